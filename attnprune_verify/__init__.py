@@ -1,0 +1,69 @@
+"""attnprune-verify: a paper on pruning attention weights, made executable.
+
+The front door. Names are loaded from their modules on first use, so that ``import attnprune_verify`` stays cheap;
+see README.md for a tour and CONTRACT-style reference in each function's docstring.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from attnprune_verify.algorithms.baselines.magnitude import magnitude_mask as magnitude_mask
+    from attnprune_verify.algorithms.rounding import binary_mask as binary_mask
+    from attnprune_verify.checking.run import run_check as run_check
+    from attnprune_verify.errors import InvalidInstance as InvalidInstance
+    from attnprune_verify.instance.npz import load_instance as load_instance
+    from attnprune_verify.instance.npz import save_instance as save_instance
+    from attnprune_verify.instance.problem import Instance as Instance
+    from attnprune_verify.model.attention import attention as attention
+    from attnprune_verify.model.attention import causal_mask as causal_mask
+    from attnprune_verify.model.factored import factored_gradient as factored_gradient
+    from attnprune_verify.model.factored import factored_loss as factored_loss
+    from attnprune_verify.model.objective import Objective as Objective
+    from attnprune_verify.model.objective import gradient as gradient
+    from attnprune_verify.model.objective import hessian_vector_product as hessian_vector_product
+    from attnprune_verify.model.objective import loss as loss
+    from attnprune_verify.model.objective import loss_and_gradient as loss_and_gradient
+    from attnprune_verify.model.objective import relative_error as relative_error
+    from attnprune_verify.theory.assumptions import assumptions as assumptions
+    from attnprune_verify.theory.constants import constants as constants
+
+__version__ = "0.1.0"
+
+_HOME = {
+    "InvalidInstance": "errors",
+    "Instance": "instance.problem",
+    "load_instance": "instance.npz",
+    "save_instance": "instance.npz",
+    "attention": "model.attention",
+    "causal_mask": "model.attention",
+    "Objective": "model.objective",
+    "loss": "model.objective",
+    "gradient": "model.objective",
+    "loss_and_gradient": "model.objective",
+    "hessian_vector_product": "model.objective",
+    "relative_error": "model.objective",
+    "factored_loss": "model.factored",
+    "factored_gradient": "model.factored",
+    "binary_mask": "algorithms.rounding",
+    "magnitude_mask": "algorithms.baselines.magnitude",
+    "assumptions": "theory.assumptions",
+    "constants": "theory.constants",
+    "run_check": "checking.run",
+}
+
+__all__ = ["__version__", *_HOME]  # noqa: PLE0604  # every entry is a string
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOME:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    value = getattr(import_module(f"{__name__}.{_HOME[name]}"), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *_HOME})

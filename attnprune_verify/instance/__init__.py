@@ -1,0 +1,1 @@
+"""What a problem is: validated instances, their files, named families."""
