@@ -36,9 +36,15 @@ Matrix = NDArray[np.float64]
 
 
 def paper_synthetic(
-    rng: Generator, n: int = 128, d: int = 64, k: int | None = None, rank: int = 4, lam: float = 0.04, shared: bool = False
+    rng: Generator,
+    n: int = 128,
+    d: int = 64,
+    k: int | None = None,
+    rank: int = 4,
+    lam: float = 0.04,
+    shared: bool = False,
 ) -> Instance:
-    """The synthetic set-up of Section 6.1: W_Q and W_K are Gaussian matrices cut to their `rank` largest singular values.
+    """The synthetic set-up of Section 6.1: W_Q and W_K are Gaussian matrices cut to rank `rank` by their SVD.
 
     The text leaves open whether W_Q and W_K come from one Gaussian matrix or from two: `shared` chooses. The mask is
     causal (def:attn_prun_causal); X is Gaussian, (n, d) or, with `k`, (k, n, d).

@@ -58,7 +58,9 @@ def load_instance(path: str | os.PathLike[str]) -> Instance:
     for needed in ("X",) if "W" in content else ("X", "W_Q", "W_K"):
         if needed not in content:
             wanted = "X and W, or X, W_Q and W_K"
-            raise InvalidInstance(f"an instance file must hold {wanted}; {str(path)!r} holds {', '.join(content) or 'nothing'}")
+            raise InvalidInstance(
+                f"an instance file must hold {wanted}; {str(path)!r} holds {', '.join(content) or 'nothing'}"
+            )
     if "mask" in content and content["mask"].dtype.kind in "US":
         content["mask"] = _text(content["mask"])
     if "lam" in content:
@@ -104,7 +106,8 @@ def _read_members(path: Path, archive: zipfile.ZipFile) -> dict[str, Any]:
     unknown = sorted(set(members) - set(_KEYS))
     if unknown:
         raise InvalidInstance(
-            f"an instance file may hold {', '.join(_KEYS)}; {str(path)!r} also holds {', '.join(map(repr, unknown))[:200]}"
+            f"an instance file may hold {', '.join(_KEYS)}; {str(path)!r} also holds "
+            f"{', '.join(map(repr, unknown))[:200]}"
         )
     total = sum(info.file_size for info in members.values())
     packed = sum(info.compress_size for info in members.values())
@@ -123,11 +126,11 @@ def _read_members(path: Path, archive: zipfile.ZipFile) -> dict[str, Any]:
 
 
 def _check_header(name: str, file: IO[bytes], available: int) -> None:
-    version = np.lib.format.read_magic(file)  # type: ignore[no-untyped-call]
+    version = np.lib.format.read_magic(file)
     if version == (1, 0):
-        shape, _, dtype = np.lib.format.read_array_header_1_0(file)  # type: ignore[no-untyped-call]
+        shape, _, dtype = np.lib.format.read_array_header_1_0(file)
     else:
-        shape, _, dtype = np.lib.format.read_array_header_2_0(file)  # type: ignore[no-untyped-call]
+        shape, _, dtype = np.lib.format.read_array_header_2_0(file)
     if dtype.hasobject:
         raise InvalidInstance(f"{name} must hold real numbers; got pickled objects, which are never loaded")
     announced = dtype.itemsize
@@ -142,7 +145,9 @@ def _check_header(name: str, file: IO[bytes], available: int) -> None:
 
 def _text(array: Any) -> str:
     if array.size != 1:
-        raise InvalidInstance(f'mask must be an (n, n) array of 0 and 1 or the string "causal"; got {array.size} strings')
+        raise InvalidInstance(
+            f'mask must be an (n, n) array of 0 and 1 or the string "causal"; got {array.size} strings'
+        )
     item = array.reshape(()).item()
     return item.decode("utf-8", "replace") if isinstance(item, bytes) else str(item)
 

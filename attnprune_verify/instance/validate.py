@@ -134,7 +134,8 @@ def as_mask(mask: object, n: int) -> Mask:
     empty = np.flatnonzero(~allowed.any(axis=1))
     if empty.size:
         raise InvalidInstance(
-            f"every row of mask must allow at least one position; {empty.size} of {n} rows allow none, first row {empty[0]}"
+            f"every row of mask must allow at least one position; {empty.size} of {n} rows allow none, "
+            f"first row {empty[0]}"
         )
     return allowed
 

@@ -1,0 +1,145 @@
+"""F: the row-wise softmax of the logits over the allowed positions (def:attn_matrix, def:soft_prob_func)."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Iterator
+from typing import NamedTuple, SupportsIndex
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from attnprune_verify.errors import InvalidInstance
+from attnprune_verify.instance.validate import Array, Mask, MaskLike, as_mask, as_reals, check_shapes
+
+__all__ = ["RowBlock", "attention", "causal_mask", "row_blocks", "softmax_block"]
+
+
+def causal_mask(n: SupportsIndex) -> NDArray[np.float64]:
+    """The causal attention mask: 1 where i >= j, else 0 (def:mask).
+
+    Parameters
+    ----------
+    n : int
+        Number of tokens, >= 1.
+
+    Returns
+    -------
+    (n, n) array
+
+    Raises
+    ------
+    InvalidInstance
+        If n is not an integer >= 1.
+
+    Examples
+    --------
+    >>> causal_mask(3)
+    array([[1., 0., 0.],
+           [1., 1., 0.],
+           [1., 1., 1.]])
+    """
+    try:
+        size = operator.index(n)
+    except TypeError as error:
+        raise InvalidInstance(f"n must be an integer >= 1; got {n!r}") from error
+    if size < 1:
+        raise InvalidInstance(f"n must be an integer >= 1; got {size}")
+    return np.tri(size)
+
+
+def attention(X: ArrayLike, W: ArrayLike, mask: MaskLike = None) -> Array:
+    """Softmax attention of the fused weight (def:attn_matrix; with a mask, def:attn_prun_causal).
+
+    ::
+
+        F[i, j] = exp(A[i, j]) / sum_k exp(A[i, k]),   A = X W X^T,   j and k over the allowed positions
+
+    There is no 1/sqrt(d): the paper's definition has none. The row maximum is subtracted first, which leaves F
+    unchanged and keeps exp from overflowing.
+
+    Parameters
+    ----------
+    X : (n, d) or (k, n, d) array
+    W : (d, d) array
+    mask : None, "causal" or (n, n) array of 0 and 1
+
+    Returns
+    -------
+    (n, n) or (k, n, n) array
+        Rows sum to 1; entries are 0 where the mask forbids.
+
+    Raises
+    ------
+    InvalidInstance
+        If shapes disagree, an input is not finite and real, a mask row is empty, or a logit overflows.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> attention(np.eye(2), np.log([[1.0, 2.0], [2.0, 1.0]]))
+    array([[0.33333333, 0.66666667],
+           [0.66666667, 0.33333333]])
+    """
+    X, W = as_reals(X=X, W=W)
+    sizes = check_shapes({"X": ("n", "d"), "W": ("d", "d")}, {"X": X, "W": W})
+    checked = as_mask(mask, sizes["n"])
+    samples = X if X.ndim == 3 else X[np.newaxis]
+    queries = product(samples, W)
+    F = np.zeros((*samples.shape[:2], sizes["n"]), dtype=X.dtype)
+    for block in row_blocks(len(samples), sizes["n"], checked):
+        F[:, block.rows, block.columns] = softmax_block(queries, samples, block)
+    return F if X.ndim == 3 else F[0]
+
+
+class RowBlock(NamedTuple):
+    """Some rows of the attention matrix, and the columns any of them may attend to."""
+
+    rows: slice
+    columns: slice
+    forbidden: NDArray[np.bool_] | None  # within (rows, columns); None when nothing is
+
+
+def row_blocks(k: int, n: int, mask: Mask) -> Iterator[RowBlock]:
+    """Cut the rows into blocks whose logits stay in cache; columns no row of a block may see are left out.
+
+    Besides speed this bounds memory: nothing of size n x n is ever built for large n.
+    """
+    # About 256 rows of one long sample, and fewer when a batch shares the block; a causal mask gains from finer steps.
+    height = max(32, min(256, n // 16 if mask is not None else 256, 2**19 // (k * n)))
+    for start in range(0, n, height):
+        rows = slice(start, min(start + height, n))
+        if mask is None:
+            yield RowBlock(rows, slice(0, n), None)
+        elif isinstance(mask, str):
+            columns = slice(0, rows.stop)
+            yield RowBlock(rows, columns, ~np.tri(rows.stop - start, rows.stop, start, dtype=np.bool_))
+        else:
+            seen = np.flatnonzero(mask[rows].any(axis=0))
+            columns = slice(int(seen[0]), int(seen[-1]) + 1)
+            forbidden = ~mask[rows, columns]
+            yield RowBlock(rows, columns, forbidden if forbidden.any() else None)
+
+
+def product(*factors: Array) -> Array:
+    """Matrix product; overflow is left to be found, with its cause, in the logits."""
+    with np.errstate(over="ignore", invalid="ignore", under="ignore"):
+        result = factors[0]
+        for factor in factors[1:]:
+            result = result @ factor
+    return result
+
+
+def softmax_block(queries: Array, keys: Array, block: RowBlock) -> Array:
+    """Rows of F for logits ``queries @ keys^T``; (k, rows, columns)."""
+    logits = product(queries[..., block.rows, :], np.swapaxes(keys[..., block.columns, :], -1, -2))
+    if block.forbidden is not None:
+        np.copyto(logits, -np.inf, where=block.forbidden)
+    highest = logits.max(axis=-1, keepdims=True)
+    if not np.isfinite(highest).all():
+        raise InvalidInstance(f"logits must be finite in {logits.dtype}; the largest is {highest.max()}")
+    with np.errstate(over="ignore", under="ignore"):  # far below the row maximum, exp is 0 to every digit
+        logits -= highest
+        np.exp(logits, out=logits)
+        logits /= logits.sum(axis=-1, keepdims=True)
+    return logits

@@ -1,0 +1,30 @@
+"""The pytest plugin: options of the executable spec and the thorough profile. Imports nothing heavy."""
+
+from __future__ import annotations
+
+import pytest
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Add the ``--attnprune-...`` options."""
+    group = parser.getgroup("attnprune", "executable spec of the attention-weight-pruning paper")
+    group.addoption(
+        "--attnprune-thorough",
+        action="store_true",
+        help="also run the long campaigns (marked 'thorough')",
+    )
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Declare the marker, so that --strict-markers accepts it wherever the plugin is installed."""
+    config.addinivalue_line("markers", "thorough: long campaigns, run with --attnprune-thorough")
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Skip, visibly, what belongs to the thorough profile."""
+    if config.getoption("--attnprune-thorough"):
+        return
+    skip = pytest.mark.skip(reason="long campaign; run with --attnprune-thorough")
+    for item in items:
+        if item.get_closest_marker("thorough"):
+            item.add_marker(skip)
