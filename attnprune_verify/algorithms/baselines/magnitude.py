@@ -1,0 +1,54 @@
+"""Masks that look at the weights only, or at nothing."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from attnprune_verify.algorithms.arguments import as_ratio, pruned_count
+from attnprune_verify.algorithms.selection import smallest
+from attnprune_verify.instance.validate import as_real
+
+__all__ = ["magnitude_mask", "random_mask"]
+
+
+def magnitude_mask(weight: ArrayLike, rho: float) -> NDArray[np.bool_]:
+    """Prune the entries of least magnitude in the whole matrix: True at exactly ``floor(rho * weight.size)`` of them.
+
+    Of equal magnitudes the one with the lower flat index goes first. (The magnitude baseline in Wanda's repository
+    prunes every entry ``<=`` the entry at that index of the sorted list: one more, and all ties.)
+
+    Parameters
+    ----------
+    weight : (out, in) array
+        Any layout: the result does not depend on the axes' meaning, only the order of ties does.
+    rho : float
+        Pruning ratio in [0, 1].
+
+    Raises
+    ------
+    InvalidInstance
+        If `weight` is empty or not finite, or `rho` is outside [0, 1].
+
+    Examples
+    --------
+    >>> magnitude_mask([[-3.0, 1.0], [0.5, -0.1]], 0.5)
+    array([[False, False],
+           [ True,  True]])
+    """
+    values, ratio = as_real("weight", weight), as_ratio(rho)
+    return smallest(np.abs(values).ravel(), pruned_count(ratio, values.size)).reshape(values.shape)
+
+
+def random_mask(shape: tuple[int, ...], rho: float, rng: np.random.Generator) -> NDArray[np.bool_]:
+    """Prune exactly ``floor(rho * size)`` entries drawn uniformly: what a method must beat to have learned anything.
+
+    Examples
+    --------
+    >>> int(random_mask((4, 4), 0.5, np.random.default_rng(0)).sum())
+    8
+    """
+    size = int(np.prod(shape))
+    pruned = np.zeros(size, dtype=np.bool_)
+    pruned[rng.choice(size, pruned_count(as_ratio(rho), size), replace=False)] = True
+    return pruned.reshape(shape)

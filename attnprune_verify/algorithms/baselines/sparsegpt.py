@@ -1,0 +1,244 @@
+"""SparseGPT: prune column by column and repair the rest by a second-order update (Frantar, Alistarh 2023)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from scipy.linalg import solve_triangular
+
+from attnprune_verify.algorithms.arguments import (
+    as_count,
+    as_positive,
+    as_ratio,
+    check_groups,
+    linear_layer,
+    pruned_count,
+)
+from attnprune_verify.algorithms.selection import smallest, undecided
+from attnprune_verify.errors import InvalidInstance
+from attnprune_verify.instance.validate import Array
+
+__all__ = ["SparseGPTReport", "sparsegpt", "sparsegpt_report"]
+
+_EPS32 = float(np.finfo(np.float32).eps)
+_EPS64 = float(np.finfo(np.float64).eps)
+
+
+@dataclass(frozen=True)
+class SparseGPTReport:
+    """The pruned layer, and what one should know before believing it.
+
+    Attributes
+    ----------
+    weight : (out, in) array
+        Pruned and updated weights; float32 if both inputs were.
+    pruned : (out, in) bool
+        True = pruned.
+    error : float
+        The sum the original prints: ``sum of (w - q)^2 / (2 u_ii^2) = 1/2 tr(D H D^T)``, with D = new - old weights.
+    damping : float
+        What was added to the diagonal of ``H = (2/N) X^T X``: percdamp times its mean after the dead columns were filled.
+    condition : float
+        The spectral condition number of the damped H.
+    undecided : (out, in) bool
+        Entries within float32 rounding, amplified by sqrt(condition), of the cut that chose them, and not decided by a
+        score of exactly 0. A choice made the other way would also change the weights to its right, and the later choices
+        that look at them.
+    """
+
+    weight: Array
+    pruned: NDArray[np.bool_]
+    error: float
+    damping: float
+    condition: float
+    undecided: NDArray[np.bool_]
+
+
+def sparsegpt(
+    weight: ArrayLike,
+    X: ArrayLike,
+    rho: float,
+    *,
+    prune_n: int = 0,
+    prune_m: int = 0,
+    blocksize: int = 128,
+    percdamp: float = 0.01,
+) -> tuple[Array, NDArray[np.bool_]]:
+    """SparseGPT's new weights and its mask (True = pruned).
+
+    With ``H = (2/N) X^T X`` over N sequences, inputs that are zero everywhere ("dead": H_jj = 0) get H_jj = 1 and weight
+    0; ``percdamp * mean(diag H)`` is added to the diagonal; U is upper triangular with ``U^T U = H^-1``. Column blocks
+    of `blocksize` go from left to right; the score of a weight is ``w^2 / U_jj^2``:
+
+    * unstructured: in the block, as it stands before any update inside it, prune every score ``<=`` the entry at index
+      ``int(size * rho)`` of the sorted scores, counted from 0. This is the original's off-by-one: one more than
+      ``int(size * rho)`` is pruned, and all ties with it. Only rho = 0 prunes nothing, and rho = 1 everything;
+    * N:M: when a group of `prune_m` inputs is reached, prune its `prune_n` smallest scores in each row.
+
+    Then, column by column, ``e = (w - q) / U_jj`` with q the pruned column, and ``e U_j`` is subtracted from all columns
+    to the right.
+
+    Parameters
+    ----------
+    weight : (out, in) array
+        As in a linear layer: rows are outputs. The paper's W_Q acts as ``X W_Q``, so its layer weight is ``W_Q.T``.
+    X : (sequences, tokens, in) or (tokens, in) array
+        Inputs of the layer; two dimensions are one sequence. N matters only where columns are dead.
+    rho : float
+        Pruning ratio in [0, 1]; ignored when ``prune_m > 0``.
+    prune_n, prune_m : int
+        PRUNED per group, and group size; 0 and 0 for unstructured.
+    blocksize : int
+        Columns whose mask is chosen together; the last block may be shorter.
+    percdamp : float
+        Damping, relative to the mean diagonal; >= 0.
+
+    Returns
+    -------
+    (out, in) array, (out, in) bool array
+
+    Raises
+    ------
+    InvalidInstance
+        If arrays are empty, not finite or disagree in `in`; `rho` is outside [0, 1]; ``prune_n > prune_m``; `in` or,
+        if there are several blocks, `blocksize` is no multiple of `prune_m`; or the damped H is singular.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> new, pruned = sparsegpt([[1.0, 2.0]], [[1.0, 1.0], [0.0, 1.0]], 0.0)
+    >>> new, pruned
+    (array([[1., 2.]]), array([[False, False]]))
+    >>> new, pruned = sparsegpt([[1.0, 2.0]], [[1.0, 1.0], [0.0, 1.0]], 0.0, prune_n=1, prune_m=2, percdamp=0.0)
+    >>> pruned, np.round(new, 12)
+    (array([[ True, False]]), array([[0. , 2.5]]))
+    """
+    report = sparsegpt_report(weight, X, rho, prune_n=prune_n, prune_m=prune_m, blocksize=blocksize, percdamp=percdamp)
+    return report.weight, report.pruned
+
+
+def sparsegpt_report(
+    weight: ArrayLike,
+    X: ArrayLike,
+    rho: float,
+    *,
+    prune_n: int = 0,
+    prune_m: int = 0,
+    blocksize: int = 128,
+    percdamp: float = 0.01,
+) -> SparseGPTReport:
+    """`sparsegpt` with the printed error, the damping, the condition number and the undecided entries.
+
+    Examples
+    --------
+    >>> report = sparsegpt_report([[1.0, 2.0]], [[1.0, 1.0], [0.0, 1.0]], 1.0, percdamp=0.0)
+    >>> report.weight, round(report.error, 12), report.damping, round(report.condition, 3)
+    (array([[0., 0.]]), 13.0, 0.0, 6.854)
+    """
+    weights, inputs = linear_layer(weight, X)
+    n, m = check_groups(prune_n, prune_m, weights.shape[1])
+    block = as_count("blocksize", blocksize, least=1)
+    if m and block < weights.shape[1] and block % m:
+        raise InvalidInstance(
+            f"blocksize must be a multiple of prune_m when there are several blocks; got {block} and {m}"
+        )
+    ratio, relative_damping = as_ratio(rho), as_positive("percdamp", percdamp, zero=True)
+
+    hessian, dead = _hessian(inputs)
+    damping = relative_damping * float(np.mean(np.diag(hessian)))
+    hessian[np.diag_indices_from(hessian)] += damping
+    condition = _condition(hessian, weights.dtype == np.float32)
+    factor = _inverse_cholesky(hessian)
+    sweep = _Sweep(weights.astype(np.float64), factor, n, m, ratio, 4 * _EPS32 * np.sqrt(condition))
+    if sweep.prunes:  # otherwise nothing is touched, not even the weights of dead inputs
+        sweep.weight[:, dead] = 0
+        for start in range(0, weights.shape[1], block):
+            sweep.block(start, min(start + block, weights.shape[1]))
+    return SparseGPTReport(
+        sweep.weight.astype(weights.dtype), sweep.pruned, sweep.error, damping, condition, sweep.undecided
+    )
+
+
+class _Sweep:
+    """The pass from left to right, with what it changes."""
+
+    def __init__(self, weight: Array, factor: Array, n: int, m: int, ratio: float, tolerance: float) -> None:
+        self.weight, self.factor, self.n, self.m, self.ratio, self.tolerance = weight, factor, n, m, ratio, tolerance
+        self.prunes = n > 0 if m else ratio > 0
+        self.pruned = np.zeros(weight.shape, dtype=np.bool_)
+        self.undecided = np.zeros(weight.shape, dtype=np.bool_)
+        self.error = 0.0
+
+    def block(self, start: int, stop: int) -> None:
+        inside = slice(start, stop)
+        factor = self.factor[inside, inside]
+        scale = np.diag(factor)
+        work = self.weight[:, inside].copy()
+        kept = work.copy()  # what is finally stored
+        residual = np.zeros_like(work)
+        if not self.m:
+            self.pruned[:, inside], self.undecided[:, inside] = self._by_threshold((work / scale) ** 2)
+        for j in range(stop - start):
+            if self.m and j % self.m == 0:
+                group = slice(j, j + self.m)
+                scores = (work[:, group] / scale[group]) ** 2
+                self.pruned[:, start + j : start + j + self.m] = smallest(scores, self.n)
+                self.undecided[:, start + j : start + j + self.m] = undecided(scores, self.n, self.tolerance)
+            kept[:, j] = np.where(self.pruned[:, start + j], 0.0, work[:, j])
+            residual[:, j] = (work[:, j] - kept[:, j]) / scale[j]
+            work[:, j:] -= np.outer(residual[:, j], factor[j, j:])
+        self.weight[:, inside] = kept
+        self.weight[:, stop:] -= residual @ self.factor[inside, stop:]
+        self.error += float(np.sum(residual**2)) / 2
+
+    def _by_threshold(self, scores: Array) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
+        if self.ratio == 1:
+            return np.ones(scores.shape, dtype=np.bool_), np.zeros(scores.shape, dtype=np.bool_)
+        flat = scores.ravel()
+        index = min(pruned_count(self.ratio, flat.size), flat.size - 1)
+        threshold = np.partition(flat, index)[index]
+        near = np.abs(scores - threshold) <= self.tolerance * threshold
+        # The entry at the threshold is pruned whatever its value; only company within rounding makes it doubtful.
+        doubtful = near if np.count_nonzero(near) > 1 and threshold > 0 else np.zeros_like(near)
+        return scores <= threshold, doubtful
+
+
+def _hessian(inputs: Array) -> tuple[Array, NDArray[np.bool_]]:
+    """H = (2/N) X^T X with 1 on the diagonal of dead inputs, and which inputs are dead."""
+    tokens = inputs.reshape(-1, inputs.shape[-1]).astype(np.float64)
+    with np.errstate(over="ignore", invalid="ignore"):
+        hessian = (2.0 / inputs.shape[0]) * (tokens.T @ tokens)
+    if not np.isfinite(hessian).all():
+        raise InvalidInstance(f"X^T X must fit into float64; the largest |X| is {np.abs(tokens).max():.3g}")
+    dead = np.diag(hessian) == 0
+    hessian[dead, dead] = 1.0
+    return hessian, dead
+
+
+def _condition(hessian: Array, from_float32: bool) -> float:
+    """The condition number; an H that rounding of the inputs cannot tell from a singular one is refused.
+
+    Rounding X to float32 moves its singular values by at most u sqrt(in) ||X||_2 (u the unit roundoff), so a singular
+    H may appear with a least eigenvalue of u^2 in ||H||_2; forming H in float64 adds about in eps ||H||_2.
+    """
+    size = len(hessian)
+    least, most = np.linalg.eigvalsh(hessian)[[0, -1]]
+    noise = size * max(_EPS64, (_EPS32 / 2) ** 2 if from_float32 else 0.0)
+    if not least > noise * most:
+        raise InvalidInstance(
+            f"the damped Hessian (2/N) X^T X + damping must be positive definite; its eigenvalues run from {least:.3g} to "
+            f"{most:.3g} (least allowed ratio {noise:.3g}): raise percdamp or use more tokens"
+        )
+    return float(most / least)
+
+
+def _inverse_cholesky(hessian: Array) -> Array:
+    """The upper triangular U with U^T U = H^-1.
+
+    Reversing rows and columns turns Cholesky's lower factor into an upper R with R R^T = H; U = R^-1. No inverse of H
+    is formed.
+    """
+    upper = np.linalg.cholesky(hessian[::-1, ::-1])[::-1, ::-1]
+    return np.asarray(solve_triangular(upper, np.eye(len(hessian)), lower=False))

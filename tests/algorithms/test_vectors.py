@@ -1,0 +1,92 @@
+"""The baselines equal the original programs on the stored vectors (float32 runs of SparseGPT 147d2159 and Wanda 8e8fc87b)."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from attnprune_verify.algorithms.baselines import sparsegpt as module
+from attnprune_verify.algorithms.baselines.sparsegpt import sparsegpt, sparsegpt_report
+from attnprune_verify.algorithms.baselines.wanda import wanda_report
+
+FOLDER = Path(__file__).parent / "vectors"
+NAMES = sorted(path.stem for path in FOLDER.glob("*.npz"))
+assert len(NAMES) == 7
+
+
+@pytest.fixture(params=NAMES)
+def vector(request: pytest.FixtureRequest) -> dict[str, Any]:
+    with np.load(FOLDER / f"{request.param}.npz", allow_pickle=False) as file:
+        return {"name": request.param, **file}
+
+
+def setting(vector: dict[str, Any]) -> dict[str, int]:
+    return {"prune_n": int(vector["prune_n"]), "prune_m": int(vector["prune_m"])}
+
+
+def test_wanda_mask_is_the_originals_but_for_declared_ties(vector: dict[str, Any]) -> None:
+    report = wanda_report(vector["W"], vector["X"], float(vector["sparsity"]), **setting(vector))
+    differs = report.pruned != vector["wanda_mask_pruned"]
+    assert not (differs & ~report.undecided).any()
+    assert differs.sum() == 0  # on these seven even the ties agree
+
+
+def test_sparsegpt_is_the_originals(vector: dict[str, Any]) -> None:
+    report = sparsegpt_report(vector["W"], vector["X"], float(vector["sparsity"]), **setting(vector))
+    hard = "rank8" in vector["name"]
+    reference = vector["sparsegpt_W"]
+    np.testing.assert_array_equal(report.weight == 0, vector["sparsegpt_zero"])
+    assert np.abs(report.weight - reference).max() <= (5e-5 if hard else 2e-6) * np.abs(reference).max()
+    assert report.error == pytest.approx(float(vector["sparsegpt_error"]), rel=1e-5 if hard else 1e-6)
+    assert report.weight.dtype == np.float32
+
+
+def test_sparsegpt_reports_the_damping_of_the_stored_hessian(vector: dict[str, Any]) -> None:
+    report = sparsegpt_report(vector["W"], vector["X"], float(vector["sparsity"]), **setting(vector))
+    diagonal = np.diag(vector["sparsegpt_H"]).astype(float)
+    diagonal[diagonal == 0] = 1
+    assert report.damping == pytest.approx(0.01 * diagonal.mean(), rel=1e-6)
+
+
+def test_undecided_entries_are_few_unless_scores_tie(vector: dict[str, Any]) -> None:
+    report = sparsegpt_report(vector["W"], vector["X"], float(vector["sparsity"]), **setting(vector))
+    wanda = wanda_report(vector["W"], vector["X"], float(vector["sparsity"]), **setting(vector))
+    if "ties" in vector["name"]:
+        assert wanda.undecided.any()
+    else:
+        assert report.undecided.mean() < 1e-3
+        assert wanda.undecided.mean() < 1e-3
+
+
+def one_fewer(rho: float, size: int) -> int:
+    return int(rho * size) - 1
+
+
+MISTAKES = {
+    "threshold-off-by-one": lambda patch: patch.setattr(module, "pruned_count", one_fewer),
+    "factor-not-inverted": lambda patch: patch.setattr(module, "_inverse_cholesky", lambda h: np.linalg.cholesky(h).T),
+    "lower-factor-of-inverse": lambda patch: patch.setattr(
+        module, "_inverse_cholesky", lambda h: np.linalg.inv(np.linalg.cholesky(h)).T
+    ),
+    "no-update": lambda patch: patch.setattr(module.np, "outer", lambda a, b: np.zeros((len(a), len(b)))),
+}
+
+
+@pytest.mark.parametrize("mistake", MISTAKES)
+def test_the_vectors_catch(mistake: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    with np.load(FOLDER / "64x64_s05.npz") as file:
+        vector = dict(file)
+    with monkeypatch.context() as patch:
+        MISTAKES[mistake](patch)
+        new, _ = sparsegpt(vector["W"], vector["X"], 0.5)
+    reference = vector["sparsegpt_W"]
+    assert np.abs(new - reference).max() > 2e-6 * np.abs(reference).max()
+
+
+def test_the_vectors_catch_the_wrong_axis() -> None:
+    with np.load(FOLDER / "64x64_s05.npz") as file:
+        vector = dict(file)
+    assert (wanda_report(vector["W"].T, vector["X"], 0.5).pruned.T != vector["wanda_mask_pruned"]).any()
