@@ -97,7 +97,7 @@ def threshold_mask(M: ArrayLike, rho: float, reading: ThresholdReading = "ascend
         )
     ranked = np.sort(values, axis=None)
     tau = (ranked if order == "ascending" else ranked[::-1])[index]
-    return (values > tau).astype(values.dtype)
+    return np.where(values > tau, 1, 0).astype(values.dtype)
 
 
 def flipped_entries(mask: ArrayLike, other: ArrayLike) -> float:

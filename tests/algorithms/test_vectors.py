@@ -1,4 +1,4 @@
-"""The baselines equal the original programs on the stored vectors (float32 runs of SparseGPT 147d2159 and Wanda 8e8fc87b)."""
+"""The baselines equal the original programs (SparseGPT 147d2159, Wanda 8e8fc87b, in float32) on the stored vectors."""
 
 from __future__ import annotations
 

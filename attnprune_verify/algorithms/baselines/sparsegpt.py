@@ -39,13 +39,13 @@ class SparseGPTReport:
     error : float
         The sum the original prints: ``sum of (w - q)^2 / (2 u_ii^2) = 1/2 tr(D H D^T)``, with D = new - old weights.
     damping : float
-        What was added to the diagonal of ``H = (2/N) X^T X``: percdamp times its mean after the dead columns were filled.
+        What was added to the diagonal of ``H = (2/N) X^T X``: percdamp times its mean after dead columns were filled.
     condition : float
         The spectral condition number of the damped H.
     undecided : (out, in) bool
         Entries within float32 rounding, amplified by sqrt(condition), of the cut that chose them, and not decided by a
-        score of exactly 0. A choice made the other way would also change the weights to its right, and the later choices
-        that look at them.
+        score of exactly 0. A choice made the other way would also change the weights to its right, and the later
+        choices that look at them.
     """
 
     weight: Array
@@ -68,17 +68,17 @@ def sparsegpt(
 ) -> tuple[Array, NDArray[np.bool_]]:
     """SparseGPT's new weights and its mask (True = pruned).
 
-    With ``H = (2/N) X^T X`` over N sequences, inputs that are zero everywhere ("dead": H_jj = 0) get H_jj = 1 and weight
-    0; ``percdamp * mean(diag H)`` is added to the diagonal; U is upper triangular with ``U^T U = H^-1``. Column blocks
-    of `blocksize` go from left to right; the score of a weight is ``w^2 / U_jj^2``:
+    With ``H = (2/N) X^T X`` over N sequences, inputs that are zero everywhere ("dead": H_jj = 0) get H_jj = 1 and
+    weight 0; ``percdamp * mean(diag H)`` is added to the diagonal; U is upper triangular with ``U^T U = H^-1``.
+    Column blocks of `blocksize` go from left to right; the score of a weight is ``w^2 / U_jj^2``:
 
     * unstructured: in the block, as it stands before any update inside it, prune every score ``<=`` the entry at index
       ``int(size * rho)`` of the sorted scores, counted from 0. This is the original's off-by-one: one more than
       ``int(size * rho)`` is pruned, and all ties with it. Only rho = 0 prunes nothing, and rho = 1 everything;
     * N:M: when a group of `prune_m` inputs is reached, prune its `prune_n` smallest scores in each row.
 
-    Then, column by column, ``e = (w - q) / U_jj`` with q the pruned column, and ``e U_j`` is subtracted from all columns
-    to the right.
+    Then, column by column, ``e = (w - q) / U_jj`` with q the pruned column, and ``e U_j`` is subtracted from all
+    columns to the right.
 
     Parameters
     ----------
@@ -228,8 +228,8 @@ def _condition(hessian: Array, from_float32: bool) -> float:
     noise = size * max(_EPS64, (_EPS32 / 2) ** 2 if from_float32 else 0.0)
     if not least > noise * most:
         raise InvalidInstance(
-            f"the damped Hessian (2/N) X^T X + damping must be positive definite; its eigenvalues run from {least:.3g} to "
-            f"{most:.3g} (least allowed ratio {noise:.3g}): raise percdamp or use more tokens"
+            f"the damped Hessian (2/N) X^T X + damping must be positive definite; its eigenvalues run from {least:.3g} "
+            f"to {most:.3g} (least allowed ratio {noise:.3g}): raise percdamp or use more tokens"
         )
     return float(most / least)
 

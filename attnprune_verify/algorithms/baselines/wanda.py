@@ -96,7 +96,7 @@ def wanda_report(weight: ArrayLike, X: ArrayLike, rho: float, *, prune_n: int = 
 
 
 def _to_unit_scale(array: Array) -> Array:
-    """float64, times the power of two that brings the largest entry into [1/2, 1): exact, and squares cannot overflow."""
+    """float64, times the power of two that brings the largest entry into [1/2, 1): exact, and no square overflows."""
     wide = array.astype(np.float64)
     exponent = int(np.frexp(np.abs(wide).max())[1])
     return np.asarray(np.ldexp(wide, -exponent))
