@@ -76,7 +76,7 @@ class Instance:
             given = [name for name, value in (("W", W), ("W_Q", W_Q), ("W_K", W_K)) if value is not None]
             raise InvalidInstance(f"give either W, or both W_Q and W_K; got {', '.join(given) or 'none of them'}")
         named = {"X": X, "W": W, "W_Q": W_Q, "W_K": W_K, "M": M}
-        named = {name: value for name, value in named.items() if value is not None}
+        named = {name: value for name, value in named.items() if name == "X" or value is not None}
         arrays = dict(zip(named, as_reals(**named), strict=True))
         sizes = check_shapes(_FORMS, arrays)
         if pair:

@@ -1,0 +1,1 @@
+"""The main job: everything the library knows, applied to one instance."""

@@ -1,0 +1,95 @@
+"""The program ``attnprune-verify``: finds a command, runs it, and turns what happened into an exit code.
+
+Exit codes: 0 passed, 1 failed, 2 usage or invalid input (one line on stderr, never a traceback), 3 incomplete,
+130 interrupted.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from importlib import import_module
+from typing import Any
+
+import click
+
+from attnprune_verify.errors import InvalidInstance
+
+__all__ = ["main"]
+
+_COMMANDS = {
+    "check": "Check one instance: gradient, assumptions, constants, theorem.",
+    "claims": "Judge every statement of the paper.",
+    "audit": "Audit someone's implementation.",
+    "prune": "Find a pruning mask by the paper's descent.",
+    "experiment": "Repeat the experiments.",
+}
+_USAGE, _INCOMPLETE, _INTERRUPTED = 2, 3, 130
+
+
+class _LazyGroup(click.Group):
+    """A group that imports a command's module only when that command is asked for, so that --help is instant."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return list(_COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        if cmd_name not in _COMMANDS:
+            return None
+        command: click.Command = import_module(f"attnprune_verify.cli.{cmd_name}").command
+        return command
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        with formatter.section("Commands"):
+            formatter.write_dl(list(_COMMANDS.items()))
+
+
+@click.command(cls=_LazyGroup, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
+@click.version_option(package_name="attnprune-verify", message="%(package)s %(version)s")
+def program() -> None:
+    """A paper on pruning attention weights by gradient descent, made executable.
+
+    \b
+    Example:
+      attnprune-verify check                 the paper's synthetic instance
+      attnprune-verify check mine.npz        your own X, W (or W_Q, W_K), M, mask, lam
+    """
+
+
+def main(arguments: list[str] | None = None) -> None:
+    """Run the program and exit with its code."""
+    sys.exit(_run(arguments))
+
+
+def _run(arguments: list[str] | None) -> int:
+    try:
+        result: Any = program.main(args=arguments, prog_name="attnprune-verify", standalone_mode=False)
+        sys.stdout.flush()
+        return result if isinstance(result, int) else 0
+    except click.exceptions.NoArgsIsHelpError as error:
+        click.echo(error.format_message())
+        return _USAGE
+    except click.ClickException as error:
+        return _complain(error.format_message())
+    except InvalidInstance as error:
+        return _complain(str(error))
+    except (KeyboardInterrupt, click.Abort):
+        click.echo("Interrupted.", err=True)
+        return _INTERRUPTED
+    except BrokenPipeError:  # the reader of our output went away, as `| head` does
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
+    except OSError as error:
+        return _complain(f"{error.strerror or error}" + (f": {error.filename!r}" if error.filename else ""))
+    except MemoryError:
+        click.echo("Error: this instance needs more memory than there is", err=True)
+        return _INCOMPLETE
+
+
+def _complain(message: str) -> int:
+    click.echo("Error: " + " ".join(message.split()), err=True)
+    return _USAGE
+
+
+if __name__ == "__main__":
+    main()

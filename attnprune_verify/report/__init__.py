@@ -1,0 +1,1 @@
+"""Results as text, strict JSON, JUnit XML and HTML."""
