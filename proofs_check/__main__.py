@@ -1,0 +1,28 @@
+"""`python -m proofs_check [FILE ...]`: one line per certificate, exit 0 only if every one is accepted."""
+
+import sys
+from pathlib import Path
+
+from proofs_check.checker import judge_file
+
+CERTIFICATES = Path(__file__).resolve().parent / "certificates"
+
+
+def main(arguments: list[str]) -> int:
+    if any(argument in ("-h", "--help") for argument in arguments):
+        print(
+            "usage: python -m proofs_check [FILE ...]\n\nRe-check certificates (default: all of proofs_check/certificates)."
+        )
+        return 0
+    files = [Path(argument) for argument in arguments] or sorted(CERTIFICATES.glob("*.json"))
+    accepted = 0
+    for file in files:
+        verdict = judge_file(file)
+        accepted += verdict.accepted
+        print(f"{'ACCEPT' if verdict.accepted else 'REJECT'} {file.name}: {verdict.reason}")
+    print(f"{accepted} of {len(files)} certificates accepted")
+    return 0 if files and accepted == len(files) else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,120 @@
+"""The paper's definitions, enclosed: logits, masked row softmax, loss, and the loss differentiated.
+
+A logit z_ij = sum_b y_ib X_jb with y_i = (M o W)^T x_i, so the loss of row i is a function of the d numbers y_ib alone. It is evaluated on
+dual numbers with one direction per b, and the chain rule gives dL_attn / dM_ab = sum_i (dL_i / dy_ib) X_ia W_ab.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from math import lcm
+from operator import mul
+
+from proofs_check.checker.dual import Dual, zero
+from proofs_check.checker.exponential import exponential
+from proofs_check.checker.fields import Matrix
+from proofs_check.checker.interval import Interval, Number, lower, square, total
+
+Mask = list[list[bool]]
+Rows = Sequence[Sequence[Number]]
+
+
+def logits(X: Matrix, E: Rows) -> list[list[Number]]:
+    """X E X^T; exact where E is."""
+    d = len(E)
+    queries = [[total(x[a] * E[a][b] for a in range(d) if x[a]) for b in range(d)] for x in X]
+    return [[total(y[b] * x[b] for b in range(d) if x[b]) for x in X] for y in queries]
+
+
+def exact_logits(X: Matrix, E: Matrix) -> list[list[Fraction]]:
+    """X E X^T for rational X and E, over common denominators (one per row of X, one for E)."""
+    d = len(E)
+    scales = [lcm(*(entry.denominator for entry in x)) for x in X]
+    rows = [[int(entry * scale) for entry in x] for x, scale in zip(X, scales, strict=True)]
+    unit = lcm(*(entry.denominator for row in E for entry in row))
+    columns = [[int(E[a][b] * unit) for a in range(d)] for b in range(d)]
+    queries = [[sum(map(mul, x, column)) for column in columns] for x in rows]
+    return [
+        [Fraction(sum(map(mul, y, x)), unit * s * t) for x, t in zip(rows, scales, strict=True)]
+        for y, s in zip(queries, scales, strict=True)
+    ]
+
+
+def shifted(row: Sequence[Number], allowed: Sequence[bool]) -> list[Number | None]:
+    """Allowed logits minus (about) their maximum, None elsewhere; softmax is unchanged and exp cannot overflow."""
+    top = max(lower(z) for z, keep in zip(row, allowed, strict=True) if keep)
+    return [z - top if keep else None for z, keep in zip(row, allowed, strict=True)]
+
+
+def softmax_row(row: Sequence[Number], allowed: Sequence[bool], bits: int) -> list[Number]:
+    """One row of F: exp(z_ij) / sum over allowed k of exp(z_ik), 0 off the mask; exact where all allowed logits are equal."""
+    weights = [Fraction(0) if z is None else exponential(z, bits) for z in shifted(row, allowed)]
+    mass = total(weights)
+    return [weight / mass if keep else Fraction(0) for weight, keep in zip(weights, allowed, strict=True)]
+
+
+def softmax(z: Rows, mask: Mask, bits: int) -> list[list[Number]]:
+    return [softmax_row(row, allowed, bits) for row, allowed in zip(z, mask, strict=True)]
+
+
+def row_loss(row: Sequence[Number], target: Sequence[Number], X: Matrix, allowed: Sequence[bool], bits: int) -> Dual:
+    """2 L_i = sum_j (F_ij - f_ij)^2 with its slopes in y_i1 ... y_id, where dz_ij / dy_ib = X_jb."""
+    d = len(X[0])
+    weights = [None if z is None else Dual(z, list(x)).exp(bits) for z, x in zip(shifted(row, allowed), X, strict=True)]
+    mass = zero(d)
+    for weight in weights:
+        if weight is not None:
+            mass = mass + weight
+    loss = zero(d)
+    for weight, f in zip(weights, target, strict=True):
+        if weight is not None:
+            loss = loss + (weight / mass).minus(f).squared()
+    return loss
+
+
+@dataclass(frozen=True)
+class AttentionLoss:
+    """||c||_F^2 and the matrix of dL_attn / dE_ab, E = M o W."""
+
+    c_sq: Number
+    slope: list[list[Number]]
+
+
+def attention_loss(X: Matrix, z: Rows, z_dense: Rows, mask: Mask, bits: int) -> AttentionLoss:
+    """Differentiate L_attn = 1/2 ||F(z) - F(z_dense)||_F^2. Rows whose softmax is exactly that of the dense row contribute nothing."""
+    n, d = len(X), len(X[0])
+    c_sq: Number = Fraction(0)
+    slope: list[list[Number]] = [[Fraction(0)] * d for _ in range(d)]
+    for i in range(n):
+        if _same_softmax(z[i], z_dense[i], mask[i]):
+            continue
+        row = row_loss(z[i], softmax_row(z_dense[i], mask[i], bits), X, mask[i], bits)
+        c_sq = c_sq + row.value
+        for a in range(d):
+            if X[i][a]:
+                half = X[i][a] / 2
+                slope[a] = [g + half * s for g, s in zip(slope[a], row.slopes, strict=True)]
+    return AttentionLoss(c_sq, slope)
+
+
+def _same_softmax(z: Sequence[Number], other: Sequence[Number], allowed: Sequence[bool]) -> bool:
+    """Whether the logits differ by an exact constant on the allowed positions."""
+    gaps = [p - q for p, q, keep in zip(z, other, allowed, strict=True) if keep]
+    return not any(isinstance(gap, Interval) for gap in gaps) and len(set(gaps)) == 1
+
+
+def gradient(slope: Rows, W: Rows, M: Rows, lam: Fraction) -> list[list[Number]]:
+    """dL / dM_ab = W_ab dL_attn / dE_ab + lam M_ab."""
+    return [
+        [w * s + lam * m for w, s, m in zip(ws, ss, ms, strict=True)] for ws, ss, ms in zip(W, slope, M, strict=True)
+    ]
+
+
+def norm_sq(A: Rows) -> Number:
+    return total(square(entry) for row in A for entry in row)
+
+
+def hadamard(M: Rows, W: Rows) -> list[list[Number]]:
+    return [[m * w for m, w in zip(ms, ws, strict=True)] for ms, ws in zip(M, W, strict=True)]

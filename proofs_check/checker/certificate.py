@@ -1,0 +1,58 @@
+"""The common part of every certificate: schema, hash of the paper, kind, producer; then the statement's own module."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from proofs_check.checker import fields
+from proofs_check.checker.document import parse_document, read_document
+from proofs_check.checker.reject import Reject
+from proofs_check.checker.statements import pl_inequality
+
+SCHEMA = "attnprune-cert/1"
+PAPER_SHA256 = "21d7f352cf0adbb5d7ec519f6cb72429e634623521a1d29561a73dc05ad80973"
+KEYS = (
+    "schema", "statement", "reading", "kind", "paper_sha256", "inputs", "hypotheses", "quantities", "claim", "producer",
+)  # fmt: skip
+
+CHECKS: dict[str, Callable[[dict[str, Any]], str]] = {
+    "lem:PL_ineq": pl_inequality.check,
+}
+
+
+@dataclass(frozen=True)
+class Verdict:
+    accepted: bool
+    reason: str
+
+
+def judge_file(path: Path) -> Verdict:
+    return _judge(lambda: check(read_document(path)))
+
+
+def judge_bytes(content: bytes) -> Verdict:
+    return _judge(lambda: check(parse_document(content)))
+
+
+def _judge(verify: Callable[[], str]) -> Verdict:
+    try:
+        return Verdict(True, verify())
+    except Reject as rejection:
+        return Verdict(False, str(rejection))
+    except Exception as error:  # a fault of the checker must never pass as an acceptance
+        return Verdict(False, f"the check broke down ({type(error).__name__})")
+
+
+def check(document: Any) -> str:
+    certificate = fields.closed(document, KEYS, "the certificate")
+    if certificate["schema"] != SCHEMA:
+        raise Reject(f"schema must be {SCHEMA!r}")
+    statement = fields.choice(certificate["statement"], tuple(CHECKS), "statement")
+    fields.choice(certificate["kind"], ("refutation", "confirmation"), "kind")
+    if certificate["paper_sha256"] != PAPER_SHA256:
+        raise Reject("paper_sha256 is not the hash of the paper these statements are taken from")
+    producer = fields.closed(certificate["producer"], ("tool", "prec_bits"), "producer")
+    fields.text(producer["tool"], "producer.tool")
+    fields.integer(producer["prec_bits"], "producer.prec_bits", 0, 10**9)
+    return f"{statement}: {CHECKS[statement](certificate)}"

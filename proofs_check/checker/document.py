@@ -1,0 +1,75 @@
+"""Reading a certificate without trusting it: bounded size, depth and integers, no floats, no duplicate keys."""
+
+import json
+from pathlib import Path
+from typing import Any, NoReturn
+
+from proofs_check.checker.reject import Reject
+
+MAX_BYTES = 300_000
+MAX_DEPTH = 12
+MAX_JSON_INTEGER_DIGITS = 12
+
+
+def read_document(path: Path) -> Any:
+    """The JSON value in a file, or Reject."""
+    try:
+        with open(path, "rb") as stream:
+            content = stream.read(MAX_BYTES + 1)
+    except OSError as error:
+        raise Reject(f"cannot be read: {error.strerror}") from None
+    return parse_document(content)
+
+
+def parse_document(content: bytes) -> Any:
+    if len(content) > MAX_BYTES:
+        raise Reject(f"a certificate is at most {MAX_BYTES} bytes")
+    try:
+        text = content.decode("utf-8")
+    except UnicodeDecodeError:
+        raise Reject("not UTF-8 text") from None
+    _bound_depth(text)
+    try:
+        return json.loads(
+            text,
+            object_pairs_hook=_unique_keys,
+            parse_int=_small_integer,
+            parse_float=_no_float,
+            parse_constant=_no_float,
+        )
+    except json.JSONDecodeError as error:
+        raise Reject(f"not JSON: {error.msg} at character {error.pos}") from None
+
+
+def _bound_depth(text: str) -> None:
+    depth, quoted, escaped = 0, False, False
+    for character in text:
+        if quoted:
+            quoted = escaped or character != '"'
+            escaped = character == "\\" and not escaped
+        elif character == '"':
+            quoted = True
+        elif character in "[{":
+            depth += 1
+            if depth > MAX_DEPTH:
+                raise Reject(f"nested deeper than {MAX_DEPTH} levels")
+        elif character in "]}":
+            depth -= 1
+
+
+def _unique_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    table = dict(pairs)
+    if len(table) != len(pairs):
+        keys = [key for key, _ in pairs]
+        raise Reject(f"duplicate key {next(key for key in keys if keys.count(key) > 1)[:60]!r}")
+    return table
+
+
+def _small_integer(digits: str) -> int:
+    if len(digits) > MAX_JSON_INTEGER_DIGITS:
+        raise Reject(f"a JSON integer has at most {MAX_JSON_INTEGER_DIGITS} digits; larger numbers are 'p/q' strings")
+    return int(digits)
+
+
+def _no_float(token: str) -> NoReturn:
+    raise Reject(f"numbers are integers or 'p/q' strings; got {token[:40]}")

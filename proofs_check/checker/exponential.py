@@ -1,0 +1,55 @@
+"""exp, enclosed: Taylor series with a proven remainder, on an argument halved until it is small.
+
+For t = a / 2^bits put y = t / 2^r with |y| < 2^-8, held exactly. E = sum_{k<N} |y|^k / k! + R with 0 <= R < 2 |y|^N / N! (the tail is a
+geometric series of ratio below 1/2). exp(t) is E, or 1/E for negative t, squared r times; every operation rounds outwards.
+"""
+
+from fractions import Fraction
+
+from proofs_check.checker.interval import Interval, Number, enclose
+from proofs_check.checker.reject import Reject
+
+_GUARD = 16
+_LARGEST_ARGUMENT = 20_000
+
+
+def exponential(number: Number, bits: int) -> Number:
+    """exp(x); exactly 1 at an exact 0."""
+    if not isinstance(number, Interval):
+        if number == 0:
+            return Fraction(1)
+        number = enclose(number, bits)
+    low, _ = _exp_of_dyadic(number.lo, number.bits)
+    _, high = _exp_of_dyadic(number.hi, number.bits)
+    return Interval(low, high, number.bits)
+
+
+def _exp_of_dyadic(a: int, bits: int) -> tuple[int, int]:
+    """Bounds of exp(a / 2^bits) in units of 2^-bits."""
+    if -a > (bits + 2) << bits:  # exp(t) < 2^t < 2^-bits for t < -bits
+        return 0, 1
+    if a > _LARGEST_ARGUMENT << bits:
+        raise Reject(f"an exponential of more than {_LARGEST_ARGUMENT} is needed")
+    halvings = max(0, abs(a).bit_length() - bits + 8)
+    scale = bits + halvings + _GUARD
+    low, high = _series(abs(a) << _GUARD, scale)
+    if a < 0:
+        one = 1 << (2 * scale)
+        low, high = one // high, -(-one // low)
+    for _ in range(halvings):
+        low, high = (low * low) >> scale, -((-high * high) >> scale)
+    shift = scale - bits
+    return low >> shift, -(-high >> shift)
+
+
+def _series(y: int, scale: int) -> tuple[int, int]:
+    """Bounds of exp(y / 2^scale) for 0 <= y / 2^scale < 2^-8."""
+    low = high = term_low = term_high = 1 << scale
+    k = 0
+    while term_high > 1:
+        k += 1
+        term_low = ((term_low * y) >> scale) // k
+        term_high = -((-(-((-term_high * y) >> scale))) // k)
+        low += term_low
+        high += term_high
+    return low, high + 2 * term_high

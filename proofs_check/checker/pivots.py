@@ -1,0 +1,47 @@
+"""Exact LDL^T: A >= 0 if and only if every pivot is >= 0 and a zero pivot has a zero column below it."""
+
+from fractions import Fraction
+from math import lcm
+
+from proofs_check.checker.fields import Matrix
+from proofs_check.checker.reject import Reject
+
+_WORK = 2 * 10**9  # of elimination, in products of 64-bit words
+
+
+def gram_pivots(X: Matrix, beta: Fraction) -> list[Fraction]:
+    """The pivots of LDL^T of X X^T - beta I, rows in their order."""
+    n = len(X)
+    scales = [lcm(beta.denominator, *(entry.denominator for entry in row)) for row in X]
+    rows = [[int(entry * scale) for entry in row] for row, scale in zip(X, scales, strict=True)]
+    gram = [[sum(p * q for p, q in zip(rows[i], rows[j], strict=True)) for j in range(n)] for i in range(n)]
+    for i in range(n):
+        gram[i][i] -= int(beta * scales[i] ** 2)
+    return [pivot / scale**2 for pivot, scale in zip(ldl_pivots(gram), scales, strict=True)]
+
+
+def ldl_pivots(matrix: list[list[int]]) -> list[Fraction]:
+    """Pivots of a symmetric positive semidefinite integer matrix by fraction-free elimination; Reject if it is not semidefinite.
+
+    After eliminating indices S, entry (i, j) is det A[S+i, S+j]: the pivot is the ratio of two consecutive principal minors.
+    """
+    n = len(matrix)
+    a = [row[:] for row in matrix]
+    words = 1 + max(entry.bit_length() for row in a for entry in row) * n // 64
+    if n**3 * words**1.6 > _WORK:
+        raise Reject("the entries of X are too long for an exact LDL^T of this size")
+    pivots, minor = [], 1
+    for k in range(n):
+        pivot = a[k][k]
+        pivots.append(Fraction(pivot, minor))
+        if pivot < 0:
+            raise Reject(f"X X^T - beta I is not positive semidefinite: pivot {k} is negative")
+        if pivot == 0:
+            if any(a[i][k] for i in range(k + 1, n)):
+                raise Reject(f"X X^T - beta I is not positive semidefinite: pivot {k} is 0 and its column is not")
+            continue
+        for i in range(k + 1, n):
+            for j in range(i, n):
+                a[i][j] = a[j][i] = (a[i][j] * pivot - a[i][k] * a[j][k]) // minor
+        minor = pivot
+    return pivots

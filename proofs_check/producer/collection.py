@@ -1,0 +1,13 @@
+"""Every certificate, in the order of the paper."""
+
+from collections.abc import Iterator
+from typing import Any
+
+from proofs_check.producer import pl_inequality
+
+PARTS = (pl_inequality,)
+
+
+def all_documents() -> Iterator[tuple[str, dict[str, Any]]]:
+    for part in PARTS:
+        yield from part.documents()
