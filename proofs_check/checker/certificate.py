@@ -8,7 +8,7 @@ from typing import Any
 from proofs_check.checker import fields
 from proofs_check.checker.document import parse_document, read_document
 from proofs_check.checker.reject import Reject
-from proofs_check.checker.statements import pl_inequality
+from proofs_check.checker.statements import convergence, pl_inequality
 
 SCHEMA = "attnprune-cert/1"
 PAPER_SHA256 = "21d7f352cf0adbb5d7ec519f6cb72429e634623521a1d29561a73dc05ad80973"
@@ -18,6 +18,8 @@ KEYS = (
 
 CHECKS: dict[str, Callable[[dict[str, Any]], str]] = {
     "lem:PL_ineq": pl_inequality.check,
+    "thm:our_convergence": convergence.check_refutation,
+    "fix:our_convergence": convergence.check_repaired,
 }
 
 

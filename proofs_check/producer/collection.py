@@ -3,9 +3,9 @@
 from collections.abc import Iterator
 from typing import Any
 
-from proofs_check.producer import pl_inequality
+from proofs_check.producer import convergence, pl_inequality
 
-PARTS = (pl_inequality,)
+PARTS = (pl_inequality, convergence)
 
 
 def all_documents() -> Iterator[tuple[str, dict[str, Any]]]:
