@@ -97,7 +97,12 @@ class RowBlock(NamedTuple):
 
     rows: slice
     columns: slice
-    forbidden: NDArray[np.bool_] | None  # within (rows, columns); None when nothing is
+    forbidden: NDArray[np.bool_] | None  # over the last columns of the block; None when all are allowed
+
+    def fill_forbidden(self, block: Array, value: float) -> None:
+        """Write `value` where the mask forbids, in a (..., rows, columns) block."""
+        if self.forbidden is not None:
+            np.copyto(block[..., -self.forbidden.shape[-1] :], value, where=self.forbidden)
 
 
 def row_blocks(k: int, n: int, mask: Mask) -> Iterator[RowBlock]:
@@ -105,15 +110,17 @@ def row_blocks(k: int, n: int, mask: Mask) -> Iterator[RowBlock]:
 
     Besides speed this bounds memory: nothing of size n x n is ever built for large n.
     """
-    # About 256 rows of one long sample, and fewer when a batch shares the block; a causal mask gains from finer steps.
-    height = max(32, min(256, n // 16 if mask is not None else 256, 2**19 // (k * n)))
+    # Tall enough for fast matrix products, short enough for the cache; a mask gains from finer steps, a batch shares.
+    finest = 64 if k == 1 else 32
+    tallest = 256 if mask is None else max(finest, min(256, n // 16))
+    height = max(finest, min(tallest, 2**20 // (k * n)))
     for start in range(0, n, height):
         rows = slice(start, min(start + height, n))
         if mask is None:
             yield RowBlock(rows, slice(0, n), None)
         elif isinstance(mask, str):
-            columns = slice(0, rows.stop)
-            yield RowBlock(rows, columns, ~np.tri(rows.stop - start, rows.stop, start, dtype=np.bool_))
+            size = rows.stop - start
+            yield RowBlock(rows, slice(0, rows.stop), ~np.tri(size, dtype=np.bool_) if size > 1 else None)
         else:
             seen = np.flatnonzero(mask[rows].any(axis=0))
             columns = slice(int(seen[0]), int(seen[-1]) + 1)
@@ -130,16 +137,28 @@ def product(*factors: Array) -> Array:
     return result
 
 
-def softmax_block(queries: Array, keys: Array, block: RowBlock) -> Array:
+def shift_is_needed(queries: Array, keys: Array) -> bool:
+    """Whether exp of an unshifted logit might overflow or vanish, by |q . k| <= |q| |k|.
+
+    For moderate logits this saves two of the passes over every block and changes nothing else.
+    """
+    largest = np.sqrt(
+        np.einsum("...d,...d->...", queries, queries).max() * np.einsum("...d,...d->...", keys, keys).max()
+    )
+    return not largest < (300.0 if queries.dtype == np.float64 else 40.0)  # a NaN needs the careful way, too
+
+
+def softmax_block(queries: Array, keys: Array, block: RowBlock, shift: bool = True, out: Array | None = None) -> Array:
     """Rows of F for logits ``queries @ keys^T``; (k, rows, columns)."""
-    logits = product(queries[..., block.rows, :], np.swapaxes(keys[..., block.columns, :], -1, -2))
-    if block.forbidden is not None:
-        np.copyto(logits, -np.inf, where=block.forbidden)
-    highest = logits.max(axis=-1, keepdims=True)
-    if not np.isfinite(highest).all():
-        raise InvalidInstance(f"logits must be finite in {logits.dtype}; the largest is {highest.max()}")
-    with np.errstate(over="ignore", under="ignore"):  # far below the row maximum, exp is 0 to every digit
-        logits -= highest
-        np.exp(logits, out=logits)
-        logits /= logits.sum(axis=-1, keepdims=True)
-    return logits
+    with np.errstate(over="ignore", under="ignore", invalid="ignore"):  # far below its row's maximum, exp is truly 0
+        F = np.matmul(queries[..., block.rows, :], keys[..., block.columns, :].swapaxes(-1, -2), out=out)
+        if shift:
+            block.fill_forbidden(F, -np.inf)
+            highest = F.max(axis=-1, keepdims=True)
+            if not np.isfinite(highest).all():
+                raise InvalidInstance(f"logits must be finite in {F.dtype}; the largest is {highest.max()}")
+            F -= highest
+        np.exp(F, out=F)
+        block.fill_forbidden(F, 0.0)
+        F /= F.sum(axis=-1, keepdims=True)
+    return F

@@ -11,6 +11,7 @@ Everything is computed by blocks of rows, so that no n x n array is needed. The 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 
 import numpy as np
@@ -18,7 +19,7 @@ from numpy.typing import ArrayLike
 
 from attnprune_verify.errors import InvalidInstance
 from attnprune_verify.instance.validate import Array, Mask, MaskLike, as_lam, as_mask, as_real, as_reals, check_shapes
-from attnprune_verify.model.attention import RowBlock, product, row_blocks, softmax_block
+from attnprune_verify.model.attention import RowBlock, product, row_blocks, shift_is_needed, softmax_block
 
 __all__ = [
     "Objective",
@@ -75,14 +76,14 @@ class Objective:
         self._dense_blocks: list[Array] | None = None
         if keep_dense:
             blocks = row_blocks(self.k, self.n, self.mask)
-            self._dense_blocks = [softmax_block(self._dense_queries, self.X, block) for block in blocks]
+            shift = shift_is_needed(self._dense_queries, self.X)
+            self._dense_blocks = [softmax_block(self._dense_queries, self.X, block, shift) for block in blocks]
 
     def loss(self, M: ArrayLike) -> float:
         """L(M) = (1/k) sum_j 1/2 ||F_j(M) - F_j(1)||_F^2 + (lam/2) ||M||_F^2 (def:loss_func)."""
         M = self._checked("M", M)
         total = 0.0
-        for _, F, dense in self._rows(M):
-            c = F - dense
+        for _, F, c in self._rows(M):
             total += float(np.vdot(c, c))
         return self._loss(total, M)
 
@@ -91,10 +92,9 @@ class Objective:
         M = self._checked("M", M)
         total = 0.0
         pX = np.empty_like(self.X)
-        for block, F, dense in self._rows(M):
-            c = F - dense
+        for block, F, c in self._rows(M):
             total += float(np.vdot(c, c))
-            pX[:, block.rows] = rows_of_p(F, c) @ self.X[:, block.columns]
+            np.matmul(rows_of_p(F, c), self.X[:, block.columns], out=pX[:, block.rows])
         return self._loss(total, M), self._pull_back(pX, M)
 
     def hessian_vector_product(self, M: ArrayLike, V: ArrayLike) -> Array:
@@ -106,8 +106,7 @@ class Objective:
         M, V = self._checked("M", M), self._checked("V", V)
         direction = product(self.X, V * self.W)
         dpX = np.empty_like(self.X)
-        for block, F, dense in self._rows(M):
-            c = F - dense
+        for block, F, c in self._rows(M):
             ds = direction[:, block.rows] @ self.X[:, block.columns].swapaxes(-1, -2)
             dF = F * (ds - _row_dot(F, ds))
             dp = (F + c - _row_dot(c, F)) * dF
@@ -119,9 +118,9 @@ class Objective:
         """||F(M) - F(1)||_F^2 / ||F(1)||_F^2, averaged over the samples (Section 6.1)."""
         M = self._checked("M", M)
         error, size = np.zeros(self.k), np.zeros(self.k)
-        for _, F, dense in self._rows(M):
-            error += ((F - dense) ** 2).sum(axis=(1, 2))
-            size += (dense**2).sum(axis=(1, 2))
+        for _, F, c in self._rows(M):
+            error += (c**2).sum(axis=(1, 2))
+            size += ((F - c) ** 2).sum(axis=(1, 2))
         return float((error / size).mean())
 
     def _checked(self, name: str, matrix: ArrayLike) -> Array:
@@ -130,14 +129,25 @@ class Objective:
         return array.astype(self.W.dtype, copy=False)
 
     def _rows(self, M: Array) -> Iterator[tuple[RowBlock, Array, Array]]:
-        """Blocks of rows with f~ and f on them."""
+        """Blocks of rows with f~ and c on them. The arrays live until the next block: two buffers serve them all."""
         queries = product(self.X, M * self.W)
-        for index, block in enumerate(row_blocks(self.k, self.n, self.mask)):
-            F = softmax_block(queries, self.X, block)
-            if self._dense_blocks is not None:
-                yield block, F, self._dense_blocks[index]
+        shift = shift_is_needed(queries, self.X)
+        dense_shift = self._dense_blocks is None and shift_is_needed(self._dense_queries, self.X)
+        blocks = list(row_blocks(self.k, self.n, self.mask))
+        shapes = [self._shape(block) for block in blocks]
+        first, second = np.empty((2, max(map(math.prod, shapes))), self.X.dtype)
+        for index, (block, shape) in enumerate(zip(blocks, shapes, strict=True)):
+            F, c = (buffer[: math.prod(shape)].reshape(shape) for buffer in (first, second))
+            softmax_block(queries, self.X, block, shift, out=F)
+            if self._dense_blocks is None:
+                softmax_block(self._dense_queries, self.X, block, dense_shift, out=c)
+                np.subtract(F, c, out=c)
             else:
-                yield block, F, softmax_block(self._dense_queries, self.X, block)
+                np.subtract(F, self._dense_blocks[index], out=c)
+            yield block, F, c
+
+    def _shape(self, block: RowBlock) -> tuple[int, int, int]:
+        return self.k, block.rows.stop - block.rows.start, block.columns.stop - block.columns.start
 
     def _loss(self, total: float, M: Array) -> float:
         return float(total / (2 * self.k) + 0.5 * self.lam * float(np.vdot(M, M)))
