@@ -1,0 +1,87 @@
+"""What a descent leaves behind."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+
+from attnprune_verify.algorithms.readings import MomentumForm, Reading
+from attnprune_verify.instance.validate import Array
+
+__all__ = ["Descent", "Settings", "Trace"]
+
+
+@dataclass(frozen=True)
+class Trace:
+    """What happened at the iterates M_0, ..., M_T; every array has T + 1 entries but `step`, which has T.
+
+    Attributes
+    ----------
+    loss : the loss of the reading: averaged attention term + strength/2 ||M||_F^2
+    gradient_norm : ||g||_F
+    mask_norm : ||M||_F
+    least, greatest : extremes of M; the box [0, 1] is left when one is outside
+    outside : how many entries of M are outside [0, 1]
+    step : the eta of each step
+    """
+
+    loss: Array
+    gradient_norm: Array
+    mask_norm: Array
+    least: Array
+    greatest: Array
+    outside: Array
+    step: Array
+
+    @property
+    def ascents(self) -> int:
+        """In how many steps the loss rose (by more than rounding): 0 for a step with a guarantee."""
+        return int(np.count_nonzero(np.diff(self.loss) > 1e-12 * np.abs(self.loss[:-1])))
+
+
+@dataclass(frozen=True)
+class Settings:
+    """Everything but the data that determines a run."""
+
+    rho: float
+    lam: float
+    reading: Reading
+    eta: float | None
+    momentum: float
+    momentum_form: MomentumForm
+    project: bool
+
+
+@dataclass(frozen=True)
+class Descent:
+    """The result of `prune_mask_gd`.
+
+    Attributes
+    ----------
+    mask : (d, d) array of 0 and 1
+        1 = kept; exactly floor(rho d^2) zeros.
+    M : (d, d) array
+        The last finite iterate.
+    velocity : (d, d) array
+        The momentum's memory, needed to go on.
+    trace : Trace
+    status : "completed", "stationary" (gradient and velocity are exactly 0: nothing will ever move) or "diverged"
+    message : str
+        The status in words, with numbers.
+    settings : Settings
+    """
+
+    mask: Array
+    M: Array
+    velocity: Array
+    trace: Trace
+    status: Literal["completed", "stationary", "diverged"]
+    message: str
+    settings: Settings
+
+    @property
+    def steps(self) -> int:
+        """Steps taken so far, over all resumed runs."""
+        return len(self.trace.step)
