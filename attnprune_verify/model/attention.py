@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import operator
 from collections.abc import Iterator
 from typing import NamedTuple, SupportsIndex
@@ -87,8 +88,9 @@ def attention(X: ArrayLike, W: ArrayLike, mask: MaskLike = None) -> Array:
     samples = X if X.ndim == 3 else X[np.newaxis]
     queries = product(samples, W)
     F = np.zeros((*samples.shape[:2], sizes["n"]), dtype=X.dtype)
+    shift = shift_is_needed(queries, samples)
     for block in row_blocks(len(samples), sizes["n"], checked):
-        F[:, block.rows, block.columns] = softmax_block(queries, samples, block)
+        F[:, block.rows, block.columns] = softmax_block(queries, samples, block, shift)
     return F if X.ndim == 3 else F[0]
 
 
@@ -142,16 +144,16 @@ def shift_is_needed(queries: Array, keys: Array) -> bool:
 
     For moderate logits this saves two of the passes over every block and changes nothing else.
     """
-    largest = np.sqrt(
-        np.einsum("...d,...d->...", queries, queries).max() * np.einsum("...d,...d->...", keys, keys).max()
-    )
+    with np.errstate(over="ignore", invalid="ignore"):
+        squares = (np.einsum("...d,...d->...", features, features).max() for features in (queries, keys))
+        largest = math.sqrt(math.prod(squares))
     return not largest < (300.0 if queries.dtype == np.float64 else 40.0)  # a NaN needs the careful way, too
 
 
 def softmax_block(queries: Array, keys: Array, block: RowBlock, shift: bool = True, out: Array | None = None) -> Array:
     """Rows of F for logits ``queries @ keys^T``; (k, rows, columns)."""
     with np.errstate(over="ignore", under="ignore", invalid="ignore"):  # far below its row's maximum, exp is truly 0
-        F = np.matmul(queries[..., block.rows, :], keys[..., block.columns, :].swapaxes(-1, -2), out=out)
+        F: Array = np.matmul(queries[..., block.rows, :], keys[..., block.columns, :].swapaxes(-1, -2), out=out)
         if shift:
             block.fill_forbidden(F, -np.inf)
             highest = F.max(axis=-1, keepdims=True)

@@ -11,7 +11,7 @@ from numpy.typing import ArrayLike
 
 from attnprune_verify.errors import InvalidInstance
 from attnprune_verify.instance.validate import Array, MaskLike, as_lam, as_mask, as_reals, check_shapes
-from attnprune_verify.model.attention import product, row_blocks, softmax_block
+from attnprune_verify.model.attention import product, row_blocks, shift_is_needed, softmax_block
 from attnprune_verify.model.objective import rows_of_p
 
 __all__ = ["factored_gradient", "factored_loss"]
@@ -111,9 +111,10 @@ def _evaluate(
     queries, keys = product(samples, M_Q * W_Q), product(samples, M_K * W_K)
     total = 0.0
     d_queries, d_keys = np.empty_like(queries), np.zeros_like(keys)
+    shift, dense_shift = shift_is_needed(queries, keys), shift_is_needed(dense_queries, dense_keys)
     for block in row_blocks(k, n, checked):
-        F = softmax_block(queries, keys, block)
-        c = F - softmax_block(dense_queries, dense_keys, block)
+        F = softmax_block(queries, keys, block, shift)
+        c = F - softmax_block(dense_queries, dense_keys, block, dense_shift)
         total += float(np.vdot(c, c))
         p = rows_of_p(F, c)
         d_queries[:, block.rows] = p @ keys[:, block.columns]

@@ -83,7 +83,7 @@ class Objective:
         """L(M) = (1/k) sum_j 1/2 ||F_j(M) - F_j(1)||_F^2 + (lam/2) ||M||_F^2 (def:loss_func)."""
         M = self._checked("M", M)
         total = 0.0
-        for _, F, c in self._rows(M):
+        for _, _, c in self._rows(M):
             total += float(np.vdot(c, c))
         return self._loss(total, M)
 

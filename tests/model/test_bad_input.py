@@ -1,0 +1,64 @@
+"""Every reference function refuses bad input with the rule and the value."""
+
+import numpy as np
+import pytest
+
+from attnprune_verify import model
+from attnprune_verify.errors import InvalidInstance
+
+X, W, M = np.ones((3, 2)), np.eye(2), np.ones((2, 2))
+GOOD = {"M": M, "V": M, "X": X, "W": W, "W_Q": W, "W_K": W, "M_Q": M, "M_K": M, "lam": 0.1, "mask": None}
+TAKES = {
+    "attention": ("X", "W", "mask"),
+    "loss": ("M", "X", "W", "lam", "mask"),
+    "gradient": ("M", "X", "W", "lam", "mask"),
+    "loss_and_gradient": ("M", "X", "W", "lam", "mask"),
+    "hessian_vector_product": ("M", "V", "X", "W", "lam", "mask"),
+    "relative_error": ("M", "X", "W", "mask"),
+    "factored_loss": ("M_Q", "M_K", "X", "W_Q", "W_K", "lam", "mask"),
+    "factored_gradient": ("M_Q", "M_K", "X", "W_Q", "W_K", "lam", "mask"),
+}
+BAD_ARRAYS = [
+    (np.ones((5, 7)), "shapes must be"),
+    (np.ones(2), "shapes must be"),
+    (np.full((2, 2), np.nan), "must be finite; got nan"),
+    (np.eye(2) * 1j, "must hold real numbers"),
+    (np.eye(2).astype(object), "must hold real numbers"),
+    (np.ones((0, 2)), "must not be empty"),
+    ("abc", "must hold real numbers"),
+    (None, "must hold real numbers"),
+]
+BAD_MASKS = [
+    (np.zeros((3, 3)), "at least one position"),
+    ("full", "got 'full'"),
+    (np.ones((2, 2)), "mask must have shape"),
+]
+BAD_LAMS = [(-0.1, ">= 0; got -0.1"), (float("nan"), "finite"), ("0.1", "real number"), (None, "real number")]
+
+
+def cases():
+    for function, names in TAKES.items():
+        for name in names:
+            for value, message in {"lam": BAD_LAMS, "mask": BAD_MASKS}.get(name, BAD_ARRAYS):
+                yield pytest.param(function, name, value, message, id=f"{function}-{name}-{message[:24]}")
+
+
+@pytest.mark.parametrize(("function", "name", "value", "message"), list(cases()))
+def test_refused(function, name, value, message):
+    arguments = [value if taken == name else GOOD[taken] for taken in TAKES[function]]
+    with pytest.raises(InvalidInstance, match=message) as caught:
+        getattr(model, function)(*arguments)
+    assert "\n" not in str(caught.value) and (name in str(caught.value) or "shapes" in message)
+
+
+@pytest.mark.parametrize("n", [0, -1, 2.0, "3", None])
+def test_causal_mask_needs_a_positive_integer(n):
+    with pytest.raises(InvalidInstance, match="n must be an integer >= 1"):
+        model.causal_mask(n)
+
+
+def test_overflowing_logits_are_named():
+    with pytest.raises(InvalidInstance, match="logits must be finite in float64"):
+        model.attention([[1e200, 1.0], [1.0, 1.0]], [[1e200, 0.0], [0.0, 1.0]])
+    with pytest.raises(InvalidInstance, match="logits must be finite in float32"):
+        model.gradient(M.astype("f4"), np.full((3, 2), 1e15, "f4"), np.full((2, 2), 1e15, "f4"))
