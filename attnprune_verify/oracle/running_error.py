@@ -117,7 +117,7 @@ def gradient_bound(
     Examples
     --------
     >>> import numpy as np
-    >>> bool((gradient_bound(np.ones((2, 2)), np.eye(2), np.eye(2), lam=0.5) < 1e-14).all())
+    >>> bool((gradient_bound(np.ones((2, 2)), np.eye(2), np.eye(2), lam=0.5) < 1e-13).all())
     True
     """
     (pruning, weight), samples, allowed = floats(X, mask, M=M, W=W)
@@ -210,6 +210,7 @@ class _Softmax(NamedTuple):
     value: _Array  # float64 evaluation
     own: _Array  # its own error: |value - true|
     error: _Array  # |computed - true| for the implementation judged
+    slip: _Array  # how far its row sums may be from 1, shape (rows, 1)
 
     @property
     def size(self) -> _Array:
@@ -249,33 +250,43 @@ def _softmax(
     exponentials = np.where(positions, np.exp(np.where(positions, logits - shift, -np.inf)), 0.0)
     value = exponentials / exponentials.sum(axis=1, keepdims=True)
     spread = np.where(positions, np.abs(logits - shift), 0.0)
-    # Our own float64 evaluation first. Its row sum is off by at most the largest relative error in the row, so this
-    # bound needs no knowledge of the true weights; relative to the value we have it is r / (1 - r).
-    relative = _exponential_error(_logit_error(weights, tokens, block, _FLOAT64), spread, positions, _FLOAT64)
-    ratio = _quotient_error(relative, relative.max(axis=1, keepdims=True), _FLOAT64, len(allowed))
-    own = _capped(value * np.where(ratio < 0.5, ratio / (1 - ratio), np.inf), positions, _FLOAT64)
-    # Then the implementation judged, relative to the true weights, which are at most value + own.
+    # Our own float64 evaluation first: crudely from the largest relative error in the row, which needs no knowledge
+    # of the true weights (relative to the value we have it is r / (1 - r)), then again with the weights so bounded.
+    n = len(allowed)
+    rounded = _exponent_rounding(_logit_error(weights, tokens, block, _FLOAT64), spread, _FLOAT64)
+    relative = np.where(positions, np.expm1(_logit_error(weights, tokens, block, _FLOAT64) + rounded), 0.0)
+    worst = 2 * relative.max(axis=1, keepdims=True) + 2 * _FLOAT64.gamma(n + 8) + 4 * n * _FLOAT64.tiny
+    size = np.where(positions, np.where(worst < 0.25, value * (1 + 4 * worst) + 4 * _FLOAT64.tiny, 1.0), 0.0)
+    own = _capped(size * _quotient_error(size, relative, _FLOAT64), positions, _FLOAT64)
     size = np.minimum(value + own, 1.0)
-    relative = _exponential_error(_logit_error(weights, tokens, block, rounding), spread, positions, rounding)
-    row = (size * relative).sum(axis=1, keepdims=True)
-    error = _capped(size * _quotient_error(relative, row, rounding, len(allowed)), positions, rounding)
-    return _Softmax(value, own, error)
+    # Then the implementation judged, relative to the true weights, which are at most `size`.
+    rounded = _exponent_rounding(_logit_error(weights, tokens, block, rounding), spread, rounding)
+    relative = np.where(positions, np.expm1(_logit_error(weights, tokens, block, rounding) + rounded), 0.0)
+    error = _capped(size * _quotient_error(size, relative, rounding), positions, rounding)
+    slip = rounding.gamma(n + 8) + 2 * ((size + error) * np.where(positions, rounded, 0.0)).sum(axis=1, keepdims=True)
+    return _Softmax(value, own, error, slip)
 
 
-def _exponential_error(
-    logit_error: _Array, spread: _Array, positions: NDArray[np.bool_], rounding: _Rounding
-) -> _Array:
-    """The relative error of exp(z - max): from the logit, the rounding of the shift and of log(row sum), exp itself."""
-    u, n = rounding.u, positions.shape[1]
-    exponent = logit_error + 4 * u * (spread + 2 * logit_error + np.log(n) + 1)
-    return np.where(positions, np.expm1(exponent) * (1 + 8 * u) + 8 * u, 0.0)
+def _exponent_rounding(logit_error: _Array, spread: _Array, rounding: _Rounding) -> _Array:
+    """Errors of an exponential besides its logit's: the rounding of z - max, of log(row sum), and exp itself."""
+    return np.asarray(4 * rounding.u * (spread + 2 * logit_error + np.log(spread.shape[1]) + 4))
 
 
-def _quotient_error(relative: _Array, row: _Array, rounding: _Rounding, n: int) -> _Array:
-    """The relative error of a weight, `row` being that of the sum; inf where the row sum is not known to half."""
-    u = rounding.u
-    row = row + rounding.gamma(n + 3) * (1 + row) + 2 * n * rounding.tiny  # the row sum is at least about 1
-    return np.where(row < 0.5, (relative + row) / (1 - row) * (1 + 8 * u) + 4 * u, np.inf)
+def _others(values: _Array) -> _Array:
+    """For each entry the sum of the other entries of its row (non-negative), rounded up."""
+    total = values.sum(axis=1, keepdims=True)
+    return np.asarray(np.maximum(total - values, 0.0) + (values.shape[1] + 4) * 2 * _U64 * total)
+
+
+def _quotient_error(size: _Array, relative: _Array, rounding: _Rounding) -> _Array:
+    """The relative error of a weight whose exponential and whose neighbours' have these relative errors.
+
+    Computed over true is 1 / (F_j + sum_{l != j} F_l e_l / e_j): a weight near 1 hardly moves. inf where unknown.
+    """
+    moved = (1 + relative) * _others(size * relative) + relative * _others(size)
+    ratio = moved / (1 - moved)
+    row = rounding.gamma(size.shape[1] + 4) + 2 * size.shape[1] * rounding.tiny  # the row sum is at least about 1
+    return np.where((moved < 0.5) & (row < 0.1), ratio + (1 + ratio) * 2 * (row + 2 * rounding.u), np.inf)
 
 
 def _capped(error: _Array, positions: NDArray[np.bool_], rounding: _Rounding) -> _Array:
@@ -302,21 +313,34 @@ def _times(left: _Approx, right: _Approx) -> _Array:
     return left.error * (right.size + right.error) + left.size * right.error
 
 
+def _centred(f: _Softmax, y: _Approx, rounding: _Rounding) -> _Approx:
+    """y - (F*y)1. The errors of an entry and of its row's mean cancel where the weight is near 1.
+
+    Computed weights sum to 1 only within `slip`; as sum_l F_l = 1,
+    y_j - sum_l F_l y_l = sum_{l != j} F_l (y_j - y_l).
+    """
+    weight = f.size + f.error
+    total = ((y.size + y.error) * weight).sum(axis=1, keepdims=True)
+    error = f.slip * (y.size + y.error) + y.size * _others(f.error) + _others(y.size * f.error)
+    error = error + y.error * _others(weight) + _others(y.error * weight)
+    error = error + rounding.gamma(weight.shape[1] + 4) * total + 4 * rounding.u * (y.size + y.error)
+    value = y.value - (f.value * y.value).sum(axis=1, keepdims=True)
+    size = np.minimum(y.size * _others(f.size) + _others(y.size * f.size), y.size + total)
+    return _Approx(value, size, error + weight.shape[1] * rounding.tiny)
+
+
 def _p(f: _Softmax, c: _Approx, rounding: _Rounding) -> _Approx:
-    weights = f.approx
-    moved = _times(c, weights)
-    r = _row_sum(c.value * f.value, c.size * f.size, moved, rounding)
-    moved = moved + _times(r, weights)
-    parts = f.size * (c.size + r.size)
-    return _finished(f.value * (c.value - r.value), parts, moved, rounding)
+    q = _centred(f, c, rounding)
+    parts = f.size * (c.size + (c.size * f.size).sum(axis=1, keepdims=True))
+    return _finished(f.value * q.value, parts, _times(q, f.approx), rounding)
 
 
 def _dp(f: _Softmax, c: _Approx, dz: _Approx, rounding: _Rounding) -> _Approx:
     """The derivative of p: dF*F + c*dF - diag((dF*F + c*dF)1)F - diag((c*F)1)dF with dF = F*(dz - (F*dz)1)."""
     weights = f.approx
-    mean = _row_sum(f.value * dz.value, f.size * dz.size, _times(dz, weights), rounding)
-    spread = _Approx(dz.value - mean.value, dz.size + mean.size, dz.error + mean.error)
-    df = _finished(f.value * spread.value, f.size * spread.size, _times(spread, weights), rounding)
+    spread = _centred(f, dz, rounding)
+    parts = f.size * (dz.size + (dz.size * f.size).sum(axis=1, keepdims=True))
+    df = _finished(f.value * spread.value, parts, _times(spread, weights), rounding)
     both = _Approx(f.value + c.value, f.size + c.size, f.error + c.error)
     first = _finished(df.value * both.value, df.size * both.size, _times(df, both), rounding)
     s = _row_sum(first.value, first.size, first.error, rounding)
