@@ -1,0 +1,51 @@
+"""Importing the package is cheap, and the front door opens on every name it lists."""
+
+import subprocess
+import sys
+
+import pytest
+
+import attnprune_verify
+
+FORBIDDEN = ["autograd", "mpmath", "hypothesis", "pytest", "matplotlib", "flint", "rich", "torch", "jax", "scipy"]
+
+
+def loaded_after(code):
+    program = f"import sys\n{code}\nprint(*sorted({{name.split('.')[0] for name in sys.modules}}))"
+    result = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    return set(result.stdout.split())
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        "import attnprune_verify",
+        "import attnprune_verify as apv, numpy as np; apv.gradient(np.eye(2), np.eye(2), np.eye(2))",
+        "import attnprune_verify as apv; apv.binary_mask([[1.0, 2.0]], 0.5)",
+    ],
+)
+def test_light(code):
+    assert not loaded_after(code) & set(FORBIDDEN)
+
+
+def test_the_pytest_plugin_and_the_hypothesis_hook_are_light():
+    heavy = {"numpy", "scipy", "flint", "mpmath", "autograd", "rich", "matplotlib"}
+    assert not loaded_after("import attnprune_verify.spec.plugin") & heavy
+
+
+@pytest.mark.parametrize("name", attnprune_verify.__all__)
+def test_every_listed_name_opens(name):
+    assert getattr(attnprune_verify, name) is not None
+    assert name in dir(attnprune_verify)
+
+
+def test_an_unknown_name_is_an_attribute_error():
+    with pytest.raises(AttributeError, match="no attribute 'gradiant'"):
+        attnprune_verify.gradiant  # noqa: B018  # the access is the test
+
+
+def test_type_checkers_see_the_same_names():
+    """The lazy table and the imports for type checkers are two lists of one thing."""
+    source = open(attnprune_verify.__file__, encoding="utf-8").read()
+    for name, home in attnprune_verify._HOME.items():
+        assert f"from attnprune_verify.{home} import {name} as {name}" in source
