@@ -1,0 +1,78 @@
+"""The door: a folder in, a network out."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from attnprune_verify.errors import InvalidInstance
+from attnprune_verify.pretrained.bert import Bert
+from attnprune_verify.pretrained.config import Config
+from attnprune_verify.pretrained.llama import Llama
+from attnprune_verify.pretrained.network import Family, PretrainedModel
+from attnprune_verify.pretrained.tensors import Tensors, read_json
+
+__all__ = ["load_pretrained"]
+
+_FAMILIES: dict[str, Callable[[Config, Tensors], Family]] = {"bert": Bert, "llama": Llama}
+
+
+def load_pretrained(folder: str | os.PathLike[str], *, dtype: type[np.floating[Any]] = np.float64) -> PretrainedModel:
+    """Read a model of the BERT or Llama family from a local folder in Hugging Face's layout.
+
+    The folder holds ``config.json`` and ``model.safetensors`` (or ``model.safetensors.index.json`` and the files it
+    names), and optionally ``tokenizer.json``. Nothing is fetched and nothing in the files is executed. Needs the extra
+    ``real`` (safetensors; tokenizers for the tokenizer).
+
+    Parameters
+    ----------
+    folder : path
+    dtype : numpy.float64 or numpy.float32
+        What the weights are converted to and everything is computed in.
+
+    Returns
+    -------
+    PretrainedModel
+
+    Raises
+    ------
+    InvalidInstance
+        If a file is missing or damaged, points outside the folder, is of another family, or a tensor is missing, not
+        finite or of another shape than ``config.json`` implies.
+
+    Examples
+    --------
+    >>> load_pretrained("no-such-folder")
+    Traceback (most recent call last):
+        ...
+    attnprune_verify.errors.InvalidInstance: a model must be a folder; got 'no-such-folder'
+    """
+    path = Path(folder)
+    if not path.is_dir():
+        raise InvalidInstance(f"a model must be a folder; got {str(folder)!r}")
+    config = Config(read_json(path / "config.json"))
+    if config.family not in _FAMILIES:
+        raise InvalidInstance(f"model_type must be one of {', '.join(_FAMILIES)}; got {config.family!r:.60}")
+    family = _FAMILIES[config.family](config, Tensors(path, dtype))
+    return PretrainedModel(family, _tokenizer(path / "tokenizer.json"))
+
+
+def _tokenizer(file: Path) -> Any:
+    if not file.is_file():
+        return None
+    try:
+        from tokenizers import Tokenizer
+    except ImportError:
+        return None
+    try:
+        tokenizer = Tokenizer.from_file(str(file))
+    except Exception as error:  # the library raises bare Exception
+        first = (str(error).splitlines() or [""])[0][:120]
+        raise InvalidInstance(f"tokenizer.json must be a tokenizer file; {first}") from error
+    tokenizer.no_truncation()
+    tokenizer.no_padding()
+    return tokenizer
