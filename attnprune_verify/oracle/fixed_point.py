@@ -1,0 +1,75 @@
+"""Exact integer matrix products for the multiprecision oracle: numbers as integers over one power of two per matrix."""
+
+from __future__ import annotations
+
+import math
+from fractions import Fraction
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+__all__ = ["Fixed", "fixed", "product"]
+
+
+class Fixed(NamedTuple):
+    """The matrix ``integers * 2**exponent``; `integers` is an object array of Python integers."""
+
+    integers: NDArray[Any]
+    exponent: int
+
+    @property
+    def T(self) -> Fixed:
+        """The transpose."""
+        return Fixed(self.integers.T, self.exponent)
+
+
+def fixed(array: NDArray[Any], bits: int) -> Fixed:
+    """Convert floats or fractions, rounding to multiples of 2**-bits times the largest magnitude (or better)."""
+    fractions = [Fraction(*value.as_integer_ratio()) for value in array.astype(object).flat]
+    largest = max((abs(value) for value in fractions), default=Fraction(0))
+    if largest == 0:
+        return Fixed(np.zeros(array.shape, dtype=object), 0)
+    leading = largest.numerator.bit_length() - largest.denominator.bit_length()
+    finest = max(value.denominator for value in fractions).bit_length() - 1  # exact already at this many places
+    exact = all(value.denominator & (value.denominator - 1) == 0 for value in fractions)
+    places = min(bits - leading, finest) if exact else bits - leading
+    factor = Fraction(2) ** places
+    integers = np.empty(len(fractions), dtype=object)
+    integers[:] = [round(value * factor) for value in fractions]
+    return Fixed(integers.reshape(array.shape), -places)
+
+
+def product(left: Fixed, right: Fixed, bits: int) -> Fixed:
+    """The matrix product, exact up to the final rounding to `bits` bits below the largest entry.
+
+    Integers are cut into limbs so short that a float64 matrix product of limbs cannot round.
+    """
+    inner = left.integers.shape[1]
+    width = (53 - math.ceil(math.log2(inner + 1))) // 2
+    total = np.zeros((left.integers.shape[0], right.integers.shape[1]), dtype=object)
+    left_limbs, right_limbs = _limbs(left.integers, width), _limbs(right.integers, width)
+    for place in range(len(left_limbs) + len(right_limbs) - 1):
+        pairs = range(max(0, place - len(right_limbs) + 1), min(place + 1, len(left_limbs)))
+        column = sum((left_limbs[i] @ right_limbs[place - i]).astype(np.int64) for i in pairs)
+        total = total + (np.asarray(column).astype(object) << (width * place))
+    return _rounded(Fixed(total, left.exponent + right.exponent), bits)
+
+
+def _limbs(integers: NDArray[Any], width: int) -> list[NDArray[np.float64]]:
+    signs = np.where(integers < 0, -1, 1).astype(object)
+    rest = integers * signs
+    limbs = []
+    base = (1 << width) - 1
+    while not limbs or (rest != 0).any():
+        limbs.append((signs * (rest & base)).astype(np.float64))
+        rest = rest >> width
+    return limbs
+
+
+def _rounded(matrix: Fixed, bits: int) -> Fixed:
+    largest = max((abs(value) for value in matrix.integers.flat), default=0)
+    excess = largest.bit_length() - bits
+    if excess <= 0:
+        return matrix
+    return Fixed((matrix.integers + (1 << (excess - 1))) >> excess, matrix.exponent + excess)
