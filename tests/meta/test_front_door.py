@@ -2,6 +2,7 @@
 
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -46,6 +47,6 @@ def test_an_unknown_name_is_an_attribute_error():
 
 def test_type_checkers_see_the_same_names():
     """The lazy table and the imports for type checkers are two lists of one thing."""
-    source = open(attnprune_verify.__file__, encoding="utf-8").read()
+    source = Path(attnprune_verify.__file__).read_text(encoding="utf-8")
     for name, home in attnprune_verify._HOME.items():
         assert f"from attnprune_verify.{home} import {name} as {name}" in source
