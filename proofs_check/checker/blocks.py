@@ -14,7 +14,7 @@ from typing import Any
 from proofs_check.checker import fields
 from proofs_check.checker.attention import attention_loss, exact_logits, gradient, logits, softmax
 from proofs_check.checker.exponential import exponential
-from proofs_check.checker.interval import Interval, Number, hull, lower, square, square_root, total, upper
+from proofs_check.checker.interval import Interval, Number, enclose, hull, lower, square, square_root, total, upper
 from proofs_check.checker.reject import Reject
 
 MAX_CLASSES = 8
@@ -110,7 +110,7 @@ def read_blocks(inputs: dict[str, Any]) -> Blocks:
 
 
 def require_pivots(listed: Any, blocks: Blocks) -> None:
-    """X X^T - beta I with exact pivots; classes are spread over their sizes by listing each class value once per square of the size."""
+    """X X^T - beta I >= 0, with its exact pivots."""
     pivots = fields.rationals(listed, "hypotheses.psd_pivots", blocks.n, fields.RESULT_DIGITS)
     if shifted_pivots(blocks.gram(), blocks.beta) != pivots:
         raise Reject("psd_pivots are not the pivots of LDL^T of X X^T - beta I")
@@ -181,3 +181,6 @@ def descend(M: list[list[Number]], grad: list[list[Number]], eta: Fraction) -> l
     return [[m - eta * g for m, g in zip(ms, gs, strict=True)] for ms, gs in zip(M, grad, strict=True)]
 
 
+def as_intervals(M: list[list[Number]], bits: int) -> list[list[Number]]:
+    """Exact entries become intervals: exact iterates would double in length with every step."""
+    return [[entry if isinstance(entry, Interval) else enclose(entry, bits) for entry in row] for row in M]

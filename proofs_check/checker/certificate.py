@@ -8,7 +8,15 @@ from typing import Any
 from proofs_check.checker import fields
 from proofs_check.checker.document import parse_document, read_document
 from proofs_check.checker.reject import Reject
-from proofs_check.checker.statements import convergence, pl_inequality
+from proofs_check.checker.statements import (
+    arithmetic,
+    box_exit,
+    convergence,
+    pl_inequality,
+    practical,
+    spurious_minimum,
+    thresholding,
+)
 
 SCHEMA = "attnprune-cert/1"
 PAPER_SHA256 = "21d7f352cf0adbb5d7ec519f6cb72429e634623521a1d29561a73dc05ad80973"
@@ -20,6 +28,13 @@ CHECKS: dict[str, Callable[[dict[str, Any]], str]] = {
     "lem:PL_ineq": pl_inequality.check,
     "thm:our_convergence": convergence.check_refutation,
     "fix:our_convergence": convergence.check_repaired,
+    "new:spurious_minimum": spurious_minimum.check,
+    "new:descent_leaves_box": box_exit.check,
+    "thm:our_convergence:informal": practical.check_informal,
+    "rem:practical": practical.check_remark,
+    "alg:mask_gd": thresholding.check_printed,
+    "fix:mask_gd": thresholding.check_repaired,
+    **dict.fromkeys(arithmetic.COMPARISONS, arithmetic.check),
 }
 
 

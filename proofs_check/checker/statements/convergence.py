@@ -17,7 +17,7 @@ from typing import Any
 
 from proofs_check.checker import blocks as b
 from proofs_check.checker import fields
-from proofs_check.checker.interval import Interval, Number, bounds, enclose, hull, square_root
+from proofs_check.checker.interval import Number, bounds, enclose, hull, square_root
 from proofs_check.checker.questions import Question, at_least, contains, decide, exact, less, precisions
 from proofs_check.checker.reject import Reject
 from proofs_check.checker.statements.sigmoid_valley import require_valley
@@ -190,7 +190,7 @@ def check_repaired(certificate: dict[str, Any]) -> str:
         loss = _half(now.c_sq) + data.lam / 2 * data.norm_sq(M)
         smallest = [hull((f for row in now.F for f in row), largest=False)]
         for _ in range(last):
-            now = b.state(data, _fixed(b.descend(now.M, now.gradient, eta), bits), bits)
+            now = b.state(data, b.as_intervals(b.descend(now.M, now.gradient, eta), bits), bits)
             smallest.append(hull((f for row in now.F for f in row), largest=False))
         min_f = min(low for low, _ in smallest), min(high for _, high in smallest)
         T = 4 * loss / (eta * setting.mu * setting.epsilon * data.n**2)
@@ -212,8 +212,3 @@ def check_repaired(certificate: dict[str, Any]) -> str:
 
 def _half(number: Number) -> Number:
     return number / 2
-
-
-def _fixed(M: list[list[Number]], bits: int) -> list[list[Number]]:
-    """Exact entries become intervals: exact iterates would double in length with every step."""
-    return [[entry if isinstance(entry, Interval) else enclose(entry, bits) for entry in row] for row in M]

@@ -1,0 +1,37 @@
+"""What the smaller statements share."""
+
+from typing import Any
+
+from proofs_check.checker import fields
+from proofs_check.checker.questions import Answer, at_least, less
+from proofs_check.checker.reject import Reject
+
+
+def require_claim(certificate: dict[str, Any], kind: str, relation: str) -> None:
+    claim = fields.closed(certificate["claim"], ("relation",), "claim")
+    if certificate["kind"] != kind or claim["relation"] != relation:
+        raise Reject(f"this statement has the kind {kind!r} and the relation {relation!r}")
+
+
+def require_reading(certificate: dict[str, Any], reading: dict[str, tuple[str, ...]]) -> dict[str, str]:
+    """A reading with exactly these keys, each with one of the listed values."""
+    found = fields.closed(certificate["reading"], tuple(reading), "reading")
+    return {key: fields.choice(found[key], allowed, f"reading.{key}") for key, allowed in reading.items()}
+
+
+def enclosures(certificate: dict[str, Any], names: tuple[str, ...]) -> dict[str, fields.Bounds]:
+    quantities = fields.closed(certificate["quantities"], names, "quantities")
+    return {name: fields.enclosure(quantities[name], f"quantities.{name}") for name in names}
+
+
+def no_hypotheses(certificate: dict[str, Any]) -> None:
+    fields.closed(certificate["hypotheses"], (), "hypotheses")
+
+
+def compare(relation: str, lhs: fields.Bounds, rhs: fields.Bounds) -> Answer:
+    """lhs<rhs, lhs>rhs, lhs<=rhs or lhs>=rhs."""
+    if relation == "lhs<rhs":
+        return less(lhs, rhs)
+    if relation == "lhs>rhs":
+        return less(rhs, lhs)
+    return at_least(rhs, lhs) if relation == "lhs<=rhs" else at_least(lhs, rhs)
