@@ -12,7 +12,7 @@ Everything is computed by blocks of rows, so that no n x n array is needed. The 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -103,15 +103,26 @@ class Objective:
         With ds = X (V * W) X^T, row by row: df~ = f~ * (ds - <f~, ds>), dc = df~ and
         dp = dc * f~ + c * df~ - (<dc, f~> + <c, df~>) f~ - <c, f~> df~. The result is W * (X^T dp X) + lam V.
         """
-        M, V = self._checked("M", M), self._checked("V", V)
-        direction = product(self.X, V * self.W)
+        return self._hessian_times(self._checked("V", V), self._rows(self._checked("M", M)))
+
+    def hessian_operator(self, M: ArrayLike) -> Callable[[ArrayLike], Array]:
+        """The map V -> Hessian(M) V for many directions at one M: keeps F(M) and c, 2 k n^2 numbers."""
+        rows = [(block, F.copy(), c.copy()) for block, F, c in self._rows(self._checked("M", M))]
+        return lambda V: self._hessian_times(self._checked("V", V), rows)
+
+    def _hessian_times(self, V: Array, rows: Iterable[tuple[RowBlock, Array, Array]]) -> Array:
+        direction = self._queries(V)
         dpX = np.empty_like(self.X)
-        for block, F, c in self._rows(M):
+        for block, F, c in rows:
             ds = direction[:, block.rows] @ self.X[:, block.columns].swapaxes(-1, -2)
-            dF = F * (ds - _row_dot(F, ds))
-            dp = (F + c - _row_dot(c, F)) * dF
-            dp -= _row_dot(F + c, dF) * F
-            dpX[:, block.rows] = dp @ self.X[:, block.columns]
+            sum_Fc = F + c
+            ds -= _row_dot(F, ds)
+            ds *= F  # now df~
+            weight = _row_dot(sum_Fc, ds)
+            sum_Fc -= _row_dot(c, F)
+            ds *= sum_Fc
+            ds -= weight * F  # now dp
+            np.matmul(ds, self.X[:, block.columns], out=dpX[:, block.rows])
         return self._pull_back(dpX, V)
 
     def relative_error(self, M: ArrayLike) -> float:
@@ -130,7 +141,7 @@ class Objective:
 
     def _rows(self, M: Array) -> Iterator[tuple[RowBlock, Array, Array]]:
         """Blocks of rows with f~ and c on them. The arrays live until the next block: two buffers serve them all."""
-        queries = product(self.X, M * self.W)
+        queries = self._queries(M)
         shift = shift_is_needed(queries, self.X)
         dense_shift = self._dense_blocks is None and shift_is_needed(self._dense_queries, self.X)
         blocks = list(row_blocks(self.k, self.n, self.mask))
@@ -146,20 +157,28 @@ class Objective:
                 np.subtract(F, self._dense_blocks[index], out=c)
             yield block, F, c
 
+    def _queries(self, M: Array) -> Array:
+        with np.errstate(over="ignore", invalid="ignore"):  # an overflow is reported by the logits it reaches
+            return product(self.X, M * self.W)
+
     def _shape(self, block: RowBlock) -> tuple[int, int, int]:
         return self.k, block.rows.stop - block.rows.start, block.columns.stop - block.columns.start
 
     def _loss(self, total: float, M: Array) -> float:
-        return float(total / (2 * self.k) + 0.5 * self.lam * float(np.vdot(M, M)))
+        value = total / (2 * self.k) + 0.5 * self.lam * float(np.vdot(M, M))
+        if not math.isfinite(value):
+            raise InvalidInstance(f"the loss must be finite in {M.dtype}; ||M||_F^2 overflows")
+        return float(value)
 
     def _pull_back(self, pX: Array, M: Array) -> Array:
         """W * (X^T p X), averaged over the batch, plus lam M."""
         d = self.X.shape[-1]
-        XpX = self.X.reshape(-1, d).T @ pX.reshape(-1, d)
-        if self.k > 1:
-            XpX /= self.k
-        XpX *= self.W
-        XpX += self.lam * M
+        with np.errstate(over="ignore", invalid="ignore"):
+            XpX = product(self.X.reshape(-1, d).T, pX.reshape(-1, d))
+            if self.k > 1:
+                XpX /= self.k
+            XpX *= self.W
+            XpX += self.lam * M
         if not np.isfinite(XpX).all():
             raise InvalidInstance(f"the gradient must be finite in {XpX.dtype}; it overflows")
         return XpX

@@ -5,6 +5,7 @@ import pytest
 from hypothesis import given, settings
 
 from attnprune_verify import model
+from attnprune_verify.errors import InvalidInstance
 from attnprune_verify.strategies import family_instances, instances
 
 FUNCTIONS = {
@@ -113,6 +114,9 @@ def test_an_objective_repeats_the_functions():
         np.testing.assert_array_equal(objective.loss_and_gradient(M)[1], model.gradient(M, X, W, 0.1, "causal"))
         product = model.hessian_vector_product(M, V, X, W, 0.1, "causal")
         np.testing.assert_array_equal(objective.hessian_vector_product(M, V), product)
+        operator = objective.hessian_operator(M)
+        objective.loss(V)  # the operator keeps its own F(M)
+        np.testing.assert_array_equal(operator(V), product)
         assert objective.relative_error(M) == model.relative_error(M, X, W, "causal")
 
 
@@ -185,6 +189,14 @@ def test_extreme_but_finite_sizes(size):
     W = np.array([[0.3, -0.2], [0.1, 0.4]]) / max(size, 1.0) ** 2
     assert np.isfinite(model.attention(X, W)).all()
     assert np.isfinite(model.gradient(np.zeros((2, 2)), X, W, 0.1)).all()
+
+
+def test_overflow_of_the_result_is_an_error_not_an_infinity():
+    tiny, M = np.full((2, 2), 1e-300), np.full((2, 2), 1e200)
+    with pytest.raises(InvalidInstance, match="the loss must be finite"):
+        model.loss(M, tiny, tiny, 1.0)
+    with pytest.raises(InvalidInstance, match="the gradient must be finite"):
+        model.hessian_vector_product(tiny, np.full((2, 2), 1e308), tiny, tiny, 1e10)
 
 
 def test_huge_logits_are_one_hot():
