@@ -101,6 +101,11 @@ class RowBlock(NamedTuple):
     columns: slice
     forbidden: NDArray[np.bool_] | None  # over the last columns of the block; None when all are allowed
 
+    @property
+    def shape(self) -> tuple[int, int]:
+        """(rows, columns) of the block."""
+        return self.rows.stop - self.rows.start, self.columns.stop - self.columns.start
+
     def fill_forbidden(self, block: Array, value: float) -> None:
         """Write `value` where the mask forbids, in a (..., rows, columns) block."""
         if self.forbidden is not None:

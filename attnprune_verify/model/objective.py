@@ -72,12 +72,13 @@ class Objective:
         self.X = X if X.ndim == 3 else X[np.newaxis]
         self.mask: Mask = as_mask(mask, sizes["n"])
         self.k, self.n = self.X.shape[:2]
+        self._blocks = list(row_blocks(self.k, self.n, self.mask))
+        self._largest = max(self.k * math.prod(block.shape) for block in self._blocks)
         self._dense_queries = product(self.X, self.W)
         self._dense_blocks: list[Array] | None = None
         if keep_dense:
-            blocks = row_blocks(self.k, self.n, self.mask)
             shift = shift_is_needed(self._dense_queries, self.X)
-            self._dense_blocks = [softmax_block(self._dense_queries, self.X, block, shift) for block in blocks]
+            self._dense_blocks = [softmax_block(self._dense_queries, self.X, block, shift) for block in self._blocks]
 
     def loss(self, M: ArrayLike) -> float:
         """L(M) = (1/k) sum_j 1/2 ||F_j(M) - F_j(1)||_F^2 + (lam/2) ||M||_F^2 (def:loss_func)."""
@@ -144,11 +145,9 @@ class Objective:
         queries = self._queries(M)
         shift = shift_is_needed(queries, self.X)
         dense_shift = self._dense_blocks is None and shift_is_needed(self._dense_queries, self.X)
-        blocks = list(row_blocks(self.k, self.n, self.mask))
-        shapes = [self._shape(block) for block in blocks]
-        first, second = np.empty((2, max(map(math.prod, shapes))), self.X.dtype)
-        for index, (block, shape) in enumerate(zip(blocks, shapes, strict=True)):
-            F, c = (buffer[: math.prod(shape)].reshape(shape) for buffer in (first, second))
+        buffers = np.empty((2, self._largest), self.X.dtype)
+        for index, block in enumerate(self._blocks):
+            F, c = buffers[:, : self.k * math.prod(block.shape)].reshape(2, self.k, *block.shape)
             softmax_block(queries, self.X, block, shift, out=F)
             if self._dense_blocks is None:
                 softmax_block(self._dense_queries, self.X, block, dense_shift, out=c)
@@ -160,9 +159,6 @@ class Objective:
     def _queries(self, M: Array) -> Array:
         with np.errstate(over="ignore", invalid="ignore"):  # an overflow is reported by the logits it reaches
             return product(self.X, M * self.W)
-
-    def _shape(self, block: RowBlock) -> tuple[int, int, int]:
-        return self.k, block.rows.stop - block.rows.start, block.columns.stop - block.columns.start
 
     def _loss(self, total: float, M: Array) -> float:
         value = total / (2 * self.k) + 0.5 * self.lam * float(np.vdot(M, M))
