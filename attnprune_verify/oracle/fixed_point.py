@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import math
-from fractions import Fraction
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["Fixed", "fixed", "product"]
+__all__ = ["Fixed", "aligned", "fixed", "product"]
 
 
 class Fixed(NamedTuple):
@@ -26,18 +25,21 @@ class Fixed(NamedTuple):
 
 def fixed(array: NDArray[Any], bits: int) -> Fixed:
     """Convert floats or fractions, rounding to multiples of 2**-bits times the largest magnitude (or better)."""
-    fractions = [Fraction(*value.as_integer_ratio()) for value in array.astype(object).flat]
-    largest = max((abs(value) for value in fractions), default=Fraction(0))
-    if largest == 0:
-        return Fixed(np.zeros(array.shape, dtype=object), 0)
-    leading = largest.numerator.bit_length() - largest.denominator.bit_length()
-    finest = max(value.denominator for value in fractions).bit_length() - 1  # exact already at this many places
-    exact = all(value.denominator & (value.denominator - 1) == 0 for value in fractions)
-    places = min(bits - leading, finest) if exact else bits - leading
-    factor = Fraction(2) ** places
-    integers = np.empty(len(fractions), dtype=object)
-    integers[:] = [round(value * factor) for value in fractions]
+    ratios = [value.as_integer_ratio() for value in array.astype(object).flat]
+    largest = max((abs(top).bit_length() - bottom.bit_length() for top, bottom in ratios if top), default=0)
+    places = bits - largest
+    if all(bottom & (bottom - 1) == 0 for _, bottom in ratios):  # floats: exact at this many binary places
+        places = min(places, max(bottom.bit_length() for _, bottom in ratios) - 1)
+    up, down = max(places, 0), max(-places, 0)
+    integers = np.empty(len(ratios), dtype=object)
+    integers[:] = [((top << (up + 1)) // (bottom << down) + 1) >> 1 for top, bottom in ratios]
     return Fixed(integers.reshape(array.shape), -places)
+
+
+def aligned(matrices: list[Fixed]) -> tuple[list[NDArray[Any]], int]:
+    """The integers of all matrices over one common power of two, and its exponent; nothing is rounded."""
+    exponent = min(matrix.exponent for matrix in matrices)
+    return [matrix.integers << (matrix.exponent - exponent) for matrix in matrices], exponent
 
 
 def product(left: Fixed, right: Fixed, bits: int) -> Fixed:
@@ -59,7 +61,7 @@ def product(left: Fixed, right: Fixed, bits: int) -> Fixed:
 def _limbs(integers: NDArray[Any], width: int) -> list[NDArray[np.float64]]:
     signs = np.where(integers < 0, -1, 1).astype(object)
     rest = integers * signs
-    limbs = []
+    limbs: list[NDArray[np.float64]] = []
     base = (1 << width) - 1
     while not limbs or (rest != 0).any():
         limbs.append((signs * (rest & base)).astype(np.float64))

@@ -22,7 +22,7 @@ _Rows: TypeAlias = list[list[float]]
 
 
 def loss(M: ArrayLike, X: ArrayLike, W: ArrayLike, lam: float = 0.0, mask: MaskLike = None) -> float:
-    """L(M) = 1/2 sum_ij (F(M)_ij - F(1)_ij)^2 + lam/2 sum_ab M_ab^2, the first sum averaged over a batch (def:loss_func).
+    """L(M) = 1/2 sum_ij (F(M)_ij - F(1)_ij)^2 + lam/2 sum_ab M_ab^2, the first sum averaged over a batch.
 
     Raises
     ------

@@ -1,8 +1,8 @@
 """The literal loss at chosen precision (mpmath), differentiated by central differences; no closed form is used.
 
-At `digits` decimal digits a first difference uses the step 10**(-digits/3): its truncation error, relative to the
+At `digits` decimal digits a first difference uses the step h = 10**(-digits/3): its truncation error, relative to the
 third derivative h^2, and its cancellation error 10**-digits / h both leave about two thirds of the digits (33 of 50).
-A second difference uses 10**(-digits/4) and keeps half of them.
+A second difference uses 10**(-digits/4) and keeps half of them. Steps are powers of two, so M + hD is exact.
 
 Logits are formed exactly, as integers (`attnprune_verify.oracle.fixed_point`), so that large instances stay affordable.
 Not rigorous; `attnprune_verify.oracle.ball` is.
@@ -10,6 +10,7 @@ Not rigorous; `attnprune_verify.oracle.ball` is.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable
 from typing import Any, TypeAlias
 
@@ -19,7 +20,7 @@ from mpmath import libmp
 from numpy.typing import ArrayLike, NDArray
 
 from attnprune_verify.instance.validate import MaskLike
-from attnprune_verify.oracle.fixed_point import Fixed, fixed, product
+from attnprune_verify.oracle.fixed_point import Fixed, aligned, fixed, product
 from attnprune_verify.oracle.inputs import exact
 
 __all__ = [
@@ -33,7 +34,8 @@ __all__ = [
 ]
 
 _Matrix: TypeAlias = NDArray[Any]
-_Line: TypeAlias = Callable[[Any], Any]
+_Line: TypeAlias = Callable[[int], Any]
+_Raw: TypeAlias = tuple[int, int, int, int]
 Entries: TypeAlias = Iterable[tuple[int, int]] | None
 
 
@@ -51,7 +53,7 @@ def loss(M: ArrayLike, X: ArrayLike, W: ArrayLike, lam: float = 0.0, mask: MaskL
     >>> float(loss(np.ones((2, 2)), np.eye(2), np.eye(2), lam=0.5))
     1.0
     """
-    return _global(Literal(M, X, W, lam, mask, digits=digits).along(np.zeros(np.shape(M)))(0))
+    return _global(Literal(M, X, W, lam, mask, digits=digits).at_M())
 
 
 def directional_derivative(
@@ -78,7 +80,7 @@ def gradient(
     digits: int = 50,
     entries: Entries = None,
 ) -> _Matrix:
-    """The gradient of the loss by central differences, shape (d, d), or only the named `entries`, shape (len(entries),).
+    """The gradient of the loss by central differences, shape (d, d), or only the named `entries` (in a row).
 
     Examples
     --------
@@ -136,8 +138,7 @@ def factored_loss(
     >>> float(factored_loss(ones, ones, np.eye(2), ones, ones, lam=0.5))
     1.0
     """
-    still = np.zeros((2, *np.shape(M_Q)))
-    return _global(Literal((M_Q, M_K), X, (W_Q, W_K), lam, mask, digits=digits).along(still)(0))
+    return _global(Literal((M_Q, M_K), X, (W_Q, W_K), lam, mask, digits=digits).at_M())
 
 
 def factored_gradient(
@@ -175,108 +176,111 @@ class Literal:
     """
 
     def __init__(
-        self,
-        M: ArrayLike | tuple[ArrayLike, ArrayLike],
-        X: ArrayLike,
-        W: ArrayLike | tuple[ArrayLike, ArrayLike],
-        lam: float = 0.0,
-        mask: MaskLike = None,
-        *,
-        digits: int = 50,
+        self, M: Any, X: ArrayLike, W: Any, lam: float = 0.0, mask: MaskLike = None, *, digits: int = 50
     ) -> None:
-        if isinstance(M, tuple) and isinstance(W, tuple):
+        if isinstance(M, tuple):
             arrays, samples, allowed = exact(X, mask, M_Q=M[0], M_K=M[1], W_Q=W[0], W_K=W[1])
-            self._masks, self._weights = arrays[:2], arrays[2:]
         else:
             arrays, samples, allowed = exact(X, mask, M=M, W=W)
-            self._masks, self._weights = arrays[:1], arrays[1:]
-        self._mp = mpmath.MPContext()  # its own precision: nobody else's is changed
-        self._mp.dps = digits + 10
-        self._bits = self._mp.prec + 40
         self._digits = digits
+        self._bits = math.ceil((digits + 10) * math.log2(10))
+        self._mp = mpmath.MPContext()  # its own precision: nobody else's is changed
+        self._mp.prec = self._bits
+        self._masks, self._weights = arrays[: len(arrays) // 2], arrays[len(arrays) // 2 :]
         self._lam = self._number(lam)
-        self._tokens = [fixed(tokens, self._bits) for tokens in samples]
+        self._tokens = [fixed(tokens, self._bits + 40) for tokens in samples]
         self._columns = [np.flatnonzero(row).tolist() for row in allowed]
         ones = [np.ones_like(part) for part in self._masks]
-        self._dense = [self._softmax(self._logits(tokens, [ones])) for tokens in self._tokens]
+        self._dense = [self._softmax(*aligned(self._logits(tokens, [ones]))) for tokens in self._tokens]
 
-    def along(self, direction: ArrayLike) -> _Line:
-        """The function t -> L(M + tD)."""
+    def at_M(self) -> Any:
+        """L(M)."""
+        return self._line([np.zeros(part.shape) for part in self._masks], 0)(0)
+
+    def slope(self, direction: ArrayLike) -> Any:
+        """d/dt L(M + tD) at t = 0 by a central difference."""
+        halvings = round(self._digits * math.log2(10) / 3)
+        line = self._line(self._steps(direction), halvings)
+        return _global((line(1) - line(-1)) * self._mp.mpf(2) ** (halvings - 1))
+
+    def curvature(self, direction: ArrayLike) -> Any:
+        """d^2/dt^2 L(M + tD) at t = 0 by a second difference."""
+        halvings = round(self._digits * math.log2(10) / 4)
+        line = self._line(self._steps(direction), halvings)
+        return _global((line(1) - 2 * line(0) + line(-1)) * self._mp.mpf(2) ** (2 * halvings))
+
+    def _steps(self, direction: ArrayLike) -> list[_Matrix]:
         step = np.asarray(direction)
-        steps = [step] if len(self._masks) == 1 else list(step)
-        lines = [self._logits(tokens, [self._masks, steps]) for tokens in self._tokens]
+        return [step] if len(self._masks) == 1 else list(step)
+
+    def _line(self, steps: list[_Matrix], halvings: int) -> _Line:
+        """The function s -> L(M + s 2**-halvings D) for integers s."""
+        lines = []
+        for tokens in self._tokens:
+            powers = self._logits(tokens, [self._masks, steps])
+            scaled = [Fixed(part.integers, part.exponent - i * halvings) for i, part in enumerate(powers)]
+            lines.append(aligned(scaled))
+        step = self._mp.mpf(2) ** -halvings
         pairs = [
-            (self._number(at), self._number(by))
+            (self._number(at), step * self._number(by))
             for mask, part in zip(self._masks, steps, strict=True)
             for at, by in zip(mask.flat, part.flat, strict=True)
         ]
 
-        def value(t: Any) -> Any:
+        def value(s: int) -> Any:
             misfit = self._mp.zero
-            for dense, line in zip(self._dense, lines, strict=True):
-                for found, wanted in zip(self._softmax(line, t), dense, strict=True):
-                    misfit += self._mp.fsum(((a - b) for a, b in zip(found, wanted, strict=True)), squared=True)
-            size = self._mp.fsum((at + t * by for at, by in pairs), squared=True)
+            for dense, (powers, exponent) in zip(self._dense, lines, strict=True):
+                logits = sum(part * s**i for i, part in enumerate(powers))
+                misfit += self._distance(self._softmax([np.asarray(logits)], exponent), dense)
+            size = self._mp.fsum((at + s * by for at, by in pairs), squared=True)
             return misfit / (2 * len(lines)) + self._lam * size / 2
 
         return value
 
-    def slope(self, direction: ArrayLike) -> Any:
-        """d/dt L(M + tD) at t = 0 by a central difference."""
-        line, h = self.along(direction), self._mp.mpf(10) ** (-self._digits // 3)
-        return _global((line(h) - line(-h)) / (2 * h))
-
-    def curvature(self, direction: ArrayLike) -> Any:
-        """d^2/dt^2 L(M + tD) at t = 0 by a second difference."""
-        line, h = self.along(direction), self._mp.mpf(10) ** (-self._digits // 4)
-        return _global((line(h) - 2 * line(0) + line(-h)) / h**2)
-
     def _number(self, value: Any) -> Any:
-        numerator, denominator = value.as_integer_ratio() if hasattr(value, "as_integer_ratio") else (int(value), 1)
-        return self._mp.mpf(int(numerator)) / int(denominator)
+        top, bottom = value.item().as_integer_ratio() if isinstance(value, np.generic) else value.as_integer_ratio()
+        return self._mp.mpf(int(top)) / int(bottom)
 
-    def _logits(self, tokens: Fixed, line: list[list[_Matrix]]) -> list[_Matrix]:
-        """The coefficients of the powers of t in the logits, as mpmath matrices, for masks line[0] + t line[1]."""
+    def _logits(self, tokens: Fixed, line: list[list[_Matrix]]) -> list[Fixed]:
+        """The coefficients of 1, t, (t^2) in the logits for the masks line[0] + t line[1]."""
+        bits = self._bits + 40
         if len(self._weights) == 1:
-            coefficients = [[self._weighted(masks[0], self._weights[0])] for masks in line]
-            sums = [
-                [product(product(tokens, part, self._bits), tokens.T, self._bits) for part in parts]
-                for parts in coefficients
-            ]
-        else:
-            queries, keys = (
-                [product(tokens, self._weighted(masks[side], self._weights[side]), self._bits) for masks in line]
-                for side in (0, 1)
-            )
-            sums = [[] for _ in range(2 * len(line) - 1)]
-            for i, query in enumerate(queries):
-                for j, key in enumerate(keys):
-                    sums[i + j].append(product(query, key.T, self._bits))
-        return [sum(self._numbers(part) for part in parts) for parts in sums]
+            weighted = [self._weighted(masks[0], self._weights[0]) for masks in line]
+            return [product(product(tokens, part, bits), tokens.T, bits) for part in weighted]
+        queries, keys = (
+            [product(tokens, self._weighted(masks[side], self._weights[side]), bits) for masks in line]
+            for side in (0, 1)
+        )
+        powers: list[list[Fixed]] = [[] for _ in range(2 * len(line) - 1)]
+        for i, query in enumerate(queries):
+            for j, key in enumerate(keys):
+                powers[i + j].append(product(query, key.T, bits))
+        totals = [aligned(parts) for parts in powers]
+        return [Fixed(np.asarray(sum(parts)), exponent) for parts, exponent in totals]
 
     def _weighted(self, mask: _Matrix, weight: _Matrix) -> Fixed:
-        left, right = fixed(mask, self._bits), fixed(weight, self._bits)
+        left, right = fixed(mask, self._bits + 40), fixed(weight, self._bits + 40)
         return Fixed(left.integers * right.integers, left.exponent + right.exponent)
 
-    def _numbers(self, matrix: Fixed) -> Any:
-        make, precision = self._mp.make_mpf, self._mp.prec
-        numbers = np.empty(matrix.integers.size, dtype=object)
-        numbers[:] = [make(libmp.from_man_exp(value, matrix.exponent, precision)) for value in matrix.integers.flat]
-        return numbers.reshape(matrix.integers.shape)
-
-    def _softmax(self, line: list[_Matrix], t: Any = 0) -> list[list[Any]]:
-        """Rows of the softmax, allowed positions only."""
+    def _softmax(self, logits: list[_Matrix], exponent: int) -> list[list[_Raw]]:
+        """Rows of the softmax of logits[0] * 2**exponent, allowed positions only, as raw mpmath numbers."""
+        bits = self._bits
         rows = []
-        for i, columns in enumerate(self._columns):
-            row = [line[0][i, j] for j in columns]
-            for power, coefficient in enumerate(line[1:], start=1):
-                scale = t**power
-                row = [value + scale * coefficient[i, j] for value, j in zip(row, columns, strict=True)]
-            largest = max(row)
-            weights = [self._mp.exp(value - largest) for value in row]
-            inverse = 1 / self._mp.fsum(weights)
-            rows.append([weight * inverse for weight in weights])
+        for row, columns in zip(logits[0].tolist(), self._columns, strict=True):
+            largest = max(row[j] for j in columns)
+            shifted = [libmp.from_man_exp(row[j] - largest, exponent, bits, "n") for j in columns]
+            weights = [libmp.mpf_exp(value, bits, "n") for value in shifted]
+            inverse = libmp.mpf_div(libmp.fone, libmp.mpf_sum(weights, bits, "n"), bits, "n")
+            rows.append([libmp.mpf_mul(weight, inverse, bits, "n") for weight in weights])
         return rows
+
+    def _distance(self, found: list[list[_Raw]], wanted: list[list[_Raw]]) -> Any:
+        """The sum of squared differences."""
+        squares = []
+        for pair in zip(found, wanted, strict=True):
+            differences = [libmp.mpf_sub(a, b, self._bits, "n") for a, b in zip(*pair, strict=True)]
+            squares.append(libmp.mpf_sum([libmp.mpf_mul(c, c) for c in differences], self._bits, "n"))
+        return self._mp.make_mpf(libmp.mpf_sum(squares, self._bits, "n"))
 
 
 def _collect(entry: Callable[[NDArray[np.float64]], Any], shape: tuple[int, ...], entries: Entries) -> _Matrix:
