@@ -1,0 +1,118 @@
+"""``attnprune-verify experiment synthetic``: Figure 2 under every reading, with trivial baselines and fresh samples."""
+
+from __future__ import annotations
+
+import json
+import os
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import click
+
+__all__ = ["command"]
+
+_INTERRUPTED = 130
+
+
+@click.command("synthetic")
+@click.option("--full", is_flag=True, help="The ranges of Figure 2 with five seeds: hours, not minutes.")
+@click.option(
+    "--out",
+    type=click.Path(path_type=Path, file_okay=False),
+    default=Path("synthetic-experiment"),
+    show_default=True,
+    help="Folder for runs, table, JSON and plots; finished runs found there are not repeated.",
+)
+@click.option(
+    "--weights",
+    multiple=True,
+    type=click.Choice(["independent", "shared"]),
+    help="W_Q and W_K: two Gaussian draws, or one.",
+)
+@click.option("--reading", "readings", multiple=True, help="Readings of the algorithm to sweep (may be repeated).")
+@click.option("--lam", "lams", multiple=True, type=float, help="Values of the sweep over lambda (may be repeated).")
+@click.option("--fixed-lam", "fixed_lams", multiple=True, type=float, help="lambda of the sweeps over n and rho.")
+@click.option("--n", "ns", multiple=True, type=int, help="Values of the sweep over n (may be repeated).")
+@click.option("--rho", "rhos", multiple=True, type=float, help="Values of the sweep over rho (may be repeated).")
+@click.option("--fixed-n", type=int, help="n of the sweeps over lambda and rho.  [default: 128]")
+@click.option("--d", type=int, help="Features; the rank of W_Q and W_K stays 4.  [default: 64]")
+@click.option("--seeds", type=int, help="Seeds for every k.")
+@click.option("--k", "ks", multiple=True, type=int, help="Numbers of samples (may be repeated).")
+@click.option("--steps", type=int, help="Steps of descent.  [default: 100]")
+@click.option("--momentum", type=float, help="[default: 0.9]")
+@click.option("--momentum-form", type=click.Choice(["heavy-ball", "ema", "nesterov"]), help="[default: heavy-ball]")
+@click.option("--project", is_flag=True, help="Clip M to [0, 1] after every step.")
+@click.option("--scale", type=float, help="Factor of the logits; the paper's text has none.  [default: 1]")
+@click.option("--jobs", type=int, help="Runs at the same time.  [default: one per core]")
+@click.option("--plots/--no-plots", default=True, help="Draw PNG and SVG (needs the extra `plot`).")
+@click.option("--format", "form", type=click.Choice(["text", "json"]), default="text", show_default=True)
+@click.option("--quiet", is_flag=True, help="Print nothing but warnings.")
+def command(full: bool, out: Path, jobs: int | None, plots: bool, form: str, quiet: bool, **choices: Any) -> int:
+    """Measure Figure 2's curves for every reading of its text, and compare them with its prose.
+
+    Each run is kept in OUT as soon as it is done: after an interruption the same command goes on.
+
+    \b
+    Example:
+      attnprune-verify experiment synthetic --out results           about two minutes on two cores
+      attnprune-verify experiment synthetic --scale 0.03125 --reading literal-direct --out small-logits
+    """
+    from attnprune_verify.algorithms.arguments import as_count
+    from attnprune_verify.cli.progress import progress_bar
+    from attnprune_verify.experiments.parallel import can_run_in_parallel
+    from attnprune_verify.experiments.synthetic import run_synthetic
+    from attnprune_verify.experiments.synthetic_plan import FULL, QUICK
+    from attnprune_verify.experiments.synthetic_report import as_document, summary, write_tables
+
+    plan = _chosen(FULL if full else QUICK, **choices)
+    processes = as_count("jobs", (os.cpu_count() or 1) if jobs is None else jobs, least=1)
+    if processes > 1 and not can_run_in_parallel():
+        click.echo("Note: one run at a time; for several, install the extra: pip install '.[parallel]'", err=True)
+        processes = 1
+    done, total = 0, len(plan.runs())
+    try:
+        with progress_bar("runs", show=not quiet) as bar:
+
+            def progress(now: int, of: int) -> None:
+                nonlocal done
+                done = now
+                if bar is not None:
+                    bar(now, of)
+
+            results = run_synthetic(plan, out, processes=processes, progress=progress)
+    except KeyboardInterrupt:
+        click.echo(
+            f"Interrupted: {done} of {total} runs are kept in {out}; the same command goes on from there.", err=True
+        )
+        return _INTERRUPTED
+    paths = write_tables(results, out)
+    if plots:
+        paths += _plots(results, out)
+    if not quiet:
+        click.echo(json.dumps(as_document(results), allow_nan=False) if form == "json" else summary(results))
+        click.echo("Written: " + ", ".join(str(path) for path in paths), err=True)
+    return 0
+
+
+def _plots(results: Any, out: Path) -> list[Path]:
+    try:
+        import matplotlib  # noqa: F401  # is the extra there?
+    except ImportError:
+        click.echo("Note: no plots; for them, install the extra: pip install '.[plot]'", err=True)
+        return []
+    from attnprune_verify.experiments.synthetic_plots import write_plots
+
+    return write_plots(results, out)
+
+
+def _chosen(plan: Any, seeds: int | None, ks: tuple[int, ...], **choices: Any) -> Any:
+    """The plan with the options that were given."""
+    given = {name: value for name, value in choices.items() if value not in (None, ())}
+    if "readings" in given:
+        given["side_readings"] = ()
+    if ks or seeds is not None:
+        known = dict(plan.seeds)
+        wanted = ks or tuple(known)
+        given["seeds"] = tuple((k, known.get(k, 1) if seeds is None else seeds) for k in wanted)
+    return replace(plan, **given)

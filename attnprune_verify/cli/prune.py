@@ -1,0 +1,145 @@
+"""``attnprune-verify prune``: a pruning mask for one instance, by the paper's descent."""
+
+from __future__ import annotations
+
+import io
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from attnprune_verify.algorithms.readings import READINGS
+
+if TYPE_CHECKING:
+    from attnprune_verify.algorithms.trace import Descent
+    from attnprune_verify.instance.problem import Instance
+
+__all__ = ["command"]
+
+_DIVERGED = 1
+
+
+@click.command()
+@click.argument("path", metavar="INSTANCE.npz", type=click.Path(path_type=Path))
+@click.option("--rho", type=float, required=True, help="Pruning ratio: floor(rho d^2) entries become 0.")
+@click.option("--lam", type=float, help="Regularisation strength; the instance's own if not given.")
+@click.option(
+    "--reading",
+    type=click.Choice(list(READINGS)),
+    default="theorem",
+    show_default=True,
+    help="Which reading of the algorithm: where lambda stands and which step is taken.",
+)
+@click.option("--eta", type=float, help="Fixed step; the reading's own if not given.")
+@click.option("--steps", type=int, default=100, show_default=True)
+@click.option("--momentum", type=float, default=0.0, show_default=True, help="Section 6.1 says 0.9.")
+@click.option(
+    "--momentum-form", type=click.Choice(["heavy-ball", "ema", "nesterov"]), default="heavy-ball", show_default=True
+)
+@click.option("--project", is_flag=True, help="Clip M to [0, 1] after every step.")
+@click.option("--out", type=click.Path(path_type=Path), help="Write mask (0/1), M and the trace to this .npz.")
+@click.option("--quiet", is_flag=True, help="Print nothing.")
+def command(
+    path: Path,
+    rho: float,
+    lam: float | None,
+    reading: str,
+    eta: float | None,
+    steps: int,
+    momentum: float,
+    momentum_form: str,
+    project: bool,
+    out: Path | None,
+    quiet: bool,
+) -> int:
+    """Find a pruning mask for an instance by gradient descent on its attention error (alg:mask_gd).
+
+    The error of the mask is printed beside that of pruning the smallest |W|, which looks at no sample at all.
+
+    \b
+    Example:
+      attnprune-verify prune mine.npz --rho 0.5 --out mask.npz
+      attnprune-verify prune mine.npz --rho 0.5 --lam 0.04 --reading literal-norm --momentum 0.9
+    """
+    from attnprune_verify.algorithms.descent import prune_mask_gd
+    from attnprune_verify.cli.progress import progress_bar
+    from attnprune_verify.instance.npz import load_instance
+
+    instance = load_instance(path)
+    with progress_bar("descending", show=not quiet) as progress:
+        result = prune_mask_gd(
+            instance.X,
+            instance.W,
+            rho,
+            instance.lam if lam is None else lam,
+            mask=instance.mask,
+            eta=eta,
+            steps=steps,
+            momentum=momentum,
+            momentum_form=momentum_form,  # type: ignore[arg-type]  # click has checked the choice
+            reading=reading,
+            project=project,
+            progress=progress,
+        )
+    if not quiet:
+        click.echo(_report(result, instance))
+    if out is not None:
+        _write(out, result)
+    if result.status == "diverged":
+        print(f"Warning: {result.message}", file=sys.stderr)
+        return _DIVERGED
+    return 0
+
+
+def _report(result: Descent, instance: Instance) -> str:
+    import numpy as np
+
+    from attnprune_verify.algorithms.baselines.magnitude import magnitude_mask
+    from attnprune_verify.model.objective import Objective
+
+    trace = result.trace
+    objective = Objective(instance.X, instance.W, 0.0, instance.mask)
+    smallest = 1.0 - magnitude_mask(instance.W, result.settings.rho)
+    lines = [
+        f"{result.message}",
+        f"reading      {result.settings.reading.name}, lam = {result.settings.lam:g}",
+        f"step         {_range(trace.step)}",
+        f"||gradient|| {trace.gradient_norm[0]:.4g} -> {trace.gradient_norm[-1]:.4g}",
+        f"||M||_F      {trace.mask_norm[0]:.4g} -> {trace.mask_norm[-1]:.4g}",
+        f"M in         [{trace.least[-1]:.4g}, {trace.greatest[-1]:.4g}], outside [0, 1]: {int(trace.outside[-1])}",
+        f"pruned       {np.count_nonzero(result.mask == 0)} of {result.mask.size}",
+        f"error        {objective.relative_error(result.mask):.6g}",
+        f"  of the mask that prunes the smallest |W| instead: {objective.relative_error(smallest):.6g}",
+    ]
+    if trace.ascents:
+        lines.append(f"the loss rose in {trace.ascents} of {result.steps} steps")
+    if np.unique(result.M).size == 1:
+        lines.append("all entries of M are equal: the mask is nothing but the order of ties")
+    return "\n".join(lines)
+
+
+def _range(values) -> str:  # type: ignore[no-untyped-def]  # numpy is not imported here
+    if not len(values):
+        return "none taken"
+    low, high = float(values.min()), float(values.max())
+    return f"{low:.4g}" if low == high else f"{low:.4g} to {high:.4g}"
+
+
+def _write(path: Path, result: Descent) -> None:
+    import numpy as np
+
+    from attnprune_verify.experiments.journal import write_whole
+
+    content = io.BytesIO()
+    trace = result.trace
+    np.savez(
+        content,
+        mask=result.mask,
+        M=result.M,
+        loss=trace.loss,
+        gradient_norm=trace.gradient_norm,
+        mask_norm=trace.mask_norm,
+        step=trace.step,
+    )
+    write_whole(path, content.getvalue())

@@ -1,0 +1,1 @@
+"""Experiments: the synthetic figure, repeated under every reading of its text."""

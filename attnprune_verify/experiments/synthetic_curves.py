@@ -1,0 +1,88 @@
+"""Errors as functions of lam, n or rho, over seeds, and what can be said of two of them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+__all__ = ["Curve", "Truth", "all_of", "curve", "is_below", "pairs"]
+
+Truth = bool | None
+"""True, False, or None where the spread over seeds (or missing runs) leaves it open."""
+
+_DOUBT = 2.0  # standard errors
+
+
+@dataclass(frozen=True)
+class Curve:
+    """Errors over an axis.
+
+    Attributes
+    ----------
+    axis : tuple of numbers, ascending
+    values : (len(axis), seeds) array
+    """
+
+    axis: tuple[float, ...]
+    values: NDArray[np.float64]
+
+    def at(self, position: float) -> NDArray[np.float64]:
+        """The errors of all seeds at one point of the axis."""
+        return np.asarray(self.values[self.axis.index(position)])
+
+    @property
+    def mean(self) -> NDArray[np.float64]:
+        return np.asarray(self.values.mean(axis=1))
+
+    @property
+    def spread(self) -> NDArray[np.float64]:
+        """Standard deviation over seeds; 0 for a single one."""
+        return np.asarray(self.values.std(axis=1, ddof=1 if self.values.shape[1] > 1 else 0))
+
+    def text(self, only: float | None = None) -> str:
+        """The means, for reading; those at one position if it is given."""
+        points = [point for point in zip(self.axis, self.mean, strict=True) if only in (None, point[0])]
+        return ", ".join(f"{position:g}: {value:.3f}" for position, value in points)
+
+
+def curve(rows: Iterable[Mapping[str, Any]], axis: str, measure: str = "in_mean", **fixed: Any) -> Curve | None:
+    """`measure` over `axis` for the rows whose entries are `fixed`; points that some seed lacks are left out."""
+    found: dict[float, dict[int, float]] = {}
+    for row in rows:
+        if all(row.get(name) == value for name, value in fixed.items()):
+            found.setdefault(row[axis], {})[row["seed"]] = row[measure]
+    seeds = sorted(set().union(*found.values())) if found else []
+    positions = tuple(sorted(position for position, values in found.items() if len(values) == len(seeds)))
+    if not positions:
+        return None
+    return Curve(positions, np.array([[found[position][seed] for seed in seeds] for position in positions]))
+
+
+def is_below(first: NDArray[np.float64], second: NDArray[np.float64], factor: float = 1.0) -> Truth:
+    """Whether ``first < factor * second``, seed by seed on the same data; None within two standard errors.
+
+    Examples
+    --------
+    >>> is_below(np.array([1.0, 1.1]), np.array([2.0, 2.2])), is_below(np.array([1.0, 3.0]), np.array([2.0, 2.0]))
+    (True, None)
+    """
+    difference = first - factor * second
+    mean = float(difference.mean())
+    doubt = _DOUBT * float(difference.std(ddof=1)) / np.sqrt(difference.size) if difference.size > 1 else 0.0
+    return None if abs(mean) <= doubt else mean < 0
+
+
+def all_of(truths: Iterable[Truth]) -> Truth:
+    """False if one is False, else None if one is open, else True."""
+    known = list(truths)
+    return False if False in known else None if None in known else True
+
+
+def pairs(first: Curve, second: Curve, judge: Callable[[NDArray[np.float64], NDArray[np.float64]], Truth]) -> Truth:
+    """`judge` at every point that both curves have."""
+    common = [position for position in first.axis if position in second.axis]
+    return all_of(judge(first.at(position), second.at(position)) for position in common) if common else None
