@@ -15,10 +15,11 @@ from operator import mul
 from proofs_check.checker.dual import Dual, zero
 from proofs_check.checker.exponential import exponential
 from proofs_check.checker.fields import Matrix
-from proofs_check.checker.interval import Interval, Number, lower, square, total
+from proofs_check.checker.interval import Number, lower, square, total
 
 Mask = list[list[bool]]
 Rows = Sequence[Sequence[Number]]
+Shifted = list[Number | None]
 
 
 def logits(X: Matrix, E: Rows) -> list[list[Number]]:
@@ -42,27 +43,31 @@ def exact_logits(X: Matrix, E: Matrix) -> list[list[Fraction]]:
     ]
 
 
-def shifted(row: Sequence[Number], allowed: Sequence[bool]) -> list[Number | None]:
-    """Allowed logits minus (about) their maximum, None elsewhere; softmax is unchanged and exp cannot overflow."""
+def relative(z: Rows, mask: Mask) -> list[Shifted]:
+    """Allowed logits minus (about) their row's maximum, None elsewhere: softmax is unchanged and exp cannot overflow."""
+    return [_relative_row(row, allowed) for row, allowed in zip(z, mask, strict=True)]
+
+
+def _relative_row(row: Sequence[Number], allowed: Sequence[bool]) -> Shifted:
     top = max(lower(z) for z, keep in zip(row, allowed, strict=True) if keep)
     return [z - top if keep else None for z, keep in zip(row, allowed, strict=True)]
 
 
-def softmax_row(row: Sequence[Number], allowed: Sequence[bool], bits: int) -> list[Number]:
+def softmax_row(row: Shifted, bits: int) -> list[Number]:
     """One row of F: exp(z_ij) / sum over allowed k of exp(z_ik), 0 off the mask; exact where all allowed logits are equal."""
-    weights = [Fraction(0) if z is None else exponential(z, bits) for z in shifted(row, allowed)]
+    weights = [Fraction(0) if z is None else exponential(z, bits) for z in row]
     mass = total(weights)
-    return [weight / mass if keep else Fraction(0) for weight, keep in zip(weights, allowed, strict=True)]
+    return [Fraction(0) if z is None else weight / mass for weight, z in zip(weights, row, strict=True)]
 
 
-def softmax(z: Rows, mask: Mask, bits: int) -> list[list[Number]]:
-    return [softmax_row(row, allowed, bits) for row, allowed in zip(z, mask, strict=True)]
+def softmax(z: Sequence[Shifted], bits: int) -> list[list[Number]]:
+    return [softmax_row(row, bits) for row in z]
 
 
-def row_loss(row: Sequence[Number], target: Sequence[Number], X: Matrix, allowed: Sequence[bool], bits: int) -> Dual:
+def row_loss(row: Shifted, target: Sequence[Number], X: Matrix, bits: int) -> Dual:
     """2 L_i = sum_j (F_ij - f_ij)^2 with its slopes in y_i1 ... y_id, where dz_ij / dy_ib = X_jb."""
     d = len(X[0])
-    weights = [None if z is None else Dual(z, list(x)).exp(bits) for z, x in zip(shifted(row, allowed), X, strict=True)]
+    weights = [None if z is None else Dual(z, list(x)).exp(bits) for z, x in zip(row, X, strict=True)]
     mass = zero(d)
     for weight in weights:
         if weight is not None:
@@ -82,27 +87,24 @@ class AttentionLoss:
     slope: list[list[Number]]
 
 
-def attention_loss(X: Matrix, z: Rows, z_dense: Rows, mask: Mask, bits: int) -> AttentionLoss:
-    """Differentiate L_attn = 1/2 ||F(z) - F(z_dense)||_F^2. Rows whose softmax is exactly that of the dense row contribute nothing."""
+def attention_loss(X: Matrix, z: Sequence[Shifted], z_dense: Sequence[Shifted], bits: int) -> AttentionLoss:
+    """Differentiate L_attn = 1/2 ||F(z) - F(z_dense)||_F^2; `relative` logits in.
+
+    Rows whose exact logits are those of the dense row have c = 0 exactly and contribute nothing.
+    """
     n, d = len(X), len(X[0])
     c_sq: Number = Fraction(0)
     slope: list[list[Number]] = [[Fraction(0)] * d for _ in range(d)]
     for i in range(n):
-        if _same_softmax(z[i], z_dense[i], mask[i]):
+        if z[i] == z_dense[i]:
             continue
-        row = row_loss(z[i], softmax_row(z_dense[i], mask[i], bits), X, mask[i], bits)
+        row = row_loss(z[i], softmax_row(z_dense[i], bits), X, bits)
         c_sq = c_sq + row.value
         for a in range(d):
             if X[i][a]:
                 half = X[i][a] / 2
                 slope[a] = [g + half * s for g, s in zip(slope[a], row.slopes, strict=True)]
     return AttentionLoss(c_sq, slope)
-
-
-def _same_softmax(z: Sequence[Number], other: Sequence[Number], allowed: Sequence[bool]) -> bool:
-    """Whether the logits differ by an exact constant on the allowed positions."""
-    gaps = [p - q for p, q, keep in zip(z, other, allowed, strict=True) if keep]
-    return not any(isinstance(gap, Interval) for gap in gaps) and len(set(gaps)) == 1
 
 
 def gradient(slope: Rows, W: Rows, M: Rows, lam: Fraction) -> list[list[Number]]:

@@ -12,7 +12,7 @@ from fractions import Fraction
 from typing import Any
 
 from proofs_check.checker import fields
-from proofs_check.checker.attention import attention_loss, exact_logits, gradient, logits, softmax
+from proofs_check.checker.attention import attention_loss, exact_logits, gradient, logits, relative, softmax
 from proofs_check.checker.exponential import exponential
 from proofs_check.checker.interval import Interval, Number, enclose, hull, lower, square, square_root, total, upper
 from proofs_check.checker.reject import Reject
@@ -172,9 +172,9 @@ class State:
 
 
 def state(blocks: Blocks, M: list[list[Number]], bits: int) -> State:
-    z = blocks.logits(M)
-    loss = attention_loss(blocks.B, z, blocks.dense_logits(), blocks.allowed, bits)
-    return State(M, loss.c_sq, gradient(loss.slope, blocks.W, M, blocks.lam), softmax(z, blocks.allowed, bits))
+    z = relative(blocks.logits(M), blocks.allowed)
+    loss = attention_loss(blocks.B, z, relative(blocks.dense_logits(), blocks.allowed), bits)
+    return State(M, loss.c_sq, gradient(loss.slope, blocks.W, M, blocks.lam), softmax(z, bits))
 
 
 def descend(M: list[list[Number]], grad: list[list[Number]], eta: Fraction) -> list[list[Number]]:

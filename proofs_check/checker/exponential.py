@@ -1,10 +1,12 @@
 """exp, enclosed: Taylor series with a proven remainder, on an argument halved until it is small.
 
-For t = a / 2^bits put y = t / 2^r with |y| < 2^-8, held exactly. E = sum_{k<N} |y|^k / k! + R with 0 <= R < 2 |y|^N / N! (the tail is a
-geometric series of ratio below 1/2). exp(t) is E, or 1/E for negative t, squared r times; every operation rounds outwards.
+For t = a / 2^bits put y = t / 2^r with |y| < 2^-8 (smaller at high precision), held exactly. Then exp |y| is the sum of the first N terms
+plus a remainder between 0 and twice the last term, as the tail is below a geometric series of ratio 1/2. exp(t) is that, or its inverse for
+negative t, squared r times. Every operation rounds outwards.
 """
 
 from fractions import Fraction
+from math import isqrt
 
 from proofs_check.checker.interval import Interval, Number, enclose
 from proofs_check.checker.reject import Reject
@@ -30,7 +32,7 @@ def _exp_of_dyadic(a: int, bits: int) -> tuple[int, int]:
         return 0, 1
     if a > _LARGEST_ARGUMENT << bits:
         raise Reject(f"an exponential of more than {_LARGEST_ARGUMENT} is needed")
-    halvings = max(0, abs(a).bit_length() - bits + 8)
+    halvings = max(0, abs(a).bit_length() - bits + max(8, isqrt(bits)))
     scale = bits + halvings + _GUARD
     low, high = _series(abs(a) << _GUARD, scale)
     if a < 0:
@@ -49,7 +51,7 @@ def _series(y: int, scale: int) -> tuple[int, int]:
     while term_high > 1:
         k += 1
         term_low = ((term_low * y) >> scale) // k
-        term_high = -((-(-((-term_high * y) >> scale))) // k)
+        term_high = 1 + ((term_high * y) >> scale) // k  # floor(floor(x) / k) = floor(x / k), so this is above x / k
         low += term_low
         high += term_high
     return low, high + 2 * term_high

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from fractions import Fraction
 
-from proofs_check.checker.attention import Mask, softmax_row
+from proofs_check.checker.attention import Mask, relative, softmax_row
 from proofs_check.checker.exponential import exponential
 from proofs_check.checker.fields import Matrix
 from proofs_check.checker.interval import Interval, Number, enclose, lower, square, total
@@ -77,7 +77,7 @@ def attention_jet(X: Matrix, W: Matrix, M: Sequence[Sequence[Number]], mask: Mas
         dense = [sum(s, Fraction(0)) for s in slopes]
         entries = [entry for row in M for entry in row]
         z = [total(s * m for s, m in zip(slope, entries, strict=True)) for slope in slopes]
-        target = softmax_row(dense, mask[i], bits)
+        target = softmax_row(relative([dense], [mask[i]])[0], bits)
         columns = [j for j in range(n) if mask[i][j]]
         top = max(lower(z[j]) for j in columns)
         weights = {j: linear(_interval(z[j] - top, bits), slopes[j]).exp(bits) for j in columns}

@@ -11,7 +11,7 @@ Answer = bool | None
 Question = tuple[str, Answer]
 
 FIRST_BITS = 128
-LAST_BITS = 1 << 15
+LAST_BITS = 1 << 14
 _WORK = 1.5e9  # bit operations, roughly, of all the precisions tried together
 
 
@@ -37,20 +37,22 @@ def at_least(left: Bounds, right: Bounds) -> Answer:
     return None if answer is None else not answer
 
 
-def precisions(claimed: Iterable[Bounds], operations: int) -> Iterator[int]:
-    """Precisions to try: enough for the narrowest claimed enclosure, then doubling while the work is bounded."""
+def precisions(claimed: Iterable[Bounds], operations: int, exponentials: int = 0) -> Iterator[int]:
+    """Precisions to try, doubling while the work is bounded: from 128 bits, or where the narrowest claimed enclosure could be met.
+
+    A false claim is mostly refuted at the first precision, so that one is always tried.
+    """
     widths = [high - low for low, high in claimed if high > low]
     narrow = max((w.denominator.bit_length() - w.numerator.bit_length() for w in widths), default=0)
-    bits = FIRST_BITS
-    while bits < min(narrow + 64, LAST_BITS):
-        bits *= 2
-    spent = 0.0
+    bits, spent = FIRST_BITS, 0.0
     while bits <= LAST_BITS:
-        spent += operations * (bits + 256) ** 1.25 / 16
+        spent += operations * (bits + 256) ** 1.25 / 16 + exponentials * (bits + 256) ** 2 / 16
         if spent > _WORK and bits > FIRST_BITS:
             return
         yield bits
         bits *= 2
+        while 2 * bits < min(narrow, LAST_BITS):
+            bits *= 2
 
 
 def decide(ladder: Iterable[int], ask: Callable[[int], list[Question]]) -> None:

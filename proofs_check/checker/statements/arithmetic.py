@@ -6,7 +6,7 @@ from fractions import Fraction
 from typing import Any
 
 from proofs_check.checker import fields
-from proofs_check.checker.attention import attention_loss, exact_logits, gradient, hadamard, norm_sq
+from proofs_check.checker.attention import attention_loss, exact_logits, gradient, hadamard, norm_sq, relative
 from proofs_check.checker.interval import Number, bounds, square_root
 from proofs_check.checker.questions import Question, contains, decide, precisions
 from proofs_check.checker.reject import Reject
@@ -118,7 +118,8 @@ def _unbounded_gradient(inputs: dict[str, Any], bits: int) -> tuple[Number, Numb
     if max(norm_sq(X), norm_sq(W)) > R**2 or R <= 1:
         raise Reject("R must be > 1 and bound ||X||_F and ||W||_F")
     allowed = [[True] * n for _ in range(n)]
-    loss = attention_loss(X, exact_logits(X, hadamard(M, W)), exact_logits(X, W), allowed, bits)
+    z, z_dense = (relative(exact_logits(X, E), allowed) for E in (hadamard(M, W), W))
+    loss = attention_loss(X, z, z_dense, bits)
     L = _lipschitz(n, d, R, lam, bits)
     return L * L, norm_sq(gradient(loss.slope, W, M, lam))
 

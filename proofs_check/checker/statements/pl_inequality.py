@@ -12,6 +12,7 @@ from proofs_check.checker.attention import (
     gradient,
     hadamard,
     norm_sq,
+    relative,
     softmax,
 )
 from proofs_check.checker.exact_ties import difference_vanishes
@@ -22,7 +23,7 @@ from proofs_check.checker.reject import Reject
 
 MU_ALL, MU_ALLOWED, MU_SQUARED = "2*wmin*beta*delta", "2*wmin*beta*delta_allowed", "2*(wmin*beta*delta)^2"
 RELATIONS = {"refutation": "lhs<rhs", "confirmation": "lhs>=rhs"}
-_LOGIT_WORK = 4 * 10**9
+_LOGIT_WORK = 2 * 10**9  # in products of 64-bit words
 
 
 @dataclass(frozen=True)
@@ -99,20 +100,20 @@ def check_pivots(listed: Any, instance: Instance) -> None:
 def _verify(instance: Instance, mu: str, relation: str, claimed: dict[str, fields.Bounds]) -> None:
     n, d = instance.n, instance.d
     require_bounded_logits(instance)
-    z = exact_logits(instance.X, hadamard(instance.M, instance.W))
-    z_dense = exact_logits(instance.X, instance.W)
+    z = relative(exact_logits(instance.X, hadamard(instance.M, instance.W)), instance.mask)
+    z_dense = relative(exact_logits(instance.X, instance.W), instance.mask)
     all_positions = mu == MU_ALL and not all(map(all, instance.mask))
 
     def ask(bits: int) -> list[Question]:
-        F = softmax(z, instance.mask, bits)
+        F = softmax(z, bits)
         allowed = [F[i][j] for i in range(n) for j in range(n) if instance.mask[i][j]]
         min_f = exact(0) if all_positions else hull(allowed, largest=False)
-        loss = attention_loss(instance.X, z, z_dense, instance.mask, bits)
+        loss = attention_loss(instance.X, z, z_dense, bits)
         left = norm_sq(gradient(loss.slope, instance.W, instance.M, instance.lam))
         right = right_side(instance, mu, loss.c_sq, bits)
         lhs, rhs = bounds(left), bounds(right)
         answer = less(lhs, rhs) if relation == "lhs<rhs" else at_least(lhs, rhs)
-        if answer is None and difference_vanishes(instance, z, z_dense, half_mu(instance, mu)):
+        if answer is None and difference_vanishes(instance, z, half_mu(instance, mu)):
             answer = relation == "lhs>=rhs"
         return [
             ("min f >= delta", at_least(min_f, exact(instance.delta))),
@@ -123,7 +124,7 @@ def _verify(instance: Instance, mu: str, relation: str, claimed: dict[str, field
             (relation, answer),
         ]
 
-    decide(precisions(claimed.values(), 6 * n * n * d + 40 * n * n + d * d), ask)
+    decide(precisions(claimed.values(), 6 * n * n * d + d * d, 3 * n * n), ask)
 
 
 def half_mu(instance: Instance, mu: str) -> Fraction:
@@ -143,10 +144,9 @@ def right_side(instance: Instance, mu: str, c_sq: Number, bits: int) -> Number:
 def require_bounded_logits(instance: Instance) -> None:
     """Exact logits are affordable: bound the length of their entries before computing them."""
     n, d = instance.n, instance.d
-    x_bits = _common_length(instance.X)
-    e_bits = _common_length(instance.W) + _common_length(instance.M)
-    words = 1 + (2 * x_bits + e_bits) // 64
-    if (n * d * d + n * n * d) * words**1.3 * 40 > _LOGIT_WORK:
+    x = 1 + _common_length(instance.X) // 64
+    e = 1 + (_common_length(instance.W) + _common_length(instance.M)) // 64
+    if n * d * d * e * x + n * n * d * (e + x) * x + 10 * n * n * (e + 2 * x) ** 2 > _LOGIT_WORK:
         raise Reject("the entries of X, W and M are too long for exact logits of this size")
 
 

@@ -4,7 +4,7 @@ from fractions import Fraction
 from typing import Any
 
 from proofs_check.checker import fields
-from proofs_check.checker.attention import exact_logits, hadamard, softmax
+from proofs_check.checker.attention import exact_logits, hadamard, relative, softmax
 from proofs_check.checker.exponential import exponential
 from proofs_check.checker.interval import bounds, hull, square_root
 from proofs_check.checker.questions import Question, at_least, contains, decide, exact, less, precisions
@@ -39,10 +39,10 @@ def _no_delta(certificate: dict[str, Any]) -> str:
         fields.require_in(M, 0, 1, "inputs.M")
     claimed = enclosures(certificate, ("lhs", "rhs"))
     mask = fields.attention_mask(reading["mask"], n, "reading.mask")
-    z = exact_logits(X, hadamard(M, W))
+    z = relative(exact_logits(X, hadamard(M, W)), mask)
 
     def ask(bits: int) -> list[Question]:
-        least = hull((f for row in softmax(z, mask, bits) for f in row), largest=False)
+        least = hull((f for row in softmax(z, bits) for f in row), largest=False)
         return [
             ("lhs encloses min F(M)", contains(claimed["lhs"], least)),
             ("rhs is delta", claimed["rhs"] == exact(delta)),

@@ -1,0 +1,93 @@
+"""A hostile file is rejected for a stated reason after bounded work."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from proofs_check.checker import judge_bytes, judge_file
+from proofs_check.checker import questions as q
+
+ROOT = Path(__file__).resolve().parents[2]
+TEXT = (ROOT / "proofs_check" / "certificates" / "PL_ineq-refutation-interior-mask.json").read_text()
+
+
+def tampered(**inputs: Any) -> bytes:
+    document = json.loads(TEXT)
+    document["inputs"] |= inputs
+    return json.dumps(document).encode()
+
+
+LONG = "7" * 1999
+HOSTILE = {
+    "empty": (b"", "not JSON"),
+    "not UTF-8": (b"\xff\xfe{}", "not UTF-8"),
+    "a list": (b"[]", "must be an object"),
+    "null": (b"null", "must be an object"),
+    "deep lists": (b"[" * 200_000, "nested deeper"),
+    "deep objects": (b'{"a":' * 50_000, "nested deeper"),
+    "huge integer": (b'{"schema":' + b"9" * 250_000 + b"}", "at most 12 digits"),
+    "float": (b'{"schema":1.5}', "integers or 'p/q'"),
+    "exponent": (b'{"schema":1e999999999}', "integers or 'p/q'"),
+    "NaN": (b'{"schema":NaN}', "integers or 'p/q'"),
+    "Infinity": (b'{"schema":-Infinity}', "integers or 'p/q'"),
+    "duplicate key": (TEXT.replace('"kind"', '"schema"').encode(), "duplicate key"),
+    "too long": (TEXT.encode() + b" " * 300_000, "at most 300000 bytes"),
+    "too many digits": (tampered(beta="1/" + "9" * 2001), "more than 2000 digits"),
+    "W as text": (tampered(W="many"), "must be a list"),
+    "W as numbers": (tampered(W=[[1, 1], [1, 1]]), "'p/q'"),
+    "ragged W": (tampered(W=[["1"], ["1", "1"]]), "2 entries"),
+    "null X": (tampered(X=None), "must be a list"),
+    "other digits": (tampered(beta="\u0661/1"), "'p/q'"),
+    "blank": (tampered(beta=" 1/1"), "'p/q'"),
+    "line break": (tampered(beta="1/1\n"), "'p/q'"),
+    "long but legal": (tampered(W=[[f"{LONG}/{LONG[:-1]}"] * 2] * 2), "not true"),
+    "n as a list": (tampered(n=[2]), "integer"),
+}
+
+
+@pytest.mark.parametrize("name", HOSTILE)
+def test_rejected_with_its_reason(name: str) -> None:
+    content, reason = HOSTILE[name]
+    verdict = judge_bytes(content)
+    assert not verdict.accepted
+    assert reason in verdict.reason
+    assert "broke down" not in verdict.reason
+    assert len(verdict.reason) < 200
+
+
+def test_long_pivots_are_compared_not_computed_with() -> None:
+    document = json.loads(TEXT)
+    document["hypotheses"]["psd_pivots"] = ["1" * 99_999 + "/7", "0/1"]
+    assert "psd_pivots" in judge_bytes(json.dumps(document).encode()).reason
+
+
+def test_a_claim_far_narrower_than_any_need_is_bounded_work() -> None:
+    """Deciding whether the number lies in an interval 10^-90000 wide would need 300,000 bits: not attempted."""
+    document = json.loads(TEXT)
+    low = document["quantities"]["lhs"][0]
+    document["quantities"]["lhs"] = [low, low + "0" * 90_000]
+    assert not judge_bytes(json.dumps(document).encode()).accepted
+
+
+def test_precisions_stop() -> None:
+    for operations in (10, 10**6, 10**9):
+        tried = list(q.precisions([], operations, 100))
+        assert tried[0] == q.FIRST_BITS
+        assert max(tried) <= q.LAST_BITS
+    assert len(list(q.precisions([], 10**9))) == 1
+
+
+def test_common_denominators_too_long_for_exact_elimination() -> None:
+    rows = [[f"1/{10**9 + 7 * (64 * i + j) + 1}" for j in range(64)] for i in range(64)]
+    content = tampered(n=64, d=64, X=rows, W=[["1"] * 64] * 64, M=[["1"] * 64] * 64)
+    document = json.loads(content)
+    document["hypotheses"]["psd_pivots"] = ["1"] * 64
+    verdict = judge_bytes(json.dumps(document).encode())
+    assert "too long" in verdict.reason
+
+
+@pytest.mark.parametrize("path", ["/dev/zero", "/", "/no/such/file"])
+def test_odd_paths(path: str) -> None:
+    assert not judge_file(Path(path)).accepted
