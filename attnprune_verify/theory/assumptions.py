@@ -15,7 +15,7 @@ from attnprune_verify.theory.balls import frobenius, log10, nearest, precision
 from attnprune_verify.theory.gram import is_positive_semidefinite
 from attnprune_verify.theory.measure import Measurements, measure
 
-__all__ = ["Assumption", "as_parameter", "assumptions"]
+__all__ = ["Assumption", "as_parameter", "assumptions", "show"]
 
 
 @dataclass(frozen=True)
@@ -111,7 +111,7 @@ def _judged(identity: str, holds: bool, ball: arb, reason: str) -> Assumption:
     return Assumption(identity, holds, nearest(ball), logarithm, reason)
 
 
-def _show(ball: arb) -> str:
+def show(ball: arb) -> str:
     """Three digits, also beyond the range of doubles."""
     if ball == 0:
         return "0"
@@ -125,7 +125,7 @@ def _own_beta(found: Measurements) -> Assumption:
     beta = found.beta
     if beta.positive:
         return _judged(
-            "beta", True, beta.value, f"lambda_min(X X^T) = {_show(beta.value)} > 0, so X X^T >= beta I holds."
+            "beta", True, beta.value, f"lambda_min(X X^T) = {show(beta.value)} > 0, so X X^T >= beta I holds."
         )
     reason = f"{beta.reason}: lambda_min = 0 exactly, so beta = mu = 0 and the theorem promises nothing."
     return _judged("beta", False, beta.value, reason)
@@ -137,15 +137,15 @@ def _given_beta(instance: Instance, found: Measurements, beta: float) -> Assumpt
     if beta <= 0:
         reason = f"beta = {beta:.6g} is not positive, so mu is not either and the theorem promises nothing."
     elif beta > nearest(mean) * (1 + 2.0**-50):
-        reason = f"beta = {beta:.6g} is impossible: lambda_min(X X^T) <= ||X||_F^2 / n = {_show(mean)} for every X."
+        reason = f"beta = {beta:.6g} is impossible: lambda_min(X X^T) <= ||X||_F^2 / n = {show(mean)} for every X."
     elif not all(is_positive_semidefinite(sample, beta) for sample in instance.samples):
         why = "" if found.beta.positive else f" ({found.beta.reason})"
-        true = _show(found.beta.value)
+        true = show(found.beta.value)
         reason = (
             f"beta = {beta:.6g} is too large for this X: lambda_min(X X^T) = {true}{why}, so X X^T >= beta I is false."
         )
     else:
-        true = _show(found.beta.value)
+        true = show(found.beta.value)
         return _judged("beta", True, ball, f"X X^T >= {beta:.6g} I holds: lambda_min(X X^T) = {true}.")
     return _judged("beta", False, ball, reason)
 
@@ -160,14 +160,14 @@ def _own_delta(instance: Instance, found: Measurements) -> Assumption:
             f"so the theorem's hypothesis cannot be met for any M."
         )
         return _judged("delta", False, floor.everywhere, reason)
-    value = _show(floor.allowed)
+    value = show(floor.allowed)
     return _judged("delta", True, floor.allowed, f"every position is allowed and min F(M) = {value} > 0 at this M.")
 
 
 def _own_allowed(found: Measurements) -> Assumption:
     value = found.floor.allowed
     reason = (
-        f"min F(M) over the allowed positions = {_show(value)}, positive as every softmax weight is; "
+        f"min F(M) over the allowed positions = {show(value)}, positive as every softmax weight is; "
         f"the repaired bounds need only this."
     )
     return _judged("delta-allowed", True, value, reason)
@@ -187,9 +187,9 @@ def _given_delta(instance: Instance, found: Measurements, delta: float, everywhe
     elif everywhere and floor.masked:
         reason = f"delta = {delta:.6g} is too large: the mask forbids positions, where F(M) is exactly 0."
     elif math.log(delta) > floor.log_allowed + floor.radius:
-        reason = f"delta = {delta:.6g} is too large for this M: min F(M){where} = {_show(floor.allowed)}."
+        reason = f"delta = {delta:.6g} is too large for this M: min F(M){where} = {show(floor.allowed)}."
     else:
-        return _judged(identity, True, ball, f"min F(M){where} = {_show(floor.allowed)} is at least {delta:.6g}.")
+        return _judged(identity, True, ball, f"min F(M){where} = {show(floor.allowed)} is at least {delta:.6g}.")
     return _judged(identity, False, ball, reason)
 
 
@@ -199,7 +199,7 @@ def _weights(instance: Instance, found: Measurements) -> Assumption:
     if zeros:
         reason = f"{zeros} of {instance.W.size} weights{fused} are 0: min|W| = 0 makes mu = 0, and xi divides by mu."
         return _judged("W-nonzero", False, found.min_W, reason)
-    reason = f"min|W|{fused} is {_show(found.min_W)} > 0, a factor of mu."
+    reason = f"min|W|{fused} is {show(found.min_W)} > 0, a factor of mu."
     return _judged("W-nonzero", True, found.min_W, reason)
 
 
@@ -227,11 +227,9 @@ def _norm(instance: Instance, found: Measurements) -> Assumption:
         entries = np.asarray(instance.M_or_ones, dtype=np.float64).ravel().tolist()
         holds = sum((Fraction(x) ** 2 for x in entries), Fraction(0)) <= d * d
     if holds:
-        reason = f"||M||_F = {_show(norm)} <= d = {d}, which gradient descent from M = 1 keeps."
+        reason = f"||M||_F = {show(norm)} <= d = {d}, which gradient descent from M = 1 keeps."
     else:
-        reason = (
-            f"||M||_F = {_show(norm)} > d = {d}: the paper's bound on the cross term, which uses ||M||_F <= d, is void."
-        )
+        reason = f"||M||_F = {show(norm)} > d = {d}: the paper's cross term uses ||M||_F <= d and is void."
     return _judged("M-norm", holds, norm, reason)
 
 
@@ -245,5 +243,5 @@ def _unit_interval(instance: Instance) -> Assumption:
 
 
 def _radius(found: Measurements) -> Assumption:
-    reason = f"R = max(1, ||X||_F, ||W||_F) = {_show(found.radius)} is finite, as it is for every instance; it enters L as R^6."
+    reason = f"R = max(1, ||X||_F, ||W||_F) = {show(found.radius)} is finite, as always; it enters L as R^6."
     return _judged("R", True, found.radius, reason)

@@ -18,6 +18,7 @@ import numpy as np
 from flint import arb, arb_mat, ctx
 
 from attnprune_verify.instance.validate import Array
+from attnprune_verify.oracle.enclosure import working_precision
 
 __all__ = [
     "PRECISION",
@@ -50,13 +51,9 @@ _UNIT = 2.0**-53
 
 @contextmanager
 def precision(bits: int = PRECISION) -> Iterator[None]:
-    """Work with `bits` bits inside the block; flint's precision is a global, so it is put back."""
-    before = ctx.prec
-    ctx.prec = bits
-    try:
+    """Work with `bits` bits inside the block; flint's precision is a global, so it is guarded and put back."""
+    with working_precision(bits):
         yield
-    finally:
-        ctx.prec = before
 
 
 def precise(formula: Callable[_P, _T]) -> Callable[_P, _T]:

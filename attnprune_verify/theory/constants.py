@@ -1,4 +1,4 @@
-"""Every constant of the theory on one instance: the paper's, the repaired and the sharp ones, as floats and logarithms."""
+"""Every constant of the theory on one instance: the paper's, the repaired and the sharp ones, with logarithms."""
 
 from __future__ import annotations
 
@@ -233,7 +233,7 @@ def constant_balls(
         "lipschitz_F_paper": 2 * d * n * found.radius**3,
         "curvature_lower": sharp.lower_curvature(K, lam),
         "convexity_threshold": sharp.convexity_threshold(K),
-        "linear_rate_threshold": sharp.linear_rate_threshold(d, found.dense_floor.allowed),
+        "linear_rate_threshold": sharp.linear_rate_threshold(d, found.dense_floor.allowed, len(instance.samples)),
         "vacuity_threshold": paper.vacuity_threshold(n, d, found.max_W, found.norm_X),
         "inner_product_floor": product_floor,
         "C_plus": sharp.C_PLUS,

@@ -99,7 +99,7 @@ def exact_rank_is_full(X: Array) -> bool:
     Examples
     --------
     >>> import numpy as np
-    >>> exact_rank_is_full(np.array([[0.1, 0.2], [0.2, 0.4]])), exact_rank_is_full(np.array([[0.1, 0.2], [0.3, 0.6]]))
+    >>> exact_rank_is_full(np.array([[0.1, 0.2], [0.2, 0.4]])), exact_rank_is_full(np.array([[0.1, 0.2], [0.3, 0.7]]))
     (False, True)
     """
     rows = _integer_rows(X)

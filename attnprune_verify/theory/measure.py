@@ -12,9 +12,9 @@ import numpy as np
 from flint import arb
 
 from attnprune_verify.instance.problem import Instance
-from attnprune_verify.model import loss
 from attnprune_verify.theory.attention_floor import AttentionFloor, attention_floor
 from attnprune_verify.theory.balls import frobenius, precision
+from attnprune_verify.theory.evaluation import attention_squares
 from attnprune_verify.theory.gram import GramFloor, gram_floor
 from attnprune_verify.theory.operator_norm import NormBounds, norm_bounds
 
@@ -116,7 +116,4 @@ def start_loss(instance: Instance) -> arb:
     """L(M^(0)) with M^(0) = M where the instance has one, else 1, where the attention term is exactly 0."""
     with precision():
         regulariser = arb(instance.lam) / 2 * measure(instance).norm_M ** 2
-        if instance.M is None or bool((instance.M == 1).all()):
-            return regulariser
-        M, X, W = (np.asarray(array, dtype=np.float64) for array in (instance.M, instance.X, instance.W))
-        return regulariser + arb(loss(M, X, W, 0.0, instance.mask))
+        return regulariser + attention_squares(instance) / 2

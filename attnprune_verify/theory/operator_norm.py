@@ -79,7 +79,7 @@ def norm_bounds(instance: Instance) -> NormBounds:
 
 
 def _quotient(logits: LogitMap, vector: Array, rounding: float) -> arb:
-    """||Pi A N|| / ||N|| = (<N, normal(N)> / ||N||^2)^(1/2), which is below K for every N; the rounding is subtracted."""
+    """||Pi A N|| / ||N|| = (<N, normal(N)> / ||N||^2)^(1/2), below K for every N; the rounding is subtracted."""
     N = vector.reshape(logits.d, logits.d)
     quotient = float(np.vdot(N, logits.normal(N)) / np.vdot(N, N))
     return arb(max(quotient * (1 - 4 * dot_error(N.size)) - rounding, 0.0)).sqrt()

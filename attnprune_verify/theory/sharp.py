@@ -1,7 +1,7 @@
 """The repaired and sharp constants beside the paper's. Only what is proved is called a bound.
 
 Notation: A : M -> X (M * W) X^T, Pi centres each row over its allowed positions, K = ||Pi A||; sigma a row of F(M),
-f the same row of F(1), c = sigma - f, J = diag(sigma) - sigma sigma^T. Arguments are floats or balls, results are balls.
+f the same row of F(1), c = sigma - f, J = diag(sigma) - sigma sigma^T. Arguments are floats or balls, results balls.
 """
 
 from __future__ import annotations
@@ -35,7 +35,8 @@ with precision(256):
 
     C_+ = 2 max_p 2 p^2 (1-p) (2-3p). Proof: the Hessian H is affine in f, so its largest eigenvalue is convex in f and
     attained at a vertex f = e_k; H is a signed graph Laplacian and Gershgorin's discs reduce the claim to polynomial
-    inequalities in at most three variables. Attained in the limit by two tokens, v = (1,-1)/sqrt(2), p = (15-sqrt 33)/24.
+    inequalities in at most three variables. Attained in the limit by two tokens, v = (1, -1)/sqrt(2),
+    p = (15 - sqrt 33)/24.
     """
     C_MINUS = (55 * arb(33).sqrt() - 39) / 1152
     """Largest negative curvature of a row: H >= -C_- I; 0.24041, sharp (proof and extremal case as for C_+)."""
@@ -168,7 +169,7 @@ def inner_product_floor(row_counts: Iterable[int]) -> arb:
 
 @precise
 def xi_global(lam: Number, floor: Number, mu: Number) -> arb:
-    """xi = -4 lam floor / mu in the lemma's scale, with `floor` = `inner_product_floor`: valid for every M in R^{d x d}.
+    """xi = -4 lam floor / mu in the lemma's scale, with `floor` = `inner_product_floor`: valid for every real M.
 
     ||grad L||^2 = ||grad L_attn||^2 + lam^2 ||M||^2 + 2 lam <grad L_attn, M>: no box, no norm of X, no max|W|.
 
@@ -181,16 +182,17 @@ def xi_global(lam: Number, floor: Number, mu: Number) -> arb:
 
 
 @precise
-def linear_rate_threshold(d: int, dense_floor: Number) -> arb:
-    """lam below which gradient descent from M = 1 converges linearly to the only minimiser: (f_min / (sqrt(5) d))^2.
+def linear_rate_threshold(d: int, dense_floor: Number, k: int = 1) -> arb:
+    """lam up to which gradient descent from M = 1 converges linearly to the minimiser: (f_min / (sqrt(5) d))^2 / k.
 
     For 0 < sqrt(lam) d <= f_min / sqrt(5), f_min the smallest allowed entry of F(1) in rows with two or more, the set
     ||c||_F <= f_min / sqrt(5) is convex, contains the sublevel set of M = 1, and L_attn is convex on it, so
-    L(M^t) - L* <= (1 - eta lam)^t lam d^2 / 2 for eta <= 1/L_sharp. No assumption on rank, beta or W.
+    L(M^t) - L* <= (1 - eta lam)^t lam d^2 / 2 for eta <= 1/L_sharp. No assumption on rank, beta or W. Over a batch of k
+    the mean of ||c||^2 is at most lam d^2, so a single sample's at most k times that.
 
     Examples
     --------
     >>> round(float(linear_rate_threshold(1, 0.5)), 9)
     0.05
     """
-    return (arb(dense_floor) / d) ** 2 / 5
+    return (arb(dense_floor) / d) ** 2 / (5 * k)

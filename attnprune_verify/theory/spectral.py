@@ -1,8 +1,8 @@
 """Certified bounds on eigenvalues of symmetric matrices: floating point proposes, a completed Cholesky proves.
 
 S. M. Rump, "Verification of positive definiteness", BIT 46 (2006): if the floating-point Cholesky decomposition of a
-symmetric A runs to completion, A + E = R^T R with ||E||_2 <= alpha trace(A), alpha = gamma_{n+1} / (1 - gamma_{n+1}), in
-any order of evaluation. Hence lambda_min(A) >= -alpha trace(A), whatever the quality of R.
+symmetric A runs to completion, A + E = R^T R with ||E||_2 <= alpha trace(A), alpha = gamma_{n+1} / (1 - gamma_{n+1}),
+in any order of evaluation. Hence lambda_min(A) >= -alpha trace(A), whatever the quality of R.
 """
 
 from __future__ import annotations

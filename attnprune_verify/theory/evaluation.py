@@ -1,0 +1,249 @@
+"""F, c, the gradient and a Hessian direction of one instance as balls, by the cheapest route that is still sound.
+
+Small instances are evaluated in ball arithmetic. Larger ones in floating point, with the running error bound of every
+operation as radius, and very large ones with one crude a-priori bound, which decides whatever has a wide margin.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+from flint import arb, arb_mat
+from numpy.typing import NDArray
+
+from attnprune_verify.instance.problem import Instance
+from attnprune_verify.instance.validate import Array
+from attnprune_verify.model import Objective
+from attnprune_verify.oracle import ball, running_error
+from attnprune_verify.oracle.ball_forms import attention_term, fused, inner_gradient, mean, softmax_rows
+from attnprune_verify.oracle.enclosure import as_balls, hadamard
+from attnprune_verify.theory.attention_floor import attention_floor
+from attnprune_verify.theory.balls import frobenius, precision
+from attnprune_verify.theory.spectral import UNIT_ROUNDOFF, dot_error
+
+__all__ = [
+    "AttentionPart",
+    "GradientChange",
+    "Route",
+    "attention_part",
+    "attention_squares",
+    "curvature_along",
+    "gradient_change",
+    "route",
+    "work",
+]
+
+_BALL_WORK = 3e6
+_RUNNING_WORK = 1e8
+
+
+class Route:
+    """How an instance of this size is evaluated."""
+
+    BALLS = "ball arithmetic"
+    RUNNING = "floating point with running error bounds"
+    CRUDE = "floating point with an a-priori error bound"
+
+
+def route(instance: Instance) -> str:
+    """The route for an instance, by the work k n^2 d."""
+    if work(instance) <= _BALL_WORK:
+        return Route.BALLS
+    return Route.RUNNING if work(instance) <= _RUNNING_WORK else Route.CRUDE
+
+
+def work(instance: Instance) -> int:
+    """Multiplications of one evaluation of F, with the exponentials counted as 20."""
+    return len(instance.samples) * instance.n**2 * (instance.d + 20)
+
+
+@dataclass(frozen=True)
+class AttentionPart:
+    """Balls of the attention term at M; over a batch c_squares and gradient are averages over the samples.
+
+    Attributes
+    ----------
+    c_squares : arb
+        ||c||_F^2, the mean over a batch: twice L_attn.
+    gradient_squares : arb
+        ||grad L_attn||_F^2 = ||W * (X^T p X)||_F^2.
+    product : arb
+        <grad L_attn, M>.
+    floor : arb
+        min F(M) over the allowed positions.
+    """
+
+    c_squares: arb
+    gradient_squares: arb
+    product: arb
+    floor: arb
+
+
+@dataclass(frozen=True)
+class GradientChange:
+    """||grad L_attn(M) - grad L_attn(M')||_F and ||grad L(M) - grad L(M')||_F."""
+
+    attention: arb
+    whole: arb
+
+
+def attention_part(instance: Instance, bits: int) -> AttentionPart:
+    """Enclose what the PL inequality speaks about, at `bits` bits on the ball route.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> at = attention_part(Instance(np.eye(2), 0.1 * np.array([[1, -1], [-1, 1]]), M=np.zeros((2, 2))), 128)
+    >>> round(float(at.gradient_squares / at.c_squares), 15)  # (0.1 / 2)^2, attained exactly
+    0.0025
+    """
+    X, W, M = (np.asarray(array, dtype=np.float64) for array in (instance.samples, instance.W, instance.M_or_ones))
+    if _flat(instance, M):
+        return AttentionPart(arb(0), arb(0), arb(0), _floor_ball(instance))
+    if route(instance) == Route.BALLS:
+        return _by_balls(X, W, M, instance.allowed, bits)
+    objective = Objective(X, W, 0.0, instance.mask, keep_dense=False)
+    value, gradient = objective.loss_and_gradient(M)
+    with precision():
+        if route(instance) == Route.RUNNING:
+            slip = running_error.loss_bound(M, X, W, 0.0, instance.mask)
+            blur = running_error.gradient_bound(M, X, W, 0.0, instance.mask)
+            c_squares = _non_negative(2 * arb(value, slip))
+            error = frobenius(blur)
+        else:
+            residual, crude = _crude_errors(instance, M)
+            error = arb(crude)
+            c_squares = _non_negative(arb(math.sqrt(2 * value), residual + 1e-12 * math.sqrt(2 * value))) ** 2
+        norm = _non_negative(frobenius(gradient) + arb(0, 1) * error)
+        product = arb(float(np.vdot(gradient, M))) + arb(0, 1) * (error + frobenius(gradient) * 1e-9) * frobenius(M)
+        return AttentionPart(c_squares, norm**2, product, _floor_ball(instance))
+
+
+def attention_squares(instance: Instance) -> arb:
+    """||c||_F^2 at the instance's M (mean over a batch), in balls where that is cheap, else in floating point."""
+    X, W, M = (np.asarray(array, dtype=np.float64) for array in (instance.samples, instance.W, instance.M_or_ones))
+    if _flat(instance, M):
+        return arb(0)
+    if route(instance) != Route.BALLS:
+        return arb(2 * Objective(X, W, 0.0, instance.mask, keep_dense=False).loss(M))
+    bits = 128
+    while True:
+        with precision(bits):
+            squares = 2 * attention_term(fused(M, W), X, instance.allowed)
+        if squares.rel_accuracy_bits() > 30 or bits >= 2048:
+            return squares
+        bits *= 4
+
+
+def _by_balls(X: Array, W: Array, M: Array, allowed: NDArray[np.bool_], bits: int) -> AttentionPart:
+    with precision(bits):
+        logits = fused(M, W)
+        inner = mean(inner_gradient(logits, sample, allowed) for sample in X)
+        entries = hadamard(as_balls(W), inner).entries()
+        floor = arb(1)
+        for sample in X:
+            tokens = as_balls(sample)
+            rows = softmax_rows(tokens * logits.pruned * tokens.transpose(), allowed)
+            for row, positions in zip(rows, allowed, strict=True):
+                for j in np.flatnonzero(positions).tolist():
+                    floor = arb.min(floor, row[j])
+        return AttentionPart(
+            c_squares=2 * attention_term(logits, X, allowed),
+            gradient_squares=_non_negative(sum((g * g for g in entries), arb(0))),
+            product=sum((g * arb(m) for g, m in zip(entries, M.ravel().tolist(), strict=True)), arb(0)),
+            floor=floor,
+        )
+
+
+def _flat(instance: Instance, M: Array) -> bool:
+    """F(M) = F(1) exactly, so c = 0 and the attention gradient is 0: nothing is pruned, or every F_ij is 0 or 1."""
+    return bool(((M == 1) | (instance.W == 0)).all()) or bool((instance.allowed.sum(axis=1) == 1).all())
+
+
+def _floor_ball(instance: Instance) -> arb:
+    floor = attention_floor(instance)
+    with precision():
+        return floor.allowed * arb(0, min(floor.radius, 700.0)).exp()
+
+
+def _non_negative(number: arb) -> arb:
+    return arb.max(number, arb(0))
+
+
+def _crude_errors(instance: Instance, M: Array) -> tuple[float, float]:
+    """Bounds on ||c_float - c||_F and on ||G_float - G||_F of any straightforward, max-shifted evaluation.
+
+    A logit is off by eps_z <= gamma max||x||^2 ||M * W||_F; every weight is then off by a factor within
+    exp(+-(6 eps_z + (n + 20) u)) =: 1 +- rho, c by rho (F + f), every p_j by F_j (8 rho + 2 (n + 8) u) at first order,
+    and the products with X add gamma_{2n}.
+    """
+    X, W = (np.asarray(array, dtype=np.float64) for array in (instance.samples, instance.W))
+    n, d = instance.n, instance.d
+    longest = float(np.einsum("kia,kia->ki", X, X).max())
+    size = max(float(np.linalg.norm(M * W)), float(np.linalg.norm(W)))
+    logit = dot_error(2 * d + 4) * longest * size * 1.01
+    if not logit < 0.1:
+        return math.inf, math.inf
+    rho = math.expm1(6 * logit + (n + 20) * UNIT_ROUNDOFF) * 1.01
+    tokens = float(np.einsum("kia,kia->k", X, X).max()) * 1.01
+    weight = float(np.abs(W).max())
+    gradient = weight * tokens * math.sqrt(n) * 1.1 * (8 * rho + 4 * dot_error(2 * n + 16))
+    return 2.2 * rho * math.sqrt(n), gradient
+
+
+def gradient_change(instance: Instance, M: Array, other: Array, bits: int) -> GradientChange:
+    """Enclose ||grad L(M) - grad L(M')||_F and the same of the attention term; lam (M - M') is added exactly."""
+    with precision(bits):
+        if route(instance) == Route.BALLS:
+            attention = _ball_gradient(instance, M) - _ball_gradient(instance, other)
+            moved = (as_balls(M) - as_balls(other)) * arb(instance.lam)
+            return GradientChange(_norm(attention), _norm(attention + moved))
+        left, right = _attention_gradient(instance, M), _attention_gradient(instance, other)
+        change, moved_floats = left[0] - right[0], instance.lam * (M - other)
+        size = frobenius(left[0]) + frobenius(right[0]) + frobenius(moved_floats)
+        blur = arb(0, 1) * (left[1] + right[1] + size * 8 * UNIT_ROUNDOFF)
+        return GradientChange(
+            _non_negative(frobenius(change) + blur), _non_negative(frobenius(change + moved_floats) + blur)
+        )
+
+
+def _norm(matrix: arb_mat) -> arb:
+    return _non_negative(sum((entry * entry for entry in matrix.entries()), arb(0))).sqrt()
+
+
+def _ball_gradient(instance: Instance, M: Array) -> arb_mat:
+    X, W = (np.asarray(array, dtype=np.float64) for array in (instance.samples, instance.W))
+    if _flat(instance, M):
+        return arb_mat(*W.shape)
+    logits = fused(M, W)
+    return hadamard(as_balls(W), mean(inner_gradient(logits, sample, instance.allowed) for sample in X))
+
+
+def _attention_gradient(instance: Instance, M: Array) -> tuple[Array, arb]:
+    """W * (X^T p X) as floats, and a bound of the Frobenius norm of their error."""
+    X, W = (np.asarray(array, dtype=np.float64) for array in (instance.samples, instance.W))
+    if _flat(instance, M):
+        return np.zeros_like(W), arb(0)
+    gradient = Objective(X, W, 0.0, instance.mask, keep_dense=False).loss_and_gradient(M)[1]
+    if route(instance) == Route.RUNNING:
+        return gradient, frobenius(running_error.gradient_bound(M, X, W, 0.0, instance.mask))
+    return gradient, arb(_crude_errors(instance, M)[1])
+
+
+def curvature_along(instance: Instance, M: Array, V: Array) -> arb:
+    """Enclose ||Hess L(M) V||_F / ||V||_F on the ball and running-error routes."""
+    X, W = (np.asarray(array, dtype=np.float64) for array in (instance.samples, instance.W))
+    with precision():
+        if route(instance) == Route.BALLS:
+            enclosure = ball.hessian_vector_product(M, V, X, W, instance.lam, instance.mask)
+            return _around(enclosure.midpoint, enclosure.radius) / frobenius(V)
+        value = Objective(X, W, instance.lam, instance.mask, keep_dense=False).hessian_vector_product(M, V)
+        blur = running_error.hessian_vector_product_bound(M, V, X, W, instance.lam, instance.mask)
+        return _around(value, blur) / frobenius(V)
+
+
+def _around(value: Array, radius: Array) -> arb:
+    """The norm of any matrix within `radius` of `value`, entry by entry."""
+    return _non_negative(frobenius(value) + arb(0, 1) * frobenius(radius))

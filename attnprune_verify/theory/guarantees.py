@@ -1,0 +1,187 @@
+"""What is proved for gradient descent from M^(0) = 1 in place of thm:our_convergence: any n, d, mask and W."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+import numpy as np
+from flint import arb
+
+from attnprune_verify.instance.problem import Instance
+from attnprune_verify.theory import paper, sharp
+from attnprune_verify.theory.assumptions import show
+from attnprune_verify.theory.balls import exponential, log10, nearest, normalised, power_of_two, precise, upper
+from attnprune_verify.theory.constants import constant_balls
+from attnprune_verify.theory.measure import measure, once_per_instance
+
+__all__ = ["Guarantee", "guarantees", "path_floor"]
+
+
+@dataclass(frozen=True)
+class Guarantee:
+    """One proved statement about the iterates M^t of gradient descent from M^(0) = 1.
+
+    Attributes
+    ----------
+    id : str
+        confinement, gradient-norm, repaired-theorem, linear-convergence or strong-convexity.
+    applies : bool
+    says : str
+        The statement with its numbers, or why it does not apply.
+    numbers, log10 : Mapping
+        The numbers in it.
+    """
+
+    id: str
+    applies: bool
+    says: str
+    numbers: Mapping[str, float] = field(default_factory=dict)
+    log10: Mapping[str, float] = field(default_factory=dict)
+
+
+@precise
+def guarantees(instance: Instance, eps: float | None = None) -> tuple[Guarantee, ...]:
+    """What holds on `instance` for gradient descent with eta = 1/L_sharp from M^(0) = 1; `eps` as in `constants`.
+
+    The gradient is L_sharp-Lipschitz, so L(M^t) never increases from L(1) = lam d^2 / 2, which confines the iterates
+    and bounds the least gradient; the rest needs its own hypothesis on lam or on beta and min|W|.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> for item in guarantees(Instance(np.eye(2), np.ones((2, 2)), lam=0.001)):
+    ...     print(item.id, item.applies)
+    confinement True
+    gradient-norm True
+    repaired-theorem True
+    linear-convergence True
+    strong-convexity False
+    """
+    balls = constant_balls(instance, eps)
+    return (
+        _confinement(instance),
+        _gradient_norm(instance, balls),
+        _repaired_theorem(instance, balls),
+        _linear(instance, balls),
+        _convex(instance, balls),
+    )
+
+
+def _made(identity: str, applies: bool, says: str, **numbers: arb) -> Guarantee:
+    return Guarantee(
+        identity,
+        applies,
+        says,
+        {name: nearest(ball) for name, ball in numbers.items()},
+        {name: log10(ball) for name, ball in numbers.items() if ball > 0 and ball.is_finite()},
+    )
+
+
+def _confinement(instance: Instance) -> Guarantee:
+    """||M^t||^2 + ||c^t||^2 / lam <= d^2, since L(M^t) <= L(1) = lam d^2 / 2, for eta < 2/L_sharp."""
+    loss = arb(instance.lam) * instance.d**2 / 2
+    if instance.lam == 0:
+        return _made(
+            "confinement", True, "lam = 0: M = 1 is a global minimiser and every iterate stays there.", loss=loss
+        )
+    says = f"For all t, ||M^t||_F <= d = {instance.d} and L_attn(M^t) <= (lam/2)(d^2 - ||M^t||_F^2) <= {show(loss)}."
+    return _made("confinement", True, says, loss=loss)
+
+
+def _gradient_norm(instance: Instance, balls: Mapping[str, arb]) -> Guarantee:
+    """min_{t<T} ||grad L||^2 <= lam d^2 L_sharp / T for eta = 1/L_sharp.
+
+    Every step lowers L by at least ||grad L||^2 / (2 L_sharp), from lam d^2 / 2. At M = 1 the norm is lam d
+    exactly, so only T > L_sharp / lam says something; the number given is for a hundredth of it.
+    """
+    lam, d = arb(instance.lam), instance.d
+    if instance.lam == 0:
+        return _made("gradient-norm", True, "lam = 0: the gradient at M = 1 is 0.", gradient=arb(0), T=arb(0))
+    goal, steps = lam * d / 100, 10**4 * balls["L_sharp"] / lam
+    says = (
+        f"Within T = 10^4 L_sharp/lam = {show(steps)} steps of size 1/L_sharp some ||grad L(M^t)||_F <= {show(goal)}, "
+        f"a hundredth of its start lam d."
+    )
+    return _made("gradient-norm", True, says, gradient=goal, T=steps)
+
+
+def _repaired_theorem(instance: Instance, balls: Mapping[str, arb]) -> Guarantee:
+    """The theorem with mu = 2 (min|W| beta delta)^2, delta a certified floor of F along the whole path."""
+    n, d, lam = instance.n, instance.d, instance.lam
+    found = measure(instance)
+    if (instance.k or 1) > 1:
+        return _made("repaired-theorem", False, "Not for a batch: its averaged gradients can cancel.")
+    floor = path_floor(instance)
+    beta = arb(found.beta.enclosure.lower())
+    mu = sharp.mu(found.min_W, beta, floor)
+    if not mu > 0:
+        why = "the floor of F on the path underflows" if found.beta.positive else f"beta = 0 ({found.beta.reason})"
+        why = "min|W| = 0" if found.min_W == 0 else why
+        return _made("repaired-theorem", False, f"No constant mu > 0: {why}.", delta=floor, mu=arb(0))
+    eps = balls["eps"]
+    xi = sharp.xi_confined(n, d, balls["K"], lam, mu)
+    steps = paper.iterations(arb(lam) * d**2 / 2, balls["eta_corrected"], mu, eps, n) if lam > 0 else arb(0)
+    says = (
+        f"F(M^t) >= delta = {show(floor)} on the path, so mu = {show(mu)}; within T = {show(steps)} steps some M^t has "
+        f"L_attn/n^2 + lam^2 ||M||_F^2/(mu n^2) <= (xi + eps)/2 = {show((xi + eps) / 2)}."
+    )
+    at_ones = (arb(lam) * d) ** 2 / (mu * n**2)
+    if at_ones <= (xi + eps) / 2:
+        says += f" M = 1 satisfies it already ({show(at_ones)})."
+    return _made("repaired-theorem", True, says, delta=floor, mu=mu, xi=xi, T=steps, at_ones=at_ones)
+
+
+def _linear(instance: Instance, balls: Mapping[str, arb]) -> Guarantee:
+    """L(M^t) - L* <= (1 - lam/L_sharp)^t lam d^2/2 where 0 < sqrt(lam) d <= f_min / sqrt(5)."""
+    lam, threshold = arb(instance.lam), balls["linear_rate_threshold"]
+    if instance.lam == 0:
+        return _made("linear-convergence", False, "lam = 0: M = 1 is already optimal.", threshold=threshold)
+    if not lam <= threshold:
+        says = f"lam = {instance.lam:.3g} is above (f_min / (sqrt(5) d))^2 = {show(threshold)}."
+        return _made("linear-convergence", False, says, threshold=threshold)
+    rate = lam / balls["L_sharp"]
+    says = (
+        f"lam = {instance.lam:.3g} <= (f_min / (sqrt(5) d))^2 = {show(threshold)}: a unique global minimiser, and "
+        f"L(M^t) - L* <= (1 - {show(rate)})^t lam d^2/2."
+    )
+    return _made("linear-convergence", True, says, threshold=threshold, rate=rate)
+
+
+def _convex(instance: Instance, balls: Mapping[str, arb]) -> Guarantee:
+    """lam > C_- K^2: strongly convex on all of R^{d x d}."""
+    lam, threshold = arb(instance.lam), balls["convexity_threshold"]
+    if not lam > threshold:
+        says = f"lam = {instance.lam:.3g} is not above C_- K^2 = {show(threshold)}."
+        return _made("strong-convexity", False, says, threshold=threshold)
+    modulus = lam - threshold
+    rate = modulus / balls["L_sharp"]
+    says = (
+        f"lam = {instance.lam:.3g} > C_- K^2 = {show(threshold)}: L is {show(modulus)}-strongly convex, and gradient "
+        f"descent converges from anywhere, L(M^t) - L* <= (1 - {show(rate)})^t (L(M^0) - L*)."
+    )
+    return _made("strong-convexity", True, says, threshold=threshold, modulus=modulus, rate=rate)
+
+
+@once_per_instance
+def path_floor(instance: Instance) -> arb:
+    """A lower bound of F over {L <= L(1)}, which holds every iterate: positive on every instance.
+
+    The better of f_min - sqrt(lam k) d, since every sample has ||c||_F <= sqrt(lam k) d there, and, since ||M||_F <= d
+    there, the least over allowed i, j of 1 / sum_k exp(d ||W * x_i (x_k - x_j)^T||_F), with
+    ||W * x_i (x_k - x_j)^T||_F <= v_ij + v_ik, v_ij^2 = (x_i^2)^T W^2 (x_j^2) entrywise squares.
+    """
+    n, d = instance.n, instance.d
+    dense = measure(instance).dense_floor
+    near = dense.allowed * (-arb(dense.radius)).exp() - (arb(instance.lam) * len(instance.samples)).sqrt() * d
+    weight, exponent = normalised(instance.W)
+    largest = arb(0)
+    for sample in instance.samples:
+        tokens, token_exponent = normalised(sample)
+        reach = np.sqrt((tokens**2 @ weight**2) @ (tokens**2).T) * (1 + 1e-9)  # far above gamma_{2d}
+        reach = np.where(instance.allowed, reach, 0.0)
+        largest = arb.max(largest, arb(float(reach.max()) + 1e-150) * power_of_two(2 * token_exponent + exponent))
+    farthest = upper(2 * d * largest)
+    # a factor of 4 pays for the exponent's fraction, which `exponential` drops where it is huge
+    far = exponential(-farthest) / (n if farthest < 1e3 else 4 * n) if farthest < float("inf") else arb(0)
+    return arb.max(arb.max(arb(near.lower()), arb(far.lower())), arb(0))
