@@ -1,0 +1,195 @@
+"""Name the mistake: which known wrong formula, alone or with another, gives exactly what was returned?"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from itertools import combinations
+
+import numpy as np
+
+from attnprune_verify.audit.fitting import Fit, Observation, fits, matches, same_as_right
+from attnprune_verify.audit.formulas import RIGHT, Array, Steps
+from attnprune_verify.audit.mistakes import MISTAKES, SENTENCES, Mistake
+from attnprune_verify.audit.reference import reference
+
+__all__ = ["Diagnosis", "diagnose"]
+
+
+@dataclass(frozen=True)
+class Diagnosis:
+    """Mistake ids, most important first, and what is known in words."""
+
+    ids: tuple[str, ...]
+    words: str
+
+    @property
+    def named(self) -> bool:
+        return self.ids != ("unknown",)
+
+
+def diagnose(function: str, observations: list[Observation]) -> Diagnosis:
+    """Compare what was returned with the known wrong formulas, alone and in pairs; else say what can be said."""
+    for attempt in (_factors_alone, _one_formula, _low_precision, _formula_with_factors, _two_formulas):
+        found = attempt(function, observations)
+        if found is not None:
+            return found
+    return Diagnosis(("unknown",), _describe(function, observations))
+
+
+def _factors_alone(function: str, observations: list[Observation]) -> Diagnosis | None:
+    fit = fits(function, observations, RIGHT, "right")
+    ids = _ids_of_factors(function, observations, fit) if fit is not None else {}
+    return _worded(list(ids.items())) if ids else None
+
+
+def _candidates(function: str, observations: list[Observation]) -> Iterator[tuple[Mistake, Steps]]:
+    for mistake in MISTAKES:
+        steps = {**RIGHT, **mistake.steps}
+        if mistake.applies(function) and not same_as_right(function, observations, steps, mistake, RIGHT):
+            yield mistake, steps
+
+
+def _one_formula(function: str, observations: list[Observation]) -> Diagnosis | None:
+    for mistake, steps in _candidates(function, observations):
+        if matches(function, observations, steps, mistake):
+            return _worded([(mistake.id, mistake.detail)])
+    return None
+
+
+def _formula_with_factors(function: str, observations: list[Observation]) -> Diagnosis | None:
+    for mistake, steps in _candidates(function, observations):
+        fit = fits(function, observations, steps, mistake)
+        ids = _ids_of_factors(function, observations, fit) if fit is not None else {}
+        if ids and "dense-target-uses-M" not in ids:
+            return _worded([(mistake.id, mistake.detail), *ids.items()])
+    return None
+
+
+def _two_formulas(function: str, observations: list[Observation]) -> Diagnosis | None:
+    first = observations[:1]
+    for (one, _), (two, _) in combinations(list(_candidates(function, observations)), 2):
+        if one.id == two.id or set(one.steps) & set(two.steps):
+            continue
+        steps = {**RIGHT, **one.steps, **two.steps}
+        if matches(function, first, steps, None) and matches(function, observations, steps, None):
+            return _worded([(one.id, one.detail), (two.id, two.detail)])
+    return None
+
+
+def _low_precision(function: str, observations: list[Observation]) -> Diagnosis | None:
+    """Everything within the rounding bound of a coarser format."""
+    for name, u in (("float32", 2.0**-24), ("float16", 2.0**-11), ("bfloat16", 2.0**-8)):
+        for observation in observations:
+            coarse = reference(function, observation.case, u)
+            if u <= observation.case.unit_roundoff or not all(
+                bool((np.abs(part - truth.value) <= truth.bound).all())
+                and np.linalg.norm(part - truth.value) < 100 * u * np.linalg.norm(truth.value) + 4 * u
+                for part, truth in zip(observation.parts, coarse, strict=True)
+            ):
+                break
+        else:
+            return _worded([("low-precision", f"the error is that of {name}")])
+    return None
+
+
+def _ids_of_factors(function: str, observations: list[Observation], fit: Fit) -> dict[str, str]:
+    """What factors other than 1 mean."""
+    ids: dict[str, str] = {}
+    for index in range(len(fit.factors[0])):
+        pairs = np.array([parts[index] for parts in fit.factors])
+        loss = function in ("loss", "factored_loss") or (function == "loss_and_gradient" and index == 0)
+        scale = "loss-scale" if loss or function in ("relative_error", "attention") else "gradient-scale"
+        a, b = (column[~np.isnan(column)] for column in pairs.T)
+        if fit.regularizer == "not squared" and _differs(b, 0):
+            ids["regularizer-not-squared"] = ""
+        elif fit.regularizer != "right" and _differs(b, 0):
+            ids["regularizer-scale"] = f"the regulariser is {fit.regularizer}"
+        if _is(a, 0):
+            ids["dense-target-uses-M"] = "the attention part is 0"
+        elif _is(a, -1) and not loss:
+            ids["gradient-sign"] = "of everything" if _is(b, -1) and b.size else ""
+            if _is(b, -1):
+                continue
+        elif _differs(a, 1):
+            samples = observations[0].case.X.ndim == 3
+            id = "batch-not-averaged" if samples and all(o.case.X.ndim == 3 for o in observations) else scale
+            ids[id] = f"factor {_factor(a)}"
+            if b.size and a.size == b.size and np.allclose(a, b, rtol=1e-6):
+                continue
+        if fit.regularizer == "right" and b.size:
+            if _is(b, 0):
+                ids["missing-regularizer"] = ""
+            elif _differs(b, 1):
+                ids["regularizer-scale"] = f"factor {_factor(b)}"
+    return ids
+
+
+def _is(values: Array, number: float) -> bool:
+    return bool(values.size) and bool((np.abs(values - number) < 1e-9).all())
+
+
+def _differs(values: Array, number: float) -> bool:
+    return bool((np.abs(values - number) > 1e-12).any())
+
+
+def _factor(values: Array) -> str:
+    low, high = float(values.min()), float(values.max())
+    return f"{low:.6g}" if high - low <= 1e-6 * abs(high) else f"between {low:.3g} and {high:.3g}"
+
+
+def _worded(found: list[tuple[str, str]]) -> Diagnosis:
+    words = [f"{SENTENCES[id]}{f' ({detail})' if detail else ''}" for id, detail in found]
+    return Diagnosis(tuple(dict.fromkeys(id for id, _ in found)), "; and ".join(dict.fromkeys(words)))
+
+
+def _describe(function: str, observations: list[Observation]) -> str:
+    """What is known of an error nobody has a name for."""
+    said: list[str] = []
+    for name, property_of in _PROPERTIES.items():
+        holds = [
+            any(property_of(part, truth.value, truth.bound) for part, truth in zip(o.parts, reference(function, o.case), strict=True))
+            for o in observations
+        ]
+        if holds and all(holds):
+            said.append(name)
+    return ", ".join(said) if said else SENTENCES["unknown"]
+
+
+def _wrong(part: Array, truth: Array, bound: Array) -> Array:
+    with np.errstate(invalid="ignore"):
+        return ~(np.abs(part - truth) <= bound + 1e-13 * np.abs(truth))
+
+
+def _in_one(axis: int) -> Callable[[Array, Array, Array], bool]:
+    def property_of(part: Array, truth: Array, bound: Array) -> bool:
+        if part.ndim < 2 or part.shape[axis] < 2:
+            return False
+        wrong = _wrong(part, truth, bound).any(axis=1 - axis) if part.ndim == 2 else np.zeros(0, dtype=bool)
+        return int(wrong.sum()) == 1
+
+    return property_of
+
+
+_PROPERTIES: dict[str, Callable[[Array, Array, Array], bool]] = {
+    "exactly one entry is wrong": lambda part, truth, bound: part.size > 1 and int(_wrong(part, truth, bound).sum()) == 1,
+    "exactly one row is wrong": _in_one(0),
+    "exactly one column is wrong": _in_one(1),
+    "only the diagonal is wrong": lambda part, truth, bound: (
+        part.ndim == 2
+        and part.shape[0] > 1
+        and bool(_wrong(part, truth, bound).any())
+        and not (_wrong(part, truth, bound) & ~np.eye(*part.shape, dtype=bool)).any()
+    ),
+    "everything returned is 0": lambda part, truth, bound: not part.any() and bool(truth.any()),
+    "the result is symmetric though the truth is not": lambda part, truth, bound: (
+        part.ndim == 2
+        and part.shape[0] == part.shape[1] > 1
+        and np.allclose(part, part.T, rtol=1e-12, atol=0)
+        and not np.allclose(truth, truth.T, rtol=1e-6)
+    ),
+    "the result is not finite": lambda part, truth, bound: not np.isfinite(part).all(),
+    "the error is below 1 % of the norm": lambda part, truth, bound: (
+        0 < np.linalg.norm(part - truth) < 0.01 * np.linalg.norm(truth)
+    ),
+}

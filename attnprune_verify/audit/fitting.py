@@ -1,0 +1,213 @@
+"""Does a wrong formula reproduce what a function returned, up to factors of its two terms?
+
+A result is compared with ``a * attention part + b * regulariser``. For matrices a and b are fitted entry by entry; for
+a single number they come from a list of factors people use, or are constants fitted over many instances.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from attnprune_verify.audit.cases import Case
+from attnprune_verify.audit.formulas import Array, Steps, attention_part
+from attnprune_verify.audit.reference import reference, spread
+
+__all__ = ["Fit", "Observation", "fits", "matches", "tolerances"]
+
+_ROOM = 100.0  # in units of the rounding error of the right formula; a wrong one may cancel more
+
+Factors = tuple[float, float]
+
+
+@dataclass(frozen=True, eq=False)
+class Observation:
+    """What a function returned on a case."""
+
+    case: Case
+    parts: tuple[NDArray[Any], ...]
+
+
+@dataclass(frozen=True)
+class Fit:
+    """The names of the regulariser's form, and the factors (a, b) per observation and part; nan: not determined."""
+
+    regularizer: str
+    factors: tuple[tuple[Factors, ...], ...]
+
+
+def tolerances(function: str, case: Case) -> tuple[float, ...]:
+    """How far a formula may be off, in norm, and still be called the same to rounding."""
+    truth = reference(function, case)
+    return tuple(
+        _ROOM * (spread(function, case)[index] + case.unit_roundoff * (float(np.linalg.norm(part.value)) + 1e-300))
+        for index, part in enumerate(truth)
+    )
+
+
+def matches(function: str, observations: list[Observation], steps: Steps, name: object) -> bool:
+    """Whether these steps, with the right regulariser, give every observed result."""
+    for observation in observations:
+        attention = _attention(function, observation.case, steps, name)
+        regular = _REGULARIZERS["right"](function, observation.case)
+        allowed = tolerances(function, observation.case)
+        for part, candidate, term, tolerance in zip(observation.parts, attention, regular, allowed, strict=True):
+            if not _close(part, candidate + term, tolerance):
+                return False
+    return True
+
+
+def same_as_right(function: str, observations: list[Observation], steps: Steps, name: object, right: Steps) -> bool:
+    """Whether these steps cannot be told from the right ones on the observed cases."""
+    for observation in observations:
+        allowed = tolerances(function, observation.case)
+        pairs = zip(
+            _attention(function, observation.case, steps, name),
+            _attention(function, observation.case, right, "right"),
+            allowed,
+            strict=True,
+        )
+        if not all(_close(ours, theirs, tolerance / 10) for ours, theirs, tolerance in pairs):
+            return False
+    return True
+
+
+def fits(function: str, observations: list[Observation], steps: Steps, name: object) -> Fit | None:
+    """The factors with which these steps give every observed result, or None."""
+    forms = ["right"] if function in ("attention", "relative_error") else list(_REGULARIZERS)
+    for form in forms:
+        found = [_fit_one(function, observation, steps, name, form) for observation in observations]
+        if all(factors is not None for factors in found):
+            return Fit(form, tuple(factors for factors in found if factors is not None))
+    if function in ("loss", "factored_loss"):
+        return _joint(function, observations, steps, name)
+    return None
+
+
+def _attention(function: str, case: Case, steps: Steps, name: object) -> tuple[Array, ...]:
+    key = ("formula", function, name)
+    if name is None:
+        return attention_part(function, case, steps)
+    if key not in case.memo:
+        case.memo[key] = attention_part(function, case, steps)
+    found: tuple[Array, ...] = case.memo[key]
+    return found
+
+
+def _close(part: Array, candidate: Array, tolerance: float) -> bool:
+    if part.shape != candidate.shape:
+        return False
+    with np.errstate(all="ignore"):
+        gap = np.where(np.isnan(part) & np.isnan(candidate), 0.0, part - candidate)
+        return bool(np.linalg.norm(gap) <= tolerance)
+
+
+def _fit_one(
+    function: str, observation: Observation, steps: Steps, name: object, form: str
+) -> tuple[Factors, ...] | None:
+    attention = _attention(function, observation.case, steps, name)
+    regular = _REGULARIZERS[form](function, observation.case)
+    allowed = tolerances(function, observation.case)
+    found = []
+    for part, candidate, term, tolerance in zip(observation.parts, attention, regular, allowed, strict=True):
+        if part.shape != candidate.shape or not (np.isfinite(part).all() and np.isfinite(candidate).all()):
+            return None
+        usable = (np.linalg.norm(candidate) > 10 * tolerance, np.linalg.norm(term) > 10 * tolerance)
+        number = part.size < 4
+        factors = (_listed if number else _fitted)(part, candidate, term, tolerance, usable, observation.case)
+        if factors is None:
+            return None
+        found.append(factors)
+    return tuple(found)
+
+
+def _fitted(
+    part: Array, candidate: Array, term: Array, tolerance: float, usable: tuple[bool, bool], case: Case
+) -> Factors | None:
+    columns = [column for column, use in zip((candidate, term), usable, strict=True) if use]
+    if not columns:
+        return (np.nan, np.nan) if np.linalg.norm(part) <= tolerance else None
+    # Columns of very different size would drown the smaller in the solver's relative cut-off.
+    scales = [float(np.linalg.norm(column)) for column in columns]
+    matrix = np.stack([column.ravel() / scale for column, scale in zip(columns, scales, strict=True)], axis=1)
+    solution, _, rank, _ = np.linalg.lstsq(matrix, part.ravel().astype(float), rcond=1e-12)
+    if rank < len(columns) or np.linalg.norm(matrix @ solution - part.ravel()) > tolerance * max(1.0, np.abs(solution / scales).max()):
+        return None
+    values = iter(float(value / scale) for value, scale in zip(solution, scales, strict=True))
+    a, b = (next(values) if use else np.nan for use in usable)
+    return a, b
+
+
+def _listed(
+    part: Array, candidate: Array, term: Array, tolerance: float, usable: tuple[bool, bool], case: Case
+) -> Factors | None:
+    if part.size != 1:
+        return None
+    a = np.array(_factors(case) if usable[0] else [np.nan])
+    b = np.array(_factors(case) if usable[1] else [np.nan])
+    one, other = np.nan_to_num(a)[:, np.newaxis], np.nan_to_num(b)
+    gaps = np.abs(float(part.reshape(())) - one * float(candidate.reshape(())) - other * float(term.reshape(())))
+    good = np.argwhere(gaps <= tolerance * np.maximum(1.0, np.maximum(np.abs(one), np.abs(other))))
+    if not good.size:
+        return None
+    first, second = min(good, key=lambda pair: int(pair[0] > 0) + int(pair[1] > 0))  # the fewest wrong factors
+    return float(a[first]), float(b[second])
+
+
+def _factors(case: Case) -> list[float]:
+    """Factors people put in front of a term, the right one first."""
+    n, d = case.n, case.d
+    k = case.X.shape[0] if case.X.ndim == 3 else 1
+    sizes = [2.0, 0.5, 0.0, -1.0, 4.0, 0.25, 1 / n, 2 / n, 1 / n**2, 2 / n**2, 1 / d, 1 / d**2, 2 / d**2, 2 / d, k, 1 / k]
+    return list(dict.fromkeys([1.0, *sizes, case.lam, 2 * case.lam]))
+
+
+def _joint(function: str, observations: list[Observation], steps: Steps, name: object) -> Fit | None:
+    """Constant factors over all observations of a number."""
+    if len(observations) < 5:
+        return None
+    rows, results = [], []
+    for observation in observations:
+        weight = 1 / tolerances(function, observation.case)[0]
+        attention = float(_attention(function, observation.case, steps, name)[0])
+        rows.append([weight * attention, weight * float(_REGULARIZERS["right"](function, observation.case)[0])])
+        results.append(weight * float(observation.parts[0]))
+    matrix, right = np.array(rows), np.array(results)
+    if not (np.isfinite(matrix).all() and np.isfinite(right).all()):
+        return None
+    solution, _, rank, _ = np.linalg.lstsq(matrix, right, rcond=None)
+    if rank < 2 or np.abs(matrix @ solution - right).max() > max(1.0, np.abs(solution).max()):
+        return None
+    factors: Factors = (float(solution[0]), float(solution[1]))
+    return Fit("right", tuple((factors,) for _ in observations))
+
+
+def _regularizer(of_loss: Callable[[Array], Any], of_gradient: Callable[[Array], Array]) -> Callable[[str, Case], tuple[Array, ...]]:
+    def terms(function: str, case: Case) -> tuple[Array, ...]:
+        lam, M, M_Q, M_K = case.lam, *(getattr(case, name).astype(float) for name in ("M", "M_Q", "M_K"))
+        values: dict[str, Callable[[], tuple[Any, ...]]] = {
+            "loss": lambda: (of_loss(M),),
+            "gradient": lambda: (of_gradient(M),),
+            "loss_and_gradient": lambda: (of_loss(M), of_gradient(M)),
+            "hessian_vector_product": lambda: (case.V.astype(float),),
+            "factored_loss": lambda: (of_loss(M_Q) + of_loss(M_K),),
+            "factored_gradient": lambda: (of_gradient(M_Q), of_gradient(M_K)),
+        }
+        if function in values:
+            return tuple(np.asarray(lam * value) for value in values[function]())
+        return tuple(np.zeros(part.value.shape) for part in reference(function, case))
+
+    return terms
+
+
+_REGULARIZERS: dict[str, Callable[[str, Case], tuple[Array, ...]]] = {
+    "right": _regularizer(lambda M: 0.5 * (M * M).sum(), lambda M: M),
+    "not squared": _regularizer(lambda M: 0.5 * np.sqrt((M * M).sum()), lambda M: M / np.sqrt((M * M).sum())),
+    "sum of absolute values": _regularizer(lambda M: 0.5 * np.abs(M).sum(), np.sign),
+    "of M - 1": _regularizer(lambda M: 0.5 * ((M - 1) ** 2).sum(), lambda M: M - 1),
+    "constant": _regularizer(lambda M: 0.5 * M.sum(), np.ones_like),
+}

@@ -1,0 +1,300 @@
+"""Known mistakes: one id, one sentence, and the steps of the right formula that it replaces."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from attnprune_verify.audit.formulas import Array, masked_softmax
+
+__all__ = ["MISTAKES", "SENTENCES", "Mistake"]
+
+
+@dataclass(frozen=True, eq=False)
+class Mistake:
+    """A wrong formula: the right one with `steps` exchanged."""
+
+    id: str
+    steps: dict[str, Callable[..., Array]]
+    detail: str = ""
+    only: tuple[str, ...] = field(default=())
+
+    def applies(self, function: str) -> bool:
+        return not self.only or function in self.only
+
+
+SENTENCES: dict[str, str] = {
+    "missing-softmax-correction": "the term -diag((c*F)1)F of p is left out",
+    "correction-uses-dense-softmax": "F(1) stands where F(M) belongs in p",
+    "correction-sign": "the term diag((c*F)1)F is added instead of subtracted",
+    "correction-wrong-axis": "the row sums in p are taken along columns",
+    "transposed-p": "X^T p^T X instead of X^T p X",
+    "missing-hadamard-W": "the factor W* in front of X^T p X is missing",
+    "hadamard-uses-masked-W": "M*W instead of W in front of X^T p X",
+    "missing-regularizer": "the regulariser is left out",
+    "regularizer-scale": "the regulariser has another factor than lam/2 (loss) or lam (gradient)",
+    "regularizer-not-squared": "||M|| instead of ||M||^2 in the regulariser",
+    "loss-scale": "the attention term of the loss has another factor than 1/2, such as 1 or a mean",
+    "loss-not-squared": "a norm instead of its square",
+    "gradient-scale": "the attention part of the gradient has a wrong factor",
+    "gradient-sign": "the attention part of the gradient has the wrong sign",
+    "gradient-transposed": "the transpose of the gradient is returned",
+    "mask-ignored": "the attention mask is not used",
+    "mask-after-softmax": "the mask multiplies the softmax, whose rows then no longer sum to 1",
+    "mask-multiplies-logits": "the mask multiplies the logits: forbidden positions get logit 0, not -inf",
+    "mask-leaks": "forbidden positions get a finite logit that still counts",
+    "mask-strict": "the diagonal is forbidden too",
+    "mask-always-causal": "a causal mask is used whatever mask was given",
+    "mask-transposed": "the mask is used transposed",
+    "mask-inverted": "0 and 1 of the mask are exchanged",
+    "wrong-softmax-axis": "the softmax runs over columns or over the whole matrix",
+    "logit-scale": "the logits carry a factor the definition does not have, such as 1/sqrt(d)",
+    "weight-transposed": "logits X W^T X^T",
+    "unstable-exp": "exp of large logits overflows (or of very negative ones vanishes): shift by the row maximum",
+    "denominator-epsilon": "a small number is added to the row sum of the softmax",
+    "low-precision": "computed in a lower precision than that of the inputs",
+    "mutates-input": "an input array is changed",
+    "nondeterministic": "two equal calls give different results",
+    "wrong-shape": "the result has another shape or kind than the contract says",
+    "dense-target-uses-M": "the dense target F(1) is computed with the pruned weights",
+    "missing-dense-target": "F(1) is not subtracted",
+    "clips-or-rounds-M": "M is clipped, rounded or otherwise changed before use",
+    "matmul-for-hadamard": "a matrix product stands where M*W is meant",
+    "M-transposed": "the transpose of M is used",
+    "keeps-instead-of-prunes": "what should be pruned is kept, and the other way round",
+    "threshold-off-by-one": "one entry too many or too few is pruned",
+    "ties-dropped": "all entries equal to the threshold are pruned, or ties are broken by another rule",
+    "absolute-values": "magnitudes are sorted where values are meant, or the other way round",
+    "baseline-axis": "rows and columns of the weight are exchanged",
+    "baseline-global-threshold": "one threshold for the whole matrix instead of one per row or block, or the reverse",
+    "baseline-ignores-activations": "the inputs X are not used in the score",
+    "baseline-no-update": "kept weights are not updated",
+    "baseline-score": "the score is another power or norm than the original's",
+    "baseline-damping": "the damping of the Hessian is missing or different",
+    "baseline-dead-inputs": "inputs that are always zero are not treated as in the original",
+    "group-convention": "of every M inputs N are kept instead of pruned",
+    "batch-not-averaged": "samples of a batch are summed, or averaged as a ratio of sums, instead of averaged",
+    "curvature-term-missing": "a term of the second derivative is left out (Gauss-Newton or a part of dp)",
+    "unmasked-partner": "the gradient of one factor uses the other factor's unpruned weight",
+    "parts-exchanged": "the two returned arrays are exchanged",
+    "ignores-step": "the step eta is not used as given",
+    "ignores-steps": "another number of steps is taken than asked for",
+    "hidden-momentum": "momentum is used although none was asked for",
+    "initial-mask": "the descent does not start at M = 1",
+    "unknown": "no known wrong formula reproduces it",
+}
+
+_HVP = ("hessian_vector_product",)
+_LOSSES = ("loss", "factored_loss", "loss_and_gradient")
+
+
+def _everywhere(id: str, softmax: Callable[..., Array], detail: str = "") -> Iterator[Mistake]:
+    """The same wrong softmax in both, in the pruned, or in the dense attention."""
+    yield Mistake(id, {"softmax": softmax, "dense_softmax": softmax}, detail)
+    yield Mistake(id, {"softmax": softmax}, f"{detail}, in F(M) only".lstrip(", "))
+    yield Mistake(id, {"dense_softmax": softmax}, f"{detail}, in F(1) only".lstrip(", "))
+
+
+def _softmaxes() -> Iterator[Mistake]:
+    def over(change: Callable[[Array], Array], always: bool = False) -> Callable[..., Array]:
+        return lambda A, allowed, given: masked_softmax(A, change(allowed) if given or always else allowed)
+
+    yield from _everywhere("mask-ignored", over(np.ones_like))
+    yield from _everywhere("mask-after-softmax", lambda A, allowed, given: masked_softmax(A, np.ones_like(allowed)) * allowed)
+    for fill in (0.0, 1e-9):
+        yield from _everywhere(
+            "mask-multiplies-logits",
+            lambda A, allowed, given, fill=fill: masked_softmax(np.where(allowed, A, fill), np.ones_like(allowed)),
+        )
+    for fill in (-1.0, -5.0, -10.0, -20.0, -30.0):
+        for added in (True, False):
+            yield Mistake(
+                "mask-leaks",
+                _both(
+                    lambda A, allowed, given, fill=fill, added=added: masked_softmax(
+                        np.where(allowed, A, fill + (A if added else 0.0)), np.ones_like(allowed)
+                    )
+                ),
+                f"fill {fill:g}",
+            )
+    below = {"no diagonal": lambda allowed: allowed & ~np.eye(len(allowed), dtype=bool)}
+    below["i > j"] = lambda allowed: allowed & np.tri(len(allowed), k=-1, dtype=bool)
+    below["given mask shifted"] = lambda allowed: np.tri(len(allowed), k=-1, dtype=bool)
+    for detail, change in below.items():
+        for empty in (0.0, np.nan, "uniform", "all"):
+            yield Mistake("mask-strict", _both(_with_empty_rows(change, empty)), detail)
+    yield from _everywhere("mask-always-causal", over(lambda a: np.tri(len(a), dtype=bool), always=True))
+    yield from _everywhere("mask-always-causal", over(lambda a: np.tri(len(a), dtype=bool)), "when a mask is given")
+    yield Mistake("mask-always-causal", _both(_with_empty_rows(lambda a: a & np.tri(len(a), dtype=bool), 0.0, True)))
+    yield Mistake("mask-always-causal", _both(_with_empty_rows(lambda a: a & np.tri(len(a), dtype=bool), "uniform", True)))
+    for empty in (0.0, np.nan, "uniform"):
+        yield Mistake("mask-transposed", _both(_with_empty_rows(np.transpose, empty)))
+        yield Mistake("mask-inverted", _both(_with_empty_rows(np.logical_not, empty)))
+    yield from _everywhere("wrong-softmax-axis", lambda A, allowed, given: masked_softmax(A.T, allowed.T).T, "over columns")
+    yield from _everywhere("wrong-softmax-axis", lambda A, allowed, given: _whole(A, allowed), "over the whole matrix")
+    for power in range(-3, -13, -1):
+        for shifted in (True, False):
+            yield Mistake(
+                "denominator-epsilon",
+                _both(
+                    lambda A, allowed, given, eps=10.0**power, shifted=shifted: masked_softmax(A, allowed, eps, shifted)
+                ),
+                f"1e{power}",
+            )
+
+
+def _both(softmax: Callable[..., Array]) -> dict[str, Callable[..., Array]]:
+    return {"softmax": softmax, "dense_softmax": softmax}
+
+
+def _whole(A: Array, allowed: Array) -> Array:
+    weights = np.where(allowed, np.exp(A - A.real.max()), 0.0)
+    return np.asarray(weights / weights.sum())
+
+
+def _with_empty_rows(change: Callable[[Array], Array], empty: float | str, always: bool = False) -> Callable[..., Array]:
+    """The softmax over a changed mask; rows that then allow nothing become `empty`."""
+
+    def softmax(A: Array, allowed: Array, given: bool) -> Array:
+        changed = change(allowed) if given or always else allowed
+        F = masked_softmax(A, changed)
+        rows = ~changed.any(axis=1)
+        if empty == "uniform":
+            F[rows] = 1.0 / len(A)
+        elif empty == "all":
+            F[rows] = masked_softmax(A, np.ones_like(allowed))[rows]
+        else:
+            F[rows] = empty
+        return F
+
+    return softmax
+
+
+def _logits() -> Iterator[Mistake]:
+    factors: dict[str, Callable[[int, int], float]] = {
+        "1/sqrt(d)": lambda n, d: d**-0.5,
+        "1/d": lambda n, d: 1.0 / d,
+        "1/sqrt(n)": lambda n, d: n**-0.5,
+        "1/n": lambda n, d: 1.0 / n,
+        "sqrt(d)": lambda n, d: d**0.5,
+        "1/2": lambda n, d: 0.5,
+        "2": lambda n, d: 2.0,
+        "-1": lambda n, d: -1.0,
+        "1/sqrt(2)": lambda n, d: 0.5**0.5,
+    }
+    for detail, factor in factors.items():
+        logits = lambda X, A, factor=factor: factor(*X.shape) * (X @ A @ X.T)  # noqa: E731
+        yield Mistake("logit-scale", {"logits": logits, "dense_logits": logits}, detail)
+        yield Mistake("logit-scale", {"logits": logits}, f"{detail} in F(M) only")
+        yield Mistake("logit-scale", {"dense_logits": logits}, f"{detail} in F(1) only")
+    turned = lambda X, A: X @ A.T @ X.T  # noqa: E731
+    yield Mistake("weight-transposed", {"logits": turned, "dense_logits": turned})
+    yield Mistake("weight-transposed", {"logits": turned}, "in F(M) only")
+    yield Mistake("weight-transposed", {"dense_logits": turned}, "in F(1) only")
+    prunings: dict[str, Callable[[Array], Array]] = {
+        "clipped to [0, 1]": lambda M: np.where(M.real < 0, 0.0, np.where(M.real > 1, 1.0, M)),
+        "negative entries set to 0": lambda M: np.where(M.real < 0, 0.0, M),
+        "entries above 1 set to 1": lambda M: np.where(M.real > 1, 1.0, M),
+        "rounded": lambda M: np.round(M.real),
+        "thresholded at 1/2": lambda M: (M.real > 0.5) * 1.0,
+        "thresholded at 1/2 inclusive": lambda M: (M.real >= 0.5) * 1.0,
+        "nonzero counts as 1": lambda M: (M.real != 0) * 1.0,
+        "positive counts as 1": lambda M: (M.real > 0) * 1.0,
+        "absolute values": lambda M: np.where(M.real < 0, -M, M),
+        "squared": lambda M: M * M,
+        "through a sigmoid": lambda M: 1 / (1 + np.exp(-M)),
+        "truncated to integers": lambda M: np.trunc(M.real),
+        "clipped to [-1, 1]": lambda M: np.where(M.real < -1, -1.0, np.where(M.real > 1, 1.0, M)),
+    }
+    for detail, prune in prunings.items():
+        yield Mistake("clips-or-rounds-M", {"prune": prune}, detail)
+    yield Mistake("keeps-instead-of-prunes", {"prune": lambda M: 1 - M}, "1 - M")
+    yield Mistake("M-transposed", {"prune": lambda M: M.T}, only=("loss", "gradient", "hessian_vector_product", "relative_error"))
+    yield Mistake("matmul-for-hadamard", {"weigh": lambda M, W: M @ W}, "M W")
+    yield Mistake("matmul-for-hadamard", {"weigh": lambda M, W: W @ M}, "W M")
+    yield Mistake("missing-hadamard-W", {"weigh": lambda M, W: M}, "in the logits")
+    yield Mistake("dense-target-uses-M", {"target": lambda F, pruned: F}, "F(1) = F(M)")
+    yield Mistake("dense-target-uses-M", {"target": lambda F, pruned: pruned, "weigh": lambda M, W: M * M * W}, "twice")
+    yield Mistake("missing-dense-target", {"residual": lambda F, dense: F})
+    yield Mistake("gradient-sign", {"residual": lambda F, dense: dense - F}, only=("gradient", "factored_gradient"))
+
+
+def _gradients() -> Iterator[Mistake]:
+    def rows(product: Array) -> Array:
+        return product.sum(axis=1, keepdims=True)
+
+    yield Mistake("missing-softmax-correction", {"p": lambda c, F, dense: c * F})
+    dense_instead: dict[str, Callable[..., Array]] = {
+        "everywhere": lambda c, F, dense: c * dense - rows(c * dense) * dense,
+        "in the correction": lambda c, F, dense: c * F - rows(c * dense) * dense,
+        "in the row sum": lambda c, F, dense: c * F - rows(c * dense) * F,
+        "behind the row sum": lambda c, F, dense: c * F - rows(c * F) * dense,
+        "in the first term": lambda c, F, dense: c * dense - rows(c * F) * F,
+        "in the first term and the row sum": lambda c, F, dense: c * dense - rows(c * dense) * F,
+        "in the first term and behind": lambda c, F, dense: c * dense - rows(c * F) * dense,
+    }
+    for detail, p in dense_instead.items():
+        yield Mistake("correction-uses-dense-softmax", {"p": p}, detail)
+    yield Mistake("correction-sign", {"p": lambda c, F, dense: c * F + rows(c * F) * F})
+    yield Mistake("correction-wrong-axis", {"p": lambda c, F, dense: c * F - (c * F).sum(axis=0, keepdims=True) * F})
+    yield Mistake("correction-wrong-axis", {"p": lambda c, F, dense: c * F - rows(c * F).T * F}, "broadcast along columns")
+    yield Mistake("correction-wrong-axis", {"p": lambda c, F, dense: c * F - (c * F).sum() * F}, "total sum")
+    yield Mistake("missing-softmax-correction", {"p": lambda c, F, dense: c}, "and the factor F")
+    yield Mistake("missing-softmax-correction", {"p": lambda c, F, dense: c * F * (1 - F)}, "diagonal of the Jacobian only")
+    yield Mistake("transposed-p", {"pull": lambda Y, W, M: W * Y.T}, only=("gradient", "loss_and_gradient", *_HVP))
+    yield Mistake("transposed-p", {"turn": lambda Y: Y}, "in the second factor", only=("factored_gradient",))
+    yield Mistake(
+        "transposed-p",
+        {"pull_pair": lambda Y, weight, other, pruning: weight * (Y.T @ (pruning * other))},
+        only=("factored_gradient",),
+    )
+    yield Mistake(
+        "missing-hadamard-W",
+        {"pull": lambda Y, W, M: Y, "pull_pair": lambda Y, weight, other, pruning: Y @ (pruning * other)},
+    )
+    yield Mistake("hadamard-uses-masked-W", {"pull": lambda Y, W, M: M * W * Y})
+    yield Mistake("weight-transposed", {"pull": lambda Y, W, M: W.T * Y}, "in front")
+    yield Mistake("matmul-for-hadamard", {"pull": lambda Y, W, M: W @ Y}, "in front")
+    yield Mistake("gradient-transposed", {"pull": lambda Y, W, M: (W * Y).T})
+    yield Mistake("unmasked-partner", {"pull_pair": lambda Y, weight, other, pruning: weight * (Y @ other)})
+    yield Mistake("loss-not-squared", {"misfit": lambda c: np.sqrt((c * c).sum())}, only=_LOSSES)
+    yield Mistake("loss-not-squared", {"misfit": lambda c: np.abs(c).sum()}, "sum of absolute values", only=_LOSSES)
+    ratios: dict[str, tuple[str, Callable[..., Array]]] = {
+        "square root": ("loss-not-squared", lambda c, F, dense: np.sqrt((c * c).sum() / (dense * dense).sum())),
+        "divided by F(M)": ("dense-target-uses-M", lambda c, F, dense: (c * c).sum() / (F * F).sum()),
+        "not divided": ("loss-scale", lambda c, F, dense: (c * c).sum()),
+        "half": ("loss-scale", lambda c, F, dense: 0.5 * (c * c).sum() / (dense * dense).sum()),
+        "mean": ("loss-scale", lambda c, F, dense: (c * c).mean()),
+        "row by row": ("wrong-softmax-axis", lambda c, F, dense: ((c * c).sum(axis=1) / (dense * dense).sum(axis=1)).mean()),
+        "norm of the square": ("loss-scale", lambda c, F, dense: (c * c).sum() / np.sqrt((dense * dense).sum())),
+    }
+    for detail, (id, ratio) in ratios.items():
+        yield Mistake(id, {"ratio": ratio}, detail, only=("relative_error",))
+
+
+def _products() -> Iterator[Mistake]:
+    def rows(product: Array) -> Array:
+        return product.sum(axis=1, keepdims=True)
+
+    def right(c: Array, F: Array, dF: Array, dz: Array) -> Array:
+        return dF * F + c * dF - rows(dF * F + c * dF) * F - rows(c * F) * dF
+
+    partial: dict[str, Callable[..., Array]] = {
+        "Gauss-Newton": lambda c, F, dF, dz: dF * F - rows(dF * F) * F,
+        "without dF*F": lambda c, F, dF, dz: c * dF - rows(c * dF) * F - rows(c * F) * dF,
+        "without diag((c*F)1)dF": lambda c, F, dF, dz: dF * F + c * dF - rows(dF * F + c * dF) * F,
+        "without c*dF": lambda c, F, dF, dz: dF * F - rows(dF * F) * F - rows(c * F) * dF,
+        "without c*dF in the row sum": lambda c, F, dF, dz: dF * F + c * dF - rows(dF * F) * F - rows(c * F) * dF,
+        "without dF*F in the row sum": lambda c, F, dF, dz: dF * F + c * dF - rows(c * dF) * F - rows(c * F) * dF,
+        "without the row sum": lambda c, F, dF, dz: dF * F + c * dF - rows(c * F) * dF,
+        "dF = F*dz": lambda c, F, dF, dz: right(c, F, F * dz, dz),
+    }
+    for detail, product in partial.items():
+        yield Mistake("curvature-term-missing", {"product": product}, detail, only=_HVP)
+    yield Mistake("missing-hadamard-W", {"product": right, "direction": lambda V, W: V}, "in the direction", only=_HVP)
+    yield Mistake("weight-transposed", {"product": right, "direction": lambda V, W: V.T * W}, "V transposed", only=_HVP)
+
+
+MISTAKES: tuple[Mistake, ...] = (*_softmaxes(), *_logits(), *_gradients(), *_products())

@@ -1,0 +1,110 @@
+"""Right or wrong relative to the instance: passed, failed, suspect or inconclusive, by rounding-error analysis.
+
+1. The truth is an enclosure by ball arithmetic, on the exact numbers the implementation received.
+2. *failed*: something is not finite, or off by more than the running-error bound B in some entry.
+3. *inconclusive*: the resolution ``T = min(||B||, K (spread + u ||g||))`` is coarser than 1 % of ||g||, where spread is
+   the error of a trusted implementation in the same precision over random orders of summation.
+4. *passed* within T; *suspect* (within B, beyond T) counts as failed on benign instances and is only noted on
+   stability instances, where correct formulas differ more among each other than orders of summation do.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from attnprune_verify.audit.cases import Case
+from attnprune_verify.audit.reference import Component, reference, spread
+
+__all__ = ["Judgement", "compare", "judge"]
+
+# CHECKING's K = 10 was calibrated on NumPy alone; log-sum-exp, blocked, torch and jax styles need the rest
+# (tests/audit/test_calibration.py measures the largest error of right implementations in units of spread + u ||g||).
+RESOLUTION_FACTOR = 30.0
+COARSE = 0.01
+
+Verdict = Literal["passed", "failed", "suspect", "inconclusive"]
+
+
+@dataclass(frozen=True)
+class Judgement:
+    """The verdict on one returned value.
+
+    Attributes
+    ----------
+    error, bound : the largest error and the bound in that entry
+    resolution : the smallest relative error, in norm, that would have been noticed: the detection power
+    """
+
+    verdict: Verdict
+    error: float
+    bound: float
+    resolution: float
+    reason: str
+
+
+def judge(function: str, case: Case, parts: tuple[NDArray[Any], ...], *, stability: bool = False) -> Judgement:
+    """Judge what `function` returned on `case`; the worst of its parts decides."""
+    truth = reference(function, case)
+    verdicts = [
+        compare(part, component, spread(function, case)[index], case.unit_roundoff, stability=stability)
+        for index, (part, component) in enumerate(zip(parts, truth, strict=True))
+    ]
+    worst = max(verdicts, key=lambda one: (_RANK[one.verdict], one.resolution))
+    return Judgement(worst.verdict, worst.error, worst.bound, max(one.resolution for one in verdicts), worst.reason)
+
+
+_RANK: dict[Verdict, int] = {"passed": 0, "inconclusive": 1, "suspect": 2, "failed": 3}
+
+
+def compare(
+    part: NDArray[Any], truth: Component, spread_of_trusted: float, unit_roundoff: float, *, stability: bool = False
+) -> Judgement:
+    """Compare one array, of the right shape, with its enclosure."""
+    size = float(np.linalg.norm(truth.value))
+    with np.errstate(invalid="ignore", over="ignore"):
+        errors = np.maximum(np.abs(np.asarray(part, dtype=np.float64) - truth.value) - truth.radius, 0.0)
+    # The value is stored in the precision of the implementation: half a unit of that is nobody's fault.
+    bound = truth.bound + unit_roundoff * np.abs(truth.value)
+    scale = RESOLUTION_FACTOR * (spread_of_trusted + unit_roundoff * size)
+    resolution = min(float(np.linalg.norm(bound)), scale)
+    power = resolution / size if size > 0 else np.inf
+    wrong = ~(errors <= bound)
+    if wrong.any():
+        where = np.unravel_index(int(np.argmax(np.where(wrong, np.nan_to_num(errors / bound, nan=np.inf), -1))), wrong.shape)
+        got, error, allowed = np.asarray(part)[where], float(errors[where]), float(bound[where])
+        place = f" at {tuple(int(i) for i in where)}" if wrong.ndim else ""
+        if not np.isfinite(got):
+            return Judgement("failed", np.inf, allowed, power, f"returns {got}{place}")
+        return Judgement(
+            "failed",
+            error,
+            allowed,
+            power,
+            f"off by {error:.3g}{place} ({_relative(error, size)} of the norm), where rounding explains {allowed:.3g}; "
+            f"{np.count_nonzero(wrong)} of {wrong.size} entries are wrong",
+        )
+    total = float(np.linalg.norm(errors))
+    if size == 0 and total == 0:
+        return Judgement("passed", 0.0, float(np.max(bound, initial=0.0)), 0.0, "exactly zero")
+    if not resolution <= COARSE * size:
+        return Judgement(
+            "inconclusive", total, resolution, power, f"the resolution {resolution:.3g} is coarser than 1 % of {size:.3g}"
+        )
+    if total > resolution and not stability:
+        return Judgement(
+            "suspect",
+            total,
+            resolution,
+            power,
+            f"suspect: off by {total:.3g} in norm, within the rounding bound but {total / resolution:.1f} times what "
+            "correct code shows",
+        )
+    return Judgement("passed", total, resolution, power, "")
+
+
+def _relative(error: float, size: float) -> str:
+    return f"{error / size:.2g}" if size > 0 else "inf"

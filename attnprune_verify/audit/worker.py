@@ -1,0 +1,259 @@
+"""The process in which the audited code runs; nothing it does there can reach the audit.
+
+A script, started by `attnprune_verify.audit.subject` with two pipes. It takes requests from one and answers on the
+other; standard output and error are somebody else's. It uses only the standard library and NumPy, takes its own
+references to what it needs before the subject is imported (a subject may replace `numpy.asarray`), and sends arrays
+as raw bytes, never pickles.
+
+A message is a length (8 bytes), a JSON header, and the bytes of its arrays. A value in a header is null, a number, a
+string, a list, a mapping, or ``{"array": i}``.
+"""
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+import inspect
+import json
+import os
+import struct
+import sys
+import time
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+__all__ = ["decode", "encode"]
+
+_array_of, _frombuffer, _ndarray, _generic = np.asarray, np.frombuffer, np.ndarray, np.generic
+_dumps, _loads, _pack, _unpack = json.dumps, json.loads, struct.pack, struct.unpack
+_read, _write, _clock = os.read, os.write, time.perf_counter
+_WIDE = np.dtype(np.float64)
+
+
+def encode(value: Any) -> bytes:
+    """A message: length, JSON header, array bytes."""
+    arrays: list[Any] = []
+    tree = _strip(value, arrays)
+    header = _dumps({"tree": tree, "arrays": [[array.dtype.str, list(array.shape)] for array in arrays]}).encode()
+    body = b"".join([_pack("<Q", len(header)), header, *(array.tobytes() for array in arrays)])
+    return _pack("<Q", len(body)) + body
+
+
+def decode(body: bytes) -> Any:
+    """The value in a message without its leading length; every array is a fresh, writable copy."""
+    (size,) = _unpack("<Q", body[:8])
+    header = _loads(body[8 : 8 + size])
+    position = 8 + size
+    arrays = []
+    for dtype, shape in header["arrays"]:
+        if dtype[1] not in "biufc":
+            raise ValueError(f"no number type: {dtype}")
+        count = 1
+        for length in shape:
+            count *= length
+        end = position + count * int(dtype[2:])
+        arrays.append(_frombuffer(body[position:end], dtype=dtype).reshape(shape).copy())
+        position = end
+    return _fill(header["tree"], arrays)
+
+
+def _strip(value: Any, arrays: list[Any]) -> Any:
+    if isinstance(value, _generic):
+        value = _array_of(value)
+    if isinstance(value, _ndarray):
+        arrays.append(value)
+        return {"array": len(arrays) - 1}
+    if isinstance(value, dict):
+        return {str(key): _strip(item, arrays) for key, item in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_strip(item, arrays) for item in value]
+    return value
+
+
+def _fill(tree: Any, arrays: list[Any]) -> Any:
+    if isinstance(tree, dict):
+        if set(tree) == {"array"}:
+            return arrays[tree["array"]]
+        return {key: _fill(item, arrays) for key, item in tree.items()}
+    return [_fill(item, arrays) for item in tree] if isinstance(tree, list) else tree
+
+
+def _receive(channel: int) -> Any:
+    (size,) = _unpack("<Q", _exactly(channel, 8))
+    return decode(_exactly(channel, size))
+
+
+def _exactly(channel: int, size: int) -> bytes:
+    parts = []
+    while size:
+        part = _read(channel, min(size, 1 << 20))
+        if not part:
+            raise EOFError
+        parts.append(part)
+        size -= len(part)
+    return b"".join(parts)
+
+
+def _send(channel: int, value: Any) -> None:
+    data = memoryview(encode(value))
+    while data:
+        data = data[_write(channel, data) :]
+
+
+class _Subject:
+    """The audited functions, by their names in the contract."""
+
+    def __init__(self, kind: str, place: str, path: list[str], names: list[str]) -> None:
+        location, _, attribute = place.partition(":") if kind == "module" else _split_file(place)
+        self.module = _import_file(location) if kind == "file" else importlib.import_module(location)
+        holder: Any = self.module
+        for part in attribute.split(".") if attribute else []:
+            holder = getattr(holder, part)
+        self.functions: dict[str, Callable[..., Any]] = {}
+        self.broken: dict[str, str] = {}
+        for name in names:
+            try:
+                found = holder[name] if isinstance(holder, dict) else getattr(holder, name)
+            except (AttributeError, KeyError):
+                continue
+            except BaseException as error:  # a lazy module may fail here in any way
+                self.broken[name] = _line(error)
+                continue
+            if callable(found):
+                self.functions[name] = found
+            else:
+                self.broken[name] = f"{name} is not callable but {type(found).__name__}"
+        if not self.functions and not self.broken and callable(holder):
+            alias = next((n for n in (attribute.rpartition(".")[2], getattr(holder, "__name__", "")) if n in names), "")
+            if alias:
+                self.functions[alias] = holder
+
+    def describe(self) -> dict[str, Any]:
+        top = importlib.import_module(self.module.__name__.partition(".")[0]) if self.module.__spec__ else self.module
+        version = getattr(self.module, "__version__", None) or getattr(top, "__version__", None)
+        return {
+            "functions": {name: _positional(function) for name, function in self.functions.items()},
+            "broken": self.broken,
+            "version": version if isinstance(version, str) else None,
+            "file": getattr(self.module, "__file__", None),
+        }
+
+
+def _split_file(place: str) -> tuple[str, str, str]:
+    head, colon, tail = place.rpartition(":")
+    return (head, colon, tail) if colon and head.endswith(".py") else (place, "", "")
+
+
+def _import_file(path: str) -> Any:
+    """Import a file as a module, its folder first on the path as when Python runs a script."""
+    name = os.path.splitext(os.path.basename(path))[0]
+    sys.path.insert(0, os.path.dirname(os.path.abspath(path)))
+    spec = importlib.util.spec_from_file_location(name, path)
+    if spec is None or spec.loader is None:
+        raise ImportError(f"not a Python file: {path}")
+    module = importlib.util.module_from_spec(spec)
+    sys.modules.setdefault(name, module)
+    spec.loader.exec_module(module)
+    return module
+
+
+def _positional(function: Callable[..., Any]) -> int | None:
+    """How many positional arguments a call may have; None when unknown or unlimited."""
+    try:
+        parameters = inspect.signature(function).parameters.values()
+    except (TypeError, ValueError):
+        return None
+    if any(parameter.kind is parameter.VAR_POSITIONAL for parameter in parameters):
+        return None
+    return sum(parameter.kind in (parameter.POSITIONAL_ONLY, parameter.POSITIONAL_OR_KEYWORD) for parameter in parameters)
+
+
+def _as_array(value: Any) -> Any:
+    """Whatever np.asarray understands, and tensors that must be detached from a graph or fetched from a device."""
+    if hasattr(value, "detach"):
+        value = value.detach()
+        if hasattr(value, "cpu"):
+            value = value.cpu()
+        if "bfloat16" in str(getattr(value, "dtype", "")):
+            value = value.float()
+    elif isinstance(value, (list, tuple)):
+        value = [_as_array(item) for item in value]
+    array = _array_of(value)
+    if array.dtype.kind == "O":
+        array = array.astype(_WIDE)
+    elif array.dtype.kind == "f" and (array.dtype.itemsize > 8 or array.dtype.name == "bfloat16"):
+        array = array.astype(_WIDE)
+    elif array.dtype.name == "bfloat16" or array.dtype.kind == "V":  # ml_dtypes
+        array = array.astype(np.float32)
+    if array.dtype.kind not in "biufc":
+        raise TypeError(f"returns {type(value).__name__} of dtype {array.dtype}, no numbers")
+    return array
+
+
+def _as_parts(value: Any, parts: int, attributes: list[str]) -> list[Any]:
+    """The numbers in a result: one array, so many of them, or some attributes of an object."""
+    if attributes:
+        fetched = [value[name] if isinstance(value, dict) else getattr(value, name) for name in attributes]
+        return [_as_array(item) for item in fetched]
+    if parts == 1:
+        return [_as_array(value)]
+    items = list(value)
+    if len(items) != parts:
+        raise TypeError(f"returns {len(items)} things instead of {parts}")
+    return [_as_array(item) for item in items]
+
+
+def _call(function: Callable[..., Any], request: dict[str, Any]) -> dict[str, Any]:
+    arguments, keywords = request["arguments"], request["keywords"]
+    given = [*arguments, *keywords.values()]
+    before = [item.tobytes() if isinstance(item, _ndarray) else None for item in given]
+    start = _clock()
+    try:
+        result = function(*arguments, **keywords)
+    except BaseException as error:  # SystemExit and KeyboardInterrupt too: the subject does not end the audit
+        return {"status": "raised", "error": _line(error)}
+    seconds = _clock() - start
+    after = [item.tobytes() if isinstance(item, _ndarray) else None for item in given]
+    try:
+        parts = _as_parts(result, request["parts"], request["attributes"])
+    except BaseException as error:
+        return {"status": "unreadable", "error": _line(error)}
+    changed = [index for index, (old, new) in enumerate(zip(before, after)) if old != new]
+    return {"status": "returned", "parts": parts, "changed": changed, "seconds": seconds}
+
+
+def _line(error: BaseException) -> str:
+    try:
+        text = " ".join(str(error).split())
+    except BaseException:
+        text = "(its message cannot be printed)"
+    if isinstance(error, SystemExit):
+        text = f"sys.exit({text}) was called"
+    return f"{type(error).__name__}: {text}"[:300]
+
+
+def _serve(inbox: int, outbox: int) -> None:
+    first = _receive(inbox)
+    sys.path[:] = first["path"]
+    try:
+        subject = _Subject(first["kind"], first["place"], first["path"], first["names"])
+        description = subject.describe()
+    except BaseException as error:
+        _send(outbox, {"status": "raised", "error": _line(error)})
+        return
+    _send(outbox, {"status": "loaded", **description})
+    while True:
+        try:
+            request = _receive(inbox)
+        except EOFError:
+            return
+        _send(outbox, _call(subject.functions[request["function"]], request))
+
+
+if __name__ == "__main__":
+    for _channel in (int(sys.argv[1]), int(sys.argv[2])):
+        os.set_inheritable(_channel, False)
+    _serve(int(sys.argv[1]), int(sys.argv[2]))
+    os._exit(0)  # whatever the subject registered to run at exit is none of the audit's business
