@@ -84,7 +84,7 @@ class Objective:
         """L(M) = (1/k) sum_j 1/2 ||F_j(M) - F_j(1)||_F^2 + (lam/2) ||M||_F^2 (def:loss_func)."""
         M = self._checked("M", M)
         total = 0.0
-        for _, _, c in self._rows(M):
+        for _, _, c in self._rows(self._queries(M)):
             total += float(np.vdot(c, c))
         return self._loss(total, M)
 
@@ -92,11 +92,12 @@ class Objective:
         """L(M) and W * (X^T p X) + lam M, from one pass over the rows (thm:mat_view_l)."""
         M = self._checked("M", M)
         total = 0.0
-        pX = np.empty_like(self.X)
-        for block, F, c in self._rows(M):
+        queries = self._queries(M)
+        for block, F, c in self._rows(queries):
             total += float(np.vdot(c, c))
-            np.matmul(rows_of_p(F, c), self.X[:, block.columns], out=pX[:, block.rows])
-        return self._loss(total, M), self._pull_back(pX, M)
+            pX = queries[:, block.rows]  # these rows have served their purpose; p X takes their place
+            np.matmul(rows_of_p(F, c), self.X[:, block.columns], out=pX)
+        return self._loss(total, M), self._pull_back(queries, M)
 
     def hessian_vector_product(self, M: ArrayLike, V: ArrayLike) -> Array:
         """The derivative of the gradient at M in direction V.
@@ -104,11 +105,11 @@ class Objective:
         With ds = X (V * W) X^T, row by row: df~ = f~ * (ds - <f~, ds>), dc = df~ and
         dp = dc * f~ + c * df~ - (<dc, f~> + <c, df~>) f~ - <c, f~> df~. The result is W * (X^T dp X) + lam V.
         """
-        return self._hessian_times(self._checked("V", V), self._rows(self._checked("M", M)))
+        return self._hessian_times(self._checked("V", V), self._rows(self._queries(self._checked("M", M))))
 
     def hessian_operator(self, M: ArrayLike) -> Callable[[ArrayLike], Array]:
         """The map V -> Hessian(M) V for many directions at one M: keeps F(M) and c, 2 k n^2 numbers."""
-        rows = [(block, F.copy(), c.copy()) for block, F, c in self._rows(self._checked("M", M))]
+        rows = [(block, F.copy(), c.copy()) for block, F, c in self._rows(self._queries(self._checked("M", M)))]
         return lambda V: self._hessian_times(self._checked("V", V), rows)
 
     def _hessian_times(self, V: Array, rows: Iterable[tuple[RowBlock, Array, Array]]) -> Array:
@@ -130,7 +131,7 @@ class Objective:
         """||F(M) - F(1)||_F^2 / ||F(1)||_F^2, averaged over the samples (Section 6.1)."""
         M = self._checked("M", M)
         error, size = np.zeros(self.k), np.zeros(self.k)
-        for _, F, c in self._rows(M):
+        for _, F, c in self._rows(self._queries(M)):
             error += (c**2).sum(axis=(1, 2))
             size += ((F - c) ** 2).sum(axis=(1, 2))
         return float((error / size).mean())
@@ -140,9 +141,8 @@ class Objective:
         check_shapes(_FORMS, {"W": self.W, name: array})
         return array.astype(self.W.dtype, copy=False)
 
-    def _rows(self, M: Array) -> Iterator[tuple[RowBlock, Array, Array]]:
+    def _rows(self, queries: Array) -> Iterator[tuple[RowBlock, Array, Array]]:
         """Blocks of rows with f~ and c on them. The arrays live until the next block: two buffers serve them all."""
-        queries = self._queries(M)
         shift = shift_is_needed(queries, self.X)
         dense_shift = self._dense_blocks is None and shift_is_needed(self._dense_queries, self.X)
         buffers = np.empty((2, self._largest), self.X.dtype)

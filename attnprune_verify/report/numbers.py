@@ -1,0 +1,25 @@
+"""Numbers as people read them."""
+
+from __future__ import annotations
+
+import math
+
+__all__ = ["scientific"]
+
+
+def scientific(value: float, log10: float | None = None, digits: int = 3) -> str:
+    """A number in few digits; where it over- or underflows, its decimal logarithm still tells its size.
+
+    Examples
+    --------
+    >>> scientific(0.04), scientific(3.2e22), scientific(0.0), scientific(float("inf"))
+    ('0.04', '3.2e+22', '0', 'inf')
+    >>> scientific(0.0, -512.3), scientific(float("inf"), 447.3)
+    ('5.01e-513', '2e+447')
+    """
+    underflow = abs(value) < 1e-300 or math.isinf(value)
+    if log10 is not None and math.isfinite(log10) and underflow:
+        exponent = math.floor(log10)
+        mantissa = f"{10 ** (log10 - exponent):.{digits}g}"
+        return f"{mantissa}e{exponent:+d}"
+    return f"{value:.{digits}g}"

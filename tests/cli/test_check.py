@@ -1,0 +1,191 @@
+"""``attnprune-verify check`` as its users meet it."""
+
+import json
+import math
+import subprocess
+import sys
+from importlib.resources import files
+
+import jsonschema
+import numpy as np
+import pytest
+
+from attnprune_verify.checking import run as checking
+from attnprune_verify.cli.main import main
+from attnprune_verify.instance.families import FAMILIES
+from attnprune_verify.instance.npz import save_instance
+from attnprune_verify.instance.problem import Instance
+
+SCHEMA = json.loads(files("attnprune_verify.report").joinpath("schemas/check.schema.json").read_text(encoding="utf-8"))
+COUNTEREXAMPLE = Instance(np.eye(2), 0.1 * np.array([[1, -1], [-1, 1]]), M=np.zeros((2, 2)))
+
+
+@pytest.fixture
+def cli(capsys):
+    def run(*arguments):
+        with pytest.raises(SystemExit) as end:
+            main([str(argument) for argument in arguments])
+        captured = capsys.readouterr()
+        return end.value.code, captured.out, captured.err
+
+    return run
+
+
+def as_json(text):
+    def refuse(name):
+        raise AssertionError(f"{name} is not strict JSON")
+
+    report = json.loads(text, parse_constant=refuse)
+    jsonschema.validate(report, SCHEMA)
+    return report
+
+
+@pytest.fixture
+def saved(tmp_path):
+    def save(instance):
+        path = tmp_path / "instance.npz"
+        save_instance(path, instance)
+        return path
+
+    return save
+
+
+def test_default_instance_is_the_papers_and_its_failed_assumptions_come_first(cli):
+    code, out, err = cli("check")
+    assert code == 0 and err == ""
+    lines = [line for line in out.splitlines() if line.strip()]
+    assert "n = 128, d = 64" in lines[0] and "causal" in lines[0] and "lam = 0.04" in lines[0]
+    assert "fail" in lines[1] and "beta" in lines[1] and "delta" in lines[1] and "delta-allowed" not in lines[1]
+    assert lines[-1].endswith("Outcome: passed.")
+
+
+def test_default_instance_as_json(cli):
+    code, out, _ = cli("check", "--format", "json")
+    report = as_json(out)
+    assert code == 0 and report["outcome"] == "passed"
+    assert report["instance"] == {"n": 128, "d": 64, "k": None, "mask": "causal", "lam": 0.04}
+    flags = {a["id"]: a["holds"] for a in report["assumptions"]}
+    assert list(flags)[:2] == ["beta", "delta"]
+    assert not flags["beta"] and not flags["delta"] and flags["delta-allowed"] and flags["W-nonzero"]
+    allowed = {a["id"]: a for a in report["assumptions"]}["delta-allowed"]
+    assert allowed["log10"] < -300 and math.isfinite(allowed["log10"])
+    assert [v["oracle"] for v in report["gradient"]] == ["autodiff", "taylor-slope", "multiprecision", "ball"]
+    assert {v["status"] for v in report["gradient"]} == {"passed"}
+    assert report["theorem"]["applies"] is False
+    statuses = {b["id"]: b["status"] for b in report["bounds"]}
+    assert statuses["lem:PL_ineq"] == "not_applicable" and statuses["fix:lip_grad_l"] == "holds"
+
+
+def test_the_papers_pl_bound_is_violated_and_the_corrected_one_holds(cli, saved):
+    code, out, _ = cli("check", saved(COUNTEREXAMPLE), "--format", "json")
+    report = as_json(out)
+    bounds = {b["id"]: b for b in report["bounds"]}
+    assert code == 0
+    assert bounds["lem:PL_ineq"]["status"] == "violated" and bounds["lem:PL_ineq"]["lhs"] < bounds["lem:PL_ineq"]["rhs"]
+    assert bounds["fix:PL_ineq"]["status"] == "holds" and bounds["thm:lip_grad_l"]["status"] == "holds"
+
+
+def test_strict_turns_a_failed_assumption_into_a_failure(cli, saved):
+    path = saved(FAMILIES["more_tokens_than_features"](np.random.default_rng(0)))
+    assert cli("check", path)[0] == 0
+    code, out, _ = cli("check", path, "--strict", "--format", "json")
+    assert code == 1 and as_json(out)["outcome"] == "failed"
+
+
+@pytest.mark.parametrize("name", sorted(FAMILIES))
+def test_every_family_passes_in_strict_json(cli, saved, name):
+    sizes = {"n": 10, "d": 6} if name == "paper_synthetic" else {}
+    instance = FAMILIES[name](np.random.default_rng(1), **sizes)
+    code, out, _ = cli("check", saved(instance), "--format", "json")
+    report = as_json(out)
+    assert {v["status"] for v in report["gradient"]} <= {"passed", "inconclusive"}
+    assert code == {"passed": 0, "incomplete": 3}[report["outcome"]]
+    assert {b["status"] for b in report["bounds"] if b["id"].startswith("fix:")} <= {
+        "holds",
+        "not_applicable",
+        "undecided",
+    }
+
+
+@pytest.mark.parametrize("name", sorted(FAMILIES))
+def test_every_family_reads_as_text(cli, saved, name):
+    sizes = {"n": 10, "d": 6} if name == "paper_synthetic" else {}
+    code, out, err = cli("check", saved(FAMILIES[name](np.random.default_rng(1), **sizes)))
+    assert code in (0, 3) and err == "" and "Outcome:" in out.splitlines()[-1] and "Traceback" not in out
+
+
+def test_a_batch_and_a_float32_pair(cli, saved):
+    rng = np.random.default_rng(2)
+    batch = Instance(rng.standard_normal((3, 4, 6)), 0.1 * rng.standard_normal((6, 6)), mask="causal", lam=0.1)
+    assert as_json(cli("check", saved(batch), "--format", "json")[1])["instance"]["k"] == 3
+    X, W_Q, W_K = (rng.standard_normal(shape).astype("f4") for shape in ((4, 6), (6, 2), (6, 2)))
+    code, out, _ = cli("check", saved(Instance(X, W_Q=W_Q, W_K=W_K)), "--format", "json")
+    assert code == 0 and as_json(out)["outcome"] == "passed"
+
+
+def test_impossible_beta_and_delta_are_flagged(cli, saved):
+    path = saved(FAMILIES["benign"](np.random.default_rng(0)))
+    code, out, _ = cli("check", path, "--beta", "1e9", "--delta", "0.9", "--format", "json")
+    flags = {a["id"]: a for a in as_json(out)["assumptions"]}
+    assert code == 0 and not flags["beta"]["holds"] and not flags["delta"]["holds"]
+    assert "1/n" in flags["delta"]["reason"]
+
+
+def test_quiet_is_one_sentence(cli, saved):
+    code, out, err = cli("check", saved(COUNTEREXAMPLE), "--quiet")
+    assert code == 0 and err == "" and len(out.strip().splitlines()) <= 2 and out.strip().endswith("Outcome: passed.")
+
+
+@pytest.mark.parametrize(
+    ("wrong", "status"),
+    [(lambda g: -g, "failed"), (lambda g: g * 1.001, "failed"), (lambda g: g * float("nan"), "failed")],
+)
+def test_a_wrong_gradient_fails_with_exit_code_1(cli, saved, monkeypatch, wrong, status):
+    true = checking.gradient
+    monkeypatch.setattr(checking, "gradient", lambda *arguments: wrong(true(*arguments)))
+    code, out, _ = cli("check", saved(FAMILIES["benign"](np.random.default_rng(0))), "--format", "json")
+    report = as_json(out)
+    assert code == 1 and report["outcome"] == "failed"
+    assert {v["status"] for v in report["gradient"]} == {status}
+    assert "refuted" in cli("check", saved(FAMILIES["benign"](np.random.default_rng(0))))[1].splitlines()[-1]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["check", "missing.npz"], "readable .npz file"),
+        (["check", "."], "got the folder"),
+        (["check", "--format", "yaml"], "'yaml' is not one of"),
+        (["check", "--beta", "big"], "'big' is not a valid float"),
+        (["check", "--beta", "nan"], "beta"),
+        (["check", "--unknown"], "No such option"),
+        (["check", "a.npz", "b.npz"], "unexpected extra argument"),
+        (["chekc"], "No such command 'chekc'"),
+    ],
+)
+def test_bad_usage_is_one_line_and_exit_code_2(cli, arguments, message):
+    code, out, err = cli(*arguments)
+    assert code == 2 and out == "" and message in err
+    assert err.startswith("Error: ") and err.count("\n") == 1
+
+
+@pytest.mark.parametrize("arguments", [["--help"], ["check", "--help"], ["--version"]])
+def test_help(cli, arguments):
+    code, out, _ = cli(*arguments)
+    assert code == 0 and ("xample:" in out or "0.1.0" in out)
+
+
+def test_as_a_program_without_a_terminal(tmp_path):
+    """Plain bytes out, no colour codes, nothing on stderr, from any directory."""
+    save_instance(tmp_path / "i.npz", COUNTEREXAMPLE)
+    result = subprocess.run(
+        [sys.executable, "-m", "attnprune_verify", "check", "i.npz"], capture_output=True, cwd=tmp_path
+    )
+    assert result.returncode == 0 and result.stderr == b"" and b"\x1b" not in result.stdout
+    ascii_only = subprocess.run(
+        [sys.executable, "-m", "attnprune_verify", "check", "i.npz"],
+        capture_output=True,
+        cwd=tmp_path,
+        env={"PYTHONIOENCODING": "ascii", "PATH": ""},
+    )
+    assert ascii_only.returncode == 0 and b"Traceback" not in ascii_only.stderr
