@@ -8,7 +8,7 @@ from proofs_check.checker.interval import Number, lower, square, upper
 from proofs_check.checker.reject import Reject
 
 _BITS = 128
-_MOST_CELLS = 20_000
+_MOST_CELLS = 2_000
 
 
 def sigma(tau: Fraction) -> Number:
