@@ -10,6 +10,7 @@ __all__ = ["command"]
 
 _EXPERIMENTS = {
     "synthetic": ("attnprune_verify.cli.experiment_synthetic", "Figure 2, every reading, with trivial baselines."),
+    "beyond": ("attnprune_verify.cli.experiment_beyond", "Where optimising the attention error does pay."),
 }
 
 

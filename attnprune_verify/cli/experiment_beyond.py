@@ -1,0 +1,63 @@
+"""``attnprune-verify experiment beyond``: where optimising the attention error does pay."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import click
+
+__all__ = ["command"]
+
+_INTERRUPTED = 130
+
+
+@click.command("beyond")
+@click.option(
+    "--out",
+    type=click.Path(path_type=Path, file_okay=False),
+    default=Path("beyond-experiment"),
+    show_default=True,
+    help="Folder of the finished trials; those found there are not repeated.",
+)
+@click.option("--weights", multiple=True, type=click.Choice(["independent", "shared"]), help="Two draws, or one.")
+@click.option("--candidate", "candidates", multiple=True, help="Only these (may be repeated).")
+@click.option("--k", "ks", multiple=True, type=int, help="Numbers of samples (may be repeated).  [default: 16]")
+@click.option("--scale", "scales", multiple=True, type=float, help="Factors of the logits.  [default: 1, 1/32]")
+@click.option("--rho", "rhos", multiple=True, type=float, help="Pruning ratios.  [default: 0.5]")
+@click.option("--seeds", type=int, help="[default: 3]")
+@click.option("--n", type=int, help="[default: 128]")
+@click.option("--d", type=int, help="[default: 64]")
+@click.option("--jobs", type=int, help="Trials at the same time.  [default: one per core]")
+@click.option("--quiet", is_flag=True, help="Print nothing but warnings.")
+def command(out: Path, jobs: int | None, quiet: bool, **choices: Any) -> int:
+    """Try what might make the optimisation pay, against Wanda, SparseGPT and magnitude, on fresh samples.
+
+    \b
+    Example:
+      attnprune-verify experiment beyond                            some minutes on two cores
+      attnprune-verify experiment beyond --k 64 --candidate tuned-pair --scale 1
+    """
+    # Before NumPy is loaded: threaded BLAS is far slower on these sizes as soon as anything else runs.
+    for variable in ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS"):
+        os.environ.setdefault(variable, "1")
+    from attnprune_verify.algorithms.arguments import as_count
+    from attnprune_verify.cli.progress import progress_bar
+    from attnprune_verify.experiments.beyond import BeyondPlan, beyond_summary, run_beyond
+    from attnprune_verify.experiments.parallel import can_run_in_parallel
+
+    plan = replace(BeyondPlan(), **{name: value for name, value in choices.items() if value not in (None, ())})
+    processes = as_count("jobs", (os.cpu_count() or 1) if jobs is None else jobs, least=1)
+    if processes > 1 and not can_run_in_parallel():
+        click.echo("Note: one trial at a time; for several, install the extra: pip install '.[parallel]'", err=True)
+    try:
+        with progress_bar("trials", show=not quiet) as progress:
+            rows = run_beyond(plan, out, processes=processes, progress=progress)
+    except KeyboardInterrupt:
+        click.echo(f"Interrupted: finished trials are kept in {out}; the same command goes on from there.", err=True)
+        return _INTERRUPTED
+    if not quiet:
+        click.echo(beyond_summary(plan, rows))
+    return 0

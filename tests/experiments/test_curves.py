@@ -1,0 +1,112 @@
+"""What may be said of measured curves, and of the prose, on curves made by hand."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from attnprune_verify.experiments.synthetic import Results
+from attnprune_verify.experiments.synthetic_curves import all_of, curve, is_below
+from attnprune_verify.experiments.synthetic_plan import Plan
+from attnprune_verify.experiments.synthetic_statements import STATEMENTS, figure2_statements
+
+
+def test_is_below_needs_more_than_two_standard_errors() -> None:
+    base = np.array([1.0, 2.0, 3.0])
+    assert is_below(base, base + 0.1) is True  # paired: the seeds' own spread does not matter
+    assert is_below(base + 0.1, base) is False
+    assert is_below(base, base + np.array([0.3, -0.2, 0.1])) is None
+    assert is_below(base[:1], base[1:2]) is True  # a single seed: by its value
+
+
+@pytest.mark.parametrize(
+    "truths,expected",
+    [([True, True], True), ([True, None], None), ([True, None, False], False), ([], True)],
+)
+def test_all_of(truths: list[bool | None], expected: bool | None) -> None:
+    assert all_of(truths) is expected
+
+
+def test_curve_picks_its_rows_and_leaves_out_incomplete_points() -> None:
+    rows = [
+        {"method": "a", "n": n, "seed": seed, "in_mean": n + seed / 10}
+        for n, seed in [(4, 0), (4, 1), (2, 0), (2, 1), (8, 0)]
+    ] + [{"method": "b", "n": 4, "seed": 0, "in_mean": 99.0}]
+    found = curve(rows, "n", method="a")
+    assert found is not None and found.axis == (2, 4)
+    np.testing.assert_array_equal(found.values, [[2.0, 2.1], [4.0, 4.1]])
+    assert curve(rows, "n", method="c") is None
+
+
+# The prose, on results that are made to agree with it, and spoilt sentence by sentence.
+
+PLAN = Plan(
+    weights=("independent",), side_readings=(), lams=(2**-8, 2**-6, 2**-4, 2**-2, 1.0), fixed_lams=(0.04,),
+    ns=(16, 32, 64), fixed_n=32, rhos=(0.3, 0.5, 0.7), seeds=((4, 3),),
+)  # fmt: skip
+
+
+def agreeable(**spoilt: Any) -> Results:
+    """Errors exactly as the prose has them; `spoilt` replaces the error of (method, n, rho, lam)."""
+
+    def error(method: str, n: int, rho: float, lam: float) -> float:
+        if method == "descent":
+            u = 0.3 * abs(np.log2(lam) + 4) if lam != 0.04 else 0.1
+            return 0.2 * u + 0.5 * rho + 0.02 * np.log2(n / 16)
+        return (0.7 - 0.02 * np.log2(n / 16) * (method == "wanda")) + rho + 0.1 * np.log2(n / 16)
+
+    change = spoilt.get("change", lambda method, n, rho, lam, value: value)
+    rows = []
+    for run in PLAN.runs():
+        if run.kind == "chaos":
+            continue
+        for method in ("wanda", "sparsegpt") if run.kind == "rivals" else ("descent",):
+            for rho in run.rhos:
+                value = change(method, run.cell.n, rho, run.lam, error(method, run.cell.n, rho, run.lam or 0.04))
+                value += 0.001 * run.cell.seed
+                rows.append(
+                    {"method": method, "weights": "independent", "k": 4, "seed": run.cell.seed, "n": run.cell.n,
+                     "rho": rho, "reading": run.reading, "lam": run.lam, "in_mean": value, "out_mean": value}
+                )  # fmt: skip
+    return Results(PLAN, rows, [])
+
+
+def verdicts(results: Results) -> dict[str, str]:
+    found = figure2_statements(results)
+    assert {entry["id"] for entry in found} == {statement.id for statement in STATEMENTS}
+    return {entry["id"]: entry["verdict"] for entry in found if entry["measure"] == "in-sample"}
+
+
+def test_results_like_the_prose_agree_with_every_sentence() -> None:
+    assert set(verdicts(agreeable()).values()) == {"agrees"}
+
+
+SPOILERS = {
+    "exp:lambda-u-shape": lambda m, n, rho, lam, v: v + (lam < 2**-7) * -9 if m == "descent" else v,
+    "exp:lambda-optimum": lambda m, n, rho, lam, v: v - (m == "descent" and lam == 2**-2) * 0.5,
+    "exp:large-margin": lambda m, n, rho, lam, v: v + 5 * (m == "descent" and lam == 0.04),
+    "exp:n-errors-grow": lambda m, n, rho, lam, v: v - (m == "sparsegpt" and n == 64),
+    "exp:n-slower-increase": lambda m, n, rho, lam, v: v + 3 * (m == "descent" and n == 64),
+    "exp:n-margin": lambda m, n, rho, lam, v: v + 3 * (m == "descent" and n == 16),
+    "exp:n-wanda-better-for-larger-n": lambda m, n, rho, lam, v: v + 0.3 * (m == "wanda"),
+    "exp:n-comparable-for-smaller-n": lambda m, n, rho, lam, v: v * (2 if m == "wanda" else 1),
+    "exp:rho-errors-rise": lambda m, n, rho, lam, v: v - (m == "wanda" and rho == 0.7),
+    "exp:rho-consistently-outperforms": lambda m, n, rho, lam, v: v + 3 * (m == "descent" and rho == 0.7),
+    "exp:rho-rivals-track-each-other": lambda m, n, rho, lam, v: v * (2 if m == "sparsegpt" and rho == 0.3 else 1),
+}
+
+
+@pytest.mark.parametrize("statement", [statement.id for statement in STATEMENTS])
+def test_a_spoilt_curve_disagrees(statement: str) -> None:
+    assert verdicts(agreeable(change=SPOILERS[statement]))[statement] == "disagrees"
+
+
+def test_noise_leaves_sentences_undecided() -> None:
+    rng = np.random.default_rng(0)
+    results = agreeable()
+    for row in results.rows:
+        row["in_mean"] += rng.normal() * 10
+    assert verdicts(results)["exp:n-margin"] != "agrees"
+    assert "undecided" in verdicts(results).values()
