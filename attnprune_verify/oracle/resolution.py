@@ -56,7 +56,7 @@ def _gradient(
         c = f - _softmax(tokens @ weight @ tokens.T, allowed)
         p = f * (c - (c * f).sum(axis=1, keepdims=True))
         total += tokens.T @ p @ tokens
-    return weight * total / weight.dtype.type(len(samples)) + weight.dtype.type(lam) * pruning
+    return np.asarray(weight * total / weight.dtype.type(len(samples)) + weight.dtype.type(lam) * pruning)
 
 
 def _softmax(logits: NDArray[Any], allowed: NDArray[np.bool_]) -> NDArray[Any]:

@@ -5,9 +5,10 @@ F(M + hD) - F(M) = F*(e - (F*e)1) / (1 + (F*e)1), which follows from the definit
 remainder is known to a relative precision at every step size, and the noise floor is linear in h: h times what
 rounding may have done to <g, D> (in the implementation judged, and here).
 
-* **failed**: at the six smallest step sizes the remainder stands above the noise floor and its slope is below 1.5.
-  A wrong gradient always ends there, because its remainder is linear in h for small h.
-* **passed**: at least six step sizes stand above the floor and the slope of the six smallest of them is at least 1.5.
+* **failed**: at the six smallest step sizes the remainder stands above what rounding can explain, and its slope is
+  below 1.5. A wrong gradient always ends there, because its remainder is linear in h for small h.
+* **passed**: at least six step sizes stand well above the noise floor and the slope of the six smallest of them is at
+  least 1.5.
 * **inconclusive**: anything else; e.g. a flat or exactly linear loss, or a saturated softmax.
 
 The verdict does not depend on the scale of the loss.
@@ -35,7 +36,10 @@ THRESHOLD = 1.5
 _FEWEST = 6  # step sizes a slope is fitted to
 _STEPS = 40  # powers of two
 _ABOVE = 8.0  # a remainder counts when it exceeds the noise floor this many times
-_WORTH = 0.01  # a pass that would have missed an error of 1 % of the gradient is no pass
+_BEYOND = 1.25  # and contradicts the gradient when it exceeds the bound of rounding errors this many times
+_SIGMAS = 6.0  # of a sum of errors with random signs (Hoeffding: exceeded with probability 3e-8)
+_WORTH = 0.002  # a pass that would have missed an error of 0.2 % of the gradient is no pass
+_TINY = 1e-290  # below, float64 loses digits
 _BLOCK = 2**18  # logits per row block
 _EXTENDED_LIMIT = 4e8  # multiplications above which long double is too slow
 
@@ -68,7 +72,8 @@ def taylor_slope(
     mask: MaskLike = None,
     *,
     scale: float = 1.0,
-    tolerance: ArrayLike | None = None,
+    bound: ArrayLike | None = None,
+    usual: ArrayLike | None = None,
 ) -> SlopeVerdict:
     """Judge `gradient` along one direction.
 
@@ -83,9 +88,11 @@ def taylor_slope(
     mask : None, "causal" or (n, n) of 0 and 1
     scale : float
         The factor on the loss whose gradient is given.
-    tolerance : (d, d) array, optional
-        What rounding may have done to `gradient`, entry by entry; by default the running-error bound in the
+    bound : (d, d) array, optional
+        What rounding can have done to `gradient` at most, entry by entry; by default the running-error bound in the
         precision of `gradient`.
+    usual : (d, d) array, optional
+        What it usually does: the noise floor. By default `bound`.
 
     Returns
     -------
@@ -106,7 +113,8 @@ def taylor_slope(
     >>> taylor_slope(M, 1.001 * gradient(M, X, W), [[1, 0], [0, 0]], X, W).status
     'failed'
     """
-    return _slopes(M, gradient, [np.asarray(direction)], X, W, lam, mask, scale, tolerance)[0]
+    lines: list[_Array] = [np.asarray(direction, dtype=np.float64)]
+    return _slopes(M, gradient, lines, X, W, lam, mask, scale, bound, usual, random_signs=False)[0]
 
 
 def taylor_verdict(
@@ -120,12 +128,13 @@ def taylor_verdict(
     rng: np.random.Generator,
     directions: int = 4,
     scale: float = 1.0,
-    tolerance: ArrayLike | None = None,
+    bound: ArrayLike | None = None,
+    usual: ArrayLike | None = None,
 ) -> SlopeVerdict:
     """Judge `gradient` along itself (sees any error of its length) and along random directions of entries +-1.
 
     Entries of +-1 hide no single wrong entry. Failed along one direction is failed; passed needs one direction that
-    would have shown an error of 1 %, and none that failed. A gradient that is exactly 0 passes where the loss is
+    would have shown an error of 0.2 %, and none that failed. A gradient that is exactly 0 passes where the loss is
     exactly constant along every direction tried.
 
     Examples
@@ -139,11 +148,13 @@ def taylor_verdict(
     given = np.asarray(gradient, dtype=np.float64)
     if not np.isfinite(given).all():
         return SlopeVerdict("failed", np.nan, 0, np.nan, "the gradient has entries that are not finite")
-    tried = [rng.choice([-1.0, 1.0], size=given.shape) for _ in range(directions)]
     largest = np.abs(given).max()
+    verdicts = []
     if largest > 0:
-        tried[0] = given / largest
-    verdicts = _slopes(M, gradient, tried, X, W, lam, mask, scale, tolerance)
+        aligned: list[_Array] = [np.asarray(given / largest)]
+        verdicts += _slopes(M, gradient, aligned, X, W, lam, mask, scale, bound, usual, random_signs=False)
+    signs: list[_Array] = [rng.choice([-1.0, 1.0], size=given.shape) for _ in range(directions - len(verdicts))]
+    verdicts += _slopes(M, gradient, signs, X, W, lam, mask, scale, bound, usual, random_signs=True)
     return _together(verdicts, bool(largest == 0))
 
 
@@ -181,7 +192,9 @@ def _slopes(
     lam: float,
     mask: MaskLike,
     scale: float,
-    tolerance: ArrayLike | None,
+    bound: ArrayLike | None,
+    usual: ArrayLike | None,
+    random_signs: bool,
 ) -> list[SlopeVerdict]:
     problem = floats(X, mask, M=M, W=W, gradient=gradient)
     pruning, weight, given = problem.arrays
@@ -189,45 +202,64 @@ def _slopes(
     kind = np.longdouble if k * n * n * d <= _EXTENDED_LIMIT else np.float64
     own_unit, unit = float(np.finfo(kind).eps) / 2, 2.0**-53
     own = gradient_bound(pruning, X, weight, lam, mask, unit)
-    if tolerance is None:
-        rough = np.asarray(gradient).dtype == np.float32
-        allowed_error = gradient_bound(pruning, X, weight, lam, mask, 2.0**-24) if rough else own
-        allowed_error = allowed_error + 4 * (2.0**-24 if rough else unit) * np.abs(given / scale)
+    if bound is None:
+        rough = 2.0**-24 if np.asarray(gradient).dtype == np.float32 else unit
+        at_most = own if rough == unit else gradient_bound(pruning, X, weight, lam, mask, rough)
+        at_most = at_most + 4 * rough * np.abs(given / scale)
     else:
-        allowed_error = np.asarray(tolerance, dtype=np.float64) / abs(scale)
+        at_most = np.asarray(bound, dtype=np.float64) / abs(scale)
+    usually = at_most if usual is None else np.asarray(usual, dtype=np.float64) / abs(scale)
     # Here the direction's logits are summed over d features where the gradient sums over n tokens: hence 1 + d / n.
     # The bound is at least linear in the unit roundoff, so it may be scaled to a smaller one.
-    noise = allowed_error + own * (own_unit / unit) * 4 * (1 + d / n)
+    ours = own * (own_unit / unit) * 4 * (1 + d / n) + 4 * own_unit * np.abs(given / scale)
     verdicts = []
     for direction, steps, differences in _differences(problem, directions, lam, kind):
-        slope_given = (given.astype(kind) * np.asarray(direction, dtype=kind)).sum() / kind(scale)
+        slope_given = np.multiply(given, direction, dtype=kind).sum() / kind(scale)
         remainders = np.abs(differences - steps * slope_given).astype(np.float64)
-        size = np.abs(direction).astype(np.float64)
-        floor = np.asarray(
-            steps.astype(np.float64) * float((noise * size).sum() + 4 * own_unit * (np.abs(given / scale) * size).sum())
-        )
-        verdicts.append(_judge(steps.astype(np.float64), remainders, floor, abs(float(slope_given))))
+        size, hs = np.abs(direction).astype(np.float64), steps.astype(np.float64)
+        floors = [hs * (_sum(size * part, random_signs) + float((size * ours).sum())) for part in (usually, at_most)]
+        verdicts.append(_judge(hs, remainders, floors[0], floors[1], abs(float(slope_given))))
     return verdicts
 
 
+def _sum(errors: NDArray[np.float64], random_signs: bool) -> float:
+    """How large a sum of errors of at most these sizes can be; random signs are drawn after the errors were made."""
+    plain = float(errors.sum())
+    return min(plain, _SIGMAS * float(np.linalg.norm(errors))) if random_signs else plain
+
+
 def _judge(
-    steps: NDArray[np.float64], remainders: NDArray[np.float64], floor: NDArray[np.float64], known: float
+    steps: NDArray[np.float64],
+    remainders: NDArray[np.float64],
+    floor: NDArray[np.float64],
+    limit: NDArray[np.float64],
+    known: float,
 ) -> SlopeVerdict:
-    power = float(_ABOVE * floor[0] / steps[0] / known) if known > 0 else np.inf
-    usable = np.isfinite(remainders) & (remainders > _ABOVE * floor) & (remainders > 1e-290)
+    seen = min(_ABOVE * floor[0], max(_BEYOND * limit[0], floor[0])) / steps[0]
+    power = float(seen / known) if known > 0 else np.inf
+    last = slice(len(steps) - _FEWEST, len(steps))
+    if (remainders[last] > _BEYOND * limit[last]).all() and remainders[-1] > _TINY:
+        slope = _fit(steps[last], remainders[last])
+        if slope < THRESHOLD:
+            reason = "the remainder is of first order down to the smallest step"
+            return SlopeVerdict("failed", slope, _FEWEST, power, reason, steps, remainders, floor)
+    usable = np.isfinite(remainders) & (remainders > _ABOVE * floor) & (remainders > _TINY)
     used = np.flatnonzero(usable)[-_FEWEST:]  # the smallest; steps decrease
     if len(used) < _FEWEST:
         reason = f"only {len(used)} of {len(steps)} step sizes stand above the noise floor, {_FEWEST} are needed"
         return SlopeVerdict("inconclusive", np.nan, len(used), power, reason, steps, remainders, floor)
-    slope = float(np.polyfit(np.log(steps[used]), np.log(remainders[used]), 1)[0])
-    status: Status
+    slope = _fit(steps[used], remainders[used])
     if slope >= THRESHOLD:
-        status, reason = "passed", "the remainder is of second order"
-    elif used[0] == len(steps) - _FEWEST:
-        status, reason = "failed", "the remainder is of first order down to the smallest step"
-    else:  # a correct gradient whose remainder changes sign among the usable steps
-        status, reason = "inconclusive", "the remainder falls irregularly and meets the noise floor"
-    return SlopeVerdict(status, slope, len(used), power, reason, steps, remainders, floor)
+        return SlopeVerdict(
+            "passed", slope, _FEWEST, power, "the remainder is of second order", steps, remainders, floor
+        )
+    # Either a correct gradient whose remainder changes sign here, or an error that rounding might just explain.
+    reason = "the remainder falls slowly, but rounding errors might explain it"
+    return SlopeVerdict("inconclusive", slope, _FEWEST, power, reason, steps, remainders, floor)
+
+
+def _fit(steps: NDArray[np.float64], remainders: NDArray[np.float64]) -> float:
+    return float(np.polyfit(np.log(steps), np.log(remainders), 1)[0])
 
 
 def _differences(

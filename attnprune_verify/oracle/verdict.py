@@ -2,11 +2,11 @@
 
 Every comparison divides by the size of the gradient, so `value` and `tolerance` are relative errors, and both are those
 of the entry (or direction) where the comparison is worst. The tolerance comes from the running-error bound B of the
-instance's precision; where B is coarser than a thousandth of the gradient, from the measured resolution T <= B
+instance's precision; where B is coarser than 1e-4 of the gradient, from the measured resolution T <= B
 (`attnprune_verify.oracle.resolution`).
 
 * **failed**: a value that is not finite, or an error above B. Then ``value > tolerance``.
-* **passed**: within T everywhere, and T is finer than a hundredth of the gradient. Then ``value <= tolerance``.
+* **passed**: within T everywhere, and T is finer than a thousandth of the gradient. Then ``value <= tolerance``.
 * **inconclusive**: between T and B, or T too coarse, or the comparison was not affordable (value and tolerance NaN).
 
 For the Taylor slope, `value` is how far the slope falls short of 2 and `tolerance` is 0.5.
@@ -38,8 +38,8 @@ _Array: TypeAlias = NDArray[np.float64]
 ORACLES = ("autodiff", "taylor-slope", "multiprecision", "ball")
 
 _BITS = 192  # of the balls
-_FINE = 1e-3  # a bound this fine needs no measured resolution
-_WORTH = 1e-2  # a comparison this coarse decides nothing
+_FINE = 1e-4  # a bound this fine needs no measured resolution
+_WORTH = 1e-3  # a comparison this coarse decides nothing
 _SIGMAS = 6.0  # of a sum with random signs (Hoeffding: exceeded with probability 3e-8)
 
 
@@ -173,7 +173,8 @@ class _Judge:
     def problem(self) -> tuple[_Array, _Array, _Array, float, NDArray[np.bool_]]:
         # The instance was validated: its mask goes to every oracle as the array it stands for.
         instance = self.instance
-        return self.M, instance.samples, instance.W, instance.lam, instance.allowed
+        samples, weight = instance.samples.astype(np.float64), instance.W.astype(np.float64)
+        return self.M, samples, weight, instance.lam, instance.allowed
 
     def verdicts(self) -> tuple[OracleVerdict, ...]:
         if not np.isfinite(self.given).all():
@@ -189,7 +190,7 @@ class _Judge:
         fine = bound
         if not np.linalg.norm(bound) <= _FINE * np.linalg.norm(reference) and reference.any():
             M, samples, W, lam, allowed = self.problem
-            arrays = (M.astype(dtype), samples, W)
+            arrays = M.astype(dtype), samples.astype(dtype), W.astype(dtype)
             trials = 8 if self.products < 1e9 else 2
             fine = resolution(*arrays, lam, allowed, reference, bound, self.rng, trials)
         # Reverse mode rounds where the closed form does, and twice as often: its own error counts, too.
@@ -198,7 +199,7 @@ class _Judge:
         )
         rigorous = self._ball(exact, bound, fine)
         self.progress("taylor-slope")
-        slope = self._taylor(fine)
+        slope = self._taylor(bound, fine)
         self.progress("multiprecision")
         return automatic, slope, self._multiprecision(reference, bound, fine), rigorous
 
@@ -239,11 +240,11 @@ class _Judge:
             )
         return against("ball", self.given, middle, bound + slack, fine + slack, note)
 
-    def _taylor(self, fine: _Array) -> OracleVerdict:
+    def _taylor(self, bound: _Array, fine: _Array) -> OracleVerdict:
         M, samples, W, lam, allowed = self.problem
         count = 4 if self.logits * 1.6e-5 < self.effort else 1
         found = taylor.taylor_verdict(
-            M, self.given, samples, W, lam, allowed, rng=self.rng, directions=count, tolerance=fine
+            M, self.given, samples, W, lam, allowed, rng=self.rng, directions=count, bound=bound, usual=fine
         )
         slope = math.nan if math.isnan(found.slope) else max(0.0, 2 - found.slope)
         power = (
@@ -265,7 +266,7 @@ class _Judge:
         literal = multiprecision.Literal(M, samples, W, lam, allowed)
         if start + (each + 1e-3) * self.size <= min(1.0, self.effort):
             slopes = np.array([float(literal.slope(unit)) for unit in _units(self.M.shape)]).reshape(self.M.shape)
-            slopes = np.where(np.abs(slopes) < 1e-25 * bound, 0.0, slopes)
+            slopes = np.where(np.abs(slopes) < 1e-12 * bound, 0.0, slopes)
             return against("multiprecision", self.given, slopes, bound, fine, f"all {self.size} entries at 50 digits")
         count = int(min(4, max(1, (self.effort / 2 - start) / each)))
         size = float(np.linalg.norm(reference)) or 1.0
