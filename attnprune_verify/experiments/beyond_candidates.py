@@ -20,7 +20,7 @@ from attnprune_verify.instance.validate import Array
 from attnprune_verify.model.attention import attention
 from attnprune_verify.model.objective import Objective
 
-__all__ = ["CANDIDATES"]
+__all__ = ["CANDIDATES", "curvature"]
 
 
 def _best_reading(problem: Problem) -> tuple[str, float]:
@@ -72,50 +72,63 @@ def held_out_lambda(problem: Problem, rho: float) -> Array:
     return np.asarray(min(masks, key=objective.relative_error) * problem.W)
 
 
-def loss_change(problem: Problem, rho: float) -> Array:
-    """Rounding by what the loss changes by to second order when an entry alone is removed from M = 1.
+def curvature(problem: Problem, weight: Array) -> Array:
+    """Per entry of M, the Gauss-Newton second derivative of the attention error where M * W is `weight`.
 
-    There c = 0 and the Hessian's diagonal is W_ab^2 mean_j sum_i X_ia^2 ||J_i X_b||^2, J_i = diag(f_i) - f_i f_i^T.
+    W_ab^2 mean_j sum_i X_ia^2 ||J_i X_b||^2 with J_i = diag(f_i) - f_i f_i^T; exact at M = 1, where c = 0.
     """
-    diagonal = np.zeros_like(problem.W)
+    total = np.zeros_like(problem.W)
     for X in problem.X:
-        F = attention(X, problem.W, "causal")
+        F = attention(X, weight, "causal")
         # ||J_i X_b||^2 = sum_l F_il^2 (X_lb - (F X)_ib)^2
         mean = F @ X
         motion = F**2 @ X**2 - 2 * mean * (F**2 @ X) + mean**2 * np.sum(F**2, axis=1, keepdims=True)
-        diagonal += (X**2).T @ motion
-    return np.asarray(binary_mask(problem.W**2 * diagonal, rho) * problem.W)
+        total += (X**2).T @ motion
+    return np.asarray(problem.W**2 * total / len(problem.X))
 
 
-def swaps(problem: Problem, rho: float, rounds: int = 80) -> Array:
-    """The smallest weights of W pruned, then pairs of entries exchanged as long as the exact loss falls.
+def loss_change(problem: Problem, rho: float) -> Array:
+    """Rounding by what the loss changes by, to second order, when an entry alone is removed from M = 1."""
+    return np.asarray(binary_mask(curvature(problem, problem.W), rho) * problem.W)
 
-    Exchanged are the kept entries whose removal, and the pruned ones whose return, promise most by the gradient; when
-    the loss does not fall, half as many.
+
+def swaps(problem: Problem, rho: float, rounds: int = 60) -> Array:
+    """The smallest weights of W pruned, then entries exchanged as long as the exact loss falls.
+
+    To second order a kept entry's removal costs -g + h/2 and a pruned one's return g + h/2. The pairs that promise a
+    gain are exchanged together; if the loss does not fall, half as many; a pair that fails alone is not tried again.
     """
     objective = Objective(problem.X, problem.W, 0.0, "causal")
     mask = 1.0 - magnitude_mask(problem.W, rho)
     loss, gradient = objective.loss_and_gradient(mask)
-    count = mask.size // 20
+    cost = _exchange_cost(problem, mask, gradient)
+    failed = np.zeros(mask.size, dtype=np.bool_)
+    count = mask.size // 20 + 1
     for _ in range(rounds):
-        slope = gradient.ravel()
-        kept, pruned = np.flatnonzero(mask == 1), np.flatnonzero(mask == 0)
-        leave = kept[np.argsort(-slope[kept])][:count]
-        enter = pruned[np.argsort(slope[pruned])][:count]
+        kept, pruned = np.flatnonzero((mask.ravel() == 1) & ~failed), np.flatnonzero((mask.ravel() == 0) & ~failed)
+        leave, enter = (entries[np.argsort(cost[entries], kind="stable")] for entries in (kept, pruned))
         pairs = min(len(leave), len(enter))
-        promising = int(np.count_nonzero(slope[leave[:pairs]] > slope[enter[:pairs]]))
+        promising = min(count, int(np.count_nonzero(cost[leave[:pairs]] + cost[enter[:pairs]] < 0)))
         if promising == 0:
             break
+        leave, enter = leave[:promising], enter[:promising]
         trial = mask.copy()
-        trial.flat[leave[:promising]], trial.flat[enter[:promising]] = 0, 1
+        trial.flat[leave], trial.flat[enter] = 0, 1
         trial_loss, trial_gradient = objective.loss_and_gradient(trial)
         if trial_loss < loss:
-            mask, loss, gradient = trial, trial_loss, trial_gradient
+            mask, loss = trial, trial_loss
+            cost = _exchange_cost(problem, mask, trial_gradient)
         elif promising == 1:
-            break
+            failed[[*leave, *enter]] = True
         else:
             count = promising // 2
     return np.asarray(mask * problem.W)
+
+
+def _exchange_cost(problem: Problem, mask: Array, gradient: Array) -> Array:
+    """The predicted change of the loss when an entry of the mask is flipped, flat."""
+    slope = np.where(mask == 1, -gradient, gradient)
+    return np.asarray(slope + curvature(problem, mask * problem.W) / 2).ravel()
 
 
 def tuned_fused(problem: Problem, rho: float) -> Array:

@@ -17,6 +17,7 @@ from attnprune_verify.errors import InvalidInstance
 from attnprune_verify.instance import families
 from attnprune_verify.model import relative_error
 from attnprune_verify.model.objective import Objective
+from attnprune_verify.oracle import loops
 
 
 def small(seed: int = 0, k: int | None = 3, n: int = 4, d: int = 3) -> tuple[np.ndarray, np.ndarray]:
@@ -99,6 +100,22 @@ def test_first_steps_follow_the_printed_lines(reading: str, momentum: tuple[floa
         )  # fmt: skip
         np.testing.assert_allclose(result.M, expected, atol=1e-12 * max(1, np.abs(expected).max()))
         np.testing.assert_array_equal(result.mask, binary_mask(expected, 0.5))
+
+
+@pytest.mark.parametrize("reading", PRINTED)
+def test_first_steps_follow_the_loop_oracle(reading: str) -> None:
+    X, W = small(seed=4, k=2)
+    weight, inside, step = PRINTED[reading]
+    lam, eta = 0.3, 0.2 if step is None else step(0.3, X.shape[1])
+    strength = weight(lam, 4) / (len(X) if inside else 1)  # of the regulariser in the averaged loss
+    M, v = np.ones_like(W), np.zeros_like(W)
+    for _ in range(3):
+        v = 0.9 * v + loops.gradient(M, X, W, strength, "causal")
+        M = M - eta * v
+    fixed = eta if step is None else None
+    result = prune_mask_gd(X, W, 0.5, lam, mask="causal", eta=fixed, steps=3, momentum=0.9, reading=reading)
+    np.testing.assert_allclose(result.M, M, atol=1e-12 * max(1, np.abs(M).max()))
+    assert result.trace.loss[-1] == pytest.approx(loops.loss(M, X, W, strength, "causal"), rel=1e-12)
 
 
 @pytest.mark.parametrize("wrong", [name for name in PRINTED if name != "literal-tilde"])

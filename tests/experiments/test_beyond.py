@@ -1,0 +1,104 @@
+"""The candidates that might make the optimisation pay, and the judge who says whether they do."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from attnprune_verify.algorithms.baselines.magnitude import magnitude_mask
+from attnprune_verify.errors import InvalidInstance
+from attnprune_verify.experiments import beyond
+from attnprune_verify.experiments.beyond import BeyondPlan, beyond_summary, pays, run_beyond
+from attnprune_verify.experiments.beyond_candidates import CANDIDATES, curvature
+from attnprune_verify.experiments.synthetic_data import Cell, Problem, draw
+from attnprune_verify.model.objective import Objective
+
+TINY = BeyondPlan(("shared",), (4,), (1 / 32,), seeds=2, n=12, d=6)
+
+
+@pytest.fixture(scope="module")
+def small() -> Problem:
+    return draw(Cell("independent", 0, 4, 16, 6, scale=0.05))
+
+
+@pytest.mark.parametrize("name", CANDIDATES)
+def test_candidates_prune_what_they_must(name: str, small: Problem) -> None:
+    weight = CANDIDATES[name](small, 0.5)
+    assert weight.shape == small.W.shape and np.isfinite(weight).all()
+    if name == "tuned-pair":
+        return  # a product of two pruned matrices
+    assert np.count_nonzero(weight == 0) == 18
+    if name != "tuned-fused":
+        np.testing.assert_array_equal(weight[weight != 0], small.W[weight != 0])
+
+
+def test_swaps_lower_the_exact_loss() -> None:
+    problem = draw(Cell("independent", 0, 8, 16, 16, scale=0.05))
+    objective = Objective(problem.X, problem.W, 0.0, "causal")
+    start = 1.0 - magnitude_mask(problem.W, 0.5)
+    swapped = (CANDIDATES["swaps"](problem, 0.5) != 0).astype(float)
+    assert objective.loss(swapped) < 0.8 * objective.loss(start)
+
+
+def test_curvature_is_the_diagonal_of_the_hessian_where_nothing_is_pruned(small: Problem) -> None:
+    objective = Objective(small.X, small.W, 0.0, "causal")
+    basis = np.eye(36).reshape(36, 6, 6)
+    diagonal = [np.vdot(unit, objective.hessian_vector_product(np.ones((6, 6)), unit)) for unit in basis]
+    np.testing.assert_allclose(curvature(small, small.W).ravel(), diagonal, rtol=1e-8)
+
+
+def rows(**errors: list[float]) -> list[dict[str, object]]:
+    return [
+        {"method": name.replace("_", "-"), "rho": 0.5, "seed": seed, "out_mean": value, "in_mean": value, "k": 4}
+        for name, values in errors.items()
+        for seed, value in enumerate(values)
+    ]
+
+
+def test_paying_means_below_all_three_beyond_the_spread() -> None:
+    rivals = {"wanda": [0.9, 0.8], "sparsegpt": [0.7, 0.6], "magnitude_fused": [0.5, 0.4]}
+    assert pays(rows(new=[0.3, 0.2], **rivals), "new", 0.5, k=4) is True
+    assert pays(rows(new=[0.6, 0.5], **rivals), "new", 0.5, k=4) is False
+    assert pays(rows(new=[0.1, 0.6], **rivals), "new", 0.5, k=4) is None
+    assert pays(rows(new=[0.1, 0.1]), "new", 0.5, k=4) is None  # nobody to beat was measured
+    assert pays(rows(**rivals), "new", 0.5, k=4) is None
+
+
+def test_trials_are_kept_and_summed_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    found = run_beyond(TINY, tmp_path)
+    text = beyond_summary(TINY, found)
+    assert all(name in text for name in (*CANDIDATES, "magnitude-fused", "2 seeds"))
+
+    def forbidden(_: object) -> None:
+        raise AssertionError("a finished trial was repeated")
+
+    monkeypatch.setattr(beyond, "perform", forbidden)
+    assert run_beyond(TINY, tmp_path) == found
+
+
+@pytest.mark.parametrize(
+    "change,message",
+    [
+        ({"ks": (1,)}, "k must be"),
+        ({"rhos": (2.0,)}, "rho"),
+        ({"scales": (0.0,)}, "scale"),
+        ({"seeds": 0}, "seeds"),
+        ({"candidates": ("magic",)}, "candidates must be among"),
+        ({"weights": ()}, "at least one of weights"),
+    ],
+)
+def test_bad_plans(change: dict[str, object], message: str) -> None:
+    with pytest.raises(InvalidInstance, match=message):
+        replace(TINY, **change)  # type: ignore[arg-type]
+
+
+@pytest.mark.thorough
+def test_tuning_the_kept_pair_pays_in_the_papers_setting_with_64_samples() -> None:
+    plan = BeyondPlan(("independent",), (64,), (1.0,), seeds=2, candidates=("tuned-pair", "algorithm"))
+    measured = run_beyond(plan)
+    regime = {"weights": "independent", "k": 64, "scale": 1.0}
+    assert pays(measured, "tuned-pair", 0.5, **regime) is True
+    assert pays(measured, "algorithm", 0.5, **regime) is False
