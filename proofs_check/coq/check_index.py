@@ -37,7 +37,7 @@ INDEXED = {"Theorem", "Corollary"}
 FORBIDDEN = re.compile(
     r"\b(Admitted|admit|give_up|Axioms?|Conjectures?|Parameters?|Primitive|Register|"
     r"bypass_check|Unset\s+(Guard|Positivity|Universe)\s+Check\w*|"
-    r"Declare\s+ML|Module\s+Type|Obligations?|Load|Redirect|Add\s+LoadPath)\b"
+    r"Declare\s+(ML|Instance)|Module\s+Type|Obligations?|Load|Redirect|Add\s+LoadPath)\b"
 )
 SECTION = re.compile(r"\b(Section|End|Variables?|Hypothes[ie]s|Context)\b")
 
@@ -66,9 +66,21 @@ def source_files(root):
     return [line.strip() for line in lines if line.strip().endswith(".v")]
 
 
+PROJECT_LINES = {
+    f"-R . {LIBRARY}",
+    "-arg -w",
+    "-arg -notation-overridden,-ambiguous-paths",
+}
+
+
 def source_problems(root):
     """Sources that are not compiled, and words that would let a proof be left out."""
-    problems = []
+    lines = (root / "_CoqProject").read_text(encoding="utf-8").splitlines()
+    problems = [
+        f"_CoqProject: {line!r} is neither a source nor an option this project uses"
+        for line in lines
+        if line.strip() and not line.endswith(".v") and line not in PROJECT_LINES
+    ]
     listed = source_files(root)
     found = {path.relative_to(root).as_posix() for path in root.glob("*/*.v")}
     for name in sorted(found.symmetric_difference(listed)):

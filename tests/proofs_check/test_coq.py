@@ -1,0 +1,334 @@
+"""The Coq development: its index, what every theorem rests on, and its compilation."""
+
+import importlib.util
+import json
+import os
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+COQ = Path(__file__).resolve().parents[2] / "proofs_check" / "coq"
+
+
+def _load_checker():
+    specification = importlib.util.spec_from_file_location("coq_check_index", COQ / "check_index.py")
+    module = importlib.util.module_from_spec(specification)
+    specification.loader.exec_module(module)
+    return module
+
+
+check = _load_checker()
+INDEX = check.load_index(COQ)
+
+# Statements that must have a formal proof, and the half of the development that must hold it.
+AXIOM_FREE = [
+    "lem:lower_bound_p_row",
+    "fix:lower_bound_p_row",
+    "lem:lower_bound_p",
+    "fix:lower_bound_p",
+    "lem:lower_bound_XBX",
+    "lem:lower_bound_hadamard",
+    "fac:abs_inequality",
+    "lem:lower_bound_B_plus_M",
+    "lem:bound_c",
+    "lem:bound_diag_f",
+    "fac:trace_BAB",
+    "fac:norm_bound",
+    "fix:PL_ineq",
+]
+OVER_THE_REALS = [
+    "thm:mat_view_l",
+    "lem:PL_ineq",
+    "fix:PL_ineq",
+    "new:delta_le_inverse_n",
+    "new:ones_witness",
+    "new:confinement",
+    "thm:convergence",
+    "thm:lip_grad_l",
+    "fix:our_convergence",
+]
+
+
+@pytest.fixture
+def copy(tmp_path):
+    """The sources, without anything compiled, in a directory that may be spoiled."""
+    target = tmp_path / "coq"
+    shutil.copytree(COQ, target, ignore=shutil.ignore_patterns("*.vo*", "*.glob", ".*", "Makefile.coq*"))
+    return target
+
+
+def _edit(root, name, old, new):
+    path = root / name
+    text = path.read_text(encoding="utf-8")
+    assert text.count(old) >= 1, f"{name} no longer contains {old!r}"
+    path.write_text(text.replace(old, new, 1), encoding="utf-8")
+
+
+def _edit_index(root, change):
+    index = check.load_index(root)
+    change(index)
+    (root / "theorems.json").write_text(check.dump_index(index), encoding="utf-8")
+
+
+def test_index_sources_and_assumptions_agree():
+    assert check.problems(COQ) == []
+
+
+def test_untouched_copy_is_accepted(copy):
+    assert check.problems(copy) == []
+
+
+@pytest.mark.parametrize("identifier", AXIOM_FREE)
+def test_statement_is_proved_without_axioms(identifier):
+    entries = [entry for entry in INDEX if identifier in entry["statement_ids"]]
+    assert any(entry["axioms"] == [] and entry["supports"] == "holds" for entry in entries)
+
+
+@pytest.mark.parametrize("identifier", OVER_THE_REALS)
+def test_statement_is_treated_over_the_standard_reals(identifier):
+    entries = [entry for entry in INDEX if identifier in entry["statement_ids"]]
+    assert any(entry["file"].startswith("analysis/") for entry in entries)
+
+
+def test_the_printed_PL_lemma_is_refuted_without_a_mask_and_vacuous_with_the_causal_one():
+    verdicts = {(entry["reading"], entry["supports"]) for entry in INDEX if "lem:PL_ineq" in entry["statement_ids"]}
+    assert {("full", "refuted"), ("causal", "vacuous")} <= verdicts
+    assert all(supports != "holds" for _, supports in verdicts)
+
+
+LOWER_BOUND = "Theorem lower_bound_p_row n"
+SMUGGLED = {
+    "a proof left out": ("algebra/RowBounds.v", "by case/andP: (fd j).\nQed.", "Admitted."),
+    "a step left out": ("analysis/Descent.v", "  intro He. set (g := G w).", "  intro He. admit. set (g := G w)."),
+    "an axiom": ("algebra/RowBounds.v", LOWER_BOUND, f"Axiom oracle : False.\n{LOWER_BOUND}"),
+    "a parameter": ("analysis/Model.v", "Section Model.", "Parameter oracle : 0 = 1.\nSection Model."),
+    "a conjecture": ("analysis/Model.v", "Section Model.", "Conjecture oracle : 0 = 1.\nSection Model."),
+    "an instance without a body": (
+        "analysis/Model.v",
+        "Section Model.",
+        "Declare Instance oracle : Inhabited.\nSection Model.",
+    ),
+    "a hypothesis outside sections": (
+        "analysis/Model.v",
+        "Section Model.",
+        "Hypothesis oracle : 0 = 1.\nSection Model.",
+    ),
+    "an axiom after a string that looks like a comment": (
+        "analysis/Model.v",
+        "Section Model.",
+        'Notation "(*" := 1.\nAxiom oracle : 0 = 1.\nSection Model.',
+    ),
+    "an axiom after a nested comment": (
+        "analysis/Model.v",
+        "Section Model.",
+        "(* a (* b *) c *) Axiom oracle : 0 = 1.\nSection Model.",
+    ),
+    "the guard checker switched off": (
+        "analysis/Sums.v",
+        "Fixpoint rsum",
+        "Unset Guard Checking.\nFixpoint rsum",
+    ),
+    "an inconsistent option": ("_CoqProject", "-arg -w\n", "-arg -type-in-type\n-arg -w\n"),
+    "a source that is not compiled": ("_CoqProject", "analysis/Descent.v\n", ""),
+    "a theorem renamed in the source": (
+        "algebra/RowBounds.v",
+        LOWER_BOUND,
+        "Theorem lower_bound_p_row_ n",
+    ),
+    "a theorem turned into a comment": (
+        "algebra/AbsInequality.v",
+        "Theorem abs_inequality_part1",
+        "(* Theorem abs_inequality_part1 *) Theorem abs_inequality_part_one",
+    ),
+    "a theorem without an entry": (
+        "algebra/AbsInequality.v",
+        "End AbsInequality.",
+        "Theorem stray : True. Proof. by []. Qed.\nEnd AbsInequality.",
+    ),
+    "a theorem demoted to a lemma": ("algebra/RowBounds.v", LOWER_BOUND, "Lemma lower_bound_p_row n"),
+}
+
+
+@pytest.mark.parametrize("case", sorted(SMUGGLED))
+def test_spoiled_source_is_caught_before_compiling(copy, case):
+    name, old, new = SMUGGLED[case]
+    _edit(copy, name, old, new)
+    assert check.problems(copy, sources_only=True) != []
+
+
+def test_words_in_comments_and_strings_are_harmless(copy):
+    _edit(copy, "analysis/Model.v", "Section Model.", '(* Axiom, "Admitted" (* admit *) *)\nSection Model.')
+    assert check.problems(copy) == []
+
+
+def _rename(index):
+    index[0]["theorem"] = "no_such_theorem"
+
+
+def _add_axiom(index):
+    index[0]["axioms"] = ["Classical_Prop.classic"]
+
+
+def _foreign_axiom(index):
+    index[-1]["axioms"] = [*index[-1]["axioms"], "AttnPrune.analysis.Model.oracle"]
+
+
+def _hide_axiom(index):
+    index[-1]["axioms"] = []
+
+
+def _unknown_reading(index):
+    index[0]["reading"] = "sliding"
+
+
+def _unknown_support(index):
+    index[0]["supports"] = "probably"
+
+
+def _no_statement(index):
+    index[0]["statement_ids"] = []
+
+
+def _bad_statement(index):
+    index[0]["statement_ids"] = ["PL_ineq"]
+
+
+def _extra_key(index):
+    index[0]["trust"] = True
+
+
+def _twice(index):
+    index.append(dict(index[0]))
+
+
+def _missing(index):
+    del index[0]
+
+
+def _wrong_file(index):
+    index[0]["file"] = "algebra/PLSharp.v"
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        _rename,
+        _add_axiom,
+        _foreign_axiom,
+        _hide_axiom,
+        _unknown_reading,
+        _unknown_support,
+        _no_statement,
+        _bad_statement,
+        _extra_key,
+        _twice,
+        _missing,
+        _wrong_file,
+    ],
+)
+def test_spoiled_index_is_caught(copy, change):
+    _edit_index(copy, change)
+    assert check.problems(copy) != []
+
+
+def test_foreign_axiom_is_caught_even_if_the_list_of_assumptions_agrees(copy):
+    def use_oracle(index):
+        for entry in index:
+            if entry["theorem"] == "PL_corrected":
+                entry["axioms"] = ["AttnPrune.algebra.RowBounds.oracle"]
+
+    _edit_index(copy, use_oracle)
+    _edit(
+        copy,
+        "assumptions.txt",
+        "PL_corrected\nClosed under the global context\n",
+        "PL_corrected\nAxioms:\nAttnPrune.algebra.RowBounds.oracle : False\n",
+    )
+    assert any("not an axiom of the standard reals" in problem for problem in check.problems(copy))
+
+
+def test_assumptions_of_another_index_are_caught(copy):
+    _edit(copy, "Assumptions.v", "Print Assumptions AttnPrune.algebra.RowBounds.lower_bound_p.\n", "")
+    assert check.problems(copy) != []
+
+
+def test_table_in_the_readme_is_that_of_the_index(copy):
+    _edit(copy, "README.md", "| `lower_bound_p_row` |", "| `lower_bound_row` |")
+    assert check.problems(copy) != []
+
+
+def test_index_file_is_canonical_json():
+    text = (COQ / "theorems.json").read_text(encoding="utf-8")
+    assert text == check.dump_index(json.loads(text))
+
+
+def test_checker_as_a_command(copy):
+    def run(*arguments):
+        return subprocess.run(
+            ["python3", "-I", str(copy / "check_index.py"), *arguments],
+            capture_output=True,
+            text=True,
+            timeout=60,
+            check=False,
+        )
+
+    assert run().returncode == 0
+    _edit(copy, "algebra/RowBounds.v", LOWER_BOUND, f"Axiom oracle : False.\n{LOWER_BOUND}")
+    failed = run()
+    assert failed.returncode == 1
+    assert "Axiom is not allowed" in failed.stderr
+    assert "Traceback" not in failed.stderr
+
+
+# ---- with Coq at hand -------------------------------------------------------------------
+
+needs_coq = pytest.mark.skipif(
+    shutil.which("coqc") is None,
+    reason="coqc is not installed, so the formal proofs were not re-checked here (proofs_check/coq/README.md)",
+)
+
+
+def _make(root, *arguments):
+    environment = {name: value for name, value in os.environ.items() if name != "MAKEFLAGS"}
+    return subprocess.run(
+        ["make", "-C", str(root), *arguments],
+        capture_output=True,
+        text=True,
+        timeout=1500,
+        check=False,
+        env=environment,
+    )
+
+
+@needs_coq
+@pytest.mark.thorough
+def test_compiles_from_clean_and_notices_what_only_coq_can_see(copy, tmp_path):
+    """One compilation from the sources, then two edits on top of it."""
+    outcome = _make(copy)
+    assert outcome.returncode == 0, outcome.stdout + outcome.stderr
+    sources = check.source_files(copy)
+    assert sources
+    assert all((copy / name).with_suffix(".vo").is_file() for name in sources)
+    assert (copy / "assumptions.out").read_bytes() == (COQ / "assumptions.txt").read_bytes()
+
+    # excluded middle in a proof of algebra/: it compiles, but the assumptions differ
+    classical = tmp_path / "classical"
+    shutil.copytree(copy, classical)
+    _edit(
+        classical,
+        "algebra/PLSharp.v",
+        "move=> n0 s0 F; have n1",
+        "move=> n0 s0 F; case: (Coq.Logic.Classical_Prop.classic True) => [_|[]] //; have n1",
+    )
+    _edit(classical, "algebra/PLSharp.v", "From mathcomp", "Require Coq.Logic.Classical_Prop.\nFrom mathcomp")
+    outcome = _make(classical)
+    assert outcome.returncode != 0
+    assert "+Classical_Prop.classic" in outcome.stdout
+
+    # the attained constant without its square, which is what the paper lost
+    unsquared = tmp_path / "unsquared"
+    shutil.copytree(copy, unsquared)
+    _edit(unsquared, "algebra/PLSharp.v", "(1 * 1 * n%:R^-1) ^+ 2", "(1 * 1 * n%:R^-1)")
+    assert _make(unsquared, "compile").returncode != 0
