@@ -38,10 +38,10 @@ _STEPS = 40  # powers of two
 _ABOVE = 8.0  # a remainder counts when it exceeds the noise floor this many times
 _BEYOND = 1.25  # and contradicts the gradient when it exceeds the bound of rounding errors this many times
 _SIGMAS = 6.0  # of a sum of errors with random signs (Hoeffding: exceeded with probability 3e-8)
-_WORTH = 0.002  # a pass that would have missed an error of 0.2 % of the gradient is no pass
+_WORTH = 0.01  # a pass that would have missed an error of 1 % of the gradient is no pass
 _TINY = 1e-290  # below, float64 loses digits
 _BLOCK = 2**18  # logits per row block
-_EXTENDED_LIMIT = 4e8  # multiplications above which long double is too slow
+_EXTENDED_LIMIT = 3e7  # multiplications above which long double is too slow
 
 
 @dataclass(frozen=True)
@@ -74,6 +74,7 @@ def taylor_slope(
     scale: float = 1.0,
     bound: ArrayLike | None = None,
     usual: ArrayLike | None = None,
+    usual_norm: float = np.inf,
 ) -> SlopeVerdict:
     """Judge `gradient` along one direction.
 
@@ -93,6 +94,8 @@ def taylor_slope(
         precision of `gradient`.
     usual : (d, d) array, optional
         What it usually does: the noise floor. By default `bound`.
+    usual_norm : float, optional
+        The Frobenius norm that all errors together usually have.
 
     Returns
     -------
@@ -114,7 +117,7 @@ def taylor_slope(
     'failed'
     """
     lines: list[_Array] = [np.asarray(direction, dtype=np.float64)]
-    return _slopes(M, gradient, lines, X, W, lam, mask, scale, bound, usual, random_signs=False)[0]
+    return _slopes(M, gradient, lines, X, W, lam, mask, scale, bound, usual, usual_norm, random_signs=False)[0]
 
 
 def taylor_verdict(
@@ -130,11 +133,12 @@ def taylor_verdict(
     scale: float = 1.0,
     bound: ArrayLike | None = None,
     usual: ArrayLike | None = None,
+    usual_norm: float = np.inf,
 ) -> SlopeVerdict:
     """Judge `gradient` along itself (sees any error of its length) and along random directions of entries +-1.
 
     Entries of +-1 hide no single wrong entry. Failed along one direction is failed; passed needs one direction that
-    would have shown an error of 0.2 %, and none that failed. A gradient that is exactly 0 passes where the loss is
+    would have shown an error of 1 %, and none that failed. A gradient that is exactly 0 passes where the loss is
     exactly constant along every direction tried.
 
     Examples
@@ -152,9 +156,9 @@ def taylor_verdict(
     verdicts = []
     if largest > 0:
         aligned: list[_Array] = [np.asarray(given / largest)]
-        verdicts += _slopes(M, gradient, aligned, X, W, lam, mask, scale, bound, usual, random_signs=False)
+        verdicts += _slopes(M, gradient, aligned, X, W, lam, mask, scale, bound, usual, usual_norm, random_signs=False)
     signs: list[_Array] = [rng.choice([-1.0, 1.0], size=given.shape) for _ in range(directions - len(verdicts))]
-    verdicts += _slopes(M, gradient, signs, X, W, lam, mask, scale, bound, usual, random_signs=True)
+    verdicts += _slopes(M, gradient, signs, X, W, lam, mask, scale, bound, usual, usual_norm, random_signs=True)
     return _together(verdicts, bool(largest == 0))
 
 
@@ -194,6 +198,7 @@ def _slopes(
     scale: float,
     bound: ArrayLike | None,
     usual: ArrayLike | None,
+    usual_norm: float,
     random_signs: bool,
 ) -> list[SlopeVerdict]:
     problem = floats(X, mask, M=M, W=W, gradient=gradient)
@@ -217,8 +222,11 @@ def _slopes(
         slope_given = np.multiply(given, direction, dtype=kind).sum() / kind(scale)
         remainders = np.abs(differences - steps * slope_given).astype(np.float64)
         size, hs = np.abs(direction).astype(np.float64), steps.astype(np.float64)
-        floors = [hs * (_sum(size * part, random_signs) + float((size * ours).sum())) for part in (usually, at_most)]
-        verdicts.append(_judge(hs, remainders, floors[0], floors[1], abs(float(slope_given))))
+        own_noise = float((size * ours).sum())
+        together = usual_norm / abs(scale) * (1.0 if random_signs else float(np.linalg.norm(size)))
+        floor = hs * (min(_sum(size * usually, random_signs), together) + own_noise)
+        limit = hs * (_sum(size * at_most, random_signs) + own_noise)
+        verdicts.append(_judge(hs, remainders, floor, limit, abs(float(slope_given))))
     return verdicts
 
 

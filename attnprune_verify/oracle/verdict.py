@@ -6,7 +6,7 @@ instance's precision; where B is coarser than 1e-4 of the gradient, from the mea
 (`attnprune_verify.oracle.resolution`).
 
 * **failed**: a value that is not finite, or an error above B. Then ``value > tolerance``.
-* **passed**: within T everywhere, and T is finer than a thousandth of the gradient. Then ``value <= tolerance``.
+* **passed**: within T everywhere, and T is finer than a hundredth of the gradient. Then ``value <= tolerance``.
 * **inconclusive**: between T and B, or T too coarse, or the comparison was not affordable (value and tolerance NaN).
 
 For the Taylor slope, `value` is how far the slope falls short of 2 and `tolerance` is 0.5.
@@ -27,7 +27,7 @@ from numpy.typing import ArrayLike, NDArray
 from attnprune_verify.errors import InvalidInstance
 from attnprune_verify.instance.problem import Instance
 from attnprune_verify.oracle import autodiff, ball, multiprecision, taylor
-from attnprune_verify.oracle.resolution import resolution
+from attnprune_verify.oracle.resolution import Resolution, resolution
 from attnprune_verify.oracle.running_error import gradient_bound
 
 __all__ = ["ORACLES", "OracleVerdict", "Status", "against", "judge_gradient"]
@@ -39,7 +39,7 @@ ORACLES = ("autodiff", "taylor-slope", "multiprecision", "ball")
 
 _BITS = 192  # of the balls
 _FINE = 1e-4  # a bound this fine needs no measured resolution
-_WORTH = 1e-3  # a comparison this coarse decides nothing
+_WORTH = 1e-2  # a comparison this coarse decides nothing
 _SIGMAS = 6.0  # of a sum with random signs (Hoeffding: exceeded with probability 3e-8)
 
 
@@ -187,7 +187,7 @@ class _Judge:
         self.progress("ball")
         exact = self._enclosure(bound)
         reference = differentiated if exact is None else np.where(_contains_zero(exact), 0.0, exact.midpoint)
-        fine = bound
+        fine = Resolution(bound, _SIGMAS * float(np.linalg.norm(bound)))
         if not np.linalg.norm(bound) <= _FINE * np.linalg.norm(reference) and reference.any():
             M, samples, W, lam, allowed = self.problem
             arrays = M.astype(dtype), samples.astype(dtype), W.astype(dtype)
@@ -195,9 +195,9 @@ class _Judge:
             fine = resolution(*arrays, lam, allowed, reference, bound, self.rng, trials)
         # Reverse mode rounds where the closed form does, and twice as often: its own error counts, too.
         automatic = against(
-            "autodiff", self.given, differentiated, bound + 2 * own, fine + 2 * own, "all entries, float64"
+            "autodiff", self.given, differentiated, bound + 2 * own, fine.entries + 2 * own, "all entries, float64"
         )
-        rigorous = self._ball(exact, bound, fine)
+        rigorous = self._ball(exact, bound, fine.entries)
         self.progress("taylor-slope")
         slope = self._taylor(bound, fine)
         self.progress("multiprecision")
@@ -240,11 +240,21 @@ class _Judge:
             )
         return against("ball", self.given, middle, bound + slack, fine + slack, note)
 
-    def _taylor(self, bound: _Array, fine: _Array) -> OracleVerdict:
+    def _taylor(self, bound: _Array, fine: Resolution) -> OracleVerdict:
         M, samples, W, lam, allowed = self.problem
         count = 4 if self.logits * 1.6e-5 < self.effort else 1
         found = taylor.taylor_verdict(
-            M, self.given, samples, W, lam, allowed, rng=self.rng, directions=count, bound=bound, usual=fine
+            M,
+            self.given,
+            samples,
+            W,
+            lam,
+            allowed,
+            rng=self.rng,
+            directions=count,
+            bound=bound,
+            usual=fine.entries,
+            usual_norm=fine.norm,
         )
         slope = math.nan if math.isnan(found.slope) else max(0.0, 2 - found.slope)
         power = (
@@ -257,7 +267,7 @@ class _Judge:
             slope = 0.0  # a constant loss
         return OracleVerdict("taylor-slope", found.status, slope, 2 - taylor.THRESHOLD, note)
 
-    def _multiprecision(self, reference: _Array, bound: _Array, fine: _Array) -> OracleVerdict:
+    def _multiprecision(self, reference: _Array, bound: _Array, fine: Resolution) -> OracleVerdict:
         start = 1.2e-5 * self.logits + 1.5e-8 * self.products
         each = 4e-5 * self.logits + 1.5e-8 * self.products + 1e-5 * self.size
         M, samples, W, lam, allowed = self.problem
@@ -267,11 +277,14 @@ class _Judge:
         if start + (each + 1e-3) * self.size <= min(1.0, self.effort):
             slopes = np.array([float(literal.slope(unit)) for unit in _units(self.M.shape)]).reshape(self.M.shape)
             slopes = np.where(np.abs(slopes) < 1e-12 * bound, 0.0, slopes)
-            return against("multiprecision", self.given, slopes, bound, fine, f"all {self.size} entries at 50 digits")
+            return against(
+                "multiprecision", self.given, slopes, bound, fine.entries, f"all {self.size} entries at 50 digits"
+            )
         count = int(min(4, max(1, (self.effort / 2 - start) / each)))
         size = float(np.linalg.norm(reference)) or 1.0
         # Signs drawn after the errors were made: their sum is below 6 times its standard deviation, or the plain sum.
-        limits = [min(float(part.sum()), _SIGMAS * float(np.linalg.norm(part))) / size for part in (bound, fine)]
+        limits = [min(float(part.sum()), _SIGMAS * float(np.linalg.norm(part))) for part in (bound, fine.entries)]
+        limits = [limits[0] / size, min(limits[1], fine.norm) / size]
         errors = []
         for _ in range(count):
             direction = self.rng.choice([-1.0, 1.0], size=self.M.shape)
