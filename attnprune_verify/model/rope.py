@@ -109,10 +109,13 @@ class RoPE:
             return slice(0, m // 2), slice(m // 2, m)
         return slice(0, m, 2), slice(1, m, 2)
 
-    def rotate(self, rows: Array, *, back: bool = False) -> Array:
-        """Turn row i of each (n, m) matrix by R_i (``rows_i R_i^T``), or back by R_i^T (``rows_i R_i``)."""
+    def rotate(self, rows: Array, *, back: bool = False, start: int = 0) -> Array:
+        """Turn row i of each (n, m) matrix by R_i (``rows_i R_i^T``), or back by R_i^T (``rows_i R_i``).
+
+        The first row is token `start`.
+        """
         n, m = rows.shape[-2:]
-        angles = np.arange(n)[:, np.newaxis] * self.frequencies(m)
+        angles = np.arange(start, start + n)[:, np.newaxis] * self.frequencies(m)
         cos, sin = np.cos(angles).astype(rows.dtype), np.sin(angles).astype(rows.dtype)
         if back:
             sin = -sin

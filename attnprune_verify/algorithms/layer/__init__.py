@@ -1,0 +1,1 @@
+"""Pruning the query and key weights of a real attention layer."""

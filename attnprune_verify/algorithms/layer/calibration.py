@@ -1,0 +1,81 @@
+"""The dense layer on the calibration tokens: what every attention-aware method starts from. All in float64."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from attnprune_verify.algorithms.layer.heads import join_heads, split_heads
+from attnprune_verify.errors import InvalidInstance
+from attnprune_verify.instance.validate import Array, as_real
+from attnprune_verify.model.attention import RowBlock, softmax_block
+from attnprune_verify.model.layer import AttentionLayer
+from attnprune_verify.model.projections import Projections
+
+__all__ = ["Calibration"]
+
+
+class Calibration:
+    """A layer and its calibration tokens, with the dense queries, keys and attention.
+
+    Attributes
+    ----------
+    layer : AttentionLayer
+        In float64.
+    X : (k, n, d) array
+    W_Q : (heads, d, m) array
+    W_K : (kv_heads, d, m) array
+    queries, keys : (k*heads, n, m) arrays
+        Dense, scaled and turned by position.
+    size : (k, n) array
+        |x_i|^2.
+    """
+
+    def __init__(self, layer: AttentionLayer, X: ArrayLike) -> None:
+        self.layer = layer.with_weights(layer.W_Q.astype(np.float64), layer.W_K.astype(np.float64))
+        self.maps = Projections(self.layer, as_real("X", X).astype(np.float64))
+        self.X = self.maps.X
+        self.k, self.n = self.maps.k, self.maps.n
+        self.W_Q = split_heads(self.layer.W_Q, layer.heads)
+        self.W_K = split_heads(self.layer.W_K, layer.kv_heads)
+        self.queries, self.keys = self.queries_of(self.W_Q), self.keys_of(self.W_K)
+        with np.errstate(over="ignore"):
+            self.size: Array = np.einsum("kia,kia->ki", self.X, self.X)
+        if not np.isfinite(self.size.sum()):
+            raise InvalidInstance(f"X^T X must fit into float64; the largest |X| is {np.abs(self.X).max():.3g}")
+
+    def queries_of(self, W_Q: Array) -> Array:
+        """scale (X W_Q + b_Q), turned by position, for blocks (heads, d, m); (k*heads, n, m)."""
+        return self.maps.queries(join_heads(W_Q))
+
+    def keys_of(self, W_K: Array) -> Array:
+        """X W_K + b_K, turned by position, for blocks (kv_heads, d, m); (k*heads, n, m)."""
+        return self.maps.keys(join_heads(W_K))
+
+    def attention(self) -> Iterator[tuple[RowBlock, Array]]:
+        """Blocks of rows of the dense attention; (k*heads, rows, columns)."""
+        for block in self.maps.blocks():
+            yield block, softmax_block(self.queries, self.keys, block)
+
+    def attention_of(self, index: int) -> Iterator[tuple[RowBlock, Array]]:
+        """The same for one (sample, head), counted sample by sample; (rows, columns)."""
+        one = slice(index, index + 1)
+        for block in self.maps.blocks():
+            yield block, softmax_block(self.queries[one], self.keys[one], block)[0]
+
+    def per_head(self, of_samples: Array) -> Array:
+        """(k*heads, ...) summed over the samples: (heads, ...)."""
+        total: Array = of_samples.reshape(self.k, self.layer.heads, *of_samples.shape[1:]).sum(axis=0)
+        return total
+
+    def per_group(self, of_heads: Array) -> Array:
+        """(heads, ...) summed over the heads that share a key head: (kv_heads, ...)."""
+        groups = of_heads.reshape(self.layer.kv_heads, self.layer.group, *of_heads.shape[1:])
+        total: Array = groups.sum(axis=1)
+        return total
+
+    def for_heads(self, of_tokens: Array) -> Array:
+        """(k, ...) repeated for the heads: (k*heads, ...)."""
+        return np.repeat(of_tokens, self.layer.heads, axis=0)

@@ -1,0 +1,141 @@
+"""Two-sided OBS with the tokens' second moments on the inputs and the softmax's Fisher metric on the outputs."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal, get_args
+
+import numpy as np
+
+from attnprune_verify.algorithms.arguments import as_count, as_positive
+from attnprune_verify.algorithms.layer.calibration import Calibration
+from attnprune_verify.algorithms.layer.damping import damped, input_metric
+from attnprune_verify.algorithms.layer.fisher import key_metric, query_metric, row_weights
+from attnprune_verify.algorithms.layer.multiplier import key_target, query_target
+from attnprune_verify.algorithms.layer.two_sided_obs import Pruned, prune_two_sided, refit
+from attnprune_verify.errors import InvalidInstance
+from attnprune_verify.instance.validate import Array
+
+__all__ = ["FisherOBS", "PrunedPair", "prune_fisher_obs"]
+
+OutputMetric = Literal["fisher", "identity"]
+
+_OUTPUT_DAMPING = 0.01
+_NOISE = 1e-12
+
+
+@dataclass(frozen=True)
+class FisherOBS:
+    """Options of the method ``fisher-obs``.
+
+    Attributes
+    ----------
+    damping : float or None
+        Relative damping of the inputs' metric; None takes it from the calibration tokens (`shrinkage_damping`).
+    blocksize : int
+        Inputs whose masks are chosen together.
+    refit_steps : int
+        Conjugate-gradient steps on the kept weights once a matrix is pruned.
+    sequential : bool
+        Fit K to the already pruned Q (right multiplier, metric at the pruned Q) instead of to the dense one.
+    sweeps : int
+        Further rounds Q given K, K given Q; needs `sequential`.
+    output_metric : "fisher" or "identity"
+        With "identity", ``refit_steps=0`` and ``sequential=False`` every head is pruned as SparseGPT would prune it.
+    """
+
+    damping: float | None = None
+    blocksize: int = 32
+    refit_steps: int = 20
+    sequential: bool = True
+    sweeps: int = 0
+    output_metric: OutputMetric = "fisher"
+
+    def __post_init__(self) -> None:
+        if self.damping is not None:
+            as_positive("damping", self.damping, zero=True)
+        as_count("blocksize", self.blocksize, least=1)
+        as_count("refit_steps", self.refit_steps)
+        if as_count("sweeps", self.sweeps) and not self.sequential:
+            raise InvalidInstance(f"sweeps must be 0 unless sequential is True; got {self.sweeps}")
+        if self.output_metric not in get_args(OutputMetric):
+            known = ", ".join(get_args(OutputMetric))
+            raise InvalidInstance(f"output_metric must be one of {known}; got {self.output_metric!r:.60}")
+
+
+@dataclass(frozen=True)
+class PrunedPair:
+    """Both matrices by heads, the metrics they were last pruned in, and the damping that was used."""
+
+    Q: Pruned
+    K: Pruned
+    G_Q: Array
+    G_K: Array
+    damping: float
+
+
+def prune_fisher_obs(data: Calibration, rho: float, options: FisherOBS) -> PrunedPair:
+    """Q first; then K towards W_K T, T the multiplier that makes up for what Q lost; then `sweeps` more rounds."""
+    H, damping = input_metric(data.X, options.damping)
+    try:
+        np.linalg.cholesky(H)
+    except np.linalg.LinAlgError as error:
+        raise InvalidInstance(
+            f"the inputs' metric X^T X must be positive definite after damping; damping = {damping} is too small"
+        ) from error
+    constant = np.linalg.solve(H, data.X.mean(axis=(0, 1)))
+    weights = row_weights(data)
+
+    def prune(target: Array, G: Array) -> Pruned:
+        pruned = prune_two_sided(target, H, G, rho, options.blocksize)
+        return refit(pruned, target, H, G, options.refit_steps)
+
+    def prune_K(Q: Pruned) -> tuple[Pruned, Array]:
+        queries = data.queries_of(Q.weight)
+        G_K = _key_metric(data, queries, weights, options)
+        return prune(key_target(data, queries, weights, constant), G_K), G_K
+
+    G_Q = _query_metric(data, data.keys, options)
+    Q = prune(data.W_Q, G_Q)
+    if not options.sequential:
+        G_K = _key_metric(data, data.queries, weights, options)
+        return PrunedPair(Q, prune(data.W_K, G_K), G_Q, G_K, damping)
+    K, G_K = prune_K(Q)
+    for _ in range(options.sweeps):
+        keys = data.keys_of(K.weight)
+        G_Q = _query_metric(data, keys, options)
+        Q = prune(query_target(data, keys, constant), G_Q)
+        K, G_K = prune_K(Q)
+    return PrunedPair(Q, K, G_Q, G_K, damping)
+
+
+def _query_metric(data: Calibration, keys: Array, options: FisherOBS) -> Array:
+    if options.output_metric == "identity":
+        return _identity(data.layer.heads, data.layer.m)
+    reference = data.layer.scale**2 * data.size.sum() * np.square(keys).sum(axis=2).max()
+    return _usable(query_metric(data, keys), float(reference))
+
+
+def _key_metric(data: Calibration, queries: Array, weights: Array, options: FisherOBS) -> Array:
+    if options.output_metric == "identity":
+        return _identity(data.layer.kv_heads, data.layer.m)
+    reference = data.size.max() * np.square(queries).sum()
+    return _usable(key_metric(data, queries, weights), float(reference))
+
+
+def _usable(G: Array, reference: float) -> Array:
+    """Damped, of mean diagonal about 1, and certainly positive definite.
+
+    J_i is a difference, so G carries rounding errors of size `_NOISE` times what was subtracted. Where the softmax
+    is so saturated that nothing else is left (or n = 1), the metric tends to a multiple of the identity.
+    """
+    m = G.shape[-1]
+    G = damped(G, _OUTPUT_DAMPING, _NOISE * reference)
+    mean = np.trace(G, axis1=1, axis2=2) / m
+    usable = np.isfinite(mean) & (mean > np.finfo(np.float64).tiny / _NOISE)
+    scale = np.where(usable, mean, 1.0)[:, np.newaxis, np.newaxis]
+    return np.where(usable[:, np.newaxis, np.newaxis], G / scale, np.eye(m))
+
+
+def _identity(heads: int, m: int) -> Array:
+    return np.broadcast_to(np.eye(m), (heads, m, m)).copy()

@@ -1,0 +1,44 @@
+"""A weight (d, heads*m) as one block per head (heads, d, m), and back."""
+
+from __future__ import annotations
+
+from typing import TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from attnprune_verify.algorithms.arguments import pruned_count
+from attnprune_verify.algorithms.selection import smallest
+from attnprune_verify.instance.validate import Array
+
+_T = TypeVar("_T", bound=np.generic)
+
+__all__ = ["join_heads", "keep_largest", "split_heads"]
+
+
+def split_heads(weight: NDArray[_T], heads: int) -> NDArray[_T]:
+    """(d, heads*m) -> (heads, d, m); a copy."""
+    d = weight.shape[0]
+    return np.ascontiguousarray(weight.reshape(d, heads, -1).transpose(1, 0, 2))
+
+
+def join_heads(blocks: NDArray[_T]) -> NDArray[_T]:
+    """(heads, d, m) -> (d, heads*m)."""
+    return np.ascontiguousarray(blocks.transpose(1, 0, 2).reshape(blocks.shape[1], -1))
+
+
+def keep_largest(scores: Array, rho: float) -> NDArray[np.bool_]:
+    """True = kept: in each head's block exactly ``floor(rho * size)`` entries of the smallest scores are False.
+
+        Examples
+        --------
+        >>> from typing import TypeVar
+
+    import numpy as np
+        >>> keep_largest(np.array([[[1.0, 3.0, 2.0]], [[5.0, 5.0, 5.0]]]), 0.5)
+        array([[[False,  True,  True]],
+        <BLANKLINE>
+               [[False,  True,  True]]])
+    """
+    flat = scores.reshape(len(scores), -1)
+    return ~smallest(flat, pruned_count(rho, flat.shape[1])).reshape(scores.shape)

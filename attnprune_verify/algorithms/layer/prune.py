@@ -1,0 +1,255 @@
+"""`prune_layer`: one door to every method for real attention layers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, fields
+from typing import Any, Literal, get_args
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from attnprune_verify.algorithms.arguments import as_count, as_ratio, pruned_count
+from attnprune_verify.algorithms.baselines.sparsegpt import sparsegpt
+from attnprune_verify.algorithms.layer.calibration import Calibration
+from attnprune_verify.algorithms.layer.fisher_obs import FisherOBS, prune_fisher_obs
+from attnprune_verify.algorithms.layer.heads import join_heads
+from attnprune_verify.algorithms.layer.mask_only import (
+    fisher_diagonal_masks,
+    magnitude_masks,
+    random_masks,
+    wanda_kept,
+)
+from attnprune_verify.algorithms.layer.paper_descent import PaperDescent, descend_on_masks
+from attnprune_verify.algorithms.layer.polish import FisherOBSKL, prune_fisher_obs_kl
+from attnprune_verify.algorithms.layer.ste import STE, learn_masks
+from attnprune_verify.errors import InvalidInstance
+from attnprune_verify.instance.validate import Array
+from attnprune_verify.model.layer import AttentionLayer
+from attnprune_verify.model.layer_objective import layer_relative_error
+
+__all__ = ["LAYER_METHODS", "LayerMethod", "PrunedLayer", "prune_layer"]
+
+LayerMethod = Literal[
+    "random", "magnitude", "wanda", "sparsegpt", "paper-gd", "fisher-diagonal", "fisher-obs", "fisher-obs-kl", "ste"
+]
+LAYER_METHODS: tuple[str, ...] = get_args(LayerMethod)
+
+
+@dataclass(frozen=True)
+class PrunedLayer:
+    """A pruned attention layer.
+
+    Attributes
+    ----------
+    layer : AttentionLayer
+        The pruned one, ready to be used in place of the dense one.
+    mask_Q, mask_K : (d, heads*m) and (d, kv_heads*m) arrays
+        1 = kept, 0 = pruned; pruned weights are exactly 0.
+    summary : mapping
+        ``method``, ``rho``, ``options`` (as used, with the damping that was chosen), ``pruned_Q`` and ``pruned_K``
+        (zeros per head), ``in_sample_error`` (per head, on the calibration tokens: it understates the error on others).
+    """
+
+    layer: AttentionLayer
+    mask_Q: Array
+    mask_K: Array
+    summary: Mapping[str, Any]
+
+
+def prune_layer(
+    layer: AttentionLayer, X: ArrayLike, rho: float, method: LayerMethod | str = "fisher-obs", **options: Any
+) -> PrunedLayer:
+    """Prune W_Q and W_K of a real attention layer, each by the ratio rho. Biases are kept.
+
+    ========================  =========================================================================
+    ``random``                uniformly random masks; option `seed`
+    ``magnitude``             largest ``|w|`` of every head
+    ``wanda``                 Wanda in its own convention: per output column
+    ``sparsegpt``             SparseGPT in its own convention: thresholds over all heads; `blocksize`, `percdamp`
+    ``paper-gd``              the paper's descent on real masks (a reproduction); options of `PaperDescent`
+    ``fisher-diagonal``       largest w^2 h, h the second derivative of the attention's KL; weights unchanged
+    ``fisher-obs``            two-sided OBS: inputs' second moments, the softmax's Fisher metric; options of `FisherOBS`
+    ``fisher-obs-kl``         the same, then the kept weights follow the KL; options of `FisherOBSKL`, `FisherOBS`
+    ``ste``                   a mask learnt by descent on the KL; weights unchanged; options of `STE`
+    ========================  =========================================================================
+
+    Everything but `random` is deterministic; `random` is by its seed. No method looks at anything but the layer and X.
+
+    Parameters
+    ----------
+    layer : AttentionLayer
+    X : (n, d) or (k, n, d) array
+        Calibration tokens: inputs of this layer, at the lengths it will be used at.
+    rho : float
+        Pruning ratio in [0, 1]. Exactly ``floor(rho * size)`` zeros in each head's block of W_Q and of W_K, except for
+        ``wanda`` (per column) and ``sparsegpt`` (one more per block of inputs).
+    method : str
+    **options
+        As in the table.
+
+    Returns
+    -------
+    PrunedLayer
+
+    Raises
+    ------
+    InvalidInstance
+        If X does not fit, rho is outside [0, 1], the method or an option is unknown, or an option is out of its range.
+
+    Notes
+    -----
+    The metrics are derived in docs/fisher_obs.md.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> rng = np.random.default_rng(0)
+    >>> layer = AttentionLayer(rng.normal(size=(8, 8)), rng.normal(size=(8, 4)), heads=2, kv_heads=1)
+    >>> pruned = prune_layer(layer, rng.normal(size=(4, 6, 8)), 0.5)
+    >>> pruned.summary["pruned_Q"], pruned.summary["pruned_K"]
+    ((16, 16), (16,))
+    """
+    ratio = as_ratio(rho)
+    if method not in _METHODS:
+        raise InvalidInstance(f"method must be one of {', '.join(LAYER_METHODS)}; got {method!r:.60}")
+    data = Calibration(layer, X)
+    settings = _settings(method, options)
+    trivial = _trivial(data, ratio) if method not in ("wanda", "sparsegpt") else None
+    outcome = trivial or _METHODS[method](data, ratio, settings)
+    W_Q, W_K = (W.astype(layer.W_Q.dtype) for W in (outcome.W_Q, outcome.W_K))
+    pruned = layer.with_weights(W_Q, W_K)
+    summary = {
+        "method": method,
+        "rho": ratio,
+        "options": _plain(settings) | outcome.chosen,
+        "pruned_Q": _zeros(outcome.kept_Q, layer.heads),
+        "pruned_K": _zeros(outcome.kept_K, layer.kv_heads),
+        "in_sample_error": tuple(map(float, layer_relative_error(layer, pruned, X))),
+    }
+    return PrunedLayer(pruned, outcome.kept_Q.astype(W_Q.dtype), outcome.kept_K.astype(W_K.dtype), summary)
+
+
+@dataclass(frozen=True)
+class _Outcome:
+    """Weights and kept entries in the layer's own layout."""
+
+    W_Q: Array
+    W_K: Array
+    kept_Q: NDArray[np.bool_]
+    kept_K: NDArray[np.bool_]
+    chosen: dict[str, Any]
+
+
+@dataclass(frozen=True)
+class _Nothing:
+    """No options."""
+
+
+@dataclass(frozen=True)
+class _Random:
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        as_count("seed", self.seed)
+
+
+@dataclass(frozen=True)
+class _SparseGPT:
+    blocksize: int = 128
+    percdamp: float = 0.01
+
+
+def _masked(data: Calibration, masks: tuple[NDArray[np.bool_], NDArray[np.bool_]]) -> _Outcome:
+    kept_Q, kept_K = (join_heads(mask) for mask in masks)
+    W_Q, W_K = data.layer.W_Q, data.layer.W_K
+    return _Outcome(np.where(kept_Q, W_Q, 0.0), np.where(kept_K, W_K, 0.0), kept_Q, kept_K, {})
+
+
+def _trivial(data: Calibration, rho: float) -> _Outcome | None:
+    """Nothing or everything pruned: there is nothing to choose, and the kept weights must not move."""
+    size = data.X.shape[2] * data.layer.m
+    count = pruned_count(rho, size)
+    if 0 < count < size:
+        return None
+    keep = count == 0
+    return _masked(data, (np.full(data.W_Q.shape, keep), np.full(data.W_K.shape, keep)))
+
+
+def _wanda(data: Calibration, rho: float, _: _Nothing) -> _Outcome:
+    W_Q, W_K = data.layer.W_Q, data.layer.W_K
+    kept_Q, kept_K = wanda_kept(W_Q, data.X, rho), wanda_kept(W_K, data.X, rho)
+    return _Outcome(np.where(kept_Q, W_Q, 0.0), np.where(kept_K, W_K, 0.0), kept_Q, kept_K, {})
+
+
+def _sparsegpt(data: Calibration, rho: float, options: _SparseGPT) -> _Outcome:
+    new = [
+        sparsegpt(W.T, data.X, rho, blocksize=options.blocksize, percdamp=options.percdamp)
+        for W in (data.layer.W_Q, data.layer.W_K)
+    ]
+    (W_Q, gone_Q), (W_K, gone_K) = ((weight.T, gone.T) for weight, gone in new)
+    return _Outcome(W_Q, W_K, ~gone_Q, ~gone_K, {})
+
+
+def _fisher_obs(data: Calibration, rho: float, options: FisherOBS) -> _Outcome:
+    pair = prune_fisher_obs(data, rho, options)
+    return _from_pair(pair.Q.weight, pair.K.weight, pair.Q.kept, pair.K.kept, pair.damping)
+
+
+def _fisher_obs_kl(data: Calibration, rho: float, options: FisherOBSKL) -> _Outcome:
+    pair = prune_fisher_obs_kl(data, rho, options)
+    return _from_pair(pair.Q.weight, pair.K.weight, pair.Q.kept, pair.K.kept, pair.damping)
+
+
+def _from_pair(Q: Array, K: Array, kept_Q: NDArray[np.bool_], kept_K: NDArray[np.bool_], damping: float) -> _Outcome:
+    kept = join_heads(kept_Q), join_heads(kept_K)
+    return _Outcome(
+        np.where(kept[0], join_heads(Q), 0.0), np.where(kept[1], join_heads(K), 0.0), *kept, {"damping": damping}
+    )
+
+
+_METHODS: dict[str, Callable[[Calibration, float, Any], _Outcome]] = {
+    "random": lambda data, rho, options: _masked(data, random_masks(data, rho, options.seed)),
+    "magnitude": lambda data, rho, _: _masked(data, magnitude_masks(data, rho)),
+    "wanda": _wanda,
+    "sparsegpt": _sparsegpt,
+    "paper-gd": lambda data, rho, options: _masked(data, descend_on_masks(data, rho, options)),
+    "fisher-diagonal": lambda data, rho, _: _masked(data, fisher_diagonal_masks(data, rho)),
+    "fisher-obs": _fisher_obs,
+    "fisher-obs-kl": _fisher_obs_kl,
+    "ste": lambda data, rho, options: _masked(data, learn_masks(data, rho, options)),
+}
+_OPTIONS: dict[str, type[Any]] = {
+    "random": _Random,
+    "sparsegpt": _SparseGPT,
+    "paper-gd": PaperDescent,
+    "fisher-obs": FisherOBS,
+    "fisher-obs-kl": FisherOBSKL,
+    "ste": STE,
+}
+
+
+def _settings(method: str, options: dict[str, Any]) -> Any:
+    kind = _OPTIONS.get(method, _Nothing)
+    names = [one.name for one in fields(kind)]
+    first_stage = [one.name for one in fields(FisherOBS)] if kind is FisherOBSKL else []
+    known = [name for name in names if name != "start"] + first_stage
+    unknown = sorted(set(options) - set(known))
+    if unknown:
+        rule = f"options of method {method!r} are {', '.join(known)}" if known else f"method {method!r} has no options"
+        raise InvalidInstance(f"{rule}; got {', '.join(map(repr, unknown))}")
+    if kind is FisherOBSKL:
+        start = {"sweeps": 1} | {name: options.pop(name) for name in first_stage if name in options}
+        return FisherOBSKL(**options, start=FisherOBS(**start))
+    return kind(**options)
+
+
+def _plain(settings: Any) -> dict[str, Any]:
+    plain = {one.name: getattr(settings, one.name) for one in fields(settings)}
+    start = plain.pop("start", None)
+    return (plain | _plain(start)) if start is not None else plain
+
+
+def _zeros(kept: NDArray[np.bool_], heads: int) -> tuple[int, ...]:
+    per_head = (~kept).reshape(kept.shape[0], heads, -1).sum(axis=(0, 2))
+    return tuple(map(int, per_head))
