@@ -11,9 +11,21 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from attnprune_verify.algorithms.baselines.magnitude import magnitude_mask as magnitude_mask
+    from attnprune_verify.algorithms.baselines.sparsegpt import sparsegpt as sparsegpt
+    from attnprune_verify.algorithms.baselines.sparsegpt import sparsegpt_report as sparsegpt_report
+    from attnprune_verify.algorithms.baselines.wanda import wanda_mask as wanda_mask
+    from attnprune_verify.algorithms.baselines.wanda import wanda_report as wanda_report
+    from attnprune_verify.algorithms.chaos import chaos as chaos
+    from attnprune_verify.algorithms.descent import prune_mask_gd as prune_mask_gd
+    from attnprune_verify.algorithms.refit import refit_pair as refit_pair
     from attnprune_verify.algorithms.rounding import binary_mask as binary_mask
+    from attnprune_verify.algorithms.rounding import threshold_mask as threshold_mask
     from attnprune_verify.checking.run import run_check as run_check
     from attnprune_verify.errors import InvalidInstance as InvalidInstance
+    from attnprune_verify.experiments.synthetic import run_synthetic as run_synthetic
+    from attnprune_verify.experiments.synthetic_plan import SyntheticPlan as SyntheticPlan
+    from attnprune_verify.experiments.synthetic_plots import draw_figure2 as draw_figure2
+    from attnprune_verify.experiments.synthetic_statements import figure2_statements as figure2_statements
     from attnprune_verify.instance.npz import load_instance as load_instance
     from attnprune_verify.instance.npz import save_instance as save_instance
     from attnprune_verify.instance.problem import Instance as Instance
@@ -48,7 +60,19 @@ _HOME = {
     "factored_loss": "model.factored",
     "factored_gradient": "model.factored",
     "binary_mask": "algorithms.rounding",
+    "threshold_mask": "algorithms.rounding",
+    "prune_mask_gd": "algorithms.descent",
+    "chaos": "algorithms.chaos",
     "magnitude_mask": "algorithms.baselines.magnitude",
+    "wanda_mask": "algorithms.baselines.wanda",
+    "wanda_report": "algorithms.baselines.wanda",
+    "sparsegpt": "algorithms.baselines.sparsegpt",
+    "sparsegpt_report": "algorithms.baselines.sparsegpt",
+    "refit_pair": "algorithms.refit",
+    "SyntheticPlan": "experiments.synthetic_plan",
+    "run_synthetic": "experiments.synthetic",
+    "figure2_statements": "experiments.synthetic_statements",
+    "draw_figure2": "experiments.synthetic_plots",
     "assumptions": "theory.assumptions",
     "constants": "theory.constants",
     "run_check": "checking.run",

@@ -9,7 +9,7 @@ from typing import Any
 
 from attnprune_verify.experiments.journal import Journal
 from attnprune_verify.experiments.parallel import run_all
-from attnprune_verify.experiments.synthetic_plan import Plan, Run, perform
+from attnprune_verify.experiments.synthetic_plan import Run, SyntheticPlan, perform
 
 __all__ = ["Results", "run_synthetic"]
 
@@ -22,7 +22,7 @@ class Results:
 
     Attributes
     ----------
-    plan : Plan
+    plan : SyntheticPlan
     rows : list of dict
         One per method, setting and rho: `method` (a name of `RIVALS`, or "descent"), `weights`, `seed`, `k`, `n`, `d`,
         `rank`, `scale`, `rho`, the errors of `Errors`, and for "descent" its reading, lam, momentum and fate.
@@ -30,13 +30,13 @@ class Results:
         What rounding alone does to masks: `flipped`, `flipped_float32`, and the errors of the three masks.
     """
 
-    plan: Plan
+    plan: SyntheticPlan
     rows: list[dict[str, Any]]
     chaos: list[dict[str, Any]]
 
 
 def run_synthetic(
-    plan: Plan,
+    plan: SyntheticPlan,
     folder: Path | None = None,
     *,
     processes: int = 1,
@@ -46,7 +46,7 @@ def run_synthetic(
 
     Parameters
     ----------
-    plan : Plan
+    plan : SyntheticPlan
         `QUICK`, `FULL`, or your own.
     folder : path, optional
         Where finished runs are kept (created when missing); None keeps nothing.
@@ -57,8 +57,8 @@ def run_synthetic(
 
     Examples
     --------
-    >>> tiny = Plan(weights=("shared",), lams=(0.25,), fixed_lams=(0.25,), side_readings=(), ns=(8,), fixed_n=8,
-    ...             rhos=(0.5,), seeds=((2, 1),), steps=3, d=6)
+    >>> tiny = SyntheticPlan(weights=("shared",), lams=(0.25,), fixed_lams=(0.25,), side_readings=(), ns=(8,),
+    ...                      fixed_n=8, rhos=(0.5,), seeds=((2, 1),), steps=3, d=6)
     >>> sorted({row["method"] for row in run_synthetic(tiny).rows})[:3]
     ['descent', 'everything', 'magnitude']
     """

@@ -17,11 +17,11 @@ from attnprune_verify.experiments.synthetic_data import Cell, Weights, draw
 from attnprune_verify.experiments.synthetic_rivals import rivals
 from attnprune_verify.instance.validate import as_lam
 
-__all__ = ["FULL", "QUICK", "Plan", "Run", "perform"]
+__all__ = ["FULL", "QUICK", "SyntheticPlan", "Run", "perform"]
 
 
 @dataclass(frozen=True)
-class Plan:
+class SyntheticPlan:
     """The sweeps of Figure 2: over lam, over n and over rho, the other two at their fixed values.
 
     Attributes
@@ -109,10 +109,10 @@ class Plan:
                     yield replace(base, reading=reading, lam=lam)
 
 
-QUICK = Plan()
+QUICK = SyntheticPlan()
 """A few minutes on two cores."""
 
-FULL = Plan(
+FULL = SyntheticPlan(
     readings=("literal-norm", "literal-tilde", "literal-direct"),
     side_readings=("mean-norm", "theorem"),
     lams=tuple(2.0**power for power in range(-8, 3)),

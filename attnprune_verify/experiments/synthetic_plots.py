@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-__all__ = ["draw_figure", "write_plots"]
+__all__ = ["draw_figure2", "write_plots"]
 
 # Okabe and Ito's palette, indigo for its yellow; marker and colour both tell the methods apart.
 _RIVALS = {
@@ -28,7 +28,7 @@ _METHODS = (("#D55E00", "o"), ("#CC79A7", "v"), ("#0072B2", "P"), ("#332288", "*
 _AXES = {"lam": "regularisation lambda", "n": "sequence length n", "rho": "pruning ratio rho"}
 
 
-def draw_figure(results: Results, weights: str) -> Figure:
+def draw_figure2(results: Results, weights: str) -> Figure:
     """Rows: k. Columns: lam, n, rho. Solid: in-sample mean with a band of one sd; dashed: held-out mean."""
     from matplotlib.figure import Figure
 
@@ -102,7 +102,7 @@ def write_plots(results: Results, folder: Path) -> list[Path]:
 
     paths = []
     for weights in results.plan.weights:
-        figure = draw_figure(results, weights)
+        figure = draw_figure2(results, weights)
         for suffix in ("png", "svg"):
             content = io.BytesIO()
             with mpl.rc_context({"svg.hashsalt": "figure2"}):  # equal results, equal files

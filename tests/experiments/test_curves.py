@@ -9,7 +9,7 @@ import pytest
 
 from attnprune_verify.experiments.synthetic import Results
 from attnprune_verify.experiments.synthetic_curves import all_of, curve, is_below
-from attnprune_verify.experiments.synthetic_plan import Plan
+from attnprune_verify.experiments.synthetic_plan import SyntheticPlan
 from attnprune_verify.experiments.synthetic_statements import STATEMENTS, figure2_statements
 
 
@@ -42,7 +42,7 @@ def test_curve_picks_its_rows_and_leaves_out_incomplete_points() -> None:
 
 # The prose, on results that are made to agree with it, and spoilt sentence by sentence.
 
-PLAN = Plan(
+PLAN = SyntheticPlan(
     weights=("independent",), side_readings=(), lams=(2**-8, 2**-6, 2**-4, 2**-2, 1.0), fixed_lams=(0.04,),
     ns=(16, 32, 64), fixed_n=32, rhos=(0.3, 0.5, 0.7), seeds=((4, 3),),
 )  # fmt: skip

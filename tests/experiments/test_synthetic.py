@@ -15,13 +15,15 @@ from attnprune_verify.experiments import synthetic
 from attnprune_verify.experiments.journal import Journal, write_whole
 from attnprune_verify.experiments.synthetic import Results, run_synthetic
 from attnprune_verify.experiments.synthetic_data import Cell, draw
-from attnprune_verify.experiments.synthetic_plan import FULL, QUICK, Plan, Run, perform
+from attnprune_verify.experiments.synthetic_plan import FULL, QUICK, Run, SyntheticPlan, perform
 from attnprune_verify.experiments.synthetic_plots import write_plots
 from attnprune_verify.experiments.synthetic_report import COLUMNS, summary, write_tables
 from attnprune_verify.experiments.synthetic_rivals import RIVALS, rivals
 from attnprune_verify.model import factored_loss, relative_error
 
-TINY = Plan(lams=(0.25, 1.0), fixed_lams=(0.04,), ns=(6, 8), fixed_n=8, rhos=(0.3, 0.5), seeds=((2, 2),), steps=4, d=6)
+TINY = SyntheticPlan(
+    lams=(0.25, 1.0), fixed_lams=(0.04,), ns=(6, 8), fixed_n=8, rhos=(0.3, 0.5), seeds=((2, 2),), steps=4, d=6
+)
 
 
 # ------------------------------------------------------------ data and measure
