@@ -12,6 +12,7 @@ from attnprune_verify.instance.problem import Instance
 from attnprune_verify.theory import paper, sharp
 from attnprune_verify.theory.assumptions import as_parameter
 from attnprune_verify.theory.balls import log10, lower, nearest, precise, upper
+from attnprune_verify.theory.kappa import kappa_zero_sum, row_eigenvalue_at
 from attnprune_verify.theory.measure import logit_norm, measure, start_loss
 
 __all__ = ["Constants", "constant_balls", "constants"]
@@ -23,7 +24,7 @@ _ROUNDED_UP = (
     "lipschitz_F",
     "lipschitz_F_paper",
 )  # upper bounds stay upper bounds as floats
-_ROUNDED_DOWN = ("K_lower", "curvature_lower")
+_ROUNDED_DOWN = ("K_lower", "curvature_lower", "kappa_T", "row_eigenvalue", "mu_operator")
 
 
 @dataclass(frozen=True)
@@ -44,6 +45,9 @@ class Constants:
         Certified upper and lower bound of ||Pi A||; L_sharp uses the upper one.
     mu_paper, mu_corrected : float
         2 min|W| beta delta as printed, and 2 (min|W| beta delta_allowed)^2.
+    mu_operator, kappa_T, row_eigenvalue : float
+        2 (kappa_T min_i lambda_2(J_i))^2 and its factors, certified from below; never worse than mu_corrected of the
+        instance's own beta and delta. 0 for a batch, whose samples' gradients can cancel.
     xi_paper, xi_corrected : float
         Both in the theorem's n^{-3/2} scale: 12 n^{-3/2} max|W| ||X||_F^2 lam d / mu_paper as printed, and
         K lam^{3/2} d^2 / (n^2 mu_corrected), which holds along gradient descent from M = 1.
@@ -85,6 +89,9 @@ class Constants:
     K_lower: float
     mu_paper: float
     mu_corrected: float
+    mu_operator: float
+    kappa_T: float
+    row_eigenvalue: float
     xi_paper: float
     xi_corrected: float
     xi_paper_lemma: float
@@ -197,6 +204,7 @@ def constant_balls(
     L_paper, L_sharp = paper.lipschitz(n, d, found.radius, lam), sharp.lipschitz(K, lam)
     mu_paper = paper.mu(found.min_W, beta_ball, everywhere)
     mu_corrected = sharp.mu(found.min_W, beta_ball, allowed)
+    kappa, eigenvalue = kappa_zero_sum(instance), row_eigenvalue_at(instance)
     eps_ball = arb(2) / (100 * n) if eps is None else _positive("eps", eps)
     eta_paper = 1 / L_paper if eta is None else _positive("eta", eta)
     eta_corrected = paper.over(arb(1), L_sharp) if eta is None else eta_paper
@@ -208,6 +216,9 @@ def constant_balls(
         "K_lower": arb(norm.lower.lower()),
         "mu_paper": mu_paper,
         "mu_corrected": mu_corrected,
+        "mu_operator": sharp.mu_by_operator(kappa, eigenvalue),
+        "kappa_T": kappa,
+        "row_eigenvalue": eigenvalue,
         "xi_paper": paper.xi_theorem(n, d, found.max_W, found.norm_X, lam, mu_paper),
         "xi_corrected": sharp.xi_confined(n, d, K, lam, mu_corrected),
         "xi_paper_lemma": paper.xi_lemma(n, d, found.max_W, found.norm_X, lam, mu_paper),

@@ -32,6 +32,7 @@ __all__ = [
     "curvature_along",
     "gradient_change",
     "route",
+    "weight_error",
     "work",
 ]
 
@@ -172,21 +173,26 @@ def _non_negative(number: arb) -> arb:
     return arb.max(number, arb(0))
 
 
+def weight_error(instance: Instance, M: Array) -> float:
+    """rho: every entry of a straightforward, max-shifted float F(M) is within a factor 1 +- rho of the true one.
+
+    A logit is off by at most eps = gamma max||x||^2 ||M * W||_F, and a weight by a factor exp(+-(6 eps + (n + 20) u)).
+    """
+    X, W = (np.asarray(array, dtype=np.float64) for array in (instance.samples, instance.W))
+    longest = float(np.einsum("kia,kia->ki", X, X).max())
+    logit = dot_error(2 * instance.d + 4) * longest * float(np.linalg.norm(M * W)) * 1.01
+    return math.expm1(6 * logit + (instance.n + 20) * UNIT_ROUNDOFF) * 1.01 if logit < 0.1 else math.inf
+
+
 def _crude_errors(instance: Instance, M: Array) -> tuple[float, float]:
     """Bounds on ||c_float - c||_F and on ||G_float - G||_F of any straightforward, max-shifted evaluation.
 
-    A logit is off by eps_z <= gamma max||x||^2 ||M * W||_F; every weight is then off by a factor within
-    exp(+-(6 eps_z + (n + 20) u)) =: 1 +- rho, c by rho (F + f), every p_j by F_j (8 rho + 2 (n + 8) u) at first order,
-    and the products with X add gamma_{2n}.
+    With rho as in `weight_error`, c is off by rho (F + f), every p_j at first order by F_j (8 rho + 2 (n + 8) u), and
+    the products with X add gamma_{2n}.
     """
     X, W = (np.asarray(array, dtype=np.float64) for array in (instance.samples, instance.W))
-    n, d = instance.n, instance.d
-    longest = float(np.einsum("kia,kia->ki", X, X).max())
-    size = max(float(np.linalg.norm(M * W)), float(np.linalg.norm(W)))
-    logit = dot_error(2 * d + 4) * longest * size * 1.01
-    if not logit < 0.1:
-        return math.inf, math.inf
-    rho = math.expm1(6 * logit + (n + 20) * UNIT_ROUNDOFF) * 1.01
+    n = instance.n
+    rho = max(weight_error(instance, M), weight_error(instance, np.ones_like(M)))
     tokens = float(np.einsum("kia,kia->k", X, X).max()) * 1.01
     weight = float(np.abs(W).max())
     gradient = weight * tokens * math.sqrt(n) * 1.1 * (8 * rho + 4 * dot_error(2 * n + 16))
