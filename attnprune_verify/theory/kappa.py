@@ -72,7 +72,7 @@ def _adjoint(instance: Instance) -> tuple[Array, arb, Array]:
     for x, allowed in zip(X, instance.allowed, strict=True):
         positions = np.flatnonzero(allowed)
         differences = X[positions[:-1]] - X[positions[-1]]
-        blocks.append((W * (x[:, None] * differences[:, None, :])).reshape(len(differences), -1))
+        blocks.append((W * (x[:, None] * differences[:, None, :])).reshape(len(differences), W.size))
         sizes.append(len(differences))
     gram = np.zeros((sum(sizes), sum(sizes)))
     start = 0
