@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from flint import arb, arb_mat, arb_series
+from flint import arb, arb_mat, arb_series, ctx
 from numpy.typing import ArrayLike, NDArray
 
 from attnprune_verify.instance.validate import MaskLike
@@ -49,8 +49,15 @@ def second_directional_derivative(
 def _derivative(
     order: int, M: ArrayLike, D: ArrayLike, X: ArrayLike, W: ArrayLike, lam: Any, mask: MaskLike, prec: int
 ) -> Enclosure:
+    with working_precision(prec):
+        return enclose([_derivative_ball(order, M, D, X, W, lam, mask)], ())
+
+
+def _derivative_ball(
+    order: int, M: ArrayLike, D: ArrayLike, X: ArrayLike, W: ArrayLike, lam: Any, mask: MaskLike
+) -> arb:
     (pruning, direction, weight), samples, allowed = exact(X, mask, M=M, D=D, W=W)
-    with working_precision(prec, cap=order + 1):
+    with working_precision(ctx.prec, cap=order + 1):
         dense = as_balls(weight)
         start, step = hadamard(as_balls(pruning), dense), hadamard(as_balls(direction), dense)
         misfit = arb_series([0])
@@ -61,7 +68,7 @@ def _derivative(
             line = arb_series([entry, change])
             size += line * line
         total = misfit / (2 * len(samples)) + as_ball(lam) / 2 * size
-        return enclose([total[order] * order], ())  # order! = order for 1 and 2
+        return total[order] * order  # order! = order for 1 and 2
 
 
 def _misfit(tokens: arb_mat, start: arb_mat, step: arb_mat, dense: arb_mat, allowed: NDArray[np.bool_]) -> arb_series:

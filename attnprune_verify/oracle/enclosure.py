@@ -38,7 +38,9 @@ class Enclosure:
     @property
     def midpoint(self) -> NDArray[np.float64]:
         """The middle of the interval (itself rounded; `radius` accounts for that)."""
-        return np.asarray(self.lower / 2 + self.upper / 2)
+        with np.errstate(invalid="ignore"):
+            middle = self.lower / 2 + self.upper / 2
+        return np.where(np.isnan(middle), 0.0, middle)  # between -inf and inf
 
     @property
     def radius(self) -> NDArray[np.float64]:

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable
+from fractions import Fraction
 from typing import Any, TypeAlias
 
 import mpmath
@@ -112,7 +113,8 @@ def hessian_vector_product(
     array([[1.]])
     """
     literal = Literal(M, X, W, lam, mask, digits=digits)
-    vector = np.asarray(V).astype(float)
+    vector = np.asarray(V).astype(object)
+    vector.flat = [Fraction(*value.as_integer_ratio()) for value in vector.flat]  # V + E and V - E must be exact
     return _collect(
         lambda unit: (literal.curvature(vector + unit) - literal.curvature(vector - unit)) / 4, np.shape(M), entries
     )
@@ -163,7 +165,7 @@ def factored_gradient(
     """
     literal = Literal((M_Q, M_K), X, (W_Q, W_K), lam, mask, digits=digits)
     shape = np.shape(M_Q)
-    still = np.zeros(shape)
+    still = np.zeros(shape, dtype=int)
     wrt_q = _collect(lambda unit: literal.slope(np.stack([unit, still])), shape, None)
     wrt_k = _collect(lambda unit: literal.slope(np.stack([still, unit])), shape, None)
     return wrt_q, wrt_k
@@ -283,12 +285,12 @@ class Literal:
         return self._mp.make_mpf(libmp.mpf_sum(squares, self._bits, "n"))
 
 
-def _collect(entry: Callable[[NDArray[np.float64]], Any], shape: tuple[int, ...], entries: Entries) -> _Matrix:
+def _collect(entry: Callable[[_Matrix], Any], shape: tuple[int, ...], entries: Entries) -> _Matrix:
     places = list(np.ndindex(*shape)) if entries is None else list(entries)
     values = np.empty(len(places), dtype=object)
     for index, place in enumerate(places):
-        unit = np.zeros(shape)
-        unit[place] = 1.0
+        unit = np.zeros(shape, dtype=int)
+        unit[place] = 1
         values[index] = entry(unit)
     return values.reshape(shape) if entries is None else values
 
