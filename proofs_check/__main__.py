@@ -10,9 +10,8 @@ CERTIFICATES = Path(__file__).resolve().parent / "certificates"
 
 def main(arguments: list[str]) -> int:
     if any(argument in ("-h", "--help") for argument in arguments):
-        print(
-            "usage: python -m proofs_check [FILE ...]\n\nRe-check certificates (default: all of proofs_check/certificates)."
-        )
+        print("usage: python -m proofs_check [FILE ...]")
+        print("Re-check certificates; without FILE, all of proofs_check/certificates.")
         return 0
     files = [Path(argument) for argument in arguments] or sorted(CERTIFICATES.glob("*.json"))
     accepted = 0

@@ -1,7 +1,8 @@
 """The paper's definitions, enclosed: logits, masked row softmax, loss, and the loss differentiated.
 
-A logit z_ij = sum_b y_ib X_jb with y_i = (M o W)^T x_i, so the loss of row i is a function of the d numbers y_ib alone. It is evaluated on
-dual numbers with one direction per b, and the chain rule gives dL_attn / dM_ab = sum_i (dL_i / dy_ib) X_ia W_ab.
+A logit z_ij = sum_b y_ib X_jb with y_i = (M o W)^T x_i, so the loss of row i is a function of the d numbers y_ib
+alone. It is evaluated on dual numbers with one direction per b, and the chain rule gives dL_attn / dM_ab = sum_i
+(dL_i / dy_ib) X_ia W_ab.
 """
 
 from __future__ import annotations
@@ -44,7 +45,9 @@ def exact_logits(X: Matrix, E: Matrix) -> list[list[Fraction]]:
 
 
 def relative(z: Rows, mask: Mask) -> list[Shifted]:
-    """Allowed logits minus (about) their row's maximum, None elsewhere: softmax is unchanged and exp cannot overflow."""
+    """Allowed logits minus (about) their row's maximum, None elsewhere: softmax is unchanged and exp cannot
+    overflow.
+    """
     return [_relative_row(row, allowed) for row, allowed in zip(z, mask, strict=True)]
 
 
@@ -54,7 +57,9 @@ def _relative_row(row: Sequence[Number], allowed: Sequence[bool]) -> Shifted:
 
 
 def softmax_row(row: Shifted, bits: int) -> list[Number]:
-    """One row of F: exp(z_ij) / sum over allowed k of exp(z_ik), 0 off the mask; exact where all allowed logits are equal."""
+    """One row of F: exp(z_ij) / sum over allowed k of exp(z_ik), 0 off the mask; exact where all allowed logits are
+    equal.
+    """
     weights = [Fraction(0) if z is None else exponential(z, bits) for z in row]
     mass = total(weights)
     return [Fraction(0) if z is None else weight / mass for weight, z in zip(weights, row, strict=True)]

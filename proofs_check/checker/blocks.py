@@ -1,8 +1,8 @@
 """Block-constant instances: d may be a million when the features fall into a few classes of equal features.
 
-With class sizes s_1 ... s_r, X = B repeated (n x r values), W and M constant on blocks. Then X (M o W) X^T = B E B^T with
-E_rs = s_r s_s M_rs W_rs, and dL / dM_ab = W_rs dL / dE_rs + lam M_rs for every entry (a, b) of block (r, s): gradient descent started
-at a block-constant M stays block-constant. Sizes 1, ..., 1 give the plain form.
+With class sizes s_1 ... s_r, X = B repeated (n x r values), W and M constant on blocks. Then X (M o W) X^T = B E
+B^T with E_rs = s_r s_s M_rs W_rs, and dL / dM_ab = W_rs dL / dE_rs + lam M_rs for every entry (a, b) of block (r,
+s): gradient descent started at a block-constant M stays block-constant. Sizes 1, ..., 1 give the plain form.
 """
 
 from __future__ import annotations
@@ -63,7 +63,10 @@ class Blocks:
 
     def gram(self) -> fields.Matrix:
         """X X^T."""
-        return [[sum((s * p * q for s, p, q in zip(self.sizes, x, y, strict=True)), Fraction(0)) for y in self.B] for x in self.B]
+        return [
+            [sum((s * p * q for s, p, q in zip(self.sizes, x, y, strict=True)), Fraction(0)) for y in self.B]
+            for x in self.B
+        ]
 
     def spectral_bound(self) -> Fraction:
         """||X||_2^2 <= the largest absolute row sum of X X^T."""
@@ -136,8 +139,8 @@ def shifted_pivots(gram: fields.Matrix, beta: Fraction) -> list[Fraction]:
 def smallest_attention(blocks: Blocks, radius: Number, bits: int) -> tuple[Fraction, Fraction]:
     """Bounds of a number below every F(M)_ij with M in the box [0, 1]^(d x d) or with ||M||_F <= radius.
 
-    F_ij = 1 / sum_k exp(z_ik - z_ij), and z_ik - z_ij = <V, M> with V = W o x_i (x_k - x_j)^T: at most the sum of the positive entries
-    of V on the box, at most radius ||V||_F on the ball.
+    F_ij = 1 / sum_k exp(z_ik - z_ij), and z_ik - z_ij = <V, M> with V = W o x_i (x_k - x_j)^T: at most the sum of
+    the positive entries of V on the box, at most radius ||V||_F on the ball.
     """
     found = []
     for i in range(blocks.n):

@@ -1,7 +1,7 @@
 """Forward dual numbers: a value and its slopes along a few directions.
 
-The checker evaluates the loss on dual numbers, so the gradient comes from the quotient rule, the product rule and exp' = exp alone; the
-paper's closed form appears nowhere.
+The checker evaluates the loss on dual numbers, so the gradient comes from the quotient rule, the product rule and
+exp' = exp alone; the paper's closed form appears nowhere.
 """
 
 from __future__ import annotations

@@ -1,9 +1,10 @@
 """Can both sides of the PL inequality be equal as formulas?
 
-When every row of F(M) is uniform on its allowed positions, F(M) is rational and p = J c is linear in c. With lambda = 0 both
-||grad L||^2 and (mu/2) ||c||^2 are then quadratic forms in c with rational coefficients. Entries c_ij over one row sum to 0, so a row is
-written in its first allowed entries, the last being minus their sum. If the difference of the two forms is the zero form, both sides are equal
-whatever the (irrational) values of f are: the corrected mu is attained, as for X = I, |W| = 1 and M = 0.
+When every row of F(M) is uniform on its allowed positions, F(M) is rational and p = J c is linear in c. With lambda
+= 0 both ||grad L||^2 and (mu/2) ||c||^2 are then quadratic forms in c with rational coefficients. Entries c_ij over
+one row sum to 0, so a row is written in its first allowed entries, the last being minus their sum. If the
+difference of the two forms is the zero form, both sides are equal whatever the (irrational) values of f are: the
+corrected mu is attained, as for X = I, |W| = 1 and M = 0.
 """
 
 from fractions import Fraction
@@ -37,7 +38,8 @@ def difference_vanishes(instance: Any, z: Any, half_mu: Fraction) -> bool:
 def _gradient_of_residual(i: int, c: list[Fraction], X: Any, W: Any, mask: Any) -> list[list[Fraction]]:
     """dL/dM when only row i has the residual c: sum_j c_j dF_ij/dM_ab, with F_i uniform, by the quotient rule.
 
-    F_ij = u_j / s with u_j = 1 and s = m, so along a direction with logit slopes k_j: dF_ij = (k_j m - sum_l k_l) / m^2.
+    F_ij = u_j / s with u_j = 1 and s = m, so along a direction with logit slopes k_j: dF_ij = (k_j m - sum_l k_l) /
+    m^2.
     """
     d, columns = len(W), _columns(mask[i])
     m = len(columns)

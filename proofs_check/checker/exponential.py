@@ -1,8 +1,8 @@
 """exp, enclosed: Taylor series with a proven remainder, on an argument halved until it is small.
 
-For t = a / 2^bits put y = t / 2^r with |y| < 2^-8 (smaller at high precision), held exactly. Then exp |y| is the sum of the first N terms
-plus a remainder between 0 and twice the last term, as the tail is below a geometric series of ratio 1/2. exp(t) is that, or its inverse for
-negative t, squared r times. Every operation rounds outwards.
+For t = a / 2^bits put y = t / 2^r with |y| < 2^-8 (smaller at high precision), held exactly. Then exp |y| is the
+sum of the first N terms plus a remainder between 0 and twice the last term, as the tail is below a geometric series
+of ratio 1/2. exp(t) is that, or its inverse for negative t, squared r times. Every operation rounds outwards.
 """
 
 from fractions import Fraction

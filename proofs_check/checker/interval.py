@@ -1,7 +1,8 @@
 """Fixed-point interval arithmetic with outward rounding.
 
-`Interval(lo, hi, bits)` encloses every real x with lo <= x * 2^bits <= hi, lo and hi integers. A number that is known exactly stays a
-`Fraction`; mixed operations give an interval, except that an exact 0 times anything is exactly 0. `Number = Fraction | Interval`.
+`Interval(lo, hi, bits)` encloses every real x with lo <= x * 2^bits <= hi, lo and hi integers. A number that is
+known exactly stays a `Fraction`; mixed operations give an interval, except that an exact 0 times anything is
+exactly 0. `Number = Fraction | Interval`.
 """
 
 from __future__ import annotations

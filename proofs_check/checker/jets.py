@@ -1,4 +1,6 @@
-"""Second-order jets: value, gradient and Hessian of a function of a few variables, by the product and quotient rules."""
+"""Second-order jets: value, gradient and Hessian of a function of a few variables, by the product and quotient
+rules.
+"""
 
 from __future__ import annotations
 

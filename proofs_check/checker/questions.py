@@ -16,7 +16,9 @@ _WORK = 1.5e9  # bit operations, roughly, of all the precisions tried together
 
 
 def contains(claimed: Bounds, own: Bounds) -> Answer:
-    """Does the claimed enclosure hold the number? Own bounds inside: yes. Disjoint: no. Otherwise compute more precisely."""
+    """Does the claimed enclosure hold the number? Own bounds inside: yes. Disjoint: no. Otherwise compute more
+    precisely.
+    """
     if claimed[0] <= own[0] and own[1] <= claimed[1]:
         return True
     if own[1] < claimed[0] or claimed[1] < own[0]:
@@ -38,7 +40,8 @@ def at_least(left: Bounds, right: Bounds) -> Answer:
 
 
 def precisions(claimed: Iterable[Bounds], operations: int, exponentials: int = 0) -> Iterator[int]:
-    """Precisions to try, doubling while the work is bounded: from 128 bits, or where the narrowest claimed enclosure could be met.
+    """Precisions to try, doubling while the work is bounded: from 128 bits, or where the narrowest claimed
+    enclosure could be met.
 
     A false claim is mostly refuted at the first precision, so that one is always tried.
     """
@@ -56,7 +59,9 @@ def precisions(claimed: Iterable[Bounds], operations: int, exponentials: int = 0
 
 
 def decide(ladder: Iterable[int], ask: Callable[[int], list[Question]]) -> None:
-    """Return when every question is answered yes at some precision; Reject at the first no, or when the precisions run out."""
+    """Return when every question is answered yes at some precision; Reject at the first no, or when the precisions
+    run out.
+    """
     waiting, bits = "nothing could be computed", 0
     for bits in ladder:
         try:

@@ -2,4 +2,6 @@
 
 
 class Reject(Exception):
-    """The certificate is not accepted; the message says why. Raised, never asserted, so that `python -O` changes nothing."""
+    """The certificate is not accepted; the message says why. Raised, never asserted, so that `python -O` changes
+    nothing.
+    """

@@ -1,4 +1,6 @@
-"""Certificates for thm:our_convergence (refuted from M_0 = 0 and from M_0 = 1) and for its corrected form on the same instances."""
+"""Certificates for thm:our_convergence (refuted from M_0 = 0 and from M_0 = 1) and for its corrected form on the
+same instances.
+"""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -79,7 +81,9 @@ def from_zeros() -> Setting:
 
 
 def from_ones() -> Setting:
-    """Two tokens, a million features: x_1 = 1/1000 everywhere, x_2 = 1/1000 on one half and -1/1000 on the other; W = 1e-6 everywhere."""
+    """Two tokens, a million features: x_1 = 1/1000 everywhere, x_2 = 1/1000 on one half and -1/1000 on the other; W
+    = 1e-6 everywhere.
+    """
     half, x, w = 500_000, Q(1, 1000), Q(1, 10**6)
     lam, delta, epsilon = Q(2, 10**10), Q(19, 100), Q(1, 1000)
     return Setting("ones", [half, half], [[x, x], [x, -x]], [[w, w], [w, w]], lam, Q(1), delta, epsilon, Q(3, 2))
@@ -171,9 +175,14 @@ def refute_zeros(setting: Setting) -> dict[str, Any]:
 
 
 def refute_ones(setting: Setting) -> dict[str, Any]:
-    """The infimum over tau of (sigma(tau) - sigma(tau_0))^2 + weight tau^2, found by ternary search and enclosed with a margin."""
+    """The infimum over tau of (sigma(tau) - sigma(tau_0))^2 + weight tau^2, found by ternary search and enclosed
+    with a margin.
+    """
     row, (p, q) = 0, setting.B
-    V = [[w * x * (a - c) for w, a, c in zip(ws, p, q, strict=True)] for ws, x in zip(setting.W, setting.B[row], strict=True)]
+    V = [
+        [w * x * (a - c) for w, a, c in zip(ws, p, q, strict=True)]
+        for ws, x in zip(setting.W, setting.B[row], strict=True)
+    ]
     pairs = [(s * t, v) for s, vs in zip(setting.sizes, V, strict=True) for t, v in zip(setting.sizes, vs, strict=True)]
     weight = setting.lam**2 / (setting.mu(False) * sum(k * v * v for k, v in pairs))
     dense = sum(k * v for k, v in pairs)
@@ -205,19 +214,10 @@ def confirm(setting: Setting) -> dict[str, Any]:
     lipschitz = setting.lam + Q(5, 4) * max(setting.weights) ** 2 * setting.spectral() ** 2
     eta = Q(int(Q(9, 10) / lipschitz * 1000), 1000)
     mu, n_sq, right = setting.mu(True), setting.n**2, setting.threshold(True)
-    now, M = point(setting, start(setting)), start(setting)
+    now = point(setting, start(setting))
     loss = now.c_sq / 2 + ball(setting.lam) * now.norm_sq / 2
     T = 4 * loss / (ball(eta * mu * setting.epsilon) * n_sq)
-    seen = [f for row in now.F for f in row]
-    for t in range(400):
-        left = (now.c_sq / 2 + ball(setting.lam**2 / mu) * now.norm_sq) / n_sq
-        if left < right:
-            break
-        M = [[m - ball(eta) * g for m, g in zip(ms, gs, strict=True)] for ms, gs in zip(M, now.gradient, strict=True)]
-        now = point(setting, M)
-        seen += [f for row in now.F for f in row]
-    else:
-        raise ArithmeticError("no iterate found")
+    t, left, seen = _first_good(setting, eta, mu, right)
     if not T > t:
         raise ArithmeticError("the iterate comes after T")
     return certificate(
@@ -230,6 +230,19 @@ def confirm(setting: Setting) -> dict[str, Any]:
         "lhs<=rhs",
         BITS,
     )
+
+
+def _first_good(setting: Setting, eta: Fraction, mu: Fraction, right: arb) -> tuple[int, arb, list[arb]]:
+    """The first t whose iterate satisfies the guarantee, its left side, and all entries of F met on the way."""
+    M, seen = start(setting), []
+    for t in range(400):
+        now = point(setting, M)
+        seen += [f for row in now.F for f in row]
+        left = (now.c_sq / 2 + ball(setting.lam**2 / mu) * now.norm_sq) / setting.n**2
+        if left < right:
+            return t, left, seen
+        M = [[m - ball(eta) * g for m, g in zip(ms, gs, strict=True)] for ms, gs in zip(M, now.gradient, strict=True)]
+    raise ArithmeticError("no iterate found")
 
 
 def documents() -> Iterator[tuple[str, dict[str, Any]]]:

@@ -1,4 +1,6 @@
-"""Certificates for lem:PL_ineq: refutations of mu = 2 min|W| beta delta, confirmations of mu = 2 (min|W| beta delta)^2."""
+"""Certificates for lem:PL_ineq: refutations of mu = 2 min|W| beta delta, confirmations of mu = 2 (min|W| beta
+delta)^2.
+"""
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
@@ -36,7 +38,9 @@ class Numbers:
 
 
 def cases() -> Iterator[tuple[str, Case]]:
-    """Name of the file and its case; every refutation is followed by the confirmation of the corrected mu on the same instance."""
+    """Name of the file and its case; every refutation is followed by the confirmation of the corrected mu on the
+    same instance.
+    """
     eye, zeros = b.identity(2), [[Q(0)] * 2] * 2
     half = [[Q(1, 2)] * 2] * 2
     log_w = [[LOG2, 2 * LOG2], [2 * LOG2, LOG2]]
@@ -64,7 +68,9 @@ def _pair(name: str, case: Case) -> Iterator[tuple[str, Case]]:
 
 
 def _four_tokens() -> Case:
-    """n = 4 < d = 5, X with orthonormal rows, weights of both signs, M inside the box: the refutation is not a matter of n = d = 2."""
+    """n = 4 < d = 5, X with orthonormal rows, weights of both signs, M inside the box: the refutation is not a
+    matter of n = d = 2.
+    """
     eye = [[Q(int(i == j)) for j in range(5)] for i in range(4)]
     signs = [[Q((-1) ** (i * j + i), 10) for j in range(5)] for i in range(5)]
     M = [[Q(1 + (3 * i + 2 * j) % 5, 10) for j in range(5)] for i in range(5)]

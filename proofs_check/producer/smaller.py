@@ -88,22 +88,16 @@ def _informal() -> dict[str, Any]:
 
 
 def _box_exit() -> dict[str, Any]:
-    """X = (1/5)[[-2, -3], [4, 4]], W = (1/5)[[7, -9], [-7, -3]], lambda = 1/5, eta = 0.99/K: the first t with a negative entry."""
+    """X = (1/5)[[-2, -3], [4, 4]], W = (1/5)[[7, -9], [-7, -3]], lambda = 1/5, eta = 0.99/K: the first t with a
+    negative entry.
+    """
     X = [[Q(-2, 5), Q(-3, 5)], [Q(4, 5), Q(4, 5)]]
     W = [[Q(7, 5), Q(-9, 5)], [Q(-7, 5), Q(-3, 5)]]
     lam = Q(1, 5)
     setting = Setting("ones", [1, 1], X, W, lam, Q(0), Q(0), Q(1), Q(1))
     K = lam + Q(5, 4) * max(setting.weights) ** 2 * setting.spectral() ** 2
     eta = Q(floor(Q(99, 100) / K * 1000), 1000)
-    M = start(setting)
-    for t in range(1, 2001):
-        gradient = point(setting, M).gradient
-        M = [[m - ball(eta) * g for m, g in zip(ms, gs, strict=True)] for ms, gs in zip(M, gradient, strict=True)]
-        least = b.least([entry for row in M for entry in row])
-        if least < 0:
-            break
-    else:
-        raise ArithmeticError("no exit from the box found")
+    t, M, least = _first_negative(setting, eta)
     inputs = {"n": 2, "d": 2, "X": table(X), "W": table(W), "lambda": word(lam), "eta": word(eta), "t": t}
     return certificate(
         "new:descent_leaves_box",
@@ -115,6 +109,18 @@ def _box_exit() -> dict[str, Any]:
         "lhs<rhs",
         2 * BITS,
     )
+
+
+def _first_negative(setting: Setting, eta: Fraction) -> tuple[int, b.Balls, arb]:
+    """Step, iterate and smallest entry at the first exit from the box."""
+    M = start(setting)
+    for t in range(1, 2001):
+        gradient = point(setting, M).gradient
+        M = [[m - ball(eta) * g for m, g in zip(ms, gs, strict=True)] for ms, gs in zip(M, gradient, strict=True)]
+        least = b.least([entry for row in M for entry in row])
+        if least < 0:
+            return t, M, least
+    raise ArithmeticError("no exit from the box found")
 
 
 def _thresholding() -> Documents:
@@ -135,10 +141,19 @@ def _thresholding() -> Documents:
     constant = [[Q(3, 10)] * 4 for _ in range(4)]
     half = [Q(1, 4), Q(1, 2), Q(3, 4)]
     reading = {"order": "ascending", "base": "0"}
-    yield "mask_gd-refutation-constant", _pruned("alg:mask_gd", "refutation", reading, constant, half, [16] * 3, [4, 8, 12])
+    yield (
+        "mask_gd-refutation-constant",
+        _pruned("alg:mask_gd", "refutation", reading, constant, half, [16] * 3, [4, 8, 12]),
+    )
     repaired = {"order": "ascending, ties by index"}
-    yield "mask_gd-confirmation-distinct", _pruned("fix:mask_gd", "confirmation", repaired, distinct, ratios, wanted, wanted)
-    yield "mask_gd-confirmation-constant", _pruned("fix:mask_gd", "confirmation", repaired, constant, half, [4, 8, 12], [4, 8, 12])
+    yield (
+        "mask_gd-confirmation-distinct",
+        _pruned("fix:mask_gd", "confirmation", repaired, distinct, ratios, wanted, wanted),
+    )
+    yield (
+        "mask_gd-confirmation-constant",
+        _pruned("fix:mask_gd", "confirmation", repaired, constant, half, [4, 8, 12], [4, 8, 12]),
+    )
 
 
 def _pruned(statement: str, kind: str, reading: Any, M: Any, ratios: Any, zeros: Any, wanted: Any) -> dict[str, Any]:
@@ -154,7 +169,9 @@ def _comparisons() -> Documents:
     L = {lam: _lipschitz(128, 64, Q(100), lam) for lam in (Q(1, 1000), Q(1, 10))}
     mu, epsilon = Q(1, 10), Q(1, 100)
     T = [2 * ball(lam) * 64**2 / (ball(mu * epsilon) * 128**2) * L[lam] for lam in (Q(1, 1000), Q(1, 10))]
-    yield _small("running-time", "exp:running-time", synthetic | {"mu": word(mu), "epsilon": word(epsilon)} | lambdas, T[0], T[1])
+    yield _small(
+        "running-time", "exp:running-time", synthetic | {"mu": word(mu), "epsilon": word(epsilon)} | lambdas, T[0], T[1]
+    )
     yield _small("step-size", "exp:step-size", synthetic | lambdas, L[Q(1, 10)] / L[Q(1, 1000)], Q(100))
     yield _small("reported-delta", "exp:reported-delta", {"n": 512, "delta": "1/400"}, Q(1, 512), Q(1, 400))
     yield _small("lambda-range", "exp:lambda-range", {"n": 128, "lambda": "1/25"}, Q(1), Q(128, 25))
@@ -173,7 +190,9 @@ def _comparisons() -> Documents:
     yield _small("calculus", "fac:calculus", {"m": 3, "d": 2}, Q(2), Q(3), {"line": "part 3, Z X^T"})
 
 
-def _small(name: str, statement: str, inputs: Any, lhs: Any, rhs: Any, reading: Any = None) -> tuple[str, dict[str, Any]]:
+def _small(
+    name: str, statement: str, inputs: Any, lhs: Any, rhs: Any, reading: Any = None
+) -> tuple[str, dict[str, Any]]:
     ends = [enclosure(side) if isinstance(side, arb) else words([side, side]) for side in (lhs, rhs)]
     bits = BITS if isinstance(lhs, arb) or isinstance(rhs, arb) else 0
     quantities = {"lhs": ends[0], "rhs": ends[1]}

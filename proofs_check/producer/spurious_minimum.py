@@ -1,4 +1,6 @@
-"""Strict local minima with positive loss for n > d: Newton's method in Arb, then a ball on which the Hessian is positive."""
+"""Strict local minima with positive loss for n > d: Newton's method in Arb, then a ball on which the Hessian is
+positive.
+"""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -9,7 +11,7 @@ from flint import arb, arb_mat
 
 from proofs_check.producer import balls as b
 from proofs_check.producer.document import certificate
-from proofs_check.producer.notation import Q, ball, balls, enclosure, exact_ends, table, word, words
+from proofs_check.producer.notation import Q, balls, enclosure, exact_ends, table, word, words
 
 BITS = 256
 RADIUS = Q(1, 10**10)
@@ -50,7 +52,14 @@ def cases() -> Iterator[tuple[str, Case]]:
     )
     yield (
         "four-tokens-again",
-        Case([[-3, -1], [1, 2], [3, 0], [0, -2]], [[-1, -3], [-1, 3]], [[0.33378112, 0.33369237], [0.87647671, -0.29152817]], "full", "ball", Q(15, 1000)),
+        Case(
+            [[-3, -1], [1, 2], [3, 0], [0, -2]],
+            [[-1, -3], [-1, 3]],
+            [[0.33378112, 0.33369237], [0.87647671, -0.29152817]],
+            "full",
+            "ball",
+            Q(15, 1000),
+        ),
     )
     yield (
         "five-tokens-causal",
@@ -108,7 +117,10 @@ def derivatives(case: Case, M: list[list[Fraction]]) -> Derivatives:
         slopes = [[X[i][a] * W[a][q] * X[j][q] for a in range(d) for q in range(d)] for j in range(n)]
         J = [[F[i][j] * (int(j == k) - F[i][k]) for k in range(n)] for j in range(n)]
         J2 = b.product(J, J)
-        H = [[J2[j][k] + int(j == k) * p[i][j] - F[i][j] * p[i][k] - p[i][j] * F[i][k] for k in range(n)] for j in range(n)]
+        H = [
+            [J2[j][k] + int(j == k) * p[i][j] - F[i][j] * p[i][k] - p[i][j] * F[i][k] for k in range(n)]
+            for j in range(n)
+        ]
         part = b.product(b.product(b.transpose(slopes), H), slopes)
         hessian = [[h + x for h, x in zip(hs, xs, strict=True)] for hs, xs in zip(hessian, part, strict=True)]
     return Derivatives(b.norm_sq(c) / 2, grad, hessian)

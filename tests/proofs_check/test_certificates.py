@@ -54,7 +54,9 @@ def test_accepted(file: Path) -> None:
 
 @pytest.mark.parametrize("file", FILES, ids=IDS)
 def test_every_tampering_is_rejected(file: Path) -> None:
-    """Relation, kind, hash, schema, statement, unknown and missing keys at every level, every enclosure moved, emptied or pinned."""
+    """Relation, kind, hash, schema, statement, unknown and missing keys at every level, every enclosure moved,
+    emptied or pinned.
+    """
     document = json.loads(file.read_text())
     tampered = {
         "hash": changed(document, ("paper_sha256",), "0" * 64),
@@ -142,7 +144,9 @@ def test_tampered_pl_certificate_is_rejected(name: str) -> None:
 
 @pytest.mark.parametrize("quantity", ["c_sq", "lhs", "rhs"])
 def test_enclosure_beside_the_number_is_rejected_however_close(quantity: str) -> None:
-    """The number is irrational: an interval that ends 1e-18 of its size before it is false, and one that reaches it is true."""
+    """The number is irrational: an interval that ends 1e-18 of its size before it is false, and one that reaches it
+    is true.
+    """
     document = load(SMALL)
     low, high = map(Fraction, document["quantities"][quantity])
     wider = changed(document, ("quantities", quantity), [str(low - abs(low)), str(high + abs(high))])

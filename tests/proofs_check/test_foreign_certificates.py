@@ -1,4 +1,6 @@
-"""Certificates that the project's producer did not make: the contract's format, numbers from mpmath, every mask form and reading of mu."""
+"""Certificates that the project's producer did not make: the contract's format, numbers from mpmath, every mask
+form and reading of mu.
+"""
 
 import json
 import random
@@ -21,7 +23,10 @@ def pivots(A: list[list[Q]]) -> list[Q]:
     head, *rest = A
     if head[0] == 0:
         return [Q(0), *pivots([row[1:] for row in rest])]
-    return [head[0], *pivots([[x - row[0] * y / head[0] for x, y in zip(row[1:], head[1:], strict=True)] for row in rest])]
+    return [
+        head[0],
+        *pivots([[x - row[0] * y / head[0] for x, y in zip(row[1:], head[1:], strict=True)] for row in rest]),
+    ]
 
 
 def attention(X: Any, E: Any, mask: Any) -> Any:
@@ -53,7 +58,9 @@ def foreign(seed: int, n: int, d: int, form: str, mu: str, lam: Q, digits: int =
             break
         beta /= 4
     with mpmath.workdps(80):
-        mX, mW, mM = (mpmath.matrix([[mpmath.mpf(e.numerator) / e.denominator for e in row] for row in A]) for A in (X, W, M))
+        mX, mW, mM = (
+            mpmath.matrix([[mpmath.mpf(e.numerator) / e.denominator for e in row] for row in A]) for A in (X, W, M)
+        )
         E = mpmath.matrix(d, d)
         for a in range(d):
             for b in range(d):
@@ -66,7 +73,11 @@ def foreign(seed: int, n: int, d: int, form: str, mu: str, lam: Q, digits: int =
             for j in range(n):
                 p[i, j] = F[i, j] * (c[i, j] - mean)
         slope = mX.T * p * mX
-        grad = [mW[a, b] * slope[a, b] + mpmath.mpf(lam.numerator) / lam.denominator * mM[a, b] for a in range(d) for b in range(d)]
+        grad = [
+            mW[a, b] * slope[a, b] + mpmath.mpf(lam.numerator) / lam.denominator * mM[a, b]
+            for a in range(d)
+            for b in range(d)
+        ]
         min_f = min(F[i, j] for i in range(n) for j in range(n) if mask[i][j])
         delta = Q(int(min_f * 10**6), 10**6) * Q(99, 100)
         wmin, wmax = min(abs(e) for r in W for e in r), max(abs(e) for r in W for e in r)

@@ -1,4 +1,6 @@
-"""Prose claims, misprints and one proof line that a few exact numbers refute. One function per statement gives both sides."""
+"""Prose claims, misprints and one proof line that a few exact numbers refute. One function per statement gives both
+sides.
+"""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -73,7 +75,9 @@ def _running_time(inputs: dict[str, Any], bits: int) -> tuple[Number, Number]:
 
 
 def _step_size(inputs: dict[str, Any], bits: int) -> tuple[Number, Number]:
-    """L(lambda_large) / L(lambda_small) against lambda_large / lambda_small: equal if eta = const/lambda followed from eta = const/L."""
+    """L(lambda_large) / L(lambda_small) against lambda_large / lambda_small: equal if eta = const/lambda followed
+    from eta = const/L.
+    """
     n, d = _sizes(inputs, "n", "d")
     R, small, large = _positive(inputs, "R", "lambda_small", "lambda_large")
     return _lipschitz(n, d, R, large, bits) / _lipschitz(n, d, R, small, bits), large / small
@@ -87,21 +91,27 @@ def _reported_delta(inputs: dict[str, Any], bits: int) -> tuple[Number, Number]:
 
 
 def _lambda_range(inputs: dict[str, Any], bits: int) -> tuple[Number, Number]:
-    """lambda = lambda~ / n is what the experiments set, so the lambda~ of the definition is n lambda; the lemma needs it in [0, 1]."""
+    """lambda = lambda~ / n is what the experiments set, so the lambda~ of the definition is n lambda; the lemma
+    needs it in [0, 1].
+    """
     (n,) = _sizes(inputs, "n")
     (lam,) = _positive(inputs, "lambda")
     return Fraction(1), n * lam
 
 
 def _contraction(inputs: dict[str, Any], bits: int) -> tuple[Number, Number]:
-    """With eta = (1/10)/lambda and lambda~ = n lambda a step multiplies the regulariser's part of M by 1 - eta n lambda."""
+    """With eta = (1/10)/lambda and lambda~ = n lambda a step multiplies the regulariser's part of M by 1 - eta n
+    lambda.
+    """
     (n,) = _sizes(inputs, "n")
     (lam, eta) = _positive(inputs, "lambda", "eta")
     return Fraction(1), abs(1 - eta * n * lam)
 
 
 def _vacuous(inputs: dict[str, Any], bits: int) -> tuple[Number, Number]:
-    """xi/2 >= 3 lam d / (sqrt(n) delta), as max|W| >= min|W| and ||X||_F^2 >= n beta; while L_attn / n^2 <= 1/n always."""
+    """xi/2 >= 3 lam d / (sqrt(n) delta), as max|W| >= min|W| and ||X||_F^2 >= n beta; while L_attn / n^2 <= 1/n
+    always.
+    """
     n, d = _sizes(inputs, "n", "d")
     lam, delta = _positive(inputs, "lambda", "delta")
     return Fraction(1, n), 3 * lam * d / delta / square_root(Fraction(n), bits)
@@ -128,14 +138,18 @@ def _printed_regulariser(inputs: dict[str, Any], bits: int) -> tuple[Number, Num
     """(1/2)(||M_Q||^2 + ||M_K||^2) as printed against lambda/2 of the same."""
     d, m = (fields.integer(inputs[key], f"inputs.{key}", 1, 16) for key in ("d", "m"))
     (lam,) = _positive(inputs, "lambda")
-    norms = norm_sq(fields.matrix(inputs["M_Q"], d, m, "inputs.M_Q")) + norm_sq(fields.matrix(inputs["M_K"], d, m, "inputs.M_K"))
+    norms = norm_sq(fields.matrix(inputs["M_Q"], d, m, "inputs.M_Q")) + norm_sq(
+        fields.matrix(inputs["M_K"], d, m, "inputs.M_K")
+    )
     return lam / 2 * norms, norms / 2
 
 
 def _dropped_sum(inputs: dict[str, Any], bits: int) -> tuple[Number, Number]:
-    """lem:grad_rec's line without its double sum: rhs = sum over (i_0, j_0) of the term, lhs = its largest or smallest single term.
+    """lem:grad_rec's line without its double sum: rhs = sum over (i_0, j_0) of the term, lhs = its largest or
+    smallest single term.
 
-    F and f are free positive rows summing to 1; X = I and W_ij = log f_ij + k, M_ij = (log F_ij + k/2) / W_ij realise them in the box for large k.
+    F and f are free positive rows summing to 1; X = I and W_ij = log f_ij + k, M_ij = (log F_ij + k/2) / W_ij
+    realise them in the box for large k.
     """
     n, d = fields.integer(inputs["n"], "inputs.n", 2, 6), fields.integer(inputs["d"], "inputs.d", 1, 6)
     X = fields.matrix(inputs["X"], n, d, "inputs.X")
@@ -166,28 +180,51 @@ _FAMILY = ("n", "d", "R")
 
 COMPARISONS = {
     "exp:running-time": Comparison(
-        (*_FAMILY, "mu", "epsilon", "lambda_small", "lambda_large"), NONE, "lhs<rhs", _running_time,
+        (*_FAMILY, "mu", "epsilon", "lambda_small", "lambda_large"),
+        NONE,
+        "lhs<rhs",
+        _running_time,
         "T increases with lambda, a small lambda does not make the run longer",
     ),
     "exp:step-size": Comparison(
-        (*_FAMILY, "lambda_small", "lambda_large"), NONE, "lhs<rhs", _step_size,
+        (*_FAMILY, "lambda_small", "lambda_large"),
+        NONE,
+        "lhs<rhs",
+        _step_size,
         "1/L is not inversely proportional to lambda",
     ),
     "exp:reported-delta": Comparison(("n", "delta"), NONE, "lhs<rhs", _reported_delta, "delta exceeds 1/n"),
-    "exp:lambda-range": Comparison(("n", "lambda"), NONE, "lhs<rhs", _lambda_range, "the lambda of the definition exceeds 1"),
-    "exp:divergent-step": Comparison(("n", "lambda", "eta"), NONE, "lhs<rhs", _contraction, "|1 - eta lambda| > 1: a step expands M"),
+    "exp:lambda-range": Comparison(
+        ("n", "lambda"), NONE, "lhs<rhs", _lambda_range, "the lambda of the definition exceeds 1"
+    ),
+    "exp:divergent-step": Comparison(
+        ("n", "lambda", "eta"), NONE, "lhs<rhs", _contraction, "|1 - eta lambda| > 1: a step expands M"
+    ),
     "exp:vacuous-guarantee": Comparison(
         ("n", "d", "lambda", "delta"), NONE, "lhs<rhs", _vacuous, "xi/2 exceeds the largest possible L_attn/n^2"
     ),
     "exp:gradient-bounded": Comparison(
-        ("n", "d", "X", "W", "M", "lambda", "R"), NONE, "lhs<rhs", _unbounded_gradient, "a Lipschitz gradient need not be bounded"
+        ("n", "d", "X", "W", "M", "lambda", "R"),
+        NONE,
+        "lhs<rhs",
+        _unbounded_gradient,
+        "a Lipschitz gradient need not be bounded",
     ),
     "eq:new_loss": Comparison(
-        ("d", "m", "M_Q", "M_K", "lambda"), NONE, "lhs<rhs", _printed_regulariser, "the printed regulariser lacks lambda"
+        ("d", "m", "M_Q", "M_K", "lambda"),
+        NONE,
+        "lhs<rhs",
+        _printed_regulariser,
+        "the printed regulariser lacks lambda",
     ),
     "lem:grad_rec": Comparison(
-        ("n", "d", "X", "F", "f", "W_entry", "i_1", "j_1"), {"step": ("third line",)}, "lhs<rhs", _dropped_sum,
+        ("n", "d", "X", "F", "f", "W_entry", "i_1", "j_1"),
+        {"step": ("third line",)},
+        "lhs<rhs",
+        _dropped_sum,
         "a proof line drops the double sum",
     ),
-    "fac:calculus": Comparison(("m", "d"), {"line": ("part 3, Z X^T",)}, "lhs<rhs", _not_conformable, "Z X^T is not conformable"),
-}  # fmt: skip
+    "fac:calculus": Comparison(
+        ("m", "d"), {"line": ("part 3, Z X^T",)}, "lhs<rhs", _not_conformable, "Z X^T is not conformable"
+    ),
+}

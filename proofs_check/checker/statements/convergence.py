@@ -1,14 +1,16 @@
 """thm:our_convergence refuted, and the same instances under the corrected mu (fix:our_convergence).
 
-The theorem: with mu = 2 min|W| beta delta, xi = 12 n^-1.5 max|W| ||X||_F^2 lam d / mu, eta < 1/L, L = lam + 30 d n^3.5 R^6 and
-T = 4 L(M_0) / (eta mu eps n^2), gradient descent has
+The theorem: with mu = 2 min|W| beta delta, xi = 12 n^-1.5 max|W| ||X||_F^2 lam d / mu, eta < 1/L, L = lam + 30 d
+n^3.5 R^6 and T = 4 L(M_0) / (eta mu eps n^2), gradient descent has
     (1/n^2) min_{t<T} L_attn(M_t) + lam^2/(mu n^2) ||M_t||_F^2 <= (xi + eps)/2.
 Whatever iterate the free t of the second term means, its least value is 0, or the minimum over t of the sum.
 
 Facts used, with their short proofs:
- (a) grad L is K-Lipschitz on all of R^(d x d) with K = lam + (5/4) max|W|^2 ||X||_2^4 (softmax Jacobian J, ||J||_2 <= 1/2, and row
+ (a) grad L is K-Lipschitz on all of R^(d x d) with K = lam + (5/4) max|W|^2 ||X||_2^4 (softmax Jacobian J, ||J||_2
+ <= 1/2, and row
      Hessian at most 1/4 + 1). Checked: K <= L, so eta < 1/L is eta < 1/K and gradient descent never increases L.
- (b) ||grad L_attn||_F <= max|W| ||X||_2^2 ||J c||_F <= max|W| ||X||_2^2 ||c||_F / 2, and ||c||_F^2 <= 2 L(M_0) along descent.
+ (b) ||grad L_attn||_F <= max|W| ||X||_2^2 ||J c||_F <= max|W| ||X||_2^2 ||c||_F / 2, and ||c||_F^2 <= 2 L(M_0)
+ along descent.
 """
 
 from dataclasses import dataclass
@@ -96,10 +98,12 @@ def _claimed(certificate: dict[str, Any], names: tuple[str, ...]) -> dict[str, f
 
 
 def _refute_from_zeros(certificate: dict[str, Any]) -> str:
-    """L(M_t) >= L(M_0) - 1.5 eta T G^2 for t < T, with G above ||grad L|| on the sublevel set: too slow a descent for the guarantee.
+    """L(M_t) >= L(M_0) - 1.5 eta T G^2 for t < T, with G above ||grad L|| on the sublevel set: too slow a descent
+    for the guarantee.
 
-    One step: L(M - eta g) >= L(M) - eta ||g||^2 - (K/2) eta^2 ||g||^2 >= L(M) - 1.5 eta ||g||^2 as eta K <= 1; and eta T = 4 L(M_0) / (mu eps n^2)
-    does not depend on eta. lhs is (L(M_0) - 1.5 eta T G^2 - (lam/2) ||M_t||^2) / n^2 with ||M_t||_F <= eta T G.
+    One step: L(M - eta g) >= L(M) - eta ||g||^2 - (K/2) eta^2 ||g||^2 >= L(M) - 1.5 eta ||g||^2 as eta K <= 1; and
+    eta T = 4 L(M_0) / (mu eps n^2) does not depend on eta. lhs is (L(M_0) - 1.5 eta T G^2 - (lam/2) ||M_t||^2) /
+    n^2 with ||M_t||_F <= eta T G.
     """
     setting, _, _ = _setting(certificate, (), squared=False)
     data = setting.blocks
@@ -118,7 +122,10 @@ def _refute_from_zeros(certificate: dict[str, Any]) -> str:
         min_f = b.smallest_attention(data, radius, bits)
         right = setting.threshold(bits)
         return [
-            ("the proven Lipschitz constant is below the paper's", at_least(bounds(setting.paper_lipschitz(bits)), exact(setting.proven_lipschitz()))),
+            (
+                "the proven Lipschitz constant is below the paper's",
+                at_least(bounds(setting.paper_lipschitz(bits)), exact(setting.proven_lipschitz())),
+            ),
             ("delta <= F(M) on the box and at every iterate", at_least(min_f, exact(data.delta))),
             ("delta_le_min_f", contains(claimed["min_f"], min_f)),
             ("loss encloses L(M_0)", contains(claimed["loss"], bounds(loss))),
@@ -134,10 +141,12 @@ def _refute_from_zeros(certificate: dict[str, Any]) -> str:
 
 
 def _refute_from_ones(certificate: dict[str, Any]) -> str:
-    """For EVERY M in R^(d x d): (L_attn(M) + lam^2/mu ||M||^2) / n^2 >= lhs > (xi + eps)/2, so no trajectory, step or T can help.
+    """For EVERY M in R^(d x d): (L_attn(M) + lam^2/mu ||M||^2) / n^2 >= lhs > (xi + eps)/2, so no trajectory, step
+    or T can help.
 
-    n = 2. With tau = z_i1 - z_i2 = <V, M>, V = W o x_i (x_1 - x_2)^T: L_attn >= (sigma(tau) - sigma(tau_dense))^2 and ||M||_F >= |tau| / ||V||_F.
-    lhs encloses the infimum over tau, divided by n^2. Iterates satisfy ||M_t||_F <= d by (a), since L(M_0) = lam d^2 / 2.
+    n = 2. With tau = z_i1 - z_i2 = <V, M>, V = W o x_i (x_1 - x_2)^T: L_attn >= (sigma(tau) - sigma(tau_dense))^2
+    and ||M||_F >= |tau| / ||V||_F. lhs encloses the infimum over tau, divided by n^2. Iterates satisfy ||M_t||_F <=
+    d by (a), since L(M_0) = lam d^2 / 2.
     """
     setting, _, inputs = _setting(certificate, ("row", "tau"), squared=False)
     data = setting.blocks
@@ -147,7 +156,10 @@ def _refute_from_ones(certificate: dict[str, Any]) -> str:
     tau = fields.rational(inputs["tau"], "inputs.tau", 30)
     claimed = _claimed(certificate, ("lhs", "rhs"))
     b.require_pivots(certificate["hypotheses"]["psd_pivots"], data)
-    V = [[w * x * (p - q) for w, p, q in zip(ws, *data.B, strict=True)] for ws, x in zip(data.W, data.B[row], strict=True)]
+    V = [
+        [w * x * (p - q) for w, p, q in zip(ws, *data.B, strict=True)]
+        for ws, x in zip(data.W, data.B[row], strict=True)
+    ]
     norm_v = Fraction(data.norm_sq(V))
     if norm_v == 0:
         raise Reject("the logits of inputs.row do not depend on M")
@@ -158,7 +170,10 @@ def _refute_from_ones(certificate: dict[str, Any]) -> str:
         min_f = b.smallest_attention(data, enclose(data.d, bits), bits)
         right = setting.threshold(bits)
         return [
-            ("the proven Lipschitz constant is below the paper's", at_least(bounds(setting.paper_lipschitz(bits)), exact(setting.proven_lipschitz()))),
+            (
+                "the proven Lipschitz constant is below the paper's",
+                at_least(bounds(setting.paper_lipschitz(bits)), exact(setting.proven_lipschitz())),
+            ),
             ("delta <= F(M) on the box and for ||M||_F <= d", at_least(min_f, exact(data.delta))),
             ("delta_le_min_f", contains(claimed["min_f"], min_f)),
             ("rhs encloses (xi + eps)/2", contains(claimed["rhs"], bounds(right))),
@@ -172,7 +187,9 @@ def _refute_from_ones(certificate: dict[str, Any]) -> str:
 
 
 def check_repaired(certificate: dict[str, Any]) -> str:
-    """With mu = 2 (min|W| beta delta)^2 and eta < 1/K of fact (a): an explicit iterate t < T satisfies the guarantee."""
+    """With mu = 2 (min|W| beta delta)^2 and eta < 1/K of fact (a): an explicit iterate t < T satisfies the
+    guarantee.
+    """
     _relation(certificate, "confirmation", "lhs<=rhs")
     setting, start, inputs = _setting(certificate, ("eta", "t"), squared=True)
     data = setting.blocks

@@ -1,4 +1,6 @@
-"""lem:PL_ineq on one instance: ||grad L||_F^2 against (mu/2) ||c||_F^2 + lam^2 ||M||_F^2 - 6 sqrt(n) max|W| ||X||_F^2 lam d."""
+"""lem:PL_ineq on one instance: ||grad L||_F^2 against (mu/2) ||c||_F^2 + lam^2 ||M||_F^2 - 6 sqrt(n) max|W|
+||X||_F^2 lam d.
+"""
 
 from dataclasses import dataclass
 from fractions import Fraction

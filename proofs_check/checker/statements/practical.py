@@ -1,4 +1,6 @@
-"""rem:practical, the remark that both assumptions of the theorem are practical, and thm:our_convergence:informal's running time."""
+"""rem:practical, the remark that both assumptions of the theorem are practical, and thm:our_convergence:informal's
+running time.
+"""
 
 from fractions import Fraction
 from typing import Any
@@ -22,7 +24,9 @@ def check_remark(certificate: dict[str, Any]) -> str:
 
 
 def _no_delta(certificate: dict[str, Any]) -> str:
-    """lhs = min F(M) over all positions is below rhs = delta: no useful lower bound. With a causal mask it is exactly 0."""
+    """lhs = min F(M) over all positions is below rhs = delta: no useful lower bound. With a causal mask it is
+    exactly 0.
+    """
     reading = require_reading(
         certificate, {"assumption": ("delta",), "mask": ("full", "causal"), "domain": ("box", "all M")}
     )
@@ -54,7 +58,9 @@ def _no_delta(certificate: dict[str, Any]) -> str:
 
 
 def _no_beta(certificate: dict[str, Any]) -> str:
-    """n > d: v != 0 with X^T v = 0, so v^T (X X^T - beta I) v = -beta |v|^2 < 0 for every beta > 0. lhs = |X^T v|^2, rhs = |v|^2."""
+    """n > d: v != 0 with X^T v = 0, so v^T (X X^T - beta I) v = -beta |v|^2 < 0 for every beta > 0. lhs = |X^T
+    v|^2, rhs = |v|^2.
+    """
     require_reading(certificate, {"assumption": ("beta",)})
     inputs = fields.closed(certificate["inputs"], ("n", "d", "X", "v"), "inputs")
     n, d = fields.integer(inputs["n"], "inputs.n", 2, 64), fields.integer(inputs["d"], "inputs.d", 1, 63)
@@ -73,8 +79,9 @@ def _no_beta(certificate: dict[str, Any]) -> str:
 def check_informal(certificate: dict[str, Any]) -> str:
     """The formal T is a quartic in d on a family with fixed n, epsilon, lambda, R, beta, so not O(d poly(n)/epsilon).
 
-    Family, for every d >= 2: n = 2, X = [e_1; e_2], W_ij = 1/d, M_0 = 1. Then X X^T = I, ||X||_F^2 = 2, ||W||_F = 1, L(M_0) = lam d^2/2, and
-    z_i1 - z_i2 = (M_i1 - M_i2)/d is at most 1 on the box and sqrt(2) for ||M||_F <= d: delta = 1/(1 + e^sqrt(2)) at most. As eta < 1/L,
+    Family, for every d >= 2: n = 2, X = [e_1; e_2], W_ij = 1/d, M_0 = 1. Then X X^T = I, ||X||_F^2 = 2, ||W||_F =
+    1, L(M_0) = lam d^2/2, and z_i1 - z_i2 = (M_i1 - M_i2)/d is at most 1 on the box and sqrt(2) for ||M||_F <= d:
+    delta = 1/(1 + e^sqrt(2)) at most. As eta < 1/L,
         T = 4 L(M_0) / (eta mu eps n^2) > lam/(delta eps n^2) d^3 (lam + 30 n^3.5 R^6 d) = cubic d^3 + quartic d^4.
     lhs = quartic, rhs = 0. (A step costs O(n d^2 + n^2 d) operations besides.)
     """
@@ -82,7 +89,9 @@ def check_informal(certificate: dict[str, Any]) -> str:
     require_reading(certificate, {"start": ("ones",), "time": ("iterations",)})
     inputs = fields.closed(certificate["inputs"], ("n", "lambda", "epsilon", "delta", "R"), "inputs")
     n = fields.integer(inputs["n"], "inputs.n", 2, 2)
-    lam, epsilon, delta, R = (fields.rational(inputs[key], f"inputs.{key}", 30) for key in ("lambda", "epsilon", "delta", "R"))
+    lam, epsilon, delta, R = (
+        fields.rational(inputs[key], f"inputs.{key}", 30) for key in ("lambda", "epsilon", "delta", "R")
+    )
     if not 0 < lam <= 1 or epsilon <= 0 or delta <= 0 or R * R < 2:
         raise Reject("lambda must lie in (0, 1], epsilon and delta must be > 0, R >= sqrt(2)")
     no_hypotheses(certificate)

@@ -1,10 +1,11 @@
-"""new:spurious_minimum: n > d, lambda = 0, and a strict local minimum of L_attn with L_attn > 0 = L_attn(1), so no PL constant mu > 0 exists.
+"""new:spurious_minimum: n > d, lambda = 0, and a strict local minimum of L_attn with L_attn > 0 = L_attn(1), so no
+PL constant mu > 0 exists.
 
-The proof on one instance. Let m be the centre and B the box of entries m_ab +- radius. If Hess L_attn >= curvature I on B and
-||grad L_attn(m)||_F < curvature radius / 2, then on the sphere ||M - m||_F = radius, which lies in B,
+The proof on one instance. Let m be the centre and B the box of entries m_ab +- radius. If Hess L_attn >= curvature
+I on B and ||grad L_attn(m)||_F < curvature radius / 2, then on the sphere ||M - m||_F = radius, which lies in B,
     L_attn(M) >= L_attn(m) - ||grad L_attn(m)|| radius + (curvature / 2) radius^2 > L_attn(m),
-so the ball holds a minimiser M* in its interior: a stationary point, strict because L_attn is strictly convex there. lhs encloses L_attn(M*).
-At M*, ||grad L_attn||^2 = 0 < (mu/2) ||c||^2 for every mu > 0.
+so the ball holds a minimiser M* in its interior: a stationary point, strict because L_attn is strictly convex
+there. lhs encloses L_attn(M*). At M*, ||grad L_attn||^2 = 0 < (mu/2) ||c||^2 for every mu > 0.
 """
 
 from fractions import Fraction
@@ -59,7 +60,10 @@ def check(certificate: dict[str, Any]) -> str:
         smallest = min(upper(around.second[s, s]) for s in range(d * d))
         return [
             ("Hess L_attn >= curvature I on the box", True if convex else None),
-            ("the upper end of curvature is above the least eigenvalue", True if claimed["curvature"][1] >= smallest else None),
+            (
+                "the upper end of curvature is above the least eigenvalue",
+                True if claimed["curvature"][1] >= smallest else None,
+            ),
             ("||grad L_attn(m)|| < curvature radius / 2", less(bounds(norm), exact(curvature * radius / 2))),
             ("gradient_norm", contains(claimed["gradient_norm"], bounds(norm))),
             ("lhs encloses L_attn(M*)", contains(claimed["lhs"], (least, most))),
@@ -68,7 +72,6 @@ def check(certificate: dict[str, Any]) -> str:
 
     decide((128, 256, 512, 1024), ask)
     return f"confirmation: a spurious strict local minimum in the {domain}, n = {n} > d = {d}, {named} mask"
-
 
 
 def _box(M: fields.Matrix, radius: Fraction, bits: int) -> list[list[Number]]:

@@ -1,0 +1,246 @@
+"""Matrices of fractions, and exact instances of the paper's quantities.
+
+From exp onwards a proof uses nothing of u = exp(logits) but u > 0 and du = u o d(logits), so an instance takes
+positive rationals for u and u~: f, f~, c, p and their derivatives are then exact rationals. (X = I and suitable W,
+M realise any such u, u~.)
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import cached_property
+
+Q = Fraction
+Vector = list[Fraction]
+Matrix = list[list[Fraction]]
+
+
+def dot(u: Sequence[Fraction], v: Sequence[Fraction]) -> Fraction:
+    return sum((p * q for p, q in zip(u, v, strict=True)), Q(0))
+
+
+def transpose(A: Matrix) -> Matrix:
+    return [list(column) for column in zip(*A, strict=True)]
+
+
+def times(A: Matrix, *factors: Matrix) -> Matrix:
+    """Matrix product."""
+    for B in factors:
+        columns = transpose(B)
+        A = [[dot(row, column) for column in columns] for row in A]
+    return A
+
+
+def apply(A: Matrix, v: Vector) -> Vector:
+    return [dot(row, v) for row in A]
+
+
+def entrywise(A: Matrix, B: Matrix, operation: Callable[[Fraction, Fraction], Fraction]) -> Matrix:
+    return [[operation(p, q) for p, q in zip(r, s, strict=True)] for r, s in zip(A, B, strict=True)]
+
+
+def hadamard(A: Matrix, B: Matrix) -> Matrix:
+    return entrywise(A, B, lambda p, q: p * q)
+
+
+def plus(A: Matrix, B: Matrix) -> Matrix:
+    return entrywise(A, B, lambda p, q: p + q)
+
+
+def minus(A: Matrix, B: Matrix) -> Matrix:
+    return entrywise(A, B, lambda p, q: p - q)
+
+
+def scaled(k: Fraction | int, A: Matrix) -> Matrix:
+    return [[k * entry for entry in row] for row in A]
+
+
+def outer(u: Vector, v: Vector) -> Matrix:
+    return [[p * q for q in v] for p in u]
+
+
+def diag(u: Vector) -> Matrix:
+    return [[u[i] if i == j else Q(0) for j in range(len(u))] for i in range(len(u))]
+
+
+def unit(i: int, n: int) -> Vector:
+    return [Q(int(i == j)) for j in range(n)]
+
+
+def identity(n: int) -> Matrix:
+    return diag([Q(1)] * n)
+
+
+def norm_sq(A: Matrix) -> Fraction:
+    """||A||_F^2."""
+    return sum((entry * entry for row in A for entry in row), Q(0))
+
+
+def trace(A: Matrix) -> Fraction:
+    return sum((A[i][i] for i in range(len(A))), Q(0))
+
+
+def inner(A: Matrix, B: Matrix) -> Fraction:
+    return sum((dot(r, s) for r, s in zip(A, B, strict=True)), Q(0))
+
+
+def row_sums(A: Matrix) -> Vector:
+    return [sum(row, Q(0)) for row in A]
+
+
+def largest(A: Matrix) -> Fraction:
+    return max(abs(entry) for row in A for entry in row)
+
+
+def smallest(A: Matrix) -> Fraction:
+    return min(abs(entry) for row in A for entry in row)
+
+
+def total(matrices: Sequence[Matrix]) -> Matrix:
+    result = matrices[0]
+    for A in matrices[1:]:
+        result = plus(result, A)
+    return result
+
+
+def root_at_most_sum(a: Fraction, b: Fraction, c: Fraction) -> bool:
+    """sqrt(a) <= sqrt(b) + sqrt(c) for nonnegative rationals, decided exactly."""
+    rest = a - b - c
+    return rest <= 0 or rest * rest <= 4 * b * c
+
+
+def semidefinite(A: Matrix) -> bool:
+    """A >= 0 for a symmetric rational matrix, by elimination."""
+    if not A:
+        return True
+    head, *rest = A
+    if head[0] < 0 or (head[0] == 0 and any(head)):
+        return False
+    if head[0] == 0:
+        return semidefinite([row[1:] for row in rest])
+    return semidefinite([[x - row[0] * y / head[0] for x, y in zip(row[1:], head[1:], strict=True)] for row in rest])
+
+
+@dataclass(frozen=True)
+class Instance:
+    """X, W, M, a mask and positive weights u, u~ on it."""
+
+    seed: int
+    n: int
+    d: int
+    X: Matrix
+    W: Matrix
+    M: Matrix
+    Mc: Matrix
+    u: Matrix
+    u_tilde: Matrix
+    lam: Fraction
+
+    def __str__(self) -> str:
+        return f"n={self.n}, d={self.d}, seed={self.seed}"
+
+    @cached_property
+    def alpha(self) -> Vector:
+        return row_sums(hadamard(self.u_tilde, self.Mc))
+
+    @cached_property
+    def f(self) -> Matrix:
+        return _softmax(hadamard(self.u, self.Mc))
+
+    @cached_property
+    def F(self) -> Matrix:
+        """f~(M)."""
+        return _softmax(hadamard(self.u_tilde, self.Mc))
+
+    @cached_property
+    def c(self) -> Matrix:
+        return minus(self.F, self.f)
+
+    @cached_property
+    def p1(self) -> Matrix:
+        return hadamard(self.c, self.F)
+
+    @cached_property
+    def p2(self) -> Matrix:
+        return times(diag(row_sums(self.p1)), self.F)
+
+    @cached_property
+    def p(self) -> Matrix:
+        return minus(self.p1, self.p2)
+
+    @property
+    def positions(self) -> list[tuple[int, int]]:
+        return [(i, j) for i in range(self.n) for j in range(self.n)]
+
+    @property
+    def entries(self) -> list[tuple[int, int]]:
+        return [(i, j) for i in range(self.d) for j in range(self.d)]
+
+    def k(self, i0: int, i1: int, j1: int) -> Vector:
+        """W_{i1,j1} X_{i0,i1} X_{*,j1}: the derivative of row i0 of the logits."""
+        return [self.W[i1][j1] * self.X[i0][i1] * x[j1] for x in self.X]
+
+    def B1(self, i0: int, j0: int, i1: int, j1: int) -> Fraction:
+        return self.c[i0][j0] * self.F[i0][j0] * self.k(i0, i1, j1)[j0]
+
+    def B2(self, i0: int, j0: int, i1: int, j1: int) -> Fraction:
+        return -self.c[i0][j0] * self.F[i0][j0] * dot(self.F[i0], self.k(i0, i1, j1))
+
+    def dF(self, i0: int, i1: int, j1: int) -> Vector:
+        """Row i0 of dF / dM_{i1,j1} by the quotient rule from du~ = u~ o k alone."""
+        u, k = [a * b for a, b in zip(self.u_tilde[i0], self.Mc[i0], strict=True)], self.k(i0, i1, j1)
+        du = [a * b for a, b in zip(u, k, strict=True)]
+        s, ds = sum(u, Q(0)), sum(du, Q(0))
+        return [(a * s - b * ds) / s**2 for a, b in zip(du, u, strict=True)]
+
+    def dL(self, i1: int, j1: int) -> Fraction:
+        """dL_attn / dM_{i1,j1} = sum c dF."""
+        return sum((dot(self.c[i], self.dF(i, i1, j1)) for i in range(self.n)), Q(0))
+
+
+def _softmax(u: Matrix) -> Matrix:
+    return [[entry / sum(row) for entry in row] for row in u]
+
+
+def matrix(rng: random.Random, n: int, m: int, low: int = -6, high: int = 6, unit_: int = 3) -> Matrix:
+    return [[Q(rng.randint(low, high), unit_) for _ in range(m)] for _ in range(n)]
+
+
+def instance(seed: int, n: int, d: int, mask: str = "full") -> Instance:
+    rng = random.Random(seed)
+    Mc = [
+        [Q(int(mask == "full" or (mask == "causal" and j <= i) or i == j or rng.random() < 0.5)) for j in range(n)]
+        for i in range(n)
+    ]
+    if mask == "causal":
+        Mc = [[Q(int(j <= i)) for j in range(n)] for i in range(n)]
+    return Instance(
+        seed, n, d, matrix(rng, n, d), matrix(rng, d, d), matrix(rng, d, d, 0, 3), Mc,
+        matrix(rng, n, n, 1, 12), matrix(rng, n, n, 1, 12), Q(rng.randint(0, 9), 10),
+    )  # fmt: skip
+
+
+SHAPES = (
+    (2, 2, "full"),
+    (3, 2, "causal"),
+    (2, 4, "full"),
+    (4, 3, "causal"),
+    (3, 3, "any"),
+    (5, 2, "any"),
+    (1, 2, "full"),
+)
+
+
+def instances(full_only: bool = False) -> Iterator[Instance]:
+    """Random exact instances of several shapes and masks, the same ones every time."""
+    for seed, (n, d, mask) in enumerate(SHAPES):
+        yield instance(seed, n, d, "full" if full_only else mask)
+
+
+def matrices(n: int, m: int, count: int = 12, seed: int = 0) -> Iterator[Matrix]:
+    rng = random.Random(seed)
+    for _ in range(count):
+        yield matrix(rng, n, m)

@@ -1,0 +1,53 @@
+"""lem:grad_rec: dL_attn/dM = sum over i0, j0 of (B_1 + B_2). The proof's third line drops the double sum."""
+
+from fractions import Fraction
+
+from proofs_check.steps.exact import Instance, dot, instances
+from proofs_check.steps.record import Step, step
+
+LABEL = "lem:grad_rec"
+FAILING = ("second display, 2",)
+
+
+def steps() -> list[Step]:
+    cases = [(x, i1, j1) for x in instances() for i1, j1 in x.entries]
+
+    def terms(x: Instance, i1: int, j1: int) -> list[Fraction]:
+        return [x.B1(i0, j0, i1, j1) + x.B2(i0, j0, i1, j1) for i0, j0 in x.positions]
+
+    def summed(x: Instance, i1: int, j1: int) -> Fraction:
+        return sum((dot(x.c[i], x.dF(i, i1, j1)) for i in range(x.n)), Fraction(0))
+
+    def one_term(x: Instance, i1: int, j1: int) -> bool:
+        """The printed line has no sum: it would hold for every (i0, j0)."""
+        return all(term == summed(x, i1, j1) for term in terms(x, i1, j1))
+
+    def half_square(x: Instance, i1: int, j1: int) -> bool:
+        """1/2 ((c + h dc)^2 - c^2) = h c dc + h^2 dc^2 / 2: the first-order term is c dc."""
+        h, rest = Fraction(1, 1000), Fraction(0)
+        for i in range(x.n):
+            for c, dc in zip(x.c[i], x.dF(i, i1, j1), strict=True):
+                rest += ((c + h * dc) ** 2 - c**2) / 2 - h * c * dc - h * h * dc**2 / 2
+        return rest == 0
+
+    def named(case: tuple[Instance, int, int]) -> str:
+        return (
+            f"{case[0]}, (i1, j1) = {case[1:]}: sum {summed(*case)}, single terms {', '.join(map(str, terms(*case)))}"
+        )
+
+    return [
+        step("first display, 4", "1/2 d c^2 = c dc", ((named(x), half_square(*x)) for x in cases)),
+        step(
+            "second display, 1", "sum c dc = sum (B_1 + B_2)", ((named(x), summed(*x) == sum(terms(*x))) for x in cases)
+        ),
+        step(
+            "second display, 2",
+            "= B_1 + B_2 of one (i0, j0), without the double sum",
+            ((named(x), one_term(*x)) for x in cases),
+        ),
+        step(
+            "second display, 3",
+            "dL_attn = sum over i0, j0 of (B_1 + B_2)",
+            ((named(x), x[0].dL(*x[1:]) == sum(terms(*x))) for x in cases),
+        ),
+    ]
