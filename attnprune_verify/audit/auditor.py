@@ -1,0 +1,180 @@
+"""Runs checks on a subject and turns findings into records: waivers, diagnosis, the smallest instance, the snippet."""
+
+from __future__ import annotations
+
+from types import TracebackType
+
+from attnprune_verify.audit.cases import Case
+from attnprune_verify.audit.checks import all_checks
+from attnprune_verify.audit.checks.values import judged
+from attnprune_verify.audit.context import Context
+from attnprune_verify.audit.contract import FUNCTIONS
+from attnprune_verify.audit.diagnosis import Diagnosis, diagnose
+from attnprune_verify.audit.fitting import Observation
+from attnprune_verify.audit.mistakes import SENTENCES
+from attnprune_verify.audit.record import Check, Finding, Record
+from attnprune_verify.audit.reference import VALUED
+from attnprune_verify.audit.shrink import shrunk
+from attnprune_verify.audit.snippet import as_code
+from attnprune_verify.audit.subject import NoAnswer, Subject
+from attnprune_verify.audit.target import fingerprint, parse_target
+from attnprune_verify.audit.tolerance import judge
+from attnprune_verify.audit.waivers import Waiver, waiver_for
+from attnprune_verify.errors import InvalidInstance
+
+__all__ = ["Auditor"]
+
+# Benign instances in double precision on which most mistakes show; the diagnosis starts here.
+_CORE = ("full", "causal", "given-mask", "outside-box", "lam-large")
+
+
+class Auditor:
+    """One target, one seed; a context manager that holds the subject's process.
+
+    Raises
+    ------
+    InvalidInstance
+        On entering: if TARGET cannot be read or imported, or has none of the contract's names.
+    """
+
+    def __init__(self, spec: str, seed: int = 0, waivers: tuple[Waiver, ...] = (), only: tuple[str, ...] = ()) -> None:
+        self.target = parse_target(spec)
+        self.seed = seed
+        self.waivers = waivers
+        self.only = only
+        self.subject = Subject(self.target, tuple(FUNCTIONS))
+        self.context = Context(self.subject, seed)
+        self._of_function: dict[str, Diagnosis | None] = {}
+        self._shrunk: set[str] = set()
+
+    def __enter__(self) -> Auditor:
+        self.subject.__enter__()
+        if not self.subject.functions and not self.subject.broken:
+            self.subject.close()
+            raise InvalidInstance(
+                f"TARGET must have at least one of {', '.join(FUNCTIONS)}; {self.target.spec!r} has none of them"
+            )
+        self.sha256 = fingerprint(self.subject.file)
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        self.subject.close()
+
+    @property
+    def checks(self) -> tuple[Check, ...]:
+        """What is to be asked; `only` narrows it to some functions."""
+        return tuple(check for check in all_checks() if not self.only or check.function in self.only)
+
+    def stale_waivers(self) -> list[Waiver]:
+        """Entries that match no check of a function the target has."""
+        present = {*self.subject.functions, *self.subject.broken}
+        ids = [check.id for check in self.checks if check.function in present]
+        return [waiver for waiver in self.waivers if not any(waiver.matches(id) for id in ids)]
+
+    def record(self, check: Check) -> Record:
+        """Run one check; nothing the subject does can raise from here."""
+        name = check.function
+        if name in self.subject.broken:
+            return self._record(check, Finding("could_not_run", f"{name} cannot be had: {self.subject.broken[name]}"))
+        if name not in self.subject.functions:
+            return self._record(check, Finding("not_applicable", f"the target has no {name}"))
+        waiver = waiver_for(check.id, self.waivers)
+        if waiver is not None and waiver.kind == "skip":
+            return self._record(check, Finding("waived", f"skipped: {waiver.reason}"))
+        try:
+            finding = check.run(self.context)
+        except NoAnswer as refusal:
+            if refusal.unreadable:
+                finding = Finding("failed", str(refusal), ids=("wrong-shape",))
+            else:
+                finding = Finding("could_not_run", f"{name} {refusal}")
+        except (ArithmeticError, ValueError, IndexError, TypeError) as error:  # of an answer nobody foresaw
+            finding = Finding("could_not_run", f"the answer could not be judged: {type(error).__name__}: {error}")
+        if waiver is not None and finding.status in ("failed", "could_not_run", "inconclusive"):
+            return self._record(check, Finding("waived", f"{waiver.reason} ({finding.status}: {finding.reason})"))
+        return self._record(check, finding)
+
+    def _record(self, check: Check, finding: Finding) -> Record:
+        ids, words = finding.ids, "; ".join(SENTENCES[id] for id in finding.ids if id != "unknown")
+        snippet = instance = None
+        if finding.status == "failed":
+            if not ids and check.function in VALUED and finding.cases:
+                found = self._diagnose(check, finding)
+                ids, words = found.ids, found.words
+            ids = ids or ("unknown",)
+            smaller = self._shrink(check, finding)
+            finding = finding if smaller is None else smaller
+        if finding.call is not None and finding.status in ("failed", "could_not_run"):
+            snippet = as_code(self.target, finding.call)
+        if finding.cases:
+            instance = finding.cases[0].describe()
+        return Record(
+            check.id,
+            check.function,
+            check.claim,
+            check.says,
+            check.required,
+            finding.status,
+            finding.reason,
+            ids if finding.status == "failed" else (),
+            words,
+            finding.error,
+            finding.bound,
+            finding.power,
+            instance,
+            self.seed,
+            snippet,
+        )
+
+    def _diagnose(self, check: Check, finding: Finding) -> Diagnosis:
+        """On the benign instances and the failing ones together; else on the failing ones alone."""
+        name = check.function
+        core = self._observed(name, [case for regime in _CORE for case in self.context.cases(regime)])
+        here = self._observed(name, sorted(finding.cases, key=lambda case: case.work)[:3])
+        if name not in self._of_function:
+            wrong = any(judge(name, one.case, one.parts).verdict in ("failed", "suspect") for one in core)
+            self._of_function[name] = diagnose(name, core) if wrong else None
+        general = self._of_function[name]
+        if general is not None and general.named:
+            return general
+        if here:
+            special = diagnose(name, here)
+            if special.named or general is None:
+                where = f" (only here: {check.says})" if special.named else ""
+                return Diagnosis(special.ids, special.words + where)
+        return general or Diagnosis(("unknown",), SENTENCES["unknown"])
+
+    def _observed(self, name: str, cases: list[Case]) -> list[Observation]:
+        return [Observation(case, parts) for case, parts in self.context.well_formed(name, cases)]
+
+    def _shrink(self, check: Check, finding: Finding) -> Finding | None:
+        """The same failure on a smaller instance; once per function, for wrong values only."""
+        name = check.function
+        if name in self._shrunk or not check.name.startswith("values:") or not finding.cases or finding.error is None:
+            return None
+        self._shrunk.add(name)
+        stability = check.stability
+
+        def fails(case: Case) -> bool:
+            try:
+                answer = self.context.ask(name, case)
+                if self.context.misshapen(name, case, answer) is not None:
+                    return False
+                return judge(name, case, answer.parts, stability=stability).verdict == "failed"
+            except (NoAnswer, ArithmeticError, ValueError):
+                return False
+
+        smallest = shrunk(finding.cases[0], fails)
+        if smallest is finding.cases[0]:
+            return None
+        try:
+            verdict = judge(name, smallest, self.context.ask(name, smallest).parts, stability=stability)
+        except NoAnswer:
+            return None
+        if verdict.verdict != "failed":
+            return None
+        small = judged(name, [(smallest, verdict)], 1)
+        reason = f"{finding.reason}. Smallest: {verdict.reason}, on {smallest.describe()}"
+        return Finding(
+            "failed", reason, small.error, small.bound, small.power, finding.ids, (smallest, *finding.cases), small.call
+        )

@@ -1,0 +1,233 @@
+"""What must hold between calls, whatever the values: symmetries, scalings, and functions agreeing with each other.
+
+The tolerance of every identity is the sum of the running-error bounds of the calls it joins.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+import numpy as np
+
+from attnprune_verify.audit.cases import Case
+from attnprune_verify.audit.checks.values import call_on
+from attnprune_verify.audit.context import Context
+from attnprune_verify.audit.contract import FUNCTIONS
+from attnprune_verify.audit.formulas import Array
+from attnprune_verify.audit.record import Check, Finding
+from attnprune_verify.audit.reference import permuted, reference
+from attnprune_verify.audit.subject import NoAnswer
+
+__all__ = ["identity_checks"]
+
+
+def identity_checks(function: str) -> Iterator[Check]:
+    """The identities that concern this function."""
+    claim = FUNCTIONS[function].claim
+
+    def check(name: str, says: str, ask: Callable[[Context, str], Finding]) -> Check:
+        return Check(function, name, says, claim, lambda context: ask(context, function))
+
+    yield check("permutation", "another order of tokens and features gives the same, reordered", _permutation)
+    yield check("isolated-token", "a token nobody looks at, and that sees only itself, has no influence", _isolated)
+    yield check("homogeneity", "2 X with W / 4 gives the same logits, loss and gradient", _homogeneity)
+    if "lam" in FUNCTIONS[function].arguments:
+        yield check("affine-in-lam", "the result is affine in lam, with the slope of the regulariser", _affine)
+    if function == "attention":
+        yield check("stochastic", "rows are non-negative, sum to 1, and are 0 where forbidden", _stochastic)
+    if function == "gradient":
+        yield check("derivative-of-loss", "the gradient is the derivative of the subject's own loss", _derivative)
+    if function == "loss_and_gradient":
+        yield check("agrees", "loss_and_gradient agrees with the subject's loss and gradient", _agrees)
+    if function == "hessian_vector_product":
+        yield check("symmetric", "<U, H V> = <V, H U>", _symmetric)
+        yield check("linear", "H (2 V) = 2 H V", _linear)
+
+
+def _basic(context: Context) -> tuple[Case, ...]:
+    return (context.cases("full")[1], context.cases("causal")[1], context.cases("given-mask")[0])
+
+
+def _joined(
+    context: Context,
+    function: str,
+    case: Case,
+    other: Case,
+    back: Callable[..., tuple[Array, ...]],
+    shift: tuple[Array, ...] | None = None,
+) -> Finding | None:
+    """A failure if `back` of the other call, less `shift`, is not what this call returns, to within both bounds."""
+    ours, theirs = context.answer(function, case), context.answer(function, other)
+    for one in (context.misshapen(function, case, ours), context.misshapen(function, other, theirs)):
+        if one is not None:
+            return Finding("failed", one, ids=("wrong-shape",), call=call_on(function, case))
+    bounds = back(function, tuple(part.bound for part in reference(function, other)))
+    returned = back(function, tuple(np.asarray(part, dtype=float) for part in theirs.parts))
+    if shift is not None:
+        returned = tuple(part - less for part, less in zip(returned, shift, strict=True))
+    for mine, yours, part, bound in zip(ours.parts, returned, reference(function, case), bounds, strict=True):
+        with np.errstate(invalid="ignore"):
+            gap, allowed = np.abs(mine - yours), part.bound + np.abs(bound) + case.unit_roundoff * np.abs(part.value) * 4
+        if not np.all(gap <= allowed):
+            return Finding(
+                "failed",
+                f"differs by {np.max(gap):.3g} where rounding explains {np.max(allowed):.3g}, on {case.describe()}",
+                error=float(np.max(gap)),
+                bound=float(np.max(allowed)),
+                cases=(case, other),
+                call=call_on(function, other),
+            )
+    return None
+
+
+def _all(context: Context, function: str, pairs: Iterator[tuple[Case, Case, Callable[..., tuple[Array, ...]]]]) -> Finding:
+    count = 0
+    for case, other, back in pairs:
+        failure = _joined(context, function, case, other, back)
+        if failure is not None:
+            return failure
+        count += 1
+    return Finding("passed", f"{count} instances")
+
+
+def _same(function: str, parts: tuple[Array, ...]) -> tuple[Array, ...]:
+    return parts
+
+
+def _permutation(context: Context, function: str) -> Finding:
+    def pairs() -> Iterator[tuple[Case, Case, Callable[..., tuple[Array, ...]]]]:
+        rng = np.random.default_rng(context.seed)
+        for case in _basic(context):
+            moved, back = permuted(case, rng)
+            yield case, moved, back
+
+    return _all(context, function, pairs())
+
+
+def _isolated(context: Context, function: str) -> Finding:
+    def pairs() -> Iterator[tuple[Case, Case, Callable[..., tuple[Array, ...]]]]:
+        for case in _basic(context):
+            mask = np.ones((case.n, case.n)) if case.mask is None else case.mask.copy()
+            mask[-1], mask[:, -1] = 0.0, 0.0
+            mask[mask.sum(axis=1) == 0, 0] = 1.0
+            mask[-1, 0], mask[-1, -1] = 0.0, 1.0
+            X = case.X.copy()
+            X[-1] = -3.0 * X[-1] + 1.0
+            alone = case.changed(mask=mask, name=f"{case.name}-isolated")
+            yield alone, alone.changed(X=X, name=f"{case.name}-isolated-moved"), _same
+
+    return _all(context, function, pairs())
+
+
+def _homogeneity(context: Context, function: str) -> Finding:
+    def pairs() -> Iterator[tuple[Case, Case, Callable[..., tuple[Array, ...]]]]:
+        for case in _basic(context):
+            scaled = case.changed(X=2 * case.X, W=case.W / 4, W_Q=case.W_Q / 4, name=f"{case.name}-scaled")
+            yield case, scaled, _same
+
+    return _all(context, function, pairs())
+
+
+def _affine(context: Context, function: str) -> Finding:
+    for case in _basic(context):
+        larger = case.changed(lam=case.lam + 0.5, name=f"{case.name}-lam+0.5")
+        values = zip(reference(function, case), reference(function, larger), strict=True)
+        slope = tuple(after.value - before.value for before, after in values)
+        failure = _joined(context, function, case, larger, _same, slope)
+        if failure is not None:
+            return failure
+    return Finding("passed", f"{len(_basic(context))} instances")
+
+
+def _stochastic(context: Context, function: str) -> Finding:
+    for case in (*_basic(context), *context.cases("logits-100"), *context.cases("given-mask")):
+        F = np.asarray(context.answer(function, case).parts[0], dtype=float)
+        if F.shape != (case.n, case.n):
+            return Finding("failed", f"returns the shape {F.shape}", ids=("wrong-shape",), call=call_on(function, case))
+        forbidden = np.zeros_like(F) if case.mask is None else F * (case.mask == 0)
+        off = float(np.abs(F.sum(axis=1) - 1).max())
+        allowed = (case.n + 8) * 4 * case.unit_roundoff * 10
+        if not off <= allowed or (F < 0).any() or forbidden.any():
+            what = f"a row sums to 1 + {off:.2g}" if not off <= allowed else "an entry is negative"
+            return Finding(
+                "failed",
+                f"{'a forbidden entry is not 0' if forbidden.any() else what}, on {case.describe()}",
+                error=off,
+                bound=allowed,
+                cases=(case,),
+                call=call_on(function, case),
+            )
+    return Finding("passed", "rows are probability vectors on the allowed positions")
+
+
+def _derivative(context: Context, function: str) -> Finding:
+    if "loss" not in context.subject.functions:
+        return Finding("not_applicable", "the target has no loss")
+    for case in _basic(context):
+        gradient = np.asarray(context.answer("gradient", case).parts[0], dtype=float)
+        direction = np.random.default_rng(case.seed).choice([-1.0, 1.0], case.M.shape)
+        step = 1e-3
+        values = [
+            float(context.answer("loss", case.changed(M=case.M + h * step * direction)).parts[0].reshape(-1)[0])
+            for h in (-2, -1, 1, 2)
+        ]
+        slope = (8 * (values[2] - values[1]) - (values[3] - values[0])) / (12 * step)
+        claimed = float((gradient * direction).sum()) if gradient.shape == direction.shape else np.nan
+        allowed = 1e-6 * (1 + float(np.abs(gradient).sum()))
+        if not abs(slope - claimed) <= allowed:
+            return Finding(
+                "failed",
+                f"the slope of the subject's loss is {slope:.6g} where its gradient says {claimed:.6g}, on {case.describe()}",
+                error=abs(slope - claimed),
+                bound=allowed,
+                cases=(case,),
+                call=call_on("gradient", case),
+            )
+    return Finding("passed", "central differences of the subject's loss agree", power=1e-6)
+
+
+def _agrees(context: Context, function: str) -> Finding:
+    asked = [name for name in ("loss", "gradient") if name in context.subject.functions]
+    if not asked:
+        return Finding("not_applicable", "the target has neither loss nor gradient")
+    for case in (*_basic(context), *context.cases("outside-box")):
+        both = context.answer(function, case)
+        for name in asked:
+            try:
+                alone = context.answer(name, case).parts[0]
+            except NoAnswer:
+                continue
+            index = ("loss", "gradient").index(name)
+            bound = 2 * reference(function, case)[index].bound
+            if alone.shape != both.parts[index].shape or not np.all(np.abs(alone - both.parts[index]) <= bound):
+                return Finding(
+                    "failed", f"differs from the subject's {name}, on {case.describe()}", cases=(case,), call=call_on(function, case)
+                )
+    return Finding("passed", f"agrees with {' and '.join(asked)}")
+
+
+def _symmetric(context: Context, function: str) -> Finding:
+    for case in _basic(context):
+        other = case.changed(V=np.asarray(case.V.T - 0.5 * case.W))
+        one, two = (np.asarray(context.answer(function, c).parts[0], dtype=float) for c in (case, other))
+        if one.shape != case.M.shape or two.shape != case.M.shape:
+            return Finding("failed", f"returns the shape {one.shape}", ids=("wrong-shape",), call=call_on(function, case))
+        gap = abs(float((other.V * one).sum() - (case.V * two).sum()))
+        allowed = float(
+            (np.abs(other.V) * (reference(function, case)[0].bound + 1e-15 * np.abs(one))).sum()
+            + (np.abs(case.V) * (reference(function, other)[0].bound + 1e-15 * np.abs(two))).sum()
+        )
+        if not gap <= allowed:
+            return Finding(
+                "failed", f"<U, H V> and <V, H U> differ by {gap:.3g}, on {case.describe()}",
+                error=gap, bound=allowed, cases=(case,), call=call_on(function, case),
+            )
+    return Finding("passed", "the Hessian is symmetric")
+
+
+def _linear(context: Context, function: str) -> Finding:
+    def pairs() -> Iterator[tuple[Case, Case, Callable[..., tuple[Array, ...]]]]:
+        for case in _basic(context):
+            yield case, case.changed(V=-2 * case.V), lambda _, parts: tuple(part / -2 for part in parts)
+
+    return _all(context, function, pairs())

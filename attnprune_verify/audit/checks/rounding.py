@@ -1,0 +1,223 @@
+"""Masks: the causal one, and those that keep the largest entries. Counts are exact and ties have an order."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from attnprune_verify.audit.context import Context
+from attnprune_verify.audit.contract import FUNCTIONS
+from attnprune_verify.audit.record import Call, Check, Finding
+
+__all__ = ["Selection", "judge_zeros", "rounding_checks", "smallest_first"]
+
+Flags = NDArray[np.bool_]
+
+
+@dataclass(frozen=True, eq=False)
+class Selection:
+    """A matrix to round, and the ratio of entries to give up."""
+
+    name: str
+    matrix: NDArray[Any]
+    rho: float
+
+    @property
+    def count(self) -> int:
+        """floor(rho * size). The ratios used here leave no doubt about it: decimal and float agree."""
+        return int(self.rho * self.matrix.size)
+
+
+def smallest_first(values: NDArray[Any], count: int) -> Flags:
+    """True at the `count` smallest entries; of equal ones the lower flat index goes first."""
+    chosen = np.zeros(values.size, dtype=np.bool_)
+    chosen[sorted(range(values.size), key=lambda index: (values.flat[index], index))[:count]] = True
+    return chosen.reshape(values.shape)
+
+
+def _selections(seed: int) -> dict[str, tuple[Selection, ...]]:
+    rng = np.random.default_rng([seed, 77])
+    plain, small = rng.uniform(0.05, 1.0, (7, 7)), rng.uniform(0.05, 1.0, (4, 4))
+    signed = rng.standard_normal((6, 6))
+    few = rng.integers(0, 3, (6, 6)).astype(float)
+    return {
+        "values": (Selection("distinct", plain, 0.5), Selection("distinct", small, 0.25), Selection("distinct", plain, 0.3)),
+        "signs": (Selection("signed", signed, 0.5), Selection("signed", signed, 0.2), Selection("signed", -np.abs(signed), 0.4)),
+        "counts": tuple(Selection(f"rho={rho}", plain, rho) for rho in (0.01, 0.02, 0.03, 0.1, 0.35, 0.45, 0.6, 0.77, 0.9, 0.97, 0.99)),
+        "edges": (
+            Selection("nothing", plain, 0.0),
+            Selection("everything", plain, 1.0),
+            Selection("one entry, rho=0.5", np.array([[0.3]]), 0.5),
+            Selection("one entry, rho=1", np.array([[0.3]]), 1.0),
+            Selection("everything, ties", np.ones((3, 3)), 1.0),
+            Selection("nothing, ties", np.ones((3, 3)), 0.0),
+        ),
+        "ties": (
+            Selection("all equal", np.ones((5, 5)), 0.5),
+            Selection("all equal", np.ones((4, 4)), 0.25),
+            Selection("all zero", np.zeros((4, 4)), 0.5),
+            Selection("few values", few, 0.5),
+            Selection("few values", few, 0.2),
+            Selection("few values", few[::-1].copy(), 0.7),
+            Selection("large, all equal", np.full((20, 20), 0.5), 0.5),
+            Selection("large, few values", np.tile(few, (4, 4)), 0.4),
+        ),
+        "float32": (
+            Selection("float32", plain.astype(np.float32), 0.5),
+            Selection("float32 ties", few.astype(np.float32), 0.4),
+            Selection("close in float32", (1 + np.arange(16).reshape(4, 4)[::-1] * 2.0**-22).astype(np.float32), 0.5),
+        ),
+        "close-values": (
+            Selection("close in float64", 1 + np.arange(16).reshape(4, 4)[::-1] * 2.0**-50, 0.5),
+            Selection("tiny", plain * 1e-200, 0.4),
+            Selection("huge", signed * 1e200, 0.4),
+        ),
+        "larger": (Selection("40 x 40", rng.standard_normal((40, 40)), 0.371),),
+    }
+
+
+def rounding_checks(function: str) -> Iterator[Check]:
+    """Checks of causal_mask, binary_mask and magnitude_mask."""
+    claim = FUNCTIONS[function].claim
+    if function == "causal_mask":
+        yield Check(function, "values", "1 where i >= j, else 0, for n from 1 to 17", claim, _causal, required=True)
+        return
+    says = {
+        "values": "the smallest entries go",
+        "signs": "negative entries are smaller than positive ones"
+        if function == "binary_mask"
+        else "magnitudes are compared, whatever the sign",
+        "counts": "exactly floor(rho size) entries go",
+        "edges": "rho = 0 takes nothing, rho = 1 everything",
+        "ties": "of equal entries the lower flat index goes first",
+        "float32": "right in float32",
+        "close-values": "differences of a few units in the last place count",
+        "larger": "right for 40 x 40",
+    }
+    for name, sentence in says.items():
+        yield Check(
+            function,
+            name,
+            sentence,
+            claim,
+            lambda context, name=name: _rounding(context, function, name),  # type: ignore[misc]
+            required=name == "values",
+        )
+    yield Check(function, "inputs-untouched", "the input is not changed", claim, lambda context: _pure(context, function))
+
+
+def _causal(context: Context) -> Finding:
+    for n in (1, 2, 3, 5, 17):
+        answer = context.call("causal_mask", [n])
+        got, expected = answer.parts[0], np.tri(n)
+        if got.shape == expected.shape and np.array_equal(got, expected):
+            continue
+        call = Call("causal_mask", {"n": n}, expected=(expected,))
+        if got.shape != expected.shape:
+            return Finding("failed", f"returns the shape {got.shape} for n = {n}", ids=("wrong-shape",), call=call)
+        known = {
+            "mask-strict": np.tri(n, k=-1),
+            "mask-transposed": np.tri(n).T,
+            "mask-ignored": np.ones((n, n)),
+            "mask-inverted": 1 - np.tri(n),
+        }
+        ids = tuple(id for id, wrong in known.items() if np.array_equal(got, wrong)) if n > 1 else ()
+        if not ids and n == 1:
+            big = context.call("causal_mask", [5]).parts[0]
+            ids = ("mask-strict",) if np.array_equal(big, np.tri(5, k=-1)) else ("mask-inverted",)
+        return Finding("failed", f"is wrong for n = {n}", ids=ids[:1] or ("unknown",), call=call)
+    return Finding("passed", "n = 1, 2, 3, 5, 17", power=0.0)
+
+
+def _rounding(context: Context, function: str, name: str) -> Finding:
+    selections = _selections(context.seed)[name]
+    worst: Finding | None = None
+    for selection in selections:
+        arguments = dict(zip(FUNCTIONS[function].arguments, (selection.matrix, selection.rho), strict=True))
+        answer = context.call(function, list(arguments.values()))
+        sizes = np.abs(selection.matrix) if function == "magnitude_mask" else selection.matrix
+        gone = smallest_first(sizes, selection.count)
+        expected = gone if function == "magnitude_mask" else np.where(gone, 0.0, 1.0)
+        problem = judge_zeros(answer.parts[0], selection, sizes, flags_are_gone=function == "magnitude_mask")
+        if problem is not None:
+            reason, ids = problem
+            finding = Finding(
+                "failed",
+                f"{reason}, on {selection.name} ({' x '.join(map(str, selection.matrix.shape))}, rho = {selection.rho:g})",
+                ids=ids,
+                call=Call(function, arguments, expected=(expected,)),
+            )
+            if worst is None or worst.ids == ("unknown",):
+                worst = finding
+    return worst or Finding("passed", f"{len(selections)} instances, entry by entry", power=0.0)
+
+
+def judge_zeros(
+    got: NDArray[Any], selection: Selection, sizes: NDArray[Any], *, flags_are_gone: bool
+) -> tuple[str, tuple[str, ...]] | None:
+    """What is wrong with a returned mask, and the mistakes it points to."""
+    if got.shape != sizes.shape or got.dtype.kind not in "biuf":
+        return f"returns {got.dtype} of shape {got.shape} instead of {sizes.shape}", ("wrong-shape",)
+    if not np.isin(got, (0, 1)).all():
+        return f"returns {got[~np.isin(got, (0, 1))].flat[0]} where only 0 and 1 are allowed", ("wrong-shape",)
+    gone = (got == 1) if flags_are_gone else (got == 0)
+    count, size = selection.count, sizes.size
+    right = smallest_first(sizes, count)
+    if np.array_equal(gone, right):
+        return None
+    reason = f"{int(gone.sum())} of {size} entries go where floor(rho size) = {count}"
+    for id, wrong in _wrong_choices(selection.matrix, sizes, selection.rho):
+        if np.array_equal(gone, wrong):
+            return reason if gone.sum() != count else "other entries go than the smallest", (id,)
+    if gone.sum() != count:
+        return reason, ("threshold-off-by-one",) if abs(int(gone.sum()) - count) == 1 else ("unknown",)
+    if np.array_equal(np.sort(sizes[gone]), np.sort(sizes[right])):
+        return "ties are broken by another rule than the lower flat index first", ("ties-dropped",)
+    return "other entries go than the smallest", ("unknown",)
+
+
+def _wrong_choices(matrix: NDArray[Any], sizes: NDArray[Any], rho: float) -> Iterator[tuple[str, Flags]]:
+    size = sizes.size
+    count = int(rho * size)
+    ranked = np.sort(sizes, axis=None)
+    candidates: list[tuple[str, Callable[[], Flags]]] = [
+        ("keeps-instead-of-prunes", lambda: ~smallest_first(sizes, count)),
+        ("keeps-instead-of-prunes", lambda: smallest_first(-sizes, count)),
+        ("keeps-instead-of-prunes", lambda: smallest_first(sizes, size - count)),
+        ("threshold-off-by-one", lambda: smallest_first(sizes, min(count + 1, size))),
+        ("threshold-off-by-one", lambda: smallest_first(sizes, max(count - 1, 0))),
+        ("threshold-off-by-one", lambda: smallest_first(sizes, int(np.ceil(rho * size)))),
+        ("threshold-off-by-one", lambda: smallest_first(sizes, round(rho * size))),
+        ("ties-dropped", lambda: sizes <= ranked[count - 1] if count else np.zeros(sizes.shape, dtype=np.bool_)),
+        ("ties-dropped", lambda: sizes < ranked[min(count, size - 1)]),
+        ("ties-dropped", lambda: ~smallest_first(-sizes, size - count)),
+        ("ties-dropped", lambda: sizes <= np.quantile(sizes, rho)),
+        ("ties-dropped", lambda: sizes < np.quantile(sizes, rho)),
+        ("threshold-off-by-one", lambda: sizes <= ranked[min(count, size - 1)]),
+        ("absolute-values", lambda: smallest_first(np.abs(matrix), count)),
+        ("absolute-values", lambda: smallest_first(matrix, count)),
+        ("baseline-global-threshold", lambda: _per_row(sizes, rho)),
+        ("baseline-axis", lambda: smallest_first(sizes.T, count).T),
+    ]
+    for id, choose in candidates:
+        yield id, choose()
+
+
+def _per_row(sizes: NDArray[Any], rho: float) -> Flags:
+    return np.stack([smallest_first(row, int(rho * row.size)) for row in sizes])
+
+
+def _pure(context: Context, function: str) -> Finding:
+    for selection in (*_selections(context.seed)["values"], *_selections(context.seed)["signs"]):
+        arguments = dict(zip(FUNCTIONS[function].arguments, (selection.matrix, selection.rho), strict=True))
+        first = context.call(function, list(arguments.values()))
+        second = context.call(function, list(arguments.values()))
+        if first.changed:
+            return Finding("failed", "changes its input", ids=("mutates-input",), call=Call(function, arguments))
+        if not np.array_equal(first.parts[0], second.parts[0]):
+            return Finding("failed", "two equal calls differ", ids=("nondeterministic",), call=Call(function, arguments))
+    return Finding("passed", "untouched, and equal calls agree")

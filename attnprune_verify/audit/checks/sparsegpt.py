@@ -1,0 +1,207 @@
+"""Is this SparseGPT's output for these weights and inputs? Certificates from input and output alone, no second run.
+
+With H the damped Hessian, U upper triangular, U^T U = H^-1, and Delta the change of the weights (dead columns zeroed
+first), the sweep leaves ``Delta = -E U`` with E zero on kept entries. So E is recovered from the output; it must vanish
+where weights are kept, the pruned weights must be 0, and the weights each block started from are known, hence the
+scores ``w^2 / U_jj^2`` by which it had to choose. (U_jj^2 is the diagonal of the inverse Hessian of the remaining
+inputs: U is a Cholesky factor, so the square belongs there.)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from attnprune_verify.audit.checks.rounding import smallest_first
+from attnprune_verify.audit.checks.sparsegpt_mistakes import named
+from attnprune_verify.audit.checks.wanda import Layer, layers
+from attnprune_verify.audit.context import Context
+from attnprune_verify.audit.record import Check, Finding
+from attnprune_verify.audit.subject import Answer
+
+__all__ = ["Hessian", "hessian", "sparsegpt_checks"]
+
+Matrix = NDArray[np.float64]
+Flags = NDArray[np.bool_]
+Problem = tuple[str, tuple[str, ...]]
+
+_SAYS = {
+    "values": "mask and updated weights, unstructured",
+    "counts": "per block int(size rho) + 1 entries go, as in the original",
+    "edges": "rho = 0 changes nothing, rho = 1 prunes everything",
+    "ties": "all scores up to the threshold go",
+    "groups": "of every M inputs the N smallest scores are pruned, after the updates so far",
+    "dead-inputs": "dead inputs: H_jj = 1, weight 0, before the damping; N counts sequences",
+    "two-dimensional": "X of two dimensions is one sequence",
+    "float32": "right in float32",
+    "larger": "blocks of 128 columns, the last one shorter",
+    "options": "blocksize and percdamp are used",
+}
+
+
+@dataclass(frozen=True, eq=False)
+class Hessian:
+    """The damped Hessian of a layer and its factor."""
+
+    matrix: Matrix
+    factor: Matrix
+    dead: Flags
+    damping: float
+    condition: float
+
+
+def hessian(X: NDArray[Any], percdamp: float = 0.01) -> Hessian:
+    """H = (2 / sequences) X^T X, dead inputs set to 1, then percdamp times its mean diagonal added."""
+    inputs = X.astype(float) if X.ndim == 3 else X.astype(float)[None]
+    tokens = inputs.reshape(-1, inputs.shape[-1])
+    matrix = 2.0 / len(inputs) * tokens.T @ tokens
+    dead = np.diag(matrix) == 0
+    matrix[dead, dead] = 1.0
+    damping = percdamp * float(np.mean(np.diag(matrix)))
+    matrix = matrix + damping * np.eye(len(matrix))
+    factor = np.linalg.cholesky(np.linalg.inv(matrix)).T
+    return Hessian(matrix, factor, dead, damping, float(np.linalg.cond(matrix)))
+
+
+def sparsegpt_checks(function: str) -> Iterator[Check]:
+    """The checks of sparsegpt, and of sparsegpt_report on top."""
+    for name, says in _SAYS.items():
+        yield Check(
+            function, name, says, None, lambda context, name=name: _outputs(context, function, name), required=name == "values"  # type: ignore[misc]
+        )
+    yield Check(function, "inputs-untouched", "the inputs are not changed", None, lambda context: _pure(context, function))
+    if function == "sparsegpt_report":
+        yield Check(function, "figures", "error = 1/2 tr(Delta H Delta^T), damping and condition", None, _figures)
+
+
+def _layers(seed: int, name: str) -> tuple[tuple[Layer, dict[str, Any]], ...]:
+    kept = {"blocksize": 4, "percdamp": 0.1}
+    source = layers(seed)
+    if name == "options":
+        return tuple((layer, kept) for layer in (*source["values"], source["groups"][0]))
+    return tuple((layer, {}) for layer in source[name])
+
+
+def _ask(context: Context, function: str, layer: Layer, options: dict[str, Any]) -> Answer:
+    return context.call(function, [layer.weight, layer.X, layer.rho], {**layer.keywords, **options})
+
+
+def _outputs(context: Context, function: str, name: str) -> Finding:
+    worst: Finding | None = None
+    error = bound = 0.0
+    for layer, options in _layers(context.seed, name):
+        answer = _ask(context, function, layer, options)
+        weight, pruned = answer.parts[0], answer.parts[1]
+        found = _certify(layer, options, weight, pruned)
+        if isinstance(found, tuple) and isinstance(found[0], float):
+            error, bound = max(error, found[0]), max(bound, float(found[1]))  # type: ignore[arg-type]
+            continue
+        reason, ids = found
+        if ids == ("unknown",) and weight.shape == layer.weight.shape:
+            ids = named(layer, options, np.asarray(weight, dtype=float), pruned == 1)
+        call = layer.call(function)
+        call.keywords.update(options)
+        finding = Finding("failed", f"{reason}, on {layer.describe()}", ids=ids, call=call)  # type: ignore[arg-type]
+        if worst is None or worst.ids == ("unknown",):
+            worst = finding
+    return worst or Finding("passed", "choice and update certified from the output", error=error, bound=bound, power=bound)
+
+
+def _certify(layer: Layer, options: dict[str, Any], weight: NDArray[Any], pruned: NDArray[Any]) -> Problem | tuple[float, float]:
+    """A problem, or the residual on kept entries and what was allowed."""
+    shape = layer.weight.shape
+    if weight.shape != shape or pruned.shape != shape or weight.dtype.kind != "f" or not np.isin(pruned, (0, 1)).all():
+        return f"returns shapes {weight.shape} and {pruned.shape} instead of {shape}", ("wrong-shape",)
+    gone = pruned == 1
+    if not np.isfinite(weight).all():
+        return "returns weights that are not finite", ("unknown",)
+    prunes = layer.n > 0 if layer.m else layer.rho > 0
+    if not prunes:
+        same = np.array_equal(weight, layer.weight) and not gone.any()
+        return (0.0, 0.0) if same else ("rho = 0 prunes or changes something", ("threshold-off-by-one",))
+    if weight[gone].any():
+        mixed = bool((weight[~gone] == 0).all()) and gone.any() and not gone.all()
+        return "pruned weights are not 0", ("keeps-instead-of-prunes",) if mixed else ("unknown",)
+    h = hessian(layer.X, options.get("percdamp", 0.01))
+    single = layer.weight.dtype == np.float32
+    start = layer.weight.astype(float)
+    start[:, h.dead] = 0.0
+    delta = np.asarray(weight, dtype=float) - start
+    residual = -np.linalg.solve(h.factor.T, delta.T).T
+    scale = max(float(np.abs(residual).max()), 1e-300)
+    allowed = (2e-6 if single else 1e-14) * h.condition**0.5 * max(shape)
+    off = float(np.abs(residual[~gone]).max(initial=0.0)) / scale
+    chosen, loose = _choice(layer, options, h, start, residual, 1e-4 if single else 1e-9)
+    wrong = (gone != chosen) & ~loose
+    if wrong.any():
+        return f"{int(wrong.sum())} of {wrong.size} entries are chosen otherwise than by the scores ({int(gone.sum())} pruned, {int(chosen.sum())} expected)", ("unknown",)
+    if not off <= allowed:
+        return f"kept weights are not those of the update: the residual on kept entries is {off:.2g} of the largest, allowed {allowed:.2g}", ("unknown",)
+    return off, allowed
+
+
+def _choice(
+    layer: Layer, options: dict[str, Any], h: Hessian, start: Matrix, residual: Matrix, tolerance: float
+) -> tuple[Flags, Flags]:
+    """Which entries had to be pruned given the residuals so far, and which are too close to call."""
+    rows, columns = start.shape
+    chosen, loose = np.zeros(start.shape, dtype=np.bool_), np.zeros(start.shape, dtype=np.bool_)
+    width = options.get("blocksize", 128)
+    diagonal = np.diag(h.factor)
+    for a in range(0, columns, width):
+        b = min(a + width, columns)
+        for left, right in [(j, j + layer.m) for j in range(a, b, layer.m)] if layer.m else [(a, b)]:
+            before = slice(0, left if layer.m else a)
+            work = start[:, left:right] - residual[:, before] @ h.factor[before, left:right]
+            scores = (work / diagonal[left:right]) ** 2
+            noise = tolerance * max(float(scores.max()), 1e-300) * 1e-3
+            for row in [slice(i, i + 1) for i in range(rows)] if layer.m else [slice(0, rows)]:
+                part = scores[row]
+                if layer.m:
+                    picked = smallest_first(part, layer.n)
+                    cut = np.sort(part, axis=None)[[max(layer.n - 1, 0), min(layer.n, part.size - 1)]]
+                    near = ((part >= cut[1] * (1 - tolerance) - noise) & (part <= cut[0] * (1 + tolerance) + noise)) & bool(
+                        cut[1] - cut[0] <= tolerance * cut[1] + noise
+                    )
+                elif layer.rho == 1:
+                    picked, near = np.ones(part.shape, dtype=np.bool_), np.zeros(part.shape, dtype=np.bool_)
+                else:
+                    threshold = np.sort(part, axis=None)[int(part.size * layer.rho)]
+                    picked = part <= threshold
+                    near = np.abs(part - threshold) <= tolerance * threshold + noise
+                    near &= bool(near.sum() > 1)
+                chosen[row, left:right], loose[row, left:right] = picked, near
+    return chosen, loose
+
+
+def _pure(context: Context, function: str) -> Finding:
+    for layer, options in _layers(context.seed, "values"):
+        first, second = (_ask(context, function, layer, options) for _ in range(2))
+        if first.changed:
+            return Finding("failed", "changes its input", ids=("mutates-input",), call=layer.call(function))
+        if not all(np.array_equal(a, b) for a, b in zip(first.parts[:2], second.parts[:2], strict=True)):
+            return Finding("failed", "two equal calls differ", ids=("nondeterministic",), call=layer.call(function))
+    return Finding("passed", "untouched, and equal calls agree")
+
+
+def _figures(context: Context) -> Finding:
+    for layer, options in (*_layers(context.seed, "values"), *_layers(context.seed, "dead-inputs")):
+        parts = _ask(context, "sparsegpt_report", layer, options).parts
+        h = hessian(layer.X)
+        start = layer.weight.astype(float)
+        start[:, h.dead] = 0.0
+        delta = np.asarray(parts[0], dtype=float) - start
+        expected = {"error": 0.5 * float(np.trace(delta @ h.matrix @ delta.T)), "damping": h.damping, "condition": h.condition}
+        for (name, value), got in zip(expected.items(), parts[2:5], strict=True):
+            if got.shape != () or not abs(float(got) - value) <= 1e-6 * value:
+                return Finding(
+                    "failed", f"{name} is {got} where the output says {value:.9g}, on {layer.describe()}", ids=("unknown",),
+                    error=abs(float(got.reshape(-1)[0]) - value), bound=1e-6 * value, call=layer.call("sparsegpt_report"),
+                )
+        if parts[5].shape != layer.weight.shape or not np.isin(parts[5], (0, 1)).all():
+            return Finding("failed", "undecided is no boolean array of the weight's shape", ids=("wrong-shape",), call=layer.call("sparsegpt_report"))
+    return Finding("passed", "error, damping and condition number", power=1e-6)

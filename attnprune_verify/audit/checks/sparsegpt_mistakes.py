@@ -1,0 +1,165 @@
+"""Wrong SparseGPTs, to put a name to a wrong output: one sweep with switches."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from attnprune_verify.audit.checks.rounding import smallest_first
+from attnprune_verify.audit.checks.wanda import Layer
+
+__all__ = ["named"]
+
+Matrix = NDArray[np.float64]
+Flags = NDArray[np.bool_]
+Output = tuple[Matrix, Flags]
+
+
+def named(layer: Layer, options: dict[str, Any], weight: Matrix, gone: Flags) -> tuple[str, ...]:
+    """The known mistake that gives this output, or unknown."""
+    single = layer.weight.dtype == np.float32
+    for id, run in _candidates(layer, options):
+        try:
+            other, flags = run()
+        except (np.linalg.LinAlgError, IndexError, ValueError):
+            continue
+        close = np.abs(other - weight).max() <= (1e-3 if single else 1e-7) * max(1.0, float(np.abs(weight).max()))
+        if close and ((flags == gone).all() or ((other == 0) == (weight == 0)).all()):
+            return (id,)
+    return ("unknown",)
+
+
+def _candidates(layer: Layer, options: dict[str, Any]) -> Iterator[tuple[str, Callable[[], Output]]]:
+    damp, width = options.get("percdamp", 0.01), options.get("blocksize", 128)
+
+    def sweep(**switches: Any) -> Callable[[], Output]:
+        return lambda: _sweep(layer, **{"damp": damp, "width": width, **switches})
+
+    yield "baseline-no-update", sweep(update=False)
+    yield "baseline-no-update", sweep(update=False, offset=0)
+    yield "baseline-no-update", sweep(across=False)
+    yield "threshold-off-by-one", sweep(offset=0)
+    yield "threshold-off-by-one", sweep(offset=-1)
+    yield "baseline-score", sweep(power=1.0)
+    yield "baseline-score", sweep(power=1.0, offset=0)
+    yield "baseline-score", sweep(power=0.0)
+    yield "baseline-score", sweep(power=4.0)
+    yield "baseline-score", sweep(power=-2.0)
+    yield "baseline-score", sweep(inverse_diagonal=True)
+    yield "baseline-damping", sweep(damp=0.0)
+    yield "baseline-damping", sweep(damp=10 * damp)
+    yield "baseline-damping", sweep(damp=0.1 * damp)
+    yield "baseline-damping", sweep(damp=0.01)
+    yield "baseline-damping", sweep(damp_first=True)
+    yield "baseline-damping", sweep(damp_by="max")
+    yield "baseline-damping", sweep(damp_by="one")
+    yield "baseline-dead-inputs", sweep(tokens=True)
+    yield "baseline-dead-inputs", sweep(hessian_factor=1.0)
+    yield "baseline-dead-inputs", sweep(zero_dead=False)
+    yield "baseline-dead-inputs", sweep(fill_dead=False)
+    yield "baseline-global-threshold", sweep(width=10**6)
+    yield "baseline-global-threshold", sweep(width=1)
+    yield "baseline-global-threshold", sweep(width=128)
+    yield "baseline-global-threshold", sweep(per_row=True)
+    yield "baseline-global-threshold", sweep(per_row=True, offset=0)
+    yield "keeps-instead-of-prunes", sweep(keep=True)
+    yield "keeps-instead-of-prunes", lambda: _sweep(layer, damp=damp, width=width, ratio=1 - layer.rho)
+    yield "baseline-ignores-activations", sweep(identity=True)
+    yield "baseline-ignores-activations", sweep(magnitude=True)
+    yield "baseline-axis", lambda: _transposed(layer, damp, width)
+    if layer.m:
+        yield "group-convention", sweep(group=layer.m - layer.n)
+        yield "group-convention", sweep(stale=True)
+        yield "group-convention", lambda: _sweep(layer, damp=damp, width=width, unstructured=True)
+
+
+def _transposed(layer: Layer, damp: float, width: int) -> Output:
+    turned = Layer(layer.name, layer.weight.T, layer.X, layer.rho, layer.n, layer.m)
+    weight, gone = _sweep(turned, damp=damp, width=width)
+    return weight.T, gone.T
+
+
+def _sweep(
+    layer: Layer,
+    *,
+    damp: float,
+    width: int,
+    update: bool = True,
+    across: bool = True,
+    offset: int = 1,
+    power: float = 2.0,
+    inverse_diagonal: bool = False,
+    damp_first: bool = False,
+    damp_by: str = "mean",
+    tokens: bool = False,
+    hessian_factor: float = 2.0,
+    zero_dead: bool = True,
+    fill_dead: bool = True,
+    per_row: bool = False,
+    keep: bool = False,
+    ratio: float | None = None,
+    identity: bool = False,
+    magnitude: bool = False,
+    group: int | None = None,
+    stale: bool = False,
+    unstructured: bool = False,
+) -> Output:
+    X = layer.X.astype(float) if layer.X.ndim == 3 else layer.X.astype(float)[None]
+    flat = X.reshape(-1, X.shape[-1])
+    H = hessian_factor / (len(flat) if tokens else len(X)) * flat.T @ flat
+    if identity:
+        H = np.eye(len(H))
+    dead = np.diag(H) == 0
+    fill = 1.0 if fill_dead else 0.0
+    by = {"mean": np.mean, "max": np.max, "one": lambda diagonal: 1.0}[damp_by]
+    if damp_first:
+        H = H + damp * by(np.diag(H)) * np.eye(len(H))
+        H[dead, dead] = fill
+    else:
+        H[dead, dead] = fill
+        H = H + damp * by(np.diag(H)) * np.eye(len(H))
+    inverse = np.linalg.inv(H)
+    U = np.linalg.cholesky(inverse).T
+    W = layer.weight.astype(float)
+    if zero_dead:
+        W[:, dead] = 0.0
+    gone = np.zeros(W.shape, dtype=np.bool_)
+    scale = np.diag(inverse) ** 0.5 if inverse_diagonal else np.diag(U)
+    rho = layer.rho if ratio is None else ratio
+    m = 0 if unstructured else layer.m
+    original = W.copy()
+    for a in range(0, W.shape[1], width):
+        b = min(a + width, W.shape[1])
+        if not m:
+            scores = W[:, a:b] ** 2 if magnitude else W[:, a:b] ** 2 / scale[a:b] ** power
+            gone[:, a:b] = _threshold(scores, rho, offset, per_row) ^ keep
+        for j in range(a, b):
+            if m and (j - a) % m == 0:
+                part = slice(j, j + m)
+                base = original[:, part] if stale else W[:, part]
+                scores = base**2 if magnitude else base**2 / scale[part] ** power
+                count = layer.n if group is None else group
+                gone[:, part] = np.stack([smallest_first(row, count) for row in scores]) ^ keep
+            kept = np.where(gone[:, j], 0.0, W[:, j])
+            error = (W[:, j] - kept) / U[j, j]
+            W[:, j] = kept
+            if update:
+                stop = W.shape[1] if across else b
+                W[:, j + 1 : stop] -= np.outer(error, U[j, j + 1 : stop])
+    return W, gone
+
+
+def _threshold(scores: Matrix, rho: float, offset: int, per_row: bool) -> Flags:
+    """The original's `<= sorted[int(size rho)]`; offset 0 and -1 prune exactly int(size rho), and one less."""
+    if per_row:
+        return np.concatenate([_threshold(row[None], rho, offset, False) for row in scores])
+    if rho == 1 and offset == 1:
+        return np.ones(scores.shape, dtype=np.bool_)
+    ranked = np.sort(scores, axis=None)
+    index = int(scores.size * rho)
+    if offset == 1:
+        return np.asarray(scores <= ranked[index])
+    return smallest_first(scores, max(index + offset, 0))

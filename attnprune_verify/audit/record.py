@@ -1,0 +1,122 @@
+"""What a check is, what it finds, and what is written down."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+if TYPE_CHECKING:
+    from attnprune_verify.audit.cases import Case
+    from attnprune_verify.audit.context import Context
+
+__all__ = ["Call", "Check", "Finding", "Record", "Status"]
+
+Status = Literal["passed", "failed", "inconclusive", "not_applicable", "could_not_run", "waived"]
+
+
+@dataclass(frozen=True, eq=False)
+class Call:
+    """A call of the subject that shows the failure, with what it should have returned (None: see the reason)."""
+
+    function: str
+    arguments: dict[str, Any]
+    keywords: dict[str, Any] = field(default_factory=dict)
+    expected: tuple[NDArray[Any], ...] | None = None
+
+
+@dataclass(frozen=True, eq=False)
+class Finding:
+    """What a check found.
+
+    Attributes
+    ----------
+    error, bound : the largest error and what is allowed there
+    power : the smallest relative error the check would have noticed
+    ids : the mistakes it names by itself
+    cases : the failing instances, smallest first, for the diagnosis
+    """
+
+    status: Status
+    reason: str
+    error: float | None = None
+    bound: float | None = None
+    power: float | None = None
+    ids: tuple[str, ...] = ()
+    cases: tuple[Case, ...] = ()
+    call: Call | None = None
+
+
+@dataclass(frozen=True, eq=False)
+class Check:
+    """One question about one function.
+
+    Attributes
+    ----------
+    required : a benign question that has to be decided before anything can pass
+    """
+
+    function: str
+    name: str
+    says: str
+    claim: str | None
+    run: Callable[[Context], Finding]
+    required: bool = False
+    stability: bool = False
+
+    @property
+    def id(self) -> str:
+        """Unique in an audit, and the pattern that a waiver matches."""
+        return f"{self.function}:{self.name}"
+
+
+@dataclass(frozen=True)
+class Record:
+    """A check and its outcome, as reported."""
+
+    id: str
+    function: str
+    claim: str | None
+    says: str
+    required: bool
+    status: Status
+    reason: str
+    diagnosis: tuple[str, ...] = ()
+    words: str = ""
+    error: float | None = None
+    bound: float | None = None
+    power: float | None = None
+    instance: str | None = None
+    seed: int = 0
+    snippet: str | None = None
+
+    def as_dict(self) -> dict[str, Any]:
+        """The record as plain data (schema "attnprune-verify/audit/1")."""
+        return {
+            "id": self.id,
+            "function": self.function,
+            "claim": self.claim,
+            "status": self.status,
+            "reason": self.reason,
+            "diagnosis": list(self.diagnosis),
+            "evidence": {
+                "error": _number(self.error),
+                "bound": _number(self.bound),
+                "detection_power": _number(self.power),
+                "instance": self.instance,
+                "seed": self.seed,
+                "snippet": self.snippet,
+            },
+            "says": self.says,
+            "required": self.required,
+            "explanation": self.words or None,
+        }
+
+
+def _number(value: float | None) -> float | str | None:
+    if value is None or np.isfinite(value):
+        return value
+    return "nan" if np.isnan(value) else ("inf" if value > 0 else "-inf")

@@ -1,0 +1,159 @@
+"""`run_audit`: every check on one target, and the verdict on the whole."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Literal
+
+from attnprune_verify.audit.auditor import Auditor
+from attnprune_verify.audit.record import Record
+from attnprune_verify.audit.waivers import load_waivers
+from attnprune_verify.errors import InvalidInstance
+
+__all__ = ["SCHEMA", "AuditResult", "outcome_of", "run_audit"]
+
+SCHEMA = "attnprune-verify/audit/1"
+Outcome = Literal["passed", "failed", "incomplete"]
+
+
+@dataclass(frozen=True)
+class AuditResult:
+    """What an audit found; `as_dict` is the JSON of ``attnprune-verify audit``.
+
+    Attributes
+    ----------
+    target, version, sha256 : what was audited
+    expected_checks : how many checks there are to answer, whatever the target has
+    checks : one record per check
+    notes : what was found out about each function, such as whether it takes batches
+    outcome : "passed", "failed", or "incomplete" when something could not be run or decided
+    """
+
+    target: str
+    version: str | None
+    sha256: str | None
+    seed: int
+    expected_checks: int
+    checks: tuple[Record, ...]
+    notes: dict[str, str] = field(default_factory=dict)
+
+    @property
+    def outcome(self) -> Outcome:
+        return outcome_of(self.checks, self.expected_checks)
+
+    @property
+    def exit_code(self) -> int:
+        return {"passed": 0, "failed": 1, "incomplete": 3}[self.outcome]
+
+    @property
+    def diagnosis(self) -> dict[str, tuple[str, ...]]:
+        """The mistakes named per function, those of the first failed checks first."""
+        found: dict[str, dict[str, None]] = {}
+        for record in self.checks:
+            if record.status == "failed":
+                found.setdefault(record.function, {}).update(dict.fromkeys(record.diagnosis))
+        return {name: tuple(ids) for name, ids in found.items()}
+
+    def counts(self) -> dict[str, int]:
+        """How many checks have each status."""
+        names = ("passed", "failed", "inconclusive", "not_applicable", "could_not_run", "waived")
+        return {name: sum(record.status == name for record in self.checks) for name in names}
+
+    def as_dict(self) -> dict[str, Any]:
+        """Plain data, in the layout of the schema "attnprune-verify/audit/1"."""
+        return {
+            "schema": SCHEMA,
+            "target": {"spec": self.target, "version": self.version, "sha256": self.sha256},
+            "seed": self.seed,
+            "outcome": self.outcome,
+            "expected_checks": self.expected_checks,
+            "counts": self.counts(),
+            "notes": dict(self.notes),
+            "checks": [record.as_dict() for record in self.checks],
+        }
+
+
+def outcome_of(checks: tuple[Record, ...], expected: int) -> Outcome:
+    """Failed if a check failed; incomplete if one is missing, could not run, or was required and not decided.
+
+    `not_applicable` never matters. A function none of whose required checks was decided makes a run incomplete, as
+    does a run in which nothing passed at all.
+    """
+    if any(record.status == "failed" for record in checks):
+        return "failed"
+    if len(checks) < expected or any(record.status == "could_not_run" for record in checks):
+        return "incomplete"
+    if any(record.required and record.status == "inconclusive" for record in checks):
+        return "incomplete"
+    return "passed" if any(record.status == "passed" for record in checks) else "incomplete"
+
+
+def run_audit(
+    target: str,
+    seed: int = 0,
+    *,
+    deviations: str | Path | None = None,
+    only: tuple[str, ...] = (),
+    progress: Callable[[str, int, int], object] | None = None,
+) -> AuditResult:
+    """Audit someone's implementation of the contract's functions.
+
+    Parameters
+    ----------
+    target : str
+        ``package.module``, ``package.module:object`` or ``path/to/file.py``.
+    seed : int
+        Of the instances; the same seed asks the same questions.
+    deviations : path, optional
+        A TOML file of known deviations, see `attnprune_verify.audit.waivers`.
+    only : tuple of str
+        Audit these functions alone.
+    progress : callable, optional
+        Called as ``progress(check id, done, total)`` before every check.
+
+    Returns
+    -------
+    AuditResult
+
+    Raises
+    ------
+    InvalidInstance
+        If the target cannot be imported or has none of the contract's functions, or an entry of `deviations`
+        matches nothing.
+
+    Examples
+    --------
+    >>> result = run_audit("attnprune_verify", only=("causal_mask", "binary_mask"))
+    >>> result.outcome, result.diagnosis
+    ('passed', {})
+    """
+    if isinstance(seed, bool) or not isinstance(seed, int) or seed < 0:
+        raise InvalidInstance(f"seed must be an integer >= 0; got {seed!r}")
+    waivers = load_waivers(deviations) if deviations is not None else ()
+    with Auditor(target, seed, waivers, only) as auditor:
+        stale = auditor.stale_waivers()
+        if stale:
+            listed = ", ".join(f"[[{waiver.kind}]] {waiver.check!r}" for waiver in stale)
+            raise InvalidInstance(f"every entry of the deviations file must match a check of the target; {listed} match none")
+        checks = auditor.checks
+        records = []
+        for index, check in enumerate(checks):
+            if progress is not None:
+                progress(check.id, index, len(checks))
+            records.append(auditor.record(check))
+        for waiver in waivers:
+            passed = [record.id for record in records if waiver.matches(record.id) and record.status == "passed"]
+            if waiver.kind == "xfail" and passed:
+                raise InvalidInstance(f"[[xfail]] {waiver.check!r} must fail; {', '.join(passed)} passed: remove the entry")
+        notes = {name: note for name, note in auditor.context.notes.items() if name in auditor.subject.functions}
+        return AuditResult(
+            auditor.target.spec,
+            auditor.subject.version,
+            auditor.sha256,
+            seed,
+            len(checks),
+            tuple(records),
+            notes,
+        )
