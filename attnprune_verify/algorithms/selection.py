@@ -25,17 +25,19 @@ def smallest(scores: Array, count: int) -> NDArray[np.bool_]:
     return chosen
 
 
-def undecided(scores: Array, count: int, tolerance: float) -> NDArray[np.bool_]:
-    """True where another correct program could choose differently among the `count` smallest non-negative scores.
+def undecided(scores: Array, spread: Array, chosen: NDArray[np.bool_]) -> NDArray[np.bool_]:
+    """True where the choice of the smallest scores along the last axis could have gone otherwise.
 
-    Such entries lie within the relative `tolerance` of the cut between the chosen and the kept, on either side of
-    it; if the two scores next to the cut are further apart than that, every entry is decided.
+    Each score is known up to +- its `spread`. A chosen entry is undecided if its interval reaches that of some entry
+    that was kept, and the other way round; equal scores always are, as their order is a convention.
+
+    Examples
+    --------
+    >>> scores = np.array([1.0, 2.0, 2.1, 4.0])
+    >>> undecided(scores, 0.1 * np.ones(4), smallest(scores, 2))
+    array([False,  True,  True, False])
     """
-    size = scores.shape[-1]
-    if not 0 < count < size:
-        return np.zeros(scores.shape, dtype=np.bool_)
-    edges = np.partition(scores, (count - 1, count), axis=-1)
-    last_in, first_out = edges[..., count - 1, None], edges[..., count, None]
-    open_cut = first_out - last_in <= tolerance * first_out
-    near = (scores >= first_out * (1 - tolerance)) & (scores <= last_in * (1 + tolerance))
-    return np.asarray(open_cut & near)
+    low, high = scores - spread, scores + spread
+    least_kept = np.min(np.where(chosen, np.inf, low), axis=-1, keepdims=True)
+    most_chosen = np.max(np.where(chosen, high, -np.inf), axis=-1, keepdims=True)
+    return np.asarray(np.where(chosen, high >= least_kept, low <= most_chosen))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
@@ -22,6 +22,15 @@ __all__ = ["SCHEMA", "CheckResult", "run_check"]
 SCHEMA = "attnprune-verify/check/1"
 Outcome = Literal["passed", "failed", "incomplete"]
 _SEVERITY = {"passed": 0, "inconclusive": 1, "failed": 2}
+
+
+_EFFORT = 30.0  # nominal seconds for the expensive oracles; what they compare depends on it, not on the clock
+
+
+class _Point(NamedTuple):
+    name: str
+    M: Array
+    effort: float
 
 
 @dataclass(frozen=True)
@@ -78,6 +87,7 @@ class CheckResult:
                 "applies": self.theorem.applies,
                 "vacuous": self.theorem.vacuous,
                 "reasons": list(self.theorem.reasons),
+                "guarantees": [{"id": g.id, "applies": g.applies, "says": g.says} for g in self.theorem.guarantees],
             },
             "outcome": self.outcome,
         }
@@ -94,7 +104,8 @@ def run_check(
 ) -> CheckResult:
     """Check the closed-form gradient on `instance` and say which of the paper's assumptions hold.
 
-    Without a pruning mask, assumptions, constants and theorem take M = 1; the gradient is judged at M = 1 and at a
+    float32 data are taken as the exact numbers they are, and the closed form is evaluated on them in float64. Without a
+    pruning mask, assumptions, constants and theorem take M = 1; the gradient is judged at M = 1 and at a
     seeded M uniform in [0.1, 0.9], and the worse verdict counts (at M = 1 the attention gradient is exactly 0).
 
     Parameters
@@ -143,17 +154,24 @@ def run_check(
 def _judge_gradient(
     instance: Instance, rng: np.random.Generator, tell: Callable[[str], None]
 ) -> tuple[OracleVerdict, ...]:
-    points: list[tuple[str, Array]] = [("M", instance.M_or_ones)]
-    if instance.M is None:
-        interior = rng.uniform(0.1, 0.9, instance.W.shape).astype(instance.W.dtype)
-        points = [("M = 1", instance.M_or_ones), ("random M", interior)]
-    found = []
-    for name, M in points:
-        closed_form = gradient(M, instance.X, instance.W, instance.lam, instance.mask)
-        found.append(
-            judge_gradient(instance, M, closed_form, rng=rng, progress=lambda what, at=name: tell(f"{what} at {at}"))
-        )
+    X, W, M = (array.astype(np.float64) for array in (instance.X, instance.W, instance.M_or_ones))
+    points = [_Point("M", M, _EFFORT)]
+    if instance.M is None:  # at M = 1 only lam M is left to judge; the random M deserves the time
+        points = [_Point("M = 1", M, 0.2 * _EFFORT), _Point("random M", rng.uniform(0.1, 0.9, W.shape), 0.8 * _EFFORT)]
+    exact = Instance(X, W, mask=instance.mask, lam=instance.lam)
+    found = [_judge_at(point, exact, rng, tell) for point in points]
     return tuple(max(versions, key=_badness) for versions in zip(*found, strict=True))
+
+
+def _judge_at(
+    point: _Point, instance: Instance, rng: np.random.Generator, tell: Callable[[str], None]
+) -> tuple[OracleVerdict, ...]:
+    closed_form = gradient(point.M, instance.X, instance.W, instance.lam, instance.mask)
+
+    def progress(oracle: str) -> None:
+        tell(f"{oracle} at {point.name}")
+
+    return judge_gradient(instance, point.M, closed_form, rng=rng, effort=point.effort, progress=progress)
 
 
 def _badness(verdict: OracleVerdict) -> tuple[int, float]:

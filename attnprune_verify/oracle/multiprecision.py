@@ -113,8 +113,8 @@ def hessian_vector_product(
     array([[1.]])
     """
     literal = Literal(M, X, W, lam, mask, digits=digits)
-    vector = np.asarray(V).astype(object)
-    vector.flat = [Fraction(*value.as_integer_ratio()) for value in vector.flat]  # V + E and V - E must be exact
+    exactly = np.frompyfunc(lambda value: Fraction(*value.as_integer_ratio()), 1, 1)
+    vector = exactly(np.asarray(V).astype(object))  # V + E and V - E must not be rounded
     return _collect(
         lambda unit: (literal.curvature(vector + unit) - literal.curvature(vector - unit)) / 4, np.shape(M), entries
     )

@@ -34,7 +34,9 @@ _Array: TypeAlias = NDArray[np.floating[Any]]
 
 THRESHOLD = 1.5
 _FEWEST = 6  # step sizes a slope is fitted to
-_STEPS = 40  # powers of two
+# Steps are 2**-k times the first: down through the range where curvature shows, then far below it, where only a
+# wrong slope can stand above the floor.
+_HALVINGS = np.r_[np.arange(34), np.arange(64, 64 + _FEWEST)]
 _ABOVE = 8.0  # a remainder counts when it exceeds the noise floor this many times
 _BEYOND = 1.25  # and contradicts the gradient when it exceeds the bound of rounding errors this many times
 _SIGMAS = 6.0  # of a sum of errors with random signs (Hoeffding: exceeded with probability 3e-8)
@@ -278,7 +280,7 @@ def _differences(
     samples = problem.samples.astype(kind)
     lines = [np.asarray(direction).astype(kind) for direction in directions]
     steps = [_steps(line, line * weight, samples) for line in lines]
-    misfits = np.zeros((len(lines), _STEPS), dtype=kind)
+    misfits = np.zeros((len(lines), len(_HALVINGS)), dtype=kind)
     n = len(problem.allowed)
     width = max(1, _BLOCK // n)
     for tokens in samples:
@@ -310,7 +312,7 @@ def _steps(line: _Array, move: _Array, samples: _Array) -> _Array:
         lengths = np.sqrt((tokens**2).sum(axis=1)).max()
         reach = max(reach, np.sqrt(((tokens @ move) ** 2).sum(axis=1)).max() * lengths)
     first = np.exp2(-np.ceil(np.log2(reach))) if 0 < reach < np.inf else np.ones((), dtype=line.dtype)
-    return np.asarray(first * np.exp2(-np.arange(_STEPS, dtype=line.dtype)))
+    return np.asarray(first * np.exp2(-_HALVINGS.astype(line.dtype)))
 
 
 def _softmax(logits: _Array, positions: NDArray[np.bool_]) -> _Array:

@@ -74,7 +74,7 @@ def against(
     found, wanted, limit = (np.asarray(part, dtype=np.float64) for part in (values, reference, bound))
     fine = limit if allowed is None else np.asarray(allowed, dtype=np.float64)
     zero = not wanted.any()
-    size = 1.0 if zero else float(np.linalg.norm(wanted))
+    size = 1.0 if zero else _length(wanted)
     if not np.isfinite(found).all():
         return OracleVerdict(oracle, "failed", math.inf, float(fine.max()) / size, "an entry is not finite")
     error = np.abs(found - wanted)
@@ -89,7 +89,7 @@ def against(
         return OracleVerdict(
             oracle, "inconclusive", value, tolerance, f"{note}; within rounding, larger than usual".lstrip("; ")
         )
-    blur = float(np.linalg.norm(fine)) / size
+    blur = _length(fine) / size
     if not zero and not blur <= _WORTH:
         return OracleVerdict(
             oracle, "inconclusive", value, tolerance, f"{note}; rounding may hide errors of {blur:.1g}".lstrip("; ")
@@ -188,7 +188,7 @@ class _Judge:
         exact = self._enclosure(bound)
         reference = differentiated if exact is None else np.where(_contains_zero(exact), 0.0, exact.midpoint)
         fine = Resolution(bound, _SIGMAS * float(np.linalg.norm(bound)))
-        if not np.linalg.norm(bound) <= _FINE * np.linalg.norm(reference) and reference.any():
+        if not _length(bound) <= _FINE * _length(reference) and reference.any():
             M, samples, W, lam, allowed = self.problem
             arrays = M.astype(dtype), samples.astype(dtype), W.astype(dtype)
             trials = 8 if self.products < 1e9 else 2
@@ -281,7 +281,7 @@ class _Judge:
                 "multiprecision", self.given, slopes, bound, fine.entries, f"all {self.size} entries at 50 digits"
             )
         count = int(min(4, max(1, (self.effort / 2 - start) / each)))
-        size = float(np.linalg.norm(reference)) or 1.0
+        size = _length(reference) or 1.0
         # Signs drawn after the errors were made: their sum is below 6 times its standard deviation, or the plain sum.
         limits = [min(float(part.sum()), _SIGMAS * float(np.linalg.norm(part))) for part in (bound, fine.entries)]
         limits = [limits[0] / size, min(limits[1], fine.norm) / size]
@@ -294,6 +294,12 @@ class _Judge:
         if status == "passed" and reference.any() and not limits[1] <= _WORTH:
             status, note = "inconclusive", f"{note}; rounding may hide errors of {limits[1]:.1g}"
         return OracleVerdict("multiprecision", status, worst, limits[0] if status == "failed" else limits[1], note)
+
+
+def _length(array: _Array) -> float:
+    """The Frobenius norm, also of numbers whose squares underflow."""
+    largest = float(np.abs(array).max())
+    return largest * float(np.linalg.norm(array / largest)) if 0 < largest < math.inf else largest
 
 
 def _contains_zero(exact: ball.Enclosure) -> NDArray[np.bool_]:

@@ -157,4 +157,8 @@ def _theorem(result: CheckResult) -> RenderableType:
     table = Table.grid(padding=(0, 1))
     for reason in verdict.reasons:
         table.add_row("-", Text(reason))
-    return Group(*lines, table)
+    instead = Table.grid(padding=(0, 1))
+    for guarantee in verdict.guarantees:
+        if guarantee.applies:
+            instead.add_row("-", Text(f"{guarantee.id}: {guarantee.says}"))
+    return Group(*lines, table, Text(), Text("Guaranteed instead, for descent from M = 1", style="bold"), instead)

@@ -120,7 +120,7 @@ def test_a_batch_and_a_float32_pair(cli, saved):
     assert as_json(cli("check", saved(batch), "--format", "json")[1])["instance"]["k"] == 3
     X, W_Q, W_K = (rng.standard_normal(shape).astype("f4") for shape in ((4, 6), (6, 2), (6, 2)))
     code, out, _ = cli("check", saved(Instance(X, W_Q=W_Q, W_K=W_K)), "--format", "json")
-    assert code == 0 and as_json(out)["outcome"] == "passed"
+    assert code == 0 and as_json(out)["outcome"] == "passed"  # float32 data, judged at full power
 
 
 def test_impossible_beta_and_delta_are_flagged(cli, saved):
@@ -128,7 +128,7 @@ def test_impossible_beta_and_delta_are_flagged(cli, saved):
     code, out, _ = cli("check", path, "--beta", "1e9", "--delta", "0.9", "--format", "json")
     flags = {a["id"]: a for a in as_json(out)["assumptions"]}
     assert code == 0 and not flags["beta"]["holds"] and not flags["delta"]["holds"]
-    assert "1/n" in flags["delta"]["reason"]
+    assert "impossible" in flags["delta"]["reason"] and "1/4" in flags["delta"]["reason"]
 
 
 def test_quiet_is_one_sentence(cli, saved):
@@ -147,7 +147,7 @@ def test_a_wrong_gradient_fails_with_exit_code_1(cli, saved, monkeypatch, wrong,
     report = as_json(out)
     assert code == 1 and report["outcome"] == "failed"
     assert {v["status"] for v in report["gradient"]} == {status}
-    assert "refuted" in cli("check", saved(FAMILIES["benign"](np.random.default_rng(0))))[1].splitlines()[-1]
+    assert "refuted" in cli("check", saved(FAMILIES["benign"](np.random.default_rng(0))))[1]
 
 
 @pytest.mark.parametrize(

@@ -43,9 +43,10 @@ class SparseGPTReport:
     condition : float
         The spectral condition number of the damped H.
     undecided : (out, in) bool
-        Entries within float32 rounding, amplified by sqrt(condition), of the cut that chose them, and not decided by a
-        score of exactly 0. A choice made the other way would also change the weights to its right, and the later
-        choices that look at them.
+        Entries that a float32 program could have chosen otherwise, or whose scores are equal. A choice made the other
+        way also changes the weights to its right, and the later choices that look at them.
+    float32_stray : float
+        How far a float32 program may stray on this very H, relative to the largest weight (the original is one).
     """
 
     weight: Array
@@ -54,6 +55,7 @@ class SparseGPTReport:
     damping: float
     condition: float
     undecided: NDArray[np.bool_]
+    float32_stray: float
 
 
 def sparsegpt(
@@ -151,21 +153,23 @@ def sparsegpt_report(
     hessian[np.diag_indices_from(hessian)] += damping
     condition = _condition(hessian, weights.dtype == np.float32)
     factor = _inverse_cholesky(hessian)
-    sweep = _Sweep(weights.astype(np.float64), factor, n, m, ratio, 4 * _EPS32 * np.sqrt(condition))
+    stray = _float32_stray(hessian, factor)
+    sweep = _Sweep(weights.astype(np.float64), factor, n, m, ratio, stray)
     if sweep.prunes:  # otherwise nothing is touched, not even the weights of dead inputs
         sweep.weight[:, dead] = 0
         for start in range(0, weights.shape[1], block):
             sweep.block(start, min(start + block, weights.shape[1]))
     return SparseGPTReport(
-        sweep.weight.astype(weights.dtype), sweep.pruned, sweep.error, damping, condition, sweep.undecided
+        sweep.weight.astype(weights.dtype), sweep.pruned, sweep.error, damping, condition, sweep.undecided, stray
     )
 
 
 class _Sweep:
     """The pass from left to right, with what it changes."""
 
-    def __init__(self, weight: Array, factor: Array, n: int, m: int, ratio: float, tolerance: float) -> None:
-        self.weight, self.factor, self.n, self.m, self.ratio, self.tolerance = weight, factor, n, m, ratio, tolerance
+    def __init__(self, weight: Array, factor: Array, n: int, m: int, ratio: float, stray: float) -> None:
+        self.weight, self.factor, self.n, self.m, self.ratio, self.stray = weight, factor, n, m, ratio, stray
+        self.largest = float(np.abs(weight).max())
         self.prunes = n > 0 if m else ratio > 0
         self.pruned = np.zeros(weight.shape, dtype=np.bool_)
         self.undecided = np.zeros(weight.shape, dtype=np.bool_)
@@ -179,13 +183,11 @@ class _Sweep:
         kept = work.copy()  # what is finally stored
         residual = np.zeros_like(work)
         if not self.m:
-            self.pruned[:, inside], self.undecided[:, inside] = self._by_threshold((work / scale) ** 2)
+            self._choose(inside, (work / scale).reshape(1, -1), scale, self._threshold_count(work.size))
         for j in range(stop - start):
             if self.m and j % self.m == 0:
                 group = slice(j, j + self.m)
-                scores = (work[:, group] / scale[group]) ** 2
-                self.pruned[:, start + j : start + j + self.m] = smallest(scores, self.n)
-                self.undecided[:, start + j : start + j + self.m] = undecided(scores, self.n, self.tolerance)
+                self._choose(slice(start + j, start + j + self.m), work[:, group] / scale[group], scale[group], self.n)
             kept[:, j] = np.where(self.pruned[:, start + j], 0.0, work[:, j])
             residual[:, j] = (work[:, j] - kept[:, j]) / scale[j]
             work[:, j:] -= np.outer(residual[:, j], factor[j, j:])
@@ -193,16 +195,22 @@ class _Sweep:
         self.weight[:, stop:] -= residual @ self.factor[inside, stop:]
         self.error += float(np.sum(residual**2)) / 2
 
-    def _by_threshold(self, scores: Array) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
-        if self.ratio == 1:
-            return np.ones(scores.shape, dtype=np.bool_), np.zeros(scores.shape, dtype=np.bool_)
-        flat = scores.ravel()
-        index = min(pruned_count(self.ratio, flat.size), flat.size - 1)
-        threshold = np.partition(flat, index)[index]
-        near = np.abs(scores - threshold) <= self.tolerance * threshold
-        # The entry at the threshold is pruned whatever its value; only company within rounding makes it doubtful.
-        doubtful = near if np.count_nonzero(near) > 1 and threshold > 0 else np.zeros_like(near)
-        return scores <= threshold, doubtful
+    def _choose(self, columns: slice, ratios: Array, scale: Array, count: int) -> None:
+        """Prune the `count` smallest |w / u_jj| of each row of `ratios` (squares would order them the same way)."""
+        shape = (len(self.weight), -1)
+        sizes = np.abs(ratios)
+        # An update moves weights by multiples of what was removed, so its rounding is relative to the largest weight.
+        rounding = self.stray * (sizes.reshape(shape) + self.largest / scale)
+        spread = np.where(sizes == 0, 0.0, rounding.reshape(sizes.shape))
+        pruned = smallest(sizes, count)
+        if not self.m and count:
+            pruned |= sizes <= np.max(sizes, where=pruned, initial=0.0)  # all ties with the threshold
+        self.pruned[:, columns] = pruned.reshape(shape)
+        self.undecided[:, columns] = undecided(sizes, spread, pruned).reshape(shape)
+
+    def _threshold_count(self, size: int) -> int:
+        """The original prunes what is <= the entry at index int(size * rho), counted from 0: one more than asked."""
+        return size if self.ratio == 1 else min(pruned_count(self.ratio, size) + 1, size)
 
 
 def _hessian(inputs: Array) -> tuple[Array, NDArray[np.bool_]]:
@@ -242,3 +250,15 @@ def _inverse_cholesky(hessian: Array) -> Array:
     """
     upper = np.linalg.cholesky(hessian[::-1, ::-1])[::-1, ::-1]
     return np.asarray(solve_triangular(upper, np.eye(len(hessian)), lower=False))
+
+
+def _float32_stray(hessian: Array, factor: Array) -> float:
+    """How far the rows of U, relative to their diagonals, may be off in float32: twice what one program shows here."""
+    try:
+        rough = np.linalg.cholesky(np.linalg.inv(hessian.astype(np.float32))).T.astype(np.float64)
+    except np.linalg.LinAlgError:
+        return 1.0  # float32 cannot factor this H at all
+    diagonal, rough_diagonal = np.diag(factor), np.diag(rough)
+    along = np.abs(rough / rough_diagonal[:, np.newaxis] - factor / diagonal[:, np.newaxis]).max()
+    across = np.abs(rough_diagonal / diagonal - 1).max()
+    return float(min(1.0, 2 * max(along, across) + 4 * _EPS32))

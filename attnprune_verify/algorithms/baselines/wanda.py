@@ -87,12 +87,10 @@ def wanda_report(weight: ArrayLike, X: ArrayLike, rho: float, *, prune_n: int = 
     n, m = check_groups(prune_n, prune_m, columns)
     ratio = as_ratio(rho)
     scores = np.abs(_to_unit_scale(weights)) * np.linalg.norm(_to_unit_scale(inputs), axis=(0, 1))
-    if m:
-        groups = scores.reshape(rows, columns // m, m)
-        pruned, open_ = smallest(groups, n), undecided(groups, n, _TOLERANCE)
-        return WandaReport(pruned.reshape(rows, columns), open_.reshape(rows, columns))
-    count = pruned_count(ratio, columns)
-    return WandaReport(smallest(scores, count), undecided(scores, count, _TOLERANCE))
+    groups = scores.reshape(rows, -1, m or columns)
+    pruned = smallest(groups, n if m else pruned_count(ratio, columns))
+    doubtful = undecided(groups, _TOLERANCE * groups, pruned)
+    return WandaReport(pruned.reshape(weights.shape), doubtful.reshape(weights.shape))
 
 
 def _to_unit_scale(array: Array) -> Array:
