@@ -1,0 +1,187 @@
+"""Correct float32 and float64 code in very different styles never exceeds the bound, and the bound is not silly."""
+
+import numpy as np
+import pytest
+
+from attnprune_verify.oracle import ball, running_error
+from tests.oracle.problems import FLOAT32, FLOAT64, LOGITS, Problem, closed_form, random_problem
+
+UNITS = {np.float64: FLOAT64, np.float32: FLOAT32}
+
+
+def einsum_style(problem):
+    """Three-operand contractions, p written as F*(c - r), batch and tokens contracted at once."""
+    M, W, samples, allowed = problem.M, problem.W, problem.samples, problem.allowed
+
+    def weights(fused):
+        z = np.einsum("kia,ab,kjb->kij", samples, fused, samples)
+        z = np.where(allowed, z, z.dtype.type(-np.inf))
+        e = np.exp(z - z.max(-1, keepdims=True))
+        return e * (1 / e.sum(-1, keepdims=True))
+
+    f = weights(M * W)
+    c = f - weights(W)
+    p = f * (c - np.einsum("kij,kij->ki", c, f)[..., None])
+    total = np.einsum("kia,kij,kjb->ab", samples, p, samples) / W.dtype.type(len(samples))
+    return W * total + W.dtype.type(problem.lam) * M
+
+
+def loop_style(problem):
+    """One scalar accumulator after another, in the working precision."""
+    kind = problem.W.dtype.type
+    M, W, allowed = problem.M, problem.W, problem.allowed
+    d = len(W)
+    total = np.zeros_like(W)
+    for tokens in problem.samples:
+        n = len(tokens)
+        f = np.zeros((2, n, n), W.dtype)
+        for which, fused in enumerate((M * W, W)):
+            half = np.array(
+                [[_chain(tokens[i, a] * fused[a, b] for a in range(d)) for b in range(d)] for i in range(n)]
+            )
+            for i in range(n):
+                z = [_chain(half[i, b] * tokens[j, b] for b in range(d)) for j in range(n) if allowed[i, j]]
+                e = [np.exp(value - max(z)) for value in z]
+                f[which, i, allowed[i]] = [value / _chain(iter(e)) for value in e]
+        for i in range(n):
+            c = f[0, i] - f[1, i]
+            r = _chain(c[j] * f[0, i, j] for j in range(n))
+            for j in range(n):
+                total += np.outer(tokens[i], tokens[j]) * (c[j] * f[0, i, j] - r * f[0, i, j])
+    return W * (total / kind(len(problem.samples))) + kind(problem.lam) * M
+
+
+def _chain(terms):
+    total = next(terms)
+    for term in terms:
+        total = total + term
+    return total
+
+
+def permuted_style(problem):
+    """Tokens and features in reverse order."""
+    M, W, X = problem.M[::-1, ::-1], problem.W[::-1, ::-1], problem.samples[:, ::-1, ::-1]
+    turned = Problem(M, X, W, problem.lam, problem.allowed[::-1, ::-1])
+    return closed_form(turned)[::-1, ::-1]
+
+
+def blocked_style(problem):
+    """X (A X^T) instead of (X A) X^T, two rows at a time, log-sum-exp instead of a quotient."""
+    kind = problem.W.dtype.type
+    M, W, allowed = problem.M, problem.W, problem.allowed
+    total = np.zeros_like(W)
+    for tokens in problem.samples:
+        for start in range(0, len(tokens), 2):
+            rows, positions = tokens[start : start + 2], allowed[start : start + 2]
+            f = []
+            for fused in (M * W, W):
+                z = np.where(positions, rows @ (fused @ tokens.T), kind(-np.inf))
+                shift = z.max(axis=1, keepdims=True)
+                f.append(np.exp(z - (shift + np.log(np.exp(z - shift).sum(axis=1, keepdims=True)))))
+            c = f[0] - f[1]
+            total += rows.T @ ((c * f[0] - (c * f[0]).sum(axis=1, keepdims=True) * f[0]) @ tokens)
+    return W * total / kind(len(problem.samples)) + kind(problem.lam) * M
+
+
+STYLES = {f.__name__: f for f in (closed_form, einsum_style, loop_style, permuted_style, blocked_style)}
+
+
+def ratios(style, dtype, count, seed, largest=7):
+    rng = np.random.default_rng(seed)
+    for index in range(count):
+        problem = random_problem(rng, index, largest=largest, dtype=dtype)
+        found = STYLES[style](problem)
+        assert found.dtype == dtype
+        bound = running_error.gradient_bound(*problem.args, UNITS[dtype])
+        yield problem, ball.gradient(*problem.args).distance(found) / bound, bound
+
+
+@pytest.mark.parametrize("dtype", UNITS)
+@pytest.mark.parametrize("style", STYLES)
+def test_gradient_bound_is_never_exceeded_nor_silly(style, dtype):
+    worst = []
+    for problem, ratio, _ in ratios(style, dtype, 30 if style == "loop_style" else 60, seed=1):
+        assert np.isfinite(ratio).all() and ratio.max() <= 1, problem
+        worst.append(ratio.max())
+    assert max(worst) > 0.02, "a bound a hundred times too large would see nothing"
+
+
+def test_the_bound_resolves_a_thousandth_of_a_float64_gradient_at_every_logit_size():
+    rng = np.random.default_rng(2)
+    for logits in LOGITS:
+        finest = []
+        for index in range(20):
+            problem = random_problem(rng, index, logits=logits)
+            size = np.linalg.norm(ball.gradient(*problem.args).midpoint)
+            if size > 0:
+                finest.append(np.linalg.norm(running_error.gradient_bound(*problem.args)) / size)
+        assert np.median(finest) < 1e-9
+
+
+def test_bound_covers_biased_data():
+    """Constant tokens and weights: every rounding error of a sum has the same sign."""
+    for n, d in ((40, 30), (3, 60)):
+        for dtype, unit in UNITS.items():
+            problem = Problem(*(np.full(shape, 0.1, dtype) for shape in ((d, d), (n, d), (d, d))), 0.1, "causal")
+            problem.M[0] = 0.7
+            for style in ("closed_form", "blocked_style", "permuted_style"):
+                error = ball.gradient(*problem.args).distance(STYLES[style](problem))
+                assert (error <= running_error.gradient_bound(*problem.args, unit)).all()
+
+
+def test_bound_covers_subnormal_arithmetic():
+    """float32 with weights and tokens around 1e-20 works with subnormal products."""
+    rng = np.random.default_rng(3)
+    for size in (1e-12, 1e-16, 1e-20):
+        X = (size * rng.standard_normal((4, 3))).astype(np.float32)
+        M, W = rng.standard_normal((2, 3, 3)).astype(np.float32)
+        problem = Problem(M, X, W, 1e-30, None)
+        error = ball.gradient(*problem.args).distance(closed_form(problem))
+        assert (error <= running_error.gradient_bound(*problem.args, FLOAT32)).all()
+
+
+def test_bound_grows_with_the_unit_roundoff_and_is_finite():
+    rng = np.random.default_rng(4)
+    for index in range(30):
+        problem = random_problem(rng, index)
+        fine, coarse = (running_error.gradient_bound(*problem.args, unit) for unit in (FLOAT64, FLOAT32))
+        assert np.isfinite(coarse).all() and (0 < fine).all() and (fine < coarse).all()
+
+
+@pytest.mark.parametrize("dtype", UNITS)
+def test_attention_and_loss_bounds(dtype):
+    rng = np.random.default_rng(5)
+    kind = UNITS[dtype]
+    for index in range(40):
+        problem = random_problem(rng, index, dtype=dtype)
+        M, X, W, lam, mask = problem.args
+        z = [np.where(problem.allowed, tokens @ W @ tokens.T, dtype(-np.inf)) for tokens in problem.samples]
+        e = [np.exp(part - part.max(axis=1, keepdims=True)) for part in z]
+        F = np.reshape([part / part.sum(axis=1, keepdims=True) for part in e], (*X.shape[:-1], X.shape[-2]))
+        assert (ball.attention(X, W, mask).distance(F) <= running_error.attention_bound(X, W, mask, kind)).all()
+        total = dtype(0)
+        for tokens in problem.samples:
+            one = Problem(M, tokens, W, 0.0, mask)
+            f = [_softmax32(tokens @ fused @ tokens.T, one.allowed) for fused in (M * W, W)]
+            for value in (f[0] - f[1]).ravel():
+                total += value * value  # a single chain of additions
+        squares = dtype(0)
+        for value in M.ravel():
+            squares += value * value
+        loss = total / dtype(2 * len(problem.samples)) + dtype(lam) * squares / dtype(2)
+        assert ball.loss(*problem.args).distance(loss) <= running_error.loss_bound(*problem.args, kind)
+
+
+def _softmax32(logits, allowed):
+    logits = np.where(allowed, logits, logits.dtype.type(-np.inf))
+    e = np.exp(logits - logits.max(axis=1, keepdims=True))
+    return e / e.sum(axis=1, keepdims=True)
+
+
+@pytest.mark.thorough
+@pytest.mark.parametrize("dtype", UNITS)
+@pytest.mark.parametrize("style", STYLES)
+def test_gradient_bound_on_many_and_larger_instances(style, dtype):
+    largest = 6 if style == "loop_style" else 40
+    for problem, ratio, _ in ratios(style, dtype, 400, seed=6, largest=largest):
+        assert ratio.max() <= 1, problem
