@@ -166,7 +166,7 @@ class _Judge:
                 f"M and gradient must have the shape {instance.W.shape} of W; got {self.M.shape} and {self.given.shape}"
             )
         k, n, d = instance.samples.shape
-        self.logits, self.products = k * n * n, k * n * d * (n + d)
+        self.logits, self.products = k * int(instance.allowed.sum()), k * n * d * (n + d)
         self.size = d * d
 
     @property

@@ -33,16 +33,18 @@ def test_every_oracle_catches(mistake):
 @pytest.mark.parametrize("dtype", [np.float64, np.float32])
 def test_no_oracle_blames_a_correct_gradient(dtype):
     rng = np.random.default_rng(2)
-    passed = total = 0
+    undecided = 0
     for index in range(50):
         problem = random_problem(rng, index, largest=6, dtype=dtype)
         if index % 6 == 0:
             problem.M = np.ones_like(problem.M)
         for verdict in judge(problem, closed_form(problem), index, effort=0.5):
             assert verdict.status != "failed", (verdict, problem)
-            passed += verdict.status == "passed"
-            total += 1
-    assert passed >= (0.99 if dtype == np.float64 else 0.85) * total
+            if verdict.status != "passed":
+                undecided += 1
+                # In float64 only a saturated softmax without regulariser leaves a gradient below the rounding errors.
+                assert dtype == np.float32 or (problem.lam == 0 and index % 5 >= 3), (verdict, problem)
+    assert undecided <= 30
 
 
 @pytest.mark.parametrize("family", sorted(set(FAMILIES) - {"paper_synthetic"}))
