@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from attnprune_verify.algorithms.baselines.wanda import wanda_report as wanda_report
     from attnprune_verify.algorithms.chaos import chaos as chaos
     from attnprune_verify.algorithms.descent import prune_mask_gd as prune_mask_gd
+    from attnprune_verify.algorithms.layer.prune import prune_layer as prune_layer
     from attnprune_verify.algorithms.refit import refit_pair as refit_pair
     from attnprune_verify.algorithms.rounding import binary_mask as binary_mask
     from attnprune_verify.algorithms.rounding import threshold_mask as threshold_mask
@@ -33,12 +34,20 @@ if TYPE_CHECKING:
     from attnprune_verify.model.attention import causal_mask as causal_mask
     from attnprune_verify.model.factored import factored_gradient as factored_gradient
     from attnprune_verify.model.factored import factored_loss as factored_loss
+    from attnprune_verify.model.layer import AttentionLayer as AttentionLayer
+    from attnprune_verify.model.layer_objective import layer_attention as layer_attention
+    from attnprune_verify.model.layer_objective import layer_gradient as layer_gradient
+    from attnprune_verify.model.layer_objective import layer_hessian_vector_product as layer_hessian_vector_product
+    from attnprune_verify.model.layer_objective import layer_loss as layer_loss
+    from attnprune_verify.model.layer_objective import layer_relative_error as layer_relative_error
     from attnprune_verify.model.objective import Objective as Objective
     from attnprune_verify.model.objective import gradient as gradient
     from attnprune_verify.model.objective import hessian_vector_product as hessian_vector_product
     from attnprune_verify.model.objective import loss as loss
     from attnprune_verify.model.objective import loss_and_gradient as loss_and_gradient
     from attnprune_verify.model.objective import relative_error as relative_error
+    from attnprune_verify.model.rope import RoPE as RoPE
+    from attnprune_verify.pretrained.load import load_pretrained as load_pretrained
     from attnprune_verify.theory.assumptions import assumptions as assumptions
     from attnprune_verify.theory.constants import constants as constants
 
@@ -73,6 +82,15 @@ _HOME = {
     "run_synthetic": "experiments.synthetic",
     "figure2_statements": "experiments.synthetic_statements",
     "draw_figure2": "experiments.synthetic_plots",
+    "AttentionLayer": "model.layer",
+    "RoPE": "model.rope",
+    "layer_attention": "model.layer_objective",
+    "layer_loss": "model.layer_objective",
+    "layer_gradient": "model.layer_objective",
+    "layer_hessian_vector_product": "model.layer_objective",
+    "layer_relative_error": "model.layer_objective",
+    "prune_layer": "algorithms.layer.prune",
+    "load_pretrained": "pretrained.load",
     "assumptions": "theory.assumptions",
     "constants": "theory.constants",
     "run_check": "checking.run",
