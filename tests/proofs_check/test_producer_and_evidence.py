@@ -1,0 +1,65 @@
+"""The producer regenerates every certificate byte for byte; the committed index is what the command computes."""
+
+import hashlib
+import json
+from pathlib import Path
+
+from proofs_check import evidence
+from proofs_check.producer.collection import all_documents
+from proofs_check.producer.document import written
+
+ROOT = Path(__file__).resolve().parents[2]
+CERTIFICATES = ROOT / "proofs_check" / "certificates"
+
+
+def test_certificates_are_regenerated_byte_for_byte() -> None:
+    made = {f"{name}.json": written(document) for name, document in all_documents()}
+    committed = {path.name: path.read_bytes() for path in CERTIFICATES.iterdir()}
+    assert made.keys() == committed.keys()
+    assert [name for name in made if made[name] != committed[name]] == []
+    assert max(map(len, committed.values())) <= 300_000
+
+
+def test_committed_index_is_the_computed_one() -> None:
+    """When this fails after a change of evidence: python -m proofs_check.evidence."""
+    assert evidence.INDEX.read_bytes() == evidence.written()
+
+
+def index() -> dict:
+    return json.loads(evidence.INDEX.read_text())["statements"]
+
+
+def test_index_points_at_files_with_these_hashes() -> None:
+    for statement in index().values():
+        for row in statement["certificates"]:
+            assert hashlib.sha256((ROOT / row["file"]).read_bytes()).hexdigest() == row["sha256"]
+        for row in statement["formal"]:
+            assert (ROOT / row["file"]).is_file()
+        if statement["steps"]:
+            assert (ROOT / statement["steps"]["file"]).is_file()
+
+
+REFUTED = (
+    "lem:PL_ineq", "lem:PL_ineq_informal", "thm:our_convergence", "thm:our_convergence:informal", "rem:practical", "alg:mask_gd",
+    "eq:new_loss", "fac:calculus",
+)  # fmt: skip
+
+
+def test_every_refuted_statement_has_a_certificate_and_the_repaired_ones_a_confirmation() -> None:
+    found = index()
+    for statement in REFUTED:
+        rows = found[statement]["certificates"]
+        assert any(row["kind"] == "refutation" and row["concerns"] == "statement" for row in rows), statement
+    for statement in ("fix:PL_ineq", "fix:our_convergence", "fix:mask_gd"):
+        assert any(row["kind"] == "confirmation" for row in found[statement]["certificates"]), statement
+
+
+def test_verdicts_on_proofs() -> None:
+    found = {name: statement["proof"] for name, statement in index().items()}
+    assert found["lem:PL_ineq"] == found["thm:our_convergence"] == found["lem:PL_ineq_informal"] == "wrong"
+    assert {name for name in found if found[name] == "gap"} == {
+        "lem:grad_rec", "lem:bound_basic_func", "lem:bound_grad_f", "lem:lip_f", "lem:lip_c", "thm:lip_grad_l",
+        "thm:lip_grad_l_informal", "lem:lower_bound_B_plus_M", "lem:lower_bound_XBX", "lem:lower_bound_XBX_informal",
+    }  # fmt: skip
+    assert found["thm:mat_view_l"] == found["lem:bound_c"] == "sound"
+    assert found["thm:convergence"] == found["fix:PL_ineq"] == "none"
