@@ -77,6 +77,14 @@ def save_instance(path: str | os.PathLike[str], instance: Instance) -> None:
     ------
     OSError
         If the folder does not exist or cannot be written.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> save_instance("no/such/folder/file.npz", Instance(np.eye(2), np.eye(2)))  # doctest: +ELLIPSIS
+    Traceback (most recent call last):
+        ...
+    FileNotFoundError: [Errno 2] No such file or directory: ...
     """
     content: dict[str, Any] = {"X": instance.X, "lam": np.float64(instance.lam)}
     if instance.W_Q is not None and instance.W_K is not None:
