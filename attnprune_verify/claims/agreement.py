@@ -1,0 +1,33 @@
+"""Agreement of independent implementations, up to what float64 can carry."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from attnprune_verify.claims.quantities import Quantities
+from attnprune_verify.claims.relation import Relation, at_most
+
+__all__ = ["agree", "conformable"]
+
+_TOLERANCE = 1e-9
+
+
+def agree(q: Quantities, ours: Any, theirs: Any, part: str = "") -> Relation:
+    """The largest deviation is at most 1e-9 of the larger side (or of 1, the size of a probability).
+
+    `theirs` was computed in float64 by other code, which cannot be closer to a small difference of probabilities.
+    """
+    lifted = q.number(theirs)
+    scale = q.largest([q.number(1.0), *np.abs(np.ravel(ours)), *np.abs(np.ravel(lifted))])
+    return at_most(q.largest(np.abs(np.ravel(ours - lifted))), scale * _TOLERANCE, part)
+
+
+def conformable(left: tuple[int, ...], right: tuple[int, ...]) -> int:
+    """1 if a matrix product of these shapes exists, else 0; NumPy decides."""
+    try:
+        np.zeros(left) @ np.zeros(right)
+    except ValueError:
+        return 0
+    return 1

@@ -1,0 +1,193 @@
+"""What a claim is: a statement as data, with the hypotheses it needs and the relation it asserts.
+
+A claim never says whether it is true. `judge` runs its margin on many cases and computes the verdict.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field, replace
+from enum import Enum
+from typing import TYPE_CHECKING, Any
+
+from numpy.random import Generator
+
+from attnprune_verify.claims.case import Case
+from attnprune_verify.claims.relation import Relation
+
+if TYPE_CHECKING:
+    from attnprune_verify.claims.quantities import Quantities
+    from attnprune_verify.claims.supply import Supply
+
+__all__ = [
+    "Claim",
+    "Hypothesis",
+    "Kind",
+    "Margin",
+    "Proof",
+    "Reading",
+    "Statement",
+    "Strength",
+    "Wrong",
+    "mutant",
+    "relations",
+]
+
+
+class Kind(Enum):
+    """The environment a statement stands in."""
+
+    DEFINITION = "definition"
+    FACT = "fact"
+    LEMMA = "lemma"
+    THEOREM = "theorem"
+    REMARK = "remark"
+    ALGORITHM = "algorithm"
+    EQUATION = "equation"
+    EXPERIMENT = "experiment"
+
+
+class Strength(Enum):
+    """How much a statement says. TIGHT: a bound that some instance or limit attains, which the judge then demands."""
+
+    IDENTITY = "identity"
+    UPPER = "upper"
+    LOWER = "lower"
+    TIGHT = "tight"
+
+
+class Statement(Enum):
+    """Verdict on a statement, always computed from the checks that ran."""
+
+    HOLDS = "holds"
+    REFUTED = "refuted"
+    ILL_POSED = "ill-posed"
+    VACUOUS = "vacuous"
+    OPEN = "open"
+
+
+class Proof(Enum):
+    """Verdict on the printed proof, read from the evidence index."""
+
+    SOUND = "sound"
+    GAP = "gap"
+    WRONG = "wrong"
+    NONE = "none"
+
+
+@dataclass(frozen=True)
+class Reading:
+    """One way to read a statement that leaves something open.
+
+    `mask` restricts the attention mask of instances: "full", "causal", "any"; None where no instance is involved.
+    """
+
+    name: str
+    says: str
+    mask: str | None = None
+
+
+@dataclass(frozen=True)
+class Hypothesis:
+    """A condition, as a predicate and as a generator of cases that satisfy it.
+
+    `holds` gets the case's quantities in any arithmetic and answers True only when the condition certainly holds.
+    """
+
+    name: str
+    holds: Callable[[Quantities], bool]
+    cases: Callable[[Generator], Iterable[Case]]
+
+
+Margin = Callable[["Quantities"], "Relation | Sequence[Relation]"]
+"""The asserted relation(s), evaluated on the quantities of one case."""
+
+
+@dataclass(frozen=True)
+class Wrong:
+    """A neighbour of the statement that is false; the judge must refute it, or it could refute nothing."""
+
+    says: str
+    margin: Margin
+    hypotheses: tuple[Hypothesis, ...] | None = None
+    """Replaces the claim's hypotheses, where nothing meets them."""
+
+
+@dataclass(frozen=True)
+class Claim:
+    """One statement under one reading.
+
+    Attributes
+    ----------
+    id, kind, title, section, reading
+        The paper's label (or `rem:`, `exp:`, `fix:`, `new:`), and where it stands.
+    says, formula
+        The statement in words and as a formula.
+    strength : Strength
+    margin : callable
+        ``quantities -> relation(s)``; runs unchanged in floats, exact fractions and balls.
+    supply : Supply
+        Where cases come from: named families, limits, a Hypothesis strategy.
+    hypotheses : tuple of Hypothesis
+    uses : tuple of str
+        Ids this statement rests on; checked to exist and to be acyclic.
+    defect : callable, optional
+        Relations that, when all hold on every case, show that the statement has no definite meaning.
+    attains : callable, optional
+        For TIGHT: cases on which both sides agree, or nearly.
+    conjecture : bool
+        Nobody has a proof: a survived search leaves it `open`.
+    """
+
+    id: str
+    kind: Kind
+    title: str
+    section: str
+    reading: Reading
+    says: str
+    formula: str
+    strength: Strength
+    margin: Margin
+    supply: Supply
+    hypotheses: tuple[Hypothesis, ...] = ()
+    uses: tuple[str, ...] = ()
+    wrong: tuple[Wrong, ...] = ()
+    defect: Margin | None = None
+    attains: Callable[[], Iterable[Case]] | None = None
+    free: tuple[str, ...] | None = None
+    """Names of the arrays that local optimisation may move; None: those the supply names."""
+    arithmetic: str = "float"
+    """Where cases are first judged: "float" (balls confirm), "ball" or "exact"."""
+    repaired_by: str | None = None
+    repairs: str | None = None
+    conjecture: bool = False
+    source: str = "the paper"
+    note: str = ""
+    tags: frozenset[str] = field(default_factory=frozenset)
+
+    @property
+    def key(self) -> tuple[str, str]:
+        """(id, reading), which is unique."""
+        return self.id, self.reading.name
+
+    @property
+    def test_id(self) -> str:
+        """``lem:PL_ineq-full``: how tests and stored attacks name the claim."""
+        return f"{self.id}-{self.reading.name}"
+
+    @property
+    def own(self) -> bool:
+        """Whether the statement is ours (a repair or new), so that its failure is our failure."""
+        return self.id.startswith(("fix:", "new:"))
+
+
+def mutant(claim: Claim, wrong: Wrong) -> Claim:
+    """The claim with a wrong formula in place of its own."""
+    kept = claim.hypotheses if wrong.hypotheses is None else wrong.hypotheses
+    return replace(claim, margin=wrong.margin, hypotheses=kept, defect=None, conjecture=False)
+
+
+def relations(margin: Margin, quantities: Any) -> tuple[Relation, ...]:
+    """The relations of a margin, always as a tuple."""
+    found = margin(quantities)
+    return (found,) if isinstance(found, Relation) else tuple(found)

@@ -1,0 +1,145 @@
+"""Attack a claim: stored attacks, named families, limits, a guided random search, and local optimisation of the slack.
+
+Random draws alone are worthless here: Gaussian instances gave no violation of the false PL lemma in 400 tries, while
+|W| constant with orthonormal X gives one every time.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Callable
+from functools import cache
+from importlib import resources
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+from hypothesis import HealthCheck, Phase, given, settings, target
+from numpy.random import Generator
+from numpy.typing import NDArray
+from scipy.optimize import minimize
+
+from attnprune_verify.claims.case import Case
+from attnprune_verify.claims.core import Claim, Strength
+
+if TYPE_CHECKING:
+    from attnprune_verify.claims.judge import Trial
+
+__all__ = ["QUICK", "THOROUGH", "Effort", "attack", "stored_attacks"]
+
+
+class Effort(NamedTuple):
+    """How long to try: family cases kept for limits, examples drawn, optimiser starts and evaluations per start."""
+
+    limits: int
+    examples: int
+    starts: int
+    evaluations: int
+
+
+QUICK = Effort(limits=3, examples=30, starts=2, evaluations=120)
+THOROUGH = Effort(limits=12, examples=600, starts=10, evaluations=3000)
+
+
+def attack(
+    claim: Claim,
+    attempt: Callable[[Case], Trial],
+    rng: Generator,
+    effort: Effort,
+    decided: Callable[[], bool],
+) -> None:
+    """Call `attempt` on every case the attack finds; stops early once `decided()` says enough violations are in."""
+    trials: list[Trial] = []
+
+    def keep(case: Case) -> float:
+        trial = attempt(case)
+        if trial.failed is None and not trial.problem:
+            trials.append(trial)
+            return trial.slack
+        return 1.0
+
+    for case in stored_attacks(claim.test_id):
+        keep(case)
+    if claim.attains is not None:
+        for case in claim.attains():
+            keep(case)
+    for hypothesis in claim.hypotheses:
+        for case in hypothesis.cases(rng):
+            keep(case)
+    for case in claim.supply.families(rng):
+        keep(case)
+    if decided():
+        return
+    for trial in _worst(trials, effort.limits):
+        for case in claim.supply.limits(trial.case):
+            keep(case)
+    _guided(claim, keep, effort.examples)
+    if claim.strength is Strength.IDENTITY or decided():
+        return
+    free = claim.supply.free if claim.free is None else claim.free
+    for trial in _worst(trials, effort.starts):
+        names = [name for name in free if name in trial.case]
+        if names:
+            _descend(trial.case, names, keep, effort.evaluations)
+
+
+@cache
+def _attacks() -> dict[str, list[dict[str, Any]]]:
+    text = (resources.files("attnprune_verify.claims") / "attacks.json").read_text(encoding="utf-8")
+    stored: dict[str, list[dict[str, Any]]] = json.loads(text)
+    return stored
+
+
+def stored_attacks(test_id: str) -> list[Case]:
+    """The best attacks found so far on this claim, replayed in every run."""
+    return [
+        Case.from_json(entry["values"], f"stored attack: {entry['origin']}") for entry in _attacks().get(test_id, [])
+    ]
+
+
+def _worst(trials: list[Trial], count: int) -> list[Trial]:
+    """The `count` smallest slacks, at most one per origin so that the starts differ."""
+    chosen: dict[str, Trial] = {}
+    for trial in sorted(trials, key=lambda one: one.slack):
+        chosen.setdefault(trial.case.origin.split(",")[0].split(";")[0], trial)
+        if len(chosen) == count:
+            break
+    return list(chosen.values())
+
+
+def _guided(claim: Claim, keep: Callable[[Case], float], examples: int) -> None:
+    """Let Hypothesis draw cases, steering towards small slack."""
+    strategy = claim.supply.strategy()
+    if strategy is None or examples == 0:
+        return
+
+    @settings(
+        max_examples=examples,
+        database=None,
+        derandomize=True,
+        deadline=None,
+        phases=[Phase.generate, Phase.target],
+        suppress_health_check=list(HealthCheck),
+    )
+    @given(strategy)
+    def draw(case: Case) -> None:
+        slack = keep(case)
+        target(-slack if math.isfinite(slack) else 0.0)
+
+    draw()
+
+
+def _descend(case: Case, names: list[str], keep: Callable[[Case], float], evaluations: int) -> None:
+    """Minimise the slack over the named arrays: simplex in few dimensions, quasi-Newton in more."""
+    start = case.vector(names)
+    moved = case.but(origin=f"{case.origin}; optimised")
+
+    def objective(vector: NDArray[np.float64]) -> float:
+        if not np.isfinite(vector).all() or np.abs(vector).max(initial=0.0) > 1e6:
+            return 1.0
+        return keep(moved.at(names, vector))
+
+    if start.size <= 12:
+        minimize(objective, start, method="Nelder-Mead", options={"maxfev": evaluations, "adaptive": True})
+    else:
+        minimize(objective, start, method="L-BFGS-B", options={"maxfun": evaluations, "eps": 1e-6})

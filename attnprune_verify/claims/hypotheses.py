@@ -1,0 +1,120 @@
+"""The conditions statements place on a case, each as a predicate and as a generator of cases that satisfy it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+from numpy.random import Generator
+
+from attnprune_verify.claims.case import Case, from_instance
+from attnprune_verify.claims.core import Hypothesis, Reading
+from attnprune_verify.claims.quantities import Quantities
+from attnprune_verify.instance.families import benign, block_mask, orthonormal_constant
+
+__all__ = [
+    "ANY_MASK",
+    "CAUSAL",
+    "FULL",
+    "LITERAL",
+    "beta_positive",
+    "delta_allowed_positive",
+    "delta_positive",
+    "lam_in_unit_interval",
+    "lam_positive",
+    "mask_in_box",
+    "mask_norm",
+    "several_tokens",
+    "weights_nonzero",
+]
+
+FULL = Reading("full", "no attention mask: every position is allowed", "full")
+CAUSAL = Reading("causal", "the causal attention mask of def:mask, two tokens or more", "causal")
+ANY_MASK = Reading("any", "any attention mask without an empty row", "any")
+LITERAL = Reading("literal", "as printed")
+
+
+def _some(rng: Generator, **changes: Any) -> Iterator[Case]:
+    """Orthonormal tokens with weights of constant size (where bounds are tight), and benign instances."""
+    for size, (n, d) in ((0.1, (2, 2)), (1.0, (3, 3)), (0.01, (2, 3)), (0.5, (3, 4))):
+        seed = int(rng.integers(2**31))
+        instance = orthonormal_constant(np.random.default_rng(seed), n=n, d=d, size=size)
+        yield from_instance(instance, f"family orthonormal_constant, seed {seed}").but(**changes)
+    for n, d, scale in ((3, 4, 1.0), (2, 2, 0.1), (4, 4, 3.0)):
+        seed = int(rng.integers(2**31))
+        instance = benign(np.random.default_rng(seed), n=n, d=d, scale=scale)
+        yield from_instance(instance, f"family benign, seed {seed}").but(**changes)
+
+
+def _masked(rng: Generator) -> Iterator[Case]:
+    for case in _some(rng):
+        yield case.but(mask="causal", origin=case.origin + "; causal")
+    for _ in range(2):
+        seed = int(rng.integers(2**31))
+        yield from_instance(block_mask(np.random.default_rng(seed)), f"family block_mask, seed {seed}")
+
+
+def _causal(rng: Generator) -> Iterator[Case]:
+    return (case.but(mask="causal", origin=case.origin + "; causal") for case in _some(rng))
+
+
+def beta_positive(mask: str = "full") -> Hypothesis:
+    """X X^T - beta I is positive semidefinite for some beta > 0."""
+    return Hypothesis("beta > 0", lambda q: bool(q.beta > 0), _generator(mask))
+
+
+def delta_positive(mask: str = "full") -> Hypothesis:
+    """min over all i, j of F(M)_ij is at least some delta > 0."""
+    return Hypothesis("delta > 0 over all positions", lambda q: bool(q.delta > 0), _generator(mask))
+
+
+def delta_allowed_positive() -> Hypothesis:
+    """min of F(M)_ij over allowed positions is at least some delta > 0."""
+    return Hypothesis("delta > 0 over allowed positions", lambda q: bool(q.delta_allowed > 0), _masked)
+
+
+def weights_nonzero(mask: str = "full") -> Hypothesis:
+    """min |W_ij| > 0, without which mu = 0 and xi divides by it."""
+    return Hypothesis("min |W| > 0", lambda q: bool(q.w_min > 0), _generator(mask))
+
+
+def mask_in_box(mask: str = "full") -> Hypothesis:
+    """M lies in [0, 1]^{d x d}."""
+    return Hypothesis("M in [0,1]^{dxd}", lambda q: all(0 <= entry <= 1 for entry in q.M.ravel()), _generator(mask))
+
+
+def mask_norm() -> Hypothesis:
+    """||M||_F <= d."""
+    return Hypothesis("||M||_F <= d", lambda q: bool(q.square(q.M) <= q.d**2 * (1 + 1e-12)), _masked)
+
+
+def lam_in_unit_interval(mask: str = "full") -> Hypothesis:
+    """lam lies in [0, 1]."""
+    return Hypothesis("lam in [0,1]", lambda q: 0 <= q.case.get("lam", 0.0) <= 1, _generator(mask))
+
+
+def lam_positive() -> Hypothesis:
+    """lam > 0."""
+    return Hypothesis(
+        "lam > 0", lambda q: q.case.get("lam", 0.0) > 0, lambda rng: (c.but(lam=0.03) for c in _some(rng))
+    )
+
+
+def several_tokens(mask: str = "full") -> Hypothesis:
+    """n >= 2: with one token F = 1 whatever M is."""
+    return Hypothesis("n >= 2", lambda q: q.n >= 2, _generator(mask))
+
+
+def _generator(mask: str) -> Any:
+    return {"full": lambda rng: _some(rng, mask=None), "causal": _causal, "any": _masked}[mask]
+
+
+def never() -> Hypothesis:
+    """A condition nothing meets; for testing that the judge says `vacuous`."""
+    return Hypothesis("never", lambda q: False, lambda rng: ())
+
+
+def holding(quantities: Quantities, *conditions: Hypothesis) -> bool:
+    """Whether all conditions hold."""
+    return all(condition.holds(quantities) for condition in conditions)

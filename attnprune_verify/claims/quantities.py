@@ -1,0 +1,350 @@
+"""Everything the statements speak of, at one case, in one arithmetic: the paper's letters as attributes.
+
+Written from the definitions and independent of `model` and `oracle`, so that the definitional claims can compare the
+three. Every quantity is computed once, on demand::
+
+    u = exp(X W X^T), ut = exp(X (M o W) X^T), alpha = (u o Mc) 1, f = diag(alpha)^-1 (u o Mc), F the same of M,
+    c = F - f, p1 = c o F, p2 = diag(p1 1) F, p = p1 - p2, G = W o (X^T p X), gradient = G + lam M
+
+`directional` differentiates any of them in M without the closed form (`arithmetic.along`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from flint import arb
+
+from attnprune_verify.claims.arithmetic import BALL, FLOAT, Arithmetic, Undecidable, along, derivative_part
+from attnprune_verify.claims.case import Case
+
+__all__ = ["Quantities", "extreme_eigenvalues", "positive_definite", "spectral_norm"]
+
+
+class Quantities:
+    """The case's values, lifted, and what the paper builds from them. ``q.name`` also reads any other value."""
+
+    def __init__(self, case: Case, arithmetic: Arithmetic = FLOAT) -> None:
+        self.case = case
+        self.arithmetic = arithmetic
+        self.sqrt, self.exp, self.log = arithmetic.sqrt, arithmetic.exp, arithmetic.log
+        self.smallest, self.largest = arithmetic.smallest, arithmetic.largest
+
+    def __getattr__(self, name: str) -> Any:
+        # only called for what is neither a method nor a computed quantity
+        if name.startswith("_") or name in ("case", "arithmetic") or name not in self.case:
+            raise AttributeError(f"the case has no value {name!r}")
+        value = self.case[name]
+        lifted = value if isinstance(value, (str, int, bool, type(None))) else self.arithmetic.lift(value)
+        self.__dict__[name] = lifted
+        return lifted
+
+    def number(self, value: Any) -> Any:
+        """A constant in this arithmetic."""
+        return self.arithmetic.lift(value)
+
+    def at(self, M: Any) -> Quantities:
+        """The same problem at another pruning mask, already in this arithmetic."""
+        other = Quantities(self.case, self.arithmetic)
+        for name in ("X", "W", "lam", "f", "logits_dense", "allowed"):
+            if name in self.__dict__ or name in ("X", "W"):
+                other.__dict__[name] = getattr(self, name)
+        other.__dict__["M"] = M
+        return other
+
+    def directional(self, direction: Any, of: Callable[[Quantities], Any]) -> Any:
+        """d/dt of a quantity at M + t direction, t = 0: automatic differentiation of its definition."""
+        self.f  # noqa: B018  # shared with the moved copy
+        moved = self.at(along(self.M, direction, self.arithmetic))
+        return derivative_part(of(moved), self.arithmetic)
+
+    def unit(self, row: int, column: int) -> Any:
+        """The matrix e_row e_column^T of M's shape."""
+        basis = np.zeros(np.shape(self.case["M"]))
+        basis[row, column] = 1.0
+        return self.arithmetic.lift(basis)
+
+    # sizes and the attention mask
+
+    @cached_property
+    def n(self) -> int:
+        return int(np.shape(self.case["X"])[0])
+
+    @cached_property
+    def d(self) -> int:
+        return int(np.shape(self.case["X"])[1])
+
+    @cached_property
+    def allowed(self) -> Any:
+        """M_c as booleans; all True without a mask."""
+        mask = self.case.get("mask")
+        if mask is None:
+            return np.ones((self.n, self.n), dtype=bool)
+        return np.tri(self.n, dtype=bool) if isinstance(mask, str) else np.asarray(mask, dtype=bool)
+
+    @cached_property
+    def row_sizes(self) -> Any:
+        """m_i, the number of allowed positions of each row."""
+        return self.allowed.sum(axis=1)
+
+    @cached_property
+    def n_e(self) -> int:
+        """The number of rows with at least two allowed positions; the others contribute nothing."""
+        return int((self.row_sizes >= 2).sum())
+
+    @cached_property
+    def lam(self) -> Any:
+        return self.number(self.case.get("lam", 0.0))
+
+    # definitions
+
+    @cached_property
+    def logits_dense(self) -> Any:
+        return self.X @ self.W @ self.X.T
+
+    @cached_property
+    def logits(self) -> Any:
+        return self.X @ (self.M * self.W) @ self.X.T
+
+    @cached_property
+    def u(self) -> Any:
+        return self.exp(self.logits_dense)
+
+    @cached_property
+    def ut(self) -> Any:
+        return self.exp(self.logits)
+
+    @cached_property
+    def alpha(self) -> Any:
+        return (self.u * self.allowed).sum(axis=1)
+
+    @cached_property
+    def alphat(self) -> Any:
+        return (self.ut * self.allowed).sum(axis=1)
+
+    @cached_property
+    def f(self) -> Any:
+        return self._softmax(self.logits_dense)
+
+    @cached_property
+    def F(self) -> Any:
+        return self._softmax(self.logits)
+
+    @cached_property
+    def c(self) -> Any:
+        return self.F - self.f
+
+    @cached_property
+    def p1(self) -> Any:
+        return self.c * self.F
+
+    @cached_property
+    def p2(self) -> Any:
+        return self.p1.sum(axis=1)[:, None] * self.F
+
+    @cached_property
+    def p(self) -> Any:
+        return self.p1 - self.p2
+
+    @cached_property
+    def G(self) -> Any:
+        """The gradient of the attention term, W o (X^T p X)."""
+        return self.W * (self.X.T @ self.p @ self.X)
+
+    @cached_property
+    def gradient(self) -> Any:
+        return self.G + self.M * self.lam
+
+    @cached_property
+    def L_attn(self) -> Any:
+        return self.square(self.c) / 2
+
+    @cached_property
+    def L(self) -> Any:
+        return self.L_attn + self.lam * self.square(self.M) / 2
+
+    # sizes of things
+
+    def square(self, array: Any) -> Any:
+        """The sum of squares."""
+        return (array * array).sum()
+
+    def norm(self, array: Any) -> Any:
+        """The Frobenius or Euclidean norm."""
+        return self.sqrt(self.square(array))
+
+    @cached_property
+    def w_min(self) -> Any:
+        return self.smallest(np.abs(self.W))
+
+    @cached_property
+    def w_max(self) -> Any:
+        return self.largest(np.abs(self.W))
+
+    @cached_property
+    def R(self) -> Any:
+        """The smallest R the bounded-parameters assumption admits: max(1, ||X||_F, ||W||_F), just above 1."""
+        return self.largest([self.number(1.0 + 1e-9), self.norm(self.X), self.norm(self.W)])
+
+    @cached_property
+    def beta(self) -> Any:
+        """A number with X X^T - beta I certainly positive semidefinite, just below the least eigenvalue; 0 if none."""
+        values = np.linalg.eigvalsh(np.asarray(self.case["X"], dtype=float) @ np.asarray(self.case["X"], dtype=float).T)
+        claimed = float(values[0] * (1 - 1e-9) - 1e-13 * abs(values[-1]))
+        if claimed <= 0 or self.n > self.d:
+            return self.number(0.0)
+        if self.arithmetic is not FLOAT and not positive_definite(self.X @ self.X.T, self.number(claimed)):
+            raise Undecidable("the least eigenvalue of X X^T")
+        return self.number(claimed)
+
+    @cached_property
+    def delta(self) -> Any:
+        """min F over all positions; exactly 0 as soon as one is forbidden."""
+        return self.number(0.0) if not self.allowed.all() else self.smallest(self.F)
+
+    @cached_property
+    def delta_allowed(self) -> Any:
+        """min F over the allowed positions of rows with at least two of them (1 when there is no such row)."""
+        chosen = self.F[self.allowed & (self.row_sizes >= 2)[:, None]]
+        return self.smallest(chosen) if chosen.size else self.number(1.0)
+
+    @cached_property
+    def f_min(self) -> Any:
+        """min f over the allowed positions of rows with at least two of them."""
+        chosen = self.f[self.allowed & (self.row_sizes >= 2)[:, None]]
+        return self.smallest(chosen) if chosen.size else self.number(1.0)
+
+    # operators
+
+    @cached_property
+    def PiA(self) -> Any:
+        """The matrix (n^2, d^2) of M -> Pi(X (M o W) X^T): logits, centred over the allowed positions of each row."""
+        weights = self.arithmetic.lift(self.allowed.astype(float))
+        counts = self.arithmetic.lift(self.row_sizes.astype(float))
+        means = (weights @ self.X) / counts[:, None]  # (n, d): mean token row i attends to
+        centred = (self.X[None, :, :] - means[:, None, :]) * weights[:, :, None]  # (n, n, d)
+        full = self.X[:, None, :, None] * self.W[None, None, :, :] * centred[:, :, None, :]
+        return full.reshape(self.n**2, self.d**2)
+
+    @cached_property
+    def K(self) -> Any:
+        """||Pi A||: float64, or an enclosure."""
+        if self.arithmetic is FLOAT:
+            return float(np.linalg.norm(self.PiA, 2))
+        return spectral_norm(self.PiA)
+
+    @cached_property
+    def kappa_T(self) -> Any:
+        """The least singular value of A^* on T (supported on the mask, zero row sums); 0 when dim T > d^2."""
+        dimension = int((self.row_sizes - 1).sum())
+        if dimension == 0 or dimension > self.d**2:
+            return self.number(0.0)
+        return self.singular_value(dimension)
+
+    @cached_property
+    def kappa_plus(self) -> Any:
+        """The smallest nonzero singular value of Pi A; the rank is taken from float64 with a threshold of 1e-9."""
+        plain = self if self.arithmetic is FLOAT else Quantities(self.case)
+        rank = int(np.linalg.matrix_rank(plain.PiA, tol=1e-9 * max(float(np.linalg.norm(plain.PiA, 2)), 1e-300)))
+        return self.singular_value(rank) if rank else self.number(0.0)
+
+    def singular_value(self, place: int) -> Any:
+        """The `place`-th largest singular value of Pi A."""
+        if self.arithmetic is FLOAT:
+            return float(np.linalg.svd(self.PiA, compute_uv=False)[place - 1])
+        small = self.PiA.T @ self.PiA if self.d <= self.n else self.PiA @ self.PiA.T
+        values = _eigenvalues(small)
+        return values[place - 1].nonnegative_part().sqrt()
+
+    @cached_property
+    def lambda_2(self) -> Any:
+        """min over rows with at least two allowed positions of the second eigenvalue of J_i (1 if there is none)."""
+        least = [self._second_eigenvalue(self.jacobian_row(i)) for i in range(self.n) if self.row_sizes[i] >= 2]
+        return self.smallest(least) if least else self.number(1.0)
+
+    def _second_eigenvalue(self, J: Any) -> Any:
+        if self.arithmetic is FLOAT:
+            return float(np.linalg.eigvalsh(J)[1])
+        # J 1 = 0 and J is positive semidefinite: adding 11^T moves the zero eigenvalue to m >= 2 > ||J||
+        return BALL.smallest(_eigenvalues(J + self.number(np.ones(J.shape))))
+
+    @cached_property
+    def curvature(self) -> Any:
+        """The Hessian of the attention term as a (d^2, d^2) matrix, column by column by automatic differentiation."""
+        columns = [
+            self.directional(self.unit(i, j), lambda q: q.G).ravel() for i in range(self.d) for j in range(self.d)
+        ]
+        return np.stack(columns, axis=1)
+
+    def jacobian_row(self, i: int) -> Any:
+        """J_i = diag(s) - s s^T for row i of F, on its allowed positions."""
+        s = self.F[i, self.allowed[i]]
+        return np.diag(s) - np.outer(s, s)
+
+    def _softmax(self, logits: Any) -> Any:
+        if self.arithmetic is FLOAT:
+            highest = np.where(self.allowed, logits.real, -np.inf).max(axis=1)
+            weights = self.exp(np.where(self.allowed, logits - highest[:, None], -np.inf)) * self.allowed
+        else:
+            weights = self.exp(logits) * self.arithmetic.lift(self.allowed.astype(int))
+        return weights / weights.sum(axis=1)[:, None]
+
+
+def spectral_norm(array: Any) -> arb:
+    """Enclosure of the largest singular value of an object array of balls, through verified eigenvalues."""
+    smaller = array.T @ array if array.shape[1] <= array.shape[0] else array @ array.T
+    largest: arb = BALL.largest(_eigenvalues(smaller)).nonnegative_part().sqrt()
+    return largest
+
+
+def extreme_eigenvalues(symmetric: Any, arithmetic: Arithmetic) -> tuple[Any, Any]:
+    """(least, largest) eigenvalue of a symmetric matrix."""
+    if arithmetic is FLOAT:
+        values = np.linalg.eigvalsh((symmetric + symmetric.T) / 2)
+        return float(values[0]), float(values[-1])
+    found = _eigenvalues(symmetric)
+    return BALL.smallest(found), BALL.largest(found)
+
+
+def positive_definite(gram: Any, shift: Any) -> bool:
+    """Whether gram - shift I certainly has positive pivots (L D L^T without square roots)."""
+    work = gram.copy()
+    size = len(work)
+    for i in range(size):
+        work[i, i] = work[i, i] - shift
+    for k in range(size):
+        if not work[k, k] > 0:
+            return False
+        for i in range(k + 1, size):
+            work[i, k + 1 :] = work[i, k + 1 :] - work[i, k] / work[k, k] * work[k, k + 1 :]
+    return True
+
+
+def _eigenvalues(symmetric: Any) -> list[arb]:
+    """Enclosures of all eigenvalues of a symmetric matrix of balls, largest first.
+
+    With V the eigenvectors float64 finds, B = V^T S V is nearly diagonal. Weyl: its k-th eigenvalue is within the
+    largest
+    off-diagonal row sum of its k-th largest diagonal entry. Ostrowski: the k-th eigenvalue of S is that of B times a
+    factor between the inverses of the extreme eigenvalues of V^T V, which is nearly I.
+    """
+    size = len(symmetric)
+    middle = np.array([float(arb(entry).mid()) for entry in np.ravel(symmetric)]).reshape(size, size)
+    scale = float(np.abs(middle).max(initial=0.0))
+    if not np.isfinite(scale):
+        raise Undecidable("eigenvalues beyond the range of float64")
+    vectors = BALL.lift(np.linalg.eigh(middle / scale)[1] if scale else np.eye(size))
+    near_diagonal = vectors.T @ symmetric @ vectors
+    defect = vectors.T @ vectors - BALL.lift(np.eye(size))
+    spread = BALL.largest(np.abs(defect).sum(axis=1)).upper()
+    if not spread < 1:
+        raise Undecidable("eigenvectors that are not independent")
+    radius = BALL.largest(np.abs(near_diagonal - np.diag(np.diag(near_diagonal))).sum(axis=1)).upper()
+    factor = (1 / (1 + arb(spread))).union(1 / (1 - arb(spread)))
+    diagonal = sorted(np.diag(near_diagonal), key=float, reverse=True)
+    # sorting by midpoints moves an enclosure by at most its own radius, which is added
+    blur = BALL.largest([arb(entry.rad()) for entry in diagonal]).upper() * 2
+    return [(entry + arb(0, radius + blur)) * factor for entry in diagonal]

@@ -1,0 +1,101 @@
+"""All claims in the paper's order, with `uses` checked to exist and to be acyclic when the list is first built."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import cache
+from graphlib import CycleError, TopologicalSorter
+from importlib import import_module
+
+from attnprune_verify.claims.core import Claim
+
+__all__ = ["LABELS", "PAPER_ORDER", "check", "claims", "find"]
+
+_MODULES = (
+    "attention_matrix",
+    "pruning_problem",
+    "basic_facts",
+    "gradient_entries",
+    "gradient_matrix",
+    "basic_bounds",
+    "lipschitz",
+    "curvature",
+    "pl_ingredients",
+    "pl_inequality",
+    "pl_sharp",
+    "descent",
+    "main_theorem",
+    "landscape",
+    "prose_theory",
+    "prose_experiments",
+)
+
+PAPER_ORDER = tuple(
+    """
+    def:attn_matrix def:attn_prun thm:our_convergence:informal alg:mask_gd def:mask def:attn_prun_causal
+    thm:our_convergence rem:practical def:PL thm:convergence thm:mat_view_l_informal thm:lip_grad_l_informal
+    lem:PL_ineq_informal lem:lower_bound_XBX_informal lem:lower_bound_p_informal eq:new_loss
+    fac:indexing fac:combine fac:calculus fac:algebra fac:norm_bound fac:F_norm_A_plus_B lem:mask_hadamard
+    def:exp_func def:sum_func def:soft_prob_func def:one_unit_loss def:rec_err def:reg_term def:loss_func
+    lem:grad_one_row_mat lem:grad_exp_func lem:grad_sum lem:grad_soft_prob lem:grad_one_unit lem:grad_rec
+    lem:grad_reg lem:grad_loss_func def:p lem:mat_view_b1 lem:mat_view_b2 lem:mat_view_b3 thm:mat_view_l
+    asp:bound_parameters lem:M_bounds lem:bound_basic_func lem:bound_grad_f fac:mean_value fac:lip_product
+    lem:lip_f lem:lip_c lem:lip_f_circ_c lem:lip_diag lem:lip_diag_f thm:lip_grad_l fac:abs_inequality
+    lem:lower_bound_B_plus_M fac:trace_BAB lem:lower_bound_XBX lem:lower_bound_hadamard lem:lower_bound_p_row
+    lem:lower_bound_p lem:bound_c lem:bound_diag_f lem:PL_ineq
+    """.split()
+)
+"""The statement environments of the paper in the order they are printed, and eq:new_loss; three have no label."""
+
+LABELS = frozenset(PAPER_ORDER) - {"rem:practical", "def:PL", "lem:M_bounds"}
+
+
+@cache
+def claims() -> tuple[Claim, ...]:
+    """Every claim: the paper's statements in order, then its prose, then repaired and new statements.
+
+    Raises
+    ------
+    ValueError
+        If two claims share (id, reading), a name in `uses`, `repairs` or `repaired_by` does not exist, the
+        statements use each other in a circle, or a label of the paper is missing.
+    """
+    found: list[Claim] = []
+    for module in _MODULES:
+        found.extend(import_module(f"attnprune_verify.claims.statements.{module}").CLAIMS)
+    check(found)
+    missing = [label for label in PAPER_ORDER if label not in {claim.id for claim in found}]
+    if missing:
+        raise ValueError(f"every statement of the paper needs a claim; missing: {', '.join(missing)}")
+    place = {label: index for index, label in enumerate(PAPER_ORDER)}
+    groups = {"exp": 1, "fix": 2, "new": 3}
+    return tuple(sorted(found, key=lambda c: (groups.get(c.id.split(":")[0], 0), place.get(c.id, 0))))
+
+
+def check(found: Sequence[Claim]) -> None:
+    """Check names, uniqueness and acyclicity of a list of claims."""
+    keys = [claim.key for claim in found]
+    doubled = sorted({key for key in keys if keys.count(key) > 1})
+    if doubled:
+        raise ValueError(f"(id, reading) must be unique; twice: {doubled}")
+    ids = {claim.id for claim in found}
+    for claim in found:
+        named = (*claim.uses, *filter(None, (claim.repaired_by, claim.repairs)))
+        unknown = [name for name in named if name not in ids]
+        if unknown:
+            raise ValueError(f"{claim.id} uses statements that do not exist: {', '.join(unknown)}")
+    graph: dict[str, set[str]] = {}
+    for claim in found:
+        graph.setdefault(claim.id, set()).update(claim.uses)
+    try:
+        tuple(TopologicalSorter(graph).static_order())
+    except CycleError as error:
+        raise ValueError(f"statements must not use each other in a circle; got {' -> '.join(error.args[1])}") from error
+
+
+def find(id_: str, reading: str) -> Claim:
+    """The claim with that id and reading; KeyError if there is none."""
+    for claim in claims():
+        if claim.key == (id_, reading):
+            return claim
+    raise KeyError(f"no claim {id_!r} with reading {reading!r}")

@@ -1,0 +1,132 @@
+"""A relation between two computed sides, and what each arithmetic can say about it."""
+
+from __future__ import annotations
+
+import math
+from typing import Any, NamedTuple
+
+import numpy as np
+
+__all__ = ["Relation", "agrees_to", "at_least", "at_most", "decide", "equal", "less", "slack"]
+
+_IDENTITY_RADIUS = 1e-15
+"""An identity is consistent in ball arithmetic when both sides overlap and the balls are this small relatively."""
+
+
+class Relation(NamedTuple):
+    """``lhs kind rhs`` with kind one of ==, <=, >=, <. `part` names one bullet of a statement with several."""
+
+    kind: str
+    lhs: Any
+    rhs: Any
+    part: str = ""
+
+
+def at_most(lhs: Any, rhs: Any, part: str = "") -> Relation:
+    """lhs <= rhs."""
+    return Relation("<=", lhs, rhs, part)
+
+
+def at_least(lhs: Any, rhs: Any, part: str = "") -> Relation:
+    """lhs >= rhs."""
+    return Relation(">=", lhs, rhs, part)
+
+
+def equal(lhs: Any, rhs: Any, part: str = "") -> Relation:
+    """lhs == rhs, entry by entry."""
+    return Relation("==", lhs, rhs, part)
+
+
+def less(lhs: Any, rhs: Any, part: str = "") -> Relation:
+    """lhs < rhs, strictly; only meaningful in exact or ball arithmetic."""
+    return Relation("<", lhs, rhs, part)
+
+
+def slack(relation: Relation) -> float:
+    """How far the relation is from failing, in [-1, 1] and free of scale: (large - small) / (|large| + |small|).
+
+    For an identity minus the largest deviation over the largest entry. nan when a side is not a number.
+    """
+    if relation.kind == "==":
+        return _deviation(np.asarray(relation.lhs), np.asarray(relation.rhs))
+    lhs, rhs = _floats(relation.lhs), _floats(relation.rhs)
+    small, large = (lhs, rhs) if relation.kind in ("<=", "<") else (rhs, lhs)
+    if np.isnan(small).any() or np.isnan(large).any():
+        return float("nan")
+    worst = 1.0
+    for a, b in zip(*np.broadcast_arrays(np.atleast_1d(small), np.atleast_1d(large)), strict=True):
+        if a == b:
+            # 0 <= 0 puts nothing at risk; 0 < 0 is as false as can be
+            one = -1.0 if relation.kind == "<" else (0.0 if a != 0 else 1.0)
+        elif np.isinf(a) or np.isinf(b):
+            one = 1.0 if b > a else -1.0
+        else:
+            one = float((b - a) / (abs(a) + abs(b)))
+        worst = min(worst, one)
+    return worst
+
+
+def _deviation(lhs: Any, rhs: Any) -> float:
+    if lhs.shape != rhs.shape:
+        return -1.0
+    # the difference is taken before floats come in: balls may be far outside their range
+    with np.errstate(invalid="ignore", over="ignore"):
+        gap = float(np.max(np.abs(_floats(lhs - rhs)), initial=0.0))
+        scale = float(np.max(np.abs(_floats(lhs)), initial=0.0) + np.max(np.abs(_floats(rhs)), initial=0.0))
+    return 0.0 if gap == 0.0 or math.isinf(scale) and math.isfinite(gap) else -gap / scale
+
+
+def decide(relation: Relation) -> bool | None:
+    """Whether the relation certainly holds (True), certainly fails (False), or cannot be told (None).
+
+    For exact fractions and for balls; an identity between balls counts as holding when the two sides overlap and
+    their radii are negligible.
+    """
+    lhs, rhs = (
+        np.atleast_1d(np.asarray(relation.lhs, dtype=object)),
+        np.atleast_1d(np.asarray(relation.rhs, dtype=object)),
+    )
+    if relation.kind == "==" and lhs.shape != rhs.shape:
+        return False
+    answers = [
+        _decide_one(relation.kind, a, b)
+        for a, b in zip(*(x.ravel() for x in np.broadcast_arrays(lhs, rhs)), strict=True)
+    ]
+    if any(answer is False for answer in answers):
+        return False
+    return None if any(answer is None for answer in answers) else True
+
+
+def _decide_one(kind: str, a: Any, b: Any) -> bool | None:
+    if kind == ">=":
+        kind, a, b = "<=", b, a
+    if kind == "<=":
+        return True if a <= b else (False if a > b else None)
+    if kind == "<":
+        return True if a < b else (False if a >= b else None)
+    if a == b:
+        return True
+    difference = a - b
+    if difference > 0 or difference < 0:
+        return False
+    # overlapping balls: consistent only if they are small
+    size = float(abs(a)) + float(abs(b)) + 1e-300
+    return True if float(getattr(difference, "rad", lambda: 0.0)()) <= _IDENTITY_RADIUS * max(size, 1e-12) else None
+
+
+def agrees_to(relation: Relation, digits: int) -> bool:
+    """Whether both sides are balls so small, and so close, that they agree to that many digits: an attained bound."""
+    sides = np.broadcast_arrays(
+        np.atleast_1d(np.asarray(relation.lhs, dtype=object)), np.atleast_1d(np.asarray(relation.rhs, dtype=object))
+    )
+    return all(
+        float(abs(a - b).upper()) <= 10.0**-digits * (1 + float(abs(a).upper()))
+        for a, b in zip(*(s.ravel() for s in sides), strict=True)
+    )
+
+
+def _floats(side: Any) -> Any:
+    array = np.asarray(side)
+    if array.dtype == object:
+        array = np.array([float(entry) for entry in array.ravel()]).reshape(array.shape)
+    return array.astype(np.float64)

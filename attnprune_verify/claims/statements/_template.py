@@ -1,0 +1,40 @@
+"""How to add a claim: copy this file to ``statements/<slug>.py``, add the slug to ``registry._MODULES``.
+
+A statement of the paper carries its `\\label`; ours are `fix:` (beside what they repair) or `new:`. The file of the same
+slug in `proofs_check/` carries what can be proved. The judge must refute every entry of `wrong`.
+"""
+
+from __future__ import annotations
+
+from attnprune_verify.claims.core import Claim, Kind, Strength, Wrong
+from attnprune_verify.claims.hypotheses import ANY_MASK
+from attnprune_verify.claims.quantities import Quantities
+from attnprune_verify.claims.relation import Relation, at_most
+from attnprune_verify.claims.supply import Instances
+
+
+def _rows_are_short(q: Quantities, factor: float = 1.0) -> Relation:
+    """The asserted relation, in any arithmetic: only + - * / @ and what `q` offers (q.sqrt, q.norm, q.largest)."""
+    return at_most(q.norm(q.F), q.sqrt(q.number(float(q.n))) * q.number(factor))
+
+
+CLAIMS: tuple[Claim, ...] = (
+    Claim(
+        id="new:template",
+        kind=Kind.LEMMA,
+        title="Short title",
+        section="E Bounds for Basic Functions",
+        reading=ANY_MASK,  # which attention mask, which formula
+        says="One sentence that a reader without the paper understands.",
+        formula="||f(M)||_F <= sqrt(n)",
+        strength=Strength.UPPER,  # TIGHT demands cases that attain it: attains=...
+        margin=_rows_are_short,
+        supply=Instances(
+            "any"
+        ),  # families, limits and a Hypothesis strategy; Arrays(...) or Fixed(...) where no instance
+        hypotheses=(),  # predicate and generator in one; nothing meets them -> `vacuous`
+        uses=("def:soft_prob_func",),  # ids; checked to exist and to be acyclic
+        wrong=(Wrong("half of the bound", lambda q: _rows_are_short(q, 0.5)),),
+        source="new",
+    ),
+)

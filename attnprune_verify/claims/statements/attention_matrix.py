@@ -1,0 +1,163 @@
+"""Attention matrices and masks: the definitions, checked between independent implementations."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from attnprune_verify.claims.agreement import agree
+from attnprune_verify.claims.core import Claim, Kind, Strength, Wrong
+from attnprune_verify.claims.hypotheses import ANY_MASK, FULL, LITERAL
+from attnprune_verify.claims.quantities import Quantities
+from attnprune_verify.claims.relation import Relation, equal
+from attnprune_verify.claims.supply import Arrays, Instances
+from attnprune_verify.model import attention, causal_mask
+
+_FULL = Instances("full", small=True, rounds=1)
+_ANY = Instances("any", small=True, rounds=1)
+
+
+def _rows(array: Any, q: Quantities) -> Relation:
+    return equal(array.sum(axis=1), q.number(np.ones(q.n)), "rows sum to 1")
+
+
+def _dense(q: Quantities) -> list[Relation]:
+    """D^{-1} exp(X W X^T) against the model's shifted softmax."""
+    D = np.diag(q.u.sum(axis=1))
+    literal = np.array([row / D[i, i] for i, row in enumerate(q.u)])
+    return [agree(q, literal, attention(q.case["X"], q.case["W"])), _rows(literal, q)]
+
+
+def _causal_entries(q: Quantities, allowed: Any) -> Relation:
+    n = len(q.u)
+    return equal(
+        q.number(causal_mask(n)), q.number(np.array([[float(allowed(i, j)) for j in range(n)] for i in range(n)]))
+    )
+
+
+def _logit(q: Quantities, i: int, j: int) -> Any:
+    """(X (M o W) X^T)_ij, summed index by index."""
+    total = q.number(0.0)
+    for a in range(q.d):
+        for b in range(q.d):
+            total = total + q.X[i, a] * q.M[a, b] * q.W[a, b] * q.X[j, b]
+    return total
+
+
+def _exponential(q: Quantities, entry: Any) -> Relation:
+    table = np.array([[entry(q, i, j) for j in range(q.n)] for i in range(q.n)], dtype=object)
+    return equal(q.ut, q.exp(table))
+
+
+def _sum(q: Quantities, masked: bool) -> Relation:
+    rows = []
+    for i in range(q.n):
+        total = q.number(0.0)
+        for j in range(q.n):
+            if q.allowed[i, j] or not masked:
+                total = total + q.ut[i, j]
+        rows.append(total)
+    return equal(q.alphat, np.array(rows, dtype=object))
+
+
+def _probabilities(q: Quantities, weights: Any) -> list[Relation]:
+    literal = weights / weights.sum(axis=1)[:, None]
+    outside = literal[~q.allowed]
+    return [
+        agree(q, literal, attention(q.case["X"], q.case["M"] * q.case["W"], q.case["mask"])),
+        equal(outside, q.number(np.zeros(outside.shape)), "zero where the mask forbids"),
+        _rows(literal, q),
+    ]
+
+
+CLAIMS: tuple[Claim, ...] = (
+    Claim(
+        id="def:attn_matrix",
+        kind=Kind.DEFINITION,
+        title="Attention matrix",
+        section="1 Introduction",
+        reading=FULL,
+        says="D^{-1} exp(X W X^T) with D the diagonal of row sums is the row-wise softmax; there is no 1/sqrt(d).",
+        formula="Softmax(X W X^T) = D^{-1} exp(X W X^T), D = diag(exp(X W X^T) 1)",
+        strength=Strength.IDENTITY,
+        arithmetic="ball",
+        margin=_dense,
+        supply=_FULL,
+        wrong=(
+            Wrong("columns normalised", lambda q: _rows(q.u / q.u.sum(axis=0)[None, :], q)),
+            Wrong(
+                "logits divided by sqrt(d)",
+                lambda q: agree(q, q.f, attention(q.case["X"], q.case["W"] / np.sqrt(q.d))),
+            ),
+        ),
+    ),
+    Claim(
+        id="def:mask",
+        kind=Kind.DEFINITION,
+        title="Causal attention mask",
+        section="4 Main Results",
+        reading=LITERAL,
+        says="M_c has a one at (i, j) exactly when i >= j.",
+        formula="(M_c)_ij = 1 if i >= j else 0",
+        strength=Strength.IDENTITY,
+        arithmetic="exact",
+        margin=lambda q: _causal_entries(q, lambda i, j: i >= j),
+        supply=Arrays({"u": "n"}),
+        wrong=(
+            Wrong("i > j", lambda q: _causal_entries(q, lambda i, j: i > j)),
+            Wrong("i <= j", lambda q: _causal_entries(q, lambda i, j: i <= j)),
+        ),
+    ),
+    Claim(
+        id="def:exp_func",
+        kind=Kind.DEFINITION,
+        title="Exponential function u",
+        section="C Gradient Calculation",
+        reading=LITERAL,
+        says="u(M) is the entrywise exponential of X (M o W) X^T.",
+        formula="u(M) = exp(X (M o W) X^T)",
+        strength=Strength.IDENTITY,
+        arithmetic="ball",
+        margin=lambda q: _exponential(q, _logit),
+        supply=_FULL,
+        wrong=(Wrong("indices of the logit swapped", lambda q: _exponential(q, lambda q, i, j: _logit(q, j, i))),),
+    ),
+    Claim(
+        id="def:sum_func",
+        kind=Kind.DEFINITION,
+        title="Sum function of softmax",
+        section="C Gradient Calculation",
+        reading=ANY_MASK,
+        says="alpha(M) sums the allowed entries of each row of u(M).",
+        formula="alpha(M) = (u(M) o M_c) 1",
+        strength=Strength.IDENTITY,
+        arithmetic="ball",
+        margin=lambda q: _sum(q, masked=True),
+        supply=_ANY,
+        uses=("def:exp_func", "def:mask"),
+        wrong=(Wrong("the mask forgotten", lambda q: _sum(q, masked=False)),),
+    ),
+    Claim(
+        id="def:soft_prob_func",
+        kind=Kind.DEFINITION,
+        title="Softmax probability function f",
+        section="C Gradient Calculation",
+        reading=ANY_MASK,
+        says="f(M) divides the allowed entries of u(M) by their row sums: row-stochastic, zero where the mask forbids.",
+        formula="f(M) = diag(alpha(M))^{-1} (u(M) o M_c)",
+        strength=Strength.IDENTITY,
+        arithmetic="ball",
+        margin=lambda q: _probabilities(q, q.ut * q.number(q.allowed.astype(float))),
+        supply=_ANY,
+        uses=("def:exp_func", "def:sum_func"),
+        wrong=(
+            Wrong("the mask forgotten", lambda q: _probabilities(q, q.ut)),
+            Wrong(
+                "the mask multiplies the logits",
+                lambda q: _probabilities(q, q.exp(q.logits * q.number(q.allowed.astype(float)))),
+            ),
+        ),
+        note="'for each j in [n]' in the printed definition quantifies nothing",
+    ),
+)

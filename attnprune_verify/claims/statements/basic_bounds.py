@@ -1,0 +1,315 @@
+"""Bounds on the basic functions: the paper's, which hold, and sharp ones that are attained."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+
+from attnprune_verify.claims.case import Case
+from attnprune_verify.claims.core import Claim, Kind, Strength, Wrong
+from attnprune_verify.claims.hypotheses import ANY_MASK, LITERAL, mask_in_box
+from attnprune_verify.claims.quantities import Quantities
+from attnprune_verify.claims.relation import Relation, at_least, at_most
+from attnprune_verify.claims.supply import Instances
+
+_SECTION = "E Bounds for Basic Functions"
+_ANY = Instances("any")
+_P_STAR = "8 sqrt(2)/27"
+
+
+def _flipped(case_scale: float = 40.0, M: float = -1.0) -> Iterator[Case]:
+    """X = I_2 and large logits: f is one-hot, and M = -1 makes f(M) one-hot in the other place."""
+    W = case_scale * np.array([[1.0, -1.0], [-1.0, 1.0]])
+    values = {"X": np.eye(2), "W": W, "M": np.full((2, 2), M), "lam": 0.0, "mask": None}
+    yield Case(values, f"X = I_2, |W| = {case_scale}, M = {M:.3g}")
+
+
+def _two_thirds() -> Iterator[Case]:
+    """f one-hot, f(M) = (2/3, 1/3) with the larger entry where f is 0: the maximiser of ||p||."""
+    yield from _flipped(40.0, -float(np.log(2.0)) / 80.0)
+
+
+def _diagonal(q: Quantities) -> Any:
+    """<c_i, f(M)_i>, the diagonal of diag((c o f(M)) 1)."""
+    return q.p1.sum(axis=1)
+
+
+def _root(q: Quantities, value: int) -> Any:
+    return q.sqrt(q.number(float(value)))
+
+
+def _parts(q: Quantities, scale: float = 1.0) -> list[Relation]:
+    """The ten parts of lem:bound_basic_func."""
+    root, R = _root(q, q.n), q.R
+    cubes = R * R * R
+    direct = q.largest(np.abs(q.F)) * q.w_max * q.largest(np.abs(q.X)) * q.largest(np.abs(q.X))
+    mean = q.largest(np.abs(q.F @ q.X)) * q.w_max * q.largest(np.abs(q.X)) * q.largest(np.abs(q.F))
+    rows = q.largest([q.norm(row) for row in q.F])
+    shrink = q.number(scale)
+    return [
+        at_most(q.norm(q.F), root * shrink, "Part 1"),
+        at_most(q.norm(q.c), root * 2 * shrink, "Part 2"),
+        at_most(q.norm(q.p1), root * 2 * shrink, "Part 3"),
+        at_most(q.largest(np.abs(q.F)), q.number(1.0) * shrink, "Part 4"),
+        at_most(q.w_max, R * shrink, "Part 5"),
+        at_most(q.largest(np.abs(q.X)), R * shrink, "Part 6"),
+        at_most(rows, q.number(1.0) * shrink, "Part 7"),
+        at_most(direct, cubes * shrink, "Part 8"),
+        at_most(mean, cubes * shrink, "Part 9"),
+        at_most(q.norm(_diagonal(q)), q.number(2.0 * q.n) * shrink, "Part 10"),
+    ]
+
+
+def _jacobian(q: Quantities) -> Any:
+    """||dF/dM||_F: the derivative of every entry of F in every entry of M, by automatic differentiation."""
+    total = q.number(0.0)
+    for i in range(q.d):
+        for j in range(q.d):
+            total = total + q.square(q.directional(q.unit(i, j), lambda m: m.F))
+    return q.sqrt(total)
+
+
+def _by_entries(q: Quantities) -> Any:
+    """(sum W_ab^2 ||X_a||^2 ||X_b||^2)^{1/2} over columns a, b of X."""
+    columns = (q.X * q.X).sum(axis=0)
+    return q.sqrt((q.W * q.W * columns[:, None] * columns[None, :]).sum())
+
+
+def _jacobian_bounds(q: Quantities, half: float = 0.5) -> list[Relation]:
+    norm = q.norm(q.PiA)
+    return [
+        at_most(_jacobian(q), norm * q.number(half), "||dF||_F <= ||Pi A||_F / 2"),
+        at_most(norm, _by_entries(q), "||Pi A||_F <= (sum W^2 ||X_a||^2 ||X_b||^2)^{1/2}"),
+    ]
+
+
+def _p_limit(q: Quantities) -> Any:
+    return q.sqrt(q.number(2.0)) * 8 / 27 * _root(q, q.n_e)
+
+
+def _inner(q: Quantities, low: float = 0.25) -> list[Relation]:
+    """-(m-1)/(4m) <= <c_i, f(M)_i> <= 1 for every row."""
+    found = []
+    for i in range(q.n):
+        m, value = int(q.row_sizes[i]), (q.c[i] * q.F[i]).sum()
+        found.append(at_least(value + q.number(1.0), q.number(1.0) - q.number(low * (m - 1) / m), f"row {i}, lower"))
+        found.append(at_most(value, q.number(1.0), f"row {i}, upper"))
+    return found
+
+
+def _smallest_inner() -> Iterator[Case]:
+    """f = e_1, f(M) = (3/4, 1/4): <c, f(M)> = -1/8 = -(m-1)/(4m) at m = 2."""
+    yield from _flipped(40.0, float(np.log(3.0)) / 80.0)
+
+
+def _bound(
+    id_: str,
+    title: str,
+    says: str,
+    formula: str,
+    margin: Any,
+    wrong: tuple[Wrong, ...],
+    *,
+    repairs: str | None = None,
+    attains: Any = None,
+    uses: tuple[str, ...] = ("def:soft_prob_func",),
+    source: str = "new",
+) -> Claim:
+    return Claim(
+        id=id_,
+        kind=Kind.LEMMA,
+        title=title,
+        section=_SECTION,
+        reading=ANY_MASK,
+        says=says,
+        formula=formula,
+        strength=Strength.TIGHT if attains else Strength.UPPER,
+        margin=margin,
+        supply=_ANY,
+        uses=uses,
+        wrong=wrong,
+        attains=attains,
+        repairs=repairs,
+        source=source,
+    )
+
+
+CLAIMS: tuple[Claim, ...] = (
+    Claim(
+        id="asp:bound_parameters",
+        kind=Kind.DEFINITION,
+        title="Bounded parameters",
+        section=_SECTION,
+        reading=LITERAL,
+        says="Some R > 1 bounds ||X||_F and ||W||_F: met by every instance with R = max(||X||_F, ||W||_F) just"
+        " above 1.",
+        formula="R > 1, ||X||_F <= R, ||W||_F <= R",
+        strength=Strength.UPPER,
+        margin=lambda q: [at_most(q.norm(q.X), q.R), at_most(q.norm(q.W), q.R), at_most(q.number(1.0), q.R)],
+        supply=_ANY,
+        wrong=(Wrong("R is at most sqrt(d), a constant in n", lambda q: at_most(q.norm(q.X), _root(q, q.d))),),
+        note="'some fixed constant' hides that R grows like ||X||_F, about sqrt(nd) on Gaussian tokens",
+    ),
+    Claim(
+        id="lem:M_bounds",
+        kind=Kind.LEMMA,
+        title="Bounds for M and M_c",
+        section=_SECTION,
+        reading=LITERAL,
+        says="In the box ||M||_F <= d, and ||M_c||_F <= n.",
+        formula="||M||_F <= d, ||M_c||_F <= n",
+        strength=Strength.UPPER,
+        margin=lambda q: [
+            at_most(q.square(q.M), q.number(float(q.d**2)), "M"),
+            at_most(q.number(float(q.n * (q.n + 1) // 2)), q.number(float(q.n**2)), "M_c"),
+        ],
+        supply=Instances("causal", in_box=True, free=("M",)),
+        hypotheses=(mask_in_box("causal"),),
+        uses=("def:mask",),
+        wrong=(Wrong("||M||_F^2 <= d", lambda q: at_most(q.square(q.M), q.number(float(q.d)))),),
+        note="gradient descent leaves the box; there ||M||_F <= d still holds (new:confinement)",
+    ),
+    Claim(
+        id="lem:bound_basic_func",
+        kind=Kind.LEMMA,
+        title="Bounds for basic functions",
+        section=_SECTION,
+        reading=ANY_MASK,
+        says="Ten bounds on f(M), c, c o f(M), entries, products and the diagonal.",
+        formula="||f(M)||_F <= sqrt(n), ||c||_F <= 2 sqrt(n), ..., ||diag((c o f(M)) 1)||_F <= 2n",
+        strength=Strength.UPPER,
+        margin=_parts,
+        supply=_ANY,
+        uses=("asp:bound_parameters", "def:one_unit_loss", "def:soft_prob_func", "fac:algebra", "fac:norm_bound"),
+        wrong=(Wrong("all ten bounds halved", lambda q: _parts(q, 0.5)),),
+        repaired_by="fix:bound_basic_func",
+        note="the proof of Part 1 has f <= f^2 reversed; Parts 2, 3, 10 are loose by sqrt 2, 2 and 2 sqrt n",
+    ),
+    _bound(
+        "fix:bound_basic_func",
+        "Bounds for basic functions, sharp",
+        "||c||, ||c o f(M)|| and the diagonal are bounded by sqrt(2 n_e), sqrt(n_e), sqrt(n_e), with n_e the rows that"
+        " have a choice; all are approached together.",
+        "||c||_F <= sqrt(2 n_e), ||c o f(M)||_F <= sqrt(n_e), ||diag((c o f(M)) 1)||_F <= sqrt(n_e)",
+        lambda q: [
+            at_most(q.norm(q.c), _root(q, 2 * q.n_e), "c"),
+            at_most(q.norm(q.p1), _root(q, q.n_e), "c o f(M)"),
+            at_most(q.norm(_diagonal(q)), _root(q, q.n_e), "diagonal"),
+        ],
+        (
+            Wrong("||c||_F <= sqrt(n_e)", lambda q: at_most(q.norm(q.c), _root(q, q.n_e))),
+            Wrong("||c o f(M)||_F <= 0.9 sqrt(n_e)", lambda q: at_most(q.norm(q.p1), _root(q, q.n_e) * q.number(0.9))),
+        ),
+        repairs="lem:bound_basic_func",
+        attains=_flipped,
+    ),
+    _bound(
+        "new:residual_inner_product",
+        "Range of <c_i, f(M)_i>",
+        "Each row's inner product lies between -(m-1)/(4m) and 1.",
+        "-(m_i - 1)/(4 m_i) <= <c_i, f(M)_i> <= 1",
+        _inner,
+        (Wrong("lower end -(m-1)/(5m)", lambda q: _inner(q, 0.2)),),
+        attains=_smallest_inner,
+        uses=("def:one_unit_loss",),
+    ),
+    _bound(
+        "new:bound_p",
+        "Size of p, sharp",
+        "||p|| is at most 8 sqrt(2)/27 sqrt(n_e), and at most half of ||c||.",
+        f"||p||_F <= min({_P_STAR} sqrt(n_e), ||c||_F / 2)",
+        lambda q: [
+            at_most(q.norm(q.p), _p_limit(q), "absolute"),
+            at_most(q.norm(q.p), q.norm(q.c) / 2, "relative to c"),
+        ],
+        (
+            Wrong("0.41 sqrt(n_e)", lambda q: at_most(q.norm(q.p), _root(q, q.n_e) * q.number(0.41))),
+            Wrong("||p|| <= 0.45 ||c||", lambda q: at_most(q.norm(q.p), q.norm(q.c) * q.number(0.45))),
+        ),
+        attains=_two_thirds,
+        uses=("def:p",),
+    ),
+    _bound(
+        "new:attention_gradient_bounded",
+        "The attention part of the gradient is bounded",
+        "G is at most K min(8 sqrt(2)/27 sqrt(n_e), ||c||/2), whatever M is; lam M is not bounded.",
+        f"||W o (X^T p X)||_F <= K min({_P_STAR} sqrt(n_e), ||c||_F / 2)",
+        lambda q: [
+            at_most(q.norm(q.G), q.K * _p_limit(q), "absolute"),
+            at_most(q.norm(q.G), q.K * q.norm(q.c) / 2, "relative to c"),
+        ],
+        (Wrong("K ||c|| / 3", lambda q: at_most(q.norm(q.G), q.K * q.norm(q.c) / 3)),),
+        uses=("new:bound_p", "thm:mat_view_l"),
+    ),
+    Claim(
+        id="lem:bound_grad_f",
+        kind=Kind.LEMMA,
+        title="Bound for the gradient of f(M)",
+        section=_SECTION,
+        reading=ANY_MASK,
+        says="The Jacobian of f(M) has Frobenius norm at most 2 d n R^3.",
+        formula="||d vec f(M) / d vec M||_F <= 2 d n R^3",
+        strength=Strength.UPPER,
+        margin=lambda q: at_most(_jacobian(q), q.R * q.R * q.R * (2 * q.d * q.n)),
+        supply=Instances("any", rounds=1),
+        uses=("lem:bound_basic_func", "lem:grad_soft_prob"),
+        wrong=(Wrong("without R^3, 2 d n / 100", lambda q: at_most(_jacobian(q), q.number(0.02 * q.d * q.n))),),
+        repaired_by="fix:bound_grad_f",
+        note="the displayed norm lacks the square, and mixes indices and f with f(M)",
+    ),
+    _bound(
+        "fix:bound_grad_f",
+        "Bound for the gradient of f(M), by the logits",
+        "The Jacobian is at most half the Frobenius norm of the centred logit map.",
+        "||dF/dM||_F <= ||Pi A||_F / 2 <= 1/2 (sum_ab W_ab^2 ||X_{*,a}||^2 ||X_{*,b}||^2)^{1/2}",
+        _jacobian_bounds,
+        (Wrong("||Pi A||_F / 4", lambda q: _jacobian_bounds(q, 0.25)),),
+        repairs="lem:bound_grad_f",
+        attains=lambda: _flipped(1.0, 0.0),
+        uses=("lem:grad_soft_prob",),
+    ),
+    Claim(
+        id="lem:bound_c",
+        kind=Kind.LEMMA,
+        title="Bound for c",
+        section="G Convergence of Gradient Descent",
+        reading=ANY_MASK,
+        says="||c||_F is at most 2 sqrt(n).",
+        formula="||c(M)||_F <= 2 sqrt(n)",
+        strength=Strength.UPPER,
+        margin=lambda q: at_most(q.norm(q.c), _root(q, q.n) * 2),
+        supply=_ANY,
+        uses=("def:one_unit_loss",),
+        wrong=(Wrong("||c||_F <= sqrt(n)", lambda q: at_most(q.norm(q.c), _root(q, q.n))),),
+        attains=_flipped,
+        repaired_by="fix:bound_c",
+    ),
+    _bound(
+        "fix:bound_c",
+        "Bound for c, sharp",
+        "||c||_F is at most sqrt(2 n_e), which is approached.",
+        "||c(M)||_F <= sqrt(2 n_e)",
+        lambda q: at_most(q.norm(q.c), _root(q, 2 * q.n_e)),
+        (Wrong("1.4 sqrt(n_e)", lambda q: at_most(q.norm(q.c), _root(q, q.n_e) * q.number(1.4))),),
+        repairs="lem:bound_c",
+        attains=_flipped,
+        uses=("def:one_unit_loss",),
+    ),
+    Claim(
+        id="lem:bound_diag_f",
+        kind=Kind.LEMMA,
+        title="Bound for the correction term",
+        section="G Convergence of Gradient Descent",
+        reading=ANY_MASK,
+        says="||diag((c o f(M)) 1) f(M)||_F is at most sqrt(n).",
+        formula="||diag((c o f(M)) 1) f(M)||_F <= sqrt(n)",
+        strength=Strength.TIGHT,
+        margin=lambda q: at_most(q.norm(q.p2), _root(q, q.n)),
+        supply=_ANY,
+        uses=("def:one_unit_loss", "def:soft_prob_func"),
+        wrong=(Wrong("0.9 sqrt(n)", lambda q: at_most(q.norm(q.p2), _root(q, q.n) * q.number(0.9))),),
+        attains=_flipped,
+    ),
+)

@@ -1,0 +1,265 @@
+"""Curvature of the loss: the row constants C_+ and C_-, K and its cheap bounds, and steps with a guarantee."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+from numpy.random import Generator
+
+from attnprune_verify.claims.case import Case
+from attnprune_verify.claims.core import Claim, Kind, Strength, Wrong
+from attnprune_verify.claims.hypotheses import ANY_MASK, LITERAL
+from attnprune_verify.claims.quantities import Quantities, extreme_eigenvalues, spectral_norm
+from attnprune_verify.claims.relation import Relation, at_least, at_most
+from attnprune_verify.claims.supply import Arrays, Instances
+from attnprune_verify.claims.trajectory import upper_constant
+
+_SECTION = "F Lipschitz of Gradient"
+
+
+def lower_constant(q: Quantities) -> Any:
+    """C_- = (55 sqrt 33 - 39)/1152 = 0.24041."""
+    return (q.sqrt(q.number(33.0)) * 55 - 39) / 1152
+
+
+def _simplex(q: Quantities, logits: Any) -> Any:
+    weights = q.exp(logits - (float(np.max(logits)) if q.arithmetic.name == "float" else 0))
+    return weights / weights.sum()
+
+
+def _row_hessian(s: Any, f: Any) -> Any:
+    """Hessian in the logits of 1/2 ||softmax - f||^2: J^2 + diag(g) - s g^T - g s^T, g = J (s - f)."""
+    J = np.diag(s) - np.outer(s, s)
+    g = J @ (s - f)
+    return J @ J + np.diag(g) - np.outer(s, g) - np.outer(g, s)
+
+
+def _row_range(q: Quantities, up: float = 1.0, down: float = 1.0) -> list[Relation]:
+    H = _row_hessian(_simplex(q, q.s), _simplex(q, q.t))
+    least, largest = extreme_eigenvalues(H, q.arithmetic)
+    # shifted by 1, so that neither side is near 0 by itself
+    return [
+        at_most(largest, upper_constant(q) * q.number(up), "C_+"),
+        at_least(least, -lower_constant(q) * q.number(down), "C_-"),
+    ]
+
+
+def _extreme_rows() -> Iterator[Case]:
+    """Two tokens, f at a vertex, p = (15 -+ sqrt 33)/24: the extremes 4 p^2 (1-p)(2-3p) of the row curvature."""
+    for sign in (-1.0, 1.0):
+        p = (15 + sign * np.sqrt(33.0)) / 24
+        logits = np.array([np.log(p / (1 - p)), 0.0])
+        for vertex in (0, 1):
+            yield Case(
+                {"s": logits, "t": np.array([40.0, 0.0]) if vertex == 0 else np.array([0.0, 40.0])}, f"p = {p:.6f}"
+            )
+
+
+def _domination(q: Quantities, weaken: float = 1.0) -> Relation:
+    """H - (lambda_2(J) - max_j(<c, s> - c_j)) J is positive semidefinite."""
+    s, f = _simplex(q, q.s), _simplex(q, q.t)
+    if len(s) < 2:
+        return at_least(q.number(0.0), q.number(0.0))
+    J = np.diag(s) - np.outer(s, s)
+    c = s - f
+    second = _second(q, J)
+    rate = second - q.largest([(c * s).sum() - entry for entry in c]) * q.number(weaken)
+    least, _ = extreme_eigenvalues(_row_hessian(s, f) - J * rate, q.arithmetic)
+    return at_least(least + 1, q.number(1.0))
+
+
+def _second(q: Quantities, J: Any) -> Any:
+    if q.arithmetic.name == "float":
+        return float(np.linalg.eigvalsh(J)[1])
+    return extreme_eigenvalues(J + q.number(np.ones(J.shape)), q.arithmetic)[0]
+
+
+def _curvature_range(q: Quantities, up: float = 1.0, down: float = 1.0) -> list[Relation]:
+    least, largest = extreme_eigenvalues(q.curvature, q.arithmetic)
+    square = q.K * q.K
+    return [
+        at_most(largest, upper_constant(q) * q.number(up) * square, "largest"),
+        at_most(-least, lower_constant(q) * q.number(down) * square, "least"),
+    ]
+
+
+def _bends() -> Iterator[Case]:
+    for sign in (-1.0, 1.0):
+        p = (15 + sign * np.sqrt(33.0)) / 24
+        for place in (p, 1 - p):
+            for w in (20.0, -20.0):
+                M = np.array([[np.log(place / (1 - place)) / w]])
+                values = {"X": np.array([[1.0], [0.0]]), "W": np.array([[w]]), "M": M, "lam": 0.0, "mask": None}
+                yield Case(values, f"d = 1, X = (1, 0), W = {w}, p = {place:.6f}")
+
+
+def _norm2(q: Quantities, array: Any) -> Any:
+    return float(np.linalg.norm(array, 2)) if q.arithmetic.name == "float" else spectral_norm(array)
+
+
+def _rank_one(q: Quantities, factor: float = 1.0) -> list[Relation]:
+    """K <= ||X diag(a)|| ||X_c diag(b)|| for |W_ij| <= a_i b_j, with a the row maxima or b the column maxima."""
+    ones = q.number(np.ones(q.d))
+    centred = q.X - q.X.sum(axis=0)[None, :] / q.n
+    size = np.abs(q.W)
+    rows = np.array([q.largest(row) for row in size])
+    columns = np.array([q.largest(column) for column in size.T])
+    pairs = {"row maxima": (rows, ones), "column maxima": (ones, columns), "max |W|": (ones * q.w_max, ones)}
+    return [
+        at_most(q.K, _norm2(q, q.X * a[None, :]) * _norm2(q, centred * b[None, :]) * q.number(factor), name)
+        for name, (a, b) in pairs.items()
+    ]
+
+
+def _against_R(q: Quantities, factor: float = 1.0) -> list[Relation]:
+    """K <= max|W| ||X||^2 <= R^3, hence L_paper - lam is at least 97.3 d n^{7/2} times L_sharp - lam."""
+    X = _norm2(q, q.X)
+    sharp = upper_constant(q) * q.K * q.K
+    R6 = q.R * q.R * q.R * q.R * q.R * q.R
+    paper = q.sqrt(q.number(float(q.n**7))) * (30 * q.d) * R6
+    root = q.sqrt(q.number(float(q.n**7))) * q.d
+    return [
+        at_most(q.K, q.w_max * X * X * q.number(factor), "K"),
+        at_most(q.w_max * X * X, q.R * q.R * q.R, "R^3"),
+        at_most(sharp * root * q.number(97.3), paper, "97.3 d n^{7/2}"),
+    ]
+
+
+def _attained_rank_one() -> Iterator[Case]:
+    """|W| = 1 constant: the rank-one bound is an equality when W = 1 (one centred direction suffices)."""
+    for n, d in ((2, 2), (3, 2)):
+        X = np.arange(1.0, n * d + 1).reshape(n, d) % 3 - 0.5
+        yield Case({"X": X, "W": np.ones((d, d)), "M": np.zeros((d, d)), "lam": 0.0, "mask": None}, "W = 1")
+
+
+def _directional(q: Quantities, stretch: float = 1.0) -> list[Relation]:
+    """eta = ||g||^2 / (lam ||g||^2 + C_+ ||Pi Delta||^2), Delta = A g, decreases L by at least eta ||g||^2 / 2."""
+    g = q.gradient
+    size = q.square(g)
+    if not size > 0:
+        return []
+    moved = q.PiA @ g.ravel()
+    bend = q.lam * size + upper_constant(q) * q.square(moved)
+    if not bend > 0:
+        return []
+    step = size / bend * q.number(stretch)
+    after = q.at(q.M - g * step)
+    return [
+        at_least(
+            q.L - q.lam * q.square(q.M) / 2 - after.L_attn,
+            (q.lam * q.square(after.M) - q.lam * q.square(q.M) + step * size) / 2,
+            "decrease",
+        ),
+    ]
+
+
+def _drawn_row(rng: Generator, case: Case) -> Case:
+    """Shrink the logits of s to where the curvature lives."""
+    return case.but(s=case["s"] / 2)
+
+
+_ROWS = Arrays({"s": "m", "t": "m"}, make=_drawn_row, free=("s", "t"), sizes=(2, 3, 4), rounds=24)
+_ANY = Instances("any", small=True)
+
+CLAIMS: tuple[Claim, ...] = (
+    Claim(
+        id="new:row_hessian",
+        kind=Kind.THEOREM,
+        title="Curvature of one row",
+        section=_SECTION,
+        reading=LITERAL,
+        says="The Hessian of 1/2 ||softmax(s) - f||^2 in the logits lies between -C_- I and C_+ I,"
+        " C_+- = (55 sqrt 33 +- 39)/1152; both are approached with two tokens and f at a vertex.",
+        formula="-C_- I <= J^2 + diag(Jc) - s (Jc)^T - (Jc) s^T <= C_+ I",
+        strength=Strength.TIGHT,
+        margin=_row_range,
+        supply=_ROWS,
+        attains=_extreme_rows,
+        wrong=(
+            Wrong("0.99 C_+", lambda q: _row_range(q, up=0.99)),
+            Wrong("0.99 C_-", lambda q: _row_range(q, down=0.99)),
+        ),
+        source="new",
+    ),
+    Claim(
+        id="new:curvature_domination",
+        kind=Kind.LEMMA,
+        title="Curvature domination",
+        section=_SECTION,
+        reading=LITERAL,
+        says="A row's Hessian dominates (lambda_2(J) - max_j(<c, s> - c_j)) J: convex as soon as that factor is >= 0.",
+        formula="H >= (lambda_2(J) - max_j (<c, s> - c_j)) J",
+        strength=Strength.LOWER,
+        margin=_domination,
+        supply=_ROWS,
+        uses=("new:row_hessian",),
+        wrong=(Wrong("half of the maximum", lambda q: _domination(q, weaken=0.3)),),
+        source="new",
+    ),
+    Claim(
+        id="new:curvature_range",
+        kind=Kind.THEOREM,
+        title="Range of the curvature",
+        section=_SECTION,
+        reading=ANY_MASK,
+        says="Every eigenvalue of the Hessian of L lies between lam - C_- K^2 and lam + C_+ K^2.",
+        formula="(lam - C_- K^2) I <= Hess L <= (lam + C_+ K^2) I",
+        strength=Strength.TIGHT,
+        margin=_curvature_range,
+        supply=_ANY,
+        uses=("new:row_hessian", "thm:mat_view_l"),
+        attains=_bends,
+        wrong=(
+            Wrong("0.99 C_+", lambda q: _curvature_range(q, up=0.99)),
+            Wrong("0.99 C_-", lambda q: _curvature_range(q, down=0.99)),
+        ),
+        source="new",
+    ),
+    Claim(
+        id="new:K_rank_one",
+        kind=Kind.LEMMA,
+        title="Cheap upper bounds of K",
+        section=_SECTION,
+        reading=ANY_MASK,
+        says="K is at most ||X diag(a)|| ||X_c diag(b)|| whenever |W_ij| <= a_i b_j.",
+        formula="K <= ||X diag(a)||_2 ||X_c diag(b)||_2",
+        strength=Strength.TIGHT,
+        margin=_rank_one,
+        supply=Instances("any", free=("W", "X")),
+        attains=_attained_rank_one,
+        wrong=(Wrong("0.99 of it", lambda q: _rank_one(q, 0.99)),),
+        source="new",
+    ),
+    Claim(
+        id="new:L_against_paper",
+        kind=Kind.LEMMA,
+        title="How loose the paper's constant is",
+        section=_SECTION,
+        reading=ANY_MASK,
+        says="K <= max|W| ||X||^2 <= R^3, so the paper's L - lam is at least 97.3 d n^{7/2} times the sharp one.",
+        formula="L_paper - lam >= 97.3 d n^{7/2} (L_sharp - lam)",
+        strength=Strength.UPPER,
+        margin=_against_R,
+        supply=Instances("any", free=("W", "X")),
+        uses=("thm:lip_grad_l", "fix:lip_grad_l"),
+        wrong=(Wrong("K <= max|W| ||X||^2 / 4", lambda q: _against_R(q, 0.25)),),
+        source="new",
+    ),
+    Claim(
+        id="new:directional_step",
+        kind=Kind.LEMMA,
+        title="A step with a guarantee, without K",
+        section="G Convergence of Gradient Descent",
+        reading=ANY_MASK,
+        says="The step ||g||^2/(lam ||g||^2 + C_+ ||Pi A g||^2), never below 1/L, decreases L by eta ||g||^2/2.",
+        formula="L(M) - L(M - eta g) >= eta ||g||^2 / 2",
+        strength=Strength.LOWER,
+        margin=_directional,
+        supply=Instances("any"),
+        uses=("new:row_hessian", "thm:mat_view_l"),
+        wrong=(Wrong("five times the step", lambda q: _directional(q, 5.0)),),
+        source="new",
+    ),
+)

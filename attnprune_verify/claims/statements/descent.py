@@ -1,0 +1,257 @@
+"""Gradient descent: the imported convergence theorem, the printed algorithm and its repair, and where iterates stay."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+from numpy.random import Generator
+
+from attnprune_verify.algorithms.descent import prune_mask_gd
+from attnprune_verify.algorithms.rounding import binary_mask
+from attnprune_verify.claims.agreement import agree, conformable
+from attnprune_verify.claims.case import Case
+from attnprune_verify.claims.core import Claim, Hypothesis, Kind, Reading, Strength, Wrong
+from attnprune_verify.claims.hypotheses import ANY_MASK, LITERAL
+from attnprune_verify.claims.quantities import Quantities
+from attnprune_verify.claims.relation import Relation, at_most, equal, less
+from attnprune_verify.claims.supply import Arrays, Instances
+from attnprune_verify.claims.trajectory import descend, sharp_L, step_below
+
+_SECTION = "4 Main Results"
+_APPENDIX = "G Convergence of Gradient Descent"
+
+
+# The imported theorem on f(w) = 1/2 sum a_i w_i^2 with the proxy g = xi + 2 ||grad f||^alpha / mu, which satisfies the
+# (g, xi, alpha, mu)-proxy PL inequality with equality: the theorem then bounds the smallest gradient seen.
+
+
+def _powers(rng: Generator, case: Case) -> Case:
+    a = np.abs(case["a"]) % 4 + 1 / 16
+    alpha = int(rng.integers(1, 4))
+    shrink = float(rng.choice([0.05, 0.2, 0.5]))
+    return case.but(a=a, w=case["w"] % 8, alpha=alpha, step=float(rng.choice([0.1, 0.5, 0.99])), shrink=shrink)
+
+
+def _imported(q: Quantities, fraction: float = 1.0) -> Relation | tuple[Relation, ...]:
+    """After T = 2 f(w0) / (eta (mu eps/2)^{2/alpha}) steps min g <= xi + eps, with mu = 2, xi = 0."""
+    a, w, alpha = q.a, q.w, int(q.case["alpha"])
+    gradient = a * w
+    first = q.norm(gradient)
+    if not first > 0:
+        return ()
+    level = first * q.number(float(q.case["shrink"]))  # the gradient norm that eps asks for
+    eps = level
+    for _ in range(alpha - 1):
+        eps = eps * level
+    eta = q.number(float(q.case["step"])) / q.largest(a)
+    value = (a * w * w).sum() / 2
+    T = 2 * value / (eta * level * level)
+    steps = math.ceil(float(T) * fraction)
+    if steps > 4000:
+        return ()
+    best = None
+    for _ in range(max(steps, 1)):
+        size = q.norm(a * w)
+        power = size
+        for _ in range(alpha - 1):
+            power = power * size
+        best = power if best is None else q.smallest([best, power])
+        w = w - a * w * eta
+    return at_most(best, eps)
+
+
+def _slow() -> Iterator[Case]:
+    """One flat and one steep direction: the step is set by the steep one, the gradient by the flat one."""
+    yield Case(
+        {"a": np.array([1.0, 0.02]), "w": np.array([0.0, 1.0]), "alpha": 2, "step": 0.99, "shrink": 0.45}, "flat"
+    )
+
+
+# The algorithm
+
+
+def _printed_threshold(M: Any, rho: Any) -> int:
+    """Zeros left by the printed rule: tau = sorted(vec M)[floor(rho d^2)], 0-based ascending; M_ij > tau becomes 1."""
+    ordered = sorted(M.ravel())
+    tau = ordered[int(rho * len(ordered))]
+    return sum(1 for entry in ordered if not entry > tau)
+
+
+def _distinct(rng: Generator, case: Case) -> Case:
+    d = max(2, len(case["M"]))
+    M = rng.permutation(d * d).reshape(d, d) / 16.0
+    return case.but(
+        M=M, rho=float(rng.choice([0.0, 0.25, 0.5, 0.75])), n=d + int(rng.integers(1, 4)), k=int(rng.integers(2, 9))
+    )
+
+
+def _zeros(q: Quantities, more: int) -> Relation:
+    wanted = int(q.case["rho"] * q.case["M"].size)
+    return equal(q.number(_printed_threshold(q.case["M"], q.case["rho"])), q.number(wanted + more))
+
+
+def _defects(q: Quantities) -> list[Relation]:
+    """d x d attention mask, one zero too many, regulariser divided by k."""
+    d, n, k = len(q.case["M"]), int(q.case["n"]), int(q.case["k"])
+    wanted = int(q.case["rho"] * d * d)
+    return [
+        equal(q.number(conformable((d, d), (n, n))), q.number(0), "the d x d mask M_c meets an n x n matrix"),
+        equal(q.number(_printed_threshold(q.case["M"], q.case["rho"])), q.number(wanted + 1), "one zero too many"),
+        less(q.number(Fraction(1, k)), q.number(1), "the regulariser is divided by k, unlike the loss"),
+    ]
+
+
+def _batch(rng: Generator, case: Case) -> dict[str, Any]:
+    return {"other": rng.standard_normal(case["X"].shape), "rho": float(rng.choice([0.0, 0.3, 0.5, 1.0]))}
+
+
+def _repaired_step(q: Quantities, regulariser: float = 1.0) -> list[Relation]:
+    """One step from M_0 = 1 with eta = 0.1 over two samples, against the library's descent; then exact rounding."""
+    eta = 0.1
+    ones = q.number(np.ones((q.d, q.d)))
+    total = q.number(np.zeros((q.d, q.d)))
+    for tokens in (q.case["X"], q.case["other"]):
+        total = total + Quantities(q.case.but(X=tokens), q.arithmetic).at(ones).G
+    start = np.ones((q.d, q.d))
+    moved = ones - (total / 2 + ones * q.lam * q.number(regulariser)) * q.number(eta)
+    batch = np.stack([q.case["X"], q.case["other"]])
+    result = prune_mask_gd(
+        batch, q.case["W"], q.case["rho"], q.case["lam"], mask=q.case["mask"], eta=eta, steps=1, initial=start
+    )
+    wanted = int(np.floor(q.case["rho"] * q.d**2))
+    rounded = binary_mask(result.M, q.case["rho"])
+    return [
+        agree(q, moved, result.M, "one step"),
+        equal(q.number(int((rounded == 0).sum())), q.number(wanted), "floor(rho d^2) zeros"),
+        equal(q.number(int((result.mask == 0).sum())), q.number(wanted), "floor(rho d^2) zeros returned"),
+    ]
+
+
+# Where the iterates stay
+
+
+def _stretch(rng: Generator, case: Case) -> dict[str, Any]:
+    return {"stretch": float(rng.choice([0.1, 1.0, 1.5, 1.95]))}
+
+
+def _confined(q: Quantities, stretch: float = 1.0, room: float = 1.0) -> list[Relation]:
+    """Along 12 steps of size stretch/L."""
+    s = float(q.case["stretch"]) * stretch
+    eta = step_below(q, s)
+    found, smallest, before = [], None, None
+    limit = q.number(float(q.d**2) * room)
+    for t, point in enumerate(descend(q, eta, 12)):
+        found.append(at_most(point.square(point.M) + point.square(point.c) / q.lam, limit, f"t = {t}"))
+        if before is not None:
+            found.append(at_most(point.L, before, f"descent, t = {t}"))
+        before = point.L
+        if t and stretch == 1.0:
+            bound = q.lam * q.d**2 / (eta * (2 - eta * sharp_L(q)) * t)
+            found.append(at_most(smallest, bound * q.number(room), f"smallest gradient before t = {t}"))
+        size = q.square(point.gradient)
+        smallest = size if smallest is None else q.smallest([smallest, size])
+    return found
+
+
+def _only_regulariser(rng: Generator) -> Iterator[Case]:
+    """n = 1: only the regulariser moves M; the smallest gradient bound is nearly met."""
+    for s in (0.1, 1.0, 1.9):
+        yield Case(
+            {
+                "X": np.array([[1.0, 2.0]]),
+                "W": np.ones((2, 2)),
+                "M": np.ones((2, 2)),
+                "lam": 0.3,
+                "mask": None,
+                "stretch": s,
+            },
+            "one token",
+        )
+
+
+_LAM = Hypothesis("lam > 0", lambda q: q.case.get("lam", 0.0) > 0, _only_regulariser)
+_WALK = Instances("any", extra=_stretch, small=True, free=("W", "X"))
+_SAME_STEP = Reading(
+    "literal", "as printed: tau the entry floor(rho d^2) of the ascending order, counted from 0; distinct entries"
+)
+
+CLAIMS: tuple[Claim, ...] = (
+    Claim(
+        id="alg:mask_gd",
+        kind=Kind.ALGORITHM,
+        title="Gradient descent for the pruning mask",
+        section="3 Preliminary",
+        reading=_SAME_STEP,
+        says="The update (k = 1) is a gradient step, but M_c is declared d x d, the regulariser is divided by"
+        " k, and the"
+        " threshold leaves one zero too many.",
+        formula="M <- M - (eta/k)(W o sum_j X_j^T p_j X_j + lam M); M_ij <- 1 if M_ij > tau else 0",
+        strength=Strength.IDENTITY,
+        arithmetic="exact",
+        margin=lambda q: _zeros(q, 1),
+        defect=_defects,
+        supply=Arrays({"M": "dd"}, make=_distinct),
+        uses=("thm:mat_view_l", "def:mask"),
+        wrong=(Wrong("exactly floor(rho d^2) zeros", lambda q: _zeros(q, 0)),),
+        repaired_by="fix:mask_gd",
+    ),
+    Claim(
+        id="fix:mask_gd",
+        kind=Kind.ALGORITHM,
+        title="Gradient descent for the pruning mask, repaired",
+        section="3 Preliminary",
+        reading=ANY_MASK,
+        says="An n x n mask, lam M outside the mean over samples, and stable rounding to exactly floor(rho d^2) zeros.",
+        formula="M <- M - eta ((1/k) sum_j W o (X_j^T p_j X_j) + lam M); the floor(rho d^2) smallest become 0",
+        strength=Strength.IDENTITY,
+        arithmetic="ball",
+        margin=_repaired_step,
+        supply=Instances("any", extra=_batch, small=True, rounds=1),
+        uses=("thm:mat_view_l",),
+        wrong=(Wrong("the regulariser divided by k", lambda q: _repaired_step(q, regulariser=0.5)),),
+        repairs="alg:mask_gd",
+        source="new",
+    ),
+    Claim(
+        id="thm:convergence",
+        kind=Kind.THEOREM,
+        title="Convergence under a proxy PL inequality",
+        section="5 Technique Overview",
+        reading=LITERAL,
+        says="A proxy PL inequality and an L-Lipschitz gradient bring min g below xi + eps in T steps; checked"
+        " with proxies"
+        " that satisfy it with equality.",
+        formula="T = 2 eta^{-1} (mu eps/2)^{-2/alpha} f(w0) implies min_{t<T} g(w_t) <= xi + eps",
+        strength=Strength.UPPER,
+        margin=_imported,
+        supply=Arrays({"a": "n", "w": "n"}, make=_powers, rounds=24),
+        uses=("def:PL",),
+        attains=_slow,
+        wrong=(Wrong("a tenth of the steps", lambda q: _imported(q, 0.1)),),
+        source="the paper, imported",
+    ),
+    Claim(
+        id="new:confinement",
+        kind=Kind.THEOREM,
+        title="Iterates are confined",
+        section=_APPENDIX,
+        reading=ANY_MASK,
+        says="From M = 1 with eta < 2/L: the loss never rises, ||M_t||^2 + ||c_t||^2/lam <= d^2, and some gradient is"
+        " small.",
+        formula="||M_t||_F^2 + ||c_t||_F^2 / lam <= d^2; min_{t<T} ||grad||^2 <= lam d^2 / (eta (2 - eta L) T)",
+        strength=Strength.TIGHT,
+        margin=_confined,
+        supply=_WALK,
+        hypotheses=(_LAM,),
+        uses=("fix:lip_grad_l",),
+        wrong=(
+            Wrong("0.9 of the right sides", lambda q: _confined(q, room=0.9)),
+            Wrong("steps ten times too long", lambda q: _confined(q, stretch=10.0)),
+        ),
+        source="new",
+    ),
+)

@@ -1,0 +1,291 @@
+"""The landscape: a decreasing ray, spurious minima when n > d, and where descent converges at a linear rate."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+from numpy.random import Generator
+from numpy.typing import NDArray
+
+from attnprune_verify.claims.case import Case
+from attnprune_verify.claims.core import Claim, Hypothesis, Kind, Reading, Strength, Wrong
+from attnprune_verify.claims.hypotheses import ANY_MASK
+from attnprune_verify.claims.quantities import Quantities, extreme_eigenvalues
+from attnprune_verify.claims.relation import Relation, at_least, at_most, less
+from attnprune_verify.claims.supply import Fixed, Instances
+from attnprune_verify.claims.trajectory import descend, upper_constant
+
+_SECTION = "G Convergence of Gradient Descent"
+_RADIUS = 1e-6
+
+
+def _ray(rng: Generator, case: Case) -> dict[str, Any]:
+    return {"tau": float(rng.choice([-2.0, -0.3, 0.0, 0.4, 0.95, 1.05, 2.0, 6.0]))}
+
+
+def _along_ray(q: Quantities, turn: float = 1.0) -> Relation:
+    """(tau - turn) d/dtau L_attn(tau 1) >= 0."""
+    tau = q.number(float(q.case["tau"]))
+    slope = q.at(q.number(np.ones((q.d, q.d))) * tau).G.sum()
+    return at_least((tau - q.number(turn)) * slope, q.number(0.0))
+
+
+# Spurious minima: M*, integer X and W; "unit" ones lie inside the open box (0, 1)^{2x2}.
+_SPURIOUS: tuple[tuple[str, Any, Any, Any, Any], ...] = (
+    (
+        "n=4",
+        [[-2, -1], [1, 3], [-2, -2], [2, 0]],
+        [[-3, 3], [2, -3]],
+        [[0.1159488534, 0.2368410716], [-0.3210097236, 0.2168730488]],
+        None,
+    ),
+    (
+        "n=5",
+        [[0, -1], [-3, -2], [-2, 1], [0, 2], [2, -2]],
+        [[-3, 3], [3, 3]],
+        [[-0.2599294770, -0.3155898915], [0.3223881322, 0.2453948017]],
+        None,
+    ),
+    (
+        "n=5, causal",
+        [[1, -2], [-2, -3], [0, -3], [1, 3], [3, -1]],
+        [[2, 2], [-3, 2]],
+        [[0.2183513871, -0.1572010439], [0.0501455195, -0.5668578118]],
+        "causal",
+    ),
+    (
+        "n=7, causal, in the box",
+        [[0, 2], [-2, 3], [-3, 2], [-3, 1], [1, 1], [0, -1], [3, 1]],
+        [[2, 2], [-3, -1]],
+        [[0.00209233, 0.33303125], [0.59203062, 0.15713096]],
+        "causal",
+    ),
+    (
+        "n=6, causal, in the box",
+        [[0, 1], [2, -2], [3, 2], [2, -3], [-2, 2], [-1, -3]],
+        [[2, -1], [-3, 1]],
+        [[0.19671602, 0.97194186], [0.19723738, 0.95702949]],
+        "causal",
+    ),
+)
+
+
+def _spurious() -> Iterator[Case]:
+    for name, X, W, M, mask in _SPURIOUS:
+        case = Case(
+            {"X": np.array(X, float), "W": np.array(W, float), "M": np.array(M), "lam": 0.0, "mask": mask}, name
+        )
+        yield case.but(M=_polished(case), box="box" in name)
+
+
+def _polished(case: Case) -> NDArray[np.float64]:
+    """Newton steps until the gradient is at rounding level."""
+    M = np.asarray(case["M"], dtype=np.float64)
+    for _ in range(6):
+        q = Quantities(case.but(M=M))
+        M = M - np.linalg.solve(q.curvature, q.G.ravel()).reshape(M.shape)
+    return M
+
+
+def _strict_minimum(q: Quantities, demand: float = 1.0) -> list[Relation]:
+    """With Hess L_attn >= m I on the ball of radius r around M and ||grad|| < m r/2, a strict local minimum lies
+    inside.
+
+    The curvature is evaluated with every entry of M a ball of radius r, so its least eigenvalue holds on all of them.
+    """
+    around = q.at(q.M + np.array([q.number(0) + _blur(_RADIUS)] * q.M.size).reshape(q.M.shape))
+    least, _ = extreme_eigenvalues(around.curvature, q.arithmetic)
+    reach = q.number(_RADIUS)
+    found = [
+        less(q.norm(q.G) * 2, least * reach, "the gradient is too small to leave the ball"),
+        less(q.number(1e-4 * demand), q.L_attn, "the attention error is not 0, as it is at M = 1"),
+        at_most(q.norm(q.M) + reach * 2, q.number(float(q.d)), "||M||_F <= d"),
+    ]
+    if q.case["box"]:
+        found += [less(reach, q.smallest(q.M), "entries > 0"), less(q.largest(q.M), 1 - reach, "entries < 1")]
+    return found
+
+
+def _blur(radius: float) -> Any:
+    from flint import arb
+
+    return arb(0, radius)
+
+
+# Linear convergence near M = 1
+
+
+def _small_lam(rng: Generator, case: Case) -> dict[str, Any]:
+    return {
+        "part": float(rng.choice([0.02, 0.3, 1.0])),
+        "stretch": float(rng.choice([0.5, 1.0])),
+        "W": _gentle(case["W"]),
+    }
+
+
+def _gentle(W: Any) -> Any:
+    return W / max(1.0, float(np.abs(W).max()))
+
+
+def _linear(q: Quantities, rate: int = 1) -> list[Relation]:
+    """lam = part f_min^2/(5 d^2), eta = stretch/L: L(M_t) - L(M_hat) <= (1 - eta lam)^t lam d^2/2 for any M_hat."""
+    lam = q.number(float(q.case["part"])) * q.f_min * q.f_min / (5 * q.d**2)
+    start = Quantities(q.case.but(lam=0.0), q.arithmetic)
+    start.__dict__["lam"] = lam
+    L = lam + upper_constant(q) * q.K * q.K
+    eta = q.number(float(q.case["stretch"]) / float(L) * (1 - 1e-9))
+    lowest = start.at(q.number(_minimiser(q))).L
+    found, allowed = [], lam * q.d**2 / 2
+    shrink = 1 - eta * lam
+    factor = q.number(1.0)
+    for t, point in enumerate(descend(start, eta, 20)):
+        if t % 5 == 0:
+            found.append(at_most(point.L - lowest + allowed, allowed * factor + allowed, f"t = {t}"))
+        for _ in range(rate):
+            factor = factor * shrink
+    return found
+
+
+def _minimiser(q: Quantities) -> NDArray[np.float64]:
+    """A good point, found in floats: Newton's method on the strongly convex part of the loss."""
+    plain = Quantities(q.case)
+    lam = float(q.case["part"]) * plain.f_min**2 / (5 * plain.d**2)
+    M = np.ones((plain.d, plain.d))
+    for _ in range(8):
+        here = plain.at(M)
+        gradient = here.G + lam * M
+        step = np.linalg.lstsq(here.curvature + lam * np.eye(plain.d**2), gradient.ravel(), rcond=None)[0]
+        M = M - step.reshape(M.shape)
+    return M
+
+
+def _convex(q: Quantities) -> Relation:
+    """The least eigenvalue of Hess L_attn is >= 0 (shifted by K^2, its natural size)."""
+    least, _ = extreme_eigenvalues(q.curvature, q.arithmetic)
+    return at_least(least + q.K * q.K, q.K * q.K)
+
+
+def _toward_dense(rng: Generator, case: Case) -> dict[str, Any]:
+    return {"M": 1.0 + float(rng.choice([0.01, 0.1, 0.3, 1.0])) * (case["M"] - 0.5), "W": _gentle(case["W"])}
+
+
+def _radius(multiple: float) -> Hypothesis:
+    supply = Instances("any", extra=_toward_dense, small=True)
+    return Hypothesis(
+        f"||c||_F <= {multiple:g} f_min / sqrt 5",
+        lambda q: bool(q.square(q.c) * 5 <= q.f_min * q.f_min * multiple**2),
+        supply.families,
+    )
+
+
+def _second(rng: Generator, case: Case) -> dict[str, Any]:
+    return {"N": case["M"] + float(rng.choice([1e-3, 0.3, 3.0])) * rng.standard_normal(case["M"].shape)}
+
+
+def _monotone(q: Quantities, factor: float = 1.0) -> Relation:
+    """<grad L(M) - grad L(N), M - N> >= (lam - C_- K^2) ||M - N||^2, both sides plus C_- K^2 ||M - N||^2."""
+    lower = (q.sqrt(q.number(33.0)) * 55 - 39) / 1152 * q.K * q.K
+    step = q.M - q.N
+    left = ((q.gradient - q.at(q.N).gradient) * step).sum()
+    return at_least(left + lower * q.square(step) * q.number(factor), q.lam * q.square(step))
+
+
+def _concave_bend() -> Iterator[Case]:
+    """d = 1, W = 20 at p = (15 + sqrt 33)/24: the curvature of the attention term is -C_- K^2."""
+    for sign in (-1.0, 1.0):
+        p = (15 + sign * np.sqrt(33.0)) / 24
+        for place in (p, 1 - p):
+            for w in (20.0, -20.0):
+                M = np.array([[np.log(place / (1 - place)) / w]])
+                values = {"X": np.array([[1.0], [0.0]]), "W": np.array([[w]]), "M": M, "N": M + 1e-6, "lam": 0.0}
+                yield Case({**values, "mask": None}, f"d = 1, W = {w}, p = {place:.6f}")
+
+
+_N_ABOVE_D = Reading("n>d", "more tokens than features, full and causal masks, lam = 0")
+
+CLAIMS: tuple[Claim, ...] = (
+    Claim(
+        id="new:ray_monotone",
+        kind=Kind.THEOREM,
+        title="The ray through M = 1",
+        section=_SECTION,
+        reading=ANY_MASK,
+        says="Along M = tau 1 the attention error falls for tau < 1 and rises for tau > 1, for any tokens,"
+        " weights, mask.",
+        formula="(tau - 1) d/dtau L_attn(tau 1) >= 0",
+        strength=Strength.LOWER,
+        margin=_along_ray,
+        supply=Instances("any", extra=_ray, free=("W", "X")),
+        uses=("thm:mat_view_l",),
+        wrong=(Wrong("the turn at tau = 2", lambda q: _along_ray(q, 2.0)),),
+        source="new",
+    ),
+    Claim(
+        id="new:spurious_minima",
+        kind=Kind.THEOREM,
+        title="Spurious minima when n > d",
+        section=_SECTION,
+        reading=_N_ABOVE_D,
+        says="With more tokens than features there are strict local minima with positive attention error inside"
+        " ||M||_F <= d, also inside the box: no PL constant can exist there.",
+        formula="grad L_attn(M*) = 0, Hess L_attn(M*) > 0, L_attn(M*) > 0",
+        strength=Strength.LOWER,
+        arithmetic="ball",
+        margin=_strict_minimum,
+        supply=Fixed(_spurious),
+        uses=("thm:mat_view_l",),
+        wrong=(Wrong("with attention error above 100", lambda q: _strict_minimum(q, 1e6)),),
+        source="new",
+    ),
+    Claim(
+        id="new:convex_near_dense",
+        kind=Kind.THEOREM,
+        title="Convexity near M = 1",
+        section=_SECTION,
+        reading=ANY_MASK,
+        says="Where ||c||_F <= f_min/sqrt 5 the attention error is convex.",
+        formula="||c(M)||_F <= f_min/sqrt 5 implies Hess L_attn(M) >= 0",
+        strength=Strength.LOWER,
+        margin=_convex,
+        supply=Instances("any", extra=_toward_dense, small=True),
+        hypotheses=(_radius(1.0),),
+        uses=("new:curvature_domination",),
+        wrong=(Wrong("a radius four times as large", _convex, (_radius(4.0),)),),
+        source="new",
+    ),
+    Claim(
+        id="new:linear_convergence",
+        kind=Kind.THEOREM,
+        title="Linear convergence for small lam",
+        section=_SECTION,
+        reading=ANY_MASK,
+        says="For sqrt(lam) d <= f_min/sqrt 5, descent from M = 1 with eta <= 1/L closes the gap to the global"
+        " minimum at"
+        " rate (1 - eta lam)^t; n > d, masks and zero weights allowed.",
+        formula="L(M_t) - min L <= (1 - eta lam)^t lam d^2/2",
+        strength=Strength.UPPER,
+        margin=_linear,
+        supply=Instances("any", extra=_small_lam, small=True, free=("W", "X")),
+        uses=("new:convex_near_dense", "new:confinement", "fix:lip_grad_l"),
+        wrong=(Wrong("rate (1 - eta lam)^{3t}", lambda q: _linear(q, 3)),),
+        source="new",
+    ),
+    Claim(
+        id="new:strong_convexity",
+        kind=Kind.THEOREM,
+        title="Strong convexity for large lam",
+        section=_SECTION,
+        reading=ANY_MASK,
+        says="L is (lam - C_- K^2)-strongly convex on all of R^{dxd} once lam > C_- K^2; the constant is attained.",
+        formula="<grad L(M) - grad L(N), M - N> >= (lam - C_- K^2) ||M - N||_F^2",
+        strength=Strength.LOWER,
+        margin=_monotone,
+        supply=Instances("any", extra=_second, small=True, free=("M", "N")),
+        uses=("new:curvature_range",),
+        attains=_concave_bend,
+        wrong=(Wrong("0.98 C_-", lambda q: _monotone(q, 0.98)),),
+        source="new",
+    ),
+)

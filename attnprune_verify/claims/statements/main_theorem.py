@@ -1,0 +1,373 @@
+"""The main theorem: vacuous with its own mask, false without it, and met by pruning nothing wherever it is true."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+from numpy.random import Generator
+
+from attnprune_verify.claims.case import Case
+from attnprune_verify.claims.core import Claim, Hypothesis, Kind, Reading, Strength, Wrong
+from attnprune_verify.claims.hypotheses import (
+    ANY_MASK,
+    CAUSAL,
+    FULL,
+    beta_positive,
+    delta_allowed_positive,
+    delta_positive,
+    several_tokens,
+    weights_nonzero,
+)
+from attnprune_verify.claims.quantities import Quantities
+from attnprune_verify.claims.relation import Relation, at_least, at_most, less
+from attnprune_verify.claims.supply import Fixed, Instances
+from attnprune_verify.claims.trajectory import descend, sharp_L, step_below
+
+_SECTION = "4 Main Results"
+_THEOREM = "min_{t<T} L_attn(M_t)/n^2 + lam^2/(mu n^2) ||M_t||^2 <= (xi + eps)/2, T = 4 L(M_0)/(eta mu eps n^2)"
+_PIECES = 512
+
+
+def _wide_case() -> Iterator[Case]:
+    """n = 2, x_1 = d^{-1/2} (1, ..., 1), x_2 = d^{-1/2} (1, ..., 1, -1, ..., -1), W = (1/d) ones, d = 1e5."""
+    yield Case(
+        {"d": 100000, "lam": Fraction(1, 10**8), "eps": Fraction(1, 10**4)},
+        "two orthonormal tokens in d = 1e5 features",
+    )
+
+
+def _wide_sides(q: Quantities) -> tuple[Any, Any]:
+    """(the smallest left side over every M, the right side), both times n^2, for the wide case.
+
+    X X^T = I, so beta = 1, and X (M o W) X^T = (1/d) X M X^T =: N/d with ||M|| >= ||N||. M = 1 gives N = diag(d, 0).
+    The
+    first row of the loss depends on s = (N_11 - N_12)/d only: c = (x, -x), x = sigma(s) - sigma(1), and N_11^2 +
+    N_12^2 >=
+    s^2 d^2/2. The second row and its N contribute at least 0. From M_0 = 1 descent moves s monotonically from 1 towards
+    the minimiser in [0, 1] (step below 1/L), so min f(M_t) >= delta = 1 - sigma(1) for every t. The left side is
+    thus at
+    least min over s of x^2 + lam^2 d^2 s^2/(2 mu), bounded below piece by piece: x falls and s^2 grows on [0, 1].
+    """
+    d, lam, eps = q.number(q.case["d"]), q.number(q.case["lam"]), q.number(q.case["eps"])
+    one = q.number(1)
+
+    def sigma(s: Any) -> Any:
+        return one / (one + q.exp(-s))
+
+    delta = one - sigma(one)
+    mu = 2 * delta / d  # 2 min|W| beta delta
+    weight = lam * lam * d * d / (mu * 2)
+    pieces = []
+    for piece in range(_PIECES):
+        low, high = one * piece / _PIECES, one * (piece + 1) / _PIECES
+        x = sigma(one) - sigma(high)
+        pieces.append(x * x + weight * low * low)
+    xi = 12 * q.sqrt(one * 2) / 4 * (one / d) * 2 * lam * d / mu  # n^{-1.5} = sqrt(2)/4, ||X||^2 = 2
+    return q.smallest(pieces), 4 * (xi + eps) / 2
+
+
+def _growth(q: Quantities, exponent: int) -> Relation:
+    """T(2d)/T(d) at fixed n, lam, R, mu, eps, against 2^exponent; d doubles along the case's list."""
+    n, lam, R6, mu, eps = (q.number(q.case[name]) for name in ("n", "lam", "R6", "mu", "eps"))
+    n35 = q.number(q.case["n_to_7_halves"])
+
+    def steps(d: int) -> Any:
+        """T = 4 L(M_0) / (eta mu eps n^2) with L(1) = lam d^2/2 and 1/eta = lam + 30 d n^{7/2} R^6."""
+        return 2 * lam * d * d * (lam + 30 * d * n35 * R6) / (mu * eps * n * n)
+
+    d = int(q.case["d"])
+    return at_most(steps(2 * d), 2**exponent * steps(d) * Fraction(101, 100) if q.arithmetic.name == "exact" else 0)
+
+
+def _sizes() -> Iterator[Case]:
+    for d in (64, 2048, 10**6):
+        values = {"d": d, "n": 4, "n_to_7_halves": 128, "lam": Fraction(1, 25), "R6": 64, "mu": Fraction(1, 100)}
+        yield Case({**values, "eps": Fraction(1, 100)}, f"n = 4, R = 2, d = {d}")
+
+
+def _literal(q: Quantities) -> Relation:
+    """The printed guarantee at t = 0, from M_0 = 1 (times n^2 and mu): enough to state it on an instance."""
+    mu = 2 * q.w_min * q.beta * q.delta
+    left = q.lam * q.lam * q.d**2 + mu * q.at(q.number(np.ones((q.d, q.d)))).L_attn
+    return at_most(left, 6 * q.sqrt(q.number(float(q.n))) * q.w_max * q.square(q.X) * q.lam * q.d)
+
+
+def _walk_steps(rng: Generator, case: Case) -> dict[str, Any]:
+    lam = float(rng.choice([1e-3, 0.05, 1.0, 10.0]))
+    return {"T": int(rng.choice([1, 5, 25])), "stretch": float(rng.choice([0.1, 1.0])), "lam": lam}
+
+
+def _repaired(q: Quantities, eps_factor: float = 1.0, xi_factor: float = 1.0) -> Relation | tuple[Relation, ...]:
+    """mu = 2 (kappa_T l)^2 with l the least lambda_2(J_i) on the way, xi = K lam^{3/2} d^2/(n^2 mu); times n^2 mu."""
+    T, n = int(q.case["T"]), q.n
+    eta = step_below(q, float(q.case["stretch"]))
+    points = list(descend(q, eta, T))[:T]
+    slowest = q.smallest([point.lambda_2 for point in points])
+    mu = 2 * q.kappa_T * q.kappa_T * slowest * slowest
+    if not mu > 0:
+        return ()
+    best = q.smallest([mu * point.L_attn + q.lam * q.lam * q.square(point.M) for point in points])
+    eps = 2 * q.lam * q.d**2 / (eta * T)  # times mu n^2
+    xi = q.K * q.lam * q.sqrt(q.lam) * q.d**2
+    return at_most(best, (xi * q.number(xi_factor) + eps * q.number(eps_factor)) / 2 + 0 * n)
+
+
+def _weak_weights() -> Iterator[Case]:
+    """Tiny K: L is nearly lam, and one step already needs all of eps."""
+    values = {
+        "X": np.eye(2),
+        "W": 1e-5 * (np.ones((2, 2)) - 2 * np.eye(2)),
+        "M": np.ones((2, 2)),
+        "lam": 1.0,
+        "mask": None,
+    }
+    yield Case({**values, "T": 1, "stretch": 1.0}, "X = I_2, |W| = 1e-5, T = 1")
+
+
+def _dense_is_enough(q: Quantities, factor: float = 1.0) -> Relation | tuple[Relation, ...]:
+    """At M = 1, L_attn = 0: the left side is lam^2 d^2/(mu n^2), the right at least xi/2 (times n^2 mu; mu cancels)."""
+    threshold = 6 * q.sqrt(q.number(float(q.n))) * q.w_max * q.square(q.X) / q.d
+    lam = threshold * q.number(factor)
+    return at_most(lam * q.d, 6 * q.sqrt(q.number(float(q.n))) * q.w_max * q.square(q.X) * (1 if factor else 0))
+
+
+def _stationary(q: Quantities, factor: float = 1.0) -> list[Relation]:
+    """After T = ceil(1/(eta lam)) steps of 1/L some ||grad|| <= lam d, so L_attn <= 2 lam^2 d^2/(kappa_T l)^2."""
+    L = sharp_L(q)
+    ratio = float(L / q.lam)
+    if not ratio < 60:
+        return []
+    T = int(np.ceil(ratio * (1 + 1e-8)))
+    points = list(descend(q, step_below(q, 1.0), T))[:T]
+    slowest = q.smallest([point.lambda_2 for point in points])
+    kappa = q.kappa_T * slowest
+    smallest = q.smallest([q.square(point.gradient) for point in points])
+    found = [at_most(smallest, q.lam * q.lam * q.d**2 * q.number(factor), "gradient")]
+    close = [point for point in points if bool(q.square(point.gradient) <= q.lam * q.lam * q.d**2)]
+    if close:
+        least = q.smallest([point.L_attn for point in close])
+        found.append(at_most(least * kappa * kappa, 2 * q.lam * q.lam * q.d**2 * q.number(factor), "attention error"))
+    return found
+
+
+def _floor(q: Quantities, reach: float = 1.0) -> Relation:
+    """F(M)_ij >= 1/sum_k exp(d ||W o x_i (x_k - x_j)^T||_F) for ||M||_F <= d, over allowed positions."""
+    ratios = []
+    for i in range(q.n):
+        for j in np.flatnonzero(q.allowed[i]):
+            total = q.number(0.0)
+            for k in np.flatnonzero(q.allowed[i]):
+                pull = q.W * (q.X[i][:, None] * (q.X[k] - q.X[j])[None, :])
+                total = total + q.exp(q.norm(pull) * q.d * q.number(reach))
+            ratios.append(q.F[i, j] * total)
+    return at_least(q.smallest(ratios), q.number(1.0))
+
+
+def _in_ball(rng: Generator, case: Case) -> dict[str, Any]:
+    M, d = case["M"], len(case["M"])
+    size = float(np.linalg.norm(M))
+    scale = d / size if size > 0 else 0.0
+    return {
+        "M": M * scale * 0.999999 * float(rng.choice([1.0, 0.5, -1.0])),
+        "W": case["W"] / max(1.0, float(np.abs(case["W"]).max())),
+    }
+
+
+def _one_feature_floor() -> Iterator[Case]:
+    """d = 1, M = -1 = -d: the logits are as far apart as ||M|| <= d allows; only the factor of the sum is lost."""
+    for w in (1.0, 10.0):
+        yield Case(
+            {"X": np.array([[1.0], [0.0]]), "W": np.array([[w]]), "M": np.array([[-1.0]]), "lam": 0.0, "mask": None},
+            f"d = 1, W = {w}",
+        )
+
+
+def _huge() -> Iterator[Case]:
+    yield Case(
+        {"X": np.eye(2), "W": 1000.0 * np.eye(2), "M": np.ones((2, 2)), "lam": 0.0, "mask": None}, "X = I_2, W = 1000 I"
+    )
+
+
+_NORM = Hypothesis("||M||_F <= d", lambda q: bool(q.square(q.M) <= q.d**2), lambda rng: _one_feature_floor())
+_LAM = Hypothesis("lam > 0", lambda q: q.case.get("lam", 0.0) > 0, lambda rng: _weak_weights())
+_KAPPA = Hypothesis("kappa_T > 0", lambda q: bool(q.kappa_T > 0), lambda rng: _weak_weights())
+_INFORMAL = Reading("literal", "steps T alone at fixed n, lam, R, mu and eps; each step costs O(n d^2 + n^2 d) more")
+_SAME_T = Reading("full", "no attention mask; the same t in both terms; Algorithm 1's M_0 = 1", "full")
+
+CLAIMS: tuple[Claim, ...] = (
+    Claim(
+        id="thm:our_convergence:informal",
+        kind=Kind.THEOREM,
+        title="Main result, informal",
+        section="1 Introduction",
+        reading=_INFORMAL,
+        says="Time O(d poly(n)/eps): the number of steps alone grows like d^3, because L(M_0) = lam d^2/2 and L"
+        " contains"
+        " d; R^6 and 1/mu are hidden.",
+        formula="T(2d) <= 2 T(d) up to 1 %, T = 2 lam d^2 (lam + 30 d n^{7/2} R^6)/(mu eps n^2)",
+        strength=Strength.UPPER,
+        arithmetic="exact",
+        margin=lambda q: _growth(q, 1),
+        supply=Fixed(_sizes),
+        uses=("thm:our_convergence",),
+        wrong=(Wrong("quadratic in d", lambda q: _growth(q, 2)),),
+        repaired_by="fix:our_convergence",
+        note="refers to the unmasked problem, the formal version to the causal one",
+    ),
+    Claim(
+        id="thm:our_convergence",
+        kind=Kind.THEOREM,
+        title="Main result",
+        section=_SECTION,
+        reading=_SAME_T,
+        says="Gradient descent brings the smallest attention error plus regulariser below (xi + eps)/2: false for two"
+        " tokens in many features, for every t.",
+        formula=_THEOREM,
+        strength=Strength.UPPER,
+        arithmetic="ball",
+        margin=lambda q: at_most(*_wide_sides(q)),
+        supply=Fixed(_wide_case),
+        uses=("lem:PL_ineq_informal", "thm:lip_grad_l_informal", "thm:convergence"),
+        wrong=(Wrong("the right side halved", lambda q: at_most(_wide_sides(q)[0], _wide_sides(q)[1] / 2)),),
+        repaired_by="fix:our_convergence",
+        note="||M^(t)|| has a free t; 'for all t' is false at t = 0, and 'some t per term' is trivial",
+    ),
+    Claim(
+        id="thm:our_convergence",
+        kind=Kind.THEOREM,
+        title="Main result",
+        section=_SECTION,
+        reading=CAUSAL,
+        says="With the causal mask of its own definition, delta > 0 over all positions cannot hold.",
+        formula=_THEOREM,
+        strength=Strength.UPPER,
+        margin=_literal,
+        supply=Instances("causal", least_tokens=2),
+        hypotheses=(
+            several_tokens("causal"),
+            delta_positive("causal"),
+            beta_positive("causal"),
+            weights_nonzero("causal"),
+        ),
+        uses=("lem:PL_ineq_informal", "thm:lip_grad_l_informal", "thm:convergence"),
+        wrong=(
+            Wrong(
+                "the guarantee at t = 0 without xi",
+                lambda q: at_most(q.lam * q.lam * q.d**2, q.number(0.0)),
+                (delta_allowed_positive(),),
+            ),
+        ),
+        repaired_by="fix:our_convergence",
+        note="n > d forces beta <= 0 as well",
+    ),
+    Claim(
+        id="rem:practical",
+        kind=Kind.REMARK,
+        title="The assumptions are practical",
+        section=_SECTION,
+        reading=CAUSAL,
+        says="Every entry of the pruned attention matrix is positive: false at every position the causal mask forbids.",
+        formula="min_ij F(M)_ij > 0",
+        strength=Strength.LOWER,
+        arithmetic="ball",
+        margin=lambda q: less(q.number(0.0), q.delta),
+        supply=Instances("causal", small=True, least_tokens=2, free=()),
+        hypotheses=(several_tokens("causal"),),
+        uses=("new:causal_floor",),
+        wrong=(Wrong("every entry at least 1/n^2", lambda q: at_least(q.delta, q.number(1.0 / q.n**2))),),
+        repaired_by="fix:practical",
+    ),
+    Claim(
+        id="rem:practical",
+        kind=Kind.REMARK,
+        title="The assumptions are practical",
+        section=_SECTION,
+        reading=FULL,
+        says="The entries have a natural lower bound: not even the smallest positive double bounds them for M"
+        " in the box.",
+        formula="min_ij F(M)_ij >= 2^-1074 for M in [0,1]^{dxd}",
+        strength=Strength.LOWER,
+        arithmetic="ball",
+        margin=lambda q: at_least(q.delta, q.number(5e-324)),
+        supply=Fixed(_huge),
+        uses=("def:soft_prob_func",),
+        wrong=(Wrong("at least 1e-300", lambda q: at_least(q.delta, q.number(1e-300))),),
+        repaired_by="fix:practical",
+    ),
+    Claim(
+        id="fix:practical",
+        kind=Kind.LEMMA,
+        title="A lower bound of the attention entries",
+        section=_SECTION,
+        reading=ANY_MASK,
+        says="While ||M||_F <= d every allowed entry has an explicit positive floor, exponentially small in the"
+        " logits.",
+        formula="F(M)_ij >= 1 / sum_k exp(d ||W o x_i (x_k - x_j)^T||_F)",
+        strength=Strength.TIGHT,
+        margin=_floor,
+        supply=Instances("any", extra=_in_ball, small=True),
+        hypotheses=(_NORM,),
+        uses=("def:soft_prob_func",),
+        attains=_one_feature_floor,
+        wrong=(Wrong("half the reach", lambda q: _floor(q, 0.5)),),
+        repairs="rem:practical",
+        source="new",
+    ),
+    Claim(
+        id="fix:our_convergence",
+        kind=Kind.THEOREM,
+        title="Main result, repaired",
+        section=_SECTION,
+        reading=ANY_MASK,
+        says="With mu = 2 (kappa_T l)^2, l the least lambda_2(J_i) on the way, and xi = K lam^{3/2} d^2/(n^2"
+        " mu), descent"
+        " from M = 1 with eta <= 1/L reaches (xi + eps)/2 within T = 2 lam d^2/(eta mu eps n^2) steps.",
+        formula="min_{t<T} L_attn(M_t)/n^2 + lam^2 ||M_t||^2/(mu n^2) <= (xi + eps)/2",
+        strength=Strength.TIGHT,
+        margin=_repaired,
+        supply=Instances("any", extra=_walk_steps, small=True, free=("W", "X"), lam=None),
+        hypotheses=(_LAM, _KAPPA),
+        uses=("new:PL_sharp", "new:confinement", "fix:lip_grad_l", "thm:convergence"),
+        attains=_weak_weights,
+        wrong=(Wrong("eps halved", lambda q: _repaired(q, eps_factor=0.5)),),
+        repairs="thm:our_convergence",
+        source="new",
+    ),
+    Claim(
+        id="new:dense_mask_suffices",
+        kind=Kind.THEOREM,
+        title="Pruning nothing satisfies the theorem",
+        section=_SECTION,
+        reading=FULL,
+        says="For lam <= 6 sqrt(n) max|W| ||X||_F^2/d the initial M = 1 already meets the paper's guarantee,"
+        " whatever mu.",
+        formula="lam <= 6 sqrt(n) max|W| ||X||_F^2 / d implies lam^2 d^2/(mu n^2) <= xi/2",
+        strength=Strength.TIGHT,
+        margin=_dense_is_enough,
+        supply=Instances("full", free=("W", "X")),
+        uses=("def:attn_prun",),
+        wrong=(Wrong("a threshold twice as large", lambda q: _dense_is_enough(q, 2.0)),),
+        source="new",
+    ),
+    Claim(
+        id="new:stationarity",
+        kind=Kind.THEOREM,
+        title="What 1/(eta lam) steps guarantee",
+        section=_SECTION,
+        reading=ANY_MASK,
+        says="After ceil(1/(eta lam)) steps some gradient is at most lam d, and there L_attn <= 2 lam^2"
+        " d^2/(kappa_T l)^2.",
+        formula="min_{t<T} ||grad L(M_t)|| <= lam d, T = ceil(1/(eta lam)), eta = 1/L",
+        strength=Strength.UPPER,
+        margin=_stationary,
+        supply=Instances("any", extra=_walk_steps, small=True, free=("W", "X")),
+        hypotheses=(_LAM,),
+        uses=("new:confinement", "new:PL_sharp"),
+        attains=_weak_weights,
+        wrong=(Wrong("a hundredth of the right sides", lambda q: _stationary(q, 0.01)),),
+        source="new",
+    ),
+)

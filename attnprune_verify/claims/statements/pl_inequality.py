@@ -1,0 +1,182 @@
+"""The PL inequality: false as printed, because three constants were not squared; vacuous under the causal mask."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from attnprune_verify.claims.case import Case
+from attnprune_verify.claims.core import Claim, Kind, Strength, Wrong
+from attnprune_verify.claims.hypotheses import (
+    ANY_MASK,
+    CAUSAL,
+    FULL,
+    LITERAL,
+    beta_positive,
+    delta_allowed_positive,
+    delta_positive,
+    lam_in_unit_interval,
+    mask_in_box,
+    mask_norm,
+    several_tokens,
+    weights_nonzero,
+)
+from attnprune_verify.claims.quantities import Quantities
+from attnprune_verify.claims.relation import Relation, at_least, equal
+from attnprune_verify.claims.supply import Arrays, Instances
+
+_USES = (
+    "thm:mat_view_l",
+    "lem:lower_bound_B_plus_M",
+    "lem:lower_bound_hadamard",
+    "lem:lower_bound_XBX",
+    "lem:lower_bound_p",
+    "lem:bound_c",
+    "lem:bound_diag_f",
+)
+_FORMULA = "||grad L||^2 >= (mu/2) (||c||^2 + (2 lam^2/mu) ||M||^2 - xi), mu = 2 min|W| beta delta"
+
+
+def _right_side(q: Quantities, half_mu: object) -> object:
+    """(mu/2)(||c||^2 + 2 lam^2/mu ||M||^2 - xi), multiplied out so that mu = 0 needs no division."""
+    cross = q.sqrt(q.number(q.n)) * q.w_max * q.square(q.X) * q.lam * q.d * 6
+    return half_mu * q.square(q.c) + q.lam * q.lam * q.square(q.M) - cross
+
+
+def as_printed(q: Quantities) -> Relation:
+    """mu = 2 min|W| beta delta, delta over all positions."""
+    return at_least(q.square(q.gradient), _right_side(q, q.w_min * q.beta * q.delta))
+
+
+def squared(q: Quantities) -> Relation:
+    """mu = 2 (min|W| beta delta)^2, delta over the allowed positions."""
+    kappa = q.w_min * q.beta * q.delta_allowed
+    return at_least(q.square(q.gradient), _right_side(q, kappa * kappa))
+
+
+def _twice_squared(q: Quantities) -> Relation:
+    kappa = q.w_min * q.beta * q.delta_allowed
+    return at_least(q.square(q.gradient), _right_side(q, kappa * kappa * 2))
+
+
+def _unsquared_allowed(q: Quantities) -> Relation:
+    return at_least(q.square(q.gradient), _right_side(q, q.w_min * q.beta * q.delta_allowed))
+
+
+def _literal_hypotheses(mask: str, formal: bool) -> tuple:  # type: ignore[type-arg]
+    always = (several_tokens(mask), delta_positive(mask), beta_positive(mask), weights_nonzero(mask))
+    return (*always, mask_in_box(mask), lam_in_unit_interval(mask)) if formal else always
+
+
+_ALLOWED = (beta_positive("any"), delta_allowed_positive(), weights_nonzero("any"))
+
+
+def _attained() -> Iterator[Case]:
+    """X = I_n, |W| = 1 and F uniform: ||grad||^2 / ||c||^2 = (min|W| beta delta)^2 exactly."""
+    for n in (2, 3):
+        W = np.ones((n, n)) - 2 * np.eye(n)
+        yield Case({"X": np.eye(n), "W": W, "M": np.zeros((n, n)), "lam": 0.0, "mask": None}, f"X = I_{n}, M = 0")
+
+
+def _diagonal(q: Quantities, extreme: object) -> Relation:
+    """f(w) = 1/2 ||diag(a) w||^2 satisfies the (2f, 0, 2, 2 min a^2)-PL inequality."""
+    a, w = q.a, q.w
+    value = (a * a * w * w).sum()
+    return at_least((a * a * a * a * w * w).sum(), extreme * value)
+
+
+def _literal(id_: str, title: str, section: str, formal: bool) -> list[Claim]:
+    made = []
+    for reading in (FULL, CAUSAL):
+        mask = str(reading.mask)
+        made.append(
+            Claim(
+                id=id_,
+                kind=Kind.LEMMA,
+                title=title,
+                section=section,
+                reading=reading,
+                says="The squared gradient norm is at least mu/2 times (squared residual plus regulariser minus"
+                " xi), with"
+                " mu the product of min |W|, beta and delta, none of them squared.",
+                formula=_FORMULA,
+                strength=Strength.LOWER,
+                margin=as_printed,
+                supply=Instances(mask, in_box=formal, least_tokens=2),
+                hypotheses=_literal_hypotheses(mask, formal),
+                uses=_USES if formal else ("lem:PL_ineq",),
+                wrong=(
+                    Wrong("mu without squares, delta over allowed positions", _unsquared_allowed, _ALLOWED),
+                    Wrong("the squared mu, doubled", _twice_squared, _ALLOWED),
+                ),
+                repaired_by="fix:PL_ineq",
+                note="alpha_2, alpha_3 and alpha_4 of the proof each need a square"
+                if mask == "full"
+                else "a forbidden position makes min F = 0 exactly, so delta > 0 cannot hold; with n = 1 the"
+                " lemma is trivial",
+            )
+        )
+    return made
+
+
+CLAIMS: tuple[Claim, ...] = (
+    Claim(
+        id="def:PL",
+        kind=Kind.DEFINITION,
+        title="g-proxy, xi-optimal PL inequality",
+        section="5 Technique Overview",
+        reading=LITERAL,
+        says="f satisfies the (g, xi, alpha, mu)-PL inequality when ||grad f||^alpha >= (mu/2)(g - xi) everywhere;"
+        " the check: diagonal quadratics satisfy it with g = 2f, xi = 0, alpha = 2, mu = 2 min a^2.",
+        formula="||grad f(w)||^alpha >= (mu/2) (g(w) - xi) for all w",
+        strength=Strength.LOWER,
+        arithmetic="exact",
+        margin=lambda q: _diagonal(q, min(q.a * q.a)),
+        supply=Arrays({"a": "n", "w": "n"}),
+        wrong=(Wrong("mu = 2 max a^2", lambda q: _diagonal(q, max(q.a * q.a))),),
+        note="mu is quantified twice; 'for all w in R^p' is not met when delta is fixed in advance",
+    ),
+    *_literal("lem:PL_ineq_informal", "PL inequality (informal)", "5 Technique Overview", formal=False),
+    *_literal("lem:PL_ineq", "PL inequality", "G Convergence of Gradient Descent", formal=True),
+    Claim(
+        id="fix:PL_ineq",
+        kind=Kind.LEMMA,
+        title="PL inequality with the squares",
+        section="G Convergence of Gradient Descent",
+        reading=ANY_MASK,
+        says="The PL inequality holds with mu = 2 (min|W| beta delta)^2, delta over the allowed positions of rows with"
+        " at least two of them, for every M with ||M||_F <= d; no constant of this form is better.",
+        formula="||grad L||^2 >= (mu/2) (||c||^2 + (2 lam^2/mu) ||M||^2 - xi), mu = 2 (min|W| beta delta)^2",
+        strength=Strength.TIGHT,
+        margin=squared,
+        supply=Instances("any"),
+        hypotheses=(*_ALLOWED, mask_norm()),
+        uses=("thm:mat_view_l", "fix:lower_bound_p", "lem:lower_bound_XBX", "lem:lower_bound_hadamard"),
+        attains=_attained,
+        wrong=(
+            Wrong("mu doubled", _twice_squared),
+            Wrong("mu without squares", _unsquared_allowed),
+            Wrong("the cross term dropped", lambda q: at_least(q.square(q.gradient), q.lam * q.lam * q.square(q.M))),
+        ),
+        repairs="lem:PL_ineq",
+        source="new: the paper's proof with alpha_2, alpha_3, alpha_4 squared and row bounds over allowed positions",
+    ),
+    Claim(
+        id="new:causal_floor",
+        kind=Kind.LEMMA,
+        title="A causal mask leaves no delta",
+        section="4 Main Results",
+        reading=CAUSAL,
+        says="With the causal mask and at least two tokens the smallest entry of the attention matrix is exactly 0.",
+        formula="min_ij F(M)_ij = 0 for causal masks, n >= 2",
+        strength=Strength.IDENTITY,
+        arithmetic="ball",
+        margin=lambda q: equal(q.smallest(q.F), q.number(0.0)),
+        supply=Instances("causal", small=True),
+        hypotheses=(several_tokens("causal"),),
+        uses=("def:mask", "def:soft_prob_func"),
+        wrong=(Wrong("the smallest allowed entry is 0", lambda q: equal(q.delta_allowed, q.number(0.0))),),
+        source="new: a forbidden position has weight 0",
+    ),
+)

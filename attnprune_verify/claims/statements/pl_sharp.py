@@ -1,0 +1,230 @@
+"""PL inequalities that say more: global in M, with the operator's own constants, or surviving n > d."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+from numpy.random import Generator
+
+from attnprune_verify.claims.case import Case
+from attnprune_verify.claims.core import Claim, Hypothesis, Kind, Strength, Wrong
+from attnprune_verify.claims.hypotheses import ANY_MASK, FULL, beta_positive, delta_allowed_positive, weights_nonzero
+from attnprune_verify.claims.quantities import Quantities, extreme_eigenvalues
+from attnprune_verify.claims.relation import Relation, at_least, at_most
+from attnprune_verify.claims.supply import Instances
+
+_SECTION = "G Convergence of Gradient Descent"
+_PL = (beta_positive("any"), delta_allowed_positive(), weights_nonzero("any"))
+
+
+def _inner_limit(q: Quantities) -> Any:
+    """sum_i W0((m_i - 1)/e)."""
+    e = q.exp(q.number(1.0))
+    total = q.number(0.0)
+    for m in q.row_sizes:
+        if m >= 2:
+            total = total + q.arithmetic.lambertw(q.number(float(m - 1)) / e)
+    return total
+
+
+def _inner(q: Quantities, factor: float = 1.0) -> Relation:
+    """<G, M> + limit >= 0, written with positive sides."""
+    limit = _inner_limit(q)
+    return at_least((q.G * q.M).sum() + limit * 2, limit * q.number(2.0 - factor))
+
+
+def _global(q: Quantities, factor: float = 1.0, cross: float = 1.0) -> Relation:
+    kappa = q.w_min * q.beta * q.delta_allowed
+    right = kappa * kappa * q.square(q.c) * q.number(factor) + q.lam * q.lam * q.square(q.M)
+    return at_least(q.square(q.gradient) + q.lam * _inner_limit(q) * q.number(2 * cross), right)
+
+
+def _direct(q: Quantities, factor: float = 1.0) -> Relation:
+    kappa = q.w_min * q.beta * q.delta_allowed * q.number(factor)
+    return at_most(kappa * q.norm(q.c), q.norm(q.gradient) + q.lam * q.norm(q.M))
+
+
+def _sharp(q: Quantities, factor: float = 1.0) -> Relation:
+    return at_least(q.norm(q.G), q.kappa_T * q.lambda_2 * q.norm(q.c) * q.number(factor))
+
+
+def _two_tokens() -> Iterator[Case]:
+    """X = I_2, |W| = 1, uniform rows: all three constants are met at once."""
+    for n in (2, 3):
+        W = np.ones((n, n)) - 2 * np.eye(n)
+        yield Case({"X": np.eye(n), "W": W, "M": np.zeros((n, n)), "lam": 0.0, "mask": None}, f"X = I_{n}, M = 0")
+
+
+def _constants(q: Quantities, factor: float = 1.0) -> list[Relation]:
+    """kappa_T >= min|W| beta and lambda_2(J_i) >= delta over allowed positions."""
+    return [
+        at_least(q.kappa_T, q.w_min * q.beta * q.number(factor), "kappa_T"),
+        at_least(q.lambda_2, q.delta_allowed * q.number(factor), "lambda_2"),
+    ]
+
+
+def _centred(q: Quantities, factor: float = 1.0) -> Relation:
+    """kappa_T^2 >= min|W|^2 beta beta_c, beta_c the least eigenvalue of X_c X_c^T across 1."""
+    centred = q.X - q.X.sum(axis=0)[None, :] / q.n
+    gram = centred @ centred.T
+    # lift the direction 1 out of the way: its eigenvalue becomes trace + 1, above all others
+    top = np.trace(gram) + 1
+    least, _ = extreme_eigenvalues(gram + q.number(np.ones((q.n, q.n))) * (top / q.n), q.arithmetic)
+    return at_least(q.kappa_T * q.kappa_T, q.w_min * q.w_min * q.beta * least * q.number(factor))
+
+
+def _near_dense(q: Quantities, factor: float = 1.0) -> Relation:
+    largest = q.largest(np.abs(q.c))
+    room = q.number(1.0) - largest * 2 / q.f_min
+    return at_least(q.norm(q.G), room * q.kappa_plus * (q.f_min - largest) * q.norm(q.c) * q.number(factor))
+
+
+def _close_to_dense(rng: Generator, case: Case) -> dict[str, Any]:
+    step = float(rng.choice([1e-3, 1e-2, 0.1, 0.3]))
+    return {"M": 1.0 + step * (case["M"] - 0.5), "W": case["W"] / max(1.0, float(np.abs(case["W"]).max()))}
+
+
+def _small_residual() -> Hypothesis:
+    supply = Instances("any", extra=_close_to_dense, small=True)
+    return Hypothesis("max |c| < f_min / 2", lambda q: bool(q.largest(np.abs(q.c)) * 2 < q.f_min), supply.families)
+
+
+def _uniform_dense() -> Iterator[Case]:
+    """Nearly uniform dense rows and M near 1: both factors of the bound tend to 1 and delta."""
+    W = 1e-4 * (np.ones((2, 2)) - 2 * np.eye(2))
+    M = np.array([[0.99, 1.0], [1.0, 1.0]])
+    yield Case({"X": np.eye(2), "W": W, "M": M, "lam": 0.0, "mask": None}, "X = I_2, |W| = 1e-4, M near 1")
+
+
+CLAIMS: tuple[Claim, ...] = (
+    Claim(
+        id="new:gradient_inner_product",
+        kind=Kind.LEMMA,
+        title="<G, M> cannot be very negative",
+        section=_SECTION,
+        reading=ANY_MASK,
+        says="The attention gradient against M itself is at least minus the sum of W0((m_i - 1)/e), for every real M.",
+        formula="<W o (X^T p X), M> >= -sum_i W0((m_i - 1)/e) >= -n log n",
+        strength=Strength.LOWER,
+        margin=_inner,
+        supply=Instances("any", free=("M", "W", "X")),
+        uses=("thm:mat_view_l", "def:p"),
+        wrong=(Wrong("<G, M> >= 0", lambda q: _inner(q, 0.0)), Wrong("a fifth of it", lambda q: _inner(q, 0.2))),
+        source="new",
+    ),
+    Claim(
+        id="new:PL_global",
+        kind=Kind.LEMMA,
+        title="PL inequality for every M",
+        section=_SECTION,
+        reading=ANY_MASK,
+        says="With xi = 4 lam sum W0((m_i-1)/e)/mu the squared PL inequality needs no bound on M, ||X|| or max|W|.",
+        formula="||grad L||^2 >= (mu/2)(||c||^2 + (2 lam^2/mu)||M||^2 - xi), mu = 2 (min|W| beta delta)^2",
+        strength=Strength.TIGHT,
+        margin=_global,
+        supply=Instances("any"),
+        hypotheses=_PL,
+        uses=("new:gradient_inner_product", "fix:lower_bound_p", "lem:lower_bound_XBX", "lem:lower_bound_hadamard"),
+        attains=_two_tokens,
+        wrong=(
+            Wrong("mu doubled", lambda q: _global(q, factor=2.0)),
+            Wrong("the cross term dropped", lambda q: _global(q, cross=0.0)),
+        ),
+        repairs="lem:PL_ineq",
+        source="new",
+    ),
+    Claim(
+        id="new:PL_direct",
+        kind=Kind.LEMMA,
+        title="Residual bounded by gradient and regulariser",
+        section=_SECTION,
+        reading=ANY_MASK,
+        says="min|W| beta delta ||c|| is at most ||grad L|| + lam ||M||.",
+        formula="min|W| beta delta ||c||_F <= ||grad L||_F + lam ||M||_F",
+        strength=Strength.TIGHT,
+        margin=_direct,
+        supply=Instances("any"),
+        hypotheses=_PL,
+        uses=("fix:lower_bound_p", "lem:lower_bound_XBX", "lem:lower_bound_hadamard"),
+        attains=_two_tokens,
+        wrong=(Wrong("1.1 times the left side", lambda q: _direct(q, 1.1)),),
+        source="new",
+    ),
+    Claim(
+        id="new:PL_sharp",
+        kind=Kind.LEMMA,
+        title="PL inequality with the operator's constants",
+        section=_SECTION,
+        reading=ANY_MASK,
+        says="||G|| is at least kappa_T min lambda_2(J_i) ||c||: no beta, no delta, zero weights and masks allowed.",
+        formula="||W o (X^T p X)||_F >= kappa_T min_i lambda_2(J_i) ||c||_F",
+        strength=Strength.TIGHT,
+        margin=_sharp,
+        supply=Instances("any"),
+        uses=("thm:mat_view_l", "def:p"),
+        attains=_two_tokens,
+        wrong=(Wrong("1.1 times the right side", lambda q: _sharp(q, 1.1)),),
+        source="new",
+    ),
+    Claim(
+        id="new:PL_constants",
+        kind=Kind.LEMMA,
+        title="How the sharp constants compare",
+        section=_SECTION,
+        reading=ANY_MASK,
+        says="kappa_T is at least min|W| beta, and lambda_2(J_i) at least delta: the sharp form implies the"
+        " squared one.",
+        formula="kappa_T >= min|W| beta, lambda_2(J_i) >= min_allowed F_ij",
+        strength=Strength.TIGHT,
+        margin=_constants,
+        supply=Instances("any"),
+        hypotheses=(
+            beta_positive("any"),
+            Hypothesis("some row has a choice", lambda q: q.n_e >= 1, lambda rng: _two_tokens()),
+        ),
+        uses=("lem:lower_bound_XBX", "lem:lower_bound_hadamard"),
+        attains=_two_tokens,
+        wrong=(Wrong("1.1 times the right sides", lambda q: _constants(q, 1.1)),),
+        source="new",
+    ),
+    Claim(
+        id="new:kappa_centred",
+        kind=Kind.LEMMA,
+        title="Centring helps kappa_T",
+        section=_SECTION,
+        reading=FULL,
+        says="Without a mask one factor beta may be replaced by beta_c, the least eigenvalue of centred tokens"
+        " across 1.",
+        formula="kappa_T^2 >= min|W|^2 beta beta_c, beta_c >= beta",
+        strength=Strength.LOWER,
+        margin=_centred,
+        supply=Instances("full", least_tokens=2),
+        hypotheses=(
+            beta_positive("full"),
+            Hypothesis("n >= 2", lambda q: q.n >= 2, lambda rng: _two_tokens()),
+        ),
+        uses=("new:PL_constants",),
+        attains=_two_tokens,
+        wrong=(Wrong("twice the right side", lambda q: _centred(q, 2.0)),),
+        source="new",
+    ),
+    Claim(
+        id="new:PL_near_dense",
+        kind=Kind.LEMMA,
+        title="A PL inequality that survives n > d",
+        section=_SECTION,
+        reading=ANY_MASK,
+        says="While max|c| < f_min/2 the gradient dominates ||c|| with kappa_+, the smallest nonzero singular value.",
+        formula="||W o (X^T p X)|| >= (1 - 2 max|c|/f_min) kappa_+ (f_min - max|c|) ||c||",
+        strength=Strength.LOWER,
+        margin=_near_dense,
+        supply=Instances("any", extra=_close_to_dense),
+        hypotheses=(_small_residual(),),
+        uses=("new:PL_sharp",),
+        attains=_uniform_dense,
+        wrong=(Wrong("1.2 times the right side", lambda q: _near_dense(q, 1.2)),),
+        source="new",
+    ),
+)

@@ -1,0 +1,337 @@
+"""What the text says about its experiments: parameters that contradict the theory, and results to be measured."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from fractions import Fraction
+from functools import cache
+from importlib import resources
+from typing import Any
+
+import numpy as np
+
+from attnprune_verify.claims.agreement import conformable
+from attnprune_verify.claims.case import Case, from_instance
+from attnprune_verify.claims.core import Claim, Kind, Margin, Reading, Strength, Wrong
+from attnprune_verify.claims.hypotheses import CAUSAL, LITERAL
+from attnprune_verify.claims.quantities import Quantities
+from attnprune_verify.claims.relation import Relation, at_least, at_most, equal, less
+from attnprune_verify.claims.supply import Fixed
+from attnprune_verify.instance.families import paper_synthetic
+
+_SECTION = "6 Experiment"
+_EXTRA_READING = Reading("Llama-3.2-1B", "2048 features, 32 query heads and 8 key-value heads of 64")
+
+# Llama-3.2-1B as published with its weights.
+_HIDDEN, _KEY_HEADS, _HEAD, _LAYERS, _INNER, _VOCABULARY = 2048, 8, 64, 16, 8192, 128256
+
+
+def _one(**values: Any) -> Fixed:
+    """A single case of plain numbers."""
+    return Fixed(lambda: iter([Case(values, ", ".join(f"{k} = {v}" for k, v in values.items()))]))
+
+
+def _synthetic(n: int, d: int) -> Callable[[], Iterator[Case]]:
+    def cases() -> Iterator[Case]:
+        for seed in (0, 1):
+            instance = paper_synthetic(np.random.default_rng(seed), n=n, d=d)
+            yield from_instance(instance, f"paper_synthetic n={n}, d={d}, seed {seed}", M=np.ones((d, d)))
+
+    return cases
+
+
+def _calibration() -> Iterator[Case]:
+    """k = 16 samples of the paper's set-up, both readings of W_Q, W_K; of each the largest logit's sample."""
+    for shared in (False, True):
+        for seed in (0, 2):
+            batch = paper_synthetic(np.random.default_rng(seed), k=16, shared=shared)
+            samples, W = np.asarray(batch.X), np.asarray(batch.W)
+            tables = np.where(batch.allowed, samples @ W @ samples.transpose(0, 2, 1), -np.inf)
+            worst = int(np.argmax(tables.max(axis=(1, 2))))
+            values = {"X": samples[worst], "W": W, "M": np.ones(W.shape), "lam": batch.lam, "mask": "causal"}
+            yield Case(values, f"paper_synthetic k=16, shared={shared}, seed {seed}, sample {worst}")
+
+
+def _determinant(q: Quantities) -> Relation:
+    """det(X X^T) in exact arithmetic is 0 as soon as n > d."""
+    gram = [list(row) for row in q.X @ q.X.T]
+    size, value = len(gram), q.number(1)
+    for k in range(size):
+        pivot = next((r for r in range(k, size) if gram[r][k] != 0), None)
+        if pivot is None:
+            return less(q.number(0), q.number(0))
+        gram[k], gram[pivot] = gram[pivot], gram[k]
+        value = value * gram[k][k]
+        for r in range(k + 1, size):
+            factor = gram[r][k] / gram[k][k]
+            gram[r] = [a - factor * b for a, b in zip(gram[r], gram[k], strict=True)]
+    return less(q.number(0), abs(value))
+
+
+def _tall() -> Iterator[Case]:
+    """Twice as many tokens as features, as n = 128 and d = 64, with integer entries."""
+    for seed in (0, 1):
+        X = np.random.default_rng(seed).integers(-9, 10, (8, 4)).astype(float)
+        yield Case({"X": X}, f"integer tokens, n = 8, d = 4, seed {seed}")
+
+
+def _largest_logit(q: Quantities, limit: float) -> Relation:
+    """exp of a logit above log(largest double) overflows in float64."""
+    table = np.asarray(q.case["X"]) @ np.asarray(q.case["W"]) @ np.asarray(q.case["X"]).T
+    i, j = (int(v) for v in np.unravel_index(np.argmax(np.where(q.allowed, table, -np.inf)), table.shape))
+    left, right = q.X[i], q.X[j]
+    logit = ((left @ q.W) * right).sum()
+    return at_most(logit, q.number(limit))
+
+
+def _step(q: Quantities, rule: Callable[[Any], Any]) -> Relation:
+    """eta times a certified lower bound of the curvature (a Rayleigh quotient at M = 1) must stay below 2."""
+    V = _steep(q)
+    lifted = q.number(V)
+    bend = (q.directional(lifted, lambda m: m.G) * lifted).sum() / q.square(lifted)
+    return at_most(rule(q.lam) * (bend + q.lam), q.number(2.0))
+
+
+@cache
+def _steep_direction(key: bytes, d: int, n: int, lam: float, W: bytes) -> Any:
+    case = Case(
+        {
+            "X": np.frombuffer(key).reshape(n, d),
+            "W": np.frombuffer(W).reshape(d, d),
+            "M": np.ones((d, d)),
+            "lam": lam,
+            "mask": "causal",
+        }
+    )
+    q = Quantities(case)
+    V = np.ones((d, d))
+    for _ in range(12):
+        V = q.directional(V / np.linalg.norm(V), lambda m: m.G)
+    return V / np.linalg.norm(V)
+
+
+def _steep(q: Quantities) -> Any:
+    """A direction of large curvature, by power iteration in floats; any direction gives a valid lower bound."""
+    X, W = np.ascontiguousarray(q.case["X"]), np.ascontiguousarray(q.case["W"])
+    return _steep_direction(X.tobytes(), q.d, q.n, float(q.case["lam"]), W.tobytes())
+
+
+def _whole_model_ratio() -> Fraction:
+    """Half of every MLP and half of W_Q, W_K of the last layer, over all parameters."""
+    query, key = _HIDDEN * _HIDDEN, _HIDDEN * _KEY_HEADS * _HEAD
+    mlp = 3 * _HIDDEN * _INNER * _LAYERS
+    total = mlp + (2 * query + 2 * key) * _LAYERS + _VOCABULARY * _HIDDEN
+    return Fraction(mlp + query + key, 2 * total)
+
+
+@cache
+def _measurements() -> dict[str, list[dict[str, Any]]]:
+    text = (resources.files("attnprune_verify.claims") / "measurements.json").read_text(encoding="utf-8")
+    stored: dict[str, list[dict[str, Any]]] = json.loads(text)
+    return stored
+
+
+def _measured(id_: str, title: str, says: str, formula: str, kind: str, note: str) -> Claim:
+    """A claim about measured numbers: records {lhs, rhs, origin} under its id in measurements.json."""
+
+    def cases() -> Iterator[Case]:
+        for record in _measurements().get(id_, []):
+            yield Case({"lhs": record["lhs"], "rhs": record["rhs"]}, record["origin"])
+
+    def margin(q: Quantities) -> Relation:
+        return at_most(q.lhs, q.rhs) if kind == "<=" else at_least(q.lhs, q.rhs)
+
+    def scaled(q: Quantities) -> Relation:
+        return at_most(q.lhs * 1000, q.rhs) if kind == "<=" else at_least(q.lhs, q.rhs * 1000)
+
+    return Claim(
+        id=id_, kind=Kind.EXPERIMENT, title=title, section=_SECTION, reading=LITERAL, says=says, formula=formula,
+        strength=Strength.UPPER, margin=margin, supply=Fixed(cases),
+        wrong=(Wrong("a thousand times stronger", scaled),),
+        source="the paper's text; measured by the experiments of this library", note=note, tags=frozenset({"measured"}),
+    )  # fmt: skip
+
+
+def _exp(
+    id_: str,
+    title: str,
+    says: str,
+    formula: str,
+    margin: Margin,
+    supply: Fixed,
+    wrong: Wrong,
+    *,
+    strength: Strength = Strength.UPPER,
+    arithmetic: str = "exact",
+    reading: Reading = LITERAL,
+    defect: Margin | None = None,
+    uses: tuple[str, ...] = (),
+    note: str = "",
+    repaired_by: str | None = None,
+) -> Claim:
+    return Claim(
+        id=id_, kind=Kind.EXPERIMENT, title=title, section=_SECTION, reading=reading, says=says, formula=formula,
+        strength=strength, margin=margin, supply=supply, wrong=(wrong,), arithmetic=arithmetic, defect=defect,
+        uses=uses,
+        note=note, repaired_by=repaired_by, source="the paper's text",
+    )  # fmt: skip
+
+
+_REPORTED = Fraction(25, 10000)
+_STEP = "eta = 0.1/lam at lam = 0.04"
+
+CLAIMS: tuple[Claim, ...] = (
+    _exp(
+        "exp:reported_delta",
+        "delta of about 0.0025 was measured",
+        "A minimum of 0.0025 is at most 1/n only for n <= 400; the experiment with varying rho has n = 512.",
+        "0.0025 <= 1/n at n = 512",
+        lambda q: at_most(q.delta_reported, Fraction(1, q.case["tokens"])),
+        _one(delta_reported=_REPORTED, tokens=512),
+        Wrong("at n = 4096", lambda q: at_most(q.delta_reported, Fraction(1, 4096))),
+        uses=("new:delta_cap",),
+        note="with the causal mask of the theorem delta is 0",
+    ),
+    _exp(
+        "exp:step_size",
+        "eta = 0.1/lam follows the theorem",
+        "'eta prop. to 1/L prop. to 1/(lam + other)': the other terms dominate, and the step exceeds 2/L.",
+        "eta L <= 2 with eta = 0.1/lam, lam = 0.04",
+        lambda q: _step(q, lambda lam: q.number(0.1) / lam),
+        Fixed(_synthetic(16, 12)),
+        Wrong("eta = 1/lam", lambda q: _step(q, lambda lam: q.number(1.0) / lam)),
+        arithmetic="ball",
+        reading=CAUSAL,
+        uses=("thm:our_convergence",),
+        repaired_by="new:directional_step",
+    ),
+    _exp(
+        "exp:lam_in_unit_interval",
+        "The rescaled lam is in range",
+        "lam~ = n lam = 128 * 0.04 = 5.12 lies outside [0, 1], where Algorithm 1 and the lemmas want it.",
+        "n lam <= 1",
+        lambda q: at_most(q.case["tokens"] * q.strength, Fraction(1)),
+        _one(tokens=128, strength=Fraction(4, 100)),
+        Wrong("n lam <= 1/2", lambda q: at_most(q.case["tokens"] * q.strength, Fraction(1, 2))),
+        uses=("lem:PL_ineq",),
+    ),
+    _exp(
+        "exp:full_rank_tokens",
+        "X is full rank, so beta > 0",
+        "With n = 128 tokens in d = 64 features X X^T is singular: beta = 0 exactly.",
+        "det(X X^T) > 0 for n = 2d",
+        _determinant,
+        Fixed(_tall),
+        Wrong("det(X X^T) >= 1", lambda q: less(q.number(1), _determinant(q).rhs)),
+        strength=Strength.LOWER,
+        uses=("lem:lower_bound_XBX",),
+        repaired_by="new:PL_near_dense",
+    ),
+    _exp(
+        "exp:exp_is_computable",
+        "exp(X W X^T) can be computed as written",
+        "On the paper's own synthetic data logits exceed 709.78, so exp without a shift overflows float64.",
+        "max_ij (X W X^T)_ij <= 709.78",
+        lambda q: _largest_logit(q, 709.78),
+        Fixed(_calibration),
+        Wrong("logits up to 88.7 (float32)", lambda q: _largest_logit(q, 88.7)),
+        arithmetic="ball",
+        reading=CAUSAL,
+        uses=("alg:mask_gd",),
+    ),
+    _exp(
+        "exp:batch_regulariser",
+        "lam means the same for every k",
+        "The algorithm divides lam by k while the loss is a mean: at equal lam, k = 64 regularises 4 times less than"
+        " k = 16.",
+        "(lam/k at k = 16) = (lam/k at k = 64)",
+        lambda q: equal(q.strength / 16, q.strength / 64),
+        _one(strength=Fraction(4, 100)),
+        Wrong("twice as much", lambda q: equal(q.strength / 16, q.strength / 32)),
+        strength=Strength.IDENTITY,
+        uses=("alg:mask_gd",),
+        repaired_by="fix:mask_gd",
+    ),
+    _exp(
+        "exp:square_weights",
+        "W_Q and W_K are d x d",
+        "Grouped key-value heads make W_K 2048 x 512, so (M_Q o W_Q)(M_K o W_K)^T does not multiply.",
+        "(M_Q o W_Q)(M_K o W_K)^T with W_Q 2048 x 2048, W_K 2048 x 512",
+        lambda q: equal(q.number(_KEY_HEADS * _HEAD), q.number(512)),
+        _one(features=_HIDDEN, key_features=_KEY_HEADS * _HEAD),
+        Wrong("2048 key features", lambda q: equal(q.number(_KEY_HEADS * _HEAD), q.number(_HIDDEN))),
+        strength=Strength.IDENTITY,
+        reading=_EXTRA_READING,
+        defect=lambda q: equal(
+            q.number(conformable((1, q.case["features"]), (q.case["key_features"], 1))),
+            q.number(0),
+            "the product exists",
+        ),
+        uses=("eq:new_loss",),
+        note="rotary positions, heads and the scale 1/sqrt(64) are not modelled either",
+    ),
+    _exp(
+        "exp:baselines_reference",
+        "Baselines as in the other section",
+        "The baselines of the real-model section are said to be those of the real-model section.",
+        "the reference leads to another section",
+        lambda q: equal(q.number(int(q.case["refers_to"] != q.case["stands_in"])), q.number(0)),
+        _one(stands_in="sec:exp:real", refers_to="sec:exp:real"),
+        Wrong(
+            "it leads elsewhere",
+            lambda q: equal(q.number(int(q.case["refers_to"] != q.case["stands_in"])), q.number(1)),
+        ),
+        strength=Strength.IDENTITY,
+        defect=lambda q: equal(q.number(int(q.case["refers_to"] == q.case["stands_in"])), q.number(1)),
+        note="the synthetic section is presumably meant",
+    ),
+    _exp(
+        "exp:whole_model_ratio",
+        "The whole model is pruned to 0.5",
+        "Pruning half of every MLP and half of the last attention layer's W_Q, W_K removes under a third of the model.",
+        "pruned fraction of all parameters >= 1/2",
+        lambda q: at_least(q.number(_whole_model_ratio()), q.number(Fraction(1, 2))),
+        _one(layers_pruned=1),
+        Wrong("at least 0.4", lambda q: at_least(q.number(_whole_model_ratio()), q.number(Fraction(2, 5)))),
+        strength=Strength.LOWER,
+        reading=_EXTRA_READING,
+    ),
+    _exp(
+        "exp:supports_theory",
+        "The experiments support the theory",
+        "The theorem's hypotheses hold in the synthetic set-up: beta delta > 0 fails twice, by n > d and by the mask.",
+        "beta delta > 0 at n = 2d, causal mask",
+        lambda q: less(q.number(0.0), q.beta * q.delta),
+        Fixed(_synthetic(16, 8)),
+        Wrong("beta delta >= 1e-9", lambda q: at_least(q.beta * q.delta, q.number(1e-9))),
+        strength=Strength.LOWER,
+        arithmetic="ball",
+        reading=CAUSAL,
+        uses=("thm:our_convergence",),
+    ),
+    _measured(
+        "exp:beats_baselines",
+        "Algorithm 1 beats Wanda and SparseGPT",
+        "Relative error on the synthetic data below both baselines, on samples not used for the descent.",
+        "relative error of Algorithm 1 <= smaller of the baselines'",
+        "<=",
+        "lhs: Algorithm 1 under a named reading; rhs: the better baseline",
+    ),
+    _measured(
+        "exp:u_shape",
+        "U-shape in lam",
+        "The relative error falls and then rises with lam, with a minimum near 2^-4.",
+        "the smallest error over lam is inside the range, not at its left end",
+        "<=",
+        "lhs: error at the minimum near 2^-4; rhs: error at the smallest lam",
+    ),
+    _measured(
+        "exp:slower_growth",
+        "Slower growth with n",
+        "The relative error of Algorithm 1 grows more slowly with n than the baselines'.",
+        "growth of Algorithm 1's error <= growth of the baselines'",
+        "<=",
+        "lhs, rhs: error at the largest n over error at the smallest n",
+    ),
+)
