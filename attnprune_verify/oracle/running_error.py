@@ -7,7 +7,8 @@ unit roundoff u (2**-24 for float32, 2**-53 for float64), the standard model fl(
 * a product of k terms is summed in any order: gamma_k = k u / (1 - k u);
 * logits come from two nested matrix products, (X A) X^T or X (A X^T), in any order each;
 * exp is accurate within 4 u; the rows are shifted by their maximum, or no exponential leaves the floating range;
-* dividing by the row sum, multiplying by its reciprocal, or subtracting log(row sum) in the exponent;
+* dividing by the row sum, multiplying by its reciprocal, or subtracting log(row sum) or logsumexp(row) in the
+  exponent (the latter rounds relative to the largest logit, for all weights of a row alike);
 * p as c*F - diag((c*F)1)F, as F*(c - (c*F)1), or as reverse mode writes it (up to eight roundings each).
 
 Why the bound is not too small: every step is a sum of non-negative terms, evaluated in float64 from values whose own
@@ -250,6 +251,7 @@ def _softmax(
     exponentials = np.where(positions, np.exp(np.where(positions, logits - shift, -np.inf)), 0.0)
     value = exponentials / exponentials.sum(axis=1, keepdims=True)
     spread = np.where(positions, np.abs(logits - shift), 0.0)
+    largest = np.abs(shift)
     # Our own float64 evaluation first: crudely from the largest relative error in the row, which needs no knowledge
     # of the true weights (relative to the value we have it is r / (1 - r)), then again with the weights so bounded.
     n = len(allowed)
@@ -257,13 +259,14 @@ def _softmax(
     relative = np.where(positions, np.expm1(_logit_error(weights, tokens, block, _FLOAT64) + rounded), 0.0)
     worst = 2 * relative.max(axis=1, keepdims=True) + 2 * _FLOAT64.gamma(n + 8) + 4 * n * _FLOAT64.tiny
     size = np.where(positions, np.where(worst < 0.25, value * (1 + 4 * worst) + 4 * _FLOAT64.tiny, 1.0), 0.0)
-    own = _capped(size * _quotient_error(size, relative, _FLOAT64), positions, _FLOAT64)
+    own = _capped(size * _quotient_error(size, relative, largest, _FLOAT64), positions, _FLOAT64)
     size = np.minimum(value + own, 1.0)
     # Then the implementation judged, relative to the true weights, which are at most `size`.
     rounded = _exponent_rounding(_logit_error(weights, tokens, block, rounding), spread, rounding)
     relative = np.where(positions, np.expm1(_logit_error(weights, tokens, block, rounding) + rounded), 0.0)
-    error = _capped(size * _quotient_error(size, relative, rounding), positions, rounding)
-    slip = rounding.gamma(n + 8) + 2 * ((size + error) * np.where(positions, rounded, 0.0)).sum(axis=1, keepdims=True)
+    error = _capped(size * _quotient_error(size, relative, largest, rounding), positions, rounding)
+    slip = rounding.gamma(n + 8) + 2 * rounding.u * largest
+    slip = slip + 2 * ((size + error) * np.where(positions, rounded, 0.0)).sum(axis=1, keepdims=True)
     return _Softmax(value, own, error, slip)
 
 
@@ -278,7 +281,7 @@ def _others(values: _Array) -> _Array:
     return np.asarray(np.maximum(total - values, 0.0) + (values.shape[1] + 4) * 2 * _U64 * total)
 
 
-def _quotient_error(size: _Array, relative: _Array, rounding: _Rounding) -> _Array:
+def _quotient_error(size: _Array, relative: _Array, largest: _Array, rounding: _Rounding) -> _Array:
     """The relative error of a weight whose exponential and whose neighbours' have these relative errors.
 
     Computed over true is 1 / (F_j + sum_{l != j} F_l e_l / e_j): a weight near 1 hardly moves. inf where unknown.
@@ -286,6 +289,7 @@ def _quotient_error(size: _Array, relative: _Array, rounding: _Rounding) -> _Arr
     moved = (1 + relative) * _others(size * relative) + relative * _others(size)
     ratio = moved / (1 - moved)
     row = rounding.gamma(size.shape[1] + 4) + 2 * size.shape[1] * rounding.tiny  # the row sum is at least about 1
+    row = row + 2 * rounding.u * largest
     return np.where((moved < 0.5) & (row < 0.1), ratio + (1 + ratio) * 2 * (row + 2 * rounding.u), np.inf)
 
 
