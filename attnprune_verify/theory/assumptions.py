@@ -207,7 +207,8 @@ def _box(instance: Instance) -> Assumption:
     M = instance.M_or_ones
     low, high = float(M.min()), float(M.max())
     if 0 <= low and high <= 1:
-        reason = f"the entries of M lie in [{low:.6g}, {high:.6g}]; gradient descent may still leave [0, 1]."
+        span = f"every entry of M is {low:.6g}" if low == high else f"the entries of M lie in [{low:.6g}, {high:.6g}]"
+        reason = f"{span}; gradient descent may still leave [0, 1]."
         return _judged("M-in-box", True, arb(0), reason)
     outside = int(((M < 0) | (M > 1)).sum())
     reason = (

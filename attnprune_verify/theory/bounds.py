@@ -16,49 +16,24 @@ from attnprune_verify.model import Objective
 from attnprune_verify.theory import paper, sharp
 from attnprune_verify.theory.balls import frobenius, nearest, precision
 from attnprune_verify.theory.evaluation import (
-    AttentionPart,
     Route,
-    attention_part,
     curvature_along,
     gradient_change,
+    precision_ladder,
     route,
-    work,
 )
-from attnprune_verify.theory.gram import gram_floor, is_positive_semidefinite
 from attnprune_verify.theory.measure import logit_norm, measure
+from attnprune_verify.theory.pl_bounds import Bound, pl_bounds
 
 __all__ = ["Bound", "evaluate_bounds"]
 
-_ATTAINED = 2.0**-400  # equality to 120 digits: an instance that attains the bound
 _SHARP = 20  # bits of relative accuracy that decide every inequality with a margin
-_SMALL = 2e4
-
-
-@dataclass(frozen=True)
-class Bound:
-    """One inequality on one instance.
-
-    Attributes
-    ----------
-    id : str
-        thm:lip_grad_l, lem:PL_ineq, fix:lip_grad_l or fix:PL_ineq.
-    lhs, rhs : float
-        The two sides; nan where the statement does not apply.
-    status : str
-        holds, violated, undecided or not_applicable.
-    note : str
-        How it was decided, or why it does not apply.
-    """
-
-    id: str
-    lhs: float
-    rhs: float
-    status: str
-    note: str
 
 
 def evaluate_bounds(instance: Instance, progress: Callable[[str], None] | None = None) -> tuple[Bound, ...]:
-    """Both inequalities, as printed and repaired, at the instance's M (1 when it has none).
+    """Both inequalities, as printed and repaired, at the instance's M.
+
+    Without an M: at M = 1, where c = 0, and at a seeded M in [0.1, 0.9]; the worse is reported.
 
     * thm:lip_grad_l, fix:lip_grad_l: the largest ||grad L(M) - grad L(M')||_F / ||M - M'||_F found, over a seeded M'
       and over the largest curvature at M and at M' (the limit M' -> M), against L_paper and L_sharp.
@@ -83,11 +58,12 @@ def evaluate_bounds(instance: Instance, progress: Callable[[str], None] | None =
     with precision():
         lam, found, K = instance.lam, measure(instance), arb(logit_norm(instance).upper.upper())
         n, d = instance.n, instance.d
+        printed, repaired = pl_bounds(instance)
         return (
             _lipschitz("thm:lip_grad_l", steepest, lam, paper.lipschitz(n, d, found.radius, 0.0)),
-            _paper_pl(instance),
+            printed,
             _lipschitz("fix:lip_grad_l", steepest, lam, sharp.lipschitz(K, 0.0)),
-            _repaired_pl(instance),
+            repaired,
         )
 
 
@@ -113,7 +89,7 @@ def _lipschitz(identity: str, found: _Steepest, lam: float, attention_constant: 
 def _steepest(instance: Instance) -> _Steepest:
     M = np.asarray(instance.M_or_ones, dtype=np.float64)
     other = np.random.default_rng(0).uniform(0.1, 0.9, M.shape)
-    for bits in _ladder(instance):
+    for bits in precision_ladder(instance):
         change = gradient_change(instance, M, other, bits)
         if change.attention == 0 or change.attention.rel_accuracy_bits() > _SHARP:
             break
@@ -125,13 +101,6 @@ def _steepest(instance: Instance) -> _Steepest:
             if curvature > whole:
                 whole, attention, where = curvature, curvature + instance.lam, f"the largest curvature found at {name}"
     return _Steepest(whole, attention, f"{where}, by {route(instance)}")
-
-
-def _ladder(instance: Instance) -> tuple[int, ...]:
-    """Precisions to try: many bits help where logits are huge or tiny, and are affordable on small instances."""
-    if route(instance) != Route.BALLS:
-        return (128,)
-    return (128, 512, 2048, 8192) if work(instance) <= _SMALL else (128, 512)
 
 
 def _curved_directions(instance: Instance, points: tuple[tuple[str, Array], ...]) -> Iterator[tuple[str, Array, Array]]:
@@ -167,79 +136,3 @@ def _top_direction(objective: Objective, M: Array) -> Array:
             break
         start = image
     return start.reshape(d, d)
-
-
-def _paper_pl(instance: Instance) -> Bound:
-    """lem:PL_ineq: its hypotheses first, then both sides."""
-    found = measure(instance)
-    M = instance.M_or_ones
-    if instance.k is not None and instance.k > 1:
-        return _void("the lemma is about a single X; averaged gradients of several samples can cancel")
-    if found.floor.masked:
-        return _void("a mask forbids positions, where F(M) = 0: the hypothesis delta > 0 is contradictory")
-    if not found.beta.positive:
-        return _void(f"beta = 0 ({found.beta.reason}), so mu = 0 and xi divides by 0")
-    if found.min_W == 0:
-        return _void("min|W| = 0, so mu = 0 and xi divides by 0")
-    if float(M.min()) < 0 or float(M.max()) > 1:
-        return _void("M lies outside [0, 1]^(d x d)")
-    if instance.lam > 1:
-        return _void(f"lam = {instance.lam:.6g} lies outside [0, 1]")
-    cross = 6 * arb(instance.n).sqrt() * found.max_W * found.norm_X**2 * instance.lam * instance.d
-    beta = _admissible_beta(instance.samples[0])
-    return _pl("lem:PL_ineq", instance, lambda at: paper.mu(found.min_W, beta, at.floor), cross)
-
-
-def _void(note: str) -> Bound:
-    return Bound("lem:PL_ineq", float("nan"), float("nan"), "not_applicable", note)
-
-
-def _repaired_pl(instance: Instance) -> Bound:
-    """fix:PL_ineq; over a batch with the stacked tokens, X^T p X being one sum over all rows of all samples."""
-    found = measure(instance)
-    k = len(instance.samples)
-    stacked = np.asarray(instance.samples, dtype=np.float64).reshape(-1, instance.d)
-    beta = _admissible_beta(stacked) if found.beta.positive else arb(0)
-    floor = sharp.inner_product_floor(instance.allowed.sum(axis=1).tolist())
-    return _pl(
-        "fix:PL_ineq", instance, lambda at: sharp.mu(found.min_W, beta, at.floor) / k, -2 * arb(instance.lam) * floor
-    )
-
-
-def _admissible_beta(X: Array) -> arb:
-    """A number with X X^T >= beta I for certain: the double nearest to lambda_min if it is one, else just below."""
-    floor = gram_floor(X)
-    if not floor.positive:
-        return arb(0)
-    candidate = nearest(floor.value)
-    if len(X) <= 32 and 0 < candidate < float("inf") and is_positive_semidefinite(X, candidate):
-        return arb(candidate)
-    return arb(floor.enclosure.lower())
-
-
-def _pl(identity: str, instance: Instance, mu_at: Callable[[AttentionPart], arb], cross: arb) -> Bound:
-    """Decide ||grad L||^2 >= (mu/2) ||c||^2 + lam^2 ||M||^2 - cross by the difference; lam^2 ||M||^2 cancels."""
-    lam = instance.lam
-    status, note = "undecided", "the enclosures of both sides overlap"
-    for bits in _ladder(instance):
-        at = attention_part(instance, bits)
-        with precision(bits):
-            demanded = mu_at(at) / 2 * at.c_squares
-            offered = at.gradient_squares + 2 * lam * at.product + cross
-            slack = offered - demanded
-            regular = (lam * measure(instance).norm_M) ** 2
-            lhs, rhs = offered - cross + regular, demanded + regular - cross
-        if slack >= 0 or (demanded == 0 and lam == 0):  # a square is never negative
-            status, note = "holds", ""
-        elif slack < 0:
-            status, note = "violated", ""
-        elif slack.abs_upper() <= _ATTAINED * demanded.abs_upper():
-            status, note = "holds", "attained: both sides agree to 120 digits"
-        if status != "undecided":
-            break
-    how = f"by {route(instance)}"
-    if at.c_squares == 0:
-        how += "; c = 0 here, nothing is pruned" if instance.M is None else "; c = 0 here"
-    elif mu_at(at) == 0:
-        how += "; mu = 0, so only the regulariser is compared"
-    return Bound(identity, nearest(lhs), nearest(rhs), status, f"{note}; {how}" if note else how)

@@ -31,6 +31,7 @@ __all__ = [
     "attention_squares",
     "curvature_along",
     "gradient_change",
+    "precision_ladder",
     "route",
     "weight_error",
     "work",
@@ -38,6 +39,7 @@ __all__ = [
 
 _BALL_WORK = 3e6
 _RUNNING_WORK = 1e8
+_SMALL = 2e4
 
 
 class Route:
@@ -58,6 +60,13 @@ def route(instance: Instance) -> str:
 def work(instance: Instance) -> int:
     """Multiplications of one evaluation of F, with the exponentials counted as 20."""
     return len(instance.samples) * instance.n**2 * (instance.d + 20)
+
+
+def precision_ladder(instance: Instance) -> tuple[int, ...]:
+    """Precisions to try: many bits help where logits are huge or tiny, and are affordable on small instances."""
+    if route(instance) != Route.BALLS:
+        return (128,)
+    return (128, 512, 2048, 8192) if work(instance) <= _SMALL else (128, 512)
 
 
 @dataclass(frozen=True)
