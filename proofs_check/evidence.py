@@ -28,6 +28,17 @@ INFORMAL = {
 }
 """Restatements in the main text, whose proof is that of the formal version and whose hypotheses are no stronger."""
 
+ALSO = {
+    "practical-refutation-beta": ("exp:full_rank_tokens", "exp:supports_theory"),
+    "practical-refutation-causal": ("exp:any_attention_mask", "exp:supports_theory"),
+    "mask_gd-refutation-ascending-0": ("exp:exact_proportion",),
+    "mask_gd-refutation-constant": ("exp:exact_proportion",),
+    "our_convergence-refutation-from-ones": ("exp:near_optimal_mask",),
+}
+"""Other statements that a certificate decides the same way: no M at all meets the guarantee, so no rounded M does,
+and so on.
+"""
+
 CORRECTED_MU = "2*(wmin*beta*delta)^2"
 
 
@@ -48,11 +59,12 @@ def certificates() -> dict[str, list[dict[str, Any]]]:
             "file": f"proofs_check/certificates/{path.name}",
             "sha256": hashlib.sha256(content).hexdigest(),
             "kind": document["kind"],
-            "concerns": "proof" if "step" in reading else "statement",
+            "concerns": "proof" if reading.get("of") == "a line of the proof" else "statement",
             "reading": reading,
             "says": verdict.reason.removeprefix(f"{document['statement']}: "),
         }
-        found.setdefault(statement, []).append(row)
+        for decided in (statement, *ALSO.get(path.stem, ())):
+            found.setdefault(decided, []).append(row)
     return found
 
 

@@ -9,14 +9,18 @@ from proofs_check.checker import fields
 from proofs_check.checker.document import parse_document, read_document
 from proofs_check.checker.reject import Reject
 from proofs_check.checker.statements import (
-    arithmetic,
     box_exit,
     convergence,
+    experiment_prose,
+    misprints,
     pl_inequality,
     practical,
+    repaired,
     spurious_minimum,
+    theory_prose,
     thresholding,
 )
+from proofs_check.checker.statements.comparison import check_among
 
 SCHEMA = "attnprune-cert/1"
 PAPER_SHA256 = "21d7f352cf0adbb5d7ec519f6cb72429e634623521a1d29561a73dc05ad80973"
@@ -28,13 +32,19 @@ CHECKS: dict[str, Callable[[dict[str, Any]], str]] = {
     "lem:PL_ineq": pl_inequality.check,
     "thm:our_convergence": convergence.check_refutation,
     "fix:our_convergence": convergence.check_repaired,
-    "new:spurious_minimum": spurious_minimum.check,
-    "new:descent_leaves_box": box_exit.check,
+    "new:spurious_minima": spurious_minimum.check,
+    "exp:mask_stays_in_box": box_exit.check,
     "thm:our_convergence:informal": practical.check_informal,
     "rem:practical": practical.check_remark,
+    "fix:practical": repaired.check_floor,
+    "fix:attn_prun": repaired.check_best_mask,
     "alg:mask_gd": thresholding.check_printed,
     "fix:mask_gd": thresholding.check_repaired,
-    **dict.fromkeys(arithmetic.COMPARISONS, arithmetic.check),
+    **{
+        statement: check_among(comparisons)
+        for part in (theory_prose, experiment_prose, misprints)
+        for statement, comparisons in part.COMPARISONS.items()
+    },
 }
 
 

@@ -21,10 +21,8 @@ def documents() -> Documents:
         yield from _remark()
         yield "our_convergence_informal-refutation", _informal()
     with b.precision(2 * BITS):
-        yield "descent_leaves_box-confirmation", _box_exit()
+        yield "mask_stays_in_box-refutation", _box_exit()
     yield from _thresholding()
-    with b.precision(BITS):
-        yield from _comparisons()
 
 
 def _remark() -> Documents:
@@ -100,8 +98,8 @@ def _box_exit() -> dict[str, Any]:
     t, M, least = _first_negative(setting, eta)
     inputs = {"n": 2, "d": 2, "X": table(X), "W": table(W), "lambda": word(lam), "eta": word(eta), "t": t}
     return certificate(
-        "new:descent_leaves_box",
-        "confirmation",
+        "exp:mask_stays_in_box",
+        "refutation",
         {"mask": "full", "start": "ones"},
         inputs,
         {},
@@ -160,73 +158,3 @@ def _pruned(statement: str, kind: str, reading: Any, M: Any, ratios: Any, zeros:
     relation = "zeros!=wanted" if kind == "refutation" else "zeros==wanted"
     inputs = {"d": len(M), "M": table(M), "rho": words(ratios)}
     return certificate(statement, kind, reading, inputs, {}, {"zeros": zeros, "wanted": wanted}, relation)
-
-
-def _comparisons() -> Documents:
-    """Name, statement, reading, inputs, and the two sides; every one is lhs < rhs."""
-    synthetic = {"n": 128, "d": 64, "R": "100/1"}
-    lambdas = {"lambda_small": "1/1000", "lambda_large": "1/10"}
-    L = {lam: _lipschitz(128, 64, Q(100), lam) for lam in (Q(1, 1000), Q(1, 10))}
-    mu, epsilon = Q(1, 10), Q(1, 100)
-    T = [2 * ball(lam) * 64**2 / (ball(mu * epsilon) * 128**2) * L[lam] for lam in (Q(1, 1000), Q(1, 10))]
-    yield _small(
-        "running-time", "exp:running-time", synthetic | {"mu": word(mu), "epsilon": word(epsilon)} | lambdas, T[0], T[1]
-    )
-    yield _small("step-size", "exp:step-size", synthetic | lambdas, L[Q(1, 10)] / L[Q(1, 1000)], Q(100))
-    yield _small("reported-delta", "exp:reported-delta", {"n": 512, "delta": "1/400"}, Q(1, 512), Q(1, 400))
-    yield _small("lambda-range", "exp:lambda-range", {"n": 128, "lambda": "1/25"}, Q(1), Q(128, 25))
-    divergent = {"n": 128, "lambda": "1/25", "eta": "5/2"}
-    yield _small("divergent-step", "exp:divergent-step", divergent, Q(1), abs(1 - Q(5, 2) * Q(128, 25)))
-    for n in (128, 256, 400, 512):
-        reported = {"n": n, "d": 2048, "lambda": "1/20", "delta": "1/400"}
-        bound = ball(3 * Q(1, 20) * 2048 * 400) / arb(n).sqrt()
-        yield _small(f"vacuous-guarantee-{n}", "exp:vacuous-guarantee", reported, Q(1, n), bound)
-    yield _small(*_gradient())
-    M_Q, M_K = [[Q(1), Q(1, 2)], [Q(0), Q(1)]], [[Q(1, 3), Q(1)], [Q(1), Q(1)]]
-    norms = sum(entry**2 for M in (M_Q, M_K) for row in M for entry in row)
-    new_loss = {"d": 2, "m": 2, "M_Q": table(M_Q), "M_K": table(M_K), "lambda": "1/20"}
-    yield _small("new_loss", "eq:new_loss", new_loss, norms / 40, norms / 2)
-    yield _dropped_sum()
-    yield _small("calculus", "fac:calculus", {"m": 3, "d": 2}, Q(2), Q(3), {"line": "part 3, Z X^T"})
-
-
-def _small(
-    name: str, statement: str, inputs: Any, lhs: Any, rhs: Any, reading: Any = None
-) -> tuple[str, dict[str, Any]]:
-    ends = [enclosure(side) if isinstance(side, arb) else words([side, side]) for side in (lhs, rhs)]
-    bits = BITS if isinstance(lhs, arb) or isinstance(rhs, arb) else 0
-    quantities = {"lhs": ends[0], "rhs": ends[1]}
-    document = certificate(statement, "refutation", reading or {}, inputs, {}, quantities, "lhs<rhs", bits)
-    return f"{name}-refutation", document
-
-
-def _lipschitz(n: int, d: int, R: Fraction, lam: Fraction) -> arb:
-    return ball(lam) + ball(30 * d * n**3 * R**6) * arb(n).sqrt()
-
-
-def _gradient() -> tuple[str, str, dict[str, Any], arb, arb]:
-    """M = 10^8 everywhere: ||grad L|| exceeds the paper's L."""
-    X, W, M = b.identity(2), [[Q(1), Q(-1, 2)], [Q(1, 2), Q(1)]], [[Q(10**8)] * 2] * 2
-    lam, R = Q(1, 2), Q(2)
-    with b.precision(BITS):
-        F = b.attention(balls(X), b.hadamard(balls(M), balls(W)), b.full(2))
-        c = b.residual(F, b.attention(balls(X), balls(W), b.full(2)))
-        G = b.attention_gradient(balls(X), balls(W), b.p_matrix(F, c))
-        grad = [[g + ball(lam * m) for g, m in zip(gs, ms, strict=True)] for gs, ms in zip(G, M, strict=True)]
-        L = _lipschitz(2, 2, R, lam)
-        inputs = {"n": 2, "d": 2, "X": table(X), "W": table(W), "M": table(M), "lambda": word(lam), "R": word(R)}
-        return "gradient-bounded", "exp:gradient-bounded", inputs, L * L, b.norm_sq(grad)
-
-
-def _dropped_sum() -> tuple[str, dict[str, Any]]:
-    X = [[Q(1), Q(2)], [Q(3), Q(-1)]]
-    F, f = [[Q(1, 2), Q(1, 2)], [Q(1, 4), Q(3, 4)]], [[Q(1, 3), Q(2, 3)], [Q(2, 5), Q(3, 5)]]
-    inputs = {"n": 2, "d": 2, "X": table(X), "F": table(F), "f": table(f), "W_entry": "2/1", "i_1": 0, "j_1": 1}
-    c = [[p - q for p, q in zip(r, s, strict=True)] for r, s in zip(F, f, strict=True)]
-    terms = []
-    for i in range(2):
-        mean = sum(F[i][k] * X[k][1] for k in range(2))
-        terms += [c[i][j] * F[i][j] * 2 * X[i][0] * (X[j][1] - mean) for j in range(2)]
-    total = sum(terms)
-    sides = (max(terms), total) if total > max(terms) else (total, min(terms))
-    return _small("grad_rec", "lem:grad_rec", inputs, *sides, {"step": "third line"})

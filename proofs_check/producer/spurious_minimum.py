@@ -155,7 +155,7 @@ def documents() -> Iterator[tuple[str, dict[str, Any]]]:
             yield (
                 f"spurious_minimum-{name}",
                 certificate(
-                    "new:spurious_minimum",
+                    "new:spurious_minima",
                     "confirmation",
                     {"mask": case.mask, "domain": case.domain},
                     {

@@ -36,7 +36,7 @@ def steps() -> list[Step]:
         step(
             "iterates in the box",
             "the lemma's M in [0,1]^(d x d) holds along gradient descent",
-            _unless_refuted("descent_leaves_box-confirmation"),
+            _unless_refuted("mask_stays_in_box-refutation"),
         ),
         step(
             "T",

@@ -52,7 +52,11 @@ WRONG = {
         property(lambda x: exact.times(exact.diag(exact.row_sums(x.p1)), x.f)),
         "lem_mat_view_b2",
     ),
-    "B_2 with the wrong sign": ("B2", lambda x, i, j, a, b: x.c[i][j] * x.F[i][j] * exact.dot(x.F[i], x.k(i, a, b)), "lem_grad_rec"),
+    "B_2 with the wrong sign": (
+        "B2",
+        lambda x, i, j, a, b: x.c[i][j] * x.F[i][j] * exact.dot(x.F[i], x.k(i, a, b)),
+        "lem_grad_rec",
+    ),
     "c with the wrong sign": ("c", property(lambda x: exact.minus(x.f, x.F)), "lem_grad_one_unit"),
     "softmax over columns": (
         "F",

@@ -1,4 +1,5 @@
-"""new:descent_leaves_box: gradient descent from M_0 = 1 leaves [0, 1]^(d x d), though eta < 1/K; ||M_t||_F <= d all
+"""exp:mask_stays_in_box refuted: gradient descent from M_0 = 1 leaves [0, 1]^(d x d), though eta < 1/K; ||M_t||_F
+<= d all
 along.
 
 The theorem applies a PL lemma stated for M in [0, 1]^(d x d) to iterates that need not lie there. K = lam + (5/4)
@@ -19,7 +20,7 @@ LAST_STEP = 2000
 
 
 def check(certificate: dict[str, Any]) -> str:
-    require_claim(certificate, "confirmation", "lhs<rhs")
+    require_claim(certificate, "refutation", "lhs<rhs")
     require_reading(certificate, {"mask": ("full",), "start": ("ones",)})
     inputs = fields.closed(certificate["inputs"], ("n", "d", "X", "W", "lambda", "eta", "t"), "inputs")
     n, d = fields.integer(inputs["n"], "inputs.n", 1, 4), fields.integer(inputs["d"], "inputs.d", 1, 4)
@@ -51,4 +52,4 @@ def check(certificate: dict[str, Any]) -> str:
         ]
 
     decide(precisions(claimed.values(), 300 * t * n * n), ask)
-    return f"confirmation: an entry of M_{t} is negative, and ||M_s||_F <= d for every s <= {t}"
+    return f"refutation: an entry of M_{t} is negative, and ||M_s||_F <= d for every s <= {t}"

@@ -3,7 +3,6 @@
 from typing import Any
 
 from proofs_check.checker import fields
-from proofs_check.checker.questions import Answer, at_least, less
 from proofs_check.checker.reject import Reject
 
 
@@ -26,12 +25,3 @@ def enclosures(certificate: dict[str, Any], names: tuple[str, ...]) -> dict[str,
 
 def no_hypotheses(certificate: dict[str, Any]) -> None:
     fields.closed(certificate["hypotheses"], (), "hypotheses")
-
-
-def compare(relation: str, lhs: fields.Bounds, rhs: fields.Bounds) -> Answer:
-    """lhs<rhs, lhs>rhs, lhs<=rhs or lhs>=rhs."""
-    if relation == "lhs<rhs":
-        return less(lhs, rhs)
-    if relation == "lhs>rhs":
-        return less(rhs, lhs)
-    return at_least(rhs, lhs) if relation == "lhs<=rhs" else at_least(lhs, rhs)

@@ -1,4 +1,4 @@
-"""new:spurious_minimum: n > d, lambda = 0, and a strict local minimum of L_attn with L_attn > 0 = L_attn(1), so no
+"""new:spurious_minima: n > d, lambda = 0, and a strict local minimum of L_attn with L_attn > 0 = L_attn(1), so no
 PL constant mu > 0 exists.
 
 The proof on one instance. Let m be the centre and B the box of entries m_ab +- radius. If Hess L_attn >= curvature
