@@ -57,9 +57,9 @@ print(f"mean over the rows of the largest attention weight: {F.max(axis=-1).mean
 # ## One descent, several readings
 #
 # At $M = \mathbf 1$ the gradient of the attention term is exactly zero: only the regulariser moves $M$, and it shrinks
-# all entries alike. What comes after depends on the step. The default reading takes a step that provably lowers the loss;
-# with such logits it is tiny, and the mask is close to a coin toss. The literal text takes $\eta = 0.1/\lambda$, far
-# beyond what any bound allows.
+# all entries alike. What comes after depends on the step. The default reading takes a step that provably lowers the
+# loss; with such logits it is tiny, and the mask is close to a coin toss. The literal text takes
+# $\eta = 0.1/\lambda$, far beyond what any bound allows.
 
 # %%
 readings = {
@@ -117,8 +117,8 @@ for weights in plan.weights:
 # %% [markdown]
 # ## The prose, sentence by sentence
 #
-# Every sentence has a criterion and is judged under every reading; nothing below is typed in. (At these small sizes some
-# verdicts differ from those at $d = 64$, $n = 128$, which `attnprune-verify experiment synthetic` prints.)
+# Every sentence has a criterion and is judged under every reading; nothing below is typed in. (At these small sizes
+# some verdicts differ from those at $d = 64$, $n = 128$, which `attnprune-verify experiment synthetic` prints.)
 
 # %%
 statements = apv.figure2_statements(results)
@@ -131,10 +131,10 @@ for name in dict.fromkeys(entry["id"] for entry in statements):
 # %% [markdown]
 # ## What this shows, and what it does not
 #
-# * The literal text ("literal-tilde") is no better than a random mask. A reading in which loss and step are both divided
-#   by $n$ ("literal-norm") learns something on the calibration samples, and loses most of it on fresh ones.
-# * Pruning the smallest $|W|$ of the fused matrix, which looks at no sample, is hard to beat on fresh samples. Comparing
-#   a mask on the fused matrix with baselines on the pair mixes two questions.
+# * The literal text ("literal-tilde") is no better than a random mask. A reading in which loss and step are both
+#   divided by $n$ ("literal-norm") learns something on the calibration samples, and loses most of it on fresh ones.
+# * Pruning the smallest $|W|$ of the fused matrix, which looks at no sample, is hard to beat on fresh samples.
+#   Comparing a mask on the fused matrix with baselines on the pair mixes two questions.
 # * "Prune everything" (uniform attention) has an error below one: with one-hot attention the measure saturates.
 # * It does not show what the authors ran. A factor of 1/32 in the logits, which the text does not have, brings the
 #   prose's picture back for independent weights; it was found by looking for it.
