@@ -32,14 +32,12 @@ class Divergence:
         total = self._entropy
         for block, F in zip(maps.blocks(), self._dense, strict=True):
             logits = queries[:, block.rows] @ keys[:, block.columns].swapaxes(1, 2)
-            if block.forbidden is not None:
-                np.copyto(logits, -np.inf, where=block.forbidden)
+            block.fill_forbidden(logits, -np.inf)
             logits -= logits.max(axis=-1, keepdims=True)
             with np.errstate(under="ignore"):
                 changed = np.exp(logits)
                 sums = changed.sum(axis=-1, keepdims=True)
-            if block.forbidden is not None:
-                np.copyto(logits, 0.0, where=block.forbidden)  # f is 0 there
+            block.fill_forbidden(logits, 0.0)  # f is 0 there
             total += float(np.log(sums).sum()) - float(np.vdot(F, logits))
             changed /= sums
             changed -= F
