@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from types import TracebackType
 
+import numpy as np
+
 from attnprune_verify.audit.cases import Case
 from attnprune_verify.audit.checks import all_checks
 from attnprune_verify.audit.checks.values import judged
@@ -25,6 +27,7 @@ from attnprune_verify.errors import InvalidInstance
 __all__ = ["Auditor"]
 
 # Benign instances in double precision on which most mistakes show; the diagnosis starts here.
+_EXTREME = ("logits-1", "offset", "giant")
 _CORE = ("full", "causal", "given-mask", "outside-box", "lam-large")
 
 
@@ -46,6 +49,8 @@ class Auditor:
         self.context = Context(self.subject, seed)
         self._of_function: dict[str, Diagnosis | None] = {}
         self._shrunk: set[str] = set()
+        self._pairs: dict[str, int] = {}
+        self._behaviour: dict[str, str] = {}
 
     def __enter__(self) -> Auditor:
         self.subject.__enter__()
@@ -98,9 +103,14 @@ class Auditor:
         ids, words = finding.ids, "; ".join(SENTENCES[id] for id in finding.ids if id != "unknown")
         snippet = instance = None
         if finding.status == "failed":
-            if not ids and check.function in VALUED and finding.cases:
+            behaviour = self._behaviour.get(check.function)
+            if behaviour is not None and not ids:
+                ids, words = (behaviour,), SENTENCES[behaviour]
+            elif not ids and check.function in VALUED and finding.cases:
                 found = self._diagnose(check, finding)
                 ids, words = found.ids, found.words
+            elif ids and ids[0] in ("nondeterministic", "wrong-shape"):
+                self._behaviour[check.function] = ids[0]  # explains whatever else is wrong
             ids = ids or ("unknown",)
             smaller = self._shrink(check, finding)
             finding = finding if smaller is None else smaller
@@ -129,16 +139,19 @@ class Auditor:
     def _diagnose(self, check: Check, finding: Finding) -> Diagnosis:
         """On the benign instances and the failing ones together; else on the failing ones alone."""
         name = check.function
-        core = self._observed(name, [case for regime in _CORE for case in self.context.cases(regime)])
         here = self._observed(name, sorted(finding.cases, key=lambda case: case.work)[:3])
         if name not in self._of_function:
+            core = self._observed(name, [case for regime in _CORE for case in self.context.cases(regime)])
             wrong = any(judge(name, one.case, one.parts).verdict in ("failed", "suspect") for one in core)
             self._of_function[name] = diagnose(name, core) if wrong else None
         general = self._of_function[name]
         if general is not None and general.named:
             return general
+        if general is None and _overflowing(here, finding):
+            return Diagnosis(("unstable-exp",), SENTENCES["unstable-exp"])
         if here:
-            special = diagnose(name, here)
+            self._pairs[name] = self._pairs.get(name, 0) + 1  # the search among pairs is long: only for the first few
+            special = diagnose(name, here, pairs=general is None and self._pairs[name] <= 2)
             if special.named or general is None:
                 where = f" (only here: {check.says})" if special.named else ""
                 return Diagnosis(special.ids, special.words + where)
@@ -178,3 +191,10 @@ class Auditor:
         return Finding(
             "failed", reason, small.error, small.bound, small.power, finding.ids, (smallest, *finding.cases), small.call
         )
+
+
+def _overflowing(here: list[Observation], finding: Finding) -> bool:
+    """Nothing finite, or nothing at all, on instances where only exp is in danger."""
+    if not all(case.name.startswith(_EXTREME) for case in finding.cases):
+        return False
+    return all(not all(np.isfinite(part).all() for part in one.parts) for one in here)

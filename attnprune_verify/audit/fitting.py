@@ -78,14 +78,21 @@ def same_as_right(function: str, observations: list[Observation], steps: Steps, 
 
 def fits(function: str, observations: list[Observation], steps: Steps, name: object) -> Fit | None:
     """The factors with which these steps give every observed result, or None."""
-    forms = ["right"] if function in ("attention", "relative_error") else list(_REGULARIZERS)
-    for form in forms:
-        found = [_fit_one(function, observation, steps, name, form) for observation in observations]
-        if all(factors is not None for factors in found):
-            return Fit(form, tuple(factors for factors in found if factors is not None))
-    if function in ("loss", "factored_loss"):
+    found = []
+    for form in _forms(function):
+        factors = [_fit_one(function, observation, steps, name, form) for observation in observations]
+        if all(one is not None for one in factors):
+            found.append(Fit(form, tuple(one for one in factors if one is not None)))
+    if not found and function in ("loss", "factored_loss"):
         return _joint(function, observations, steps, name)
-    return None
+    # A form that needs no further factor of the regulariser explains more.
+    return min(found, key=lambda fit: any(b not in (1.0,) and b == b for parts in fit.factors for _, b in parts), default=None)
+
+
+def _forms(function: str) -> list[str]:
+    if function in ("attention", "relative_error"):
+        return ["right"]
+    return [form for form in _REGULARIZERS if form == "right" or function in _ONLY.get(form, (function,))]
 
 
 def _attention(function: str, case: Case, steps: Steps, name: object) -> tuple[Array, ...]:
@@ -138,8 +145,14 @@ def _fitted(
     if rank < len(columns) or np.linalg.norm(matrix @ solution - part.ravel()) > tolerance * max(1.0, np.abs(solution / scales).max()):
         return None
     values = iter(float(value / scale) for value, scale in zip(solution, scales, strict=True))
-    a, b = (next(values) if use else np.nan for use in usable)
+    sizes = iter(scales)
+    a, b = (_snapped(next(values), tolerance / next(sizes)) if use else np.nan for use in usable)
     return a, b
+
+
+def _snapped(factor: float, uncertainty: float) -> float:
+    """A factor that is 1, 0 or -1 to within rounding, exactly so."""
+    return next((whole for whole in (1.0, 0.0, -1.0) if abs(factor - whole) <= 4 * uncertainty), factor)
 
 
 def _listed(
@@ -163,7 +176,8 @@ def _factors(case: Case) -> list[float]:
     n, d = case.n, case.d
     k = case.X.shape[0] if case.X.ndim == 3 else 1
     sizes = [2.0, 0.5, 0.0, -1.0, 4.0, 0.25, 1 / n, 2 / n, 1 / n**2, 2 / n**2, 1 / d, 1 / d**2, 2 / d**2, 2 / d, k, 1 / k]
-    return list(dict.fromkeys([1.0, *sizes, case.lam, 2 * case.lam]))
+    inverse = [1 / case.lam] if case.lam > 0 else []
+    return list(dict.fromkeys([1.0, *sizes, case.lam, 2 * case.lam, *inverse]))
 
 
 def _joint(function: str, observations: list[Observation], steps: Steps, name: object) -> Fit | None:
@@ -186,28 +200,53 @@ def _joint(function: str, observations: list[Observation], steps: Steps, name: o
     return Fit("right", tuple((factors,) for _ in observations))
 
 
-def _regularizer(of_loss: Callable[[Array], Any], of_gradient: Callable[[Array], Array]) -> Callable[[str, Case], tuple[Array, ...]]:
+Form = Callable[[str, Case], tuple[Array, ...]]
+_PAIRS = ("factored_loss", "factored_gradient")
+
+
+def _regularizer(
+    of_loss: Callable[[Array], Any], of_gradient: Callable[[Array], Array], of_product: str = "V", pair: str = "QK"
+) -> Form:
     def terms(function: str, case: Case) -> tuple[Array, ...]:
-        lam, M, M_Q, M_K = case.lam, *(getattr(case, name).astype(float) for name in ("M", "M_Q", "M_K"))
+        M = case.M.astype(float)
+        M_Q, M_K = (getattr(case, f"M_{side}").astype(float) * (side in pair) for side in "QK")
         values: dict[str, Callable[[], tuple[Any, ...]]] = {
             "loss": lambda: (of_loss(M),),
             "gradient": lambda: (of_gradient(M),),
             "loss_and_gradient": lambda: (of_loss(M), of_gradient(M)),
-            "hessian_vector_product": lambda: (case.V.astype(float),),
+            "hessian_vector_product": lambda: (of_gradient(getattr(case, of_product).astype(float)),),
             "factored_loss": lambda: (of_loss(M_Q) + of_loss(M_K),),
             "factored_gradient": lambda: (of_gradient(M_Q), of_gradient(M_K)),
         }
         if function in values:
-            return tuple(np.asarray(lam * value) for value in values[function]())
+            return tuple(np.asarray(case.lam * value) for value in values[function]())
         return tuple(np.zeros(part.value.shape) for part in reference(function, case))
 
     return terms
 
 
-_REGULARIZERS: dict[str, Callable[[str, Case], tuple[Array, ...]]] = {
-    "right": _regularizer(lambda M: 0.5 * (M * M).sum(), lambda M: M),
-    "not squared": _regularizer(lambda M: 0.5 * np.sqrt((M * M).sum()), lambda M: M / np.sqrt((M * M).sum())),
-    "sum of absolute values": _regularizer(lambda M: 0.5 * np.abs(M).sum(), np.sign),
-    "of M - 1": _regularizer(lambda M: 0.5 * ((M - 1) ** 2).sum(), lambda M: M - 1),
-    "constant": _regularizer(lambda M: 0.5 * M.sum(), np.ones_like),
+def _squares(M: Array) -> Any:
+    return 0.5 * (M * M).sum()
+
+
+def _normed(M: Array) -> Array:
+    return M / max(float(np.sqrt((M * M).sum())), 1e-300)
+
+
+_REGULARIZERS: dict[str, Form] = {
+    "right": _regularizer(_squares, lambda M: M),
+    "not squared": _regularizer(lambda M: 0.5 * np.sqrt((M * M).sum()), _normed),
+    "the sum of absolute values": _regularizer(lambda M: 0.5 * np.abs(M).sum(), np.sign),
+    "that of M - 1": _regularizer(lambda M: _squares(M - 1), lambda M: M - 1),
+    "the sum of entries": _regularizer(lambda M: 0.5 * M.sum(), np.ones_like),
+    "transposed": _regularizer(_squares, np.transpose),
+    "lam M instead of lam V": _regularizer(_squares, lambda M: M, of_product="M"),
+    "that of M_Q alone": _regularizer(_squares, lambda M: M, pair="Q"),
+    "that of M_K alone": _regularizer(_squares, lambda M: M, pair="K"),
+}
+_ONLY: dict[str, tuple[str, ...]] = {
+    "transposed": ("gradient", "hessian_vector_product", "loss_and_gradient"),
+    "lam M instead of lam V": ("hessian_vector_product",),
+    "that of M_Q alone": _PAIRS,
+    "that of M_K alone": _PAIRS,
 }

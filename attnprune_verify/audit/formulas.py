@@ -47,6 +47,7 @@ RIGHT: dict[str, Callable[..., Array]] = {
     "dense_softmax": _softmax,
     "residual": lambda F, dense: F - dense,
     "p": _p,
+    "side": lambda p: p,
     "pull": lambda Y, W, M: W * Y,
     "pull_pair": lambda Y, weight, other, pruning: weight * (Y @ (pruning * other)),
     "misfit": lambda c: 0.5 * (c * c).sum(),
@@ -110,7 +111,7 @@ def _gradient_at(case: Case, steps: Steps, M: Array) -> Array:
     X, _, W = _matrices(case)
     F, dense = _fused_pair(case, steps, M)
     p = steps["p"](steps["residual"](F, dense), F, dense)
-    return steps["pull"](X.T @ p @ X, W, steps["prune"](M))
+    return steps["pull"](X.T @ steps["side"](p) @ X, W, steps["prune"](M))
 
 
 def _gradient(case: Case, steps: Steps) -> tuple[Array, ...]:
@@ -132,7 +133,7 @@ def _spelled_product(case: Case, steps: Steps) -> Array:
     moved = steps.get("direction", lambda V, W: V * W)(case.V.astype(float), W)
     dz = X @ moved @ X.T
     dF = F * (dz - (F * dz).sum(axis=1, keepdims=True))
-    return steps["pull"](X.T @ steps["product"](c, F, dF, dz) @ X, W, M)
+    return steps["pull"](X.T @ steps["side"](steps["product"](c, F, dF, dz)) @ X, W, M)
 
 
 def _attention(case: Case, steps: Steps) -> tuple[Array, ...]:
@@ -155,7 +156,7 @@ def _factored_loss(case: Case, steps: Steps) -> tuple[Array, ...]:
 def _factored_gradient(case: Case, steps: Steps) -> tuple[Array, ...]:
     F, dense, c = _pair_parts(case, steps)
     X = case.X.astype(float)
-    Y = X.T @ steps["p"](c, F, dense) @ X
+    Y = X.T @ steps["side"](steps["p"](c, F, dense)) @ X
     W_Q, W_K = case.W_Q.astype(float), case.W_K.astype(float)
     M_Q, M_K = (steps["prune"](M.astype(float)) for M in (case.M_Q, case.M_K))
     return steps["pull_pair"](Y, W_Q, W_K, M_K), steps["pull_pair"](steps["turn"](Y), W_K, W_Q, M_Q)

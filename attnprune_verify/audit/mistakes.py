@@ -243,13 +243,8 @@ def _gradients() -> Iterator[Mistake]:
     yield Mistake("correction-wrong-axis", {"p": lambda c, F, dense: c * F - (c * F).sum() * F}, "total sum")
     yield Mistake("missing-softmax-correction", {"p": lambda c, F, dense: c}, "and the factor F")
     yield Mistake("missing-softmax-correction", {"p": lambda c, F, dense: c * F * (1 - F)}, "diagonal of the Jacobian only")
-    yield Mistake("transposed-p", {"pull": lambda Y, W, M: W * Y.T}, only=("gradient", "loss_and_gradient", *_HVP))
+    yield Mistake("transposed-p", {"side": np.transpose})
     yield Mistake("transposed-p", {"turn": lambda Y: Y}, "in the second factor", only=("factored_gradient",))
-    yield Mistake(
-        "transposed-p",
-        {"pull_pair": lambda Y, weight, other, pruning: weight * (Y.T @ (pruning * other))},
-        only=("factored_gradient",),
-    )
     yield Mistake(
         "missing-hadamard-W",
         {"pull": lambda Y, W, M: Y, "pull_pair": lambda Y, weight, other, pruning: Y @ (pruning * other)},

@@ -74,7 +74,9 @@ def compare(
     power = resolution / size if size > 0 else np.inf
     wrong = ~(errors <= bound)
     if wrong.any():
-        where = np.unravel_index(int(np.argmax(np.where(wrong, np.nan_to_num(errors / bound, nan=np.inf), -1))), wrong.shape)
+        with np.errstate(divide="ignore", invalid="ignore"):
+            excess = np.where(wrong, np.nan_to_num(errors / bound, nan=np.inf), -1.0)
+        where = np.unravel_index(int(np.argmax(excess)), wrong.shape)
         got, error, allowed = np.asarray(part)[where], float(errors[where]), float(bound[where])
         place = f" at {tuple(int(i) for i in where)}" if wrong.ndim else ""
         if not np.isfinite(got):

@@ -185,13 +185,13 @@ def _wrong_choices(matrix: NDArray[Any], sizes: NDArray[Any], rho: float) -> Ite
     count = int(rho * size)
     ranked = np.sort(sizes, axis=None)
     candidates: list[tuple[str, Callable[[], Flags]]] = [
-        ("keeps-instead-of-prunes", lambda: ~smallest_first(sizes, count)),
-        ("keeps-instead-of-prunes", lambda: smallest_first(-sizes, count)),
-        ("keeps-instead-of-prunes", lambda: smallest_first(sizes, size - count)),
         ("threshold-off-by-one", lambda: smallest_first(sizes, min(count + 1, size))),
         ("threshold-off-by-one", lambda: smallest_first(sizes, max(count - 1, 0))),
         ("threshold-off-by-one", lambda: smallest_first(sizes, int(np.ceil(rho * size)))),
         ("threshold-off-by-one", lambda: smallest_first(sizes, round(rho * size))),
+        ("keeps-instead-of-prunes", lambda: ~smallest_first(sizes, count)),
+        ("keeps-instead-of-prunes", lambda: smallest_first(-sizes, count)),
+        ("keeps-instead-of-prunes", lambda: smallest_first(sizes, size - count)),
         ("ties-dropped", lambda: sizes <= ranked[count - 1] if count else np.zeros(sizes.shape, dtype=np.bool_)),
         ("ties-dropped", lambda: sizes < ranked[min(count, size - 1)]),
         ("ties-dropped", lambda: ~smallest_first(-sizes, size - count)),

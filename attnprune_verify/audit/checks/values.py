@@ -139,22 +139,15 @@ def judged(function: str, wrong: list[tuple[Case, Judgement]], tried: int, note:
     """The finding for wrong values, told by the smallest wrong instance."""
     wrong = sorted(wrong, key=lambda item: (item[1].verdict != "failed", item[0].work))
     case, verdict = wrong[0]
-    finite = np.isfinite(verdict.error)
     return Finding(
         "failed",
         f"{verdict.reason}, on {case.describe()}; wrong on {len(wrong)} of {tried} instances{note}",
         error=verdict.error,
         bound=verdict.bound,
         power=verdict.resolution,
-        ids=() if finite or not _unstable(wrong) else ("unstable-exp",),
         cases=tuple(one for one, _ in wrong),
         call=call_on(function, case),
     )
-
-
-def _unstable(wrong: list[tuple[Case, Judgement]]) -> bool:
-    """Not finite, and only where exp could overflow or vanish."""
-    return all(case.name.startswith(("logits-1", "offset", "giant")) for case, _ in wrong)
 
 
 def call_on(function: str, case: Case) -> Call:
