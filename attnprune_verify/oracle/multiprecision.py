@@ -222,22 +222,28 @@ class Literal:
             powers = self._logits(tokens, [self._masks, steps])
             scaled = [Fixed(part.integers, part.exponent - i * halvings) for i, part in enumerate(powers)]
             lines.append(aligned(scaled))
-        step = self._mp.mpf(2) ** -halvings
-        pairs = [
-            (self._number(at), step * self._number(by))
-            for mask, part in zip(self._masks, steps, strict=True)
-            for at, by in zip(mask.flat, part.flat, strict=True)
-        ]
+        squares = self._square(steps, halvings)
 
         def value(s: int) -> Any:
             misfit = self._mp.zero
             for dense, (powers, exponent) in zip(self._dense, lines, strict=True):
                 logits = sum(part * s**i for i, part in enumerate(powers))
                 misfit += self._distance(self._softmax([np.asarray(logits)], exponent), dense)
-            size = self._mp.fsum((at + s * by for at, by in pairs), squared=True)
+            size = sum(part * s**i for i, part in enumerate(squares))
             return misfit / (2 * len(lines)) + self._lam * size / 2
 
         return value
+
+    def _square(self, steps: list[_Matrix], halvings: int) -> list[Any]:
+        """The coefficients of 1, s, s^2 in ||M + s 2**-halvings D||^2."""
+        totals = [self._mp.zero] * 3
+        for mask, step in zip(self._masks, steps, strict=True):
+            at, by = fixed(mask, self._bits + 40), fixed(step, self._bits + 40)
+            by = Fixed(by.integers, by.exponent - halvings)
+            for power, (left, right, times) in enumerate(((at, at, 1), (at, by, 2), (by, by, 1))):
+                total = int((left.integers * right.integers).sum())
+                totals[power] += times * self._mp.ldexp(total, left.exponent + right.exponent)
+        return totals
 
     def _number(self, value: Any) -> Any:
         top, bottom = value.item().as_integer_ratio() if isinstance(value, np.generic) else value.as_integer_ratio()

@@ -268,8 +268,8 @@ class _Judge:
         return OracleVerdict("taylor-slope", found.status, slope, 2 - taylor.THRESHOLD, note)
 
     def _multiprecision(self, reference: _Array, bound: _Array, fine: Resolution) -> OracleVerdict:
-        start = 1.2e-5 * self.logits + 1.5e-8 * self.products
-        each = 4e-5 * self.logits + 1.5e-8 * self.products + 1e-5 * self.size
+        start = 3.5e-6 * self.logits + 1e-8 * self.products
+        each = 1.2e-5 * self.logits + 1.3e-8 * self.products + 4e-6 * self.size
         M, samples, W, lam, allowed = self.problem
         if start + each > self.effort:
             return _unaffordable("multiprecision", self.logits)

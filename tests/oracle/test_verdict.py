@@ -9,7 +9,7 @@ from attnprune_verify.errors import InvalidInstance
 from attnprune_verify.instance.families import FAMILIES
 from attnprune_verify.model import gradient as reference_gradient
 from attnprune_verify.oracle.verdict import ORACLES, against, judge_gradient
-from tests.oracle.problems import WRONG, closed_form, random_problem
+from tests.oracle.problems import WRONG, Problem, closed_form, random_problem
 from tests.oracle.test_taylor import informative
 
 
@@ -117,3 +117,16 @@ def test_against_between_the_usual_and_the_largest_error_is_inconclusive():
     assert list(status.values()) == ["passed", "inconclusive", "failed"]
     assert against("ball", reference, reference, np.ones(2)).status == "inconclusive"
     assert against("ball", [0.0, 0.0], [0.0, 0.0], [1e-16, 1e-16]).status == "passed"
+
+
+@pytest.mark.thorough
+def test_papers_synthetic_instance_and_its_wrong_gradients():
+    """n = 128, d = 64, causal: random directions in multiprecision, all entries elsewhere."""
+    rng = np.random.default_rng(10)
+    base = FAMILIES["paper_synthetic"](rng)
+    M = rng.uniform(0.1, 0.9, base.W.shape)
+    problem = Problem(M, base.X, base.W, base.lam, "causal")
+    assert [verdict.status for verdict in judge(problem, closed_form(problem))] == ["passed"] * 4
+    for mistake in WRONG:
+        found = judge(problem, WRONG[mistake](problem))
+        assert [verdict.status for verdict in found] == ["failed"] * 4, (mistake, found)
