@@ -8,11 +8,11 @@ of ratio 1/2. exp(t) is that, or its inverse for negative t, squared r times. Ev
 from fractions import Fraction
 from math import isqrt
 
-from proofs_check.checker.interval import Interval, Number, enclose
+from proofs_check.checker.interval import Interval, Number, Undecided, enclose
 from proofs_check.checker.reject import Reject
 
 _GUARD = 16
-_LARGEST_ARGUMENT = 20_000
+LARGEST_ARGUMENT = 20_000
 
 
 def exponential(number: Number, bits: int) -> Number:
@@ -20,7 +20,11 @@ def exponential(number: Number, bits: int) -> Number:
     if not isinstance(number, Interval):
         if number == 0:
             return Fraction(1)
+        if number > LARGEST_ARGUMENT:
+            raise Reject(f"an exponential of more than {LARGEST_ARGUMENT} is needed")
         number = enclose(number, bits)
+    elif number.hi > LARGEST_ARGUMENT << number.bits:
+        raise Undecided("an argument of exp is enclosed too widely")
     low, _ = _exp_of_dyadic(number.lo, number.bits)
     _, high = _exp_of_dyadic(number.hi, number.bits)
     return Interval(low, high, number.bits)
@@ -30,8 +34,6 @@ def _exp_of_dyadic(a: int, bits: int) -> tuple[int, int]:
     """Bounds of exp(a / 2^bits) in units of 2^-bits."""
     if -a > (bits + 2) << bits:  # exp(t) < 2^t < 2^-bits for t < -bits
         return 0, 1
-    if a > _LARGEST_ARGUMENT << bits:
-        raise Reject(f"an exponential of more than {_LARGEST_ARGUMENT} is needed")
     halvings = max(0, abs(a).bit_length() - bits + max(8, isqrt(bits)))
     scale = bits + halvings + _GUARD
     low, high = _series(abs(a) << _GUARD, scale)

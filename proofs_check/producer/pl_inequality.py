@@ -27,6 +27,20 @@ class Case:
     delta: Fraction
     mu: str
     mask: str = "full"
+    given: tuple[tuple[int, ...], ...] = ()
+
+    @property
+    def allowed(self) -> b.Mask:
+        if self.mask == "given":
+            return [[entry == 1 for entry in row] for row in self.given]
+        return b.causal(len(self.X)) if self.mask == "causal" else b.full(len(self.X))
+
+    @property
+    def listed_mask(self) -> Any:
+        """The mask as `inputs` holds it."""
+        if self.mask == "given":
+            return [[str(entry) for entry in row] for row in self.given]
+        return None if self.mask == "full" else self.mask
 
 
 @dataclass(frozen=True)
@@ -57,6 +71,8 @@ def cases() -> Iterator[tuple[str, Case]]:
     yield from _pair("interior-mask", interior)
     yield from _pair("causal", replace(interior, M=zeros, delta=Q(1, 2), mu=ALLOWED_MU, mask="causal"))
     yield from _pair("four-tokens", _four_tokens())
+    blocks = ((1, 1, 0, 0), (1, 1, 0, 0), (0, 0, 1, 1), (0, 0, 1, 1))
+    yield from _pair("block-mask", replace(_four_tokens(), mu=ALLOWED_MU, mask="given", given=blocks, delta=Q(45, 100)))
     unit = [[Q(1), Q(-1)], [Q(-1), Q(1)]]
     yield "PL_ineq-confirmation-attained", replace(base, W=unit, mu=SQUARED_MU)
     yield "PL_ineq-confirmation-attained-three-tokens", _attained(3)
@@ -86,7 +102,7 @@ def _attained(n: int) -> Case:
 def numbers(case: Case) -> Numbers:
     """Both sides of the inequality, in balls at the working precision."""
     n, d = len(case.X), len(case.W)
-    mask = b.causal(n) if case.mask == "causal" else b.full(n)
+    mask = case.allowed
     X, W, M = balls(case.X), balls(case.W), balls(case.M)
     F, f = b.attention(X, b.hadamard(M, W), mask), b.attention(X, W, mask)
     c = b.residual(F, f)
@@ -138,7 +154,7 @@ def documents() -> Iterator[tuple[str, dict[str, Any]]]:
                     "X": table(case.X),
                     "W": table(case.W),
                     "M": table(case.M),
-                    "mask": None if case.mask == "full" else case.mask,
+                    "mask": case.listed_mask,
                     "lambda": word(case.lam),
                     "beta": word(case.beta),
                     "delta": word(case.delta),

@@ -146,6 +146,29 @@ def test_honest_foreign_certificate_is_accepted(seed: int, n: int, d: int, form:
     assert not judge_bytes(json.dumps(document).encode()).accepted
 
 
+@pytest.mark.parametrize("form, mu", [("full", MUS[0]), ("given", MUS[1]), ("causal", MUS[2])])
+def test_no_input_can_be_moved(form: str, mu: str) -> None:
+    """Every single number of `inputs`, moved by a thousandth of a percent, contradicts an enclosure, a pivot or delta."""
+    document = foreign(7, 2, 3, form, mu, Q(1, 10**3))
+    inputs = document["inputs"]
+    places = [(inputs[name], i, j) for name in "XWM" for i, row in enumerate(inputs[name]) for j in range(len(row))]
+    moved = 0
+    for table, i, j in places:
+        kept = table[i][j]
+        table[i][j] = str(Q(kept) * (1 - Q(1, 10**5)) if Q(kept) else Q(1, 10**5))
+        assert not judge_bytes(json.dumps(document).encode()).accepted, (i, j)
+        table[i][j] = kept
+        moved += 1
+    for name in ("lambda", "beta", "delta"):
+        kept = inputs[name]
+        for factor in (1 + Q(1, 10**5), 1 - Q(1, 10**5)):
+            inputs[name] = str(Q(kept) * factor)
+            assert not judge_bytes(json.dumps(document).encode()).accepted, name
+        inputs[name] = kept
+    assert moved == 24
+    assert judge_bytes(json.dumps(document).encode()).accepted
+
+
 @pytest.mark.parametrize("digits", [3, 12, 60])
 def test_enclosures_of_any_width_are_accepted(digits: int) -> None:
     document = foreign(3, 3, 3, "given", MUS[1], Q(1, 10**6), digits)

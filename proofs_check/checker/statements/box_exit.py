@@ -51,5 +51,5 @@ def check(certificate: dict[str, Any]) -> str:
             *inside,
         ]
 
-    decide(precisions(claimed.values(), 300 * t * n * n), ask)
+    decide(precisions(claimed.values(), 300 * t * n * n, 4 * t * n * n), ask)
     return f"refutation: an entry of M_{t} is negative, and ||M_s||_F <= d for every s <= {t}"

@@ -45,7 +45,7 @@ def check_among(comparisons: tuple[Comparison, ...]) -> Callable[[dict[str, Any]
                 ("lhs<rhs", less(left, right)),
             ]
 
-        decide(precisions(claimed.values(), 500), ask)
+        decide(precisions(claimed.values(), 20_000, 1_000), ask)
         return f"refutation: {comparison.says}"
 
     return check

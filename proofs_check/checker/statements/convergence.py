@@ -136,7 +136,7 @@ def _refute_from_zeros(certificate: dict[str, Any]) -> str:
             ("lhs>rhs", less(bounds(right), bounds(left))),
         ]
 
-    decide(precisions(claimed.values(), 2000), ask)
+    decide(precisions(claimed.values(), 2000, 100), ask)
     return "refutation: from M_0 = 0 the loss cannot fall to (xi + eps)/2 within T steps, for every eta < 1/L"
 
 
@@ -180,7 +180,7 @@ def _refute_from_ones(certificate: dict[str, Any]) -> str:
             ("lhs>rhs", less(bounds(right), (claimed["lhs"][0], claimed["lhs"][0]))),
         ]
 
-    decide(precisions([claimed["rhs"], claimed["min_f"]], 2000), ask)
+    decide(precisions([claimed["rhs"], claimed["min_f"]], 2000, 100), ask)
     scaled = (claimed["lhs"][0] * data.n**2, claimed["lhs"][1] * data.n**2)
     require_valley(dense[0] - dense[1], weight, tau, scaled)
     return f"refutation: no M at all satisfies the guarantee (d = {data.d}), so no trajectory from M_0 = 1 does"
@@ -223,7 +223,7 @@ def check_repaired(certificate: dict[str, Any]) -> str:
             ("lhs<=rhs", less(bounds(left), bounds(right))),
         ]
 
-    decide(precisions(claimed.values(), 500 * (last + 1)), ask)
+    decide(precisions(claimed.values(), 500 * (last + 1), 4 * data.n**2 * (last + 1)), ask)
     return f"confirmation: M_{last} satisfies the guarantee with the corrected mu (d = {data.d}, start {start})"
 
 

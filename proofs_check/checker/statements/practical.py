@@ -53,7 +53,7 @@ def _no_delta(certificate: dict[str, Any]) -> str:
             ("lhs<rhs", less(least, exact(delta))),
         ]
 
-    decide(precisions(claimed.values(), 60 * n * n), ask)
+    decide(precisions(claimed.values(), 60 * n * n, n * n), ask)
     return f"refutation: min F(M) is below delta ({reading['mask']} mask, M in the {reading['domain']})"
 
 
@@ -69,6 +69,8 @@ def _no_beta(certificate: dict[str, Any]) -> str:
     claimed = enclosures(certificate, ("lhs", "rhs"))
     if n <= d:
         raise Reject("this reading needs n > d")
+    if any(max(abs(e.numerator), e.denominator) > 10**30 for row in [*X, v] for e in row):
+        raise Reject("entries of X and v have at most 30 digits here")
     image = sum((sum(p * x[b] for p, x in zip(v, X, strict=True)) ** 2 for b in range(d)), Fraction(0))
     norm = sum((p * p for p in v), Fraction(0))
     if image != 0 or norm == 0 or claimed["lhs"] != (0, 0) or claimed["rhs"] != (norm, norm):

@@ -102,5 +102,6 @@ def check_best_mask(certificate: dict[str, Any]) -> str:
             ("lhs<rhs", less(own, rest)),
         ]
 
-    decide(precisions(claimed.values(), comb(d * d, zeros) * (6 * n * n * d + 300)), ask)
+    work = comb(d * d, zeros)
+    decide(precisions(claimed.values(), work * (6 * n * n * d + 300), work * 3 * n * n), ask)
     return f"confirmation: the best of all {comb(d * d, zeros)} masks with {zeros} zeros"
