@@ -40,7 +40,9 @@ def _alpha(size: int) -> float:
     return gamma / (1.0 - gamma)
 
 
-def largest_eigenvalue(S: Array, error: float = 0.0, estimate: float | None = None) -> tuple[float, Array | None]:
+def largest_eigenvalue(
+    S: Array, error: float = 0.0, estimate: float | None = None, slack: float = 0.0
+) -> tuple[float, Array | None]:
     """A certified upper bound of lambda_max(S'), for every symmetric S' with ||S' - S||_2 <= error.
 
     Parameters
@@ -51,6 +53,8 @@ def largest_eigenvalue(S: Array, error: float = 0.0, estimate: float | None = No
         Bound on ||S' - S||_2.
     estimate : float, optional
         A guess of lambda_max(S) from below, which saves the eigenvalue computation.
+    slack : float
+        How far below the guess may be: the first value tried is estimate + slack.
 
     Returns
     -------
@@ -70,7 +74,7 @@ def largest_eigenvalue(S: Array, error: float = 0.0, estimate: float | None = No
         values, vectors = eigh(S, subset_by_index=[m - 1, m - 1])
         estimate, vector = float(values[0]), vectors[:, 0]
     size = float(np.abs(np.diagonal(S)).sum()) + _TINY
-    slack = 8.0 * m * UNIT_ROUNDOFF * size
+    slack = max(slack, 8.0 * m * UNIT_ROUNDOFF * size)
     while True:
         theta = estimate + slack
         A = -S

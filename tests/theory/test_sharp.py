@@ -111,7 +111,7 @@ def test_L_sharp_is_attained_in_the_limit_of_two_tokens(w):
     instance = Instance(np.array([[1.0], [0.0]]), np.array([[w]]))
     K = float(norm_bounds(instance).upper)
     assert pytest.approx(w / math.sqrt(2), rel=1e-9) == K
-    grid = np.linspace(-1, 2, 6001)
+    grid = np.linspace(-1, 2, 1201)
     curvature = [float(hessian_vector_product([[m]], [[1.0]], instance.X, instance.W)[0, 0]) for m in grid]
     low, high = min(curvature) / K**2, max(curvature) / K**2
     assert -C_MINUS <= low < -C_MINUS * 0.98 and C_PLUS * 0.98 < high <= C_PLUS
