@@ -164,6 +164,7 @@ class Claim:
     source: str = "the paper"
     note: str = ""
     tags: frozenset[str] = field(default_factory=frozenset)
+    """"existential": one certified instance proves it; "measured": cases come from experiments."""
 
     @property
     def key(self) -> tuple[str, str]:

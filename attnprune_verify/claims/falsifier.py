@@ -37,7 +37,7 @@ class Effort(NamedTuple):
     evaluations: int
 
 
-QUICK = Effort(limits=3, examples=30, starts=2, evaluations=120)
+QUICK = Effort(limits=3, examples=40, starts=2, evaluations=150)
 THOROUGH = Effort(limits=12, examples=600, starts=10, evaluations=3000)
 
 
@@ -62,10 +62,10 @@ def attack(
         keep(case)
     if claim.attains is not None:
         for case in claim.attains():
-            keep(case)
+            keep(claim.supply.complete(case, rng))
     for hypothesis in claim.hypotheses:
         for case in hypothesis.cases(rng):
-            keep(case)
+            keep(claim.supply.complete(case, rng))
     for case in claim.supply.families(rng):
         keep(case)
     if decided():

@@ -28,6 +28,10 @@ class Supply(ABC):
     def families(self, rng: Generator) -> Iterable[Case]:
         """Named cases, hard corners included."""
 
+    def complete(self, case: Case, rng: Generator) -> Case:
+        """A case made elsewhere, with what this supply adds to its own."""
+        return case
+
     def limits(self, case: Case) -> Iterable[Case]:
         """The case pushed towards its limits: scales to 0 and infinity, lam to 0."""
         return ()
@@ -89,6 +93,10 @@ class Instances(Supply):
         for size in (2, 3):
             values = {"X": np.eye(size), "W": np.ones((size, size)) - 2 * np.eye(size), "M": np.zeros((size, size))}
             yield self._read(Case({**values, "lam": 0.0, "mask": None}, f"X = I_{size}, |W| = 1, M = 0"), rng)
+
+    def complete(self, case: Case, rng: Generator) -> Case:
+        added = self.extra(rng, case) if self.extra else {}
+        return case.but(**{name: value for name, value in added.items() if name not in case})
 
     def limits(self, case: Case) -> Iterator[Case]:
         for factor in (0.0, 1e-4, 30.0):

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
 
 from attnprune_verify.claims.quantities import Quantities
 
-__all__ = ["descend", "sharp_L", "step_below", "upper_constant"]
+__all__ = ["descend", "sharp_L", "simple_L", "step_below", "upper_constant"]
 
 
 def upper_constant(q: Quantities) -> Any:
@@ -22,9 +22,14 @@ def sharp_L(q: Quantities) -> Any:
     return q.lam + upper_constant(q) * q.K * q.K
 
 
-def step_below(q: Quantities, stretch: float) -> Any:
+def simple_L(q: Quantities) -> Any:
+    """lam + (5/4) K^2: four times the sharp constant, and formally proved."""
+    return q.lam + q.K * q.K * 5 / 4
+
+
+def step_below(q: Quantities, stretch: float, constant: Callable[[Quantities], Any] = sharp_L) -> Any:
     """A float64 step just below stretch/L, taken exactly: a ball as step would widen with every iterate."""
-    return q.number(stretch / float(sharp_L(q)) * (1 - 1e-9))
+    return q.number(stretch / float(constant(q)) * (1 - 1e-9))
 
 
 def descend(q: Quantities, eta: Any, steps: int, momentum: float = 0.0) -> Iterator[Quantities]:

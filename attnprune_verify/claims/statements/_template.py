@@ -1,6 +1,7 @@
 """How to add a claim: copy this file to ``statements/<slug>.py``, add the slug to ``registry._MODULES``.
 
-A statement of the paper carries its `\\label`; ours are `fix:` (beside what they repair) or `new:`. The file of the same
+A statement of the paper carries its `\\label`; ours are `fix:` (beside what they repair) or `new:`. The file of the
+same
 slug in `proofs_check/` carries what can be proved. The judge must refute every entry of `wrong`.
 """
 

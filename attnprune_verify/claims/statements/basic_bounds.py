@@ -216,7 +216,7 @@ CLAIMS: tuple[Claim, ...] = (
         uses=("def:one_unit_loss",),
     ),
     _bound(
-        "new:bound_p",
+        "new:bound_p_sharp",
         "Size of p, sharp",
         "||p|| is at most 8 sqrt(2)/27 sqrt(n_e), and at most half of ||c||.",
         f"||p||_F <= min({_P_STAR} sqrt(n_e), ||c||_F / 2)",
@@ -232,7 +232,7 @@ CLAIMS: tuple[Claim, ...] = (
         uses=("def:p",),
     ),
     _bound(
-        "new:attention_gradient_bounded",
+        "new:attention_gradient_sharp",
         "The attention part of the gradient is bounded",
         "G is at most K min(8 sqrt(2)/27 sqrt(n_e), ||c||/2), whatever M is; lam M is not bounded.",
         f"||W o (X^T p X)||_F <= K min({_P_STAR} sqrt(n_e), ||c||_F / 2)",
@@ -241,7 +241,7 @@ CLAIMS: tuple[Claim, ...] = (
             at_most(q.norm(q.G), q.K * q.norm(q.c) / 2, "relative to c"),
         ],
         (Wrong("K ||c|| / 3", lambda q: at_most(q.norm(q.G), q.K * q.norm(q.c) / 3)),),
-        uses=("new:bound_p", "thm:mat_view_l"),
+        uses=("new:bound_p_sharp", "thm:mat_view_l"),
     ),
     Claim(
         id="lem:bound_grad_f",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from fractions import Fraction
 from typing import Any
 
@@ -18,8 +18,8 @@ from attnprune_verify.claims.core import Claim, Hypothesis, Kind, Reading, Stren
 from attnprune_verify.claims.hypotheses import ANY_MASK, LITERAL
 from attnprune_verify.claims.quantities import Quantities
 from attnprune_verify.claims.relation import Relation, at_most, equal, less
-from attnprune_verify.claims.supply import Arrays, Instances
-from attnprune_verify.claims.trajectory import descend, sharp_L, step_below
+from attnprune_verify.claims.supply import Arrays, Fixed, Instances
+from attnprune_verify.claims.trajectory import descend, sharp_L, simple_L, step_below
 
 _SECTION = "4 Main Results"
 _APPENDIX = "G Convergence of Gradient Descent"
@@ -138,10 +138,12 @@ def _stretch(rng: Generator, case: Case) -> dict[str, Any]:
     return {"stretch": float(rng.choice([0.1, 1.0, 1.5, 1.95]))}
 
 
-def _confined(q: Quantities, stretch: float = 1.0, room: float = 1.0) -> list[Relation]:
+def _confined(
+    q: Quantities, stretch: float = 1.0, room: float = 1.0, constant: Callable[[Quantities], Any] = sharp_L
+) -> list[Relation]:
     """Along 12 steps of size stretch/L."""
     s = float(q.case["stretch"]) * stretch
-    eta = step_below(q, s)
+    eta = step_below(q, s, constant)
     found, smallest, before = [], None, None
     limit = q.number(float(q.d**2) * room)
     for t, point in enumerate(descend(q, eta, 12)):
@@ -150,7 +152,7 @@ def _confined(q: Quantities, stretch: float = 1.0, room: float = 1.0) -> list[Re
             found.append(at_most(point.L, before, f"descent, t = {t}"))
         before = point.L
         if t and stretch == 1.0:
-            bound = q.lam * q.d**2 / (eta * (2 - eta * sharp_L(q)) * t)
+            bound = q.lam * q.d**2 / (eta * (2 - eta * constant(q)) * t)
             found.append(at_most(smallest, bound * q.number(room), f"smallest gradient before t = {t}"))
         size = q.square(point.gradient)
         smallest = size if smallest is None else q.smallest([smallest, size])
@@ -171,6 +173,26 @@ def _only_regulariser(rng: Generator) -> Iterator[Case]:
             },
             "one token",
         )
+
+
+def _one_step(q: Quantities, share: float | None = None) -> Relation:
+    """Both sides plus the decrease asked for, so that neither is a small difference."""
+    eta = step_below(q, float(q.case["stretch"]), simple_L)
+    rate = 1 - eta * simple_L(q) / 2 if share is None else q.number(share)
+    return at_most(q.at(q.M - q.gradient * eta).L + eta * rate * q.square(q.gradient), q.L)
+
+
+def _out_of_the_box() -> Iterator[Case]:
+    X, W = np.array([[-0.4, -0.6], [0.8, 0.8]]), np.array([[1.4, -1.8], [-1.4, -0.6]])
+    yield Case({"X": X, "W": W, "M": np.ones((2, 2)), "lam": 0.2, "mask": None}, "two tokens, two features, lam = 1/5")
+
+
+def _leaves(q: Quantities, level: float = 0.0) -> list[Relation]:
+    """50 steps suffice; balls widen too much for many more at this precision."""
+    points = list(descend(q, step_below(q, 0.99), 50))
+    least = q.smallest([q.smallest(point.M) for point in points])
+    inside = [at_most(q.square(point.M), q.number(float(q.d**2)), f"t = {t}") for t, point in enumerate(points)]
+    return [less(least, q.number(level), "an entry below"), *inside]
 
 
 _LAM = Hypothesis("lam > 0", lambda q: q.case.get("lam", 0.0) > 0, _only_regulariser)
@@ -240,7 +262,29 @@ CLAIMS: tuple[Claim, ...] = (
         title="Iterates are confined",
         section=_APPENDIX,
         reading=ANY_MASK,
-        says="From M = 1 with eta < 2/L: the loss never rises, ||M_t||^2 + ||c_t||^2/lam <= d^2, and some gradient is"
+        says="From M = 1 with eta < 2/L, L = lam + (5/4) K^2: the loss never rises, ||M_t||^2 + ||c_t||^2/lam"
+        " <= d^2, and some gradient is"
+        " small.",
+        formula="||M_t||_F^2 + ||c_t||_F^2 / lam <= d^2; min_{t<T} ||grad||^2 <= lam d^2 / (eta (2 - eta L) T)",
+        strength=Strength.TIGHT,
+        margin=lambda q: _confined(q, constant=simple_L),
+        supply=_WALK,
+        hypotheses=(_LAM,),
+        uses=("new:lip_grad_row_constant",),
+        wrong=(
+            Wrong("0.9 of the right sides", lambda q: _confined(q, room=0.9, constant=simple_L)),
+            Wrong("steps ten times too long", lambda q: _confined(q, stretch=10.0, constant=simple_L)),
+        ),
+        source="new",
+    ),
+    Claim(
+        id="new:confinement_sharp",
+        kind=Kind.THEOREM,
+        title="Iterates are confined, with the sharp constant",
+        section=_APPENDIX,
+        reading=ANY_MASK,
+        says="From M = 1 with eta < 2/L, L = lam + C_+ K^2: the loss never rises, ||M_t||^2 + ||c_t||^2/lam <="
+        " d^2, and some gradient is"
         " small.",
         formula="||M_t||_F^2 + ||c_t||_F^2 / lam <= d^2; min_{t<T} ||grad||^2 <= lam d^2 / (eta (2 - eta L) T)",
         strength=Strength.TIGHT,
@@ -253,5 +297,38 @@ CLAIMS: tuple[Claim, ...] = (
             Wrong("steps ten times too long", lambda q: _confined(q, stretch=10.0)),
         ),
         source="new",
+    ),
+    Claim(
+        id="new:descent_lemma",
+        kind=Kind.LEMMA,
+        title="Descent lemma",
+        section=_APPENDIX,
+        reading=ANY_MASK,
+        says="A step of eta decreases the loss by at least eta (1 - eta L/2) ||grad||^2.",
+        formula="L(M - eta g) <= L(M) - eta (1 - eta L/2) ||g||^2, L = lam + (5/4) K^2",
+        strength=Strength.UPPER,
+        margin=_one_step,
+        supply=_WALK,
+        hypotheses=(_LAM,),
+        uses=("new:lip_grad_row_constant",),
+        wrong=(Wrong("a decrease of 1.2 eta ||g||^2", lambda q: _one_step(q, 1.2)),),
+        source="new",
+    ),
+    Claim(
+        id="new:descent_leaves_box",
+        kind=Kind.LEMMA,
+        title="Descent leaves the box",
+        section=_APPENDIX,
+        reading=Reading("full", "no attention mask; M_0 = 1, step below 1/L", "full"),
+        says="An entry of M becomes certainly negative, while ||M_t||_F <= d holds at every step.",
+        formula="min_ij (M_t)_ij < 0 for some t; ||M_t||_F <= d for all t",
+        strength=Strength.UPPER,
+        arithmetic="ball",
+        margin=_leaves,
+        supply=Fixed(_out_of_the_box),
+        uses=("new:confinement",),
+        wrong=(Wrong("an entry falls below -1", lambda q: _leaves(q, -1.0)),),
+        source="new",
+        tags=frozenset({"existential"}),
     ),
 )

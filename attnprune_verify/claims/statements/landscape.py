@@ -223,7 +223,7 @@ CLAIMS: tuple[Claim, ...] = (
         source="new",
     ),
     Claim(
-        id="new:spurious_minima",
+        id="new:spurious_minimum",
         kind=Kind.THEOREM,
         title="Spurious minima when n > d",
         section=_SECTION,
@@ -238,6 +238,7 @@ CLAIMS: tuple[Claim, ...] = (
         uses=("thm:mat_view_l",),
         wrong=(Wrong("with attention error above 100", lambda q: _strict_minimum(q, 1e6)),),
         source="new",
+        tags=frozenset({"existential"}),
     ),
     Claim(
         id="new:convex_near_dense",
@@ -268,7 +269,7 @@ CLAIMS: tuple[Claim, ...] = (
         strength=Strength.UPPER,
         margin=_linear,
         supply=Instances("any", extra=_small_lam, small=True, free=("W", "X")),
-        uses=("new:convex_near_dense", "new:confinement", "fix:lip_grad_l"),
+        uses=("new:convex_near_dense", "new:confinement_sharp", "fix:lip_grad_l"),
         wrong=(Wrong("rate (1 - eta lam)^{3t}", lambda q: _linear(q, 3)),),
         source="new",
     ),

@@ -24,7 +24,7 @@ from attnprune_verify.claims.hypotheses import (
 from attnprune_verify.claims.quantities import Quantities
 from attnprune_verify.claims.relation import Relation, at_least, at_most, less
 from attnprune_verify.claims.supply import Fixed, Instances
-from attnprune_verify.claims.trajectory import descend, sharp_L, step_below
+from attnprune_verify.claims.trajectory import descend, sharp_L, simple_L, step_below
 
 _SECTION = "4 Main Results"
 _THEOREM = "min_{t<T} L_attn(M_t)/n^2 + lam^2/(mu n^2) ||M_t||^2 <= (xi + eps)/2, T = 4 L(M_0)/(eta mu eps n^2)"
@@ -113,6 +113,34 @@ def _repaired(q: Quantities, eps_factor: float = 1.0, xi_factor: float = 1.0) ->
     eps = 2 * q.lam * q.d**2 / (eta * T)  # times mu n^2
     xi = q.K * q.lam * q.sqrt(q.lam) * q.d**2
     return at_most(best, (xi * q.number(xi_factor) + eps * q.number(eps_factor)) / 2 + 0 * n)
+
+
+def _squared(q: Quantities, eps_factor: float = 1.0, xi_factor: float = 1.0) -> Relation:
+    """mu = 2 (min|W| beta delta)^2, delta the least allowed entry on the way, the paper's xi; times n^2 mu."""
+    T = int(q.case["T"])
+    eta = step_below(q, float(q.case["stretch"]), simple_L)
+    points = list(descend(q, eta, T))[:T]
+    kappa = q.w_min * q.beta * q.smallest([point.delta_allowed for point in points])
+    best = q.smallest([2 * kappa * kappa * p.L_attn + q.lam * q.lam * q.square(p.M) for p in points])
+    eps = 2 * q.lam * q.d**2 / (eta * T)
+    xi = 12 * q.sqrt(q.number(float(q.n))) * q.w_max * q.square(q.X) * q.lam * q.d
+    return at_most(best, (xi * q.number(xi_factor) + eps * q.number(eps_factor)) / 2)
+
+
+def _gd_attention_loss(q: Quantities, factor: float = 1.0) -> list[Relation]:
+    """As `_stationary`, with min|W| beta delta in place of kappa_T l."""
+    ratio = float(simple_L(q) / q.lam)
+    if not ratio < 60:
+        return []
+    points = list(descend(q, step_below(q, 1.0, simple_L), int(np.ceil(ratio * (1 + 1e-8)))))[:-1]
+    kappa = q.w_min * q.beta * q.smallest([point.delta_allowed for point in points])
+    limit = q.lam * q.lam * q.d**2 * q.number(factor)
+    close = [p for p in points if bool(q.square(p.gradient) <= q.lam * q.lam * q.d**2)] or points
+    best = min(close, key=lambda p: float(q.square(p.gradient)))
+    return [
+        at_most(q.square(best.gradient), limit, "gradient"),
+        at_most(kappa * kappa * best.L_attn, 2 * limit, "attention error"),
+    ]
 
 
 def _weak_weights() -> Iterator[Case]:
@@ -322,6 +350,26 @@ CLAIMS: tuple[Claim, ...] = (
         title="Main result, repaired",
         section=_SECTION,
         reading=ANY_MASK,
+        says="With mu = 2 (min|W| beta delta)^2, delta a bound of the allowed entries on the way, and the paper's xi,"
+        " descent from M = 1 with eta <= 1/(lam + (5/4) K^2) reaches (xi + eps)/2 within T = 2 lam d^2/(eta mu"
+        " eps n^2) steps, at one t.",
+        formula="min_{t<T} [L_attn(M_t)/n^2 + lam^2 ||M_t||^2/(mu n^2)] <= (xi + eps)/2",
+        strength=Strength.UPPER,
+        margin=_squared,
+        supply=Instances("any", extra=_walk_steps, small=True, free=("W", "X")),
+        hypotheses=(_LAM, beta_positive("any"), delta_allowed_positive(), weights_nonzero("any")),
+        uses=("fix:PL_ineq", "new:confinement", "new:lip_grad_row_constant", "thm:convergence"),
+        attains=_weak_weights,
+        wrong=(Wrong("eps halved and xi dropped", lambda q: _squared(q, eps_factor=0.5, xi_factor=0.0)),),
+        repairs="thm:our_convergence",
+        source="new",
+    ),
+    Claim(
+        id="new:our_convergence_sharp",
+        kind=Kind.THEOREM,
+        title="Main result with the operator's constants",
+        section=_SECTION,
+        reading=ANY_MASK,
         says="With mu = 2 (kappa_T l)^2, l the least lambda_2(J_i) on the way, and xi = K lam^{3/2} d^2/(n^2"
         " mu), descent"
         " from M = 1 with eta <= 1/L reaches (xi + eps)/2 within T = 2 lam d^2/(eta mu eps n^2) steps.",
@@ -330,14 +378,14 @@ CLAIMS: tuple[Claim, ...] = (
         margin=_repaired,
         supply=Instances("any", extra=_walk_steps, small=True, free=("W", "X"), lam=None),
         hypotheses=(_LAM, _KAPPA),
-        uses=("new:PL_sharp", "new:confinement", "fix:lip_grad_l", "thm:convergence"),
+        uses=("new:PL_sharp", "new:confinement_sharp", "fix:lip_grad_l", "thm:convergence"),
         attains=_weak_weights,
         wrong=(Wrong("eps halved", lambda q: _repaired(q, eps_factor=0.5)),),
         repairs="thm:our_convergence",
         source="new",
     ),
     Claim(
-        id="new:dense_mask_suffices",
+        id="new:ones_witness",
         kind=Kind.THEOREM,
         title="Pruning nothing satisfies the theorem",
         section=_SECTION,
@@ -353,6 +401,24 @@ CLAIMS: tuple[Claim, ...] = (
         source="new",
     ),
     Claim(
+        id="new:gd_attention_loss",
+        kind=Kind.THEOREM,
+        title="What 1/(eta lam) steps guarantee, by beta and delta",
+        section=_SECTION,
+        reading=ANY_MASK,
+        says="After 1/(eta lam) steps some iterate has ||grad|| <= lam d and L_attn <= 2 (lam d)^2/(min|W| beta"
+        " delta)^2.",
+        formula="exists t < T: L_attn(M_t) <= 2 (lam d)^2/(min|W| beta delta)^2",
+        strength=Strength.UPPER,
+        margin=_gd_attention_loss,
+        supply=Instances("any", extra=_walk_steps, small=True, free=("W", "X")),
+        hypotheses=(_LAM, beta_positive("any"), delta_allowed_positive(), weights_nonzero("any")),
+        uses=("new:confinement", "new:PL_additive_free"),
+        attains=_weak_weights,
+        wrong=(Wrong("a hundredth of the right sides", lambda q: _gd_attention_loss(q, 0.01)),),
+        source="new",
+    ),
+    Claim(
         id="new:stationarity",
         kind=Kind.THEOREM,
         title="What 1/(eta lam) steps guarantee",
@@ -365,7 +431,7 @@ CLAIMS: tuple[Claim, ...] = (
         margin=_stationary,
         supply=Instances("any", extra=_walk_steps, small=True, free=("W", "X")),
         hypotheses=(_LAM,),
-        uses=("new:confinement", "new:PL_sharp"),
+        uses=("new:confinement_sharp", "new:PL_sharp"),
         attains=_weak_weights,
         wrong=(Wrong("a hundredth of the right sides", lambda q: _stationary(q, 0.01)),),
         source="new",

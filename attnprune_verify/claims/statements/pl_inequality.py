@@ -23,8 +23,8 @@ from attnprune_verify.claims.hypotheses import (
     weights_nonzero,
 )
 from attnprune_verify.claims.quantities import Quantities
-from attnprune_verify.claims.relation import Relation, at_least, equal
-from attnprune_verify.claims.supply import Arrays, Instances
+from attnprune_verify.claims.relation import Relation, at_least, equal, less
+from attnprune_verify.claims.supply import Arrays, Fixed, Instances
 
 _USES = (
     "thm:mat_view_l",
@@ -77,6 +77,14 @@ def _attained() -> Iterator[Case]:
     for n in (2, 3):
         W = np.ones((n, n)) - 2 * np.eye(n)
         yield Case({"X": np.eye(n), "W": W, "M": np.zeros((n, n)), "lam": 0.0, "mask": None}, f"X = I_{n}, M = 0")
+
+
+def _causal_counterexamples() -> Iterator[Case]:
+    """X = I_2, W = [[1, -1], [-1, 1]]/10, M = 0, causal; lam = 0 and lam = 1e-7."""
+    W = 0.1 * np.array([[1.0, -1.0], [-1.0, 1.0]])
+    for lam in (0.0, 1e-7):
+        values = {"X": np.eye(2), "W": W, "M": np.zeros((2, 2)), "lam": lam, "mask": "causal"}
+        yield Case(values, f"X = I_2, |W| = 1/10, M = 0, causal, lam = {lam:g}")
 
 
 def _diagonal(q: Quantities, extreme: object) -> Relation:
@@ -178,5 +186,39 @@ CLAIMS: tuple[Claim, ...] = (
         uses=("def:mask", "def:soft_prob_func"),
         wrong=(Wrong("the smallest allowed entry is 0", lambda q: equal(q.delta_allowed, q.number(0.0))),),
         source="new: a forbidden position has weight 0",
+    ),
+    Claim(
+        id="new:PL_ineq_sharp",
+        kind=Kind.LEMMA,
+        title="The squared constant is the best of its form",
+        section="G Convergence of Gradient Descent",
+        reading=FULL,
+        says="At X = I, |W| = 1 and uniform f(M), ||grad||^2 = (min|W| beta delta)^2 ||c||^2 exactly.",
+        formula="||W o (X^T p X)||^2 = (min|W| beta delta)^2 ||c||^2 at X = I, |W| = 1, M = 0",
+        strength=Strength.IDENTITY,
+        arithmetic="ball",
+        margin=lambda q: equal(q.square(q.G) * q.n**2, q.square(q.c)),
+        supply=Fixed(_attained),
+        uses=("fix:PL_ineq",),
+        wrong=(Wrong("the paper's min|W| beta delta", lambda q: equal(q.square(q.G) * q.n, q.square(q.c))),),
+        source="new",
+        tags=frozenset({"existential"}),
+    ),
+    Claim(
+        id="new:PL_ineq_paper_mu_allowed",
+        kind=Kind.LEMMA,
+        title="The paper's mu fails over allowed positions too",
+        section="G Convergence of Gradient Descent",
+        reading=CAUSAL,
+        says="Reading delta over the allowed positions makes the lemma meaningful under the causal mask, and false.",
+        formula="||grad L||^2 < min|W| beta delta_allowed ||c||^2 + lam^2 ||M||^2 - 6 sqrt(n) max|W| ||X||^2 lam d",
+        strength=Strength.UPPER,
+        arithmetic="ball",
+        margin=lambda q: less(_unsquared_allowed(q).lhs, _unsquared_allowed(q).rhs),
+        supply=Fixed(_causal_counterexamples),
+        uses=("thm:mat_view_l",),
+        wrong=(Wrong("the squared mu fails as well", lambda q: less(squared(q).lhs, squared(q).rhs)),),
+        source="new",
+        tags=frozenset({"existential"}),
     ),
 )

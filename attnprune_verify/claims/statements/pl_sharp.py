@@ -136,7 +136,7 @@ CLAIMS: tuple[Claim, ...] = (
         source="new",
     ),
     Claim(
-        id="new:PL_direct",
+        id="new:PL_additive_free",
         kind=Kind.LEMMA,
         title="Residual bounded by gradient and regulariser",
         section=_SECTION,
