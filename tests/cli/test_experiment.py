@@ -79,3 +79,27 @@ def test_an_interruption_keeps_what_was_done_and_says_how_to_go_on(tmp_path: Pat
     kept = len(Journal(journal).finished)
     assert kept >= 1 and f"{kept} of " in err and "the same command goes on from there" in err
     assert "Traceback" not in err
+
+
+def test_missing_extras_are_said_and_do_without(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from attnprune_verify.experiments import parallel
+
+    monkeypatch.setattr(parallel, "find_spec", lambda name: None)
+    monkeypatch.setitem(sys.modules, "matplotlib", None)
+    options = [option for option in SMALL if option != "--no-plots"]
+    options[options.index("--jobs") + 1] = "2"
+    assert run("synthetic", "--out", tmp_path, *options) == 0
+    noted = capsys.readouterr().err
+    assert "'.[parallel]'" in noted and "'.[plot]'" in noted
+    assert not list(tmp_path.glob("*.png")) and (tmp_path / "results.csv").exists()
+
+
+def test_beyond_prints_its_tables(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    options = ("--k", "4", "--n", "8", "--d", "6", "--seeds", "2", "--scale", "0.03125", "--jobs", "1")
+    assert run("beyond", "--out", tmp_path, *options, "--candidate", "tuned-pair") == 0
+    printed = capsys.readouterr().out
+    assert printed.count("tuned-pair") == 2 and "magnitude-fused" in printed and "held-out" in printed
+    assert run("beyond", "--out", tmp_path, "--candidate", "magic") == 2
+    assert capsys.readouterr().err.startswith("Error: candidates must be among")

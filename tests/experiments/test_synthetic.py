@@ -254,3 +254,16 @@ def test_baselines_repeat_an_earlier_independent_measurement(weights: str) -> No
     for method, (expected_in, expected_out) in EARLIER[weights].items():
         for found, expected in ((inside[method], expected_in), (outside[method], expected_out)):
             assert abs(found[0] - expected) <= 0.001 + 2 * found[1] / np.sqrt(5), method
+
+
+# ------------------------------------------------------------ without the extras
+
+
+def test_without_joblib_runs_go_one_by_one(results: tuple[Results, Path], monkeypatch: pytest.MonkeyPatch) -> None:
+    from attnprune_verify.experiments import parallel
+
+    monkeypatch.setattr(parallel, "find_spec", lambda name: None)
+    assert not parallel.can_run_in_parallel()
+    small = replace(TINY, weights=("shared",), seeds=((2, 1),))
+    expected = [row for row in results[0].rows if row["weights"] == "shared" and row["seed"] == 0]
+    assert run_synthetic(small, processes=2).rows == expected
