@@ -16,7 +16,7 @@ from operator import mul
 from proofs_check.checker.dual import Dual, zero
 from proofs_check.checker.exponential import exponential
 from proofs_check.checker.fields import Matrix
-from proofs_check.checker.interval import Number, lower, square, total
+from proofs_check.checker.interval import Number, exactly, lower, square, total
 
 Mask = list[list[bool]]
 Rows = Sequence[Sequence[Number]]
@@ -30,13 +30,13 @@ def logits(X: Matrix, E: Rows) -> list[list[Number]]:
     return [[total(y[b] * x[b] for b in range(d) if x[b]) for x in X] for y in queries]
 
 
-def exact_logits(X: Matrix, E: Matrix) -> list[list[Fraction]]:
+def exact_logits(X: Matrix, E: Rows) -> list[list[Fraction]]:
     """X E X^T for rational X and E, over common denominators (one per row of X, one for E)."""
-    d = len(E)
+    d, exact = len(E), exactly(E)
     scales = [lcm(*(entry.denominator for entry in x)) for x in X]
     rows = [[int(entry * scale) for entry in x] for x, scale in zip(X, scales, strict=True)]
-    unit = lcm(*(entry.denominator for row in E for entry in row))
-    columns = [[int(E[a][b] * unit) for a in range(d)] for b in range(d)]
+    unit = lcm(*(entry.denominator for row in exact for entry in row))
+    columns = [[int(exact[a][b] * unit) for a in range(d)] for b in range(d)]
     queries = [[sum(map(mul, x, column)) for column in columns] for x in rows]
     return [
         [Fraction(sum(map(mul, y, x)), unit * s * t) for x, t in zip(rows, scales, strict=True)]
@@ -121,6 +121,11 @@ def gradient(slope: Rows, W: Rows, M: Rows, lam: Fraction) -> list[list[Number]]
 
 def norm_sq(A: Rows) -> Number:
     return total(square(entry) for row in A for entry in row)
+
+
+def frobenius_sq(A: Matrix) -> Fraction:
+    """||A||_F^2 of a rational matrix."""
+    return sum((entry * entry for row in A for entry in row), Fraction(0))
 
 
 def hadamard(M: Rows, W: Rows) -> list[list[Number]]:

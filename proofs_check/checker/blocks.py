@@ -7,6 +7,7 @@ s): gradient descent started at a block-constant M stays block-constant. Sizes 1
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
@@ -85,7 +86,7 @@ class Blocks:
     def dense_logits(self) -> list[list[Fraction]]:
         return exact_logits(self.B, self.fused(self.ones()))
 
-    def logits(self, M: Any) -> list[list[Number]]:
+    def logits(self, M: Any) -> Sequence[Sequence[Number]]:
         if any(isinstance(entry, Interval) for row in M for entry in row):
             return logits(self.B, self.fused(M))
         return exact_logits(self.B, self.fused(M))
@@ -157,7 +158,7 @@ def _reach(blocks: Blocks, i: int, k: int, j: int, radius: Number, bits: int) ->
         for r, s in enumerate(blocks.sizes)
         for q, (t, w) in enumerate(zip(blocks.sizes, blocks.W[r], strict=True))
     ]
-    box = sum((count * max(v, 0) for count, v in weighted), Fraction(0))
+    box = sum((count * max(v, Fraction(0)) for count, v in weighted), Fraction(0))
     ball = radius * square_root(sum((count * v * v for count, v in weighted), Fraction(0)), bits)
     if lower(ball) > box:
         return ball

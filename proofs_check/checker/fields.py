@@ -50,7 +50,7 @@ def integer(value: Any, where: str, low: int, high: int) -> int:
         raise Reject(f"{where} must be an integer; got {_shown(value)}")
     if not low <= value <= high:
         raise Reject(f"{where} must lie in [{low}, {high}]; got {value}")
-    return value
+    return int(value)
 
 
 def rational(value: Any, where: str, digits: int = INPUT_DIGITS) -> Fraction:
@@ -116,7 +116,8 @@ def _from_digits(digits: str) -> int:
     if len(digits) <= _CHUNK:
         return int(digits)
     half = len(digits) // 2
-    return _from_digits(digits[:half]) * 10 ** (len(digits) - half) + _from_digits(digits[half:])
+    shift: int = 10 ** (len(digits) - half)
+    return _from_digits(digits[:half]) * shift + _from_digits(digits[half:])
 
 
 def _shown(value: Any) -> str:

@@ -7,7 +7,7 @@ exactly 0. `Number = Fraction | Interval`.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from fractions import Fraction
 from math import isqrt
 
@@ -120,6 +120,17 @@ def total(numbers: Iterable[Number]) -> Number:
     result: Number = Fraction(0)
     for number in numbers:
         result = result + number
+    return result
+
+
+def exactly(rows: Sequence[Sequence[Number]]) -> list[list[Fraction]]:
+    """The same matrix, all of whose entries are known exactly."""
+    result = []
+    for row in rows:
+        exact = [entry for entry in row if not isinstance(entry, Interval)]
+        if len(exact) != len(row):
+            raise TypeError("an exact matrix is needed")
+        result.append(exact)
     return result
 
 

@@ -148,7 +148,7 @@ def test_honest_foreign_certificate_is_accepted(seed: int, n: int, d: int, form:
 
 @pytest.mark.parametrize("form, mu", [("full", MUS[0]), ("given", MUS[1]), ("causal", MUS[2])])
 def test_no_input_can_be_moved(form: str, mu: str) -> None:
-    """Every single number of `inputs`, moved by a thousandth of a percent, contradicts an enclosure, a pivot or delta."""
+    """Every number of `inputs`, moved by a thousandth of a percent, contradicts an enclosure, a pivot or delta."""
     document = foreign(7, 2, 3, form, mu, Q(1, 10**3))
     inputs = document["inputs"]
     places = [(inputs[name], i, j) for name in "XWM" for i, row in enumerate(inputs[name]) for j in range(len(row))]

@@ -41,10 +41,10 @@ def test_index_points_at_files_with_these_hashes() -> None:
 
 REFUTED = """
 lem:PL_ineq lem:PL_ineq_informal thm:our_convergence thm:our_convergence:informal rem:practical alg:mask_gd
-eq:new_loss fac:calculus exp:smaller_lam_takes_longer exp:step_size exp:gradient_bounded exp:momentum exp:reported_delta
-exp:lam_in_unit_interval exp:supports_theory exp:exp_is_computable exp:batch_regulariser exp:square_weights
-exp:whole_model_ratio exp:full_rank_tokens exp:any_attention_mask exp:exact_proportion exp:near_optimal_mask
-exp:mask_stays_in_box
+eq:new_loss fac:calculus def:attn_prun exp:smaller_lam_takes_longer exp:step_size exp:gradient_bounded
+exp:momentum exp:reported_delta exp:lam_in_unit_interval exp:supports_theory exp:exp_is_computable
+exp:batch_regulariser exp:square_weights exp:whole_model_ratio exp:full_rank_tokens exp:any_attention_mask
+exp:exact_proportion exp:near_optimal_mask exp:mask_stays_in_box
 """.split()
 
 

@@ -19,9 +19,10 @@ from typing import Any
 
 from proofs_check.checker import blocks as b
 from proofs_check.checker import fields
-from proofs_check.checker.interval import Number, bounds, enclose, hull, square_root
+from proofs_check.checker.interval import Number, bounds, enclose, hull, lower, square_root
 from proofs_check.checker.questions import Question, at_least, contains, decide, exact, less, precisions
 from proofs_check.checker.reject import Reject
+from proofs_check.checker.statements.common import require_claim
 from proofs_check.checker.statements.sigmoid_valley import require_valley
 
 INPUTS = ("n", "d", "sizes", "X", "W", "lambda", "beta", "delta", "epsilon", "R")
@@ -75,14 +76,8 @@ def _setting(certificate: dict[str, Any], extra: tuple[str, ...], squared: bool)
     return Setting(data, epsilon, R, 2 * product**2 if squared else 2 * product), start, inputs
 
 
-def _relation(certificate: dict[str, Any], kind: str, relation: str) -> None:
-    claim = fields.closed(certificate["claim"], ("relation",), "claim")
-    if certificate["kind"] != kind or claim["relation"] != relation:
-        raise Reject(f"this statement has the kind {kind!r} and the relation {relation!r}")
-
-
 def check_refutation(certificate: dict[str, Any]) -> str:
-    _relation(certificate, "refutation", "lhs>rhs")
+    require_claim(certificate, "refutation", "lhs>rhs")
     reading = certificate["reading"]
     if isinstance(reading, dict) and reading.get("start") == "ones":
         return _refute_from_ones(certificate)
@@ -113,7 +108,7 @@ def _refute_from_zeros(certificate: dict[str, Any]) -> str:
     zeros: list[list[Number]] = [[Fraction(0)] * len(data.sizes) for _ in data.sizes]
 
     def ask(bits: int) -> list[Question]:
-        loss = _half(b.state(data, zeros, bits).c_sq)
+        loss = b.state(data, zeros, bits).c_sq / 2
         eta_t = 4 * loss / (setting.mu * setting.epsilon * data.n**2)
         root = square_root(2 * loss, bits)
         G = slope * root + square_root(2 * data.lam * loss, bits)  # lam ||M|| <= sqrt(2 lam L(M_0))
@@ -160,7 +155,7 @@ def _refute_from_ones(certificate: dict[str, Any]) -> str:
         [w * x * (p - q) for w, p, q in zip(ws, *data.B, strict=True)]
         for ws, x in zip(data.W, data.B[row], strict=True)
     ]
-    norm_v = Fraction(data.norm_sq(V))
+    norm_v = lower(data.norm_sq(V))  # exact: V is
     if norm_v == 0:
         raise Reject("the logits of inputs.row do not depend on M")
     dense = data.dense_logits()[row]
@@ -190,7 +185,7 @@ def check_repaired(certificate: dict[str, Any]) -> str:
     """With mu = 2 (min|W| beta delta)^2 and eta < 1/K of fact (a): an explicit iterate t < T satisfies the
     guarantee.
     """
-    _relation(certificate, "confirmation", "lhs<=rhs")
+    require_claim(certificate, "confirmation", "lhs<=rhs")
     setting, start, inputs = _setting(certificate, ("eta", "t"), squared=True)
     data = setting.blocks
     eta = fields.rational(inputs["eta"], "inputs.eta", 60)
@@ -204,14 +199,14 @@ def check_repaired(certificate: dict[str, Any]) -> str:
     def ask(bits: int) -> list[Question]:
         M: list[list[Number]] = [[entry] * len(data.sizes) for _ in data.sizes]
         now = b.state(data, M, bits)
-        loss = _half(now.c_sq) + data.lam / 2 * data.norm_sq(M)
+        loss = now.c_sq / 2 + data.lam / 2 * data.norm_sq(M)
         smallest = [hull((f for row in now.F for f in row), largest=False)]
         for _ in range(last):
             now = b.state(data, b.as_intervals(b.descend(now.M, now.gradient, eta), bits), bits)
             smallest.append(hull((f for row in now.F for f in row), largest=False))
         min_f = min(low for low, _ in smallest), min(high for _, high in smallest)
         T = 4 * loss / (eta * setting.mu * setting.epsilon * data.n**2)
-        left = (_half(now.c_sq) + data.lam**2 / setting.mu * data.norm_sq(now.M)) / data.n**2
+        left = (now.c_sq / 2 + data.lam**2 / setting.mu * data.norm_sq(now.M)) / data.n**2
         right = setting.threshold(bits)
         return [
             ("delta <= F(M_s) for every s <= t", at_least(min_f, exact(data.delta))),
@@ -225,7 +220,3 @@ def check_repaired(certificate: dict[str, Any]) -> str:
 
     decide(precisions(claimed.values(), 500 * (last + 1), 4 * data.n**2 * (last + 1)), ask)
     return f"confirmation: M_{last} satisfies the guarantee with the corrected mu (d = {data.d}, start {start})"
-
-
-def _half(number: Number) -> Number:
-    return number / 2

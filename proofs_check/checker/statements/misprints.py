@@ -1,11 +1,12 @@
-"""Misprints and one proof line."""
+"""Misprints, an ill-posed definition and one proof line."""
 
 from fractions import Fraction
+from math import floor
 
 from proofs_check.checker import fields
-from proofs_check.checker.attention import norm_sq
+from proofs_check.checker.attention import attention_loss, exact_logits, hadamard, norm_sq, relative
 from proofs_check.checker.reject import Reject
-from proofs_check.checker.statements.comparison import Comparison, Inputs, Sides, positive, sizes
+from proofs_check.checker.statements.comparison import Comparison, Inputs, Sides, positive, short_matrix, sizes
 
 
 def _printed_regulariser(inputs: Inputs, bits: int) -> Sides:
@@ -49,9 +50,32 @@ def _not_conformable(inputs: Inputs, bits: int) -> Sides:
     return Fraction(d), Fraction(m)
 
 
+def _nothing_pruned(inputs: Inputs, bits: int) -> Sides:
+    """Zeros of M = 1, where L_attn is exactly 0 and so least over the box, against the floor(rho d^2) zeros wanted."""
+    n, d = fields.integer(inputs["n"], "inputs.n", 1, 6), fields.integer(inputs["d"], "inputs.d", 1, 6)
+    X, W = short_matrix(inputs["X"], n, d, "inputs.X"), short_matrix(inputs["W"], d, d, "inputs.W")
+    rho = fields.rational(inputs["rho"], "inputs.rho", 20)
+    if not 0 < rho <= 1:
+        raise Reject("inputs.rho must lie in (0, 1]")
+    ones = [[Fraction(1)] * d for _ in range(d)]
+    mask = [[True] * n for _ in range(n)]
+    z, z_dense = (relative(exact_logits(X, E), mask) for E in (hadamard(ones, W), W))
+    if attention_loss(X, z, z_dense, bits).c_sq != 0:
+        raise Reject("L_attn(1) is not exactly 0")
+    return Fraction(sum(entry == 0 for row in ones for entry in row)), Fraction(floor(rho * d * d))
+
+
 PROOF_LINE = "a line of the proof"
 
 COMPARISONS = {
+    "def:attn_prun": (
+        Comparison(
+            "minimum over the box",
+            ("n", "d", "X", "W", "rho"),
+            _nothing_pruned,
+            "without a sparsity constraint M = 1, which prunes nothing, is optimal at lambda = 0",
+        ),
+    ),
     "eq:new_loss": (
         Comparison(
             "literal", ("d", "m", "M_Q", "M_K", "lambda"), _printed_regulariser, "the printed regulariser lacks lambda"

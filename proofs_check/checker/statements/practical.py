@@ -73,7 +73,7 @@ def _no_beta(certificate: dict[str, Any]) -> str:
         raise Reject("entries of X and v have at most 30 digits here")
     image = sum((sum(p * x[b] for p, x in zip(v, X, strict=True)) ** 2 for b in range(d)), Fraction(0))
     norm = sum((p * p for p in v), Fraction(0))
-    if image != 0 or norm == 0 or claimed["lhs"] != (0, 0) or claimed["rhs"] != (norm, norm):
+    if image != 0 or norm == 0 or claimed["lhs"] != exact(0) or claimed["rhs"] != exact(norm):
         raise Reject("inputs.v must be a nonzero vector with X^T v = 0, lhs = 0 and rhs = |v|^2")
     return f"refutation: X X^T >= beta I fails for every beta > 0, as n = {n} > d = {d}"
 
@@ -107,7 +107,7 @@ def check_informal(certificate: dict[str, Any]) -> str:
             ("delta <= 1/(1 + e^sqrt(2))", at_least(floor, exact(delta))),
             ("cubic", contains(claimed["cubic"], exact(front * lam))),
             ("lhs encloses the quartic coefficient", contains(claimed["lhs"], quartic)),
-            ("rhs is 0", claimed["rhs"] == (0, 0)),
+            ("rhs is 0", claimed["rhs"] == exact(0)),
             ("lhs>rhs", less(exact(0), quartic)),
         ]
 

@@ -8,7 +8,7 @@ from math import comb, floor
 from typing import Any
 
 from proofs_check.checker import fields
-from proofs_check.checker.attention import attention_loss, exact_logits, hadamard, norm_sq, relative, softmax
+from proofs_check.checker.attention import attention_loss, exact_logits, frobenius_sq, hadamard, relative, softmax
 from proofs_check.checker.exponential import exponential
 from proofs_check.checker.interval import Number, bounds, hull, square_root, total
 from proofs_check.checker.questions import Question, at_least, contains, decide, less, precisions
@@ -18,7 +18,7 @@ from proofs_check.checker.statements.comparison import short_matrix
 from proofs_check.checker.statements.pl_inequality import require_named_mask
 
 MOST_MASKS = 300
-_MASKS = {"mask": ("full", "causal", "given")}
+_MASKS: dict[str, tuple[str, ...]] = {"mask": ("full", "causal", "given")}
 
 
 def check_floor(certificate: dict[str, Any]) -> str:
@@ -35,7 +35,7 @@ def check_floor(certificate: dict[str, Any]) -> str:
     W, M = (short_matrix(inputs[key], d, d, f"inputs.{key}") for key in ("W", "M"))
     mask = fields.attention_mask(inputs["mask"], n, "inputs.mask")
     require_named_mask(named, mask, isinstance(inputs["mask"], list))
-    if norm_sq(M) > d * d:
+    if frobenius_sq(M) > d * d:
         raise Reject("||M||_F must be at most d")
     no_hypotheses(certificate)
     claimed = enclosures(certificate, ("lhs", "rhs"))

@@ -48,7 +48,7 @@ def check(certificate: dict[str, Any]) -> str:
     quantities = fields.closed(certificate["quantities"], ("curvature", "gradient_norm", "lhs", "rhs"), "quantities")
     claimed = {name: fields.enclosure(quantities[name], f"quantities.{name}") for name in quantities}
     curvature = claimed["curvature"][0]
-    if claimed["rhs"] != (0, 0):
+    if claimed["rhs"] != exact(0):
         raise Reject("rhs is L_attn(1) = 0")
 
     def ask(bits: int) -> list[Question]:

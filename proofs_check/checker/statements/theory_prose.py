@@ -4,7 +4,15 @@ from fractions import Fraction
 
 from proofs_check.checker import blocks as b
 from proofs_check.checker import fields
-from proofs_check.checker.attention import attention_loss, exact_logits, gradient, hadamard, norm_sq, relative
+from proofs_check.checker.attention import (
+    attention_loss,
+    exact_logits,
+    frobenius_sq,
+    gradient,
+    hadamard,
+    norm_sq,
+    relative,
+)
 from proofs_check.checker.interval import Number
 from proofs_check.checker.reject import Reject
 from proofs_check.checker.statements.comparison import (
@@ -43,7 +51,7 @@ def _unbounded_gradient(inputs: Inputs, bits: int) -> Sides:
     X = short_matrix(inputs["X"], n, d, "inputs.X")
     W, M = (short_matrix(inputs[key], d, d, f"inputs.{key}") for key in ("W", "M"))
     lam, R = positive(inputs, "lambda", "R")
-    if max(norm_sq(X), norm_sq(W)) > R**2 or R <= 1:
+    if max(frobenius_sq(X), frobenius_sq(W)) > R**2 or R <= 1:
         raise Reject("R must be > 1 and bound ||X||_F and ||W||_F")
     allowed = [[True] * n for _ in range(n)]
     z, z_dense = (relative(exact_logits(X, E), allowed) for E in (hadamard(M, W), W))
