@@ -1,0 +1,62 @@
+"""The committed certificates judge the checker, too: a checker with a mistake in it rejects some of them."""
+
+from collections.abc import Callable
+from fractions import Fraction
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from proofs_check.checker import attention, blocks, dual, judge_file
+from proofs_check.checker.statements import pl_inequality, sigmoid_valley
+
+CERTIFICATES = Path(__file__).resolve().parents[2] / "proofs_check" / "certificates"
+
+
+def quotient_without_second_term(u: dual.Dual, v: dual.Dual) -> dual.Dual:
+    inverse = 1 / v.value
+    return dual.Dual(u.value * inverse, [p * inverse for p in u.slopes])
+
+
+def exp_slightly_wrong(original: Callable[..., Any]) -> Callable[..., Any]:
+    """A constant factor would cancel in the softmax."""
+    return lambda number, bits: original(number * (1 + Fraction(1, 10**6)), bits)
+
+
+def without_beta(original: Callable[..., Any]) -> Callable[..., Any]:
+    return lambda X, beta: original(X, Fraction(0))
+
+
+def mask_ignored(original: Callable[..., Any]) -> Callable[..., Any]:
+    return lambda z, mask: original(z, [[True] * len(row) for row in mask])
+
+
+def first_power(instance: Any, mu: str) -> Fraction:
+    return min(abs(entry) for row in instance.W for entry in row) * instance.beta * instance.delta
+
+
+MISTAKES: dict[str, tuple[Any, str, Any, str]] = {
+    "quotient rule": (dual.Dual, "__truediv__", quotient_without_second_term, "PL_ineq-*"),
+    "exp": (dual, "exponential", exp_slightly_wrong(dual.exponential), "PL_ineq-refutation-small*"),
+    "beta": (pl_inequality, "gram_pivots", without_beta(pl_inequality.gram_pivots), "PL_ineq-*"),
+    "mask": (pl_inequality, "relative", mask_ignored(pl_inequality.relative), "PL_ineq-*"),
+    "mu": (pl_inequality, "half_mu", first_power, "PL_ineq-*"),
+    "gradient": (
+        pl_inequality,
+        "gradient",
+        lambda slope, W, M, lam: attention.gradient(slope, W, M, Fraction(0)),
+        "PL_ineq-*",
+    ),
+    "sizes of classes": (blocks.Blocks, "fused", lambda self, M: attention.hadamard(M, self.W), "our_convergence-*"),
+    "sigmoid": (sigmoid_valley, "sigma", lambda tau: Fraction(1, 2) + tau / 4, "our_convergence-*-ones"),
+    "step downhill": (blocks, "descend", lambda M, grad, eta: M, "mask_stays_in_box-*"),
+}
+
+
+@pytest.mark.parametrize("name", MISTAKES)
+def test_a_wrong_checker_rejects_honest_certificates(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    place, attribute, mistake, pattern = MISTAKES[name]
+    files = sorted(CERTIFICATES.glob(f"{pattern}.json"))
+    assert files and all(judge_file(file).accepted for file in files)
+    monkeypatch.setattr(place, attribute, mistake)
+    assert not all(judge_file(file).accepted for file in files)
