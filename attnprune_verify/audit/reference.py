@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 import attnprune_verify.model as model
+from attnprune_verify.audit.accumulation import loop_error
 from attnprune_verify.audit.cases import Case
 from attnprune_verify.audit.contract import FUNCTIONS
 from attnprune_verify.oracle import ball, running_error
@@ -51,10 +52,10 @@ def reference(function: str, case: Case, unit_roundoff: float | None = None) -> 
     key = ("reference", function, u)
     if key not in case.memo:
         enclosures = _enclosed(function, case)
-        bounds = _BOUNDS[function](case, u)
+        bounds, loops = _BOUNDS[function](case, u), loop_error(function, case, u)
         case.memo[key] = tuple(
-            Component(enclosure.midpoint, enclosure.radius, np.asarray(bound, dtype=float))
-            for enclosure, bound in zip(enclosures, bounds, strict=True)
+            Component(enclosure.midpoint, enclosure.radius, np.asarray(bound + more, dtype=float))
+            for enclosure, bound, more in zip(enclosures, bounds, loops, strict=True)
         )
     found: tuple[Component, ...] = case.memo[key]
     return found

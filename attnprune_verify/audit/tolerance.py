@@ -50,7 +50,7 @@ def judge(function: str, case: Case, parts: tuple[NDArray[Any], ...], *, stabili
     """Judge what `function` returned on `case`; the worst of its parts decides."""
     truth = reference(function, case)
     verdicts = [
-        compare(part, component, spread(function, case)[index], case.unit_roundoff, stability=stability)
+        compare(part, component, spread(function, case)[index], case.unit_roundoff, case.n, stability=stability)
         for index, (part, component) in enumerate(zip(parts, truth, strict=True))
     ]
     worst = max(verdicts, key=lambda one: (_RANK[one.verdict], one.resolution))
@@ -61,7 +61,13 @@ _RANK: dict[Verdict, int] = {"passed": 0, "inconclusive": 1, "suspect": 2, "fail
 
 
 def compare(
-    part: NDArray[Any], truth: Component, spread_of_trusted: float, unit_roundoff: float, *, stability: bool = False
+    part: NDArray[Any],
+    truth: Component,
+    spread_of_trusted: float,
+    unit_roundoff: float,
+    tokens: int,
+    *,
+    stability: bool = False,
 ) -> Judgement:
     """Compare one array, of the right shape, with its enclosure."""
     size = float(np.linalg.norm(truth.value))
@@ -69,7 +75,8 @@ def compare(
         errors = np.maximum(np.abs(np.asarray(part, dtype=np.float64) - truth.value) - truth.radius, 0.0)
     # The value is stored in the precision of the implementation: half a unit of that is nobody's fault.
     bound = truth.bound + unit_roundoff * np.abs(truth.value)
-    scale = RESOLUTION_FACTOR * (spread_of_trusted + unit_roundoff * size)
+    # n^2 additions one after the other wander about n roundings away.
+    scale = RESOLUTION_FACTOR * (spread_of_trusted + unit_roundoff * size * max(1.0, tokens / 8))
     resolution = min(float(np.linalg.norm(bound)), scale)
     power = resolution / size if size > 0 else np.inf
     wrong = ~(errors <= bound)

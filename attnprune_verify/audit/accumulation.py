@@ -1,0 +1,62 @@
+"""Room for implementations that add up all n^2 positions one by one, index by index.
+
+The running-error bound assumes sums over n terms, twice; a loop over all pairs (i, j) rounds n^2 times, each time
+relative to the partial sum. What such loops add is at most n^2 u times the sum of absolute values.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from attnprune_verify.audit.cases import Case
+from attnprune_verify.audit.formulas import masked_softmax
+
+__all__ = ["loop_error"]
+
+Matrix = NDArray[np.float64]
+
+
+def loop_error(function: str, case: Case, unit_roundoff: float) -> tuple[Any, ...]:
+    """Per returned part, what adding up index by index may cost beyond the running-error bound."""
+    samples = case.X if case.X.ndim == 3 else case.X[None]
+    count = len(samples) * case.n**2 + case.n + case.d + 8
+    return tuple(1.01 * count * unit_roundoff * size for size in _sizes(function, case, samples.astype(float)))
+
+
+def _sizes(function: str, case: Case, samples: Matrix) -> tuple[Any, ...]:
+    W, M, V = (np.abs(getattr(case, name).astype(float)) for name in ("W", "M", "V"))
+    if function in ("gradient", "loss_and_gradient", "hessian_vector_product"):
+        fused = case.M.astype(float) * case.W, case.W.astype(float)
+        moved = case.V.astype(float) * case.W if function == "hessian_vector_product" else None
+        inner = sum(_inner(case, tokens, fused, moved) for tokens in samples) / len(samples)
+        whole = W * inner + case.lam * (V if moved is not None else M)
+        return (0.0, whole) if function == "loss_and_gradient" else (whole,)
+    if function == "factored_gradient":
+        W_Q, W_K, M_Q, M_K = (getattr(case, name).astype(float) for name in ("W_Q", "W_K", "M_Q", "M_K"))
+        fused = (M_Q * W_Q) @ (M_K * W_K).T, W_Q @ W_K.T
+        inner = np.asarray(sum(_inner(case, tokens, fused, None) for tokens in samples)) / len(samples)
+        return (
+            np.abs(W_Q) * (inner @ np.abs(M_K * W_K)) + case.lam * np.abs(M_Q),
+            np.abs(W_K) * (inner.T @ np.abs(M_Q * W_Q)) + case.lam * np.abs(M_K),
+        )
+    return (0.0,)  # the bounds of the others count every position already
+
+
+def _inner(case: Case, tokens: Matrix, fused: tuple[Matrix, Matrix], moved: Matrix | None) -> Matrix:
+    """|X|^T |p| |X|, or with the parts of dp when the weights move."""
+    allowed = np.ones((case.n, case.n), dtype=bool) if case.mask is None else case.mask == 1
+    with np.errstate(all="ignore"):
+        F, dense = (masked_softmax(tokens @ weight @ tokens.T, allowed) for weight in fused)
+    c = np.abs(F - dense)
+    if moved is not None:
+        dz = tokens @ moved @ tokens.T
+        dF = F * np.abs(dz - (F * dz).sum(axis=1, keepdims=True))
+        first = dF * (F + c)
+        sizes = first + first.sum(axis=1, keepdims=True) * F + (c * F).sum(axis=1, keepdims=True) * dF
+    else:
+        sizes = c * F + (c * F).sum(axis=1, keepdims=True) * F
+    columns = np.abs(tokens)
+    return np.asarray(columns.T @ sizes @ columns)
