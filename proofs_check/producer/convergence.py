@@ -46,10 +46,12 @@ class Setting:
         return 2 * product**2 if squared else 2 * product
 
     def gram(self) -> list[list[Fraction]]:
-        return [[sum(s * p * q for s, p, q in zip(self.sizes, x, y, strict=True)) for y in self.B] for x in self.B]
+        return [
+            [sum((s * p * q for s, p, q in zip(self.sizes, x, y, strict=True)), Q(0)) for y in self.B] for x in self.B
+        ]
 
     def spectral(self) -> Fraction:
-        return max(sum(map(abs, row)) for row in self.gram())
+        return max(sum(map(abs, row), Q(0)) for row in self.gram())
 
     def threshold(self, squared: bool) -> arb:
         norm_x = sum(self.gram()[i][i] for i in range(self.n))

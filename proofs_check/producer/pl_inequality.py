@@ -171,7 +171,7 @@ def ldl(X: list[list[Fraction]], beta: Fraction) -> list[Fraction]:
     """Pivots of X X^T - beta I, column by column over the rationals."""
     n = len(X)
     A = [
-        [sum(p * q for p, q in zip(X[i], X[j], strict=True)) - (beta if i == j else 0) for j in range(n)]
+        [sum((p * q for p, q in zip(X[i], X[j], strict=True)), Q(0)) - (beta if i == j else 0) for j in range(n)]
         for i in range(n)
     ]
     pivots = []

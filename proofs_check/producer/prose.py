@@ -65,7 +65,7 @@ def _misprints() -> Iterator[tuple[str, dict[str, Any]]]:
     box = {"n": 2, "d": 2, "X": table(X), "W": table(W), "rho": "1/2"}
     yield _small("def:attn_prun", "minimum over the box", box, Q(0), Q(2))
     M_Q, M_K = [[Q(1), Q(1, 2)], [Q(0), Q(1)]], [[Q(1, 3), Q(1)], [Q(1), Q(1)]]
-    norms = sum(entry**2 for M in (M_Q, M_K) for row in M for entry in row)
+    norms = sum((entry * entry for M in (M_Q, M_K) for row in M for entry in row), Q(0))
     new_loss = {"d": 2, "m": 2, "M_Q": table(M_Q), "M_K": table(M_K), "lambda": "1/20"}
     yield _small("eq:new_loss", "literal", new_loss, norms / 40, norms / 2)
     yield _dropped_sum()

@@ -1,6 +1,8 @@
 """fac:F_norm_A_plus_B: ||A + B||_F^2 = ||A||_F^2 + ||B||_F^2 + 2 <A, B>."""
 
-from proofs_check.steps.exact import inner, matrices, norm_sq, plus, times, trace, transpose
+from fractions import Fraction
+
+from proofs_check.steps.exact import Matrix, inner, matrices, norm_sq, plus, times, trace, transpose
 from proofs_check.steps.record import Step, step
 
 LABEL = "fac:F_norm_A_plus_B"
@@ -10,7 +12,7 @@ FAILING: tuple[str, ...] = ()
 def steps() -> list[Step]:
     pairs = [(A, B) for n, m in ((2, 3), (3, 2)) for A, B in zip(matrices(n, m), matrices(n, m, seed=1), strict=True)]
 
-    def gram(A: list, B: list) -> object:
+    def gram(A: Matrix, B: Matrix) -> Fraction:
         return trace(times(transpose(A), B))
 
     return [

@@ -4,7 +4,7 @@ everything is exact.
 
 from fractions import Fraction
 
-from proofs_check.steps.exact import Q, apply, dot, matrices, norm_sq, transpose
+from proofs_check.steps.exact import Matrix, Q, Vector, apply, dot, matrices, norm_sq, transpose
 from proofs_check.steps.record import Step, step
 
 LABEL = "fac:mean_value"
@@ -24,7 +24,7 @@ def steps() -> list[Step]:
         jacobian = [[2 * entry * m for entry, m in zip(row, middle, strict=True)] for row in A]
         cases.append((A, x, y, gap, step_, jacobian, dot(gap, hy) - dot(gap, hx)))
 
-    def chain(jacobian: list, gap: list, step_: list) -> Fraction:
+    def chain(jacobian: Matrix, gap: Vector, step_: Vector) -> Fraction:
         return dot(apply(transpose(jacobian), gap), step_)
 
     triples = [(Q(a), Q(b), Q(R)) for a in range(4) for b in range(4) for R in range(1, 4)]

@@ -1,6 +1,8 @@
 """lem:lip_diag: diag((F o c) 1) is 6 d n^2 R^3-Lipschitz."""
 
-from proofs_check.steps.exact import diag, hadamard, minus, norm_sq, row_sums
+from fractions import Fraction
+
+from proofs_check.steps.exact import Vector, diag, dot, hadamard, minus, norm_sq, row_sums
 from proofs_check.steps.lem_lip_f_circ_c import pairs
 from proofs_check.steps.record import Step, step
 
@@ -14,8 +16,8 @@ def steps() -> list[Step]:
         left, right = hadamard(F, c), hadamard(G, e)
         cases.append((f"case {index}, n = {n}", n, left, right, minus(left, right)))
 
-    def squares(v: list) -> object:
-        return sum(entry * entry for entry in v)
+    def squares(v: Vector) -> Fraction:
+        return dot(v, v)
 
     return [
         step(

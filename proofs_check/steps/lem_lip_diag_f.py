@@ -1,6 +1,6 @@
 """lem:lip_diag_f: diag((F o c) 1) F is 24 d n^3.5 R^3-Lipschitz, by fac:lip_product."""
 
-from proofs_check.steps.exact import diag, hadamard, minus, norm_sq, root_at_most_sum, row_sums, times
+from proofs_check.steps.exact import Matrix, diag, hadamard, minus, norm_sq, root_at_most_sum, row_sums, times
 from proofs_check.steps.lem_lip_f_circ_c import pairs
 from proofs_check.steps.record import Step, step
 
@@ -9,7 +9,7 @@ FAILING: tuple[str, ...] = ()
 
 
 def steps() -> list[Step]:
-    def product_rule(F: list, c: list, G: list, e: list) -> bool:
+    def product_rule(F: Matrix, c: Matrix, G: Matrix, e: Matrix) -> bool:
         """||A F - B G|| <= ||A|| ||F - G|| + ||A - B|| ||G||, which is below 2 max Lip R_1 R_2 as R_1, R_2 >= 1."""
         A, B = diag(row_sums(hadamard(F, c))), diag(row_sums(hadamard(G, e)))
         return root_at_most_sum(

@@ -1,6 +1,6 @@
 """lem:lower_bound_p: ||B o F - diag((B o F) 1) F||_F >= delta ||B||_F."""
 
-from proofs_check.steps.exact import Instance, dot, instances, norm_sq, row_sums, smallest
+from proofs_check.steps.exact import Instance, Matrix, dot, instances, norm_sq, row_sums, smallest
 from proofs_check.steps.record import Step, on, step
 
 LABEL = "lem:lower_bound_p"
@@ -10,7 +10,7 @@ FAILING: tuple[str, ...] = ()
 def steps() -> list[Step]:
     cases = list(instances(full_only=True))
 
-    def centred_rows(x: Instance) -> list:
+    def centred_rows(x: Instance) -> Matrix:
         return [[(b - dot(c, f)) * w for b, w in zip(c, f, strict=True)] for c, f in zip(x.c, x.F, strict=True)]
 
     return [

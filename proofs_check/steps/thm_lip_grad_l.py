@@ -20,6 +20,8 @@ from proofs_check.steps.exact import (
 )
 from proofs_check.steps.record import Step, step
 
+Pair = tuple[Instance, Instance, Matrix, Matrix, Matrix, Matrix]
+
 LABEL = "thm:lip_grad_l"
 FAILING = ("first term, 4",)
 
@@ -36,16 +38,16 @@ def steps() -> list[Step]:
     def view(x: Instance, p: Matrix) -> Matrix:
         return hadamard(x.W, times(transpose(x.X), p, x.X))
 
-    def gap(case: tuple) -> Matrix:
+    def gap(case: Pair) -> Matrix:
         x, _, a, b, A, B = case
         return minus(minus(a, A), minus(b, B))
 
-    def rearranged(case: tuple) -> bool:
+    def rearranged(case: Pair) -> bool:
         x, y, a, b, A, B = case
         left = minus(plus(view(x, minus(a, A)), scaled(x.lam, x.M)), plus(view(x, minus(b, B)), scaled(x.lam, y.M)))
         return left == plus(view(x, gap(case)), scaled(x.lam, minus(x.M, y.M)))
 
-    def triangle(case: tuple) -> bool:
+    def triangle(case: Pair) -> bool:
         x, y, *_ = case
         parts = view(x, gap(case)), scaled(x.lam, minus(x.M, y.M))
         return root_at_most_sum(norm_sq(plus(*parts)), norm_sq(parts[0]), norm_sq(parts[1]))
@@ -53,17 +55,17 @@ def steps() -> list[Step]:
     def sandwich(x: Instance, p: Matrix) -> Matrix:
         return times(transpose(x.X), p, x.X)
 
-    def equality(case: tuple) -> tuple[str, bool]:
+    def equality(case: Pair) -> tuple[str, bool]:
         """||W||_F ||X||_F^2 against R^3, with an R the assumption allows."""
         x = case[0]
         left, R = norm_sq(x.W) * norm_sq(x.X) ** 2, 1 + max(norm_sq(x.W), norm_sq(x.X))
         return f"{x}, R = {R}: (||W||_F ||X||_F^2)^2 = {left}, R^6 = {R**6}", left == R**6
 
-    def below(case: tuple) -> bool:
+    def below(case: Pair) -> bool:
         x = case[0]
         return norm_sq(x.W) * norm_sq(x.X) ** 2 <= (1 + max(norm_sq(x.W), norm_sq(x.X), Fraction(0))) ** 6
 
-    def names(test: Callable[[tuple], bool]) -> list[tuple[str, bool]]:
+    def names(test: Callable[[Pair], bool]) -> list[tuple[str, bool]]:
         return [(str(case[0]), test(case)) for case in cases]
 
     return [
