@@ -188,6 +188,43 @@ def test_equality_is_decided_at_m_equal_to_one_without_regulariser() -> None:
     assert not judge_bytes(json.dumps(document).encode()).accepted
 
 
+def exact_certificate(X: list[list[str]], W: list[list[str]], M: list[list[str]], mu: str, lam: str) -> dict[str, Any]:
+    """X = I, beta = 1, F uniform on all positions: everything that can be exact is."""
+    n = len(X)
+    document = foreign(2, 2, 2, "full", mu, Q(0))
+    document["inputs"] |= {"n": n, "d": n, "X": X, "W": W, "M": M, "lambda": lam, "beta": "1", "delta": f"1/{n}"}
+    document["hypotheses"] = {"psd_pivots": ["0"] * n, "delta_le_min_f": [f"1/{n}", f"1/{n}"]}
+    document["quantities"] = {"c_sq": ["0", "10"], "lhs": ["0", "10"], "rhs": ["-100", "10"]}
+    document["claim"]["relation"], document["kind"] = "lhs>=rhs", "confirmation"
+    return document
+
+
+EYE = [["1", "0", "0"], ["0", "1", "0"], ["0", "0", "1"]]
+UNIT = [["1", "-1", "-1"], ["-1", "1", "-1"], ["-1", "-1", "1"]]
+ZERO = [["0"] * 3] * 3
+
+
+@pytest.mark.parametrize(
+    "document",
+    [
+        exact_certificate([["1"]], [["5/7"]], [["1/3"]], MUS[0], "0"),
+        exact_certificate([["1"]], [["5/7"]], [["1/3"]], MUS[2], "1/2"),
+        exact_certificate(EYE, UNIT, ZERO, MUS[2], "0"),
+        exact_certificate(EYE, [["1", "2", "3"], ["1", "1", "1"], ["2", "1", "1"]], ZERO, MUS[2], "0"),
+        exact_certificate(EYE, ZERO, UNIT, MUS[0], "0"),
+    ],
+    ids=["one token", "one token, lambda", "corrected mu attained", "third of 1 is exact", "no weights"],
+)
+def test_what_is_exact_is_decided_exactly(document: dict[str, Any]) -> None:
+    document["inputs"]["M"] = [[entry.lstrip("-") for entry in row] for row in document["inputs"]["M"]]
+    assert judge_bytes(json.dumps(document).encode()).accepted
+    document["claim"]["relation"], document["kind"] = "lhs<rhs", "refutation"
+    assert not judge_bytes(json.dumps(document).encode()).accepted
+    document["claim"]["relation"], document["kind"] = "lhs>=rhs", "confirmation"
+    document["inputs"]["delta"] = document["hypotheses"]["delta_le_min_f"][0] = "1000001/1000000"
+    assert not judge_bytes(json.dumps(document).encode()).accepted
+
+
 @pytest.mark.thorough
 @pytest.mark.parametrize("n, d", [(16, 16), (24, 32), (10, 64)])
 def test_larger_foreign_certificates(n: int, d: int) -> None:

@@ -54,7 +54,8 @@ def _no_delta(certificate: dict[str, Any]) -> str:
         ]
 
     decide(precisions(claimed.values(), 60 * n * n, n * n), ask)
-    return f"refutation: min F(M) is below delta ({reading['mask']} mask, M in the {reading['domain']})"
+    domain = "M in the box" if reading["domain"] == "box" else "any real M"
+    return f"refutation: min F(M) is below delta ({reading['mask']} mask, {domain})"
 
 
 def _no_beta(certificate: dict[str, Any]) -> str:
