@@ -1,0 +1,71 @@
+"""The audit as JUnit XML, for continuous-integration servers."""
+
+from __future__ import annotations
+
+import re
+from xml.etree import ElementTree
+
+from attnprune_verify.audit.record import Record
+from attnprune_verify.audit.run import AuditResult
+
+__all__ = ["audit_junit"]
+
+# What XML 1.0 cannot hold at all; a subject's error message may.
+_ILLEGAL = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
+
+
+def audit_junit(result: AuditResult) -> str:
+    """One test case per check: failed is a failure, what could not be run or decided an error, the rest skipped."""
+    cases = [(record, _kind(record)) for record in result.checks]
+    missing = result.expected_checks - len(result.checks)
+    totals = {
+        "tests": str(len(cases) + (missing > 0)),
+        "failures": str(sum(kind == "failure" for _, kind in cases)),
+        "errors": str(sum(kind == "error" for _, kind in cases) + (missing > 0)),
+        "skipped": str(sum(kind == "skipped" for _, kind in cases)),
+        "time": "0",
+    }
+    root = ElementTree.Element("testsuites", {"name": "attnprune-verify audit", **totals})
+    suite = ElementTree.SubElement(root, "testsuite", {"name": _clean(f"audit of {result.target}"), **totals})
+    properties = ElementTree.SubElement(suite, "properties")
+    known = {"target": result.target, "version": result.version, "sha256": result.sha256, "seed": str(result.seed), "outcome": result.outcome}
+    for name, value in known.items():
+        if value is not None:
+            ElementTree.SubElement(properties, "property", {"name": name, "value": _clean(value)})
+    for record, kind in cases:
+        _add(suite, record, kind)
+    if missing > 0:
+        case = ElementTree.SubElement(suite, "testcase", {"classname": "audit", "name": "expected_checks", "time": "0"})
+        ElementTree.SubElement(case, "error", {"message": f"{missing} of {result.expected_checks} checks did not run"})
+    ElementTree.indent(root)
+    return '<?xml version="1.0" encoding="UTF-8"?>\n' + ElementTree.tostring(root, encoding="unicode") + "\n"
+
+
+def _kind(record: Record) -> str | None:
+    if record.status == "passed":
+        return None
+    if record.status == "failed":
+        return "failure"
+    if record.status == "could_not_run" or (record.status == "inconclusive" and record.required):
+        return "error"
+    return "skipped"
+
+
+def _add(suite: ElementTree.Element, record: Record, kind: str | None) -> None:
+    name = record.id.partition(":")[2]
+    case = ElementTree.SubElement(
+        suite, "testcase", {"classname": f"audit.{record.function}", "name": _clean(name), "time": "0"}
+    )
+    if kind is None:
+        return
+    label = f"{', '.join(record.diagnosis)}: " if record.diagnosis else ""
+    message = _clean(f"{label}{record.reason}")
+    attributes = {"message": message} if kind == "skipped" else {"message": message, "type": record.status}
+    child = ElementTree.SubElement(case, kind, attributes)
+    details = "\n".join(part for part in (record.says, record.words, record.instance, record.snippet) if part)
+    if kind != "skipped":
+        child.text = _clean(details)
+
+
+def _clean(text: str) -> str:
+    return _ILLEGAL.sub("?", text)
