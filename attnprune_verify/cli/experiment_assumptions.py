@@ -1,0 +1,58 @@
+"""``attnprune-verify experiment assumptions FOLDER``: what the theorem would need on a real model."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import click
+
+__all__ = ["command"]
+
+
+@click.command("assumptions")
+@click.argument("folder", type=click.Path(path_type=Path))
+@click.option(
+    "--out",
+    type=click.Path(path_type=Path, file_okay=False),
+    default=Path("assumptions-experiment"),
+    show_default=True,
+    help="Folder for tables, JSON and plots.",
+)
+@click.option("--text", "texts", multiple=True, type=click.Path(), help="Documents (may be repeated).")
+@click.option("--n", "ns", multiple=True, type=int, default=(64, 128), show_default=True, help="Tokens per sequence.")
+@click.option("--k", type=int, default=8, show_default=True, help="Sequences of each length.")
+@click.option("--seed", type=int, default=0, show_default=True)
+@click.option("--plots/--no-plots", default=True, help="Draw PNG and SVG (needs the extra `plot`).")
+@click.option("--quiet", is_flag=True, help="Print nothing but warnings.")
+def command(
+    folder: Path, out: Path, texts: tuple[str, ...], ns: tuple[int, ...], k: int, seed: int, plots: bool, quiet: bool
+) -> int:
+    """Measure beta, delta, min|W|, mu, xi and T by layer, head and length on the model in FOLDER.
+
+    \b
+    Example:
+      attnprune-verify experiment assumptions models/all-MiniLM-L6-v2 --n 64 --n 256
+    """
+    for variable in ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS"):
+        os.environ.setdefault(variable, "1")
+    from attnprune_verify.algorithms.arguments import as_count
+    from attnprune_verify.experiments.assumptions_real import (
+        draw_assumptions,
+        measure_assumptions,
+        summary,
+        write_tables,
+    )
+
+    results = measure_assumptions(str(folder), texts, ns, k, as_count("seed", seed))
+    out.mkdir(parents=True, exist_ok=True)
+    paths = write_tables(results, out)
+    if plots:
+        try:
+            paths += draw_assumptions(results, out)
+        except ImportError:
+            click.echo("Note: no plots; for them, install the extra: pip install '.[plot]'", err=True)
+    if not quiet:
+        click.echo(summary(results))
+        click.echo("Written: " + ", ".join(map(str, paths)), err=True)
+    return 0

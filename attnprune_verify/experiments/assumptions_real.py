@@ -1,0 +1,238 @@
+"""What the theorem would need on a real model: beta, delta, min|W|, mu, xi and T by layer, head and length.
+
+The paper reports beta ~ 0.034 and delta ~ 0.0025 (Section 6.2). Everything is evaluated for the fused weight of each
+head, W = scale W_Q W_K^T (with RoPE the one at offset 0: there is no other single one), the attention as the model
+computes it, and lam as in Section 6.2.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from attnprune_verify.algorithms.arguments import as_count
+from attnprune_verify.errors import InvalidInstance
+from attnprune_verify.experiments.journal import write_whole
+from attnprune_verify.experiments.layer_texts import draw_sequences, read_documents
+from attnprune_verify.instance.validate import Array
+from attnprune_verify.model.fusion import fused_weight
+from attnprune_verify.model.layer import AttentionLayer
+from attnprune_verify.model.projections import Projections
+from attnprune_verify.pretrained import load_pretrained
+from attnprune_verify.theory import paper, sharp
+from attnprune_verify.theory.balls import log10
+
+__all__ = ["RealAssumptions", "draw_assumptions", "measure_assumptions", "summary", "write_tables"]
+
+SCHEMA = "attnprune-verify/experiment-assumptions/1"
+LAM = 0.05
+PAPER_BETA, PAPER_DELTA = 0.034, 0.0025
+_QUANTITIES = ("mu", "mu_corrected", "half_xi", "L", "T")
+
+
+@dataclass(frozen=True)
+class RealAssumptions:
+    """One row per layer, head, length and sequence; log10 of what over- or underflows."""
+
+    model: str
+    k: int
+    rows: list[dict[str, Any]]
+
+    def table(self) -> list[dict[str, Any]]:
+        """Medians per layer and length, with the extremes of delta and the most favourable xi and T."""
+        cells = []
+        for layer, n in dict.fromkeys((row["layer"], row["n"]) for row in self.rows):
+            rows = [row for row in self.rows if (row["layer"], row["n"]) == (layer, n)]
+            column = {name: np.array([row[name] for row in rows]) for name in rows[0]}
+            medians = (
+                "beta",
+                "norm_X",
+                "min_W",
+                "max_W",
+                "row_max",
+                "log10_delta",
+                *(f"log10_{q}" for q in _QUANTITIES),
+            )
+            cells.append(
+                {
+                    "layer": layer,
+                    "n": n,
+                    **{name: float(np.median(column[name])) for name in medians},
+                    "log10_delta_least": float(column["log10_delta"].min()),
+                    "log10_delta_most": float(column["log10_delta"].max()),
+                    "log10_half_xi_least": float(column["log10_half_xi"].min()),
+                    "log10_T_least": float(column["log10_T"].min()),
+                    "trivial_bound": 1 / n,
+                    "vacuous": bool((column["log10_half_xi"] >= -np.log10(n)).all()),
+                }
+            )
+        return cells
+
+
+def measure_assumptions(
+    model: str,
+    texts: tuple[str, ...] = (),
+    ns: tuple[int, ...] = (64, 128),
+    k: int = 8,
+    seed: int = 0,
+) -> RealAssumptions:
+    """Measure every head of every layer on k sequences of each length.
+
+    Raises
+    ------
+    InvalidInstance
+        If the model or a text cannot be used.
+    """
+    as_count("k", k, least=1)
+    if not ns:
+        raise InvalidInstance("n must not be empty")
+    network = load_pretrained(model)
+    documents = read_documents(texts, "calibration")
+    rows = []
+    for n in ns:
+        ids = draw_sequences(
+            documents, network.tokenizer, k, as_count("n", n, least=2), np.random.default_rng([seed, n])
+        )
+        for index, X in enumerate(network.attention_inputs(ids)):
+            rows += _layer_rows(index, network.layers[index], X)
+    return RealAssumptions(Path(model).name, k, rows)
+
+
+def _layer_rows(index: int, layer: AttentionLayer, X: Array) -> list[dict[str, Any]]:
+    k, n, d = X.shape
+    lowest, highest = _extremes(layer, X)
+    weights = [fused_weight(layer, head) for head in range(layer.heads)]
+    masked = layer.mask is not None
+    rows = []
+    for sample, tokens in enumerate(X):
+        norm_X = float(np.linalg.norm(tokens))
+        beta = 0.0 if n > d else max(float(np.linalg.eigvalsh(tokens @ tokens.T)[0]), 0.0)
+        for head, W in enumerate(weights):
+            min_W, max_W = float(np.abs(W).min()), float(np.abs(W).max())
+            log_delta = float(lowest[sample, head])
+            delta = 0.0 if masked else 10.0**log_delta
+            found = {"beta": beta, "norm_X": norm_X, "min_W": min_W, "max_W": max_W}
+            found |= {"row_max": float(highest[sample, head]), "log10_delta": log_delta}
+            place = {"layer": index, "head": head, "n": n, "sequence": sample}
+            rows.append(place | found | _constants(n, d, min_W, max_W, norm_X, float(np.linalg.norm(W)), beta, delta))
+    return rows
+
+
+def _constants(
+    n: int, d: int, min_W: float, max_W: float, norm_X: float, norm_W: float, beta: float, delta: float
+) -> dict[str, float]:
+    """log10 of mu (printed, and as the lemmas give it), xi/2 (theorem's scale), L, T for eps = 0.02/n, eta = 1/L."""
+    mu = paper.mu(min_W, beta, delta)
+    L = paper.lipschitz(n, d, max(1.0, norm_X, norm_W), LAM)
+    values = {
+        "mu": mu,
+        "mu_corrected": sharp.mu(min_W, beta, delta),
+        "half_xi": paper.xi_theorem(n, d, max_W, norm_X, LAM, mu) / 2,
+        "L": L,
+        "T": paper.iterations(LAM / 2 * d * d, 1 / L, mu, 0.02 / n, n),
+    }
+    return {f"log10_{name}": log10(value) for name, value in values.items()}
+
+
+def _extremes(layer: AttentionLayer, X: Array) -> tuple[Array, Array]:
+    """log10 of the smallest allowed attention weight and the mean of the rows' largest; (k, heads) each."""
+    maps = Projections(layer, X)
+    queries, keys = maps.queries(layer.W_Q), maps.keys(layer.W_K)
+    lowest = np.zeros(len(queries))
+    largest = np.zeros(len(queries))
+    for block in maps.blocks():
+        logits = queries[:, block.rows] @ keys[:, block.columns].swapaxes(1, 2)
+        block.fill_forbidden(logits, -np.inf)
+        logits -= logits.max(axis=2, keepdims=True)
+        logits -= np.log(np.exp(logits).sum(axis=2, keepdims=True))
+        largest += np.exp(logits.max(axis=2)).sum(axis=1)
+        lowest = np.minimum(lowest, np.where(np.isinf(logits), 0.0, logits).min(axis=(1, 2)))
+    shape = (maps.k, layer.heads)
+    return (lowest / np.log(10)).reshape(shape), (largest / maps.n).reshape(shape)
+
+
+def write_tables(results: RealAssumptions, folder: Path) -> list[Path]:
+    """Write ``assumptions.csv`` (one row per head and sequence) and ``assumptions.json`` (medians)."""
+    text = io.StringIO()
+    writer = csv.DictWriter(text, list(results.rows[0]), lineterminator="\n")
+    writer.writeheader()
+    writer.writerows(results.rows)
+    cells = [{name: _strict(value) for name, value in cell.items()} for cell in results.table()]
+    document = {"schema": SCHEMA, "model": results.model, "k": results.k, "lam": LAM, "table": cells}
+    paths = [folder / "assumptions.csv", folder / "assumptions.json"]
+    contents = (text.getvalue(), json.dumps(document, indent=1, allow_nan=False) + "\n")
+    for path, content in zip(paths, contents, strict=True):
+        write_whole(path, content.encode())
+    return paths
+
+
+def summary(results: RealAssumptions) -> str:
+    """The medians as text, beside what the paper reports and the trivial bound."""
+    lines = [
+        f"{results.model}: medians over {results.k} sequences and all heads; lam = {LAM}. The paper reports "
+        f"beta ~ {PAPER_BETA}, delta ~ {PAPER_DELTA}.",
+        "xi/2 bounds L_attn/n^2 by the theorem, 1/n bounds it trivially; T for eps = 0.02/n, eta = 1/L.",
+        "",
+        f"{'layer':>5} {'n':>5} {'beta':>9} {'delta':>9} {'(least .. most)':>20} {'min|W|':>9} {'mu':>9} {'xi/2':>9} "
+        f"{'1/n':>7} {'T':>9}",
+    ]
+    for cell in results.table():
+        extremes = f"{_power(cell['log10_delta_least'])} .. {_power(cell['log10_delta_most'])}"
+        lines.append(
+            f"{cell['layer']:5} {cell['n']:5} {cell['beta']:9.2g} {_power(cell['log10_delta']):>9} {extremes:>20} "
+            f"{cell['min_W']:9.1e} {_power(cell['log10_mu']):>9} {_power(cell['log10_half_xi']):>9} "
+            f"{cell['trivial_bound']:7.2g} {_power(cell['log10_T']):>9}"
+        )
+    vacuous = sum(cell["vacuous"] for cell in results.table())
+    lines += [
+        "",
+        f"The guarantee says less than the trivial bound in every head of {vacuous} of {len(results.table())} rows.",
+    ]
+    return "\n".join(lines)
+
+
+def draw_assumptions(results: RealAssumptions, folder: Path) -> list[Path]:
+    """delta by head against layer, one panel per length, with the paper's value; PNG and SVG."""
+    from matplotlib.figure import Figure
+
+    ns = list(dict.fromkeys(row["n"] for row in results.rows))
+    figure = Figure(figsize=(4.5 * len(ns), 3.4), layout="constrained")
+    panels = np.atleast_1d(figure.subplots(1, len(ns), sharey=True))
+    for panel, n in zip(panels, ns, strict=True):
+        rows = [row for row in results.rows if row["n"] == n]
+        panel.scatter(
+            [row["layer"] for row in rows], [row["log10_delta"] for row in rows], s=6, alpha=0.4, color="#0072B2"
+        )
+        panel.axhline(np.log10(PAPER_DELTA), color="#D55E00", lw=1, label="the paper's delta")
+        panel.axhline(-np.log10(n), color="#000000", lw=0.8, ls="--", label="1/n, the largest possible")
+        panel.set_title(f"n = {n}", fontsize=10)
+        panel.set_xlabel("layer")
+    panels[0].set_ylabel("log10 of the smallest attention weight")
+    panels[0].legend(fontsize=8)
+    paths = []
+    for form in ("png", "svg"):
+        buffer = io.BytesIO()
+        figure.savefig(buffer, format=form, dpi=130, metadata={"Date": None} if form == "svg" else None)
+        paths.append(folder / f"assumptions.{form}")
+        write_whole(paths[-1], buffer.getvalue())
+    return paths
+
+
+def _power(exponent: float) -> str:
+    """10^exponent as digits, whatever its size."""
+    if not np.isfinite(exponent):
+        return "inf" if exponent > 0 else "0"
+    whole = int(np.floor(exponent))
+    return f"{10 ** (exponent - whole):.1f}e{whole:+d}"
+
+
+def _strict(value: Any) -> Any:
+    if isinstance(value, float) and not np.isfinite(value):
+        return "nan" if np.isnan(value) else ("inf" if value > 0 else "-inf")
+    return value

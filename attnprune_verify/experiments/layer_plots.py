@@ -1,0 +1,70 @@
+"""Held-out and in-sample error against sparsity, one panel per layer."""
+
+from __future__ import annotations
+
+import io
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from attnprune_verify.experiments.journal import write_whole
+from attnprune_verify.experiments.layer import LayerResults
+from attnprune_verify.experiments.layer_tables import by_layer
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+__all__ = ["draw_layers", "write_plots"]
+
+# Okabe and Ito's palette; marker and colour both tell the methods apart.
+_STYLES = (
+    ("#999999", "x"), ("#56B4E9", "D"), ("#E69F00", "s"), ("#009E73", "^"), ("#CC79A7", "v"), ("#D55E00", "o"),
+    ("#0072B2", "P"), ("#332288", "*"), ("#000000", "+"),
+)  # fmt: skip
+
+
+def draw_layers(results: LayerResults, n: int) -> Figure:
+    """Solid: held-out; dotted: on the calibration texts. Logarithmic."""
+    from matplotlib.figure import Figure
+
+    table = [row for row in by_layer(results) if row["n"] == n]
+    layers = sorted({row["layer"] for row in table})
+    columns = min(3, len(layers))
+    rows = -(-len(layers) // columns)
+    figure = Figure(figsize=(4.2 * columns, 0.8 + 3.1 * rows), layout="constrained")
+    panels = np.atleast_1d(figure.subplots(rows, columns, sharex=True, sharey=True)).ravel()
+    for panel, layer in zip(panels, layers, strict=False):
+        for method, (colour, marker) in zip(results.plan.methods, _STYLES * 9, strict=False):
+            points = sorted(
+                (row["rho"], row["held_out"], row["in_sample"])
+                for row in table
+                if row["layer"] == layer and row["method"] == method
+            )
+            rhos, held_out, inside = zip(*points, strict=True)
+            panel.plot(rhos, held_out, color=colour, marker=marker, label=method, lw=1.3)
+            panel.plot(rhos, inside, color=colour, marker=marker, ms=3, ls=":", lw=0.8)
+        panel.set_title(f"layer {layer}", fontsize=10)
+        panel.set_yscale("log")
+        panel.grid(alpha=0.25)
+    for panel in panels[len(layers) :]:
+        panel.set_visible(False)
+    handles, labels = panels[0].get_legend_handles_labels()
+    figure.legend(handles, labels, loc="outside lower center", ncols=3, frameon=False, fontsize=9)
+    figure.supxlabel("pruning ratio rho", fontsize=10)
+    figure.supylabel("relative attention error", fontsize=10)
+    figure.suptitle(f"held-out (solid) and calibration (dotted), n = {n}", fontsize=11)
+    return figure
+
+
+def write_plots(results: LayerResults, folder: Path) -> list[Path]:
+    """One figure per length, as PNG and SVG."""
+    paths = []
+    for n in results.plan.ns:
+        figure = draw_layers(results, n)
+        for form in ("png", "svg"):
+            buffer = io.BytesIO()
+            figure.savefig(buffer, format=form, dpi=130, metadata={"Date": None} if form == "svg" else None)
+            paths.append(folder / f"layer-n{n}.{form}")
+            write_whole(paths[-1], buffer.getvalue())
+    return paths

@@ -1,0 +1,84 @@
+"""Token sequences of one length from documents: those the user gives, or the two disjoint sets that ship here."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from attnprune_verify.errors import InvalidInstance
+
+__all__ = ["default_texts", "draw_sequences", "read_documents"]
+
+_TEXTS = Path(__file__).parent / "texts"
+_LARGEST = 16 * 2**20  # bytes of one document
+
+
+def default_texts(part: str) -> list[Path]:
+    """The shipped documents of "calibration" or "held_out"; their sources are in texts/README.md."""
+    return sorted((_TEXTS / part).glob("*.txt"))
+
+
+def read_documents(paths: Sequence[str | os.PathLike[str]], part: str) -> list[str]:
+    """The documents' text with white space collapsed; the shipped set of `part` when `paths` is empty.
+
+    Raises
+    ------
+    InvalidInstance
+        If a file is missing, empty, too large or no UTF-8 text.
+    """
+    documents = []
+    for path in map(Path, paths or default_texts(part)):
+        if not path.is_file():
+            raise InvalidInstance(f"a document must be a text file; got {str(path)!r}")
+        if path.stat().st_size > _LARGEST:
+            raise InvalidInstance(f"a document may have at most {_LARGEST} bytes; {str(path)!r} is larger")
+        try:
+            text = " ".join(path.read_text(encoding="utf-8").split())
+        except UnicodeDecodeError as error:
+            raise InvalidInstance(f"a document must be UTF-8 text; {str(path)!r} is not") from error
+        if not text:
+            raise InvalidInstance(f"a document must not be empty; {str(path)!r} is")
+        documents.append(text)
+    return documents
+
+
+def draw_sequences(
+    documents: Sequence[str], tokenizer: Any, k: int, n: int, rng: np.random.Generator
+) -> NDArray[np.int64]:
+    """k sequences of n tokens, in turn from each document at a random place, with the tokenizer's special tokens.
+
+    Raises
+    ------
+    InvalidInstance
+        If there is no tokenizer, or a document is too short for n tokens.
+    """
+    if tokenizer is None:
+        raise InvalidInstance("the model folder must hold tokenizer.json, and the extra 'real' be installed")
+    before, after = _special_tokens(tokenizer)
+    inner = n - len(before) - len(after)
+    if inner < 1:
+        raise InvalidInstance(f"n must leave room beside {len(before) + len(after)} special tokens; got {n}")
+    tokens = [tokenizer.encode(text, add_special_tokens=False).ids for text in documents]
+    shortest = min(map(len, tokens))
+    if shortest < inner:
+        raise InvalidInstance(f"every document must have at least {inner} tokens for n = {n}; one has {shortest}")
+    sequences = []
+    for index in range(k):
+        document = tokens[index % len(tokens)]
+        start = int(rng.integers(0, len(document) - inner + 1))
+        sequences.append([*before, *document[start : start + inner], *after])
+    return np.array(sequences, dtype=np.int64)
+
+
+def _special_tokens(tokenizer: Any) -> tuple[list[int], list[int]]:
+    """What the tokenizer puts before and after a text."""
+    plain, full = tokenizer.encode("a", add_special_tokens=False).ids, tokenizer.encode("a").ids
+    for start in range(len(full) - len(plain) + 1):
+        if full[start : start + len(plain)] == plain:
+            return full[:start], full[start + len(plain) :]
+    return [], []
