@@ -38,7 +38,7 @@ class Effort(NamedTuple):
 
 
 QUICK = Effort(limits=3, examples=40, starts=2, evaluations=150)
-THOROUGH = Effort(limits=12, examples=600, starts=10, evaluations=3000)
+THOROUGH = Effort(limits=12, examples=300, starts=6, evaluations=1500)
 
 
 def attack(

@@ -113,7 +113,7 @@ class ClaimsResult:
         }
 
 
-def run_claims(effort: Effort = QUICK, progress: Callable[[str, int, int], object] | None = None) -> ClaimsResult:
+def run_claims(effort: Effort = QUICK, progress: Callable[[int, int], object] | None = None) -> ClaimsResult:
     """Judge every statement of the paper, and every repaired and new one.
 
     Parameters
@@ -121,7 +121,7 @@ def run_claims(effort: Effort = QUICK, progress: Callable[[str, int, int], objec
     effort : Effort
         How long the falsifier tries; the result is the same every time for the same effort.
     progress : callable, optional
-        Called as ``progress(test id, done, total)`` before each claim.
+        Called as ``progress(done, total)`` before each claim.
 
     Returns
     -------
@@ -132,7 +132,7 @@ def run_claims(effort: Effort = QUICK, progress: Callable[[str, int, int], objec
     verdicts = []
     for done, claim in enumerate(claims):
         if progress is not None:
-            progress(claim.test_id, done, len(claims))
+            progress(done, len(claims))
         verdicts.append(judge_safely(claim, effort))
     return assemble(verdicts)
 

@@ -120,6 +120,26 @@ def _stochastic(mask: str) -> Any:
     return make
 
 
+def _uniform() -> Iterator[Case]:
+    """Uniform rows and B with zero row sums: the correction vanishes and every entry is scaled by delta."""
+    for n in (2, 3):
+        B = np.zeros((n, n), dtype=object) + Fraction(0)
+        B[:, 0], B[:, 1] = Fraction(1), Fraction(-1)
+        f = np.full((n, n), Fraction(1, n), dtype=object)
+        yield Case({"B": B, "f": f, "allowed": np.ones((n, n), dtype=bool)}, f"uniform rows, n = {n}")
+
+
+def _scaled_identity() -> Iterator[Case]:
+    """X X^T = beta I, and A = beta I: equality."""
+    values = {
+        "B": np.array([[1.0, 2.0], [-1.0, 3.0]]),
+        "C": np.zeros((2, 1)),
+        "X": 1.5 * np.eye(2),
+        "Y": np.zeros((2, 1)),
+    }
+    yield Case({**values, "level": 2.25, "W": np.ones((2, 2))}, "X X^T = beta I")
+
+
 def _delta(f: Any, allowed: Any = None) -> Any:
     return min(f.ravel()) if allowed is None else min(f[allowed])
 
@@ -171,6 +191,7 @@ def _p_lemma(id_: str, reading: Reading, section: str, uses: tuple[str, ...], re
         supply=Arrays({"B": "nn"}, make=_stochastic(mask), rounds=24),
         hypotheses=hypotheses,
         uses=uses,
+        attains=_uniform if mask == "full" else None,
         wrong=(
             Wrong("2 delta", lambda q: bound(q, _delta(q.f, q.case["allowed"]), 4), ()),
             Wrong("10 delta^(1/2) on allowed positions", lambda q: bound(q, _delta(q.f, q.case["allowed"]) * 10), ()),
@@ -195,6 +216,7 @@ def _repaired_p(id_: str, repairs: str, uses: tuple[str, ...]) -> Claim:
         margin=lambda q: bound(q, _delta(q.f, q.case["allowed"])),
         supply=Arrays({"B": "nn"}, make=_stochastic("any"), rounds=24),
         uses=uses,
+        attains=_uniform,
         wrong=(Wrong("2 delta", lambda q: bound(q, _delta(q.f, q.case["allowed"]), 4)),),
         repairs=repairs,
         source="new",
@@ -214,6 +236,7 @@ def _xbx(id_: str, section: str, uses: tuple[str, ...]) -> Claim:
         arithmetic="exact",
         margin=_sandwich,
         supply=Arrays({"B": "nn", "Y": "nd"}, make=_tight_tokens, rounds=24),
+        attains=_scaled_identity,
         uses=uses,
         wrong=(
             Wrong("sqrt(2) beta", lambda q: _sandwich(q, factor=2)),
@@ -276,6 +299,7 @@ CLAIMS: tuple[Claim, ...] = (
         arithmetic="exact",
         margin=_trace,
         supply=Arrays({"B": "nm", "C": "nk"}, make=_shifted_gram, rounds=24),
+        attains=_scaled_identity,
         wrong=(Wrong("2 beta", lambda q: _trace(q, 2.0)),),
     ),
     _xbx("lem:lower_bound_XBX", _SECTION, ("fac:trace_BAB", "fac:algebra")),
@@ -291,6 +315,7 @@ CLAIMS: tuple[Claim, ...] = (
         arithmetic="exact",
         margin=_hadamard,
         supply=Arrays({"W": "dd", "B": "dd"}, rounds=24),
+        attains=_scaled_identity,
         wrong=(
             Wrong("sqrt 2 min|W|", lambda q: _hadamard(q, low=2)),
             Wrong("max|W| / 2", lambda q: _hadamard(q, high=4)),

@@ -1,0 +1,99 @@
+"""Where the statements stand in the dependency graph: one band per section, repairs right beside what they repair."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from attnprune_verify.claims.run import ClaimRecord
+
+__all__ = ["Band", "Layout", "Node", "arrange"]
+
+WIDTH, HEIGHT = 208, 28
+_GAP_X, _GAP_Y, _COLUMNS, _TITLE, _MARGIN = 22, 12, 5, 34, 16
+
+
+@dataclass(frozen=True)
+class Node:
+    """One statement with all its readings."""
+
+    id: str
+    records: tuple[ClaimRecord, ...]
+    x: int
+    y: int
+
+
+@dataclass(frozen=True)
+class Band:
+    """One section of the paper."""
+
+    title: str
+    y: int
+    height: int
+
+
+@dataclass(frozen=True)
+class Layout:
+    """Placed nodes and bands, and the size of the drawing."""
+
+    nodes: tuple[Node, ...]
+    bands: tuple[Band, ...]
+    width: int
+    height: int
+
+
+def arrange(records: Sequence[ClaimRecord]) -> Layout:
+    """Place every statement: sections from top to bottom, in a section the paper's order from left to right."""
+    grouped: dict[str, list[ClaimRecord]] = {}
+    for record in records:
+        grouped.setdefault(record.claim.id, []).append(record)
+    sections: dict[str, list[str]] = {}
+    for record in sorted(records, key=lambda one: _section_rank(one.claim.section)):
+        ids = sections.setdefault(_band_of(record), [])
+        if record.claim.id not in ids:
+            ids.append(record.claim.id)
+    nodes: list[Node] = []
+    bands: list[Band] = []
+    y = _MARGIN
+    for title, ids in sections.items():
+        rows = _rows(ids, grouped)
+        for row, names in enumerate(rows):
+            top = y + _TITLE + row * (HEIGHT + _GAP_Y)
+            for column, name in enumerate(names):
+                if name:
+                    nodes.append(Node(name, tuple(grouped[name]), _MARGIN + column * (WIDTH + _GAP_X), top))
+        height = _TITLE + len(rows) * (HEIGHT + _GAP_Y)
+        bands.append(Band(title, y, height))
+        y += height + _MARGIN
+    return Layout(tuple(nodes), tuple(bands), 2 * _MARGIN + _COLUMNS * (WIDTH + _GAP_X) - _GAP_X, y)
+
+
+def _rows(ids: list[str], grouped: dict[str, list[ClaimRecord]]) -> list[list[str]]:
+    """Rows of at most five; a statement and its repairs are never separated by a line break."""
+    repairs: dict[str, list[str]] = {}
+    for name in ids:
+        target = grouped[name][0].claim.repairs
+        if target in ids:
+            repairs.setdefault(str(target), []).append(name)
+    moved = {name for names in repairs.values() for name in names}
+    rows: list[list[str]] = [[]]
+    for name in ids:
+        if name in moved:
+            continue
+        group = [name, *repairs.get(name, [])]
+        if len(rows[-1]) + len(group) > _COLUMNS and rows[-1]:
+            rows.append([])
+        for one in group:
+            if len(rows[-1]) == _COLUMNS:
+                rows.append([])
+            rows[-1].append(one)
+    return rows
+
+
+def _band_of(record: ClaimRecord) -> str:
+    return "In the text (prose claims)" if record.claim.id.startswith("exp:") else record.claim.section
+
+
+def _section_rank(section: str) -> tuple[int, str]:
+    """Main text before the appendix, whose sections have letters."""
+    return (0 if section[0].isdigit() else 1, section)
