@@ -89,6 +89,8 @@ def _lipschitz(identity: str, found: _Steepest, lam: float, attention_constant: 
 def _steepest(instance: Instance) -> _Steepest:
     M = np.asarray(instance.M_or_ones, dtype=np.float64)
     other = np.random.default_rng(0).uniform(0.1, 0.9, M.shape)
+    if logit_norm(instance).upper == 0:  # the centred logits, and so F, do not depend on M
+        return _Steepest(arb(instance.lam), arb(0), "F does not depend on M: every token is the same to it")
     for bits in precision_ladder(instance):
         change = gradient_change(instance, M, other, bits)
         if change.attention == 0 or change.attention.rel_accuracy_bits() > _SHARP:
@@ -111,7 +113,10 @@ def _curved_directions(instance: Instance, points: tuple[tuple[str, Array], ...]
     try:
         objective = Objective(X, W, instance.lam, instance.mask)
         for name, point in points:
-            yield name, point, _top_direction(objective, point)
+            with np.errstate(all="ignore"):  # a search: only finite directions are used
+                direction = _top_direction(objective, point)
+            if np.isfinite(direction).all() and direction.any():
+                yield name, point, direction
     except InvalidInstance:  # logits beyond float64: the secant in balls is all there is
         return
 
@@ -132,7 +137,7 @@ def _top_direction(objective: Objective, M: Array) -> Array:
             pass
     for _ in range(8):
         image = product(start / np.linalg.norm(start))
-        if not image.any():
+        if not image.any() or not np.isfinite(image).all():
             break
         start = image
     return start.reshape(d, d)

@@ -188,8 +188,9 @@ def weight_error(instance: Instance, M: Array) -> float:
     A logit is off by at most eps = gamma max||x||^2 ||M * W||_F, and a weight by a factor exp(+-(6 eps + (n + 20) u)).
     """
     X, W = (np.asarray(array, dtype=np.float64) for array in (instance.samples, instance.W))
-    longest = float(np.einsum("kia,kia->ki", X, X).max())
-    logit = dot_error(2 * instance.d + 4) * longest * float(np.linalg.norm(M * W)) * 1.01
+    with np.errstate(over="ignore", invalid="ignore"):  # an overflow makes the bound infinite or nan: no bound
+        longest = float(np.einsum("kia,kia->ki", X, X).max())
+        logit = dot_error(2 * instance.d + 4) * longest * float(np.linalg.norm(M * W)) * 1.01
     return math.expm1(6 * logit + (instance.n + 20) * UNIT_ROUNDOFF) * 1.01 if logit < 0.1 else math.inf
 
 
@@ -225,7 +226,11 @@ def gradient_change(instance: Instance, M: Array, other: Array, bits: int) -> Gr
 
 
 def _norm(matrix: arb_mat) -> arb:
-    return _non_negative(sum((entry * entry for entry in matrix.entries()), arb(0))).sqrt()
+    """||matrix||_F; a sum of squares whose ball reaches below 0 has a root between 0 and that of its upper end."""
+    squares = sum((entry * entry for entry in matrix.entries()), arb(0))
+    if squares > 0 or squares == 0:
+        return squares.sqrt()
+    return arb(0).union(squares.upper().sqrt()) if squares.is_finite() else arb.nan()
 
 
 def _ball_gradient(instance: Instance, M: Array) -> arb_mat:
@@ -253,6 +258,8 @@ def curvature_along(instance: Instance, M: Array, V: Array) -> arb:
     with precision():
         if route(instance) == Route.BALLS:
             enclosure = ball.hessian_vector_product(M, V, X, W, instance.lam, instance.mask)
+            if not np.isfinite(enclosure.magnitude).all():
+                return arb.nan()
             return _around(enclosure.midpoint, enclosure.radius) / frobenius(V)
         value = Objective(X, W, instance.lam, instance.mask, keep_dense=False).hessian_vector_product(M, V)
         blur = running_error.hessian_vector_product_bound(M, V, X, W, instance.lam, instance.mask)
