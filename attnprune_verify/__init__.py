@@ -23,6 +23,11 @@ if TYPE_CHECKING:
     from attnprune_verify.algorithms.rounding import threshold_mask as threshold_mask
     from attnprune_verify.checking.run import run_check as run_check
     from attnprune_verify.errors import InvalidInstance as InvalidInstance
+    from attnprune_verify.experiments.assumptions_real import measure_assumptions as measure_assumptions
+    from attnprune_verify.experiments.layer import run_layers as run_layers
+    from attnprune_verify.experiments.layer_plan import LayerPlan as LayerPlan
+    from attnprune_verify.experiments.layer_plots import draw_layers as draw_layers
+    from attnprune_verify.experiments.layer_statements import layer_statements as layer_statements
     from attnprune_verify.experiments.synthetic import run_synthetic as run_synthetic
     from attnprune_verify.experiments.synthetic_plan import SyntheticPlan as SyntheticPlan
     from attnprune_verify.experiments.synthetic_plots import draw_figure2 as draw_figure2
@@ -91,6 +96,11 @@ _HOME = {
     "layer_relative_error": "model.layer_objective",
     "prune_layer": "algorithms.layer.prune",
     "load_pretrained": "pretrained.load",
+    "LayerPlan": "experiments.layer_plan",
+    "run_layers": "experiments.layer",
+    "layer_statements": "experiments.layer_statements",
+    "draw_layers": "experiments.layer_plots",
+    "measure_assumptions": "experiments.assumptions_real",
     "assumptions": "theory.assumptions",
     "constants": "theory.constants",
     "run_check": "checking.run",
