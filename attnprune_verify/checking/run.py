@@ -24,7 +24,7 @@ Outcome = Literal["passed", "failed", "incomplete"]
 _SEVERITY = {"passed": 0, "inconclusive": 1, "failed": 2}
 
 
-_EFFORT = 30.0  # nominal seconds for the expensive oracles; what they compare depends on it, not on the clock
+_EFFORT = 22.0  # nominal seconds for the expensive oracles; what they compare depends on it, not on the clock
 
 
 class _Point(NamedTuple):
@@ -157,7 +157,7 @@ def _judge_gradient(
     X, W, M = (array.astype(np.float64) for array in (instance.X, instance.W, instance.M_or_ones))
     points = [_Point("M", M, _EFFORT)]
     if instance.M is None:  # at M = 1 only lam M is left to judge; the random M deserves the time
-        points = [_Point("M = 1", M, 0.2 * _EFFORT), _Point("random M", rng.uniform(0.1, 0.9, W.shape), 0.8 * _EFFORT)]
+        points = [_Point("M = 1", M, 6.0), _Point("random M", rng.uniform(0.1, 0.9, W.shape), _EFFORT - 6.0)]
     exact = Instance(X, W, mask=instance.mask, lam=instance.lam)
     found = [_judge_at(point, exact, rng, tell) for point in points]
     return tuple(max(versions, key=_badness) for versions in zip(*found, strict=True))
