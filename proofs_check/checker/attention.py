@@ -45,8 +45,8 @@ def exact_logits(X: Matrix, E: Rows) -> list[list[Fraction]]:
 
 
 def relative(z: Rows, mask: Mask) -> list[Shifted]:
-    """Allowed logits minus (about) their row's maximum, None elsewhere: softmax is unchanged and exp cannot
-    overflow.
+    """Allowed logits minus (about) their row's maximum, None elsewhere:
+    softmax is unchanged and exp cannot overflow.
     """
     return [_relative_row(row, allowed) for row, allowed in zip(z, mask, strict=True)]
 
@@ -57,8 +57,8 @@ def _relative_row(row: Sequence[Number], allowed: Sequence[bool]) -> Shifted:
 
 
 def softmax_row(row: Shifted, bits: int) -> list[Number]:
-    """One row of F: exp(z_ij) / sum over allowed k of exp(z_ik), 0 off the mask; exact where all allowed logits are
-    equal.
+    """One row of F: exp(z_ij) / sum over allowed k of exp(z_ik), 0 off the mask;
+    exact where all allowed logits are equal.
     """
     weights = [Fraction(0) if z is None else exponential(z, bits) for z in row]
     mass = total(weights)

@@ -32,6 +32,7 @@ class Blocks:
     lam: Fraction
     beta: Fraction
     delta: Fraction
+    mask: str = "full"
 
     @property
     def n(self) -> int:
@@ -43,7 +44,7 @@ class Blocks:
 
     @property
     def allowed(self) -> list[list[bool]]:
-        return [[True] * self.n for _ in range(self.n)]
+        return fields.attention_mask(self.mask, self.n, "the mask")
 
     def smallest_weight(self) -> Fraction:
         return min(abs(entry) for row in self.W for entry in row)
@@ -92,7 +93,7 @@ class Blocks:
         return exact_logits(self.B, self.fused(M))
 
 
-def read_blocks(inputs: dict[str, Any]) -> Blocks:
+def read_blocks(inputs: dict[str, Any], mask: str) -> Blocks:
     n = fields.integer(inputs["n"], "inputs.n", 1, 8)
     d = fields.integer(inputs["d"], "inputs.d", 1, MAX_FEATURES)
     if not isinstance(inputs["sizes"], list) or not 1 <= len(inputs["sizes"]) <= MAX_CLASSES:
@@ -110,7 +111,7 @@ def read_blocks(inputs: dict[str, Any]) -> Blocks:
         raise Reject("entries of X and W have at most 30 digits here")
     if min(abs(entry) for row in W for entry in row) == 0:
         raise Reject("entries of W must not be 0: mu would be 0")
-    return Blocks(sizes, B, W, lam, beta, delta)
+    return Blocks(sizes, B, W, lam, beta, delta, mask)
 
 
 def require_pivots(listed: Any, blocks: Blocks) -> None:
@@ -138,15 +139,16 @@ def shifted_pivots(gram: fields.Matrix, beta: Fraction) -> list[Fraction]:
 
 
 def smallest_attention(blocks: Blocks, radius: Number, bits: int) -> tuple[Fraction, Fraction]:
-    """Bounds of a number below every F(M)_ij with M in the box [0, 1]^(d x d) or with ||M||_F <= radius.
+    """Bounds of a number below every allowed F(M)_ij with M in the box [0, 1]^(d x d) or with ||M||_F <= radius.
 
     F_ij = 1 / sum_k exp(z_ik - z_ij), and z_ik - z_ij = <V, M> with V = W o x_i (x_k - x_j)^T: at most the sum of
     the positive entries of V on the box, at most radius ||V||_F on the ball.
     """
     found = []
-    for i in range(blocks.n):
-        for j in range(blocks.n):
-            masses = [_reach(blocks, i, k, j, radius, bits) for k in range(blocks.n) if k != j]
+    for i, allowed in enumerate(blocks.allowed):
+        columns = [j for j in range(blocks.n) if allowed[j]]
+        for j in columns:
+            masses = [_reach(blocks, i, k, j, radius, bits) for k in columns if k != j]
             found.append(1 / (Fraction(1) + total(exponential(reach, bits) for reach in masses)))
     return hull(found, largest=False)
 
@@ -179,6 +181,12 @@ def state(blocks: Blocks, M: list[list[Number]], bits: int) -> State:
     z = relative(blocks.logits(M), blocks.allowed)
     loss = attention_loss(blocks.B, z, relative(blocks.dense_logits(), blocks.allowed), bits)
     return State(M, loss.c_sq, gradient(loss.slope, blocks.W, M, blocks.lam), softmax(z, bits))
+
+
+def least_allowed(blocks: Blocks, F: Sequence[Sequence[Number]]) -> tuple[Fraction, Fraction]:
+    """Bounds of the smallest entry of F at an allowed position."""
+    pairs = zip(F, blocks.allowed, strict=True)
+    return hull((f for row, allowed in pairs for f, keep in zip(row, allowed, strict=True) if keep), largest=False)
 
 
 def descend(M: list[list[Number]], grad: list[list[Number]], eta: Fraction) -> list[list[Number]]:

@@ -1,5 +1,5 @@
-"""Second-order jets: value, gradient and Hessian of a function of a few variables, by the product and quotient
-rules.
+"""Second-order jets: value, gradient and Hessian of a function of a few variables,
+by the product and quotient rules.
 """
 
 from __future__ import annotations

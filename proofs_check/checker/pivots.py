@@ -21,8 +21,8 @@ def gram_pivots(X: Matrix, beta: Fraction) -> list[Fraction]:
 
 
 def ldl_pivots(matrix: list[list[int]]) -> list[Fraction]:
-    """Pivots of a symmetric positive semidefinite integer matrix by fraction-free elimination; Reject if it is not
-    semidefinite.
+    """Pivots of a symmetric positive semidefinite integer matrix by fraction-free elimination;
+    Reject if it is not semidefinite.
 
     After eliminating indices S, entry (i, j) is det A[S+i, S+j]: the pivot is the ratio of two consecutive
     principal minors.

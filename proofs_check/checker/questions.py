@@ -16,8 +16,9 @@ _WORK = 1.5e9  # bit operations, roughly, of all the precisions tried together
 
 
 def contains(claimed: Bounds, own: Bounds) -> Answer:
-    """Does the claimed enclosure hold the number? Own bounds inside: yes. Disjoint: no. Otherwise compute more
-    precisely.
+    """Does the claimed enclosure hold the number? Own bounds inside: yes. Disjoint: no.
+
+    Otherwise compute more precisely.
     """
     if claimed[0] <= own[0] and own[1] <= claimed[1]:
         return True
@@ -40,8 +41,8 @@ def at_least(left: Bounds, right: Bounds) -> Answer:
 
 
 def precisions(claimed: Iterable[Bounds], operations: int, exponentials: int = 0) -> Iterator[int]:
-    """Precisions to try, doubling while the work is bounded: from 128 bits, or where the narrowest claimed
-    enclosure could be met.
+    """Precisions to try, doubling while the work is bounded: from 128 bits,
+    or where the narrowest claimed enclosure could be met.
 
     A false claim is mostly refuted at the first precision, so that one is always tried.
     """

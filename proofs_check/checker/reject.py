@@ -2,6 +2,7 @@
 
 
 class Reject(Exception):
-    """The certificate is not accepted; the message says why. Raised, never asserted, so that `python -O` changes
-    nothing.
+    """The certificate is not accepted; the message says why.
+
+    Raised, never asserted, so that `python -O` changes nothing.
     """

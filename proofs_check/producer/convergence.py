@@ -3,7 +3,7 @@ same instances.
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import replace
 from fractions import Fraction
 from typing import Any
 
@@ -11,67 +11,10 @@ from flint import arb
 
 from proofs_check.producer import balls as b
 from proofs_check.producer.document import certificate
-from proofs_check.producer.notation import Q, ball, enclosure, table, word, words
+from proofs_check.producer.notation import Q, ball, enclosure, word, words
+from proofs_check.producer.setting import Setting, floor_of_attention, point, start
 
 BITS = 256
-PAPER_MU, SQUARED_MU = "2*wmin*beta*delta", "2*(wmin*beta*delta)^2"
-
-
-@dataclass(frozen=True)
-class Setting:
-    start: str
-    sizes: list[int]
-    B: list[list[Fraction]]
-    W: list[list[Fraction]]
-    lam: Fraction
-    beta: Fraction
-    delta: Fraction
-    epsilon: Fraction
-    R: Fraction
-
-    @property
-    def n(self) -> int:
-        return len(self.B)
-
-    @property
-    def d(self) -> int:
-        return sum(self.sizes)
-
-    @property
-    def weights(self) -> list[Fraction]:
-        return [abs(entry) for row in self.W for entry in row]
-
-    def mu(self, squared: bool) -> Fraction:
-        product = min(self.weights) * self.beta * self.delta
-        return 2 * product**2 if squared else 2 * product
-
-    def gram(self) -> list[list[Fraction]]:
-        return [
-            [sum((s * p * q for s, p, q in zip(self.sizes, x, y, strict=True)), Q(0)) for y in self.B] for x in self.B
-        ]
-
-    def spectral(self) -> Fraction:
-        return max(sum(map(abs, row), Q(0)) for row in self.gram())
-
-    def threshold(self, squared: bool) -> arb:
-        norm_x = sum(self.gram()[i][i] for i in range(self.n))
-        scale = 12 * max(self.weights) * norm_x * self.lam * self.d / self.mu(squared)
-        xi = ball(scale) / (arb(self.n) * arb(self.n).sqrt())
-        return (xi + ball(self.epsilon)) / 2
-
-    def inputs(self) -> dict[str, Any]:
-        return {
-            "n": self.n,
-            "d": self.d,
-            "sizes": self.sizes,
-            "X": table(self.B),
-            "W": table(self.W),
-            "lambda": word(self.lam),
-            "beta": word(self.beta),
-            "delta": word(self.delta),
-            "epsilon": word(self.epsilon),
-            "R": word(self.R),
-        }
 
 
 def from_zeros() -> Setting:
@@ -83,61 +26,24 @@ def from_zeros() -> Setting:
 
 
 def from_ones() -> Setting:
-    """Two tokens, a million features: x_1 = 1/1000 everywhere, x_2 = 1/1000 on one half and -1/1000 on the other; W
-    = 1e-6 everywhere.
+    """Two tokens, a million features: x_1 = 1/1000 everywhere, x_2 = 1/1000 on one half and -1/1000 on the other;
+    W = 1e-6 everywhere.
     """
     half, x, w = 500_000, Q(1, 1000), Q(1, 10**6)
     lam, delta, epsilon = Q(2, 10**10), Q(19, 100), Q(1, 1000)
     return Setting("ones", [half, half], [[x, x], [x, -x]], [[w, w], [w, w]], lam, Q(1), delta, epsilon, Q(3, 2))
 
 
-def floor_of_attention(setting: Setting, radius: arb) -> arb:
-    """Below every F(M)_ij over the box and over ||M||_F <= radius: 1 / sum_k exp(max of z_ik - z_ij)."""
-    found = []
-    n, r = setting.n, len(setting.sizes)
-    for i in range(n):
-        for j in range(n):
-            mass = arb(1)
-            for k in range(n):
-                if k == j:
-                    continue
-                box, square = Q(0), Q(0)
-                for p in range(r):
-                    for q in range(r):
-                        v = setting.W[p][q] * setting.B[i][p] * (setting.B[k][q] - setting.B[j][q])
-                        count = setting.sizes[p] * setting.sizes[q]
-                        box += count * max(v, Q(0))
-                        square += count * v * v
-                mass += ball(box).max(radius * ball(square).sqrt()).exp()
-            found.append(1 / mass)
-    return b.least(found)
+def causal_from_zeros() -> Setting:
+    """The same under the causal mask: only the second row of F depends on M, and the loss is half as large."""
+    plain = from_zeros()
+    return replace(plain, epsilon=plain.epsilon / 2, mask="causal")
 
 
-@dataclass(frozen=True)
-class Point:
-    c_sq: arb
-    norm_sq: arb
-    gradient: b.Balls
-    F: b.Balls
-
-
-def point(setting: Setting, M: b.Balls) -> Point:
-    sizes, n = setting.sizes, setting.n
-    count = [[arb(s * t) for t in sizes] for s in sizes]
-    B, W = ([[ball(e) for e in row] for row in A] for A in (setting.B, setting.W))
-    F = b.attention(B, b.hadamard(count, b.hadamard(M, W)), b.full(n))
-    f = b.attention(B, b.hadamard(count, W), b.full(n))
-    c = b.residual(F, f)
-    G = b.attention_gradient(B, W, b.p_matrix(F, c))
-    lam = ball(setting.lam)
-    grad = [[g + lam * m for g, m in zip(gs, ms, strict=True)] for gs, ms in zip(G, M, strict=True)]
-    norm = sum((k * m * m for ks, ms in zip(count, M, strict=True) for k, m in zip(ks, ms, strict=True)), arb(0))
-    return Point(b.norm_sq(c), norm, grad, F)
-
-
-def start(setting: Setting) -> b.Balls:
-    entry = arb(1 if setting.start == "ones" else 0)
-    return [[entry for _ in setting.sizes] for _ in setting.sizes]
+def causal_from_ones() -> Setting:
+    """The same with the tokens exchanged, so that the one with equal features sees both."""
+    plain = from_ones()
+    return replace(plain, B=plain.B[::-1], mask="causal")
 
 
 def hypotheses(setting: Setting, min_f: arb) -> dict[str, Any]:
@@ -167,7 +73,7 @@ def refute_zeros(setting: Setting) -> dict[str, Any]:
     return certificate(
         "thm:our_convergence",
         "refutation",
-        {"mask": "full", "start": "zeros", "mu": PAPER_MU},
+        setting.reading(squared=False),
         setting.inputs(),
         hypotheses(setting, floor_of_attention(setting, radius)),
         {name: enclosure(value) for name, value in quantities.items()},
@@ -180,7 +86,8 @@ def refute_ones(setting: Setting) -> dict[str, Any]:
     """The infimum over tau of (sigma(tau) - sigma(tau_0))^2 + weight tau^2, found by ternary search and enclosed
     with a margin.
     """
-    row, (p, q) = 0, setting.B
+    row = 0 if setting.mask == "full" else 1
+    p, q = setting.B
     V = [
         [w * x * (a - c) for w, a, c in zip(ws, p, q, strict=True)]
         for ws, x in zip(setting.W, setting.B[row], strict=True)
@@ -202,7 +109,7 @@ def refute_ones(setting: Setting) -> dict[str, Any]:
     return certificate(
         "thm:our_convergence",
         "refutation",
-        {"mask": "full", "start": "ones", "mu": PAPER_MU},
+        setting.reading(squared=False),
         setting.inputs() | {"row": row, "tau": word(tau)},
         hypotheses(setting, floor_of_attention(setting, arb(setting.d))),
         {"lhs": words(lhs), "rhs": enclosure(right)},
@@ -225,7 +132,7 @@ def confirm(setting: Setting) -> dict[str, Any]:
     return certificate(
         "fix:our_convergence",
         "confirmation",
-        {"mask": "full", "start": setting.start, "mu": SQUARED_MU},
+        setting.reading(squared=True),
         setting.inputs() | {"eta": word(eta), "t": t},
         hypotheses(setting, b.least(seen)),
         {"T": enclosure(T), "lhs": enclosure(left), "rhs": enclosure(right)},
@@ -239,7 +146,7 @@ def _first_good(setting: Setting, eta: Fraction, mu: Fraction, right: arb) -> tu
     M, seen = start(setting), []
     for t in range(400):
         now = point(setting, M)
-        seen += [f for row in now.F for f in row]
+        seen.append(setting.least(now.F))
         left = (now.c_sq / 2 + ball(setting.lam**2 / mu) * now.norm_sq) / setting.n**2
         if left < right:
             return t, left, seen
@@ -251,5 +158,11 @@ def documents() -> Iterator[tuple[str, dict[str, Any]]]:
     with b.precision(BITS):
         yield "our_convergence-refutation-from-zeros", refute_zeros(from_zeros())
         yield "our_convergence-refutation-from-ones", refute_ones(from_ones())
-        yield "our_convergence-confirmation-from-zeros", confirm(from_zeros())
-        yield "our_convergence-confirmation-from-ones", confirm(from_ones())
+        yield "our_convergence-refutation-from-zeros-causal", refute_zeros(causal_from_zeros())
+        yield "our_convergence-refutation-from-ones-causal", refute_ones(causal_from_ones())
+        for zeros, ones, suffix in (
+            (from_zeros(), from_ones(), ""),
+            (causal_from_zeros(), causal_from_ones(), "-causal"),
+        ):
+            yield f"our_convergence-confirmation-from-zeros{suffix}", confirm(zeros)
+            yield f"our_convergence-confirmation-from-ones{suffix}", confirm(ones)

@@ -1,5 +1,5 @@
-"""Certificates for lem:PL_ineq: refutations of mu = 2 min|W| beta delta, confirmations of mu = 2 (min|W| beta
-delta)^2.
+"""Certificates for lem:PL_ineq: refutations of mu = 2 min|W| beta delta,
+confirmations of mu = 2 (min|W| beta delta)^2.
 """
 
 from collections.abc import Iterator

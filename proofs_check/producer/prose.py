@@ -7,9 +7,9 @@ from typing import Any
 from flint import arb
 
 from proofs_check.producer import balls as b
-from proofs_check.producer.convergence import Setting, point, start
 from proofs_check.producer.document import certificate
 from proofs_check.producer.notation import Q, ball, balls, enclosure, table, word, words
+from proofs_check.producer.setting import Setting, point, start
 
 BITS = 256
 

@@ -8,9 +8,9 @@ from typing import Any
 from flint import arb
 
 from proofs_check.producer import balls as b
-from proofs_check.producer.convergence import Setting, point, start
 from proofs_check.producer.document import certificate
 from proofs_check.producer.notation import Q, ball, balls, enclosure, table, word, words
+from proofs_check.producer.setting import Setting, point, start
 
 BITS = 256
 Documents = Iterator[tuple[str, dict[str, Any]]]
@@ -86,8 +86,8 @@ def _informal() -> dict[str, Any]:
 
 
 def _box_exit() -> dict[str, Any]:
-    """X = (1/5)[[-2, -3], [4, 4]], W = (1/5)[[7, -9], [-7, -3]], lambda = 1/5, eta = 0.99/K: the first t with a
-    negative entry.
+    """X = (1/5)[[-2, -3], [4, 4]], W = (1/5)[[7, -9], [-7, -3]], lambda = 1/5, eta = 0.99/K:
+    the first t with a negative entry.
     """
     X = [[Q(-2, 5), Q(-3, 5)], [Q(4, 5), Q(4, 5)]]
     W = [[Q(7, 5), Q(-9, 5)], [Q(-7, 5), Q(-3, 5)]]

@@ -1,5 +1,5 @@
-"""Strict local minima with positive loss for n > d: Newton's method in Arb, then a ball on which the Hessian is
-positive.
+"""Strict local minima with positive loss for n > d: Newton's method in Arb,
+then a ball on which the Hessian is positive.
 """
 
 from collections.abc import Iterator

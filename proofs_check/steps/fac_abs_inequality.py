@@ -1,5 +1,5 @@
-"""fac:abs_inequality: sqrt(a^2 + b^2) >= (|a| + |b|)/sqrt(2), and sqrt(|a| - |b|) >= sqrt|a| - sqrt|b| for |a| >
-|b|, as formulas.
+"""fac:abs_inequality: sqrt(a^2 + b^2) >= (|a| + |b|)/sqrt(2),
+and sqrt(|a| - |b|) >= sqrt|a| - sqrt|b| for |a| > |b|, as formulas.
 """
 
 import sympy as sp

@@ -1,5 +1,5 @@
-"""fac:mean_value: ||g(Y) - g(X)||_F <= R ||Y - X||_F when ||g'||_F <= R, checked on polynomial maps where
-everything is exact.
+"""fac:mean_value: ||g(Y) - g(X)||_F <= R ||Y - X||_F when ||g'||_F <= R,
+checked on polynomial maps where everything is exact.
 """
 
 from fractions import Fraction

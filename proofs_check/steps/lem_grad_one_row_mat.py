@@ -1,5 +1,5 @@
-"""lem:grad_one_row_mat: d(X (M o W) X^T)_{i0} / dM_{i1,j1} = W_{i1,j1} X_{i0,i1} X_{*,j1}, as formulas for n = d =
-2.
+"""lem:grad_one_row_mat: d(X (M o W) X^T)_{i0} / dM_{i1,j1} = W_{i1,j1} X_{i0,i1} X_{*,j1},
+as formulas for n = d = 2.
 """
 
 import sympy as sp

@@ -1,5 +1,5 @@
-"""lem:grad_soft_prob: dF_{i0,j0}/dM = F_{i0,j0} W X X_{j0,j1} - F_{i0,j0} <F_{i0}, W X X_{*,j1}>, from du~ = u~ o k
-by exact rationals.
+"""lem:grad_soft_prob: dF_{i0,j0}/dM = F_{i0,j0} W X X_{j0,j1} - F_{i0,j0} <F_{i0}, W X X_{*,j1}>,
+from du~ = u~ o k by exact rationals.
 """
 
 from collections.abc import Iterator

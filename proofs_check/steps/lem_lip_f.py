@@ -1,5 +1,6 @@
-"""lem:lip_f: F is 2 d n R^3-Lipschitz. The first step takes the derivative at M alone, where the mean value theorem
-needs its supremum.
+"""lem:lip_f: F is 2 d n R^3-Lipschitz.
+
+The first step takes the derivative at M alone, where the mean value theorem needs its supremum.
 """
 
 from flint import arb, ctx
@@ -15,8 +16,8 @@ def logistic(t: arb) -> arb:
 
 
 def steps() -> list[Step]:
-    """n = 2, d = 1, X = (1, 0)^T, W = 1: F(M) = [[s(M), 1 - s(M)], [1/2, 1/2]] with s logistic, so ||F'(M)||_F =
-    sqrt(2) s(M)(1 - s(M)).
+    """n = 2, d = 1, X = (1, 0)^T, W = 1: F(M) = [[s(M), 1 - s(M)], [1/2, 1/2]] with s logistic,
+    so ||F'(M)||_F = sqrt(2) s(M)(1 - s(M)).
     """
     before, ctx.prec = ctx.prec, 128
     try:

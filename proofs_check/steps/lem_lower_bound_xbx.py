@@ -1,5 +1,6 @@
-"""lem:lower_bound_XBX: ||X^T B X||_F >= beta ||B||_F. The fourth step needs beta >= 0 (for beta < 0 the lemma is
-trivial).
+"""lem:lower_bound_XBX: ||X^T B X||_F >= beta ||B||_F.
+
+The fourth step needs beta >= 0 (for beta < 0 the lemma is trivial).
 """
 
 from fractions import Fraction

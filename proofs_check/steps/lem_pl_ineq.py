@@ -1,5 +1,7 @@
-"""lem:PL_ineq. Three of its inequalities between squared norms lack the square of their constant; with the squares
-all steps hold.
+"""lem:PL_ineq.
+
+Three of its inequalities between squared norms lack the square of their constant; with the squares all steps
+hold.
 
 Instances have X X^T >= beta I and min F >= delta > 0; small weights, small tokens and a uniform F among them.
 """

@@ -10,8 +10,8 @@ Case = tuple[Callable[[], str], bool]
 
 @dataclass(frozen=True)
 class Step:
-    """One displayed step: where it stands, what it says, whether it is so, and the exact instance that shows it is
-    not.
+    """One displayed step: where it stands, what it says, whether it is so,
+    and the exact instance that shows it is not.
     """
 
     label: str

@@ -1,5 +1,5 @@
-"""thm:our_convergence: its proof combines the (false) PL lemma with thm:convergence; the bookkeeping of T and xi is
-right.
+"""thm:our_convergence: its proof combines the (false) PL lemma with thm:convergence;
+the bookkeeping of T and xi is right.
 """
 
 from fractions import Fraction

@@ -1,5 +1,5 @@
-"""Certificates that the project's producer did not make: the contract's format, numbers from mpmath, every mask
-form and reading of mu.
+"""Certificates that the project's producer did not make: the contract's format, numbers from mpmath,
+every mask form and reading of mu.
 """
 
 import json

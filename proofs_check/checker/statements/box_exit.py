@@ -1,6 +1,5 @@
-"""exp:mask_stays_in_box refuted: gradient descent from M_0 = 1 leaves [0, 1]^(d x d), though eta < 1/K; ||M_t||_F
-<= d all
-along.
+"""exp:mask_stays_in_box refuted: gradient descent from M_0 = 1 leaves [0, 1]^(d x d), though eta < 1/K;
+||M_t||_F <= d all along.
 
 The theorem applies a PL lemma stated for M in [0, 1]^(d x d) to iterates that need not lie there. K = lam + (5/4)
 max|W|^2 ||X||_2^4. lhs encloses the smallest entry of M_t, rhs = 0.

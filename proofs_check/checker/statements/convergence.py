@@ -1,16 +1,18 @@
 """thm:our_convergence refuted, and the same instances under the corrected mu (fix:our_convergence).
 
-The theorem: with mu = 2 min|W| beta delta, xi = 12 n^-1.5 max|W| ||X||_F^2 lam d / mu, eta < 1/L, L = lam + 30 d
-n^3.5 R^6 and T = 4 L(M_0) / (eta mu eps n^2), gradient descent has
+The theorem: with mu = 2 min|W| beta delta, xi = 12 n^-1.5 max|W| ||X||_F^2 lam d / mu, eta < 1/L,
+L = lam + 30 d n^3.5 R^6 and T = 4 L(M_0) / (eta mu eps n^2), gradient descent has
     (1/n^2) min_{t<T} L_attn(M_t) + lam^2/(mu n^2) ||M_t||_F^2 <= (xi + eps)/2.
 Whatever iterate the free t of the second term means, its least value is 0, or the minimum over t of the sum.
 
-Facts used, with their short proofs:
- (a) grad L is K-Lipschitz on all of R^(d x d) with K = lam + (5/4) max|W|^2 ||X||_2^4 (softmax Jacobian J, ||J||_2
- <= 1/2, and row
-     Hessian at most 1/4 + 1). Checked: K <= L, so eta < 1/L is eta < 1/K and gradient descent never increases L.
+With a causal mask delta is read over the allowed positions (over all of them no delta > 0 exists for n >= 2).
+
+Facts used, with their short proofs, for any mask:
+ (a) grad L is K-Lipschitz on all of R^(d x d) with K = lam + (5/4) max|W|^2 ||X||_2^4 (softmax Jacobian J,
+     ||J||_2 <= 1/2, row Hessian at most 1/4 + 1). Checked: K <= L, so eta < 1/L is eta < 1/K and gradient
+     descent never increases L.
  (b) ||grad L_attn||_F <= max|W| ||X||_2^2 ||J c||_F <= max|W| ||X||_2^2 ||c||_F / 2, and ||c||_F^2 <= 2 L(M_0)
- along descent.
+     along descent.
 """
 
 from dataclasses import dataclass
@@ -19,7 +21,7 @@ from typing import Any
 
 from proofs_check.checker import blocks as b
 from proofs_check.checker import fields
-from proofs_check.checker.interval import Number, bounds, enclose, hull, lower, square_root
+from proofs_check.checker.interval import Number, bounds, enclose, lower, square_root
 from proofs_check.checker.questions import Question, at_least, contains, decide, exact, less, precisions
 from proofs_check.checker.reject import Reject
 from proofs_check.checker.statements.common import require_claim
@@ -58,11 +60,12 @@ class Setting:
 
 def _setting(certificate: dict[str, Any], extra: tuple[str, ...], squared: bool) -> tuple[Setting, str, dict[str, Any]]:
     reading = fields.closed(certificate["reading"], ("mask", "start", "mu"), "reading")
-    fields.choice(reading["mask"], ("full",), "reading.mask")
+    mask = fields.choice(reading["mask"], ("full", "causal"), "reading.mask")
     start = fields.choice(reading["start"], ("zeros", "ones"), "reading.start")
-    fields.choice(reading["mu"], ("2*(wmin*beta*delta)^2" if squared else "2*wmin*beta*delta",), "reading.mu")
+    printed = "2*wmin*beta*delta" if mask == "full" else "2*wmin*beta*delta_allowed"
+    fields.choice(reading["mu"], ("2*(wmin*beta*delta)^2" if squared else printed,), "reading.mu")
     inputs = fields.closed(certificate["inputs"], INPUTS + extra, "inputs")
-    data = b.read_blocks(inputs)
+    data = b.read_blocks(inputs, mask)
     epsilon = fields.rational(inputs["epsilon"], "inputs.epsilon", 60)
     R = fields.rational(inputs["R"], "inputs.R", 60)
     if epsilon <= 0 or R <= 1:
@@ -93,8 +96,8 @@ def _claimed(certificate: dict[str, Any], names: tuple[str, ...]) -> dict[str, f
 
 
 def _refute_from_zeros(certificate: dict[str, Any]) -> str:
-    """L(M_t) >= L(M_0) - 1.5 eta T G^2 for t < T, with G above ||grad L|| on the sublevel set: too slow a descent
-    for the guarantee.
+    """L(M_t) >= L(M_0) - 1.5 eta T G^2 for t < T, with G above ||grad L|| on the sublevel set:
+    too slow a descent for the guarantee.
 
     One step: L(M - eta g) >= L(M) - eta ||g||^2 - (K/2) eta^2 ||g||^2 >= L(M) - 1.5 eta ||g||^2 as eta K <= 1; and
     eta T = 4 L(M_0) / (mu eps n^2) does not depend on eta. lhs is (L(M_0) - 1.5 eta T G^2 - (lam/2) ||M_t||^2) /
@@ -132,12 +135,12 @@ def _refute_from_zeros(certificate: dict[str, Any]) -> str:
         ]
 
     decide(precisions(claimed.values(), 2000, 100), ask)
-    return "refutation: from M_0 = 0 the loss cannot fall to (xi + eps)/2 within T steps, for every eta < 1/L"
+    return f"refutation: from M_0 = 0 no eta < 1/L reaches (xi + eps)/2 within T steps ({data.mask} mask)"
 
 
 def _refute_from_ones(certificate: dict[str, Any]) -> str:
-    """For EVERY M in R^(d x d): (L_attn(M) + lam^2/mu ||M||^2) / n^2 >= lhs > (xi + eps)/2, so no trajectory, step
-    or T can help.
+    """For EVERY M in R^(d x d): (L_attn(M) + lam^2/mu ||M||^2) / n^2 >= lhs > (xi + eps)/2, so no trajectory,
+    step or T can help.
 
     n = 2. With tau = z_i1 - z_i2 = <V, M>, V = W o x_i (x_1 - x_2)^T: L_attn >= (sigma(tau) - sigma(tau_dense))^2
     and ||M||_F >= |tau| / ||V||_F. lhs encloses the infimum over tau, divided by n^2. Iterates satisfy ||M_t||_F <=
@@ -156,8 +159,8 @@ def _refute_from_ones(certificate: dict[str, Any]) -> str:
         for ws, x in zip(data.W, data.B[row], strict=True)
     ]
     norm_v = lower(data.norm_sq(V))  # exact: V is
-    if norm_v == 0:
-        raise Reject("the logits of inputs.row do not depend on M")
+    if norm_v == 0 or not all(data.allowed[row]):
+        raise Reject("row inputs.row of F must depend on M")
     dense = data.dense_logits()[row]
     weight = data.lam**2 / (setting.mu * norm_v)
 
@@ -178,7 +181,8 @@ def _refute_from_ones(certificate: dict[str, Any]) -> str:
     decide(precisions([claimed["rhs"], claimed["min_f"]], 2000, 100), ask)
     scaled = (claimed["lhs"][0] * data.n**2, claimed["lhs"][1] * data.n**2)
     require_valley(dense[0] - dense[1], weight, tau, scaled)
-    return f"refutation: no M at all satisfies the guarantee (d = {data.d}), so no trajectory from M_0 = 1 does"
+    where = f"{data.mask} mask, d = {data.d}"
+    return f"refutation: no M at all satisfies the guarantee ({where}), so no trajectory from M_0 = 1 does"
 
 
 def check_repaired(certificate: dict[str, Any]) -> str:
@@ -200,10 +204,10 @@ def check_repaired(certificate: dict[str, Any]) -> str:
         M: list[list[Number]] = [[entry] * len(data.sizes) for _ in data.sizes]
         now = b.state(data, M, bits)
         loss = now.c_sq / 2 + data.lam / 2 * data.norm_sq(M)
-        smallest = [hull((f for row in now.F for f in row), largest=False)]
+        smallest = [b.least_allowed(data, now.F)]
         for _ in range(last):
             now = b.state(data, b.as_intervals(b.descend(now.M, now.gradient, eta), bits), bits)
-            smallest.append(hull((f for row in now.F for f in row), largest=False))
+            smallest.append(b.least_allowed(data, now.F))
         min_f = min(low for low, _ in smallest), min(high for _, high in smallest)
         T = 4 * loss / (eta * setting.mu * setting.epsilon * data.n**2)
         left = (now.c_sq / 2 + data.lam**2 / setting.mu * data.norm_sq(now.M)) / data.n**2
@@ -219,4 +223,5 @@ def check_repaired(certificate: dict[str, Any]) -> str:
         ]
 
     decide(precisions(claimed.values(), 500 * (last + 1), 4 * data.n**2 * (last + 1)), ask)
-    return f"confirmation: M_{last} satisfies the guarantee with the corrected mu (d = {data.d}, start {start})"
+    where = f"{data.mask} mask, d = {data.d}, start {start}"
+    return f"confirmation: M_{last} satisfies the guarantee with the corrected mu ({where})"

@@ -19,8 +19,8 @@ def _reported_delta(inputs: Inputs, bits: int) -> Sides:
 
 
 def _lambda_range(inputs: Inputs, bits: int) -> Sides:
-    """lambda = lambda~ / n is what the experiments set, so the lambda~ of the definition is n lambda; the lemma
-    needs it in [0, 1].
+    """lambda = lambda~ / n is what the experiments set, so the lambda~ of the definition is n lambda;
+    the lemma needs it in [0, 1].
     """
     (n,) = sizes(inputs, "n")
     (lam,) = positive(inputs, "lambda")

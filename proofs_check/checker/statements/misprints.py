@@ -20,8 +20,8 @@ def _printed_regulariser(inputs: Inputs, bits: int) -> Sides:
 
 
 def _dropped_sum(inputs: Inputs, bits: int) -> Sides:
-    """lem:grad_rec's line without its double sum: rhs = sum over (i_0, j_0) of the term, lhs = its largest or
-    smallest single term.
+    """lem:grad_rec's line without its double sum: rhs = sum over (i_0, j_0) of the term,
+    lhs = its largest or smallest single term.
 
     F and f are free positive rows summing to 1; X = I and W_ij = log f_ij + k, M_ij = (log F_ij + k/2) / W_ij
     realise them in the box for large k.

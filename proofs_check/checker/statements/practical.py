@@ -1,5 +1,5 @@
-"""rem:practical, the remark that both assumptions of the theorem are practical, and thm:our_convergence:informal's
-running time.
+"""rem:practical, the remark that both assumptions of the theorem are practical,
+and thm:our_convergence:informal's running time.
 """
 
 from fractions import Fraction

@@ -1,5 +1,5 @@
-"""Two repaired statements on exact instances: a floor under the attention entries, and pruning with a sparsity
-constraint.
+"""Two repaired statements on exact instances: a floor under the attention entries,
+and pruning with a sparsity constraint.
 """
 
 from fractions import Fraction

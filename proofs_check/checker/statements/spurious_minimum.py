@@ -1,5 +1,5 @@
-"""new:spurious_minima: n > d, lambda = 0, and a strict local minimum of L_attn with L_attn > 0 = L_attn(1), so no
-PL constant mu > 0 exists.
+"""new:spurious_minima: n > d, lambda = 0, and a strict local minimum of L_attn with L_attn > 0 = L_attn(1),
+so no PL constant mu > 0 exists.
 
 The proof on one instance. Let m be the centre and B the box of entries m_ab +- radius. If Hess L_attn >= curvature
 I on B and ||grad L_attn(m)||_F < curvature radius / 2, then on the sphere ||M - m||_F = radius, which lies in B,

@@ -37,8 +37,8 @@ def _running_time(inputs: Inputs, bits: int) -> Sides:
 
 
 def _step_size(inputs: Inputs, bits: int) -> Sides:
-    """L(lambda_large) / L(lambda_small) against lambda_large / lambda_small: equal if eta = const/lambda followed
-    from eta = const/L.
+    """L(lambda_large) / L(lambda_small) against lambda_large / lambda_small:
+    equal if eta = const/lambda followed from eta = const/L.
     """
     n, d = sizes(inputs, "n", "d")
     R, small, large = positive(inputs, "R", "lambda_small", "lambda_large")
@@ -61,8 +61,8 @@ def _unbounded_gradient(inputs: Inputs, bits: int) -> Sides:
 
 
 def _momentum(inputs: Inputs, bits: int) -> Sides:
-    """L(M_t) and L(M_{t+1}) under M_{t+1} = M_t - eta grad L(M_t) + momentum (M_t - M_{t-1}), M_0 = 1, although eta
-    < 1/K.
+    """L(M_t) and L(M_{t+1}) under M_{t+1} = M_t - eta grad L(M_t) + momentum (M_t - M_{t-1}), M_0 = 1,
+    although eta < 1/K.
 
     K = lam + (5/4) max|W|^2 ||X||_2^4 bounds the Lipschitz constant of grad L: without momentum the loss never rises.
     """

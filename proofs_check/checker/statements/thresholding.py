@@ -1,5 +1,5 @@
-"""alg:mask_gd, its last lines: which entries of M become 0, for the four readings of "sort" and of indexing, and
-for the repaired rule.
+"""alg:mask_gd, its last lines: which entries of M become 0, for the four readings of "sort" and of indexing,
+and for the repaired rule.
 
 Printed: tau = m_sorted[floor(rho d^2)]; an entry becomes 1 if it is > tau, else 0. Wanted: floor(rho d^2) zeros,
 the smallest entries.
