@@ -137,7 +137,7 @@ def _constants(
         "L": L,
         "T": paper.iterations(LAM / 2 * d * d, 1 / L, mu, 0.02 / n, n),
     }
-    return {f"log10_{name}": log10(value) for name, value in values.items()}
+    return {f"log10_{name}": -np.inf if value == 0 else log10(value) for name, value in values.items()}
 
 
 def _extremes(layer: AttentionLayer, X: Array) -> tuple[Array, Array]:

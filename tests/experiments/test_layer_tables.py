@@ -1,0 +1,164 @@
+"""Tables, ratios, statements and plans of the layer experiment, on numbers made by hand."""
+
+import json
+
+import numpy as np
+import pytest
+
+from attnprune_verify.errors import InvalidInstance
+from attnprune_verify.experiments.layer import LayerResults
+from attnprune_verify.experiments.layer_plan import LayerPlan, parse_method
+from attnprune_verify.experiments.layer_report import as_document, summary, write_tables
+from attnprune_verify.experiments.layer_statements import layer_statements
+from attnprune_verify.experiments.layer_tables import by_layer, by_method, ratio_of_means
+from attnprune_verify.experiments.layer_texts import default_texts, draw_sequences, read_documents
+
+
+def made_up(errors, rhos=(0.5,)):
+    """Results in which each method has the given held-out errors in layers 0 and 1 (two heads, two seeds)."""
+    plan = LayerPlan("model", methods=tuple(errors), rhos=rhos, seeds=2)
+    rows = [
+        {
+            "method": method, "rho": rho, "n": 128, "seed": seed, "layer": layer, "head": head,
+            "in_sample": error / 10, "held_out": error * (1 + head) * (1 + rho) * (1 + 0.1 * seed), "seconds": 1.0,
+        }
+        for method, by in errors.items()
+        for rho in rhos
+        for seed in range(2)
+        for layer, error in enumerate(by)
+        for head in range(2)
+    ]  # fmt: skip
+    whole = [{"method": m, "rho": rho, "n": 128, "seed": 0, "cosine_distance": 0.1} for m in errors for rho in rhos]
+    return LayerResults(plan, rows, whole)
+
+
+def test_ratios_are_paired_head_by_head():
+    results = made_up({"sparsegpt": (0.4, 0.2), "fisher-obs": (0.2, 0.05)})
+    row = by_method(results)[1]
+    assert row["ratio"] == pytest.approx(np.sqrt(0.5 * 0.25))
+    assert row["wins"] == 1.0 and row["cosine_distance"] == 0.1
+    assert [cell["ratio"] for cell in by_layer(results)[2:]] == pytest.approx([0.5, 0.25])
+    assert ratio_of_means(results, "fisher-obs") == pytest.approx(0.25 / 0.6)
+    assert ratio_of_means(results, "wanda") is None
+    assert by_method(made_up({"wanda": (0.1, 0.1)}))[0]["ratio"] is None
+
+
+def verdicts(results):
+    return {(one["id"], one["reading"]): one["holds"] for one in layer_statements(results)}
+
+
+@pytest.mark.parametrize(("ours", "holds"), [((0.9, 0.09), True), ((0.1, 0.11), False)])
+def test_our_bound_is_judged_by_the_worst_layer_after_the_first(ours, holds):
+    found = verdicts(made_up({"sparsegpt": (0.2, 0.2), "fisher-obs": ours}))
+    assert found == {("new:fisher-obs-held-out", "rho = 0.5, n = 128, worst layer 1"): holds}
+
+
+def test_the_paper_s_sentences_and_what_failed():
+    errors = {
+        "paper-gd": (2.0, 2.0),
+        "random": (0.7, 0.7),
+        "wanda": (0.1, 0.1),
+        "sparsegpt": (0.1, 0.1),
+        "ste": (0.05, 0.05),
+    }
+    found = verdicts(made_up(errors, rhos=(0.5, 0.7)))
+    assert not found["exp:real-better-than-random", "paper-gd, rho = 0.5, n = 128, against random"]
+    assert not found["exp:real-outperforms", "paper-gd, rho = 0.7, n = 128, against wanda"]
+    assert not found["exp:real-lower-rate", "paper-gd, n = 128, against sparsegpt"]
+    assert found["new:learnt-mask", "rho = 0.5, n = 128"]
+    assert found["new:in-sample-misleads", "ste, rho = 0.5, n = 128"]
+    better = made_up({"paper-gd": (0.01, 0.01), "random": (0.7, 0.7), "wanda": (0.1, 0.1)}, rhos=(0.5, 0.7))
+    assert all(verdicts(better).values())
+
+
+def test_tables_are_written_whole_and_strict(tmp_path):
+    results = made_up({"sparsegpt": (0.4, 0.2), "fisher-obs": (0.2, 0.05)})
+    paths = write_tables(results, tmp_path)
+    assert {path.name for path in paths} == {path.name for path in tmp_path.iterdir()} == {"layer.csv", "layer.json"}
+    document = json.loads((tmp_path / "layer.json").read_text(), parse_constant=pytest.fail)
+    assert document == json.loads(json.dumps(as_document(results)))
+    assert len((tmp_path / "layer.csv").read_text().splitlines()) == 1 + len(results.rows)
+    assert "fisher-obs" in summary(results) and "new:fisher-obs-held-out: holds" in summary(results)
+
+
+def test_shipped_texts_are_disjoint_and_plain():
+    inside, outside = (default_texts(part) for part in ("calibration", "held_out"))
+    assert len(inside) == len(outside) == 4
+    words = [set(" ".join(read_documents(paths, "")).split(". ")) for paths in (inside, outside)]
+    assert not words[0] & words[1]
+    for path in (*inside, *outside):
+        assert path.read_text(encoding="utf-8").isascii() and len(path.read_text().split()) > 500
+
+
+class Letters:
+    """A tokenizer of one token per letter, with a mark before and after."""
+
+    class Encoding:
+        def __init__(self, ids):
+            self.ids = ids
+
+    def encode(self, text, add_special_tokens=True):
+        ids = [ord(letter) for letter in text]
+        return self.Encoding([1, *ids, 2] if add_special_tokens else ids)
+
+
+def test_sequences_have_one_length_and_the_special_tokens():
+    documents = ["abcdefghij" * 3, "uvwxyz" * 4]
+    ids = draw_sequences(documents, Letters(), 5, 12, np.random.default_rng(0))
+    assert ids.shape == (5, 12) and (ids[:, 0] == 1).all() and (ids[:, -1] == 2).all()
+    for index, row in enumerate(ids):
+        assert "".join(map(chr, row[1:-1])) in documents[index % 2]
+    again = draw_sequences(documents, Letters(), 5, 12, np.random.default_rng(0))
+    assert (ids == again).all()
+    with pytest.raises(InvalidInstance, match="at least 28 tokens for n = 30; one has 24"):
+        draw_sequences(documents, Letters(), 2, 30, np.random.default_rng(0))
+    with pytest.raises(InvalidInstance, match="must hold tokenizer.json"):
+        draw_sequences(documents, None, 2, 12, np.random.default_rng(0))
+    with pytest.raises(InvalidInstance, match="beside 2 special tokens; got 2"):
+        draw_sequences(documents, Letters(), 2, 2, np.random.default_rng(0))
+
+
+def test_bad_documents(tmp_path):
+    binary, empty = tmp_path / "binary", tmp_path / "empty"
+    binary.write_bytes(b"\xff\xfe\x00")
+    empty.write_text("  \n")
+    for path, message in ((binary, "must be UTF-8"), (empty, "must not be empty"), (tmp_path, "must be a text file")):
+        with pytest.raises(InvalidInstance, match=message):
+            read_documents([path], "calibration")
+
+
+@pytest.mark.parametrize(
+    ("choices", "message"),
+    [
+        ({"methods": ("obs",)}, "method must be one of"),
+        ({"methods": ("fisher-obs:sweeps",)}, "options must read name=value"),
+        ({"rhos": (1.5,)}, "rho must be in"),
+        ({"ns": (1,)}, "n must be an integer >= 2"),
+        ({"ns": ()}, "ns must not be empty"),
+        ({"k": 0}, "k must be"),
+        ({"layers": (-1,)}, "layer must be"),
+        ({"calibration": ("a.txt", "b.txt"), "held_out": ("./b.txt",)}, "must differ; both have 'b.txt'"),
+    ],
+)
+def test_bad_plans(choices, message):
+    with pytest.raises(InvalidInstance, match=message):
+        LayerPlan("model", **choices)
+
+
+def test_method_options():
+    assert parse_method("ste") == ("ste", {})
+    assert parse_method("paper-gd:reading=sum,steps=10,step_size=0.1") == (
+        "paper-gd",
+        {"reading": "sum", "steps": 10, "step_size": 0.1},
+    )
+
+
+def test_the_fingerprint_sees_texts_and_settings(tmp_path):
+    text = tmp_path / "a.txt"
+    text.write_text("one")
+    plan = LayerPlan(str(tmp_path), calibration=(str(text),))
+    first = plan.fingerprint()
+    assert first == LayerPlan(str(tmp_path), calibration=(str(text),), rhos=(0.9,)).fingerprint()
+    assert first != LayerPlan(str(tmp_path), calibration=(str(text),), k=4).fingerprint()
+    text.write_text("two")
+    assert first != plan.fingerprint()
