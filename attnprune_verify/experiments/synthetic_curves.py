@@ -15,6 +15,7 @@ Truth = bool | None
 """True, False, or None where the spread over seeds (or missing runs) leaves it open."""
 
 _DOUBT = 2.0  # standard errors
+_DOUBT_OF_ONE = 0.1  # of the larger value
 
 
 @dataclass(frozen=True)
@@ -65,6 +66,8 @@ def curve(rows: Iterable[Mapping[str, Any]], axis: str, measure: str = "in_mean"
 def is_below(first: NDArray[np.float64], second: NDArray[np.float64], factor: float = 1.0) -> Truth:
     """Whether ``first < factor * second``, seed by seed on the same data; None within two standard errors.
 
+    A single seed has no spread: then None within a tenth of the larger, about what seeds differ by here.
+
     Examples
     --------
     >>> is_below(np.array([1.0, 1.1]), np.array([2.0, 2.2])), is_below(np.array([1.0, 3.0]), np.array([2.0, 2.0]))
@@ -72,7 +75,10 @@ def is_below(first: NDArray[np.float64], second: NDArray[np.float64], factor: fl
     """
     difference = first - factor * second
     mean = float(difference.mean())
-    doubt = _DOUBT * float(difference.std(ddof=1)) / np.sqrt(difference.size) if difference.size > 1 else 0.0
+    if difference.size > 1:
+        doubt = _DOUBT * float(difference.std(ddof=1)) / np.sqrt(difference.size)
+    else:
+        doubt = _DOUBT_OF_ONE * max(float(first[0]), factor * float(second[0]))
     return None if abs(mean) <= doubt else mean < 0
 
 

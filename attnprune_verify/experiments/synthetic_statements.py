@@ -34,7 +34,7 @@ class Verdict:
     numbers : the means behind it
     weights, k, reading, lam, measure, seeds
         The reading. `reading` is "" where the sentence is about Wanda and SparseGPT only, `lam` is None there and where
-        it is swept; `measure` is "in-sample" or "held-out". With a single seed the verdict is by the means alone.
+        it is swept; `measure` is "in-sample" or "held-out".
     """
 
     id: str

@@ -18,7 +18,8 @@ def test_is_below_needs_more_than_two_standard_errors() -> None:
     assert is_below(base, base + 0.1) is True  # paired: the seeds' own spread does not matter
     assert is_below(base + 0.1, base) is False
     assert is_below(base, base + np.array([0.3, -0.2, 0.1])) is None
-    assert is_below(base[:1], base[1:2]) is True  # a single seed: by its value
+    assert is_below(base[:1], base[1:2]) is True  # a single seed: beyond a tenth
+    assert is_below(base[:1], 1.05 * base[:1]) is None
 
 
 @pytest.mark.parametrize(
