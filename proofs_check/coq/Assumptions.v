@@ -2,22 +2,31 @@
 From AttnPrune Require algebra.AbsInequality.
 From AttnPrune Require algebra.AttentionBounds.
 From AttnPrune Require algebra.BPlusM.
+From AttnPrune Require algebra.BasicAlgebra.
 From AttnPrune Require algebra.Frobenius.
 From AttnPrune Require algebra.HadamardBounds.
+From AttnPrune Require algebra.LipschitzProduct.
 From AttnPrune Require algebra.PLCorrected.
 From AttnPrune Require algebra.PLSharp.
+From AttnPrune Require algebra.RankCondition.
 From AttnPrune Require algebra.RowBounds.
 From AttnPrune Require algebra.Sandwich.
 From AttnPrune Require analysis.Confinement.
+From AttnPrune Require analysis.ConvergenceRefuted.
 From AttnPrune Require analysis.Descent.
 From AttnPrune Require analysis.Gradient.
 From AttnPrune Require analysis.LipschitzGradient.
+From AttnPrune Require analysis.LipschitzProducts.
+From AttnPrune Require analysis.LipschitzSharp.
 From AttnPrune Require analysis.MainTheorem.
 From AttnPrune Require analysis.MaskReadings.
+From AttnPrune Require analysis.MatrixView.
+From AttnPrune Require analysis.MeanValue.
 From AttnPrune Require analysis.OnesWitness.
 From AttnPrune Require analysis.PLRefuted.
 From AttnPrune Require analysis.PLTrueGradient.
 From AttnPrune Require analysis.RowHessian.
+From AttnPrune Require analysis.RowHessianSharp.
 From AttnPrune Require analysis.SoftmaxRow.
 Goal True. idtac "== algebra/Frobenius.v F_norm_A_plus_B". Abort.
 Print Assumptions AttnPrune.algebra.Frobenius.F_norm_A_plus_B.
@@ -37,14 +46,56 @@ Goal True. idtac "== algebra/Frobenius.v norm_bound_product". Abort.
 Print Assumptions AttnPrune.algebra.Frobenius.norm_bound_product.
 Goal True. idtac "== algebra/Frobenius.v norm_bound_spectral_le_frobenius". Abort.
 Print Assumptions AttnPrune.algebra.Frobenius.norm_bound_spectral_le_frobenius.
+Goal True. idtac "== algebra/BasicAlgebra.v indexing_row". Abort.
+Print Assumptions AttnPrune.algebra.BasicAlgebra.indexing_row.
+Goal True. idtac "== algebra/BasicAlgebra.v indexing_column". Abort.
+Print Assumptions AttnPrune.algebra.BasicAlgebra.indexing_column.
+Goal True. idtac "== algebra/BasicAlgebra.v combine_part1". Abort.
+Print Assumptions AttnPrune.algebra.BasicAlgebra.combine_part1.
+Goal True. idtac "== algebra/BasicAlgebra.v combine_part2". Abort.
+Print Assumptions AttnPrune.algebra.BasicAlgebra.combine_part2.
+Goal True. idtac "== algebra/BasicAlgebra.v algebra_inner_symmetric". Abort.
+Print Assumptions AttnPrune.algebra.BasicAlgebra.algebra_inner_symmetric.
+Goal True. idtac "== algebra/BasicAlgebra.v algebra_hadamard_diag". Abort.
+Print Assumptions AttnPrune.algebra.BasicAlgebra.algebra_hadamard_diag.
+Goal True. idtac "== algebra/BasicAlgebra.v algebra_inner_ones". Abort.
+Print Assumptions AttnPrune.algebra.BasicAlgebra.algebra_inner_ones.
+Goal True. idtac "== algebra/BasicAlgebra.v algebra_inner_hadamard". Abort.
+Print Assumptions AttnPrune.algebra.BasicAlgebra.algebra_inner_hadamard.
+Goal True. idtac "== algebra/BasicAlgebra.v algebra_row_hadamard". Abort.
+Print Assumptions AttnPrune.algebra.BasicAlgebra.algebra_row_hadamard.
+Goal True. idtac "== algebra/BasicAlgebra.v algebra_hadamard_transpose". Abort.
+Print Assumptions AttnPrune.algebra.BasicAlgebra.algebra_hadamard_transpose.
+Goal True. idtac "== algebra/BasicAlgebra.v algebra_hadamard_unit". Abort.
+Print Assumptions AttnPrune.algebra.BasicAlgebra.algebra_hadamard_unit.
+Goal True. idtac "== algebra/BasicAlgebra.v algebra_diag_sandwich". Abort.
+Print Assumptions AttnPrune.algebra.BasicAlgebra.algebra_diag_sandwich.
+Goal True. idtac "== algebra/BasicAlgebra.v algebra_outer_products". Abort.
+Print Assumptions AttnPrune.algebra.BasicAlgebra.algebra_outer_products.
+Goal True. idtac "== algebra/BasicAlgebra.v algebra_hadamard_entry". Abort.
+Print Assumptions AttnPrune.algebra.BasicAlgebra.algebra_hadamard_entry.
+Goal True. idtac "== algebra/BasicAlgebra.v algebra_hadamard_sum". Abort.
+Print Assumptions AttnPrune.algebra.BasicAlgebra.algebra_hadamard_sum.
+Goal True. idtac "== algebra/BasicAlgebra.v algebra_norm_trace". Abort.
+Print Assumptions AttnPrune.algebra.BasicAlgebra.algebra_norm_trace.
+Goal True. idtac "== algebra/BasicAlgebra.v algebra_trace_commutes". Abort.
+Print Assumptions AttnPrune.algebra.BasicAlgebra.algebra_trace_commutes.
+Goal True. idtac "== algebra/BasicAlgebra.v algebra_norm_diag". Abort.
+Print Assumptions AttnPrune.algebra.BasicAlgebra.algebra_norm_diag.
 Goal True. idtac "== algebra/AbsInequality.v abs_inequality_part1". Abort.
 Print Assumptions AttnPrune.algebra.AbsInequality.abs_inequality_part1.
 Goal True. idtac "== algebra/AbsInequality.v abs_inequality_part2". Abort.
 Print Assumptions AttnPrune.algebra.AbsInequality.abs_inequality_part2.
+Goal True. idtac "== algebra/LipschitzProduct.v lip_product_linear". Abort.
+Print Assumptions AttnPrune.algebra.LipschitzProduct.lip_product_linear.
+Goal True. idtac "== algebra/LipschitzProduct.v lip_product". Abort.
+Print Assumptions AttnPrune.algebra.LipschitzProduct.lip_product.
 Goal True. idtac "== algebra/Sandwich.v trace_BAB". Abort.
 Print Assumptions AttnPrune.algebra.Sandwich.trace_BAB.
 Goal True. idtac "== algebra/Sandwich.v lower_bound_XBX". Abort.
 Print Assumptions AttnPrune.algebra.Sandwich.lower_bound_XBX.
+Goal True. idtac "== algebra/RankCondition.v beta_needs_n_le_d". Abort.
+Print Assumptions AttnPrune.algebra.RankCondition.beta_needs_n_le_d.
 Goal True. idtac "== algebra/HadamardBounds.v lower_bound_hadamard". Abort.
 Print Assumptions AttnPrune.algebra.HadamardBounds.lower_bound_hadamard.
 Goal True. idtac "== algebra/HadamardBounds.v upper_bound_hadamard". Abort.
@@ -101,6 +152,8 @@ Goal True. idtac "== algebra/PLCorrected.v PL_corrected_masked_mu". Abort.
 Print Assumptions AttnPrune.algebra.PLCorrected.PL_corrected_masked_mu.
 Goal True. idtac "== algebra/PLSharp.v PL_corrected_attained". Abort.
 Print Assumptions AttnPrune.algebra.PLSharp.PL_corrected_attained.
+Goal True. idtac "== analysis/MeanValue.v mean_value_matrix". Abort.
+Print Assumptions AttnPrune.analysis.MeanValue.mean_value_matrix.
 Goal True. idtac "== analysis/SoftmaxRow.v variance_le_half". Abort.
 Print Assumptions AttnPrune.analysis.SoftmaxRow.variance_le_half.
 Goal True. idtac "== analysis/SoftmaxRow.v softmax_jacobian_norm". Abort.
@@ -129,6 +182,16 @@ Goal True. idtac "== analysis/Gradient.v grad_loss_func". Abort.
 Print Assumptions AttnPrune.analysis.Gradient.grad_loss_func.
 Goal True. idtac "== analysis/Gradient.v mat_view_l". Abort.
 Print Assumptions AttnPrune.analysis.Gradient.mat_view_l.
+Goal True. idtac "== analysis/MatrixView.v mat_view_b1_part1". Abort.
+Print Assumptions AttnPrune.analysis.MatrixView.mat_view_b1_part1.
+Goal True. idtac "== analysis/MatrixView.v mat_view_b1_part2". Abort.
+Print Assumptions AttnPrune.analysis.MatrixView.mat_view_b1_part2.
+Goal True. idtac "== analysis/MatrixView.v mat_view_b2_part1". Abort.
+Print Assumptions AttnPrune.analysis.MatrixView.mat_view_b2_part1.
+Goal True. idtac "== analysis/MatrixView.v mat_view_b2_part2". Abort.
+Print Assumptions AttnPrune.analysis.MatrixView.mat_view_b2_part2.
+Goal True. idtac "== analysis/MatrixView.v mat_view_b3". Abort.
+Print Assumptions AttnPrune.analysis.MatrixView.mat_view_b3.
 Goal True. idtac "== analysis/MaskReadings.v causal_no_delta". Abort.
 Print Assumptions AttnPrune.analysis.MaskReadings.causal_no_delta.
 Goal True. idtac "== analysis/MaskReadings.v masked_no_delta". Abort.
@@ -177,6 +240,34 @@ Goal True. idtac "== analysis/LipschitzGradient.v lip_c". Abort.
 Print Assumptions AttnPrune.analysis.LipschitzGradient.lip_c.
 Goal True. idtac "== analysis/LipschitzGradient.v lip_grad_l". Abort.
 Print Assumptions AttnPrune.analysis.LipschitzGradient.lip_grad_l.
+Goal True. idtac "== analysis/LipschitzProducts.v bound_basic_func_part5". Abort.
+Print Assumptions AttnPrune.analysis.LipschitzProducts.bound_basic_func_part5.
+Goal True. idtac "== analysis/LipschitzProducts.v bound_basic_func_part6". Abort.
+Print Assumptions AttnPrune.analysis.LipschitzProducts.bound_basic_func_part6.
+Goal True. idtac "== analysis/LipschitzProducts.v bound_basic_func_part8". Abort.
+Print Assumptions AttnPrune.analysis.LipschitzProducts.bound_basic_func_part8.
+Goal True. idtac "== analysis/LipschitzProducts.v bound_basic_func_part9". Abort.
+Print Assumptions AttnPrune.analysis.LipschitzProducts.bound_basic_func_part9.
+Goal True. idtac "== analysis/LipschitzProducts.v bound_grad_f". Abort.
+Print Assumptions AttnPrune.analysis.LipschitzProducts.bound_grad_f.
+Goal True. idtac "== analysis/LipschitzProducts.v lip_f_circ_c". Abort.
+Print Assumptions AttnPrune.analysis.LipschitzProducts.lip_f_circ_c.
+Goal True. idtac "== analysis/LipschitzProducts.v lip_diag". Abort.
+Print Assumptions AttnPrune.analysis.LipschitzProducts.lip_diag.
+Goal True. idtac "== analysis/LipschitzProducts.v lip_diag_f". Abort.
+Print Assumptions AttnPrune.analysis.LipschitzProducts.lip_diag_f.
+Goal True. idtac "== analysis/RowHessianSharp.v row_hessian_bound". Abort.
+Print Assumptions AttnPrune.analysis.RowHessianSharp.row_hessian_bound.
+Goal True. idtac "== analysis/RowHessianSharp.v p_row_velocity_norm_sharp". Abort.
+Print Assumptions AttnPrune.analysis.RowHessianSharp.p_row_velocity_norm_sharp.
+Goal True. idtac "== analysis/RowHessianSharp.v row_constant_C_plus". Abort.
+Print Assumptions AttnPrune.analysis.RowHessianSharp.row_constant_C_plus.
+Goal True. idtac "== analysis/LipschitzSharp.v C_plus_value". Abort.
+Print Assumptions AttnPrune.analysis.LipschitzSharp.C_plus_value.
+Goal True. idtac "== analysis/LipschitzSharp.v lip_grad_sharp". Abort.
+Print Assumptions AttnPrune.analysis.LipschitzSharp.lip_grad_sharp.
+Goal True. idtac "== analysis/LipschitzSharp.v logit_bound_centred". Abort.
+Print Assumptions AttnPrune.analysis.LipschitzSharp.logit_bound_centred.
 Goal True. idtac "== analysis/Descent.v descent_lemma". Abort.
 Print Assumptions AttnPrune.analysis.Descent.descent_lemma.
 Goal True. idtac "== analysis/Descent.v sufficient_decrease". Abort.
@@ -219,3 +310,7 @@ Goal True. idtac "== analysis/MainTheorem.v our_convergence_corrected". Abort.
 Print Assumptions AttnPrune.analysis.MainTheorem.our_convergence_corrected.
 Goal True. idtac "== analysis/MainTheorem.v gd_attention_loss". Abort.
 Print Assumptions AttnPrune.analysis.MainTheorem.gd_attention_loss.
+Goal True. idtac "== analysis/ConvergenceRefuted.v our_convergence_full_refuted". Abort.
+Print Assumptions AttnPrune.analysis.ConvergenceRefuted.our_convergence_full_refuted.
+Goal True. idtac "== analysis/ConvergenceRefuted.v our_convergence_causal_allowed_refuted". Abort.
+Print Assumptions AttnPrune.analysis.ConvergenceRefuted.our_convergence_causal_allowed_refuted.

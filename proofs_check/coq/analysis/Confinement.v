@@ -1,8 +1,8 @@
 (* Gradient descent from M = 1 stays in the ball ||M||_F <= d: the replacement for the
    paper's "M in [0,1]^{d x d}", which gradient descent leaves.
 
-   For lam > 0, every valid mask, and steps 0 < eta <= 2/(lam + C K^2) (C = 5/4 is proved in
-   RowHessian.v), for all t
+   For lam > 0, every valid mask, and steps 0 < eta <= 2/(lam + C K^2) with C any row
+   constant (5/4 in RowHessian.v, C_+ = 0.30811... in RowHessianSharp.v), for all t
      ||M_t||_F^2 + (1/lam) ||c(M_t)||_F^2 <= d^2.                                        *)
 Require Import Reals Lra Lia.
 From Coquelicot Require Import Coquelicot.

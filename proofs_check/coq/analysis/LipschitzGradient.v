@@ -7,7 +7,8 @@
    (logit_bound_frobenius), which is at most R^3 under asp:bound_parameters.
 
      ||f~(M') - f~(M)||_F       <= (K/2) ||M' - M||_F
-     ||grad L(M') - grad L(M)|| <= (lam + (5/4) K^2) ||M' - M||_F
+     ||grad L(M') - grad L(M)|| <= (lam + C K^2) ||M' - M||_F,   C = 5/4 here, and
+                                        C = C_+ = 0.30811... in LipschitzSharp.v
 
    From these follow lem:lip_f, lem:lip_c and thm:lip_grad_l with the paper's constants.  *)
 Require Import Reals Lra Lia.

@@ -4,8 +4,8 @@
    Differences from thm:our_convergence:
      mu = 2 (min|W| beta delta)^2 instead of 2 min|W| beta delta;
      delta bounds the allowed entries of f~(M_t), t < T, only;
-     the step is eta <= 1/(lam + (5/4) K^2) for any K with logit_bound, in particular for
-     K = max|W| ||X||_F^2;
+     the step is eta <= 1/(lam + C K^2) for any row constant C (C_+ = 0.30811... of
+     RowHessianSharp.v is one) and any K with logit_bound, K = max|W| ||X||_F^2 for example;
      M_t in the box is not assumed (it is false): ||M_t||_F <= d is proved.              *)
 Require Import Reals Lra Lia.
 From Coquelicot Require Import Coquelicot.

@@ -168,16 +168,19 @@ Proof.
 Qed.
 End Row.
 
-Theorem p_row_lipschitz n m f s s' a : valid_row n m -> probability n f ->
+(* from a bound of the velocity to a Lipschitz constant of the row *)
+Lemma p_row_lipschitz_from_velocity n m f s s' a k : valid_row n m ->
+  (forall sigma, probability n sigma -> (forall l, sigma l * m l = sigma l) -> forall v,
+     sqnorm n (p_row_velocity n sigma f (jacobian n sigma v)) <= k * masked_sqnorm n m v a) ->
   sqnorm n (fun j => p_row n (softmax n m s') f j - p_row n (softmax n m s) f j)
-  <= (5 / 4) * (5 / 4) * masked_sqnorm n m (fun j => s' j - s j) a.
+  <= k * masked_sqnorm n m (fun j => s' j - s j) a.
 Proof.
-  intros Hm Hf. set (v := fun j => s' j - s j).
+  intros Hm Hk. set (v := fun j => s' j - s j).
   pose proof (lipschitz_from_derivative n
     (fun t => p_row n (softmax n m (fun l => s l + t * v l)) f)
     (fun t => p_row_velocity n (softmax n m (fun l => s l + t * v l)) f
                 (jacobian n (softmax n m (fun l => s l + t * v l)) v))
-    ((5 / 4) * (5 / 4) * masked_sqnorm n m v a)) as H.
+    (k * masked_sqnorm n m v a)) as H.
   cbv beta in H.
   assert (Ext : forall q q' j, (forall l, q l = q' l) ->
     p_row n (softmax n m q) f j = p_row n (softmax n m q') f j).
@@ -193,9 +196,15 @@ Proof.
     apply (p_row_derive n (fun t => softmax n m (fun l => s l + t * v l))
              (fun t => jacobian n (softmax n m (fun l => s l + t * v l)) v)).
     intro l. apply softmax_derive, Hm.
-  - intro t. apply p_row_velocity_norm.
+  - intro t. apply Hk.
     + apply softmax_probability, Hm.
-    + exact Hf.
-    + apply (proj1 Hm).
     + intro l. apply softmax_mask_idem, Hm.
+Qed.
+
+Theorem p_row_lipschitz n m f s s' a : valid_row n m -> probability n f ->
+  sqnorm n (fun j => p_row n (softmax n m s') f j - p_row n (softmax n m s) f j)
+  <= (5 / 4) * (5 / 4) * masked_sqnorm n m (fun j => s' j - s j) a.
+Proof.
+  intros Hm Hf. apply p_row_lipschitz_from_velocity; [exact Hm|].
+  intros sigma Hs Hmask v. apply p_row_velocity_norm; try assumption. apply (proj1 Hm).
 Qed.
