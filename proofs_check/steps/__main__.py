@@ -15,7 +15,7 @@ def main(arguments: list[str]) -> int:
         note = "" if expected else "   NOT AS RECORDED"
         print(f"{label}: {len(steps)} steps, {len(failing)} fail{note}")
         for step in steps if "-v" in arguments else failing:
-            print(f"    {step.status:5} {step.label}: {step.says}\n          {step.witness[:300]}")
+            print(f"    {step.status:5} {step.label}: {step.says}\n          {step.witness[:400]}")
     return 0 if as_recorded else 1
 
 

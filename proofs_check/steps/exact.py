@@ -1,8 +1,8 @@
 """Matrices of fractions, and exact instances of the paper's quantities.
 
 From exp onwards a proof uses nothing of u = exp(logits) but u > 0 and du = u o d(logits), so an instance takes
-positive rationals for u and u~: f, f~, c, p and their derivatives are then exact rationals. (X = I and suitable W,
-M realise any such u, u~.)
+positive rationals for u and u~: f, f~, c, p and their derivatives are then exact rationals. An identity on all of
+these is more than the paper needs. A failing step wants a true instance: M = 0 comes first, where u~ = 1 exactly.
 """
 
 from __future__ import annotations
@@ -124,6 +124,11 @@ def semidefinite(A: Matrix) -> bool:
     return semidefinite([[x - row[0] * y / head[0] for x, y in zip(row[1:], head[1:], strict=True)] for row in rest])
 
 
+def shown(A: Matrix) -> str:
+    """[[1/2, 0], [3, 1]]."""
+    return "[" + ", ".join("[" + ", ".join(map(str, row)) + "]" for row in A) + "]"
+
+
 @dataclass(frozen=True)
 class Instance:
     """X, W, M, a mask and positive weights u, u~ on it."""
@@ -140,7 +145,9 @@ class Instance:
     lam: Fraction
 
     def __str__(self) -> str:
-        return f"n={self.n}, d={self.d}, seed={self.seed}"
+        """The whole instance: a witness must be enough to redo the computation."""
+        named = (("X", self.X), ("W", self.W), ("M", self.M), ("M_c", self.Mc), ("u", self.u), ("u~", self.u_tilde))
+        return ", ".join([*(f"{name} = {shown(A)}" for name, A in named), f"lam = {self.lam}"])
 
     @cached_property
     def alpha(self) -> Vector:
@@ -234,8 +241,16 @@ SHAPES = (
 )
 
 
+def at_zero() -> Instance:
+    """M = 0, where the paper's F is exactly uniform whatever X and W are."""
+    zeros, ones = [[Q(0)] * 2] * 2, [[Q(1)] * 2] * 2
+    X, W = [[Q(1), Q(0)], [Q(1, 2), Q(1)]], [[Q(1, 2), Q(-1)], [Q(1, 3), Q(2)]]
+    return Instance(98, 2, 2, X, W, zeros, ones, [[Q(2), Q(1)], [Q(1), Q(3)]], ones, Q(1, 10))
+
+
 def instances(full_only: bool = False) -> Iterator[Instance]:
-    """Random exact instances of several shapes and masks, the same ones every time."""
+    """M = 0, then random exact instances of several shapes and masks, the same ones every time."""
+    yield at_zero()
     for seed, (n, d, mask) in enumerate(SHAPES):
         yield instance(seed, n, d, "full" if full_only else mask)
 

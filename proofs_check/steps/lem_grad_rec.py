@@ -1,4 +1,9 @@
-"""lem:grad_rec: dL_attn/dM = sum over i0, j0 of (B_1 + B_2). The proof's third line drops the double sum."""
+"""lem:grad_rec: dL_attn/dM = sum over i0, j0 of (B_1 + B_2). The proof's third line drops the double sum.
+
+The first instance has M = 0, so F is uniform for every W; any f comes from W = X^-1 (log f + row constants) X^-T,
+as X is invertible, and the terms of entry (i1, j1) are all proportional to W_{i1,j1}: the comparison does not
+depend on it.
+"""
 
 from fractions import Fraction
 

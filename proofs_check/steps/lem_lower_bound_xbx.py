@@ -14,6 +14,7 @@ from proofs_check.steps.exact import (
     norm_sq,
     scaled,
     semidefinite,
+    shown,
     times,
     trace,
     transpose,
@@ -36,7 +37,8 @@ def steps() -> list[Step]:
 
     def witness(X: Matrix, B: Matrix, beta: Fraction) -> str:
         _, _, third, fourth = parts(X, B)
-        return f"beta = {beta}: beta tr[B^T X X^T B] = {beta * third} < {beta**2 * fourth} = beta^2 tr[B^T B]"
+        sides = f"beta tr[B^T X X^T B] = {beta * third} < {beta**2 * fourth} = beta^2 tr[B^T B]"
+        return f"X = {shown(X)}, B = {shown(B)}, beta = {beta}: {sides}"
 
     return [
         step(

@@ -1,9 +1,10 @@
-"""lem:PL_ineq.
+"""lem:PL_ineq. Three of its inequalities between squared norms lack the square of their constant.
 
-Three of its inequalities between squared norms lack the square of their constant; with the squares all steps
-hold.
+With the squares all steps hold. Instances have X X^T >= beta I and min F >= delta > 0.
 
-Instances have X X^T >= beta I and min F >= delta > 0; small weights, small tokens and a uniform F among them.
+The first one, X = I/2, W = (1/10)[[1, -1], [-1, 1]], M = 0, is one of the paper: F = 1/2 exactly, and for
+u = exp(X W X^T), as for the u shown, c is a multiple of [[-1, 1], [1, -1]]. Both sides of the failing steps are
+quadratic in c, so the comparison is the same.
 """
 
 from dataclasses import replace
@@ -52,7 +53,7 @@ def cases() -> list[tuple[Instance, Fraction, Fraction]]:
         99, 2, 2, half, scaled(Q(1, 10), [[Q(1), Q(-1)], [Q(-1), Q(1)]]), [[Q(0)] * 2] * 2, ones,
         [[Q(2), Q(1)], [Q(1), Q(2)]], ones, Q(0),
     )  # fmt: skip
-    return [*found, (plain, Q(1, 4), Q(1, 2))]
+    return [(plain, Q(1, 4), Q(1, 2)), *found]
 
 
 def steps() -> list[Step]:

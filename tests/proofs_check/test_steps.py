@@ -33,7 +33,7 @@ def test_every_proof_file_is_in_the_table() -> None:
 def test_the_known_failures_are_found_with_their_instances() -> None:
     slugs = ("lem_bound_basic_func", "lem_lower_bound_b_plus_m", "lem_pl_ineq", "thm_our_convergence")
     failing = {found.label: found for slug in slugs for found in replay(slug)[1] if found.status == FAILS}
-    assert "1/6 > 1/36" in failing["part 1, reason"].witness
+    assert "F_ij = 1/2 > 1/4" in failing["part 1, reason"].witness
     assert "radicand -6" in failing["part 2, 1"].witness
     assert "1/57600 < 1/720" in failing["second display, conclusion"].witness
     assert "certificates/our_convergence-refutation-from-zeros.json" in failing["conclusion"].witness

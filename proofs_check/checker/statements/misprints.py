@@ -23,15 +23,18 @@ def _dropped_sum(inputs: Inputs, bits: int) -> Sides:
     """lem:grad_rec's line without its double sum: rhs = sum over (i_0, j_0) of the term,
     lhs = its largest or smallest single term.
 
-    F and f are free positive rows summing to 1; X = I and W_ij = log f_ij + k, M_ij = (log F_ij + k/2) / W_ij
-    realise them in the box for large k.
+    F and f are free positive rows summing to 1. With X invertible and v = X^-1 1 free of zeros they are those of
+    W = X^-1 (log f + k) X^-T and M o W = X^-1 (log F + k/2) X^-T, with M near 1/2 for a large constant k. All terms
+    are proportional to W_{i1,j1}, so its value `W_entry` does not matter.
     """
     n, d = fields.integer(inputs["n"], "inputs.n", 2, 6), fields.integer(inputs["d"], "inputs.d", 1, 6)
-    X = fields.matrix(inputs["X"], n, d, "inputs.X")
-    F, f = (fields.matrix(inputs[key], n, n, f"inputs.{key}") for key in ("F", "f"))
+    X = short_matrix(inputs["X"], n, d, "inputs.X")
+    F, f = (short_matrix(inputs[key], n, n, f"inputs.{key}") for key in ("F", "f"))
     if any(sum(row) != 1 or min(row) <= 0 for row in F + f):
         raise Reject("rows of F and f must be positive and sum to 1")
-    w = fields.rational(inputs["W_entry"], "inputs.W_entry")
+    if n != d or 0 in solution_for_ones(X):
+        raise Reject("X must be square and invertible, and X v = 1 must have a solution without zeros")
+    (w,) = positive(inputs, "W_entry")
     a, b = (fields.integer(inputs[key], f"inputs.{key}", 0, d - 1) for key in ("i_1", "j_1"))
     terms = []
     for i in range(n):
@@ -42,6 +45,21 @@ def _dropped_sum(inputs: Inputs, bits: int) -> Sides:
     if min(terms) <= total <= max(terms):
         raise Reject("the sum lies between the single terms here: take another instance")
     return (extreme, total) if total > extreme else (total, extreme)
+
+
+def solution_for_ones(X: fields.Matrix) -> list[Fraction]:
+    """The v with X v = 1; Reject if X is singular."""
+    rows = [[*row, Fraction(1)] for row in X]
+    for k in range(len(rows)):
+        pivot = next((i for i in range(k, len(rows)) if rows[i][k]), None)
+        if pivot is None:
+            raise Reject("X is singular")
+        rows[k], rows[pivot] = rows[pivot], rows[k]
+        rows[k] = [entry / rows[k][k] for entry in rows[k]]
+        for i in range(len(rows)):
+            if i != k:
+                rows[i] = [p - rows[i][k] * q for p, q in zip(rows[i], rows[k], strict=True)]
+    return [row[-1] for row in rows]
 
 
 def _not_conformable(inputs: Inputs, bits: int) -> Sides:
