@@ -29,14 +29,21 @@ INFORMAL = {
 """Restatements in the main text, whose proof is that of the formal version and whose hypotheses are no stronger."""
 
 ALSO = {
-    "practical-refutation-beta": ("exp:full_rank_tokens", "exp:supports_theory"),
-    "practical-refutation-causal": ("exp:any_attention_mask", "exp:supports_theory"),
-    "mask_gd-refutation-ascending-0": ("exp:exact_proportion",),
-    "mask_gd-refutation-constant": ("exp:exact_proportion",),
-    "our_convergence-refutation-from-ones": ("exp:near_optimal_mask",),
+    "practical-refutation-beta": {"exp:full_rank_tokens": "refutation", "exp:supports_theory": "refutation"},
+    "practical-refutation-causal": {"exp:any_attention_mask": "refutation", "exp:supports_theory": "refutation"},
+    "mask_gd-refutation-ascending-0": {"exp:exact_proportion": "refutation"},
+    "mask_gd-refutation-constant": {"exp:exact_proportion": "refutation"},
+    "our_convergence-refutation-from-ones": {"exp:near_optimal_mask": "refutation"},
+    "our_convergence-refutation-from-zeros-causal": {"new:our_convergence_paper_mu_allowed": "confirmation"},
+    "our_convergence-refutation-from-ones-causal": {"new:our_convergence_paper_mu_allowed": "confirmation"},
+    "PL_ineq-refutation-causal": {"new:PL_ineq_paper_mu_allowed": "confirmation"},
+    "PL_ineq-refutation-block-mask": {"new:PL_ineq_paper_mu_allowed": "confirmation"},
+    "mask_stays_in_box-refutation": {"new:descent_leaves_box": "confirmation"},
+    "lam_in_unit_interval-refutation-divergent-step": {"exp:divergent_step": "refutation"},
+    **{f"supports_theory-refutation-n-{n}": {"exp:vacuous_guarantee": "refutation"} for n in (128, 256, 400, 512)},
 }
-"""Other statements that a certificate decides the same way: no M at all meets the guarantee, so no rounded M does,
-and so on.
+"""Other statements that a certificate decides as well, and how: no M at all meets the guarantee, so no rounded M does,
+and what refutes a statement of the paper confirms the one that says it fails.
 """
 
 CORRECTED_MU = "2*(wmin*beta*delta)^2"
@@ -44,6 +51,9 @@ CORRECTED_MU = "2*(wmin*beta*delta)^2"
 
 def certificates() -> dict[str, list[dict[str, Any]]]:
     """Accepted certificates by statement. Those with the corrected mu speak for fix:PL_ineq."""
+    unknown = set(ALSO) - {path.stem for path in (HERE / "certificates").glob("*.json")}
+    if unknown:
+        raise SystemExit(f"no such certificate: {', '.join(sorted(unknown))}")
     found: dict[str, list[dict[str, Any]]] = {}
     for path in sorted((HERE / "certificates").glob("*.json")):
         verdict = judge_file(path)
@@ -63,8 +73,9 @@ def certificates() -> dict[str, list[dict[str, Any]]]:
             "reading": reading,
             "says": verdict.reason.removeprefix(f"{document['statement']}: "),
         }
-        for decided in (statement, *ALSO.get(path.stem, ())):
-            found.setdefault(decided, []).append(row)
+        found.setdefault(statement, []).append(row)
+        for decided, kind in ALSO.get(path.stem, {}).items():
+            found.setdefault(decided, []).append(row | {"kind": kind})
     return found
 
 
