@@ -64,7 +64,7 @@ def command(full: bool, out: Path, jobs: int | None, plots: bool, form: str, qui
     from attnprune_verify.algorithms.arguments import as_count
     from attnprune_verify.cli.progress import progress_bar
     from attnprune_verify.experiments.parallel import can_run_in_parallel
-    from attnprune_verify.experiments.synthetic import run_synthetic
+    from attnprune_verify.experiments.synthetic import count_finished, run_synthetic
     from attnprune_verify.experiments.synthetic_plan import FULL, QUICK
     from attnprune_verify.experiments.synthetic_report import as_document, summary, write_tables
 
@@ -73,20 +73,13 @@ def command(full: bool, out: Path, jobs: int | None, plots: bool, form: str, qui
     if processes > 1 and not can_run_in_parallel():
         click.echo("Note: one run at a time; for several, install the extra: pip install '.[parallel]'", err=True)
         processes = 1
-    done, total = 0, len(plan.runs())
     try:
-        with progress_bar("runs", show=not quiet) as bar:
-
-            def progress(now: int, of: int) -> None:
-                nonlocal done
-                done = now
-                if bar is not None:
-                    bar(now, of)
-
+        with progress_bar("runs", show=not quiet) as progress:
             results = run_synthetic(plan, out, processes=processes, progress=progress)
     except KeyboardInterrupt:
+        kept, total = count_finished(plan, out)
         click.echo(
-            f"Interrupted: {done} of {total} runs are kept in {out}; the same command goes on from there.", err=True
+            f"Interrupted: {kept} of {total} runs are kept in {out}; the same command goes on from there.", err=True
         )
         return _INTERRUPTED
     paths = write_tables(results, out)

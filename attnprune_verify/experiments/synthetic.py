@@ -11,7 +11,7 @@ from attnprune_verify.experiments.journal import Journal
 from attnprune_verify.experiments.parallel import run_all
 from attnprune_verify.experiments.synthetic_plan import Run, SyntheticPlan, perform
 
-__all__ = ["Results", "run_synthetic"]
+__all__ = ["Results", "count_finished", "run_synthetic"]
 
 JOURNAL = "runs.jsonl"
 
@@ -68,7 +68,7 @@ def run_synthetic(
     if folder is not None:
         folder.mkdir(parents=True, exist_ok=True)
         journal = Journal(folder / JOURNAL)
-        finished = {run.key: journal.finished[run.key] for run in runs if run.key in journal.finished}
+        finished = _finished(runs, journal)
     missing = sorted((run for run in runs if run.key not in finished), key=_cost, reverse=True)
     if progress is not None:
         progress(len(finished), len(runs))
@@ -82,6 +82,16 @@ def run_synthetic(
     return Results(
         plan, [row for row in rows if row["method"] != "chaos"], [row for row in rows if row["method"] == "chaos"]
     )
+
+
+def count_finished(plan: SyntheticPlan, folder: Path) -> tuple[int, int]:
+    """How many runs of `plan` the folder holds, and how many there are."""
+    runs = plan.runs()
+    return len(_finished(runs, Journal(folder / JOURNAL))), len(runs)
+
+
+def _finished(runs: list[Run], journal: Journal) -> dict[str, dict[str, Any]]:
+    return {run.key: journal.finished[run.key] for run in runs if run.key in journal.finished}
 
 
 def _cost(run: Run) -> float:
