@@ -23,26 +23,30 @@ def loop_error(function: str, case: Case, unit_roundoff: float) -> tuple[Any, ..
     """Per returned part, what adding up index by index may cost beyond the running-error bound."""
     samples = case.X if case.X.ndim == 3 else case.X[None]
     count = len(samples) * case.n**2 + case.n + case.d + 8
-    return tuple(1.01 * count * unit_roundoff * size for size in _sizes(function, case, samples.astype(float)))
+    return tuple(1.01 * count * unit_roundoff * size for size in _sizes(function, case, samples.astype(np.float64)))
 
 
 def _sizes(function: str, case: Case, samples: Matrix) -> tuple[Any, ...]:
     W, M, V = (np.abs(getattr(case, name).astype(float)) for name in ("W", "M", "V"))
     if function in ("gradient", "loss_and_gradient", "hessian_vector_product"):
-        fused = case.M.astype(float) * case.W, case.W.astype(float)
-        moved = case.V.astype(float) * case.W if function == "hessian_vector_product" else None
-        inner = sum(_inner(case, tokens, fused, moved) for tokens in samples) / len(samples)
+        dense = case.W.astype(np.float64)
+        moved = case.V.astype(np.float64) * dense if function == "hessian_vector_product" else None
+        inner = _averaged(case, samples, (case.M.astype(np.float64) * dense, dense), moved)
         whole = W * inner + case.lam * (V if moved is not None else M)
         return (0.0, whole) if function == "loss_and_gradient" else (whole,)
     if function == "factored_gradient":
         W_Q, W_K, M_Q, M_K = (getattr(case, name).astype(float) for name in ("W_Q", "W_K", "M_Q", "M_K"))
         fused = (M_Q * W_Q) @ (M_K * W_K).T, W_Q @ W_K.T
-        inner = np.asarray(sum(_inner(case, tokens, fused, None) for tokens in samples)) / len(samples)
+        inner = _averaged(case, samples, fused, None)
         return (
             np.abs(W_Q) * (inner @ np.abs(M_K * W_K)) + case.lam * np.abs(M_Q),
             np.abs(W_K) * (inner.T @ np.abs(M_Q * W_Q)) + case.lam * np.abs(M_K),
         )
     return (0.0,)  # the bounds of the others count every position already
+
+
+def _averaged(case: Case, samples: Matrix, fused: tuple[Matrix, Matrix], moved: Matrix | None) -> Matrix:
+    return np.asarray(np.mean([_inner(case, tokens, fused, moved) for tokens in samples], axis=0))
 
 
 def _inner(case: Case, tokens: Matrix, fused: tuple[Matrix, Matrix], moved: Matrix | None) -> Matrix:

@@ -62,13 +62,19 @@ class Auditor:
         self.sha256 = fingerprint(self.subject.file)
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
         self.subject.close()
 
     @property
     def checks(self) -> tuple[Check, ...]:
         """What is to be asked; `only` narrows it to some functions."""
         return tuple(check for check in all_checks() if not self.only or check.function in self.only)
+
+    def present(self, function: str) -> bool:
+        """Whether the target has this name, usable or not."""
+        return function in self.subject.functions or function in self.subject.broken
 
     def stale_waivers(self) -> list[Waiver]:
         """Entries that match no check of a function the target has."""
@@ -87,7 +93,8 @@ class Auditor:
         if waiver is not None and waiver.kind == "skip":
             return self._record(check, Finding("waived", f"skipped: {waiver.reason}"))
         try:
-            finding = check.run(self.context)
+            with np.errstate(all="ignore"):  # whatever a subject returns is compared without complaints
+                finding = check.run(self.context)
         except NoAnswer as refusal:
             if refusal.unreadable:
                 finding = Finding("failed", str(refusal), ids=("wrong-shape",))
@@ -100,6 +107,11 @@ class Auditor:
         return self._record(check, finding)
 
     def _record(self, check: Check, finding: Finding) -> Record:
+        with np.errstate(all="ignore"):
+            return self._explained(check, finding)
+
+    def _explained(self, check: Check, finding: Finding) -> Record:
+        """The record, with diagnosis, smallest instance and snippet if there is a failure to explain."""
         ids, words = finding.ids, "; ".join(SENTENCES[id] for id in finding.ids if id != "unknown")
         snippet = instance = None
         if finding.status == "failed":

@@ -113,9 +113,19 @@ def _case(
     W *= largest / _largest_logit(X, W)
     W_Q *= largest / _largest_logit(X, W_Q @ W_K.T)
     M, M_Q, M_K = (rng.uniform(*pruning, shape) for shape in ((d, d), (d, m), (d, m)))
-    arrays = {"X": X, "W": W, "M": M, "V": rng.standard_normal((d, d)), "W_Q": W_Q, "W_K": W_K, "M_Q": M_Q, "M_K": M_K}
+    arrays: dict[str, Real] = {
+        "X": X,
+        "W": W,
+        "M": M,
+        "V": rng.standard_normal((d, d)),
+        "W_Q": W_Q,
+        "W_K": W_K,
+        "M_Q": M_Q,
+        "M_K": M_K,
+    }
     allowed = None if mask is None else mask(rng, n)
-    return Case(name, **{key: value.astype(dtype) for key, value in arrays.items()}, lam=lam, mask=allowed, seed=seed)
+    typed: dict[str, Any] = {key: value.astype(dtype) for key, value in arrays.items()}
+    return Case(name, **typed, lam=lam, mask=allowed, seed=seed)
 
 
 def _largest_logit(X: Real, W: Real) -> float:
@@ -208,7 +218,11 @@ def regimes(seed: int) -> dict[str, tuple[Case, ...]]:
             make("tall-9x3-scattered", 9, 3, mask=scattered),
             make("tall-16x2", 16, 2, largest=4.0),
         ),
-        "n<d": (make("wide-4x6", 4, 6, lam=0.02), make("wide-3x16", 3, 16), make("wide-3x16-causal", 3, 16, mask=causal)),
+        "n<d": (
+            make("wide-4x6", 4, 6, lam=0.02),
+            make("wide-3x16", 3, 16),
+            make("wide-3x16-causal", 3, 16, mask=causal),
+        ),
         "one-token": (make("one-token", 1, 4),),
         "one-feature": (make("one-feature", 5, 1), make("one-feature-causal", 5, 1, mask=causal)),
         "outside-box": (

@@ -118,7 +118,9 @@ class Context:
                 raise
             except NoAnswer as refusal:
                 problem = str(refusal)
-            self._batches[function] = "" if problem is None else f"takes no batch: with X of shape (3, 5, 4) it {problem}"
+            self._batches[function] = (
+                "" if problem is None else f"takes no batch: with X of shape (3, 5, 4) it {problem}"
+            )
             self.notes.setdefault(function, "takes batches" if problem is None else "takes no batches")
         return self._batches[function] or None
 

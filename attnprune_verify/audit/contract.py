@@ -49,7 +49,9 @@ FUNCTIONS: dict[str, Signature] = {
             "thm:mat_view_l",
             defaults=2,
         ),
-        Signature("relative_error", ("M", "X", "W", "mask"), "||F(M) - F(1)||^2 / ||F(1)||^2", "def:rec_err", defaults=1),
+        Signature(
+            "relative_error", ("M", "X", "W", "mask"), "||F(M) - F(1)||^2 / ||F(1)||^2", "def:rec_err", defaults=1
+        ),
         Signature("factored_loss", _PAIR, "the loss with a mask for W_Q and one for W_K", "eq:new_loss", defaults=2),
         Signature("factored_gradient", _PAIR, "its gradients", "eq:new_loss", parts=2, defaults=2),
         Signature("binary_mask", ("M", "rho"), "exactly floor(rho size) zeros, the smallest entries", "alg:mask_gd"),

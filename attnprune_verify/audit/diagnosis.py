@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from itertools import combinations
@@ -14,6 +15,8 @@ from attnprune_verify.audit.mistakes import MISTAKES, SENTENCES, Mistake
 from attnprune_verify.audit.reference import reference
 
 __all__ = ["Diagnosis", "diagnose"]
+
+_VARIANTS = 3
 
 
 @dataclass(frozen=True)
@@ -74,8 +77,14 @@ def _formula_with_factors(function: str, observations: list[Observation]) -> Dia
 
 
 def _two_formulas(function: str, observations: list[Observation]) -> Diagnosis | None:
-    first = observations[:1]
-    for (one, _), (two, _) in combinations(list(_candidates(function, observations)), 2):
+    first = [min(observations, key=lambda observation: observation.case.work)] if observations else []
+    plain: list[Mistake] = []
+    seen: Counter[str] = Counter()
+    for mistake, _ in _candidates(function, observations):
+        seen[mistake.id] += 1
+        if seen[mistake.id] <= _VARIANTS:  # the rarer variants of a mistake are tried alone only
+            plain.append(mistake)
+    for one, two in combinations(plain, 2):
         if one.id == two.id or set(one.steps) & set(two.steps):
             continue
         steps = {**RIGHT, **one.steps, **two.steps}
@@ -99,7 +108,9 @@ def _rounded_to(function: str, observation: Observation, u: float, alone: bool) 
     for part, truth, own in zip(observation.parts, coarse, fine, strict=True):
         error = np.abs(part - truth.value)
         size = float(np.linalg.norm(truth.value))
-        if not (error <= truth.bound + 2 * u * np.abs(truth.value)).all() or float(np.linalg.norm(error)) > 40 * u * (size + 0.1):
+        if not (error <= truth.bound + 2 * u * np.abs(truth.value)).all() or float(np.linalg.norm(error)) > 40 * u * (
+            size + 0.1
+        ):
             return False
         # One number, or one instance, may be off by that much for any reason, unless it is stored in that precision.
         stored = bool((np.float32(part) == part).all())
@@ -167,7 +178,10 @@ def _describe(function: str, observations: list[Observation]) -> str:
     said: list[str] = []
     for name, property_of in _PROPERTIES.items():
         holds = [
-            any(property_of(part, truth.value, truth.bound) for part, truth in zip(o.parts, reference(function, o.case), strict=True))
+            any(
+                property_of(part, truth.value, truth.bound)
+                for part, truth in zip(o.parts, reference(function, o.case), strict=True)
+            )
             for o in observations
         ]
         if holds and all(holds):
@@ -177,7 +191,7 @@ def _describe(function: str, observations: list[Observation]) -> str:
 
 def _wrong(part: Array, truth: Array, bound: Array) -> Array:
     with np.errstate(invalid="ignore"):
-        return ~(np.abs(part - truth) <= bound + 1e-13 * np.abs(truth))
+        return np.asarray(~(np.abs(part - truth) <= bound + 1e-13 * np.abs(truth)))
 
 
 def _in_one(axis: int) -> Callable[[Array, Array, Array], bool]:
@@ -191,14 +205,16 @@ def _in_one(axis: int) -> Callable[[Array, Array, Array], bool]:
 
 
 _PROPERTIES: dict[str, Callable[[Array, Array, Array], bool]] = {
-    "exactly one entry is wrong": lambda part, truth, bound: part.size > 1 and int(_wrong(part, truth, bound).sum()) == 1,
+    "exactly one entry is wrong": lambda part, truth, bound: (
+        part.size > 1 and int(_wrong(part, truth, bound).sum()) == 1
+    ),
     "exactly one row is wrong": _in_one(0),
     "exactly one column is wrong": _in_one(1),
     "only the diagonal is wrong": lambda part, truth, bound: (
         part.ndim == 2
         and part.shape[0] > 1
         and bool(_wrong(part, truth, bound).any())
-        and not (_wrong(part, truth, bound) & ~np.eye(*part.shape, dtype=bool)).any()
+        and not (_wrong(part, truth, bound) & (np.eye(*part.shape) == 0)).any()
     ),
     "everything returned is 0": lambda part, truth, bound: not part.any() and bool(truth.any()),
     "the result is symmetric though the truth is not": lambda part, truth, bound: (

@@ -86,7 +86,9 @@ def fits(function: str, observations: list[Observation], steps: Steps, name: obj
     if not found and function in ("loss", "factored_loss"):
         return _joint(function, observations, steps, name)
     # A form that needs no further factor of the regulariser explains more.
-    return min(found, key=lambda fit: any(b not in (1.0,) and b == b for parts in fit.factors for _, b in parts), default=None)
+    return min(
+        found, key=lambda fit: any(b not in (1.0,) and b == b for parts in fit.factors for _, b in parts), default=None
+    )
 
 
 def _forms(function: str) -> list[str]:
@@ -123,7 +125,7 @@ def _fit_one(
     for part, candidate, term, tolerance in zip(observation.parts, attention, regular, allowed, strict=True):
         if part.shape != candidate.shape or not (np.isfinite(part).all() and np.isfinite(candidate).all()):
             return None
-        usable = (np.linalg.norm(candidate) > 10 * tolerance, np.linalg.norm(term) > 10 * tolerance)
+        usable = (bool(np.linalg.norm(candidate) > 10 * tolerance), bool(np.linalg.norm(term) > 10 * tolerance))
         number = part.size < 4
         factors = (_listed if number else _fitted)(part, candidate, term, tolerance, usable, observation.case)
         if factors is None:
@@ -142,7 +144,9 @@ def _fitted(
     scales = [float(np.linalg.norm(column)) for column in columns]
     matrix = np.stack([column.ravel() / scale for column, scale in zip(columns, scales, strict=True)], axis=1)
     solution, _, rank, _ = np.linalg.lstsq(matrix, part.ravel().astype(float), rcond=1e-12)
-    if rank < len(columns) or np.linalg.norm(matrix @ solution - part.ravel()) > tolerance * max(1.0, np.abs(solution / scales).max()):
+    if rank < len(columns) or np.linalg.norm(matrix @ solution - part.ravel()) > tolerance * max(
+        1.0, np.abs(solution / scales).max()
+    ):
         return None
     values = iter(float(value / scale) for value, scale in zip(solution, scales, strict=True))
     sizes = iter(scales)
@@ -175,7 +179,24 @@ def _factors(case: Case) -> list[float]:
     """Factors people put in front of a term, the right one first."""
     n, d = case.n, case.d
     k = case.X.shape[0] if case.X.ndim == 3 else 1
-    sizes = [2.0, 0.5, 0.0, -1.0, 4.0, 0.25, 1 / n, 2 / n, 1 / n**2, 2 / n**2, 1 / d, 1 / d**2, 2 / d**2, 2 / d, k, 1 / k]
+    sizes = [
+        2.0,
+        0.5,
+        0.0,
+        -1.0,
+        4.0,
+        0.25,
+        1 / n,
+        2 / n,
+        1 / n**2,
+        2 / n**2,
+        1 / d,
+        1 / d**2,
+        2 / d**2,
+        2 / d,
+        k,
+        1 / k,
+    ]
     inverse = [1 / case.lam] if case.lam > 0 else []
     return list(dict.fromkeys([1.0, *sizes, case.lam, 2 * case.lam, *inverse]))
 

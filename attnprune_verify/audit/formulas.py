@@ -35,7 +35,7 @@ def _softmax(logits: Array, allowed: Array, given: bool) -> Array:
 
 
 def _p(c: Array, F: Array, dense: Array) -> Array:
-    return c * F - (c * F).sum(axis=1, keepdims=True) * F
+    return np.asarray(c * F - (c * F).sum(axis=1, keepdims=True) * F)
 
 
 RIGHT: dict[str, Callable[..., Array]] = {
@@ -130,7 +130,7 @@ def _spelled_product(case: Case, steps: Steps) -> Array:
     X, M, W = _matrices(case)
     F, dense = _fused_pair(case, steps, M)
     c = steps["residual"](F, dense)
-    moved = steps.get("direction", lambda V, W: V * W)(case.V.astype(float), W)
+    moved = steps["direction"](case.V.astype(float), W) if "direction" in steps else case.V * W
     dz = X @ moved @ X.T
     dF = F * (dz - (F * dz).sum(axis=1, keepdims=True))
     return steps["pull"](X.T @ steps["side"](steps["product"](c, F, dF, dz)) @ X, W, M)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from functools import partial
 
 import numpy as np
 
@@ -101,12 +102,14 @@ def _softmaxes() -> Iterator[Mistake]:
     def over(change: Callable[[Array], Array], always: bool = False) -> Callable[..., Array]:
         return lambda A, allowed, given: masked_softmax(A, change(allowed) if given or always else allowed)
 
-    yield from _everywhere("mask-ignored", over(np.ones_like))
-    yield from _everywhere("mask-after-softmax", lambda A, allowed, given: masked_softmax(A, np.ones_like(allowed)) * allowed)
+    yield from _everywhere("mask-ignored", over(lambda allowed: np.ones_like(allowed)))
+    yield from _everywhere(
+        "mask-after-softmax", lambda A, allowed, given: masked_softmax(A, np.ones_like(allowed)) * allowed
+    )
     for fill in (0.0, 1e-9):
         yield from _everywhere(
             "mask-multiplies-logits",
-            lambda A, allowed, given, fill=fill: masked_softmax(np.where(allowed, A, fill), np.ones_like(allowed)),
+            partial(_filled, fill=fill),
         )
     for fill in (-1.0, -5.0, -10.0, -20.0, -30.0):
         for added in (True, False):
@@ -128,11 +131,15 @@ def _softmaxes() -> Iterator[Mistake]:
     yield from _everywhere("mask-always-causal", over(lambda a: np.tri(len(a), dtype=bool), always=True))
     yield from _everywhere("mask-always-causal", over(lambda a: np.tri(len(a), dtype=bool)), "when a mask is given")
     yield Mistake("mask-always-causal", _both(_with_empty_rows(lambda a: a & np.tri(len(a), dtype=bool), 0.0, True)))
-    yield Mistake("mask-always-causal", _both(_with_empty_rows(lambda a: a & np.tri(len(a), dtype=bool), "uniform", True)))
+    yield Mistake(
+        "mask-always-causal", _both(_with_empty_rows(lambda a: a & np.tri(len(a), dtype=bool), "uniform", True))
+    )
     for empty in (0.0, np.nan, "uniform"):
         yield Mistake("mask-transposed", _both(_with_empty_rows(np.transpose, empty)))
         yield Mistake("mask-inverted", _both(_with_empty_rows(np.logical_not, empty)))
-    yield from _everywhere("wrong-softmax-axis", lambda A, allowed, given: masked_softmax(A.T, allowed.T).T, "over columns")
+    yield from _everywhere(
+        "wrong-softmax-axis", lambda A, allowed, given: masked_softmax(A.T, allowed.T).T, "over columns"
+    )
     yield from _everywhere("wrong-softmax-axis", lambda A, allowed, given: _whole(A, allowed), "over the whole matrix")
     for power in range(-3, -13, -1):
         for shifted in (True, False):
@@ -145,6 +152,10 @@ def _softmaxes() -> Iterator[Mistake]:
             )
 
 
+def _filled(A: Array, allowed: Array, given: bool, *, fill: float) -> Array:
+    return masked_softmax(np.where(allowed, A, fill), np.ones_like(allowed))
+
+
 def _both(softmax: Callable[..., Array]) -> dict[str, Callable[..., Array]]:
     return {"softmax": softmax, "dense_softmax": softmax}
 
@@ -154,7 +165,9 @@ def _whole(A: Array, allowed: Array) -> Array:
     return np.asarray(weights / weights.sum())
 
 
-def _with_empty_rows(change: Callable[[Array], Array], empty: float | str, always: bool = False) -> Callable[..., Array]:
+def _with_empty_rows(
+    change: Callable[[Array], Array], empty: float | str, always: bool = False
+) -> Callable[..., Array]:
     """The softmax over a changed mask; rows that then allow nothing become `empty`."""
 
     def softmax(A: Array, allowed: Array, given: bool) -> Array:
@@ -211,7 +224,9 @@ def _logits() -> Iterator[Mistake]:
     for detail, prune in prunings.items():
         yield Mistake("clips-or-rounds-M", {"prune": prune}, detail)
     yield Mistake("keeps-instead-of-prunes", {"prune": lambda M: 1 - M}, "1 - M")
-    yield Mistake("M-transposed", {"prune": lambda M: M.T}, only=("loss", "gradient", "hessian_vector_product", "relative_error"))
+    yield Mistake(
+        "M-transposed", {"prune": lambda M: M.T}, only=("loss", "gradient", "hessian_vector_product", "relative_error")
+    )
     yield Mistake("matmul-for-hadamard", {"weigh": lambda M, W: M @ W}, "M W")
     yield Mistake("matmul-for-hadamard", {"weigh": lambda M, W: W @ M}, "W M")
     yield Mistake("missing-hadamard-W", {"weigh": lambda M, W: M}, "in the logits")
@@ -223,7 +238,7 @@ def _logits() -> Iterator[Mistake]:
 
 def _gradients() -> Iterator[Mistake]:
     def rows(product: Array) -> Array:
-        return product.sum(axis=1, keepdims=True)
+        return np.asarray(product.sum(axis=1, keepdims=True))
 
     yield Mistake("missing-softmax-correction", {"p": lambda c, F, dense: c * F})
     dense_instead: dict[str, Callable[..., Array]] = {
@@ -239,10 +254,14 @@ def _gradients() -> Iterator[Mistake]:
         yield Mistake("correction-uses-dense-softmax", {"p": p}, detail)
     yield Mistake("correction-sign", {"p": lambda c, F, dense: c * F + rows(c * F) * F})
     yield Mistake("correction-wrong-axis", {"p": lambda c, F, dense: c * F - (c * F).sum(axis=0, keepdims=True) * F})
-    yield Mistake("correction-wrong-axis", {"p": lambda c, F, dense: c * F - rows(c * F).T * F}, "broadcast along columns")
+    yield Mistake(
+        "correction-wrong-axis", {"p": lambda c, F, dense: c * F - rows(c * F).T * F}, "broadcast along columns"
+    )
     yield Mistake("correction-wrong-axis", {"p": lambda c, F, dense: c * F - (c * F).sum() * F}, "total sum")
     yield Mistake("missing-softmax-correction", {"p": lambda c, F, dense: c}, "and the factor F")
-    yield Mistake("missing-softmax-correction", {"p": lambda c, F, dense: c * F * (1 - F)}, "diagonal of the Jacobian only")
+    yield Mistake(
+        "missing-softmax-correction", {"p": lambda c, F, dense: c * F * (1 - F)}, "diagonal of the Jacobian only"
+    )
     yield Mistake("transposed-p", {"side": np.transpose})
     yield Mistake("transposed-p", {"turn": lambda Y: Y}, "in the second factor", only=("factored_gradient",))
     yield Mistake(
@@ -262,7 +281,10 @@ def _gradients() -> Iterator[Mistake]:
         "not divided": ("loss-scale", lambda c, F, dense: (c * c).sum()),
         "half": ("loss-scale", lambda c, F, dense: 0.5 * (c * c).sum() / (dense * dense).sum()),
         "mean": ("loss-scale", lambda c, F, dense: (c * c).mean()),
-        "row by row": ("wrong-softmax-axis", lambda c, F, dense: ((c * c).sum(axis=1) / (dense * dense).sum(axis=1)).mean()),
+        "row by row": (
+            "wrong-softmax-axis",
+            lambda c, F, dense: ((c * c).sum(axis=1) / (dense * dense).sum(axis=1)).mean(),
+        ),
         "norm of the square": ("loss-scale", lambda c, F, dense: (c * c).sum() / np.sqrt((dense * dense).sum())),
     }
     for detail, (id, ratio) in ratios.items():
@@ -271,10 +293,10 @@ def _gradients() -> Iterator[Mistake]:
 
 def _products() -> Iterator[Mistake]:
     def rows(product: Array) -> Array:
-        return product.sum(axis=1, keepdims=True)
+        return np.asarray(product.sum(axis=1, keepdims=True))
 
     def right(c: Array, F: Array, dF: Array, dz: Array) -> Array:
-        return dF * F + c * dF - rows(dF * F + c * dF) * F - rows(c * F) * dF
+        return np.asarray(dF * F + c * dF - rows(dF * F + c * dF) * F - rows(c * F) * dF)
 
     partial: dict[str, Callable[..., Array]] = {
         "Gauss-Newton": lambda c, F, dF, dz: dF * F - rows(dF * F) * F,

@@ -1,4 +1,4 @@
-"""What a function must return on a case, with the error a correct program may have: computed here, never by the subject."""
+"""What a function must return on a case, and the error a correct program may have; never computed by the subject."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def parameters(function: str, case: Case) -> list[Any]:
 
 
 def reference(function: str, case: Case, unit_roundoff: float | None = None) -> tuple[Component, ...]:
-    """The enclosed values with running-error bounds for `unit_roundoff` (default: the precision the contract asks for)."""
+    """The enclosed values with running-error bounds for `unit_roundoff`; default: that of the contract's precision."""
     u = case.unit_roundoff if unit_roundoff is None else unit_roundoff
     key = ("reference", function, u)
     if key not in case.memo:
@@ -100,12 +100,8 @@ _ENCLOSURES: dict[str, Callable[[Case], tuple[ball.Enclosure, ...]]] = {
 }
 
 
-def _fused(case: Case) -> tuple[Any, ...]:
-    return case.M, case.X, case.W, case.lam, case.mask
-
-
-def _pair(case: Case) -> tuple[Any, ...]:
-    return case.M_Q, case.M_K, case.X, case.W_Q, case.W_K, case.lam, case.mask
+def _pair(case: Case) -> tuple[Any, Any, Any, Any, Any]:
+    return case.M_Q, case.M_K, case.X, case.W_Q, case.W_K
 
 
 def _relative_error_bound(case: Case, u: float) -> tuple[Any, ...]:
@@ -124,18 +120,18 @@ def _relative_error_bound(case: Case, u: float) -> tuple[Any, ...]:
 
 _BOUNDS: dict[str, Callable[[Case, float], tuple[Any, ...]]] = {
     "attention": lambda case, u: (running_error.attention_bound(case.X, case.W, case.mask, u),),
-    "loss": lambda case, u: (running_error.loss_bound(*_fused(case), u),),
-    "gradient": lambda case, u: (running_error.gradient_bound(*_fused(case), u),),
+    "loss": lambda case, u: (running_error.loss_bound(case.M, case.X, case.W, case.lam, case.mask, u),),
+    "gradient": lambda case, u: (running_error.gradient_bound(case.M, case.X, case.W, case.lam, case.mask, u),),
     "loss_and_gradient": lambda case, u: (
-        running_error.loss_bound(*_fused(case), u),
-        running_error.gradient_bound(*_fused(case), u),
+        running_error.loss_bound(case.M, case.X, case.W, case.lam, case.mask, u),
+        running_error.gradient_bound(case.M, case.X, case.W, case.lam, case.mask, u),
     ),
     "hessian_vector_product": lambda case, u: (
         running_error.hessian_vector_product_bound(case.M, case.V, case.X, case.W, case.lam, case.mask, u),
     ),
     "relative_error": _relative_error_bound,
-    "factored_loss": lambda case, u: (running_error.factored_loss_bound(*_pair(case), u),),
-    "factored_gradient": lambda case, u: running_error.factored_gradient_bound(*_pair(case), u),
+    "factored_loss": lambda case, u: (running_error.factored_loss_bound(*_pair(case), case.lam, case.mask, u),),
+    "factored_gradient": lambda case, u: running_error.factored_gradient_bound(*_pair(case), case.lam, case.mask, u),
 }
 
 
@@ -189,5 +185,3 @@ def permuted(
         return tuple(restored)
 
     return moved, back
-
-

@@ -136,7 +136,9 @@ def run_audit(
         stale = auditor.stale_waivers()
         if stale:
             listed = ", ".join(f"[[{waiver.kind}]] {waiver.check!r}" for waiver in stale)
-            raise InvalidInstance(f"every entry of the deviations file must match a check of the target; {listed} match none")
+            raise InvalidInstance(
+                f"every entry of the deviations file must match a check of the target; {listed} match none"
+            )
         checks = auditor.checks
         records = []
         for index, check in enumerate(checks):
@@ -146,7 +148,9 @@ def run_audit(
         for waiver in waivers:
             passed = [record.id for record in records if waiver.matches(record.id) and record.status == "passed"]
             if waiver.kind == "xfail" and passed:
-                raise InvalidInstance(f"[[xfail]] {waiver.check!r} must fail; {', '.join(passed)} passed: remove the entry")
+                raise InvalidInstance(
+                    f"[[xfail]] {waiver.check!r} must fail; {', '.join(passed)} passed: remove the entry"
+                )
         notes = {name: note for name, note in auditor.context.notes.items() if name in auditor.subject.functions}
         return AuditResult(
             auditor.target.spec,

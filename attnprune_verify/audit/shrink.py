@@ -84,4 +84,6 @@ def shrunk(case: Case, fails: Callable[[Case], bool]) -> Case:
 def _size(case: Case) -> tuple[float, int]:
     """Fewer numbers first, then shorter ones."""
     arrays = (case.X, case.W, case.M)
-    return case.work, sum(len(f"{number:.17g}") for array in arrays for number in array.flat) + 5 * (case.mask is not None)
+    return case.work, sum(len(f"{number:.17g}") for array in arrays for number in array.flat) + 5 * (
+        case.mask is not None
+    )

@@ -22,13 +22,19 @@ def as_code(target: Target, call: Call) -> str:
     sizes = [np.size(value) for value in (*call.arguments.values(), *call.keywords.values())]
     lines = ["import numpy as np", *import_lines(target, call.function), ""]
     if max(sizes) > _LARGEST:
-        return "\n".join([*lines, f"# The instance has {max(sizes)} numbers in one array; rerun the audit with its seed."]) + "\n"
+        return (
+            "\n".join([*lines, f"# The instance has {max(sizes)} numbers in one array; rerun the audit with its seed."])
+            + "\n"
+        )
     for name, value in (*call.arguments.items(), *call.keywords.items()):
         if isinstance(value, np.ndarray):
             lines.append(f"{name} = {_array(value)}")
         elif name not in call.keywords:
             lines.append(f"{name} = {_plain(value)}")
-    passed = [*call.arguments, *(f"{k}={k if isinstance(v, np.ndarray) else _plain(v)}" for k, v in call.keywords.items())]
+    passed = [
+        *call.arguments,
+        *(f"{k}={k if isinstance(v, np.ndarray) else _plain(v)}" for k, v in call.keywords.items()),
+    ]
     lines.append(f"result = {call.function}({', '.join(passed)})")
     lines.append("print(result)")
     if call.expected is not None and max(np.size(part) for part in call.expected) <= _LARGEST:
@@ -62,10 +68,10 @@ def _array(value: Any) -> str:
     if value.ndim == 0:
         return repr(value.item())
     text = np.array2string(value, separator=", ", threshold=_LARGEST + 1, floatmode="unique", max_line_width=110)
-    return f"np.array({text.replace(chr(10), chr(10) + ' ' * 4)}, dtype=np.{value.dtype})".replace("nan", "np.nan").replace("inf", "np.inf")
+    return f"np.array({text.replace(chr(10), chr(10) + ' ' * 4)}, dtype=np.{value.dtype})".replace(
+        "nan", "np.nan"
+    ).replace("inf", "np.inf")
 
 
 def _plain(value: Any) -> str:
     return repr(value.item() if isinstance(value, np.generic) else value)
-
-

@@ -82,7 +82,9 @@ class Subject:
             raise InvalidInstance(f"TARGET {self.target.spec!r} must be importable; its import {lost}") from lost
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
         self.close()
 
     def call(

@@ -101,7 +101,11 @@ def compare(
         return Judgement("passed", 0.0, float(np.max(bound, initial=0.0)), 0.0, "exactly zero")
     if not resolution <= COARSE * size:
         return Judgement(
-            "inconclusive", total, resolution, power, f"the resolution {resolution:.3g} is coarser than 1 % of {size:.3g}"
+            "inconclusive",
+            total,
+            resolution,
+            power,
+            f"the resolution {resolution:.3g} is coarser than 1 % of {size:.3g}",
         )
     if total > resolution and not stability:
         return Judgement(

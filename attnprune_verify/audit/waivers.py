@@ -77,7 +77,9 @@ def _entries(content: dict[str, Any], kind: str, rule: str) -> list[Any]:
 def _entry(kind: str, entry: Any, rule: str) -> Waiver:
     texts = entry if isinstance(entry, dict) else {}
     if set(texts) != {"check", "reason"} or not all(isinstance(text, str) and text.strip() for text in texts.values()):
-        raise InvalidInstance(f"{rule} give every [[{kind}]] a check and a reason, both non-empty texts; got {entry!r:.80}")
+        raise InvalidInstance(
+            f"{rule} give every [[{kind}]] a check and a reason, both non-empty texts; got {entry!r:.80}"
+        )
     return Waiver(cast(Kind, kind), texts["check"], texts["reason"])
 
 

@@ -30,6 +30,7 @@ _array_of, _frombuffer, _ndarray, _generic = np.asarray, np.frombuffer, np.ndarr
 _dumps, _loads, _pack, _unpack = json.dumps, json.loads, struct.pack, struct.unpack
 _read, _write, _clock = os.read, os.write, time.perf_counter
 _WIDE = np.dtype(np.float64)
+_LARGEST = 1 << 26  # bytes of an answer; right ones are far smaller
 
 
 def encode(value: Any) -> bytes:
@@ -167,7 +168,9 @@ def _positional(function: Callable[..., Any]) -> int | None:
         return None
     if any(parameter.kind is parameter.VAR_POSITIONAL for parameter in parameters):
         return None
-    return sum(parameter.kind in (parameter.POSITIONAL_ONLY, parameter.POSITIONAL_OR_KEYWORD) for parameter in parameters)
+    return sum(
+        parameter.kind in (parameter.POSITIONAL_ONLY, parameter.POSITIONAL_OR_KEYWORD) for parameter in parameters
+    )
 
 
 def _as_array(value: Any) -> Any:
@@ -187,6 +190,8 @@ def _as_array(value: Any) -> Any:
         array = array.astype(_WIDE)
     elif array.dtype.name == "bfloat16" or array.dtype.kind == "V":  # ml_dtypes
         array = array.astype(np.float32)
+    if array.nbytes > _LARGEST:
+        raise TypeError(f"returns {array.nbytes / 1e6:.0f} MB of shape {array.shape}")
     if array.dtype.kind not in "biufc":
         raise TypeError(f"returns {type(value).__name__} of dtype {array.dtype}, no numbers")
     return array
@@ -220,7 +225,7 @@ def _call(function: Callable[..., Any], request: dict[str, Any]) -> dict[str, An
         parts = _as_parts(result, request["parts"], request["attributes"])
     except BaseException as error:
         return {"status": "unreadable", "error": _line(error)}
-    changed = [index for index, (old, new) in enumerate(zip(before, after)) if old != new]
+    changed = [index for index, (old, new) in enumerate(zip(before, after, strict=True)) if old != new]
     return {"status": "returned", "parts": parts, "changed": changed, "seconds": seconds}
 
 

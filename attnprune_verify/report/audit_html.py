@@ -16,9 +16,11 @@ _STYLE = """
 @media (prefers-color-scheme: dark) { :root { --good: #56d364; --bad: #ff8a80; --unsure: #e3b341; --quiet: #9ca3af; } }
 body { font: 16px/1.5 system-ui, sans-serif; max-width: 62rem; margin: 2rem auto; padding: 0 1rem; }
 table { border-collapse: collapse; width: 100%; margin: .5rem 0 1.5rem; }
-th, td { text-align: left; vertical-align: top; padding: .3rem .6rem; border-bottom: 1px solid color-mix(in srgb, currentColor 18%, transparent); }
+th, td { text-align: left; vertical-align: top; padding: .3rem .6rem; }
+tr { border-bottom: 1px solid color-mix(in srgb, currentColor 18%, transparent); }
 td.number { text-align: right; white-space: nowrap; }
-pre { overflow-x: auto; padding: .8rem; border-radius: .4rem; background: color-mix(in srgb, currentColor 7%, transparent); font-size: .85rem; }
+pre { overflow-x: auto; padding: .8rem; border-radius: .4rem; font-size: .85rem; }
+pre { background: color-mix(in srgb, currentColor 7%, transparent); }
 code { font-size: .9em; }
 .status { font-weight: 600; white-space: nowrap; }
 .passed { color: var(--good); } .failed { color: var(--bad); }
@@ -41,7 +43,9 @@ def audit_html(result: AuditResult) -> str:
         "Checks": f"{len(result.checks)} of {result.expected_checks} expected",
         **{name.replace("_", " ").capitalize(): str(count) for name, count in result.counts().items()},
     }
-    rows = "".join(f"<tr><th scope=row>{escape(k)}</th><td><code>{escape(v)}</code></td></tr>" for k, v in facts.items())
+    rows = "".join(
+        f"<tr><th scope=row>{escape(k)}</th><td><code>{escape(v)}</code></td></tr>" for k, v in facts.items()
+    )
     return (
         '<!doctype html>\n<html lang="en"><head><meta charset="utf-8">'
         '<meta name="viewport" content="width=device-width, initial-scale=1">'

@@ -28,7 +28,13 @@ def audit_junit(result: AuditResult) -> str:
     root = ElementTree.Element("testsuites", {"name": "attnprune-verify audit", **totals})
     suite = ElementTree.SubElement(root, "testsuite", {"name": _clean(f"audit of {result.target}"), **totals})
     properties = ElementTree.SubElement(suite, "properties")
-    known = {"target": result.target, "version": result.version, "sha256": result.sha256, "seed": str(result.seed), "outcome": result.outcome}
+    known = {
+        "target": result.target,
+        "version": result.version,
+        "sha256": result.sha256,
+        "seed": str(result.seed),
+        "outcome": result.outcome,
+    }
     for name, value in known.items():
         if value is not None:
             ElementTree.SubElement(properties, "property", {"name": name, "value": _clean(value)})

@@ -54,7 +54,9 @@ def closing_sentence(result: AuditResult) -> str:
 
 def power_of(records: list[Record]) -> float | None:
     """The coarsest detection power of the passed benign checks: a larger relative error would have been noticed."""
-    powers = [record.power for record in records if record.status == "passed" and record.required and record.power is not None]
+    powers = [
+        record.power for record in records if record.status == "passed" and record.required and record.power is not None
+    ]
     return max(powers, default=None)
 
 

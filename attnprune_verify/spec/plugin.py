@@ -13,6 +13,20 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         action="store_true",
         help="also run the long campaigns (marked 'thorough')",
     )
+    group.addoption(
+        "--attnprune-target",
+        metavar="TARGET",
+        default="attnprune_verify",
+        help="what the executable spec judges: package.module, package.module:object or path/to/file.py "
+        "(default: the reference implementation)",
+    )
+    group.addoption("--attnprune-seed", type=int, metavar="N", default=0, help="seed of the spec's instances")
+    group.addoption(
+        "--attnprune-deviations",
+        metavar="FILE",
+        default=None,
+        help="TOML of known deviations of the target, with reasons",
+    )
 
 
 def pytest_configure(config: pytest.Config) -> None:

@@ -7,6 +7,7 @@ instances are benign, so that rounding stays rounding over these few steps.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -68,7 +69,16 @@ def _call(case: Case, expected: tuple[Array, ...] | None = None, **options: Any)
     return Call(_F, dict(zip(("X", "W", "rho", "lam"), arguments, strict=True)), keywords, expected)
 
 
-def _descend(of: Gradient, shape: tuple[int, ...], steps: int = _STEPS, eta: float = _ETA, momentum: float = 0.0, form: str = "heavy-ball", start: float = 1.0, project: bool = False) -> Array:
+def _descend(
+    of: Gradient,
+    shape: tuple[int, ...],
+    steps: int = _STEPS,
+    eta: float = _ETA,
+    momentum: float = 0.0,
+    form: str = "heavy-ball",
+    start: float = 1.0,
+    project: bool = False,
+) -> Array:
     M, v = np.full(shape, start), np.zeros(shape)
     for _ in range(steps):
         g = of(M)
@@ -84,7 +94,9 @@ def _of(case: Case, lam: float | None = None) -> Gradient:
 
 
 def _close(got: Array, expected: Array) -> bool:
-    return got.shape == expected.shape and bool(np.linalg.norm(got - expected) <= _CLOSE * max(1.0, np.linalg.norm(expected)))
+    return got.shape == expected.shape and bool(
+        np.linalg.norm(got - expected) <= _CLOSE * max(1.0, float(np.linalg.norm(expected)))
+    )
 
 
 def _start(context: Context) -> Finding:
@@ -120,10 +132,11 @@ def _iterates(context: Context, regime: str) -> Finding:
         expected = _descend(_of(case), case.W.shape)
         if not _close(M, expected):
             wrong_shape = M.shape != expected.shape
+            error = float("inf") if wrong_shape else float(np.abs(M - expected).max())
             return Finding(
                 "failed",
-                f"after {_STEPS} steps of {_ETA} M is off by {np.inf if wrong_shape else np.abs(M - expected).max():.3g}, on {case.describe()}",
-                error=float("inf") if wrong_shape else float(np.abs(M - expected).max()),
+                f"after {_STEPS} steps of {_ETA} M is off by {error:.3g}, on {case.describe()}",
+                error=error,
                 bound=_CLOSE,
                 ids=("wrong-shape",) if wrong_shape else _named(case, M, _STEPS),
                 call=_call(case, (np.where(smallest_first(expected, int(_RHO * expected.size)), 0.0, 1.0), expected)),
@@ -134,28 +147,29 @@ def _iterates(context: Context, regime: str) -> Finding:
 def _named(case: Case, M: Array, steps: int) -> tuple[str, ...]:
     """The wrong descent that gives this M, if it is a known one."""
     of, shape = _of(case), case.W.shape
-    doubled = lambda factor: _of(case, factor * case.lam)  # noqa: E731
     k = case.X.shape[0] if case.X.ndim == 3 else 1
+
+    def plain(**options: Any) -> Callable[[], Array]:
+        return partial(_descend, of, shape, **{"steps": steps, **options})
+
+    def regularised(factor: float) -> Callable[[], Array]:
+        return partial(_descend, _of(case, factor * case.lam), shape, steps)
+
+    def scaled(factor: float) -> Callable[[], Array]:
+        return partial(_descend, lambda M: factor * (of(M) - case.lam * M) + case.lam * M, shape, steps)
+
     programs: list[tuple[str, Callable[[], Array]]] = [
-        ("hidden-momentum", lambda: _descend(of, shape, steps, momentum=0.9)),
-        ("hidden-momentum", lambda: _descend(of, shape, steps, momentum=0.9, form="ema")),
-        ("hidden-momentum", lambda: _descend(of, shape, steps, momentum=0.9, form="nesterov")),
-        ("ignores-steps", lambda: _descend(of, shape, steps + 1)),
-        ("ignores-steps", lambda: _descend(of, shape, max(steps - 1, 0))),
-        ("ignores-steps", lambda: _descend(of, shape, 100)),
-        ("initial-mask", lambda: _descend(of, shape, steps, start=0.0)),
-        ("initial-mask", lambda: _descend(of, shape, steps, start=0.5)),
-        ("clips-or-rounds-M", lambda: _descend(of, shape, steps, project=True)),
-        ("missing-regularizer", lambda: _descend(doubled(0.0), shape, steps)),
-        ("regularizer-scale", lambda: _descend(doubled(2.0), shape, steps)),
-        ("regularizer-scale", lambda: _descend(doubled(0.5), shape, steps)),
-        ("regularizer-scale", lambda: _descend(doubled(1 / k), shape, steps)),
-        ("regularizer-scale", lambda: _descend(doubled(float(case.n)), shape, steps)),
-        ("gradient-sign", lambda: _descend(of, shape, steps, eta=-_ETA)),
-        ("gradient-sign", lambda: _descend(lambda M: 2 * case.lam * M - of(M), shape, steps)),
-        *(("ignores-step", lambda eta=eta: _descend(of, shape, steps, eta=eta)) for eta in _etas(case)),
-        *(("gradient-scale", lambda f=f: _descend(lambda M: f * (of(M) - case.lam * M) + case.lam * M, shape, steps)) for f in (2.0, 0.5, k, 1 / k)),
-    ]  # fmt: skip
+        *(("hidden-momentum", plain(momentum=0.9, form=form)) for form in ("heavy-ball", "ema", "nesterov")),
+        *(("ignores-steps", plain(steps=count)) for count in (steps + 1, max(steps - 1, 0), 100)),
+        *(("initial-mask", plain(start=start)) for start in (0.0, 0.5)),
+        ("clips-or-rounds-M", plain(project=True)),
+        ("missing-regularizer", regularised(0.0)),
+        *(("regularizer-scale", regularised(factor)) for factor in (2.0, 0.5, 1 / k, float(case.n))),
+        ("gradient-sign", plain(eta=-_ETA)),
+        ("gradient-sign", scaled(-1.0)),
+        *(("ignores-step", plain(eta=eta)) for eta in _etas(case)),
+        *(("gradient-scale", scaled(factor)) for factor in (2.0, 0.5, float(k), 1 / k)),
+    ]
     for id, program in programs:
         with np.errstate(all="ignore"):
             if _close(M, program()):
@@ -187,7 +201,9 @@ def _counts(context: Context) -> Finding:
             problem = judge_zeros(mask, Selection("M", M, rho), M, flags_are_gone=False)
             if problem is not None:
                 reason, ids = problem
-                return Finding("failed", f"{reason} (rho = {rho}), on {case.describe()}", ids=ids, call=_call(case, rho=rho))
+                return Finding(
+                    "failed", f"{reason} (rho = {rho}), on {case.describe()}", ids=ids, call=_call(case, rho=rho)
+                )
     return Finding("passed", "entry by entry, for six ratios", power=0.0)
 
 
@@ -212,7 +228,9 @@ def _momentum(context: Context) -> Finding:
             return Finding("passed", form, power=_CLOSE)
     plain = _close(M, _descend(_of(case), case.W.shape, eta=0.1))
     reason = "momentum has no effect" if plain else "no form of momentum gives these iterates"
-    return Finding("failed", f"{reason}, on {case.describe()}", ids=("unknown",), call=_call(case, momentum=0.9, eta=0.1))
+    return Finding(
+        "failed", f"{reason}, on {case.describe()}", ids=("unknown",), call=_call(case, momentum=0.9, eta=0.1)
+    )
 
 
 def _guarantee(context: Context) -> Finding:

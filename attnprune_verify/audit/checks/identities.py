@@ -67,7 +67,10 @@ def _joined(
         returned = tuple(part - less for part, less in zip(returned, shift, strict=True))
     for mine, yours, part, bound in zip(ours.parts, returned, reference(function, case), bounds, strict=True):
         with np.errstate(invalid="ignore"):
-            gap, allowed = np.abs(mine - yours), part.bound + np.abs(bound) + case.unit_roundoff * np.abs(part.value) * 4
+            gap, allowed = (
+                np.abs(mine - yours),
+                part.bound + np.abs(bound) + case.unit_roundoff * np.abs(part.value) * 4,
+            )
         if not np.all(gap <= allowed):
             return Finding(
                 "failed",
@@ -80,7 +83,9 @@ def _joined(
     return None
 
 
-def _all(context: Context, function: str, pairs: Iterator[tuple[Case, Case, Callable[..., tuple[Array, ...]]]]) -> Finding:
+def _all(
+    context: Context, function: str, pairs: Iterator[tuple[Case, Case, Callable[..., tuple[Array, ...]]]]
+) -> Finding:
     count = 0
     for case, other, back in pairs:
         failure = _joined(context, function, case, other, back)
@@ -177,7 +182,7 @@ def _derivative(context: Context, function: str) -> Finding:
         if not abs(slope - claimed) <= allowed:
             return Finding(
                 "failed",
-                f"the slope of the subject's loss is {slope:.6g} where its gradient says {claimed:.6g}, on {case.describe()}",
+                f"the slope of the loss is {slope:.6g}, the gradient says {claimed:.6g}, on {case.describe()}",
                 error=abs(slope - claimed),
                 bound=allowed,
                 cases=(case,),
@@ -201,7 +206,10 @@ def _agrees(context: Context, function: str) -> Finding:
             bound = 2 * reference(function, case)[index].bound
             if alone.shape != both.parts[index].shape or not np.all(np.abs(alone - both.parts[index]) <= bound):
                 return Finding(
-                    "failed", f"differs from the subject's {name}, on {case.describe()}", cases=(case,), call=call_on(function, case)
+                    "failed",
+                    f"differs from the subject's {name}, on {case.describe()}",
+                    cases=(case,),
+                    call=call_on(function, case),
                 )
     return Finding("passed", f"agrees with {' and '.join(asked)}")
 
@@ -211,7 +219,9 @@ def _symmetric(context: Context, function: str) -> Finding:
         other = case.changed(V=np.asarray(case.V.T - 0.5 * case.W))
         one, two = (np.asarray(context.answer(function, c).parts[0], dtype=float) for c in (case, other))
         if one.shape != case.M.shape or two.shape != case.M.shape:
-            return Finding("failed", f"returns the shape {one.shape}", ids=("wrong-shape",), call=call_on(function, case))
+            return Finding(
+                "failed", f"returns the shape {one.shape}", ids=("wrong-shape",), call=call_on(function, case)
+            )
         gap = abs(float((other.V * one).sum() - (case.V * two).sum()))
         allowed = float(
             (np.abs(other.V) * (reference(function, case)[0].bound + 1e-15 * np.abs(one))).sum()
@@ -219,8 +229,12 @@ def _symmetric(context: Context, function: str) -> Finding:
         )
         if not gap <= allowed:
             return Finding(
-                "failed", f"<U, H V> and <V, H U> differ by {gap:.3g}, on {case.describe()}",
-                error=gap, bound=allowed, cases=(case,), call=call_on(function, case),
+                "failed",
+                f"<U, H V> and <V, H U> differ by {gap:.3g}, on {case.describe()}",
+                error=gap,
+                bound=allowed,
+                cases=(case,),
+                call=call_on(function, case),
             )
     return Finding("passed", "the Hessian is symmetric")
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -45,9 +46,20 @@ def _selections(seed: int) -> dict[str, tuple[Selection, ...]]:
     signed = rng.standard_normal((6, 6))
     few = rng.integers(0, 3, (6, 6)).astype(float)
     return {
-        "values": (Selection("distinct", plain, 0.5), Selection("distinct", small, 0.25), Selection("distinct", plain, 0.3)),
-        "signs": (Selection("signed", signed, 0.5), Selection("signed", signed, 0.2), Selection("signed", -np.abs(signed), 0.4)),
-        "counts": tuple(Selection(f"rho={rho}", plain, rho) for rho in (0.01, 0.02, 0.03, 0.1, 0.35, 0.45, 0.6, 0.77, 0.9, 0.97, 0.99)),
+        "values": (
+            Selection("distinct", plain, 0.5),
+            Selection("distinct", small, 0.25),
+            Selection("distinct", plain, 0.3),
+        ),
+        "signs": (
+            Selection("signed", signed, 0.5),
+            Selection("signed", signed, 0.2),
+            Selection("signed", -np.abs(signed), 0.4),
+        ),
+        "counts": tuple(
+            Selection(f"rho={rho}", plain, rho)
+            for rho in (0.01, 0.02, 0.03, 0.1, 0.35, 0.45, 0.6, 0.77, 0.9, 0.97, 0.99)
+        ),
         "edges": (
             Selection("nothing", plain, 0.0),
             Selection("everything", plain, 1.0),
@@ -104,10 +116,12 @@ def rounding_checks(function: str) -> Iterator[Check]:
             name,
             sentence,
             claim,
-            lambda context, name=name: _rounding(context, function, name),  # type: ignore[misc]
+            partial(_rounding, function=function, name=name),
             required=name == "values",
         )
-    yield Check(function, "inputs-untouched", "the input is not changed", claim, lambda context: _pure(context, function))
+    yield Check(
+        function, "inputs-untouched", "the input is not changed", claim, lambda context: _pure(context, function)
+    )
 
 
 def _causal(context: Context) -> Finding:
@@ -147,7 +161,7 @@ def _rounding(context: Context, function: str, name: str) -> Finding:
             reason, ids = problem
             finding = Finding(
                 "failed",
-                f"{reason}, on {selection.name} ({' x '.join(map(str, selection.matrix.shape))}, rho = {selection.rho:g})",
+                f"{reason}, on {selection.name} {selection.matrix.shape}, rho = {selection.rho:g}",
                 ids=ids,
                 call=Call(function, arguments, expected=(expected,)),
             )
@@ -219,5 +233,7 @@ def _pure(context: Context, function: str) -> Finding:
         if first.changed:
             return Finding("failed", "changes its input", ids=("mutates-input",), call=Call(function, arguments))
         if not np.array_equal(first.parts[0], second.parts[0]):
-            return Finding("failed", "two equal calls differ", ids=("nondeterministic",), call=Call(function, arguments))
+            return Finding(
+                "failed", "two equal calls differ", ids=("nondeterministic",), call=Call(function, arguments)
+            )
     return Finding("passed", "untouched, and equal calls agree")

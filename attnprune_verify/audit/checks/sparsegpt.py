@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -27,7 +28,6 @@ __all__ = ["Hessian", "hessian", "sparsegpt_checks"]
 
 Matrix = NDArray[np.float64]
 Flags = NDArray[np.bool_]
-Problem = tuple[str, tuple[str, ...]]
 
 _SAYS = {
     "values": "mask and updated weights, unstructured",
@@ -54,6 +54,16 @@ class Hessian:
     condition: float
 
 
+@dataclass(frozen=True)
+class _Certificate:
+    """What is wrong with an output (or nothing), and the largest residual on kept entries, relative, with its bound."""
+
+    problem: str = ""
+    ids: tuple[str, ...] = ("unknown",)
+    residual: float = 0.0
+    allowed: float = 0.0
+
+
 def hessian(X: NDArray[Any], percdamp: float = 0.01) -> Hessian:
     """H = (2 / sequences) X^T X, dead inputs set to 1, then percdamp times its mean diagonal added."""
     inputs = X.astype(float) if X.ndim == 3 else X.astype(float)[None]
@@ -71,9 +81,16 @@ def sparsegpt_checks(function: str) -> Iterator[Check]:
     """The checks of sparsegpt, and of sparsegpt_report on top."""
     for name, says in _SAYS.items():
         yield Check(
-            function, name, says, None, lambda context, name=name: _outputs(context, function, name), required=name == "values"  # type: ignore[misc]
+            function,
+            name,
+            says,
+            None,
+            partial(_outputs, function=function, name=name),
+            required=name == "values",
         )
-    yield Check(function, "inputs-untouched", "the inputs are not changed", None, lambda context: _pure(context, function))
+    yield Check(
+        function, "inputs-untouched", "the inputs are not changed", None, lambda context: _pure(context, function)
+    )
     if function == "sparsegpt_report":
         yield Check(function, "figures", "error = 1/2 tr(Delta H Delta^T), damping and condition", None, _figures)
 
@@ -97,35 +114,38 @@ def _outputs(context: Context, function: str, name: str) -> Finding:
         answer = _ask(context, function, layer, options)
         weight, pruned = answer.parts[0], answer.parts[1]
         found = _certify(layer, options, weight, pruned)
-        if isinstance(found, tuple) and isinstance(found[0], float):
-            error, bound = max(error, found[0]), max(bound, float(found[1]))  # type: ignore[arg-type]
+        error, bound = max(error, found.residual), max(bound, found.allowed)
+        if not found.problem:
             continue
-        reason, ids = found
+        ids = found.ids
         if ids == ("unknown",) and weight.shape == layer.weight.shape:
             ids = named(layer, options, np.asarray(weight, dtype=float), pruned == 1)
         call = layer.call(function)
         call.keywords.update(options)
-        finding = Finding("failed", f"{reason}, on {layer.describe()}", ids=ids, call=call)  # type: ignore[arg-type]
+        finding = Finding("failed", f"{found.problem}, on {layer.describe()}", ids=ids, call=call)
         if worst is None or worst.ids == ("unknown",):
             worst = finding
-    return worst or Finding("passed", "choice and update certified from the output", error=error, bound=bound, power=bound)
+    return worst or Finding(
+        "passed", "choice and update certified from the output", error=error, bound=bound, power=bound
+    )
 
 
-def _certify(layer: Layer, options: dict[str, Any], weight: NDArray[Any], pruned: NDArray[Any]) -> Problem | tuple[float, float]:
-    """A problem, or the residual on kept entries and what was allowed."""
+def _certify(layer: Layer, options: dict[str, Any], weight: NDArray[Any], pruned: NDArray[Any]) -> _Certificate:
     shape = layer.weight.shape
     if weight.shape != shape or pruned.shape != shape or weight.dtype.kind != "f" or not np.isin(pruned, (0, 1)).all():
-        return f"returns shapes {weight.shape} and {pruned.shape} instead of {shape}", ("wrong-shape",)
+        return _Certificate(f"returns shapes {weight.shape} and {pruned.shape} instead of {shape}", ("wrong-shape",))
     gone = pruned == 1
     if not np.isfinite(weight).all():
-        return "returns weights that are not finite", ("unknown",)
+        return _Certificate("returns weights that are not finite")
     prunes = layer.n > 0 if layer.m else layer.rho > 0
     if not prunes:
         same = np.array_equal(weight, layer.weight) and not gone.any()
-        return (0.0, 0.0) if same else ("rho = 0 prunes or changes something", ("threshold-off-by-one",))
+        return (
+            _Certificate() if same else _Certificate("rho = 0 prunes or changes something", ("threshold-off-by-one",))
+        )
     if weight[gone].any():
         mixed = bool((weight[~gone] == 0).all()) and gone.any() and not gone.all()
-        return "pruned weights are not 0", ("keeps-instead-of-prunes",) if mixed else ("unknown",)
+        return _Certificate("pruned weights are not 0", ("keeps-instead-of-prunes",) if mixed else ("unknown",))
     h = hessian(layer.X, options.get("percdamp", 0.01))
     single = layer.weight.dtype == np.float32
     start = layer.weight.astype(float)
@@ -138,10 +158,16 @@ def _certify(layer: Layer, options: dict[str, Any], weight: NDArray[Any], pruned
     chosen, loose = _choice(layer, options, h, start, residual, 1e-4 if single else 1e-9)
     wrong = (gone != chosen) & ~loose
     if wrong.any():
-        return f"{int(wrong.sum())} of {wrong.size} entries are chosen otherwise than by the scores ({int(gone.sum())} pruned, {int(chosen.sum())} expected)", ("unknown",)
+        return _Certificate(
+            f"{int(wrong.sum())} of {wrong.size} entries are chosen otherwise than by the scores "
+            f"({int(gone.sum())} pruned, {int(chosen.sum())} expected)"
+        )
     if not off <= allowed:
-        return f"kept weights are not those of the update: the residual on kept entries is {off:.2g} of the largest, allowed {allowed:.2g}", ("unknown",)
-    return off, allowed
+        return _Certificate(
+            f"kept weights are not those of the update: the residual on kept entries is {off:.2g} of the largest, "
+            f"allowed {allowed:.2g}"
+        )
+    return _Certificate(residual=off, allowed=allowed)
 
 
 def _choice(
@@ -164,9 +190,9 @@ def _choice(
                 if layer.m:
                     picked = smallest_first(part, layer.n)
                     cut = np.sort(part, axis=None)[[max(layer.n - 1, 0), min(layer.n, part.size - 1)]]
-                    near = ((part >= cut[1] * (1 - tolerance) - noise) & (part <= cut[0] * (1 + tolerance) + noise)) & bool(
-                        cut[1] - cut[0] <= tolerance * cut[1] + noise
-                    )
+                    near = (
+                        (part >= cut[1] * (1 - tolerance) - noise) & (part <= cut[0] * (1 + tolerance) + noise)
+                    ) & bool(cut[1] - cut[0] <= tolerance * cut[1] + noise)
                 elif layer.rho == 1:
                     picked, near = np.ones(part.shape, dtype=np.bool_), np.zeros(part.shape, dtype=np.bool_)
                 else:
@@ -195,13 +221,26 @@ def _figures(context: Context) -> Finding:
         start = layer.weight.astype(float)
         start[:, h.dead] = 0.0
         delta = np.asarray(parts[0], dtype=float) - start
-        expected = {"error": 0.5 * float(np.trace(delta @ h.matrix @ delta.T)), "damping": h.damping, "condition": h.condition}
+        expected = {
+            "error": 0.5 * float(np.trace(delta @ h.matrix @ delta.T)),
+            "damping": h.damping,
+            "condition": h.condition,
+        }
         for (name, value), got in zip(expected.items(), parts[2:5], strict=True):
             if got.shape != () or not abs(float(got) - value) <= 1e-6 * value:
                 return Finding(
-                    "failed", f"{name} is {got} where the output says {value:.9g}, on {layer.describe()}", ids=("unknown",),
-                    error=abs(float(got.reshape(-1)[0]) - value), bound=1e-6 * value, call=layer.call("sparsegpt_report"),
+                    "failed",
+                    f"{name} is {got} where the output says {value:.9g}, on {layer.describe()}",
+                    ids=("unknown",),
+                    error=abs(float(got.reshape(-1)[0]) - value),
+                    bound=1e-6 * value,
+                    call=layer.call("sparsegpt_report"),
                 )
         if parts[5].shape != layer.weight.shape or not np.isin(parts[5], (0, 1)).all():
-            return Finding("failed", "undecided is no boolean array of the weight's shape", ids=("wrong-shape",), call=layer.call("sparsegpt_report"))
+            return Finding(
+                "failed",
+                "undecided is no boolean array of the weight's shape",
+                ids=("wrong-shape",),
+                call=layer.call("sparsegpt_report"),
+            )
     return Finding("passed", "error, damping and condition number", power=1e-6)

@@ -114,7 +114,7 @@ def _sweep(
         H = np.eye(len(H))
     dead = np.diag(H) == 0
     fill = 1.0 if fill_dead else 0.0
-    by = {"mean": np.mean, "max": np.max, "one": lambda diagonal: 1.0}[damp_by]
+    by: Callable[[Matrix], float] = {"mean": _mean, "max": _max, "one": _one}[damp_by]
     if damp_first:
         H = H + damp * by(np.diag(H)) * np.eye(len(H))
         H[dead, dead] = fill
@@ -150,6 +150,18 @@ def _sweep(
                 stop = W.shape[1] if across else b
                 W[:, j + 1 : stop] -= np.outer(error, U[j, j + 1 : stop])
     return W, gone
+
+
+def _mean(diagonal: Matrix) -> float:
+    return float(diagonal.mean())
+
+
+def _max(diagonal: Matrix) -> float:
+    return float(diagonal.max())
+
+
+def _one(diagonal: Matrix) -> float:
+    return 1.0
 
 
 def _threshold(scores: Matrix, rho: float, offset: int, per_row: bool) -> Flags:

@@ -34,7 +34,12 @@ def structure_checks(function: str) -> Iterator[Check]:
 
 
 def _plain_cases(context: Context) -> tuple[Case, ...]:
-    return (context.cases("full")[1], context.cases("causal")[0], context.cases("given-mask")[0], context.cases("float32")[0])
+    return (
+        context.cases("full")[1],
+        context.cases("causal")[0],
+        context.cases("given-mask")[0],
+        context.cases("float32")[0],
+    )
 
 
 def _shape(context: Context, function: str) -> Finding:
@@ -48,7 +53,9 @@ def _shape(context: Context, function: str) -> Finding:
             raise
         problem = context.misshapen(function, case, answer)
         if problem is not None:
-            return Finding("failed", f"{problem}, on {case.describe()}", ids=("wrong-shape",), call=call_on(function, case))
+            return Finding(
+                "failed", f"{problem}, on {case.describe()}", ids=("wrong-shape",), call=call_on(function, case)
+            )
         if any(part.dtype.itemsize > case.X.dtype.itemsize and part.ndim for part in answer.parts):
             wide = "; returns more than float32 for float32 inputs"
     return Finding("passed", f"as the contract says{wide}")
@@ -61,7 +68,10 @@ def _untouched(context: Context, function: str) -> Finding:
         if answer.changed:
             changed = ", ".join(names[index] for index in answer.changed)
             return Finding(
-                "failed", f"changes its input {changed}, on {case.describe()}", ids=("mutates-input",), call=call_on(function, case)
+                "failed",
+                f"changes its input {changed}, on {case.describe()}",
+                ids=("mutates-input",),
+                call=call_on(function, case),
             )
     return Finding("passed", "every input array is bit for bit as it was")
 
@@ -104,7 +114,9 @@ def _defaults(context: Context, function: str) -> Finding:
     for one, part in zip(short.parts, reference(function, case), strict=True):
         if one.shape != part.value.shape or not np.all(np.abs(one - part.value) <= 2 * part.bound + part.radius):
             return Finding(
-                "failed", "leaving them out gives another result than lam = 0 and mask = None", call=call_on(function, case)
+                "failed",
+                "leaving them out gives another result than lam = 0 and mask = None",
+                call=call_on(function, case),
             )
     return Finding("passed", "leaving them out changes nothing but rounding")
 

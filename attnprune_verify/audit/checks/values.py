@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import partial
 
 import numpy as np
 
@@ -62,7 +63,7 @@ def values_checks(function: str) -> Iterator[Check]:
             f"values:{regime}",
             says,
             claim,
-            lambda context, regime=regime: _values(context, function, regime),  # type: ignore[misc]
+            partial(_values, function=function, regime=regime),
             required=regime in BENIGN,
             stability=regime in STABILITY,
         )
@@ -93,7 +94,7 @@ def _values(context: Context, function: str, regime: str) -> Finding:
         try:
             answer = context.answer(function, case)
         except NoAnswer as refusal_:
-            if refusal_.unreadable or (stability and "Error: " in str(refusal_) and _arithmetic(str(refusal_))):
+            if refusal_.unreadable or (stability and context.answered(function) and _arithmetic(str(refusal_))):
                 wrong.append((case, Judgement("failed", np.inf, 0.0, np.nan, str(refusal_))))
             else:
                 silent.append((case, str(refusal_)))
@@ -180,5 +181,3 @@ def _taylor(context: Context, function: str) -> Finding:
     if not passed:
         return Finding("inconclusive" if undecided else "could_not_run", undecided or "no instance was answered")
     return Finding("passed", f"{passed} instances", power=power)
-
-

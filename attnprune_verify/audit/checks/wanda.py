@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -21,6 +22,7 @@ from attnprune_verify.audit.record import Call, Check, Finding
 __all__ = ["Layer", "layers", "wanda_checks"]
 
 Flags = NDArray[np.bool_]
+Scores = NDArray[np.float64]
 
 
 @dataclass(frozen=True, eq=False)
@@ -79,7 +81,10 @@ def layers(seed: int) -> dict[str, tuple[Layer, ...]]:
             layer(5, 16, (2, 16), "2:8", 0.5, n=2, m=8),
             layer(5, 16, (2, 16), "4:8", 0.0, n=4, m=8),
         ),
-        "dead-inputs": (layer(6, 10, (1, 24), "dead", 0.5, dead=[1, 4, 7]), layer(6, 10, (3, 12), "dead", 0.3, dead=[0])),
+        "dead-inputs": (
+            layer(6, 10, (1, 24), "dead", 0.5, dead=[1, 4, 7]),
+            layer(6, 10, (3, 12), "dead", 0.3, dead=[0]),
+        ),
         "two-dimensional": (layer(5, 7, (20,), "one sequence, tokens x in", 0.45),),
         "float32": (
             layer(6, 10, (2, 16), "float32", 0.5, dtype=np.float32),
@@ -106,7 +111,12 @@ def wanda_checks() -> Iterator[Check]:
     """The checks of wanda_mask."""
     for name, says in _SAYS.items():
         yield Check(
-            "wanda_mask", name, says, None, lambda context, name=name: _wanda(context, name), required=name == "values"  # type: ignore[misc]
+            "wanda_mask",
+            name,
+            says,
+            None,
+            partial(_wanda, name=name),
+            required=name == "values",
         )
     yield Check("wanda_mask", "inputs-untouched", "the inputs are not changed", None, _pure)
 
@@ -117,7 +127,11 @@ def _wanda(context: Context, name: str) -> Finding:
     for layer in layers(context.seed)[name]:
         answer = context.call("wanda_mask", [layer.weight, layer.X, layer.rho], dict(layer.keywords))
         report = wanda_report(layer.weight, layer.X, layer.rho, prune_n=layer.n, prune_m=layer.m)
-        loose = report.undecided if (layer.m or layer.name not in ("ties", "all equal")) else np.zeros_like(report.undecided)
+        loose = (
+            report.undecided
+            if (layer.m or layer.name not in ("ties", "all equal"))
+            else np.zeros_like(report.undecided)
+        )
         undecided += int(loose.sum())
         problem = _problem(answer.parts[0], layer, report.pruned, loose)
         if problem is not None:
@@ -143,7 +157,10 @@ def _problem(got: NDArray[Any], layer: Layer, right: Flags, loose: Flags) -> tup
     if not wrong.any() and np.array_equal(*counts):
         return None
     where = "group" if layer.m else "row"
-    reason = f"{int(wrong.sum())} decided entries are wrong; per {where} it prunes {counts[0].min()} to {counts[0].max()} where {counts[1].max()} is right"
+    reason = (
+        f"{int(wrong.sum())} decided entries are wrong; per {where} it prunes {counts[0].min()} to {counts[0].max()} "
+        f"where {counts[1].max()} is right"
+    )
     for id, choose in _wrong_choices(layer):
         if not ((gone != choose()) & ~loose).any():
             return reason, (id,)
@@ -154,39 +171,20 @@ def _problem(got: NDArray[Any], layer: Layer, right: Flags, loose: Flags) -> tup
 def _wrong_choices(layer: Layer) -> Iterator[tuple[str, Callable[[], Flags]]]:
     weight, X = np.abs(layer.weight.astype(float)), layer.X.astype(float).reshape(-1, layer.X.shape[-1])
     norms = np.linalg.norm(X, axis=0)
-    scores, rho, (rows, columns) = weight * norms, layer.rho, weight.shape
-    scored: dict[str, NDArray[np.float64]] = {
-        "baseline-ignores-activations": weight,
-        "baseline-score": weight * norms**2,
-        "baseline-score ": weight * np.abs(X).sum(axis=0),
-        "baseline-score  ": weight**2 * norms,
-        "baseline-score   ": np.broadcast_to(norms, weight.shape),
-        "baseline-score    ": weight * np.abs(X).max(axis=0),
-        "baseline-score     ": weight * np.abs(X.mean(axis=0)),
-        "baseline-score      ": weight * X.std(axis=0),
-        "baseline-score       ": layer.weight.astype(float) * norms,
-    }
+    scores, other_scores = weight * norms, _wrong_scores(layer.weight.astype(float), X)
     if layer.m:
-        group = lambda s, n: np.concatenate([_rows(part, n) for part in np.split(s, columns // layer.m, axis=1)], axis=1)  # noqa: E731
-        yield "group-convention", lambda: group(scores, layer.m - layer.n)
-        yield "keeps-instead-of-prunes", lambda: ~group(scores, layer.n)
-        yield "keeps-instead-of-prunes", lambda: group(-scores, layer.n)
-        yield "group-convention", lambda: _rows(scores, int(columns * rho))
-        yield "group-convention", lambda: _rows(scores, columns * layer.n // layer.m)
-        if rows % layer.m == 0:
-            yield "baseline-axis", lambda: np.concatenate([_rows(part.T, layer.n).T for part in np.split(scores, rows // layer.m)])
-        for id, other in scored.items():
-            yield id.strip(), lambda other=other: group(other, layer.n)  # type: ignore[misc]
+        yield from _wrong_groups(layer, scores, other_scores)
         return
+    rho, (rows, columns) = layer.rho, weight.shape
     count = int(columns * rho)
     ranked = np.sort(scores, axis=1)
-    for id, other in scored.items():
-        yield id.strip(), lambda other=other: _rows(other, count)  # type: ignore[misc]
+    for id, wrong in other_scores:
+        yield id, partial(_rows, wrong, count)
     yield "keeps-instead-of-prunes", lambda: ~_rows(scores, count)
     yield "keeps-instead-of-prunes", lambda: _rows(-scores, count)
     yield "keeps-instead-of-prunes", lambda: _rows(scores, columns - count)
     yield "baseline-global-threshold", lambda: smallest_first(scores, int(scores.size * rho))
-    yield "baseline-global-threshold", lambda: scores <= np.sort(scores, axis=None)[min(int(scores.size * rho), scores.size - 1)]
+    yield "baseline-global-threshold", lambda: scores <= _ranked(scores, int(scores.size * rho))
     yield "baseline-axis", lambda: _rows(scores.T, int(rows * rho)).T
     yield "threshold-off-by-one", lambda: _rows(scores, min(count + 1, columns))
     yield "threshold-off-by-one", lambda: _rows(scores, max(count - 1, 0))
@@ -196,6 +194,45 @@ def _wrong_choices(layer: Layer) -> Iterator[tuple[str, Callable[[], Flags]]]:
     yield "ties-dropped", lambda: scores < ranked[:, [min(count, columns - 1)]]
     yield "ties-dropped", lambda: scores <= ranked[:, [min(count, columns - 1)]]
     yield "ties-dropped", lambda: ~_rows(-scores, columns - count)
+
+
+def _wrong_scores(weight: Scores, X: Scores) -> list[tuple[str, Scores]]:
+    size, norms = np.abs(weight), np.linalg.norm(X, axis=0)
+    return [
+        ("baseline-ignores-activations", size),
+        ("baseline-score", size * norms**2),
+        ("baseline-score", size * np.sqrt(norms)),
+        ("baseline-score", size * np.abs(X).sum(axis=0)),
+        ("baseline-score", size * np.abs(X).max(axis=0)),
+        ("baseline-score", size * np.abs(X.mean(axis=0))),
+        ("baseline-score", size * X.std(axis=0)),
+        ("baseline-score", weight * norms),
+        ("baseline-score", np.broadcast_to(norms, weight.shape)),
+    ]
+
+
+def _wrong_groups(
+    layer: Layer, scores: Scores, other_scores: list[tuple[str, Scores]]
+) -> Iterator[tuple[str, Callable[[], Flags]]]:
+    rows, columns = scores.shape
+    yield "group-convention", partial(_groups, scores, layer.m, layer.m - layer.n)
+    yield "keeps-instead-of-prunes", lambda: ~_groups(scores, layer.m, layer.n)
+    yield "keeps-instead-of-prunes", partial(_groups, -scores, layer.m, layer.n)
+    yield "group-convention", partial(_rows, scores, int(columns * layer.rho))
+    yield "group-convention", partial(_rows, scores, columns * layer.n // layer.m)
+    if rows % layer.m == 0:
+        yield "baseline-axis", lambda: _groups(scores.T, layer.m, layer.n).T
+    for id, wrong in other_scores:
+        yield id, partial(_groups, wrong, layer.m, layer.n)
+
+
+def _groups(scores: Scores, width: int, count: int) -> Flags:
+    parts = np.split(scores, scores.shape[1] // width, axis=1)
+    return np.concatenate([_rows(part, count) for part in parts], axis=1)
+
+
+def _ranked(scores: Scores, index: int) -> float:
+    return float(np.sort(scores, axis=None)[min(index, scores.size - 1)])
 
 
 def _rows(scores: NDArray[Any], count: int) -> Flags:

@@ -42,7 +42,9 @@ def functions_of(softmax):
     def relative_error(M, X, W, mask=None):
         samples = X if X.ndim == 3 else X[None]
         dense = [attention(x, W, mask) for x in samples]
-        each = [np.sum((attention(x, M * W, mask) - F) ** 2) / np.sum(F**2) for x, F in zip(samples, dense)]
+        each = [
+            np.sum((attention(x, M * W, mask) - F) ** 2) / np.sum(F**2) for x, F in zip(samples, dense, strict=True)
+        ]
         return float(np.mean(each))
 
     def factored_loss(M_Q, M_K, X, W_Q, W_K, lam=0.0, mask=None):

@@ -1,4 +1,4 @@
-"""Row by row with the softmax Jacobian diag(f) - f f^T; the gradient as a sum of outer products; a dense target cache."""
+"""Row by row with the softmax Jacobian diag(f) - f f^T; a sum of outer products; the dense target is kept."""
 
 import numpy as np
 

@@ -1,0 +1,161 @@
+"""Nothing a subject does ends the audit or bends its verdicts; every accident has a clear record."""
+
+import textwrap
+
+import pytest
+
+from attnprune_verify.audit.auditor import Auditor
+from attnprune_verify.audit.run import outcome_of, run_audit
+from attnprune_verify.errors import InvalidInstance
+
+RIGHT = """
+import numpy as np
+
+def causal_mask(n):
+    return np.tri(n)
+
+def binary_mask(M, rho):
+    gone = np.zeros(M.size, dtype=bool)
+    gone[np.argsort(M.ravel(), kind="stable")[: int(rho * M.size)]] = True
+    return np.where(gone.reshape(M.shape), 0.0, 1.0)
+"""
+
+
+@pytest.fixture
+def audit(tmp_path):
+    """Audit a source text, calls limited to two seconds, a few functions only."""
+
+    def run(source, only=("causal_mask", "binary_mask", "loss"), seconds=2.0):
+        path = tmp_path / "subject.py"
+        path.write_text(textwrap.dedent(source), encoding="utf-8")
+        with Auditor(str(path), only=only) as auditor:
+            auditor.subject.seconds_per_call = seconds
+            records = tuple(auditor.record(check) for check in auditor.checks)
+        return {record.id: record for record in records}, outcome_of(records, len(records))
+
+    return run
+
+
+@pytest.mark.parametrize(
+    ("accident", "said"),
+    [
+        ("import ctypes; ctypes.string_at(0)", "SIGSEGV"),
+        ("import os; os._exit(0)", "exit code 0"),
+        ("import os; os.kill(os.getpid(), 9)", "SIGKILL"),
+        ("import os; os.abort()", "SIGABRT"),
+        ("import sys; sys.exit(0)", "sys.exit(0) was called"),
+        ("raise KeyboardInterrupt", "KeyboardInterrupt"),
+        ("raise RuntimeError('no kernel\\nfor this')", "RuntimeError: no kernel for this"),
+        ("1 / 0", "ZeroDivisionError"),
+        ("def f(): return f()\n    f()", "RecursionError"),
+        ("import os; os.closerange(3, 1000)", "interpreter"),
+        ("import os; os.fork(); os._exit(3)", "exit code 3"),
+    ],
+)
+def test_an_accident_is_recorded_and_the_rest_is_judged(audit, accident, said):
+    records, outcome = audit(f"{RIGHT}\ndef loss(M, X, W, lam=0.0, mask=None):\n    {accident}\n")
+    losses = [record for id, record in records.items() if id.startswith("loss:")]
+    assert {record.status for record in losses} <= {"could_not_run", "not_applicable"}
+    assert any(said in record.reason for record in losses)
+    assert records["causal_mask:values"].status == records["binary_mask:ties"].status == "passed"
+    assert outcome == "incomplete"
+
+
+def test_an_endless_loop_is_stopped_once(audit):
+    records, outcome = audit(f"{RIGHT}\ndef loss(M, X, W, lam=0.0, mask=None):\n    while True: pass\n", seconds=0.5)
+    reasons = [record.reason for id, record in records.items() if id.startswith("loss:")]
+    assert sum("did not end within 0.5 s" in reason for reason in reasons) >= 1
+    assert any("not called any more" in reason for reason in reasons)
+    assert records["binary_mask:values"].status == "passed" and outcome == "incomplete"
+
+
+def test_megabytes_of_output_go_nowhere(audit, capfd):
+    noisy = RIGHT.replace(
+        "    return np.tri(n)",
+        "    import sys; print('x' * 5_000_000); sys.stderr.write('y' * 5_000_000)\n    return np.tri(n)",
+    )
+    records, outcome = audit("print('z' * 1_000_000)\n" + noisy)
+    assert outcome == "passed" and records["causal_mask:values"].status == "passed"
+    assert capfd.readouterr() == ("", "")
+
+
+def test_a_replaced_numpy_harms_only_the_subject(audit):
+    patch = """
+    import json, struct
+    for name in ("asarray", "array", "frombuffer", "isfinite", "abs", "tri", "where", "zeros"):
+        setattr(np, name, lambda *a, **k: 7)
+    np.linalg.norm = np.allclose = lambda *a, **k: 0.0
+    json.dumps = json.loads = struct.pack = struct.unpack = None
+    """
+    right = RIGHT.replace("import numpy as np", "import numpy as np\ntri, zeros, where = np.tri, np.zeros, np.where")
+    right = right.replace("np.tri(", "tri(").replace("np.zeros(", "zeros(").replace("np.where(", "where(")
+    records, outcome = audit(right + textwrap.dedent(patch))
+    assert outcome == "passed"
+    wrong = right.replace("tri(n)", "tri(n, k=-1)") + textwrap.dedent(patch)
+    records, outcome = audit(wrong)
+    assert records["causal_mask:values"].diagnosis == ("mask-strict",) and outcome == "failed"
+
+
+@pytest.mark.parametrize(
+    "value", ["float('nan')", "float('inf')", "None", "'0.5'", "1j", "[1.0, 2.0]", "object()", "{}"]
+)
+def test_a_useless_value_is_a_failure(audit, value):
+    records, outcome = audit(f"def loss(M, X, W, lam=0.0, mask=None):\n    return {value}\n", only=("loss",))
+    assert outcome == "failed" and records["loss:values:full"].status == "failed"
+
+
+def test_a_huge_answer_is_refused(audit):
+    source = "import numpy as np\ndef loss(M, X, W, lam=0.0, mask=None):\n    return np.zeros((6_000, 6_000))\n"
+    records, outcome = audit(source, only=("loss",), seconds=20.0)
+    assert outcome == "failed"
+    assert records["loss:values:full"].diagnosis == ("wrong-shape",)
+
+
+@pytest.mark.parametrize(
+    ("source", "said"),
+    [
+        ("import nowhere_to_be_found", "ModuleNotFoundError"),
+        ("def f(:", "SyntaxError"),
+        ("raise ValueError('two\\nlines')", "two lines"),
+        ("import sys; sys.exit(3)", "sys.exit(3) was called"),
+        ("import os; os._exit(3)", "exit code 3"),
+        ("import ctypes; ctypes.string_at(0)", "SIGSEGV"),
+        ("x = 1", "has none of them"),
+    ],
+)
+def test_a_target_that_cannot_be_imported_is_one_line(tmp_path, source, said):
+    path = tmp_path / "subject.py"
+    path.write_text(source, encoding="utf-8")
+    with pytest.raises(InvalidInstance) as caught:
+        run_audit(str(path))
+    assert said in str(caught.value) and "\n" not in str(caught.value)
+
+
+def test_a_name_that_cannot_be_had_could_not_run(audit):
+    lazy = """
+def __getattr__(name):
+    if name == "loss":
+        raise ImportError("needs a GPU")
+    raise AttributeError(name)
+"""
+    records, outcome = audit(RIGHT + lazy)
+    assert "needs a GPU" in records["loss:values:full"].reason and outcome == "incomplete"
+    records, outcome = audit(RIGHT + "\nloss = 3\n")
+    assert records["loss:shape"].status == "could_not_run"
+
+
+def test_an_arithmetic_error_on_large_logits_is_a_wrong_answer(audit):
+    source = """
+    import math
+    import numpy as np
+
+    def attention(X, W, mask=None):
+        logits = (X @ W @ X.T).tolist()
+        places = np.ones((len(X), len(X))) if mask is None else mask
+        weights = [[math.exp(z) if places[i][j] else 0.0 for j, z in enumerate(row)] for i, row in enumerate(logits)]
+        return [[w / sum(row) for w in row] for row in weights]
+    """
+    records, outcome = audit(source, only=("attention",))
+    assert outcome == "failed"
+    assert records["attention:values:full"].status == "passed"
+    assert records["attention:values:logits-1000"].diagnosis == ("unstable-exp",)

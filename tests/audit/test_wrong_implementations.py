@@ -1,0 +1,69 @@
+"""Every wrong implementation is failed, and by its name where it has one."""
+
+import importlib.util
+from pathlib import Path
+
+import pytest
+
+from attnprune_verify.audit.auditor import Auditor
+from attnprune_verify.audit.mistakes import SENTENCES
+
+_spec = importlib.util.spec_from_file_location("kill_matrix", Path(__file__).with_name("kill_matrix.py"))
+kill_matrix = importlib.util.module_from_spec(_spec)
+_spec.loader.exec_module(kill_matrix)
+WRONG = kill_matrix.catalogue().WRONG
+
+# The ids that the outside world relies on.
+CONTRACT = (
+    "missing-softmax-correction correction-uses-dense-softmax transposed-p missing-hadamard-W missing- "
+    "regularizer regularizer-scale regularizer-not-squared loss-scale gradient-scale gradient-sign gradient- "
+    "transposed mask-ignored mask-after-softmax mask-multiplies-logits mask-strict mask-always-causal wrong- "
+    "softmax-axis logit-scale unstable-exp denominator-epsilon low-precision mutates-input nondeterministic "
+    "wrong-shape dense-target-uses-M clips-or-rounds-M keeps-instead-of-prunes threshold-off-by-one ties- "
+    "dropped baseline-axis baseline-global-threshold baseline-ignores-activations baseline-no-update unknown "
+).split()
+
+
+def representative(id):
+    """The first wrong implementation with this name; those without a name stand for `unknown`."""
+    return next(
+        wrong for wrong in WRONG if (wrong.names[:1] == (id,) if id != "unknown" else wrong.id == "one entry off")
+    )
+
+
+def test_the_catalogue_is_large_and_says_what_it_means():
+    assert len(WRONG) >= 60
+    assert len({wrong.id for wrong in WRONG}) == len(WRONG)
+    assert {name for wrong in WRONG for name in wrong.names} <= set(SENTENCES)
+    for wrong in WRONG:
+        assert compile(wrong.source(), wrong.id, "exec")
+
+
+def test_every_contract_id_has_a_sentence():
+    assert set(CONTRACT) <= set(SENTENCES)
+
+
+@pytest.mark.parametrize("id", CONTRACT)
+def test_named_by_the_first_check_that_fails(id, tmp_path):
+    wrong = representative(id)
+    path = tmp_path / "subject.py"
+    path.write_text(wrong.source(), encoding="utf-8")
+    with Auditor(str(path), only=(wrong.function,)) as auditor:
+        for check in auditor.checks:
+            record = auditor.record(check)
+            if record.status == "failed":
+                break
+    assert record.status == "failed"
+    assert id in record.diagnosis
+    assert record.reason and (record.snippet or not record.error)
+
+
+@pytest.mark.thorough
+def test_the_whole_kill_matrix(tmp_path):
+    results = [(wrong, kill_matrix.audited(wrong, tmp_path)) for wrong in WRONG]
+    assert [wrong.id for wrong, result in results if result.outcome != "failed"] == []
+    assert [wrong.id for wrong, result in results if not kill_matrix.killers(result)] == []
+    named = [(wrong, result) for wrong, result in results if wrong.names]
+    missed = [wrong.id for wrong, result in named if not set(wrong.names) <= set(kill_matrix.diagnoses(result))]
+    assert len(missed) <= 0.1 * len(named), missed
+    assert kill_matrix.render(results) == kill_matrix.PAGE.read_text(encoding="utf-8")
