@@ -156,8 +156,8 @@ class _Run:
             )
         self.M, self.velocity = earlier.M.copy(), earlier.velocity.copy()
         trace = earlier.trace
-        columns = (getattr(trace, field.name)[:-1] for field in fields(Trace) if field.name != "step")
-        self.visited = [tuple(float(x) for x in row) for row in zip(*columns, strict=True)]
+        columns = (trace.loss, trace.gradient_norm, trace.mask_norm, trace.least, trace.greatest, trace.outside)
+        self.visited = [tuple(float(x) for x in row) for row in zip(*columns, strict=True)][:-1]
         self.taken = [float(x) for x in trace.step]
 
     def descend(self, steps: int, progress: Callable[[int, int], object] | None) -> None:
@@ -224,7 +224,8 @@ class _Run:
 
     def result(self) -> Descent:
         loss, gradient, size, least, greatest, outside = np.array(self.visited, dtype=np.float64).T
-        trace = Trace(loss, gradient, size, least, greatest, outside, np.array(self.taken))
+        precision = float(np.finfo(self.M.dtype).eps)
+        trace = Trace(loss, gradient, size, least, greatest, outside, np.array(self.taken), precision)
         mask = binary_mask(self.M, self.settings.rho)
         return Descent(mask, self.M, self.velocity, trace, self.status, self.message, self.settings)
 

@@ -25,6 +25,8 @@ class Trace:
     least, greatest : extremes of M; the box [0, 1] is left when one is outside
     outside : how many entries of M are outside [0, 1]
     step : the eta of each step
+    precision : float
+        Unit in the last place of 1 in the arithmetic of the run.
     """
 
     loss: Array
@@ -34,11 +36,12 @@ class Trace:
     greatest: Array
     outside: Array
     step: Array
+    precision: float
 
     @property
     def ascents(self) -> int:
         """In how many steps the loss rose (by more than rounding): 0 for a step with a guarantee."""
-        return int(np.count_nonzero(np.diff(self.loss) > 1e-12 * np.abs(self.loss[:-1])))
+        return int(np.count_nonzero(np.diff(self.loss) > 100 * self.precision * np.abs(self.loss[:-1])))
 
 
 @dataclass(frozen=True)

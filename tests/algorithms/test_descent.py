@@ -316,6 +316,16 @@ def test_float32_in_float32_out() -> None:
     assert prune_mask_gd(X.astype("f4"), W, 0.5, 0.1, steps=3).M.dtype == np.float64
 
 
+@pytest.mark.parametrize("name", CORNERS)
+def test_guaranteed_steps_never_ascend_in_float32(name: str) -> None:
+    problem = CORNERS[name](np.random.default_rng(0))
+    X, W = problem.X.astype(np.float32), problem.W.astype(np.float32)
+    far = np.random.default_rng(0).normal(size=W.shape).astype(np.float32)
+    for reading in ("theorem", "theorem-sharp"):
+        result = prune_mask_gd(X, W, 0.5, 0.01, mask=problem.mask, steps=60, reading=reading, initial=far)
+        assert result.M.dtype == np.float32 and result.trace.ascents == 0
+
+
 def test_inputs_are_not_modified_and_results_repeat() -> None:
     X, W = small()
     start = np.full((3, 3), 0.5)
