@@ -33,6 +33,7 @@ _INTERRUPTED = 130
 )
 @click.option("--rho", "rhos", multiple=True, type=float, help="Pruning ratios (may be repeated).  [default: 0.5]")
 @click.option("--n", "ns", multiple=True, type=int, help="Tokens per sequence (may be repeated).  [default: 128]")
+@click.option("--held-out-n", type=int, help="Tokens per sequence that is measured on.  [default: as in calibration]")
 @click.option("--k", type=int, help="Sequences for calibration, and as many for measuring.  [default: 8]")
 @click.option("--seeds", type=int, help="Draws of sequences.  [default: 1]")
 @click.option("--jobs", type=int, default=1, show_default=True, help="Runs at the same time.")

@@ -122,9 +122,9 @@ def _inputs(plan: LayerPlan, n: int, seed: int) -> tuple[list[Array], list[Array
 @lru_cache(maxsize=4)
 def _tokens(plan: LayerPlan, n: int, seed: int) -> tuple[Any, Any]:
     tokenizer = _model(plan.model).tokenizer
-    parts = (("calibration", plan.calibration, 0), ("held_out", plan.held_out, 1))
+    parts = (("calibration", plan.calibration, n, 0), ("held_out", plan.held_out, plan.held_out_n or n, 1))
     inside, outside = (
-        draw_sequences(read_documents(paths, part), tokenizer, plan.k, n, np.random.default_rng([seed, stream]))
-        for part, paths, stream in parts
+        draw_sequences(read_documents(paths, part), tokenizer, plan.k, length, np.random.default_rng([seed, stream]))
+        for part, paths, length, stream in parts
     )
     return inside, outside

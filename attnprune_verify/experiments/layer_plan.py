@@ -40,6 +40,7 @@ class LayerPlan:
     methods : names of `prune_layer`'s methods, with options as in ``fisher-obs:sweeps=1,blocksize=64``
     rhos : pruning ratios
     ns : tokens per sequence
+    held_out_n : tokens per sequence that is measured on, None for as many as in calibration
     k : sequences, for calibration and for measuring alike
     seeds : number of draws of sequences
     """
@@ -51,6 +52,7 @@ class LayerPlan:
     methods: tuple[str, ...] = QUICK_METHODS
     rhos: tuple[float, ...] = (0.5,)
     ns: tuple[int, ...] = (128,)
+    held_out_n: int | None = None
     k: int = 8
     seeds: int = 1
 
@@ -61,6 +63,8 @@ class LayerPlan:
             as_ratio(rho)
         for n in self.ns:
             as_count("n", n, least=2)
+        if self.held_out_n is not None:
+            as_count("held_out_n", self.held_out_n, least=2)
         for layer in self.layers:
             as_count("layer", layer)
         as_count("k", self.k, least=1)
@@ -86,7 +90,8 @@ class LayerPlan:
 
     def fingerprint(self) -> str:
         """Changes with everything that a run depends on besides its own key."""
-        digest = hashlib.sha256(json.dumps([self.layers, self.k]).encode())
+        settings = [self.layers, self.k] + ([] if self.held_out_n is None else [self.held_out_n])
+        digest = hashlib.sha256(json.dumps(settings).encode())
         folder = Path(self.model)
         for path in sorted([folder / "config.json", *folder.glob("*.safetensors"), folder / "tokenizer.json"]):
             digest.update(f"{path.name} {path.stat().st_size if path.exists() else None}".encode())

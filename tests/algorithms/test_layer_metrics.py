@@ -6,8 +6,10 @@ import pytest
 from attnprune_verify.algorithms.layer.calibration import Calibration
 from attnprune_verify.algorithms.layer.divergence import Divergence
 from attnprune_verify.algorithms.layer.fisher import fisher_diagonal, key_metric, query_metric, row_weights
+from attnprune_verify.algorithms.layer.fisher_squared import squared_query_metric, squared_row_weights
 from attnprune_verify.algorithms.layer.heads import join_heads, split_heads
 from attnprune_verify.algorithms.layer.multiplier import key_target, query_target
+from attnprune_verify.model.layer_objective import layer_hessian_vector_product
 from attnprune_verify.oracle import layer_autodiff
 from attnprune_verify.oracle.layer_inputs import rotation_matrices
 from tests.model.layers import KINDS, random_layer
@@ -97,6 +99,27 @@ def metrics_by_hand(layer, X, A_Q, A_K):
                 G_K[group] += np.einsum("jpc,jl,lpe->ce", by_K, J, by_K)
     assert by_Q.shape == (n, d, m)
     return G_Q, G_K
+
+
+@pytest.mark.parametrize("kind", ["heads", "groups", "groups, given mask"])
+def test_the_squared_metric_is_the_second_derivative_of_the_loss(kind):
+    """With all masks 1 the loss's Hessian in the masks, divided by the weights, is that of 1/2 ||F~ - F||^2."""
+    d, m = 2, 4
+    layer, X = random_layer(kind, seed=3, d=d, m=m, n=5, k=1)
+    data = Calibration(layer, X)
+    G_Q = squared_query_metric(data, data.keys)
+    G_K = key_metric(data, data.queries, squared_row_weights(data))
+    ones = np.ones_like(layer.W_Q), np.ones_like(layer.W_K)
+    for side, (G, W, heads) in enumerate(((G_Q, layer.W_Q, layer.heads), (G_K, layer.W_K, layer.kv_heads))):
+        exact = np.zeros_like(G)
+        for block in range(heads):
+            for p in range(d):
+                for c in range(m):
+                    along = [np.zeros_like(layer.W_Q), np.zeros_like(layer.W_K)]
+                    along[side][p, block * m + c] = 1 / W[p, block * m + c]
+                    moved = layer_hessian_vector_product(layer, *ones, *along, X)[side] / W
+                    exact[block, c] += moved[p, block * m : (block + 1) * m]
+        np.testing.assert_allclose(G, exact, atol=ROUNDING * np.abs(exact).max())
 
 
 def test_a_metric_without_the_rotation_inside_is_seen():

@@ -11,6 +11,7 @@ from attnprune_verify.algorithms.arguments import as_count, as_positive
 from attnprune_verify.algorithms.layer.calibration import Calibration
 from attnprune_verify.algorithms.layer.damping import damped, input_metric
 from attnprune_verify.algorithms.layer.fisher import key_metric, query_metric, row_weights
+from attnprune_verify.algorithms.layer.fisher_squared import squared_query_metric, squared_row_weights
 from attnprune_verify.algorithms.layer.multiplier import key_target, query_target
 from attnprune_verify.algorithms.layer.two_sided_obs import Pruned, prune_two_sided, refit
 from attnprune_verify.errors import InvalidInstance
@@ -18,7 +19,7 @@ from attnprune_verify.instance.validate import Array
 
 __all__ = ["FisherOBS", "PrunedPair", "prune_fisher_obs"]
 
-OutputMetric = Literal["fisher", "identity"]
+OutputMetric = Literal["fisher", "squared", "identity"]
 
 _OUTPUT_DAMPING = 0.01
 _NOISE = 1e-12
@@ -40,8 +41,9 @@ class FisherOBS:
         Fit K to the already pruned Q (right multiplier, metric at the pruned Q) instead of to the dense one.
     sweeps : int
         Further rounds Q given K, K given Q; needs `sequential`.
-    output_metric : "fisher" or "identity"
-        With "identity", ``refit_steps=0`` and ``sequential=False`` every head is pruned as SparseGPT would prune it.
+    output_metric : "fisher", "squared" or "identity"
+        "squared" stands for the squared attention error (J_i^2 in place of J_i; without RoPE only). With "identity",
+        ``refit_steps=0`` and ``sequential=False`` every head is pruned as SparseGPT would prune it.
     """
 
     damping: float | None = None
@@ -76,6 +78,8 @@ class PrunedPair:
 
 def prune_fisher_obs(data: Calibration, rho: float, options: FisherOBS) -> PrunedPair:
     """Q first; then K towards W_K T, T the multiplier that makes up for what Q lost; then `sweeps` more rounds."""
+    if options.output_metric == "squared" and data.layer.rope is not None:
+        raise InvalidInstance("output_metric must be fisher or identity for a layer with RoPE; got 'squared'")
     H, damping = input_metric(data.X, options.damping)
     try:
         np.linalg.cholesky(H)
@@ -84,7 +88,7 @@ def prune_fisher_obs(data: Calibration, rho: float, options: FisherOBS) -> Prune
             f"the inputs' metric X^T X must be positive definite after damping; damping = {damping} is too small"
         ) from error
     constant = np.linalg.solve(H, data.X.mean(axis=(0, 1)))
-    weights = row_weights(data)
+    weights = squared_row_weights(data) if options.output_metric == "squared" else row_weights(data)
 
     def prune(target: Array, G: Array) -> Pruned:
         pruned = prune_two_sided(target, H, G, rho, options.blocksize)
@@ -113,7 +117,8 @@ def _query_metric(data: Calibration, keys: Array, options: FisherOBS) -> Array:
     if options.output_metric == "identity":
         return _identity(data.layer.heads, data.layer.m)
     reference = data.layer.scale**2 * data.size.sum() * np.square(keys).sum(axis=2).max()
-    return _usable(query_metric(data, keys), float(reference))
+    metric = squared_query_metric if options.output_metric == "squared" else query_metric
+    return _usable(metric(data, keys), float(reference))
 
 
 def _key_metric(data: Calibration, queries: Array, weights: Array, options: FisherOBS) -> Array:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+from typing import Literal
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -9,9 +12,10 @@ from attnprune_verify.algorithms.baselines.wanda import wanda_mask
 from attnprune_verify.algorithms.layer.calibration import Calibration
 from attnprune_verify.algorithms.layer.fisher import fisher_diagonal
 from attnprune_verify.algorithms.layer.heads import keep_largest
+from attnprune_verify.errors import InvalidInstance
 from attnprune_verify.instance.validate import Array
 
-__all__ = ["fisher_diagonal_masks", "magnitude_masks", "random_masks", "wanda_kept"]
+__all__ = ["FisherDiagonal", "fisher_diagonal_masks", "magnitude_masks", "random_masks", "wanda_kept"]
 
 Masks = tuple[NDArray[np.bool_], NDArray[np.bool_]]
 
@@ -27,10 +31,31 @@ def magnitude_masks(data: Calibration, rho: float) -> Masks:
     return keep_largest(np.abs(data.W_Q), rho), keep_largest(np.abs(data.W_K), rho)
 
 
-def fisher_diagonal_masks(data: Calibration, rho: float) -> Masks:
-    """The largest w^2 h of every head, h the KL's second derivative in that weight (`fisher_diagonal`)."""
+@dataclass(frozen=True)
+class FisherDiagonal:
+    """Options of the method ``fisher-diagonal``.
+
+    Attributes
+    ----------
+    threshold : "head" or "layer"
+        Over each head's block, or over all heads together: then the counts are exact per matrix only, and heads on
+        which little depends in absolute terms are emptied.
+    """
+
+    threshold: Literal["head", "layer"] = "head"
+
+    def __post_init__(self) -> None:
+        if self.threshold not in ("head", "layer"):
+            raise InvalidInstance(f"threshold must be head or layer; got {self.threshold!r:.60}")
+
+
+def fisher_diagonal_masks(data: Calibration, rho: float, options: FisherDiagonal) -> Masks:
+    """The largest w^2 h, h the KL's second derivative in that weight (`fisher_diagonal`)."""
     h_Q, h_K = fisher_diagonal(data)
-    return keep_largest(data.W_Q**2 * h_Q, rho), keep_largest(data.W_K**2 * h_K, rho)
+    scores_Q, scores_K = data.W_Q**2 * h_Q, data.W_K**2 * h_K
+    if options.threshold == "head":
+        return keep_largest(scores_Q, rho), keep_largest(scores_K, rho)
+    return keep_largest(scores_Q[np.newaxis], rho)[0], keep_largest(scores_K[np.newaxis], rho)[0]
 
 
 def wanda_kept(weight: Array, X: Array, rho: float) -> NDArray[np.bool_]:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+import math
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 from scipy.optimize import minimize
@@ -12,10 +13,15 @@ from attnprune_verify.algorithms.layer.calibration import Calibration
 from attnprune_verify.algorithms.layer.divergence import Divergence
 from attnprune_verify.algorithms.layer.fisher import fisher_diagonal
 from attnprune_verify.algorithms.layer.fisher_obs import FisherOBS, PrunedPair, prune_fisher_obs
+from attnprune_verify.algorithms.layer.heads import join_heads
 from attnprune_verify.algorithms.layer.two_sided_obs import Pruned
 from attnprune_verify.instance.validate import Array
+from attnprune_verify.model.layer_objective import layer_relative_error
 
 __all__ = ["FisherOBSKL", "polish", "prune_fisher_obs_kl"]
+
+_RIDGES = (10.0, 30.0, 100.0)
+_WITHOUT_SPLIT = 30.0
 
 
 @dataclass(frozen=True)
@@ -24,8 +30,10 @@ class FisherOBSKL:
 
     Attributes
     ----------
-    ridge : float
-        Strength of the pull towards the two-sided OBS's weights, in units of the damping of its metric.
+    ridge : float or None
+        Strength of the pull towards the two-sided OBS's weights, in units of the damping of its metric; inf keeps
+        them. None chooses among 10, 30, 100 and inf by fitting on one half of the sequences and measuring the attention
+        error on the other (30 when there is only one sequence).
     steps : int
         L-BFGS iterations.
     swap_rounds : int
@@ -36,27 +44,47 @@ class FisherOBSKL:
         Options of the first stage; given to `prune_layer` by their own names.
     """
 
-    ridge: float = 10.0
+    ridge: float | None = None
     steps: int = 30
     swap_rounds: int = 0
     swap_share: float = 0.02
     start: FisherOBS = field(default_factory=lambda: FisherOBS(sweeps=1))
 
     def __post_init__(self) -> None:
-        as_positive("ridge", self.ridge, zero=True)
+        if self.ridge is not None and self.ridge != math.inf:
+            as_positive("ridge", self.ridge, zero=True)
         as_count("steps", self.steps)
         as_count("swap_rounds", self.swap_rounds)
         as_ratio(self.swap_share)
 
 
-def prune_fisher_obs_kl(data: Calibration, rho: float, options: FisherOBSKL) -> PrunedPair:
-    """`prune_fisher_obs`, then `polish`, then `swap_rounds` exchanges, each polished."""
+def prune_fisher_obs_kl(data: Calibration, rho: float, options: FisherOBSKL) -> tuple[PrunedPair, float]:
+    """`prune_fisher_obs`, then `polish`, then `swap_rounds` exchanges, each polished; and the ridge that was used."""
+    ridge = _split_calibration(data, rho, options) if options.ridge is None else options.ridge
     pair = prune_fisher_obs(data, rho, options.start)
-    stage = _Stage(data, pair, options)
+    if ridge == math.inf:
+        return pair, ridge
+    stage = _Stage(data, pair, replace(options, ridge=ridge))
     weights = stage.descend([pair.Q, pair.K])
     for _ in range(options.swap_rounds):
         weights = stage.descend(stage.swap(weights))
-    return PrunedPair(weights[0], weights[1], pair.G_Q, pair.G_K, pair.damping)
+    return PrunedPair(weights[0], weights[1], pair.G_Q, pair.G_K, pair.damping), ridge
+
+
+def _split_calibration(data: Calibration, rho: float, options: FisherOBSKL) -> float:
+    """The ridge with the least attention error on the sequences that were not fitted; nothing else is looked at."""
+    if data.k == 1:
+        return _WITHOUT_SPLIT
+    fitted, other = Calibration(data.layer, data.X[::2]), data.X[1::2]
+    pair = prune_fisher_obs(fitted, rho, options.start)
+
+    def error(found: PrunedPair) -> float:
+        pruned = data.layer.with_weights(join_heads(found.Q.weight), join_heads(found.K.weight))
+        return float(layer_relative_error(data.layer, pruned, other).mean())
+
+    errors = {ridge: error(polish(fitted, pair, replace(options, ridge=ridge))) for ridge in _RIDGES}
+    errors[math.inf] = error(pair)
+    return min(errors, key=lambda ridge: errors[ridge])
 
 
 def polish(data: Calibration, pair: PrunedPair, options: FisherOBSKL) -> PrunedPair:
@@ -84,7 +112,7 @@ class _Stage:
         self._h = fisher_diagonal(data)
         self._anchor = (pair.Q.weight, pair.K.weight)
         d = data.X.shape[2]
-        strength = options.ridge * max(pair.damping, 1e-3) / d
+        strength = (_WITHOUT_SPLIT if options.ridge is None else options.ridge) * max(pair.damping, 1e-3) / d
         # The pair's G has mean diagonal about 1; this puts back the scale of the KL's second derivative.
         self._pull = tuple(
             strength * d * h.mean(axis=(1, 2))[:, np.newaxis, np.newaxis] * G

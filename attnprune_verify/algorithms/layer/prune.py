@@ -12,9 +12,10 @@ from numpy.typing import ArrayLike, NDArray
 from attnprune_verify.algorithms.arguments import as_count, as_ratio, pruned_count
 from attnprune_verify.algorithms.baselines.sparsegpt import sparsegpt
 from attnprune_verify.algorithms.layer.calibration import Calibration
-from attnprune_verify.algorithms.layer.fisher_obs import FisherOBS, prune_fisher_obs
+from attnprune_verify.algorithms.layer.fisher_obs import FisherOBS, PrunedPair, prune_fisher_obs
 from attnprune_verify.algorithms.layer.heads import join_heads
 from attnprune_verify.algorithms.layer.mask_only import (
+    FisherDiagonal,
     fisher_diagonal_masks,
     magnitude_masks,
     random_masks,
@@ -68,7 +69,7 @@ def prune_layer(
     ``wanda``                 Wanda in its own convention: per output column
     ``sparsegpt``             SparseGPT in its own convention: thresholds over all heads; `blocksize`, `percdamp`
     ``paper-gd``              the paper's descent on real masks (a reproduction); options of `PaperDescent`
-    ``fisher-diagonal``       largest w^2 h, h the second derivative of the attention's KL; weights unchanged
+    ``fisher-diagonal``       largest w^2 h, h the KL's second derivative; weights unchanged; option `threshold`
     ``fisher-obs``            two-sided OBS: inputs' second moments, the softmax's Fisher metric; options of `FisherOBS`
     ``fisher-obs-kl``         the same, then the kept weights follow the KL; options of `FisherOBSKL`, `FisherOBS`
     ``ste``                   a mask learnt by descent on the KL; weights unchanged; options of `STE`
@@ -193,19 +194,19 @@ def _sparsegpt(data: Calibration, rho: float, options: _SparseGPT) -> _Outcome:
 
 def _fisher_obs(data: Calibration, rho: float, options: FisherOBS) -> _Outcome:
     pair = prune_fisher_obs(data, rho, options)
-    return _from_pair(pair.Q.weight, pair.K.weight, pair.Q.kept, pair.K.kept, pair.damping)
+    return _from_pair(pair, {"damping": pair.damping})
 
 
 def _fisher_obs_kl(data: Calibration, rho: float, options: FisherOBSKL) -> _Outcome:
-    pair = prune_fisher_obs_kl(data, rho, options)
-    return _from_pair(pair.Q.weight, pair.K.weight, pair.Q.kept, pair.K.kept, pair.damping)
+    pair, ridge = prune_fisher_obs_kl(data, rho, options)
+    return _from_pair(pair, {"damping": pair.damping, "ridge": ridge})
 
 
-def _from_pair(Q: Array, K: Array, kept_Q: NDArray[np.bool_], kept_K: NDArray[np.bool_], damping: float) -> _Outcome:
-    kept = join_heads(kept_Q), join_heads(kept_K)
-    return _Outcome(
-        np.where(kept[0], join_heads(Q), 0.0), np.where(kept[1], join_heads(K), 0.0), *kept, {"damping": damping}
-    )
+def _from_pair(pair: PrunedPair, chosen: dict[str, Any]) -> _Outcome:
+    kept_Q, kept_K = join_heads(pair.Q.kept), join_heads(pair.K.kept)
+    W_Q = np.where(kept_Q, join_heads(pair.Q.weight), 0.0)
+    W_K = np.where(kept_K, join_heads(pair.K.weight), 0.0)
+    return _Outcome(W_Q, W_K, kept_Q, kept_K, chosen)
 
 
 _METHODS: dict[str, Callable[[Calibration, float, Any], _Outcome]] = {
@@ -214,7 +215,7 @@ _METHODS: dict[str, Callable[[Calibration, float, Any], _Outcome]] = {
     "wanda": _wanda,
     "sparsegpt": _sparsegpt,
     "paper-gd": lambda data, rho, options: _masked(data, descend_on_masks(data, rho, options)),
-    "fisher-diagonal": lambda data, rho, _: _masked(data, fisher_diagonal_masks(data, rho)),
+    "fisher-diagonal": lambda data, rho, options: _masked(data, fisher_diagonal_masks(data, rho, options)),
     "fisher-obs": _fisher_obs,
     "fisher-obs-kl": _fisher_obs_kl,
     "ste": lambda data, rho, options: _masked(data, learn_masks(data, rho, options)),
@@ -222,6 +223,7 @@ _METHODS: dict[str, Callable[[Calibration, float, Any], _Outcome]] = {
 _OPTIONS: dict[str, type[Any]] = {
     "random": _Random,
     "sparsegpt": _SparseGPT,
+    "fisher-diagonal": FisherDiagonal,
     "paper-gd": PaperDescent,
     "fisher-obs": FisherOBS,
     "fisher-obs-kl": FisherOBSKL,
