@@ -2,7 +2,8 @@
 
 from fractions import Fraction
 
-from proofs_check.steps.exact import Instance, dot, instances, largest, norm_sq, root_at_most_sum, row_sums
+from proofs_check.steps.exact import dot, largest, norm_sq, root_at_most_sum, row_sums
+from proofs_check.steps.instance import Instance, instances
 from proofs_check.steps.record import Step, on, step
 
 LABEL = "lem:bound_basic_func"

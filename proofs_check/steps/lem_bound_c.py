@@ -1,6 +1,7 @@
 """lem:bound_c: ||c||_F <= 2 sqrt(n)."""
 
-from proofs_check.steps.exact import dot, instances, norm_sq, root_at_most_sum
+from proofs_check.steps.exact import dot, norm_sq, root_at_most_sum
+from proofs_check.steps.instance import instances
 from proofs_check.steps.record import Step, on, step
 
 LABEL = "lem:bound_c"

@@ -1,6 +1,7 @@
 """lem:bound_diag_f: ||diag((c o F) 1) F||_F <= sqrt(n)."""
 
-from proofs_check.steps.exact import instances, norm_sq, row_sums
+from proofs_check.steps.exact import norm_sq, row_sums
+from proofs_check.steps.instance import instances
 from proofs_check.steps.record import Step, on, step
 
 LABEL = "lem:bound_diag_f"

@@ -2,7 +2,8 @@
 
 from fractions import Fraction
 
-from proofs_check.steps.exact import Instance, dot, instances, norm_sq
+from proofs_check.steps.exact import dot, norm_sq
+from proofs_check.steps.instance import Instance, instances
 from proofs_check.steps.record import Step, on, step
 
 LABEL = "lem:bound_grad_f"

@@ -2,7 +2,7 @@
 
 from fractions import Fraction
 
-from proofs_check.steps.exact import Instance, instances
+from proofs_check.steps.instance import Instance, instances
 from proofs_check.steps.record import Step, step
 
 LABEL = "lem:grad_loss_func"

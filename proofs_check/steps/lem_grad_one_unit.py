@@ -1,6 +1,7 @@
 """lem:grad_one_unit: dc_{i0,j0} = dF_{i0,j0}: f does not depend on M."""
 
-from proofs_check.steps.exact import Instance, dot
+from proofs_check.steps.exact import dot
+from proofs_check.steps.instance import Instance
 from proofs_check.steps.lem_grad_soft_prob import places
 from proofs_check.steps.record import Step, step
 

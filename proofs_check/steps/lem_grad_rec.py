@@ -7,7 +7,8 @@ depend on it.
 
 from fractions import Fraction
 
-from proofs_check.steps.exact import Instance, dot, instances
+from proofs_check.steps.exact import dot
+from proofs_check.steps.instance import Instance, instances
 from proofs_check.steps.record import Step, step
 
 LABEL = "lem:grad_rec"

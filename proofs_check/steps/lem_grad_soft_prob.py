@@ -5,7 +5,8 @@ from du~ = u~ o k by exact rationals.
 from collections.abc import Iterator
 from fractions import Fraction
 
-from proofs_check.steps.exact import Instance, dot, instances
+from proofs_check.steps.exact import dot
+from proofs_check.steps.instance import Instance, instances
 from proofs_check.steps.record import Step, step
 
 LABEL = "lem:grad_soft_prob"

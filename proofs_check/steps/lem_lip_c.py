@@ -1,7 +1,8 @@
 """lem:lip_c: c is 2 d n R^3-Lipschitz, as c(M) - c(M~) = F(M) - F(M~). Its first step has lem:lip_f's gap."""
 
 from proofs_check.steps import lem_lip_f
-from proofs_check.steps.exact import instance, minus
+from proofs_check.steps.exact import minus
+from proofs_check.steps.instance import instance
 from proofs_check.steps.record import Step, on, step
 
 LABEL = "lem:lip_c"

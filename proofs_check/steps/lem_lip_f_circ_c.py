@@ -2,7 +2,8 @@
 
 from collections.abc import Iterator
 
-from proofs_check.steps.exact import Matrix, hadamard, instance, minus, norm_sq, root_at_most_sum
+from proofs_check.steps.exact import Matrix, hadamard, minus, norm_sq, root_at_most_sum
+from proofs_check.steps.instance import instance
 from proofs_check.steps.record import Step, step
 
 LABEL = "lem:lip_f_circ_c"

@@ -1,6 +1,7 @@
 """lem:lower_bound_p: ||B o F - diag((B o F) 1) F||_F >= delta ||B||_F."""
 
-from proofs_check.steps.exact import Instance, Matrix, dot, instances, norm_sq, row_sums, smallest
+from proofs_check.steps.exact import Matrix, dot, norm_sq, row_sums, smallest
+from proofs_check.steps.instance import Instance, instances
 from proofs_check.steps.record import Step, on, step
 
 LABEL = "lem:lower_bound_p"

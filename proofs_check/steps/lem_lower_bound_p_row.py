@@ -3,7 +3,8 @@
 from collections.abc import Iterator
 from fractions import Fraction
 
-from proofs_check.steps.exact import Q, Vector, dot, instance
+from proofs_check.steps.exact import Q, Vector, dot
+from proofs_check.steps.instance import instance
 from proofs_check.steps.record import Step, step
 
 LABEL = "lem:lower_bound_p_row"

@@ -1,6 +1,7 @@
 """lem:M_bounds (unlabelled): ||M||_F <= d for M in the box, ||M_c||_F <= n."""
 
-from proofs_check.steps.exact import Q, instances, matrices, norm_sq
+from proofs_check.steps.exact import Q, matrices, norm_sq
+from proofs_check.steps.instance import instances
 from proofs_check.steps.record import Step, on, step
 
 LABEL = "lem:M_bounds"

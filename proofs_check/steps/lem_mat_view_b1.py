@@ -2,7 +2,8 @@
 
 from fractions import Fraction
 
-from proofs_check.steps.exact import Instance, Matrix, diag, hadamard, instances, outer, scaled, times, total, transpose
+from proofs_check.steps.exact import Matrix, diag, hadamard, outer, scaled, times, total, transpose
+from proofs_check.steps.instance import Instance, instances
 from proofs_check.steps.record import Step, on, step
 
 LABEL = "lem:mat_view_b1"

@@ -3,14 +3,12 @@
 from fractions import Fraction
 
 from proofs_check.steps.exact import (
-    Instance,
     Matrix,
     Vector,
     apply,
     diag,
     dot,
     hadamard,
-    instances,
     outer,
     row_sums,
     scaled,
@@ -18,6 +16,7 @@ from proofs_check.steps.exact import (
     total,
     transpose,
 )
+from proofs_check.steps.instance import Instance, instances
 from proofs_check.steps.record import Step, on, step
 
 LABEL = "lem:mat_view_b2"

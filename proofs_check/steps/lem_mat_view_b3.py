@@ -1,6 +1,7 @@
 """lem:mat_view_b3: C_3 = lam M, entry by entry."""
 
-from proofs_check.steps.exact import Instance, instances, scaled
+from proofs_check.steps.exact import scaled
+from proofs_check.steps.instance import Instance, instances
 from proofs_check.steps.record import Step, on, step
 
 LABEL = "lem:mat_view_b3"

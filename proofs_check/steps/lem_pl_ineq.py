@@ -11,12 +11,10 @@ from dataclasses import replace
 from fractions import Fraction
 
 from proofs_check.steps.exact import (
-    Instance,
     Matrix,
     Q,
     hadamard,
     identity,
-    instances,
     largest,
     minus,
     norm_sq,
@@ -29,6 +27,7 @@ from proofs_check.steps.exact import (
     times,
     transpose,
 )
+from proofs_check.steps.instance import Instance, instances
 from proofs_check.steps.record import Step, on, step
 
 LABEL = "lem:PL_ineq"

@@ -4,11 +4,9 @@ from collections.abc import Callable
 from fractions import Fraction
 
 from proofs_check.steps.exact import (
-    Instance,
     Matrix,
     diag,
     hadamard,
-    instance,
     minus,
     norm_sq,
     plus,
@@ -18,6 +16,7 @@ from proofs_check.steps.exact import (
     times,
     transpose,
 )
+from proofs_check.steps.instance import Instance, instance
 from proofs_check.steps.record import Step, step
 
 Pair = tuple[Instance, Instance, Matrix, Matrix, Matrix, Matrix]

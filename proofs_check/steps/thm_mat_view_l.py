@@ -1,6 +1,7 @@
 """thm:mat_view_l: dL/dM = W o (X^T p X) + lam M."""
 
-from proofs_check.steps.exact import Instance, Matrix, hadamard, instances, minus, plus, scaled, times, total, transpose
+from proofs_check.steps.exact import Matrix, hadamard, minus, plus, scaled, times, total, transpose
+from proofs_check.steps.instance import Instance, instances
 from proofs_check.steps.lem_mat_view_b1 import C1
 from proofs_check.steps.lem_mat_view_b2 import C2
 from proofs_check.steps.record import Step, on, step

@@ -6,7 +6,8 @@ from fractions import Fraction
 from pathlib import Path
 
 from proofs_check.checker import judge_file
-from proofs_check.steps.exact import instances, norm_sq
+from proofs_check.steps.exact import norm_sq
+from proofs_check.steps.instance import instances
 from proofs_check.steps.record import Step, on, step
 
 LABEL = "thm:our_convergence"

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from proofs_check.steps import exact
+from proofs_check.steps.instance import Instance, instance
 from proofs_check.steps.record import FAILS, HOLDS, NOT_CHECKED, step
 from proofs_check.steps.table import PROOFS, replay
 
@@ -25,7 +26,7 @@ def test_steps_come_out_as_recorded(slug: str) -> None:
 
 
 def test_every_proof_file_is_in_the_table() -> None:
-    helpers = {"__init__", "__main__", "record", "exact", "symbols", "table"}
+    helpers = {"__init__", "__main__", "record", "exact", "instance", "symbols", "table"}
     files = {path.stem for path in (ROOT / "proofs_check" / "steps").glob("*.py")} - helpers
     assert files == set(PROOFS)
 
@@ -69,7 +70,7 @@ WRONG = {
 @pytest.mark.parametrize("name", WRONG)
 def test_a_wrong_formula_is_caught(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     attribute, formula, slug = WRONG[name]
-    monkeypatch.setattr(exact.Instance, attribute, formula)
+    monkeypatch.setattr(Instance, attribute, formula)
     assert not replay(slug)[2]
 
 
@@ -86,7 +87,7 @@ def test_semidefiniteness_is_exact() -> None:
 
 def test_the_quotient_rule_agrees_with_a_difference_quotient() -> None:
     """dF against (F(u + h du) - F(u)) / h, whose error is proportional to h."""
-    x = exact.instance(3, 3, 2, "causal")
+    x = instance(3, 3, 2, "causal")
     for i in range(3):
         kept = [a * b for a, b in zip(x.u_tilde[i], x.Mc[i], strict=True)]
         errors = []
