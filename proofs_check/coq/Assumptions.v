@@ -14,6 +14,7 @@ From AttnPrune Require algebra.Sandwich.
 From AttnPrune Require analysis.Confinement.
 From AttnPrune Require analysis.ConvergenceRefuted.
 From AttnPrune Require analysis.Descent.
+From AttnPrune Require analysis.EntrywiseBounds.
 From AttnPrune Require analysis.Gradient.
 From AttnPrune Require analysis.LipschitzGradient.
 From AttnPrune Require analysis.LipschitzProducts.
@@ -240,16 +241,16 @@ Goal True. idtac "== analysis/LipschitzGradient.v lip_c". Abort.
 Print Assumptions AttnPrune.analysis.LipschitzGradient.lip_c.
 Goal True. idtac "== analysis/LipschitzGradient.v lip_grad_l". Abort.
 Print Assumptions AttnPrune.analysis.LipschitzGradient.lip_grad_l.
-Goal True. idtac "== analysis/LipschitzProducts.v bound_basic_func_part5". Abort.
-Print Assumptions AttnPrune.analysis.LipschitzProducts.bound_basic_func_part5.
-Goal True. idtac "== analysis/LipschitzProducts.v bound_basic_func_part6". Abort.
-Print Assumptions AttnPrune.analysis.LipschitzProducts.bound_basic_func_part6.
-Goal True. idtac "== analysis/LipschitzProducts.v bound_basic_func_part8". Abort.
-Print Assumptions AttnPrune.analysis.LipschitzProducts.bound_basic_func_part8.
-Goal True. idtac "== analysis/LipschitzProducts.v bound_basic_func_part9". Abort.
-Print Assumptions AttnPrune.analysis.LipschitzProducts.bound_basic_func_part9.
-Goal True. idtac "== analysis/LipschitzProducts.v bound_grad_f". Abort.
-Print Assumptions AttnPrune.analysis.LipschitzProducts.bound_grad_f.
+Goal True. idtac "== analysis/EntrywiseBounds.v bound_basic_func_part5". Abort.
+Print Assumptions AttnPrune.analysis.EntrywiseBounds.bound_basic_func_part5.
+Goal True. idtac "== analysis/EntrywiseBounds.v bound_basic_func_part6". Abort.
+Print Assumptions AttnPrune.analysis.EntrywiseBounds.bound_basic_func_part6.
+Goal True. idtac "== analysis/EntrywiseBounds.v bound_basic_func_part8". Abort.
+Print Assumptions AttnPrune.analysis.EntrywiseBounds.bound_basic_func_part8.
+Goal True. idtac "== analysis/EntrywiseBounds.v bound_basic_func_part9". Abort.
+Print Assumptions AttnPrune.analysis.EntrywiseBounds.bound_basic_func_part9.
+Goal True. idtac "== analysis/EntrywiseBounds.v bound_grad_f". Abort.
+Print Assumptions AttnPrune.analysis.EntrywiseBounds.bound_grad_f.
 Goal True. idtac "== analysis/LipschitzProducts.v lip_f_circ_c". Abort.
 Print Assumptions AttnPrune.analysis.LipschitzProducts.lip_f_circ_c.
 Goal True. idtac "== analysis/LipschitzProducts.v lip_diag". Abort.

@@ -3,7 +3,7 @@
    to a constant per row; C_+ = (39 + 55 sqrt 33)/1152 = 0.30811714...                     *)
 Require Import Reals Lra.
 From AttnPrune.analysis Require Import Sums MatrixNorm SoftmaxRow Model LipschitzGradient.
-From AttnPrune.analysis Require Import RowHessianPolynomials RowHessianSharp.
+From AttnPrune.analysis Require Import RowHessianUpper RowHessianSharp.
 Open Scope R_scope.
 
 Theorem C_plus_value : 0.30811 < C_plus < 0.30812.

@@ -145,7 +145,7 @@ Proof.
   specialize (H 2%nat 2%nat X2 W2 zero lam 1 (/ 2) 1 1 (grad 2 2 X2 W2 Mc lam zero)).
   assert (P : PL_inequality 2 2 X2 W2 Mc zero lam 1 (mu_paper 1 1 (/ 2)) (grad 2 2 X2 W2 Mc lam zero)).
   { apply H; try lia; try lra; try assumption.
-    - intros; unfold zero; lra.
+    - intros i j _ _; unfold zero; lra.
     - apply X2_gram.
     - apply W2_min.
     - apply W2_max.

@@ -191,11 +191,11 @@ Proof.
 Qed.
 End PL.
 
-Lemma box_norm d M : (forall i j, 0 <= M i j <= 1) -> nF d d M <= INR d.
+Lemma box_norm d M : box d M -> nF d d M <= INR d.
 Proof.
-  intro H. apply nF_le_of_nsq; [apply pos_INR|]. rewrite <- rsum_const. apply rsum_le; intros i _.
-  replace (INR d) with (INR d * 1) by ring. rewrite <- rsum_const. apply rsum_le; intros j _.
-  specialize (H i j). nra.
+  intro H. apply nF_le_of_nsq; [apply pos_INR|]. rewrite <- rsum_const. apply rsum_le; intros i Hi.
+  replace (INR d) with (INR d * 1) by ring. rewrite <- rsum_const. apply rsum_le; intros j Hj.
+  specialize (H i j Hi Hj). nra.
 Qed.
 
 Lemma PL_shape n d X W Mc M lam wmax mu G : 0 < mu ->

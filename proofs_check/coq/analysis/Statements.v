@@ -18,6 +18,10 @@ Definition is_max m d (W : mat) :=
   (forall i j, (i < d)%nat -> (j < d)%nat -> Rabs (W i j) <= m) /\
   exists i j, (i < d)%nat /\ (j < d)%nat /\ Rabs (W i j) = m.
 
+(* M in [0,1]^{d x d} *)
+Definition box d (M : mat) :=
+  forall i j, (i < d)%nat -> (j < d)%nat -> 0 <= M i j <= 1.
+
 (* delta bounds every entry (as printed), or the entries at allowed positions *)
 Definition delta_all (Mc : mat) n (F : mat) delta :=
   forall i j, (i < n)%nat -> (j < n)%nat -> delta <= F i j.
@@ -42,7 +46,7 @@ Definition PL_ineq (Mc : mat) (delta_ok : nat -> mat -> R -> Prop) (mu_of : R ->
     (lam_ok : R -> Prop) : Prop :=
   forall n d X W M lam beta delta wmin wmax G,
   (0 < n)%nat -> (0 < d)%nat ->
-  (forall i j, 0 <= M i j <= 1) -> 0 <= lam <= 1 -> lam_ok lam -> 0 < beta -> 0 < delta ->
+  box d M -> 0 <= lam <= 1 -> lam_ok lam -> 0 < beta -> 0 < delta ->
   gram_ge n d X beta -> delta_ok n (f n d X Mc (had M W)) delta ->
   0 < wmin -> is_min wmin d W -> is_max wmax d W ->
   (forall a b, (a < d)%nat -> (b < d)%nat ->
