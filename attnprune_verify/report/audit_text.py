@@ -23,6 +23,7 @@ _STYLE = {
     "not_applicable": "dim",
 }
 _COLUMNS = ("passed", "failed", "inconclusive", "could_not_run", "waived", "not_applicable")
+_SHORT = {"could_not_run": "not run", "not_applicable": "n/a", "inconclusive": "undecided"}
 
 
 def render_audit(result: AuditResult) -> Group:
@@ -77,8 +78,8 @@ def _functions(result: AuditResult) -> Table:
     table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
     table.add_column("function", no_wrap=True)
     for name in _COLUMNS:
-        table.add_column(name.replace("_", " "), justify="right")
-    table.add_column("sees errors above", justify="right")
+        table.add_column(_SHORT.get(name, name), justify="right", no_wrap=True)
+    table.add_column("sees errors above", justify="right", no_wrap=True)
     table.add_column("notes", overflow="fold")
     for function in FUNCTIONS:
         records = [record for record in result.checks if record.function == function]

@@ -1,0 +1,133 @@
+"""Outcomes, waivers, and that no check is lost."""
+
+import dataclasses
+
+import pytest
+
+from attnprune_verify.audit.auditor import Auditor
+from attnprune_verify.audit.checks import all_checks
+from attnprune_verify.audit.contract import FUNCTIONS
+from attnprune_verify.audit.record import Record
+from attnprune_verify.audit.run import outcome_of, run_audit
+from attnprune_verify.audit.waivers import load_waivers
+from attnprune_verify.errors import InvalidInstance
+
+WRONG = "import numpy as np\ndef causal_mask(n):\n    return np.tri(n, k=-1)\n"
+RIGHT = "import numpy as np\ndef causal_mask(n):\n    return np.tri(n)\n"
+
+
+def record(status, required=False):
+    return Record("loss:x", "loss", None, "says", required, status, "reason")
+
+
+@pytest.mark.parametrize(
+    ("statuses", "outcome"),
+    [
+        (["passed"], "passed"),
+        (["passed", "not_applicable", "waived"], "passed"),
+        (["passed", "inconclusive"], "passed"),
+        (["passed", "could_not_run"], "incomplete"),
+        (["passed", "failed", "could_not_run"], "failed"),
+        (["not_applicable"], "incomplete"),
+        (["waived"], "incomplete"),
+        ([], "incomplete"),
+    ],
+)
+def test_outcome(statuses, outcome):
+    records = tuple(record(status) for status in statuses)
+    assert outcome_of(records, len(records)) == outcome
+
+
+def test_a_missing_check_or_an_undecided_required_one_is_incomplete():
+    assert outcome_of((record("passed"),), 2) == "incomplete"
+    assert outcome_of((record("passed"), record("inconclusive", required=True)), 2) == "incomplete"
+
+
+def test_ids_are_unique_and_every_function_has_a_required_check():
+    checks = all_checks()
+    assert len({check.id for check in checks}) == len(checks)
+    assert {check.function for check in checks if check.required} == set(FUNCTIONS)
+    assert all(check.says and check.id.startswith(f"{check.function}:") for check in checks)
+
+
+@pytest.fixture
+def files(tmp_path):
+    def write(source, toml):
+        (tmp_path / "subject.py").write_text(source, encoding="utf-8")
+        (tmp_path / "deviations.toml").write_text(toml, encoding="utf-8")
+        return {
+            "target": str(tmp_path / "subject.py"),
+            "deviations": tmp_path / "deviations.toml",
+            "only": ("causal_mask",),
+        }
+
+    return write
+
+
+@pytest.mark.parametrize("kind", ["waive", "xfail", "skip"])
+def test_a_waived_failure_does_not_fail_but_is_never_green_by_itself(files, kind):
+    result = run_audit(**files(WRONG, f'[[{kind}]]\ncheck = "causal_mask:*"\nreason = "issue 17"\n'))
+    (found,) = result.checks
+    assert found.status == "waived" and "issue 17" in found.reason
+    assert result.outcome == "incomplete"
+
+
+def test_a_waiver_that_passes_is_kept_but_an_xfail_is_stale(files):
+    assert run_audit(**files(RIGHT, '[[waive]]\ncheck = "causal_mask:values"\nreason = "r"\n')).outcome == "passed"
+    with pytest.raises(InvalidInstance, match="must fail"):
+        run_audit(**files(RIGHT, '[[xfail]]\ncheck = "causal_mask:values"\nreason = "r"\n'))
+
+
+@pytest.mark.parametrize(
+    ("toml", "said"),
+    [
+        ('[[waive]]\ncheck = "causal_mask:valeus"\nreason = "r"\n', "match none"),
+        ('[[waive]]\ncheck = "loss:*"\nreason = "the target has no loss"\n', "match none"),
+        ('[[waive]]\ncheck = "*"\n', "a check and a reason"),
+        ('[[waive]]\ncheck = "*"\nreason = " "\n', "a check and a reason"),
+        ('[[waive]]\ncheck = "*"\nreason = "r"\nsince = 3\n', "a check and a reason"),
+        ('[waive]\ncheck = "*"\nreason = "r"\n', r"a list \[\[waive\]\]"),
+        ('[[wave]]\ncheck = "*"\nreason = "r"\n', "entries only; got wave"),
+        ("waive = 3\n", "a list"),
+        ("[[", "be TOML"),
+    ],
+)
+def test_bad_deviations(files, toml, said):
+    with pytest.raises(InvalidInstance, match=said):
+        run_audit(**files(RIGHT, toml))
+
+
+def test_an_unreadable_file_is_one_line(tmp_path):
+    for path in (tmp_path, tmp_path / "missing.toml"):
+        with pytest.raises(InvalidInstance, match="be readable"):
+            load_waivers(path)
+    (tmp_path / "binary.toml").write_bytes(b"\xff\xfe\x00")
+    with pytest.raises(InvalidInstance, match="be TOML"):
+        load_waivers(tmp_path / "binary.toml")
+
+
+def test_skip_does_not_call(files, tmp_path):
+    marker = tmp_path / "called"
+    source = RIGHT.replace("    return", f"    open({str(marker)!r}, 'w').close()\n    return")
+    run_audit(**files(source, '[[skip]]\ncheck = "causal_mask:*"\nreason = "slow"\n'))
+    assert not marker.exists()
+
+
+def test_an_answer_that_breaks_a_check_is_recorded(tmp_path):
+    path = tmp_path / "subject.py"
+    path.write_text(RIGHT, encoding="utf-8")
+    with Auditor(str(path)) as auditor:
+        check = next(check for check in auditor.checks if check.function == "causal_mask")
+
+        def broken(context):
+            raise IndexError("nobody foresaw this")
+
+        found = auditor.record(dataclasses.replace(check, run=broken))
+    assert found.status == "could_not_run" and "nobody foresaw" in found.reason
+
+
+def test_the_same_seed_gives_the_same_report(tmp_path):
+    path = tmp_path / "subject.py"
+    path.write_text(WRONG, encoding="utf-8")
+    one, two = (run_audit(str(path), seed=3, only=("causal_mask",)).as_dict() for _ in range(2))
+    assert one == two

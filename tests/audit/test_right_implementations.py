@@ -1,0 +1,114 @@
+"""Right implementations in many styles pass, with nothing failed and nothing left open."""
+
+import importlib.util
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from attnprune_verify.audit.auditor import Auditor
+from attnprune_verify.audit.reference import VALUED, reference, spread
+from attnprune_verify.audit.run import outcome_of, run_audit
+
+RIGHT = Path(__file__).parent / "right"
+BASE = Path(__file__).parent / "wrong" / "base.py"
+
+# Each with the functions that differ from the others' most; the thorough profile audits everything they have.
+STYLES = {
+    "loops.py": ("attention", "gradient", "binary_mask"),
+    "einsum.py": ("loss_and_gradient",),
+    "logsumexp.py": ("attention", "factored_gradient"),
+    "scipy_softmax.py": ("hessian_vector_product",),
+    "exp2.py": ("gradient",),
+    "online.py": ("loss",),
+    "blocked.py": ("relative_error", "gradient"),
+    "jacobians.py": ("gradient",),
+    "reverse_mode.py": ("hessian_vector_product",),
+    "service.py:client": ("attention", "loss_and_gradient"),
+}
+NEEDS = {"torch_closed_form.py": "torch", "torch_autograd.py": "torch", "jax_jit.py": "jax"}
+
+
+def assert_passed(result):
+    assert [
+        (record.id, record.reason) for record in result.checks if record.status not in ("passed", "not_applicable")
+    ] == []
+    assert result.outcome == "passed" and result.exit_code == 0
+    assert result.expected_checks == len(result.checks)
+
+
+@pytest.mark.parametrize(("style", "functions"), STYLES.items(), ids=STYLES)
+def test_passes(style, functions):
+    assert_passed(run_audit(str(RIGHT / style), only=functions))
+
+
+@pytest.mark.parametrize("style", NEEDS)
+def test_passes_with_its_library(style):
+    pytest.importorskip(NEEDS[style])
+    assert_passed(run_audit(str(RIGHT / style), only=("gradient", "wanda_mask")))
+
+
+def test_masks_and_layers_pass():
+    only = ("causal_mask", "binary_mask", "magnitude_mask", "wanda_mask", "sparsegpt", "prune_mask_gd")
+    assert_passed(run_audit(str(BASE), only=only))
+
+
+@pytest.mark.thorough
+@pytest.mark.parametrize("seed", [0, 1, 2])
+@pytest.mark.parametrize("style", [*STYLES, *NEEDS, "../wrong/base.py"])
+def test_passes_entirely(style, seed):
+    if style in NEEDS:
+        pytest.importorskip(NEEDS[style])
+    assert_passed(run_audit(str(RIGHT / style), seed=seed))
+
+
+@pytest.mark.thorough
+@pytest.mark.parametrize("seed", range(1, 5))
+def test_the_reference_passes_for_other_seeds(seed):
+    assert_passed(run_audit("attnprune_verify", seed=seed))
+
+
+@pytest.mark.parametrize("style", ["loops.py", "exp2.py", "online.py", "torch_autograd.py", "jax_jit.py"])
+def test_calibration(style):
+    """Right code, in both precisions, stays well below the resolution: its factor has room, and not too much."""
+    if style in NEEDS:
+        pytest.importorskip(NEEDS[style])
+    worst = 0.0
+    with Auditor(str(RIGHT / style), only=("gradient",)) as auditor:
+        cases = [
+            case for regime in ("full", "causal", "given-mask", "float32") for case in auditor.context.cases(regime)
+        ]
+        for case, parts in auditor.context.well_formed("gradient", cases):
+            truth = reference("gradient", case)[0]
+            unit = spread("gradient", case)[0] + case.unit_roundoff * np.linalg.norm(truth.value)
+            worst = max(worst, float(np.linalg.norm(parts[0] - truth.value)) / unit)
+            assert (np.abs(parts[0] - truth.value) <= truth.bound).all()
+    assert 0.0 < worst < 10.0  # of the 30 that are allowed
+
+
+def test_a_slow_subject_is_spared_the_large_instances(tmp_path):
+    slow = (
+        (RIGHT / "loops.py")
+        .read_text(encoding="utf-8")
+        .replace(
+            "def gradient(M, X, W, lam=0.0, mask=None):",
+            "def gradient(M, X, W, lam=0.0, mask=None):\n    import time; time.sleep(4e-6 * len(X) ** 2 * len(W) ** 2)",
+        )
+    )
+    path = tmp_path / "slow.py"
+    path.write_text(slow, encoding="utf-8")
+    with Auditor(str(path), only=("gradient",)) as auditor:
+        records = {
+            check.name: auditor.record(check)
+            for check in auditor.checks
+            if check.name in ("values:full", "values:larger")
+        }
+    assert "too slow" in records["values:larger"].reason
+    assert records["values:larger"].status in ("passed", "not_applicable") and records["values:full"].status == "passed"
+    assert outcome_of(tuple(records.values()), 2) == "passed"
+
+
+def test_every_style_is_listed():
+    files = {path.name for path in RIGHT.glob("*.py")} - {"glue.py"}
+    assert files == {style.partition(":")[0] for style in [*STYLES, *NEEDS]}
+    assert importlib.util.find_spec("scipy")

@@ -1,0 +1,144 @@
+"""TARGET: its forms, what it may return, how it is called."""
+
+import pytest
+
+from attnprune_verify.audit.auditor import Auditor
+from attnprune_verify.audit.run import run_audit
+from attnprune_verify.audit.target import parse_target
+from attnprune_verify.errors import InvalidInstance
+
+MODULE = """
+__version__ = "9.1"
+import numpy as np
+from sibling import k
+
+def causal_mask(n):
+    return np.tri(n, k=k)
+
+class Methods:
+    causal_mask = staticmethod(causal_mask)
+    @staticmethod
+    def binary_mask(M, rho):
+        raise NotImplementedError("later")
+
+table = {"causal_mask": causal_mask}
+mine = causal_mask
+"""
+
+
+@pytest.fixture
+def folder(tmp_path, monkeypatch):
+    (tmp_path / "subject.py").write_text(MODULE, encoding="utf-8")
+    (tmp_path / "sibling.py").write_text("k = 0\n", encoding="utf-8")
+    package = tmp_path / "package"
+    package.mkdir()
+    (package / "__init__.py").write_text("__version__ = '0.3'\n", encoding="utf-8")
+    (package / "inner.py").write_text("from subject import causal_mask\n", encoding="utf-8")
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+@pytest.mark.parametrize(
+    "spec",
+    [
+        "subject.py",
+        "subject",
+        "package.inner",
+        "subject:Methods",
+        "subject.py:Methods",
+        "subject:table",
+        "subject:mine",
+        "subject.py:mine",
+    ],
+)
+def test_forms(folder, spec):
+    with Auditor(spec, only=("causal_mask",)) as auditor:
+        (record,) = [auditor.record(check) for check in auditor.checks]
+        assert record.status == "passed" and "causal_mask" in auditor.subject.functions
+        assert len(auditor.sha256) == 64
+        assert auditor.subject.version == ("0.3" if "package" in spec else "9.1")
+
+
+@pytest.mark.parametrize(
+    ("spec", "said"),
+    [
+        ("nothing.py", "no file"),
+        ("no.such.module", "ModuleNotFoundError"),
+        ("subject:Nothing", "AttributeError"),
+        ("subject:", "must be package.module"),
+        ("a b", "must be package.module"),
+        ("../subject", "must be package.module"),
+        ("", "must be package.module"),
+        ("subject.py:1x", "must be package.module"),
+        ("json", "has none of them"),
+    ],
+)
+def test_bad_targets(folder, spec, said):
+    with pytest.raises(InvalidInstance, match=said):
+        run_audit(spec)
+
+
+def test_the_package_hash_covers_all_files(folder):
+    def digest():
+        with Auditor("package", only=("causal_mask",)) as auditor:
+            return auditor.sha256
+
+    (folder / "package" / "__init__.py").write_text("from subject import causal_mask\n", encoding="utf-8")
+    first = digest()
+    (folder / "package" / "inner.py").write_text("# changed\n", encoding="utf-8")
+    assert first != digest()
+
+
+def test_a_method_that_raises_could_not_run(folder):
+    result = run_audit("subject:Methods", only=("causal_mask", "binary_mask"))
+    assert result.outcome == "incomplete" and result.exit_code == 3
+    assert "NotImplementedError: later" in next(r for r in result.checks if r.id == "binary_mask:values").reason
+
+
+def test_a_single_function_may_pass_and_what_is_missing_is_not_applicable(folder):
+    result = run_audit("subject.py", only=("causal_mask", "loss"))
+    assert result.outcome == "passed"
+    assert {record.status for record in result.checks if record.function == "loss"} == {"not_applicable"}
+
+
+def test_parse_keeps_windows_like_colons_apart():
+    assert parse_target("package.module:object.attribute").attribute == "object.attribute"
+
+
+@pytest.mark.parametrize("seed", [-1, 1.5, True, "0"])
+def test_seed(seed):
+    with pytest.raises(InvalidInstance, match="seed must be an integer"):
+        run_audit("attnprune_verify", seed=seed)
+
+
+ARITY = """
+import numpy as np
+def loss(M, X, W{more}):
+    F, G = X @ (M * W) @ X.T, X @ W @ X.T
+    F, G = np.exp(F - F.max(1, keepdims=True)), np.exp(G - G.max(1, keepdims=True))
+    return ((F / F.sum(1, keepdims=True) - G / G.sum(1, keepdims=True)) ** 2).sum() / 2 {regular}
+"""
+
+
+@pytest.mark.parametrize(("more", "regular"), [("", ""), (", lam", "+ lam / 2 * (M ** 2).sum()")])
+def test_missing_parameters_are_not_passed_over(tmp_path, more, regular):
+    path = tmp_path / "subject.py"
+    path.write_text(ARITY.format(more=more, regular=regular), encoding="utf-8")
+    result = run_audit(str(path), only=("loss",))
+    assert result.outcome == "incomplete"
+    assert any("the contract has" in record.reason and "mask" in record.reason for record in result.checks)
+
+
+def test_masks_of_bool_only_are_found_out(tmp_path):
+    path = tmp_path / "subject.py"
+    path.write_text(
+        "import numpy as np\n"
+        "def attention(X, W, mask=None):\n"
+        "    A = X @ W @ X.T\n"
+        "    if mask is not None:\n        A[~mask] = -np.inf\n"
+        "    A = np.exp(A - A.max(1, keepdims=True))\n"
+        "    return A / A.sum(1, keepdims=True)\n",
+        encoding="utf-8",
+    )
+    result = run_audit(str(path), only=("attention",))
+    assert result.outcome == "passed" and "bool" in result.notes["attention"]

@@ -1,0 +1,75 @@
+"""``attnprune-verify audit``: exit codes, formats, files, bad input in one line."""
+
+import json
+import subprocess
+import sys
+from xml.etree import ElementTree
+
+import pytest
+from click.testing import CliRunner
+
+from attnprune_verify.cli.audit import command
+from attnprune_verify.cli.main import _run
+
+RIGHT = "import numpy as np\ndef causal_mask(n):\n    return np.tri(n)\n"
+WRONG = RIGHT.replace("tri(n)", "tri(n, k=-1)")
+RAISES = RIGHT + "def binary_mask(M, rho):\n    raise RuntimeError('later')\n"
+
+
+@pytest.fixture
+def subject(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+
+    def write(source):
+        (tmp_path / "subject.py").write_text(source, encoding="utf-8")
+        return "subject.py"
+
+    return write
+
+
+@pytest.mark.parametrize(("source", "code"), [(RIGHT, 0), (WRONG, 1), (RAISES, 3), ("x = 1", 2), ("1 /", 2)])
+def test_exit_codes(subject, source, code, capsys):
+    assert _run(["audit", subject(source), "--format", "json"]) == code
+    printed = capsys.readouterr()
+    if code == 2:
+        assert printed.out == "" and printed.err.startswith("Error: TARGET") and printed.err.count("\n") == 1
+    else:
+        assert json.loads(printed.out)["outcome"] == {0: "passed", 1: "failed", 3: "incomplete"}[code]
+        assert printed.err == ""
+
+
+@pytest.mark.parametrize("form", ["text", "json", "junit", "html"])
+def test_out_writes_the_whole_report(subject, tmp_path, form, capsys):
+    assert _run(["audit", subject(WRONG), "--format", form, "--out", "report"]) == 1
+    assert capsys.readouterr() == ("", "")
+    text = (tmp_path / "report").read_text(encoding="utf-8")
+    assert "mask-strict" in text
+    if form == "junit":
+        ElementTree.fromstring(text)
+    assert {path.name for path in tmp_path.iterdir()} == {"subject.py", "report"}
+
+
+def test_nothing_is_written_on_bad_input(subject, tmp_path, capsys):
+    assert _run(["audit", "missing.py", "--out", "report"]) == 2
+    assert _run(["audit", subject(RIGHT), "--out", "no/such/folder/report"]) == 2
+    assert _run(["audit", subject(RIGHT), "--deviations", "missing.toml"]) == 2
+    assert _run(["audit", subject(RIGHT), "--seed", "-1"]) == 2
+    assert capsys.readouterr().err.count("\n") == 4
+    assert not (tmp_path / "report").exists()
+
+
+def test_deviations(subject, tmp_path, capsys):
+    (tmp_path / "known.toml").write_text('[[waive]]\ncheck = "binary_mask:*"\nreason = "later"\n', encoding="utf-8")
+    assert _run(["audit", subject(RAISES), "--deviations", "known.toml", "--quiet"]) == 0
+    assert "waived" in capsys.readouterr().out
+
+
+def test_help_has_an_example():
+    text = CliRunner().invoke(command, ["--help"]).output
+    assert "Example:" in text and "package.module:object" in text and "Exit code" in text
+
+
+def test_the_program_itself(subject):
+    program = [sys.executable, "-m", "attnprune_verify.cli.main", "audit", subject(WRONG)]
+    result = subprocess.run(program, capture_output=True, text=True, check=False)
+    assert result.returncode == 1 and "mask-strict" in result.stdout and result.stderr == ""

@@ -1,0 +1,77 @@
+"""The executable spec as others run it: a pytest of its own, on their target."""
+
+import os
+import subprocess
+import sys
+
+import pytest
+
+WRONG = """
+import numpy as np
+
+def causal_mask(n):
+    return np.tri(n, k=-1)
+
+def binary_mask(M, rho):
+    gone = np.zeros(M.size, dtype=bool)
+    gone[np.argsort(M.ravel(), kind="stable")[: int(rho * M.size)]] = True
+    return np.where(gone.reshape(M.shape), 0.0, 1.0)
+
+def magnitude_mask(weight, rho):
+    raise RuntimeError("later")
+"""
+
+
+@pytest.fixture
+def spec(tmp_path):
+    (tmp_path / "subject.py").write_text(WRONG, encoding="utf-8")
+
+    def run(*options):
+        program = [sys.executable, "-m", "pytest", "--pyargs", "attnprune_verify.spec", "-q", "-p", "no:cacheprovider"]
+        environment = {key: value for key, value in os.environ.items() if not key.startswith(("PYTEST", "COV"))}
+        return subprocess.run(
+            [*program, *options], cwd=tmp_path, capture_output=True, text=True, check=False, env=environment
+        )
+
+    return run
+
+
+def test_a_wrong_target(spec):
+    result = spec("--attnprune-target", "subject.py", "-k", "_mask", "-rfs")
+    assert result.returncode == 1
+    assert "test_check[def:mask-causal_mask:values]" in result.stdout and "mask-strict" in result.stdout
+    assert "could not run: " in result.stdout and "later" in result.stdout
+    assert "test_check[alg:mask_gd-binary_mask" not in result.stdout
+
+
+@pytest.mark.thorough
+def test_a_chosen_function(spec):
+    result = spec("--attnprune-target", "subject", "-k", "binary_mask")
+    assert result.returncode == 0 and "9 passed" in result.stdout
+
+
+def test_the_default_target_is_the_reference(spec):
+    result = spec("-k", "causal_mask")
+    assert result.returncode == 0 and "1 passed" in result.stdout
+
+
+@pytest.mark.thorough
+def test_a_missing_target_is_a_usage_error(spec):
+    result = spec("--attnprune-target", "missing.py", "-k", "causal_mask")
+    assert result.returncode == 4 and "there is no file 'missing.py'" in result.stdout + result.stderr
+
+
+def test_bad_options_are_one_line(spec, tmp_path):
+    (tmp_path / "known.toml").write_text('[[waive]]\ncheck = "nothing:*"\nreason = "r"\n', encoding="utf-8")
+    result = spec("--attnprune-target", "subject.py", "--attnprune-deviations", "known.toml", "-k", "causal_mask")
+    assert result.returncode == 4 and "match none" in result.stdout + result.stderr
+
+
+def test_deviations(spec, tmp_path):
+    (tmp_path / "known.toml").write_text(
+        '[[xfail]]\ncheck = "causal_mask:*"\nreason = "issue 3"\n[[skip]]\ncheck = "magnitude_mask:*"\nreason = "later"\n',
+        encoding="utf-8",
+    )
+    options = ("--attnprune-target", "subject.py", "--attnprune-deviations", "known.toml", "-rs")
+    result = spec(*options, "-k", "causal_mask or magnitude_mask")
+    assert result.returncode == 0 and "issue 3" in result.stdout and "later" in result.stdout
