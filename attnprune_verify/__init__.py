@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from attnprune_verify.algorithms.refit import refit_pair as refit_pair
     from attnprune_verify.algorithms.rounding import binary_mask as binary_mask
     from attnprune_verify.algorithms.rounding import threshold_mask as threshold_mask
+    from attnprune_verify.audit.run import run_audit as run_audit
     from attnprune_verify.checking.run import run_check as run_check
     from attnprune_verify.errors import InvalidInstance as InvalidInstance
     from attnprune_verify.experiments.assumptions_real import measure_assumptions as measure_assumptions
@@ -104,6 +105,7 @@ _HOME = {
     "assumptions": "theory.assumptions",
     "constants": "theory.constants",
     "run_check": "checking.run",
+    "run_audit": "audit.run",
 }
 
 __all__ = ["__version__", *_HOME]  # noqa: PLE0604  # every entry is a string
