@@ -93,6 +93,11 @@ class Record:
     seed: int = 0
     snippet: str | None = None
 
+    @property
+    def name(self) -> str:
+        """The check without its function."""
+        return self.id.partition(":")[2]
+
     def as_dict(self) -> dict[str, Any]:
         """The record as plain data (schema "attnprune-verify/audit/1")."""
         return {

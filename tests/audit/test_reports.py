@@ -96,7 +96,7 @@ def test_text_says_the_verdict_and_the_mistake(result):
 
     out = io.StringIO()
     Console(file=out, width=120).print(render_audit(result), markup=False)
-    text = out.getvalue()
+    text = " ".join(out.getvalue().split())
     assert "diagnosis: logit-scale" in text and "Outcome: failed." in text and "sees errors above" in text
     assert "could not run magnitude_mask:values" in text
     assert "attention (logit-scale" in closing_sentence(result)

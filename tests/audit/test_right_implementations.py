@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from attnprune_verify.audit.auditor import Auditor
-from attnprune_verify.audit.reference import VALUED, reference, spread
+from attnprune_verify.audit.reference import reference, spread
 from attnprune_verify.audit.run import outcome_of, run_audit
 
 RIGHT = Path(__file__).parent / "right"

@@ -69,7 +69,8 @@ def test_bad_options_are_one_line(spec, tmp_path):
 
 def test_deviations(spec, tmp_path):
     (tmp_path / "known.toml").write_text(
-        '[[xfail]]\ncheck = "causal_mask:*"\nreason = "issue 3"\n[[skip]]\ncheck = "magnitude_mask:*"\nreason = "later"\n',
+        '[[xfail]]\ncheck = "causal_mask:*"\nreason = "issue 3"\n'
+        '[[skip]]\ncheck = "magnitude_mask:*"\nreason = "later"\n',
         encoding="utf-8",
     )
     options = ("--attnprune-target", "subject.py", "--attnprune-deviations", "known.toml", "-rs")

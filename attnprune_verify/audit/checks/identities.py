@@ -172,10 +172,11 @@ def _derivative(context: Context, function: str) -> Finding:
         gradient = np.asarray(context.answer("gradient", case).parts[0], dtype=float)
         direction = np.random.default_rng(case.seed).choice([-1.0, 1.0], case.M.shape)
         step = 1e-3
-        values = [
-            float(context.answer("loss", case.changed(M=case.M + h * step * direction)).parts[0].reshape(-1)[0])
-            for h in (-2, -1, 1, 2)
-        ]
+        points = [case.changed(M=case.M + h * step * direction) for h in (-2, -1, 1, 2)]
+        try:
+            values = [float(context.answer("loss", point).parts[0].reshape(-1)[0]) for point in points]
+        except NoAnswer as refusal:
+            return Finding("not_applicable", f"the subject's loss {refusal}")
         slope = (8 * (values[2] - values[1]) - (values[3] - values[0])) / (12 * step)
         claimed = float((gradient * direction).sum()) if gradient.shape == direction.shape else np.nan
         allowed = 1e-6 * (1 + float(np.abs(gradient).sum()))
