@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Literal, TypeVar
+from typing import Any, Literal, TypeVar
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -95,6 +95,14 @@ class Instance:
 
     def __setattr__(self, name: str, value: object) -> None:
         raise AttributeError(f"an Instance does not change after its validation; make a new one to set {name!r}")
+
+    def __delattr__(self, name: str) -> None:
+        raise AttributeError(f"an Instance does not change after its validation; it keeps {name!r}")
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        """Copies and pickles carry arrays that can be written to: they become read-only again."""
+        for name, value in state.items():
+            self._set(name, _frozen(value) if isinstance(value, np.ndarray) else value)
 
     @property
     def n(self) -> int:

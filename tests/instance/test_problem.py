@@ -1,5 +1,7 @@
 """An Instance is validated once, completely, and never changes."""
 
+import copy
+import pickle
 from fractions import Fraction
 
 import numpy as np
@@ -83,6 +85,19 @@ def test_an_instance_is_a_copy_and_cannot_be_changed():
         instance.X[0, 0] = 2
     with pytest.raises(AttributeError, match="does not change"):
         instance.lam = 2.0
+
+
+@pytest.mark.parametrize("copied", [copy.copy, copy.deepcopy, lambda instance: pickle.loads(pickle.dumps(instance))])
+def test_a_copy_cannot_be_changed_either(copied):
+    """Measurements are remembered per instance: a worker's copy that could change would answer for other data."""
+    again = copied(Instance(np.ones((2, 3)), np.eye(3), M=np.eye(3), mask=np.eye(2), lam=0.5))
+    assert (again.X == 1).all() and again.lam == 0.5 and again.mask_kind == "given"
+    for array in (again.X, again.W, again.M, again.mask):
+        with pytest.raises(ValueError, match="read-only"):
+            array[0, 0] = 2
+    for change in (lambda: setattr(again, "lam", 2.0), lambda: delattr(again, "M")):
+        with pytest.raises(AttributeError, match="does not change"):
+            change()
 
 
 def test_views_of_the_same_problem():
