@@ -78,6 +78,14 @@ def test_interrupted_runs_go_on(model, tmp_path, monkeypatch):
     assert without_time[0] == without_time[1]
 
 
+def test_measuring_at_another_length(model, tmp_path):
+    found = layer.run_layers(plan(model, held_out_n=14), tmp_path / "out")
+    inside, outside = layer._inputs(plan(model, held_out_n=14), 10, 0)
+    assert inside[0].shape == (3, 10, 8) and outside[0].shape == (3, 14, 8)
+    assert plan(model).fingerprint() != plan(model, held_out_n=14).fingerprint()
+    assert len(found.rows) == 16
+
+
 def test_single_layers_have_no_end_to_end_effect(model, tmp_path):
     found = layer.run_layers(plan(model, layers=(1,)), tmp_path / "out")
     assert {row["layer"] for row in found.rows} == {1} and not found.whole
@@ -132,6 +140,7 @@ def test_commands(model, tmp_path, capsys):
     json.loads((tmp_path / "a" / "assumptions.json").read_text(), parse_constant=pytest.fail)
 
 
+@pytest.mark.parametrize("model", ["bert"], indirect=True)
 def test_plots(model, tmp_path):
     pytest.importorskip("matplotlib")
     from attnprune_verify.experiments.layer_plots import write_plots

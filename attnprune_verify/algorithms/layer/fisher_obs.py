@@ -58,6 +58,8 @@ class FisherOBS:
             as_positive("damping", self.damping, zero=True)
         as_count("blocksize", self.blocksize, least=1)
         as_count("refit_steps", self.refit_steps)
+        if not isinstance(self.sequential, bool):
+            raise InvalidInstance(f"sequential must be True or False; got {self.sequential!r:.60}")
         if as_count("sweeps", self.sweeps) and not self.sequential:
             raise InvalidInstance(f"sweeps must be 0 unless sequential is True; got {self.sweeps}")
         if self.output_metric not in get_args(OutputMetric):
