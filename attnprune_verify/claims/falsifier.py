@@ -101,9 +101,9 @@ def _worst(trials: list[Trial], count: int) -> list[Trial]:
     """The `count` smallest slacks, at most one per origin so that the starts differ."""
     chosen: dict[str, Trial] = {}
     for trial in sorted(trials, key=lambda one: one.slack):
-        chosen.setdefault(trial.case.origin.split(",")[0].split(";")[0], trial)
-        if len(chosen) == count:
+        if len(chosen) >= count:
             break
+        chosen.setdefault(trial.case.origin.split(",")[0].split(";")[0], trial)
     return list(chosen.values())
 
 

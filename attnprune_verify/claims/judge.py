@@ -76,9 +76,9 @@ class Verdict:
         if trial.failed is not None:
             self.failed[trial.failed] += 1
             return
-        if trial.problem or math.isnan(trial.slack) or (trial.slack < -ROUNDING and trial.certain is None):
+        if trial.problem or math.isnan(trial.slack):
             self.undecided += 1
-            self.failed[trial.problem or "undecided in ball arithmetic"] += 1
+            self.failed[trial.problem or "not a number"] += 1
             return
         self.met += 1
         if self.worst is None or trial.slack < self.worst.slack:
@@ -164,6 +164,8 @@ def judge(claim: Claim, effort: falsifier.Effort = falsifier.QUICK, cases: Itera
                 )
             if trial.certain is False:
                 confirmed.append(trial)
+            elif trial.certain is None and trial.failed is None and not trial.problem:
+                trial = replace(trial, problem="undecided in ball arithmetic")
         verdict.add(trial)
         return trial
 

@@ -240,4 +240,6 @@ def _size(case: Case) -> int:
 
 def _special(value: Any) -> bool:
     """Fractions and objects do not survive plain JSON."""
-    return not isinstance(value, (int, float, str, type(None))) and getattr(value, "dtype", None) in (None, object)
+    if isinstance(value, (int, float, str, type(None))):
+        return False
+    return getattr(getattr(value, "dtype", None), "kind", "O") == "O"

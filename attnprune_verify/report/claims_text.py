@@ -44,7 +44,8 @@ def _heading(record: ClaimRecord) -> str:
 
 def _table(records: list[ClaimRecord]) -> Table:
     table = Table(box=None, show_header=False, pad_edge=False, padding=(0, 2, 0, 0))
-    for column, width in (("statement", 9), ("id", 34), ("proof", 12), ("evidence", 9)):
+    longest = max(len(record.claim.id) + len(record.claim.reading.name) + 3 for record in records)
+    for column, width in (("statement", 9), ("id", max(40, longest)), ("proof", 12), ("evidence", 9)):
         table.add_column(column, min_width=width, no_wrap=True)
     table.add_column("why", overflow="ellipsis", no_wrap=True)
     for record in records:

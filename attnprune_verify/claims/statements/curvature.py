@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
@@ -15,6 +15,8 @@ from attnprune_verify.claims.quantities import Quantities, extreme_eigenvalues, 
 from attnprune_verify.claims.relation import Relation, at_least, at_most
 from attnprune_verify.claims.supply import Arrays, Instances
 from attnprune_verify.claims.trajectory import upper_constant
+from attnprune_verify.instance.problem import Instance
+from attnprune_verify.theory.constants import constants
 
 _SECTION = "F Lipschitz of Gradient"
 
@@ -36,13 +38,14 @@ def _row_hessian(s: Any, f: Any) -> Any:
     return J @ J + np.diag(g) - np.outer(s, g) - np.outer(g, s)
 
 
-def _row_range(q: Quantities, up: float = 1.0, down: float = 1.0) -> list[Relation]:
+def _row_range(
+    q: Quantities, up: float = 1.0, down: float = 1.0, lower: Callable[[Quantities], Any] = lower_constant
+) -> list[Relation]:
     H = _row_hessian(_simplex(q, q.s), _simplex(q, q.t))
     least, largest = extreme_eigenvalues(H, q.arithmetic)
-    # shifted by 1, so that neither side is near 0 by itself
     return [
         at_most(largest, upper_constant(q) * q.number(up), "C_+"),
-        at_least(least, -lower_constant(q) * q.number(down), "C_-"),
+        at_most(-least, lower(q) * q.number(down), "C_-"),
     ]
 
 
@@ -155,6 +158,19 @@ def _directional(q: Quantities, stretch: float = 1.0) -> list[Relation]:
     ]
 
 
+def _library(q: Quantities, low: float = 1.0) -> list[Relation]:
+    """The library's certified K: never below ||Pi A||, at most 1 % above; its L_sharp never below a curvature."""
+    case = q.case
+    instance = Instance(case["X"], case["W"], M=case["M"], mask=case["mask"], lam=case["lam"])
+    found = constants(instance)
+    _, largest = extreme_eigenvalues(q.curvature, q.arithmetic)
+    return [
+        at_most(q.K, q.number(found.K * low), "K from below"),
+        at_most(q.number(found.K), q.K * q.number(1.01), "K within 1 %"),
+        at_most(largest + q.lam, q.number(found.L_sharp * low), "L_sharp"),
+    ]
+
+
 def _drawn_row(rng: Generator, case: Case) -> Case:
     """Shrink the logits of s to where the curvature lives."""
     return case.but(s=case["s"] / 2)
@@ -170,17 +186,29 @@ CLAIMS: tuple[Claim, ...] = (
         title="Curvature of one row",
         section=_SECTION,
         reading=LITERAL,
-        says="The Hessian of 1/2 ||softmax(s) - f||^2 in the logits lies between -C_- I and C_+ I,"
-        " C_+- = (55 sqrt 33 +- 39)/1152; both are approached with two tokens and f at a vertex.",
-        formula="-C_- I <= J^2 + diag(Jc) - s (Jc)^T - (Jc) s^T <= C_+ I",
+        says="The Hessian of 1/2 ||softmax(s) - f||^2 in the logits lies between -C_+ I and C_+ I,"
+        " C_+ = (39 + 55 sqrt 33)/1152; approached from above with two tokens and f at a vertex.",
+        formula="-C_+ I <= J^2 + diag(Jc) - s (Jc)^T - (Jc) s^T <= C_+ I",
         strength=Strength.TIGHT,
-        margin=_row_range,
+        margin=lambda q: _row_range(q, lower=upper_constant),
         supply=_ROWS,
         attains=_extreme_rows,
-        wrong=(
-            Wrong("0.99 C_+", lambda q: _row_range(q, up=0.99)),
-            Wrong("0.99 C_-", lambda q: _row_range(q, down=0.99)),
-        ),
+        wrong=(Wrong("0.99 C_+", lambda q: _row_range(q, up=0.99)),),
+        source="new",
+    ),
+    Claim(
+        id="new:row_hessian_lower",
+        kind=Kind.THEOREM,
+        title="Negative curvature of one row",
+        section=_SECTION,
+        reading=LITERAL,
+        says="From below the sharp constant is C_- = (55 sqrt 33 - 39)/1152 = 0.24041, approached as well.",
+        formula="J^2 + diag(Jc) - s (Jc)^T - (Jc) s^T >= -C_- I",
+        strength=Strength.TIGHT,
+        margin=lambda q: _row_range(q)[1],
+        supply=_ROWS,
+        attains=_extreme_rows,
+        wrong=(Wrong("0.99 C_-", lambda q: _row_range(q, down=0.99)[1]),),
         source="new",
     ),
     Claim(
@@ -209,12 +237,29 @@ CLAIMS: tuple[Claim, ...] = (
         strength=Strength.TIGHT,
         margin=_curvature_range,
         supply=_ANY,
-        uses=("new:row_hessian", "thm:mat_view_l"),
+        uses=("new:row_hessian", "new:row_hessian_lower", "thm:mat_view_l"),
         attains=_bends,
         wrong=(
             Wrong("0.99 C_+", lambda q: _curvature_range(q, up=0.99)),
             Wrong("0.99 C_-", lambda q: _curvature_range(q, down=0.99)),
         ),
+        source="new",
+    ),
+    Claim(
+        id="new:certified_constants",
+        kind=Kind.LEMMA,
+        title="The library's own K and L",
+        section=_SECTION,
+        reading=ANY_MASK,
+        says="The K that `constants` certifies lies between ||Pi A|| and 1.01 times it, and its L_sharp is never"
+        " below the curvature.",
+        formula="||Pi A|| <= K <= 1.01 ||Pi A||, lambda_max(Hess L) <= L_sharp",
+        strength=Strength.UPPER,
+        margin=_library,
+        supply=Instances("any", small=True, free=("M",)),
+        uses=("new:curvature_range",),
+        attains=_bends,
+        wrong=(Wrong("0.9 K", lambda q: _library(q, 0.9)),),
         source="new",
     ),
     Claim(

@@ -18,7 +18,7 @@ from attnprune_verify.claims.supply import Fixed, Instances
 from attnprune_verify.claims.trajectory import descend, upper_constant
 
 _SECTION = "G Convergence of Gradient Descent"
-_RADIUS = 1e-6
+_RADIUS = 1e-9
 
 
 def _ray(rng: Generator, case: Case) -> dict[str, Any]:
@@ -223,7 +223,7 @@ CLAIMS: tuple[Claim, ...] = (
         source="new",
     ),
     Claim(
-        id="new:spurious_minimum",
+        id="new:spurious_minima",
         kind=Kind.THEOREM,
         title="Spurious minima when n > d",
         section=_SECTION,

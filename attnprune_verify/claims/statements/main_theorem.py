@@ -223,7 +223,7 @@ _NORM = Hypothesis("||M||_F <= d", lambda q: bool(q.square(q.M) <= q.d**2), lamb
 _LAM = Hypothesis("lam > 0", lambda q: q.case.get("lam", 0.0) > 0, lambda rng: _weak_weights())
 _KAPPA = Hypothesis("kappa_T > 0", lambda q: bool(q.kappa_T > 0), lambda rng: _weak_weights())
 _INFORMAL = Reading("literal", "steps T alone at fixed n, lam, R, mu and eps; each step costs O(n d^2 + n^2 d) more")
-_SAME_T = Reading("full", "no attention mask; the same t in both terms; Algorithm 1's M_0 = 1", "full")
+_SAME_T = Reading("full", "no attention mask; the same t in both terms; any M_0, here Algorithm 1's M_0 = 1", "full")
 
 CLAIMS: tuple[Claim, ...] = (
     Claim(
@@ -290,6 +290,25 @@ CLAIMS: tuple[Claim, ...] = (
         ),
         repaired_by="fix:our_convergence",
         note="n > d forces beta <= 0 as well",
+    ),
+    Claim(
+        id="new:our_convergence_paper_mu_allowed",
+        kind=Kind.THEOREM,
+        title="The main theorem fails over allowed positions too",
+        section=_SECTION,
+        reading=CAUSAL,
+        says="Reading delta over the allowed positions makes the theorem meaningful under the causal mask, and"
+        " false: the"
+        " same two tokens in the other order, so that the second row, which has a choice, is the one that matters.",
+        formula="left side > right side for every t, n = 2, d = 1e5, causal, mu = 2 min|W| beta delta_allowed",
+        strength=Strength.UPPER,
+        arithmetic="ball",
+        margin=lambda q: less(_wide_sides(q)[1], _wide_sides(q)[0]),
+        supply=Fixed(_wide_case),
+        uses=("thm:mat_view_l",),
+        wrong=(Wrong("by a factor of 2", lambda q: less(_wide_sides(q)[1] * 2, _wide_sides(q)[0])),),
+        source="new",
+        tags=frozenset({"existential"}),
     ),
     Claim(
         id="rem:practical",

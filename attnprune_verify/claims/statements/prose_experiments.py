@@ -17,7 +17,7 @@ from attnprune_verify.claims.core import Claim, Kind, Margin, Reading, Strength,
 from attnprune_verify.claims.hypotheses import CAUSAL, LITERAL
 from attnprune_verify.claims.quantities import Quantities
 from attnprune_verify.claims.relation import Relation, at_least, at_most, equal, less
-from attnprune_verify.claims.supply import Fixed
+from attnprune_verify.claims.supply import Arrays, Fixed
 from attnprune_verify.instance.families import paper_synthetic
 
 _SECTION = "6 Experiment"
@@ -76,6 +76,19 @@ def _tall() -> Iterator[Case]:
     for seed in (0, 1):
         X = np.random.default_rng(seed).integers(-9, 10, (8, 4)).astype(float)
         yield Case({"X": X}, f"integer tokens, n = 8, d = 4, seed {seed}")
+
+
+def _taller(rng: np.random.Generator, case: Case) -> Case:
+    """At least one token more than features."""
+    X = case["X"]
+    while len(X) <= X.shape[1]:
+        X = np.vstack([X, rng.integers(-3, 4, (1, X.shape[1])).astype(float)])
+    return case.but(X=X)
+
+
+def _squared_off(q: Quantities) -> Quantities:
+    """As many tokens as features."""
+    return Quantities(q.case.but(X=q.case["X"][: q.case["X"].shape[1]]), q.arithmetic)
 
 
 def _largest_logit(q: Quantities, limit: float) -> Relation:
@@ -188,7 +201,7 @@ def _exp(
 
 CLAIMS: tuple[Claim, ...] = (
     _exp(
-        "exp:reported-delta",
+        "exp:reported_delta",
         "delta of about 0.0025 was measured",
         "A minimum of 0.0025 is at most 1/n only for n <= 400; the experiment with varying rho has n = 512.",
         "0.0025 <= 1/n at n = 512",
@@ -199,7 +212,7 @@ CLAIMS: tuple[Claim, ...] = (
         note="with the causal mask of the theorem delta is 0",
     ),
     _exp(
-        "exp:step-size",
+        "exp:step_size",
         "eta = 0.1/lam follows the theorem",
         "'eta prop. to 1/L prop. to 1/(lam + other)': the other terms dominate, and the step exceeds 2/L.",
         "eta L <= 2 with eta = 0.1/lam, lam = 0.04",
@@ -212,7 +225,7 @@ CLAIMS: tuple[Claim, ...] = (
         repaired_by="new:directional_step",
     ),
     _exp(
-        "exp:divergent-step",
+        "exp:divergent_step",
         "eta = 0.1/lam is stable for the rescaled lam",
         "Descent on the regulariser alone needs eta lam~ <= 2; with lam~ = n lam and eta = 0.1/lam it is 12.8.",
         "eta n lam <= 2 at n = 128, eta = 0.1/lam",
@@ -221,7 +234,7 @@ CLAIMS: tuple[Claim, ...] = (
         Wrong("eta n lam <= 1", lambda q: at_most(Fraction(1, 10) * q.case["tokens"], Fraction(1))),
     ),
     _exp(
-        "exp:vacuous-guarantee",
+        "exp:vacuous_guarantee",
         "The guarantee says something at the reported numbers",
         "xi/2 is at least 3 lam d/(sqrt(n) delta), a million times the largest possible attention error 1/n.",
         "3 lam d/(sqrt(n) delta) <= 1/n at the reported lam, d, delta (both sides squared)",
@@ -232,7 +245,7 @@ CLAIMS: tuple[Claim, ...] = (
         repaired_by="new:linear_convergence",
     ),
     _exp(
-        "exp:lambda-range",
+        "exp:lam_in_unit_interval",
         "The rescaled lam is in range",
         "lam~ = n lam = 128 * 0.04 = 5.12 lies outside [0, 1], where Algorithm 1 and the lemmas want it.",
         "n lam <= 1",
@@ -242,7 +255,7 @@ CLAIMS: tuple[Claim, ...] = (
         uses=("lem:PL_ineq",),
     ),
     _exp(
-        "exp:full-rank-tokens",
+        "exp:full_rank_tokens",
         "X is full rank, so beta > 0",
         "With n = 128 tokens in d = 64 features X X^T is singular: beta = 0 exactly.",
         "det(X X^T) > 0 for n = 2d",
@@ -254,7 +267,7 @@ CLAIMS: tuple[Claim, ...] = (
         repaired_by="new:PL_near_dense",
     ),
     _exp(
-        "exp:exp-computable",
+        "exp:exp_is_computable",
         "exp(X W X^T) can be computed as written",
         "On the paper's own synthetic data logits exceed 709.78, so exp without a shift overflows float64.",
         "max_ij (X W X^T)_ij <= 709.78",
@@ -266,7 +279,7 @@ CLAIMS: tuple[Claim, ...] = (
         uses=("alg:mask_gd",),
     ),
     _exp(
-        "exp:batch-regulariser",
+        "exp:batch_regulariser",
         "lam means the same for every k",
         "The algorithm divides lam by k while the loss is a mean: at equal lam, k = 64 regularises 4 times less than"
         " k = 16.",
@@ -279,7 +292,7 @@ CLAIMS: tuple[Claim, ...] = (
         repaired_by="fix:mask_gd",
     ),
     _exp(
-        "exp:square-weights",
+        "exp:square_weights",
         "W_Q and W_K are d x d",
         "Grouped key-value heads make W_K 2048 x 512, so (M_Q o W_Q)(M_K o W_K)^T does not multiply.",
         "(M_Q o W_Q)(M_K o W_K)^T with W_Q 2048 x 2048, W_K 2048 x 512",
@@ -297,7 +310,7 @@ CLAIMS: tuple[Claim, ...] = (
         note="rotary positions, heads and the scale 1/sqrt(64) are not modelled either",
     ),
     _exp(
-        "exp:baselines-reference",
+        "exp:baselines_reference",
         "Baselines as in the other section",
         "The baselines of the real-model section are said to be those of the real-model section.",
         "the reference leads to another section",
@@ -312,7 +325,7 @@ CLAIMS: tuple[Claim, ...] = (
         note="the synthetic section is presumably meant",
     ),
     _exp(
-        "exp:whole-model-ratio",
+        "exp:whole_model_ratio",
         "The whole model is pruned to 0.5",
         "Pruning half of every MLP and half of the last attention layer's W_Q, W_K removes under a third of the model.",
         "pruned fraction of all parameters >= 1/2",
@@ -323,7 +336,7 @@ CLAIMS: tuple[Claim, ...] = (
         reading=_EXTRA_READING,
     ),
     _exp(
-        "exp:supports-theory",
+        "exp:supports_theory",
         "The experiments support the theory",
         "The theorem's hypotheses hold in the synthetic set-up: beta delta > 0 fails twice, by n > d and by the mask.",
         "beta delta > 0 at n = 2d, causal mask",
@@ -336,7 +349,7 @@ CLAIMS: tuple[Claim, ...] = (
         uses=("thm:our_convergence",),
     ),
     _measured(
-        "exp:beats-baselines",
+        "exp:beats_baselines",
         "Algorithm 1 beats Wanda and SparseGPT",
         "Relative error on the synthetic data below both baselines, on samples not used for the descent.",
         "relative error of Algorithm 1 <= smaller of the baselines'",
@@ -344,7 +357,7 @@ CLAIMS: tuple[Claim, ...] = (
         "lhs: Algorithm 1 under a named reading; rhs: the better baseline",
     ),
     _measured(
-        "exp:u-shape",
+        "exp:u_shape",
         "U-shape in lam",
         "The relative error falls and then rises with lam, with a minimum near 2^-4.",
         "the smallest error over lam is inside the range, not at its left end",
@@ -352,11 +365,27 @@ CLAIMS: tuple[Claim, ...] = (
         "lhs: error at the minimum near 2^-4; rhs: error at the smallest lam",
     ),
     _measured(
-        "exp:slower-growth",
+        "exp:slower_growth",
         "Slower growth with n",
         "The relative error of Algorithm 1 grows more slowly with n than the baselines'.",
         "growth of Algorithm 1's error <= growth of the baselines'",
         "<=",
         "lhs, rhs: error at the largest n over error at the smallest n",
+    ),
+    Claim(
+        id="new:beta_needs_n_le_d",
+        kind=Kind.LEMMA,
+        title="beta > 0 needs n <= d",
+        section=_SECTION,
+        reading=Reading("any", "more tokens than features, any attention mask", "any"),
+        says="With more tokens than features X X^T is singular, so X X^T >= beta I forces beta <= 0.",
+        formula="det(X X^T) = 0 for n > d",
+        strength=Strength.IDENTITY,
+        arithmetic="exact",
+        margin=lambda q: equal(_determinant(q).rhs, q.number(0)),
+        supply=Arrays({"X": "nd"}, make=_taller, rounds=24),
+        uses=("fac:algebra",),
+        wrong=(Wrong("for n = d already", lambda q: equal(_determinant(_squared_off(q)).rhs, q.number(0))),),
+        source="new",
     ),
 )

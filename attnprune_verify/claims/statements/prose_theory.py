@@ -121,7 +121,7 @@ def _exp(
 
 CLAIMS: tuple[Claim, ...] = (
     _exp(
-        "exp:running-time",
+        "exp:smaller_lam_takes_longer",
         "Smaller lam means longer run time",
         "T grows as lam shrinks ('T prop. to 1/eta prop. to L'): reversed, because L(M_0) = lam d^2/2 is a"
         " factor of T.",
@@ -134,7 +134,7 @@ CLAIMS: tuple[Claim, ...] = (
         uses=("thm:our_convergence",),
     ),
     _exp(
-        "exp:xi-vanishes",
+        "exp:xi_vanishes",
         "xi vanishes with lam",
         "At fixed mu, xi is proportional to lam. (But M = 1 is then exactly optimal.)",
         "xi(lam/2) = xi(lam)/2",
@@ -148,7 +148,7 @@ CLAIMS: tuple[Claim, ...] = (
         note="the U-shape of Figure 2(a) is not explained by it",
     ),
     _exp(
-        "exp:gradient-bounded",
+        "exp:gradient_bounded",
         "A Lipschitz gradient is bounded",
         "'The gradient for M is upper bounded': lam M is not; only the attention part is.",
         "||grad L(M)||_F <= 3 sqrt(n) max|W| ||X||_F^2 + lam d for all real M",
@@ -164,7 +164,7 @@ CLAIMS: tuple[Claim, ...] = (
         repaired_by="new:attention_gradient_sharp",
     ),
     _exp(
-        "exp:near-optimal-mask",
+        "exp:near_optimal_mask",
         "The returned mask is near-optimal",
         "The guarantee of the theorem for the 0/1 mask that is returned: rounding is not covered, and the bound fails.",
         "L_attn(rounded M)/n^2 <= (xi + eps)/2",
@@ -176,7 +176,7 @@ CLAIMS: tuple[Claim, ...] = (
         uses=("thm:our_convergence", "alg:mask_gd"),
     ),
     _exp(
-        "exp:exact-proportion",
+        "exp:exact_proportion",
         "Only the specified proportion is pruned",
         "Thresholding at the percentile leaves exactly floor(rho d^2) zeros: one too many for distinct entries, all of"
         " them for ties.",
@@ -190,7 +190,7 @@ CLAIMS: tuple[Claim, ...] = (
         repaired_by="fix:mask_gd",
     ),
     _exp(
-        "exp:any-attention-mask",
+        "exp:any_attention_mask",
         "The analysis covers any attention mask",
         "With any forbidden position (block-wise, causal) min f(M) is 0, so the stated lemma's delta > 0 cannot hold.",
         "min_ij F(M)_ij > 0 for every attention mask",
@@ -205,7 +205,7 @@ CLAIMS: tuple[Claim, ...] = (
         repaired_by="fix:lower_bound_p",
     ),
     _exp(
-        "exp:mask-in-box",
+        "exp:mask_stays_in_box",
         "M stays in [0,1]",
         "The lemmas use M in [0,1]^{dxd}; plain descent with a safe step leaves the box.",
         "0 <= M_t for all t",

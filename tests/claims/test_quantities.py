@@ -1,0 +1,93 @@
+"""The claims' own evaluation of the definitions against the oracles, in floats and in balls."""
+
+import numpy as np
+import pytest
+from flint import arb
+
+from attnprune_verify.claims.arithmetic import BALL, EXACT, FLOAT, Undecidable, working_precision
+from attnprune_verify.claims.case import Case
+from attnprune_verify.claims.quantities import Quantities, extreme_eigenvalues, spectral_norm
+from attnprune_verify.model import gradient, hessian_vector_product, loss
+from attnprune_verify.oracle import ball
+
+RNG = np.random.default_rng(3)
+CASES = [
+    Case(
+        {
+            "X": RNG.standard_normal((n, d)),
+            "W": RNG.standard_normal((d, d)),
+            "M": RNG.uniform(-0.3, 1.2, (d, d)),
+            "lam": 0.3,
+            "mask": mask,
+        },
+        "",
+    )
+    for n, d, mask in ((3, 2, None), (4, 3, "causal"), (3, 3, np.array([[1, 0, 1], [0, 1, 0], [1, 1, 1]], bool)))
+]
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_gradient_loss_and_curvature(case: Case) -> None:
+    values = [case[name] for name in ("X", "W", "lam", "mask")]
+    q = Quantities(case)
+    assert q.L == pytest.approx(loss(case["M"], *values), rel=1e-12)
+    np.testing.assert_allclose(q.gradient, gradient(case["M"], *values), rtol=1e-10)
+    V = np.arange(q.d**2, dtype=float).reshape(q.d, q.d)
+    with_lam = (q.curvature @ V.ravel()).reshape(q.d, q.d) + case["lam"] * V
+    np.testing.assert_allclose(with_lam, hessian_vector_product(case["M"], V, *values), rtol=1e-9, atol=1e-12)
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_balls_meet_the_oracles_enclosure(case: Case) -> None:
+    enclosure = ball.gradient(case["M"], case["X"], case["W"], case["lam"], case["mask"])
+    with working_precision():
+        ours = Quantities(case, BALL).gradient
+        for index in np.ndindex(ours.shape):
+            low, high = arb(float(enclosure.lower[index])), arb(float(enclosure.upper[index]))
+            assert not ours[index] < low and not ours[index] > high
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_derivatives_agree_between_complex_steps_and_series(case: Case) -> None:
+    V = RNG.standard_normal(case["M"].shape)
+    floats = Quantities(case).directional(V, lambda q: q.F)
+    with working_precision():
+        q = Quantities(case, BALL)
+        balls = q.directional(q.number(V), lambda m: m.F)
+        np.testing.assert_allclose(np.array(balls, dtype=float), floats, rtol=1e-10, atol=1e-14)
+
+
+def test_K_and_eigenvalues_are_enclosed() -> None:
+    with working_precision():
+        for case in CASES:
+            K = Quantities(case, BALL).K
+            assert float(K.rad()) < 1e-10 * float(K)
+            assert abs(float(K) - Quantities(case).K) <= 1e-12 * Quantities(case).K
+        exact = BALL.lift(np.array([[2.0, 1.0], [1.0, 2.0]]))  # eigenvalues 1 and 3, exactly
+        least, largest = extreme_eigenvalues(exact, BALL)
+        assert least.contains(1) and largest.contains(3)
+        multiple = BALL.lift(np.eye(4) * 5)
+        assert spectral_norm(multiple).contains(5)
+        rank_one = BALL.lift(np.ones((3, 3)))
+        assert spectral_norm(rank_one).contains(3)
+
+
+def test_beta_is_only_claimed_where_it_is_certain() -> None:
+    tall = Case({"X": np.ones((3, 2)), "W": np.eye(2), "M": np.eye(2), "lam": 0.0, "mask": None}, "")
+    assert Quantities(tall).beta == 0.0
+    for case in CASES[2:]:
+        beta = Quantities(case).beta
+        least = np.linalg.eigvalsh(case["X"] @ case["X"].T)[0]
+        assert 0 < beta < least <= beta * 1.01
+        with working_precision():
+            assert float(Quantities(case, BALL).beta) == beta
+
+
+def test_exact_arithmetic_refuses_what_it_cannot_do() -> None:
+    q = Quantities(CASES[0], EXACT)
+    with pytest.raises(Undecidable):
+        _ = q.F
+    assert EXACT.sqrt(EXACT.lift(2.25)) == 1.5
+    with pytest.raises(Undecidable):
+        EXACT.sqrt(EXACT.lift(2))
+    assert FLOAT.log(1.0) == 0.0

@@ -1,0 +1,61 @@
+"""All statements of the paper are there, names exist, and nothing rests on itself."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from attnprune_verify.claims.registry import LABELS, PAPER_ORDER, check, claims, find
+from attnprune_verify.claims.statements._template import CLAIMS
+
+HERE = Path(__file__).parent
+TEMPLATE = replace(CLAIMS[0], uses=())
+
+
+def test_every_label_of_the_paper_has_a_claim() -> None:
+    printed = (HERE / "paper_labels.txt").read_text().split()  # grep '\label' over the paper's statement environments
+    assert len(printed) == 61
+    assert LABELS == {*printed, "eq:new_loss"}
+    ids = {claim.id for claim in claims()}
+    assert {*printed, "eq:new_loss", "rem:practical", "def:PL", "lem:M_bounds"} <= ids
+    assert sum(name.startswith("exp:") for name in ids) >= 17
+
+
+def test_the_papers_order_is_kept() -> None:
+    place = {label: index for index, label in enumerate(PAPER_ORDER)}
+    printed = [place[claim.id] for claim in claims() if claim.id in place]
+    assert printed == sorted(printed)
+
+
+def test_keys_are_unique_and_every_repair_is_mutual_knowledge() -> None:
+    keys = [claim.key for claim in claims()]
+    assert len(keys) == len(set(keys))
+    ids = {claim.id for claim in claims()}
+    for claim in claims():
+        assert claim.repaired_by is None or claim.repaired_by in ids
+        assert claim.repairs is None or claim.repairs in ids
+        assert not claim.id.startswith("fix:") or claim.repairs is not None, f"{claim.id} repairs nothing"
+
+
+def test_a_name_that_does_not_exist_fails() -> None:
+    with pytest.raises(ValueError, match="new:template uses statements that do not exist: lem:nowhere"):
+        check([replace(TEMPLATE, uses=("lem:nowhere",))])
+    with pytest.raises(ValueError, match="do not exist: fix:nowhere"):
+        check([replace(TEMPLATE, repaired_by="fix:nowhere")])
+
+
+def test_a_circle_fails() -> None:
+    first, second = replace(TEMPLATE, id="new:a", uses=("new:b",)), replace(TEMPLATE, id="new:b", uses=("new:a",))
+    with pytest.raises(ValueError, match="circle; got new:"):
+        check([first, second])
+
+
+def test_a_doubled_key_fails() -> None:
+    with pytest.raises(ValueError, match="must be unique"):
+        check([TEMPLATE, TEMPLATE])
+
+
+def test_find() -> None:
+    assert find("lem:PL_ineq", "causal").reading.mask == "causal"
+    with pytest.raises(KeyError, match="no claim 'lem:PL_ineq' with reading 'sideways'"):
+        find("lem:PL_ineq", "sideways")

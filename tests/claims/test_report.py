@@ -1,0 +1,195 @@
+"""The run, its JSON against the schema, the text, the page, and the command with its exit codes."""
+
+import io
+import json
+import re
+import subprocess
+import sys
+from dataclasses import replace
+from html.parser import HTMLParser
+from importlib import resources
+from pathlib import Path
+
+import jsonschema
+import pytest
+from click.testing import CliRunner, Result
+from rich.console import Console
+
+import attnprune_verify
+from attnprune_verify.claims import falsifier, registry
+from attnprune_verify.claims.core import Statement
+from attnprune_verify.claims.falsifier import Effort
+from attnprune_verify.claims.judge import Verdict
+from attnprune_verify.claims.relation import at_most
+from attnprune_verify.claims.run import ClaimsResult, rerun, run_claims
+from attnprune_verify.cli.claims import command
+from attnprune_verify.report.claims_html import render_page
+from attnprune_verify.report.claims_text import render_claims
+from attnprune_verify.report.strict_json import dumps
+
+SCHEMA = json.loads((resources.files("attnprune_verify.report") / "schemas" / "claims.schema.json").read_text("utf-8"))
+BRIEF = Effort(0, 0, 0, 0)
+
+
+@pytest.fixture(scope="module")
+def result() -> ClaimsResult:
+    return run_claims(BRIEF)
+
+
+def test_json_follows_its_schema(result: ClaimsResult) -> None:
+    report = json.loads(dumps(result.as_dict()))
+    jsonschema.Draft202012Validator(SCHEMA).validate(report)
+    assert sum(report["counts"].values()) == len(report["claims"]) == len(registry.claims())
+    keys = [(claim["id"], claim["reading"]) for claim in report["claims"]]
+    assert len(set(keys)) == len(keys)
+    assert result.outcome == "passed"
+
+
+def test_every_name_in_the_json_exists(result: ClaimsResult) -> None:
+    ids = {record.claim.id for record in result.records}
+    for claim in result.as_dict()["claims"]:
+        assert set(claim["uses"]) <= ids
+        assert claim["repaired_by"] is None or claim["repaired_by"] in ids
+        assert all((Path(__file__).parents[2] / file).is_file() for file in claim["evidence_files"])
+
+
+def test_ancestors(result: ClaimsResult) -> None:
+    mark = {record.claim.test_id: record.ancestors_hold for record in result.records}
+    assert mark["thm:mat_view_l-any"]  # rests on fac:calculus, which is ill-posed and repaired
+    assert mark["fix:PL_ineq-any"]
+    assert not mark["thm:our_convergence-full"]  # rests on the refuted PL lemma
+    assert not mark["lem:lower_bound_p-causal"]  # its row version is vacuous there
+
+
+def test_every_printed_snippet_runs_and_says_what_the_report_says(result: ClaimsResult) -> None:
+    ran = 0
+    for record in result.records:
+        code = record.as_dict()["rerun"]
+        if code is None or record.statement not in (Statement.REFUTED, Statement.HOLDS) or ran >= 60:
+            continue
+        values = re.search(r"rerun\('([^']+)', '([^']+)', (.*)\)$", code, re.DOTALL)
+        assert values is not None
+        trial = rerun(values[1], values[2], eval(values[3], {"nan": float("nan"), "inf": float("inf")}))
+        if record.statement is Statement.REFUTED:
+            assert trial.certain is False, record.claim.test_id
+        else:
+            assert trial.certain is not False and trial.failed is None, record.claim.test_id
+        ran += 1
+    assert ran >= 40
+
+
+def test_a_snippet_runs_in_a_fresh_python(result: ClaimsResult) -> None:
+    record = next(r for r in result.records if r.claim.test_id == "lem:PL_ineq-full")
+    code = record.as_dict()["rerun"]
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert "lem:PL_ineq-full: certainly violated" in done.stdout, done.stderr
+
+
+def test_text_has_a_line_for_every_claim(result: ClaimsResult) -> None:
+    console = Console(width=200, record=True, file=io.StringIO(), highlight=False)
+    console.print(render_claims(result), markup=False)
+    text = console.export_text()
+    for record in result.records:
+        assert f"{record.claim.id} ({record.claim.reading.name})" in text
+    assert "G Convergence of Gradient Descent" in text and "Outcome: passed." in text
+
+
+class _Page(HTMLParser):
+    def __init__(self) -> None:
+        super().__init__()
+        self.nodes: list[str] = []
+        self.edges = 0
+        self.loaded: list[str] = []
+
+    def handle_starttag(self, tag: str, attributes: list[tuple[str, str | None]]) -> None:
+        found = dict(attributes)
+        if found.get("class") == "node":
+            self.nodes.append(str(found["data-id"]))
+        self.edges += found.get("class") == "edge"
+        self.loaded += [str(found[key]) for key in ("src", "href") if found.get(key)]
+
+
+def test_the_page_is_whole_and_loads_nothing(result: ClaimsResult) -> None:
+    page = render_page(result)
+    parsed = _Page()
+    parsed.feed(page)
+    ids = {record.claim.id for record in result.records}
+    assert sorted(parsed.nodes) == sorted(ids)
+    assert parsed.edges == len({(r.claim.id, use) for r in result.records for use in r.claim.uses})
+    assert [address for address in parsed.loaded if not address.startswith("data:")] == []
+    assert "@@" not in page
+    assert not re.search(r"url\((?!#)", page)
+    data = re.search(r'id="data">(.*?)</script>', page, re.DOTALL)
+    assert data is not None and len(json.loads(data[1])) == len(result.records)
+
+
+def test_nodes_do_not_overlap(result: ClaimsResult) -> None:
+    from attnprune_verify.report.claims_layout import HEIGHT, WIDTH, arrange
+
+    layout = arrange(result.records)
+    for index, one in enumerate(layout.nodes):
+        assert 0 <= one.x <= layout.width - WIDTH and 0 <= one.y <= layout.height - HEIGHT
+        for other in layout.nodes[:index]:
+            assert abs(one.x - other.x) >= WIDTH or abs(one.y - other.y) >= HEIGHT
+
+
+def test_text_in_the_page_is_escaped(result: ClaimsResult) -> None:
+    record = result.records[0]
+    claim = replace(record.claim, title="</script><b>", says="<img src=x>")
+    evil = ClaimsResult((replace(record, verdict=replace(record.verdict, claim=claim)),))
+    page = render_page(evil)
+    assert "<img src=x>" not in page and "</script><b>" not in page
+
+
+def _run(*arguments: str) -> Result:
+    return CliRunner().invoke(command, list(arguments), standalone_mode=False)
+
+
+@pytest.fixture
+def quick(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
+    """The command with the shortest search, from an unrelated folder."""
+    monkeypatch.setattr(falsifier, "QUICK", BRIEF)
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def test_command_writes_json_and_page(quick: Path) -> None:
+    done = _run("--format", "json", "--out", "claims.json")
+    assert done.return_value == 0, done.output
+    report = json.loads((quick / "claims.json").read_text("utf-8"))
+    jsonschema.Draft202012Validator(SCHEMA).validate(report)
+    assert sorted(path.name for path in quick.iterdir()) == ["claims.json"]
+
+
+def _with(monkeypatch: pytest.MonkeyPatch, **changes: object) -> None:
+    """The command on a list of one claim, changed."""
+    template = replace(registry.find("fix:bound_c", "any"), uses=(), repairs=None, **changes)
+    monkeypatch.setattr(registry, "claims", lambda: (template,))
+
+
+def test_exit_codes(quick: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken(q: object) -> None:
+        raise RuntimeError("broken check")
+
+    _with(monkeypatch)
+    assert _run().return_value == 0
+    _with(monkeypatch, margin=lambda q: at_most(q.number(2.0), q.number(1.0)))
+    assert _run("--quiet").return_value == 1
+    _with(monkeypatch, margin=broken)
+    done = _run("--format", "html")
+    assert done.return_value == 3 and "could not be run: RuntimeError: broken check" in done.output
+    _with(monkeypatch, id="lem:bound_c", margin=lambda q: at_most(q.number(2.0), q.number(1.0)))
+    assert _run().return_value == 0  # a refuted statement of the paper is a finding
+
+
+def test_bad_output_is_refused_before_any_work(quick: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(registry, "claims", lambda: pytest.fail("worked before looking at --out"))
+    done = _run("--format", "json", "--out", "nowhere/claims.json")
+    assert isinstance(done.exception, attnprune_verify.InvalidInstance)
+    assert str(done.exception) == "--out must name a file in an existing folder; got 'nowhere/claims.json'"
+
+
+def test_open_verdicts_are_worded(result: ClaimsResult) -> None:
+    conjecture = next(r for r in result.records if r.claim.id == "new:lip_diag")
+    assert conjecture.statement is Statement.OPEN and "a conjecture" in conjecture.note
+    assert Verdict(conjecture.claim).statement is Statement.OPEN  # the default, never `holds`
