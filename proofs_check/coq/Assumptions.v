@@ -9,6 +9,7 @@ From AttnPrune Require algebra.LipschitzProduct.
 From AttnPrune Require algebra.PLCorrected.
 From AttnPrune Require algebra.PLSharp.
 From AttnPrune Require algebra.RankCondition.
+From AttnPrune Require algebra.RankNorm.
 From AttnPrune Require algebra.RowBounds.
 From AttnPrune Require algebra.Sandwich.
 From AttnPrune Require analysis.Confinement.
@@ -97,6 +98,8 @@ Goal True. idtac "== algebra/Sandwich.v lower_bound_XBX". Abort.
 Print Assumptions AttnPrune.algebra.Sandwich.lower_bound_XBX.
 Goal True. idtac "== algebra/RankCondition.v beta_needs_n_le_d". Abort.
 Print Assumptions AttnPrune.algebra.RankCondition.beta_needs_n_le_d.
+Goal True. idtac "== algebra/RankNorm.v norm_bound_frobenius_le_rank". Abort.
+Print Assumptions AttnPrune.algebra.RankNorm.norm_bound_frobenius_le_rank.
 Goal True. idtac "== algebra/HadamardBounds.v lower_bound_hadamard". Abort.
 Print Assumptions AttnPrune.algebra.HadamardBounds.lower_bound_hadamard.
 Goal True. idtac "== algebra/HadamardBounds.v upper_bound_hadamard". Abort.

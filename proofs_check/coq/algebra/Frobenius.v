@@ -1,6 +1,6 @@
 (* The Frobenius norm, over an arbitrary real closed field R and for all sizes.
 
-   Paper: fac:norm_bound (all parts that do not need the rank) and
+   Paper: fac:norm_bound (the part about the rank is in RankNorm.v) and
    fac:F_norm_A_plus_B.
 
    normF2 A    is  ||A||_F^2 = sum_ij A_ij^2
@@ -145,7 +145,7 @@ Proof. by rewrite /normF -sqrtrM ?normF2_ge0 //; apply: ler_wsqrtr; exact: normF
 
 (* The spectral norm is the least s >= 0 with ||X u|| <= s ||u|| for all u.
    ||X|| <= ||X||_F: the Frobenius norm is such an s, and so is at least the
-   spectral norm.  (The upper bound sqrt(rank) ||X|| is not treated here.) *)
+   spectral norm.  RankNorm.v has the converse, ||X||_F <= sqrt(rank) ||X||. *)
 Definition spectral_bound m n (X : 'M[R]_(m, n)) (s : R) :=
   forall u : 'cV[R]_n, normF (X *m u) <= s * normF u.
 
