@@ -42,21 +42,21 @@ FORBIDDEN = re.compile(
 SECTION = re.compile(r"\b(Section|End|Variables?|Hypothes[ie]s|Context)\b")
 
 
+TOKEN = re.compile(r'\(\*|\*\)|"')
+
+
 def without_comments(text):
-    """The source with comments (which nest) and strings blanked out."""
-    kept, depth, position, in_string = [], 0, 0, False
-    while position < len(text):
-        pair = text[position : position + 2]
-        if not in_string and pair == "(*":
-            depth, position = depth + 1, position + 2
-        elif not in_string and depth and pair == "*)":
-            depth, position = depth - 1, position + 2
-        else:
-            character = text[position]
-            if character == '"':
-                in_string = not in_string
-            kept.append(character if not depth and not in_string or character == "\n" else " ")
-            position += 1
+    """The source without comments (which nest) and strings; line numbers are kept."""
+    kept, depth, in_string, start = [], 0, False, 0
+    for token in TOKEN.finditer(text):
+        between = text[start : token.start()]
+        kept.append("\n" * between.count("\n") + " " if depth or in_string else between)
+        start = token.end()
+        if token.group() == '"':
+            in_string = not in_string
+        elif not in_string:
+            depth = depth + 1 if token.group() == "(*" else max(depth - 1, 0)
+    kept.append(text[start:])
     return "".join(kept)
 
 
