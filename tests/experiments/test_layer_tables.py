@@ -1,6 +1,7 @@
 """Tables, ratios, statements and plans of the layer experiment, on numbers made by hand."""
 
 import json
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -69,6 +70,22 @@ def test_the_paper_s_sentences_and_what_failed():
     assert found["new:in-sample-misleads", "ste, rho = 0.5, n = 128"]
     better = made_up({"paper-gd": (0.01, 0.01), "random": (0.7, 0.7), "wanda": (0.1, 0.1)}, rhos=(0.5, 0.7))
     assert all(verdicts(better).values())
+
+
+def test_variants_are_compared_with_their_method():
+    errors = {"fisher-obs": (0.1, 0.1), "fisher-obs:output_metric=identity": (0.2, 0.2)}
+    errors |= {"fisher-obs:output_metric=squared": (0.05, 0.1)}
+    found = verdicts(made_up(errors))
+    assert found["new:output-metric-matters", "fisher-obs:output_metric=identity, rho = 0.5"]
+    assert not found["new:divergence-metric-not-worse", "fisher-obs:output_metric=squared, rho = 0.5"]
+
+
+@pytest.mark.parametrize(("ours", "holds"), [(0.3, True), (0.1, False)])
+def test_at_another_length_only_the_hazard_is_judged(ours, holds):
+    results = made_up({"sparsegpt": (0.2, 0.2), "fisher-obs": (ours, ours)})
+    longer = LayerResults(replace(results.plan, held_out_n=256), results.rows, [])
+    reading = "calibrated at n = 128, measured at 256, rho = 0.5"
+    assert verdicts(longer) == {("new:short-calibration-breaks-long-inputs", reading): holds}
 
 
 def test_tables_are_written_whole_and_strict(tmp_path):
