@@ -27,6 +27,7 @@ from attnprune_verify.errors import InvalidInstance
 __all__ = ["Auditor"]
 
 # Benign instances in double precision on which most mistakes show; the diagnosis starts here.
+_MOST_SEARCHES = 4
 _EXTREME = ("logits-1", "offset", "giant")
 _CORE = ("full", "causal", "given-mask", "outside-box", "lam-large")
 
@@ -49,7 +50,7 @@ class Auditor:
         self.context = Context(self.subject, seed)
         self._of_function: dict[str, Diagnosis | None] = {}
         self._shrunk: set[str] = set()
-        self._pairs: dict[str, int] = {}
+        self._tried: dict[str, int] = {}
         self._behaviour: dict[str, str] = {}
 
     def __enter__(self) -> Auditor:
@@ -119,7 +120,11 @@ class Auditor:
             if behaviour is not None and not ids:
                 ids, words = (behaviour,), SENTENCES[behaviour]
             elif not ids and check.function in VALUED and finding.cases:
-                found = self._diagnose(check, finding)
+                try:
+                    found = self._diagnose(check, finding)
+                except (ArithmeticError, ValueError, IndexError, TypeError, NoAnswer) as error:
+                    # A verdict stands whether or not its cause can be found.
+                    found = Diagnosis(("unknown",), f"the search for the mistake broke off: {type(error).__name__}")
                 ids, words = found.ids, found.words
             elif ids and ids[0] in ("nondeterministic", "wrong-shape"):
                 self._behaviour[check.function] = ids[0]  # explains whatever else is wrong
@@ -153,21 +158,42 @@ class Auditor:
         name = check.function
         here = self._observed(name, sorted(finding.cases, key=lambda case: case.work)[:3])
         if name not in self._of_function:
-            core = self._observed(name, [case for regime in _CORE for case in self.context.cases(regime)])
-            wrong = any(judge(name, one.case, one.parts).verdict in ("failed", "suspect") for one in core)
+            core = self._core(name)
+            wrong = any(
+                judge(name, case, parts).verdict in ("failed", "suspect")
+                for case, parts in self.context.well_formed(name, [one.case for one in core])
+            )
             self._of_function[name] = diagnose(name, core) if wrong else None
         general = self._of_function[name]
         if general is not None and general.named:
             return general
         if general is None and _overflowing(here, finding):
             return Diagnosis(("unstable-exp",), SENTENCES["unstable-exp"])
-        if here:
-            self._pairs[name] = self._pairs.get(name, 0) + 1  # the search among pairs is long: only for the first few
-            special = diagnose(name, here, pairs=general is None and self._pairs[name] <= 2)
-            if special.named or general is None:
-                where = f" (only here: {check.says})" if special.named else ""
-                return Diagnosis(special.ids, special.words + where)
+        self._tried[name] = self._tried.get(name, 0) + 1
+        if (
+            here and self._tried[name] <= _MOST_SEARCHES
+        ):  # the search is long, and the later ones find what the first did
+            return self._special(check, here, general)
         return general or Diagnosis(("unknown",), SENTENCES["unknown"])
+
+    def _special(self, check: Check, here: list[Observation], general: Diagnosis | None) -> Diagnosis:
+        """A mistake of one regime: one that the benign instances do not show, or that they do not have."""
+        name = check.function
+        if general is None:
+            hidden = diagnose(name, [*self._core(name), *here], pairs=False)
+            if hidden.named:
+                return hidden
+        special = diagnose(name, here, pairs=general is None and self._tried[name] <= 2)
+        if special.named:
+            return Diagnosis(special.ids, f"{special.words} (only here: {check.says})")
+        if general is None and all(one.case.name.startswith(_EXTREME) for one in here):
+            return Diagnosis(
+                ("unstable-exp",), f"{SENTENCES['unstable-exp']} (at any rate, only large logits are wrong)"
+            )
+        return special if general is None else general
+
+    def _core(self, name: str) -> list[Observation]:
+        return self._observed(name, [case for regime in _CORE for case in self.context.cases(regime)])
 
     def _observed(self, name: str, cases: list[Case]) -> list[Observation]:
         return [Observation(case, parts) for case, parts in self.context.well_formed(name, cases)]
@@ -209,4 +235,4 @@ def _overflowing(here: list[Observation], finding: Finding) -> bool:
     """Nothing finite, or nothing at all, on instances where only exp is in danger."""
     if not all(case.name.startswith(_EXTREME) for case in finding.cases):
         return False
-    return all(not all(np.isfinite(part).all() for part in one.parts) for one in here)
+    return all(not all(np.isfinite(part).all() for part in one.parts if part is not None) for one in here)

@@ -217,6 +217,7 @@ def regimes(seed: int) -> dict[str, tuple[Case, ...]]:
             make("tall-9x3-causal", 9, 3, mask=causal),
             make("tall-9x3-scattered", 9, 3, mask=scattered),
             make("tall-16x2", 16, 2, largest=4.0),
+            make("tall-7x5", 7, 5, mask=causal),
         ),
         "n<d": (
             make("wide-4x6", 4, 6, lam=0.02),
@@ -292,7 +293,7 @@ def regimes(seed: int) -> dict[str, tuple[Case, ...]]:
         "offset-logits": (
             _offset(make("offset-plus-5x4", 5, 4), 900.0),
             _offset(make("offset-minus-5x4", 5, 4), -900.0),
-            _offset(make("offset-minus-9x3-causal", 9, 3, mask=causal), -900.0),
+            _offset(make("offset-minus-9x3-causal", 9, 3, mask=causal), -1000.0),
             _offset(make("offset-plus-5x4-float32", 5, 4, **single), 120.0),
             _offset(make("offset-minus-5x4-float32", 5, 4, **single), -120.0),
         ),

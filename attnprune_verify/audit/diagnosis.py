@@ -17,6 +17,7 @@ from attnprune_verify.audit.reference import reference
 __all__ = ["Diagnosis", "diagnose"]
 
 _VARIANTS = 3
+_TURNED = {"gradient-transposed": "transposed", "gradient-symmetrised": "symmetrised"}
 
 
 @dataclass(frozen=True)
@@ -32,13 +33,62 @@ class Diagnosis:
 
 
 def diagnose(function: str, observations: list[Observation], *, pairs: bool = True) -> Diagnosis:
-    """Compare what was returned with the known wrong formulas, alone and in pairs; else say what can be said."""
-    attempts = (_factors_alone, _one_formula, _low_precision, _formula_with_factors, _two_formulas)
+    """Compare what was returned with the known wrong formulas, alone and in pairs; else say what can be said.
+
+    Parts of a result that are right are left aside; parts that are wrong each in their own way are named one by one.
+    """
+    wrong = _wrong_parts(function, observations)
+    whole = _named(function, _only(observations, wrong), pairs)
+    if whole is not None:
+        return whole
+    if len(wrong) > 1:
+        each = [_named(function, _only(observations, [index]), False) for index in wrong]
+        if all(one is not None for one in each):
+            found = [one for one in each if one is not None]
+            ids = tuple(dict.fromkeys(id for one in found for id in one.ids))
+            return Diagnosis(ids, "; and ".join(dict.fromkeys(one.words for one in found)))
+    return Diagnosis(("unknown",), _describe(function, observations))
+
+
+def _named(function: str, observations: list[Observation], pairs: bool) -> Diagnosis | None:
+    attempts = (_exchanged, _factors_alone, _one_formula, _low_precision, _formula_with_factors, _two_formulas)
     for attempt in attempts if pairs else attempts[:-1]:
         found = attempt(function, observations)
         if found is not None:
             return found
-    return Diagnosis(("unknown",), _describe(function, observations))
+    return None
+
+
+def _wrong_parts(function: str, observations: list[Observation]) -> list[int]:
+    count = len(reference(function, observations[0].case)) if observations else 1
+    wrong = [
+        index
+        for index in range(count)
+        if any(
+            part is not None and _wrong(part, truth.value, truth.bound).any()
+            for part, truth in ((o.parts[index], reference(function, o.case)[index]) for o in observations)
+        )
+    ]
+    return wrong or list(range(count))
+
+
+def _only(observations: list[Observation], parts: list[int]) -> list[Observation]:
+    """The observations with only some parts to be looked at."""
+    return [
+        Observation(o.case, tuple(part if index in parts else None for index, part in enumerate(o.parts)))
+        for o in observations
+    ]
+
+
+def _exchanged(function: str, observations: list[Observation]) -> Diagnosis | None:
+    """The right arrays in the wrong order."""
+    if function != "factored_gradient":
+        return None
+    for observation in observations:
+        for part, truth in zip(observation.parts, reversed(reference(function, observation.case)), strict=True):
+            if part is None or part.shape != truth.value.shape or _wrong(part, truth.value, truth.bound).any():
+                return None
+    return _worded([("parts-exchanged", "")]) if observations else None
 
 
 def _factors_alone(function: str, observations: list[Observation]) -> Diagnosis | None:
@@ -67,8 +117,8 @@ def _formula_with_factors(function: str, observations: list[Observation]) -> Dia
         if fit is None:
             continue
         ids = _ids_of_factors(function, observations, fit)
-        if mistake.id == "gradient-transposed" and fit.regularizer == "transposed":
-            ids.pop("gradient-transposed", None)  # with its regulariser, of course
+        if _TURNED.get(mistake.id) == fit.regularizer:
+            ids.pop(mistake.id, None)  # with its regulariser, of course
         elif not ids:
             continue
         if "dense-target-uses-M" not in ids:
@@ -97,15 +147,29 @@ def _low_precision(function: str, observations: list[Observation]) -> Diagnosis 
     """Most entries are off by what rounding in a coarser format does, and none by more."""
     for name, u in (("float32", 2.0**-24), ("float16", 2.0**-11), ("bfloat16", 2.0**-8)):
         alone = len(observations) < 3
-        if all(u > one.case.unit_roundoff and _rounded_to(function, one, u, alone) for one in observations):
+        if all(u > one.case.unit_roundoff and _rounded_to(function, one, u, alone) for one in observations) and (
+            alone or _both_signs(function, observations)
+        ):
             return _worded([("low-precision", f"the error is that of {name}")])
     return None
+
+
+def _both_signs(function: str, observations: list[Observation]) -> bool:
+    """Rounding errors go both ways; an added epsilon does not."""
+    signs: set[float] = set()
+    for observation in observations:
+        for part, truth in zip(observation.parts, reference(function, observation.case), strict=True):
+            if part is not None:
+                signs |= set(np.sign(part - truth.value).ravel().tolist())
+    return {-1.0, 1.0} <= signs
 
 
 def _rounded_to(function: str, observation: Observation, u: float, alone: bool) -> bool:
     coarse, fine = (reference(function, observation.case, unit) for unit in (u, observation.case.unit_roundoff))
     typical = False
     for part, truth, own in zip(observation.parts, coarse, fine, strict=True):
+        if part is None:
+            continue
         error = np.abs(part - truth.value)
         size = float(np.linalg.norm(truth.value))
         if not (error <= truth.bound + 2 * u * np.abs(truth.value)).all() or float(np.linalg.norm(error)) > 40 * u * (
@@ -129,8 +193,9 @@ def _ids_of_factors(function: str, observations: list[Observation], fit: Fit) ->
         a, b = (column[~np.isnan(column)] for column in pairs.T)
         if fit.regularizer == "not squared" and _differs(b, 0):
             ids["regularizer-not-squared"] = ""
-        elif fit.regularizer == "transposed" and _differs(b, 0):
-            ids["gradient-transposed"] = "the regulariser's part"
+        elif fit.regularizer in _TURNED.values() and _differs(b, 0):
+            turned = next(id for id, form in _TURNED.items() if form == fit.regularizer)
+            ids[turned] = "the regulariser's part"
         elif fit.regularizer.endswith("alone"):
             ids["missing-regularizer"] = f"it is {fit.regularizer}"
         elif fit.regularizer != "right" and _differs(b, 0):
@@ -179,7 +244,7 @@ def _describe(function: str, observations: list[Observation]) -> str:
     for name, property_of in _PROPERTIES.items():
         holds = [
             any(
-                property_of(part, truth.value, truth.bound)
+                part is not None and property_of(part, truth.value, truth.bound)
                 for part, truth in zip(o.parts, reference(function, o.case), strict=True)
             )
             for o in observations

@@ -19,6 +19,7 @@ from attnprune_verify.audit.reference import reference, spread
 
 __all__ = ["Fit", "Observation", "fits", "matches", "tolerances"]
 
+_NUMBERS = ("loss", "factored_loss", "relative_error")
 _ROOM = 100.0  # in units of the rounding error of the right formula; a wrong one may cancel more
 
 Factors = tuple[float, float]
@@ -29,7 +30,7 @@ class Observation:
     """What a function returned on a case."""
 
     case: Case
-    parts: tuple[NDArray[Any], ...]
+    parts: tuple[NDArray[Any] | None, ...]  # None: not to be looked at
 
 
 @dataclass(frozen=True)
@@ -56,7 +57,7 @@ def matches(function: str, observations: list[Observation], steps: Steps, name: 
         regular = _REGULARIZERS["right"](function, observation.case)
         allowed = tolerances(function, observation.case)
         for part, candidate, term, tolerance in zip(observation.parts, attention, regular, allowed, strict=True):
-            if not _close(part, candidate + term, tolerance):
+            if part is not None and not _close(part, candidate + term, tolerance):
                 return False
     return True
 
@@ -66,12 +67,13 @@ def same_as_right(function: str, observations: list[Observation], steps: Steps, 
     for observation in observations:
         allowed = tolerances(function, observation.case)
         pairs = zip(
+            observation.parts,
             _attention(function, observation.case, steps, name),
             _attention(function, observation.case, right, "right"),
             allowed,
             strict=True,
         )
-        if not all(_close(ours, theirs, tolerance / 10) for ours, theirs, tolerance in pairs):
+        if not all(part is None or _close(ours, theirs, bound / 10) for part, ours, theirs, bound in pairs):
             return False
     return True
 
@@ -80,10 +82,15 @@ def fits(function: str, observations: list[Observation], steps: Steps, name: obj
     """The factors with which these steps give every observed result, or None."""
     found = []
     for form in _forms(function):
-        factors = [_fit_one(function, observation, steps, name, form) for observation in observations]
-        if all(one is not None for one in factors):
-            found.append(Fit(form, tuple(one for one in factors if one is not None)))
-    if not found and function in ("loss", "factored_loss"):
+        factors: list[tuple[Factors, ...]] = []
+        for observation in observations:
+            one = _fit_one(function, observation, steps, name, form)
+            if one is None:
+                break
+            factors.append(one)
+        else:
+            found.append(Fit(form, tuple(factors)))
+    if not found and function in _NUMBERS:
         return _joint(function, observations, steps, name)
     # A form that needs no further factor of the regulariser explains more.
     return min(
@@ -123,6 +130,9 @@ def _fit_one(
     allowed = tolerances(function, observation.case)
     found = []
     for part, candidate, term, tolerance in zip(observation.parts, attention, regular, allowed, strict=True):
+        if part is None:
+            found.append((np.nan, np.nan))
+            continue
         if part.shape != candidate.shape or not (np.isfinite(part).all() and np.isfinite(candidate).all()):
             return None
         usable = (bool(np.linalg.norm(candidate) > 10 * tolerance), bool(np.linalg.norm(term) > 10 * tolerance))
@@ -202,23 +212,55 @@ def _factors(case: Case) -> list[float]:
 
 
 def _joint(function: str, observations: list[Observation], steps: Steps, name: object) -> Fit | None:
-    """Constant factors over all observations of a number."""
-    if len(observations) < 5:
-        return None
-    rows, results = [], []
+    """Factors of a number that are the same on all observations, or too round for chance."""
+    rows = []
     for observation in observations:
-        weight = 1 / tolerances(function, observation.case)[0]
+        part, tolerance = observation.parts[0], tolerances(function, observation.case)[0]
         attention = float(_attention(function, observation.case, steps, name)[0])
-        rows.append([weight * attention, weight * float(_REGULARIZERS["right"](function, observation.case)[0])])
-        results.append(weight * float(observation.parts[0]))
-    matrix, right = np.array(rows), np.array(results)
-    if not (np.isfinite(matrix).all() and np.isfinite(right).all()):
+        regular = float(_REGULARIZERS["right"](function, observation.case)[0])
+        if part is None or not np.isfinite([float(part), attention, regular]).all():
+            return None
+        rows.append((float(part), attention, regular, tolerance, observation.case.lam))
+    values, attention_, regular_, allowed, lams = np.array(rows).T
+    a = _common((values - regular_), attention_, allowed)
+    if a is not None:
+        return Fit("right", tuple(((a, 1.0 if term else np.nan),) for term in regular_))
+    both = _common(values, attention_ + regular_, allowed)
+    if both is not None:
+        return Fit("right", tuple(((both, both if term else np.nan),) for term in regular_))
+    b = _common(values - attention_, regular_, allowed)
+    if b is not None:
+        return Fit("right", tuple(((1.0, b),) for _ in observations))
+    capped = _common(
+        values - attention_, regular_ / np.where(lams > 0, lams, 1.0), allowed
+    )  # another lam, always the same
+    if capped is not None and (lams > 0).all():
+        return Fit("right", tuple(((1.0, capped / lam),) for lam in lams))
+    return _two_factors(values, attention_, regular_, allowed)
+
+
+def _common(values: Array, terms: Array, allowed: Array) -> float | None:
+    """The factor f with ``values = f terms`` throughout: seen twice, or a number of few digits."""
+    if not (np.abs(terms) > 1e4 * allowed).any():
         return None
-    solution, _, rank, _ = np.linalg.lstsq(matrix, right, rcond=None)
-    if rank < 2 or np.abs(matrix @ solution - right).max() > max(1.0, np.abs(solution).max()):
+    best = int(np.argmax(np.abs(terms) / allowed))
+    factor = float(values[best] / terms[best])
+    if not (np.abs(values - factor * terms) <= allowed * max(1.0, abs(factor))).all():
+        return None
+    decided = int((np.abs(terms) > 1e4 * allowed).sum())
+    short = float(f"{factor:.4g}")
+    return factor if decided >= 2 or abs(factor - short) <= 4 * float(allowed[best] / abs(terms[best])) else None
+
+
+def _two_factors(values: Array, attention: Array, regular: Array, allowed: Array) -> Fit | None:
+    if len(values) < 5:
+        return None
+    matrix = np.stack([attention / allowed, regular / allowed], axis=1)
+    solution, _, rank, _ = np.linalg.lstsq(matrix, values / allowed, rcond=None)
+    if rank < 2 or np.abs(matrix @ solution - values / allowed).max() > max(1.0, np.abs(solution).max()):
         return None
     factors: Factors = (float(solution[0]), float(solution[1]))
-    return Fit("right", tuple((factors,) for _ in observations))
+    return Fit("right", tuple((factors,) for _ in values))
 
 
 Form = Callable[[str, Case], tuple[Array, ...]]
@@ -261,12 +303,14 @@ _REGULARIZERS: dict[str, Form] = {
     "that of M - 1": _regularizer(lambda M: _squares(M - 1), lambda M: M - 1),
     "the sum of entries": _regularizer(lambda M: 0.5 * M.sum(), np.ones_like),
     "transposed": _regularizer(_squares, np.transpose),
+    "symmetrised": _regularizer(_squares, lambda M: (M + M.T) / 2),
     "lam M instead of lam V": _regularizer(_squares, lambda M: M, of_product="M"),
     "that of M_Q alone": _regularizer(_squares, lambda M: M, pair="Q"),
     "that of M_K alone": _regularizer(_squares, lambda M: M, pair="K"),
 }
 _ONLY: dict[str, tuple[str, ...]] = {
     "transposed": ("gradient", "hessian_vector_product", "loss_and_gradient"),
+    "symmetrised": ("gradient", "hessian_vector_product", "loss_and_gradient"),
     "lam M instead of lam V": ("hessian_vector_product",),
     "that of M_Q alone": _PAIRS,
     "that of M_K alone": _PAIRS,

@@ -63,6 +63,8 @@ def attention_part(function: str, case: Case, steps: Steps) -> tuple[Array, ...]
             each = [attention_part(function, case.changed(X=tokens), steps) for tokens in case.X]
             if function == "attention":
                 return (np.stack([parts[0] for parts in each]),)
+            if "pool" in steps:
+                return (_pooled(case, steps),)
             return tuple(np.asarray(sum(parts[1:], start=parts[0]) / len(each)) for parts in zip(*each, strict=True))
         return _PARTS[function](case, steps)
 
@@ -105,6 +107,13 @@ def _misfit(case: Case, steps: Steps) -> tuple[Array, ...]:
 def _ratio(case: Case, steps: Steps) -> tuple[Array, ...]:
     F, dense = _fused_pair(case, steps, case.M.astype(float))
     return (np.asarray(steps["ratio"](steps["residual"](F, dense), F, dense)),)
+
+
+def _pooled(case: Case, steps: Steps) -> Array:
+    """The relative error of all samples together: a ratio of sums."""
+    pairs = [_fused_pair(case.changed(X=tokens), steps, case.M.astype(float)) for tokens in case.X]
+    F, dense = (np.concatenate(rows) for rows in zip(*pairs, strict=True))
+    return np.asarray(steps["ratio"](F - dense, F, dense))
 
 
 def _gradient_at(case: Case, steps: Steps, M: Array) -> Array:

@@ -41,6 +41,7 @@ SENTENCES: dict[str, str] = {
     "loss-not-squared": "a norm instead of its square",
     "gradient-scale": "the attention part of the gradient has a wrong factor",
     "gradient-sign": "the attention part of the gradient has the wrong sign",
+    "gradient-symmetrised": "the gradient and its transpose are averaged",
     "gradient-transposed": "the transpose of the gradient is returned",
     "mask-ignored": "the attention mask is not used",
     "mask-after-softmax": "the mask multiplies the softmax, whose rows then no longer sum to 1",
@@ -111,7 +112,7 @@ def _softmaxes() -> Iterator[Mistake]:
             "mask-multiplies-logits",
             partial(_filled, fill=fill),
         )
-    for fill in (-1.0, -5.0, -10.0, -20.0, -30.0):
+    for fill in (-1.0, -5.0, -10.0, -20.0, -30.0, -50.0, -100.0, -1000.0):
         for added in (True, False):
             yield Mistake(
                 "mask-leaks",
@@ -272,6 +273,8 @@ def _gradients() -> Iterator[Mistake]:
     yield Mistake("weight-transposed", {"pull": lambda Y, W, M: W.T * Y}, "in front")
     yield Mistake("matmul-for-hadamard", {"pull": lambda Y, W, M: W @ Y}, "in front")
     yield Mistake("gradient-transposed", {"pull": lambda Y, W, M: (W * Y).T})
+    yield Mistake("gradient-symmetrised", {"pull": lambda Y, W, M: (W * Y + (W * Y).T) / 2})
+    yield Mistake("batch-not-averaged", {"pool": lambda M: M}, "as a ratio of sums", only=("relative_error",))
     yield Mistake("unmasked-partner", {"pull_pair": lambda Y, weight, other, pruning: weight * (Y @ other)})
     yield Mistake("loss-not-squared", {"misfit": lambda c: np.sqrt((c * c).sum())}, only=_LOSSES)
     yield Mistake("loss-not-squared", {"misfit": lambda c: np.abs(c).sum()}, "sum of absolute values", only=_LOSSES)
@@ -305,6 +308,8 @@ def _products() -> Iterator[Mistake]:
         "without c*dF": lambda c, F, dF, dz: dF * F - rows(dF * F) * F - rows(c * F) * dF,
         "without c*dF in the row sum": lambda c, F, dF, dz: dF * F + c * dF - rows(dF * F) * F - rows(c * F) * dF,
         "without dF*F in the row sum": lambda c, F, dF, dz: dF * F + c * dF - rows(c * dF) * F - rows(c * F) * dF,
+        "diag((c*F)1)dF added": lambda c, F, dF, dz: right(c, F, dF, dz) + 2 * rows(c * F) * dF,
+        "the row sum added": lambda c, F, dF, dz: right(c, F, dF, dz) + 2 * rows(dF * F + c * dF) * F,
         "without the row sum": lambda c, F, dF, dz: dF * F + c * dF - rows(c * F) * dF,
         "dF = F*dz": lambda c, F, dF, dz: right(c, F, F * dz, dz),
     }
@@ -312,6 +317,8 @@ def _products() -> Iterator[Mistake]:
         yield Mistake("curvature-term-missing", {"product": product}, detail, only=_HVP)
     yield Mistake("missing-hadamard-W", {"product": right, "direction": lambda V, W: V}, "in the direction", only=_HVP)
     yield Mistake("weight-transposed", {"product": right, "direction": lambda V, W: V.T * W}, "V transposed", only=_HVP)
+    halves: dict[str, Callable[..., Array]] = {"product": right, "direction": lambda V, W: (V + V.T) / 2 * W}
+    yield Mistake("gradient-symmetrised", halves, "V is", only=_HVP)
 
 
 MISTAKES: tuple[Mistake, ...] = (*_softmaxes(), *_logits(), *_gradients(), *_products())

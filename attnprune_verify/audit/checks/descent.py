@@ -204,6 +204,12 @@ def _counts(context: Context) -> Finding:
                 return Finding(
                     "failed", f"{reason} (rho = {rho}), on {case.describe()}", ids=ids, call=_call(case, rho=rho)
                 )
+    crossing = context.cases("lam-large")[1]  # an odd number of steps leaves entries below 0
+    mask, M = _run(context, crossing, steps=3)
+    problem = judge_zeros(mask, Selection("M", M, _RHO), M, flags_are_gone=False)
+    if problem is not None:
+        reason, ids = problem
+        return Finding("failed", f"{reason}, where M is negative", ids=ids, call=_call(crossing, steps=3))
     return Finding("passed", "entry by entry, for six ratios", power=0.0)
 
 

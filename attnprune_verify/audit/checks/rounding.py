@@ -199,6 +199,7 @@ def _wrong_choices(matrix: NDArray[Any], sizes: NDArray[Any], rho: float) -> Ite
     count = int(rho * size)
     ranked = np.sort(sizes, axis=None)
     candidates: list[tuple[str, Callable[[], Flags]]] = [
+        ("low-precision", lambda: smallest_first(sizes.astype(np.float32), count)),
         ("threshold-off-by-one", lambda: smallest_first(sizes, min(count + 1, size))),
         ("threshold-off-by-one", lambda: smallest_first(sizes, max(count - 1, 0))),
         ("threshold-off-by-one", lambda: smallest_first(sizes, int(np.ceil(rho * size)))),
@@ -215,7 +216,7 @@ def _wrong_choices(matrix: NDArray[Any], sizes: NDArray[Any], rho: float) -> Ite
         ("absolute-values", lambda: smallest_first(np.abs(matrix), count)),
         ("absolute-values", lambda: smallest_first(matrix, count)),
         ("baseline-global-threshold", lambda: _per_row(sizes, rho)),
-        ("baseline-axis", lambda: smallest_first(sizes.T, count).T),
+        ("ties-dropped", lambda: smallest_first(sizes.T, count).T),
     ]
     for id, choose in candidates:
         yield id, choose()

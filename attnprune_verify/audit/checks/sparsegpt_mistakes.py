@@ -45,7 +45,7 @@ def _candidates(layer: Layer, options: dict[str, Any]) -> Iterator[tuple[str, Ca
     yield "threshold-off-by-one", sweep(offset=-1)
     yield "baseline-score", sweep(power=1.0)
     yield "baseline-score", sweep(power=1.0, offset=0)
-    yield "baseline-score", sweep(power=0.0)
+    yield "baseline-ignores-activations", sweep(power=0.0)
     yield "baseline-score", sweep(power=4.0)
     yield "baseline-score", sweep(power=-2.0)
     yield "baseline-score", sweep(inverse_diagonal=True)

@@ -85,7 +85,10 @@ def layers(seed: int) -> dict[str, tuple[Layer, ...]]:
             layer(6, 10, (1, 24), "dead", 0.5, dead=[1, 4, 7]),
             layer(6, 10, (3, 12), "dead", 0.3, dead=[0]),
         ),
-        "two-dimensional": (layer(5, 7, (20,), "one sequence, tokens x in", 0.45),),
+        "two-dimensional": (
+            layer(5, 7, (20,), "one sequence, tokens x in", 0.45),
+            layer(16, 12, (30,), "one sequence, with dead inputs", 0.4, dead=[2, 5]),
+        ),
         "float32": (
             layer(6, 10, (2, 16), "float32", 0.5, dtype=np.float32),
             layer(6, 8, (1, 16), "float32 groups", 0.5, n=1, m=4, dtype=np.float32),
