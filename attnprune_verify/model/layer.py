@@ -11,7 +11,7 @@ from attnprune_verify.errors import InvalidInstance
 from attnprune_verify.instance.validate import Array, Mask, MaskLike, as_mask, as_real, as_reals, check_shapes
 from attnprune_verify.model.rope import RoPE
 
-__all__ = ["AttentionLayer"]
+__all__ = ["AttentionLayer", "as_layer"]
 
 _FORMS = {
     "W_Q": ("d", "heads*m"),
@@ -145,6 +145,13 @@ class AttentionLayer:
             f"AttentionLayer(d={self.d}, heads={self.heads}, kv_heads={self.kv_heads}, m={self.m}, "
             f"scale={self.scale:.6g}, biases={biases}, rope={self.rope}, mask={mask!r})"
         )
+
+
+def as_layer(layer: object) -> AttentionLayer:
+    """`layer` itself, if it is one."""
+    if not isinstance(layer, AttentionLayer):
+        raise InvalidInstance(f"layer must be an AttentionLayer; got {type(layer).__name__}")
+    return layer
 
 
 def _check_sizes(arrays: dict[str, Array], heads: int, kv_heads: int) -> None:

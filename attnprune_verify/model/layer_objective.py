@@ -13,9 +13,9 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from attnprune_verify.errors import InvalidInstance
-from attnprune_verify.instance.validate import Array, as_lam, as_reals, check_shapes
+from attnprune_verify.instance.validate import Array, Mask, as_lam, as_reals, check_shapes
 from attnprune_verify.model.attention import softmax_block
-from attnprune_verify.model.layer import AttentionLayer
+from attnprune_verify.model.layer import AttentionLayer, as_layer
 from attnprune_verify.model.objective import rows_of_p
 from attnprune_verify.model.projections import Projections
 
@@ -216,13 +216,30 @@ def layer_relative_error(dense: AttentionLayer, pruned: AttentionLayer, X: Array
     >>> layer_relative_error(layer, layer.with_weights([[0.0]], [[0.0]]), [[0.0], [1.0]]).round(6)
     array([0.096475])
     """
-    if dense.heads != pruned.heads:
+    if as_layer(dense).heads != as_layer(pruned).heads:
         raise InvalidInstance(f"both layers must have as many heads; got {dense.heads} and {pruned.heads}")
-    maps, pruned_maps = Projections(dense, X), Projections(pruned, X)
-    F = _attention(maps, maps.queries(dense.W_Q), maps.keys(dense.W_K))
-    c = _attention(pruned_maps, pruned_maps.queries(pruned.W_Q), pruned_maps.keys(pruned.W_K)) - F
-    error: Array = np.einsum("khij,khij->h", c, c) / np.einsum("khij,khij->h", F, F)
-    return error
+    maps, others = Projections(dense, X), Projections(pruned, X)
+    queries, keys = maps.queries(dense.W_Q), maps.keys(dense.W_K)
+    other_queries, other_keys = others.queries(pruned.W_Q), others.keys(pruned.W_K)
+    error, size = np.zeros(len(queries)), np.zeros(len(queries))
+    if _same_mask(maps.mask, others.mask):  # by blocks of rows: nothing of size n x n is kept
+        for block in maps.blocks():
+            F = softmax_block(queries, keys, block)
+            c = softmax_block(other_queries, other_keys, block) - F
+            error += np.einsum("bij,bij->b", c, c)
+            size += np.einsum("bij,bij->b", F, F)
+    else:
+        F = _attention(maps, queries, keys)
+        c = _attention(others, other_queries, other_keys) - F
+        error, size = (np.einsum("khij,khij->kh", A, A).ravel() for A in (c, F))
+    relative: Array = error.reshape(maps.k, -1).sum(axis=0) / size.reshape(maps.k, -1).sum(axis=0)
+    return relative
+
+
+def _same_mask(mask: Mask, other: Mask) -> bool:
+    if isinstance(mask, np.ndarray) and isinstance(other, np.ndarray):
+        return np.array_equal(mask, other)
+    return mask is other or (isinstance(mask, str) and isinstance(other, str))
 
 
 class _Point:
@@ -238,8 +255,9 @@ class _Point:
         V_Q: ArrayLike | None = None,
         V_K: ArrayLike | None = None,
     ) -> None:
-        named = {"W_Q": layer.W_Q, "W_K": layer.W_K, "X": X, "M_Q": M_Q, "M_K": M_K, "V_Q": V_Q, "V_K": V_K}
-        named = {name: value for name, value in named.items() if value is not None}
+        named: dict[str, object] = {"W_Q": as_layer(layer).W_Q, "W_K": layer.W_K, "X": X, "M_Q": M_Q, "M_K": M_K}
+        if V_Q is not None or V_K is not None:
+            named |= {"V_Q": V_Q, "V_K": V_K}
         arrays = dict(zip(named, as_reals(**named), strict=True))
         check_shapes(_FORMS, arrays)
         self.lam = as_lam(lam)

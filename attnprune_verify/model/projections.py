@@ -13,7 +13,7 @@ from numpy.typing import ArrayLike
 
 from attnprune_verify.instance.validate import Array, Mask, as_mask, as_reals, check_shapes
 from attnprune_verify.model.attention import RowBlock, product, row_blocks
-from attnprune_verify.model.layer import AttentionLayer
+from attnprune_verify.model.layer import AttentionLayer, as_layer
 
 __all__ = ["Projections"]
 
@@ -32,7 +32,7 @@ class Projections:
     """
 
     def __init__(self, layer: AttentionLayer, X: ArrayLike) -> None:
-        X, W_Q = as_reals(X=X, W_Q=layer.W_Q)
+        X, W_Q = as_reals(X=X, W_Q=as_layer(layer).W_Q)
         sizes = check_shapes(_FORMS, {"W_Q": W_Q, "X": X})
         self.layer = layer
         self.X = X if X.ndim == 3 else X[np.newaxis]

@@ -158,6 +158,16 @@ def test_relative_error_is_the_definition():
     np.testing.assert_allclose(layer_relative_error(layer, pruned, X), expected, rtol=1e-12)
 
 
+def test_relative_error_with_two_masks():
+    layer, X = random_layer("heads")
+    causal = AttentionLayer(layer.W_Q, layer.W_K, layer.b_Q, layer.b_K, heads=3, mask="causal")
+    F, other = layer_loops.attention(layer, X), layer_loops.attention(causal, X)
+    expected = ((other - F) ** 2).sum(axis=(0, 2, 3)) / (F**2).sum(axis=(0, 2, 3))
+    np.testing.assert_allclose(layer_relative_error(layer, causal, X), expected, rtol=1e-12)
+    given = AttentionLayer(layer.W_Q, layer.W_K, layer.b_Q, layer.b_K, heads=3, mask=np.tri(6))
+    np.testing.assert_allclose(layer_relative_error(causal, given, X), 0, atol=1e-25)
+
+
 def test_float32_stays_and_inputs_do_not_change():
     layer, X = random_layer("rope half")
     small = AttentionLayer(
@@ -241,6 +251,11 @@ def test_bad_calls():
         layer_attention(layer, X[..., :4])
     with pytest.raises(InvalidInstance, match="(?s)M_Q has d = 4.*M_K has kv_heads.m = 7"):
         layer_loss(layer, masks[0][:4], masks[1][:, :7], X)
+    with pytest.raises(InvalidInstance, match="M_K must hold real numbers"):
+        layer_gradient(layer, masks[0], None, X)
+    for call in (lambda: layer_attention("layer", X), lambda: layer_loss(None, *masks, X)):
+        with pytest.raises(InvalidInstance, match="layer must be an AttentionLayer; got"):
+            call()
     with pytest.raises(InvalidInstance, match="lam must be"):
         layer_loss(layer, *masks, X, -1.0)
     with pytest.raises(InvalidInstance, match="as many heads"):

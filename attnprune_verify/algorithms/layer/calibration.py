@@ -11,7 +11,7 @@ from attnprune_verify.algorithms.layer.heads import join_heads, split_heads
 from attnprune_verify.errors import InvalidInstance
 from attnprune_verify.instance.validate import Array, as_real
 from attnprune_verify.model.attention import RowBlock, softmax_block
-from attnprune_verify.model.layer import AttentionLayer
+from attnprune_verify.model.layer import AttentionLayer, as_layer
 from attnprune_verify.model.projections import Projections
 
 __all__ = ["Calibration"]
@@ -34,6 +34,7 @@ class Calibration:
     """
 
     def __init__(self, layer: AttentionLayer, X: ArrayLike) -> None:
+        as_layer(layer)
         self.layer = layer.with_weights(layer.W_Q.astype(np.float64), layer.W_K.astype(np.float64))
         self.maps = Projections(self.layer, as_real("X", X).astype(np.float64))
         self.X = self.maps.X
