@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from attnprune_verify.algorithms.rounding import threshold_mask as threshold_mask
     from attnprune_verify.audit.run import run_audit as run_audit
     from attnprune_verify.checking.run import run_check as run_check
+    from attnprune_verify.claims.run import run_claims as run_claims
     from attnprune_verify.errors import InvalidInstance as InvalidInstance
     from attnprune_verify.experiments.assumptions_real import measure_assumptions as measure_assumptions
     from attnprune_verify.experiments.layer import run_layers as run_layers
@@ -106,6 +107,7 @@ _HOME = {
     "constants": "theory.constants",
     "run_check": "checking.run",
     "run_audit": "audit.run",
+    "run_claims": "claims.run",
 }
 
 __all__ = ["__version__", *_HOME]  # noqa: PLE0604  # every entry is a string
