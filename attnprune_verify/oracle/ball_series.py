@@ -88,6 +88,8 @@ def _misfit(tokens: arb_mat, start: arb_mat, step: arb_mat, dense: arb_mat, allo
         weights = [arb_series([at[j] - shift, by[j]]).exp() for j in columns]
         wanted = [(reference[j] - reference_shift).exp() for j in columns]
         weight_sum, wanted_sum = sum(weights, arb_series([0])), sum(wanted, arb(0))
+        if not weight_sum[0] > 0:  # the precision does not reach these logits: nothing is known about the quotient
+            return arb_series([arb.nan()] * ctx.cap)
         for weight, other in zip(weights, wanted, strict=True):
             difference = weight / weight_sum - other / wanted_sum
             total += difference * difference

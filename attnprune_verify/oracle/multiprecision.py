@@ -197,29 +197,35 @@ class Literal:
 
     def at_M(self) -> Any:
         """L(M)."""
-        return self._line([np.zeros(part.shape) for part in self._masks], 0)(0)
+        steps = [np.zeros(part.shape) for part in self._masks]
+        return self._line(steps, 0)[0](0) + self._lam * self._square(steps, 0)[0] / 2
 
     def slope(self, direction: ArrayLike) -> Any:
         """d/dt L(M + tD) at t = 0 by a central difference."""
-        halvings = round(self._digits * math.log2(10) / 3)
-        line = self._line(self._steps(direction), halvings)
+        line, halvings = self._line(self._steps(direction), round(self._digits * math.log2(10) / 3))
         return _global((line(1) - line(-1)) * self._mp.mpf(2) ** (halvings - 1))
 
     def curvature(self, direction: ArrayLike) -> Any:
         """d^2/dt^2 L(M + tD) at t = 0 by a second difference."""
-        halvings = round(self._digits * math.log2(10) / 4)
-        line = self._line(self._steps(direction), halvings)
+        line, halvings = self._line(self._steps(direction), round(self._digits * math.log2(10) / 4))
         return _global((line(1) - 2 * line(0) + line(-1)) * self._mp.mpf(2) ** (2 * halvings))
 
     def _steps(self, direction: ArrayLike) -> list[_Matrix]:
         step = np.asarray(direction)
         return [step] if len(self._masks) == 1 else list(step)
 
-    def _line(self, steps: list[_Matrix], halvings: int) -> _Line:
-        """The function s -> L(M + s 2**-halvings D) for integers s."""
+    def _line(self, steps: list[_Matrix], halvings: int) -> tuple[_Line, int]:
+        """The function s -> L(M + s h D) - lam/2 ||M||^2 for integers s, and the number of halvings in h = 2**-number.
+
+        `halvings` are counted from where the logits move by about 1, or M by about its size (at least 1): so the step
+        suits weights and masks of any scale. The constant is left out because it may dwarf everything that varies.
+        """
+        moves = [self._logits(tokens, [self._masks, steps]) for tokens in self._tokens]
+        by, at = (max(_log2(fixed(part, self._bits)) for part in parts) for parts in (steps, self._masks))
+        reach = max(by - max(at, 0.0), *(_log2(powers[1]) for powers in moves))
+        halvings += int(reach) if by > -math.inf else 0
         lines = []
-        for tokens in self._tokens:
-            powers = self._logits(tokens, [self._masks, steps])
+        for powers in moves:
             scaled = [Fixed(part.integers, part.exponent - i * halvings) for i, part in enumerate(powers)]
             lines.append(aligned(scaled))
         squares = self._square(steps, halvings)
@@ -229,10 +235,10 @@ class Literal:
             for dense, (powers, exponent) in zip(self._dense, lines, strict=True):
                 logits = sum(part * s**i for i, part in enumerate(powers))
                 misfit += self._distance(self._softmax([np.asarray(logits)], exponent), dense)
-            size = sum(part * s**i for i, part in enumerate(squares))
+            size = squares[1] * s + squares[2] * s**2
             return misfit / (2 * len(lines)) + self._lam * size / 2
 
-        return value
+        return value, halvings
 
     def _square(self, steps: list[_Matrix], halvings: int) -> list[Any]:
         """The coefficients of 1, s, s^2 in ||M + s 2**-halvings D||^2."""
@@ -289,6 +295,12 @@ class Literal:
             differences = [libmp.mpf_sub(a, b, self._bits, "n") for a, b in zip(*pair, strict=True)]
             squares.append(libmp.mpf_sum([libmp.mpf_mul(c, c) for c in differences], self._bits, "n"))
         return self._mp.make_mpf(libmp.mpf_sum(squares, self._bits, "n"))
+
+
+def _log2(matrix: Fixed) -> float:
+    """The binary logarithm of the largest entry, rounded up to an integer; -inf for zeros."""
+    bits = max(abs(value).bit_length() for value in matrix.integers.flat)
+    return float(bits + matrix.exponent) if bits else -math.inf
 
 
 def _collect(entry: Callable[[_Matrix], Any], shape: tuple[int, ...], entries: Entries) -> _Matrix:

@@ -16,6 +16,7 @@ The verdict does not depend on the scale of the loss.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, TypeAlias
@@ -225,7 +226,7 @@ def _slopes(
         remainders = np.abs(differences - steps * slope_given).astype(np.float64)
         size, hs = np.abs(direction).astype(np.float64), steps.astype(np.float64)
         own_noise = float((size * ours).sum())
-        together = usual_norm / abs(scale) * (1.0 if random_signs else float(np.linalg.norm(size)))
+        together = usual_norm / abs(scale) * (1.0 if random_signs else math.hypot(*size.ravel()))
         floor = hs * (min(_sum(size * usually, random_signs), together) + own_noise)
         limit = hs * (_sum(size * at_most, random_signs) + own_noise)
         verdicts.append(_judge(hs, remainders, floor, limit, abs(float(slope_given))))
@@ -235,7 +236,7 @@ def _slopes(
 def _sum(errors: NDArray[np.float64], random_signs: bool) -> float:
     """How large a sum of errors of at most these sizes can be; random signs are drawn after the errors were made."""
     plain = float(errors.sum())
-    return min(plain, _SIGMAS * float(np.linalg.norm(errors))) if random_signs else plain
+    return min(plain, _SIGMAS * math.hypot(*errors.ravel())) if random_signs else plain
 
 
 def _judge(
@@ -279,7 +280,8 @@ def _differences(
     pruning, weight = (array.astype(kind) for array in problem.arrays[:2])
     samples = problem.samples.astype(kind)
     lines = [np.asarray(direction).astype(kind) for direction in directions]
-    steps = [_steps(line, line * weight, samples) for line in lines]
+    room = max(1.0, float(np.abs(pruning).max()))
+    steps = [_steps(line / kind(room), line * weight, samples) for line in lines]
     misfits = np.zeros((len(lines), len(_HALVINGS)), dtype=kind)
     n = len(problem.allowed)
     width = max(1, _BLOCK // n)
@@ -306,7 +308,7 @@ def _differences(
 
 
 def _steps(line: _Array, move: _Array, samples: _Array) -> _Array:
-    """Powers of two downwards from where the logits move by about 1 (or M by about 1, if they hardly move)."""
+    """Powers of two downwards from where the logits move by about 1 (or `line` reaches 1, if they hardly move)."""
     reach = np.abs(line).max()
     for tokens in samples:
         lengths = np.sqrt((tokens**2).sum(axis=1)).max()

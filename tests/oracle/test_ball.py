@@ -178,3 +178,16 @@ def test_enclosure_measures():
     assert (interval.midpoint - interval.radius <= interval.lower).all()
     assert interval.distance([1.0, -2.0])[0] >= 1.0 and interval.distance([np.nan, 0.0])[0] == np.inf
     assert (interval.magnitude == [2.0, 2.0]).all()
+
+
+@pytest.mark.parametrize("scale", [1e20, 1e60, 1e150])
+def test_series_of_astronomical_logits_are_enclosed_or_unbounded_but_never_refused(scale):
+    """Where the precision does not reach the logits, exp is a ball around 0 and no quotient of series exists."""
+    rng = np.random.default_rng(5)
+    X, W = rng.standard_normal((4, 3)), scale * rng.standard_normal((3, 3))
+    M, D = rng.uniform(0, 1, (3, 3)), np.ones((3, 3))
+    for function in (ball.directional_derivative, ball.second_directional_derivative):
+        rough = function(M, D, X, W, 0.5, prec=64)
+        fine = function(M, D, X, W, 0.5, prec=4096)
+        assert np.isfinite(fine.lower) and np.isfinite(fine.upper)
+        assert rough.lower <= fine.lower and fine.upper <= rough.upper
