@@ -33,10 +33,10 @@ class Bert:
         self._activation = activation(config.text("hidden_act", "gelu"))
 
     def embed(self, ids: NDArray[np.int64]) -> Array:
-        words = self._tensors("embeddings.word_embeddings.weight", self.vocabulary, self._d)
+        words = self._tensors.rows("embeddings.word_embeddings.weight", ids, self.vocabulary, self._d)
         positions = self._tensors("embeddings.position_embeddings.weight", self.longest, self._d)
         types = self._tensors("embeddings.token_type_embeddings.weight", self._types, self._d)
-        return self._norm("embeddings.LayerNorm", words[ids] + positions[: ids.shape[1]] + types[0])
+        return self._norm("embeddings.LayerNorm", words + positions[: ids.shape[1]] + types[0])
 
     def attention_input(self, index: int, hidden: Array) -> Array:
         return hidden

@@ -38,7 +38,7 @@ class Llama:
         self._activation = activation(config.text("hidden_act", "silu"))
 
     def embed(self, ids: NDArray[np.int64]) -> Array:
-        return self._tensors("embed_tokens.weight", self.vocabulary, self._d)[ids]
+        return self._tensors.rows("embed_tokens.weight", ids, self.vocabulary, self._d)
 
     def attention_input(self, index: int, hidden: Array) -> Array:
         return self._norm(f"layers.{index}.input_layernorm", hidden)

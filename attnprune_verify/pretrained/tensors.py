@@ -56,6 +56,13 @@ class Tensors:
 
     def __call__(self, name: str, *shape: int) -> Array:
         """The tensor `name`, which must have `shape`."""
+        return self._converted(name, self._mapped(name, shape))
+
+    def rows(self, name: str, ids: NDArray[np.int64], *shape: int) -> Array:
+        """The rows `ids` of a table that must have `shape`; nothing else of it is read."""
+        return self._converted(name, self._mapped(name, shape)[ids])
+
+    def _mapped(self, name: str, shape: tuple[int, ...]) -> NDArray[Any]:
         place = self._places.get(self.prefix + name)
         if place is None:
             raise InvalidInstance(
@@ -65,14 +72,16 @@ class Tensors:
             raise InvalidInstance(f"tensor {name!r} must be one of {', '.join(_DTYPES)}; got {place.dtype}")
         if place.shape != shape:
             raise InvalidInstance(f"tensor {name!r} must have shape {shape} by config.json; got {place.shape}")
-        raw: NDArray[Any] = np.memmap(place.file, _DTYPES[place.dtype], "r", place.offset, shape)
-        if place.dtype == "BF16":  # the upper half of a float32
+        mapped: NDArray[Any] = np.memmap(place.file, _DTYPES[place.dtype], "r", place.offset, shape)
+        return mapped
+
+    def _converted(self, name: str, raw: NDArray[Any]) -> Array:
+        if self._places[self.prefix + name].dtype == "BF16":  # the upper half of a float32
             raw = (raw.astype("<u4") << 16).view("<f4")
         tensor = np.asarray(raw, dtype=self._dtype)
         if not np.isfinite(tensor).all():
-            raise InvalidInstance(
-                f"tensor {name!r} must be finite; it holds {np.count_nonzero(~np.isfinite(tensor))} other entries"
-            )
+            wrong = int(np.count_nonzero(~np.isfinite(tensor)))
+            raise InvalidInstance(f"tensor {name!r} must be finite; {wrong} of its entries are not")
         return tensor
 
 
