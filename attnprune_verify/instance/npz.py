@@ -45,7 +45,7 @@ def load_instance(path: str | os.PathLike[str]) -> Instance:
     Instance(n=3, d=3, k=None, mask=None, lam=0.1, dtype=float64)
     """
     path = Path(path)
-    if not path.is_file():
+    if not os.path.isfile(path):  # unlike Path.is_file, False for a name no file system takes
         raise InvalidInstance(f"an instance must be a readable .npz file; got {_kind(path)} {str(path)!r}")
     try:
         with zipfile.ZipFile(path) as archive:
@@ -110,7 +110,12 @@ def save_instance(path: str | os.PathLike[str], instance: Instance) -> None:
 
 
 def _read_members(path: Path, archive: zipfile.ZipFile) -> dict[str, Any]:
-    members = {info.filename.removesuffix(".npy"): info for info in archive.infolist()}
+    members: dict[str, zipfile.ZipInfo] = {}
+    for info in archive.infolist():
+        name = info.filename.removesuffix(".npy")
+        if name in members:
+            raise InvalidInstance(f"an instance file must hold each name once; {str(path)!r} holds two of {name!r:.60}")
+        members[name] = info
     unknown = sorted(set(members) - set(_KEYS))
     if unknown:
         raise InvalidInstance(
@@ -161,6 +166,6 @@ def _text(array: Any) -> str:
 
 
 def _kind(path: Path) -> str:
-    if path.is_dir():
+    if os.path.isdir(path):
         return "the folder"
-    return "a special file" if path.exists() else "no file at"
+    return "a special file" if os.path.exists(path) else "no file at"

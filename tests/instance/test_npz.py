@@ -119,6 +119,13 @@ def bad_files(folder):
         archive.writestr("W.npy", _npy(W))
         archive.writestr("X.npy", _npy(np.zeros((3, 5_000_000)).T.copy()))
     yield "zip bomb", bomb, "compressed at most 200-fold"
+    twice = folder / "twice.npz"
+    with zipfile.ZipFile(twice, "w") as archive:
+        archive.writestr("X.npy", _npy(X))
+        archive.writestr("W.npy", _npy(W))
+        archive.writestr("X", _npy(2 * X))
+    yield "two X", twice, "hold each name once; .* 'X'"
+    yield "endless name", folder / ("x" * 5000), "readable .npz file; got"
     yield "no X", npz(folder / "nox.npz", W=W), "must hold X and W, or X, W_Q and W_K"
     yield "no W", npz(folder / "now.npz", X=X), "must hold X and W, or X, W_Q and W_K"
     yield "half a pair", npz(folder / "half.npz", X=X, W_Q=W), "must hold X and W, or X, W_Q and W_K"
