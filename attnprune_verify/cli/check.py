@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from shutil import get_terminal_size
 
 import click
 import numpy as np
@@ -12,6 +13,7 @@ import numpy as np
 __all__ = ["command"]
 
 _EXIT = {"passed": 0, "failed": 1, "incomplete": 3}
+_NARROWEST = 80
 
 
 @click.command(name="check", epilog="Example: attnprune-verify check mine.npz --format json --strict")
@@ -50,8 +52,10 @@ def command(instance: str | None, form: str, strict: bool, quiet: bool, beta: fl
 
         from attnprune_verify.report.check_text import closing_sentence, render_check
 
-        console = Console(width=None if sys.stdout.isatty() else 120, highlight=False)
-        console.print(closing_sentence(result) if quiet else render_check(result), markup=False)
+        # A terminal too narrow for the tables folds their lines itself; rich would cut 1.41e-17 to 1.41e-1.
+        width = max(_NARROWEST, get_terminal_size().columns) if sys.stdout.isatty() else 120
+        console = Console(width=width, highlight=False)
+        console.print(closing_sentence(result) if quiet else render_check(result), markup=False, soft_wrap=quiet)
     return _EXIT[result.outcome]
 
 

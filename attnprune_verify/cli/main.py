@@ -62,6 +62,10 @@ def main(arguments: list[str] | None = None) -> None:
 
 
 def _run(arguments: list[str] | None) -> int:
+    for name in ("stdout", "stderr"):
+        if getattr(sys, name) is None:  # started with the stream closed, as `>&-` does
+            setattr(sys, name, open(os.devnull, "w", encoding="utf-8"))
+    stdout = sys.stdout
     try:
         result: Any = program.main(args=arguments, prog_name="attnprune-verify", standalone_mode=False)
         sys.stdout.flush()
@@ -76,14 +80,23 @@ def _run(arguments: list[str] | None) -> int:
     except (KeyboardInterrupt, click.Abort):
         click.echo("Interrupted.", err=True)
         return _INTERRUPTED
-    except BrokenPipeError:  # the reader of our output went away, as `| head` does
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return 0
+    except BrokenPipeError:
+        return _reader_left()
+    except SystemExit as error:  # what rich makes of a broken pipe, and click, which also replaces the stream
+        if isinstance(error.__context__, BrokenPipeError) or sys.stdout is not stdout:
+            return _reader_left()
+        raise
     except OSError as error:
         return _complain(f"{error.strerror or error}" + (f": {error.filename!r}" if error.filename else ""))
     except MemoryError:
         click.echo("Error: this instance needs more memory than there is", err=True)
         return _INCOMPLETE
+
+
+def _reader_left() -> int:
+    """The reader of our output went away, as `| head` does: that is no failure, which 1 would say."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    return 0
 
 
 def _complain(message: str) -> int:

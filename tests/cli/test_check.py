@@ -2,6 +2,9 @@
 
 import json
 import math
+import os
+import pty
+import re
 import subprocess
 import sys
 from importlib.resources import files
@@ -133,7 +136,7 @@ def test_impossible_beta_and_delta_are_flagged(cli, saved):
 
 def test_quiet_is_one_sentence(cli, saved):
     code, out, err = cli("check", saved(COUNTEREXAMPLE), "--quiet")
-    assert code == 0 and err == "" and len(out.strip().splitlines()) <= 2 and out.strip().endswith("Outcome: passed.")
+    assert code == 0 and err == "" and out.count("\n") == 1 and out.endswith("Outcome: passed.\n")
 
 
 @pytest.mark.parametrize(
@@ -189,3 +192,50 @@ def test_as_a_program_without_a_terminal(tmp_path):
         env={"PYTHONIOENCODING": "ascii", "PATH": ""},
     )
     assert ascii_only.returncode == 0 and b"Traceback" not in ascii_only.stderr
+
+
+@pytest.mark.parametrize("form", ["text", "json"])
+def test_a_reader_that_goes_away_is_no_failure(tmp_path, form):
+    """As `| true` does: exit code 1 would say that the gradient was refuted."""
+    save_instance(tmp_path / "i.npz", COUNTEREXAMPLE)
+    reading, writing = os.pipe()
+    os.close(reading)
+    arguments = [sys.executable, "-m", "attnprune_verify", "check", "i.npz", "--format", form]
+    result = subprocess.run(arguments, cwd=tmp_path, stdout=writing, stderr=subprocess.PIPE)
+    os.close(writing)
+    assert result.returncode == 0 and result.stderr == b""
+
+
+@pytest.mark.parametrize("closed", [">&-", "2>&-", ">&- 2>&-"])
+@pytest.mark.parametrize("form", ["text", "json"])
+def test_closed_streams_are_no_failure(tmp_path, closed, form):
+    save_instance(tmp_path / "i.npz", COUNTEREXAMPLE)
+    command = f'"$0" -m attnprune_verify check i.npz --format {form} {closed}'
+    result = subprocess.run(["sh", "-c", command, sys.executable], cwd=tmp_path, capture_output=True)
+    assert result.returncode == 0 and result.stderr == b""
+
+
+def test_a_narrow_terminal_cuts_no_number(tmp_path):
+    """Cut to 40 columns, an error of 1.41e-17 once read 1.41e-1."""
+    save_instance(tmp_path / "i.npz", COUNTEREXAMPLE)
+    ours, theirs = pty.openpty()
+    process = subprocess.Popen(
+        [sys.executable, "-m", "attnprune_verify", "check", "i.npz"],
+        cwd=tmp_path,
+        stdout=theirs,
+        stderr=subprocess.DEVNULL,
+        env={**os.environ, "COLUMNS": "40", "TERM": "xterm"},
+    )
+    os.close(theirs)
+    shown = b""
+    try:
+        while part := os.read(ours, 65536):
+            shown += part
+    except OSError:  # how a terminal says that its program has ended
+        pass
+    os.close(ours)
+    assert process.wait() == 0
+    text = re.sub(r"\x1b\[[0-9;]*m", "", shown.decode())
+    for oracle in ("autodiff", "taylor-slope", "multiprecision", "ball"):
+        assert re.search(rf"{oracle} +passed +\S+ +\S+  \S", text), text
+    assert "so X X^T >= beta I holds" in " ".join(text.split())
