@@ -37,7 +37,7 @@ class Effort(NamedTuple):
     evaluations: int
 
 
-QUICK = Effort(limits=3, examples=40, starts=2, evaluations=150)
+QUICK = Effort(limits=3, examples=30, starts=2, evaluations=120)
 THOROUGH = Effort(limits=12, examples=300, starts=6, evaluations=1500)
 
 

@@ -16,7 +16,7 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
-from flint import arb
+from flint import arb, ctx
 
 from attnprune_verify.claims.arithmetic import BALL, FLOAT, Arithmetic, Undecidable, along, derivative_part
 from attnprune_verify.claims.case import Case
@@ -326,17 +326,14 @@ def positive_definite(gram: Any, shift: Any) -> bool:
 def _eigenvalues(symmetric: Any) -> list[arb]:
     """Enclosures of all eigenvalues of a symmetric matrix of balls, largest first.
 
-    With V the eigenvectors float64 finds, B = V^T S V is nearly diagonal. Weyl: its k-th eigenvalue is within the
+    With V the eigenvectors mpmath finds at the same precision, B = V^T S V is nearly diagonal. Weyl: its
+    k-th eigenvalue is within the
     largest
     off-diagonal row sum of its k-th largest diagonal entry. Ostrowski: the k-th eigenvalue of S is that of B times a
     factor between the inverses of the extreme eigenvalues of V^T V, which is nearly I.
     """
     size = len(symmetric)
-    middle = np.array([float(arb(entry).mid()) for entry in np.ravel(symmetric)]).reshape(size, size)
-    scale = float(np.abs(middle).max(initial=0.0))
-    if not np.isfinite(scale):
-        raise Undecidable("eigenvalues beyond the range of float64")
-    vectors = BALL.lift(np.linalg.eigh(middle / scale)[1] if scale else np.eye(size))
+    vectors = _near_eigenvectors(symmetric)
     near_diagonal = vectors.T @ symmetric @ vectors
     defect = vectors.T @ vectors - BALL.lift(np.eye(size))
     spread = BALL.largest(np.abs(defect).sum(axis=1)).upper()
@@ -348,3 +345,20 @@ def _eigenvalues(symmetric: Any) -> list[arb]:
     # sorting by midpoints moves an enclosure by at most its own radius, which is added
     blur = BALL.largest([arb(entry.rad()) for entry in diagonal]).upper() * 2
     return [(entry + arb(0, radius + blur)) * factor for entry in diagonal]
+
+
+def _near_eigenvectors(symmetric: Any) -> Any:
+    """Approximate eigenvectors of the midpoints: nothing rests on their quality but the width of the enclosures."""
+    import mpmath
+
+    size = len(symmetric)
+    with mpmath.workprec(ctx.prec):
+        middle = mpmath.matrix(size, size)
+        for i in range(size):
+            for j in range(size):
+                middle[i, j] = mpmath.mpf(arb(symmetric[i, j]).mid())
+        try:
+            _, found = mpmath.eigsy((middle + middle.T) / 2)
+        except (RuntimeError, ZeroDivisionError) as error:
+            raise Undecidable("eigenvectors") from error
+        return np.array([[arb(found[i, j]) for j in range(size)] for i in range(size)], dtype=object)

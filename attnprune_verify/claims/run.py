@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import tempfile
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
+
+from hypothesis import configuration
 
 from attnprune_verify.claims import registry
 from attnprune_verify.claims.case import Case
@@ -130,11 +134,24 @@ def run_claims(effort: Effort = QUICK, progress: Callable[[int, int], object] | 
     """
     claims = registry.claims()
     verdicts = []
-    for done, claim in enumerate(claims):
-        if progress is not None:
-            progress(done, len(claims))
-        verdicts.append(judge_safely(claim, effort))
+    with _nothing_left_behind():
+        for done, claim in enumerate(claims):
+            if progress is not None:
+                progress(done, len(claims))
+            verdicts.append(judge_safely(claim, effort))
     return assemble(verdicts)
+
+
+@contextmanager
+def _nothing_left_behind() -> Iterator[None]:
+    """Hypothesis keeps a cache in the folder one happens to be in; give it a temporary one while claims are judged."""
+    before = getattr(configuration, "__hypothesis_home_directory", None)
+    with tempfile.TemporaryDirectory() as folder:
+        configuration.set_hypothesis_home_dir(folder)
+        try:
+            yield
+        finally:
+            configuration.set_hypothesis_home_dir(before)
 
 
 def judge_safely(claim: Claim, effort: Effort = QUICK) -> Verdict:

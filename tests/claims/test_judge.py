@@ -1,6 +1,8 @@
 """The judge itself: what it concludes from what it saw, and that it is the same every time."""
 
+import json
 from dataclasses import replace
+from importlib import resources
 
 import numpy as np
 import pytest
@@ -150,4 +152,7 @@ def test_stored_attacks_are_replayed_and_still_bite() -> None:
             trial = try_case(claim, case, FLOAT)
             assert trial.failed is None, f"{claim.test_id}: {trial.failed}"
     assert replayed >= 40
+    names = {claim.test_id for claim in claims()}
+    stored = json.loads((resources.files("attnprune_verify.claims") / "attacks.json").read_text("utf-8"))
+    assert set(stored) <= names, "an attack on a claim that does not exist (any more)"
     assert judge(find("lem:PL_ineq", "full"), Effort(0, 0, 0, 0)).statement is Statement.REFUTED

@@ -153,7 +153,9 @@ def quick(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
     return tmp_path
 
 
-def test_command_writes_json_and_page(quick: Path) -> None:
+def test_command_writes_json(quick: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    some = registry.claims()[:40]
+    monkeypatch.setattr(registry, "claims", lambda: some)
     done = _run("--format", "json", "--out", "claims.json")
     assert done.return_value == 0, done.output
     report = json.loads((quick / "claims.json").read_text("utf-8"))
@@ -165,6 +167,19 @@ def _with(monkeypatch: pytest.MonkeyPatch, **changes: object) -> None:
     """The command on a list of one claim, changed."""
     template = replace(registry.find("fix:bound_c", "any"), uses=(), repairs=None, **changes)
     monkeypatch.setattr(registry, "claims", lambda: (template,))
+
+
+def test_nothing_is_left_in_the_folder_one_is_in(tmp_path: Path) -> None:
+    """Hypothesis would make a folder of its own there."""
+    code = (
+        "from attnprune_verify.claims import registry, run, falsifier\n"
+        "some = registry.claims()[:3]\n"
+        "registry.claims = lambda: some\n"
+        "print(run.run_claims(falsifier.Effort(0, 10, 0, 0)).outcome)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert done.stdout.strip() == "passed", done.stderr
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_exit_codes(quick: Path, monkeypatch: pytest.MonkeyPatch) -> None:

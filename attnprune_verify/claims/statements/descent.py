@@ -141,12 +141,12 @@ def _stretch(rng: Generator, case: Case) -> dict[str, Any]:
 def _confined(
     q: Quantities, stretch: float = 1.0, room: float = 1.0, constant: Callable[[Quantities], Any] = sharp_L
 ) -> list[Relation]:
-    """Along 12 steps of size stretch/L."""
+    """Along 8 steps of size stretch/L."""
     s = float(q.case["stretch"]) * stretch
     eta = step_below(q, s, constant)
     found, smallest, before = [], None, None
     limit = q.number(float(q.d**2) * room)
-    for t, point in enumerate(descend(q, eta, 12)):
+    for t, point in enumerate(descend(q, eta, 8)):
         found.append(at_most(point.square(point.M) + point.square(point.c) / q.lam, limit, f"t = {t}"))
         if before is not None:
             found.append(at_most(point.L, before, f"descent, t = {t}"))

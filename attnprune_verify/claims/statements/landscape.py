@@ -140,7 +140,7 @@ def _linear(q: Quantities, rate: int = 1) -> list[Relation]:
     found, allowed = [], lam * q.d**2 / 2
     shrink = 1 - eta * lam
     factor = q.number(1.0)
-    for t, point in enumerate(descend(start, eta, 20)):
+    for t, point in enumerate(descend(start, eta, 10)):
         if t % 5 == 0:
             found.append(at_most(point.L - lowest + allowed, allowed * factor + allowed, f"t = {t}"))
         for _ in range(rate):

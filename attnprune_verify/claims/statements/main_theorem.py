@@ -130,7 +130,7 @@ def _squared(q: Quantities, eps_factor: float = 1.0, xi_factor: float = 1.0) -> 
 def _gd_attention_loss(q: Quantities, factor: float = 1.0) -> list[Relation]:
     """As `_stationary`, with min|W| beta delta in place of kappa_T l."""
     ratio = float(simple_L(q) / q.lam)
-    if not ratio < 60:
+    if not ratio < 25:
         return []
     points = list(descend(q, step_below(q, 1.0, simple_L), int(np.ceil(ratio * (1 + 1e-8)))))[:-1]
     kappa = q.w_min * q.beta * q.smallest([point.delta_allowed for point in points])
@@ -166,7 +166,7 @@ def _stationary(q: Quantities, factor: float = 1.0) -> list[Relation]:
     """After T = ceil(1/(eta lam)) steps of 1/L some ||grad|| <= lam d, so L_attn <= 2 lam^2 d^2/(kappa_T l)^2."""
     L = sharp_L(q)
     ratio = float(L / q.lam)
-    if not ratio < 60:
+    if not ratio < 25:
         return []
     T = int(np.ceil(ratio * (1 + 1e-8)))
     points = list(descend(q, step_below(q, 1.0), T))[:T]
