@@ -65,6 +65,8 @@ def weigh(verdict: Verdict) -> Evidence:
 
 def _own_grade(verdict: Verdict) -> str:
     """Exact and ball arithmetic certify a witness; for a universal statement they only make the samples exact."""
+    if "measured" in verdict.claim.tags:
+        return "measured"
     if verdict.statement in (Statement.REFUTED, Statement.ILL_POSED) or EXISTENTIAL in verdict.claim.tags:
         return "certified" if verdict.certified else "measured"
     return "exact" if verdict.certified and verdict.claim.arithmetic == "exact" else "measured"

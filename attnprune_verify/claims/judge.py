@@ -182,7 +182,10 @@ def _conclude(claim: Claim, verdict: Verdict, confirmed: list[Trial], arithmetic
     if confirmed:
         verdict.witness = verdict.worst = min(confirmed, key=lambda trial: trial.slack)
         verdict.statement, verdict.certified, verdict.slack = Statement.REFUTED, True, verdict.witness.slack
-        verdict.reason = "a witness was confirmed in " + ("exact" if arithmetic is EXACT else "ball") + " arithmetic"
+        how = "exact" if arithmetic is EXACT else "ball"
+        verdict.reason = f"a witness was confirmed in {how} arithmetic"
+        if "measured" in claim.tags:
+            verdict.reason = f"measured otherwise in {len(confirmed)} of {verdict.tried} readings tried"
         return
     common = ", ".join(f"{name} ({count})" for name, count in verdict.failed.most_common(3))
     if verdict.tried == 0:

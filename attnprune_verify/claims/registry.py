@@ -30,6 +30,7 @@ _MODULES = (
     "landscape",
     "prose_theory",
     "prose_experiments",
+    "figure_two",
 )
 
 PAPER_ORDER = tuple(

@@ -9,7 +9,7 @@ from attnprune_verify.claims.run import ClaimRecord
 
 __all__ = ["Band", "Layout", "Node", "arrange"]
 
-WIDTH, HEIGHT = 208, 28
+WIDTH, HEIGHT = 222, 28
 _GAP_X, _GAP_Y, _COLUMNS, _TITLE, _MARGIN = 22, 12, 5, 34, 16
 
 

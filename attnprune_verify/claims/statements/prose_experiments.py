@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Iterator
 from fractions import Fraction
 from functools import cache
-from importlib import resources
 from typing import Any
 
 import numpy as np
@@ -144,34 +142,6 @@ def _whole_model_ratio() -> Fraction:
     mlp = 3 * _HIDDEN * _INNER * _LAYERS
     total = mlp + (2 * query + 2 * key) * _LAYERS + _VOCABULARY * _HIDDEN
     return Fraction(mlp + query + key, 2 * total)
-
-
-@cache
-def _measurements() -> dict[str, list[dict[str, Any]]]:
-    text = (resources.files("attnprune_verify.claims") / "measurements.json").read_text(encoding="utf-8")
-    stored: dict[str, list[dict[str, Any]]] = json.loads(text)
-    return stored
-
-
-def _measured(id_: str, title: str, says: str, formula: str, kind: str, note: str) -> Claim:
-    """A claim about measured numbers: records {lhs, rhs, origin} under its id in measurements.json."""
-
-    def cases() -> Iterator[Case]:
-        for record in _measurements().get(id_, []):
-            yield Case({"lhs": record["lhs"], "rhs": record["rhs"]}, record["origin"])
-
-    def margin(q: Quantities) -> Relation:
-        return at_most(q.lhs, q.rhs) if kind == "<=" else at_least(q.lhs, q.rhs)
-
-    def scaled(q: Quantities) -> Relation:
-        return at_most(q.lhs * 1000, q.rhs) if kind == "<=" else at_least(q.lhs, q.rhs * 1000)
-
-    return Claim(
-        id=id_, kind=Kind.EXPERIMENT, title=title, section=_SECTION, reading=LITERAL, says=says, formula=formula,
-        strength=Strength.UPPER, margin=margin, supply=Fixed(cases),
-        wrong=(Wrong("a thousand times stronger", scaled),),
-        source="the paper's text; measured by the experiments of this library", note=note, tags=frozenset({"measured"}),
-    )  # fmt: skip
 
 
 def _exp(
@@ -347,30 +317,6 @@ CLAIMS: tuple[Claim, ...] = (
         arithmetic="ball",
         reading=CAUSAL,
         uses=("thm:our_convergence",),
-    ),
-    _measured(
-        "exp:beats_baselines",
-        "Algorithm 1 beats Wanda and SparseGPT",
-        "Relative error on the synthetic data below both baselines, on samples not used for the descent.",
-        "relative error of Algorithm 1 <= smaller of the baselines'",
-        "<=",
-        "lhs: Algorithm 1 under a named reading; rhs: the better baseline",
-    ),
-    _measured(
-        "exp:u_shape",
-        "U-shape in lam",
-        "The relative error falls and then rises with lam, with a minimum near 2^-4.",
-        "the smallest error over lam is inside the range, not at its left end",
-        "<=",
-        "lhs: error at the minimum near 2^-4; rhs: error at the smallest lam",
-    ),
-    _measured(
-        "exp:slower_growth",
-        "Slower growth with n",
-        "The relative error of Algorithm 1 grows more slowly with n than the baselines'.",
-        "growth of Algorithm 1's error <= growth of the baselines'",
-        "<=",
-        "lhs, rhs: error at the largest n over error at the smallest n",
     ),
     Claim(
         id="new:beta_needs_n_le_d",

@@ -1,0 +1,91 @@
+"""The sentences about Figure 2, against measured curves: does each hold under every reading of the set-up, under any?
+
+`measurements.json` carries what the synthetic experiment found for each sentence and reading ("agrees", "disagrees",
+"undecided" within two standard errors). It is computed by `attnprune_verify.report.measurements`, never typed; a
+sentence that was not measured has no case and stays `open`.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from functools import cache
+from importlib import resources
+from typing import Any
+
+from attnprune_verify.claims.arithmetic import Undecidable
+from attnprune_verify.claims.case import Case
+from attnprune_verify.claims.core import Claim, Kind, Reading, Strength, Wrong
+from attnprune_verify.claims.quantities import Quantities
+from attnprune_verify.claims.relation import Relation, equal
+from attnprune_verify.claims.supply import Fixed
+
+_EVERY = Reading("every", "every measured reading of the set-up (weights, lam, step, samples, in-sample and held-out)")
+_SOME = Reading("some", "at least one measured reading of the set-up")
+_SCORE = {"agrees": 1, "disagrees": 0, "undecided": -1}
+
+
+@cache
+def measured() -> dict[str, dict[str, Any]]:
+    """Per sentence: what it says, the criterion, and the verdict of each reading."""
+    text = (resources.files("attnprune_verify.claims") / "measurements.json").read_text(encoding="utf-8")
+    stored: dict[str, dict[str, Any]] = json.loads(text)
+    return stored
+
+
+def _each(id_: str) -> Callable[[], Iterator[Case]]:
+    def cases() -> Iterator[Case]:
+        for record in measured()[id_]["records"]:
+            yield Case({"score": _SCORE[record["verdict"]]}, f"{record['reading']}: {record['numbers']}")
+
+    return cases
+
+
+def _best(id_: str) -> Callable[[], Iterator[Case]]:
+    """The best reading: one that agrees, else one that nobody can tell, else one that disagrees."""
+
+    def cases() -> Iterator[Case]:
+        records = measured()[id_]["records"]
+        for wanted in ("agrees", "undecided", "disagrees"):
+            for record in records:
+                if record["verdict"] == wanted:
+                    yield Case({"score": _SCORE[wanted]}, f"{record['reading']}: {record['numbers']}")
+                    return
+
+    return cases
+
+
+def _agrees(q: Quantities, wanted: int = 1) -> Relation:
+    score = int(q.case["score"])
+    if score < 0:
+        raise Undecidable("the measurement cannot tell")
+    return equal(q.number(score), q.number(wanted))
+
+
+def _claim(id_: str, entry: dict[str, Any], reading: Reading, cases: Callable[[], Iterator[Case]]) -> Claim:
+    return Claim(
+        id=id_,
+        kind=Kind.EXPERIMENT,
+        title=id_.removeprefix("exp:").replace("-", " ").capitalize(),
+        section="6 Experiment",
+        reading=reading,
+        says=entry["says"],
+        formula=f"{entry['criterion']}",
+        strength=Strength.IDENTITY,
+        arithmetic="exact",
+        margin=_agrees,
+        supply=Fixed(cases),
+        wrong=(Wrong("the opposite", lambda q: _agrees(q, 0)),),
+        source="the paper's text; measured by the synthetic experiment of this library",
+        note="measured on seeded synthetic data, not the authors' own",
+        tags=frozenset({"measured"}),
+    )
+
+
+def _all() -> Iterator[Claim]:
+    for id_, entry in measured().items():
+        yield _claim(id_, entry, _EVERY, _each(id_))
+        yield _claim(id_, entry, _SOME, _best(id_))
+
+
+CLAIMS: tuple[Claim, ...] = tuple(_all())
