@@ -63,8 +63,8 @@ for target in ("right.py", "wrong.py"):
 # Every check asks one question about one function and ends in one of six ways:
 #
 # * `passed`: right within the resolution of this instance.
-# * `failed`: off by more than rounding can explain (a running-error bound around a ball-arithmetic enclosure), or a rule
-#   of the contract is broken.
+# * `failed`: off by more than rounding can explain (a running-error bound around a ball-arithmetic enclosure), or a
+#   rule of the contract is broken.
 # * `inconclusive`: on this instance rounding hides too much to decide.
 # * `not_applicable`: the target has no such function, or does not accept such an input.
 # * `could_not_run`: the call raised, hung for 30 seconds, or took the interpreter down.
@@ -92,8 +92,8 @@ print()
 print("\n".join(line for line in first.snippet.splitlines() if "runpy" not in line))
 
 # %% [markdown]
-# Some mistakes show in one regime only. Here the regulariser is capped, which nobody notices for small $\lambda$; and the
-# exponential overflows, which nobody notices for small logits.
+# Some mistakes show in one regime only. Here the regulariser is capped, which nobody notices for small $\lambda$; and
+# the exponential overflows, which nobody notices for small logits.
 
 # %%
 Path("capped.py").write_text(RIGHT.replace("lam * M", "min(lam, 1.0) * M"))
@@ -119,7 +119,8 @@ print({check.status for check in result.checks if check.function == "gradient"})
 # %% [markdown]
 # ## In continuous integration
 #
-# The exit code says it all: 0 passed, 1 failed, 2 bad input, 3 incomplete. The JUnit file shows it in the server's pages.
+# The exit code says it all: 0 passed, 1 failed, 2 bad input, 3 incomplete. The JUnit file shows it in the server's
+# pages.
 #
 # ```yaml
 # - run: pip install attnprune-verify

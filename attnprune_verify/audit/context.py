@@ -18,6 +18,8 @@ __all__ = ["Context"]
 _TOO_SLOW = 2.0  # predicted seconds beyond which an instance is left out
 _SMALL = 6.0e2  # work of the instances that are never left out
 _MOST_DEATHS = 2
+_NUMBERS = ("loss", "relative_error", "factored_loss")
+_ARRAYS = ("gradient", "loss_and_gradient", "hessian_vector_product", "factored_gradient")
 
 
 class Context:
@@ -118,6 +120,10 @@ class Context:
                 raise
             except NoAnswer as refusal:
                 problem = str(refusal)
+            if problem is None and function in _NUMBERS:
+                # A sum over whatever comes in takes a batch by accident; the functions that return arrays tell.
+                refusing = [peer for peer in _ARRAYS if peer in self.subject.functions and self.refuses_batches(peer)]
+                problem = f"returns a number, but the target's {refusing[0]} takes none" if refusing else None
             self._batches[function] = (
                 "" if problem is None else f"takes no batch: with X of shape (3, 5, 4) it {problem}"
             )

@@ -207,8 +207,10 @@ def _ids_of_factors(function: str, observations: list[Observation], fit: Fit) ->
             if _is(b, -1):
                 continue
         elif _differs(a, 1):
-            samples = observations[0].case.X.ndim == 3
-            id = "batch-not-averaged" if samples and all(o.case.X.ndim == 3 for o in observations) else scale
+            scaled = [
+                o.case for o, factor in zip(observations, pairs[:, 0], strict=True) if factor == factor and factor != 1
+            ]
+            id = "batch-not-averaged" if all(case.X.ndim == 3 for case in scaled) else scale
             ids[id] = f"factor {_factor(a)}"
             if b.size and a.size == b.size and np.allclose(a, b, rtol=1e-6):
                 continue

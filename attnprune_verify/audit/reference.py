@@ -42,8 +42,9 @@ class Component:
 
 
 def parameters(function: str, case: Case) -> list[Any]:
-    """The positional arguments of a call on this case."""
-    return case.arguments(FUNCTIONS[function].arguments)
+    """The positional arguments of a call on this case; the mask is of the arrays' dtype, as tensors would need it."""
+    given = case.arguments(FUNCTIONS[function].arguments)
+    return [value.astype(case.X.dtype) if value is case.mask and value is not None else value for value in given]
 
 
 def reference(function: str, case: Case, unit_roundoff: float | None = None) -> tuple[Component, ...]:

@@ -112,6 +112,8 @@ class _Subject:
         holder: Any = self.module
         for part in attribute.split(".") if attribute else []:
             holder = getattr(holder, part)
+        if isinstance(holder, type):
+            holder = _instance(holder)
         self.functions: dict[str, Callable[..., Any]] = {}
         self.broken: dict[str, str] = {}
         for name in names:
@@ -140,6 +142,14 @@ class _Subject:
             "version": version if isinstance(version, str) else None,
             "file": getattr(self.module, "__file__", None),
         }
+
+
+def _instance(kind: type) -> Any:
+    """An instance, if the class makes one without arguments; else the class itself, for its static methods."""
+    try:
+        return kind()
+    except Exception:
+        return kind
 
 
 def _split_file(place: str) -> tuple[str, str, str]:
