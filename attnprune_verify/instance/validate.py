@@ -13,7 +13,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from attnprune_verify.errors import InvalidInstance
 
-__all__ = ["Array", "Mask", "MaskLike", "as_lam", "as_mask", "as_real", "as_reals", "check_shapes"]
+__all__ = ["Array", "Mask", "MaskLike", "as_lam", "as_mask", "as_real", "as_reals", "check_shapes", "is_no_number"]
 
 Array: TypeAlias = NDArray[np.floating[Any]]
 MaskLike: TypeAlias = ArrayLike | Literal["causal"] | None
@@ -103,10 +103,17 @@ def check_shapes(forms: Mapping[str, tuple[str, ...]], arrays: Mapping[str, Arra
     return sizes
 
 
+def is_no_number(value: object) -> bool:
+    """Whether `value` is no real number although `float` would make one of it: text, NumPy's complex, masked."""
+    if isinstance(value, np.generic | np.ndarray) and value.dtype.kind == "c":
+        return True
+    return isinstance(value, str | bytes | bytearray) or bool(np.ma.isMaskedArray(value))
+
+
 def as_lam(lam: object) -> float:
     """The regularisation strength as a finite float >= 0."""
-    if isinstance(lam, (str, bytes, bytearray)):
-        raise InvalidInstance(f"lam must be a real number >= 0; got {lam!r}")
+    if is_no_number(lam):
+        raise InvalidInstance(f"lam must be a real number >= 0; got {lam!r:.60}")
     try:
         value = float(lam)  # type: ignore[arg-type]  # anything that knows how to be a float
     except (TypeError, ValueError, OverflowError) as error:

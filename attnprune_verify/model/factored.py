@@ -6,6 +6,8 @@ As printed, eq:new_loss has no lam in front of its regulariser although the expe
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 from numpy.typing import ArrayLike
 
@@ -108,7 +110,8 @@ def _evaluate(
     samples = X if X.ndim == 3 else X[np.newaxis]
     k = len(samples)
     dense_queries, dense_keys = product(samples, W_Q), product(samples, W_K)
-    queries, keys = product(samples, M_Q * W_Q), product(samples, M_K * W_K)
+    with np.errstate(over="ignore"):  # an overflow is reported by the logits it reaches
+        queries, keys = product(samples, M_Q * W_Q), product(samples, M_K * W_K)
     total = 0.0
     d_queries, d_keys = np.empty_like(queries), np.zeros_like(keys)
     shift, dense_shift = shift_is_needed(queries, keys), shift_is_needed(dense_queries, dense_keys)
@@ -120,11 +123,16 @@ def _evaluate(
         d_queries[:, block.rows] = p @ keys[:, block.columns]
         d_keys[:, block.columns] += p.swapaxes(-1, -2) @ queries[:, block.rows]
     flat = samples.reshape(k * n, -1)
-    gradients = tuple(
-        W * (flat.T @ d_projected.reshape(k * n, -1) / k) + lam * M
-        for W, d_projected, M in ((W_Q, d_queries, M_Q), (W_K, d_keys, M_K))
-    )
+    with np.errstate(over="ignore", invalid="ignore"):
+        gradients = tuple(
+            W * (flat.T @ d_projected.reshape(k * n, -1) / k) + lam * M
+            for W, d_projected, M in ((W_Q, d_queries, M_Q), (W_K, d_keys, M_K))
+        )
     if not all(np.isfinite(gradient).all() for gradient in gradients):
         raise InvalidInstance(f"the gradient must be finite in {W_Q.dtype}; it overflows")
-    value = total / (2 * k) + 0.5 * lam * (float(np.vdot(M_Q, M_Q)) + float(np.vdot(M_K, M_K)))
+    value = total / (2 * k)
+    if lam:
+        value += 0.5 * lam * (float(np.vdot(M_Q, M_Q)) + float(np.vdot(M_K, M_K)))
+    if not math.isfinite(value):
+        raise InvalidInstance(f"the loss must be finite in {W_Q.dtype}; ||M_Q||_F^2 + ||M_K||_F^2 overflows")
     return value, (gradients[0], gradients[1])

@@ -115,16 +115,17 @@ class Objective:
     def _hessian_times(self, V: Array, rows: Iterable[tuple[RowBlock, Array, Array]]) -> Array:
         direction = self._queries(V)
         dpX = np.empty_like(self.X)
-        for block, F, c in rows:
-            ds = direction[:, block.rows] @ self.X[:, block.columns].swapaxes(-1, -2)
-            sum_Fc = F + c
-            ds -= _row_dot(F, ds)
-            ds *= F  # now df~
-            weight = _row_dot(sum_Fc, ds)
-            sum_Fc -= _row_dot(c, F)
-            ds *= sum_Fc
-            ds -= weight * F  # now dp
-            np.matmul(ds, self.X[:, block.columns], out=dpX[:, block.rows])
+        with np.errstate(over="ignore", invalid="ignore"):  # an overflow is reported by the gradient it reaches
+            for block, F, c in rows:
+                ds = direction[:, block.rows] @ self.X[:, block.columns].swapaxes(-1, -2)
+                sum_Fc = F + c
+                ds -= _row_dot(F, ds)
+                ds *= F  # now df~
+                weight = _row_dot(sum_Fc, ds)
+                sum_Fc -= _row_dot(c, F)
+                ds *= sum_Fc
+                ds -= weight * F  # now dp
+                np.matmul(ds, self.X[:, block.columns], out=dpX[:, block.rows])
         return self._pull_back(dpX, V)
 
     def relative_error(self, M: ArrayLike) -> float:
@@ -161,7 +162,8 @@ class Objective:
             return product(self.X, M * self.W)
 
     def _loss(self, total: float, M: Array) -> float:
-        value = total / (2 * self.k) + 0.5 * self.lam * float(np.vdot(M, M))
+        # where lam = 0, ||M||_F^2 may overflow: nobody asks for it
+        value = total / (2 * self.k) + (0.5 * self.lam * float(np.vdot(M, M)) if self.lam else 0.0)
         if not math.isfinite(value):
             raise InvalidInstance(f"the loss must be finite in {M.dtype}; ||M||_F^2 overflows")
         return float(value)

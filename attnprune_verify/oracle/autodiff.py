@@ -129,7 +129,7 @@ def _fused(
         for tokens, target in zip(samples, targets, strict=True):
             found = _softmax(anp.dot(anp.dot(tokens, masked), tokens.T), allowed)
             misfit = misfit + 0.5 * anp.sum((found - target) ** 2)
-        return misfit / len(samples) + 0.5 * lam * anp.sum(pruning**2)
+        return misfit / len(samples) + 0.5 * anp.sum(lam * pruning * pruning)
 
     return literal, points
 
@@ -145,7 +145,9 @@ def _factored(
         for tokens, target in zip(samples, targets, strict=True):
             queries, keys = anp.dot(tokens, pruning_q * query), anp.dot(tokens, pruning_k * key)
             misfit = misfit + 0.5 * anp.sum((_softmax(anp.dot(queries, keys.T), allowed) - target) ** 2)
-        return misfit / len(samples) + 0.5 * lam * (anp.sum(pruning_q**2) + anp.sum(pruning_k**2))
+        return misfit / len(samples) + 0.5 * (
+            anp.sum(lam * pruning_q * pruning_q) + anp.sum(lam * pruning_k * pruning_k)
+        )
 
     return literal, points
 

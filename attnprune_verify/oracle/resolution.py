@@ -6,6 +6,7 @@ plain NumPy code, in the precision judged, over random orders of tokens and feat
 
 from __future__ import annotations
 
+import math
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -49,11 +50,11 @@ def resolution(
             pruning[square], samples[:, tokens][:, :, features], weight[square], lam, allowed[np.ix_(tokens, tokens)]
         )
         error = found.astype(np.float64) - reference[square]
-        spread, norm = max(spread, float(np.abs(error).max())), max(norm, float(np.linalg.norm(error)))
+        spread, norm = max(spread, float(np.abs(error).max())), max(norm, math.hypot(*error.ravel()))
     if not np.isfinite(norm):
-        return Resolution(bound, float(np.linalg.norm(bound)))
+        return Resolution(bound, math.hypot(*bound.ravel()))
     entries = np.minimum(bound, _MARGIN * (spread + unit * np.abs(reference)))
-    return Resolution(entries, _MARGIN * (norm + unit * float(np.linalg.norm(reference))))
+    return Resolution(entries, _MARGIN * (norm + unit * math.hypot(*reference.ravel())))
 
 
 def _gradient(

@@ -11,6 +11,7 @@ from flint import arb
 
 from attnprune_verify.errors import InvalidInstance
 from attnprune_verify.instance.problem import Instance
+from attnprune_verify.instance.validate import is_no_number
 from attnprune_verify.theory.balls import frobenius, log10, nearest, precision
 from attnprune_verify.theory.gram import is_positive_semidefinite
 from attnprune_verify.theory.measure import Measurements, measure
@@ -98,7 +99,7 @@ def as_parameter(name: str, value: object) -> float:
     attnprune_verify.errors.InvalidInstance: beta must be a finite real number; got '0.5'
     """
     try:
-        number = math.nan if isinstance(value, str | bytes) else float(value)  # type: ignore[arg-type]
+        number = math.nan if is_no_number(value) else float(value)  # type: ignore[arg-type]
     except (TypeError, ValueError, OverflowError):
         number = math.nan
     if not math.isfinite(number):

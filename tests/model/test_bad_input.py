@@ -33,7 +33,14 @@ BAD_MASKS = [
     ("full", "got 'full'"),
     (np.ones((2, 2)), "mask must have shape"),
 ]
-BAD_LAMS = [(-0.1, ">= 0; got -0.1"), (float("nan"), "finite"), ("0.1", "real number"), (None, "real number")]
+BAD_LAMS = [
+    (-0.1, ">= 0; got -0.1"),
+    (float("nan"), "finite"),
+    ("0.1", "real number"),
+    (None, "real number"),
+    (np.complex128(1 + 2j), "real number"),
+    (np.ma.masked, "real number"),
+]
 
 
 def cases():
@@ -62,3 +69,30 @@ def test_overflowing_logits_are_named():
         model.attention([[1e200, 1.0], [1.0, 1.0]], [[1e200, 0.0], [0.0, 1.0]])
     with pytest.raises(InvalidInstance, match="logits must be finite in float32"):
         model.gradient(M.astype("f4"), np.full((3, 2), 1e15, "f4"), np.full((2, 2), 1e15, "f4"))
+
+
+def test_overflow_is_refused_without_a_warning():
+    """Any RuntimeWarning fails a test here; users see the rule only."""
+    huge = np.full((2, 2), 1e308)
+    with pytest.raises(InvalidInstance, match="gradient must be finite in float64"):
+        model.hessian_vector_product(M, huge, X + np.eye(3, 2), W + 1.0, 1.0)
+    with pytest.raises(InvalidInstance, match="must be finite in float64"):
+        model.factored_loss(huge, M, X, huge, W)
+    with pytest.raises(InvalidInstance, match="must be finite in float64"):
+        model.factored_gradient(huge, M, X, W, W, 10.0)
+    with pytest.raises(InvalidInstance, match="loss must be finite in float64"):
+        model.factored_loss(huge / 1e100, M, X, W / 1e300, W, 1.0)
+
+
+@pytest.mark.parametrize("dtype", ["f4", "f8"])
+def test_a_huge_mask_without_regulariser_is_legal(dtype):
+    """||M||_F^2 overflows, but with lam = 0 nobody asked for it."""
+    size = np.array({"f4": 1e20, "f8": 1e200}[dtype], dtype)
+    tokens, weight = np.eye(3, 2, dtype=dtype), np.array([[1, -1], [2, 1]], dtype)
+    ordinary = model.loss(M.astype(dtype) / 2, tokens, weight)
+    assert ordinary > 0
+    # F(1) of the tiny weight is uniform, as F(0) is: compare with a loss whose dense attention is uniform, too
+    found = model.loss(M.astype(dtype) * size, tokens, weight / size)
+    assert found == pytest.approx(model.loss(np.zeros((2, 2), dtype), tokens, weight), rel=1e-5)
+    pair = model.factored_loss(M.astype(dtype) * size, M.astype(dtype), tokens, weight / size, np.eye(2, dtype=dtype))
+    assert pair == pytest.approx(found, rel=1e-5)

@@ -75,6 +75,18 @@ def test_a_regulariser_near_the_largest_float_warns_of_nothing(lam):
     assert "failed" not in {verdict.status for verdict in found}, found
 
 
+@pytest.mark.parametrize("exponent", [-300, -200, 200, 300])
+def test_a_mask_whose_square_leaves_the_floats_is_judged(exponent):
+    """With lam = 0 nothing asks for ||M||_F^2."""
+    X, W, M = mild(7)
+    M, W = M * 10.0**exponent, W / 10.0**exponent
+    right = reference_gradient(M, X, W)
+    found = judge_gradient(Instance(X, W, M=M), M, right, rng=np.random.default_rng(0), effort=2)
+    assert "failed" not in {verdict.status for verdict in found}, found
+    wrong = judge_gradient(Instance(X, W, M=M), M, -right, rng=np.random.default_rng(0), effort=2)
+    assert "passed" not in {verdict.status for verdict in wrong} or not right.any(), wrong
+
+
 def test_an_unbounded_tolerance_decides_nothing():
     """Astronomical logits leave no finite bound on rounding: whatever was given, nobody may call it right."""
     for wanted in ([0.0, 1.0], [0.0, 0.0]):

@@ -273,3 +273,11 @@ def test_an_uncertified_sign_would_be_caught():
     singular, regular = np.array([[0.1, 0.7, 0.3], [0.2, 1.4, 0.6]]), np.array([[1.0, 0.0], [1.0, 2.0**-50]])
     by_float = [np.linalg.eigvalsh(X @ X.T)[0] > 0 for X in (singular, regular)]
     assert [beta(X).holds for X in (singular, regular)] == [False, True] != by_float
+
+
+@pytest.mark.parametrize("value", [1j, np.complex128(0.1 + 1j), np.array(0.1 + 1j), np.ma.masked, "0.1", None, [0.1]])
+@pytest.mark.parametrize("name", ["beta", "delta"])
+def test_a_parameter_is_a_real_number(name, value):
+    """float() would drop an imaginary part with a warning."""
+    with pytest.raises(InvalidInstance, match=f"{name} must be a finite real number"):
+        assumptions(plain(np.eye(2)), **{name: value if value is not None else "None"})
