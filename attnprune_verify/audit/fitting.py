@@ -73,7 +73,7 @@ def same_as_right(function: str, observations: list[Observation], steps: Steps, 
             allowed,
             strict=True,
         )
-        if not all(part is None or _close(ours, theirs, bound / 10) for part, ours, theirs, bound in pairs):
+        if not all(part is None or _close(ours, theirs, 2 * bound) for part, ours, theirs, bound in pairs):
             return False
     return True
 
@@ -308,7 +308,12 @@ _REGULARIZERS: dict[str, Form] = {
     "that of M_Q alone": _regularizer(_squares, lambda M: M, pair="Q"),
     "that of M_K alone": _regularizer(_squares, lambda M: M, pair="K"),
 }
+_FIRST_ORDER = ("loss", "gradient", "loss_and_gradient", *_PAIRS)
 _ONLY: dict[str, tuple[str, ...]] = {
+    "not squared": _FIRST_ORDER,
+    "the sum of absolute values": _FIRST_ORDER,
+    "that of M - 1": _FIRST_ORDER,
+    "the sum of entries": _FIRST_ORDER,
     "transposed": ("gradient", "hessian_vector_product", "loss_and_gradient"),
     "symmetrised": ("gradient", "hessian_vector_product", "loss_and_gradient"),
     "lam M instead of lam V": ("hessian_vector_product",),

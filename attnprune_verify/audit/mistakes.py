@@ -234,7 +234,6 @@ def _logits() -> Iterator[Mistake]:
     yield Mistake("dense-target-uses-M", {"target": lambda F, pruned: F}, "F(1) = F(M)")
     yield Mistake("dense-target-uses-M", {"target": lambda F, pruned: pruned, "weigh": lambda M, W: M * M * W}, "twice")
     yield Mistake("missing-dense-target", {"residual": lambda F, dense: F})
-    yield Mistake("gradient-sign", {"residual": lambda F, dense: dense - F}, only=("gradient", "factored_gradient"))
 
 
 def _gradients() -> Iterator[Mistake]:
@@ -282,7 +281,6 @@ def _gradients() -> Iterator[Mistake]:
         "square root": ("loss-not-squared", lambda c, F, dense: np.sqrt((c * c).sum() / (dense * dense).sum())),
         "divided by F(M)": ("dense-target-uses-M", lambda c, F, dense: (c * c).sum() / (F * F).sum()),
         "not divided": ("loss-scale", lambda c, F, dense: (c * c).sum()),
-        "half": ("loss-scale", lambda c, F, dense: 0.5 * (c * c).sum() / (dense * dense).sum()),
         "mean": ("loss-scale", lambda c, F, dense: (c * c).mean()),
         "row by row": (
             "wrong-softmax-axis",

@@ -1,0 +1,134 @@
+"""Every known mistake is recognised from its own output, alone, scaled, and in pairs; right output is not blamed."""
+
+import numpy as np
+import pytest
+
+from attnprune_verify.audit.cases import regimes
+from attnprune_verify.audit.diagnosis import diagnose
+from attnprune_verify.audit.fitting import Observation, fits, same_as_right
+from attnprune_verify.audit.formulas import RIGHT, attention_part
+from attnprune_verify.audit.mistakes import MISTAKES, SENTENCES
+from attnprune_verify.audit.reference import VALUED, reference, trusted
+
+CASES = [case for name in ("full", "causal", "given-mask", "outside-box", "lam-large") for case in regimes(0)[name]]
+# Two mistakes may be one and the same for a function: F(1) plays no part where p has no F(1), and so on.
+SAME = {
+    "clips-or-rounds-M": {"dense-target-uses-M"},
+    "mask-after-softmax": {"mask-ignored"},
+    "mask-leaks": {"gradient-scale", "denominator-epsilon"},
+}
+
+
+def returned(function, case, steps, attention=1.0, regular=1.0):
+    """A result made of these steps, with factors on its two terms."""
+    right = attention_part(function, case, RIGHT)
+    regulariser = [part.value - term for part, term in zip(reference(function, case), right, strict=True)]
+    if function in ("attention", "relative_error"):
+        regulariser = [np.zeros_like(part) for part in regulariser]
+    parts = attention_part(function, case, steps)
+    return tuple(attention * part + regular * term for part, term in zip(parts, regulariser, strict=True))
+
+
+def observed(function, steps, **factors):
+    return [Observation(case, returned(function, case, steps, **factors)) for case in CASES]
+
+
+@pytest.mark.parametrize("function", VALUED)
+def test_the_formulas_are_right_and_right_results_are_not_named(function):
+    for case in CASES:
+        for formula, truth in zip(returned(function, case, RIGHT), reference(function, case), strict=True):
+            assert np.linalg.norm(formula - truth.value) <= 1e-13 * (1 + np.linalg.norm(truth.value))
+    assert not diagnose(function, [Observation(case, trusted(function, case)) for case in CASES]).named
+
+
+@pytest.mark.thorough
+@pytest.mark.parametrize("function", VALUED)
+def test_every_mistake_is_recognised(function):
+    tried = 0
+    for mistake in MISTAKES:
+        if not mistake.applies(function) or mistake.detail.startswith(("fill -30", "fill -50")):  # hardly to be seen
+            continue
+        steps = {**RIGHT, **mistake.steps}
+        observations = observed(function, steps)
+        if same_as_right(function, observations, steps, mistake, RIGHT):
+            continue
+        found = diagnose(function, observations)
+        assert found.ids == (mistake.id,) or set(found.ids) <= SAME.get(mistake.id, set()), (mistake, found)
+        tried += 1
+    assert tried > 50
+
+
+@pytest.mark.parametrize(
+    ("function", "attention", "regular", "ids"),
+    [
+        ("gradient", 1.001, 1.0, {"gradient-scale"}),
+        ("gradient", 1 + 1e-9, 1.0, {"gradient-scale"}),
+        ("gradient", 1.0, 0.0, {"missing-regularizer"}),
+        ("gradient", -1.0, 1.0, {"gradient-sign"}),
+        ("gradient", 0.0, 0.0, {"dense-target-uses-M", "missing-regularizer"}),
+        ("gradient", -1.0, -1.0, {"gradient-sign"}),
+        ("gradient", 2.0, 0.5, {"gradient-scale", "regularizer-scale"}),
+        ("loss", 2.0, 1.0, {"loss-scale"}),
+        ("loss", 1.0, 2.0, {"regularizer-scale"}),
+        ("loss", 0.7, 1.3, {"loss-scale", "regularizer-scale"}),
+        ("loss", 0.0, 1.0, {"dense-target-uses-M"}),
+        ("hessian_vector_product", 1.0, 0.0, {"missing-regularizer"}),
+        ("factored_gradient", 1.0, 3.0, {"regularizer-scale"}),
+    ],
+)
+def test_factors(function, attention, regular, ids):
+    found = diagnose(function, observed(function, RIGHT, attention=attention, regular=regular))
+    assert set(found.ids) == ids
+
+
+@pytest.mark.parametrize(
+    ("first", "second"),
+    [
+        ("missing-softmax-correction", "missing-hadamard-W"),
+        ("transposed-p", "mask-ignored"),
+        ("correction-uses-dense-softmax", "clips-or-rounds-M"),
+    ],
+)
+def test_pairs(first, second):
+    one, two = (next(m for m in MISTAKES if m.id == id and m.applies("gradient")) for id in (first, second))
+    found = diagnose("gradient", observed("gradient", {**RIGHT, **one.steps, **two.steps}))
+    assert set(found.ids) == {first, second}
+
+
+def test_a_mistake_with_a_forgotten_regulariser():
+    mistake = next(m for m in MISTAKES if m.id == "missing-softmax-correction")
+    found = diagnose("gradient", observed("gradient", {**RIGHT, **mistake.steps}, regular=0.0))
+    assert set(found.ids) == {"missing-softmax-correction", "missing-regularizer"}
+
+
+@pytest.mark.parametrize(
+    ("spoil", "said"),
+    [
+        (lambda G: G + 1e-3 * (np.arange(G.size).reshape(G.shape) == 1), "exactly one entry"),
+        (lambda G: G + 1e-3 * np.eye(len(G)), "only the diagonal"),
+    ],
+)
+def test_what_has_no_name_is_described(spoil, said):
+    observations = [Observation(case, (spoil(trusted("gradient", case)[0]),)) for case in CASES[:3]]
+    found = diagnose("gradient", observations, pairs=False)
+    assert found.ids == ("unknown",) and said in found.words
+
+
+def test_low_precision_is_told_from_a_small_shift():
+    results = {case: trusted("gradient", case)[0] for case in CASES}
+    rounded = [Observation(case, (np.float64(np.float32(G)),)) for case, G in results.items()]
+    assert diagnose("gradient", rounded).ids == ("low-precision",)
+    shifted = [Observation(case, (G + 1e-8,)) for case, G in results.items()]
+    assert diagnose("gradient", shifted, pairs=False).ids == ("unknown",)
+
+
+def test_a_number_is_not_explained_by_any_two_factors():
+    rng = np.random.default_rng(0)
+    noise = [Observation(case, (np.asarray(rng.random()),)) for case in CASES]
+    assert fits("loss", noise, RIGHT, None) is None
+    assert fits("loss", noise[:1], RIGHT, None) is None
+
+
+def test_sentences_are_sentences():
+    assert all(sentence and not sentence.endswith(".") for sentence in SENTENCES.values())
+    assert {mistake.id for mistake in MISTAKES} <= set(SENTENCES)

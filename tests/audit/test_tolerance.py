@@ -1,0 +1,111 @@
+"""The verdict rule: what is passed, failed, suspect, inconclusive, and what a pass must have shown."""
+
+import numpy as np
+import pytest
+
+from attnprune_verify.audit.accumulation import loop_error
+from attnprune_verify.audit.cases import BENIGN, STABILITY, regimes
+from attnprune_verify.audit.reference import VALUED, Component, reference, spread, trusted
+from attnprune_verify.audit.terms import hidden_terms
+from attnprune_verify.audit.tolerance import compare, judge
+
+U = 2.0**-53
+
+
+def component(value, bound):
+    return Component(np.array(value), np.zeros(np.shape(value)), np.full(np.shape(value), bound))
+
+
+@pytest.mark.parametrize(
+    ("returned", "bound", "spread_", "verdict"),
+    [
+        ([1.0, 2.0], 1e-13, 1e-16, "passed"),
+        ([1.0, 2.0 + 1e-12], 1e-13, 1e-16, "failed"),
+        ([1.0, np.nan], 1e-13, 1e-16, "failed"),
+        ([1.0, np.inf], 1e100, 1e-16, "failed"),
+        ([1.0, 2.0 + 1e-9], 1e-8, 1e-16, "suspect"),
+        ([1.0, 2.0], 1.0, 1.0, "inconclusive"),
+        ([1.0, 2.0 + 1e-3], 1.0, 1e-4, "passed"),
+    ],
+)
+def test_verdicts(returned, bound, spread_, verdict):
+    found = compare(np.array(returned), component([1.0, 2.0], bound), spread_, U, 4)
+    assert found.verdict == verdict
+    if verdict == "suspect":
+        assert (
+            compare(np.array(returned), component([1.0, 2.0], bound), spread_, U, 4, stability=True).verdict == "passed"
+        )
+
+
+def test_an_exact_zero_passes_and_anything_else_there_does_not():
+    zero = component([0.0, 0.0], 0.0)
+    assert compare(np.zeros(2), zero, 0.0, U, 4).verdict == "passed"
+    assert compare(np.array([0.0, 1e-300]), zero, 0.0, U, 4).verdict == "failed"
+
+
+@pytest.mark.parametrize("scale", [1.0, 1e-7, 1e7])
+def test_the_verdict_does_not_depend_on_the_scale(scale):
+    truth = component(np.array([1.0, 2.0]) * scale, 1e-13 * scale)
+    for error, verdict in ((1e-16, "passed"), (1e-3, "failed")):
+        got = np.array([1.0, 2.0 + error]) * scale
+        assert compare(got, truth, 1e-16 * scale, U, 4).verdict == verdict
+
+
+@pytest.mark.parametrize("function", VALUED)
+def test_the_trusted_implementation_passes_where_it_must_and_never_fails(function):
+    for name, cases in regimes(5).items():
+        for case in cases:
+            if case.work > 1e4 or (function == "relative_error" and case.n > 100):
+                continue
+            verdict = judge(function, case, trusted(function, case), stability=name in STABILITY)
+            assert verdict.verdict in ("passed", "inconclusive"), (case, verdict)
+            if name in BENIGN:
+                assert verdict.verdict == "passed" and verdict.resolution < 1e-11
+
+
+@pytest.mark.parametrize("function", ["loss", "gradient", "hessian_vector_product", "factored_gradient"])
+def test_benign_instances_show_every_term(function):
+    for name in BENIGN:
+        assert hidden_terms(function, list(regimes(0)[name])) is None
+
+
+def test_a_hidden_term_is_named():
+    weak = [case.changed(lam=1e-17) for case in regimes(0)["full"]]
+    assert hidden_terms("gradient", weak) == "the regulariser"
+    unpruned = list(regimes(0)["unpruned"])
+    assert hidden_terms("gradient", unpruned) == "the attention part"
+
+
+def test_loops_are_given_room_but_not_much():
+    for case in regimes(0)["full"]:
+        (room,) = loop_error("gradient", case, U)
+        assert (room > 0).all() and np.linalg.norm(room) < 1e-12 * np.linalg.norm(reference("gradient", case)[0].value)
+        assert loop_error("attention", case, U) == (0.0,)
+        assert spread("gradient", case)[0] < 1e-13
+
+
+def test_the_same_seed_gives_the_same_cases_and_another_gives_others():
+    regimes.cache_clear()
+    first = regimes(3)["full"][0].X
+    regimes.cache_clear()
+    assert np.array_equal(first, regimes(3)["full"][0].X)
+    assert not np.array_equal(first, regimes(4)["full"][0].X)
+
+
+def test_the_regimes_cover_what_they_claim():
+    found = {name: cases for name, cases in regimes(0).items()}
+    every = [case for cases in found.values() for case in cases]
+    assert (
+        any(case.n > case.d for case in every)
+        and any(case.n == 1 for case in every)
+        and any(case.d == 1 for case in every)
+    )
+    assert any((case.M < 0).any() for case in every) and any((case.M > 1).any() for case in every)
+    assert max(case.n for case in every) > 256 and max(case.d for case in every) > 64
+    assert {case.X.dtype.name for case in every} == {"float32", "float64"}
+    assert any(case.X.ndim == 3 for case in every)
+    for case in every:
+        assert case.mask is None or ((case.mask.sum(axis=1) > 0).all() and case.mask.dtype == np.float64)
+        if case.name.startswith("logits-1000"):
+            logits = case.X.astype(float) @ case.W @ case.X.astype(float).T
+            assert 999 < np.abs(logits).max() < 1001
