@@ -5,7 +5,6 @@ from __future__ import annotations
 from itertools import groupby
 
 from rich.console import Group, RenderableType
-from rich.table import Table
 from rich.text import Text
 
 from attnprune_verify.claims.run import ClaimRecord, ClaimsResult
@@ -20,7 +19,7 @@ def render_claims(result: ClaimsResult) -> Group:
     """Every statement, section by section, then the counts."""
     parts: list[RenderableType] = [Text("attnprune-verify claims", style="bold"), Text()]
     for heading, records in groupby(result.records, key=_heading):
-        parts += [Text(heading, style="bold underline"), _table(list(records)), Text()]
+        parts += [Text(heading, style="bold underline"), *_lines(list(records)), Text()]
     return Group(*parts, _counts(result), Text(closing_sentence(result), style="bold"))
 
 
@@ -42,22 +41,21 @@ def _heading(record: ClaimRecord) -> str:
     return named.get(group, record.claim.section)
 
 
-def _table(records: list[ClaimRecord]) -> Table:
-    table = Table(box=None, show_header=False, pad_edge=False, padding=(0, 2, 0, 0))
-    longest = max(len(record.claim.id) + len(record.claim.reading.name) + 3 for record in records)
-    for column, width in (("statement", 9), ("id", max(40, longest)), ("proof", 12), ("evidence", 9)):
-        table.add_column(column, min_width=width, no_wrap=True)
-    table.add_column("why", overflow="ellipsis", no_wrap=True)
-    for record in records:
+def _lines(records: list[ClaimRecord]) -> list[RenderableType]:
+    """One line per record; only the last column gives way when the terminal is narrow."""
+    names = [f"{record.claim.id} ({record.claim.reading.name})" for record in records]
+    width = max(map(len, names))
+    lines: list[RenderableType] = []
+    for record, name in zip(records, names, strict=True):
         verdict, proof = record.statement.value, record.evidence.proof.value
-        table.add_row(
-            Text(verdict, style=STYLE[verdict]),
-            Text(f"{record.claim.id} ({record.claim.reading.name})"),
-            Text("" if proof == "none" else f"proof {proof}", style=_PROOF[proof]),
-            Text(record.evidence.grade, style="dim"),
-            Text(record.claim.says),
-        )
-    return table
+        line = Text(no_wrap=True, overflow="ellipsis")
+        line.append(f"{verdict:9}  ", style=STYLE[verdict])
+        line.append(f"{name:{width}}  ")
+        line.append(f"{'' if proof == 'none' else 'proof ' + proof:11}  ", style=_PROOF[proof])
+        line.append(f"{record.evidence.grade:9}  ", style="dim")
+        line.append(record.claim.says)
+        lines.append(line)
+    return lines
 
 
 def _counts(result: ClaimsResult) -> Text:

@@ -85,13 +85,15 @@ def test_a_snippet_runs_in_a_fresh_python(result: ClaimsResult) -> None:
     assert "lem:PL_ineq-full: certainly violated" in done.stdout, done.stderr
 
 
-def test_text_has_a_line_for_every_claim(result: ClaimsResult) -> None:
-    console = Console(width=200, record=True, file=io.StringIO(), highlight=False)
+@pytest.mark.parametrize("width", [80, 200])
+def test_text_has_a_line_for_every_claim(result: ClaimsResult, width: int) -> None:
+    console = Console(width=width, record=True, file=io.StringIO(), highlight=False)
     console.print(render_claims(result), markup=False)
     text = console.export_text()
     for record in result.records:
-        assert f"{record.claim.id} ({record.claim.reading.name})" in text
-    assert "G Convergence of Gradient Descent" in text and "Outcome: passed." in text
+        name = f"{record.claim.id} ({record.claim.reading.name})"
+        assert re.search(rf"^{record.statement.value} +{re.escape(name)} ", text, re.MULTILINE), name
+    assert "G Convergence of Gradient Descent" in text and "Outcome: passed." in text.replace("\n", " ")
 
 
 class _Page(HTMLParser):

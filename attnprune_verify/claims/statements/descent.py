@@ -139,7 +139,11 @@ def _stretch(rng: Generator, case: Case) -> dict[str, Any]:
 
 
 def _confined(
-    q: Quantities, stretch: float = 1.0, room: float = 1.0, constant: Callable[[Quantities], Any] = sharp_L
+    q: Quantities,
+    stretch: float = 1.0,
+    room: float = 1.0,
+    constant: Callable[[Quantities], Any] = sharp_L,
+    gradients: bool = True,
 ) -> list[Relation]:
     """Along 8 steps of size stretch/L."""
     s = float(q.case["stretch"]) * stretch
@@ -151,7 +155,7 @@ def _confined(
         if before is not None:
             found.append(at_most(point.L, before, f"descent, t = {t}"))
         before = point.L
-        if t and stretch == 1.0:
+        if gradients and t and stretch == 1.0:
             bound = q.lam * q.d**2 / (eta * (2 - eta * constant(q)) * t)
             found.append(at_most(smallest, bound * q.number(room), f"smallest gradient before t = {t}"))
         size = q.square(point.gradient)
@@ -262,17 +266,16 @@ CLAIMS: tuple[Claim, ...] = (
         title="Iterates are confined",
         section=_APPENDIX,
         reading=ANY_MASK,
-        says="From M = 1 with eta < 2/L, L = lam + (5/4) K^2: the loss never rises, ||M_t||^2 + ||c_t||^2/lam"
-        " <= d^2, and some gradient is"
-        " small.",
-        formula="||M_t||_F^2 + ||c_t||_F^2 / lam <= d^2; min_{t<T} ||grad||^2 <= lam d^2 / (eta (2 - eta L) T)",
+        says="From M = 1 with eta < 2/L, L = lam + (5/4) K^2: the loss never rises and ||M_t||^2 + ||c_t||^2/lam"
+        " <= d^2.",
+        formula="||M_t||_F^2 + ||c_t||_F^2 / lam <= d^2, L(M_{t+1}) <= L(M_t)",
         strength=Strength.TIGHT,
-        margin=lambda q: _confined(q, constant=simple_L),
+        margin=lambda q: _confined(q, constant=simple_L, gradients=False),
         supply=_WALK,
         hypotheses=(_LAM,),
         uses=("new:lip_grad_row_constant",),
         wrong=(
-            Wrong("0.9 of the right sides", lambda q: _confined(q, room=0.9, constant=simple_L)),
+            Wrong("0.9 of the right sides", lambda q: _confined(q, room=0.9, constant=simple_L, gradients=False)),
             Wrong("steps ten times too long", lambda q: _confined(q, stretch=10.0, constant=simple_L)),
         ),
         source="new",

@@ -1,4 +1,4 @@
-"""The main theorem: vacuous with its own mask, false without it, and met by pruning nothing wherever it is true."""
+"""The main theorem: vacuous with its own mask, false without it."""
 
 from __future__ import annotations
 
@@ -7,12 +7,10 @@ from fractions import Fraction
 from typing import Any
 
 import numpy as np
-from numpy.random import Generator
 
 from attnprune_verify.claims.case import Case
-from attnprune_verify.claims.core import Claim, Hypothesis, Kind, Reading, Strength, Wrong
+from attnprune_verify.claims.core import Claim, Kind, Reading, Strength, Wrong
 from attnprune_verify.claims.hypotheses import (
-    ANY_MASK,
     CAUSAL,
     FULL,
     beta_positive,
@@ -24,7 +22,6 @@ from attnprune_verify.claims.hypotheses import (
 from attnprune_verify.claims.quantities import Quantities
 from attnprune_verify.claims.relation import Relation, at_least, at_most, less
 from attnprune_verify.claims.supply import Fixed, Instances
-from attnprune_verify.claims.trajectory import descend, sharp_L, simple_L, step_below
 
 _SECTION = "4 Main Results"
 _THEOREM = "min_{t<T} L_attn(M_t)/n^2 + lam^2/(mu n^2) ||M_t||^2 <= (xi + eps)/2, T = 4 L(M_0)/(eta mu eps n^2)"
@@ -95,133 +92,12 @@ def _literal(q: Quantities) -> Relation:
     return at_most(left, 6 * q.sqrt(q.number(float(q.n))) * q.w_max * q.square(q.X) * q.lam * q.d)
 
 
-def _walk_steps(rng: Generator, case: Case) -> dict[str, Any]:
-    lam = float(rng.choice([1e-3, 0.05, 1.0, 10.0]))
-    return {"T": int(rng.choice([1, 5, 25])), "stretch": float(rng.choice([0.1, 1.0])), "lam": lam}
-
-
-def _repaired(q: Quantities, eps_factor: float = 1.0, xi_factor: float = 1.0) -> Relation | tuple[Relation, ...]:
-    """mu = 2 (kappa_T l)^2 with l the least lambda_2(J_i) on the way, xi = K lam^{3/2} d^2/(n^2 mu); times n^2 mu."""
-    T, n = int(q.case["T"]), q.n
-    eta = step_below(q, float(q.case["stretch"]))
-    points = list(descend(q, eta, T))[:T]
-    slowest = q.smallest([point.lambda_2 for point in points])
-    mu = 2 * q.kappa_T * q.kappa_T * slowest * slowest
-    if not mu > 0:
-        return ()
-    best = q.smallest([mu * point.L_attn + q.lam * q.lam * q.square(point.M) for point in points])
-    eps = 2 * q.lam * q.d**2 / (eta * T)  # times mu n^2
-    xi = q.K * q.lam * q.sqrt(q.lam) * q.d**2
-    return at_most(best, (xi * q.number(xi_factor) + eps * q.number(eps_factor)) / 2 + 0 * n)
-
-
-def _squared(q: Quantities, eps_factor: float = 1.0, xi_factor: float = 1.0) -> Relation:
-    """mu = 2 (min|W| beta delta)^2, delta the least allowed entry on the way, the paper's xi; times n^2 mu."""
-    T = int(q.case["T"])
-    eta = step_below(q, float(q.case["stretch"]), simple_L)
-    points = list(descend(q, eta, T))[:T]
-    kappa = q.w_min * q.beta * q.smallest([point.delta_allowed for point in points])
-    best = q.smallest([2 * kappa * kappa * p.L_attn + q.lam * q.lam * q.square(p.M) for p in points])
-    eps = 2 * q.lam * q.d**2 / (eta * T)
-    xi = 12 * q.sqrt(q.number(float(q.n))) * q.w_max * q.square(q.X) * q.lam * q.d
-    return at_most(best, (xi * q.number(xi_factor) + eps * q.number(eps_factor)) / 2)
-
-
-def _gd_attention_loss(q: Quantities, factor: float = 1.0) -> list[Relation]:
-    """As `_stationary`, with min|W| beta delta in place of kappa_T l."""
-    ratio = float(simple_L(q) / q.lam)
-    if not ratio < 25:
-        return []
-    points = list(descend(q, step_below(q, 1.0, simple_L), int(np.ceil(ratio * (1 + 1e-8)))))[:-1]
-    kappa = q.w_min * q.beta * q.smallest([point.delta_allowed for point in points])
-    limit = q.lam * q.lam * q.d**2 * q.number(factor)
-    close = [p for p in points if bool(q.square(p.gradient) <= q.lam * q.lam * q.d**2)] or points
-    best = min(close, key=lambda p: float(q.square(p.gradient)))
-    return [
-        at_most(q.square(best.gradient), limit, "gradient"),
-        at_most(kappa * kappa * best.L_attn, 2 * limit, "attention error"),
-    ]
-
-
-def _weak_weights() -> Iterator[Case]:
-    """Tiny K: L is nearly lam, and one step already needs all of eps."""
-    values = {
-        "X": np.eye(2),
-        "W": 1e-5 * (np.ones((2, 2)) - 2 * np.eye(2)),
-        "M": np.ones((2, 2)),
-        "lam": 1.0,
-        "mask": None,
-    }
-    yield Case({**values, "T": 1, "stretch": 1.0}, "X = I_2, |W| = 1e-5, T = 1")
-
-
-def _dense_is_enough(q: Quantities, factor: float = 1.0) -> Relation | tuple[Relation, ...]:
-    """At M = 1, L_attn = 0: the left side is lam^2 d^2/(mu n^2), the right at least xi/2 (times n^2 mu; mu cancels)."""
-    threshold = 6 * q.sqrt(q.number(float(q.n))) * q.w_max * q.square(q.X) / q.d
-    lam = threshold * q.number(factor)
-    return at_most(lam * q.d, 6 * q.sqrt(q.number(float(q.n))) * q.w_max * q.square(q.X) * (1 if factor else 0))
-
-
-def _stationary(q: Quantities, factor: float = 1.0) -> list[Relation]:
-    """After T = ceil(1/(eta lam)) steps of 1/L some ||grad|| <= lam d, so L_attn <= 2 lam^2 d^2/(kappa_T l)^2."""
-    L = sharp_L(q)
-    ratio = float(L / q.lam)
-    if not ratio < 25:
-        return []
-    T = int(np.ceil(ratio * (1 + 1e-8)))
-    points = list(descend(q, step_below(q, 1.0), T))[:T]
-    slowest = q.smallest([point.lambda_2 for point in points])
-    kappa = q.kappa_T * slowest
-    smallest = q.smallest([q.square(point.gradient) for point in points])
-    found = [at_most(smallest, q.lam * q.lam * q.d**2 * q.number(factor), "gradient")]
-    close = [point for point in points if bool(q.square(point.gradient) <= q.lam * q.lam * q.d**2)]
-    if close:
-        least = q.smallest([point.L_attn for point in close])
-        found.append(at_most(least * kappa * kappa, 2 * q.lam * q.lam * q.d**2 * q.number(factor), "attention error"))
-    return found
-
-
-def _floor(q: Quantities, reach: float = 1.0) -> Relation:
-    """F(M)_ij >= 1/sum_k exp(d ||W o x_i (x_k - x_j)^T||_F) for ||M||_F <= d, over allowed positions."""
-    ratios = []
-    for i in range(q.n):
-        for j in np.flatnonzero(q.allowed[i]):
-            total = q.number(0.0)
-            for k in np.flatnonzero(q.allowed[i]):
-                pull = q.W * (q.X[i][:, None] * (q.X[k] - q.X[j])[None, :])
-                total = total + q.exp(q.norm(pull) * q.d * q.number(reach))
-            ratios.append(q.F[i, j] * total)
-    return at_least(q.smallest(ratios), q.number(1.0))
-
-
-def _in_ball(rng: Generator, case: Case) -> dict[str, Any]:
-    M, d = case["M"], len(case["M"])
-    size = float(np.linalg.norm(M))
-    scale = d / size if size > 0 else 0.0
-    return {
-        "M": M * scale * 0.999999 * float(rng.choice([1.0, 0.5, -1.0])),
-        "W": case["W"] / max(1.0, float(np.abs(case["W"]).max())),
-    }
-
-
-def _one_feature_floor() -> Iterator[Case]:
-    """d = 1, M = -1 = -d: the logits are as far apart as ||M|| <= d allows; only the factor of the sum is lost."""
-    for w in (1.0, 10.0):
-        yield Case(
-            {"X": np.array([[1.0], [0.0]]), "W": np.array([[w]]), "M": np.array([[-1.0]]), "lam": 0.0, "mask": None},
-            f"d = 1, W = {w}",
-        )
-
-
 def _huge() -> Iterator[Case]:
     yield Case(
         {"X": np.eye(2), "W": 1000.0 * np.eye(2), "M": np.ones((2, 2)), "lam": 0.0, "mask": None}, "X = I_2, W = 1000 I"
     )
 
 
-_NORM = Hypothesis("||M||_F <= d", lambda q: bool(q.square(q.M) <= q.d**2), lambda rng: _one_feature_floor())
-_LAM = Hypothesis("lam > 0", lambda q: q.case.get("lam", 0.0) > 0, lambda rng: _weak_weights())
-_KAPPA = Hypothesis("kappa_T > 0", lambda q: bool(q.kappa_T > 0), lambda rng: _weak_weights())
 _INFORMAL = Reading("literal", "steps T alone at fixed n, lam, R, mu and eps; each step costs O(n d^2 + n^2 d) more")
 _SAME_T = Reading("full", "no attention mask; the same t in both terms; any M_0, here Algorithm 1's M_0 = 1", "full")
 
@@ -343,116 +219,5 @@ CLAIMS: tuple[Claim, ...] = (
         uses=("def:soft_prob_func",),
         wrong=(Wrong("at least 1e-300", lambda q: at_least(q.delta, q.number(1e-300))),),
         repaired_by="fix:practical",
-    ),
-    Claim(
-        id="fix:practical",
-        kind=Kind.LEMMA,
-        title="A lower bound of the attention entries",
-        section=_SECTION,
-        reading=ANY_MASK,
-        says="While ||M||_F <= d every allowed entry has an explicit positive floor, exponentially small in the"
-        " logits.",
-        formula="F(M)_ij >= 1 / sum_k exp(d ||W o x_i (x_k - x_j)^T||_F)",
-        strength=Strength.TIGHT,
-        margin=_floor,
-        supply=Instances("any", extra=_in_ball, small=True),
-        hypotheses=(_NORM,),
-        uses=("def:soft_prob_func",),
-        attains=_one_feature_floor,
-        wrong=(Wrong("half the reach", lambda q: _floor(q, 0.5)),),
-        repairs="rem:practical",
-        source="new",
-    ),
-    Claim(
-        id="fix:our_convergence",
-        kind=Kind.THEOREM,
-        title="Main result, repaired",
-        section=_SECTION,
-        reading=ANY_MASK,
-        says="With mu = 2 (min|W| beta delta)^2, delta a bound of the allowed entries on the way, and the paper's xi,"
-        " descent from M = 1 with eta <= 1/(lam + (5/4) K^2) reaches (xi + eps)/2 within T = 2 lam d^2/(eta mu"
-        " eps n^2) steps, at one t.",
-        formula="min_{t<T} [L_attn(M_t)/n^2 + lam^2 ||M_t||^2/(mu n^2)] <= (xi + eps)/2",
-        strength=Strength.UPPER,
-        margin=_squared,
-        supply=Instances("any", extra=_walk_steps, small=True, free=("W", "X")),
-        hypotheses=(_LAM, beta_positive("any"), delta_allowed_positive(), weights_nonzero("any")),
-        uses=("fix:PL_ineq", "new:confinement", "new:lip_grad_row_constant", "thm:convergence"),
-        attains=_weak_weights,
-        wrong=(Wrong("eps halved and xi dropped", lambda q: _squared(q, eps_factor=0.5, xi_factor=0.0)),),
-        repairs="thm:our_convergence",
-        source="new",
-    ),
-    Claim(
-        id="new:our_convergence_sharp",
-        kind=Kind.THEOREM,
-        title="Main result with the operator's constants",
-        section=_SECTION,
-        reading=ANY_MASK,
-        says="With mu = 2 (kappa_T l)^2, l the least lambda_2(J_i) on the way, and xi = K lam^{3/2} d^2/(n^2"
-        " mu), descent"
-        " from M = 1 with eta <= 1/L reaches (xi + eps)/2 within T = 2 lam d^2/(eta mu eps n^2) steps.",
-        formula="min_{t<T} L_attn(M_t)/n^2 + lam^2 ||M_t||^2/(mu n^2) <= (xi + eps)/2",
-        strength=Strength.TIGHT,
-        margin=_repaired,
-        supply=Instances("any", extra=_walk_steps, small=True, free=("W", "X"), lam=None),
-        hypotheses=(_LAM, _KAPPA),
-        uses=("new:PL_sharp", "new:confinement_sharp", "fix:lip_grad_l", "thm:convergence"),
-        attains=_weak_weights,
-        wrong=(Wrong("eps halved", lambda q: _repaired(q, eps_factor=0.5)),),
-        repairs="thm:our_convergence",
-        source="new",
-    ),
-    Claim(
-        id="new:ones_witness",
-        kind=Kind.THEOREM,
-        title="Pruning nothing satisfies the theorem",
-        section=_SECTION,
-        reading=FULL,
-        says="For lam <= 6 sqrt(n) max|W| ||X||_F^2/d the initial M = 1 already meets the paper's guarantee,"
-        " whatever mu.",
-        formula="lam <= 6 sqrt(n) max|W| ||X||_F^2 / d implies lam^2 d^2/(mu n^2) <= xi/2",
-        strength=Strength.TIGHT,
-        margin=_dense_is_enough,
-        supply=Instances("full", free=("W", "X")),
-        uses=("def:attn_prun",),
-        wrong=(Wrong("a threshold twice as large", lambda q: _dense_is_enough(q, 2.0)),),
-        source="new",
-    ),
-    Claim(
-        id="new:gd_attention_loss",
-        kind=Kind.THEOREM,
-        title="What 1/(eta lam) steps guarantee, by beta and delta",
-        section=_SECTION,
-        reading=ANY_MASK,
-        says="After 1/(eta lam) steps some iterate has ||grad|| <= lam d and L_attn <= 2 (lam d)^2/(min|W| beta"
-        " delta)^2.",
-        formula="exists t < T: L_attn(M_t) <= 2 (lam d)^2/(min|W| beta delta)^2",
-        strength=Strength.UPPER,
-        margin=_gd_attention_loss,
-        supply=Instances("any", extra=_walk_steps, small=True, free=("W", "X")),
-        hypotheses=(_LAM, beta_positive("any"), delta_allowed_positive(), weights_nonzero("any")),
-        uses=("new:confinement", "new:PL_additive_free"),
-        attains=_weak_weights,
-        wrong=(Wrong("a hundredth of the right sides", lambda q: _gd_attention_loss(q, 0.01)),),
-        source="new",
-    ),
-    Claim(
-        id="new:stationarity",
-        kind=Kind.THEOREM,
-        title="What 1/(eta lam) steps guarantee",
-        section=_SECTION,
-        reading=ANY_MASK,
-        says="After ceil(1/(eta lam)) steps some gradient is at most lam d, and there L_attn <= 2 lam^2"
-        " d^2/(kappa_T l)^2.",
-        formula="min_{t<T} ||grad L(M_t)|| <= lam d, T = ceil(1/(eta lam)), eta = 1/L",
-        strength=Strength.UPPER,
-        margin=_stationary,
-        supply=Instances("any", extra=_walk_steps, small=True, free=("W", "X")),
-        hypotheses=(_LAM,),
-        uses=("new:confinement_sharp", "new:PL_sharp"),
-        attains=_weak_weights,
-        wrong=(Wrong("a hundredth of the right sides", lambda q: _stationary(q, 0.01)),),
-        source="new",
     ),
 )
