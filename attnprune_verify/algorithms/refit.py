@@ -94,7 +94,7 @@ def refit_pair(
     >>> X, W_Q, W_K = rng.normal(size=(8, 6, 4)), rng.normal(size=(4, 4)), rng.normal(size=(4, 4))
     >>> kept_Q, kept_K = np.abs(W_Q) > 0.5, np.abs(W_K) > 0.5
     >>> tuned = refit_pair(X, W_Q, W_K, kept_Q, kept_K, steps=30)
-    >>> tuned.validation[:, 1].min() < tuned.validation[0, 1], bool(tuned.W_Q[~kept_Q].any())
+    >>> bool(tuned.validation[:, 1].min() < tuned.validation[0, 1]), bool(tuned.W_Q[~kept_Q].any())
     (True, False)
     """
     samples, query, key, *kept = as_reals(X=X, W_Q=W_Q, W_K=W_K, kept_Q=kept_Q, kept_K=kept_K)

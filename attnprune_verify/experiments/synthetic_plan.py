@@ -30,6 +30,11 @@ class SyntheticPlan:
     side_readings : readings measured at the fixed n only, for the fixed lams
     fixed_lams : lam of the sweeps over n and rho; Section 6.1 says 0.04, and the favourable reading does best at 2^-2
     seeds : pairs (k, number of seeds); the first seed of the first k also shows what rounding does to the masks
+
+    Examples
+    --------
+    >>> len(SyntheticPlan(weights=("shared",), seeds=((16, 1),)).runs())
+    26
     """
 
     weights: tuple[Weights, ...] = get_args(Weights)

@@ -29,7 +29,14 @@ _AXES = {"lam": "regularisation lambda", "n": "sequence length n", "rho": "pruni
 
 
 def draw_figure2(results: Results, weights: str) -> Figure:
-    """Rows: k. Columns: lam, n, rho. Solid: in-sample mean with a band of one sd; dashed: held-out mean."""
+    """Rows: k. Columns: lam, n, rho. Solid: in-sample mean with a band of one sd; dashed: held-out mean.
+
+    Examples
+    --------
+    >>> from attnprune_verify.experiments.stored import stored_results
+    >>> len(draw_figure2(stored_results(), "shared").axes)  # needs the extra `plot`
+    6
+    """
     from matplotlib.figure import Figure
 
     plan = results.plan

@@ -220,6 +220,13 @@ def figure2_statements(results: Results) -> list[dict[str, Any]]:
     """Every sentence of STATEMENTS under every reading that `results` holds, as dicts with the fields of `Verdict`.
 
     A sentence whose runs are missing (fewer than two points of its axis) gives no entry.
+
+    Examples
+    --------
+    >>> from attnprune_verify.experiments.stored import stored_results
+    >>> found = figure2_statements(stored_results())
+    >>> {entry["verdict"] for entry in found if entry["id"] == "exp:n-wanda-better-for-larger-n"}
+    {'disagrees'}
     """
     return [asdict(verdict) for verdict in _verdicts(results)]
 
