@@ -5,16 +5,18 @@ from __future__ import annotations
 import csv
 import io
 import json
+import shlex
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 from attnprune_verify.experiments.journal import write_whole
 from attnprune_verify.experiments.layer import LayerResults
+from attnprune_verify.experiments.layer_plan import LayerPlan
 from attnprune_verify.experiments.layer_statements import layer_statements
 from attnprune_verify.experiments.layer_tables import by_layer, by_method
 
-__all__ = ["as_document", "summary", "write_tables"]
+__all__ = ["as_document", "command_line", "summary", "write_tables"]
 
 SCHEMA = "attnprune-verify/experiment-layer/1"
 COLUMNS = ("method", "rho", "n", "seed", "layer", "head", "in_sample", "held_out", "seconds")
@@ -27,11 +29,37 @@ def as_document(results: LayerResults) -> dict[str, Any]:
         plan[part] = [Path(path).name for path in plan[part]] or "shipped"
     return {
         "schema": SCHEMA,
+        "command": command_line(results.plan),
         "plan": plan,
         "methods": by_method(results),
         "layers": by_layer(results),
         "statements": layer_statements(results),
     }
+
+
+def command_line(plan: LayerPlan) -> str:
+    """The command that measures this plan, with FOLDER for the model's folder.
+
+    Examples
+    --------
+    >>> command_line(LayerPlan("models/small", methods=("wanda",), seeds=2))
+    'attnprune-verify experiment layer FOLDER --method wanda --rho 0.5 --n 128 --k 8 --seeds 2'
+    """
+    words = ["attnprune-verify", "experiment", "layer", "FOLDER"]
+    for option, values in (
+        ("--calibration", plan.calibration),
+        ("--held-out", plan.held_out),
+        ("--layer", plan.layers),
+        ("--method", plan.methods),
+        ("--rho", plan.rhos),
+        ("--n", plan.ns),
+        ("--held-out-n", () if plan.held_out_n is None else (plan.held_out_n,)),
+        ("--k", (plan.k,)),
+        ("--seeds", (plan.seeds,)),
+    ):
+        for value in values:
+            words += [option, Path(str(value)).name if option in ("--calibration", "--held-out") else str(value)]
+    return shlex.join(words)
 
 
 def write_tables(results: LayerResults, folder: Path) -> list[Path]:
