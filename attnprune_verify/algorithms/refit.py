@@ -91,7 +91,7 @@ def refit_pair(
     Examples
     --------
     >>> rng = np.random.default_rng(0)
-    >>> X, W_Q, W_K = rng.normal(size=(8, 6, 4)), rng.normal(size=(4, 4)), rng.normal(size=(4, 4))
+    >>> X, W_Q, W_K = rng.normal(size=(64, 6, 4)), rng.normal(size=(4, 4)), rng.normal(size=(4, 4))
     >>> kept_Q, kept_K = np.abs(W_Q) > 0.5, np.abs(W_K) > 0.5
     >>> tuned = refit_pair(X, W_Q, W_K, kept_Q, kept_K, steps=30)
     >>> bool(tuned.validation[:, 1].min() < tuned.validation[0, 1]), bool(tuned.W_Q[~kept_Q].any())

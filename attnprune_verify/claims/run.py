@@ -204,7 +204,7 @@ def rerun(id_: str, reading: str, values: Mapping[str, Any]) -> Trial:
     >>> values = {"X": [[1, 0], [0, 1]], "W": [[0.01, -0.01], [-0.01, 0.01]], "M": [[0, 0], [0, 0]]}
     >>> trial = rerun("lem:PL_ineq", "full", {**values, "lam": 0.0, "mask": None})
     lem:PL_ineq-full: certainly violated
-      lhs = 2.5e-09, rhs = 4.99999e-07 (>=)
+      lhs = 2.49983e-09, rhs = 4.99967e-07 (>=)
     """
     claim = registry.find(id_, reading)
     trial = certain(claim, Case.from_json(values, "rerun"))
