@@ -15,12 +15,13 @@ WRONG = kill_matrix.catalogue().WRONG
 
 # The ids that the outside world relies on.
 CONTRACT = (
-    "missing-softmax-correction correction-uses-dense-softmax transposed-p missing-hadamard-W missing- "
-    "regularizer regularizer-scale regularizer-not-squared loss-scale gradient-scale gradient-sign gradient- "
-    "transposed mask-ignored mask-after-softmax mask-multiplies-logits mask-strict mask-always-causal wrong- "
-    "softmax-axis logit-scale unstable-exp denominator-epsilon low-precision mutates-input nondeterministic "
-    "wrong-shape dense-target-uses-M clips-or-rounds-M keeps-instead-of-prunes threshold-off-by-one ties- "
-    "dropped baseline-axis baseline-global-threshold baseline-ignores-activations baseline-no-update unknown "
+    "missing-softmax-correction correction-uses-dense-softmax transposed-p missing-hadamard-W "
+    "missing-regularizer regularizer-scale regularizer-not-squared loss-scale gradient-scale gradient-sign "
+    "gradient-transposed mask-ignored mask-after-softmax mask-multiplies-logits mask-strict mask-always-causal "
+    "wrong-softmax-axis logit-scale unstable-exp denominator-epsilon low-precision mutates-input "
+    "nondeterministic wrong-shape dense-target-uses-M clips-or-rounds-M keeps-instead-of-prunes "
+    "threshold-off-by-one ties-dropped baseline-axis baseline-global-threshold baseline-ignores-activations "
+    "baseline-no-update unknown "
 ).split()
 
 

@@ -50,6 +50,7 @@ def test_a_chosen_function(spec):
     assert result.returncode == 0 and "9 passed" in result.stdout
 
 
+@pytest.mark.thorough
 def test_the_default_target_is_the_reference(spec):
     result = spec("-k", "causal_mask")
     assert result.returncode == 0 and "1 passed" in result.stdout
@@ -61,6 +62,7 @@ def test_a_missing_target_is_a_usage_error(spec):
     assert result.returncode == 4 and "there is no file 'missing.py'" in result.stdout + result.stderr
 
 
+@pytest.mark.thorough
 def test_bad_options_are_one_line(spec, tmp_path):
     (tmp_path / "known.toml").write_text('[[waive]]\ncheck = "nothing:*"\nreason = "r"\n', encoding="utf-8")
     result = spec("--attnprune-target", "subject.py", "--attnprune-deviations", "known.toml", "-k", "causal_mask")
