@@ -33,7 +33,19 @@ def observed(function, steps, **factors):
     return [Observation(case, returned(function, case, steps, **factors)) for case in CASES]
 
 
-@pytest.mark.parametrize("function", VALUED)
+@pytest.mark.parametrize(
+    "function",
+    [
+        "attention",
+        "loss",
+        "gradient",
+        *(
+            pytest.param(name, marks=pytest.mark.thorough)
+            for name in VALUED
+            if name not in ("attention", "loss", "gradient")
+        ),
+    ],
+)
 def test_the_formulas_are_right_and_right_results_are_not_named(function):
     for case in CASES:
         for formula, truth in zip(returned(function, case, RIGHT), reference(function, case), strict=True):

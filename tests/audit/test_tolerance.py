@@ -51,6 +51,7 @@ def test_the_verdict_does_not_depend_on_the_scale(scale):
         assert compare(got, truth, 1e-16 * scale, U, 4).verdict == verdict
 
 
+@pytest.mark.thorough  # for seed 0 the executable spec asks the same of the reference
 @pytest.mark.parametrize("function", VALUED)
 def test_the_trusted_implementation_passes_where_it_must_and_never_fails(function):
     for name, cases in regimes(5).items():
