@@ -10,7 +10,6 @@ from numpy.random import Generator
 
 from attnprune_verify.claims.case import Case, from_instance
 from attnprune_verify.claims.core import Hypothesis, Reading
-from attnprune_verify.claims.quantities import Quantities
 from attnprune_verify.instance.families import benign, block_mask, orthonormal_constant
 
 __all__ = [
@@ -22,9 +21,9 @@ __all__ = [
     "delta_allowed_positive",
     "delta_positive",
     "lam_in_unit_interval",
-    "lam_positive",
     "mask_in_box",
     "mask_norm",
+    "never",
     "several_tokens",
     "weights_nonzero",
 ]
@@ -94,13 +93,6 @@ def lam_in_unit_interval(mask: str = "full") -> Hypothesis:
     return Hypothesis("lam in [0,1]", lambda q: 0 <= q.case.get("lam", 0.0) <= 1, _generator(mask))
 
 
-def lam_positive() -> Hypothesis:
-    """lam > 0."""
-    return Hypothesis(
-        "lam > 0", lambda q: q.case.get("lam", 0.0) > 0, lambda rng: (c.but(lam=0.03) for c in _some(rng))
-    )
-
-
 def several_tokens(mask: str = "full") -> Hypothesis:
     """n >= 2: with one token F = 1 whatever M is."""
     return Hypothesis("n >= 2", lambda q: q.n >= 2, _generator(mask))
@@ -113,8 +105,3 @@ def _generator(mask: str) -> Any:
 def never() -> Hypothesis:
     """A condition nothing meets; for testing that the judge says `vacuous`."""
     return Hypothesis("never", lambda q: False, lambda rng: ())
-
-
-def holding(quantities: Quantities, *conditions: Hypothesis) -> bool:
-    """Whether all conditions hold."""
-    return all(condition.holds(quantities) for condition in conditions)

@@ -73,6 +73,7 @@ class ClaimRecord:
             "formula": claim.formula,
             "reading_says": claim.reading.says,
             "strength": claim.strength.value,
+            "source": claim.source,
             "repairs": claim.repairs,
             "ancestors_hold": self.ancestors_hold,
             "tried": verdict.tried,
@@ -131,6 +132,14 @@ def run_claims(effort: Effort = QUICK, progress: Callable[[int, int], object] | 
     -------
     ClaimsResult
         ``.records`` in the paper's order, ``.outcome``, ``.as_dict()``.
+
+    Examples
+    --------
+    >>> from attnprune_verify.claims.falsifier import Effort
+    >>> result = run_claims(Effort(limits=0, examples=0, starts=0, evaluations=0))  # stored attacks and families only
+    >>> verdicts = {record.claim.test_id: record.statement.value for record in result.records}
+    >>> verdicts["lem:PL_ineq-full"], verdicts["lem:PL_ineq-causal"], verdicts["fix:PL_ineq-any"]
+    ('refuted', 'vacuous', 'holds')
     """
     claims = registry.claims()
     verdicts = []
