@@ -34,6 +34,7 @@ def folder(tmp_path, monkeypatch):
     package.mkdir()
     (package / "__init__.py").write_text("__version__ = '0.3'\n", encoding="utf-8")
     (package / "inner.py").write_text("from subject import causal_mask\n", encoding="utf-8")
+    (package / "relative.py").write_text("from .inner import causal_mask\n", encoding="utf-8")
     monkeypatch.chdir(tmp_path)
     return tmp_path
 
@@ -44,6 +45,7 @@ def folder(tmp_path, monkeypatch):
         "subject.py",
         "subject",
         "package.inner",
+        "package/relative.py",
         "subject:Methods",
         "subject.py:Methods",
         "subject:table",
