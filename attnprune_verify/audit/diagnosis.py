@@ -215,9 +215,10 @@ def _ids_of_factors(function: str, observations: list[Observation], fit: Fit) ->
             if b.size and a.size == b.size and np.allclose(a, b, rtol=1e-6):
                 continue
         if fit.regularizer == "right" and b.size:
-            if _is(b, 0):
+            wrong = b[np.abs(b - 1) > 1e-12]  # on the other instances it may well be right
+            if _is(wrong, 0):
                 ids["missing-regularizer"] = ""
-            elif _differs(b, 1):
+            elif wrong.size:
                 ids["regularizer-scale"] = f"factor {_factor(b)}"
     return ids
 
