@@ -136,18 +136,18 @@ def _given_beta(instance: Instance, found: Measurements, beta: float) -> Assumpt
     ball = arb(beta)
     mean = min((frobenius(sample) ** 2 / instance.n for sample in instance.samples), key=nearest)
     if beta <= 0:
-        reason = f"beta = {beta:.6g} is not positive, so mu is not either and the theorem promises nothing."
+        reason = f"beta = {beta!r} is not positive, so mu is not either and the theorem promises nothing."
     elif beta > nearest(mean) * (1 + 2.0**-50):
-        reason = f"beta = {beta:.6g} is impossible: lambda_min(X X^T) <= ||X||_F^2 / n = {show(mean)} for every X."
+        reason = f"beta = {beta!r} is impossible: lambda_min(X X^T) <= ||X||_F^2 / n = {show(mean)} for every X."
     elif not all(is_positive_semidefinite(sample, beta) for sample in instance.samples):
         why = "" if found.beta.positive else f" ({found.beta.reason})"
         true = show(found.beta.value)
         reason = (
-            f"beta = {beta:.6g} is too large for this X: lambda_min(X X^T) = {true}{why}, so X X^T >= beta I is false."
+            f"beta = {beta!r} is too large for this X: lambda_min(X X^T) = {true}{why}, so X X^T >= beta I is false."
         )
     else:
         true = show(found.beta.value)
-        return _judged("beta", True, ball, f"X X^T >= {beta:.6g} I holds: lambda_min(X X^T) = {true}.")
+        return _judged("beta", True, ball, f"X X^T >= {beta!r} I holds: lambda_min(X X^T) = {true}.")
     return _judged("beta", False, ball, reason)
 
 
@@ -179,18 +179,18 @@ def _given_delta(instance: Instance, found: Measurements, delta: float, everywhe
     ball, floor = arb(delta), found.floor
     widest = instance.n if everywhere else int(instance.allowed.sum(axis=1).max())
     if delta <= 0:
-        reason = f"delta = {delta:.6g} is not positive, so mu is not either and the theorem promises nothing."
+        reason = f"delta = {delta!r} is not positive, so mu is not either and the theorem promises nothing."
     elif delta > 1 / widest:
         reason = (
-            f"delta = {delta:.6g} is impossible: a row of {widest} weights that sum to 1 has one of at most "
+            f"delta = {delta!r} is impossible: a row of {widest} weights that sum to 1 has one of at most "
             f"1/{widest} = {1 / widest:.6g}."
         )
     elif everywhere and floor.masked:
-        reason = f"delta = {delta:.6g} is too large: the mask forbids positions, where F(M) is exactly 0."
+        reason = f"delta = {delta!r} is too large: the mask forbids positions, where F(M) is exactly 0."
     elif math.log(delta) > floor.log_allowed + floor.radius:
-        reason = f"delta = {delta:.6g} is too large for this M: min F(M){where} = {show(floor.allowed)}."
+        reason = f"delta = {delta!r} is too large for this M: min F(M){where} = {show(floor.allowed)}."
     else:
-        return _judged(identity, True, ball, f"min F(M){where} = {show(floor.allowed)} is at least {delta:.6g}.")
+        return _judged(identity, True, ball, f"min F(M){where} = {show(floor.allowed)} is at least {delta!r}.")
     return _judged(identity, False, ball, reason)
 
 
@@ -238,9 +238,9 @@ def _norm(instance: Instance, found: Measurements) -> Assumption:
 def _unit_interval(instance: Instance) -> Assumption:
     lam = instance.lam
     if 0 <= lam <= 1:
-        reason = f"lam = {lam:.6g} lies in [0, 1], as lem:PL_ineq asks."
+        reason = f"lam = {lam!r} lies in [0, 1], as lem:PL_ineq asks."
         return _judged("lam-in-unit-interval", True, arb(lam), reason)
-    reason = f"lam = {lam:.6g} lies outside [0, 1], so lem:PL_ineq and the theorem do not speak about it."
+    reason = f"lam = {lam!r} lies outside [0, 1], so lem:PL_ineq and the theorem do not speak about it."
     return _judged("lam-in-unit-interval", False, arb(lam), reason)
 
 

@@ -23,7 +23,7 @@ from attnprune_verify.theory.evaluation import (
     route,
 )
 from attnprune_verify.theory.measure import logit_norm, measure
-from attnprune_verify.theory.pl_bounds import Bound, pl_bounds
+from attnprune_verify.theory.pl_bounds import Bound, beyond_floats, pl_bounds
 
 __all__ = ["Bound", "evaluate_bounds"]
 
@@ -83,7 +83,8 @@ def _lipschitz(identity: str, found: _Steepest, lam: float, attention_constant: 
         status = "holds"
     else:
         status = "violated" if found.whole > constant else "undecided"
-    return Bound(identity, nearest(found.whole), nearest(constant), status, found.where)
+    note = found.where + beyond_floats(found.whole, constant)
+    return Bound(identity, nearest(found.whole), nearest(constant), status, note)
 
 
 def _steepest(instance: Instance) -> _Steepest:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache
@@ -12,6 +13,7 @@ from flint import arb
 from attnprune_verify.instance.problem import Instance
 from attnprune_verify.instance.validate import Array
 from attnprune_verify.theory import paper, sharp
+from attnprune_verify.theory.assumptions import show
 from attnprune_verify.theory.balls import frobenius, nearest, precision
 from attnprune_verify.theory.evaluation import AttentionPart, attention_part, precision_ladder, route
 from attnprune_verify.theory.gram import GramFloor, gram_floor, is_positive_semidefinite
@@ -159,4 +161,11 @@ def _decide(inequality: _Inequality, point: Instance, evaluate: _Evaluate) -> Bo
         note += "; c = 0 here"
     elif mu == 0:
         note += "; mu = 0, so only the regulariser is compared"
-    return Bound(inequality.id, nearest(lhs), nearest(rhs), status, note)
+    return Bound(inequality.id, nearest(lhs), nearest(rhs), status, note + beyond_floats(lhs, rhs))
+
+
+def beyond_floats(lhs: arb, rhs: arb) -> str:
+    """The size of both sides where, as floats, they are both 0 or both inf, for the end of a note."""
+    if nearest(lhs) != nearest(rhs) or nearest(lhs) not in (0.0, math.inf) or not (lhs > 0 and rhs > 0):
+        return ""
+    return f"; left {show(lhs)}, right {show(rhs)}"

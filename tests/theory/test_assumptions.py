@@ -281,3 +281,13 @@ def test_a_parameter_is_a_real_number(name, value):
     """float() would drop an imaginary part with a warning."""
     with pytest.raises(InvalidInstance, match=f"{name} must be a finite real number"):
         assumptions(plain(np.eye(2)), **{name: value if value is not None else "None"})
+
+
+def test_a_value_beside_its_limit_is_printed_in_full():
+    """Six digits would read: lam = 1 lies outside [0, 1]."""
+    above = float(np.nextafter(1, 2))
+    assert "lam = 1.0000000000000002 lies" in judged(plain(np.eye(2), lam=above))["lam-in-unit-interval"].reason
+    assert "beta = 1.0000000000000002 is too large" in judged(plain(np.eye(2)), beta=above)["beta"].reason
+    delta = float(np.nextafter(0.5, 1))
+    assert f"delta = {delta} is impossible" in judged(plain(np.eye(2)), delta=delta)["delta"].reason
+    assert "lam = 0.04 lies in" in judged(plain(np.eye(2), lam=0.04))["lam-in-unit-interval"].reason

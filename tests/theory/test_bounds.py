@@ -242,3 +242,14 @@ def test_extreme_numbers_give_verdicts_and_never_errors():
         assert "violated" not in (found["fix:PL_ineq"], found["fix:lip_grad_l"], found["thm:lip_grad_l"])
         undecided += "undecided" in found.values()
     assert undecided <= 2  # logits beyond 1e100, whose weights no precision separates from 0
+
+
+def test_sides_beyond_the_floats_are_told_by_their_size():
+    """0 against 0, violated, would be no verdict a reader can follow."""
+    tiny = Instance(np.eye(2), 1e-200 * np.array([[1, -1], [-1, 1]]), M=np.zeros((2, 2)))
+    found = {bound.id: bound for bound in evaluate_bounds(tiny)}
+    printed = found["lem:PL_ineq"]
+    assert printed.status == "violated" and printed.lhs == printed.rhs == 0.0
+    assert "left 10^-800" in printed.note and "right 10^-600" in printed.note
+    ordinary = Instance(np.eye(2), 0.1 * np.array([[1, -1], [-1, 1]]), M=np.zeros((2, 2)))
+    assert not any("10^" in bound.note for bound in evaluate_bounds(ordinary))
