@@ -30,6 +30,14 @@ def load_instance(path: str | os.PathLike[str]) -> Instance:
     Every array's announced size is compared with the bytes that are really there before anything is allocated;
     nothing is ever unpickled.
 
+    Parameters
+    ----------
+    path : str or path-like
+
+    Returns
+    -------
+    Instance
+
     Raises
     ------
     InvalidInstance
@@ -72,6 +80,12 @@ def load_instance(path: str | os.PathLike[str]) -> Instance:
 
 def save_instance(path: str | os.PathLike[str], instance: Instance) -> None:
     """Write `instance` to `path` as .npz: first under a temporary name, then renamed, so no half file is left.
+
+    Parameters
+    ----------
+    path : str or path-like
+        Taken as it is: no suffix is added.
+    instance : Instance
 
     Raises
     ------

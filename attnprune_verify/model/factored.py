@@ -46,6 +46,10 @@ def factored_loss(
         Regularisation strength, >= 0.
     mask : None, "causal" or (n, n) array of 0 and 1
 
+    Returns
+    -------
+    float
+
     Raises
     ------
     InvalidInstance

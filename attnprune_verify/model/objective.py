@@ -272,9 +272,14 @@ def gradient(M: ArrayLike, X: ArrayLike, W: ArrayLike, lam: float = 0.0, mask: M
 def loss_and_gradient(
     M: ArrayLike, X: ArrayLike, W: ArrayLike, lam: float = 0.0, mask: MaskLike = None
 ) -> tuple[float, Array]:
-    """`loss` and `gradient` for little more than the cost of one.
+    """L(M) and W * (X^T p X) + lam M for little more than the cost of one (def:loss_func, thm:mat_view_l).
 
     For many masks on the same X, W and mask use `Objective`, which keeps F(1).
+    Parameters, errors: as `loss` and `gradient`.
+
+    Returns
+    -------
+    float, (d, d) array
 
     Examples
     --------
@@ -292,7 +297,10 @@ def hessian_vector_product(
 ) -> Array:
     """The derivative of `gradient` at M in direction V, without forming the d^2 x d^2 Hessian.
 
-    The formula is the derivative of thm:mat_view_l and ours; see `Objective.hessian_vector_product`.
+    ::
+
+        df~ = f~ * (ds - <f~, ds>),   dp = dc * f~ + c * df~ - (<dc, f~> + <c, df~>) f~ - <c, f~> df~,   row by row
+        H V = W * (X^T dp X) + lam V,   with ds = X (V * W) X^T and dc = df~          (ours: thm:mat_view_l derived)
 
     Parameters
     ----------
@@ -302,6 +310,11 @@ def hessian_vector_product(
     Returns
     -------
     (d, d) array
+
+    Raises
+    ------
+    InvalidInstance
+        As `loss`, or if the result overflows.
 
     Examples
     --------

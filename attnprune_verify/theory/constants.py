@@ -158,6 +158,10 @@ def constants(
     beta, delta : float, optional
         Used instead of the instance's own (`assumptions` judges them); delta then stands for both deltas.
 
+    Returns
+    -------
+    Constants
+
     Raises
     ------
     InvalidInstance
