@@ -148,14 +148,8 @@ def _directional(q: Quantities, stretch: float = 1.0) -> list[Relation]:
     if not bend > 0:
         return []
     step = size / bend * q.number(stretch)
-    after = q.at(q.M - g * step)
-    return [
-        at_least(
-            q.L - q.lam * q.square(q.M) / 2 - after.L_attn,
-            (q.lam * q.square(after.M) - q.lam * q.square(q.M) + step * size) / 2,
-            "decrease",
-        ),
-    ]
+    # written so that neither side is a small difference
+    return [at_most(q.at(q.M - g * step).L + step * size / 2, q.L, "decrease")]
 
 
 def _library(q: Quantities, low: float = 1.0) -> list[Relation]:
