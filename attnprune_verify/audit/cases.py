@@ -14,7 +14,7 @@ import numpy as np
 from numpy.random import Generator
 from numpy.typing import NDArray
 
-__all__ = ["BENIGN", "Case", "STABILITY", "cases", "regimes"]
+__all__ = ["BENIGN", "STABILITY", "Case", "cases", "inner_features", "regimes"]
 
 Real = NDArray[np.floating[Any]]
 
@@ -92,6 +92,11 @@ def off_diagonal(rng: Generator, n: int) -> NDArray[np.float64]:
     return 1.0 - np.eye(n)
 
 
+def inner_features(d: int) -> int:
+    """How many columns W_Q and W_K have for d features: another number, so that no shape fits by accident."""
+    return d + 1 if d < 3 else d - 1
+
+
 def _case(
     name: str,
     seed: int,
@@ -107,7 +112,7 @@ def _case(
 ) -> Case:
     """Gaussian tokens and weights, scaled so that the largest logit at M = 1 is `largest`; M uniform in `pruning`."""
     rng = np.random.default_rng([seed, *name.encode()])
-    m = d + 1 if d < 3 else d - 1
+    m = inner_features(d)
     X = rng.standard_normal((n, d) if k is None else (k, n, d))
     W, W_Q, W_K = rng.standard_normal((d, d)), rng.standard_normal((d, m)), rng.standard_normal((d, m))
     W *= largest / _largest_logit(X, W)

@@ -8,6 +8,7 @@ from functools import partial
 
 import numpy as np
 
+from attnprune_verify.audit.cases import inner_features
 from attnprune_verify.audit.formulas import Array, masked_softmax
 
 __all__ = ["MISTAKES", "SENTENCES", "Mistake"]
@@ -197,6 +198,9 @@ def _logits() -> Iterator[Mistake]:
         "2": lambda n, d: 2.0,
         "-1": lambda n, d: -1.0,
         "1/sqrt(2)": lambda n, d: 0.5**0.5,
+        "1/8": lambda n, d: 0.125,
+        "1/10": lambda n, d: 0.1,
+        "1/sqrt(m)": lambda n, d: inner_features(d) ** -0.5,
     }
     for detail, factor in factors.items():
         logits = lambda X, A, factor=factor: factor(*X.shape) * (X @ A @ X.T)  # noqa: E731
@@ -212,6 +216,9 @@ def _logits() -> Iterator[Mistake]:
         "negative entries set to 0": lambda M: np.where(M.real < 0, 0.0, M),
         "entries above 1 set to 1": lambda M: np.where(M.real > 1, 1.0, M),
         "rounded": lambda M: np.round(M.real),
+        "rounded to one digit": lambda M: np.round(M.real, 1),
+        "rounded to two digits": lambda M: np.round(M.real, 2),
+        "rounded to three digits": lambda M: np.round(M.real, 3),
         "thresholded at 1/2": lambda M: (M.real > 0.5) * 1.0,
         "thresholded at 1/2 inclusive": lambda M: (M.real >= 0.5) * 1.0,
         "nonzero counts as 1": lambda M: (M.real != 0) * 1.0,
