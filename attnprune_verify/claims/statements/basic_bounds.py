@@ -116,12 +116,13 @@ def _bound(
     attains: Any = None,
     uses: tuple[str, ...] = ("def:soft_prob_func",),
     source: str = "new",
+    section: str = _SECTION,
 ) -> Claim:
     return Claim(
         id=id_,
         kind=Kind.LEMMA,
         title=title,
-        section=_SECTION,
+        section=section,
         reading=ANY_MASK,
         says=says,
         formula=formula,
@@ -296,6 +297,7 @@ CLAIMS: tuple[Claim, ...] = (
         repairs="lem:bound_c",
         attains=_flipped,
         uses=("def:one_unit_loss",),
+        section="G Convergence of Gradient Descent",
     ),
     Claim(
         id="lem:bound_diag_f",
