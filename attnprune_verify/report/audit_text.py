@@ -77,7 +77,9 @@ def _title(result: AuditResult) -> Text:
 def _functions(result: AuditResult) -> Table:
     table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
     table.add_column("function", no_wrap=True)
-    for name in _COLUMNS:
+    counts = result.counts()
+    shown = [name for name in _COLUMNS if counts[name] or name in ("passed", "failed")]
+    for name in shown:
         table.add_column(_SHORT.get(name, name), justify="right", no_wrap=True)
     table.add_column("sees errors above", justify="right", no_wrap=True)
     table.add_column("notes", overflow="fold")
@@ -86,7 +88,7 @@ def _functions(result: AuditResult) -> Table:
         if function not in _present(result) or not records:
             continue
         cells = []
-        for name in _COLUMNS:
+        for name in shown:
             count = sum(record.status == name for record in records)
             cells.append(Text(str(count), style=_STYLE[name]) if count else Text("-", style="dim"))
         power = power_of(records)
