@@ -153,7 +153,7 @@ def _minimiser(q: Quantities) -> NDArray[np.float64]:
     plain = Quantities(q.case)
     lam = float(q.case["part"]) * plain.f_min**2 / (5 * plain.d**2)
     M = np.ones((plain.d, plain.d))
-    for _ in range(8):
+    for _ in range(5):
         here = plain.at(M)
         gradient = here.G + lam * M
         step = np.linalg.lstsq(here.curvature + lam * np.eye(plain.d**2), gradient.ravel(), rcond=None)[0]
