@@ -69,7 +69,8 @@ def render(results) -> str:
         for wrong, result in rows:
             dead = set(killers(result))
             marks = " | ".join("x" if name in dead else "" for name in columns)
-            lines.append(f"| {wrong.id} | {marks} | {', '.join(diagnoses(result))} |")
+            name = wrong.id.replace("|", "\\|")
+            lines.append(f"| {name} | {marks} | {', '.join(diagnoses(result))} |")
         lines.append("")
     return "\n".join(lines)
 
