@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 
 import click
@@ -34,8 +33,6 @@ def command(
     Example:
       attnprune-verify experiment assumptions models/all-MiniLM-L6-v2 --n 64 --n 256
     """
-    for variable in ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS"):
-        os.environ.setdefault(variable, "1")
     from attnprune_verify.algorithms.arguments import as_count
     from attnprune_verify.experiments.assumptions_real import (
         draw_assumptions,

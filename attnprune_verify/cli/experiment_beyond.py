@@ -40,9 +40,6 @@ def command(out: Path, jobs: int | None, quiet: bool, **choices: Any) -> int:
       attnprune-verify experiment beyond                            some minutes on two cores
       attnprune-verify experiment beyond --k 64 --candidate tuned-pair --scale 1
     """
-    # Before NumPy is loaded: threaded BLAS is far slower on these sizes as soon as anything else runs.
-    for variable in ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS"):
-        os.environ.setdefault(variable, "1")
     from attnprune_verify.algorithms.arguments import as_count
     from attnprune_verify.cli.progress import progress_bar
     from attnprune_verify.experiments.beyond import BeyondPlan, beyond_summary, run_beyond

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 from pathlib import Path
 from typing import Any
 
@@ -51,9 +50,6 @@ def command(folder: Path, out: Path, jobs: int, plots: bool, form: str, quiet: b
       attnprune-verify experiment layer models/all-MiniLM-L6-v2 --rho 0.5 --rho 0.7
       attnprune-verify experiment layer models/all-MiniLM-L6-v2 --layer 3 --method sparsegpt --method fisher-obs-kl
     """
-    # Before NumPy is loaded: threaded BLAS is far slower on these sizes as soon as anything else runs.
-    for variable in ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS"):
-        os.environ.setdefault(variable, "1")
     from attnprune_verify.algorithms.arguments import as_count
     from attnprune_verify.cli.progress import progress_bar
     from attnprune_verify.experiments.layer import run_layers

@@ -58,9 +58,6 @@ def command(full: bool, out: Path, jobs: int | None, plots: bool, form: str, qui
       attnprune-verify experiment synthetic --out results           about two minutes on two cores
       attnprune-verify experiment synthetic --scale 0.03125 --reading literal-direct --out small-logits
     """
-    # Before NumPy is loaded: threaded BLAS is far slower on these sizes as soon as anything else runs.
-    for variable in ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS"):
-        os.environ.setdefault(variable, "1")
     from attnprune_verify.algorithms.arguments import as_count
     from attnprune_verify.cli.progress import progress_bar
     from attnprune_verify.experiments.parallel import can_run_in_parallel

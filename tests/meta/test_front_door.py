@@ -34,6 +34,16 @@ def test_the_pytest_plugin_and_the_hypothesis_hook_are_light():
     assert not loaded_after("import attnprune_verify.spec.plugin") & heavy
 
 
+def test_the_program_takes_one_blas_thread_unless_told_otherwise():
+    """The program sets the thread count itself, so it must do so before NumPy is loaded."""
+    code = (
+        "import os, sys; os.environ.pop('OPENBLAS_NUM_THREADS', None)\n"
+        "from attnprune_verify.cli import main; assert 'numpy' not in sys.modules\n"
+        "main._run = lambda _: print(os.environ['OPENBLAS_NUM_THREADS']); main.main()"
+    )
+    assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True).stdout == "1\n"
+
+
 @pytest.mark.parametrize("name", attnprune_verify.__all__)
 def test_every_listed_name_opens(name):
     assert getattr(attnprune_verify, name) is not None
