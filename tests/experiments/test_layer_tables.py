@@ -63,21 +63,28 @@ def test_the_paper_s_sentences_and_what_failed():
         "ste": (0.05, 0.05),
     }
     found = verdicts(made_up(errors, rhos=(0.5, 0.7)))
-    assert not found["exp:real-better-than-random", "paper-gd, rho = 0.5, n = 128, against random"]
+    assert found["new:descent-worse-than-chance", "paper-gd, rho = 0.5, n = 128"]
     assert not found["exp:real-outperforms", "paper-gd, rho = 0.7, n = 128, against wanda"]
     assert not found["exp:real-lower-rate", "paper-gd, n = 128, against sparsegpt"]
+    assert found["exp:real-rises", "paper-gd, n = 128"]
+    assert found["exp:real-rises", "wanda, n = 128, beside paper-gd"]
     assert found["new:learnt-mask", "rho = 0.5, n = 128"]
     assert found["new:in-sample-misleads", "ste, rho = 0.5, n = 128"]
     better = made_up({"paper-gd": (0.01, 0.01), "random": (0.7, 0.7), "wanda": (0.1, 0.1)}, rhos=(0.5, 0.7))
-    assert all(verdicts(better).values())
+    found = verdicts(better)
+    assert not found.pop(("new:descent-worse-than-chance", "paper-gd, rho = 0.5, n = 128"))
+    assert not found.pop(("new:descent-worse-than-chance", "paper-gd, rho = 0.7, n = 128"))
+    assert all(found.values())
 
 
 def test_variants_are_compared_with_their_method():
     errors = {"fisher-obs": (0.1, 0.1), "fisher-obs:output_metric=identity": (0.2, 0.2)}
     errors |= {"fisher-obs:output_metric=squared": (0.05, 0.1)}
+    errors |= {"fisher-diagonal": (0.1, 0.1), "fisher-diagonal:threshold=layer": (0.11, 0.01)}
     found = verdicts(made_up(errors))
+    assert found["new:thresholds-over-a-layer-hurt", "fisher-diagonal:threshold=layer, rho = 0.5"]
     assert found["new:output-metric-matters", "fisher-obs:output_metric=identity, rho = 0.5"]
-    assert not found["new:divergence-metric-not-worse", "fisher-obs:output_metric=squared, rho = 0.5"]
+    assert not found["new:squared-metric-gains-nothing", "fisher-obs:output_metric=squared, rho = 0.5"]
 
 
 @pytest.mark.parametrize(("ours", "holds"), [(0.3, True), (0.1, False)])
