@@ -160,10 +160,20 @@ def test_the_multiplier_undoes_a_turn_of_the_partner(kind):
     for pair, factor in zip(pairs, (1.0, 1.7), strict=True):
         full[np.ix_(pair, pair)] = factor * B
     constant = np.zeros(12)  # the biases' share is tested on its own
-    target = key_target(data, data.queries @ full, row_weights(data), constant)
+    target = key_target(data, data.queries @ full, row_weights(data), constant, 1e-3)
     np.testing.assert_allclose(target, data.W_K @ np.linalg.inv(full).T, rtol=0.02, atol=0.02)
-    target = query_target(data, data.keys @ full, constant)
+    target = query_target(data, data.keys @ full, constant, 1e-3)
     np.testing.assert_allclose(target, data.W_Q @ np.linalg.inv(full).T, rtol=0.02, atol=0.02)
+
+
+def test_the_ridge_holds_the_multiplier_at_the_identity():
+    layer, X = random_layer("heads", seed=9, d=12, n=12, k=3)
+    data = Calibration(layer, X)
+    moved = [
+        np.linalg.norm(key_target(data, 0.5 * data.queries, row_weights(data), np.zeros(12), ridge) - data.W_K)
+        for ridge in (1e-3, 0.1, 10.0, 1e6)
+    ]
+    assert moved == sorted(moved, reverse=True) and moved[-1] < 1e-4 * moved[0]
 
 
 def test_biases_are_made_up_for():
@@ -175,7 +185,7 @@ def test_biases_are_made_up_for():
     full = np.diag([0.5, 1.0, 2.0, 1.5])
 
     def misfit(constant):
-        queries = data.queries_of(query_target(data, data.keys @ full, constant))
+        queries = data.queries_of(query_target(data, data.keys @ full, constant, 1e-3))
         wanted = data.queries @ np.linalg.inv(full)
         return np.linalg.norm(queries - wanted) / np.linalg.norm(wanted)
 

@@ -287,6 +287,7 @@ BAD = {
     "singular": ({"damping": 0.0, "dead": True}, "must be positive definite after damping"),
     "blocksize": ({"blocksize": 0}, "blocksize must be an integer >= 1"),
     "sweeps": ({"sweeps": 1, "sequential": False}, "sweeps must be 0 unless"),
+    "multiplier": ({"multiplier_ridge": 0.0}, "multiplier_ridge must be finite and > 0"),
     "sequential": ({"sequential": "no"}, "sequential must be True or False; got 'no'"),
     "metric": ({"output_metric": "hessian"}, "output_metric must be one of"),
     "squared": ({"output_metric": "squared", "rope": True}, "for a layer with RoPE; got 'squared'"),

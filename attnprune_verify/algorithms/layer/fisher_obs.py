@@ -39,6 +39,9 @@ class FisherOBS:
         Conjugate-gradient steps on the kept weights once a matrix is pruned.
     sequential : bool
         Fit K to the already pruned Q (right multiplier, metric at the pruned Q) instead of to the dense one.
+    multiplier_ridge : float
+        What holds the right multiplier at the identity, relative to the mean square of the features. Larger values cost
+        little on texts like the calibration texts and lose less on others (longer ones, for instance).
     sweeps : int
         Further rounds Q given K, K given Q; needs `sequential`.
     output_metric : "fisher", "squared" or "identity"
@@ -50,12 +53,14 @@ class FisherOBS:
     blocksize: int = 32
     refit_steps: int = 20
     sequential: bool = True
+    multiplier_ridge: float = 0.1
     sweeps: int = 0
     output_metric: OutputMetric = "fisher"
 
     def __post_init__(self) -> None:
         if self.damping is not None:
             as_positive("damping", self.damping, zero=True)
+        as_positive("multiplier_ridge", self.multiplier_ridge)
         as_count("blocksize", self.blocksize, least=1)
         as_count("refit_steps", self.refit_steps)
         if not isinstance(self.sequential, bool):
@@ -99,7 +104,7 @@ def prune_fisher_obs(data: Calibration, rho: float, options: FisherOBS) -> Prune
     def prune_K(Q: Pruned) -> tuple[Pruned, Array]:
         queries = data.queries_of(Q.weight)
         G_K = _key_metric(data, queries, weights, options)
-        return prune(key_target(data, queries, weights, constant), G_K), G_K
+        return prune(key_target(data, queries, weights, constant, options.multiplier_ridge), G_K), G_K
 
     G_Q = _query_metric(data, data.keys, options)
     Q = prune(data.W_Q, G_Q)
@@ -110,7 +115,7 @@ def prune_fisher_obs(data: Calibration, rho: float, options: FisherOBS) -> Prune
     for _ in range(options.sweeps):
         keys = data.keys_of(K.weight)
         G_Q = _query_metric(data, keys, options)
-        Q = prune(query_target(data, keys, constant), G_Q)
+        Q = prune(query_target(data, keys, constant, options.multiplier_ridge), G_Q)
         K, G_K = prune_K(Q)
     return PrunedPair(Q, K, G_Q, G_K, damping)
 

@@ -16,42 +16,43 @@ from attnprune_verify.model.rope import RoPE
 
 __all__ = ["key_target", "query_target"]
 
-_RIDGE = 1e-3
 
-
-def key_target(data: Calibration, queries: Array, weights: Array, constant: Array) -> Array:
+def key_target(data: Calibration, queries: Array, weights: Array, constant: Array, ridge: float) -> Array:
     """W_K T for pruned queries, rows weighted by t_i of `row_weights`; (kv_heads, d, m)."""
     weighted = (queries * weights[..., np.newaxis]).swapaxes(1, 2)
     own = data.per_group(data.per_head(weighted @ queries))
     cross = data.per_group(data.per_head(weighted @ data.queries))
-    T = _multiplier(own, cross, data.layer.rope)
+    T = _multiplier(own, cross, data.layer.rope, ridge)
     target = data.W_K @ T
     if data.layer.b_K is not None and data.layer.rope is not None:  # without RoPE, softmax ignores b_K
         target += _bias_correction(data.layer.b_K, T, constant)
     return target
 
 
-def query_target(data: Calibration, keys: Array, constant: Array) -> Array:
+def query_target(data: Calibration, keys: Array, constant: Array, ridge: float) -> Array:
     """W_Q T for pruned keys, in the metric of the softmax; (heads, d, m)."""
     own, cross = centred_products(data, keys, keys), centred_products(data, keys, data.keys)
-    T = _multiplier(own, cross, data.layer.rope)
+    T = _multiplier(own, cross, data.layer.rope, ridge)
     target = data.W_Q @ T
     if data.layer.b_Q is not None:
         target += _bias_correction(data.layer.b_Q, T, constant)
     return target
 
 
-def _multiplier(own: Array, cross: Array, rope: RoPE | None) -> Array:
-    """T with (own + ridge) T^T = cross, or the nearest such T that commutes with the rotations; (heads, m, m)."""
+def _multiplier(own: Array, cross: Array, rope: RoPE | None, relative: float) -> Array:
+    """T with (own + r) T^T = cross + r, or the nearest such T that commutes with the rotations; (heads, m, m).
+
+    r is `relative` times the mean diagonal: it holds T at the identity in directions the tokens hardly use.
+    """
     m = own.shape[-1]
     mean = np.trace(own, axis1=1, axis2=2) / m
     identity = np.eye(m)
     if rope is None:
-        ridge = _RIDGE * np.where(mean > 0, mean, 1.0)[:, np.newaxis, np.newaxis] * identity
+        ridge = relative * np.where(mean > 0, mean, 1.0)[:, np.newaxis, np.newaxis] * identity
         return np.linalg.solve(own + ridge, cross + ridge).swapaxes(1, 2)
     a, b = (np.arange(m)[part] for part in rope.pairs(m))
     size = own[:, a, a] + own[:, b, b]
-    ridge = _RIDGE * 2 * np.where(mean > 0, mean, 1.0)[:, np.newaxis]
+    ridge = relative * 2 * np.where(mean > 0, mean, 1.0)[:, np.newaxis]
     straight = (cross[:, a, a] + cross[:, b, b] + ridge) / (size + ridge)
     turned = (cross[:, b, a] - cross[:, a, b]) / (size + ridge)
     T = np.zeros_like(own)
