@@ -8,6 +8,11 @@ from proofs_check.checker import judge_file
 CERTIFICATES = Path(__file__).resolve().parent / "certificates"
 
 
+def _one_line(text: str) -> str:
+    """A file's name or keys may hold line breaks and characters that a terminal cannot show."""
+    return text.encode("unicode_escape").decode("ascii")
+
+
 def main(arguments: list[str]) -> int:
     if any(argument in ("-h", "--help") for argument in arguments):
         print("usage: python -m proofs_check [FILE ...]")
@@ -18,7 +23,7 @@ def main(arguments: list[str]) -> int:
     for file in files:
         verdict = judge_file(file)
         accepted += verdict.accepted
-        print(f"{'ACCEPT' if verdict.accepted else 'REJECT'} {file.name}: {verdict.reason}")
+        print(_one_line(f"{'ACCEPT' if verdict.accepted else 'REJECT'} {file.name}: {verdict.reason}"))
     print(f"{accepted} of {len(files)} certificates accepted")
     return 0 if files and accepted == len(files) else 1
 

@@ -51,9 +51,10 @@ def weigh(verdict: Verdict) -> Evidence:
             grades.add("formal")
             files.append(row["file"])
     for row in entry.get("certificates", []):
-        if row["concerns"] == "statement" and _certifies(row, verdict):
-            grades.add("certified")
+        if row["concerns"] == "statement" and _agrees(row, verdict):
             files.append(row["file"])
+            if _certifies(row, verdict):
+                grades.add("certified")
     steps = entry.get("steps")
     if steps:
         files.append(steps["file"])
@@ -77,10 +78,16 @@ def _covers(reading: str, claim: Claim) -> bool:
     return reading == "any" or reading in (claim.reading.name, claim.reading.mask)
 
 
-def _certifies(row: dict[str, Any], verdict: Verdict) -> bool:
-    mask = row["reading"].get("mask")
-    if mask is not None and not _covers(mask, verdict.claim) and verdict.claim.reading.mask not in ("any", None):
+def _agrees(row: dict[str, Any], verdict: Verdict) -> bool:
+    """Whether a certificate says the same as the verdict, on a mask that the claim's reading allows."""
+    mask, allowed = row["reading"].get("mask"), verdict.claim.reading.mask
+    if mask is not None and not _covers(mask, verdict.claim) and allowed not in ("any", "given", None):
         return False
     if row["kind"] == "refutation":
         return verdict.statement in (Statement.REFUTED, Statement.ILL_POSED)
-    return verdict.statement is Statement.HOLDS and EXISTENTIAL in verdict.claim.tags
+    return verdict.statement is Statement.HOLDS
+
+
+def _certifies(row: dict[str, Any], verdict: Verdict) -> bool:
+    """One instance refutes; it proves only what says that an instance exists."""
+    return row["kind"] == "refutation" or EXISTENTIAL in verdict.claim.tags

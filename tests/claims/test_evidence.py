@@ -51,6 +51,22 @@ def test_a_confirmed_instance_does_not_certify_a_universal_statement() -> None:
     assert weigh(Verdict(existential, Statement.HOLDS)).grade == "certified"
 
 
+def test_a_confirmed_instance_is_listed_with_its_repair() -> None:
+    """It proves nothing about all instances, but a reader of the repair must be able to find and re-check it."""
+    for id_ in ("fix:mask_gd", "fix:practical", "fix:attn_prun", "fix:our_convergence", "fix:PL_ineq"):
+        for claim in (claim for claim in claims() if claim.id == id_):
+            files = weigh(Verdict(claim, Statement.HOLDS)).files
+            assert any("confirmation" in file for file in files), claim.test_id
+            refuted = weigh(Verdict(claim, Statement.REFUTED)).files
+            assert not any("confirmation" in file for file in refuted), claim.test_id
+
+
+def test_one_mask_refutes_a_statement_about_every_mask() -> None:
+    evidence = weigh(Verdict(find("exp:any_attention_mask", "given"), Statement.REFUTED))
+    assert evidence.grade == "certified"
+    assert "proofs_check/certificates/practical-refutation-causal.json" in evidence.files
+
+
 def test_a_proof_for_one_mask_does_not_cover_all() -> None:
     claim = find("new:delta_le_inverse_n", "any")
     only_causal = replace(claim, id="new:nothing")

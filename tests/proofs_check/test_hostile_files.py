@@ -1,6 +1,9 @@
 """A hostile file is rejected for a stated reason after bounded work."""
 
 import json
+import os
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -91,3 +94,22 @@ def test_common_denominators_too_long_for_exact_elimination() -> None:
 @pytest.mark.parametrize("path", ["/dev/zero", "/", "/no/such/file"])
 def test_odd_paths(path: str) -> None:
     assert not judge_file(Path(path)).accepted
+
+
+def test_a_pipe_that_nobody_writes_to_is_not_waited_for(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe.json")
+    command = [sys.executable, "-m", "proofs_check", str(tmp_path / "pipe.json")]
+    run = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=30, check=False)
+    assert run.returncode == 1
+    assert "REJECT pipe.json: not a regular file" in run.stdout
+
+
+@pytest.mark.parametrize("name", [b"x\xff.json", b"x\nACCEPT y.json", "\u00e9.json".encode()])
+def test_a_name_cannot_break_or_forge_a_line(tmp_path: Path, name: bytes) -> None:
+    (tmp_path / os.fsdecode(name)).write_bytes(b'{"\\ud800": 1}')
+    command = [sys.executable, "-m", "proofs_check", os.fsencode(tmp_path) + b"/" + name]
+    environment = {**os.environ, "PYTHONIOENCODING": "ascii"}
+    run = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=30, check=False, env=environment)
+    assert (run.returncode, run.stderr) == (1, "")
+    lines = run.stdout.splitlines()
+    assert len(lines) == 2 and lines[0].startswith("REJECT x" if name[:1] == b"x" else "REJECT ")
