@@ -117,7 +117,11 @@ class Subject:
         }
         reply = self._exchange(request)
         if reply.get("status") == "returned":
-            return Answer(tuple(reply["parts"]), tuple(reply["changed"]), float(reply["seconds"]))
+            try:
+                arrays = tuple(_checked(part) for part in reply["parts"])
+                return Answer(arrays, tuple(reply["changed"]), float(reply["seconds"]))
+            except Exception:
+                raise self._broken_line() from None
         if reply.get("status") == "unreadable":
             raise NoAnswer(f"returned something unreadable: {reply.get('error')}", unreadable=True)
         raise NoAnswer(f"raised {reply.get('error')}", raised=True)
@@ -181,9 +185,12 @@ class Subject:
         except SubjectLost:
             self.close()
             raise
-        except (ValueError, KeyError, IndexError, TypeError, UnicodeDecodeError):
-            self.close()
-            raise SubjectLost("broke the line to the audit", hung=False) from None
+        except Exception:  # the subject may have written anything into the pipe
+            raise self._broken_line() from None
+
+    def _broken_line(self) -> SubjectLost:
+        self.close()
+        return SubjectLost("broke the line to the audit", hung=False)
 
     def _read(self, size: int, deadline: float) -> bytes:
         parts: list[bytes] = []
@@ -214,6 +221,12 @@ class Subject:
         if code is not None and code < 0:
             return SubjectLost(f"killed its interpreter with {_signal_name(-code)}", hung=False)
         return SubjectLost(f"ended its interpreter (exit code {code})", hung=False)
+
+
+def _checked(part: object) -> NDArray[Any]:
+    if not isinstance(part, np.ndarray):
+        raise TypeError("no array")
+    return part
 
 
 def _signal_name(number: int) -> str:

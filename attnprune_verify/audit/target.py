@@ -56,7 +56,7 @@ def parse_target(spec: str) -> Target:
     head, colon, tail = text.rpartition(":")
     path, attribute = (head, tail) if colon and head.endswith(".py") else (text, "")
     if path.endswith(".py"):
-        if attribute and not _DOTTED.fullmatch(attribute):
+        if path != text and not _DOTTED.fullmatch(attribute):
             raise InvalidInstance(f"{rule}; got the object {attribute!r}")
         file = Path(path)
         if not file.is_file():

@@ -139,7 +139,7 @@ class _Subject:
         return {
             "functions": {name: _positional(function) for name, function in self.functions.items()},
             "broken": self.broken,
-            "version": version if isinstance(version, str) else None,
+            "version": _printable(version) if isinstance(version, str) else None,
             "file": getattr(self.module, "__file__", None),
         }
 
@@ -254,7 +254,12 @@ def _line(error: BaseException) -> str:
         text = "(its message cannot be printed)"
     if isinstance(error, SystemExit):
         text = f"sys.exit({text}) was called"
-    return f"{type(error).__name__}: {text}"[:300]
+    return _printable(f"{type(error).__name__}: {text}"[:300])
+
+
+def _printable(text: str) -> str:
+    """A report is UTF-8 and is read in terminals: no lone surrogates, no control characters."""
+    return "".join(letter if letter.isprintable() else "\N{REPLACEMENT CHARACTER}" for letter in text)
 
 
 def _end_with_the_audit() -> None:

@@ -1,5 +1,6 @@
 """Nothing a subject does ends the audit or bends its verdicts; every accident has a clear record."""
 
+import json
 import textwrap
 
 import pytest
@@ -59,6 +60,38 @@ def test_an_accident_is_recorded_and_the_rest_is_judged(audit, accident, said):
     assert any(said in record.reason for record in losses)
     assert records["causal_mask:values"].status == records["binary_mask:ties"].status == "passed"
     assert outcome == "incomplete"
+
+
+@pytest.mark.parametrize(
+    "message",
+    [
+        "b'hello'",
+        pytest.param("pack('<Q', 2) + b'{}'", marks=pytest.mark.thorough),
+        pytest.param("pack('<Q', 90000) + b'[' * 90000", marks=pytest.mark.thorough),
+        'header(b\'{"arrays": [], "tree": {"status": "returned"}}\')',
+        pytest.param(
+            'header(b\'{"arrays": [], "tree": {"status": "returned", "parts": ["1"], "changed": [], \''
+            "b'\"seconds\": 0}}')",
+            marks=pytest.mark.thorough,
+        ),
+    ],
+)
+def test_what_is_written_into_every_open_file_reaches_nobody(audit, message):
+    scribble = f"""
+    import os
+    from struct import pack
+    header = lambda text: pack("<Q", len(text)) + text
+    for channel in range(3, 32):
+        try:
+            message = {message}
+            os.write(channel, pack("<Q", len(message)) + message)
+        except OSError:
+            pass
+    """
+    body = textwrap.indent(textwrap.dedent(scribble), "    ")
+    records, outcome = audit(f"{RIGHT}\ndef loss(M, X, W, lam=0.0, mask=None):\n{body}\n")
+    assert "broke the line to the audit" in records["loss:shape"].reason
+    assert records["binary_mask:ties"].status == "passed" and outcome == "incomplete"
 
 
 def test_an_endless_loop_is_stopped_once(audit):
@@ -138,6 +171,18 @@ def test_a_target_that_cannot_be_imported_is_one_line(tmp_path, source, said):
     with pytest.raises(InvalidInstance) as caught:
         run_audit(str(path))
     assert said in str(caught.value) and "\n" not in str(caught.value)
+
+
+def test_words_that_no_report_can_hold_are_replaced(audit):
+    source = """
+    import numpy as np
+    __version__ = "1.0\\ud800"
+    def loss(M, X, W, lam=0.0, mask=None):
+        raise ValueError("\\ud800 \\x00 \\x1b[31m \\x07")
+    """
+    records, _ = audit(source, only=("loss",))
+    assert records["loss:shape"].reason.endswith("ValueError: \ufffd \ufffd \ufffd[31m \ufffd")
+    json.dumps([record.as_dict() for record in records.values()], ensure_ascii=False).encode("utf-8")
 
 
 def test_a_name_that_cannot_be_had_could_not_run(audit):

@@ -72,6 +72,7 @@ def test_forms(folder, spec):
         ("../subject", "must be package.module"),
         ("", "must be package.module"),
         ("subject.py:1x", "must be package.module"),
+        ("subject.py:", "must be package.module"),
         ("json", "has none of them"),
     ],
 )
