@@ -92,10 +92,15 @@ def fits(function: str, observations: list[Observation], steps: Steps, name: obj
             found.append(Fit(form, tuple(factors)))
     if not found and function in _NUMBERS:
         return _joint(function, observations, steps, name)
-    # A form that needs no further factor of the regulariser explains more.
-    return min(
-        found, key=lambda fit: any(b not in (1.0,) and b == b for parts in fit.factors for _, b in parts), default=None
-    )
+    # A form that needs no further factor of the regulariser explains more, then one with the same factor throughout.
+    return min(found, key=_strangeness, default=None)
+
+
+def _strangeness(fit: Fit) -> int:
+    factors = np.array([b for parts in fit.factors for _, b in parts if b == b])
+    if (factors == 1).all():
+        return 0
+    return 1 if np.ptp(factors) <= 1e-6 * np.abs(factors).max() else 2
 
 
 def _forms(function: str) -> list[str]:
@@ -154,9 +159,10 @@ def _fitted(
     scales = [float(np.linalg.norm(column)) for column in columns]
     matrix = np.stack([column.ravel() / scale for column, scale in zip(columns, scales, strict=True)], axis=1)
     solution, _, rank, _ = np.linalg.lstsq(matrix, part.ravel().astype(float), rcond=1e-12)
-    if rank < len(columns) or np.linalg.norm(matrix @ solution - part.ravel()) > tolerance * max(
-        1.0, np.abs(solution / scales).max()
-    ):
+    # A factor magnifies the noise of the attention part; the regulariser has none, only the result's own rounding.
+    magnified = tolerance * max(1.0, abs(float(solution[0]) / scales[0])) if usable[0] else tolerance
+    allowed = magnified + _ROOM * case.unit_roundoff * float(np.linalg.norm(part))
+    if rank < len(columns) or np.linalg.norm(matrix @ solution - part.ravel()) > allowed:
         return None
     values = iter(float(value / scale) for value, scale in zip(solution, scales, strict=True))
     sizes = iter(scales)

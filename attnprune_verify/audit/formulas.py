@@ -45,9 +45,11 @@ RIGHT: dict[str, Callable[..., Array]] = {
     "dense_logits": lambda X, A: X @ A @ X.T,
     "softmax": _softmax,
     "dense_softmax": _softmax,
-    "residual": lambda F, dense: F - dense,
+    "residual": lambda F, dense, allowed: F - dense,
     "p": _p,
+    "through": lambda p, allowed: p,
     "side": lambda p: p,
+    "back": lambda G, M: G,
     "pull": lambda Y, W, M: W * Y,
     "pull_pair": lambda Y, weight, other, pruning: weight * (Y @ (pruning * other)),
     "misfit": lambda c: 0.5 * (c * c).sum(),
@@ -101,12 +103,12 @@ def _target(case: Case, steps: Steps, F: Array, pruned: Array, dense: Array) -> 
 
 def _misfit(case: Case, steps: Steps) -> tuple[Array, ...]:
     F, dense = _fused_pair(case, steps, case.M.astype(float))
-    return (np.asarray(steps["misfit"](steps["residual"](F, dense))),)
+    return (np.asarray(steps["misfit"](steps["residual"](F, dense, _allowed(case)))),)
 
 
 def _ratio(case: Case, steps: Steps) -> tuple[Array, ...]:
     F, dense = _fused_pair(case, steps, case.M.astype(float))
-    return (np.asarray(steps["ratio"](steps["residual"](F, dense), F, dense)),)
+    return (np.asarray(steps["ratio"](steps["residual"](F, dense, _allowed(case)), F, dense)),)
 
 
 def _pooled(case: Case, steps: Steps) -> Array:
@@ -119,8 +121,9 @@ def _pooled(case: Case, steps: Steps) -> Array:
 def _gradient_at(case: Case, steps: Steps, M: Array) -> Array:
     X, _, W = _matrices(case)
     F, dense = _fused_pair(case, steps, M)
-    p = steps["p"](steps["residual"](F, dense), F, dense)
-    return steps["pull"](X.T @ steps["side"](p) @ X, W, steps["prune"](M))
+    p = steps["p"](steps["residual"](F, dense, _allowed(case)), F, dense)
+    Y = X.T @ steps["side"](steps["through"](p, _allowed(case))) @ X
+    return steps["back"](steps["pull"](Y, W, steps["prune"](M)), M)
 
 
 def _gradient(case: Case, steps: Steps) -> tuple[Array, ...]:
@@ -138,7 +141,7 @@ def _spelled_product(case: Case, steps: Steps) -> Array:
     """The product written out, for mistakes in its own terms."""
     X, M, W = _matrices(case)
     F, dense = _fused_pair(case, steps, M)
-    c = steps["residual"](F, dense)
+    c = steps["residual"](F, dense, _allowed(case))
     moved = steps["direction"](case.V.astype(float), W) if "direction" in steps else case.V * W
     dz = X @ moved @ X.T
     dF = F * (dz - (F * dz).sum(axis=1, keepdims=True))
@@ -155,7 +158,7 @@ def _pair_parts(case: Case, steps: Steps) -> tuple[Array, Array, Array]:
     fused = (prunings[0] * weights[0]) @ (prunings[1] * weights[1]).T
     F = _pruned(case, steps, fused)
     dense = _target(case, steps, F, fused, weights[0] @ weights[1].T)
-    return F, dense, steps["residual"](F, dense)
+    return F, dense, steps["residual"](F, dense, _allowed(case))
 
 
 def _factored_loss(case: Case, steps: Steps) -> tuple[Array, ...]:
@@ -165,10 +168,11 @@ def _factored_loss(case: Case, steps: Steps) -> tuple[Array, ...]:
 def _factored_gradient(case: Case, steps: Steps) -> tuple[Array, ...]:
     F, dense, c = _pair_parts(case, steps)
     X = case.X.astype(float)
-    Y = X.T @ steps["side"](steps["p"](c, F, dense)) @ X
-    W_Q, W_K = case.W_Q.astype(float), case.W_K.astype(float)
-    M_Q, M_K = (steps["prune"](M.astype(float)) for M in (case.M_Q, case.M_K))
-    return steps["pull_pair"](Y, W_Q, W_K, M_K), steps["pull_pair"](steps["turn"](Y), W_K, W_Q, M_Q)
+    Y = X.T @ steps["side"](steps["through"](steps["p"](c, F, dense), _allowed(case))) @ X
+    W_Q, W_K, M_Q, M_K = (array.astype(float) for array in (case.W_Q, case.W_K, case.M_Q, case.M_K))
+    one = steps["pull_pair"](Y, W_Q, W_K, steps["prune"](M_K))
+    other = steps["pull_pair"](steps["turn"](Y), W_K, W_Q, steps["prune"](M_Q))
+    return steps["back"](one, M_Q), steps["back"](other, M_K)
 
 
 _PARTS: dict[str, Callable[[Case, Steps], tuple[Array, ...]]] = {

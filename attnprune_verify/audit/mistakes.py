@@ -90,6 +90,7 @@ SENTENCES: dict[str, str] = {
 }
 
 _HVP = ("hessian_vector_product",)
+_SLOPES = ("gradient", "loss_and_gradient", "hessian_vector_product", "factored_gradient")
 _LOSSES = ("loss", "factored_loss", "loss_and_gradient")
 
 
@@ -240,7 +241,7 @@ def _logits() -> Iterator[Mistake]:
     yield Mistake("missing-hadamard-W", {"weigh": lambda M, W: M}, "in the logits")
     yield Mistake("dense-target-uses-M", {"target": lambda F, pruned: F}, "F(1) = F(M)")
     yield Mistake("dense-target-uses-M", {"target": lambda F, pruned: pruned, "weigh": lambda M, W: M * M * W}, "twice")
-    yield Mistake("missing-dense-target", {"residual": lambda F, dense: F})
+    yield Mistake("missing-dense-target", {"residual": lambda F, dense, allowed: F})
 
 
 def _gradients() -> Iterator[Mistake]:
@@ -299,6 +300,37 @@ def _gradients() -> Iterator[Mistake]:
         yield Mistake(id, {"ratio": ratio}, detail, only=("relative_error",))
 
 
+def _derivatives() -> Iterator[Mistake]:
+    """What automatic differentiation makes of a wrong loss, where the closed form with the same mistake is another."""
+    detail = "differentiated as it stands"
+    for id, fills in (("mask-multiplies-logits", (0.0, 1e-9)), ("mask-leaks", (-1.0, -5.0, -10.0, -20.0))):
+        for fill in fills:
+            steps = _both(partial(_filled, fill=fill))
+            yield Mistake(id, {**steps, "through": lambda p, allowed: p * allowed}, f"fill {fill:g}, {detail}", _SLOPES)
+    everywhere = _both(lambda A, allowed, given: masked_softmax(A, np.ones_like(allowed)))
+    late: dict[str, Callable[..., Array]] = {"residual": lambda F, dense, allowed: (F - dense) * allowed}
+    yield Mistake("mask-after-softmax", {**everywhere, **late}, detail, _SLOPES)
+    prunings: dict[str, tuple[Callable[[Array], Array], Callable[[Array, Array], Array]]] = {
+        "clipped to [0, 1]": (
+            lambda M: np.where(M.real < 0, 0.0, np.where(M.real > 1, 1.0, M)),
+            lambda G, M: G * ((M.real >= 0) & (M.real <= 1)),
+        ),
+        "negative entries set to 0": (lambda M: np.where(M.real < 0, 0.0, M), lambda G, M: G * (M.real > 0)),
+        "entries above 1 set to 1": (lambda M: np.where(M.real > 1, 1.0, M), lambda G, M: G * (M.real <= 1)),
+        "absolute values": (lambda M: np.where(M.real < 0, -M, M), lambda G, M: G * np.sign(M.real)),
+        "squared": (lambda M: M * M, lambda G, M: G * 2 * M),
+        "through a sigmoid": (lambda M: 1 / (1 + np.exp(-M)), lambda G, M: G * np.exp(-M) / (1 + np.exp(-M)) ** 2),
+    }
+    for name, (prune, back) in prunings.items():
+        yield Mistake("clips-or-rounds-M", {"prune": prune, "back": back}, f"{name}, {detail}", _SLOPES)
+    products: dict[str, tuple[Callable[..., Array], Callable[..., Array]]] = {
+        "M W": (lambda M, W: M @ W, lambda Y, W, M: Y @ W.T),
+        "W M": (lambda M, W: W @ M, lambda Y, W, M: W.T @ Y),
+    }
+    for name, (weigh, pull) in products.items():
+        yield Mistake("matmul-for-hadamard", {"weigh": weigh, "pull": pull}, f"{name}, {detail}", _SLOPES)
+
+
 def _products() -> Iterator[Mistake]:
     def rows(product: Array) -> Array:
         return np.asarray(product.sum(axis=1, keepdims=True))
@@ -326,4 +358,4 @@ def _products() -> Iterator[Mistake]:
     yield Mistake("gradient-symmetrised", halves, "V is", only=_HVP)
 
 
-MISTAKES: tuple[Mistake, ...] = (*_softmaxes(), *_logits(), *_gradients(), *_products())
+MISTAKES: tuple[Mistake, ...] = (*_softmaxes(), *_logits(), *_gradients(), *_derivatives(), *_products())

@@ -5,7 +5,7 @@ import pytest
 
 from attnprune_verify.audit.cases import regimes
 from attnprune_verify.audit.diagnosis import diagnose
-from attnprune_verify.audit.fitting import Observation, fits, same_as_right
+from attnprune_verify.audit.fitting import Observation, fits, same_as_right, tolerances
 from attnprune_verify.audit.formulas import RIGHT, attention_part
 from attnprune_verify.audit.mistakes import MISTAKES, SENTENCES
 from attnprune_verify.audit.reference import VALUED, reference, trusted
@@ -105,6 +105,52 @@ def test_pairs(first, second):
     one, two = (next(m for m in MISTAKES if m.id == id and m.applies("gradient")) for id in (first, second))
     found = diagnose("gradient", observed("gradient", {**RIGHT, **one.steps, **two.steps}))
     assert set(found.ids) == {first, second}
+
+
+@pytest.mark.parametrize(
+    "id", ["mask-multiplies-logits", "mask-after-softmax", "clips-or-rounds-M", "matmul-for-hadamard"]
+)
+def test_the_derivative_of_a_wrong_loss_is_named_like_the_loss(id):
+    """Automatic differentiation passes the mistake on: nothing flows through what was masked or clipped."""
+    mistake = next(m for m in MISTAKES if m.id == id and m.applies("gradient"))
+    steps = {**RIGHT, **mistake.steps}
+
+    def loss(case, M):
+        allowed = np.ones((case.n, case.n), bool) if case.mask is None else case.mask == 1
+        X, W, given = case.X.astype(float), case.W.astype(float), case.mask is not None
+        F = steps["softmax"](steps["logits"](X, steps["weigh"](steps["prune"](M), W)), allowed, given)
+        dense = steps["dense_softmax"](steps["dense_logits"](X, W), allowed, given)
+        return ((F - dense) ** 2).sum() / 2 + case.lam / 2 * (M * M).sum()
+
+    def derivative(case):
+        found = np.empty(case.M.shape)
+        for place in np.ndindex(case.M.shape):
+            moved = case.M.astype(complex)
+            moved[place] += 1e-30j
+            found[place] = loss(case, moved).imag / 1e-30
+        return found
+
+    found = diagnose("gradient", [Observation(case, (derivative(case),)) for case in CASES])
+    assert found.ids == (id,)
+
+
+def test_half_of_the_gradient_of_the_norm_is_no_mere_factor():
+    """lam/2 ||M|| differentiated: the same factor 1/2 of M/||M|| everywhere, though each time a factor of M."""
+    found = []
+    for case in CASES:
+        (attention,) = attention_part("gradient", case, RIGHT)
+        found.append(Observation(case, (attention + case.lam / 2 * case.M / np.linalg.norm(case.M),)))
+    assert diagnose("gradient", found).ids == ("regularizer-not-squared",)
+
+
+def test_noise_just_above_the_tolerance_is_no_other_regulariser():
+    """||M|| times the gradient of ||M|| is the right regulariser: no form may be allowed more noise than that one."""
+    noisy = []
+    for case in CASES:
+        noise = np.random.default_rng(case.n).normal(size=case.M.shape)
+        (truth,), (allowed,) = reference("gradient", case), tolerances("gradient", case)
+        noisy.append(Observation(case, (truth.value + 1.2 * allowed * noise / np.linalg.norm(noise),)))
+    assert not diagnose("gradient", noisy).named
 
 
 def test_a_mistake_with_a_forgotten_regulariser():
