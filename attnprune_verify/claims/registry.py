@@ -32,7 +32,7 @@ _MODULES = (
     "landscape",
     "prose_theory",
     "prose_experiments",
-    "figure_two",
+    "measured",
 )
 
 PAPER_ORDER = tuple(

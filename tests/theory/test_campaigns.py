@@ -62,24 +62,22 @@ def test_the_slack_of_the_repaired_pl_is_attacked_by_optimisation():
     assert closest < 1.5
 
 
-def test_largest_curvature_by_gradient_ascent_stays_below_L_sharp():
-    """Ascent of the top Hessian eigenvalue in M by power steps and local search, instances up to 8 x 4."""
+def test_largest_curvature_by_local_search_stays_below_L_sharp():
+    """Ascent of the top Hessian eigenvalue in M from starts of many sizes, instances up to 8 x 4; within 3x of it."""
     rng = np.random.default_rng(2)
     for n, d, mask in ((4, 4, None), (6, 3, "causal"), (8, 4, None), (8, 4, "causal")):
         X, W = rng.standard_normal((n, d)), rng.standard_normal((d, d))
         objective, found = Objective(X, W, 0.0, mask), constants(Instance(X, W, mask=mask))
-        highest = 0.0
-        for scale in np.geomspace(0.2, 20, 12):
+        basis = np.eye(d * d).reshape(-1, d, d)
 
-            def top(m, objective=objective, d=d):
-                V = np.ones((d, d))
-                for _ in range(12):
-                    V = objective.hessian_vector_product(m.reshape(d, d), V / np.linalg.norm(V))
-                return -float(np.linalg.norm(V))
+        def top(m, objective=objective, basis=basis):
+            operator = objective.hessian_operator(m.reshape(basis.shape[1:]))
+            return -np.linalg.eigvalsh([operator(E).ravel() for E in basis])[-1]
 
-            start = scale * rng.standard_normal(d * d)
-            highest = max(highest, -minimize(top, start, method="Nelder-Mead", options={"maxiter": 150}).fun)
-        assert found.L_sharp / 4 < highest <= found.L_sharp
+        starts = [scale * rng.standard_normal(d * d) for scale in np.geomspace(0.2, 20, 40)]
+        best = sorted(starts, key=top)[:6]  # the search is local: it goes on from the best of many starts
+        highest = -min(minimize(top, start, method="Nelder-Mead", options={"maxiter": 400}).fun for start in best)
+        assert found.L_sharp / 3 < highest <= found.L_sharp
 
 
 def test_certified_norm_on_hundreds_of_instances():
