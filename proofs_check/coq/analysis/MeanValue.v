@@ -1,6 +1,7 @@
-(* fac:mean_value: if the derivative of a matrix function g along every line is given by an
-   array J of partial derivatives whose Frobenius norm is at most R0 on the segment, then
-   ||g(Y) - g(X)||_F <= R0 ||Y - X||_F.                                                    *)
+(* fac:mean_value: if the derivative of a matrix function g along the segment from X to Y is
+   given by an array J of partial derivatives whose Frobenius norm there is at most R0, then
+   ||g(Y) - g(X)||_F <= R0 ||Y - X||_F.  Nothing is asked of g off the segment, which lies in
+   the paper's convex domain C.                                                            *)
 Require Import Reals Lra Lia.
 From Coquelicot Require Import Coquelicot.
 From AttnPrune.analysis Require Import Sums MatrixNorm.
@@ -10,7 +11,7 @@ Section MeanValue.
 Variables (p q r s : nat) (g : mat -> mat) (J : mat -> nat -> nat -> mat) (A B : mat) (R0 : R).
 (* J Z i j is the p x q matrix of partial derivatives of the entry (i, j) of g at Z *)
 Let V := msub B A.
-Hypothesis HJ : forall t i j, (i < r)%nat -> (j < s)%nat ->
+Hypothesis HJ : forall t i j, 0 <= t <= 1 -> (i < r)%nat -> (j < s)%nat ->
   is_derive (fun t => g (mline A t V) i j) t (ip p q (J (mline A t V) i j) V).
 Hypothesis HR0 : 0 <= R0.
 Hypothesis HR : forall t, 0 <= t <= 1 ->
@@ -21,11 +22,16 @@ Theorem mean_value_matrix :
 Proof.
   set (w := msub (g (mline A 1 V)) (g (mline A 0 V))). set (S := nsq r s w).
   set (dg := fun t i j => ip p q (J (mline A t V) i j) V).
-  destruct (mean_value (fun t => rsum r (fun i => rsum s (fun j => w i j * g (mline A t V) i j)))
-    (fun t => rsum r (fun i => rsum s (fun j => w i j * dg t i j))) 0 1) as [t [Ht E]]; [lra| |].
-  { intro t. apply (is_derive_rsum r (fun i t => rsum s (fun j => w i j * g (mline A t V) i j))).
+  set (phi := fun t => rsum r (fun i => rsum s (fun j => w i j * g (mline A t V) i j))).
+  set (dphi := fun t => rsum r (fun i => rsum s (fun j => w i j * dg t i j))).
+  assert (D1 : forall t, 0 <= t <= 1 -> is_derive phi t (dphi t)).
+  { intros t Ht. apply (is_derive_rsum r (fun i t => rsum s (fun j => w i j * g (mline A t V) i j))).
     intros i Hi. apply (is_derive_rsum s (fun j t => w i j * g (mline A t V) i j)).
     intros j Hj. apply (is_derive_scal (fun t => g (mline A t V) i j)), HJ; assumption. }
+  destruct (MVT_gen phi 0 1 dphi) as [t [Ht E]]; rewrite ?Rmin_left, ?Rmax_right in * by lra.
+  { intros x Hx. apply D1; lra. }
+  { intros x Hx. apply derivable_continuous_pt. exists (dphi x). apply is_derive_Reals, D1, Hx. }
+  unfold phi, dphi in E.
   assert (ES : S = ip r s w (dg t)).
   { rewrite Rminus_0_r, Rmult_1_r in E. unfold ip. rewrite <- E. unfold S, nsq. rewrite <- rsum_minus.
     apply rsum_ext; intros i _. rewrite <- rsum_minus. apply rsum_ext; intros j _. unfold w at 1 2, msub.
