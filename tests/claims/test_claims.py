@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 
+import numpy as np
 import pytest
 
 from attnprune_verify.claims.core import Claim, Proof, Statement, Wrong, mutant
@@ -30,7 +31,6 @@ NOT_HOLDING = {
     "lem:lower_bound_p_informal-causal": Statement.VACUOUS,
     "eq:new_loss-literal": Statement.ILL_POSED,
     "fac:calculus-literal": Statement.ILL_POSED,
-    "lem:lower_bound_p_row-causal": Statement.VACUOUS,
     "lem:lower_bound_p-causal": Statement.VACUOUS,
     "lem:PL_ineq-full": Statement.REFUTED,
     "lem:PL_ineq-causal": Statement.VACUOUS,
@@ -114,3 +114,10 @@ def test_statement_and_proof_are_judged_apart() -> None:
     for name, (statement, proof) in pairs.items():
         verdict = judge(by_name[name])
         assert (verdict.statement, weigh(verdict).proof) == (statement, proof), name
+
+
+def test_the_row_lemma_has_no_vacuous_reading() -> None:
+    """Its f is one vector in [delta, 1]^n: the last row of a causal matrix meets that, and attains the bound."""
+    assert [claim.test_id for claim in CLAIMS if claim.id == "lem:lower_bound_p_row"] == ["lem:lower_bound_p_row-full"]
+    last_row, b = np.array([0.5, 0.5]), np.array([1.0, -1.0])
+    assert np.linalg.norm((b - b @ last_row) * last_row) == last_row.min() * np.linalg.norm(b)

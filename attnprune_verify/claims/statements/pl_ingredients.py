@@ -323,7 +323,6 @@ CLAIMS: tuple[Claim, ...] = (
         note="stated for d x d, cited for n x n",
     ),
     _p_lemma("lem:lower_bound_p_row", _FULL, _SECTION, (), "fix:lower_bound_p_row"),
-    _p_lemma("lem:lower_bound_p_row", _CAUSAL, _SECTION, (), "fix:lower_bound_p_row"),
     _p_lemma("lem:lower_bound_p", _FULL, _SECTION, ("lem:lower_bound_p_row",), "fix:lower_bound_p"),
     _p_lemma("lem:lower_bound_p", _CAUSAL, _SECTION, ("lem:lower_bound_p_row",), "fix:lower_bound_p"),
     _repaired_p("fix:lower_bound_p_row", "lem:lower_bound_p_row", ()),
