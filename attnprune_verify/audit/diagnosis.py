@@ -37,6 +37,8 @@ def diagnose(function: str, observations: list[Observation], *, pairs: bool = Tr
 
     Parts of a result that are right are left aside; parts that are wrong each in their own way are named one by one.
     """
+    if not any(part is not None and np.isfinite(part).any() for o in observations for part in o.parts):
+        return Diagnosis(("unknown",), _describe(function, observations))  # too many formulas give nan
     wrong = _wrong_parts(function, observations)
     whole = _named(function, _only(observations, wrong), pairs)
     if whole is not None:

@@ -10,6 +10,7 @@ from typing import Any, Literal
 from attnprune_verify.audit.auditor import Auditor
 from attnprune_verify.audit.record import Record
 from attnprune_verify.audit.waivers import load_waivers
+from attnprune_verify.audit.worker import printable
 from attnprune_verify.errors import InvalidInstance
 
 __all__ = ["SCHEMA", "AuditResult", "outcome_of", "run_audit"]
@@ -153,7 +154,7 @@ def run_audit(
                 )
         notes = {name: note for name, note in auditor.context.notes.items() if name in auditor.subject.functions}
         return AuditResult(
-            auditor.target.spec,
+            printable(auditor.target.spec),
             auditor.subject.version,
             auditor.sha256,
             seed,

@@ -24,7 +24,7 @@ from typing import Any
 
 import numpy as np
 
-__all__ = ["decode", "encode"]
+__all__ = ["decode", "encode", "printable"]
 
 _array_of, _frombuffer, _ndarray, _generic = np.asarray, np.frombuffer, np.ndarray, np.generic
 _dumps, _loads, _pack, _unpack = json.dumps, json.loads, struct.pack, struct.unpack
@@ -139,7 +139,7 @@ class _Subject:
         return {
             "functions": {name: _positional(function) for name, function in self.functions.items()},
             "broken": self.broken,
-            "version": _printable(version) if isinstance(version, str) else None,
+            "version": printable(version) if isinstance(version, str) else None,
             "file": getattr(self.module, "__file__", None),
         }
 
@@ -254,10 +254,10 @@ def _line(error: BaseException) -> str:
         text = "(its message cannot be printed)"
     if isinstance(error, SystemExit):
         text = f"sys.exit({text}) was called"
-    return _printable(f"{type(error).__name__}: {text}"[:300])
+    return printable(f"{type(error).__name__}: {text}"[:300])
 
 
-def _printable(text: str) -> str:
+def printable(text: str) -> str:
     """A report is UTF-8 and is read in terminals: no lone surrogates, no control characters."""
     return "".join(letter if letter.isprintable() else "\N{REPLACEMENT CHARACTER}" for letter in text)
 

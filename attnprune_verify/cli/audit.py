@@ -48,8 +48,8 @@ def command(target: str, form: str, out: Path | None, deviations: Path | None, s
     from attnprune_verify.audit.run import run_audit
     from attnprune_verify.cli.progress import progress_bar
 
-    if out is not None and not out.absolute().parent.is_dir():
-        raise click.UsageError(f"--out must be in a folder that exists; got {str(out)!r}")
+    if out is not None and ((out.exists() and not out.is_file()) or not out.absolute().parent.is_dir()):
+        raise click.UsageError(f"--out must name a file in a folder that exists; got {str(out)!r}")
     with progress_bar("auditing", show=not quiet) as bar:
         told = None if bar is None else lambda _, done, total: bar(done, total)
         result = run_audit(target, seed, deviations=deviations, progress=told)

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from attnprune_verify.audit.cases import regimes
+from attnprune_verify.audit.checks.rounding import _selections, judge_zeros, smallest_first
 from attnprune_verify.audit.diagnosis import diagnose
 from attnprune_verify.audit.fitting import Observation, fits, same_as_right, tolerances
 from attnprune_verify.audit.formulas import RIGHT, attention_part
@@ -132,6 +133,25 @@ def test_the_derivative_of_a_wrong_loss_is_named_like_the_loss(id):
 
     found = diagnose("gradient", [Observation(case, (derivative(case),)) for case in CASES])
     assert found.ids == (id,)
+
+
+@pytest.mark.parametrize("selection", _selections(0)["close-values"], ids=lambda selection: selection.name)
+def test_kept_instead_of_pruned_is_no_rounding_to_float32(selection):
+    kept = smallest_first(selection.matrix, selection.count)
+    _, ids = judge_zeros(kept.astype(float), selection, selection.matrix, flags_are_gone=False)
+    assert ids == ("keeps-instead-of-prunes",)
+
+
+@pytest.mark.parametrize("function", ["loss", "gradient", "relative_error"])
+def test_nothing_but_nan_points_to_no_formula(function):
+    """Formulas that leave a row without allowed positions give nan too, yet not everywhere."""
+    nothing = [
+        Observation(case, tuple(np.full(part.value.shape, np.nan) for part in reference(function, case)))
+        for case in CASES
+        if case.mask is not None
+    ]
+    found = diagnose(function, nothing)
+    assert not found.named and "not finite" in found.words
 
 
 def test_half_of_the_gradient_of_the_norm_is_no_mere_factor():

@@ -1,6 +1,7 @@
 """``attnprune-verify audit``: exit codes, formats, files, bad input in one line."""
 
 import json
+import os
 import subprocess
 import sys
 from xml.etree import ElementTree
@@ -47,6 +48,25 @@ def test_out_writes_the_whole_report(subject, tmp_path, form, capsys):
     if form == "junit":
         ElementTree.fromstring(text)
     assert {path.name for path in tmp_path.iterdir()} == {"subject.py", "report"}
+
+
+@pytest.mark.parametrize("out", [".", "", "pipe"])
+def test_out_takes_the_place_of_nothing_but_a_file(subject, tmp_path, out, capsys):
+    os.mkfifo(tmp_path / "pipe")
+    assert _run(["audit", subject(RIGHT), "--out", out]) == 2
+    assert "--out must name a file" in capsys.readouterr().err
+    assert (tmp_path / "pipe").is_fifo()
+
+
+@pytest.mark.parametrize("form", ["text", "json", "junit", "html"])
+def test_a_file_name_that_is_no_text_is_reported_readably(subject, tmp_path, form):
+    name = os.fsdecode(b"caf\xe9.py")
+    try:
+        os.replace(subject(RIGHT), name)
+    except OSError:
+        pytest.skip("this file system takes text only")
+    assert _run(["audit", name, "--format", form, "--out", "report"]) == 0
+    assert "caf\ufffd.py" in (tmp_path / "report").read_text(encoding="utf-8")
 
 
 def test_nothing_is_written_on_bad_input(subject, tmp_path, capsys):
