@@ -32,6 +32,7 @@ _MODULES = (
     "landscape",
     "prose_theory",
     "prose_experiments",
+    "fused_mask",
     "measured",
 )
 
