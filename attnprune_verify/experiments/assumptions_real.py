@@ -82,12 +82,29 @@ def measure_assumptions(
     k: int = 8,
     seed: int = 0,
 ) -> RealAssumptions:
-    """Measure every head of every layer on k sequences of each length.
+    """What the theorem assumes (beta, delta, min |W|) and promises (mu, xi, T), on every head of every layer.
+
+    Parameters
+    ----------
+    model : path of the model's folder
+    texts : paths of documents; empty for the shipped ones
+    ns : lengths of the sequences
+    k : sequences of each length
+    seed : of their draw
 
     Raises
     ------
     InvalidInstance
         If the model or a text cannot be used.
+
+    Examples
+    --------
+    With a folder in Hugging Face layout, ``measure_assumptions("models/small").rows``. Without one, nothing is begun:
+
+    >>> measure_assumptions("no-such-folder")
+    Traceback (most recent call last):
+        ...
+    attnprune_verify.errors.InvalidInstance: a model must be a folder; got 'no-such-folder'
     """
     as_count("k", k, least=1)
     if not ns:

@@ -46,10 +46,31 @@ def run_layers(
 ) -> LayerResults:
     """Do every run of the plan that `folder` does not hold yet.
 
+    Parameters
+    ----------
+    plan : LayerPlan
+    folder : where the journal of finished runs is kept; made if missing
+    processes : runs at a time
+    progress : called with the runs that are done and all there are
+
+    Returns
+    -------
+    LayerResults
+
     Raises
     ------
     InvalidInstance
         If the model or a text cannot be used, a layer does not exist, or `folder` holds something else.
+
+    Examples
+    --------
+    With a folder in Hugging Face layout, ``run_layers(LayerPlan("models/small"), Path("out"))``. Without one, nothing
+    is begun:
+
+    >>> run_layers(LayerPlan("no-such-folder"), Path("out"))
+    Traceback (most recent call last):
+        ...
+    attnprune_verify.errors.InvalidInstance: a model must be a folder; got 'no-such-folder'
     """
     depth = len(_model(plan.model).layers)
     if any(layer >= depth for layer in plan.layers):

@@ -43,6 +43,17 @@ class LayerPlan:
     held_out_n : tokens per sequence that is measured on, None for as many as in calibration
     k : sequences, for calibration and for measuring alike
     seeds : number of draws of sequences
+
+    Raises
+    ------
+    InvalidInstance
+        If a method, an option, a ratio or a count is out of range, or a document serves both purposes.
+
+    Examples
+    --------
+    >>> plan = LayerPlan("models/small", methods=("sparsegpt", "fisher-obs"), rhos=(0.5, 0.7), seeds=3)
+    >>> len(plan.runs())
+    12
     """
 
     model: str

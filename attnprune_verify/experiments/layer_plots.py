@@ -25,7 +25,22 @@ _STYLES = (
 
 
 def draw_layers(results: LayerResults, n: int) -> Figure:
-    """Solid: held-out; dotted: on the calibration texts. Logarithmic."""
+    """One panel a layer: held-out error (solid) and the calibration texts' (dotted) over rho, logarithmic.
+
+    Parameters
+    ----------
+    results : LayerResults
+    n : the length of the sequences, one of ``results.plan.ns``
+
+    Examples
+    --------
+    >>> from attnprune_verify.experiments.layer_plan import LayerPlan
+    >>> rows = [{"method": "random", "rho": rho, "n": 128, "seed": 0, "layer": layer, "head": 0, "in_sample": rho,
+    ...          "held_out": rho, "seconds": 1.0} for rho in (0.3, 0.5) for layer in (0, 1)]
+    >>> plan = LayerPlan("model", methods=("random",), rhos=(0.3, 0.5))
+    >>> [panel.get_title() for panel in draw_layers(LayerResults(plan, rows, []), 128).axes]  # needs the extra `plot`
+    ['layer 0', 'layer 1']
+    """
     from matplotlib.figure import Figure
 
     table = [row for row in by_layer(results) if row["n"] == n]

@@ -70,7 +70,18 @@ class LayerStatement:
 
 
 def layer_statements(results: LayerResults) -> list[dict[str, Any]]:
-    """Every statement that the measured methods and ratios allow to be judged."""
+    """Every statement that the measured methods and ratios allow to be judged: the fields of `LayerStatement` each.
+
+    Examples
+    --------
+    >>> from attnprune_verify.experiments.layer_plan import LayerPlan
+    >>> held_out = {"sparsegpt": 0.2, "fisher-obs": 0.08}  # numbers made up
+    >>> rows = [{"method": method, "rho": 0.5, "n": 128, "seed": 0, "layer": 1, "head": 0, "in_sample": error / 2,
+    ...          "held_out": error, "seconds": 1.0} for method, error in held_out.items()]
+    >>> found = layer_statements(LayerResults(LayerPlan("model", methods=tuple(held_out)), rows, []))
+    >>> [(one["id"], round(one["lhs"], 3), one["rhs"], one["holds"]) for one in found]
+    [('new:fisher-obs-held-out', 0.4, 0.5, True)]
+    """
     statements = [*_paper(results), *_what_failed(results)]
     if results.plan.held_out_n is None:  # at another length than calibrated at, our bounds are not claimed
         statements += _ours(results)
