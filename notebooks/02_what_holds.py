@@ -91,9 +91,8 @@ for s in (1.0, 0.1, 0.01, 0.001):
 # %% [markdown]
 # Random Gaussian instances never show this, because for them $\min|W|$ and $\beta$ are tiny:
 
+
 # %%
-
-
 def ratios(make, count=300):
     """||grad L||^2 over the claimed right-hand side, lam = 0; below 1 the lemma fails."""
     found = []
@@ -164,9 +163,8 @@ for n, d in ((4, 6), (16, 16), (64, 64), (128, 64)):
 # $\lambda + 30\, d\, n^{7/2} R^6$. The truth, the largest curvature over all $M$, is searched for by power iteration at
 # many masks (which can only find too little).
 
+
 # %%
-
-
 def largest_curvature(X, W, mask, tries=60):
     """The largest Rayleigh quotient of the Hessian found over random masks of several sizes (lam = 0)."""
     d, best = len(W), 0.0
