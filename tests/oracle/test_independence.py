@@ -16,7 +16,8 @@ ALLOWED = {
     "ball": SHARED | {f"attnprune_verify.oracle.{part}" for part in ("ball_forms", "ball_series", "enclosure")},
     "ball_series": SHARED | {"attnprune_verify.oracle.enclosure"},
     "taylor": SHARED | {"attnprune_verify.oracle.running_error"},
-    "running_error": SHARED,
+    "running_error": SHARED | {"attnprune_verify.oracle.error_propagation"},
+    "error_propagation": set(),
     "resolution": set(),
 }
 FILES = sorted(path for path in Path(oracle.__file__).parent.glob("*.py"))
