@@ -5,15 +5,13 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from shutil import get_terminal_size
 
 import click
 import numpy as np
 
-__all__ = ["command"]
+from attnprune_verify.cli.output import EXIT, deliver
 
-_EXIT = {"passed": 0, "failed": 1, "incomplete": 3}
-_NARROWEST = 80
+__all__ = ["command"]
 
 
 @click.command(name="check", epilog="Example: attnprune-verify check mine.npz --format json --strict")
@@ -46,17 +44,12 @@ def command(instance: str | None, form: str, strict: bool, quiet: bool, beta: fl
     if form == "json":
         from attnprune_verify.report.strict_json import dumps
 
-        click.echo(dumps(result.as_dict()), nl=False)
+        deliver(dumps(result.as_dict()))
     else:
-        from rich.console import Console
-
         from attnprune_verify.report.check_text import closing_sentence, render_check
 
-        # A terminal too narrow for the tables folds their lines itself; rich would cut 1.41e-17 to 1.41e-1.
-        width = max(_NARROWEST, get_terminal_size().columns) if sys.stdout.isatty() else 120
-        console = Console(width=width, highlight=False)
-        console.print(closing_sentence(result) if quiet else render_check(result), markup=False, soft_wrap=quiet)
-    return _EXIT[result.outcome]
+        deliver(closing_sentence(result) + "\n" if quiet else render_check(result))
+    return EXIT[result.outcome]
 
 
 @contextmanager

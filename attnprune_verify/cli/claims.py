@@ -2,21 +2,13 @@
 
 from __future__ import annotations
 
-import sys
-import tempfile
-from pathlib import Path
-from typing import TYPE_CHECKING
-
 import click
 
-from attnprune_verify.errors import InvalidInstance
-
-if TYPE_CHECKING:
-    from attnprune_verify.claims.run import ClaimsResult
+from attnprune_verify.cli.output import EXIT, deliver, output_file
 
 __all__ = ["command"]
 
-_EXIT = {"passed": 0, "failed": 1, "incomplete": 3}
+_ONE_LINE_EACH = 1000  # columns: where no terminal limits it, no statement is cut
 
 
 @click.command(name="claims", epilog="Example: attnprune-verify claims --format html --out claims.html")
@@ -34,59 +26,23 @@ def command(form: str, out: str | None, thorough: bool, quiet: bool) -> int:
     Exit code 0 when everything was computed (a refuted statement of the paper is a finding), 1 when a repaired or new
     statement does not stand, 2 for wrong usage, 3 when something could not be run or decided.
     """
-    target = _target(out)
+    target = output_file(out)
     from attnprune_verify.claims.falsifier import QUICK, THOROUGH
     from attnprune_verify.claims.run import run_claims
     from attnprune_verify.cli.progress import progress_bar
-    from attnprune_verify.experiments.journal import write_whole
 
     with progress_bar("judging statements", show=not quiet) as tell:
         result = run_claims(THOROUGH if thorough else QUICK, tell)
-    if target is None and form == "text":
-        _print(result, quiet)
-    else:
-        text = _written(result, form, quiet)
-        if target is None:
-            click.echo(text, nl=False)
-        else:
-            write_whole(target, text.encode())
-    return _EXIT[result.outcome]
-
-
-def _target(out: str | None) -> Path | None:
-    """The output path, refused before any work if it cannot be written."""
-    if out is None:
-        return None
-    path = Path(out)
-    if path.is_dir() or not path.absolute().parent.is_dir():
-        raise InvalidInstance(f"--out must name a file in an existing folder; got {out!r}")
-    return path
-
-
-def _written(result: ClaimsResult, form: str, quiet: bool) -> str:
     if form == "json":
         from attnprune_verify.report.strict_json import dumps
 
-        return dumps(result.as_dict())
-    if form == "html":
+        deliver(dumps(result.as_dict()), target)
+    elif form == "html":
         from attnprune_verify.report.claims_html import render_page
 
-        return render_page(result)
-    from rich.console import Console
+        deliver(render_page(result), target)
+    else:
+        from attnprune_verify.report.claims_text import closing_sentence, render_claims
 
-    from attnprune_verify.report.claims_text import closing_sentence, render_claims
-
-    with tempfile.TemporaryFile("w+", encoding="utf-8") as file:
-        console = Console(file=file, width=140, highlight=False)
-        console.print(closing_sentence(result) if quiet else render_claims(result), markup=False)
-        file.seek(0)
-        return file.read()
-
-
-def _print(result: ClaimsResult, quiet: bool) -> None:
-    from rich.console import Console
-
-    from attnprune_verify.report.claims_text import closing_sentence, render_claims
-
-    console = Console(width=None if sys.stdout.isatty() else 140, highlight=False)
-    console.print(closing_sentence(result) if quiet else render_claims(result), markup=False)
+        deliver(closing_sentence(result) + "\n" if quiet else render_claims(result), target, width=_ONE_LINE_EACH)
+    return EXIT[result.outcome]

@@ -13,6 +13,7 @@ from typing import Any
 
 import click
 
+from attnprune_verify.cli.output import reader_left
 from attnprune_verify.errors import InvalidInstance
 
 __all__ = ["main"]
@@ -68,6 +69,9 @@ def _run(arguments: list[str] | None) -> int:
     for name in ("stdout", "stderr"):
         if getattr(sys, name) is None:  # started with the stream closed, as `>&-` does
             setattr(sys, name, open(os.devnull, "w", encoding="utf-8"))
+        reconfigure = getattr(getattr(sys, name), "reconfigure", None)
+        if reconfigure is not None:
+            reconfigure(errors="replace")  # a letter that the terminal does not have ends nothing
     stdout = sys.stdout
     try:
         result: Any = program.main(args=arguments, prog_name="attnprune-verify", standalone_mode=False)
@@ -83,23 +87,19 @@ def _run(arguments: list[str] | None) -> int:
     except (KeyboardInterrupt, click.Abort):
         click.echo("Interrupted.", err=True)
         return _INTERRUPTED
-    except BrokenPipeError:
-        return _reader_left()
-    except SystemExit as error:  # what rich makes of a broken pipe, and click, which also replaces the stream
-        if isinstance(error.__context__, BrokenPipeError) or sys.stdout is not stdout:
-            return _reader_left()
-        raise
+    except BrokenPipeError:  # of a help text; reports look after themselves
+        reader_left()
+        return 0
+    except SystemExit:
+        if sys.stdout is stdout:
+            raise
+        reader_left()  # click makes this of a broken pipe, and replaces the stream
+        return 0
     except OSError as error:
         return _complain(f"{error.strerror or error}" + (f": {error.filename!r}" if error.filename else ""))
     except MemoryError:
         click.echo("Error: this instance needs more memory than there is", err=True)
         return _INCOMPLETE
-
-
-def _reader_left() -> int:
-    """The reader of our output went away, as `| head` does: that is no failure, which 1 would say."""
-    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-    return 0
 
 
 def _complain(message: str) -> int:

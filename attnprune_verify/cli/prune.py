@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import click
 
 from attnprune_verify.algorithms.readings import READINGS
+from attnprune_verify.cli.output import deliver, output_file
 
 if TYPE_CHECKING:
     from attnprune_verify.algorithms.trace import Descent
@@ -38,7 +39,7 @@ _DIVERGED = 1
     "--momentum-form", type=click.Choice(["heavy-ball", "ema", "nesterov"]), default="heavy-ball", show_default=True
 )
 @click.option("--project", is_flag=True, help="Clip M to [0, 1] after every step.")
-@click.option("--out", type=click.Path(path_type=Path), help="Write mask (0/1), M and the trace to this .npz.")
+@click.option("--out", type=click.Path(), metavar="FILE", help="Write mask (0/1), M and the trace to this .npz.")
 @click.option("--quiet", is_flag=True, help="Print nothing.")
 def command(
     path: Path,
@@ -50,7 +51,7 @@ def command(
     momentum: float,
     momentum_form: str,
     project: bool,
-    out: Path | None,
+    out: str | None,
     quiet: bool,
 ) -> int:
     """Find a pruning mask for an instance by gradient descent on its attention error (alg:mask_gd).
@@ -62,6 +63,7 @@ def command(
       attnprune-verify prune mine.npz --rho 0.5 --out mask.npz
       attnprune-verify prune mine.npz --rho 0.5 --lam 0.04 --reading literal-norm --momentum 0.9
     """
+    target = output_file(out)
     from attnprune_verify.algorithms.descent import prune_mask_gd
     from attnprune_verify.cli.progress import progress_bar
     from attnprune_verify.instance.npz import load_instance
@@ -82,10 +84,10 @@ def command(
             project=project,
             progress=progress,
         )
+    if target is not None:
+        _write(target, result)
     if not quiet:
-        click.echo(_report(result, instance))
-    if out is not None:
-        _write(out, result)
+        deliver(_report(result, instance) + "\n")
     if result.status == "diverged":
         print(f"Warning: {result.message}", file=sys.stderr)
         return _DIVERGED

@@ -12,10 +12,10 @@ from pathlib import Path
 
 import jsonschema
 import pytest
+from click import UsageError
 from click.testing import CliRunner, Result
 from rich.console import Console
 
-import attnprune_verify
 from attnprune_verify.claims import falsifier, registry
 from attnprune_verify.claims.core import Statement
 from attnprune_verify.claims.falsifier import Effort
@@ -203,8 +203,8 @@ def test_exit_codes(quick: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 def test_bad_output_is_refused_before_any_work(quick: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(registry, "claims", lambda: pytest.fail("worked before looking at --out"))
     done = _run("--format", "json", "--out", "nowhere/claims.json")
-    assert isinstance(done.exception, attnprune_verify.InvalidInstance)
-    assert str(done.exception) == "--out must name a file in an existing folder; got 'nowhere/claims.json'"
+    assert isinstance(done.exception, UsageError)
+    assert str(done.exception) == "--out must name a file in a folder that exists; got 'nowhere/claims.json'"
 
 
 def test_open_verdicts_are_worded(result: ClaimsResult) -> None:

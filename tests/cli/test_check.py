@@ -197,12 +197,29 @@ def test_as_a_program_without_a_terminal(tmp_path):
 @pytest.mark.parametrize("form", ["text", "json"])
 def test_a_reader_that_goes_away_is_no_failure(tmp_path, form):
     """As `| true` does: exit code 1 would say that the gradient was refuted."""
-    save_instance(tmp_path / "i.npz", COUNTEREXAMPLE)
+    save_instance(tmp_path / "i.npz", Instance(np.eye(2), np.ones((2, 2)), lam=2.0))
     reading, writing = os.pipe()
     os.close(reading)
     arguments = [sys.executable, "-m", "attnprune_verify", "check", "i.npz", "--format", form]
     result = subprocess.run(arguments, cwd=tmp_path, stdout=writing, stderr=subprocess.PIPE)
+    strict = subprocess.run([*arguments, "--strict"], cwd=tmp_path, stdout=writing, stderr=subprocess.PIPE)
     os.close(writing)
+    assert result.returncode == 0 and result.stderr == b""
+    assert strict.returncode == 1 and strict.stderr == b""  # nor is a failure a success: lam is above 1
+
+
+@pytest.mark.parametrize("command", [("check", "i.npz"), ("claims", "--help"), ("audit", "café.py")])
+def test_a_terminal_that_lacks_letters_ends_nothing(tmp_path, command):
+    save_instance(tmp_path / "i.npz", COUNTEREXAMPLE)
+    (tmp_path / "café.py").write_text(
+        "import numpy as np\n\ndef causal_mask(n):\n    return np.tri(n)\n", encoding="utf-8"
+    )
+    result = subprocess.run(
+        [sys.executable, "-m", "attnprune_verify", *command],
+        cwd=tmp_path,
+        env={**os.environ, "PYTHONIOENCODING": "ascii"},
+        capture_output=True,
+    )
     assert result.returncode == 0 and result.stderr == b""
 
 

@@ -1,0 +1,73 @@
+"""Where a report goes: a terminal, a pipe, or a file that is complete or not there; and the exit code beside it."""
+
+from __future__ import annotations
+
+import io
+import os
+import sys
+from pathlib import Path
+from shutil import get_terminal_size
+from typing import TYPE_CHECKING
+
+import click
+
+from attnprune_verify.experiments.journal import write_whole
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
+
+__all__ = ["EXIT", "deliver", "output_file", "reader_left"]
+
+EXIT = {"passed": 0, "failed": 1, "incomplete": 3}
+_NARROWEST = 80
+
+
+def output_file(out: str | None) -> Path | None:
+    """The file that --out names, refused before any work if no file can take that name.
+
+    Raises
+    ------
+    click.UsageError
+        If it is a folder, a device or a pipe (a rename would replace it), or its folder does not exist.
+    """
+    if out is None:
+        return None
+    path = Path(out)
+    if (path.exists() and not path.is_file()) or not path.absolute().parent.is_dir() or not path.name:
+        raise click.UsageError(f"--out must name a file in a folder that exists; got {out!r}")
+    return path
+
+
+def deliver(report: str | RenderableType, target: Path | None = None, *, width: int = 120) -> None:
+    """Write a report to `target`, or to stdout.
+
+    Strings go out as they are. Anything else is laid out, in a terminal as wide as that, elsewhere `width` columns
+    wide. A reader of stdout who leaves early, as ``| head`` does, changes nothing about the exit code.
+    """
+    if target is not None:
+        text = report if isinstance(report, str) else _laid_out(report, width, colour=False)
+        write_whole(target, text.encode("utf-8", "replace"))
+        return
+    terminal = sys.stdout.isatty()
+    if terminal:
+        # A terminal too narrow for the tables folds their lines itself; rich would cut 1.41e-17 to 1.41e-1.
+        width = max(_NARROWEST, get_terminal_size().columns)
+    try:
+        sys.stdout.write(report if isinstance(report, str) else _laid_out(report, width, colour=terminal or None))
+        sys.stdout.flush()
+    except BrokenPipeError:
+        reader_left()
+
+
+def reader_left() -> None:
+    """Let what is still to be written go nowhere, so that the interpreter does not stumble over it at its end."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
+def _laid_out(report: RenderableType, width: int, *, colour: bool | None) -> str:
+    """As text; with colour None, coloured only where the environment asks for it (FORCE_COLOR)."""
+    from rich.console import Console
+
+    page = io.StringIO()
+    Console(file=page, width=width, highlight=False, force_terminal=colour).print(report, markup=False)
+    return page.getvalue()
