@@ -2,6 +2,7 @@
 
 from fractions import Fraction
 from math import lcm
+from operator import mul
 
 from proofs_check.checker.fields import Matrix
 from proofs_check.checker.reject import Reject
@@ -14,10 +15,23 @@ def gram_pivots(X: Matrix, beta: Fraction) -> list[Fraction]:
     n = len(X)
     scales = [lcm(beta.denominator, *(entry.denominator for entry in row)) for row in X]
     rows = [[int(entry * scale) for entry in row] for row, scale in zip(X, scales, strict=True)]
-    gram = [[sum(p * q for p, q in zip(rows[i], rows[j], strict=True)) for j in range(n)] for i in range(n)]
+    longest = max(entry.bit_length() for row in rows for entry in row)
+    shifted = max(int(beta * scale**2).bit_length() for scale in scales)
+    _require_affordable(n, max(2 * longest + n.bit_length(), shifted))
+    gram = [[0] * n for _ in range(n)]
+    for i in range(n):
+        for j in range(i, n):
+            gram[i][j] = gram[j][i] = sum(map(mul, rows[i], rows[j]))
     for i in range(n):
         gram[i][i] -= int(beta * scales[i] ** 2)
     return [pivot / scale**2 for pivot, scale in zip(ldl_pivots(gram), scales, strict=True)]
+
+
+def _require_affordable(n: int, bits: int) -> None:
+    """Minors of an n x n integer matrix with entries of that length are up to n times as long."""
+    words = 1 + bits * n // 64
+    if n**3 * words**1.6 > _WORK:
+        raise Reject("the entries of X are too long for an exact LDL^T of this size")
 
 
 def ldl_pivots(matrix: list[list[int]]) -> list[Fraction]:
@@ -29,9 +43,7 @@ def ldl_pivots(matrix: list[list[int]]) -> list[Fraction]:
     """
     n = len(matrix)
     a = [row[:] for row in matrix]
-    words = 1 + max(entry.bit_length() for row in a for entry in row) * n // 64
-    if n**3 * words**1.6 > _WORK:
-        raise Reject("the entries of X are too long for an exact LDL^T of this size")
+    _require_affordable(n, max(entry.bit_length() for row in a for entry in row))
     pivots, minor = [], 1
     for k in range(n):
         pivot = a[k][k]

@@ -4,13 +4,15 @@ import json
 import os
 import subprocess
 import sys
+from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from proofs_check.checker import judge_bytes, judge_file
+from proofs_check.checker import judge_bytes, judge_file, pivots
 from proofs_check.checker import questions as q
+from proofs_check.checker.reject import Reject
 
 ROOT = Path(__file__).resolve().parents[2]
 TEXT = (ROOT / "proofs_check" / "certificates" / "PL_ineq-refutation-interior-mask.json").read_text()
@@ -89,6 +91,14 @@ def test_common_denominators_too_long_for_exact_elimination() -> None:
     document["hypotheses"]["psd_pivots"] = ["1"] * 64
     verdict = judge_bytes(json.dumps(document).encode())
     assert "too long" in verdict.reason
+
+
+def test_nothing_long_is_multiplied_before_the_length_is_judged(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A long denominator of beta alone makes every entry of X long: X X^T would take half a minute."""
+    monkeypatch.setattr(pivots, "mul", lambda p, q: pytest.fail("X X^T was computed"))
+    rows = [[Fraction(64 * i + j, 10**9 + i + j) for j in range(64)] for i in range(64)]
+    with pytest.raises(Reject, match="too long"):
+        pivots.gram_pivots(rows, Fraction(1, 10**1900 + 1))
 
 
 @pytest.mark.parametrize("path", ["/dev/zero", "/", "/no/such/file"])
