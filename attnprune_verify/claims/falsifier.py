@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import cache
 from importlib import resources
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -52,24 +52,16 @@ def attack(
     trials: list[Trial] = []
 
     def keep(case: Case) -> float:
+        if decided():  # every further violation would only be confirmed once more
+            return 1.0
         trial = attempt(case)
         if trial.failed is None and not trial.problem:
             trials.append(trial)
             return trial.slack
         return 1.0
 
-    for case in stored_attacks(claim.test_id):
+    for case in _named(claim, rng):
         keep(case)
-    if claim.attains is not None:
-        for case in claim.attains():
-            keep(claim.supply.complete(case, rng))
-    for hypothesis in claim.hypotheses:
-        for case in hypothesis.cases(rng):
-            keep(claim.supply.complete(case, rng))
-    for case in claim.supply.families(rng):
-        keep(case)
-    if decided():
-        return
     for trial in _worst(trials, effort.limits):
         for case in claim.supply.limits(trial.case):
             keep(case)
@@ -81,6 +73,17 @@ def attack(
         names = [name for name in free if name in trial.case]
         if names:
             _descend(trial.case, names, keep, effort.evaluations)
+
+
+def _named(claim: Claim, rng: Generator) -> Iterator[Case]:
+    """Stored attacks, cases that attain the bound, cases that meet the hypotheses, and the supply's families."""
+    yield from stored_attacks(claim.test_id)
+    for case in claim.attains() if claim.attains else ():
+        yield claim.supply.complete(case, rng)
+    for hypothesis in claim.hypotheses:
+        for case in hypothesis.cases(rng):
+            yield claim.supply.complete(case, rng)
+    yield from claim.supply.families(rng)
 
 
 @cache

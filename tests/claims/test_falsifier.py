@@ -7,11 +7,12 @@ import numpy as np
 import pytest
 from scipy.optimize import minimize
 
+from attnprune_verify.claims import judge as judge_module
 from attnprune_verify.claims.arithmetic import FLOAT
 from attnprune_verify.claims.case import Case
 from attnprune_verify.claims.core import Statement, Strength
 from attnprune_verify.claims.falsifier import Effort
-from attnprune_verify.claims.judge import judge, try_case
+from attnprune_verify.claims.judge import certain, judge, try_case
 from attnprune_verify.claims.quantities import Quantities
 from attnprune_verify.claims.registry import find
 from attnprune_verify.claims.relation import at_most
@@ -73,6 +74,21 @@ def test_each_attack_alone_finds_what_families_do_not(effort: Effort) -> None:
     )
     assert judge(claim, Effort(0, 0, 0, 0)).statement is Statement.HOLDS
     assert judge(claim, effort).statement is Statement.REFUTED
+
+
+def test_what_is_refuted_is_not_confirmed_over_and_over(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Ball arithmetic on every family and every step of the optimiser would take most of the time of all tests."""
+    seen: list[Case] = []
+
+    def counted(claim, case):  # type: ignore[no-untyped-def]
+        seen.append(case)
+        return certain(claim, case)
+
+    monkeypatch.setattr(judge_module, "certain", counted)
+    supply = Arrays({"v": "m"}, sizes=(3,), free=("v",), rounds=24)
+    claim = replace(CLAIMS[0], margin=lambda q: at_most(q.norm(q.v), q.number(0.1)), supply=supply, hypotheses=())
+    assert judge(claim, Effort(3, 30, 3, 400)).statement is Statement.REFUTED
+    assert len(seen) == 4
 
 
 def test_limits_are_tried() -> None:
