@@ -1,5 +1,6 @@
 """All statements of the paper are there, names exist, and nothing rests on itself."""
 
+import re
 from dataclasses import replace
 from pathlib import Path
 
@@ -27,6 +28,36 @@ def test_the_papers_order_is_kept() -> None:
     assert printed == sorted(printed)
 
 
+FIRST_OF_ITS_SECTION = {
+    "def:attn_matrix": "1 Introduction",
+    "alg:mask_gd": "3 Preliminary",
+    "thm:our_convergence": "4 Main Results",
+    "def:PL": "5 Technique Overview",
+    "eq:new_loss": "6 Experiment",
+    "fac:indexing": "B Preliminary: facts",
+    "def:exp_func": "C Gradient Calculation",
+    "def:p": "D Matrix Form",
+    "asp:bound_parameters": "E Bounds for Basic Functions",
+    "fac:mean_value": "F Lipschitz of Gradient",
+    "fac:abs_inequality": "G Convergence of Gradient Descent",
+}
+
+
+def test_every_statement_stands_in_the_section_that_prints_it() -> None:
+    place, section = {}, ""
+    for label in PAPER_ORDER:
+        section = FIRST_OF_ITS_SECTION.get(label, section)
+        place[label] = section
+    wrong = {claim.id: claim.section for claim in claims() if place.get(claim.id, claim.section) != claim.section}
+    assert wrong == {}
+
+
+def test_no_name_of_a_function_slipped_into_a_sentence() -> None:
+    """What a reader sees is mathematics: `_F` for the Frobenius norm, not `F_of` of the code beside it."""
+    shown = [f"{claim.title} {claim.says} {claim.formula} {claim.note} {claim.reading.says}" for claim in claims()]
+    assert [text for text in shown if re.search(r"_of\b|lambda q|\bq\.\w", text)] == []
+
+
 def test_keys_are_unique_and_every_repair_is_mutual_knowledge() -> None:
     keys = [claim.key for claim in claims()]
     assert len(keys) == len(set(keys))
@@ -35,6 +66,9 @@ def test_keys_are_unique_and_every_repair_is_mutual_knowledge() -> None:
         assert claim.repaired_by is None or claim.repaired_by in ids
         assert claim.repairs is None or claim.repairs in ids
         assert not claim.id.startswith("fix:") or claim.repairs is not None, f"{claim.id} repairs nothing"
+    repaired = {(claim.id, claim.repaired_by) for claim in claims()}
+    repairs = {(str(claim.repairs), claim.id) for claim in claims() if claim.id.startswith("fix:")}
+    assert repairs <= repaired, f"repairs that the repaired statement does not name: {repairs - repaired}"
 
 
 def test_a_name_that_does_not_exist_fails() -> None:

@@ -96,7 +96,7 @@ CLAIMS: tuple[Claim, ...] = (
         id="def:mask",
         kind=Kind.DEFINITION,
         title="Causal attention mask",
-        section="4 Main Results",
+        section="3 Preliminary",
         reading=LITERAL,
         says="M_c has a one at (i, j) exactly when i >= j.",
         formula="(M_c)_ij = 1 if i >= j else 0",

@@ -149,7 +149,10 @@ def _directional(q: Quantities, stretch: float = 1.0) -> list[Relation]:
         return []
     step = size / bend * q.number(stretch)
     # written so that neither side is a small difference
-    return [at_most(q.at(q.M - g * step).L + step * size / 2, q.L, "decrease")]
+    return [
+        at_most(q.at(q.M - g * step).L + step * size / 2, q.L, "decrease"),
+        at_least(step * (q.lam + upper_constant(q) * q.K * q.K), q.number(1.0), "never below 1/L"),
+    ]
 
 
 def _library(q: Quantities, low: float = 1.0) -> list[Relation]:
@@ -293,7 +296,7 @@ CLAIMS: tuple[Claim, ...] = (
         section="G Convergence of Gradient Descent",
         reading=ANY_MASK,
         says="The step ||g||^2/(lam ||g||^2 + C_+ ||Pi A g||^2), never below 1/L, decreases L by eta ||g||^2/2.",
-        formula="L(M) - L(M - eta g) >= eta ||g||^2 / 2",
+        formula="L(M) - L(M - eta g) >= eta ||g||^2 / 2, eta L >= 1",
         strength=Strength.LOWER,
         margin=_directional,
         supply=Instances("any"),

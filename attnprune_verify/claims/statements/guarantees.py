@@ -85,11 +85,40 @@ def _weak_weights() -> Iterator[Case]:
     yield Case({**values, "T": 1, "stretch": 1.0}, "X = I_2, |W| = 1e-5, T = 1")
 
 
-def _dense_is_enough(q: Quantities, factor: float = 1.0) -> Relation | tuple[Relation, ...]:
-    """At M = 1, L_attn = 0: the left side is lam^2 d^2/(mu n^2), the right at least xi/2 (times n^2 mu; mu cancels)."""
-    threshold = 6 * q.sqrt(q.number(float(q.n))) * q.w_max * q.square(q.X) / q.d
-    lam = threshold * q.number(factor)
-    return at_most(lam * q.d, 6 * q.sqrt(q.number(float(q.n))) * q.w_max * q.square(q.X) * (1 if factor else 0))
+def _dense_is_enough(q: Quantities, factor: float = 1.0) -> Relation:
+    """The guarantee at M = 1 without its eps: L_attn(1)/n^2 + lam^2 ||1||^2/(mu n^2) <= xi/2, times n^2 mu.
+
+    lam is the threshold times the case's `share` in (0, 1]; mu, which the statement leaves free, is min|W| + 1.
+    """
+    n, d = q.n, q.d
+    cross = 6 * q.sqrt(q.number(float(n))) * q.w_max * q.square(q.X)
+    lam = cross / d * q.number(float(q.case["share"])) * q.number(factor)
+    mu = q.w_min + 1
+    dense = q.at(q.number(np.ones((d, d))))
+    return at_most(mu * dense.L_attn + lam * lam * q.square(dense.M), cross * lam * d)
+
+
+def _share(rng: Generator, case: Case) -> dict[str, Any]:
+    return {"share": float(rng.choice([1.0, 0.3, 1e-3]))}
+
+
+def _at_the_threshold() -> Iterator[Case]:
+    yield Case({"X": np.eye(2), "W": np.ones((2, 2)), "M": np.ones((2, 2)), "mask": None, "share": 1.0}, "X = I_2")
+
+
+def _met_or_convex(q: Quantities, factor: float = 1.0) -> Relation:
+    """lam <= K^2/4: M = 1 meets the guarantee with xi = K lam^{3/2} d^2/(n^2 mu). Else lam > C_- K^2. Times n^2 mu."""
+    K2 = q.K * q.K
+    lam = K2 / 4 * q.number(float(q.case["share"])) * q.number(factor)
+    if float(q.case["share"]) > 1:
+        return at_least(lam, (q.sqrt(q.number(33.0)) * 55 - 39) / 1152 * K2, "strongly convex")
+    dense = q.at(q.number(np.ones((q.d, q.d))))
+    left = (q.w_min + 1) * dense.L_attn + lam * lam * q.square(dense.M)
+    return at_most(left, q.K * lam * q.sqrt(lam) * q.d**2 / 2, "met by M = 1")
+
+
+def _any_share(rng: Generator, case: Case) -> dict[str, Any]:
+    return {"share": float(rng.choice([1.0, 0.3, 1e-3, 1.0 + 2**-20, 5.0]))}
 
 
 def _stationary(q: Quantities, factor: float = 1.0) -> list[Relation]:
@@ -218,9 +247,27 @@ CLAIMS: tuple[Claim, ...] = (
         formula="lam <= 6 sqrt(n) max|W| ||X||_F^2 / d implies lam^2 d^2/(mu n^2) <= xi/2",
         strength=Strength.TIGHT,
         margin=_dense_is_enough,
-        supply=Instances("full", free=("W", "X")),
+        supply=Instances("full", extra=_share, free=("W", "X")),
         uses=("def:attn_prun",),
+        attains=_at_the_threshold,
         wrong=(Wrong("a threshold twice as large", lambda q: _dense_is_enough(q, 2.0)),),
+        source="new",
+    ),
+    Claim(
+        id="new:ones_witness_sharp",
+        kind=Kind.THEOREM,
+        title="Pruning nothing satisfies the sharp theorem too",
+        section=_SECTION,
+        reading=ANY_MASK,
+        says="For lam <= K^2/4 the initial M = 1 already meets new:our_convergence_sharp; above, L is strongly convex,"
+        " as C_- < 1/4: for no lam does it say more than one of the two.",
+        formula="lam <= K^2/4 implies lam^2 d^2/(mu n^2) <= xi/2, xi = K lam^{3/2} d^2/(n^2 mu); C_- K^2 <= K^2/4",
+        strength=Strength.TIGHT,
+        margin=_met_or_convex,
+        supply=Instances("any", extra=_any_share, small=True, free=("W", "X")),
+        uses=("new:our_convergence_sharp", "new:strong_convexity"),
+        attains=_at_the_threshold,
+        wrong=(Wrong("a threshold twice as large", lambda q: _met_or_convex(q, 2.0)),),
         source="new",
     ),
     Claim(

@@ -32,7 +32,7 @@ _SECTION = "F Lipschitz of Gradient"
 
 
 def _mean_value(q: Quantities, factor: float = 1.0) -> Relation:
-    """g(X) = A X B + X o X; ||g'||F_of is convex along the segment, so its maximum is at an end."""
+    """g(X) = A X B + X o X; ||g'||_F is convex along the segment, so its maximum is at an end."""
 
     def value(at: Any) -> Any:
         return q.A @ at @ q.B + at * at
@@ -81,7 +81,7 @@ def _paper_lemma(
         title=title,
         section=_SECTION,
         reading=ANY_MASK,
-        says="The change is at most the stated multiple of ||M - M'||F_of.",
+        says="The change is at most the stated multiple of ||M - M'||_F.",
         formula=formula,
         strength=Strength.UPPER,
         margin=lipschitz(function, constant),
@@ -108,7 +108,7 @@ def _theorem(id_: str, section: str, uses: tuple[str, ...]) -> Claim:
         section=section,
         reading=ANY_MASK,
         says="The gradient is Lipschitz with L = lam + 30 d n^{7/2} R^6: true, and 1e4 to 1e9 times too large.",
-        formula="||grad L(M) - grad L(M')||F_of <= (lam + 30 d n^{7/2} R^6) ||M - M'||F_of",
+        formula="||grad L(M) - grad L(M')||_F <= (lam + 30 d n^{7/2} R^6) ||M - M'||_F",
         strength=Strength.UPPER,
         margin=lipschitz(gradient_of, lambda q: q.lam + constant(q)),
         supply=PAIRS,
@@ -132,7 +132,7 @@ CLAIMS: tuple[Claim, ...] = (
         section=_SECTION,
         reading=LITERAL,
         says="A bound on the Frobenius norm of the derivative is a Lipschitz constant; checked on quadratic maps.",
-        formula="||g(Y) - g(X)||F_of <= R ||Y - X||F_of when ||g'||F_of <= R",
+        formula="||g(Y) - g(X)||_F <= R ||Y - X||_F when ||g'||_F <= R",
         strength=Strength.UPPER,
         margin=_mean_value,
         supply=Arrays({"A": "nn", "B": "nn", "X": "nn", "Y": "nn"}, free=("X", "Y")),
@@ -146,7 +146,7 @@ CLAIMS: tuple[Claim, ...] = (
         section=_SECTION,
         reading=LITERAL,
         says="A product of n bounded Lipschitz functions has constant 2^{n-1} max L_i prod R_i.",
-        formula="||prod f_i(x) - prod f_i(y)||F_of <= 2^{n-1} max L_i prod R_i ||x - y||F_of, R_i >= 1",
+        formula="||prod f_i(x) - prod f_i(y)||_F <= 2^{n-1} max L_i prod R_i ||x - y||_F, R_i >= 1",
         strength=Strength.UPPER,
         margin=lambda q: _product(q, lambda n: 2.0 ** (n - 1)),
         supply=Arrays({"P": "nmm", "Q": "nmm"}, free=("P", "Q"), sizes=(1, 2, 3)),
@@ -161,7 +161,7 @@ CLAIMS: tuple[Claim, ...] = (
         section=_SECTION,
         reading=LITERAL,
         says="The constant n in place of 2^{n-1} suffices and is approached.",
-        formula="||prod f_i(x) - prod f_i(y)||F_of <= n max L_i prod R_i ||x - y||F_of, R_i >= 1",
+        formula="||prod f_i(x) - prod f_i(y)||_F <= n max L_i prod R_i ||x - y||_F, R_i >= 1",
         strength=Strength.TIGHT,
         margin=lambda q: _product(q, float),
         supply=Arrays({"P": "nmm", "Q": "nmm"}, free=("P", "Q"), sizes=(1, 2, 3)),
@@ -173,7 +173,7 @@ CLAIMS: tuple[Claim, ...] = (
     _paper_lemma(
         "lem:lip_f",
         "Lipschitz of f(M)",
-        "||f(M) - f(M')||F_of <= 2 d n R^3 ||M - M'||F_of",
+        "||f(M) - f(M')||_F <= 2 d n R^3 ||M - M'||_F",
         F_of,
         paper_constant(1, 2),
         ("fac:mean_value", "lem:bound_grad_f"),
@@ -182,7 +182,7 @@ CLAIMS: tuple[Claim, ...] = (
     _paper_lemma(
         "lem:lip_c",
         "Lipschitz of c(M)",
-        "||c(M) - c(M')||F_of <= 2 d n R^3 ||M - M'||F_of",
+        "||c(M) - c(M')||_F <= 2 d n R^3 ||M - M'||_F",
         c_of,
         paper_constant(1, 2),
         ("fac:mean_value", "lem:grad_one_unit", "lem:bound_grad_f"),
@@ -191,7 +191,7 @@ CLAIMS: tuple[Claim, ...] = (
     _paper_lemma(
         "lem:lip_f_circ_c",
         "Lipschitz of f(M) o c(M)",
-        "||f(M) o c(M) - f(M') o c(M')||F_of <= 6 d n^{3/2} R^3 ||M - M'||F_of",
+        "||f(M) o c(M) - f(M') o c(M')||_F <= 6 d n^{3/2} R^3 ||M - M'||_F",
         p1_of,
         paper_constant(1.5, 6),
         ("lem:lip_f", "lem:lip_c", "lem:bound_basic_func", "fac:norm_bound"),
@@ -201,7 +201,7 @@ CLAIMS: tuple[Claim, ...] = (
     _paper_lemma(
         "lem:lip_diag",
         "Lipschitz of the diagonal",
-        "||diag((f(M) o c(M)) 1) - diag((f(M') o c(M')) 1)||F_of <= 6 d n^2 R^3 ||M - M'||F_of",
+        "||diag((f(M) o c(M)) 1) - diag((f(M') o c(M')) 1)||_F <= 6 d n^2 R^3 ||M - M'||_F",
         diagonal_of,
         paper_constant(2, 6),
         ("lem:lip_f_circ_c", "fac:algebra", "fac:norm_bound"),
@@ -211,7 +211,7 @@ CLAIMS: tuple[Claim, ...] = (
     _paper_lemma(
         "lem:lip_diag_f",
         "Lipschitz of the correction term",
-        "||diag((f o c) 1) f (M) - diag((f o c) 1) f (M')||F_of <= 24 d n^{7/2} R^3 ||M - M'||F_of",
+        "||diag((f o c) 1) f (M) - diag((f o c) 1) f (M')||_F <= 24 d n^{7/2} R^3 ||M - M'||_F",
         p2_of,
         paper_constant(3.5, 24),
         ("fac:lip_product", "lem:lip_f", "lem:lip_diag", "lem:bound_basic_func"),

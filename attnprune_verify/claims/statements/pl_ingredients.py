@@ -170,6 +170,15 @@ def _several(mask: str) -> Hypothesis:
     return Hypothesis("n >= 2", lambda q: len(q.case["B"]) >= 2, supply.families)
 
 
+_ROW = "||(b - <b, f> 1) o f|| >= delta ||b||"
+_MATRIX = "||B o f - diag((B o f) 1) f||_F >= delta ||B||_F"
+_ROW_SAYS = "For b with sum 0 and f with sum 1 and entries >= delta, (b - <b, f> 1) o f keeps at least delta ||b||."
+_MATRIX_SAYS = (
+    "If rows of B sum to 0 and f is row-stochastic with every entry >= delta > 0, correcting B o f keeps at least"
+    " delta ||B||."
+)
+
+
 def _p_lemma(id_: str, reading: Reading, section: str, uses: tuple[str, ...], repaired_by: str) -> Claim:
     mask = str(reading.mask)
     rows = id_ == "lem:lower_bound_p_row"
@@ -181,10 +190,8 @@ def _p_lemma(id_: str, reading: Reading, section: str, uses: tuple[str, ...], re
         title="Lower bound for one row" if rows else "Lower bound for rows with zero sum",
         section=section,
         reading=reading,
-        says="If rows of B sum to 0 and f is row-stochastic with every entry >= delta > 0, correcting B o f"
-        " keeps at least"
-        " delta ||B||.",
-        formula="||(b - <b, f> 1) o f|| >= delta ||b||" if rows else "||B o f - diag((B o f) 1) f||_F >= delta ||B||_F",
+        says=_ROW_SAYS if rows else _MATRIX_SAYS,
+        formula=_ROW if rows else _MATRIX,
         strength=Strength.TIGHT if mask == "full" else Strength.LOWER,
         arithmetic="exact",
         margin=lambda q: bound(q, _delta(q.f)),
@@ -196,21 +203,22 @@ def _p_lemma(id_: str, reading: Reading, section: str, uses: tuple[str, ...], re
             Wrong("2 delta", lambda q: bound(q, _delta(q.f, q.case["allowed"]), 4), ()),
             Wrong("10 delta^(1/2) on allowed positions", lambda q: bound(q, _delta(q.f, q.case["allowed"]) * 10), ()),
         ),
-        repaired_by=repaired_by if mask != "full" else None,
+        repaired_by=repaired_by if rows or mask != "full" else None,
     )
 
 
 def _repaired_p(id_: str, repairs: str, uses: tuple[str, ...]) -> Claim:
-    bound = _row_bound if id_ == "fix:lower_bound_p_row" else _matrix_bound
+    rows = id_ == "fix:lower_bound_p_row"
+    bound = _row_bound if rows else _matrix_bound
     return Claim(
         id=id_,
         kind=Kind.LEMMA,
-        title="Lower bound over allowed positions",
+        title="Lower bound for one row over allowed positions" if rows else "Lower bound over allowed positions",
         section=_SECTION,
         reading=ANY_MASK,
         says="delta need only bound the allowed entries, for B supported on the mask with zero row sums; attained for"
         " uniform rows.",
-        formula="||B o f - diag((B o f) 1) f||_F >= min_allowed f ||B||_F",
+        formula=(_ROW if rows else _MATRIX).replace("delta", "min_allowed f"),
         strength=Strength.TIGHT,
         arithmetic="exact",
         margin=lambda q: bound(q, _delta(q.f, q.case["allowed"])),
@@ -285,6 +293,7 @@ CLAIMS: tuple[Claim, ...] = (
             Wrong("R lam d instead of 2 R lam d", lambda q: _plus_lam_M(q, cross=1)),
             Wrong("1.5 on the right of Part 2", lambda q: _plus_lam_M(q, root=1.5)[1]),
         ),
+        repaired_by="fix:lower_bound_B_plus_M",
         note="Part 2's proof takes the root of a number that can be negative; the right side is then <= 0",
     ),
     Claim(

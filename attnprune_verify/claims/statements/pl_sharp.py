@@ -29,10 +29,13 @@ def _inner_limit(q: Quantities) -> Any:
     return total
 
 
-def _inner(q: Quantities, factor: float = 1.0) -> Relation:
-    """<G, M> + limit >= 0, written with positive sides."""
+def _inner(q: Quantities, factor: float = 1.0) -> list[Relation]:
+    """<G, M> + limit >= 0, written with positive sides; the limit is at most n log n."""
     limit = _inner_limit(q)
-    return at_least((q.G * q.M).sum() + limit * 2, limit * q.number(2.0 - factor))
+    return [
+        at_least((q.G * q.M).sum() + limit * 2, limit * q.number(2.0 - factor)),
+        at_most(limit, q.n * q.log(q.number(float(q.n))), "n log n"),
+    ]
 
 
 def _global(q: Quantities, factor: float = 1.0, cross: float = 1.0) -> Relation:

@@ -114,7 +114,7 @@ CLAIMS: tuple[Claim, ...] = (
         id="def:attn_prun_causal",
         kind=Kind.DEFINITION,
         title="Attention weights pruning with causal mask",
-        section="4 Main Results",
+        section="3 Preliminary",
         reading=CAUSAL,
         says="The loss with the causal mask inside both attention matrices.",
         formula="L(M) = 1/2 ||D^{-1} A - D~^{-1} A~||_F^2 + (lam/2) ||M||_F^2, A = exp(X W X^T) o M_c",
