@@ -17,7 +17,7 @@ from attnprune_verify.report.strict_json import plain
 __all__ = ["render_page"]
 
 _ORDER = ("holds", "refuted", "ill-posed", "vacuous", "open")
-_LETTERS = 30
+_LETTERS = 27
 """Characters of an id that fit into a node."""
 
 

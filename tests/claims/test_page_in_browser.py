@@ -92,6 +92,9 @@ def test_graph_click_and_silence(browser: Browser, tmp_path: Path) -> None:
     assert browser.run("return document.querySelectorAll('svg .node').length") > 140
     widths = browser.run("return [...document.querySelectorAll('.node')].map(n => n.getBoundingClientRect().width)")
     assert min(widths) > 100
+    boxes = "n => [n.dataset.id, n.querySelector('text').getBBox().width, n.querySelector('.frame').getBBox().width]"
+    sizes = browser.run(f"return [...document.querySelectorAll('.node')].map({boxes})")
+    assert [id_ for id_, text, box in sizes if text + 10 > box] == [], "labels longer than their boxes"
     assert browser.run("return document.querySelector('#detail h2').textContent") == "PL inequality"
 
     browser.click('.node[data-id="thm:lip_grad_l"]')

@@ -62,11 +62,18 @@ def _agrees(q: Quantities, wanted: int = 1) -> Relation:
     return equal(q.number(score), q.number(wanted))
 
 
+def _title(id_: str) -> str:
+    """exp:n-errors-grow: "Over n: errors grow"."""
+    topic, _, rest = id_.partition(":")[2].replace("-", " ").partition(" ")
+    over = {name: f"Over {name}: " for name in ("lambda", "n", "rho")} | {"real": "On a real model: "}
+    return over[topic] + rest if topic in over else f"{topic} {rest}".capitalize()
+
+
 def _claim(id_: str, entry: dict[str, Any], reading: Reading, cases: Callable[[], Iterator[Case]]) -> Claim:
     return Claim(
         id=id_,
         kind=Kind.EXPERIMENT,
-        title=id_.partition(":")[2].replace("-", " ").capitalize(),
+        title=_title(id_),
         section="6 Experiment",
         reading=reading,
         says=entry["says"],
