@@ -13,11 +13,11 @@ __all__ = ["as_count", "as_ratio", "as_positive", "check_groups", "linear_layer"
 _LINEAR = {"weight": ("out", "in"), "X": ("tokens", "in")}
 
 
-def as_ratio(rho: object) -> float:
-    """The pruning ratio as a float in [0, 1]."""
-    value = _as_float("rho", rho, "a real number in [0, 1]")
+def as_ratio(rho: object, name: str = "rho") -> float:
+    """The pruning ratio (or another share) as a float in [0, 1]."""
+    value = _as_float(name, rho, "a real number in [0, 1]")
     if not 0.0 <= value <= 1.0:
-        raise InvalidInstance(f"rho must be in [0, 1]; got {value}")
+        raise InvalidInstance(f"{name} must be in [0, 1]; got {value}")
     return value
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from attnprune_verify.algorithms.arguments import as_count, as_ratio
-from attnprune_verify.algorithms.layer.prune import LAYER_METHODS
+from attnprune_verify.algorithms.layer.prune import check_options
 from attnprune_verify.errors import InvalidInstance
 from attnprune_verify.experiments.layer_texts import default_texts
 
@@ -122,8 +122,6 @@ def parse_method(text: str) -> tuple[str, dict[str, Any]]:
     ('fisher-obs', {'sweeps': 1, 'sequential': True})
     """
     name, _, rest = text.partition(":")
-    if name not in LAYER_METHODS:
-        raise InvalidInstance(f"method must be one of {', '.join(LAYER_METHODS)}; got {name!r:.60}")
     options: dict[str, Any] = {}
     for item in filter(None, rest.split(",")):
         key, separator, value = item.partition("=")
@@ -133,4 +131,5 @@ def parse_method(text: str) -> tuple[str, dict[str, Any]]:
             options[key] = json.loads(value)
         except ValueError:
             options[key] = value
+    check_options(name, options)
     return name, options

@@ -156,6 +156,9 @@ def test_bad_documents(tmp_path):
     [
         ({"methods": ("obs",)}, "method must be one of"),
         ({"methods": ("fisher-obs:sweeps",)}, "options must read name=value"),
+        ({"methods": ("random", "fisher-obs:dampening=1")}, "options of method 'fisher-obs' are damping"),
+        ({"methods": ("random", "fisher-obs-kl:steps=-1")}, "steps must be an integer >= 0; got -1"),
+        ({"methods": ("sparsegpt:percdamp=-1",)}, "percdamp must be"),
         ({"rhos": (1.5,)}, "rho must be in"),
         ({"ns": (1,)}, "n must be an integer >= 2"),
         ({"ns": ()}, "ns must not be empty"),

@@ -24,7 +24,17 @@ from attnprune_verify.algorithms.layer.fisher_rope import (
 )
 from attnprune_verify.instance.validate import Array
 
-__all__ = ["centred_products", "fisher_diagonal", "key_metric", "query_metric", "row_weights"]
+__all__ = [
+    "centred_products",
+    "fisher_diagonal",
+    "key_metric",
+    "key_noise",
+    "query_metric",
+    "query_noise",
+    "row_weights",
+]
+
+_NOISE = 1e-12  # far above what rounding leaves of a difference, relative to what was subtracted
 
 
 def query_metric(data: Calibration, keys: Array) -> Array:
@@ -45,6 +55,16 @@ def key_metric(data: Calibration, queries: Array, weights: Array) -> Array:
     else:
         metric = rope_key_metric(data, queries)
     return data.per_group(data.per_head(metric))
+
+
+def query_noise(data: Calibration, keys: Array) -> float:
+    """Below this, `centred_products` of the keys may be rounding errors only: J_i is a difference."""
+    return _NOISE * float(data.size.sum() * np.square(keys).sum(axis=2).max())
+
+
+def key_noise(data: Calibration, queries: Array) -> float:
+    """The same for sums over t_i q_i q_i^T: t_i is a difference, too."""
+    return _NOISE * float(data.size.max() * np.square(queries).sum())
 
 
 def row_weights(data: Calibration) -> Array:

@@ -10,7 +10,13 @@ import numpy as np
 from attnprune_verify.algorithms.arguments import as_count, as_positive
 from attnprune_verify.algorithms.layer.calibration import Calibration
 from attnprune_verify.algorithms.layer.damping import damped, input_metric
-from attnprune_verify.algorithms.layer.fisher import key_metric, query_metric, row_weights
+from attnprune_verify.algorithms.layer.fisher import (
+    key_metric,
+    key_noise,
+    query_metric,
+    query_noise,
+    row_weights,
+)
 from attnprune_verify.algorithms.layer.fisher_squared import squared_query_metric, squared_row_weights
 from attnprune_verify.algorithms.layer.multiplier import key_target, query_target
 from attnprune_verify.algorithms.layer.two_sided_obs import Pruned, prune_two_sided, refit
@@ -22,7 +28,7 @@ __all__ = ["FisherOBS", "PrunedPair", "prune_fisher_obs"]
 OutputMetric = Literal["fisher", "squared", "identity"]
 
 _OUTPUT_DAMPING = 0.01
-_NOISE = 1e-12
+_LEAST_MEAN = 1e12 * float(np.finfo(np.float64).tiny)
 
 
 @dataclass(frozen=True)
@@ -123,28 +129,26 @@ def prune_fisher_obs(data: Calibration, rho: float, options: FisherOBS) -> Prune
 def _query_metric(data: Calibration, keys: Array, options: FisherOBS) -> Array:
     if options.output_metric == "identity":
         return _identity(data.layer.heads, data.layer.m)
-    reference = data.layer.scale**2 * data.size.sum() * np.square(keys).sum(axis=2).max()
     metric = squared_query_metric if options.output_metric == "squared" else query_metric
-    return _usable(metric(data, keys), float(reference))
+    return _usable(metric(data, keys), data.layer.scale**2 * query_noise(data, keys))
 
 
 def _key_metric(data: Calibration, queries: Array, weights: Array, options: FisherOBS) -> Array:
     if options.output_metric == "identity":
         return _identity(data.layer.kv_heads, data.layer.m)
-    reference = data.size.max() * np.square(queries).sum()
-    return _usable(key_metric(data, queries, weights), float(reference))
+    return _usable(key_metric(data, queries, weights), key_noise(data, queries))
 
 
-def _usable(G: Array, reference: float) -> Array:
+def _usable(G: Array, noise: float) -> Array:
     """Damped, of mean diagonal about 1, and certainly positive definite.
 
-    J_i is a difference, so G carries rounding errors of size `_NOISE` times what was subtracted. Where the softmax
-    is so saturated that nothing else is left (or n = 1), the metric tends to a multiple of the identity.
+    Where the softmax is so saturated that nothing but rounding errors is left (or n = 1), the metric tends to a
+    multiple of the identity.
     """
     m = G.shape[-1]
-    G = damped(G, _OUTPUT_DAMPING, _NOISE * reference)
+    G = damped(G, _OUTPUT_DAMPING, noise)
     mean = np.trace(G, axis1=1, axis2=2) / m
-    usable = np.isfinite(mean) & (mean > np.finfo(np.float64).tiny / _NOISE)
+    usable = np.isfinite(mean) & (mean > _LEAST_MEAN)
     scale = np.where(usable, mean, 1.0)[:, np.newaxis, np.newaxis]
     return np.where(usable[:, np.newaxis, np.newaxis], G / scale, np.eye(m))
 

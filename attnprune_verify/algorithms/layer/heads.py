@@ -30,15 +30,12 @@ def join_heads(blocks: NDArray[_T]) -> NDArray[_T]:
 def keep_largest(scores: Array, rho: float) -> NDArray[np.bool_]:
     """True = kept: in each head's block exactly ``floor(rho * size)`` entries of the smallest scores are False.
 
-        Examples
-        --------
-        >>> from typing import TypeVar
-
-    import numpy as np
-        >>> keep_largest(np.array([[[1.0, 3.0, 2.0]], [[5.0, 5.0, 5.0]]]), 0.5)
-        array([[[False,  True,  True]],
-        <BLANKLINE>
-               [[False,  True,  True]]])
+    Examples
+    --------
+    >>> keep_largest(np.array([[[1.0, 3.0, 2.0]], [[5.0, 5.0, 5.0]]]), 0.5)
+    array([[[False,  True,  True]],
+    <BLANKLINE>
+           [[False,  True,  True]]])
     """
     flat = scores.reshape(len(scores), -1)
     return ~smallest(flat, pruned_count(rho, flat.shape[1])).reshape(scores.shape)

@@ -10,7 +10,7 @@ from __future__ import annotations
 import numpy as np
 
 from attnprune_verify.algorithms.layer.calibration import Calibration
-from attnprune_verify.algorithms.layer.fisher import centred_products
+from attnprune_verify.algorithms.layer.fisher import centred_products, key_noise, query_noise
 from attnprune_verify.instance.validate import Array
 from attnprune_verify.model.rope import RoPE
 
@@ -22,7 +22,7 @@ def key_target(data: Calibration, queries: Array, weights: Array, constant: Arra
     weighted = (queries * weights[..., np.newaxis]).swapaxes(1, 2)
     own = data.per_group(data.per_head(weighted @ queries))
     cross = data.per_group(data.per_head(weighted @ data.queries))
-    T = _multiplier(own, cross, data.layer.rope, ridge)
+    T = _multiplier(own, cross, data.layer.rope, ridge, key_noise(data, queries))
     target = data.W_K @ T
     if data.layer.b_K is not None and data.layer.rope is not None:  # without RoPE, softmax ignores b_K
         target += _bias_correction(data.layer.b_K, T, constant)
@@ -32,27 +32,28 @@ def key_target(data: Calibration, queries: Array, weights: Array, constant: Arra
 def query_target(data: Calibration, keys: Array, constant: Array, ridge: float) -> Array:
     """W_Q T for pruned keys, in the metric of the softmax; (heads, d, m)."""
     own, cross = centred_products(data, keys, keys), centred_products(data, keys, data.keys)
-    T = _multiplier(own, cross, data.layer.rope, ridge)
+    T = _multiplier(own, cross, data.layer.rope, ridge, query_noise(data, keys))
     target = data.W_Q @ T
     if data.layer.b_Q is not None:
         target += _bias_correction(data.layer.b_Q, T, constant)
     return target
 
 
-def _multiplier(own: Array, cross: Array, rope: RoPE | None, relative: float) -> Array:
+def _multiplier(own: Array, cross: Array, rope: RoPE | None, relative: float, noise: float) -> Array:
     """T with (own + r) T^T = cross + r, or the nearest such T that commutes with the rotations; (heads, m, m).
 
-    r is `relative` times the mean diagonal: it holds T at the identity in directions the tokens hardly use.
+    r is `relative` times the mean diagonal, plus `noise`: it holds T at the identity in directions the tokens hardly
+    use, and everywhere if `own` is nothing but rounding errors.
     """
     m = own.shape[-1]
-    mean = np.trace(own, axis1=1, axis2=2) / m
-    identity = np.eye(m)
+    held = relative * np.trace(own, axis1=1, axis2=2) / m + noise
+    held = np.where(held > 0, held, 1.0)
     if rope is None:
-        ridge = relative * np.where(mean > 0, mean, 1.0)[:, np.newaxis, np.newaxis] * identity
+        ridge = held[:, np.newaxis, np.newaxis] * np.eye(m)
         return np.linalg.solve(own + ridge, cross + ridge).swapaxes(1, 2)
     a, b = (np.arange(m)[part] for part in rope.pairs(m))
     size = own[:, a, a] + own[:, b, b]
-    ridge = relative * 2 * np.where(mean > 0, mean, 1.0)[:, np.newaxis]
+    ridge = 2 * held[:, np.newaxis]
     straight = (cross[:, a, a] + cross[:, b, b] + ridge) / (size + ridge)
     turned = (cross[:, b, a] - cross[:, a, b]) / (size + ridge)
     T = np.zeros_like(own)

@@ -62,14 +62,18 @@ def descend_on_masks(
     Raises
     ------
     InvalidInstance
-        If the descent diverges.
+        If the descent diverges (masks or logits leave the floating-point range).
     """
     k = data.k
     factor, strength = {"literal": (1.0, 1 / k), "sum": (float(k), 1.0), "mean": (1.0, 1.0)}[options.reading]
     masks = [np.ones_like(data.layer.W_Q), np.ones_like(data.layer.W_K)]
     velocity = [np.zeros_like(mask) for mask in masks]
-    for _ in range(options.steps):
-        gradients = layer_gradient(data.layer, masks[0], masks[1], data.X)
+    for step in range(1, options.steps + 1):
+        try:
+            gradients = layer_gradient(data.layer, masks[0], masks[1], data.X)
+        except InvalidInstance as error:
+            rule = f"the descent must stay finite; it diverged in step {step} with step_size = {options.step_size}"
+            raise InvalidInstance(f"{rule}: {error}") from error
         for i, gradient in enumerate(gradients):
             slope = factor * gradient + strength * options.lam * masks[i]
             velocity[i] = options.momentum * velocity[i] + slope

@@ -55,7 +55,7 @@ class FisherOBSKL:
             as_positive("ridge", self.ridge, zero=True)
         as_count("steps", self.steps)
         as_count("swap_rounds", self.swap_rounds)
-        as_ratio(self.swap_share)
+        as_ratio(self.swap_share, "swap_share")
 
 
 def prune_fisher_obs_kl(data: Calibration, rho: float, options: FisherOBSKL) -> tuple[PrunedPair, float]:
@@ -147,7 +147,8 @@ class _Stage:
         """Exchange weights where bringing one back gains more than dropping another costs, by the diagonal model.
 
         A pruned weight would gain g^2/(2h), a kept one costs w^2 h / 2; of each head at most `swap_share` are
-        exchanged, worst kept for best pruned. The newcomer starts at -0.3 g/h.
+        exchanged, worst kept for best pruned. The newcomer starts at -0.3 g/h, but no larger than the head's largest
+        weight: in a saturated head h says little about the way there, and a head without any h is left alone.
         """
         _, slopes = self._value_and_gradient([one.weight for one in pruned])
         return [
@@ -171,7 +172,11 @@ def _exchange(pruned: Pruned, slope: Array, h: Array, share: float) -> Pruned:
     gradient, second = slope.reshape(heads, -1), h.reshape(heads, -1)
     count = int(share * weight.shape[1])
     curvature = np.maximum(second, 1e-3 * second.mean(axis=1, keepdims=True))
-    gain = np.where(kept, -np.inf, gradient**2 / curvature)
+    blind = curvature == 0
+    curvature[blind] = 1.0
+    newcomer = -0.3 * gradient / curvature
+    largest = np.abs(weight).max(axis=1, keepdims=True)
+    gain = np.where(kept | blind, -np.inf, gradient**2 / curvature)
     cost = np.where(kept, weight**2 * second, np.inf)
     incoming = np.argsort(-gain, axis=1, kind="stable")[:, :count]
     outgoing = np.argsort(cost, axis=1, kind="stable")[:, :count]
@@ -180,6 +185,6 @@ def _exchange(pruned: Pruned, slope: Array, h: Array, share: float) -> Pruned:
         worthwhile = gain[head, enter] > cost[head, leave]
         enter, leave = enter[worthwhile], leave[worthwhile]
         kept[head, enter], kept[head, leave] = True, False
-        weight[head, enter] = -0.3 * gradient[head, enter] / curvature[head, enter]
+        weight[head, enter] = np.clip(newcomer[head, enter], -largest[head], largest[head])
         weight[head, leave] = 0.0
     return Pruned(weight.reshape(h.shape), kept.reshape(h.shape))

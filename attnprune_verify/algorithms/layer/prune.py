@@ -9,7 +9,7 @@ from typing import Any, Literal, get_args
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from attnprune_verify.algorithms.arguments import as_count, as_ratio, pruned_count
+from attnprune_verify.algorithms.arguments import as_count, as_positive, as_ratio, pruned_count
 from attnprune_verify.algorithms.baselines.sparsegpt import sparsegpt
 from attnprune_verify.algorithms.layer.calibration import Calibration
 from attnprune_verify.algorithms.layer.fisher_obs import FisherOBS, PrunedPair, prune_fisher_obs
@@ -29,7 +29,7 @@ from attnprune_verify.instance.validate import Array
 from attnprune_verify.model.layer import AttentionLayer
 from attnprune_verify.model.layer_objective import layer_relative_error
 
-__all__ = ["LAYER_METHODS", "LayerMethod", "PrunedLayer", "prune_layer"]
+__all__ = ["LAYER_METHODS", "LayerMethod", "PrunedLayer", "check_options", "prune_layer"]
 
 LayerMethod = Literal[
     "random", "magnitude", "wanda", "sparsegpt", "paper-gd", "fisher-diagonal", "fisher-obs", "fisher-obs-kl", "ste"
@@ -111,11 +111,8 @@ def prune_layer(
     >>> pruned.summary["pruned_Q"], pruned.summary["pruned_K"]
     ((16, 16), (16,))
     """
-    ratio = as_ratio(rho)
-    if method not in _METHODS:
-        raise InvalidInstance(f"method must be one of {', '.join(LAYER_METHODS)}; got {method!r:.60}")
+    ratio, settings = as_ratio(rho), _settings(method, options)
     data = Calibration(layer, X)
-    settings = _settings(method, options)
     trivial = _trivial(data, ratio) if method not in ("wanda", "sparsegpt") else None
     outcome = trivial or _METHODS[method](data, ratio, settings)
     W_Q, W_K = (W.astype(layer.W_Q.dtype) for W in (outcome.W_Q, outcome.W_K))
@@ -159,6 +156,10 @@ class _Random:
 class _SparseGPT:
     blocksize: int = 128
     percdamp: float = 0.01
+
+    def __post_init__(self) -> None:
+        as_count("blocksize", self.blocksize, least=1)
+        as_positive("percdamp", self.percdamp, zero=True)
 
 
 def _masked(data: Calibration, masks: tuple[NDArray[np.bool_], NDArray[np.bool_]]) -> _Outcome:
@@ -231,7 +232,14 @@ _OPTIONS: dict[str, type[Any]] = {
 }
 
 
+def check_options(method: str, options: Mapping[str, Any]) -> None:
+    """Refuse what `prune_layer` would refuse about a method and its options, without a layer at hand."""
+    _settings(method, dict(options))
+
+
 def _settings(method: str, options: dict[str, Any]) -> Any:
+    if not isinstance(method, str) or method not in _METHODS:
+        raise InvalidInstance(f"method must be one of {', '.join(LAYER_METHODS)}; got {method!r:.60}")
     kind = _OPTIONS.get(method, _Nothing)
     names = [one.name for one in fields(kind)]
     first_stage = [one.name for one in fields(FisherOBS)] if kind is FisherOBSKL else []

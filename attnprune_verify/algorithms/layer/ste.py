@@ -68,4 +68,4 @@ def learn_masks(data: Calibration, rho: float, options: STE) -> tuple[NDArray[np
 def _log_saliency(W: Array, h: Array) -> Array:
     saliency = W**2 * h
     smallest = saliency[saliency > 0].min(initial=1.0)
-    return np.asarray(np.log(np.maximum(saliency, smallest * 1e-3)))
+    return np.asarray(np.log(np.maximum(saliency, max(smallest * 1e-3, float(np.finfo(np.float64).tiny)))))
