@@ -139,6 +139,8 @@ class _Run:
         self.status: Literal["completed", "stationary", "diverged"] = "completed"
 
     def go_on(self, earlier: Descent) -> None:
+        if not isinstance(earlier, Descent):
+            raise InvalidInstance(f"resume must be the result of an earlier run; got {type(earlier).__name__}")
         if earlier.settings != self.settings:
             names = [field.name for field in fields(Settings)]
             other = [name for name in names if getattr(earlier.settings, name) != getattr(self.settings, name)]

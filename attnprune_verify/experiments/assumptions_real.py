@@ -111,11 +111,14 @@ def measure_assumptions(
         raise InvalidInstance("n must not be empty")
     network = load_pretrained(model)
     documents = read_documents(texts, "calibration")
-    rows = []
-    for n in ns:
-        ids = draw_sequences(
-            documents, network.tokenizer, k, as_count("n", n, least=2), np.random.default_rng([seed, n])
+    drawn = [  # all lengths, before anything is computed
+        network.checked_ids(
+            draw_sequences(documents, network.tokenizer, k, as_count("n", n, least=2), np.random.default_rng([seed, n]))
         )
+        for n in ns
+    ]
+    rows = []
+    for ids in drawn:
         for index, X in enumerate(network.attention_inputs(ids)):
             rows += _layer_rows(index, network.layers[index], X)
     return RealAssumptions(Path(model).name, k, rows)

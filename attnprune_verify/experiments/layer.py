@@ -76,7 +76,7 @@ def run_layers(
     if any(layer >= depth for layer in plan.layers):
         raise InvalidInstance(f"layers must be in 0..{depth - 1}; got {', '.join(map(str, plan.layers))}")
     for n in plan.ns:
-        _tokens(plan, n, 0)  # refuses unusable texts before anything is computed
+        _tokens(plan, n, 0)  # refuses unusable texts and lengths before anything is computed
     folder.mkdir(parents=True, exist_ok=True)
     journal = Journal(folder / "layer-runs.jsonl")
     print_ = plan.fingerprint()
@@ -142,10 +142,14 @@ def _inputs(plan: LayerPlan, n: int, seed: int) -> tuple[list[Array], list[Array
 
 @lru_cache(maxsize=4)
 def _tokens(plan: LayerPlan, n: int, seed: int) -> tuple[Any, Any]:
-    tokenizer = _model(plan.model).tokenizer
+    model = _model(plan.model)
     parts = (("calibration", plan.calibration, n, 0), ("held_out", plan.held_out, plan.held_out_n or n, 1))
     inside, outside = (
-        draw_sequences(read_documents(paths, part), tokenizer, plan.k, length, np.random.default_rng([seed, stream]))
+        model.checked_ids(
+            draw_sequences(
+                read_documents(paths, part), model.tokenizer, plan.k, length, np.random.default_rng([seed, stream])
+            )
+        )
         for part, paths, length, stream in parts
     )
     return inside, outside

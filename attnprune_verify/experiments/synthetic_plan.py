@@ -62,11 +62,11 @@ class SyntheticPlan:
         for name in self.weights:
             if name not in get_args(Weights):
                 raise InvalidInstance(f"weights must be one of {', '.join(get_args(Weights))}; got {name!r}")
+        for n in (*self.ns, self.fixed_n):
+            as_count("n", n, least=1)
         for lam in (*self.lams, *self.fixed_lams):
             for reading in (*self.readings, *self.side_readings):
                 as_reading(reading).fixed_step(as_lam(lam), self.fixed_n)  # refuses lam = 0 where eta is 0.1/lam
-        for n in (*self.ns, self.fixed_n):
-            as_count("n", n, least=1)
         for rho in (*self.rhos, self.fixed_rho):
             as_ratio(rho)
         for k, count in self.seeds:

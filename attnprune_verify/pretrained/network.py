@@ -84,7 +84,7 @@ class PretrainedModel:
         return self._run(ids)[2]
 
     def _run(self, ids: ArrayLike) -> tuple[list[Array], Array, list[Array]]:
-        hidden = self._family.embed(self._checked(ids))
+        hidden = self._family.embed(self.checked_ids(ids))
         inputs, states = [], [hidden]
         for index, layer in enumerate(self.layers):
             X = self._family.attention_input(index, hidden)
@@ -93,7 +93,14 @@ class PretrainedModel:
             states.append(hidden)
         return inputs, self._family.finish(hidden), states
 
-    def _checked(self, ids: ArrayLike) -> NDArray[np.int64]:
+    def checked_ids(self, ids: ArrayLike) -> NDArray[np.int64]:
+        """`ids` as a (k, n) array that this network can take.
+
+        Raises
+        ------
+        InvalidInstance
+            If they are no integers, lie outside the vocabulary, or a sequence is longer than the network's positions.
+        """
         array = np.atleast_2d(np.asarray(ids))
         if array.ndim != 2 or array.size == 0 or array.dtype.kind not in "iu":
             raise InvalidInstance(f"ids must be a non-empty (k, n) integer array; got {array.dtype} {array.shape}")

@@ -116,6 +116,14 @@ def test_sparsegpt_equals_the_surgeon(case: tuple[float, int, int], block: int) 
     np.testing.assert_array_equal(pruned, expected == 0)
 
 
+def test_sparsegpt_on_inputs_that_float32_cannot_hold() -> None:
+    weight, X = draw(5, 8, 2, 12)
+    report, plain = sparsegpt_report(weight, 1e60 * X, 0.5), sparsegpt_report(weight, X, 0.5)
+    np.testing.assert_array_equal(report.pruned, plain.pruned)
+    np.testing.assert_allclose(report.weight, plain.weight, atol=1e-12)
+    assert report.float32_stray == 1.0
+
+
 def test_sparsegpt_equals_the_surgeon_with_dead_inputs_and_few_tokens() -> None:
     weight, X = draw(9, 40, 1, 10, seed=3)  # fewer tokens than inputs: only the damping makes H definite
     X[..., [2, 17]] = 0

@@ -350,6 +350,7 @@ BAD = [
     ({"steps": -1}, "steps must be"),
     ({"steps": 2.5}, "steps must be"),
     ({"momentum": 1.0}, "momentum must be"),
+    ({"resume": {"M": np.eye(3)}}, "resume must be the result of an earlier run; got dict"),
     ({"momentum": -0.1}, "momentum must be"),
     ({"momentum_form": "adam"}, "momentum_form must be"),
     ({"momentum_form": "nesterov", "momentum": 0.9}, "nesterov"),

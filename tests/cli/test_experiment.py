@@ -45,6 +45,7 @@ def test_json_is_strict_and_alone_on_stdout(tmp_path: Path, capsys: pytest.Captu
     [
         ("--rho", "1.5"), ("--k", "0"), ("--n", "0"), ("--lam", "0"), ("--lam", "nan"), ("--reading", "paper"),
         ("--seeds", "0"), ("--jobs", "0"), ("--weights", "equal"), ("--scale", "0"), ("--momentum", "1"),
+        ("--fixed-n", "0"), ("--d", "0"),
     ],
 )  # fmt: skip
 def test_bad_arguments_before_any_work(

@@ -168,6 +168,23 @@ def test_bad_arguments_are_one_line(arguments, message, tmp_path, capsys):
     assert not (tmp_path / "out").exists()
 
 
+def never(*_):
+    raise AssertionError("work was done")
+
+
+@pytest.mark.parametrize("lengths", [("--n", 6, "--n", 17), ("--n", 6, "--held-out-n", 17)])
+def test_long_sequences_are_refused_before_any_work(model, lengths, tmp_path, capsys, monkeypatch):
+    monkeypatch.setattr(layer, "_measure", never)
+    monkeypatch.setattr(assumptions_real, "_layer_rows", never)
+    texts = ("--calibration", model.parent / "inside.txt", "--held-out", model.parent / "outside.txt")
+    assert run("layer", model, "--out", tmp_path / "out", *texts, *lengths) == 2
+    assert "a sequence may have at most 16 tokens; got 17" in capsys.readouterr().err
+    assert not (tmp_path / "out").exists()
+    if "--held-out-n" not in lengths:
+        assert run("assumptions", model, "--out", tmp_path / "a", "--text", texts[1], *lengths) == 2
+        assert "a sequence may have at most 16 tokens; got 17" in capsys.readouterr().err
+
+
 def test_short_texts_are_refused_before_any_work(model, tmp_path, capsys):
     texts = ("--calibration", model.parent / "inside.txt", "--held-out", model.parent / "outside.txt")
     assert run("layer", model, "--out", tmp_path / "out", *texts, "--n", 200) == 2

@@ -215,6 +215,15 @@ def test_damaged_journals_are_refused(tmp_path: Path) -> None:
         Journal(path)
 
 
+def test_write_whole_names_the_file_that_cannot_be_written(tmp_path: Path) -> None:
+    (tmp_path / "folder").mkdir()
+    for path in (tmp_path / "folder", tmp_path / "none" / "table.csv"):
+        with pytest.raises(OSError) as caught:
+            write_whole(path, b"content")
+        assert caught.value.filename == str(path)
+    assert [path.name for path in tmp_path.iterdir()] == ["folder"]
+
+
 def test_write_whole_leaves_no_half_file(tmp_path: Path) -> None:
     write_whole(tmp_path / "a", b"first")
     with pytest.raises(TypeError):

@@ -258,10 +258,10 @@ def _float32_stray(inputs: Array, damping: float, factor: Array) -> float:
 
     The program forms H, inverts it and factors the inverse, all in float32, as the original does.
     """
-    tokens = inputs.reshape(-1, inputs.shape[-1]).astype(np.float32)
     with np.errstate(over="ignore", invalid="ignore", under="ignore"):
+        tokens = inputs.reshape(-1, inputs.shape[-1]).astype(np.float32)
         summed = np.float32(2.0 / inputs.shape[0]) * (tokens.T @ tokens)
-    np.fill_diagonal(summed, np.diag(summed) + np.float32(damping) + (np.diag(summed) == 0))
+        np.fill_diagonal(summed, np.diag(summed) + np.float32(damping) + (np.diag(summed) == 0))
     if not np.isfinite(summed).all():
         return 1.0
     try:
