@@ -28,13 +28,11 @@ __all__ = [
     "centred_products",
     "fisher_diagonal",
     "key_metric",
-    "key_noise",
+    "key_metric_size",
     "query_metric",
-    "query_noise",
+    "query_metric_size",
     "row_weights",
 ]
-
-_NOISE = 1e-12  # far above what rounding leaves of a difference, relative to what was subtracted
 
 
 def query_metric(data: Calibration, keys: Array) -> Array:
@@ -57,14 +55,14 @@ def key_metric(data: Calibration, queries: Array, weights: Array) -> Array:
     return data.per_group(data.per_head(metric))
 
 
-def query_noise(data: Calibration, keys: Array) -> float:
-    """Below this, `centred_products` of the keys may be rounding errors only: J_i is a difference."""
-    return _NOISE * float(data.size.sum() * np.square(keys).sum(axis=2).max())
+def query_metric_size(data: Calibration, keys: Array) -> float:
+    """The size of what `centred_products` of the keys subtracts: its rounding errors are relative to this."""
+    return float(data.size.sum() * np.square(keys).sum(axis=2).max())
 
 
-def key_noise(data: Calibration, queries: Array) -> float:
+def key_metric_size(data: Calibration, queries: Array) -> float:
     """The same for sums over t_i q_i q_i^T: t_i is a difference, too."""
-    return _NOISE * float(data.size.max() * np.square(queries).sum())
+    return float(data.size.max() * np.square(queries).sum())
 
 
 def row_weights(data: Calibration) -> Array:

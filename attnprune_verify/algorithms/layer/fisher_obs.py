@@ -12,9 +12,9 @@ from attnprune_verify.algorithms.layer.calibration import Calibration
 from attnprune_verify.algorithms.layer.damping import damped, input_metric
 from attnprune_verify.algorithms.layer.fisher import (
     key_metric,
-    key_noise,
+    key_metric_size,
     query_metric,
-    query_noise,
+    query_metric_size,
     row_weights,
 )
 from attnprune_verify.algorithms.layer.fisher_squared import squared_query_metric, squared_row_weights
@@ -28,7 +28,7 @@ __all__ = ["FisherOBS", "PrunedPair", "prune_fisher_obs"]
 OutputMetric = Literal["fisher", "squared", "identity"]
 
 _OUTPUT_DAMPING = 0.01
-_LEAST_MEAN = 1e12 * float(np.finfo(np.float64).tiny)
+_NOISE = 1e-12
 
 
 @dataclass(frozen=True)
@@ -130,25 +130,25 @@ def _query_metric(data: Calibration, keys: Array, options: FisherOBS) -> Array:
     if options.output_metric == "identity":
         return _identity(data.layer.heads, data.layer.m)
     metric = squared_query_metric if options.output_metric == "squared" else query_metric
-    return _usable(metric(data, keys), data.layer.scale**2 * query_noise(data, keys))
+    return _usable(metric(data, keys), data.layer.scale**2 * query_metric_size(data, keys))
 
 
 def _key_metric(data: Calibration, queries: Array, weights: Array, options: FisherOBS) -> Array:
     if options.output_metric == "identity":
         return _identity(data.layer.kv_heads, data.layer.m)
-    return _usable(key_metric(data, queries, weights), key_noise(data, queries))
+    return _usable(key_metric(data, queries, weights), key_metric_size(data, queries))
 
 
-def _usable(G: Array, noise: float) -> Array:
+def _usable(G: Array, subtracted: float) -> Array:
     """Damped, of mean diagonal about 1, and certainly positive definite.
 
-    Where the softmax is so saturated that nothing but rounding errors is left (or n = 1), the metric tends to a
-    multiple of the identity.
+    J_i is a difference, so G carries rounding errors of size `_NOISE` times what was subtracted. Where the softmax
+    is so saturated that nothing else is left (or n = 1), the metric tends to a multiple of the identity.
     """
     m = G.shape[-1]
-    G = damped(G, _OUTPUT_DAMPING, noise)
+    G = damped(G, _OUTPUT_DAMPING, _NOISE * subtracted)
     mean = np.trace(G, axis1=1, axis2=2) / m
-    usable = np.isfinite(mean) & (mean > _LEAST_MEAN)
+    usable = np.isfinite(mean) & (mean > np.finfo(np.float64).tiny / _NOISE)
     scale = np.where(usable, mean, 1.0)[:, np.newaxis, np.newaxis]
     return np.where(usable[:, np.newaxis, np.newaxis], G / scale, np.eye(m))
 

@@ -10,11 +10,13 @@ from __future__ import annotations
 import numpy as np
 
 from attnprune_verify.algorithms.layer.calibration import Calibration
-from attnprune_verify.algorithms.layer.fisher import centred_products, key_noise, query_noise
+from attnprune_verify.algorithms.layer.fisher import centred_products, key_metric_size, query_metric_size
 from attnprune_verify.instance.validate import Array
 from attnprune_verify.model.rope import RoPE
 
 __all__ = ["key_target", "query_target"]
+
+_NOISE = 1e-14  # a hundred times what rounding leaves of a difference, relative to what was subtracted
 
 
 def key_target(data: Calibration, queries: Array, weights: Array, constant: Array, ridge: float) -> Array:
@@ -22,7 +24,7 @@ def key_target(data: Calibration, queries: Array, weights: Array, constant: Arra
     weighted = (queries * weights[..., np.newaxis]).swapaxes(1, 2)
     own = data.per_group(data.per_head(weighted @ queries))
     cross = data.per_group(data.per_head(weighted @ data.queries))
-    T = _multiplier(own, cross, data.layer.rope, ridge, key_noise(data, queries))
+    T = _multiplier(own, cross, data.layer.rope, ridge, key_metric_size(data, queries))
     target = data.W_K @ T
     if data.layer.b_K is not None and data.layer.rope is not None:  # without RoPE, softmax ignores b_K
         target += _bias_correction(data.layer.b_K, T, constant)
@@ -32,21 +34,21 @@ def key_target(data: Calibration, queries: Array, weights: Array, constant: Arra
 def query_target(data: Calibration, keys: Array, constant: Array, ridge: float) -> Array:
     """W_Q T for pruned keys, in the metric of the softmax; (heads, d, m)."""
     own, cross = centred_products(data, keys, keys), centred_products(data, keys, data.keys)
-    T = _multiplier(own, cross, data.layer.rope, ridge, query_noise(data, keys))
+    T = _multiplier(own, cross, data.layer.rope, ridge, query_metric_size(data, keys))
     target = data.W_Q @ T
     if data.layer.b_Q is not None:
         target += _bias_correction(data.layer.b_Q, T, constant)
     return target
 
 
-def _multiplier(own: Array, cross: Array, rope: RoPE | None, relative: float, noise: float) -> Array:
+def _multiplier(own: Array, cross: Array, rope: RoPE | None, relative: float, subtracted: float) -> Array:
     """T with (own + r) T^T = cross + r, or the nearest such T that commutes with the rotations; (heads, m, m).
 
-    r is `relative` times the mean diagonal, plus `noise`: it holds T at the identity in directions the tokens hardly
-    use, and everywhere if `own` is nothing but rounding errors.
+    r is `relative` times the mean diagonal: it holds T at the identity in directions the tokens hardly use. The size of
+    rounding errors is added, so that it does so everywhere if `own` is nothing else.
     """
     m = own.shape[-1]
-    held = relative * np.trace(own, axis1=1, axis2=2) / m + noise
+    held = relative * np.trace(own, axis1=1, axis2=2) / m + _NOISE * subtracted
     held = np.where(held > 0, held, 1.0)
     if rope is None:
         ridge = held[:, np.newaxis, np.newaxis] * np.eye(m)
