@@ -16,6 +16,7 @@ from proofs_check.checker.statements import (
     pl_inequality,
     practical,
     repaired,
+    sharp_bounds,
     spurious_minimum,
     theory_prose,
     thresholding,
@@ -38,6 +39,8 @@ CHECKS: dict[str, Callable[[dict[str, Any]], str]] = {
     "rem:practical": practical.check_remark,
     "fix:practical": repaired.check_floor,
     "fix:attn_prun": repaired.check_best_mask,
+    "fix:new_loss": misprints.check_regulariser,
+    **sharp_bounds.CHECKS,
     "alg:mask_gd": thresholding.check_printed,
     "fix:mask_gd": thresholding.check_repaired,
     **{

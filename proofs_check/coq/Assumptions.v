@@ -12,6 +12,7 @@ From AttnPrune Require algebra.RankCondition.
 From AttnPrune Require algebra.RankNorm.
 From AttnPrune Require algebra.RowBounds.
 From AttnPrune Require algebra.Sandwich.
+From AttnPrune Require analysis.Calculus.
 From AttnPrune Require analysis.Confinement.
 From AttnPrune Require analysis.ConvergenceRefuted.
 From AttnPrune Require analysis.Descent.
@@ -156,6 +157,22 @@ Goal True. idtac "== algebra/PLCorrected.v PL_corrected_masked_mu". Abort.
 Print Assumptions AttnPrune.algebra.PLCorrected.PL_corrected_masked_mu.
 Goal True. idtac "== algebra/PLSharp.v PL_corrected_attained". Abort.
 Print Assumptions AttnPrune.algebra.PLSharp.PL_corrected_attained.
+Goal True. idtac "== analysis/Calculus.v calculus_power". Abort.
+Print Assumptions AttnPrune.analysis.Calculus.calculus_power.
+Goal True. idtac "== analysis/Calculus.v calculus_hadamard". Abort.
+Print Assumptions AttnPrune.analysis.Calculus.calculus_hadamard.
+Goal True. idtac "== analysis/Calculus.v calculus_inner". Abort.
+Print Assumptions AttnPrune.analysis.Calculus.calculus_inner.
+Goal True. idtac "== analysis/Calculus.v calculus_exp". Abort.
+Print Assumptions AttnPrune.analysis.Calculus.calculus_exp.
+Goal True. idtac "== analysis/Calculus.v calculus_right_factor". Abort.
+Print Assumptions AttnPrune.analysis.Calculus.calculus_right_factor.
+Goal True. idtac "== analysis/Calculus.v calculus_left_factor". Abort.
+Print Assumptions AttnPrune.analysis.Calculus.calculus_left_factor.
+Goal True. idtac "== analysis/Calculus.v calculus_sum". Abort.
+Print Assumptions AttnPrune.analysis.Calculus.calculus_sum.
+Goal True. idtac "== analysis/Calculus.v calculus_entry". Abort.
+Print Assumptions AttnPrune.analysis.Calculus.calculus_entry.
 Goal True. idtac "== analysis/MeanValue.v mean_value_matrix". Abort.
 Print Assumptions AttnPrune.analysis.MeanValue.mean_value_matrix.
 Goal True. idtac "== analysis/SoftmaxRow.v variance_le_half". Abort.
@@ -198,6 +215,8 @@ Goal True. idtac "== analysis/MatrixView.v mat_view_b3". Abort.
 Print Assumptions AttnPrune.analysis.MatrixView.mat_view_b3.
 Goal True. idtac "== analysis/MaskReadings.v causal_no_delta". Abort.
 Print Assumptions AttnPrune.analysis.MaskReadings.causal_no_delta.
+Goal True. idtac "== analysis/MaskReadings.v causal_floor". Abort.
+Print Assumptions AttnPrune.analysis.MaskReadings.causal_floor.
 Goal True. idtac "== analysis/MaskReadings.v masked_no_delta". Abort.
 Print Assumptions AttnPrune.analysis.MaskReadings.masked_no_delta.
 Goal True. idtac "== analysis/MaskReadings.v delta_le_inverse_n_softmax". Abort.

@@ -3,9 +3,9 @@
 from collections.abc import Iterator
 from typing import Any
 
-from proofs_check.producer import convergence, pl_inequality, prose, repaired, smaller, spurious_minimum
+from proofs_check.producer import convergence, pl_inequality, prose, repaired, sharp_bounds, smaller, spurious_minimum
 
-PARTS = (pl_inequality, convergence, spurious_minimum, smaller, repaired, prose)
+PARTS = (pl_inequality, convergence, spurious_minimum, smaller, repaired, sharp_bounds, prose)
 
 
 def all_documents() -> Iterator[tuple[str, dict[str, Any]]]:

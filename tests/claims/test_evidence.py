@@ -61,6 +61,15 @@ def test_a_confirmed_instance_is_listed_with_its_repair() -> None:
             assert not any("confirmation" in file for file in refuted), claim.test_id
 
 
+def test_every_repair_has_a_formal_proof_or_a_certificate() -> None:
+    bare = []
+    for claim in (claim for claim in claims() if claim.id.startswith("fix:")):
+        files = weigh(Verdict(claim, Statement.HOLDS)).files
+        if not any("/coq/" in file or "/certificates/" in file for file in files):
+            bare.append(claim.test_id)
+    assert bare == []
+
+
 def test_one_mask_refutes_a_statement_about_every_mask() -> None:
     evidence = weigh(Verdict(find("exp:any_attention_mask", "given"), Statement.REFUTED))
     assert evidence.grade == "certified"

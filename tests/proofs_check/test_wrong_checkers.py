@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from proofs_check.checker import attention, blocks, dual, judge_file
-from proofs_check.checker.statements import pl_inequality, sigmoid_valley
+from proofs_check.checker.statements import pl_inequality, sharp_bounds, sigmoid_valley
 
 CERTIFICATES = Path(__file__).resolve().parents[2] / "proofs_check" / "certificates"
 
@@ -49,6 +49,9 @@ MISTAKES: dict[str, tuple[Any, str, Any, str]] = {
     ),
     "sizes of classes": (blocks.Blocks, "fused", lambda self, M: attention.hadamard(M, self.W), "our_convergence-*"),
     "sigmoid": (sigmoid_valley, "sigma", lambda tau: Fraction(1, 2) + tau / 4, "our_convergence-*-ones"),
+    "rows without a choice": (sharp_bounds, "_choices", lambda instance, bits=0: Fraction(instance.n), "bound_c-*"),
+    "the logits' slopes": (sharp_bounds, "_pull", lambda instance, i: [Fraction(1)] * instance.d, "bound_grad_f-*"),
+    "change of c o F": (sharp_bounds.Instance, "dense", lambda self, bits: self.weights("M", bits), "lip_f_circ_c-*"),
     "step downhill": (blocks, "descend", lambda M, grad, eta: M, "mask_stays_in_box-*"),
 }
 

@@ -2,10 +2,13 @@
 
 from fractions import Fraction
 from math import floor
+from typing import Any
 
 from proofs_check.checker import fields
 from proofs_check.checker.attention import attention_loss, exact_logits, hadamard, norm_sq, relative
+from proofs_check.checker.interval import bounds, total
 from proofs_check.checker.reject import Reject
+from proofs_check.checker.statements.common import enclosures, no_hypotheses, require_claim, require_reading
 from proofs_check.checker.statements.comparison import Comparison, Inputs, Sides, positive, short_matrix, sizes
 
 
@@ -84,6 +87,25 @@ def _nothing_pruned(inputs: Inputs, bits: int) -> Sides:
 
 
 PROOF_LINE = "a line of the proof"
+
+
+def check_regulariser(certificate: dict[str, Any]) -> str:
+    """fix:new_loss. (lambda/2)(||M_Q||^2 + ||M_K||^2) = L_reg(M_Q) + L_reg(M_K), L_reg(M) = (1/2) lambda ||M||^2 as in
+    def:reg_term.
+    """
+    require_claim(certificate, "confirmation", "lhs==rhs")
+    require_reading(certificate, {"of": ("the regulariser",)})
+    inputs = fields.closed(certificate["inputs"], ("d", "m", "M_Q", "M_K", "lambda"), "inputs")
+    no_hypotheses(certificate)
+    claimed = enclosures(certificate, ("lhs", "rhs"))
+    repaired, _ = _printed_regulariser(inputs, 0)
+    d, m = (fields.integer(inputs[key], f"inputs.{key}", 1, 16) for key in ("d", "m"))
+    (lam,) = positive(inputs, "lambda")
+    each = [lam * norm_sq(fields.matrix(inputs[key], d, m, f"inputs.{key}")) / 2 for key in ("M_Q", "M_K")]
+    if repaired != total(each) or any(bounds(repaired) != claimed[side] for side in ("lhs", "rhs")):
+        raise Reject("lhs and rhs must both be the exact value (lambda/2)(||M_Q||^2 + ||M_K||^2)")
+    return "confirmation: with lambda the regulariser is def:reg_term's, once for each mask"
+
 
 COMPARISONS = {
     "def:attn_prun": (

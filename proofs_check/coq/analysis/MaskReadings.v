@@ -12,6 +12,14 @@ Proof.
   rewrite f_masked in H; [lra | reflexivity].
 Qed.
 
+(* The smallest entry is exactly 0. *)
+Theorem causal_floor n d X V : (2 <= n)%nat ->
+  f n d X causal V 0%nat 1%nat = 0 /\ forall i j, (i < n)%nat -> 0 <= f n d X causal V i j.
+Proof.
+  intro Hn. split; [apply f_masked; reflexivity|].
+  intros i j Hi. apply f_nonneg; [apply causal_valid | exact Hi].
+Qed.
+
 (* More generally one masked position suffices. *)
 Theorem masked_no_delta n d X Mc V delta i j :
   (i < n)%nat -> (j < n)%nat -> Mc i j = 0 -> 0 < delta -> ~ delta_all Mc n (f n d X Mc V) delta.
