@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -40,15 +39,12 @@ def command(out: Path, jobs: int | None, quiet: bool, **choices: Any) -> int:
       attnprune-verify experiment beyond                            some minutes on two cores
       attnprune-verify experiment beyond --k 64 --candidate tuned-pair --scale 1
     """
-    from attnprune_verify.algorithms.arguments import as_count
+    from attnprune_verify.cli.jobs import as_processes
     from attnprune_verify.cli.progress import progress_bar
     from attnprune_verify.experiments.beyond import BeyondPlan, beyond_summary, run_beyond
-    from attnprune_verify.experiments.parallel import can_run_in_parallel
 
     plan = replace(BeyondPlan(), **{name: value for name, value in choices.items() if value not in (None, ())})
-    processes = as_count("jobs", (os.cpu_count() or 1) if jobs is None else jobs, least=1)
-    if processes > 1 and not can_run_in_parallel():
-        click.echo("Note: one trial at a time; for several, install the extra: pip install '.[parallel]'", err=True)
+    processes = as_processes(jobs)
     try:
         with progress_bar("trials", show=not quiet) as progress:
             rows = run_beyond(plan, out, processes=processes, progress=progress)

@@ -50,7 +50,7 @@ def command(folder: Path, out: Path, jobs: int, plots: bool, form: str, quiet: b
       attnprune-verify experiment layer models/all-MiniLM-L6-v2 --rho 0.5 --rho 0.7
       attnprune-verify experiment layer models/all-MiniLM-L6-v2 --layer 3 --method sparsegpt --method fisher-obs-kl
     """
-    from attnprune_verify.algorithms.arguments import as_count
+    from attnprune_verify.cli.jobs import as_processes
     from attnprune_verify.cli.progress import progress_bar
     from attnprune_verify.experiments.layer import run_layers
     from attnprune_verify.experiments.layer_plan import LayerPlan
@@ -58,7 +58,7 @@ def command(folder: Path, out: Path, jobs: int, plots: bool, form: str, quiet: b
 
     given = {name: value for name, value in choices.items() if value not in (None, ())}
     plan = LayerPlan(str(folder), **given)
-    processes = as_count("jobs", jobs, least=1)
+    processes = as_processes(jobs)
     try:
         with progress_bar("runs", show=not quiet) as bar:
             results = run_layers(plan, out, processes=processes, progress=bar)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -58,18 +57,14 @@ def command(full: bool, out: Path, jobs: int | None, plots: bool, form: str, qui
       attnprune-verify experiment synthetic --out results           about two minutes on two cores
       attnprune-verify experiment synthetic --scale 0.03125 --reading literal-direct --out small-logits
     """
-    from attnprune_verify.algorithms.arguments import as_count
+    from attnprune_verify.cli.jobs import as_processes
     from attnprune_verify.cli.progress import progress_bar
-    from attnprune_verify.experiments.parallel import can_run_in_parallel
     from attnprune_verify.experiments.synthetic import count_finished, run_synthetic
     from attnprune_verify.experiments.synthetic_plan import FULL, QUICK
     from attnprune_verify.experiments.synthetic_report import as_document, summary, write_tables
 
     plan = _chosen(FULL if full else QUICK, **choices)
-    processes = as_count("jobs", (os.cpu_count() or 1) if jobs is None else jobs, least=1)
-    if processes > 1 and not can_run_in_parallel():
-        click.echo("Note: one run at a time; for several, install the extra: pip install '.[parallel]'", err=True)
-        processes = 1
+    processes = as_processes(jobs)
     try:
         with progress_bar("runs", show=not quiet) as progress:
             results = run_synthetic(plan, out, processes=processes, progress=progress)

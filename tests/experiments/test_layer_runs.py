@@ -185,6 +185,16 @@ def test_long_sequences_are_refused_before_any_work(model, lengths, tmp_path, ca
         assert "a sequence may have at most 16 tokens; got 17" in capsys.readouterr().err
 
 
+def test_jobs_without_their_extra_are_one_at_a_time_and_say_so(model, tmp_path, capsys, monkeypatch):
+    from attnprune_verify.experiments import parallel
+
+    monkeypatch.setattr(parallel, "find_spec", lambda name: None)
+    texts = ("--calibration", model.parent / "inside.txt", "--held-out", model.parent / "outside.txt")
+    small = ("--n", 10, "--k", 3, "--method", "magnitude", "--no-plots", "--jobs", 2)
+    assert run("layer", model, "--out", tmp_path / "out", *texts, *small) == 0
+    assert "'.[parallel]'" in capsys.readouterr().err
+
+
 def test_short_texts_are_refused_before_any_work(model, tmp_path, capsys):
     texts = ("--calibration", model.parent / "inside.txt", "--held-out", model.parent / "outside.txt")
     assert run("layer", model, "--out", tmp_path / "out", *texts, "--n", 200) == 2

@@ -1,0 +1,21 @@
+"""How many runs a command does at the same time."""
+
+from __future__ import annotations
+
+import os
+
+import click
+
+__all__ = ["as_processes"]
+
+
+def as_processes(jobs: int | None) -> int:
+    """What --jobs asks for, one per core if it is not given; 1, and a note, where the extra `parallel` is missing."""
+    from attnprune_verify.algorithms.arguments import as_count
+    from attnprune_verify.experiments.parallel import can_run_in_parallel
+
+    processes = as_count("jobs", (os.cpu_count() or 1) if jobs is None else jobs, least=1)
+    if processes > 1 and not can_run_in_parallel():
+        click.echo("Note: one run at a time; for several, install the extra: pip install '.[parallel]'", err=True)
+        return 1
+    return processes
