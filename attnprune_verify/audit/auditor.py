@@ -28,7 +28,7 @@ __all__ = ["Auditor"]
 
 # Benign instances in double precision on which most mistakes show; the diagnosis starts here.
 _MOST_SEARCHES = 4
-_EXTREME = ("logits-1", "offset", "giant")
+_EXTREME = ("logits-100", "offset", "giant")  # names of instances on which only exp is in danger
 _CORE = ("full", "causal", "given-mask", "outside-box", "lam-large")
 
 
@@ -49,6 +49,7 @@ class Auditor:
         self.subject = Subject(self.target, tuple(FUNCTIONS))
         self.context = Context(self.subject, seed)
         self._of_function: dict[str, Diagnosis | None] = {}
+        self._of_single: dict[str, Diagnosis | None] = {}
         self._shrunk: set[str] = set()
         self._tried: dict[str, int] = {}
         self._behaviour: dict[str, str] = {}
@@ -159,11 +160,7 @@ class Auditor:
         here = self._observed(name, sorted(finding.cases, key=lambda case: case.work)[:3])
         if name not in self._of_function:
             core = self._core(name)
-            wrong = any(
-                judge(name, case, parts).verdict in ("failed", "suspect")
-                for case, parts in self.context.well_formed(name, [one.case for one in core])
-            )
-            self._of_function[name] = diagnose(name, core) if wrong else None
+            self._of_function[name] = diagnose(name, core) if _any_wrong(name, core) else None
         general = self._of_function[name]
         if general is not None and general.named:
             return general
@@ -179,18 +176,34 @@ class Auditor:
     def _special(self, check: Check, here: list[Observation], general: Diagnosis | None) -> Diagnosis:
         """A mistake of one regime: one that the benign instances do not show, or that they do not have."""
         name = check.function
-        if general is None:
-            hidden = diagnose(name, [*self._core(name), *here], pairs=False)
-            if hidden.named:
-                return hidden
-        special = diagnose(name, here, pairs=general is None and self._tried[name] <= 2)
-        if special.named:
-            return Diagnosis(special.ids, f"{special.words} (only here: {check.says})")
-        if general is None and all(one.case.name.startswith(_EXTREME) for one in here):
+        if general is not None:
+            special = diagnose(name, here, pairs=False, precision=False)
+            return self._only_here(check, special) if special.named else general
+        hidden = diagnose(name, [*self._core(name), *here], pairs=False)
+        if hidden.named:
+            return hidden
+        single = self._in_single(name) if all(one.case.X.dtype == np.float32 for one in here) else None
+        if single is not None and single.named:
+            return single
+        if single is None and all(one.case.name.startswith(_EXTREME) for one in here):
             return Diagnosis(
                 ("unstable-exp",), f"{SENTENCES['unstable-exp']} (at any rate, only large logits are wrong)"
             )
-        return special if general is None else general
+        special = diagnose(name, here, pairs=self._tried[name] <= 2)
+        return self._only_here(check, special) if special.named else special
+
+    @staticmethod
+    def _only_here(check: Check, special: Diagnosis) -> Diagnosis:
+        return Diagnosis(special.ids, f"{special.words} (only here: {check.says})")
+
+    def _in_single(self, name: str) -> Diagnosis | None:
+        """What is wrong with benign instances in float32; None if nothing is."""
+        if name not in self._of_single:
+            benign = self._observed(name, list(self.context.cases("float32")))
+            wrong = _any_wrong(name, benign)
+            found = diagnose(name, benign, pairs=False) if wrong else None
+            self._of_single[name] = found and Diagnosis(found.ids, f"{found.words} (only in float32)")
+        return self._of_single[name]
 
     def _core(self, name: str) -> list[Observation]:
         return self._observed(name, [case for regime in _CORE for case in self.context.cases(regime)])
@@ -229,6 +242,11 @@ class Auditor:
         return Finding(
             "failed", reason, small.error, small.bound, small.power, finding.ids, (smallest, *finding.cases), small.call
         )
+
+
+def _any_wrong(name: str, observations: list[Observation]) -> bool:
+    returned = ((one.case, tuple(part for part in one.parts if part is not None)) for one in observations)
+    return any(judge(name, case, parts).verdict in ("failed", "suspect") for case, parts in returned)
 
 
 def _overflowing(here: list[Observation], finding: Finding) -> bool:

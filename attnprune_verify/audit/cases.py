@@ -299,6 +299,7 @@ def regimes(seed: int) -> dict[str, tuple[Case, ...]]:
             _offset(make("offset-plus-5x4", 5, 4), 900.0),
             _offset(make("offset-minus-5x4", 5, 4), -900.0),
             _offset(make("offset-minus-9x3-causal", 9, 3, mask=causal), -1000.0),
+            _offset(make("offset-far-minus-5x4", 5, 4, mask=scattered), -30000.0),  # beyond a fill of -1e4
             _offset(make("offset-plus-5x4-float32", 5, 4, **single), 120.0),
             _offset(make("offset-minus-5x4-float32", 5, 4, **single), -120.0),
         ),

@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from itertools import combinations
+from typing import TypeAlias
 
 import numpy as np
 
@@ -15,6 +16,8 @@ from attnprune_verify.audit.mistakes import MISTAKES, SENTENCES, Mistake
 from attnprune_verify.audit.reference import reference
 
 __all__ = ["Diagnosis", "diagnose"]
+
+Attempt: TypeAlias = "Callable[[str, list[Observation]], Diagnosis | None]"
 
 _VARIANTS = 3
 _TURNED = {"gradient-transposed": "transposed", "gradient-symmetrised": "symmetrised"}
@@ -32,7 +35,9 @@ class Diagnosis:
         return self.ids != ("unknown",)
 
 
-def diagnose(function: str, observations: list[Observation], *, pairs: bool = True) -> Diagnosis:
+def diagnose(
+    function: str, observations: list[Observation], *, pairs: bool = True, precision: bool = True
+) -> Diagnosis:
     """Compare what was returned with the known wrong formulas, alone and in pairs; else say what can be said.
 
     Parts of a result that are right are left aside; parts that are wrong each in their own way are named one by one.
@@ -40,11 +45,14 @@ def diagnose(function: str, observations: list[Observation], *, pairs: bool = Tr
     if not any(part is not None and np.isfinite(part).any() for o in observations for part in o.parts):
         return Diagnosis(("unknown",), _describe(function, observations))  # too many formulas give nan
     wrong = _wrong_parts(function, observations)
-    whole = _named(function, _only(observations, wrong), pairs)
+    attempts: list[Attempt] = [_exchanged, _factors_alone, _one_formula]
+    attempts += [_low_precision] * precision + [_formula_with_factors] + [_two_formulas] * pairs
+    whole = _named(function, _only(observations, wrong), attempts)
     if whole is not None:
         return whole
     if len(wrong) > 1:
-        each = [_named(function, _only(observations, [index]), False) for index in wrong]
+        singly = [attempt for attempt in attempts if attempt is not _two_formulas]
+        each = [_named(function, _only(observations, [index]), singly) for index in wrong]
         if all(one is not None for one in each):
             found = [one for one in each if one is not None]
             ids = tuple(dict.fromkeys(id for one in found for id in one.ids))
@@ -52,9 +60,8 @@ def diagnose(function: str, observations: list[Observation], *, pairs: bool = Tr
     return Diagnosis(("unknown",), _describe(function, observations))
 
 
-def _named(function: str, observations: list[Observation], pairs: bool) -> Diagnosis | None:
-    attempts = (_exchanged, _factors_alone, _one_formula, _low_precision, _formula_with_factors, _two_formulas)
-    for attempt in attempts if pairs else attempts[:-1]:
+def _named(function: str, observations: list[Observation], attempts: list[Attempt]) -> Diagnosis | None:
+    for attempt in attempts:
         found = attempt(function, observations)
         if found is not None:
             return found
@@ -181,17 +188,19 @@ def _rounded_to(function: str, observation: Observation, u: float, alone: bool) 
         # One number, or one instance, may be off by that much for any reason, unless it is stored in that precision.
         stored = bool((np.float32(part) == part).all())
         enough = stored or u == 2.0**-24 or (part.size > 1 and not alone)
-        typical |= enough and 2 * int((error > own.bound).sum()) >= part.size
+        typical |= enough and 2 * int((error > own.bound).sum()) >= int(np.count_nonzero(truth.value))
     return typical
 
 
 def _ids_of_factors(function: str, observations: list[Observation], fit: Fit) -> dict[str, str]:
-    """What factors other than 1 mean."""
+    """What factors other than 1 mean; for attention itself they have no name."""
     ids: dict[str, str] = {}
+    if function == "attention":
+        return ids
     for index in range(len(fit.factors[0])):
         pairs = np.array([parts[index] for parts in fit.factors])
         loss = function in ("loss", "factored_loss") or (function == "loss_and_gradient" and index == 0)
-        scale = "loss-scale" if loss or function in ("relative_error", "attention") else "gradient-scale"
+        scale = "loss-scale" if loss or function == "relative_error" else "gradient-scale"
         a, b = (column[~np.isnan(column)] for column in pairs.T)
         if fit.regularizer == "not squared" and _differs(b, 0):
             ids["regularizer-not-squared"] = ""
@@ -209,11 +218,14 @@ def _ids_of_factors(function: str, observations: list[Observation], fit: Fit) ->
             if _is(b, -1):
                 continue
         elif _differs(a, 1):
+            if _is(a[np.abs(a - 1) > 1e-12], 0):
+                return {}  # it vanishes on some instances only, which no factor does
             scaled = [
                 o.case for o, factor in zip(observations, pairs[:, 0], strict=True) if factor == factor and factor != 1
             ]
-            id = "batch-not-averaged" if all(case.X.ndim == 3 for case in scaled) else scale
-            ids[id] = f"factor {_factor(a)}"
+            if all(case.X.ndim == 3 for case in scaled):
+                ids["batch-not-averaged"] = ""
+            ids[scale] = f"factor {_factor(a)}"
             if b.size and a.size == b.size and np.allclose(a, b, rtol=1e-6):
                 continue
         if fit.regularizer == "right" and b.size:
@@ -256,7 +268,19 @@ def _describe(function: str, observations: list[Observation]) -> str:
         ]
         if holds and all(holds):
             said.append(name)
+    ratios = [ratio for o in observations for ratio in _ratios(function, o)]
+    if ratios and np.ptp(ratios) <= 1e-9 * abs(ratios[0]):
+        said.append(f"everything returned is {ratios[0]:.6g} times what is right")
     return ", ".join(said) if said else SENTENCES["unknown"]
+
+
+def _ratios(function: str, observation: Observation) -> Iterator[float]:
+    """What the truth has to be multiplied by to give what was returned; nan where nothing does."""
+    for part, truth in zip(observation.parts, reference(function, observation.case), strict=True):
+        if part is not None and np.linalg.norm(truth.value) > 0:
+            ratio = float((part * truth.value).sum() / (truth.value**2).sum())
+            same = np.linalg.norm(part - ratio * truth.value) <= 1e-12 * np.linalg.norm(part)
+            yield ratio if same else np.nan
 
 
 def _wrong(part: Array, truth: Array, bound: Array) -> Array:

@@ -14,12 +14,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from attnprune_verify.audit.cases import Case
-from attnprune_verify.audit.formulas import Array, Steps, attention_part
+from attnprune_verify.audit.formulas import Array, Steps, attention_part, through_entry
 from attnprune_verify.audit.reference import reference, spread
 
 __all__ = ["Fit", "Observation", "fits", "matches", "tolerances"]
 
 _NUMBERS = ("loss", "factored_loss", "relative_error")
+_UNREGULARIZED = ("attention", "relative_error")
 _ROOM = 100.0  # in units of the rounding error of the right formula; a wrong one may cancel more
 
 Factors = tuple[float, float]
@@ -54,7 +55,7 @@ def matches(function: str, observations: list[Observation], steps: Steps, name: 
     """Whether these steps, with the right regulariser, give every observed result."""
     for observation in observations:
         attention = _attention(function, observation.case, steps, name)
-        regular = _REGULARIZERS["right"](function, observation.case)
+        regular = _regular("right", function, observation.case, steps)
         allowed = tolerances(function, observation.case)
         for part, candidate, term, tolerance in zip(observation.parts, attention, regular, allowed, strict=True):
             if part is not None and not _close(part, candidate + term, tolerance):
@@ -104,7 +105,7 @@ def _strangeness(fit: Fit) -> int:
 
 
 def _forms(function: str) -> list[str]:
-    if function in ("attention", "relative_error"):
+    if function in _UNREGULARIZED:
         return ["right"]
     return [form for form in _REGULARIZERS if form == "right" or function in _ONLY.get(form, (function,))]
 
@@ -119,6 +120,12 @@ def _attention(function: str, case: Case, steps: Steps, name: object) -> tuple[A
     return found
 
 
+def _regular(form: str, function: str, case: Case, steps: Steps) -> tuple[Array, ...]:
+    if function in _UNREGULARIZED:
+        return tuple(np.zeros(part.value.shape) for part in reference(function, case))
+    return through_entry(case, steps, lambda entered: _REGULARIZERS[form](function, entered))
+
+
 def _close(part: Array, candidate: Array, tolerance: float) -> bool:
     if part.shape != candidate.shape:
         return False
@@ -131,7 +138,7 @@ def _fit_one(
     function: str, observation: Observation, steps: Steps, name: object, form: str
 ) -> tuple[Factors, ...] | None:
     attention = _attention(function, observation.case, steps, name)
-    regular = _REGULARIZERS[form](function, observation.case)
+    regular = _regular(form, function, observation.case, steps)
     allowed = tolerances(function, observation.case)
     found = []
     for part, candidate, term, tolerance in zip(observation.parts, attention, regular, allowed, strict=True):
@@ -223,7 +230,7 @@ def _joint(function: str, observations: list[Observation], steps: Steps, name: o
     for observation in observations:
         part, tolerance = observation.parts[0], tolerances(function, observation.case)[0]
         attention = float(_attention(function, observation.case, steps, name)[0])
-        regular = float(_REGULARIZERS["right"](function, observation.case)[0])
+        regular = float(_regular("right", function, observation.case, steps)[0])
         if part is None or not np.isfinite([float(part), attention, regular]).all():
             return None
         rows.append((float(part), attention, regular, tolerance, observation.case.lam))
@@ -254,8 +261,9 @@ def _common(values: Array, terms: Array, allowed: Array) -> float | None:
     if not (np.abs(values - factor * terms) <= allowed * max(1.0, abs(factor))).all():
         return None
     decided = int((np.abs(terms) > 1e4 * allowed).sum())
-    short = float(f"{factor:.4g}")
-    return factor if decided >= 2 or abs(factor - short) <= 4 * float(allowed[best] / abs(terms[best])) else None
+    # Of numbers known to five digits only, as in float32, one in ten has four.
+    known, short = 4 * float(allowed[best] / abs(terms[best])), float(f"{factor:.4g}")
+    return factor if decided >= 2 or (abs(factor - short) <= known < 1e-6 * abs(factor)) else None
 
 
 def _two_factors(values: Array, attention: Array, regular: Array, allowed: Array) -> Fit | None:
@@ -287,9 +295,7 @@ def _regularizer(
             "factored_loss": lambda: (of_loss(M_Q) + of_loss(M_K),),
             "factored_gradient": lambda: (of_gradient(M_Q), of_gradient(M_K)),
         }
-        if function in values:
-            return tuple(np.asarray(case.lam * value) for value in values[function]())
-        return tuple(np.zeros(part.value.shape) for part in reference(function, case))
+        return tuple(np.asarray(case.lam * value) for value in values[function]())
 
     return terms
 

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from attnprune_verify.audit.cases import Case
 
-__all__ = ["Array", "RIGHT", "Steps", "attention_part", "masked_softmax"]
+__all__ = ["Array", "RIGHT", "Steps", "attention_part", "masked_softmax", "through_entry"]
 
 Array: TypeAlias = NDArray[Any]
 Steps: TypeAlias = Mapping[str, Callable[..., Array]]
@@ -58,11 +58,27 @@ RIGHT: dict[str, Callable[..., Array]] = {
 }
 
 
+def through_entry(case: Case, steps: Steps, compute: Callable[[Case], tuple[Array, ...]]) -> tuple[Array, ...]:
+    """`compute` as a program has it that changes M on entry; gradients may be led back through that change."""
+    if "enter" not in steps:
+        return compute(case)
+    entered = {name: steps["enter"](getattr(case, name).astype(float)) for name in ("M", "M_Q", "M_K")}
+    parts = compute(case.changed(**entered))
+    if "leave" not in steps:
+        return parts
+    asked = (case.M_Q, case.M_K) if all(part.shape == case.M_Q.shape for part in parts) else (case.M, case.M)
+    return tuple(steps["leave"](part, M) if part.ndim else part for part, M in zip(parts, asked, strict=False))
+
+
 def attention_part(function: str, case: Case, steps: Steps) -> tuple[Array, ...]:
     """What a function returns without its regulariser, computed with these steps; of a batch the average."""
+    return through_entry(case, steps, lambda entered: _attention_part(function, entered, steps))
+
+
+def _attention_part(function: str, case: Case, steps: Steps) -> tuple[Array, ...]:
     with np.errstate(all="ignore"):
         if case.X.ndim == 3:
-            each = [attention_part(function, case.changed(X=tokens), steps) for tokens in case.X]
+            each = [_attention_part(function, case.changed(X=tokens), steps) for tokens in case.X]
             if function == "attention":
                 return (np.stack([parts[0] for parts in each]),)
             if "pool" in steps:

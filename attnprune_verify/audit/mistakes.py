@@ -56,7 +56,7 @@ SENTENCES: dict[str, str] = {
     "logit-scale": "the logits carry a factor the definition does not have, such as 1/sqrt(d)",
     "weight-transposed": "logits X W^T X^T",
     "unstable-exp": "exp of large logits overflows (or of very negative ones vanishes): shift by the row maximum",
-    "denominator-epsilon": "a small number is added to the row sum of the softmax",
+    "denominator-epsilon": "a small number is added to a denominator, such as the row sum of the softmax",
     "low-precision": "computed in a lower precision than that of the inputs",
     "mutates-input": "an input array is changed",
     "nondeterministic": "two equal calls give different results",
@@ -91,7 +91,10 @@ SENTENCES: dict[str, str] = {
 
 _HVP = ("hessian_vector_product",)
 _SLOPES = ("gradient", "loss_and_gradient", "hessian_vector_product", "factored_gradient")
+_FUSED_SLOPES = ("gradient", "loss_and_gradient", "hessian_vector_product")
+_FIRST_SLOPES = ("gradient", "loss_and_gradient", "factored_gradient")
 _LOSSES = ("loss", "factored_loss", "loss_and_gradient")
+_REGULARIZED = (*_LOSSES, *_SLOPES)
 
 
 def _everywhere(id: str, softmax: Callable[..., Array], detail: str = "") -> Iterator[Mistake]:
@@ -114,7 +117,7 @@ def _softmaxes() -> Iterator[Mistake]:
             "mask-multiplies-logits",
             partial(_filled, fill=fill),
         )
-    for fill in (-1.0, -5.0, -10.0, -20.0, -30.0, -50.0, -100.0, -1000.0):
+    for fill in (-1.0, -5.0, -10.0, -20.0, -30.0, -50.0, -100.0, -1000.0, -10000.0):
         for added in (True, False):
             yield Mistake(
                 "mask-leaks",
@@ -188,22 +191,24 @@ def _with_empty_rows(
     return softmax
 
 
+_LOGIT_FACTORS: dict[str, Callable[[int, int], float]] = {
+    "1/sqrt(d)": lambda n, d: d**-0.5,
+    "1/d": lambda n, d: 1.0 / d,
+    "1/sqrt(n)": lambda n, d: n**-0.5,
+    "1/n": lambda n, d: 1.0 / n,
+    "sqrt(d)": lambda n, d: d**0.5,
+    "1/2": lambda n, d: 0.5,
+    "2": lambda n, d: 2.0,
+    "-1": lambda n, d: -1.0,
+    "1/sqrt(2)": lambda n, d: 0.5**0.5,
+    "1/8": lambda n, d: 0.125,
+    "1/10": lambda n, d: 0.1,
+    "1/sqrt(m)": lambda n, d: inner_features(d) ** -0.5,
+}
+
+
 def _logits() -> Iterator[Mistake]:
-    factors: dict[str, Callable[[int, int], float]] = {
-        "1/sqrt(d)": lambda n, d: d**-0.5,
-        "1/d": lambda n, d: 1.0 / d,
-        "1/sqrt(n)": lambda n, d: n**-0.5,
-        "1/n": lambda n, d: 1.0 / n,
-        "sqrt(d)": lambda n, d: d**0.5,
-        "1/2": lambda n, d: 0.5,
-        "2": lambda n, d: 2.0,
-        "-1": lambda n, d: -1.0,
-        "1/sqrt(2)": lambda n, d: 0.5**0.5,
-        "1/8": lambda n, d: 0.125,
-        "1/10": lambda n, d: 0.1,
-        "1/sqrt(m)": lambda n, d: inner_features(d) ** -0.5,
-    }
-    for detail, factor in factors.items():
+    for detail, factor in _LOGIT_FACTORS.items():
         logits = lambda X, A, factor=factor: factor(*X.shape) * (X @ A @ X.T)  # noqa: E731
         yield Mistake("logit-scale", {"logits": logits, "dense_logits": logits}, detail)
         yield Mistake("logit-scale", {"logits": logits}, f"{detail} in F(M) only")
@@ -232,6 +237,8 @@ def _logits() -> Iterator[Mistake]:
     }
     for detail, prune in prunings.items():
         yield Mistake("clips-or-rounds-M", {"prune": prune}, detail)
+    for detail, prune in prunings.items():
+        yield Mistake("clips-or-rounds-M", {"enter": prune}, f"{detail}, in the regulariser too", _REGULARIZED)
     yield Mistake("keeps-instead-of-prunes", {"prune": lambda M: 1 - M}, "1 - M")
     yield Mistake(
         "M-transposed", {"prune": lambda M: M.T}, only=("loss", "gradient", "hessian_vector_product", "relative_error")
@@ -298,6 +305,15 @@ def _gradients() -> Iterator[Mistake]:
     }
     for detail, (id, ratio) in ratios.items():
         yield Mistake(id, {"ratio": ratio}, detail, only=("relative_error",))
+    for power in range(-3, -13, -1):
+        guarded = partial(_guarded_ratio, epsilon=10.0**power)
+        yield Mistake(
+            "denominator-epsilon", {"ratio": guarded}, f"1e{power}, below ||F(1)||^2", only=("relative_error",)
+        )
+
+
+def _guarded_ratio(c: Array, F: Array, dense: Array, *, epsilon: float) -> Array:
+    return np.asarray((c * c).sum() / ((dense * dense).sum() + epsilon))
 
 
 def _derivatives() -> Iterator[Mistake]:
@@ -323,12 +339,37 @@ def _derivatives() -> Iterator[Mistake]:
     }
     for name, (prune, back) in prunings.items():
         yield Mistake("clips-or-rounds-M", {"prune": prune, "back": back}, f"{name}, {detail}", _SLOPES)
+        whole: dict[str, Callable[..., Array]] = {"enter": prune, "leave": back}
+        yield Mistake("clips-or-rounds-M", whole, f"{name}, in the regulariser too, {detail}", _FIRST_SLOPES)
     products: dict[str, tuple[Callable[..., Array], Callable[..., Array]]] = {
         "M W": (lambda M, W: M @ W, lambda Y, W, M: Y @ W.T),
         "W M": (lambda M, W: W @ M, lambda Y, W, M: W.T @ Y),
     }
     for name, (weigh, pull) in products.items():
         yield Mistake("matmul-for-hadamard", {"weigh": weigh, "pull": pull}, f"{name}, {detail}", _SLOPES)
+    for name, factor in _LOGIT_FACTORS.items():
+        logits = lambda X, A, factor=factor: factor(*X.shape) * (X @ A @ X.T)  # noqa: E731
+        slopes: dict[str, Callable[..., Array]] = {  # the factor depends on n and on d, each on its own
+            "through": lambda p, allowed, factor=factor: p * factor(len(allowed), 1),
+            "back": lambda G, M, factor=factor: G * (factor(1, len(M)) / factor(1, 1)),
+        }
+        both = {"logits": logits, "dense_logits": logits}
+        yield Mistake("logit-scale", {**both, **slopes}, f"{name}, {detail}", _SLOPES)
+        yield Mistake("logit-scale", {"logits": logits, **slopes}, f"{name} in F(M) only, {detail}", _SLOPES)
+    turned = lambda X, A: X @ A.T @ X.T  # noqa: E731
+    backwards: dict[str, Callable[..., Array]] = {"logits": turned, "dense_logits": turned, "side": np.transpose}
+    yield Mistake("weight-transposed", backwards, detail, _SLOPES)
+    yield Mistake("M-transposed", {"prune": lambda M: M.T, "back": lambda G, M: G.T}, detail, _FUSED_SLOPES)
+    columns: Callable[..., Array] = lambda A, allowed, given: masked_softmax(A.T, allowed.T).T  # noqa: E731
+    totals: dict[str, tuple[Callable[..., Array], Callable[..., Array]]] = {
+        "over columns": (columns, lambda c, F, dense: c * F - (c * F).sum(axis=0) * F),
+        "over the whole matrix": (
+            lambda A, allowed, given: _whole(A, allowed),
+            lambda c, F, dense: c * F - (c * F).sum() * F,
+        ),
+    }
+    for name, (softmax, p) in totals.items():
+        yield Mistake("wrong-softmax-axis", {**_both(softmax), "p": p}, f"{name}, {detail}", _SLOPES)
 
 
 def _products() -> Iterator[Mistake]:

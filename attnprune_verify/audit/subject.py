@@ -170,9 +170,7 @@ class Subject:
     def _exchange(self, request: dict[str, Any]) -> dict[str, Any]:
         deadline = time.monotonic() + self.seconds_per_call
         try:
-            data = memoryview(worker.encode(request))
-            while data:
-                data = data[os.write(self._pipes[0], data[: 1 << 16]) :]
+            self._write(worker.encode(request), deadline)
             (size,) = np.frombuffer(self._read(8, deadline), dtype="<u8")
             if size > _LARGEST_ANSWER:
                 raise SubjectLost(f"returned {int(size):.2e} bytes, more than {_LARGEST_ANSWER:.2e}", hung=False)
@@ -192,22 +190,34 @@ class Subject:
         self.close()
         return SubjectLost("broke the line to the audit", hung=False)
 
+    def _write(self, data: bytes, deadline: float) -> None:
+        rest = memoryview(data)
+        while rest:
+            if self._ready(self._pipes[0], deadline, to_write=True):
+                rest = rest[os.write(self._pipes[0], rest[: select.PIPE_BUF]) :]  # what fits without waiting
+
     def _read(self, size: int, deadline: float) -> bytes:
         parts: list[bytes] = []
         while size:
-            # Polled as well, because a child of the subject may keep the pipe open after its death.
-            ready, _, _ = select.select([self._pipes[1]], [], [], min(0.5, max(0.0, deadline - time.monotonic())))
-            if ready:
+            if self._ready(self._pipes[1], deadline):
                 part = os.read(self._pipes[1], min(size, 1 << 20))
                 if not part:
                     raise EOFError
                 parts.append(part)
                 size -= len(part)
-            elif self._process is not None and self._process.poll() is not None:
-                raise EOFError
-            elif time.monotonic() >= deadline:
-                raise SubjectLost(f"did not end within {self.seconds_per_call:g} s", hung=True)
         return b"".join(parts)
+
+    def _ready(self, pipe: int, deadline: float, *, to_write: bool = False) -> bool:
+        """Wait a moment for the pipe; polled, because a child of the subject may keep it open after its death."""
+        moment = min(0.5, max(0.0, deadline - time.monotonic()))
+        waiting: tuple[list[int], list[int]] = ([], [pipe]) if to_write else ([pipe], [])
+        if any(select.select(*waiting, [], moment)):
+            return True
+        if self._process is not None and self._process.poll() is not None:
+            raise EOFError
+        if time.monotonic() >= deadline:
+            raise SubjectLost(f"did not end within {self.seconds_per_call:g} s", hung=True)
+        return False
 
     def _lost(self) -> SubjectLost:
         process = self._process

@@ -26,11 +26,13 @@ import numpy as np
 
 __all__ = ["decode", "encode", "printable"]
 
-_array_of, _frombuffer, _ndarray, _generic = np.asarray, np.frombuffer, np.ndarray, np.generic
+_array_of, _frombuffer, _ndarray, _generic, _single = np.asarray, np.frombuffer, np.ndarray, np.generic, np.float32
 _dumps, _loads, _pack, _unpack = json.dumps, json.loads, struct.pack, struct.unpack
 _read, _write, _clock = os.read, os.write, time.perf_counter
 _WIDE = np.dtype(np.float64)
 _LARGEST = 1 << 26  # bytes of an answer; right ones are far smaller
+_MEMORY = 8 << 30  # bytes a subject may hold, more than any library needs for these instances
+_LONGEST_MESSAGE = 300
 
 
 def encode(value: Any) -> bytes:
@@ -202,16 +204,16 @@ def _as_array(value: Any) -> Any:
     elif isinstance(value, (list, tuple)):
         value = [_as_array(item) for item in value]
     array = _array_of(value)
-    if array.dtype.kind == "O":
+    # Asked by kind and letter: a dtype looks for its name in modules, which a subject may have removed.
+    kind, letter = array.dtype.kind, array.dtype.char
+    if kind == "O" or letter == "g":
         array = array.astype(_WIDE)
-    elif array.dtype.kind == "f" and (array.dtype.itemsize > 8 or array.dtype.name == "bfloat16"):
-        array = array.astype(_WIDE)
-    elif array.dtype.name == "bfloat16" or array.dtype.kind == "V":  # ml_dtypes
-        array = array.astype(np.float32)
+    elif kind == "V" or (kind == "f" and letter not in "efd"):  # bfloat16 and its like in ml_dtypes
+        array = array.astype(_single)
     if array.nbytes > _LARGEST:
         raise TypeError(f"returns {array.nbytes / 1e6:.0f} MB of shape {array.shape}")
     if array.dtype.kind not in "biufc":
-        raise TypeError(f"returns {type(value).__name__} of dtype {array.dtype}, no numbers")
+        raise TypeError(f"returns {type(value).__name__} of dtype {array.dtype.str}, no numbers")
     return array
 
 
@@ -249,12 +251,12 @@ def _call(function: Callable[..., Any], request: dict[str, Any]) -> dict[str, An
 
 def _line(error: BaseException) -> str:
     try:
-        text = " ".join(str(error).split())
+        text = " ".join(str(error)[: 4 * _LONGEST_MESSAGE].split())
     except BaseException:
         text = "(its message cannot be printed)"
     if isinstance(error, SystemExit):
         text = f"sys.exit({text}) was called"
-    return printable(f"{type(error).__name__}: {text}"[:300])
+    return printable(f"{type(error).__name__}: {text}"[:_LONGEST_MESSAGE])
 
 
 def printable(text: str) -> str:
@@ -268,6 +270,18 @@ def _end_with_the_audit() -> None:
         import ctypes
 
         ctypes.CDLL(None).prctl(1, 9)
+    except Exception:
+        pass
+
+
+def _limit_memory() -> None:
+    """A subject that takes ever more memory gets a MemoryError, before the machine runs out of it."""
+    try:
+        import resource
+
+        soft, hard = resource.getrlimit(resource.RLIMIT_DATA)
+        most = min(limit for limit in (_MEMORY, soft, hard) if limit != resource.RLIM_INFINITY)
+        resource.setrlimit(resource.RLIMIT_DATA, (most, hard))
     except Exception:
         pass
 
@@ -292,6 +306,7 @@ def _serve(inbox: int, outbox: int) -> None:
 
 if __name__ == "__main__":
     _end_with_the_audit()
+    _limit_memory()
     for _channel in (int(sys.argv[1]), int(sys.argv[2])):
         os.set_inheritable(_channel, False)
     _serve(int(sys.argv[1]), int(sys.argv[2]))

@@ -207,6 +207,29 @@ def test_a_number_is_not_explained_by_any_two_factors():
     assert fits("loss", noise[:1], RIGHT, None) is None
 
 
+def test_a_factor_of_the_attention_matrix_is_described_not_named():
+    found = diagnose("attention", observed("attention", RIGHT, attention=1.01), pairs=False)
+    assert not found.named and "1.01 times" in found.words
+
+
+def test_one_number_of_float32_is_no_short_factor():
+    case = next(case for case in regimes(0)["float32"] if case.lam)
+    for factor in np.linspace(0.9, 1.1, 50) + np.pi * 1e-3:
+        one = [Observation(case, tuple(map(np.float32, returned("loss", case, RIGHT, attention=factor))))]
+        assert fits("loss", one, RIGHT, None) is None
+
+
+def test_an_attention_part_that_vanishes_here_and_there_has_no_factor():
+    mixed = [Observation(case, returned("loss", case, RIGHT, attention=0.0 if case.n == 4 else 1.0)) for case in CASES]
+    assert not diagnose("loss", mixed, pairs=False).named
+
+
+def test_what_is_changed_on_entry_reaches_the_regulariser():
+    rounded = [Observation(case, trusted("gradient", case.changed(M=np.round(case.M)))) for case in CASES]
+    found = diagnose("gradient", rounded)
+    assert found.ids == ("clips-or-rounds-M",) and "in the regulariser too" in found.words
+
+
 def test_sentences_are_sentences():
     assert all(sentence and not sentence.endswith(".") for sentence in SENTENCES.values())
     assert {mistake.id for mistake in MISTAKES} <= set(SENTENCES)

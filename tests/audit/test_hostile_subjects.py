@@ -3,10 +3,13 @@
 import json
 import textwrap
 
+import numpy as np
 import pytest
 
 from attnprune_verify.audit.auditor import Auditor
 from attnprune_verify.audit.run import outcome_of, run_audit
+from attnprune_verify.audit.subject import Subject, SubjectLost
+from attnprune_verify.audit.target import parse_target
 from attnprune_verify.errors import InvalidInstance
 
 RIGHT = """
@@ -100,6 +103,36 @@ def test_an_endless_loop_is_stopped_once(audit):
     assert sum("did not end within 0.5 s" in reason for reason in reasons) >= 1
     assert any("not called any more" in reason for reason in reasons)
     assert records["binary_mask:values"].status == "passed" and outcome == "incomplete"
+
+
+def test_a_request_larger_than_a_pipe_waits_for_nobody(tmp_path):
+    path = tmp_path / "subject.py"
+    path.write_text(
+        "import __main__, time\ndef loss(X):\n    __main__._receive = lambda _: time.sleep(9)\n    return 0\n"
+    )
+    with Subject(parse_target(str(path)), ("loss",), seconds_per_call=0.5) as subject:
+        subject.call("loss", [np.ones(1)])  # after which it listens no more
+        with pytest.raises(SubjectLost, match=r"did not end within 0\.5 s"):
+            subject.call("loss", [np.ones(1 << 16)])
+
+
+def test_memory_without_end_is_an_error_of_the_subject(audit):
+    greedy = "import numpy as np\n    keep = [np.empty(1 << 28) for _ in range(8)]"  # 16 GiB, never touched
+    records, outcome = audit(f"{RIGHT}\ndef loss(M, X, W, lam=0.0, mask=None):\n    {greedy}\n")
+    assert "MemoryError" in records["loss:shape"].reason
+    assert records["binary_mask:ties"].status == "passed" and outcome == "incomplete"
+
+
+def test_removed_modules_harm_no_right_answer(audit):
+    removing = """
+    import sys
+    def causal_mask(n):
+        for name in [name for name in sys.modules if name.startswith(("numpy", "json", "struct"))]:
+            del sys.modules[name]
+        return [[float(i >= j) for j in range(n)] for i in range(n)]
+    """
+    _, outcome = audit(removing, only=("causal_mask",))
+    assert outcome == "passed"
 
 
 def test_megabytes_of_output_go_nowhere(audit, capfd):

@@ -48,6 +48,15 @@ def _basic(context: Context) -> tuple[Case, ...]:
     return (context.cases("full")[1], context.cases("causal")[1], context.cases("given-mask")[0])
 
 
+def _numbers(context: Context, function: str, case: Case) -> tuple[Array, ...]:
+    """What is returned, in float64; what has not the contract's shape and kind is no answer."""
+    answer = context.answer(function, case)
+    problem = context.misshapen(function, case, answer)
+    if problem is not None:
+        raise NoAnswer(problem, unreadable=True)
+    return tuple(part.astype(float) for part in answer.parts)
+
+
 def _joined(
     context: Context,
     function: str,
@@ -57,15 +66,12 @@ def _joined(
     shift: tuple[Array, ...] | None = None,
 ) -> Finding | None:
     """A failure if `back` of the other call, less `shift`, is not what this call returns, to within both bounds."""
-    ours, theirs = context.answer(function, case), context.answer(function, other)
-    for one in (context.misshapen(function, case, ours), context.misshapen(function, other, theirs)):
-        if one is not None:
-            return Finding("failed", one, ids=("wrong-shape",), call=call_on(function, case))
+    ours, theirs = _numbers(context, function, case), _numbers(context, function, other)
     bounds = back(function, tuple(part.bound for part in reference(function, other)))
-    returned = back(function, tuple(np.asarray(part, dtype=float) for part in theirs.parts))
+    returned = back(function, theirs)
     if shift is not None:
         returned = tuple(part - less for part, less in zip(returned, shift, strict=True))
-    for mine, yours, part, bound in zip(ours.parts, returned, reference(function, case), bounds, strict=True):
+    for mine, yours, part, bound in zip(ours, returned, reference(function, case), bounds, strict=True):
         with np.errstate(invalid="ignore"):
             gap, allowed = (
                 np.abs(mine - yours),
@@ -146,9 +152,7 @@ def _affine(context: Context, function: str) -> Finding:
 
 def _stochastic(context: Context, function: str) -> Finding:
     for case in (*_basic(context), *context.cases("logits-100"), *context.cases("given-mask")):
-        F = np.asarray(context.answer(function, case).parts[0], dtype=float)
-        if F.shape != (case.n, case.n):
-            return Finding("failed", f"returns the shape {F.shape}", ids=("wrong-shape",), call=call_on(function, case))
+        (F,) = _numbers(context, function, case)
         forbidden = np.zeros_like(F) if case.mask is None else F * (case.mask == 0)
         off = float(np.abs(F.sum(axis=1) - 1).max())
         allowed = (case.n + 8) * 4 * case.unit_roundoff * 10
@@ -169,16 +173,16 @@ def _derivative(context: Context, function: str) -> Finding:
     if "loss" not in context.subject.functions:
         return Finding("not_applicable", "the target has no loss")
     for case in _basic(context):
-        gradient = np.asarray(context.answer("gradient", case).parts[0], dtype=float)
+        (gradient,) = _numbers(context, "gradient", case)
         direction = np.random.default_rng(case.seed).choice([-1.0, 1.0], case.M.shape)
         step = 1e-3
         points = [case.changed(M=case.M + h * step * direction) for h in (-2, -1, 1, 2)]
         try:
-            values = [float(context.answer("loss", point).parts[0].reshape(-1)[0]) for point in points]
+            values = [float(_numbers(context, "loss", point)[0]) for point in points]
         except NoAnswer as refusal:
             return Finding("not_applicable", f"the subject's loss {refusal}")
         slope = (8 * (values[2] - values[1]) - (values[3] - values[0])) / (12 * step)
-        claimed = float((gradient * direction).sum()) if gradient.shape == direction.shape else np.nan
+        claimed = float((gradient * direction).sum())
         allowed = 1e-6 * (1 + float(np.abs(gradient).sum()))
         if not abs(slope - claimed) <= allowed:
             return Finding(
@@ -218,11 +222,7 @@ def _agrees(context: Context, function: str) -> Finding:
 def _symmetric(context: Context, function: str) -> Finding:
     for case in _basic(context):
         other = case.changed(V=np.asarray(case.V.T - 0.5 * case.W))
-        one, two = (np.asarray(context.answer(function, c).parts[0], dtype=float) for c in (case, other))
-        if one.shape != case.M.shape or two.shape != case.M.shape:
-            return Finding(
-                "failed", f"returns the shape {one.shape}", ids=("wrong-shape",), call=call_on(function, case)
-            )
+        (one,), (two,) = (_numbers(context, function, asked) for asked in (case, other))
         gap = abs(float((other.V * one).sum() - (case.V * two).sum()))
         allowed = float(
             (np.abs(other.V) * (reference(function, case)[0].bound + 1e-15 * np.abs(one))).sum()

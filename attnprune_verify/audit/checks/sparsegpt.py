@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from attnprune_verify.audit.checks.rounding import smallest_first
 from attnprune_verify.audit.checks.sparsegpt_mistakes import named
-from attnprune_verify.audit.checks.wanda import Layer, layers
+from attnprune_verify.audit.checks.wanda import Layer, explained, layers
 from attnprune_verify.audit.context import Context
 from attnprune_verify.audit.record import Check, Finding
 from attnprune_verify.audit.subject import Answer
@@ -59,7 +59,7 @@ class _Certificate:
     """What is wrong with an output (or nothing), and the largest residual on kept entries, relative, with its bound."""
 
     problem: str = ""
-    ids: tuple[str, ...] = ("unknown",)
+    ids: tuple[str, ...] = ()
     residual: float = 0.0
     allowed: float = 0.0
 
@@ -108,7 +108,7 @@ def _ask(context: Context, function: str, layer: Layer, options: dict[str, Any])
 
 
 def _outputs(context: Context, function: str, name: str) -> Finding:
-    worst: Finding | None = None
+    wrong: list[Finding] = []
     error = bound = 0.0
     for layer, options in _layers(context.seed, name):
         answer = _ask(context, function, layer, options)
@@ -118,16 +118,14 @@ def _outputs(context: Context, function: str, name: str) -> Finding:
         if not found.problem:
             continue
         ids = found.ids
-        if ids == ("unknown",) and weight.shape == layer.weight.shape:
+        if not ids and weight.shape == layer.weight.shape:
             ids = named(layer, options, np.asarray(weight, dtype=float), pruned == 1)
         call = layer.call(function)
         call.keywords.update(options)
-        finding = Finding("failed", f"{found.problem}, on {layer.describe()}", ids=ids, call=call)
-        if worst is None or worst.ids == ("unknown",):
-            worst = finding
-    return worst or Finding(
-        "passed", "choice and update certified from the output", error=error, bound=bound, power=bound
-    )
+        wrong.append(Finding("failed", f"{found.problem}, on {layer.describe()}", ids=ids, call=call))
+    if wrong:
+        return explained(wrong)
+    return Finding("passed", "choice and update certified from the output", error=error, bound=bound, power=bound)
 
 
 def _certify(layer: Layer, options: dict[str, Any], weight: NDArray[Any], pruned: NDArray[Any]) -> _Certificate:
@@ -139,13 +137,14 @@ def _certify(layer: Layer, options: dict[str, Any], weight: NDArray[Any], pruned
         return _Certificate("returns weights that are not finite")
     prunes = layer.n > 0 if layer.m else layer.rho > 0
     if not prunes:
-        same = np.array_equal(weight, layer.weight) and not gone.any()
-        return (
-            _Certificate() if same else _Certificate("rho = 0 prunes or changes something", ("threshold-off-by-one",))
-        )
+        if np.array_equal(weight, layer.weight) and not gone.any():
+            return _Certificate()
+        pruned_some = gone.any() or (weight[layer.weight != 0] == 0).any()
+        ids = ("threshold-off-by-one",) if pruned_some else ()
+        return _Certificate("rho = 0 prunes or changes something", ids)
     if weight[gone].any():
         mixed = bool((weight[~gone] == 0).all()) and gone.any() and not gone.all()
-        return _Certificate("pruned weights are not 0", ("keeps-instead-of-prunes",) if mixed else ("unknown",))
+        return _Certificate("pruned weights are not 0", ("keeps-instead-of-prunes",) if mixed else ())
     h = hessian(layer.X, options.get("percdamp", 0.01))
     single = layer.weight.dtype == np.float32
     start = layer.weight.astype(float)

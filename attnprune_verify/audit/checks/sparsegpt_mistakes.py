@@ -17,23 +17,44 @@ Matrix = NDArray[np.float64]
 Flags = NDArray[np.bool_]
 Output = tuple[Matrix, Flags]
 
+_SINGLE = 1e-4  # what float32 may cost relative to the largest weight
+
 
 def named(layer: Layer, options: dict[str, Any], weight: Matrix, gone: Flags) -> tuple[str, ...]:
-    """The known mistake that gives this output, or unknown."""
-    single = layer.weight.dtype == np.float32
+    """The known mistakes that give this output; several where the layer cannot tell them apart."""
+    size = max(1.0, float(np.abs(weight).max()))
+    room = (1e-3 if layer.weight.dtype == np.float32 else 1e-7) * size
+    right, chosen = _right(layer, options)
+    off = float(np.abs(right - weight).max())
+    if off <= room and (gone != chosen).any():
+        return ("keeps-instead-of-prunes",) if (gone != chosen).all() else ()
+    found: dict[str, None] = {}
     for id, run in _candidates(layer, options):
         try:
             other, flags = run()
         except (np.linalg.LinAlgError, IndexError, ValueError):
             continue
-        close = np.abs(other - weight).max() <= (1e-3 if single else 1e-7) * max(1.0, float(np.abs(weight).max()))
-        if close and ((flags == gone).all() or ((other == 0) == (weight == 0)).all()):
-            return (id,)
-    return ("unknown",)
+        if np.abs(other - right).max() <= room and (flags == chosen).all():
+            continue  # on this layer it makes no difference
+        if np.abs(other - weight).max() <= room and ((flags == gone).all() or ((other == 0) == (weight == 0)).all()):
+            found[id] = None
+    if not found and off <= _SINGLE * size and (gone == chosen).all():
+        return ("low-precision",)
+    return tuple(found)
+
+
+def _right(layer: Layer, options: dict[str, Any]) -> Output:
+    if not layer.m and layer.rho == 0:
+        return layer.weight.astype(float), np.zeros(layer.weight.shape, dtype=np.bool_)
+    return _sweep(layer, **_settings(options))
+
+
+def _settings(options: dict[str, Any]) -> dict[str, Any]:
+    return {"damp": options.get("percdamp", 0.01), "width": options.get("blocksize", 128)}
 
 
 def _candidates(layer: Layer, options: dict[str, Any]) -> Iterator[tuple[str, Callable[[], Output]]]:
-    damp, width = options.get("percdamp", 0.01), options.get("blocksize", 128)
+    damp, width = _settings(options).values()
 
     def sweep(**switches: Any) -> Callable[[], Output]:
         return lambda: _sweep(layer, **{"damp": damp, "width": width, **switches})
@@ -66,6 +87,7 @@ def _candidates(layer: Layer, options: dict[str, Any]) -> Iterator[tuple[str, Ca
     yield "baseline-global-threshold", sweep(per_row=True)
     yield "baseline-global-threshold", sweep(per_row=True, offset=0)
     yield "keeps-instead-of-prunes", sweep(keep=True)
+    yield "keeps-instead-of-prunes", sweep(keep=True, offset=0)
     yield "keeps-instead-of-prunes", lambda: _sweep(layer, damp=damp, width=width, ratio=1 - layer.rho)
     yield "baseline-ignores-activations", sweep(identity=True)
     yield "baseline-ignores-activations", sweep(magnitude=True)

@@ -7,7 +7,7 @@ with the rounding of the original's float32 computation.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
@@ -19,7 +19,7 @@ from attnprune_verify.audit.checks.rounding import smallest_first
 from attnprune_verify.audit.context import Context
 from attnprune_verify.audit.record import Call, Check, Finding
 
-__all__ = ["Layer", "layers", "wanda_checks"]
+__all__ = ["Layer", "explained", "layers", "wanda_checks"]
 
 Flags = NDArray[np.bool_]
 Scores = NDArray[np.float64]
@@ -80,13 +80,14 @@ def layers(seed: int) -> dict[str, tuple[Layer, ...]]:
             layer(5, 8, (1, 16), "2:4", 0.9, n=2, m=4),
             layer(5, 16, (2, 16), "2:8", 0.5, n=2, m=8),
             layer(5, 16, (2, 16), "4:8", 0.0, n=4, m=8),
+            layer(8, 8, (1, 16), "square 1:4", 0.5, n=1, m=4),
         ),
         "dead-inputs": (
             layer(6, 10, (1, 24), "dead", 0.5, dead=[1, 4, 7]),
             layer(6, 10, (3, 12), "dead", 0.3, dead=[0]),
         ),
         "two-dimensional": (
-            layer(5, 7, (20,), "one sequence, tokens x in", 0.45),
+            layer(5, 7, (20,), "one sequence, tokens x in", 0.3),
             layer(16, 12, (30,), "one sequence, with dead inputs", 0.4, dead=[2, 5]),
         ),
         "float32": (
@@ -125,7 +126,7 @@ def wanda_checks() -> Iterator[Check]:
 
 
 def _wanda(context: Context, name: str) -> Finding:
-    worst: Finding | None = None
+    wrong: list[Finding] = []
     undecided = 0
     for layer in layers(context.seed)[name]:
         answer = context.call("wanda_mask", [layer.weight, layer.X, layer.rho], dict(layer.keywords))
@@ -139,12 +140,17 @@ def _wanda(context: Context, name: str) -> Finding:
         problem = _problem(answer.parts[0], layer, report.pruned, loose)
         if problem is not None:
             reason, ids = problem
-            finding = Finding(
-                "failed", f"{reason}, on {layer.describe()}", ids=ids, call=layer.call("wanda_mask", (report.pruned,))
-            )
-            if worst is None or worst.ids == ("unknown",):
-                worst = finding
-    return worst or Finding("passed", f"entry by entry; {undecided} entries undecided in float32", power=0.0)
+            call = layer.call("wanda_mask", (report.pruned,))
+            wrong.append(Finding("failed", f"{reason}, on {layer.describe()}", ids=ids, call=call))
+    if wrong:
+        return explained(wrong)
+    return Finding("passed", f"entry by entry; {undecided} entries undecided in float32", power=0.0)
+
+
+def explained(wrong: list[Finding]) -> Finding:
+    """The first of several failures, under the first name that explains all of them."""
+    ids = [id for id in wrong[0].ids if all(id in other.ids for other in wrong)]
+    return replace(wrong[0], ids=tuple(ids[:1]) or ("unknown",))
 
 
 def _problem(got: NDArray[Any], layer: Layer, right: Flags, loose: Flags) -> tuple[str, tuple[str, ...]] | None:
@@ -164,11 +170,11 @@ def _problem(got: NDArray[Any], layer: Layer, right: Flags, loose: Flags) -> tup
         f"{int(wrong.sum())} decided entries are wrong; per {where} it prunes {counts[0].min()} to {counts[0].max()} "
         f"where {counts[1].max()} is right"
     )
-    for id, choose in _wrong_choices(layer):
-        if not ((gone != choose()) & ~loose).any():
-            return reason, (id,)
+    known = [id for id, choose in _wrong_choices(layer) if not ((gone != choose()) & ~loose).any()]
     off = np.abs(counts[0].astype(int) - counts[1])
-    return reason, ("threshold-off-by-one",) if off.max() == 1 and off.min() == 1 else ("unknown",)
+    if off.max() == off.min() == 1:
+        known.append("threshold-off-by-one")
+    return reason, tuple(dict.fromkeys(known))
 
 
 def _wrong_choices(layer: Layer) -> Iterator[tuple[str, Callable[[], Flags]]]:
@@ -176,7 +182,7 @@ def _wrong_choices(layer: Layer) -> Iterator[tuple[str, Callable[[], Flags]]]:
     norms = np.linalg.norm(X, axis=0)
     scores, other_scores = weight * norms, _wrong_scores(layer.weight.astype(float), X)
     if layer.m:
-        yield from _wrong_groups(layer, scores, other_scores)
+        yield from _wrong_groups(layer, scores, norms, other_scores)
         return
     rho, (rows, columns) = layer.rho, weight.shape
     count = int(columns * rho)
@@ -189,6 +195,8 @@ def _wrong_choices(layer: Layer) -> Iterator[tuple[str, Callable[[], Flags]]]:
     yield "baseline-global-threshold", lambda: smallest_first(scores, int(scores.size * rho))
     yield "baseline-global-threshold", lambda: scores <= _ranked(scores, int(scores.size * rho))
     yield "baseline-axis", lambda: _rows(scores.T, int(rows * rho)).T
+    if rows == columns:
+        yield "baseline-axis", lambda: _rows(weight.T * norms, count).T
     yield "threshold-off-by-one", lambda: _rows(scores, min(count + 1, columns))
     yield "threshold-off-by-one", lambda: _rows(scores, max(count - 1, 0))
     yield "threshold-off-by-one", lambda: _rows(scores, int(np.ceil(columns * rho)))
@@ -215,7 +223,7 @@ def _wrong_scores(weight: Scores, X: Scores) -> list[tuple[str, Scores]]:
 
 
 def _wrong_groups(
-    layer: Layer, scores: Scores, other_scores: list[tuple[str, Scores]]
+    layer: Layer, scores: Scores, norms: Scores, other_scores: list[tuple[str, Scores]]
 ) -> Iterator[tuple[str, Callable[[], Flags]]]:
     rows, columns = scores.shape
     yield "group-convention", partial(_groups, scores, layer.m, layer.m - layer.n)
@@ -225,6 +233,8 @@ def _wrong_groups(
     yield "group-convention", partial(_rows, scores, columns * layer.n // layer.m)
     if rows % layer.m == 0:
         yield "baseline-axis", lambda: _groups(scores.T, layer.m, layer.n).T
+    if rows == columns:
+        yield "baseline-axis", lambda: _groups(np.abs(layer.weight.T.astype(float)) * norms, layer.m, layer.n).T
     for id, wrong in other_scores:
         yield id, partial(_groups, wrong, layer.m, layer.n)
 
