@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import operator
+from typing import Any, TypeVar
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 
 from attnprune_verify.errors import InvalidInstance
 from attnprune_verify.instance.validate import Array, Mask, MaskLike, as_mask, as_real, as_reals, check_shapes
 from attnprune_verify.model.rope import RoPE
 
 __all__ = ["AttentionLayer", "as_layer"]
+
+_T = TypeVar("_T", bound=np.generic)
 
 _FORMS = {
     "W_Q": ("d", "heads*m"),
@@ -109,6 +112,14 @@ class AttentionLayer:
     def __setattr__(self, name: str, value: object) -> None:
         raise AttributeError(f"an AttentionLayer does not change after its validation; make a new one to set {name!r}")
 
+    def __delattr__(self, name: str) -> None:
+        raise AttributeError(f"an AttentionLayer does not change after its validation; it keeps {name!r}")
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        """Copies and pickles carry arrays that can be written to: they become read-only again."""
+        for name, value in state.items():
+            self._set(name, _frozen(value) if isinstance(value, np.ndarray) else value)
+
     @property
     def d(self) -> int:
         """Number of input features."""
@@ -199,12 +210,10 @@ def _as_layer_mask(mask: MaskLike) -> Mask:
     if array.ndim != 2:
         raise InvalidInstance(f'mask must be None, "causal" or an (n, n) array; got shape {array.shape}')
     checked = as_mask(array, len(array))
-    if isinstance(checked, np.ndarray):
-        checked.flags.writeable = False
-    return checked
+    return _frozen(checked) if isinstance(checked, np.ndarray) else checked
 
 
-def _frozen(array: Array) -> Array:
+def _frozen(array: NDArray[_T]) -> NDArray[_T]:
     copy = array.copy()
     copy.flags.writeable = False
     return copy

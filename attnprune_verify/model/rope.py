@@ -76,6 +76,13 @@ class RoPE:
     def __setattr__(self, name: str, value: object) -> None:
         raise AttributeError(f"a RoPE does not change after its validation; make a new one to set {name!r}")
 
+    def __delattr__(self, name: str) -> None:
+        raise AttributeError(f"a RoPE does not change after its validation; it keeps {name!r}")
+
+    def __reduce__(self) -> tuple[type[RoPE], tuple[Any, ...]]:
+        """Copies and pickles are made anew: a read-only mapping has no other way into them."""
+        return RoPE, (self.theta, self.layout, None if self.scaling is None else dict(self.scaling))
+
     def __repr__(self) -> str:
         scaling = "" if self.scaling is None else f", scaling={dict(self.scaling)}"
         return f"RoPE({self.theta}, {self.layout!r}{scaling})"

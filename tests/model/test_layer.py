@@ -1,5 +1,8 @@
 """Real attention layers: the model against independent oracles, wrong models the oracles catch, laws, bad input."""
 
+import copy
+import pickle
+
 import numpy as np
 import pytest
 
@@ -266,6 +269,22 @@ def test_bad_calls():
         layer_attention(layer, 1e200 * X)
     with pytest.raises(AttributeError, match="does not change"):
         layer.heads = 3
+
+
+@pytest.mark.parametrize("copied", [copy.copy, copy.deepcopy, lambda layer: pickle.loads(pickle.dumps(layer))])
+@pytest.mark.parametrize("kind", ["groups, given mask", "rope half", "rope llama3", "rope linear"])
+def test_a_copy_is_the_same_layer_and_cannot_be_changed_either(copied, kind):
+    layer, X = random_layer(kind)
+    again = copied(layer)
+    assert (layer_attention(again, X) == layer_attention(layer, X)).all()
+    assert again.rope == layer.rope and repr(again) == repr(layer)
+    for array in (again.W_Q, again.W_K, again.b_Q, again.mask):
+        if isinstance(array, np.ndarray):
+            with pytest.raises(ValueError, match="read-only"):
+                array[..., 0] = 2
+    for change in (lambda: setattr(again, "heads", 3), lambda: delattr(again, "mask")):
+        with pytest.raises(AttributeError, match="does not change"):
+            change()
 
 
 @pytest.mark.parametrize("kind", ["heads", "rope half", "rope interleaved"])
