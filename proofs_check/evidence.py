@@ -1,13 +1,14 @@
 """`python -m proofs_check.evidence [--check]`: the index of all evidence, `evidence.json`.
 
-Per statement: the accepted certificates with their hashes, what the replay of the printed proof found, and the
-formal theorems that `coq/theorems.json` lists. Everything is computed: a certificate that the checker rejects, or a
+Per statement: the accepted certificates with their hashes, what the replay of the printed proof found, the formal
+theorems that `coq/theorems.json` lists, and whether `PROOFS.md` has a proof by hand. Everything is computed: a certificate that the checker rejects, or a
 step that comes out otherwise than recorded, stops the command. The claims read their proof verdict and their
 evidence here.
 """
 
 import hashlib
 import json
+import re
 import sys
 from pathlib import Path
 from typing import Any
@@ -96,6 +97,13 @@ def formal_theorems() -> dict[str, list[dict[str, Any]]]:
     return found
 
 
+def written_proofs() -> set[str]:
+    """The statements that the headings of PROOFS.md name."""
+    text = (HERE / "PROOFS.md").read_text(encoding="utf-8")
+    headings = [line for line in text.splitlines() if line.startswith("### ")]
+    return {name for line in headings for name in re.findall(r"(?:fix|new):\w+", line)}
+
+
 def proofs(refuted: set[str]) -> dict[str, dict[str, Any]]:
     """The printed proofs.
 
@@ -126,9 +134,9 @@ def index() -> dict[str, Any]:
         for statement, rows in certified.items()
         if any(row["kind"] == "refutation" and row["concerns"] == "statement" for row in rows)
     }
-    replayed = proofs(refuted)
+    replayed, by_hand = proofs(refuted), written_proofs()
     statements = {}
-    for statement in sorted({*certified, *formal, *replayed, *INFORMAL}):
+    for statement in sorted({*certified, *formal, *replayed, *INFORMAL, *by_hand}):
         source = INFORMAL.get(statement, statement)
         steps = replayed.get(source)
         statements[statement] = {
@@ -136,6 +144,7 @@ def index() -> dict[str, Any]:
             "steps": {key: value for key, value in steps.items() if key != "proof"} if steps else None,
             "certificates": certified.get(source, []),
             "formal": formal.get(statement, []),
+            "written": "proofs_check/PROOFS.md" if statement in by_hand else None,
         }
         if source != statement:
             statements[statement]["same_as"] = source

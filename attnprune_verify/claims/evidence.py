@@ -55,6 +55,8 @@ def weigh(verdict: Verdict) -> Evidence:
             files.append(row["file"])
             if _certifies(row, verdict):
                 grades.add("certified")
+    if entry.get("written") and verdict.statement is Statement.HOLDS:  # a proof by hand is linked, and raises no grade
+        files.append(entry["written"])
     steps = entry.get("steps")
     if steps:
         files.append(steps["file"])

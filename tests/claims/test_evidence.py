@@ -6,7 +6,7 @@ from dataclasses import replace
 from importlib import resources
 from pathlib import Path
 
-from attnprune_verify.claims.core import Statement
+from attnprune_verify.claims.core import Kind, Statement
 from attnprune_verify.claims.evidence import index, weigh
 from attnprune_verify.claims.judge import Verdict
 from attnprune_verify.claims.registry import claims, find
@@ -68,6 +68,27 @@ def test_every_repair_has_a_formal_proof_or_a_certificate() -> None:
         if not any("/coq/" in file or "/certificates/" in file for file in files):
             bare.append(claim.test_id)
     assert bare == []
+
+
+def test_what_is_called_a_bound_is_proved_somewhere() -> None:
+    """Formally, by certificates of an existence, or by hand; measured sentences and exact examples claim no more."""
+    definitions = {"fix:attn_prun", "fix:new_loss", "fix:mask_gd"}
+    bare = []
+    for claim in claims():
+        if not claim.own or claim.conjecture or "measured" in claim.tags or claim.kind is Kind.REMARK:
+            continue
+        evidence = weigh(Verdict(claim, Statement.HOLDS))
+        proved = evidence.grade in ("formal", "certified") or "proofs_check/PROOFS.md" in evidence.files
+        if not proved and claim.id not in definitions:
+            bare.append(claim.test_id)
+    assert bare == []
+
+
+def test_a_proof_by_hand_raises_no_grade() -> None:
+    claim = find("new:ray_monotone", "any")
+    evidence = weigh(Verdict(claim, Statement.HOLDS))
+    assert evidence.files == ("proofs_check/PROOFS.md",) and evidence.grade == "measured"
+    assert weigh(Verdict(claim, Statement.REFUTED)).files == ()
 
 
 def test_one_mask_refutes_a_statement_about_every_mask() -> None:
