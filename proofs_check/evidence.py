@@ -1,9 +1,9 @@
 """`python -m proofs_check.evidence [--check]`: the index of all evidence, `evidence.json`.
 
 Per statement: the accepted certificates with their hashes, what the replay of the printed proof found, the formal
-theorems that `coq/theorems.json` lists, and whether `PROOFS.md` has a proof by hand. Everything is computed: a certificate that the checker rejects, or a
-step that comes out otherwise than recorded, stops the command. The claims read their proof verdict and their
-evidence here.
+theorems that `coq/theorems.json` lists, and whether `PROOFS.md` has a proof by hand. Everything is computed: a
+certificate that the checker rejects, or a step that comes out otherwise than recorded, stops the command. The claims
+read their proof verdict and their evidence here.
 """
 
 import hashlib

@@ -16,7 +16,9 @@ from attnprune_verify.claims.relation import Relation, at_least, at_most
 from attnprune_verify.claims.supply import Arrays, Instances
 from attnprune_verify.claims.trajectory import upper_constant
 from attnprune_verify.instance.problem import Instance
+from attnprune_verify.theory.balls import lower, upper
 from attnprune_verify.theory.constants import constants
+from attnprune_verify.theory.curvature import local_curvature
 
 _SECTION = "F Lipschitz of Gradient"
 
@@ -168,6 +170,17 @@ def _library(q: Quantities, low: float = 1.0) -> list[Relation]:
     ]
 
 
+def _local(q: Quantities, factor: float = 1.0) -> list[Relation]:
+    """Hess L_attn at this M against max_i C_i^+ K^2 and -max_i C_i^- K^2, as the library certifies them."""
+    case = q.case  # lam is left out, so that nothing cancels
+    found = local_curvature(Instance(case["X"], case["W"], M=case["M"], mask=case["mask"]))
+    least, largest = extreme_eigenvalues(q.curvature, q.arithmetic)
+    return [
+        at_most(largest, q.number(upper(found.upper) * factor), "largest"),
+        at_most(-least, q.number(-lower(found.lower) * factor), "least"),
+    ]
+
+
 def _drawn_row(rng: Generator, case: Case) -> Case:
     """Shrink the logits of s to where the curvature lives."""
     return case.but(s=case["s"] / 2)
@@ -257,6 +270,23 @@ CLAIMS: tuple[Claim, ...] = (
         uses=("new:curvature_range",),
         attains=_bends,
         wrong=(Wrong("0.9 K", lambda q: _library(q, 0.9)),),
+        source="new",
+    ),
+    Claim(
+        id="new:local_curvature",
+        kind=Kind.LEMMA,
+        title="Curvature at one M",
+        section=_SECTION,
+        reading=ANY_MASK,
+        says="With the actual residual c in place of the worst one: C_i = b^2 + b max_j (c_j - <c, s>)_+ with"
+        " b = min(1/2, max s), or Gershgorin's bound, or C_+; near M = 1 only J^2 is left.",
+        formula="-max_i C_i^- K^2 I <= Hess L(M) - lam I <= max_i C_i^+ K^2 I",
+        strength=Strength.TIGHT,
+        margin=_local,
+        supply=Instances("any", small=True, free=("M",)),
+        uses=("new:curvature_range", "new:curvature_domination"),
+        attains=_bends,
+        wrong=(Wrong("0.9 of both", lambda q: _local(q, 0.9)),),
         source="new",
     ),
     Claim(

@@ -19,6 +19,7 @@ from attnprune_verify.claims.hypotheses import (
 )
 from attnprune_verify.claims.quantities import Quantities
 from attnprune_verify.claims.relation import Relation, at_least, at_most
+from attnprune_verify.claims.statements.pl_inequality import as_printed
 from attnprune_verify.claims.supply import Instances
 from attnprune_verify.claims.trajectory import descend, sharp_L, simple_L, step_below
 
@@ -115,6 +116,31 @@ def _met_or_convex(q: Quantities, factor: float = 1.0) -> Relation:
     dense = q.at(q.number(np.ones((q.d, q.d))))
     left = (q.w_min + 1) * dense.L_attn + lam * lam * q.square(dense.M)
     return at_most(left, q.K * lam * q.sqrt(lam) * q.d**2 / 2, "met by M = 1")
+
+
+def _beyond_the_threshold(rng: Generator, case: Case) -> dict[str, Any]:
+    """lam d above 6 sqrt(n) max|W| ||X||^2, where M = 1 is no witness any more; M in the ball."""
+    n, d = np.shape(case["X"])
+    W = case["W"] / max(1.0, float(np.abs(case["W"]).max()))
+    threshold = 6 * float(np.sqrt(n) * np.abs(W).max() * np.square(case["X"]).sum()) / d
+    size = max(1.0, float(np.linalg.norm(case["M"])) / d)
+    return {"W": W, "M": case["M"] / size * 0.999999, "lam": threshold * float(rng.choice([1.0 + 1e-6, 2.0, 100.0]))}
+
+
+def _without_regulariser(q: Quantities) -> Relation:
+    return as_printed(Quantities(q.case.but(lam=0.0), q.arithmetic))
+
+
+def _above(q: Quantities) -> bool:
+    return bool(q.lam * q.d > 6 * q.sqrt(q.number(float(q.n))) * q.w_max * q.square(q.X))
+
+
+def _constant_weights() -> Iterator[Case]:
+    """X = I, |W| = 1/10, M = 0, where the lemma fails for small lam."""
+    for n in (2, 3):
+        W = 0.1 * (np.ones((n, n)) - 2 * np.eye(n))
+        lam = 0.6 * n**0.5 * 1.000001
+        yield Case({"X": np.eye(n), "W": W, "M": np.zeros((n, n)), "lam": lam, "mask": None}, f"X = I_{n}, M = 0")
 
 
 def _any_share(rng: Generator, case: Case) -> dict[str, Any]:
@@ -268,6 +294,30 @@ CLAIMS: tuple[Claim, ...] = (
         uses=("new:our_convergence_sharp", "new:strong_convexity"),
         attains=_at_the_threshold,
         wrong=(Wrong("a threshold twice as large", lambda q: _met_or_convex(q, 2.0)),),
+        source="new",
+    ),
+    Claim(
+        id="new:our_convergence_from_ones",
+        kind=Kind.THEOREM,
+        title="Where the printed theorem survives",
+        section=_SECTION,
+        reading=FULL,
+        says="From M = 1, without a mask, with delta below every f(M_t), the printed guarantee is true for"
+        " d <= 19 n^{5/2}: up to lam d = 6 sqrt(n) max|W| ||X||^2 by M = 1 itself (new:ones_witness), and above because"
+        " the printed PL inequality then holds on ||M|| <= d.",
+        formula="lam d > 6 sqrt(n) max|W| ||X||^2, ||M|| <= d <= 19 n^{5/2} imply lem:PL_ineq's printed inequality",
+        strength=Strength.LOWER,
+        margin=as_printed,
+        supply=Instances("full", extra=_beyond_the_threshold),
+        hypotheses=(
+            Hypothesis("lam d > 6 sqrt(n) max|W| ||X||^2", _above, lambda rng: _constant_weights()),
+            Hypothesis("d <= 19 n^{5/2}", lambda q: q.d**2 <= 361 * q.n**5, lambda rng: _constant_weights()),
+            _NORM,
+            beta_positive("full"),
+            weights_nonzero("full"),
+        ),
+        uses=("new:ones_witness", "new:attention_gradient_upper", "fix:lip_c", "new:confinement", "thm:convergence"),
+        wrong=(Wrong("for lam = 0 too", _without_regulariser),),
         source="new",
     ),
     Claim(
