@@ -14,7 +14,7 @@
     check = "attention:values:logits-1000"
     reason = "issue 17"
 
-An entry that matches no check of the target is an error, too.
+An entry that matches no check of the target is an error, too, as are two entries with the same check.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ def load_waivers(path: str | Path) -> tuple[Waiver, ...]:
     Raises
     ------
     InvalidInstance
-        If the file cannot be read, is no TOML, or an entry lacks its check or its reason.
+        If the file cannot be read, is no TOML, names a check twice, or an entry lacks its check or its reason.
     """
     file = Path(path)
     rule = f"deviations file {str(path)!r} must"
@@ -64,7 +64,14 @@ def load_waivers(path: str | Path) -> tuple[Waiver, ...]:
     unknown = sorted(set(content) - set(_KINDS))
     if unknown:
         raise InvalidInstance(f"{rule} hold [[waive]], [[skip]] and [[xfail]] entries only; got {', '.join(unknown)}")
-    return tuple(_entry(kind, entry, rule) for kind in _KINDS for entry in _entries(content, kind, rule))
+    waivers = tuple(_entry(kind, entry, rule) for kind in _KINDS for entry in _entries(content, kind, rule))
+    kinds: dict[str, list[str]] = {}
+    for waiver in waivers:
+        kinds.setdefault(waiver.check, []).append(f"[[{waiver.kind}]]")
+    twice = [f"{check!r} in {' and '.join(found)}" for check, found in kinds.items() if len(found) > 1]
+    if twice:
+        raise InvalidInstance(f"{rule} name every check once; got {', '.join(twice)}")
+    return waivers
 
 
 def _entries(content: dict[str, Any], kind: str, rule: str) -> list[Any]:

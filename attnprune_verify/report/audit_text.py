@@ -44,6 +44,8 @@ def closing_sentence(result: AuditResult) -> str:
     if result.outcome == "failed":
         named = [f"{name} ({', '.join(ids)})" for name, ids in result.diagnosis.items()]
         return f"Wrong: {'; '.join(named)}. {counts['failed']} of {asked} checks failed. Outcome: failed."
+    if result.outcome == "incomplete" and not any(counts[name] for name in ("passed", "could_not_run", "inconclusive")):
+        return f"Nothing passed: {counts['waived']} checks were waived, the others do not apply. Outcome: incomplete."
     if result.outcome == "incomplete":
         return (
             f"Nothing wrong was found, but {counts['could_not_run']} checks could not run and "

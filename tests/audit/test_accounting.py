@@ -81,6 +81,10 @@ def test_a_waiver_that_passes_is_kept_but_an_xfail_is_stale(files):
 @pytest.mark.parametrize(
     ("toml", "said"),
     [
+        (
+            '[[skip]]\ncheck = "causal_mask:*"\nreason = "r"\n[[xfail]]\ncheck = "causal_mask:*"\nreason = "r"',
+            r"every check once; got 'causal_mask:\*' in \[\[skip\]\] and \[\[xfail\]\]",
+        ),
         ('[[waive]]\ncheck = "causal_mask:valeus"\nreason = "r"\n', "match none"),
         ('[[waive]]\ncheck = "loss:*"\nreason = "the target has no loss"\n', "match none"),
         ('[[waive]]\ncheck = "*"\n', "a check and a reason"),

@@ -114,6 +114,14 @@ def test_text_prints_the_detection_power():
     assert closing_sentence(result).startswith("Right in every regime")
 
 
+def test_text_says_when_nothing_was_asked():
+    skipped = Record("loss:x", "loss", None, "says", True, "waived", "skipped: slow")
+    result = AuditResult("subject", None, None, 0, 1, (skipped,))
+    assert closing_sentence(result) == (
+        "Nothing passed: 1 checks were waived, the others do not apply. Outcome: incomplete."
+    )
+
+
 @pytest.mark.parametrize("function", ["attention", "binary_mask"])
 def test_the_snippet_runs_and_shows_the_failure(result, function):
     record = next(r for r in result.checks if r.function == function and r.status == "failed")
