@@ -25,13 +25,15 @@ def render_claims(result: ClaimsResult) -> Group:
 
 def closing_sentence(result: ClaimsResult) -> str:
     """What to remember, in one sentence."""
-    paper = [record for record in result.records if not record.claim.own]
-    own = [record for record in result.records if record.claim.own]
-    standing = sum(record.statement.value == "holds" for record in paper)
-    ours = sum(record.statement.value == "holds" for record in own)
+    groups: dict[str, dict[str, bool]] = {"paper": {}, "text": {}, "own": {}}
+    for record in result.records:
+        id_ = record.claim.id
+        group = groups["own" if record.claim.own else "text" if id_.startswith("exp:") else "paper"]
+        group[id_] = group.get(id_, True) and record.statement.value == "holds"
+    share = {name: f"{sum(group.values())} of {len(group)}" for name, group in groups.items()}
     return (
-        f"{standing} of {len(paper)} statements of the paper hold as printed; {ours} of {len(own)} repaired or new"
-        f" statements hold. Outcome: {result.outcome}."
+        f"{share['paper']} statements of the paper hold under every reading, and {share['text']} sentences of its text;"
+        f" {share['own']} repaired or new statements hold. Outcome: {result.outcome}."
     )
 
 

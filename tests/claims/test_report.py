@@ -24,7 +24,7 @@ from attnprune_verify.claims.relation import at_most
 from attnprune_verify.claims.run import ClaimsResult, rerun, run_claims
 from attnprune_verify.cli.claims import command
 from attnprune_verify.report.claims_html import render_page
-from attnprune_verify.report.claims_text import render_claims
+from attnprune_verify.report.claims_text import closing_sentence, render_claims
 from attnprune_verify.report.strict_json import dumps
 
 SCHEMA = json.loads((resources.files("attnprune_verify.report") / "schemas" / "claims.schema.json").read_text("utf-8"))
@@ -34,6 +34,16 @@ BRIEF = Effort(0, 0, 0, 0)
 @pytest.fixture(scope="module")
 def result() -> ClaimsResult:
     return run_claims(BRIEF)
+
+
+def test_the_closing_sentence_counts_statements_not_readings(result: ClaimsResult) -> None:
+    """Two readings of one lemma are one statement, and a sentence about an experiment is none of the paper's."""
+    kept = {"lem:bound_c", "lem:lower_bound_p", "fac:algebra", "exp:momentum", "exp:xi_vanishes", "fix:bound_c"}
+    some = ClaimsResult(tuple(record for record in result.records if record.claim.id in kept))
+    assert closing_sentence(some) == (
+        "2 of 3 statements of the paper hold under every reading, and 1 of 2 sentences of its text; 1 of 1 repaired or"
+        " new statements hold. Outcome: passed."
+    )
 
 
 def test_json_follows_its_schema(result: ClaimsResult) -> None:

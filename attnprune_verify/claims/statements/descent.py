@@ -259,6 +259,7 @@ CLAIMS: tuple[Claim, ...] = (
         attains=_slow,
         wrong=(Wrong("a tenth of the steps", lambda q: _imported(q, 0.1)),),
         source="the paper, imported",
+        note="f(w0) = 0 makes T = 0 and leaves nothing to take the minimum of: read T as at least 1",
     ),
     Claim(
         id="new:confinement",
