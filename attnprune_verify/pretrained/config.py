@@ -59,4 +59,5 @@ class Config:
         theta = self._content.get("rope_theta", 10000.0)
         if newer is not None:
             theta = newer.get("rope_theta", theta)
+            scaling = {"rope_type": newer.get("type", "default"), **newer}
         return RoPE(theta, "half", scaling or None)

@@ -118,6 +118,16 @@ def test_both_ways_of_writing_the_rotation(tmp_path):
     assert np.abs(first - plain).max() > 1e-3
 
 
+def test_rope_parameters_without_a_type_are_the_default(tmp_path):
+    tensors = llama_tensors(np.random.default_rng(1))
+    theta = {"rope_theta": 50.0}
+    bare, typed = (
+        load_pretrained(write_folder(tmp_path / name, llama_config() | {"rope_parameters": parameters}, tensors))
+        for name, parameters in (("bare", theta), ("typed", theta | {"rope_type": "default"}))
+    )
+    np.testing.assert_array_equal(bare.output(IDS), typed.output(IDS))
+
+
 def _without(name):
     def damage(folder, config, tensors):
         write_folder(folder, config, {key: value for key, value in tensors.items() if name not in key})
