@@ -15,6 +15,7 @@ from attnprune_verify.experiments.layer_texts import default_texts
 
 __all__ = ["LayerPlan", "LayerRun", "parse_method"]
 
+_BLOCK, _BLOCKS = 4096, 256
 QUICK_METHODS = ("random", "magnitude", "wanda", "sparsegpt", "fisher-diagonal", "fisher-obs")
 
 
@@ -105,12 +106,25 @@ class LayerPlan:
         digest = hashlib.sha256(json.dumps(settings).encode())
         folder = Path(self.model)
         for path in sorted([folder / "config.json", *folder.glob("*.safetensors"), folder / "tokenizer.json"]):
-            digest.update(f"{path.name} {path.stat().st_size if path.exists() else None}".encode())
+            digest.update(path.name.encode())
+            if path.is_file():
+                digest.update(_sample(path))
         for part in ("calibration", "held_out"):
             for document in getattr(self, part) or default_texts(part):
                 if Path(document).is_file():
                     digest.update(Path(document).read_bytes())
         return digest.hexdigest()[:16]
+
+
+def _sample(path: Path) -> bytes:
+    """Blocks spread over a file and its size: they tell models of one architecture apart, however large they are."""
+    size = path.stat().st_size
+    digest = hashlib.sha256(str(size).encode())
+    with path.open("rb") as file:
+        for start in range(0, size, max(_BLOCK, size // _BLOCKS)):
+            file.seek(start)
+            digest.update(file.read(_BLOCK))
+    return digest.digest()
 
 
 def parse_method(text: str) -> tuple[str, dict[str, Any]]:

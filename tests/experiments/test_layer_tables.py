@@ -189,3 +189,16 @@ def test_the_fingerprint_sees_texts_and_settings(tmp_path):
     assert first != LayerPlan(str(tmp_path), calibration=(str(text),), k=4).fingerprint()
     text.write_text("two")
     assert first != plan.fingerprint()
+
+
+@pytest.mark.parametrize("name", ["model.safetensors", "config.json", "tokenizer.json"])
+def test_the_fingerprint_sees_what_the_model_s_files_hold(tmp_path, name):
+    """Models of one architecture have files of one size; another's finished runs must not be taken for one's own."""
+    content = bytearray(np.random.default_rng(0).bytes(3_000_000))
+    file = tmp_path / name
+    file.write_bytes(content)
+    first = LayerPlan(str(tmp_path)).fingerprint()
+    assert first == LayerPlan(str(tmp_path)).fingerprint()
+    content[1_000_000:2_000_000] = bytes(1_000_000)
+    file.write_bytes(content)
+    assert first != LayerPlan(str(tmp_path)).fingerprint()
