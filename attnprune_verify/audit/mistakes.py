@@ -397,6 +397,9 @@ def _products() -> Iterator[Mistake]:
     yield Mistake("weight-transposed", {"product": right, "direction": lambda V, W: V.T * W}, "V transposed", only=_HVP)
     halves: dict[str, Callable[..., Array]] = {"product": right, "direction": lambda V, W: (V + V.T) / 2 * W}
     yield Mistake("gradient-symmetrised", halves, "V is", only=_HVP)
+    for mistake in _softmaxes():  # the right product of a wrong softmax, which is not the derivative of anything
+        if "softmax" in mistake.steps:
+            yield Mistake(mistake.id, {**mistake.steps, "product": right}, mistake.detail, only=_HVP)
 
 
 MISTAKES: tuple[Mistake, ...] = (*_softmaxes(), *_logits(), *_gradients(), *_derivatives(), *_products())

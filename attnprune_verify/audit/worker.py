@@ -31,7 +31,7 @@ _dumps, _loads, _pack, _unpack = json.dumps, json.loads, struct.pack, struct.unp
 _read, _write, _clock = os.read, os.write, time.perf_counter
 _WIDE = np.dtype(np.float64)
 _LARGEST = 1 << 26  # bytes of an answer; right ones are far smaller
-_MEMORY = 8 << 30  # bytes a subject may hold, more than any library needs for these instances
+_MEMORY = (8 << 30) + (os.cpu_count() or 1) * (64 << 20)  # bytes a subject may hold, with its threads' stacks
 _LONGEST_MESSAGE = 300
 
 
