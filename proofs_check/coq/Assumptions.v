@@ -3,6 +3,7 @@ From AttnPrune Require algebra.AbsInequality.
 From AttnPrune Require algebra.AttentionBounds.
 From AttnPrune Require algebra.BPlusM.
 From AttnPrune Require algebra.BasicAlgebra.
+From AttnPrune Require algebra.ChoiceBounds.
 From AttnPrune Require algebra.Frobenius.
 From AttnPrune Require algebra.HadamardBounds.
 From AttnPrune Require algebra.LipschitzProduct.
@@ -145,6 +146,12 @@ Goal True. idtac "== algebra/AttentionBounds.v delta_le_inverse_allowed". Abort.
 Print Assumptions AttnPrune.algebra.AttentionBounds.delta_le_inverse_allowed.
 Goal True. idtac "== algebra/AttentionBounds.v delta_le_inverse_n". Abort.
 Print Assumptions AttnPrune.algebra.AttentionBounds.delta_le_inverse_n.
+Goal True. idtac "== algebra/ChoiceBounds.v bound_c_choices". Abort.
+Print Assumptions AttnPrune.algebra.ChoiceBounds.bound_c_choices.
+Goal True. idtac "== algebra/ChoiceBounds.v bound_hadamard_choices". Abort.
+Print Assumptions AttnPrune.algebra.ChoiceBounds.bound_hadamard_choices.
+Goal True. idtac "== algebra/ChoiceBounds.v bound_diag_choices". Abort.
+Print Assumptions AttnPrune.algebra.ChoiceBounds.bound_diag_choices.
 Goal True. idtac "== algebra/PLCorrected.v attention_gradient_upper". Abort.
 Print Assumptions AttnPrune.algebra.PLCorrected.attention_gradient_upper.
 Goal True. idtac "== algebra/PLCorrected.v attention_gradient_lower_masked". Abort.
@@ -289,6 +296,12 @@ Goal True. idtac "== analysis/LipschitzSharp.v C_plus_value". Abort.
 Print Assumptions AttnPrune.analysis.LipschitzSharp.C_plus_value.
 Goal True. idtac "== analysis/LipschitzSharp.v lip_grad_sharp". Abort.
 Print Assumptions AttnPrune.analysis.LipschitzSharp.lip_grad_sharp.
+Goal True. idtac "== analysis/LipschitzSharp.v lip_p_sharp". Abort.
+Print Assumptions AttnPrune.analysis.LipschitzSharp.lip_p_sharp.
+Goal True. idtac "== analysis/LipschitzSharp.v bound_grad_f_centred". Abort.
+Print Assumptions AttnPrune.analysis.LipschitzSharp.bound_grad_f_centred.
+Goal True. idtac "== analysis/LipschitzSharp.v bound_grad_f_columns". Abort.
+Print Assumptions AttnPrune.analysis.LipschitzSharp.bound_grad_f_columns.
 Goal True. idtac "== analysis/LipschitzSharp.v logit_bound_centred". Abort.
 Print Assumptions AttnPrune.analysis.LipschitzSharp.logit_bound_centred.
 Goal True. idtac "== analysis/Descent.v descent_lemma". Abort.
