@@ -1,6 +1,7 @@
 """Right implementations in many styles pass, with nothing failed and nothing left open."""
 
 import importlib.util
+import textwrap
 from pathlib import Path
 
 import numpy as np
@@ -114,3 +115,36 @@ def test_every_style_is_listed():
     files = {path.name for path in RIGHT.glob("*.py")} - {"glue.py"}
     assert files == {style.partition(":")[0] for style in [*STYLES, *NEEDS]}
     assert importlib.util.find_spec("scipy")
+
+
+MOMENTA = {
+    "heavy-ball": ("M", "v"),
+    "nesterov": ("M", "g + momentum * v"),
+    "nesterov, looking ahead": ("M - eta * momentum * v", "v"),
+}
+
+
+@pytest.mark.parametrize("form", MOMENTA)
+def test_every_usual_momentum_is_right(tmp_path, form):
+    at, along = MOMENTA[form]
+    path = tmp_path / "subject.py"
+    path.write_text(
+        textwrap.dedent(f"""
+        from types import SimpleNamespace
+        import numpy as np
+        import attnprune_verify as apv
+
+        def prune_mask_gd(X, W, rho, lam, *, mask=None, eta=None, steps=100, momentum=0.0):
+            gradient = lambda M: apv.gradient(M, X, W, lam, mask)
+            M, v = np.ones_like(W), np.zeros_like(W)
+            for _ in range(steps):
+                g = gradient({at})
+                v = momentum * v + g
+                M = M - eta * ({along})
+            return SimpleNamespace(mask=apv.binary_mask(M, rho), M=M)
+        """),
+        encoding="utf-8",
+    )
+    with Auditor(str(path), only=("prune_mask_gd",)) as auditor:
+        (check,) = (check for check in auditor.checks if check.name == "momentum")
+        assert auditor.record(check).status == "passed"

@@ -81,7 +81,7 @@ def _descend(
 ) -> Array:
     M, v = np.full(shape, start), np.zeros(shape)
     for _ in range(steps):
-        g = of(M)
+        g = of(M - eta * momentum * v if form == "looking ahead" else M)
         v = momentum * v + (1 - momentum if form == "ema" else 1.0) * g
         M = M - eta * (g + momentum * v if form == "nesterov" else v)
         if project:
@@ -230,7 +230,7 @@ def _momentum(context: Context) -> Finding:
         _, M = _run(context, case, momentum=0.9, eta=0.1)
     except NoAnswer as refusal:
         return Finding("not_applicable", f"takes no momentum: it {refusal}")
-    for form in ("heavy-ball", "ema", "nesterov"):
+    for form in ("heavy-ball", "ema", "nesterov", "looking ahead"):
         if _close(M, _descend(_of(case), case.W.shape, eta=0.1, momentum=0.9, form=form)):
             return Finding("passed", form, power=_CLOSE)
     plain = _close(M, _descend(_of(case), case.W.shape, eta=0.1))
