@@ -17,6 +17,8 @@ from attnprune_verify.instance.validate import Array
 
 __all__ = ["Pruned", "prune_two_sided", "refit"]
 
+_SOLVED = 1e-28  # of the first residual's square: what is left is rounding
+
 
 class Pruned(NamedTuple):
     """Weights (heads, d, m) with zeros where `kept` is False."""
@@ -73,31 +75,45 @@ def prune_two_sided(weight: Array, H: Array, G: Array, rho: float, blocksize: in
 
 
 def refit(pruned: Pruned, target: Array, H: Array, G: Array, steps: int) -> Pruned:
-    """Move the kept weights towards the least tr((W - target)^T H (W - target) G) by conjugate gradients."""
-    diagonal = np.diag(H)[:, np.newaxis] * np.diagonal(G, axis1=1, axis2=2)[:, np.newaxis]
-    weight = pruned.weight.copy()
-    residual = (H @ (target - weight) @ G) * pruned.kept
-    scaled = residual / diagonal
-    direction, size = scaled, (residual * scaled).sum(axis=(1, 2))
-    for _ in range(steps):
-        image = (H @ direction @ G) * pruned.kept
-        length = _ratio(size, (direction * image).sum(axis=(1, 2)))
-        weight += length * direction
-        residual = residual - length * image
-        scaled = residual / diagonal
-        size, before = (residual * scaled).sum(axis=(1, 2)), size
-        direction = scaled + _ratio(size, before) * direction
+    """Move the kept weights towards the least tr((W - target)^T H (W - target) G), `steps` steps of each head."""
+    weight = np.empty_like(pruned.weight)
+    for head, (begin, kept) in enumerate(zip(*pruned, strict=True)):
+        weight[head] = _conjugate_gradients(begin, kept, target[head], H, G[head], steps)
     return Pruned(weight, pruned.kept)
+
+
+def _conjugate_gradients(
+    weight: Array, kept: NDArray[np.bool_], target: Array, H: Array, G: Array, steps: int
+) -> Array:
+    """Preconditioned by the diagonal; every residual is made orthogonal to all earlier ones again.
+
+    Tokens share a large mean, so H has an eigenvalue far above the rest. Its direction is solved within a few steps and
+    then grows back from rounding errors: without the orthogonality the result would be a matter of the last bits, and
+    so would masks that are chosen after it.
+    """
+    diagonal = np.outer(np.diag(H), np.diag(G))
+    residual = (H @ (target - weight) @ G) * kept
+    scaled = residual / diagonal
+    direction, size = scaled, float(np.vdot(residual, scaled))
+    solved = _SOLVED * size
+    earlier: list[tuple[Array, Array]] = []
+    for _ in range(steps):
+        if size <= solved:
+            break
+        image = (H @ direction @ G) * kept
+        length = size / float(np.vdot(direction, image))
+        weight = weight + length * direction
+        earlier.append((residual, scaled / size))
+        residual = residual - length * image
+        for one, dual in earlier:
+            residual = residual - float(np.vdot(dual, residual)) * one
+        scaled = residual / diagonal
+        size, before = float(np.vdot(residual, scaled)), size
+        direction = scaled + size / before * direction
+    return weight
 
 
 def inverse_factor(H: Array) -> Array:
     """The upper triangular U with U^T U = H^-1 (Cholesky of H with both orders reversed; no inverse is formed)."""
     upper = np.linalg.cholesky(H[::-1, ::-1])[::-1, ::-1]
     return np.asarray(solve_triangular(upper, np.eye(len(H)), lower=False))
-
-
-def _ratio(numerator: Array, denominator: Array) -> Array:
-    """Per head; 0 where there is nothing left to do."""
-    safe = np.where(denominator > 0, denominator, 1.0)
-    ratio: Array = np.where(denominator > 0, numerator / safe, 0.0)[:, np.newaxis, np.newaxis]
-    return ratio
