@@ -10,6 +10,7 @@ from typing import TypeAlias
 
 import numpy as np
 
+from attnprune_verify.audit.cases import Case
 from attnprune_verify.audit.fitting import Fit, Observation, fits, matches, same_as_right
 from attnprune_verify.audit.formulas import RIGHT, Array, Steps
 from attnprune_verify.audit.mistakes import MISTAKES, SENTENCES, Mistake
@@ -220,10 +221,8 @@ def _ids_of_factors(function: str, observations: list[Observation], fit: Fit) ->
         elif _differs(a, 1):
             if _is(a[np.abs(a - 1) > 1e-12], 0):
                 return {}  # it vanishes on some instances only, which no factor does
-            scaled = [
-                o.case for o, factor in zip(observations, pairs[:, 0], strict=True) if factor == factor and factor != 1
-            ]
-            if all(case.X.ndim == 3 for case in scaled):
+            scaled = [(o.case, factor) for o, factor in zip(observations, pairs[:, 0], strict=True) if factor == factor]
+            if all(_summed(case, factor) for case, factor in scaled if factor != 1):
                 ids["batch-not-averaged"] = ""
             ids[scale] = f"factor {_factor(a)}"
             if b.size and a.size == b.size and np.allclose(a, b, rtol=1e-6):
@@ -235,6 +234,12 @@ def _ids_of_factors(function: str, observations: list[Observation], fit: Fit) ->
             elif wrong.size:
                 ids["regularizer-scale"] = f"factor {_factor(b)}"
     return ids
+
+
+def _summed(case: Case, factor: float) -> bool:
+    """Whether a factor is that of a sum over the batch, or of an average of averages."""
+    k = case.X.shape[0] if case.X.ndim == 3 else 1
+    return k > 1 and min(abs(factor - k), abs(factor - 1 / k)) < 1e-5
 
 
 def _is(values: Array, number: float) -> bool:

@@ -219,6 +219,15 @@ def test_one_number_of_float32_is_no_short_factor():
         assert fits("loss", one, RIGHT, None) is None
 
 
+@pytest.mark.parametrize(("factor", "summed"), [(None, True), (1.01, False)])
+def test_a_batch_is_summed_only_if_the_factor_is_its_size(factor, summed):
+    cases = [*CASES, *(case for case in regimes(0)["batch"] if len(case.X) > 1)]
+    factors = {case: 1.0 if case.X.ndim == 2 else factor or len(case.X) for case in cases}
+    found = [Observation(case, returned("gradient", case, RIGHT, attention=factors[case])) for case in cases]
+    ids = diagnose("gradient", found, pairs=False).ids
+    assert "gradient-scale" in ids and ("batch-not-averaged" in ids) is summed
+
+
 def test_an_attention_part_that_vanishes_here_and_there_has_no_factor():
     mixed = [Observation(case, returned("loss", case, RIGHT, attention=0.0 if case.n == 4 else 1.0)) for case in CASES]
     assert not diagnose("loss", mixed, pairs=False).named
