@@ -142,6 +142,13 @@ def test_kept_instead_of_pruned_is_no_rounding_to_float32(selection):
     assert ids == ("keeps-instead-of-prunes",)
 
 
+def test_one_entry_too_few_but_not_the_smallest_has_no_name():
+    selection = _selections(0)["values"][0]
+    largest = smallest_first(-selection.matrix, selection.count - 1)
+    _, ids = judge_zeros(np.where(largest, 0.0, 1.0), selection, selection.matrix, flags_are_gone=False)
+    assert ids == ("unknown",)
+
+
 @pytest.mark.parametrize("function", ["loss", "gradient", "relative_error"])
 def test_nothing_but_nan_points_to_no_formula(function):
     """Formulas that leave a row without allowed positions give nan too, yet not everywhere."""

@@ -188,9 +188,11 @@ def judge_zeros(
     for id, wrong in _wrong_choices(selection.matrix, sizes, selection.rho):
         if np.array_equal(gone, wrong):
             return reason if gone.sum() != count else "other entries go than the smallest", (id,)
+    smallest = np.array_equal(np.sort(sizes[gone]), np.sort(sizes, axis=None)[: gone.sum()])
     if gone.sum() != count:
-        return reason, ("threshold-off-by-one",) if abs(int(gone.sum()) - count) == 1 else ("unknown",)
-    if np.array_equal(np.sort(sizes[gone]), np.sort(sizes[right])):
+        one_off = smallest and abs(int(gone.sum()) - count) == 1
+        return reason, ("threshold-off-by-one",) if one_off else ("unknown",)
+    if smallest:
         return "ties are broken by another rule than the lower flat index first", ("ties-dropped",)
     return "other entries go than the smallest", ("unknown",)
 
