@@ -1,14 +1,17 @@
 """Every known mistake is recognised from its own output, alone, scaled, and in pairs; right output is not blamed."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
 from attnprune_verify.audit.cases import regimes
-from attnprune_verify.audit.checks.rounding import _selections, judge_zeros, smallest_first
+from attnprune_verify.audit.checks.rounding import _selections, explained, judge_zeros, smallest_first
 from attnprune_verify.audit.diagnosis import diagnose
 from attnprune_verify.audit.fitting import Observation, fits, same_as_right, tolerances
 from attnprune_verify.audit.formulas import RIGHT, attention_part
 from attnprune_verify.audit.mistakes import MISTAKES, SENTENCES
+from attnprune_verify.audit.record import Finding
 from attnprune_verify.audit.reference import VALUED, reference, trusted
 
 CASES = [case for name in ("full", "causal", "given-mask", "outside-box", "lam-large") for case in regimes(0)[name]]
@@ -147,6 +150,13 @@ def test_one_entry_too_few_but_not_the_smallest_has_no_name():
     largest = smallest_first(-selection.matrix, selection.count - 1)
     _, ids = judge_zeros(np.where(largest, 0.0, 1.0), selection, selection.matrix, flags_are_gone=False)
     assert ids == ("unknown",)
+
+
+def test_a_name_has_to_explain_every_failure_of_a_check():
+    one, two = Finding("failed", "first", ids=("ties-dropped", "low-precision")), Finding("failed", "second", ids=())
+    assert explained([one]).ids == ("ties-dropped",)
+    assert explained([one, replace(one, ids=("low-precision",))]).ids == ("low-precision",)
+    assert explained([one, two]).ids == ("unknown",) and explained([one, two]).reason == "first"
 
 
 @pytest.mark.parametrize("function", ["loss", "gradient", "relative_error"])

@@ -201,16 +201,16 @@ def _counts(context: Context) -> Finding:
                 return Finding("failed", f"M has the shape {M.shape}", ids=("wrong-shape",), call=_call(case, rho=rho))
             problem = judge_zeros(mask, Selection("M", M, rho), M, flags_are_gone=False)
             if problem is not None:
-                reason, ids = problem
+                reason, (id, *_) = problem
                 return Finding(
-                    "failed", f"{reason} (rho = {rho}), on {case.describe()}", ids=ids, call=_call(case, rho=rho)
+                    "failed", f"{reason} (rho = {rho}), on {case.describe()}", ids=(id,), call=_call(case, rho=rho)
                 )
     crossing = context.cases("lam-large")[1]  # an odd number of steps leaves entries below 0
     mask, M = _run(context, crossing, steps=3)
     problem = judge_zeros(mask, Selection("M", M, _RHO), M, flags_are_gone=False)
     if problem is not None:
-        reason, ids = problem
-        return Finding("failed", f"{reason}, where M is negative", ids=ids, call=_call(crossing, steps=3))
+        reason, (id, *_) = problem
+        return Finding("failed", f"{reason}, where M is negative", ids=(id,), call=_call(crossing, steps=3))
     return Finding("passed", "entry by entry, for six ratios", power=0.0)
 
 
@@ -219,8 +219,8 @@ def _ties(context: Context) -> Finding:
         mask, M = _run(context, case, steps=0, rho=_RHO)
         problem = judge_zeros(mask, Selection("M = 1", M, _RHO), M, flags_are_gone=False)
         if problem is not None:
-            reason, ids = problem
-            return Finding("failed", f"{reason}, with all of M equal", ids=ids, call=_call(case, steps=0))
+            reason, (id, *_) = problem
+            return Finding("failed", f"{reason}, with all of M equal", ids=(id,), call=_call(case, steps=0))
     return Finding("passed", "M = 1 is rounded to exactly floor(rho size) zeros", power=0.0)
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
@@ -14,7 +14,7 @@ from attnprune_verify.audit.context import Context
 from attnprune_verify.audit.contract import FUNCTIONS
 from attnprune_verify.audit.record import Call, Check, Finding
 
-__all__ = ["Selection", "judge_zeros", "rounding_checks", "smallest_first"]
+__all__ = ["Selection", "explained", "judge_zeros", "rounding_checks", "smallest_first"]
 
 Flags = NDArray[np.bool_]
 
@@ -150,7 +150,7 @@ def _causal(context: Context) -> Finding:
 
 def _rounding(context: Context, function: str, name: str) -> Finding:
     selections = _selections(context.seed)[name]
-    worst: Finding | None = None
+    wrong: list[Finding] = []
     for selection in selections:
         arguments = dict(zip(FUNCTIONS[function].arguments, (selection.matrix, selection.rho), strict=True))
         answer = context.call(function, list(arguments.values()))
@@ -160,21 +160,22 @@ def _rounding(context: Context, function: str, name: str) -> Finding:
         problem = judge_zeros(answer.parts[0], selection, sizes, flags_are_gone=function == "magnitude_mask")
         if problem is not None:
             reason, ids = problem
-            finding = Finding(
-                "failed",
-                f"{reason}, on {selection.name} {selection.matrix.shape}, rho = {selection.rho:g}",
-                ids=ids,
-                call=Call(function, arguments, expected=(expected,)),
-            )
-            if worst is None or worst.ids == ("unknown",):
-                worst = finding
-    return worst or Finding("passed", f"{len(selections)} instances, entry by entry", power=0.0)
+            where = f"on {selection.name} {selection.matrix.shape}, rho = {selection.rho:g}"
+            call = Call(function, arguments, expected=(expected,))
+            wrong.append(Finding("failed", f"{reason}, {where}", ids=ids, call=call))
+    return explained(wrong) if wrong else Finding("passed", f"{len(selections)} instances, entry by entry", power=0.0)
+
+
+def explained(wrong: list[Finding]) -> Finding:
+    """The first of several failures, under the first name that explains all of them."""
+    ids = [id for id in wrong[0].ids if all(id in other.ids for other in wrong)]
+    return replace(wrong[0], ids=tuple(ids[:1]) or ("unknown",))
 
 
 def judge_zeros(
     got: NDArray[Any], selection: Selection, sizes: NDArray[Any], *, flags_are_gone: bool
 ) -> tuple[str, tuple[str, ...]] | None:
-    """What is wrong with a returned mask, and the mistakes it points to."""
+    """What is wrong with a returned mask, and the mistakes that give it; several where this matrix tells no more."""
     if got.shape != sizes.shape or got.dtype.kind not in "biuf":
         return f"returns {got.dtype} of shape {got.shape} instead of {sizes.shape}", ("wrong-shape",)
     if not np.isin(got, (0, 1)).all():
@@ -185,9 +186,10 @@ def judge_zeros(
     if np.array_equal(gone, right):
         return None
     reason = f"{int(gone.sum())} of {size} entries go where floor(rho size) = {count}"
-    for id, wrong in _wrong_choices(selection.matrix, sizes, selection.rho):
-        if np.array_equal(gone, wrong):
-            return reason if gone.sum() != count else "other entries go than the smallest", (id,)
+    choices = _wrong_choices(selection.matrix, sizes, selection.rho)
+    known = tuple(dict.fromkeys(id for id, wrong in choices if np.array_equal(gone, wrong)))
+    if known:
+        return reason if gone.sum() != count else "other entries go than the smallest", known
     smallest = np.array_equal(np.sort(sizes[gone]), np.sort(sizes, axis=None)[: gone.sum()])
     if gone.sum() != count:
         one_off = smallest and abs(int(gone.sum()) - count) == 1

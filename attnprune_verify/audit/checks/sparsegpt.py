@@ -17,9 +17,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from attnprune_verify.audit.checks.rounding import smallest_first
+from attnprune_verify.audit.checks.rounding import explained, smallest_first
 from attnprune_verify.audit.checks.sparsegpt_mistakes import named
-from attnprune_verify.audit.checks.wanda import Layer, explained, layers
+from attnprune_verify.audit.checks.wanda import Layer, layers
 from attnprune_verify.audit.context import Context
 from attnprune_verify.audit.record import Check, Finding
 from attnprune_verify.audit.subject import Answer

@@ -7,7 +7,7 @@ with the rounding of the original's float32 computation.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -15,11 +15,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from attnprune_verify.algorithms.baselines.wanda import wanda_report
-from attnprune_verify.audit.checks.rounding import smallest_first
+from attnprune_verify.audit.checks.rounding import explained, smallest_first
 from attnprune_verify.audit.context import Context
 from attnprune_verify.audit.record import Call, Check, Finding
 
-__all__ = ["Layer", "explained", "layers", "wanda_checks"]
+__all__ = ["Layer", "layers", "wanda_checks"]
 
 Flags = NDArray[np.bool_]
 Scores = NDArray[np.float64]
@@ -145,12 +145,6 @@ def _wanda(context: Context, name: str) -> Finding:
     if wrong:
         return explained(wrong)
     return Finding("passed", f"entry by entry; {undecided} entries undecided in float32", power=0.0)
-
-
-def explained(wrong: list[Finding]) -> Finding:
-    """The first of several failures, under the first name that explains all of them."""
-    ids = [id for id in wrong[0].ids if all(id in other.ids for other in wrong)]
-    return replace(wrong[0], ids=tuple(ids[:1]) or ("unknown",))
 
 
 def _problem(got: NDArray[Any], layer: Layer, right: Flags, loose: Flags) -> tuple[str, tuple[str, ...]] | None:
