@@ -31,6 +31,9 @@ import numpy as np
 
 import attnprune_verify as apv
 
+# %%
+# %matplotlib inline
+
 # %% [markdown]
 # ## A layer with everything
 #
@@ -115,19 +118,9 @@ else:
 if results is None:
     print("SKIPPED")
 else:
-    figure, panel = plt.subplots(figsize=(7, 4), layout="constrained")
-    for index, method in enumerate(plan.methods):
-        for measure, style in (("held_out", "o-"), ("in_sample", "x:")):
-            errors = [
-                np.mean([row[measure] for row in results.rows if (row["method"], row["rho"]) == (method, rho)])
-                for rho in plan.rhos
-            ]
-            label = method if measure == "held_out" else None
-            panel.semilogy(plan.rhos, errors, style, color=f"C{index}", label=label)
-    panel.set_xlabel("pruning ratio rho")
-    panel.set_ylabel("relative attention error, layer 3")
-    panel.legend(frameon=False, fontsize=8)
-    plt.show()
+    figure = apv.draw_layers(results, 128)
+    figure.set_size_inches(7, 4.8)
+    display(figure)  # noqa: F821  # a notebook's own name
 
 # %% [markdown]
 # Solid lines are errors on texts that no method has seen, dotted ones on the calibration texts. After descent

@@ -64,9 +64,12 @@ def draw_layers(results: LayerResults, n: int) -> Figure:
         panel.grid(alpha=0.25)
     for panel in panels[len(layers) :]:
         panel.set_visible(False)
+    for panel in panels[max(len(layers) - columns, 0) : len(layers)]:  # below which there is none
+        panel.set_xlabel("pruning ratio rho")
+        panel.set_xticks(sorted(results.plan.rhos))
+        panel.tick_params(labelbottom=True)
     handles, labels = panels[0].get_legend_handles_labels()
     figure.legend(handles, labels, loc="outside lower center", ncols=3, frameon=False, fontsize=9)
-    figure.supxlabel("pruning ratio rho", fontsize=10)
     figure.supylabel("relative attention error", fontsize=10)
     figure.suptitle(f"held-out (solid) and calibration (dotted), n = {n}", fontsize=11)
     return figure
