@@ -284,6 +284,11 @@ class Quantities:
         s = self.F[i, self.allowed[i]]
         return np.diag(s) - np.outer(s, s)
 
+    def softmax(self, logits: Any) -> Any:
+        """Softmax of one row of logits without an attention mask."""
+        weights = self.exp(logits - (float(np.max(logits)) if self.arithmetic is FLOAT else 0))
+        return weights / weights.sum()
+
     def _softmax(self, logits: Any) -> Any:
         if self.arithmetic is FLOAT:
             highest = np.where(self.allowed, logits.real, -np.inf).max(axis=1)

@@ -22,6 +22,7 @@ _MODULES = (
     "lipschitz",
     "lipschitz_sharp",
     "smoothness",
+    "softmax_rows",
     "curvature",
     "pl_ingredients",
     "pl_inequality",

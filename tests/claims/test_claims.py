@@ -38,6 +38,8 @@ NOT_HOLDING = {
     "exp:baselines_reference-literal": Statement.ILL_POSED,
     "new:lip_diag-any": Statement.OPEN,
     "new:lip_diag_f-any": Statement.OPEN,
+    "new:softmax_second_derivative-literal": Statement.OPEN,
+    "new:row_third_derivative-literal": Statement.OPEN,
 }
 HOLDING_PROSE = {"exp:xi_vanishes-literal"}
 

@@ -28,11 +28,6 @@ def lower_constant(q: Quantities) -> Any:
     return (q.sqrt(q.number(33.0)) * 55 - 39) / 1152
 
 
-def _simplex(q: Quantities, logits: Any) -> Any:
-    weights = q.exp(logits - (float(np.max(logits)) if q.arithmetic.name == "float" else 0))
-    return weights / weights.sum()
-
-
 def _row_hessian(s: Any, f: Any) -> Any:
     """Hessian in the logits of 1/2 ||softmax - f||^2: J^2 + diag(g) - s g^T - g s^T, g = J (s - f)."""
     J = np.diag(s) - np.outer(s, s)
@@ -43,7 +38,7 @@ def _row_hessian(s: Any, f: Any) -> Any:
 def _row_range(
     q: Quantities, up: float = 1.0, down: float = 1.0, lower: Callable[[Quantities], Any] = lower_constant
 ) -> list[Relation]:
-    H = _row_hessian(_simplex(q, q.s), _simplex(q, q.t))
+    H = _row_hessian(q.softmax(q.s), q.softmax(q.t))
     least, largest = extreme_eigenvalues(H, q.arithmetic)
     return [
         at_most(largest, upper_constant(q) * q.number(up), "C_+"),
@@ -64,7 +59,7 @@ def _extreme_rows() -> Iterator[Case]:
 
 def _domination(q: Quantities, weaken: float = 1.0) -> Relation:
     """H - (lambda_2(J) - max_j(<c, s> - c_j)) J is positive semidefinite."""
-    s, f = _simplex(q, q.s), _simplex(q, q.t)
+    s, f = q.softmax(q.s), q.softmax(q.t)
     if len(s) < 2:
         return at_least(q.number(0.0), q.number(0.0))
     J = np.diag(s) - np.outer(s, s)

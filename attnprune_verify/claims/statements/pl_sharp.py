@@ -68,14 +68,59 @@ def _constants(q: Quantities, factor: float = 1.0) -> list[Relation]:
     ]
 
 
-def _centred(q: Quantities, factor: float = 1.0) -> Relation:
-    """kappa_T^2 >= min|W|^2 beta beta_c, beta_c the least eigenvalue of X_c X_c^T across 1."""
-    centred = q.X - q.X.sum(axis=0)[None, :] / q.n
+def _across_ones(q: Quantities, tokens: Any) -> Any:
+    """The least eigenvalue of tokens tokens^T on the vectors orthogonal to 1, for two tokens or more."""
+    size = len(tokens)
+    centred = tokens - tokens.sum(axis=0)[None, :] / size
     gram = centred @ centred.T
     # lift the direction 1 out of the way: its eigenvalue becomes trace + 1, above all others
     top = np.trace(gram) + 1
-    least, _ = extreme_eigenvalues(gram + q.number(np.ones((q.n, q.n))) * (top / q.n), q.arithmetic)
-    return at_least(q.kappa_T * q.kappa_T, q.w_min * q.w_min * q.beta * least * q.number(factor))
+    least, _ = extreme_eigenvalues(gram + q.number(np.ones((size, size))) * (top / size), q.arithmetic)
+    return least
+
+
+def _centred(q: Quantities, factor: float = 1.0) -> Relation:
+    """kappa_T^2 >= min|W|^2 beta beta_c, beta_c the least eigenvalue of X_c X_c^T across 1."""
+    return at_least(q.kappa_T * q.kappa_T, q.w_min * q.w_min * q.beta * _across_ones(q, q.X) * q.number(factor))
+
+
+def _choosing(q: Quantities) -> tuple[Any, list[Any]]:
+    """beta_L, the least eigenvalue of X_L X_L^T over the rows L with a choice, and each one's beta_i."""
+    chosen = q.X[q.row_sizes >= 2]
+    least, _ = extreme_eigenvalues(chosen @ chosen.T, q.arithmetic)
+    return least, [_across_ones(q, q.X[row]) for row in q.allowed[q.row_sizes >= 2]]
+
+
+def _masked(q: Quantities, factor: float = 1.0, weakest_row: bool = True) -> list[Relation]:
+    """kappa_T^2 >= min|W|^2 beta_L min_i beta_i; both factors are at least beta."""
+    beta_L, beta_rows = _choosing(q)
+    bound = q.w_min * q.w_min * beta_L * (q.smallest if weakest_row else q.largest)(beta_rows)
+    return [
+        at_least(q.kappa_T * q.kappa_T, bound * q.number(factor), "kappa_T"),
+        at_least(beta_L, q.beta, "beta_L"),
+        at_least(q.smallest(beta_rows), q.beta, "beta_i"),
+    ]
+
+
+def _independent_choices() -> Hypothesis:
+    """Rows with a choice exist, are linearly independent, and each sees affinely independent tokens."""
+
+    def holds(q: Quantities) -> bool:
+        if q.n_e == 0:
+            return False
+        beta_L, beta_rows = _choosing(q)
+        floor = q.square(q.X) * q.number(1e-12)  # what float64 cannot tell from 0
+        return bool(beta_L > floor) and all(bool(beta > floor) for beta in beta_rows)
+
+    return Hypothesis("beta_L > 0 and every beta_i > 0", holds, lambda rng: _one_token_more())
+
+
+def _one_token_more() -> Iterator[Case]:
+    """X = (0; e_1; ...; e_d), |W| = 1, causal, so n = d + 1 and beta = 0: X_L = I, and the weakest row decides."""
+    for d in (1, 2, 3):
+        W = np.ones((d, d)) - 2 * np.eye(d)
+        values = {"X": np.eye(d + 1)[:, 1:], "W": W, "M": np.zeros((d, d)), "lam": 0.0, "mask": "causal"}
+        yield Case(values, f"X = (0; e_1; ...; e_{d}), |W| = 1, causal")
 
 
 def _near_dense(q: Quantities, factor: float = 1.0) -> Relation:
@@ -211,6 +256,28 @@ CLAIMS: tuple[Claim, ...] = (
         uses=("new:PL_constants",),
         attains=_two_tokens,
         wrong=(Wrong("twice the right side", lambda q: _centred(q, 2.0)),),
+        source="new",
+    ),
+    Claim(
+        id="new:kappa_masked",
+        kind=Kind.LEMMA,
+        title="kappa_T under a mask, also with one token more than features",
+        section=_SECTION,
+        reading=ANY_MASK,
+        says="With X_L the tokens of the rows that have a choice and beta_i the least eigenvalue of X X^T on the"
+        " zero-sum vectors row i may hold, beta^2 becomes lambda_min(X_L X_L^T) min beta_i: under a causal mask"
+        " it can be positive even where n = d + 1 and beta = 0.",
+        formula="kappa_T^2 >= min|W|^2 lambda_min(X_L X_L^T) min_i beta_i >= (min|W| beta)^2",
+        strength=Strength.TIGHT,
+        margin=_masked,
+        supply=Instances("any", free=("W", "X")),
+        hypotheses=(_independent_choices(),),
+        uses=("lem:lower_bound_hadamard",),
+        attains=_one_token_more,
+        wrong=(
+            Wrong("1.1 times the right side", lambda q: _masked(q, 1.1)),
+            Wrong("the strongest row in place of the weakest", lambda q: _masked(q, weakest_row=False)),
+        ),
         source="new",
     ),
     Claim(

@@ -19,22 +19,17 @@ from attnprune_verify.claims.trajectory import upper_constant
 _SECTION = "F Lipschitz of Gradient"
 
 
-def _softmax(q: Quantities, logits: Any) -> Any:
-    weights = q.exp(logits - (float(np.max(logits)) if q.arithmetic.name == "float" else 0))
-    return weights / weights.sum()
-
-
 def _jacobian_norm(q: Quantities, half: float = 0.5) -> Relation:
-    s = _softmax(q, q.s)
+    s = q.softmax(q.s)
     return at_most(q.norm(s * q.v - s * (s * q.v).sum()), q.norm(q.v) * q.number(half))
 
 
 def _row_moves(q: Quantities, half: float = 0.5) -> Relation:
-    return at_most(q.norm(_softmax(q, q.s) - _softmax(q, q.s + q.v)), q.norm(q.v) * q.number(half))
+    return at_most(q.norm(q.softmax(q.s) - q.softmax(q.s + q.v)), q.norm(q.v) * q.number(half))
 
 
 def _row_of_p(q: Quantities, logits: Any) -> Any:
-    s, f = _softmax(q, logits), _softmax(q, q.t)
+    s, f = q.softmax(logits), q.softmax(q.t)
     c = s - f
     return c * s - s * (c * s).sum()
 

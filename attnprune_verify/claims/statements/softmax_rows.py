@@ -1,0 +1,152 @@
+"""One softmax row beyond its Jacobian: how far a move of the logits changes it, and two conjectured suprema."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+from numpy.random import Generator
+
+from attnprune_verify.claims.case import Case
+from attnprune_verify.claims.core import Claim, Kind, Strength, Wrong
+from attnprune_verify.claims.hypotheses import ANY_MASK, LITERAL
+from attnprune_verify.claims.lipschitz_pairs import one_feature, second_mask
+from attnprune_verify.claims.quantities import Quantities
+from attnprune_verify.claims.relation import Relation, at_most
+from attnprune_verify.claims.supply import Arrays, Instances
+
+_SECTION = "F Lipschitz of Gradient"
+
+
+def _form(s: Any, v: Any) -> Any:
+    """v^T J v = sum_{j<k} s_j s_k (v_j - v_k)^2, where nothing cancels."""
+    return (s[:, None] * s[None, :] * (v[:, None] - v[None, :]) ** 2).sum() / 2
+
+
+def _row_moves(q: Quantities, weights: float = 1.0, jacobian: float = 1.0) -> list[Relation]:
+    """e^-r s_j <= s'_j <= e^r s_j and J' <= e^r J for each row with a choice; the factors weaken the exponents."""
+    moved = q.at(q.N)
+    step = q.X @ ((q.N - q.M) * q.W) @ q.X.T
+    found = []
+    for i in np.flatnonzero(q.row_sizes >= 2):
+        S = q.allowed[i]
+        before, after, u = q.F[i, S], moved.F[i, S], step[i, S]
+        r = q.largest(u) - q.smallest(u)
+        shrink = q.exp(-r * q.number(weights))
+        for old, new in zip(before, after, strict=True):
+            found += [
+                at_most(new * shrink, old, f"row {i}: weight from above"),
+                at_most(old * shrink, new, f"row {i}: weight from below"),
+            ]
+        shrink = q.exp(-r * q.number(jacobian))
+        for v in (q.v[S], u):
+            found += [
+                at_most(_form(after, v) * shrink, _form(before, v), f"row {i}: Jacobian from above"),
+                at_most(_form(before, v) * shrink, _form(after, v), f"row {i}: Jacobian from below"),
+            ]
+    return found
+
+
+def _move_and_direction(rng: Generator, case: Case) -> dict[str, Any]:
+    return second_mask(rng, case) | {"v": rng.standard_normal(len(case["X"]))}
+
+
+def _nearly_one_hot() -> Iterator[Case]:
+    """Two tokens, u = (r, 0) with almost all mass where u = 0; only the first row has a choice."""
+    mask = np.array([[1, 1], [0, 1]], dtype=bool)
+    yield one_feature(20.0, -1.0, 0.05).but("sigma_1 = e^-20, r = 1", mask=mask, v=np.array([1.0, 0.0]))
+
+
+def _derivatives(q: Quantities) -> tuple[Any, Any, Any, Any]:
+    """softmax(s + t v) and its first three derivatives at t = 0, from the cumulants of v."""
+    s = q.softmax(q.s)
+    e = q.v - (s * q.v).sum()
+    variance, third = (s * e * e).sum(), (s * e * e * e).sum()
+    return s, s * e, s * (e * e - variance), s * (e * e * e - e * variance * 3 - third)
+
+
+def _second(q: Quantities, factor: float = 1.0) -> Relation:
+    _, _, bend, _ = _derivatives(q)
+    return at_most(q.norm(bend), q.sqrt(q.number(6.0)) / 9 * q.square(q.v) * q.number(factor))
+
+
+def _third(q: Quantities, constant: float = 0.57141) -> Relation:
+    s, speed, bend, jerk = _derivatives(q)
+    value = (speed * bend).sum() * 3 + ((s - q.softmax(q.t)) * jerk).sum()
+    return at_most(abs(value), q.square(q.v) * q.norm(q.v) * q.number(constant))
+
+
+def _two_tokens() -> Iterator[Case]:
+    """Two tokens, opposite step, f at a vertex: the maximisers of both, as found by search."""
+    for place in ((1 - 3**-0.5) / 2, 0.3637357):
+        s = np.array([np.log(place / (1 - place)), 0.0])
+        yield Case({"s": s, "t": np.array([40.0, 0.0]), "v": np.array([1.0, -1.0])}, f"p = {place:.6f}")
+
+
+def _softer(rng: Generator, case: Case) -> Case:
+    """Shrink the logits to where the derivatives live."""
+    return case.but(s=case["s"] / 2)
+
+
+_ROWS = Arrays({"s": "m", "t": "m", "v": "m"}, make=_softer, free=("s", "t", "v"), sizes=(2, 3, 4), rounds=24)
+
+CLAIMS: tuple[Claim, ...] = (
+    Claim(
+        id="new:softmax_move",
+        kind=Kind.LEMMA,
+        title="Softmax and its Jacobian under a move of the logits",
+        section=_SECTION,
+        reading=ANY_MASK,
+        says="A move u of a row's logits with r = max u - min u over the allowed positions changes each weight, and"
+        " the Jacobian as a quadratic form, at most by the factor e^r either way; here u is the row of"
+        " X ((M' - M) o W) X^T.",
+        formula="e^-r s_j <= s'_j <= e^r s_j, e^-r J(s) <= J(s') <= e^r J(s)",
+        strength=Strength.TIGHT,
+        margin=_row_moves,
+        supply=Instances("any", extra=_move_and_direction, free=("M", "N", "W", "v")),
+        uses=("def:soft_prob_func",),
+        attains=_nearly_one_hot,
+        wrong=(
+            Wrong("weights within e^{0.99 r}", lambda q: _row_moves(q, weights=0.99)),
+            Wrong("the Jacobian within e^{0.99 r}", lambda q: _row_moves(q, jacobian=0.99)),
+        ),
+        source="new",
+    ),
+    Claim(
+        id="new:softmax_second_derivative",
+        kind=Kind.LEMMA,
+        title="Second derivative of softmax (conjecture)",
+        section=_SECTION,
+        reading=LITERAL,
+        says="The second derivative of a softmax row along v is at most sqrt 6/9 ||v||^2: found by search with two to"
+        " six tokens, not proved.",
+        formula="||s o ((v - <s, v>)^2 - Var_s(v))|| <= (sqrt 6/9) ||v||^2",
+        strength=Strength.UPPER,
+        margin=_second,
+        supply=_ROWS,
+        uses=("new:softmax_jacobian",),
+        attains=_two_tokens,
+        wrong=(Wrong("0.99 of it", lambda q: _second(q, 0.99)),),
+        conjecture=True,
+        source="new: numerical",
+    ),
+    Claim(
+        id="new:row_third_derivative",
+        kind=Kind.LEMMA,
+        title="Third derivative of a row's loss (conjecture)",
+        section=_SECTION,
+        reading=LITERAL,
+        says="The third derivative of 1/2 ||softmax(s) - f||^2 along v is at most 0.57141 ||v||^3: found by search"
+        " with two to six tokens, not proved.",
+        formula="|d^3/dt^3 1/2 ||softmax(s + t v) - f||^2| <= 0.57141 ||v||^3",
+        strength=Strength.UPPER,
+        margin=_third,
+        supply=_ROWS,
+        uses=("new:row_hessian",),
+        attains=_two_tokens,
+        wrong=(Wrong("0.566", lambda q: _third(q, 0.566)),),
+        conjecture=True,
+        source="new: numerical",
+    ),
+)
