@@ -21,7 +21,7 @@ from flint import arb, ctx
 from attnprune_verify.claims.arithmetic import BALL, FLOAT, Arithmetic, Undecidable, along, derivative_part
 from attnprune_verify.claims.case import Case
 
-__all__ = ["Quantities", "extreme_eigenvalues", "positive_definite", "spectral_norm"]
+__all__ = ["Quantities", "extreme_eigenvalues", "positive_definite", "spectral_norm", "variance"]
 
 
 class Quantities:
@@ -296,6 +296,12 @@ class Quantities:
         else:
             weights = self.exp(logits) * self.arithmetic.lift(self.allowed.astype(int))
         return weights / weights.sum(axis=1)[:, None]
+
+
+def variance(s: Any, v: Any) -> Any:
+    """Var_s(v) = v^T (diag(s) - s s^T) v = sum_{j<k} s_j s_k (v_j - v_k)^2, where nothing cancels."""
+    gaps = v[:, None] - v[None, :]
+    return (s[:, None] * s[None, :] * (gaps * gaps)).sum() / 2  # the power of a ball around 0 would be nan
 
 
 def spectral_norm(array: Any) -> arb:

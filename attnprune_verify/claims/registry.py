@@ -28,6 +28,7 @@ _MODULES = (
     "pl_inequality",
     "pl_sharp",
     "descent",
+    "long_steps",
     "main_theorem",
     "guarantees",
     "landscape",

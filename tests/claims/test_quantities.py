@@ -6,7 +6,7 @@ from flint import arb
 
 from attnprune_verify.claims.arithmetic import BALL, EXACT, FLOAT, Undecidable, working_precision
 from attnprune_verify.claims.case import Case
-from attnprune_verify.claims.quantities import Quantities, extreme_eigenvalues, spectral_norm
+from attnprune_verify.claims.quantities import Quantities, extreme_eigenvalues, spectral_norm, variance
 from attnprune_verify.model import gradient, hessian_vector_product, loss
 from attnprune_verify.oracle import ball
 
@@ -91,3 +91,10 @@ def test_exact_arithmetic_refuses_what_it_cannot_do() -> None:
     with pytest.raises(Undecidable):
         EXACT.sqrt(EXACT.lift(2))
     assert FLOAT.log(1.0) == 0.0
+
+
+def test_variance_in_floats_and_in_balls_with_entries_that_agree() -> None:
+    s, v = np.array([0.5, 0.25, 0.25]), np.array([2.0, 2.0, -1.0])
+    assert variance(s, v) == s @ v**2 - (s @ v) ** 2 == 1.6875
+    found = variance(BALL.lift(s), BALL.lift(v))
+    assert found.contains(arb(1.6875)) and found.rad() < 1e-10

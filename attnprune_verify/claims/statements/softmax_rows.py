@@ -12,16 +12,11 @@ from attnprune_verify.claims.case import Case
 from attnprune_verify.claims.core import Claim, Kind, Strength, Wrong
 from attnprune_verify.claims.hypotheses import ANY_MASK, LITERAL
 from attnprune_verify.claims.lipschitz_pairs import one_feature, second_mask
-from attnprune_verify.claims.quantities import Quantities
+from attnprune_verify.claims.quantities import Quantities, variance
 from attnprune_verify.claims.relation import Relation, at_most
 from attnprune_verify.claims.supply import Arrays, Instances
 
 _SECTION = "F Lipschitz of Gradient"
-
-
-def _form(s: Any, v: Any) -> Any:
-    """v^T J v = sum_{j<k} s_j s_k (v_j - v_k)^2, where nothing cancels."""
-    return (s[:, None] * s[None, :] * (v[:, None] - v[None, :]) ** 2).sum() / 2
 
 
 def _row_moves(q: Quantities, weights: float = 1.0, jacobian: float = 1.0) -> list[Relation]:
@@ -42,8 +37,8 @@ def _row_moves(q: Quantities, weights: float = 1.0, jacobian: float = 1.0) -> li
         shrink = q.exp(-r * q.number(jacobian))
         for v in (q.v[S], u):
             found += [
-                at_most(_form(after, v) * shrink, _form(before, v), f"row {i}: Jacobian from above"),
-                at_most(_form(before, v) * shrink, _form(after, v), f"row {i}: Jacobian from below"),
+                at_most(variance(after, v) * shrink, variance(before, v), f"row {i}: Jacobian from above"),
+                at_most(variance(before, v) * shrink, variance(after, v), f"row {i}: Jacobian from below"),
             ]
     return found
 

@@ -1,0 +1,187 @@
+"""Steps longer than 1/L with a guarantee: along the segment, by backtracking, and when to stop."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+from numpy.random import Generator
+
+from attnprune_verify.claims.arithmetic import Undecidable
+from attnprune_verify.claims.case import Case
+from attnprune_verify.claims.core import Claim, Kind, Strength, Wrong
+from attnprune_verify.claims.hypotheses import ANY_MASK
+from attnprune_verify.claims.quantities import Quantities, variance
+from attnprune_verify.claims.relation import Relation, at_least, at_most
+from attnprune_verify.claims.supply import Instances
+from attnprune_verify.claims.trajectory import sharp_L, upper_constant
+
+_SECTION = "G Convergence of Gradient Descent"
+_LARGEST_RANGE = 600.0
+"""Beyond this range e^r leaves float64; the row then keeps C_+ ||Pi Delta||^2, which is always a bound."""
+
+
+def _row_bend(q: Quantities, i: int, delta: Any, eta: Any, growth: bool) -> Any:
+    """An upper bound of the curvature of row i along delta on the whole segment of length eta."""
+    S = q.allowed[i]
+    s, c, v = q.F[i, S], q.c[i, S], delta[i, S]
+    always = upper_constant(q) * q.square(v - v.sum() / len(v))
+    r = (q.largest(v) - q.smallest(v)) * eta
+    if not r < _LARGEST_RANGE:
+        return always
+    e = q.exp(r) if growth else q.number(1.0)
+    half, top, pull = q.number(0.5), q.largest(s), q.largest([*(c - (c * s).sum()), q.number(0.0)])
+    norm = q.smallest([half, e * top])
+    return q.smallest([always, e * variance(s, v) * (norm + q.smallest([half, pull + (e - 1) * top * 4]))])
+
+
+def _segment_L(q: Quantities, eta: Any, growth: bool = True) -> Any:
+    """L_seg(eta): the curvature of L on the segment from M to M - eta grad L(M), over ||grad L(M)||^2."""
+    g = q.gradient
+    delta = q.X @ (g * q.W) @ q.X.T
+    bends = [_row_bend(q, i, delta, eta, growth) for i in range(q.n) if q.row_sizes[i] >= 2]
+    return q.lam + sum(bends, q.number(0.0)) / q.square(g)
+
+
+def _longest(case: Case, growth: bool) -> float:
+    """Just below the largest eta with eta L_seg(eta) <= 1, by bisection in float64 (at most 2^40)."""
+    q = Quantities(case)
+    low, high = -40.0, 40.0
+    for _ in range(50):
+        middle = (low + high) / 2
+        low, high = (middle, high) if 2.0**middle * _segment_L(q, 2.0**middle, growth) <= 1 else (low, middle)
+    return float(2.0**low * (1 - 1e-9))
+
+
+def _segment(q: Quantities, stretch: float = 1.0, growth: bool = True) -> list[Relation]:
+    """eta L_seg(eta) <= 1 implies L(M) - L(M - eta g) >= eta ||g||^2/2."""
+    if not q.square(q.gradient) > 0:
+        return []
+    eta = q.number(_longest(q.case, growth))
+    if not eta * _segment_L(q, eta, growth) <= 1:
+        return []
+    return [_decreases(q, eta * q.number(stretch))]
+
+
+def _sleeping_row() -> Iterator[Case]:
+    """Row 1 is at -1 and wants 1; its step would carry row 2, nearly one-hot where it should be, from -15 past 0."""
+    X = np.array([[1.0, 0.0], [40.0, 1.0]])
+    W = np.array([[-1 / 39, 0.0], [55 / 39, 0.0]])  # logit differences m_11 in row 1, 40 m_11 - 55 m_21 in row 2
+    M = np.array([[-1.0, 0.0], [-25 / 55, 0.0]])
+    yield Case({"X": X, "W": W, "M": M, "lam": 0.0, "mask": None}, "a saturated row in the way")
+
+
+def _decreases(q: Quantities, eta: Any) -> Relation:
+    g = q.gradient
+    return at_most(q.at(q.M - g * eta).L + eta * q.square(g) / 2, q.L, "decrease")
+
+
+def _backtracked(q: Quantities, first: Any, alpha: Any, beta: Any) -> Any:
+    """The first of first, beta first, beta^2 first, ... that decreases L by alpha eta ||g||^2."""
+    g, eta = q.gradient, first
+    for _ in range(400):
+        reached = q.at(q.M - g * eta).L + alpha * eta * q.square(g)
+        if reached <= q.L:
+            return eta
+        if not reached > q.L:
+            raise Undecidable("whether a step is accepted")
+        eta = eta * beta
+    raise Undecidable("backtracking did not end")
+
+
+def _armijo(q: Quantities, factor: float = 1.0) -> list[Relation]:
+    """eta >= min(eta_0, 2 (1 - alpha) beta/L)."""
+    if not q.square(q.gradient) > 0:
+        return []
+    first, alpha, beta = q.first, q.alpha_, q.beta_
+    eta = _backtracked(q, first, alpha, beta)
+    return [at_least(eta, q.smallest([first, (1 - alpha) * beta * 2 / sharp_L(q)]) * q.number(factor))]
+
+
+def _trial(rng: Generator, case: Case) -> dict[str, Any]:
+    return {
+        "first": float(rng.choice([0.1, 1.0, 30.0, 1e3])),
+        "alpha_": float(rng.choice([0.1, 0.5, 0.9])),
+        "beta_": float(rng.choice([0.25, 0.5, 0.9])),
+    }
+
+
+def _pure_regulariser() -> Iterator[Case]:
+    """W = 0: L = lam ||M||^2/2, where eta = 2 (1 - alpha)/lam is the longest step accepted."""
+    values: dict[str, Any] = {"X": np.ones((2, 1)), "W": np.zeros((1, 1)), "M": np.ones((1, 1)), "lam": 1.0}
+    yield Case({**values, "mask": None, "first": 1.0625, "alpha_": 0.5, "beta_": 0.5}, "W = 0, lam = 1")
+
+
+def _stopping(q: Quantities, factor: float = 1.0, steps: int = 4) -> list[Relation]:
+    """min_t ||grad L(M_t)||^2 sum_t eta_t <= lam d^2 along directional steps from M = 1."""
+    point = q.at(q.number(np.ones((q.d, q.d))))
+    sizes, total = [], q.number(0.0)
+    for _ in range(steps):
+        g = point.gradient
+        size = q.square(g)
+        bend = q.lam * size + upper_constant(q) * q.square(q.PiA @ g.ravel())
+        if not (size > 0 and bend > 0):
+            return []
+        sizes.append(size)
+        total = total + size / bend
+        point = point.at(point.M - g * (size / bend))
+    return [at_most(q.smallest(sizes) * total, q.lam * q.d**2 * q.number(factor))]
+
+
+CLAIMS: tuple[Claim, ...] = (
+    Claim(
+        id="new:segment_step",
+        kind=Kind.LEMMA,
+        title="A longer step, from the rows' own variances",
+        section=_SECTION,
+        reading=ANY_MASK,
+        says="With r_i = eta range(Delta_i), V_i = Var(Delta_i) under row i and t_i its largest weight, the curvature"
+        " on the segment is at most L_seg(eta); a step with eta L_seg(eta) <= 1 decreases L by eta ||g||^2/2.",
+        formula="L_seg = lam + ||g||^-2 sum_i min{C_+ ||Pi Delta_i||^2, e^{r_i} V_i [min(1/2, e^{r_i} t_i)"
+        " + min(1/2, max_j (c_j - <c, s>)_+ + 4 (e^{r_i} - 1) t_i)]}",
+        strength=Strength.LOWER,
+        margin=_segment,
+        supply=Instances("any"),
+        uses=("new:softmax_move", "new:local_curvature", "new:directional_step"),
+        attains=_sleeping_row,
+        wrong=(
+            Wrong("five times the step", lambda q: _segment(q, 5.0)),
+            Wrong("the growth e^r left out", lambda q: _segment(q, growth=False)),
+        ),
+        source="new",
+    ),
+    Claim(
+        id="new:armijo_step",
+        kind=Kind.LEMMA,
+        title="Backtracking never stops far below 1/L",
+        section=_SECTION,
+        reading=ANY_MASK,
+        says="Backtracking by beta from eta_0 until L decreases by alpha eta ||g||^2 ends with"
+        " eta >= min(eta_0, 2 (1 - alpha) beta/L).",
+        formula="eta >= min(eta_0, 2 (1 - alpha) beta / (lam + C_+ K^2))",
+        strength=Strength.LOWER,
+        margin=_armijo,
+        supply=Instances("any", extra=_trial),
+        uses=("new:curvature_range",),
+        attains=_pure_regulariser,
+        wrong=(Wrong("twice that", lambda q: _armijo(q, 2.0)),),
+        source="new",
+    ),
+    Claim(
+        id="new:stopping_rule",
+        kind=Kind.LEMMA,
+        title="When to stop",
+        section=_SECTION,
+        reading=ANY_MASK,
+        says="From M = 1, the smallest squared gradient seen along directional steps is at most lam d^2 over the sum of"
+        " the steps.",
+        formula="min_{t<T} ||grad L(M_t)||^2 <= lam d^2 / sum_{t<T} eta_t",
+        strength=Strength.UPPER,
+        margin=_stopping,
+        supply=Instances("any", small=True, free=("W", "X")),
+        uses=("new:directional_step",),
+        wrong=(Wrong("a hundredth of it", lambda q: _stopping(q, 0.01)),),
+        source="new",
+    ),
+)
