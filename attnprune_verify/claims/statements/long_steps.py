@@ -48,7 +48,7 @@ def _longest(case: Case, growth: bool) -> float:
     """Just below the largest eta with eta L_seg(eta) <= 1, by bisection in float64 (at most 2^40)."""
     q = Quantities(case)
     low, high = -40.0, 40.0
-    for _ in range(50):
+    for _ in range(34):
         middle = (low + high) / 2
         low, high = (middle, high) if 2.0**middle * _segment_L(q, 2.0**middle, growth) <= 1 else (low, middle)
     return float(2.0**low * (1 - 1e-9))
