@@ -207,16 +207,23 @@ _LOGIT_FACTORS: dict[str, Callable[[int, int], float]] = {
 }
 
 
+def _scaled_logits(factor: Callable[[int, int], float]) -> Callable[[Array, Array], Array]:
+    return lambda X, A: factor(*X.shape) * (X @ A @ X.T)
+
+
+def _turned_logits(X: Array, A: Array) -> Array:
+    return np.asarray(X @ A.T @ X.T)
+
+
 def _logits() -> Iterator[Mistake]:
     for detail, factor in _LOGIT_FACTORS.items():
-        logits = lambda X, A, factor=factor: factor(*X.shape) * (X @ A @ X.T)  # noqa: E731
+        logits = _scaled_logits(factor)
         yield Mistake("logit-scale", {"logits": logits, "dense_logits": logits}, detail)
         yield Mistake("logit-scale", {"logits": logits}, f"{detail} in F(M) only")
         yield Mistake("logit-scale", {"dense_logits": logits}, f"{detail} in F(1) only")
-    turned = lambda X, A: X @ A.T @ X.T  # noqa: E731
-    yield Mistake("weight-transposed", {"logits": turned, "dense_logits": turned})
-    yield Mistake("weight-transposed", {"logits": turned}, "in F(M) only")
-    yield Mistake("weight-transposed", {"dense_logits": turned}, "in F(1) only")
+    yield Mistake("weight-transposed", {"logits": _turned_logits, "dense_logits": _turned_logits})
+    yield Mistake("weight-transposed", {"logits": _turned_logits}, "in F(M) only")
+    yield Mistake("weight-transposed", {"dense_logits": _turned_logits}, "in F(1) only")
     prunings: dict[str, Callable[[Array], Array]] = {
         "clipped to [0, 1]": lambda M: np.where(M.real < 0, 0.0, np.where(M.real > 1, 1.0, M)),
         "negative entries set to 0": lambda M: np.where(M.real < 0, 0.0, M),
@@ -348,7 +355,7 @@ def _derivatives() -> Iterator[Mistake]:
     for name, (weigh, pull) in products.items():
         yield Mistake("matmul-for-hadamard", {"weigh": weigh, "pull": pull}, f"{name}, {detail}", _SLOPES)
     for name, factor in _LOGIT_FACTORS.items():
-        logits = lambda X, A, factor=factor: factor(*X.shape) * (X @ A @ X.T)  # noqa: E731
+        logits = _scaled_logits(factor)
         slopes: dict[str, Callable[..., Array]] = {  # the factor depends on n and on d, each on its own
             "through": lambda p, allowed, factor=factor: p * factor(len(allowed), 1),
             "back": lambda G, M, factor=factor: G * (factor(1, len(M)) / factor(1, 1)),
@@ -356,11 +363,14 @@ def _derivatives() -> Iterator[Mistake]:
         both = {"logits": logits, "dense_logits": logits}
         yield Mistake("logit-scale", {**both, **slopes}, f"{name}, {detail}", _SLOPES)
         yield Mistake("logit-scale", {"logits": logits, **slopes}, f"{name} in F(M) only, {detail}", _SLOPES)
-    turned = lambda X, A: X @ A.T @ X.T  # noqa: E731
-    backwards: dict[str, Callable[..., Array]] = {"logits": turned, "dense_logits": turned, "side": np.transpose}
+    turned = {"logits": _turned_logits, "dense_logits": _turned_logits}
+    backwards: dict[str, Callable[..., Array]] = {**turned, "side": np.transpose}
     yield Mistake("weight-transposed", backwards, detail, _SLOPES)
     yield Mistake("M-transposed", {"prune": lambda M: M.T, "back": lambda G, M: G.T}, detail, _FUSED_SLOPES)
-    columns: Callable[..., Array] = lambda A, allowed, given: masked_softmax(A.T, allowed.T).T  # noqa: E731
+
+    def columns(A: Array, allowed: Array, given: object) -> Array:
+        return masked_softmax(A.T, allowed.T).T
+
     totals: dict[str, tuple[Callable[..., Array], Callable[..., Array]]] = {
         "over columns": (columns, lambda c, F, dense: c * F - (c * F).sum(axis=0) * F),
         "over the whole matrix": (
