@@ -2,30 +2,40 @@
 
 from __future__ import annotations
 
+import json
 import os
-import tempfile
-import zipfile
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
 import numpy as np
 
 from attnprune_verify.errors import InvalidInstance
-from attnprune_verify.instance.problem import Instance
+from attnprune_verify.files import dumps, whole_file
+from attnprune_verify.instance.archive import read_arrays
+from attnprune_verify.instance.layer import AttentionLayer
+from attnprune_verify.instance.mask import Mask, as_mask
+from attnprune_verify.instance.problem import Instance, LayerInstance
+from attnprune_verify.instance.rope import RoPE
 
 __all__ = ["load_instance", "save_instance"]
 
-_KEYS = ("X", "W", "W_Q", "W_K", "M", "mask", "lam")
-_LARGEST_FILE = 4 * 2**30  # bytes of all arrays together
-_LARGEST_UNSUSPICIOUS = 64 * 2**20  # above this, a compression ratio beyond _LARGEST_RATIO is a zip bomb
-_LARGEST_RATIO = 200
+_FUSED = ("X", "W", "W_Q", "W_K", "M", "mask", "lam")
+_ROPE = ("rope_theta", "rope_layout", "rope_scaling")
+_COUNTS = ("heads", "kv_heads", "window")
+_NUMBERS = (*_COUNTS, "scale", "softcap", "rope_theta", "lam")
+_ARRAYS = ("W_Q", "W_K", "b_Q", "b_K", "alibi", "mask")
+_LAYER = ("X", *_ARRAYS, *_NUMBERS, "rope_layout", "rope_scaling", "M_Q", "M_K")
 
 
-def load_instance(path: str | os.PathLike[str]) -> Instance:
+def load_instance(path: str | os.PathLike[str]) -> Instance | LayerInstance:
     """Read an instance from an .npz file.
 
     The file holds `X` (n, d) or (k, n, d) and `W` (d, d), or `W_Q` and `W_K` (d, m), and optionally `M`,
     `mask` ((n, n) of 0 and 1, or the string "causal") and `lam`.
+
+    With `heads` it is a layer: `W_Q` (d, heads*m) and `W_K` (d, kv_heads*m), and optionally `kv_heads`, `b_Q`, `b_K`,
+    `scale` (default 1/sqrt(m)), `rope_theta` with `rope_layout` ("half", the default, or "interleaved") and
+    `rope_scaling` (JSON, as in a config file), `mask`, `window`, `softcap`, `alibi` (heads,), `M_Q`, `M_K`, `lam`.
 
     Every array's announced size is compared with the bytes that are really there before anything is allocated;
     nothing is ever unpickled.
@@ -36,12 +46,13 @@ def load_instance(path: str | os.PathLike[str]) -> Instance:
 
     Returns
     -------
-    Instance
+    Instance or LayerInstance
 
     Raises
     ------
     InvalidInstance
-        If the file cannot be read, is no .npz, holds other names or other content, or breaks a rule of `Instance`.
+        If the file cannot be read, is no .npz, holds other names or other content, or breaks a rule of `Instance` or
+        `AttentionLayer`.
 
     Examples
     --------
@@ -52,40 +63,32 @@ def load_instance(path: str | os.PathLike[str]) -> Instance:
     ...     load_instance(path)
     Instance(n=3, d=3, k=None, mask=None, lam=0.1, dtype=float64)
     """
-    path = Path(path)
-    if not os.path.isfile(path):  # unlike Path.is_file, False for a name no file system takes
-        raise InvalidInstance(f"an instance must be a readable .npz file; got {_kind(path)} {str(path)!r}")
-    try:
-        with zipfile.ZipFile(path) as archive:
-            content = _read_members(path, archive)
-    except InvalidInstance:
-        raise
-    except Exception as error:  # zipfile and numpy raise many kinds on damaged bytes
-        first = (str(error).splitlines() or [""])[0][:120]
-        raise InvalidInstance(f"an instance must be an intact .npz file; {str(path)!r}: {first}") from error
-    for needed in ("X",) if "W" in content else ("X", "W_Q", "W_K"):
-        if needed not in content:
-            wanted = "X and W, or X, W_Q and W_K"
-            raise InvalidInstance(
-                f"an instance file must hold {wanted}; {str(path)!r} holds {', '.join(content) or 'nothing'}"
-            )
+    content = read_arrays(Path(path), tuple(dict.fromkeys((*_FUSED, *_LAYER))))
     if "mask" in content and content["mask"].dtype.kind in "US":
-        content["mask"] = _text(content["mask"])
-    if "lam" in content:
-        if content["lam"].size != 1:
-            raise InvalidInstance(f"lam must be one number; got shape {content['lam'].shape}")
-        content["lam"] = content["lam"].reshape(()).item()
-    return Instance(**content)
+        content["mask"] = _text("mask", content["mask"], 'an (n, n) array of 0 and 1 or the string "causal"')
+    content |= {name: _one(name, content[name]) for name in _NUMBERS if name in content}
+    is_layer = "heads" in content
+    needed = ("X", "W") if "W" in content and not is_layer else ("X", "W_Q", "W_K")
+    if not set(needed) <= set(content):
+        wanted = "X, W_Q and W_K beside heads" if is_layer else "X and W, or X, W_Q and W_K"
+        raise InvalidInstance(
+            f"an instance file must hold {wanted}; {str(path)!r} holds {', '.join(content) or 'nothing'}"
+        )
+    odd = sorted(set(content) - set(_LAYER if is_layer else _FUSED))
+    if odd:
+        rule = "a file with heads must hold neither W nor M" if is_layer else "a file without heads must hold no layer"
+        raise InvalidInstance(f"{rule}; {str(path)!r} holds {', '.join(odd)}")
+    return _layer_instance(content) if is_layer else Instance(**content)
 
 
-def save_instance(path: str | os.PathLike[str], instance: Instance) -> None:
+def save_instance(path: str | os.PathLike[str], instance: Instance | LayerInstance) -> None:
     """Write `instance` to `path` as .npz: first under a temporary name, then renamed, so no half file is left.
 
     Parameters
     ----------
     path : str or path-like
         Taken as it is: no suffix is added.
-    instance : Instance
+    instance : Instance or LayerInstance
 
     Raises
     ------
@@ -100,86 +103,64 @@ def save_instance(path: str | os.PathLike[str], instance: Instance) -> None:
         ...
     FileNotFoundError: [Errno 2] No such file or directory: ...
     """
-    content: dict[str, Any] = {"X": instance.X, "lam": np.float64(instance.lam)}
-    if instance.W_Q is not None and instance.W_K is not None:
-        content |= {"W_Q": instance.W_Q, "W_K": instance.W_K}
-    else:
-        content["W"] = instance.W
-    if instance.M is not None:
-        content["M"] = instance.M
-    if instance.mask is not None:
-        content["mask"] = np.asarray(instance.mask)
-    path = Path(path)
-    handle, temporary = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
+    content = _of_layer(instance) if isinstance(instance, LayerInstance) else _of_fused(instance)
+    present = {name: value for name, value in content.items() if value is not None}
+    with whole_file(Path(path)) as file:
+        np.savez(file, **present)
+
+
+def _layer_instance(content: dict[str, Any]) -> LayerInstance:
+    masks = {name: content.pop(name) for name in ("M_Q", "M_K") if name in content}
+    X, lam = content.pop("X"), content.pop("lam", 0.0)
+    words = {name: _text(name, content.pop(name), "one string") for name in _ROPE[1:] if name in content}
+    if words and "rope_theta" not in content:
+        raise InvalidInstance(f"{' and '.join(words)} must come with rope_theta; the file holds none")
+    rope = None
+    if "rope_theta" in content:
+        scaling = _parsed(words["rope_scaling"]) if "rope_scaling" in words else None
+        rope = RoPE(content.pop("rope_theta"), words.get("rope_layout", "half"), scaling)  # type: ignore[arg-type]
+    return LayerInstance(AttentionLayer(**content, rope=rope), X, lam=lam, **masks)
+
+
+def _of_fused(instance: Instance) -> dict[str, Any]:
+    pair = instance.W_Q is not None
+    weights = {"W_Q": instance.W_Q, "W_K": instance.W_K} if pair else {"W": instance.W}
+    mask = _stated(instance.visible, instance.n)
+    return {"X": instance.X, **weights, "M": instance.M, "mask": mask, "lam": np.float64(instance.lam)}
+
+
+def _of_layer(instance: LayerInstance) -> dict[str, Any]:
+    layer = instance.layer
+    names = ("W_Q", "W_K", "b_Q", "b_K", "alibi", *_COUNTS, "scale", "softcap")
+    content = {name: getattr(layer, name) for name in names}
+    if layer.rope is not None:
+        content |= {"rope_theta": layer.rope.theta, "rope_layout": layer.rope.layout}
+        if layer.rope.scaling is not None:
+            content["rope_scaling"] = dumps(layer.rope.scaling, None)
+    content["mask"] = _stated(as_mask(layer.mask), instance.n)
+    return {"X": instance.X, **content, "M_Q": instance.M_Q, "M_K": instance.M_K, "lam": np.float64(instance.lam)}
+
+
+def _stated(mask: Mask, n: int) -> Any:
+    """A mask as a file holds it: nothing, "causal", or an array."""
+    return mask.allowed(n) if mask.kind == "given" else mask.kind
+
+
+def _parsed(text: str) -> Any:
     try:
-        with os.fdopen(handle, "wb") as file:
-            np.savez(file, **content)
-        umask = os.umask(0)
-        os.umask(umask)
-        os.chmod(temporary, 0o666 & ~umask)  # mkstemp makes private files; an ordinary file is wanted
-        os.replace(temporary, path)
-    except BaseException:
-        os.unlink(temporary)
-        raise
+        return json.loads(text)
+    except ValueError as error:
+        raise InvalidInstance(f"rope_scaling must be JSON, as in a config file; got {text!r:.60}") from error
 
 
-def _read_members(path: Path, archive: zipfile.ZipFile) -> dict[str, Any]:
-    members: dict[str, zipfile.ZipInfo] = {}
-    for info in archive.infolist():
-        name = info.filename.removesuffix(".npy")
-        if name in members:
-            raise InvalidInstance(f"an instance file must hold each name once; {str(path)!r} holds two of {name!r:.60}")
-        members[name] = info
-    unknown = sorted(set(members) - set(_KEYS))
-    if unknown:
-        raise InvalidInstance(
-            f"an instance file may hold {', '.join(_KEYS)}; {str(path)!r} also holds "
-            f"{', '.join(map(repr, unknown))[:200]}"
-        )
-    total = sum(info.file_size for info in members.values())
-    packed = sum(info.compress_size for info in members.values())
-    if total > _LARGEST_FILE or (total > _LARGEST_UNSUSPICIOUS and total > _LARGEST_RATIO * packed):
-        raise InvalidInstance(
-            f"an instance file may hold at most {_LARGEST_FILE} bytes and be compressed at most {_LARGEST_RATIO}-fold; "
-            f"{str(path)!r} announces {total} bytes from {packed}"
-        )
-    content = {}
-    for name, info in members.items():
-        with archive.open(info) as file:
-            _check_header(name, file, info.file_size)
-        with archive.open(info) as file:
-            content[name] = np.lib.format.read_array(file, allow_pickle=False)
-    return content
-
-
-def _check_header(name: str, file: IO[bytes], available: int) -> None:
-    version = np.lib.format.read_magic(file)
-    if version == (1, 0):
-        shape, _, dtype = np.lib.format.read_array_header_1_0(file)
-    else:
-        shape, _, dtype = np.lib.format.read_array_header_2_0(file)
-    if dtype.hasobject:
-        raise InvalidInstance(f"{name} must hold real numbers; got pickled objects, which are never loaded")
-    announced = dtype.itemsize
-    for size in shape:
-        announced *= int(size)
-    if announced > available:
-        raise InvalidInstance(
-            f"{name} must be as large as its header says; it announces shape {shape} ({announced} bytes) "
-            f"and the file holds {available}"
-        )
-
-
-def _text(array: Any) -> str:
+def _one(name: str, array: Any) -> Any:
     if array.size != 1:
-        raise InvalidInstance(
-            f'mask must be an (n, n) array of 0 and 1 or the string "causal"; got {array.size} strings'
-        )
+        raise InvalidInstance(f"{name} must be one number; got shape {array.shape}")
+    return array.reshape(()).item()
+
+
+def _text(name: str, array: Any, rule: str) -> str:
+    if array.size != 1:
+        raise InvalidInstance(f"{name} must be {rule}; got {array.size} strings")
     item = array.reshape(()).item()
     return item.decode("utf-8", "replace") if isinstance(item, bytes) else str(item)
-
-
-def _kind(path: Path) -> str:
-    if os.path.isdir(path):
-        return "the folder"
-    return "a special file" if os.path.exists(path) else "no file at"

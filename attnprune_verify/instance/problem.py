@@ -1,19 +1,50 @@
-"""One instance of the attention-weight-pruning problem, validated once."""
+"""One instance of the problem, validated once: a fused weight (`Instance`) or a layer (`LayerInstance`)."""
 
 from __future__ import annotations
 
-from typing import Any, Literal, TypeVar
+from copy import copy
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from attnprune_verify.errors import InvalidInstance
-from attnprune_verify.instance.validate import Array, Mask, MaskLike, as_lam, as_mask, as_reals, check_shapes
+from attnprune_verify.instance.frozen import Frozen
+from attnprune_verify.instance.layer import AttentionLayer, as_layer
+from attnprune_verify.instance.mask import Mask, MaskLike, as_mask
+from attnprune_verify.instance.validate import Array, as_real, as_reals, check_shapes
+from attnprune_verify.values import as_lam
 
-__all__ = ["Instance"]
+__all__ = ["Instance", "LayerInstance"]
 
 
-class Instance:
+class _OnTokens(Frozen):
+    """What every problem on tokens X (n, d) or (k, n, d) knows of its sizes."""
+
+    X: Array
+
+    @property
+    def n(self) -> int:
+        """Number of tokens."""
+        return int(self.X.shape[-2])
+
+    @property
+    def d(self) -> int:
+        """Number of features."""
+        return int(self.X.shape[-1])
+
+    @property
+    def k(self) -> int | None:
+        """Number of samples in the batch; None for a single X."""
+        return int(self.X.shape[0]) if self.X.ndim == 3 else None
+
+    @property
+    def samples(self) -> Array:
+        """X as a batch (k, n, d), also when it is a single sample."""
+        return self.X if self.X.ndim == 3 else self.X[np.newaxis]
+
+
+class Instance(_OnTokens):
     """The data of the problem: tokens, fused weight, pruning mask, attention mask and regularisation.
 
     The problem (def:attn_prun, def:attn_prun_causal)::
@@ -33,10 +64,15 @@ class Instance:
         Fused as ``W = W_Q @ W_K.T``.
     M : (d, d) array, optional
         The pruning mask; entries outside [0, 1] are legal, gradient descent goes there.
-    mask : None, "causal" or (n, n) array of 0 and 1
+    mask : None, "causal", (n, n) array of 0 and 1, or Mask
         The attention mask; None allows every position, "causal" allows i >= j (def:mask).
     lam : float
         Regularisation strength, >= 0.
+
+    Attributes
+    ----------
+    visible : Mask
+        `mask` as a type; `mask` itself stays as it was stated.
 
     Raises
     ------
@@ -57,7 +93,8 @@ class Instance:
     W_Q: Array | None
     W_K: Array | None
     M: Array | None
-    mask: Mask
+    mask: Any
+    visible: Mask
     lam: float
 
     def __init__(
@@ -84,61 +121,19 @@ class Instance:
                 arrays["W"] = arrays["W_Q"] @ arrays["W_K"].T
             if not np.isfinite(arrays["W"]).all():
                 raise InvalidInstance(f"the fused weight W_Q W_K^T must be finite; it overflows {arrays['W'].dtype}")
-        for name in ("X", "W", "W_Q", "W_K", "M"):
-            self._set(name, _frozen(arrays[name]) if name in arrays else None)
-        checked = as_mask(mask, sizes["n"])
-        self._set("mask", _frozen(checked) if isinstance(checked, np.ndarray) else checked)
-        self._set("lam", as_lam(lam))
-
-    def _set(self, name: str, value: object) -> None:
-        object.__setattr__(self, name, value)
-
-    def __setattr__(self, name: str, value: object) -> None:
-        raise AttributeError(f"an Instance does not change after its validation; make a new one to set {name!r}")
-
-    def __delattr__(self, name: str) -> None:
-        raise AttributeError(f"an Instance does not change after its validation; it keeps {name!r}")
-
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        """Copies and pickles carry arrays that can be written to: they become read-only again."""
-        for name, value in state.items():
-            self._set(name, _frozen(value) if isinstance(value, np.ndarray) else value)
-
-    @property
-    def n(self) -> int:
-        """Number of tokens."""
-        return int(self.X.shape[-2])
-
-    @property
-    def d(self) -> int:
-        """Number of features."""
-        return int(self.X.shape[-1])
-
-    @property
-    def k(self) -> int | None:
-        """Number of samples in the batch; None for a single X."""
-        return int(self.X.shape[0]) if self.X.ndim == 3 else None
-
-    @property
-    def samples(self) -> Array:
-        """X as a batch (k, n, d), also when it is a single sample."""
-        return self.X if self.X.ndim == 3 else self.X[np.newaxis]
+        visible = as_mask(mask, sizes["n"])
+        self._keep(**{name: arrays.get(name) for name in ("X", "W", "W_Q", "W_K", "M")})
+        self._keep(visible=visible, mask=visible.stated, lam=as_lam(lam))
 
     @property
     def allowed(self) -> NDArray[np.bool_]:
         """The attention mask as an (n, n) boolean array."""
-        if self.mask is None:
-            return np.ones((self.n, self.n), dtype=np.bool_)
-        if isinstance(self.mask, str):
-            return np.tri(self.n, dtype=np.bool_)
-        return self.mask
+        return self.visible.allowed(self.n)
 
     @property
     def mask_kind(self) -> Literal["causal", "given"] | None:
         """How the attention mask was stated: None, "causal" or "given"."""
-        if self.mask is None:
-            return None
-        return "causal" if isinstance(self.mask, str) else "given"
+        return self.visible.kind
 
     @property
     def M_or_ones(self) -> Array:
@@ -146,10 +141,13 @@ class Instance:
         return np.ones_like(self.W) if self.M is None else self.M
 
     def with_M(self, M: ArrayLike) -> Instance:
-        """The same problem at another pruning mask."""
-        if self.W_Q is not None:
-            return Instance(self.X, W_Q=self.W_Q, W_K=self.W_K, M=M, mask=self.mask, lam=self.lam)
-        return Instance(self.X, self.W, M=M, mask=self.mask, lam=self.lam)
+        """The same problem at another pruning mask; only M is validated."""
+        mask = as_real("M", M)
+        check_shapes(_FORMS, {"W": self.W, "M": mask})
+        if mask.dtype == np.float64 != self.W.dtype:  # then the whole problem is computed in float64
+            pair = {"W": self.W} if self.W_Q is None else {"W_Q": self.W_Q, "W_K": self.W_K}
+            return Instance(self.X, M=mask, mask=self.visible, lam=self.lam, **pair)
+        return copy(self)._keep(M=mask.astype(self.W.dtype))
 
     def __repr__(self) -> str:
         return (
@@ -158,12 +156,79 @@ class Instance:
         )
 
 
-_T = TypeVar("_T", bound=np.generic)
+class LayerInstance(_OnTokens):
+    """The data of the problem on a real layer: the layer, tokens, pruning masks and regularisation (eq:new_loss).
 
+    Parameters
+    ----------
+    layer : AttentionLayer
+    X : (n, d) or (k, n, d) array
+    M_Q, M_K : (d, heads*m) and (d, kv_heads*m) arrays, optional
+        Pruning masks; give both or none.
+    lam : float
+        Regularisation strength, >= 0.
+
+    Raises
+    ------
+    InvalidInstance
+        If shapes disagree with the layer or each other, anything is empty, non-finite or not real, or lam < 0.
+
+    Examples
+    --------
+    >>> layer = AttentionLayer([[1.0, 0.0]], [[1.0, 0.0]], heads=2, mask="causal")
+    >>> LayerInstance(layer, [[0.0], [1.0]])
+    LayerInstance(n=2, d=1, k=None, lam=0.0, heads=2, kv_heads=2, m=1, mask='causal')
+    """
+
+    layer: AttentionLayer
+    X: Array
+    M_Q: Array | None
+    M_K: Array | None
+    lam: float
+
+    def __init__(
+        self,
+        layer: AttentionLayer,
+        X: ArrayLike,
+        *,
+        M_Q: ArrayLike | None = None,
+        M_K: ArrayLike | None = None,
+        lam: float = 0.0,
+    ) -> None:
+        if (M_Q is None) != (M_K is None):
+            raise InvalidInstance(f"give both M_Q and M_K, or neither; got only {'M_K' if M_Q is None else 'M_Q'}")
+        masks = {} if M_Q is None else {"M_Q": M_Q, "M_K": M_K}
+        arrays = dict(zip(("X", *masks), as_reals(X=X, **masks), strict=True))
+        sizes = check_shapes(_LAYER_FORMS, {"W_Q": as_layer(layer).W_Q, "W_K": layer.W_K, **arrays})
+        layer.visible.fits(sizes["n"])
+        self._keep(layer=layer, X=arrays["X"], M_Q=arrays.get("M_Q"), M_K=arrays.get("M_K"), lam=as_lam(lam))
+
+    @property
+    def mask_kind(self) -> Literal["causal", "given"] | None:
+        """How the layer's attention mask was stated: None, "causal" or "given"."""
+        return as_mask(self.layer.mask).kind
+
+    @property
+    def masks_or_ones(self) -> tuple[Array, Array]:
+        """The pruning masks, or all ones (nothing pruned) when the instance has none."""
+        if self.M_Q is None or self.M_K is None:
+            return np.ones_like(self.layer.W_Q), np.ones_like(self.layer.W_K)
+        return self.M_Q, self.M_K
+
+    def with_masks(self, M_Q: ArrayLike, M_K: ArrayLike) -> LayerInstance:
+        """The same problem at other pruning masks; only they are validated."""
+        masks = dict(zip(("M_Q", "M_K"), as_reals(M_Q=M_Q, M_K=M_K), strict=True))
+        check_shapes(_LAYER_FORMS, {"W_Q": self.layer.W_Q, "W_K": self.layer.W_K, **masks})
+        return copy(self)._keep(**masks)
+
+    def __repr__(self) -> str:
+        layer = self.layer
+        return (
+            f"LayerInstance(n={self.n}, d={self.d}, k={self.k}, lam={self.lam}, heads={layer.heads}, "
+            f"kv_heads={layer.kv_heads}, m={layer.m}, mask={self.mask_kind!r})"
+        )
+
+
+_QUERY, _KEY = ("d", "heads*m"), ("d", "kv_heads*m")
+_LAYER_FORMS = {"W_Q": _QUERY, "W_K": _KEY, "X": ("n", "d"), "M_Q": _QUERY, "M_K": _KEY}
 _FORMS = {"X": ("n", "d"), "W": ("d", "d"), "W_Q": ("d", "m"), "W_K": ("d", "m"), "M": ("d", "d")}
-
-
-def _frozen(array: NDArray[_T]) -> NDArray[_T]:
-    copy = array.copy()
-    copy.flags.writeable = False
-    return copy

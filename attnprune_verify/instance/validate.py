@@ -6,18 +6,16 @@ Every rule is stated in its message, followed by the values that broke it.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Literal, TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 
 from attnprune_verify.errors import InvalidInstance
 
-__all__ = ["Array", "Mask", "MaskLike", "as_lam", "as_mask", "as_real", "as_reals", "check_shapes", "is_no_number"]
+__all__ = ["Array", "as_real", "as_reals", "check_shapes"]
 
 Array: TypeAlias = NDArray[np.floating[Any]]
-MaskLike: TypeAlias = ArrayLike | Literal["causal"] | None
-Mask: TypeAlias = NDArray[np.bool_] | Literal["causal"] | None
 
 _LARGEST_EXACT_INTEGER = 2**53
 
@@ -101,50 +99,6 @@ def check_shapes(forms: Mapping[str, tuple[str, ...]], arrays: Mapping[str, Arra
         got = ", ".join(f"{name} {array.shape}" for name, array in arrays.items())
         raise InvalidInstance(f"shapes must be {rule}; got {got}: {'; '.join(dict.fromkeys(problems))}")
     return sizes
-
-
-def is_no_number(value: object) -> bool:
-    """Whether `value` is no real number although `float` would make one of it: text, NumPy's complex, masked."""
-    if isinstance(value, np.generic | np.ndarray) and value.dtype.kind == "c":
-        return True
-    return isinstance(value, str | bytes | bytearray) or bool(np.ma.isMaskedArray(value))
-
-
-def as_lam(lam: object) -> float:
-    """The regularisation strength as a finite float >= 0."""
-    if is_no_number(lam):
-        raise InvalidInstance(f"lam must be a real number >= 0; got {lam!r:.60}")
-    try:
-        value = float(lam)  # type: ignore[arg-type]  # anything that knows how to be a float
-    except (TypeError, ValueError, OverflowError) as error:
-        raise InvalidInstance(f"lam must be a real number >= 0; got {lam!r:.60}") from error
-    if not (np.isfinite(value) and value >= 0):
-        raise InvalidInstance(f"lam must be finite and >= 0; got {value}")
-    return value
-
-
-def as_mask(mask: object, n: int) -> Mask:
-    """None, "causal", or an (n, n) boolean array with at least one allowed position in every row."""
-    if mask is None:
-        return None
-    if isinstance(mask, str):
-        if mask == "causal":
-            return "causal"
-        raise InvalidInstance(f'mask must be None, "causal" or an (n, n) array of 0 and 1; got {mask!r}')
-    array = as_real("mask", mask)
-    if array.shape != (n, n):
-        raise InvalidInstance(f"mask must have shape (n, n) = ({n}, {n}); got {array.shape}")
-    allowed: NDArray[np.bool_] = array == 1
-    if not (allowed | (array == 0)).all():
-        odd = array[~(allowed | (array == 0))].flat[0]
-        raise InvalidInstance(f"mask must hold only 0 and 1; got {odd}")
-    empty = np.flatnonzero(~allowed.any(axis=1))
-    if empty.size:
-        raise InvalidInstance(
-            f"every row of mask must allow at least one position; {empty.size} of {n} rows allow none, "
-            f"first row {empty[0]}"
-        )
-    return allowed
 
 
 def _brief(error: Exception) -> str:

@@ -16,9 +16,9 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from attnprune_verify.errors import InvalidInstance
+from attnprune_verify.instance.layer import AttentionLayer
 from attnprune_verify.instance.validate import Array, as_real
-from attnprune_verify.model.layer import AttentionLayer
-from attnprune_verify.model.layer_objective import layer_attention
+from attnprune_verify.model.layer_functions import layer_attention
 
 __all__ = ["FusedRanks", "HeadSum", "fused_mask_ranks", "fused_weight", "sum_of_heads"]
 

@@ -1,48 +1,49 @@
-"""How rounding errors travel from the logits to p: one rule a step, for any unit roundoff.
+"""How rounding errors travel from scores to p: one rule a step, for any unit roundoff.
 
 Each rule takes float64 values with bounds of the true values' sizes and of the errors of the implementation judged,
-and returns the same for its result. What is assumed of that implementation stands in `running_error`.
+and returns the same for its result. What is assumed of that implementation stands in `running_error`; how errors reach
+the scores, in `score_errors`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import NamedTuple, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
 __all__ = [
-    "FLOAT64", "U64", "Approx", "Array", "Fused", "Rounding", "Softmax", "dp_matrix", "logit_error", "p_matrix",
-    "product", "residual", "row_blocks", "softmax", "times",
+    "FLOAT64", "U64", "Approx", "Array", "Rounding", "Scores", "Softmax", "bent", "dp_matrix", "p_matrix", "residual",
+    "softmax", "times",
 ]  # fmt: skip
 
 Array: TypeAlias = NDArray[np.float64]
 
-U64 = 2.0**-53
-_BLOCK = 2**20  # logits per row block
+U64, U32 = 2.0**-53, 2.0**-24
 
 
 class Rounding(NamedTuple):
-    """The arithmetic of the implementation judged."""
+    """The arithmetic of the implementation judged; formats of 16 bits are stored only, and computed in float32."""
 
     u: float
 
     @property
     def tiny(self) -> float:
         """The underflow unit: the smallest normal number of the format with this unit roundoff."""
+        if self.u == 2.0**-11:
+            return float(np.finfo(np.float16).smallest_subnormal)
         return float(np.finfo(np.float32 if self.u > 2.0**-40 else np.float64).tiny)
 
+    @property
+    def working(self) -> Rounding:
+        """The arithmetic of its sums, logits and exponentials."""
+        return Rounding(min(self.u, U32))
+
     def gamma(self, k: int) -> float:
-        return k * self.u / (1 - k * self.u) if k * self.u < 1 else np.inf
-
-
-class Fused(NamedTuple):
-    """A fused weight A (d, d), and the sum of absolute values that its rounding errors are relative to."""
-
-    value: Array
-    size: Array
-    terms: int = 0  # terms of the product that formed A, when it has two factors
+        """A sum of k terms, and the rounding of what is stored where that is coarser."""
+        u = min(self.u, U32)
+        stored = self.u if self.u > u else 0.0
+        return k * u / (1 - k * u) + stored if k * u < 1 else np.inf
 
 
 class Approx(NamedTuple):
@@ -51,6 +52,16 @@ class Approx(NamedTuple):
     value: Array
     size: Array
     error: Array
+
+
+class Scores(NamedTuple):
+    """Rows of scores: what the softmax is taken of."""
+
+    value: Array  # float64 evaluation
+    own: Array  # its own error
+    error: Array  # |computed - true| for the implementation judged
+    bend: Approx | None = None  # u' and u'' of a cap
+    curve: Approx | None = None
 
 
 class Softmax(NamedTuple):
@@ -73,29 +84,10 @@ class Softmax(NamedTuple):
 FLOAT64 = Rounding(U64)
 
 
-def product(query: Array, key: Array) -> Fused:
-    """The fused weight of a pair, W_Q W_K^T."""
-    return Fused(query @ key.T, np.abs(query) @ np.abs(key).T, query.shape[1])
-
-
-def row_blocks(n: int) -> Iterator[slice]:
-    """Rows of an (n, n) array, a bounded number of entries at a time."""
-    step = max(1, _BLOCK // n)
-    return (slice(start, min(start + step, n)) for start in range(0, n, step))
-
-
-def logit_error(weights: Fused, tokens: Array, block: slice, rounding: Rounding) -> Array:
-    """The rounding errors of two nested products of d terms each, and of what the fused weight had."""
-    d = tokens.shape[1]
-    size = np.abs(tokens)
-    rows, columns = size[block].sum(axis=1, keepdims=True), size.sum(axis=1)
-    lost = d * rounding.tiny * (rows * columns + d * rows + d * columns + 1) * (1 + weights.terms)
-    return np.asarray(rounding.gamma(2 * d + weights.terms + 4) * (size[block] @ (weights.size @ size.T) + lost) + lost)
-
-
-def softmax(weights: Fused, tokens: Array, block: slice, allowed: NDArray[np.bool_], rounding: Rounding) -> Softmax:
-    logits = tokens[block] @ (weights.value @ tokens.T)
-    positions = allowed[block]
+def softmax(scores: Scores, positions: NDArray[np.bool_], rounding: Rounding) -> Softmax:
+    """The softmax of rows of scores; formats of 16 bits store its result only."""
+    stored, rounding = rounding, rounding.working
+    logits, n = scores.value, positions.shape[1]
     shift = np.max(np.where(positions, logits, -np.inf), axis=1, keepdims=True)
     exponentials = np.where(positions, np.exp(np.where(positions, logits - shift, -np.inf)), 0.0)
     value = exponentials / exponentials.sum(axis=1, keepdims=True)
@@ -103,19 +95,20 @@ def softmax(weights: Fused, tokens: Array, block: slice, allowed: NDArray[np.boo
     largest = np.abs(shift)
     # Our own float64 evaluation first: crudely from the largest relative error in the row, which needs no knowledge
     # of the true weights (relative to the value we have it is r / (1 - r)), then again with the weights so bounded.
-    n = len(allowed)
-    rounded = _exponent_rounding(logit_error(weights, tokens, block, FLOAT64), spread, FLOAT64)
-    relative = np.where(positions, np.expm1(logit_error(weights, tokens, block, FLOAT64) + rounded), 0.0)
+    rounded = _exponent_rounding(scores.own, spread, FLOAT64)
+    relative = np.where(positions, np.expm1(scores.own + rounded), 0.0)
     worst = 2 * relative.max(axis=1, keepdims=True) + 2 * FLOAT64.gamma(n + 8) + 4 * n * FLOAT64.tiny
     size = np.where(positions, np.where(worst < 0.25, value * (1 + 4 * worst) + 4 * FLOAT64.tiny, 1.0), 0.0)
     own = _capped(size * _quotient_error(size, relative, largest, FLOAT64), positions, FLOAT64)
     size = np.minimum(value + own, 1.0)
     # Then the implementation judged, relative to the true weights, which are at most `size`.
-    rounded = _exponent_rounding(logit_error(weights, tokens, block, rounding), spread, rounding)
-    relative = np.where(positions, np.expm1(logit_error(weights, tokens, block, rounding) + rounded), 0.0)
+    rounded = _exponent_rounding(scores.error, spread, rounding)
+    relative = np.where(positions, np.expm1(scores.error + rounded), 0.0)
     error = _capped(size * _quotient_error(size, relative, largest, rounding), positions, rounding)
     slip = rounding.gamma(n + 8) + 2 * rounding.u * largest
     slip = slip + 2 * ((size + error) * np.where(positions, rounded, 0.0)).sum(axis=1, keepdims=True)
+    if stored.u > rounding.u:
+        error, slip = error + stored.u * (size + error) + np.where(positions, stored.tiny, 0.0), slip + stored.u
     return Softmax(value, own, error, slip)
 
 
@@ -149,17 +142,13 @@ def _capped(error: Array, positions: NDArray[np.bool_], rounding: Rounding) -> A
     return np.where(positions, np.minimum(known, limit), 0.0)
 
 
-def residual(
-    pair: tuple[Fused, Fused], tokens: Array, block: slice, allowed: NDArray[np.bool_], rounding: Rounding
-) -> tuple[Softmax, Approx]:
-    """F(M), and c = F(M) - F(1)."""
-    f = softmax(pair[0], tokens, block, allowed, rounding)
-    dense = softmax(pair[1], tokens, block, allowed, rounding)
+def residual(f: Softmax, dense: Softmax, positions: NDArray[np.bool_], rounding: Rounding) -> Approx:
+    """c = F(M) - F(1)."""
     value = f.value - dense.value
     size = np.abs(value) * (1 + 4 * U64) + f.own + dense.own
     error = f.error + dense.error
-    error = error + rounding.u * (size + error) + np.where(allowed[block], rounding.tiny, 0.0)
-    return f, Approx(value, size, error)
+    error = error + rounding.u * (size + error) + np.where(positions, rounding.tiny, 0.0)
+    return Approx(value, size, error)
 
 
 def times(left: Approx, right: Approx) -> Array:
@@ -203,6 +192,13 @@ def dp_matrix(f: Softmax, c: Approx, dz: Approx, rounding: Rounding) -> Approx:
     parts = first.size + s.size * f.size + r.size * df.size
     moved = first.error + times(s, weights) + times(r, df)
     return _finished(first.value - s.value * f.value - r.value * df.value, parts, moved, rounding)
+
+
+def bent(p: Approx, bend: Approx | None, rounding: Rounding) -> Approx:
+    """p * u', where the scores are capped."""
+    if bend is None:
+        return p
+    return _finished(p.value * bend.value, p.size * bend.size, times(p, bend), rounding)
 
 
 def _row_sum(value: Array, size: Array, error: Array, rounding: Rounding) -> Approx:

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["Fixed", "aligned", "fixed", "product"]
+__all__ = ["Fixed", "aligned", "fixed", "product", "rounded"]
 
 
 class Fixed(NamedTuple):
@@ -55,7 +55,7 @@ def product(left: Fixed, right: Fixed, bits: int) -> Fixed:
         pairs = range(max(0, place - len(right_limbs) + 1), min(place + 1, len(left_limbs)))
         column = sum((left_limbs[i] @ right_limbs[place - i]).astype(np.int64) for i in pairs)
         total = total + (np.asarray(column).astype(object) << (width * place))
-    return _rounded(Fixed(total, left.exponent + right.exponent), bits)
+    return rounded(Fixed(total, left.exponent + right.exponent), bits)
 
 
 def _limbs(integers: NDArray[Any], width: int) -> list[NDArray[np.float64]]:
@@ -69,7 +69,8 @@ def _limbs(integers: NDArray[Any], width: int) -> list[NDArray[np.float64]]:
     return limbs
 
 
-def _rounded(matrix: Fixed, bits: int) -> Fixed:
+def rounded(matrix: Fixed, bits: int) -> Fixed:
+    """The matrix rounded to `bits` bits below its largest entry."""
     largest = max((abs(value) for value in matrix.integers.flat), default=0)
     excess = largest.bit_length() - bits
     if excess <= 0:

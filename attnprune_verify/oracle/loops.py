@@ -1,186 +1,176 @@
 """The formulas index by index in pure Python: slow, obvious, for tests.
 
-Gradient and Hessian-vector product are the double sums written out; nothing is vectorised, so an axis, a transpose or
-a broadcast cannot be wrong without being visible.
+Every logit is one sum, s_ij = scale * sum_c q_ic (R_{j-i} k_j)_c, capped and lowered as the layer says; every
+derivative is a sum over the entries of the softmax's Jacobian. Nothing is vectorised, so an axis, a transpose or a
+broadcast cannot be wrong without being visible. The Hessian-vector product is the gradient at a complex point,
+Im grad(M + i h V) / h with h so small that nothing else is left: all sums here are analytic in M.
 """
 
 from __future__ import annotations
 
+import cmath
 import math
-from itertools import product
-from typing import TypeAlias
+from collections.abc import Iterator
+from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from attnprune_verify.instance.validate import MaskLike
-from attnprune_verify.oracle.inputs import floats
+from attnprune_verify.oracle.inputs import Problem, frequency
 
-__all__ = ["factored_gradient", "factored_loss", "gradient", "hessian_vector_product", "loss"]
+__all__ = ["attention", "gradient", "hessian_vector_product", "loss"]
 
-_Rows: TypeAlias = list[list[float]]
+_Rows: TypeAlias = list[list[Any]]
+_STEP = 2.0**-70  # errors are of second order: 2**-140
 
 
-def loss(M: ArrayLike, X: ArrayLike, W: ArrayLike, lam: float = 0.0, mask: MaskLike = None) -> float:
-    """L(M) = 1/2 sum_ij (F(M)_ij - F(1)_ij)^2 + lam/2 sum_ab M_ab^2, the first sum averaged over a batch.
-
-    Raises
-    ------
-    InvalidInstance
-        If shapes disagree or a row of `mask` allows nothing.
+def attention(at: Problem) -> NDArray[np.float64]:
+    """F of the weights as they are, nothing pruned; (k, heads, n, n).
 
     Examples
     --------
-    >>> loss([[1, 1], [1, 1]], [[1, 0], [0, 1]], [[1, 0], [0, 1]], lam=0.5)
+    >>> from attnprune_verify.oracle.inputs import fused
+    >>> attention(fused([[1.0]], [[1.0], [2.0]], [[0.0]])).tolist()
+    [[[[0.5, 0.5], [0.5, 0.5]]]]
+    """
+    at = at.floats()
+    heads = [[_Head(at, at.weights, h, tokens).softmax() for h in range(at.heads)] for tokens in at.samples.tolist()]
+    return np.real(np.asarray(heads))
+
+
+def loss(at: Problem) -> float:
+    """L(M) = 1/2 sum (F(M)_ij - F(1)_ij)^2 + lam/2 sum M_ab^2: averaged over samples, summed over heads.
+
+    Examples
+    --------
+    >>> from attnprune_verify.oracle.inputs import fused
+    >>> loss(fused([[1, 1], [1, 1]], [[1, 0], [0, 1]], [[1, 0], [0, 1]], lam=0.5))
     1.0
     """
-    (pruning, weight), samples, allowed = floats(X, mask, M=M, W=W)
-    return _loss(_fused_pair(pruning, weight), samples, allowed) + lam / 2 * _squares(pruning)
+    at = at.floats()
+    total = 0.0
+    for _, f, f_dense in _pruned_and_dense(at, at.masks):
+        for row, dense_row in zip(f, f_dense, strict=True):
+            total += sum(abs(a - b) ** 2 for a, b in zip(row, dense_row, strict=True)) / 2
+    squares = sum(value * value for M in at.masks for value in M.ravel().tolist())
+    return float(total / len(at.samples) + at.lam / 2 * squares)
 
 
-def gradient(M: ArrayLike, X: ArrayLike, W: ArrayLike, lam: float = 0.0, mask: MaskLike = None) -> NDArray[np.float64]:
-    """g_ab = W_ab sum_ij X_ia p_ij X_jb + lam M_ab with p_ij = F_ij (c_ij - sum_l c_il F_il) (thm:mat_view_l).
+def gradient(at: Problem) -> list[NDArray[np.float64]]:
+    """W_ab sum_i X_ia (dL / dq_ib) + lam M_ab, and the same for the keys, where they have weights.
 
     Examples
     --------
-    >>> gradient([[1, 1], [1, 1]], [[1, 0], [0, 1]], [[1, 0], [0, 1]], lam=0.5).tolist()
-    [[0.5, 0.5], [0.5, 0.5]]
+    >>> from attnprune_verify.oracle.inputs import fused
+    >>> [part.tolist() for part in gradient(fused([[1, 1], [1, 1]], [[1, 0], [0, 1]], [[1, 0], [0, 1]], lam=0.5))]
+    [[[0.5, 0.5], [0.5, 0.5]]]
     """
-    (pruning, weight), samples, allowed = floats(X, mask, M=M, W=W)
-    inner = _inner(_fused_pair(pruning, weight), samples, allowed)
-    d = len(weight)
-    return np.array([[weight[a, b] * inner[a][b] + lam * pruning[a, b] for b in range(d)] for a in range(d)])
+    at = at.floats()
+    return [part.real.copy() for part in _gradient(at, at.masks)]
 
 
-def hessian_vector_product(
-    M: ArrayLike, V: ArrayLike, X: ArrayLike, W: ArrayLike, lam: float = 0.0, mask: MaskLike = None
-) -> NDArray[np.float64]:
-    """(Hv)_ab = W_ab sum_ij X_ia dp_ij X_jb + lam V_ab, where dp_ij is the derivative of p_ij along V.
+def hessian_vector_product(at: Problem, *directions: ArrayLike) -> list[NDArray[np.float64]]:
+    """The derivative of `gradient` along `directions`, by a complex step.
 
     Examples
     --------
-    >>> hessian_vector_product([[1, 1], [1, 1]], [[1, 2], [3, 4]], [[1, 0], [0, 1]], [[0, 0], [0, 0]], 0.5).tolist()
+    >>> from attnprune_verify.oracle.inputs import fused
+    >>> at = fused([[1, 1], [1, 1]], [[1, 0], [0, 1]], [[0, 0], [0, 0]], 0.5)
+    >>> hessian_vector_product(at, [[1, 2], [3, 4]])[0].tolist()
     [[0.5, 1.0], [1.5, 2.0]]
     """
-    (pruning, direction, weight), samples, allowed = floats(X, mask, M=M, V=V, W=W)
-    d = len(weight)
-    inner = [[0.0] * d for _ in range(d)]
-    pruned, dense = _fused_pair(pruning, weight)
-    moved = [[float(direction[a, b] * weight[a, b]) for b in range(d)] for a in range(d)]
-    for tokens in samples.tolist():
-        dz = _logits(tokens, moved)
-        f, f_dense = _softmax(_logits(tokens, pruned), allowed), _softmax(_logits(tokens, dense), allowed)
+    at = at.floats()
+    moved = tuple(M + 1j * _STEP * V for M, V in zip(at.masks, at.directions(*directions), strict=True))
+    return [part.imag / _STEP for part in _gradient(at, moved)]
+
+
+def _gradient(at: Problem, masks: tuple[NDArray[Any], ...]) -> list[NDArray[np.complex128]]:
+    sums = [np.zeros(W.shape, dtype=np.complex128) for W in at.weights]
+    for head, f, f_dense in _pruned_and_dense(at, masks):
+        n = len(f)
         for i, row in enumerate(f):
-            n = len(row)
             c = [row[j] - f_dense[i][j] for j in range(n)]
-            df = [row[j] * (dz[i][j] - sum(row[m] * dz[i][m] for m in range(n))) for j in range(n)]
-            r = sum(c[m] * row[m] for m in range(n))
-            dr = sum(df[m] * row[m] + c[m] * df[m] for m in range(n))
             for j in range(n):
-                dp = df[j] * (c[j] - r) + row[j] * (df[j] - dr)
-                for a, b in product(range(d), range(d)):
-                    inner[a][b] += tokens[i][a] * dp * tokens[j][b] / len(samples)
-    return np.array([[weight[a, b] * inner[a][b] + lam * direction[a, b] for b in range(d)] for a in range(d)])
+                slope = 0.0  # dL / du_ij = sum_l c_l dF_l / du_j
+                for other in range(n):
+                    slope += c[other] * row[other] * ((1.0 if other == j else 0.0) - row[j])
+                if slope:
+                    head.add(sums, i, j, slope * head.bend(i, j) / len(at.samples))
+    return [W * total + at.lam * M for W, total, M in zip(at.weights, sums, masks, strict=True)]
 
 
-def factored_loss(
-    M_Q: ArrayLike,
-    M_K: ArrayLike,
-    X: ArrayLike,
-    W_Q: ArrayLike,
-    W_K: ArrayLike,
-    lam: float = 0.0,
-    mask: MaskLike = None,
-) -> float:
-    """The loss whose fused weight is sum_m (M_Q*W_Q)_am (M_K*W_K)_bm, with lam/2 (||M_Q||^2 + ||M_K||^2).
-
-    Examples
-    --------
-    >>> factored_loss([[1], [1]], [[1], [1]], [[1, 0], [0, 1]], [[1], [1]], [[1], [1]], lam=0.5)
-    1.0
-    """
-    (mask_q, mask_k, query, key), samples, allowed = floats(X, mask, M_Q=M_Q, M_K=M_K, W_Q=W_Q, W_K=W_K)
-    misfit = _loss((_outer(mask_q * query, mask_k * key), _outer(query, key)), samples, allowed)
-    return misfit + lam / 2 * (_squares(mask_q) + _squares(mask_k))
+def _pruned_and_dense(at: Problem, masks: tuple[NDArray[Any], ...]) -> Iterator[tuple[_Head, _Rows, _Rows]]:
+    pruned = tuple(M * W for M, W in zip(masks, at.weights, strict=True))
+    for tokens in at.samples.tolist():
+        for h in range(at.heads):
+            head = _Head(at, pruned, h, tokens)
+            yield head, head.softmax(), _Head(at, at.weights, h, tokens).softmax()
 
 
-def factored_gradient(
-    M_Q: ArrayLike,
-    M_K: ArrayLike,
-    X: ArrayLike,
-    W_Q: ArrayLike,
-    W_K: ArrayLike,
-    lam: float = 0.0,
-    mask: MaskLike = None,
-) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """With Y_ab = sum_ij X_ia p_ij X_jb: W_Q_am sum_b Y_ab (M_K*W_K)_bm + lam M_Q_am, and its mirror image for M_K.
+class _Head:
+    """One head on one sample: its queries, its keys, and every pair of tokens by itself."""
 
-    Examples
-    --------
-    >>> factored_gradient([[1], [1]], [[1], [1]], [[1, 0], [0, 1]], [[1], [1]], [[1], [1]], lam=0.5)[1].tolist()
-    [[0.5], [0.5]]
-    """
-    (mask_q, mask_k, query, key), samples, allowed = floats(X, mask, M_Q=M_Q, M_K=M_K, W_Q=W_Q, W_K=W_K)
-    inner = _inner((_outer(mask_q * query, mask_k * key), _outer(query, key)), samples, allowed)
-    d, m = query.shape
-    wrt_q, wrt_k = np.empty((d, m)), np.empty((d, m))
-    for a, e in product(range(d), range(m)):
-        from_keys = sum(inner[a][b] * mask_k[b, e] * key[b, e] for b in range(d))
-        from_queries = sum(inner[b][a] * mask_q[b, e] * query[b, e] for b in range(d))
-        wrt_q[a, e] = query[a, e] * from_keys + lam * mask_q[a, e]
-        wrt_k[a, e] = key[a, e] * from_queries + lam * mask_k[a, e]
-    return wrt_q, wrt_k
+    def __init__(self, at: Problem, weights: tuple[NDArray[Any], ...], h: int, tokens: _Rows) -> None:
+        self.at, self.h, self.tokens, m = at, h, tokens, at.m
+        own = range(h * m, h * m + m)
+        shared = range(h // (at.heads // at.kv_heads) * m, h // (at.heads // at.kv_heads) * m + m)
+        self.columns = (own, shared)
+        self.queries = _affine(tokens, weights[0], at.biases[0], own)
+        self.keys = _affine(tokens, weights[1], at.biases[1], shared) if at.moves_keys else tokens
+        self.waves = [] if at.rope is None else [frequency(at.rope, pair, m) for pair in range(m // 2)]
 
+    def turned(self, row: list[Any], offset: int) -> list[Any]:
+        """R_offset row."""
+        m, turned = len(row), list(row)
+        for pair, wave in enumerate(self.waves):
+            a, b = (pair, pair + m // 2) if self.at.rope.layout == "half" else (2 * pair, 2 * pair + 1)
+            sin, cos = math.sin(offset * wave), math.cos(offset * wave)
+            turned[a], turned[b] = cos * row[a] - sin * row[b], sin * row[a] + cos * row[b]
+        return turned
 
-def _fused_pair(pruning: NDArray[np.float64], weight: NDArray[np.float64]) -> tuple[_Rows, _Rows]:
-    d = len(weight)
-    return [[float(pruning[a, b] * weight[a, b]) for b in range(d)] for a in range(d)], weight.tolist()
+    def product(self, i: int, j: int) -> Any:
+        """scale * q_i R_{j-i} k_j."""
+        key = self.turned(self.keys[j], j - i)
+        return self.at.scale * sum(q * k for q, k in zip(self.queries[i], key, strict=True))
 
+    def logit(self, i: int, j: int) -> Any:
+        value, cap = self.product(i, j), self.at.softcap
+        if cap is not None:
+            value = cap * cmath.tanh(value / cap)
+        return value if self.at.alibi is None else value - float(self.at.alibi[self.h]) * abs(i - j)
 
-def _outer(query: NDArray[np.float64], key: NDArray[np.float64]) -> _Rows:
-    d, m = query.shape
-    return [[float(sum(query[a, e] * key[b, e] for e in range(m))) for b in range(d)] for a in range(d)]
+    def bend(self, i: int, j: int) -> Any:
+        """How a logit moves with the product behind it: 1 / cosh^2 under a cap."""
+        if self.at.softcap is None:
+            return 1.0
+        return 1 - cmath.tanh(self.product(i, j) / self.at.softcap) ** 2
 
+    def softmax(self) -> _Rows:
+        rows = []
+        for i, positions in enumerate(self.at.allowed.tolist()):
+            logits = {j: self.logit(i, j) for j, seen in enumerate(positions) if seen}
+            largest = max(complex(value).real for value in logits.values())
+            weights = {j: cmath.exp(value - largest) for j, value in logits.items()}
+            total = sum(weights.values())
+            rows.append([weights[j] / total if j in weights else 0.0 for j in range(len(positions))])
+        return rows
 
-def _logits(tokens: _Rows, weights: _Rows) -> _Rows:
-    n, d = len(tokens), len(weights)
-    z = [[0.0] * n for _ in range(n)]
-    for i, j in product(range(n), range(n)):
-        for a in range(d):
-            z[i][j] += tokens[i][a] * sum(weights[a][b] * tokens[j][b] for b in range(d))
-    return z
-
-
-def _softmax(z: _Rows, allowed: NDArray[np.bool_]) -> _Rows:
-    f = []
-    for i, row in enumerate(z):
-        largest = max(row[j] for j in range(len(row)) if allowed[i, j])
-        weights = [math.exp(row[j] - largest) if allowed[i, j] else 0.0 for j in range(len(row))]
-        f.append([weight / sum(weights) for weight in weights])
-    return f
-
-
-def _loss(pair: tuple[_Rows, _Rows], samples: NDArray[np.float64], allowed: NDArray[np.bool_]) -> float:
-    total = 0.0
-    for tokens in samples.tolist():
-        f, f_dense = (_softmax(_logits(tokens, weights), allowed) for weights in pair)
-        for i, j in product(range(len(f)), range(len(f))):
-            total += (f[i][j] - f_dense[i][j]) ** 2 / 2
-    return total / len(samples)
+    def add(self, sums: list[NDArray[Any]], i: int, j: int, slope: Any) -> None:
+        """slope times the derivatives of scale * q_i R_{j-i} k_j in both weights."""
+        sides = ((i, self.turned(self.keys[j], j - i)), (j, self.turned(self.queries[i], i - j)))
+        for total, columns, (token, other) in zip(sums, self.columns, sides, strict=False):
+            for c, value in zip(columns, other, strict=True):
+                for a, x in enumerate(self.tokens[token]):
+                    total[a, c] += slope * self.at.scale * x * value
 
 
-def _inner(pair: tuple[_Rows, _Rows], samples: NDArray[np.float64], allowed: NDArray[np.bool_]) -> _Rows:
-    d = samples.shape[2]
-    inner = [[0.0] * d for _ in range(d)]
-    for tokens in samples.tolist():
-        f, f_dense = (_softmax(_logits(tokens, weights), allowed) for weights in pair)
-        for i, row in enumerate(f):
-            c = [row[j] - f_dense[i][j] for j in range(len(row))]
-            r = sum(c[j] * row[j] for j in range(len(row)))
-            for j, a, b in product(range(len(row)), range(d), range(d)):
-                inner[a][b] += tokens[i][a] * row[j] * (c[j] - r) * tokens[j][b] / len(samples)
-    return inner
-
-
-def _squares(masks: NDArray[np.float64]) -> float:
-    return float(sum(value * value for value in masks.ravel().tolist()))
+def _affine(tokens: _Rows, A: NDArray[Any], bias: Any, columns: range) -> _Rows:
+    rows = A.tolist()
+    constant = [0.0 if bias is None else float(bias[c]) for c in columns]
+    return [
+        [
+            sum(x * row[c] for x, row in zip(token, rows, strict=True)) + b
+            for c, b in zip(columns, constant, strict=True)
+        ]
+        for token in tokens
+    ]

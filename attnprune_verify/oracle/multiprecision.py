@@ -4,14 +4,16 @@ At `digits` decimal digits a first difference uses the step h = 10**(-digits/3):
 third derivative h^2, and its cancellation error 10**-digits / h both leave about two thirds of the digits (33 of 50).
 A second difference uses 10**(-digits/4) and keeps half of them. Steps are powers of two, so M + hD is exact.
 
-Logits are formed exactly, as integers (`attnprune_verify.oracle.fixed_point`), so that large instances stay affordable.
+Logits are formed as integers (`attnprune_verify.oracle.fixed_point`), so that large instances stay affordable; only the
+sine and cosine of rotations are rounded there, to as many bits. Caps, exponentials and quotients are mpmath's.
 Not rigorous; `attnprune_verify.oracle.ball` is.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable
+import sys
+from collections.abc import Callable, Iterable, Sequence
 from fractions import Fraction
 from typing import Any, TypeAlias
 
@@ -20,231 +22,192 @@ import numpy as np
 from mpmath import libmp
 from numpy.typing import ArrayLike, NDArray
 
-from attnprune_verify.instance.validate import MaskLike
-from attnprune_verify.oracle.fixed_point import Fixed, aligned, fixed, product
-from attnprune_verify.oracle.inputs import exact
+from attnprune_verify.oracle.comparison import (
+    SIGMAS,
+    WORTH,
+    Claim,
+    OracleVerdict,
+    Status,
+    against,
+    length,
+)
+from attnprune_verify.oracle.fixed_point import Fixed, aligned, fixed, product, rounded
+from attnprune_verify.oracle.inputs import Problem, frequency
 
-__all__ = [
-    "Literal",
-    "directional_derivative",
-    "factored_gradient",
-    "factored_loss",
-    "gradient",
-    "hessian_vector_product",
-    "loss",
-]
+__all__ = ["Literal", "cost", "directional_derivative", "gradient", "hessian_vector_product", "judge", "loss"]
 
 _Matrix: TypeAlias = NDArray[Any]
 _Line: TypeAlias = Callable[[int], Any]
 _Raw: TypeAlias = tuple[int, int, int, int]
-Entries: TypeAlias = Iterable[tuple[int, int]] | None
 
 
-def loss(M: ArrayLike, X: ArrayLike, W: ArrayLike, lam: float = 0.0, mask: MaskLike = None, *, digits: int = 50) -> Any:
+def loss(at: Problem, *, digits: int = 50) -> Any:
     """L(M) = 1/2 ||F(M) - F(1)||_F^2 + lam/2 ||M||_F^2 as an mpmath number (def:loss_func).
-
-    Raises
-    ------
-    InvalidInstance
-        If shapes disagree or a row of `mask` allows nothing.
 
     Examples
     --------
     >>> import numpy as np
-    >>> float(loss(np.ones((2, 2)), np.eye(2), np.eye(2), lam=0.5))
+    >>> from attnprune_verify.oracle.inputs import fused
+    >>> float(loss(fused(np.ones((2, 2)), np.eye(2), np.eye(2), lam=0.5)))
     1.0
     """
-    return _global(Literal(M, X, W, lam, mask, digits=digits).at_M())
+    return _global(Literal(at, digits=digits).at_M())
 
 
-def directional_derivative(
-    M: ArrayLike, D: ArrayLike, X: ArrayLike, W: ArrayLike, lam: float = 0.0, mask: MaskLike = None, *, digits: int = 50
-) -> Any:
+def directional_derivative(at: Problem, *direction: ArrayLike, digits: int = 50) -> Any:
     """d/dt L(M + tD) at t = 0 as an mpmath number, from two evaluations of the loss.
 
     Examples
     --------
     >>> import numpy as np
-    >>> float(directional_derivative(np.ones((2, 2)), np.eye(2), np.eye(2), np.eye(2), lam=0.5))
+    >>> from attnprune_verify.oracle.inputs import fused
+    >>> float(directional_derivative(fused(np.ones((2, 2)), np.eye(2), np.eye(2), lam=0.5), np.eye(2)))
     1.0
     """
-    return Literal(M, X, W, lam, mask, digits=digits).slope(D)
+    return Literal(at, digits=digits).slope(*direction)
 
 
-def gradient(
-    M: ArrayLike,
-    X: ArrayLike,
-    W: ArrayLike,
-    lam: float = 0.0,
-    mask: MaskLike = None,
-    *,
-    digits: int = 50,
-    entries: Entries = None,
-) -> _Matrix:
-    """The gradient of the loss by central differences, shape (d, d), or only the named `entries` (in a row).
+def gradient(at: Problem, *, digits: int = 50, entries: Iterable[int] | None = None) -> _Matrix:
+    """The gradient of the loss by central differences, as one vector (`Problem.flat`), or only the named `entries`.
 
     Examples
     --------
     >>> import numpy as np
-    >>> gradient(np.ones((2, 2)), np.eye(2), np.eye(2), lam=0.5, entries=[(0, 1)]).astype(float)
+    >>> from attnprune_verify.oracle.inputs import fused
+    >>> gradient(fused(np.ones((2, 2)), np.eye(2), np.eye(2), lam=0.5), entries=[1]).astype(float)
     array([0.5])
     """
-    literal = Literal(M, X, W, lam, mask, digits=digits)
-    return _collect(literal.slope, np.shape(M), entries)
+    literal = Literal(at, digits=digits)
+    return _collect(lambda unit: literal.slope(*at.parted(unit)), at.size, entries)
 
 
 def hessian_vector_product(
-    M: ArrayLike,
-    V: ArrayLike,
-    X: ArrayLike,
-    W: ArrayLike,
-    lam: float = 0.0,
-    mask: MaskLike = None,
-    *,
-    digits: int = 50,
-    entries: Entries = None,
+    at: Problem, *directions: ArrayLike, digits: int = 50, entries: Iterable[int] | None = None
 ) -> _Matrix:
     """The Hessian of the loss times V by second differences, (q(V + E) - q(V - E)) / 4 with q the quadratic form.
 
     Examples
     --------
     >>> import numpy as np
-    >>> hessian_vector_product(np.ones((1, 1)), [[2.0]], [[1.0]], [[1.0]], lam=0.5).astype(float)
-    array([[1.]])
+    >>> from attnprune_verify.oracle.inputs import fused
+    >>> hessian_vector_product(fused(np.ones((1, 1)), [[1.0]], [[1.0]], lam=0.5), [[2.0]]).astype(float)
+    array([1.])
     """
-    literal = Literal(M, X, W, lam, mask, digits=digits)
+    literal = Literal(at, digits=digits)
     exactly = np.frompyfunc(lambda value: Fraction(*value.as_integer_ratio()), 1, 1)
-    vector = exactly(np.asarray(V).astype(object))  # V + E and V - E must not be rounded
-    return _collect(
-        lambda unit: (literal.curvature(vector + unit) - literal.curvature(vector - unit)) / 4, np.shape(M), entries
-    )
+    vector = np.concatenate([exactly(V.astype(object)).ravel() for V in at.directions(*directions)])
+
+    def entry(unit: _Matrix) -> Any:  # V + E and V - E must not be rounded
+        return (literal.curvature(*at.parted(vector + unit)) - literal.curvature(*at.parted(vector - unit))) / 4
+
+    return _collect(entry, at.size, entries)
 
 
-def factored_loss(
-    M_Q: ArrayLike,
-    M_K: ArrayLike,
-    X: ArrayLike,
-    W_Q: ArrayLike,
-    W_K: ArrayLike,
-    lam: float = 0.0,
-    mask: MaskLike = None,
-    *,
-    digits: int = 50,
-) -> Any:
-    """The loss with logits X (M_Q*W_Q)(M_K*W_K)^T X^T and lam/2 (||M_Q||^2 + ||M_K||^2) (eq:new_loss).
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> ones = np.ones((2, 1))
-    >>> float(factored_loss(ones, ones, np.eye(2), ones, ones, lam=0.5))
-    1.0
-    """
-    return _global(Literal((M_Q, M_K), X, (W_Q, W_K), lam, mask, digits=digits).at_M())
+def cost(at: Problem) -> float:
+    """Nominal seconds of F(1) and one difference: exponentials at 60 digits, products of integers cut into limbs."""
+    return _start(at) + _each(at)
 
 
-def factored_gradient(
-    M_Q: ArrayLike,
-    M_K: ArrayLike,
-    X: ArrayLike,
-    W_Q: ArrayLike,
-    W_K: ArrayLike,
-    lam: float = 0.0,
-    mask: MaskLike = None,
-    *,
-    digits: int = 50,
-) -> tuple[_Matrix, _Matrix]:
-    """The gradients of `factored_loss` with respect to M_Q and M_K by central differences.
+def judge(claim: Claim) -> OracleVerdict:
+    """Every entry of a small problem; else along as many random directions, up to 4, as half the effort pays for."""
+    at, start, each = claim.at, _start(claim.at), _each(claim.at)
+    literal, bound, fine = Literal(at), claim.bound, claim.fine
+    if start + (each + 1e-3) * at.size <= min(1.0, claim.effort):
+        slopes = np.array([float(literal.slope(*at.parted(unit))) for unit in np.eye(at.size)])
+        slopes = np.where(np.abs(slopes) < 1e-12 * bound, 0.0, slopes)
+        note = f"all {at.size} entries at 50 digits"
+        return against("multiprecision", claim.given, slopes, bound, fine.entries, note)
+    count = int(min(4, max(1, (claim.effort / 2 - start) / each)))
+    size = length(claim.reference) or 1.0
+    # Signs drawn after the errors were made: their sum is below 6 times its standard deviation, or the plain sum.
+    limits = [min(float(part.sum()), SIGMAS * length(part)) for part in (bound, fine.entries)]
+    limits = [limits[0] / size, min(limits[1], fine.norm) / size]
+    errors = []
+    for _ in range(count):
+        signs = claim.rng.choice([-1.0, 1.0], size=at.size)
+        errors.append(abs(math.fsum(claim.given * signs) - float(literal.slope(*at.parted(signs)))) / size)
+    worst, note = max(errors), f"{count} random direction{'s'[: count - 1]} at 50 digits"
+    status: Status = "passed" if worst <= limits[1] else "failed" if worst > limits[0] else "inconclusive"
+    if status == "passed" and not limits[1] <= (WORTH if claim.reference.any() else sys.float_info.max):
+        status, note = "inconclusive", f"{note}; rounding may hide errors of {limits[1]:.1g}"
+    return OracleVerdict("multiprecision", status, worst, limits[0] if status == "failed" else limits[1], note)
 
-    Examples
-    --------
-    >>> import numpy as np
-    >>> ones = np.ones((1, 1))
-    >>> [part.astype(float).tolist() for part in factored_gradient(ones, ones, ones, ones, ones, lam=0.5)]
-    [[[0.5]], [[0.5]]]
-    """
-    literal = Literal((M_Q, M_K), X, (W_Q, W_K), lam, mask, digits=digits)
-    shape = np.shape(M_Q)
-    still = np.zeros(shape, dtype=int)
-    wrt_q = _collect(lambda unit: literal.slope(np.stack([unit, still])), shape, None)
-    wrt_k = _collect(lambda unit: literal.slope(np.stack([still, unit])), shape, None)
-    return wrt_q, wrt_k
+
+def _start(at: Problem) -> float:
+    return 3.5e-6 * _scores(at) + 1e-8 * at.products
+
+
+def _each(at: Problem) -> float:
+    return 1.2e-5 * _scores(at) + 1.3e-8 * at.products + 4e-6 * at.size
+
+
+def _scores(at: Problem) -> int:
+    """Logits, counted more than once where caps and distances keep them from being shifted as integers."""
+    return at.logits * (1 + 3 * (at.softcap is not None) + (at.alibi is not None))
 
 
 class Literal:
-    """The literal loss of one instance, F(1) kept, ready to be evaluated along lines through M.
+    """The literal loss of one problem, F(1) kept, ready to be evaluated along lines through M."""
 
-    `M` and `W` are (d, d) matrices, or the pairs (M_Q, M_K) and (W_Q, W_K).
-    """
-
-    def __init__(
-        self, M: Any, X: ArrayLike, W: Any, lam: float = 0.0, mask: MaskLike = None, *, digits: int = 50
-    ) -> None:
-        if isinstance(M, tuple):
-            arrays, samples, allowed = exact(X, mask, M_Q=M[0], M_K=M[1], W_Q=W[0], W_K=W[1])
-        else:
-            arrays, samples, allowed = exact(X, mask, M=M, W=W)
-        self._digits = digits
+    def __init__(self, at: Problem, *, digits: int = 50) -> None:
+        self._at, self._digits = at, digits
         self._bits = math.ceil((digits + 10) * math.log2(10))
         self._mp = mpmath.MPContext()  # its own precision: nobody else's is changed
         self._mp.prec = self._bits
-        self._masks, self._weights = arrays[: len(arrays) // 2], arrays[len(arrays) // 2 :]
-        self._lam = self._number(lam)
-        self._tokens = [fixed(tokens, self._bits + 40) for tokens in samples]
-        self._columns = [np.flatnonzero(row).tolist() for row in allowed]
-        ones = [np.ones_like(part) for part in self._masks]
-        self._dense = [self._softmax(*aligned(self._logits(tokens, [ones]))) for tokens in self._tokens]
+        self._lam, self._scale = self._number(at.lam), self._fixed(np.array([[at.scale]]))
+        self._tokens = [self._fixed(tokens) for tokens in at.samples]
+        self._turns = None if at.rope is None else self._rotations(len(at.allowed), at.m)
+        self._columns = [np.flatnonzero(row).tolist() for row in at.allowed]
+        self._fall = None if at.alibi is None else [self._number(slope) for slope in at.alibi]
+        ones = [np.ones_like(W) for W in at.weights]
+        self._dense = [self._softmax(h, *aligned(powers)) for h, powers in self._logits([ones])]
 
     def at_M(self) -> Any:
         """L(M)."""
-        steps = [np.zeros(part.shape) for part in self._masks]
+        steps = [np.zeros(part.shape) for part in self._at.masks]
         return self._line(steps, 0)[0](0) + self._lam * self._square(steps, 0)[0] / 2
 
-    def slope(self, direction: ArrayLike) -> Any:
+    def slope(self, *direction: ArrayLike) -> Any:
         """d/dt L(M + tD) at t = 0 by a central difference."""
-        line, halvings = self._line(self._steps(direction), round(self._digits * math.log2(10) / 3))
+        line, halvings = self._line(self._at.directions(*direction), round(self._digits * math.log2(10) / 3))
         return _global((line(1) - line(-1)) * self._mp.mpf(2) ** (halvings - 1))
 
-    def curvature(self, direction: ArrayLike) -> Any:
+    def curvature(self, *direction: ArrayLike) -> Any:
         """d^2/dt^2 L(M + tD) at t = 0 by a second difference."""
-        line, halvings = self._line(self._steps(direction), round(self._digits * math.log2(10) / 4))
+        line, halvings = self._line(self._at.directions(*direction), round(self._digits * math.log2(10) / 4))
         return _global((line(1) - 2 * line(0) + line(-1)) * self._mp.mpf(2) ** (2 * halvings))
 
-    def _steps(self, direction: ArrayLike) -> list[_Matrix]:
-        step = np.asarray(direction)
-        return [step] if len(self._masks) == 1 else list(step)
-
-    def _line(self, steps: list[_Matrix], halvings: int) -> tuple[_Line, int]:
+    def _line(self, steps: Sequence[_Matrix], halvings: int) -> tuple[_Line, int]:
         """The function s -> L(M + s h D) - lam/2 ||M||^2 for integers s, and the number of halvings in h = 2**-number.
 
         `halvings` are counted from where the logits move by about 1, or M by about its size (at least 1): so the step
         suits weights and masks of any scale. The constant is left out because it may dwarf everything that varies.
         """
-        moves = [self._logits(tokens, [self._masks, steps]) for tokens in self._tokens]
-        by, at = (max(_log2(fixed(part, self._bits)) for part in parts) for parts in (steps, self._masks))
-        reach = max(by - max(at, 0.0), *(_log2(powers[1]) for powers in moves))
+        moves = self._logits([self._at.masks, steps])
+        by, at = (max(_log2(self._fixed(part)) for part in parts) for parts in (steps, self._at.masks))
+        reach = max(by - max(at, 0.0), *(_log2(part) / i for _, powers in moves for i, part in enumerate(powers) if i))
         halvings += int(reach) if by > -math.inf else 0
         lines = []
-        for powers in moves:
+        for head, powers in moves:
             scaled = [Fixed(part.integers, part.exponent - i * halvings) for i, part in enumerate(powers)]
-            lines.append(aligned(scaled))
+            lines.append((head, *aligned(scaled)))
         squares = self._square(steps, halvings)
 
         def value(s: int) -> Any:
             misfit = self._mp.zero
-            for dense, (powers, exponent) in zip(self._dense, lines, strict=True):
+            for dense, (head, powers, exponent) in zip(self._dense, lines, strict=True):
                 logits = sum(part * s**i for i, part in enumerate(powers))
-                misfit += self._distance(self._softmax([np.asarray(logits)], exponent), dense)
+                misfit += self._distance(self._softmax(head, [np.asarray(logits)], exponent), dense)
             size = squares[1] * s + squares[2] * s**2
-            return misfit / (2 * len(lines)) + self._lam * size / 2
+            return misfit / (2 * len(self._tokens)) + self._lam * size / 2
 
         return value, halvings
 
-    def _square(self, steps: list[_Matrix], halvings: int) -> list[Any]:
+    def _square(self, steps: Sequence[_Matrix], halvings: int) -> list[Any]:
         """The coefficients of 1, s, s^2 in ||M + s 2**-halvings D||^2."""
         totals = [self._mp.zero] * 3
-        for mask, step in zip(self._masks, steps, strict=True):
-            at, by = fixed(mask, self._bits + 40), fixed(step, self._bits + 40)
+        for mask, step in zip(self._at.masks, steps, strict=True):
+            at, by = self._fixed(mask), self._fixed(step)
             by = Fixed(by.integers, by.exponent - halvings)
             for power, (left, right, times) in enumerate(((at, at, 1), (at, by, 2), (by, by, 1))):
                 total = int((left.integers * right.integers).sum())
@@ -255,38 +218,89 @@ class Literal:
         top, bottom = value.item().as_integer_ratio() if isinstance(value, np.generic) else value.as_integer_ratio()
         return self._mp.mpf(int(top)) / int(bottom)
 
-    def _logits(self, tokens: Fixed, line: list[list[_Matrix]]) -> list[Fixed]:
-        """The coefficients of 1, t, (t^2) in the logits for the masks line[0] + t line[1]."""
-        bits = self._bits + 40
-        if len(self._weights) == 1:
-            weighted = [self._weighted(masks[0], self._weights[0]) for masks in line]
-            return [product(product(tokens, part, bits), tokens.T, bits) for part in weighted]
-        queries, keys = (
-            [product(tokens, self._weighted(masks[side], self._weights[side]), bits) for masks in line]
-            for side in (0, 1)
+    def _fixed(self, array: Any) -> Fixed:
+        return fixed(np.asarray(array), self._bits + 40)
+
+    def _logits(self, line: Sequence[Sequence[_Matrix]]) -> list[tuple[int, list[Fixed]]]:
+        """For every sample and head: the head, and scale q k^T at line[0] + t line[1] by powers of t."""
+        at, bits, found = self._at, self._bits + 40, []
+        weighted = [
+            [_times(self._fixed(M), self._fixed(W)) for M, W in zip(masks, at.weights, strict=True)] for masks in line
+        ]
+        for tokens in self._tokens:
+            rows = [
+                [
+                    self._shifted(product(tokens, A, bits), None if order else bias)
+                    for A, bias in zip(sides, at.biases, strict=False)
+                ]
+                for order, sides in enumerate(weighted)
+            ]
+            for head in range(at.heads):
+                places = (head, head // (at.heads // at.kv_heads))
+                turned = [
+                    [self._turned(side, place) for side, place in zip(sides, places, strict=False)] for sides in rows
+                ]
+                queries = [_times(sides[0], self._scale) for sides in turned]
+                keys = [sides[1] for sides in turned] if at.moves_keys else [tokens]
+                powers: list[list[Fixed]] = [[] for _ in range(len(queries) + len(keys) - 1)]
+                for i, query in enumerate(queries):
+                    for j, key in enumerate(keys):
+                        powers[i + j].append(product(query, key.T, bits))
+                found.append((head, [_sum(parts) for parts in powers]))
+        return found
+
+    def _shifted(self, rows: Fixed, bias: Any) -> Fixed:
+        return rows if bias is None else _sum([rows, self._fixed(np.asarray(bias)[np.newaxis])])
+
+    def _rotations(self, n: int, m: int) -> tuple[Fixed, Fixed]:
+        """The cosines and sines of every position and pair."""
+        waves = [frequency(self._at.rope, pair, m, self._number, self._mp.pi) for pair in range(m // 2)]
+        one = self._mp.mpf(2) ** self._bits
+        tables = [
+            [[int(self._mp.nint(turn(i * wave) * one)) for wave in waves] for i in range(n)]
+            for turn in (self._mp.cos, self._mp.sin)
+        ]
+        return Fixed(np.array(tables[0], dtype=object), -self._bits), Fixed(
+            np.array(tables[1], dtype=object), -self._bits
         )
-        powers: list[list[Fixed]] = [[] for _ in range(2 * len(line) - 1)]
-        for i, query in enumerate(queries):
-            for j, key in enumerate(keys):
-                powers[i + j].append(product(query, key.T, bits))
-        totals = [aligned(parts) for parts in powers]
-        return [Fixed(np.asarray(sum(parts)), exponent) for parts, exponent in totals]
 
-    def _weighted(self, mask: _Matrix, weight: _Matrix) -> Fixed:
-        left, right = fixed(mask, self._bits + 40), fixed(weight, self._bits + 40)
-        return Fixed(left.integers * right.integers, left.exponent + right.exponent)
+    def _turned(self, rows: Fixed, place: int) -> Fixed:
+        """The columns of one head, turned by position."""
+        m = self._at.m
+        own = Fixed(rows.integers[:, place * m : (place + 1) * m], rows.exponent)
+        if self._turns is None:
+            return own
+        half = self._at.rope.layout == "half"
+        a, b = (slice(0, m // 2), slice(m // 2, m)) if half else (slice(0, m, 2), slice(1, m, 2))
+        (cos, exponent), (sin, _) = self._turns
+        turned = np.empty_like(own.integers)
+        turned[:, a] = own.integers[:, a] * cos - own.integers[:, b] * sin
+        turned[:, b] = own.integers[:, a] * sin + own.integers[:, b] * cos
+        return rounded(Fixed(turned, own.exponent + exponent), self._bits + 40)
 
-    def _softmax(self, logits: list[_Matrix], exponent: int) -> list[list[_Raw]]:
+    def _softmax(self, head: int, logits: list[_Matrix], exponent: int) -> list[list[_Raw]]:
         """Rows of the softmax of logits[0] * 2**exponent, allowed positions only, as raw mpmath numbers."""
         bits = self._bits
         rows = []
-        for row, columns in zip(logits[0].tolist(), self._columns, strict=True):
-            largest = max(row[j] for j in columns)
-            shifted = [libmp.from_man_exp(row[j] - largest, exponent, bits, "n") for j in columns]
+        for i, (row, columns) in enumerate(zip(logits[0].tolist(), self._columns, strict=True)):
+            if self._at.softcap is None and self._fall is None:  # the shift is exact in integers
+                largest = max(row[j] for j in columns)
+                shifted = [libmp.from_man_exp(row[j] - largest, exponent, bits, "n") for j in columns]
+            else:
+                scores = [self._score(head, abs(i - j), self._mp.ldexp(row[j], exponent)) for j in columns]
+                highest = max(scores)
+                shifted = [(score - highest)._mpf_ for score in scores]
             weights = [libmp.mpf_exp(value, bits, "n") for value in shifted]
             inverse = libmp.mpf_div(libmp.fone, libmp.mpf_sum(weights, bits, "n"), bits, "n")
             rows.append([libmp.mpf_mul(weight, inverse, bits, "n") for weight in weights])
         return rows
+
+    def _score(self, head: int, distance: int, logit: Any) -> Any:
+        """cap tanh(s / cap) - slope |i - j|."""
+        if self._at.softcap is not None:
+            cap = self._number(self._at.softcap)
+            logit = cap * self._mp.tanh(logit / cap)
+        return logit if self._fall is None else logit - self._fall[head] * distance
 
     def _distance(self, found: list[list[_Raw]], wanted: list[list[_Raw]]) -> Any:
         """The sum of squared differences."""
@@ -303,14 +317,25 @@ def _log2(matrix: Fixed) -> float:
     return float(bits + matrix.exponent) if bits else -math.inf
 
 
-def _collect(entry: Callable[[_Matrix], Any], shape: tuple[int, ...], entries: Entries) -> _Matrix:
-    places = list(np.ndindex(*shape)) if entries is None else list(entries)
+def _times(left: Fixed, right: Fixed) -> Fixed:
+    """The entrywise product, exactly."""
+    return Fixed(left.integers * right.integers, left.exponent + right.exponent)
+
+
+def _sum(parts: list[Fixed]) -> Fixed:
+    """The sum, exactly; a single row goes to every row."""
+    integers, exponent = aligned(parts)
+    return Fixed(np.asarray(sum(integers)), exponent)
+
+
+def _collect(entry: Callable[[_Matrix], Any], size: int, entries: Iterable[int] | None) -> _Matrix:
+    places = range(size) if entries is None else list(entries)
     values = np.empty(len(places), dtype=object)
     for index, place in enumerate(places):
-        unit = np.zeros(shape, dtype=int)
+        unit = np.zeros(size, dtype=int)
         unit[place] = 1
         values[index] = entry(unit)
-    return values.reshape(shape) if entries is None else values
+    return values
 
 
 def _global(value: Any) -> Any:

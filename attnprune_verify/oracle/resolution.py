@@ -1,36 +1,29 @@
 """How finely can an implementation in this precision be judged on this instance? The spread of trusted code.
 
 Running-error bounds assume the worst at every step and may be coarse in float32. The spread measures instead: the same
-plain NumPy code, in the precision judged, over random orders of tokens and features, against the reference.
+plain NumPy code, in the precision judged, over random orders of tokens and features, against the reference. Tokens keep
+their positions: what depends on them (rotations, distances) goes by the position a token came from.
 """
 
 from __future__ import annotations
 
 import math
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["Resolution", "resolution"]
+from attnprune_verify.oracle.comparison import Resolution
+from attnprune_verify.oracle.inputs import Problem, frequency
+
+__all__ = ["resolution"]
 
 _TRIALS = 8
 _MARGIN = 10.0  # calibrated on NumPy code: correct implementations stay below, by a factor of two and more
 
 
-class Resolution(NamedTuple):
-    """The smallest error that counts, entry by entry, and the usual Frobenius norm of all errors together."""
-
-    entries: NDArray[np.float64]
-    norm: float
-
-
 def resolution(
-    pruning: NDArray[np.floating[Any]],
-    samples: NDArray[np.floating[Any]],
-    weight: NDArray[np.floating[Any]],
-    lam: float,
-    allowed: NDArray[np.bool_],
+    at: Problem,
     reference: NDArray[np.float64],
     bound: NDArray[np.float64],
     rng: np.random.Generator,
@@ -41,32 +34,76 @@ def resolution(
     `spread` is the largest error of the trusted code over `trials` random permutations of tokens and features; the
     arrays' common dtype is the precision judged.
     """
-    unit = float(np.finfo(samples.dtype).eps) / 2
+    dtype = np.result_type(at.samples, *at.weights)
+    unit = float(np.finfo(dtype).eps) / 2
     spread = norm = 0.0
     for _ in range(trials):
-        tokens, features = rng.permutation(samples.shape[1]), rng.permutation(samples.shape[2])
-        square = np.ix_(features, features)
-        found = _gradient(
-            pruning[square], samples[:, tokens][:, :, features], weight[square], lam, allowed[np.ix_(tokens, tokens)]
+        tokens, features = rng.permutation(at.samples.shape[1]), rng.permutation(at.samples.shape[2])
+        # The rows of a weight are features; so are the columns of the fused one, whose keys are tokens.
+        rest = (slice(None),) if at.moves_keys else (features,)
+        square = np.ix_(features, features) if not at.moves_keys else (features, *rest)
+        moved = at._replace(
+            masks=tuple(M[square].astype(dtype) for M in at.masks),
+            weights=tuple(W[square].astype(dtype) for W in at.weights),
+            samples=at.samples[:, tokens][:, :, features].astype(dtype),
+            allowed=at.allowed[np.ix_(tokens, tokens)],
         )
-        error = found.astype(np.float64) - reference[square]
-        spread, norm = max(spread, float(np.abs(error).max())), max(norm, math.hypot(*error.ravel()))
+        wanted = [part[square] for part in at.parted(reference)]
+        errors = [part.astype(np.float64) - other for part, other in zip(_gradient(moved, tokens), wanted, strict=True)]
+        error = at.flat(errors)
+        spread, norm = max(spread, float(np.abs(error).max())), max(norm, math.hypot(*error))
     if not np.isfinite(norm):
-        return Resolution(bound, math.hypot(*bound.ravel()))
+        return Resolution(bound, math.hypot(*bound))
     entries = np.minimum(bound, _MARGIN * (spread + unit * np.abs(reference)))
-    return Resolution(entries, _MARGIN * (norm + unit * math.hypot(*reference.ravel())))
+    return Resolution(entries, _MARGIN * (norm + unit * math.hypot(*reference)))
 
 
-def _gradient(
-    pruning: NDArray[Any], samples: NDArray[Any], weight: NDArray[Any], lam: float, allowed: NDArray[np.bool_]
-) -> NDArray[Any]:
-    total = np.zeros_like(weight)
-    for tokens in samples:
-        f = _softmax(tokens @ (pruning * weight) @ tokens.T, allowed)
-        c = f - _softmax(tokens @ weight @ tokens.T, allowed)
-        p = f * (c - (c * f).sum(axis=1, keepdims=True))
-        total += tokens.T @ p @ tokens
-    return np.asarray(weight * total / weight.dtype.type(len(samples)) + weight.dtype.type(lam) * pruning)
+def _gradient(at: Problem, places: NDArray[np.int_]) -> list[NDArray[Any]]:
+    """The closed form, one head after another; token i stands at position places[i]."""
+    number, m = at.samples.dtype.type, at.m
+    sums = [np.zeros_like(W) for W in at.weights]
+    distance = np.abs(places[:, np.newaxis] - places)
+    for tokens in at.samples:
+        for head in range(at.heads):
+            columns = [slice(place * m, (place + 1) * m) for place in (head, head // (at.heads // at.kv_heads))]
+            attentions = []
+            for masks in (at.masks, [np.ones_like(W) for W in at.weights]):
+                sides = [
+                    _turned(at, _shifted(tokens @ (M[:, own] * W[:, own]), bias, own), places)
+                    for M, W, bias, own in zip(masks, at.weights, at.biases, columns, strict=False)
+                ]
+                keys = sides[1] if at.moves_keys else tokens
+                scores = number(at.scale) * (sides[0] @ keys.T)
+                bend = number(1)
+                if at.softcap is not None:
+                    tanh = np.tanh(scores / number(at.softcap))
+                    scores, bend = number(at.softcap) * tanh, 1 - tanh * tanh
+                if at.alibi is not None:
+                    scores = scores - number(at.alibi[head]) * distance.astype(scores.dtype)
+                attentions.append((_softmax(scores, at.allowed), sides[0], keys, bend))
+            (f, queries, keys, bend), dense = attentions[0], attentions[1][0]
+            c = f - dense
+            p = f * (c - (c * f).sum(axis=1, keepdims=True)) * bend * number(at.scale)
+            for total, own, slope in zip(sums, columns, (p @ keys, p.T @ queries), strict=False):
+                total[:, own] += tokens.T @ _turned(at, slope, places, back=True)
+    share, lam = number(len(at.samples)), number(at.lam)
+    return [W * (total / share) + lam * M for W, total, M in zip(at.weights, sums, at.masks, strict=True)]
+
+
+def _shifted(rows: NDArray[Any], bias: Any, own: slice) -> NDArray[Any]:
+    return rows if bias is None else rows + np.asarray(bias)[own].astype(rows.dtype)
+
+
+def _turned(at: Problem, rows: NDArray[Any], places: NDArray[np.int_], *, back: bool = False) -> NDArray[Any]:
+    if at.rope is None:
+        return rows
+    m = rows.shape[1]
+    angles = np.outer(places, [frequency(at.rope, pair, m) for pair in range(m // 2)]) * (-1 if back else 1)
+    cos, sin = np.cos(angles).astype(rows.dtype), np.sin(angles).astype(rows.dtype)
+    half = at.rope.layout == "half"
+    x, y = (rows[:, : m // 2], rows[:, m // 2 :]) if half else (rows[:, ::2], rows[:, 1::2])
+    pairs = x * cos - y * sin, x * sin + y * cos
+    return np.concatenate(pairs, axis=1) if half else np.stack(pairs, axis=2).reshape(rows.shape)
 
 
 def _softmax(logits: NDArray[Any], allowed: NDArray[np.bool_]) -> NDArray[Any]:

@@ -1,9 +1,8 @@
 """The slope of the Taylor remainder |L(M + hD) - L(M) - h <g, D>| in h: 2 if g is the gradient along D, 1 if it is not.
 
-The differences of the literal loss are evaluated without cancellation: with dz = X((hD)*W)X^T and e = expm1(dz),
-F(M + hD) - F(M) = F*(e - (F*e)1) / (1 + (F*e)1), which follows from the definition of the softmax alone. So the
-remainder is known to a relative precision at every step size, and the noise floor is linear in h: h times what
-rounding may have done to <g, D> (in the implementation judged, and here).
+The differences of the literal loss are evaluated without cancellation (`taylor_differences`), so the remainder is known
+to a relative precision at every step size, and the noise floor is linear in h: h times what rounding may have done to
+<g, D> (in the implementation judged, and here).
 
 * **failed**: at the six smallest step sizes the remainder stands above what rounding can explain, and its slope is
   below 1.5. A wrong gradient always ends there, because its remainder is linear in h for small h.
@@ -19,16 +18,18 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal, TypeAlias
+from typing import Any, Literal, NamedTuple, TypeAlias
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from attnprune_verify.instance.validate import MaskLike
-from attnprune_verify.oracle.inputs import Floats, floats
-from attnprune_verify.oracle.running_error import gradient_bound
+from attnprune_verify.instance.mask import MaskLike
+from attnprune_verify.oracle.comparison import Claim, OracleVerdict
+from attnprune_verify.oracle.inputs import Problem, fused
+from attnprune_verify.oracle.running_error import gradient_error
+from attnprune_verify.oracle.taylor_differences import differences
 
-__all__ = ["SlopeVerdict", "taylor_slope", "taylor_verdict"]
+__all__ = ["Known", "SlopeVerdict", "cost", "judge", "slope", "taylor_slope", "taylor_verdict", "verdict"]
 
 Status: TypeAlias = Literal["passed", "failed", "inconclusive"]
 _Array: TypeAlias = NDArray[np.floating[Any]]
@@ -43,7 +44,6 @@ _BEYOND = 1.25  # and contradicts the gradient when it exceeds the bound of roun
 _SIGMAS = 6.0  # of a sum of errors with random signs (Hoeffding: exceeded with probability 3e-8)
 _WORTH = 0.01  # a pass that would have missed an error of 1 % of the gradient is no pass
 _TINY = 1e-290  # below, float64 loses digits
-_BLOCK = 2**18  # logits per row block
 _EXTENDED_LIMIT = 3e7  # multiplications above which long double is too slow
 
 
@@ -65,6 +65,19 @@ class SlopeVerdict:
     floor: NDArray[np.float64] = field(default_factory=lambda: np.empty(0), repr=False, compare=False)
 
 
+class Known(NamedTuple):
+    """What rounding may have done to the gradient judged, entry by entry in one vector.
+
+    `bound` at most (by default the running-error bound in the gradient's precision), `usual` as a rule (by default
+    `bound`), `norm` to all entries together, in the Frobenius norm. `scale` is the factor on the loss.
+    """
+
+    scale: float = 1.0
+    bound: ArrayLike | None = None
+    usual: ArrayLike | None = None
+    norm: float = np.inf
+
+
 def taylor_slope(
     M: ArrayLike,
     gradient: ArrayLike,
@@ -75,9 +88,6 @@ def taylor_slope(
     mask: MaskLike = None,
     *,
     scale: float = 1.0,
-    bound: ArrayLike | None = None,
-    usual: ArrayLike | None = None,
-    usual_norm: float = np.inf,
 ) -> SlopeVerdict:
     """Judge `gradient` along one direction.
 
@@ -92,13 +102,6 @@ def taylor_slope(
     mask : None, "causal" or (n, n) of 0 and 1
     scale : float
         The factor on the loss whose gradient is given.
-    bound : (d, d) array, optional
-        What rounding can have done to `gradient` at most, entry by entry; by default the running-error bound in the
-        precision of `gradient`.
-    usual : (d, d) array, optional
-        What it usually does: the noise floor. By default `bound`.
-    usual_norm : float, optional
-        The Frobenius norm that all errors together usually have.
 
     Returns
     -------
@@ -113,14 +116,14 @@ def taylor_slope(
     --------
     >>> import numpy as np
     >>> X, W, M = np.eye(2), np.array([[1.0, -1.0], [-1.0, 1.0]]), np.zeros((2, 2))
-    >>> from attnprune_verify.oracle.loops import gradient
-    >>> taylor_slope(M, gradient(M, X, W), [[1, 0], [0, 0]], X, W).status
+    >>> from attnprune_verify.oracle import loops
+    >>> right = loops.gradient(fused(M, X, W))[0]
+    >>> taylor_slope(M, right, [[1, 0], [0, 0]], X, W).status
     'passed'
-    >>> taylor_slope(M, 1.001 * gradient(M, X, W), [[1, 0], [0, 0]], X, W).status
+    >>> taylor_slope(M, 1.001 * right, [[1, 0], [0, 0]], X, W).status
     'failed'
     """
-    lines: list[_Array] = [np.asarray(direction, dtype=np.float64)]
-    return _slopes(M, gradient, lines, X, W, lam, mask, scale, bound, usual, usual_norm, random_signs=False)[0]
+    return slope(fused(M, X, W, lam, mask), [gradient], [direction], Known(scale))
 
 
 def taylor_verdict(
@@ -134,9 +137,6 @@ def taylor_verdict(
     rng: np.random.Generator,
     directions: int = 4,
     scale: float = 1.0,
-    bound: ArrayLike | None = None,
-    usual: ArrayLike | None = None,
-    usual_norm: float = np.inf,
 ) -> SlopeVerdict:
     """Judge `gradient` along itself (sees any error of its length) and along random directions of entries +-1.
 
@@ -147,22 +147,61 @@ def taylor_verdict(
     Examples
     --------
     >>> import numpy as np
-    >>> from attnprune_verify.oracle.loops import gradient
+    >>> from attnprune_verify.oracle import loops
     >>> X, W, M = np.eye(2), np.array([[1.0, -1.0], [-1.0, 1.0]]), np.zeros((2, 2))
-    >>> taylor_verdict(M, gradient(M, X, W), X, W, rng=np.random.default_rng(0)).status
+    >>> right = loops.gradient(fused(M, X, W))[0]
+    >>> taylor_verdict(M, right, X, W, rng=np.random.default_rng(0)).status
     'passed'
     """
-    given = np.asarray(gradient, dtype=np.float64)
+    return verdict(fused(M, X, W, lam, mask), [gradient], rng=rng, directions=directions, known=Known(scale))
+
+
+def slope(
+    at: Problem, gradient: Sequence[ArrayLike], direction: Sequence[ArrayLike], known: Known | None = None
+) -> SlopeVerdict:
+    """`taylor_slope` for any problem."""
+    return _slopes(at, gradient, [at.flat(direction)], known or Known(), random_signs=False)[0]
+
+
+def verdict(
+    at: Problem,
+    gradient: Sequence[ArrayLike],
+    *,
+    rng: np.random.Generator,
+    directions: int = 4,
+    known: Known | None = None,
+) -> SlopeVerdict:
+    """`taylor_verdict` for any problem."""
+    given = at.flat(gradient)
     if not np.isfinite(given).all():
         return SlopeVerdict("failed", np.nan, 0, np.nan, "the gradient has entries that are not finite")
-    largest = np.abs(given).max()
+    known, largest = known or Known(), np.abs(given).max()
     verdicts = []
     if largest > 0:
-        aligned: list[_Array] = [np.asarray(given / largest)]
-        verdicts += _slopes(M, gradient, aligned, X, W, lam, mask, scale, bound, usual, usual_norm, random_signs=False)
+        verdicts += _slopes(at, gradient, [np.asarray(given / largest)], known, random_signs=False)
     signs: list[_Array] = [rng.choice([-1.0, 1.0], size=given.shape) for _ in range(directions - len(verdicts))]
-    verdicts += _slopes(M, gradient, signs, X, W, lam, mask, scale, bound, usual, usual_norm, random_signs=True)
+    verdicts += _slopes(at, gradient, signs, known, random_signs=True)
     return _together(verdicts, bool(largest == 0))
+
+
+def cost(at: Problem) -> float:
+    """Nominal seconds along one direction: 40 steps with an exponential and a dozen products each, in long double."""
+    return 4e-6 * at.logits
+
+
+def judge(claim: Claim) -> OracleVerdict:
+    """Along the gradient and three directions of random signs, along the gradient alone where that is too much."""
+    count = 4 if 4 * cost(claim.at) < claim.effort else 1
+    known = Known(bound=claim.bound, usual=claim.fine.entries, norm=claim.fine.norm)
+    parts = claim.at.parted(claim.given)
+    found = verdict(claim.at, parts, rng=claim.rng, directions=count, known=known)
+    short = math.nan if math.isnan(found.slope) else max(0.0, 2 - found.slope)
+    seen = found.detection_power
+    power = f", would have seen a relative error of {seen:.1g}" if seen < 1 else ""
+    note = f"{found.reason}; {count} direction{'s'[: count - 1]}{power}"
+    if found.status == "passed" and math.isnan(short):
+        short = 0.0  # a constant loss
+    return OracleVerdict("taylor-slope", found.status, short, 2 - THRESHOLD, note)
 
 
 def _together(verdicts: Sequence[SlopeVerdict], zero: bool) -> SlopeVerdict:
@@ -191,42 +230,31 @@ def _with(verdict: SlopeVerdict, status: Status, reason: str, power: float) -> S
 
 
 def _slopes(
-    M: ArrayLike,
-    gradient: ArrayLike,
-    directions: Sequence[_Array],
-    X: ArrayLike,
-    W: ArrayLike,
-    lam: float,
-    mask: MaskLike,
-    scale: float,
-    bound: ArrayLike | None,
-    usual: ArrayLike | None,
-    usual_norm: float,
-    random_signs: bool,
+    at: Problem, gradient: Sequence[ArrayLike], directions: Sequence[_Array], known: Known, random_signs: bool
 ) -> list[SlopeVerdict]:
-    problem = floats(X, mask, M=M, W=W, gradient=gradient)
-    pruning, weight, given = problem.arrays
-    k, n, d = problem.samples.shape
-    kind = np.longdouble if k * n * n * d <= _EXTENDED_LIMIT else np.float64
+    given = at.flat(gradient)
+    rough = 2.0**-24 if np.asarray(gradient[0]).dtype == np.float32 else 2.0**-53
+    at = at.floats()
+    kind = np.longdouble if at.products <= _EXTENDED_LIMIT else np.float64
     own_unit, unit = float(np.finfo(kind).eps) / 2, 2.0**-53
-    own = gradient_bound(pruning, X, weight, lam, mask, unit)
-    if bound is None:
-        rough = 2.0**-24 if np.asarray(gradient).dtype == np.float32 else unit
-        at_most = own if rough == unit else gradient_bound(pruning, X, weight, lam, mask, rough)
-        at_most = at_most + 4 * rough * np.abs(given / scale)
+    own = gradient_error(at, unit)
+    if known.bound is None:
+        at_most = own if rough == unit else gradient_error(at, rough)
+        at_most = at_most + 4 * rough * np.abs(given / known.scale)
     else:
-        at_most = np.asarray(bound, dtype=np.float64) / abs(scale)
-    usually = at_most if usual is None else np.asarray(usual, dtype=np.float64) / abs(scale)
+        at_most = np.asarray(known.bound, dtype=np.float64) / abs(known.scale)
+    usually = at_most if known.usual is None else np.asarray(known.usual, dtype=np.float64) / abs(known.scale)
     # Here the direction's logits are summed over d features where the gradient sums over n tokens: hence 1 + d / n.
     # The bound is at least linear in the unit roundoff, so it may be scaled to a smaller one.
-    ours = own * (own_unit / unit) * 4 * (1 + d / n) + 4 * own_unit * np.abs(given / scale)
+    _, n, d = at.samples.shape
+    ours = own * (own_unit / unit) * 4 * (1 + d / n) + 4 * own_unit * np.abs(given / known.scale)
     verdicts = []
-    for direction, steps, differences in _differences(problem, directions, lam, kind):
-        slope_given = np.multiply(given, direction, dtype=kind).sum() / kind(scale)
-        remainders = np.abs(differences - steps * slope_given).astype(np.float64)
+    for direction, steps, gaps in differences(at, directions, _HALVINGS, kind):
+        slope_given = np.multiply(given, direction, dtype=kind).sum() / kind(known.scale)
+        remainders = np.abs(gaps - steps * slope_given).astype(np.float64)
         size, hs = np.abs(direction).astype(np.float64), steps.astype(np.float64)
         own_noise = float((size * ours).sum())
-        together = usual_norm / abs(scale) * (1.0 if random_signs else math.hypot(*size.ravel()))
+        together = known.norm / abs(known.scale) * (1.0 if random_signs else math.hypot(*size))
         floor = hs * (min(_sum(size * usually, random_signs), together) + own_noise)
         limit = hs * (_sum(size * at_most, random_signs) + own_noise)
         verdicts.append(_judge(hs, remainders, floor, limit, abs(float(slope_given))))
@@ -271,53 +299,3 @@ def _judge(
 
 def _fit(steps: NDArray[np.float64], remainders: NDArray[np.float64]) -> float:
     return float(np.polyfit(np.log(steps), np.log(remainders), 1)[0])
-
-
-def _differences(
-    problem: Floats, directions: Sequence[_Array], lam: float, kind: type[np.floating[Any]]
-) -> list[tuple[_Array, _Array, _Array]]:
-    """For each direction D: D, the step sizes h (decreasing powers of two) and L(M + hD) - L(M)."""
-    pruning, weight = (array.astype(kind) for array in problem.arrays[:2])
-    samples = problem.samples.astype(kind)
-    lines = [np.asarray(direction).astype(kind) for direction in directions]
-    room = max(1.0, float(np.abs(pruning).max()))
-    steps = [_steps(line / kind(room), line * weight, samples) for line in lines]
-    misfits = np.zeros((len(lines), len(_HALVINGS)), dtype=kind)
-    n = len(problem.allowed)
-    width = max(1, _BLOCK // n)
-    for tokens in samples:
-        keys, dense_keys = (pruning * weight) @ tokens.T, weight @ tokens.T
-        moves = [(line * weight) @ tokens.T for line in lines]
-        for start in range(0, n, width):
-            rows, positions = tokens[start : start + width], problem.allowed[start : start + width]
-            f = _softmax(rows @ keys, positions)
-            c = f - _softmax(rows @ dense_keys, positions)
-            for misfit, move, hs in zip(misfits, moves, steps, strict=True):
-                dz = np.where(positions, rows @ move, 0)
-                dz = np.where(positions, dz - (f * dz).sum(axis=1, keepdims=True), 0)
-                for index, h in enumerate(hs):
-                    e = np.expm1(h * dz)
-                    mean = (f * e).sum(axis=1, keepdims=True)
-                    change = f * (e - mean) / (1 + mean)
-                    misfit[index] += (change * (c + change / 2)).sum()
-    found = []
-    for line, hs, misfit in zip(lines, steps, misfits, strict=True):
-        regular = kind(lam) * (hs * (pruning * line).sum() + hs**2 * (line * line).sum() / 2)
-        found.append((line, hs, misfit / len(samples) + regular))
-    return found
-
-
-def _steps(line: _Array, move: _Array, samples: _Array) -> _Array:
-    """Powers of two downwards from where the logits move by about 1 (or `line` reaches 1, if they hardly move)."""
-    reach = np.abs(line).max()
-    for tokens in samples:
-        lengths = np.sqrt((tokens**2).sum(axis=1)).max()
-        reach = max(reach, np.sqrt(((tokens @ move) ** 2).sum(axis=1)).max() * lengths)
-    first = np.exp2(-np.ceil(np.log2(reach))) if 0 < reach < np.inf else np.ones((), dtype=line.dtype)
-    return np.asarray(first * np.exp2(-_HALVINGS.astype(line.dtype)))
-
-
-def _softmax(logits: _Array, positions: NDArray[np.bool_]) -> _Array:
-    shift = np.max(np.where(positions, logits, -np.inf), axis=1, keepdims=True)
-    weights = np.exp(np.where(positions, logits - shift, -np.inf))
-    return np.asarray(weights / weights.sum(axis=1, keepdims=True))

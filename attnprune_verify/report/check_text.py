@@ -6,9 +6,13 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from attnprune_verify.checking.run import CheckResult
+from attnprune_verify.check import CheckResult
+from attnprune_verify.instance.layer import AttentionLayer
+from attnprune_verify.instance.problem import Instance
 from attnprune_verify.report.numbers import scientific
+from attnprune_verify.theory.assumptions import Assumption
 from attnprune_verify.theory.constants import Constants
+from attnprune_verify.theory.layers import LayerAssumption, LayerConstants
 
 __all__ = ["closing_sentence", "render_check"]
 
@@ -22,6 +26,8 @@ _STYLE = {
     "undecided": _UNSURE,
     "not_applicable": "dim",
 }
+_FUSED = "The closed-form gradient W * (X^T p X) + lam M against independent oracles"
+_PAIR = "The closed-form gradients in M_Q and M_K, summed over heads, against independent oracles"
 _PAIRS = (
     ("Lipschitz constant of the gradient", "L_paper", "L_sharp"),
     ("mu of the PL inequality", "mu_paper", "mu_corrected"),
@@ -75,16 +81,27 @@ def _title(result: CheckResult) -> Text:
     instance = result.instance
     samples = "one sample" if instance.k is None else f"k = {instance.k} samples"
     mask = {None: "no mask", "causal": "causal mask", "given": "a given mask"}[instance.mask_kind]
-    return Text.assemble(
-        ("attnprune-verify check", "bold"),
-        f"  n = {instance.n}, d = {instance.d}, {samples}, {mask}, lam = {instance.lam:g}",
-    )
+    sizes = f"n = {instance.n}, d = {instance.d}, {samples}, {mask}, lam = {instance.lam:g}"
+    more = "" if isinstance(instance, Instance) else f", {_layer(instance.layer)}"
+    return Text.assemble(("attnprune-verify check", "bold"), f"  {sizes}{more}")
+
+
+def _layer(layer: AttentionLayer) -> str:
+    parts = [f"{layer.heads} heads of {layer.m} on {layer.kv_heads} of keys, scale {layer.scale:.4g}"]
+    parts += ["biases"] if layer.b_Q is not None or layer.b_K is not None else []
+    parts += [] if layer.rope is None else [f"rotary positions (theta {layer.rope.theta:g}, {layer.rope.layout})"]
+    parts += [] if layer.window is None else [f"window {layer.window}"]
+    parts += [] if layer.softcap is None else [f"softcap {layer.softcap:g}"]
+    parts += [] if layer.alibi is None else ["ALiBi"]
+    return ", ".join(parts)
 
 
 def _headline(result: CheckResult) -> Text:
-    failing = [a for a in result.assumptions if not a.holds]
-    if not failing:
+    failing = [a for a in result.assumptions if not a.holds and _known(a)]
+    if all(a.holds for a in result.assumptions):
         return Text("Every assumption of the paper's theorem holds on this instance.", style=_GOOD)
+    if not failing:
+        return Text("No assumption of the paper that this layer has a number for fails.", style=_UNSURE)
     names = " and ".join(", ".join(a.id for a in failing).rsplit(", ", 1))
     verb = "fails" if len(failing) == 1 else "fail"
     return Text(f"Assumptions of the paper that fail on this instance: {names} {verb}.", style=_BAD)
@@ -106,14 +123,14 @@ def _status(status: str) -> Text:
 def _assumptions(result: CheckResult) -> RenderableType:
     table = _table("Assumptions", ("", "left"), ("", "left"), ("value", "right"), ("why, and what it means", "fold"))
     for a in sorted(result.assumptions, key=lambda a: a.holds):
-        verdict = _status("holds") if a.holds else Text("FAILS", style=_BAD)
-        table.add_row(Text(a.id), verdict, scientific(a.value, a.log10), Text(a.reason))
+        verdict = _status("holds") if a.holds else Text("FAILS", style=_BAD) if _known(a) else Text("none", style="dim")
+        table.add_row(Text(a.id), verdict, scientific(a.value, a.log10) if _known(a) else "", Text(a.reason))
     return Group(table, Text())
 
 
 def _gradient(result: CheckResult) -> RenderableType:
     table = _table(
-        "The closed-form gradient W * (X^T p X) + lam M against independent oracles",
+        _FUSED if isinstance(result.instance, Instance) else _PAIR,
         ("oracle", "left"),
         ("", "left"),
         ("value", "right"),
@@ -125,14 +142,27 @@ def _gradient(result: CheckResult) -> RenderableType:
     return Group(table, Text())
 
 
-def _constants(numbers: Constants) -> RenderableType:
-    table = _table("Constants", ("", "left"), ("the paper's", "right"), ("corrected", "right"))
+def _known(found: Assumption) -> bool:
+    return not isinstance(found, LayerAssumption) or found.known
+
+
+def _constants(numbers: Constants | LayerConstants) -> RenderableType:
+    of_layer = isinstance(numbers, LayerConstants)
+    table = _table(
+        "Constants, of the worst head" if of_layer else "Constants",
+        ("", "left"), ("the paper's", "right"), ("corrected", "right"),
+    )  # fmt: skip
     for label, printed, corrected in _PAIRS:
-        shown = (scientific(numbers[name], numbers.log10.get(name)) for name in (printed, corrected))
-        table.add_row(label, *shown)
-    between = f"{scientific(numbers.K_lower, digits=6)} .. {scientific(numbers.K, digits=6)}"
+        table.add_row(label, *(_number(numbers, name) for name in (printed, corrected)))
+    between = f"{_number(numbers, 'K_lower', 6)} .. {_number(numbers, 'K', 6)}"
     table.add_row("K, norm of M to centred logits", "", between)
-    return Group(table, Text())
+    reasons = dict.fromkeys(numbers.reasons.values()) if isinstance(numbers, LayerConstants) else {}
+    return Group(table, *(Text(f"none: {reason}.") for reason in reasons), Text())
+
+
+def _number(numbers: Constants | LayerConstants, name: str, digits: int = 3) -> str:
+    value = numbers[name]
+    return "none" if value is None else scientific(value, numbers.log10.get(name), digits)
 
 
 def _bounds(result: CheckResult) -> RenderableType:
@@ -161,4 +191,6 @@ def _theorem(result: CheckResult) -> RenderableType:
     for guarantee in verdict.guarantees:
         if guarantee.applies:
             instead.add_row("-", Text(f"{guarantee.id}: {guarantee.says}"))
+    if not instead.row_count:
+        return Group(*lines, table)
     return Group(*lines, table, Text(), Text("Guaranteed instead, for descent from M = 1", style="bold"), instead)

@@ -9,14 +9,14 @@ from fractions import Fraction
 import numpy as np
 from flint import arb
 
-from attnprune_verify.errors import InvalidInstance
 from attnprune_verify.instance.problem import Instance
-from attnprune_verify.instance.validate import is_no_number
+from attnprune_verify.theory import conditions, sharp
 from attnprune_verify.theory.balls import frobenius, log10, nearest, precision
 from attnprune_verify.theory.gram import is_positive_semidefinite
 from attnprune_verify.theory.measure import Measurements, measure
+from attnprune_verify.values import as_number
 
-__all__ = ["Assumption", "as_parameter", "assumptions", "show"]
+__all__ = ["Assumption", "assumptions", "show"]
 
 
 @dataclass(frozen=True)
@@ -72,8 +72,8 @@ def assumptions(instance: Instance, beta: float | None = None, delta: float | No
     >>> [(item.id, item.holds) for item in found[:4]]
     [('beta', True), ('delta', False), ('delta-allowed', True), ('W-nonzero', False)]
     """
-    given_beta = None if beta is None else as_parameter("beta", beta)
-    given_delta = None if delta is None else as_parameter("delta", delta)
+    given_beta = None if beta is None else as_number("beta", beta)
+    given_delta = None if delta is None else as_number("delta", delta)
     found = measure(instance)
     with precision():
         return (
@@ -86,25 +86,6 @@ def assumptions(instance: Instance, beta: float | None = None, delta: float | No
             _unit_interval(instance),
             _radius(found),
         )
-
-
-def as_parameter(name: str, value: object) -> float:
-    """A user's beta, delta, eps or eta as a finite float.
-
-    Examples
-    --------
-    >>> as_parameter("beta", "0.5")
-    Traceback (most recent call last):
-        ...
-    attnprune_verify.errors.InvalidInstance: beta must be a finite real number; got '0.5'
-    """
-    try:
-        number = math.nan if is_no_number(value) else float(value)  # type: ignore[arg-type]
-    except (TypeError, ValueError, OverflowError):
-        number = math.nan
-    if not math.isfinite(number):
-        raise InvalidInstance(f"{name} must be a finite real number; got {value!r:.60}")
-    return number
 
 
 def _judged(identity: str, holds: bool, ball: arb, reason: str) -> Assumption:
@@ -180,7 +161,7 @@ def _given_delta(instance: Instance, found: Measurements, delta: float, everywhe
     widest = instance.n if everywhere else int(instance.allowed.sum(axis=1).max())
     if delta <= 0:
         reason = f"delta = {delta!r} is not positive, so mu is not either and the theorem promises nothing."
-    elif delta > 1 / widest:
+    elif delta > nearest(sharp.largest_delta(widest)):
         reason = (
             f"delta = {delta!r} is impossible: a row of {widest} weights that sum to 1 has one of at most "
             f"1/{widest} = {1 / widest:.6g}."
@@ -207,7 +188,7 @@ def _weights(instance: Instance, found: Measurements) -> Assumption:
 def _box(instance: Instance) -> Assumption:
     M = instance.M_or_ones
     low, high = float(M.min()), float(M.max())
-    if 0 <= low and high <= 1:
+    if conditions.in_box(low) and conditions.in_box(high):
         span = f"every entry of M is {low:.6g}" if low == high else f"the entries of M lie in [{low:.6g}, {high:.6g}]"
         reason = f"{span}; gradient descent may still leave [0, 1]."
         return _judged("M-in-box", True, arb(0), reason)
@@ -221,7 +202,7 @@ def _box(instance: Instance) -> Assumption:
 
 def _norm(instance: Instance, found: Measurements) -> Assumption:
     d, norm = instance.d, found.norm_M
-    if norm <= d:
+    if conditions.in_ball(norm, d):
         holds = True
     elif norm > d:
         holds = False
@@ -237,7 +218,7 @@ def _norm(instance: Instance, found: Measurements) -> Assumption:
 
 def _unit_interval(instance: Instance) -> Assumption:
     lam = instance.lam
-    if 0 <= lam <= 1:
+    if conditions.lam_in_unit_interval(lam):
         reason = f"lam = {lam!r} lies in [0, 1], as lem:PL_ineq asks."
         return _judged("lam-in-unit-interval", True, arb(lam), reason)
     reason = f"lam = {lam!r} lies outside [0, 1], so lem:PL_ineq and the theorem do not speak about it."

@@ -15,7 +15,7 @@ from attnprune_verify.instance.validate import Array
 from attnprune_verify.theory.balls import exponential, normalised, precision
 from attnprune_verify.theory.spectral import dot_error
 
-__all__ = ["AttentionFloor", "attention_floor"]
+__all__ = ["AttentionFloor", "attention_floor", "lowest_log"]
 
 _ROWS = 256
 _LARGEST = sys.float_info.max
@@ -34,6 +34,12 @@ class AttentionFloor:
         """delta over the allowed positions: always positive."""
         with precision():
             return exponential(self.log_allowed)
+
+    @property
+    def certified(self) -> arb:
+        """A number certainly not above `allowed`."""
+        with precision():
+            return arb((self.allowed * (-arb(self.radius)).exp()).lower())
 
     @property
     def everywhere(self) -> arb:
@@ -81,11 +87,12 @@ def attention_floor(instance: Instance, M: Array | None = None) -> AttentionFloo
         radius = max(radius, spread + 4 * dot_error(instance.n))
         for start in range(0, instance.n, _ROWS):
             rows = slice(start, start + _ROWS)
-            lowest = min(lowest, _lowest_log(queries[rows] @ tokens.T, allowed[rows], shift))
+            lowest = min(lowest, lowest_log(queries[rows] @ tokens.T, allowed[rows], shift))
     return AttentionFloor(max(lowest, -_LARGEST), radius, not bool(allowed.all()))
 
 
-def _lowest_log(logits: Array, allowed: NDArray[np.bool_], shift: int) -> float:
+def lowest_log(logits: Array, allowed: NDArray[np.bool_], shift: int = 0) -> float:
+    """The least ln F of rows of logits 2^shift over their allowed positions."""
     top = np.where(allowed, logits, -np.inf).max(axis=1, keepdims=True)
     with np.errstate(over="ignore", under="ignore"):
         gaps = np.ldexp(top - logits, shift)

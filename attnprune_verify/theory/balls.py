@@ -12,18 +12,18 @@ import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import wraps
-from typing import ParamSpec, TypeAlias, TypeVar
+from typing import ParamSpec, TypeVar
 
 import numpy as np
 from flint import arb, arb_mat, ctx
 
 from attnprune_verify.instance.validate import Array
 from attnprune_verify.oracle.enclosure import working_precision
+from attnprune_verify.theory.arithmetic import PRECISION
 
 __all__ = [
-    "PRECISION",
-    "Number",
     "between",
+    "doubles",
     "exponential",
     "frobenius",
     "log10",
@@ -36,12 +36,6 @@ __all__ = [
     "precision",
     "upper",
 ]
-
-PRECISION = 128
-"""Bits of the midpoints; four times what a double shows, so that radii never show in a printed constant."""
-
-Number: TypeAlias = float | arb
-"""What the formulas of this folder accept; they return balls."""
 
 _P = ParamSpec("_P")
 _T = TypeVar("_T")
@@ -115,6 +109,11 @@ def exponential(exponent: float) -> arb:
 def matrix(array: Array) -> arb_mat:
     """The exact matrix of the given floats."""
     return arb_mat(np.asarray(array, dtype=np.float64).tolist())
+
+
+def doubles(*arrays: Array) -> tuple[Array, ...]:
+    """The same numbers in float64; exact, as no array is wider."""
+    return tuple(np.asarray(array, dtype=np.float64) for array in arrays)
 
 
 def normalised(array: Array) -> tuple[Array, int]:

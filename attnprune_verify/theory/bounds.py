@@ -19,13 +19,16 @@ from attnprune_verify.theory.evaluation import (
     Route,
     curvature_along,
     gradient_change,
+    objective_of,
     precision_ladder,
     route,
 )
 from attnprune_verify.theory.measure import logit_norm, measure
 from attnprune_verify.theory.pl_bounds import Bound, beyond_floats, pl_bounds
 
-__all__ = ["Bound", "evaluate_bounds"]
+__all__ = ["BOUND_IDS", "Bound", "evaluate_bounds"]
+
+BOUND_IDS = ("thm:lip_grad_l", "lem:PL_ineq", "fix:lip_grad_l", "fix:PL_ineq")
 
 _SHARP = 20  # bits of relative accuracy that decide every inequality with a margin
 
@@ -110,9 +113,8 @@ def _curved_directions(instance: Instance, points: tuple[tuple[str, Array], ...]
     """Top eigenvectors of the Hessian in floating point, where Hessian-vector products are affordable."""
     if route(instance) == Route.CRUDE:
         return
-    X, W = (np.asarray(array, dtype=np.float64) for array in (instance.samples, instance.W))
     try:
-        objective = Objective(X, W, instance.lam, instance.mask)
+        objective = objective_of(instance, instance.lam, keep_dense=True)
         for name, point in points:
             with np.errstate(all="ignore"):  # a search: only finite directions are used
                 direction = _top_direction(objective, point)
@@ -125,8 +127,10 @@ def _curved_directions(instance: Instance, points: tuple[tuple[str, Array], ...]
 def _top_direction(objective: Objective, M: Array) -> Array:
     d = len(M)
 
+    times = objective.hessian_operator_at([M])
+
     def product(v: Array) -> Array:
-        return objective.hessian_vector_product(M, v.reshape(d, d)).ravel()
+        return times([v.reshape(d, d)])[0].ravel()
 
     start: Array = np.abs(objective.W).ravel() + 1e-3 * np.random.default_rng(1).standard_normal(d * d)
     if d * d > 8:

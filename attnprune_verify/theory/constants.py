@@ -7,15 +7,16 @@ from dataclasses import dataclass, fields
 
 from flint import arb
 
-from attnprune_verify.errors import InvalidInstance
 from attnprune_verify.instance.problem import Instance
-from attnprune_verify.theory import paper, sharp
-from attnprune_verify.theory.assumptions import as_parameter
+from attnprune_verify.theory import paper, rates, sharp
+from attnprune_verify.theory.arithmetic import BALL
+from attnprune_verify.theory.attention_floor import AttentionFloor
 from attnprune_verify.theory.balls import log10, lower, nearest, precise, upper
 from attnprune_verify.theory.kappa import kappa_zero_sum, row_eigenvalue_at
 from attnprune_verify.theory.measure import logit_norm, measure, start_loss
+from attnprune_verify.values import as_number, as_positive
 
-__all__ = ["Constants", "constant_balls", "constants"]
+__all__ = ["NAMES", "Constants", "constant_balls", "constants", "leave", "logarithms"]
 
 _ROUNDED_UP = (
     "K",
@@ -126,16 +127,17 @@ class Constants:
     log10: Mapping[str, float]
 
     def __getitem__(self, name: str) -> float:
-        if name not in _NAMES:
+        if name not in NAMES:
             raise KeyError(name)
         return float(getattr(self, name))
 
     def as_dict(self) -> dict[str, float]:
         """All constants by name, without the logarithms."""
-        return {name: self[name] for name in _NAMES}
+        return {name: self[name] for name in NAMES}
 
 
-_NAMES = tuple(field.name for field in fields(Constants) if field.name != "log10")
+NAMES = tuple(field.name for field in fields(Constants) if field.name != "log10")
+"""Names of all constants, in the order they are printed."""
 
 
 def constants(
@@ -175,13 +177,16 @@ def constants(
     (1.0, 0.5, 1.0)
     """
     balls = constant_balls(instance, eps, eta, beta=beta, delta=delta)
-    values = {name: _leave(name, ball) for name, ball in balls.items()}
-    return Constants(
-        **values, log10={name: log10(ball) for name, ball in balls.items() if ball > 0 and ball.is_finite()}
-    )
+    return Constants(**{name: leave(name, ball) for name, ball in balls.items()}, log10=logarithms(balls))
 
 
-def _leave(name: str, ball: arb) -> float:
+def logarithms(balls: Mapping[str, arb]) -> dict[str, float]:
+    """log10 of every positive one."""
+    return {name: log10(ball) for name, ball in balls.items() if ball > 0 and ball.is_finite()}
+
+
+def leave(name: str, ball: arb) -> float:
+    """The float that is printed: bounds stay bounds."""
     if name in _ROUNDED_UP:
         return upper(ball)
     return lower(ball) if name in _ROUNDED_DOWN else nearest(ball)
@@ -195,23 +200,26 @@ def constant_balls(
     *,
     beta: float | None = None,
     delta: float | None = None,
+    floor: AttentionFloor | None = None,
 ) -> dict[str, arb]:
-    """The same as balls, whose exponents are unlimited. Parameters as `constants`."""
+    """The same as balls, whose exponents are unlimited. Parameters as `constants`; `floor` replaces that of F(M)."""
     n, d, lam = instance.n, instance.d, instance.lam
     found, norm = measure(instance), logit_norm(instance)
     K = arb(norm.upper.upper())
     start = start_loss(instance)
-    beta_ball = found.beta.value if beta is None else arb(as_parameter("beta", beta))
-    everywhere, allowed = found.floor.everywhere, found.floor.allowed
+    beta_ball = found.beta.value if beta is None else arb(as_number("beta", beta))
+    floor = floor or found.floor
+    everywhere, allowed = floor.everywhere, floor.allowed
     if delta is not None:
-        everywhere = allowed = arb(as_parameter("delta", delta))
+        everywhere = allowed = arb(as_number("delta", delta))
     L_paper, L_sharp = paper.lipschitz(n, d, found.radius, lam), sharp.lipschitz(K, lam)
     mu_paper = paper.mu(found.min_W, beta_ball, everywhere)
     mu_corrected = sharp.mu(found.min_W, beta_ball, allowed)
-    kappa, eigenvalue = kappa_zero_sum(instance), row_eigenvalue_at(instance)
-    eps_ball = arb(2) / (100 * n) if eps is None else _positive("eps", eps)
-    eta_paper = 1 / L_paper if eta is None else _positive("eta", eta)
-    eta_corrected = paper.over(arb(1), L_sharp) if eta is None else eta_paper
+    kappa = kappa_zero_sum(instance)
+    eigenvalue = row_eigenvalue_at(instance) if floor is found.floor else floor.certified
+    eps_ball = arb(2) / (100 * n) if eps is None else arb(as_positive("eps", eps))
+    eta_paper = 1 / L_paper if eta is None else arb(as_positive("eta", eta))
+    eta_corrected = BALL.over(arb(1), L_sharp) if eta is None else eta_paper
     product_floor = sharp.inner_product_floor(instance.allowed.sum(axis=1).tolist())
     return {
         "L_paper": L_paper,
@@ -226,7 +234,7 @@ def constant_balls(
         "xi_paper": paper.xi_theorem(n, d, found.max_W, found.norm_X, lam, mu_paper),
         "xi_corrected": sharp.xi_confined(n, d, K, lam, mu_corrected),
         "xi_paper_lemma": paper.xi_lemma(n, d, found.max_W, found.norm_X, lam, mu_paper),
-        "xi_global": sharp.xi_global(lam, product_floor, mu_corrected),
+        "xi_global": sharp.xi_global(lam, -product_floor, mu_corrected),
         "T_paper": paper.iterations(start, eta_paper, mu_paper, eps_ball, n),
         "T_corrected": paper.iterations(start, eta_corrected, mu_corrected, eps_ball, n),
         "eps": eps_ball,
@@ -245,20 +253,13 @@ def constant_balls(
         "R": found.radius,
         "lam": arb(lam),
         "lipschitz_F": sharp.lipschitz_attention(K),
-        "lipschitz_F_paper": 2 * d * n * found.radius**3,
+        "lipschitz_F_paper": paper.lipschitz_attention(n, d, found.radius),
         "curvature_lower": sharp.lower_curvature(K, lam),
         "convexity_threshold": sharp.convexity_threshold(K),
-        "linear_rate_threshold": sharp.linear_rate_threshold(d, found.dense_floor.allowed, len(instance.samples)),
+        "linear_rate_threshold": rates.linear_rate_threshold(d, found.dense_floor.allowed, len(instance.samples)),
         "vacuity_threshold": paper.vacuity_threshold(n, d, found.max_W, found.norm_X),
         "inner_product_floor": product_floor,
-        "C_plus": sharp.C_PLUS,
-        "C_minus": sharp.C_MINUS,
-        "P_star": sharp.P_STAR,
+        "C_plus": sharp.C_plus(),
+        "C_minus": sharp.C_minus(),
+        "P_star": sharp.P_star(),
     }
-
-
-def _positive(name: str, value: float) -> arb:
-    number = as_parameter(name, value)
-    if number <= 0:
-        raise InvalidInstance(f"{name} must be > 0; got {number:.6g}")
-    return arb(number)

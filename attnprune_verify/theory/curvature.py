@@ -12,7 +12,7 @@ from attnprune_verify.instance.problem import Instance
 from attnprune_verify.instance.validate import Array
 from attnprune_verify.model import attention
 from attnprune_verify.theory import sharp
-from attnprune_verify.theory.balls import precision
+from attnprune_verify.theory.balls import doubles, precision
 from attnprune_verify.theory.evaluation import weight_error
 from attnprune_verify.theory.measure import logit_norm
 from attnprune_verify.theory.spectral import dot_error
@@ -42,7 +42,7 @@ def local_curvature(instance: Instance, M: Array | None = None) -> LocalCurvatur
     >>> round(float(at.lower), 9), round(float(at.upper), 9) <= 0.25
     (-0.0, True)
     """
-    X, W = (np.asarray(array, dtype=np.float64) for array in (instance.samples, instance.W))
+    X, W = doubles(instance.samples, instance.W)
     M = np.asarray(instance.M_or_ones if M is None else M, dtype=np.float64)
     rho = max(weight_error(instance, M), weight_error(instance, np.ones_like(M)))
     above, below = 0.0, 0.0
@@ -94,8 +94,8 @@ def row_constants(
     reach_down = (mean - np.where(allowed, c, np.inf).min(axis=1)).clip(min=0.0)
     least = np.where(allowed, F, np.inf).min(axis=1) * (1 - rho)
     norm = np.minimum(0.5, F.max(axis=1))
-    upper = np.minimum(float(sharp.C_PLUS), norm**2 + norm * reach_up + slip)
-    lower = np.minimum(float(sharp.C_MINUS), norm * (reach_down - least).clip(min=0.0) + slip)
+    upper = np.minimum(float(sharp.C_plus()), norm**2 + norm * reach_up + slip)
+    lower = np.minimum(float(sharp.C_minus()), norm * (reach_down - least).clip(min=0.0) + slip)
     if n <= _PAIRWISE_LIMIT:
         for i, (sigma, f) in enumerate(zip(F, dense, strict=True)):
             scale = 2 * float(f @ sigma) - 3 * float(sigma @ sigma)

@@ -11,16 +11,17 @@ from dataclasses import dataclass
 
 import numpy as np
 from flint import arb, arb_mat
-from numpy.typing import NDArray
 
 from attnprune_verify.instance.problem import Instance
 from attnprune_verify.instance.validate import Array
 from attnprune_verify.model import Objective
+from attnprune_verify.model.maps import Fused
 from attnprune_verify.oracle import ball, running_error
-from attnprune_verify.oracle.ball_forms import attention_term, fused, inner_gradient, mean, softmax_rows
-from attnprune_verify.oracle.enclosure import as_balls, hadamard
+from attnprune_verify.oracle.ball_forms import attention_rows, attention_term, gradient_balls
+from attnprune_verify.oracle.enclosure import as_balls
+from attnprune_verify.oracle.inputs import posed
 from attnprune_verify.theory.attention_floor import attention_floor
-from attnprune_verify.theory.balls import frobenius, precision
+from attnprune_verify.theory.balls import doubles, frobenius, precision
 from attnprune_verify.theory.spectral import UNIT_ROUNDOFF, dot_error
 
 __all__ = [
@@ -31,6 +32,7 @@ __all__ = [
     "attention_squares",
     "curvature_along",
     "gradient_change",
+    "objective_of",
     "precision_ladder",
     "route",
     "weight_error",
@@ -99,6 +101,12 @@ class GradientChange:
     whole: arb
 
 
+def objective_of(instance: Instance, lam: float, *, keep_dense: bool = False) -> Objective:
+    """The loss in float64; the instance is validated, nothing is checked again."""
+    X, W = doubles(instance.samples, instance.W)
+    return Objective.of(Fused(X, W, instance.visible), lam, keep_dense=keep_dense)
+
+
 def attention_part(instance: Instance, bits: int) -> AttentionPart:
     """Enclose what the PL inequality speaks about, at `bits` bits on the ball route.
 
@@ -109,17 +117,16 @@ def attention_part(instance: Instance, bits: int) -> AttentionPart:
     >>> round(float(at.gradient_squares / at.c_squares), 15)  # (0.1 / 2)^2, attained exactly
     0.0025
     """
-    X, W, M = (np.asarray(array, dtype=np.float64) for array in (instance.samples, instance.W, instance.M_or_ones))
+    (M,) = doubles(instance.M_or_ones)
     if _flat(instance, M):
         return AttentionPart(arb(0), arb(0), arb(0), _floor_ball(instance))
     if route(instance) == Route.BALLS:
-        return _by_balls(X, W, M, instance.allowed, bits)
-    objective = Objective(X, W, 0.0, instance.mask, keep_dense=False)
-    value, gradient = objective.loss_and_gradient(M)
+        return _by_balls(instance, M, bits)
+    value, (gradient,) = objective_of(instance, 0.0).loss_and_gradient_at([M])
     with precision():
         if route(instance) == Route.RUNNING:
-            slip = running_error.loss_bound(M, X, W, 0.0, instance.mask)
-            blur = running_error.gradient_bound(M, X, W, 0.0, instance.mask)
+            at = posed(instance)._replace(lam=0.0)
+            slip, blur = running_error.loss_error(at), running_error.gradient_error(at)
             c_squares = _non_negative(2 * arb(value, slip))
             error = frobenius(blur)
         else:
@@ -133,34 +140,31 @@ def attention_part(instance: Instance, bits: int) -> AttentionPart:
 
 def attention_squares(instance: Instance) -> arb:
     """||c||_F^2 at the instance's M (mean over a batch), in balls where that is cheap, else in floating point."""
-    X, W, M = (np.asarray(array, dtype=np.float64) for array in (instance.samples, instance.W, instance.M_or_ones))
+    (M,) = doubles(instance.M_or_ones)
     if _flat(instance, M):
         return arb(0)
     if route(instance) != Route.BALLS:
-        return arb(2 * Objective(X, W, 0.0, instance.mask, keep_dense=False).loss(M))
+        return arb(2 * objective_of(instance, 0.0).loss_at([M]))
     bits = 128
     while True:
         with precision(bits):
-            squares = 2 * attention_term(fused(M, W), X, instance.allowed)
+            squares = 2 * attention_term(posed(instance))
         if squares.rel_accuracy_bits() > 30 or bits >= 2048:
             return squares
         bits *= 4
 
 
-def _by_balls(X: Array, W: Array, M: Array, allowed: NDArray[np.bool_], bits: int) -> AttentionPart:
+def _by_balls(instance: Instance, M: Array, bits: int) -> AttentionPart:
     with precision(bits):
-        logits = fused(M, W)
-        inner = mean(inner_gradient(logits, sample, allowed) for sample in X)
-        entries = hadamard(as_balls(W), inner).entries()
+        at = posed(instance)
+        entries = gradient_balls(at)[0].entries()
         floor = arb(1)
-        for sample in X:
-            tokens = as_balls(sample)
-            rows = softmax_rows(tokens * logits.pruned * tokens.transpose(), allowed)
-            for row, positions in zip(rows, allowed, strict=True):
+        for rows in attention_rows(at):
+            for row, positions in zip(rows, at.allowed, strict=True):
                 for j in np.flatnonzero(positions).tolist():
                     floor = arb.min(floor, row[j])
         return AttentionPart(
-            c_squares=2 * attention_term(logits, X, allowed),
+            c_squares=2 * attention_term(at),
             gradient_squares=_non_negative(sum((g * g for g in entries), arb(0))),
             product=sum((g * arb(m) for g, m in zip(entries, M.ravel().tolist(), strict=True)), arb(0)),
             floor=floor,
@@ -187,7 +191,7 @@ def weight_error(instance: Instance, M: Array) -> float:
 
     A logit is off by at most eps = gamma max||x||^2 ||M * W||_F, and a weight by a factor exp(+-(6 eps + (n + 20) u)).
     """
-    X, W = (np.asarray(array, dtype=np.float64) for array in (instance.samples, instance.W))
+    X, W = doubles(instance.samples, instance.W)
     with np.errstate(over="ignore", invalid="ignore"):  # an overflow makes the bound infinite or nan: no bound
         longest = float(np.einsum("kia,kia->ki", X, X).max())
         logit = dot_error(2 * instance.d + 4) * longest * float(np.linalg.norm(M * W)) * 1.01
@@ -200,7 +204,7 @@ def _crude_errors(instance: Instance, M: Array) -> tuple[float, float]:
     With rho as in `weight_error`, c is off by rho (F + f), every p_j at first order by F_j (8 rho + 2 (n + 8) u), and
     the products with X add gamma_{2n}.
     """
-    X, W = (np.asarray(array, dtype=np.float64) for array in (instance.samples, instance.W))
+    X, W = doubles(instance.samples, instance.W)
     n = instance.n
     rho = max(weight_error(instance, M), weight_error(instance, np.ones_like(M)))
     tokens = float(np.einsum("kia,kia->k", X, X).max()) * 1.01
@@ -234,36 +238,32 @@ def _norm(matrix: arb_mat) -> arb:
 
 
 def _ball_gradient(instance: Instance, M: Array) -> arb_mat:
-    X, W = (np.asarray(array, dtype=np.float64) for array in (instance.samples, instance.W))
     if _flat(instance, M):
-        return arb_mat(*W.shape)
-    logits = fused(M, W)
-    return hadamard(as_balls(W), mean(inner_gradient(logits, sample, instance.allowed) for sample in X))
+        return arb_mat(*instance.W.shape)
+    return gradient_balls(posed(instance)._replace(masks=(M,)))[0]
 
 
 def _attention_gradient(instance: Instance, M: Array) -> tuple[Array, arb]:
     """W * (X^T p X) as floats, and a bound of the Frobenius norm of their error."""
-    X, W = (np.asarray(array, dtype=np.float64) for array in (instance.samples, instance.W))
     if _flat(instance, M):
-        return np.zeros_like(W), arb(0)
-    gradient = Objective(X, W, 0.0, instance.mask, keep_dense=False).loss_and_gradient(M)[1]
+        return np.zeros_like(M), arb(0)
+    gradient = objective_of(instance, 0.0).loss_and_gradient_at([M])[1][0]
     if route(instance) == Route.RUNNING:
-        return gradient, frobenius(running_error.gradient_bound(M, X, W, 0.0, instance.mask))
+        return gradient, frobenius(running_error.gradient_error(posed(instance)._replace(masks=(M,), lam=0.0)))
     return gradient, arb(_crude_errors(instance, M)[1])
 
 
 def curvature_along(instance: Instance, M: Array, V: Array) -> arb:
     """Enclose ||Hess L(M) V||_F / ||V||_F on the ball and running-error routes."""
-    X, W = (np.asarray(array, dtype=np.float64) for array in (instance.samples, instance.W))
+    at = posed(instance)._replace(masks=(M,))
     with precision():
         if route(instance) == Route.BALLS:
-            enclosure = ball.hessian_vector_product(M, V, X, W, instance.lam, instance.mask)
+            enclosure = ball.enclosed_product(at, (V,))
             if not np.isfinite(enclosure.magnitude).all():
                 return arb.nan()
             return _around(enclosure.midpoint, enclosure.radius) / frobenius(V)
-        value = Objective(X, W, instance.lam, instance.mask, keep_dense=False).hessian_vector_product(M, V)
-        blur = running_error.hessian_vector_product_bound(M, V, X, W, instance.lam, instance.mask)
-        return _around(value, blur) / frobenius(V)
+        (value,) = objective_of(instance, instance.lam).hessian_operator_at([M], keep_rows=False)([V])
+        return _around(value.ravel(), running_error.product_error(at, (V,))) / frobenius(V)
 
 
 def _around(value: Array, radius: Array) -> arb:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
@@ -9,13 +10,16 @@ import numpy as np
 from flint import arb
 
 from attnprune_verify.instance.problem import Instance
-from attnprune_verify.theory import paper, sharp
+from attnprune_verify.theory import paper, rates, sharp
 from attnprune_verify.theory.assumptions import show
-from attnprune_verify.theory.balls import exponential, log10, nearest, normalised, power_of_two, precise, upper
+from attnprune_verify.theory.balls import exponential, log10, lower, nearest, normalised, power_of_two, precise
 from attnprune_verify.theory.constants import constant_balls
 from attnprune_verify.theory.measure import measure, once_per_instance
 
 __all__ = ["Guarantee", "guarantees", "path_floor"]
+
+_PART = 100
+"""The gradient's norm is shown to fall to 1/_PART of what it is at M = 1."""
 
 
 @dataclass(frozen=True)
@@ -80,7 +84,7 @@ def _made(identity: str, applies: bool, says: str, **numbers: arb) -> Guarantee:
 
 def _confinement(instance: Instance) -> Guarantee:
     """||M^t||^2 + ||c^t||^2 / lam <= d^2, since L(M^t) <= L(1) = lam d^2 / 2, for eta < 2/L_sharp."""
-    loss = arb(instance.lam) * instance.d**2 / 2
+    loss = rates.start_loss(instance.d, instance.lam)
     if instance.lam == 0:
         return _made(
             "confinement", True, "lam = 0: M = 1 is a global minimiser and every iterate stays there.", loss=loss
@@ -90,18 +94,15 @@ def _confinement(instance: Instance) -> Guarantee:
 
 
 def _gradient_norm(instance: Instance, balls: Mapping[str, arb]) -> Guarantee:
-    """min_{t<T} ||grad L||^2 <= lam d^2 L_sharp / T for eta = 1/L_sharp.
-
-    Every step lowers L by at least ||grad L||^2 / (2 L_sharp), from lam d^2 / 2. At M = 1 the norm is lam d
-    exactly, so only T > L_sharp / lam says something; the number given is for a hundredth of it.
-    """
+    """`rates.steps_to_gradient`: at M = 1 the norm is lam d exactly, so only T > L_sharp / lam says something."""
     lam, d = arb(instance.lam), instance.d
     if instance.lam == 0:
         return _made("gradient-norm", True, "lam = 0: the gradient at M = 1 is 0.", gradient=arb(0), T=arb(0))
-    goal, steps = lam * d / 100, 10**4 * balls["L_sharp"] / lam
+    fraction = arb(1) / _PART
+    goal, steps = fraction * lam * d, rates.steps_to_gradient(balls["L_sharp"], lam, fraction)
     says = (
-        f"Within T = 10^4 L_sharp/lam = {show(steps)} steps of size 1/L_sharp some ||grad L(M^t)||_F <= {show(goal)}, "
-        f"a hundredth of its start lam d."
+        f"Within T = {_PART**2} L_sharp/lam = {show(steps)} steps of size 1/L_sharp some ||grad L(M^t)||_F <= "
+        f"{show(goal)}, 1/{_PART} of its start lam d."
     )
     return _made("gradient-norm", True, says, gradient=goal, T=steps)
 
@@ -121,26 +122,28 @@ def _repaired_theorem(instance: Instance, balls: Mapping[str, arb]) -> Guarantee
         return _made("repaired-theorem", False, f"No constant mu > 0: {why}.", delta=floor, mu=arb(0))
     eps = balls["eps"]
     xi = sharp.xi_confined(n, d, balls["K"], lam, mu)
-    steps = paper.iterations(arb(lam) * d**2 / 2, balls["eta_corrected"], mu, eps, n) if lam > 0 else arb(0)
+    goal, at_ones = paper.goal(xi, eps), paper.at_ones(n, d, lam, mu)
+    steps = arb(0)
+    if lam > 0:
+        steps = paper.iterations(rates.start_loss(d, lam), balls["eta_corrected"], mu, eps, n)
     says = (
         f"F(M^t) >= delta = {show(floor)} on the path, so mu = {show(mu)}; within T = {show(steps)} steps some M^t has "
-        f"L_attn/n^2 + lam^2 ||M||_F^2/(mu n^2) <= (xi + eps)/2 = {show((xi + eps) / 2)}."
+        f"L_attn/n^2 + lam^2 ||M||_F^2/(mu n^2) <= (xi + eps)/2 = {show(goal)}."
     )
-    at_ones = (arb(lam) * d) ** 2 / (mu * n**2)
-    if at_ones <= (xi + eps) / 2:
+    if at_ones <= goal:
         says += f" M = 1 satisfies it already ({show(at_ones)})."
     return _made("repaired-theorem", True, says, delta=floor, mu=mu, xi=xi, T=steps, at_ones=at_ones)
 
 
 def _linear(instance: Instance, balls: Mapping[str, arb]) -> Guarantee:
-    """L(M^t) - L* <= (1 - lam/L_sharp)^t lam d^2/2 where 0 < sqrt(lam) d <= f_min / sqrt(5)."""
+    """`rates.linear_rate` up to `rates.linear_rate_threshold`, for eta = 1/L_sharp."""
     lam, threshold = arb(instance.lam), balls["linear_rate_threshold"]
     if instance.lam == 0:
         return _made("linear-convergence", False, "lam = 0: M = 1 is already optimal.", threshold=threshold)
-    if not lam <= threshold:
+    if not rates.converges_linearly(lam, threshold):
         says = f"lam = {instance.lam:.3g} is above (f_min / (sqrt(5) d))^2 = {show(threshold)}."
         return _made("linear-convergence", False, says, threshold=threshold)
-    rate = lam / balls["L_sharp"]
+    rate = rates.linear_rate(lam, balls["L_sharp"])
     says = (
         f"lam = {instance.lam:.3g} <= (f_min / (sqrt(5) d))^2 = {show(threshold)}: a unique global minimiser, and "
         f"L(M^t) - L* <= (1 - {show(rate)})^t lam d^2/2."
@@ -149,13 +152,13 @@ def _linear(instance: Instance, balls: Mapping[str, arb]) -> Guarantee:
 
 
 def _convex(instance: Instance, balls: Mapping[str, arb]) -> Guarantee:
-    """lam > C_- K^2: strongly convex on all of R^{d x d}."""
+    """`rates.strongly_convex_rate` where L is strongly convex on all of R^{d x d}, for eta = 1/L_sharp."""
     lam, threshold = arb(instance.lam), balls["convexity_threshold"]
-    if not lam > threshold:
+    if not rates.strongly_convex(balls["K"], lam):
         says = f"lam = {instance.lam:.3g} is not above C_- K^2 = {show(threshold)}."
         return _made("strong-convexity", False, says, threshold=threshold)
-    modulus = lam - threshold
-    rate = modulus / balls["L_sharp"]
+    modulus = balls["curvature_lower"]
+    rate = rates.strongly_convex_rate(balls["K"], lam, balls["L_sharp"])
     says = (
         f"lam = {instance.lam:.3g} > C_- K^2 = {show(threshold)}: L is {show(modulus)}-strongly convex, and gradient "
         f"descent converges from anywhere, L(M^t) - L* <= (1 - {show(rate)})^t (L(M^0) - L*)."
@@ -167,13 +170,12 @@ def _convex(instance: Instance, balls: Mapping[str, arb]) -> Guarantee:
 def path_floor(instance: Instance) -> arb:
     """A lower bound of F over {L <= L(1)}, which holds every iterate: positive on every instance.
 
-    The better of f_min - sqrt(lam k) d, since every sample has ||c||_F <= sqrt(lam k) d there, and, since ||M||_F <= d
-    there, the least over allowed i, j of 1 / sum_k exp(d ||W * x_i (x_k - x_j)^T||_F), with
-    ||W * x_i (x_k - x_j)^T||_F <= v_ij + v_ik, v_ij^2 = (x_i^2)^T W^2 (x_j^2) entrywise squares.
+    The better of `rates.near_floor` and `rates.far_floor_log`, with v_ij = ||W * x_i x_j^T||_F from
+    v_ij^2 = (x_i^2)^T W^2 (x_j^2), entrywise squares.
     """
     n, d = instance.n, instance.d
     dense = measure(instance).dense_floor
-    near = dense.allowed * (-arb(dense.radius)).exp() - (arb(instance.lam) * len(instance.samples)).sqrt() * d
+    near = rates.near_floor(d, dense.allowed * (-arb(dense.radius)).exp(), instance.lam, len(instance.samples))
     weight, exponent = normalised(instance.W)
     largest = arb(0)
     for sample in instance.samples:
@@ -181,7 +183,7 @@ def path_floor(instance: Instance) -> arb:
         reach = np.sqrt((tokens**2 @ weight**2) @ (tokens**2).T) * (1 + 1e-9)  # far above gamma_{2d}
         reach = np.where(instance.allowed, reach, 0.0)
         largest = arb.max(largest, arb(float(reach.max()) + 1e-150) * power_of_two(2 * token_exponent + exponent))
-    farthest = upper(2 * d * largest)
+    logarithm = lower(rates.far_floor_log(d, n, largest))
     # a factor of 4 pays for the exponent's fraction, which `exponential` drops where it is huge
-    far = exponential(-farthest) / (n if farthest < 1e3 else 4 * n) if farthest < float("inf") else arb(0)
+    far = exponential(logarithm) / (1 if logarithm > -1e3 else 4) if logarithm > -math.inf else arb(0)
     return arb.max(arb.max(arb(near.lower()), arb(far.lower())), arb(0))

@@ -11,13 +11,14 @@ from scipy.linalg import eigh
 
 from attnprune_verify.instance.problem import Instance
 from attnprune_verify.instance.validate import Array
-from attnprune_verify.model import attention
-from attnprune_verify.theory.balls import Number, normalised, power_of_two, precise, precision
+from attnprune_verify.model.functions import attention_matrices
+from attnprune_verify.model.maps import Fused
+from attnprune_verify.theory.balls import doubles, normalised, power_of_two, precision
 from attnprune_verify.theory.evaluation import weight_error
 from attnprune_verify.theory.measure import measure, once_per_instance
 from attnprune_verify.theory.spectral import UNIT_ROUNDOFF, dot_error, least_eigenvalue
 
-__all__ = ["kappa_plus", "kappa_zero_sum", "pl_near_dense", "row_eigenvalue", "row_eigenvalue_at"]
+__all__ = ["kappa_plus", "kappa_zero_sum", "row_eigenvalue", "row_eigenvalue_at"]
 
 _LARGEST = 2**22  # entries of the matrix of the adjoint
 _LARGEST_EXACT = 2**12
@@ -123,8 +124,8 @@ def row_eigenvalue_at(instance: Instance) -> arb:
         rho = weight_error(instance, M)
         if instance.n > _LONGEST_ROWS or not rho < _LARGEST_ERROR:
             return arb(simple.lower())
-        X, W = (np.asarray(array, dtype=np.float64) for array in (instance.samples, instance.W))
-        F = attention(X, M * W, instance.mask)
+        X, W = doubles(instance.samples, instance.W)
+        F = attention_matrices(Fused(X, M * W, instance.visible))
         least = min(row_eigenvalue(sample, instance.allowed, rho) for sample in F)
         return arb.max(arb(simple.lower()), arb(least))
 
@@ -182,22 +183,3 @@ def _integers(array: Array) -> list[list[int]]:
     ratios = [[float(x).as_integer_ratio() for x in row] for row in array]
     common = max(denominator for row in ratios for _, denominator in row)
     return [[numerator * (common // denominator) for numerator, denominator in row] for row in ratios]
-
-
-@precise
-def pl_near_dense(kappa: Number, dense_floor: Number, largest_c: Number) -> arb:
-    """||grad L_attn||_F >= r ||c||_F with r = (1 - 2 s/f_min) kappa_+ (f_min - s), s = max|c_ij| < f_min / 2; else 0.
-
-    Survives n > d, where no global PL constant can exist. Proof, u = log(sigma/f), row by row: sum sigma_j c_j u_j >=
-    ||c||^2 (1 - s/f_min) (logarithmic mean <= maximum) and KL(sigma, f) <sigma, c> <= ||c||^2 s/f_min (KL <= chi^2), so
-    <J c, Pi A (M - 1)> >= (1 - 2 s/f_min) ||c||^2; and ||Pi A (M - 1)|| <= ||u|| <= ||c|| / (f_min - s).
-
-    Examples
-    --------
-    >>> float(pl_near_dense(1.0, 0.5, 0.125))
-    0.1875
-    """
-    s, f = arb(largest_c), arb(dense_floor)
-    if not 2 * s < f:
-        return arb(0)
-    return (1 - 2 * s / f) * kappa * (f - s)

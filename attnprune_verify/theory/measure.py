@@ -11,7 +11,7 @@ from weakref import WeakKeyDictionary
 import numpy as np
 from flint import arb
 
-from attnprune_verify.instance.problem import Instance
+from attnprune_verify.instance.problem import Instance, LayerInstance
 from attnprune_verify.theory.attention_floor import AttentionFloor, attention_floor
 from attnprune_verify.theory.balls import frobenius, precision
 from attnprune_verify.theory.evaluation import attention_squares
@@ -21,14 +21,15 @@ from attnprune_verify.theory.operator_norm import NormBounds, norm_bounds
 __all__ = ["Measurements", "logit_norm", "measure", "once_per_instance", "start_loss"]
 
 _T = TypeVar("_T")
+_I = TypeVar("_I", Instance, LayerInstance)
 
 
-def once_per_instance(function: Callable[[Instance], _T]) -> Callable[[Instance], _T]:
+def once_per_instance(function: Callable[[_I], _T]) -> Callable[[_I], _T]:
     """Remember the result as long as the instance lives: instances never change."""
-    known: WeakKeyDictionary[Instance, _T] = WeakKeyDictionary()
+    known: WeakKeyDictionary[_I, _T] = WeakKeyDictionary()
 
     @wraps(function)
-    def remembered(instance: Instance) -> _T:
+    def remembered(instance: _I) -> _T:
         if instance not in known:
             known[instance] = function(instance)
         return known[instance]

@@ -12,7 +12,7 @@ from flint import arb
 
 from attnprune_verify.instance.problem import Instance
 from attnprune_verify.instance.validate import Array
-from attnprune_verify.theory import paper, sharp
+from attnprune_verify.theory import conditions, paper, sharp
 from attnprune_verify.theory.assumptions import show
 from attnprune_verify.theory.balls import frobenius, nearest, precision
 from attnprune_verify.theory.evaluation import AttentionPart, attention_part, precision_ladder, route
@@ -77,15 +77,15 @@ def _paper_pl(instance: Instance, points: list[Instance], evaluate: _Evaluate) -
         return _void("the lemma is about a single X; averaged gradients of several samples can cancel")
     if found.floor.masked:
         return _void("a mask forbids positions, where F(M) = 0: the hypothesis delta > 0 is contradictory")
-    if not found.beta.positive:
+    if not conditions.beta_positive(found.beta.enclosure):
         return _void(f"beta = 0 ({found.beta.reason}), so mu = 0 and xi divides by 0")
-    if found.min_W == 0:
+    if not conditions.weights_nonzero(found.min_W):
         return _void("min|W| = 0, so mu = 0 and xi divides by 0")
-    if float(M.min()) < 0 or float(M.max()) > 1:
+    if not (conditions.in_box(float(M.min())) and conditions.in_box(float(M.max()))):
         return _void("M lies outside [0, 1]^(d x d)")
-    if instance.lam > 1:
+    if not conditions.lam_in_unit_interval(instance.lam):
         return _void(f"lam = {instance.lam:.6g} lies outside [0, 1]")
-    cross = 6 * arb(instance.n).sqrt() * found.max_W * found.norm_X**2 * instance.lam * instance.d
+    cross = paper.cross_term(instance.n, instance.d, found.max_W, found.norm_X, instance.lam)
     beta = _admissible_beta(instance.samples[0], found.beta)
     inequality = _Inequality("lem:PL_ineq", lambda at: paper.mu(found.min_W, beta, at.floor), cross)
     return _worst(inequality, points, evaluate)
@@ -105,7 +105,7 @@ def _repaired_pl(instance: Instance, points: list[Instance], evaluate: _Evaluate
         beta = _admissible_beta(stacked, found.beta if k == 1 else gram_floor(stacked))
     floor = sharp.inner_product_floor(instance.allowed.sum(axis=1).tolist())
     inequality = _Inequality(
-        "fix:PL_ineq", lambda at: sharp.mu(found.min_W, beta, at.floor) / k, -2 * arb(instance.lam) * floor
+        "fix:PL_ineq", lambda at: sharp.mu(found.min_W, beta, at.floor) / k, sharp.cross_global(instance.lam, -floor)
     )
     return _worst(inequality, points, evaluate)
 

@@ -8,15 +8,17 @@ from dataclasses import dataclass, field
 from flint import arb
 
 from attnprune_verify.instance.problem import Instance
+from attnprune_verify.theory import paper, sharp
 from attnprune_verify.theory.assumptions import assumptions, show
 from attnprune_verify.theory.balls import log10, nearest, precise
 from attnprune_verify.theory.constants import constant_balls
 from attnprune_verify.theory.guarantees import Guarantee, guarantees
 
-__all__ = ["Guarantee", "TheoremVerdict", "theorem"]
+__all__ = ["HYPOTHESES", "Guarantee", "TheoremVerdict", "theorem"]
 
 _HOPELESS = 1e15
-_HYPOTHESES = ("beta", "delta", "W-nonzero", "M-in-box", "lam-in-unit-interval")
+HYPOTHESES = ("beta", "delta", "W-nonzero", "M-in-box", "lam-in-unit-interval")
+"""Ids of the assumptions that lem:PL_ineq makes, and the theorem through its proof."""
 
 
 @dataclass(frozen=True)
@@ -70,7 +72,7 @@ def theorem(
     """
     balls = constant_balls(instance, eps, eta, beta=beta, delta=delta)
     judged = {item.id: item for item in assumptions(instance, beta, delta)}
-    failed = [judged[name].reason for name in _HYPOTHESES if not judged[name].holds]
+    failed = [judged[name].reason for name in HYPOTHESES if not judged[name].holds]
     if instance.k is not None and instance.k > 1:
         failed.append(f"the theorem is about a single X; this is a batch of {instance.k} samples.")
     applies = not failed
@@ -79,9 +81,8 @@ def theorem(
     n, d = instance.n, instance.d
     mu, xi = balls["mu_paper"], balls["xi_paper"]
     active = int((instance.allowed.sum(axis=1) > 1).sum())
-    largest = arb(active) / n**2  # ||c_i||^2 <= 2 in every row with two or more allowed positions
-    bound = (xi + balls["eps"]) / 2
-    at_ones = (arb(instance.lam) * d) ** 2 / (mu * n**2) if mu > 0 else arb.nan()
+    largest, bound = sharp.largest_residual(active, n), paper.goal(xi, balls["eps"])
+    at_ones = paper.at_ones(n, d, instance.lam, mu) if mu > 0 else arb.nan()
     empty = []
     if mu > 0:
         if at_ones <= bound:

@@ -9,13 +9,15 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from types import MappingProxyType
-from typing import Any, Literal, TypeAlias
+from typing import Any, Literal, TypeAlias, get_args
 
 import numpy as np
 from numpy.typing import NDArray
 
 from attnprune_verify.errors import InvalidInstance
+from attnprune_verify.instance.frozen import Frozen
 from attnprune_verify.instance.validate import Array
+from attnprune_verify.values import as_choice, as_number
 
 __all__ = ["Layout", "RoPE"]
 
@@ -25,7 +27,7 @@ _LLAMA3 = ("factor", "low_freq_factor", "high_freq_factor", "original_max_positi
 _SCALINGS = {"default": (), "linear": ("factor",), "llama3": _LLAMA3}
 
 
-class RoPE:
+class RoPE(Frozen):
     """How queries and keys are rotated by position.
 
     ::
@@ -67,17 +69,8 @@ class RoPE:
     def __init__(
         self, theta: float = 10000.0, layout: Layout = "half", scaling: Mapping[str, Any] | None = None
     ) -> None:
-        if layout not in ("half", "interleaved"):
-            raise InvalidInstance(f'layout must be "half" or "interleaved"; got {layout!r:.60}')
-        object.__setattr__(self, "theta", _above("theta", theta, 1.0))
-        object.__setattr__(self, "layout", layout)
-        object.__setattr__(self, "scaling", _checked_scaling(scaling))
-
-    def __setattr__(self, name: str, value: object) -> None:
-        raise AttributeError(f"a RoPE does not change after its validation; make a new one to set {name!r}")
-
-    def __delattr__(self, name: str) -> None:
-        raise AttributeError(f"a RoPE does not change after its validation; it keeps {name!r}")
+        as_choice("layout", layout, get_args(Layout))
+        self._keep(theta=_above("theta", theta, 1.0), layout=layout, scaling=_checked_scaling(scaling))
 
     def __reduce__(self) -> tuple[type[RoPE], tuple[Any, ...]]:
         """Copies and pickles are made anew: a read-only mapping has no other way into them."""
@@ -157,13 +150,4 @@ def _checked_scaling(scaling: Mapping[str, Any] | None) -> Mapping[str, Any] | N
 
 
 def _above(name: str, value: object, least: float) -> float:
-    rule = f"{name} must be a finite number > {least:g}"
-    if isinstance(value, (str, bytes, bytearray, bool)):
-        raise InvalidInstance(f"{rule}; got {value!r:.60}")
-    try:
-        number = float(value)  # type: ignore[arg-type]  # anything that knows how to be a float
-    except (TypeError, ValueError, OverflowError) as error:
-        raise InvalidInstance(f"{rule}; got {value!r:.60}") from error
-    if not (math.isfinite(number) and number > least):
-        raise InvalidInstance(f"{rule}; got {number}")
-    return number
+    return as_number(name, value, f"> {least:g}", lambda number: least < number < math.inf)

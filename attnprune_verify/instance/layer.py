@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
-import operator
-from typing import Any, TypeVar
+import math
+from typing import Any
 
-import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from attnprune_verify.errors import InvalidInstance
-from attnprune_verify.instance.validate import Array, Mask, MaskLike, as_mask, as_real, as_reals, check_shapes
-from attnprune_verify.model.rope import RoPE
+from attnprune_verify.instance.frozen import Frozen
+from attnprune_verify.instance.mask import Mask, MaskLike, Window, as_mask
+from attnprune_verify.instance.rope import RoPE
+from attnprune_verify.instance.scores import Alibi, ScoreModifier, Softcap
+from attnprune_verify.instance.validate import Array, as_reals, check_shapes
+from attnprune_verify.values import as_count, as_positive
 
 __all__ = ["AttentionLayer", "as_layer"]
-
-_T = TypeVar("_T", bound=np.generic)
 
 _FORMS = {
     "W_Q": ("d", "heads*m"),
@@ -24,13 +25,14 @@ _FORMS = {
 }
 
 
-class AttentionLayer:
+class AttentionLayer(Frozen):
     """The query and key side of an attention layer.
 
     ::
 
         q_i = x_i W_Q^h + b_Q^h,   k_j = x_j W_K^g + b_K^g,   g = floor(h / (heads / kv_heads))
         S^h[i, j] = scale * (q_i R_i^T) . (k_j R_j^T) = scale * q_i R_{j-i} k_j^T
+        S^h <- softcap tanh(S^h / softcap),  then  S^h[i, j] <- S^h[i, j] - alibi_h |i - j|       (where given)
         F^h = softmax of each row of S^h over the allowed positions
 
     With one head, no bias, scale 1 and no RoPE this is the paper's attention with W = W_Q W_K^T.
@@ -48,8 +50,21 @@ class AttentionLayer:
     scale : float, optional
         Factor of the logits, > 0; default 1/sqrt(m).
     rope : RoPE, optional
-    mask : None, "causal" or (n, n) array of 0 and 1
+    mask : None, "causal", (n, n) array of 0 and 1, or Mask
         A given array fixes n.
+    window : int, optional
+        At least 1: only tokens less than `window` away are seen, |i - j| < window (with a causal mask i - j < window).
+    softcap : float, optional
+        > 0.
+    alibi : (heads,) array, optional
+        Slopes.
+
+    Attributes
+    ----------
+    visible : Mask
+        What may attend to what: `mask` and `window` together.
+    modifiers : tuple of ScoreModifier
+        `softcap` and `alibi` in the order in which they apply.
 
     Raises
     ------
@@ -72,7 +87,12 @@ class AttentionLayer:
     kv_heads: int
     scale: float
     rope: RoPE | None
-    mask: Mask
+    mask: Any
+    window: int | None
+    softcap: float | None
+    alibi: Array | None
+    visible: Mask
+    modifiers: tuple[ScoreModifier, ...]
 
     def __init__(
         self,
@@ -86,11 +106,14 @@ class AttentionLayer:
         scale: float | None = None,
         rope: RoPE | None = None,
         mask: MaskLike = None,
+        window: int | None = None,
+        softcap: float | None = None,
+        alibi: ArrayLike | None = None,
     ) -> None:
-        heads = _as_count("heads", heads)
-        kv_heads = heads if kv_heads is None else _as_count("kv_heads", kv_heads)
-        given = {"W_Q": W_Q, "W_K": W_K, "b_Q": b_Q, "b_K": b_K}
-        given = {name: value for name, value in given.items() if value is not None}
+        heads = as_count("heads", heads, least=1)
+        kv_heads = heads if kv_heads is None else as_count("kv_heads", kv_heads, least=1)
+        named = {"W_Q": W_Q, "W_K": W_K, "b_Q": b_Q, "b_K": b_K}
+        given = {name: value for name, value in named.items() if value is not None or name in ("W_Q", "W_K")}
         arrays = dict(zip(given, as_reals(**given), strict=True))
         _check_sizes(arrays, heads, kv_heads)
         if rope is not None and not isinstance(rope, RoPE):
@@ -98,27 +121,22 @@ class AttentionLayer:
         m = arrays["W_Q"].shape[1] // heads
         if rope is not None:
             rope.frequencies(m)  # refuses an odd m
-        for name in ("W_Q", "W_K", "b_Q", "b_K"):
-            self._set(name, _frozen(arrays[name]) if name in arrays else None)
-        self._set("heads", heads)
-        self._set("kv_heads", kv_heads)
-        self._set("scale", 1 / np.sqrt(m).item() if scale is None else _as_scale(scale))
-        self._set("rope", rope)
-        self._set("mask", _as_layer_mask(mask))
+        stated = as_mask(mask)
+        near = None if window is None else Window(window)
+        capped = None if softcap is None else Softcap(softcap)
+        falling = None if alibi is None else Alibi(alibi, heads)
+        self._keep(**{name: arrays.get(name) for name in named}, heads=heads, kv_heads=kv_heads)
+        self._keep(scale=1 / math.sqrt(m) if scale is None else as_positive("scale", scale), rope=rope)
+        self._keep(mask=stated.stated, window=near and near.width, visible=stated if near is None else stated & near)
+        self._keep(softcap=capped and capped.cap, alibi=falling and falling.slopes)
+        self._keep(modifiers=tuple(modifier for modifier in (capped, falling) if modifier is not None))
 
-    def _set(self, name: str, value: object) -> None:
-        object.__setattr__(self, name, value)
-
-    def __setattr__(self, name: str, value: object) -> None:
-        raise AttributeError(f"an AttentionLayer does not change after its validation; make a new one to set {name!r}")
-
-    def __delattr__(self, name: str) -> None:
-        raise AttributeError(f"an AttentionLayer does not change after its validation; it keeps {name!r}")
-
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        """Copies and pickles carry arrays that can be written to: they become read-only again."""
-        for name, value in state.items():
-            self._set(name, _frozen(value) if isinstance(value, np.ndarray) else value)
+    @classmethod
+    def of_pair(cls, W_Q: Array, W_K: Array, visible: Mask) -> AttentionLayer:
+        """The paper's factored weight, one head with scale 1, from data that are validated."""
+        absent = dict.fromkeys(("b_Q", "b_K", "rope", "window", "softcap", "alibi"))
+        layer = cls.__new__(cls)._keep(W_Q=W_Q, W_K=W_K, heads=1, kv_heads=1, scale=1.0, modifiers=(), **absent)
+        return layer._keep(visible=visible, mask=visible.stated)
 
     @property
     def d(self) -> int:
@@ -137,25 +155,22 @@ class AttentionLayer:
 
     def with_weights(self, W_Q: ArrayLike, W_K: ArrayLike) -> AttentionLayer:
         """The same layer with other weights."""
-        return AttentionLayer(
-            W_Q,
-            W_K,
-            self.b_Q,
-            self.b_K,
-            heads=self.heads,
-            kv_heads=self.kv_heads,
-            scale=self.scale,
-            rope=self.rope,
-            mask=self.mask,
-        )
+        options = ("heads", "kv_heads", "scale", "rope", "mask", "window", "softcap", "alibi")
+        return AttentionLayer(W_Q, W_K, self.b_Q, self.b_K, **{name: getattr(self, name) for name in options})
 
     def __repr__(self) -> str:
-        mask = self.mask if self.mask is None or isinstance(self.mask, str) else "given"
+        mask = self.visible.kind if self.window is None else as_mask(self.mask).kind
         biases = self.b_Q is not None or self.b_K is not None
         return (
             f"AttentionLayer(d={self.d}, heads={self.heads}, kv_heads={self.kv_heads}, m={self.m}, "
-            f"scale={self.scale:.6g}, biases={biases}, rope={self.rope}, mask={mask!r})"
+            f"scale={self.scale:.6g}, biases={biases}, rope={self.rope}, mask={mask!r}{self._more()})"
         )
+
+    def _more(self) -> str:
+        """What most layers do not have."""
+        alibi = None if self.alibi is None else self.alibi.tolist()
+        more = {"window": self.window, "softcap": self.softcap, "alibi": alibi}
+        return "".join(f", {name}={value}" for name, value in more.items() if value is not None)
 
 
 def as_layer(layer: object) -> AttentionLayer:
@@ -184,36 +199,3 @@ def _check_sizes(arrays: dict[str, Array], heads: int, kv_heads: int) -> None:
                 problems.append(f"query and key heads must have one size m; got {m_Q} (W_Q) and {m_K} (W_K)")
     if problems:
         raise InvalidInstance("; ".join(problems))
-
-
-def _as_count(name: str, value: object) -> int:
-    try:
-        number = operator.index(value)  # type: ignore[arg-type]  # anything that knows how to be an index
-    except TypeError as error:
-        raise InvalidInstance(f"{name} must be an integer >= 1; got {value!r:.60}") from error
-    if number < 1:
-        raise InvalidInstance(f"{name} must be an integer >= 1; got {number}")
-    return number
-
-
-def _as_scale(scale: object) -> float:
-    value = as_real("scale", scale)
-    if value.size != 1 or not value.item() > 0:
-        raise InvalidInstance(f"scale must be one number > 0; got {scale!r:.60}")
-    return float(value.item())
-
-
-def _as_layer_mask(mask: MaskLike) -> Mask:
-    if mask is None or isinstance(mask, str):
-        return as_mask(mask, 1)
-    array = as_real("mask", mask)
-    if array.ndim != 2:
-        raise InvalidInstance(f'mask must be None, "causal" or an (n, n) array; got shape {array.shape}')
-    checked = as_mask(array, len(array))
-    return _frozen(checked) if isinstance(checked, np.ndarray) else checked
-
-
-def _frozen(array: NDArray[_T]) -> NDArray[_T]:
-    copy = array.copy()
-    copy.flags.writeable = False
-    return copy

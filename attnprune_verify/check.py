@@ -1,0 +1,279 @@
+"""One instance, checked: the gradient by four oracles, the assumptions, constants, bounds and the theorem."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Literal, NamedTuple
+
+import numpy as np
+
+from attnprune_verify.errors import InvalidInstance
+from attnprune_verify.instance.problem import Instance, LayerInstance
+from attnprune_verify.model.objective import Objective
+from attnprune_verify.oracle.verdict import OracleVerdict, judge_gradient
+from attnprune_verify.pretrained.load import load_pretrained
+from attnprune_verify.pretrained.texts import read_text, token_stream
+from attnprune_verify.theory.assumptions import Assumption, assumptions
+from attnprune_verify.theory.bounds import Bound, evaluate_bounds
+from attnprune_verify.theory.constants import Constants, constants
+from attnprune_verify.theory.layer_verdicts import layer_bounds, layer_theorem
+from attnprune_verify.theory.layers import LayerAssumption, LayerConstants, layer_assumptions, layer_constants
+from attnprune_verify.theory.theorem import TheoremVerdict, theorem
+from attnprune_verify.values import as_count
+
+__all__ = ["SCHEMA", "CheckResult", "instance_of_model", "run_check"]
+
+SCHEMA = "attnprune-verify/check/1"
+Outcome = Literal["passed", "failed", "incomplete"]
+_SEVERITY = {"passed": 0, "inconclusive": 1, "failed": 2}
+
+
+# Nominal seconds for the expensive oracles (`oracle.verdict`); what they compare depends on it, not on the clock. At
+# d = 64 and with a causal mask 22 let every oracle decide up to about 1500 tokens at a given M. Without one, M = 1 is
+# judged too, where only lam M is left to see: 6 of the 22 suffice there up to about 800 tokens.
+_EFFORT = 22.0
+_AT_ONES = 6.0
+
+
+class _Point(NamedTuple):
+    name: str
+    instance: Instance | LayerInstance
+    effort: float
+
+
+@dataclass(frozen=True)
+class CheckResult:
+    """What `run_check` found; `as_dict` is the JSON of ``attnprune-verify check``.
+
+    Attributes
+    ----------
+    instance : Instance or LayerInstance
+    assumptions : tuple of Assumption
+    gradient : tuple of OracleVerdict
+        One per oracle: autodiff, taylor-slope, multiprecision, ball.
+    constants : Constants or LayerConstants
+    bounds : tuple of Bound
+    theorem : TheoremVerdict
+    outcome : str
+        "passed" when every gradient oracle passed and no repaired bound is violated; "failed" when one is refuted
+        (or, under `strict`, an assumption fails); else "incomplete".
+    """
+
+    instance: Instance | LayerInstance
+    assumptions: tuple[Assumption, ...]
+    gradient: tuple[OracleVerdict, ...]
+    constants: Constants | LayerConstants
+    bounds: tuple[Bound, ...]
+    theorem: TheoremVerdict
+    outcome: Outcome
+
+    def as_dict(self) -> dict[str, Any]:
+        """The result as plain data, in the layout of the schema "attnprune-verify/check/1"."""
+        return {
+            "schema": SCHEMA,
+            "instance": _described(self.instance),
+            "assumptions": [_assumption(a) for a in self.assumptions],
+            "gradient": [
+                {"oracle": v.oracle, "status": v.status, "value": v.value, "tolerance": v.tolerance, "note": v.note}
+                for v in self.gradient
+            ],
+            "constants": _constants(self.constants),
+            "bounds": [
+                {"id": b.id, "lhs": b.lhs, "rhs": b.rhs, "status": b.status, "note": b.note} for b in self.bounds
+            ],
+            "theorem": {
+                "applies": self.theorem.applies,
+                "vacuous": self.theorem.vacuous,
+                "reasons": list(self.theorem.reasons),
+                "guarantees": [{"id": g.id, "applies": g.applies, "says": g.says} for g in self.theorem.guarantees],
+            },
+            "outcome": self.outcome,
+        }
+
+
+def _described(instance: Instance | LayerInstance) -> dict[str, Any]:
+    sizes = {"n": instance.n, "d": instance.d, "k": instance.k, "mask": instance.mask_kind, "lam": instance.lam}
+    if isinstance(instance, Instance):
+        return sizes
+    layer, rope = instance.layer, instance.layer.rope
+    scaling = None if rope is None or rope.scaling is None else dict(rope.scaling)
+    return {
+        **sizes,
+        **{name: getattr(layer, name) for name in ("heads", "kv_heads", "m", "window", "softcap")},
+        "alibi": None if layer.alibi is None else layer.alibi.tolist(),
+        "rope": None if rope is None else {"theta": rope.theta, "layout": rope.layout, "scaling": scaling},
+    }
+
+
+def _assumption(found: Assumption) -> dict[str, Any]:
+    """A number that no head of a layer has is null."""
+    known = not isinstance(found, LayerAssumption) or found.known
+    item: dict[str, Any] = {"id": found.id, "holds": found.holds}
+    item |= {"value": found.value if known else None, "log10": found.log10 if known else None, "reason": found.reason}
+    if isinstance(found, LayerAssumption):
+        item["per_head"] = None if found.per_head is None else list(found.per_head)
+    return item
+
+
+def _constants(found: Constants | LayerConstants) -> dict[str, Any]:
+    if isinstance(found, Constants):
+        return {**found.as_dict(), "log10": dict(found.log10)}
+    per_head = {name: None if values is None else list(values) for name, values in found.per_head.items()}
+    return {**found.values, "log10": dict(found.log10), "per_head": per_head, "reasons": dict(found.reasons)}
+
+
+def run_check(
+    instance: Instance | LayerInstance,
+    *,
+    beta: float | None = None,
+    delta: float | None = None,
+    strict: bool = False,
+    seed: int = 0,
+    progress: Callable[[str], None] | None = None,
+) -> CheckResult:
+    """Check the closed-form gradient on `instance` and say which of the paper's assumptions hold.
+
+    float32 data are taken as the exact numbers they are, and the closed form is evaluated on them in float64. Without a
+    pruning mask, assumptions, constants and theorem take M = 1; the gradient is judged at M = 1 and at a
+    seeded M uniform in [0.1, 0.9], and the worse verdict counts (at M = 1 the attention gradient is exactly 0).
+
+    A layer is judged the same way, its gradients in M_Q and M_K as one; what the theory says is said of its worst head.
+
+    Parameters
+    ----------
+    instance : Instance or LayerInstance
+    beta, delta : float, optional
+        Judge these values instead of the instance's own.
+    strict : bool
+        Count a failed assumption as a failure.
+    seed : int
+        Of the random M and of the directions the oracles look along.
+    progress : callable, optional
+        Told, in a few words, what is done next.
+
+    Returns
+    -------
+    CheckResult
+
+    Raises
+    ------
+    InvalidInstance
+        If a logit or the gradient overflows, or `beta` or `delta` is not a number.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> result = run_check(Instance(np.eye(2), 0.1 * np.array([[1, -1], [-1, 1]]), M=np.zeros((2, 2))))
+    >>> result.outcome, {bound.id: bound.status for bound in result.bounds}["lem:PL_ineq"]
+    ('passed', 'violated')
+    """
+    tell = progress or (lambda _: None)
+    rng = np.random.default_rng(seed)
+    if isinstance(instance, LayerInstance):
+        tell("assumptions")
+        judged: tuple[Assumption, ...] = layer_assumptions(instance, beta, delta)
+        verdicts = _judge_gradient(instance, rng, tell)
+        tell("constants")
+        numbers: Constants | LayerConstants = layer_constants(instance, beta=beta, delta=delta)
+        bounds = layer_bounds(instance, tell)
+        tell("theorem")
+        statement = layer_theorem(instance, beta=beta, delta=delta)
+    else:
+        tell("assumptions")
+        judged = assumptions(instance, beta=beta, delta=delta)
+        verdicts = _judge_gradient(instance, rng, tell)
+        tell("constants")
+        numbers = constants(instance, beta=beta, delta=delta)
+        tell("bounds")
+        bounds = evaluate_bounds(instance)
+        tell("theorem")
+        statement = theorem(instance, beta=beta, delta=delta)
+    outcome = _outcome(judged, verdicts, bounds, strict)
+    return CheckResult(instance, judged, verdicts, numbers, bounds, statement, outcome)
+
+
+def instance_of_model(
+    folder: str | os.PathLike[str], layer: int, text: str | os.PathLike[str], n: int = 128
+) -> LayerInstance:
+    """Attention layer `layer` of a model in Hugging Face layout, on the first n tokens of a text; lam = 0.
+
+    Raises
+    ------
+    InvalidInstance
+        If the model or the text cannot be read, there is no such layer, or the text has fewer than n tokens.
+    """
+    model = load_pretrained(folder)
+    as_count("layer", layer, least=0)
+    if layer >= model.depth:
+        raise InvalidInstance(f"layer must be in 0..{model.depth - 1}, the model's layers; got {layer}")
+    stream = token_stream([read_text(text)], model.tokenizer)
+    if len(stream) < as_count("n", n, least=1):
+        raise InvalidInstance(f"the text must have at least n = {n} tokens; {str(text)!r} has {len(stream)}")
+    hidden = model.family.embed(model.checked_ids(stream[:n]))
+    for index in range(layer):
+        hidden = model.block(index)(hidden).output
+    block = model.block(layer)
+    return LayerInstance(block.layer, block(hidden).x[0])
+
+
+def gradient(instance: Instance | LayerInstance) -> Any:
+    """The closed form at the instance's masks, which are validated: an array, or a pair of them for a layer."""
+    objective = Objective(instance)
+    if isinstance(instance, Instance):
+        return objective.loss_and_gradient_at([instance.M_or_ones])[1][0]
+    return objective.loss_and_gradient_at(instance.masks_or_ones)[1]
+
+
+def _judge_gradient(
+    instance: Instance | LayerInstance, rng: np.random.Generator, tell: Callable[[str], None]
+) -> tuple[OracleVerdict, ...]:
+    found = [_judge_at(point, rng, tell) for point in _points(instance, rng)]
+    return tuple(max(versions, key=_badness) for versions in zip(*found, strict=True))
+
+
+def _points(instance: Instance | LayerInstance, rng: np.random.Generator) -> list[_Point]:
+    """The instance itself, in float64; without masks, at M = 1 and at a random M."""
+    given = (instance.M if isinstance(instance, Instance) else instance.M_Q) is not None
+    here = _in_float64(instance)
+    if given:
+        return [_Point("M", here, _EFFORT)]
+    elsewhere: Instance | LayerInstance
+    if isinstance(here, Instance):
+        elsewhere = here.with_M(rng.uniform(0.1, 0.9, here.W.shape))
+    else:
+        elsewhere = here.with_masks(*(rng.uniform(0.1, 0.9, W.shape) for W in (here.layer.W_Q, here.layer.W_K)))
+    return [_Point("M = 1", here, _AT_ONES), _Point("random M", elsewhere, _EFFORT - _AT_ONES)]
+
+
+def _in_float64(instance: Instance | LayerInstance) -> Instance | LayerInstance:
+    if instance.X.dtype == np.float64:
+        return instance
+    if isinstance(instance, Instance):
+        return instance.with_M(instance.M_or_ones.astype(np.float64))
+    M_Q, M_K = (M.astype(np.float64) for M in instance.masks_or_ones)
+    return LayerInstance(instance.layer, instance.X.astype(np.float64), M_Q=M_Q, M_K=M_K, lam=instance.lam)
+
+
+def _judge_at(point: _Point, rng: np.random.Generator, tell: Callable[[str], None]) -> tuple[OracleVerdict, ...]:
+    def progress(oracle: str) -> None:
+        tell(f"{oracle} at {point.name}")
+
+    return judge_gradient(point.instance, gradient(point.instance), rng=rng, effort=point.effort, progress=progress)
+
+
+def _badness(verdict: OracleVerdict) -> tuple[int, float]:
+    """Failed before inconclusive before passed; among equals, the smaller margin."""
+    ratio = verdict.value / verdict.tolerance if verdict.tolerance > 0 else float(verdict.value > 0)
+    return _SEVERITY[verdict.status], ratio if ratio == ratio else float("inf")
+
+
+def _outcome(
+    judged: tuple[Assumption, ...], verdicts: tuple[OracleVerdict, ...], bounds: tuple[Bound, ...], strict: bool
+) -> Outcome:
+    refuted = any(v.status == "failed" for v in verdicts)
+    broken = any(b.status == "violated" and b.id.startswith("fix:") for b in bounds)
+    if refuted or broken or (strict and not all(a.holds for a in judged)):
+        return "failed"
+    return "passed" if all(v.status == "passed" for v in verdicts) else "incomplete"

@@ -1,0 +1,103 @@
+"""Each rule about one value, once: a number in a range, a count, a choice. Messages state the rule, then the value."""
+
+from __future__ import annotations
+
+import math
+import operator
+from collections.abc import Callable, Iterable
+from typing import TypeVar
+
+import numpy as np
+
+from attnprune_verify.errors import InvalidInstance
+
+__all__ = ["as_choice", "as_count", "as_lam", "as_momentum", "as_nonnegative", "as_number", "as_positive", "as_ratio"]
+
+_T = TypeVar("_T")
+
+
+def as_number(name: str, value: object, bound: str = "", holds: Callable[[float], bool] = math.isfinite) -> float:
+    """`value` as a float that obeys the bound; text, complex and masked values are no numbers, whatever float() says.
+
+    Examples
+    --------
+    >>> as_number("beta", "0.5")
+    Traceback (most recent call last):
+        ...
+    attnprune_verify.errors.InvalidInstance: beta must be a finite real number; got '0.5'
+    """
+    is_complex = isinstance(value, np.generic | np.ndarray) and value.dtype.kind == "c"
+    try:
+        if is_complex or isinstance(value, str | bytes | bytearray) or np.ma.isMaskedArray(value):
+            raise TypeError
+        number = float(value)  # type: ignore[arg-type]  # anything that knows how to be a float
+    except (TypeError, ValueError, OverflowError):
+        rule = f"a real number {bound}" if bound else "a finite real number"
+        raise InvalidInstance(f"{name} must be {rule}; got {value!r:.60}") from None
+    if not holds(number):
+        rule = bound if bound.startswith("in") else f"finite and {bound}" if bound else "a finite real number"
+        raise InvalidInstance(f"{name} must be {rule}; got {number}")
+    return number
+
+
+def as_positive(name: str, value: object) -> float:
+    """`value` as a finite float > 0."""
+    return as_number(name, value, "> 0", lambda number: 0 < number < math.inf)
+
+
+def as_nonnegative(name: str, value: object) -> float:
+    """`value` as a finite float >= 0."""
+    return as_number(name, value, ">= 0", lambda number: 0 <= number < math.inf)
+
+
+def as_lam(lam: object) -> float:
+    """The regularisation strength as a finite float >= 0."""
+    return as_nonnegative("lam", lam)
+
+
+def as_ratio(rho: object, name: str = "rho") -> float:
+    """The pruning ratio (or another share) as a float in [0, 1]."""
+    return as_number(name, rho, "in [0, 1]", lambda number: 0 <= number <= 1)
+
+
+def as_momentum(momentum: object) -> float:
+    """The share of the last move that is kept, as a float in [0, 1)."""
+    return as_number("momentum", momentum, "in [0, 1)", lambda number: 0 <= number < 1)
+
+
+def as_count(name: str, value: object, *, least: int = 0) -> int:
+    """`value` as an integer >= `least`.
+
+    Examples
+    --------
+    >>> as_count("heads", 2.0, least=1)
+    Traceback (most recent call last):
+        ...
+    attnprune_verify.errors.InvalidInstance: heads must be an integer >= 1; got 2.0
+    """
+    try:
+        number = operator.index(value)  # type: ignore[arg-type]  # anything that knows how to be an index
+    except TypeError:
+        raise InvalidInstance(f"{name} must be an integer >= {least}; got {value!r:.60}") from None
+    if number < least:
+        raise InvalidInstance(f"{name} must be an integer >= {least}; got {number}")
+    return number
+
+
+def as_choice(name: str, value: object, choices: Iterable[_T]) -> _T:
+    """The one of `choices` that `value` is.
+
+    Examples
+    --------
+    >>> as_choice("layout", "halves", ("half", "interleaved"))
+    Traceback (most recent call last):
+        ...
+    attnprune_verify.errors.InvalidInstance: layout must be half or interleaved; got 'halves'
+    """
+    known = tuple(choices)
+    for choice in known:
+        if type(value) is type(choice) and value == choice:
+            return choice
+    words = [str(choice) for choice in known]
+    rule = " or ".join(words) if len(words) == 2 else f"one of {', '.join(words)}"
+    raise InvalidInstance(f"{name} must be {rule}; got {value!r:.60}")
