@@ -8,46 +8,113 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from attnprune_verify.audit.cases import Case, cases
+from attnprune_verify.audit.binding import Binding, NotTaken, bound
 from attnprune_verify.audit.contract import FUNCTIONS
-from attnprune_verify.audit.reference import parameters, reference
-from attnprune_verify.audit.subject import Answer, NoAnswer, Subject, SubjectLost
+from attnprune_verify.audit.subject.process import Answer, NoAnswer, Subject, SubjectLost
+from attnprune_verify.audit.truth.precision import FLOAT64, Precision
+from attnprune_verify.audit.truth.reference import parameters
+from attnprune_verify.audit.truth.samples import Sample, samples
 
-__all__ = ["Context"]
+__all__ = ["Context", "NotAccepted"]
 
 _TOO_SLOW = 2.0  # predicted seconds beyond which an instance is left out
 _SMALL = 6.0e2  # work of the instances that are never left out
 _MOST_DEATHS = 2
+_MOST_NONSENSE = 3
+MOST_CALLS = 300  # of one function
+_DEFAULTS: dict[str, Any] = {"mask": None, "lam": 0.0, "momentum": 0.0}
 _NUMBERS = ("loss", "relative_error", "factored_loss")
 _ARRAYS = ("gradient", "loss_and_gradient", "hessian_vector_product", "factored_gradient")
 
 
-class Context:
-    """Calls with memory. Every method that calls the subject may raise `NoAnswer`."""
+class NotAccepted(NoAnswer):
+    """The subject has no parameter for what it was to be asked."""
 
-    def __init__(self, subject: Subject, seed: int) -> None:
+
+class Context:
+    """Calls with memory. Every method that calls the subject may raise `NoAnswer`.
+
+    Attributes
+    ----------
+    declared : the precision the target is judged in unless it turns out to be coarser
+    coarser : functions that are right in a coarser precision only
+    boolean_masks : functions that take masks of dtype bool only, and what they do with 0 and 1
+    order : functions whose parameters are in another order than the contract's
+    changed, overwritten : the first call of each function that changed an input, or an earlier result
+    wrong : the regimes on which each function was found wrong
+    largest : the largest n and the largest d each function was judged on
+    """
+
+    def __init__(self, subject: Subject, seed: int, declared: Precision = FLOAT64) -> None:
         self.subject = subject
         self.seed = seed
+        self.declared = declared
+        self.coarser: dict[str, Precision] = {}
+        self.boolean_masks: dict[str, str] = {}
+        self.order: dict[str, tuple[str, ...]] = {}
         self.notes: dict[str, str] = {}
+        self.changed: dict[str, tuple[str, str]] = {}
+        self.overwritten: dict[str, str] = {}
+        self.largest: dict[str, tuple[int, int]] = {}
+        self.calls: dict[str, int] = {}
+        self.wrong: dict[str, set[str]] = {}
         self._answers: dict[tuple[str, int], Answer | NoAnswer] = {}
-        self._kept: list[Case] = []  # so that no id is used twice
+        self._kept: list[Sample] = []  # so that no id is used twice
         self._given_up: dict[str, str] = {}
         self._deaths: dict[str, int] = {}
+        self._nonsense: dict[str, int] = {}
         self._rate: dict[str, float] = {}
-        self._boolean_masks: set[str] = set()
+        self._timed: dict[str, list[tuple[float, float]]] = {}
         self._answered: set[str] = set()
         self._batches: dict[str, str] = {}
+        self._bindings: dict[str, Binding] = {}
 
-    def cases(self, regime: str) -> tuple[Case, ...]:
-        return cases(self.seed, regime)
+    def precision(self, function: str) -> Precision:
+        """The precision this function is judged in."""
+        return self.coarser.get(function, self.declared)
 
-    def answer(self, function: str, case: Case) -> Answer:
-        """What the function returns on a case; asked once."""
-        key = (function, id(case))
+    def samples(self, regime: str, function: str) -> tuple[Sample, ...]:
+        """The instances of a regime, without masks and regulariser for a function that takes none."""
+        found = (self.fitted(function, one) for one in samples(self.seed, regime, self.precision(function)))
+        return tuple(sample for sample in found if sample is not None)
+
+    def fitted(self, function: str, sample: Sample) -> Sample | None:
+        """The sample as this function can be asked it: without the regulariser it does not know; None with a mask."""
+        binding = self.binding(function)
+        if sample.mask is not None and not binding.takes("mask"):
+            return None
+        if sample.lam == 0 or binding.takes("lam"):
+            return sample
+        if "lam=0" not in sample.memo:
+            sample.memo["lam=0"] = sample.changed(lam=0.0)
+        bare: Sample = sample.memo["lam=0"]
+        return bare
+
+    def binding(self, function: str) -> Binding:
+        """How the function is called."""
+        if function not in self._bindings:
+            binding = bound(FUNCTIONS[function], self.subject.functions.get(function))
+            if binding.refused:
+                self.note(function, f"takes no {' and no '.join(binding.refused)}")
+            if binding.note:
+                self.note(function, binding.note)
+            self._bindings[function] = binding
+        binding = self._bindings[function]
+        return binding.reordered(self.order[function]) if function in self.order else binding
+
+    def note(self, function: str, words: str) -> None:
+        """Something about the function that the report says once."""
+        known = self.notes.get(function)
+        if known is None or words not in known:
+            self.notes[function] = words if known is None else f"{known}; {words}"
+
+    def answer(self, function: str, sample: Sample) -> Answer:
+        """What the function returns on a sample; asked once."""
+        key = (function, id(sample))
         if key not in self._answers:
-            self._kept.append(case)
+            self._kept.append(sample)
             try:
-                self._answers[key] = self.ask(function, case)
+                self._answers[key] = self.ask(function, sample)
             except NoAnswer as refusal:
                 self._answers[key] = refusal
         found = self._answers[key]
@@ -55,55 +122,117 @@ class Context:
             raise found
         return found
 
-    def ask(self, function: str, case: Case) -> Answer:
-        """What the function returns on a case, asked again."""
-        arguments = self._within_arity(function, case, parameters(function, case))
-        masked = case.mask is not None and "mask" in FUNCTIONS[function].arguments
-        if masked and function in self._boolean_masks:
-            arguments[-1] = arguments[-1] == 1
-        try:
-            answer = self.call(function, arguments)
-        except NoAnswer as refusal:
-            if not masked or not refusal.raised or function in self._boolean_masks:
-                raise
-            answer = self.call(function, [*arguments[:-1], arguments[-1] == 1])  # perhaps it takes bool only
-            self._boolean_masks.add(function)
-            self.notes[function] = "takes masks of dtype bool only"
-        if case.work >= _SMALL / 6:
-            self._rate[function] = min(self._rate.get(function, np.inf), answer.seconds / case.work)
+    def known(self, function: str, sample: Sample) -> Answer | None:
+        """What `answer` returned for this sample, if it was asked."""
+        found = self._answers.get((function, id(sample)))
+        return found if isinstance(found, Answer) else None
+
+    def ask(self, function: str, sample: Sample, **others: Any) -> Answer:
+        """What the function returns on a sample, asked again; `others` replace arguments."""
+        values = dict(zip(FUNCTIONS[function].arguments, parameters(function, sample), strict=True))
+        answer = self.call(function, {**values, **others}, where=sample.name)
+        if sample.work >= _SMALL / 6:
+            self._rate[function] = min(self._rate.get(function, np.inf), answer.seconds / sample.work)
+            self._timed.setdefault(function, []).append((sample.work, answer.seconds))
         return answer
 
-    def call(self, function: str, arguments: list[Any], keywords: dict[str, Any] | None = None) -> Answer:
-        """Any call; a function that hung once, or died twice, is not called again."""
+    def predicted(self, function: str, sample: Sample) -> float:
+        """Seconds a call on a large sample will take, from the largest ones so far; twice that, to be sure."""
+        timed = sorted(self._timed.get(function, []))[-4:]
+        return 2 * sample.work * max((seconds / work for work, seconds in timed), default=0.0)
+
+    def judged_up_to(self, function: str, sample: Sample) -> None:
+        """Remember the largest sizes."""
+        n, d = self.largest.get(function, (0, 0))
+        self.largest[function] = (max(n, sample.n), max(d, sample.d))
+
+    def call(
+        self, function: str, values: dict[str, Any], options: dict[str, Any] | None = None, *, where: str = ""
+    ) -> Answer:
+        """Any call; a function that hung once, died twice or wrote nonsense thrice is not called again.
+
+        Values at their default are left out where the subject has no parameter for them.
+        """
         if function in self._given_up:
-            raise NoAnswer(f"not called any more: an earlier call {self._given_up[function]}")
+            unreadable = self._nonsense.get(function, 0) >= _MOST_NONSENSE
+            raise NoAnswer(f"not called any more: {self._given_up[function]}", unreadable=unreadable)
         signature = FUNCTIONS[function]
+        binding = self.binding(function)
+        values = {name: value for name, value in values.items() if binding.takes(name) or not _is_default(name, value)}
+        options = {
+            name: value
+            for name, value in (options or {}).items()
+            if binding.others is None or name in binding.others or not _is_default(name, value)
+        }
+        if function in self.boolean_masks and isinstance(values.get("mask"), np.ndarray):
+            values["mask"] = values["mask"] == 1
+        try:
+            arguments, keywords, names = binding.place(values, options)
+        except NotTaken as missing:
+            raise NotAccepted(str(missing), raised=True) from None
+        self.calls[function] = self.calls.get(function, 0) + 1
+        if self.calls[function] >= MOST_CALLS:
+            self._given_up[function] = f"{MOST_CALLS} calls are enough"
         try:
             answer = self.subject.call(
                 function, arguments, keywords, parts=signature.parts, attributes=signature.attributes
             )
-        except SubjectLost as lost:
-            self._deaths[function] = self._deaths.get(function, 0) + 1
-            if lost.hung or self._deaths[function] >= _MOST_DEATHS:
-                self._given_up[function] = str(lost)
+        except NoAnswer as refusal:
+            self._learn(function, refusal)
             raise
         self._answered.add(function)
+        if answer.changed and function not in self.changed:
+            self.changed[function] = (", ".join(names[index] for index in answer.changed if index < len(names)), where)
+        if answer.overwritten:
+            self.overwritten.setdefault(function, where)
         return answer
+
+    def _learn(self, function: str, refusal: NoAnswer) -> None:
+        """Give up a function that costs more than it tells."""
+        if isinstance(refusal, SubjectLost):
+            self._deaths[function] = self._deaths.get(function, 0) + 1
+            if refusal.hung or self._deaths[function] >= _MOST_DEATHS:
+                self._given_up[function] = f"an earlier call {refusal}"
+        if refusal.unreadable:
+            self._nonsense[function] = self._nonsense.get(function, 0) + 1
+            if self._nonsense[function] >= _MOST_NONSENSE:
+                self._given_up[function] = f"{_MOST_NONSENSE} calls {refusal}"
+
+    def forget(self, function: str) -> None:
+        """What was answered under another way of calling does not count."""
+        for key in [key for key in self._answers if key[0] == function]:
+            del self._answers[key]
+        self._batches.pop(function, None)
+
+    def asked(self, function: str) -> list[Sample]:
+        """The samples the function was asked on."""
+        ids = {key[1] for key in self._answers if key[0] == function}
+        return [sample for sample in self._kept if id(sample) in ids]
 
     def answered(self, function: str) -> bool:
         """Whether the function has ever returned."""
         return function in self._answered
 
-    def too_slow(self, function: str, case: Case) -> bool:
+    def too_slow(self, function: str, sample: Sample, most: float | None = None) -> bool:
         """Whether this instance would take a slow subject too long; small ones never do."""
-        return case.work > _SMALL and self._rate.get(function, 0.0) * case.work > _TOO_SLOW
+        limit = _TOO_SLOW if most is None else most
+        return sample.work > _SMALL and self._rate.get(function, 0.0) * sample.work > limit
 
-    def shapes(self, function: str, case: Case) -> tuple[tuple[int, ...], ...]:
-        return tuple(part.value.shape for part in reference(function, case))
+    def shapes(self, function: str, sample: Sample) -> tuple[tuple[int, ...], ...]:
+        """The contract's shapes of what the function returns on a sample."""
+        square: tuple[int, ...] = sample.W.shape
+        pair: tuple[int, ...] = sample.W_Q.shape
+        return {
+            "attention": ((*sample.X.shape[:-1], sample.n),),
+            "gradient": (square,),
+            "hessian_vector_product": (square,),
+            "loss_and_gradient": ((), square),
+            "factored_gradient": (pair, pair),
+        }.get(function, ((),))
 
-    def misshapen(self, function: str, case: Case, answer: Answer) -> str | None:
+    def misshapen(self, function: str, sample: Sample, answer: Answer) -> str | None:
         """Why what was returned is not of the contract's shape and kind, or None."""
-        for part, shape in zip(answer.parts, self.shapes(function, case), strict=True):
+        for part, shape in zip(answer.parts, self.shapes(function, sample), strict=True):
             if part.dtype.kind not in "biuf":
                 return f"returns {part.dtype}, not real numbers"
             if part.shape != shape:
@@ -113,44 +242,41 @@ class Context:
     def refuses_batches(self, function: str) -> str | None:
         """Why a batch X of shape (k, n, d) is not accepted, or None if it is: probed once."""
         if function not in self._batches:
-            case = self.cases("batch")[0]
-            try:
-                problem = self.misshapen(function, case, self.answer(function, case))
-            except SubjectLost:
-                raise
-            except NoAnswer as refusal:
-                problem = str(refusal)
-            if problem is None and function in _NUMBERS:
-                # A sum over whatever comes in takes a batch by accident; the functions that return arrays tell.
-                refusing = [peer for peer in _ARRAYS if peer in self.subject.functions and self.refuses_batches(peer)]
-                problem = f"returns a number, but the target's {refusing[0]} takes none" if refusing else None
+            found = self.samples("batch", function)
+            problem = self._batch_problem(function, found[0]) if found else "is not asked for one in this precision"
             self._batches[function] = (
                 "" if problem is None else f"takes no batch: with X of shape (3, 5, 4) it {problem}"
             )
-            self.notes.setdefault(function, "takes batches" if problem is None else "takes no batches")
+            self.note(function, "takes batches" if problem is None else "takes no batches")
         return self._batches[function] or None
 
-    def well_formed(self, function: str, some: Iterable[Case]) -> list[tuple[Case, tuple[NDArray[Any], ...]]]:
-        """The cases that were answered in the right shape, with the answers."""
+    def _batch_problem(self, function: str, sample: Sample) -> str | None:
+        try:
+            problem = self.misshapen(function, sample, self.answer(function, sample))
+        except SubjectLost:
+            raise
+        except NoAnswer as refusal:
+            problem = str(refusal)
+        if problem is None and function in _NUMBERS:
+            # A sum over whatever comes in takes a batch by accident; the functions that return arrays tell.
+            refusing = [peer for peer in _ARRAYS if peer in self.subject.functions and self.refuses_batches(peer)]
+            problem = f"returns a number, but the target's {refusing[0]} takes none" if refusing else None
+        return problem
+
+    def well_formed(self, function: str, some: Iterable[Sample]) -> list[tuple[Sample, tuple[NDArray[Any], ...]]]:
+        """The samples that were answered in the right shape, with the answers."""
         found = []
-        for case in some:
-            if self.too_slow(function, case):
+        for sample in some:
+            if self.too_slow(function, sample):
                 continue
             try:
-                answer = self.answer(function, case)
+                answer = self.answer(function, sample)
             except NoAnswer:
                 continue
-            if self.misshapen(function, case, answer) is None:
-                found.append((case, answer.parts))
+            if self.misshapen(function, sample, answer) is None:
+                found.append((sample, answer.parts))
         return found
 
-    def _within_arity(self, function: str, case: Case, arguments: list[Any]) -> list[Any]:
-        """Leave out trailing arguments a subject has no parameter for, when they only say the default."""
-        count = self.subject.functions.get(function)
-        if count is None or count >= len(arguments):
-            return arguments
-        defaults = {"mask": case.mask is None, "lam": case.lam == 0.0}
-        missing = FUNCTIONS[function].arguments[count:]
-        if not all(defaults.get(name, False) for name in missing):
-            raise NoAnswer(f"takes {count} positional arguments; the contract has {', '.join(missing)} as well")
-        return arguments[:count]
+
+def _is_default(name: str, value: Any) -> bool:
+    return name in _DEFAULTS and (value is None or isinstance(value, (int, float))) and value == _DEFAULTS[name]

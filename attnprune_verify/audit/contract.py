@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-__all__ = ["FUNCTIONS", "Signature"]
+__all__ = ["FUNCTIONS", "RULES", "Signature", "argument_of"]
 
 
 @dataclass(frozen=True)
@@ -13,10 +13,12 @@ class Signature:
 
     Attributes
     ----------
-    arguments : positional, in this order
-    parts : how many arrays or numbers it returns
+    arguments : in this order where they are passed by position
+    returns : what comes out, in words
+    parts : how many arrays or numbers it returns; 0: one, or a tuple of them
     attributes : the attributes read from the object it returns, when it returns one
     defaults : the last so many arguments may be left out
+    options : what is passed by keyword only, with its default
     claim : the statement of the paper it implements, if it is one
     says : what it computes, in one line
     """
@@ -24,54 +26,158 @@ class Signature:
     name: str
     arguments: tuple[str, ...]
     says: str
+    returns: str
     claim: str | None = None
     parts: int = 1
     attributes: tuple[str, ...] = ()
     defaults: int = 0
+    options: tuple[tuple[str, object], ...] = ()
 
+    def __str__(self) -> str:
+        values = {"lam": 0.0, "mask": None}
+        required = len(self.arguments) - self.defaults
+        given = [*self.arguments[:required], *(f"{name}={values[name]}" for name in self.arguments[required:])]
+        given += ["*"] * bool(self.options) + [f"{name}={value}" for name, value in self.options]
+        return f"{self.name}({', '.join(given)})"
+
+
+# What the arguments are; the same words for every function.
+_ARGUMENTS: dict[str, str] = {
+    "n": "the number of tokens",
+    "X": "tokens (n, d), or a batch (k, n, d)",
+    "W": "fused weight W_Q W_K^T (d, d)",
+    "M": "pruning mask (d, d), real",
+    "V": "direction (d, d)",
+    "W_Q": "query weight (d, m)",
+    "W_K": "key weight (d, m)",
+    "M_Q": "pruning mask of W_Q (d, m)",
+    "M_K": "pruning mask of W_K (d, m)",
+    "lam": "factor of the regulariser, >= 0",
+    "mask": "attention mask: None, or (n, n) of 0 and 1 or bool; 1 = the row may attend to the column; no row empty",
+    "rho": "the ratio to prune, from 0 to 1",
+    "weight": "of a linear layer, (out, in)",
+    "eta": "the step; None: one with a guarantee",
+    "steps": "how many",
+    "momentum": "heavy ball, moving average or Nesterov",
+    "prune_n": "of every prune_m inputs of an output, prune_n go; rho is then ignored",
+    "prune_m": "0: by rho",
+    "blocksize": "columns a block",
+    "percdamp": "of the mean of diag(H), added to it",
+}
+_LAYER_X = "inputs (sequences, tokens, in), or (tokens, in) as one sequence"
+
+RULES = (
+    "Arguments go by keyword where the names are these, in whatever order; else by position in this order.",
+    "NumPy arrays go in, fresh ones for every call; whatever numpy.asarray understands may come out, torch and jax "
+    "tensors too.",
+    "A parameter that is not there (mask, lam, a batch) is not asked for, and that is said.",
+    "Of a batch the attention term is the average over its k samples, not the sum; the regulariser counts once.",
+    "Masks that prune: 0 = pruned, 1 = kept in binary_mask and prune_mask_gd; True = pruned in the baselines.",
+    "Exactly floor(rho size) entries go; of equal ones the lower flat index first.",
+    "rho = 0 and rho = 1: sparsegpt may do what the original program does (one entry a block; an IndexError).",
+    "Inputs are not modified, and what was returned does not change later.",
+    "float64 unless --dtype says otherwise; equal calls agree to rounding.",
+)
 
 _FUSED = ("M", "X", "W", "lam", "mask")
 _PAIR = ("M_Q", "M_K", "X", "W_Q", "W_K", "lam", "mask")
 _LAYER = ("weight", "X", "rho")
+_DESCENT = (("mask", None), ("eta", None), ("steps", 100), ("momentum", 0.0))
+_GROUPS = (("prune_n", 0), ("prune_m", 0))
+_SWEEP = (*_GROUPS, ("blocksize", 128), ("percdamp", 0.01))
+_NUMBER = "a number"
 
 FUNCTIONS: dict[str, Signature] = {
     signature.name: signature
     for signature in (
-        Signature("causal_mask", ("n",), "1 where i >= j", "def:mask"),
-        Signature("attention", ("X", "W", "mask"), "row-wise softmax of X W X^T", "def:attn_matrix", defaults=1),
-        Signature("loss", _FUSED, "1/2 ||F(M) - F(1)||^2 + lam/2 ||M||^2", "def:loss_func", defaults=2),
-        Signature("gradient", _FUSED, "W * (X^T p X) + lam M", "thm:mat_view_l", defaults=2),
-        Signature("loss_and_gradient", _FUSED, "both at once", "thm:mat_view_l", parts=2, defaults=2),
+        Signature("causal_mask", ("n",), "1 where i >= j", "(n, n) of 0 and 1", "def:mask"),
+        Signature(
+            "attention",
+            ("X", "W", "mask"),
+            "row-wise softmax of X W X^T over the allowed positions, 0 elsewhere",
+            "(n, n), or (k, n, n)",
+            "def:attn_matrix",
+            defaults=1,
+        ),
+        Signature("loss", _FUSED, "1/2 ||F(M) - F(1)||^2 + lam/2 ||M||^2", _NUMBER, "def:loss_func", defaults=2),
+        Signature("gradient", _FUSED, "W * (X^T p X) + lam M", "(d, d)", "thm:mat_view_l", defaults=2),
+        Signature(
+            "loss_and_gradient", _FUSED, "both at once", "(a number, (d, d))", "thm:mat_view_l", parts=2, defaults=2
+        ),
         Signature(
             "hessian_vector_product",
             ("M", "V", "X", "W", "lam", "mask"),
             "W * (X^T dp X) + lam V",
+            "(d, d)",
             "thm:mat_view_l",
             defaults=2,
         ),
         Signature(
-            "relative_error", ("M", "X", "W", "mask"), "||F(M) - F(1)||^2 / ||F(1)||^2", "def:rec_err", defaults=1
+            "relative_error",
+            ("M", "X", "W", "mask"),
+            "||F(M) - F(1)||^2 / ||F(1)||^2; of a batch the mean",
+            _NUMBER,
+            "def:rec_err",
+            defaults=1,
         ),
-        Signature("factored_loss", _PAIR, "the loss with a mask for W_Q and one for W_K", "eq:new_loss", defaults=2),
-        Signature("factored_gradient", _PAIR, "its gradients", "eq:new_loss", parts=2, defaults=2),
-        Signature("binary_mask", ("M", "rho"), "exactly floor(rho size) zeros, the smallest entries", "alg:mask_gd"),
+        Signature(
+            "factored_loss", _PAIR, "the loss with a mask for W_Q and one for W_K", _NUMBER, "eq:new_loss", defaults=2
+        ),
+        Signature("factored_gradient", _PAIR, "its gradients", "((d, m), (d, m))", "eq:new_loss", parts=2, defaults=2),
+        Signature(
+            "binary_mask",
+            ("M", "rho"),
+            "exactly floor(rho size) zeros, the smallest entries",
+            "(d, d) of 0 and 1",
+            "alg:mask_gd",
+        ),
         Signature(
             "prune_mask_gd",
             ("X", "W", "rho", "lam"),
-            "gradient descent on M, then rounding",
+            "gradient descent on M from M = 1, then rounding",
+            "an object or mapping with mask (d, d) of 0 and 1, and M (d, d) real",
             "alg:mask_gd",
             attributes=("mask", "M"),
             parts=2,
+            options=_DESCENT,
         ),
-        Signature("magnitude_mask", ("weight", "rho"), "the smallest |weight| of the whole matrix"),
-        Signature("wanda_mask", _LAYER, "per row the smallest |weight| ||X_j||"),
-        Signature("sparsegpt", _LAYER, "column by column, with second-order updates", parts=2),
+        Signature(
+            "magnitude_mask", ("weight", "rho"), "the smallest |weight| of the whole matrix", "(out, in), True = pruned"
+        ),
+        Signature(
+            "wanda_mask", _LAYER, "per row the smallest |weight| ||X_j||", "(out, in), True = pruned", options=_GROUPS
+        ),
+        Signature(
+            "wanda",
+            _LAYER,
+            "the weight with those entries 0",
+            "the new weight, alone or with (out, in), True = pruned",
+            parts=0,
+            options=_GROUPS,
+        ),
+        Signature(
+            "sparsegpt",
+            _LAYER,
+            "column by column, with second-order updates",
+            "the new weight, alone or with (out, in), True = pruned",
+            parts=0,
+            options=_SWEEP,
+        ),
         Signature(
             "sparsegpt_report",
             _LAYER,
             "the same, with error, damping and condition",
+            "an object or mapping with weight, pruned, error, damping, condition, undecided",
             attributes=("weight", "pruned", "error", "damping", "condition", "undecided"),
             parts=6,
+            options=_SWEEP,
         ),
     )
 }
+
+
+def argument_of(signature: Signature, name: str) -> str:
+    """What an argument of a function is."""
+    if signature.arguments == _LAYER and name == "X":
+        return _LAYER_X
+    return _ARGUMENTS[name]

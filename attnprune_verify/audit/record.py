@@ -4,14 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
-
-if TYPE_CHECKING:
-    from attnprune_verify.audit.cases import Case
-    from attnprune_verify.audit.context import Context
 
 __all__ = ["Call", "Check", "Finding", "Record", "Status"]
 
@@ -37,7 +33,7 @@ class Finding:
     error, bound : the largest error and what is allowed there
     power : the smallest relative error the check would have noticed
     ids : the mistakes it names by itself
-    cases : the failing instances, smallest first, for the diagnosis
+    samples : the failing instances, smallest first, for the diagnosis
     """
 
     status: Status
@@ -46,7 +42,7 @@ class Finding:
     bound: float | None = None
     power: float | None = None
     ids: tuple[str, ...] = ()
-    cases: tuple[Case, ...] = ()
+    samples: tuple[Any, ...] = ()
     call: Call | None = None
 
 
@@ -63,7 +59,7 @@ class Check:
     name: str
     says: str
     claim: str | None
-    run: Callable[[Context], Finding]
+    run: Callable[[Any], Finding]
     required: bool = False
     stability: bool = False
 

@@ -2,24 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
 from attnprune_verify.audit.auditor import Auditor
+from attnprune_verify.audit.contract import FUNCTIONS, Signature
+from attnprune_verify.audit.examiner import Examiner
 from attnprune_verify.audit.record import Record
+from attnprune_verify.audit.subject.worker import printable
 from attnprune_verify.audit.waivers import load_waivers
-from attnprune_verify.audit.worker import printable
 from attnprune_verify.errors import InvalidInstance
 
-__all__ = ["SCHEMA", "AuditResult", "outcome_of", "run_audit"]
+__all__ = ["SCHEMA", "AuditResult", "asked", "outcome_of", "run_audit"]
 
 SCHEMA = "attnprune-verify/audit/1"
 Outcome = Literal["passed", "failed", "incomplete"]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class AuditResult:
     """What an audit found; `as_dict` is the JSON of ``attnprune-verify audit``.
 
@@ -29,6 +31,9 @@ class AuditResult:
     expected_checks : how many checks there are to answer, whatever the target has
     checks : one record per check
     notes : what was found out about each function, such as whether it takes batches
+    functions : those of the contract that was audited
+    dtype : the precision it promised, if it did
+    largest : the largest n and the largest d that each function was judged on
     outcome : "passed", "failed", or "incomplete" when something could not be run or decided
     """
 
@@ -39,6 +44,9 @@ class AuditResult:
     expected_checks: int
     checks: tuple[Record, ...]
     notes: dict[str, str] = field(default_factory=dict)
+    functions: Mapping[str, Signature] = field(default_factory=lambda: FUNCTIONS)
+    dtype: str | None = None
+    largest: dict[str, tuple[int, int]] = field(default_factory=dict)
 
     @property
     def outcome(self) -> Outcome:
@@ -57,6 +65,14 @@ class AuditResult:
                 found.setdefault(record.function, {}).update(dict.fromkeys(record.diagnosis))
         return {name: tuple(ids) for name, ids in found.items()}
 
+    def __repr__(self) -> str:
+        """The outcome, and the first failures: at most ten lines."""
+        counts = ", ".join(f"{count} {name.replace('_', ' ')}" for name, count in self.counts().items() if count)
+        failed = [record for record in self.checks if record.status == "failed"]
+        lines = [f"<audit of {self.target}: {self.outcome} ({counts})"]
+        lines += [f"  {record.id}: {', '.join(record.diagnosis)}: {record.reason[:90]}" for record in failed[:8]]
+        return "\n".join(lines) + (f" and {len(failed) - 8} more>" if len(failed) > 8 else ">")
+
     def counts(self) -> dict[str, int]:
         """How many checks have each status."""
         names = ("passed", "failed", "inconclusive", "not_applicable", "could_not_run", "waived")
@@ -72,6 +88,8 @@ class AuditResult:
             "expected_checks": self.expected_checks,
             "counts": self.counts(),
             "notes": dict(self.notes),
+            "dtype": self.dtype,
+            "largest": {name: {"n": n, "d": d} for name, (n, d) in self.largest.items()},
             "checks": [record.as_dict() for record in self.checks],
         }
 
@@ -92,9 +110,10 @@ def outcome_of(checks: tuple[Record, ...], expected: int) -> Outcome:
 
 
 def run_audit(
-    target: str,
+    target: object,
     seed: int = 0,
     *,
+    dtype: str | None = None,
     deviations: str | Path | None = None,
     only: tuple[str, ...] = (),
     progress: Callable[[str, int, int], object] | None = None,
@@ -103,14 +122,17 @@ def run_audit(
 
     Parameters
     ----------
-    target : str
-        ``package.module``, ``package.module:object`` or ``path/to/file.py``.
+    target : str, or a module, object, function or mapping of functions
+        A text is ``package.module``, ``package.module:object`` or ``path/to/file.py``. What is alive already runs in a
+        forked process; where the platform has no fork, in this one.
     seed : int
         Of the instances; the same seed asks the same questions.
+    dtype : str, optional
+        The precision the target promises: ``"float64"``, ``"float32"``, ``"bfloat16"`` or ``"float16"``.
     deviations : path, optional
         A TOML file of known deviations, see `attnprune_verify.audit.waivers`.
     only : tuple of str
-        Audit these functions alone.
+        These functions or checks alone; ``*`` and ``?`` allowed.
     progress : callable, optional
         Called as ``progress(check id, done, total)`` before every check.
 
@@ -133,32 +155,43 @@ def run_audit(
     if isinstance(seed, bool) or not isinstance(seed, int) or seed < 0:
         raise InvalidInstance(f"seed must be an integer >= 0; got {seed!r}")
     waivers = load_waivers(deviations) if deviations is not None else ()
-    with Auditor(target, seed, waivers, only) as auditor:
-        stale = auditor.stale_waivers()
-        if stale:
-            listed = ", ".join(f"[[{waiver.kind}]] {waiver.check!r}" for waiver in stale)
-            raise InvalidInstance(
-                f"every entry of the deviations file must match a check of the target; {listed} match none"
-            )
-        checks = auditor.checks
-        records = []
-        for index, check in enumerate(checks):
-            if progress is not None:
-                progress(check.id, index, len(checks))
-            records.append(auditor.record(check))
-        for waiver in waivers:
-            passed = [record.id for record in records if waiver.matches(record.id) and record.status == "passed"]
-            if waiver.kind == "xfail" and passed:
-                raise InvalidInstance(
-                    f"[[xfail]] {waiver.check!r} must fail; {', '.join(passed)} passed: remove the entry"
-                )
-        notes = {name: note for name, note in auditor.context.notes.items() if name in auditor.subject.functions}
-        return AuditResult(
-            printable(auditor.target.spec),
-            auditor.subject.version,
-            auditor.sha256,
-            seed,
-            len(checks),
-            tuple(records),
-            notes,
+    with Auditor(target, seed, waivers, only, dtype) as auditor:
+        return asked(auditor, progress)
+
+
+def asked(auditor: Examiner, progress: Callable[[str, int, int], object] | None = None) -> AuditResult:
+    """Every check of an auditor that has been entered.
+
+    Raises
+    ------
+    InvalidInstance
+        If a waiver matches no check, or a check that has to fail passes.
+    """
+    stale = auditor.stale_waivers()
+    if stale:
+        listed = ", ".join(f"[[{waiver.kind}]] {waiver.check!r}" for waiver in stale)
+        raise InvalidInstance(
+            f"every entry of the deviations file must match a check of the target; {listed} match none"
         )
+    checks = auditor.checks
+    records = []
+    for index, check in enumerate(checks):
+        if progress is not None:
+            progress(check.id, index, len(checks))
+        records.append(auditor.record(check))
+    for waiver in auditor.waivers:
+        passed = [record.id for record in records if waiver.matches(record.id) and record.status == "passed"]
+        if waiver.kind == "xfail" and passed:
+            raise InvalidInstance(f"[[xfail]] {waiver.check!r} must fail; {', '.join(passed)} passed: remove the entry")
+    return AuditResult(
+        printable(auditor.target.spec),
+        auditor.subject.version,
+        auditor.sha256,
+        auditor.seed,
+        len(checks),
+        tuple(records),
+        auditor.notes,
+        auditor.functions,
+        auditor.dtype,
+        auditor.largest,
+    )

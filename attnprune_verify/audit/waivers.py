@@ -19,18 +19,22 @@ An entry that matches no check of the target is an error, too, as are two entrie
 
 from __future__ import annotations
 
+import json
 import tomllib
+from collections.abc import Iterable
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any, Literal, cast
 
+from attnprune_verify.audit.record import Record
 from attnprune_verify.errors import InvalidInstance
 
-__all__ = ["Waiver", "load_waivers", "waiver_for"]
+__all__ = ["Waiver", "load_waivers", "waiver_for", "waivers_toml"]
 
 Kind = Literal["waive", "skip", "xfail"]
 _KINDS = ("waive", "skip", "xfail")
+_LONGEST = 200
 
 
 @dataclass(frozen=True)
@@ -72,6 +76,25 @@ def load_waivers(path: str | Path) -> tuple[Waiver, ...]:
     if twice:
         raise InvalidInstance(f"{rule} name every check once; got {', '.join(twice)}")
     return waivers
+
+
+def waivers_toml(records: Iterable[Record]) -> str:
+    """A file of deviations that waives what failed, could not run or was not decided."""
+    found = [record for record in records if record.status in ("failed", "could_not_run", "inconclusive")]
+    entries = [
+        f"[[waive]]\ncheck = {_quoted(record.id)}\nreason = {_quoted(f'{_label(record)}{record.reason}'[:_LONGEST])}\n"
+        for record in found
+    ]
+    return "\n".join(entries) if entries else "# nothing to waive\n"
+
+
+def _label(record: Record) -> str:
+    return f"{', '.join(record.diagnosis)}: " if record.diagnosis else ""
+
+
+def _quoted(text: str) -> str:
+    """A basic string of TOML, which escapes as JSON does."""
+    return json.dumps("".join(letter if letter.isprintable() else " " for letter in text))
 
 
 def _entries(content: dict[str, Any], kind: str, rule: str) -> list[Any]:

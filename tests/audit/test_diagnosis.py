@@ -5,16 +5,18 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from attnprune_verify.audit.cases import regimes
-from attnprune_verify.audit.checks.rounding import _selections, explained, judge_zeros, smallest_first
-from attnprune_verify.audit.diagnosis import diagnose
-from attnprune_verify.audit.fitting import Observation, fits, same_as_right, tolerances
-from attnprune_verify.audit.formulas import RIGHT, attention_part
-from attnprune_verify.audit.mistakes import MISTAKES, SENTENCES
+from attnprune_verify.audit.checks.selection import _selections, explained, judge_zeros, smallest_first
+from attnprune_verify.audit.naming.diagnosis import diagnose
+from attnprune_verify.audit.naming.fitting import Observation, fits, same_as_right, tolerances
+from attnprune_verify.audit.naming.mistakes import MISTAKES
+from attnprune_verify.audit.naming.sentences import SENTENCES
 from attnprune_verify.audit.record import Finding
-from attnprune_verify.audit.reference import VALUED, reference, trusted
+from attnprune_verify.audit.truth.formulas import RIGHT, attention_part
+from attnprune_verify.audit.truth.precision import FLOAT64
+from attnprune_verify.audit.truth.reference import VALUED, reference, trusted
+from attnprune_verify.audit.truth.samples import regimes
 
-CASES = [case for name in ("full", "causal", "given-mask", "outside-box", "lam-large") for case in regimes(0)[name]]
+CASES = [sample for name in ("full", "causal", "given-mask", "outside-box", "lam-large") for sample in regimes(0)[name]]
 # Two mistakes may be one and the same for a function: F(1) plays no part where p has no F(1), and so on.
 SAME = {
     "clips-or-rounds-M": {"dense-target-uses-M"},
@@ -23,18 +25,18 @@ SAME = {
 }
 
 
-def returned(function, case, steps, attention=1.0, regular=1.0):
+def returned(function, sample, steps, attention=1.0, regular=1.0):
     """A result made of these steps, with factors on its two terms."""
-    right = attention_part(function, case, RIGHT)
-    regulariser = [part.value - term for part, term in zip(reference(function, case), right, strict=True)]
+    right = attention_part(function, sample, RIGHT)
+    regulariser = [part.value - term for part, term in zip(reference(function, sample), right, strict=True)]
     if function in ("attention", "relative_error"):
         regulariser = [np.zeros_like(part) for part in regulariser]
-    parts = attention_part(function, case, steps)
+    parts = attention_part(function, sample, steps)
     return tuple(attention * part + regular * term for part, term in zip(parts, regulariser, strict=True))
 
 
 def observed(function, steps, **factors):
-    return [Observation(case, returned(function, case, steps, **factors)) for case in CASES]
+    return [Observation(sample, returned(function, sample, steps, **factors)) for sample in CASES]
 
 
 @pytest.mark.parametrize(
@@ -51,10 +53,10 @@ def observed(function, steps, **factors):
     ],
 )
 def test_the_formulas_are_right_and_right_results_are_not_named(function):
-    for case in CASES:
-        for formula, truth in zip(returned(function, case, RIGHT), reference(function, case), strict=True):
+    for sample in CASES:
+        for formula, truth in zip(returned(function, sample, RIGHT), reference(function, sample), strict=True):
             assert np.linalg.norm(formula - truth.value) <= 1e-13 * (1 + np.linalg.norm(truth.value))
-    assert not diagnose(function, [Observation(case, trusted(function, case)) for case in CASES]).named
+    assert not diagnose(function, [Observation(sample, trusted(function, sample)) for sample in CASES]).named
 
 
 @pytest.mark.thorough
@@ -119,26 +121,26 @@ def test_the_derivative_of_a_wrong_loss_is_named_like_the_loss(id):
     mistake = next(m for m in MISTAKES if m.id == id and m.applies("gradient"))
     steps = {**RIGHT, **mistake.steps}
 
-    def loss(case, M):
-        allowed = np.ones((case.n, case.n), bool) if case.mask is None else case.mask == 1
-        X, W, given = case.X.astype(float), case.W.astype(float), case.mask is not None
+    def loss(sample, M):
+        allowed = np.ones((sample.n, sample.n), bool) if sample.mask is None else sample.mask == 1
+        X, W, given = sample.X.astype(float), sample.W.astype(float), sample.mask is not None
         F = steps["softmax"](steps["logits"](X, steps["weigh"](steps["prune"](M), W)), allowed, given)
         dense = steps["dense_softmax"](steps["dense_logits"](X, W), allowed, given)
-        return ((F - dense) ** 2).sum() / 2 + case.lam / 2 * (M * M).sum()
+        return ((F - dense) ** 2).sum() / 2 + sample.lam / 2 * (M * M).sum()
 
-    def derivative(case):
-        found = np.empty(case.M.shape)
-        for place in np.ndindex(case.M.shape):
-            moved = case.M.astype(complex)
+    def derivative(sample):
+        found = np.empty(sample.M.shape)
+        for place in np.ndindex(sample.M.shape):
+            moved = sample.M.astype(complex)
             moved[place] += 1e-30j
-            found[place] = loss(case, moved).imag / 1e-30
+            found[place] = loss(sample, moved).imag / 1e-30
         return found
 
-    found = diagnose("gradient", [Observation(case, (derivative(case),)) for case in CASES])
+    found = diagnose("gradient", [Observation(sample, (derivative(sample),)) for sample in CASES])
     assert found.ids == (id,)
 
 
-@pytest.mark.parametrize("selection", _selections(0)["close-values"], ids=lambda selection: selection.name)
+@pytest.mark.parametrize("selection", _selections(0, FLOAT64)["close-values"], ids=lambda selection: selection.name)
 def test_kept_instead_of_pruned_is_no_rounding_to_float32(selection):
     kept = smallest_first(selection.matrix, selection.count)
     _, ids = judge_zeros(kept.astype(float), selection, selection.matrix, flags_are_gone=False)
@@ -146,7 +148,7 @@ def test_kept_instead_of_pruned_is_no_rounding_to_float32(selection):
 
 
 def test_one_entry_too_few_but_not_the_smallest_has_no_name():
-    selection = _selections(0)["values"][0]
+    selection = _selections(0, FLOAT64)["values"][0]
     largest = smallest_first(-selection.matrix, selection.count - 1)
     _, ids = judge_zeros(np.where(largest, 0.0, 1.0), selection, selection.matrix, flags_are_gone=False)
     assert ids == ("unknown",)
@@ -163,9 +165,9 @@ def test_a_name_has_to_explain_every_failure_of_a_check():
 def test_nothing_but_nan_points_to_no_formula(function):
     """Formulas that leave a row without allowed positions give nan too, yet not everywhere."""
     nothing = [
-        Observation(case, tuple(np.full(part.value.shape, np.nan) for part in reference(function, case)))
-        for case in CASES
-        if case.mask is not None
+        Observation(sample, tuple(np.full(part.value.shape, np.nan) for part in reference(function, sample)))
+        for sample in CASES
+        if sample.mask is not None
     ]
     found = diagnose(function, nothing)
     assert not found.named and "not finite" in found.words
@@ -174,19 +176,19 @@ def test_nothing_but_nan_points_to_no_formula(function):
 def test_half_of_the_gradient_of_the_norm_is_no_mere_factor():
     """lam/2 ||M|| differentiated: the same factor 1/2 of M/||M|| everywhere, though each time a factor of M."""
     found = []
-    for case in CASES:
-        (attention,) = attention_part("gradient", case, RIGHT)
-        found.append(Observation(case, (attention + case.lam / 2 * case.M / np.linalg.norm(case.M),)))
+    for sample in CASES:
+        (attention,) = attention_part("gradient", sample, RIGHT)
+        found.append(Observation(sample, (attention + sample.lam / 2 * sample.M / np.linalg.norm(sample.M),)))
     assert diagnose("gradient", found).ids == ("regularizer-not-squared",)
 
 
 def test_noise_just_above_the_tolerance_is_no_other_regulariser():
     """||M|| times the gradient of ||M|| is the right regulariser: no form may be allowed more noise than that one."""
     noisy = []
-    for case in CASES:
-        noise = np.random.default_rng(case.n).normal(size=case.M.shape)
-        (truth,), (allowed,) = reference("gradient", case), tolerances("gradient", case)
-        noisy.append(Observation(case, (truth.value + 1.2 * allowed * noise / np.linalg.norm(noise),)))
+    for sample in CASES:
+        noise = np.random.default_rng(sample.n).normal(size=sample.M.shape)
+        (truth,), (allowed,) = reference("gradient", sample), tolerances("gradient", sample)
+        noisy.append(Observation(sample, (truth.value + 1.2 * allowed * noise / np.linalg.norm(noise),)))
     assert not diagnose("gradient", noisy).named
 
 
@@ -204,22 +206,22 @@ def test_a_mistake_with_a_forgotten_regulariser():
     ],
 )
 def test_what_has_no_name_is_described(spoil, said):
-    observations = [Observation(case, (spoil(trusted("gradient", case)[0]),)) for case in CASES[:3]]
+    observations = [Observation(sample, (spoil(trusted("gradient", sample)[0]),)) for sample in CASES[:3]]
     found = diagnose("gradient", observations, pairs=False)
     assert found.ids == ("unknown",) and said in found.words
 
 
 def test_low_precision_is_told_from_a_small_shift():
-    results = {case: trusted("gradient", case)[0] for case in CASES}
-    rounded = [Observation(case, (np.float64(np.float32(G)),)) for case, G in results.items()]
+    results = {sample: trusted("gradient", sample)[0] for sample in CASES}
+    rounded = [Observation(sample, (np.float64(np.float32(G)),)) for sample, G in results.items()]
     assert diagnose("gradient", rounded).ids == ("low-precision",)
-    shifted = [Observation(case, (G + 1e-8,)) for case, G in results.items()]
+    shifted = [Observation(sample, (G + 1e-8,)) for sample, G in results.items()]
     assert diagnose("gradient", shifted, pairs=False).ids == ("unknown",)
 
 
 def test_a_number_is_not_explained_by_any_two_factors():
     rng = np.random.default_rng(0)
-    noise = [Observation(case, (np.asarray(rng.random()),)) for case in CASES]
+    noise = [Observation(sample, (np.asarray(rng.random()),)) for sample in CASES]
     assert fits("loss", noise, RIGHT, None) is None
     assert fits("loss", noise[:1], RIGHT, None) is None
 
@@ -230,28 +232,31 @@ def test_a_factor_of_the_attention_matrix_is_described_not_named():
 
 
 def test_one_number_of_float32_is_no_short_factor():
-    case = next(case for case in regimes(0)["float32"] if case.lam)
+    sample = next(sample for sample in regimes(0)["float32"] if sample.lam)
     for factor in np.linspace(0.9, 1.1, 50) + np.pi * 1e-3:
-        one = [Observation(case, tuple(map(np.float32, returned("loss", case, RIGHT, attention=factor))))]
+        one = [Observation(sample, tuple(map(np.float32, returned("loss", sample, RIGHT, attention=factor))))]
         assert fits("loss", one, RIGHT, None) is None
 
 
 @pytest.mark.parametrize(("factor", "summed"), [(None, True), (1.01, False)])
 def test_a_batch_is_summed_only_if_the_factor_is_its_size(factor, summed):
-    cases = [*CASES, *(case for case in regimes(0)["batch"] if len(case.X) > 1)]
-    factors = {case: 1.0 if case.X.ndim == 2 else factor or len(case.X) for case in cases}
-    found = [Observation(case, returned("gradient", case, RIGHT, attention=factors[case])) for case in cases]
+    samples = [*CASES, *(sample for sample in regimes(0)["batch"] if len(sample.X) > 1)]
+    factors = {sample: 1.0 if sample.X.ndim == 2 else factor or len(sample.X) for sample in samples}
+    found = [Observation(sample, returned("gradient", sample, RIGHT, attention=factors[sample])) for sample in samples]
     ids = diagnose("gradient", found, pairs=False).ids
-    assert "gradient-scale" in ids and ("batch-not-averaged" in ids) is summed
+    assert ids == (("batch-not-averaged",) if summed else ("gradient-scale",))
 
 
 def test_an_attention_part_that_vanishes_here_and_there_has_no_factor():
-    mixed = [Observation(case, returned("loss", case, RIGHT, attention=0.0 if case.n == 4 else 1.0)) for case in CASES]
+    mixed = [
+        Observation(sample, returned("loss", sample, RIGHT, attention=0.0 if sample.n == 4 else 1.0))
+        for sample in CASES
+    ]
     assert not diagnose("loss", mixed, pairs=False).named
 
 
 def test_what_is_changed_on_entry_reaches_the_regulariser():
-    rounded = [Observation(case, trusted("gradient", case.changed(M=np.round(case.M)))) for case in CASES]
+    rounded = [Observation(sample, trusted("gradient", sample.changed(M=np.round(sample.M)))) for sample in CASES]
     found = diagnose("gradient", rounded)
     assert found.ids == ("clips-or-rounds-M",) and "in the regulariser too" in found.words
 

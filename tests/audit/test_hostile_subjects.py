@@ -8,8 +8,8 @@ import pytest
 
 from attnprune_verify.audit.auditor import Auditor
 from attnprune_verify.audit.run import outcome_of, run_audit
-from attnprune_verify.audit.subject import Subject, SubjectLost
-from attnprune_verify.audit.target import parse_target
+from attnprune_verify.audit.subject.process import Subject, SubjectLost
+from attnprune_verify.audit.subject.target import parse_target
 from attnprune_verify.errors import InvalidInstance
 
 RIGHT = """

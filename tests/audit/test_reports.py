@@ -4,6 +4,7 @@ import contextlib
 import io
 import json
 from importlib.resources import files
+from pathlib import Path
 from xml.etree import ElementTree
 
 import numpy as np
@@ -11,10 +12,11 @@ import pytest
 
 from attnprune_verify.audit.record import Record
 from attnprune_verify.audit.run import AuditResult, run_audit
+from attnprune_verify.files import dumps
+from attnprune_verify.report.audit_contract import contract_text
 from attnprune_verify.report.audit_html import audit_html
 from attnprune_verify.report.audit_junit import audit_junit
 from attnprune_verify.report.audit_text import closing_sentence, render_audit
-from attnprune_verify.report.strict_json import dumps
 
 SOURCE = """
 __version__ = "1.2"
@@ -136,3 +138,8 @@ def test_the_snippet_runs_and_shows_the_failure(result, function):
 def test_the_instance_is_shrunk(result):
     record = next(r for r in result.checks if r.id == "attention:values:full")
     assert "Smallest: " in record.reason and "smallest found (n=2" in record.instance
+
+
+def test_the_docs_show_the_contract():
+    page = (Path(__file__).parents[2] / "docs" / "audit.md").read_text(encoding="utf-8")
+    assert contract_text() in page

@@ -9,8 +9,8 @@ import pytest
 
 from attnprune_verify.audit import context
 from attnprune_verify.audit.auditor import Auditor
-from attnprune_verify.audit.reference import reference, spread
 from attnprune_verify.audit.run import outcome_of, run_audit
+from attnprune_verify.audit.truth.reference import reference, spread
 
 RIGHT = Path(__file__).parent / "right"
 BASE = Path(__file__).parent / "wrong" / "base.py"
@@ -77,12 +77,14 @@ def test_calibration(style):
         pytest.importorskip(NEEDS[style])
     worst = 0.0
     with Auditor(str(RIGHT / style), only=("gradient",)) as auditor:
-        cases = [
-            case for regime in ("full", "causal", "given-mask", "float32") for case in auditor.context.cases(regime)
+        samples = [
+            sample
+            for regime in ("full", "causal", "given-mask", "float32")
+            for sample in auditor.context.samples(regime, "gradient")
         ]
-        for case, parts in auditor.context.well_formed("gradient", cases):
-            truth = reference("gradient", case)[0]
-            unit = spread("gradient", case)[0] + case.unit_roundoff * np.linalg.norm(truth.value)
+        for sample, parts in auditor.context.well_formed("gradient", samples):
+            truth = reference("gradient", sample)[0]
+            unit = spread("gradient", sample)[0] + sample.unit_roundoff * np.linalg.norm(truth.value)
             worst = max(worst, float(np.linalg.norm(parts[0] - truth.value)) / unit)
             assert (np.abs(parts[0] - truth.value) <= truth.bound).all()
     assert 0.0 < worst < 10.0  # of the 30 that are allowed

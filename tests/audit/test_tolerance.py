@@ -3,11 +3,11 @@
 import numpy as np
 import pytest
 
-from attnprune_verify.audit.accumulation import loop_error
-from attnprune_verify.audit.cases import BENIGN, STABILITY, regimes
-from attnprune_verify.audit.reference import VALUED, Component, reference, spread, trusted
-from attnprune_verify.audit.terms import hidden_terms
-from attnprune_verify.audit.tolerance import compare, judge
+from attnprune_verify.audit.truth.accumulation import loop_error
+from attnprune_verify.audit.truth.reference import VALUED, Component, reference, spread, trusted
+from attnprune_verify.audit.truth.samples import BENIGN, STABILITY, regimes
+from attnprune_verify.audit.truth.terms import hidden_terms
+from attnprune_verify.audit.truth.tolerance import compare, judge
 
 U = 2.0**-53
 
@@ -54,12 +54,12 @@ def test_the_verdict_does_not_depend_on_the_scale(scale):
 @pytest.mark.thorough  # for seed 0 the executable spec asks the same of the reference
 @pytest.mark.parametrize("function", VALUED)
 def test_the_trusted_implementation_passes_where_it_must_and_never_fails(function):
-    for name, cases in regimes(5).items():
-        for case in cases:
-            if case.work > 1e4 or (function == "relative_error" and case.n > 100):
+    for name, samples in regimes(5).items():
+        for sample in samples:
+            if sample.work > 1e4 or (function == "relative_error" and sample.n > 100):
                 continue
-            verdict = judge(function, case, trusted(function, case), stability=name in STABILITY)
-            assert verdict.verdict in ("passed", "inconclusive"), (case, verdict)
+            verdict = judge(function, sample, trusted(function, sample), stability=name in STABILITY)
+            assert verdict.verdict in ("passed", "inconclusive"), (sample, verdict)
             if name in BENIGN:
                 assert verdict.verdict == "passed" and verdict.resolution < 1e-11
 
@@ -71,18 +71,20 @@ def test_benign_instances_show_every_term(function):
 
 
 def test_a_hidden_term_is_named():
-    weak = [case.changed(lam=1e-17) for case in regimes(0)["full"]]
+    weak = [sample.changed(lam=1e-17) for sample in regimes(0)["full"]]
     assert hidden_terms("gradient", weak) == "the regulariser"
     unpruned = list(regimes(0)["unpruned"])
     assert hidden_terms("gradient", unpruned) == "the attention part"
 
 
 def test_loops_are_given_room_but_not_much():
-    for case in regimes(0)["full"]:
-        (room,) = loop_error("gradient", case, U)
-        assert (room > 0).all() and np.linalg.norm(room) < 1e-12 * np.linalg.norm(reference("gradient", case)[0].value)
-        assert loop_error("attention", case, U) == (0.0,)
-        assert spread("gradient", case)[0] < 1e-13
+    for sample in regimes(0)["full"]:
+        (room,) = loop_error("gradient", sample, U)
+        assert (room > 0).all() and np.linalg.norm(room) < 1e-12 * np.linalg.norm(
+            reference("gradient", sample)[0].value
+        )
+        assert loop_error("attention", sample, U) == (0.0,)
+        assert spread("gradient", sample)[0] < 1e-13
 
 
 def test_the_same_seed_gives_the_same_cases_and_another_gives_others():
@@ -94,19 +96,19 @@ def test_the_same_seed_gives_the_same_cases_and_another_gives_others():
 
 
 def test_the_regimes_cover_what_they_claim():
-    found = {name: cases for name, cases in regimes(0).items()}
-    every = [case for cases in found.values() for case in cases]
+    found = {name: samples for name, samples in regimes(0).items()}
+    every = [sample for samples in found.values() for sample in samples]
     assert (
-        any(case.n > case.d for case in every)
-        and any(case.n == 1 for case in every)
-        and any(case.d == 1 for case in every)
+        any(sample.n > sample.d for sample in every)
+        and any(sample.n == 1 for sample in every)
+        and any(sample.d == 1 for sample in every)
     )
-    assert any((case.M < 0).any() for case in every) and any((case.M > 1).any() for case in every)
-    assert max(case.n for case in every) > 256 and max(case.d for case in every) > 64
-    assert {case.X.dtype.name for case in every} == {"float32", "float64"}
-    assert any(case.X.ndim == 3 for case in every)
-    for case in every:
-        assert case.mask is None or ((case.mask.sum(axis=1) > 0).all() and case.mask.dtype == np.float64)
-        if case.name.startswith("logits-1000"):
-            logits = case.X.astype(float) @ case.W @ case.X.astype(float).T
+    assert any((sample.M < 0).any() for sample in every) and any((sample.M > 1).any() for sample in every)
+    assert max(sample.n for sample in every) > 256 and max(sample.d for sample in every) > 64
+    assert {sample.X.dtype.name for sample in every} == {"float32", "float64"}
+    assert any(sample.X.ndim == 3 for sample in every)
+    for sample in every:
+        assert sample.mask is None or ((sample.mask.sum(axis=1) > 0).all() and sample.mask.dtype == np.float64)
+        if sample.name.startswith("logits-1000"):
+            logits = sample.X.astype(float) @ sample.W @ sample.X.astype(float).T
             assert 999 < np.abs(logits).max() < 1001

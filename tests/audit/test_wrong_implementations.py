@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from attnprune_verify.audit.auditor import Auditor
-from attnprune_verify.audit.mistakes import SENTENCES
+from attnprune_verify.audit.naming.sentences import SENTENCES
 
 _spec = importlib.util.spec_from_file_location("kill_matrix", Path(__file__).with_name("kill_matrix.py"))
 kill_matrix = importlib.util.module_from_spec(_spec)

@@ -3,19 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from fnmatch import fnmatchcase
 
 from attnprune_verify.audit.checks.descent import descent_checks
 from attnprune_verify.audit.checks.identities import identity_checks
-from attnprune_verify.audit.checks.rounding import rounding_checks
+from attnprune_verify.audit.checks.inputs import input_checks, keeping_checks
+from attnprune_verify.audit.checks.scale import scale_checks
+from attnprune_verify.audit.checks.selection import selection_checks
 from attnprune_verify.audit.checks.sparsegpt import sparsegpt_checks
 from attnprune_verify.audit.checks.structure import structure_checks
 from attnprune_verify.audit.checks.values import values_checks
 from attnprune_verify.audit.checks.wanda import wanda_checks
 from attnprune_verify.audit.contract import FUNCTIONS
 from attnprune_verify.audit.record import Check
-from attnprune_verify.audit.reference import VALUED
+from attnprune_verify.audit.truth.reference import VALUED
+from attnprune_verify.errors import InvalidInstance
 
-__all__ = ["all_checks"]
+__all__ = ["all_checks", "chosen_checks"]
 
 
 def all_checks() -> tuple[Check, ...]:
@@ -23,16 +27,38 @@ def all_checks() -> tuple[Check, ...]:
     return tuple(check for name in FUNCTIONS for check in _checks_of(name))
 
 
+def chosen_checks(only: tuple[str, ...]) -> tuple[Check, ...]:
+    """The checks whose function or id matches one of the patterns; without patterns all.
+
+    Raises
+    ------
+    InvalidInstance
+        If a pattern matches nothing.
+    """
+    every = all_checks()
+    for pattern in only:
+        if not any(_matches(check, pattern) for check in every):
+            raise InvalidInstance(f"only must name functions or checks, * and ? allowed; {pattern!r} matches none")
+    return tuple(check for check in every if not only or any(_matches(check, pattern) for pattern in only))
+
+
+def _matches(check: Check, pattern: str) -> bool:
+    return fnmatchcase(check.function, pattern) or fnmatchcase(check.id, pattern)
+
+
 def _checks_of(name: str) -> Iterator[Check]:
     if name in VALUED:
         yield from structure_checks(name)
         yield from values_checks(name)
+        yield from input_checks(name)
         yield from identity_checks(name)
+        yield from scale_checks(name)
+        yield from keeping_checks(name)
     elif name == "prune_mask_gd":
         yield from descent_checks()
-    elif name == "wanda_mask":
-        yield from wanda_checks()
+    elif name.startswith("wanda"):
+        yield from wanda_checks(name)
     elif name.startswith("sparsegpt"):
         yield from sparsegpt_checks(name)
     else:
-        yield from rounding_checks(name)
+        yield from selection_checks(name)

@@ -9,14 +9,15 @@ from collections.abc import Callable, Iterator
 
 import numpy as np
 
-from attnprune_verify.audit.cases import Case
 from attnprune_verify.audit.checks.values import call_on
 from attnprune_verify.audit.context import Context
 from attnprune_verify.audit.contract import FUNCTIONS
-from attnprune_verify.audit.formulas import Array
 from attnprune_verify.audit.record import Check, Finding
-from attnprune_verify.audit.reference import permuted, reference
-from attnprune_verify.audit.subject import NoAnswer
+from attnprune_verify.audit.subject.process import NoAnswer
+from attnprune_verify.audit.truth.formulas import Array
+from attnprune_verify.audit.truth.precision import FLOAT64
+from attnprune_verify.audit.truth.reference import permuted, reference
+from attnprune_verify.audit.truth.samples import Sample
 
 __all__ = ["identity_checks"]
 
@@ -44,14 +45,15 @@ def identity_checks(function: str) -> Iterator[Check]:
         yield check("linear", "H (2 V) = 2 H V", _linear)
 
 
-def _basic(context: Context) -> tuple[Case, ...]:
-    return (context.cases("full")[1], context.cases("causal")[1], context.cases("given-mask")[0])
+def _basic(context: Context, function: str) -> tuple[Sample, ...]:
+    firsts = (("full", 1), ("causal", 1), ("given-mask", 0))
+    return tuple(one for regime, index in firsts for one in context.samples(regime, function)[index : index + 1])
 
 
-def _numbers(context: Context, function: str, case: Case) -> tuple[Array, ...]:
+def _numbers(context: Context, function: str, sample: Sample) -> tuple[Array, ...]:
     """What is returned, in float64; what has not the contract's shape and kind is no answer."""
-    answer = context.answer(function, case)
-    problem = context.misshapen(function, case, answer)
+    answer = context.answer(function, sample)
+    problem = context.misshapen(function, sample, answer)
     if problem is not None:
         raise NoAnswer(problem, unreadable=True)
     return tuple(part.astype(float) for part in answer.parts)
@@ -60,41 +62,41 @@ def _numbers(context: Context, function: str, case: Case) -> tuple[Array, ...]:
 def _joined(
     context: Context,
     function: str,
-    case: Case,
-    other: Case,
+    sample: Sample,
+    other: Sample,
     back: Callable[..., tuple[Array, ...]],
     shift: tuple[Array, ...] | None = None,
 ) -> Finding | None:
     """A failure if `back` of the other call, less `shift`, is not what this call returns, to within both bounds."""
-    ours, theirs = _numbers(context, function, case), _numbers(context, function, other)
+    ours, theirs = _numbers(context, function, sample), _numbers(context, function, other)
     bounds = back(function, tuple(part.bound for part in reference(function, other)))
     returned = back(function, theirs)
     if shift is not None:
         returned = tuple(part - less for part, less in zip(returned, shift, strict=True))
-    for mine, yours, part, bound in zip(ours, returned, reference(function, case), bounds, strict=True):
+    for mine, yours, part, bound in zip(ours, returned, reference(function, sample), bounds, strict=True):
         with np.errstate(invalid="ignore"):
             gap, allowed = (
                 np.abs(mine - yours),
-                part.bound + np.abs(bound) + case.unit_roundoff * np.abs(part.value) * 4,
+                part.bound + np.abs(bound) + sample.unit_roundoff * np.abs(part.value) * 4,
             )
         if not np.all(gap <= allowed):
             return Finding(
                 "failed",
-                f"differs by {np.max(gap):.3g} where rounding explains {np.max(allowed):.3g}, on {case.describe()}",
+                f"differs by {np.max(gap):.3g} where rounding explains {np.max(allowed):.3g}, on {sample.describe()}",
                 error=float(np.max(gap)),
                 bound=float(np.max(allowed)),
-                cases=(case, other),
+                samples=(sample, other),
                 call=call_on(function, other),
             )
     return None
 
 
 def _all(
-    context: Context, function: str, pairs: Iterator[tuple[Case, Case, Callable[..., tuple[Array, ...]]]]
+    context: Context, function: str, pairs: Iterator[tuple[Sample, Sample, Callable[..., tuple[Array, ...]]]]
 ) -> Finding:
     count = 0
-    for case, other, back in pairs:
-        failure = _joined(context, function, case, other, back)
+    for sample, other, back in pairs:
+        failure = _joined(context, function, sample, other, back)
         if failure is not None:
             return failure
         count += 1
@@ -106,65 +108,69 @@ def _same(function: str, parts: tuple[Array, ...]) -> tuple[Array, ...]:
 
 
 def _permutation(context: Context, function: str) -> Finding:
-    def pairs() -> Iterator[tuple[Case, Case, Callable[..., tuple[Array, ...]]]]:
+    def pairs() -> Iterator[tuple[Sample, Sample, Callable[..., tuple[Array, ...]]]]:
         rng = np.random.default_rng(context.seed)
-        for case in _basic(context):
-            moved, back = permuted(case, rng)
-            yield case, moved, back
+        for sample in _basic(context, function):
+            moved, back = permuted(sample, rng)
+            yield sample, moved, back
 
     return _all(context, function, pairs())
 
 
 def _isolated(context: Context, function: str) -> Finding:
-    def pairs() -> Iterator[tuple[Case, Case, Callable[..., tuple[Array, ...]]]]:
-        for case in _basic(context):
-            mask = np.ones((case.n, case.n)) if case.mask is None else case.mask.copy()
+    def pairs() -> Iterator[tuple[Sample, Sample, Callable[..., tuple[Array, ...]]]]:
+        for sample in _basic(context, function):
+            mask = np.ones((sample.n, sample.n)) if sample.mask is None else sample.mask.copy()
             mask[-1], mask[:, -1] = 0.0, 0.0
             mask[mask.sum(axis=1) == 0, 0] = 1.0
             mask[-1, 0], mask[-1, -1] = 0.0, 1.0
-            X = case.X.copy()
+            X = sample.X.copy()
             X[-1] = -3.0 * X[-1] + 1.0
-            alone = case.changed(mask=mask, name=f"{case.name}-isolated")
-            yield alone, alone.changed(X=X, name=f"{case.name}-isolated-moved"), _same
+            alone = sample.changed(mask=mask, name=f"{sample.name}-isolated").exact()
+            yield alone, alone.changed(X=X, name=f"{sample.name}-isolated-moved").exact(), _same
 
     return _all(context, function, pairs())
 
 
 def _homogeneity(context: Context, function: str) -> Finding:
-    def pairs() -> Iterator[tuple[Case, Case, Callable[..., tuple[Array, ...]]]]:
-        for case in _basic(context):
-            scaled = case.changed(X=2 * case.X, W=case.W / 4, W_Q=case.W_Q / 4, name=f"{case.name}-scaled")
-            yield case, scaled, _same
+    def pairs() -> Iterator[tuple[Sample, Sample, Callable[..., tuple[Array, ...]]]]:
+        for sample in _basic(context, function):
+            scaled = sample.changed(X=2 * sample.X, W=sample.W / 4, W_Q=sample.W_Q / 4, name=f"{sample.name}-scaled")
+            yield sample, scaled, _same
 
     return _all(context, function, pairs())
 
 
 def _affine(context: Context, function: str) -> Finding:
-    for case in _basic(context):
-        larger = case.changed(lam=case.lam + 0.5, name=f"{case.name}-lam+0.5")
-        values = zip(reference(function, case), reference(function, larger), strict=True)
+    for sample in _basic(context, function):
+        larger = sample.changed(lam=sample.lam + 0.5, name=f"{sample.name}-lam+0.5").exact()
+        values = zip(reference(function, sample), reference(function, larger), strict=True)
         slope = tuple(after.value - before.value for before, after in values)
-        failure = _joined(context, function, case, larger, _same, slope)
+        failure = _joined(context, function, sample, larger, _same, slope)
         if failure is not None:
             return failure
-    return Finding("passed", f"{len(_basic(context))} instances")
+    return Finding("passed", f"{len(_basic(context, function))} instances")
 
 
 def _stochastic(context: Context, function: str) -> Finding:
-    for case in (*_basic(context), *context.cases("logits-100"), *context.cases("given-mask")):
-        (F,) = _numbers(context, function, case)
-        forbidden = np.zeros_like(F) if case.mask is None else F * (case.mask == 0)
+    for sample in (
+        *_basic(context, function),
+        *context.samples("logits-100", function),
+        *context.samples("given-mask", function),
+    ):
+        (F,) = _numbers(context, function, sample)
+        forbidden = np.zeros_like(F) if sample.mask is None else F * (sample.mask == 0)
         off = float(np.abs(F.sum(axis=1) - 1).max())
-        allowed = (case.n + 8) * 4 * case.unit_roundoff * 10
+        allowed = (sample.n + 8) * 4 * sample.unit_roundoff * 10
         if not off <= allowed or (F < 0).any() or forbidden.any():
             what = f"a row sums to 1 + {off:.2g}" if not off <= allowed else "an entry is negative"
             return Finding(
                 "failed",
-                f"{'a forbidden entry is not 0' if forbidden.any() else what}, on {case.describe()}",
+                f"{'a forbidden entry is not 0' if forbidden.any() else what}, on {sample.describe()}",
                 error=off,
                 bound=allowed,
-                cases=(case,),
-                call=call_on(function, case),
+                samples=(sample,),
+                call=call_on(function, sample),
             )
     return Finding("passed", "rows are probability vectors on the allowed positions")
 
@@ -172,11 +178,13 @@ def _stochastic(context: Context, function: str) -> Finding:
 def _derivative(context: Context, function: str) -> Finding:
     if "loss" not in context.subject.functions:
         return Finding("not_applicable", "the target has no loss")
-    for case in _basic(context):
-        (gradient,) = _numbers(context, "gradient", case)
-        direction = np.random.default_rng(case.seed).choice([-1.0, 1.0], case.M.shape)
+    if context.precision(function).unit_roundoff > FLOAT64.unit_roundoff:
+        return Finding("not_applicable", f"differences tell too little in {context.precision(function).name}")
+    for sample in _basic(context, function):
+        (gradient,) = _numbers(context, "gradient", sample)
+        direction = np.random.default_rng(sample.seed).choice([-1.0, 1.0], sample.M.shape)
         step = 1e-3
-        points = [case.changed(M=case.M + h * step * direction) for h in (-2, -1, 1, 2)]
+        points = [sample.changed(M=sample.M + h * step * direction) for h in (-2, -1, 1, 2)]
         try:
             values = [float(_numbers(context, "loss", point)[0]) for point in points]
         except NoAnswer as refusal:
@@ -187,11 +195,11 @@ def _derivative(context: Context, function: str) -> Finding:
         if not abs(slope - claimed) <= allowed:
             return Finding(
                 "failed",
-                f"the slope of the loss is {slope:.6g}, the gradient says {claimed:.6g}, on {case.describe()}",
+                f"the slope of the loss is {slope:.6g}, the gradient says {claimed:.6g}, on {sample.describe()}",
                 error=abs(slope - claimed),
                 bound=allowed,
-                cases=(case,),
-                call=call_on("gradient", case),
+                samples=(sample,),
+                call=call_on("gradient", sample),
             )
     return Finding("passed", "central differences of the subject's loss agree", power=1e-6)
 
@@ -200,49 +208,49 @@ def _agrees(context: Context, function: str) -> Finding:
     asked = [name for name in ("loss", "gradient") if name in context.subject.functions]
     if not asked:
         return Finding("not_applicable", "the target has neither loss nor gradient")
-    for case in (*_basic(context), *context.cases("outside-box")):
-        both = context.answer(function, case)
+    for sample in (*_basic(context, function), *context.samples("outside-box", function)):
+        both = context.answer(function, sample)
         for name in asked:
             try:
-                alone = context.answer(name, case).parts[0]
+                alone = context.answer(name, sample).parts[0]
             except NoAnswer:
                 continue
             index = ("loss", "gradient").index(name)
-            bound = 2 * reference(function, case)[index].bound
+            bound = 2 * reference(function, sample)[index].bound
             if alone.shape != both.parts[index].shape or not np.all(np.abs(alone - both.parts[index]) <= bound):
                 return Finding(
                     "failed",
-                    f"differs from the subject's {name}, on {case.describe()}",
-                    cases=(case,),
-                    call=call_on(function, case),
+                    f"differs from the subject's {name}, on {sample.describe()}",
+                    samples=(sample,),
+                    call=call_on(function, sample),
                 )
     return Finding("passed", f"agrees with {' and '.join(asked)}")
 
 
 def _symmetric(context: Context, function: str) -> Finding:
-    for case in _basic(context):
-        other = case.changed(V=np.asarray(case.V.T - 0.5 * case.W))
-        (one,), (two,) = (_numbers(context, function, asked) for asked in (case, other))
-        gap = abs(float((other.V * one).sum() - (case.V * two).sum()))
+    for sample in _basic(context, function):
+        other = sample.changed(V=np.asarray(sample.V.T - 0.5 * sample.W))
+        (one,), (two,) = (_numbers(context, function, asked) for asked in (sample, other))
+        gap = abs(float((other.V * one).sum() - (sample.V * two).sum()))
         allowed = float(
-            (np.abs(other.V) * (reference(function, case)[0].bound + 1e-15 * np.abs(one))).sum()
-            + (np.abs(case.V) * (reference(function, other)[0].bound + 1e-15 * np.abs(two))).sum()
+            (np.abs(other.V) * (reference(function, sample)[0].bound + 1e-15 * np.abs(one))).sum()
+            + (np.abs(sample.V) * (reference(function, other)[0].bound + 1e-15 * np.abs(two))).sum()
         )
         if not gap <= allowed:
             return Finding(
                 "failed",
-                f"<U, H V> and <V, H U> differ by {gap:.3g}, on {case.describe()}",
+                f"<U, H V> and <V, H U> differ by {gap:.3g}, on {sample.describe()}",
                 error=gap,
                 bound=allowed,
-                cases=(case,),
-                call=call_on(function, case),
+                samples=(sample,),
+                call=call_on(function, sample),
             )
     return Finding("passed", "the Hessian is symmetric")
 
 
 def _linear(context: Context, function: str) -> Finding:
-    def pairs() -> Iterator[tuple[Case, Case, Callable[..., tuple[Array, ...]]]]:
-        for case in _basic(context):
-            yield case, case.changed(V=-2 * case.V), lambda _, parts: tuple(part / -2 for part in parts)
+    def pairs() -> Iterator[tuple[Sample, Sample, Callable[..., tuple[Array, ...]]]]:
+        for sample in _basic(context, function):
+            yield sample, sample.changed(V=-2 * sample.V), lambda _, parts: tuple(part / -2 for part in parts)
 
     return _all(context, function, pairs())

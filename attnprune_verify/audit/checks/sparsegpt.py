@@ -17,14 +17,16 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from attnprune_verify.audit.checks.rounding import explained, smallest_first
+from attnprune_verify.audit.checks.inputs import keeping_checks
+from attnprune_verify.audit.checks.selection import explained, smallest_first
 from attnprune_verify.audit.checks.sparsegpt_mistakes import named
-from attnprune_verify.audit.checks.wanda import Layer, layers
+from attnprune_verify.audit.checks.structure import precision_check
 from attnprune_verify.audit.context import Context
 from attnprune_verify.audit.record import Check, Finding
-from attnprune_verify.audit.subject import Answer
+from attnprune_verify.audit.subject.process import Answer, NoAnswer
+from attnprune_verify.audit.truth.layers import LinearLayer, layers
 
-__all__ = ["Hessian", "hessian", "sparsegpt_checks"]
+__all__ = ["Hessian", "coarser_sparsegpt", "hessian", "sparsegpt_checks"]
 
 Matrix = NDArray[np.float64]
 Flags = NDArray[np.bool_]
@@ -32,7 +34,7 @@ Flags = NDArray[np.bool_]
 _SAYS = {
     "values": "mask and updated weights, unstructured",
     "counts": "per block int(size rho) + 1 entries go, as in the original",
-    "edges": "rho = 0 changes nothing, rho = 1 prunes everything",
+    "edges": "rho = 0 changes nothing or prunes one entry a block, rho = 1 prunes everything, as in the original",
     "ties": "all scores up to the threshold go",
     "groups": "of every M inputs the N smallest scores are pruned, after the updates so far",
     "dead-inputs": "dead inputs: H_jj = 1, weight 0, before the damping; N counts sequences",
@@ -56,12 +58,13 @@ class Hessian:
 
 @dataclass(frozen=True)
 class _Certificate:
-    """What is wrong with an output (or nothing), and the largest residual on kept entries, relative, with its bound."""
+    """What is wrong with an output, if anything; the residual on kept entries with its bound; what is unusual."""
 
     problem: str = ""
     ids: tuple[str, ...] = ()
     residual: float = 0.0
     allowed: float = 0.0
+    said: str = ""
 
 
 def hessian(X: NDArray[Any], percdamp: float = 0.01) -> Hessian:
@@ -88,33 +91,52 @@ def sparsegpt_checks(function: str) -> Iterator[Check]:
             partial(_outputs, function=function, name=name),
             required=name == "values",
         )
+    yield precision_check(function)
     yield Check(
-        function, "inputs-untouched", "the inputs are not changed", None, lambda context: _pure(context, function)
+        function,
+        "deterministic",
+        "equal calls agree, to rounding",
+        None,
+        lambda context: _deterministic(context, function),
     )
+    yield from keeping_checks(function)
     if function == "sparsegpt_report":
         yield Check(function, "figures", "error = 1/2 tr(Delta H Delta^T), damping and condition", None, _figures)
 
 
-def _layers(seed: int, name: str) -> tuple[tuple[Layer, dict[str, Any]], ...]:
+def _layers(context: Context, function: str, name: str) -> tuple[tuple[LinearLayer, dict[str, Any]], ...]:
     kept = {"blocksize": 4, "percdamp": 0.1}
-    source = layers(seed)
+    source = layers(context.seed, context.precision(function))
     if name == "options":
         return tuple((layer, kept) for layer in (*source["values"], source["groups"][0]))
     return tuple((layer, {}) for layer in source[name])
 
 
-def _ask(context: Context, function: str, layer: Layer, options: dict[str, Any]) -> Answer:
-    return context.call(function, [layer.weight, layer.X, layer.rho], {**layer.keywords, **options})
+def _ask(context: Context, function: str, layer: LinearLayer, options: dict[str, Any]) -> Answer:
+    return context.call(function, layer.arguments, {**layer.keywords, **options}, where=layer.name)
 
 
 def _outputs(context: Context, function: str, name: str) -> Finding:
     wrong: list[Finding] = []
     error = bound = 0.0
-    for layer, options in _layers(context.seed, name):
-        answer = _ask(context, function, layer, options)
-        weight, pruned = answer.parts[0], answer.parts[1]
-        found = _certify(layer, options, weight, pruned)
+    said: dict[str, None] = {}
+    asked = _layers(context, function, name)
+    if not asked:
+        return Finding("not_applicable", f"not asked in {context.precision(function).name}")
+    unit = context.precision(function).unit_roundoff
+    for layer, options in asked:
+        try:
+            answer = _ask(context, function, layer, options)
+        except NoAnswer as refusal:
+            if layer.rho == 1 and not layer.m and "IndexError" in str(refusal):
+                said["cannot prune everything, as the original cannot (IndexError at rho = 1)"] = None
+                continue
+            raise
+        weight, pruned = answer.parts[0], _pruned(answer, layer)
+        found = _certify(layer, options, weight, pruned, unit)
         error, bound = max(error, found.residual), max(bound, found.allowed)
+        if found.said:
+            said[found.said] = None
         if not found.problem:
             continue
         ids = found.ids
@@ -125,52 +147,62 @@ def _outputs(context: Context, function: str, name: str) -> Finding:
         wrong.append(Finding("failed", f"{found.problem}, on {layer.describe()}", ids=ids, call=call))
     if wrong:
         return explained(wrong)
-    return Finding("passed", "choice and update certified from the output", error=error, bound=bound, power=bound)
+    words = "; ".join(["choice and update certified from the output", *said])
+    return Finding("passed", words, error=error, bound=bound, power=bound)
 
 
-def _certify(layer: Layer, options: dict[str, Any], weight: NDArray[Any], pruned: NDArray[Any]) -> _Certificate:
+def _pruned(answer: Answer, layer: LinearLayer) -> NDArray[Any]:
+    """The mask, or where only the weight is returned, its zeros."""
+    return answer.parts[1] if len(answer.parts) > 1 else np.asarray(answer.parts[0] == 0)
+
+
+def _certify(
+    layer: LinearLayer, options: dict[str, Any], weight: NDArray[Any], pruned: NDArray[Any], unit_roundoff: float
+) -> _Certificate:
     shape = layer.weight.shape
     if weight.shape != shape or pruned.shape != shape or weight.dtype.kind != "f" or not np.isin(pruned, (0, 1)).all():
         return _Certificate(f"returns shapes {weight.shape} and {pruned.shape} instead of {shape}", ("wrong-shape",))
     gone = pruned == 1
     if not np.isfinite(weight).all():
         return _Certificate("returns weights that are not finite")
-    prunes = layer.n > 0 if layer.m else layer.rho > 0
-    if not prunes:
-        if np.array_equal(weight, layer.weight) and not gone.any():
+    said = ""
+    if not (layer.n > 0 if layer.m else layer.rho > 0):
+        if np.array_equal(weight, layer.weight) and not (gone & (weight != 0)).any():
             return _Certificate()
-        pruned_some = gone.any() or (weight[layer.weight != 0] == 0).any()
-        ids = ("threshold-off-by-one",) if pruned_some else ()
-        return _Certificate("rho = 0 prunes or changes something", ids)
+        said = "at rho = 0 it prunes what the original does, the smallest score of every block"
     if weight[gone].any():
         mixed = bool((weight[~gone] == 0).all()) and gone.any() and not gone.all()
         return _Certificate("pruned weights are not 0", ("keeps-instead-of-prunes",) if mixed else ())
     h = hessian(layer.X, options.get("percdamp", 0.01))
-    single = layer.weight.dtype == np.float32
+    unit = max(unit_roundoff, float(np.finfo(layer.weight.dtype).eps) / 2)
+    single = unit > 2.0**-40
     start = layer.weight.astype(float)
     start[:, h.dead] = 0.0
     delta = np.asarray(weight, dtype=float) - start
     residual = -np.linalg.solve(h.factor.T, delta.T).T
     scale = max(float(np.abs(residual).max()), 1e-300)
-    allowed = (2e-6 if single else 1e-14) * h.condition**0.5 * max(shape)
-    off = float(np.abs(residual[~gone]).max(initial=0.0)) / scale
+    allowed = (32 * unit if single else 1e-14) * h.condition**0.5 * max(shape)
     chosen, loose = _choice(layer, options, h, start, residual, 1e-4 if single else 1e-9)
+    loose |= h.dead & (weight == 0)  # whether a zero was pruned cannot be told from the weight
+    off = float(np.abs(residual[~gone & ~h.dead]).max(initial=0.0)) / scale
     wrong = (gone != chosen) & ~loose
     if wrong.any():
+        none = ("threshold-off-by-one",) if said else ()
         return _Certificate(
             f"{int(wrong.sum())} of {wrong.size} entries are chosen otherwise than by the scores "
-            f"({int(gone.sum())} pruned, {int(chosen.sum())} expected)"
+            f"({int(gone.sum())} pruned, {int(chosen.sum())} expected)",
+            none,
         )
     if not off <= allowed:
         return _Certificate(
             f"kept weights are not those of the update: the residual on kept entries is {off:.2g} of the largest, "
             f"allowed {allowed:.2g}"
         )
-    return _Certificate(residual=off, allowed=allowed)
+    return _Certificate(residual=off, allowed=allowed, said=said)
 
 
 def _choice(
-    layer: Layer, options: dict[str, Any], h: Hessian, start: Matrix, residual: Matrix, tolerance: float
+    layer: LinearLayer, options: dict[str, Any], h: Hessian, start: Matrix, residual: Matrix, tolerance: float
 ) -> tuple[Flags, Flags]:
     """Which entries had to be pruned given the residuals so far, and which are too close to call."""
     rows, columns = start.shape
@@ -203,19 +235,36 @@ def _choice(
     return chosen, loose
 
 
-def _pure(context: Context, function: str) -> Finding:
-    for layer, options in _layers(context.seed, "values"):
-        first, second = (_ask(context, function, layer, options) for _ in range(2))
-        if first.changed:
-            return Finding("failed", "changes its input", ids=("mutates-input",), call=layer.call(function))
-        if not all(np.array_equal(a, b) for a, b in zip(first.parts[:2], second.parts[:2], strict=True)):
-            return Finding("failed", "two equal calls differ", ids=("nondeterministic",), call=layer.call(function))
-    return Finding("passed", "untouched, and equal calls agree")
+def _deterministic(context: Context, function: str) -> Finding:
+    """Sums in another order are no fault: only what the certificate tells apart counts."""
+    unit = context.precision(function).unit_roundoff
+    for layer, options in _layers(context, function, "values"):
+        answers = [_ask(context, function, layer, options) for _ in range(3)]
+        if len({tuple(part.tobytes() for part in answer.parts) for answer in answers}) == 1:
+            continue
+        found = [_certify(layer, options, one.parts[0], _pruned(one, layer), unit) for one in answers]
+        if len({bool(one.problem) for one in found}) > 1 or all(one.problem for one in found):
+            return Finding("failed", "equal calls differ", ids=("nondeterministic",), call=layer.call(function))
+    return Finding("passed", "equal calls agree, to rounding")
+
+
+def coarser_sparsegpt(context: Context, function: str) -> bool:
+    """Whether the output is certified with the tolerances of float32, but not with those of float64."""
+    verdicts = set()
+    for layer, options in _layers(context, function, "values"):
+        answer = _ask(context, function, layer, options)
+        fine, coarse = (
+            bool(_certify(layer, options, answer.parts[0], _pruned(answer, layer), unit).problem)
+            for unit in (2.0**-53, 2.0**-24)
+        )
+        verdicts.add((fine, coarse))
+    return verdicts <= {(True, False), (False, False)} and (True, False) in verdicts
 
 
 def _figures(context: Context) -> Finding:
-    for layer, options in (*_layers(context.seed, "values"), *_layers(context.seed, "dead-inputs")):
-        parts = _ask(context, "sparsegpt_report", layer, options).parts
+    function = "sparsegpt_report"
+    for layer, options in (*_layers(context, function, "values"), *_layers(context, function, "dead-inputs")):
+        parts = _ask(context, function, layer, options).parts
         h = hessian(layer.X)
         start = layer.weight.astype(float)
         start[:, h.dead] = 0.0

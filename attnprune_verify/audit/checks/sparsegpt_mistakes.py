@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from attnprune_verify.audit.checks.rounding import smallest_first
-from attnprune_verify.audit.checks.wanda import Layer
+from attnprune_verify.audit.checks.selection import smallest_first
+from attnprune_verify.audit.truth.layers import LinearLayer
 
 __all__ = ["named"]
 
@@ -20,7 +20,7 @@ Output = tuple[Matrix, Flags]
 _SINGLE = 1e-4  # what float32 may cost relative to the largest weight
 
 
-def named(layer: Layer, options: dict[str, Any], weight: Matrix, gone: Flags) -> tuple[str, ...]:
+def named(layer: LinearLayer, options: dict[str, Any], weight: Matrix, gone: Flags) -> tuple[str, ...]:
     """The known mistakes that give this output; several where the layer cannot tell them apart."""
     size = max(1.0, float(np.abs(weight).max()))
     room = (1e-3 if layer.weight.dtype == np.float32 else 1e-7) * size
@@ -43,7 +43,7 @@ def named(layer: Layer, options: dict[str, Any], weight: Matrix, gone: Flags) ->
     return tuple(found)
 
 
-def _right(layer: Layer, options: dict[str, Any]) -> Output:
+def _right(layer: LinearLayer, options: dict[str, Any]) -> Output:
     if not layer.m and layer.rho == 0:
         return layer.weight.astype(float), np.zeros(layer.weight.shape, dtype=np.bool_)
     return _sweep(layer, **_settings(options))
@@ -53,7 +53,7 @@ def _settings(options: dict[str, Any]) -> dict[str, Any]:
     return {"damp": options.get("percdamp", 0.01), "width": options.get("blocksize", 128)}
 
 
-def _candidates(layer: Layer, options: dict[str, Any]) -> Iterator[tuple[str, Callable[[], Output]]]:
+def _candidates(layer: LinearLayer, options: dict[str, Any]) -> Iterator[tuple[str, Callable[[], Output]]]:
     damp, width = _settings(options).values()
 
     def sweep(**switches: Any) -> Callable[[], Output]:
@@ -98,14 +98,14 @@ def _candidates(layer: Layer, options: dict[str, Any]) -> Iterator[tuple[str, Ca
         yield "group-convention", lambda: _sweep(layer, damp=damp, width=width, unstructured=True)
 
 
-def _transposed(layer: Layer, damp: float, width: int) -> Output:
-    turned = Layer(layer.name, layer.weight.T, layer.X, layer.rho, layer.n, layer.m)
+def _transposed(layer: LinearLayer, damp: float, width: int) -> Output:
+    turned = LinearLayer(layer.name, layer.weight.T, layer.X, layer.rho, layer.n, layer.m)
     weight, gone = _sweep(turned, damp=damp, width=width)
     return weight.T, gone.T
 
 
 def _sweep(
-    layer: Layer,
+    layer: LinearLayer,
     *,
     damp: float,
     width: int,

@@ -1,143 +1,162 @@
-"""How a function behaves as a program: shape, kind, its inputs, determinism, batches, optional arguments."""
+"""How a function behaves as a program: how it is called, its precision, shape and kind, determinism, defaults."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import numpy as np
 
-from attnprune_verify.audit.cases import Case
 from attnprune_verify.audit.checks.values import call_on
 from attnprune_verify.audit.context import Context
 from attnprune_verify.audit.contract import FUNCTIONS
-from attnprune_verify.audit.record import Check, Finding
-from attnprune_verify.audit.reference import parameters, reference
-from attnprune_verify.audit.subject import NoAnswer
+from attnprune_verify.audit.record import Call, Check, Finding
+from attnprune_verify.audit.subject.process import NoAnswer
+from attnprune_verify.audit.truth.reference import VALUED, parameters, reference
+from attnprune_verify.audit.truth.samples import Sample, samples
 
-__all__ = ["structure_checks"]
+__all__ = ["plain_samples", "precision_check", "structure_checks"]
 
 
 def structure_checks(function: str) -> Iterator[Check]:
     """The checks every function on (M, X, W, ...) gets."""
     claim = FUNCTIONS[function].claim
 
-    def check(name: str, says: str, ask: object) -> Check:
-        return Check(function, name, says, claim, lambda context: ask(context, function))  # type: ignore[operator]
+    def check(name: str, says: str, ask: Callable[[Context, str], Finding]) -> Check:
+        return Check(function, name, says, claim, lambda context: ask(context, function))
 
+    yield check("calling", "the parameters come in the contract's order, or have its names", _calling)
+    yield precision_check(function)
     yield check("shape", "the result has the contract's shape and kind", _shape)
-    yield check("inputs-untouched", "no input array is changed", _untouched)
     yield check("deterministic", "equal calls give equal results", _deterministic)
     if FUNCTIONS[function].defaults:
         yield check("defaults", "lam = 0 and mask = None may be left out", _defaults)
-    if "mask" in FUNCTIONS[function].arguments:
-        yield check("bool-mask", "a mask of dtype bool means the same", _bool_mask)
 
 
-def _plain_cases(context: Context) -> tuple[Case, ...]:
-    return (
-        context.cases("full")[1],
-        context.cases("causal")[0],
-        context.cases("given-mask")[0],
-        context.cases("float32")[0],
+def precision_check(function: str) -> Check:
+    """Whether the function keeps the precision it is judged in."""
+    claim = FUNCTIONS[function].claim
+    return Check(
+        function,
+        "precision",
+        "as precise as --dtype says, or as float64",
+        claim,
+        lambda context: _precision(context, function),
     )
+
+
+def plain_samples(context: Context, function: str) -> tuple[Sample, ...]:
+    """One of each kind, as far as the function takes it."""
+    kinds = (("full", 1), ("causal", 0), ("given-mask", 0), ("float32", 0))
+    return tuple(sample for regime, index in kinds for sample in context.samples(regime, function)[index : index + 1])
+
+
+def _calling(context: Context, function: str) -> Finding:
+    order = context.order.get(function)
+    if order is not None:
+        contract = FUNCTIONS[function].arguments[: len(order)]
+        return Finding(
+            "failed",
+            f"your parameter order looks like ({', '.join(order)}); the contract's is ({', '.join(contract)}). "
+            "Everything else is judged in your order",
+            ids=("argument-order",),
+        )
+    if not context.answered(function):
+        return Finding("not_applicable", "no call was answered")
+    binding = context.binding(function)
+    said = f"{binding.note or ('by keyword' if not binding.order else 'by position')}"
+    refused = f"; takes no {' and no '.join(binding.refused)}, and is not asked for it" if binding.refused else ""
+    return Finding("passed", f"{said}{refused}")
+
+
+def _precision(context: Context, function: str) -> Finding:
+    if not context.answered(function):
+        return Finding("not_applicable", "no call was answered")
+    if context.declared.declared:
+        return Finding("passed", f"judged as {context.declared.name}, as declared")
+    coarser = context.coarser.get(function)
+    if coarser is None:
+        return Finding("passed", "judged as float64")
+    first = next(iter(context.coarser))
+    if first != function:
+        return Finding("not_applicable", f"right in {coarser.name} only, as {first}:precision says")
+    return Finding(
+        "failed",
+        f"right in {coarser.name}, not in the float64 of its inputs. If that is what it promises, audit it with "
+        f"--dtype {coarser.name}; jax computes in float32 unless jax_enable_x64 is set. Everything else is judged in "
+        f"{coarser.name}",
+        error=coarser.unit_roundoff,
+        bound=context.declared.unit_roundoff,
+        ids=("low-precision",),
+        call=_call_in_float64(context, function),
+    )
+
+
+def _call_in_float64(context: Context, function: str) -> Call | None:
+    if function not in VALUED:
+        return None
+    return call_on(function, samples(context.seed, "full", context.declared)[1])
 
 
 def _shape(context: Context, function: str) -> Finding:
     wide = ""
-    for case in _plain_cases(context):
+    for sample in plain_samples(context, function):
         try:
-            answer = context.answer(function, case)
+            answer = context.answer(function, sample)
         except NoAnswer as refusal:
             if refusal.unreadable:
-                return Finding("failed", str(refusal), ids=("wrong-shape",), call=call_on(function, case))
+                return Finding("failed", str(refusal), ids=("wrong-shape",), call=call_on(function, sample))
             raise
-        problem = context.misshapen(function, case, answer)
+        problem = context.misshapen(function, sample, answer)
         if problem is not None:
             return Finding(
-                "failed", f"{problem}, on {case.describe()}", ids=("wrong-shape",), call=call_on(function, case)
+                "failed", f"{problem}, on {sample.describe()}", ids=("wrong-shape",), call=call_on(function, sample)
             )
-        if any(part.dtype.itemsize > case.X.dtype.itemsize and part.ndim for part in answer.parts):
-            wide = "; returns more than float32 for float32 inputs"
+        if any(part.dtype.itemsize > sample.X.dtype.itemsize and part.ndim for part in answer.parts):
+            wide = f"; returns more than {sample.X.dtype} for {sample.X.dtype} inputs"
     return Finding("passed", f"as the contract says{wide}")
 
 
-def _untouched(context: Context, function: str) -> Finding:
-    names = FUNCTIONS[function].arguments
-    regimes = ("given-mask", "outside-box", "degenerate")
-    for case in (*_plain_cases(context), *(case for regime in regimes for case in context.cases(regime))):
-        answer = context.answer(function, case)
-        if answer.changed:
-            changed = ", ".join(names[index] for index in answer.changed)
-            return Finding(
-                "failed",
-                f"changes its input {changed}, on {case.describe()}",
-                ids=("mutates-input",),
-                call=call_on(function, case),
-            )
-    return Finding("passed", "every input array is bit for bit as it was")
-
-
 def _deterministic(context: Context, function: str) -> Finding:
-    for case in _plain_cases(context):
-        first = context.answer(function, case)
-        for other in context.cases("full")[:2]:  # in between, something else: a stale cache shows
+    for sample in plain_samples(context, function):
+        first = context.answer(function, sample)
+        for other in context.samples("full", function)[:2]:  # in between, something else: a stale cache shows
             context.ask(function, other)
-        second = context.ask(function, case)
-        truth = reference(function, case)
+        second = context.ask(function, sample)
+        truth = reference(function, sample)
         for one, two, part in zip(first.parts, second.parts, truth, strict=True):
             with np.errstate(invalid="ignore"):
                 gap = np.abs(one - two) if one.shape == two.shape else np.inf
                 equal = np.array_equal(one, two, equal_nan=True)
             # Equal numbers at other addresses may be summed in another order; that much is allowed.
-            if not equal and not np.all(gap <= part.bound / 4):
+            if not equal and not np.all(gap <= part.bound):
                 return Finding(
                     "failed",
-                    f"two equal calls differ by {np.nanmax(gap):.3g}, on {case.describe()}",
+                    f"two equal calls differ by {np.nanmax(gap):.3g}, on {sample.describe()}",
                     error=float(np.nanmax(gap)),
-                    bound=float(np.max(part.bound) / 4),
+                    bound=float(np.max(part.bound)),
                     ids=("nondeterministic",),
-                    call=call_on(function, case),
+                    call=call_on(function, sample),
                 )
     return Finding("passed", "equal calls, with others in between, gave equal results")
 
 
 def _defaults(context: Context, function: str) -> Finding:
     signature = FUNCTIONS[function]
-    case = context.cases("lam-zero")[0]
-    arguments = parameters(function, case)
+    sample = context.samples("lam-zero", function)[0]
+    values = dict(zip(signature.arguments, parameters(function, sample), strict=True))
+    required = list(values)[: len(values) - signature.defaults]
     try:
-        short = context.call(function, arguments[: len(arguments) - signature.defaults])
+        short = context.call(function, {name: values[name] for name in required})
     except NoAnswer as refusal:
         return Finding("not_applicable", f"has no such defaults: {refusal}")
-    full = context.answer(function, case)
+    full = context.answer(function, sample)
     if all(np.array_equal(one, two, equal_nan=True) for one, two in zip(short.parts, full.parts, strict=True)):
         return Finding("passed", "leaving them out changes nothing")
-    for one, part in zip(short.parts, reference(function, case), strict=True):
+    for one, part in zip(short.parts, reference(function, sample), strict=True):
         if one.shape != part.value.shape or not np.all(np.abs(one - part.value) <= 2 * part.bound + part.radius):
             return Finding(
                 "failed",
                 "leaving them out gives another result than lam = 0 and mask = None",
-                call=call_on(function, case),
+                call=call_on(function, sample),
             )
     return Finding("passed", "leaving them out changes nothing but rounding")
-
-
-def _bool_mask(context: Context, function: str) -> Finding:
-    for case in (context.cases("causal")[0], context.cases("given-mask")[0]):
-        full = context.answer(function, case)
-        assert case.mask is not None
-        try:
-            answer = context.call(function, [*parameters(function, case)[:-1], case.mask == 1])
-        except NoAnswer as refusal:
-            return Finding("not_applicable", f"takes no bool mask: {refusal}")
-        for one, two, part in zip(answer.parts, full.parts, reference(function, case), strict=True):
-            with np.errstate(invalid="ignore"):
-                same = (one == two) | (np.isnan(one) & np.isnan(two))
-                if one.shape != two.shape or not np.all((np.abs(one - two) <= 2 * part.bound) | same):
-                    return Finding(
-                        "failed",
-                        f"a bool mask gives another result than 0 and 1 do, on {case.describe()}",
-                        cases=(case,),
-                        call=call_on(function, case),
-                    )
-    return Finding("passed", "bool and 0/1 masks agree")

@@ -4,17 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from functools import partial
+from typing import Any
 
 import numpy as np
 
-from attnprune_verify.audit.cases import BENIGN, STABILITY, Case
 from attnprune_verify.audit.context import Context
 from attnprune_verify.audit.contract import FUNCTIONS
 from attnprune_verify.audit.record import Call, Check, Finding
-from attnprune_verify.audit.reference import parameters, reference
-from attnprune_verify.audit.subject import NoAnswer
-from attnprune_verify.audit.terms import hidden_terms
-from attnprune_verify.audit.tolerance import Judgement, judge
+from attnprune_verify.audit.subject.process import NoAnswer
+from attnprune_verify.audit.truth.reference import parameters, reference
+from attnprune_verify.audit.truth.samples import BENIGN, STABILITY, Sample, samples
+from attnprune_verify.audit.truth.terms import hidden_terms
+from attnprune_verify.audit.truth.tolerance import Judgement, judge
 from attnprune_verify.oracle.taylor import taylor_verdict
 
 __all__ = ["call_on", "judged", "values_checks"]
@@ -25,11 +26,14 @@ _SAYS = {
     "given-mask": "right values with scattered, banded and diagonal-free masks",
     "n>d": "right values with more tokens than features",
     "n<d": "right values with more features than tokens",
+    "n=d": "right values with as many tokens as features",
     "one-token": "right values for n = 1",
     "one-feature": "right values for d = 1",
     "outside-box": "right values for M outside [0, 1]",
     "binary-M": "right values for M of 0 and 1",
     "unpruned": "right values at M = 1",
+    "M-near-1": "right values for M close to 1",
+    "M-zero": "right values for M = 0",
     "lam-zero": "right values for lam = 0",
     "lam-large": "right values for lam from 1 to 2000",
     "small-loss": "right values where the loss is 1e-7 and less",
@@ -39,13 +43,14 @@ _SAYS = {
     "float32": "right values in float32",
     "larger": "right values up to n = 270 and d = 70",
     "batch": "a batch is the average over its samples",
+    "batch-logits-1000": "a batch with large logits, in one sample or in all",
     "logits-100": "stable for logits of 100",
     "logits-1000": "stable for logits of 1000",
     "logits-1000-float32": "stable for logits of 1000 in float32",
     "offset-logits": "stable where all logits of a row are near +-900, or near -30000",
     "forbidden-giant": "stable where the largest logit is at a forbidden position",
 }
-_NEEDS_M = {"outside-box", "binary-M", "unpruned"}
+_NEEDS_M = {"outside-box", "binary-M", "unpruned", "M-near-1", "M-zero"}
 _NEEDS_LAM = {"lam-zero", "lam-large"}
 
 
@@ -78,57 +83,73 @@ def values_checks(function: str) -> Iterator[Check]:
 
 
 def _values(context: Context, function: str, regime: str) -> Finding:
-    if regime == "batch":
+    if regime.startswith("batch"):
         refusal = context.refuses_batches(function)
         if refusal is not None:
             return Finding("not_applicable", refusal)
+        if regime != "batch" and "batch" in context.wrong.get(function, ()):
+            return Finding("not_applicable", "batches are wrong as it is, see values:batch")
+    asked = context.samples(regime, function)
+    if not asked:
+        return Finding("not_applicable", _why_nothing(context, function, regime))
     stability = regime in STABILITY
-    wrong: list[tuple[Case, Judgement]] = []
-    right: list[tuple[Case, Judgement]] = []
-    silent: list[tuple[Case, str]] = []
+    wrong: list[tuple[Sample, Judgement]] = []
+    right: list[tuple[Sample, Judgement]] = []
+    silent: list[tuple[Sample, str]] = []
     left_out = 0
-    for case in context.cases(regime):
-        if context.too_slow(function, case) or (function == "relative_error" and case.n > 200):
+    for sample in asked:
+        if context.too_slow(function, sample) or (function == "relative_error" and sample.n > 200):
             left_out += 1
             continue
         try:
-            answer = context.answer(function, case)
+            answer = context.answer(function, sample)
         except NoAnswer as refusal_:
             if refusal_.unreadable or (stability and context.answered(function) and _arithmetic(str(refusal_))):
-                wrong.append((case, Judgement("failed", np.inf, 0.0, np.nan, str(refusal_))))
+                wrong.append((sample, Judgement("failed", np.inf, 0.0, np.nan, str(refusal_))))
             else:
-                silent.append((case, str(refusal_)))
+                silent.append((sample, str(refusal_)))
             continue
-        problem = context.misshapen(function, case, answer)
+        problem = context.misshapen(function, sample, answer)
         if problem is not None:
             return Finding(
-                "failed", f"{problem} on {case.describe()}", ids=("wrong-shape",), call=call_on(function, case)
+                "failed", f"{problem} on {sample.describe()}", ids=("wrong-shape",), call=call_on(function, sample)
             )
-        verdict = judge(function, case, answer.parts, stability=stability)
-        (wrong if verdict.verdict in ("failed", "suspect") else right).append((case, verdict))
+        verdict = judge(function, sample, answer.parts, stability=stability)
+        context.judged_up_to(function, sample)
+        (wrong if verdict.verdict in ("failed", "suspect") else right).append((sample, verdict))
     note = f"; {left_out} large instances left out, the subject is too slow for them" if left_out else ""
     if wrong:
+        context.wrong.setdefault(function, set()).add(regime)
         return judged(function, wrong, len(wrong) + len(right), note)
     if silent:
-        case, reason = silent[0]
-        return Finding("could_not_run", f"{reason}, on {case.describe()}", cases=(case,), call=call_on(function, case))
+        sample, reason = silent[0]
+        return Finding(
+            "could_not_run", f"{reason}, on {sample.describe()}", samples=(sample,), call=call_on(function, sample)
+        )
     decided = [verdict for _, verdict in right if verdict.verdict == "passed"]
     if not right:
         return Finding("not_applicable", f"nothing small enough for this subject{note}")
     if not decided:
         return Finding("inconclusive", right[0][1].reason + note, power=max(verdict.resolution for _, verdict in right))
     if regime in BENIGN:
-        hidden = hidden_terms(function, [case for case, verdict in right if verdict.verdict == "passed"])
+        hidden = hidden_terms(function, [sample for sample, verdict in right if verdict.verdict == "passed"])
         if hidden:
             return Finding("inconclusive", f"{hidden} is below the resolution on every instance")
-    open_cases = len(right) - len(decided)
+    undecided = len(right) - len(decided)
     return Finding(
         "passed",
-        f"{len(decided)} instances{f', {open_cases} undecided' if open_cases else ''}{note}",
+        f"{len(decided)} instances{f', {undecided} undecided' if undecided else ''}{note}",
         error=max(verdict.error for verdict in decided),
         bound=max(verdict.bound for verdict in decided),
         power=max(verdict.resolution for verdict in decided),
     )
+
+
+def _why_nothing(context: Context, function: str, regime: str) -> str:
+    binding, precision = context.binding(function), context.precision(function)
+    if not binding.takes("mask") and any(one.mask is not None for one in samples(context.seed, regime, precision)):
+        return f"{function} takes no mask"
+    return f"not asked in {precision.name}"
 
 
 def _arithmetic(reason: str) -> bool:
@@ -136,43 +157,45 @@ def _arithmetic(reason: str) -> bool:
     return any(name in reason for name in ("OverflowError", "ZeroDivisionError", "FloatingPointError", "math domain"))
 
 
-def judged(function: str, wrong: list[tuple[Case, Judgement]], tried: int, note: str = "") -> Finding:
+def judged(function: str, wrong: list[tuple[Sample, Judgement]], tried: int, note: str = "") -> Finding:
     """The finding for wrong values, told by the smallest wrong instance."""
     wrong = sorted(wrong, key=lambda item: (item[1].verdict != "failed", item[0].work))
-    case, verdict = wrong[0]
+    sample, verdict = wrong[0]
     return Finding(
         "failed",
-        f"{verdict.reason}, on {case.describe()}; wrong on {len(wrong)} of {tried} instances{note}",
+        f"{verdict.reason}, on {sample.describe()}; wrong on {len(wrong)} of {tried} instances{note}",
         error=verdict.error,
         bound=verdict.bound,
         power=verdict.resolution,
-        cases=tuple(one for one, _ in wrong),
-        call=call_on(function, case),
+        samples=tuple(one for one, _ in wrong),
+        call=call_on(function, sample),
     )
 
 
-def call_on(function: str, case: Case) -> Call:
-    """The call that a snippet repeats."""
-    arguments = dict(zip(FUNCTIONS[function].arguments, parameters(function, case), strict=True))
-    return Call(function, arguments, expected=tuple(part.value for part in reference(function, case)))
+def call_on(function: str, sample: Sample, others: dict[str, Any] | None = None) -> Call:
+    """The call that a snippet repeats; `others` replace arguments."""
+    arguments = dict(zip(FUNCTIONS[function].arguments, parameters(function, sample), strict=True)) | (others or {})
+    return Call(function, arguments, expected=tuple(part.value for part in reference(function, sample)))
 
 
 def _taylor(context: Context, function: str) -> Finding:
+    if context.precision(function).short:
+        return Finding("not_applicable", "a slope cannot be told in 16 bits")
     undecided, passed, power = "", 0, 0.0
     for regime in (*BENIGN, "outside-box", "small-loss", "lam-zero"):
-        for case, parts in context.well_formed(function, context.cases(regime)):
+        for sample, parts in context.well_formed(function, context.samples(regime, function)):
             verdict = taylor_verdict(
-                case.M, parts[-1], case.X, case.W, case.lam, case.mask, rng=np.random.default_rng(case.seed)
+                sample.M, parts[-1], sample.X, sample.W, sample.lam, sample.mask, rng=np.random.default_rng(sample.seed)
             )
             if verdict.status == "failed":
                 return Finding(
                     "failed",
-                    f"{verdict.reason} (slope {verdict.slope:.2f} instead of 2), on {case.describe()}",
+                    f"{verdict.reason} (slope {verdict.slope:.2f} instead of 2), on {sample.describe()}",
                     error=2 - verdict.slope,
                     bound=0.5,
                     power=verdict.detection_power,
-                    cases=(case,),
-                    call=call_on(function, case),
+                    samples=(sample,),
+                    call=call_on(function, sample),
                 )
             if verdict.status == "passed":
                 passed, power = passed + 1, max(power, min(verdict.detection_power, 1.0))

@@ -7,7 +7,6 @@ with the rounding of the original's float32 computation.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -15,87 +14,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from attnprune_verify.algorithms.baselines.wanda import wanda_report
-from attnprune_verify.audit.checks.rounding import explained, smallest_first
+from attnprune_verify.audit.checks.inputs import keeping_checks
+from attnprune_verify.audit.checks.selection import explained, smallest_first
 from attnprune_verify.audit.context import Context
-from attnprune_verify.audit.record import Call, Check, Finding
+from attnprune_verify.audit.record import Check, Finding
+from attnprune_verify.audit.truth.layers import LinearLayer, layers
 
-__all__ = ["Layer", "layers", "wanda_checks"]
+__all__ = ["wanda_checks"]
 
 Flags = NDArray[np.bool_]
 Scores = NDArray[np.float64]
-
-
-@dataclass(frozen=True, eq=False)
-class Layer:
-    """A linear layer, its inputs, and how it is to be pruned."""
-
-    name: str
-    weight: NDArray[Any]
-    X: NDArray[Any]
-    rho: float
-    n: int = 0
-    m: int = 0
-
-    @property
-    def keywords(self) -> dict[str, int]:
-        return {"prune_n": self.n, "prune_m": self.m} if self.m else {}
-
-    def describe(self) -> str:
-        kind = f"{self.n}:{self.m}" if self.m else f"rho = {self.rho:g}"
-        return f"{self.name} (weight {self.weight.shape}, X {self.X.shape}, {kind}, {self.weight.dtype})"
-
-    def call(self, function: str, expected: tuple[Any, ...] | None = None) -> Call:
-        return Call(function, {"weight": self.weight, "X": self.X, "rho": self.rho}, dict(self.keywords), expected)
-
-
-def layers(seed: int) -> dict[str, tuple[Layer, ...]]:
-    """Layers of every kind: `in` and `out` differ, inputs have very different sizes, some are dead or tied."""
-    rng = np.random.default_rng([seed, 78])
-
-    def layer(rows: int, columns: int, tokens: tuple[int, ...], name: str, rho: float, **options: Any) -> Layer:
-        dtype = options.pop("dtype", np.float64)
-        mixing = rng.standard_normal((columns, columns)) / np.sqrt(columns) + np.eye(columns)
-        X = (rng.standard_normal((*tokens, columns)) @ mixing) * np.exp(rng.standard_normal(columns))
-        weight = rng.standard_normal((rows, columns)) * np.exp(0.5 * rng.standard_normal((rows, 1)))
-        dead = options.pop("dead", [])
-        X[..., dead] = 0.0
-        return Layer(name, weight.astype(dtype), X.astype(dtype), rho, **options)
-
-    def tied(rho: float) -> Layer:
-        weight = rng.integers(-3, 4, (6, 10)) / 4.0
-        return Layer("ties", weight, rng.choice([-1.0, 1.0], (1, 16, 10)), rho)
-
-    return {
-        "values": (
-            layer(6, 10, (2, 16), "rows x columns", 0.5),
-            layer(12, 8, (1, 24), "tall", 0.5),
-            layer(9, 9, (2, 12), "square", 0.4),
-        ),
-        "counts": tuple(layer(5, 10, (1, 16), f"rho {rho}", rho) for rho in (0.15, 0.25, 0.35, 0.65, 0.95, 0.05)),
-        "edges": (layer(4, 6, (1, 9), "nothing", 0.0), layer(4, 6, (1, 9), "everything", 1.0), tied(0.0), tied(1.0)),
-        "ties": (tied(0.5), tied(0.3), Layer("all equal", np.ones((4, 6)), np.ones((1, 8, 6)), 0.5)),
-        "groups": (
-            layer(5, 8, (1, 16), "1:4", 0.5, n=1, m=4),
-            layer(5, 8, (1, 16), "3:4", 0.5, n=3, m=4),
-            layer(5, 8, (1, 16), "2:4", 0.9, n=2, m=4),
-            layer(5, 16, (2, 16), "2:8", 0.5, n=2, m=8),
-            layer(5, 16, (2, 16), "4:8", 0.0, n=4, m=8),
-            layer(8, 8, (1, 16), "square 1:4", 0.5, n=1, m=4),
-        ),
-        "dead-inputs": (
-            layer(6, 10, (1, 24), "dead", 0.5, dead=[1, 4, 7]),
-            layer(6, 10, (3, 12), "dead", 0.3, dead=[0]),
-        ),
-        "two-dimensional": (
-            layer(5, 7, (20,), "one sequence, tokens x in", 0.3),
-            layer(16, 12, (30,), "one sequence, with dead inputs", 0.4, dead=[2, 5]),
-        ),
-        "float32": (
-            layer(6, 10, (2, 16), "float32", 0.5, dtype=np.float32),
-            layer(6, 8, (1, 16), "float32 groups", 0.5, n=1, m=4, dtype=np.float32),
-        ),
-        "larger": (layer(24, 150, (2, 200), "wide", 0.35),),
-    }
 
 
 _SAYS = {
@@ -111,43 +39,57 @@ _SAYS = {
 }
 
 
-def wanda_checks() -> Iterator[Check]:
-    """The checks of wanda_mask."""
+def wanda_checks(function: str) -> Iterator[Check]:
+    """The checks of wanda_mask, and of wanda, which returns the new weight alone or with the mask."""
     for name, says in _SAYS.items():
         yield Check(
-            "wanda_mask",
-            name,
-            says,
-            None,
-            partial(_wanda, name=name),
-            required=name == "values",
+            function, name, says, None, partial(_wanda, function=function, name=name), required=name == "values"
         )
-    yield Check("wanda_mask", "inputs-untouched", "the inputs are not changed", None, _pure)
+    yield Check(function, "deterministic", "equal calls agree", None, lambda context: _deterministic(context, function))
+    yield from keeping_checks(function)
 
 
-def _wanda(context: Context, name: str) -> Finding:
+def _wanda(context: Context, function: str, name: str) -> Finding:
     wrong: list[Finding] = []
-    undecided = 0
-    for layer in layers(context.seed)[name]:
-        answer = context.call("wanda_mask", [layer.weight, layer.X, layer.rho], dict(layer.keywords))
+    undecided, asked = 0, layers(context.seed, context.precision(function))[name]
+    if not asked:
+        return Finding("not_applicable", f"not asked in {context.precision(function).name}")
+    for layer in asked:
+        answer = context.call(function, layer.arguments, dict(layer.keywords), where=layer.name)
         report = wanda_report(layer.weight, layer.X, layer.rho, prune_n=layer.n, prune_m=layer.m)
-        loose = (
-            report.undecided
-            if (layer.m or layer.name not in ("ties", "all equal"))
-            else np.zeros_like(report.undecided)
-        )
+        tied = not layer.m and layer.name in ("ties", "all equal")
+        loose = np.zeros_like(report.undecided) if tied else report.undecided
+        problem, pruned = None, answer.parts[-1]
+        if function == "wanda":
+            problem = _changed_weight(answer.parts, layer)
+            if len(answer.parts) == 1 and problem is None:
+                zeros = layer.weight == 0  # nobody can tell whether these were pruned
+                pruned, loose = np.where(zeros, report.pruned, pruned == 0), loose | zeros
         undecided += int(loose.sum())
-        problem = _problem(answer.parts[0], layer, report.pruned, loose)
+        problem = problem or _problem(pruned, layer, report.pruned, loose)
         if problem is not None:
             reason, ids = problem
-            call = layer.call("wanda_mask", (report.pruned,))
+            expected = np.where(report.pruned, 0.0, layer.weight) if function == "wanda" else report.pruned
+            call = layer.call(function, (expected,))
             wrong.append(Finding("failed", f"{reason}, on {layer.describe()}", ids=ids, call=call))
     if wrong:
         return explained(wrong)
-    return Finding("passed", f"entry by entry; {undecided} entries undecided in float32", power=0.0)
+    return Finding("passed", f"entry by entry; {undecided} entries undecided", power=0.0)
 
 
-def _problem(got: NDArray[Any], layer: Layer, right: Flags, loose: Flags) -> tuple[str, tuple[str, ...]] | None:
+def _changed_weight(parts: tuple[NDArray[Any], ...], layer: LinearLayer) -> tuple[str, tuple[str, ...]] | None:
+    """What is wrong with a new weight as such: kept entries stay, the others are 0."""
+    weight = parts[0]
+    if weight.shape != layer.weight.shape or weight.dtype.kind != "f" or len(parts) > 2:
+        return f"returns {weight.dtype} of shape {weight.shape} instead of {layer.weight.shape}", ("wrong-shape",)
+    if not ((weight == layer.weight) | (weight == 0)).all():
+        return "changes weights that it keeps", ("unknown",)
+    if len(parts) == 2 and parts[1].shape == weight.shape and ((parts[1] == 1) & (weight != 0)).any():
+        return "pruned weights are not 0", ("keeps-instead-of-prunes",)
+    return None
+
+
+def _problem(got: NDArray[Any], layer: LinearLayer, right: Flags, loose: Flags) -> tuple[str, tuple[str, ...]] | None:
     if got.shape != right.shape or got.dtype.kind not in "biuf":
         ids = ("baseline-axis",) if got.shape == right.T.shape and right.shape != right.T.shape else ("wrong-shape",)
         return f"returns {got.dtype} of shape {got.shape} instead of {right.shape}", ids
@@ -171,7 +113,7 @@ def _problem(got: NDArray[Any], layer: Layer, right: Flags, loose: Flags) -> tup
     return reason, tuple(dict.fromkeys(known))
 
 
-def _wrong_choices(layer: Layer) -> Iterator[tuple[str, Callable[[], Flags]]]:
+def _wrong_choices(layer: LinearLayer) -> Iterator[tuple[str, Callable[[], Flags]]]:
     weight, X = np.abs(layer.weight.astype(float)), layer.X.astype(float).reshape(-1, layer.X.shape[-1])
     norms = np.linalg.norm(X, axis=0)
     scores, other_scores = weight * norms, _wrong_scores(layer.weight.astype(float), X)
@@ -217,7 +159,7 @@ def _wrong_scores(weight: Scores, X: Scores) -> list[tuple[str, Scores]]:
 
 
 def _wrong_groups(
-    layer: Layer, scores: Scores, norms: Scores, other_scores: list[tuple[str, Scores]]
+    layer: LinearLayer, scores: Scores, norms: Scores, other_scores: list[tuple[str, Scores]]
 ) -> Iterator[tuple[str, Callable[[], Flags]]]:
     rows, columns = scores.shape
     yield "group-convention", partial(_groups, scores, layer.m, layer.m - layer.n)
@@ -246,13 +188,10 @@ def _rows(scores: NDArray[Any], count: int) -> Flags:
     return np.stack([smallest_first(row, count) for row in scores])
 
 
-def _pure(context: Context) -> Finding:
-    for layer in layers(context.seed)["values"]:
-        first, second = (
-            context.call("wanda_mask", [layer.weight, layer.X, layer.rho], dict(layer.keywords)) for _ in range(2)
-        )
-        if first.changed:
-            return Finding("failed", "changes its input", ids=("mutates-input",), call=layer.call("wanda_mask"))
-        if not np.array_equal(first.parts[0], second.parts[0]):
-            return Finding("failed", "two equal calls differ", ids=("nondeterministic",), call=layer.call("wanda_mask"))
-    return Finding("passed", "untouched, and equal calls agree")
+def _deterministic(context: Context, function: str) -> Finding:
+    for layer in layers(context.seed, context.precision(function))["values"]:
+        one, two = (context.call(function, layer.arguments, dict(layer.keywords)).parts[-1] for _ in range(2))
+        loose = wanda_report(layer.weight, layer.X, layer.rho).undecided
+        if one.shape != two.shape or ((one != two) & ~loose).any():
+            return Finding("failed", "two equal calls differ", ids=("nondeterministic",), call=layer.call(function))
+    return Finding("passed", "equal calls agree")

@@ -1,0 +1,136 @@
+"""Where no closed look reaches: sizes past the usual blocks, and errors that only some inputs show.
+
+The truth is the library's own float64 result here, which the oracles judge elsewhere.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from attnprune_verify.audit.checks.values import call_on
+from attnprune_verify.audit.context import Context
+from attnprune_verify.audit.contract import FUNCTIONS
+from attnprune_verify.audit.record import Check, Finding
+from attnprune_verify.audit.subject.process import SubjectLost
+from attnprune_verify.audit.truth.more_samples import drawn, large_samples
+from attnprune_verify.audit.truth.precision import FLOAT64, Precision
+from attnprune_verify.audit.truth.reference import rounding_bounds, trusted
+from attnprune_verify.audit.truth.samples import STABILITY, Sample
+
+__all__ = ["scale_checks"]
+
+_MOST_SECONDS = 5.0  # predicted, of one call
+_RARE = 90  # instances on which a rare error is hunted
+_SEEN = 0.95
+
+
+def scale_checks(function: str) -> Iterator[Check]:
+    """Large sizes and rare errors, for the functions with values."""
+    claim = FUNCTIONS[function].claim
+    rate = 1 - (1 - _SEEN) ** (1 / _RARE)
+    yield Check(
+        function,
+        "rare-errors",
+        f"right on {_RARE} random instances: an error on {rate:.1%} of them is seen with probability {_SEEN:.0%}",
+        claim,
+        lambda context: _rare(context, function),
+    )
+    yield Check(
+        function,
+        "values:sizes",
+        "right values up to n = 1100 and d = 1100",
+        claim,
+        lambda context: _sizes(context, function),
+    )
+
+
+def _wrong_already(context: Context, function: str) -> Finding | None:
+    """What is wrong on small instances needs no large ones."""
+    seen = context.wrong.get(function, set()) - set(STABILITY)
+    return Finding("not_applicable", f"wrong as it is, see values:{min(seen)}") if seen else None
+
+
+def _rare(context: Context, function: str) -> Finding:
+    wrong = _wrong_already(context, function)
+    if wrong is not None:
+        return wrong
+    asked = 0
+    found = (context.fitted(function, one) for one in _many(context.seed, context.precision(function)))
+    for sample in (one for one in found if one is not None):
+        answer = context.ask(function, sample)
+        problem = context.misshapen(function, sample, answer)
+        if problem is None:
+            bounds = rounding_bounds(function, sample)
+            truth = _float64(function, sample)
+            for part, true, bound in zip(answer.parts, truth, bounds, strict=True):
+                with np.errstate(invalid="ignore"):
+                    gap = np.abs(part.astype(float) - true)
+                if not np.all(gap <= 2 * bound + 4 * sample.unit_roundoff * np.abs(true)):
+                    problem = f"off by {np.max(gap):.3g} where rounding explains {np.max(bound):.3g}"
+        if problem is not None:
+            reason = f"{problem}, on {sample.describe()}, after {asked} random instances without"
+            return Finding("failed", reason, samples=(sample,), call=call_on(function, sample))
+        asked += 1
+    rate = 1 - (1 - _SEEN) ** (1 / max(asked, 1))
+    return Finding(
+        "passed", f"{asked} instances; an error on {rate:.1%} of such would have been seen with probability {_SEEN:.0%}"
+    )
+
+
+@lru_cache(maxsize=4)
+def _many(seed: int, precision: Precision) -> tuple[Sample, ...]:
+    return tuple(drawn(seed, index, precision) for index in range(_RARE))
+
+
+def _float64(function: str, sample: Sample) -> tuple[NDArray[np.float64], ...]:
+    key = ("float64", function)
+    if key not in sample.memo:
+        sample.memo[key] = trusted(function, sample.changed(precision=FLOAT64))
+    found: tuple[NDArray[np.float64], ...] = sample.memo[key]
+    return found
+
+
+def _sizes(context: Context, function: str) -> Finding:
+    wrong = _wrong_already(context, function)
+    if wrong is not None:
+        return wrong
+    left, judged = "", []
+    for sample in large_samples(context.seed, context.precision(function)):
+        fitted = context.fitted(function, sample)
+        if fitted is None or not sample.precision.holds(*sample.largest):
+            continue
+        predicted = context.predicted(function, fitted)
+        if predicted > _MOST_SECONDS:
+            left = f"; left out n = {sample.n}, d = {sample.d}, which would take {predicted:.0f} s"
+            continue
+        try:
+            answer = context.ask(function, fitted)
+        except SubjectLost as lost:
+            if not lost.hung:
+                raise
+            left = f"; n = {sample.n}, d = {sample.d} {lost}"
+            break
+        problem = context.misshapen(function, fitted, answer) or _off(function, fitted, answer.parts)
+        if problem is not None:
+            return Finding("failed", f"{problem}, on {fitted.describe()}", call=call_on(function, fitted))
+        judged.append((sample.n, sample.d))
+        context.judged_up_to(function, sample)
+    if not judged:
+        return Finding("not_applicable", f"nothing above n = 64 can be tried{left}")
+    return Finding("passed", f"{', '.join(f'n = {n}, d = {d}' for n, d in judged)}{left}")
+
+
+def _off(function: str, sample: Sample, parts: tuple[NDArray[Any], ...]) -> str | None:
+    """Normwise: benign logits, so that honest code loses a few units per addition; a wrong block is far more."""
+    room = 64 * max(sample.unit_roundoff, 2.0**-53) * max(sample.n, sample.d)
+    for part, true in zip(parts, _float64(function, sample), strict=True):
+        size = float(np.linalg.norm(true))
+        gap = float(np.linalg.norm(part.astype(float) - true))
+        if not gap <= min(room, 0.1) * size:
+            return f"off by {gap / size:.2g} of the norm, where rounding explains {min(room, 0.1):.2g}"
+    return None

@@ -1,0 +1,132 @@
+"""Asks checks of a subject and writes down what they find: waivers, refusals, answers nobody foresaw."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+import numpy as np
+
+from attnprune_verify.audit.context import NotAccepted
+from attnprune_verify.audit.contract import Signature
+from attnprune_verify.audit.record import Check, Finding, Record
+from attnprune_verify.audit.subject.process import NoAnswer, Subject
+from attnprune_verify.audit.subject.target import fingerprint, source_file, target_of
+from attnprune_verify.audit.waivers import Waiver, waiver_for
+from attnprune_verify.errors import InvalidInstance
+
+__all__ = ["Examiner"]
+
+
+class Examiner:
+    """One target, one seed; a context manager that holds the subject's process.
+
+    What is asked, and how a failure is explained, is up to those that derive from it.
+
+    Attributes
+    ----------
+    functions : those of the contract that the target is held to
+    context : what the checks are given
+    """
+
+    functions: Mapping[str, Signature]
+    subject: Subject
+    context: Any
+
+    def __init__(self, target: object, seed: int, waivers: tuple[Waiver, ...]) -> None:
+        self.target = target_of(target)
+        self.seed = seed
+        self.waivers = waivers
+
+    def __enter__(self) -> Self:
+        # Before anything of the subject runs: afterwards its files may be others.
+        self.sha256 = fingerprint(source_file(self.target, [str(Path.cwd()), *sys.path]))
+        self.subject.__enter__()
+        if not self.subject.functions and not self.subject.broken:
+            self.subject.close()
+            raise InvalidInstance(
+                f"TARGET must have at least one of {', '.join(self.functions)}; {self.target.spec!r} has none of them"
+            )
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.subject.close()
+
+    @property
+    def checks(self) -> tuple[Check, ...]:
+        """What is to be asked."""
+        raise NotImplementedError
+
+    @property
+    def notes(self) -> dict[str, str]:
+        """What was found out about each function the target has."""
+        return {name: note for name, note in self.context.notes.items() if name in self.subject.functions}
+
+    @property
+    def dtype(self) -> str | None:
+        """The precision the target declares, where the outcome shall name it."""
+        return None
+
+    @property
+    def largest(self) -> dict[str, tuple[int, int]]:
+        """The largest n and the largest d that each function was judged on."""
+        return {}
+
+    def present(self, function: str) -> bool:
+        """Whether the target has this name, usable or not."""
+        return function in self.subject.functions or function in self.subject.broken
+
+    def absent(self, function: str) -> str:
+        """Why a check of a function that the target has not does not apply."""
+        return f"the target has no {function}"
+
+    def prepare(self, function: str) -> None:
+        """What has to be found out before the first check of a function."""
+
+    def stale_waivers(self) -> list[Waiver]:
+        """Entries that match no check of a function the target has."""
+        ids = [check.id for check in self.checks if self.present(check.function)]
+        return [waiver for waiver in self.waivers if not any(waiver.matches(id) for id in ids)]
+
+    def record(self, check: Check) -> Record:
+        """Run one check; nothing the subject does can raise from here."""
+        name = check.function
+        if name in self.subject.broken:
+            return self._record(check, Finding("could_not_run", f"{name} cannot be had: {self.subject.broken[name]}"))
+        if name not in self.subject.functions:
+            return self._record(check, Finding("not_applicable", self.absent(name)))
+        waiver = waiver_for(check.id, self.waivers)
+        if waiver is not None and waiver.kind == "skip":
+            return self._record(check, Finding("waived", f"skipped: {waiver.reason}"))
+        with np.errstate(all="ignore"):  # whatever a subject returns is compared without complaints
+            finding = self._finding(check)
+        if waiver is not None and finding.status in ("failed", "could_not_run", "inconclusive"):
+            return self._record(check, Finding("waived", f"{waiver.reason} ({finding.status}: {finding.reason})"))
+        return self._record(check, finding)
+
+    def _finding(self, check: Check) -> Finding:
+        name = check.function
+        try:
+            self.prepare(name)
+            return check.run(self.context)
+        except NotAccepted as refusal:
+            return Finding("not_applicable", f"{name} {refusal}")
+        except NoAnswer as refusal:
+            if refusal.unreadable:
+                return Finding("failed", str(refusal), ids=("wrong-shape",))
+            return Finding("could_not_run", f"{name} {refusal}")
+        except (ArithmeticError, ValueError, IndexError, TypeError) as error:  # of an answer nobody foresaw
+            return Finding("could_not_run", f"the answer could not be judged: {type(error).__name__}: {error}")
+
+    def _record(self, check: Check, finding: Finding) -> Record:
+        with np.errstate(all="ignore"):
+            return self._explained(check, finding)
+
+    def _explained(self, check: Check, finding: Finding) -> Record:
+        """The record, with diagnosis, smallest instance and snippet if there is a failure to explain."""
+        raise NotImplementedError

@@ -1,0 +1,132 @@
+"""Runs in the subject's process: NumPy float64 goes in, the kernel is called in its own framework, float64 comes out.
+
+`bridged` wraps what was found in the target, so that the worker can call it as any function. A wrapped function takes
+q, k, v (and do) as float64 and one keyword, `how`: the kernel's own keywords, the memory layout of its inputs, and a
+slot whose arrays are filled again. It returns a mapping of float64 arrays with two more: the types that came back, and
+which inputs were changed. Without a backward pass of its own, a torch or jax kernel gets its framework's.
+"""
+
+from __future__ import annotations
+
+import inspect
+import sys
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import numpy as np
+
+from attnprune_verify.audit.kernel.frameworks import Framework, framework_named
+
+__all__ = ["BACKWARD", "FACTS", "FORWARD", "FRAMEWORKS", "LAYOUTS", "TYPES", "bridged", "framework_of"]
+
+FORWARD, BACKWARD, FACTS = "attention", "attention_backward", "facts of the kernel"
+FRAMEWORKS = ("numpy", "torch", "jax")
+TYPES = ("float16", "bfloat16", "float32", "float64", "longdouble", "int32", "int64", "bool", "complex64", "complex128")
+LAYOUTS = ("plain", "transposed", "heads last", "spaced", "reversed", "expanded")
+_PARTS = {FORWARD: ("o",), BACKWARD: ("dq", "dk", "dv")}
+_SIGNATURE = inspect.signature
+
+
+class Unreadable:
+    """Stands for a result that holds no numbers: whoever reads it is told why."""
+
+    def __init__(self, why: str) -> None:
+        object.__setattr__(self, "_why", why)
+
+    def __getattr__(self, name: str) -> Any:
+        raise TypeError(object.__getattribute__(self, "_why"))
+
+
+def bridged(functions: Mapping[str, Callable[..., Any]], holder: Any, dtype: str) -> dict[str, Callable[..., Any]]:
+    """The kernel's functions, callable with float64 arrays; its backward pass is autodiff's where it has none.
+
+    Raises
+    ------
+    ValueError
+        If FRAMEWORK is unknown, or its library cannot make this dtype.
+    """
+    if FORWARD not in functions and BACKWARD not in functions:
+        return {}
+    name = framework_of(functions, holder)
+    if name not in FRAMEWORKS:
+        raise ValueError(f"FRAMEWORK must be one of {', '.join(FRAMEWORKS)}; got {name!r}")
+    framework = framework_named(name, dtype)
+    found = {key: _Kernel(key, function, framework) for key, function in functions.items()}
+    own = BACKWARD in functions
+    if not own and framework.differentiates:
+        found[BACKWARD] = _Kernel(BACKWARD, functions[FORWARD], framework, differentiate=True)
+    facts = np.array([FRAMEWORKS.index(name), float(own)])
+    return {**found, FACTS: lambda: facts}
+
+
+def framework_of(functions: Mapping[str, Callable[..., Any]], holder: Any) -> str:
+    """FRAMEWORK of the target, or of the module that one of its functions comes from."""
+    places: list[Any] = [holder]
+    for function in functions.values():
+        inner = inspect.unwrap(function)
+        places += [inner, getattr(inner, "__globals__", {}), sys.modules.get(getattr(inner, "__module__", None) or "")]
+    places.append(sys.modules.get(type(holder).__module__))
+    for place in places:
+        name = place.get("FRAMEWORK") if isinstance(place, Mapping) else getattr(place, "FRAMEWORK", None)
+        if name is not None:
+            return str(name)
+    return "numpy"
+
+
+class _Kernel:
+    """One function of the subject, with its arrays made and read."""
+
+    def __init__(
+        self, name: str, function: Callable[..., Any], framework: Framework, differentiate: bool = False
+    ) -> None:
+        self.name, self.function, self.framework, self.differentiate = name, function, framework, differentiate
+        self._slots: dict[str, list[Any]] = {}
+        try:
+            self.__signature__ = _SIGNATURE(function)
+        except (TypeError, ValueError):
+            pass
+
+    def __call__(self, *arrays: Any, how: dict[str, Any]) -> Any:
+        inputs = self._inputs(arrays, how)
+        before = [self.framework.bits(array) for array in inputs]
+        keywords = {
+            key: self.framework.side_input(value) if isinstance(value, np.ndarray) else value
+            for key, value in how["keywords"].items()
+        }
+        masks = [self.framework.bits(value) for value in keywords.values() if not isinstance(value, (bool, int, float))]
+        result = self._result(inputs, keywords)
+        try:
+            parts = self._read(result)
+        except Exception as error:  # whatever it is, it is not what the contract says
+            return Unreadable(f"{type(error).__name__}: {error}")
+        after = [self.framework.bits(array) for array in inputs]
+        again = [self.framework.bits(value) for value in keywords.values() if not isinstance(value, (bool, int, float))]
+        changed = [float(old != new) for old, new in zip(before, after, strict=True)] + [float(masks != again)]
+        return {**parts, "changed": np.array(changed)}
+
+    def _inputs(self, arrays: tuple[Any, ...], how: dict[str, Any]) -> list[Any]:
+        """Fresh arrays, or those of a slot filled again."""
+        slot, layout = how.get("slot", ""), how.get("layout", "plain")
+        if slot in self._slots:
+            self.framework.fill(self._slots[slot], arrays)
+            return self._slots[slot]
+        made = [self.framework.made(array, layout) for array in arrays]
+        if slot:
+            self._slots[slot] = made
+        return made
+
+    def _result(self, inputs: list[Any], keywords: dict[str, Any]) -> Any:
+        if self.differentiate:
+            return self.framework.differentiated(self.function, inputs, keywords)
+        return self.function(*inputs, **keywords)
+
+    def _read(self, result: Any) -> dict[str, Any]:
+        names = _PARTS[self.name]
+        values = [result] if self.name == FORWARD else list(result)
+        if len(values) != len(names):
+            raise TypeError(f"returns {len(values)} things instead of {len(names)}")
+        parts, types = {}, []
+        for name, value in zip(names, values, strict=True):
+            parts[name], kind = self.framework.read(value)
+            types.append(TYPES.index(kind) if kind in TYPES else -1)
+        return {**parts, "types": np.array(types)}

@@ -1,0 +1,153 @@
+"""The known mistakes as formulas of one function, those with a constant to be fitted included."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import lru_cache
+
+import numpy as np
+from scipy.optimize import minimize_scalar
+
+from attnprune_verify.audit.kernel.bridge import FORWARD
+from attnprune_verify.audit.kernel.observation import Observation
+from attnprune_verify.audit.kernel.sample import Array, Sample
+from attnprune_verify.audit.kernel.steps import evaluate
+from attnprune_verify.audit.kernel.truth import parts_of
+from attnprune_verify.audit.kernel.wrong_backward import WrongGradient, backward_mistakes, gradients
+from attnprune_verify.audit.kernel.wrong_forward import Wrong, differentiated, forward_mistakes, output
+
+__all__ = ["Candidate", "candidates"]
+
+Parts = tuple[Array, ...]
+_FACTORS = np.geomspace(1 / 64, 64, 49)
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """A mistake, and what it makes of a sample."""
+
+    id: str
+    words: str
+    parts: Callable[[Sample], Parts]
+
+
+def candidates(function: str, observed: list[Observation], indices: list[int]) -> Iterator[Candidate]:
+    """Fixed formulas first, then those with a constant that the observations determine."""
+    yield from _fixed(function)
+    wrong = [one for one in observed if one.failed and all(np.isfinite(one.parts[i]).all() for i in indices)]
+    if wrong:
+        yield from _factors(function, wrong, indices)
+        if function == FORWARD:
+            yield from _epsilons(wrong)
+        else:
+            yield from _known_epsilons(function)
+        yield from _scales(function, wrong, indices)
+
+
+@lru_cache(maxsize=2)
+def _fixed(function: str) -> tuple[Candidate, ...]:
+    own = () if function == FORWARD else tuple(_of_gradient(wrong) for wrong in backward_mistakes())
+    return (*own, *(_of_wrong(function, wrong) for wrong in forward_mistakes()))
+
+
+def _of_wrong(function: str, wrong: Wrong) -> Candidate:
+    def parts(sample: Sample) -> Parts:
+        key = ("wrong", function, wrong.id, wrong.words)
+        if key not in sample.memo:
+            sample.memo[key] = (output(sample, wrong),) if function == FORWARD else differentiated(sample, wrong)
+        found: Parts = sample.memo[key]
+        return found
+
+    return Candidate(wrong.id, wrong.words, parts)
+
+
+def _of_gradient(wrong: WrongGradient) -> Candidate:
+    def parts(sample: Sample) -> Parts:
+        key = ("wrong gradient", wrong.id, wrong.words)
+        if key not in sample.memo:
+            sample.memo[key] = gradients(sample, wrong)
+        found: Parts = sample.memo[key]
+        return found
+
+    return Candidate(wrong.id, wrong.words, parts)
+
+
+def _right(function: str, sample: Sample) -> Parts:
+    steps = evaluate(sample)
+    return tuple(getattr(steps, name) for name in parts_of(function))
+
+
+def _factors(function: str, wrong: list[Observation], indices: list[int]) -> Iterator[Candidate]:
+    """One constant factor for all samples."""
+    ratios = []
+    for one in wrong:
+        right = _right(function, one.sample)
+        ratios += [float((one.parts[i] * right[i]).sum() / max((right[i] ** 2).sum(), 1e-300)) for i in indices]
+    factor = float(np.median(ratios))
+    id = "output-scale" if function == FORWARD else "gradient-sign" if abs(factor + 1) < 0.02 else "gradient-scale"
+    yield Candidate(
+        id, f"the result is {factor:.3g} times what it should be",
+        lambda sample: tuple(factor * part for part in _right(function, sample)),
+    )  # fmt: skip
+
+
+def _epsilons(wrong: list[Observation]) -> Iterator[Candidate]:
+    """O = A / (S + epsilon) for the row sum S of exponentials, shifted or not: epsilon from the smallest rows."""
+    for shifted in (True, False):
+        found = []
+        for one in wrong:
+            steps = evaluate(one.sample)
+            with np.errstate(all="ignore"):
+                s = np.where(steps.allowed, steps.s - (steps.top if shifted else 0.0), -np.inf)
+                total = np.exp(s).sum(axis=-1)
+                ratio = (one.parts[0] * steps.o).sum(axis=-1) / (steps.o**2).sum(axis=-1)
+                found += [float(e) for e in (total * (1 / ratio - 1)).ravel() if np.isfinite(e)]
+        epsilon = float(np.median(found)) if found else 0.0
+        if epsilon > 0:
+            what = "the row sum" if shifted else "the row sum of unshifted exponentials"
+            yield _of_wrong(FORWARD, Wrong("denominator-epsilon", f"about {epsilon:.2g} is added to {what}",
+                                           epsilon=epsilon, shifted=shifted))  # fmt: skip
+
+
+def _known_epsilons(function: str) -> Iterator[Candidate]:
+    for power in range(-12, 1):
+        words = f"about 1e{power} is added to the row sum"
+        yield _of_wrong(function, Wrong("denominator-epsilon", words, epsilon=10.0**power))
+
+
+def _scales(function: str, wrong: list[Observation], indices: list[int]) -> Iterator[Candidate]:
+    """Logits with another factor, fitted for each wrong sample: many numbers explained by one."""
+    fitted: dict[int, float] = {}
+    for one in wrong:
+        if min(one.sample.shape[4], one.parts[indices[0]].size) < 2:
+            continue
+        fitted[id(one.sample)] = _best_factor(function, one, indices)
+    if not fitted:
+        return
+    factors = sorted(set(fitted.values()))
+    said = f"{factors[0]:.3g}" if factors[-1] - factors[0] < 1e-3 * factors[-1] else "varying factors"
+    words = f"the logits are multiplied by {said} beyond the scale"
+
+    def scale(sample: Sample) -> float:
+        return sample.factor * fitted.get(id(sample), 1.0)
+
+    wrong_scale = Wrong("logit-scale", words, scale=scale)
+    if function == FORWARD:
+        yield Candidate("logit-scale", words, lambda sample: (output(sample, wrong_scale),))
+    else:
+        yield Candidate("logit-scale", words, lambda sample: differentiated(sample, wrong_scale))
+
+
+def _best_factor(function: str, one: Observation, indices: list[int]) -> float:
+    def left(log_factor: float) -> float:
+        factor = float(np.exp(log_factor))
+        wrong = Wrong("logit-scale", "", scale=lambda sample: factor * sample.factor)
+        parts = (output(one.sample, wrong),) if function == FORWARD else differentiated(one.sample, wrong)
+        gap = sum(float(np.linalg.norm(one.parts[i] - parts[i]) ** 2) for i in indices)
+        return gap if np.isfinite(gap) else 1e300
+
+    grid = np.log(_FACTORS)
+    best = int(np.argmin([left(x) for x in grid]))
+    low, high = grid[max(best - 1, 0)], grid[min(best + 1, len(grid) - 1)]
+    return float(np.exp(minimize_scalar(left, bounds=(low, high), method="bounded", options={"xatol": 1e-12}).x))

@@ -1,0 +1,101 @@
+"""The checks of a kernel: its values, regime by regime, and how it behaves as a program."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+import numpy as np
+
+from attnprune_verify.audit.kernel.behaviour import BEHAVIOUR
+from attnprune_verify.audit.kernel.bridge import BACKWARD, FORWARD
+from attnprune_verify.audit.kernel.context import KernelContext, Refused, Reply, TooSlow, overflows
+from attnprune_verify.audit.kernel.judge import Verdict, judge
+from attnprune_verify.audit.kernel.regimes import regimes
+from attnprune_verify.audit.kernel.sample import Sample
+from attnprune_verify.audit.kernel.shapes import misshapen
+from attnprune_verify.audit.record import Check, Finding
+from attnprune_verify.audit.subject.process import NoAnswer
+
+__all__ = ["kernel_checks", "slug"]
+
+
+def kernel_checks() -> tuple[Check, ...]:
+    """Every check of both functions; the same list for every target."""
+    return tuple(check for function in (FORWARD, BACKWARD) for check in _checks_of(function))
+
+
+def slug(regime: str) -> str:
+    """A regime's name in a check's id."""
+    return regime.replace(",", "").replace(" ", "-")
+
+
+def _checks_of(function: str) -> Iterator[Check]:
+    for name, (says, ask) in BEHAVIOUR.items():
+        yield Check(function, name, says, None, _bound(ask, function))
+    for name, regime in regimes(0, "float32").items():  # names and purposes are the same for all
+        yield Check(
+            function, f"values:{slug(name)}", regime.says, None, _values(function, name), required=regime.required
+        )
+
+
+def _bound(ask: Callable[[KernelContext, str], Finding], function: str) -> Callable[[KernelContext], Finding]:
+    def run(context: KernelContext) -> Finding:
+        try:
+            return ask(context, function)
+        except (Refused, TooSlow) as none:
+            return Finding("not_applicable", str(none))
+
+    return run
+
+
+def _values(function: str, name: str) -> Callable[[KernelContext], Finding]:
+    return lambda context: _regime(context, function, name)
+
+
+def _regime(context: KernelContext, function: str, name: str) -> Finding:
+    """All samples of a regime; the first failure decides, and one decided sample is enough to pass."""
+    verdicts: list[Verdict] = []
+    refused: list[str] = []
+    failing: list[Sample] = []
+    worst: Verdict | None = None
+    for sample in context.regimes()[name].samples:
+        try:
+            verdict = _judged(function, sample, context.answer(function, sample))
+        except (Refused, TooSlow) as none:
+            refused.append(str(none))
+            continue
+        except NoAnswer as none:
+            if not overflows(none):
+                raise
+            verdict = Verdict("failed", function, np.inf, 0.0, np.inf, f"{none}, on {sample.describe()}")
+        verdicts.append(verdict)
+        if verdict.status == "failed":
+            failing.append(sample)
+            worst = worst or verdict
+    if worst is not None:
+        reason = f"{worst.reason}, on {failing[0].describe()}"
+        return Finding("failed", reason, worst.error, worst.bound, worst.power, samples=tuple(failing))
+    return _summary(verdicts, refused)
+
+
+def _judged(function: str, sample: Sample, reply: Reply) -> Verdict:
+    problem = misshapen(function, sample, reply)
+    if problem is not None:
+        return Verdict("failed", function, np.inf, 0.0, np.inf, problem)
+    return judge(function, sample, reply.parts)
+
+
+def _summary(verdicts: list[Verdict], refused: list[str]) -> Finding:
+    decided = [verdict for verdict in verdicts if verdict.status == "passed"]
+    open_ = [verdict for verdict in verdicts if verdict.status == "inconclusive"]
+    said = "; ".join(dict.fromkeys(refused))
+    if not verdicts:
+        return Finding("not_applicable", said)
+    if not decided:
+        worst = max(open_, key=lambda verdict: verdict.power)
+        return Finding("inconclusive", worst.reason, worst.error, worst.bound, worst.power)
+    largest = max(decided, key=lambda verdict: verdict.error / verdict.bound if verdict.bound > 0 else 0.0)
+    undecided = f"; {len(open_)} more cannot be decided: {open_[0].reason}" if open_ else ""
+    reason = f"{len(decided)} of {len(verdicts)} instances agree{undecided}{f'; {said}' if said else ''}"
+    power = max(verdict.power for verdict in decided)
+    return Finding("passed", reason, largest.error, largest.bound, power)

@@ -1,0 +1,204 @@
+"""NumPy, torch and jax behind one face: arrays in a dtype and a layout, filled, read and differentiated.
+
+Imported in the subject's process; torch and jax only if the subject asks for them.
+"""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Callable
+from typing import Any, Protocol
+
+import numpy as np
+
+__all__ = ["Framework", "framework_named", "laid_out"]
+
+
+class Framework(Protocol):
+    """What the bridge needs of an array library."""
+
+    differentiates: bool
+
+    def made(self, values: Any, layout: str) -> Any:
+        """An array of the kernel's dtype, laid out in memory."""
+
+    def side_input(self, values: Any) -> Any:
+        """A mask, or slopes in the precision of the sums."""
+
+    def fill(self, arrays: list[Any], values: tuple[Any, ...]) -> None:
+        """Put other numbers into arrays that were passed before."""
+
+    def bits(self, array: Any) -> bytes:
+        """What an array holds, to see whether it was changed."""
+
+    def read(self, value: Any) -> tuple[Any, str]:
+        """A result as float64, and its dtype's name."""
+
+    def differentiated(self, function: Callable[..., Any], inputs: list[Any], keywords: dict[str, Any]) -> list[Any]:
+        """The gradients by q, k and v of the inner product with do; zero for an input that is not used."""
+
+
+def framework_named(name: str, dtype: str) -> Framework:
+    """The adapter of a framework.
+
+    Raises
+    ------
+    ValueError
+        If the framework cannot make this dtype.
+    """
+    if name == "torch":
+        return _Torch(dtype)
+    return _Jax(dtype) if name == "jax" else _NumPy(dtype)
+
+
+def laid_out(array: Any, layout: str) -> Any:
+    """The same numbers in another memory layout."""
+    if layout == "transposed":
+        return np.ascontiguousarray(np.swapaxes(array, -1, -2)).swapaxes(-1, -2)
+    if layout == "heads last":
+        return np.ascontiguousarray(np.swapaxes(array, 1, 2)).swapaxes(1, 2)
+    if layout == "spaced":
+        wide = np.full((*array.shape[:-1], 2 * array.shape[-1]), 7, dtype=array.dtype)
+        wide[..., ::2] = array
+        return wide[..., ::2]
+    if layout == "reversed":
+        return np.ascontiguousarray(array[..., ::-1])[..., ::-1]
+    if layout == "expanded" and (array == array.flat[0]).all():
+        return np.broadcast_to(array.reshape(-1)[:1].reshape((1,) * array.ndim), array.shape)
+    return np.ascontiguousarray(array)
+
+
+def _numpy_type(dtype: str) -> Any:
+    if dtype != "bfloat16":
+        return np.dtype(dtype)
+    try:
+        return np.dtype(importlib.import_module("ml_dtypes").bfloat16)
+    except ImportError:
+        raise ValueError("bfloat16 in NumPy needs the package ml_dtypes, which is not installed") from None
+
+
+def _sums(dtype: str) -> str:
+    return "float64" if dtype == "float64" else "float32"
+
+
+class _NumPy:
+    differentiates = False
+
+    def __init__(self, dtype: str) -> None:
+        self.type, self.wide = _numpy_type(dtype), np.dtype(_sums(dtype))
+
+    def made(self, values: Any, layout: str) -> Any:
+        return laid_out(values.astype(self.type), layout)
+
+    def side_input(self, values: Any) -> Any:
+        return values.copy() if values.dtype == bool else values.astype(self.wide)
+
+    def fill(self, arrays: list[Any], values: tuple[Any, ...]) -> None:
+        for array, value in zip(arrays, values, strict=True):
+            array[...] = value.astype(self.type)
+
+    def bits(self, array: Any) -> bytes:
+        return bytes(array.tobytes())
+
+    def read(self, value: Any) -> tuple[Any, str]:
+        array = np.asarray(value)
+        if array.dtype.kind == "O":
+            array = array.astype(np.float64)
+        if array.dtype.kind not in "biufV":
+            raise TypeError(f"returns {array.dtype}, not real numbers")
+        # A list of Python's floats has no dtype of its own: it is what the kernel's type turns it into.
+        plain = isinstance(value, (list, tuple, float, int)) and array.dtype == np.float64
+        return array.astype(np.float64), self.type.name if plain else array.dtype.name
+
+    def differentiated(self, function: Callable[..., Any], inputs: list[Any], keywords: dict[str, Any]) -> list[Any]:
+        raise TypeError("NumPy does not differentiate")
+
+
+class _Torch:
+    differentiates = True
+
+    def __init__(self, dtype: str) -> None:
+        self.torch = importlib.import_module("torch")
+        self.type, self.wide = getattr(self.torch, dtype), getattr(self.torch, _sums(dtype))
+
+    def made(self, values: Any, layout: str) -> Any:
+        exact = self.torch.from_numpy(np.ascontiguousarray(values)).to(self.type)
+        if layout == "transposed":
+            return exact.transpose(-1, -2).contiguous().transpose(-1, -2)
+        if layout == "heads last":
+            return exact.transpose(1, 2).contiguous().transpose(1, 2)
+        if layout == "spaced":
+            wide = self.torch.full((*exact.shape[:-1], 2 * exact.shape[-1]), 7.0, dtype=self.type)
+            wide[..., ::2] = exact
+            return wide[..., ::2]
+        if layout == "expanded" and bool((exact == exact.reshape(-1)[0]).all()):
+            return exact.reshape(-1)[:1].reshape((1,) * exact.dim()).expand(exact.shape)
+        return exact.contiguous()
+
+    def side_input(self, values: Any) -> Any:
+        made = self.torch.from_numpy(values.copy())
+        return made if values.dtype == bool else made.to(self.wide)
+
+    def fill(self, arrays: list[Any], values: tuple[Any, ...]) -> None:
+        with self.torch.no_grad():
+            for array, value in zip(arrays, values, strict=True):
+                array.copy_(self.torch.from_numpy(np.ascontiguousarray(value)).to(self.type))
+
+    def bits(self, array: Any) -> bytes:
+        whole = array.detach().contiguous()
+        return bytes(whole.reshape(-1).view(self.torch.uint8).numpy().tobytes())
+
+    def read(self, value: Any) -> tuple[Any, str]:
+        tensor = self.torch.as_tensor(value).detach().cpu()
+        if tensor.is_complex():
+            raise TypeError(f"returns {tensor.dtype}, not real numbers")
+        return tensor.to(self.torch.float64).numpy(), str(tensor.dtype).removeprefix("torch.")
+
+    def differentiated(self, function: Callable[..., Any], inputs: list[Any], keywords: dict[str, Any]) -> list[Any]:
+        *leaves, do = inputs
+        for leaf in leaves:
+            leaf.requires_grad_(True)
+        try:
+            o = function(*leaves, **keywords)
+            if not getattr(o, "requires_grad", False):
+                return [self.torch.zeros_like(leaf) for leaf in leaves]
+            found = self.torch.autograd.grad(o, leaves, do.to(o.dtype), allow_unused=True)
+        finally:
+            for leaf in leaves:
+                leaf.requires_grad_(False)
+        pairs = zip(found, leaves, strict=True)
+        return [self.torch.zeros_like(leaf) if gradient is None else gradient for gradient, leaf in pairs]
+
+
+class _Jax:
+    differentiates = True
+
+    def __init__(self, dtype: str) -> None:
+        self.jax = importlib.import_module("jax")
+        if dtype == "float64":
+            self.jax.config.update("jax_enable_x64", True)
+        self.numpy = importlib.import_module("jax.numpy")
+        self.type, self.wide = _numpy_type(dtype), np.dtype(_sums(dtype))
+
+    def made(self, values: Any, layout: str) -> Any:
+        return self.numpy.asarray(values.astype(self.type))
+
+    def side_input(self, values: Any) -> Any:
+        return self.numpy.asarray(values if values.dtype == bool else values.astype(self.wide))
+
+    def fill(self, arrays: list[Any], values: tuple[Any, ...]) -> None:
+        arrays[:] = [self.made(value, "plain") for value in values]  # jax arrays cannot be changed
+
+    def bits(self, array: Any) -> bytes:
+        return bytes(np.asarray(array).tobytes())
+
+    def read(self, value: Any) -> tuple[Any, str]:
+        array = np.asarray(value)
+        if array.dtype.kind not in "biufV":
+            raise TypeError(f"returns {array.dtype}, not real numbers")
+        return array.astype(np.float64), array.dtype.name
+
+    def differentiated(self, function: Callable[..., Any], inputs: list[Any], keywords: dict[str, Any]) -> list[Any]:
+        *leaves, do = inputs
+        o, pull = self.jax.vjp(lambda q, k, v: function(q, k, v, **keywords), *leaves)
+        return list(pull(do.astype(o.dtype)))

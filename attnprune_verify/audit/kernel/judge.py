@@ -1,0 +1,129 @@
+"""Right, wrong or undecidable: what was returned against the truth, with the errors of an honest kernel.
+
+1. *failed*: not finite, or off by more than an honest kernel can be, in some entry.
+2. *failed*: on random inputs, off by more than `ENTRY` times the typical error in an entry, or in the norm of a head by
+   more than `NORM` times: honest roundings are independent there, a systematic error is not.
+3. *inconclusive*: what is allowed exceeds `COARSE` of the value's norm; the condition number says how much rounding
+   is magnified by this instance.
+4. *passed* otherwise.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from attnprune_verify.audit.kernel.bounds import attention_errors
+from attnprune_verify.audit.kernel.precision import Precision
+from attnprune_verify.audit.kernel.sample import Array, Sample
+from attnprune_verify.audit.kernel.truth import Value, parts_of, truth
+
+__all__ = ["COARSE", "Verdict", "allowed_norms", "judge", "judge_parts"]
+
+# Honest kernels reach at most 0.57 of these (docs/kernels.md, tests/audit/kernel/test_bounds.py).
+NORM, ENTRY = 2.0, 6.0
+COARSE = 0.25
+_SQUARED = 1e-140
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """On one returned array, or on all of a call.
+
+    Attributes
+    ----------
+    error, bound : the largest error (in an entry, or in norm) and what is allowed there
+    power : the smallest relative error, in norm, that would have been noticed
+    """
+
+    status: Literal["passed", "failed", "inconclusive"]
+    part: str
+    error: float
+    bound: float
+    power: float
+    reason: str = ""
+
+
+def judge(
+    function: str, sample: Sample, parts: tuple[NDArray[Any], ...], precision: Precision | None = None
+) -> Verdict:
+    """Judge what a function returned on a sample; the worst of its arrays decides."""
+    verdicts = judge_parts(function, sample, parts, precision)
+    rank = {"passed": 0, "inconclusive": 1, "failed": 2}
+    return max(verdicts, key=lambda verdict: (rank[verdict.status], verdict.power))
+
+
+def judge_parts(
+    function: str, sample: Sample, parts: tuple[NDArray[Any], ...], precision: Precision | None = None
+) -> list[Verdict]:
+    """Judge every array on its own."""
+    precision = precision or sample.precision
+    return [_compare(name, part, sample, precision) for name, part in zip(parts_of(function), parts, strict=True)]
+
+
+def allowed_norms(name: str, sample: Sample, precision: Precision | None = None) -> Array:
+    """What is allowed in the norm of each head, (batch, heads)."""
+    errors = attention_errors(sample, precision)
+    with np.errstate(over="ignore"):
+        worst = np.linalg.norm(errors.worst[name], axis=(-2, -1))
+        if not sample.generic:
+            return np.asarray(worst)
+        typical = np.linalg.norm(errors.typical[name], axis=(-2, -1))
+    entries = errors.worst[name].shape[-2] * errors.worst[name].shape[-1]
+    return np.asarray(np.minimum(worst, (NORM + (ENTRY - NORM) / np.sqrt(entries)) * typical))
+
+
+def _compare(name: str, part: NDArray[Any], sample: Sample, precision: Precision) -> Verdict:
+    true: Value = truth(sample)[name]
+    errors = attention_errors(sample, precision)
+    got = np.asarray(part, dtype=np.float64)
+    with np.errstate(invalid="ignore", over="ignore"):
+        off = np.maximum(np.abs(got - true.value) - true.radius, 0.0)
+    size = np.linalg.norm(true.value, axis=(-2, -1))
+    size = np.where(size <= 2 * np.linalg.norm(true.radius, axis=(-2, -1)), 0.0, size)
+    norms = allowed_norms(name, sample, precision)
+    power = _power(norms, size)
+    bound = errors.worst[name]
+    if sample.generic:
+        squared = errors.typical[name] > _SQUARED  # below, squares have underflowed
+        bound = np.where(squared, np.minimum(bound, ENTRY * errors.typical[name]), bound)
+    if not (off <= bound).all():
+        return _wrong_entry(name, got, off, bound, power)
+    total = np.linalg.norm(off, axis=(-2, -1))
+    if (total > norms).any():
+        where = np.unravel_index(int(np.argmax(total / norms)), norms.shape)
+        times = total[where] / norms[where]
+        place = f"batch {where[0]}, head {where[1]}"
+        reason = f"{name} is off by {total[where]:.3g} in norm ({place}), {times:.1f} times what rounding explains"
+        return Verdict("failed", name, float(total[where]), float(norms[where]), power, reason)
+    error, allowed = float(np.max(total)), float(np.max(norms))
+    if power > COARSE:
+        condition = power / precision.unit
+        reason = f"{name} is ill-conditioned in {precision.name}: condition number {condition:.2g}, so that rounding "
+        reason += f"alone may move it by {power:.2g} of its norm"
+        return Verdict("inconclusive", name, error, allowed, power, reason)
+    return Verdict("passed", name, error, allowed, power)
+
+
+def _power(norms: Array, size: Array) -> float:
+    """The relative error that would have been noticed in the worst head; heads that are exactly 0 tell in full."""
+    with np.errstate(divide="ignore", invalid="ignore"):
+        ratio = np.where(size > 0, norms / size, 0.0)
+    return float(np.max(ratio))
+
+
+def _wrong_entry(name: str, got: Array, off: Array, bound: Array, power: float) -> Verdict:
+    wrong = ~(off <= bound)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        excess = np.where(wrong, np.nan_to_num(off / bound, nan=np.inf), -1.0)
+    where = tuple(int(i) for i in np.unravel_index(int(np.argmax(excess)), wrong.shape))
+    count = f"{np.count_nonzero(wrong)} of {wrong.size} entries are wrong"
+    if not np.isfinite(got[where]):
+        return Verdict(
+            "failed", name, np.inf, float(bound[where]), power, f"{name}{list(where)} is {got[where]}; {count}"
+        )
+    reason = f"{name}{list(where)} is off by {off[where]:.3g}, where rounding explains {bound[where]:.3g}; {count}"
+    return Verdict("failed", name, float(off[where]), float(bound[where]), power, reason)

@@ -1,0 +1,116 @@
+"""How samples are made: random inputs of a shape, exact in a precision, and what is then done to them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from attnprune_verify.audit.kernel.precision import Precision
+from attnprune_verify.audit.kernel.sample import Array, Mask, Sample
+
+__all__ = ["Maker"]
+
+Shape = tuple[int, ...]
+
+
+class Maker:
+    """Makes the samples of one seed and one precision; the same name gives the same numbers."""
+
+    def __init__(self, seed: int, precision: Precision) -> None:
+        self.seed, self.precision = seed, precision
+
+    def make(
+        self, name: str, n: int, m: int, length: int | None = None, mv: int | None = None, *,
+        batch: int = 1, heads: int = 2, kv_heads: int | None = None, spread: float = 1.5, masked: bool = False,
+        **options: Any,
+    ) -> Sample:  # fmt: skip
+        """Normal q, k, v, do; q is scaled so that logits have the standard deviation `spread`."""
+        rng = np.random.default_rng([self.seed, *name.encode()])
+        length, mv, kv_heads = length or n, mv or m, kv_heads or heads
+        scale = options.get("scale") or m**-0.5
+        q = rng.standard_normal((batch, heads, n, m)) * spread / (scale * np.sqrt(m))
+        k, v = rng.standard_normal((batch, kv_heads, length, m)), rng.standard_normal((batch, kv_heads, length, mv))
+        do = rng.standard_normal((batch, heads, n, mv))
+        if masked:
+            options["mask"] = self.scattered(rng, n, length, bool(options.get("causal")))
+        q, k, v, do = (self.precision.exact(array) for array in (q, k, v, do))
+        return Sample(name, self.precision, q, k, v, do, **options)
+
+    @staticmethod
+    def scattered(rng: np.random.Generator, n: int, length: int, causal: bool) -> Mask:
+        """About half of the positions, one position in some rows, none of the rows empty (causal or not)."""
+        mask: Mask = rng.random((n, length)) < 0.55
+        mask[::4] = False
+        for i in range(n):
+            mask[i, rng.integers(0, min(i + 1, length) if causal else length)] = True
+        return mask
+
+    def exact(self, sample: Sample, **arrays: Array) -> Sample:
+        """The sample with some arrays replaced, rounded to the precision."""
+        return sample.changed(**{name: self.precision.exact(array) for name, array in arrays.items()})
+
+    def common(self, sample: Sample, offset: float) -> Sample:
+        """All logits moved by about `offset`: feature 0 is the same in every query and in every key."""
+        query = 2.0 ** np.ceil(np.log2(np.sqrt(abs(offset) / sample.factor)))
+        return self.position_wise(sample, np.full(sample.k.shape[2], offset), query)
+
+    def rising(self, sample: Sample, low: float, high: float) -> Sample:
+        """Logits that climb from one key to the next: every block has a new maximum, and a causal row its last."""
+        query = 2.0 ** np.ceil(np.log2(np.sqrt(max(abs(low), abs(high)) / sample.factor)))
+        return self.position_wise(sample, np.linspace(low, high, sample.k.shape[2]), query)
+
+    def position_wise(self, sample: Sample, logits: Array, query: float) -> Sample:
+        """Logits moved by an amount for each key, through feature 0."""
+        q, k = sample.q.copy(), sample.k.copy()
+        q[..., 0] = query
+        k[..., 0] = logits / (query * sample.factor)
+        return self.exact(sample, q=q, k=k)
+
+    def winners(self, sample: Sample, size: float) -> Sample:
+        """One key wins every row, by a gap of `size`: half of the queries look one way, half the other."""
+        rng = np.random.default_rng([self.seed, 7, *sample.name.encode()])
+        q, k = sample.q.copy(), sample.k.copy()
+        query = 2.0 ** np.ceil(np.log2(np.sqrt(size / sample.factor)))
+        levels = np.linspace(-1.0, 1.0, max(k.shape[2], 2))[: k.shape[2]]
+        q[..., 0] = query * rng.choice([-1.0, 1.0], q.shape[:-1])
+        for item in np.ndindex(k.shape[:2]):
+            k[(*item, slice(None), 0)] = rng.permutation(levels) * size / (query * sample.factor)
+        return self.exact(sample.changed(generic=False), q=q, k=k)
+
+    def forbidden(self, sample: Sample, size: float) -> Sample:
+        """Allowed logits about -size, forbidden ones about +size: the last third of the keys is padding."""
+        n, length = sample.q.shape[2], sample.k.shape[2]
+        mask = np.ones((n, length), dtype=bool)
+        mask[:, length - max(1, length // 3) :] = False
+        query = 2.0 ** np.ceil(np.log2(np.sqrt(size / sample.factor)))
+        return self.position_wise(sample, np.where(mask[0], -size, size), query).changed(mask=mask)
+
+    def scaled(self, sample: Sample, **factors: float) -> Sample:
+        return self.exact(sample, **{name: getattr(sample, name) * factor for name, factor in factors.items()})
+
+    def equal_rows(self, sample: Sample) -> Sample:
+        """All keys equal, all queries equal: uniform weights."""
+        q, k = sample.q.copy(), sample.k.copy()
+        q[...], k[...] = q[:, :, :1], k[:, :, :1]
+        return sample.changed(q=q, k=k, generic=False)
+
+    def zeros(self, sample: Sample) -> Sample:
+        """Zeros of both signs, in whole rows and scattered, and a value head of zeros."""
+        arrays = {}
+        for index, name in enumerate(("q", "k", "v", "do")):
+            array = getattr(sample, name).copy()
+            array.reshape(-1)[index::3] = 0.0
+            array.reshape(-1)[index::5] = -0.0
+            array[:, :, -1] = -0.0
+            arrays[name] = array
+        return sample.changed(**arrays, generic=False)
+
+    def subnormal(self, sample: Sample) -> Sample:
+        """Some entries far below the smallest normal number, which may be lost."""
+        arrays = {}
+        for index, name in enumerate(("q", "k", "v", "do")):
+            array = getattr(sample, name).copy()
+            array.reshape(-1)[index::4] = self.precision.tiny / 8
+            arrays[name] = array
+        return self.exact(sample.changed(generic=False), **arrays)

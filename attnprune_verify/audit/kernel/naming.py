@@ -1,0 +1,231 @@
+"""Which known mistake gives exactly what a kernel returned?
+
+First what needs no formula (zeros, constants), then the known wrong formulas, each compared with everything that was
+observed on ordinary instances: it has to give the wrong results and must not contradict the right ones. Then factors
+and lower precision. What is wrong with extreme logits alone is named by which of them fail.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from attnprune_verify.audit.kernel.bridge import BACKWARD, FORWARD
+from attnprune_verify.audit.kernel.candidates import Candidate, candidates
+from attnprune_verify.audit.kernel.context import KernelContext, Reply
+from attnprune_verify.audit.kernel.judge import allowed_norms, judge, judge_parts
+from attnprune_verify.audit.kernel.observation import Observation
+from attnprune_verify.audit.kernel.precision import LOWER
+from attnprune_verify.audit.kernel.regimes import BENIGN, EXTREME
+from attnprune_verify.audit.kernel.sample import Array, Sample
+from attnprune_verify.audit.kernel.sentences import SENTENCES
+from attnprune_verify.audit.kernel.shapes import misshapen
+from attnprune_verify.audit.kernel.truth import parts_of, truth
+from attnprune_verify.audit.naming.diagnosis import Diagnosis
+from attnprune_verify.audit.subject.process import NoAnswer
+
+__all__ = ["Namer"]
+
+_MOST_WRONG, _MOST_RIGHT = 10, 8
+_LONGEST = 140
+_EXPLAINED = 0.25  # of the error a formula may leave at most
+_CLOSE = 1e-3  # of the error that a formula may leave although rounding does not explain it
+_ROOM = 8.0  # a wrong formula's rounding, in units of the right one's
+_SMALL_ERROR = 0.2
+_VAGUE = 0.5  # an instance on which a lower precision may do anything says nothing about it
+
+
+class Namer:
+    """Names the mistakes of one kernel; everything it asks has been asked before."""
+
+    def __init__(self, context: KernelContext) -> None:
+        self.context = context
+        self._seen: dict[str, dict[str, list[Observation]]] = {}
+        self._general: dict[str, Diagnosis | None] = {}
+
+    def name(self, function: str, here: tuple[Sample, ...]) -> Diagnosis:
+        """The name for a failure on these samples: that of the function as a whole, or one of its own."""
+        if function not in self._general:
+            self._general[function] = self._whole(function)
+        general = self._general[function]
+        if general is not None:
+            return general
+        observed = [one for group in self.seen(function).values() for one in group if one.sample in here]
+        special = self._fitted(function, observed) if observed else None
+        return special or self._inherited(function) or Diagnosis(("unknown",), SENTENCES["unknown"])
+
+    def _inherited(self, function: str) -> Diagnosis | None:
+        """A backward pass without a mistake of its own has that of the forward pass."""
+        if function != BACKWARD or FORWARD not in self.context.subject.functions:
+            return None
+        self.name(FORWARD, ())
+        forward = self._general[FORWARD]
+        return forward and Diagnosis(forward.ids, f"as in attention: {forward.words}")
+
+    def seen(self, function: str) -> dict[str, list[Observation]]:
+        """Per regime what was returned in the right shape; asked for now where it has not been asked yet."""
+        if function not in self._seen:
+            found: dict[str, list[Observation]] = {}
+            for name, regime in self.context.regimes().items():
+                for sample in regime.samples:
+                    try:
+                        reply = self.context.answer(function, sample)
+                    except NoAnswer:
+                        continue
+                    if misshapen(function, sample, reply) is None:
+                        found.setdefault(name, []).append(_observed(function, sample, reply))
+            self._seen[function] = found
+        return self._seen[function]
+
+    def _whole(self, function: str) -> Diagnosis | None:
+        seen = self.seen(function)
+        failing = {name for name, group in seen.items() if any(one.failed for one in group)}
+        ordinary = [one for name, group in seen.items() if name not in EXTREME for one in group]
+        if not any(one.failed for one in ordinary):
+            return self._extreme(failing) if failing or self._raised(function) else None
+        fixed = _without_formula(function, [one for one in ordinary if one.failed])
+        if fixed is not None:
+            return fixed
+        chosen = _chosen(seen)
+        found = self._fitted(function, chosen)
+        if found is None and failing <= {"mask", "causal and mask", "all at once", "more keys, mask", "larger, mask",
+                                         "causal", "larger, causal", "window", *EXTREME}:  # fmt: skip
+            wrong = [one for one in chosen if one.failed]
+            if all(any(not np.isfinite(part).all() for part in one.parts) for one in wrong):
+                return _named("masked-block-nan")
+        return found
+
+    def _raised(self, function: str) -> bool:
+        """Whether large logits made it raise, where it answers otherwise."""
+        asked = [sample for name in EXTREME for sample in self.context.regimes()[name].samples]
+        return any(self.context.overflowed(function, sample) for sample in asked)
+
+    @staticmethod
+    def _extreme(failing: set[str]) -> Diagnosis | None:
+        hidden = {"forbidden giants", "forbidden future"}
+        return _named("mask-finite" if failing and failing <= hidden else "unstable-exp")
+
+    def _fitted(self, function: str, observed: list[Observation]) -> Diagnosis | None:
+        wrong = sorted({index for one in observed for index in one.wrong})
+        together = self._one(function, observed, wrong)
+        if together is not None:
+            return together
+        each = [self._one(function, observed, [index]) for index in wrong] if len(wrong) > 1 else []
+        named = [one for one in each if one is not None]
+        if each and len(named) == len(each):
+            ids = tuple(dict.fromkeys(id for one in named for id in one.ids))
+            return Diagnosis(ids, "; ".join(dict.fromkeys(one.words for one in named)))
+        return self._low_precision(function, observed)
+
+    def _one(self, function: str, observed: list[Observation], indices: list[int]) -> Diagnosis | None:
+        """The formula that leaves least unexplained, if it explains these arrays everywhere."""
+        best: tuple[float, Candidate] | None = None
+        for candidate in candidates(function, observed, indices):
+            left = _left(function, observed, indices, candidate)
+            if left is not None and (best is None or left < 0.3 * best[0]):
+                best = left, candidate
+        return None if best is None else Diagnosis((best[1].id,), best[1].words)
+
+    def _low_precision(self, function: str, observed: list[Observation]) -> Diagnosis | None:
+        wrong = [one for one in observed if one.failed]
+        if not wrong or max(_relative(function, one) for one in wrong) > _SMALL_ERROR * (
+            4 if self.context.precision.stored else 1
+        ):
+            return None
+        for lower in LOWER[self.context.precision.name]:
+            verdicts = [judge(function, one.sample, one.parts, lower) for one in wrong]
+            if all(one.status != "failed" for one in verdicts) and min(one.power for one in verdicts) < _VAGUE:
+                return Diagnosis(("low-precision",), f"right up to the precision of {lower.name}")
+        return None
+
+
+def _observed(function: str, sample: Sample, reply: Reply) -> Observation:
+    verdicts = judge_parts(function, sample, reply.parts)
+    wrong = tuple(index for index, verdict in enumerate(verdicts) if verdict.status == "failed")
+    return Observation(sample, reply.parts, wrong)
+
+
+def _named(id: str) -> Diagnosis:
+    return Diagnosis((id,), SENTENCES[id])
+
+
+def _chosen(seen: dict[str, list[Observation]]) -> list[Observation]:
+    """Failures of every ordinary regime, small ones first, and what is right about the benign ones."""
+    wrong: list[Observation] = []
+    groups = [
+        sorted((one for one in group if one.failed and one.sample.longest <= _LONGEST), key=lambda one: one.sample.work)
+        for name, group in seen.items()
+        if name not in EXTREME
+    ]
+    for turn in range(3):
+        wrong += [group[turn] for group in groups if len(group) > turn]
+    right = [one for name in BENIGN for one in seen.get(name, []) if not one.failed and one.sample.longest <= 40]
+    return wrong[:_MOST_WRONG] + right[:_MOST_RIGHT]
+
+
+def _without_formula(function: str, wrong: list[Observation]) -> Diagnosis | None:
+    """All zeros, or the same numbers whatever goes in."""
+    for index, name in enumerate(parts_of(function)):
+        parts = [one.parts[index] for one in wrong if np.any(truth(one.sample)[name].value)]
+        if parts and all(not part.any() for part in parts):
+            return Diagnosis(("zero-output",), f"{name} is all zeros")
+        many = [part for part in parts if part.size > 1 and np.isfinite(part).all()]
+        if len(many) > 1 and all(np.ptp(part) == 0 for part in many):
+            return Diagnosis(("constant-output",), f"all entries of {name} are equal")
+        by_shape: dict[tuple[int, ...], list[NDArray[np.float64]]] = {}
+        for part in many:
+            by_shape.setdefault(part.shape, []).append(part)
+        same = [group for group in by_shape.values() if len(group) > 2]
+        if same and all(np.array_equal(group[0], other) for group in same for other in group[1:]):
+            return Diagnosis(("constant-output",), f"{name} is the same for different inputs")
+    return None
+
+
+def _off(one: Observation, name: str, index: int) -> float:
+    with np.errstate(invalid="ignore", over="ignore"):
+        gap = float(np.linalg.norm(one.parts[index] - truth(one.sample)[name].value))
+    return np.inf if np.isnan(gap) else gap
+
+
+def _allowed(sample: Sample, name: str) -> float:
+    return float(np.linalg.norm(allowed_norms(name, sample)))
+
+
+def _relative(function: str, one: Observation) -> float:
+    found = 0.0
+    for index, name in enumerate(parts_of(function)):
+        size = float(np.linalg.norm(truth(one.sample)[name].value))
+        found = max(found, _off(one, name, index) / size if size > 0 else 0.0)
+    return found
+
+
+def _left(function: str, observed: list[Observation], indices: list[int], candidate: Candidate) -> float | None:
+    """The largest share of an error that the formula leaves unexplained; None if it leaves too much anywhere."""
+    worst = None
+    for one in observed:
+        formula = candidate.parts(one.sample)
+        for index in indices:
+            name = parts_of(function)[index]
+            rows = np.asarray(np.isfinite(formula[index]).all(axis=-1, keepdims=True))
+            share = _share(one, name, index, formula[index], rows)
+            if share is None:
+                return None
+            if share >= 0:
+                worst = share if worst is None else max(worst, share)
+    return worst
+
+
+def _share(one: Observation, name: str, index: int, formula: Array, rows: NDArray[np.bool_]) -> float | None:
+    """What is left of one array's error: -1 where there is none, None where the formula contradicts it."""
+    true, part = truth(one.sample)[name].value, one.parts[index]
+    allowed = _allowed(one.sample, name)
+    with np.errstate(invalid="ignore", over="ignore"):
+        off = float(np.linalg.norm(np.where(rows, part - true, 0.0)))
+        left = float(np.linalg.norm(np.where(rows, part - formula, 0.0)))
+    if not np.isfinite(off):
+        return None
+    if off <= allowed:
+        # A right array: the formula must not say otherwise.
+        return -1.0 if left <= _ROOM * allowed + 1e-12 * float(np.linalg.norm(true)) else None
+    room = max(_ROOM * allowed / off, _CLOSE)
+    return left / off if left <= min(room, _EXPLAINED) * off else None

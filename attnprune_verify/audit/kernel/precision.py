@@ -1,0 +1,99 @@
+"""The four precisions a kernel may promise: what its inputs, its sums and its stored intermediates are rounded to."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from attnprune_verify.errors import InvalidInstance
+
+__all__ = ["LOWER", "PRECISIONS", "Precision", "precision_named"]
+
+Array = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Precision:
+    """A type of inputs, and the type in which an honest kernel adds.
+
+    Attributes
+    ----------
+    unit : unit roundoff of the inputs' type; probabilities, dp, ds and outputs may be rounded to it
+    sums : unit roundoff of logits, softmax and sums: float32's for the 16-bit types, else `unit`
+    tiny, tiny_sums : the smallest normal numbers of the two; what is below may be lost
+    reach : a power of two that inputs may be scaled by without leaving the type
+    exp : by how many units of `sums` exp may err
+    """
+
+    name: str
+    unit: float
+    sums: float
+    tiny: float
+    tiny_sums: float
+    reach: float
+    exp: float = 64.0
+
+    @property
+    def stored(self) -> float:
+        """What one rounding of a stored intermediate costs: nothing extra where sums have the inputs' precision."""
+        return self.unit if self.unit > self.sums else 0.0
+
+    def exact(self, values: Any) -> Array:
+        """The nearest numbers of this type, as float64."""
+        array = np.asarray(values, dtype=np.float64)
+        if self.name == "bfloat16":
+            bits = array.astype(np.float32).view(np.uint32)
+            bits = (bits + 0x7FFF + ((bits >> 16) & 1)) & np.uint32(0xFFFF0000)
+            return bits.view(np.float32).astype(np.float64)
+        if self.name == "tfloat32":
+            bits = (array.astype(np.float32).view(np.uint32) + 0x1000) & np.uint32(0xFFFFE000)
+            return bits.view(np.float32).astype(np.float64)
+        return array.astype(np.dtype(self.name)).astype(np.float64)
+
+
+def _lower(name: str, digits: int, least: int = -126) -> Precision:
+    """Everything rounded to so many digits, exp to the nearest."""
+    return replace(_precision(name, digits, least), exp=2.0)
+
+
+def _precision(name: str, digits: int, least: int, sums: tuple[int, int] | None = None, reach: int = 20) -> Precision:
+    digits_of_sums, least_of_sums = sums or (digits, least)
+    return Precision(name, 2.0**-digits, 2.0**-digits_of_sums, 2.0**least, 2.0**least_of_sums, 2.0**reach)
+
+
+_SINGLE = (24, -126)
+PRECISIONS: dict[str, Precision] = {
+    "float64": _precision("float64", 53, -1022),
+    "float32": _precision("float32", *_SINGLE),
+    "bfloat16": _precision("bfloat16", 8, -126, _SINGLE),
+    "float16": _precision("float16", 11, -14, _SINGLE, reach=5),
+}
+# In what a kernel that keeps too few digits may have computed, finest first.
+_TFLOAT32, _BFLOAT16 = _lower("tfloat32", 11), _lower("bfloat16", 8)
+LOWER: dict[str, tuple[Precision, ...]] = {
+    "float64": (_lower("float32", 24), _TFLOAT32, _BFLOAT16),
+    "float32": (_TFLOAT32, _BFLOAT16),
+    "bfloat16": (_BFLOAT16,),
+    "float16": (_lower("float16", 11, -14), _BFLOAT16),
+}
+
+
+def precision_named(name: str) -> Precision:
+    """The precision with this name.
+
+    Raises
+    ------
+    InvalidInstance
+        If there is none.
+
+    Examples
+    --------
+    >>> precision_named("bfloat16").exact([1.0, 1.001, 1.005]).tolist()
+    [1.0, 1.0, 1.0078125]
+    """
+    if name not in PRECISIONS:
+        raise InvalidInstance(f"dtype must be one of {', '.join(PRECISIONS)}; got {name!r}")
+    return PRECISIONS[name]

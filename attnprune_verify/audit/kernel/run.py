@@ -1,0 +1,65 @@
+"""`run_kernel_audit`: every check on one attention kernel, and the verdict on the whole."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+from attnprune_verify.audit.kernel.auditor import KernelAuditor
+from attnprune_verify.audit.run import AuditResult, asked
+from attnprune_verify.audit.waivers import load_waivers
+from attnprune_verify.errors import InvalidInstance
+
+__all__ = ["run_kernel_audit"]
+
+
+def run_kernel_audit(
+    target: object,
+    dtype: str = "float32",
+    seed: int = 0,
+    *,
+    deviations: str | Path | None = None,
+    progress: Callable[[str, int, int], object] | None = None,
+) -> AuditResult:
+    """Audit someone's softmax-attention kernel, forward and backward.
+
+    Parameters
+    ----------
+    target : str or object
+        ``package.module``, ``package.module:object`` or ``path/to/file.py``; or a module, object, function or dict of
+        functions. It has ``attention(q, k, v, *, causal=False, scale=None, mask=None)`` and, if it has one of its own,
+        ``attention_backward(q, k, v, do, *, ...)``; ``FRAMEWORK`` says whose arrays go in.
+    dtype : "float64", "float32", "bfloat16" or "float16"
+        The precision of the inputs, and what the kernel promises.
+    seed : int
+        Of the instances; the same seed asks the same questions.
+    deviations : path, optional
+        A TOML file of known deviations, see `attnprune_verify.audit.waivers`.
+    progress : callable, optional
+        Called as ``progress(check id, done, total)`` before every check.
+
+    Returns
+    -------
+    AuditResult
+
+    Raises
+    ------
+    InvalidInstance
+        If the target cannot be imported or has neither function, its framework cannot make this dtype, or an entry of
+        `deviations` matches nothing.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> def attention(q, k, v):
+    ...     s = q @ np.swapaxes(k, -1, -2)
+    ...     p = np.exp(s - s.max(-1, keepdims=True))
+    ...     return p / p.sum(-1, keepdims=True) @ v
+    >>> run_kernel_audit(attention).diagnosis
+    {'attention': ('missing-scale',)}
+    """
+    if isinstance(seed, bool) or not isinstance(seed, int) or seed < 0:
+        raise InvalidInstance(f"seed must be an integer >= 0; got {seed!r}")
+    waivers = load_waivers(deviations) if deviations is not None else ()
+    with KernelAuditor(target, dtype, seed, waivers) as auditor:
+        return asked(auditor, progress)

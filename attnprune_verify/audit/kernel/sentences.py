@@ -1,0 +1,48 @@
+"""What each mistake id says about a kernel, in one sentence."""
+
+from __future__ import annotations
+
+__all__ = ["SENTENCES"]
+
+SENTENCES: dict[str, str] = {
+    "zero-output": "a result is all zeros",
+    "constant-output": "a result does not depend on the inputs",
+    "missing-scale": "the logits are not scaled",
+    "logit-scale": "the logits are scaled by another factor",
+    "wrong-softmax-axis": "the softmax runs over another axis than the keys",
+    "not-normalised": "the weights do not sum to 1",
+    "unstable-exp": "large logits overflow or underflow: the row maximum is not subtracted",
+    "missing-rescale": "the online softmax does not rescale what it has added up when the maximum changes",
+    "last-block-dropped": "the last block of keys or queries is left out",
+    "first-key-only": "only the first key is read",
+    "denominator-epsilon": "something is added to the row sum",
+    "causal-off-by-one": "the causal mask is shifted by one",
+    "mask-ignored": "forbidden positions are attended to",
+    "mask-inverted": "the mask is read the wrong way round",
+    "mask-after-softmax": "weights are masked after the softmax, without normalising them again",
+    "mask-multiplies-logits": "forbidden logits are set to 0",
+    "mask-added": "the mask is added to the logits as 0 and 1",
+    "mask-finite": "forbidden logits get a finite value that large logits fall below",
+    "masked-block-nan": "a row or a block of keys in which everything is forbidden gives nan",
+    "modifier-ignored": "window, softcap or alibi is ignored",
+    "window-off-by-one": "the window is one too large or too small",
+    "heads-swapped": "query heads read other key heads than h // (heads / kv_heads)",
+    "gqa-gradient-not-summed": "dk and dv are not the sums over all query heads of a group",
+    "missing-softmax-correction": "the mean of dP is not subtracted in dS = P * (dP - mean)",
+    "wrong-softmax-correction": "the gradient of the softmax is wrong",
+    "scale-missing-in-gradient": "dq or dk is not multiplied by the scale",
+    "gradient-scale": "a gradient is off by a constant factor",
+    "output-scale": "the output is off by a constant factor",
+    "gradient-sign": "a gradient has the wrong sign",
+    "gradient-transposed": "dS or P is transposed, or gradients are exchanged",
+    "gradient-of-unmasked": "the backward pass ignores the mask",
+    "low-precision": "intermediates are kept in a lower precision than the contract's",
+    "nondeterministic": "two equal calls differ by more than rounding can",
+    "mutates-input": "an input array is changed",
+    "cached": "a result of an earlier call is given for other inputs",
+    "strides-ignored": "inputs that are not contiguous in memory are misread",
+    "heads-mixed": "a head or a batch entry depends on another one",
+    "wrong-shape": "a result has another shape, or is no array",
+    "wrong-dtype": "a result has another dtype than the inputs",
+    "unknown": "none of the known mistakes gives this result",
+}

@@ -1,0 +1,242 @@
+"""Wrong formulas of softmax attention that people write, differentiable, to compare with what a kernel returned.
+
+Written for `autograd`, so that the gradients a framework would give of the wrong formula come with it. Nothing here
+decides whether a kernel is right.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any
+
+import autograd.numpy as anp
+import numpy as np
+from autograd import make_vjp
+from autograd.tracer import getval
+
+from attnprune_verify.audit.kernel.sample import Array, Mask, Sample
+
+__all__ = ["Wrong", "differentiated", "forward_mistakes", "output"]
+
+Scale = Callable[[Sample], float]
+Positions = Callable[[Sample], Mask]
+
+
+def _right_scale(sample: Sample) -> float:
+    return sample.factor
+
+
+def _right_positions(sample: Sample) -> Mask:
+    return sample.allowed
+
+
+@dataclass(frozen=True)
+class Wrong:
+    """One wrong formula; every field that is not given is right.
+
+    Attributes
+    ----------
+    scale, allowed : of the logits
+    axis : of the softmax (of (batch, heads, n, l))
+    masking : "before", "after" (weights are masked, not normalised again), "times" or "plus" (of the logits)
+    heads : which key head a query head reads, from (head, heads, kv_heads)
+    keep : how many keys are read, from l
+    block, forgets : online softmax in such blocks that does not rescale "acc", "sum" or "both"
+    epsilon, shifted : added to the row sum, of exponentials that are shifted or not
+    normalised : whether weights are divided by the row sum
+    bare : modifiers that are left out
+    """
+
+    id: str
+    words: str
+    scale: Scale = _right_scale
+    allowed: Positions = _right_positions
+    axis: int | tuple[int, ...] = -1
+    masking: str = "before"
+    heads: Callable[[int, int, int], int] = lambda head, heads, kv_heads: head // (heads // kv_heads)
+    keep: Callable[[int], int] = lambda length: length
+    block: int = 0
+    forgets: str = ""
+    epsilon: float = 0.0
+    shifted: bool = True
+    normalised: bool = True
+    bare: tuple[str, ...] = ()
+
+
+def output(sample: Sample, wrong: Wrong) -> Array:
+    """What the wrong formula returns."""
+    with np.errstate(all="ignore"):
+        return np.asarray(_attend(sample, wrong, sample.q, sample.k, sample.v))
+
+
+def differentiated(sample: Sample, wrong: Wrong) -> tuple[Array, Array, Array]:
+    """dq, dk and dv of the wrong formula, by reverse mode."""
+    with np.errstate(all="ignore"):
+        pull, _ = make_vjp(lambda qkv: _attend(sample, wrong, *qkv))((sample.q, sample.k, sample.v))
+        dq, dk, dv = pull(sample.do)
+    return dq, dk, dv
+
+
+def _attend(sample: Sample, wrong: Wrong, q: Any, k: Any, v: Any) -> Any:
+    heads, kv_heads = sample.q.shape[1], sample.k.shape[1]
+    keep = max(1, wrong.keep(sample.k.shape[2]))
+    chosen = [wrong.heads(head, heads, kv_heads) for head in range(heads)]
+    k, v = k[:, chosen, :keep], v[:, chosen, :keep]
+    logits = wrong.scale(sample) * anp.einsum("bhic,bhjc->bhij", q, k)
+    if sample.softcap is not None and "softcap" not in wrong.bare:
+        logits = sample.softcap * anp.tanh(logits / sample.softcap)
+    if sample.alibi is not None and "alibi" not in wrong.bare:
+        distance = np.abs(np.arange(logits.shape[2])[:, None] - np.arange(keep))
+        logits = logits - sample.alibi[:, None, None] * distance
+    allowed = wrong.allowed(sample)[:, :keep]
+    if wrong.masking == "times":
+        return _softmax(logits * allowed, np.ones_like(allowed), wrong) @ v
+    if wrong.masking == "plus":
+        return _softmax(logits + allowed, np.ones_like(allowed), wrong) @ v
+    if wrong.masking == "after":
+        return (_softmax(logits, np.ones_like(allowed), wrong) * allowed) @ v
+    if wrong.block:
+        return _forgetful(logits, allowed, v, wrong)
+    return _softmax(logits, allowed, wrong) @ v
+
+
+def _softmax(logits: Any, allowed: Any, wrong: Wrong) -> Any:
+    top = np.where(allowed, getval(logits), -np.inf).max(axis=wrong.axis, keepdims=True) if wrong.shifted else 0.0
+    top = np.where(np.isfinite(top), top, 0.0)
+    weights = anp.exp(anp.where(allowed, logits - top, 0.0)) * allowed
+    if not wrong.normalised:
+        return weights
+    return weights / (anp.sum(weights, axis=wrong.axis, keepdims=True) + wrong.epsilon)
+
+
+def _forgetful(logits: Any, allowed: Any, v: Any, wrong: Wrong) -> Any:
+    """Online softmax that does not rescale what it has added up so far when the maximum changes."""
+    top, total, acc = -np.inf, 0.0, 0.0
+    for start in range(0, logits.shape[-1], wrong.block):
+        part = slice(start, start + wrong.block)
+        masked = np.where(allowed[:, part], getval(logits[..., part]), -np.inf)
+        new = np.maximum(top, masked.max(axis=-1, keepdims=True))
+        shift = np.where(np.isfinite(new), new, 0.0)
+        weights = anp.exp(anp.where(allowed[:, part], logits[..., part] - shift, 0.0)) * allowed[:, part]
+        factor = np.exp(np.where(np.isfinite(top), top - shift, -np.inf)) if start else 0.0
+        total = total * (1.0 if wrong.forgets in ("sum", "both") else factor) + anp.sum(weights, -1, keepdims=True)
+        acc = acc * (1.0 if wrong.forgets in ("acc", "both") else factor) + weights @ v[..., part, :]
+        top = new
+    return acc / total
+
+
+def forward_mistakes() -> Iterator[Wrong]:
+    """The known ones, those with the fewest changes first."""
+    yield Wrong("missing-scale", "the logits are not scaled", scale=lambda sample: 1.0)
+    yield from _scales()
+    yield from _masks()
+    yield Wrong("wrong-softmax-axis", "the softmax runs over the queries", axis=-2)
+    yield Wrong("wrong-softmax-axis", "the softmax runs over the heads", axis=1)
+    yield Wrong("wrong-softmax-axis", "the softmax runs over queries and keys", axis=(-2, -1))
+    yield Wrong("heads-swapped", "query head h reads key head h % kv_heads", heads=lambda h, _, g: h % g)
+    yield Wrong("heads-swapped", "key heads are read in reverse order", heads=lambda h, n, g: g - 1 - h // (n // g))
+    yield Wrong("heads-swapped", "every query head reads the first key head", heads=lambda h, _, g: 0)
+    yield Wrong("heads-swapped", "query head h reads key head h, or the last", heads=lambda h, _, g: min(h, g - 1))
+    yield Wrong("not-normalised", "weights are not divided by the row sum", normalised=False)
+    yield Wrong("not-normalised", "neither shifted nor divided by the row sum", normalised=False, shifted=False)
+    yield Wrong("first-key-only", "only the first key is read", keep=lambda length: 1)
+    for name in ("softcap", "alibi"):
+        yield Wrong("modifier-ignored", f"{name} is ignored", bare=(name,))
+    yield from _blocks()
+
+
+def _scales() -> Iterator[Wrong]:
+    def of(words: str, scale: Scale) -> Wrong:
+        return Wrong("logit-scale", words, scale=scale)
+
+    def size(sample: Sample, which: int) -> float:
+        return float(sample.shape[which])
+
+    yield of("a given scale is ignored", lambda s: size(s, 5) ** -0.5)
+    yield of("a given scale multiplies 1/sqrt(m)", lambda s: s.factor * (1 if s.scale is None else size(s, 5) ** -0.5))
+    yield of("the scale is 1/m by default", lambda s: 1 / size(s, 5) if s.scale is None else s.scale)
+    yield of("the scale is 1/sqrt(mv) by default", lambda s: size(s, 6) ** -0.5 if s.scale is None else s.scale)
+    yield of("the scale is 1/sqrt(n) by default", lambda s: size(s, 3) ** -0.5 if s.scale is None else s.scale)
+    yield of("the scale is 1/sqrt(l) by default", lambda s: size(s, 4) ** -0.5 if s.scale is None else s.scale)
+    yield of(
+        "the scale is 1/sqrt(heads m)", lambda s: (size(s, 1) * size(s, 5)) ** -0.5 if s.scale is None else s.scale
+    )
+    yield of("the scale is applied twice", lambda s: s.factor**2)
+    yield of("the logits are divided by the scale", lambda s: 1 / s.factor)
+    yield of("2^x is taken for exp(x)", lambda s: s.factor * float(np.log(2)))
+    yield of("log2(e) is multiplied, but exp is taken", lambda s: s.factor / float(np.log(2)))
+    yield of("all logits are 0", lambda s: 0.0)
+
+
+def _masks() -> Iterator[Wrong]:
+    def only(**changes: Any) -> Positions:
+        return lambda sample: replace(sample, memo={}, **changes).allowed
+
+    yield Wrong("mask-ignored", "no position is forbidden", allowed=only(mask=None, causal=False, window=None))
+    yield Wrong("mask-ignored", "causal is ignored", allowed=only(causal=False))
+    yield Wrong("mask-ignored", "the mask is ignored", allowed=only(mask=None))
+    yield Wrong("modifier-ignored", "the window is ignored", allowed=only(window=None))
+    yield Wrong("mask-inverted", "True means forbidden", allowed=_inverted)
+    yield Wrong("mask-inverted", "causal is read the wrong way round", allowed=_anticausal)
+    yield Wrong("causal-off-by-one", "query i sees key i + 1", allowed=lambda sample: _shifted(sample, 1))
+    yield Wrong("causal-off-by-one", "query i does not see key i", allowed=lambda sample: _shifted(sample, -1))
+    yield Wrong("window-off-by-one", "the window is one larger", allowed=lambda s: _resized(s, 1))
+    yield Wrong("window-off-by-one", "the window is one smaller", allowed=lambda s: _resized(s, -1))
+    yield Wrong("mask-after-softmax", "weights are masked after the softmax, not normalised again", masking="after")
+    yield Wrong("mask-multiplies-logits", "forbidden logits are 0, not -inf", masking="times")
+    yield Wrong("mask-added", "the mask is added to the logits as 0 and 1", masking="plus")
+
+
+def _inverted(sample: Sample) -> Mask:
+    return sample.allowed if sample.mask is None else sample.changed(mask=~sample.mask).allowed
+
+
+def _anticausal(sample: Sample) -> Mask:
+    if not sample.causal:
+        return sample.allowed
+    n, length = sample.allowed.shape
+    return np.asarray(sample.changed(causal=False).allowed & ~np.tri(n, length, -1, dtype=bool))
+
+
+def _shifted(sample: Sample, by: int) -> Mask:
+    if not sample.causal:
+        return sample.allowed
+    n, length = sample.allowed.shape
+    return np.asarray(sample.changed(causal=False).allowed & np.tri(n, length, by, dtype=bool))
+
+
+def _resized(sample: Sample, by: int) -> Mask:
+    return sample.allowed if sample.window is None else sample.changed(window=sample.window + by).allowed
+
+
+def _blocks() -> Iterator[Wrong]:
+    for block in (1, 2, 4, 8, 16, 32, 64, 128):
+        for forgets, what in (
+            ("acc", "accumulator is"),
+            ("sum", "row sum is"),
+            ("both", "accumulator and row sum are"),
+        ):
+            words = f"with a new maximum the {what} not rescaled (blocks of {block})"
+            yield Wrong("missing-rescale", words, block=block, forgets=forgets)
+    for block in (2, 3, 4, 5, 8, 10, 16, 32, 64, 128):
+        words = f"the last, incomplete block of {block} keys is dropped"
+        yield Wrong("last-block-dropped", words, keep=partial(_whole_blocks, block))
+        words = f"the last block of {block} keys is dropped"
+        yield Wrong("last-block-dropped", words, keep=partial(_all_but_last, block))
+    for fewer in (1, 2):
+        words = f"the last {fewer} keys are dropped"
+        yield Wrong("last-block-dropped", words, keep=partial(_fewer, fewer))
+
+
+def _whole_blocks(block: int, length: int) -> int:
+    return length // block * block or length
+
+
+def _all_but_last(block: int, length: int) -> int:
+    return (length - 1) // block * block or length
+
+
+def _fewer(by: int, length: int) -> int:
+    return max(1, length - by)

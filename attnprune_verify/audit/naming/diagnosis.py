@@ -1,0 +1,333 @@
+"""Name the mistake: which known wrong formula, alone or with another, gives exactly what was returned?"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from itertools import combinations
+from typing import TypeAlias
+
+import numpy as np
+
+from attnprune_verify.audit.naming.fitting import Fit, Observation, fits, matches, same_as_right
+from attnprune_verify.audit.naming.mistakes import MISTAKES, Mistake
+from attnprune_verify.audit.naming.sentences import SENTENCES
+from attnprune_verify.audit.truth.formulas import RIGHT, Array, Steps
+from attnprune_verify.audit.truth.precision import FLOAT32, PRECISIONS, Precision
+from attnprune_verify.audit.truth.reference import reference
+from attnprune_verify.audit.truth.samples import Sample
+
+__all__ = ["Diagnosis", "diagnose"]
+
+Attempt: TypeAlias = "Callable[[str, list[Observation]], Diagnosis | None]"
+
+_VARIANTS = 3
+_TURNED = {"gradient-transposed": "transposed", "gradient-symmetrised": "symmetrised"}
+
+
+@dataclass(frozen=True)
+class Diagnosis:
+    """Mistake ids, most important first, and what is known in words."""
+
+    ids: tuple[str, ...]
+    words: str
+
+    @property
+    def named(self) -> bool:
+        return self.ids != ("unknown",)
+
+
+def diagnose(
+    function: str, observations: list[Observation], *, pairs: bool = True, precision: bool = True
+) -> Diagnosis:
+    """Compare what was returned with the known wrong formulas, alone and in pairs; else say what can be said.
+
+    Parts of a result that are right are left aside; parts that are wrong each in their own way are named one by one.
+    """
+    if not any(part is not None and np.isfinite(part).any() for o in observations for part in o.parts):
+        return Diagnosis(("unknown",), _describe(function, observations))  # too many formulas give nan
+    wrong = _wrong_parts(function, observations)
+    attempts: list[Attempt] = [_exchanged, _factors_alone, _one_formula]
+    attempts += [_low_precision] * precision + [_formula_with_factors] + [_two_formulas] * pairs
+    whole = _named(function, _only(observations, wrong), attempts)
+    if whole is not None:
+        return whole
+    if len(wrong) > 1:
+        singly = [attempt for attempt in attempts if attempt is not _two_formulas]
+        each = [_named(function, _only(observations, [index]), singly) for index in wrong]
+        if all(one is not None for one in each):
+            found = [one for one in each if one is not None]
+            ids = tuple(dict.fromkeys(id for one in found for id in one.ids))
+            return Diagnosis(ids, "; and ".join(dict.fromkeys(one.words for one in found)))
+    return Diagnosis(("unknown",), _describe(function, observations))
+
+
+def _named(function: str, observations: list[Observation], attempts: list[Attempt]) -> Diagnosis | None:
+    for attempt in attempts:
+        found = attempt(function, observations)
+        if found is not None:
+            return found
+    return None
+
+
+def _wrong_parts(function: str, observations: list[Observation]) -> list[int]:
+    count = len(reference(function, observations[0].sample)) if observations else 1
+    wrong = [
+        index
+        for index in range(count)
+        if any(
+            part is not None and _wrong(part, truth.value, truth.bound).any()
+            for part, truth in ((o.parts[index], reference(function, o.sample)[index]) for o in observations)
+        )
+    ]
+    return wrong or list(range(count))
+
+
+def _only(observations: list[Observation], parts: list[int]) -> list[Observation]:
+    """The observations with only some parts to be looked at."""
+    return [
+        Observation(o.sample, tuple(part if index in parts else None for index, part in enumerate(o.parts)))
+        for o in observations
+    ]
+
+
+def _exchanged(function: str, observations: list[Observation]) -> Diagnosis | None:
+    """The right arrays in the wrong order."""
+    if function != "factored_gradient":
+        return None
+    for observation in observations:
+        for part, truth in zip(observation.parts, reversed(reference(function, observation.sample)), strict=True):
+            if part is None or part.shape != truth.value.shape or _wrong(part, truth.value, truth.bound).any():
+                return None
+    return _worded([("parts-exchanged", "")]) if observations else None
+
+
+def _factors_alone(function: str, observations: list[Observation]) -> Diagnosis | None:
+    fit = fits(function, observations, RIGHT, "right")
+    ids = _ids_of_factors(function, observations, fit) if fit is not None else {}
+    return _worded(list(ids.items())) if ids else None
+
+
+def _candidates(function: str, observations: list[Observation]) -> Iterator[tuple[Mistake, Steps]]:
+    for mistake in MISTAKES:
+        steps = {**RIGHT, **mistake.steps}
+        if mistake.applies(function) and not same_as_right(function, observations, steps, mistake, RIGHT):
+            yield mistake, steps
+
+
+def _one_formula(function: str, observations: list[Observation]) -> Diagnosis | None:
+    for mistake, steps in _candidates(function, observations):
+        if matches(function, observations, steps, mistake):
+            return _worded([(mistake.id, mistake.detail)])
+    return None
+
+
+def _formula_with_factors(function: str, observations: list[Observation]) -> Diagnosis | None:
+    for mistake, steps in _candidates(function, observations):
+        fit = fits(function, observations, steps, mistake)
+        if fit is None:
+            continue
+        ids = _ids_of_factors(function, observations, fit)
+        if _TURNED.get(mistake.id) == fit.regularizer:
+            ids.pop(mistake.id, None)  # with its regulariser, of course
+        elif not ids:
+            continue
+        if "dense-target-uses-M" not in ids:
+            return _worded([(mistake.id, mistake.detail), *ids.items()])
+    return None
+
+
+def _two_formulas(function: str, observations: list[Observation]) -> Diagnosis | None:
+    first = [min(observations, key=lambda observation: observation.sample.work)] if observations else []
+    plain: list[Mistake] = []
+    seen: Counter[str] = Counter()
+    for mistake, _ in _candidates(function, observations):
+        seen[mistake.id] += 1
+        if seen[mistake.id] <= _VARIANTS:  # the rarer variants of a mistake are tried alone only
+            plain.append(mistake)
+    for one, two in combinations(plain, 2):
+        if one.id == two.id or set(one.steps) & set(two.steps):
+            continue
+        steps = {**RIGHT, **one.steps, **two.steps}
+        if matches(function, first, steps, None) and matches(function, observations, steps, None):
+            return _worded([(one.id, one.detail), (two.id, two.detail)])
+    return None
+
+
+def _low_precision(function: str, observations: list[Observation]) -> Diagnosis | None:
+    """Most entries are off by what rounding in a coarser format does, and none by more."""
+    alone = len(observations) < 3
+    for precision in (FLOAT32, PRECISIONS["float16"], PRECISIONS["bfloat16"]):
+        u = precision.unit_roundoff
+        coarser = all(u > one.sample.unit_roundoff for one in observations)
+        looks = coarser and all(_rounded_to(function, one, precision, alone) for one in observations)
+        if looks and (alone or _both_signs(function, observations)):
+            return _worded([("low-precision", f"the error is that of {precision.name}")])
+    return None
+
+
+def _both_signs(function: str, observations: list[Observation]) -> bool:
+    """Rounding errors go both ways; an added epsilon does not."""
+    signs: set[float] = set()
+    for observation in observations:
+        for part, truth in zip(observation.parts, reference(function, observation.sample), strict=True):
+            if part is not None:
+                signs |= set(np.sign(part - truth.value).ravel().tolist())
+    return {-1.0, 1.0} <= signs
+
+
+def _rounded_to(function: str, observation: Observation, precision: Precision, alone: bool) -> bool:
+    typical, u = False, precision.unit_roundoff
+    wider = u / observation.sample.unit_roundoff
+    for part, truth in zip(observation.parts, reference(function, observation.sample), strict=True):
+        if part is None:
+            continue
+        error = np.abs(part - truth.value)
+        size = float(np.linalg.norm(truth.value))
+        coarse = np.minimum(wider * truth.bound, 1.0 + size) + 2 * u * np.abs(truth.value)
+        if not (error <= coarse).all() or float(np.linalg.norm(error)) > 40 * u * (size + 0.1):
+            return False
+        # One number, or one instance, may be off by that much for any reason, unless it is stored in that precision.
+        stored = bool((precision.carried_by("float64").exact(part) == part).all())
+        enough = stored or precision == FLOAT32 or (part.size > 1 and not alone)
+        typical |= enough and 2 * int((error > truth.bound).sum()) >= int(np.count_nonzero(truth.value))
+    return typical
+
+
+def _ids_of_factors(function: str, observations: list[Observation], fit: Fit) -> dict[str, str]:
+    """What factors other than 1 mean; for attention itself they have no name."""
+    ids: dict[str, str] = {}
+    if function == "attention":
+        return ids
+    for index in range(len(fit.factors[0])):
+        pairs = np.array([parts[index] for parts in fit.factors])
+        loss = function in ("loss", "factored_loss") or (function == "loss_and_gradient" and index == 0)
+        scale = "loss-scale" if loss or function == "relative_error" else "gradient-scale"
+        a, b = (column[~np.isnan(column)] for column in pairs.T)
+        if fit.regularizer == "not squared" and _differs(b, 0):
+            ids["regularizer-not-squared"] = ""
+        elif fit.regularizer in _TURNED.values() and _differs(b, 0):
+            turned = next(id for id, form in _TURNED.items() if form == fit.regularizer)
+            ids[turned] = "the regulariser's part"
+        elif fit.regularizer.endswith("alone"):
+            ids["missing-regularizer"] = f"it is {fit.regularizer}"
+        elif fit.regularizer != "right" and _differs(b, 0):
+            ids["regularizer-scale"] = f"it is {fit.regularizer}"
+        if _is(a, 0):
+            ids["dense-target-uses-M"] = "the attention part is 0"
+        elif _is(a, -1) and not loss:
+            ids["gradient-sign"] = "of everything" if _is(b, -1) and b.size else ""
+            if _is(b, -1):
+                continue
+        elif _differs(a, 1):
+            if _is(a[np.abs(a - 1) > 1e-12], 0):
+                return {}  # it vanishes on some instances only, which no factor does
+            scaled = [
+                (o.sample, factor) for o, factor in zip(observations, pairs[:, 0], strict=True) if factor == factor
+            ]
+            if all(_summed(sample, factor) for sample, factor in scaled if factor != 1):
+                return {"batch-not-averaged": "right for one sample; sums over batches, the contract averages"}
+            ids[scale] = f"factor {_factor(a)}"
+            if b.size and a.size == b.size and np.allclose(a, b, rtol=1e-6):
+                continue
+        if fit.regularizer == "right" and b.size:
+            wrong = b[np.abs(b - 1) > 1e-12]  # on the other instances it may well be right
+            if _is(wrong, 0):
+                ids["missing-regularizer"] = ""
+            elif wrong.size:
+                ids["regularizer-scale"] = f"factor {_factor(b)}"
+    return ids
+
+
+def _summed(sample: Sample, factor: float) -> bool:
+    """Whether a factor is that of a sum over the batch, or of an average of averages."""
+    k = sample.X.shape[0] if sample.X.ndim == 3 else 1
+    return k > 1 and min(abs(factor - k), abs(factor - 1 / k)) < 1e-5
+
+
+def _is(values: Array, number: float) -> bool:
+    return bool(values.size) and bool((np.abs(values - number) < 1e-9).all())
+
+
+def _differs(values: Array, number: float) -> bool:
+    return bool((np.abs(values - number) > 1e-12).any())
+
+
+def _factor(values: Array) -> str:
+    low, high = float(values.min()), float(values.max())
+    return f"{low:.6g}" if high - low <= 1e-6 * abs(high) else f"between {low:.3g} and {high:.3g}"
+
+
+def _worded(found: list[tuple[str, str]]) -> Diagnosis:
+    words = [f"{SENTENCES[id]}{f' ({detail})' if detail else ''}" for id, detail in found]
+    return Diagnosis(tuple(dict.fromkeys(id for id, _ in found)), "; and ".join(dict.fromkeys(words)))
+
+
+def _describe(function: str, observations: list[Observation]) -> str:
+    """What is known of an error nobody has a name for."""
+    said: list[str] = []
+    for name, property_of in _PROPERTIES.items():
+        holds = [
+            any(
+                part is not None and property_of(part, truth.value, truth.bound)
+                for part, truth in zip(o.parts, reference(function, o.sample), strict=True)
+            )
+            for o in observations
+        ]
+        if holds and all(holds):
+            said.append(name)
+    ratios = [ratio for o in observations for ratio in _ratios(function, o)]
+    if ratios and np.ptp(ratios) <= 1e-9 * abs(ratios[0]):
+        said.append(f"everything returned is {ratios[0]:.6g} times what is right")
+    return ", ".join(said) if said else SENTENCES["unknown"]
+
+
+def _ratios(function: str, observation: Observation) -> Iterator[float]:
+    """What the truth has to be multiplied by to give what was returned; nan where nothing does."""
+    for part, truth in zip(observation.parts, reference(function, observation.sample), strict=True):
+        if part is not None and np.linalg.norm(truth.value) > 0:
+            ratio = float((part * truth.value).sum() / (truth.value**2).sum())
+            same = np.linalg.norm(part - ratio * truth.value) <= 1e-12 * np.linalg.norm(part)
+            yield ratio if same else np.nan
+
+
+def _wrong(part: Array, truth: Array, bound: Array) -> Array:
+    with np.errstate(invalid="ignore"):
+        return np.asarray(~(np.abs(part - truth) <= bound + 1e-13 * np.abs(truth)))
+
+
+def _in_one(axis: int) -> Callable[[Array, Array, Array], bool]:
+    def property_of(part: Array, truth: Array, bound: Array) -> bool:
+        if part.ndim < 2 or part.shape[axis] < 2:
+            return False
+        wrong = _wrong(part, truth, bound).any(axis=1 - axis) if part.ndim == 2 else np.zeros(0, dtype=bool)
+        return int(wrong.sum()) == 1
+
+    return property_of
+
+
+_PROPERTIES: dict[str, Callable[[Array, Array, Array], bool]] = {
+    "exactly one entry is wrong": lambda part, truth, bound: (
+        part.size > 1 and int(_wrong(part, truth, bound).sum()) == 1
+    ),
+    "exactly one row is wrong": _in_one(0),
+    "exactly one column is wrong": _in_one(1),
+    "only the diagonal is wrong": lambda part, truth, bound: (
+        part.ndim == 2
+        and part.shape[0] > 1
+        and bool(_wrong(part, truth, bound).any())
+        and not (_wrong(part, truth, bound) & (np.eye(*part.shape) == 0)).any()
+    ),
+    "everything returned is 0": lambda part, truth, bound: not part.any() and bool(truth.any()),
+    "the result is symmetric though the truth is not": lambda part, truth, bound: (
+        part.ndim == 2
+        and part.shape[0] == part.shape[1] > 1
+        and np.allclose(part, part.T, rtol=1e-12, atol=0)
+        and not np.allclose(truth, truth.T, rtol=1e-6)
+    ),
+    "the result is not finite": lambda part, truth, bound: not np.isfinite(part).all(),
+    "the error is below 1 % of the norm": lambda part, truth, bound: (
+        0 < np.linalg.norm(part - truth) < 0.01 * np.linalg.norm(truth)
+    ),
+}

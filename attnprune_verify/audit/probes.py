@@ -1,0 +1,179 @@
+"""What a function turns out to be before it is judged, so that each peculiarity is one finding and not sixty.
+
+The order of its parameters, the kind of masks it reads, and the precision in which it is right.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from itertools import permutations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from attnprune_verify.audit.checks.descent import coarser_descent
+from attnprune_verify.audit.checks.selection import coarser_selection
+from attnprune_verify.audit.checks.sparsegpt import coarser_sparsegpt
+from attnprune_verify.audit.context import Context
+from attnprune_verify.audit.contract import FUNCTIONS
+from attnprune_verify.audit.naming.diagnosis import diagnose
+from attnprune_verify.audit.naming.fitting import Observation
+from attnprune_verify.audit.subject.process import Answer, NoAnswer, SubjectLost
+from attnprune_verify.audit.truth.precision import FLOAT32, PRECISIONS, Precision
+from attnprune_verify.audit.truth.reference import VALUED, reference
+from attnprune_verify.audit.truth.samples import Sample, samples
+from attnprune_verify.audit.truth.tolerance import judge
+
+__all__ = ["probe"]
+
+_BENIGN = ("full", "causal", "outside-box")
+
+
+def probe(context: Context, function: str) -> None:
+    """Find out, and remember it in the context."""
+    try:
+        if function not in VALUED:
+            _probe_other(context, function)
+            return
+        _probe_order(context, function)
+        _probe_masks(context, function)
+        _probe_precision(context, function)
+    except SubjectLost:
+        return  # the checks will meet it again, and say so
+
+
+def _probe_other(context: Context, function: str) -> None:
+    """The precision of what selects entries, updates weights or descends."""
+    probes: dict[str, Callable[[], bool]] = {
+        "binary_mask": lambda: coarser_selection(context, function),
+        "magnitude_mask": lambda: coarser_selection(context, function),
+        "sparsegpt": lambda: coarser_sparsegpt(context, function),
+        "sparsegpt_report": lambda: coarser_sparsegpt(context, function),
+        "prune_mask_gd": lambda: coarser_descent(context),
+    }
+    if context.declared.declared or function not in probes:
+        return
+    try:
+        if probes[function]():
+            context.coarser[function] = FLOAT32.carried_by(context.declared.carrier)
+    except SubjectLost:
+        raise
+    except (NoAnswer, ArithmeticError, ValueError, IndexError, TypeError):
+        return  # the checks will say why
+
+
+def _right(context: Context, function: str, sample: Sample, answer: Answer) -> bool:
+    return (
+        context.misshapen(function, sample, answer) is None
+        and judge(function, sample, answer.parts).verdict == "passed"
+    )
+
+
+def _passes(context: Context, function: str, sample: Sample) -> bool | None:
+    """Whether the function is right on a sample; None if it gives no answer."""
+    try:
+        return _right(context, function, sample, context.answer(function, sample))
+    except SubjectLost:
+        raise
+    except NoAnswer:
+        return None
+
+
+def _probe_order(context: Context, function: str) -> None:
+    """Positional parameters under other names may come in another order."""
+    required = len(FUNCTIONS[function].arguments) - FUNCTIONS[function].defaults
+    given = context.binding(function).order[:required]
+    sample, other = samples(context.seed, "full", context.precision(function))[:2]
+    if len(given) < 2 or _passes(context, function, sample):
+        return
+    for order in _orders(given):
+        context.order[function] = order
+        try:
+            if all(_right(context, function, one, context.ask(function, one)) for one in (sample, other)):
+                context.forget(function)
+                return
+        except SubjectLost:
+            break
+        except NoAnswer:
+            continue
+    context.order.pop(function, None)
+
+
+def _orders(given: tuple[str, ...]) -> Iterator[tuple[str, ...]]:
+    """Every other order of up to three parameters; of more those with the tokens or the weights elsewhere."""
+    if len(given) <= 3:
+        yield from (order for order in permutations(given) if order != given)
+        return
+    masks = [name for name in given if name.startswith(("M", "V"))]
+    weights = [name for name in given if name.startswith("W")]
+    pairs = [name for pair in zip(masks, weights, strict=False) for name in pair]
+    groups = {tuple(masks), tuple(masks[::-1])}
+    for first in sorted(groups):
+        for order in permutations((first, tuple(weights), ("X",))):
+            yield tuple(name for group in order for name in group)
+    yield from (("X", *pairs), (*pairs, "X"))
+
+
+def _probe_masks(context: Context, function: str) -> None:
+    """A subject that is right with bool masks only."""
+    masked = context.samples("causal", function)
+    if not masked or "mask" not in FUNCTIONS[function].arguments:
+        return
+    sample = masked[0]
+    right = _passes(context, function, sample)
+    known = context.known(function, sample)
+    wrong_shape = known is not None and context.misshapen(function, sample, known) is not None
+    if right or sample.mask is None or wrong_shape or (known is not None and _roughly(function, sample, known)):
+        return
+    try:
+        answer = context.ask(function, sample, mask=sample.mask == 1)
+    except SubjectLost:
+        raise
+    except NoAnswer:
+        return
+    if context.misshapen(function, sample, answer) is None and _roughly(function, sample, answer):
+        context.boolean_masks[function] = "refuses" if right is None else "misreads"
+        context.forget(function)
+
+
+def _roughly(function: str, sample: Sample, answer: Answer) -> bool:
+    """Right, or as right as without a mask: within what float32 would explain."""
+    return judge(function, sample, answer.parts).verdict == "passed" or all(
+        np.linalg.norm(part - truth) <= 1e-3 * np.linalg.norm(truth)
+        for part, truth in zip(answer.parts, _truth(function, sample), strict=True)
+    )
+
+
+def _truth(function: str, sample: Sample) -> list[NDArray[np.float64]]:
+    return [part.value for part in reference(function, sample)]
+
+
+def _probe_precision(context: Context, function: str) -> None:
+    """Without a promise: the finest precision the function is right in, if its errors look like rounding."""
+    if context.declared.declared:
+        return
+    asked = [sample for regime in _BENIGN for sample in context.samples(regime, function)]
+    observed = [Observation(sample, parts) for sample, parts in context.well_formed(function, asked)]
+    if not observed or all(_acceptable(function, one) for one in observed):
+        return
+    for precision in _coarser(context.declared):
+        context.coarser[function] = precision
+        again = [sample for regime in _BENIGN for sample in context.samples(regime, function)]
+        answered = context.well_formed(function, again)
+        fine = [Observation(sample, parts) for sample, parts in answered]
+        if len(answered) == len(again) and fine and all(_acceptable(function, one) for one in fine):
+            if "low-precision" in diagnose(function, observed, pairs=False).ids:
+                return
+            break
+    context.coarser.pop(function, None)
+
+
+def _coarser(than: Precision) -> Iterator[Precision]:
+    """The coarser precisions, finest first, in the arrays the subject is given anyway."""
+    ordered = sorted(PRECISIONS.values(), key=lambda one: one.unit_roundoff)
+    return (one.carried_by(than.carrier) for one in ordered if one.unit_roundoff > than.unit_roundoff)
+
+
+def _acceptable(function: str, observation: Observation) -> bool:
+    parts = tuple(part for part in observation.parts if part is not None)
+    return judge(function, observation.sample, parts).verdict in ("passed", "inconclusive")

@@ -1,0 +1,1 @@
+"""Someone else's code: what a TARGET is, and the process it runs in."""

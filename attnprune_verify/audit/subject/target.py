@@ -1,0 +1,118 @@
+"""What a TARGET is: ``package.module``, ``package.module:object``, ``path/to/file.py``, or something alive."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from importlib.machinery import PathFinder
+from pathlib import Path
+from types import ModuleType
+from typing import Any, Literal
+
+from attnprune_verify.errors import InvalidInstance
+
+__all__ = ["Target", "fingerprint", "parse_target", "source_file", "target_of"]
+
+_DOTTED = re.compile(r"[^\W\d]\w*(\.[^\W\d]\w*)*", re.UNICODE)
+
+
+@dataclass(frozen=True)
+class Target:
+    """Where the audited functions are found.
+
+    `place` is what follows in the worker: a dotted module or an absolute file, each with an optional ``:object``; of a
+    live `object` its name.
+    """
+
+    spec: str
+    kind: Literal["module", "file", "live"]
+    place: str
+    object: Any = field(default=None, compare=False, repr=False)
+
+    @property
+    def attribute(self) -> str:
+        """The object inside the module, or an empty string."""
+        head, _, tail = self.place.rpartition(":")
+        return tail if head and _DOTTED.fullmatch(tail) else ""
+
+    @property
+    def location(self) -> str:
+        """The module or file without the object."""
+        return self.place.removesuffix(f":{self.attribute}") if self.attribute else self.place
+
+
+def target_of(target: object) -> Target:
+    """The target that a text names, or that a module, object, function or mapping of functions is.
+
+    Examples
+    --------
+    >>> target_of({"loss": sum}).spec
+    'dict of loss'
+    """
+    if isinstance(target, (str, Path)):
+        return parse_target(str(target))
+    if isinstance(target, ModuleType):
+        return Target(target.__name__, "live", "", target)
+    if isinstance(target, Mapping):
+        return Target(f"dict of {', '.join(map(str, target))}"[:100], "live", "", dict(target))
+    name = str(getattr(target, "__name__", ""))
+    home = getattr(target, "__module__", None) or type(target).__module__
+    return Target(f"{home}.{name}" if name else f"object of {home}.{type(target).__qualname__}", "live", name, target)
+
+
+def parse_target(spec: str) -> Target:
+    """Read a TARGET; nothing is imported here.
+
+    Raises
+    ------
+    InvalidInstance
+        If the text is neither a dotted name nor an existing Python file.
+
+    Examples
+    --------
+    >>> parse_target("package.module:object").location
+    'package.module'
+    """
+    rule = "TARGET must be package.module, package.module:object or path/to/file.py"
+    text = str(spec)
+    head, colon, tail = text.rpartition(":")
+    path, attribute = (head, tail) if colon and head.endswith(".py") else (text, "")
+    if path.endswith(".py"):
+        if path != text and not _DOTTED.fullmatch(attribute):
+            raise InvalidInstance(f"{rule}; got the object {attribute!r}")
+        file = Path(path)
+        if not file.is_file():
+            raise InvalidInstance(f"{rule}; there is no file {path!r}")
+        return Target(text, "file", f"{file.resolve()}{':' + attribute if attribute else ''}")
+    module, colon, attribute = text.partition(":")
+    if not _DOTTED.fullmatch(module) or (colon and not _DOTTED.fullmatch(attribute)):
+        raise InvalidInstance(f"{rule}; got {text!r}")
+    return Target(text, "module", text)
+
+
+def source_file(target: Target, path: list[str]) -> str | None:
+    """The file an import of the target would read, without importing anything; None where only an import tells."""
+    if target.kind == "file":
+        return target.location
+    found, search, name = None, path, ""
+    for part in target.location.split(".") if target.kind == "module" else ():
+        name = f"{name}.{part}" if name else part
+        found = PathFinder.find_spec(name, search)
+        if found is None:
+            return None
+        search = list(found.submodule_search_locations or ())
+    return found.origin if found is not None else None
+
+
+def fingerprint(file: str | None) -> str | None:
+    """SHA-256 of a source file; of a package all its Python files, in the order of their names."""
+    if file is None or not Path(file).is_file():
+        return None
+    path = Path(file)
+    sources = sorted(path.parent.rglob("*.py")) if path.name == "__init__.py" else [path]
+    digest = hashlib.sha256()
+    for source in sources:
+        digest.update(source.read_bytes())
+    return digest.hexdigest()

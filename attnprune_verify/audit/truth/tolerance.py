@@ -1,0 +1,168 @@
+"""Right or wrong relative to the instance: passed, failed, suspect or inconclusive, by rounding-error analysis.
+
+1. The truth is an enclosure by ball arithmetic, on the exact numbers the implementation received.
+2. *failed*: something is not finite, or off by more than the running-error bound B in some entry.
+3. *inconclusive*: the resolution ``T = min(||B||, K (spread + u ||g||))`` is coarser than 1 % of ||g||, where spread is
+   the error of a trusted implementation in the same precision over random orders of summation.
+4. *passed* within T; *suspect* (within B, beyond T) counts as failed on benign instances and is only noted on
+   stability instances, where correct formulas differ more among each other than orders of summation do.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from attnprune_verify.audit.truth.reference import Component, reference, spread
+from attnprune_verify.audit.truth.samples import Sample
+
+__all__ = ["Judgement", "compare", "judge", "normwise_factor", "resolution_factor"]
+
+# CHECKING's K = 10 was calibrated on NumPy alone; log-sum-exp, blocked, torch and jax styles need the rest
+# (tests/audit/test_calibration.py measures the largest error of right implementations in units of spread + u ||g||).
+RESOLUTION_FACTOR = 30.0
+COARSE = 0.01
+_NORMWISE, _MOST_NORMWISE = 4.0, 64.0
+
+# Formats of 16 bits round what is stored, and nothing else: fewer roundings, each of half a percent.
+_SHORT, _FACTOR_16, _COARSE_16 = 2.0**-20, 6.0, 0.25
+
+Verdict = Literal["passed", "failed", "suspect", "inconclusive"]
+
+
+@dataclass(frozen=True)
+class Judgement:
+    """The verdict on one returned value.
+
+    Attributes
+    ----------
+    error, bound : the largest error and the bound in that entry
+    resolution : the smallest relative error, in norm, that would have been noticed: the detection power
+    """
+
+    verdict: Verdict
+    error: float
+    bound: float
+    resolution: float
+    reason: str
+
+
+def judge(function: str, sample: Sample, parts: tuple[NDArray[Any], ...], *, stability: bool = False) -> Judgement:
+    """Judge what `function` returned on `sample`; the worst of its parts decides."""
+    truth = reference(function, sample)
+    verdicts = [
+        compare(part, component, spread(function, sample)[index], sample.unit_roundoff, sample.n, stability=stability)
+        for index, (part, component) in enumerate(zip(parts, truth, strict=True))
+    ]
+    verdicts = [_normwise(function, sample, one) for one in verdicts]
+    worst = max(verdicts, key=lambda one: (_RANK[one.verdict], one.resolution))
+    return Judgement(worst.verdict, worst.error, worst.bound, max(one.resolution for one in verdicts), worst.reason)
+
+
+def _normwise(function: str, sample: Sample, one: Judgement) -> Judgement:
+    """A result just beyond the entrywise bound decides nothing: a program may be stable in norm only."""
+    if one.verdict != "failed" or not one.error <= normwise_factor(function, sample) * one.bound:
+        return one
+    reason = (
+        f"off by {one.error:.3g} where entrywise rounding explains {one.bound:.3g}, as code may be that is stable in "
+        "norm only (logits through a decomposition of the weights)"
+    )
+    return replace(one, verdict="inconclusive", reason=reason)
+
+
+def normwise_factor(function: str, sample: Sample) -> float:
+    """How much larger errors of logits may be that are small next to ||x_i|| ||A|| ||x_j||, not |x_i||A||x_j|."""
+    key = ("normwise", function.startswith("factored"))
+    if key not in sample.memo:
+        X = sample.X.astype(float)
+        if key[1]:
+            query, mask = sample.W_Q.astype(float), sample.M_Q
+            fused = [query @ sample.W_K.T.astype(float), (mask * query) @ (sample.M_K * sample.W_K).T.astype(float)]
+        else:
+            fused = [sample.W.astype(float), sample.M * sample.W.astype(float)]
+        norms = np.linalg.norm(X, axis=-1)
+        with np.errstate(divide="ignore", invalid="ignore"):
+            ratios = [
+                norms[..., :, None] * norms[..., None, :] * np.linalg.norm(A)
+                / (np.abs(X) @ np.abs(A) @ np.swapaxes(np.abs(X), -1, -2))
+                for A in fused
+            ]  # fmt: skip
+        finite = [ratio[np.isfinite(ratio)] for ratio in ratios]
+        sample.memo[key] = _NORMWISE * max((float(ratio.max(initial=1.0)) for ratio in finite), default=1.0)
+    found: float = sample.memo[key]
+    return min(found, _MOST_NORMWISE)
+
+
+def resolution_factor(unit_roundoff: float) -> float:
+    """K in the resolution K (spread + u ||g||)."""
+    return _FACTOR_16 if unit_roundoff > _SHORT else RESOLUTION_FACTOR
+
+
+_RANK: dict[Verdict, int] = {"passed": 0, "inconclusive": 1, "suspect": 2, "failed": 3}
+
+
+def compare(
+    part: NDArray[Any],
+    truth: Component,
+    spread_of_trusted: float,
+    unit_roundoff: float,
+    tokens: int,
+    *,
+    stability: bool = False,
+) -> Judgement:
+    """Compare one array, of the right shape, with its enclosure."""
+    size = float(np.linalg.norm(truth.value))
+    with np.errstate(invalid="ignore", over="ignore"):
+        errors = np.maximum(np.abs(np.asarray(part, dtype=np.float64) - truth.value) - truth.radius, 0.0)
+    # The value is stored in the precision of the implementation: half a unit of that is nobody's fault.
+    bound = truth.bound + unit_roundoff * np.abs(truth.value)
+    # n^2 additions one after the other wander about n roundings away.
+    scale = resolution_factor(unit_roundoff) * (spread_of_trusted + unit_roundoff * size * max(1.0, tokens / 8))
+    resolution = min(float(np.linalg.norm(bound)), scale)
+    power = resolution / size if size > 0 else np.inf
+    wrong = ~(errors <= bound)
+    if wrong.any():
+        with np.errstate(divide="ignore", invalid="ignore"):
+            excess = np.where(wrong, np.nan_to_num(errors / bound, nan=np.inf), -1.0)
+        where = np.unravel_index(int(np.argmax(excess)), wrong.shape)
+        got, error, allowed = np.asarray(part)[where], float(errors[where]), float(bound[where])
+        place = f" at {tuple(int(i) for i in where)}" if wrong.ndim else ""
+        if not np.isfinite(got):
+            return Judgement("failed", np.inf, allowed, power, f"returns {got}{place}")
+        return Judgement(
+            "failed",
+            error,
+            allowed,
+            power,
+            f"off by {error:.3g}{place} ({_relative(error, size)} of the norm), where rounding explains {allowed:.3g}; "
+            f"{np.count_nonzero(wrong)} of {wrong.size} entries are wrong",
+        )
+    total = float(np.linalg.norm(errors))
+    if size == 0 and total == 0:
+        return Judgement("passed", 0.0, float(np.max(bound, initial=0.0)), 0.0, "exactly zero")
+    coarse = _COARSE_16 if unit_roundoff > _SHORT else COARSE
+    if not resolution <= coarse * size:
+        return Judgement(
+            "inconclusive",
+            total,
+            resolution,
+            power,
+            f"the resolution {resolution:.3g} is coarser than {coarse:.0%} of {size:.3g}",
+        )
+    if total > resolution and not stability:
+        return Judgement(
+            "suspect",
+            total,
+            resolution,
+            power,
+            f"suspect: off by {total:.3g} in norm, within the rounding bound but {total / resolution:.1f} times what "
+            "correct code shows",
+        )
+    return Judgement("passed", total, resolution, power, "")
+
+
+def _relative(error: float, size: float) -> str:
+    return f"{error / size:.2g}" if size > 0 else "inf"

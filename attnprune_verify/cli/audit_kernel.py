@@ -1,0 +1,61 @@
+"""``attnprune-verify audit-kernel``: is someone's softmax attention right, forward and backward, in its precision?"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from attnprune_verify.cli.output import deliver, output_file
+
+__all__ = ["command"]
+
+
+@click.command(name="audit-kernel")
+@click.argument("target")
+@click.option(
+    "--dtype",
+    type=click.Choice(["float64", "float32", "bfloat16", "float16"]),
+    default="float32",
+    show_default=True,
+    help="Of the inputs, and what the kernel promises.",
+)
+@click.option(
+    "--format", "form", type=click.Choice(["text", "json", "junit", "html"]), default="text", show_default=True
+)
+@click.option("--out", type=click.Path(), metavar="FILE", help="Write the report there, not to stdout.")
+@click.option(
+    "--deviations",
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    help="TOML with [[waive]], [[skip]] and [[xfail]] entries, each a check and a reason.",
+)
+@click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True, help="Of the instances.")
+@click.option("--quiet", is_flag=True, help="No progress; as text, only the closing sentence.")
+def command(
+    target: str, dtype: str, form: str, out: str | None, deviations: Path | None, seed: int, quiet: bool
+) -> int:
+    """Audit an attention kernel TARGET: package.module, package.module:object or path/to/file.py.
+
+    It has attention(q, k, v, *, causal=False, scale=None, mask=None) and, if it has one of its own,
+    attention_backward(q, k, v, do, *, ...) -> (dq, dk, dv). FRAMEWORK = "numpy", "torch" or "jax" in the module says
+    whose arrays go in; torch and jax kernels without a backward pass are differentiated. q is (batch, heads, n, m),
+    k (batch, kv_heads, l, m), v (batch, kv_heads, l, mv); mask is bool (n, l), True = may attend.
+
+    \b
+    Example:
+      attnprune-verify audit-kernel mypackage.flash --dtype bfloat16
+      attnprune-verify audit-kernel my_kernel.py --format junit --out kernel.xml
+
+    Exit code 0 passed, 1 failed, 2 TARGET or an option is invalid, 3 something could not be run or decided.
+    """
+    target_file = output_file(out)
+    from attnprune_verify.audit.kernel.run import run_kernel_audit
+    from attnprune_verify.cli.audit import report_of
+    from attnprune_verify.cli.progress import progress_bar
+
+    with progress_bar("auditing", show=not quiet) as bar:
+        told = None if bar is None else lambda _, done, total: bar(done, total)
+        result = run_kernel_audit(target, dtype, seed, deviations=deviations, progress=told)
+    deliver(report_of(result, form, quiet=quiet), target_file)
+    return result.exit_code

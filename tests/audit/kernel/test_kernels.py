@@ -1,0 +1,206 @@
+"""Right kernels pass in every precision they promise; wrong ones fail, by their name."""
+
+import importlib.util
+import sys
+import textwrap
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from attnprune_verify.audit.kernel.bridge import BACKWARD, FORWARD
+from attnprune_verify.audit.kernel.checks import kernel_checks
+from attnprune_verify.audit.kernel.run import run_kernel_audit
+from attnprune_verify.audit.kernel.sentences import SENTENCES
+from attnprune_verify.errors import InvalidInstance
+
+_spec = importlib.util.spec_from_file_location("kernel_kill_matrix", Path(__file__).with_name("kill_matrix.py"))
+kill_matrix = importlib.util.module_from_spec(_spec)
+sys.modules["kernel_kill_matrix"] = kill_matrix
+_spec.loader.exec_module(kill_matrix)
+WRONG = {wrong.id: wrong for wrong in kill_matrix.catalogue()}
+BASES = Path(__file__).parent / "wrong"
+
+CONTRACT = (
+    "zero-output constant-output missing-scale logit-scale wrong-softmax-axis unstable-exp missing-rescale "
+    "last-block-dropped denominator-epsilon causal-off-by-one mask-ignored mask-inverted mask-after-softmax "
+    "mask-finite heads-swapped gqa-gradient-not-summed missing-softmax-correction scale-missing-in-gradient "
+    "gradient-sign gradient-transposed gradient-of-unmasked low-precision nondeterministic mutates-input "
+    "wrong-shape wrong-dtype cached unknown "
+).split()
+
+
+def trouble(result):
+    return [(one.id, one.reason) for one in result.checks if one.status in ("failed", "could_not_run")]
+
+
+def needs(base, dtype="float32"):
+    framework = base.partition("_")[0]
+    if framework in ("torch", "jax"):
+        pytest.importorskip(framework)
+    elif dtype == "bfloat16":
+        pytest.importorskip("ml_dtypes")
+
+
+def test_every_contract_id_has_a_sentence_and_a_wrong_kernel():
+    assert set(CONTRACT) <= set(SENTENCES)
+    assert set(CONTRACT) <= {name for wrong in WRONG.values() for name in wrong.names}
+    assert {name for wrong in WRONG.values() for name in wrong.names} <= set(SENTENCES)
+    assert len(WRONG) >= 60
+    for wrong in WRONG.values():
+        compile(wrong.source(), wrong.id, "exec")
+
+
+def test_ids_are_unique_and_both_functions_have_a_required_check():
+    checks = kernel_checks()
+    assert len({check.id for check in checks}) == len(checks)
+    assert {check.function for check in checks if check.required} == {FORWARD, BACKWARD}
+
+
+@pytest.mark.parametrize(
+    ("base", "dtype"), [("textbook", "float32"), ("online", "float16"), ("torch_module", "float32")]
+)
+def test_right_kernels_pass(base, dtype):
+    needs(base, dtype)
+    result = run_kernel_audit(str(BASES / f"{base}.py"), dtype)
+    assert trouble(result) == []
+    assert result.outcome == "passed" and len(result.checks) == result.expected_checks
+
+
+@pytest.mark.thorough
+@pytest.mark.parametrize("dtype", ["float64", "float32", "bfloat16", "float16"])
+@pytest.mark.parametrize("base", ["textbook", "online", "torch_module", "torch_function", "jax_module"])
+def test_right_kernels_pass_in_every_precision_and_for_other_seeds(base, dtype):
+    needs(base, dtype)
+    for seed in (0,) if base.startswith("jax") else (0, 1, 2):
+        assert trouble(run_kernel_audit(str(BASES / f"{base}.py"), dtype, seed)) == []
+
+
+@pytest.mark.parametrize("id", ["no scale", "no correction", "h % kv_heads"])
+def test_wrong_kernels_fail_by_name(id, tmp_path):
+    wrong = WRONG[id]
+    result = kill_matrix.audited(wrong, tmp_path)
+    assert result.outcome == "failed" and result.exit_code == 1
+    assert result.diagnosis[wrong.function][0] == wrong.names[0]
+    failed = [one for one in result.checks if one.status == "failed" and one.function == wrong.function]
+    assert "Smallest:" in failed[0].reason and failed[0].snippet
+    exec(failed[0].snippet.replace("print(", "shown.append((").replace("sep='\\n')", "0))"), {"shown": (kept := [])})
+    assert kept and not np.allclose(np.asarray(kept[0][1]), kept[0][3], rtol=1e-3, atol=0)
+
+
+@pytest.mark.thorough
+def test_the_whole_kill_matrix(tmp_path):
+    page = kill_matrix.PAGE.read_text(encoding="utf-8")
+    survivors, missed, run = [], [], 0
+    for wrong in WRONG.values():
+        assert f"| {wrong.id} | {wrong.base} | {wrong.dtype} |" in page
+        if wrong.needs is not None and importlib.util.find_spec(wrong.needs) is None:
+            continue
+        result = kill_matrix.audited(wrong, tmp_path)
+        run += 1
+        if not kill_matrix.killers(result, wrong.function):
+            survivors.append(wrong.id)
+        if not set(wrong.names) <= set(kill_matrix.diagnoses(result, wrong.function)):
+            missed.append(wrong.id)
+    assert survivors == []
+    assert len(missed) <= 0.1 * run, missed
+
+
+FORWARD_ONLY = """
+import numpy as np
+
+def attention(q, k, v, *, scale=None):
+    s = (q @ np.swapaxes(k, -1, -2)) * q.dtype.type(q.shape[-1] ** -0.5 if scale is None else scale)
+    p = np.exp(s - s.max(-1, keepdims=True))
+    return p / p.sum(-1, keepdims=True) @ v
+"""
+
+
+def kernel(tmp_path, source):
+    path = tmp_path / "kernel.py"
+    path.write_text(textwrap.dedent(source), encoding="utf-8")
+    return str(path)
+
+
+def test_what_a_kernel_refuses_is_not_applicable_and_said_once(tmp_path):
+    result = run_kernel_audit(kernel(tmp_path, FORWARD_ONLY))
+    assert trouble(result) == [] and result.outcome == "passed"
+    status = {one.id: (one.status, one.reason) for one in result.checks}
+    assert status["attention:values:causal"][0] == "not_applicable"
+    assert "causal" in status["attention:values:causal"][1]
+    assert all(one.status == "not_applicable" for one in result.checks if one.function == BACKWARD)
+    assert "causal" in result.notes[FORWARD] and "kv_heads < heads" in result.notes[FORWARD]
+
+
+def test_modifiers_are_judged_where_a_kernel_names_them(tmp_path):
+    source = FORWARD_ONLY.replace("scale=None)", "scale=None, softcap=None)").replace(
+        "    p = np", "    if softcap:\n        s = softcap * np.tanh(s / softcap)\n    p = np"
+    )
+    status = {
+        one.name: one.status for one in run_kernel_audit(kernel(tmp_path, source)).checks if one.function == FORWARD
+    }
+    assert status["values:softcap"] == "passed" and status["values:window"] == "not_applicable"
+    wrong = source.replace("softcap * np.tanh(s / softcap)", "s")
+    assert run_kernel_audit(kernel(tmp_path, wrong)).diagnosis == {FORWARD: ("modifier-ignored",)}
+
+
+def test_a_plain_case_that_raises_is_incomplete(tmp_path):
+    result = run_kernel_audit(kernel(tmp_path, "def attention(q, k, v):\n    raise NotImplementedError('soon')\n"))
+    assert result.outcome == "incomplete" and result.exit_code == 3
+
+
+@pytest.mark.parametrize(
+    ("source", "said"),
+    [
+        ("x = 1\n", "at least one of attention, attention_backward"),
+        ("FRAMEWORK = 'fortran'\ndef attention(q, k, v):\n    return v\n", "FRAMEWORK must be one of"),
+        ("raise RuntimeError('no')\n", "must be importable"),
+    ],
+)
+def test_bad_targets(tmp_path, source, said):
+    with pytest.raises(InvalidInstance, match=said):
+        run_kernel_audit(kernel(tmp_path, source))
+
+
+def test_bad_options(tmp_path):
+    with pytest.raises(InvalidInstance, match="dtype must be one of"):
+        run_kernel_audit(kernel(tmp_path, FORWARD_ONLY), "float8")
+    with pytest.raises(InvalidInstance, match="seed must be"):
+        run_kernel_audit(kernel(tmp_path, FORWARD_ONLY), seed=-1)
+
+
+def test_live_objects_and_waivers(tmp_path):
+    space = {}
+    exec(FORWARD_ONLY, space)
+    waivers = tmp_path / "deviations.toml"
+    waivers.write_text('[[skip]]\ncheck = "attention:values:larger*"\nreason = "slow"\n', encoding="utf-8")
+    result = run_kernel_audit({"attention": space["attention"]}, "float64", deviations=waivers)
+    assert result.outcome == "passed" and result.sha256 is None
+    assert result.counts()["waived"] == 4
+
+
+def test_a_crash_is_survived(tmp_path):
+    source = FORWARD_ONLY.replace(
+        "    s = (q", "    if q.shape[2] == 33:\n        import os\n        os._exit(7)\n    s = (q"
+    )
+    result = run_kernel_audit(kernel(tmp_path, source))
+    assert result.outcome == "incomplete"
+    assert "exit code 7" in {one.id: one.reason for one in result.checks}["attention:values:plain"]
+
+
+def test_what_cannot_be_differentiated_is_judged_forward_only(tmp_path):
+    pytest.importorskip("torch")
+    source = (
+        (BASES / "torch_function.py")
+        .read_text()
+        .replace("        q, k, v, p = ctx.saved_tensors", "        raise NotImplementedError('forward only')")
+    )
+    result = run_kernel_audit(kernel(tmp_path, source))
+    assert result.outcome == "passed" and "forward only" in result.notes[BACKWARD]
+
+
+def test_a_detached_input_has_gradient_zero(tmp_path):
+    pytest.importorskip("torch")
+    source = (BASES / "torch_module.py").read_text().replace("p @ v.to(sums)", "p @ v.detach().to(sums)")
+    result = run_kernel_audit(kernel(tmp_path, source))
+    assert result.diagnosis == {BACKWARD: ("zero-output",)}

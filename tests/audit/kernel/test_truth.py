@@ -1,0 +1,121 @@
+"""The truth: balls against float64, the gradient against the slope of the output, shapes and keywords."""
+
+import numpy as np
+import pytest
+from flint import arb, arb_mat
+
+from attnprune_verify.audit.kernel.precision import PRECISIONS, precision_named
+from attnprune_verify.audit.kernel.regimes import BENIGN, EXTREME, regimes
+from attnprune_verify.audit.kernel.truth import BACKWARD, FORWARD, by_balls, by_float64, truth
+from attnprune_verify.errors import InvalidInstance
+from attnprune_verify.oracle.enclosure import working_precision
+
+
+def sample(regime, name, dtype="float64"):
+    (found,) = [s for s in regimes(0, dtype)[regime].samples if s.name == name]
+    return found
+
+
+EVERY = [("plain", "n7"), ("causal", "c5"), ("mask", "m5"), ("grouped heads", "g6-2"), ("all at once", "all"),
+         ("window", "w3c"), ("softcap", "cap2"), ("alibi", "alibi7"), ("scale", "s3"),
+         ("logits of 1000", "w1000")]  # fmt: skip
+
+
+@pytest.mark.parametrize(("regime", "name"), EVERY)
+def test_balls_and_float64_agree_within_their_radii(regime, name):
+    one = sample(regime, name)
+    exact, rounded = by_balls(one), by_float64(one)
+    for part in (*FORWARD, *BACKWARD):
+        off = np.abs(exact[part].value - rounded[part].value)
+        assert (off <= exact[part].radius + rounded[part].radius).all()
+        assert (exact[part].radius <= 1e-15 * np.abs(exact[part].value).max() + 1e-30).all()
+
+
+@pytest.mark.parametrize(("regime", "name"), EVERY[:-1])
+def test_the_gradient_is_the_slope_of_the_output(regime, name):
+    """<do, o(x + h e) - o(x - h e)> / 2h in balls, with a step whose square is far below the last bit looked at."""
+    one = sample(regime, name)
+    rng, step = np.random.default_rng(0), 2.0**-60
+    true = by_balls(one)
+    for which, part in (("q", "dq"), ("k", "dk"), ("v", "dv")):
+        direction = np.round(rng.standard_normal(getattr(one, which).shape), 2)
+        slope = (_inner(one, which, direction, step) - _inner(one, which, direction, -step)) / (2 * step)
+        expected = float((direction * true[part].value).sum())
+        size = float(np.abs(direction * true[part].value).sum())
+        assert abs(float(slope.mid()) - expected) <= 1e-13 * size
+
+
+def _inner(one, which, direction, step):
+    """<do, o> at 300 bits, straight from the definition, with one input moved by step * direction."""
+    with working_precision(300):
+        moved = {name: _exact(getattr(one, name)) for name in ("q", "k", "v")}
+        array = getattr(one, which)
+        for place in np.ndindex(array.shape):
+            moved[which][place] = arb(float(array[place])) + arb(step) * arb(float(direction[place]))
+        scale = 1 / arb(one.q.shape[3]).sqrt() if one.scale is None else arb(one.scale)
+        total = arb(0)
+        for b, h in np.ndindex(*one.q.shape[:2]):
+            g = h // one.group
+            q, k, v = (arb_mat(a.tolist()) for a in (moved["q"][b, h], moved["k"][b, g], moved["v"][b, g]))
+            s = (q * k.transpose() * scale).tolist()
+            for i, row in enumerate(s):
+                total += _row(one, b, h, i, row, v)
+        return total
+
+
+def _row(one, b, h, i, row, v):
+    keys = np.flatnonzero(one.allowed[i])
+    if one.softcap is not None:
+        row = [arb(one.softcap) * (x / arb(one.softcap)).tanh() for x in row]
+    if one.alibi is not None:
+        row = [x - arb(float(one.alibi[h])) * abs(i - j) for j, x in enumerate(row)]
+    weights = [row[j].exp() for j in keys]
+    total = sum(weights, arb(0))
+    values = [sum((w * v[int(j), c] for w, j in zip(weights, keys, strict=True)), arb(0)) for c in range(v.ncols())]
+    return sum((arb(float(d)) * x for d, x in zip(one.do[b, h, i], values, strict=True)), arb(0)) / total
+
+
+def _exact(array):
+    found = np.empty(array.shape, dtype=object)
+    for place in np.ndindex(array.shape):
+        found[place] = arb(float(array[place]))
+    return found
+
+
+@pytest.mark.parametrize("dtype", PRECISIONS)
+def test_inputs_are_exact_in_their_type_and_rows_are_not_empty(dtype):
+    precision = precision_named(dtype)
+    for regime in regimes(0, dtype).values():
+        assert regime.says
+        for one in regime.samples:
+            for name in ("q", "k", "v", "do"):
+                array = getattr(one, name)
+                assert np.isfinite(array).all()
+                assert np.array_equal(precision.exact(array), array)
+            assert one.allowed.any(axis=1).all()
+            assert np.abs(one.factor * (one.q @ np.swapaxes(one.grouped(one.k), -1, -2))).max() <= 1e5
+            assert one.shape[1] % one.shape[2] == 0 and max(one.shape[3:]) <= 300
+            if one.causal:
+                assert one.shape[3] == one.shape[4]
+
+
+def test_the_regimes_reach_what_they_promise():
+    found = regimes(0, "float32")
+    assert set(BENIGN) | set(EXTREME) <= set(found)
+    every = [one for regime in found.values() for one in regime.samples]
+    assert len({one.name for one in every}) == len(every)
+    assert {1, 300} <= {one.shape[3] for one in every} and {1, 256} <= {one.shape[5] for one in every}
+    logits = found["logits of 1e5"].samples[0]
+    assert np.abs(logits.factor * (logits.q @ np.swapaxes(logits.k, -1, -2))).max() > 8e4
+
+
+def test_the_same_seed_gives_the_same_numbers():
+    first = regimes(5, "float16")["plain"].samples[0].q.copy()
+    regimes.cache_clear()
+    assert np.array_equal(regimes(5, "float16")["plain"].samples[0].q, first)
+    assert truth(regimes(5, "float16")["plain"].samples[0])["o"].value.shape == first.shape
+
+
+def test_an_unknown_precision_is_refused():
+    with pytest.raises(InvalidInstance, match="dtype must be one of"):
+        precision_named("float8")

@@ -1,0 +1,117 @@
+"""What real code is like: its precision, its conventions, its parameters, its batches; and what lives in a notebook."""
+
+import os
+
+import numpy as np
+import pytest
+
+import attnprune_verify as apv
+from attnprune_verify.audit.run import run_audit
+
+SOFTMAX = """
+import numpy as np
+
+def attention(X, W, mask=None):
+    A = X @ W @ np.swapaxes(X, -1, -2)
+    A = A if mask is None else np.where(mask == 1, A, -np.inf)
+    A = np.exp(A - A.max(axis=-1, keepdims=True))
+    return A / A.sum(axis=-1, keepdims=True)
+"""
+
+
+@pytest.fixture
+def audit(tmp_path):
+    def run(source, function="attention", **options):
+        path = tmp_path / "subject.py"
+        path.write_text(source, encoding="utf-8")
+        result = run_audit(str(path), only=(function,), **options)
+        return result, [(check.name, check.diagnosis) for check in result.checks if check.status == "failed"]
+
+    return run
+
+
+SINGLE = SOFTMAX.replace("    A = X @", "    X, W = X.astype(np.float32), W.astype(np.float32)\n    A = X @")
+
+
+def test_a_lower_precision_is_one_finding_that_names_the_option(audit):
+    result, failed = audit(SINGLE)
+    assert failed == [("precision", ("low-precision",))]
+    (record,) = (check for check in result.checks if check.status == "failed")
+    assert "--dtype float32" in record.reason and "jax_enable_x64" in record.reason
+    assert audit(SINGLE, dtype="float32")[0].outcome == "passed"
+
+
+@pytest.mark.parametrize("dtype", ["bfloat16", "float16"])
+def test_formats_of_16_bits(audit, dtype):
+    single = SOFTMAX.replace("    A = X @", "    X, W = X.astype(np.float32), W.astype(np.float32)\n    A = X @")
+    assert audit(single, dtype=dtype)[0].outcome == "passed"
+    assert audit(single.replace("A.max(axis=-1", "0 * A.max(axis=-2"), dtype="float32")[0].outcome == "failed"
+    assert audit(single.replace("(X, W, mask=None):", "(X, W, mask=None):\n    W = W.T"), dtype=dtype)[1]
+
+
+def test_calls_go_by_keyword_where_the_names_are_the_contracts(audit):
+    result, failed = audit(SOFTMAX.replace("(X, W, mask=None)", "(*, mask=None, W, X)"))
+    assert result.outcome == "passed" and not failed and "its order is (mask, W, X)" in result.notes["attention"]
+
+
+def test_another_order_of_nameless_parameters_is_one_finding(audit):
+    _, failed = audit(SOFTMAX.replace("(X, W, mask=None):", "(weight, tokens, mask=None):\n    X, W = tokens, weight"))
+    assert failed == [("calling", ("argument-order",))]
+
+
+def test_a_batch_that_sums_is_one_diagnosis(audit):
+    source = (
+        SOFTMAX
+        + """
+def relative_error(M, X, W, mask=None):
+    F, G = attention(X, M * W, mask), attention(X, W, mask)
+    return (((F - G) ** 2).sum((-1, -2)) / (G**2).sum((-1, -2))).sum()
+"""
+    )
+    assert audit(source, "relative_error")[1] == [("values:batch", ("batch-not-averaged",))]
+
+
+def test_code_that_is_stable_in_norm_only_is_not_wrong(audit):
+    source = SOFTMAX.replace("A = X @ W @ np", "a, s, b = np.linalg.svd(W); A = (X @ a * s) @ b @ np")
+    assert audit(source)[0].outcome == "passed"
+
+
+def test_masks_of_bool_only_are_a_finding(audit):
+    assert audit(SOFTMAX.replace("mask == 1", "~(~mask)"))[1] == [("mask-kinds", ("mask-kind",))]
+
+
+def test_results_that_share_memory_are_seen(audit):
+    shared = SOFTMAX.replace("    return A /", "    out = kept.setdefault(A.shape, A)\n    out[...] = A /")
+    assert ("results-kept", ("overwrites-results",)) in audit(shared + "    return out\nkept = {}\n")[1]
+
+
+def test_conventions_of_the_original_programs_pass(tmp_path):
+    path = tmp_path / "subject.py"
+    path.write_text(
+        "import numpy as np\nimport attnprune_verify as apv\n"
+        "def wanda(weight, X, rho, *, prune_n=0, prune_m=0):\n"
+        "    return np.where(apv.wanda_mask(weight, X, rho, prune_n=prune_n, prune_m=prune_m), 0, weight)\n"
+        "def sparsegpt(weight, X, rho, **options):\n"
+        "    if rho == 1 and not options.get('prune_m'):\n        raise IndexError('as the original')\n"
+        "    return apv.sparsegpt(weight, X, rho, **options)[0]\n",
+        encoding="utf-8",
+    )
+    result = run_audit(str(path), only=("wanda", "sparsegpt"))
+    assert result.outcome == "passed"
+    assert "IndexError" in next(check.reason for check in result.checks if check.id == "sparsegpt:edges")
+
+
+def wrong_mask(n):
+    return np.tri(n, k=-1)
+
+
+@pytest.mark.parametrize("target", [{"causal_mask": wrong_mask}, apv])
+def test_live_objects(target):
+    result = run_audit(target, only=("causal_mask",))
+    assert result.sha256 is None and result.outcome == ("passed" if target is apv else "failed")
+    assert len(repr(result).splitlines()) <= 10
+
+
+def test_a_live_object_without_fork_runs_here(monkeypatch):
+    monkeypatch.delattr(os, "fork")
+    assert run_audit({"causal_mask": wrong_mask}, only=("causal_mask",)).diagnosis == {"causal_mask": ("mask-strict",)}
