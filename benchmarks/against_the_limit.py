@@ -30,6 +30,7 @@ from rich.table import Table  # noqa: E402
 
 from attnprune_verify.model import Objective, attention, loss_and_gradient  # noqa: E402
 from attnprune_verify.oracle import autodiff  # noqa: E402
+from attnprune_verify.oracle.inputs import fused  # noqa: E402
 
 SIZES = [(128, 64), (512, 512), (2048, 64), (512, 2048), (4096, 512)]
 
@@ -102,7 +103,7 @@ def row(n: int, d: int, mask: Any, P: float, t_exp: float) -> list[str]:
         lambda: objective.loss_and_gradient(M),
         lambda: loss_and_gradient(M, X, W, 0.1, mask),
         lambda: typed_in(M, X, W, f, allowed),
-        (lambda: autodiff.gradient(M, X, W, 0.1, mask)) if n * d <= 2**18 else None,
+        (lambda: autodiff.gradient(fused(M, X, W, 0.1, mask))) if n * d <= 2**18 else None,
         torch_gradient(M, X, W, f, allowed),
     ]
     taken = [None if run is None else seconds(run, 0.5) for run in runs]

@@ -2,23 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import math
+from collections.abc import Callable, Sequence
 from dataclasses import fields
 from typing import Literal, get_args
 
 import numpy as np
 from numpy.typing import ArrayLike
 
-from attnprune_verify.algorithms.arguments import as_count, as_positive, as_ratio
 from attnprune_verify.algorithms.readings import MomentumForm, Reading, as_reading
 from attnprune_verify.algorithms.rounding import binary_mask
 from attnprune_verify.algorithms.steps import safe_step, sharp_step
 from attnprune_verify.algorithms.trace import Descent, Settings, Trace
 from attnprune_verify.errors import InvalidInstance
-from attnprune_verify.instance.validate import Array, MaskLike, as_lam, as_real, as_reals, check_shapes
+from attnprune_verify.instance.mask import MaskLike
+from attnprune_verify.instance.validate import Array, as_real, as_reals, check_shapes
 from attnprune_verify.model.objective import Objective
+from attnprune_verify.values import as_choice, as_count, as_lam, as_momentum, as_positive, as_ratio
 
-__all__ = ["Descent", "prune_mask_gd"]
+__all__ = ["Descent", "Run", "prune_mask_gd"]
 
 _FAR = 1e8  # a descent that converges keeps ||M||_F <= ||M_0||_F; this many times that is divergence
 
@@ -119,63 +121,68 @@ def prune_mask_gd(
     if fixed is None and chosen.step == "sharp":
         fixed = sharp_step(objective)
 
-    run = _Run(objective, settings, fixed, begin)
+    run = Run(objective, settings, fixed, [begin])
     if resume is not None:
         run.go_on(resume)
     run.descend(steps, progress)
     return run.result()
 
 
-class _Run:
-    """The state of a descent."""
+class Run:
+    """The state of a descent on one mask (a fused weight) or several (a layer)."""
 
-    def __init__(self, objective: Objective, settings: Settings, fixed_step: float | None, begin: Array) -> None:
+    def __init__(
+        self, objective: Objective, settings: Settings, fixed_step: float | None, begin: Sequence[Array]
+    ) -> None:
         self.objective, self.settings, self.fixed_step = objective, settings, fixed_step
-        self.M = begin
-        self.velocity = np.zeros_like(objective.W)
+        self.masks = list(begin)
+        self.velocity = [np.zeros_like(mask) for mask in begin]
         self.visited: list[tuple[float, ...]] = []
         self.taken: list[float] = []
         self.message = ""
         self.status: Literal["completed", "stationary", "diverged"] = "completed"
 
     def go_on(self, earlier: Descent) -> None:
+        """Take up the state in which an earlier run on one mask ended."""
         if not isinstance(earlier, Descent):
             raise InvalidInstance(f"resume must be the result of an earlier run; got {type(earlier).__name__}")
         if earlier.settings != self.settings:
             names = [field.name for field in fields(Settings)]
             other = [name for name in names if getattr(earlier.settings, name) != getattr(self.settings, name)]
             raise InvalidInstance(f"a run goes on with the settings it began with; different: {', '.join(other)}")
-        if earlier.M.shape != self.M.shape or earlier.M.dtype != self.M.dtype:
+        (begin,) = self.masks
+        if earlier.M.shape != begin.shape or earlier.M.dtype != begin.dtype:
             raise InvalidInstance(
                 f"a run goes on with the data it began with; its M is {earlier.M.dtype} {earlier.M.shape}"
             )
         if earlier.status == "diverged":
             raise InvalidInstance(f"a run that diverged cannot go on; it said: {earlier.message}")
         here = self.objective.loss(earlier.M)
-        if not np.isclose(here, earlier.trace.loss[-1], rtol=1e-6 if self.M.dtype == np.float32 else 1e-9, atol=0):
+        if not np.isclose(here, earlier.trace.loss[-1], rtol=1e-6 if begin.dtype == np.float32 else 1e-9, atol=0):
             raise InvalidInstance(
                 f"a run goes on with the data it began with; the loss was {earlier.trace.loss[-1]}, here it is {here}"
             )
-        self.M, self.velocity = earlier.M.copy(), earlier.velocity.copy()
+        self.masks, self.velocity = [earlier.M.copy()], [earlier.velocity.copy()]
         trace = earlier.trace
         columns = (trace.loss, trace.gradient_norm, trace.mask_norm, trace.least, trace.greatest, trace.outside)
         self.visited = [tuple(float(x) for x in row) for row in zip(*columns, strict=True)][:-1]
         self.taken = [float(x) for x in trace.step]
 
-    def descend(self, steps: int, progress: Callable[[int, int], object] | None) -> None:
-        limit = _FAR * max(1.0, _norm(self.M))
+    def descend(self, steps: int, progress: Callable[[int, int], object] | None = None) -> None:
+        """Take so many steps, or fewer where the descent comes to rest or diverges."""
+        limit = _FAR * max(1.0, _norm(self.masks))
         gradient = self._evaluate()
         for done in range(1, steps + 1):
-            if not gradient.any() and not self.velocity.any():
+            if not any(part.any() for part in (*gradient, *self.velocity)):
                 self.status = "stationary"
                 self.message = f"stationary after {len(self.taken)} steps: the gradient is exactly 0"
                 return
-            before = self.M, self.velocity
+            before = self.masks, self.velocity
             eta = self._move(gradient)
-            size = _norm(self.M)
+            size = _norm(self.masks)
             following = self._visit() if size <= limit else None
             if following is None:
-                self.M, self.velocity = before
+                self.masks, self.velocity = before
                 self.status = "diverged"
                 self.message = (
                     f"diverged in step {len(self.taken) + 1} (eta = {eta:.3g}): ||M||_F went from "
@@ -188,54 +195,62 @@ class _Run:
                 progress(done, steps)
         self.message = f"completed {len(self.taken)} steps: loss {self.visited[0][0]:.6g} -> {self.visited[-1][0]:.6g}"
 
-    def _visit(self) -> Array | None:
+    def _visit(self) -> list[Array] | None:
         """`_evaluate`, or None when loss or gradient leave the floating-point range."""
         try:
             return self._evaluate()
         except InvalidInstance:
             return None
 
-    def _evaluate(self) -> Array:
+    def _evaluate(self) -> list[Array]:
         """Loss and gradient at M, written down."""
-        loss, gradient = self.objective.loss_and_gradient(self.M)
-        M = self.M
-        outside = np.count_nonzero((M < 0) | (M > 1))
-        norms = _norm(gradient), _norm(M)
+        loss, gradient = self.objective.loss_and_gradient_at(self.masks)
+        outside = sum(np.count_nonzero((M < 0) | (M > 1)) for M in self.masks)
+        norms = _norm(gradient), _norm(self.masks)
         if not np.isfinite([loss, *norms]).all():
             raise InvalidInstance(f"the loss and its gradient must be finite; got {loss} and norm {norms[0]}")
-        self.visited.append((loss, *norms, float(M.min()), float(M.max()), float(outside)))
+        extremes = min(float(M.min()) for M in self.masks), max(float(M.max()) for M in self.masks)
+        self.visited.append((loss, *norms, *extremes, float(outside)))
         return gradient
 
-    def _move(self, gradient: Array) -> float:
+    def _move(self, gradient: list[Array]) -> float:
         beta, form = self.settings.momentum, self.settings.momentum_form
         with np.errstate(over="ignore", invalid="ignore"):  # divergence is looked for afterwards
-            self.velocity = beta * self.velocity + (1 - beta if form == "ema" else 1) * gradient
-            direction = gradient + beta * self.velocity if form == "nesterov" else self.velocity
-            if self.fixed_step is not None:
-                eta = self.fixed_step
-            else:
-                slope = float(np.vdot(gradient, direction))
-                if slope <= 0:
-                    self.velocity = direction = gradient
-                    slope = float(np.vdot(gradient, gradient))
-                eta = safe_step(self.objective, slope, direction)
-            self.M = self.M - self.M.dtype.type(eta) * direction
+            share = 1 - beta if form == "ema" else 1
+            self.velocity = [beta * v + share * g for v, g in zip(self.velocity, gradient, strict=True)]
+            direction = self.velocity
+            if form == "nesterov":
+                direction = [g + beta * v for v, g in zip(self.velocity, gradient, strict=True)]
+            eta = self.fixed_step
+            if eta is None:
+                direction, eta = self._guaranteed(gradient, direction)
+            self.masks = [M - M.dtype.type(eta) * part for M, part in zip(self.masks, direction, strict=True)]
             if self.settings.project:
-                self.M = np.clip(self.M, 0, 1)
+                self.masks = [np.clip(M, 0, 1) for M in self.masks]
         return eta
 
+    def _guaranteed(self, gradient: list[Array], direction: list[Array]) -> tuple[list[Array], float]:
+        """The directional step of one mask; where momentum leads uphill, it is forgotten."""
+        slope = float(np.vdot(gradient[0], direction[0]))
+        if slope <= 0:
+            self.velocity = direction = gradient
+            slope = float(np.vdot(gradient[0], gradient[0]))
+        return direction, safe_step(self.objective, slope, direction[0])
+
     def result(self) -> Descent:
+        """What a descent on one mask leaves behind."""
+        (M,), (velocity,) = self.masks, self.velocity
         loss, gradient, size, least, greatest, outside = np.array(self.visited, dtype=np.float64).T
-        precision = float(np.finfo(self.M.dtype).eps)
+        precision = float(np.finfo(M.dtype).eps)
         trace = Trace(loss, gradient, size, least, greatest, outside, np.array(self.taken), precision)
-        mask = binary_mask(self.M, self.settings.rho)
-        return Descent(mask, self.M, self.velocity, trace, self.status, self.message, self.settings)
+        mask = binary_mask(M, self.settings.rho)
+        return Descent(mask, M, velocity, trace, self.status, self.message, self.settings)
 
 
-def _norm(matrix: Array) -> float:
-    """||.||_F in float64; inf where even that overflows, nan where entries are."""
+def _norm(matrices: Sequence[Array]) -> float:
+    """||.||_F of all together in float64; inf where even that overflows, nan where entries are."""
     with np.errstate(over="ignore", invalid="ignore"):
-        return float(np.linalg.norm(matrix.astype(np.float64)))
+        return math.hypot(*(float(np.linalg.norm(matrix.astype(np.float64))) for matrix in matrices))
 
 
 def _settings(
@@ -247,12 +262,8 @@ def _settings(
     momentum_form: MomentumForm,
     project: bool,
 ) -> Settings:
-    beta = as_positive("momentum", momentum, zero=True)
-    if beta >= 1:
-        raise InvalidInstance(f"momentum must be in [0, 1); got {beta}")
-    if momentum_form not in get_args(MomentumForm):
-        raise InvalidInstance(
-            f"momentum_form must be one of {', '.join(get_args(MomentumForm))}; got {momentum_form!r}"
-        )
+    as_choice("momentum_form", momentum_form, get_args(MomentumForm))
     step = None if eta is None else as_positive("eta", eta)
-    return Settings(as_ratio(rho), as_lam(lam), as_reading(reading), step, beta, momentum_form, bool(project))
+    return Settings(
+        as_ratio(rho), as_lam(lam), as_reading(reading), step, as_momentum(momentum), momentum_form, bool(project)
+    )

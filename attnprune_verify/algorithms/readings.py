@@ -21,6 +21,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from attnprune_verify.errors import InvalidInstance
+from attnprune_verify.values import as_choice
 
 __all__ = ["READINGS", "MomentumForm", "Reading", "as_reading"]
 
@@ -82,6 +83,4 @@ def as_reading(reading: str | Reading) -> Reading:
     """
     if isinstance(reading, Reading):
         return reading
-    if not isinstance(reading, str) or reading not in READINGS:
-        raise InvalidInstance(f"reading must be one of {', '.join(READINGS)}; got {reading!r:.60}")
-    return READINGS[reading]
+    return READINGS[as_choice("reading", reading, READINGS)]

@@ -13,10 +13,11 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike
 
-from attnprune_verify.algorithms.arguments import as_count, as_positive
 from attnprune_verify.errors import InvalidInstance
-from attnprune_verify.instance.validate import Array, MaskLike, as_reals, check_shapes
-from attnprune_verify.model.factored import factored_gradient, factored_loss
+from attnprune_verify.instance.mask import MaskLike
+from attnprune_verify.instance.validate import Array, as_reals, check_shapes
+from attnprune_verify.model.layer_functions import factored_gradient, factored_loss
+from attnprune_verify.values import as_count, as_number, as_positive
 
 __all__ = ["Refit", "refit_pair"]
 
@@ -106,9 +107,7 @@ def refit_pair(
     if samples.ndim != 3 or len(samples) < 2:
         rule = "X must hold at least two samples, some to tune on and some to judge on"
         raise InvalidInstance(f"{rule}; got shape {samples.shape}")
-    share = as_positive("validation", validation)
-    if share >= 1:
-        raise InvalidInstance(f"validation must be in (0, 1); got {share}")
+    share = as_number("validation", validation, "in (0, 1)", lambda number: 0 < number < 1)
     steps, step_size = as_count("steps", steps), as_positive("rate", rate)
     judged = min(max(1, round(share * len(samples))), len(samples) - 1)
     tuned_on, judged_on = samples[:-judged], samples[-judged:]

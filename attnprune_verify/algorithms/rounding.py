@@ -7,10 +7,11 @@ from typing import Literal, get_args
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from attnprune_verify.algorithms.arguments import as_ratio, pruned_count
+from attnprune_verify.algorithms.arguments import pruned_count
 from attnprune_verify.algorithms.selection import smallest
 from attnprune_verify.errors import InvalidInstance
 from attnprune_verify.instance.validate import Array, as_real
+from attnprune_verify.values import as_choice, as_ratio
 
 __all__ = ["ThresholdReading", "binary_mask", "flipped_entries", "threshold_mask"]
 
@@ -84,8 +85,7 @@ def threshold_mask(M: ArrayLike, rho: float, reading: ThresholdReading = "ascend
     >>> threshold_mask([1.0, 2.0, 3.0, 4.0], 0.5, "ascending-1")
     array([0., 0., 1., 1.])
     """
-    if reading not in get_args(ThresholdReading):
-        raise InvalidInstance(f"reading must be one of {', '.join(get_args(ThresholdReading))}; got {reading!r}")
+    as_choice("reading", reading, get_args(ThresholdReading))
     values, ratio = as_real("M", M), as_ratio(rho)
     order, base = reading.split("-")
     position = pruned_count(ratio, values.size)

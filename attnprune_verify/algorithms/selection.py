@@ -9,6 +9,8 @@ from attnprune_verify.instance.validate import Array
 
 __all__ = ["smallest", "undecided"]
 
+_FEW = 8  # up to here comparing all pairs is faster than sorting
+
 
 def smallest(scores: Array, count: int) -> NDArray[np.bool_]:
     """True at the `count` smallest scores along the last axis; of equal scores the lower index comes first.
@@ -19,10 +21,26 @@ def smallest(scores: Array, count: int) -> NDArray[np.bool_]:
     >>> smallest(np.array([3.0, 1.0, 1.0, 1.0]), 2)
     array([False,  True,  True, False])
     """
-    chosen = np.zeros(scores.shape, dtype=np.bool_)
-    order = np.argsort(scores, axis=-1, kind="stable")[..., :count]
-    np.put_along_axis(chosen, order, True, axis=-1)
-    return chosen
+    if count == 0:
+        return np.zeros(scores.shape, dtype=np.bool_)
+    if scores.shape[-1] <= _FEW:
+        return _ranks(scores) < count
+    threshold = np.partition(scores, count - 1, axis=-1)[..., count - 1 : count]
+    below, ties = scores < threshold, scores == threshold
+    wanted = count - np.count_nonzero(below, axis=-1, keepdims=True)
+    return np.asarray(below | (ties & (ties.cumsum(axis=-1) <= wanted)))
+
+
+def _ranks(scores: Array) -> NDArray[np.intp]:
+    """The place of every entry of a short last axis in its stable ascending order, by comparing all pairs."""
+    size = scores.shape[-1]
+    ranks = np.zeros(scores.shape, dtype=np.intp)
+    for i in range(size):
+        for j in range(i):
+            later = scores[..., j] <= scores[..., i]
+            ranks[..., i] += later
+            ranks[..., j] += ~later
+    return ranks
 
 
 def undecided(scores: Array, spread: Array, chosen: NDArray[np.bool_]) -> NDArray[np.bool_]:

@@ -13,8 +13,8 @@ import math
 import numpy as np
 
 from attnprune_verify.instance.validate import Array
-from attnprune_verify.model.attention import product, row_blocks
 from attnprune_verify.model.objective import Objective
+from attnprune_verify.model.softmax import product, quiet
 
 __all__ = ["LARGEST_CURVATURE", "logit_motion", "safe_step", "sharp_step", "smoothness"]
 
@@ -24,19 +24,21 @@ LARGEST_CURVATURE = (39 + 55 * math.sqrt(33)) / 1152
 _ROUNDING = 1 + 1e-9  # far above the rounding of what it is applied to, far below what it costs
 
 
+@quiet()
 def logit_motion(objective: Objective, direction: Array) -> float:
     """(1/k) sum_j ||Pi X_j (V * W) X_j^T||_F^2, Pi subtracting each row's mean over its allowed positions."""
-    queries = product(objective.X, direction * objective.W)
+    problem = objective.problem
+    queries, keys = problem.sides([direction * problem.weights["W"]])
     total = 0.0
-    for block in row_blocks(objective.k, objective.n, objective.mask):
-        change = product(queries[:, block.rows], objective.X[:, block.columns].swapaxes(-1, -2))
+    for block in objective.blocks:
+        change = product(queries[:, block.rows], keys[:, block.columns].swapaxes(-1, -2))
         allowed = np.ones(change.shape[1:], change.dtype)
         block.fill_forbidden(allowed, 0.0)
         change *= allowed
         change -= change.sum(axis=-1, keepdims=True) / allowed.sum(axis=-1, keepdims=True)
         change *= allowed
         total += float(np.vdot(change, change))
-    return float(total / objective.k)
+    return float(total / problem.k)
 
 
 def safe_step(objective: Objective, slope: float, direction: Array) -> float:

@@ -2,75 +2,104 @@
 
 from __future__ import annotations
 
+from typing import NoReturn
+
 import numpy as np
 from numpy.typing import NDArray
 
+from attnprune_verify.errors import InvalidInstance
+from attnprune_verify.instance.layer import AttentionLayer
 from attnprune_verify.instance.validate import Array
-from attnprune_verify.model.layer import AttentionLayer
+from attnprune_verify.pretrained.block import Block
 from attnprune_verify.pretrained.config import Config
-from attnprune_verify.pretrained.network import activation, attend
-from attnprune_verify.pretrained.tensors import Tensors
+from attnprune_verify.pretrained.pieces import LayerNorm, Linear, activation
+from attnprune_verify.pretrained.tensors import Place, Tensors
 
 __all__ = ["Bert"]
+
+_EMBEDDINGS = ("word_embeddings", "position_embeddings", "token_type_embeddings")
+_PLACES = {
+    "Q": "attention.self.query", "K": "attention.self.key", "V": "attention.self.value",
+    "O": "attention.output.dense", "up": "intermediate.dense", "down": "output.dense",
+}  # fmt: skip
+_NORMS = ("attention.output.LayerNorm", "output.LayerNorm")
+_OTHER_HEADS = ("pooler.", "cls.", "classifier.", "qa_outputs.", "position_ids")
 
 
 class Bert:
     """A `Family`."""
 
+    predicts = False
+
     def __init__(self, config: Config, tensors: Tensors) -> None:
         config.must_be("position_embedding_type", "absolute")
         config.must_be("is_decoder", False)
-        tensors.strip("bert.", probe="embeddings.word_embeddings.weight")
-        self._tensors = tensors
+        config.flag("tie_word_embeddings", True)  # asked, but there is no head to tie
         self.vocabulary = config.count("vocab_size")
         self.longest = config.count("max_position_embeddings")
         self.depth = config.count("num_hidden_layers")
-        self._d = config.count("hidden_size")
-        self._inner = config.count("intermediate_size")
+        self.width, self._inner = config.count("hidden_size"), config.count("intermediate_size")
         self._heads = config.count("num_attention_heads")
         self._types = config.count("type_vocab_size", 2)
         self._eps = config.number("layer_norm_eps", 1e-12)
         self._activation = activation(config.text("hidden_act", "gelu"))
+        config.refuse_rest()
+        tensors.strip("bert.", probe="embeddings.word_embeddings.weight")
+        tensors.expect(self._shapes(), ignored=_OTHER_HEADS)
+        self._tensors = tensors
+
+    def _shapes(self) -> dict[str, tuple[int, ...]]:
+        """Every tensor the network is made of."""
+        d, inner = self.width, self._inner
+        rows = zip(_EMBEDDINGS, (self.vocabulary, self.longest, self._types), strict=True)
+        shapes: dict[str, tuple[int, ...]] = {f"embeddings.{name}.weight": (count, d) for name, count in rows}
+        norms = ["embeddings.LayerNorm"] + [f"{_name(i)}.{norm}" for i in range(self.depth) for norm in _NORMS]
+        shapes |= {f"{norm}.{part}": (d,) for norm in norms for part in ("weight", "bias")}
+        for index in range(self.depth):
+            for role in _PLACES:
+                out, into = {"up": (inner, d), "down": (d, inner)}.get(role, (d, d))
+                place = f"{_name(index)}.{_PLACES[role]}"
+                shapes |= {f"{place}.weight": (out, into), f"{place}.bias": (out,)}
+        return shapes
+
+    def weight_place(self, index: int, role: str) -> Place:
+        """Where the files hold the weight of a map."""
+        return self._tensors.place(f"{_name(index)}.{_PLACES[role]}.weight")
 
     def embed(self, ids: NDArray[np.int64]) -> Array:
-        words = self._tensors.rows("embeddings.word_embeddings.weight", ids, self.vocabulary, self._d)
-        positions = self._tensors("embeddings.position_embeddings.weight", self.longest, self._d)
-        types = self._tensors("embeddings.token_type_embeddings.weight", self._types, self._d)
-        return self._norm("embeddings.LayerNorm", words + positions[: ids.shape[1]] + types[0])
+        words = self._tensors.rows("embeddings.word_embeddings.weight", ids)
+        positions, types = (self._tensors(f"embeddings.{name}.weight") for name in _EMBEDDINGS[1:])
+        return self._norm("embeddings.LayerNorm")(words + positions[: ids.shape[1]] + types[0])
 
-    def attention_input(self, index: int, hidden: Array) -> Array:
-        return hidden
+    def block(self, index: int) -> Block:
+        maps = {role: self._linear(index, role) for role in _PLACES}
+        first, second = (self._norm(f"{_name(index)}.{norm}") for norm in _NORMS)
+        return Block(self._attention(maps.pop("Q"), maps.pop("K")), maps, (first, second), self._activation, False)
 
     def attention_layer(self, index: int) -> AttentionLayer:
-        (W_Q, b_Q), (W_K, b_K) = (
-            self._dense(f"{_name(index)}.attention.self.{part}", self._d, self._d) for part in ("query", "key")
-        )
-        return AttentionLayer(W_Q, W_K, b_Q, b_K, heads=self._heads)
-
-    def block(self, index: int, hidden: Array, X: Array, layer: AttentionLayer) -> Array:
-        name = _name(index)
-        values = self._apply(f"{name}.attention.self.value", X, self._d)
-        mixed = self._apply(f"{name}.attention.output.dense", attend(layer, X, values), self._d)
-        hidden = self._norm(f"{name}.attention.output.LayerNorm", hidden + mixed)
-        inner = self._activation(self._apply(f"{name}.intermediate.dense", hidden, self._inner))
-        outer = self._apply(f"{name}.output.dense", inner, self._d)
-        return self._norm(f"{name}.output.LayerNorm", hidden + outer)
+        return self._attention(self._linear(index, "Q"), self._linear(index, "K"))
 
     def finish(self, hidden: Array) -> Array:
         return hidden
 
-    def _dense(self, name: str, inputs: int, outputs: int) -> tuple[Array, Array]:
-        return self._tensors(f"{name}.weight", outputs, inputs).T, self._tensors(f"{name}.bias", outputs)
+    def pull_back(self, hidden: Array, upstream: Array) -> Array:
+        return upstream
 
-    def _apply(self, name: str, rows: Array, outputs: int) -> Array:
-        weight, bias = self._dense(name, rows.shape[-1], outputs)
-        return rows @ weight + bias
+    def logits(self, finished: Array) -> NoReturn:
+        self.head()
 
-    def _norm(self, name: str, rows: Array) -> Array:
-        centred = rows - rows.mean(axis=-1, keepdims=True)
-        spread = np.sqrt(np.square(centred).mean(axis=-1, keepdims=True) + rows.dtype.type(self._eps))
-        scaled: Array = centred / spread * self._tensors(f"{name}.weight", self._d)
-        return scaled + self._tensors(f"{name}.bias", self._d)
+    def head(self) -> NoReturn:
+        raise InvalidInstance("an encoder of model_type 'bert' predicts no next token: it has no logits")
+
+    def _attention(self, query: Linear, key: Linear) -> AttentionLayer:
+        return AttentionLayer(query.weight.T, key.weight.T, query.bias, key.bias, heads=self._heads)
+
+    def _linear(self, index: int, role: str) -> Linear:
+        place = f"{_name(index)}.{_PLACES[role]}"
+        return Linear(self._tensors(f"{place}.weight"), self._tensors(f"{place}.bias"))
+
+    def _norm(self, name: str) -> LayerNorm:
+        return LayerNorm(self._tensors(f"{name}.weight"), self._tensors(f"{name}.bias"), self._eps)
 
 
 def _name(index: int) -> str:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -12,17 +11,22 @@ import numpy as np
 from attnprune_verify.errors import InvalidInstance
 from attnprune_verify.pretrained.bert import Bert
 from attnprune_verify.pretrained.config import Config
-from attnprune_verify.pretrained.llama import Llama
-from attnprune_verify.pretrained.network import Family, PretrainedModel
+from attnprune_verify.pretrained.llama import Llama, Mistral, Qwen2
+from attnprune_verify.pretrained.network import PretrainedModel
 from attnprune_verify.pretrained.tensors import Tensors, read_json
 
-__all__ = ["load_pretrained"]
+__all__ = ["FAMILIES", "load_pretrained"]
 
-_FAMILIES: dict[str, Callable[[Config, Tensors], Family]] = {"bert": Bert, "llama": Llama}
+FAMILIES: dict[str, type[Llama] | type[Bert]] = {
+    "bert": Bert,
+    "llama": Llama,
+    "mistral": Mistral,
+    "qwen2": Qwen2,
+}
 
 
 def load_pretrained(folder: str | os.PathLike[str], *, dtype: type[np.floating[Any]] = np.float64) -> PretrainedModel:
-    """Read a model of the BERT or Llama family from a local folder in Hugging Face's layout.
+    """Read a model of the BERT or Llama family (Llama, Qwen2, Mistral) from a local folder in Hugging Face's layout.
 
     The folder holds ``config.json`` and ``model.safetensors`` (or ``model.safetensors.index.json`` and the files it
     names), and optionally ``tokenizer.json``. Nothing is fetched and nothing in the files is executed. Needs the extra
@@ -41,8 +45,9 @@ def load_pretrained(folder: str | os.PathLike[str], *, dtype: type[np.floating[A
     Raises
     ------
     InvalidInstance
-        If a file is missing or damaged, points outside the folder, is of another family, or a tensor is missing, not
-        finite or of another shape than ``config.json`` implies.
+        If a file is missing or damaged, points outside the folder, is of another family, has a feature that is not
+        computed here (it is named), or a tensor is missing or of another shape than ``config.json`` implies. A tensor
+        that is not finite is refused when it is read.
 
     Examples
     --------
@@ -55,9 +60,9 @@ def load_pretrained(folder: str | os.PathLike[str], *, dtype: type[np.floating[A
     if not path.is_dir():
         raise InvalidInstance(f"a model must be a folder; got {str(folder)!r}")
     config = Config(read_json(path / "config.json"))
-    if config.family not in _FAMILIES:
-        raise InvalidInstance(f"model_type must be one of {', '.join(_FAMILIES)}; got {config.family!r:.60}")
-    family = _FAMILIES[config.family](config, Tensors(path, dtype))
+    if config.family not in FAMILIES:
+        raise InvalidInstance(f"model_type must be one of {', '.join(FAMILIES)}; got {config.family!r:.60}")
+    family = FAMILIES[config.family](config, Tensors(path, dtype))
     return PretrainedModel(family, _tokenizer(path / "tokenizer.json"))
 
 

@@ -13,14 +13,17 @@ from numpy.typing import NDArray
 from attnprune_verify.errors import InvalidInstance
 from attnprune_verify.instance.validate import Array
 
-__all__ = ["Tensors", "read_json"]
+__all__ = ["Place", "Tensors", "decoded", "encoded", "mapped", "read_json", "weight_files"]
 
 _DTYPES = {"F64": "<f8", "F32": "<f4", "F16": "<f2", "BF16": "<u2"}
 _SINGLE, _INDEX = "model.safetensors", "model.safetensors.index.json"
 _LARGEST_JSON = 64 * 2**20  # bytes
 
 
-class _Place(NamedTuple):
+class Place(NamedTuple):
+    """Where a tensor lies."""
+
+    name: str  # as the file calls it
     file: Path
     dtype: str
     shape: tuple[int, ...]
@@ -38,51 +41,93 @@ class Tensors:
 
     def __init__(self, folder: Path, dtype: type[np.floating[Any]]) -> None:
         self._dtype = np.dtype(dtype)
-        self._places: dict[str, _Place] = {}
-        for file in _weight_files(folder):
-            self._places |= _places(file)
-        self.prefix = ""
+        self._places: dict[str, Place] = {}
+        for file in weight_files(folder):
+            for name, place in _places(file).items():
+                if name in self._places:
+                    first = self._places[name].file.name
+                    raise InvalidInstance(f"a tensor must be in one file; {name!r} is in {first} and in {file.name}")
+                self._places[name] = place
 
     def __contains__(self, name: str) -> bool:
-        return self.prefix + name in self._places
+        return name in self._places
 
     def strip(self, *prefixes: str, probe: str) -> None:
-        """Find which of `prefixes` the file puts before every name, by one name that must exist."""
+        """Find which of `prefixes` the file puts before a network's names, by one that must exist, and drop it."""
         for prefix in ("", *prefixes):
             if prefix + probe in self._places:
-                self.prefix = prefix
+                self._places = {name.removeprefix(prefix): place for name, place in self._places.items()}
                 return
         raise InvalidInstance(f"the model must hold a tensor {probe!r}; its files hold {_some(self._places)}")
 
-    def __call__(self, name: str, *shape: int) -> Array:
-        """The tensor `name`, which must have `shape`."""
-        return self._converted(name, self._mapped(name, shape))
+    def expect(
+        self,
+        shapes: Mapping[str, tuple[int, ...]],
+        *,
+        optional: Mapping[str, tuple[int, ...]] | None = None,
+        ignored: tuple[str, ...] = (),
+    ) -> None:
+        """Refuse a folder that lacks one of the tensors, or holds one more that would change what is computed."""
+        known = {**shapes, **(optional or {})}
+        for name, shape in known.items():
+            if name in shapes or name in self._places:
+                _check(name, self._places.get(name), shape)
+        for name in self._places:
+            if name not in known and not any(part in name for part in ignored):
+                raise InvalidInstance(f"the model holds a tensor {name!r}, which is not computed with here")
 
-    def rows(self, name: str, ids: NDArray[np.int64], *shape: int) -> Array:
-        """The rows `ids` of a table that must have `shape`; nothing else of it is read."""
-        return self._converted(name, self._mapped(name, shape)[ids])
+    def place(self, name: str) -> Place:
+        """Where the tensor lies."""
+        return self._places[name]
 
-    def _mapped(self, name: str, shape: tuple[int, ...]) -> NDArray[Any]:
-        place = self._places.get(self.prefix + name)
-        if place is None:
-            raise InvalidInstance(
-                f"the model must hold a tensor {self.prefix + name!r} of shape {shape}; it is missing"
-            )
-        if place.dtype not in _DTYPES:
-            raise InvalidInstance(f"tensor {name!r} must be one of {', '.join(_DTYPES)}; got {place.dtype}")
-        if place.shape != shape:
-            raise InvalidInstance(f"tensor {name!r} must have shape {shape} by config.json; got {place.shape}")
-        mapped: NDArray[Any] = np.memmap(place.file, _DTYPES[place.dtype], "r", place.offset, shape)
-        return mapped
+    def __call__(self, name: str) -> Array:
+        """The tensor `name`."""
+        return self._converted(name, mapped(self._places[name]))
+
+    def rows(self, name: str, ids: NDArray[np.int64]) -> Array:
+        """The rows `ids` of a table; nothing else of it is read."""
+        return self._converted(name, mapped(self._places[name])[ids])
+
+    def equal(self, name: str, other: str) -> bool:
+        """Whether two tensors hold the same bytes."""
+        return self._places[name].dtype == self._places[other].dtype and np.array_equal(
+            mapped(self._places[name]), mapped(self._places[other])
+        )
 
     def _converted(self, name: str, raw: NDArray[Any]) -> Array:
-        if self._places[self.prefix + name].dtype == "BF16":  # the upper half of a float32
-            raw = (raw.astype("<u4") << 16).view("<f4")
-        tensor = np.asarray(raw, dtype=self._dtype)
+        tensor = decoded(raw, self._places[name].dtype).astype(self._dtype)
         if not np.isfinite(tensor).all():
             wrong = int(np.count_nonzero(~np.isfinite(tensor)))
             raise InvalidInstance(f"tensor {name!r} must be finite; {wrong} of its entries are not")
         return tensor
+
+
+def _check(name: str, place: Place | None, shape: tuple[int, ...]) -> None:
+    if place is None:
+        raise InvalidInstance(f"the model must hold a tensor {name!r} of shape {shape}; it is missing")
+    if place.dtype not in _DTYPES:
+        raise InvalidInstance(f"tensor {name!r} must be one of {', '.join(_DTYPES)}; got {place.dtype}")
+    if place.shape != shape:
+        raise InvalidInstance(f"tensor {name!r} must have shape {shape} by config.json; got {place.shape}")
+
+
+def mapped(place: Place) -> NDArray[Any]:
+    """The stored numbers, mapped from the file; BF16 as uint16."""
+    raw: NDArray[Any] = np.memmap(place.file, _DTYPES[place.dtype], "r", place.offset, place.shape)
+    return raw
+
+
+def decoded(raw: NDArray[Any], dtype: str) -> NDArray[Any]:
+    """Stored numbers as numbers; a BF16 is the upper half of a float32."""
+    return (raw.astype("<u4") << 16).view("<f4") if dtype == "BF16" else raw
+
+
+def encoded(values: Array, dtype: str) -> NDArray[Any]:
+    """Numbers as a file of `dtype` stores them, to the nearest, ties to even; zeros stay exact zeros."""
+    if dtype != "BF16":
+        return values.astype(_DTYPES[dtype])
+    bits = values.astype("<f4").view("<u4")
+    return np.asarray((bits + 0x7FFF + ((bits >> 16) & 1)) >> 16).astype("<u2")
 
 
 def read_json(file: Path) -> dict[str, Any]:
@@ -101,7 +146,8 @@ def read_json(file: Path) -> dict[str, Any]:
     return content
 
 
-def _weight_files(folder: Path) -> list[Path]:
+def weight_files(folder: Path) -> list[Path]:
+    """The safetensors files of a model."""
     if (folder / _SINGLE).is_file():
         return [folder / _SINGLE]
     if not (folder / _INDEX).is_file():
@@ -119,7 +165,7 @@ def _weight_files(folder: Path) -> list[Path]:
     return files
 
 
-def _places(file: Path) -> dict[str, _Place]:
+def _places(file: Path) -> dict[str, Place]:
     """Where each tensor lies; the header is checked by the safetensors library before its offsets are used."""
     safe_open = _safe_open()
     try:
@@ -133,7 +179,7 @@ def _places(file: Path) -> dict[str, _Place]:
         raise InvalidInstance(f"{file.name} must be an intact safetensors file; {first}") from error
     header.pop("__metadata__", None)
     return {
-        name: _Place(file, entry["dtype"], tuple(entry["shape"]), 8 + length + entry["data_offsets"][0])
+        name: Place(name, file, entry["dtype"], tuple(entry["shape"]), 8 + length + entry["data_offsets"][0])
         for name, entry in header.items()
     }
 

@@ -153,17 +153,6 @@ def test_sparsegpt_keeps_the_originals_counts() -> None:
     assert sparsegpt(weight, X, np.nextafter(1.0, 0.0))[1].all()
 
 
-def test_rho_zero_prunes_nothing_and_one_everything() -> None:
-    weight, X = draw(6, 24, 2, 40)
-    X[..., 5] = 0
-    new, pruned = sparsegpt(weight, X, 0.0)
-    assert not pruned.any() and np.array_equal(new, weight)
-    assert not wanda_mask(weight, X, 0.0).any() and not magnitude_mask(weight, 0.0).any()
-    new, pruned = sparsegpt(weight, X, 1.0)
-    assert pruned.all() and not new.any()
-    assert wanda_mask(weight, X, 1.0).all() and magnitude_mask(weight, 1.0).all()
-
-
 def test_only_with_dead_inputs_does_the_scale_of_the_hessian_matter() -> None:
     weight, X = draw(16, 32, 1, 64)
     same = sparsegpt(weight, X, 0.5)[0], sparsegpt(weight, 1e-2 * X, 0.5)[0]
@@ -200,17 +189,6 @@ def test_float32_stays_and_float64_wins() -> None:
     assert sparsegpt(single, inputs, 0.5)[0].dtype == np.float32
     assert sparsegpt(weight, inputs, 0.5)[0].dtype == np.float64
     assert sparsegpt(single, X, 0.5)[0].dtype == np.float64
-
-
-def test_inputs_are_not_modified() -> None:
-    weight, X = draw(6, 24, 2, 40)
-    X[..., 4] = 0
-    before = weight.copy(), X.copy()
-    sparsegpt(weight, X, 0.5)
-    wanda_mask(weight, X, 0.5)
-    magnitude_mask(weight, 0.5)
-    np.testing.assert_array_equal(weight, before[0])
-    np.testing.assert_array_equal(X, before[1])
 
 
 GOOD = draw(4, 8, 1, 20)

@@ -9,23 +9,23 @@ from attnprune_verify.algorithms.layer.fisher import fisher_diagonal, key_metric
 from attnprune_verify.algorithms.layer.fisher_squared import squared_query_metric, squared_row_weights
 from attnprune_verify.algorithms.layer.heads import join_heads, split_heads
 from attnprune_verify.algorithms.layer.multiplier import key_target, query_target
-from attnprune_verify.model.layer_objective import layer_hessian_vector_product
-from attnprune_verify.oracle import layer_autodiff
-from attnprune_verify.oracle.layer_inputs import rotation_matrices
-from tests.model.layers import KINDS, random_layer
+from attnprune_verify.model.layer_functions import layer_hessian_vector_product
+from attnprune_verify.oracle import autodiff, loops
+from attnprune_verify.oracle.inputs import layered
+from tests.model.layers import KINDS, random_layer, rotations
 
 ROUNDING = 1e-12
 
 
 def second_derivative(layer, X, side, block, d, m):
     """The KL's Hessian at the dense weights within one head's block of W_Q (side 0) or W_K (side 1), by autograd."""
-    shapes = (layer.W_Q.shape, layer.W_K.shape)
+    at = layered(layer, None, None, X)
     columns = []
     for p in range(d):
         for c in range(m):
-            along = [np.zeros(shape) for shape in shapes]
+            along = [np.zeros(W.shape) for W in at.weights]
             along[side][p, block * m + c] = 1
-            moved = layer_autodiff.divergence_hessian_vector_product(layer, layer.W_Q, layer.W_K, *along, X)
+            moved = autodiff.divergence_hessian_vector_product(at, at.weights, along)
             columns.append(moved[side][:, block * m : (block + 1) * m].ravel())
     return np.array(columns).reshape(d, m, d, m)
 
@@ -56,9 +56,9 @@ def test_diagonals_against_finite_differences(kind):
         for p, c in [(0, 0), (2, 3), (1, 2)]:
             moved = [layer.W_Q.copy(), layer.W_K.copy()]
             moved[side][p, c] += step
-            up = layer_autodiff.divergence(layer, *moved, X)
+            up = autodiff.divergence(layered(layer, None, None, X), *moved)
             moved[side][p, c] -= 2 * step
-            down = layer_autodiff.divergence(layer, *moved, X)
+            down = autodiff.divergence(layered(layer, None, None, X), *moved)
             assert (up + down) / step**2 == pytest.approx(h[p, c], rel=1e-4)  # the KL is 0 at the dense weights
 
 
@@ -78,10 +78,8 @@ def test_metrics_at_pruned_partners(kind):
 
 def metrics_by_hand(layer, X, A_Q, A_K):
     m, d, n = layer.m, layer.d, X.shape[1]
-    turns = rotation_matrices(layer.rope, n, m)
-    from attnprune_verify.oracle.layer_loops import attention
-
-    dense = attention(layer, X)
+    turns = rotations(layer.rope, n, m)
+    dense = loops.attention(layered(layer, None, None, X))
     G_Q, G_K = np.zeros((layer.heads, m, m)), np.zeros((layer.kv_heads, m, m))
     b_Q = np.zeros(layer.heads * m) if layer.b_Q is None else layer.b_Q
     b_K = np.zeros(layer.kv_heads * m) if layer.b_K is None else layer.b_K
@@ -144,8 +142,8 @@ def test_the_divergence_and_its_gradient(kind):
     A = [W * rng.uniform(0.5, 1.5, W.shape) for W in (layer.W_Q, layer.W_K)]
     blocks = split_heads(A[0], layer.heads), split_heads(A[1], layer.kv_heads)
     value, of_Q, of_K = Divergence(Calibration(layer, X)).value_and_gradient(*blocks)
-    assert value == pytest.approx(layer_autodiff.divergence(layer, *A, X), rel=1e-11)
-    for mine, exact in zip((of_Q, of_K), layer_autodiff.divergence_gradient(layer, *A, X), strict=True):
+    assert value == pytest.approx(autodiff.divergence(layered(layer, None, None, X), *A), rel=1e-11)
+    for mine, exact in zip((of_Q, of_K), autodiff.divergence_gradient(layered(layer, None, None, X), *A), strict=True):
         np.testing.assert_allclose(join_heads(mine), exact, atol=1e-12 * np.abs(exact).max())
 
 

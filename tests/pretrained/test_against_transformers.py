@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from attnprune_verify.model.layer_objective import layer_attention
+from attnprune_verify.model.layer_functions import layer_attention
 from attnprune_verify.pretrained import load_pretrained
 
 torch = pytest.importorskip("torch", reason="the comparison with transformers needs torch")
@@ -54,3 +54,39 @@ def test_same_numbers(tmp_path, case):
     np.testing.assert_allclose(ours.output(ids), expected.last_hidden_state.numpy(), atol=10 * tolerance)
     for layer, X, F in zip(ours.layers, ours.attention_inputs(ids), expected.attentions, strict=True):
         np.testing.assert_allclose(layer_attention(layer, X), F.numpy(), atol=tolerance)
+
+
+CAUSAL = {
+    "llama, tied": ("LlamaConfig", {"num_key_value_heads": 2, "tie_word_embeddings": True}),
+    "llama 3 scaling, biases": (
+        "LlamaConfig",
+        {"num_key_value_heads": 1, "rope_scaling": LLAMA3, "attention_bias": True, "mlp_bias": True},
+    ),
+    "qwen2": ("Qwen2Config", {"num_key_value_heads": 2}),
+    "qwen2, window in the last layer": (
+        "Qwen2Config",
+        {"num_key_value_heads": 2, "use_sliding_window": True, "sliding_window": 7, "max_window_layers": 2},
+    ),
+    "mistral": ("MistralConfig", {"num_key_value_heads": 2, "sliding_window": None}),
+    "mistral, window": ("MistralConfig", {"num_key_value_heads": 4, "sliding_window": 5}),
+}
+
+
+@pytest.mark.parametrize("case", CAUSAL)
+def test_same_logits(tmp_path, case):
+    kind, changes = CAUSAL[case]
+    torch.manual_seed(1)
+    config = getattr(transformers, kind)(**(COMMON | changes))
+    theirs = transformers.AutoModelForCausalLM.from_config(config, attn_implementation="eager").eval()
+    with torch.no_grad():
+        for name, parameter in theirs.named_parameters():
+            if name.endswith(("bias", "norm.weight")):
+                parameter.add_(0.3 * torch.randn(parameter.shape))
+    theirs.save_pretrained(tmp_path)
+    ids = np.random.default_rng(0).integers(0, 50, (2, 20))
+    with torch.no_grad():
+        outputs = theirs(torch.tensor(ids), labels=torch.tensor(ids))
+    ours = load_pretrained(tmp_path)
+    scale = float(outputs.logits.abs().max())
+    np.testing.assert_allclose(ours.logits(ids), outputs.logits.numpy(), atol=2e-5 * scale)
+    assert ours.perplexity(ids) == pytest.approx(float(outputs.loss.exp()), rel=1e-4)

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from attnprune_verify.errors import InvalidInstance
-from attnprune_verify.model.layer_objective import layer_attention
+from attnprune_verify.model.layer_functions import layer_attention
 from attnprune_verify.pretrained import load_pretrained
 
 safetensors = pytest.importorskip("safetensors", reason="reading model folders needs the extra 'real'")

@@ -5,9 +5,10 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from attnprune_verify.algorithms.arguments import as_ratio, pruned_count
+from attnprune_verify.algorithms.arguments import pruned_count
 from attnprune_verify.algorithms.selection import smallest
 from attnprune_verify.instance.validate import as_real
+from attnprune_verify.values import as_ratio
 
 __all__ = ["magnitude_mask", "random_mask"]
 

@@ -8,19 +8,13 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.linalg import solve_triangular
 
-from attnprune_verify.algorithms.arguments import (
-    as_count,
-    as_positive,
-    as_ratio,
-    check_groups,
-    linear_layer,
-    pruned_count,
-)
+from attnprune_verify.algorithms.arguments import check_groups, linear_layer, pruned_count
 from attnprune_verify.algorithms.selection import smallest, undecided
 from attnprune_verify.errors import InvalidInstance
 from attnprune_verify.instance.validate import Array
+from attnprune_verify.values import as_count, as_nonnegative, as_ratio
 
-__all__ = ["SparseGPTReport", "sparsegpt", "sparsegpt_report"]
+__all__ = ["SparseGPTReport", "sparsegpt", "sparsegpt_from_hessian", "sparsegpt_report"]
 
 _EPS32 = float(np.finfo(np.float32).eps)
 _EPS64 = float(np.finfo(np.float64).eps)
@@ -147,22 +141,46 @@ def sparsegpt_report(
         raise InvalidInstance(
             f"blocksize must be a multiple of prune_m when there are several blocks; got {block} and {m}"
         )
-    ratio, relative_damping = as_ratio(rho), as_positive("percdamp", percdamp, zero=True)
+    ratio, relative_damping = as_ratio(rho), as_nonnegative("percdamp", percdamp)
 
-    hessian, dead = _hessian(inputs)
-    damping = relative_damping * float(np.mean(np.diag(hessian)))
-    hessian[np.diag_indices_from(hessian)] += damping
+    hessian, dead, damping = _damped(_hessian(inputs), relative_damping)
     condition = _condition(hessian, weights.dtype == np.float32)
     factor = _inverse_cholesky(hessian)
     stray = _float32_stray(inputs, damping, factor)
     sweep = _Sweep(weights.astype(np.float64), factor, n, m, ratio, stray)
-    if sweep.prunes:  # otherwise nothing is touched, not even the weights of dead inputs
-        sweep.weight[:, dead] = 0
-        for start in range(0, weights.shape[1], block):
-            sweep.block(start, min(start + block, weights.shape[1]))
+    sweep.run(dead, block)
     return SparseGPTReport(
         sweep.weight.astype(weights.dtype), sweep.pruned, sweep.error, damping, condition, sweep.undecided, stray
     )
+
+
+def sparsegpt_from_hessian(
+    weight: Array,
+    hessian: Array,
+    rho: float,
+    *,
+    prune_n: int = 0,
+    prune_m: int = 0,
+    blocksize: int = 128,
+    percdamp: float = 0.01,
+) -> tuple[Array, NDArray[np.bool_]]:
+    """`sparsegpt` where H = (2/N) X^T X is at hand and X no longer is; H is not changed.
+
+    Raises
+    ------
+    InvalidInstance
+        If the damped H is not positive definite.
+    """
+    damped, dead, _ = _damped(hessian.copy(), percdamp)
+    try:
+        factor = _inverse_cholesky(damped)
+    except np.linalg.LinAlgError as error:
+        raise InvalidInstance(
+            f"the damped Hessian must be positive definite; percdamp = {percdamp} is too small"
+        ) from (error)
+    sweep = _Sweep(weight.astype(np.float64), factor, prune_n, prune_m, rho, 0.0)
+    sweep.run(dead, blocksize)
+    return sweep.weight.astype(weight.dtype), sweep.pruned
 
 
 class _Sweep:
@@ -176,7 +194,13 @@ class _Sweep:
         self.undecided = np.zeros(weight.shape, dtype=np.bool_)
         self.error = 0.0
 
-    def block(self, start: int, stop: int) -> None:
+    def run(self, dead: NDArray[np.bool_], blocksize: int) -> None:
+        if self.prunes:  # otherwise nothing is touched, not even the weights of dead inputs
+            self.weight[:, dead] = 0
+            for start in range(0, self.weight.shape[1], blocksize):
+                self._block(start, min(start + blocksize, self.weight.shape[1]))
+
+    def _block(self, start: int, stop: int) -> None:
         inside = slice(start, stop)
         factor = self.factor[inside, inside]
         scale = np.diag(factor)
@@ -214,16 +238,23 @@ class _Sweep:
         return size if self.ratio == 1 else min(pruned_count(self.ratio, size) + 1, size)
 
 
-def _hessian(inputs: Array) -> tuple[Array, NDArray[np.bool_]]:
-    """H = (2/N) X^T X with 1 on the diagonal of dead inputs, and which inputs are dead."""
+def _hessian(inputs: Array) -> Array:
+    """H = (2/N) X^T X."""
     tokens = inputs.reshape(-1, inputs.shape[-1]).astype(np.float64)
     with np.errstate(over="ignore", invalid="ignore"):
-        hessian = (2.0 / inputs.shape[0]) * (tokens.T @ tokens)
+        hessian: Array = (2.0 / inputs.shape[0]) * (tokens.T @ tokens)
     if not np.isfinite(hessian).all():
         raise InvalidInstance(f"X^T X must fit into float64; the largest |X| is {np.abs(tokens).max():.3g}")
+    return hessian
+
+
+def _damped(hessian: Array, relative: float) -> tuple[Array, NDArray[np.bool_], float]:
+    """H itself with 1 on the diagonal of dead inputs and the damping added, which inputs are dead, and the damping."""
     dead = np.diag(hessian) == 0
     hessian[dead, dead] = 1.0
-    return hessian, dead
+    damping = relative * float(np.mean(np.diag(hessian)))
+    hessian[np.diag_indices_from(hessian)] += damping
+    return hessian, dead, damping
 
 
 def _condition(hessian: Array, from_float32: bool) -> float:

@@ -7,9 +7,10 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from attnprune_verify.algorithms.arguments import as_ratio, check_groups, linear_layer, pruned_count
+from attnprune_verify.algorithms.arguments import check_groups, linear_layer, pruned_count
 from attnprune_verify.algorithms.selection import smallest, undecided
 from attnprune_verify.instance.validate import Array
+from attnprune_verify.values import as_ratio
 
 __all__ = ["WandaReport", "wanda_mask", "wanda_report"]
 

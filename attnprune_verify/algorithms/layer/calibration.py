@@ -2,19 +2,35 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from attnprune_verify.algorithms.layer.heads import join_heads, split_heads
 from attnprune_verify.errors import InvalidInstance
+from attnprune_verify.instance.layer import AttentionLayer, as_layer
+from attnprune_verify.instance.mask import RowBlock
+from attnprune_verify.instance.scores import ScoreModifier
 from attnprune_verify.instance.validate import Array, as_real
-from attnprune_verify.model.attention import RowBlock, softmax_block
-from attnprune_verify.model.layer import AttentionLayer, as_layer
-from attnprune_verify.model.projections import Projections
+from attnprune_verify.model.maps import Heads
+from attnprune_verify.model.softmax import bent_softmax, quiet
 
-__all__ = ["Calibration"]
+__all__ = ["Calibration", "Moments"]
+
+
+class Moments(NamedTuple):
+    """A block of rows of the dense attention F, and what weighs the change of a logit in the metrics.
+
+    Where scores are modified, s -> u(s), a change ds moves the softmax by u'(s) ds: `first` is F * u', `second` is
+    F * u'^2. Without modifiers all three are the same array.
+    """
+
+    block: RowBlock
+    F: Array
+    first: Array
+    second: Array
 
 
 class Calibration:
@@ -36,7 +52,7 @@ class Calibration:
     def __init__(self, layer: AttentionLayer, X: ArrayLike) -> None:
         as_layer(layer)
         self.layer = layer.with_weights(layer.W_Q.astype(np.float64), layer.W_K.astype(np.float64))
-        self.maps = Projections(self.layer, as_real("X", X).astype(np.float64))
+        self.maps = Heads.at_the_door(self.layer, as_real("X", X).astype(np.float64))[0]
         self.X = self.maps.X
         self.k, self.n = self.maps.k, self.maps.n
         self.W_Q = split_heads(self.layer.W_Q, layer.heads)
@@ -55,16 +71,23 @@ class Calibration:
         """X W_K + b_K, turned by position, for blocks (kv_heads, d, m); (k*heads, n, m)."""
         return self.maps.keys(join_heads(W_K))
 
-    def attention(self) -> Iterator[tuple[RowBlock, Array]]:
+    def attention(self) -> Iterator[Moments]:
         """Blocks of rows of the dense attention; (k*heads, rows, columns)."""
-        for block in self.maps.blocks():
-            yield block, softmax_block(self.queries, self.keys, block)
+        return self._moments(self.queries, self.keys, self.layer.modifiers)
 
-    def attention_of(self, index: int) -> Iterator[tuple[RowBlock, Array]]:
+    def attention_of(self, index: int) -> Iterator[Moments]:
         """The same for one (sample, head), counted sample by sample; (rows, columns)."""
         one = slice(index, index + 1)
+        modifiers = [modifier.of_head(index % self.layer.heads) for modifier in self.layer.modifiers]
+        for block, *weights in self._moments(self.queries[one], self.keys[one], modifiers):
+            yield Moments(block, *(weight[0] for weight in weights))
+
+    def _moments(self, queries: Array, keys: Array, modifiers: Sequence[ScoreModifier]) -> Iterator[Moments]:
         for block in self.maps.blocks():
-            yield block, softmax_block(self.queries[one], self.keys[one], block)[0]
+            with quiet():
+                F, bend = bent_softmax(queries, keys, block, modifiers=modifiers)
+            first = F if bend is None else F * bend.slope
+            yield Moments(block, F, first, first if bend is None else first * bend.slope)
 
     def per_head(self, of_samples: Array) -> Array:
         """(k*heads, ...) summed over the samples: (heads, ...)."""

@@ -7,6 +7,7 @@ import numpy as np
 from attnprune_verify.algorithms.layer.calibration import Calibration
 from attnprune_verify.algorithms.layer.heads import split_heads
 from attnprune_verify.instance.validate import Array
+from attnprune_verify.model.softmax import score_block
 
 __all__ = ["Divergence"]
 
@@ -20,7 +21,7 @@ class Divergence:
 
     def __init__(self, data: Calibration) -> None:
         self._data = data
-        self._dense = [F for _, F in data.attention()]
+        self._dense = [rows.F for rows in data.attention()]
         with np.errstate(divide="ignore", invalid="ignore"):
             self._entropy = sum(float(np.where(F > 0, F * np.log(F), 0.0).sum()) for F in self._dense)
 
@@ -31,7 +32,7 @@ class Divergence:
         d_queries, d_keys = np.empty_like(queries), np.zeros_like(keys)
         total = self._entropy
         for block, F in zip(maps.blocks(), self._dense, strict=True):
-            logits = queries[:, block.rows] @ keys[:, block.columns].swapaxes(1, 2)
+            logits, bend = score_block(queries, keys, block, shift=True, modifiers=layer.modifiers)
             block.fill_forbidden(logits, -np.inf)
             logits -= logits.max(axis=-1, keepdims=True)
             with np.errstate(under="ignore"):
@@ -41,6 +42,8 @@ class Divergence:
             total += float(np.log(sums).sum()) - float(np.vdot(F, logits))
             changed /= sums
             changed -= F
+            if bend is not None:
+                changed *= bend.slope
             d_queries[:, block.rows] = changed @ keys[:, block.columns]
             d_keys[:, block.columns] += changed.swapaxes(1, 2) @ queries[:, block.rows]
         of_Q = split_heads(maps.pull_back_queries(d_queries), layer.heads)

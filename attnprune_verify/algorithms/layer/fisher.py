@@ -1,7 +1,8 @@
 """Fisher metrics of the softmax, seen from the weights (derived in docs/fisher_obs.md).
 
 To second order KL(F || F~) = 1/2 sum_i dS_i J_i dS_i^T with J_i = diag(f_i) - f_i^T f_i and dS_i the change of row i of
-the logits. A change dA_Q of one head moves them by dS_ij = scale x_i dA_Q (k_j R_{j-i}^T)^T, a change dA_K by
+the logits (where scores are modified by u, diag(u') J_i diag(u') takes J_i's place). A change dA_Q of one head moves
+them by dS_ij = scale x_i dA_Q (k_j R_{j-i}^T)^T, a change dA_K by
 dS_ij = scale (q_i R_{j-i}) (x_j dA_K)^T, so both second derivatives are sums of Kronecker products
 
     T_Q = scale^2 sum_i x_i x_i^T (x) C_i,   C_i = R_i^T Kr^T J_i Kr R_i    (Kr: rotated keys, R_i: token i's rotation)
@@ -70,8 +71,8 @@ def row_weights(data: Calibration) -> Array:
     k, heads, n, d = data.k, data.layer.heads, data.n, data.X.shape[2]
     gram = data.X @ data.X.swapaxes(1, 2) if n <= d else None
     weights = np.empty((k * heads, n))
-    for block, F in data.attention():
-        per_sample = F.reshape(k, heads, *F.shape[1:])
+    for block, _, first, second in data.attention():
+        per_sample = first.reshape(k, heads, *first.shape[1:])
         if gram is not None:
             quadratic = np.einsum(
                 "khij,khij->khi", per_sample @ gram[:, np.newaxis, block.columns, block.columns], per_sample
@@ -79,8 +80,8 @@ def row_weights(data: Calibration) -> Array:
         else:
             means = per_sample @ data.X[:, np.newaxis, block.columns]
             quadratic = np.einsum("khia,khia->khi", means, means)
-        first = np.einsum("khij,kj->khi", per_sample, data.size[:, block.columns])
-        weights[:, block.rows] = (first - quadratic).reshape(k * heads, -1)
+        squares = np.einsum("khij,kj->khi", second.reshape(per_sample.shape), data.size[:, block.columns])
+        weights[:, block.rows] = (squares - quadratic).reshape(k * heads, -1)
     return np.maximum(weights, 0.0)  # a variance; rounding may leave it below 0
 
 
@@ -89,10 +90,10 @@ def centred_products(data: Calibration, left: Array, right: Array) -> Array:
     size = data.for_heads(data.size)
     total = np.zeros((len(left), left.shape[2], right.shape[2]))
     mass = np.zeros(size.shape)
-    for block, F in data.attention():
+    for block, _, first, second in data.attention():
         weight = size[:, block.rows]
-        mass[:, block.columns] += np.einsum("bi,bij->bj", weight, F)
-        means, other = F @ left[:, block.columns], F @ right[:, block.columns]
+        mass[:, block.columns] += np.einsum("bi,bij->bj", weight, second)
+        means, other = first @ left[:, block.columns], first @ right[:, block.columns]
         total -= (means * weight[..., np.newaxis]).swapaxes(1, 2) @ other
     total += (left * mass[..., np.newaxis]).swapaxes(1, 2) @ right
     return data.per_head(total)
@@ -117,12 +118,12 @@ def fisher_diagonal(data: Calibration) -> tuple[Array, Array]:
     else:
         spread = np.empty_like(data.keys)
         of_K = np.zeros((k * heads, data.X.shape[2], data.keys.shape[2]))
-        for block, F in data.attention():
-            means = F @ data.keys[:, block.columns]
-            spread[:, block.rows] = F @ data.keys[:, block.columns] ** 2 - means**2
-            per_sample = F.reshape(k, heads, *F.shape[1:])
+        for block, _, first, second in data.attention():
+            means = first @ data.keys[:, block.columns]
+            spread[:, block.rows] = second @ data.keys[:, block.columns] ** 2 - means**2
+            linear, square = (weight.reshape(k, heads, *weight.shape[1:]) for weight in (first, second))
             tokens = data.X[:, np.newaxis, block.columns]
-            token_spread = per_sample @ tokens**2 - (per_sample @ tokens) ** 2
+            token_spread = square @ tokens**2 - (linear @ tokens) ** 2
             of_K += (
                 token_spread.reshape(k * heads, *token_spread.shape[2:]).swapaxes(1, 2)
                 @ data.queries[:, block.rows] ** 2

@@ -7,9 +7,7 @@ from typing import Literal, get_args
 
 import numpy as np
 
-from attnprune_verify.algorithms.arguments import as_count, as_positive
 from attnprune_verify.algorithms.layer.calibration import Calibration
-from attnprune_verify.algorithms.layer.damping import damped, input_metric
 from attnprune_verify.algorithms.layer.fisher import (
     key_metric,
     key_metric_size,
@@ -19,9 +17,12 @@ from attnprune_verify.algorithms.layer.fisher import (
 )
 from attnprune_verify.algorithms.layer.fisher_squared import squared_query_metric, squared_row_weights
 from attnprune_verify.algorithms.layer.multiplier import key_target, query_target
-from attnprune_verify.algorithms.layer.two_sided_obs import Pruned, prune_two_sided, refit
+from attnprune_verify.algorithms.matrix.budget import PerBlock
+from attnprune_verify.algorithms.matrix.damping import damped, input_metric
+from attnprune_verify.algorithms.matrix.two_sided import Pruned, prune_two_sided, refit
 from attnprune_verify.errors import InvalidInstance
 from attnprune_verify.instance.validate import Array
+from attnprune_verify.values import as_choice, as_count, as_nonnegative, as_positive
 
 __all__ = ["FisherOBS", "PrunedPair", "prune_fisher_obs"]
 
@@ -65,17 +66,14 @@ class FisherOBS:
 
     def __post_init__(self) -> None:
         if self.damping is not None:
-            as_positive("damping", self.damping, zero=True)
+            as_nonnegative("damping", self.damping)
         as_positive("multiplier_ridge", self.multiplier_ridge)
         as_count("blocksize", self.blocksize, least=1)
         as_count("refit_steps", self.refit_steps)
-        if not isinstance(self.sequential, bool):
-            raise InvalidInstance(f"sequential must be True or False; got {self.sequential!r:.60}")
+        as_choice("sequential", self.sequential, (True, False))
         if as_count("sweeps", self.sweeps) and not self.sequential:
             raise InvalidInstance(f"sweeps must be 0 unless sequential is True; got {self.sweeps}")
-        if self.output_metric not in get_args(OutputMetric):
-            known = ", ".join(get_args(OutputMetric))
-            raise InvalidInstance(f"output_metric must be one of {known}; got {self.output_metric!r:.60}")
+        as_choice("output_metric", self.output_metric, get_args(OutputMetric))
 
 
 @dataclass(frozen=True)
@@ -104,7 +102,7 @@ def prune_fisher_obs(data: Calibration, rho: float, options: FisherOBS) -> Prune
     weights = squared_row_weights(data) if options.output_metric == "squared" else row_weights(data)
 
     def prune(target: Array, G: Array) -> Pruned:
-        pruned = prune_two_sided(target, H, G, rho, options.blocksize)
+        pruned = prune_two_sided(target, H, G, PerBlock(rho), options.blocksize)
         return refit(pruned, target, H, G, options.refit_steps)
 
     def prune_K(Q: Pruned) -> tuple[Pruned, Array]:

@@ -11,9 +11,9 @@ from collections.abc import Iterator
 import numpy as np
 
 from attnprune_verify.algorithms.layer.calibration import Calibration
+from attnprune_verify.instance.mask import RowBlock
+from attnprune_verify.instance.rope import RoPE
 from attnprune_verify.instance.validate import Array
-from attnprune_verify.model.attention import RowBlock
-from attnprune_verify.model.rope import RoPE
 
 __all__ = ["rope_key_diagonal", "rope_key_metric", "rope_query_diagonal", "rope_query_metric"]
 
@@ -74,9 +74,9 @@ def _token_metrics(data: Calibration, keys: Array, index: int) -> Iterator[tuple
     """C_i = R_i^T [sum_j f_ij kr_j kr_j^T - (sum_j f_ij kr_j)(...)^T] R_i for blocks of rows i; (rows, m, m)."""
     rope, (n, m) = _rope(data), keys.shape
     products = (keys[:, :, np.newaxis] * keys[:, np.newaxis, :]).reshape(n, m * m)
-    for block, F in data.attention_of(index):
-        means = F @ keys[block.columns]
-        C = (F @ products[block.columns]).reshape(-1, m, m) - means[:, :, np.newaxis] * means[:, np.newaxis, :]
+    for block, _, first, second in data.attention_of(index):
+        means = first @ keys[block.columns]
+        C = (second @ products[block.columns]).reshape(-1, m, m) - means[:, :, np.newaxis] * means[:, np.newaxis, :]
         yield block, _turn_back(rope, C, block.rows.start)
 
 
@@ -85,19 +85,19 @@ def _turned_moments(data: Calibration, queries: Array, index: int) -> Array:
     n, m = queries.shape
     products = (queries[:, :, np.newaxis] * queries[:, np.newaxis, :]).reshape(n, m * m)
     moments = np.zeros((n, m * m))
-    for block, F in data.attention_of(index):
-        moments[block.columns] += F.T @ products[block.rows]
+    for block, _, _, second in data.attention_of(index):
+        moments[block.columns] += second.T @ products[block.rows]
     return _turn_back(_rope(data), moments.reshape(n, m, m), 0)
 
 
 def _turned_queries(data: Calibration, rope: RoPE, queries: Array, index: int) -> Iterator[tuple[RowBlock, Array]]:
     """f_ij u_ij for blocks of rows i and all their columns j; (rows, columns, m)."""
-    for block, F in data.attention_of(index):
-        columns = F.shape[1]
+    for block, _, first, _ in data.attention_of(index):
+        columns = first.shape[1]
         step = max(1, 2**20 // (columns * queries.shape[1]))
-        for start in range(0, len(F), step):
+        for start in range(0, len(first), step):
             rows = slice(block.rows.start + start, min(block.rows.start + start + step, block.rows.stop))
-            weights = F[start : start + step]
+            weights = first[start : start + step]
             repeated = np.broadcast_to(queries[rows, np.newaxis], (len(weights), columns, queries.shape[1]))
             turned = rope.rotate(repeated, back=True, start=block.columns.start)
             yield RowBlock(rows, block.columns, None), weights[..., np.newaxis] * turned

@@ -1,4 +1,4 @@
-"""Masks that leave the kept weights as they are: random, magnitude, Wanda, and the Fisher diagonal."""
+"""Masks that leave the kept weights as they are: random, magnitude, and the Fisher diagonal."""
 
 from __future__ import annotations
 
@@ -8,14 +8,12 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from attnprune_verify.algorithms.baselines.wanda import wanda_mask
 from attnprune_verify.algorithms.layer.calibration import Calibration
 from attnprune_verify.algorithms.layer.fisher import fisher_diagonal
 from attnprune_verify.algorithms.layer.heads import keep_largest
-from attnprune_verify.errors import InvalidInstance
-from attnprune_verify.instance.validate import Array
+from attnprune_verify.values import as_choice
 
-__all__ = ["FisherDiagonal", "fisher_diagonal_masks", "magnitude_masks", "random_masks", "wanda_kept"]
+__all__ = ["FisherDiagonal", "fisher_diagonal_masks", "magnitude_masks", "random_masks"]
 
 Masks = tuple[NDArray[np.bool_], NDArray[np.bool_]]
 
@@ -45,8 +43,7 @@ class FisherDiagonal:
     threshold: Literal["head", "layer"] = "head"
 
     def __post_init__(self) -> None:
-        if self.threshold not in ("head", "layer"):
-            raise InvalidInstance(f"threshold must be head or layer; got {self.threshold!r:.60}")
+        as_choice("threshold", self.threshold, ("head", "layer"))
 
 
 def fisher_diagonal_masks(data: Calibration, rho: float, options: FisherDiagonal) -> Masks:
@@ -56,8 +53,3 @@ def fisher_diagonal_masks(data: Calibration, rho: float, options: FisherDiagonal
     if options.threshold == "head":
         return keep_largest(scores_Q, rho), keep_largest(scores_K, rho)
     return keep_largest(scores_Q[np.newaxis], rho)[0], keep_largest(scores_K[np.newaxis], rho)[0]
-
-
-def wanda_kept(weight: Array, X: Array, rho: float) -> NDArray[np.bool_]:
-    """Wanda's own convention on a weight (in, out): floor(rho * in) per output, heads do not matter."""
-    return ~wanda_mask(weight.T, X, rho).T

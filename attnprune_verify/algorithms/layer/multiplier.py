@@ -11,8 +11,8 @@ import numpy as np
 
 from attnprune_verify.algorithms.layer.calibration import Calibration
 from attnprune_verify.algorithms.layer.fisher import centred_products, key_metric_size, query_metric_size
+from attnprune_verify.instance.rope import RoPE
 from attnprune_verify.instance.validate import Array
-from attnprune_verify.model.rope import RoPE
 
 __all__ = ["key_target", "query_target"]
 

@@ -13,12 +13,14 @@ from typing import Literal, get_args
 import numpy as np
 from numpy.typing import NDArray
 
-from attnprune_verify.algorithms.arguments import as_count, as_positive
+from attnprune_verify.algorithms.descent import Run
 from attnprune_verify.algorithms.layer.calibration import Calibration
 from attnprune_verify.algorithms.layer.heads import keep_largest, split_heads
+from attnprune_verify.algorithms.readings import Reading
+from attnprune_verify.algorithms.trace import Settings
 from attnprune_verify.errors import InvalidInstance
-from attnprune_verify.instance.validate import as_lam
-from attnprune_verify.model.layer_objective import layer_gradient
+from attnprune_verify.model.objective import Objective
+from attnprune_verify.values import as_choice, as_count, as_lam, as_momentum, as_positive
 
 __all__ = ["PaperDescent", "descend_on_masks"]
 
@@ -44,13 +46,10 @@ class PaperDescent:
     steps: int = 100
 
     def __post_init__(self) -> None:
-        if self.reading not in get_args(LayerReading):
-            known = ", ".join(get_args(LayerReading))
-            raise InvalidInstance(f"reading must be one of {known}; got {self.reading!r:.60}")
+        as_choice("reading", self.reading, get_args(LayerReading))
         as_lam(self.lam)
         as_positive("step_size", self.step_size)
-        if not 0 <= as_positive("momentum", self.momentum, zero=True) < 1:
-            raise InvalidInstance(f"momentum must be in [0, 1); got {self.momentum}")
+        as_momentum(self.momentum)
         as_count("steps", self.steps)
 
 
@@ -64,23 +63,17 @@ def descend_on_masks(
     InvalidInstance
         If the descent diverges (masks or logits leave the floating-point range).
     """
-    k = data.k
-    factor, strength = {"literal": (1.0, 1 / k), "sum": (float(k), 1.0), "mean": (1.0, 1.0)}[options.reading]
-    masks = [np.ones_like(data.layer.W_Q), np.ones_like(data.layer.W_K)]
-    velocity = [np.zeros_like(mask) for mask in masks]
-    for step in range(1, options.steps + 1):
-        try:
-            gradients = layer_gradient(data.layer, masks[0], masks[1], data.X)
-        except InvalidInstance as error:
-            rule = f"the descent must stay finite; it diverged in step {step} with step_size = {options.step_size}"
-            raise InvalidInstance(f"{rule}: {error}") from error
-        for i, gradient in enumerate(gradients):
-            slope = factor * gradient + strength * options.lam * masks[i]
-            velocity[i] = options.momentum * velocity[i] + slope
-            masks[i] = masks[i] - options.step_size * velocity[i]
-    if not all(np.isfinite(mask).all() for mask in masks):
-        raise InvalidInstance(f"the masks must stay finite; they diverged with step_size = {options.step_size}")
+    # 1/k in front of everything, or of nothing: the averaged loss with lam/k, at the step or k times the step.
+    reading = Reading(options.reading, "0.1/lam", over_samples=options.reading != "mean")
+    step = options.step_size * (data.k if options.reading == "sum" else 1)
+    settings = Settings(rho, options.lam, reading, step, options.momentum, "heavy-ball", project=False)
+    objective = Objective.of(data.maps, reading.strength(options.lam, data.n, data.k), keep_dense=False)
+    run = Run(objective, settings, step, [np.ones_like(data.layer.W_Q), np.ones_like(data.layer.W_K)])
+    run.descend(options.steps)
+    if run.status == "diverged":
+        raise InvalidInstance(f"the descent must stay finite; with step_size = {options.step_size} it {run.message}")
+    of_Q, of_K = run.masks
     return (
-        keep_largest(split_heads(masks[0], data.layer.heads), rho),
-        keep_largest(split_heads(masks[1], data.layer.kv_heads), rho),
+        keep_largest(split_heads(of_Q, data.layer.heads), rho),
+        keep_largest(split_heads(of_K, data.layer.kv_heads), rho),
     )

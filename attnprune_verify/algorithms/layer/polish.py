@@ -8,15 +8,15 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 from scipy.optimize import minimize
 
-from attnprune_verify.algorithms.arguments import as_count, as_positive, as_ratio
 from attnprune_verify.algorithms.layer.calibration import Calibration
 from attnprune_verify.algorithms.layer.divergence import Divergence
 from attnprune_verify.algorithms.layer.fisher import fisher_diagonal
 from attnprune_verify.algorithms.layer.fisher_obs import FisherOBS, PrunedPair, prune_fisher_obs
 from attnprune_verify.algorithms.layer.heads import join_heads
-from attnprune_verify.algorithms.layer.two_sided_obs import Pruned
+from attnprune_verify.algorithms.matrix.two_sided import Pruned
 from attnprune_verify.instance.validate import Array
-from attnprune_verify.model.layer_objective import layer_relative_error
+from attnprune_verify.model.layer_functions import layer_relative_error
+from attnprune_verify.values import as_count, as_nonnegative, as_ratio
 
 __all__ = ["FisherOBSKL", "polish", "prune_fisher_obs_kl"]
 
@@ -52,7 +52,7 @@ class FisherOBSKL:
 
     def __post_init__(self) -> None:
         if self.ridge is not None and self.ridge != math.inf:
-            as_positive("ridge", self.ridge, zero=True)
+            as_nonnegative("ridge", self.ridge)
         as_count("steps", self.steps)
         as_count("swap_rounds", self.swap_rounds)
         as_ratio(self.swap_share, "swap_share")

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, fields
-from typing import Any, Literal, get_args
+from dataclasses import asdict, dataclass, fields
+from functools import partial
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from attnprune_verify.algorithms.arguments import as_count, as_positive, as_ratio, pruned_count
-from attnprune_verify.algorithms.baselines.sparsegpt import sparsegpt
+from attnprune_verify.algorithms.arguments import pruned_count
+from attnprune_verify.algorithms.baselines.table import BASELINES, prune_by
 from attnprune_verify.algorithms.layer.calibration import Calibration
 from attnprune_verify.algorithms.layer.fisher_obs import FisherOBS, PrunedPair, prune_fisher_obs
 from attnprune_verify.algorithms.layer.heads import join_heads
@@ -19,22 +20,23 @@ from attnprune_verify.algorithms.layer.mask_only import (
     fisher_diagonal_masks,
     magnitude_masks,
     random_masks,
-    wanda_kept,
 )
+from attnprune_verify.algorithms.layer.output_obs import LayerOutputOBS, prune_layer_output_obs
 from attnprune_verify.algorithms.layer.paper_descent import PaperDescent, descend_on_masks
 from attnprune_verify.algorithms.layer.polish import FisherOBSKL, prune_fisher_obs_kl
 from attnprune_verify.algorithms.layer.ste import STE, learn_masks
+from attnprune_verify.algorithms.matrix.budget import Pattern, as_pattern, choose_by_group
 from attnprune_verify.errors import InvalidInstance
+from attnprune_verify.instance.layer import AttentionLayer, as_layer
 from attnprune_verify.instance.validate import Array
-from attnprune_verify.model.layer import AttentionLayer
-from attnprune_verify.model.layer_objective import layer_relative_error
+from attnprune_verify.model.layer_functions import layer_relative_error
+from attnprune_verify.values import as_choice, as_count, as_nonnegative, as_ratio
 
-__all__ = ["LAYER_METHODS", "LayerMethod", "PrunedLayer", "check_options", "prune_layer"]
+__all__ = ["LAYER_METHODS", "PATTERN_METHODS", "PrunedLayer", "check_options", "prune_layer"]
 
-LayerMethod = Literal[
-    "random", "magnitude", "wanda", "sparsegpt", "paper-gd", "fisher-diagonal", "fisher-obs", "fisher-obs-kl", "ste"
-]
-LAYER_METHODS: tuple[str, ...] = get_args(LayerMethod)
+_OWN_CONVENTION = tuple(name for name in BASELINES if name != "magnitude")
+"""Baselines that choose over the whole matrix as their authors do, not over each head's block."""
+PATTERN_METHODS = ("magnitude", *_OWN_CONVENTION, "output-obs")
 
 
 @dataclass(frozen=True)
@@ -59,9 +61,15 @@ class PrunedLayer:
 
 
 def prune_layer(
-    layer: AttentionLayer, X: ArrayLike, rho: float, method: LayerMethod | str = "fisher-obs", **options: Any
+    layer: AttentionLayer,
+    X: ArrayLike,
+    rho: float | None = None,
+    method: str = "fisher-obs",
+    *,
+    pattern: str | None = None,
+    **options: Any,
 ) -> PrunedLayer:
-    """Prune W_Q and W_K of a real attention layer, each by the ratio rho. Biases are kept.
+    """Prune W_Q and W_K of a real attention layer, each by the ratio rho or to an N:M pattern. Biases are kept.
 
     ========================  =========================================================================
     ``random``                uniformly random masks; option `seed`
@@ -73,9 +81,11 @@ def prune_layer(
     ``fisher-obs``            two-sided OBS: inputs' second moments, the softmax's Fisher metric; options of `FisherOBS`
     ``fisher-obs-kl``         the same, then the kept weights follow the KL; options of `FisherOBSKL`, `FisherOBS`
     ``ste``                   a mask learnt by descent on the KL; weights unchanged; options of `STE`
+    ``output-obs``            the same objective, metric from one backward probe; options of `LayerOutputOBS`
     ========================  =========================================================================
 
-    Everything but `random` is deterministic; `random` is by its seed. No method looks at anything but the layer and X.
+    Everything is deterministic; `random` and the probes of `output-obs` by their seed. No method looks at anything but
+    the layer and X.
 
     Parameters
     ----------
@@ -86,6 +96,9 @@ def prune_layer(
         Pruning ratio in [0, 1]. Exactly ``floor(rho * size)`` zeros in each head's block of W_Q and of W_K, except for
         ``wanda`` (per column) and ``sparsegpt`` (one more per block of inputs).
     method : str
+    pattern : str, optional
+        "N:M" in place of rho, for magnitude, wanda, sparsegpt and output-obs: of every M consecutive inputs, each
+        output keeps N.
     **options
         As in the table.
 
@@ -96,11 +109,12 @@ def prune_layer(
     Raises
     ------
     InvalidInstance
-        If X does not fit, rho is outside [0, 1], the method or an option is unknown, or an option is out of its range.
+        If X does not fit, rho is outside [0, 1], the method or an option is unknown, an option is out of its range, or
+        not exactly one of rho and pattern is given.
 
     Notes
     -----
-    The metrics are derived in docs/fisher_obs.md.
+    The metrics are derived in docs/fisher_obs.md and docs/output_obs.md.
 
     Examples
     --------
@@ -111,21 +125,33 @@ def prune_layer(
     >>> pruned.summary["pruned_Q"], pruned.summary["pruned_K"]
     ((16, 16), (16,))
     """
-    ratio, settings = as_ratio(rho), _settings(method, options)
+    settings = _settings(method, options)
+    goal = _goal(layer, rho, method, pattern)
     data = Calibration(layer, X)
-    trivial = _trivial(data, ratio) if method not in ("wanda", "sparsegpt") else None
-    outcome = trivial or _METHODS[method](data, ratio, settings)
+    trivial = _trivial(data, goal) if method not in _OWN_CONVENTION and isinstance(goal, float) else None
+    outcome = trivial or _METHODS[method](data, goal, settings)
     W_Q, W_K = (W.astype(layer.W_Q.dtype) for W in (outcome.W_Q, outcome.W_K))
     pruned = layer.with_weights(W_Q, W_K)
     summary = {
         "method": method,
-        "rho": ratio,
+        "rho": goal if isinstance(goal, float) else None,
+        "pattern": None if isinstance(goal, float) else str(goal),
         "options": _plain(settings) | outcome.chosen,
         "pruned_Q": _zeros(outcome.kept_Q, layer.heads),
         "pruned_K": _zeros(outcome.kept_K, layer.kv_heads),
         "in_sample_error": tuple(map(float, layer_relative_error(layer, pruned, X))),
     }
     return PrunedLayer(pruned, outcome.kept_Q.astype(W_Q.dtype), outcome.kept_K.astype(W_K.dtype), summary)
+
+
+def _goal(layer: AttentionLayer, rho: float | None, method: str, pattern: str | None) -> float | Pattern:
+    """The ratio, or the pattern in its place."""
+    if (rho is None) == (pattern is None):
+        raise InvalidInstance(f"exactly one of rho and pattern must be given; got {rho!r:.60} and {pattern!r:.60}")
+    if pattern is None:
+        return as_ratio(rho)
+    as_choice("a method with a pattern", method, PATTERN_METHODS)
+    return as_pattern(pattern, as_layer(layer).d)
 
 
 @dataclass(frozen=True)
@@ -159,7 +185,7 @@ class _SparseGPT:
 
     def __post_init__(self) -> None:
         as_count("blocksize", self.blocksize, least=1)
-        as_positive("percdamp", self.percdamp, zero=True)
+        as_nonnegative("percdamp", self.percdamp)
 
 
 def _masked(data: Calibration, masks: tuple[NDArray[np.bool_], NDArray[np.bool_]]) -> _Outcome:
@@ -178,19 +204,28 @@ def _trivial(data: Calibration, rho: float) -> _Outcome | None:
     return _masked(data, (np.full(data.W_Q.shape, keep), np.full(data.W_K.shape, keep)))
 
 
-def _wanda(data: Calibration, rho: float, _: _Nothing) -> _Outcome:
+def _magnitude(data: Calibration, goal: float | Pattern, _: _Nothing) -> _Outcome:
+    if isinstance(goal, float):
+        return _masked(data, magnitude_masks(data, goal))
     W_Q, W_K = data.layer.W_Q, data.layer.W_K
-    kept_Q, kept_K = wanda_kept(W_Q, data.X, rho), wanda_kept(W_K, data.X, rho)
+    kept_Q, kept_K = (~choose_by_group(np.abs(W.T), goal).T for W in (W_Q, W_K))
     return _Outcome(np.where(kept_Q, W_Q, 0.0), np.where(kept_K, W_K, 0.0), kept_Q, kept_K, {})
 
 
-def _sparsegpt(data: Calibration, rho: float, options: _SparseGPT) -> _Outcome:
-    new = [
-        sparsegpt(W.T, data.X, rho, blocksize=options.blocksize, percdamp=options.percdamp)
-        for W in (data.layer.W_Q, data.layer.W_K)
-    ]
+def _baseline(name: str, data: Calibration, goal: float | Pattern, settings: Any) -> _Outcome:
+    """A baseline in its own convention, on the linear layers W_Q^T and W_K^T."""
+    chosen = asdict(settings)
+    if isinstance(goal, Pattern):
+        chosen |= {"prune_n": goal.group - goal.kept, "prune_m": goal.group}
+    rho = goal if isinstance(goal, float) else 0.0
+    new = [prune_by(name, W.T, data.X, rho, **chosen) for W in (data.layer.W_Q, data.layer.W_K)]
     (W_Q, gone_Q), (W_K, gone_K) = ((weight.T, gone.T) for weight, gone in new)
     return _Outcome(W_Q, W_K, ~gone_Q, ~gone_K, {})
+
+
+def _output_obs(data: Calibration, goal: float | Pattern, options: LayerOutputOBS) -> _Outcome:
+    Q, K, chosen = prune_layer_output_obs(data, goal, options)
+    return _Outcome(Q.weight.T, K.weight.T, Q.kept.T, K.kept.T, chosen)
 
 
 def _fisher_obs(data: Calibration, rho: float, options: FisherOBS) -> _Outcome:
@@ -210,17 +245,18 @@ def _from_pair(pair: PrunedPair, chosen: dict[str, Any]) -> _Outcome:
     return _Outcome(W_Q, W_K, kept_Q, kept_K, chosen)
 
 
-_METHODS: dict[str, Callable[[Calibration, float, Any], _Outcome]] = {
+_METHODS: dict[str, Callable[[Calibration, Any, Any], _Outcome]] = {
     "random": lambda data, rho, options: _masked(data, random_masks(data, rho, options.seed)),
-    "magnitude": lambda data, rho, _: _masked(data, magnitude_masks(data, rho)),
-    "wanda": _wanda,
-    "sparsegpt": _sparsegpt,
+    "magnitude": _magnitude,
+    **{name: partial(_baseline, name) for name in _OWN_CONVENTION},
     "paper-gd": lambda data, rho, options: _masked(data, descend_on_masks(data, rho, options)),
     "fisher-diagonal": lambda data, rho, options: _masked(data, fisher_diagonal_masks(data, rho, options)),
     "fisher-obs": _fisher_obs,
     "fisher-obs-kl": _fisher_obs_kl,
     "ste": lambda data, rho, options: _masked(data, learn_masks(data, rho, options)),
+    "output-obs": _output_obs,
 }
+LAYER_METHODS = tuple(_METHODS)
 _OPTIONS: dict[str, type[Any]] = {
     "random": _Random,
     "sparsegpt": _SparseGPT,
@@ -229,6 +265,7 @@ _OPTIONS: dict[str, type[Any]] = {
     "fisher-obs": FisherOBS,
     "fisher-obs-kl": FisherOBSKL,
     "ste": STE,
+    "output-obs": LayerOutputOBS,
 }
 
 
@@ -238,8 +275,7 @@ def check_options(method: str, options: Mapping[str, Any]) -> None:
 
 
 def _settings(method: str, options: dict[str, Any]) -> Any:
-    if not isinstance(method, str) or method not in _METHODS:
-        raise InvalidInstance(f"method must be one of {', '.join(LAYER_METHODS)}; got {method!r:.60}")
+    as_choice("method", method, LAYER_METHODS)
     kind = _OPTIONS.get(method, _Nothing)
     names = [one.name for one in fields(kind)]
     first_stage = [one.name for one in fields(FisherOBS)] if kind is FisherOBSKL else []

@@ -7,12 +7,12 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from attnprune_verify.algorithms.arguments import as_count, as_positive
 from attnprune_verify.algorithms.layer.calibration import Calibration
 from attnprune_verify.algorithms.layer.divergence import Divergence
 from attnprune_verify.algorithms.layer.fisher import fisher_diagonal
 from attnprune_verify.algorithms.layer.heads import keep_largest
 from attnprune_verify.instance.validate import Array
+from attnprune_verify.values import as_count, as_positive
 
 __all__ = ["STE", "learn_masks"]
 

@@ -1,0 +1,108 @@
+"""How many weights go, and among which ones the choice is free."""
+
+from __future__ import annotations
+
+import re
+from fractions import Fraction
+from typing import NamedTuple, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from attnprune_verify.algorithms.arguments import pruned_count
+from attnprune_verify.algorithms.selection import smallest
+from attnprune_verify.errors import InvalidInstance
+from attnprune_verify.instance.validate import Array
+from attnprune_verify.values import as_count
+
+__all__ = ["Budget", "Pattern", "PerBlock", "Share", "as_pattern", "choose_by_group"]
+
+
+class Budget(Protocol):
+    """A rule for choosing what to prune among the next inputs of all outputs."""
+
+    def together(self, blocksize: int) -> int:
+        """How many inputs are chosen together."""
+
+    def choose(self, scores: Array, start: int) -> NDArray[np.bool_]:
+        """True = pruned, for scores (blocks, chunk, outputs) of the inputs `start` and following."""
+
+
+class Share(NamedTuple):
+    """Exactly ``floor(rho * size)`` in the whole matrix: one threshold over all its outputs.
+
+    A Fraction(zeros, size) prunes exactly `zeros`.
+    """
+
+    rho: float | Fraction
+
+    def together(self, blocksize: int) -> int:
+        return blocksize
+
+    def choose(self, scores: Array, start: int) -> NDArray[np.bool_]:
+        outputs = scores.shape[0] * scores.shape[2]
+        count = pruned_count(self.rho, (start + scores.shape[1]) * outputs) - pruned_count(self.rho, start * outputs)
+        return smallest(scores.ravel(), count).reshape(scores.shape)
+
+
+class PerBlock(NamedTuple):
+    """Exactly ``floor(rho * size)`` in every block of outputs (every head)."""
+
+    rho: float
+
+    def together(self, blocksize: int) -> int:
+        return blocksize
+
+    def choose(self, scores: Array, start: int) -> NDArray[np.bool_]:
+        blocks, chunk, m = scores.shape
+        count = pruned_count(self.rho, (start + chunk) * m) - pruned_count(self.rho, start * m)
+        return smallest(scores.reshape(blocks, -1), count).reshape(scores.shape)
+
+
+class Pattern(NamedTuple):
+    """N:M sparsity: of every `group` consecutive inputs of an output, `kept` are kept."""
+
+    kept: int
+    group: int
+
+    def together(self, blocksize: int) -> int:
+        return self.group
+
+    def choose(self, scores: Array, start: int) -> NDArray[np.bool_]:
+        groups = scores.reshape(len(scores), -1, self.group, scores.shape[2]).swapaxes(2, 3)
+        return smallest(groups, self.group - self.kept).swapaxes(2, 3).reshape(scores.shape)
+
+    def zeros(self, size: int) -> int:
+        """Zeros among `size` weights."""
+        return size // self.group * (self.group - self.kept)
+
+    def __str__(self) -> str:
+        return f"{self.kept}:{self.group}"
+
+
+def choose_by_group(scores: Array, pattern: Pattern) -> NDArray[np.bool_]:
+    """True at the smallest scores of every group, for scores (out, in)."""
+    groups = scores.reshape(len(scores), -1, pattern.group)
+    return smallest(groups, pattern.group - pattern.kept).reshape(scores.shape)
+
+
+def as_pattern(pattern: object, inputs: int) -> Pattern:
+    """ "N:M": N weights are kept of every M consecutive inputs.
+
+    Examples
+    --------
+    >>> as_pattern("2:4", 8), str(as_pattern("1:4", 8))
+    (Pattern(kept=2, group=4), '1:4')
+    """
+    if isinstance(pattern, Pattern):
+        kept, group = as_count("kept", pattern.kept), as_count("group", pattern.group, least=1)
+    else:
+        match = re.fullmatch(r"(\d{1,6}):(\d{1,6})", pattern) if isinstance(pattern, str) else None
+        if match is None:
+            raise InvalidInstance(f'pattern must be "N:M" (N kept of every M inputs); got {pattern!r:.60}')
+        kept, group = int(match[1]), int(match[2])
+    if not 0 <= kept <= group or group == 0:
+        raise InvalidInstance(f"pattern N:M must have 0 <= N <= M and M >= 1; got {kept}:{group}")
+    if inputs % group:
+        raise InvalidInstance(f"the number of inputs must be a multiple of M; got {inputs} and {kept}:{group}")
+    return Pattern(kept, group)

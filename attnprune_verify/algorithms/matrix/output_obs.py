@@ -1,0 +1,121 @@
+"""`output-obs`: two-sided OBS of any linear map, with the metric of what its outputs do further on."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from attnprune_verify.algorithms.matrix.budget import Budget, Pattern
+from attnprune_verify.algorithms.matrix.damping import Moments, damped
+from attnprune_verify.algorithms.matrix.exchange import exchange
+from attnprune_verify.algorithms.matrix.splitting import split
+from attnprune_verify.algorithms.matrix.two_sided import Pruned, prune_two_sided, refit
+from attnprune_verify.errors import InvalidInstance
+from attnprune_verify.instance.validate import Array
+from attnprune_verify.values import as_choice, as_count, as_nonnegative
+
+_SWEEPS = 50
+# Shrinkage is prescribed for the least error of H itself; for what the weights become, a third of it is better.
+TRUST = 0.3
+
+__all__ = ["TRUST", "OutputOBS", "PrunedMatrix", "prune_output_obs", "usable_metric"]
+
+
+class PrunedMatrix(NamedTuple):
+    """A weight (out, in) with zeros where `kept` is False."""
+
+    weight: Array
+    kept: NDArray[np.bool_]
+
+
+@dataclass(frozen=True)
+class OutputOBS:
+    """Options of the method ``output-obs``.
+
+    Attributes
+    ----------
+    damping, output_damping : float or None
+        Relative damping of the inputs' and of the outputs' metric; None takes what the calibration sequences prescribe
+        (`MomentSum`): all of it for the outputs, 0.3 of it for the inputs.
+    solver : "splitting" or "pass"
+        How the mask is found: by operator splitting on the whole matrix (`split`), or in one pass over the inputs, as
+        SparseGPT does (`prune_two_sided`).
+    blocksize : int
+        For the pass: inputs whose masks are chosen together.
+    refit_steps : int
+        Conjugate-gradient steps on the kept weights once the mask stands.
+    exchange_rounds : int
+        N:M patterns: how often the local search and the refit follow each other before the last search.
+    """
+
+    damping: float | None = None
+    output_damping: float | None = None
+    solver: Literal["splitting", "pass"] = "splitting"
+    blocksize: int = 32
+    refit_steps: int = 10
+    exchange_rounds: int = 0
+
+    def __post_init__(self) -> None:
+        for name in ("damping", "output_damping"):
+            if getattr(self, name) is not None:
+                as_nonnegative(name, getattr(self, name))
+        as_choice("solver", self.solver, ("splitting", "pass"))
+        as_count("blocksize", self.blocksize, least=1)
+        as_count("refit_steps", self.refit_steps)
+
+
+def prune_output_obs(
+    weight: Array, inputs: Moments, outputs: Moments | None, budget: Budget, options: OutputOBS
+) -> PrunedMatrix:
+    """Prune a weight (out, in) in the metric H (x) G, then refit what is kept; without G the metric is H (x) I."""
+    H = damped(inputs.H, TRUST * inputs.damping if options.damping is None else options.damping)
+    G = None if outputs is None else usable_metric(outputs, options.output_damping)
+    for side, metric, given in (("inputs", H, options.damping), ("outputs", G, options.output_damping)):
+        if metric is not None:
+            _check_definite(side, metric, given)
+    target = weight.astype(np.float64).reshape(1 if G is None else len(G), -1, weight.shape[1]).swapaxes(1, 2)
+    gone = budget.choose(np.abs(target), 0)
+    if gone.all() or not gone.any():  # nothing to choose, and the kept weights must not move
+        return _joined(Pruned(np.where(gone, 0.0, target), ~gone), weight)
+    if options.solver == "splitting":
+        pruned = split(target, H, G, budget)
+    else:
+        pruned = prune_two_sided(target, H, G, budget, options.blocksize)
+    pruned = refit(pruned, target, H, G, options.refit_steps)
+    if isinstance(budget, Pattern):
+        for _ in range(options.exchange_rounds):
+            pruned = exchange(pruned, target, H, G, budget, _SWEEPS)
+            pruned = refit(pruned, target, H, G, options.refit_steps)
+        pruned = exchange(pruned, target, H, G, budget, _SWEEPS)
+    return _joined(pruned, weight)
+
+
+def _joined(pruned: Pruned, weight: Array) -> PrunedMatrix:
+    """Blocks (blocks, in, m) to (out, in)."""
+    new, kept = pruned.weight.swapaxes(1, 2).reshape(weight.shape), pruned.kept.swapaxes(1, 2).reshape(weight.shape)
+    return PrunedMatrix(np.where(kept, new, 0.0).astype(weight.dtype), kept)
+
+
+def _check_definite(side: str, metric: Array, damping: float | None) -> None:
+    try:
+        np.linalg.cholesky(metric)
+    except np.linalg.LinAlgError as error:
+        raise InvalidInstance(
+            f"the {side}' second moments must be positive definite after damping; damping = {damping} is too small"
+        ) from error
+
+
+def usable_metric(outputs: Moments, damping: float | None = None) -> Array:
+    """G plus `damping` times its mean diagonal, scaled to a mean diagonal of 1; the identity if nothing depends on it.
+
+    One scale for all blocks: heads on which more depends keep more of their weights.
+    """
+    blocks, m, _ = outputs.H.shape
+    mean = float(np.einsum("bcc->", outputs.H)) / (blocks * m)
+    if not mean > np.finfo(np.float64).tiny:
+        return np.tile(np.eye(m), (blocks, 1, 1))
+    G: Array = outputs.H / mean + (outputs.damping if damping is None else damping) * np.eye(m)
+    return G

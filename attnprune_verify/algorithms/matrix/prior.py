@@ -1,0 +1,122 @@
+"""Prior methods for one linear map, as their papers define them: L-ADMM, ALPS, and OBS with K-FAC's metric."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from fractions import Fraction
+
+import numpy as np
+from numpy.typing import NDArray
+
+from attnprune_verify.algorithms.matrix.budget import Budget
+from attnprune_verify.algorithms.matrix.damping import Moments, damped
+from attnprune_verify.algorithms.matrix.output_obs import PrunedMatrix, usable_metric
+from attnprune_verify.algorithms.matrix.splitting import split
+from attnprune_verify.algorithms.matrix.two_sided import refit
+from attnprune_verify.algorithms.selection import smallest
+from attnprune_verify.instance.validate import Array
+
+__all__ = ["ALPS", "LADMM", "Surgeon", "prune_alps", "prune_l_admm", "prune_surgeon"]
+
+
+@dataclass(frozen=True)
+class LADMM:
+    """Options of ``l-admm``: relative damping, iterations, and during how many of them the share of zeros grows."""
+
+    damping: float = 0.1
+    iterations: int = 20
+    growing: int = 15
+
+
+def prune_l_admm(weight: Array, inputs: Moments, _: Moments | None, budget: Budget, options: LADMM) -> PrunedMatrix:
+    """Boza, "Fast and Effective Weight Update for Pruned Large Language Models", arXiv 2401.02938.
+
+    In units in which H has a diagonal of ones, with the penalty 1 and the share of zeros s_t = s (1 - (1 - t/15)^3),
+
+    ::
+
+        M_t = all but the s_t smallest |W + U|,   Z = M_t * (W + U),   U = U + W - Z,
+        W = (H + I)^-1 (H W_0 + Z - U)
+    """
+    units = np.sqrt(np.diag(inputs.H)) + 1e-8
+    H = damped(inputs.H / np.outer(units, units), options.damping)
+    dense = (weight.astype(np.float64) * units).T
+    image, inverse = H @ dense, np.linalg.inv(H + np.eye(len(H)))
+    W, U, kept = dense, np.zeros_like(dense), np.ones(dense.shape, dtype=np.bool_)
+    for step in range(1, options.iterations + 1):
+        if step <= options.growing:
+            part = 1 - (1 - step / options.growing) ** 3
+            kept = ~_growing(np.abs(W + U), budget, Fraction(part) if step < options.growing else Fraction(1))
+        Z = np.where(kept, W + U, 0.0)
+        U = U + W - Z
+        W = inverse @ (image + Z - U)
+    new = np.where(kept, W + U, 0.0).T / units
+    return PrunedMatrix(new.astype(weight.dtype), kept.T)
+
+
+def _growing(scores: Array, budget: Budget, part: Fraction) -> NDArray[np.bool_]:
+    """`part` of the zeros of the budget: the smallest of those it would choose."""
+    chosen = budget.choose(scores[np.newaxis], 0)[0]
+    count = int(part * int(chosen.sum()))
+    return smallest(np.where(chosen, scores, np.inf).ravel(), count).reshape(scores.shape)
+
+
+@dataclass(frozen=True)
+class ALPS:
+    """Options of ``alps``: relative damping, and conjugate-gradient steps on the support."""
+
+    damping: float = 0.01
+    refit_steps: int = 10
+
+
+def prune_alps(weight: Array, inputs: Moments, _: Moments | None, budget: Budget, options: ALPS) -> PrunedMatrix:
+    """Meng, Behdin, Wang, Mazumder, "ALPS", arXiv 2406.07831: splitting for the support, conjugate gradients on it."""
+    H, target = damped(inputs.H, options.damping), weight.astype(np.float64).T[np.newaxis]
+    new, kept = refit(split(target, H, None, budget), target, H, None, options.refit_steps)
+    return PrunedMatrix(np.where(kept, new, 0.0)[0].T.astype(weight.dtype), kept[0].T)
+
+
+@dataclass(frozen=True)
+class Surgeon:
+    """Options of ``kfac-obs``: relative damping of both factors, and in how many shots the zeros come."""
+
+    damping: float = 0.01
+    shots: int = 5
+
+
+def prune_surgeon(
+    weight: Array, inputs: Moments, outputs: Moments | None, budget: Budget, options: Surgeon
+) -> PrunedMatrix:
+    """van der Ouderaa et al., "The LLM Surgeon", arXiv 2312.17244: OBS with the K-FAC Fisher G (x) A.
+
+    In each shot, entries with the least cost ``w_rc^2 / (2 (G^-1)_rr (A^-1)_cc)`` go, and the others move by
+
+    ::
+
+        D = - sum_r (G^-1 e_r / (G^-1)_rr) [w_r,E ((A^-1)_EE)^-1 (A^-1)_E,:],      E: all pruned entries of row r
+
+    with correlations between entries of one row, not between rows. Unlike the paper's program, the curvature is not
+    estimated anew between shots.
+    """
+    A = damped(inputs.H, options.damping)
+    blocks = np.ones((len(weight), 1, 1)) if outputs is None else usable_metric(outputs, options.damping)
+    A_inverse, G_inverse = np.linalg.inv(A), np.linalg.inv(blocks)
+    of_rows = np.diagonal(G_inverse, axis1=1, axis2=2)
+    scale = np.diag(A_inverse)[:, np.newaxis] * of_rows.reshape(1, -1)
+    W, pruned = weight.astype(np.float64), np.zeros(weight.shape, dtype=np.bool_)
+    for shot in range(1, options.shots + 1):
+        scores = np.where(pruned, -1.0, W**2 / scale.T)
+        pruned = _growing(scores.T, budget, Fraction(shot, options.shots)).T
+        rows = np.stack([_row_change(row, gone, A_inverse) for row, gone in zip(W, pruned, strict=True)])
+        by_block = rows.reshape(len(blocks), -1, weight.shape[1]) / of_rows[:, :, np.newaxis]
+        W = np.where(pruned, 0.0, W - (G_inverse @ by_block).reshape(weight.shape))
+    return PrunedMatrix(W.astype(weight.dtype), ~pruned)
+
+
+def _row_change(row: Array, gone: NDArray[np.bool_], A_inverse: Array) -> Array:
+    """w_E ((A^-1)_EE)^-1 (A^-1)_E,:"""
+    if not gone.any():
+        return np.zeros_like(row)
+    columns = A_inverse[:, gone]
+    change: Array = columns @ np.linalg.solve(columns[gone], row[gone])
+    return change

@@ -1,0 +1,116 @@
+"""Token windows from plain texts: drawn at random for calibration, cut side by side for measuring."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from attnprune_verify.errors import InvalidInstance
+
+__all__ = ["calibration_windows", "cut_windows", "draw_windows", "read_text", "token_stream"]
+
+_LARGEST = 64 * 2**20  # bytes of one file
+
+
+def read_text(path: str | os.PathLike[str]) -> str:
+    """The file's text as it stands.
+
+    Raises
+    ------
+    InvalidInstance
+        If the file is missing, empty, too large or no UTF-8 text.
+    """
+    file = Path(path)
+    if not file.is_file():
+        raise InvalidInstance(f"a text must be a file; got {str(path)!r}")
+    if file.stat().st_size > _LARGEST:
+        raise InvalidInstance(f"a text may have at most {_LARGEST} bytes; {str(path)!r} is larger")
+    try:
+        text = file.read_bytes().decode("utf-8")
+    except UnicodeDecodeError as error:
+        raise InvalidInstance(f"a text must be UTF-8; {str(path)!r} is not") from error
+    if not text.strip():
+        raise InvalidInstance(f"a text must not be empty; {str(path)!r} is")
+    return text
+
+
+def token_stream(texts: Sequence[str], tokenizer: Any, *, special: bool = True) -> NDArray[np.int64]:
+    """All texts one after the other, each with the tokenizer's special tokens unless `special` is false.
+
+    Raises
+    ------
+    InvalidInstance
+        If there is no tokenizer.
+    """
+    return np.concatenate([_encode(text, tokenizer, special=special) for text in texts])
+
+
+def draw_windows(stream: NDArray[np.int64], k: int, n: int, seed: int) -> NDArray[np.int64]:
+    """k windows of n tokens at places drawn by the seed; (k, n). A larger k only adds windows.
+
+    Raises
+    ------
+    InvalidInstance
+        If the stream has fewer tokens than a window.
+
+    Examples
+    --------
+    >>> draw_windows(np.arange(9), 2, 3, 0).shape
+    (2, 3)
+    """
+    if len(stream) < n:
+        raise InvalidInstance(f"the texts must have at least n = {n} tokens; they have {len(stream)}")
+    starts = np.random.default_rng(seed).integers(0, len(stream) - n + 1, k)
+    windows: NDArray[np.int64] = stream[starts[:, np.newaxis] + np.arange(n)]
+    return windows
+
+
+def calibration_windows(
+    texts: Sequence[str], tokenizer: Any, k: int, n: int, seed: int, *, framed: bool
+) -> NDArray[np.int64]:
+    """`draw_windows` of the texts; `framed` windows have the tokenizer's special tokens at their ends, for encoders."""
+    if not framed:
+        return draw_windows(token_stream(texts, tokenizer), k, n, seed)
+    before, after = _special_tokens(tokenizer)
+    inner = n - len(before) - len(after)
+    if inner < 1:
+        raise InvalidInstance(f"n must leave room beside {len(before) + len(after)} special tokens; got {n}")
+    windows = draw_windows(token_stream(texts, tokenizer, special=False), k, inner, seed)
+    first, last = (np.array(tokens, dtype=np.int64).reshape(1, -1).repeat(k, axis=0) for tokens in (before, after))
+    return np.concatenate([first, windows, last], axis=1)
+
+
+def cut_windows(texts: Sequence[str], tokenizer: Any, n: int) -> list[NDArray[np.int64]]:
+    """Every text by itself, cut into windows of n tokens side by side; the last one of a text may be shorter.
+
+    Returns
+    -------
+    list of (k, length) arrays, one for each length >= 2
+    """
+    by_length: dict[int, list[NDArray[np.int64]]] = {}
+    for text in texts:
+        stream = _encode(text, tokenizer)
+        for start in range(0, len(stream), n):
+            window = stream[start : start + n]
+            by_length.setdefault(len(window), []).append(window)
+    return [np.stack(by_length[length]) for length in sorted(by_length, reverse=True) if length >= 2]
+
+
+def _encode(text: str, tokenizer: Any, *, special: bool = True) -> NDArray[np.int64]:
+    if tokenizer is None:
+        raise InvalidInstance("the model folder must hold tokenizer.json, and the extra 'real' be installed")
+    return np.array(tokenizer.encode(text, add_special_tokens=special).ids, dtype=np.int64)
+
+
+def _special_tokens(tokenizer: Any) -> tuple[list[int], list[int]]:
+    """What the tokenizer puts before and after a text."""
+    plain, full = _encode("a", tokenizer, special=False).tolist(), _encode("a", tokenizer).tolist()
+    for start in range(len(full) - len(plain) + 1):
+        if full[start : start + len(plain)] == plain:
+            return full[:start], full[start + len(plain) :]
+    return [], []

@@ -1,0 +1,97 @@
+"""One block: what its calibration tokens say about every linear map, and the maps pruned by it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from fractions import Fraction
+from typing import Any, TypeAlias
+
+import numpy as np
+
+from attnprune_verify.algorithms.layer.prune import prune_layer
+from attnprune_verify.algorithms.matrix.budget import Budget, Share, as_pattern
+from attnprune_verify.algorithms.matrix.damping import Moments
+from attnprune_verify.algorithms.matrix.methods import MATRIX_METHODS, prune_matrix
+from attnprune_verify.algorithms.matrix.output_obs import PrunedMatrix
+from attnprune_verify.instance.validate import Array
+from attnprune_verify.pretrained.block import Block
+from attnprune_verify.whole_model.moments import BlockMoments
+from attnprune_verify.whole_model.plan import Plan
+
+__all__ = ["block_moments", "budget_of", "forward", "prune_block"]
+
+Windows: TypeAlias = Sequence[Array] | Array
+
+
+def prune_block(
+    block: Block,
+    hidden: Windows,
+    plan: Plan,
+    index: int,
+    zeros: Mapping[str, int] | None = None,
+    outputs: Mapping[str, Moments] | None = None,
+) -> dict[str, PrunedMatrix]:
+    """Prune the maps of one block that the plan names, all of them from the block as it is.
+
+    Parameters
+    ----------
+    block : Block
+    hidden : k arrays (n, d), or one (k, n, d)
+        Hidden states before the block; one at a time is looked at.
+    index : int
+        Which block it is: random numbers depend on it and on the plan's seed.
+    zeros : mapping, optional
+        How many weights of each map are pruned; by the plan's rho if not given.
+    outputs : mapping, optional
+        The loss's metrics of the maps that ask for it (`loss_moments`).
+
+    Returns
+    -------
+    dict
+        New weights (out, in) and what is kept, by role.
+    """
+    methods = plan.maps_of(index, block)
+    by_matrix = {role: name for role, name in methods.items() if name in MATRIX_METHODS}
+    pruned = _attention_by_layer(block, hidden, plan) if len(by_matrix) < len(methods) else {}
+    moments = block_moments(block, hidden, by_matrix, outputs or {}, (plan.seed, index))
+    for role, name in by_matrix.items():
+        weight = block.weight(role)
+        budget = budget_of(plan, weight, None if zeros is None else zeros[role])
+        pruned[role] = prune_matrix(name, weight, moments.inputs(role), moments.outputs(role), budget)
+    return pruned
+
+
+def block_moments(
+    block: Block, hidden: Windows, methods: Mapping[str, str], outputs: Mapping[str, Moments], seed: tuple[int, ...]
+) -> BlockMoments:
+    """What the maps named by `methods` need to know of the tokens."""
+    metrics = {role: MATRIX_METHODS[name].metric(role) for role, name in methods.items()}
+    moments = BlockMoments(block, metrics, outputs, len(hidden), seed)
+    if methods:
+        for window in hidden:
+            moments.add(block(np.asarray(window)[np.newaxis]))
+    return moments
+
+
+def budget_of(plan: Plan, weight: Array, zeros: int | None = None) -> Budget:
+    """The plan's pattern, or `zeros`, or its ratio."""
+    if plan.pattern is not None:
+        return as_pattern(plan.pattern, weight.shape[1])
+    return Share(plan.rho or 0.0) if zeros is None else Share(Fraction(zeros, weight.size))
+
+
+def _attention_by_layer(block: Block, hidden: Windows, plan: Plan) -> dict[str, PrunedMatrix]:
+    """W_Q and W_K by one of the methods that look at the attention layer as a whole."""
+    X = np.stack([block(np.asarray(window)[np.newaxis]).x[0] for window in hidden])
+    options: dict[str, Any] = {"seed": plan.seed} if plan.attention == "random" else {}
+    result = prune_layer(block.layer, X, plan.rho or 0.0, plan.attention, **options)
+    return {
+        "Q": PrunedMatrix(result.layer.W_Q.T, result.mask_Q.T == 1),
+        "K": PrunedMatrix(result.layer.W_K.T, result.mask_K.T == 1),
+    }
+
+
+def forward(block: Block, hidden: Windows) -> Iterator[Array]:
+    """The hidden states after a block, one window at a time."""
+    for window in hidden:
+        yield block(np.asarray(window)[np.newaxis]).output[0]

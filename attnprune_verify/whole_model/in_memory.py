@@ -1,0 +1,37 @@
+"""The same pruning without files: a model with other weights, for experiments."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from attnprune_verify.instance.validate import Array
+from attnprune_verify.pretrained.network import PretrainedModel
+from attnprune_verify.whole_model.blockwise import forward, prune_block
+from attnprune_verify.whole_model.budgets import Zeros
+from attnprune_verify.whole_model.loss import dense_states, loss_moments, loss_roles
+from attnprune_verify.whole_model.plan import Plan
+
+__all__ = ["prune_in_memory"]
+
+
+def prune_in_memory(
+    model: PretrainedModel, ids: NDArray[np.int64], plan: Plan, zeros: Zeros | None = None
+) -> PretrainedModel:
+    """The model with every block pruned by the plan, calibrated on the windows `ids` (k, n).
+
+    Parameters
+    ----------
+    zeros : list of mappings, optional
+        For every block how many weights of each map are pruned (`zeros_by_map`).
+    """
+    hidden: list[Array] = list(model.family.embed(ids))
+    outputs = dict(loss_moments(model, plan, dense_states(model, ids))) if loss_roles(model, plan) else {}
+    weights: dict[tuple[int, str], Array] = {}
+    for index in range(model.depth):
+        block = model.block(index)
+        pruned = prune_block(block, hidden, plan, index, None if zeros is None else zeros[index], outputs.get(index))
+        new = {role: matrix.weight for role, matrix in pruned.items()}
+        weights |= {(index, role): weight for role, weight in new.items()}
+        hidden = list(forward(block if plan.dense_inputs else block.with_weights(new), hidden))
+    return model.with_weights(weights)

@@ -1,0 +1,97 @@
+"""What is to be pruned how: one plan for folders, for models in memory and for torch."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass, fields
+from typing import Any, Literal, get_args
+
+from attnprune_verify.algorithms.layer.prune import LAYER_METHODS
+from attnprune_verify.algorithms.matrix.methods import MATRIX_METHODS, matrix_options
+from attnprune_verify.errors import InvalidInstance
+from attnprune_verify.pretrained.block import Block
+from attnprune_verify.values import as_choice, as_count, as_ratio
+
+__all__ = ["ATTENTION_METHODS", "DENSE", "REST_METHODS", "Plan"]
+
+DENSE, DEFAULT = "dense", "output-obs"
+ATTENTION_METHODS = tuple(dict.fromkeys((*LAYER_METHODS, *MATRIX_METHODS)))
+REST_METHODS = tuple(MATRIX_METHODS)
+Budgeting = Literal["matrix", "measured"]
+
+
+@dataclass(frozen=True)
+class Plan:
+    """How every linear map of a model is pruned.
+
+    Attributes
+    ----------
+    attention : method for W_Q and W_K: one of `prune_layer`'s, "dense", or "auto" for the best one known
+    rest : method for the other maps: "magnitude", "wanda", "sparsegpt", "output-obs", "dense" or "auto"
+    rho : pruning ratio of every matrix; None with a pattern
+    pattern : "N:M", N of every M consecutive inputs are kept; overrides budgets
+    budget : "matrix" (every matrix by rho) or "measured" (rho in all, shares by measured damage)
+    dense_inputs : whether every block is calibrated on the dense blocks before it instead of the pruned ones
+    only : the blocks to prune, empty for all
+    hold : blocks that are pruned by rho although budgets are measured
+    seed : of everything random
+
+    Raises
+    ------
+    InvalidInstance
+        If a name is unknown, rho is missing or out of range, or a method knows no patterns.
+
+    Examples
+    --------
+    >>> Plan(rho=0.5, rest="wanda").method_of(0, "V")
+    'wanda'
+    """
+
+    attention: str = "auto"
+    rest: str = "auto"
+    rho: float | None = None
+    pattern: str | None = None
+    budget: Budgeting = "matrix"
+    dense_inputs: bool = False
+    only: tuple[int, ...] = ()
+    hold: tuple[int, ...] = ()
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        for part, known in (("attention", ATTENTION_METHODS), ("rest", REST_METHODS)):
+            name = as_choice(part, getattr(self, part), ("auto", DENSE, *known))
+            object.__setattr__(self, part, DEFAULT if name == "auto" else name)
+        as_choice("budget", self.budget, get_args(Budgeting))
+        as_count("seed", self.seed)
+        for name in ("only", "hold"):
+            object.__setattr__(self, name, tuple(as_count("a block", index) for index in getattr(self, name)))
+        if self.pattern is None:
+            if self.rho is None:
+                raise InvalidInstance("either rho or pattern must be given; got neither")
+            object.__setattr__(self, "rho", as_ratio(self.rho))
+            if self.budget == "measured":
+                as_choice("attention with measured budgets", self.attention, (DENSE, *MATRIX_METHODS))
+            return
+        for name in {self.attention, self.rest} - {DENSE}:
+            as_choice("a method with a pattern", name, MATRIX_METHODS)
+        object.__setattr__(self, "rho", None)
+        object.__setattr__(self, "budget", "matrix")
+
+    def method_of(self, index: int, role: str) -> str:
+        """The method for the map of a role in block `index`."""
+        if self.only and index not in self.only:
+            return DENSE
+        return self.attention if role in ("Q", "K") else self.rest
+
+    def maps_of(self, index: int, block: Block) -> dict[str, str]:
+        """The maps of block `index` that are pruned, and by which method."""
+        methods = {role: self.method_of(index, role) for role in block.roles}
+        return {role: name for role, name in methods.items() if name != DENSE}
+
+    def settings(self) -> dict[str, Any]:
+        """Plain, for reports, with the options of the methods (damping, block sizes) as they are used."""
+        return {**{one.name: getattr(self, one.name) for one in fields(self)}, "options": self.options()}
+
+    def options(self) -> dict[str, Any]:
+        """The options of the methods for one matrix; None lets the calibration tokens decide."""
+        names = [name for name in dict.fromkeys((self.attention, self.rest)) if name in MATRIX_METHODS]
+        return {name: asdict(matrix_options(name, {})) for name in names}
