@@ -14,7 +14,10 @@ def _one_line(text: str) -> str:
 
 
 def main(arguments: list[str]) -> int:
-    if any(argument in ("-h", "--help") for argument in arguments):
+    if asked := [argument for argument in arguments if argument in ("-h", "--help")]:
+        if len(arguments) > 1 or Path(asked[0]).exists():
+            print(f"error: {asked[0]} stands alone; a file of that name is ./{asked[0]}", file=sys.stderr)
+            return 2
         print("usage: python -m proofs_check [FILE ...]")
         print("Re-check certificates; without FILE, all of proofs_check/certificates.")
         return 0

@@ -1,4 +1,4 @@
-"""`python -m proofs_check.evidence [--check]`: the index of all evidence, `evidence.json`.
+"""`python -m proofs_check.evidence [--check]`: the index of all evidence, which the package carries.
 
 Per statement: the accepted certificates with their hashes, what the replay of the printed proof found, the formal
 theorems that `coq/theorems.json` lists, and whether `PROOFS.md` has a proof by hand. Everything is computed: a
@@ -14,11 +14,12 @@ from pathlib import Path
 from typing import Any
 
 from proofs_check.checker import PAPER_SHA256, judge_file
+from proofs_check.coq.pinned import formal_types
 from proofs_check.steps.record import FAILS
 from proofs_check.steps.table import PROOFS, replay
 
 HERE = Path(__file__).resolve().parent
-INDEX = HERE / "evidence.json"
+INDEX = HERE.parent / "attnprune_verify" / "claims" / "evidence_index.json"
 
 INFORMAL = {
     "lem:PL_ineq_informal": "lem:PL_ineq",
@@ -30,21 +31,35 @@ INFORMAL = {
 """Restatements in the main text, whose proof is that of the formal version and whose hypotheses are no stronger."""
 
 ALSO = {
-    "practical-refutation-beta": {"exp:full_rank_tokens": "refutation", "exp:supports_theory": "refutation"},
-    "practical-refutation-causal": {"exp:any_attention_mask": "refutation", "exp:supports_theory": "refutation"},
-    "mask_gd-refutation-ascending-0": {"exp:exact_proportion": "refutation"},
-    "mask_gd-refutation-constant": {"exp:exact_proportion": "refutation"},
-    "our_convergence-refutation-from-ones": {"exp:near_optimal_mask": "refutation"},
-    "our_convergence-refutation-from-zeros-causal": {"new:our_convergence_paper_mu_allowed": "confirmation"},
-    "our_convergence-refutation-from-ones-causal": {"new:our_convergence_paper_mu_allowed": "confirmation"},
-    "PL_ineq-refutation-causal": {"new:PL_ineq_paper_mu_allowed": "confirmation"},
-    "PL_ineq-refutation-block-mask": {"new:PL_ineq_paper_mu_allowed": "confirmation"},
-    "mask_stays_in_box-refutation": {"new:descent_leaves_box": "confirmation"},
-    "lam_in_unit_interval-refutation-divergent-step": {"exp:divergent_step": "refutation"},
-    **{f"supports_theory-refutation-n-{n}": {"exp:vacuous_guarantee": "refutation"} for n in (128, 256, 400, 512)},
+    "329eadb7aa5f80b0": {
+        "exp:full_rank_tokens": "refutation",
+        "exp:supports_theory": "refutation",
+    },  # practical-refutation-beta
+    "aa8f8b170dcc639b": {
+        "exp:any_attention_mask": "refutation",
+        "exp:supports_theory": "refutation",
+    },  # practical-refutation-causal
+    "2578efee9f6153b0": {"exp:exact_proportion": "refutation"},  # mask_gd-refutation-ascending-0
+    "40501ce1dc284bd2": {"exp:exact_proportion": "refutation"},  # mask_gd-refutation-constant
+    "5b59da48edeced28": {"exp:near_optimal_mask": "refutation"},  # our_convergence-refutation-from-ones
+    "926a92859e719c69": {
+        "new:our_convergence_paper_mu_allowed": "confirmation"
+    },  # our_convergence-refutation-from-zeros-causal
+    "b97d4c23054a3bf0": {
+        "new:our_convergence_paper_mu_allowed": "confirmation"
+    },  # our_convergence-refutation-from-ones-causal
+    "871a2eb453fad98f": {"new:PL_ineq_paper_mu_allowed": "confirmation"},  # PL_ineq-refutation-causal
+    "ae242731003046a4": {"new:PL_ineq_paper_mu_allowed": "confirmation"},  # PL_ineq-refutation-block-mask
+    "a9af09a967e00682": {"new:descent_leaves_box": "confirmation"},  # mask_stays_in_box-refutation
+    "3660aca45d9d7e98": {"exp:divergent_step": "refutation"},  # lam_in_unit_interval-refutation-divergent-step
+    "d31641cdd8dfba63": {"exp:vacuous_guarantee": "refutation"},  # supports_theory-refutation-n-128
+    "914bc8495926027e": {"exp:vacuous_guarantee": "refutation"},  # supports_theory-refutation-n-256
+    "9372e4c69b5f8085": {"exp:vacuous_guarantee": "refutation"},  # supports_theory-refutation-n-400
+    "779fc43bf2080176": {"exp:vacuous_guarantee": "refutation"},  # supports_theory-refutation-n-512
 }
-"""Other statements that a certificate decides as well, and how: no M at all meets the guarantee, so no rounded M does,
-and what refutes a statement of the paper confirms the one that says it fails.
+"""Other statements that a certificate decides as well, and how, by the first digits of the hash of its content: no M at
+all meets the guarantee, so no rounded M does, and what refutes a statement of the paper confirms the one that says it
+fails. A certificate that takes another's name takes nothing else over.
 """
 
 CORRECTED_MU = "2*(wmin*beta*delta)^2"
@@ -52,10 +67,8 @@ CORRECTED_MU = "2*(wmin*beta*delta)^2"
 
 def certificates() -> dict[str, list[dict[str, Any]]]:
     """Accepted certificates by statement. Those with the corrected mu speak for fix:PL_ineq."""
-    unknown = set(ALSO) - {path.stem for path in (HERE / "certificates").glob("*.json")}
-    if unknown:
-        raise SystemExit(f"no such certificate: {', '.join(sorted(unknown))}")
     found: dict[str, list[dict[str, Any]]] = {}
+    waiting = dict(ALSO)
     for path in sorted((HERE / "certificates").glob("*.json")):
         verdict = judge_file(path)
         if not verdict.accepted:
@@ -75,25 +88,29 @@ def certificates() -> dict[str, list[dict[str, Any]]]:
             "says": verdict.reason.removeprefix(f"{document['statement']}: "),
         }
         found.setdefault(statement, []).append(row)
-        for decided, kind in ALSO.get(path.stem, {}).items():
+        for decided, kind in waiting.pop(row["sha256"][:16], {}).items():
             found.setdefault(decided, []).append(row | {"kind": kind})
+    if waiting:
+        raise SystemExit(f"no certificate has the content {', '.join(sorted(waiting))} that decides other statements")
     return found
 
 
 def formal_theorems() -> dict[str, list[dict[str, Any]]]:
-    """The Coq theorems by statement, as their index lists them; empty where there is no index."""
-    index = HERE / "coq" / "theorems.json"
+    """The Coq theorems by statement: which part of it each proves, the proposition, and the hash of its type."""
+    theorems = json.loads((HERE / "coq" / "theorems.json").read_text(encoding="utf-8"))
+    types = formal_types(HERE / "coq", [(theorem["file"], theorem["theorem"]) for theorem in theorems])
     found: dict[str, list[dict[str, Any]]] = {}
-    for theorem in json.loads(index.read_text(encoding="utf-8")) if index.exists() else []:
+    for theorem in theorems:
         row = {
             "theorem": theorem["theorem"],
             "file": f"proofs_check/coq/{theorem['file']}",
             "reading": theorem["reading"],
             "supports": theorem["supports"],
             "axioms": theorem["axioms"],
+            **types[theorem["file"], theorem["theorem"]],
         }
-        for statement in theorem["statement_ids"]:
-            found.setdefault(statement, []).append(row)
+        for statement, part in theorem["proves"].items():
+            found.setdefault(statement, []).append(row | {"part": part})
     return found
 
 
@@ -152,14 +169,27 @@ def index() -> dict[str, Any]:
 
 
 def written() -> bytes:
-    return (json.dumps(index(), indent=1, ensure_ascii=True) + "\n").encode()
+    """The index as JSON, one certificate or theorem a line."""
+    head = index()
+    statements = [f"  {json.dumps(name)}: {_lines(entry)}" for name, entry in head.pop("statements").items()]
+    rest = [f" {json.dumps(key)}: {json.dumps(value)}" for key, value in head.items()]
+    body = ",\n".join([*rest, ' "statements": {\n' + ",\n".join(statements) + "\n }"])
+    return f"{{\n{body}\n}}\n".encode()
+
+
+def _lines(entry: dict[str, Any]) -> str:
+    fields = []
+    for key, value in entry.items():
+        rows = [f"\n    {json.dumps(row)}" for row in value] if isinstance(value, list) else []
+        fields.append(f"\n   {json.dumps(key)}: " + (f"[{','.join(rows)}]" if rows else json.dumps(value)))
+    return "{" + ",".join(fields) + "}"
 
 
 def main(arguments: list[str]) -> int:
     content = written()
     if "--check" in arguments:
         same = INDEX.exists() and INDEX.read_bytes() == content
-        print("evidence.json is up to date" if same else "evidence.json is stale: run python -m proofs_check.evidence")
+        print(f"{INDEX.name} is " + ("up to date" if same else "stale: run python -m proofs_check.evidence"))
         return 0 if same else 1
     temporary = INDEX.with_suffix(".tmp")
     temporary.write_bytes(content)

@@ -1,12 +1,14 @@
-"""Compare the Coq development with its index ``theorems.json``.
+"""Compare the Coq development with its index ``theorems.json`` and with what is pinned.
 
-No entry of the index can name a theorem that does not exist, no theorem can be missing from
-it, no source can leave a proof out, and no theorem can rest on more than the axioms the
-index gives for it.  Standard library only; Coq is not needed: what Coq says about the
-axioms is read from ``assumptions.txt``, which ``make`` compares with a fresh compilation.
+No entry of the index can name a theorem that does not exist, no theorem can be missing from it, no source can leave a
+proof out, no theorem can rest on more than the axioms the index gives for it, and none can prove anything but the
+proposition of its name in Trusted.v. Standard library only; Coq is not needed: what Coq says about axioms and types is
+read from ``assumptions.txt`` and ``types.txt``, which ``make`` compares with a fresh compilation.
 
     python3 check_index.py                 check everything, exit 1 and say why if it fails
-    python3 check_index.py --sources-only  the sources and the index, not assumptions.txt
+    python3 check_index.py --sources-only  the sources and the index, not what Coq printed
+    python3 check_index.py --questions     write Assumptions.v and Types.v, which make Coq print both
+    python3 check_index.py --write         bring the axioms in the index and the table in README.md up to date
 """
 
 import argparse
@@ -16,7 +18,12 @@ import sys
 from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
-LIBRARY = "AttnPrune"
+sys.path.insert(0, str(HERE))
+
+import pinned  # noqa: E402
+from sources import LIBRARY, TRUSTED, code, declarations, source_files, source_problems  # noqa: E402
+
+__all__ = ["dump_index", "load_index", "problems", "source_files"]
 
 # What the standard library of real numbers itself rests on; nothing else is acceptable.
 STANDARD_AXIOMS = {
@@ -26,94 +33,22 @@ STANDARD_AXIOMS = {
     "Classical_Prop.classic",
 }
 
-KEYS = {"theorem", "file", "statement_ids", "reading", "supports", "says", "axioms"}
+KEYS = {"theorem", "file", "proves", "reading", "supports", "says", "axioms"}
 READINGS = {"full", "causal", "given", "any"}
 SUPPORTS = {"holds", "refuted", "vacuous"}
 STATEMENT_ID = re.compile(r"(lem|fac|thm|def|asp|alg|eq|rem|exp|fix|new):[A-Za-z0-9_:().]+")
-
-DECLARATION = re.compile(r"\b(Theorem|Corollary|Lemma)\s+([A-Za-z_][A-Za-z0-9_']*)")
+# The part of a statement that a theorem proves: all of it, its inequality, that the inequality is attained or cannot be
+# improved, one of its parts, or a step towards it, which by itself proves no part.
+PART = re.compile(r"(whole|bound|sharp|step)|(part|bound|sharp) [1-9]\d? of [1-9]\d?")
 INDEXED = {"Theorem", "Corollary"}
-# Ways to leave a proof out, to assume instead of prove, or to switch a check of the kernel off.
-FORBIDDEN = re.compile(
-    r"\b(Admitted|admit|give_up|Axioms?|Conjectures?|Parameters?|Primitive|Register|"
-    r"bypass_check|Unset\s+(Guard|Positivity|Universe)\s+Check\w*|"
-    r"Declare\s+(ML|Instance)|Module\s+Type|Obligations?|Load|Redirect|Add\s+LoadPath)\b"
-)
-SECTION = re.compile(r"\b(Section|End|Variables?|Hypothes[ie]s|Context)\b")
-
-
-TOKEN = re.compile(r'\(\*|\*\)|"')
-
-
-def without_comments(text):
-    """The source without comments (which nest) and strings; line numbers are kept."""
-    kept, depth, in_string, start = [], 0, False, 0
-    for token in TOKEN.finditer(text):
-        between = text[start : token.start()]
-        kept.append("\n" * between.count("\n") + " " if depth or in_string else between)
-        start = token.end()
-        if token.group() == '"':
-            in_string = not in_string
-        elif not in_string:
-            depth = depth + 1 if token.group() == "(*" else max(depth - 1, 0)
-    kept.append(text[start:])
-    return "".join(kept)
-
-
-def source_files(root):
-    """The files named in _CoqProject, in the order of compilation."""
-    lines = (root / "_CoqProject").read_text(encoding="utf-8").splitlines()
-    return [line.strip() for line in lines if line.strip().endswith(".v")]
-
-
-PROJECT_LINES = {
-    f"-R . {LIBRARY}",
-    "-arg -w",
-    "-arg -notation-overridden,-ambiguous-paths",
-}
-
-
-def source_problems(root):
-    """Sources that are not compiled, and words that would let a proof be left out."""
-    lines = (root / "_CoqProject").read_text(encoding="utf-8").splitlines()
-    problems = [
-        f"_CoqProject: {line!r} is neither a source nor an option this project uses"
-        for line in lines
-        if line.strip() and not line.endswith(".v") and line not in PROJECT_LINES
-    ]
-    listed = source_files(root)
-    found = {path.relative_to(root).as_posix() for path in root.glob("*/*.v")}
-    for name in sorted(found.symmetric_difference(listed)):
-        problems.append(f"{name}: in _CoqProject or on disk, not in both")
-    for name in sorted(found.intersection(listed)):
-        code = without_comments((root / name).read_text(encoding="utf-8"))
-        for match in FORBIDDEN.finditer(code):
-            line = code.count("\n", 0, match.start()) + 1
-            problems.append(f"{name}:{line}: {match.group(0)} is not allowed")
-        depth = 0
-        for match in SECTION.finditer(code):
-            word = match.group(1)
-            if word in ("Section", "End"):
-                depth += 1 if word == "Section" else -1
-            elif depth == 0:
-                line = code.count("\n", 0, match.start()) + 1
-                problems.append(f"{name}:{line}: {word} outside a section is an axiom")
-    return problems
-
-
-def declarations(root):
-    """(file, name) -> keyword for every named statement of the sources."""
-    found = {}
-    for name in source_files(root):
-        path = root / name
-        if path.is_file():
-            code = without_comments(path.read_text(encoding="utf-8"))
-            found.update({(name, m.group(2)): m.group(1) for m in DECLARATION.finditer(code)})
-    return found
 
 
 def load_index(root):
     return json.loads((root / "theorems.json").read_text(encoding="utf-8"))
+
+
+def keys_of(index):
+    return [(entry["file"], entry["theorem"]) for entry in index]
 
 
 def entry_problems(entry):
@@ -128,13 +63,13 @@ def entry_problems(entry):
         problems.append(f"{label}: supports must be one of {sorted(SUPPORTS)}")
     if not entry["says"]:
         problems.append(f"{label}: says must put the statement in words")
-    if not entry["statement_ids"]:
-        problems.append(f"{label}: no statement id")
-    problems += [
-        f"{label}: {identifier!r} is not a statement id"
-        for identifier in entry["statement_ids"]
-        if not STATEMENT_ID.fullmatch(identifier)
-    ]
+    if not isinstance(entry["proves"], dict) or not entry["proves"]:
+        return [*problems, f"{label}: proves must map statement ids to the part that is proved"]
+    for identifier, part in entry["proves"].items():
+        if not STATEMENT_ID.fullmatch(identifier):
+            problems.append(f"{label}: {identifier!r} is not a statement id")
+        if not PART.fullmatch(part):
+            problems.append(f"{label}: {part!r} is not a part of a statement")
     problems += [
         f"{label}: rests on {axiom}, which is not an axiom of the standard reals"
         for axiom in entry["axioms"]
@@ -146,67 +81,61 @@ def entry_problems(entry):
 
 
 def index_problems(root, index):
-    """Entries of a wrong shape, without a theorem, twice, and theorems without an entry."""
+    """Entries of a wrong shape, without a theorem or its check, twice, and theorems without an entry."""
     problems = [problem for entry in index for problem in entry_problems(entry)]
     if problems:
         return problems
-    declared = declarations(root)
-    entries = [(entry["file"], entry["theorem"]) for entry in index]
-    for entry in sorted(set(entries)):
-        if declared.get(entry) not in INDEXED:
-            problems.append(f"{entry[0]}: the index names {entry[1]}, the source has no such theorem")
-        if entries.count(entry) > 1:
-            problems.append(f"{entry[0]}: {entry[1]} is in the index twice")
-    for entry, keyword in sorted(declared.items()):
-        if keyword in INDEXED and entry not in entries:
-            problems.append(f"{entry[0]}: theorem {entry[1]} is not in the index")
+    declared, entries = declarations(root), keys_of(index)
+    for file, theorem in sorted(set(entries)):
+        if declared.get((file, theorem)) not in INDEXED:
+            problems.append(f"{file}: the index names {theorem}, the source has no such theorem")
+        if declared.get((file, f"checked_{theorem}")) != "Definition":
+            problems.append(f"{file}: {theorem} is not checked against {TRUSTED}")
+        if entries.count((file, theorem)) > 1:
+            problems.append(f"{file}: {theorem} is in the index twice")
+    for (file, name), keyword in sorted(declared.items()):
+        if keyword in INDEXED and (file, name) not in entries:
+            problems.append(f"{file}: theorem {name} is not in the index")
     return problems
 
 
 def assumptions_source(index):
-    """The text of Assumptions.v: ask Coq what every theorem of the index rests on."""
-    modules = sorted({entry["file"][:-2].replace("/", ".") for entry in index})
-    lines = ["(* Generated from theorems.json by `make update`. *)"]
-    lines += [f"From {LIBRARY} Require {module}." for module in modules]
-    for entry in index:
-        module = entry["file"][:-2].replace("/", ".")
-        lines.append(f'Goal True. idtac "== {entry["file"]} {entry["theorem"]}". Abort.')
-        lines.append(f"Print Assumptions {LIBRARY}.{module}.{entry['theorem']}.")
+    """The Coq source that asks what every theorem rests on."""
+    modules = sorted({pinned.module_of(file) for file, _ in keys_of(index)})
+    lines = [f"From {LIBRARY} Require {module}." for module in modules]
+    for file, theorem in keys_of(index):
+        lines.append(f'Goal True. idtac "== {file} {theorem}". Abort.')
+        lines.append(f"Print Assumptions {LIBRARY}.{pinned.module_of(file)}.checked_{theorem}.")
     return "\n".join(lines) + "\n"
 
 
 def read_assumptions(text):
     """(file, theorem) -> sorted axioms, from what Coq printed."""
     found = {}
-    for block in re.split(r"^== ", text, flags=re.MULTILINE)[1:]:
-        title, _, body = block.partition("\n")
-        file, _, theorem = title.partition(" ")
-        if body.strip() == "Closed under the global context":
+    for title, body in pinned.blocks(text).items():
+        if body == "Closed under the global context":
             axioms = []
         elif body.startswith("Axioms:\n"):
             axioms = re.findall(r"^([^\s:]+)", body[len("Axioms:\n") :], flags=re.MULTILINE)
         else:
             raise ValueError(f"assumptions.txt: cannot read what follows {title!r}")
-        found[file, theorem.strip()] = sorted(axioms)
+        file, _, theorem = title.partition(" ")
+        found[file, theorem] = sorted(axioms)
     return found
 
 
 def assumption_problems(root, index):
     """Differences between the index and what Coq said about the axioms."""
-    problems = []
-    if (root / "Assumptions.v").read_text(encoding="utf-8") != assumptions_source(index):
-        problems.append("Assumptions.v does not ask about the theorems of the index: make update")
     try:
         printed = read_assumptions((root / "assumptions.txt").read_text(encoding="utf-8"))
     except ValueError as error:
-        return [*problems, str(error)]
+        return [str(error)]
     expected = {(entry["file"], entry["theorem"]): sorted(entry["axioms"]) for entry in index}
-    for key in sorted(set(printed) | set(expected)):
-        if printed.get(key) != expected.get(key):
-            problems.append(
-                f"{key[0]} {key[1]}: the index says axioms {expected.get(key)}, assumptions.txt says {printed.get(key)}"
-            )
-    return problems
+    return [
+        f"{key[0]} {key[1]}: the index says axioms {expected.get(key)}, assumptions.txt says {printed.get(key)}"
+        for key in sorted(set(printed) | set(expected))
+        if printed.get(key) != expected.get(key)
+    ]
 
 
 def readme_table(index):
@@ -217,10 +146,8 @@ def readme_table(index):
         if entry["supports"] != "holds":
             says = f"**{entry['supports']}**: {says}"
         axioms = "standard reals" if entry["axioms"] else "none"
-        identifiers = ", ".join(entry["statement_ids"])
-        rows.append(
-            f"| `{entry['theorem']}` | {identifiers} | {entry['reading']} | {says} | {entry['file']} | {axioms} |"
-        )
+        proves = ", ".join(name if part == "whole" else f"{name} ({part})" for name, part in entry["proves"].items())
+        rows.append(f"| `{entry['theorem']}` | {proves} | {entry['reading']} | {says} | {entry['file']} | {axioms} |")
     return "\n".join(rows)
 
 
@@ -240,13 +167,19 @@ def readme_problems(root, index):
     return []
 
 
+def printed_types(root):
+    return pinned.blocks((root / "types.txt").read_text(encoding="utf-8"))
+
+
 def problems(root, sources_only=False):
     """Everything that is wrong with the development below ``root``."""
     index = load_index(root)
     found = source_problems(root) + index_problems(root, index)
     if sources_only or found:
         return found
-    return assumption_problems(root, index) + readme_problems(root, index)
+    names = pinned.declared(code(root, TRUSTED))
+    found = pinned.types_problems(printed_types(root), names, keys_of(index))
+    return found + assumption_problems(root, index) + readme_problems(root, index)
 
 
 def dump_index(index):
@@ -265,15 +198,21 @@ def write(root):
     (root / "README.md").write_text(with_table(readme, index), encoding="utf-8")
 
 
+def write_questions(root):
+    index = load_index(root)
+    names = pinned.declared(code(root, TRUSTED))
+    (root / "Assumptions.v").write_text(assumptions_source(index), encoding="utf-8")
+    (root / "Types.v").write_text(pinned.types_source(names, keys_of(index)), encoding="utf-8")
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
-    parser.add_argument("--sources-only", action="store_true", help="do not read assumptions.txt")
+    parser.add_argument("--sources-only", action="store_true", help="do not read what Coq printed")
+    parser.add_argument("--questions", action="store_true", help="write Assumptions.v and Types.v")
     parser.add_argument("--write", action="store_true", help="update the index and the README")
-    parser.add_argument("--write-assumptions-source", action="store_true", help="rewrite Assumptions.v")
     arguments = parser.parse_args()
-    if arguments.write_assumptions_source:
-        source = assumptions_source(load_index(HERE))
-        (HERE / "Assumptions.v").write_text(source, encoding="utf-8")
+    if arguments.questions:
+        write_questions(HERE)
         return 0
     if arguments.write:
         write(HERE)
@@ -281,7 +220,7 @@ def main():
     for problem in found:
         print(problem, file=sys.stderr)
     if not found:
-        print(f"{len(load_index(HERE))} theorems, index and sources agree")
+        print(f"{len(load_index(HERE))} theorems: sources, index and pinned types agree")
     return 1 if found else 0
 
 

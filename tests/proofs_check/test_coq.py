@@ -2,14 +2,12 @@
 
 import importlib.util
 import json
-import os
 import shutil
 import subprocess
-from pathlib import Path
 
 import pytest
 
-COQ = Path(__file__).resolve().parents[2] / "proofs_check" / "coq"
+from tests.proofs_check.conftest import COQ, make
 
 
 def _load_checker():
@@ -52,14 +50,6 @@ OVER_THE_REALS = [
 ]
 
 
-@pytest.fixture
-def copy(tmp_path):
-    """The sources, without anything compiled, in a directory that may be spoiled."""
-    target = tmp_path / "coq"
-    shutil.copytree(COQ, target, ignore=shutil.ignore_patterns("*.vo*", "*.glob", ".*", "Makefile.coq*"))
-    return target
-
-
 def _edit(root, name, old, new):
     path = root / name
     text = path.read_text(encoding="utf-8")
@@ -83,26 +73,36 @@ def test_untouched_copy_is_accepted(copy):
 
 @pytest.mark.parametrize("identifier", AXIOM_FREE)
 def test_statement_is_proved_without_axioms(identifier):
-    entries = [entry for entry in INDEX if identifier in entry["statement_ids"]]
+    entries = [entry for entry in INDEX if identifier in entry["proves"]]
     assert any(entry["axioms"] == [] and entry["supports"] == "holds" for entry in entries)
 
 
 @pytest.mark.parametrize("identifier", OVER_THE_REALS)
 def test_statement_is_treated_over_the_standard_reals(identifier):
-    entries = [entry for entry in INDEX if identifier in entry["statement_ids"]]
+    entries = [entry for entry in INDEX if identifier in entry["proves"]]
     assert any(entry["file"].startswith("analysis/") for entry in entries)
 
 
 @pytest.mark.parametrize("identifier", ["lem:PL_ineq", "thm:our_convergence"])
 def test_printed_statement_is_refuted_without_a_mask_and_vacuous_with_the_causal_one(identifier):
-    entries = [entry for entry in INDEX if identifier in entry["statement_ids"]]
+    entries = [entry for entry in INDEX if identifier in entry["proves"]]
     verdicts = {(entry["reading"], entry["supports"]) for entry in entries}
     assert {("full", "refuted"), ("causal", "vacuous")} <= verdicts
     assert all(supports != "holds" for _, supports in verdicts)
 
 
 LOWER_BOUND = "Theorem lower_bound_p_row n"
+CHECK_OF_P = "Definition checked_lower_bound_p : forall R, Statement.lower_bound_p R := @lower_bound_p.\n"
 SMUGGLED = {
+    "a theorem that is checked against nothing": ("algebra/RowBounds.v", CHECK_OF_P, ""),
+    "an assumption in the statements": ("Trusted.v", "Section Model.", "Hypothesis oracle : 0 = 1.\nSection Model."),
+    "a name that poses as a section": (
+        "analysis/Model.v",
+        "Section Model.",
+        "Definition Section := 0%nat. Hypothesis oracle : 0 = 1.\nSection Model.",
+    ),
+    "a notation in the statements": ("Trusted.v", "Section Model.", "Notation R := nat.\nSection Model."),
+    "a module without a body": ("analysis/Model.v", "Section Model.", "Declare Module M : T.\nSection Model."),
     "a proof left out": ("algebra/RowBounds.v", "by case/andP: (fd j).\nQed.", "Admitted."),
     "a step left out": ("analysis/Descent.v", "  intro He. set (g := G w).", "  intro He. admit. set (g := G w)."),
     "an axiom": ("algebra/RowBounds.v", LOWER_BOUND, f"Axiom oracle : False.\n{LOWER_BOUND}"),
@@ -129,7 +129,7 @@ SMUGGLED = {
         "(* a (* b *) c *) Axiom oracle : 0 = 1.\nSection Model.",
     ),
     "the guard checker switched off": (
-        "analysis/Sums.v",
+        "Trusted.v",
         "Fixpoint rsum",
         "Unset Guard Checking.\nFixpoint rsum",
     ),
@@ -191,11 +191,15 @@ def _unknown_support(index):
 
 
 def _no_statement(index):
-    index[0]["statement_ids"] = []
+    index[0]["proves"] = {}
 
 
 def _bad_statement(index):
-    index[0]["statement_ids"] = ["PL_ineq"]
+    index[0]["proves"] = {"PL_ineq": "whole"}
+
+
+def _unknown_part(index):
+    index[0]["proves"] = {"lem:PL_ineq": "most of it"}
 
 
 def _extra_key(index):
@@ -225,6 +229,7 @@ def _wrong_file(index):
         _unknown_support,
         _no_statement,
         _bad_statement,
+        _unknown_part,
         _extra_key,
         _twice,
         _missing,
@@ -250,11 +255,6 @@ def test_foreign_axiom_is_caught_even_if_the_list_of_assumptions_agrees(copy):
         "PL_corrected\nAxioms:\nAttnPrune.algebra.RowBounds.oracle : False\n",
     )
     assert any("not an axiom of the standard reals" in problem for problem in check.problems(copy))
-
-
-def test_assumptions_of_another_index_are_caught(copy):
-    _edit(copy, "Assumptions.v", "Print Assumptions AttnPrune.algebra.RowBounds.lower_bound_p.\n", "")
-    assert check.problems(copy) != []
 
 
 def test_table_in_the_readme_is_that_of_the_index(copy):
@@ -293,33 +293,6 @@ needs_coq = pytest.mark.skipif(
 )
 
 
-def _make(root, *arguments):
-    environment = {name: value for name, value in os.environ.items() if name != "MAKEFLAGS"}
-    return subprocess.run(
-        ["make", "-C", str(root), *arguments],
-        capture_output=True,
-        text=True,
-        timeout=1500,
-        check=False,
-        env=environment,
-    )
-
-
-@pytest.fixture
-def compiled(copy):
-    """The development compiled from clean: here, or before in a folder that the environment names."""
-    before = os.environ.get("ATTNPRUNE_COMPILED_PROOFS")
-    if before:
-        for name in ["_CoqProject", "Assumptions.v", "assumptions.txt", *check.source_files(copy)]:
-            assert (Path(before) / name).read_bytes() == (copy / name).read_bytes(), name
-        shutil.rmtree(copy)
-        shutil.copytree(before, copy)
-    else:
-        outcome = _make(copy)
-        assert outcome.returncode == 0, outcome.stdout + outcome.stderr
-    return copy
-
-
 @needs_coq
 @pytest.mark.thorough
 def test_compiles_from_clean_and_notices_what_only_coq_can_see(compiled, tmp_path):
@@ -328,7 +301,8 @@ def test_compiles_from_clean_and_notices_what_only_coq_can_see(compiled, tmp_pat
     sources = check.source_files(copy)
     assert sources
     assert all((copy / name).with_suffix(".vo").is_file() for name in sources)
-    assert (copy / "assumptions.out").read_bytes() == (copy / "assumptions.txt").read_bytes()
+    for name in ("assumptions", "types"):
+        assert (copy / f"{name}.out").read_bytes() == (copy / f"{name}.txt").read_bytes()
 
     # excluded middle in a proof of algebra/: it compiles, but the assumptions differ
     classical = tmp_path / "classical"
@@ -340,7 +314,7 @@ def test_compiles_from_clean_and_notices_what_only_coq_can_see(compiled, tmp_pat
         "move=> n0 s0 F; case: (Coq.Logic.Classical_Prop.classic True) => [_|[]] //; have n1",
     )
     _edit(classical, "algebra/PLSharp.v", "From mathcomp", "Require Coq.Logic.Classical_Prop.\nFrom mathcomp")
-    outcome = _make(classical)
+    outcome = make(classical)
     assert outcome.returncode != 0
     assert "+Classical_Prop.classic" in outcome.stdout
 
@@ -348,4 +322,4 @@ def test_compiles_from_clean_and_notices_what_only_coq_can_see(compiled, tmp_pat
     unsquared = tmp_path / "unsquared"
     shutil.copytree(copy, unsquared)
     _edit(unsquared, "algebra/PLSharp.v", "(1 * 1 * n%:R^-1) ^+ 2", "(1 * 1 * n%:R^-1)")
-    assert _make(unsquared, "compile").returncode != 0
+    assert make(unsquared, "compile").returncode != 0

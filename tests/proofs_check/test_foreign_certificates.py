@@ -211,9 +211,8 @@ ZERO = [["0"] * 3] * 3
         exact_certificate([["1"]], [["5/7"]], [["1/3"]], MUS[2], "1/2"),
         exact_certificate(EYE, UNIT, ZERO, MUS[2], "0"),
         exact_certificate(EYE, [["1", "2", "3"], ["1", "1", "1"], ["2", "1", "1"]], ZERO, MUS[2], "0"),
-        exact_certificate(EYE, ZERO, UNIT, MUS[0], "0"),
     ],
-    ids=["one token", "one token, lambda", "corrected mu attained", "third of 1 is exact", "no weights"],
+    ids=["one token", "one token, lambda", "corrected mu attained", "third of 1 is exact"],
 )
 def test_what_is_exact_is_decided_exactly(document: dict[str, Any]) -> None:
     document["inputs"]["M"] = [[entry.lstrip("-") for entry in row] for row in document["inputs"]["M"]]

@@ -123,3 +123,58 @@ def test_a_name_cannot_break_or_forge_a_line(tmp_path: Path, name: bytes) -> Non
     assert (run.returncode, run.stderr) == (1, "")
     lines = run.stdout.splitlines()
     assert len(lines) == 2 and lines[0].startswith("REJECT x" if name[:1] == b"x" else "REJECT ")
+
+
+def stored(name: str, **inputs: Any) -> bytes:
+    document = json.loads((ROOT / "proofs_check" / "certificates" / f"{name}.json").read_text())
+    document["inputs"] |= inputs
+    return json.dumps(document).encode()
+
+
+EMPTY = {
+    "a delta nobody reports": stored("reported_delta-refutation", n=10, delta="99/1"),
+    "a lambda nobody uses": stored("supports_theory-refutation-n-128", n=1, d=1, **{"lambda": "1" + "0" * 50}),
+    "another model's heads": stored("square_weights-refutation", key_heads=1, query_heads=2),
+    "a model of size one": stored("whole_model_ratio-refutation", d=1, key_columns=1, inner=1, layers=1, vocabulary=1),
+    "another step": stored("lam_in_unit_interval-refutation-divergent-step", eta="100/1"),
+    "another sweep": stored("step_size-refutation", lambda_large="1/1"),
+    "a batch of another strength": stored("batch_regulariser-refutation", **{"lambda": "1/3"}),
+}
+
+
+@pytest.mark.parametrize("name", EMPTY)
+def test_what_the_paper_reports_cannot_be_chosen(name: str) -> None:
+    """Such a certificate is true arithmetic about numbers of its own: it says nothing about the paper."""
+    verdict = judge_bytes(EMPTY[name])
+    assert not verdict.accepted and "must be what the paper reports" in verdict.reason
+
+
+def test_a_weight_of_zero_is_outside_the_statement() -> None:
+    verdict = judge_bytes(tampered(W=[["0/1", "1/100"], ["1/100", "1/100"]]))
+    assert not verdict.accepted and "no zero entry" in verdict.reason
+
+
+def test_an_instance_that_satisfies_an_inequality_is_called_one() -> None:
+    name = "PL_ineq-confirmation-attained"
+    verdict = judge_file(ROOT / "proofs_check" / "certificates" / f"{name}.json")
+    assert verdict.accepted and verdict.reason.startswith("lem:PL_ineq: instance: ")
+
+
+def test_many_long_denominators_are_refused_before_they_are_summed() -> None:
+    """1,600 distinct denominators of thirty digits: their sum has a common denominator of 150,000 bits."""
+    d = 40
+    W = [[f"1/{10**29 + 2 * (d * a + b) + 1}" for b in range(d)] for a in range(d)]
+    ones = [["1/1"] * d for _ in range(d)]
+    verdict = judge_bytes(
+        tampered(n=2, d=d, X=[["1/1"] + ["0/1"] * (d - 1), ["0/1", "1/1"] + ["0/1"] * (d - 2)], W=W, M=W)
+    )
+    assert not verdict.accepted and "too long for exact" in verdict.reason
+    assert "too long" not in judge_bytes(tampered(n=2, d=d, X=[["1/1"] * d] * 2, W=ones, M=ones)).reason
+
+
+@pytest.mark.parametrize("arguments", [["BAD.json", "--help"], ["-h", "BAD.json"], ["--help", "-h"]])
+def test_help_beside_files_checks_nothing_and_says_so(arguments: list[str]) -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "proofs_check", *arguments], cwd=ROOT, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 2 and "stands alone" in done.stderr and done.stdout == ""

@@ -21,8 +21,7 @@ def test_certificates_are_regenerated_byte_for_byte() -> None:
 
 
 def test_committed_index_is_the_computed_one() -> None:
-    """When this fails after a change of evidence: python -m proofs_check.evidence."""
-    assert evidence.INDEX.read_bytes() == evidence.written()
+    assert evidence.INDEX.read_bytes() == evidence.written(), "run python -m proofs_check.evidence"
 
 
 def index() -> dict:

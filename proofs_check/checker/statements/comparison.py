@@ -1,7 +1,7 @@
 """Statements that a comparison of two computed numbers refutes: inputs in, lhs and rhs out, always lhs < rhs."""
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import Any
 
@@ -23,6 +23,8 @@ class Comparison:
     keys: tuple[str, ...]
     sides: Callable[[Inputs, int], Sides]
     says: str
+    reported: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    """Inputs that are the paper's own numbers, and the values it reports: with others the certificate says nothing."""
 
 
 def check_among(comparisons: tuple[Comparison, ...]) -> Callable[[dict[str, Any]], str]:
@@ -34,6 +36,7 @@ def check_among(comparisons: tuple[Comparison, ...]) -> Callable[[dict[str, Any]
         named = fields.choice(reading["of"], tuple(found.reading for found in comparisons), "reading.of")
         comparison = next(found for found in comparisons if found.reading == named)
         inputs = fields.closed(certificate["inputs"], comparison.keys, "inputs")
+        require_reported(inputs, comparison.reported)
         no_hypotheses(certificate)
         claimed = enclosures(certificate, ("lhs", "rhs"))
 
@@ -49,6 +52,15 @@ def check_among(comparisons: tuple[Comparison, ...]) -> Callable[[dict[str, Any]
         return f"refutation: {comparison.says}"
 
     return check
+
+
+def require_reported(inputs: Inputs, reported: Mapping[str, tuple[str, ...]]) -> None:
+    """The numbers that the paper reports are constants here: a certificate may repeat them, not choose them."""
+    for key, values in reported.items():
+        given = inputs[key]
+        number = fields.rational(str(given) if type(given) is int else given, f"inputs.{key}")
+        if number not in {Fraction(value) for value in values}:
+            raise Reject(f"inputs.{key} must be what the paper reports, {' or '.join(values)}")
 
 
 def positive(inputs: Inputs, *keys: str) -> list[Fraction]:

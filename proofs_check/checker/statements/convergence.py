@@ -224,4 +224,4 @@ def check_repaired(certificate: dict[str, Any]) -> str:
 
     decide(precisions(claimed.values(), 500 * (last + 1), 4 * data.n**2 * (last + 1)), ask)
     where = f"{data.mask} mask, d = {data.d}, start {start}"
-    return f"confirmation: M_{last} satisfies the guarantee with the corrected mu ({where})"
+    return f"instance: M_{last} satisfies the guarantee with the corrected mu ({where})"

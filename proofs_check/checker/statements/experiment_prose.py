@@ -78,20 +78,34 @@ def _pruned_share(inputs: Inputs, bits: int) -> Sides:
     return Fraction(mlp + d * d + d * key, 2 * total), Fraction(1, 2)
 
 
+_RHO_SWEEP = {"n": ("512",), "delta": ("1/400",)}
+_SYNTHETIC = {"n": ("128",), "lambda": ("1/25",)}
+_LLAMA = {"key_heads": ("8",), "query_heads": ("32",), "head_width": ("64",)}
+_LLAMA_SIZES = {
+    "d": ("2048",), "key_columns": ("512",), "inner": ("8192",), "layers": ("16",), "vocabulary": ("128256",),
+}  # fmt: skip
+
 COMPARISONS = {
-    "exp:reported_delta": (Comparison("rho sweep", ("n", "delta"), _reported_delta, "the reported delta exceeds 1/n"),),
+    "exp:reported_delta": (
+        Comparison("rho sweep", ("n", "delta"), _reported_delta, "the reported delta exceeds 1/n", _RHO_SWEEP),
+    ),
     "exp:lam_in_unit_interval": (
-        Comparison("synthetic", ("n", "lambda"), _lambda_range, "the lambda of the definition exceeds 1"),
+        Comparison("synthetic", ("n", "lambda"), _lambda_range, "the lambda of the definition exceeds 1", _SYNTHETIC),
         Comparison(
             "step with it",
             ("n", "lambda", "eta"),
             _contraction,
             "|1 - eta lambda| > 1: a step expands what it should shrink",
+            _SYNTHETIC | {"eta": ("5/2",)},
         ),
     ),
     "exp:supports_theory": (
         Comparison(
-            "size of the bound", ("n", "d", "lambda", "delta"), _vacuous, "xi/2 exceeds the largest possible L_attn/n^2"
+            "size of the bound",
+            ("n", "d", "lambda", "delta"),
+            _vacuous,
+            "xi/2 exceeds the largest possible L_attn/n^2",
+            {"n": ("128", "256", "400", "512"), "d": ("2048",), "lambda": ("1/20",), "delta": ("1/400",)},
         ),
     ),
     "exp:exp_is_computable": (
@@ -99,23 +113,29 @@ COMPARISONS = {
     ),
     "exp:batch_regulariser": (
         Comparison(
-            "two batches", ("lambda", "k_small", "k_large"), _batch, "equal lambda regularises larger batches less"
+            "two batches",
+            ("lambda", "k_small", "k_large"),
+            _batch,
+            "equal lambda regularises larger batches less",
+            {"lambda": ("1/25",)},
         ),
     ),
     "exp:square_weights": (
         Comparison(
             "Llama-3.2-1B",
-            ("key_heads", "query_heads", "head_width"),
+            tuple(_LLAMA),
             _columns,
             "W_Q and W_K have different numbers of columns",
+            _LLAMA,
         ),
     ),
     "exp:whole_model_ratio": (
         Comparison(
             "Llama-3.2-1B",
-            ("d", "key_columns", "inner", "layers", "vocabulary"),
+            tuple(_LLAMA_SIZES),
             _pruned_share,
             "under half of the model is pruned",
+            _LLAMA_SIZES,
         ),
     ),
 }

@@ -104,7 +104,7 @@ def check_regulariser(certificate: dict[str, Any]) -> str:
     each = [lam * norm_sq(fields.matrix(inputs[key], d, m, f"inputs.{key}")) / 2 for key in ("M_Q", "M_K")]
     if repaired != total(each) or any(bounds(repaired) != claimed[side] for side in ("lhs", "rhs")):
         raise Reject("lhs and rhs must both be the exact value (lambda/2)(||M_Q||^2 + ||M_K||^2)")
-    return "confirmation: with lambda the regulariser is def:reg_term's, once for each mask"
+    return "instance: with lambda the regulariser is def:reg_term's, once for each mask"
 
 
 COMPARISONS = {

@@ -4,6 +4,7 @@
 
 from dataclasses import dataclass
 from fractions import Fraction
+from math import lcm
 from typing import Any
 
 from proofs_check.checker import fields
@@ -26,6 +27,9 @@ from proofs_check.checker.reject import Reject
 MU_ALL, MU_ALLOWED, MU_SQUARED = "2*wmin*beta*delta", "2*wmin*beta*delta_allowed", "2*(wmin*beta*delta)^2"
 RELATIONS = {"refutation": "lhs<rhs", "confirmation": "lhs>=rhs"}
 _LOGIT_WORK = 2 * 10**9  # in products of 64-bit words
+_SUM_WORK = 2 * 10**8  # the same, with the divisions that bring a sum of fractions to lowest terms
+_PRECISIONS = 8
+_LONG = 100_000
 
 
 @dataclass(frozen=True)
@@ -58,7 +62,8 @@ def check(certificate: dict[str, Any]) -> str:
         raise Reject("the lower end of delta_le_min_f is below delta")
     check_pivots(hypotheses["psd_pivots"], instance)
     _verify(instance, mu, relation, claimed)
-    return f"{certificate['kind']}: {relation} with mu = {mu}, {named} mask, n = {instance.n}, d = {instance.d}"
+    word = "refutation" if certificate["kind"] == "refutation" else "instance"
+    return f"{word}: {relation} with mu = {mu}, {named} mask, n = {instance.n}, d = {instance.d}"
 
 
 def read_instance(inputs: Any, named: str) -> Instance:
@@ -73,6 +78,8 @@ def read_instance(inputs: Any, named: str) -> Instance:
     mask = fields.attention_mask(inputs["mask"], n, "inputs.mask")
     require_named_mask(named, mask, given=isinstance(inputs["mask"], list))
     fields.require_in(M, 0, 1, "inputs.M")
+    if not all(entry for row in W for entry in row):
+        raise Reject("inputs.W must have no zero entry: xi divides by min|W|")
     lam = fields.rational(inputs["lambda"], "inputs.lambda")
     beta = fields.rational(inputs["beta"], "inputs.beta")
     delta = fields.rational(inputs["delta"], "inputs.delta")
@@ -150,9 +157,21 @@ def require_bounded_logits(instance: Instance) -> None:
     e = 1 + (_common_length(instance.W) + _common_length(instance.M)) // 64
     if n * d * d * e * x + n * n * d * (e + x) * x + 10 * n * n * (e + 2 * x) ** 2 > _LOGIT_WORK:
         raise Reject("the entries of X, W and M are too long for exact logits of this size")
+    m, w = (1 + _common_length(A) // 64 for A in (instance.M, instance.W))
+    if (n * d * x**2 + d * d * (m**2 + w)) * _PRECISIONS > _SUM_WORK:  # a sum of squares, anew at every precision
+        raise Reject("the entries of X, W and M are too long for exact sums of this size")
 
 
 def _common_length(values: fields.Matrix) -> int:
-    """Bits of the largest numerator, and of the product of the distinct denominators, of a matrix."""
+    """Bits of the largest numerator, and of the least common denominator, of a matrix.
+
+    Where that gets too long to be worth computing, the lengths of the distinct denominators added up.
+    """
     denominators = {entry.denominator for row in values for entry in row}
-    return max(abs(e.numerator).bit_length() for row in values for e in row) + sum(q.bit_length() for q in denominators)
+    common = 1
+    for denominator in denominators:
+        common = lcm(common, denominator)
+        if common.bit_length() > _LONG:
+            common = 1 << sum(q.bit_length() for q in denominators)
+            break
+    return max(abs(e.numerator).bit_length() for row in values for e in row) + common.bit_length()

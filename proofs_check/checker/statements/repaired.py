@@ -59,7 +59,7 @@ def check_floor(certificate: dict[str, Any]) -> str:
         ]
 
     decide(precisions(claimed.values(), 0, 3 * n**3), ask)
-    return f"confirmation: min F(M) is above the explicit floor ({named} mask)"
+    return f"instance: min F(M) is above the explicit floor ({named} mask)"
 
 
 def check_best_mask(certificate: dict[str, Any]) -> str:
@@ -104,4 +104,4 @@ def check_best_mask(certificate: dict[str, Any]) -> str:
 
     work = comb(d * d, zeros)
     decide(precisions(claimed.values(), work * (6 * n * n * d + 300), work * 3 * n * n), ask)
-    return f"confirmation: the best of all {comb(d * d, zeros)} masks with {zeros} zeros"
+    return f"instance: the best of all {comb(d * d, zeros)} masks with {zeros} zeros"

@@ -69,7 +69,7 @@ def _check(names: tuple[str, ...], left: Callable[[Instance, int], list[Number]]
 
         n, d = instance.n, instance.d
         decide(precisions(claimed.values(), 8 * n * n * d, 3 * n * n), ask)
-        return f"confirmation: {says} ({named} mask)"
+        return f"instance: {says} ({named} mask)"
 
     return check
 

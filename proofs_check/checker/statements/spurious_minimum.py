@@ -71,7 +71,7 @@ def check(certificate: dict[str, Any]) -> str:
         ]
 
     decide((128, 256, 512, 1024), ask)
-    return f"confirmation: a spurious strict local minimum in the {domain}, n = {n} > d = {d}, {named} mask"
+    return f"instance: a spurious strict local minimum in the {domain}, n = {n} > d = {d}, {named} mask"
 
 
 def _box(M: fields.Matrix, radius: Fraction, bits: int) -> list[list[Number]]:
@@ -100,5 +100,5 @@ def _require_domain(M: fields.Matrix, radius: Fraction, domain: str, d: int) -> 
     if domain == "box":
         if not all(radius < entry < 1 - radius for row in M for entry in row):
             raise Reject("the ball around M must lie inside the open box (0, 1)^(d x d)")
-    elif lower(square_root(sum((entry**2 for row in M for entry in row), Fraction(0)), 128)) + radius >= d:
+    elif upper(square_root(sum((entry**2 for row in M for entry in row), Fraction(0)), 128)) + radius >= d:
         raise Reject("the ball around M must lie inside ||M||_F < d")

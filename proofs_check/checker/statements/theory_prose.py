@@ -88,6 +88,8 @@ def _momentum(inputs: Inputs, bits: int) -> Sides:
     return losses[t], losses[t + 1]
 
 
+_SYNTHETIC = {"n": ("128",), "d": ("64",), "lambda_small": ("1/1000",), "lambda_large": ("1/10",)}
+
 COMPARISONS = {
     "exp:smaller_lam_takes_longer": (
         Comparison(
@@ -95,6 +97,7 @@ COMPARISONS = {
             ("n", "d", "R", "mu", "epsilon", "lambda_small", "lambda_large"),
             _running_time,
             "T increases with lambda: a small lambda does not make the run longer",
+            _SYNTHETIC,
         ),
     ),
     "exp:step_size": (
@@ -103,6 +106,7 @@ COMPARISONS = {
             ("n", "d", "R", "lambda_small", "lambda_large"),
             _step_size,
             "1/L is not inversely proportional to lambda",
+            _SYNTHETIC,
         ),
     ),
     "exp:gradient_bounded": (
@@ -119,6 +123,7 @@ COMPARISONS = {
             ("n", "d", "X", "W", "lambda", "eta", "momentum", "t"),
             _momentum,
             "with momentum the loss rises although eta < 1/K",
+            {"momentum": ("9/10",)},
         ),
     ),
 }

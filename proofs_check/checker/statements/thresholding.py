@@ -69,4 +69,4 @@ def check_repaired(certificate: dict[str, Any]) -> str:
             raise Reject(f"not true at rho = {rho}")
     if not zeros == wanted == _wanted(entries, ratios):
         raise Reject("quantities.zeros and quantities.wanted must both be floor(rho d^2)")
-    return f"confirmation: exactly floor(rho d^2) zeros, the smallest entries, at {len(ratios)} ratios"
+    return f"instance: exactly floor(rho d^2) zeros, the smallest entries, at {len(ratios)} ratios"

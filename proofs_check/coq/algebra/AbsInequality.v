@@ -1,7 +1,8 @@
 (* fac:abs_inequality, over an arbitrary real closed field. *)
 From mathcomp Require Import all_ssreflect ssralg ssrnum ring.
+From AttnPrune Require Import Trusted.
 Set Implicit Arguments. Unset Strict Implicit. Unset Printing Implicit Defensive.
-Import Order.TTheory GRing.Theory Num.Theory.
+Import Order.TTheory GRing.Theory Num.Theory Algebra.
 Local Open Scope ring_scope.
 
 Section AbsInequality.
@@ -39,3 +40,7 @@ by rewrite ler_addl mulr_ge0 ?ler0n // mulr_ge0.
 Qed.
 
 End AbsInequality.
+
+(* ---- as Trusted.v states them ---- *)
+Definition checked_abs_inequality_part1 : forall R, Statement.abs_inequality_part1 R := @abs_inequality_part1.
+Definition checked_abs_inequality_part2 : forall R, Statement.abs_inequality_part2 R := @abs_inequality_part2.

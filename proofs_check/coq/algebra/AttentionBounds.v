@@ -5,17 +5,14 @@
 
      F  stands for f~(M), F0 for f, c = F - F0.                                    *)
 From mathcomp Require Import all_ssreflect ssralg ssrnum matrix ring.
+From AttnPrune Require Import Trusted.
 From AttnPrune.algebra Require Import Frobenius RowBounds.
 Set Implicit Arguments. Unset Strict Implicit. Unset Printing Implicit Defensive.
-Import Order.TTheory GRing.Theory Num.Theory.
+Import Order.TTheory GRing.Theory Num.Theory Algebra.
 Local Open Scope ring_scope.
 
 Section AttentionBounds.
 Variable R : rcfType.
-
-(* Entries >= 0 and row sums 1; that entries are <= 1 follows. *)
-Definition row_stochastic n (F : 'M[R]_n) :=
-  F *m ones R n 1 = ones R n 1 /\ forall i j, 0 <= F i j.
 
 Lemma stochastic_row n (F : 'M[R]_n) i : row_stochastic F -> \sum_j F i j = 1.
 Proof. by case=> H _; rewrite -row_sums H mxE. Qed.
@@ -159,3 +156,24 @@ by rewrite card_ord.
 Qed.
 
 End AttentionBounds.
+
+(* ---- as Trusted.v states them ---- *)
+Definition checked_bound_basic_func_part4 : forall R, Statement.bound_basic_func_part4 R := @bound_basic_func_part4.
+Definition checked_bound_basic_func_part7 : forall R, Statement.bound_basic_func_part7 R := @bound_basic_func_part7.
+Definition checked_bound_basic_func_part1 : forall R, Statement.bound_basic_func_part1 R := @bound_basic_func_part1.
+Definition checked_bound_c R : Statement.bound_c R.
+Proof. by move=> n F F0 [sF sF0]; exact: bound_c. Qed.
+Definition checked_bound_c_sharp R : Statement.bound_c_sharp R.
+Proof. by move=> n F F0 [sF sF0]; exact: bound_c_sharp. Qed.
+Definition checked_bound_basic_func_part3 R : Statement.bound_basic_func_part3 R.
+Proof. by move=> n F F0 [sF sF0]; exact: bound_basic_func_part3. Qed.
+Definition checked_bound_basic_func_part10_sharp R : Statement.bound_basic_func_part10_sharp R.
+Proof. by move=> n F F0 [sF sF0]; exact: bound_basic_func_part10_sharp. Qed.
+Definition checked_bound_basic_func_part10 R : Statement.bound_basic_func_part10 R.
+Proof. by move=> n F F0 [sF sF0]; exact: bound_basic_func_part10. Qed.
+Definition checked_bound_diag_f R : Statement.bound_diag_f R.
+Proof. by move=> n F F0 [sF sF0]; exact: bound_diag_f. Qed.
+Definition checked_bound_p R : Statement.bound_p R.
+Proof. by move=> n F F0 [sF sF0]; exact: bound_p. Qed.
+Definition checked_delta_le_inverse_allowed : forall R, Statement.delta_le_inverse_allowed R := @delta_le_inverse_allowed.
+Definition checked_delta_le_inverse_n : forall R, Statement.delta_le_inverse_n R := @delta_le_inverse_n.

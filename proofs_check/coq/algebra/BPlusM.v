@@ -9,9 +9,10 @@
    root of the right side of Part 1, which may be negative (B = 0, M = 0); the proof
    below treats that case apart.                                                   *)
 From mathcomp Require Import all_ssreflect ssralg ssrnum matrix ring.
+From AttnPrune Require Import Trusted.
 From AttnPrune.algebra Require Import Frobenius AbsInequality.
 Set Implicit Arguments. Unset Strict Implicit. Unset Printing Implicit Defensive.
-Import Order.TTheory GRing.Theory Num.Theory.
+Import Order.TTheory GRing.Theory Num.Theory Algebra.
 Local Open Scope ring_scope.
 
 Section BPlusM.
@@ -69,3 +70,9 @@ by rewrite ler_add2r; apply: ler_wsqrtr; exact: lower_bound_B_plus_M_part1.
 Qed.
 
 End BPlusM.
+
+(* ---- as Trusted.v states them ---- *)
+Definition checked_M_bounds : forall R, Statement.M_bounds R := @M_bounds.
+Definition checked_lower_bound_B_plus_M_ball : forall R, Statement.lower_bound_B_plus_M_ball R := @lower_bound_B_plus_M_ball.
+Definition checked_lower_bound_B_plus_M_part1 : forall R, Statement.lower_bound_B_plus_M_part1 R := @lower_bound_B_plus_M_part1.
+Definition checked_lower_bound_B_plus_M_part2 : forall R, Statement.lower_bound_B_plus_M_part2 R := @lower_bound_B_plus_M_part2.

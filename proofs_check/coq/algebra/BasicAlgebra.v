@@ -3,9 +3,10 @@
    as in the paper.  Two printing slips are repaired on the way: fac:combine Part 2 runs
    over j, and the A of fac:algebra's eleventh line is any n x m matrix.               *)
 From mathcomp Require Import all_ssreflect ssralg ssrnum matrix ring.
+From AttnPrune Require Import Trusted.
 From AttnPrune.algebra Require Import Frobenius.
 Set Implicit Arguments. Unset Strict Implicit. Unset Printing Implicit Defensive.
-Import Order.TTheory GRing.Theory Num.Theory.
+Import Order.TTheory GRing.Theory Num.Theory Algebra.
 Local Open Scope ring_scope.
 
 Section BasicAlgebra.
@@ -115,3 +116,23 @@ by move=> j ji; rewrite !mxE eq_sym (negbTE ji) mulr0n expr0n.
 Qed.
 
 End BasicAlgebra.
+
+(* ---- as Trusted.v states them ---- *)
+Definition checked_indexing_row : forall R, Statement.indexing_row R := @indexing_row.
+Definition checked_indexing_column : forall R, Statement.indexing_column R := @indexing_column.
+Definition checked_combine_part1 : forall R, Statement.combine_part1 R := @combine_part1.
+Definition checked_combine_part2 : forall R, Statement.combine_part2 R := @combine_part2.
+Definition checked_algebra_inner_symmetric : forall R, Statement.algebra_inner_symmetric R := @algebra_inner_symmetric.
+Definition checked_algebra_hadamard_diag : forall R, Statement.algebra_hadamard_diag R := @algebra_hadamard_diag.
+Definition checked_algebra_inner_ones : forall R, Statement.algebra_inner_ones R := @algebra_inner_ones.
+Definition checked_algebra_inner_hadamard : forall R, Statement.algebra_inner_hadamard R := @algebra_inner_hadamard.
+Definition checked_algebra_row_hadamard : forall R, Statement.algebra_row_hadamard R := @algebra_row_hadamard.
+Definition checked_algebra_hadamard_transpose : forall R, Statement.algebra_hadamard_transpose R := @algebra_hadamard_transpose.
+Definition checked_algebra_hadamard_unit : forall R, Statement.algebra_hadamard_unit R := @algebra_hadamard_unit.
+Definition checked_algebra_diag_sandwich : forall R, Statement.algebra_diag_sandwich R := @algebra_diag_sandwich.
+Definition checked_algebra_outer_products : forall R, Statement.algebra_outer_products R := @algebra_outer_products.
+Definition checked_algebra_hadamard_entry : forall R, Statement.algebra_hadamard_entry R := @algebra_hadamard_entry.
+Definition checked_algebra_hadamard_sum : forall R, Statement.algebra_hadamard_sum R := @algebra_hadamard_sum.
+Definition checked_algebra_norm_trace : forall R, Statement.algebra_norm_trace R := @algebra_norm_trace.
+Definition checked_algebra_trace_commutes : forall R, Statement.algebra_trace_commutes R := @algebra_trace_commutes.
+Definition checked_algebra_norm_diag : forall R, Statement.algebra_norm_diag R := @algebra_norm_diag.

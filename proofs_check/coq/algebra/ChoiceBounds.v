@@ -3,9 +3,10 @@
      S i   the allowed positions of row i, outside of which F and F0 vanish
      n_e   the number of rows with two or more of them; in any other row F and F0 agree   *)
 From mathcomp Require Import all_ssreflect ssralg ssrnum matrix ring.
+From AttnPrune Require Import Trusted.
 From AttnPrune.algebra Require Import Frobenius RowBounds AttentionBounds.
 Set Implicit Arguments. Unset Strict Implicit. Unset Printing Implicit Defensive.
-Import Order.TTheory GRing.Theory Num.Theory.
+Import Order.TTheory GRing.Theory Num.Theory Algebra.
 Local Open Scope ring_scope.
 
 Section ChoiceBounds.
@@ -15,12 +16,12 @@ Hypothesis sF0 : row_stochastic F0.
 Hypothesis FS : forall i j, ~~ S i j -> F i j = 0.
 Hypothesis F0S : forall i j, ~~ S i j -> F0 i j = 0.
 
-Definition has_choice : pred 'I_n := fun i => (1 < #|S i|)%N.
-Definition n_e : R := #|has_choice|%:R.
+Local Notation has_choice := (Algebra.has_choice S).
+Local Notation n_e := (Algebra.n_e R S).
 
 Lemma no_choice i j : ~~ has_choice i -> F i j = F0 i j.
 Proof.
-rewrite /has_choice -leqNgt => /card_le1_eqP C; case: (boolP (S i j)) => Sij; last by rewrite FS // F0S.
+rewrite /Algebra.has_choice -leqNgt => /card_le1_eqP C; case: (boolP (S i j)) => Sij; last by rewrite FS // F0S.
 have E k : k != j -> ~~ S i k by apply: contra => Sik; apply/eqP; exact: C.
 have one (G : 'M[R]_n) : row_stochastic G -> (forall l k, ~~ S l k -> G l k = 0) -> G i j = 1.
   by move=> sG GS; rewrite -(stochastic_row i sG) (bigD1 j) //= big1 ?addr0 // => k kj; apply: GS; exact: E.
@@ -79,3 +80,11 @@ apply: rows_with_choice => i => [_ | /no_choice E]; rewrite row.
 by rewrite big1 ?expr0n // => j _; rewrite !mxE E subrr mul0r.
 Qed.
 End ChoiceBounds.
+
+(* ---- as Trusted.v states them ---- *)
+Definition checked_bound_c_choices R : Statement.bound_c_choices R.
+Proof. by move=> n S F F0 [[sF sF0] off]; apply: bound_c_choices => // i j /off[]. Qed.
+Definition checked_bound_hadamard_choices R : Statement.bound_hadamard_choices R.
+Proof. by move=> n S F F0 [[sF sF0] off]; apply: bound_hadamard_choices => // i j /off[]. Qed.
+Definition checked_bound_diag_choices R : Statement.bound_diag_choices R.
+Proof. by move=> n S F F0 [[sF sF0] off]; apply: bound_diag_choices => // i j /off[]. Qed.

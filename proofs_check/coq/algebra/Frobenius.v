@@ -8,19 +8,13 @@
    inner A B   is  <A, B> = sum_ij A_ij B_ij
    hadamard    is  the entrywise product, written with a ring in the paper     *)
 From mathcomp Require Import all_ssreflect ssralg ssrnum matrix ring.
+From AttnPrune Require Import Trusted.
 Set Implicit Arguments. Unset Strict Implicit. Unset Printing Implicit Defensive.
-Import Order.TTheory GRing.Theory Num.Theory.
+Import Order.TTheory GRing.Theory Num.Theory Algebra.
 Local Open Scope ring_scope.
 
 Section Frobenius.
 Variable R : rcfType.
-
-Definition normF2 m n (A : 'M[R]_(m, n)) : R := \sum_i \sum_j A i j ^+ 2.
-Definition normF m n (A : 'M[R]_(m, n)) : R := Num.sqrt (normF2 A).
-Definition inner m n (A B : 'M[R]_(m, n)) : R := \sum_i \sum_j A i j * B i j.
-Definition hadamard m n (A B : 'M[R]_(m, n)) : 'M[R]_(m, n) :=
-  \matrix_(i, j) (A i j * B i j).
-Definition ones m n : 'M[R]_(m, n) := const_mx 1.
 
 (* ---- elementary properties ---- *)
 
@@ -143,13 +137,19 @@ Theorem norm_bound_product m n d (Y : 'M[R]_(m, n)) (Z : 'M[R]_(n, d)) :
   normF (Y *m Z) <= normF Y * normF Z.
 Proof. by rewrite /normF -sqrtrM ?normF2_ge0 //; apply: ler_wsqrtr; exact: normF2_mul. Qed.
 
-(* The spectral norm is the least s >= 0 with ||X u|| <= s ||u|| for all u.
-   ||X|| <= ||X||_F: the Frobenius norm is such an s, and so is at least the
-   spectral norm.  RankNorm.v has the converse, ||X||_F <= sqrt(rank) ||X||. *)
-Definition spectral_bound m n (X : 'M[R]_(m, n)) (s : R) :=
-  forall u : 'cV[R]_n, normF (X *m u) <= s * normF u.
-
+(* RankNorm.v has the converse, ||X||_F <= sqrt(rank) ||X||. *)
 Theorem norm_bound_spectral_le_frobenius m n (X : 'M[R]_(m, n)) : spectral_bound X (normF X).
 Proof. by move=> u; exact: norm_bound_product. Qed.
 
 End Frobenius.
+
+(* ---- as Trusted.v states them ---- *)
+Definition checked_F_norm_A_plus_B : forall R, Statement.F_norm_A_plus_B R := @F_norm_A_plus_B.
+Definition checked_norm_bound_homogeneous : forall R, Statement.norm_bound_homogeneous R := @norm_bound_homogeneous.
+Definition checked_norm_bound_cauchy_schwarz : forall R, Statement.norm_bound_cauchy_schwarz R := @norm_bound_cauchy_schwarz.
+Definition checked_norm_bound_triangle : forall R, Statement.norm_bound_triangle R := @norm_bound_triangle.
+Definition checked_norm_bound_transpose : forall R, Statement.norm_bound_transpose R := @norm_bound_transpose.
+Definition checked_norm_bound_entry : forall R, Statement.norm_bound_entry R := @norm_bound_entry.
+Definition checked_norm_bound_hadamard : forall R, Statement.norm_bound_hadamard R := @norm_bound_hadamard.
+Definition checked_norm_bound_product : forall R, Statement.norm_bound_product R := @norm_bound_product.
+Definition checked_norm_bound_spectral_le_frobenius : forall R, Statement.norm_bound_spectral_le_frobenius R := @norm_bound_spectral_le_frobenius.

@@ -4,9 +4,10 @@
    lo and hi are any lower and upper bound of the |W_ij|, so the minimum and the
    maximum in particular; the matrices need not be square.                      *)
 From mathcomp Require Import all_ssreflect ssralg ssrnum matrix.
+From AttnPrune Require Import Trusted.
 From AttnPrune.algebra Require Import Frobenius.
 Set Implicit Arguments. Unset Strict Implicit. Unset Printing Implicit Defensive.
-Import Order.TTheory GRing.Theory Num.Theory.
+Import Order.TTheory GRing.Theory Num.Theory Algebra.
 Local Open Scope ring_scope.
 
 Section HadamardBounds.
@@ -31,3 +32,7 @@ by rewrite ler_sqr ?nnegrE ?normr_ge0.
 Qed.
 
 End HadamardBounds.
+
+(* ---- as Trusted.v states them ---- *)
+Definition checked_lower_bound_hadamard : forall R, Statement.lower_bound_hadamard R := @lower_bound_hadamard.
+Definition checked_upper_bound_hadamard : forall R, Statement.upper_bound_hadamard R := @upper_bound_hadamard.

@@ -13,20 +13,15 @@
 
    Reading of the mask: *_masked takes delta over the allowed positions S only.        *)
 From mathcomp Require Import all_ssreflect ssralg ssrnum matrix ring.
+From AttnPrune Require Import Trusted.
 From AttnPrune.algebra Require Import Frobenius Sandwich HadamardBounds BPlusM RowBounds.
 From AttnPrune.algebra Require Import AttentionBounds.
 Set Implicit Arguments. Unset Strict Implicit. Unset Printing Implicit Defensive.
-Import Order.TTheory GRing.Theory Num.Theory.
+Import Order.TTheory GRing.Theory Num.Theory Algebra.
 Local Open Scope ring_scope.
 
 Section PLCorrected.
 Variable R : rcfType.
-
-(* thm:mat_view_l's closed form: W o (X^T p X) + lambda M *)
-Definition attention_gradient n d (X : 'M[R]_(n, d)) (W : 'M[R]_d) (F F0 : 'M[R]_n) : 'M[R]_d :=
-  hadamard W (X^T *m p_map (F - F0) F *m X).
-Definition gradient n d (X : 'M[R]_(n, d)) (W M : 'M[R]_d) (F F0 : 'M[R]_n) (lam : R) : 'M[R]_d :=
-  attention_gradient X W F F0 + lam *: M.
 
 (* The second display of the paper's proof:
    ||W o (X^T p X)||_F <= 3 sqrt(n) max|W| ||X||_F^2. *)
@@ -101,10 +96,6 @@ exact: (@PL_corrected_masked _ _ (fun=> predT)) (M_bounds M01) _ _ _ _ _ _ _ _.
 Qed.
 
 (* ---- the corrected lemma in the paper's own shape, mu = 2 (min|W| beta delta)^2 > 0 ---- *)
-Definition mu_corrected (wmin beta delta : R) : R := 2%:R * (wmin * beta * delta) ^+ 2.
-Definition xi_of (n d : nat) (X : 'M[R]_(n, d)) (wmax lam mu : R) : R :=
-  12%:R * Num.sqrt n%:R * wmax * normF2 X * lam * d%:R / mu.
-
 Theorem PL_corrected_masked_mu n d (S : 'I_n -> pred 'I_n) (X : 'M[R]_(n, d)) (W M : 'M[R]_d)
     (F F0 : 'M[R]_n) (lam beta delta wmin wmax : R) :
   0 <= lam -> normF M <= d%:R ->
@@ -127,3 +118,18 @@ by rewrite /xi_of; move: mu mu0 => mu mu0; field; rewrite mu0.
 Qed.
 
 End PLCorrected.
+
+(* ---- as Trusted.v states them ---- *)
+Definition checked_attention_gradient_upper R : Statement.attention_gradient_upper R.
+Proof. by move=> n d X W F F0 wmax [sF sF0]; exact: attention_gradient_upper. Qed.
+Definition checked_attention_gradient_lower_masked R : Statement.attention_gradient_lower_masked R.
+Proof. by move=> n d S X W F F0 beta delta wmin b0 P [[sF sF0] off] d0 Fd w0 Wm;
+  apply: attention_gradient_lower_masked Fd _ _ _ _ => // i j /off[]. Qed.
+Definition checked_PL_corrected_masked R : Statement.PL_corrected_masked R.
+Proof. by move=> n d S X W M F F0 lam beta delta wmin wmax l0 Md b0 P [[sF sF0] off] d0 Fd w0 w1 Wb;
+  apply: PL_corrected_masked Fd _ _ _ _ _ => // i j /off[]. Qed.
+Definition checked_PL_corrected R : Statement.PL_corrected R.
+Proof. by move=> n d X W M F F0 lam beta delta wmin wmax l0 M01 b0 P [sF sF0]; exact: PL_corrected. Qed.
+Definition checked_PL_corrected_masked_mu R : Statement.PL_corrected_masked_mu R.
+Proof. by move=> n d S X W M F F0 lam beta delta wmin wmax l0 Md b0 P [[sF sF0] off] d0 Fd w0 w1 Wb;
+  apply: PL_corrected_masked_mu Fd _ _ _ _ _ => // i j /off[]. Qed.

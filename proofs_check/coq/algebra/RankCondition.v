@@ -1,9 +1,10 @@
 (* X X^T >= beta I with beta > 0 needs n <= d: with more tokens than features X X^T is
    singular, and beta > 0 cannot hold (the paper's synthetic experiment has n = 128, d = 64). *)
 From mathcomp Require Import all_ssreflect ssralg ssrnum matrix mxalgebra.
+From AttnPrune Require Import Trusted.
 From AttnPrune.algebra Require Import Frobenius Sandwich.
 Set Implicit Arguments. Unset Strict Implicit. Unset Printing Implicit Defensive.
-Import Order.TTheory GRing.Theory Num.Theory.
+Import Order.TTheory GRing.Theory Num.Theory Algebra.
 Local Open Scope ring_scope.
 
 Section RankCondition.
@@ -25,3 +26,6 @@ by rewrite normr_le0 => /eqP.
 Qed.
 
 End RankCondition.
+
+(* ---- as Trusted.v states them ---- *)
+Definition checked_beta_needs_n_le_d : forall R, Statement.beta_needs_n_le_d R := @beta_needs_n_le_d.

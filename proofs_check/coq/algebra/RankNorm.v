@@ -6,9 +6,10 @@
    projector onto it.  Then X = X P, so ||X||_F^2 = sum_j ||X P e_j||^2 <= s^2 ||P||_F^2, and
    ||P||_F^2 = tr(P^T P) = tr P = k.                                                       *)
 From mathcomp Require Import all_ssreflect ssralg ssrnum matrix mxalgebra.
+From AttnPrune Require Import Trusted.
 From AttnPrune.algebra Require Import Frobenius Sandwich.
 Set Implicit Arguments. Unset Strict Implicit. Unset Printing Implicit Defensive.
-Import Order.TTheory GRing.Theory Num.Theory.
+Import Order.TTheory GRing.Theory Num.Theory Algebra.
 Local Open Scope ring_scope.
 
 Section RankNorm.
@@ -64,3 +65,6 @@ by rewrite -!normF_sq -exprMn ler_sqr ?nnegrE ?normF_ge0 ?mulr_ge0 ?normF_ge0.
 Qed.
 
 End RankNorm.
+
+(* ---- as Trusted.v states them ---- *)
+Definition checked_norm_bound_frobenius_le_rank : forall R, Statement.norm_bound_frobenius_le_rank R := @norm_bound_frobenius_le_rank.

@@ -8,9 +8,10 @@
                   and b (resp. B) vanishes off S, as c = f~ - f does.
    The masked form holds for every mask; the printed one is its case S = everything. *)
 From mathcomp Require Import all_ssreflect ssralg ssrnum matrix ring.
+From AttnPrune Require Import Trusted.
 From AttnPrune.algebra Require Import Frobenius.
 Set Implicit Arguments. Unset Strict Implicit. Unset Printing Implicit Defensive.
-Import Order.TTheory GRing.Theory Num.Theory.
+Import Order.TTheory GRing.Theory Num.Theory Algebra.
 Local Open Scope ring_scope.
 
 Section RowBounds.
@@ -73,10 +74,6 @@ Qed.
 
 (* ---- lem:lower_bound_p ----
    p = B o F - diag((B o F) 1) F. *)
-Definition rowdiag n (v : 'cV[R]_n) : 'M[R]_n := diag_mx v^T.
-Definition p_map n (B F : 'M[R]_n) : 'M[R]_n :=
-  hadamard B F - rowdiag (hadamard B F *m ones R n 1) *m F.
-
 Lemma row_sums n (B : 'M[R]_n) i : (B *m ones R n 1) i ord0 = \sum_j B i j.
 Proof. by rewrite mxE; apply: eq_bigr => j _; rewrite mxE mulr1. Qed.
 
@@ -110,3 +107,9 @@ by case/andP: (Fd i j).
 Qed.
 
 End RowBounds.
+
+(* ---- as Trusted.v states them ---- *)
+Definition checked_lower_bound_p_row_masked : forall R, Statement.lower_bound_p_row_masked R := @lower_bound_p_row_masked.
+Definition checked_lower_bound_p_row : forall R, Statement.lower_bound_p_row R := @lower_bound_p_row.
+Definition checked_lower_bound_p_masked : forall R, Statement.lower_bound_p_masked R := @lower_bound_p_masked.
+Definition checked_lower_bound_p : forall R, Statement.lower_bound_p R := @lower_bound_p.

@@ -3,16 +3,14 @@
    "A >= beta I" is the paper's own definition of the order: v (A - beta I) v^T >= 0
    for every v.  It is stated with row vectors; see psd_geP for column vectors.  *)
 From mathcomp Require Import all_ssreflect ssralg ssrnum matrix ring.
+From AttnPrune Require Import Trusted.
 From AttnPrune.algebra Require Import Frobenius.
 Set Implicit Arguments. Unset Strict Implicit. Unset Printing Implicit Defensive.
-Import Order.TTheory GRing.Theory Num.Theory.
+Import Order.TTheory GRing.Theory Num.Theory Algebra.
 Local Open Scope ring_scope.
 
 Section Sandwich.
 Variable R : rcfType.
-
-Definition psd n (A : 'M[R]_n) := forall v : 'rV[R]_n, 0 <= (v *m A *m v^T) ord0 ord0.
-Definition psd_ge n (A : 'M[R]_n) (beta : R) := psd (A - beta%:M).
 
 Lemma psd_geP n (A : 'M[R]_n) beta :
   psd_ge A beta <-> forall u : 'cV[R]_n, 0 <= (u^T *m (A - beta%:M) *m u) ord0 ord0.
@@ -68,3 +66,7 @@ by rewrite mul_normF //; apply: ler_wsqrtr; exact: lower_bound_XBX_squared.
 Qed.
 
 End Sandwich.
+
+(* ---- as Trusted.v states them ---- *)
+Definition checked_trace_BAB : forall R, Statement.trace_BAB R := @trace_BAB.
+Definition checked_lower_bound_XBX : forall R, Statement.lower_bound_XBX R := @lower_bound_XBX.

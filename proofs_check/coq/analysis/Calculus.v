@@ -74,3 +74,13 @@ Proof.
   - intro t. rewrite upd_line. reflexivity.
   - auto_derive; [trivial|]. ring.
 Qed.
+
+(* ---- as Trusted.v states them ---- *)
+Definition checked_calculus_power : Statement.calculus_power := calculus_power.
+Definition checked_calculus_hadamard : Statement.calculus_hadamard := calculus_hadamard.
+Definition checked_calculus_inner : Statement.calculus_inner := calculus_inner.
+Definition checked_calculus_exp : Statement.calculus_exp := calculus_exp.
+Definition checked_calculus_right_factor : Statement.calculus_right_factor := calculus_right_factor.
+Definition checked_calculus_left_factor : Statement.calculus_left_factor := calculus_left_factor.
+Definition checked_calculus_sum : Statement.calculus_sum := calculus_sum.
+Definition checked_calculus_entry : Statement.calculus_entry := calculus_entry.

@@ -20,13 +20,13 @@ Notation Lattn := (Lattn n d X W Mc).
 
 Lemma loss_nonneg M : 0 <= L M.
 Proof.
-  unfold Model.L, Model.Lattn, Lreg. pose proof (nsq_nonneg n n (c n d X W Mc M)).
+  unfold Analysis.L, Analysis.Lattn, Lreg. pose proof (nsq_nonneg n n (c n d X W Mc M)).
   pose proof (nsq_nonneg d d M). assert (0 <= lam * nsq d d M) by (apply Rmult_le_pos; lra). lra.
 Qed.
 
 Lemma loss_extensional : extensional d d L.
 Proof.
-  intros M M' H. unfold Model.L, Model.Lattn, Lreg. f_equal; f_equal.
+  intros M M' H. unfold Analysis.L, Analysis.Lattn, Lreg. f_equal; f_equal.
   - apply nsq_ext; intros. apply c_ext, H.
   - apply nsq_ext, H.
 Qed.
@@ -38,7 +38,7 @@ Proof. intros M D t. apply mat_view_l_directional, HMc. Qed.
 Theorem confinement_sublevel M : L M <= L ones ->
   nsq d d M + / lam * nsq n n (c n d X W Mc M) <= INR d * INR d.
 Proof.
-  rewrite ones_loss. unfold Model.L, Model.Lattn, Lreg. intro H.
+  rewrite ones_loss. unfold Analysis.L, Analysis.Lattn, Lreg. intro H.
   apply Rmult_le_reg_l with (/ 2 * lam); [lra|].
   replace (/ 2 * lam * (nsq d d M + / lam * nsq n n (c n d X W Mc M)))
     with (/ 2 * nsq n n (c n d X W Mc M) + / 2 * lam * nsq d d M) by (field; lra).
@@ -78,6 +78,12 @@ Proof.
   - apply Lip_nonneg.
 Qed.
 
+Theorem gd_decreases t : eta * Lip <= 2 -> L (gd grad eta ones (S t)) <= L (gd grad eta ones t).
+Proof.
+  intro H. apply (gd_monotone d d L grad Lip loss_gradient loss_gradient_lipschitz loss_extensional Lip_nonneg
+    eta (gd grad eta ones t) 1); lra.
+Qed.
+
 Theorem confinement t : eta * Lip <= 2 ->
   nsq d d (gd grad eta ones t) + / lam * nsq n n (c n d X W Mc (gd grad eta ones t)) <= INR d * INR d.
 Proof. intro H. apply confinement_sublevel, gd_descends, H. Qed.
@@ -90,7 +96,30 @@ Theorem attention_loss_along_gd t : eta * Lip <= 2 ->
   Lattn (gd grad eta ones t) <= / 2 * lam * (INR d * INR d - nsq d d (gd grad eta ones t)).
 Proof.
   intro H. pose proof (gd_descends t H) as D. rewrite ones_loss in D.
-  unfold Model.L, Lreg in D. lra.
+  unfold Analysis.L, Lreg in D. lra.
 Qed.
 End GD.
 End Confinement.
+
+(* what the theorems about smooth functions need *)
+Theorem loss_smooth n d X W Mc lam C K : valid_mask n Mc -> 0 < lam -> row_constant C -> logit_bound n d X W Mc K ->
+  smooth d d (L n d X W Mc lam) (grad n d X W Mc lam) (lam + C * (K * K)).
+Proof.
+  intros HMc Hl HC HK. split; [apply loss_gradient, HMc|]. split; [apply loss_gradient_lipschitz; assumption|].
+  split; [apply loss_extensional | apply (Lip_nonneg n d X W Mc lam Hl C K HC HK)].
+Qed.
+
+(* ---- as Trusted.v states them ---- *)
+Definition checked_loss_smooth : Statement.loss_smooth := loss_smooth.
+Definition checked_confinement_sublevel : Statement.confinement_sublevel := confinement_sublevel.
+Definition checked_confinement_norm : Statement.confinement_norm := confinement_norm.
+Definition checked_gd_descends : Statement.gd_descends.
+Proof. intros n d X W Mc lam C K eta t [HMc [Hl [HC [HK [He Hs]]]]]. exact (gd_descends n d X W Mc lam HMc Hl C K eta HC HK He t Hs). Qed.
+Definition checked_gd_decreases : Statement.gd_decreases.
+Proof. intros n d X W Mc lam C K eta t [HMc [Hl [HC [HK [He Hs]]]]]. exact (gd_decreases n d X W Mc lam HMc Hl C K eta HC HK He t Hs). Qed.
+Definition checked_confinement : Statement.confinement.
+Proof. intros n d X W Mc lam C K eta t [HMc [Hl [HC [HK [He Hs]]]]]. exact (confinement n d X W Mc lam HMc Hl C K eta HC HK He t Hs). Qed.
+Definition checked_confinement_ball : Statement.confinement_ball.
+Proof. intros n d X W Mc lam C K eta t [HMc [Hl [HC [HK [He Hs]]]]]. exact (confinement_ball n d X W Mc lam HMc Hl C K eta HC HK He t Hs). Qed.
+Definition checked_attention_loss_along_gd : Statement.attention_loss_along_gd.
+Proof. intros n d X W Mc lam C K eta t [HMc [Hl [HC [HK [He Hs]]]]]. exact (attention_loss_along_gd n d X W Mc lam HMc Hl C K eta HC HK He t Hs). Qed.

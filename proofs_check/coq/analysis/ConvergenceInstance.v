@@ -7,7 +7,7 @@
      delta_stays              allowed entries of f~(M_t) are at least 1/4 for these t          *)
 Require Import Reals Lra Lia.
 From Coquelicot Require Import Coquelicot.
-From AttnPrune.analysis Require Import Sums MatrixNorm SoftmaxRow Model Gradient Statements.
+From AttnPrune.analysis Require Import Sums MatrixNorm SoftmaxRow Model Gradient.
 From AttnPrune.analysis Require Import PLRefuted LipschitzGradient Descent Confinement PLTrueGradient OnesWitness.
 Open Scope R_scope.
 
@@ -25,11 +25,11 @@ Proof. unfold nsq, X2; simpl; ring. Qed.
 Section Instance.
 Variable Mc : mat.
 Hypothesis HMc : valid_mask 2 Mc.
-Hypothesis Hc0 : exists i j, (i < 2)%nat /\ (j < 2)%nat /\ c 2 2 X2 Ws Mc zero i j <> 0.
-Hypothesis Hf0 : delta_allowed Mc 2 (f 2 2 X2 Mc (had zero Ws)) (/ 2).
+Hypothesis Hc0 : exists i j, (i < 2)%nat /\ (j < 2)%nat /\ c 2 2 X2 Ws Mc zeros i j <> 0.
+Hypothesis Hf0 : delta_allowed Mc 2 (f 2 2 X2 Mc (had zeros Ws)) (/ 2).
 Notation cc M := (c 2 2 X2 Ws Mc M).
-Definition c0 := nF 2 2 (cc zero).
-Definition L0 := Lattn 2 2 X2 Ws Mc zero.
+Definition c0 := nF 2 2 (cc zeros).
+Definition L0 := Lattn 2 2 X2 Ws Mc zeros.
 Definition lam0 := L0 / 1000.
 
 Lemma HK : logit_bound 2 2 X2 Ws Mc (2 * s).
@@ -41,17 +41,17 @@ Qed.
 Lemma c0_pos : 0 < c0.
 Proof.
   destruct Hc0 as [i [j [Hi [Hj Ne]]]]. unfold c0, nF. apply sqrt_lt_R0.
-  apply Rlt_le_trans with (cc zero i j * cc zero i j); [nra | apply nsq_entry; assumption].
+  apply Rlt_le_trans with (cc zeros i j * cc zeros i j); [nra | apply nsq_entry; assumption].
 Qed.
 
 (* ||c_0|| <= K/2 ||1 - 0|| = 2 s *)
 Lemma c0_small : c0 <= 2 * s.
 Proof.
-  pose proof (lip_c_half_K 2 2 X2 Ws Mc (2 * s) (HMc) HK ones zero) as H.
-  assert (E1 : nF 2 2 (msub (cc zero) (cc ones)) = c0).
+  pose proof (lip_c_half_K 2 2 X2 Ws Mc (2 * s) (HMc) HK ones zeros) as H.
+  assert (E1 : nF 2 2 (msub (cc zeros) (cc ones)) = c0).
   { unfold c0, nF. f_equal. apply nsq_ext; intros. unfold msub. rewrite c_ones. ring. }
-  assert (E2 : nF 2 2 (msub zero ones) = 2).
-  { unfold nF, nsq, msub, zero, ones; simpl.
+  assert (E2 : nF 2 2 (msub zeros ones) = 2).
+  { unfold nF, nsq, msub, zeros, ones; simpl.
     replace (0 + (0 + (0 - 1) * (0 - 1) + (0 - 1) * (0 - 1)) + (0 + (0 - 1) * (0 - 1) + (0 - 1) * (0 - 1)))
       with (2 * 2) by ring. apply sqrt_square; lra. }
   rewrite E1, E2 in H. lra.
@@ -70,10 +70,10 @@ Variable eta : R.
 Hypothesis He : 0 < eta.
 Hypothesis He1 : eta <= 1.
 Hypothesis Hstep : eta * (lam0 + 5 / 4 * (2 * s * (2 * s))) <= 2.
-Let M := gd (grad 2 2 X2 Ws Mc lam0) eta zero.
+Let M := gd (grad 2 2 X2 Ws Mc lam0) eta zeros.
 
-Lemma loss_zero : L 2 2 X2 Ws Mc lam0 zero = L0.
-Proof. unfold L, Lreg, L0. replace (nsq 2 2 zero) with 0 by (unfold nsq, zero; simpl; ring). ring. Qed.
+Lemma loss_zero : L 2 2 X2 Ws Mc lam0 zeros = L0.
+Proof. unfold L, Lreg, L0. replace (nsq 2 2 zeros) with 0 by (unfold nsq, zeros; simpl; ring). ring. Qed.
 
 Lemma loss_le t : L 2 2 X2 Ws Mc lam0 (M t) <= L0.
 Proof.
@@ -124,14 +124,14 @@ Proof.
     apply Rmult_le_compat_l; [lra | apply c_le].
 Qed.
 
-Lemma moved t : nF 2 2 (msub (M t) zero) <= eta * INR t * (11 / 10 * s * c0).
+Lemma moved t : nF 2 2 (msub (M t) zeros) <= eta * INR t * (11 / 10 * s * c0).
 Proof.
   induction t as [|t IH].
   - apply nF_le_of_nsq; simpl; [lra|].
-    replace (nsq 2 2 (msub (M 0) zero)) with 0 by (unfold nsq, msub, M, zero; simpl; ring).
+    replace (nsq 2 2 (msub (M 0) zeros)) with 0 by (unfold nsq, msub, M, zeros; simpl; ring).
     rewrite Rmult_0_r, Rmult_0_l. lra.
   - rewrite S_INR.
-    apply Rle_trans with (nF 2 2 (msub (M t) zero)
+    apply Rle_trans with (nF 2 2 (msub (M t) zeros)
       + nF 2 2 (fun a b => - eta * grad 2 2 X2 Ws Mc lam0 (M t) a b)).
     + eapply Rle_trans; [|apply nF_triangle]. right. unfold nF. f_equal. apply nsq_ext; intros.
       unfold msub, M; simpl. unfold gd_step. ring.
@@ -141,7 +141,7 @@ Proof.
 Qed.
 
 (* up to 8/(eta s) + 1 iterations *)
-Lemma moved_le t : INR t <= 8 / (eta * s) + 1 -> nF 2 2 (msub (M t) zero) <= 9 * c0.
+Lemma moved_le t : INR t <= 8 / (eta * s) + 1 -> nF 2 2 (msub (M t) zeros) <= 9 * c0.
 Proof.
   intro Ht. eapply Rle_trans; [apply moved|]. pose proof c0_pos.
   assert (B : eta * INR t <= 8 / s + 1).
@@ -156,10 +156,10 @@ Qed.
 Lemma attention_loss_stays t : INR t <= 8 / (eta * s) + 1 -> 8 / 10 * L0 <= Lattn 2 2 X2 Ws Mc (M t).
 Proof.
   intro Ht. pose proof (moved_le t Ht) as Mv. pose proof c0_pos as C.
-  pose proof (lip_c_half_K 2 2 X2 Ws Mc (2 * s) (HMc) HK zero (M t)) as Lc.
-  assert (D : nF 2 2 (msub (cc (M t)) (cc zero)) <= 9 / 100 * c0) by (unfold s in *; lra).
+  pose proof (lip_c_half_K 2 2 X2 Ws Mc (2 * s) (HMc) HK zeros (M t)) as Lc.
+  assert (D : nF 2 2 (msub (cc (M t)) (cc zeros)) <= 9 / 100 * c0) by (unfold s in *; lra).
   assert (T : c0 <= nF 2 2 (cc (M t)) + 9 / 100 * c0).
-  { apply Rle_trans with (nF 2 2 (cc (M t)) + nF 2 2 (fun i j => -1 * msub (cc (M t)) (cc zero) i j)).
+  { apply Rle_trans with (nF 2 2 (cc (M t)) + nF 2 2 (fun i j => -1 * msub (cc (M t)) (cc zeros) i j)).
     - unfold c0. eapply Rle_trans; [|apply nF_triangle]. right. unfold nF. f_equal.
       apply nsq_ext; intros. unfold msub. ring.
     - rewrite nF_scal. replace (Rabs (-1)) with 1 by (rewrite Rabs_left; lra). lra. }
@@ -171,8 +171,8 @@ Lemma delta_stays t : INR t <= 8 / (eta * s) + 1 ->
   delta_allowed Mc 2 (f 2 2 X2 Mc (had (M t) Ws)) (/ 4).
 Proof.
   intros Ht i j Hi Hj E. pose proof (moved_le t Ht) as Mv. pose proof c0_small as C.
-  pose proof (lip_f_half_K 2 2 X2 Ws Mc (2 * s) HMc HK zero (M t)) as Lf.
-  set (D := msub (f 2 2 X2 Mc (had (M t) Ws)) (f 2 2 X2 Mc (had zero Ws))) in *.
+  pose proof (lip_f_half_K 2 2 X2 Ws Mc (2 * s) HMc HK zeros (M t)) as Lf.
+  set (D := msub (f 2 2 X2 Mc (had (M t) Ws)) (f 2 2 X2 Mc (had zeros Ws))) in *.
   assert (N : nF 2 2 D <= / 4) by (unfold s in *; lra).
   pose proof (nsq_entry 2 2 D i j Hi Hj) as En. apply nsq_le_of_nF in N.
   assert (Dij : - / 4 <= D i j) by nra.

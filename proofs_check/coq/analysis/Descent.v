@@ -11,17 +11,11 @@ Open Scope R_scope.
 Section Descent.
 Variables (m n : nat) (F : mat -> R) (G : mat -> mat) (Lip : R).
 
-Definition is_gradient := forall w v t,
-  is_derive (fun t => F (mline w t v)) t (ip m n (G (mline w t v)) v).
-Definition gradient_lipschitz := forall w w',
-  nF m n (msub (G w') (G w)) <= Lip * nF m n (msub w' w).
-(* F sees only the entries below m x n *)
-Definition extensional := forall w w',
-  (forall i j, (i < m)%nat -> (j < n)%nat -> w i j = w' i j) -> F w = F w'.
-
-Definition gd_step eta w : mat := fun i j => w i j - eta * G w i j.
-Fixpoint gd eta w0 (t : nat) : mat :=
-  match t with O => w0 | S s => gd_step eta (gd eta w0 s) end.
+Notation is_gradient := (Analysis.is_gradient m n F G).
+Notation gradient_lipschitz := (Analysis.gradient_lipschitz m n G Lip).
+Notation extensional := (Analysis.extensional m n F).
+Notation gd_step := (Analysis.gd_step G).
+Notation gd := (Analysis.gd G).
 
 Hypothesis HG : is_gradient.
 Hypothesis HL : gradient_lipschitz.
@@ -68,7 +62,7 @@ Proof.
   unfold phi in P.
   assert (E0 : F (mline w 0 v) = F w) by (apply HE; intros; unfold mline; ring).
   assert (E1 : F (mline w eta v) = F (gd_step eta w))
-    by (apply HE; intros; unfold mline, gd_step, v, g; ring).
+    by (apply HE; intros; unfold mline, Analysis.gd_step, v, g; ring).
   rewrite E0, E1 in P. lra.
 Qed.
 
@@ -133,7 +127,7 @@ Qed.
    T >= 1, then min_{t<T} g(w_t) <= xi + eps.  (For T = 0, allowed by the printed
    statement when F(w0) = 0, the minimum is over nothing.)  x^a with a > 0 is 0 at x = 0;
    Rpower is exp(a ln x), so that 0 is treated apart. *)
-Definition power x a := if Rlt_dec 0 x then Rpower x a else 0.
+
 
 Theorem convergence (g : mat -> R) (xi a mu eps eta : R) (w0 : mat) (T : nat) :
   0 < a -> 0 < mu -> 0 < eps -> 0 < eta -> eta * Lip <= 1 -> (1 <= T)%nat ->
@@ -169,3 +163,15 @@ Proof.
   apply Rmult_le_reg_l with (/ 2 * mu); lra.
 Qed.
 End Descent.
+
+(* ---- as Trusted.v states them ---- *)
+Definition checked_descent_lemma : Statement.descent_lemma.
+Proof. intros m n F G Lip [HG [HL [HE H0]]]. exact (descent_lemma m n F G Lip HG HL HE H0). Qed.
+Definition checked_sufficient_decrease : Statement.sufficient_decrease.
+Proof. intros m n F G Lip [HG [HL [HE H0]]]. exact (sufficient_decrease m n F G Lip HG HL HE H0). Qed.
+Definition checked_gd_monotone : Statement.gd_monotone.
+Proof. intros m n F G Lip [HG [HL [HE H0]]]. exact (gd_monotone m n F G Lip HG HL HE H0). Qed.
+Definition checked_small_gradient_exists : Statement.small_gradient_exists.
+Proof. intros m n F G Lip [HG [HL [HE H0]]]. exact (small_gradient_exists m n F G Lip HG HL HE H0). Qed.
+Definition checked_convergence : Statement.convergence.
+Proof. intros m n F G Lip [HG [HL [HE H0]]]. exact (convergence m n F G Lip HG HL HE H0). Qed.

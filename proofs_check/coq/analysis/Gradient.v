@@ -49,7 +49,7 @@ Qed.
 Lemma c_line i j : (i < n)%nat ->
   is_derive (fun t => c (mline M t D) i j) t (jacobian n (f (had Mt W) i) (v i) j).
 Proof.
-  intro Hi. unfold Model.c. evar_last.
+  intro Hi. unfold Analysis.c. evar_last.
   - apply (is_derive_minus (fun t => f (had (mline M t D) W) i j) (fun _ => f W i j));
       [apply f_line, Hi | apply is_derive_const].
   - unfold minus, plus, opp, zero; simpl. ring.
@@ -57,7 +57,7 @@ Qed.
 
 Lemma Lattn_line : is_derive (fun t => Lattn (mline M t D)) t (ip n n (p Mt) v).
 Proof.
-  unfold Model.Lattn. evar_last.
+  unfold Analysis.Lattn. evar_last.
   - apply (is_derive_scal (fun t => nsq n n (c (mline M t D)))).
     apply (is_derive_rsum n (fun i t => rsum n (fun j => c (mline M t D) i j * c (mline M t D) i j))
              (fun i => rsum n (fun j => 2 * (c Mt i j * jacobian n (f (had Mt W) i) (v i) j)))).
@@ -81,7 +81,7 @@ Qed.
 
 Lemma Lreg_line lam : is_derive (fun t => Lreg lam (mline M t D)) t (lam * ip d d Mt D).
 Proof.
-  unfold Model.Lreg. evar_last.
+  unfold Analysis.Lreg. evar_last.
   - apply (is_derive_scal (fun t => nsq d d (mline M t D))).
     apply (is_derive_rsum d (fun i t => rsum d (fun j => mline M t D i j * mline M t D i j))
              (fun i => rsum d (fun j => 2 * (Mt i j * D i j)))).
@@ -97,11 +97,11 @@ Qed.
 Theorem mat_view_l_directional lam :
   is_derive (fun t => L lam (mline M t D)) t (ip d d (grad lam Mt) D).
 Proof.
-  unfold Model.L. evar_last.
+  unfold Analysis.L. evar_last.
   - apply (is_derive_plus (fun t => Lattn (mline M t D)) (fun t => Lreg lam (mline M t D)));
       [apply Lattn_line | apply Lreg_line].
   - unfold plus; simpl. unfold v. rewrite <- (adjoint_ip n d X W (p Mt) D).
-    unfold Model.grad. rewrite ip_plus_l. f_equal.
+    unfold Analysis.grad. rewrite ip_plus_l. f_equal.
     unfold ip. rewrite <- rsum_scal. apply rsum_ext; intros i _. rewrite <- rsum_scal.
     apply rsum_ext; intros j _. ring.
 Qed.
@@ -112,19 +112,21 @@ Section Partial.
 Variables (M : mat) (a b : nat).
 Hypothesis Ha : (a < d)%nat.
 Hypothesis Hb : (b < d)%nat.
-Definition unit_matrix : mat := fun i j => if andb (Nat.eqb i a) (Nat.eqb j b) then 1 else 0.
-Let k i j := W a b * X i a * X j b.
+Notation unit_matrix := (Analysis.unit_matrix a b).
+Notation k i j := (W a b * X i a * X j b).
+Notation B1 := (Analysis.B1 n d X W Mc M a b).
+Notation B2 := (Analysis.B2 n d X W Mc M a b).
 
 Lemma upd_line t i j : upd M a b t i j = mline M (t - M a b) unit_matrix i j.
 Proof.
-  unfold upd, mline, unit_matrix.
+  unfold upd, mline, Analysis.unit_matrix.
   destruct (Nat.eqb i a) eqn:Ea; destruct (Nat.eqb j b) eqn:Eb; simpl; try ring.
   apply Nat.eqb_eq in Ea. apply Nat.eqb_eq in Eb. subst. ring.
 Qed.
 
 Lemma ip_unit A : ip d d A unit_matrix = A a b.
 Proof.
-  unfold ip, unit_matrix.
+  unfold ip, Analysis.unit_matrix.
   rewrite (rsum_ext d _ (fun i => if Nat.eqb i a then rsum d (fun j => if Nat.eqb j b then A i j else 0) else 0)).
   - rewrite (rsum_delta d a (fun i => rsum d (fun j => if Nat.eqb j b then A i j else 0)) Ha).
     apply (rsum_delta d b (fun j => A a j) Hb).
@@ -135,7 +137,7 @@ Qed.
 
 Lemma logit_unit i j : logit (had unit_matrix W) i j = k i j.
 Proof.
-  unfold Model.logit, k.
+  unfold Analysis.logit.
   transitivity (ip d d (fun a0 b0 => X i a0 * W a0 b0 * X j b0) unit_matrix).
   - apply rsum_ext; intros a0 _. apply rsum_ext; intros b0 _. unfold had. ring.
   - rewrite ip_unit. ring.
@@ -175,7 +177,7 @@ Theorem mask_hadamard i j :
 Proof.
   apply (is_derive_ext (fun t => (M i j + (t - M a b) * unit_matrix i j) * W i j)).
   { intro t. unfold had. rewrite upd_line. reflexivity. }
-  auto_derive; [trivial|]. unfold unit_matrix.
+  auto_derive; [trivial|]. unfold Analysis.unit_matrix.
   destruct (Nat.eqb i a) eqn:Ea; destruct (Nat.eqb j b) eqn:Eb; simpl; try ring.
   apply Nat.eqb_eq in Ea. apply Nat.eqb_eq in Eb. subst. ring.
 Qed.
@@ -188,14 +190,14 @@ Proof.
   - intros A B H. apply logit_ext; intros; unfold had; rewrite H; auto.
   - apply (is_derive_ext (fun t => logit (had M W) i j + t * k i j)).
     + intro t. rewrite logit_line, logit_unit. reflexivity.
-    + auto_derive; [trivial|]. unfold k. ring.
+    + auto_derive; [trivial|]. ring.
 Qed.
 
 (* lem:grad_exp_func:  d u~_i/dM_ab = u~_i o (W_ab X_ia X_{*,b}) *)
 Theorem grad_exp_func i j :
   is_derive (fun t => u (had (upd M a b t) W) i j) (M a b) (u (had M W) i j * (W a b * X i a * X j b)).
 Proof.
-  unfold Model.u. evar_last.
+  unfold Analysis.u. evar_last.
   - apply (is_derive_comp exp (fun t => logit (had (upd M a b t) W) i j)).
     + apply is_derive_Reals, derivable_pt_lim_exp.
     + apply grad_one_row_mat.
@@ -208,7 +210,7 @@ Theorem grad_sum i :
   is_derive (fun t => alpha (had (upd M a b t) W) i) (M a b)
     (rsum n (fun j => u (had M W) i j * Mc i j * (W a b * X i a * X j b))).
 Proof.
-  unfold Model.alpha.
+  unfold Analysis.alpha.
   apply (is_derive_rsum n (fun j t => u (had (upd M a b t) W) i j * Mc i j)
            (fun j => u (had M W) i j * Mc i j * (W a b * X i a * X j b))).
   intros j _.
@@ -233,17 +235,14 @@ Theorem grad_one_unit i j : (i < n)%nat ->
   is_derive (fun t => c (upd M a b t) i j) (M a b)
     (f (had M W) i j * k i j - f (had M W) i j * rsum n (fun l => f (had M W) i l * k i l)).
 Proof.
-  intro Hi. unfold Model.c. evar_last.
+  intro Hi. unfold Analysis.c. evar_last.
   - apply (is_derive_minus (fun t => f (had (upd M a b t) W) i j) (fun _ => f W i j));
       [apply grad_soft_prob, Hi | apply is_derive_const].
   - unfold minus, plus, opp, zero; simpl. ring.
 Qed.
 
-Definition B1 i j := c M i j * f (had M W) i j * k i j.
-Definition B2 i j := - (c M i j * f (had M W) i j * rsum n (fun l => f (had M W) i l * k i l)).
-
 Lemma c_mat_ext A B : (forall i j, (i < d)%nat -> (j < d)%nat -> A i j = B i j) -> Lattn A = Lattn B.
-Proof. intro H. unfold Model.Lattn. f_equal. apply nsq_ext; intros. apply c_ext, H. Qed.
+Proof. intro H. unfold Analysis.Lattn. f_equal. apply nsq_ext; intros. apply c_ext, H. Qed.
 
 (* lem:grad_rec:  dLattn/dM_ab = sum_ij (B1 + B2).  The sum extends over both terms
    (the statement lacks the brackets, and one line of its proof drops the sums). *)
@@ -252,14 +251,14 @@ Theorem grad_rec :
 Proof.
   apply partial_of_line; [apply c_mat_ext|].
   evar_last; [apply Lattn_line|]. unfold ip. apply rsum_ext; intros i _.
-  unfold B1, B2. rewrite rsum_plus.
+  unfold Analysis.B1, Analysis.B2. rewrite rsum_plus.
   set (s := rsum n (fun l => f (had M W) i l * k i l)).
   set (q := rsum n (fun j => c M i j * f (had M W) i j)).
   rewrite (rsum_ext n (fun j => - (c M i j * f (had M W) i j * s))
              (fun j => (- s) * (c M i j * f (had M W) i j))) by (intros; ring).
   rewrite (rsum_ext n _ (fun j => c M i j * f (had M W) i j * k i j - q * (f (had M W) i j * k i j))).
   - rewrite rsum_minus, !rsum_scal. fold q. fold s. ring.
-  - intros j _. rewrite logit_unit. unfold Model.p. rewrite c_at_0, f_at_0.
+  - intros j _. rewrite logit_unit. unfold Analysis.p. rewrite c_at_0, f_at_0.
     rewrite (rsum_ext n _ (fun l => c M i l * f (had M W) i l))
       by (intros; rewrite c_at_0, f_at_0; reflexivity). fold q. ring.
 Qed.
@@ -268,7 +267,7 @@ Qed.
 Theorem grad_reg lam : is_derive (fun t => Lreg lam (upd M a b t)) (M a b) (lam * M a b).
 Proof.
   apply partial_of_line.
-  - intros A B H. unfold Model.Lreg. f_equal. apply nsq_ext, H.
+  - intros A B H. unfold Analysis.Lreg. f_equal. apply nsq_ext, H.
   - evar_last; [apply Lreg_line|]. rewrite ip_unit, mline_0. reflexivity.
 Qed.
 
@@ -277,7 +276,7 @@ Theorem grad_loss_func lam :
   is_derive (fun t => L lam (upd M a b t)) (M a b)
     (rsum n (fun i => rsum n (fun j => B1 i j + B2 i j)) + lam * M a b).
 Proof.
-  unfold Model.L.
+  unfold Analysis.L.
   apply (is_derive_plus (fun t => Lattn (upd M a b t)) (fun t => Lreg lam (upd M a b t)));
     [apply grad_rec | apply grad_reg].
 Qed.
@@ -285,9 +284,9 @@ Qed.
 (* thm:mat_view_l:  dL/dM = W o (X^T p X) + lam M, entry (a, b) *)
 Theorem mat_view_l lam : is_derive (fun t => L lam (upd M a b t)) (M a b) (grad lam M a b).
 Proof.
-  evar_last; [apply grad_loss_func|]. unfold Model.grad. f_equal.
+  evar_last; [apply grad_loss_func|]. unfold Analysis.grad. f_equal.
   rewrite <- (ip_unit (adjoint (p M))), adjoint_ip.
-  unfold ip. apply rsum_ext; intros i _. unfold B1, B2. rewrite rsum_plus.
+  unfold ip. apply rsum_ext; intros i _. unfold Analysis.B1, Analysis.B2. rewrite rsum_plus.
   set (s := rsum n (fun l => f (had M W) i l * k i l)).
   set (q := rsum n (fun j => c M i j * f (had M W) i j)).
   rewrite (rsum_ext n (fun j => - (c M i j * f (had M W) i j * s))
@@ -295,7 +294,21 @@ Proof.
   rewrite (rsum_ext n (fun j => p M i j * _)
              (fun j => c M i j * f (had M W) i j * k i j - q * (f (had M W) i j * k i j))).
   - rewrite rsum_minus, !rsum_scal. fold q. fold s. ring.
-  - intros j _. rewrite logit_unit. unfold Model.p. fold q. ring.
+  - intros j _. rewrite logit_unit. unfold Analysis.p. fold q. ring.
 Qed.
 End Partial.
 End Gradient.
+
+(* ---- as Trusted.v states them ---- *)
+Definition checked_mat_view_l_directional : Statement.mat_view_l_directional := mat_view_l_directional.
+Definition checked_mask_hadamard : Statement.mask_hadamard := mask_hadamard.
+Definition checked_grad_one_row_mat : Statement.grad_one_row_mat := grad_one_row_mat.
+Definition checked_grad_exp_func : Statement.grad_exp_func := grad_exp_func.
+Definition checked_grad_sum : Statement.grad_sum := grad_sum.
+Definition checked_grad_soft_prob : Statement.grad_soft_prob := grad_soft_prob.
+Definition checked_grad_one_unit : Statement.grad_one_unit := grad_one_unit.
+Definition checked_grad_rec : Statement.grad_rec := grad_rec.
+Definition checked_grad_reg : Statement.grad_reg := grad_reg.
+Definition checked_grad_loss_func : Statement.grad_loss_func := grad_loss_func.
+Definition checked_mat_view_l : Statement.mat_view_l.
+Proof. intros n d X W Mc HMc M lam a b Ha Hb. apply mat_view_l; assumption. Qed.

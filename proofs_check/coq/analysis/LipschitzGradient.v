@@ -15,16 +15,8 @@ Require Import Reals Lra Lia.
 From AttnPrune.analysis Require Import Sums MatrixNorm SoftmaxRow Model RowHessian.
 Open Scope R_scope.
 
-(* a constant C for which every row of p is C-Lipschitz in its logits *)
-Definition row_constant C := 0 <= C /\ forall n m f s s' a, valid_row n m -> probability n f ->
-  sqnorm n (fun j => p_row n (softmax n m s') f j - p_row n (softmax n m s) f j)
-  <= C * C * masked_sqnorm n m (fun j => s' j - s j) a.
-
 Theorem row_constant_five_quarters : row_constant (5 / 4).
 Proof. split; [lra|]. intros. apply p_row_lipschitz; assumption. Qed.
-
-Definition logit_bound n d X W Mc K := 0 <= K /\ forall N, exists a : vec,
-  rsum n (fun i => masked_sqnorm n (Mc i) (logit d X (had N W) i) (a i)) <= K * K * nsq d d N.
 
 Section Bounds.
 Variables (n d : nat) (X W Mc : mat) (K : R).
@@ -73,7 +65,7 @@ Qed.
 Theorem lip_c_half_K M M' : nF n n (msub (c M') (c M)) <= / 2 * K * nF d d (msub M' M).
 Proof.
   eapply Rle_trans; [|apply lip_f_half_K]. right. unfold nF. f_equal.
-  apply nsq_ext; intros. unfold msub, Model.c. ring.
+  apply nsq_ext; intros. unfold msub, Analysis.c. ring.
 Qed.
 
 (* p as a row function of the softmax *)
@@ -123,7 +115,7 @@ Qed.
 
 Lemma adjoint_sub q q' a b : adjoint (msub q q') a b = adjoint q a b - adjoint q' a b.
 Proof.
-  unfold Model.adjoint. rewrite <- Rmult_minus_distr_l. f_equal. rewrite <- rsum_minus.
+  unfold Analysis.adjoint. rewrite <- Rmult_minus_distr_l. f_equal. rewrite <- rsum_minus.
   apply rsum_ext; intros i _. rewrite <- rsum_minus. apply rsum_ext; intros j _. unfold msub. ring.
 Qed.
 
@@ -134,7 +126,7 @@ Proof.
 Qed.
 
 Lemma p_masked M i j : Mc i j = 0 -> p M i j = 0.
-Proof. intro E. unfold Model.p. rewrite f_masked by exact E. ring. Qed.
+Proof. intro E. unfold Analysis.p. rewrite f_masked by exact E. ring. Qed.
 
 (* grad L is (lam + C K^2)-Lipschitz on R^{d x d} *)
 Theorem lip_grad C lam M M' : row_constant C -> 0 <= lam ->
@@ -273,3 +265,19 @@ Proof.
   assert (1 <= INR d * (INR n ^ 3 * sqrt (INR n))) by nra. lra.
 Qed.
 End Paper.
+
+(* ---- as Trusted.v states them ---- *)
+Definition checked_row_constant_five_quarters : Statement.row_constant_five_quarters := row_constant_five_quarters.
+Definition checked_lip_f_half_K : Statement.lip_f_half_K := lip_f_half_K.
+Definition checked_lip_c_half_K : Statement.lip_c_half_K := lip_c_half_K.
+Definition checked_lip_p : Statement.lip_p.
+Proof. intros n d X W Mc K C HMc HK HC M M'. apply lip_p; assumption. Qed.
+Definition checked_lip_grad : Statement.lip_grad.
+Proof. intros n d X W Mc K C lam HMc HK HC Hl M M'. apply lip_grad; assumption. Qed.
+Definition checked_logit_bound_frobenius : Statement.logit_bound_frobenius := logit_bound_frobenius.
+Definition checked_lip_f : Statement.lip_f.
+Proof. intros n d X W Mc R0 HMc [Hn [Hd [HR [HX HW]]]] M M'. apply lip_f; assumption. Qed.
+Definition checked_lip_c : Statement.lip_c.
+Proof. intros n d X W Mc R0 HMc [Hn [Hd [HR [HX HW]]]] M M'. apply lip_c; assumption. Qed.
+Definition checked_lip_grad_l : Statement.lip_grad_l.
+Proof. intros n d X W Mc R0 lam HMc [Hn [Hd [HR [HX HW]]]] Hl M M'. apply lip_grad_l; assumption. Qed.

@@ -50,7 +50,7 @@ Lemma row_product : sqnorm n (fun j => s' j * c M' i j - s j * c M i j) <= 2 * 2
 Proof.
   unfold D, sqnorm. rewrite <- rsum_scal. apply rsum_le; intros j Hj.
   assert (E : s' j * c M' i j - s j * c M i j = (s' j - s j) * (s' j + c M i j)).
-  { unfold s, s', Model.c. ring. }
+  { unfold s, s', Analysis.c. ring. }
   rewrite E. set (t := s' j - s j).
   pose proof (c_abs_le1 n d X W Mc HMc M i j Hi Hj).
   pose proof (f_nonneg n d X Mc HMc (had M' W) i j Hi). pose proof (f_le1 n d X Mc HMc (had M' W) i j Hi Hj).
@@ -66,7 +66,7 @@ Let m' := rsum n (fun j => s' j * c M' i j).
 Lemma sqnorm_c : sqnorm n (c M i) <= 2 * 2.
 Proof.
   apply Rle_trans with (rsum n (fun j => 2 * s j + 2 * f W i j)).
-  - apply rsum_le; intros j Hj. unfold Model.c. change (f (had M W) i j) with (s j).
+  - apply rsum_le; intros j Hj. unfold Analysis.c. change (f (had M W) i j) with (s j).
     pose proof (f_nonneg n d X Mc HMc (had M W) i j Hi). pose proof (f_nonneg n d X Mc HMc W i j Hi).
     pose proof (f_le1 n d X Mc HMc (had M W) i j Hi Hj). pose proof (f_le1 n d X Mc HMc W i j Hi Hj).
     change (f (had M W) i j) with (s j) in *. nra.
@@ -78,7 +78,7 @@ Qed.
 Lemma row_mean : (m' - m) * (m' - m) <= 3 * 3 * D.
 Proof.
   assert (E : m' - m = rsum n (fun j => (s' j - s j) * (s' j + c M i j))).
-  { unfold m, m'. rewrite <- rsum_minus. apply rsum_ext; intros j _. unfold s, s', Model.c. ring. }
+  { unfold m, m'. rewrite <- rsum_minus. apply rsum_ext; intros j _. unfold s, s', Analysis.c. ring. }
   rewrite E. eapply Rle_trans; [apply rsum_cauchy_schwarz|].
   change (D * sqnorm n (fun j => s' j + c M i j) <= 3 * 3 * D).
   assert (sqnorm n (fun j => s' j + c M i j) <= (1 + 2) * (1 + 2) * 1).
@@ -131,8 +131,8 @@ Proof.
   - right. ring.
 Qed.
 
-Definition c_times_f M : mat := fun i j => f (had M W) i j * c M i j.
-Definition row_means M i := rsum n (c_times_f M i).
+Notation c_times_f := (Analysis.c_times_f n d X W Mc).
+Notation row_means := (Analysis.row_means n d X W Mc).
 
 Lemma constants k : k <= 4 ->
   k * (/ 2 * (R0 * R0 * R0)) <= 2 * INR d * R0 ^ 3 /\
@@ -167,7 +167,7 @@ Proof.
 Qed.
 
 (* lem:lip_diag:  the diagonal matrices diag((f~ o c) 1);  6 d n^2 R^3 *)
-Definition diagonal (v : vec) : mat := fun i j => if Nat.eqb j i then v i else 0.
+
 
 Lemma sqnorm_diagonal v i : (i < n)%nat -> sqnorm n (diagonal v i) = v i * v i.
 Proof.
@@ -206,3 +206,11 @@ Proof.
     assert (0 <= INR d * (INR n ^ 3 * sqrt (INR n)) * R0 ^ 3) by (apply Rmult_le_pos; [apply Rmult_le_pos; lra | assumption]). lra.
 Qed.
 End Products.
+
+(* ---- as Trusted.v states them ---- *)
+Definition checked_lip_f_circ_c : Statement.lip_f_circ_c.
+Proof. intros n d X W Mc R0 HMc [Hn [Hd [HR [HX HW]]]] M M'. apply lip_f_circ_c; assumption. Qed.
+Definition checked_lip_diag : Statement.lip_diag.
+Proof. intros n d X W Mc R0 HMc [Hn [Hd [HR [HX HW]]]] M M'. apply lip_diag; assumption. Qed.
+Definition checked_lip_diag_f : Statement.lip_diag_f.
+Proof. intros n d X W Mc R0 HMc [Hn [Hd [HR [HX HW]]]] M M'. apply lip_diag_f; assumption. Qed.

@@ -21,10 +21,6 @@ Theorem lip_p_sharp n d X W Mc K M M' : valid_mask n Mc -> logit_bound n d X W M
 Proof. intros HMc HK. apply lip_p; try assumption. exact row_constant_C_plus. Qed.
 
 (* K = ||Pi A||: Pi keeps the allowed positions of a row and subtracts their mean *)
-Definition allowed_mean n (m v : vec) := rsum n (fun j => m j * v j) / rsum n m.
-Definition centred (n : nat) (Mc A : mat) : mat := fun i j =>
-  Mc i j * (A i j - allowed_mean n (Mc i) (A i)).
-
 Theorem logit_bound_centred n d X W Mc K : valid_mask n Mc -> 0 <= K ->
   (forall N, nF n n (centred n Mc (logit d X (had N W))) <= K * nF d d N) ->
   logit_bound n d X W Mc K.
@@ -89,3 +85,13 @@ Proof.
   - assert (0 <= (W a b * X i a * X j b) * (W a b * X i a * X j b)) by apply sq_nonneg. lra.
   - right. ring.
 Qed.
+
+(* ---- as Trusted.v states them ---- *)
+Definition checked_C_plus_value : Statement.C_plus_value := C_plus_value.
+Definition checked_lip_grad_sharp : Statement.lip_grad_sharp.
+Proof. intros n d X W Mc K lam HMc HK Hl M M'. apply lip_grad_sharp; assumption. Qed.
+Definition checked_lip_p_sharp : Statement.lip_p_sharp.
+Proof. intros n d X W Mc K HMc HK M M'. apply lip_p_sharp; assumption. Qed.
+Definition checked_logit_bound_centred : Statement.logit_bound_centred := logit_bound_centred.
+Definition checked_bound_grad_f_centred : Statement.bound_grad_f_centred := bound_grad_f_centred.
+Definition checked_bound_grad_f_columns : Statement.bound_grad_f_columns := bound_grad_f_columns.

@@ -9,7 +9,7 @@
      M_t in the box is not assumed (it is false): ||M_t||_F <= d is proved.              *)
 Require Import Reals Lra Lia.
 From Coquelicot Require Import Coquelicot.
-From AttnPrune.analysis Require Import Sums MatrixNorm SoftmaxRow Model Gradient Statements.
+From AttnPrune.analysis Require Import Sums MatrixNorm SoftmaxRow Model Gradient.
 From AttnPrune.analysis Require Import LipschitzGradient Descent OnesWitness Confinement PLTrueGradient.
 Open Scope R_scope.
 
@@ -120,3 +120,15 @@ Proof.
   unfold Lattn. rewrite <- nF_sq. lra.
 Qed.
 End Main.
+
+(* ---- as Trusted.v states them ---- *)
+Definition checked_our_convergence_corrected : Statement.our_convergence_corrected.
+Proof.
+  intros n d X W Mc lam beta delta wmin wmax K C eta eps T
+    [Hn [[HMc [Hl [HC [HK [He Hs]]]]] [Hb [HX [Hd [Hw [Hw1 [Hbw [HT [Hep [Hf HN]]]]]]]]]]].
+  apply (our_convergence_corrected n d X W Mc lam beta delta wmin wmax K C eta eps T); try assumption;
+    apply (between_sides wmin wmax), Hbw.
+Qed.
+Definition checked_gd_attention_loss : Statement.gd_attention_loss.
+Proof. intros n d X W Mc lam beta delta wmin wmax K C eta T Hd [HMc [Hl [HC [HK [He Hs]]]]]; intros.
+  apply (gd_attention_loss n d X W Mc lam beta delta wmin K C eta T); try assumption; apply (between_sides wmin wmax), H3. Qed.

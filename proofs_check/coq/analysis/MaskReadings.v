@@ -1,6 +1,6 @@
 (* What the hypothesis min_ij f~_ij >= delta > 0 means under each reading of the mask. *)
 Require Import Reals Lra Lia.
-From AttnPrune.analysis Require Import Sums MatrixNorm SoftmaxRow Model Statements.
+From AttnPrune.analysis Require Import Sums MatrixNorm SoftmaxRow Model.
 Open Scope R_scope.
 
 (* Causal mask, n >= 2: f~_{0,1} = 0, so that no delta > 0 exists.  lem:lower_bound_p,
@@ -43,3 +43,10 @@ Proof.
   - rewrite f_masked by exact E. lra.
   - specialize (H i j Hi Hj E). lra.
 Qed.
+
+(* ---- as Trusted.v states them ---- *)
+Definition checked_causal_no_delta : Statement.causal_no_delta := causal_no_delta.
+Definition checked_causal_floor : Statement.causal_floor := causal_floor.
+Definition checked_masked_no_delta : Statement.masked_no_delta := masked_no_delta.
+Definition checked_delta_le_inverse_n_softmax : Statement.delta_le_inverse_n_softmax := delta_le_inverse_n_softmax.
+Definition checked_delta_allowed_le_inverse : Statement.delta_allowed_le_inverse := delta_allowed_le_inverse.

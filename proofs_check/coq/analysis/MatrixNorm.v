@@ -5,14 +5,6 @@ Require Import Reals Lra Lia.
 From AttnPrune.analysis Require Import Sums.
 Open Scope R_scope.
 
-Definition mat := nat -> nat -> R.
-Definition nsq m n (A : mat) := rsum m (fun i => rsum n (fun j => A i j * A i j)).
-Definition ip m n (A B : mat) := rsum m (fun i => rsum n (fun j => A i j * B i j)).
-Definition nF m n (A : mat) := sqrt (nsq m n A).
-Definition msub (A B : mat) : mat := fun i j => A i j - B i j.
-(* the point at time t of the line through M with direction D *)
-Definition mline (M : mat) (t : R) (D : mat) : mat := fun i j => M i j + t * D i j.
-
 Lemma ip_self m n A : ip m n A A = nsq m n A.
 Proof. reflexivity. Qed.
 

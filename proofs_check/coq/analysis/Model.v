@@ -19,32 +19,16 @@ Require Import Reals Lra Lia.
 From AttnPrune.analysis Require Import Sums MatrixNorm SoftmaxRow.
 Open Scope R_scope.
 
-Definition full : mat := fun _ _ => 1.
-Definition causal : mat := fun i j => if Nat.leb j i then 1 else 0.
-Definition ones : mat := fun _ _ => 1.
-Definition valid_mask n (Mc : mat) := forall i, (i < n)%nat -> valid_row n (Mc i).
-Definition had (M W : mat) : mat := fun i j => M i j * W i j.
-(* M with its entry (a, b) replaced by t *)
-Definition upd (M : mat) a b t : mat :=
-  fun i j => if andb (Nat.eqb i a) (Nat.eqb j b) then t else M i j.
-
 Section Model.
 Variables (n d : nat) (X W Mc : mat).
 
-Definition logit (V : mat) : mat := fun i j => rsum d (fun a => rsum d (fun b => X i a * V a b * X j b)).
-Definition u V : mat := fun i j => exp (logit V i j).
-Definition alpha V i := rsum n (fun j => u V i j * Mc i j).
-Definition f V : mat := fun i j => u V i j * Mc i j / alpha V i.
-Definition c M : mat := fun i j => f (had M W) i j - f W i j.
-Definition Lattn M := / 2 * nsq n n (c M).
-Definition Lreg lam M := / 2 * lam * nsq d d M.
-Definition L lam M := Lattn M + Lreg lam M.
-Definition p M : mat := fun i j =>
-  c M i j * f (had M W) i j - rsum n (fun k => c M i k * f (had M W) i k) * f (had M W) i j.
-(* the adjoint of M -> X (M o W) X^T:  q -> W o (X^T q X) *)
-Definition adjoint (q : mat) : mat := fun a b =>
-  W a b * rsum n (fun i => rsum n (fun j => X i a * q i j * X j b)).
-Definition grad lam M : mat := fun a b => adjoint (p M) a b + lam * M a b.
+Notation logit := (Analysis.logit d X).
+Notation u := (Analysis.u d X).
+Notation alpha := (Analysis.alpha n d X Mc).
+Notation f := (Analysis.f n d X Mc).
+Notation c := (Analysis.c n d X W Mc).
+Notation p := (Analysis.p n d X W Mc).
+Notation adjoint := (Analysis.adjoint n X W).
 
 (* f V, row by row, is the masked softmax of SoftmaxRow.v *)
 Lemma f_softmax V i j : f V i j = softmax n (Mc i) (logit V i) j.
@@ -52,7 +36,7 @@ Proof. reflexivity. Qed.
 
 Lemma p_jacobian M i j : p M i j = jacobian n (f (had M W) i) (c M i) j.
 Proof.
-  unfold p, jacobian, mean.
+  unfold Analysis.p, jacobian, mean.
   rewrite (rsum_ext n (fun j => f (had M W) i j * c M i j) (fun k => c M i k * f (had M W) i k))
     by (intros; ring). ring.
 Qed.
@@ -61,7 +45,7 @@ Qed.
 Lemma logit_linear V D t i j :
   logit (fun a b => V a b + t * D a b) i j = logit V i j + t * logit D i j.
 Proof.
-  unfold logit. rewrite <- rsum_scal, <- rsum_plus. apply rsum_ext; intros a _.
+  unfold Analysis.logit. rewrite <- rsum_scal, <- rsum_plus. apply rsum_ext; intros a _.
   rewrite <- rsum_scal, <- rsum_plus. apply rsum_ext; intros b _. ring.
 Qed.
 
@@ -91,12 +75,12 @@ Proof. intro H. rewrite !f_softmax. apply softmax_ext. intro l. apply logit_ext,
 
 Lemma c_ext M M' i j : (forall a b, (a < d)%nat -> (b < d)%nat -> M a b = M' a b) ->
   c M i j = c M' i j.
-Proof. intro H. unfold c. f_equal. apply f_ext. intros a b Ha Hb. unfold had. rewrite H; auto. Qed.
+Proof. intro H. unfold Analysis.c. f_equal. apply f_ext. intros a b Ha Hb. unfold had. rewrite H; auto. Qed.
 
 (* <W o (X^T q X), D> = <q, X (D o W) X^T> *)
 Lemma adjoint_ip q D : ip d d (adjoint q) D = ip n n q (logit (had D W)).
 Proof.
-  unfold ip, adjoint, logit, had.
+  unfold ip, Analysis.adjoint, Analysis.logit, had.
   transitivity (rsum d (fun a => rsum d (fun b => rsum n (fun i => rsum n (fun j =>
     q i j * (X i a * (D a b * W a b) * X j b)))))).
   { apply rsum_ext; intros a _. apply rsum_ext; intros b _.
@@ -133,21 +117,21 @@ Lemma f_mask_idem V i j : (i < n)%nat -> f V i j * Mc i j = f V i j.
 Proof. intro Hi. exact (softmax_mask_idem n (Mc i) (HMc i Hi) (logit V i) j). Qed.
 
 Lemma c_sum M i : (i < n)%nat -> rsum n (c M i) = 0.
-Proof. intro Hi. unfold c. rewrite rsum_minus, !f_sum by exact Hi. ring. Qed.
+Proof. intro Hi. unfold Analysis.c. rewrite rsum_minus, !f_sum by exact Hi. ring. Qed.
 
 Lemma c_abs_le1 M i j : (i < n)%nat -> (j < n)%nat -> -1 <= c M i j <= 1.
 Proof.
-  intros Hi Hj. unfold c.
+  intros Hi Hj. unfold Analysis.c.
   pose proof (f_nonneg (had M W) i j Hi). pose proof (f_nonneg W i j Hi).
   pose proof (f_le1 (had M W) i j Hi Hj). pose proof (f_le1 W i j Hi Hj). lra.
 Qed.
 End Valid.
 
 Lemma f_masked V i j : Mc i j = 0 -> f V i j = 0.
-Proof. intro E. unfold f. rewrite E. unfold Rdiv. ring. Qed.
+Proof. intro E. unfold Analysis.f. rewrite E. unfold Rdiv. ring. Qed.
 
 Lemma c_masked M i j : Mc i j = 0 -> c M i j = 0.
-Proof. intro E. unfold c. rewrite !f_masked by exact E. ring. Qed.
+Proof. intro E. unfold Analysis.c. rewrite !f_masked by exact E. ring. Qed.
 End Model.
 
 (* ---- the two masks of the paper are valid for every n ---- *)

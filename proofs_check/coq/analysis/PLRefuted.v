@@ -10,12 +10,11 @@
    paper claims at least ||c||^2 / 2.  The only fact about exp used is exp 1 > 2.        *)
 Require Import Reals Lra Lia.
 From Coquelicot Require Import Coquelicot.
-From AttnPrune.analysis Require Import Sums MatrixNorm SoftmaxRow Model Gradient Statements MaskReadings.
+From AttnPrune.analysis Require Import Sums MatrixNorm SoftmaxRow Model Gradient MaskReadings.
 Open Scope R_scope.
 
 Definition X2 : mat := fun i j => if Nat.eqb i j then 1 else 0.
 Definition W2 : mat := fun i j => if Nat.eqb i j then 1 else -1.
-Definition zero : mat := fun _ _ => 0.
 
 Ltac two_cases i := destruct i as [|[|?]]; [| |lia].
 
@@ -45,11 +44,11 @@ Proof.
 Qed.
 
 Lemma f_zero Mc i j : (i < 2)%nat -> (j < 2)%nat -> Mc i 0%nat + Mc i 1%nat <> 0 ->
-  f 2 2 X2 Mc (had zero W2) i j = Mc i j / (Mc i 0%nat + Mc i 1%nat).
+  f 2 2 X2 Mc (had zeros W2) i j = Mc i j / (Mc i 0%nat + Mc i 1%nat).
 Proof.
   intros Hi Hj H. rewrite f_X2 by assumption.
-  assert (E : forall k l, exp (had zero W2 k l) = 1).
-  { intros k l. unfold had, zero. rewrite Rmult_0_l. apply exp_0. }
+  assert (E : forall k l, exp (had zeros W2 k l) = 1).
+  { intros k l. unfold had, zeros. rewrite Rmult_0_l. apply exp_0. }
   rewrite !E. rewrite !Rmult_1_l. reflexivity.
 Qed.
 
@@ -78,33 +77,33 @@ Qed.
 
 (* ---- the reading "full" ---- *)
 Lemma c_full i j : (i < 2)%nat -> (j < 2)%nat ->
-  c 2 2 X2 W2 full zero i j = if Nat.eqb i j then a2 else - a2.
+  c 2 2 X2 W2 full zeros i j = if Nat.eqb i j then a2 else - a2.
 Proof.
   intros Hi Hj. unfold c. rewrite f_zero, f_W2_diagonal by (unfold full; try assumption; lra).
   unfold full. destruct (Nat.eqb i j); field.
 Qed.
 
 Lemma p_full i j : (i < 2)%nat -> (j < 2)%nat ->
-  p 2 2 X2 W2 full zero i j = / 2 * (if Nat.eqb i j then a2 else - a2).
+  p 2 2 X2 W2 full zeros i j = / 2 * (if Nat.eqb i j then a2 else - a2).
 Proof.
   intros Hi Hj. unfold p; simpl. rewrite !c_full, !f_zero by (unfold full; try assumption; try lia; lra).
   two_cases i; two_cases j; unfold full; simpl; field.
 Qed.
 
-Lemma nsq_c_full : nsq 2 2 (c 2 2 X2 W2 full zero) = 4 * (a2 * a2).
+Lemma nsq_c_full : nsq 2 2 (c 2 2 X2 W2 full zeros) = 4 * (a2 * a2).
 Proof. unfold nsq; simpl. rewrite !c_full by lia. simpl. ring. Qed.
 
-Lemma nsq_grad_full lam : nsq 2 2 (grad 2 2 X2 W2 full lam zero) = a2 * a2.
+Lemma nsq_grad_full lam : nsq 2 2 (grad 2 2 X2 W2 full lam zeros) = a2 * a2.
 Proof.
   assert (G : forall a b, (a < 2)%nat -> (b < 2)%nat ->
-    grad 2 2 X2 W2 full lam zero a b = W2 a b * p 2 2 X2 W2 full zero a b).
-  { intros a b Ha Hb. unfold grad, adjoint, zero. two_cases a; two_cases b; unfold X2; simpl; ring. }
+    grad 2 2 X2 W2 full lam zeros a b = W2 a b * p 2 2 X2 W2 full zeros a b).
+  { intros a b Ha Hb. unfold grad, adjoint, zeros. two_cases a; two_cases b; unfold X2; simpl; ring. }
   unfold nsq; simpl. rewrite !G, !p_full by lia. unfold W2; simpl. field.
 Qed.
 
 (* ---- the causal mask: row 0 has one allowed position, row 1 is as above ---- *)
 Lemma c_causal i j : (i < 2)%nat -> (j < 2)%nat ->
-  c 2 2 X2 W2 causal zero i j = if Nat.eqb i 0 then 0 else if Nat.eqb j 1 then a2 else - a2.
+  c 2 2 X2 W2 causal zeros i j = if Nat.eqb i 0 then 0 else if Nat.eqb j 1 then a2 else - a2.
 Proof.
   intros Hi Hj. unfold c.
   assert (E : causal i 0%nat + causal i 1%nat <> 0) by (two_cases i; unfold causal; simpl; lra).
@@ -114,7 +113,7 @@ Proof.
 Qed.
 
 Lemma p_causal i j : (i < 2)%nat -> (j < 2)%nat ->
-  p 2 2 X2 W2 causal zero i j = / 2 * (if Nat.eqb i 0 then 0 else if Nat.eqb j 1 then a2 else - a2).
+  p 2 2 X2 W2 causal zeros i j = / 2 * (if Nat.eqb i 0 then 0 else if Nat.eqb j 1 then a2 else - a2).
 Proof.
   intros Hi Hj. unfold p; simpl.
   assert (E : causal i 0%nat + causal i 1%nat <> 0) by (two_cases i; unfold causal; simpl; lra).
@@ -122,36 +121,36 @@ Proof.
   two_cases i; two_cases j; unfold causal; simpl; field.
 Qed.
 
-Lemma nsq_c_causal : nsq 2 2 (c 2 2 X2 W2 causal zero) = 2 * (a2 * a2).
+Lemma nsq_c_causal : nsq 2 2 (c 2 2 X2 W2 causal zeros) = 2 * (a2 * a2).
 Proof. unfold nsq; simpl. rewrite !c_causal by lia. simpl. ring. Qed.
 
-Lemma nsq_grad_causal lam : nsq 2 2 (grad 2 2 X2 W2 causal lam zero) = / 2 * (a2 * a2).
+Lemma nsq_grad_causal lam : nsq 2 2 (grad 2 2 X2 W2 causal lam zeros) = / 2 * (a2 * a2).
 Proof.
   assert (G : forall a b, (a < 2)%nat -> (b < 2)%nat ->
-    grad 2 2 X2 W2 causal lam zero a b = W2 a b * p 2 2 X2 W2 causal zero a b).
-  { intros a b Ha Hb. unfold grad, adjoint, zero. two_cases a; two_cases b; unfold X2; simpl; ring. }
+    grad 2 2 X2 W2 causal lam zeros a b = W2 a b * p 2 2 X2 W2 causal zeros a b).
+  { intros a b Ha Hb. unfold grad, adjoint, zeros. two_cases a; two_cases b; unfold X2; simpl; ring. }
   unfold nsq; simpl. rewrite !G, !p_causal by lia. unfold W2; simpl. field.
 Qed.
 
 (* ---- what the lemma would give on the instance ---- *)
 Lemma PL_ineq_on_instance Mc (delta_ok : nat -> mat -> R -> Prop) (lam_ok : R -> Prop) lam :
   valid_mask 2 Mc -> 0 <= lam <= 1 -> lam_ok lam ->
-  delta_ok 2%nat (f 2 2 X2 Mc (had zero W2)) (/ 2) ->
+  delta_ok 2%nat (f 2 2 X2 Mc (had zeros W2)) (/ 2) ->
   PL_ineq Mc delta_ok mu_paper lam_ok ->
-  nsq 2 2 (grad 2 2 X2 W2 Mc lam zero)
-  >= / 2 * nsq 2 2 (c 2 2 X2 W2 Mc zero) - 24 * sqrt 2 * lam.
+  nsq 2 2 (grad 2 2 X2 W2 Mc lam zeros)
+  >= / 2 * nsq 2 2 (c 2 2 X2 W2 Mc zeros) - 24 * sqrt 2 * lam.
 Proof.
   intros HMc Hlam Hok Hdelta H.
-  specialize (H 2%nat 2%nat X2 W2 zero lam 1 (/ 2) 1 1 (grad 2 2 X2 W2 Mc lam zero)).
-  assert (P : PL_inequality 2 2 X2 W2 Mc zero lam 1 (mu_paper 1 1 (/ 2)) (grad 2 2 X2 W2 Mc lam zero)).
+  specialize (H 2%nat 2%nat X2 W2 zeros lam 1 (/ 2) 1 1 (grad 2 2 X2 W2 Mc lam zeros)).
+  assert (P : PL_inequality 2 2 X2 W2 Mc zeros lam 1 (mu_paper 1 1 (/ 2)) (grad 2 2 X2 W2 Mc lam zeros)).
   { apply H; try lia; try lra; try assumption.
-    - intros i j _ _; unfold zero; lra.
+    - intros i j _ _; unfold zeros; lra.
     - apply X2_gram.
     - apply W2_min.
     - apply W2_max.
     - intros a0 b0 Ha Hb. apply mat_view_l; assumption. }
   unfold PL_inequality, xi_PL, mu_paper in P.
-  assert (Z : nsq 2 2 zero = 0) by (unfold nsq, zero; simpl; ring).
+  assert (Z : nsq 2 2 zeros = 0) by (unfold nsq, zeros; simpl; ring).
   assert (XX : nsq 2 2 X2 = 2) by (unfold nsq, X2; simpl; ring).
   rewrite Z, XX in P. change (INR 2) with (1 + 1) in P.
   replace (1 + 1) with 2 in P by ring. lra.
@@ -160,10 +159,10 @@ Qed.
 Lemma sqrt2_le : sqrt 2 <= 2.
 Proof. rewrite <- (sqrt_square 2) at 2 by lra. apply sqrt_le_1_alt; lra. Qed.
 
-Lemma delta_full : delta_all full 2 (f 2 2 X2 full (had zero W2)) (/ 2).
+Lemma delta_full : delta_all full 2 (f 2 2 X2 full (had zeros W2)) (/ 2).
 Proof. intros i j Hi Hj. rewrite f_zero by (unfold full; try assumption; lra). unfold full. lra. Qed.
 
-Lemma delta_causal : delta_allowed causal 2 (f 2 2 X2 causal (had zero W2)) (/ 2).
+Lemma delta_causal : delta_allowed causal 2 (f 2 2 X2 causal (had zeros W2)) (/ 2).
 Proof.
   intros i j Hi Hj E. rewrite f_zero, E by (try assumption; two_cases i; unfold causal; simpl; lra).
   two_cases i; unfold causal; simpl; lra.
@@ -203,3 +202,10 @@ Proof.
   intros Hd H. destruct (Nat.le_gt_cases 2 n) as [Hn | Hn]; [|lia].
   exfalso. exact (causal_no_delta n d X (had M W) delta Hn Hd H).
 Qed.
+
+(* ---- as Trusted.v states them ---- *)
+Definition checked_PL_ineq_full_refuted : Statement.PL_ineq_full_refuted := PL_ineq_full_refuted.
+Definition checked_PL_ineq_full_refuted_lam0 : Statement.PL_ineq_full_refuted_lam0 := PL_ineq_full_refuted_lam0.
+Definition checked_PL_ineq_causal_allowed_refuted : Statement.PL_ineq_causal_allowed_refuted := PL_ineq_causal_allowed_refuted.
+Definition checked_PL_ineq_causal_allowed_refuted_lam0 : Statement.PL_ineq_causal_allowed_refuted_lam0 := PL_ineq_causal_allowed_refuted_lam0.
+Definition checked_PL_ineq_causal_vacuous : Statement.PL_ineq_causal_vacuous := PL_ineq_causal_vacuous.

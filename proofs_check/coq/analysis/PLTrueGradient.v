@@ -5,7 +5,7 @@
    the corrected lemma, on sums of reals.                                               *)
 Require Import Reals Lra Lia.
 From Coquelicot Require Import Coquelicot.
-From AttnPrune.analysis Require Import Sums MatrixNorm SoftmaxRow Model Gradient Statements.
+From AttnPrune.analysis Require Import Sums MatrixNorm SoftmaxRow Model Gradient.
 From AttnPrune.analysis Require Import LipschitzGradient.
 Open Scope R_scope.
 
@@ -109,7 +109,7 @@ Proof.
     by (replace (INR n) with (sqrt (INR n) * sqrt (INR n)) at 1 by (apply sqrt_sqrt; assumption); ring).
   rewrite <- rsum_const. apply rsum_le; intros i Hi.
   apply Rle_trans with (rsum n (fun j => 2 * f n d X Mc (had M W) i j + 2 * f n d X Mc W i j)).
-  - apply rsum_le; intros j Hj. unfold Model.c.
+  - apply rsum_le; intros j Hj. unfold Analysis.c.
     pose proof (f_nonneg n d X Mc HMc (had M W) i j Hi). pose proof (f_nonneg n d X Mc HMc W i j Hi).
     pose proof (f_le1 n d X Mc HMc (had M W) i j Hi Hj). pose proof (f_le1 n d X Mc HMc W i j Hi Hj). nra.
   - rewrite rsum_plus, !rsum_scal.
@@ -235,3 +235,24 @@ Qed.
 Theorem PL_ineq_corrected_causal :
   PL_ineq causal (delta_allowed causal) mu_corrected (fun _ => True).
 Proof. apply PL_ineq_corrected_masked. apply causal_valid. Qed.
+
+Lemma between_sides wmin wmax d W : between wmin wmax d W ->
+  (forall a b, (a < d)%nat -> (b < d)%nat -> wmin <= Rabs (W a b)) /\
+  (forall a b, (a < d)%nat -> (b < d)%nat -> Rabs (W a b) <= wmax).
+Proof. intro H. split; intros a b Ha Hb; apply (H a b Ha Hb). Qed.
+
+(* ---- as Trusted.v states them ---- *)
+Definition checked_attention_gradient_lower : Statement.attention_gradient_lower.
+Proof. intros n d X W Mc M beta delta wmin wmax; intros. apply attention_gradient_lower; try assumption; apply (between_sides wmin wmax), H5. Qed.
+Definition checked_p_norm_half_c : Statement.p_norm_half_c := p_norm_half_c.
+Definition checked_attention_gradient_upper_true : Statement.attention_gradient_upper_true.
+Proof. intros n d X W Mc M wmax; intros. apply attention_gradient_upper_true; try assumption; apply (between_sides 0 wmax), H1. Qed.
+Definition checked_PL_corrected_true_gradient : Statement.PL_corrected_true_gradient.
+Proof. intros n d X W Mc M lam beta delta wmin wmax; intros.
+  apply PL_corrected_true_gradient; try assumption; apply (between_sides wmin wmax), H7. Qed.
+Definition checked_PL_additive_free : Statement.PL_additive_free.
+Proof. intros n d X W Mc M lam beta delta wmin wmax; intros.
+  apply PL_additive_free; try assumption; apply (between_sides wmin wmax), H6. Qed.
+Definition checked_PL_ineq_corrected_masked : Statement.PL_ineq_corrected_masked := PL_ineq_corrected_masked.
+Definition checked_PL_ineq_corrected_full : Statement.PL_ineq_corrected_full := PL_ineq_corrected_full.
+Definition checked_PL_ineq_corrected_causal : Statement.PL_ineq_corrected_causal := PL_ineq_corrected_causal.

@@ -9,14 +9,6 @@ From Coquelicot Require Import Coquelicot.
 From AttnPrune.analysis Require Import Sums SoftmaxRow.
 Open Scope R_scope.
 
-Definition p_row n (sigma f : vec) : vec := jacobian n sigma (fun j => sigma j - f j).
-
-(* the directional derivative of p_row when sigma moves with velocity g *)
-Definition p_row_velocity n (sigma f g : vec) : vec := fun j =>
-  let e := fun j => sigma j - f j in
-  g j * (e j - mean n sigma e)
-  + sigma j * (g j - rsum n (fun l => g l * e l + sigma l * g l)).
-
 Lemma p_row_derive n (y dy : R -> vec) f t j :
   (forall l, is_derive (fun t => y t l) t (dy t l)) ->
   is_derive (fun t => p_row n (y t) f j) t (p_row_velocity n (y t) f (dy t) j).
@@ -62,8 +54,7 @@ Proof.
   pose proof (B j Hj). pose proof (mean_bound e 1 B). lra.
 Qed.
 
-Definition third v w :=
-  rsum n (fun j => sigma j * ((e j - mean n sigma e) * (v j - mean n sigma v) * (w j - mean n sigma w))).
+Notation third := (Analysis.third n sigma f).
 
 Lemma ip_velocity v w :
   rsum n (fun j => w j * p_row_velocity n sigma f (jacobian n sigma v) j)
@@ -94,7 +85,9 @@ Proof.
     rewrite ip_jacobian by exact Hs. unfold covariance. apply rsum_ext; intros; ring. }
   rewrite E2.
   assert (E3 : third v w = rsum n (fun j => g j * (e j - eb) * w j) - wb * q).
-  { unfold q. rewrite <- rsum_scal, <- rsum_minus. apply rsum_ext; intros j _.
+  { change (third v w) with (rsum n (fun j =>
+      sigma j * ((e j - mean n sigma e) * (v j - mean n sigma v) * (w j - mean n sigma w)))).
+    unfold q. rewrite <- rsum_scal, <- rsum_minus. apply rsum_ext; intros j _.
     unfold g, jacobian. fold vb. fold eb. fold wb. ring. }
   rewrite E3. ring.
 Qed.
@@ -208,3 +201,7 @@ Proof.
   intros Hm Hf. apply p_row_lipschitz_from_velocity; [exact Hm|].
   intros sigma Hs Hmask v. apply p_row_velocity_norm; try assumption. apply (proj1 Hm).
 Qed.
+
+(* ---- as Trusted.v states them ---- *)
+Definition checked_p_row_velocity_norm : Statement.p_row_velocity_norm := p_row_velocity_norm.
+Definition checked_p_row_lipschitz : Statement.p_row_lipschitz := p_row_lipschitz.

@@ -30,7 +30,7 @@ Variable f : vec.
 Hypothesis Hf : probability n f.
 Let fs := rsum n (fun k => f k * sigma k).
 
-Definition bil v w := rsum n (fun j => jacobian n sigma w j * jacobian n sigma v j) + third n sigma f v w.
+Notation bil := (Analysis.bil n sigma f).
 Definition b_pair i j := 2 * (sigma i + sigma j) - f i - f j - 3 * S + 2 * fs.
 
 Lemma b_pair_vertices i j : (i < n)%nat -> (j < n)%nat ->
@@ -95,7 +95,7 @@ Proof.
   { rewrite (rsum_ext n _ (fun i => sigma i * h i * T i + Vr * (2 * (sigma i * sigma i) - f i * sigma i)))
       by (intros; unfold h; ring).
     rewrite rsum_plus, rsum_scal, rsum_minus, rsum_scal. fold fs. fold (sqnorm n sigma). ring. }
-  rewrite H1. unfold bil, third.
+  rewrite H1. unfold Analysis.bil, third.
   set (e := fun j => sigma j - f j).
   assert (Em : mean n sigma e = S - fs).
   { unfold mean, e, fs, sqnorm. rewrite <- rsum_minus. apply rsum_ext; intros; ring. }
@@ -209,7 +209,7 @@ Lemma bil_combination v w s t :
 Proof.
   assert (M : mean n sigma (fun j => s * v j + t * w j) = s * mean n sigma v + t * mean n sigma w).
   { unfold mean. rewrite <- !rsum_scal, <- rsum_plus. apply rsum_ext; intros; ring. }
-  unfold bil, third, jacobian. rewrite M.
+  unfold Analysis.bil, third, jacobian. rewrite M.
   rewrite !Rmult_plus_distr_l, <- !rsum_scal, <- !rsum_plus. apply rsum_ext; intros; ring.
 Qed.
 
@@ -227,7 +227,7 @@ Proof.
   assert (Ew : forall j, w j = p_row_velocity n sigma f (jacobian n sigma v') j).
   { intro j. unfold w, p_row_velocity. rewrite J. do 3 f_equal. apply rsum_ext; intros l _. rewrite J. ring. }
   assert (E : sqnorm n w = bil v' w).
-  { unfold bil. rewrite <- (ip_velocity n sigma f Hs v' w). apply rsum_ext; intros j _. rewrite <- Ew. ring. }
+  { unfold Analysis.bil. rewrite <- (ip_velocity n sigma f Hs v' w). apply rsum_ext; intros j _. rewrite <- Ew. ring. }
   set (C := C_plus) in *. pose proof C_plus_pos as C0. fold C in C0.
   pose proof (row_hessian_bound (fun j => C * v' j + 1 * w j)) as [_ U].
   pose proof (row_hessian_bound (fun j => C * v' j + (-1) * w j)) as [Lo _].
@@ -250,3 +250,8 @@ Proof.
   apply (p_row_lipschitz_from_velocity n m f s s' a (C_plus * C_plus) Hm).
   intros sigma Hs Hmask v. apply p_row_velocity_norm_sharp; try assumption. apply (proj1 Hm).
 Qed.
+
+(* ---- as Trusted.v states them ---- *)
+Definition checked_row_hessian_bound : Statement.row_hessian_bound := row_hessian_bound.
+Definition checked_p_row_velocity_norm_sharp : Statement.p_row_velocity_norm_sharp := p_row_velocity_norm_sharp.
+Definition checked_row_constant_C_plus : Statement.row_constant_C_plus := row_constant_C_plus.

@@ -7,7 +7,6 @@ Require Import Reals Lra Psatz.
 From AttnPrune.analysis Require Import Sums.
 Open Scope R_scope.
 
-Definition C_plus := (39 + 55 * sqrt 33) / 1152.
 Definition kappa := C_plus / 2.
 Definition p_star := (15 - sqrt 33) / 24.
 

@@ -12,21 +12,6 @@ From Coquelicot Require Import Coquelicot.
 From AttnPrune.analysis Require Import Sums.
 Open Scope R_scope.
 
-Definition vec := nat -> R.
-(* a row of a mask: entries 0 or 1, not all 0 *)
-Definition valid_row n (m : vec) :=
-  (forall j, m j = 0 \/ m j = 1) /\ exists j, (j < n)%nat /\ m j = 1.
-Definition partition n (m s : vec) := rsum n (fun l => exp (s l) * m l).
-Definition softmax n (m s : vec) : vec := fun j => exp (s j) * m j / partition n m s.
-Definition probability n (sigma : vec) :=
-  (forall j, (j < n)%nat -> 0 <= sigma j) /\ rsum n sigma = 1.
-
-Definition sqnorm n (v : vec) := rsum n (fun j => v j * v j).
-Definition mean n (sigma v : vec) := rsum n (fun j => sigma j * v j).
-Definition jacobian n (sigma v : vec) : vec := fun j => sigma j * (v j - mean n sigma v).
-Definition covariance n (sigma v w : vec) :=
-  rsum n (fun j => sigma j * ((v j - mean n sigma v) * (w j - mean n sigma w))).
-
 Lemma sqnorm_nonneg n v : 0 <= sqnorm n v.
 Proof. apply rsum_nonneg; intros; nra. Qed.
 
@@ -210,9 +195,6 @@ Proof.
 Qed.
 End Jacobian.
 
-(* the size of a logit change v, over the allowed positions and up to a constant a *)
-Definition masked_sqnorm n (m v : vec) (a : R) := rsum n (fun j => m j * ((v j - a) * (v j - a))).
-
 Lemma masked_sqnormE n m v a : (forall j, m j = 0 \/ m j = 1) ->
   masked_sqnorm n m v a = sqnorm n (fun l => m l * (v l - a)).
 Proof.
@@ -274,3 +256,8 @@ Proof.
     + apply (proj1 Hm).
     + intro l. apply softmax_mask_idem, Hm.
 Qed.
+
+(* ---- as Trusted.v states them ---- *)
+Definition checked_variance_le_half : Statement.variance_le_half := variance_le_half.
+Definition checked_softmax_jacobian_norm : Statement.softmax_jacobian_norm := softmax_jacobian_norm.
+Definition checked_softmax_lipschitz : Statement.softmax_lipschitz := softmax_lipschitz.

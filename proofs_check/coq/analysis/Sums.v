@@ -3,10 +3,9 @@
    indices below the stated size ever enter a sum.                                  *)
 Require Import Reals Lra Lia.
 From Coquelicot Require Import Coquelicot.
+From AttnPrune Require Export Trusted.
+Export Trusted.Analysis.
 Open Scope R_scope.
-
-Fixpoint rsum (n : nat) (g : nat -> R) : R :=
-  match n with O => 0 | S k => rsum k g + g k end.
 
 Lemma rsum_ext k g h : (forall i, (i < k)%nat -> g i = h i) -> rsum k g = rsum k h.
 Proof. induction k as [|k IH]; intro H; simpl; [reflexivity|]. rewrite IH, H; auto. Qed.

@@ -1,0 +1,695 @@
+(* Everything a reader has to believe: the definitions, and what is proved about them.  No proofs.
+
+   Each proposition of a module `Statement` bears the name of the theorem that proves it, and that theorem's file
+   ends in a check of the one against the other.  types.txt has every definition below as Coq prints it with all
+   notations undone, and `make` compares; ../PROOFS.md and the table in README.md say which statement of the
+   paper each belongs to.
+
+   Two halves that share nothing.  Algebra: matrices over any real closed field R, indices of type 'I_n.
+   Analysis: softmax, loss and gradient over Coq's real numbers, matrices being functions of natural-number indices
+   of which only those below the stated size enter.  Norms are Frobenius norms.                                     *)
+From mathcomp Require all_ssreflect ssralg ssrnum matrix mxalgebra.
+From Coq Require Reals.
+From Coquelicot Require Coquelicot.
+
+Module Algebra.
+Import all_ssreflect ssralg ssrnum matrix mxalgebra.
+Import GRing.Theory Num.Theory.
+Local Open Scope ring_scope.
+Set Implicit Arguments.
+Unset Strict Implicit.
+
+Section Definitions.
+Variable R : rcfType.
+
+(* ||A||^2, ||A||, <A, B>, A o B, the matrix of ones, diag(u) *)
+Definition normF2 m n (A : 'M[R]_(m, n)) : R := \sum_i \sum_j A i j ^+ 2.
+Definition normF m n (A : 'M[R]_(m, n)) : R := Num.sqrt (normF2 A).
+Definition inner m n (A B : 'M[R]_(m, n)) : R := \sum_i \sum_j A i j * B i j.
+Definition hadamard m n (A B : 'M[R]_(m, n)) : 'M[R]_(m, n) := \matrix_(i, j) (A i j * B i j).
+Definition ones m n : 'M[R]_(m, n) := const_mx 1.
+Definition rowdiag n (v : 'cV[R]_n) : 'M[R]_n := diag_mx v^T.
+(* s is at least the spectral norm of X *)
+Definition spectral_bound m n (X : 'M[R]_(m, n)) (s : R) := forall u : 'cV[R]_n, normF (X *m u) <= s * normF u.
+(* A >= beta I:  v (A - beta I) v^T >= 0 for every row vector v *)
+Definition psd n (A : 'M[R]_n) := forall v : 'rV[R]_n, 0 <= (v *m A *m v^T) ord0 ord0.
+Definition psd_ge n (A : 'M[R]_n) (beta : R) := psd (A - beta%:M).
+(* products C_0 C_1 ... C_k of square matrices, and of numbers *)
+Fixpoint product d (C : nat -> 'M[R]_d) k : 'M[R]_d := if k is k'.+1 then product C k' *m C k else C 0%N.
+Fixpoint bound (r : nat -> R) k : R := if k is k'.+1 then bound r k' * r k else r 0%N.
+(* A_i and B_i: the values f_i(x) and f_i(y) of l-Lipschitz functions with norms at most r_i, r_i >= 1 *)
+Definition lipschitz_factors d (A B : nat -> 'M[R]_d) (r : nat -> R) (l : R) := 0 <= l /\
+  forall i, [/\ 1 <= r i, normF (A i) <= r i, normF (B i) <= r i & normF (A i - B i) <= l].
+(* entries >= 0, rows that sum to 1; F stands for f~(M), F0 for f, and F - F0 for c *)
+Definition row_stochastic n (F : 'M[R]_n) := F *m ones n 1 = ones n 1 /\ forall i j, 0 <= F i j.
+Definition stochastic_pair n (F F0 : 'M[R]_n) := row_stochastic F /\ row_stochastic F0.
+(* S i j: position j is allowed in row i.  n_e: the number of rows with two or more of them *)
+Definition masked_pair n (S : 'I_n -> pred 'I_n) (F F0 : 'M[R]_n) :=
+  stochastic_pair F F0 /\ forall i j, ~~ S i j -> F i j = 0 /\ F0 i j = 0.
+Definition has_choice n (S : 'I_n -> pred 'I_n) : pred 'I_n := fun i => (1 < #|S i|)%N.
+Definition n_e n (S : 'I_n -> pred 'I_n) : R := #|has_choice S|%:R.
+(* def:p, for any B in place of c:  B o F - diag((B o F) 1) F *)
+Definition p_map n (B F : 'M[R]_n) : 'M[R]_n := hadamard B F - rowdiag (hadamard B F *m ones n 1) *m F.
+(* W o (X^T p X), and the gradient W o (X^T p X) + lam M *)
+Definition attention_gradient n d (X : 'M[R]_(n, d)) (W : 'M[R]_d) (F F0 : 'M[R]_n) : 'M[R]_d :=
+  hadamard W (X^T *m p_map (F - F0) F *m X).
+Definition gradient n d (X : 'M[R]_(n, d)) (W M : 'M[R]_d) (F F0 : 'M[R]_n) (lam : R) : 'M[R]_d :=
+  attention_gradient X W F F0 + lam *: M.
+Definition mu_corrected (wmin beta delta : R) : R := 2%:R * (wmin * beta * delta) ^+ 2.
+Definition xi_of (n d : nat) (X : 'M[R]_(n, d)) (wmax lam mu : R) : R :=
+  12%:R * Num.sqrt n%:R * wmax * normF2 X * lam * d%:R / mu.
+End Definitions.
+
+(* Every statement of this module is proved for every R. *)
+Module Statement.
+Section Statements.
+Variable R : rcfType.
+Local Notation diag u := (rowdiag u).
+Local Notation sqrt := Num.sqrt.
+
+(* fac:F_norm_A_plus_B, fac:norm_bound *)
+Definition F_norm_A_plus_B := forall m n (A B : 'M[R]_(m, n)), normF2 (A + B) = normF2 A + normF2 B + inner A B *+ 2.
+Definition norm_bound_homogeneous := forall m n (a : R) (X : 'M[R]_(m, n)), normF (a *: X) = `|a| * normF X.
+Definition norm_bound_cauchy_schwarz := forall m n (X Y : 'M[R]_(m, n)), `|inner X Y| <= normF X * normF Y.
+Definition norm_bound_triangle := forall m n (X Y : 'M[R]_(m, n)), normF (X + Y) <= normF X + normF Y.
+Definition norm_bound_transpose := forall m n (X : 'M[R]_(m, n)), normF X^T = normF X.
+Definition norm_bound_entry := forall m n (X : 'M[R]_(m, n)) i j, `|X i j| <= normF X.
+Definition norm_bound_hadamard := forall m n (X Y : 'M[R]_(m, n)), normF (hadamard X Y) <= normF X * normF Y.
+Definition norm_bound_product := forall m n d (Y : 'M[R]_(m, n)) (Z : 'M[R]_(n, d)),
+  normF (Y *m Z) <= normF Y * normF Z.
+Definition norm_bound_spectral_le_frobenius := forall m n (X : 'M[R]_(m, n)), spectral_bound X (normF X).
+Definition norm_bound_frobenius_le_rank := forall m n (X : 'M[R]_(m, n)) (s : R),
+  0 <= s -> spectral_bound X s -> normF X <= sqrt (\rank X)%:R * s.
+
+(* fac:indexing, fac:combine, fac:algebra; vectors are columns *)
+Definition indexing_row := forall n m d (U : 'M[R]_(n, m)) (V : 'M[R]_(m, d)) i,
+  (row i (U *m V))^T = V^T *m (row i U)^T /\ row i (U *m V) = row i U *m V.
+Definition indexing_column := forall n m d (U : 'M[R]_(n, m)) (V : 'M[R]_(m, d)) j, col j (U *m V) = U *m col j V.
+Definition combine_part1 := forall n (u v x : 'cV[R]_n), (forall i, x i ord0 = u i ord0 * v i ord0) ->
+  [/\ x = hadamard u v, x = diag u *m v & x = diag v *m u].
+Definition combine_part2 := forall n (W X : 'M[R]_n) (u : 'cV[R]_n),
+  (forall i j, X i j = W i j * u j ord0) -> X = W *m diag u.
+Definition algebra_inner_symmetric := forall n (u v : 'cV[R]_n),
+  [/\ inner u v = inner v u, inner u v = (u^T *m v) ord0 ord0 & inner u v = (v^T *m u) ord0 ord0].
+Definition algebra_hadamard_diag := forall n (u v : 'cV[R]_n),
+  [/\ hadamard u v = hadamard v u, hadamard u v = diag u *m v & hadamard u v = diag v *m u].
+Definition algebra_inner_ones := forall n (u v : 'cV[R]_n), inner u v = inner (hadamard u v) (ones R n 1).
+Definition algebra_inner_hadamard := forall n (u v w : 'cV[R]_n),
+  inner (hadamard u v) w = inner (hadamard u w) v /\ inner (hadamard u v) w = inner (hadamard w v) u.
+Definition algebra_row_hadamard := forall n (u v w : 'cV[R]_n), u^T *m hadamard v w = u^T *m diag v *m w.
+Definition algebra_hadamard_transpose := forall n d (X Y : 'M[R]_(n, d)), (hadamard X Y)^T = hadamard X^T Y^T.
+Definition algebra_hadamard_unit := forall n d (X : 'M[R]_(n, d)) i j,
+  hadamard X (delta_mx i j) = X i j *: delta_mx i j.
+Definition algebra_diag_sandwich := forall n (u v : 'cV[R]_n) (Z : 'M[R]_n),
+  diag u *m Z *m diag v = hadamard (u *m v^T) Z.
+Definition algebra_outer_products := forall n d (X Y : 'M[R]_(n, d)), X *m Y^T = \sum_i col i X *m (col i Y)^T.
+Definition algebra_hadamard_entry := forall n d (X Y : 'M[R]_(n, d)) i j, X i j * Y i j = hadamard X Y i j.
+Definition algebra_hadamard_sum := forall n m (u : 'cV[R]_n) (A : 'M[R]_(n, m)),
+  \sum_j hadamard u (col j A) = hadamard u (\sum_j col j A).
+Definition algebra_norm_trace := forall n d (X : 'M[R]_(n, d)), normF2 X = \tr (X *m X^T).
+Definition algebra_trace_commutes := forall n d (X Y : 'M[R]_(n, d)), \tr (X *m Y^T) = \tr (Y^T *m X).
+Definition algebra_norm_diag := forall n (u : 'cV[R]_n), normF (diag u) = normF u.
+
+(* fac:abs_inequality; fac:lip_product and fix:lip_product, k + 1 factors; fac:trace_BAB *)
+Definition abs_inequality_part1 := forall a b : R, (`|a| + `|b|) / sqrt 2%:R <= sqrt (a ^+ 2 + b ^+ 2).
+Definition abs_inequality_part2 := forall a b : R, `|b| <= `|a| -> sqrt `|a| - sqrt `|b| <= sqrt (`|a| - `|b|).
+Definition lip_product_linear := forall d (A B : nat -> 'M[R]_d) r l, lipschitz_factors A B r l ->
+  forall k, normF (product A k - product B k) <= k.+1%:R * l * bound r k.
+Definition lip_product := forall d (A B : nat -> 'M[R]_d) r l, lipschitz_factors A B r l ->
+  forall k, normF (product A k - product B k) <= 2%:R ^+ k * l * bound r k.
+Definition trace_BAB := forall n m (A : 'M[R]_n) (beta : R) (B : 'M[R]_(n, m)),
+  psd_ge A beta -> beta * \tr (B^T *m B) <= \tr (B^T *m A *m B).
+
+(* lem:lower_bound_XBX; beta > 0 needs n <= d; lem:lower_bound_hadamard; lem:M_bounds *)
+Definition lower_bound_XBX := forall n d (X : 'M[R]_(n, d)) (beta : R) (B : 'M[R]_n),
+  psd_ge (X *m X^T) beta -> beta * normF B <= normF (X^T *m B *m X).
+Definition beta_needs_n_le_d := forall n d (X : 'M[R]_(n, d)) (beta : R),
+  0 < beta -> psd_ge (X *m X^T) beta -> (n <= d)%N.
+Definition lower_bound_hadamard := forall m n (W B : 'M[R]_(m, n)) (lo : R),
+  0 <= lo -> (forall i j, lo <= `|W i j|) -> lo * normF B <= normF (hadamard W B).
+Definition upper_bound_hadamard := forall m n (W B : 'M[R]_(m, n)) (hi : R),
+  0 <= hi -> (forall i j, `|W i j| <= hi) -> normF (hadamard W B) <= hi * normF B.
+Definition M_bounds := forall d (M : 'M[R]_d), (forall i j, 0 <= M i j <= 1) -> normF M <= d%:R.
+
+(* lem:lower_bound_B_plus_M, for M in the box or, in the first, for ||M|| <= d *)
+Definition lower_bound_B_plus_M_ball := forall d (B M : 'M[R]_d) (lam r : R),
+  0 <= lam -> normF M <= d%:R -> normF B <= r ->
+  normF2 B + lam ^+ 2 * normF2 M - 2%:R * r * lam * d%:R <= normF2 (B + lam *: M).
+Definition lower_bound_B_plus_M_part1 := forall d (B M : 'M[R]_d) (lam r : R),
+  0 <= lam -> (forall i j, 0 <= M i j <= 1) -> normF B <= r ->
+  normF2 B + lam ^+ 2 * normF2 M - 2%:R * r * lam * d%:R <= normF2 (B + lam *: M).
+Definition lower_bound_B_plus_M_part2 := forall d (B M : 'M[R]_d) (lam r : R),
+  0 <= lam -> (forall i j, 0 <= M i j <= 1) -> normF B <= r ->
+  (normF B + lam * normF M) / sqrt 2%:R - sqrt (2%:R * r * lam * d%:R) <= normF (B + lam *: M).
+
+(* lem:lower_bound_p_row, lem:lower_bound_p: delta over all positions, or over the allowed ones S *)
+Definition lower_bound_p_row_masked := forall n (S : pred 'I_n) (b f : 'rV[R]_n) (delta : R),
+  0 <= delta -> inner b (ones R 1 n) = 0 ->
+  (forall j, S j -> delta <= f ord0 j) -> (forall j, ~~ S j -> b ord0 j = 0) ->
+  delta * normF b <= normF (hadamard (b - inner b f *: ones R 1 n) f).
+Definition lower_bound_p_row := forall n (b f : 'rV[R]_n) (delta : R),
+  0 <= delta -> inner b (ones R 1 n) = 0 -> (forall j, delta <= f ord0 j <= 1) -> inner f (ones R 1 n) = 1 ->
+  delta * normF b <= normF (hadamard (b - inner b f *: ones R 1 n) f).
+Definition lower_bound_p_masked := forall n (S : 'I_n -> pred 'I_n) (B F : 'M[R]_n) (delta : R),
+  0 <= delta -> B *m ones R n 1 = 0 -> (forall i j, S i j -> delta <= F i j) -> (forall i j, ~~ S i j -> B i j = 0) ->
+  delta * normF B <= normF (p_map B F).
+Definition lower_bound_p := forall n (B F : 'M[R]_n) (delta : R),
+  0 <= delta -> B *m ones R n 1 = 0 -> F *m ones R n 1 = ones R n 1 -> (forall i j, delta <= F i j <= 1) ->
+  delta * normF B <= normF (p_map B F).
+
+(* lem:bound_basic_func, lem:bound_c, lem:bound_diag_f, for any two row-stochastic matrices *)
+Definition bound_basic_func_part4 := forall n (F : 'M[R]_n) i j, row_stochastic F -> 0 <= F i j <= 1.
+Definition bound_basic_func_part7 := forall n (F : 'M[R]_n) i, row_stochastic F -> normF (row i F) <= 1.
+Definition bound_basic_func_part1 := forall n (F : 'M[R]_n), row_stochastic F -> normF F <= sqrt n%:R.
+Definition bound_c := forall n (F F0 : 'M[R]_n), stochastic_pair F F0 -> normF (F - F0) <= 2%:R * sqrt n%:R.
+Definition bound_c_sharp := forall n (F F0 : 'M[R]_n), stochastic_pair F F0 -> normF (F - F0) <= sqrt (2%:R * n%:R).
+Definition bound_basic_func_part3 := forall n (F F0 : 'M[R]_n),
+  stochastic_pair F F0 -> normF (hadamard (F - F0) F) <= 2%:R * sqrt n%:R.
+Definition bound_basic_func_part10_sharp := forall n (F F0 : 'M[R]_n),
+  stochastic_pair F F0 -> normF (diag (hadamard (F - F0) F *m ones R n 1)) <= sqrt n%:R.
+Definition bound_basic_func_part10 := forall n (F F0 : 'M[R]_n),
+  stochastic_pair F F0 -> normF (diag (hadamard (F - F0) F *m ones R n 1)) <= 2%:R * n%:R.
+Definition bound_diag_f := forall n (F F0 : 'M[R]_n),
+  stochastic_pair F F0 -> normF (diag (hadamard (F - F0) F *m ones R n 1) *m F) <= sqrt n%:R.
+Definition bound_p := forall n (F F0 : 'M[R]_n),
+  stochastic_pair F F0 -> normF (p_map (F - F0) F) <= 3%:R * sqrt n%:R.
+Definition delta_le_inverse_allowed := forall n (S : pred 'I_n) (F : 'M[R]_n) (delta : R) i,
+  row_stochastic F -> (forall j, S j -> delta <= F i j) -> delta * #|S|%:R <= 1.
+Definition delta_le_inverse_n := forall n (F : 'M[R]_n) (delta : R),
+  (0 < n)%N -> row_stochastic F -> (forall i j, delta <= F i j) -> delta <= n%:R^-1.
+Definition bound_c_choices := forall n S (F F0 : 'M[R]_n),
+  masked_pair S F F0 -> normF (F - F0) <= sqrt (2%:R * n_e R S).
+Definition bound_hadamard_choices := forall n S (F F0 : 'M[R]_n),
+  masked_pair S F F0 -> normF (hadamard (F - F0) F) <= sqrt (n_e R S).
+Definition bound_diag_choices := forall n S (F F0 : 'M[R]_n),
+  masked_pair S F F0 -> normF (diag (hadamard (F - F0) F *m ones R n 1)) <= sqrt (n_e R S).
+
+(* fix:PL_ineq, the corrected PL lemma, for any two row-stochastic matrices *)
+Definition attention_gradient_upper := forall n d (X : 'M[R]_(n, d)) (W : 'M[R]_d) (F F0 : 'M[R]_n) (wmax : R),
+  stochastic_pair F F0 -> 0 <= wmax -> (forall i j, `|W i j| <= wmax) ->
+  normF (attention_gradient X W F F0) <= wmax * (normF2 X * (3%:R * sqrt n%:R)).
+Definition attention_gradient_lower_masked := forall n d S (X : 'M[R]_(n, d)) (W : 'M[R]_d) (F F0 : 'M[R]_n)
+    (beta delta wmin : R), 0 <= beta -> psd_ge (X *m X^T) beta -> masked_pair S F F0 ->
+  0 <= delta -> (forall i j, S i j -> delta <= F i j) -> 0 <= wmin -> (forall i j, wmin <= `|W i j|) ->
+  wmin * beta * delta * normF (F - F0) <= normF (attention_gradient X W F F0).
+Definition PL_corrected_masked := forall n d S (X : 'M[R]_(n, d)) (W M : 'M[R]_d) (F F0 : 'M[R]_n)
+    (lam beta delta wmin wmax : R), 0 <= lam -> normF M <= d%:R ->
+  0 <= beta -> psd_ge (X *m X^T) beta -> masked_pair S F F0 -> 0 <= delta -> (forall i j, S i j -> delta <= F i j) ->
+  0 <= wmin -> 0 <= wmax -> (forall i j, wmin <= `|W i j| <= wmax) ->
+  (wmin * beta * delta) ^+ 2 * normF2 (F - F0) + lam ^+ 2 * normF2 M
+    - 6%:R * sqrt n%:R * wmax * normF2 X * lam * d%:R <= normF2 (gradient X W M F F0 lam).
+Definition PL_corrected := forall n d (X : 'M[R]_(n, d)) (W M : 'M[R]_d) (F F0 : 'M[R]_n)
+    (lam beta delta wmin wmax : R), 0 <= lam -> (forall i j, 0 <= M i j <= 1) ->
+  0 <= beta -> psd_ge (X *m X^T) beta -> stochastic_pair F F0 -> 0 <= delta -> (forall i j, delta <= F i j) ->
+  0 <= wmin -> 0 <= wmax -> (forall i j, wmin <= `|W i j| <= wmax) ->
+  (wmin * beta * delta) ^+ 2 * normF2 (F - F0) + lam ^+ 2 * normF2 M
+    - 6%:R * sqrt n%:R * wmax * normF2 X * lam * d%:R <= normF2 (gradient X W M F F0 lam).
+Definition PL_corrected_masked_mu := forall n d S (X : 'M[R]_(n, d)) (W M : 'M[R]_d) (F F0 : 'M[R]_n)
+    (lam beta delta wmin wmax : R), 0 <= lam -> normF M <= d%:R ->
+  0 < beta -> psd_ge (X *m X^T) beta -> masked_pair S F F0 -> 0 < delta -> (forall i j, S i j -> delta <= F i j) ->
+  0 < wmin -> 0 <= wmax -> (forall i j, wmin <= `|W i j| <= wmax) ->
+  let mu := mu_corrected wmin beta delta in
+  mu / 2%:R * (normF2 (F - F0) + 2%:R * lam ^+ 2 / mu * normF2 M - xi_of X wmax lam mu)
+  <= normF2 (gradient X W M F F0 lam).
+Definition PL_corrected_attained := forall n (F0 : 'M[R]_n), (0 < n)%N -> row_stochastic F0 ->
+  let F : 'M[R]_n := const_mx n%:R^-1 in
+  [/\ row_stochastic F, psd_ge (1%:M *m 1%:M^T : 'M[R]_n) 1,
+      (forall i j, `|ones R n n i j| = 1), (forall i j, F i j = n%:R^-1) &
+      normF2 (attention_gradient 1%:M (ones R n n) F F0) = (1 * 1 * n%:R^-1) ^+ 2 * normF2 (F - F0)].
+End Statements.
+End Statement.
+End Algebra.
+
+Module Analysis.
+Import Reals.
+Import Coquelicot.Coquelicot.
+Local Open Scope R_scope.
+
+(* ---- sums, vectors, matrices ---- *)
+Definition vec := nat -> R.
+Definition mat := nat -> nat -> R.
+(* rsum n g = g 0 + ... + g (n-1) *)
+Fixpoint rsum (n : nat) (g : nat -> R) : R := match n with O => 0 | S k => rsum k g + g k end.
+(* ||A||^2, <A, B>, ||A||, A - B, and M + t D *)
+Definition nsq m n (A : mat) := rsum m (fun i => rsum n (fun j => A i j * A i j)).
+Definition ip m n (A B : mat) := rsum m (fun i => rsum n (fun j => A i j * B i j)).
+Definition nF m n (A : mat) := sqrt (nsq m n A).
+Definition msub (A B : mat) : mat := fun i j => A i j - B i j.
+Definition mline (M : mat) (t : R) (D : mat) : mat := fun i j => M i j + t * D i j.
+(* the matrix with a single 1, at (a, b); M with its entry (a, b) replaced by t; diag(v) *)
+Definition unit_matrix a b : mat := fun i j => if andb (Nat.eqb i a) (Nat.eqb j b) then 1 else 0.
+Definition upd (M : mat) a b t : mat := fun i j => if andb (Nat.eqb i a) (Nat.eqb j b) then t else M i j.
+Definition diagonal (v : vec) : mat := fun i j => if Nat.eqb j i then v i else 0.
+
+(* g, a p x q matrix that depends on a d x d matrix, is k-Lipschitz *)
+Definition lipschitz d p q (g : mat -> mat) k := forall M M',
+  nF p q (msub (g M') (g M)) <= k * nF d d (msub M' M).
+
+(* ---- one row: the softmax of s over the positions that a 0/1 row m allows ---- *)
+Definition valid_row n (m : vec) := (forall j, m j = 0 \/ m j = 1) /\ exists j, (j < n)%nat /\ m j = 1.
+Definition partition n (m s : vec) := rsum n (fun l => exp (s l) * m l).
+Definition softmax n (m s : vec) : vec := fun j => exp (s j) * m j / partition n m s.
+Definition probability n (sigma : vec) := (forall j, (j < n)%nat -> 0 <= sigma j) /\ rsum n sigma = 1.
+Definition sqnorm n (v : vec) := rsum n (fun j => v j * v j).
+(* <sigma, v>; (diag sigma - sigma sigma^T) v; the covariance of v and w under sigma *)
+Definition mean n (sigma v : vec) := rsum n (fun j => sigma j * v j).
+Definition jacobian n (sigma v : vec) : vec := fun j => sigma j * (v j - mean n sigma v).
+Definition covariance n (sigma v w : vec) :=
+  rsum n (fun j => sigma j * ((v j - mean n sigma v) * (w j - mean n sigma w))).
+(* ||v - a 1||^2 over the allowed positions *)
+Definition masked_sqnorm n (m v : vec) (a : R) := rsum n (fun j => m j * ((v j - a) * (v j - a))).
+(* a row of p, as a function of sigma = f~_i; its derivative when sigma moves with velocity g *)
+Definition p_row n (sigma f : vec) : vec := jacobian n sigma (fun j => sigma j - f j).
+Definition p_row_velocity n (sigma f g : vec) : vec := fun j =>
+  let e := fun j => sigma j - f j in
+  g j * (e j - mean n sigma e) + sigma j * (g j - rsum n (fun l => g l * e l + sigma l * g l)).
+(* the Hessian of 1/2 ||softmax(s) - f||^2 as a bilinear form of v and w, sigma = softmax(s) *)
+Definition third n (sigma f v w : vec) :=
+  let e := fun j => sigma j - f j in
+  rsum n (fun j => sigma j * ((e j - mean n sigma e) * (v j - mean n sigma v) * (w j - mean n sigma w))).
+Definition bil n (sigma f v w : vec) :=
+  rsum n (fun j => jacobian n sigma w j * jacobian n sigma v j) + third n sigma f v w.
+(* every row of p is C-Lipschitz in its logits *)
+Definition row_constant C := 0 <= C /\ forall n m f s s' a, valid_row n m -> probability n f ->
+  sqnorm n (fun j => p_row n (softmax n m s') f j - p_row n (softmax n m s) f j)
+  <= C * C * masked_sqnorm n m (fun j => s' j - s j) a.
+Definition C_plus := (39 + 55 * sqrt 33) / 1152.
+
+(* ---- the paper's objects: X is n x d, W and M are d x d, Mc is the n x n attention mask ---- *)
+Definition full : mat := fun _ _ => 1.
+Definition causal : mat := fun i j => if Nat.leb j i then 1 else 0.
+Definition ones : mat := fun _ _ => 1.
+Definition zeros : mat := fun _ _ => 0.
+Definition valid_mask n (Mc : mat) := forall i, (i < n)%nat -> valid_row n (Mc i).
+Definition had (M W : mat) : mat := fun i j => M i j * W i j.
+
+Section Model.
+Variables (n d : nat) (X W Mc : mat).
+Definition logit (V : mat) : mat := fun i j => rsum d (fun a => rsum d (fun b => X i a * V a b * X j b)).
+Definition u V : mat := fun i j => exp (logit V i j).
+Definition alpha V i := rsum n (fun j => u V i j * Mc i j).
+(* f W is the attention matrix, f~ is f (M o W) *)
+Definition f V : mat := fun i j => u V i j * Mc i j / alpha V i.
+Definition c M : mat := fun i j => f (had M W) i j - f W i j.
+Definition Lattn M := / 2 * nsq n n (c M).
+Definition Lreg lam M := / 2 * lam * nsq d d M.
+Definition L lam M := Lattn M + Lreg lam M.
+Definition p M : mat := fun i j =>
+  c M i j * f (had M W) i j - rsum n (fun k => c M i k * f (had M W) i k) * f (had M W) i j.
+(* W o (X^T q X), and the gradient W o (X^T p X) + lam M *)
+Definition adjoint (q : mat) : mat := fun a b => W a b * rsum n (fun i => rsum n (fun j => X i a * q i j * X j b)).
+Definition grad lam M : mat := fun a b => adjoint (p M) a b + lam * M a b.
+
+(* p = p1 - p2; the summands of lem:grad_rec; f~ o c; the diagonal of diag((f~ o c) 1) *)
+Definition p1 M : mat := fun i j => c M i j * f (had M W) i j.
+Definition p2 M : mat := fun i j => rsum n (p1 M i) * f (had M W) i j.
+Definition B1 M a b i j := c M i j * f (had M W) i j * (W a b * X i a * X j b).
+Definition B2 M a b i j :=
+  - (c M i j * f (had M W) i j * rsum n (fun l => f (had M W) i l * (W a b * X i a * X l b))).
+Definition B3 (lam : R) (M : mat) a b := lam * M a b.
+Definition c_times_f M : mat := fun i j => f (had M W) i j * c M i j.
+Definition row_means M i := rsum n (c_times_f M i).
+(* d f~_ij / d M_ab *)
+Definition df M i j a b :=
+  f (had M W) i j * (W a b * X i a * X j b)
+  - f (had M W) i j * rsum n (fun l => f (had M W) i l * (W a b * X i a * X l b)).
+End Model.
+
+(* K bounds N -> X (N o W) X^T over the allowed positions, up to a constant a_i in each row *)
+Definition logit_bound n d X W Mc K := 0 <= K /\ forall N, exists a : vec,
+  rsum n (fun i => masked_sqnorm n (Mc i) (logit d X (had N W) i) (a i)) <= K * K * nsq d d N.
+(* s is at least the spectral norm of X; the number of rows with two or more allowed positions *)
+Definition spectral n d (X : mat) s := 0 <= s /\ forall v : vec,
+  sqnorm n (fun i => rsum d (fun a => X i a * v a)) <= s * s * sqnorm d v.
+Definition choices n (Mc : mat) := rsum n (fun i => if Rlt_dec 1 (rsum n (Mc i)) then 1 else 0).
+(* Pi A: the allowed positions of A, the mean over them subtracted *)
+Definition allowed_mean n (m v : vec) := rsum n (fun j => m j * v j) / rsum n m.
+Definition centred (n : nat) (Mc A : mat) : mat := fun i j => Mc i j * (A i j - allowed_mean n (Mc i) (A i)).
+
+(* ---- hypotheses of the paper ---- *)
+(* X X^T >= beta I;  m = min|W_ij|;  m = max|W_ij|;  M in [0,1]^{d x d} *)
+Definition gram_ge n d (X : mat) beta := forall v : nat -> R,
+  beta * rsum n (fun i => v i * v i)
+  <= rsum d (fun a => rsum n (fun i => v i * X i a) * rsum n (fun i => v i * X i a)).
+Definition is_min m d (W : mat) :=
+  (forall i j, (i < d)%nat -> (j < d)%nat -> m <= Rabs (W i j)) /\
+  exists i j, (i < d)%nat /\ (j < d)%nat /\ Rabs (W i j) = m.
+Definition is_max m d (W : mat) :=
+  (forall i j, (i < d)%nat -> (j < d)%nat -> Rabs (W i j) <= m) /\
+  exists i j, (i < d)%nat /\ (j < d)%nat /\ Rabs (W i j) = m.
+Definition box d (M : mat) := forall i j, (i < d)%nat -> (j < d)%nat -> 0 <= M i j <= 1.
+(* wmin <= |W_ij| <= wmax; asp:bound_parameters *)
+Definition between wmin wmax d (W : mat) := forall a b, (a < d)%nat -> (b < d)%nat -> wmin <= Rabs (W a b) <= wmax.
+Definition bounded n d (X W : mat) R0 := (0 < n)%nat /\ (0 < d)%nat /\ 1 < R0 /\ nF n d X <= R0 /\ nF d d W <= R0.
+(* delta bounds every entry of F, as printed, or the entries at allowed positions *)
+Definition delta_all (Mc : mat) n (F : mat) delta := forall i j, (i < n)%nat -> (j < n)%nat -> delta <= F i j.
+Definition delta_allowed (Mc : mat) n (F : mat) delta :=
+  forall i j, (i < n)%nat -> (j < n)%nat -> Mc i j = 1 -> delta <= F i j.
+(* mu as printed, and with the three missing squares *)
+Definition mu_paper wmin beta delta := 2 * wmin * beta * delta.
+Definition mu_corrected wmin beta delta := 2 * ((wmin * beta * delta) * (wmin * beta * delta)).
+
+(* ---- lem:PL_ineq, for a mask, a reading of delta, a formula for mu and a set of lam; G is any matrix of partial
+   derivatives of the loss ---- *)
+Definition xi_PL n d X wmax lam mu := 12 * sqrt (INR n) * wmax * nsq n d X * lam * INR d / mu.
+Definition PL_inequality n d X W Mc M lam wmax mu (G : mat) :=
+  nsq d d G >= / 2 * mu * (nsq n n (c n d X W Mc M) + 2 * lam * lam / mu * nsq d d M - xi_PL n d X wmax lam mu).
+Definition partials n d X W Mc lam M (G : mat) := forall a b, (a < d)%nat -> (b < d)%nat ->
+  is_derive (fun t => L n d X W Mc lam (upd M a b t)) (M a b) (G a b).
+Definition PL_ineq (Mc : mat) (delta_ok : nat -> mat -> R -> Prop) (mu_of : R -> R -> R -> R)
+    (lam_ok : R -> Prop) : Prop :=
+  forall n d X W M lam beta delta wmin wmax G,
+  (0 < n)%nat -> (0 < d)%nat -> box d M -> 0 <= lam <= 1 -> lam_ok lam -> 0 < beta -> 0 < delta ->
+  gram_ge n d X beta -> delta_ok n (f n d X Mc (had M W)) delta ->
+  0 < wmin -> is_min wmin d W -> is_max wmax d W -> partials n d X W Mc lam M G ->
+  PL_inequality n d X W Mc M lam wmax (mu_of wmin beta delta) G.
+
+(* ---- gradient descent on F with gradient G, m x n matrices ---- *)
+Definition is_gradient m n (F : mat -> R) (G : mat -> mat) := forall w v t,
+  is_derive (fun t => F (mline w t v)) t (ip m n (G (mline w t v)) v).
+Definition gradient_lipschitz m n (G : mat -> mat) Lip := forall w w',
+  nF m n (msub (G w') (G w)) <= Lip * nF m n (msub w' w).
+(* F sees only the entries below m x n *)
+Definition extensional m n (F : mat -> R) := forall w w',
+  (forall i j, (i < m)%nat -> (j < n)%nat -> w i j = w' i j) -> F w = F w'.
+Definition smooth m n F G Lip :=
+  is_gradient m n F G /\ gradient_lipschitz m n G Lip /\ extensional m n F /\ 0 <= Lip.
+Definition gd_step (G : mat -> mat) eta w : mat := fun i j => w i j - eta * G w i j.
+Fixpoint gd (G : mat -> mat) eta w0 (t : nat) : mat := match t with O => w0 | S s => gd_step G eta (gd G eta w0 s) end.
+(* a step that the Lipschitz constant lam + C K^2 allows, at most s over it *)
+Definition step_ok n d X W Mc lam C K eta s := valid_mask n Mc /\ 0 < lam /\ row_constant C /\
+  logit_bound n d X W Mc K /\ 0 < eta /\ eta * (lam + C * (K * K)) <= s.
+(* x^a for x >= 0 and a > 0 *)
+Definition power x a := if Rlt_dec 0 x then Rpower x a else 0.
+
+(* ---- thm:our_convergence, for a set of starting points, a relation between the iterates of its two terms, a mask, a
+   reading of delta and a formula for mu; T is the printed number of iterations rounded up ---- *)
+Definition xi_theorem n d X wmax lam mu := 12 / (INR n * sqrt (INR n)) * wmax * nsq n d X * lam * INR d / mu.
+Definition guarantee n d X W Mc lam wmax mu eps M :=
+  Lattn n d X W Mc M / (INR n * INR n) + lam * lam / (mu * (INR n * INR n)) * nsq d d M
+  <= (xi_theorem n d X wmax lam mu + eps) / 2.
+Definition L_paper n d lam R0 := lam + 30 * INR d * (INR n ^ 3 * sqrt (INR n)) * R0 ^ 6.
+Definition our_convergence (start : nat -> nat -> mat -> Prop) (iterates : nat -> nat -> Prop) (Mc : mat)
+    (delta_ok : nat -> mat -> R -> Prop) (mu_of : R -> R -> R -> R) : Prop :=
+  forall n d X W lam beta delta wmin wmax R0 eta eps M0 T,
+  (0 < n)%nat -> (0 < d)%nat -> start n d M0 -> 0 < lam <= 1 ->
+  0 < beta -> gram_ge n d X beta -> 0 < delta -> 0 < wmin -> is_min wmin d W -> is_max wmax d W ->
+  1 < R0 -> nF n d X <= R0 -> nF d d W <= R0 -> 0 < eta -> eta < / L_paper n d lam R0 -> 0 < eps ->
+  let M := gd (grad n d X W Mc lam) eta M0 in
+  let mu := mu_of wmin beta delta in
+  (forall t, (t < T)%nat -> delta_ok n (f n d X Mc (had (M t) W)) delta) ->
+  INR T - 1 < 4 * L n d X W Mc lam M0 / (eta * mu * eps * (INR n * INR n)) <= INR T ->
+  exists t t', (t < T)%nat /\ (t' < T)%nat /\ iterates t t' /\
+    Lattn n d X W Mc (M t) / (INR n * INR n) + lam * lam / (mu * (INR n * INR n)) * nsq d d (M t')
+    <= (xi_theorem n d X wmax lam mu + eps) / 2.
+(* ---- fix:our_convergence ---- *)
+Definition corrected_hypotheses n d X W Mc lam beta delta wmin wmax K C eta eps T :=
+  (0 < n)%nat /\ step_ok n d X W Mc lam C K eta 1 /\ 0 < beta /\ gram_ge n d X beta /\ 0 < delta /\ 0 < wmin /\
+  0 <= wmax /\ between wmin wmax d W /\ (1 <= T)%nat /\ 0 < eps /\
+  (forall t, (t < T)%nat -> delta_allowed Mc n (f n d X Mc (had (gd (grad n d X W Mc lam) eta ones t) W)) delta) /\
+  2 * lam * (INR d * INR d) / (eta * mu_corrected wmin beta delta * eps * (INR n * INR n)) <= INR T.
+
+Module Statement.
+(* fix:calculus, entry by entry, and fac:mean_value *)
+Definition calculus_power := forall (f : R -> R) n t df, is_derive f t df ->
+  is_derive (fun s => f s ^ n) t (INR n * f t ^ pred n * df).
+Definition calculus_hadamard := forall (x y : R -> R) t dx dy, is_derive x t dx -> is_derive y t dy ->
+  is_derive (fun s => x s * y s) t (dx * y t + dy * x t).
+Definition calculus_inner := forall n (x y : nat -> R -> R) (dx dy : vec) t,
+  (forall i, (i < n)%nat -> is_derive (x i) t (dx i)) -> (forall i, (i < n)%nat -> is_derive (y i) t (dy i)) ->
+  is_derive (fun s => rsum n (fun i => x i s * y i s)) t
+    (rsum n (fun i => dx i * y i t) + rsum n (fun i => x i t * dy i)).
+Definition calculus_exp := forall (f : R -> R) t df, is_derive f t df ->
+  is_derive (fun s => exp (f s)) t (exp (f t) * df).
+Definition calculus_right_factor := forall m (X : nat -> nat -> R -> R) (dX Z : mat) t i b,
+  (forall k, (k < m)%nat -> is_derive (X i k) t (dX i k)) ->
+  is_derive (fun s => rsum m (fun k => X i k s * Z k b)) t (rsum m (fun k => dX i k * Z k b)).
+Definition calculus_left_factor := forall m (X : nat -> nat -> R -> R) (dX Z : mat) t a j,
+  (forall k, (k < m)%nat -> is_derive (X j k) t (dX j k)) ->
+  is_derive (fun s => rsum m (fun k => Z a k * X j k s)) t (rsum m (fun k => Z a k * dX j k)).
+Definition calculus_sum := forall n (f : nat -> R -> R) (df : vec) t,
+  (forall i, (i < n)%nat -> is_derive (f i) t (df i)) -> is_derive (fun s => rsum n (fun i => f i s)) t (rsum n df).
+Definition calculus_entry := forall (X : mat) a b i j,
+  is_derive (fun t => upd X a b t i j) (X a b) (unit_matrix a b i j).
+(* J Z i j is the p x q matrix of partial derivatives of the entry (i, j) of g at Z *)
+Definition mean_value_matrix := forall p q r s (g : mat -> mat) (J : mat -> nat -> nat -> mat) A B R0,
+  let V := msub B A in
+  (forall t i j, 0 <= t <= 1 -> (i < r)%nat -> (j < s)%nat ->
+     is_derive (fun t => g (mline A t V) i j) t (ip p q (J (mline A t V) i j) V)) ->
+  0 <= R0 ->
+  (forall t, 0 <= t <= 1 -> sqrt (rsum r (fun i => rsum s (fun j => nsq p q (J (mline A t V) i j)))) <= R0) ->
+  nF r s (msub (g (mline A 1 V)) (g (mline A 0 V))) <= R0 * nF p q V.
+(* one row: the softmax Jacobian has norm at most 1/2, and the softmax is 1/2-Lipschitz *)
+Definition variance_le_half := forall n sigma, probability n sigma ->
+  forall v, covariance n sigma v v <= / 2 * sqnorm n v.
+Definition softmax_jacobian_norm := forall n sigma, probability n sigma ->
+  forall v, sqnorm n (jacobian n sigma v) <= / 4 * sqnorm n v.
+Definition softmax_lipschitz := forall n m s s' a, valid_row n m ->
+  sqnorm n (fun j => softmax n m s' j - softmax n m s j) <= / 4 * masked_sqnorm n m (fun j => s' j - s j) a.
+(* one row of p: constants 5/4 and C_+ = 0.30811... *)
+Definition p_row_velocity_norm := forall n sigma f, probability n sigma -> probability n f ->
+  forall m v a, (forall j, m j = 0 \/ m j = 1) -> (forall l, sigma l * m l = sigma l) ->
+  sqnorm n (p_row_velocity n sigma f (jacobian n sigma v)) <= (5 / 4) * (5 / 4) * masked_sqnorm n m v a.
+Definition p_row_lipschitz := forall n m f s s' a, valid_row n m -> probability n f ->
+  sqnorm n (fun j => p_row n (softmax n m s') f j - p_row n (softmax n m s) f j)
+  <= (5 / 4) * (5 / 4) * masked_sqnorm n m (fun j => s' j - s j) a.
+Definition row_constant_five_quarters := row_constant (5 / 4).
+Definition row_hessian_bound := forall n sigma, probability n sigma -> forall f, probability n f ->
+  forall v, - (C_plus * sqnorm n v) <= bil n sigma f v v <= C_plus * sqnorm n v.
+Definition p_row_velocity_norm_sharp := forall n sigma, probability n sigma -> forall f, probability n f ->
+  forall m v a, (forall j, m j = 0 \/ m j = 1) -> (forall l, sigma l * m l = sigma l) ->
+  sqnorm n (p_row_velocity n sigma f (jacobian n sigma v)) <= C_plus * C_plus * masked_sqnorm n m v a.
+Definition row_constant_C_plus := row_constant C_plus.
+Definition C_plus_value := 0.30811 < C_plus < 0.30812.
+(* the gradient: thm:mat_view_l and the lemmas that lead to it, for every M and every valid mask *)
+Definition mat_view_l_directional := forall n d X W Mc, valid_mask n Mc -> forall M D t lam,
+  is_derive (fun t => L n d X W Mc lam (mline M t D)) t (ip d d (grad n d X W Mc lam (mline M t D)) D).
+Definition mask_hadamard := forall W M a b i j,
+  is_derive (fun t => had (upd M a b t) W i j) (M a b) (W a b * unit_matrix a b i j).
+Definition grad_one_row_mat := forall d X W M a b, (a < d)%nat -> (b < d)%nat -> forall i j,
+  is_derive (fun t => logit d X (had (upd M a b t) W) i j) (M a b) (W a b * X i a * X j b).
+Definition grad_exp_func := forall d X W M a b, (a < d)%nat -> (b < d)%nat -> forall i j,
+  is_derive (fun t => u d X (had (upd M a b t) W) i j) (M a b) (u d X (had M W) i j * (W a b * X i a * X j b)).
+Definition grad_sum := forall n d X W Mc M a b, (a < d)%nat -> (b < d)%nat -> forall i,
+  is_derive (fun t => alpha n d X Mc (had (upd M a b t) W) i) (M a b)
+    (rsum n (fun j => u d X (had M W) i j * Mc i j * (W a b * X i a * X j b))).
+Definition grad_soft_prob := forall n d X W Mc, valid_mask n Mc -> forall M a b, (a < d)%nat -> (b < d)%nat ->
+  forall i j, (i < n)%nat ->
+  is_derive (fun t => f n d X Mc (had (upd M a b t) W) i j) (M a b) (df n d X W Mc M i j a b).
+Definition grad_one_unit := forall n d X W Mc, valid_mask n Mc -> forall M a b, (a < d)%nat -> (b < d)%nat ->
+  forall i j, (i < n)%nat -> is_derive (fun t => c n d X W Mc (upd M a b t) i j) (M a b) (df n d X W Mc M i j a b).
+Definition grad_rec := forall n d X W Mc, valid_mask n Mc -> forall M a b, (a < d)%nat -> (b < d)%nat ->
+  is_derive (fun t => Lattn n d X W Mc (upd M a b t)) (M a b)
+    (rsum n (fun i => rsum n (fun j => B1 n d X W Mc M a b i j + B2 n d X W Mc M a b i j))).
+Definition grad_reg := forall d M a b, (a < d)%nat -> (b < d)%nat -> forall lam,
+  is_derive (fun t => Lreg d lam (upd M a b t)) (M a b) (lam * M a b).
+Definition grad_loss_func := forall n d X W Mc, valid_mask n Mc -> forall M a b, (a < d)%nat -> (b < d)%nat ->
+  forall lam, is_derive (fun t => L n d X W Mc lam (upd M a b t)) (M a b)
+    (rsum n (fun i => rsum n (fun j => B1 n d X W Mc M a b i j + B2 n d X W Mc M a b i j)) + B3 lam M a b).
+Definition mat_view_l := forall n d X W Mc, valid_mask n Mc -> forall M lam,
+  partials n d X W Mc lam M (grad n d X W Mc lam M).
+Definition mat_view_b1_part1 := forall n d X W Mc M a b i j,
+  B1 n d X W Mc M a b i j = c n d X W Mc M i j * f n d X Mc (had M W) i j * (W a b * (X i a * X j b)).
+Definition mat_view_b1_part2 := forall n d X W Mc M a b,
+  rsum n (fun i => rsum n (fun j => B1 n d X W Mc M a b i j)) = adjoint n X W (p1 n d X W Mc M) a b.
+Definition mat_view_b2_part1 := forall n d X W Mc M a b i j, B2 n d X W Mc M a b i j
+  = - (c n d X W Mc M i j * f n d X Mc (had M W) i j
+       * (X i a * W a b * rsum n (fun l => X l b * f n d X Mc (had M W) i l))).
+Definition mat_view_b2_part2 := forall n d X W Mc M a b,
+  rsum n (fun i => rsum n (fun j => B2 n d X W Mc M a b i j)) = - adjoint n X W (p2 n d X W Mc M) a b.
+Definition mat_view_b3 := forall lam M a b, B3 lam M a b = lam * M a b.
+Definition gradient_in_parts := forall n d X W Mc M a b lam, grad n d X W Mc lam M a b
+  = adjoint n X W (p1 n d X W Mc M) a b - adjoint n X W (p2 n d X W Mc M) a b + lam * M a b.
+(* what a lower bound delta of f~ means *)
+Definition causal_no_delta := forall n d X V delta, (2 <= n)%nat -> 0 < delta ->
+  ~ delta_all causal n (f n d X causal V) delta.
+Definition causal_floor := forall n d X V, (2 <= n)%nat ->
+  f n d X causal V 0%nat 1%nat = 0 /\ forall i j, (i < n)%nat -> 0 <= f n d X causal V i j.
+Definition masked_no_delta := forall n d X Mc V delta i j, (i < n)%nat -> (j < n)%nat -> Mc i j = 0 -> 0 < delta ->
+  ~ delta_all Mc n (f n d X Mc V) delta.
+Definition delta_le_inverse_n_softmax := forall n d X Mc V delta, (0 < n)%nat -> valid_mask n Mc ->
+  delta_all Mc n (f n d X Mc V) delta -> delta <= / INR n.
+Definition delta_allowed_le_inverse := forall n d X Mc V delta i, (i < n)%nat -> valid_mask n Mc ->
+  delta_allowed Mc n (f n d X Mc V) delta -> delta * rsum n (Mc i) <= 1.
+(* lem:PL_ineq as printed is refuted without a mask, vacuous with the causal one *)
+Definition PL_ineq_full_refuted := ~ PL_ineq full (delta_all full) mu_paper (fun lam => 0 < lam).
+Definition PL_ineq_full_refuted_lam0 := ~ PL_ineq full (delta_all full) mu_paper (fun lam => lam = 0).
+Definition PL_ineq_causal_allowed_refuted :=
+  ~ PL_ineq causal (delta_allowed causal) mu_paper (fun lam => 0 < lam).
+Definition PL_ineq_causal_allowed_refuted_lam0 :=
+  ~ PL_ineq causal (delta_allowed causal) mu_paper (fun lam => lam = 0).
+Definition PL_ineq_causal_vacuous := forall n d X W M delta, 0 < delta ->
+  delta_all causal n (f n d X causal (had M W)) delta -> (n <= 1)%nat.
+(* M = 1 prunes nothing and satisfies the guarantee of thm:our_convergence *)
+Definition ones_attention_loss_zero := forall n d X W Mc, Lattn n d X W Mc ones = 0.
+Definition ones_loss := forall n d X W Mc lam, L n d X W Mc lam ones = / 2 * lam * (INR d * INR d).
+Definition ones_gradient := forall n d X W Mc lam a b, grad n d X W Mc lam ones a b = lam.
+Definition ones_satisfies_guarantee := forall n d X W Mc lam wmax mu eps,
+  (0 < n)%nat -> 0 < mu -> 0 <= lam -> 0 <= eps -> lam * INR d <= 6 * sqrt (INR n) * wmax * nsq n d X ->
+  guarantee n d X W Mc lam wmax mu eps ones.
+(* Lipschitz constants in terms of K *)
+Definition lip_f_half_K := forall n d X W Mc K, valid_mask n Mc -> logit_bound n d X W Mc K ->
+  lipschitz d n n (fun M => f n d X Mc (had M W)) (/ 2 * K).
+Definition lip_c_half_K := forall n d X W Mc K, valid_mask n Mc -> logit_bound n d X W Mc K ->
+  lipschitz d n n (c n d X W Mc) (/ 2 * K).
+Definition lip_p := forall n d X W Mc K C, valid_mask n Mc -> logit_bound n d X W Mc K -> row_constant C ->
+  lipschitz d n n (p n d X W Mc) (C * K).
+Definition lip_p_sharp := forall n d X W Mc K, valid_mask n Mc -> logit_bound n d X W Mc K ->
+  lipschitz d n n (p n d X W Mc) (C_plus * K).
+Definition lip_grad := forall n d X W Mc K C lam, valid_mask n Mc -> logit_bound n d X W Mc K -> row_constant C ->
+  0 <= lam -> lipschitz d d d (grad n d X W Mc lam) (lam + C * (K * K)).
+Definition lip_grad_sharp := forall n d X W Mc K lam, valid_mask n Mc -> logit_bound n d X W Mc K -> 0 <= lam ->
+  lipschitz d d d (grad n d X W Mc lam) (lam + C_plus * (K * K)).
+Definition logit_bound_frobenius := forall n d X W Mc wmax, valid_mask n Mc -> 0 <= wmax ->
+  (forall a b, (a < d)%nat -> (b < d)%nat -> Rabs (W a b) <= wmax) -> logit_bound n d X W Mc (wmax * nsq n d X).
+Definition logit_bound_spectral := forall n d X W Mc s wmax, valid_mask n Mc -> spectral n d X s -> 0 <= wmax ->
+  (forall a b, (a < d)%nat -> (b < d)%nat -> Rabs (W a b) <= wmax) -> logit_bound n d X W Mc (wmax * (s * s)).
+Definition logit_bound_centred := forall n d X W Mc K, valid_mask n Mc -> 0 <= K ->
+  (forall N, nF n n (centred n Mc (logit d X (had N W))) <= K * nF d d N) -> logit_bound n d X W Mc K.
+Definition bound_grad_f_centred := forall n d X W Mc M, valid_mask n Mc ->
+  rsum n (fun i => rsum n (fun j => nsq d d (df n d X W Mc M i j)))
+  <= / 4 * rsum d (fun a => rsum d (fun b => nsq n n (centred n Mc (fun i j => W a b * X i a * X j b)))).
+Definition bound_grad_f_columns := forall n d X W Mc M, valid_mask n Mc ->
+  rsum n (fun i => rsum n (fun j => nsq d d (df n d X W Mc M i j)))
+  <= / 4 * rsum d (fun a => rsum d (fun b =>
+       W a b * W a b * (rsum n (fun i => X i a * X i a) * rsum n (fun j => X j b * X j b)))).
+(* lem:bound_basic_func for the model's own f~, c, p, and its sharp forms *)
+Definition model_bounds := forall n d X W Mc M, valid_mask n Mc -> let r := sqrt (INR n) in
+  let F := f n d X Mc (had M W) in let mean_of := row_means n d X W Mc M in
+  nF n n F <= r /\ nF n n (c n d X W Mc M) <= 2 * r /\ nF n n (c_times_f n d X W Mc M) <= 2 * r /\
+  (forall i j, (i < n)%nat -> (j < n)%nat -> 0 <= F i j <= 1) /\ (forall i, (i < n)%nat -> sqnorm n (F i) <= 1) /\
+  nF n n (diagonal mean_of) <= 2 * INR n /\ nF n n (fun i j => mean_of i * F i j) <= r /\
+  nF n n (p n d X W Mc M) <= 3 * r.
+Definition model_bounds_choices := forall n d X W Mc M, valid_mask n Mc ->
+  nsq n n (c n d X W Mc M) <= 2 * choices n Mc /\ nsq n n (c_times_f n d X W Mc M) <= choices n Mc /\
+  nsq n n (diagonal (row_means n d X W Mc M)) <= choices n Mc.
+(* the paper's constants, under asp:bound_parameters *)
+Definition bound_basic_func_part5 := forall n d X W R0, bounded n d X W R0 ->
+  forall a b, (a < d)%nat -> (b < d)%nat -> Rabs (W a b) <= R0.
+Definition bound_basic_func_part6 := forall n d X W R0, bounded n d X W R0 ->
+  forall i a, (i < n)%nat -> (a < d)%nat -> Rabs (X i a) <= R0.
+Definition bound_basic_func_part8 := forall n d X W Mc R0, valid_mask n Mc -> bounded n d X W R0 ->
+  forall M i j a b, (i < n)%nat -> (j < n)%nat -> (a < d)%nat -> (b < d)%nat ->
+  Rabs (f n d X Mc (had M W) i j * (W a b * X i a * X j b)) <= R0 ^ 3.
+Definition bound_basic_func_part9 := forall n d X W Mc R0, valid_mask n Mc -> bounded n d X W R0 ->
+  forall M i j a b, (i < n)%nat -> (j < n)%nat -> (a < d)%nat -> (b < d)%nat ->
+  Rabs (f n d X Mc (had M W) i j * rsum n (fun l => f n d X Mc (had M W) i l * (W a b * X i a * X l b))) <= R0 ^ 3.
+Definition bound_grad_f := forall n d X W Mc R0, valid_mask n Mc -> bounded n d X W R0 -> forall M,
+  sqrt (rsum n (fun i => rsum n (fun j => nsq d d (df n d X W Mc M i j)))) <= 2 * INR d * INR n * R0 ^ 3.
+Definition lip_f := forall n d X W Mc R0, valid_mask n Mc -> bounded n d X W R0 ->
+  lipschitz d n n (fun M => f n d X Mc (had M W)) (2 * INR d * INR n * R0 ^ 3).
+Definition lip_c := forall n d X W Mc R0, valid_mask n Mc -> bounded n d X W R0 ->
+  lipschitz d n n (c n d X W Mc) (2 * INR d * INR n * R0 ^ 3).
+Definition lip_f_circ_c := forall n d X W Mc R0, valid_mask n Mc -> bounded n d X W R0 ->
+  lipschitz d n n (c_times_f n d X W Mc) (6 * INR d * (INR n * sqrt (INR n)) * R0 ^ 3).
+Definition lip_diag := forall n d X W Mc R0, valid_mask n Mc -> bounded n d X W R0 ->
+  lipschitz d n n (fun M => diagonal (row_means n d X W Mc M)) (6 * INR d * (INR n * INR n) * R0 ^ 3).
+Definition lip_diag_f := forall n d X W Mc R0, valid_mask n Mc -> bounded n d X W R0 ->
+  lipschitz d n n (fun M i j => row_means n d X W Mc M i * f n d X Mc (had M W) i j)
+    (24 * INR d * (INR n ^ 3 * sqrt (INR n)) * R0 ^ 3).
+Definition lip_grad_l := forall n d X W Mc R0 lam, valid_mask n Mc -> bounded n d X W R0 -> 0 <= lam ->
+  lipschitz d d d (grad n d X W Mc lam) (L_paper n d lam R0).
+(* gradient descent on any smooth function, and thm:convergence *)
+Definition descent_lemma := forall m n F G Lip, smooth m n F G Lip -> forall eta w, 0 <= eta ->
+  F (gd_step G eta w) <= F w - eta * (1 - eta * Lip / 2) * nsq m n (G w).
+Definition sufficient_decrease := forall m n F G Lip, smooth m n F G Lip -> forall eta w, 0 <= eta ->
+  eta * Lip <= 1 -> F (gd_step G eta w) <= F w - eta / 2 * nsq m n (G w).
+Definition gd_monotone := forall m n F G Lip, smooth m n F G Lip -> forall eta w0 t, 0 <= eta ->
+  eta * Lip <= 2 -> F (gd G eta w0 t) <= F w0.
+Definition small_gradient_exists := forall m n F G Lip, smooth m n F G Lip -> (forall w, 0 <= F w) ->
+  forall eta w0 T q, 0 < eta -> eta * Lip <= 1 -> 0 < q -> (1 <= T)%nat -> 2 * F w0 / (eta * q) <= INR T ->
+  exists t, (t < T)%nat /\ nsq m n (G (gd G eta w0 t)) <= q.
+Definition convergence := forall m n F G Lip, smooth m n F G Lip -> (forall w, 0 <= F w) ->
+  forall (g : mat -> R) xi a mu eps eta w0 T,
+  0 < a -> 0 < mu -> 0 < eps -> 0 < eta -> eta * Lip <= 1 -> (1 <= T)%nat ->
+  (forall t, (t < T)%nat -> power (nF m n (G (gd G eta w0 t))) a >= / 2 * mu * (g (gd G eta w0 t) - xi)) ->
+  2 * / eta * Rpower (mu * eps / 2) (- 2 / a) * F w0 <= INR T ->
+  exists t, (t < T)%nat /\ g (gd G eta w0 t) <= xi + eps.
+
+Definition loss_smooth := forall n d X W Mc lam C K, valid_mask n Mc -> 0 < lam -> row_constant C ->
+  logit_bound n d X W Mc K -> smooth d d (L n d X W Mc lam) (grad n d X W Mc lam) (lam + C * (K * K)).
+(* steps longer than 1/L: along the gradient, and by backtracking from eta / b to eta *)
+Definition directional_step := forall n d X W Mc lam C M a, valid_mask n Mc -> row_constant C ->
+  let G := grad n d X W Mc lam M in
+  let moved := rsum n (fun i => masked_sqnorm n (Mc i) (logit d X (had G W) i) (a i)) in
+  forall eta, 0 <= eta -> eta * (lam * nsq d d G + C * moved) <= nsq d d G ->
+  L n d X W Mc lam (gd_step (grad n d X W Mc lam) eta M) <= L n d X W Mc lam M - eta / 2 * nsq d d G.
+Definition armijo_step := forall m n F G Lip alpha b eta w, smooth m n F G Lip -> 0 < Lip -> 0 < alpha < 1 -> 0 < b ->
+  0 < eta -> F (gd_step G (eta / b) w) > F w - alpha * (eta / b) * nsq m n (G w) -> 2 * (1 - alpha) * b / Lip < eta.
+(* confinement: gradient descent from M = 1 stays in the ball ||M|| <= d *)
+Definition confinement_sublevel := forall n d X W Mc lam, 0 < lam -> forall M,
+  L n d X W Mc lam M <= L n d X W Mc lam ones ->
+  nsq d d M + / lam * nsq n n (c n d X W Mc M) <= INR d * INR d.
+Definition confinement_norm := forall n d X W Mc lam, 0 < lam -> forall M,
+  L n d X W Mc lam M <= L n d X W Mc lam ones -> nF d d M <= INR d.
+Definition gd_descends := forall n d X W Mc lam C K eta t, step_ok n d X W Mc lam C K eta 2 ->
+  L n d X W Mc lam (gd (grad n d X W Mc lam) eta ones t) <= L n d X W Mc lam ones.
+Definition gd_decreases := forall n d X W Mc lam C K eta t, step_ok n d X W Mc lam C K eta 2 ->
+  let M := gd (grad n d X W Mc lam) eta ones in L n d X W Mc lam (M (S t)) <= L n d X W Mc lam (M t).
+Definition confinement := forall n d X W Mc lam C K eta t, step_ok n d X W Mc lam C K eta 2 ->
+  let M := gd (grad n d X W Mc lam) eta ones t in nsq d d M + / lam * nsq n n (c n d X W Mc M) <= INR d * INR d.
+Definition confinement_ball := forall n d X W Mc lam C K eta t, step_ok n d X W Mc lam C K eta 2 ->
+  nF d d (gd (grad n d X W Mc lam) eta ones t) <= INR d.
+Definition attention_loss_along_gd := forall n d X W Mc lam C K eta t, step_ok n d X W Mc lam C K eta 2 ->
+  let M := gd (grad n d X W Mc lam) eta ones t in Lattn n d X W Mc M <= / 2 * lam * (INR d * INR d - nsq d d M).
+
+(* the corrected PL lemma for the true gradient *)
+Definition attention_gradient_lower := forall n d X W Mc M beta delta wmin wmax, valid_mask n Mc ->
+  0 <= beta -> gram_ge n d X beta -> 0 <= delta -> delta_allowed Mc n (f n d X Mc (had M W)) delta ->
+  0 <= wmin -> between wmin wmax d W ->
+  let kappa := wmin * beta * delta in
+  kappa * kappa * nsq n n (c n d X W Mc M) <= nsq d d (adjoint n X W (p n d X W Mc M)).
+Definition p_norm_half_c := forall n d X W Mc M, valid_mask n Mc ->
+  nF n n (p n d X W Mc M) <= / 2 * nF n n (c n d X W Mc M).
+Definition attention_gradient_upper_true := forall n d X W Mc M wmax, valid_mask n Mc -> 0 <= wmax ->
+  between 0 wmax d W -> nF d d (adjoint n X W (p n d X W Mc M)) <= 3 * sqrt (INR n) * wmax * nsq n d X.
+Definition PL_corrected_true_gradient := forall n d X W Mc M lam beta delta wmin wmax, valid_mask n Mc ->
+  0 <= lam -> 0 <= beta -> gram_ge n d X beta -> 0 <= delta -> delta_allowed Mc n (f n d X Mc (had M W)) delta ->
+  0 <= wmin -> 0 <= wmax -> between wmin wmax d W ->
+  let kappa := wmin * beta * delta in
+  forall G, nF d d M <= INR d -> partials n d X W Mc lam M G ->
+  nsq d d G >= kappa * kappa * nsq n n (c n d X W Mc M) + lam * lam * nsq d d M
+               - 6 * sqrt (INR n) * wmax * nsq n d X * lam * INR d.
+Definition PL_additive_free := forall n d X W Mc M lam beta delta wmin wmax, valid_mask n Mc ->
+  0 <= lam -> 0 <= beta -> gram_ge n d X beta -> 0 <= delta -> delta_allowed Mc n (f n d X Mc (had M W)) delta ->
+  0 <= wmin -> between wmin wmax d W ->
+  let kappa := wmin * beta * delta in
+  kappa * nF n n (c n d X W Mc M) <= nF d d (grad n d X W Mc lam M) + lam * nF d d M.
+(* attained, with c <> 0: at X = I, |W| = 1, M = 0 *)
+Definition PL_attained_signs := forall n, (2 <= n)%nat -> exists X W, let M := zeros in
+  gram_ge n n X 1 /\ is_min 1 n W /\ delta_all full n (f n n X full (had M W)) (/ INR n) /\
+  0 < nsq n n (c n n X W full M) /\
+  nsq n n (adjoint n X W (p n n X W full M)) = (1 * 1 * / INR n) * (1 * 1 * / INR n) * nsq n n (c n n X W full M).
+Definition PL_ineq_corrected_masked := forall Mc, (forall n, valid_mask n Mc) ->
+  PL_ineq Mc (delta_allowed Mc) mu_corrected (fun _ => True).
+Definition PL_ineq_corrected_full := PL_ineq full (delta_all full) mu_corrected (fun _ => True).
+Definition PL_ineq_corrected_causal := PL_ineq causal (delta_allowed causal) mu_corrected (fun _ => True).
+
+(* the main theorem, corrected and refuted *)
+Definition our_convergence_corrected := forall n d X W Mc lam beta delta wmin wmax K C eta eps T,
+  corrected_hypotheses n d X W Mc lam beta delta wmin wmax K C eta eps T ->
+  exists t, (t < T)%nat /\ guarantee n d X W Mc lam wmax (mu_corrected wmin beta delta) eps
+    (gd (grad n d X W Mc lam) eta ones t).
+Definition corrected_hypotheses_met := exists n d X W lam beta delta wmin wmax K C eta eps T,
+  corrected_hypotheses n d X W full lam beta delta wmin wmax K C eta eps T /\ 0 < nsq n n (c n d X W full zeros).
+Definition gd_attention_loss := forall n d X W Mc lam beta delta wmin wmax K C eta T,
+  (0 < d)%nat -> step_ok n d X W Mc lam C K eta 1 -> 0 < beta -> gram_ge n d X beta -> 0 < delta -> 0 < wmin ->
+  between wmin wmax d W -> (1 <= T)%nat ->
+  let M := gd (grad n d X W Mc lam) eta ones in
+  let kappa := wmin * beta * delta in
+  (forall t, (t < T)%nat -> delta_allowed Mc n (f n d X Mc (had (M t) W)) delta) -> / (eta * lam) <= INR T ->
+  exists t, (t < T)%nat /\ nF d d (grad n d X W Mc lam (M t)) <= lam * INR d /\
+    kappa * kappa * Lattn n d X W Mc (M t) <= 2 * (lam * INR d * (lam * INR d)).
+Definition our_convergence_full_refuted :=
+  ~ our_convergence (fun _ => box) (fun _ _ => True) full (delta_all full) mu_paper.
+Definition our_convergence_causal_allowed_refuted :=
+  ~ our_convergence (fun _ => box) (fun _ _ => True) causal (delta_allowed causal) mu_paper.
+(* from M_0 = 1, as Algorithm 1 starts: true for d^2 <= 361 n^5, false in general *)
+Definition our_convergence_from_ones := our_convergence
+  (fun n d M => M = ones /\ INR d * INR d <= 361 * INR n ^ 5) eq full (delta_all full) mu_paper.
+Definition our_convergence_from_ones_refuted :=
+  ~ our_convergence (fun _ _ M => M = ones) eq full (delta_all full) mu_paper.
+Definition our_convergence_causal_allowed_from_ones_refuted :=
+  ~ our_convergence (fun _ _ M => M = ones) eq causal (delta_allowed causal) mu_paper.
+End Statement.
+End Analysis.

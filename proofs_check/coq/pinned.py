@@ -1,0 +1,118 @@
+"""What is pinned: every definition and proposition of Trusted.v as Coq prints it with all notations undone (types.txt).
+
+A statement's hash covers its printed form and that of every definition of Trusted.v it rests on, so that it changes
+with the meaning and not only with the text. Standard library only; Coq is not needed to read types.txt.
+"""
+
+import hashlib
+import re
+from pathlib import Path
+
+HALF = {"algebra": "Algebra", "analysis": "Analysis"}
+# of what type the check at the end of a proof file must be: the statements of Algebra hold for every R
+CHECKED = {
+    "algebra": "forall R : ssrnum.Num.RealClosedField.type, Trusted.Algebra.Statement.{} R",
+    "analysis": "Trusted.Analysis.Statement.{}",
+}
+SENTENCE = re.compile(r"\b(Module|Section|End|Definition|Fixpoint)\s+(\w+)")
+NAME = re.compile(r"\bTrusted\.((?:Algebra|Analysis)(?:\.\w+)+)")
+
+
+def declared(code: str) -> list[str]:
+    """What Trusted.v (without comments) declares, qualified, in its order: Analysis.nsq, Analysis.Statement.lip_f."""
+    names: list[str] = []
+    around: list[tuple[str, str]] = []
+    for word, name in SENTENCE.findall(code):
+        if word in ("Module", "Section"):
+            around.append((word, name))
+        elif word == "End":
+            around.pop()
+        else:
+            names.append(".".join([*(label for kind, label in around if kind == "Module"), name]))
+    return names
+
+
+def statement_of(file: str, theorem: str) -> str:
+    """The qualified name of what a theorem has to prove."""
+    return f"{HALF[file.partition('/')[0]]}.Statement.{theorem}"
+
+
+def module_of(file: str) -> str:
+    return file.removesuffix(".v").replace("/", ".")
+
+
+def types_source(names: list[str], theorems: list[tuple[str, str]]) -> str:
+    """The Coq source that prints what types.txt records."""
+    modules = sorted({module_of(file) for file, _ in theorems})
+    lines = ["From AttnPrune Require Trusted.", *(f"From AttnPrune Require {module}." for module in modules)]
+    lines += ["Set Printing All.", "Set Printing Width 118.", "Set Printing Depth 100000."]
+    for name in names:
+        lines += [f'Goal True. idtac "== {name}". Abort.', f"Print AttnPrune.Trusted.{name}."]
+    for file, theorem in theorems:
+        lines.append(f'Goal True. idtac "== {file} {theorem}". Abort.')
+        lines.append(f"Check AttnPrune.{module_of(file)}.checked_{theorem}.")
+    return "\n".join(lines) + "\n"
+
+
+def blocks(text: str) -> dict[str, str]:
+    """Title -> what Coq printed, of a text whose parts begin with a line `== title`."""
+    parts = re.split(r"^== ", text, flags=re.MULTILINE)[1:]
+    return {title: body.strip() for title, _, body in (part.partition("\n") for part in parts)}
+
+
+def types_problems(printed: dict[str, str], names: list[str], theorems: list[tuple[str, str]]) -> list[str]:
+    """Parts missing or superfluous, statements nobody proves, checks of a theorem against something else."""
+    expected = [*names, *(f"{file} {theorem}" for file, theorem in theorems)]
+    problems = [f"types.txt has nothing about {title}" for title in expected if title not in printed]
+    problems += [f"types.txt speaks of {title}, which does not exist" for title in printed if title not in expected]
+    wanted = {statement_of(file, theorem) for file, theorem in theorems}
+    asked = {name for name in names if ".Statement." in name}
+    problems += [f"Trusted.v states {name}, and no theorem of the index proves it" for name in sorted(asked - wanted)]
+    problems += [f"Trusted.v does not state {name}" for name in sorted(wanted - asked)]
+    for file, theorem in theorems:
+        half = file.partition("/")[0]
+        should = f"{module_of(file).split('.')[-1]}.checked_{theorem} : {CHECKED[half].format(theorem)}"
+        found = " ".join(printed.get(f"{file} {theorem}", "").split())
+        if found and found != should:
+            problems.append(f"{file}: the check of {theorem} is of type {found.partition(' : ')[2]}")
+    return problems
+
+
+def rests_on(printed: dict[str, str], name: str) -> list[str]:
+    """The statement and every definition of Trusted.v that its printed form mentions, directly or not."""
+    reached, todo = set(), [name]
+    while todo:
+        one = todo.pop()
+        if one not in reached:
+            reached.add(one)
+            todo += [other for other in NAME.findall(printed[one]) if other in printed]
+    return sorted(reached)
+
+
+def type_hash(printed: dict[str, str], name: str) -> str:
+    """SHA-256 of the printed statement with all that it rests on."""
+    text = "\n".join(f"== {one}\n{printed[one]}" for one in rests_on(printed, name))
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+def statement_text(trusted: str, name: str) -> str:
+    """The proposition as Trusted.v puts it, on one line."""
+    half, _, theorem = name.split(".")
+    part = trusted[trusted.index(f"\nModule {half}.") :]
+    part = part[part.index("\nModule Statement.") :]
+    found = re.search(rf"^Definition {theorem} :=\s*(.*?)\.$", part, flags=re.MULTILINE | re.DOTALL)
+    assert found is not None, name
+    return " ".join(found.group(1).split())
+
+
+def formal_types(root: Path, theorems: list[tuple[str, str]]) -> dict[tuple[str, str], dict[str, str]]:
+    """(file, theorem) -> {"type": the proposition, "sha256": its hash}, for the index of the evidence."""
+    printed = blocks((root / "types.txt").read_text(encoding="utf-8"))
+    trusted = (root / "Trusted.v").read_text(encoding="utf-8")
+    return {
+        (file, theorem): {
+            "type": statement_text(trusted, statement_of(file, theorem)),
+            "type_sha256": type_hash(printed, statement_of(file, theorem)),
+        }
+        for file, theorem in theorems
+    }
