@@ -31,6 +31,11 @@ class Case:
         """The value of that name, or `default`."""
         return self.values.get(name, default)
 
+    @property
+    def size(self) -> int:
+        """How many numbers it holds."""
+        return sum(int(getattr(value, "size", 1)) for value in self.values.values())
+
     def but(self, origin: str | None = None, **values: Any) -> Case:
         """The same case with some values replaced."""
         return replace(self, values={**self.values, **values}, origin=self.origin if origin is None else origin)

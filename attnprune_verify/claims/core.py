@@ -8,16 +8,14 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from enum import Enum
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from numpy.random import Generator
 
 from attnprune_verify.claims.case import Case
-from attnprune_verify.claims.relation import Relation
-
-if TYPE_CHECKING:
-    from attnprune_verify.claims.quantities import Quantities
-    from attnprune_verify.claims.supply import Supply
+from attnprune_verify.claims.quantities import Quantities
+from attnprune_verify.claims.relation import Relation, kind_of, scaled
+from attnprune_verify.claims.supply import Supply
 
 __all__ = [
     "Claim",
@@ -26,10 +24,11 @@ __all__ = [
     "Margin",
     "Proof",
     "Reading",
-    "Statement",
     "Strength",
+    "Verdict",
     "Wrong",
     "mutant",
+    "neighbour",
     "relations",
 ]
 
@@ -56,8 +55,8 @@ class Strength(Enum):
     TIGHT = "tight"
 
 
-class Statement(Enum):
-    """Verdict on a statement, always computed from the checks that ran."""
+class Verdict(Enum):
+    """What is found about a statement, always computed from the checks that ran."""
 
     HOLDS = "holds"
     REFUTED = "refuted"
@@ -97,9 +96,11 @@ class Hypothesis:
     name: str
     holds: Callable[[Quantities], bool]
     cases: Callable[[Generator], Iterable[Case]]
+    condition: str = ""
+    """The path of the condition of `theory` it rests on, e.g. "conditions.in_box"."""
 
 
-Margin = Callable[["Quantities"], "Relation | Sequence[Relation]"]
+Margin = Callable[[Quantities], Relation | Sequence[Relation]]
 """The asserted relation(s), evaluated on the quantities of one case."""
 
 
@@ -160,7 +161,11 @@ class Claim:
     """Where cases are first judged: "float" (balls confirm), "ball" or "exact"."""
     repaired_by: str | None = None
     repairs: str | None = None
+    loose: frozenset[str] = frozenset()
+    """Parts of a TIGHT statement that are bounds but not the best ones."""
     conjecture: bool = False
+    printed: bool = True
+    """Whether the margin is what is printed; not so for a wrong neighbour."""
     source: str = "the paper"
     note: str = ""
     tags: frozenset[str] = field(default_factory=frozenset)
@@ -182,10 +187,19 @@ class Claim:
         return self.id.startswith(("fix:", "new:"))
 
 
+def neighbour(claim: Claim, part: str, factor: float) -> Claim:
+    """The claim with the bounding side of one part times `factor`: stronger below 1, weaker above."""
+
+    def margin(q: Quantities) -> list[Relation]:
+        return [scaled(one, factor) if kind_of(one.part) == part else one for one in relations(claim.margin, q)]
+
+    return mutant(claim, Wrong(f"{part or 'the bound'} times {factor:g}", margin))
+
+
 def mutant(claim: Claim, wrong: Wrong) -> Claim:
     """The claim with a wrong formula in place of its own."""
     kept = claim.hypotheses if wrong.hypotheses is None else wrong.hypotheses
-    return replace(claim, margin=wrong.margin, hypotheses=kept, defect=None, conjecture=False)
+    return replace(claim, margin=wrong.margin, hypotheses=kept, defect=None, conjecture=False, printed=False)
 
 
 def relations(margin: Margin, quantities: Any) -> tuple[Relation, ...]:

@@ -1,8 +1,8 @@
 """What can be proved or certified about a statement: read from the index that the package carries.
 
-`evidence_index.json` is a copy of `proofs_check/evidence.json`, which replays proofs, re-checks certificates and lists
-formal theorems; a test compares the two. Nothing here is typed: a piece of evidence counts for a verdict only if it
-says the same, under a reading that covers the claim's.
+``python -m proofs_check.evidence`` writes `evidence_index.json`: it replays proofs, re-checks certificates and lists
+formal theorems; a test computes the index again. Nothing here is typed: a piece of evidence counts for a verdict only
+if it says the same, under a reading that covers the claim's.
 """
 
 from __future__ import annotations
@@ -12,8 +12,8 @@ from functools import cache
 from importlib import resources
 from typing import Any, NamedTuple
 
-from attnprune_verify.claims.core import Claim, Proof, Statement
-from attnprune_verify.claims.judge import Verdict
+from attnprune_verify.claims.core import Claim, Proof, Strength, Verdict
+from attnprune_verify.claims.judge import Judgement
 
 __all__ = ["EXISTENTIAL", "GRADES", "Evidence", "index", "weigh"]
 
@@ -24,13 +24,18 @@ EXISTENTIAL = "existential"
 
 
 class Evidence(NamedTuple):
-    """The verdict on the printed proof, the best grade of evidence for the statement's verdict, and its files."""
+    """The verdict on the printed proof, the grade of evidence that every part of the statement has, and its files."""
 
     proof: Proof
     grade: str
     files: tuple[str, ...]
     proof_steps: tuple[str, ...]
     """The displayed steps that fail, in words."""
+    parts: dict[str, str]
+    """The grade of each part: "bound" and "sharp" where an own statement says that its bound cannot be improved, else
+    "whole"; "by hand" for a part that is neither formal nor certified and has a proof in PROOFS.md."""
+    theorems: tuple[dict[str, str], ...]
+    """The formal theorems: theorem, part, type (the proposition as `Trusted.v` puts it), type_sha256."""
 
 
 @cache
@@ -41,38 +46,61 @@ def index() -> dict[str, Any]:
     return statements
 
 
-def weigh(verdict: Verdict) -> Evidence:
+def weigh(judgement: Judgement) -> Evidence:
     """The evidence for a verdict: from the index, or from the arithmetic in which the judge reached it."""
-    claim, entry = verdict.claim, index().get(verdict.claim.id, {})
-    files: list[str] = []
-    grades = {_own_grade(verdict)}
-    for row in entry.get("formal", []):
-        if row["supports"] == verdict.statement.value and _covers(row["reading"], claim):
-            grades.add("formal")
-            files.append(row["file"])
+    entry = index().get(judgement.claim.id, {})
+    formal = [row for row in entry.get("formal", []) if _says_so(row, judgement)]
+    files = [row["file"] for row in formal]
+    best = _own_grade(judgement)
     for row in entry.get("certificates", []):
-        if row["concerns"] == "statement" and _agrees(row, verdict):
+        if row["concerns"] == "statement" and _agrees(row, judgement):
             files.append(row["file"])
-            if _certifies(row, verdict):
-                grades.add("certified")
-    if entry.get("written") and verdict.statement is Statement.HOLDS:  # a proof by hand is linked, and raises no grade
+            best = "certified" if _certifies(row, judgement) else best
+    by_hand = entry.get("written") and judgement.statement is Verdict.HOLDS
+    if by_hand:
         files.append(entry["written"])
     steps = entry.get("steps")
     if steps:
         files.append(steps["file"])
         files += [row["file"] for row in entry["certificates"] if row["concerns"] == "proof"]
     failing = tuple(f"{one['step']}: {one['says']}" for one in steps["failing"]) if steps else ()
-    grade = next(grade for grade in GRADES if grade in grades)
-    return Evidence(Proof(entry.get("proof", "none")), grade, tuple(dict.fromkeys(files)), failing)
+    proved = _proved({row["part"] for row in formal})
+    grades = {part: "formal" if proved & {"whole", part} else best for part in _parts(judgement)}
+    grade = max(grades.values(), key=GRADES.index)  # a proof by hand is said, and raises no grade
+    parts = {part: "by hand" if by_hand and one in ("exact", "measured") else one for part, one in grades.items()}
+    theorems = tuple({key: row[key] for key in ("theorem", "part", "type", "type_sha256")} for row in formal)
+    return Evidence(Proof(entry.get("proof", "none")), grade, tuple(dict.fromkeys(files)), failing, parts, theorems)
 
 
-def _own_grade(verdict: Verdict) -> str:
+def _says_so(row: dict[str, Any], judgement: Judgement) -> bool:
+    """Whether a theorem says what the judge found, under a reading that covers the claim's."""
+    return bool(row["supports"] == judgement.statement.value) and _covers(row["reading"], judgement.claim)
+
+
+def _parts(judgement: Judgement) -> tuple[str, ...]:
+    """What has to be proved: of an own statement that is called tight, that the bound cannot be improved as well."""
+    claim = judgement.claim
+    sharp = claim.own and claim.strength is Strength.TIGHT and judgement.statement is Verdict.HOLDS
+    return ("bound", "sharp") if sharp else ("whole",)
+
+
+def _proved(labels: set[str]) -> set[str]:
+    """The kinds of part of which every piece is there: {"bound 1 of 2", "bound 2 of 2"} prove the bound."""
+    proved = labels & {"whole", "bound", "sharp"}
+    for label in labels:
+        kind, _, rest = label.partition(" ")
+        if rest and all(f"{kind} {k} of {rest.split()[-1]}" in labels for k in range(1, int(rest.split()[-1]) + 1)):
+            proved.add("whole" if kind == "part" else kind)
+    return proved | {"whole"} if {"bound", "sharp"} <= proved else proved
+
+
+def _own_grade(judgement: Judgement) -> str:
     """Exact and ball arithmetic certify a witness; for a universal statement they only make the samples exact."""
-    if "measured" in verdict.claim.tags:
+    if "measured" in judgement.claim.tags:
         return "measured"
-    if verdict.statement in (Statement.REFUTED, Statement.ILL_POSED) or EXISTENTIAL in verdict.claim.tags:
-        return "certified" if verdict.certified else "measured"
-    return "exact" if verdict.certified and verdict.claim.arithmetic == "exact" else "measured"
+    if judgement.statement in (Verdict.REFUTED, Verdict.ILL_POSED) or EXISTENTIAL in judgement.claim.tags:
+        return "certified" if judgement.certified else "measured"
+    return "exact" if judgement.certified and judgement.claim.arithmetic == "exact" else "measured"
 
 
 def _covers(reading: str, claim: Claim) -> bool:
@@ -80,16 +108,16 @@ def _covers(reading: str, claim: Claim) -> bool:
     return reading == "any" or reading in (claim.reading.name, claim.reading.mask)
 
 
-def _agrees(row: dict[str, Any], verdict: Verdict) -> bool:
+def _agrees(row: dict[str, Any], judgement: Judgement) -> bool:
     """Whether a certificate says the same as the verdict, on a mask that the claim's reading allows."""
-    mask, allowed = row["reading"].get("mask"), verdict.claim.reading.mask
-    if mask is not None and not _covers(mask, verdict.claim) and allowed not in ("any", "given", None):
+    mask, allowed = row["reading"].get("mask"), judgement.claim.reading.mask
+    if mask is not None and not _covers(mask, judgement.claim) and allowed not in ("any", "given", None):
         return False
     if row["kind"] == "refutation":
-        return verdict.statement in (Statement.REFUTED, Statement.ILL_POSED)
-    return verdict.statement is Statement.HOLDS
+        return judgement.statement in (Verdict.REFUTED, Verdict.ILL_POSED)
+    return judgement.statement is Verdict.HOLDS
 
 
-def _certifies(row: dict[str, Any], verdict: Verdict) -> bool:
+def _certifies(row: dict[str, Any], judgement: Judgement) -> bool:
     """One instance refutes; it proves only what says that an instance exists."""
-    return row["kind"] == "refutation" or EXISTENTIAL in verdict.claim.tags
+    return row["kind"] == "refutation" or EXISTENTIAL in judgement.claim.tags

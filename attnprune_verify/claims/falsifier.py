@@ -6,12 +6,11 @@ Random draws alone are worthless here: Gaussian instances gave no violation of t
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Callable, Iterator
 from functools import cache
 from importlib import resources
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from hypothesis import HealthCheck, Phase, given, settings, target
@@ -21,9 +20,8 @@ from scipy.optimize import minimize
 
 from attnprune_verify.claims.case import Case
 from attnprune_verify.claims.core import Claim, Strength
-
-if TYPE_CHECKING:
-    from attnprune_verify.claims.judge import Trial
+from attnprune_verify.claims.trial import Trial
+from attnprune_verify.files import read_lines
 
 __all__ = ["QUICK", "THOROUGH", "Effort", "attack", "stored_attacks"]
 
@@ -87,17 +85,16 @@ def _named(claim: Claim, rng: Generator) -> Iterator[Case]:
 
 
 @cache
-def _attacks() -> dict[str, list[dict[str, Any]]]:
-    text = (resources.files("attnprune_verify.claims") / "attacks.json").read_text(encoding="utf-8")
-    stored: dict[str, list[dict[str, Any]]] = json.loads(text)
-    return stored
+def attacks() -> dict[str, dict[str, Any]]:
+    """The stored attacks by the test id of their claim: `origin`, `slack` and `values`."""
+    rows = read_lines((resources.files("attnprune_verify.claims") / "attacks.jsonl").read_bytes())
+    return {row["claim"]: row for row in rows}
 
 
 def stored_attacks(test_id: str) -> list[Case]:
-    """The best attacks found so far on this claim, replayed in every run."""
-    return [
-        Case.from_json(entry["values"], f"stored attack: {entry['origin']}") for entry in _attacks().get(test_id, [])
-    ]
+    """The best attack found so far on this claim, replayed in every run."""
+    entry = attacks().get(test_id)
+    return [Case.from_json(entry["values"], f"stored attack: {entry['origin']}")] if entry else []
 
 
 def _worst(trials: list[Trial], count: int) -> list[Trial]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
@@ -10,7 +10,10 @@ from numpy.random import Generator
 
 from attnprune_verify.claims.case import Case, from_instance
 from attnprune_verify.claims.core import Hypothesis, Reading
+from attnprune_verify.claims.quantities import Quantities
 from attnprune_verify.instance.families import benign, block_mask, orthonormal_constant
+from attnprune_verify.theory import conditions
+from attnprune_verify.theory.formula import FORMULAS
 
 __all__ = [
     "ANY_MASK",
@@ -60,42 +63,55 @@ def _causal(rng: Generator) -> Iterator[Case]:
 
 def beta_positive(mask: str = "full") -> Hypothesis:
     """X X^T - beta I is positive semidefinite for some beta > 0."""
-    return Hypothesis("beta > 0", lambda q: bool(q.beta > 0), _generator(mask))
+    return _on(conditions.beta_positive, "beta > 0", lambda q: (q.beta,), _generator(mask))
 
 
 def delta_positive(mask: str = "full") -> Hypothesis:
     """min over all i, j of F(M)_ij is at least some delta > 0."""
-    return Hypothesis("delta > 0 over all positions", lambda q: bool(q.delta > 0), _generator(mask))
+    return _on(conditions.delta_positive, "delta > 0 over all positions", lambda q: (q.delta,), _generator(mask))
 
 
 def delta_allowed_positive() -> Hypothesis:
     """min of F(M)_ij over allowed positions is at least some delta > 0."""
-    return Hypothesis("delta > 0 over allowed positions", lambda q: bool(q.delta_allowed > 0), _masked)
+    name = "delta > 0 over allowed positions"
+    return _on(conditions.delta_positive, name, lambda q: (q.delta_allowed,), _masked)
 
 
 def weights_nonzero(mask: str = "full") -> Hypothesis:
     """min |W_ij| > 0, without which mu = 0 and xi divides by it."""
-    return Hypothesis("min |W| > 0", lambda q: bool(q.w_min > 0), _generator(mask))
+    return _on(conditions.weights_nonzero, "min |W| > 0", lambda q: (q.w_min,), _generator(mask))
 
 
 def mask_in_box(mask: str = "full") -> Hypothesis:
     """M lies in [0, 1]^{d x d}."""
-    return Hypothesis("M in [0,1]^{dxd}", lambda q: all(0 <= entry <= 1 for entry in q.M.ravel()), _generator(mask))
+    return Hypothesis(
+        "M in [0,1]^{dxd}",
+        lambda q: all(q.of(conditions.in_box, entry) for entry in q.M.ravel()),
+        _generator(mask),
+        "conditions.in_box",
+    )
 
 
 def mask_norm() -> Hypothesis:
     """||M||_F <= d."""
-    return Hypothesis("||M||_F <= d", lambda q: bool(q.square(q.M) <= q.d**2 * (1 + 1e-12)), _masked)
+    # room for the rounding of a norm that is exactly d, as at M = 1
+    return _on(conditions.in_ball, "||M||_F <= d", lambda q: (q.norm(q.M) / q.number(1 + 1e-12), q.d), _masked)
 
 
 def lam_in_unit_interval(mask: str = "full") -> Hypothesis:
     """lam lies in [0, 1]."""
-    return Hypothesis("lam in [0,1]", lambda q: 0 <= q.case.get("lam", 0.0) <= 1, _generator(mask))
+    return _on(conditions.lam_in_unit_interval, "lam in [0,1]", lambda q: (q.lam,), _generator(mask))
 
 
 def several_tokens(mask: str = "full") -> Hypothesis:
     """n >= 2: with one token F = 1 whatever M is."""
     return Hypothesis("n >= 2", lambda q: q.n >= 2, _generator(mask))
+
+
+def _on(condition: Callable[..., bool], name: str, values: Callable[[Quantities], Any], cases: Any) -> Hypothesis:
+    """A hypothesis that is a condition of `theory` at these quantities."""
+    path = f"conditions.{condition.__name__}"
+    return Hypothesis(name, lambda q: q.of(FORMULAS[path].function, *values(q)), cases, path)
 
 
 def _generator(mask: str) -> Any:

@@ -15,60 +15,52 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from attnprune_verify.claims import falsifier
-from attnprune_verify.claims.arithmetic import BALL, EXACT, FLOAT, Arithmetic, Undecidable, working_precision
 from attnprune_verify.claims.case import Case
-from attnprune_verify.claims.core import Claim, Margin, Statement, Strength, relations
-from attnprune_verify.claims.quantities import Quantities
-from attnprune_verify.claims.relation import Relation, agrees_to, decide, slack
-from attnprune_verify.errors import InvalidInstance
+from attnprune_verify.claims.core import Claim, Strength, Verdict
+from attnprune_verify.claims.printed import misprinted
+from attnprune_verify.claims.trial import Trial, certain, matters, try_case
+from attnprune_verify.theory.arithmetic import BALL, EXACT, FLOAT, Arithmetic, working_precision
 
-__all__ = ["Trial", "Verdict", "certain", "judge", "try_case"]
+__all__ = ["Judgement", "judge"]
 
 ROUNDING = 1e-9
 """Relative slack that float64 may lose: a smaller violation is not looked at, a larger one is decided by balls."""
 ATTAINED = 0.999
-"""A bound called tight must be met to this ratio somewhere."""
+"""Every part of a bound called tight must be met to this ratio somewhere."""
+NEAR = 0.99
+"""A part that no case meets to this ratio could be 1 % stronger, or weaker, without any case telling."""
 _ENOUGH = 4
-_MOST_CHECKS = 300
-_EQUAL_DIGITS = 60
-# balls of 512 bits that overlap to 60 digits: both sides are equal there, and a non-strict bound is attained
+_MOST_CHECKS = 1000
 _ARITHMETIC: dict[str, Arithmetic] = {"float": FLOAT, "ball": BALL, "exact": EXACT}
 
 
-@dataclass(frozen=True)
-class Trial:
-    """One case under one claim: the first hypothesis that fails, or the worst relation and its slack."""
-
-    case: Case
-    failed: str | None = None
-    slack: float = math.nan
-    relation: Relation | None = None
-    certain: bool | None = None
-    """In exact and ball arithmetic: whether every relation certainly holds."""
-    problem: str = ""
-
-
 @dataclass
-class Verdict:
+class Judgement:
     """What the judge found: the statement's verdict, how it was reached, and the worst case.
 
     `certified` says that the verdict rests on ball or exact arithmetic (for `refuted`: the witness was confirmed).
-    `attained` is the largest small/large ratio seen, 1 for a bound that is met.
     """
 
     claim: Claim
-    statement: Statement = Statement.OPEN
+    statement: Verdict = Verdict.OPEN
     tried: int = 0
     met: int = 0
     failed: Counter[str] = field(default_factory=Counter)
     slack: float | None = None
-    attained: float | None = None
+    best: dict[str, float] = field(default_factory=dict)
+    """By part: how nearly the bound is attained where attention decides; 1 where it is met."""
     worst: Trial | None = None
     witness: Trial | None = None
+    smallest: Trial | None = None
+    """Of the confirmed witnesses the one that takes least to check by hand."""
     certified: bool = False
     undecided: int = 0
     reason: str = ""
     error: str = ""
+    kept: bool = False
+    """Whether an earlier run reached it, and it was kept."""
+    misprint: str = ""
+    """Where the library computes something else than the statement prints."""
 
     def add(self, trial: Trial) -> None:
         """Count one trial and keep the worst; what balls have cleared keeps slack 0."""
@@ -83,56 +75,22 @@ class Verdict:
         self.met += 1
         if self.worst is None or trial.slack < self.worst.slack:
             self.worst = trial
-        ratio = _ratio(trial.relation)
-        if ratio is not None:
-            self.attained = max(ratio, self.attained or 0.0)
+        for part, ratio in trial.ratios.items():
+            if ratio > self.best.setdefault(part, 0.0) and matters(trial.case):
+                self.best[part] = ratio
+
+    @property
+    def attained(self) -> float | None:
+        """How nearly the parts called sharp are attained, the least of them; None where there is no bound."""
+        return min((ratio for part, ratio in self.best.items() if part not in self.claim.loose), default=None)
+
+    @property
+    def loose(self) -> dict[str, float]:
+        """The parts that no case comes within 1 % of, and how near one comes."""
+        return {part: ratio for part, ratio in self.best.items() if ratio < NEAR}
 
 
-def try_case(claim: Claim, case: Case, arithmetic: Arithmetic, margin: Margin | None = None) -> Trial:
-    """Evaluate one case: first the hypotheses, then the relations."""
-    quantities = Quantities(case, arithmetic)
-    try:
-        for hypothesis in claim.hypotheses:
-            if not hypothesis.holds(quantities):
-                return Trial(case, failed=hypothesis.name)
-        found = relations(margin or claim.margin, quantities)
-    except (
-        Undecidable,
-        InvalidInstance,
-        FloatingPointError,
-        OverflowError,
-        ZeroDivisionError,
-        np.linalg.LinAlgError,
-    ) as error:
-        return Trial(case, problem=f"{type(error).__name__}: {error}")
-    if not found:
-        return Trial(case, failed="the statement says nothing about this case")
-    slacks = [slack(relation) for relation in found]
-    worst = int(np.argmin([-2.0 if math.isnan(value) else value for value in slacks]))
-    answers: list[bool | None] = [decide(relation) for relation in found] if arithmetic is not FLOAT else [None]
-    if any(answer is False for answer in answers):
-        worst = answers.index(False)
-    sure = False if any(a is False for a in answers) else None if any(a is None for a in answers) else True
-    if sure:
-        # what is left of a certain relation below 0 is the width of the balls
-        return Trial(case, slack=max(0.0, slacks[worst]), relation=found[worst], certain=True)
-    return Trial(case, slack=slacks[worst], relation=found[worst], certain=sure)
-
-
-def certain(claim: Claim, case: Case) -> Trial:
-    """The case in ball arithmetic, with more bits until the answer is certain."""
-    trial = Trial(case, problem="not evaluated")
-    for bits in (128, 512, 2048):
-        with working_precision(bits):
-            trial = try_case(claim, case, BALL)
-        if trial.certain is not None or trial.failed is not None:
-            return trial
-    if trial.relation is not None and agrees_to(trial.relation, _EQUAL_DIGITS):
-        return replace(trial, certain=True)
-    return trial
-
-
-def judge(claim: Claim, effort: falsifier.Effort = falsifier.QUICK, cases: Iterable[Case] | None = None) -> Verdict:
+def judge(claim: Claim, effort: falsifier.Effort = falsifier.QUICK, cases: Iterable[Case] | None = None) -> Judgement:
     """Attack the claim and say what is left of it.
 
     Parameters
@@ -144,9 +102,13 @@ def judge(claim: Claim, effort: falsifier.Effort = falsifier.QUICK, cases: Itera
         Judge exactly these cases instead of searching.
     """
     rng = np.random.default_rng(zlib.crc32(claim.test_id.encode()))
-    verdict = Verdict(claim)
-    if claim.defect is not None and _is_ill_posed(claim, rng, verdict):
-        return verdict
+    judgement = Judgement(claim)
+    judgement.misprint = misprinted(claim) if claim.printed else ""
+    if judgement.misprint:
+        judgement.reason = f"what is printed is not what is computed: {judgement.misprint}"
+        return judgement
+    if claim.defect is not None and _is_ill_posed(claim, rng, judgement):
+        return judgement
     arithmetic = _ARITHMETIC[claim.arithmetic]
     confirmed: list[Trial] = []
     checks = 0
@@ -166,7 +128,7 @@ def judge(claim: Claim, effort: falsifier.Effort = falsifier.QUICK, cases: Itera
                 confirmed.append(trial)
             elif trial.certain is None and trial.failed is None and not trial.problem:
                 trial = replace(trial, problem="undecided in ball arithmetic")
-        verdict.add(trial)
+        judgement.add(trial)
         return trial
 
     if cases is not None:
@@ -174,41 +136,44 @@ def judge(claim: Claim, effort: falsifier.Effort = falsifier.QUICK, cases: Itera
             attempt(case)
     else:
         falsifier.attack(claim, attempt, rng, effort, decided=lambda: len(confirmed) >= _ENOUGH)
-    _conclude(claim, verdict, confirmed, arithmetic)
-    return verdict
+    _conclude(claim, judgement, confirmed, arithmetic)
+    return judgement
 
 
-def _conclude(claim: Claim, verdict: Verdict, confirmed: list[Trial], arithmetic: Arithmetic) -> None:
+def _conclude(claim: Claim, judgement: Judgement, confirmed: list[Trial], arithmetic: Arithmetic) -> None:
     if confirmed:
-        verdict.witness = verdict.worst = min(confirmed, key=lambda trial: trial.slack)
-        verdict.statement, verdict.certified, verdict.slack = Statement.REFUTED, True, verdict.witness.slack
+        judgement.witness = judgement.worst = min(confirmed, key=lambda trial: trial.slack)
+        judgement.smallest = min(confirmed, key=lambda trial: (len(str(trial.case.as_json())), trial.slack))
+        judgement.statement, judgement.certified, judgement.slack = Verdict.REFUTED, True, judgement.witness.slack
         how = "exact" if arithmetic is EXACT else "ball"
-        verdict.reason = f"a witness was confirmed in {how} arithmetic"
+        judgement.reason = f"a witness was confirmed in {how} arithmetic"
         if "measured" in claim.tags:
-            verdict.reason = f"measured otherwise in {len(confirmed)} of {verdict.tried} readings tried"
+            judgement.reason = f"measured otherwise in {len(confirmed)} of {judgement.tried} readings tried"
         return
-    common = ", ".join(f"{name} ({count})" for name, count in verdict.failed.most_common(3))
-    if verdict.tried == 0:
-        verdict.reason = "there is no case to judge"
+    common = ", ".join(f"{name} ({count})" for name, count in judgement.failed.most_common(3))
+    if judgement.tried == 0:
+        judgement.reason = "there is no case to judge"
         return
-    if verdict.met == 0:
-        verdict.statement = Statement.OPEN if verdict.undecided else Statement.VACUOUS
-        verdict.reason = f"none of {verdict.tried} cases meets the hypotheses; failed: {common}"
+    if judgement.met == 0:
+        judgement.statement = Verdict.OPEN if judgement.undecided else Verdict.VACUOUS
+        judgement.reason = f"none of {judgement.tried} cases meets the hypotheses; failed: {common}"
         return
-    verdict.slack = verdict.worst.slack if verdict.worst else None
-    if verdict.undecided:
-        verdict.reason = f"{verdict.undecided} case(s) neither confirmed nor denied: {common}"
+    judgement.slack = judgement.worst.slack if judgement.worst else None
+    if judgement.undecided:
+        judgement.reason = f"{judgement.undecided} case(s) neither confirmed nor denied: {common}"
     elif claim.conjecture:
-        verdict.reason = f"a conjecture: it survived {verdict.met} cases"
-    elif claim.strength is Strength.TIGHT and (verdict.attained or 0.0) < ATTAINED:
-        verdict.reason = f"no case attains it: best ratio {verdict.attained or 0.0:.4g}"
+        judgement.reason = f"a conjecture: it survived {judgement.met} cases"
+    elif claim.strength is Strength.TIGHT and (judgement.attained or 0.0) < ATTAINED:
+        sharp = [part for part in judgement.best if part not in claim.loose]
+        part = min(sharp, key=lambda part: judgement.best[part], default="")
+        judgement.reason = f"no case attains it{part and ' in ' + part}: best ratio {judgement.attained or 0.0:.4g}"
     else:
-        verdict.statement = Statement.HOLDS
-        verdict.certified = arithmetic is not FLOAT
-        verdict.reason = f"no violation in {verdict.met} cases that meet the hypotheses ({verdict.tried} tried)"
+        judgement.statement = Verdict.HOLDS
+        judgement.certified = arithmetic is not FLOAT
+        judgement.reason = f"no violation in {judgement.met} cases that meet the hypotheses ({judgement.tried} tried)"
 
 
-def _is_ill_posed(claim: Claim, rng: np.random.Generator, verdict: Verdict) -> bool:
+def _is_ill_posed(claim: Claim, rng: np.random.Generator, judgement: Judgement) -> bool:
     """Whether the claimed defect certainly shows on every case of the supply."""
     arithmetic = EXACT if claim.arithmetic == "exact" else BALL
     shown: list[Trial] = []
@@ -219,22 +184,8 @@ def _is_ill_posed(claim: Claim, rng: np.random.Generator, verdict: Verdict) -> b
             shown.append(trial)
     if not shown or not all(trial.certain is True for trial in shown):
         return False
-    verdict.tried = verdict.met = len(shown)
-    verdict.witness = verdict.worst = shown[0]
-    verdict.statement, verdict.certified = Statement.ILL_POSED, True
-    verdict.reason = f"the defect shows on each of {len(shown)} cases"
+    judgement.tried = judgement.met = len(shown)
+    judgement.witness = judgement.worst = shown[0]
+    judgement.statement, judgement.certified = Verdict.ILL_POSED, True
+    judgement.reason = f"the defect shows on each of {len(shown)} cases"
     return True
-
-
-def _ratio(relation: Relation | None) -> float | None:
-    """small / large for a scalar bound with positive sides."""
-    if relation is None or relation.kind == "==":
-        return None
-    small, large = (relation.lhs, relation.rhs) if relation.kind in ("<=", "<") else (relation.rhs, relation.lhs)
-    try:
-        small, large = float(small), float(large)
-    except (TypeError, ValueError):
-        return None
-    if not (math.isfinite(small) and math.isfinite(large)) or large <= 0 or small < 0 or large < 1e-200:
-        return None
-    return small / large

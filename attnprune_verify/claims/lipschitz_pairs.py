@@ -12,7 +12,6 @@ from attnprune_verify.claims.case import Case
 from attnprune_verify.claims.quantities import Quantities
 from attnprune_verify.claims.relation import Relation, at_most
 from attnprune_verify.claims.supply import Instances
-from attnprune_verify.claims.trajectory import upper_constant
 
 Function = Callable[[Quantities], Any]
 
@@ -75,8 +74,9 @@ def gradient_of(q: Quantities) -> Any:
     return q.W * (q.X.T @ q.p @ q.X) + q.M * q.lam
 
 
-def smooth(q: Quantities, factor: float = 1.0) -> Any:
-    return q.lam + upper_constant(q) * q.number(factor) * q.K * q.K
+def smooth(q: Quantities, constant: float) -> Any:
+    """lam + constant K^2, for wrong constants: the right one is `sharp.lipschitz`."""
+    return q.lam + q.number(constant) * q.K * q.K
 
 
 def diagonal_rate(q: Quantities) -> Any:

@@ -18,8 +18,8 @@ from typing import Any
 import numpy as np
 from flint import arb, ctx
 
-from attnprune_verify.claims.arithmetic import BALL, FLOAT, Arithmetic, Undecidable, along, derivative_part
 from attnprune_verify.claims.case import Case
+from attnprune_verify.theory.arithmetic import BALL, FLOAT, Arithmetic, Undecidable, along, derivative_part
 
 __all__ = ["Quantities", "extreme_eigenvalues", "positive_definite", "spectral_norm", "variance"]
 
@@ -45,6 +45,10 @@ class Quantities:
     def number(self, value: Any) -> Any:
         """A constant in this arithmetic."""
         return self.arithmetic.lift(value)
+
+    def of(self, formula: Callable[..., Any], *values: Any) -> Any:
+        """A formula of `theory` at these values, in this arithmetic."""
+        return formula(*values, arithmetic=self.arithmetic)
 
     def at(self, M: Any) -> Quantities:
         """The same problem at another pruning mask, already in this arithmetic."""
@@ -337,11 +341,10 @@ def positive_definite(gram: Any, shift: Any) -> bool:
 def _eigenvalues(symmetric: Any) -> list[arb]:
     """Enclosures of all eigenvalues of a symmetric matrix of balls, largest first.
 
-    With V the eigenvectors mpmath finds at the same precision, B = V^T S V is nearly diagonal. Weyl: its
-    k-th eigenvalue is within the
-    largest
-    off-diagonal row sum of its k-th largest diagonal entry. Ostrowski: the k-th eigenvalue of S is that of B times a
-    factor between the inverses of the extreme eigenvalues of V^T V, which is nearly I.
+    With V the eigenvectors mpmath finds at the same precision, B = V^T S V is nearly diagonal. Weyl: its k-th
+    eigenvalue is within the largest off-diagonal row sum of its k-th largest diagonal entry. Ostrowski: the k-th
+    eigenvalue of S is that of B times a factor between the inverses of the extreme eigenvalues of V^T V, which is
+    nearly I.
     """
     size = len(symmetric)
     vectors = _near_eigenvectors(symmetric)

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from difflib import get_close_matches
 from functools import cache
 from graphlib import CycleError, TopologicalSorter
 from importlib import import_module
 
 from attnprune_verify.claims.core import Claim
+from attnprune_verify.errors import InvalidInstance
 
-__all__ = ["LABELS", "PAPER_ORDER", "check", "claims", "find"]
+__all__ = ["LABELS", "PAPER_ORDER", "check", "claims", "find", "named", "with_ancestors"]
 
 _MODULES = (
     "attention_matrix",
@@ -32,6 +34,7 @@ _MODULES = (
     "main_theorem",
     "guarantees",
     "landscape",
+    "library",
     "prose_theory",
     "prose_experiments",
     "fused_mask",
@@ -99,6 +102,36 @@ def check(found: Sequence[Claim]) -> None:
         tuple(TopologicalSorter(graph).static_order())
     except CycleError as error:
         raise ValueError(f"statements must not use each other in a circle; got {' -> '.join(error.args[1])}") from error
+
+
+def named(ids: Iterable[str]) -> set[str]:
+    """`ids`, if each names a statement.
+
+    Raises
+    ------
+    InvalidInstance
+        If one does not; the message names those that come nearest.
+    """
+    wanted, known = set(ids), dict.fromkeys(claim.id for claim in claims())
+    for unknown in sorted(wanted - set(known)):
+        near = get_close_matches(unknown, known, 3, 0.5) or [one for one in known if unknown.split(":")[-1] in one][:3]
+        hint = f"; did you mean {' or '.join(near)}?" if near else "; `attnprune-verify claims` lists all"
+        raise InvalidInstance(f"an id must be a label of the paper, exp:, fix: or new: one; got {unknown!r:.60}{hint}")
+    return wanted
+
+
+def with_ancestors(ids: Iterable[str]) -> set[str]:
+    """`ids` and every statement they rest on, or are repaired by, directly or not."""
+    needs: dict[str, set[str]] = {}
+    for claim in claims():
+        needs.setdefault(claim.id, set()).update(claim.uses, filter(None, (claim.repaired_by,)))
+    waiting, seen = list(ids), set()
+    while waiting:
+        one = waiting.pop()
+        if one not in seen:
+            seen.add(one)
+            waiting.extend(needs.get(one, ()))
+    return seen
 
 
 def find(id_: str, reading: str) -> Claim:

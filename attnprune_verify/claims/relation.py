@@ -3,33 +3,52 @@
 from __future__ import annotations
 
 import math
+import re
 from typing import Any, NamedTuple
 
 import numpy as np
 
-__all__ = ["Relation", "agrees_to", "at_least", "at_most", "decide", "equal", "less", "slack"]
+__all__ = [
+    "Relation",
+    "agrees_to",
+    "at_least",
+    "at_most",
+    "attained",
+    "decide",
+    "equal",
+    "kind_of",
+    "less",
+    "numbers",
+    "scaled",
+    "slack",
+]
 
 _IDENTITY_RADIUS = 1e-15
 """An identity is consistent in ball arithmetic when both sides overlap and the balls are this small relatively."""
 
 
 class Relation(NamedTuple):
-    """``lhs kind rhs`` with kind one of ==, <=, >=, <. `part` names one bullet of a statement with several."""
+    """``lhs kind rhs`` with kind one of ==, <=, >=, <.
+
+    `part` names one bullet of a statement with several. `offset` was added to both sides so that neither is a small
+    difference: how nearly the bound is attained is seen without it.
+    """
 
     kind: str
     lhs: Any
     rhs: Any
     part: str = ""
+    offset: Any = 0
 
 
-def at_most(lhs: Any, rhs: Any, part: str = "") -> Relation:
+def at_most(lhs: Any, rhs: Any, part: str = "", offset: Any = 0) -> Relation:
     """lhs <= rhs."""
-    return Relation("<=", lhs, rhs, part)
+    return Relation("<=", lhs, rhs, part, offset)
 
 
-def at_least(lhs: Any, rhs: Any, part: str = "") -> Relation:
+def at_least(lhs: Any, rhs: Any, part: str = "", offset: Any = 0) -> Relation:
     """lhs >= rhs."""
-    return Relation(">=", lhs, rhs, part)
+    return Relation(">=", lhs, rhs, part, offset)
 
 
 def equal(lhs: Any, rhs: Any, part: str = "") -> Relation:
@@ -66,6 +85,33 @@ def slack(relation: Relation) -> float:
     return worst
 
 
+def attained(relation: Relation) -> float | None:
+    """small / large for a bound between non-negative numbers: 1 where it is met. None where that says nothing."""
+    if relation.kind == "==":
+        return None
+    small, large = (relation.lhs, relation.rhs) if relation.kind in ("<=", "<") else (relation.rhs, relation.lhs)
+    try:
+        low, high = float(small - relation.offset), float(large - relation.offset)
+    except (TypeError, ValueError):
+        return None
+    if not (math.isfinite(low) and math.isfinite(high)) or high < 1e-200 or low < 0:
+        return None
+    return low / high
+
+
+def scaled(relation: Relation, factor: float) -> Relation:
+    """The bound with its larger side, less the offset, times `factor`."""
+    kind, lhs, rhs, part, offset = relation
+    if kind in ("<=", "<"):
+        return Relation(kind, lhs, (rhs - offset) * factor + offset, part, offset)
+    return Relation(kind, (lhs - offset) * factor + offset, rhs, part, offset)
+
+
+def kind_of(part: str) -> str:
+    """A part without the number of its row or step: "row 3, lower" and "row 0, lower" are one part."""
+    return re.sub(r"(row|t =) ?\d+", r"\1", part)
+
+
 def _deviation(lhs: Any, rhs: Any) -> float:
     if lhs.shape != rhs.shape:
         return -1.0
@@ -74,6 +120,20 @@ def _deviation(lhs: Any, rhs: Any) -> float:
         gap = float(np.max(np.abs(_floats(lhs - rhs)), initial=0.0))
         scale = float(np.max(np.abs(_floats(lhs)), initial=0.0) + np.max(np.abs(_floats(rhs)), initial=0.0))
     return 0.0 if gap == 0.0 or math.isinf(scale) and math.isfinite(gap) else -gap / scale
+
+
+def numbers(relation: Relation) -> tuple[float | None, float | None]:
+    """Both sides as floats; of arrays the entries that are furthest off. None where a side is no number at all."""
+    try:
+        lhs, rhs = np.broadcast_arrays(_floats(relation.lhs), _floats(relation.rhs))
+    except (TypeError, ValueError):  # sides of different shapes, or of words
+        return None, None
+    if not lhs.size:
+        return None, None
+    with np.errstate(invalid="ignore", over="ignore"):
+        gap = np.abs(lhs - rhs) if relation.kind == "==" else rhs - lhs if relation.kind in (">=", ">") else lhs - rhs
+    worst = int(np.argmax(np.where(np.isnan(gap), -np.inf, gap)))
+    return float(lhs.flat[worst]), float(rhs.flat[worst])
 
 
 def decide(relation: Relation) -> bool | None:

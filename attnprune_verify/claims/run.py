@@ -4,22 +4,25 @@ from __future__ import annotations
 
 import tempfile
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
 from hypothesis import configuration
 
-from attnprune_verify.claims import registry
+from attnprune_verify.claims import kept, registry
 from attnprune_verify.claims.case import Case
-from attnprune_verify.claims.core import Claim, Statement
+from attnprune_verify.claims.core import Claim, Strength, Verdict
 from attnprune_verify.claims.evidence import Evidence, weigh
 from attnprune_verify.claims.falsifier import QUICK, Effort
-from attnprune_verify.claims.judge import Trial, Verdict, certain, judge
+from attnprune_verify.claims.judge import Judgement, judge
+from attnprune_verify.claims.relation import numbers
+from attnprune_verify.claims.trial import Trial, certain
 from attnprune_verify.errors import InvalidInstance
 
-__all__ = ["ClaimRecord", "ClaimsResult", "rerun", "run_claims"]
+__all__ = ["ClaimRecord", "ClaimsResult", "rerun", "run_claims", "snippet", "witness"]
 
 _SMALL_ENOUGH = 400
 """Numbers a case may hold to be printed in full."""
@@ -29,7 +32,7 @@ _SMALL_ENOUGH = 400
 class ClaimRecord:
     """One claim with its verdict and its evidence."""
 
-    verdict: Verdict
+    judgement: Judgement
     evidence: Evidence
     ancestors_hold: bool
     """Whether every statement it rests on, directly or not, holds."""
@@ -37,37 +40,54 @@ class ClaimRecord:
     @property
     def claim(self) -> Claim:
         """The claim itself."""
-        return self.verdict.claim
+        return self.judgement.claim
 
     @property
-    def statement(self) -> Statement:
+    def statement(self) -> Verdict:
         """The verdict on the statement."""
-        return self.verdict.statement
+        return self.judgement.statement
+
+    @property
+    def not_pinned(self) -> dict[str, float]:
+        """Parts whose bound could be 1 % weaker or stronger without a case, a formal proof or a certificate telling.
+
+        With how near a case comes, 1 where the bound is met. Paper and own statements alike, where they hold.
+        """
+        proved = self.evidence.grade in ("formal", "certified") or "measured" in self.claim.tags
+        exact = self.claim.strength is Strength.IDENTITY
+        return {} if proved or exact or self.statement is not Verdict.HOLDS else self.judgement.loose
 
     @property
     def note(self) -> str:
         """How the verdict was reached, and what else is worth knowing."""
-        parts = [self.verdict.reason, self.claim.note]
+        parts = [self.judgement.reason, self.claim.note]
         if self.evidence.proof_steps:
             parts.append("failing steps of the printed proof: " + "; ".join(self.evidence.proof_steps))
+        if self.not_pinned:
+            near = ", ".join(
+                f"{part or 'the bound'} (a case comes to {ratio:.3g} of it)" for part, ratio in self.not_pinned.items()
+            )
+            parts.append(f"not pinned, so that 1 % more or less would not be noticed: {near}")
         return ". ".join(part for part in parts if part)
 
     def as_dict(self) -> dict[str, Any]:
         """The record of the JSON report."""
-        claim, verdict = self.claim, self.verdict
+        claim, judgement = self.claim, self.judgement
         return {
             "id": claim.id,
             "kind": claim.kind.value,
             "title": claim.title,
             "section": claim.section,
             "reading": claim.reading.name,
-            "statement": verdict.statement.value,
+            "statement": judgement.statement.value,
             "proof": self.evidence.proof.value,
             "evidence": self.evidence.grade,
             "evidence_files": list(self.evidence.files),
+            "parts": [{"part": part, "evidence": grade} for part, grade in self.evidence.parts.items()],
+            "theorems": [dict(theorem) for theorem in self.evidence.theorems],
             "repaired_by": claim.repaired_by,
             "uses": list(claim.uses),
-            "slack": verdict.slack,
+            "slack": judgement.slack,
             "note": self.note,
             "says": claim.says,
             "formula": claim.formula,
@@ -76,11 +96,12 @@ class ClaimRecord:
             "source": claim.source,
             "repairs": claim.repairs,
             "ancestors_hold": self.ancestors_hold,
-            "tried": verdict.tried,
-            "met": verdict.met,
-            "attained": verdict.attained,
-            "worst": _worst(verdict.witness or verdict.worst),
-            "rerun": snippet(claim, verdict.witness or verdict.worst),
+            "tried": judgement.tried,
+            "met": judgement.met,
+            "attained": judgement.attained,
+            "not_pinned": [{"part": part, "attained": ratio} for part, ratio in self.not_pinned.items()],
+            "worst": _worst(judgement.witness or judgement.worst),
+            "rerun": snippet(claim, judgement.witness or judgement.worst),
         }
 
 
@@ -92,14 +113,17 @@ class ClaimsResult:
 
     @property
     def outcome(self) -> str:
-        """passed, failed (a repaired or new statement does not stand), or incomplete (something could not be run).
+        """Passed, failed (a repaired or new statement does not stand, or the library computes something else than a
+        statement prints), or incomplete (something could not be run).
 
         A refuted statement of the paper is a finding, not a failure; so is a conjecture that stays open.
         """
         own = [record for record in self.records if record.claim.own and not record.claim.conjecture]
-        if any(r.statement in (Statement.REFUTED, Statement.ILL_POSED, Statement.VACUOUS) for r in own):
+        if any(r.statement in (Verdict.REFUTED, Verdict.ILL_POSED, Verdict.VACUOUS) for r in own):
             return "failed"
-        if any(record.verdict.error for record in self.records) or any(r.statement is Statement.OPEN for r in own):
+        if any(record.judgement.misprint for record in self.records):
+            return "failed"
+        if any(record.judgement.error for record in self.records) or any(r.statement is Verdict.OPEN for r in own):
             return "incomplete"
         return "passed"
 
@@ -118,8 +142,14 @@ class ClaimsResult:
         }
 
 
-def run_claims(effort: Effort = QUICK, progress: Callable[[int, int], object] | None = None) -> ClaimsResult:
-    """Judge every statement of the paper, and every repaired and new one.
+def run_claims(
+    effort: Effort = QUICK,
+    progress: Callable[[int, int], object] | None = None,
+    *,
+    ids: Iterable[str] = (),
+    keep_verdicts: bool = False,
+) -> ClaimsResult:
+    """Judge every statement of the paper, and every repaired and new one, or those asked for.
 
     Parameters
     ----------
@@ -127,11 +157,20 @@ def run_claims(effort: Effort = QUICK, progress: Callable[[int, int], object] | 
         How long the falsifier tries; the result is the same every time for the same effort.
     progress : callable, optional
         Called as ``progress(done, total)`` before each claim.
+    ids : iterable of str
+        Only these statements, and what they rest on; none means all.
+    keep_verdicts : bool
+        Take verdicts from the user's cache where this code has reached them before, and put new ones there.
 
     Returns
     -------
     ClaimsResult
-        ``.records`` in the paper's order, ``.outcome``, ``.as_dict()``.
+        ``.records`` of what was asked for, in the paper's order, ``.outcome``, ``.as_dict()``.
+
+    Raises
+    ------
+    InvalidInstance
+        If an id names no statement.
 
     Examples
     --------
@@ -141,14 +180,20 @@ def run_claims(effort: Effort = QUICK, progress: Callable[[int, int], object] | 
     >>> verdicts["lem:PL_ineq-full"], verdicts["lem:PL_ineq-causal"], verdicts["fix:PL_ineq-any"]
     ('refuted', 'vacuous', 'holds')
     """
-    claims = registry.claims()
-    verdicts = []
+    asked = registry.named(ids) or {claim.id for claim in registry.claims()}
+    needed = registry.with_ancestors(asked)
+    claims = [claim for claim in registry.claims() if claim.id in needed]
+    judgements = []
     with _nothing_left_behind():
         for done, claim in enumerate(claims):
             if progress is not None:
                 progress(done, len(claims))
-            verdicts.append(judge_safely(claim, effort))
-    return assemble(verdicts)
+            earlier = kept.kept(claim, effort) if keep_verdicts else None
+            judgements.append(earlier or judge_safely(claim, effort))
+            if keep_verdicts and earlier is None:
+                kept.keep(judgements[-1], effort)
+    found = assemble(judgements)
+    return ClaimsResult(tuple(record for record in found.records if record.claim.id in asked))
 
 
 @contextmanager
@@ -163,24 +208,24 @@ def _nothing_left_behind() -> Iterator[None]:
             configuration.set_hypothesis_home_dir(before)
 
 
-def judge_safely(claim: Claim, effort: Effort = QUICK) -> Verdict:
+def judge_safely(claim: Claim, effort: Effort = QUICK) -> Judgement:
     """`judge`, where a check that breaks leaves its claim `open` and the run incomplete instead of ending it."""
     try:
         return judge(claim, effort)
     except Exception as error:  # whatever breaks in one check must not hide the others
         message = f"{type(error).__name__}: {error}"
-        return Verdict(claim, error=message, reason=f"could not be run: {message}")
+        return Judgement(claim, error=message, reason=f"could not be run: {message}")
 
 
-def assemble(verdicts: Sequence[Verdict]) -> ClaimsResult:
+def assemble(judgements: Sequence[Judgement]) -> ClaimsResult:
     """Weigh the evidence of each verdict and see whether everything it rests on holds."""
-    standing: dict[str, list[Verdict]] = {}
-    for verdict in verdicts:
-        standing.setdefault(verdict.claim.id, []).append(verdict)
-    return ClaimsResult(tuple(ClaimRecord(one, weigh(one), _ancestors_hold(one.claim, standing)) for one in verdicts))
+    standing: dict[str, list[Judgement]] = {}
+    for judgement in judgements:
+        standing.setdefault(judgement.claim.id, []).append(judgement)
+    return ClaimsResult(tuple(ClaimRecord(one, weigh(one), _ancestors_hold(one.claim, standing)) for one in judgements))
 
 
-def _ancestors_hold(claim: Claim, standing: Mapping[str, list[Verdict]]) -> bool:
+def _ancestors_hold(claim: Claim, standing: Mapping[str, list[Judgement]]) -> bool:
     """An ancestor counts under the same reading where it has it, else under all of its readings.
 
     An ill-posed one counts through its repair: it was printed wrongly, and the repair is what was used.
@@ -191,18 +236,18 @@ def _ancestors_hold(claim: Claim, standing: Mapping[str, list[Verdict]]) -> bool
         if name in seen:
             continue
         seen.add(name)
-        verdicts = standing.get(name, [])
-        same = [verdict for verdict in verdicts if verdict.claim.reading.name == claim.reading.name] or verdicts
-        if not same or not all(_stands(verdict, standing) for verdict in same):
+        judgements = standing.get(name, [])
+        same = [one for one in judgements if one.claim.reading.name == claim.reading.name] or judgements
+        if not same or not all(_stands(judgement, standing) for judgement in same):
             return False
-        waiting.extend(use for verdict in same for use in verdict.claim.uses)
+        waiting.extend(use for judgement in same for use in judgement.claim.uses)
     return True
 
 
-def _stands(verdict: Verdict, standing: Mapping[str, list[Verdict]]) -> bool:
-    if verdict.statement is Statement.ILL_POSED and verdict.claim.repaired_by is not None:
-        return all(repair.statement is Statement.HOLDS for repair in standing.get(verdict.claim.repaired_by, ()))
-    return verdict.statement is Statement.HOLDS
+def _stands(judgement: Judgement, standing: Mapping[str, list[Judgement]]) -> bool:
+    if judgement.statement is Verdict.ILL_POSED and judgement.claim.repaired_by is not None:
+        return all(repair.statement is Verdict.HOLDS for repair in standing.get(judgement.claim.repaired_by, ()))
+    return judgement.statement is Verdict.HOLDS
 
 
 def rerun(id_: str, reading: str, values: Mapping[str, Any]) -> Trial:
@@ -224,7 +269,7 @@ def rerun(id_: str, reading: str, values: Mapping[str, Any]) -> Trial:
         raise InvalidInstance(f"{claim.test_id} cannot be evaluated on these values: {trial.problem}")
     word = {True: "certainly holds", False: "certainly violated", None: "undecided"}[trial.certain]
     print(f"{claim.test_id}: {word}")
-    lhs, rhs = _number(trial.relation.lhs), _number(trial.relation.rhs)
+    lhs, rhs = numbers(trial.relation)
     part = f", {trial.relation.part}" if trial.relation.part else ""
     print(f"  lhs = {_short(lhs)}, rhs = {_short(rhs)} ({trial.relation.kind}{part})")
     return trial
@@ -232,7 +277,7 @@ def rerun(id_: str, reading: str, values: Mapping[str, Any]) -> Trial:
 
 def snippet(claim: Claim, trial: Trial | None) -> str | None:
     """Python that evaluates the claim on the worst case again; None when the case is too large to print."""
-    if trial is None or _size(trial.case) > _SMALL_ENOUGH or any(_special(v) for v in trial.case.values.values()):
+    if trial is None or trial.case.size > _SMALL_ENOUGH or any(_special(v) for v in trial.case.values.values()):
         return None
     values = {name: value for name, value in trial.case.as_json().items()}
     return f"from attnprune_verify.claims.run import rerun\n\nrerun({claim.id!r}, {claim.reading.name!r}, {values!r})"
@@ -244,24 +289,38 @@ def _worst(trial: Trial | None) -> dict[str, Any] | None:
     relation = trial.relation
     sides: dict[str, Any] = {"lhs": None, "rhs": None, "relation": None, "part": ""}
     if relation is not None:
-        sides = {"lhs": _number(relation.lhs), "rhs": _number(relation.rhs)}
-        sides |= {"relation": relation.kind, "part": relation.part}
+        lhs, rhs = numbers(relation)
+        sides = {"lhs": lhs, "rhs": rhs, "relation": relation.kind, "part": relation.part}
     return {"origin": trial.case.origin, **sides}
 
 
-def _number(side: Any) -> float | None:
-    try:
-        return float(side)
-    except (TypeError, ValueError):
+def witness(record: ClaimRecord) -> dict[str, Any] | None:
+    """The case that decides a record's verdict, in numbers that a person can check; None where there is none.
+
+    A refuted statement shows its smallest confirmed counterexample, any other its worst case. `inputs` are the values
+    the claim is evaluated on; a statement about experiments has `measured` instead, what was found there.
+    """
+    judgement = record.judgement
+    trial = judgement.smallest or judgement.witness or judgement.worst
+    if trial is None:
         return None
+    shown = {name: value for name, value in (_worst(trial) or {}).items() if name != "origin"}
+    X = trial.case.get("X")
+    shape = np.shape(X)[-2:] if X is not None and np.ndim(X) >= 2 else (None, None)
+    shown |= {"n": shape[0], "d": shape[1], "origin": trial.case.origin}
+    values = {name: _printable(value) for name, value in trial.case.as_json().items()}
+    return shown | ({"measured": values} if "measured" in record.claim.tags else {"inputs": values})
+
+
+def _printable(value: Any) -> Any:
+    """Fractions as p/q, in lists too."""
+    if isinstance(value, list | tuple):
+        return [_printable(one) for one in value]
+    return value if isinstance(value, int | float | str | bool | type(None)) else str(value)
 
 
 def _short(value: float | None) -> str:
-    return "(array)" if value is None else f"{value:.6g}"
-
-
-def _size(case: Case) -> int:
-    return sum(getattr(value, "size", 1) for value in case.values.values())
+    return "no number" if value is None else f"{value:.6g}"
 
 
 def _special(value: Any) -> bool:

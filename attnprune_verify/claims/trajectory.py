@@ -6,20 +6,23 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
+from attnprune_verify.claims.case import Case
 from attnprune_verify.claims.quantities import Quantities
+from attnprune_verify.theory import sharp
 
-__all__ = ["descend", "sharp_L", "simple_L", "step_below", "upper_constant"]
+__all__ = ["descend", "minimiser", "sharp_L", "simple_L", "step_below", "upper_constant"]
 
 
 def upper_constant(q: Quantities) -> Any:
-    """C_+ = (39 + 55 sqrt 33)/1152 = 0.30812."""
-    return (q.sqrt(q.number(33.0)) * 55 + 39) / 1152
+    """C_+ of the sharp Lipschitz constant."""
+    return q.of(sharp.C_plus)
 
 
 def sharp_L(q: Quantities) -> Any:
     """lam + C_+ K^2."""
-    return q.lam + upper_constant(q) * q.K * q.K
+    return q.of(sharp.lipschitz, q.K, q.lam)
 
 
 def simple_L(q: Quantities) -> Any:
@@ -41,3 +44,17 @@ def descend(q: Quantities, eta: Any, steps: int, momentum: float = 0.0) -> Itera
         velocity = velocity * q.number(momentum) + point.gradient
         point = q.at(point.M - velocity * eta)
         yield point
+
+
+def minimiser(case: Case) -> NDArray[np.float64]:
+    """A good point, found in floats: Newton's method from M = 1, kept while it decreases the loss."""
+    plain = Quantities(case)
+    point = plain.at(np.ones((plain.d, plain.d)))
+    for _ in range(6):
+        step = np.linalg.lstsq(point.curvature + plain.lam * np.eye(plain.d**2), point.gradient.ravel(), rcond=None)[0]
+        moved = plain.at(point.M - step.reshape(point.M.shape))
+        if not moved.L < point.L:
+            break
+        point = moved
+    found: NDArray[np.float64] = point.M
+    return found

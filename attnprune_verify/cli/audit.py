@@ -3,64 +3,132 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
 from attnprune_verify.cli.output import deliver, output_file
 
-__all__ = ["command"]
+if TYPE_CHECKING:
+    from rich.console import RenderableType
+
+    from attnprune_verify.audit.run import AuditResult
+
+__all__ = ["command", "report_of"]
 
 
 @click.command(name="audit")
-@click.argument("target")
+@click.argument("target", required=False)
 @click.option(
     "--format", "form", type=click.Choice(["text", "json", "junit", "html"]), default="text", show_default=True
 )
 @click.option("--out", type=click.Path(), metavar="FILE", help="Write the report there, not to stdout.")
+@click.option(
+    "--dtype",
+    type=click.Choice(["float64", "float32", "bfloat16", "float16"]),
+    help="What the target promises: inputs are exact in it, tolerances are for it. Without it: float64.",
+)
+@click.option("--only", multiple=True, metavar="PATTERN", help="These functions or checks alone; * and ? allowed.")
 @click.option(
     "--deviations",
     type=click.Path(path_type=Path),
     metavar="FILE",
     help="TOML with [[waive]], [[skip]] and [[xfail]] entries, each a check and a reason.",
 )
+@click.option(
+    "--waive-current",
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    help="Write what fails now as such a file; the exit code is 0 then.",
+)
 @click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True, help="Of the instances.")
 @click.option("--quiet", is_flag=True, help="No progress; as text, only the closing sentence.")
-def command(target: str, form: str, out: str | None, deviations: Path | None, seed: int, quiet: bool) -> int:
+@click.option("--list", "listing", is_flag=True, help="Print the checks and end.")
+@click.option(
+    "--contract", is_flag=True, help="Print signatures, shapes and conventions (of the function TARGET) and end."
+)
+def command(
+    target: str | None,
+    form: str,
+    out: str | None,
+    dtype: str | None,
+    only: tuple[str, ...],
+    deviations: Path | None,
+    waive_current: Path | None,
+    seed: int,
+    quiet: bool,
+    listing: bool,
+    contract: bool,
+) -> int:
     """Audit TARGET: package.module, package.module:object or path/to/file.py.
 
-    TARGET has any of the functions loss, gradient, loss_and_gradient, hessian_vector_product, attention, causal_mask,
-    relative_error, factored_loss, factored_gradient, binary_mask, prune_mask_gd, magnitude_mask, wanda_mask,
-    sparsegpt, sparsegpt_report, with this package's signatures. NumPy arrays go in; arrays, lists, torch and jax
-    tensors may come out. It runs in a process of its own, 30 seconds per call.
+    TARGET has any of the functions that --contract lists. NumPy arrays go in; arrays, lists, torch and jax tensors may
+    come out. It runs in a process of its own, 30 seconds per call.
 
     \b
     Example:
       attnprune-verify audit mypackage.pruning
-      attnprune-verify audit my_gradient.py --format junit --out audit.xml
+      attnprune-verify audit my_gradient.py --dtype float32 --format junit --out audit.xml
+      attnprune-verify audit --contract gradient
 
     Exit code 0 passed, 1 failed, 2 TARGET or an option is invalid, 3 something could not be run or decided.
     """
     target_file = output_file(out)
+    waivers_file = None if waive_current is None else output_file(str(waive_current))
+    if contract:
+        deliver(_contract(target), target_file)
+        return 0
+    if listing:
+        deliver(_list(only), target_file)
+        return 0
+    if target is None:
+        raise click.UsageError("Missing argument 'TARGET'.")
     from attnprune_verify.audit.run import run_audit
     from attnprune_verify.cli.progress import progress_bar
 
     with progress_bar("auditing", show=not quiet) as bar:
         told = None if bar is None else lambda _, done, total: bar(done, total)
-        result = run_audit(target, seed, deviations=deviations, progress=told)
-    if form == "json":
-        from attnprune_verify.report.strict_json import dumps
+        result = run_audit(target, seed, deviations=deviations, only=only, dtype=dtype, progress=told)
+    deliver(report_of(result, form, quiet=quiet), target_file)
+    if waivers_file is not None:
+        from attnprune_verify.audit.waivers import waivers_toml
 
-        deliver(dumps(result.as_dict()), target_file)
-    elif form == "junit":
+        deliver(waivers_toml(result.checks), waivers_file)
+        return 0
+    return result.exit_code
+
+
+def _contract(function: str | None) -> str:
+    from attnprune_verify.audit.contract import FUNCTIONS
+    from attnprune_verify.report.audit_contract import contract_text
+
+    if function is not None and function not in FUNCTIONS:
+        raise click.UsageError(f"the contract has {', '.join(FUNCTIONS)}; not {function!r}")
+    return contract_text([] if function is None else [function])
+
+
+def _list(only: tuple[str, ...]) -> str:
+    from attnprune_verify.audit.checks import chosen_checks
+
+    found = chosen_checks(only)
+    width = max(len(check.id) for check in found)
+    return "".join(f"{check.id:{width}}  {check.says}\n" for check in found)
+
+
+def report_of(result: AuditResult, form: str, *, quiet: bool = False) -> str | RenderableType:
+    """The result in one of the formats."""
+    if form == "json":
+        from attnprune_verify.files import dumps
+
+        return dumps(result.as_dict())
+    if form == "junit":
         from attnprune_verify.report.audit_junit import audit_junit
 
-        deliver(audit_junit(result), target_file)
-    elif form == "html":
+        return audit_junit(result)
+    if form == "html":
         from attnprune_verify.report.audit_html import audit_html
 
-        deliver(audit_html(result), target_file)
-    else:
-        from attnprune_verify.report.audit_text import closing_sentence, render_audit
+        return audit_html(result)
+    from attnprune_verify.report.audit_text import closing_sentence, render_audit
 
-        deliver(closing_sentence(result) + "\n" if quiet else render_audit(result), target_file)
-    return result.exit_code
+    return closing_sentence(result) + "\n" if quiet else render_audit(result)

@@ -5,17 +5,26 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from typing import TYPE_CHECKING
 
 import click
 import numpy as np
 
 from attnprune_verify.cli.output import EXIT, deliver
 
+if TYPE_CHECKING:
+    from attnprune_verify.instance.problem import Instance, LayerInstance
+
 __all__ = ["command"]
 
 
 @click.command(name="check", epilog="Example: attnprune-verify check mine.npz --format json --strict")
 @click.argument("instance", required=False, type=click.Path())
+@click.option(
+    "--layer", type=int, metavar="I", help="INSTANCE is a model's folder: check its attention layer I (from 0)."
+)
+@click.option("--text", type=click.Path(), metavar="FILE", help="The text that layer sees; with --layer.")
+@click.option("--n", type=int, metavar="N", help="So many tokens of it, the first ones; with --layer.  [default: 128]")
 @click.option("--format", "form", type=click.Choice(["text", "json"]), default="text", show_default=True)
 @click.option("--strict", is_flag=True, help="A failed assumption counts as failed (exit code 1).")
 @click.option("--quiet", is_flag=True, help="No progress; as text, only the closing sentence.")
@@ -25,8 +34,21 @@ __all__ = ["command"]
 @click.option(
     "--delta", type=float, metavar="D", help="Judge this delta (F(M) >= delta) instead of the instance's own."
 )
-def command(instance: str | None, form: str, strict: bool, quiet: bool, beta: float | None, delta: float | None) -> int:
-    """Check INSTANCE, an .npz file with X, W (or W_Q, W_K) and optionally M, mask, lam.
+def command(
+    instance: str | None,
+    layer: int | None,
+    text: str | None,
+    n: int | None,
+    form: str,
+    strict: bool,
+    quiet: bool,
+    beta: float | None,
+    delta: float | None,
+) -> int:
+    """Check INSTANCE, an .npz file with X, W (or W_Q, W_K) and optionally M, mask, lam; or a layer.
+
+    A layer is an .npz file with X, W_Q, W_K, heads (and kv_heads, b_Q, b_K, rope_theta, window, softcap, ...), or one
+    of a model in Hugging Face layout: check FOLDER --layer 3 --text FILE.
 
     Evaluates the closed-form gradient against four independent oracles, says which assumptions of the paper hold,
     and what its theorem is worth here. Without INSTANCE: the paper's synthetic set-up (n = 128, d = 64, causal).
@@ -34,15 +56,13 @@ def command(instance: str | None, form: str, strict: bool, quiet: bool, beta: fl
     Exit code 0 when every gradient oracle passed (a failed assumption is a finding), 1 when one refutes the gradient
     (or, with --strict, an assumption fails), 2 for invalid input, 3 when something could not be decided.
     """
-    from attnprune_verify.checking.run import run_check
-    from attnprune_verify.instance.families import paper_synthetic
-    from attnprune_verify.instance.npz import load_instance
+    from attnprune_verify.check import run_check
 
-    problem = paper_synthetic(np.random.default_rng(0)) if instance is None else load_instance(instance)
+    problem = _problem(instance, layer, text, n)
     with _progress(quiet) as tell:
         result = run_check(problem, beta=beta, delta=delta, strict=strict, progress=tell)
     if form == "json":
-        from attnprune_verify.report.strict_json import dumps
+        from attnprune_verify.files import dumps
 
         deliver(dumps(result.as_dict()))
     else:
@@ -50,6 +70,18 @@ def command(instance: str | None, form: str, strict: bool, quiet: bool, beta: fl
 
         deliver(closing_sentence(result) + "\n" if quiet else render_check(result))
     return EXIT[result.outcome]
+
+
+def _problem(instance: str | None, layer: int | None, text: str | None, n: int | None) -> Instance | LayerInstance:
+    from attnprune_verify.check import instance_of_model
+    from attnprune_verify.instance.families import paper_synthetic
+    from attnprune_verify.instance.npz import load_instance
+
+    if layer is None and text is None and n is None:
+        return paper_synthetic(np.random.default_rng(0)) if instance is None else load_instance(instance)
+    if instance is None or layer is None or text is None:
+        raise click.UsageError("a model's layer needs its folder, --layer and --text")
+    return instance_of_model(instance, layer, text, 128 if n is None else n)
 
 
 @contextmanager

@@ -8,7 +8,7 @@ from attnprune_verify.cli.output import EXIT, deliver, output_file
 
 __all__ = ["command"]
 
-_ONE_LINE_EACH = 1000  # columns: where no terminal limits it, no statement is cut
+_VERDICTS = ("holds", "refuted", "ill-posed", "vacuous", "open")
 
 
 @click.command(name="claims", epilog="Example: attnprune-verify claims --format html --out claims.html")
@@ -16,8 +16,12 @@ _ONE_LINE_EACH = 1000  # columns: where no terminal limits it, no statement is c
 @click.option("--out", type=click.Path(), metavar="FILE", help="Write to FILE instead of the terminal.")
 @click.option("--thorough", is_flag=True, help="Attack every statement for minutes instead of seconds.")
 @click.option("--quiet", is_flag=True, help="No progress; as text, only the closing sentence.")
-def command(form: str, out: str | None, thorough: bool, quiet: bool) -> int:
-    """Judge every statement of the paper, and every repaired and new one.
+@click.argument("ids", nargs=-1, metavar="[ID]...")
+@click.option("--verdict", "verdicts", multiple=True, type=click.Choice(_VERDICTS), help="Only these; may be repeated.")
+def command(
+    form: str, out: str | None, thorough: bool, quiet: bool, ids: tuple[str, ...], verdicts: tuple[str, ...]
+) -> int:
+    """Judge every statement of the paper, and every repaired and new one, or only those named.
 
     Each is attacked by adversarial families, guided random search, limits and optimisation; a violation counts only
     when exact or ball arithmetic confirms it. The verdict on the printed proof stands beside the verdict on the
@@ -28,13 +32,15 @@ def command(form: str, out: str | None, thorough: bool, quiet: bool) -> int:
     """
     target = output_file(out)
     from attnprune_verify.claims.falsifier import QUICK, THOROUGH
-    from attnprune_verify.claims.run import run_claims
+    from attnprune_verify.claims.run import ClaimsResult, run_claims
     from attnprune_verify.cli.progress import progress_bar
 
     with progress_bar("judging statements", show=not quiet) as tell:
-        result = run_claims(THOROUGH if thorough else QUICK, tell)
+        result = run_claims(THOROUGH if thorough else QUICK, tell, ids=ids)
+    if verdicts:
+        result = ClaimsResult(tuple(one for one in result.records if one.statement.value in verdicts))
     if form == "json":
-        from attnprune_verify.report.strict_json import dumps
+        from attnprune_verify.files import dumps
 
         deliver(dumps(result.as_dict()), target)
     elif form == "html":
@@ -44,5 +50,5 @@ def command(form: str, out: str | None, thorough: bool, quiet: bool) -> int:
     else:
         from attnprune_verify.report.claims_text import closing_sentence, render_claims
 
-        deliver(closing_sentence(result) + "\n" if quiet else render_claims(result), target, width=_ONE_LINE_EACH)
+        deliver(closing_sentence(result) + "\n" if quiet else render_claims(result), target, width=80)
     return EXIT[result.outcome]

@@ -11,6 +11,7 @@ __all__ = ["command"]
 _EXPERIMENTS = {
     "synthetic": ("attnprune_verify.cli.experiment_synthetic", "Figure 2, every reading, with trivial baselines."),
     "layer": ("attnprune_verify.cli.experiment_layer", "Attention layers of a real model, methods side by side."),
+    "perplexity": ("attnprune_verify.cli.experiment_perplexity", "Table 1: a whole model's predictions, end to end."),
     "assumptions": ("attnprune_verify.cli.experiment_assumptions", "What the theorem would need on a real model."),
     "beyond": ("attnprune_verify.cli.experiment_beyond", "Where optimising the attention error does pay."),
 }

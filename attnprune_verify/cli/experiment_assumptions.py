@@ -33,22 +33,16 @@ def command(
     Example:
       attnprune-verify experiment assumptions models/all-MiniLM-L6-v2 --n 64 --n 256
     """
-    from attnprune_verify.algorithms.arguments import as_count
-    from attnprune_verify.experiments.assumptions_real import (
-        draw_assumptions,
-        measure_assumptions,
-        summary,
-        write_tables,
-    )
+    from attnprune_verify.cli.output import plotted
+    from attnprune_verify.experiments.assumptions.measure import measure_assumptions
+    from attnprune_verify.experiments.assumptions.report import draw_assumptions, summary, write_tables
+    from attnprune_verify.values import as_count
 
     results = measure_assumptions(str(folder), texts, ns, k, as_count("seed", seed))
     out.mkdir(parents=True, exist_ok=True)
     paths = write_tables(results, out)
     if plots:
-        try:
-            paths += draw_assumptions(results, out)
-        except ImportError:
-            click.echo("Note: no plots; for them, install the extra: pip install '.[plot]'", err=True)
+        paths += plotted(lambda: draw_assumptions(results, out))
     if not quiet:
         click.echo(summary(results))
         click.echo("Written: " + ", ".join(map(str, paths)), err=True)

@@ -19,7 +19,7 @@ _INTERRUPTED = 130
     type=click.Path(path_type=Path, file_okay=False),
     default=Path("beyond-experiment"),
     show_default=True,
-    help="Folder of the finished trials; those found there are not repeated.",
+    help="Folder of the finished runs; those found there are not repeated.",
 )
 @click.option("--weights", multiple=True, type=click.Choice(["independent", "shared"]), help="Two draws, or one.")
 @click.option("--candidate", "candidates", multiple=True, help="Only these (may be repeated).")
@@ -29,7 +29,7 @@ _INTERRUPTED = 130
 @click.option("--seeds", type=int, help="[default: 3]")
 @click.option("--n", type=int, help="[default: 128]")
 @click.option("--d", type=int, help="[default: 64]")
-@click.option("--jobs", type=int, help="Trials at the same time.  [default: one per core]")
+@click.option("--jobs", type=int, help="Runs at the same time.  [default: one per core]")
 @click.option("--quiet", is_flag=True, help="Print nothing but warnings.")
 def command(out: Path, jobs: int | None, quiet: bool, **choices: Any) -> int:
     """Try what might make the optimisation pay, against Wanda, SparseGPT and magnitude, on fresh samples.
@@ -41,15 +41,16 @@ def command(out: Path, jobs: int | None, quiet: bool, **choices: Any) -> int:
     """
     from attnprune_verify.cli.jobs import as_processes
     from attnprune_verify.cli.progress import progress_bar
-    from attnprune_verify.experiments.beyond import BeyondPlan, beyond_summary, run_beyond
+    from attnprune_verify.experiments.beyond.report import beyond_summary
+    from attnprune_verify.experiments.beyond.run import BeyondPlan, run_beyond
 
     plan = replace(BeyondPlan(), **{name: value for name, value in choices.items() if value not in (None, ())})
     processes = as_processes(jobs)
     try:
-        with progress_bar("trials", show=not quiet) as progress:
+        with progress_bar("runs", show=not quiet) as progress:
             rows = run_beyond(plan, out, processes=processes, progress=progress)
     except KeyboardInterrupt:
-        click.echo(f"Interrupted: finished trials are kept in {out}; the same command goes on from there.", err=True)
+        click.echo(f"Interrupted: finished runs are kept in {out}; the same command goes on from there.", err=True)
         return _INTERRUPTED
     if not quiet:
         click.echo(beyond_summary(plan, rows))

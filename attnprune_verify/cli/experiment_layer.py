@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any
 
@@ -51,10 +50,13 @@ def command(folder: Path, out: Path, jobs: int, plots: bool, form: str, quiet: b
       attnprune-verify experiment layer models/all-MiniLM-L6-v2 --layer 3 --method sparsegpt --method fisher-obs-kl
     """
     from attnprune_verify.cli.jobs import as_processes
+    from attnprune_verify.cli.output import plotted
     from attnprune_verify.cli.progress import progress_bar
-    from attnprune_verify.experiments.layer import run_layers
-    from attnprune_verify.experiments.layer_plan import LayerPlan
-    from attnprune_verify.experiments.layer_report import as_document, summary, write_tables
+    from attnprune_verify.experiments.layer.plan import LayerPlan
+    from attnprune_verify.experiments.layer.plots import write_plots
+    from attnprune_verify.experiments.layer.report import as_document, summary, write_tables
+    from attnprune_verify.experiments.layer.run import run_layers
+    from attnprune_verify.files import dumps
 
     given = {name: value for name, value in choices.items() if value not in (None, ())}
     plan = LayerPlan(str(folder), **given)
@@ -67,19 +69,8 @@ def command(folder: Path, out: Path, jobs: int, plots: bool, form: str, quiet: b
         return _INTERRUPTED
     paths = write_tables(results, out)
     if plots:
-        paths += _plots(results, out)
+        paths += plotted(lambda: write_plots(results, out))
     if not quiet:
-        click.echo(json.dumps(as_document(results), allow_nan=False) if form == "json" else summary(results))
+        click.echo(dumps(as_document(results), None).rstrip() if form == "json" else summary(results))
         click.echo("Written: " + ", ".join(map(str, paths)), err=True)
     return 0
-
-
-def _plots(results: Any, out: Path) -> list[Path]:
-    try:
-        import matplotlib  # noqa: F401  # is the extra there?
-    except ImportError:
-        click.echo("Note: no plots; for them, install the extra: pip install '.[plot]'", err=True)
-        return []
-    from attnprune_verify.experiments.layer_plots import write_plots
-
-    return write_plots(results, out)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -58,10 +57,13 @@ def command(full: bool, out: Path, jobs: int | None, plots: bool, form: str, qui
       attnprune-verify experiment synthetic --scale 0.03125 --reading literal-direct --out small-logits
     """
     from attnprune_verify.cli.jobs import as_processes
+    from attnprune_verify.cli.output import plotted
     from attnprune_verify.cli.progress import progress_bar
-    from attnprune_verify.experiments.synthetic import count_finished, run_synthetic
-    from attnprune_verify.experiments.synthetic_plan import FULL, QUICK
-    from attnprune_verify.experiments.synthetic_report import as_document, summary, write_tables
+    from attnprune_verify.experiments.synthetic.plan import FULL, QUICK
+    from attnprune_verify.experiments.synthetic.plots import write_plots
+    from attnprune_verify.experiments.synthetic.report import as_document, summary, write_tables
+    from attnprune_verify.experiments.synthetic.run import finished_of, run_synthetic
+    from attnprune_verify.files import dumps
 
     plan = _chosen(FULL if full else QUICK, **choices)
     processes = as_processes(jobs)
@@ -69,29 +71,18 @@ def command(full: bool, out: Path, jobs: int | None, plots: bool, form: str, qui
         with progress_bar("runs", show=not quiet) as progress:
             results = run_synthetic(plan, out, processes=processes, progress=progress)
     except KeyboardInterrupt:
-        kept, total = count_finished(plan, out)
+        kept, total = finished_of(plan, out)
         click.echo(
             f"Interrupted: {kept} of {total} runs are kept in {out}; the same command goes on from there.", err=True
         )
         return _INTERRUPTED
     paths = write_tables(results, out)
     if plots:
-        paths += _plots(results, out)
+        paths += plotted(lambda: write_plots(results, out))
     if not quiet:
-        click.echo(json.dumps(as_document(results), allow_nan=False) if form == "json" else summary(results))
+        click.echo(dumps(as_document(results), None).rstrip() if form == "json" else summary(results))
         click.echo("Written: " + ", ".join(str(path) for path in paths), err=True)
     return 0
-
-
-def _plots(results: Any, out: Path) -> list[Path]:
-    try:
-        import matplotlib  # noqa: F401  # is the extra there?
-    except ImportError:
-        click.echo("Note: no plots; for them, install the extra: pip install '.[plot]'", err=True)
-        return []
-    from attnprune_verify.experiments.synthetic_plots import write_plots
-
-    return write_plots(results, out)
 
 
 def _chosen(plan: Any, seeds: int | None, ks: tuple[int, ...], **choices: Any) -> Any:

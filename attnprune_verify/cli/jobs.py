@@ -11,8 +11,8 @@ __all__ = ["as_processes"]
 
 def as_processes(jobs: int | None) -> int:
     """What --jobs asks for, one per core if it is not given; 1, and a note, where the extra `parallel` is missing."""
-    from attnprune_verify.algorithms.arguments import as_count
-    from attnprune_verify.experiments.parallel import can_run_in_parallel
+    from attnprune_verify.experiments.runs import can_run_in_parallel
+    from attnprune_verify.values import as_count
 
     processes = as_count("jobs", (os.cpu_count() or 1) if jobs is None else jobs, least=1)
     if processes > 1 and not can_run_in_parallel():

@@ -21,9 +21,13 @@ __all__ = ["main"]
 _COMMANDS = {
     "check": "Check one instance: gradient, assumptions, constants, theorem.",
     "claims": "Judge every statement of the paper.",
+    "show": "Show one statement: verdict, counterexample, repair, evidence.",
     "audit": "Audit someone's implementation.",
+    "audit-kernel": "Audit someone's attention kernel, forward and backward.",
     "prune": "Find a pruning mask by the paper's descent.",
+    "prune-model": "Prune a whole model, folder to folder.",
     "experiment": "Repeat the experiments.",
+    "compare": "Say on what two results depend and differ.",
 }
 _USAGE, _INCOMPLETE, _INTERRUPTED = 2, 3, 130
 
@@ -37,7 +41,7 @@ class _LazyGroup(click.Group):
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         if cmd_name not in _COMMANDS:
             return None
-        command: click.Command = import_module(f"attnprune_verify.cli.{cmd_name}").command
+        command: click.Command = import_module(f"attnprune_verify.cli.{cmd_name.replace('-', '_')}").command
         return command
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:

@@ -5,18 +5,19 @@ from __future__ import annotations
 import io
 import os
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from shutil import get_terminal_size
 from typing import TYPE_CHECKING
 
 import click
 
-from attnprune_verify.experiments.journal import write_whole
+from attnprune_verify.files import write_whole
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
-__all__ = ["EXIT", "deliver", "output_file", "reader_left"]
+__all__ = ["EXIT", "deliver", "output_file", "plotted", "reader_left"]
 
 EXIT = {"passed": 0, "failed": 1, "incomplete": 3}
 _NARROWEST = 80
@@ -59,6 +60,15 @@ def deliver(report: str | RenderableType, target: Path | None = None, *, width: 
         reader_left()
 
 
+def plotted(write: Callable[[], list[Path]]) -> list[Path]:
+    """The figures that `write` makes; none, and a note, without the extra `plot`."""
+    try:
+        return write()
+    except ModuleNotFoundError:
+        click.echo("Note: no plots; for them, install the extra: pip install '.[plot]'", err=True)
+        return []
+
+
 def reader_left() -> None:
     """Let what is still to be written go nowhere, so that the interpreter does not stumble over it at its end."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
@@ -70,4 +80,4 @@ def _laid_out(report: RenderableType, width: int, *, colour: bool | None) -> str
 
     page = io.StringIO()
     Console(file=page, width=width, highlight=False, force_terminal=colour).print(report, markup=False)
-    return page.getvalue()
+    return "".join(line.rstrip() + "\n" for line in page.getvalue().splitlines())

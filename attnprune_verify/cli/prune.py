@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -66,9 +65,13 @@ def command(
     target = output_file(out)
     from attnprune_verify.algorithms.descent import prune_mask_gd
     from attnprune_verify.cli.progress import progress_bar
+    from attnprune_verify.errors import InvalidInstance
     from attnprune_verify.instance.npz import load_instance
+    from attnprune_verify.instance.problem import Instance
 
     instance = load_instance(path)
+    if not isinstance(instance, Instance):
+        raise InvalidInstance(f"prune takes one fused weight, W or W_Q and W_K without heads; {path!r} holds a layer")
     with progress_bar("descending", show=not quiet) as progress:
         result = prune_mask_gd(
             instance.X,
@@ -131,17 +134,9 @@ def _range(values) -> str:  # type: ignore[no-untyped-def]  # numpy is not impor
 def _write(path: Path, result: Descent) -> None:
     import numpy as np
 
-    from attnprune_verify.experiments.journal import write_whole
+    from attnprune_verify.files import whole_file
 
-    content = io.BytesIO()
     trace = result.trace
-    np.savez(
-        content,
-        mask=result.mask,
-        M=result.M,
-        loss=trace.loss,
-        gradient_norm=trace.gradient_norm,
-        mask_norm=trace.mask_norm,
-        step=trace.step,
-    )
-    write_whole(path, content.getvalue())
+    traced = {name: getattr(trace, name) for name in ("loss", "gradient_norm", "mask_norm", "step")}
+    with whole_file(path) as file:
+        np.savez(file, mask=result.mask, M=result.M, **traced)

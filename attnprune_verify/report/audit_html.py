@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from html import escape
 
-from attnprune_verify.audit.contract import FUNCTIONS
 from attnprune_verify.audit.record import Record
 from attnprune_verify.audit.run import AuditResult
 from attnprune_verify.report.audit_text import closing_sentence, power_of
@@ -32,8 +31,13 @@ code { font-size: .9em; }
 def audit_html(result: AuditResult) -> str:
     """The whole report; everything that comes from the subject is escaped."""
     sections = [
-        _section(name, [record for record in result.checks if record.function == name], result.notes.get(name, ""))
-        for name in FUNCTIONS
+        _section(
+            name,
+            result.functions[name].says,
+            [record for record in result.checks if record.function == name],
+            result.notes.get(name, ""),
+        )
+        for name in result.functions
     ]
     facts = {
         "Target": result.target,
@@ -56,14 +60,14 @@ def audit_html(result: AuditResult) -> str:
     )
 
 
-def _section(name: str, records: list[Record], note: str) -> str:
+def _section(name: str, says: str, records: list[Record], note: str) -> str:
     if not records or all(record.reason == f"the target has no {name}" for record in records):
         return ""
     power = power_of(records)
     seen = f" A relative error above {power:.1g} would have been seen." if power is not None else ""
     rows = "".join(_row(record) for record in records)
     return (
-        f'<h2 id="{name}"><code>{name}</code></h2>\n<p>{escape(FUNCTIONS[name].says)}. {escape(note)}{seen}</p>\n'
+        f'<h2 id="{name}"><code>{name}</code></h2>\n<p>{escape(says)}. {escape(note)}{seen}</p>\n'
         f"<table><thead><tr><th>Check</th><th>Verdict</th><th>Error</th><th>Allowed</th><th>Finding</th></tr></thead>"
         f"<tbody>{rows}</tbody></table>\n"
     )

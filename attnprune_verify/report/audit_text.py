@@ -7,7 +7,6 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-from attnprune_verify.audit.contract import FUNCTIONS
 from attnprune_verify.audit.record import Record
 from attnprune_verify.audit.run import AuditResult
 
@@ -23,15 +22,21 @@ _STYLE = {
     "not_applicable": "dim",
 }
 _COLUMNS = ("passed", "failed", "inconclusive", "could_not_run", "waived", "not_applicable")
+# Outcomes that are not wrong in the ordinary sense, said once.
+_ALONE = {
+    "batch-not-averaged": "Right for one sample; sums over batches, the contract averages. ",
+    "low-precision": "Right in a lower precision: declare it with --dtype if that is what it promises. ",
+}
 _SHORT = {"could_not_run": "not run", "not_applicable": "n/a", "inconclusive": "undecided"}
 
 
 def render_audit(result: AuditResult) -> Group:
     """Everything `run_audit` found, as a rich renderable."""
-    parts: list[RenderableType] = [_title(result), Text(), _functions(result)]
-    for function in FUNCTIONS:
+    parts: list[RenderableType] = [_title(result)]
+    for function in result.functions:
         parts.extend(_troubles([record for record in result.checks if record.function == function]))
-    missing = [name for name in FUNCTIONS if name not in _present(result)]
+    parts += [Text(), _functions(result)]
+    missing = [name for name in result.functions if name not in _present(result)]
     if missing:
         parts += [Text(), Text(f"Not in the target: {', '.join(missing)}.", style="dim")]
     return Group(*parts, Text(), Text(closing_sentence(result), style=_STYLE[result.outcome]))
@@ -43,7 +48,9 @@ def closing_sentence(result: AuditResult) -> str:
     asked = sum(counts.values()) - counts["not_applicable"]
     if result.outcome == "failed":
         named = [f"{name} ({', '.join(ids)})" for name, ids in result.diagnosis.items()]
-        return f"Wrong: {'; '.join(named)}. {counts['failed']} of {asked} checks failed. Outcome: failed."
+        alone = {id for ids in result.diagnosis.values() for id in ids}
+        why = _ALONE.get(min(alone), "") if len(alone) == 1 else ""
+        return f"Wrong: {'; '.join(named)}. {why}{counts['failed']} of {asked} checks failed. Outcome: failed."
     if result.outcome == "incomplete" and not any(counts[name] for name in ("passed", "could_not_run", "inconclusive")):
         return f"Nothing passed: {counts['waived']} checks were waived, the others do not apply. Outcome: incomplete."
     if result.outcome == "incomplete":
@@ -52,7 +59,19 @@ def closing_sentence(result: AuditResult) -> str:
             f"{counts['inconclusive']} were not decided. Outcome: incomplete."
         )
     waived = f", {counts['waived']} waived" if counts["waived"] else ""
-    return f"Right in every regime asked about: {counts['passed']} of {asked} checks passed{waived}. Outcome: passed."
+    return (
+        f"Right in every regime asked about{_where(result)}: {counts['passed']} of {asked} checks passed{waived}. "
+        "Outcome: passed."
+    )
+
+
+def _where(result: AuditResult) -> str:
+    """The declared precision, and the largest sizes judged: nothing is known beyond."""
+    precision = f" in {result.dtype}" if result.dtype else ""
+    if not result.largest:
+        return precision
+    n, d = (max(sizes) for sizes in zip(*result.largest.values(), strict=True))
+    return f"{precision}, up to n = {n} and d = {d}"
 
 
 def power_of(records: list[Record]) -> float | None:
@@ -85,7 +104,7 @@ def _functions(result: AuditResult) -> Table:
         table.add_column(_SHORT.get(name, name), justify="right", no_wrap=True)
     table.add_column("sees errors above", justify="right", no_wrap=True)
     table.add_column("notes", overflow="fold")
-    for function in FUNCTIONS:
+    for function in result.functions:
         records = [record for record in result.checks if record.function == function]
         if function not in _present(result) or not records:
             continue

@@ -10,9 +10,9 @@ from html import escape
 from importlib import resources
 
 from attnprune_verify.claims.run import ClaimsResult
+from attnprune_verify.files import plain
 from attnprune_verify.report.claims_layout import HEIGHT, WIDTH, Layout, Node, arrange
 from attnprune_verify.report.claims_text import closing_sentence
-from attnprune_verify.report.strict_json import plain
 
 __all__ = ["render_page"]
 

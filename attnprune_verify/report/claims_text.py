@@ -5,6 +5,7 @@ from __future__ import annotations
 from itertools import groupby
 
 from rich.console import Group, RenderableType
+from rich.padding import Padding
 from rich.text import Text
 
 from attnprune_verify.claims.run import ClaimRecord, ClaimsResult
@@ -44,19 +45,18 @@ def _heading(record: ClaimRecord) -> str:
 
 
 def _lines(records: list[ClaimRecord]) -> list[RenderableType]:
-    """One line per record; only the last column gives way when the terminal is narrow."""
+    """Verdict, name, proof and evidence of each record on a line, and below it, wrapped, what it says."""
     names = [f"{record.claim.id} ({record.claim.reading.name})" for record in records]
     width = max(map(len, names))
     lines: list[RenderableType] = []
     for record, name in zip(records, names, strict=True):
         verdict, proof = record.statement.value, record.evidence.proof.value
-        line = Text(no_wrap=True, overflow="ellipsis")
+        line = Text()
         line.append(f"{verdict:9}  ", style=STYLE[verdict])
         line.append(f"{name:{width}}  ")
         line.append(f"{'' if proof == 'none' else 'proof ' + proof:11}  ", style=_PROOF[proof])
         line.append(f"{record.evidence.grade:9}  ", style="dim")
-        line.append(record.claim.says)
-        lines.append(line)
+        lines += [line, Padding(Text(record.claim.says), (0, 0, 0, 11))]
     return lines
 
 

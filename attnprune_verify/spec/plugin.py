@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 
@@ -20,6 +22,18 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         help="what the executable spec judges: package.module, package.module:object or path/to/file.py "
         "(default: the reference implementation)",
     )
+    group.addoption(
+        "--attnprune-kernel",
+        metavar="TARGET",
+        default=None,
+        help="an attention kernel to judge, forward and backward, in place of the paper's functions",
+    )
+    group.addoption(
+        "--attnprune-kernel-dtype",
+        choices=["float64", "float32", "bfloat16", "float16"],
+        default="float32",
+        help="the precision that the kernel promises",
+    )
     group.addoption("--attnprune-seed", type=int, metavar="N", default=0, help="seed of the spec's instances")
     group.addoption(
         "--attnprune-deviations",
@@ -35,7 +49,13 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Skip, visibly, what belongs to the thorough profile."""
+    """Leave out the spec that no target was given for; skip, visibly, what belongs to the thorough profile."""
+    other = "test_kernel" if config.getoption("--attnprune-kernel") is None else "test_subject"
+    spec = Path(__file__).parent / f"{other}.py"
+    unasked = [item for item in items if item.path == spec]
+    if unasked:
+        items[:] = [item for item in items if item.path != spec]
+        config.hook.pytest_deselected(items=unasked)
     if config.getoption("--attnprune-thorough"):
         return
     skip = pytest.mark.skip(reason="long campaign; run with --attnprune-thorough")

@@ -13,10 +13,9 @@ import pytest
 from attnprune_verify.audit.auditor import Auditor
 from attnprune_verify.audit.checks import all_checks
 from attnprune_verify.audit.record import Check
-from attnprune_verify.audit.waivers import load_waivers, waiver_for
+from attnprune_verify.audit.waivers import load_waivers
 from attnprune_verify.errors import InvalidInstance
-
-_USAGE = 4  # pytest's own exit code for a usage error
+from attnprune_verify.spec.outcome import USAGE, refuse_stale, settle
 
 
 @pytest.fixture(scope="session")
@@ -27,35 +26,16 @@ def auditor(pytestconfig: pytest.Config) -> Iterator[Auditor]:
     try:
         waivers = load_waivers(deviations) if deviations is not None else ()
         with Auditor(target, seed, waivers) as running:
-            stale = running.stale_waivers()
-            if stale:
-                raise InvalidInstance(
-                    f"every deviation must match a check; {', '.join(w.check for w in stale)} match none"
-                )
+            refuse_stale(running)
             yield running
     except InvalidInstance as error:
-        pytest.exit(str(error), returncode=_USAGE)
+        pytest.exit(str(error), returncode=USAGE)
 
 
 @pytest.mark.parametrize("check", [pytest.param(c, id=f"{c.claim or 'baseline'}-{c.id}") for c in all_checks()])
 def test_check(check: Check, auditor: Auditor) -> None:
     """One check on the target."""
-    record = auditor.record(check)
-    if record.status == "passed":
-        waiver = waiver_for(check.id, auditor.waivers)
-        if waiver is not None and waiver.kind == "xfail":
-            pytest.fail(
-                f"passed, although [[xfail]] {waiver.check!r} says it must fail: remove the entry", pytrace=False
-            )
-        return
-    if record.status == "failed":
-        snippet = f"\n\n{record.snippet}" if record.snippet else ""
-        pytest.fail(
-            f"{record.says}: {', '.join(record.diagnosis)} ({record.words})\n{record.reason}{snippet}", pytrace=False
-        )
-    if record.status == "could_not_run" or (record.status == "inconclusive" and record.required):
-        pytest.fail(f"{record.status.replace('_', ' ')}: {record.reason}", pytrace=False)
-    pytest.skip(f"{record.status.replace('_', ' ')}: {record.reason}")
+    settle(auditor.record(check), check, auditor)
 
 
 def test_every_check_is_accounted_for() -> None:

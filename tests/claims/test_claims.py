@@ -5,7 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from attnprune_verify.claims.core import Claim, Proof, Statement, Wrong, mutant
+from attnprune_verify.claims.core import Claim, Proof, Verdict, Wrong, mutant
 from attnprune_verify.claims.evidence import weigh
 from attnprune_verify.claims.falsifier import THOROUGH, Effort
 from attnprune_verify.claims.hypotheses import never
@@ -19,56 +19,56 @@ assert len(CLAIMS) > 150
 
 # What the search must end in where it is not `holds`. The judge does not see this table: it computes.
 NOT_HOLDING = {
-    "def:attn_prun-full": Statement.ILL_POSED,
-    "thm:our_convergence:informal-literal": Statement.REFUTED,
-    "alg:mask_gd-literal": Statement.ILL_POSED,
-    "thm:our_convergence-full": Statement.REFUTED,
-    "thm:our_convergence-causal": Statement.VACUOUS,
-    "rem:practical-causal": Statement.REFUTED,
-    "rem:practical-full": Statement.REFUTED,
-    "lem:PL_ineq_informal-full": Statement.REFUTED,
-    "lem:PL_ineq_informal-causal": Statement.VACUOUS,
-    "lem:lower_bound_p_informal-causal": Statement.VACUOUS,
-    "eq:new_loss-literal": Statement.ILL_POSED,
-    "fac:calculus-literal": Statement.ILL_POSED,
-    "lem:lower_bound_p-causal": Statement.VACUOUS,
-    "lem:PL_ineq-full": Statement.REFUTED,
-    "lem:PL_ineq-causal": Statement.VACUOUS,
-    "exp:square_weights-Llama-3.2-1B": Statement.ILL_POSED,
-    "exp:baselines_reference-literal": Statement.ILL_POSED,
-    "new:lip_diag-any": Statement.OPEN,
-    "new:lip_diag_f-any": Statement.OPEN,
-    "new:softmax_second_derivative-literal": Statement.OPEN,
-    "new:row_third_derivative-literal": Statement.OPEN,
+    "def:attn_prun-full": Verdict.ILL_POSED,
+    "thm:our_convergence:informal-literal": Verdict.REFUTED,
+    "alg:mask_gd-literal": Verdict.ILL_POSED,
+    "thm:our_convergence-full": Verdict.REFUTED,
+    "thm:our_convergence-causal": Verdict.VACUOUS,
+    "rem:practical-causal": Verdict.REFUTED,
+    "rem:practical-full": Verdict.REFUTED,
+    "lem:PL_ineq_informal-full": Verdict.REFUTED,
+    "lem:PL_ineq_informal-causal": Verdict.VACUOUS,
+    "lem:lower_bound_p_informal-causal": Verdict.VACUOUS,
+    "eq:new_loss-literal": Verdict.ILL_POSED,
+    "fac:calculus-literal": Verdict.ILL_POSED,
+    "lem:lower_bound_p-causal": Verdict.VACUOUS,
+    "lem:PL_ineq-full": Verdict.REFUTED,
+    "lem:PL_ineq-causal": Verdict.VACUOUS,
+    "exp:square_weights-Llama-3.2-1B": Verdict.ILL_POSED,
+    "exp:baselines_reference-literal": Verdict.ILL_POSED,
+    "new:lip_diag-any": Verdict.OPEN,
+    "new:lip_diag_f-any": Verdict.OPEN,
+    "new:softmax_second_derivative-literal": Verdict.OPEN,
+    "new:row_third_derivative-literal": Verdict.OPEN,
 }
 HOLDING_PROSE = {"exp:xi_vanishes-literal"}
 
 
-def expected(claim: Claim) -> Statement:
+def expected(claim: Claim) -> Verdict:
     if claim.id.startswith("exp:") and claim.test_id not in {*NOT_HOLDING, *HOLDING_PROSE}:
-        return Statement.REFUTED
-    return NOT_HOLDING.get(claim.test_id, Statement.HOLDS)
+        return Verdict.REFUTED
+    return NOT_HOLDING.get(claim.test_id, Verdict.HOLDS)
 
 
 @pytest.mark.parametrize("claim", CLAIMS, ids=lambda claim: claim.test_id)
 def test_claim(claim: Claim) -> None:
-    verdict = judge(claim)
+    judgement = judge(claim)
     if "measured" in claim.tags:  # follows what was measured
-        assert verdict.tried > 0
-        assert verdict.statement in (Statement.HOLDS, Statement.REFUTED, Statement.OPEN)
+        assert judgement.tried > 0
+        assert judgement.statement in (Verdict.HOLDS, Verdict.REFUTED, Verdict.OPEN)
         return
-    assert verdict.statement is expected(claim), verdict.reason
-    if verdict.statement in (Statement.REFUTED, Statement.ILL_POSED):
-        assert verdict.certified and verdict.witness is not None, "a refutation needs a confirmed witness"
-    if verdict.statement is Statement.HOLDS:
-        assert verdict.met >= 1
+    assert judgement.statement is expected(claim), judgement.reason
+    if judgement.statement in (Verdict.REFUTED, Verdict.ILL_POSED):
+        assert judgement.certified and judgement.witness is not None, "a refutation needs a confirmed witness"
+    if judgement.statement is Verdict.HOLDS:
+        assert judgement.met >= 1
 
 
 @pytest.mark.thorough
 @pytest.mark.parametrize("claim", [c for c in CLAIMS if c.supply.free], ids=lambda claim: claim.test_id)
 def test_claim_under_a_long_attack(claim: Claim) -> None:
-    verdict = judge(claim, THOROUGH)
-    assert verdict.statement is expected(claim), verdict.reason
+    judgement = judge(claim, THOROUGH)
+    assert judgement.statement is expected(claim), judgement.reason
 
 
 MUTANTS = [(claim, wrong) for claim in CLAIMS for wrong in claim.wrong]
@@ -84,10 +84,10 @@ def test_wrong_formula_is_refuted(claim: Claim, wrong: Wrong) -> None:
     if "measured" in claim.tags:
         case = {"score": 1}
         changed = replace(changed, supply=Fixed(lambda: iter([_case(case)])))
-        assert judge(replace(claim, supply=changed.supply)).statement is Statement.HOLDS
-    verdict = judge(changed)
-    assert verdict.statement is Statement.REFUTED, verdict.reason
-    assert verdict.certified
+        assert judge(replace(claim, supply=changed.supply)).statement is Verdict.HOLDS
+    judgement = judge(changed)
+    assert judgement.statement is Verdict.REFUTED, judgement.reason
+    assert judgement.certified
 
 
 def _case(values):  # type: ignore[no-untyped-def]
@@ -98,24 +98,24 @@ def _case(values):  # type: ignore[no-untyped-def]
 
 @pytest.mark.parametrize("claim", [c for c in CLAIMS if "measured" not in c.tags], ids=lambda claim: claim.test_id)
 def test_nothing_meets_the_hypotheses(claim: Claim) -> None:
-    verdict = judge(replace(claim, hypotheses=(never(),), defect=None), Effort(0, 0, 0, 0))
-    assert verdict.statement is Statement.VACUOUS
-    assert verdict.met == 0 < verdict.tried
+    judgement = judge(replace(claim, hypotheses=(never(),), defect=None, printed=False), Effort(0, 0, 0, 0))
+    assert judgement.statement is Verdict.VACUOUS
+    assert judgement.met == 0 < judgement.tried
 
 
 def test_statement_and_proof_are_judged_apart() -> None:
     by_name = {claim.test_id: claim for claim in CLAIMS}
     pairs = {
-        "fac:abs_inequality-literal": (Statement.HOLDS, Proof.SOUND),
-        "lem:lower_bound_B_plus_M-literal": (Statement.HOLDS, Proof.GAP),
-        "lem:PL_ineq-full": (Statement.REFUTED, Proof.WRONG),
-        "lem:PL_ineq-causal": (Statement.VACUOUS, Proof.WRONG),
-        "lem:bound_basic_func-any": (Statement.HOLDS, Proof.GAP),
-        "lem:grad_rec-any": (Statement.HOLDS, Proof.GAP),
+        "fac:abs_inequality-literal": (Verdict.HOLDS, Proof.SOUND),
+        "lem:lower_bound_B_plus_M-literal": (Verdict.HOLDS, Proof.GAP),
+        "lem:PL_ineq-full": (Verdict.REFUTED, Proof.WRONG),
+        "lem:PL_ineq-causal": (Verdict.VACUOUS, Proof.WRONG),
+        "lem:bound_basic_func-any": (Verdict.HOLDS, Proof.GAP),
+        "lem:grad_rec-any": (Verdict.HOLDS, Proof.GAP),
     }
     for name, (statement, proof) in pairs.items():
-        verdict = judge(by_name[name])
-        assert (verdict.statement, weigh(verdict).proof) == (statement, proof), name
+        judgement = judge(by_name[name])
+        assert (judgement.statement, weigh(judgement).proof) == (statement, proof), name
 
 
 def test_the_row_lemma_has_no_vacuous_reading() -> None:

@@ -8,18 +8,19 @@ import pytest
 from scipy.optimize import minimize
 
 from attnprune_verify.claims import judge as judge_module
-from attnprune_verify.claims.arithmetic import FLOAT
 from attnprune_verify.claims.case import Case
-from attnprune_verify.claims.core import Statement, Strength
+from attnprune_verify.claims.core import Strength, Verdict
 from attnprune_verify.claims.falsifier import Effort
-from attnprune_verify.claims.judge import certain, judge, try_case
+from attnprune_verify.claims.judge import judge
 from attnprune_verify.claims.quantities import Quantities
 from attnprune_verify.claims.registry import find
 from attnprune_verify.claims.relation import at_most
 from attnprune_verify.claims.statements._template import CLAIMS
 from attnprune_verify.claims.supply import Arrays, Instances
+from attnprune_verify.claims.trial import certain, try_case
 from attnprune_verify.instance.families import orthonormal_constant
 from attnprune_verify.instance.problem import Instance
+from attnprune_verify.theory.arithmetic import FLOAT
 from attnprune_verify.theory.constants import constants
 
 
@@ -51,10 +52,10 @@ def constant_size(count: int) -> list[Case]:
 
 def test_gaussian_draws_never_show_that_the_PL_lemma_is_false() -> None:
     paper, repaired = find("lem:PL_ineq", "full"), find("fix:PL_ineq", "any")
-    assert judge(paper, cases=gaussian(400)).statement is Statement.HOLDS  # and yet it is false:
-    assert judge(paper, cases=constant_size(40)).statement is Statement.REFUTED
+    assert judge(paper, cases=gaussian(400)).statement is Verdict.HOLDS  # and yet it is false:
+    assert judge(paper, cases=constant_size(40)).statement is Verdict.REFUTED
     survived = judge(replace(repaired, strength=Strength.LOWER), cases=[*gaussian(100), *constant_size(100)])
-    assert survived.statement is Statement.HOLDS and survived.met >= 150
+    assert survived.statement is Verdict.HOLDS and survived.met >= 150
 
 
 def test_the_corrected_PL_survives_the_attack_that_kills_the_papers() -> None:
@@ -62,7 +63,7 @@ def test_the_corrected_PL_survives_the_attack_that_kills_the_papers() -> None:
     killer = judge(paper).witness
     assert killer is not None
     survivor = judge(replace(repaired, strength=Strength.LOWER), cases=[killer.case])
-    assert survivor.statement is Statement.HOLDS and survivor.met == 1
+    assert survivor.statement is Verdict.HOLDS and survivor.met == 1
 
 
 @pytest.mark.parametrize("effort", [Effort(0, 200, 0, 0), Effort(0, 0, 3, 400)], ids=["guided", "optimised"])
@@ -72,8 +73,8 @@ def test_each_attack_alone_finds_what_families_do_not(effort: Effort) -> None:
     claim = replace(
         CLAIMS[0], margin=lambda q: at_most(q.norm(q.v), q.number(11.0)), supply=supply, hypotheses=(), attains=None
     )
-    assert judge(claim, Effort(0, 0, 0, 0)).statement is Statement.HOLDS
-    assert judge(claim, effort).statement is Statement.REFUTED
+    assert judge(claim, Effort(0, 0, 0, 0)).statement is Verdict.HOLDS
+    assert judge(claim, effort).statement is Verdict.REFUTED
 
 
 def test_what_is_refuted_is_not_confirmed_over_and_over(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -87,7 +88,7 @@ def test_what_is_refuted_is_not_confirmed_over_and_over(monkeypatch: pytest.Monk
     monkeypatch.setattr(judge_module, "certain", counted)
     supply = Arrays({"v": "m"}, sizes=(3,), free=("v",), rounds=24)
     claim = replace(CLAIMS[0], margin=lambda q: at_most(q.norm(q.v), q.number(0.1)), supply=supply, hypotheses=())
-    assert judge(claim, Effort(3, 30, 3, 400)).statement is Statement.REFUTED
+    assert judge(claim, Effort(3, 30, 3, 400)).statement is Verdict.REFUTED
     assert len(seen) == 4
 
 
@@ -97,8 +98,8 @@ def test_limits_are_tried() -> None:
     claim = replace(CLAIMS[0], supply=supply, margin=lambda q: at_most(q.norm(q.W), q.number(1e6)))
     largest = max(float(trial.relation.lhs) for trial in _trials(claim))
     claim = replace(claim, margin=lambda q: at_most(q.norm(q.W), q.number(2.0 * largest)))
-    assert judge(claim, Effort(0, 0, 0, 0)).statement is Statement.HOLDS
-    assert judge(claim, Effort(3, 0, 0, 0)).statement is Statement.REFUTED
+    assert judge(claim, Effort(0, 0, 0, 0)).statement is Verdict.HOLDS
+    assert judge(claim, Effort(3, 0, 0, 0)).statement is Verdict.REFUTED
 
 
 def _trials(claim):  # type: ignore[no-untyped-def]

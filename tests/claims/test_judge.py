@@ -1,23 +1,22 @@
 """The judge itself: what it concludes from what it saw, and that it is the same every time."""
 
-import json
 from dataclasses import replace
-from importlib import resources
 
 import numpy as np
 import pytest
 from flint import arb
 
-from attnprune_verify.claims.arithmetic import BALL, EXACT, FLOAT, Undecidable, working_precision
 from attnprune_verify.claims.case import Case
-from attnprune_verify.claims.core import Statement, Strength
-from attnprune_verify.claims.falsifier import Effort, stored_attacks
-from attnprune_verify.claims.judge import certain, judge, try_case
+from attnprune_verify.claims.core import Strength, Verdict
+from attnprune_verify.claims.falsifier import Effort, attacks, stored_attacks
+from attnprune_verify.claims.judge import judge
 from attnprune_verify.claims.registry import claims, find
 from attnprune_verify.claims.relation import agrees_to, at_least, at_most, decide, equal, less, slack
 from attnprune_verify.claims.run import assemble, judge_safely
 from attnprune_verify.claims.statements._template import CLAIMS
 from attnprune_verify.claims.supply import Fixed
+from attnprune_verify.claims.trial import certain, try_case
+from attnprune_verify.theory.arithmetic import BALL, EXACT, FLOAT, Undecidable, working_precision
 
 TEMPLATE = CLAIMS[0]
 ONE = Case({"X": np.eye(2), "W": np.eye(2), "M": np.ones((2, 2)), "lam": 0.1, "mask": None}, "identity")
@@ -28,14 +27,14 @@ def margin_of(lhs, rhs):  # type: ignore[no-untyped-def]
 
 
 def test_a_clear_violation_is_refuted_and_confirmed_in_balls() -> None:
-    verdict = judge(margin_of(2.0, 1.0), cases=[ONE])
-    assert verdict.statement is Statement.REFUTED and verdict.certified
-    assert verdict.witness is not None and verdict.witness.certain is False
+    judgement = judge(margin_of(2.0, 1.0), cases=[ONE])
+    assert judgement.statement is Verdict.REFUTED and judgement.certified
+    assert judgement.witness is not None and judgement.witness.certain is False
 
 
 def test_float_noise_is_no_violation() -> None:
-    verdict = judge(margin_of(1.0 + 1e-12, 1.0), cases=[ONE])
-    assert verdict.statement is Statement.HOLDS
+    judgement = judge(margin_of(1.0 + 1e-12, 1.0), cases=[ONE])
+    assert judgement.statement is Verdict.HOLDS
 
 
 def test_a_violation_that_balls_deny_is_no_violation() -> None:
@@ -43,42 +42,42 @@ def test_a_violation_that_balls_deny_is_no_violation() -> None:
         big = q.number(1e17)
         return at_most(q.number(1.0), (big + q.number(1.0)) - big)  # 0 in float64, 1 in balls
 
-    verdict = judge(replace(TEMPLATE, margin=cancels), cases=[ONE])
-    assert verdict.statement is Statement.HOLDS and verdict.slack == 0.0
+    judgement = judge(replace(TEMPLATE, margin=cancels), cases=[ONE])
+    assert judgement.statement is Verdict.HOLDS and judgement.slack == 0.0
 
 
 def test_what_nobody_can_decide_is_open() -> None:
     def unknown(q):  # type: ignore[no-untyped-def]
         return at_most(1.0, 0.5) if q.arithmetic is FLOAT else at_most(arb(1), arb(1, 1))
 
-    assert judge(replace(TEMPLATE, margin=unknown), cases=[ONE]).statement is Statement.OPEN
+    assert judge(replace(TEMPLATE, margin=unknown), cases=[ONE]).statement is Verdict.OPEN
 
     def impossible(q):  # type: ignore[no-untyped-def]
         raise Undecidable("no such quantity")
 
-    verdict = judge(replace(TEMPLATE, margin=impossible), cases=[ONE])
-    assert verdict.statement is Statement.OPEN and "no such quantity" in verdict.reason
+    judgement = judge(replace(TEMPLATE, margin=impossible), cases=[ONE])
+    assert judgement.statement is Verdict.OPEN and "no such quantity" in judgement.reason
 
 
 def test_a_bound_called_tight_must_be_attained() -> None:
     loose = replace(margin_of(0.5, 1.0), strength=Strength.TIGHT)
-    assert judge(loose, cases=[ONE]).statement is Statement.OPEN
-    assert judge(replace(loose, strength=Strength.UPPER), cases=[ONE]).statement is Statement.HOLDS
+    assert judge(loose, cases=[ONE]).statement is Verdict.OPEN
+    assert judge(replace(loose, strength=Strength.UPPER), cases=[ONE]).statement is Verdict.HOLDS
 
 
 def test_a_conjecture_that_survives_stays_open() -> None:
-    assert judge(replace(TEMPLATE, conjecture=True), cases=[ONE]).statement is Statement.OPEN
+    assert judge(replace(TEMPLATE, conjecture=True), cases=[ONE]).statement is Verdict.OPEN
 
 
 def test_no_case_is_no_verdict() -> None:
-    assert judge(TEMPLATE, cases=[]).statement is Statement.OPEN
+    assert judge(TEMPLATE, cases=[]).statement is Verdict.OPEN
 
 
 def test_an_ill_posed_statement_is_judged_normally_once_the_defect_is_gone() -> None:
     claim = find("fac:calculus", "literal")
     square = replace(claim, supply=Fixed(lambda: iter([_square()])))
-    assert judge(claim).statement is Statement.ILL_POSED
-    assert judge(square).statement is Statement.HOLDS  # with d = m the printed shapes multiply
+    assert judge(claim).statement is Verdict.ILL_POSED
+    assert judge(square).statement is Verdict.HOLDS  # with d = m the printed shapes multiply
 
 
 def _square() -> Case:
@@ -91,9 +90,9 @@ def test_a_check_that_breaks_leaves_the_run_incomplete() -> None:
     def broken(q):  # type: ignore[no-untyped-def]
         raise KeyError("a bug")
 
-    verdict = judge_safely(replace(TEMPLATE, margin=broken))
-    assert verdict.statement is Statement.OPEN and "could not be run: KeyError" in verdict.reason
-    assert assemble([verdict]).outcome == "incomplete"
+    judgement = judge_safely(replace(TEMPLATE, margin=broken))
+    assert judgement.statement is Verdict.OPEN and "could not be run: KeyError" in judgement.reason
+    assert assemble([judgement]).outcome == "incomplete"
 
 
 def test_outcomes() -> None:
@@ -151,8 +150,8 @@ def test_stored_attacks_are_replayed_and_still_bite() -> None:
             replayed += 1
             trial = try_case(claim, case, FLOAT)
             assert trial.failed is None, f"{claim.test_id}: {trial.failed}"
+            assert trial.slack == pytest.approx(attacks()[claim.test_id]["slack"], rel=1e-6, abs=1e-9), claim.test_id
     assert replayed >= 40
     names = {claim.test_id for claim in claims()}
-    stored = json.loads((resources.files("attnprune_verify.claims") / "attacks.json").read_text("utf-8"))
-    assert set(stored) <= names, "an attack on a claim that does not exist (any more)"
-    assert judge(find("lem:PL_ineq", "full"), Effort(0, 0, 0, 0)).statement is Statement.REFUTED
+    assert set(attacks()) <= names, "an attack on a claim that does not exist (any more)"
+    assert judge(find("lem:PL_ineq", "full"), Effort(0, 0, 0, 0)).statement is Verdict.REFUTED

@@ -4,11 +4,11 @@ import numpy as np
 import pytest
 from flint import arb
 
-from attnprune_verify.claims.arithmetic import BALL, EXACT, FLOAT, Undecidable, working_precision
 from attnprune_verify.claims.case import Case
 from attnprune_verify.claims.quantities import Quantities, extreme_eigenvalues, spectral_norm, variance
 from attnprune_verify.model import gradient, hessian_vector_product, loss
 from attnprune_verify.oracle import ball
+from attnprune_verify.theory.arithmetic import BALL, EXACT, FLOAT, Undecidable, working_precision
 
 RNG = np.random.default_rng(3)
 CASES = [

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from attnprune_verify.claims import registry, statements
 from attnprune_verify.claims.registry import LABELS, PAPER_ORDER, check, claims, find
 from attnprune_verify.claims.statements._template import CLAIMS
 
@@ -20,6 +21,11 @@ def test_every_label_of_the_paper_has_a_claim() -> None:
     ids = {claim.id for claim in claims()}
     assert {*printed, "eq:new_loss", "rem:practical", "def:PL", "lem:M_bounds"} <= ids
     assert sum(name.startswith("exp:") for name in ids) >= 17
+
+
+def test_every_file_of_claims_is_in_the_registry() -> None:
+    files = {path.stem for path in Path(statements.__file__).parent.glob("[!_]*.py")}
+    assert files == set(registry._MODULES), "name the file in _MODULES of attnprune_verify/claims/registry.py"
 
 
 def test_the_papers_order_is_kept() -> None:

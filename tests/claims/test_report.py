@@ -11,21 +11,22 @@ from importlib import resources
 from pathlib import Path
 
 import jsonschema
+import numpy as np
 import pytest
 from click import UsageError
 from click.testing import CliRunner, Result
 from rich.console import Console
 
-from attnprune_verify.claims import falsifier, registry
-from attnprune_verify.claims.core import Statement
+from attnprune_verify.claims import falsifier, kept, registry
+from attnprune_verify.claims.core import Verdict
 from attnprune_verify.claims.falsifier import Effort
-from attnprune_verify.claims.judge import Verdict
+from attnprune_verify.claims.judge import Judgement
 from attnprune_verify.claims.relation import at_most
-from attnprune_verify.claims.run import ClaimsResult, rerun, run_claims
+from attnprune_verify.claims.run import ClaimsResult, rerun, run_claims, witness
 from attnprune_verify.cli.claims import command
+from attnprune_verify.files import dumps
 from attnprune_verify.report.claims_html import render_page
 from attnprune_verify.report.claims_text import closing_sentence, render_claims
-from attnprune_verify.report.strict_json import dumps
 
 SCHEMA = json.loads((resources.files("attnprune_verify.report") / "schemas" / "claims.schema.json").read_text("utf-8"))
 BRIEF = Effort(0, 0, 0, 0)
@@ -76,12 +77,12 @@ def test_every_printed_snippet_runs_and_says_what_the_report_says(result: Claims
     ran = 0
     for record in result.records:
         code = record.as_dict()["rerun"]
-        if code is None or record.statement not in (Statement.REFUTED, Statement.HOLDS) or ran >= 60:
+        if code is None or record.statement not in (Verdict.REFUTED, Verdict.HOLDS) or ran >= 60:
             continue
         values = re.search(r"rerun\('([^']+)', '([^']+)', (.*)\)$", code, re.DOTALL)
         assert values is not None
         trial = rerun(values[1], values[2], eval(values[3], {"nan": float("nan"), "inf": float("inf")}))
-        if record.statement is Statement.REFUTED:
+        if record.statement is Verdict.REFUTED:
             assert trial.certain is False, record.claim.test_id
         else:
             assert trial.certain is not False and trial.failed is None, record.claim.test_id
@@ -149,7 +150,7 @@ def test_nodes_do_not_overlap(result: ClaimsResult) -> None:
 def test_text_in_the_page_is_escaped(result: ClaimsResult) -> None:
     record = result.records[0]
     claim = replace(record.claim, title="</script><b>", says="<img src=x>")
-    evil = ClaimsResult((replace(record, verdict=replace(record.verdict, claim=claim)),))
+    evil = ClaimsResult((replace(record, judgement=replace(record.judgement, claim=claim)),))
     page = render_page(evil)
     assert "<img src=x>" not in page and "</script><b>" not in page
 
@@ -219,5 +220,30 @@ def test_bad_output_is_refused_before_any_work(quick: Path, monkeypatch: pytest.
 
 def test_open_verdicts_are_worded(result: ClaimsResult) -> None:
     conjecture = next(r for r in result.records if r.claim.id == "new:lip_diag")
-    assert conjecture.statement is Statement.OPEN and "a conjecture" in conjecture.note
-    assert Verdict(conjecture.claim).statement is Statement.OPEN  # the default, never `holds`
+    assert conjecture.statement is Verdict.OPEN and "a conjecture" in conjecture.note
+    assert Judgement(conjecture.claim).statement is Verdict.OPEN  # the default, never `holds`
+
+
+def test_every_refuted_statement_has_numbers(result: ClaimsResult) -> None:
+    refuted = [record for record in result.records if record.statement in (Verdict.REFUTED, Verdict.ILL_POSED)]
+    assert len(refuted) > 20
+    for record in refuted:
+        found = witness(record)
+        assert found is not None and found["lhs"] is not None and found["rhs"] is not None, record.claim.test_id
+        assert found.get("inputs") or found.get("measured"), record.claim.test_id
+
+
+def test_what_is_kept_is_what_was_found(result: ClaimsResult, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every record, read back from the cache, is the record that was put there."""
+    monkeypatch.setenv("ATTNPRUNE_CACHE", str(tmp_path))
+    for record in result.records:
+        kept.keep(record.judgement, BRIEF)
+        again = kept.kept(record.claim, BRIEF)
+        assert again is not None, record.claim.test_id
+        for name in ("statement", "slack", "attained", "tried", "met", "failed", "reason", "certified"):
+            np.testing.assert_equal(getattr(again, name), getattr(record.judgement, name), err_msg=record.claim.test_id)
+        for name in ("worst", "witness", "smallest"):
+            old, new = getattr(record.judgement, name), getattr(again, name)
+            assert (old is None) == (new is None)
+            if old is not None:
+                assert str(old.case.as_json()) == str(new.case.as_json()), record.claim.test_id

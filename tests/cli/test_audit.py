@@ -93,3 +93,20 @@ def test_the_program_itself(subject):
     program = [sys.executable, "-m", "attnprune_verify.cli.main", "audit", subject(WRONG)]
     result = subprocess.run(program, capture_output=True, text=True, check=False)
     assert result.returncode == 1 and "mask-strict" in result.stdout and result.stderr == ""
+
+
+def test_what_fails_now_can_be_waived(subject, tmp_path, capsys):
+    assert _run(["audit", subject(WRONG), "--waive-current", "known.toml", "--quiet"]) == 0
+    assert _run(["audit", "subject.py", "--deviations", "known.toml", "--quiet"]) == 3
+    assert "waived" in capsys.readouterr().out
+    assert "mask-strict" in (tmp_path / "known.toml").read_text(encoding="utf-8")
+
+
+def test_contract_and_list(capsys):
+    assert _run(["audit", "--contract", "wanda_mask"]) == 0
+    assert "True = pruned" in capsys.readouterr().out
+    assert _run(["audit", "--list", "--only", "causal_mask"]) == 0
+    assert capsys.readouterr().out.startswith("causal_mask:values ")
+    assert _run(["audit", "--contract", "nothing"]) == 2
+    assert _run(["audit", "--list", "--only", "nothing"]) == 2
+    assert _run(["audit"]) == 2

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from attnprune_verify.cli.main import main
-from attnprune_verify.experiments.journal import Journal
+from attnprune_verify.experiments.runs import Journal
 
 SMALL = (
     "--weights", "shared", "--lam", "0.25", "--fixed-lam", "0.25", "--n", "8", "--fixed-n", "8", "--rho", "0.5",
@@ -85,9 +85,9 @@ def test_an_interruption_keeps_what_was_done_and_says_how_to_go_on(tmp_path: Pat
 def test_missing_extras_are_said_and_do_without(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from attnprune_verify.experiments import parallel
+    from attnprune_verify.experiments import runs
 
-    monkeypatch.setattr(parallel, "find_spec", lambda name: None)
+    monkeypatch.setattr(runs, "find_spec", lambda name: None)
     monkeypatch.setitem(sys.modules, "matplotlib", None)
     options = [option for option in SMALL if option != "--no-plots"]
     options[options.index("--jobs") + 1] = "2"
@@ -103,4 +103,4 @@ def test_beyond_prints_its_tables(tmp_path: Path, capsys: pytest.CaptureFixture[
     printed = capsys.readouterr().out
     assert printed.count("tuned-pair") == 2 and "magnitude-fused" in printed and "held-out" in printed
     assert run("beyond", "--out", tmp_path, "--candidate", "magic") == 2
-    assert capsys.readouterr().err.startswith("Error: candidates must be among")
+    assert capsys.readouterr().err.startswith("Error: candidates must be one of")

@@ -10,10 +10,11 @@ import pytest
 
 from attnprune_verify.algorithms.baselines.magnitude import magnitude_mask
 from attnprune_verify.errors import InvalidInstance
-from attnprune_verify.experiments import beyond
-from attnprune_verify.experiments.beyond import BeyondPlan, beyond_summary, pays, run_beyond
-from attnprune_verify.experiments.beyond_candidates import CANDIDATES, curvature
-from attnprune_verify.experiments.synthetic_data import Cell, Problem, draw
+from attnprune_verify.experiments.beyond import run as beyond
+from attnprune_verify.experiments.beyond.candidates import CANDIDATES, curvature
+from attnprune_verify.experiments.beyond.report import beyond_summary, pays
+from attnprune_verify.experiments.beyond.run import BeyondPlan, run_beyond
+from attnprune_verify.experiments.synthetic.data import Cell, Problem, draw
 from attnprune_verify.model.objective import Objective
 
 TINY = BeyondPlan(("shared",), (4,), (1 / 32,), seeds=2, n=12, d=6)
@@ -67,13 +68,13 @@ def test_paying_means_below_all_three_beyond_the_spread() -> None:
     assert pays(rows(**rivals), "new", 0.5, k=4) is None
 
 
-def test_trials_are_kept_and_summed_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_runs_are_kept_and_summed_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     found = run_beyond(TINY, tmp_path)
     text = beyond_summary(TINY, found)
     assert all(name in text for name in (*CANDIDATES, "magnitude-fused", "2 seeds"))
 
     def forbidden(_: object) -> None:
-        raise AssertionError("a finished trial was repeated")
+        raise AssertionError("a finished run was repeated")
 
     monkeypatch.setattr(beyond, "perform", forbidden)
     assert run_beyond(TINY, tmp_path) == found
@@ -86,7 +87,7 @@ def test_trials_are_kept_and_summed_up(tmp_path: Path, monkeypatch: pytest.Monke
         ({"rhos": (2.0,)}, "rho"),
         ({"scales": (0.0,)}, "scale"),
         ({"seeds": 0}, "seeds"),
-        ({"candidates": ("magic",)}, "candidates must be among"),
+        ({"candidates": ("magic",)}, "candidates must be one of"),
         ({"weights": ()}, "at least one of weights"),
     ],
 )

@@ -7,10 +7,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from attnprune_verify.experiments.synthetic import Results
-from attnprune_verify.experiments.synthetic_curves import all_of, curve, is_below
-from attnprune_verify.experiments.synthetic_plan import SyntheticPlan
-from attnprune_verify.experiments.synthetic_statements import STATEMENTS, figure2_statements
+from attnprune_verify.experiments.synthetic.curves import all_of, curve, is_below
+from attnprune_verify.experiments.synthetic.plan import SyntheticPlan
+from attnprune_verify.experiments.synthetic.run import Results
+from attnprune_verify.experiments.synthetic.sentences import SENTENCES, figure2_statements
 
 
 def test_is_below_needs_more_than_two_standard_errors() -> None:
@@ -76,7 +76,7 @@ def agreeable(**spoilt: Any) -> Results:
 
 def verdicts(results: Results) -> dict[str, str]:
     found = figure2_statements(results)
-    assert {entry["id"] for entry in found} == {statement.id for statement in STATEMENTS}
+    assert {entry["id"] for entry in found} == {sentence.id for sentence in SENTENCES}
     return {entry["id"]: entry["verdict"] for entry in found if entry["measure"] == "in-sample"}
 
 
@@ -99,7 +99,7 @@ SPOILERS = {
 }
 
 
-@pytest.mark.parametrize("statement", [statement.id for statement in STATEMENTS])
+@pytest.mark.parametrize("statement", [sentence.id for sentence in SENTENCES])
 def test_a_spoilt_curve_disagrees(statement: str) -> None:
     assert verdicts(agreeable(change=SPOILERS[statement]))[statement] == "disagrees"
 

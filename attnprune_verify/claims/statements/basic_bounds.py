@@ -11,8 +11,9 @@ from attnprune_verify.claims.case import Case
 from attnprune_verify.claims.core import Claim, Kind, Strength, Wrong
 from attnprune_verify.claims.hypotheses import ANY_MASK, LITERAL, mask_in_box
 from attnprune_verify.claims.quantities import Quantities
-from attnprune_verify.claims.relation import Relation, at_least, at_most
+from attnprune_verify.claims.relation import Relation, at_most
 from attnprune_verify.claims.supply import Instances
+from attnprune_verify.theory import sharp
 
 _SECTION = "E Bounds for Basic Functions"
 _ANY = Instances("any")
@@ -29,6 +30,21 @@ def _flipped(case_scale: float = 40.0, M: float = -1.0) -> Iterator[Case]:
 def _two_thirds() -> Iterator[Case]:
     """f one-hot, f(M) = (2/3, 1/3) with the larger entry where f is 0: the maximiser of ||p||."""
     yield from _flipped(40.0, -float(np.log(2.0)) / 80.0)
+
+
+def _centred_tokens() -> Iterator[Case]:
+    """Uniform rows; and tokens of mean 0, of which centring takes nothing away."""
+    yield from _flipped(1.0, 0.0)
+    values = {"X": np.array([[1.0], [-1.0]]), "W": np.ones((1, 1)), "M": np.zeros((1, 1)), "lam": 0.0, "mask": None}
+    yield Case(values, "X = (1, -1), M = 0")
+
+
+def _one_row() -> Iterator[Case]:
+    """One row with a choice, of one feature: G is K times a row of p; f(M) = (1/3, 2/3), and rows nearly uniform."""
+    mask = np.array([[1, 1], [0, 1]], dtype=bool)
+    for w, M in ((40.0, -float(np.log(2.0)) / 40.0), (1e-3, 0.9)):
+        values = {"X": np.array([[1.0], [0.0]]), "W": np.array([[w]]), "M": np.array([[M]]), "lam": 0.0, "mask": mask}
+        yield Case(values, f"one row, one feature, W = {w}, M = {M:.3g}")
 
 
 def _diagonal(q: Quantities) -> Any:
@@ -86,7 +102,7 @@ def _jacobian_bounds(q: Quantities, half: float = 0.5) -> list[Relation]:
 
 
 def _p_limit(q: Quantities) -> Any:
-    return q.sqrt(q.number(2.0)) * 8 / 27 * _root(q, q.n_e)
+    return q.of(sharp.P_star) * _root(q, q.n_e)
 
 
 def _inner(q: Quantities, low: float = 0.25) -> list[Relation]:
@@ -94,7 +110,7 @@ def _inner(q: Quantities, low: float = 0.25) -> list[Relation]:
     found = []
     for i in range(q.n):
         m, value = int(q.row_sizes[i]), (q.c[i] * q.F[i]).sum()
-        found.append(at_least(value + q.number(1.0), q.number(1.0) - q.number(low * (m - 1) / m), f"row {i}, lower"))
+        found.append(at_most(-value, q.number(low * (m - 1) / m), f"row {i}, lower"))
         found.append(at_most(value, q.number(1.0), f"row {i}, upper"))
     return found
 
@@ -144,14 +160,15 @@ CLAIMS: tuple[Claim, ...] = (
         title="Bounded parameters",
         section=_SECTION,
         reading=LITERAL,
-        says="Some R > 1 bounds ||X||_F and ||W||_F: met by every instance with R = max(||X||_F, ||W||_F) just"
-        " above 1.",
+        says="Some R > 1 bounds ||X||_F and ||W||_F: met by every instance with R = max(||X||_F, ||W||_F) just above"
+        " 1.",
         formula="R > 1, ||X||_F <= R, ||W||_F <= R",
         strength=Strength.UPPER,
         margin=lambda q: [at_most(q.norm(q.X), q.R), at_most(q.norm(q.W), q.R), at_most(q.number(1.0), q.R)],
         supply=_ANY,
         wrong=(Wrong("R is at most sqrt(d), a constant in n", lambda q: at_most(q.norm(q.X), _root(q, q.d))),),
-        note="'some fixed constant' hides that R grows like ||X||_F, about sqrt(nd) on Gaussian tokens",
+        note="says nothing by itself, as such an R always exists; 'some fixed constant' hides that it grows like"
+        " ||X||_F, about sqrt(nd) on Gaussian tokens",
     ),
     Claim(
         id="lem:M_bounds",
@@ -160,11 +177,11 @@ CLAIMS: tuple[Claim, ...] = (
         section=_SECTION,
         reading=LITERAL,
         says="In the box ||M||_F <= d, and ||M_c||_F <= n.",
-        formula="||M||_F <= d, ||M_c||_F <= n",
+        formula="0 <= M_ij <= 1 implies ||M||_F <= d; ||M_c||_F <= n",
         strength=Strength.UPPER,
         margin=lambda q: [
             at_most(q.square(q.M), q.number(float(q.d**2)), "M"),
-            at_most(q.number(float(q.n * (q.n + 1) // 2)), q.number(float(q.n**2)), "M_c"),
+            at_most(q.number(float(q.allowed.sum())), q.number(float(q.n**2)), "M_c"),
         ],
         supply=Instances("causal", in_box=True, free=("M",)),
         hypotheses=(mask_in_box("causal"),),
@@ -200,7 +217,7 @@ CLAIMS: tuple[Claim, ...] = (
             at_most(q.norm(_diagonal(q)), _root(q, q.n_e), "diagonal"),
         ],
         (
-            Wrong("||c||_F <= sqrt(n_e)", lambda q: at_most(q.norm(q.c), _root(q, q.n_e))),
+            Wrong("||c||_F <= 1.4 sqrt(n_e)", lambda q: at_most(q.norm(q.c), _root(q, q.n_e) * q.number(1.4))),
             Wrong("||c o f(M)||_F <= 0.9 sqrt(n_e)", lambda q: at_most(q.norm(q.p1), _root(q, q.n_e) * q.number(0.9))),
         ),
         repairs="lem:bound_basic_func",
@@ -212,7 +229,7 @@ CLAIMS: tuple[Claim, ...] = (
         "Each row's inner product lies between -(m-1)/(4m) and 1.",
         "-(m_i - 1)/(4 m_i) <= <c_i, f(M)_i> <= 1",
         _inner,
-        (Wrong("lower end -(m-1)/(5m)", lambda q: _inner(q, 0.2)),),
+        (Wrong("lower end -0.24 (m-1)/m", lambda q: _inner(q, 0.24)),),
         attains=_smallest_inner,
         uses=("def:one_unit_loss",),
     ),
@@ -241,7 +258,11 @@ CLAIMS: tuple[Claim, ...] = (
             at_most(q.norm(q.G), q.K * _p_limit(q), "absolute"),
             at_most(q.norm(q.G), q.K * q.norm(q.c) / 2, "relative to c"),
         ],
-        (Wrong("K ||c|| / 3", lambda q: at_most(q.norm(q.G), q.K * q.norm(q.c) / 3)),),
+        (
+            Wrong("0.49 K ||c||", lambda q: at_most(q.norm(q.G), q.K * q.norm(q.c) * q.number(0.49))),
+            Wrong("0.41 K sqrt(n_e)", lambda q: at_most(q.norm(q.G), q.K * _root(q, q.n_e) * q.number(0.41))),
+        ),
+        attains=_one_row,
         uses=("new:bound_p_sharp", "thm:mat_view_l"),
     ),
     Claim(
@@ -266,9 +287,9 @@ CLAIMS: tuple[Claim, ...] = (
         "The Jacobian is at most half the Frobenius norm of the centred logit map.",
         "||dF/dM||_F <= ||Pi A||_F / 2 <= 1/2 (sum_ab W_ab^2 ||X_{*,a}||^2 ||X_{*,b}||^2)^{1/2}",
         _jacobian_bounds,
-        (Wrong("||Pi A||_F / 4", lambda q: _jacobian_bounds(q, 0.25)),),
+        (Wrong("0.49 ||Pi A||_F", lambda q: _jacobian_bounds(q, 0.49)),),
         repairs="lem:bound_grad_f",
-        attains=lambda: _flipped(1.0, 0.0),
+        attains=_centred_tokens,
         uses=("lem:grad_soft_prob",),
     ),
     Claim(
@@ -291,8 +312,8 @@ CLAIMS: tuple[Claim, ...] = (
         "fix:bound_c",
         "Bound for c, sharp",
         "||c||_F is at most sqrt(2 n_e), which is approached.",
-        "||c(M)||_F <= sqrt(2 n_e)",
-        lambda q: at_most(q.norm(q.c), _root(q, 2 * q.n_e)),
+        "||c(M)||_F <= sqrt(2 n_e), so that L_attn/n^2 <= n_e/n^2",
+        lambda q: at_most(q.L_attn / q.n**2, q.of(sharp.largest_residual, q.n_e, q.n)),
         (Wrong("1.4 sqrt(n_e)", lambda q: at_most(q.norm(q.c), _root(q, q.n_e) * q.number(1.4))),),
         repairs="lem:bound_c",
         attains=_flipped,

@@ -9,13 +9,13 @@ import numpy as np
 from numpy.random import Generator
 
 from attnprune_verify.claims.agreement import conformable
-from attnprune_verify.claims.arithmetic import along, derivative_part
 from attnprune_verify.claims.case import Case
 from attnprune_verify.claims.core import Claim, Kind, Strength, Wrong
 from attnprune_verify.claims.hypotheses import LITERAL
 from attnprune_verify.claims.quantities import Quantities, spectral_norm
 from attnprune_verify.claims.relation import Relation, at_most, equal
 from attnprune_verify.claims.supply import Arrays
+from attnprune_verify.theory.arithmetic import along, derivative_part
 
 _SECTION = "B Preliminary: facts"
 
@@ -190,8 +190,8 @@ CLAIMS: tuple[Claim, ...] = (
         title="Calculus",
         section=_SECTION,
         reading=LITERAL,
-        says="Product rules and derivatives of powers, exponentials and sums; but in d(Z X^T)/dt the printed shapes"
-        " Z (m x d) and X^T (m x n) do not multiply.",
+        says="Product rules and derivatives of powers, exponentials and sums; but in d(Z X^T)/dt the printed shapes Z"
+        " (m x d) and X^T (m x n) do not multiply.",
         formula="d(Z X^T)/dt = Z dX^T/dt with Z in R^{m x d}, X in R^{n x m}",
         strength=Strength.IDENTITY,
         arithmetic="ball",

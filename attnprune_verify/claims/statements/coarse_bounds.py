@@ -83,7 +83,7 @@ CLAIMS: tuple[Claim, ...] = (
         "||c|| is at most sqrt(2n), approached by opposite one-hot rows.",
         "||c(M)||_F <= sqrt(2n)",
         lambda q: at_most(q.norm(q.c), _root(q, 2.0 * q.n)),
-        Wrong("sqrt(n)", lambda q: at_most(q.norm(q.c), _root(q, float(q.n)))),
+        Wrong("1.4 sqrt(n)", lambda q: at_most(q.norm(q.c), _root(q, 1.96 * q.n))),
         _flipped,
     ),
     _bound(
@@ -109,7 +109,7 @@ CLAIMS: tuple[Claim, ...] = (
         "The softmax Jacobian halves at least.",
         "||p||_F <= ||c||_F / 2",
         lambda q: at_most(q.norm(q.p), q.norm(q.c) / 2),
-        Wrong("||c||/3", lambda q: at_most(q.norm(q.p), q.norm(q.c) / 3)),
+        Wrong("0.49 ||c||", lambda q: at_most(q.norm(q.p), q.norm(q.c) * q.number(0.49))),
         _halved,
     ),
     _bound(

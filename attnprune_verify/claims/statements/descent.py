@@ -20,6 +20,7 @@ from attnprune_verify.claims.quantities import Quantities
 from attnprune_verify.claims.relation import Relation, at_most, equal, less
 from attnprune_verify.claims.supply import Arrays, Fixed, Instances
 from attnprune_verify.claims.trajectory import descend, sharp_L, simple_L, step_below
+from attnprune_verify.theory import rates
 
 _SECTION = "4 Main Results"
 _APPENDIX = "G Convergence of Gradient Descent"
@@ -145,18 +146,18 @@ def _confined(
     constant: Callable[[Quantities], Any] = sharp_L,
     gradients: bool = True,
 ) -> list[Relation]:
-    """Along 8 steps of size stretch/L."""
+    """Along 8 steps of size stretch/L: ||M||^2 + ||c||^2/lam is 2 L(M)/lam."""
     s = float(q.case["stretch"]) * stretch
     eta = step_below(q, s, constant)
     found, smallest, before = [], None, None
-    limit = q.number(float(q.d**2) * room)
+    limit = q.of(rates.start_loss, q.d, q.lam) * q.number(room)
     for t, point in enumerate(descend(q, eta, 8)):
-        found.append(at_most(point.square(point.M) + point.square(point.c) / q.lam, limit, f"t = {t}"))
+        found.append(at_most(point.L, limit, f"t = {t}"))
         if before is not None:
             found.append(at_most(point.L, before, f"descent, t = {t}"))
         before = point.L
         if gradients and t and stretch == 1.0:
-            bound = q.lam * q.d**2 / (eta * (2 - eta * constant(q)) * t)
+            bound = q.of(rates.smallest_gradient, q.d, q.lam, eta, constant(q), t)
             found.append(at_most(smallest, bound * q.number(room), f"smallest gradient before t = {t}"))
         size = q.square(point.gradient)
         smallest = size if smallest is None else q.smallest([smallest, size])
@@ -183,7 +184,8 @@ def _one_step(q: Quantities, share: float | None = None) -> Relation:
     """Both sides plus the decrease asked for, so that neither is a small difference."""
     eta = step_below(q, float(q.case["stretch"]), simple_L)
     rate = 1 - eta * simple_L(q) / 2 if share is None else q.number(share)
-    return at_most(q.at(q.M - q.gradient * eta).L + eta * rate * q.square(q.gradient), q.L)
+    reached = q.at(q.M - q.gradient * eta).L
+    return at_most(reached + eta * rate * q.square(q.gradient), q.L, offset=reached)
 
 
 def _out_of_the_box() -> Iterator[Case]:
@@ -212,9 +214,8 @@ CLAIMS: tuple[Claim, ...] = (
         title="Gradient descent for the pruning mask",
         section="3 Preliminary",
         reading=_SAME_STEP,
-        says="The update (k = 1) is a gradient step, but M_c is declared d x d, the regulariser is divided by"
-        " k, and the"
-        " threshold leaves one zero too many.",
+        says="The update (k = 1) is a gradient step, but M_c is declared d x d, the regulariser is divided by k, and"
+        " the threshold leaves one zero too many.",
         formula="M <- M - (eta/k)(W o sum_j X_j^T p_j X_j + lam M); M_ij <- 1 if M_ij > tau else 0",
         strength=Strength.IDENTITY,
         arithmetic="exact",
@@ -248,9 +249,8 @@ CLAIMS: tuple[Claim, ...] = (
         title="Convergence under a proxy PL inequality",
         section="5 Technique Overview",
         reading=LITERAL,
-        says="A proxy PL inequality and an L-Lipschitz gradient bring min g below xi + eps in T steps; checked"
-        " with proxies"
-        " that satisfy it with equality.",
+        says="A proxy PL inequality and an L-Lipschitz gradient bring min g below xi + eps in T steps; checked with"
+        " proxies that satisfy it with equality.",
         formula="T = 2 eta^{-1} (mu eps/2)^{-2/alpha} f(w0) implies min_{t<T} g(w_t) <= xi + eps",
         strength=Strength.UPPER,
         margin=_imported,
@@ -267,9 +267,9 @@ CLAIMS: tuple[Claim, ...] = (
         title="Iterates are confined",
         section=_APPENDIX,
         reading=ANY_MASK,
-        says="From M = 1 with eta < 2/L, L = lam + (5/4) K^2: the loss never rises and ||M_t||^2 + ||c_t||^2/lam"
-        " <= d^2.",
-        formula="||M_t||_F^2 + ||c_t||_F^2 / lam <= d^2, L(M_{t+1}) <= L(M_t)",
+        says="From M = 1 with eta < 2/L, L = lam + (5/4) K^2: the loss never rises and ||M_t||^2 + ||c_t||^2/lam <="
+        " d^2.",
+        formula="||M_t||_F^2 + ||c_t||_F^2 / lam <= d^2, that is L(M_t) <= lam d^2/2; L(M_{t+1}) <= L(M_t)",
         strength=Strength.TIGHT,
         margin=lambda q: _confined(q, constant=simple_L, gradients=False),
         supply=_WALK,
@@ -287,11 +287,12 @@ CLAIMS: tuple[Claim, ...] = (
         title="Iterates are confined, with the sharp constant",
         section=_APPENDIX,
         reading=ANY_MASK,
-        says="From M = 1 with eta < 2/L, L = lam + C_+ K^2: the loss never rises, ||M_t||^2 + ||c_t||^2/lam <="
-        " d^2, and some gradient is"
-        " small.",
-        formula="||M_t||_F^2 + ||c_t||_F^2 / lam <= d^2; min_{t<T} ||grad||^2 <= lam d^2 / (eta (2 - eta L) T)",
+        says="From M = 1 with eta < 2/L, L = lam + C_+ K^2: the loss never rises, ||M_t||^2 + ||c_t||^2/lam <= d^2,"
+        " and some gradient is small.",
+        formula="||M_t||_F^2 + ||c_t||_F^2 / lam <= d^2, that is L(M_t) <= lam d^2/2;"
+        " min_{t<T} ||grad||^2 <= lam d^2 / (eta (2 - eta L) T)",
         strength=Strength.TIGHT,
+        loose=frozenset({"smallest gradient before t ="}),
         margin=_confined,
         supply=_WALK,
         hypotheses=(_LAM,),

@@ -118,8 +118,8 @@ CLAIMS: tuple[Claim, ...] = (
         title="Repeating key heads adds the heads' logits up",
         section="6 Experiment",
         reading=_GROUPED,
-        says="Repeating the key heads until X W_Q W_K^T X^T type-checks computes the sum of all heads' logits, which no"
-        " head of the model attends with.",
+        says="Repeating the key heads until X W_Q W_K^T X^T type-checks computes the sum of all heads' logits, which"
+        " no head of the model attends with.",
         formula="X W_Q (repeated W_K)^T X^T = sum_h X W_Q^h (W_K^g(h))^T X^T",
         strength=Strength.IDENTITY,
         arithmetic="exact",

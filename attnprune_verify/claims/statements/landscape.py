@@ -15,7 +15,8 @@ from attnprune_verify.claims.hypotheses import ANY_MASK
 from attnprune_verify.claims.quantities import Quantities, extreme_eigenvalues
 from attnprune_verify.claims.relation import Relation, at_least, at_most, less
 from attnprune_verify.claims.supply import Fixed, Instances
-from attnprune_verify.claims.trajectory import descend, upper_constant
+from attnprune_verify.claims.trajectory import descend, minimiser
+from attnprune_verify.theory import rates, sharp
 
 _SECTION = "G Convergence of Gradient Descent"
 _RADIUS = 1e-9
@@ -130,35 +131,24 @@ def _gentle(W: Any) -> Any:
 
 
 def _linear(q: Quantities, rate: int = 1) -> list[Relation]:
-    """lam = part f_min^2/(5 d^2), eta = stretch/L: L(M_t) - L(M_hat) <= (1 - eta lam)^t lam d^2/2 for any M_hat."""
-    lam = q.number(float(q.case["part"])) * q.f_min * q.f_min / (5 * q.d**2)
+    """lam = part of the threshold, eta = stretch/L: L(M_t) - L(M_hat) <= (1 - eta lam)^t lam d^2/2 for any M_hat."""
+    threshold = q.of(rates.linear_rate_threshold, q.d, q.f_min, 1)
+    lam = q.number(float(q.case["part"])) * threshold
+    if not q.of(rates.converges_linearly, lam, threshold):
+        return []
     start = Quantities(q.case.but(lam=0.0), q.arithmetic)
     start.__dict__["lam"] = lam
-    L = lam + upper_constant(q) * q.K * q.K
-    eta = q.number(float(q.case["stretch"]) / float(L) * (1 - 1e-9))
-    lowest = start.at(q.number(_minimiser(q))).L
-    found, allowed = [], lam * q.d**2 / 2
-    shrink = 1 - eta * lam
-    factor = q.number(1.0)
+    L = q.of(sharp.lipschitz, q.K, lam)
+    shrink = float(q.case["stretch"]) * (1 - 1e-9)
+    eta = q.number(shrink / float(L))
+    lowest = start.at(q.number(minimiser(q.case.but(lam=float(lam))))).L
+    found, allowed = [], q.of(rates.start_loss, q.d, lam)
+    slow = q.of(rates.linear_rate, lam, L) * q.number(shrink)  # eta is that much below 1/L
     for t, point in enumerate(descend(start, eta, 10)):
         if t % 5 == 0:
-            found.append(at_most(point.L - lowest + allowed, allowed * factor + allowed, f"t = {t}"))
-        for _ in range(rate):
-            factor = factor * shrink
+            left = q.of(rates.gap, slow, allowed, rate * t)
+            found.append(at_most(point.L - lowest + allowed, left + allowed, f"t = {t}", offset=allowed))
     return found
-
-
-def _minimiser(q: Quantities) -> NDArray[np.float64]:
-    """A good point, found in floats: Newton's method on the strongly convex part of the loss."""
-    plain = Quantities(q.case)
-    lam = float(q.case["part"]) * plain.f_min**2 / (5 * plain.d**2)
-    M = np.ones((plain.d, plain.d))
-    for _ in range(5):
-        here = plain.at(M)
-        gradient = here.G + lam * M
-        step = np.linalg.lstsq(here.curvature + lam * np.eye(plain.d**2), gradient.ravel(), rcond=None)[0]
-        M = M - step.reshape(M.shape)
-    return M
 
 
 def _convex(q: Quantities) -> Relation:
@@ -175,7 +165,8 @@ def _radius(multiple: float) -> Hypothesis:
     supply = Instances("any", extra=_toward_dense, small=True)
     return Hypothesis(
         f"||c||_F <= {multiple:g} f_min / sqrt 5",
-        lambda q: bool(q.square(q.c) * 5 <= q.f_min * q.f_min * multiple**2),
+        # ||c||^2 in the place of lam d^2
+        lambda q: bool(q.square(q.c) <= q.of(rates.linear_rate_threshold, 1, q.f_min, 1) * q.number(multiple**2)),
         supply.families,
     )
 
@@ -185,11 +176,11 @@ def _second(rng: Generator, case: Case) -> dict[str, Any]:
 
 
 def _monotone(q: Quantities, factor: float = 1.0) -> Relation:
-    """<grad L(M) - grad L(N), M - N> >= (lam - C_- K^2) ||M - N||^2, both sides plus C_- K^2 ||M - N||^2."""
-    lower = (q.sqrt(q.number(33.0)) * 55 - 39) / 1152 * q.K * q.K
+    """<grad L(M) - grad L(N), M - N> >= (lam - C_- K^2) ||M - N||^2, both sides less lam ||M - N||^2."""
+    lower = q.lam - q.of(sharp.lower_curvature, q.K, q.lam)
     step = q.M - q.N
-    left = ((q.gradient - q.at(q.N).gradient) * step).sum()
-    return at_least(left + lower * q.square(step) * q.number(factor), q.lam * q.square(step))
+    bend = ((q.G - q.at(q.N).G) * step).sum()
+    return at_most(-bend, lower * q.square(step) * q.number(factor))
 
 
 def _concave_bend() -> Iterator[Case]:
@@ -212,8 +203,8 @@ CLAIMS: tuple[Claim, ...] = (
         title="The ray through M = 1",
         section=_SECTION,
         reading=ANY_MASK,
-        says="Along M = tau 1 the attention error falls for tau < 1 and rises for tau > 1, for any tokens,"
-        " weights, mask.",
+        says="Along M = tau 1 the attention error falls for tau < 1 and rises for tau > 1, for any tokens, weights,"
+        " mask.",
         formula="(tau - 1) d/dtau L_attn(tau 1) >= 0",
         strength=Strength.LOWER,
         margin=_along_ray,
@@ -262,10 +253,10 @@ CLAIMS: tuple[Claim, ...] = (
         title="Linear convergence for small lam",
         section=_SECTION,
         reading=ANY_MASK,
-        says="For sqrt(lam) d <= f_min/sqrt 5, descent from M = 1 with eta <= 1/L closes the gap to the global"
-        " minimum at"
-        " rate (1 - eta lam)^t; n > d, masks and zero weights allowed.",
-        formula="L(M_t) - min L <= (1 - eta lam)^t lam d^2/2",
+        says="For sqrt(lam) d <= f_min/sqrt 5, descent from M = 1 with eta = 1/L (or less, at eta L times the rate)"
+        " closes the gap to the global minimum; n > d, masks and zero weights allowed; k samples share one threshold.",
+        formula="0 < lam <= threshold implies L(M_t) - min L <= (1 - rate)^t start, rate = lam/L, start = lam d^2/2,"
+        " threshold = f_min^2/(5 k d^2)",
         strength=Strength.UPPER,
         margin=_linear,
         supply=Instances("any", extra=_small_lam, small=True, free=("W", "X")),
@@ -280,8 +271,8 @@ CLAIMS: tuple[Claim, ...] = (
         section=_SECTION,
         reading=ANY_MASK,
         says="L is (lam - C_- K^2)-strongly convex on all of R^{dxd} once lam > C_- K^2; the constant is attained.",
-        formula="<grad L(M) - grad L(N), M - N> >= (lam - C_- K^2) ||M - N||_F^2",
-        strength=Strength.LOWER,
+        formula="<grad L(M) - grad L(N), M - N> >= (lam - C_- K^2) ||M - N||_F^2; lam > C_- K^2",
+        strength=Strength.TIGHT,
         margin=_monotone,
         supply=Instances("any", extra=_second, small=True, free=("M", "N")),
         uses=("new:curvature_range",),

@@ -27,6 +27,7 @@ from attnprune_verify.claims.lipschitz_pairs import (
 from attnprune_verify.claims.quantities import Quantities
 from attnprune_verify.claims.relation import Relation, at_most
 from attnprune_verify.claims.supply import Arrays
+from attnprune_verify.theory import paper
 
 _SECTION = "F Lipschitz of Gradient"
 
@@ -56,6 +57,10 @@ def _product(q: Quantities, constant: Callable[[int], float]) -> Relation:
             left, right = left @ P[i], right @ Q[i]
     steepest = q.largest([q.norm(P[i] - Q[i]) for i in range(n)])
     return at_most(q.norm(left - right), steepest * bounds * q.number(constant(n)))
+
+
+def _lip_f(q: Quantities) -> Any:
+    return q.of(paper.lipschitz_attention, q.n, q.d, q.R)
 
 
 def _near_ones() -> Iterator[Case]:
@@ -100,17 +105,16 @@ def _paper_lemma(
 
 
 def _theorem(id_: str, section: str, uses: tuple[str, ...]) -> Claim:
-    constant = paper_constant(3.5, 30, 6)
     return Claim(
         id=id_,
         kind=Kind.THEOREM,
         title="Lipschitz constant of the gradient",
         section=section,
         reading=ANY_MASK,
-        says="The gradient is Lipschitz with L = lam + 30 d n^{7/2} R^6: true, and 1e4 to 1e9 times too large.",
+        says="The gradient is Lipschitz with L = lam + 30 d n^{7/2} R^6: true, but far too large.",
         formula="||grad L(M) - grad L(M')||_F <= (lam + 30 d n^{7/2} R^6) ||M - M'||_F",
         strength=Strength.UPPER,
-        margin=lipschitz(gradient_of, lambda q: q.lam + constant(q)),
+        margin=lipschitz(gradient_of, lambda q: q.of(paper.lipschitz, q.n, q.d, q.R, q.lam)),
         supply=PAIRS,
         uses=uses,
         attains=sharpest_bend,
@@ -175,7 +179,7 @@ CLAIMS: tuple[Claim, ...] = (
         "Lipschitz of f(M)",
         "||f(M) - f(M')||_F <= 2 d n R^3 ||M - M'||_F",
         F_of,
-        paper_constant(1, 2),
+        _lip_f,
         ("fac:mean_value", "lem:bound_grad_f"),
         "fix:lip_f",
     ),
@@ -184,7 +188,7 @@ CLAIMS: tuple[Claim, ...] = (
         "Lipschitz of c(M)",
         "||c(M) - c(M')||_F <= 2 d n R^3 ||M - M'||_F",
         c_of,
-        paper_constant(1, 2),
+        _lip_f,
         ("fac:mean_value", "lem:grad_one_unit", "lem:bound_grad_f"),
         "fix:lip_c",
     ),

@@ -19,7 +19,8 @@ from attnprune_verify.claims.lipschitz_pairs import (
     smooth,
     softest,
 )
-from attnprune_verify.claims.trajectory import upper_constant
+from attnprune_verify.claims.trajectory import sharp_L
+from attnprune_verify.theory import sharp
 
 _SECTION = "F Lipschitz of Gradient"
 
@@ -33,7 +34,7 @@ CLAIMS: tuple[Claim, ...] = (
         says="f(M) is K/2-Lipschitz, K = ||Pi A|| the norm of the centred logit map; attained at uniform rows.",
         formula="||f(M) - f(M')||_F <= (K/2) ||M - M'||_F",
         strength=Strength.TIGHT,
-        margin=lipschitz(F_of, lambda q: q.K / 2),
+        margin=lipschitz(F_of, lambda q: q.of(sharp.lipschitz_attention, q.K)),
         supply=PAIRS,
         uses=("lem:grad_soft_prob",),
         attains=softest,
@@ -53,7 +54,7 @@ CLAIMS: tuple[Claim, ...] = (
         says="c moves exactly as f(M) does, so K/2 again.",
         formula="||c(M) - c(M')||_F <= (K/2) ||M - M'||_F",
         strength=Strength.TIGHT,
-        margin=lipschitz(c_of, lambda q: q.K / 2),
+        margin=lipschitz(c_of, lambda q: q.of(sharp.lipschitz_attention, q.K)),
         supply=PAIRS,
         uses=("fix:lip_f", "lem:grad_one_unit"),
         attains=softest,
@@ -84,17 +85,17 @@ CLAIMS: tuple[Claim, ...] = (
         title="Lipschitz constant of the gradient, sharp",
         section=_SECTION,
         reading=ANY_MASK,
-        says="The gradient is Lipschitz with lam + C_+ K^2, C_+ = (39 + 55 sqrt 33)/1152 = 0.30812; no smaller multiple"
-        " of K^2 will do.",
+        says="The gradient is Lipschitz with lam + C_+ K^2, C_+ = (39 + 55 sqrt(33))/1152 = 0.30812; no smaller"
+        " multiple of K^2 will do.",
         formula="||grad L(M) - grad L(M')||_F <= (lam + C_+ K^2) ||M - M'||_F",
         strength=Strength.TIGHT,
-        margin=lipschitz(gradient_of, smooth),
+        margin=lipschitz(gradient_of, sharp_L),
         supply=PAIRS,
         uses=("thm:mat_view_l", "new:row_hessian"),
         attains=sharpest_bend,
         wrong=(
-            Wrong("0.99 C_+", lipschitz(gradient_of, lambda q: smooth(q, 0.99))),
-            Wrong("lam left out", lipschitz(gradient_of, lambda q: upper_constant(q) * q.K * q.K)),
+            Wrong("0.99 C_+", lipschitz(gradient_of, lambda q: smooth(q, 0.305036))),
+            Wrong("lam left out", lipschitz(gradient_of, lambda q: smooth(q, 0.308118) - q.lam)),
         ),
         repairs="thm:lip_grad_l",
         source="new",

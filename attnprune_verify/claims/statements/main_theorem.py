@@ -22,9 +22,13 @@ from attnprune_verify.claims.hypotheses import (
 from attnprune_verify.claims.quantities import Quantities
 from attnprune_verify.claims.relation import Relation, at_least, at_most, less
 from attnprune_verify.claims.supply import Fixed, Instances
+from attnprune_verify.theory import paper, rates
 
 _SECTION = "4 Main Results"
-_THEOREM = "min_{t<T} L_attn(M_t)/n^2 + lam^2/(mu n^2) ||M_t||^2 <= (xi + eps)/2, T = 4 L(M_0)/(eta mu eps n^2)"
+_THEOREM = (
+    "min_{t<T} L_attn(M_t)/n^2 + lam^2/(mu n^2) ||M_t||^2 <= (xi + eps)/2, T = 4 L(M_0)/(eta mu eps n^2),"
+    " mu = 2 min|W| beta delta, xi = 12 n^{-3/2} max|W| ||X||_F^2 lam d/mu"
+)
 _PIECES = 512
 
 
@@ -40,13 +44,11 @@ def _wide_sides(q: Quantities) -> tuple[Any, Any]:
     """(the smallest left side over every M, the right side), both times n^2, for the wide case.
 
     X X^T = I, so beta = 1, and X (M o W) X^T = (1/d) X M X^T =: N/d with ||M|| >= ||N||. M = 1 gives N = diag(d, 0).
-    The
-    first row of the loss depends on s = (N_11 - N_12)/d only: c = (x, -x), x = sigma(s) - sigma(1), and N_11^2 +
-    N_12^2 >=
-    s^2 d^2/2. The second row and its N contribute at least 0. From M_0 = 1 descent moves s monotonically from 1 towards
-    the minimiser in [0, 1] (step below 1/L), so min f(M_t) >= delta = 1 - sigma(1) for every t. The left side is
-    thus at
-    least min over s of x^2 + lam^2 d^2 s^2/(2 mu), bounded below piece by piece: x falls and s^2 grows on [0, 1].
+    The first row of the loss depends on s = (N_11 - N_12)/d only: c = (x, -x), x = sigma(s) - sigma(1), and N_11^2 +
+    N_12^2 >= s^2 d^2/2. The second row and its N contribute at least 0. From M_0 = 1 descent moves s monotonically from
+    1 towards the minimiser in [0, 1] (step below 1/L), so min f(M_t) >= delta = 1 - sigma(1) for every t. The left side
+    is thus at least min over s of x^2 + lam^2 d^2 s^2/(2 mu), bounded below piece by piece: x falls and s^2 grows on
+    [0, 1].
     """
     d, lam, eps = q.number(q.case["d"]), q.number(q.case["lam"]), q.number(q.case["eps"])
     one = q.number(1)
@@ -55,41 +57,40 @@ def _wide_sides(q: Quantities) -> tuple[Any, Any]:
         return one / (one + q.exp(-s))
 
     delta = one - sigma(one)
-    mu = 2 * delta / d  # 2 min|W| beta delta
-    weight = lam * lam * d * d / (mu * 2)
+    mu = q.of(paper.mu, one / d, one, delta)
+    weight = q.of(paper.at_ones, 1, d, lam, mu) / 2
     pieces = []
     for piece in range(_PIECES):
         low, high = one * piece / _PIECES, one * (piece + 1) / _PIECES
         x = sigma(one) - sigma(high)
         pieces.append(x * x + weight * low * low)
-    xi = 12 * q.sqrt(one * 2) / 4 * (one / d) * 2 * lam * d / mu  # n^{-1.5} = sqrt(2)/4, ||X||^2 = 2
-    return q.smallest(pieces), 4 * (xi + eps) / 2
+    xi = q.of(paper.xi_theorem, 2, d, one / d, q.sqrt(one * 2), lam, mu)
+    return q.smallest(pieces), 4 * q.of(paper.goal, xi, eps)
 
 
 def _growth(q: Quantities, exponent: int) -> Relation:
     """T(2d)/T(d) at fixed n, lam, R, mu, eps, against 2^exponent; d doubles along the case's list."""
-    n, lam, R6, mu, eps = (q.number(q.case[name]) for name in ("n", "lam", "R6", "mu", "eps"))
-    n35 = q.number(q.case["n_to_7_halves"])
+    n, lam, R, mu, eps = (q.number(q.case[name]) for name in ("n", "lam", "R", "mu", "eps"))
 
     def steps(d: int) -> Any:
-        """T = 4 L(M_0) / (eta mu eps n^2) with L(1) = lam d^2/2 and 1/eta = lam + 30 d n^{7/2} R^6."""
-        return 2 * lam * d * d * (lam + 30 * d * n35 * R6) / (mu * eps * n * n)
+        eta = 1 / q.of(paper.lipschitz, n, d, R, lam)
+        return q.of(paper.iterations, q.of(rates.start_loss, d, lam), eta, mu, eps, n)
 
     d = int(q.case["d"])
-    return at_most(steps(2 * d), 2**exponent * steps(d) * Fraction(101, 100) if q.arithmetic.name == "exact" else 0)
+    return at_most(steps(2 * d), 2**exponent * steps(d) * q.number(Fraction(101, 100)))
 
 
 def _sizes() -> Iterator[Case]:
     for d in (64, 2048, 10**6):
-        values = {"d": d, "n": 4, "n_to_7_halves": 128, "lam": Fraction(1, 25), "R6": 64, "mu": Fraction(1, 100)}
+        values = {"d": d, "n": 4, "lam": Fraction(1, 25), "R": 2, "mu": Fraction(1, 100)}
         yield Case({**values, "eps": Fraction(1, 100)}, f"n = 4, R = 2, d = {d}")
 
 
 def _literal(q: Quantities) -> Relation:
     """The printed guarantee at t = 0, from M_0 = 1 (times n^2 and mu): enough to state it on an instance."""
-    mu = 2 * q.w_min * q.beta * q.delta
+    mu = q.of(paper.mu, q.w_min, q.beta, q.delta)
     left = q.lam * q.lam * q.d**2 + mu * q.at(q.number(np.ones((q.d, q.d)))).L_attn
-    return at_most(left, 6 * q.sqrt(q.number(float(q.n))) * q.w_max * q.square(q.X) * q.lam * q.d)
+    return at_most(left, q.of(paper.cross_term, q.n, q.d, q.w_max, q.norm(q.X), q.lam))
 
 
 def _huge() -> Iterator[Case]:
@@ -109,8 +110,7 @@ CLAIMS: tuple[Claim, ...] = (
         section="1 Introduction",
         reading=_INFORMAL,
         says="Time O(d poly(n)/eps): the number of steps alone grows like d^3, because L(M_0) = lam d^2/2 and L"
-        " contains"
-        " d; R^6 and 1/mu are hidden.",
+        " contains d; R^6 and 1/mu are hidden.",
         formula="T(2d) <= 2 T(d) up to 1 %, T = 2 lam d^2 (lam + 30 d n^{7/2} R^6)/(mu eps n^2)",
         strength=Strength.UPPER,
         arithmetic="exact",
@@ -173,9 +173,8 @@ CLAIMS: tuple[Claim, ...] = (
         title="The main theorem fails over allowed positions too",
         section=_SECTION,
         reading=CAUSAL,
-        says="Reading delta over the allowed positions makes the theorem meaningful under the causal mask, and"
-        " false: the"
-        " same two tokens in the other order, so that the second row, which has a choice, is the one that matters.",
+        says="Reading delta over the allowed positions makes the theorem meaningful under the causal mask, and false:"
+        " the same two tokens in the other order, so that the second row, which has a choice, is the one that matters.",
         formula="left side > right side for every t, n = 2, d = 1e5, causal, mu = 2 min|W| beta delta_allowed",
         strength=Strength.UPPER,
         arithmetic="ball",
@@ -209,8 +208,8 @@ CLAIMS: tuple[Claim, ...] = (
         title="The assumptions are practical",
         section=_SECTION,
         reading=FULL,
-        says="The entries have a natural lower bound: not even the smallest positive double bounds them for M"
-        " in the box.",
+        says="The entries have a natural lower bound: not even the smallest positive double bounds them for M in the"
+        " box.",
         formula="min_ij F(M)_ij >= 2^-1074 for M in [0,1]^{dxd}",
         strength=Strength.LOWER,
         arithmetic="ball",

@@ -1,42 +1,30 @@
 """The sentences about the experiments, and ours, against what was measured: under every reading, under any?
 
-`measurements.json` carries what the experiments found for each sentence and reading ("agrees", "disagrees",
-"undecided" within two standard errors). It is computed by `attnprune_verify.report.measurements`, never typed; a
-sentence that was not measured has no case and stays `open`.
+What the stored runs found for each sentence and reading ("agrees", "disagrees", "undecided") is computed from their
+rows when it is asked for; a sentence that was not measured has no claim here.
 """
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Iterator
-from functools import cache
-from importlib import resources
-from typing import Any
 
-from attnprune_verify.claims.arithmetic import Undecidable
 from attnprune_verify.claims.case import Case
 from attnprune_verify.claims.core import Claim, Kind, Reading, Strength, Wrong
 from attnprune_verify.claims.quantities import Quantities
 from attnprune_verify.claims.relation import Relation, equal
 from attnprune_verify.claims.supply import Fixed
+from attnprune_verify.experiments.stored.findings import Measured, measured
+from attnprune_verify.theory.arithmetic import Undecidable
 
 _EVERY = Reading("every", "every measured reading of the set-up (weights, lam, step, rho, in-sample and held-out)")
 _SOME = Reading("some", "at least one measured reading of the set-up")
 _SCORE = {"agrees": 1, "disagrees": 0, "undecided": -1}
 
 
-@cache
-def measured() -> dict[str, dict[str, Any]]:
-    """Per sentence: what it says, the criterion, and the verdict of each reading."""
-    text = (resources.files("attnprune_verify.claims") / "measurements.json").read_text(encoding="utf-8")
-    stored: dict[str, dict[str, Any]] = json.loads(text)
-    return stored
-
-
 def _each(id_: str) -> Callable[[], Iterator[Case]]:
     def cases() -> Iterator[Case]:
-        for record in measured()[id_]["records"]:
-            yield Case({"score": _SCORE[record["verdict"]]}, f"{record['reading']}: {record['numbers']}")
+        for one in measured()[id_].findings:
+            yield Case({"score": _SCORE[one.verdict]}, f"{one.reading}: {one.numbers}")
 
     return cases
 
@@ -45,11 +33,10 @@ def _best(id_: str) -> Callable[[], Iterator[Case]]:
     """The best reading: one that agrees, else one that nobody can tell, else one that disagrees."""
 
     def cases() -> Iterator[Case]:
-        records = measured()[id_]["records"]
         for wanted in ("agrees", "undecided", "disagrees"):
-            for record in records:
-                if record["verdict"] == wanted:
-                    yield Case({"score": _SCORE[wanted]}, f"{record['reading']}: {record['numbers']}")
+            for one in measured()[id_].findings:
+                if one.verdict == wanted:
+                    yield Case({"score": _SCORE[wanted]}, f"{one.reading}: {one.numbers}")
                     return
 
     return cases
@@ -69,22 +56,22 @@ def _title(id_: str) -> str:
     return over[topic] + rest if topic in over else f"{topic} {rest}".capitalize()
 
 
-def _claim(id_: str, entry: dict[str, Any], reading: Reading, cases: Callable[[], Iterator[Case]]) -> Claim:
+def _claim(id_: str, entry: Measured, reading: Reading, cases: Callable[[], Iterator[Case]]) -> Claim:
     return Claim(
         id=id_,
         kind=Kind.EXPERIMENT,
         title=_title(id_),
         section="6 Experiment",
         reading=reading,
-        says=entry["says"],
-        formula=f"{entry['criterion']}",
+        says=entry.says,
+        formula=entry.criterion,
         strength=Strength.IDENTITY,
         arithmetic="exact",
         margin=_agrees,
         supply=Fixed(cases),
         wrong=(Wrong("the opposite", lambda q: _agrees(q, 0)),),
         source="the paper's text" if id_.startswith("exp:") else "new; measured, not proved",
-        note=f"measured on {entry['data']}, by: {entry['command']}",
+        note=f"measured on {entry.data}, by: {entry.command}",
         tags=frozenset({"measured"}),
     )
 

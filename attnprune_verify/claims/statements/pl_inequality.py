@@ -22,9 +22,12 @@ from attnprune_verify.claims.hypotheses import (
     several_tokens,
     weights_nonzero,
 )
+from attnprune_verify.claims.pl_relation import as_printed, pl_inequality
 from attnprune_verify.claims.quantities import Quantities
 from attnprune_verify.claims.relation import Relation, at_least, equal, less
 from attnprune_verify.claims.supply import Arrays, Fixed, Instances
+from attnprune_verify.theory import sharp
+from attnprune_verify.theory.theorem import HYPOTHESES
 
 _USES = (
     "thm:mat_view_l",
@@ -35,38 +38,38 @@ _USES = (
     "lem:bound_c",
     "lem:bound_diag_f",
 )
-_FORMULA = "||grad L||^2 >= (mu/2) (||c||^2 + (2 lam^2/mu) ||M||^2 - xi), mu = 2 min|W| beta delta"
-
-
-def _right_side(q: Quantities, half_mu: object) -> object:
-    """(mu/2)(||c||^2 + 2 lam^2/mu ||M||^2 - xi), multiplied out so that mu = 0 needs no division."""
-    cross = q.sqrt(q.number(q.n)) * q.w_max * q.square(q.X) * q.lam * q.d * 6
-    return half_mu * q.square(q.c) + q.lam * q.lam * q.square(q.M) - cross
-
-
-def as_printed(q: Quantities) -> Relation:
-    """mu = 2 min|W| beta delta, delta over all positions."""
-    return at_least(q.square(q.gradient), _right_side(q, q.w_min * q.beta * q.delta))
+_FORMULA = (
+    "||grad L||^2 >= (mu/2) (||c||^2 + (2 lam^2/mu) ||M||^2 - xi), mu = 2 min|W| beta delta,"
+    " xi = 12 sqrt(n) max|W| ||X||_F^2 lam d / mu"
+)
+_BOXED = ", if beta > 0, delta > 0, min|W| > 0, 0 <= M_ij <= 1 and 0 <= lam <= 1"
 
 
 def squared(q: Quantities) -> Relation:
     """mu = 2 (min|W| beta delta)^2, delta over the allowed positions."""
-    kappa = q.w_min * q.beta * q.delta_allowed
-    return at_least(q.square(q.gradient), _right_side(q, kappa * kappa))
+    return pl_inequality(q, q.of(sharp.mu, q.w_min, q.beta, q.delta_allowed) / 2)
 
 
-def _twice_squared(q: Quantities) -> Relation:
+def _larger_mu(q: Quantities, factor: float = 1.1) -> Relation:
     kappa = q.w_min * q.beta * q.delta_allowed
-    return at_least(q.square(q.gradient), _right_side(q, kappa * kappa * 2))
+    return pl_inequality(q, kappa * kappa * q.number(factor))
 
 
 def _unsquared_allowed(q: Quantities) -> Relation:
-    return at_least(q.square(q.gradient), _right_side(q, q.w_min * q.beta * q.delta_allowed))
+    return pl_inequality(q, q.w_min * q.beta * q.delta_allowed)
 
 
 def _literal_hypotheses(mask: str, formal: bool) -> tuple:  # type: ignore[type-arg]
-    always = (several_tokens(mask), delta_positive(mask), beta_positive(mask), weights_nonzero(mask))
-    return (*always, mask_in_box(mask), lam_in_unit_interval(mask)) if formal else always
+    """Those of the assumptions that `check` asks for; the informal version leaves out M and lam."""
+    known = {
+        "beta": beta_positive(mask),
+        "delta": delta_positive(mask),
+        "W-nonzero": weights_nonzero(mask),
+        "M-in-box": mask_in_box(mask),
+        "lam-in-unit-interval": lam_in_unit_interval(mask),
+    }
+    asked = HYPOTHESES if formal else HYPOTHESES[:3]
+    return (several_tokens(mask), *(known[name] for name in asked))
 
 
 _ALLOWED = (beta_positive("any"), delta_allowed_positive(), weights_nonzero("any"))
@@ -105,10 +108,9 @@ def _literal(id_: str, title: str, section: str, formal: bool) -> list[Claim]:
                 title=title,
                 section=section,
                 reading=reading,
-                says="The squared gradient norm is at least mu/2 times (squared residual plus regulariser minus"
-                " xi), with"
-                " mu the product of min |W|, beta and delta, none of them squared.",
-                formula=_FORMULA,
+                says="The squared gradient norm is at least mu/2 times (squared residual plus regulariser minus xi),"
+                " with mu the product of min |W|, beta and delta, none of them squared.",
+                formula=_FORMULA + (_BOXED if formal else ""),
                 strength=Strength.LOWER,
                 margin=as_printed,
                 supply=Instances(mask, in_box=formal, least_tokens=2),
@@ -116,13 +118,13 @@ def _literal(id_: str, title: str, section: str, formal: bool) -> list[Claim]:
                 uses=_USES if formal else ("lem:PL_ineq",),
                 wrong=(
                     Wrong("mu without squares, delta over allowed positions", _unsquared_allowed, _ALLOWED),
-                    Wrong("the squared mu, doubled", _twice_squared, _ALLOWED),
+                    Wrong("the squared mu, times 1.1", _larger_mu, _ALLOWED),
                 ),
                 repaired_by="fix:PL_ineq",
                 note="alpha_2, alpha_3 and alpha_4 of the proof each need a square"
                 if mask == "full"
-                else "a forbidden position makes min F = 0 exactly, so delta > 0 cannot hold; with n = 1 the"
-                " lemma is trivial",
+                else "a forbidden position makes min F = 0 exactly, so delta > 0 cannot hold; with n = 1 the lemma is"
+                " trivial",
             )
         )
     return made
@@ -135,8 +137,8 @@ CLAIMS: tuple[Claim, ...] = (
         title="g-proxy, xi-optimal PL inequality",
         section="5 Technique Overview",
         reading=LITERAL,
-        says="f satisfies the (g, xi, alpha, mu)-PL inequality when ||grad f||^alpha >= (mu/2)(g - xi) everywhere;"
-        " the check: diagonal quadratics satisfy it with g = 2f, xi = 0, alpha = 2, mu = 2 min a^2.",
+        says="f satisfies the (g, xi, alpha, mu)-PL inequality when ||grad f||^alpha >= (mu/2)(g - xi) everywhere; the"
+        " check: diagonal quadratics satisfy it with g = 2f, xi = 0, alpha = 2, mu = 2 min a^2.",
         formula="||grad f(w)||^alpha >= (mu/2) (g(w) - xi) for all w",
         strength=Strength.LOWER,
         arithmetic="exact",
@@ -155,7 +157,8 @@ CLAIMS: tuple[Claim, ...] = (
         reading=ANY_MASK,
         says="The PL inequality holds with mu = 2 (min|W| beta delta)^2, delta over the allowed positions of rows with"
         " at least two of them, for every M with ||M||_F <= d; no constant of this form is better.",
-        formula="||grad L||^2 >= (mu/2) (||c||^2 + (2 lam^2/mu) ||M||^2 - xi), mu = 2 (min|W| beta delta)^2",
+        formula="||grad L||^2 + 6 sqrt(n) max|W| ||X||_F^2 lam d >= (mu/2) ||c||^2 + lam^2 ||M||^2,"
+        " mu = 2 (min|W| beta delta)^2, if beta > 0, delta > 0, min|W| > 0 and ||M||_F <= d",
         strength=Strength.TIGHT,
         margin=squared,
         supply=Instances("any"),
@@ -163,7 +166,7 @@ CLAIMS: tuple[Claim, ...] = (
         uses=("thm:mat_view_l", "fix:lower_bound_p", "lem:lower_bound_XBX", "lem:lower_bound_hadamard"),
         attains=_attained,
         wrong=(
-            Wrong("mu doubled", _twice_squared),
+            Wrong("1.1 mu", _larger_mu),
             Wrong("mu without squares", _unsquared_allowed),
             Wrong("the cross term dropped", lambda q: at_least(q.square(q.gradient), q.lam * q.lam * q.square(q.M))),
         ),

@@ -281,9 +281,10 @@ CLAIMS: tuple[Claim, ...] = (
         section=_SECTION,
         reading=LITERAL,
         says="The square of ||B + lam M|| loses at most 2 R lam d; its root at most sqrt(2 R lam d).",
-        formula="||B + lam M||^2 >= ||B||^2 + lam^2 ||M||^2 - 2 R lam d; ||B + lam M|| >= (||B|| + lam ||M||)/sqrt 2"
-        " - sqrt(2 R lam d)",
+        formula="||B + lam M||^2 >= ||B||^2 + lam^2 ||M||^2 - 2 R lam d; ||B + lam M|| >= (||B|| + lam ||M||)/sqrt 2 -"
+        " sqrt(2 R lam d)",
         strength=Strength.TIGHT,
+        loose=frozenset({"Part 2"}),
         margin=_plus_lam_M,
         supply=Arrays({"B": "dd", "M": "dd"}, make=_in_box, free=("B",), rounds=24),
         hypotheses=(_box(),),

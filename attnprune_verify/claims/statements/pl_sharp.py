@@ -14,6 +14,7 @@ from attnprune_verify.claims.hypotheses import ANY_MASK, FULL, beta_positive, de
 from attnprune_verify.claims.quantities import Quantities, extreme_eigenvalues
 from attnprune_verify.claims.relation import Relation, at_least, at_most
 from attnprune_verify.claims.supply import Instances
+from attnprune_verify.theory import rates, sharp
 
 _SECTION = "G Convergence of Gradient Descent"
 _PL = (beta_positive("any"), delta_allowed_positive(), weights_nonzero("any"))
@@ -21,27 +22,23 @@ _PL = (beta_positive("any"), delta_allowed_positive(), weights_nonzero("any"))
 
 def _inner_limit(q: Quantities) -> Any:
     """sum_i W0((m_i - 1)/e)."""
-    e = q.exp(q.number(1.0))
-    total = q.number(0.0)
-    for m in q.row_sizes:
-        if m >= 2:
-            total = total + q.arithmetic.lambertw(q.number(float(m - 1)) / e)
-    return total
+    return -sharp.inner_product_floor(q.row_sizes.tolist(), arithmetic=q.arithmetic)
 
 
 def _inner(q: Quantities, factor: float = 1.0) -> list[Relation]:
-    """<G, M> + limit >= 0, written with positive sides; the limit is at most n log n."""
+    """-<G, M> is at most the limit, and the limit at most n log n."""
     limit = _inner_limit(q)
     return [
-        at_least((q.G * q.M).sum() + limit * 2, limit * q.number(2.0 - factor)),
+        at_most(-(q.G * q.M).sum(), limit * q.number(factor), "W0"),
         at_most(limit, q.n * q.log(q.number(float(q.n))), "n log n"),
     ]
 
 
 def _global(q: Quantities, factor: float = 1.0, cross: float = 1.0) -> Relation:
-    kappa = q.w_min * q.beta * q.delta_allowed
-    right = kappa * kappa * q.square(q.c) * q.number(factor) + q.lam * q.lam * q.square(q.M)
-    return at_least(q.square(q.gradient) + q.lam * _inner_limit(q) * q.number(2 * cross), right)
+    half_mu = q.of(sharp.mu, q.w_min, q.beta, q.delta_allowed) / 2
+    right = half_mu * q.square(q.c) * q.number(factor) + q.lam * q.lam * q.square(q.M)
+    lost = q.of(sharp.cross_global, q.lam, _inner_limit(q)) * q.number(cross)
+    return at_least(q.square(q.gradient) + lost, right)
 
 
 def _direct(q: Quantities, factor: float = 1.0) -> Relation:
@@ -50,7 +47,8 @@ def _direct(q: Quantities, factor: float = 1.0) -> Relation:
 
 
 def _sharp(q: Quantities, factor: float = 1.0) -> Relation:
-    return at_least(q.norm(q.G), q.kappa_T * q.lambda_2 * q.norm(q.c) * q.number(factor))
+    half_mu = q.of(sharp.mu_by_operator, q.kappa_T, q.lambda_2) / 2
+    return at_least(q.norm(q.G), q.sqrt(half_mu) * q.norm(q.c) * q.number(factor))
 
 
 def _two_tokens() -> Iterator[Case]:
@@ -79,9 +77,13 @@ def _across_ones(q: Quantities, tokens: Any) -> Any:
     return least
 
 
-def _centred(q: Quantities, factor: float = 1.0) -> Relation:
-    """kappa_T^2 >= min|W|^2 beta beta_c, beta_c the least eigenvalue of X_c X_c^T across 1."""
-    return at_least(q.kappa_T * q.kappa_T, q.w_min * q.w_min * q.beta * _across_ones(q, q.X) * q.number(factor))
+def _centred(q: Quantities, factor: float = 1.0) -> list[Relation]:
+    """kappa_T^2 >= min|W|^2 beta beta_c, beta_c the least eigenvalue of X_c X_c^T across 1, and beta_c >= beta."""
+    beta_c = _across_ones(q, q.X)
+    return [
+        at_least(q.kappa_T * q.kappa_T, q.w_min * q.w_min * q.beta * beta_c * q.number(factor), "kappa_T"),
+        at_least(beta_c, q.beta, "beta_c"),
+    ]
 
 
 def _choosing(q: Quantities) -> tuple[Any, list[Any]]:
@@ -124,9 +126,8 @@ def _one_token_more() -> Iterator[Case]:
 
 
 def _near_dense(q: Quantities, factor: float = 1.0) -> Relation:
-    largest = q.largest(np.abs(q.c))
-    room = q.number(1.0) - largest * 2 / q.f_min
-    return at_least(q.norm(q.G), room * q.kappa_plus * (q.f_min - largest) * q.norm(q.c) * q.number(factor))
+    rate = q.of(rates.pl_near_dense, q.kappa_plus, q.f_min, q.largest(np.abs(q.c)))
+    return at_least(q.norm(q.G), rate * q.norm(q.c) * q.number(factor))
 
 
 def _close_to_dense(rng: Generator, case: Case) -> dict[str, Any]:
@@ -136,7 +137,11 @@ def _close_to_dense(rng: Generator, case: Case) -> dict[str, Any]:
 
 def _small_residual() -> Hypothesis:
     supply = Instances("any", extra=_close_to_dense, small=True)
-    return Hypothesis("max |c| < f_min / 2", lambda q: bool(q.largest(np.abs(q.c)) * 2 < q.f_min), supply.families)
+
+    def holds(q: Quantities) -> bool:
+        return bool(q.of(rates.near_dense, q.f_min, q.largest(np.abs(q.c))))
+
+    return Hypothesis("max |c| < f_min / 2", holds, supply.families)
 
 
 def _uniform_dense() -> Iterator[Case]:
@@ -168,8 +173,9 @@ CLAIMS: tuple[Claim, ...] = (
         title="PL inequality for every M",
         section=_SECTION,
         reading=ANY_MASK,
-        says="With xi = 4 lam sum W0((m_i-1)/e)/mu the squared PL inequality needs no bound on M, ||X|| or max|W|.",
-        formula="||grad L||^2 >= (mu/2)(||c||^2 + (2 lam^2/mu)||M||^2 - xi), mu = 2 (min|W| beta delta)^2",
+        says="With xi = 4 lam sum_i W0((m_i - 1)/e)/mu the squared PL inequality needs no bound on M, ||X|| or max|W|.",
+        formula="||grad L||^2 + 2 lam sum_i W0((m_i - 1)/e) >= (mu/2) ||c||^2 + lam^2 ||M||^2,"
+        " mu = 2 (min|W| beta delta)^2",
         strength=Strength.TIGHT,
         margin=_global,
         supply=Instances("any"),
@@ -177,7 +183,7 @@ CLAIMS: tuple[Claim, ...] = (
         uses=("new:gradient_inner_product", "fix:lower_bound_p", "lem:lower_bound_XBX", "lem:lower_bound_hadamard"),
         attains=_two_tokens,
         wrong=(
-            Wrong("mu doubled", lambda q: _global(q, factor=2.0)),
+            Wrong("1.1 mu", lambda q: _global(q, factor=1.1)),
             Wrong("the cross term dropped", lambda q: _global(q, cross=0.0)),
         ),
         repairs="lem:PL_ineq",
@@ -207,7 +213,7 @@ CLAIMS: tuple[Claim, ...] = (
         section=_SECTION,
         reading=ANY_MASK,
         says="||G|| is at least kappa_T min lambda_2(J_i) ||c||: no beta, no delta, zero weights and masks allowed.",
-        formula="||W o (X^T p X)||_F >= kappa_T min_i lambda_2(J_i) ||c||_F",
+        formula="||W o (X^T p X)||_F^2 >= (mu/2) ||c||_F^2, mu = 2 (kappa_T l)^2, l = min_i lambda_2(J_i)",
         strength=Strength.TIGHT,
         margin=_sharp,
         supply=Instances("any"),
@@ -222,8 +228,8 @@ CLAIMS: tuple[Claim, ...] = (
         title="How the sharp constants compare",
         section=_SECTION,
         reading=ANY_MASK,
-        says="kappa_T is at least min|W| beta, and lambda_2(J_i) at least delta: the sharp form implies the"
-        " squared one.",
+        says="kappa_T is at least min|W| beta, and lambda_2(J_i) at least delta: the sharp form implies the squared"
+        " one.",
         formula="kappa_T >= min|W| beta, lambda_2(J_i) >= min_allowed F_ij",
         strength=Strength.TIGHT,
         margin=_constants,
@@ -243,8 +249,8 @@ CLAIMS: tuple[Claim, ...] = (
         title="Centring helps kappa_T",
         section=_SECTION,
         reading=FULL,
-        says="Without a mask one factor beta may be replaced by beta_c, the least eigenvalue of centred tokens"
-        " across 1.",
+        says="Without a mask one factor beta may be replaced by beta_c, the least eigenvalue of centred tokens across"
+        " 1.",
         formula="kappa_T^2 >= min|W|^2 beta beta_c, beta_c >= beta",
         strength=Strength.LOWER,
         margin=_centred,
@@ -255,7 +261,7 @@ CLAIMS: tuple[Claim, ...] = (
         ),
         uses=("new:PL_constants",),
         attains=_two_tokens,
-        wrong=(Wrong("twice the right side", lambda q: _centred(q, 2.0)),),
+        wrong=(Wrong("1.1 times the right side", lambda q: _centred(q, 1.1)),),
         source="new",
     ),
     Claim(
@@ -265,8 +271,8 @@ CLAIMS: tuple[Claim, ...] = (
         section=_SECTION,
         reading=ANY_MASK,
         says="With X_L the tokens of the rows that have a choice and beta_i the least eigenvalue of X X^T on the"
-        " zero-sum vectors row i may hold, beta^2 becomes lambda_min(X_L X_L^T) min beta_i: under a causal mask"
-        " it can be positive even where n = d + 1 and beta = 0.",
+        " zero-sum vectors row i may hold, beta^2 becomes lambda_min(X_L X_L^T) min beta_i: under a causal mask it can"
+        " be positive even where n = d + 1 and beta = 0.",
         formula="kappa_T^2 >= min|W|^2 lambda_min(X_L X_L^T) min_i beta_i >= (min|W| beta)^2",
         strength=Strength.TIGHT,
         margin=_masked,
@@ -287,7 +293,7 @@ CLAIMS: tuple[Claim, ...] = (
         section=_SECTION,
         reading=ANY_MASK,
         says="While max|c| < f_min/2 the gradient dominates ||c|| with kappa_+, the smallest nonzero singular value.",
-        formula="||W o (X^T p X)|| >= (1 - 2 max|c|/f_min) kappa_+ (f_min - max|c|) ||c||",
+        formula="2 s < f_min implies ||W o (X^T p X)|| >= (1 - 2 s/f_min) kappa_+ (f_min - s) ||c||, s = max|c_ij|",
         strength=Strength.LOWER,
         margin=_near_dense,
         supply=Instances("any", extra=_close_to_dense),

@@ -251,8 +251,8 @@ CLAIMS: tuple[Claim, ...] = (
     _exp(
         "exp:batch_regulariser",
         "lam means the same for every k",
-        "The algorithm divides lam by k while the loss is a mean: at equal lam, k = 64 regularises 4 times less than"
-        " k = 16.",
+        "The algorithm divides lam by k while the loss is a mean: at equal lam, k = 64 regularises 4 times less than k"
+        " = 16.",
         "(lam/k at k = 16) = (lam/k at k = 64)",
         lambda q: equal(q.strength / 16, q.strength / 64),
         _one(strength=Fraction(4, 100)),

@@ -98,8 +98,8 @@ CLAIMS: tuple[Claim, ...] = (
         title="Attention weights pruning",
         section="1 Introduction",
         reading=FULL,
-        says="The loss is a number, but the problem min_M L(M) asks for no zero: M = 1 minimises the attention term and"
-        " prunes nothing, and the domain of the minimum is left open.",
+        says="The loss is a number, but the problem min_M L(M) asks for no zero: M = 1 minimises the attention term"
+        " and prunes nothing, and the domain of the minimum is left open.",
         formula="min_M L(M), L(M) = 1/2 ||D^{-1} A - D~^{-1} A~||_F^2 + (lam/2) ||M||_F^2",
         strength=Strength.IDENTITY,
         arithmetic="ball",

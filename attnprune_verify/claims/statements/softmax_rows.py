@@ -94,8 +94,8 @@ CLAIMS: tuple[Claim, ...] = (
         section=_SECTION,
         reading=ANY_MASK,
         says="A move u of a row's logits with r = max u - min u over the allowed positions changes each weight, and"
-        " the Jacobian as a quadratic form, at most by the factor e^r either way; here u is the row of"
-        " X ((M' - M) o W) X^T.",
+        " the Jacobian as a quadratic form, at most by the factor e^r either way; here u is the row of X ((M' - M) o"
+        " W) X^T.",
         formula="e^-r s_j <= s'_j <= e^r s_j, e^-r J(s) <= J(s') <= e^r J(s)",
         strength=Strength.TIGHT,
         margin=_row_moves,

@@ -1,0 +1,100 @@
+"""``attnprune-verify experiment perplexity FOLDER``: Table 1, pruning methods side by side end to end."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import click
+
+__all__ = ["command"]
+
+_INTERRUPTED = 130
+
+
+@click.command("perplexity")
+@click.argument("folder", type=click.Path(path_type=Path))
+@click.option(
+    "--out",
+    type=click.Path(path_type=Path, file_okay=False),
+    default=Path("perplexity-experiment"),
+    show_default=True,
+    help="Folder for runs, tables, JSON and plots; finished runs found there are not repeated.",
+)
+@click.option("--calibration", multiple=True, type=click.Path(), help="A text to calibrate on (may be repeated).")
+@click.option("--held-out", multiple=True, type=click.Path(), help="A text to measure on (may be repeated).")
+@click.option(
+    "--attention",
+    multiple=True,
+    metavar="METHOD|dense",
+    help="For W_Q and W_K (may be repeated).  [default: wanda, sparsegpt, auto]",
+)
+@click.option(
+    "--rest", multiple=True, metavar="METHOD|dense", help="For V, O, MLP (may be repeated).  [default: dense]"
+)
+@click.option("--rho", "rhos", multiple=True, type=float, help="A pruning ratio (may be repeated).  [default: 0.5]")
+@click.option("--pattern", "patterns", multiple=True, metavar="N:M", help="Keep N of every M (may be repeated).")
+@click.option(
+    "--budget",
+    "budgets",
+    multiple=True,
+    type=click.Choice(["matrix", "measured"]),
+    help="How zeros are shared out (may be repeated).  [default: matrix]",
+)
+@click.option("--hold", type=int, multiple=True, help="A block that measured budgets leave alone (may be repeated).")
+@click.option("--k", "ks", multiple=True, type=int, help="Calibration windows (may be repeated).  [default: 8]")
+@click.option("--n", type=int, help="Tokens of a window.  [default: the model's context, at most 2048]")
+@click.option("--seeds", type=int, help="Draws of the calibration windows.  [default: 1]")
+@click.option("--windows", type=int, help="Held-out windows, evenly spaced.  [default: all]")
+@click.option("--by-layer", is_flag=True, help="Measure also what every block does when it alone is pruned.")
+@click.option("--jobs", type=int, default=1, show_default=True, help="Runs at the same time.")
+@click.option("--plots/--no-plots", default=True, help="Draw PNG and SVG (needs the extra `plot`).")
+@click.option("--format", "form", type=click.Choice(["text", "json"]), default="text", show_default=True)
+@click.option("--quiet", is_flag=True, help="Print nothing but warnings.")
+def command(folder: Path, out: Path, jobs: int, plots: bool, form: str, quiet: bool, **choices: Any) -> int:
+    """Prune the language model in FOLDER in memory, and measure its next-token predictions on held-out text.
+
+    Every combination of --rest, --attention, --rho or --pattern, --k and draw is one run: perplexity, KL to the dense
+    model, paired ratios to SparseGPT. Each run is kept in OUT as soon as it is done: after an interruption the same
+    command goes on. Every number carries a fingerprint of all it depends on (see `compare`).
+
+    \b
+    Example:
+      attnprune-verify experiment perplexity models/llama --calibration a.txt --held-out b.txt --rho 0.5 --rho 0.7
+      attnprune-verify experiment perplexity models/llama --rest dense --rest wanda --rest sparsegpt --seeds 5
+    """
+    from attnprune_verify.cli.jobs import as_processes
+    from attnprune_verify.cli.output import deliver
+    from attnprune_verify.cli.progress import progress_bar
+    from attnprune_verify.experiments.perplexity.plan import PerplexityPlan
+    from attnprune_verify.experiments.perplexity.report import as_document, summary, write_tables
+    from attnprune_verify.experiments.perplexity.run import run_perplexity
+    from attnprune_verify.files import dumps
+
+    given = {name: value for name, value in choices.items() if value not in (None, ())}
+    plan = PerplexityPlan(str(folder), **given)
+    processes = as_processes(jobs)
+    try:
+        with progress_bar("runs", show=not quiet) as bar:
+            results = run_perplexity(plan, out, processes=processes, progress=bar)
+    except KeyboardInterrupt:
+        click.echo(f"Interrupted: finished runs are kept in {out}; the same command goes on from there.", err=True)
+        return _INTERRUPTED
+    paths = write_tables(results, out)
+    if plots:
+        paths += _plots(results, out)
+    if not quiet:
+        deliver(dumps(as_document(results)) if form == "json" else summary(results) + "\n")
+        click.echo("Written: " + ", ".join(map(str, paths)), err=True)
+    return 0
+
+
+def _plots(results: Any, out: Path) -> list[Path]:
+    try:
+        import matplotlib  # noqa: F401  # is the extra there?
+    except ImportError:
+        click.echo("Note: no plots; for them, install the extra: pip install '.[plot]'", err=True)
+        return []
+    from attnprune_verify.experiments.perplexity.plots import write_plots
+
+    return write_plots(results, out)

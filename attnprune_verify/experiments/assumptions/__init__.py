@@ -1,0 +1,1 @@
+"""What the theorem would need on a real model."""

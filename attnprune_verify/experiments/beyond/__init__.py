@@ -1,0 +1,1 @@
+"""Ways in which optimising the attention error might pay."""

@@ -1,0 +1,1 @@
+"""Pruning the attention layers of a real model, as Section 6.2 does."""

@@ -1,0 +1,149 @@
+"""What the layer experiment measures: which model, texts, layers, methods, ratios, lengths and seeds."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from attnprune_verify.algorithms.layer.prune import check_options
+from attnprune_verify.errors import InvalidInstance
+from attnprune_verify.experiments.documents import default_texts
+from attnprune_verify.values import as_count, as_ratio
+
+__all__ = ["LayerPlan", "LayerRun", "parse_method"]
+
+_BLOCK, _BLOCKS = 4096, 256
+QUICK_METHODS = ("random", "magnitude", "wanda", "sparsegpt", "fisher-diagonal", "fisher-obs")
+
+
+@dataclass(frozen=True)
+class LayerRun:
+    """One method at one ratio, on one draw of texts, for all layers of the plan."""
+
+    method: str
+    rho: float
+    n: int
+    seed: int
+
+
+@dataclass(frozen=True)
+class LayerPlan:
+    """The experiment's choices.
+
+    Attributes
+    ----------
+    model : path of the model's folder
+    calibration, held_out : paths of documents; empty for the shipped ones
+    layers : indices, empty for all (then end-to-end effects are measured as well)
+    methods : names of `prune_layer`'s methods, with options as in ``fisher-obs:sweeps=1,blocksize=64``
+    rhos : pruning ratios
+    ns : tokens per sequence
+    held_out_n : tokens per sequence that is measured on, None for as many as in calibration
+    k : sequences, for calibration and for measuring alike
+    seeds : number of draws of sequences
+
+    Raises
+    ------
+    InvalidInstance
+        If a method, an option, a ratio or a count is out of range, or a document serves both purposes.
+
+    Examples
+    --------
+    >>> plan = LayerPlan("models/small", methods=("sparsegpt", "fisher-obs"), rhos=(0.5, 0.7), seeds=3)
+    >>> len(plan.runs())
+    12
+    """
+
+    model: str
+    calibration: tuple[str, ...] = ()
+    held_out: tuple[str, ...] = ()
+    layers: tuple[int, ...] = ()
+    methods: tuple[str, ...] = QUICK_METHODS
+    rhos: tuple[float, ...] = (0.5,)
+    ns: tuple[int, ...] = (128,)
+    held_out_n: int | None = None
+    k: int = 8
+    seeds: int = 1
+
+    def __post_init__(self) -> None:
+        for method in self.methods:
+            parse_method(method)
+        for rho in self.rhos:
+            as_ratio(rho)
+        for n in self.ns:
+            as_count("n", n, least=2)
+        if self.held_out_n is not None:
+            as_count("held_out_n", self.held_out_n, least=2)
+        for layer in self.layers:
+            as_count("layer", layer)
+        as_count("k", self.k, least=1)
+        as_count("seeds", self.seeds, least=1)
+        for name in ("methods", "rhos", "ns"):
+            if not getattr(self, name):
+                raise InvalidInstance(f"{name} must not be empty")
+        shared = {Path(path).resolve() for path in self.calibration} & {Path(path).resolve() for path in self.held_out}
+        if shared:
+            raise InvalidInstance(
+                f"calibration and held-out documents must differ; both have {sorted(shared)[0].name!r}"
+            )
+
+    def runs(self) -> list[LayerRun]:
+        """In an order in which runs that share texts follow each other."""
+        return [
+            LayerRun(method, rho, n, seed)
+            for n in self.ns
+            for seed in range(self.seeds)
+            for method in self.methods
+            for rho in self.rhos
+        ]
+
+    def fingerprint(self) -> str:
+        """Changes with everything that a run depends on besides its own key."""
+        settings = [self.layers, self.k] + ([] if self.held_out_n is None else [self.held_out_n])
+        digest = hashlib.sha256(json.dumps(settings).encode())
+        folder = Path(self.model)
+        for path in sorted([folder / "config.json", *folder.glob("*.safetensors"), folder / "tokenizer.json"]):
+            digest.update(path.name.encode())
+            if path.is_file():
+                digest.update(_sample(path))
+        for part in ("calibration", "held_out"):
+            for document in getattr(self, part) or default_texts(part):
+                if Path(document).is_file():
+                    digest.update(Path(document).read_bytes())
+        return digest.hexdigest()[:16]
+
+
+def _sample(path: Path) -> bytes:
+    """Blocks spread over a file and its size: they tell models of one architecture apart, however large they are."""
+    size = path.stat().st_size
+    digest = hashlib.sha256(str(size).encode())
+    with path.open("rb") as file:
+        for start in range(0, size, max(_BLOCK, size // _BLOCKS)):
+            file.seek(start)
+            digest.update(file.read(_BLOCK))
+    return digest.digest()
+
+
+def parse_method(text: str) -> tuple[str, dict[str, Any]]:
+    """``name`` or ``name:option=value,...`` with JSON values (a bare word is a string).
+
+    Examples
+    --------
+    >>> parse_method("fisher-obs:sweeps=1,sequential=true")
+    ('fisher-obs', {'sweeps': 1, 'sequential': True})
+    """
+    name, _, rest = text.partition(":")
+    options: dict[str, Any] = {}
+    for item in filter(None, rest.split(",")):
+        key, separator, value = item.partition("=")
+        if not separator:
+            raise InvalidInstance(f"a method's options must read name=value,...; got {item!r:.60}")
+        try:
+            options[key] = json.loads(value)
+        except ValueError:
+            options[key] = value
+    check_options(name, options)
+    return name, options

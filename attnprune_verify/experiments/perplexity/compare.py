@@ -1,0 +1,128 @@
+"""Why two results differ: the fields of their fingerprints that do, and, if asked, what each of them alone changes."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from attnprune_verify.errors import InvalidInstance
+from attnprune_verify.experiments.perplexity.plan import PerplexityPlan
+from attnprune_verify.experiments.perplexity.run import run_perplexity
+from attnprune_verify.whole_model.fingerprint import differing_fields
+
+__all__ = ["Attribution", "Comparison", "attribute", "compare", "read_result"]
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """What distinguishes two results.
+
+    Attributes
+    ----------
+    same : whether their fingerprints are equal
+    fields : dotted names of the fields in which they differ, with both values
+    """
+
+    same: bool
+    fields: dict[str, tuple[Any, Any]]
+
+
+@dataclass(frozen=True)
+class Attribution:
+    """The first run of a plan done again with one choice taken from the other result.
+
+    Attributes
+    ----------
+    choice : the choice that was changed; "" for none of them, "all" for all
+    dense : perplexity of the dense model
+    perplexity, kl : of the pruned model
+    """
+
+    choice: str
+    dense: float
+    perplexity: float
+    kl: float
+
+
+def read_result(path: str | Path) -> dict[str, Any]:
+    """A JSON file that carries a fingerprint.
+
+    Raises
+    ------
+    InvalidInstance
+        If it is missing, no JSON, or carries no fingerprint.
+    """
+    file = Path(path)
+    if not file.is_file():
+        raise InvalidInstance(f"a result must be a file; got {str(path)!r}")
+    try:
+        content = json.loads(file.read_text(encoding="utf-8"))
+        fields = content["fingerprint"]["fields"]
+        digest = content["fingerprint"]["digest"]
+    except (ValueError, KeyError, TypeError, RecursionError) as error:
+        raise InvalidInstance(f"a result must be JSON with a fingerprint; {str(path)!r} is not") from error
+    if not isinstance(fields, Mapping) or not isinstance(digest, str):
+        raise InvalidInstance(f"a result must be JSON with a fingerprint; {str(path)!r} is not")
+    found: dict[str, Any] = content
+    return found
+
+
+def compare(one: Mapping[str, Any], other: Mapping[str, Any]) -> Comparison:
+    """The fields in which the fingerprints of two results differ.
+
+    Examples
+    --------
+    >>> results = [{"fingerprint": {"digest": d, "fields": {"k": k, "n": 256}}} for d, k in (("a", 8), ("b", 4))]
+    >>> compare(*results).fields
+    {'k': (8, 4)}
+    """
+    first, second = (result["fingerprint"] for result in (one, other))
+    names = differing_fields(first["fields"], second["fields"])
+    fields = {name: (_at(first["fields"], name), _at(second["fields"], name)) for name in names}
+    return Comparison(first["digest"] == second["digest"] and not names, fields)
+
+
+def attribute(one: Mapping[str, Any], other: Mapping[str, Any]) -> list[Attribution]:
+    """Rerun the first run of `one` with each differing choice of `other` alone, and with all of them.
+
+    Versions and the machine cannot be exchanged here: a difference that no choice makes is theirs.
+
+    Raises
+    ------
+    InvalidInstance
+        If a result holds no plan, or what it names (the model, the texts) is not where it was.
+    """
+    plans = [_first_run(PerplexityPlan.from_document(result.get("plan", {}))) for result in (one, other)]
+    names = [name for name in plans[0].document() if getattr(plans[0], name) != getattr(plans[1], name)]
+    changed = {name: getattr(plans[1], name) for name in names}
+    steps: list[tuple[str, dict[str, Any]]] = [("", {})]
+    steps += [(name, {name: value}) for name, value in changed.items()]
+    if len(changed) > 1:
+        steps.append(("all", changed))
+    return [_rerun(name, replace(plans[0], **choices)) for name, choices in steps]
+
+
+def _rerun(name: str, plan: PerplexityPlan) -> Attribution:
+    results = run_perplexity(plan)
+    row = results.rows[0]
+    return Attribution(name, results.dense["perplexity"], row["perplexity"], row["kl"])
+
+
+def _first_run(plan: PerplexityPlan) -> PerplexityPlan:
+    """The plan of its first run alone."""
+    first: dict[str, Any] = {name: getattr(plan, name)[:1] for name in ("attention", "rest", "budgets", "ks")}
+    sizes: dict[str, Any] = {"rhos": plan.rhos[:1], "patterns": () if plan.rhos else plan.patterns[:1]}
+    return replace(plan, **first, **sizes, seeds=1, by_layer=False)
+
+
+def _at(fields: Mapping[str, Any], name: str) -> Any:
+    value: Any = fields
+    for part in name.split("."):
+        if not isinstance(value, Mapping) or part not in value:
+            rest = name[name.index(part) :]
+            return value.get(rest) if isinstance(value, Mapping) else None
+        value = value[part]
+    return value

@@ -1,0 +1,163 @@
+"""The experiments whose runs are stored: what is in a record, how a run is done again, what the rows say."""
+
+from __future__ import annotations
+
+import hashlib
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from attnprune_verify.experiments.documents import default_texts
+from attnprune_verify.experiments.layer.plan import LayerPlan, LayerRun, parse_method
+from attnprune_verify.experiments.layer.report import command_line
+from attnprune_verify.experiments.layer.run import LayerResults, measure_run
+from attnprune_verify.experiments.layer.sentences import layer_statements
+from attnprune_verify.experiments.synthetic import report
+from attnprune_verify.experiments.synthetic.plan import Run, SyntheticPlan, perform
+from attnprune_verify.experiments.synthetic.run import Results
+from attnprune_verify.experiments.synthetic.sentences import figure2_statements
+
+__all__ = ["KINDS", "Finding", "Layer", "Stored", "Synthetic"]
+
+Row = dict[str, Any]
+
+
+class Finding(NamedTuple):
+    """One sentence under one reading: what was measured says "agrees", "disagrees" or "undecided"."""
+
+    id: str
+    says: str
+    criterion: str
+    verdict: str
+    reading: str
+    numbers: str
+
+
+class Stored(ABC):
+    """An experiment with the settings of a record, the model (if it reads one) in a folder.
+
+    `runs` can be done again one by one: `rows` says what one leaves, and `is_chaotic` whether rounding decides its
+    result, so that it comes out again only on an equal kernel.
+    """
+
+    columns: Sequence[str]
+    measured: Sequence[str]
+    command: str
+    data: str
+    needs_model: bool
+
+    @abstractmethod
+    def __init__(self, plan: Row, folder: str = "") -> None: ...
+
+    @abstractmethod
+    def inputs(self) -> dict[str, str]: ...
+
+    @abstractmethod
+    def runs(self) -> list[Any]: ...
+
+    @abstractmethod
+    def rows(self, run: Any) -> list[Row]: ...
+
+    @abstractmethod
+    def is_chaotic(self, run: Any) -> bool: ...
+
+    @abstractmethod
+    def findings(self, rows: list[Row]) -> Iterator[Finding]: ...
+
+
+class Synthetic(Stored):
+    """Section 6.1."""
+
+    columns = report.COLUMNS
+    measured = report.MEASURED
+    command = "attnprune-verify experiment synthetic"
+    data = "seeded synthetic data, not the authors' own"
+    needs_model = False
+
+    def __init__(self, plan: Row, folder: str = "") -> None:
+        self.plan = SyntheticPlan(**_tuples(plan))
+
+    def inputs(self) -> dict[str, str]:
+        """Everything is drawn."""
+        return {}
+
+    def runs(self) -> list[Run]:
+        """All but the diagnostic of chaos, which leaves no row."""
+        return [run for run in self.plan.runs() if run.kind != "chaos"]
+
+    def rows(self, run: Run) -> list[Row]:
+        """One per method and rho."""
+        return list(perform(run)["rows"])
+
+    def is_chaotic(self, run: Run) -> bool:
+        """A disturbance of 1e-12 flips a part of the mask that descent finds."""
+        return run.kind == "descent"
+
+    def results(self, rows: list[Row]) -> Results:
+        """The stored table as what `run_synthetic` returns."""
+        return Results(self.plan, rows, [])
+
+    def findings(self, rows: list[Row]) -> Iterator[Finding]:
+        """Section 6.1's sentences."""
+        for one in figure2_statements(self.results(rows)):
+            words = [f"{one['weights']} weights", f"k = {one['k']}", one["reading"]]
+            words += ["" if one["lam"] is None else f"lam = {one['lam']:g}", one["measure"], f"{one['seeds']} seeds"]
+            reading = ", ".join(filter(None, words))
+            yield Finding(one["id"], one["says"], one["criterion"], one["verdict"], reading, one["numbers"])
+
+
+class Layer(Stored):
+    """Section 6.2, and our methods."""
+
+    columns = ("method", "rho", "n", "seed", "layer", "head", "in_sample", "held_out", "cosine_distance")
+    measured = ("in_sample", "held_out", "cosine_distance")
+    data = "a pretrained sentence encoder and two disjoint sets of texts"
+    needs_model = True
+
+    def __init__(self, plan: Row, folder: str = "") -> None:
+        self.plan = LayerPlan(**(_tuples(plan) | {"model": folder}))
+        self.command = command_line(self.plan)
+
+    def inputs(self) -> dict[str, str]:
+        """The model's files and the texts."""
+        folder = Path(self.plan.model)
+        paths = [folder / "config.json", *sorted(folder.glob("*.safetensors")), folder / "tokenizer.json"]
+        paths += [path for part in ("calibration", "held_out") for path in default_texts(part)]
+        return {path.name: hashlib.sha256(path.read_bytes()).hexdigest() for path in paths}
+
+    def runs(self) -> list[LayerRun]:
+        """One method at one ratio on all layers."""
+        return self.plan.runs()
+
+    def rows(self, run: LayerRun) -> list[Row]:
+        """One per layer and head, and one for the whole model."""
+        found = measure_run(self.plan, run)
+        whole = [{"cosine_distance": found["whole"]}] if found["whole"] is not None else []
+        return [{**found["run"], **row} for row in (*found["rows"], *whole)]
+
+    def is_chaotic(self, run: LayerRun) -> bool:
+        """Methods that descend on a mask."""
+        return parse_method(run.method)[0] in ("ste", "paper-gd")
+
+    def results(self, rows: list[Row]) -> LayerResults:
+        """The stored table as what `run_layers` returns."""
+        whole = [row for row in rows if "head" not in row]
+        return LayerResults(self.plan, [row for row in rows if "head" in row], whole)
+
+    def findings(self, rows: list[Row]) -> Iterator[Finding]:
+        """Section 6.2's sentences and ours."""
+        for one in layer_statements(self.results(rows)):
+            verdict = "agrees" if one["holds"] else "disagrees"
+            found = "<=" if one["lhs"] <= one["rhs"] else ">"
+            numbers = f"{one['criterion']}: {one['lhs']:.4g} {found} {one['rhs']:.4g}"
+            yield Finding(one["id"], one["says"], one["criterion"], verdict, one["reading"], numbers)
+
+
+KINDS: dict[str, type[Stored]] = {"synthetic": Synthetic, "layer": Layer}
+
+
+def _tuples(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {name: _tuples(item) for name, item in value.items()}
+    return tuple(map(_tuples, value)) if isinstance(value, list) else value

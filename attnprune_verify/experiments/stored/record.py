@@ -1,0 +1,133 @@
+"""A stored run: its rows, one a line, and beside them what they depend on, with a digest over both.
+
+`NAME.csv` holds the rows, `NAME.json` the record, `NAME.seconds.csv` how long things took, which nothing is compared
+with. A record whose digest does not fit is refused: numbers are written by ``python -m
+attnprune_verify.experiments.stored measure``, never typed.
+"""
+
+from __future__ import annotations
+
+import csv
+import hashlib
+import io
+import json
+from dataclasses import asdict, dataclass
+from functools import cache
+from importlib.metadata import version
+from importlib.resources import files
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from attnprune_verify.errors import InvalidInstance
+from attnprune_verify.files import dumps, write_whole
+from attnprune_verify.model.objective import Objective
+
+__all__ = ["FOLDER", "NAMES", "Record", "kernel", "read", "source"]
+
+_HERE = files("attnprune_verify.experiments").joinpath("stored")
+FOLDER = Path(str(_HERE))
+NAMES = tuple(sorted(path.stem for path in FOLDER.glob("*.json")))
+
+_COMPUTING = ("algorithms", "experiments", "instance", "model", "pretrained")
+"""The parts of the package whose code decides the numbers."""
+
+
+@dataclass(frozen=True)
+class Record:
+    """What a table of numbers depends on.
+
+    Attributes
+    ----------
+    experiment : "synthetic" or "layer"
+    command : what a user types to measure it
+    plan : the settings, seeds among them
+    inputs : SHA-256 of every file that was read, by name
+    code : `version` of the package, and `source`, the SHA-256 of the code that computes
+    kernel : of the arithmetic, see `kernel`
+    rows : number of rows
+    """
+
+    experiment: str
+    command: str
+    plan: dict[str, Any]
+    inputs: dict[str, str]
+    code: dict[str, str]
+    kernel: str
+    rows: int
+
+    def digest(self, table: bytes) -> str:
+        """Over the record and its table."""
+        return hashlib.sha256(json.dumps(asdict(self), sort_keys=True).encode() + table).hexdigest()
+
+    def write(self, path: Path, table: bytes) -> None:
+        """Write ``path.json`` and ``path.csv``."""
+        write_whole(path.with_suffix(".csv"), table)
+        write_whole(path.with_suffix(".json"), dumps(asdict(self) | {"digest": self.digest(table)}).encode())
+
+
+def read(path: Path) -> tuple[Record, list[dict[str, Any]]]:
+    """The record at ``path.json`` and its rows.
+
+    Raises
+    ------
+    InvalidInstance
+        If record and rows are not as they were written.
+    """
+    content, table = json.loads(path.with_suffix(".json").read_bytes()), path.with_suffix(".csv").read_bytes()
+    digest = content.pop("digest", None)
+    record = Record(**content)
+    rows = [_typed(row) for row in csv.DictReader(io.StringIO(table.decode()))]
+    if record.digest(table) != digest or len(rows) != record.rows:
+        raise InvalidInstance(f"a stored run must be as it was measured; {path.name} was changed since")
+    return record, rows
+
+
+def _typed(row: dict[str, str]) -> dict[str, Any]:
+    return {name: _value(text) for name, text in row.items() if text != ""}
+
+
+def _value(text: str) -> Any:
+    for kind in (int, float):
+        try:
+            return kind(text)
+        except ValueError:
+            pass
+    return {"True": True, "False": False}.get(text, text)
+
+
+@cache
+def source() -> str:
+    """SHA-256 of the code that computes, names and contents."""
+    digest = hashlib.sha256()
+    root = Path(str(files("attnprune_verify")))
+    for part in _COMPUTING:
+        for path in sorted((root / part).rglob("*.py")):
+            digest.update(path.relative_to(root).as_posix().encode() + b"\0" + path.read_bytes())
+    return digest.hexdigest()
+
+
+def code() -> dict[str, str]:
+    """Of which code numbers come that are measured now."""
+    return {"version": version("attnprune-verify"), "source": source()}
+
+
+@cache
+def kernel() -> str:
+    """A name for how this machine and this code round: the bits of a few products, factors, losses and gradients.
+
+    Equal names: chaotic runs come out equal, too. BLAS, its version, the CPU's vector units and the order in which the
+    model adds all show in it.
+    """
+    rng = np.random.default_rng(0)
+    digest = hashlib.sha256()
+    for shape in ((16, 64, 16), (128, 64, 64), (64, 128, 257), (384, 384, 32)):
+        A, B = rng.standard_normal(shape[:2]), rng.standard_normal(shape[1:])
+        for result in (A @ B, np.exp(A), A.sum(axis=1), np.linalg.qr(A)[1], (A @ A.T)[0] @ A):
+            digest.update(np.ascontiguousarray(result).tobytes())
+    for k, n in ((4, 16), (2, 128)):
+        X, W, M = rng.standard_normal((k, n, 32)), rng.standard_normal((32, 32)), rng.uniform(size=(32, 32))
+        value, slope = Objective(X, W, 0.04, "causal").loss_and_gradient(M)
+        digest.update(np.append(slope, value).tobytes())
+    return digest.hexdigest()[:12]

@@ -1,0 +1,99 @@
+"""``python -m attnprune_verify.experiments.stored check|measure``: stored runs done again.
+
+`check` does a sample of them and compares; `measure NAME` does all and writes the record anew.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import time
+from collections.abc import Iterator
+from functools import partial
+from pathlib import Path
+from random import Random
+from typing import Any
+
+from attnprune_verify.errors import InvalidInstance
+from attnprune_verify.experiments.runs import Progress, complete
+from attnprune_verify.experiments.stored.kinds import KINDS, Stored
+from attnprune_verify.experiments.stored.record import Record, code, kernel, read
+from attnprune_verify.files import table, write_whole
+
+__all__ = ["differences", "measure", "sample"]
+
+TOLERANCE = 1e-9
+"""Relative; runs that are not chaotic come out equal to about 1e-13 after a change of rounding."""
+
+
+def sample(
+    path: Path, seed: str, seconds: float, folder: str = "", *, chaotic: bool = True
+) -> tuple[Stored, list[Any]]:
+    """Runs of a record that can come out again here, drawn by the seed, of about so many seconds together.
+
+    Chaotic ones are among them only if they are wanted, and on a machine that rounds as the one that measured them.
+    """
+    record, _ = read(path)
+    stored = KINDS[record.experiment](record.plan, folder)
+    if stored.needs_model and not folder:
+        return stored, []
+    if stored.inputs() != record.inputs:
+        raise InvalidInstance(f"{path.name} must be done again on the model and texts it was measured on")
+    possible = chaotic and kernel() == record.kernel  # else they may differ without anyone's fault
+    runs = [(run, cost) for run, cost in zip(stored.runs(), _times(path), strict=True)]
+    Random(seed).shuffle(runs)
+    chosen = []
+    for run, cost in runs:
+        if cost <= seconds and (possible or not stored.is_chaotic(run)):
+            chosen.append(run)
+            seconds -= cost
+    return stored, chosen
+
+
+def _times(path: Path) -> list[float]:
+    return [float(line.split(",")[1]) for line in path.with_suffix(".seconds.csv").read_text().splitlines()[1:]]
+
+
+def differences(path: Path, stored: Stored, runs: list[Any]) -> Iterator[str]:
+    """Where these runs, done again, leave other rows than the record holds (of methods that it holds)."""
+    identity = [name for name in stored.columns if name not in stored.measured]
+    rows = {tuple(row.get(name) for name in identity): row for row in read(path)[1]}
+    for run in runs:
+        for row in stored.rows(run):
+            before = rows.get(tuple(row.get(name) for name in identity), row)
+            for name in stored.measured:
+                if not _equal(before.get(name), row.get(name)):
+                    where = ", ".join(f"{key} = {row[key]}" for key in identity if key in row)
+                    yield f"{path.name}: {name} is {before.get(name)}, and {row.get(name)} when done again ({where})"
+
+
+def _equal(one: Any, other: Any) -> bool:
+    if isinstance(one, float | int) and isinstance(other, float | int):
+        return math.isclose(one, other, rel_tol=TOLERANCE, abs_tol=TOLERANCE)
+    return bool(one == other)
+
+
+def measure(path: Path, folder: str = "", progress: Progress | None = None) -> None:
+    """Do every run of the record's plan and write record, rows and times anew.
+
+    Finished runs are kept in ``NAME.runs.jsonl`` of the working directory: after an interruption the same command, of
+    the same code, goes on from there.
+    """
+    before, _ = read(path)
+    stored, journal = KINDS[before.experiment](before.plan, folder), Path(f"{path.name}.runs.jsonl")
+    inputs = stored.inputs()
+    same = f"{code()['source']}|{kernel()}|{json.dumps([before.plan, inputs], sort_keys=True)}"
+    runs = {f"{same}|{number}": run for number, run in enumerate(stored.runs())}
+    done = complete(runs, partial(_timed, stored), journal, progress=progress)
+    rows = [row for one in done for row in one["rows"]]
+    record = Record(before.experiment, stored.command, before.plan, inputs, code(), kernel(), len(rows))
+    times = [{"run": number, "seconds": one["seconds"]} for number, one in enumerate(done)]
+    write_whole(path.with_suffix(".seconds.csv"), table(times, ("run", "seconds")))
+    record.write(path, table(rows, stored.columns))
+    journal.unlink()
+
+
+def _timed(stored: Stored, run: Any) -> dict[str, Any]:
+    start = time.process_time()
+    rows = stored.rows(run)
+    return {"rows": rows, "seconds": round(time.process_time() - start, 2)}

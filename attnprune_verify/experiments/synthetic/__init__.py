@@ -1,0 +1,1 @@
+"""The experiment of Section 6.1 on synthetic data."""

@@ -1,0 +1,269 @@
+"""The prose of Section 6.1 about Figure 2, sentence by sentence, against measured curves.
+
+The figure has no numbers in the text, so its sentences are all that can be compared. Words such as "comparable" are
+given a criterion here, which every verdict carries.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator
+from dataclasses import asdict, dataclass
+from itertools import product
+from typing import Any
+
+from attnprune_verify.experiments.synthetic.curves import Curve, Truth, all_of, curve, is_below, pairs
+from attnprune_verify.experiments.synthetic.run import Results
+
+__all__ = ["SENTENCES", "Finding", "figure2_statements"]
+
+_COMPARABLE = 0.1
+_CLOSE = 0.2
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One sentence under one reading.
+
+    Attributes
+    ----------
+    id : claim id
+    says : what the paper says
+    criterion : when we say that the measurement agrees
+    verdict : "agrees", "disagrees" or "undecided" (within two standard errors of the seeds)
+    numbers : the means behind it
+    weights, k, reading, lam, measure, seeds
+        The reading. `reading` is "" where the sentence is about Wanda and SparseGPT only, `lam` is None there and where
+        it is swept; `measure` is "in-sample" or "held-out".
+    """
+
+    id: str
+    says: str
+    criterion: str
+    verdict: str
+    numbers: str
+    weights: str
+    k: int
+    reading: str
+    lam: float | None
+    measure: str
+    seeds: int
+
+
+@dataclass(frozen=True)
+class _Curves:
+    """Our method and the two rivals the paper names, over one axis."""
+
+    ours: Curve
+    wanda: Curve
+    sparsegpt: Curve
+
+    def text(self, of_method: bool, only: float | None) -> str:
+        named = {"method": self.ours} if of_method else {}
+        named |= {"Wanda": self.wanda, "SparseGPT": self.sparsegpt}
+        return "; ".join(f"{name} {one.text(only)}" for name, one in named.items())
+
+
+_Judge = Callable[[_Curves, float], Truth]
+
+
+@dataclass(frozen=True)
+class Sentence:
+    """A sentence, the axis it is about, and when it holds."""
+
+    id: str
+    axis: str
+    says: str
+    criterion: str
+    judge: _Judge
+    of_method: bool = True
+    """Whether it is about the paper's method, not only about its rivals."""
+    at_fixed_point: bool = False
+    """Whether it is about the fixed point of the axis only."""
+
+
+def _u_shape(curves: _Curves, _: float) -> Truth:
+    mean, values = curves.ours.mean, curves.ours.values
+    least = int(mean.argmin())
+    if len(mean) < 3:
+        return None
+    if least in (0, len(mean) - 1):
+        return False
+    return all_of([is_below(values[least], values[0]), is_below(values[least], values[-1])])
+
+
+def _optimum(curves: _Curves, _: float) -> Truth:
+    near = [lam for lam in curves.ours.axis if abs(math.log2(lam) + 4) <= 1]
+    if not near:
+        return None
+    best = curves.ours.axis[int(curves.ours.mean.argmin())]
+    if best in near:
+        return True
+    return False if all_of(is_below(curves.ours.at(best), curves.ours.at(lam)) for lam in near) else None
+
+
+def _outperforms(curves: _Curves, _: float) -> Truth:
+    return all_of([pairs(curves.ours, curves.wanda, is_below), pairs(curves.ours, curves.sparsegpt, is_below)])
+
+
+def _outperforms_at(curves: _Curves, position: float) -> Truth:
+    ours = curves.ours.at(position)
+    return all_of(is_below(ours, rival.at(position)) for rival in (curves.wanda, curves.sparsegpt))
+
+
+def _rises(one: Curve) -> Truth:
+    return all_of(is_below(one.values[i], one.values[i + 1]) for i in range(len(one.axis) - 1))
+
+
+def _all_rise(curves: _Curves, _: float) -> Truth:
+    return all_of(_rises(one) for one in (curves.ours, curves.wanda, curves.sparsegpt))
+
+
+def _slower(curves: _Curves, _: float) -> Truth:
+    ours, *others = (one.values[-1] - one.values[0] for one in (curves.ours, curves.wanda, curves.sparsegpt))
+    return all_of(is_below(ours, other) for other in others)
+
+
+def _wanda_better(curves: _Curves, _: float) -> Truth:
+    return all_of(is_below(curves.wanda.values[i], curves.sparsegpt.values[i]) for i in (-1, -2))
+
+
+def _within(curves: _Curves, fraction: float, indices: range) -> Truth:
+    """|Wanda - SparseGPT| <= fraction of the larger, at the indexed points."""
+    judged = []
+    for i in indices:
+        wanda, sparsegpt = curves.wanda.values[i], curves.sparsegpt.values[i]
+        lower, higher = sorted((wanda, sparsegpt), key=lambda values: float(values.mean()))
+        far = is_below(lower, higher, 1 - fraction)
+        judged.append(None if far is None else not far)
+    return all_of(judged)
+
+
+SENTENCES = (
+    Sentence(
+        "exp:lambda-u-shape", "lam",
+        "As lambda grows, the method's error first falls sharply, reaches a minimum and rises again: a U.",
+        "the least mean lies inside the grid, and both ends are above it",
+        _u_shape,
+    ),
+    Sentence(
+        "exp:lambda-optimum", "lam",
+        "The method does best around lambda = 2^-4.",
+        "the least mean lies within a factor of two of 2^-4, or cannot be told from one that does (then undecided)",
+        _optimum,
+    ),
+    Sentence(
+        "exp:large-margin", "rho",
+        "The method outperforms Wanda and SparseGPT with a large margin.",
+        "lower than both at lambda = 0.04, rho = 0.5, n = 128 (or the plan's own fixed point)",
+        _outperforms_at,
+        at_fixed_point=True,
+    ),
+    Sentence(
+        "exp:n-errors-grow", "n",
+        "As n grows, the error of all three methods grows.",
+        "every step up in n raises all three",
+        _all_rise,
+    ),
+    Sentence(
+        "exp:n-slower-increase", "n",
+        "The method's error grows more slowly with n than the rivals'.",
+        "from the smallest to the largest n it rises less than each rival's",
+        _slower,
+    ),
+    Sentence(
+        "exp:n-margin", "n",
+        "The method keeps a significant margin over both rivals at every n, particularly large ones.",
+        "lower than both at every n",
+        _outperforms,
+    ),
+    Sentence(
+        "exp:n-wanda-better-for-larger-n", "n",
+        "Wanda does better than SparseGPT for larger n.",
+        "Wanda below SparseGPT at the two largest n",
+        _wanda_better,
+        of_method=False,
+    ),
+    Sentence(
+        "exp:n-comparable-for-smaller-n", "n",
+        "Wanda becomes comparable to SparseGPT for small n.",
+        f"at the smallest n they differ by at most {_COMPARABLE:.0%} of the larger",
+        lambda curves, _: _within(curves, _COMPARABLE, range(1)),
+        of_method=False,
+    ),
+    Sentence(
+        "exp:rho-errors-rise", "rho",
+        "As rho grows, the error of all three methods rises.",
+        "every step up in rho raises all three",
+        _all_rise,
+    ),
+    Sentence(
+        "exp:rho-consistently-outperforms", "rho",
+        "The method consistently outperforms Wanda and SparseGPT across the range of rho.",
+        "lower than both at every rho",
+        _outperforms,
+    ),
+    Sentence(
+        "exp:rho-rivals-track-each-other", "rho",
+        "Wanda and SparseGPT closely track each other over rho.",
+        f"at every rho they differ by at most {_CLOSE:.0%} of the larger",
+        lambda curves, _: _within(curves, _CLOSE, range(len(curves.wanda.axis))),
+        of_method=False,
+    ),
+)  # fmt: skip
+
+_MEASURES = {"in-sample": "in_mean", "held-out": "out_mean"}
+_WORDS = {True: "agrees", False: "disagrees", None: "undecided"}
+
+
+def figure2_statements(results: Results) -> list[dict[str, Any]]:
+    """Every sentence of SENTENCES under every reading that `results` holds, as dicts with the fields of `Finding`.
+
+    A sentence whose runs are missing (fewer than two points of its axis) gives no entry.
+
+    Examples
+    --------
+    >>> from attnprune_verify.experiments.stored.findings import stored_results
+    >>> found = figure2_statements(stored_results())
+    >>> {entry["verdict"] for entry in found if entry["id"] == "exp:n-wanda-better-for-larger-n"}
+    {'disagrees'}
+    """
+    return [asdict(finding) for finding in _findings(results)]
+
+
+def _findings(results: Results) -> Iterator[Finding]:
+    plan = results.plan
+    for sentence in SENTENCES:
+        lams: tuple[float | None, ...] = (None,) if sentence.axis == "lam" else plan.fixed_lams
+        readings = plan.readings + (plan.side_readings if sentence.axis == "rho" else ())
+        choices = [*product(readings, lams)] if sentence.of_method else [("", None)]
+        for weights, (k, seeds), choice, measure in product(plan.weights, plan.seeds, choices, _MEASURES):
+            # A sentence about the rivals needs no method; any that was measured fills the place.
+            curves = _curves(
+                results, sentence.axis, measure, weights, k, *(choice if choice[0] else (readings[0], lams[0]))
+            )
+            if curves is None:
+                continue
+            truth = sentence.judge(curves, plan.fixed_rho)
+            numbers = curves.text(sentence.of_method, plan.fixed_rho if sentence.at_fixed_point else None)
+            yield Finding(
+                sentence.id, sentence.says, sentence.criterion, _WORDS[truth], numbers,
+                weights, k, *choice, measure, seeds,
+            )  # fmt: skip
+
+
+def _curves(
+    results: Results, axis: str, measure: str, weights: str, k: int, reading: str, lam: float | None
+) -> _Curves | None:
+    plan, column = results.plan, _MEASURES[measure]
+    fixed: dict[str, Any] = {"weights": weights, "k": k}
+    fixed |= {"n": plan.fixed_n} if axis != "n" else {}
+    fixed |= {"rho": plan.fixed_rho} if axis != "rho" else {}
+    one = {} if lam is None else {"lam": lam}
+    ours = curve(results.rows, axis, column, method="descent", reading=reading, **fixed, **one)
+    # The rivals do not know lam: over the axis of lam they are one point.
+    other = "n" if axis == "lam" else axis
+    wanda, sparsegpt = (curve(results.rows, other, column, method=name, **fixed) for name in ("wanda", "sparsegpt"))
+    if ours is None or wanda is None or sparsegpt is None or len(ours.axis) < 2:
+        return None
+    return _Curves(ours, wanda, sparsegpt)

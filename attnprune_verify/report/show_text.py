@@ -1,0 +1,113 @@
+"""One statement on a page: what it says, what was found, the counterexample in numbers, the repair, where to go on."""
+
+from __future__ import annotations
+
+import inspect
+import json
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+
+from rich.console import Group, RenderableType
+from rich.padding import Padding
+from rich.text import Text
+
+import attnprune_verify
+from attnprune_verify.claims.run import ClaimRecord, ClaimsResult, snippet, witness
+from attnprune_verify.report.claims_text import STYLE
+
+__all__ = ["render_statements"]
+
+_LONGEST = 400
+"""Characters of a value printed in full; longer ones are in ``--format json``."""
+_MEANS = {
+    "refuted": "false: the counterexample below was confirmed in exact or ball arithmetic",
+    "holds": "no case meets the hypotheses and violates it",
+    "vacuous": "nothing meets its hypotheses, so it says nothing",
+    "ill-posed": "as printed it has no definite meaning",
+    "open": "neither confirmed nor refuted",
+}
+
+
+def render_statements(result: ClaimsResult, repairs: ClaimsResult) -> RenderableType:
+    """Every record of `result` as a page; `repairs` holds the records that repair one of them."""
+    parts: list[RenderableType] = []
+    for record in result.records:
+        mended = [one for one in repairs.records if one.claim.id == record.claim.repaired_by]
+        parts += [*_page(record, mended), Text()]
+    return Group(*parts)
+
+
+def _page(record: ClaimRecord, repairs: Sequence[ClaimRecord]) -> Iterable[RenderableType]:
+    claim, verdict = record.claim, record.statement.value
+    yield Text.assemble((f"{claim.id} ({claim.reading.name})", "bold"), "   ", (verdict, STYLE[verdict]))
+    yield _indented(f"{claim.title}; {claim.section}; {claim.kind.value}, {claim.source}")
+    yield from _part("says", claim.says, claim.formula)
+    yield from _part("reading", claim.reading.says)
+    yield from _part("verdict", *_verdict(record))
+    yield from _part("note", claim.note)
+    yield from _numbers(record)
+    mended = (f"{one.claim.test_id}, {one.statement.value}: {one.claim.says}" for one in repairs)
+    yield from _part("repaired by", *mended)
+    yield from _part("proof of the repair", *dict.fromkeys(file for one in repairs for file in one.evidence.files))
+    proof = record.evidence.proof.value
+    steps = [] if proof == "none" else [f"the printed proof: {proof}", *record.evidence.proof_steps]
+    yield from _part("evidence", record.evidence.grade, *steps, *record.evidence.files)
+    if claim.uses:
+        standing = "all of it holds" if record.ancestors_hold else "not all of it holds"
+        yield from _part("rests on", f"{', '.join(claim.uses)} ({standing})")
+    yield from _part("code", _place(record))
+
+
+def _verdict(record: ClaimRecord) -> Iterable[str]:
+    judgement, verdict = record.judgement, record.statement.value
+    measured = "measured" in record.claim.tags and verdict == "refuted"
+    yield f"{verdict}: {'what was measured says otherwise' if measured else _MEANS[verdict]}"
+    met = f"; {judgement.tried} cases tried, {judgement.met} met the hypotheses" if judgement.tried else ""
+    yield judgement.reason + met
+    if judgement.kept:
+        yield "This verdict is kept from an earlier run of the same code; --fresh judges anew."
+
+
+def _numbers(record: ClaimRecord) -> Iterable[RenderableType]:
+    found = witness(record)
+    if found is None:
+        return
+    refuted = record.judgement.smallest is not None
+    values = found.get("inputs", found.get("measured", {}))
+    title = "counterexample" if refuted else "closest case"
+    yield from _part(title, found["origin"], *(f"{name} = {_short(value)}" for name, value in values.items()))
+    if found["relation"] is not None and found["lhs"] is not None:
+        part = f" ({found['part']})" if found["part"] else ""
+        here = "which is false here: " if refuted else ""
+        sides = f"lhs = {found['lhs']:.10g}, rhs = {found['rhs']:.10g}"
+        yield _indented(f"claimed: lhs {found['relation']} rhs{part}; {here}{sides}", 4)
+    command = snippet(record.claim, record.judgement.smallest or record.judgement.witness or record.judgement.worst)
+    if command is not None:
+        yield _indented("to evaluate it again, in Python:", 4)
+        yield Padding(Text(command), (0, 0, 0, 6))
+
+
+def _place(record: ClaimRecord) -> str:
+    """The file and line of the function that evaluates the statement."""
+    margin = inspect.unwrap(record.claim.margin)
+    code = getattr(margin, "__code__", None)
+    if code is None:
+        return type(margin).__module__
+    root = Path(attnprune_verify.__file__).parent.parent
+    return f"{Path(code.co_filename).relative_to(root).as_posix()}, line {code.co_firstlineno}"
+
+
+def _part(title: str, *lines: str) -> Iterable[RenderableType]:
+    shown = [line for line in lines if line]
+    if shown:
+        yield _indented(title, style="dim")
+        yield from (_indented(line, 4) for line in shown)
+
+
+def _indented(text: str, columns: int = 2, style: str = "") -> Padding:
+    return Padding(Text(text, style=style), (0, 0, 0, columns))
+
+
+def _short(value: object) -> str:
+    text = json.dumps(value)
+    return text if len(text) <= _LONGEST else f"{text[:60]} ... ({len(text)} characters; --format json has them all)"

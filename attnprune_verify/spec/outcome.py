@@ -1,0 +1,45 @@
+"""From a record of the audit to the outcome of a test."""
+
+from __future__ import annotations
+
+import pytest
+
+from attnprune_verify.audit.examiner import Examiner
+from attnprune_verify.audit.record import Check, Record
+from attnprune_verify.audit.waivers import waiver_for
+from attnprune_verify.errors import InvalidInstance
+
+__all__ = ["USAGE", "refuse_stale", "settle"]
+
+USAGE = 4  # pytest's own exit code for a usage error
+
+
+def refuse_stale(auditor: Examiner) -> None:
+    """Every deviation must match a check.
+
+    Raises
+    ------
+    InvalidInstance
+    """
+    stale = auditor.stale_waivers()
+    if stale:
+        raise InvalidInstance(f"every deviation must match a check; {', '.join(w.check for w in stale)} match none")
+
+
+def settle(record: Record, check: Check, auditor: Examiner) -> None:
+    """Pass, fail or skip."""
+    if record.status == "passed":
+        waiver = waiver_for(check.id, auditor.waivers)
+        if waiver is not None and waiver.kind == "xfail":
+            pytest.fail(
+                f"passed, although [[xfail]] {waiver.check!r} says it must fail: remove the entry", pytrace=False
+            )
+        return
+    if record.status == "failed":
+        snippet = f"\n\n{record.snippet}" if record.snippet else ""
+        pytest.fail(
+            f"{record.says}: {', '.join(record.diagnosis)} ({record.words})\n{record.reason}{snippet}", pytrace=False
+        )
+    if record.status == "could_not_run" or (record.status == "inconclusive" and record.required):
+        pytest.fail(f"{record.status.replace('_', ' ')}: {record.reason}", pytrace=False)
+    pytest.skip(f"{record.status.replace('_', ' ')}: {record.reason}")

@@ -1,0 +1,115 @@
+"""One statement: judged alone, shown with the numbers that decide it, kept for the next time."""
+
+import json
+from importlib import resources
+
+import jsonschema
+import pytest
+
+from attnprune_verify.claims import kept, registry
+from attnprune_verify.claims.falsifier import Effort
+from attnprune_verify.claims.relation import at_least, at_most, equal, numbers
+from attnprune_verify.claims.run import rerun, run_claims
+from attnprune_verify.cli.main import main
+from attnprune_verify.errors import InvalidInstance
+
+SCHEMA = json.loads((resources.files("attnprune_verify.report") / "schemas" / "claims.schema.json").read_text("utf-8"))
+BRIEF = Effort(0, 0, 0, 0)
+
+
+@pytest.fixture(autouse=True)
+def own_cache(tmp_path, monkeypatch):
+    monkeypatch.setenv("ATTNPRUNE_CACHE", str(tmp_path / "cache"))
+
+
+def run(capsys, *arguments):
+    with pytest.raises(SystemExit) as end:
+        main([*arguments, "--quiet"])
+    captured = capsys.readouterr()
+    return end.value.code, captured.out, captured.err
+
+
+def test_a_verdict_is_kept_and_said_to_be(capsys):
+    code, out, _ = run(capsys, "show", "lem:bound_c", "--format", "json")
+    jsonschema.Draft202012Validator(SCHEMA).validate(json.loads(out))
+    assert code == 0 and not any(one["kept"] for one in json.loads(out)["claims"])
+    again = json.loads(run(capsys, "show", "lem:bound_c", "--format", "json")[1])["claims"]
+    assert all(one["kept"] for one in again)
+
+
+def test_a_counterexample_can_be_evaluated_again(capsys):
+    code, out, _ = run(capsys, "show", "lem:PL_ineq", "--reading", "full", "--format", "json")
+    (row,) = json.loads(out)["claims"]
+    found = row["witness"]
+    assert (code, row["statement"], found["relation"]) == (0, "refuted", ">=")
+    assert found["lhs"] < found["rhs"] and found["n"] * found["d"] <= 16
+    again = rerun("lem:PL_ineq", "full", found["inputs"])
+    assert again.certain is False
+    assert numbers(again.relation) == (found["lhs"], found["rhs"])
+    capsys.readouterr()
+    text = run(capsys, "show", "lem:PL_ineq")[1]
+    assert "which is false here: lhs = " in text and "kept from an earlier run" in text and "fix:PL_ineq" in text
+    assert max(map(len, text.splitlines())) <= 80 and not any(line.endswith(" ") for line in text.splitlines())
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["show", "lem:PL_inq"], "did you mean lem:PL_ineq"),
+        (["show", "PL_ineq"], "lem:PL_ineq"),
+        (["claims", "nothing:of-the-kind"], "got 'nothing:of-the-kind'"),
+        (["show", "lem:PL_ineq", "--reading", "upside-down"], "--reading must be one of full, causal"),
+        (["show"], "Missing argument"),
+        (["claims", "lem:PL_ineq", "--verdict", "wrong"], "'wrong' is not one of"),
+    ],
+)
+def test_what_is_not_there_is_said_in_one_line(capsys, arguments, message):
+    code, out, err = run(capsys, *arguments)
+    assert code == 2 and out == "" and message in err and err.count("\n") == 1
+
+
+def test_claims_takes_ids_and_verdicts(capsys):
+    code, out, _ = run(capsys, "claims", "lem:PL_ineq", "fac:mean_value", "--verdict", "refuted", "--format", "json")
+    assert code == 0
+    assert [(row["id"], row["statement"]) for row in json.loads(out)["claims"]] == [("lem:PL_ineq", "refuted")]
+
+
+def test_only_what_is_asked_for_and_its_ancestors_are_judged():
+    told = []
+    found = run_claims(BRIEF, lambda done, total: told.append(total), ids=["lem:grad_sum"])
+    assert {record.claim.id for record in found.records} == {"lem:grad_sum"}
+    needed = registry.with_ancestors(["lem:grad_sum"])
+    assert told[0] == sum(claim.id in needed for claim in registry.claims()) < len(registry.claims())
+    with pytest.raises(InvalidInstance, match="an id must be a label"):
+        run_claims(BRIEF, ids=["lem:grad_summ"])
+
+
+def test_a_verdict_is_kept_for_its_effort_and_its_code_alone(monkeypatch):
+    (claim,) = [claim for claim in registry.claims() if claim.test_id == "lem:PL_ineq-full"]
+    judged = run_claims(BRIEF, ids=["lem:PL_ineq"], keep_verdicts=True).records[0].judgement
+    assert kept.kept(claim, BRIEF).statement is judged.statement
+    assert kept.kept(claim, BRIEF._replace(examples=1)) is None
+    monkeypatch.setattr(kept, "_key", lambda: "other code")
+    assert kept.kept(claim, BRIEF) is None
+
+
+@pytest.mark.parametrize("content", [b"", b"{}", b"[1]", b'{"statement": "true"}', b"\xff"])
+def test_a_damaged_cache_is_no_verdict(content):
+    (claim,) = [claim for claim in registry.claims() if claim.test_id == "lem:PL_ineq-full"]
+    run_claims(BRIEF, ids=["lem:PL_ineq"], keep_verdicts=True)
+    for path in kept.folder().rglob("*.json"):
+        path.write_bytes(content)
+    assert kept.kept(claim, BRIEF) is None
+
+
+def test_a_cache_that_cannot_be_written_to_is_done_without(monkeypatch, tmp_path):
+    (tmp_path / "file").write_bytes(b"")
+    monkeypatch.setenv("ATTNPRUNE_CACHE", str(tmp_path / "file" / "below"))
+    assert run_claims(BRIEF, ids=["fac:mean_value"], keep_verdicts=True).records[0].judgement.kept is False
+
+
+def test_the_sides_of_a_relation_are_those_of_its_worst_entry():
+    assert numbers(equal([1.0, 2.0], [1.0, 5.0])) == (2.0, 5.0)
+    assert numbers(at_most([1.0, 4.0], [3.0, 3.0])) == (4.0, 3.0)
+    assert numbers(at_least([1.0, 4.0], [3.0, 3.0])) == (1.0, 3.0)
+    assert numbers(equal([1.0], [1.0, 2.0, 3.0][:0])) == (None, None)

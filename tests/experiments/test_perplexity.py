@@ -1,0 +1,168 @@
+"""The perplexity experiment: every combination once, resumable, numbers that follow from the logits, fingerprints."""
+
+import json
+import math
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+pytest.importorskip("safetensors", reason="reading model folders needs the extra 'real'")
+pytest.importorskip("tokenizers", reason="reading texts needs the extra 'real'")
+
+from click.testing import CliRunner  # noqa: E402  # after the skips
+
+from attnprune_verify.cli.main import program  # noqa: E402
+from attnprune_verify.errors import InvalidInstance  # noqa: E402
+from attnprune_verify.experiments.perplexity import run as running  # noqa: E402
+from attnprune_verify.experiments.perplexity.compare import attribute, compare, read_result  # noqa: E402
+from attnprune_verify.experiments.perplexity.plan import PerplexityPlan  # noqa: E402
+from attnprune_verify.experiments.perplexity.report import as_document, summary, write_tables  # noqa: E402
+from attnprune_verify.experiments.perplexity.run import PerplexityResults, run_perplexity  # noqa: E402
+from attnprune_verify.experiments.perplexity.tables import by_draws, paired_ratio  # noqa: E402
+from attnprune_verify.pretrained import load_pretrained  # noqa: E402
+from attnprune_verify.pretrained.texts import draw_windows, token_stream  # noqa: E402
+from attnprune_verify.whole_model.in_memory import prune_in_memory  # noqa: E402
+from attnprune_verify.whole_model.plan import Plan  # noqa: E402
+from tests.whole_model.small import MODEL, write_texts  # noqa: E402
+
+
+@pytest.fixture(scope="module")
+def texts(tmp_path_factory):
+    return tuple((str(path),) for path in write_texts(tmp_path_factory.mktemp("texts")))
+
+
+def _plan(texts, **choices):
+    given = {"attention": ("magnitude",), "ks": (2,), "n": 24, "windows": 6} | choices
+    return PerplexityPlan(str(MODEL), *texts, **given)
+
+
+def test_numbers_follow_from_the_logits(texts):
+    """nll, perplexity and KL written out token by token, every held-out token of every window but the first."""
+    results = run_perplexity(_plan(texts, windows=None, n=200))
+    (row,) = results.rows
+    model = load_pretrained(MODEL, dtype=np.float32)
+    stream = token_stream([Path(texts[1][0]).read_text()], model.tokenizer)
+    ids = draw_windows(token_stream([Path(texts[0][0]).read_text()], model.tokenizer), 2, 200, 0)
+    pruned = prune_in_memory(model, ids, Plan("magnitude", "dense", 0.5))
+    losses, distances = [], []
+    for start in range(0, len(stream), 200):
+        window = stream[start : start + 200]
+        p, q = (_softmax(each.logits(window)[0]) for each in (model, pruned))
+        for i, token in enumerate(window[1:]):
+            losses.append((-math.log(p[i, token]), -math.log(q[i, token])))
+            distances.append(float((p[i] * np.log(p[i] / q[i])).sum()))
+    dense, after = np.mean(losses, axis=0)
+    assert results.dense["tokens"] == len(losses)
+    assert results.dense["nll"] == pytest.approx(dense, rel=1e-5)
+    assert row["nll"] == pytest.approx(after, rel=1e-5) and row["perplexity"] == pytest.approx(
+        math.exp(after), rel=1e-5
+    )
+    assert row["kl"] == pytest.approx(np.mean(distances), rel=1e-4)
+
+
+def _softmax(logits):
+    weights = np.exp(logits.astype(np.float64) - logits.max(axis=-1, keepdims=True))
+    return weights / weights.sum(axis=-1, keepdims=True)
+
+
+def test_every_combination_once_and_none_twice(tmp_path, texts, monkeypatch):
+    plan = _plan(texts, attention=("wanda", "dense"), rest=("dense", "wanda"), rhos=(0.5, 0.6), patterns=("2:4",))
+    assert len(plan.runs(depth=4)) == 9  # dense and dense is no run
+    done = []
+    original = running._measure
+    monkeypatch.setattr(running, "_measure", lambda *args: done.append(args[1]) or original(*args))
+    first = run_perplexity(_plan(texts, attention=("wanda",)), tmp_path)
+    more = run_perplexity(_plan(texts, attention=("wanda", "magnitude")), tmp_path)
+    assert [run.attention for run in done] == ["wanda", "magnitude"] and more.rows[0] == first.rows[0]
+    run_perplexity(_plan(texts, attention=("wanda",), windows=5), tmp_path)
+    assert len(done) == 3  # other held-out windows: another number
+
+
+def test_tables_and_paired_ratios(tmp_path):
+    kls = {"sparsegpt": (0.2, 0.4), "output-obs": (0.1, 0.1)}
+    common = {"rest": "dense", "budget": "matrix", "rho": 0.5, "pattern": None, "k": 8, "layer": None}
+    rows = [
+        {**common, "attention": name, "seed": seed, "kl": kl, "nll": 3.0, "perplexity": math.exp(3), "seconds": 1.0}
+        for name, draws in kls.items()
+        for seed, kl in enumerate(draws)
+    ]
+    plan = PerplexityPlan("m", attention=tuple(kls), seeds=2)
+    results = PerplexityResults(
+        plan, {"digest": "d", "fields": {}}, {"perplexity": 19.0, "nll": 2.9, "tokens": 9}, rows
+    )
+    ratio, low, high = paired_ratio(results, common | {"attention": "output-obs"}, {"attention": "sparsegpt"})
+    assert ratio == pytest.approx(math.sqrt(0.5 * 0.25))
+    assert (
+        math.log(high / ratio) == pytest.approx(math.log(ratio / low)) == pytest.approx(12.706 * math.log(2) / 2, 1e-3)
+    )
+    ours = by_draws(results)[1]
+    assert (ours["ratio"], ours["draws"], ours["ratio_all"]) == (ratio, 2, None)
+    assert ours["added"] == pytest.approx(math.exp(0.1) - 1)
+    (statement,) = as_document(results)["statements"]
+    assert statement["id"] == "new:output-obs-attention" and not statement["holds"]  # the interval reaches beyond 1
+    assert "output-obs" in summary(results)
+    paths = write_tables(results, tmp_path)
+    assert "seconds" not in paths[0].read_text() + paths[1].read_text() and "seconds" in paths[2].read_text()
+
+
+def test_results_are_compared_field_by_field(tmp_path, texts):
+    documents = []
+    for name, choices in {"a": {}, "b": {"ks": (3,), "n": 32}, "again": {}}.items():
+        write_tables(run_perplexity(_plan(texts, **choices)), _folder(tmp_path / name))
+        documents.append(read_result(tmp_path / name / "perplexity.json"))
+    assert compare(documents[0], documents[2]).same
+    assert documents[0] == documents[2]
+    found = compare(*documents[:2])
+    assert not found.same and {"choices.ks", "choices.n", "window.tokens", "window.stride"} == set(found.fields)
+    steps = {step.choice: step for step in attribute(*documents[:2])}
+    assert set(steps) == {"", "ks", "n", "all"}
+    assert steps[""].kl == documents[0]["rows"][0]["kl"] and steps["all"].kl == documents[1]["rows"][0]["kl"]
+    assert steps["ks"].dense == steps[""].dense != steps["n"].dense
+
+
+def _folder(path):
+    path.mkdir()
+    return path
+
+
+def test_commands_and_their_exit_codes(tmp_path, texts):
+    def run(*words):
+        return CliRunner().invoke(program, list(map(str, words)), standalone_mode=False)
+
+    common = ["--calibration", texts[0][0], "--held-out", texts[1][0], "--n", 24, "--k", 2, "--windows", 4]
+    out = tmp_path / "out"
+    words = ["experiment", "perplexity", MODEL, *common, "--attention", "wanda", "--out", out, "--no-plots"]
+    document = json.loads(run(*words, "--format", "json").stdout)
+    assert document["schema"] == "attnprune-verify/perplexity/1"
+    assert {"rest", "attention", "rho", "pattern", "k", "seed", "perplexity", "nll", "kl", "seconds"} <= set(
+        document["rows"][0]
+    )
+    assert run("compare", out / "perplexity.json", out / "perplexity.json").return_value == 0
+    pruned = ["prune-model", MODEL, "--out", tmp_path / "pruned", "--rho", 0.5, "--calibration", texts[0][0]]
+    pruned += ["--n", 24, "--k", 2, "--attention", "wanda", "--rest", "dense"]
+    assert run(*pruned).return_value == 0 and run(*pruned).return_value == 0
+    assert run("compare", out / "perplexity.json", tmp_path / "pruned" / "pruning.json").return_value == 1
+
+
+@pytest.mark.parametrize(
+    ("choices", "message"),
+    [
+        ({"attention": ("magic",)}, "attention must be one of"),
+        ({"rest": ("ste",)}, "rest must be one of"),
+        ({"rhos": (2.0,)}, "rho must be"),
+        ({"ks": ()}, "ks must not be empty"),
+        ({"budgets": ("equal",)}, "budget must be matrix or measured"),
+        ({"n": 1}, "n must be an integer >= 2"),
+    ],
+)
+def test_bad_plans(texts, choices, message):
+    with pytest.raises(InvalidInstance, match=message):
+        _plan(texts, **choices)
+
+
+def test_unreadable_results(tmp_path):
+    for content in ("[]", "{}", "nothing", '{"fingerprint": {"fields": 1, "digest": "a"}}'):
+        (tmp_path / "result.json").write_text(content)
+        with pytest.raises(InvalidInstance, match="a result must be JSON with a fingerprint"):
+            read_result(tmp_path / "result.json")
