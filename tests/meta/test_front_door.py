@@ -1,5 +1,7 @@
 """Importing the package is cheap, and the front door opens on every name it lists."""
 
+import ast
+import importlib
 import subprocess
 import sys
 from pathlib import Path
@@ -55,8 +57,18 @@ def test_an_unknown_name_is_an_attribute_error():
         attnprune_verify.gradiant  # noqa: B018  # the access is the test
 
 
+def test_only_public_names_are_shown():
+    assert dir(attnprune_verify) == sorted(attnprune_verify.__all__)
+    assert all(name == "__version__" or not name.startswith("_") for name in dir(attnprune_verify))
+
+
 def test_type_checkers_see_the_same_names():
-    """The lazy table and the imports for type checkers are two lists of one thing."""
-    source = Path(attnprune_verify.__file__).read_text(encoding="utf-8")
-    for name, home in attnprune_verify._HOME.items():
-        assert f"from attnprune_verify.{home} import {name} as {name}" in source
+    """What Python's own parser finds in the stub is what the door opens on."""
+    stub = ast.parse(Path(attnprune_verify.__file__).with_suffix(".pyi").read_text(encoding="utf-8"))
+    names = []
+    for node in (node for node in stub.body if isinstance(node, ast.ImportFrom)):
+        module = importlib.import_module(node.module)
+        exported = [name for name, value in vars(module).items() if callable(value)]
+        names += exported if node.names[0].name == "*" else [alias.asname for alias in node.names]
+        assert all(getattr(attnprune_verify, name) is getattr(module, name) for name in names[-len(node.names) :])
+    assert sorted(attnprune_verify.__all__) == sorted(["__version__", *names])

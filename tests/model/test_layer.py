@@ -7,22 +7,22 @@ import numpy as np
 import pytest
 
 from attnprune_verify.errors import InvalidInstance
-from attnprune_verify.model.attention import attention
-from attnprune_verify.model.factored import factored_gradient, factored_loss
+from attnprune_verify.instance.layer import AttentionLayer
+from attnprune_verify.instance.rope import RoPE
+from attnprune_verify.model.functions import attention
 from attnprune_verify.model.fusion import fused_mask_ranks, fused_weight, sum_of_heads
-from attnprune_verify.model.layer import AttentionLayer
-from attnprune_verify.model.layer_objective import (
+from attnprune_verify.model.layer_functions import (
+    factored_gradient,
+    factored_loss,
     layer_attention,
     layer_gradient,
     layer_hessian_vector_product,
     layer_loss,
     layer_relative_error,
 )
-from attnprune_verify.model.rope import RoPE
-from attnprune_verify.oracle import layer_autodiff, layer_ball, layer_loops
-from attnprune_verify.oracle.layer_inputs import rotation_matrices
-from attnprune_verify.oracle.layer_taylor import layer_taylor_slope
-from tests.model.layers import KINDS, LLAMA3, random_layer, random_masks
+from attnprune_verify.oracle import autodiff, ball, loops, taylor
+from attnprune_verify.oracle.inputs import layered
+from tests.model.layers import KINDS, LLAMA3, random_layer, random_masks, rotations
 
 ROUNDING = 2e-14
 
@@ -36,16 +36,16 @@ def distance(pair, other):
 def test_against_loops_autodiff_and_balls(kind):
     layer, X = random_layer(kind)
     M_Q, M_K = random_masks(layer)
-    assert layer_ball.attention(layer, X).distance(layer_attention(layer, X)).max() < 1e-14
-    np.testing.assert_allclose(layer_attention(layer, X), layer_loops.attention(layer, X), atol=1e-14)
+    assert ball.layer_attention(layer, X).distance(layer_attention(layer, X)).max() < 1e-14
+    np.testing.assert_allclose(layer_attention(layer, X), loops.attention(layered(layer, None, None, X)), atol=1e-14)
     value = layer_loss(layer, M_Q, M_K, X, 0.3)
-    assert layer_ball.loss(layer, M_Q, M_K, X, 0.3).distance(value).max() < 1e-14 * value
-    assert value == pytest.approx(layer_loops.loss(layer, M_Q, M_K, X, 0.3), rel=1e-14)
-    assert value == pytest.approx(layer_autodiff.loss(layer, M_Q, M_K, X, 0.3), rel=1e-14)
+    assert ball.layer_loss(layer, M_Q, M_K, X, 0.3).distance(value).max() < 1e-14 * value
+    assert value == pytest.approx(loops.loss(layered(layer, M_Q, M_K, X, 0.3)), rel=1e-14)
+    assert value == pytest.approx(autodiff.loss(layered(layer, M_Q, M_K, X, 0.3)), rel=1e-14)
     gradients = layer_gradient(layer, M_Q, M_K, X, 0.3)
-    assert distance(gradients, layer_loops.gradient(layer, M_Q, M_K, X, 0.3)) < ROUNDING
-    assert distance(gradients, layer_autodiff.gradient(layer, M_Q, M_K, X, 0.3)) < ROUNDING
-    for gradient, enclosure in zip(gradients, layer_ball.gradient(layer, M_Q, M_K, X, 0.3), strict=True):
+    assert distance(gradients, loops.gradient(layered(layer, M_Q, M_K, X, 0.3))) < ROUNDING
+    assert distance(gradients, autodiff.gradient(layered(layer, M_Q, M_K, X, 0.3))) < ROUNDING
+    for gradient, enclosure in zip(gradients, ball.layer_gradient(layer, M_Q, M_K, X, 0.3), strict=True):
         assert enclosure.distance(gradient).max() < ROUNDING * np.abs(gradient).max()
 
 
@@ -54,8 +54,8 @@ def test_hessian_vector_products(kind):
     layer, X = random_layer(kind, seed=1)
     point, along = random_masks(layer, 1), random_masks(layer, 2)
     product = layer_hessian_vector_product(layer, *point, *along, X, 0.2)
-    assert distance(product, layer_loops.hessian_vector_product(layer, *point, *along, X, 0.2)) < 1e-13
-    assert distance(product, layer_autodiff.hessian_vector_product(layer, *point, *along, X, 0.2)) < 1e-13
+    assert distance(product, loops.hessian_vector_product(layered(layer, *point, X, 0.2), *along)) < 1e-13
+    assert distance(product, autodiff.hessian_vector_product(layered(layer, *point, X, 0.2), *along)) < 1e-13
 
 
 @pytest.mark.parametrize("kind", ["groups", "rope half", "rope interleaved"])
@@ -65,9 +65,9 @@ def test_taylor_slope(kind):
     rng = np.random.default_rng(5)
     along = tuple(rng.choice([-1.0, 1.0], size=M.shape) for M in point)
     right = layer_gradient(layer, *point, X, 0.1)
-    assert layer_taylor_slope(layer, *point, right, along, X, 0.1).status == "passed"
+    assert taylor.slope(layered(layer, *point, X, 0.1), right, along).status == "passed"
     wrong = (right[0], right[1] * (1 + 1e-4))
-    assert layer_taylor_slope(layer, *point, wrong, along, X, 0.1).status == "failed"
+    assert taylor.slope(layered(layer, *point, X, 0.1), wrong, along).status == "failed"
 
 
 def _rotated_the_other_way(layer):
@@ -96,7 +96,7 @@ def _other_layout(layer):
 def test_wrong_rotations_are_seen(kind, wrong):
     layer, X = random_layer(kind)
     masks = random_masks(layer)
-    assert distance(layer_gradient(wrong(layer), *masks, X), layer_loops.gradient(layer, *masks, X)) > 1e-3
+    assert distance(layer_gradient(wrong(layer), *masks, X), loops.gradient(layered(layer, *masks, X))) > 1e-3
 
 
 def test_interleaved_groups_are_seen():
@@ -106,13 +106,13 @@ def test_interleaved_groups_are_seen():
     biases = layer.b_Q.reshape(2, 2, 4).swapaxes(0, 1).ravel()
     other = AttentionLayer(swapped, layer.W_K, biases, layer.b_K, heads=4, kv_heads=2)
     mixed = layer_attention(other, X)[:, [0, 2, 1, 3]]  # query heads in order, key heads h mod 2
-    assert np.abs(mixed - layer_loops.attention(layer, X)).max() > 1e-2
+    assert np.abs(mixed - loops.attention(layered(layer, None, None, X))).max() > 1e-2
 
 
 @pytest.mark.parametrize("layout", ["half", "interleaved"])
 def test_logits_depend_on_offsets_only(layout):
     rope = RoPE(100.0, layout, LLAMA3)
-    turns = rotation_matrices(rope, 7, 6)
+    turns = rotations(rope, 7, 6)
     rows = np.random.default_rng(0).normal(size=(7, 6))
     np.testing.assert_allclose(rope.rotate(rows), np.einsum("iab,ib->ia", turns, rows), atol=1e-14)
     np.testing.assert_allclose(rope.rotate(rope.rotate(rows), back=True), rows, atol=1e-14)
@@ -156,7 +156,7 @@ def test_relative_error_is_the_definition():
     layer, X = random_layer("groups")
     masks = random_masks(layer)
     pruned = layer.with_weights(masks[0] * layer.W_Q, masks[1] * layer.W_K)
-    F, changed = layer_loops.attention(layer, X), layer_loops.attention(pruned, X)
+    F, changed = loops.attention(layered(layer, None, None, X)), loops.attention(layered(pruned, None, None, X))
     expected = ((changed - F) ** 2).sum(axis=(0, 2, 3)) / (F**2).sum(axis=(0, 2, 3))
     np.testing.assert_allclose(layer_relative_error(layer, pruned, X), expected, rtol=1e-12)
 
@@ -164,7 +164,7 @@ def test_relative_error_is_the_definition():
 def test_relative_error_with_two_masks():
     layer, X = random_layer("heads")
     causal = AttentionLayer(layer.W_Q, layer.W_K, layer.b_Q, layer.b_K, heads=3, mask="causal")
-    F, other = layer_loops.attention(layer, X), layer_loops.attention(causal, X)
+    F, other = loops.attention(layered(layer, None, None, X)), loops.attention(layered(causal, None, None, X))
     expected = ((other - F) ** 2).sum(axis=(0, 2, 3)) / (F**2).sum(axis=(0, 2, 3))
     np.testing.assert_allclose(layer_relative_error(layer, causal, X), expected, rtol=1e-12)
     given = AttentionLayer(layer.W_Q, layer.W_K, layer.b_Q, layer.b_K, heads=3, mask=np.tri(6))
@@ -183,7 +183,7 @@ def test_float32_stays_and_inputs_do_not_change():
     assert layer_attention(small, tokens).dtype == gradients[0].dtype == gradients[1].dtype == np.float32
     assert layer_attention(small, X).dtype == np.float64
     assert (tokens == before).all()
-    assert distance(gradients, layer_loops.gradient(small, *masks, tokens)) < 1e-5
+    assert distance(gradients, loops.gradient(layered(small, *masks, tokens))) < 1e-5
 
 
 def test_long_sequences_are_cut_into_blocks():
@@ -205,7 +205,7 @@ BAD_LAYERS = {
     "bias": (GOOD | {"b_Q": np.ones(5)}, "b_Q has heads.m = 5"),
     "not finite": (GOOD | {"W_Q": np.full((4, 6), np.nan)}, "W_Q must be finite"),
     "complex": (GOOD | {"W_K": np.ones((4, 6), complex)}, "W_K must hold real numbers"),
-    "scale": (GOOD | {"scale": 0.0}, "scale must be one number > 0"),
+    "scale": (GOOD | {"scale": 0.0}, "scale must be finite and > 0; got 0.0"),
     "heads": (GOOD | {"heads": 0}, "heads must be an integer >= 1"),
     "rope": (GOOD | {"rope": "yes"}, "rope must be None or a RoPE"),
     "odd m": ({"W_Q": np.ones((4, 3)), "W_K": np.ones((4, 3)), "rope": RoPE()}, "must be even"),
@@ -232,7 +232,7 @@ def test_all_shape_problems_at_once():
         ({"rope_type": "yarn"}, "must be one of"),
         ({"rope_type": "llama3", "factor": 8}, "missing low_freq_factor"),
         (LLAMA3 | {"low_freq_factor": 5.0}, "low_freq_factor must be below"),
-        ({"rope_type": "linear", "factor": 0}, "factor must be a finite number > 0"),
+        ({"rope_type": "linear", "factor": 0}, "factor must be finite and > 0"),
         (3, "scaling must be None or a mapping"),
     ],
 )

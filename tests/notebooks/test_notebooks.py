@@ -64,6 +64,7 @@ def test_runs_with_warnings_as_errors(path, tmp_path, monkeypatch):
     nbclient = pytest.importorskip("nbclient")
     monkeypatch.setitem(os.environ, "PYTHONWARNINGS", "error::UserWarning,error::RuntimeWarning,error::FutureWarning")
     notebook = jupytext.read(pair_of(path))
+    (tmp_path / "tests").symlink_to(FOLDER.parent / "tests")  # the small model is read from a checkout
     nbclient.NotebookClient(
         notebook, timeout=300, kernel_name="python3", resources={"metadata": {"path": tmp_path}}
     ).execute()

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from attnprune_verify.instance.problem import Instance
+from attnprune_verify.oracle.inputs import fused
 
 LOGITS = (0.1, 1.0, 10.0, 100.0, 1000.0)
 FLOAT64, FLOAT32 = 2.0**-53, 2.0**-24
@@ -21,6 +22,10 @@ class Problem:
     @property
     def args(self):
         return self.M, self.X, self.W, self.lam, self.mask
+
+    @property
+    def at(self):
+        return fused(*self.args)
 
     @property
     def samples(self):

@@ -3,7 +3,14 @@
 import numpy as np
 import pytest
 
+from attnprune_verify.instance.layer import AttentionLayer
+from attnprune_verify.instance.problem import LayerInstance
+from attnprune_verify.model.layer_functions import layer_attention
+from attnprune_verify.model.objective import Objective
 from attnprune_verify.oracle import ball, running_error
+from attnprune_verify.oracle.inputs import posed
+from tests.oracle.layers import SHAPES, gradients, random_instance
+from tests.oracle.layers import STYLES as LAYER_STYLES
 from tests.oracle.problems import FLOAT32, FLOAT64, LOGITS, Problem, closed_form, random_problem
 
 UNITS = {np.float64: FLOAT64, np.float32: FLOAT32}
@@ -185,3 +192,79 @@ def test_gradient_bound_on_many_and_larger_instances(style, dtype):
     largest = 6 if style == "loop_style" else 40
     for problem, ratio, _ in ratios(style, dtype, 400, seed=6, largest=largest):
         assert ratio.max() <= 1, problem
+
+
+def layer_ratios(style, dtype, count, seed, **options):
+    rng = np.random.default_rng(seed)
+    for index in range(count):
+        instance = random_instance(rng, index, dtype=dtype, **options)
+        found = gradients(instance, style)
+        assert all(part.dtype == dtype for part in found)
+        at = posed(instance)
+        error = ball.enclosed_gradient(at).distance(at.flat(found))
+        yield instance, error / running_error.gradient_error(at, UNITS[dtype])
+
+
+@pytest.mark.parametrize("dtype", UNITS)
+@pytest.mark.parametrize("style", LAYER_STYLES)
+def test_layer_gradient_bound_is_never_exceeded_nor_silly(style, dtype):
+    """Heads, groups, biases, scale, rotations, caps and slopes, at logits from 0.1 to 1000."""
+    worst = [0.0] * len(SHAPES)
+    for index, (instance, ratio) in enumerate(layer_ratios(style, dtype, 42, seed=7)):
+        assert np.isfinite(ratio).all() and ratio.max() <= 1, instance
+        worst[index % len(SHAPES)] = max(worst[index % len(SHAPES)], ratio.max())
+    assert max(worst) > 0.02 and min(worst) > 1 / 500, "a bound much too large would see nothing"
+
+
+def test_layer_bound_covers_biased_data_and_large_angles():
+    """Constant tokens and weights: every rounding error of a sum has the same sign; angles of up to 59 radians."""
+    for heads, kv_heads, options in SHAPES:
+        for dtype, unit in UNITS.items():
+            shapes = (20, heads * 4), (20, kv_heads * 4), heads * 4, kv_heads * 4
+            arrays = (np.full(shape, 0.1, dtype) for shape in shapes)
+            layer = AttentionLayer(*arrays, heads=heads, kv_heads=kv_heads, **options)
+            M_Q, M_K = (np.full(W.shape, 0.7, dtype) for W in (layer.W_Q, layer.W_K))
+            instance = LayerInstance(layer, np.full((60, 20), 0.3, dtype), M_Q=M_Q, M_K=M_K, lam=0.1)
+            at = posed(instance)
+            exact, bound = ball.enclosed_gradient(at), running_error.gradient_error(at, unit)
+            for style in LAYER_STYLES:
+                assert (exact.distance(at.flat(gradients(instance, style))) <= bound).all(), (options, dtype, style)
+
+
+def test_layer_bound_covers_subnormal_arithmetic():
+    rng = np.random.default_rng(8)
+    for index in range(14):
+        instance = random_instance(rng, index, dtype=np.float32)
+        for size in (1e-12, 1e-20):
+            tiny = LayerInstance(
+                instance.layer, (size * instance.X).astype(np.float32), M_Q=instance.M_Q, M_K=instance.M_K, lam=1e-30
+            )
+            at = posed(tiny)
+            error = ball.enclosed_gradient(at).distance(at.flat(gradients(tiny)))
+            assert (error <= running_error.gradient_error(at, FLOAT32)).all(), (index, size)
+
+
+@pytest.mark.parametrize("dtype", UNITS)
+def test_layer_attention_loss_and_product_bounds(dtype):
+    """The library's own code in both precisions."""
+    rng = np.random.default_rng(9)
+    for index in range(21):
+        instance = random_instance(rng, index, dtype=dtype, logits=(0.1, 1.0, 30.0)[index % 3])
+        at, unit, layer = posed(instance), UNITS[dtype], instance.layer
+        masks, along = (instance.M_Q, instance.M_K), [rng.standard_normal(M.shape).astype(dtype) for M in at.masks]
+        error = ball.layer_attention(layer, instance.X).distance(layer_attention(layer, instance.X))
+        assert (error <= running_error.layer_attention_bound(layer, instance.X, unit)).all()
+        objective = Objective(instance)
+        assert ball.enclosed_loss(at).distance(objective.loss(*masks)) <= running_error.loss_error(at, unit)
+        product = at.flat(objective.hessian_vector_product(masks, along))
+        assert (
+            ball.enclosed_product(at, tuple(along)).distance(product) <= running_error.product_error(at, along, unit)
+        ).all()
+
+
+@pytest.mark.thorough
+@pytest.mark.parametrize("dtype", UNITS)
+@pytest.mark.parametrize("style", LAYER_STYLES)
+def test_layer_gradient_bound_on_many_and_longer_instances(style, dtype):
+    for instance, ratio in layer_ratios(style, dtype, 280, seed=10, largest=24):
+        assert ratio.max() <= 1, instance

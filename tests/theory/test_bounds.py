@@ -98,10 +98,10 @@ def test_wrong_repairs_would_be_violated(wrong, monkeypatch):
     elif wrong == "mu with 4 for 2":
         monkeypatch.setattr(sharp, "mu", lambda w, b, f, mu=sharp.mu: 2 * mu(w, b, f))
     elif wrong == "no cross term":
-        monkeypatch.setattr(sharp, "inner_product_floor", lambda counts: sharp.C_PLUS * 0)
+        monkeypatch.setattr(sharp, "inner_product_floor", lambda counts: sharp.C_plus() * 0)
         attacked += [Instance([[3.0]] * 2 + [[-3.0]], [[1.0]], M=[[m]], lam=0.9) for m in np.linspace(-0.5, 0.9, 15)]
     elif wrong == "C_+ / 2":
-        monkeypatch.setattr(sharp, "lipschitz", lambda K, lam: lam + sharp.C_PLUS / 2 * K**2)
+        monkeypatch.setattr(sharp, "lipschitz", lambda K, lam: lam + sharp.C_plus() / 2 * K**2)
     else:
         monkeypatch.setattr(bounds, "logit_norm", lambda instance: norm_bounds(Instance(instance.X, instance.W.T)))
     found = [statuses(instance) for instance in attacked]

@@ -1,1 +1,0 @@
-"""The main job: everything the library knows, applied to one instance."""

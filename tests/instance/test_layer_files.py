@@ -1,0 +1,75 @@
+"""Instance files of layers: what is written is read back, and every breach of a rule is refused in one line."""
+
+import json
+
+import numpy as np
+import pytest
+
+from attnprune_verify.errors import InvalidInstance
+from attnprune_verify.instance.mask import Causal, Window
+from attnprune_verify.instance.npz import load_instance, save_instance
+from attnprune_verify.instance.problem import Instance, LayerInstance
+from attnprune_verify.model.layer_functions import layer_gradient
+from tests.model.layers import KINDS, LLAMA3, random_layer, random_masks
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_round_trip(tmp_path, kind):
+    layer, X = random_layer(kind)
+    M_Q, M_K = random_masks(layer)
+    save_instance(tmp_path / "layer.npz", LayerInstance(layer, X, M_Q=M_Q, M_K=M_K, lam=0.3))
+    again = load_instance(tmp_path / "layer.npz")
+    assert repr(again.layer) == repr(layer) and again.lam == 0.3 and again.layer.rope == layer.rope
+    before, after = (
+        layer_gradient(layer, M_Q, M_K, X, 0.3),
+        layer_gradient(again.layer, again.M_Q, again.M_K, again.X, 0.3),
+    )
+    assert all((a == b).all() for a, b in zip(before, after, strict=True))
+
+
+def test_a_composed_mask_of_a_fused_problem_is_written_out(tmp_path):
+    save_instance(tmp_path / "near", Instance(np.ones((4, 2)), np.eye(2), mask=Causal() & Window(2)))
+    again = load_instance(tmp_path / "near")
+    assert again.mask_kind == "given"
+    np.testing.assert_array_equal(again.mask, np.tri(4) * np.tri(4, k=1).T)
+
+
+GOOD = {"X": np.ones((3, 4)), "W_Q": np.ones((4, 6)), "W_K": np.ones((4, 2)), "heads": 3, "kv_heads": 1}
+BAD = {
+    "layout without theta": ({"rope_layout": "half"}, "rope_layout must come with rope_theta"),
+    "layout": ({"rope_theta": 1e4, "rope_layout": "halves"}, "layout must be half or interleaved; got 'halves'"),
+    "scaling": ({"rope_theta": 1e4, "rope_scaling": "{"}, "rope_scaling must be JSON"),
+    "M": ({"M": np.eye(4)}, "a file with heads must hold neither W nor M"),
+    "W": ({"W": np.eye(4)}, "a file with heads must hold neither W nor M"),
+    "one mask": ({"M_Q": np.ones((4, 6))}, "give both M_Q and M_K, or neither; got only M_Q"),
+    "mask shape": ({"M_Q": np.ones((4, 6)), "M_K": np.ones((4, 6))}, "M_K has kv_heads.m = 6"),
+    "heads": ({"heads": 2.5}, "heads must be an integer >= 1; got 2.5"),
+    "heads list": ({"heads": [3, 3]}, r"heads must be one number; got shape \(2,\)"),
+    "groups": ({"kv_heads": 2}, "kv_heads must divide heads"),
+    "window": ({"window": 0}, "window must be an integer >= 1; got 0"),
+    "softcap": ({"softcap": -1.0}, "softcap must be finite and > 0; got -1.0"),
+    "alibi": ({"alibi": [1.0]}, r"alibi must hold one slope per head, shape \(3,\); got \(1,\)"),
+    "bias": ({"b_K": np.ones(3)}, "b_K has kv_heads.m = 3"),
+    "mask": ({"mask": np.eye(2)}, r"mask must have shape \(n, n\) = \(3, 3\)"),
+    "X": ({"X": np.ones((3, 5))}, "X has d = 5"),
+}
+
+
+@pytest.mark.parametrize("case", BAD)
+def test_bad_files(tmp_path, case):
+    change, message = BAD[case]
+    np.savez(tmp_path / "bad.npz", **(GOOD | change))
+    with pytest.raises(InvalidInstance, match=message) as error:
+        load_instance(tmp_path / "bad.npz")
+    assert "\n" not in str(error.value)
+
+
+def test_what_belongs_to_layers_is_refused_without_heads(tmp_path):
+    np.savez(tmp_path / "bad.npz", X=np.ones((2, 2)), W=np.eye(2), window=2)
+    with pytest.raises(InvalidInstance, match="a file without heads must hold no layer; .* holds window"):
+        load_instance(tmp_path / "bad.npz")
+
+
+def test_scaling_is_json_as_in_a_config_file(tmp_path):
+    np.savez(tmp_path / "a.npz", **GOOD, rope_theta=5e3, rope_scaling=json.dumps(LLAMA3))
+    assert load_instance(tmp_path / "a.npz").layer.rope.scaling["factor"] == LLAMA3["factor"]
