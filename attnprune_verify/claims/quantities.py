@@ -12,7 +12,7 @@ three. Every quantity is computed once, on demand::
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Generic, TypeVar
 
 import numpy as np
 from flint import arb, ctx
@@ -22,17 +22,18 @@ from attnprune_verify.theory.arithmetic import BALL, FLOAT, Arithmetic, Undecida
 
 __all__ = ["Quantities", "extreme_eigenvalues", "positive_definite", "spectral_norm", "variance"]
 
+_T = TypeVar("_T")
 
-class _computed_once:  # noqa: N801  # used as a decorator
+
+class _computed_once(Generic[_T]):  # noqa: N801  # used as a decorator
     """`functools.cached_property` without its lock, which before Python 3.12 takes longer than most quantities."""
 
-    def __init__(self, compute: Callable[[Any], Any]) -> None:
+    def __init__(self, compute: Callable[[Any], _T]) -> None:
         self.compute, self.name, self.__doc__ = compute, compute.__name__, compute.__doc__
 
-    def __get__(self, owner: Any, kind: type | None = None) -> Any:
-        if owner is None:
-            return self
-        value = owner.__dict__[self.name] = self.compute(owner)
+    def __get__(self, owner: Any, kind: type | None = None) -> _T:
+        value: _T = self.compute(owner)
+        owner.__dict__[self.name] = value  # found before this descriptor from now on
         return value
 
 
