@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 
 from proofs_check import both, fuzz
-from proofs_check.corpus import __main__ as corpus
-from proofs_check.corpus.trap import Trap
 from proofs_check.__main__ import CERTIFICATES
 from proofs_check.checker import judge_bytes
+from proofs_check.corpus import __main__ as corpus
+from proofs_check.corpus.trap import Trap
 
 FILES = sorted(CERTIFICATES.glob("*.json"))
 
