@@ -14,13 +14,13 @@ from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.stats import t as student
+from scipy.special import stdtr
 
 __all__ = [
     "LEVEL",
     "RULE",
     "UNTESTED",
-    "Tested",
+    "Doubts",
     "Truth",
     "all_of",
     "any_of",
@@ -39,7 +39,7 @@ LEVEL = 0.05
 RULE = f"paired t over seeds, Holm over all readings: any verdict wrong with probability {LEVEL:g} at most"
 
 
-class Tested(NamedTuple):
+class Doubts(NamedTuple):
     """How well the seeds bear out a proposition.
 
     Attributes
@@ -52,10 +52,10 @@ class Tested(NamedTuple):
     no: float
 
 
-UNTESTED = Tested(1.0, 1.0)
+UNTESTED = Doubts(1.0, 1.0)
 
 
-def is_below(first: NDArray[np.float64], second: NDArray[np.float64], factor: float = 1.0) -> Tested:
+def is_below(first: NDArray[np.float64], second: NDArray[np.float64], factor: float = 1.0) -> Doubts:
     """Whether the mean of ``first`` is below that of ``factor * second``, seed by seed on the same data.
 
     Student's t of the differences, with their number less one degrees of freedom. A single seed tells nothing.
@@ -66,39 +66,39 @@ def is_below(first: NDArray[np.float64], second: NDArray[np.float64], factor: fl
     >>> round(found.yes, 4), round(found.no, 4)
     (0.0005, 0.9995)
     >>> is_below(np.array([1.0]), np.array([2.0]))
-    Tested(yes=1.0, no=1.0)
+    Doubts(yes=1.0, no=1.0)
     """
     difference = np.asarray(first - factor * second, dtype=np.float64)
     if difference.size < 2:
         return UNTESTED
     mean, error = float(difference.mean()), float(difference.std(ddof=1)) / math.sqrt(difference.size)
     if error == 0:
-        return Tested(*((0.0, 1.0) if mean < 0 else (1.0, 0.0) if mean > 0 else (1.0, 1.0)))
-    return Tested(*(float(student.cdf(sign * mean / error, difference.size - 1)) for sign in (1, -1)))
+        return Doubts(*((0.0, 1.0) if mean < 0 else (1.0, 0.0) if mean > 0 else (1.0, 1.0)))
+    return Doubts(*(float(stdtr(difference.size - 1, sign * mean / error)) for sign in (1, -1)))
 
 
-def negated(one: Tested) -> Tested:
+def negated(one: Doubts) -> Doubts:
     """That it is not so."""
-    return Tested(one.no, one.yes)
+    return Doubts(one.no, one.yes)
 
 
-def all_of(tests: Iterable[Tested]) -> Tested:
+def all_of(tests: Iterable[Doubts]) -> Doubts:
     """That each is so: the weakest must be borne out; against it, one of so many must be clear (Bonferroni).
 
     Examples
     --------
-    >>> all_of([Tested(0.01, 0.99), Tested(0.2, 0.8)])
-    Tested(yes=0.2, no=1.0)
+    >>> all_of([Doubts(0.01, 0.99), Doubts(0.2, 0.8)])
+    Doubts(yes=0.2, no=1.0)
     >>> all_of([])
-    Tested(yes=0.0, no=1.0)
+    Doubts(yes=0.0, no=1.0)
     """
     found = list(tests)
     if not found:
-        return Tested(0.0, 1.0)
-    return Tested(max(one.yes for one in found), min(1.0, len(found) * min(one.no for one in found)))
+        return Doubts(0.0, 1.0)
+    return Doubts(max(one.yes for one in found), min(1.0, len(found) * min(one.no for one in found)))
 
 
-def any_of(tests: Iterable[Tested]) -> Tested:
+def any_of(tests: Iterable[Doubts]) -> Doubts:
     """That at least one is so."""
     return negated(all_of(map(negated, tests)))
 
@@ -120,14 +120,14 @@ def holm(probabilities: Sequence[float]) -> list[float]:
     return adjusted
 
 
-def verdicts(family: Sequence[Tested], level: float = LEVEL) -> list[Truth]:
+def verdicts(family: Sequence[Doubts], level: float = LEVEL) -> list[Truth]:
     """For each proposition of the family True, False or None; any of them wrong with probability `level` at most.
 
     Both ways to be wrong about every proposition are counted: twice as many probabilities as propositions go to Holm.
 
     Examples
     --------
-    >>> verdicts([Tested(0.001, 0.999), Tested(0.999, 0.001), Tested(0.02, 0.98)])
+    >>> verdicts([Doubts(0.001, 0.999), Doubts(0.999, 0.001), Doubts(0.02, 0.98)])
     [True, False, None]
     """
     adjusted = holm([one for test in family for one in test])

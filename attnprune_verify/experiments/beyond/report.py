@@ -7,7 +7,7 @@ from itertools import product
 from typing import Any
 
 from attnprune_verify.experiments.beyond.run import BeyondPlan
-from attnprune_verify.experiments.paired import LEVEL, UNTESTED, Tested, all_of, is_below, verdicts
+from attnprune_verify.experiments.paired import LEVEL, UNTESTED, Doubts, all_of, is_below, verdicts
 from attnprune_verify.experiments.synthetic.curves import curve
 
 __all__ = ["beyond_summary", "pays"]
@@ -15,7 +15,7 @@ __all__ = ["beyond_summary", "pays"]
 _TO_BEAT = ("wanda", "sparsegpt", "magnitude-fused")
 
 
-def pays(rows: list[dict[str, Any]], candidate: str, rho: float, **regime: Any) -> Tested:
+def pays(rows: list[dict[str, Any]], candidate: str, rho: float, **regime: Any) -> Doubts:
     """Whether the candidate is below Wanda, SparseGPT and fused magnitude on fresh samples."""
     ours, *others = (curve(rows, "rho", "out_mean", method=name, **regime) for name in (candidate, *_TO_BEAT))
     if ours is None:
@@ -51,6 +51,6 @@ def _tables(plan: BeyondPlan, rows: list[dict[str, Any]]) -> Iterator[str]:
         yield ""
 
 
-def _pays(rows: list[dict[str, Any]], setting: tuple[Any, ...], candidate: str) -> Tested:
+def _pays(rows: list[dict[str, Any]], setting: tuple[Any, ...], candidate: str) -> Doubts:
     weights, k, scale, rho = setting
     return pays(rows, candidate, rho, weights=weights, k=k, scale=scale)

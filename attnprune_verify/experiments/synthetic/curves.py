@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from attnprune_verify.experiments.paired import UNTESTED, Tested, all_of
+from attnprune_verify.experiments.paired import UNTESTED, Doubts, all_of
 
 __all__ = ["Curve", "curve", "pairs"]
 
@@ -59,7 +59,7 @@ def curve(rows: Iterable[Mapping[str, Any]], axis: str, measure: str = "in_mean"
     return Curve(positions, np.array([[found[position][seed] for seed in seeds] for position in positions]))
 
 
-def pairs(first: Curve, second: Curve, judge: Callable[[NDArray[np.float64], NDArray[np.float64]], Tested]) -> Tested:
+def pairs(first: Curve, second: Curve, judge: Callable[[NDArray[np.float64], NDArray[np.float64]], Doubts]) -> Doubts:
     """`judge` at every point that both curves have; untested where they have none."""
     common = [position for position in first.axis if position in second.axis]
     return all_of(judge(first.at(position), second.at(position)) for position in common) if common else UNTESTED

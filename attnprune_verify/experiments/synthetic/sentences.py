@@ -15,7 +15,7 @@ from typing import Any
 from attnprune_verify.experiments.paired import (
     RULE,
     UNTESTED,
-    Tested,
+    Doubts,
     all_of,
     any_of,
     is_below,
@@ -77,7 +77,7 @@ class _Curves:
         return "; ".join(f"{name} {one.text(only)}" for name, one in named.items())
 
 
-_Judge = Callable[[_Curves, float], Tested]
+_Judge = Callable[[_Curves, float], Doubts]
 
 
 @dataclass(frozen=True)
@@ -95,12 +95,12 @@ class Sentence:
     """Whether it is about the fixed point of the axis only."""
 
 
-def _u_shape(curves: _Curves, _: float) -> Tested:
+def _u_shape(curves: _Curves, _: float) -> Doubts:
     first, *inner, last = curves.ours.values
     return any_of(all_of([is_below(one, first), is_below(one, last)]) for one in inner)
 
 
-def _optimum(curves: _Curves, _: float) -> Tested:
+def _optimum(curves: _Curves, _: float) -> Doubts:
     near = [lam for lam in curves.ours.axis if abs(math.log2(lam) + 4) <= 1]
     far = [lam for lam in curves.ours.axis if lam not in near]
     if not near or not far:
@@ -108,33 +108,33 @@ def _optimum(curves: _Curves, _: float) -> Tested:
     return any_of(all_of(is_below(curves.ours.at(one), curves.ours.at(other)) for other in far) for one in near)
 
 
-def _outperforms(curves: _Curves, _: float) -> Tested:
+def _outperforms(curves: _Curves, _: float) -> Doubts:
     return all_of([pairs(curves.ours, curves.wanda, is_below), pairs(curves.ours, curves.sparsegpt, is_below)])
 
 
-def _outperforms_at(curves: _Curves, position: float) -> Tested:
+def _outperforms_at(curves: _Curves, position: float) -> Doubts:
     ours = curves.ours.at(position)
     return all_of(is_below(ours, rival.at(position)) for rival in (curves.wanda, curves.sparsegpt))
 
 
-def _rises(one: Curve) -> Tested:
+def _rises(one: Curve) -> Doubts:
     return all_of(is_below(one.values[i], one.values[i + 1]) for i in range(len(one.axis) - 1))
 
 
-def _all_rise(curves: _Curves, _: float) -> Tested:
+def _all_rise(curves: _Curves, _: float) -> Doubts:
     return all_of(_rises(one) for one in (curves.ours, curves.wanda, curves.sparsegpt))
 
 
-def _slower(curves: _Curves, _: float) -> Tested:
+def _slower(curves: _Curves, _: float) -> Doubts:
     ours, *others = (one.values[-1] - one.values[0] for one in (curves.ours, curves.wanda, curves.sparsegpt))
     return all_of(is_below(ours, other) for other in others)
 
 
-def _wanda_better(curves: _Curves, _: float) -> Tested:
+def _wanda_better(curves: _Curves, _: float) -> Doubts:
     return all_of(is_below(curves.wanda.values[i], curves.sparsegpt.values[i]) for i in (-1, -2))
 
 
-def _within(curves: _Curves, fraction: float, indices: range) -> Tested:
+def _within(curves: _Curves, fraction: float, indices: range) -> Doubts:
     """|Wanda - SparseGPT| <= fraction of the larger, at the indexed points: neither is further below the other."""
     both = [(curves.wanda.values[i], curves.sparsegpt.values[i]) for i in indices]
     pairs_ = [pair for one, other in both for pair in ((one, other), (other, one))]
@@ -240,7 +240,7 @@ def _findings(results: Results) -> Iterator[Finding]:
             yield replace(finding, verdict=_WORDS[truth], p=min(tested))
 
 
-def _readings(results: Results, sentence: Sentence) -> Iterator[tuple[Tested, Finding]]:
+def _readings(results: Results, sentence: Sentence) -> Iterator[tuple[Doubts, Finding]]:
     """The sentence under every reading, not judged yet."""
     plan = results.plan
     lams: tuple[float | None, ...] = (None,) if sentence.axis == "lam" else plan.fixed_lams
