@@ -139,7 +139,7 @@ def _on_cluster(plan: Plan, groups: Sequence[Asked], scheduler: str) -> Iterator
         client = dask.Client(scheduler, timeout="10s", set_as_default=False)
     except (OSError, TimeoutError, ValueError) as error:
         raise InvalidInstance(f"--scheduler must be a Dask scheduler that answers; got {scheduler!r}") from error
-    with client:
+    with client, client.as_current():
         waiting = iter(groups)
 
         def submit(asked: Asked) -> Any:
