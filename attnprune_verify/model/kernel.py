@@ -40,7 +40,7 @@ class Logits(NamedTuple):
 
     def of(self, unit: Unit) -> tuple[Array, Array]:
         """The unit's queries and keys."""
-        return self.queries[unit.matrices, unit.block.rows], self.keys[unit.matrices, unit.block.columns]
+        return self.queries[unit.queries], self.keys[unit.keys]
 
     def fill(self, unit: Unit, tile: Tile) -> tuple[Array, Array]:
         """Write the unit's logits Q K^T into the tile; the unit's queries and keys."""
@@ -55,7 +55,7 @@ def norm_within(features: Array, limit: float) -> float:
     |v_i| <= |V|_F, and the latter is one product of vectors. Its relative rounding error is below N u/2 (one dot
     product of N terms in any order), so the short way is left to arrays where that is below 1/32.
     """
-    if features.flags.c_contiguous and features.size * np.finfo(features.dtype).eps < 0.0625:
+    if (features.size < 2**19 or features.dtype == np.float64) and features.flags.c_contiguous:
         whole = math.sqrt(np.vdot(features, features))
         if whole <= limit:
             return whole

@@ -37,6 +37,8 @@ class Problem(ABC):
     weights : mapping of name to array
     k, heads, n : int
         Samples, heads, tokens.
+    flat : (k*n, d) array
+        The tokens of all samples below each other.
     visible : Mask
     modifiers : sequence of ScoreModifier
     """
@@ -44,6 +46,7 @@ class Problem(ABC):
     moves_keys: ClassVar[bool]
     forms: ClassVar[Mapping[str, tuple[str, ...]]]
     X: Array
+    flat: Array
     weights: Mapping[str, Array]
     k: int
     n: int
@@ -53,6 +56,7 @@ class Problem(ABC):
 
     def _set_up(self, X: Array, weights: Mapping[str, Array], visible: Mask) -> None:
         self.X = np.ascontiguousarray(X if X.ndim == 3 else X[np.newaxis])
+        self.flat = self.X.reshape(-1, self.X.shape[-1])
         self.weights, self.visible = weights, visible
         self.k, self.n = self.X.shape[:2]
 
@@ -69,11 +73,6 @@ class Problem(ABC):
     def blocks(self) -> list[RowBlock]:
         """The blocks of rows that all matrices are cut into."""
         return list(self.visible.blocks(self.count, self.n))
-
-    @property
-    def flat(self) -> Array:
-        """The tokens of all samples below each other, (k*n, d)."""
-        return self.X.reshape(-1, self.X.shape[-1])
 
     @property
     def work(self) -> float:
@@ -136,8 +135,8 @@ class Fused(Problem):
         return queries.reshape(self.X.shape), self.X
 
     def pull_back(self, d_queries: Array, d_keys: Array | None, *, crew: Crew = alone) -> list[Array]:
-        d = self.X.shape[-1]
-        return [crew.product(self.flat.T, d_queries.reshape(-1, d), np.empty((d, d), self.dtype))]
+        d = self.flat.shape[1]
+        return [crew.product(self.flat.T, d_queries.reshape(-1, d), np.empty((d, d), self.flat.dtype))]
 
 
 class Heads(Problem):

@@ -13,8 +13,7 @@ Everything is computed by blocks of rows, so that no n x n array is needed. The 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from typing import Any, TypeVar, overload
 
@@ -111,7 +110,8 @@ class Objective:
     def _set_up(self, problem: Problem, lam: float, keep_dense: bool) -> None:
         self.problem, self.lam = problem, lam
         self._rooms: list[list[Array]] = []  # a call takes what lies here and puts it back, so that threads share none
-        with quiet(), crew_for(problem.work) as crew:
+        self._work = problem.work
+        with quiet(), crew_for(self._work) as crew:
             sides = problem.sides(list(problem.weights.values()), crew=crew)
             self._key_norm = None if problem.moves_keys else largest_norm(sides[1])
             self._rows = Rows(problem, logits_of(*sides, self._key_norm, problem.modifiers))
@@ -162,7 +162,7 @@ class Objective:
     ) -> Callable[[Sequence[Array]], list[Array]]:
         """`hessian_operator` for masks and directions that are validated, as lists."""
         problem = self.problem
-        with quiet(), crew_for(problem.work) as crew:
+        with quiet(), crew_for(self._work) as crew:
             at = logits_of(*problem.sides(self._pruned(masks), crew=crew), self._key_norm, problem.modifiers)
             kept = list(self._each(crew, self._rows.kept_rows, at)) if keep_rows else None
         return lambda directions: self._hessian_times(directions, at, kept)
@@ -180,30 +180,38 @@ class Objective:
 
     def loss_at(self, masks: Sequence[Array]) -> float:
         """`loss` for masks that are validated."""
-        with quiet(), crew_for(self.problem.work) as crew, self._at(masks, crew) as at:
-            return self._value(sum(total for total, _ in self._each(crew, self._rows.loss_rows, at, False)), masks)
+        with quiet(), crew_for(self._work) as crew:
+            at, room = self._at(masks, crew)
+            total = sum(total for total, _ in self._each(crew, self._rows.loss_rows, at, False))
+            self._rooms.append(room)
+            return self._value(total, masks)
 
     def loss_and_gradient_at(self, masks: Sequence[Array]) -> tuple[float, list[Array]]:
         """`loss_and_gradient` for masks that are validated; the gradients as a list."""
-        with quiet(), crew_for(self.problem.work) as crew, self._at(masks, crew) as at:
+        with quiet(), crew_for(self._work) as crew:
+            at, room = self._at(masks, crew)
             total, d_keys = 0.0, self._key_slopes(at)
             for index, (part, columns) in enumerate(self._each(crew, self._rows.loss_rows, at, True)):
                 total += part
                 self._add(d_keys, index, columns)
             # rows of queries that had served their purpose made room for their slopes
-            return self._value(total, masks), self._finished(at.queries, d_keys, masks, crew)
+            outcome = self._value(total, masks), self._finished(at.queries, d_keys, masks, crew)
+            self._rooms.append(room)
+            return outcome
 
     def errors_at(self, masks: Sequence[Array]) -> tuple[Array, Array]:
         """||F(M) - F(1)||_F^2 and ||F(1)||_F^2 for each sample and head, (k, heads), for masks that are validated."""
         both = np.zeros((2, self.problem.count))
-        with quiet(), crew_for(self.problem.work) as crew, self._at(masks, crew) as at:
+        with quiet(), crew_for(self._work) as crew:
+            at, room = self._at(masks, crew)
             for unit, parts in zip(self._rows.units, self._each(crew, self._rows.error_rows, at), strict=True):
                 both[:, unit.matrices] += parts
+            self._rooms.append(room)
         error, size = both.reshape(2, self.problem.k, -1)
         return error, size
 
     def _hessian_times(self, directions: Sequence[Array], at: Logits, kept: Sequence[list[Kept]] | None) -> list[Array]:
-        with quiet(), crew_for(self.problem.work) as crew:
+        with quiet(), crew_for(self._work) as crew:
             moved = Logits(*self.problem.sides(self._pruned(directions), bias=False, crew=crew), False)
             d_keys = self._key_slopes(at)
             for index, columns in enumerate(self._each(crew, self._rows.hessian_rows, at, moved, kept)):
@@ -225,13 +233,7 @@ class Objective:
     def _checked(self, letter: str, matrices: Sequence[ArrayLike]) -> list[Array]:
         """`matrices` as masks (letter M) or directions (V) of the problem's weights."""
         problem = self.problem
-        if len(matrices) == len(problem.weights) and all(
-            type(matrix) is np.ndarray
-            and matrix.dtype == weight.dtype
-            and matrix.shape == weight.shape
-            and all_finite(matrix)
-            for matrix, weight in zip(matrices, problem.weights.values(), strict=True)
-        ):
+        if _fit(matrices, list(problem.weights.values())):
             return list(matrices)  # type: ignore[arg-type]  # nothing to convert, nothing to complain about
         names = [name.replace("W", letter) for name in problem.weights]
         if len(matrices) != len(names):
@@ -246,14 +248,11 @@ class Objective:
             return [M * W for M, W in zip(masks, weights, strict=True)]
         return [np.multiply(M, W, out=place) for M, W, place in zip(masks, weights, room, strict=True)]
 
-    @contextmanager
-    def _at(self, masks: Sequence[Array], crew: Crew) -> Iterator[Logits]:
-        """Queries and keys at the masks; they last until the next call."""
-        problem = self.problem
+    def _at(self, masks: Sequence[Array], crew: Crew) -> tuple[Logits, list[Array]]:
+        """Queries and keys at the masks, and the buffers they may lie in: to be put back when they have served."""
         room = self._rooms.pop() if self._rooms else self._room()
-        pruned = self._pruned(masks, room[:-1])
-        yield logits_of(*problem.sides(pruned, crew=crew, room=room[-1]), self._key_norm, problem.modifiers)
-        self._rooms.append(room)
+        sides = self.problem.sides(self._pruned(masks, room[:-1]), crew=crew, room=room[-1])
+        return logits_of(*sides, self._key_norm, self.problem.modifiers), room
 
     def _room(self) -> list[Array]:
         """Places for the pruned weights and for the queries of a fused weight."""
@@ -283,6 +282,18 @@ class Objective:
             if not finish(slope, W, M, self.lam, self.problem.k):
                 raise InvalidInstance(f"the gradient must be finite in {self.problem.dtype}; it overflows")
         return slopes
+
+
+def _fit(matrices: Sequence[ArrayLike], weights: Sequence[Array]) -> bool:
+    """Whether the matrices are what `as_real` and `check_shapes` would make of them."""
+    if len(matrices) != len(weights):
+        return False
+    for matrix, weight in zip(matrices, weights, strict=True):
+        if type(matrix) is not np.ndarray or matrix.dtype != weight.dtype or matrix.shape != weight.shape:
+            return False
+        if not all_finite(matrix):
+            return False
+    return True
 
 
 def _alone(arrays: list[Array]) -> Any:

@@ -55,7 +55,7 @@ def shift_is_needed(query_norm: float, key_norm: float, dtype: Any, modifiers: S
     For moderate logits this saves two of the passes over every block and changes nothing else.
     """
     moderate = query_norm * key_norm < (300.0 if dtype == np.float64 else 40.0)  # False for a NaN, too
-    return not moderate or any(modifier.may_lower for modifier in modifiers)
+    return not moderate or (bool(modifiers) and any(modifier.may_lower for modifier in modifiers))
 
 
 def score_block(

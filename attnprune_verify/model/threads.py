@@ -11,9 +11,8 @@ There are as many threads as the environment variable ``ATTNPRUNE_THREADS`` says
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
 from functools import cache
 from typing import Any, TypeVar
 
@@ -38,6 +37,12 @@ class Crew:
 
     def __init__(self, pool: ThreadPoolExecutor | None = None, *, split: bool = False) -> None:
         self._pool, self.split = pool, split
+
+    def __enter__(self) -> Crew:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        """Nobody has to be sent home."""
 
     def map(self, function: Callable[[_S], _T], parts: Iterable[_S]) -> Iterable[_T]:
         """`function` of each part, in order."""
@@ -66,28 +71,30 @@ alone = Crew()
 """The calling thread and nobody else; products in one piece."""
 
 
-@contextmanager
-def crew_for(work: float) -> Iterator[Crew]:
-    """Who computes a problem of so many operations."""
-    if work < WORTH:
-        yield alone
-        return
-    blas = _blas()
-    asked = os.environ.get("ATTNPRUNE_THREADS", "").strip()
-    threads = _as_threads(asked) if asked else max((library.num_threads for library in blas), default=1)
-    before: Sequence[Any] = [library for library in blas if library.num_threads != 1]
-    counts = [library.num_threads for library in before]
-    for library in before:
-        library.set_num_threads(1)
-    try:
-        if threads == 1:
-            yield Crew(split=True)
-        else:
-            with ThreadPoolExecutor(threads) as pool:
-                yield Crew(pool, split=True)
-    finally:
-        for library, count in zip(before, counts, strict=True):
+class HiredCrew(Crew):
+    """Threads for one evaluation, while BLAS is held to one thread each."""
+
+    def __init__(self) -> None:
+        self._changed = [(library, library.num_threads) for library in _blas() if library.num_threads != 1]
+        asked = os.environ.get("ATTNPRUNE_THREADS", "").strip()
+        threads = _as_threads(asked) if asked else max((count for _, count in self._changed), default=1)
+        super().__init__(ThreadPoolExecutor(threads) if threads > 1 else None, split=True)
+
+    def __enter__(self) -> Crew:
+        for library, _ in self._changed:
+            library.set_num_threads(1)
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        if self._pool is not None:
+            self._pool.shutdown()
+        for library, count in self._changed:
             library.set_num_threads(count)
+
+
+def crew_for(work: float) -> Crew:
+    """Who computes a problem of so many operations; to be used in a `with` statement."""
+    return alone if work < WORTH else HiredCrew()
 
 
 def _as_threads(text: str) -> int:

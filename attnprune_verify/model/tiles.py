@@ -6,16 +6,17 @@ in the fast cache from the first pass over them to the last. Both depend on the 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
-from functools import cache
+from functools import lru_cache
 from typing import NamedTuple
 
 import numpy as np
 
-from attnprune_verify.instance.mask import Full, Given, Mask, RowBlock
+from attnprune_verify.instance.mask import Causal, Full, Mask, RowBlock
 from attnprune_verify.instance.validate import Array
 
-__all__ = ["Chunk", "Tile", "Unit", "Workspace", "units_of"]
+__all__ = ["Chunk", "Layout", "Tile", "Unit", "Workspace", "layout_of"]
 
 _UNIT = 2**18  # numbers, from which on a unit holds one matrix only
 _CHUNK = 2**18  # bytes
@@ -23,22 +24,55 @@ _LEAST_ROWS = 16  # of a chunk: below, calling NumPy costs more than the passes
 
 
 class Unit(NamedTuple):
-    """Rows of some of the matrices."""
+    """Rows of some of the matrices; where its queries, and where its keys lie in (k*heads, n, m) arrays."""
 
     matrices: slice
     block: RowBlock
+    shape: tuple[int, int, int]  # (matrices, rows, columns)
+    queries: tuple[slice, slice]
+    keys: tuple[slice, slice]
 
     @property
-    def shape(self) -> tuple[int, int, int]:
-        """(matrices, rows, columns)."""
-        return self.matrices.stop - self.matrices.start, *self.block.shape
+    def size(self) -> int:
+        """Numbers in it."""
+        return math.prod(self.shape)
 
 
-def units_of(visible: Mask, count: int, n: int, *, one_by_one: bool) -> Sequence[Unit]:
-    """The units of `count` matrices, all rows of some matrices before the next ones."""
-    if isinstance(visible, Given):  # to look a large table up would cost more than to cut it
-        return _units(visible, count, n, one_by_one)
-    return _known_units(visible, count, n, one_by_one)
+def _unit(matrices: slice, block: RowBlock) -> Unit:
+    shape = (matrices.stop - matrices.start, *block.shape)
+    return Unit(matrices, block, shape, (matrices, block.rows), (matrices, block.columns))
+
+
+class Layout:
+    """How `count` matrices of n rows are cut; all rows of some matrices before the next ones.
+
+    Attributes
+    ----------
+    units : sequence of Unit
+    spare : list of Workspace
+        A call takes what lies here and puts it back, so that threads never share a buffer.
+    """
+
+    def __init__(self, visible: Mask, count: int, n: int, dtype: np.dtype[np.floating], one_by_one: bool) -> None:
+        self.units, self.dtype = _units(visible, count, n, one_by_one), dtype
+        self.spare: list[Workspace] = []
+
+    @property
+    def is_small(self) -> bool:
+        """Whether its buffers may lie about when no one uses them."""
+        return len(self.units) * self.units[0].size < 2**16
+
+
+def layout_of(visible: Mask, count: int, n: int, dtype: np.dtype[np.floating], *, one_by_one: bool) -> Layout:
+    """The layout of a problem, from a small store where it can be known by its sizes."""
+    if isinstance(visible, Full | Causal):  # others may be large tables
+        return _known_layout(visible, count, n, dtype, one_by_one)
+    return Layout(visible, count, n, dtype, one_by_one)
+
+
+@lru_cache(maxsize=64)
+def _known_layout(visible: Mask, count: int, n: int, dtype: np.dtype[np.floating], one_by_one: bool) -> Layout:
+    return Layout(visible, count, n, dtype, one_by_one)
 
 
 def _units(visible: Mask, count: int, n: int, one_by_one: bool) -> Sequence[Unit]:
@@ -53,10 +87,7 @@ def _units(visible: Mask, count: int, n: int, one_by_one: bool) -> Sequence[Unit
     blocks = list(visible.blocks(1, n, height))
     most = 1 if one_by_one else max(1, min(count, _UNIT // (min(height, n) * n)))
     groups = [slice(start, min(start + most, count)) for start in range(0, count, most)]
-    return [Unit(group, block) for group in groups for block in blocks]
-
-
-_known_units = cache(_units)
+    return [_unit(group, block) for group in groups for block in blocks]
 
 
 class Chunk(NamedTuple):
@@ -94,7 +125,7 @@ class Workspace:
     def __init__(self, units: Sequence[Unit], dtype: np.dtype[np.floating]) -> None:
         shapes = {(unit.shape[0], unit.block.rows.start): unit for unit in units}.values()
         self._dtype = dtype
-        self._tall = max(_size(unit.shape) for unit in shapes)
+        self._tall = max(unit.size for unit in shapes)
         self._small = max(size for unit in shapes for size in _chunk_sizes(unit, dtype))
         self._ones = np.ones(max(max(unit.shape[1:]) for unit in shapes), dtype)
         self._column = np.empty(max(unit.shape[0] * unit.shape[1] for unit in shapes), dtype)
@@ -108,7 +139,7 @@ class Workspace:
         if tile is None:
             while len(self._layers) <= layer:
                 self._layers.append((np.empty(self._tall, self._dtype), np.empty(self._small, self._dtype)))
-            S = self._layers[layer][0][: _size(unit.shape)].reshape(unit.shape)
+            S = self._layers[layer][0][: unit.size].reshape(unit.shape)
             tile = self._tiles[key] = Tile(S, list(self._chunks(unit, S, self._layers[layer][1])))
         return tile
 
@@ -150,7 +181,3 @@ def _cuts(unit: Unit, dtype: np.dtype[np.floating]) -> Iterator[tuple[slice, sli
 def _chunk_sizes(unit: Unit, dtype: np.dtype[np.floating]) -> Iterator[int]:
     for matrices, rows in _cuts(unit, dtype):
         yield (matrices.stop - matrices.start) * (rows.stop - rows.start) * unit.shape[2]
-
-
-def _size(shape: tuple[int, int, int]) -> int:
-    return shape[0] * shape[1] * shape[2]
