@@ -21,9 +21,7 @@ __all__ = [
     "largest_norm",
     "product",
     "quiet",
-    "row_dots",
     "row_sums",
-    "rows_of_p",
     "score_block",
     "shift_is_needed",
     "softmax_block",
@@ -115,15 +113,3 @@ def row_sums(A: Array) -> Array:
     sums: Array = A @ np.ones((A.shape[-1], 1), A.dtype)
     return sums
 
-
-def row_dots(A: Array, B: Array) -> Array:
-    """The inner products of rows as a column."""
-    dots: Array = np.einsum("bij,bij->bi", A, B)[..., np.newaxis]
-    return dots
-
-
-def rows_of_p(F: Array, c: Array) -> Array:
-    """p = c * f~ - diag((c * f~) 1) f~ = f~ * (c - <c, f~>) on a block of rows (def:p), written over c."""
-    c -= row_dots(c, F)
-    c *= F
-    return c
