@@ -148,15 +148,13 @@ def dp_chunk(F: Array, b: Array, bend: Bend | None, moved: Chunk, p: Array | Non
 def finish(slope: Array, W: Array, M: Array, lam: float, k: int) -> bool:
     """W * slope / k + lam M over `slope`, some rows at a time; whether all of it is finite."""
     rows = max(1, 2**15 // slope.shape[1])
-    room = np.empty((min(rows, len(slope)), slope.shape[1]), slope.dtype) if lam else None
+    room = np.empty((min(rows, len(slope)), slope.shape[1]), slope.dtype)
     squares = 0.0
     for start in range(0, len(slope), rows):
         part: Any = slope[start : start + rows]
         if k > 1:
             part /= k
         np.multiply(part, W[start : start + rows], out=part)
-        if room is not None:
-            regular = np.multiply(M[start : start + rows], lam, out=room[: len(part)])
-            np.add(part, regular, out=part)
+        np.add(part, np.multiply(M[start : start + rows], lam, out=room[: len(part)]), out=part)
         squares += float(np.vdot(part, part))
     return math.isfinite(squares) or bool(np.isfinite(slope).all())

@@ -112,4 +112,3 @@ def row_sums(A: Array) -> Array:
     """The sums of rows as a column; a matrix product is the fastest way to them."""
     sums: Array = A @ np.ones((A.shape[-1], 1), A.dtype)
     return sums
-
