@@ -74,7 +74,8 @@ def _call(command: list[str], folder: Path, name: str, shown: str, expected: int
     )  # fmt: skip
     if done.returncode != expected:
         raise PageFailed(
-            f"{name}: a command must end with {expected}, this one ended with {done.returncode}:\n{shown}\n{done.stdout}"
+            f"{name}: a command must end with {expected}, this one ended with {done.returncode}:\n"
+            f"{shown}\n{done.stdout}"
         )
     return done.stdout.replace(str(folder), ".").replace(str(ROOT), ".")
 

@@ -16,8 +16,8 @@ ROOT = Path(__file__).resolve().parents[2]
 
 GROUPS = {
     "functions": ("Reference functions", "What is judged everywhere else, in plain NumPy.", ("model",)),
-    "instances": ("Instances and files", "What a problem is, and where it is kept.", ("instance", "errors", "pretrained")),
-    "pruning": ("Pruning", "The paper's descent, the baselines, real layers and whole models.", ("algorithms", "whole_model")),
+    "instances": ("Instances and files", "A problem, and where it is kept.", ("instance", "errors", "pretrained")),
+    "pruning": ("Pruning", "The descent, the baselines, layers and whole models.", ("algorithms", "whole_model")),
     "judging": ("Judging", "The objects behind the commands.", ("check", "claims", "audit")),
     "theory": ("Theory", "Assumptions and constants.", ("theory",)),
     "experiments": ("Experiments", "Plans, runs, tables and figures.", ("experiments",)),
@@ -46,7 +46,9 @@ def _reference() -> Iterator[tuple[str, str]]:
         entries = "\n\n".join(f"::: {homes[name]}.{name}" for name in sorted(names, key=str.lower))
         yield f"reference/{page}.md", f"# {title}\n\n{sentence}\n\n{entries}\n"
     if left := set(homes) - told:
-        raise ValueError(f"no page of the reference has {', '.join(sorted(left))}: give its floor to a group in {__file__}")
+        raise ValueError(
+            f"no page of the reference has {', '.join(sorted(left))}: give its floor to a group in {__file__}"
+        )
 
 
 def _command_line() -> str:
@@ -54,8 +56,8 @@ def _command_line() -> str:
 
     from attnprune_verify.cli.main import program
 
-    parts = ["# Command line\n\nWhat `--help` prints, of every command. Exit codes: 0 passed, 1 failed, 2 wrong usage or "
-             "invalid input, 3 incomplete, 130 interrupted.\n"]  # fmt: skip
+    parts = ["# Command line\n\nWhat `--help` prints, of every command. Exit codes: 0 passed, 1 failed, 2 wrong usage "
+             "or invalid input, 3 incomplete, 130 interrupted.\n"]  # fmt: skip
 
     def tell(command: click.Command, words: list[str]) -> None:
         context = click.Context(command, info_name=" ".join(words), max_content_width=100, terminal_width=90)
@@ -91,7 +93,7 @@ def _section(record: Any) -> str:
 
 
 _SECTIONS = {
-    "paper": ("The paper's statements", "Definitions, facts, lemmas, theorems, equations and the algorithm, as printed."),
+    "paper": ("The paper's statements", "Definitions, facts, lemmas, theorems and the algorithm, as printed."),
     "prose": ("What the paper says in its text", "Sentences about experiments, beside what was measured."),
     "repairs": ("Repaired statements", "What takes the place of a statement that does not hold, or is not sharp."),
     "new": ("New statements", "Ours, not the paper's."),
@@ -121,15 +123,16 @@ def _overview(result: Any, home: dict[str, str]) -> str:
         "what the words mean.\n",
     ]
     for section, (title, sentence) in _SECTIONS.items():
-        lines.append(f"## {title}\n\n{sentence}\n\n| statement | reading | verdict | proof | evidence |\n|---|---|---|---|---|")
+        lines.append(
+            f"## {title}\n\n{sentence}\n\n| statement | reading | verdict | proof | evidence |\n|---|---|---|---|---|"
+        )
         for record in result.records:
             claim = record.claim
             if home[claim.id] == section:
                 link = f"[`{claim.id}`]({section}.md#{anchor(claim.id)}) {_text(claim.title)}"
                 proof = "" if record.evidence.proof.value == "none" else record.evidence.proof.value
-                lines.append(
-                    f"| {link} | {_text(claim.reading.name)} | {record.statement.value} | {proof} | {record.evidence.grade} |"
-                )
+                cells = (link, _text(claim.reading.name), record.statement.value, proof, record.evidence.grade)
+                lines.append(f"| {' | '.join(cells)} |")
         lines.append("")
     return "\n".join(lines)
 
@@ -140,7 +143,10 @@ def _statement(records: list[Any], home: dict[str, str]) -> str:
     def link(id_: str) -> str:
         return f"[`{id_}`]({home[id_]}.md#{anchor(id_)})"
 
-    parts = [f"## {_text(claim.title)} {{ #{anchor(claim.id)} }}\n", f"`{claim.id}`, {claim.kind.value}, {_text(claim.section)}\n"]
+    parts = [
+        f"## {_text(claim.title)} {{ #{anchor(claim.id)} }}\n",
+        f"`{claim.id}`, {claim.kind.value}, {_text(claim.section)}\n",
+    ]
     for record in records:
         claim = record.claim
         proof = record.evidence.proof.value
@@ -168,17 +174,18 @@ def _measured() -> str:
 
     parts = [
         "# Measured sentences\n",
-        "Each sentence, when a measurement agrees with it, the command that measures, and what the stored runs say under "
-        "each reading. `python -m attnprune_verify.experiments.stored check` does a sample of the runs again.\n",
+        "Each sentence, when a measurement agrees with it, the command that measures, and what the stored runs say "
+        "under each reading. `python -m attnprune_verify.experiments.stored check` does a sample of the runs again.\n",
     ]
     for id_, entry in measured().items():
         rows = "\n".join(
             f"| {_cell(one.verdict)} | {_cell(one.reading)} | {_cell(one.numbers)} |" for one in entry.findings
         )
-        parts.append(
-            f"## {id_} {{ #{anchor(id_)} }}\n\n{_text(entry.says)}\n\n*Agrees when* {_text(entry.criterion)}. On {_text(entry.data)}.\n\n"
-            f"```console\n$ {entry.command}\n```\n\n| measured | reading | numbers |\n|---|---|---|\n{rows}\n"
-        )
+        parts += [
+            f"## {id_} {{ #{anchor(id_)} }}\n\n{_text(entry.says)}\n",
+            f"*Agrees when* {_text(entry.criterion)}. On {_text(entry.data)}.\n\n```console\n$ {entry.command}\n```\n",
+            f"| measured | reading | numbers |\n|---|---|---|\n{rows}\n",
+        ]
     return "\n".join(parts)
 
 

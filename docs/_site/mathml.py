@@ -11,7 +11,8 @@ from latex2mathml.converter import convert
 __all__ = ["with_mathml"]
 
 _FORMULA = re.compile(
-    r'<(?P<tag>span|div) class="arithmatex">(?:\\\((?P<inline>.*?)\\\)|\\\[(?P<block>.*?)\\\])</(?P=tag)>', flags=re.DOTALL
+    r'<(?P<tag>span|div) class="arithmatex">(?:\\\((?P<inline>.*?)\\\)|\\\[(?P<block>.*?)\\\])</(?P=tag)>',
+    flags=re.DOTALL,
 )
 
 _VARIANT = re.compile(r'<(mi|mn) mathvariant="(script|double-struck|bold)">([A-Za-z0-9])</\1>')

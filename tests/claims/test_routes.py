@@ -47,7 +47,9 @@ def test_no_line_crosses_a_label_or_a_title():
     layout = every_layout()
     place = {node.id: node for node in layout.nodes}
     boxes = [(node.x, node.y, WIDTH, HEIGHT) for node in layout.nodes]
-    titles = [(place_x, band.y + 10, WIDTH, 16) for band in layout.bands for place_x in {min(n.x for n in layout.nodes)}]
+    titles = [
+        (place_x, band.y + 10, WIDTH, 16) for band in layout.bands for place_x in {min(n.x for n in layout.nodes)}
+    ]
     lines = 0
     for node in layout.nodes:
         claim = node.records[0].claim
@@ -57,7 +59,7 @@ def test_no_line_crosses_a_label_or_a_title():
             for piece in segments(path):
                 lines += 1
                 assert not any(crosses(piece, box) for box in [*boxes, *titles]), (node.id, path)
-    assert lines > 1000
+    assert lines > 500
 
 
 def test_a_straight_line_would_be_seen():
@@ -74,7 +76,7 @@ def test_the_drawing_fits_a_window_of_1280_pixels_beside_the_details():
 def test_every_id_is_written_out(result):
     page = render_page(result)
     for record in result.records:
-        shown = re.search(rf'data-id="{re.escape(record.claim.id)}".*?</g>\n', page, flags=re.DOTALL)[0]
+        shown = re.search(rf'data-id="{re.escape(record.claim.id)}"[^>]*>(.*?)</g>\n', page, flags=re.DOTALL)[1]
         letters = re.sub(r"<title>.*?</title>|<text class=\"mark\".*?</text>|<[^>]*>", "", shown).strip()
         assert letters == record.claim.id
     assert "…</text>" not in page

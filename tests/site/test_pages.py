@@ -1,4 +1,4 @@
-"""Pages show what happens: their commands are run, a command that ends otherwise fails, and files land where they say."""
+"""Pages show what happens: their commands are run, one that ends otherwise fails, files land where they say."""
 
 import importlib.util
 import re
@@ -17,7 +17,9 @@ NEEDS = re.compile(r'^```python needs="([^"]+)"\n(.*?)^```$', flags=re.DOTALL | 
 
 
 def test_outputs_stand_below_their_commands():
-    page = "```console run\n$ echo one; echo two\n$ echo a \\\n  b\nold output\n```\n\nand ```python run``` in a sentence"
+    page = (
+        "```console run\n$ echo one; echo two\n$ echo a \\\n  b\nold output\n```\n\nand ```python run``` in a sentence"
+    )
     assert fences.played(page) == (
         "```console\n$ echo one; echo two\none\ntwo\n$ echo a \\\n  b\na b\n```\n\nand ```python run``` in a sentence"
     )
@@ -66,7 +68,9 @@ def test_a_page_shows_what_happens(page, tmp_path, monkeypatch):
 
 
 @pytest.mark.thorough
-@pytest.mark.parametrize("page", [page for page in PAGES if NEEDS.search(page.read_text("utf-8"))], ids=lambda p: p.stem)
+@pytest.mark.parametrize(
+    "page", [page for page in PAGES if NEEDS.search(page.read_text("utf-8"))], ids=lambda p: p.stem
+)
 def test_what_a_page_does_with_other_libraries(page):
     found = NEEDS.findall(page.read_text(encoding="utf-8"))
     missing = {name for needs, _ in found for name in needs.split() if importlib.util.find_spec(name) is None}
