@@ -19,21 +19,23 @@ from attnprune_verify.errors import InvalidInstance
 __all__ = ["main"]
 
 _COMMANDS = {
-    "check": ("attnprune_verify.cli.check", "Check one instance: gradient, assumptions, constants, theorem."),
-    "claims": ("attnprune_verify.cli.claims", "Judge every statement of the paper."),
-    "show": ("attnprune_verify.cli.show", "Show one statement: verdict, counterexample, repair, evidence."),
-    "audit": ("attnprune_verify.cli.audit", "Audit someone's implementation."),
-    "audit-kernel": ("attnprune_verify.cli.audit_kernel", "Audit someone's attention kernel, forward and backward."),
-    "prune": ("attnprune_verify.cli.prune", "Find a pruning mask by the paper's descent."),
-    "prune-model": ("attnprune_verify.cli.prune_model", "Prune a whole model, folder to folder."),
-    "experiment": ("attnprune_verify.cli.experiment", "Repeat the experiments."),
-    "compare": ("attnprune_verify.cli.compare", "Say on what two results depend and differ."),
+    "check": "Check one instance: gradient, assumptions, constants, theorem.",
+    "claims": "Judge every statement of the paper.",
+    "show": "Show one statement: verdict, counterexample, repair, evidence.",
+    "campaign": "Attack statements on very many random instances.",
+    "audit": "Audit someone's implementation.",
+    "audit-kernel": "Audit someone's attention kernel, forward and backward.",
+    "prune": "Find a pruning mask by the paper's descent.",
+    "prune-model": "Prune a whole model, folder to folder.",
+    "experiment": "Repeat the experiments.",
+    "compare": "Say on what two results depend and differ.",
 }
+_HOMES = {name: (f"attnprune_verify.cli.{name.replace('-', '_')}", says) for name, says in _COMMANDS.items()}
 _USAGE, _INCOMPLETE, _INTERRUPTED = 2, 3, 130
 
 
 @click.command(
-    cls=lazy_group(_COMMANDS), context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100}
+    cls=lazy_group(_HOMES), context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100}
 )
 @click.version_option(package_name="attnprune-verify", message="%(package)s %(version)s")
 def program() -> None:

@@ -37,8 +37,9 @@ class Finding(NamedTuple):
 class Stored(ABC):
     """An experiment with the settings of a record, the model (if it reads one) in a folder.
 
-    `runs` can be done again one by one: `rows` says what one leaves, and `is_chaotic` whether rounding decides its
-    result, so that it comes out again only on an equal kernel.
+    `runs` can be done again one by one: `rows` says what one leaves. Rounding may decide the result of what descends on
+    a mask: `setting` names its settings ("" for everything else), and `disturbed` does such a run again from a start
+    that is disturbed (None where it cannot).
     """
 
     columns: Sequence[str]
@@ -60,7 +61,11 @@ class Stored(ABC):
     def rows(self, run: Any) -> list[Row]: ...
 
     @abstractmethod
-    def is_chaotic(self, run: Any) -> bool: ...
+    def setting(self, run: Any) -> str: ...
+
+    def disturbed(self, run: Any, disturbance: float) -> list[Row] | None:
+        """Its rows when the start is disturbed by so much."""
+        return None
 
     @abstractmethod
     def findings(self, rows: list[Row]) -> Iterator[Finding]: ...
@@ -90,9 +95,15 @@ class Synthetic(Stored):
         """One per method and rho."""
         return list(perform(run)["rows"])
 
-    def is_chaotic(self, run: Run) -> bool:
-        """A disturbance of 1e-12 flips a part of the mask that descent finds."""
-        return run.kind == "descent"
+    def setting(self, run: Run) -> str:
+        """All but the seed."""
+        if run.kind != "descent":
+            return ""
+        return f"{run.cell.weights}, k = {run.cell.k}, n = {run.cell.n}, {run.reading}, lam = {run.lam:g}"
+
+    def disturbed(self, run: Run, disturbance: float) -> list[Row] | None:
+        """From M_0 = 1 + disturbance N(0, 1)."""
+        return list(perform(run, disturbance)["rows"])
 
     def results(self, rows: list[Row]) -> Results:
         """The stored table as what `run_synthetic` returns."""
@@ -101,10 +112,11 @@ class Synthetic(Stored):
     def findings(self, rows: list[Row]) -> Iterator[Finding]:
         """Section 6.1's sentences."""
         for one in figure2_statements(self.results(rows)):
+            p = f"p = {one['p']:.2g}"
             words = [f"{one['weights']} weights", f"k = {one['k']}", one["reading"]]
             words += ["" if one["lam"] is None else f"lam = {one['lam']:g}", one["measure"], f"{one['seeds']} seeds"]
             reading = ", ".join(filter(None, words))
-            yield Finding(one["id"], one["says"], one["criterion"], one["verdict"], reading, one["numbers"])
+            yield Finding(one["id"], one["says"], one["criterion"], one["verdict"], reading, f"{one['numbers']}; {p}")
 
 
 class Layer(Stored):
@@ -136,9 +148,9 @@ class Layer(Stored):
         whole = [{"cosine_distance": found["whole"]}] if found["whole"] is not None else []
         return [{**found["run"], **row} for row in (*found["rows"], *whole)]
 
-    def is_chaotic(self, run: LayerRun) -> bool:
+    def setting(self, run: LayerRun) -> str:
         """Methods that descend on a mask."""
-        return parse_method(run.method)[0] in ("ste", "paper-gd")
+        return run.method if parse_method(run.method)[0] in ("ste", "paper-gd") else ""
 
     def results(self, rows: list[Row]) -> LayerResults:
         """The stored table as what `run_layers` returns."""
