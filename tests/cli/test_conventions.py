@@ -7,7 +7,7 @@ import sys
 import pytest
 
 from attnprune_verify.cli import progress
-from attnprune_verify.cli.main import main
+from attnprune_verify.cli.main import _COMMANDS, main
 from attnprune_verify.cli.progress import progress_bar
 
 
@@ -84,7 +84,18 @@ def test_help_lists_the_methods(capsys, command):
     assert set(LAYER_METHODS) <= set(words)
 
 
-COMMANDS = ["check", "claims", "show", "campaign", "audit", "audit-kernel", "prune", "prune-model", "experiment", "compare"]
+COMMANDS = [
+    "check",
+    "claims",
+    "show",
+    "campaign",
+    "audit",
+    "audit-kernel",
+    "prune",
+    "prune-model",
+    "experiment",
+    "compare",
+]
 LEAVES = [[one] for one in COMMANDS if one != "experiment"]
 LEAVES += [["experiment", one] for one in ("synthetic", "layer", "perplexity", "assumptions", "beyond")]
 
