@@ -84,19 +84,7 @@ def test_help_lists_the_methods(capsys, command):
     assert set(LAYER_METHODS) <= set(words)
 
 
-COMMANDS = [
-    "check",
-    "claims",
-    "show",
-    "campaign",
-    "audit",
-    "audit-kernel",
-    "prune",
-    "prune-model",
-    "experiment",
-    "compare",
-]
-LEAVES = [[one] for one in COMMANDS if one != "experiment"]
+LEAVES = [[one] for one in _COMMANDS if one != "experiment"]
 LEAVES += [["experiment", one] for one in ("synthetic", "layer", "perplexity", "assumptions", "beyond")]
 
 
