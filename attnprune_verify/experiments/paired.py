@@ -1,0 +1,137 @@
+"""What a few seeds can decide: paired tests with a known error probability, combined and corrected for their number.
+
+Two errors measured on the same seeds are compared by Student's paired t with as many degrees of freedom as there are
+seeds less one, exact where the differences are normal. Every proposition gets two probabilities, one for each way to be
+wrong about it, and the verdicts on several readings are found together by Holm's rule: the probability that any of them
+is wrong is at most `LEVEL`, however the readings depend on each other.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import stdtr
+
+__all__ = [
+    "LEVEL",
+    "RULE",
+    "UNTESTED",
+    "Doubts",
+    "Truth",
+    "all_of",
+    "any_of",
+    "holm",
+    "is_below",
+    "negated",
+    "verdicts",
+]
+
+Truth = bool | None
+"""True, False, or None where the seeds leave it open."""
+
+LEVEL = 0.05
+"""The probability that any verdict of one family is wrong, at most."""
+
+RULE = f"paired t over seeds, Holm over all readings: any verdict wrong with probability {LEVEL:g} at most"
+
+
+class Doubts(NamedTuple):
+    """How well the seeds bear out a proposition.
+
+    Attributes
+    ----------
+    yes : probability of seeds that speak for it at least as clearly, where it is not so (at most)
+    no : probability of seeds that speak against it at least as clearly, where it is so (at most)
+    """
+
+    yes: float
+    no: float
+
+
+UNTESTED = Doubts(1.0, 1.0)
+
+
+def is_below(first: NDArray[np.float64], second: NDArray[np.float64], factor: float = 1.0) -> Doubts:
+    """Whether the mean of ``first`` is below that of ``factor * second``, seed by seed on the same data.
+
+    Student's t of the differences, with their number less one degrees of freedom. A single seed tells nothing.
+
+    Examples
+    --------
+    >>> found = is_below(np.array([1.0, 1.1, 1.0]), np.array([2.0, 2.2, 2.1]))
+    >>> round(found.yes, 4), round(found.no, 4)
+    (0.0005, 0.9995)
+    >>> is_below(np.array([1.0]), np.array([2.0]))
+    Doubts(yes=1.0, no=1.0)
+    """
+    difference = np.asarray(first - factor * second, dtype=np.float64)
+    if difference.size < 2:
+        return UNTESTED
+    mean, error = float(difference.mean()), float(difference.std(ddof=1)) / math.sqrt(difference.size)
+    if error == 0:
+        return Doubts(*((0.0, 1.0) if mean < 0 else (1.0, 0.0) if mean > 0 else (1.0, 1.0)))
+    return Doubts(*(float(stdtr(difference.size - 1, sign * mean / error)) for sign in (1, -1)))
+
+
+def negated(one: Doubts) -> Doubts:
+    """That it is not so."""
+    return Doubts(one.no, one.yes)
+
+
+def all_of(tests: Iterable[Doubts]) -> Doubts:
+    """That each is so: the weakest must be borne out; against it, one of so many must be clear (Bonferroni).
+
+    Examples
+    --------
+    >>> all_of([Doubts(0.01, 0.99), Doubts(0.2, 0.8)])
+    Doubts(yes=0.2, no=1.0)
+    >>> all_of([])
+    Doubts(yes=0.0, no=1.0)
+    """
+    found = list(tests)
+    if not found:
+        return Doubts(0.0, 1.0)
+    return Doubts(max(one.yes for one in found), min(1.0, len(found) * min(one.no for one in found)))
+
+
+def any_of(tests: Iterable[Doubts]) -> Doubts:
+    """That at least one is so."""
+    return negated(all_of(map(negated, tests)))
+
+
+def holm(probabilities: Sequence[float]) -> list[float]:
+    """Holm's adjusted probabilities: rejecting those at most alpha errs anywhere with probability alpha at most.
+
+    Source: Holm, A simple sequentially rejective multiple test procedure (1979).
+
+    Examples
+    --------
+    >>> holm([0.01, 0.5, 0.02])
+    [0.03, 0.5, 0.04]
+    """
+    adjusted, largest = [0.0] * len(probabilities), 0.0
+    for rank, place in enumerate(sorted(range(len(probabilities)), key=lambda i: probabilities[i])):
+        largest = max(largest, min(1.0, (len(probabilities) - rank) * probabilities[place]))
+        adjusted[place] = largest
+    return adjusted
+
+
+def verdicts(family: Sequence[Doubts], level: float = LEVEL) -> list[Truth]:
+    """For each proposition of the family True, False or None; any of them wrong with probability `level` at most.
+
+    Both ways to be wrong about every proposition are counted: twice as many probabilities as propositions go to Holm.
+
+    Examples
+    --------
+    >>> verdicts([Doubts(0.001, 0.999), Doubts(0.999, 0.001), Doubts(0.02, 0.98)])
+    [True, False, None]
+    """
+    adjusted = holm([one for test in family for one in test])
+    return [
+        True if yes <= level else False if no <= level else None
+        for yes, no in zip(adjusted[::2], adjusted[1::2], strict=True)
+    ]
