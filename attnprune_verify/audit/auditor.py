@@ -9,6 +9,8 @@ from attnprune_verify.audit.checks.values import judged
 from attnprune_verify.audit.context import Context
 from attnprune_verify.audit.contract import FUNCTIONS
 from attnprune_verify.audit.examiner import Examiner
+from attnprune_verify.audit.layer.bridge import MODULE
+from attnprune_verify.audit.layer.sample import LAYERED
 from attnprune_verify.audit.naming.diagnosis import Diagnosis, diagnose
 from attnprune_verify.audit.naming.fitting import Observation
 from attnprune_verify.audit.naming.sentences import SENTENCES
@@ -18,7 +20,7 @@ from attnprune_verify.audit.probes import probe
 from attnprune_verify.audit.record import Check, Finding, Record
 from attnprune_verify.audit.subject.process import NoAnswer, Subject
 from attnprune_verify.audit.truth.precision import precision_named
-from attnprune_verify.audit.truth.reference import VALUED
+from attnprune_verify.audit.truth.reference import ENCLOSED
 from attnprune_verify.audit.truth.samples import Sample
 from attnprune_verify.audit.truth.tolerance import judge
 from attnprune_verify.audit.waivers import Waiver
@@ -28,6 +30,7 @@ __all__ = ["Auditor"]
 # Benign instances in double precision on which most mistakes show; the diagnosis starts here.
 _MOST_SEARCHES = 4
 _CORE = ("full", "causal", "given-mask", "outside-box", "lam-large")
+_LAYER_CORE = (*_CORE, "several-heads")
 
 
 class Auditor(Examiner):
@@ -52,7 +55,7 @@ class Auditor(Examiner):
     ) -> None:
         super().__init__(target, seed, waivers)
         self.only = only
-        self.subject = Subject(self.target, tuple(FUNCTIONS))
+        self.subject = Subject(self.target, tuple(FUNCTIONS), (MODULE, *LAYERED), bridged=LAYERED)
         self.context = Context(self.subject, seed, precision_named(dtype))
         self._probed: set[str] = set()
         self._of_function: dict[str, Diagnosis | None] = {}
@@ -75,6 +78,14 @@ class Auditor(Examiner):
     def largest(self) -> dict[str, tuple[int, int]]:
         return dict(self.context.largest)
 
+    @property
+    def notes(self) -> dict[str, str]:
+        said = super().notes
+        for name, features in self.context.refused.items():
+            refused = f"refuses {', '.join(sorted(features))}"
+            said[name] = f"{refused}; {said[name]}" if name in said else refused
+        return said
+
     def prepare(self, function: str) -> None:
         if function not in self._probed:
             self._probed.add(function)
@@ -91,7 +102,7 @@ class Auditor(Examiner):
                 self._behaviour[check.function] = "nondeterministic"
             elif behaviour is not None and not ids:
                 ids, words = (behaviour,), SENTENCES[behaviour]
-            elif not ids and check.function in VALUED and finding.samples:
+            elif not ids and check.function in ENCLOSED and finding.samples:
                 try:
                     found = self._diagnose(check, finding)
                 except (ArithmeticError, ValueError, IndexError, TypeError, NoAnswer) as error:
@@ -131,7 +142,7 @@ class Auditor(Examiner):
 
     def _remembered(self, name: str, ids: tuple[str, ...], words: str) -> tuple[tuple[str, ...], str]:
         """A baseline or a descent that is wrong by name somewhere is wrong by that elsewhere."""
-        if name in VALUED:
+        if name in ENCLOSED:
             return ids, words
         if ids == ("unknown",):
             return self._by_name.get(name, (ids, words))
@@ -140,7 +151,7 @@ class Auditor(Examiner):
 
     def _differs_now(self, name: str, finding: Finding) -> bool:
         """Whether the failing call, repeated, gives the right value."""
-        if name not in VALUED or not finding.samples:
+        if name not in ENCLOSED or not finding.samples:
             return False
         sample = finding.samples[0]
         try:
@@ -212,7 +223,8 @@ class Auditor(Examiner):
         return self._of_single[name]
 
     def _core(self, name: str) -> list[Observation]:
-        return self._observed(name, [sample for regime in _CORE for sample in self.context.samples(regime, name)])
+        core = _LAYER_CORE if name in LAYERED else _CORE
+        return self._observed(name, [sample for regime in core for sample in self.context.samples(regime, name)])
 
     def _observed(self, name: str, samples: list[Sample]) -> list[Observation]:
         return [Observation(sample, parts) for sample, parts in self.context.well_formed(name, samples)]
@@ -220,7 +232,13 @@ class Auditor(Examiner):
     def _shrink(self, check: Check, finding: Finding) -> Finding | None:
         """The same failure on a smaller instance; once per function, for wrong values only."""
         name = check.function
-        if name in self._shrunk or not check.name.startswith("values:") or not finding.samples or finding.error is None:
+        if (
+            name in LAYERED
+            or name in self._shrunk
+            or not check.name.startswith("values:")
+            or not finding.samples
+            or finding.error is None
+        ):
             return None
         self._shrunk.add(name)
         stability = check.stability

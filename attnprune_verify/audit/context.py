@@ -10,10 +10,13 @@ from numpy.typing import NDArray
 
 from attnprune_verify.audit.binding import Binding, NotTaken, bound
 from attnprune_verify.audit.contract import FUNCTIONS
+from attnprune_verify.audit.layer.bridge import described
+from attnprune_verify.audit.layer.sample import LayerSample
 from attnprune_verify.audit.subject.process import Answer, NoAnswer, Subject, SubjectLost
+from attnprune_verify.audit.truth.asked import asked_samples
 from attnprune_verify.audit.truth.precision import FLOAT64, Precision
 from attnprune_verify.audit.truth.reference import parameters
-from attnprune_verify.audit.truth.samples import Sample, samples
+from attnprune_verify.audit.truth.samples import Sample
 
 __all__ = ["Context", "NotAccepted"]
 
@@ -23,8 +26,9 @@ _MOST_DEATHS = 2
 _MOST_NONSENSE = 3
 MOST_CALLS = 300  # of one function
 _DEFAULTS: dict[str, Any] = {"mask": None, "lam": 0.0, "momentum": 0.0}
-_NUMBERS = ("loss", "relative_error", "factored_loss")
+_NUMBERS = ("loss", "relative_error", "factored_loss", "layer_loss", "layer_relative_error")
 _ARRAYS = ("gradient", "loss_and_gradient", "hessian_vector_product", "factored_gradient")
+_LAYER_ARRAYS = ("layer_attention", "layer_gradient")
 
 
 class NotAccepted(NoAnswer):
@@ -41,6 +45,7 @@ class Context:
     boolean_masks : functions that take masks of dtype bool only, and what they do with 0 and 1
     order : functions whose parameters are in another order than the contract's
     changed, overwritten : the first call of each function that changed an input, or an earlier result
+    refused : the features of layers that each function refuses
     wrong : the regimes on which each function was found wrong
     largest : the largest n and the largest d each function was judged on
     """
@@ -58,6 +63,7 @@ class Context:
         self.largest: dict[str, tuple[int, int]] = {}
         self.calls: dict[str, int] = {}
         self.wrong: dict[str, set[str]] = {}
+        self.refused: dict[str, set[str]] = {}
         self._answers: dict[tuple[str, int], Answer | NoAnswer] = {}
         self._kept: list[Sample] = []  # so that no id is used twice
         self._given_up: dict[str, str] = {}
@@ -75,12 +81,15 @@ class Context:
 
     def samples(self, regime: str, function: str) -> tuple[Sample, ...]:
         """The instances of a regime, without masks and regulariser for a function that takes none."""
-        found = (self.fitted(function, one) for one in samples(self.seed, regime, self.precision(function)))
+        every = asked_samples(function, self.seed, regime, self.precision(function))
+        found = (self.fitted(function, one) for one in every)
         return tuple(sample for sample in found if sample is not None)
 
     def fitted(self, function: str, sample: Sample) -> Sample | None:
         """The sample as this function can be asked it: without the regulariser it does not know; None with a mask."""
         binding = self.binding(function)
+        if isinstance(sample, LayerSample):
+            return None if sample.features & self.refused.get(function, set()) else sample
         if sample.mask is not None and not binding.takes("mask"):
             return None
         if sample.lam == 0 or binding.takes("lam"):
@@ -167,7 +176,7 @@ class Context:
         if function in self.boolean_masks and isinstance(values.get("mask"), np.ndarray):
             values["mask"] = values["mask"] == 1
         try:
-            arguments, keywords, names = binding.place(values, options)
+            arguments, keywords, names = binding.place(_sent(values), options)
         except NotTaken as missing:
             raise NotAccepted(str(missing), raised=True) from None
         self.calls[function] = self.calls.get(function, 0) + 1
@@ -204,6 +213,13 @@ class Context:
             del self._answers[key]
         self._batches.pop(function, None)
 
+    def refuses(self, function: str, regime: str) -> str | None:
+        """What a function refuses of all instances of a regime, or None."""
+        refused = self.refused.get(function, set())
+        asked = asked_samples(function, self.seed, regime, self.precision(function))
+        every = [sample.features & refused for sample in asked if isinstance(sample, LayerSample)]
+        return ", ".join(sorted(frozenset.union(*every))) if every and all(every) else None
+
     def asked(self, function: str) -> list[Sample]:
         """The samples the function was asked on."""
         ids = {key[1] for key in self._answers if key[0] == function}
@@ -220,6 +236,8 @@ class Context:
 
     def shapes(self, function: str, sample: Sample) -> tuple[tuple[int, ...], ...]:
         """The contract's shapes of what the function returns on a sample."""
+        if isinstance(sample, LayerSample):
+            return _layer_shapes(function, sample)
         square: tuple[int, ...] = sample.W.shape
         pair: tuple[int, ...] = sample.W_Q.shape
         return {
@@ -259,7 +277,8 @@ class Context:
             problem = str(refusal)
         if problem is None and function in _NUMBERS:
             # A sum over whatever comes in takes a batch by accident; the functions that return arrays tell.
-            refusing = [peer for peer in _ARRAYS if peer in self.subject.functions and self.refuses_batches(peer)]
+            peers = _LAYER_ARRAYS if function.startswith("layer") else _ARRAYS
+            refusing = [peer for peer in peers if peer in self.subject.functions and self.refuses_batches(peer)]
             problem = f"returns a number, but the target's {refusing[0]} takes none" if refusing else None
         return problem
 
@@ -276,6 +295,19 @@ class Context:
             if self.misshapen(function, sample, answer) is None:
                 found.append((sample, answer.parts))
         return found
+
+
+def _sent(values: dict[str, Any]) -> dict[str, Any]:
+    return {name: described(value) for name, value in values.items()}
+
+
+def _layer_shapes(function: str, sample: LayerSample) -> tuple[tuple[int, ...], ...]:
+    shapes: dict[str, tuple[tuple[int, ...], ...]] = {
+        "layer_attention": ((*sample.X.shape[:-2], sample.heads, sample.n, sample.n),),
+        "layer_gradient": (sample.W_Q.shape, sample.W_K.shape),
+        "layer_relative_error": ((sample.heads,),),
+    }
+    return shapes.get(function, ((),))
 
 
 def _is_default(name: str, value: Any) -> bool:

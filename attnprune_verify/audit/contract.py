@@ -63,6 +63,14 @@ _ARGUMENTS: dict[str, str] = {
     "prune_m": "0: by rho",
     "blocksize": "columns a block",
     "percdamp": "of the mean of diag(H), added to it",
+    "layer": "AttentionLayer with W_Q (d, heads*m), W_K (d, kv_heads*m), b_Q, b_K, heads, kv_heads, scale, rope, mask, "
+    "window, softcap, alibi",
+    "dense": "AttentionLayer",
+    "pruned": "AttentionLayer with as many heads",
+}
+_OF_LAYER = {
+    "M_Q": "pruning mask of its W_Q (d, heads*m)",
+    "M_K": "pruning mask of its W_K (d, kv_heads*m)",
 }
 _LAYER_X = "inputs (sequences, tokens, in), or (tokens, in) as one sequence"
 
@@ -77,6 +85,8 @@ RULES = (
     "rho = 0 and rho = 1: sparsegpt may do what the original program does (one entry a block; an IndexError).",
     "Inputs are not modified, and what was returned does not change later.",
     "float64 unless --dtype says otherwise; equal calls agree to rounding.",
+    "A layer is an attnprune_verify.AttentionLayer. One head without extras is required; groups, biases, scale, rope, "
+    "window, softcap, alibi and given masks may be refused with an exception, which is said once.",
 )
 
 _FUSED = ("M", "X", "W", "lam", "mask")
@@ -86,6 +96,7 @@ _DESCENT = (("mask", None), ("eta", None), ("steps", 100), ("momentum", 0.0))
 _GROUPS = (("prune_n", 0), ("prune_m", 0))
 _SWEEP = (*_GROUPS, ("blocksize", 128), ("percdamp", 0.01))
 _NUMBER = "a number"
+_MASKED = ("layer", "M_Q", "M_K", "X", "lam")
 
 FUNCTIONS: dict[str, Signature] = {
     signature.name: signature
@@ -172,6 +183,32 @@ FUNCTIONS: dict[str, Signature] = {
             parts=6,
             options=_SWEEP,
         ),
+        Signature(
+            "layer_attention",
+            ("layer", "X"),
+            "softmax of scale (q_i R_i)(k_j R_j)^T, capped and lowered, over the allowed positions, head by head",
+            "(heads, n, n), or (k, heads, n, n)",
+            "def:attn_matrix",
+        ),
+        Signature(
+            "layer_loss", _MASKED, "the loss with both masks, summed over heads", _NUMBER, "eq:new_loss", defaults=1
+        ),
+        Signature(
+            "layer_gradient",
+            _MASKED,
+            "its gradients",
+            "((d, heads*m), (d, kv_heads*m))",
+            "eq:new_loss",
+            parts=2,
+            defaults=1,
+        ),
+        Signature(
+            "layer_relative_error",
+            ("dense", "pruned", "X"),
+            "||F~ - F||^2 / ||F||^2 per head, each summed over the samples",
+            "(heads,)",
+            "def:rec_err",
+        ),
     )
 }
 
@@ -180,4 +217,6 @@ def argument_of(signature: Signature, name: str) -> str:
     """What an argument of a function is."""
     if signature.arguments == _LAYER and name == "X":
         return _LAYER_X
+    if signature.arguments == _MASKED and name in _OF_LAYER:
+        return _OF_LAYER[name]
     return _ARGUMENTS[name]

@@ -19,9 +19,10 @@ from attnprune_verify.audit.contract import FUNCTIONS
 from attnprune_verify.audit.naming.diagnosis import diagnose
 from attnprune_verify.audit.naming.fitting import Observation
 from attnprune_verify.audit.subject.process import Answer, NoAnswer, SubjectLost
+from attnprune_verify.audit.truth.asked import asked_samples
 from attnprune_verify.audit.truth.precision import FLOAT32, PRECISIONS, Precision
-from attnprune_verify.audit.truth.reference import VALUED, reference
-from attnprune_verify.audit.truth.samples import Sample, samples
+from attnprune_verify.audit.truth.reference import ENCLOSED, reference
+from attnprune_verify.audit.truth.samples import Sample
 from attnprune_verify.audit.truth.tolerance import judge
 
 __all__ = ["probe"]
@@ -32,7 +33,7 @@ _BENIGN = ("full", "causal", "outside-box")
 def probe(context: Context, function: str) -> None:
     """Find out, and remember it in the context."""
     try:
-        if function not in VALUED:
+        if function not in ENCLOSED:
             _probe_other(context, function)
             return
         _probe_order(context, function)
@@ -83,7 +84,7 @@ def _probe_order(context: Context, function: str) -> None:
     """Positional parameters under other names may come in another order."""
     required = len(FUNCTIONS[function].arguments) - FUNCTIONS[function].defaults
     given = context.binding(function).order[:required]
-    sample, other = samples(context.seed, "full", context.precision(function))[:2]
+    sample, other = asked_samples(function, context.seed, "full", context.precision(function))[:2]
     if len(given) < 2 or _passes(context, function, sample):
         return
     for order in _orders(given):

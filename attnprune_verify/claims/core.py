@@ -128,7 +128,7 @@ class Claim:
     margin : callable
         ``quantities -> relation(s)``; runs unchanged in floats, exact fractions and balls.
     supply : Supply
-        Where cases come from: named families, limits, a Hypothesis strategy.
+        Where cases come from: named families, limits, random drafts.
     hypotheses : tuple of Hypothesis
     uses : tuple of str
         Ids this statement rests on; checked to exist and to be acyclic.

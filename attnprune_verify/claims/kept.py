@@ -32,7 +32,7 @@ from attnprune_verify.files import write_whole
 __all__ = ["folder", "keep", "kept"]
 
 _ABOVE = ("cli", "report", "spec", "audit")  # floors that no verdict depends on
-_LIBRARIES = ("numpy", "scipy", "python-flint", "mpmath", "autograd", "hypothesis")
+_LIBRARIES = ("numpy", "scipy", "python-flint", "mpmath", "autograd")
 _PLAIN = ("tried", "met", "slack", "best", "certified", "undecided", "reason", "error", "misprint")
 _TRIALS = ("worst", "witness", "smallest")
 

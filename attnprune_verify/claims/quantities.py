@@ -12,8 +12,7 @@ three. Every quantity is computed once, on demand::
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import cached_property
-from typing import Any
+from typing import Any, Generic, TypeVar
 
 import numpy as np
 from flint import arb, ctx
@@ -22,6 +21,20 @@ from attnprune_verify.claims.case import Case
 from attnprune_verify.theory.arithmetic import BALL, FLOAT, Arithmetic, Undecidable, along, derivative_part
 
 __all__ = ["Quantities", "extreme_eigenvalues", "positive_definite", "spectral_norm", "variance"]
+
+_T = TypeVar("_T")
+
+
+class _computed_once(Generic[_T]):  # noqa: N801  # used as a decorator
+    """`functools.cached_property` without its lock, which before Python 3.12 takes longer than most quantities."""
+
+    def __init__(self, compute: Callable[[Any], _T]) -> None:
+        self.compute, self.name, self.__doc__ = compute, compute.__name__, compute.__doc__
+
+    def __get__(self, owner: Any, kind: type | None = None) -> _T:
+        value: _T = self.compute(owner)
+        owner.__dict__[self.name] = value  # found before this descriptor from now on
+        return value
 
 
 class Quantities:
@@ -73,15 +86,15 @@ class Quantities:
 
     # sizes and the attention mask
 
-    @cached_property
+    @_computed_once
     def n(self) -> int:
         return int(np.shape(self.case["X"])[0])
 
-    @cached_property
+    @_computed_once
     def d(self) -> int:
         return int(np.shape(self.case["X"])[1])
 
-    @cached_property
+    @_computed_once
     def allowed(self) -> Any:
         """M_c as booleans; all True without a mask."""
         mask = self.case.get("mask")
@@ -89,84 +102,84 @@ class Quantities:
             return np.ones((self.n, self.n), dtype=bool)
         return np.tri(self.n, dtype=bool) if isinstance(mask, str) else np.asarray(mask, dtype=bool)
 
-    @cached_property
+    @_computed_once
     def row_sizes(self) -> Any:
         """m_i, the number of allowed positions of each row."""
         return self.allowed.sum(axis=1)
 
-    @cached_property
+    @_computed_once
     def n_e(self) -> int:
         """The number of rows with at least two allowed positions; the others contribute nothing."""
         return int((self.row_sizes >= 2).sum())
 
-    @cached_property
+    @_computed_once
     def lam(self) -> Any:
         return self.number(self.case.get("lam", 0.0))
 
     # definitions
 
-    @cached_property
+    @_computed_once
     def logits_dense(self) -> Any:
         return self.X @ self.W @ self.X.T
 
-    @cached_property
+    @_computed_once
     def logits(self) -> Any:
         return self.X @ (self.M * self.W) @ self.X.T
 
-    @cached_property
+    @_computed_once
     def u(self) -> Any:
         return self.exp(self.logits_dense)
 
-    @cached_property
+    @_computed_once
     def ut(self) -> Any:
         return self.exp(self.logits)
 
-    @cached_property
+    @_computed_once
     def alpha(self) -> Any:
         return (self.u * self.allowed).sum(axis=1)
 
-    @cached_property
+    @_computed_once
     def alphat(self) -> Any:
         return (self.ut * self.allowed).sum(axis=1)
 
-    @cached_property
+    @_computed_once
     def f(self) -> Any:
         return self._softmax(self.logits_dense)
 
-    @cached_property
+    @_computed_once
     def F(self) -> Any:
         return self._softmax(self.logits)
 
-    @cached_property
+    @_computed_once
     def c(self) -> Any:
         return self.F - self.f
 
-    @cached_property
+    @_computed_once
     def p1(self) -> Any:
         return self.c * self.F
 
-    @cached_property
+    @_computed_once
     def p2(self) -> Any:
         return self.p1.sum(axis=1)[:, None] * self.F
 
-    @cached_property
+    @_computed_once
     def p(self) -> Any:
         return self.p1 - self.p2
 
-    @cached_property
+    @_computed_once
     def G(self) -> Any:
         """The gradient of the attention term, W o (X^T p X)."""
         return self.W * (self.X.T @ self.p @ self.X)
 
-    @cached_property
+    @_computed_once
     def gradient(self) -> Any:
         return self.G + self.M * self.lam
 
-    @cached_property
+    @_computed_once
     def L_attn(self) -> Any:
         return self.square(self.c) / 2
 
-    @cached_property
+    @_computed_once
     def L(self) -> Any:
         return self.L_attn + self.lam * self.square(self.M) / 2
 
@@ -180,20 +193,20 @@ class Quantities:
         """The Frobenius or Euclidean norm."""
         return self.sqrt(self.square(array))
 
-    @cached_property
+    @_computed_once
     def w_min(self) -> Any:
         return self.smallest(np.abs(self.W))
 
-    @cached_property
+    @_computed_once
     def w_max(self) -> Any:
         return self.largest(np.abs(self.W))
 
-    @cached_property
+    @_computed_once
     def R(self) -> Any:
         """The smallest R the bounded-parameters assumption admits: max(1, ||X||_F, ||W||_F), just above 1."""
         return self.largest([self.number(1.0 + 1e-9), self.norm(self.X), self.norm(self.W)])
 
-    @cached_property
+    @_computed_once
     def beta(self) -> Any:
         """A number with X X^T - beta I certainly positive semidefinite, just below the least eigenvalue; 0 if none."""
         values = np.linalg.eigvalsh(np.asarray(self.case["X"], dtype=float) @ np.asarray(self.case["X"], dtype=float).T)
@@ -204,18 +217,18 @@ class Quantities:
             raise Undecidable("the least eigenvalue of X X^T")
         return self.number(claimed)
 
-    @cached_property
+    @_computed_once
     def delta(self) -> Any:
         """min F over all positions; exactly 0 as soon as one is forbidden."""
         return self.number(0.0) if not self.allowed.all() else self.smallest(self.F)
 
-    @cached_property
+    @_computed_once
     def delta_allowed(self) -> Any:
         """min F over the allowed positions of rows with at least two of them (1 when there is no such row)."""
         chosen = self.F[self.allowed & (self.row_sizes >= 2)[:, None]]
         return self.smallest(chosen) if chosen.size else self.number(1.0)
 
-    @cached_property
+    @_computed_once
     def f_min(self) -> Any:
         """min f over the allowed positions of rows with at least two of them."""
         chosen = self.f[self.allowed & (self.row_sizes >= 2)[:, None]]
@@ -223,7 +236,7 @@ class Quantities:
 
     # operators
 
-    @cached_property
+    @_computed_once
     def PiA(self) -> Any:
         """The matrix (n^2, d^2) of M -> Pi(X (M o W) X^T): logits, centred over the allowed positions of each row."""
         weights = self.arithmetic.lift(self.allowed.astype(float))
@@ -233,14 +246,14 @@ class Quantities:
         full = self.X[:, None, :, None] * self.W[None, None, :, :] * centred[:, :, None, :]
         return full.reshape(self.n**2, self.d**2)
 
-    @cached_property
+    @_computed_once
     def K(self) -> Any:
         """||Pi A||: float64, or an enclosure."""
         if self.arithmetic is FLOAT:
             return float(np.linalg.norm(self.PiA, 2))
         return spectral_norm(self.PiA)
 
-    @cached_property
+    @_computed_once
     def kappa_T(self) -> Any:
         """The least singular value of A^* on T (supported on the mask, zero row sums); 0 when dim T > d^2."""
         dimension = int((self.row_sizes - 1).sum())
@@ -248,7 +261,7 @@ class Quantities:
             return self.number(0.0)
         return self.singular_value(dimension)
 
-    @cached_property
+    @_computed_once
     def kappa_plus(self) -> Any:
         """The smallest nonzero singular value of Pi A; the rank is taken from float64 with a threshold of 1e-9."""
         plain = self if self.arithmetic is FLOAT else Quantities(self.case)
@@ -263,7 +276,7 @@ class Quantities:
         values = _eigenvalues(small)
         return values[place - 1].nonnegative_part().sqrt()
 
-    @cached_property
+    @_computed_once
     def lambda_2(self) -> Any:
         """min over rows with at least two allowed positions of the second eigenvalue of J_i (1 if there is none)."""
         least = [self._second_eigenvalue(self.jacobian_row(i)) for i in range(self.n) if self.row_sizes[i] >= 2]
@@ -275,7 +288,7 @@ class Quantities:
         # J 1 = 0 and J is positive semidefinite: adding 11^T moves the zero eigenvalue to m >= 2 > ||J||
         return BALL.smallest(_eigenvalues(J + self.number(np.ones(J.shape))))
 
-    @cached_property
+    @_computed_once
     def curvature(self) -> Any:
         """The Hessian of the attention term as a (d^2, d^2) matrix, column by column by automatic differentiation."""
         columns = [
@@ -294,7 +307,9 @@ class Quantities:
         return weights / weights.sum()
 
     def _softmax(self, logits: Any) -> Any:
-        if self.arithmetic is FLOAT:
+        if self.arithmetic is FLOAT and self.allowed.all():
+            weights = self.exp(logits - logits.real.max(axis=1, keepdims=True))
+        elif self.arithmetic is FLOAT:
             highest = np.where(self.allowed, logits.real, -np.inf).max(axis=1)
             weights = self.exp(np.where(self.allowed, logits - highest[:, None], -np.inf)) * self.allowed
         else:

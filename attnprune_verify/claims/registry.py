@@ -21,6 +21,7 @@ _MODULES = (
     "gradient_matrix",
     "basic_bounds",
     "coarse_bounds",
+    "labelled_equations",
     "lipschitz",
     "lipschitz_sharp",
     "smoothness",
@@ -45,18 +46,20 @@ PAPER_ORDER = tuple(
     """
     def:attn_matrix def:attn_prun thm:our_convergence:informal alg:mask_gd def:mask def:attn_prun_causal
     thm:our_convergence rem:practical def:PL thm:convergence thm:mat_view_l_informal thm:lip_grad_l_informal
-    lem:PL_ineq_informal lem:lower_bound_XBX_informal lem:lower_bound_p_informal eq:new_loss
-    fac:indexing fac:combine fac:calculus fac:algebra fac:norm_bound fac:F_norm_A_plus_B lem:mask_hadamard
-    def:exp_func def:sum_func def:soft_prob_func def:one_unit_loss def:rec_err def:reg_term def:loss_func
-    lem:grad_one_row_mat lem:grad_exp_func lem:grad_sum lem:grad_soft_prob lem:grad_one_unit lem:grad_rec
-    lem:grad_reg lem:grad_loss_func def:p lem:mat_view_b1 lem:mat_view_b2 lem:mat_view_b3 thm:mat_view_l
-    asp:bound_parameters lem:M_bounds lem:bound_basic_func lem:bound_grad_f fac:mean_value fac:lip_product
-    lem:lip_f lem:lip_c lem:lip_f_circ_c lem:lip_diag lem:lip_diag_f thm:lip_grad_l fac:abs_inequality
-    lem:lower_bound_B_plus_M fac:trace_BAB lem:lower_bound_XBX lem:lower_bound_hadamard lem:lower_bound_p_row
-    lem:lower_bound_p lem:bound_c lem:bound_diag_f lem:PL_ineq
+    lem:PL_ineq_informal lem:lower_bound_XBX_informal lem:lower_bound_p_informal eq:new_loss fac:indexing
+    fac:combine fac:calculus fac:algebra fac:norm_bound fac:F_norm_A_plus_B lem:mask_hadamard def:exp_func
+    def:sum_func def:soft_prob_func def:one_unit_loss def:rec_err def:reg_term def:loss_func lem:grad_one_row_mat
+    eq:mat_total eq:mat_mask lem:grad_exp_func lem:grad_sum lem:grad_soft_prob eq:grad_prob eq:grad_proB_1(M)
+    eq:grad_proB_2(M) lem:grad_one_unit lem:grad_rec lem:grad_reg lem:grad_loss_func def:p lem:mat_view_b1
+    eq:one_unit_c1 lem:mat_view_b2 eq:one_init_c2 lem:mat_view_b3 thm:mat_view_l asp:bound_parameters lem:M_bounds
+    lem:bound_basic_func lem:bound_grad_f fac:mean_value eq:mean_thm fac:lip_product lem:lip_f lem:lip_c
+    lem:lip_f_circ_c lem:lip_diag eq:lip_diag_1 eq:lip_diag_2 lem:lip_diag_f thm:lip_grad_l eq:lip_l_0 eq:lip_l_1
+    eq:lip_l_2 fac:abs_inequality lem:lower_bound_B_plus_M eq:convergence:add_squre fac:trace_BAB
+    lem:lower_bound_XBX lem:lower_bound_hadamard lem:lower_bound_p_row lem:lower_bound_p lem:bound_c
+    lem:bound_diag_f lem:PL_ineq
     """.split()
 )
-"""The statement environments of the paper in the order they are printed, and eq:new_loss; three have no label."""
+"""The statement environments of the paper and its labelled equations, as they are printed; three have no label."""
 
 LABELS = frozenset(PAPER_ORDER) - {"rem:practical", "def:PL", "lem:M_bounds"}
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import re
+from functools import cache
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -72,17 +73,19 @@ def slack(relation: Relation) -> float:
     small, large = (lhs, rhs) if relation.kind in ("<=", "<") else (rhs, lhs)
     if np.isnan(small).any() or np.isnan(large).any():
         return float("nan")
-    worst = 1.0
-    for a, b in zip(*np.broadcast_arrays(np.atleast_1d(small), np.atleast_1d(large)), strict=True):
-        if a == b:
-            # 0 <= 0 puts nothing at risk; 0 < 0 is as false as can be
-            one = -1.0 if relation.kind == "<" else (0.0 if a != 0 else 1.0)
-        elif np.isinf(a) or np.isinf(b):
-            one = 1.0 if b > a else -1.0
-        else:
-            one = float((b - a) / (abs(a) + abs(b)))
-        worst = min(worst, one)
-    return worst
+    if not small.ndim and not large.ndim:
+        return min(1.0, _slack_of_one(float(small), float(large), relation.kind == "<"))
+    pairs = zip(*np.broadcast_arrays(np.atleast_1d(small), np.atleast_1d(large)), strict=True)
+    return min((1.0, *(_slack_of_one(float(a), float(b), relation.kind == "<") for a, b in pairs)))
+
+
+def _slack_of_one(a: float, b: float, strict: bool) -> float:
+    if a == b:
+        # 0 <= 0 puts nothing at risk; 0 < 0 is as false as can be
+        return -1.0 if strict else (0.0 if a != 0 else 1.0)
+    if math.isinf(a) or math.isinf(b):
+        return 1.0 if b > a else -1.0
+    return (b - a) / (abs(a) + abs(b))
 
 
 def attained(relation: Relation) -> float | None:
@@ -107,6 +110,7 @@ def scaled(relation: Relation, factor: float) -> Relation:
     return Relation(kind, (lhs - offset) * factor + offset, rhs, part, offset)
 
 
+@cache
 def kind_of(part: str) -> str:
     """A part without the number of its row or step: "row 3, lower" and "row 0, lower" are one part."""
     return re.sub(r"(row|t =) ?\d+", r"\1", part)

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import tempfile
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from hypothesis import configuration
 
 from attnprune_verify.claims import kept, registry
 from attnprune_verify.claims.case import Case
@@ -184,28 +181,15 @@ def run_claims(
     needed = registry.with_ancestors(asked)
     claims = [claim for claim in registry.claims() if claim.id in needed]
     judgements = []
-    with _nothing_left_behind():
-        for done, claim in enumerate(claims):
-            if progress is not None:
-                progress(done, len(claims))
-            earlier = kept.kept(claim, effort) if keep_verdicts else None
-            judgements.append(earlier or judge_safely(claim, effort))
-            if keep_verdicts and earlier is None:
-                kept.keep(judgements[-1], effort)
+    for done, claim in enumerate(claims):
+        if progress is not None:
+            progress(done, len(claims))
+        earlier = kept.kept(claim, effort) if keep_verdicts else None
+        judgements.append(earlier or judge_safely(claim, effort))
+        if keep_verdicts and earlier is None:
+            kept.keep(judgements[-1], effort)
     found = assemble(judgements)
     return ClaimsResult(tuple(record for record in found.records if record.claim.id in asked))
-
-
-@contextmanager
-def _nothing_left_behind() -> Iterator[None]:
-    """Hypothesis keeps a cache in the folder one happens to be in; give it a temporary one while claims are judged."""
-    before = getattr(configuration, "__hypothesis_home_directory", None)
-    with tempfile.TemporaryDirectory() as folder:
-        configuration.set_hypothesis_home_dir(folder)
-        try:
-            yield
-        finally:
-            configuration.set_hypothesis_home_dir(before)
 
 
 def judge_safely(claim: Claim, effort: Effort = QUICK) -> Judgement:

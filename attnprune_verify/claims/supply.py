@@ -1,21 +1,26 @@
-"""Where cases come from: named families, limits, and a Hypothesis strategy, for instances and for plain arrays."""
+"""Where cases come from: named families, limits, and random drafts, for instances and for plain arrays."""
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
-from hypothesis import strategies as st
 from numpy.random import Generator
 
 from attnprune_verify.claims.case import Case, from_instance
 from attnprune_verify.instance.families import FAMILIES
-from attnprune_verify.strategies import matrices
 
-__all__ = ["Arrays", "Fixed", "Instances", "Supply", "read_mask"]
+__all__ = ["Arrays", "Draft", "Fixed", "Instances", "Supply", "moved", "read_mask"]
+
+
+class Draft(NamedTuple):
+    """Drawn values, before a supply makes a case of them; the seed is for what the supply adds."""
+
+    values: dict[str, Any]
+    seed: int
 
 
 class Supply(ABC):
@@ -36,9 +41,13 @@ class Supply(ABC):
         """The case pushed towards its limits: scales to 0 and infinity, lam to 0."""
         return ()
 
-    def strategy(self) -> st.SearchStrategy[Case] | None:
-        """What Hypothesis draws from; None when drawing adds nothing."""
+    def draft(self, rng: Generator) -> Draft | None:
+        """Random values for one case; None when drawing adds nothing."""
         return None
+
+    def finished(self, draft: Draft) -> Case:
+        """The case that a draft makes, the same every time."""
+        raise NotImplementedError
 
 
 @dataclass(frozen=True)
@@ -108,8 +117,20 @@ class Instances(Supply):
                 yield case.but(f"{case.origin}; lam = {lam}", lam=lam)
         yield case.but(f"{case.origin}; M -> 1", M=np.ones_like(case["M"]) + 1e-3 * (case["M"] - 0.5))
 
-    def strategy(self) -> st.SearchStrategy[Case]:
-        return _drawn_instances(self)
+    def draft(self, rng: Generator) -> Draft:
+        n, d = int(rng.integers(self.least_tokens, 4)), int(rng.integers(1, 4))
+        scale = float(rng.choice([0.1, 1.0, 4.0]))
+        values = {
+            "X": _sixteenths(rng, (n, d)),
+            "W": scale * _sixteenths(rng, (d, d)),
+            "M": _sixteenths(rng, (d, d)) / 4,
+            "lam": float(rng.choice([0.0, 1e-6, 0.04, 1.0])),
+            "mask": None,
+        }
+        return Draft(values, int(rng.integers(2**31)))
+
+    def finished(self, draft: Draft) -> Case:
+        return self._read(Case(draft.values, "drawn"), np.random.default_rng(draft.seed))
 
     def _read(self, case: Case, rng: Generator) -> Case:
         n = case["X"].shape[0]
@@ -151,22 +172,6 @@ def _random_mask(n: int, rng: Generator) -> Any:
     return mask | np.eye(n, dtype=bool)
 
 
-@st.composite
-def _drawn_instances(draw: st.DrawFn, supply: Instances) -> Case:
-    n = draw(st.integers(supply.least_tokens, 3))
-    d = draw(st.integers(1, 3))
-    scale = draw(st.sampled_from([0.1, 1.0, 4.0]))
-    values = {
-        "X": draw(matrices(n, d)),
-        "W": draw(matrices(d, d, scale=scale)),
-        "M": draw(matrices(d, d, scale=0.25)),
-        "lam": draw(st.sampled_from([0.0, 1e-6, 0.04, 1.0])),
-        "mask": None,
-    }
-    rng = np.random.default_rng(draw(st.integers(0, 2**16)))
-    return supply._read(Case(values, "Hypothesis"), rng)
-
-
 @dataclass(frozen=True)
 class Arrays(Supply):
     """Named arrays with symbolic shapes, e.g. ``Arrays({"X": "nd", "u": "n", "a": ""})``.
@@ -190,8 +195,15 @@ class Arrays(Supply):
                 {name: _array(rng, kind, shape, letters) for name, shape in self.shapes.items()}, rng, kind
             )
 
-    def strategy(self) -> st.SearchStrategy[Case]:
-        return _drawn_arrays(self)
+    def draft(self, rng: Generator) -> Draft:
+        letters = {letter: int(rng.choice(self.sizes)) for letter in "dkmn"}
+        sizes = {name: tuple(letters[letter] for letter in shape) for name, shape in self.shapes.items()}
+        drawn = {name: _sixteenths(rng, size) for name, size in sizes.items()}
+        values = {name: array if array.ndim else float(array) for name, array in drawn.items()}
+        return Draft(values, int(rng.integers(2**31)))
+
+    def finished(self, draft: Draft) -> Case:
+        return self._case(draft.values, np.random.default_rng(draft.seed), "drawn")
 
     def _case(self, values: Mapping[str, Any], rng: Generator, kind: str) -> Case:
         case = Case({**self.plain, **values}, f"arrays: {kind}")
@@ -214,13 +226,23 @@ def _array(rng: Generator, kind: str, shape: str, letters: Mapping[str, int]) ->
     return array if size else float(array)
 
 
-@st.composite
-def _drawn_arrays(draw: st.DrawFn, supply: Arrays) -> Case:
-    letters = {letter: draw(st.sampled_from(supply.sizes)) for letter in "dkmn"}
-    values: dict[str, Any] = {}
-    for name, shape in supply.shapes.items():
-        size = tuple(letters[letter] for letter in shape)
-        flat = draw(matrices(1, int(np.prod(size, dtype=int))))
-        values[name] = flat.reshape(size) if size else float(flat[0, 0])
-    rng = np.random.default_rng(draw(st.integers(0, 2**16)))
-    return supply._case(values, rng, "Hypothesis")
+def _sixteenths(rng: Generator, size: tuple[int, ...]) -> Any:
+    """Multiples of 1/16 between -8 and 8, in a third of the draws whole numbers between -2 and 2, where ties are."""
+    drawn = rng.integers(-2, 3, size) * 16 if rng.integers(3) == 0 else rng.integers(-128, 129, size)
+    return np.asarray(drawn / 16)
+
+
+def moved(draft: Draft, rng: Generator) -> Draft:
+    """The draft with one entry changed by a factor that keeps it exact in binary, or exchanged for another.
+
+    What the supply adds is drawn as before, so that neighbours differ in that entry alone.
+    """
+    names = [name for name, value in draft.values.items() if isinstance(value, np.ndarray) and value.size]
+    if not names:
+        return draft._replace(seed=int(rng.integers(2**31)))
+    name = names[int(rng.integers(len(names)))]
+    array = draft.values[name].copy()
+    entry, other = (int(place) for place in rng.integers(array.size, size=2))
+    factor = float(rng.choice([0.0, -1.0, 0.5, 2.0]))
+    array.flat[entry] = array.flat[other] if rng.integers(3) == 0 else array.flat[entry] * factor
+    return Draft({**draft.values, name: array}, draft.seed)

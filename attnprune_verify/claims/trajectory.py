@@ -37,6 +37,7 @@ def step_below(q: Quantities, stretch: float, constant: Callable[[Quantities], A
 
 def descend(q: Quantities, eta: Any, steps: int, momentum: float = 0.0) -> Iterator[Quantities]:
     """The problem at M_0 = 1, M_1, ..., M_steps with M_{t+1} = M_t - eta v_t, v_t = momentum v_{t-1} + grad L(M_t)."""
+    q.f, q.allowed  # noqa: B018  # the same on the whole way
     point = q.at(q.number(np.ones((q.d, q.d))))
     velocity = q.number(np.zeros((q.d, q.d)))
     yield point
@@ -51,10 +52,25 @@ def minimiser(case: Case) -> NDArray[np.float64]:
     plain = Quantities(case)
     point = plain.at(np.ones((plain.d, plain.d)))
     for _ in range(6):
-        step = np.linalg.lstsq(point.curvature + plain.lam * np.eye(plain.d**2), point.gradient.ravel(), rcond=None)[0]
+        step = np.linalg.lstsq(_hessian(point), point.gradient.ravel(), rcond=None)[0]
         moved = plain.at(point.M - step.reshape(point.M.shape))
         if not moved.L < point.L:
             break
         point = moved
     found: NDArray[np.float64] = point.M
+    return found
+
+
+def _hessian(q: Quantities) -> NDArray[np.float64]:
+    """The Hessian of L in float64, the sum over rows of A^T (diag(c + s) - s (c + s)^T - <c, s> I) J A, and lam I.
+
+    For the search alone. What is claimed of the curvature is asked of `Quantities.curvature`, from the definition.
+    """
+    s, c = q.F, q.c
+    pulls = (q.X[:, None, :, None] * q.W * q.X[None, :, None, :]).reshape(q.n, q.n, q.d**2)  # (row, column, entry of M)
+    moved = s[:, :, None] * (pulls - np.einsum("ij,ijk->ik", s, pulls)[:, None, :])
+    both = c + s
+    bent = both[:, :, None] * moved - s[:, :, None] * np.einsum("ij,ijk->ik", both, moved)[:, None, :]
+    bent -= (c * s).sum(axis=1)[:, None, None] * moved
+    found: NDArray[np.float64] = np.einsum("ijk,ijl->kl", pulls, bent, optimize=True) + q.lam * np.eye(q.d**2)
     return found

@@ -23,7 +23,8 @@ def contract_text(names: Iterable[str] = ()) -> str:
     for signature in chosen:
         for name in _names(signature):
             words = argument_of(signature, name)
-            described[name if described.get(name, words) == words else f"{name} of a layer"] = words
+            kind = "a linear layer" if "weight" in signature.arguments else "a layer"
+            described[name if described.get(name, words) == words else f"{name} of {kind}"] = words
     width = max(map(len, described))
     lines += ["", *(f"{name:{width}}  {words}" for name, words in described.items()), "", *RULES]
     return "\n".join(lines) + "\n"

@@ -107,7 +107,7 @@ def read_blocks(inputs: dict[str, Any], mask: str) -> Blocks:
     lam, beta, delta = (fields.rational(inputs[key], f"inputs.{key}", 60) for key in ("lambda", "beta", "delta"))
     if not 0 <= lam <= 1 or beta <= 0 or delta <= 0:
         raise Reject("inputs.lambda must lie in [0, 1], inputs.beta and inputs.delta must be > 0")
-    if any(max(len(str(e.numerator)), len(str(e.denominator))) > 30 for A in (B, W) for row in A for e in row):
+    if any(max(abs(e.numerator), e.denominator) > 10**30 for A in (B, W) for row in A for e in row):
         raise Reject("entries of X and W have at most 30 digits here")
     if min(abs(entry) for row in W for entry in row) == 0:
         raise Reject("entries of W must not be 0: mu would be 0")

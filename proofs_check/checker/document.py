@@ -33,7 +33,7 @@ def parse_document(content: bytes) -> Any:
         raise Reject("not UTF-8 text") from None
     _bound_depth(text)
     try:
-        return json.loads(
+        document = json.loads(
             text,
             object_pairs_hook=_unique_keys,
             parse_int=_small_integer,
@@ -42,6 +42,22 @@ def parse_document(content: bytes) -> Any:
         )
     except json.JSONDecodeError as error:
         raise Reject(f"not JSON: {error.msg} at character {error.pos}") from None
+    _require_characters(document)
+    return document
+
+
+def _require_characters(value: Any) -> None:
+    """`json` lets half of a surrogate pair pass, which is no character."""
+    if isinstance(value, str):
+        if any("\ud800" <= character <= "\udfff" for character in value):
+            raise Reject("a string holds half of a surrogate pair")
+    elif isinstance(value, dict):
+        for key, part in value.items():
+            _require_characters(key)
+            _require_characters(part)
+    elif isinstance(value, list):
+        for part in value:
+            _require_characters(part)
 
 
 def _bound_depth(text: str) -> None:
@@ -69,7 +85,7 @@ def _unique_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 
 def _small_integer(digits: str) -> int:
-    if len(digits) > MAX_JSON_INTEGER_DIGITS:
+    if len(digits.lstrip("-")) > MAX_JSON_INTEGER_DIGITS:
         raise Reject(f"a JSON integer has at most {MAX_JSON_INTEGER_DIGITS} digits; larger numbers are 'p/q' strings")
     return int(digits)
 

@@ -1,9 +1,8 @@
 (* Everything a reader has to believe: the definitions, and what is proved about them.  No proofs.
 
-   Each proposition of a module `Statement` bears the name of the theorem that proves it, and that theorem's file
-   ends in a check of the one against the other.  types.txt has every definition below as Coq prints it with all
-   notations undone, and `make` compares; ../PROOFS.md and the table in README.md say which statement of the
-   paper each belongs to.
+   Each proposition of a module `Statement` bears the name of the theorem that proves it, and that theorem's file ends
+   in a check of the one against the other.  types.txt has every definition as Coq prints it with all notations undone,
+   and `make` compares; ../PROOFS.md and the table in README.md say which statement of the paper each belongs to.
 
    Two halves that share nothing.  Algebra: matrices over any real closed field R, indices of type 'I_n.
    Analysis: softmax, loss and gradient over Coq's real numbers, matrices being functions of natural-number indices
@@ -171,8 +170,7 @@ Definition bound_basic_func_part10 := forall n (F F0 : 'M[R]_n),
   stochastic_pair F F0 -> normF (diag (hadamard (F - F0) F *m ones R n 1)) <= 2%:R * n%:R.
 Definition bound_diag_f := forall n (F F0 : 'M[R]_n),
   stochastic_pair F F0 -> normF (diag (hadamard (F - F0) F *m ones R n 1) *m F) <= sqrt n%:R.
-Definition bound_p := forall n (F F0 : 'M[R]_n),
-  stochastic_pair F F0 -> normF (p_map (F - F0) F) <= 3%:R * sqrt n%:R.
+Definition bound_p := forall n (F F0 : 'M[R]_n), stochastic_pair F F0 -> normF (p_map (F - F0) F) <= 3%:R * sqrt n%:R.
 Definition delta_le_inverse_allowed := forall n (S : pred 'I_n) (F : 'M[R]_n) (delta : R) i,
   row_stochastic F -> (forall j, S j -> delta <= F i j) -> delta * #|S|%:R <= 1.
 Definition delta_le_inverse_n := forall n (F : 'M[R]_n) (delta : R),
@@ -207,13 +205,11 @@ Definition PL_corrected := forall n d (X : 'M[R]_(n, d)) (W M : 'M[R]_d) (F F0 :
 Definition PL_corrected_masked_mu := forall n d S (X : 'M[R]_(n, d)) (W M : 'M[R]_d) (F F0 : 'M[R]_n)
     (lam beta delta wmin wmax : R), 0 <= lam -> normF M <= d%:R ->
   0 < beta -> psd_ge (X *m X^T) beta -> masked_pair S F F0 -> 0 < delta -> (forall i j, S i j -> delta <= F i j) ->
-  0 < wmin -> 0 <= wmax -> (forall i j, wmin <= `|W i j| <= wmax) ->
-  let mu := mu_corrected wmin beta delta in
+  0 < wmin -> 0 <= wmax -> (forall i j, wmin <= `|W i j| <= wmax) -> let mu := mu_corrected wmin beta delta in
   mu / 2%:R * (normF2 (F - F0) + 2%:R * lam ^+ 2 / mu * normF2 M - xi_of X wmax lam mu)
   <= normF2 (gradient X W M F F0 lam).
 Definition PL_corrected_attained := forall n (F0 : 'M[R]_n), (0 < n)%N -> row_stochastic F0 ->
-  let F : 'M[R]_n := const_mx n%:R^-1 in
-  [/\ row_stochastic F, psd_ge (1%:M *m 1%:M^T : 'M[R]_n) 1,
+  let F : 'M[R]_n := const_mx n%:R^-1 in [/\ row_stochastic F, psd_ge (1%:M *m 1%:M^T : 'M[R]_n) 1,
       (forall i j, `|ones R n n i j| = 1), (forall i j, F i j = n%:R^-1) &
       normF2 (attention_gradient 1%:M (ones R n n) F F0) = (1 * 1 * n%:R^-1) ^+ 2 * normF2 (F - F0)].
 End Statements.
@@ -242,8 +238,7 @@ Definition upd (M : mat) a b t : mat := fun i j => if andb (Nat.eqb i a) (Nat.eq
 Definition diagonal (v : vec) : mat := fun i j => if Nat.eqb j i then v i else 0.
 
 (* g, a p x q matrix that depends on a d x d matrix, is k-Lipschitz *)
-Definition lipschitz d p q (g : mat -> mat) k := forall M M',
-  nF p q (msub (g M') (g M)) <= k * nF d d (msub M' M).
+Definition lipschitz d p q (g : mat -> mat) k := forall M M', nF p q (msub (g M') (g M)) <= k * nF d d (msub M' M).
 
 (* ---- one row: the softmax of s over the positions that a 0/1 row m allows ---- *)
 Definition valid_row n (m : vec) := (forall j, m j = 0 \/ m j = 1) /\ exists j, (j < n)%nat /\ m j = 1.
@@ -260,12 +255,10 @@ Definition covariance n (sigma v w : vec) :=
 Definition masked_sqnorm n (m v : vec) (a : R) := rsum n (fun j => m j * ((v j - a) * (v j - a))).
 (* a row of p, as a function of sigma = f~_i; its derivative when sigma moves with velocity g *)
 Definition p_row n (sigma f : vec) : vec := jacobian n sigma (fun j => sigma j - f j).
-Definition p_row_velocity n (sigma f g : vec) : vec := fun j =>
-  let e := fun j => sigma j - f j in
+Definition p_row_velocity n (sigma f g : vec) : vec := fun j => let e := fun j => sigma j - f j in
   g j * (e j - mean n sigma e) + sigma j * (g j - rsum n (fun l => g l * e l + sigma l * g l)).
 (* the Hessian of 1/2 ||softmax(s) - f||^2 as a bilinear form of v and w, sigma = softmax(s) *)
-Definition third n (sigma f v w : vec) :=
-  let e := fun j => sigma j - f j in
+Definition third n (sigma f v w : vec) := let e := fun j => sigma j - f j in
   rsum n (fun j => sigma j * ((e j - mean n sigma e) * (v j - mean n sigma v) * (w j - mean n sigma w))).
 Definition bil n (sigma f v w : vec) :=
   rsum n (fun j => jacobian n sigma w j * jacobian n sigma v j) + third n sigma f v w.
@@ -304,14 +297,12 @@ Definition grad lam M : mat := fun a b => adjoint (p M) a b + lam * M a b.
 Definition p1 M : mat := fun i j => c M i j * f (had M W) i j.
 Definition p2 M : mat := fun i j => rsum n (p1 M i) * f (had M W) i j.
 Definition B1 M a b i j := c M i j * f (had M W) i j * (W a b * X i a * X j b).
-Definition B2 M a b i j :=
-  - (c M i j * f (had M W) i j * rsum n (fun l => f (had M W) i l * (W a b * X i a * X l b))).
+Definition B2 M a b i j := - (c M i j * f (had M W) i j * rsum n (fun l => f (had M W) i l * (W a b * X i a * X l b))).
 Definition B3 (lam : R) (M : mat) a b := lam * M a b.
 Definition c_times_f M : mat := fun i j => f (had M W) i j * c M i j.
 Definition row_means M i := rsum n (c_times_f M i).
 (* d f~_ij / d M_ab *)
-Definition df M i j a b :=
-  f (had M W) i j * (W a b * X i a * X j b)
+Definition df M i j a b := f (had M W) i j * (W a b * X i a * X j b)
   - f (had M W) i j * rsum n (fun l => f (had M W) i l * (W a b * X i a * X l b)).
 End Model.
 
@@ -325,17 +316,20 @@ Definition choices n (Mc : mat) := rsum n (fun i => if Rlt_dec 1 (rsum n (Mc i))
 (* Pi A: the allowed positions of A, the mean over them subtracted *)
 Definition allowed_mean n (m v : vec) := rsum n (fun j => m j * v j) / rsum n m.
 Definition centred (n : nat) (Mc A : mat) : mat := fun i j => Mc i j * (A i j - allowed_mean n (Mc i) (A i)).
+(* where a row of p lives; kappa bounds q -> W o (X^T q X) from below there, and l every row's Jacobian *)
+Definition zero_sum n (m v : vec) := (forall j, (j < n)%nat -> m j = 0 -> v j = 0) /\ rsum n v = 0.
+Definition pull_bound n d X W Mc kappa := 0 <= kappa /\ forall q : mat,
+  (forall i, (i < n)%nat -> zero_sum n (Mc i) (q i)) -> kappa * nF n n q <= nF d d (adjoint n X W q).
+Definition gap_bound n (Mc F : mat) l := 0 <= l /\ forall i v, (i < n)%nat -> zero_sum n (Mc i) v ->
+  l * l * sqnorm n v <= sqnorm n (jacobian n (F i) v).
 
 (* ---- hypotheses of the paper ---- *)
 (* X X^T >= beta I;  m = min|W_ij|;  m = max|W_ij|;  M in [0,1]^{d x d} *)
-Definition gram_ge n d (X : mat) beta := forall v : nat -> R,
-  beta * rsum n (fun i => v i * v i)
+Definition gram_ge n d (X : mat) beta := forall v : nat -> R, beta * rsum n (fun i => v i * v i)
   <= rsum d (fun a => rsum n (fun i => v i * X i a) * rsum n (fun i => v i * X i a)).
-Definition is_min m d (W : mat) :=
-  (forall i j, (i < d)%nat -> (j < d)%nat -> m <= Rabs (W i j)) /\
+Definition is_min m d (W : mat) := (forall i j, (i < d)%nat -> (j < d)%nat -> m <= Rabs (W i j)) /\
   exists i j, (i < d)%nat /\ (j < d)%nat /\ Rabs (W i j) = m.
-Definition is_max m d (W : mat) :=
-  (forall i j, (i < d)%nat -> (j < d)%nat -> Rabs (W i j) <= m) /\
+Definition is_max m d (W : mat) := (forall i j, (i < d)%nat -> (j < d)%nat -> Rabs (W i j) <= m) /\
   exists i j, (i < d)%nat /\ (j < d)%nat /\ Rabs (W i j) = m.
 Definition box d (M : mat) := forall i j, (i < d)%nat -> (j < d)%nat -> 0 <= M i j <= 1.
 (* wmin <= |W_ij| <= wmax; asp:bound_parameters *)
@@ -357,8 +351,7 @@ Definition PL_inequality n d X W Mc M lam wmax mu (G : mat) :=
 Definition partials n d X W Mc lam M (G : mat) := forall a b, (a < d)%nat -> (b < d)%nat ->
   is_derive (fun t => L n d X W Mc lam (upd M a b t)) (M a b) (G a b).
 Definition PL_ineq (Mc : mat) (delta_ok : nat -> mat -> R -> Prop) (mu_of : R -> R -> R -> R)
-    (lam_ok : R -> Prop) : Prop :=
-  forall n d X W M lam beta delta wmin wmax G,
+    (lam_ok : R -> Prop) : Prop := forall n d X W M lam beta delta wmin wmax G,
   (0 < n)%nat -> (0 < d)%nat -> box d M -> 0 <= lam <= 1 -> lam_ok lam -> 0 < beta -> 0 < delta ->
   gram_ge n d X beta -> delta_ok n (f n d X Mc (had M W)) delta ->
   0 < wmin -> is_min wmin d W -> is_max wmax d W -> partials n d X W Mc lam M G ->
@@ -372,8 +365,7 @@ Definition gradient_lipschitz m n (G : mat -> mat) Lip := forall w w',
 (* F sees only the entries below m x n *)
 Definition extensional m n (F : mat -> R) := forall w w',
   (forall i j, (i < m)%nat -> (j < n)%nat -> w i j = w' i j) -> F w = F w'.
-Definition smooth m n F G Lip :=
-  is_gradient m n F G /\ gradient_lipschitz m n G Lip /\ extensional m n F /\ 0 <= Lip.
+Definition smooth m n F G Lip := is_gradient m n F G /\ gradient_lipschitz m n G Lip /\ extensional m n F /\ 0 <= Lip.
 Definition gd_step (G : mat -> mat) eta w : mat := fun i j => w i j - eta * G w i j.
 Fixpoint gd (G : mat -> mat) eta w0 (t : nat) : mat := match t with O => w0 | S s => gd_step G eta (gd G eta w0 s) end.
 (* a step that the Lipschitz constant lam + C K^2 allows, at most s over it *)
@@ -391,12 +383,10 @@ Definition guarantee n d X W Mc lam wmax mu eps M :=
 Definition L_paper n d lam R0 := lam + 30 * INR d * (INR n ^ 3 * sqrt (INR n)) * R0 ^ 6.
 Definition our_convergence (start : nat -> nat -> mat -> Prop) (iterates : nat -> nat -> Prop) (Mc : mat)
     (delta_ok : nat -> mat -> R -> Prop) (mu_of : R -> R -> R -> R) : Prop :=
-  forall n d X W lam beta delta wmin wmax R0 eta eps M0 T,
-  (0 < n)%nat -> (0 < d)%nat -> start n d M0 -> 0 < lam <= 1 ->
+  forall n d X W lam beta delta wmin wmax R0 eta eps M0 T, (0 < n)%nat -> (0 < d)%nat -> start n d M0 -> 0 < lam <= 1 ->
   0 < beta -> gram_ge n d X beta -> 0 < delta -> 0 < wmin -> is_min wmin d W -> is_max wmax d W ->
   1 < R0 -> nF n d X <= R0 -> nF d d W <= R0 -> 0 < eta -> eta < / L_paper n d lam R0 -> 0 < eps ->
-  let M := gd (grad n d X W Mc lam) eta M0 in
-  let mu := mu_of wmin beta delta in
+  let M := gd (grad n d X W Mc lam) eta M0 in let mu := mu_of wmin beta delta in
   (forall t, (t < T)%nat -> delta_ok n (f n d X Mc (had (M t) W)) delta) ->
   INR T - 1 < 4 * L n d X W Mc lam M0 / (eta * mu * eps * (INR n * INR n)) <= INR T ->
   exists t t', (t < T)%nat /\ (t' < T)%nat /\ iterates t t' /\
@@ -433,10 +423,8 @@ Definition calculus_entry := forall (X : mat) a b i j,
   is_derive (fun t => upd X a b t i j) (X a b) (unit_matrix a b i j).
 (* J Z i j is the p x q matrix of partial derivatives of the entry (i, j) of g at Z *)
 Definition mean_value_matrix := forall p q r s (g : mat -> mat) (J : mat -> nat -> nat -> mat) A B R0,
-  let V := msub B A in
-  (forall t i j, 0 <= t <= 1 -> (i < r)%nat -> (j < s)%nat ->
-     is_derive (fun t => g (mline A t V) i j) t (ip p q (J (mline A t V) i j) V)) ->
-  0 <= R0 ->
+  let V := msub B A in (forall t i j, 0 <= t <= 1 -> (i < r)%nat -> (j < s)%nat ->
+     is_derive (fun t => g (mline A t V) i j) t (ip p q (J (mline A t V) i j) V)) -> 0 <= R0 ->
   (forall t, 0 <= t <= 1 -> sqrt (rsum r (fun i => rsum s (fun j => nsq p q (J (mline A t V) i j)))) <= R0) ->
   nF r s (msub (g (mline A 1 V)) (g (mline A 0 V))) <= R0 * nF p q V.
 (* one row: the softmax Jacobian has norm at most 1/2, and the softmax is 1/2-Lipschitz *)
@@ -514,10 +502,8 @@ Definition delta_allowed_le_inverse := forall n d X Mc V delta i, (i < n)%nat ->
 (* lem:PL_ineq as printed is refuted without a mask, vacuous with the causal one *)
 Definition PL_ineq_full_refuted := ~ PL_ineq full (delta_all full) mu_paper (fun lam => 0 < lam).
 Definition PL_ineq_full_refuted_lam0 := ~ PL_ineq full (delta_all full) mu_paper (fun lam => lam = 0).
-Definition PL_ineq_causal_allowed_refuted :=
-  ~ PL_ineq causal (delta_allowed causal) mu_paper (fun lam => 0 < lam).
-Definition PL_ineq_causal_allowed_refuted_lam0 :=
-  ~ PL_ineq causal (delta_allowed causal) mu_paper (fun lam => lam = 0).
+Definition PL_ineq_causal_allowed_refuted := ~ PL_ineq causal (delta_allowed causal) mu_paper (fun lam => 0 < lam).
+Definition PL_ineq_causal_allowed_refuted_lam0 := ~ PL_ineq causal (delta_allowed causal) mu_paper (fun lam => lam = 0).
 Definition PL_ineq_causal_vacuous := forall n d X W M delta, 0 < delta ->
   delta_all causal n (f n d X causal (had M W)) delta -> (n <= 1)%nat.
 (* M = 1 prunes nothing and satisfies the guarantee of thm:our_convergence *)
@@ -550,8 +536,7 @@ Definition bound_grad_f_centred := forall n d X W Mc M, valid_mask n Mc ->
   rsum n (fun i => rsum n (fun j => nsq d d (df n d X W Mc M i j)))
   <= / 4 * rsum d (fun a => rsum d (fun b => nsq n n (centred n Mc (fun i j => W a b * X i a * X j b)))).
 Definition bound_grad_f_columns := forall n d X W Mc M, valid_mask n Mc ->
-  rsum n (fun i => rsum n (fun j => nsq d d (df n d X W Mc M i j)))
-  <= / 4 * rsum d (fun a => rsum d (fun b =>
+  rsum n (fun i => rsum n (fun j => nsq d d (df n d X W Mc M i j))) <= / 4 * rsum d (fun a => rsum d (fun b =>
        W a b * W a b * (rsum n (fun i => X i a * X i a) * rsum n (fun j => X j b * X j b)))).
 (* lem:bound_basic_func for the model's own f~, c, p, and its sharp forms *)
 Definition model_bounds := forall n d X W Mc M, valid_mask n Mc -> let r := sqrt (INR n) in
@@ -563,6 +548,15 @@ Definition model_bounds := forall n d X W Mc M, valid_mask n Mc -> let r := sqrt
 Definition model_bounds_choices := forall n d X W Mc M, valid_mask n Mc ->
   nsq n n (c n d X W Mc M) <= 2 * choices n Mc /\ nsq n n (c_times_f n d X W Mc M) <= choices n Mc /\
   nsq n n (diagonal (row_means n d X W Mc M)) <= choices n Mc.
+(* no smaller multiple of K, of K^2, and no smaller constant of a row *)
+Definition lip_f_half_least := forall k, (forall n d X W Mc K, valid_mask n Mc -> logit_bound n d X W Mc K ->
+  lipschitz d n n (fun M => f n d X Mc (had M W)) (k * K)) -> / 2 <= k.
+Definition lip_p_least := forall C, (forall n d X W Mc K, valid_mask n Mc -> logit_bound n d X W Mc K ->
+  lipschitz d n n (p n d X W Mc) (C * K)) -> C_plus <= C.
+Definition lip_grad_least := forall C, (forall n d X W Mc K lam, valid_mask n Mc -> logit_bound n d X W Mc K ->
+  0 <= lam -> lipschitz d d d (grad n d X W Mc lam) (lam + C * (K * K))) -> C_plus <= C.
+Definition row_hessian_least := forall C, (forall n sigma f v, probability n sigma -> probability n f ->
+  bil n sigma f v v <= C * sqnorm n v) -> C_plus <= C.
 (* the paper's constants, under asp:bound_parameters *)
 Definition bound_basic_func_part5 := forall n d X W R0, bounded n d X W R0 ->
   forall a b, (a < d)%nat -> (b < d)%nat -> Rabs (W a b) <= R0.
@@ -600,11 +594,9 @@ Definition small_gradient_exists := forall m n F G Lip, smooth m n F G Lip -> (f
   forall eta w0 T q, 0 < eta -> eta * Lip <= 1 -> 0 < q -> (1 <= T)%nat -> 2 * F w0 / (eta * q) <= INR T ->
   exists t, (t < T)%nat /\ nsq m n (G (gd G eta w0 t)) <= q.
 Definition convergence := forall m n F G Lip, smooth m n F G Lip -> (forall w, 0 <= F w) ->
-  forall (g : mat -> R) xi a mu eps eta w0 T,
-  0 < a -> 0 < mu -> 0 < eps -> 0 < eta -> eta * Lip <= 1 -> (1 <= T)%nat ->
+  forall (g : mat -> R) xi a mu eps eta w0 T, 0 < a -> 0 < mu -> 0 < eps -> 0 < eta -> eta * Lip <= 1 -> (1 <= T)%nat ->
   (forall t, (t < T)%nat -> power (nF m n (G (gd G eta w0 t))) a >= / 2 * mu * (g (gd G eta w0 t) - xi)) ->
-  2 * / eta * Rpower (mu * eps / 2) (- 2 / a) * F w0 <= INR T ->
-  exists t, (t < T)%nat /\ g (gd G eta w0 t) <= xi + eps.
+  2 * / eta * Rpower (mu * eps / 2) (- 2 / a) * F w0 <= INR T -> exists t, (t < T)%nat /\ g (gd G eta w0 t) <= xi + eps.
 
 Definition loss_smooth := forall n d X W Mc lam C K, valid_mask n Mc -> 0 < lam -> row_constant C ->
   logit_bound n d X W Mc K -> smooth d d (L n d X W Mc lam) (grad n d X W Mc lam) (lam + C * (K * K)).
@@ -616,10 +608,14 @@ Definition directional_step := forall n d X W Mc lam C M a, valid_mask n Mc -> r
   L n d X W Mc lam (gd_step (grad n d X W Mc lam) eta M) <= L n d X W Mc lam M - eta / 2 * nsq d d G.
 Definition armijo_step := forall m n F G Lip alpha b eta w, smooth m n F G Lip -> 0 < Lip -> 0 < alpha < 1 -> 0 < b ->
   0 < eta -> F (gd_step G (eta / b) w) > F w - alpha * (eta / b) * nsq m n (G w) -> 2 * (1 - alpha) * b / Lip < eta.
+Definition stopping_rule := forall n d X W Mc lam (M : nat -> mat) eta T, M 0%nat = ones ->
+  (forall t, (t < T)%nat -> 0 <= eta t /\
+     L n d X W Mc lam (M (S t)) <= L n d X W Mc lam (M t) - eta t / 2 * nsq d d (grad n d X W Mc lam (M t))) ->
+  0 <= lam -> (1 <= T)%nat ->
+  exists t, (t < T)%nat /\ nsq d d (grad n d X W Mc lam (M t)) * rsum T eta <= lam * (INR d * INR d).
 (* confinement: gradient descent from M = 1 stays in the ball ||M|| <= d *)
 Definition confinement_sublevel := forall n d X W Mc lam, 0 < lam -> forall M,
-  L n d X W Mc lam M <= L n d X W Mc lam ones ->
-  nsq d d M + / lam * nsq n n (c n d X W Mc M) <= INR d * INR d.
+  L n d X W Mc lam M <= L n d X W Mc lam ones -> nsq d d M + / lam * nsq n n (c n d X W Mc M) <= INR d * INR d.
 Definition confinement_norm := forall n d X W Mc lam, 0 < lam -> forall M,
   L n d X W Mc lam M <= L n d X W Mc lam ones -> nF d d M <= INR d.
 Definition gd_descends := forall n d X W Mc lam C K eta t, step_ok n d X W Mc lam C K eta 2 ->
@@ -636,8 +632,7 @@ Definition attention_loss_along_gd := forall n d X W Mc lam C K eta t, step_ok n
 (* the corrected PL lemma for the true gradient *)
 Definition attention_gradient_lower := forall n d X W Mc M beta delta wmin wmax, valid_mask n Mc ->
   0 <= beta -> gram_ge n d X beta -> 0 <= delta -> delta_allowed Mc n (f n d X Mc (had M W)) delta ->
-  0 <= wmin -> between wmin wmax d W ->
-  let kappa := wmin * beta * delta in
+  0 <= wmin -> between wmin wmax d W -> let kappa := wmin * beta * delta in
   kappa * kappa * nsq n n (c n d X W Mc M) <= nsq d d (adjoint n X W (p n d X W Mc M)).
 Definition p_norm_half_c := forall n d X W Mc M, valid_mask n Mc ->
   nF n n (p n d X W Mc M) <= / 2 * nF n n (c n d X W Mc M).
@@ -646,15 +641,21 @@ Definition attention_gradient_upper_true := forall n d X W Mc M wmax, valid_mask
 Definition PL_corrected_true_gradient := forall n d X W Mc M lam beta delta wmin wmax, valid_mask n Mc ->
   0 <= lam -> 0 <= beta -> gram_ge n d X beta -> 0 <= delta -> delta_allowed Mc n (f n d X Mc (had M W)) delta ->
   0 <= wmin -> 0 <= wmax -> between wmin wmax d W ->
-  let kappa := wmin * beta * delta in
-  forall G, nF d d M <= INR d -> partials n d X W Mc lam M G ->
+  let kappa := wmin * beta * delta in forall G, nF d d M <= INR d -> partials n d X W Mc lam M G ->
   nsq d d G >= kappa * kappa * nsq n n (c n d X W Mc M) + lam * lam * nsq d d M
                - 6 * sqrt (INR n) * wmax * nsq n d X * lam * INR d.
 Definition PL_additive_free := forall n d X W Mc M lam beta delta wmin wmax, valid_mask n Mc ->
   0 <= lam -> 0 <= beta -> gram_ge n d X beta -> 0 <= delta -> delta_allowed Mc n (f n d X Mc (had M W)) delta ->
-  0 <= wmin -> between wmin wmax d W ->
-  let kappa := wmin * beta * delta in
+  0 <= wmin -> between wmin wmax d W -> let kappa := wmin * beta * delta in
   kappa * nF n n (c n d X W Mc M) <= nF d d (grad n d X W Mc lam M) + lam * nF d d M.
+(* the operator's constants: no beta, no delta, zero weights allowed; and how they compare *)
+Definition PL_sharp := forall n d X W Mc M kappa l, valid_mask n Mc -> pull_bound n d X W Mc kappa ->
+  gap_bound n Mc (f n d X Mc (had M W)) l ->
+  kappa * l * nF n n (c n d X W Mc M) <= nF d d (adjoint n X W (p n d X W Mc M)).
+Definition kappa_at_least := forall n d X W Mc beta wmin wmax, 0 <= beta -> gram_ge n d X beta -> 0 <= wmin ->
+  between wmin wmax d W -> pull_bound n d X W Mc (wmin * beta).
+Definition gap_at_least := forall n d X V Mc delta, valid_mask n Mc -> 0 <= delta ->
+  delta_allowed Mc n (f n d X Mc V) delta -> gap_bound n Mc (f n d X Mc V) delta.
 (* attained, with c <> 0: at X = I, |W| = 1, M = 0 *)
 Definition PL_attained_signs := forall n, (2 <= n)%nat -> exists X W, let M := zeros in
   gram_ge n n X 1 /\ is_min 1 n W /\ delta_all full n (f n n X full (had M W)) (/ INR n) /\
@@ -674,12 +675,16 @@ Definition corrected_hypotheses_met := exists n d X W lam beta delta wmin wmax K
   corrected_hypotheses n d X W full lam beta delta wmin wmax K C eta eps T /\ 0 < nsq n n (c n d X W full zeros).
 Definition gd_attention_loss := forall n d X W Mc lam beta delta wmin wmax K C eta T,
   (0 < d)%nat -> step_ok n d X W Mc lam C K eta 1 -> 0 < beta -> gram_ge n d X beta -> 0 < delta -> 0 < wmin ->
-  between wmin wmax d W -> (1 <= T)%nat ->
-  let M := gd (grad n d X W Mc lam) eta ones in
+  between wmin wmax d W -> (1 <= T)%nat -> let M := gd (grad n d X W Mc lam) eta ones in
   let kappa := wmin * beta * delta in
   (forall t, (t < T)%nat -> delta_allowed Mc n (f n d X Mc (had (M t) W)) delta) -> / (eta * lam) <= INR T ->
   exists t, (t < T)%nat /\ nF d d (grad n d X W Mc lam (M t)) <= lam * INR d /\
     kappa * kappa * Lattn n d X W Mc (M t) <= 2 * (lam * INR d * (lam * INR d)).
+Definition stationarity := forall n d X W Mc lam C K eta T kappa l, (0 < d)%nat -> step_ok n d X W Mc lam C K eta 1 ->
+  pull_bound n d X W Mc kappa -> let M := gd (grad n d X W Mc lam) eta ones in
+  (forall t, (t < T)%nat -> gap_bound n Mc (f n d X Mc (had (M t) W)) l) -> (1 <= T)%nat -> / (eta * lam) <= INR T ->
+  exists t, (t < T)%nat /\ nF d d (grad n d X W Mc lam (M t)) <= lam * INR d /\
+    kappa * l * (kappa * l) * Lattn n d X W Mc (M t) <= 2 * (lam * INR d * (lam * INR d)).
 Definition our_convergence_full_refuted :=
   ~ our_convergence (fun _ => box) (fun _ _ => True) full (delta_all full) mu_paper.
 Definition our_convergence_causal_allowed_refuted :=

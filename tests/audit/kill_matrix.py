@@ -75,6 +75,33 @@ def render(results) -> str:
     return "\n".join(lines)
 
 
+def marginal(record) -> bool:
+    """Whether the last bits of this machine's products decide the cell: error and bound within a factor of two."""
+    return bool(record.error and record.bound) and 0.5 <= record.error / record.bound <= 2.0
+
+
+def differences(results, page: str) -> list[str]:
+    """Where a page and results disagree in more than marginal cells, line by line."""
+    decided = {(wrong.function, wrong.id.replace("|", "\\|")): result.checks for wrong, result in results}
+    fresh, kept = render(results).splitlines(), page.splitlines()
+    found = [] if len(fresh) == len(kept) else [f"{len(fresh)} lines instead of {len(kept)}"]
+    function = ""
+    for new, old in zip(fresh, kept, strict=False):
+        if new.startswith("## "):
+            function = new.removeprefix("## ").strip("`")
+        if new == old:
+            continue
+        news, olds = new.split(" | "), old.split(" | ")
+        checks = decided.get((function, news[0].removeprefix("| ")), ())
+        # The first field is the name, the last the diagnosis: both have to agree.
+        if len(news) != len(olds) or len(news) != len(checks) + 2 or news[0] != olds[0] or news[-1] != olds[-1]:
+            found.append(new)
+            continue
+        cells = zip(checks, news[1:-1], olds[1:-1], strict=True)
+        found += [f"{news[0]}: {record.id}" for record, a, b in cells if a != b and not marginal(record)]
+    return found
+
+
 def main() -> None:
     wrong = catalogue().WRONG
     with tempfile.TemporaryDirectory() as folder:

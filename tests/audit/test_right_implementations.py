@@ -27,6 +27,8 @@ STYLES = {
     "jacobians.py": ("gradient",),
     "reverse_mode.py": ("hessian_vector_product",),
     "service.py:client": ("attention", "loss_and_gradient"),
+    "layer_einsum.py": ("layer_gradient",),
+    "layer_fused.py": ("layer_loss",),
 }
 NEEDS = {"torch_closed_form.py": "torch", "torch_autograd.py": "torch", "jax_jit.py": "jax"}
 

@@ -67,4 +67,15 @@ def test_the_whole_kill_matrix(tmp_path):
     named = [(wrong, result) for wrong, result in results if wrong.names]
     missed = [wrong.id for wrong, result in named if not set(wrong.names) <= set(kill_matrix.diagnoses(result))]
     assert len(missed) <= 0.1 * len(named), missed
-    assert kill_matrix.render(results) == kill_matrix.PAGE.read_text(encoding="utf-8")
+    assert kill_matrix.differences(results, kill_matrix.PAGE.read_text(encoding="utf-8")) == []
+
+
+def test_a_typed_page_is_noticed(tmp_path):
+    wrong = representative("keeps-instead-of-prunes")
+    results = [(wrong, kill_matrix.audited(wrong, tmp_path))]
+    page = kill_matrix.render(results)
+    assert kill_matrix.differences(results, page) == []
+    assert kill_matrix.differences(results, page.replace("1 of 1 killed", "2 of 2 killed"))
+    assert kill_matrix.differences(results, page.replace("| x |", "|  |", 1))
+    assert kill_matrix.differences(results, page.replace(" |\n", ", unknown |\n"))
+    assert kill_matrix.differences(results, page + "\n| another |")

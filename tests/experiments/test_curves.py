@@ -2,32 +2,17 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import pytest
 
-from attnprune_verify.experiments.synthetic.curves import all_of, curve, is_below
+from attnprune_verify.experiments.paired import LEVEL
+from attnprune_verify.experiments.synthetic.curves import curve
 from attnprune_verify.experiments.synthetic.plan import SyntheticPlan
 from attnprune_verify.experiments.synthetic.run import Results
 from attnprune_verify.experiments.synthetic.sentences import SENTENCES, figure2_statements
-
-
-def test_is_below_needs_more_than_two_standard_errors() -> None:
-    base = np.array([1.0, 2.0, 3.0])
-    assert is_below(base, base + 0.1) is True  # paired: the seeds' own spread does not matter
-    assert is_below(base + 0.1, base) is False
-    assert is_below(base, base + np.array([0.3, -0.2, 0.1])) is None
-    assert is_below(base[:1], base[1:2]) is True  # a single seed: beyond a tenth
-    assert is_below(base[:1], 1.05 * base[:1]) is None
-
-
-@pytest.mark.parametrize(
-    "truths,expected",
-    [([True, True], True), ([True, None], None), ([True, None, False], False), ([], True)],
-)
-def test_all_of(truths: list[bool | None], expected: bool | None) -> None:
-    assert all_of(truths) is expected
 
 
 def test_curve_picks_its_rows_and_leaves_out_incomplete_points() -> None:
@@ -109,5 +94,15 @@ def test_noise_leaves_sentences_undecided() -> None:
     results = agreeable()
     for row in results.rows:
         row["in_mean"] += rng.normal() * 10
-    assert verdicts(results)["exp:n-margin"] != "agrees"
-    assert "undecided" in verdicts(results).values()
+    assert set(verdicts(results).values()) == {"undecided"}
+
+
+def test_every_criterion_says_its_error_probability_and_every_reading_its_own() -> None:
+    for entry in figure2_statements(agreeable()):
+        assert f"wrong with probability {LEVEL:g} at most" in entry["criterion"] and 0 <= entry["p"] <= LEVEL
+
+
+def test_one_seed_decides_nothing() -> None:
+    one = [row for row in agreeable().rows if row["seed"] == 0]
+    found = figure2_statements(Results(replace(PLAN, seeds=((4, 1),)), one, []))
+    assert {(entry["verdict"], entry["p"]) for entry in found} == {("undecided", 1.0)}

@@ -16,7 +16,7 @@ from attnprune_verify.audit.checks.values import values_checks
 from attnprune_verify.audit.checks.wanda import wanda_checks
 from attnprune_verify.audit.contract import FUNCTIONS
 from attnprune_verify.audit.record import Check
-from attnprune_verify.audit.truth.reference import VALUED
+from attnprune_verify.audit.truth.reference import ENCLOSED
 from attnprune_verify.errors import InvalidInstance
 
 __all__ = ["all_checks", "chosen_checks"]
@@ -47,7 +47,7 @@ def _matches(check: Check, pattern: str) -> bool:
 
 
 def _checks_of(name: str) -> Iterator[Check]:
-    if name in VALUED:
+    if name in ENCLOSED:
         yield from structure_checks(name)
         yield from values_checks(name)
         yield from input_checks(name)

@@ -12,6 +12,7 @@ import numpy as np
 from attnprune_verify.audit.checks.values import call_on
 from attnprune_verify.audit.context import Context
 from attnprune_verify.audit.contract import FUNCTIONS
+from attnprune_verify.audit.layer.sample import LAYERED, LayerSample
 from attnprune_verify.audit.record import Check, Finding
 from attnprune_verify.audit.subject.process import NoAnswer
 from attnprune_verify.audit.truth.formulas import Array
@@ -30,6 +31,12 @@ def identity_checks(function: str) -> Iterator[Check]:
         return Check(function, name, says, claim, lambda context: ask(context, function))
 
     yield check("permutation", "another order of tokens and features gives the same, reordered", _permutation)
+    if function in LAYERED:
+        if "lam" in FUNCTIONS[function].arguments:
+            yield check("affine-in-lam", "the result is affine in lam, with the slope of the regulariser", _affine)
+        if function == "layer_attention":
+            yield check("stochastic", "rows are non-negative, sum to 1, and are 0 where forbidden", _stochastic)
+        return
     yield check("isolated-token", "a token nobody looks at, and that sees only itself, has no influence", _isolated)
     yield check("homogeneity", "2 X with W / 4 gives the same logits, loss and gradient", _homogeneity)
     if "lam" in FUNCTIONS[function].arguments:
@@ -159,8 +166,8 @@ def _stochastic(context: Context, function: str) -> Finding:
         *context.samples("given-mask", function),
     ):
         (F,) = _numbers(context, function, sample)
-        forbidden = np.zeros_like(F) if sample.mask is None else F * (sample.mask == 0)
-        off = float(np.abs(F.sum(axis=1) - 1).max())
+        forbidden = F * ~_allowed(sample)
+        off = float(np.abs(F.sum(axis=-1) - 1).max())
         allowed = (sample.n + 8) * 4 * sample.unit_roundoff * 10
         if not off <= allowed or (F < 0).any() or forbidden.any():
             what = f"a row sums to 1 + {off:.2g}" if not off <= allowed else "an entry is negative"
@@ -173,6 +180,12 @@ def _stochastic(context: Context, function: str) -> Finding:
                 call=call_on(function, sample),
             )
     return Finding("passed", "rows are probability vectors on the allowed positions")
+
+
+def _allowed(sample: Sample) -> Array:
+    if isinstance(sample, LayerSample):
+        return sample.allowed
+    return np.ones((sample.n, sample.n), dtype=bool) if sample.mask is None else sample.mask == 1
 
 
 def _derivative(context: Context, function: str) -> Finding:

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from attnprune_verify.audit.checks.values import call_on, judged
 from attnprune_verify.audit.context import Context
 from attnprune_verify.audit.contract import FUNCTIONS
+from attnprune_verify.audit.layer.sample import LAYERED
 from attnprune_verify.audit.record import Check, Finding
 from attnprune_verify.audit.subject.process import NoAnswer, SubjectLost
 from attnprune_verify.audit.truth.precision import FLOAT32
@@ -103,7 +104,7 @@ def _float32_beside(context: Context, function: str) -> Finding | None:
     variants: list[Variant] = []
     for sample in (*context.samples("full", function)[1:2], *context.samples("causal", function)[1:2]):
         for single in ({"X"}, {"M", "V", "M_Q", "M_K"}, {"W", "W_Q", "W_K"}):
-            changed = {name: getattr(sample, name).astype(np.float32) for name in ARRAYS if name in single}
+            changed = {name: getattr(sample, name).astype(np.float32) for name in _taken(function) if name in single}
             exact = {name: value.astype(float) for name, value in changed.items()}
             mixed = sample.changed(name=f"{sample.name}-mixed", **exact, precision=FLOAT32.carried_by("float64"))
             given = {name: changed[name] for name in _arrays(function, sample) if name in changed}
@@ -129,6 +130,11 @@ def _strided(array: NDArray[Any]) -> NDArray[Any]:
     spaced = np.empty((*array.shape[:-1], 2 * array.shape[-1]), array.dtype)[..., ::2]
     spaced[...] = array
     return spaced
+
+
+def _taken(function: str) -> tuple[str, ...]:
+    """The arrays among its arguments; all of a fused sample, of which no function takes the others."""
+    return ("X", "M_Q", "M_K") if function in LAYERED else ARRAYS
 
 
 def _arrays(function: str, sample: Sample) -> dict[str, NDArray[Any]]:

@@ -17,7 +17,7 @@ from attnprune_verify.audit.context import Context
 from attnprune_verify.audit.contract import FUNCTIONS
 from attnprune_verify.audit.record import Check, Finding
 from attnprune_verify.audit.subject.process import SubjectLost
-from attnprune_verify.audit.truth.more_samples import drawn, large_samples
+from attnprune_verify.audit.truth.asked import large_ones, random_one
 from attnprune_verify.audit.truth.precision import FLOAT64, Precision
 from attnprune_verify.audit.truth.reference import rounding_bounds, trusted
 from attnprune_verify.audit.truth.samples import STABILITY, Sample
@@ -60,7 +60,7 @@ def _rare(context: Context, function: str) -> Finding:
     if wrong is not None:
         return wrong
     asked = 0
-    found = (context.fitted(function, one) for one in _many(context.seed, context.precision(function)))
+    found = (context.fitted(function, one) for one in _many(function, context.seed, context.precision(function)))
     for sample in (one for one in found if one is not None):
         answer = context.ask(function, sample)
         problem = context.misshapen(function, sample, answer)
@@ -83,8 +83,8 @@ def _rare(context: Context, function: str) -> Finding:
 
 
 @lru_cache(maxsize=4)
-def _many(seed: int, precision: Precision) -> tuple[Sample, ...]:
-    return tuple(drawn(seed, index, precision) for index in range(_RARE))
+def _many(function: str, seed: int, precision: Precision) -> tuple[Sample, ...]:
+    return tuple(random_one(function, seed, index, precision) for index in range(_RARE))
 
 
 def _float64(function: str, sample: Sample) -> tuple[NDArray[np.float64], ...]:
@@ -100,7 +100,7 @@ def _sizes(context: Context, function: str) -> Finding:
     if wrong is not None:
         return wrong
     left, judged = "", []
-    for sample in large_samples(context.seed, context.precision(function)):
+    for sample in large_ones(function, context.seed, context.precision(function)):
         fitted = context.fitted(function, sample)
         if fitted is None or not sample.precision.holds(*sample.largest):
             continue

@@ -11,8 +11,9 @@ from attnprune_verify.audit.context import Context
 from attnprune_verify.audit.contract import FUNCTIONS
 from attnprune_verify.audit.record import Call, Check, Finding
 from attnprune_verify.audit.subject.process import NoAnswer
-from attnprune_verify.audit.truth.reference import VALUED, parameters, reference
-from attnprune_verify.audit.truth.samples import Sample, samples
+from attnprune_verify.audit.truth.asked import asked_samples
+from attnprune_verify.audit.truth.reference import ENCLOSED, parameters, reference
+from attnprune_verify.audit.truth.samples import Sample
 
 __all__ = ["plain_samples", "precision_check", "structure_checks"]
 
@@ -92,9 +93,9 @@ def _precision(context: Context, function: str) -> Finding:
 
 
 def _call_in_float64(context: Context, function: str) -> Call | None:
-    if function not in VALUED:
+    if function not in ENCLOSED:
         return None
-    return call_on(function, samples(context.seed, "full", context.declared)[1])
+    return call_on(function, asked_samples(function, context.seed, "full", context.declared)[1])
 
 
 def _shape(context: Context, function: str) -> Finding:

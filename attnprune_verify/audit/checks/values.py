@@ -10,10 +10,13 @@ import numpy as np
 
 from attnprune_verify.audit.context import Context
 from attnprune_verify.audit.contract import FUNCTIONS
+from attnprune_verify.audit.layer.regimes import LAYER_SAYS
+from attnprune_verify.audit.layer.sample import LAYERED, REFUSABLE
 from attnprune_verify.audit.record import Call, Check, Finding
 from attnprune_verify.audit.subject.process import NoAnswer
+from attnprune_verify.audit.truth.asked import asked_samples
 from attnprune_verify.audit.truth.reference import parameters, reference
-from attnprune_verify.audit.truth.samples import BENIGN, STABILITY, Sample, samples
+from attnprune_verify.audit.truth.samples import BENIGN, REQUIRED, STABILITY, Sample
 from attnprune_verify.audit.truth.terms import hidden_terms
 from attnprune_verify.audit.truth.tolerance import Judgement, judge
 from attnprune_verify.oracle.taylor import taylor_verdict
@@ -58,8 +61,8 @@ def values_checks(function: str) -> Iterator[Check]:
     """One check per regime that concerns this function, then the Taylor slope."""
     names = FUNCTIONS[function].arguments
     claim = FUNCTIONS[function].claim
-    for regime, says in _SAYS.items():
-        if regime in _NEEDS_M and not {"M", "M_Q"} & set(names):
+    for regime, says in (LAYER_SAYS if function in LAYERED else _SAYS).items():
+        if regime in _NEEDS_M and not {"M", "M_Q", "pruned"} & set(names):
             continue
         if regime in _NEEDS_LAM and "lam" not in names:
             continue
@@ -69,7 +72,7 @@ def values_checks(function: str) -> Iterator[Check]:
             says,
             claim,
             partial(_values, function=function, regime=regime),
-            required=regime in BENIGN,
+            required=regime in REQUIRED,
             stability=regime in STABILITY,
         )
     if function in ("gradient", "loss_and_gradient"):
@@ -90,12 +93,15 @@ def _values(context: Context, function: str, regime: str) -> Finding:
         if regime != "batch" and "batch" in context.wrong.get(function, ()):
             return Finding("not_applicable", "batches are wrong as it is, see values:batch")
     asked = context.samples(regime, function)
+    refused = context.refuses(function, regime)
+    if refused is not None:
+        return Finding("not_applicable", f"{function} refuses {refused}")
     if not asked:
         return Finding("not_applicable", _why_nothing(context, function, regime))
     stability = regime in STABILITY
     wrong: list[tuple[Sample, Judgement]] = []
     right: list[tuple[Sample, Judgement]] = []
-    silent: list[tuple[Sample, str]] = []
+    silent: list[tuple[Sample, str, bool]] = []
     left_out = 0
     for sample in asked:
         if context.too_slow(function, sample) or (function == "relative_error" and sample.n > 200):
@@ -107,13 +113,12 @@ def _values(context: Context, function: str, regime: str) -> Finding:
             if refusal_.unreadable or (stability and context.answered(function) and _arithmetic(str(refusal_))):
                 wrong.append((sample, Judgement("failed", np.inf, 0.0, np.nan, str(refusal_))))
             else:
-                silent.append((sample, str(refusal_)))
+                silent.append((sample, str(refusal_), refusal_.raised))
             continue
         problem = context.misshapen(function, sample, answer)
         if problem is not None:
-            return Finding(
-                "failed", f"{problem} on {sample.describe()}", ids=("wrong-shape",), call=call_on(function, sample)
-            )
+            ids = ("parts-exchanged",) if _exchanged(context, function, sample, answer.parts) else ("wrong-shape",)
+            return Finding("failed", f"{problem} on {sample.describe()}", ids=ids, call=call_on(function, sample))
         verdict = judge(function, sample, answer.parts, stability=stability)
         context.judged_up_to(function, sample)
         (wrong if verdict.verdict in ("failed", "suspect") else right).append((sample, verdict))
@@ -121,8 +126,11 @@ def _values(context: Context, function: str, regime: str) -> Finding:
     if wrong:
         context.wrong.setdefault(function, set()).add(regime)
         return judged(function, wrong, len(wrong) + len(right), note)
+    if silent and function in LAYERED and regime in REFUSABLE and not right and all(raised for *_, raised in silent):
+        context.refused.setdefault(function, set()).add(regime)
+        return Finding("not_applicable", f"refuses {regime}: {silent[0][1]}")
     if silent:
-        sample, reason = silent[0]
+        sample, reason, _ = silent[0]
         return Finding(
             "could_not_run", f"{reason}, on {sample.describe()}", samples=(sample,), call=call_on(function, sample)
         )
@@ -145,9 +153,16 @@ def _values(context: Context, function: str, regime: str) -> Finding:
     )
 
 
+def _exchanged(context: Context, function: str, sample: Sample, parts: tuple[Any, ...]) -> bool:
+    """Whether the parts have each other's shapes."""
+    shapes = context.shapes(function, sample)
+    return len(parts) > 1 and tuple(part.shape for part in parts) == shapes[::-1]
+
+
 def _why_nothing(context: Context, function: str, regime: str) -> str:
     binding, precision = context.binding(function), context.precision(function)
-    if not binding.takes("mask") and any(one.mask is not None for one in samples(context.seed, regime, precision)):
+    every = asked_samples(function, context.seed, regime, precision)
+    if function not in LAYERED and not binding.takes("mask") and any(one.mask is not None for one in every):
         return f"{function} takes no mask"
     return f"not asked in {precision.name}"
 

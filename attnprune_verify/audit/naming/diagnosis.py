@@ -48,7 +48,7 @@ def diagnose(
     if not any(part is not None and np.isfinite(part).any() for o in observations for part in o.parts):
         return Diagnosis(("unknown",), _describe(function, observations))  # too many formulas give nan
     wrong = _wrong_parts(function, observations)
-    attempts: list[Attempt] = [_exchanged, _factors_alone, _one_formula]
+    attempts: list[Attempt] = [_exchanged, _one_factor, _one_formula, _factors_alone]
     attempts += [_low_precision] * precision + [_formula_with_factors] + [_two_formulas] * pairs
     whole = _named(function, _only(observations, wrong), attempts)
     if whole is not None:
@@ -94,13 +94,24 @@ def _only(observations: list[Observation], parts: list[int]) -> list[Observation
 
 def _exchanged(function: str, observations: list[Observation]) -> Diagnosis | None:
     """The right arrays in the wrong order."""
-    if function != "factored_gradient":
+    if function not in ("factored_gradient", "layer_gradient"):
         return None
     for observation in observations:
         for part, truth in zip(observation.parts, reversed(reference(function, observation.sample)), strict=True):
             if part is None or part.shape != truth.value.shape or _wrong(part, truth.value, truth.bound).any():
                 return None
     return _worded([("parts-exchanged", "")]) if observations else None
+
+
+def _one_factor(function: str, observations: list[Observation]) -> Diagnosis | None:
+    """Factors that are the same everywhere; those that vary may be a formula's."""
+    fit = fits(function, observations, RIGHT, "right")
+    if fit is None:
+        return None
+    varying = [column[~np.isnan(column)] for column in np.array(fit.factors).reshape(len(fit.factors), -1).T]
+    if any(column.size and np.ptp(column) > 1e-6 * np.abs(column).max() for column in varying):
+        return None
+    return _factors_alone(function, observations)
 
 
 def _factors_alone(function: str, observations: list[Observation]) -> Diagnosis | None:
@@ -198,12 +209,12 @@ def _rounded_to(function: str, observation: Observation, precision: Precision, a
 def _ids_of_factors(function: str, observations: list[Observation], fit: Fit) -> dict[str, str]:
     """What factors other than 1 mean; for attention itself they have no name."""
     ids: dict[str, str] = {}
-    if function == "attention":
+    if function in ("attention", "layer_attention"):
         return ids
     for index in range(len(fit.factors[0])):
         pairs = np.array([parts[index] for parts in fit.factors])
-        loss = function in ("loss", "factored_loss") or (function == "loss_and_gradient" and index == 0)
-        scale = "loss-scale" if loss or function == "relative_error" else "gradient-scale"
+        loss = function in ("loss", "factored_loss", "layer_loss") or (function == "loss_and_gradient" and index == 0)
+        scale = "loss-scale" if loss or function.endswith("relative_error") else "gradient-scale"
         a, b = (column[~np.isnan(column)] for column in pairs.T)
         if fit.regularizer == "not squared" and _differs(b, 0):
             ids["regularizer-not-squared"] = ""

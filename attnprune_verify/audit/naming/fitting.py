@@ -13,14 +13,15 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from attnprune_verify.audit.truth.formulas import Array, Steps, attention_part, through_entry
+from attnprune_verify.audit.truth.formulas import Array, Steps
+from attnprune_verify.audit.truth.parts import attention_part, through_entry
 from attnprune_verify.audit.truth.reference import reference, spread
 from attnprune_verify.audit.truth.samples import Sample
 
 __all__ = ["Fit", "Observation", "fits", "matches", "tolerances"]
 
-_NUMBERS = ("loss", "factored_loss", "relative_error")
-_UNREGULARIZED = ("attention", "relative_error")
+_NUMBERS = ("loss", "factored_loss", "relative_error", "layer_loss")
+_UNREGULARIZED = ("attention", "relative_error", "layer_attention", "layer_relative_error")
 _ROOM = 100.0  # in units of the rounding error of the right formula; a wrong one may cancel more
 
 Factors = tuple[float, float]
@@ -278,7 +279,7 @@ def _two_factors(values: Array, attention: Array, regular: Array, allowed: Array
 
 
 Form = Callable[[str, Sample], tuple[Array, ...]]
-_PAIRS = ("factored_loss", "factored_gradient")
+_PAIRS = ("factored_loss", "factored_gradient", "layer_loss", "layer_gradient")
 
 
 def _regularizer(
@@ -294,6 +295,8 @@ def _regularizer(
             "hessian_vector_product": lambda: (of_gradient(getattr(sample, of_product).astype(float)),),
             "factored_loss": lambda: (of_loss(M_Q) + of_loss(M_K),),
             "factored_gradient": lambda: (of_gradient(M_Q), of_gradient(M_K)),
+            "layer_loss": lambda: (of_loss(M_Q) + of_loss(M_K),),
+            "layer_gradient": lambda: (of_gradient(M_Q), of_gradient(M_K)),
         }
         return tuple(np.asarray(sample.lam * value) for value in values[function]())
 

@@ -8,6 +8,9 @@ from functools import partial
 
 import numpy as np
 
+from attnprune_verify.audit.layer.formulas import LAYER_STEPS, SHARED
+from attnprune_verify.audit.layer.mistakes import layer_mistakes
+from attnprune_verify.audit.layer.sample import LAYERED
 from attnprune_verify.audit.truth.formulas import Array, masked_softmax
 from attnprune_verify.audit.truth.samples import inner_features
 
@@ -24,21 +27,26 @@ class Mistake:
     only: tuple[str, ...] = field(default=())
 
     def applies(self, function: str) -> bool:
+        if function in LAYERED and not set(self.steps) <= {*SHARED, *LAYER_STEPS}:
+            return False
         return not self.only or function in self.only
 
 
 _HVP = ("hessian_vector_product",)
-_SLOPES = ("gradient", "loss_and_gradient", "hessian_vector_product", "factored_gradient")
+_SLOPES = ("gradient", "loss_and_gradient", "hessian_vector_product", "factored_gradient", "layer_gradient")
 _FUSED_SLOPES = ("gradient", "loss_and_gradient", "hessian_vector_product")
-_FIRST_SLOPES = ("gradient", "loss_and_gradient", "factored_gradient")
+_FIRST_SLOPES = ("gradient", "loss_and_gradient", "factored_gradient", "layer_gradient")
 _SEEN_CUT = (
     "attention",
     "relative_error",
     "loss",
     "factored_loss",
+    "layer_attention",
+    "layer_loss",
+    "layer_relative_error",
     *_FIRST_SLOPES,
 )  # a second derivative just vanishes
-_LOSSES = ("loss", "factored_loss", "loss_and_gradient")
+_LOSSES = ("loss", "factored_loss", "loss_and_gradient", "layer_loss")
 _REGULARIZED = (*_LOSSES, *_SLOPES)
 
 
@@ -366,4 +374,9 @@ def _products() -> Iterator[Mistake]:
             yield Mistake(mistake.id, {**mistake.steps, "product": right}, mistake.detail, only=_HVP)
 
 
-MISTAKES: tuple[Mistake, ...] = (*_softmaxes(), *_logits(), *_gradients(), *_derivatives(), *_products())
+def _layers() -> Iterator[Mistake]:
+    for id, steps, detail, only in layer_mistakes():
+        yield Mistake(id, steps, detail, only)
+
+
+MISTAKES: tuple[Mistake, ...] = (*_softmaxes(), *_logits(), *_gradients(), *_derivatives(), *_products(), *_layers())

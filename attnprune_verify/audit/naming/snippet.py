@@ -6,8 +6,10 @@ from typing import Any
 
 import numpy as np
 
+from attnprune_verify.audit.layer.code import layer_arrays, layer_code
 from attnprune_verify.audit.record import Call
 from attnprune_verify.audit.subject.target import Target
+from attnprune_verify.instance.layer import AttentionLayer
 
 __all__ = ["as_code", "import_lines"]
 
@@ -19,15 +21,22 @@ def as_code(target: Target, call: Call) -> str:
 
     The program names no path but the target's own; it needs NumPy and the subject.
     """
-    sizes = [np.size(value) for value in (*call.arguments.values(), *call.keywords.values())]
+    layers = [value for value in call.arguments.values() if isinstance(value, AttentionLayer)]
+    given = (*call.arguments.values(), *call.keywords.values())
+    plain = [value for value in given if not isinstance(value, AttentionLayer)]
+    sizes = [np.size(value) for value in (*plain, *(part for layer in layers for part in layer_arrays(layer)))]
     lines = ["import numpy as np", *import_lines(target, call.function), ""]
+    if layers:
+        lines[1:1] = ["import attnprune_verify as apv"]
     if max(sizes) > _LARGEST:
         return (
             "\n".join([*lines, f"# The instance has {max(sizes)} numbers in one array; rerun the audit with its seed."])
             + "\n"
         )
     for name, value in (*call.arguments.items(), *call.keywords.items()):
-        if isinstance(value, np.ndarray):
+        if isinstance(value, AttentionLayer):
+            lines.append(f"{name} = {layer_code(value, _array)}")
+        elif isinstance(value, np.ndarray):
             lines.append(f"{name} = {_array(value)}")
         elif name not in call.keywords:
             lines.append(f"{name} = {_plain(value)}")

@@ -21,7 +21,7 @@ class Here:
         """Answer as the worker does, with copies of the arguments; nothing ends a call that hangs."""
         if self._functions is None:
             self._functions = worker.Functions(self._target.object, request["names"], self._target.place)
-            self._functions.bridge(request["bridge"])
+            self._functions.bridge(request["bridge"], request["bridged"])
             return {"status": "loaded", **self._functions.describe(), "version": None}
         body = worker.encode({**request, "number": "", "largest": largest})[8:]
         return self._functions.answer(worker.decode(body))

@@ -76,12 +76,14 @@ class Subject:
     functions : the names it has, with the parameters of each (None: unknown)
     broken : names that are there but cannot be had, and why
     bridge : a module that wraps the functions in the subject's process, and its settings
+    bridged : only a target that has one of these functions needs it; empty: every one
     forked : whether a live object runs in a copy of this process, where the platform can make one
     """
 
     target: Target
     names: tuple[str, ...]
     bridge: tuple[str, ...] = ()
+    bridged: tuple[str, ...] = ()
     forked: bool = True
     seconds_per_call: float = SECONDS_PER_CALL
     seconds_to_start: float = SECONDS_TO_START
@@ -156,7 +158,7 @@ class Subject:
         self._line = line
         path = sys.path if self.target.kind == "file" else [str(Path.cwd()), *sys.path]
         order = {"kind": self.target.kind, "place": self.target.place, "names": list(self.names), "path": path}
-        order["bridge"] = list(self.bridge)
+        order["bridge"], order["bridged"] = list(self.bridge), list(self.bridged)
         loaded = self._exchange(line, order, self.seconds_to_start, LARGEST_ANSWER)
         if loaded.get("status") != "loaded":
             self.close()

@@ -150,9 +150,9 @@ class Functions:
             if known:
                 self.found[known] = holder
 
-    def bridge(self, through: list[str]) -> None:
+    def bridge(self, through: list[str], needed_by: list[str]) -> None:
         """Wrap what was found as a module of ours says: `bridged(functions, holder, *settings)` in `through[0]`."""
-        if through:
+        if through and (not needed_by or any(name in self.found for name in needed_by)):
             module, *settings = through
             self.found = importlib.import_module(module).bridged(self.found, self.holder, *settings)
 
@@ -325,7 +325,7 @@ def serve(inbox: int, outbox: int, holder: Any = None, alias: str = "") -> None:
             functions, known = _load(first["kind"], first["place"], first["names"])
         else:
             functions, known = Functions(holder, first["names"], alias), {"version": None}
-        functions.bridge(first["bridge"])
+        functions.bridge(first["bridge"], first["bridged"])
         description = {"status": "loaded", **functions.describe(), **known}
     except BaseException as error:
         description = {"status": "raised", "error": _line(error)}

@@ -66,7 +66,8 @@ def through_entry(sample: Sample, steps: Steps, compute: Callable[[Sample], tupl
     parts = compute(sample.changed(**entered))
     if "leave" not in steps:
         return parts
-    asked = (sample.M_Q, sample.M_K) if all(part.shape == sample.M_Q.shape for part in parts) else (sample.M, sample.M)
+    pair = len(parts) == 2 and parts[0].ndim == 2
+    asked = (sample.M_Q, sample.M_K) if pair else (sample.M, sample.M)
     return tuple(steps["leave"](part, M) if part.ndim else part for part, M in zip(parts, asked, strict=False))
 
 

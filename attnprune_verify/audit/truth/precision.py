@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from attnprune_verify.errors import InvalidInstance
 
-__all__ = ["FLOAT32", "FLOAT64", "PRECISIONS", "Precision", "precision_named"]
+__all__ = ["FLOAT32", "FLOAT64", "PRECISIONS", "Precision", "near_one", "precision_named"]
 
 _LARGEST_16 = 2.0**14  # of numbers and logits asked of formats of 16 bits, some of which end at 65504
 
@@ -69,6 +69,11 @@ PRECISIONS: dict[str, Precision] = {
         Precision("float16", 2.0**-11, "float16"),
     )
 }
+
+
+def near_one(precision: Precision) -> tuple[float, ...]:
+    """How close to 1 masks are asked: as close as it gets, and where the loss still decides in this precision."""
+    return (1e-4,) if precision.unit_roundoff < 2.0**-40 else (1e-4, 3e-2)
 
 
 def precision_named(name: str | None) -> Precision:

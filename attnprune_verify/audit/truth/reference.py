@@ -11,11 +11,19 @@ from numpy.typing import NDArray
 
 import attnprune_verify.model as model
 from attnprune_verify.audit.contract import FUNCTIONS
+from attnprune_verify.audit.layer.sample import LAYERED, LayerSample
+from attnprune_verify.audit.layer.truth import (
+    layer_bounds,
+    layer_enclosures,
+    layer_loops,
+    layer_trusted,
+    permuted_layer,
+)
 from attnprune_verify.audit.truth.accumulation import loop_error
 from attnprune_verify.audit.truth.samples import Sample
 from attnprune_verify.oracle import ball, running_error
 
-__all__ = ["Component", "VALUED", "parameters", "reference", "rounding_bounds", "spread", "trusted"]
+__all__ = ["Component", "ENCLOSED", "VALUED", "parameters", "reference", "rounding_bounds", "spread", "trusted"]
 
 Matrix = NDArray[np.float64]
 
@@ -30,6 +38,7 @@ VALUED = (
     "factored_loss",
     "factored_gradient",
 )
+ENCLOSED = (*VALUED, *LAYERED)
 
 
 @dataclass(frozen=True)
@@ -59,10 +68,9 @@ def reference(function: str, sample: Sample, unit_roundoff: float | None = None)
     key = ("reference", function, u)
     if key not in sample.memo:
         enclosures = _enclosed(function, sample)
-        bounds, loops = _BOUNDS[function](sample, u), loop_error(function, sample, u)
         sample.memo[key] = tuple(
             Component(enclosure.midpoint, enclosure.radius, np.asarray(bound + more, dtype=float))
-            for enclosure, bound, more in zip(enclosures, bounds, loops, strict=True)
+            for enclosure, bound, more in zip(enclosures, *_bounds(function, sample, u), strict=True)
         )
     found: tuple[Component, ...] = sample.memo[key]
     return found
@@ -70,15 +78,23 @@ def reference(function: str, sample: Sample, unit_roundoff: float | None = None)
 
 def rounding_bounds(function: str, sample: Sample) -> tuple[Matrix, ...]:
     """The running-error bounds alone."""
-    u = sample.unit_roundoff
-    pairs = zip(_BOUNDS[function](sample, u), loop_error(function, sample, u), strict=True)
+    pairs = zip(*_bounds(function, sample, sample.unit_roundoff), strict=True)
     return tuple(np.asarray(bound + more, dtype=float) for bound, more in pairs)
+
+
+def _bounds(function: str, sample: Sample, u: float) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
+    """The running-error bound of every part, and what loops over single positions may cost beyond it."""
+    if isinstance(sample, LayerSample):
+        return layer_bounds(function, sample, u), layer_loops(function, sample, u)
+    return _BOUNDS[function](sample, u), loop_error(function, sample, u)
 
 
 def _enclosed(function: str, sample: Sample) -> tuple[ball.Enclosure, ...]:
     key = ("enclosure", function)
     if key not in sample.memo:
-        sample.memo[key] = _ENCLOSURES[function](sample)
+        sample.memo[key] = (
+            layer_enclosures(function, sample) if isinstance(sample, LayerSample) else _ENCLOSURES[function](sample)
+        )
     found: tuple[ball.Enclosure, ...] = sample.memo[key]
     return found
 
@@ -155,6 +171,8 @@ _BOUNDS: dict[str, Callable[[Sample, float], tuple[Any, ...]]] = {
 
 def trusted(function: str, sample: Sample) -> tuple[Matrix, ...]:
     """The library's own floating-point result, in float32 unless the sample asks for float64."""
+    if isinstance(sample, LayerSample):
+        return layer_trusted(function, sample)
     dtype = np.float64 if sample.unit_roundoff < 2.0**-40 else np.float32
     given = [value.astype(dtype) if isinstance(value, np.ndarray) else value for value in parameters(function, sample)]
     value = getattr(model, function)(*given)
@@ -185,6 +203,8 @@ def permuted(
     sample: Sample, rng: np.random.Generator
 ) -> tuple[Sample, Callable[[str, tuple[Matrix, ...]], tuple[Matrix, ...]]]:
     """The sample with tokens, features and inner features in another order, and how to bring results back."""
+    if isinstance(sample, LayerSample):
+        return permuted_layer(sample, rng)
     tokens, features, inner = (rng.permutation(size) for size in (sample.n, sample.d, sample.W_Q.shape[1]))
     square, pair = np.ix_(features, features), np.ix_(features, inner)
     moved = sample.changed(

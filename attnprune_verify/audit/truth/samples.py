@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from attnprune_verify.audit.truth.precision import FLOAT32, FLOAT64, Precision
+from attnprune_verify.audit.truth.precision import FLOAT32, FLOAT64, Precision, near_one
 from attnprune_verify.audit.truth.sample import (
     ARRAYS,
     MaskMaker,
@@ -25,8 +25,8 @@ from attnprune_verify.audit.truth.sample import (
 )
 
 __all__ = [
-    "ARRAYS", "BENIGN", "STABILITY", "MaskMaker", "Sample", "banded", "causal", "inner_features", "make_sample",
-    "regimes", "samples", "scattered",
+    "ARRAYS", "BENIGN", "REQUIRED", "STABILITY", "MaskMaker", "Sample", "banded", "causal", "inner_features",
+    "make_sample", "regimes", "samples", "scattered",
 ]  # fmt: skip
 
 
@@ -41,9 +41,9 @@ def _unpruned(sample: Sample) -> Sample:
     return sample.changed(**{name: np.ones_like(getattr(sample, name)) for name in ("M", "M_Q", "M_K")})
 
 
-def _near_ones(sample: Sample) -> Sample:
+def _near_ones(sample: Sample, size: float) -> Sample:
     """M so close to 1 that the loss is tiny, and not 0."""
-    nearly = {name: 1 + 1e-4 * (getattr(sample, name) - 0.5) for name in ("M", "M_Q", "M_K")}
+    nearly = {name: 1 + size * (getattr(sample, name) - 0.5) for name in ("M", "M_Q", "M_K")}
     return sample.changed(**nearly)
 
 
@@ -104,6 +104,7 @@ def _tokens_times(sample: Sample, factor: float) -> Sample:
 
 # Regimes whose instances are benign: every entry is decided there, and an overall pass needs them.
 BENIGN = ("full", "causal", "given-mask")
+REQUIRED = (*BENIGN, "M-near-1")
 STABILITY = (
     "logits-100",
     "logits-1000",
@@ -127,7 +128,7 @@ def regimes(seed: int, precision: Precision = FLOAT64) -> dict[str, tuple[Sample
     }
     return {
         regime: tuple(sample for sample in made if sample.precision.holds(*sample.largest))
-        if not (precision.short and regime == "small-loss")  # nothing but subnormal numbers
+        if not (precision.short and regime in ("small-loss", "M-near-1"))  # nothing but subnormal numbers
         else ()
         for regime, made in every.items()
     }
@@ -180,8 +181,8 @@ def _drawn(seed: int, precision: Precision) -> dict[str, tuple[Sample, ...]]:
         "binary-M": (_binary(make("binary-5x4", 5, 4)), _binary(make("binary-4x6", 4, 6, mask=causal))),
         "unpruned": (_unpruned(make("unpruned-5x4", 5, 4)), _unpruned(make("unpruned-4x6", 4, 6, mask=causal))),
         "M-near-1": (
-            _near_ones(make("near-5x4", 5, 4, lam=0.0)),
-            _near_ones(make("near-4x6-causal", 4, 6, lam=0.0, mask=causal)),
+            *(_near_ones(make("near-5x4", 5, 4, lam=0.0), size) for size in near_one(precision)),
+            *(_near_ones(make("near-4x6-causal", 4, 6, lam=0.0, mask=causal), size) for size in near_one(precision)),
         ),
         "M-zero": (_all_pruned(make("zero-5x4", 5, 4)), _all_pruned(make("zero-4x6-causal", 4, 6, mask=causal))),
         "lam-zero": (

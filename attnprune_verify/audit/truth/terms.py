@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from attnprune_verify.audit.truth.formulas import RIGHT, Array, attention_part
+from attnprune_verify.audit.truth.formulas import RIGHT, Array
+from attnprune_verify.audit.truth.parts import attention_part
 from attnprune_verify.audit.truth.reference import reference, spread
 from attnprune_verify.audit.truth.samples import Sample
 from attnprune_verify.audit.truth.tolerance import resolution_factor
@@ -39,7 +40,7 @@ def _terms(function: str, sample: Sample) -> dict[str, tuple[Array, ...]]:
         whole = tuple(part.value for part in reference(function, sample))
         attention = attention_part(function, sample, RIGHT)
         terms = {"the attention part": attention}
-        if sample.lam > 0 and function not in ("attention", "relative_error"):
+        if sample.lam > 0 and not function.endswith(("attention", "relative_error")):
             terms["the regulariser"] = tuple(a - b for a, b in zip(whole, attention, strict=True))
         if "gradient" in function or "hessian" in function:
             uncorrected = attention_part(function, sample, {**RIGHT, "p": lambda c, F, dense: c * F})

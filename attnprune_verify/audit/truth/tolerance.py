@@ -16,6 +16,7 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from attnprune_verify.audit.layer.sample import LayerSample
 from attnprune_verify.audit.truth.reference import Component, reference, spread
 from attnprune_verify.audit.truth.samples import Sample
 
@@ -26,6 +27,7 @@ __all__ = ["Judgement", "compare", "judge", "normwise_factor", "resolution_facto
 RESOLUTION_FACTOR = 30.0
 COARSE = 0.01
 _NORMWISE, _MOST_NORMWISE = 4.0, 64.0
+_FAR = 4.0  # times the resolution: what is wrong by most of itself is wrong, however coarse the look
 
 # Formats of 16 bits round what is stored, and nothing else: fewer roundings, each of half a percent.
 _SHORT, _FACTOR_16, _COARSE_16 = 2.0**-20, 6.0, 0.25
@@ -75,10 +77,12 @@ def _normwise(function: str, sample: Sample, one: Judgement) -> Judgement:
 
 def normwise_factor(function: str, sample: Sample) -> float:
     """How much larger errors of logits may be that are small next to ||x_i|| ||A|| ||x_j||, not |x_i||A||x_j|."""
-    key = ("normwise", function.startswith("factored"))
+    key = ("normwise", function.startswith(("factored", "layer")))
     if key not in sample.memo:
         X = sample.X.astype(float)
-        if key[1]:
+        if isinstance(sample, LayerSample):
+            fused = _fused_heads(sample)
+        elif key[1]:
             query, mask = sample.W_Q.astype(float), sample.M_Q
             fused = [query @ sample.W_K.T.astype(float), (mask * query) @ (sample.M_K * sample.W_K).T.astype(float)]
         else:
@@ -94,6 +98,20 @@ def normwise_factor(function: str, sample: Sample) -> float:
         sample.memo[key] = _NORMWISE * max((float(ratio.max(initial=1.0)) for ratio in finite), default=1.0)
     found: float = sample.memo[key]
     return min(found, _MOST_NORMWISE)
+
+
+def _fused_heads(sample: LayerSample) -> list[NDArray[np.float64]]:
+    """The fused weight of every head, dense and pruned."""
+    m, group = sample.m, sample.heads // sample.kv_heads
+    pairs = (
+        [W.astype(float) for W in (sample.W_Q, sample.W_K)],
+        [M * W.astype(float) for M, W in ((sample.M_Q, sample.W_Q), (sample.M_K, sample.W_K))],
+    )
+    return [
+        query[:, h * m : (h + 1) * m] @ key[:, h // group * m : (h // group + 1) * m].T
+        for query, key in pairs
+        for h in range(sample.heads)
+    ]
 
 
 def resolution_factor(unit_roundoff: float) -> float:
@@ -145,6 +163,9 @@ def compare(
         return Judgement("passed", 0.0, float(np.max(bound, initial=0.0)), 0.0, "exactly zero")
     coarse = _COARSE_16 if unit_roundoff > _SHORT else COARSE
     if not resolution <= coarse * size:
+        if total > max(0.5 * size, _FAR * resolution) and not stability:
+            reason = f"suspect: off by {_relative(total, size)} of the norm, with a resolution of {power:.2g}"
+            return Judgement("suspect", total, resolution, power, reason)
         return Judgement(
             "inconclusive",
             total,

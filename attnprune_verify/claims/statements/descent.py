@@ -150,14 +150,14 @@ def _confined(
     s = float(q.case["stretch"]) * stretch
     eta = step_below(q, s, constant)
     found, smallest, before = [], None, None
-    limit = q.of(rates.start_loss, q.d, q.lam) * q.number(room)
+    limit, L = q.of(rates.start_loss, q.d, q.lam) * q.number(room), constant(q)
     for t, point in enumerate(descend(q, eta, 8)):
         found.append(at_most(point.L, limit, f"t = {t}"))
         if before is not None:
             found.append(at_most(point.L, before, f"descent, t = {t}"))
         before = point.L
         if gradients and t and stretch == 1.0:
-            bound = q.of(rates.smallest_gradient, q.d, q.lam, eta, constant(q), t)
+            bound = q.of(rates.smallest_gradient, q.d, q.lam, eta, L, t)
             found.append(at_most(smallest, bound * q.number(room), f"smallest gradient before t = {t}"))
         size = q.square(point.gradient)
         smallest = size if smallest is None else q.smallest([smallest, size])

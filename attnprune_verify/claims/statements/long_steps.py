@@ -22,35 +22,40 @@ _LARGEST_RANGE = 600.0
 """Beyond this range e^r leaves float64; the row then keeps C_+ ||Pi Delta||^2, which is always a bound."""
 
 
-def _row_bend(q: Quantities, i: int, delta: Any, eta: Any, growth: bool) -> Any:
-    """An upper bound of the curvature of row i along delta on the whole segment of length eta."""
-    S = q.allowed[i]
-    s, c, v = q.F[i, S], q.c[i, S], delta[i, S]
-    always = upper_constant(q) * q.square(v - v.sum() / len(v))
-    r = (q.largest(v) - q.smallest(v)) * eta
-    if not r < _LARGEST_RANGE:
-        return always
-    e = q.exp(r) if growth else q.number(1.0)
-    half, top, pull = q.number(0.5), q.largest(s), q.largest([*(c - (c * s).sum()), q.number(0.0)])
-    norm = q.smallest([half, e * top])
-    return q.smallest([always, e * variance(s, v) * (norm + q.smallest([half, pull + (e - 1) * top * 4]))])
+def _rows(q: Quantities) -> list[tuple[Any, ...]]:
+    """Of each row that can move: C_+ ||Pi Delta_i||^2, the range of Delta_i, V_i, t_i, max_j (c_j - <c, s>)_+."""
+    delta, found = q.X @ (q.gradient * q.W) @ q.X.T, []
+    for i in np.flatnonzero(q.row_sizes >= 2):
+        S = q.allowed[i]
+        s, c, v = q.F[i, S], q.c[i, S], delta[i, S]
+        always = upper_constant(q) * q.square(v - v.sum() / len(v))
+        pull = q.largest([*(c - (c * s).sum()), q.number(0.0)])
+        found.append((always, q.largest(v) - q.smallest(v), variance(s, v), q.largest(s), pull))
+    return found
 
 
-def _segment_L(q: Quantities, eta: Any, growth: bool = True) -> Any:
+def _segment_L(q: Quantities, rows: list[tuple[Any, ...]], eta: Any, growth: bool = True) -> Any:
     """L_seg(eta): the curvature of L on the segment from M to M - eta grad L(M), over ||grad L(M)||^2."""
-    g = q.gradient
-    delta = q.X @ (g * q.W) @ q.X.T
-    bends = [_row_bend(q, i, delta, eta, growth) for i in range(q.n) if q.row_sizes[i] >= 2]
-    return q.lam + sum(bends, q.number(0.0)) / q.square(g)
+    half, total = q.number(0.5), q.number(0.0)
+    for always, width, spread, top, pull in rows:
+        r = width * eta
+        if not r < _LARGEST_RANGE:
+            total = total + always
+            continue
+        e = q.exp(r) if growth else q.number(1.0)
+        norm = q.smallest([half, e * top])
+        total = total + q.smallest([always, e * spread * (norm + q.smallest([half, pull + (e - 1) * top * 4]))])
+    return q.lam + total / q.square(q.gradient)
 
 
 def _longest(case: Case, growth: bool) -> float:
     """Just below the largest eta with eta L_seg(eta) <= 1, by bisection in float64 (at most 2^40)."""
     q = Quantities(case)
+    rows = _rows(q)
     low, high = -40.0, 40.0
     for _ in range(34):
         middle = (low + high) / 2
-        low, high = (middle, high) if 2.0**middle * _segment_L(q, 2.0**middle, growth) <= 1 else (low, middle)
+        low, high = (middle, high) if 2.0**middle * _segment_L(q, rows, 2.0**middle, growth) <= 1 else (low, middle)
     return float(2.0**low * (1 - 1e-9))
 
 
@@ -59,7 +64,7 @@ def _segment(q: Quantities, stretch: float = 1.0, growth: bool = True) -> list[R
     if not q.square(q.gradient) > 0:
         return []
     eta = q.number(_longest(q.case, growth))
-    if not eta * _segment_L(q, eta, growth) <= 1:
+    if not eta * _segment_L(q, _rows(q), eta, growth) <= 1:
         return []
     return [_decreases(q, eta * q.number(stretch))]
 

@@ -7,7 +7,7 @@ import sys
 import click
 
 from attnprune_verify.experiments.stored.record import FOLDER, NAMES, kernel, read
-from attnprune_verify.experiments.stored.redo import differences, folder_of, measure, sample
+from attnprune_verify.experiments.stored.redo import differences, folder_of, is_chaotic, measure, sample
 
 
 @click.group()
@@ -31,10 +31,10 @@ def check(seed: str, seconds: float, models: tuple[str, ...]) -> None:
         stored, runs = sample(FOLDER / name, seed, seconds, folders[name])
         found += differences(FOLDER / name, stored, runs)
         record, every = read(FOLDER / name)[0], stored.runs()
-        chaotic = 0 if record.kernel == kernel() else sum(map(stored.is_chaotic, every))
-        left_out = f", {chaotic} chaotic ones could not be: measured with other rounding" if chaotic else ""
-        missing = "" if folders[name] or not stored.needs_model else ", its model is not here"
-        click.echo(f"{name}: {len(runs)} of {len(every)} runs done again{left_out}{missing}")
+        chaotic = sum(is_chaotic(record, stored, run) for run in every)
+        left_out = ", which could not be: measured on another kernel" if record.kernel != kernel() and chaotic else ""
+        missing = "" if folders[name] or not stored.needs_model else "; its model is not here"
+        click.echo(f"{name}: {len(runs)} of {len(every)} runs done again; {chaotic} are chaotic{left_out}{missing}")
     for one in found:
         click.echo(one)
     sys.exit(1 if found else 0)

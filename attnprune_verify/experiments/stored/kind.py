@@ -28,8 +28,9 @@ class Finding(NamedTuple):
 class Stored(ABC):
     """An experiment with the settings of a record, the model (if it reads one) in a folder.
 
-    `runs` can be done again one by one: `rows` says what one leaves, and `is_chaotic` whether rounding decides its
-    result, so that it comes out again only on an equal kernel.
+    `runs` can be done again one by one: `rows` says what one leaves. Rounding may decide the result of what descends on
+    a mask: `setting` names its settings ("" for everything else), and `disturbed` does such a run again from a start
+    that is disturbed (None where it cannot).
     """
 
     columns: Sequence[str]
@@ -51,7 +52,11 @@ class Stored(ABC):
     def rows(self, run: Any) -> list[Row]: ...
 
     @abstractmethod
-    def is_chaotic(self, run: Any) -> bool: ...
+    def setting(self, run: Any) -> str: ...
+
+    def disturbed(self, run: Any, disturbance: float) -> list[Row] | None:
+        """Its rows when the start is disturbed by so much."""
+        return None
 
     @abstractmethod
     def findings(self, rows: list[Row]) -> Iterator[Finding]: ...

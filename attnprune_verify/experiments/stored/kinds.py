@@ -45,9 +45,15 @@ class Synthetic(Stored):
         """One per method and rho."""
         return list(perform(run)["rows"])
 
-    def is_chaotic(self, run: Run) -> bool:
-        """A disturbance of 1e-12 flips a part of the mask that descent finds."""
-        return run.kind == "descent"
+    def setting(self, run: Run) -> str:
+        """All but the seed."""
+        if run.kind != "descent":
+            return ""
+        return f"{run.cell.weights}, k = {run.cell.k}, n = {run.cell.n}, {run.reading}, lam = {run.lam:g}"
+
+    def disturbed(self, run: Run, disturbance: float) -> list[Row] | None:
+        """From M_0 = 1 + disturbance N(0, 1)."""
+        return list(perform(run, disturbance)["rows"])
 
     def results(self, rows: list[Row]) -> Results:
         """The stored table as what `run_synthetic` returns."""
@@ -56,10 +62,11 @@ class Synthetic(Stored):
     def findings(self, rows: list[Row]) -> Iterator[Finding]:
         """Section 6.1's sentences."""
         for one in figure2_statements(self.results(rows)):
+            p = f"p = {one['p']:.2g}"
             words = [f"{one['weights']} weights", f"k = {one['k']}", one["reading"]]
             words += ["" if one["lam"] is None else f"lam = {one['lam']:g}", one["measure"], f"{one['seeds']} seeds"]
             reading = ", ".join(filter(None, words))
-            yield Finding(one["id"], one["says"], one["criterion"], one["verdict"], reading, one["numbers"])
+            yield Finding(one["id"], one["says"], one["criterion"], one["verdict"], reading, f"{one['numbers']}; {p}")
 
 
 class Layer(Stored):
@@ -91,9 +98,9 @@ class Layer(Stored):
         whole = [{"cosine_distance": found["whole"]}] if found["whole"] is not None else []
         return [{**found["run"], **row} for row in (*found["rows"], *whole)]
 
-    def is_chaotic(self, run: LayerRun) -> bool:
+    def setting(self, run: LayerRun) -> str:
         """Methods that descend on a mask."""
-        return parse_method(run.method)[0] in ("ste", "paper-gd")
+        return run.method if parse_method(run.method)[0] in ("ste", "paper-gd") else ""
 
     def results(self, rows: list[Row]) -> LayerResults:
         """The stored table as what `run_layers` returns."""

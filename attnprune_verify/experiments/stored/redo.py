@@ -22,13 +22,16 @@ from attnprune_verify.experiments.stored.kinds import KINDS, Stored
 from attnprune_verify.experiments.stored.record import Record, code, kernel, read
 from attnprune_verify.files import table, write_whole
 
-__all__ = ["differences", "folder_of", "measure", "sample"]
+__all__ = ["differences", "folder_of", "is_chaotic", "measure", "sample"]
+
+DISTURBANCE = 1e-12
+"""Of M_0, to see whether a run is chaotic: more than rounding, and a calm run's numbers stay within `TOLERANCE`."""
 
 
 def sample(
     path: Path, seed: str, seconds: float, folder: str = "", *, chaotic: bool = True
 ) -> tuple[Stored, list[Any]]:
-    """Runs of a record that can come out again here, drawn by the seed, of about so many seconds together.
+    """Runs of a record that must come out again here, drawn by the seed, of about so many seconds together.
 
     Chaotic ones are among them only if they are wanted, and on a machine that rounds as the one that measured them.
     """
@@ -43,10 +46,16 @@ def sample(
     Random(seed).shuffle(runs)
     chosen = []
     for run, cost in runs:
-        if cost <= seconds and (possible or not stored.is_chaotic(run)):
+        if cost <= seconds and (possible or not is_chaotic(record, stored, run)):
             chosen.append(run)
             seconds -= cost
     return stored, chosen
+
+
+def is_chaotic(record: Record, stored: Stored, run: Any) -> bool:
+    """Whether a disturbance below what anyone could measure moved the setting's numbers, or nobody has looked."""
+    setting = stored.setting(run)
+    return bool(setting) and record.moved.get(setting, math.inf) > TOLERANCE
 
 
 def _times(path: Path) -> list[float]:
@@ -94,17 +103,40 @@ def measure(path: Path, folder: str = "", progress: Progress | None = None) -> N
     stored, journal = KINDS[before.experiment](before.plan, folder), Path(f"{path.name}.runs.jsonl")
     inputs = stored.inputs()
     same = f"{code()['source']}|{kernel()}|{json.dumps([before.plan, inputs], sort_keys=True)}"
-    runs = {f"{same}|{number}": run for number, run in enumerate(stored.runs())}
+    runs, seen = {}, {""}
+    for number, run in enumerate(stored.runs()):
+        runs[f"{same}|{number}"] = (run, stored.setting(run) not in seen)
+        seen.add(stored.setting(run))
     done = complete(runs, partial(_timed, stored), journal, progress=progress)
     rows = [row for one in done for row in one["rows"]]
     record = Record(before.experiment, stored.command, before.plan, inputs, code(), kernel(), len(rows))
+    for (run, _), one in zip(runs.values(), done, strict=True):
+        if one["moved"] is not None:
+            record.moved[stored.setting(run)] = one["moved"]
     times = [{"run": number, "seconds": one["seconds"]} for number, one in enumerate(done)]
     write_whole(path.with_suffix(".seconds.csv"), table(times, ("run", "seconds")))
     record.write(path, table(rows, stored.columns))
     journal.unlink()
 
 
-def _timed(stored: Stored, run: Any) -> dict[str, Any]:
+def _timed(stored: Stored, task: tuple[Any, bool]) -> dict[str, Any]:
+    """Rows and seconds of a run, and how far it moves when disturbed if it is the first of its setting."""
+    run, first = task
     start = time.process_time()
     rows = stored.rows(run)
-    return {"rows": rows, "seconds": round(time.process_time() - start, 2)}
+    seconds = round(time.process_time() - start, 2)
+    disturbed = stored.disturbed(run, DISTURBANCE) if first else None
+    moved = None if disturbed is None else max(map(partial(_moved, stored), rows, disturbed))
+    return {"rows": rows, "seconds": seconds, "moved": moved}
+
+
+def _moved(stored: Stored, row: dict[str, Any], other: dict[str, Any]) -> float:
+    """The largest relative difference of two rows' measured numbers; 1 where words differ."""
+    found = [0.0]
+    for name in stored.measured:
+        one, two = row.get(name), other.get(name)
+        if isinstance(one, float | int) and isinstance(two, float | int):
+            found.append(abs(one - two) / max(abs(one), abs(two), 1.0))
+        elif one != two:
+            found.append(1.0)
+    return float(f"{max(found):.2g}")

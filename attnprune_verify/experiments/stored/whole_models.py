@@ -64,9 +64,9 @@ class Perplexity(Stored):
         row = {name: getattr(run, name) for name in ("rest", "attention", "budget", "rho", "pattern", "k", "seed")}
         return [{**row, **{name: found[name] for name in ("tokens", "nll", "kl") if name in found}}]
 
-    def is_chaotic(self, run: PerplexityRun) -> bool:
+    def setting(self, run: PerplexityRun) -> str:
         """Rounding moves single decisions, not the result: see `tolerance`."""
-        return False
+        return ""
 
     def tolerance(self, run: PerplexityRun, name: str) -> float:
         """float32's rounding, or what it decides."""

@@ -1,4 +1,4 @@
-"""Errors as functions of lam, n or rho, over seeds, and what can be said of two of them."""
+"""Errors as functions of lam, n or rho, over seeds."""
 
 from __future__ import annotations
 
@@ -9,13 +9,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["Curve", "Truth", "all_of", "curve", "is_below", "pairs"]
+from attnprune_verify.experiments.paired import UNTESTED, Doubts, all_of
 
-Truth = bool | None
-"""True, False, or None where the spread over seeds (or missing runs) leaves it open."""
-
-_DOUBT = 2.0  # standard errors
-_DOUBT_OF_ONE = 0.1  # of the larger value
+__all__ = ["Curve", "curve", "pairs"]
 
 
 @dataclass(frozen=True)
@@ -63,32 +59,7 @@ def curve(rows: Iterable[Mapping[str, Any]], axis: str, measure: str = "in_mean"
     return Curve(positions, np.array([[found[position][seed] for seed in seeds] for position in positions]))
 
 
-def is_below(first: NDArray[np.float64], second: NDArray[np.float64], factor: float = 1.0) -> Truth:
-    """Whether ``first < factor * second``, seed by seed on the same data; None within two standard errors.
-
-    A single seed has no spread: then None within a tenth of the larger, about what seeds differ by here.
-
-    Examples
-    --------
-    >>> is_below(np.array([1.0, 1.1]), np.array([2.0, 2.2])), is_below(np.array([1.0, 3.0]), np.array([2.0, 2.0]))
-    (True, None)
-    """
-    difference = first - factor * second
-    mean = float(difference.mean())
-    if difference.size > 1:
-        doubt = _DOUBT * float(difference.std(ddof=1)) / np.sqrt(difference.size)
-    else:
-        doubt = _DOUBT_OF_ONE * max(float(first[0]), factor * float(second[0]))
-    return None if abs(mean) <= doubt else mean < 0
-
-
-def all_of(truths: Iterable[Truth]) -> Truth:
-    """False if one is False, else None if one is open, else True."""
-    known = list(truths)
-    return False if False in known else None if None in known else True
-
-
-def pairs(first: Curve, second: Curve, judge: Callable[[NDArray[np.float64], NDArray[np.float64]], Truth]) -> Truth:
-    """`judge` at every point that both curves have."""
+def pairs(first: Curve, second: Curve, judge: Callable[[NDArray[np.float64], NDArray[np.float64]], Doubts]) -> Doubts:
+    """`judge` at every point that both curves have; untested where they have none."""
     common = [position for position in first.axis if position in second.axis]
-    return all_of(judge(first.at(position), second.at(position)) for position in common) if common else None
+    return all_of(judge(first.at(position), second.at(position)) for position in common) if common else UNTESTED

@@ -7,6 +7,8 @@ from collections.abc import Iterator
 from dataclasses import asdict, dataclass, replace
 from typing import Any, Literal, get_args
 
+import numpy as np
+
 from attnprune_verify.algorithms.chaos import chaos
 from attnprune_verify.algorithms.descent import prune_mask_gd
 from attnprune_verify.algorithms.readings import MomentumForm, as_reading
@@ -142,8 +144,8 @@ class Run:
         return json.dumps(asdict(self), sort_keys=True)
 
 
-def perform(run: Run) -> dict[str, Any]:
-    """Do one run: {"rows"}, a row per method and rho."""
+def perform(run: Run, disturbance: float = 0.0) -> dict[str, Any]:
+    """Do one run: {"rows"}, a row per method and rho. A descent starts at ``1 + disturbance N(0, 1)``."""
     problem = draw(run.cell)
     head: dict[str, Any] = asdict(run.cell)
     rows: list[dict[str, Any]] = []
@@ -164,6 +166,8 @@ def perform(run: Run) -> dict[str, Any]:
             spread = [problem.errors(mask * problem.W).in_mean for mask in found.masks]
             rows.append({"method": "chaos", **head, "rho": rho, **numbers, "errors": spread})
         return {"rows": rows}
+    if disturbance:
+        options["initial"] = 1 + disturbance * np.random.default_rng(0).standard_normal(problem.W.shape)
     result = prune_mask_gd(problem.X, problem.W, run.rhos[0], run.lam, **options)
     facts = {
         "status": result.status, "ascents": result.trace.ascents, "outside_box": int(result.trace.outside[-1]),

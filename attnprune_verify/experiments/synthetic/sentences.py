@@ -8,17 +8,28 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from itertools import product
 from typing import Any
 
-from attnprune_verify.experiments.synthetic.curves import Curve, Truth, all_of, curve, is_below, pairs
+from attnprune_verify.experiments.paired import (
+    RULE,
+    UNTESTED,
+    Doubts,
+    all_of,
+    any_of,
+    is_below,
+    negated,
+    verdicts,
+)
+from attnprune_verify.experiments.synthetic.curves import Curve, curve, pairs
 from attnprune_verify.experiments.synthetic.run import Results
 
 __all__ = ["SENTENCES", "Finding", "figure2_statements"]
 
 _COMPARABLE = 0.1
 _CLOSE = 0.2
+_OURS = "a bound of ours, set after measuring"
 
 
 @dataclass(frozen=True)
@@ -30,8 +41,9 @@ class Finding:
     id : claim id
     says : what the paper says
     criterion : when we say that the measurement agrees
-    verdict : "agrees", "disagrees" or "undecided" (within two standard errors of the seeds)
+    verdict : "agrees", "disagrees" or "undecided": by `RULE`, over all readings of the sentence together
     numbers : the means behind it
+    p : probability of seeds that speak so clearly, for or against, where the opposite is true; before the correction
     weights, k, reading, lam, measure, seeds
         The reading. `reading` is "" where the sentence is about Wanda and SparseGPT only, `lam` is None there and where
         it is swept; `measure` is "in-sample" or "held-out".
@@ -42,6 +54,7 @@ class Finding:
     criterion: str
     verdict: str
     numbers: str
+    p: float
     weights: str
     k: int
     reading: str
@@ -64,7 +77,7 @@ class _Curves:
         return "; ".join(f"{name} {one.text(only)}" for name, one in named.items())
 
 
-_Judge = Callable[[_Curves, float], Truth]
+_Judge = Callable[[_Curves, float], Doubts]
 
 
 @dataclass(frozen=True)
@@ -82,74 +95,63 @@ class Sentence:
     """Whether it is about the fixed point of the axis only."""
 
 
-def _u_shape(curves: _Curves, _: float) -> Truth:
-    mean, values = curves.ours.mean, curves.ours.values
-    least = int(mean.argmin())
-    if len(mean) < 3:
-        return None
-    if least in (0, len(mean) - 1):
-        return False
-    return all_of([is_below(values[least], values[0]), is_below(values[least], values[-1])])
+def _u_shape(curves: _Curves, _: float) -> Doubts:
+    first, *inner, last = curves.ours.values
+    return any_of(all_of([is_below(one, first), is_below(one, last)]) for one in inner)
 
 
-def _optimum(curves: _Curves, _: float) -> Truth:
+def _optimum(curves: _Curves, _: float) -> Doubts:
     near = [lam for lam in curves.ours.axis if abs(math.log2(lam) + 4) <= 1]
-    if not near:
-        return None
-    best = curves.ours.axis[int(curves.ours.mean.argmin())]
-    if best in near:
-        return True
-    return False if all_of(is_below(curves.ours.at(best), curves.ours.at(lam)) for lam in near) else None
+    far = [lam for lam in curves.ours.axis if lam not in near]
+    if not near or not far:
+        return UNTESTED
+    return any_of(all_of(is_below(curves.ours.at(one), curves.ours.at(other)) for other in far) for one in near)
 
 
-def _outperforms(curves: _Curves, _: float) -> Truth:
+def _outperforms(curves: _Curves, _: float) -> Doubts:
     return all_of([pairs(curves.ours, curves.wanda, is_below), pairs(curves.ours, curves.sparsegpt, is_below)])
 
 
-def _outperforms_at(curves: _Curves, position: float) -> Truth:
+def _outperforms_at(curves: _Curves, position: float) -> Doubts:
     ours = curves.ours.at(position)
     return all_of(is_below(ours, rival.at(position)) for rival in (curves.wanda, curves.sparsegpt))
 
 
-def _rises(one: Curve) -> Truth:
+def _rises(one: Curve) -> Doubts:
     return all_of(is_below(one.values[i], one.values[i + 1]) for i in range(len(one.axis) - 1))
 
 
-def _all_rise(curves: _Curves, _: float) -> Truth:
+def _all_rise(curves: _Curves, _: float) -> Doubts:
     return all_of(_rises(one) for one in (curves.ours, curves.wanda, curves.sparsegpt))
 
 
-def _slower(curves: _Curves, _: float) -> Truth:
+def _slower(curves: _Curves, _: float) -> Doubts:
     ours, *others = (one.values[-1] - one.values[0] for one in (curves.ours, curves.wanda, curves.sparsegpt))
     return all_of(is_below(ours, other) for other in others)
 
 
-def _wanda_better(curves: _Curves, _: float) -> Truth:
+def _wanda_better(curves: _Curves, _: float) -> Doubts:
     return all_of(is_below(curves.wanda.values[i], curves.sparsegpt.values[i]) for i in (-1, -2))
 
 
-def _within(curves: _Curves, fraction: float, indices: range) -> Truth:
-    """|Wanda - SparseGPT| <= fraction of the larger, at the indexed points."""
-    judged = []
-    for i in indices:
-        wanda, sparsegpt = curves.wanda.values[i], curves.sparsegpt.values[i]
-        lower, higher = sorted((wanda, sparsegpt), key=lambda values: float(values.mean()))
-        far = is_below(lower, higher, 1 - fraction)
-        judged.append(None if far is None else not far)
-    return all_of(judged)
+def _within(curves: _Curves, fraction: float, indices: range) -> Doubts:
+    """|Wanda - SparseGPT| <= fraction of the larger, at the indexed points: neither is further below the other."""
+    both = [(curves.wanda.values[i], curves.sparsegpt.values[i]) for i in indices]
+    pairs_ = [pair for one, other in both for pair in ((one, other), (other, one))]
+    return all_of(negated(is_below(lower, higher, 1 - fraction)) for lower, higher in pairs_)
 
 
 SENTENCES = (
     Sentence(
         "exp:lambda-u-shape", "lam",
         "As lambda grows, the method's error first falls sharply, reaches a minimum and rises again: a U.",
-        "the least mean lies inside the grid, and both ends are above it",
+        "some lambda inside the grid has an error below those of both ends",
         _u_shape,
     ),
     Sentence(
         "exp:lambda-optimum", "lam",
         "The method does best around lambda = 2^-4.",
-        "the least mean lies within a factor of two of 2^-4, or cannot be told from one that does (then undecided)",
+        "some lambda within a factor of two of 2^-4 has an error below that of every lambda further away",
         _optimum,
     ),
     Sentence(
@@ -187,7 +189,7 @@ SENTENCES = (
     Sentence(
         "exp:n-comparable-for-smaller-n", "n",
         "Wanda becomes comparable to SparseGPT for small n.",
-        f"at the smallest n they differ by at most {_COMPARABLE:.0%} of the larger",
+        f"at the smallest n they differ by at most {_COMPARABLE:.0%} of the larger ({_OURS})",
         lambda curves, _: _within(curves, _COMPARABLE, range(1)),
         of_method=False,
     ),
@@ -206,7 +208,7 @@ SENTENCES = (
     Sentence(
         "exp:rho-rivals-track-each-other", "rho",
         "Wanda and SparseGPT closely track each other over rho.",
-        f"at every rho they differ by at most {_CLOSE:.0%} of the larger",
+        f"at every rho they differ by at most {_CLOSE:.0%} of the larger ({_OURS})",
         lambda curves, _: _within(curves, _CLOSE, range(len(curves.wanda.axis))),
         of_method=False,
     ),
@@ -225,31 +227,40 @@ def figure2_statements(results: Results) -> list[dict[str, Any]]:
     --------
     >>> from attnprune_verify.experiments.stored.findings import stored_results
     >>> found = figure2_statements(stored_results())
-    >>> {entry["verdict"] for entry in found if entry["id"] == "exp:n-wanda-better-for-larger-n"}
-    {'disagrees'}
+    >>> "agrees" in {entry["verdict"] for entry in found if entry["id"] == "exp:n-wanda-better-for-larger-n"}
+    False
     """
     return [asdict(finding) for finding in _findings(results)]
 
 
 def _findings(results: Results) -> Iterator[Finding]:
-    plan = results.plan
     for sentence in SENTENCES:
-        lams: tuple[float | None, ...] = (None,) if sentence.axis == "lam" else plan.fixed_lams
-        readings = plan.readings + (plan.side_readings if sentence.axis == "rho" else ())
-        choices = [*product(readings, lams)] if sentence.of_method else [("", None)]
-        for weights, (k, seeds), choice, measure in product(plan.weights, plan.seeds, choices, _MEASURES):
-            # A sentence about the rivals needs no method; any that was measured fills the place.
-            curves = _curves(
-                results, sentence.axis, measure, weights, k, *(choice if choice[0] else (readings[0], lams[0]))
-            )
-            if curves is None:
-                continue
-            truth = sentence.judge(curves, plan.fixed_rho)
-            numbers = curves.text(sentence.of_method, plan.fixed_rho if sentence.at_fixed_point else None)
-            yield Finding(
-                sentence.id, sentence.says, sentence.criterion, _WORDS[truth], numbers,
+        family = [*_readings(results, sentence)]
+        for (tested, finding), truth in zip(family, verdicts([one for one, _ in family]), strict=True):
+            yield replace(finding, verdict=_WORDS[truth], p=min(tested))
+
+
+def _readings(results: Results, sentence: Sentence) -> Iterator[tuple[Doubts, Finding]]:
+    """The sentence under every reading, not judged yet."""
+    plan = results.plan
+    lams: tuple[float | None, ...] = (None,) if sentence.axis == "lam" else plan.fixed_lams
+    readings = plan.readings + (plan.side_readings if sentence.axis == "rho" else ())
+    choices = [*product(readings, lams)] if sentence.of_method else [("", None)]
+    for weights, (k, seeds), choice, measure in product(plan.weights, plan.seeds, choices, _MEASURES):
+        # A sentence about the rivals needs no method; any that was measured fills the place.
+        curves = _curves(
+            results, sentence.axis, measure, weights, k, *(choice if choice[0] else (readings[0], lams[0]))
+        )
+        if curves is None:
+            continue
+        numbers = curves.text(sentence.of_method, plan.fixed_rho if sentence.at_fixed_point else None)
+        yield (
+            sentence.judge(curves, plan.fixed_rho),
+            Finding(
+                sentence.id, sentence.says, f"{sentence.criterion}; {RULE}", _WORDS[None], numbers, 1.0,
                 weights, k, *choice, measure, seeds,
-            )  # fmt: skip
+            ),
+        )  # fmt: skip
 
 
 def _curves(

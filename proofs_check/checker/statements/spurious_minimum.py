@@ -9,6 +9,7 @@ there. lhs encloses L_attn(M*). At M*, ||grad L_attn||^2 = 0 < (mu/2) ||c||^2 fo
 """
 
 from fractions import Fraction
+from math import lcm
 from typing import Any
 
 from proofs_check.checker import fields
@@ -57,7 +58,7 @@ def check(certificate: dict[str, Any]) -> str:
         around = attention_jet(X, W, _box(M, radius, bits), mask, bits)
         least, most = lower(centre.value) - upper(norm) * radius, upper(centre.value)  # by convexity on the ball
         convex = certainly_above(around.second, d * d, curvature) and curvature > 0
-        smallest = min(upper(around.second[s, s]) for s in range(d * d))
+        smallest = min(upper(centre.second[s, s]) for s in range(d * d))  # a diagonal entry is above the least one
         return [
             ("Hess L_attn >= curvature I on the box", True if convex else None),
             (
@@ -86,9 +87,7 @@ def _require_full_rank(X: fields.Matrix, listed: Any) -> None:
     """X^T X > 0: only n > d, not a degenerate X, stands between this instance and the PL lemma."""
     d = len(X[0])
     gram = [[sum((x[a] * x[b] for x in X), Fraction(0)) for b in range(d)] for a in range(d)]
-    scale = max(1, *(entry.denominator for row in gram for entry in row))
-    if any((entry * scale).denominator != 1 for row in gram for entry in row):
-        raise Reject("X must be an integer matrix over a common denominator here")
+    scale = lcm(*(entry.denominator for row in gram for entry in row))
     pivots = [pivot / scale for pivot in ldl_pivots([[int(entry * scale) for entry in row] for row in gram])]
     if pivots != fields.rationals(listed, "hypotheses.gram_pivots", d, fields.RESULT_DIGITS):
         raise Reject("gram_pivots are not the pivots of LDL^T of X^T X")
@@ -100,5 +99,5 @@ def _require_domain(M: fields.Matrix, radius: Fraction, domain: str, d: int) -> 
     if domain == "box":
         if not all(radius < entry < 1 - radius for row in M for entry in row):
             raise Reject("the ball around M must lie inside the open box (0, 1)^(d x d)")
-    elif upper(square_root(sum((entry**2 for row in M for entry in row), Fraction(0)), 128)) + radius >= d:
+    elif sum((entry**2 for row in M for entry in row), Fraction(0)) >= (d - radius) ** 2:
         raise Reject("the ball around M must lie inside ||M||_F < d")

@@ -26,10 +26,17 @@ from proofs_check.checker.statements.comparison import (
 )
 
 
+def _require_constant(R: Fraction) -> None:
+    """The paper's R, "some fixed constant that satisfies R > 1"."""
+    if R <= 1:
+        raise Reject("inputs.R must be > 1")
+
+
 def _running_time(inputs: Inputs, bits: int) -> Sides:
     """T at M_0 = 1 and eta -> 1/L: 2 lam d^2 L / (mu eps n^2), for a smaller and a larger lambda."""
     n, d = sizes(inputs, "n", "d")
     R, mu, epsilon, small, large = positive(inputs, "R", "mu", "epsilon", "lambda_small", "lambda_large")
+    _require_constant(R)
     if not small < large <= 1:
         raise Reject("lambda_small must be below lambda_large, at most 1")
     times = [2 * lam * d**2 / (mu * epsilon * n**2) * paper_lipschitz(n, d, R, lam, bits) for lam in (small, large)]
@@ -42,6 +49,7 @@ def _step_size(inputs: Inputs, bits: int) -> Sides:
     """
     n, d = sizes(inputs, "n", "d")
     R, small, large = positive(inputs, "R", "lambda_small", "lambda_large")
+    _require_constant(R)
     return paper_lipschitz(n, d, R, large, bits) / paper_lipschitz(n, d, R, small, bits), large / small
 
 
@@ -51,8 +59,9 @@ def _unbounded_gradient(inputs: Inputs, bits: int) -> Sides:
     X = short_matrix(inputs["X"], n, d, "inputs.X")
     W, M = (short_matrix(inputs[key], d, d, f"inputs.{key}") for key in ("W", "M"))
     lam, R = positive(inputs, "lambda", "R")
-    if max(frobenius_sq(X), frobenius_sq(W)) > R**2 or R <= 1:
-        raise Reject("R must be > 1 and bound ||X||_F and ||W||_F")
+    _require_constant(R)
+    if max(frobenius_sq(X), frobenius_sq(W)) > R**2:
+        raise Reject("inputs.R must bound ||X||_F and ||W||_F")
     allowed = [[True] * n for _ in range(n)]
     z, z_dense = (relative(exact_logits(X, E), allowed) for E in (hadamard(M, W), W))
     loss = attention_loss(X, z, z_dense, bits)

@@ -28,6 +28,8 @@ def _read(certificate: dict[str, Any]) -> tuple[list[Fraction], list[Fraction], 
     for name in ("zeros", "wanted"):
         if not isinstance(quantities[name], list):
             raise Reject(f"quantities.{name} must be a list")
+        if not all(type(count) is int or count == OUT_OF_RANGE for count in quantities[name]):  # True == 1 in Python
+            raise Reject(f"quantities.{name} lists counts, or {OUT_OF_RANGE!r}")
     return entries, ratios, quantities["zeros"], quantities["wanted"]
 
 

@@ -2,10 +2,11 @@
 
    new:directional_step: along -G, G = grad L(M), the logits move by -t Delta with Delta = X (G o W) X^T, and a row of p is
    C-Lipschitz in its logits; so d/dt L(M - t G) <= -||G||^2 + t (lam ||G||^2 + C ||Pi Delta||^2).
+   new:stopping_rule: what such steps take off adds up to at most L(1) = lam d^2/2.
    new:armijo_step: backtracking accepts every step up to 2 (1 - alpha)/L, so that what it accepts is not far below.     *)
 Require Import Reals Lra Lia.
 From Coquelicot Require Import Coquelicot.
-From AttnPrune.analysis Require Import Sums MatrixNorm SoftmaxRow Model Gradient LipschitzGradient Descent.
+From AttnPrune.analysis Require Import Sums MatrixNorm SoftmaxRow Model Gradient LipschitzGradient Descent OnesWitness Confinement.
 Open Scope R_scope.
 
 Section Directional.
@@ -119,7 +120,40 @@ Proof.
   replace (eta * (Lip / b)) with (t * Lip) by (unfold t; field; lra). exact K.
 Qed.
 
+(* some gradient among the first T is at most lam d^2 over the sum of the steps *)
+Theorem stopping_rule n d X W Mc lam (M : nat -> mat) eta T : M 0%nat = ones ->
+  (forall t, (t < T)%nat -> 0 <= eta t /\
+     L n d X W Mc lam (M (S t)) <= L n d X W Mc lam (M t) - eta t / 2 * nsq d d (grad n d X W Mc lam (M t))) ->
+  0 <= lam -> (1 <= T)%nat ->
+  exists t, (t < T)%nat /\ nsq d d (grad n d X W Mc lam (M t)) * rsum T eta <= lam * (INR d * INR d).
+Proof.
+  intros H0 H Hl HT. set (g := fun t => nsq d d (grad n d X W Mc lam (M t))).
+  assert (A : rsum T (fun t => eta t / 2 * g t) <= L n d X W Mc lam (M 0%nat) - L n d X W Mc lam (M T)).
+  { clear HT. induction T as [|T IH]; simpl; [lra|].
+    specialize (IH ltac:(intros t Ht; apply H; lia)). destruct (H T ltac:(lia)) as [_ D]. fold (g T) in D. lra. }
+  rewrite H0, ones_loss in A.
+  assert (N : 0 <= L n d X W Mc lam (M T)).
+  { unfold L, Lattn, Lreg. pose proof (nsq_nonneg n n (c n d X W Mc (M T))). pose proof (nsq_nonneg d d (M T)).
+    assert (0 <= lam * nsq d d (M T)) by (apply Rmult_le_pos; assumption). lra. }
+  (* the least of the first T values *)
+  assert (Least : exists t, (t < T)%nat /\ forall s, (s < T)%nat -> g t <= g s).
+  { clear A N H. induction T as [|T IH]; [lia|]. destruct T as [|T].
+    - exists 0%nat. split; [lia|]. intros s Hs. replace s with 0%nat by lia. lra.
+    - destruct IH as [t [Ht B]]; [lia|]. destruct (Rle_lt_dec (g t) (g (S T))) as [E | E].
+      + exists t. split; [lia|]. intros s Hs. destruct (Nat.eq_dec s (S T)) as [-> | Ne]; [exact E | apply B; lia].
+      + exists (S T). split; [lia|]. intros s Hs. destruct (Nat.eq_dec s (S T)) as [-> | Ne]; [lra|].
+        specialize (B s ltac:(lia)). lra. }
+  destruct Least as [t [Ht B]]. exists t. split; [exact Ht|]. fold (g t).
+  assert (S : g t * rsum T eta <= rsum T (fun s => eta s * g s)).
+  { rewrite <- rsum_scal. apply rsum_le; intros s Hs. rewrite Rmult_comm. destruct (H s Hs) as [E _].
+    apply Rmult_le_compat_l; [exact E | apply B, Hs]. }
+  assert (E : rsum T (fun s => eta s / 2 * g s) = / 2 * rsum T (fun s => eta s * g s)).
+  { rewrite <- rsum_scal. apply rsum_ext; intros; field. }
+  lra.
+Qed.
+
 (* ---- as Trusted.v states them ---- *)
+Definition checked_stopping_rule : Statement.stopping_rule := stopping_rule.
 Definition checked_directional_step : Statement.directional_step.
 Proof. intros n d X W Mc lam C M a HMc HC G moved eta. exact (directional_step n d X W Mc lam C M a HMc HC eta). Qed.
 Definition checked_armijo_step : Statement.armijo_step := armijo_step.

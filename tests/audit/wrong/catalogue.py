@@ -1,4 +1,4 @@
-"""Wrong implementations, each an edit of a line or two of `base.py`: see catalogue.toml.
+"""Wrong implementations, each an edit of a line or two of `base.py` or `layer_base.py`: see the TOML files.
 
 There source text changes; in the formulas the audit compares with (`attnprune_verify.audit.naming.mistakes`) steps do.
 So the two cannot agree by sharing a mistake.
@@ -21,27 +21,29 @@ class Wrong:
     function: str
     names: tuple[str, ...]
     edits: tuple[tuple[str, str], ...]
+    base: str = "base.py"
 
     def source(self) -> str:
-        text = (HERE / "base.py").read_text(encoding="utf-8")
+        text = (HERE / self.base).read_text(encoding="utf-8")
         for old, new in self.edits:
             if old not in text:
-                raise LookupError(f"{self.id}: the base has no {old!r}")
+                raise LookupError(f"{self.id}: {self.base} has no {old!r}")
             text = text.replace(old, new)
         return text
 
 
-def _read() -> tuple[Wrong, ...]:
-    entries = tomllib.loads((HERE / "catalogue.toml").read_text(encoding="utf-8"))["wrong"]
+def _read(catalogue: str, base: str) -> tuple[Wrong, ...]:
+    entries = tomllib.loads((HERE / catalogue).read_text(encoding="utf-8"))["wrong"]
     return tuple(
         Wrong(
             entry["id"],
             entry["function"],
             tuple(entry["names"]),
             tuple((edit["old"], edit["new"]) for edit in entry["edits"]),
+            base,
         )
         for entry in entries
     )
 
 
-WRONG = _read()
+WRONG = (*_read("catalogue.toml", "base.py"), *_read("layers.toml", "layer_base.py"))

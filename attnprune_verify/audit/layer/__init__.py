@@ -1,0 +1,1 @@
+"""Real attention layers as subjects are asked about them: instances, truths, formulas, and how a layer travels."""

@@ -1,0 +1,239 @@
+"""Known mistakes of layers: heads, groups, biases, scale, positions, caps and slopes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+
+from attnprune_verify.audit.layer.formulas import turned
+from attnprune_verify.audit.layer.sample import LAYERED, LayerSample
+from attnprune_verify.audit.truth.formulas import Array
+
+__all__ = ["layer_mistakes"]
+
+Change = tuple[str, dict[str, Callable[..., Any]], str, tuple[str, ...]]
+_SLOPE = ("layer_gradient",)
+
+
+def layer_mistakes() -> Iterator[Change]:
+    """The id, the steps exchanged, a detail, and the functions concerned."""
+    yield from _heads()
+    yield from _scales()
+    yield from _biases()
+    yield from _positions()
+    yield from _scores()
+    yield from _slopes()
+    yield from _errors()
+
+
+def _heads() -> Iterator[Change]:
+    def strided(h: int, count: int, m: int) -> Array:
+        return np.arange(m) * count + h
+
+    swapped: dict[str, Callable[[int, int, int], int]] = {
+        "h % kv_heads for h // group": lambda h, heads, kv_heads: h % kv_heads,
+        "the first key head for all": lambda h, heads, kv_heads: 0,
+        "key heads counted from the end": lambda h, heads, kv_heads: kv_heads - 1 - h // (heads // kv_heads),
+        "the next key head": lambda h, heads, kv_heads: (h // (heads // kv_heads) + 1) % kv_heads,
+    }
+    for detail, key_of in swapped.items():
+        yield "heads-swapped", {"key_of": key_of}, detail, LAYERED
+    yield "head-layout", {"columns": strided}, "head h takes every heads-th column", LAYERED
+    yield (
+        "head-layout",
+        {"columns": lambda h, count, m: np.arange((count - 1 - h) * m, (count - h) * m)},
+        "reversed",
+        LAYERED,
+    )
+    yield "heads-not-summed", {"over_heads": lambda parts: sum(parts) / len(parts)}, "averaged", ("layer_loss",)
+    yield "heads-not-summed", {"over_heads": lambda parts: parts[0]}, "the first only", ("layer_loss",)
+    yield "heads-not-summed", {"over_heads": lambda parts: parts[-1]}, "the last only", ("layer_loss",)
+
+
+_FACTORS: dict[str, Callable[[LayerSample], float]] = {
+    "none": lambda sample: 1.0,
+    "1/sqrt(m) whatever was given": lambda sample: sample.m**-0.5,
+    "1/sqrt(d)": lambda sample: sample.d**-0.5,
+    "1/sqrt(heads*m)": lambda sample: (sample.heads * sample.m) ** -0.5,
+    "1/m": lambda sample: 1 / sample.m,
+    "twice": lambda sample: sample.factor**2,
+    "1/sqrt(n)": lambda sample: sample.n**-0.5,
+    "sqrt(m)": lambda sample: sample.m**0.5,
+    "times 1/2": lambda sample: sample.factor / 2,
+    "times 2": lambda sample: sample.factor * 2,
+    "negative": lambda sample: -sample.factor,
+}
+
+
+def _scales() -> Iterator[Change]:
+    for detail, factor in _FACTORS.items():
+        id = "missing-scale" if detail == "none" else "logit-scale"
+        yield id, {"scale": factor, "slope_scale": factor}, detail, LAYERED
+        if detail != "none":
+            yield id, {"scale": factor}, f"{detail}, in the logits only", _SLOPE
+        slope = "scale-missing-in-gradient" if detail == "none" else "logit-scale"
+        yield slope, {"slope_scale": factor}, f"{detail}, in the derivative only", _SLOPE
+
+
+def _biases() -> Iterator[Change]:
+    for sides, detail in (("QK", "both"), ("Q", "of the queries"), ("K", "of the keys")):
+        yield "bias-ignored", {f"bias_{side}": lambda b: 0 * b for side in sides}, detail, LAYERED
+    yield "bias-ignored", {f"bias_{side}": lambda b: -b for side in "QK"}, "subtracted", LAYERED
+
+
+def _frequencies() -> dict[str, Callable[[Any, int], Array]]:
+    return {
+        "theta^(-a/m)": lambda rope, m: rope.theta ** (-np.arange(m // 2) / m),
+        "theta^(-2a/m) of 10000": lambda rope, m: 10000.0 ** (-np.arange(0, m, 2) / m),
+        "without scaling": lambda rope, m: rope.theta ** (-np.arange(0, m, 2) / m),
+        "scaling inverted": lambda rope, m: (rope.theta ** (-np.arange(0, m, 2) / m)) ** 2 / rope.frequencies(m),
+        "theta^(2a/m)": lambda rope, m: rope.theta ** (np.arange(0, m, 2) / m),
+        "theta^(-a/(m/2 - 1))": lambda rope, m: rope.theta ** (-np.arange(m // 2) / max(m // 2 - 1, 1)),
+    }
+
+
+def _positions() -> Iterator[Change]:
+    def back(rows: Array, sample: LayerSample) -> Array:
+        return turned(rows, sample, -1.0)
+
+    def still(rows: Array, sample: LayerSample) -> Array:
+        return rows
+
+    yield "rope-ignored", {"turn_Q": still, "turn_K": still, "unturn": still}, "", LAYERED
+    yield "rope-ignored", {"turn_Q": still}, "for the queries", LAYERED
+    yield "rope-ignored", {"turn_K": still}, "for the keys", LAYERED
+    yield "rope-transposed", {"turn_Q": back, "turn_K": back, "unturn": turned}, "R_i^T for R_i", LAYERED
+    yield "rope-transposed", {"turn_Q": back, "turn_K": back}, "R_i^T for R_i in the logits", _SLOPE
+    yield "rope-transposed", {"turn_Q": back}, "of the queries", LAYERED
+    yield "rope-transposed", {"turn_K": back}, "of the keys", LAYERED
+    yield "rope-not-turned-back", {"unturn": still}, "the derivatives stay turned", _SLOPE
+    yield "rope-not-turned-back", {"unturn": turned}, "turned again instead of back", _SLOPE
+    for layout in ("half", "interleaved"):
+        wrong: dict[str, Callable[..., Any]] = {
+            "turn_Q": lambda rows, sample, layout=layout: turned(rows, sample, layout=layout),
+            "turn_K": lambda rows, sample, layout=layout: turned(rows, sample, layout=layout),
+            "unturn": lambda rows, sample, layout=layout: turned(rows, sample, -1.0, layout),
+        }
+        yield "rope-layout", wrong, f"{layout} always", LAYERED
+    for detail, theta in _frequencies().items():
+        wrong = {
+            "turn_Q": lambda rows, sample, theta=theta: turned(rows, sample, theta=theta),
+            "turn_K": lambda rows, sample, theta=theta: turned(rows, sample, theta=theta),
+            "unturn": lambda rows, sample, theta=theta: turned(rows, sample, -1.0, theta=theta),
+        }
+        yield "rope-frequency", wrong, detail, LAYERED
+
+
+def _seen(sample: LayerSample, least: int | None, most: int | None, window: int | None) -> Array:
+    """What may be seen by the mask, and at a distance i - j from `least` to `most`."""
+    apart = np.subtract.outer(np.arange(sample.n), np.arange(sample.n))
+    allowed = sample.changed(window=None).allowed
+    if window is None:
+        return allowed
+    found = allowed & (apart > (-np.inf if least is None else least)) & (apart < (np.inf if most is None else most))
+    return np.asarray(found)
+
+
+def _scores() -> Iterator[Change]:
+    windows: dict[str, tuple[str, Callable[[LayerSample], Array]]] = {
+        "": ("window-ignored", lambda s: s.changed(window=None).allowed),
+        "one too many": ("window-off-by-one", lambda s: _seen(s, -(s.window or 0) - 1, (s.window or 0) + 1, s.window)),
+        "one too few": ("window-off-by-one", lambda s: _seen(s, -(s.window or 0) + 1, (s.window or 0) - 1, s.window)),
+        "to the left only": ("window-ignored", lambda s: _seen(s, None, s.window, s.window)),
+        "causal always": ("mask-always-causal", lambda s: s.allowed & np.tri(s.n, dtype=bool)),
+        "no diagonal": ("mask-strict", lambda s: s.allowed & ~np.eye(s.n, dtype=bool)),
+        "the mask": ("mask-ignored", lambda s: s.changed(mask=None, causal=False).allowed),
+        "all but a given one": ("mask-ignored", lambda s: s.changed(causal=False).allowed),
+        "a given one": ("mask-ignored", lambda s: s.changed(mask=None).allowed),
+        "transposed": ("mask-transposed", lambda s: s.allowed.T),
+    }
+    for detail, (id, allowed) in windows.items():
+        yield id, {"allowed": allowed}, detail, LAYERED
+    yield "softcap-ignored", {"cap": lambda s, cap: s, "bend": lambda p, s, cap: p}, "", LAYERED
+    clipped: dict[str, Callable[..., Any]] = {
+        "cap": lambda s, cap: np.clip(s, -cap, cap),
+        "bend": lambda p, s, cap: p * (np.abs(s) < cap),
+    }
+    yield "softcap-ignored", clipped, "clipped instead", LAYERED
+    bare: dict[str, Callable[..., Any]] = {
+        "cap": lambda s, cap: np.tanh(s / cap),
+        "bend": lambda p, s, cap: p * (1 - np.tanh(s / cap) ** 2) / cap,
+    }
+    yield "softcap-ignored", bare, "tanh(s/c) without c in front", LAYERED
+    yield "softcap-slope-missing", {"bend": lambda p, s, cap: p}, "", _SLOPE
+    yield "softcap-slope-missing", {"bend": lambda p, s, cap: p * (1 - np.tanh(s / cap))}, "1 - tanh", _SLOPE
+    falls: dict[str, tuple[str, Callable[..., Any]]] = {
+        "": ("alibi-ignored", lambda s, slope, apart: s),
+        "added": ("alibi-sign", lambda s, slope, apart: s + slope * np.abs(apart)),
+        "i - j without its absolute value": ("alibi-sign", lambda s, slope, apart: s - slope * apart),
+        "j - i without its absolute value": ("alibi-sign", lambda s, slope, apart: s + slope * apart),
+        "squared distance": ("alibi-sign", lambda s, slope, apart: s - slope * apart**2),
+    }
+    for detail, (id, fall) in falls.items():
+        yield id, {"fall": fall}, detail, LAYERED
+
+    def other_order(s: Array, sample: LayerSample, h: int, cap: Any, fall: Any) -> Array:
+        if sample.alibi is not None:
+            s = fall(s, float(sample.alibi[h]), np.subtract.outer(np.arange(sample.n), np.arange(sample.n)))
+        return s if sample.softcap is None else cap(s, sample.softcap)
+
+    def scaled(s: Array, sample: LayerSample, h: int, cap: Any, fall: Any) -> Array:
+        s = s if sample.softcap is None else cap(s, sample.softcap)
+        if sample.alibi is None:
+            return s
+        slope = sample.factor * float(sample.alibi[h])
+        return np.asarray(fall(s, slope, np.subtract.outer(np.arange(sample.n), np.arange(sample.n))))
+
+    def of_first(s: Array, sample: LayerSample, h: int, cap: Any, fall: Any) -> Array:
+        s = s if sample.softcap is None else cap(s, sample.softcap)
+        if sample.alibi is None:
+            return s
+        return np.asarray(fall(s, float(sample.alibi[0]), np.subtract.outer(np.arange(sample.n), np.arange(sample.n))))
+
+    yield "score-order", {"scores": other_order}, "slopes before the cap", LAYERED
+    yield "score-order", {"scores": scaled}, "slopes are scaled", LAYERED
+    yield "alibi-ignored", {"scores": of_first}, "the first head's slope for all", LAYERED
+
+
+def _slopes() -> Iterator[Change]:
+    groups: dict[str, Callable[[list[Array]], Array]] = {
+        "the last head's only": lambda parts: parts[-1],
+        "the first head's only": lambda parts: parts[0],
+        "averaged": lambda parts: sum(parts[1:], start=parts[0]) / len(parts),
+    }
+    for detail, group in groups.items():
+        yield "gqa-gradient-not-summed", {"group": group}, detail, _SLOPE
+    yield "transposed-p", {"turn_p": lambda p: p}, "in the keys' gradient", _SLOPE
+    yield "missing-hadamard-W", {"pull_head": lambda Y, W, M: Y}, "", _SLOPE
+    yield "hadamard-uses-masked-W", {"pull_head": lambda Y, W, M: M * W * Y}, "", _SLOPE
+    yield "unmasked-partner", {"partner": lambda pruned, dense: dense}, "", _SLOPE
+    yield "gradient-sign", {"pull_head": lambda Y, W, M: -W * Y}, "", _SLOPE
+
+
+def _errors() -> Iterator[Change]:
+    only = ("layer_relative_error",)
+    errors: dict[str, tuple[str, Callable[..., Any]]] = {
+        "square root": ("loss-not-squared", lambda c, F: np.sqrt(_squares(c) / _squares(F))),
+        "not divided": ("loss-scale", lambda c, F: _squares(c)),
+        "divided by n": ("loss-scale", lambda c, F: _squares(c) / sum(len(one) for one in F)),
+        "mean": ("loss-scale", lambda c, F: _squares(c) / sum(one.size for one in F)),
+        "a mean of ratios": (
+            "batch-not-averaged",
+            lambda c, F: np.mean([_squares([a]) / _squares([b]) for a, b in zip(c, F, strict=True)]),
+        ),
+        "divided by the pruned": (
+            "dense-target-uses-M",
+            lambda c, F: _squares(c) / _squares([a + b for a, b in zip(c, F, strict=True)]),
+        ),
+        "norm of the square": ("loss-scale", lambda c, F: _squares(c) / np.sqrt(_squares(F))),
+    }  # fmt: skip
+    for detail, (id, error) in errors.items():
+        yield id, {"error": error}, detail, only
+    yield "heads-not-summed", {"errors": lambda parts: np.full(len(parts), np.mean(parts))}, "averaged", only
+    yield "head-layout", {"errors": lambda parts: np.array(parts)[::-1]}, "reversed", only
+
+
+def _squares(parts: list[Array]) -> Any:
+    return sum((part * part).sum() for part in parts)

@@ -1,0 +1,28 @@
+"""Which instances a function is asked: those of the fused weight, or those of layers."""
+
+from __future__ import annotations
+
+from attnprune_verify.audit.layer.regimes import drawn_layer, large_layers, layer_regimes
+from attnprune_verify.audit.layer.sample import LAYERED
+from attnprune_verify.audit.truth.more_samples import drawn, large_samples
+from attnprune_verify.audit.truth.precision import FLOAT64, Precision
+from attnprune_verify.audit.truth.sample import Sample
+from attnprune_verify.audit.truth.samples import regimes
+
+__all__ = ["asked_samples", "large_ones", "random_one"]
+
+
+def asked_samples(function: str, seed: int, regime: str, precision: Precision = FLOAT64) -> tuple[Sample, ...]:
+    """The instances of a regime; none where functions of this kind do not have it."""
+    every = layer_regimes(seed, precision) if function in LAYERED else regimes(seed, precision)
+    return every.get(regime, ())
+
+
+def random_one(function: str, seed: int, index: int, precision: Precision) -> Sample:
+    """One of arbitrarily many random instances."""
+    return drawn_layer(seed, index, precision) if function in LAYERED else drawn(seed, index, precision)
+
+
+def large_ones(function: str, seed: int, precision: Precision) -> tuple[Sample, ...]:
+    """A few instances past the usual blocks."""
+    return large_layers(seed, precision) if function in LAYERED else large_samples(seed, precision)

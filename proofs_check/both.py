@@ -1,0 +1,92 @@
+"""The two checkers beside each other: `python -m proofs_check.both [FILE ...]`.
+
+The second one (`second/`, OCaml and Zarith) shares no code with `checker/`. Each file is given to both; exit 0 only if
+they agree on every one, whatever the verdict. Without FILE: the certificates and the corpus of invalid ones.
+"""
+
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from types import TracebackType
+
+from proofs_check.__main__ import CERTIFICATES
+from proofs_check.checker import judge_bytes
+from proofs_check.checker.certificate import Verdict
+
+HERE = Path(__file__).resolve().parent
+SECOND = HERE / "second"
+INVALID = HERE / "corpus" / "invalid"
+PROGRAM = SECOND / "build" / "second"
+_LIMITS = ("undecided", "too long for exact", "more work than", "an exponential of more than")
+
+
+def missing_tool() -> str | None:
+    """What is needed to build the second checker and is not there."""
+    return next((tool for tool in ("make", "ocamlfind", "ocamlopt") if shutil.which(tool) is None), None)
+
+
+def build() -> Path:
+    """The compiled second checker; does nothing where it is newer than its sources."""
+    done = subprocess.run(["make", "-C", str(SECOND)], capture_output=True, text=True, check=False)
+    if done.returncode:
+        raise RuntimeError(f"the second checker does not build:\n{done.stdout}{done.stderr}")
+    return PROGRAM
+
+
+class SecondChecker:
+    """One process of the second checker, asked certificate by certificate."""
+
+    def __init__(self, program: Path = PROGRAM) -> None:
+        self._process = subprocess.Popen([str(program), "--stream"], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+
+    def judge(self, content: bytes) -> Verdict:
+        stdin, stdout = self._process.stdin, self._process.stdout
+        if stdin is None or stdout is None:
+            raise RuntimeError("the second checker has no pipes")
+        stdin.write(b"%d\n" % len(content) + content)
+        stdin.flush()
+        word, _, reason = stdout.readline().decode("ascii").rstrip("\n").partition(" ")
+        if word not in ("ACCEPT", "REJECT"):
+            raise RuntimeError("the second checker ended without an answer")
+        return Verdict(word == "ACCEPT", reason)
+
+    def __enter__(self) -> "SecondChecker":
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._process.kill()
+        self._process.communicate()
+
+
+def stopped_by_a_limit(verdict: Verdict) -> bool:
+    """Refused without being judged: the precision or the work allowed was not enough."""
+    return not verdict.accepted and any(limit in verdict.reason for limit in _LIMITS)
+
+
+def main(names: list[str]) -> int:
+    files = [Path(name) for name in names] or [*sorted(CERTIFICATES.glob("*.json")), *sorted(INVALID.glob("*.json"))]
+    if missing := missing_tool():
+        print(f"error: the second checker needs {missing}", file=sys.stderr)
+        return 2
+    accepted = disagreements = 0
+    with SecondChecker(build()) as second:
+        for file in files:
+            try:
+                content = file.read_bytes()
+            except OSError as error:
+                print(f"error: {file}: {error.strerror}", file=sys.stderr)
+                return 2
+            ours, theirs = judge_bytes(content), second.judge(content)
+            accepted += ours.accepted and theirs.accepted
+            if ours.accepted != theirs.accepted:
+                disagreements += 1
+                print(f"DISAGREE {file.name!r}: first {ours}, second {theirs}")
+    print(f"{len(files)} files: both accept {accepted}, {disagreements} disagreements")
+    return 1 if disagreements else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

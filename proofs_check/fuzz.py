@@ -1,0 +1,71 @@
+"""`python -m proofs_check.fuzz --count N --seed S`: mutated certificates, and both checkers' verdicts on each.
+
+Valid certificates are changed in one or two places: numbers, keys, types, structure, intervals narrowed past the truth,
+relations swapped, bytes. With some changes of the inputs all enclosures are opened and the pivots computed again, so
+that only the hypotheses and the relation are left to decide. Exit 0 only if no two verdicts differ, those aside where
+one checker stopped at a limit of precision or work, which are counted and listed.
+"""
+
+import argparse
+import json
+import random
+import sys
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+
+from proofs_check.__main__ import CERTIFICATES
+from proofs_check.both import SecondChecker, build, missing_tool, stopped_by_a_limit
+from proofs_check.checker import judge_bytes
+from proofs_check.mutations import mutant
+
+
+def originals() -> list[str]:
+    return [file.read_text() for file in sorted(CERTIFICATES.glob("*.json"))]
+
+
+def mutants(seed: int, count: int) -> Iterator[tuple[str, bytes]]:
+    """What was done, and the file: the same for the same seed."""
+    documents = originals()
+    for index in range(count):
+        rng = random.Random(f"{seed}/{index}")
+        yield mutant(json.loads(rng.choice(documents)), rng)
+
+
+def main(arguments: list[str]) -> int:
+    parser = argparse.ArgumentParser(prog="python -m proofs_check.fuzz", description=(__doc__ or "").split("\n")[0])
+    parser.add_argument("--count", type=int, default=1000)
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--keep", type=Path, help="a folder for the files on which the verdicts differ")
+    options = parser.parse_args(arguments)
+    if options.count < 1:
+        parser.error("--count must be at least 1")
+    if missing := missing_tool():
+        print(f"error: the second checker needs {missing}", file=sys.stderr)
+        return 2
+    return 1 if compare(options.seed, options.count, options.keep)["disagree"] else 0
+
+
+def compare(seed: int, count: int, keep: Path | None = None) -> Counter[str]:
+    """Counts of `accept`, `reject`, `limit` (one checker stopped, the other accepts) and `disagree`."""
+    found: Counter[str] = Counter()
+    with SecondChecker(build()) as second:
+        for index, (done, content) in enumerate(mutants(seed, count)):
+            ours, theirs = judge_bytes(content), second.judge(content)
+            outcome = "accept" if ours.accepted else "reject"
+            if ours.accepted != theirs.accepted:
+                outcome = "limit" if stopped_by_a_limit(ours) or stopped_by_a_limit(theirs) else "disagree"
+                print(f"{outcome} {index} ({done})\n  first:  {ours.reason}\n  second: {theirs.reason}", flush=True)
+                if keep is not None:
+                    keep.mkdir(parents=True, exist_ok=True)
+                    (keep / f"{outcome}-{seed}-{index}.json").write_bytes(content)
+            if any("broke down" in verdict.reason for verdict in (ours, theirs)):
+                outcome = "disagree"
+                print(f"broke down {index} ({done}): {ours.reason} / {theirs.reason}", flush=True)
+            found[outcome] += 1
+    print(f"{count} mutants, seed {seed}: " + ", ".join(f"{name} {number}" for name, number in sorted(found.items())))
+    return found
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,134 @@
+"""The second checker (OCaml): accepts every certificate, rejects the corpus, agrees with the first one on mutants."""
+
+import json
+import os
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from proofs_check import both, fuzz
+from proofs_check.__main__ import CERTIFICATES
+from proofs_check.checker import judge_bytes
+from proofs_check.corpus import __main__ as corpus
+from proofs_check.corpus.trap import Trap
+
+FILES = sorted(CERTIFICATES.glob("*.json"))
+
+
+@pytest.fixture(scope="module")
+def program() -> Path:
+    if missing := both.missing_tool():
+        pytest.skip(f"the second checker cannot be built: no {missing} (apt-get install ocaml-nox ocaml-findlib "
+                    "libzarith-ocaml-dev make gcc)")  # fmt: skip
+    return both.build()
+
+
+@pytest.fixture
+def second(program: Path) -> Iterator[both.SecondChecker]:
+    with both.SecondChecker(program) as process:
+        yield process
+
+
+def run(program: Path, *arguments: str | bytes) -> subprocess.CompletedProcess[str]:
+    return subprocess.run([program, *arguments], capture_output=True, text=True, check=False, timeout=60)
+
+
+def test_it_accepts_every_certificate(program: Path) -> None:
+    done = run(program, *map(str, FILES))
+    assert done.returncode == 0, done.stdout
+    assert done.stdout.endswith(f"{len(FILES)} of {len(FILES)} certificates accepted\n")
+
+
+def test_the_corpus_is_what_its_program_writes_and_the_first_checker_rejects_all_of_it() -> None:
+    """Writing it judges every trap, and stops at one that is accepted or breaks the checker."""
+    assert corpus.main(["--check"]) == 0
+    assert len(list(both.INVALID.glob("*.json"))) >= 130
+    assert sum(path.stat().st_size for path in both.INVALID.iterdir()) < 800_000
+
+
+def test_a_trap_that_is_none_is_not_taken_into_the_corpus() -> None:
+    with pytest.raises(ValueError, match="valid: lem:PL_ineq"):
+        corpus._row(Trap("valid", "nothing", FILES[0].read_bytes()))
+
+
+def test_it_rejects_the_whole_corpus(second: both.SecondChecker) -> None:
+    accepted = [path.name for path in both.INVALID.glob("*.json") if second.judge(path.read_bytes()).accepted]
+    assert accepted == []
+
+
+def test_one_bad_file_among_good_ones(program: Path, tmp_path: Path) -> None:
+    bad = tmp_path / "bad.json"
+    bad.write_text(FILES[0].read_text().replace("lem:PL_ineq", "lem:PL"))
+    done = run(program, str(FILES[0]), str(bad))
+    assert done.returncode == 1
+    assert done.stdout.splitlines()[1].startswith("REJECT bad.json: statement must be one of")
+
+
+@pytest.mark.parametrize("path", ["/dev/zero", "/", "/no/such/file"])
+def test_odd_paths(program: Path, path: str) -> None:
+    assert run(program, path).returncode == 1
+
+
+def test_a_pipe_is_not_waited_for(program: Path, tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe.json")
+    assert "not a regular file" in run(program, str(tmp_path / "pipe.json")).stdout
+
+
+def test_a_name_cannot_forge_a_line(program: Path, tmp_path: Path) -> None:
+    name = os.fsencode(tmp_path) + b"/x\nACCEPT y.json"
+    Path(os.fsdecode(name)).write_text("{}")
+    lines = run(program, name).stdout.splitlines()
+    assert len(lines) == 2 and lines[0].startswith("REJECT x\\nACCEPT y.json: ")
+
+
+@pytest.mark.parametrize("arguments", [["BAD.json", "--help"], ["-h", "BAD.json"], ["BAD.json", "--stream"], []])
+def test_help_beside_files_checks_nothing(program: Path, arguments: list[str]) -> None:
+    assert run(program, *arguments).returncode == 2
+
+
+def test_a_fault_is_a_rejection(second: both.SecondChecker) -> None:
+    document = json.loads(FILES[0].read_text())
+    for value in (None, [], "x", {"lo": 1}, 5):
+        for key in document:
+            assert not second.judge(json.dumps(document | {key: value}).encode()).accepted
+    assert second.judge(FILES[0].read_bytes()).accepted
+
+
+def test_a_mutant_that_only_one_accepts_is_reported(program: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The comparison itself: with a first checker that accepts everything it finds disagreements."""
+    accepting = both.Verdict(True, "whatever")
+    monkeypatch.setattr(fuzz, "judge_bytes", lambda content: accepting)
+    assert fuzz.compare(0, 20)["disagree"] > 0
+
+
+def test_both_agree_on_a_sample_of_mutants(program: Path) -> None:
+    found = fuzz.compare(14, 250)
+    assert found["disagree"] == 0
+    assert found["limit"] <= 5 and found["accept"] > 30 and found["reject"] > 100
+
+
+@pytest.mark.thorough
+def test_both_agree_on_many_mutants(program: Path) -> None:
+    found = fuzz.compare(2026, 4000)
+    assert found["disagree"] == 0 and found["limit"] <= 80
+
+
+def test_the_first_checker_knows_what_the_comparison_taught() -> None:
+    """Differences that the second checker showed: JSON booleans as counts, half of a surrogate pair, R <= 1, R < 0."""
+    counts = json.loads((CERTIFICATES / "mask_gd-confirmation-distinct.json").read_text())
+    counts["inputs"]["d"], counts["inputs"]["M"], counts["inputs"]["rho"] = 1, [["1/2"]], ["0", "1"]
+    counts["quantities"] = {"zeros": [0, 1], "wanted": [0, 1]}
+    assert judge_bytes(json.dumps(counts).encode()).accepted
+    counts["quantities"] = {"zeros": [False, True], "wanted": [False, True]}
+    assert "lists counts" in judge_bytes(json.dumps(counts).encode()).reason
+    half = FILES[0].read_bytes().replace(b'"python-flint (Arb)"', b'"\\ud800"')
+    assert "surrogate" in judge_bytes(half).reason
+    for name in ("step_size-refutation", "smaller_lam_takes_longer-refutation"):
+        document = json.loads((CERTIFICATES / f"{name}.json").read_text())
+        document["inputs"]["R"] = "1/2"
+        assert "R must be > 1" in judge_bytes(json.dumps(document).encode()).reason
+    informal = json.loads((CERTIFICATES / "our_convergence_informal-refutation.json").read_text())
+    informal["inputs"]["R"] = "-3/2"
+    assert "R >= sqrt(2)" in judge_bytes(json.dumps(informal).encode()).reason
