@@ -22,6 +22,7 @@ _COMMANDS = {
     "check": "Check one instance: gradient, assumptions, constants, theorem.",
     "claims": "Judge every statement of the paper.",
     "show": "Show one statement: verdict, counterexample, repair, evidence.",
+    "campaign": "Attack statements on very many random instances.",
     "audit": "Audit someone's implementation.",
     "audit-kernel": "Audit someone's attention kernel, forward and backward.",
     "prune": "Find a pruning mask by the paper's descent.",
