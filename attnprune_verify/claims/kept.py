@@ -29,7 +29,7 @@ from attnprune_verify.claims.relation import Relation, numbers
 from attnprune_verify.claims.trial import Trial
 from attnprune_verify.files import write_whole
 
-__all__ = ["folder", "keep", "kept"]
+__all__ = ["code_and_libraries", "folder", "keep", "kept"]
 
 _ABOVE = ("cli", "report", "spec", "audit")  # floors that no verdict depends on
 _LIBRARIES = ("numpy", "scipy", "python-flint", "mpmath", "autograd")
@@ -78,11 +78,11 @@ def keep(judgement: Judgement, effort: Effort) -> None:
 
 def _place(claim: Claim, effort: Effort) -> Path:
     name = hashlib.sha256(f"{claim.test_id} {tuple(effort)}".encode()).hexdigest()[:20]
-    return folder() / _key() / f"{name}.json"
+    return folder() / code_and_libraries() / f"{name}.json"
 
 
 @cache
-def _key() -> str:
+def code_and_libraries() -> str:
     """A digest of the files below the floors that only show, and of the versions of what they compute with."""
     digest = hashlib.sha256(" ".join(f"{name} {metadata.version(name)}" for name in _LIBRARIES).encode())
     root = Path(attnprune_verify.__file__).parent
