@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from proofs_check.checker import judge_bytes, judge_file, pivots
+from proofs_check.checker import blocks, judge_bytes, judge_file, pivots
 from proofs_check.checker import questions as q
 from proofs_check.checker.reject import Reject
 
@@ -187,8 +187,9 @@ def test_a_long_descent_is_refused_before_it_is_walked() -> None:
     entries = [["1/2", "1/3", "1/5", "1/7"]] * 4
     descent = stored("mask_stays_in_box-refutation", n=4, d=4, X=entries, W=entries, t=2000, eta="1/1000")
     assert "more work than is allowed" in judge_bytes(descent).reason
-    repaired = stored("our_convergence-confirmation-from-zeros", t=400)
-    assert "more work" not in judge_bytes(repaired).reason
+    blocks.require_affordable(400, 2, 2)
+    with pytest.raises(Reject, match="more work"):
+        blocks.require_affordable(400, 8, 8)
 
 
 def test_a_regulariser_has_short_entries() -> None:
