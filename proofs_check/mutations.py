@@ -198,7 +198,7 @@ def change_relation(document: Document, rng: random.Random) -> str:
 
 def change_mask(document: Document, rng: random.Random) -> str:
     inputs = document["inputs"]
-    if "mask" not in inputs or type(inputs.get("n")) is not int:
+    if "mask" not in inputs or type(inputs.get("n")) is not int or not 0 < inputs["n"] <= 64:
         return change_number(document, rng)
     n = inputs["n"]
     forms = {
