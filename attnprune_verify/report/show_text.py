@@ -19,6 +19,12 @@ __all__ = ["render_statements"]
 
 _LONGEST = 400
 """Characters of a value printed in full; longer ones are in ``--format json``."""
+_ASKS = {
+    "identity": "both sides are equal",
+    "upper": "the left side is at most the right one",
+    "lower": "the left side is at least the right one",
+    "tight": "a bound that cannot be improved: some case or limit meets it",
+}
 _MEANS = {
     "refuted": "false: the counterexample below was confirmed in exact or ball arithmetic",
     "holds": "no case meets the hypotheses and violates it",
@@ -43,6 +49,7 @@ def _page(record: ClaimRecord, repairs: Sequence[ClaimRecord]) -> Iterable[Rende
     yield _indented(f"{claim.title}; {claim.section}; {claim.kind.value}, {claim.source}")
     yield from _part("says", claim.says, claim.formula)
     yield from _part("reading", claim.reading.says)
+    yield from _part("kind of relation", f"{claim.strength.value}: {_ASKS[claim.strength.value]}")
     yield from _part("verdict", *_verdict(record))
     yield from _part("note", claim.note)
     yield from _numbers(record)
@@ -74,13 +81,16 @@ def _numbers(record: ClaimRecord) -> Iterable[RenderableType]:
         return
     refuted = record.judgement.smallest is not None
     values = found.get("inputs", found.get("measured", {}))
-    title = "counterexample" if refuted else "closest case"
+    title = "counterexample" if refuted else "closest case (of all that were tried, the one nearest to violating it)"
     yield from _part(title, found["origin"], *(f"{name} = {_short(value)}" for name, value in values.items()))
     if found["relation"] is not None and found["lhs"] is not None:
         part = f" ({found['part']})" if found["part"] else ""
         here = "which is false here: " if refuted else ""
         sides = f"lhs = {found['lhs']:.10g}, rhs = {found['rhs']:.10g}"
         yield _indented(f"claimed: lhs {found['relation']} rhs{part}; {here}{sides}", 4)
+        if not refuted and record.judgement.slack is not None and found["relation"] != "==":
+            slack = f"slack {record.judgement.slack:.3g}: the gap over the sum of both sides, 0 where they are equal"
+            yield _indented(slack, 4)
     command = snippet(record.claim, record.judgement.smallest or record.judgement.witness or record.judgement.worst)
     if command is not None:
         yield _indented("to evaluate it again, in Python:", 4)

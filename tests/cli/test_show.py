@@ -89,7 +89,7 @@ def test_a_verdict_is_kept_for_its_effort_and_its_code_alone(monkeypatch):
     judged = run_claims(BRIEF, ids=["lem:PL_ineq"], keep_verdicts=True).records[0].judgement
     assert kept.kept(claim, BRIEF).statement is judged.statement
     assert kept.kept(claim, BRIEF._replace(examples=1)) is None
-    monkeypatch.setattr(kept, "_key", lambda: "other code")
+    monkeypatch.setattr(kept, "code_and_libraries", lambda: "other code")
     assert kept.kept(claim, BRIEF) is None
 
 
