@@ -102,7 +102,7 @@ def estimate_memory(
     Examples
     --------
     >>> round(estimate_memory("objective", n=4096, d=512) / 2**20), estimate_memory("objective", n=10**6, d=64) > 10**12
-    (250, True)
+    (214, True)
     """
     sizes = {"n": n, "d": d, "k": k, "heads": heads or 1, "kv_heads": kv_heads or heads or 1, "m": m or d}
     for name, size in sizes.items():
@@ -124,7 +124,7 @@ class _Sizes:
 def _objective(sizes: _Sizes, keep_dense: bool, itemsize: int) -> int:
     """Buffers for a block of rows, queries (keys, turned and repeated, and slopes), pruned weights, gradients."""
     buffers = _threads() * min(3 * sizes.attention, 1_200_000 + 3 * sizes.square // 10)
-    sides = 6 * sizes.rows + 4 * sizes.keys if sizes.layer else 2 * sizes.rows
+    sides = 7 * sizes.rows + 5 * sizes.keys if sizes.layer else 2 * sizes.rows
     return itemsize * (buffers + sides + 3 * sizes.weights + (sizes.attention if keep_dense else 0))
 
 
