@@ -58,6 +58,8 @@ class ClaimRecord:
     def note(self) -> str:
         """How the verdict was reached, and what else is worth knowing."""
         parts = [self.judgement.reason, self.claim.note]
+        if "tautology" in self.claim.tags:
+            parts.append("a tautology: it restates a definition, and no instance could refute it")
         if self.evidence.proof_steps:
             parts.append("failing steps of the printed proof: " + "; ".join(self.evidence.proof_steps))
         if self.not_pinned:
