@@ -1,4 +1,5 @@
 from attnprune_verify.algorithms.baselines import *  # noqa: F403
+from attnprune_verify.algorithms.baselines.pruned import PrunedMask as PrunedMask
 from attnprune_verify.algorithms.baselines.sparsegpt import sparsegpt_report as sparsegpt_report
 from attnprune_verify.algorithms.baselines.wanda import wanda_report as wanda_report
 from attnprune_verify.algorithms.chaos import chaos as chaos
