@@ -27,6 +27,7 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
     """
     from attnprune_verify.report.claims_html import render_page
 
+    generated.judged()  # first: commands on the pages then find the verdicts kept
     for page in list(files.documentation_pages()):
         drawn: dict[str, bytes] = {}
         try:
