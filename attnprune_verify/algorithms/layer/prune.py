@@ -238,12 +238,12 @@ def _output_obs(data: Calibration, goal: float | Pattern, options: LayerOutputOB
 
 def _fisher_obs(data: Calibration, rho: float, options: FisherOBS) -> _Outcome:
     pair = prune_fisher_obs(data, rho, options)
-    return _from_pair(pair, {"damping": pair.damping})
+    return _from_pair(pair, {"damping": pair.damping, **pair.errors})
 
 
 def _fisher_obs_kl(data: Calibration, rho: float, options: FisherOBSKL) -> _Outcome:
     pair, ridge = prune_fisher_obs_kl(data, rho, options)
-    return _from_pair(pair, {"damping": pair.damping, "ridge": ridge})
+    return _from_pair(pair, {"damping": pair.damping, "ridge": ridge, **pair.errors})
 
 
 def _from_pair(pair: PrunedPair, chosen: dict[str, Any]) -> _Outcome:
