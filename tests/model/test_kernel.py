@@ -119,6 +119,8 @@ def test_threads_do_not_change_a_bit(make, name, count, monkeypatch):
 
     monkeypatch.setenv("ATTNPRUNE_THREADS", "1")
     alone = everything()
+    assert alone[0] == pytest.approx(plain.loss(problem, masks, 0.3), rel=1e-12)
+    assert norm_distance(alone[1 : 1 + len(masks)], plain.gradient(problem, masks, 0.3)) < 1e-11
     monkeypatch.setenv("ATTNPRUNE_THREADS", str(count))
     for one, other in zip(alone, everything(), strict=True):
         np.testing.assert_array_equal(one, other)
