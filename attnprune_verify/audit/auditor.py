@@ -177,6 +177,7 @@ class Auditor(Examiner):
         """On the benign instances and the failing ones together; else on the failing ones alone."""
         name = check.function
         here = self._observed(name, sorted(finding.samples, key=lambda sample: sample.work)[:3])
+        here = [one for one in here if _any_wrong(name, [one])] or here  # of two that are compared one may be right
         if name not in self._of_function:
             core = self._core(name)
             self._of_function[name] = diagnose(name, core) if _any_wrong(name, core) else None

@@ -50,7 +50,7 @@ _SAYS = {
     "logits-100": "stable for logits of 100",
     "logits-1000": "stable for logits of 1000",
     "logits-1000-float32": "stable for logits of 1000 in float32",
-    "offset-logits": "stable where all logits of a row are near +-900, or near -30000",
+    "offset-logits": "stable where all logits of a row are near +-900, or beyond -10000",
     "forbidden-giant": "stable where the largest logit is at a forbidden position",
 }
 _NEEDS_M = {"outside-box", "binary-M", "unpruned", "M-near-1", "M-zero"}

@@ -10,7 +10,7 @@ from typing import TypeAlias
 
 import numpy as np
 
-from attnprune_verify.audit.naming.fitting import Fit, Observation, fits, matches, same_as_right
+from attnprune_verify.audit.naming.fitting import Fit, Observation, fits, matches, same_as_right, telling
 from attnprune_verify.audit.naming.mistakes import MISTAKES, Mistake
 from attnprune_verify.audit.naming.sentences import SENTENCES
 from attnprune_verify.audit.truth.formulas import RIGHT, Array, Steps
@@ -115,7 +115,7 @@ def _one_factor(function: str, observations: list[Observation]) -> Diagnosis | N
 
 
 def _factors_alone(function: str, observations: list[Observation]) -> Diagnosis | None:
-    fit = fits(function, observations, RIGHT, "right")
+    fit = fits(function, observations, RIGHT, "right") if telling(function, observations, 20, free=2) else None
     ids = _ids_of_factors(function, observations, fit) if fit is not None else {}
     return _worded(list(ids.items())) if ids else None
 
@@ -128,6 +128,8 @@ def _candidates(function: str, observations: list[Observation]) -> Iterator[tupl
 
 
 def _one_formula(function: str, observations: list[Observation]) -> Diagnosis | None:
+    if not telling(function, observations, len(MISTAKES)):
+        return None
     for mistake, steps in _candidates(function, observations):
         if matches(function, observations, steps, mistake):
             return _worded([(mistake.id, mistake.detail)])
@@ -135,6 +137,8 @@ def _one_formula(function: str, observations: list[Observation]) -> Diagnosis | 
 
 
 def _formula_with_factors(function: str, observations: list[Observation]) -> Diagnosis | None:
+    if not telling(function, observations, len(MISTAKES), free=2):
+        return None
     for mistake, steps in _candidates(function, observations):
         fit = fits(function, observations, steps, mistake)
         if fit is None:
@@ -150,6 +154,8 @@ def _formula_with_factors(function: str, observations: list[Observation]) -> Dia
 
 
 def _two_formulas(function: str, observations: list[Observation]) -> Diagnosis | None:
+    if not telling(function, observations, len(MISTAKES) ** 2 // 2):
+        return None
     first = [min(observations, key=lambda observation: observation.sample.work)] if observations else []
     plain: list[Mistake] = []
     seen: Counter[str] = Counter()
@@ -267,7 +273,12 @@ def _differs(values: Array, number: float) -> bool:
 
 def _factor(values: Array) -> str:
     low, high = float(values.min()), float(values.max())
-    return f"{low:.6g}" if high - low <= 1e-6 * abs(high) else f"between {low:.3g} and {high:.3g}"
+    return _number(low) if high - low <= 1e-6 * abs(high) else f"between {low:.3g} and {high:.3g}"
+
+
+def _number(factor: float) -> str:
+    """A factor, told from 1."""
+    return f"{factor:.6g}" if f"{factor:.6g}" != "1" else f"1 {'+' if factor > 1 else '-'} {abs(factor - 1):.2g}"
 
 
 def _worded(found: list[tuple[str, str]]) -> Diagnosis:
@@ -289,8 +300,8 @@ def _describe(function: str, observations: list[Observation]) -> str:
         if holds and all(holds):
             said.append(name)
     ratios = [ratio for o in observations for ratio in _ratios(function, o)]
-    if ratios and np.ptp(ratios) <= 1e-9 * abs(ratios[0]):
-        said.append(f"everything returned is {ratios[0]:.6g} times what is right")
+    if len(ratios) > 1 and np.ptp(ratios) <= 1e-9 * abs(ratios[0]):  # of one number something is always true
+        said.append(f"everything returned is {_number(ratios[0])} times what is right")
     return ", ".join(said) if said else SENTENCES["unknown"]
 
 

@@ -18,10 +18,12 @@ from attnprune_verify.audit.truth.parts import attention_part, through_entry
 from attnprune_verify.audit.truth.reference import reference, spread
 from attnprune_verify.audit.truth.samples import Sample
 
-__all__ = ["Fit", "Observation", "fits", "matches", "tolerances"]
+__all__ = ["Fit", "Observation", "fits", "matches", "same_as_right", "telling", "tolerances"]
 
 _NUMBERS = ("loss", "factored_loss", "relative_error", "layer_loss")
 _UNREGULARIZED = ("attention", "relative_error", "layer_attention", "layer_relative_error")
+_LISTED = 25  # about so many factors are tried of a number
+_CHANCE = -3.0  # decimal logarithm of how often noise may be given a name
 _ROOM = 100.0  # in units of the rounding error of the right formula; a wrong one may cancel more
 
 Factors = tuple[float, float]
@@ -50,6 +52,30 @@ def tolerances(function: str, sample: Sample) -> tuple[float, ...]:
         _ROOM * (spread(function, sample)[index] + sample.unit_roundoff * (float(np.linalg.norm(part.value)) + 1e-300))
         for index, part in enumerate(truth)
     )
+
+
+def telling(function: str, observations: list[Observation], candidates: int, free: int = 0) -> bool:
+    """Whether a fit could not be chance: one of `candidates` formulas, each with `free` factors an observation.
+
+    A random number of the size of the returned one falls within the tolerance with probability about 2 tolerance /
+    size, an array with that to the power of its entries, less those that the free factors use up. A factor of a number
+    is one of a list, which multiplies the candidates instead.
+    """
+    chance = float(np.log10(candidates))
+    for observation in observations:
+        truth = reference(function, observation.sample)
+        for part, true, tolerance in zip(
+            observation.parts, truth, tolerances(function, observation.sample), strict=True
+        ):
+            if part is None or tolerance == 0.0:
+                continue
+            size = max(float(np.linalg.norm(np.nan_to_num(part))), float(np.linalg.norm(true.value)))
+            if size == 0.0:
+                continue
+            hit = min(0.0, float(np.log10(2 * tolerance / size)))
+            listed = free * np.log10(_LISTED) if part.size == 1 else 0.0
+            chance += min(0.0, hit * max(part.size - (free if part.size > 1 else 0), 1) + listed)
+    return chance < _CHANCE
 
 
 def matches(function: str, observations: list[Observation], steps: Steps, name: object) -> bool:
