@@ -39,15 +39,26 @@ class Diagnosis:
 
 
 def diagnose(
-    function: str, observations: list[Observation], *, pairs: bool = True, precision: bool = True
+    function: str,
+    observations: list[Observation],
+    *,
+    pairs: bool = True,
+    precision: bool = True,
+    known: tuple[str, ...] = (),
 ) -> Diagnosis:
     """Compare what was returned with the known wrong formulas, alone and in pairs; else say what can be said.
+
+    With `known` ids only their formulas are tried, which is cheap, and factors.
 
     Parts of a result that are right are left aside; parts that are wrong each in their own way are named one by one.
     """
     if not any(part is not None and np.isfinite(part).any() for o in observations for part in o.parts):
         return Diagnosis(("unknown",), _describe(function, observations))  # too many formulas give nan
     wrong = _wrong_parts(function, observations)
+    if known:
+        quick: list[Attempt] = [_exchanged, _one_factor, _formulas_of(known), _factors_alone]
+        named = _named(function, _only(observations, wrong), quick)
+        return named or Diagnosis(("unknown",), SENTENCES["unknown"])
     attempts: list[Attempt] = [_exchanged, _one_factor, _one_formula, _factors_alone]
     attempts += [_low_precision] * precision + [_formula_with_factors] + [_two_formulas] * pairs
     whole = _named(function, _only(observations, wrong), attempts)
@@ -136,6 +147,20 @@ def _one_formula(function: str, observations: list[Observation]) -> Diagnosis | 
     return None
 
 
+def _formulas_of(known: tuple[str, ...]) -> Attempt:
+    """Only the formulas of some ids."""
+
+    def attempt(function: str, observations: list[Observation]) -> Diagnosis | None:
+        if not telling(function, observations, len(MISTAKES)):
+            return None
+        for mistake in (one for one in MISTAKES if one.id in known and one.applies(function)):
+            if matches(function, observations, {**RIGHT, **mistake.steps}, mistake):
+                return _worded([(mistake.id, mistake.detail)])
+        return None
+
+    return attempt
+
+
 def _formula_with_factors(function: str, observations: list[Observation]) -> Diagnosis | None:
     if not telling(function, observations, len(MISTAKES), free=2):
         return None
@@ -203,7 +228,9 @@ def _rounded_to(function: str, observation: Observation, precision: Precision, a
         error = np.abs(part - truth.value)
         size = float(np.linalg.norm(truth.value))
         coarse = np.minimum(wider * truth.bound, 1.0 + size) + 2 * u * np.abs(truth.value)
-        if not (error <= coarse).all() or float(np.linalg.norm(error)) > 40 * u * (size + 0.1):
+        # What cancels to little shows the roundings of what it came from, which is of the size of 1.
+        off, cancelled = float(np.linalg.norm(error)), 1e-3 * u
+        if not (error <= coarse).all() or off > 40 * u * (size + 0.1 * (off > cancelled)):
             return False
         # One number, or one instance, may be off by that much for any reason, unless it is stored in that precision.
         stored = bool((precision.carried_by("float64").exact(part) == part).all())

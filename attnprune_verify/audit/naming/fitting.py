@@ -23,6 +23,7 @@ __all__ = ["Fit", "Observation", "fits", "matches", "same_as_right", "telling", 
 _NUMBERS = ("loss", "factored_loss", "relative_error", "layer_loss")
 _UNREGULARIZED = ("attention", "relative_error", "layer_attention", "layer_relative_error")
 _LISTED = 25  # about so many factors are tried of a number
+_MOST_UNSEEN = 1e3  # a factor of what cannot be seen
 _CHANCE = -3.0  # decimal logarithm of how often noise may be given a name
 _ROOM = 100.0  # in units of the rounding error of the right formula; a wrong one may cancel more
 
@@ -186,21 +187,26 @@ def _fit_one(
 def _fitted(
     part: Array, candidate: Array, term: Array, tolerance: float, usable: tuple[bool, bool], sample: Sample
 ) -> Factors | None:
-    columns = [column for column, use in zip((candidate, term), usable, strict=True) if use]
-    if not columns:
+    if not any(usable):
         return (np.nan, np.nan) if np.linalg.norm(part) <= tolerance else None
+    # A term too small to tell its factor still leaves its trace in the result.
+    there = tuple(use or np.linalg.norm(c) > 0.1 * tolerance for c, use in zip((candidate, term), usable, strict=True))
+    columns = [column for column, use in zip((candidate, term), there, strict=True) if use]
     # Columns of very different size would drown the smaller in the solver's relative cut-off.
     scales = [float(np.linalg.norm(column)) for column in columns]
     matrix = np.stack([column.ravel() / scale for column, scale in zip(columns, scales, strict=True)], axis=1)
     solution, _, rank, _ = np.linalg.lstsq(matrix, part.ravel().astype(float), rcond=1e-12)
     # A factor magnifies the noise of the attention part; the regulariser has none, only the result's own rounding.
     magnified = tolerance * max(1.0, abs(float(solution[0]) / scales[0])) if usable[0] else tolerance
+    if there[0] and not usable[0] and abs(float(solution[0]) / scales[0]) > _MOST_UNSEEN:
+        return None
     allowed = magnified + _ROOM * sample.unit_roundoff * float(np.linalg.norm(part))
     if rank < len(columns) or np.linalg.norm(matrix @ solution - part.ravel()) > allowed:
         return None
     values = iter(float(value / scale) for value, scale in zip(solution, scales, strict=True))
     sizes = iter(scales)
-    a, b = (_snapped(next(values), tolerance / next(sizes)) if use else np.nan for use in usable)
+    found = [_snapped(next(values), tolerance / next(sizes)) if kept else np.nan for kept in there]
+    a, b = (factor if use else np.nan for factor, use in zip(found, usable, strict=True))
     return a, b
 
 
