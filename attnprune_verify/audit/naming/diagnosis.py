@@ -43,11 +43,12 @@ def diagnose(
     observations: list[Observation],
     *,
     pairs: bool = True,
-    precision: bool = True,
+    precision: bool | str = True,
     known: tuple[str, ...] = (),
 ) -> Diagnosis:
     """Compare what was returned with the known wrong formulas, alone and in pairs; else say what can be said.
 
+    `precision` is whether rounding in a coarser format is an explanation; "float32": in this one only.
     With `known` ids only their formulas are tried, which is cheap, and factors.
 
     Parts of a result that are right are left aside; parts that are wrong each in their own way are named one by one.
@@ -60,7 +61,8 @@ def diagnose(
         named = _named(function, _only(observations, wrong), quick)
         return named or Diagnosis(("unknown",), SENTENCES["unknown"])
     attempts: list[Attempt] = [_exchanged, _one_factor, _one_formula, _factors_alone]
-    attempts += [_low_precision] * precision + [_formula_with_factors] + [_two_formulas] * pairs
+    attempts += [_low_precision] * (precision is True) + [_in_float32] * (precision == "float32")
+    attempts += [_formula_with_factors] + [_two_formulas] * pairs
     whole = _named(function, _only(observations, wrong), attempts)
     if whole is not None:
         return whole
@@ -197,10 +199,18 @@ def _two_formulas(function: str, observations: list[Observation]) -> Diagnosis |
     return None
 
 
-def _low_precision(function: str, observations: list[Observation]) -> Diagnosis | None:
+def _in_float32(function: str, observations: list[Observation]) -> Diagnosis | None:
+    return _low_precision(function, observations, (FLOAT32,))
+
+
+def _low_precision(
+    function: str,
+    observations: list[Observation],
+    formats: tuple[Precision, ...] = (FLOAT32, PRECISIONS["float16"], PRECISIONS["bfloat16"]),
+) -> Diagnosis | None:
     """Most entries are off by what rounding in a coarser format does, and none by more."""
     alone = len(observations) < 3
-    for precision in (FLOAT32, PRECISIONS["float16"], PRECISIONS["bfloat16"]):
+    for precision in formats:
         u = precision.unit_roundoff
         coarser = all(u > one.sample.unit_roundoff for one in observations)
         looks = coarser and all(_rounded_to(function, one, precision, alone) for one in observations)
