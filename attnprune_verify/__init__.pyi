@@ -1,4 +1,5 @@
 from attnprune_verify.algorithms.baselines import *  # noqa: F403
+from attnprune_verify.algorithms.baselines.pruned import PrunedMask as PrunedMask
 from attnprune_verify.algorithms.baselines.sparsegpt import sparsegpt_report as sparsegpt_report
 from attnprune_verify.algorithms.baselines.wanda import wanda_report as wanda_report
 from attnprune_verify.algorithms.chaos import chaos as chaos
@@ -10,6 +11,7 @@ from attnprune_verify.algorithms.rounding import threshold_mask as threshold_mas
 from attnprune_verify.audit.kernel.run import run_kernel_audit as run_kernel_audit
 from attnprune_verify.audit.run import run_audit as run_audit
 from attnprune_verify.check import run_check as run_check
+from attnprune_verify.claims.campaign.run import run_campaign as run_campaign
 from attnprune_verify.claims.run import run_claims as run_claims
 from attnprune_verify.errors import InvalidInstance as InvalidInstance
 from attnprune_verify.experiments.assumptions.measure import measure_assumptions as measure_assumptions

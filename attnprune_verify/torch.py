@@ -29,7 +29,7 @@ from attnprune_verify.pretrained.config import Config
 from attnprune_verify.pretrained.load import FAMILIES
 from attnprune_verify.pretrained.network import Family
 from attnprune_verify.pretrained.tensors import Place, Tensors
-from attnprune_verify.whole_model.blockwise import budget_of
+from attnprune_verify.whole_model.blockwise import budget_of, refitted
 from attnprune_verify.whole_model.fingerprint import fingerprint, versions
 from attnprune_verify.whole_model.loss import LOSS_WINDOWS
 from attnprune_verify.whole_model.plan import Plan
@@ -265,11 +265,15 @@ def _pruned_maps(
         layer = prune_layer(block.layer, np.stack(tokens), plan.rho or 0.0, plan.attention, **options)
         pruned["Q"] = PrunedMatrix(layer.layer.W_Q.T, layer.mask_Q.T == 1)
         pruned["K"] = PrunedMatrix(layer.layer.W_K.T, layer.mask_K.T == 1)
+    seen_outputs = {
+        role: outputs.get((index, role)) or (sums[role].finish() if role in sums else None) for role in by_matrix
+    }
     for role, name in by_matrix.items():
         weight = block.weight(role)
-        given = outputs.get((index, role)) or (sums[role].finish() if role in sums else None)
-        pruned[role] = prune_matrix(name, weight, inputs[INPUT_OF[role]].finish(), given, budget_of(plan, weight))
-    return pruned
+        seen_inputs = inputs[INPUT_OF[role]].finish()
+        pruned[role] = prune_matrix(name, weight, seen_inputs, seen_outputs[role], budget_of(plan, weight))
+    before = [_numpy(states)[0] for states in hidden]
+    return refitted(block, before, pruned, plan, lambda role: inputs[INPUT_OF[role]].finish(), seen_outputs.__getitem__)
 
 
 def _probe(seen: _Seen, output: Any, probed: Sequence[str], draw: torch.Generator) -> dict[str, Any]:

@@ -30,7 +30,7 @@ def logit_motion(objective: Objective, direction: Array) -> float:
     problem = objective.problem
     queries, keys = problem.sides([direction * problem.weights["W"]])
     total = 0.0
-    for block in objective.blocks:
+    for block in problem.blocks():
         change = product(queries[:, block.rows], keys[:, block.columns].swapaxes(-1, -2))
         allowed = np.ones(change.shape[1:], change.dtype)
         block.fill_forbidden(allowed, 0.0)

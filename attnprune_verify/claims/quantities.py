@@ -65,7 +65,7 @@ class Quantities:
 
     def at(self, M: Any) -> Quantities:
         """The same problem at another pruning mask, already in this arithmetic."""
-        other = Quantities(self.case, self.arithmetic)
+        other = type(self)(self.case, self.arithmetic)
         for name in ("X", "W", "lam", "f", "logits_dense", "allowed"):
             if name in self.__dict__ or name in ("X", "W"):
                 other.__dict__[name] = getattr(self, name)
@@ -335,6 +335,8 @@ def extreme_eigenvalues(symmetric: Any, arithmetic: Arithmetic) -> tuple[Any, An
     if arithmetic is FLOAT:
         values = np.linalg.eigvalsh((symmetric + symmetric.T) / 2)
         return float(values[0]), float(values[-1])
+    if arithmetic is not BALL:
+        return arithmetic.extreme_eigenvalues(symmetric)
     found = _eigenvalues(symmetric)
     return BALL.smallest(found), BALL.largest(found)
 

@@ -195,6 +195,13 @@ class Arrays(Supply):
                 {name: _array(rng, kind, shape, letters) for name, shape in self.shapes.items()}, rng, kind
             )
 
+    def drawn(self, rng: Generator, origin: str) -> Case:
+        """One case of any kind and size."""
+        letters = {letter: int(rng.choice(self.sizes)) for letter in "dkmn"}
+        kind = ("integers", "sixteenths", "zeros", "ones", "unit", "large")[int(rng.integers(6))]
+        values = {name: _array(rng, kind, shape, letters) for name, shape in self.shapes.items()}
+        return self._case(values, rng, kind).but(f"{origin}: {kind}")
+
     def draft(self, rng: Generator) -> Draft:
         letters = {letter: int(rng.choice(self.sizes)) for letter in "dkmn"}
         sizes = {name: tuple(letters[letter] for letter in shape) for name, shape in self.shapes.items()}

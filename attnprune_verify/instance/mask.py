@@ -80,16 +80,17 @@ class Mask(ABC):
         i = np.arange(n)
         return np.array(np.broadcast_to(self.allows(i[:, np.newaxis], i), (n, n)))
 
-    def blocks(self, k: int, n: int) -> Iterator[RowBlock]:
-        """Cut the rows of k attention matrices into blocks whose logits stay in cache.
+    def blocks(self, k: int, n: int, height: int | None = None) -> Iterator[RowBlock]:
+        """Cut the rows of k attention matrices into blocks of some height; by default their logits stay in cache.
 
         Columns that no row of a block may see are left out. Besides speed this bounds memory: nothing of size n x n is
         ever built for large n.
         """
         # Tall enough for fast matrix products, short enough for the cache; masks gain from finer steps, a batch shares.
-        finest = 64 if k == 1 else 32
-        tallest = 256 if isinstance(self, Full) else max(finest, min(256, n // 16))
-        height = max(finest, min(tallest, 2**20 // (k * n)))
+        if height is None:
+            finest = 64 if k == 1 else 32
+            tallest = 256 if isinstance(self, Full) else max(finest, min(256, n // 16))
+            height = max(finest, min(tallest, 2**20 // (k * n)))
         for start in range(0, n, height):
             stop = min(start + height, n)
             yield RowBlock(slice(start, stop), *self._seen(start, stop, n))

@@ -21,7 +21,8 @@ from attnprune_verify.instance.mask import Mask, MaskLike, RowBlock, as_mask
 from attnprune_verify.instance.problem import Instance, LayerInstance
 from attnprune_verify.instance.scores import ScoreModifier
 from attnprune_verify.instance.validate import Array, as_reals, check_shapes
-from attnprune_verify.model.softmax import product
+from attnprune_verify.model.softmax import quiet
+from attnprune_verify.model.threads import Crew, alone
 
 __all__ = ["Fused", "Heads", "Problem"]
 
@@ -36,6 +37,8 @@ class Problem(ABC):
     weights : mapping of name to array
     k, heads, n : int
         Samples, heads, tokens.
+    flat : (k*n, d) array
+        The tokens of all samples below each other.
     visible : Mask
     modifiers : sequence of ScoreModifier
     """
@@ -43,6 +46,7 @@ class Problem(ABC):
     moves_keys: ClassVar[bool]
     forms: ClassVar[Mapping[str, tuple[str, ...]]]
     X: Array
+    flat: Array
     weights: Mapping[str, Array]
     k: int
     n: int
@@ -51,7 +55,8 @@ class Problem(ABC):
     modifiers: Sequence[ScoreModifier] = ()
 
     def _set_up(self, X: Array, weights: Mapping[str, Array], visible: Mask) -> None:
-        self.X = X if X.ndim == 3 else X[np.newaxis]
+        self.X = np.ascontiguousarray(X if X.ndim == 3 else X[np.newaxis])
+        self.flat = self.X.reshape(-1, self.X.shape[-1])
         self.weights, self.visible = weights, visible
         self.k, self.n = self.X.shape[:2]
 
@@ -69,12 +74,24 @@ class Problem(ABC):
         """The blocks of rows that all matrices are cut into."""
         return list(self.visible.blocks(self.count, self.n))
 
-    @abstractmethod
-    def sides(self, weights: Sequence[Array], *, bias: bool = True) -> tuple[Array, Array]:
-        """Queries and keys, (k*heads, n, m), for any weights of the problem's shapes. A direction has no bias."""
+    @property
+    def work(self) -> float:
+        """About how many operations a gradient takes: the products with the tokens, and those of size n x n."""
+        columns = sum(int(weight.shape[1]) for weight in self.weights.values())
+        m = columns / len(self.weights) / self.heads if self.moves_keys else columns
+        return 4.0 * float(self.X.size) * columns + 4.0 * float(self.count * self.n**2) * m * (1 + self.moves_keys)
 
     @abstractmethod
-    def pull_back(self, d_queries: Array, d_keys: Array | None) -> list[Array]:
+    def sides(
+        self, weights: Sequence[Array], *, bias: bool = True, crew: Crew = alone, room: Array | None = None
+    ) -> tuple[Array, Array]:
+        """Queries and keys, (k*heads, n, m), for any weights of the problem's shapes. A direction has no bias.
+
+        The fused weight's queries are written into `room`, (k*n, d), if it is given.
+        """
+
+    @abstractmethod
+    def pull_back(self, d_queries: Array, d_keys: Array | None, *, crew: Crew = alone) -> list[Array]:
         """The transpose of `sides`: derivatives in the weights from those in queries and keys."""
 
 
@@ -111,12 +128,15 @@ class Fused(Problem):
         """The problem of an instance, which is validated already."""
         return cls(instance.X, instance.W, instance.visible)
 
-    def sides(self, weights: Sequence[Array], *, bias: bool = True) -> tuple[Array, Array]:
-        return self.X @ weights[0], self.X
+    def sides(
+        self, weights: Sequence[Array], *, bias: bool = True, crew: Crew = alone, room: Array | None = None
+    ) -> tuple[Array, Array]:
+        queries = crew.product(self.flat, weights[0], np.empty_like(self.flat) if room is None else room)
+        return queries.reshape(self.X.shape), self.X
 
-    def pull_back(self, d_queries: Array, d_keys: Array | None) -> list[Array]:
-        d = self.X.shape[-1]
-        return [self.X.reshape(-1, d).T @ d_queries.reshape(-1, d)]
+    def pull_back(self, d_queries: Array, d_keys: Array | None, *, crew: Crew = alone) -> list[Array]:
+        d = self.flat.shape[1]
+        return [crew.product(self.flat.T, d_queries.reshape(-1, d), np.empty((d, d), self.flat.dtype))]
 
 
 class Heads(Problem):
@@ -169,45 +189,50 @@ class Heads(Problem):
         """The problem of an instance, which is validated already."""
         return cls(instance.layer, instance.X)
 
-    def sides(self, weights: Sequence[Array], *, bias: bool = True) -> tuple[Array, Array]:
-        return self.queries(weights[0], bias=bias), self.keys(weights[1], bias=bias)
+    def sides(
+        self, weights: Sequence[Array], *, bias: bool = True, crew: Crew = alone, room: Array | None = None
+    ) -> tuple[Array, Array]:
+        return self.queries(weights[0], bias=bias, crew=crew), self.keys(weights[1], bias=bias, crew=crew)
 
-    def pull_back(self, d_queries: Array, d_keys: Array | None) -> list[Array]:
+    def pull_back(self, d_queries: Array, d_keys: Array | None, *, crew: Crew = alone) -> list[Array]:
         assert d_keys is not None  # for the type checker: the keys move
-        return [self.pull_back_queries(d_queries), self.pull_back_keys(d_keys)]
+        return [self.pull_back_queries(d_queries, crew=crew), self.pull_back_keys(d_keys, crew=crew)]
 
-    def queries(self, A_Q: Array, *, bias: bool = True) -> Array:
+    def queries(self, A_Q: Array, *, bias: bool = True, crew: Crew = alone) -> Array:
         """scale * (X A_Q + b_Q), turned by position; (k*heads, n, m). A direction has no bias."""
-        turned = self._project(A_Q, self.layer.b_Q if bias else None, self.layer.heads)
+        turned = self._project(A_Q, self.layer.b_Q if bias else None, self.layer.heads, crew)
         turned *= self.dtype.type(self.layer.scale)
         return turned.reshape(-1, *turned.shape[2:])
 
-    def keys(self, A_K: Array, *, bias: bool = True) -> Array:
+    def keys(self, A_K: Array, *, bias: bool = True, crew: Crew = alone) -> Array:
         """X A_K + b_K, turned by position, repeated for the heads of a group; (k*heads, n, m)."""
-        turned = self._project(A_K, self.layer.b_K if bias else None, self.layer.kv_heads)
+        turned = self._project(A_K, self.layer.b_K if bias else None, self.layer.kv_heads, crew)
         if self.layer.group > 1:
             turned = np.repeat(turned, self.layer.group, axis=1)
         return turned.reshape(-1, *turned.shape[2:])
 
-    def pull_back_queries(self, d_queries: Array) -> Array:
+    def pull_back_queries(self, d_queries: Array, *, crew: Crew = alone) -> Array:
         """The transpose of `queries`: (k*heads, n, m) -> (d, heads*m)."""
         per_head = d_queries.reshape(self.k, self.layer.heads, self.n, -1)
-        return self._pull_back(per_head) * self.dtype.type(self.layer.scale)
+        return self._pull_back(per_head, crew) * self.dtype.type(self.layer.scale)
 
-    def pull_back_keys(self, d_keys: Array) -> Array:
+    def pull_back_keys(self, d_keys: Array, *, crew: Crew = alone) -> Array:
         """The transpose of `keys`: the heads of a group add up; (k*heads, n, m) -> (d, kv_heads*m)."""
         per_head = d_keys.reshape(self.k, self.layer.kv_heads, self.layer.group, self.n, -1)
-        return self._pull_back(per_head.sum(axis=2))
+        return self._pull_back(per_head.sum(axis=2), crew)
 
-    def _project(self, A: Array, bias: Array | None, heads: int) -> Array:
-        rows = product(self.X, A.astype(self.dtype, copy=False))
+    @quiet()
+    def _project(self, A: Array, bias: Array | None, heads: int, crew: Crew) -> Array:
+        rows = np.empty((self.k * self.n, A.shape[1]), self.dtype)
+        crew.product(self.flat, A.astype(self.dtype, copy=False), rows)
         if bias is not None:
             rows += bias.astype(self.dtype, copy=False)
         per_head = rows.reshape(self.k, self.n, heads, -1).transpose(0, 2, 1, 3)
         return np.ascontiguousarray(per_head) if self.layer.rope is None else self.layer.rope.rotate(per_head)
 
-    def _pull_back(self, d_rows: Array) -> Array:
+    @quiet()
+    def _pull_back(self, d_rows: Array, crew: Crew) -> Array:
         if self.layer.rope is not None:
             d_rows = self.layer.rope.rotate(d_rows, back=True)
         flat = d_rows.transpose(0, 2, 1, 3).reshape(self.k * self.n, -1)
-        return product(self.X.reshape(self.k * self.n, -1).T, flat)
+        return crew.product(self.flat.T, flat, np.empty((self.X.shape[-1], flat.shape[1]), self.dtype))

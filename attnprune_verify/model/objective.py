@@ -13,32 +13,28 @@ Everything is computed by blocks of rows, so that no n x n array is needed. The 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import Any, NamedTuple, overload
+from collections.abc import Callable, Iterable, Sequence
+from functools import partial
+from typing import Any, TypeVar, overload
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from attnprune_verify.errors import InvalidInstance
 from attnprune_verify.instance.layer import AttentionLayer
-from attnprune_verify.instance.mask import MaskLike, RowBlock
+from attnprune_verify.instance.mask import MaskLike
 from attnprune_verify.instance.problem import Instance, LayerInstance
-from attnprune_verify.instance.scores import Bend
-from attnprune_verify.instance.validate import Array, as_real, check_shapes
+from attnprune_verify.instance.validate import Array, all_finite, as_real, check_shapes
+from attnprune_verify.model.kernel import Logits, finish, logits_of
 from attnprune_verify.model.maps import Fused, Heads, Problem
-from attnprune_verify.model.softmax import bent_softmax, largest_norm, quiet, row_dots, rows_of_p, shift_is_needed
+from attnprune_verify.model.rows import Kept, Rows
+from attnprune_verify.model.softmax import largest_norm, quiet
+from attnprune_verify.model.threads import Crew, crew_for
 from attnprune_verify.values import as_lam
 
 __all__ = ["Objective"]
 
-
-class Rows(NamedTuple):
-    """f~ and c on a block of rows, and how the modified scores bend there. The arrays live until the next block."""
-
-    block: RowBlock
-    F: Array
-    c: Array
-    bend: Bend | None
+_T = TypeVar("_T")
 
 
 class Objective:
@@ -111,18 +107,16 @@ class Objective:
         objective._set_up(problem, lam, keep_dense)
         return objective
 
-    @quiet()
     def _set_up(self, problem: Problem, lam: float, keep_dense: bool) -> None:
         self.problem, self.lam = problem, lam
-        self.blocks = problem.blocks()
-        self._largest = max(problem.count * math.prod(block.shape) for block in self.blocks)
-        self._spare: list[Array] = []  # a call takes what lies here and puts it back: threads never share a buffer
-        self._dense = problem.sides(list(problem.weights.values()))
-        self._key_norm = largest_norm(self._dense[1])
-        self._kept: list[Array] | None = None
-        if keep_dense:
-            buffer = np.empty(self._largest, problem.dtype)
-            self._kept = [F.copy() for F, _ in self._softmaxes(self._dense, buffer)]
+        self._rooms: list[list[Array]] = []  # a call takes what lies here and puts it back, so that threads share none
+        self._work = problem.work
+        with quiet(), crew_for(self._work) as crew:
+            sides = problem.sides(list(problem.weights.values()), crew=crew)
+            self._key_norm = None if problem.moves_keys else largest_norm(sides[1])
+            self._rows = Rows(problem, logits_of(*sides, self._key_norm, problem.modifiers))
+            if keep_dense:
+                self._rows.keep_dense(crew)
 
     @property
     def X(self) -> Array:
@@ -159,7 +153,7 @@ class Objective:
         return self.hessian_operator(masks, keep_rows=False)(directions)
 
     def hessian_operator(self, masks: Any, *, keep_rows: bool = True) -> Callable[[Any], Any]:
-        """The map V -> Hessian(M) V for many directions at one M: keeps F(M) and c, 2 k n^2 numbers a head."""
+        """The map V -> Hessian(M) V for many directions at one M: keeps 2 k n^2 numbers a head."""
         times = self.hessian_operator_at(self._checked("M", self._several(masks)), keep_rows=keep_rows)
         return lambda directions: _alone(times(self._checked("V", self._several(directions))))
 
@@ -167,10 +161,11 @@ class Objective:
         self, masks: Sequence[Array], *, keep_rows: bool = True
     ) -> Callable[[Sequence[Array]], list[Array]]:
         """`hessian_operator` for masks and directions that are validated, as lists."""
-        with quiet():
-            at = self._sides(masks)
-            kept = [Rows(block, F.copy(), c.copy(), bend) for block, F, c, bend in self._rows(at)] if keep_rows else []
-        return lambda directions: self._hessian_times(directions, at, kept if keep_rows else self._rows(at))
+        problem = self.problem
+        with quiet(), crew_for(self._work) as crew:
+            at = logits_of(*problem.sides(self._pruned(masks), crew=crew), self._key_norm, problem.modifiers)
+            kept = list(self._each(crew, self._rows.kept_rows, at)) if keep_rows else None
+        return lambda directions: self._hessian_times(directions, at, kept)
 
     def relative_error(self, *masks: ArrayLike) -> Any:
         """||F(M) - F(1)||_F^2 / ||F(1)||_F^2 (Section 6.1).
@@ -183,59 +178,49 @@ class Objective:
             return error.sum(axis=0) / size.sum(axis=0)
         return float((error / size).mean())
 
-    @quiet()
     def loss_at(self, masks: Sequence[Array]) -> float:
         """`loss` for masks that are validated."""
-        return self._value(sum(float(np.vdot(c, c)) for _, _, c, _ in self._rows(self._sides(masks))), masks)
+        with quiet(), crew_for(self._work) as crew:
+            at, room = self._at(masks, crew)
+            total = sum(total for total, _ in self._each(crew, self._rows.loss_rows, at, False))
+            self._rooms.append(room)
+            return self._value(total, masks)
 
-    @quiet()
     def loss_and_gradient_at(self, masks: Sequence[Array]) -> tuple[float, list[Array]]:
         """`loss_and_gradient` for masks that are validated; the gradients as a list."""
-        queries, keys = at = self._sides(masks)
-        d_queries, d_keys = self._slopes(at)
-        total = 0.0
-        for block, F, c, bend in self._rows(at):
-            total += float(np.vdot(c, c))
-            p = rows_of_p(F, c)
-            if bend is not None:
-                p *= bend.slope
-            if d_keys is not None:
-                d_keys[:, block.columns] += p.swapaxes(-1, -2) @ queries[:, block.rows]
-            np.matmul(p, keys[:, block.columns], out=d_queries[:, block.rows])
-        return self._value(total, masks), self._finished(d_queries, d_keys, masks)
+        with quiet(), crew_for(self._work) as crew:
+            at, room = self._at(masks, crew)
+            total, d_keys = 0.0, self._key_slopes(at)
+            for index, (part, columns) in enumerate(self._each(crew, self._rows.loss_rows, at, True)):
+                total += part
+                self._add(d_keys, index, columns)
+            # rows of queries that had served their purpose made room for their slopes
+            outcome = self._value(total, masks), self._finished(at.queries, d_keys, masks, crew)
+            self._rooms.append(room)
+            return outcome
 
-    @quiet()
     def errors_at(self, masks: Sequence[Array]) -> tuple[Array, Array]:
         """||F(M) - F(1)||_F^2 and ||F(1)||_F^2 for each sample and head, (k, heads), for masks that are validated."""
-        error, size = np.zeros((2, self.problem.count))
-        for _, F, c, _ in self._rows(self._sides(masks)):
-            error += np.einsum("bij,bij->b", c, c)
-            F -= c
-            size += np.einsum("bij,bij->b", F, F)
-        return error.reshape(self.problem.k, -1), size.reshape(self.problem.k, -1)
+        both = np.zeros((2, self.problem.count))
+        with quiet(), crew_for(self._work) as crew:
+            at, room = self._at(masks, crew)
+            for unit, parts in zip(self._rows.units, self._each(crew, self._rows.error_rows, at), strict=True):
+                both[:, unit.matrices] += parts
+            self._rooms.append(room)
+        error, size = both.reshape(2, self.problem.k, -1)
+        return error, size
 
-    @quiet()
-    def _hessian_times(self, directions: Sequence[Array], at: tuple[Array, Array], rows: Iterable[Rows]) -> list[Array]:
-        queries, keys = at
-        moved_queries, moved_keys = self._sides(directions, bias=False)
-        d_queries, d_keys = np.empty_like(queries), np.zeros_like(keys) if self.problem.moves_keys else None
-        for block, F, c, bend in rows:
-            q, k = queries[:, block.rows], keys[:, block.columns]
-            ds = moved_queries[:, block.rows] @ k.swapaxes(-1, -2)
-            if d_keys is not None:
-                ds += q @ moved_keys[:, block.columns].swapaxes(-1, -2)
-            dp = _dp(F, c, ds if bend is None else ds * bend.slope)
-            if d_keys is not None or bend is not None:
-                p = rows_of_p(F, c.copy())
-            if bend is not None:
-                dp = dp * bend.slope + p * ds * bend.curve
-                p *= bend.slope
-            np.matmul(dp, k, out=d_queries[:, block.rows])
-            if d_keys is not None:
-                d_queries[:, block.rows] += p @ moved_keys[:, block.columns]
-                d_keys[:, block.columns] += dp.swapaxes(-1, -2) @ q
-                d_keys[:, block.columns] += p.swapaxes(-1, -2) @ moved_queries[:, block.rows]
-        return self._finished(d_queries, d_keys, directions)
+    def _hessian_times(self, directions: Sequence[Array], at: Logits, kept: Sequence[list[Kept]] | None) -> list[Array]:
+        with quiet(), crew_for(self._work) as crew:
+            moved = Logits(*self.problem.sides(self._pruned(directions), bias=False, crew=crew), False)
+            d_keys = self._key_slopes(at)
+            for index, columns in enumerate(self._each(crew, self._rows.hessian_rows, at, moved, kept)):
+                self._add(d_keys, index, columns)
+            return self._finished(moved.queries, d_keys, directions, crew)
+
+    def _each(self, crew: Crew, work: Callable[..., _T], *arguments: Any) -> Iterable[_T]:
+        """What each unit of rows yields, in order."""
+        return crew.map(partial(work, *arguments), range(len(self._rows.units)))
 
     def _several(self, masks: Any) -> Sequence[ArrayLike]:
         """One array for the fused weight; a pair for a layer."""
@@ -248,42 +233,38 @@ class Objective:
     def _checked(self, letter: str, matrices: Sequence[ArrayLike]) -> list[Array]:
         """`matrices` as masks (letter M) or directions (V) of the problem's weights."""
         problem = self.problem
-        if len(matrices) != len(problem.weights):
-            wanted = ", ".join(name.replace("W", letter) for name in problem.weights)
-            raise InvalidInstance(f"give {wanted}; got {len(matrices)} arrays")
+        if _fit(matrices, list(problem.weights.values())):
+            return list(matrices)  # type: ignore[arg-type]  # nothing to convert, nothing to complain about
         names = [name.replace("W", letter) for name in problem.weights]
+        if len(matrices) != len(names):
+            raise InvalidInstance(f"give {', '.join(names)}; got {len(matrices)} arrays")
         arrays = {name: as_real(name, matrix) for name, matrix in zip(names, matrices, strict=True)}
         check_shapes(problem.forms, {**problem.weights, **arrays})
         return [array.astype(problem.dtype, copy=False) for array in arrays.values()]
 
-    def _sides(self, masks: Sequence[Array], *, bias: bool = True) -> tuple[Array, Array]:
-        pruned = [M * W for M, W in zip(masks, self.problem.weights.values(), strict=True)]
-        return self.problem.sides(pruned, bias=bias)
+    def _pruned(self, masks: Sequence[Array], room: Sequence[Array] | None = None) -> list[Array]:
+        weights = self.problem.weights.values()
+        if room is None:
+            return [M * W for M, W in zip(masks, weights, strict=True)]
+        return [np.multiply(M, W, out=place) for M, W, place in zip(masks, weights, room, strict=True)]
 
-    def _slopes(self, at: tuple[Array, Array]) -> tuple[Array, Array | None]:
-        """Where p K and p^T Q go; without the latter, rows of queries that have served their purpose make room."""
-        queries, keys = at
-        return (np.empty_like(queries), np.zeros_like(keys)) if self.problem.moves_keys else (queries, None)
+    def _at(self, masks: Sequence[Array], crew: Crew) -> tuple[Logits, list[Array]]:
+        """Queries and keys at the masks, and the buffers they may lie in: to be put back when they have served."""
+        room = self._rooms.pop() if self._rooms else self._room()
+        sides = self.problem.sides(self._pruned(masks, room[:-1]), crew=crew, room=room[-1])
+        return logits_of(*sides, self._key_norm, self.problem.modifiers), room
 
-    def _softmaxes(self, sides: tuple[Array, Array], buffer: Array) -> Iterator[tuple[Array, Bend | None]]:
-        """F by blocks of rows, each written over the last."""
-        queries, keys = sides
-        key_norm = largest_norm(keys) if self.problem.moves_keys else self._key_norm
-        shift = shift_is_needed(largest_norm(queries), key_norm, queries.dtype, self.problem.modifiers)
-        for block in self.blocks:
-            yield bent_softmax(queries, keys, block, shift, self._cut(buffer, block), self.problem.modifiers)
+    def _room(self) -> list[Array]:
+        """Places for the pruned weights and for the queries of a fused weight."""
+        pruned = [np.empty(weight.shape, self.problem.dtype) for weight in self.problem.weights.values()]
+        return [*pruned, np.empty(() if self.problem.moves_keys else self.problem.flat.shape, self.problem.dtype)]
 
-    def _cut(self, buffer: Array, block: RowBlock) -> Array:
-        count = self.problem.count
-        return buffer[: count * math.prod(block.shape)].reshape(count, *block.shape)
+    def _key_slopes(self, at: Logits) -> Array | None:
+        return np.zeros_like(at.keys) if self.problem.moves_keys else None
 
-    def _rows(self, sides: tuple[Array, Array]) -> Iterator[Rows]:
-        """f~ and c by blocks of rows: two buffers serve them all, and later calls."""
-        buffers = self._spare.pop() if self._spare else np.empty((2, self._largest), self.problem.dtype)
-        dense = (f for f, _ in self._softmaxes(self._dense, buffers[1])) if self._kept is None else iter(self._kept)
-        for block, (F, bend), f in zip(self.blocks, self._softmaxes(sides, buffers[0]), dense, strict=True):
-            yield Rows(block, F, np.subtract(F, f, out=self._cut(buffers[1], block)), bend)
-        self._spare.append(buffers)
+    def _add(self, d_keys: Array | None, index: int, columns: Array | None) -> None:
+        if d_keys is not None and columns is not None:
+            d_keys[self._rows.units[index].matrices, self._rows.units[index].block.columns] += columns
 
     def _value(self, total: float, masks: Sequence[Array]) -> float:
         # where lam = 0, ||M||_F^2 may overflow: nobody asks for it
@@ -294,29 +275,25 @@ class Objective:
             raise InvalidInstance(f"the loss must be finite in {self.problem.dtype}; {names} overflows")
         return float(value)
 
-    def _finished(self, d_queries: Array, d_keys: Array | None, masks: Sequence[Array]) -> list[Array]:
+    def _finished(self, d_queries: Array, d_keys: Array | None, masks: Sequence[Array], crew: Crew) -> list[Array]:
         """W * (what the map's transpose makes of the slopes), averaged over the batch, plus lam M."""
-        slopes = self.problem.pull_back(d_queries, d_keys)
+        slopes = self.problem.pull_back(d_queries, d_keys, crew=crew)
         for slope, W, M in zip(slopes, self.problem.weights.values(), masks, strict=True):
-            if self.problem.k > 1:
-                slope /= self.problem.k
-            slope *= W
-            slope += self.lam * M
-        if not all(np.isfinite(slope).all() for slope in slopes):
-            raise InvalidInstance(f"the gradient must be finite in {self.problem.dtype}; it overflows")
+            if not finish(slope, W, M, self.lam, self.problem.k):
+                raise InvalidInstance(f"the gradient must be finite in {self.problem.dtype}; it overflows")
         return slopes
 
 
-def _dp(F: Array, c: Array, ds: Array) -> Array:
-    """The derivative of p when the logits move by ds, which is used up: dp replaces it."""
-    both = F + c
-    ds -= row_dots(F, ds)
-    ds *= F  # now df~
-    weight = row_dots(both, ds)
-    both -= row_dots(c, F)
-    ds *= both
-    ds -= weight * F
-    return ds
+def _fit(matrices: Sequence[ArrayLike], weights: Sequence[Array]) -> bool:
+    """Whether the matrices are what `as_real` and `check_shapes` would make of them."""
+    if len(matrices) != len(weights):
+        return False
+    for matrix, weight in zip(matrices, weights, strict=True):
+        if type(matrix) is not np.ndarray or matrix.dtype != weight.dtype or matrix.shape != weight.shape:
+            return False
+        if not all_finite(matrix):
+            return False
+    return True
 
 
 def _alone(arrays: list[Array]) -> Any:

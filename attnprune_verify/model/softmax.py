@@ -21,9 +21,7 @@ __all__ = [
     "largest_norm",
     "product",
     "quiet",
-    "row_dots",
     "row_sums",
-    "rows_of_p",
     "score_block",
     "shift_is_needed",
     "softmax_block",
@@ -55,7 +53,7 @@ def shift_is_needed(query_norm: float, key_norm: float, dtype: Any, modifiers: S
     For moderate logits this saves two of the passes over every block and changes nothing else.
     """
     moderate = query_norm * key_norm < (300.0 if dtype == np.float64 else 40.0)  # False for a NaN, too
-    return not moderate or any(modifier.may_lower for modifier in modifiers)
+    return not moderate or (bool(modifiers) and any(modifier.may_lower for modifier in modifiers))
 
 
 def score_block(
@@ -114,16 +112,3 @@ def row_sums(A: Array) -> Array:
     """The sums of rows as a column; a matrix product is the fastest way to them."""
     sums: Array = A @ np.ones((A.shape[-1], 1), A.dtype)
     return sums
-
-
-def row_dots(A: Array, B: Array) -> Array:
-    """The inner products of rows as a column."""
-    dots: Array = np.einsum("bij,bij->bi", A, B)[..., np.newaxis]
-    return dots
-
-
-def rows_of_p(F: Array, c: Array) -> Array:
-    """p = c * f~ - diag((c * f~) 1) f~ = f~ * (c - <c, f~>) on a block of rows (def:p), written over c."""
-    c -= row_dots(c, F)
-    c *= F
-    return c

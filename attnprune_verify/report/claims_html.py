@@ -6,19 +6,21 @@ No library, no font and no picture is loaded; the graph is there without JavaScr
 from __future__ import annotations
 
 import json
+import re
 from html import escape
 from importlib import resources
 
 from attnprune_verify.claims.run import ClaimsResult
 from attnprune_verify.files import plain
-from attnprune_verify.report.claims_layout import HEIGHT, WIDTH, Layout, Node, arrange
+from attnprune_verify.report.claims_layout import HEIGHT, MARGIN, WIDTH, Layout, Node, arrange
+from attnprune_verify.report.claims_routes import repair_route, route
 from attnprune_verify.report.claims_text import closing_sentence
 
 __all__ = ["render_page"]
 
 _ORDER = ("holds", "refuted", "ill-posed", "vacuous", "open")
-_LETTERS = 27
-"""Characters of an id that fit into a node."""
+_LETTERS, _TITLE_LETTERS = 27, 29
+"""Characters of an id, and of a section's title, that fit into the width of a node."""
 
 
 def render_page(result: ClaimsResult) -> str:
@@ -55,42 +57,27 @@ def _legend(result: ClaimsResult) -> str:
 def _graph(layout: Layout) -> str:
     place = {node.id: node for node in layout.nodes}
     lines = [
-        f'<svg xmlns="http://www.w3.org/2000/svg" width="{layout.width}" height="{layout.height}" '
+        f'<svg xmlns="http://www.w3.org/2000/svg" '
         f'viewBox="0 0 {layout.width} {layout.height}" role="group" aria-label="dependency graph of the statements">'
     ]
     for band in layout.bands:
         lines.append(
             f'<rect class="band" x="4" y="{band.y}" width="{layout.width - 8}" height="{band.height}" rx="8"/>'
-            f'<text class="heading" x="16" y="{band.y + 22}">{escape(band.title)}</text>'
+            f'<text class="heading" x="{MARGIN}" y="{band.y + 23}"{_squeezed(band.title)}>{escape(band.title)}</text>'
         )
     for node in layout.nodes:
         claim = node.records[0].claim
         used = dict.fromkeys(use for record in node.records for use in record.claim.uses)
         lines += [_edge(node, place[use]) for use in used if use in place]
         if claim.repairs in place:
-            lines.append(_repair(place[str(claim.repairs)], node))
+            lines.append(f'<path class="repair" d="{repair_route(place[str(claim.repairs)], node)}"/>')
     lines += [_node(node) for node in layout.nodes]
     return "\n".join([*lines, "</svg>"])
 
 
 def _edge(user: Node, used: Node) -> str:
-    """A curve from the bottom or top of the user to the statement it uses."""
-    down = used.y > user.y
-    x1, y1 = user.x + WIDTH // 2, user.y + (HEIGHT if down else 0)
-    x2, y2 = used.x + WIDTH // 2, used.y + (0 if down else HEIGHT)
-    bend = max(18, abs(y2 - y1) // 3) * (1 if down else -1)
-    if used.y == user.y:  # neighbours in a row: arch over the row
-        y2, bend = used.y, -16
-    path = f"M{x1} {y1}C{x1} {y1 + bend} {x2} {y2 - (bend if used.y != user.y else -bend)} {x2} {y2}"
-    return f'<path class="edge" data-from="{escape(user.id)}" data-to="{escape(used.id)}" d="{path}"/>'
-
-
-def _repair(broken: Node, repair: Node) -> str:
-    y1, y2 = broken.y + HEIGHT // 2, repair.y + HEIGHT // 2
-    if y1 == y2:
-        return f'<path class="repair" d="M{broken.x + WIDTH} {y1}H{repair.x}"/>'
-    x1, x2 = broken.x + WIDTH // 2, repair.x + WIDTH // 2
-    return f'<path class="repair" d="M{x1} {broken.y + HEIGHT}C{x1} {y2} {x2} {y1} {x2} {repair.y}"/>'
+    """A line from a statement to one it uses."""
+    return f'<path class="edge" data-from="{escape(user.id)}" data-to="{escape(used.id)}" d="{route(user, used)}"/>'
 
 
 def _node(node: Node) -> str:
@@ -101,17 +88,36 @@ def _node(node: Node) -> str:
         f'height="{HEIGHT}"/>'
         for index, record in enumerate(node.records)
     ]
-    label = node.id if len(node.id) <= _LETTERS else node.id[: _LETTERS - 1] + "…"
+    mark = ""
     if all(record.ancestors_hold for record in node.records):
-        label = "✓ " + label
+        mark = f'<text class="mark" x="{node.x + 7}" y="{node.y + 20}" aria-hidden="true">✓</text>'
     verdicts = "; ".join(f"{record.claim.reading.name}: {record.statement.value}" for record in node.records)
     name = escape(f"{node.id}, {node.records[0].claim.title}. {verdicts}")
     clip = f"clip-{escape(node.id).replace(':', '-')}"
     return (
-        f'<g class="node" data-id="{escape(node.id)}" tabindex="0" role="button" aria-label="{name}">'
+        f'<g class="node" data-id="{escape(node.id)}" tabindex="-1" role="button" aria-label="{name}">'
         f"<title>{name}</title>"
         f'<clipPath id="{clip}"><rect x="{node.x}" y="{node.y}" width="{WIDTH}" height="{HEIGHT}" rx="5"/></clipPath>'
         f'<g clip-path="url(#{clip})">{"".join(parts)}</g>'
         f'<rect class="frame" x="{node.x}" y="{node.y}" width="{WIDTH}" height="{HEIGHT}" rx="5"/>'
-        f'<text x="{node.x + 8}" y="{node.y + 18}">{escape(label)}</text></g>'
+        f"{mark}{_label(node)}</g>"
     )
+
+
+def _label(node: Node) -> str:
+    """The id; a long one in two lines, broken at one of its joints. Nothing is cut."""
+    x = node.x + 22
+    if len(node.id) <= _LETTERS:
+        return f'<text x="{x}" y="{node.y + 20}">{escape(node.id)}</text>'
+    half = len(node.id) // 2
+    joints = [found.end() for found in re.finditer(r"[-_:]", node.id)] or [half]
+    at = min(joints, key=lambda joint: abs(joint - half))
+    return (
+        f'<text class="small"><tspan x="{x}" y="{node.y + 14}">{escape(node.id[:at])}</tspan>'
+        f'<tspan x="{x}" y="{node.y + 26}">{escape(node.id[at:])}</tspan></text>'
+    )
+
+
+def _squeezed(title: str) -> str:
+    """Titles stay above the first column: lines run right of it."""
+    return f' textLength="{WIDTH - 4}" lengthAdjust="spacingAndGlyphs"' if len(title) > _TITLE_LETTERS else ""

@@ -7,10 +7,12 @@ from dataclasses import dataclass
 
 from attnprune_verify.claims.run import ClaimRecord
 
-__all__ = ["Band", "Layout", "Node", "arrange"]
+__all__ = ["Band", "COLUMNS", "GAP_X", "GAP_Y", "HEIGHT", "Layout", "MARGIN", "Node", "WIDTH", "arrange"]
 
-WIDTH, HEIGHT = 222, 28
-_GAP_X, _GAP_Y, _COLUMNS, _TITLE, _MARGIN = 22, 12, 5, 34, 16
+WIDTH, HEIGHT = 236, 32
+COLUMNS, GAP_X, GAP_Y, MARGIN = 3, 30, 12, 34
+"""Three columns fit a window of 1280 pixels beside the details; left and right of each is a gutter for lines."""
+_TITLE, _BETWEEN = 38, 16
 
 
 @dataclass(frozen=True)
@@ -19,8 +21,13 @@ class Node:
 
     id: str
     records: tuple[ClaimRecord, ...]
-    x: int
+    column: int
     y: int
+
+    @property
+    def x(self) -> int:
+        """The left edge."""
+        return MARGIN + self.column * (WIDTH + GAP_X)
 
 
 @dataclass(frozen=True)
@@ -54,22 +61,22 @@ def arrange(records: Sequence[ClaimRecord]) -> Layout:
             ids.append(record.claim.id)
     nodes: list[Node] = []
     bands: list[Band] = []
-    y = _MARGIN
+    y = _BETWEEN
     for title, ids in sections.items():
         rows = _rows(ids, grouped)
         for row, names in enumerate(rows):
-            top = y + _TITLE + row * (HEIGHT + _GAP_Y)
+            top = y + _TITLE + row * (HEIGHT + GAP_Y)
             for column, name in enumerate(names):
                 if name:
-                    nodes.append(Node(name, tuple(grouped[name]), _MARGIN + column * (WIDTH + _GAP_X), top))
-        height = _TITLE + len(rows) * (HEIGHT + _GAP_Y)
+                    nodes.append(Node(name, tuple(grouped[name]), column, top))
+        height = _TITLE + len(rows) * (HEIGHT + GAP_Y)
         bands.append(Band(title, y, height))
-        y += height + _MARGIN
-    return Layout(tuple(nodes), tuple(bands), 2 * _MARGIN + _COLUMNS * (WIDTH + _GAP_X) - _GAP_X, y)
+        y += height + _BETWEEN
+    return Layout(tuple(nodes), tuple(bands), 2 * MARGIN + COLUMNS * (WIDTH + GAP_X) - GAP_X, y)
 
 
 def _rows(ids: list[str], grouped: dict[str, list[ClaimRecord]]) -> list[list[str]]:
-    """Rows of at most five; a statement and its repairs are never separated by a line break."""
+    """Rows of at most three; a statement and its repairs are never separated by a line break."""
     repairs: dict[str, list[str]] = {}
     for name in ids:
         target = grouped[name][0].claim.repairs
@@ -81,10 +88,10 @@ def _rows(ids: list[str], grouped: dict[str, list[ClaimRecord]]) -> list[list[st
         if name in moved:
             continue
         group = [name, *repairs.get(name, [])]
-        if len(rows[-1]) + len(group) > _COLUMNS and rows[-1]:
+        if len(rows[-1]) + len(group) > COLUMNS and rows[-1]:
             rows.append([])
         for one in group:
-            if len(rows[-1]) == _COLUMNS:
+            if len(rows[-1]) == COLUMNS:
                 rows.append([])
             rows[-1].append(one)
     return rows

@@ -56,6 +56,10 @@ class Arithmetic(ABC):
         """The principal branch of the Lambert W function at a non-negative number."""
         raise Undecidable("lambertw")
 
+    def extreme_eigenvalues(self, symmetric: Any) -> tuple[Any, Any]:
+        """(least, largest) eigenvalue of a symmetric matrix."""
+        raise Undecidable("eigenvalues")
+
     def over(self, numerator: Any, denominator: Any) -> Any:
         """numerator / denominator, with x/0 = inf for x > 0 and 0/0 = nan where the arithmetic has them."""
         if denominator == 0:

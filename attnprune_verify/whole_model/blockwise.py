@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from fractions import Fraction
 from typing import Any, TypeAlias
 
@@ -11,14 +11,15 @@ import numpy as np
 from attnprune_verify.algorithms.layer.prune import prune_layer
 from attnprune_verify.algorithms.matrix.budget import Budget, Share, as_pattern
 from attnprune_verify.algorithms.matrix.damping import Moments
-from attnprune_verify.algorithms.matrix.methods import MATRIX_METHODS, prune_matrix
+from attnprune_verify.algorithms.matrix.methods import MATRIX_METHODS, matrix_options, prune_matrix
 from attnprune_verify.algorithms.matrix.output_obs import PrunedMatrix
 from attnprune_verify.instance.validate import Array
 from attnprune_verify.pretrained.block import Block
+from attnprune_verify.whole_model.joint import refit_attention
 from attnprune_verify.whole_model.moments import BlockMoments
 from attnprune_verify.whole_model.plan import Plan
 
-__all__ = ["block_moments", "budget_of", "forward", "prune_block"]
+__all__ = ["block_moments", "budget_of", "forward", "prune_block", "refitted"]
 
 Windows: TypeAlias = Sequence[Array] | Array
 
@@ -58,7 +59,23 @@ def prune_block(
         weight = block.weight(role)
         budget = budget_of(plan, weight, None if zeros is None else zeros[role])
         pruned[role] = prune_matrix(name, weight, moments.inputs(role), moments.outputs(role), budget)
-    return pruned
+    return refitted(block, hidden, pruned, plan, moments.inputs, moments.outputs)
+
+
+def refitted(
+    block: Block,
+    hidden: Windows,
+    pruned: dict[str, PrunedMatrix],
+    plan: Plan,
+    inputs: Callable[[str], Moments],
+    outputs: Callable[[str], Moments | None],
+) -> dict[str, PrunedMatrix]:
+    """`refit_attention` where a pattern leaves the zeros so little choice that it is worth its passes."""
+    method = MATRIX_METHODS.get(plan.attention)
+    if plan.pattern is None or method is None or method.attention != "attention" or not {"Q", "K"} <= pruned.keys():
+        return pruned
+    metrics = {side: (inputs(side), outputs(side)) for side in ("Q", "K")}
+    return refit_attention(block, hidden, pruned, metrics, matrix_options(plan.attention, {}))
 
 
 def block_moments(

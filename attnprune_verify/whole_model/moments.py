@@ -54,7 +54,7 @@ class BlockMoments:
         for source, total in self._inputs.items():
             total.add(getattr(trace, source)[0])
         for metric, sums in self._outputs.items():
-            sums.add(probe(metric, self._block, trace, self._rng))
+            sums.add(probe(metric, self._block, trace, self._rng, roles=sums.sums))
 
     def inputs(self, role: str) -> Moments:
         """``X^T X / tokens`` of a map's inputs."""

@@ -16,7 +16,7 @@ import pytest
 
 from attnprune_verify.claims.core import Verdict, mutant
 from attnprune_verify.claims.judge import judge
-from attnprune_verify.claims.printed import misprint, read
+from attnprune_verify.claims.printed import misprint, misprinted, read
 from attnprune_verify.claims.registry import claims, find
 from attnprune_verify.claims.run import assemble
 from attnprune_verify.theory.arithmetic import EXACT, FLOAT, Undecidable
@@ -108,6 +108,28 @@ def test_every_formula_belongs_to_a_claim_that_prints_it() -> None:
         assert all(
             misprint(entry, f"{claim.says} {claim.formula}") == "" for claim in claims() if claim.id in entry.claims
         )
+
+
+@pytest.mark.parametrize("path", sorted(FORMULAS))
+def test_a_formula_is_what_its_claims_print(path: str) -> None:
+    entry = FORMULAS[path]
+    texts = [f"{claim.says} {claim.formula}" for claim in claims() if claim.id in entry.claims]
+    assert texts and {misprint(entry, text) for text in texts} == {""}
+
+
+def test_one_part_in_a_thousand_is_another_formula(monkeypatch: pytest.MonkeyPatch) -> None:
+    from attnprune_verify.theory import sharp
+
+    mu, entry = sharp.mu, FORMULAS["sharp.mu"]
+    monkeypatch.setattr(sharp, "mu", lambda w, b, f, **how: mu(w, b, f, **how) * 1.001)
+    assert "sharp.mu is" in misprint(entry, entry.printed)
+
+
+def test_what_the_library_asks_is_what_the_statement_assumes() -> None:
+    claim = find("lem:PL_ineq", "full")
+    assert misprinted(claim) == ""
+    fewer = replace(claim, hypotheses=claim.hypotheses[1:])
+    assert any("assumes" in misprinted(one) for one in (fewer, replace(claim, hypotheses=())))
 
 
 def test_a_sentence_that_prints_another_number_fails() -> None:

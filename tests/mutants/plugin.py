@@ -1,6 +1,6 @@
 """Run tests on mutants: a pytest plugin that forks for each, after everything is imported and collected.
 
-    python -m pytest -n0 -p tests.mutants.plugin --mutants ID,... TEST...
+    python -m pytest -n0 -p tests.mutants.plugin --mutants 'ID;...' TEST...
 
 With --mutants-explore every collected test is tried on every mutant until one fails, and its name is printed; without,
 a mutant's own catcher only.
@@ -10,18 +10,18 @@ from __future__ import annotations
 
 import json
 import os
-import sys
 import time
 from typing import Any
 
 import pytest
 
+from attnprune_verify.claims.registry import claims
 from tests.mutants.patching import Mutant, apply
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     group = parser.getgroup("mutants")
-    group.addoption("--mutants", default="", help="ids, comma separated; none means all")
+    group.addoption("--mutants", default="", help="ids, separated by semicolons; none means all")
     group.addoption("--mutants-explore", action="store_true", help="try every collected test on every mutant")
     group.addoption("--mutants-out", default="", help="JSON file for what caught what")
 
@@ -29,7 +29,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 def chosen(config: pytest.Config) -> list[Mutant]:
     from tests.mutants.catalogue import MUTANTS
 
-    ids = set(filter(None, config.getoption("--mutants").split(",")))
+    ids = set(filter(None, config.getoption("--mutants").split(";")))
     unknown = ids - {one.id for one in MUTANTS}
     if unknown:
         raise pytest.UsageError(f"no such mutant: {', '.join(sorted(unknown))}")
@@ -44,8 +44,10 @@ def covers(name: str, item: pytest.Item) -> bool:
 def pytest_runtestloop(session: pytest.Session) -> bool:
     explore, found = session.config.getoption("--mutants-explore"), {}
     mutants = chosen(session.config)
+    if any(one.catcher.startswith("tests/claims/") for one in mutants):
+        claims()  # built once, before the first fork, as are the modules
     for mutant in mutants:
-        mutant.module  # noqa: B018  # imported once, before the first fork
+        mutant.module  # noqa: B018
     for mutant in mutants:
         items = [item for item in session.items if explore or covers(mutant.catcher, item)]
         start = time.perf_counter()
@@ -91,7 +93,3 @@ def _first_failure(session: pytest.Session, mutant: Mutant, items: list[pytest.I
         if any(report.failed for report in reports):
             return item.nodeid
     return ""
-
-
-if __name__ == "__main__":
-    sys.exit("run it as a plugin of pytest")

@@ -11,6 +11,8 @@ import pytest
 from proofs_check import both, fuzz
 from proofs_check.__main__ import CERTIFICATES
 from proofs_check.checker import judge_bytes
+from proofs_check.corpus import __main__ as corpus
+from proofs_check.corpus.trap import Trap
 
 FILES = sorted(CERTIFICATES.glob("*.json"))
 
@@ -30,13 +32,30 @@ def second(program: Path) -> Iterator[both.SecondChecker]:
 
 
 def run(program: Path, *arguments: str | bytes) -> subprocess.CompletedProcess[str]:
-    return subprocess.run([program, *arguments], capture_output=True, text=True, check=False, timeout=60)
+    return subprocess.run([program, *arguments], capture_output=True, text=True, check=False)
 
 
 def test_it_accepts_every_certificate(program: Path) -> None:
     done = run(program, *map(str, FILES))
     assert done.returncode == 0, done.stdout
     assert done.stdout.endswith(f"{len(FILES)} of {len(FILES)} certificates accepted\n")
+
+
+def test_the_corpus_is_what_its_program_writes_and_the_first_checker_rejects_all_of_it() -> None:
+    """Writing it judges every trap, and stops at one that is accepted or breaks the checker."""
+    assert corpus.main(["--check"]) == 0
+    assert len(list(both.INVALID.glob("*.json"))) >= 130
+    assert sum(path.stat().st_size for path in both.INVALID.iterdir()) < 800_000
+
+
+def test_a_trap_that_is_none_is_not_taken_into_the_corpus() -> None:
+    with pytest.raises(ValueError, match="valid: lem:PL_ineq"):
+        corpus._row(Trap("valid", "nothing", FILES[0].read_bytes()))
+
+
+def test_it_rejects_the_whole_corpus(second: both.SecondChecker) -> None:
+    accepted = [path.name for path in both.INVALID.glob("*.json") if second.judge(path.read_bytes()).accepted]
+    assert accepted == []
 
 
 def test_one_bad_file_among_good_ones(program: Path, tmp_path: Path) -> None:
@@ -97,7 +116,7 @@ def test_both_agree_on_many_mutants(program: Path) -> None:
 
 
 def test_the_first_checker_knows_what_the_comparison_taught() -> None:
-    """Differences that the second checker showed: JSON booleans as counts, half of a surrogate pair, R <= 1."""
+    """Differences that the second checker showed: JSON booleans as counts, half of a surrogate pair, R <= 1, R < 0."""
     counts = json.loads((CERTIFICATES / "mask_gd-confirmation-distinct.json").read_text())
     counts["inputs"]["d"], counts["inputs"]["M"], counts["inputs"]["rho"] = 1, [["1/2"]], ["0", "1"]
     counts["quantities"] = {"zeros": [0, 1], "wanted": [0, 1]}
@@ -110,3 +129,6 @@ def test_the_first_checker_knows_what_the_comparison_taught() -> None:
         document = json.loads((CERTIFICATES / f"{name}.json").read_text())
         document["inputs"]["R"] = "1/2"
         assert "R must be > 1" in judge_bytes(json.dumps(document).encode()).reason
+    informal = json.loads((CERTIFICATES / "our_convergence_informal-refutation.json").read_text())
+    informal["inputs"]["R"] = "-3/2"
+    assert "R >= sqrt(2)" in judge_bytes(json.dumps(informal).encode()).reason

@@ -41,9 +41,14 @@ class Rows(NamedTuple):
 
 
 def probe(
-    metric: str, block: Block, trace: Trace, rng: np.random.Generator, upstream: Array | None = None
+    metric: str,
+    block: Block,
+    trace: Trace,
+    rng: np.random.Generator,
+    upstream: Array | None = None,
+    roles: Iterable[str] = "QKVO",
 ) -> dict[str, Rows]:
-    """Rows of the metric of that name for every role it knows.
+    """Rows of the metric of that name for every role it knows; where only some are wanted, perhaps for no others.
 
     Parameters
     ----------
@@ -55,10 +60,14 @@ def probe(
     rng : numpy Generator
     upstream : (k, n, d) array, optional
         The loss's gradient at the block's output; needed for ``loss`` and ``kfac``.
+    roles : iterable of str
+        The maps that are wanted.
     """
     as_choice("metric", metric, OUTPUT_METRICS)
     if upstream is None and metric in LOSS_METRICS:
         raise InvalidInstance(f"upstream must be given for the metric {metric}; got None")
+    if metric == "attention" and set(roles) <= set("QKV"):
+        return _attention_alone(block, trace, rng, upstream)
     return OUTPUT_METRICS[metric](block, trace, rng, upstream)
 
 
@@ -93,9 +102,14 @@ def output_blocks(block: Block, role: str) -> int:
 
 
 def _attention(block: Block, trace: Trace, rng: np.random.Generator, _: Array | None) -> dict[str, Rows]:
-    inner = attention_gradients(block, trace, random_signs(rng, trace.middle.shape, trace.middle.dtype))
     outer = block_backward(block, trace, random_signs(rng, trace.output.shape, trace.output.dtype)).maps
-    return weighted(trace, {**outer, **{role: inner[role] for role in "QKV"}})
+    return {**weighted(trace, outer), **_attention_alone(block, trace, rng, None)}
+
+
+def _attention_alone(block: Block, trace: Trace, rng: np.random.Generator, _: Array | None) -> dict[str, Rows]:
+    """Of Q, K, V only: half the passes."""
+    inner = attention_gradients(block, trace, random_signs(rng, trace.middle.shape, trace.middle.dtype))
+    return weighted(trace, {role: inner[role] for role in "QKV"})
 
 
 def _loss(block: Block, trace: Trace, _: np.random.Generator, upstream: Array | None) -> dict[str, Rows]:

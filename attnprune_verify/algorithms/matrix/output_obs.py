@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,7 +21,16 @@ _SWEEPS = 50
 # Shrinkage is prescribed for the least error of H itself; for what the weights become, a third of it is better.
 TRUST = 0.3
 
-__all__ = ["TRUST", "OutputOBS", "PrunedMatrix", "prune_output_obs", "usable_metric"]
+__all__ = [
+    "TRUST",
+    "OutputOBS",
+    "PrunedMatrix",
+    "from_blocks",
+    "in_blocks",
+    "prune_output_obs",
+    "usable_metric",
+    "used_metrics",
+]
 
 
 class PrunedMatrix(NamedTuple):
@@ -49,6 +58,9 @@ class OutputOBS:
         Conjugate-gradient steps on the kept weights once the mask stands.
     exchange_rounds : int
         N:M patterns: how often the local search and the refit follow each other before the last search.
+    joint_steps : int
+        N:M patterns in a whole model: steps that move what W_Q and W_K keep together, towards the dense attention
+        output (`whole_model.joint`); a single matrix knows nothing of it.
     """
 
     damping: float | None = None
@@ -57,6 +69,7 @@ class OutputOBS:
     blocksize: int = 32
     refit_steps: int = 10
     exchange_rounds: int = 0
+    joint_steps: int = 3
 
     def __post_init__(self) -> None:
         for name in ("damping", "output_damping"):
@@ -65,18 +78,18 @@ class OutputOBS:
         as_choice("solver", self.solver, ("splitting", "pass"))
         as_count("blocksize", self.blocksize, least=1)
         as_count("refit_steps", self.refit_steps)
+        as_count("joint_steps", self.joint_steps)
 
 
 def prune_output_obs(
     weight: Array, inputs: Moments, outputs: Moments | None, budget: Budget, options: OutputOBS
 ) -> PrunedMatrix:
     """Prune a weight (out, in) in the metric H (x) G, then refit what is kept; without G the metric is H (x) I."""
-    H = damped(inputs.H, TRUST * inputs.damping if options.damping is None else options.damping)
-    G = None if outputs is None else usable_metric(outputs, options.output_damping)
+    H, G = used_metrics(inputs, outputs, options)
     for side, metric, given in (("inputs", H, options.damping), ("outputs", G, options.output_damping)):
         if metric is not None:
             _check_definite(side, metric, given)
-    target = weight.astype(np.float64).reshape(1 if G is None else len(G), -1, weight.shape[1]).swapaxes(1, 2)
+    target = in_blocks(weight.astype(np.float64), 1 if G is None else len(G))
     gone = budget.choose(np.abs(target), 0)
     if gone.all() or not gone.any():  # nothing to choose, and the kept weights must not move
         return _joined(Pruned(np.where(gone, 0.0, target), ~gone), weight)
@@ -93,10 +106,26 @@ def prune_output_obs(
     return _joined(pruned, weight)
 
 
+def used_metrics(inputs: Moments, outputs: Moments | None, options: OutputOBS) -> tuple[Array, Array | None]:
+    """H and G, damped as the options say."""
+    H = damped(inputs.H, TRUST * inputs.damping if options.damping is None else options.damping)
+    return H, None if outputs is None else usable_metric(outputs, options.output_damping)
+
+
 def _joined(pruned: Pruned, weight: Array) -> PrunedMatrix:
     """Blocks (blocks, in, m) to (out, in)."""
-    new, kept = pruned.weight.swapaxes(1, 2).reshape(weight.shape), pruned.kept.swapaxes(1, 2).reshape(weight.shape)
+    new, kept = (from_blocks(part, weight.shape) for part in pruned)
     return PrunedMatrix(np.where(kept, new, 0.0).astype(weight.dtype), kept)
+
+
+def in_blocks(weight: NDArray[Any], blocks: int) -> NDArray[Any]:
+    """(out, in) -> (blocks, in, out / blocks)."""
+    return weight.reshape(blocks, -1, weight.shape[1]).swapaxes(1, 2)
+
+
+def from_blocks(parts: NDArray[Any], shape: tuple[int, ...]) -> NDArray[Any]:
+    """(blocks, in, out / blocks) -> (out, in)."""
+    return parts.swapaxes(1, 2).reshape(shape)
 
 
 def _check_definite(side: str, metric: Array, damping: float | None) -> None:

@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from attnprune_verify.algorithms.matrix.budget import Budget
-from attnprune_verify.algorithms.matrix.two_sided import Pruned, in_metric
+from attnprune_verify.algorithms.matrix.two_sided import Pruned, by_block, in_metric, side_by_side
 from attnprune_verify.instance.validate import Array
 
 __all__ = ["split"]
@@ -82,12 +82,15 @@ class _Problem:
 
     def least_squares(self, D: Array, V: Array, penalty: float) -> Array:
         """argmin f(W) + (penalty / 2) ||W - D + V / penalty||^2."""
-        rotated = self.A.T @ (self.slope - V + np.float32(penalty) * D)
+        right = self.slope - V
+        right += np.float32(penalty) * D
+        rotated = by_block(self.A.T @ side_by_side(right), len(D))
         if self.B is not None:
             rotated = rotated @ self.B
-        rotated /= self.curvature + np.float32(penalty)
-        solved: Array = self.A @ (rotated if self.B is None else rotated @ self.B.swapaxes(1, 2))
-        return solved
+        rotated = rotated / (self.curvature + np.float32(penalty))
+        if self.B is not None:
+            rotated = rotated @ self.B.swapaxes(1, 2)
+        return by_block(self.A @ side_by_side(rotated), len(D))
 
     def project(self, W: Array, budget: Budget) -> Array:
         """W with what the budget gives up set to 0."""

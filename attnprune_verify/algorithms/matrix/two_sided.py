@@ -14,7 +14,7 @@ from scipy.linalg import solve_triangular
 from attnprune_verify.algorithms.matrix.budget import Budget
 from attnprune_verify.instance.validate import Array
 
-__all__ = ["Pruned", "in_metric", "prune_two_sided", "refit"]
+__all__ = ["Pruned", "by_block", "in_metric", "prune_two_sided", "refit", "side_by_side", "solve"]
 
 _SOLVED = 1e-28  # of the first residual's square: what is left is rounding
 
@@ -86,47 +86,62 @@ def _cheapest_changes(rows: Array, gone: NDArray[np.bool_], G_inverse: Array | N
 
 def refit(pruned: Pruned, target: Array, H: Array, G: Array | None, steps: int) -> Pruned:
     """Move the kept weights towards the least tr((W - target)^T H (W - target) G), `steps` steps of each block."""
-    weight = np.empty_like(pruned.weight)
-    for block, (begin, kept) in enumerate(zip(*pruned, strict=True)):
-        weight[block] = _conjugate_gradients(begin, kept, target[block], H, None if G is None else G[block], steps)
-    return Pruned(weight, pruned.kept)
+    weight, kept = pruned
+    return Pruned(weight + solve(kept, in_metric(target - weight, H, G), H, G, steps), kept)
 
 
-def _conjugate_gradients(
-    weight: Array, kept: NDArray[np.bool_], target: Array, H: Array, G: Array | None, steps: int
-) -> Array:
-    """Preconditioned by the diagonal; every residual is made orthogonal to all earlier ones again.
+def solve(kept: NDArray[np.bool_], rhs: Array, H: Array, G: Array | None, steps: int) -> Array:
+    """`steps` steps towards the D on `kept` with H D G = rhs there: the least tr(D^T H D G) / 2 - tr(D^T rhs).
 
-    Tokens share a large mean, so H has an eigenvalue far above the rest. Its direction is solved within a few steps and
-    then grows back from rounding errors: without the orthogonality the result would be a matter of the last bits, and
-    so would masks that are chosen after it.
+    Conjugate gradients from 0, every block with step lengths of its own, preconditioned by the diagonal; every residual
+    is made orthogonal to all earlier ones again. Tokens share a large mean, so H has an eigenvalue far above the rest.
+    Its direction is solved within a few steps and then grows back from rounding errors: without the orthogonality the
+    result would be a matter of the last bits, and so would masks that are chosen after it.
     """
-    diagonal = np.outer(np.diag(H), np.ones(weight.shape[1]) if G is None else np.diag(G))
-    residual = in_metric(target - weight, H, G) * kept
+    of_outputs = 1.0 if G is None else np.diagonal(G, axis1=1, axis2=2)[:, np.newaxis]
+    diagonal = np.diag(H)[:, np.newaxis] * of_outputs
+    solution, residual = np.zeros_like(rhs), rhs * kept
     scaled = residual / diagonal
-    direction, size = scaled, float(np.vdot(residual, scaled))
+    direction, size = scaled, _dots(residual, scaled)
     solved = _SOLVED * size
     earlier: list[tuple[Array, Array]] = []
     for _ in range(steps):
-        if size <= solved:
+        unsolved = size > solved  # a block that is solved moves no further
+        if not unsolved.any():
             break
         image = in_metric(direction, H, G) * kept
-        length = size / float(np.vdot(direction, image))
-        weight = weight + length * direction
-        earlier.append((residual, scaled / size))
+        length = np.where(unsolved, size / np.where(unsolved, _dots(direction, image), 1.0), 0.0)
+        solution = solution + length * direction
+        earlier.append((residual, scaled / np.where(unsolved, size, 1.0)))
         residual = residual - length * image
         for one, dual in earlier:
-            residual = residual - float(np.vdot(dual, residual)) * one
+            residual -= _dots(dual, residual) * one
         scaled = residual / diagonal
-        size, before = float(np.vdot(residual, scaled)), size
-        direction = scaled + size / before * direction
-    return weight
+        size, before = np.where(unsolved, _dots(residual, scaled), 0.0), size
+        direction = scaled + size / np.where(unsolved, before, 1.0) * direction
+    return solution
+
+
+def _dots(one: Array, other: Array) -> Array:
+    """The inner product of each block, (blocks, 1, 1)."""
+    found: Array = np.einsum("bdm,bdm->b", one, other)[:, np.newaxis, np.newaxis]
+    return found
 
 
 def in_metric(change: Array, H: Array, G: Array | None) -> Array:
-    """H D G, the gradient of tr(D^T H D G) / 2."""
-    image: Array = H @ change
+    """H D G, the gradient of tr(D^T H D G) / 2, for D (blocks, d, m); one product with H for all blocks."""
+    image = by_block(H @ side_by_side(change), len(change))
     return image if G is None else image @ G
+
+
+def side_by_side(blocks: Array) -> Array:
+    """(blocks, d, m) -> (d, blocks*m)."""
+    return blocks.swapaxes(0, 1).reshape(blocks.shape[1], -1)
+
+
+def by_block(matrix: Array, blocks: int) -> Array:
+    """(d, blocks*m) -> (blocks, d, m), a view."""
+    return matrix.reshape(len(matrix), blocks, -1).swapaxes(0, 1)
 
 
 def inverse_factor(H: Array) -> Array:

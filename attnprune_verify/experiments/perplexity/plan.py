@@ -12,6 +12,8 @@ from attnprune_verify.whole_model.plan import ATTENTION_METHODS, DENSE, REST_MET
 
 __all__ = ["PerplexityPlan", "PerplexityRun"]
 
+_KNOW_PATTERNS = {DENSE, *REST_METHODS}
+
 
 @dataclass(frozen=True)
 class PerplexityRun:
@@ -43,7 +45,7 @@ class PerplexityPlan:
     calibration, held_out : paths of texts; empty for the shipped ones
     attention, rest : methods, or "dense"
     rhos : pruning ratios
-    patterns : "N:M"
+    patterns : "N:M", for the methods that know patterns
     budgets : "matrix", "measured"
     hold : blocks that measured budgets leave at rho
     ks : windows of calibration text
@@ -97,11 +99,14 @@ class PerplexityPlan:
         shared = {Path(path).resolve() for path in self.calibration} & {Path(path).resolve() for path in self.held_out}
         if shared:
             raise InvalidInstance(f"calibration and held-out texts must differ; both have {sorted(shared)[0].name!r}")
-        for run in self.runs(depth=1):
+        runs = self.runs(depth=1)
+        if not runs and {*self.attention, *self.rest} != {DENSE}:
+            raise InvalidInstance("a method must be measured that knows the sizes asked for; none of these knows N:M")
+        for run in runs:
             run.plan()
 
     def runs(self, depth: int) -> list[PerplexityRun]:
-        """Every combination once, runs on the same draw of texts after each other."""
+        """Every combination once, runs on the same draw of texts after each other; N:M for methods that know it."""
         sizes: list[tuple[float | None, str | None, str]]
         sizes = [(rho, None, budget) for rho in self.rhos for budget in self.budgets]
         sizes += [(None, pattern, "matrix") for pattern in self.patterns]
@@ -116,7 +121,7 @@ class PerplexityPlan:
             for attention in map(_resolved, self.attention)
             for rho, pattern, budget in sizes
             for layer in layers
-            if not rest == attention == DENSE
+            if not rest == attention == DENSE and (pattern is None or {rest, attention} <= _KNOW_PATTERNS)
         ]
         return list(dict.fromkeys(runs))
 

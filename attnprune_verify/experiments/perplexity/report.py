@@ -34,18 +34,18 @@ def as_document(results: PerplexityResults, *, times: bool = True) -> dict[str, 
     }
 
 
-def command_line(plan: PerplexityPlan) -> str:
-    """The command that measures this plan, with FOLDER for the model's folder.
+def command_line(plan: PerplexityPlan, folder: str | None = None) -> str:
+    """The command that measures this plan, with FOLDER for the model's folder; or with `folder`, texts lying in it.
 
     Examples
     --------
     >>> command_line(PerplexityPlan("models/small", attention=("wanda",), seeds=2))
     'attnprune-verify experiment perplexity FOLDER --attention wanda --rest dense --rho 0.5 --k 8 --seeds 2'
     """
-    words = ["attnprune-verify", "experiment", "perplexity", "FOLDER"]
+    words = ["attnprune-verify", "experiment", "perplexity", folder or "FOLDER"]
     for option, values in (
-        ("--calibration", [Path(path).name for path in plan.calibration]),
-        ("--held-out", [Path(path).name for path in plan.held_out]),
+        ("--calibration", [_text(path, folder) for path in plan.calibration]),
+        ("--held-out", [_text(path, folder) for path in plan.held_out]),
         ("--attention", plan.attention),
         ("--rest", plan.rest),
         ("--rho", plan.rhos),
@@ -60,6 +60,10 @@ def command_line(plan: PerplexityPlan) -> str:
         for value in values:
             words += [option, str(value)]
     return shlex.join(words + ["--by-layer"] * plan.by_layer)
+
+
+def _text(path: str, folder: str | None) -> str:
+    return Path(path).name if folder is None else (Path(folder) / path).as_posix()
 
 
 def write_tables(results: PerplexityResults, folder: Path) -> list[Path]:
@@ -91,8 +95,7 @@ def summary(results: PerplexityResults) -> str:
     statements = perplexity_statements(results)
     lines += [""] if statements else []
     for statement in statements:
-        verdict = "holds" if statement["holds"] else "does not hold"
-        lines.append(f"{statement['says']} ({statement['reading']}): {verdict}, {statement['criterion']}")
+        lines.append(f"{statement['says']} ({statement['reading']}): {statement['verdict']}, {statement['numbers']}")
     return "\n".join(lines)
 
 

@@ -24,7 +24,7 @@ from attnprune_verify.whole_model.fingerprint import fingerprint, model_fields, 
 from attnprune_verify.whole_model.in_memory import prune_in_memory
 from attnprune_verify.whole_model.plan import Plan
 
-__all__ = ["PerplexityResults", "run_perplexity"]
+__all__ = ["PerplexityResults", "measure_dense", "measure_run", "run_perplexity"]
 
 _TOKENS = 2048
 _FIRST_TOKEN = "given: every token of a window but the first is predicted, from the ones before it in the window"
@@ -83,11 +83,10 @@ def run_perplexity(
     print_ = fingerprint(_fields(plan, model))
     source = {name: value for name, value in print_["fields"].items() if name not in ("choices", "options")}
     source |= {"n": _length(plan), "windows": plan.windows}
-    judge = _judge(plan)
+    dense = measure_dense(plan)
     runs = {_key(source, run): run for run in plan.runs(model.depth)}
     journal = None if folder is None else folder / "perplexity-runs.jsonl"
     finished = complete(runs, partial(_measure, plan), journal, processes=processes, progress=progress)
-    dense = {"perplexity": float(np.exp(judge.nll)), "nll": judge.nll, "tokens": judge.tokens}
     return PerplexityResults(plan, print_, dense, [one["row"] for one in finished])
 
 
@@ -110,7 +109,14 @@ def _fields(plan: PerplexityPlan, model: PretrainedModel) -> dict[str, Any]:
     }
 
 
-def _measure(plan: PerplexityPlan, run: PerplexityRun) -> dict[str, Any]:
+def measure_dense(plan: PerplexityPlan) -> dict[str, float]:
+    """Perplexity and nll of the dense model, and how many tokens are predicted."""
+    judge = _judge(plan)
+    return {"perplexity": float(np.exp(judge.nll)), "nll": judge.nll, "tokens": judge.tokens}
+
+
+def measure_run(plan: PerplexityPlan, run: PerplexityRun) -> dict[str, Any]:
+    """One pruned model: its choices, perplexity, nll, kl, and the CPU seconds of pruning."""
     model, judge, how = _model(plan.model), _judge(plan), run.plan()
     ids = _windows(plan, run.k, run.seed)
     started = time.process_time()
@@ -118,7 +124,11 @@ def _measure(plan: PerplexityPlan, run: PerplexityRun) -> dict[str, Any]:
     pruned = prune_in_memory(model, ids, how, zeros_by_map(model, ids, how, curves))
     seconds = time.process_time() - started
     choices = {name: value for name, value in asdict(run).items() if name != "hold"}
-    return {"row": {**choices, **judge(pruned), "seconds": seconds}}
+    return {**choices, **judge(pruned), "seconds": seconds}
+
+
+def _measure(plan: PerplexityPlan, run: PerplexityRun) -> dict[str, Any]:
+    return {"row": measure_run(plan, run)}
 
 
 def _windows(plan: PerplexityPlan, k: int, seed: int) -> NDArray[np.int64]:

@@ -7,7 +7,7 @@ import sys
 import click
 
 from attnprune_verify.experiments.stored.record import FOLDER, NAMES, kernel, read
-from attnprune_verify.experiments.stored.redo import differences, is_chaotic, measure, sample
+from attnprune_verify.experiments.stored.redo import differences, folder_of, is_chaotic, measure, sample
 
 
 @click.group()
@@ -18,17 +18,23 @@ def main() -> None:
 @main.command("check")
 @click.option("--seed", default="", help="Draws the sample, for instance the commit.")
 @click.option("--seconds", default=60.0, show_default=True, help="About how long each record may take.")
-@click.option("--model", default="", help="Folder of the model; without it runs that need one are left out.")
-def check(seed: str, seconds: float, model: str) -> None:
+@click.option(
+    "--model", "models", multiple=True, help="Folder of a model (may be repeated); runs on others are left out."
+)
+def check(seed: str, seconds: float, models: tuple[str, ...]) -> None:
     """Do a random sample of every record's runs again; 1 if one comes out otherwise than stored."""
     found: list[str] = []
+    folders = {name: folder_of(FOLDER / name, models) for name in NAMES}
+    for model in set(models) - set(folders.values()):
+        raise click.UsageError(f"--model must hold a model that a record was measured on; {model!r} does not")
     for name in NAMES:
-        stored, runs = sample(FOLDER / name, seed, seconds, model)
+        stored, runs = sample(FOLDER / name, seed, seconds, folders[name])
         found += differences(FOLDER / name, stored, runs)
         record, every = read(FOLDER / name)[0], stored.runs()
         chaotic = sum(is_chaotic(record, stored, run) for run in every)
         left_out = ", which could not be: measured on another kernel" if record.kernel != kernel() and chaotic else ""
-        click.echo(f"{name}: {len(runs)} of {len(every)} runs done again; {chaotic} are chaotic{left_out}")
+        missing = "" if folders[name] or not stored.needs_model else "; its model is not here"
+        click.echo(f"{name}: {len(runs)} of {len(every)} runs done again; {chaotic} are chaotic{left_out}{missing}")
     for one in found:
         click.echo(one)
     sys.exit(1 if found else 0)

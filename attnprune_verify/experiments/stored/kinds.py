@@ -1,74 +1,24 @@
-"""The experiments whose runs are stored: what is in a record, how a run is done again, what the rows say."""
+"""The experiments whose runs are stored, by name."""
 
 from __future__ import annotations
 
 import hashlib
-from abc import ABC, abstractmethod
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, NamedTuple
 
 from attnprune_verify.experiments.documents import default_texts
 from attnprune_verify.experiments.layer.plan import LayerPlan, LayerRun, parse_method
 from attnprune_verify.experiments.layer.report import command_line
 from attnprune_verify.experiments.layer.run import LayerResults, measure_run
 from attnprune_verify.experiments.layer.sentences import layer_statements
+from attnprune_verify.experiments.stored.kind import Finding, Row, Stored, tuples
+from attnprune_verify.experiments.stored.whole_models import Perplexity
 from attnprune_verify.experiments.synthetic import report
 from attnprune_verify.experiments.synthetic.plan import Run, SyntheticPlan, perform
 from attnprune_verify.experiments.synthetic.run import Results
 from attnprune_verify.experiments.synthetic.sentences import figure2_statements
 
-__all__ = ["KINDS", "Finding", "Layer", "Stored", "Synthetic"]
-
-Row = dict[str, Any]
-
-
-class Finding(NamedTuple):
-    """One sentence under one reading: what was measured says "agrees", "disagrees" or "undecided"."""
-
-    id: str
-    says: str
-    criterion: str
-    verdict: str
-    reading: str
-    numbers: str
-
-
-class Stored(ABC):
-    """An experiment with the settings of a record, the model (if it reads one) in a folder.
-
-    `runs` can be done again one by one: `rows` says what one leaves. Rounding may decide the result of what descends on
-    a mask: `setting` names its settings ("" for everything else), and `disturbed` does such a run again from a start
-    that is disturbed (None where it cannot).
-    """
-
-    columns: Sequence[str]
-    measured: Sequence[str]
-    command: str
-    data: str
-    needs_model: bool
-
-    @abstractmethod
-    def __init__(self, plan: Row, folder: str = "") -> None: ...
-
-    @abstractmethod
-    def inputs(self) -> dict[str, str]: ...
-
-    @abstractmethod
-    def runs(self) -> list[Any]: ...
-
-    @abstractmethod
-    def rows(self, run: Any) -> list[Row]: ...
-
-    @abstractmethod
-    def setting(self, run: Any) -> str: ...
-
-    def disturbed(self, run: Any, disturbance: float) -> list[Row] | None:
-        """Its rows when the start is disturbed by so much."""
-        return None
-
-    @abstractmethod
-    def findings(self, rows: list[Row]) -> Iterator[Finding]: ...
+__all__ = ["KINDS", "Finding", "Layer", "Perplexity", "Stored", "Synthetic"]
 
 
 class Synthetic(Stored):
@@ -81,7 +31,7 @@ class Synthetic(Stored):
     needs_model = False
 
     def __init__(self, plan: Row, folder: str = "") -> None:
-        self.plan = SyntheticPlan(**_tuples(plan))
+        self.plan = SyntheticPlan(**tuples(plan))
 
     def inputs(self) -> dict[str, str]:
         """Everything is drawn."""
@@ -128,7 +78,7 @@ class Layer(Stored):
     needs_model = True
 
     def __init__(self, plan: Row, folder: str = "") -> None:
-        self.plan = LayerPlan(**(_tuples(plan) | {"model": folder}))
+        self.plan = LayerPlan(**(tuples(plan) | {"model": folder}))
         self.command = command_line(self.plan)
 
     def inputs(self) -> dict[str, str]:
@@ -166,10 +116,4 @@ class Layer(Stored):
             yield Finding(one["id"], one["says"], one["criterion"], verdict, one["reading"], numbers)
 
 
-KINDS: dict[str, type[Stored]] = {"synthetic": Synthetic, "layer": Layer}
-
-
-def _tuples(value: Any) -> Any:
-    if isinstance(value, dict):
-        return {name: _tuples(item) for name, item in value.items()}
-    return tuple(map(_tuples, value)) if isinstance(value, list) else value
+KINDS: dict[str, type[Stored]] = {"synthetic": Synthetic, "layer": Layer, "perplexity": Perplexity}

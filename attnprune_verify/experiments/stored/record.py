@@ -29,7 +29,7 @@ _HERE = files("attnprune_verify.experiments").joinpath("stored")
 FOLDER = Path(str(_HERE))
 NAMES = tuple(sorted(path.stem for path in FOLDER.glob("*.json")))
 
-_COMPUTING = ("algorithms", "experiments", "instance", "model", "pretrained")
+_COMPUTING = ("algorithms", "experiments", "instance", "model", "pretrained", "whole_model")
 """The parts of the package whose code decides the numbers."""
 
 
@@ -39,7 +39,7 @@ class Record:
 
     Attributes
     ----------
-    experiment : "synthetic" or "layer"
+    experiment : "synthetic", "layer" or "perplexity"
     command : what a user types to measure it
     plan : the settings, seeds among them
     inputs : SHA-256 of every file that was read, by name

@@ -5,10 +5,11 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import math
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from functools import partial
 from pathlib import Path
 from random import Random
@@ -16,14 +17,12 @@ from typing import Any
 
 from attnprune_verify.errors import InvalidInstance
 from attnprune_verify.experiments.runs import Progress, complete
+from attnprune_verify.experiments.stored.kind import TOLERANCE
 from attnprune_verify.experiments.stored.kinds import KINDS, Stored
 from attnprune_verify.experiments.stored.record import Record, code, kernel, read
 from attnprune_verify.files import table, write_whole
 
-__all__ = ["differences", "is_chaotic", "measure", "sample"]
-
-TOLERANCE = 1e-9
-"""Relative; runs that are not chaotic come out equal to about 1e-13 after a change of rounding."""
+__all__ = ["differences", "folder_of", "is_chaotic", "measure", "sample"]
 
 DISTURBANCE = 1e-12
 """Of M_0, to see whether a run is chaotic: more than rounding, and a calm run's numbers stay within `TOLERANCE`."""
@@ -63,6 +62,18 @@ def _times(path: Path) -> list[float]:
     return [float(line.split(",")[1]) for line in path.with_suffix(".seconds.csv").read_text().splitlines()[1:]]
 
 
+def folder_of(path: Path, folders: Sequence[str]) -> str:
+    """Which of the folders holds the model that a record was measured on; "" if none does."""
+    wanted = {name: digest for name, digest in read(path)[0].inputs.items() if name.endswith(".safetensors")}
+    for folder in folders if wanted else ():
+        files = {name: Path(folder) / name for name in wanted}
+        if all(file.is_file() for file in files.values()) and wanted == {
+            name: hashlib.sha256(file.read_bytes()).hexdigest() for name, file in files.items()
+        }:
+            return folder
+    return ""
+
+
 def differences(path: Path, stored: Stored, runs: list[Any]) -> Iterator[str]:
     """Where these runs, done again, leave other rows than the record holds (of methods that it holds)."""
     identity = [name for name in stored.columns if name not in stored.measured]
@@ -71,14 +82,14 @@ def differences(path: Path, stored: Stored, runs: list[Any]) -> Iterator[str]:
         for row in stored.rows(run):
             before = rows.get(tuple(row.get(name) for name in identity), row)
             for name in stored.measured:
-                if not _equal(before.get(name), row.get(name)):
+                if not _equal(before.get(name), row.get(name), stored.tolerance(run, name)):
                     where = ", ".join(f"{key} = {row[key]}" for key in identity if key in row)
                     yield f"{path.name}: {name} is {before.get(name)}, and {row.get(name)} when done again ({where})"
 
 
-def _equal(one: Any, other: Any) -> bool:
+def _equal(one: Any, other: Any, tolerance: float) -> bool:
     if isinstance(one, float | int) and isinstance(other, float | int):
-        return math.isclose(one, other, rel_tol=TOLERANCE, abs_tol=TOLERANCE)
+        return math.isclose(one, other, rel_tol=tolerance, abs_tol=TOLERANCE)
     return bool(one == other)
 
 

@@ -95,7 +95,7 @@ def check_informal(certificate: dict[str, Any]) -> str:
     lam, epsilon, delta, R = (
         fields.rational(inputs[key], f"inputs.{key}", 30) for key in ("lambda", "epsilon", "delta", "R")
     )
-    if not 0 < lam <= 1 or epsilon <= 0 or delta <= 0 or R * R < 2:
+    if not 0 < lam <= 1 or epsilon <= 0 or delta <= 0 or R <= 0 or R * R < 2:
         raise Reject("lambda must lie in (0, 1], epsilon and delta must be > 0, R >= sqrt(2)")
     no_hypotheses(certificate)
     claimed = enclosures(certificate, ("cubic", "lhs", "rhs"))

@@ -1,0 +1,84 @@
+"""One instance of a campaign, alone: what it is, what its slack is, and what ball arithmetic says about it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from attnprune_verify.claims.campaign.decide import HOLDS, NOT_MET, UNDECIDED, VIOLATED
+from attnprune_verify.claims.campaign.draw import Draw, locate
+from attnprune_verify.claims.campaign.judge import Group, case_of, decide, in_balls
+from attnprune_verify.claims.campaign.plan import Plan
+from attnprune_verify.claims.campaign.tally import Tally
+from attnprune_verify.claims.case import Case
+from attnprune_verify.claims.core import Claim
+
+__all__ = ["Examined", "confirmed", "examine"]
+
+_WORDS = {NOT_MET: "not met", HOLDS: "holds", UNDECIDED: "undecided", VIOLATED: "violated"}
+_LARGEST = 4096
+"""Up to this n^2 d^2 the worst instance is confirmed: enclosing the eigenvalues of larger matrices takes minutes."""
+
+
+@dataclass(frozen=True)
+class Examined:
+    """One instance under one statement.
+
+    Attributes
+    ----------
+    claim : Claim
+    case : the instance as the statement reads it
+    state : "holds", "violated", "undecided" or "not met", as the campaign counted it in float64
+    slack : to the bit what the campaign found; nan where a hypothesis is not met
+    in_balls : the same in ball arithmetic
+    """
+
+    claim: Claim
+    case: Case
+    state: str
+    slack: float
+    in_balls: str
+
+
+def examine(id_: str, index: int, *, seed: int = 0, sizes: object = None) -> list[Examined]:
+    """Make one instance again from its number, and judge it under every reading of a statement.
+
+    Examples
+    --------
+    >>> [(one.claim.reading.name, one.state) for one in examine("fix:PL_ineq", 12, sizes="n=3,d=4")]
+    [('any', 'holds')]
+    """
+    plan = Plan.of(id_, 1, seed, sizes)
+    found = []
+    for claim in plan.claims:
+        group = _alone(plan, index)
+        decision = decide(claim, group)
+        case = case_of(claim, group.draw, 0)
+        state = _WORDS[int(decision.state[0])]
+        found.append(Examined(claim, case, state, float(decision.slack[0]), _WORDS[in_balls(claim, case)[0]]))
+    return found
+
+
+def confirmed(plan: Plan, claim: Claim, tally: Tally) -> bool | None:
+    """What ball arithmetic says about the worst instance: True where the statement certainly holds there."""
+    if tally.worst is None or (tally.worst.n or 1) ** 2 * (tally.worst.d or 1) ** 2 > _LARGEST:
+        return None
+    case = case_of(claim, _alone(plan, tally.worst.index).draw, 0)
+    return {HOLDS: True, VIOLATED: False}.get(in_balls(claim, case)[0])
+
+
+def _alone(plan: Plan, index: int) -> Group:
+    number, lane = locate(index)
+    return Group(Draw.of(plan.seed, plan.sizes, number, lane, 1))
+
+
+def as_dict(one: Examined) -> dict[str, Any]:
+    """For JSON."""
+    return {
+        "id": one.claim.id,
+        "reading": one.claim.reading.name,
+        "state": one.state,
+        "slack": one.slack,
+        "in_balls": one.in_balls,
+        "inputs": one.case.as_json(),
+    }

@@ -1,0 +1,73 @@
+"""How this machine rounds: campaigns are the same to the bit only where every worker rounds alike."""
+
+from __future__ import annotations
+
+import hashlib
+import platform
+from functools import cache
+from typing import Any
+
+import numpy as np
+import scipy
+
+from attnprune_verify.claims.kept import code_and_libraries
+
+__all__ = ["code", "kernel"]
+
+
+@cache
+def kernel() -> dict[str, str]:
+    """What a campaign's numbers depend on besides its settings: BLAS, vector units, versions, and bits.
+
+    `bits` is a digest of exponentials, logarithms, cosines, products, eigenvalues and singular values of fixed
+    matrices: two machines with equal bits round alike, whatever they are called.
+
+    Examples
+    --------
+    >>> sorted(kernel())
+    ['bits', 'blas', 'cpu', 'numpy', 'scipy']
+    """
+    return {
+        "blas": _blas(),
+        "cpu": f"{platform.machine()} {' '.join(_vector_units())}".strip(),
+        "numpy": np.__version__,
+        "scipy": scipy.__version__,
+        "bits": _bits(),
+    }
+
+
+def code() -> str:
+    """A digest of the code that judges, and of the versions of what it computes with."""
+    return code_and_libraries()[:16]
+
+
+def _blas() -> str:
+    config: Any = np.show_config(mode="dicts")
+    blas = config.get("Build Dependencies", {}).get("blas", {})
+    return f"{blas.get('name', 'unknown')} {blas.get('version', '')}".strip()
+
+
+def _vector_units() -> list[str]:
+    """The instruction sets NumPy dispatches to on this processor."""
+    config: Any = np.show_config(mode="dicts")
+    return sorted(config.get("SIMD Extensions", {}).get("found", []))
+
+
+def _bits() -> str:
+    rng = np.random.Generator(np.random.Philox(key=0))
+    digest = hashlib.sha256()
+    line = rng.uniform(0.01, 30.0, 4099)  # not a multiple of any vector length
+    for values in (line, line[:1], line[:3]):
+        for function in (np.exp, np.log, np.cos, np.sin, np.sqrt):
+            digest.update(np.ascontiguousarray(function(values)).tobytes())
+    for size in (2, 3, 4, 8, 16, 64):
+        table = rng.standard_normal((2, size, size))
+        symmetric = table + table.transpose(0, 2, 1)
+        for result in (
+            table @ symmetric,
+            np.linalg.eigvalsh(symmetric),
+            np.linalg.svd(table, compute_uv=False),
+            np.linalg.norm(table[0], 2),
+        ):
+            digest.update(np.ascontiguousarray(result).tobytes())
+    return digest.hexdigest()[:16]

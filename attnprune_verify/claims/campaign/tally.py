@@ -1,0 +1,58 @@
+"""What a campaign counts: how many instances met the hypotheses, how many violated the statement, and the worst.
+
+Sums of integers and a minimum by (slack, index): merging is associative and its order does not matter.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import astuple, dataclass
+from typing import Any
+
+__all__ = ["Tally", "Worst"]
+
+
+@dataclass(frozen=True)
+class Worst:
+    """The instance with the least slack, of equal ones the first."""
+
+    slack: float
+    index: int
+    n: int | None
+    d: int | None
+
+
+@dataclass(frozen=True)
+class Tally:
+    """Counts of one statement under one reading over some instances."""
+
+    instances: int = 0
+    met: int = 0
+    undecided: int = 0
+    violations: int = 0
+    worst: Worst | None = None
+
+    def __add__(self, other: Tally) -> Tally:
+        worst = min((one for one in (self.worst, other.worst) if one is not None), default=None, key=_order)
+        return Tally(
+            self.instances + other.instances,
+            self.met + other.met,
+            self.undecided + other.undecided,
+            self.violations + other.violations,
+            worst,
+        )
+
+    def as_dict(self) -> dict[str, Any]:
+        """For a checkpoint; floats keep every bit."""
+        counts: dict[str, Any] = {name: getattr(self, name) for name in ("instances", "met", "undecided", "violations")}
+        return counts | {"worst": None if self.worst is None else list(astuple(self.worst))}
+
+    @classmethod
+    def from_dict(cls, values: dict[str, Any]) -> Tally:
+        """The inverse of `as_dict`."""
+        worst = values["worst"]
+        return cls(**{**values, "worst": None if worst is None else Worst(*worst)})
+
+
+def _order(one: Worst) -> tuple[float, int]:
+    return (math.inf if math.isnan(one.slack) else one.slack), one.index

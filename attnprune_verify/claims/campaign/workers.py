@@ -1,0 +1,156 @@
+"""Where groups are judged: in this process, in several, or on a Dask cluster. The order never matters."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from collections.abc import Iterator, Sequence
+from concurrent.futures import FIRST_COMPLETED, BrokenExecutor, Future, wait
+from importlib.util import find_spec
+from typing import Any, NamedTuple
+
+from attnprune_verify.claims.campaign.draw import Draw
+from attnprune_verify.claims.campaign.draw import Group as Asked
+from attnprune_verify.claims.campaign.judge import Group, tally
+from attnprune_verify.claims.campaign.kernel import code, kernel
+from attnprune_verify.claims.campaign.plan import Plan
+from attnprune_verify.claims.campaign.tally import Tally
+from attnprune_verify.errors import InvalidInstance
+
+__all__ = ["Found", "judge_group", "perform", "refuse_missing_dask"]
+
+_DEATHS = 5
+"""How often in a row a worker may die before a group is done."""
+_WAITING = 4
+"""Groups that wait for each process, so that none is idle and a large campaign is not queued at once."""
+
+
+class Found(NamedTuple):
+    """A judged group: a tally for each statement, processor seconds, how its worker rounds, and by which code."""
+
+    group: int
+    tallies: tuple[Tally, ...]
+    seconds: float
+    kernel: dict[str, str]
+    code: str
+
+
+def judge_group(plan: Plan, asked: Asked) -> Found:
+    """Judge one group under every statement of the plan."""
+    started = time.process_time()
+    group = Group(Draw.of(plan.seed, plan.sizes, asked.number, 0, asked.lanes))
+    tallies = tuple(tally(claim, group) for claim in plan.claims)
+    return Found(asked.number, tallies, time.process_time() - started, kernel(), code())
+
+
+def perform(plan: Plan, groups: Sequence[Asked], jobs: int, scheduler: str | None) -> Iterator[Found]:
+    """Judge the groups, each handed out as soon as it is done."""
+    if scheduler is not None:
+        yield from _on_cluster(plan, groups, scheduler)
+    elif jobs > 1 and len(groups) > 1:
+        yield from _in_processes(plan, groups, min(jobs, len(groups)))
+    else:
+        yield from (judge_group(plan, asked) for asked in groups)
+
+
+def _in_processes(plan: Plan, groups: Sequence[Asked], jobs: int) -> Iterator[Found]:
+    """A process that dies is replaced, and what it did is done again."""
+    missing = {asked.number: asked for asked in groups}
+    deaths = 0
+    while missing:
+        pool = _pool(jobs)
+        finished = False
+        try:
+            for found in _flowing(pool, plan, list(missing.values()), jobs):
+                del missing[found.group]
+                deaths = 0
+                yield found
+            finished = True
+        except BrokenExecutor:
+            deaths += 1
+            if deaths > _DEATHS:
+                raise
+        finally:
+            _close(pool, kill=not finished)
+
+
+def _flowing(pool: Any, plan: Plan, groups: list[Asked], jobs: int) -> Iterator[Found]:
+    waiting = iter(groups)
+    running: set[Future[Found]] = set()
+    while True:
+        for asked in waiting:
+            running.add(pool.submit(judge_group, plan, asked))
+            if len(running) >= _WAITING * jobs:
+                break
+        if not running:
+            return
+        done, running = wait(running, return_when=FIRST_COMPLETED)
+        for future in done:
+            yield future.result()
+
+
+def _pool(jobs: int) -> Any:
+    """joblib's processes where it is installed, which need no guarded main module; else those of the standard library.
+
+    Small products lose by threaded BLAS when the other cores are busy, so a process gets one BLAS thread.
+    """
+    for variable in ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS"):
+        os.environ.setdefault(variable, "1")
+    if find_spec("joblib") is not None:
+        from joblib.externals.loky import ProcessPoolExecutor
+
+        return ProcessPoolExecutor(jobs, initializer=_leave_interrupts_to_the_parent)
+    from concurrent.futures import ProcessPoolExecutor as Pool
+    from multiprocessing import get_context
+
+    return Pool(jobs, get_context("spawn"), _leave_interrupts_to_the_parent)
+
+
+def _leave_interrupts_to_the_parent() -> None:
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+
+
+def _close(pool: Any, *, kill: bool) -> None:
+    if kill:
+        for process in list((getattr(pool, "_processes", None) or {}).values()):
+            process.kill()
+    pool.shutdown(wait=True)
+
+
+def refuse_missing_dask(scheduler: str | None) -> None:
+    """A scheduler needs dask.
+
+    Raises
+    ------
+    InvalidInstance
+        If it is not installed.
+    """
+    if scheduler is not None and find_spec("distributed") is None:
+        raise InvalidInstance("--scheduler needs the extra `parallel`, pip install '.[parallel]'; dask is missing")
+
+
+def _on_cluster(plan: Plan, groups: Sequence[Asked], scheduler: str) -> Iterator[Found]:
+    """Dask gives the group of a worker that died to another one."""
+    import distributed
+
+    dask: Any = distributed  # it has no types
+    try:
+        client = dask.Client(scheduler, timeout="10s", set_as_default=False)
+    except (OSError, TimeoutError, ValueError) as error:
+        raise InvalidInstance(f"--scheduler must be a Dask scheduler that answers; got {scheduler!r}") from error
+    with client, client.as_current():
+        waiting = iter(groups)
+
+        def submit(asked: Asked) -> Any:
+            return client.submit(judge_group, plan, asked, pure=False, retries=_DEATHS)
+
+        slots = _WAITING * max(1, sum(client.nthreads().values()))
+        first = [submit(asked) for asked, _ in zip(waiting, range(slots), strict=False)]
+        running = dask.as_completed(first)
+        for future in running:
+            found: Found = future.result()
+            for asked in waiting:
+                running.add(submit(asked))
+                break
+            yield found

@@ -1,0 +1,73 @@
+"""What a kind of stored run is: what is in a record, how a run is done again, what the rows say."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Sequence
+from typing import Any, NamedTuple
+
+__all__ = ["TOLERANCE", "Finding", "Row", "Stored", "tuples"]
+
+Row = dict[str, Any]
+
+TOLERANCE = 1e-9
+"""Relative; runs that are not chaotic come out equal to about 1e-13 after a change of rounding."""
+
+
+class Finding(NamedTuple):
+    """One sentence under one reading: what was measured says "agrees", "disagrees" or "undecided"."""
+
+    id: str
+    says: str
+    criterion: str
+    verdict: str
+    reading: str
+    numbers: str
+
+
+class Stored(ABC):
+    """An experiment with the settings of a record, the model (if it reads one) in a folder.
+
+    `runs` can be done again one by one: `rows` says what one leaves. Rounding may decide the result of what descends on
+    a mask: `setting` names its settings ("" for everything else), and `disturbed` does such a run again from a start
+    that is disturbed (None where it cannot).
+    """
+
+    columns: Sequence[str]
+    measured: Sequence[str]
+    command: str
+    data: str
+    needs_model: bool
+
+    @abstractmethod
+    def __init__(self, plan: Row, folder: str = "") -> None: ...
+
+    @abstractmethod
+    def inputs(self) -> dict[str, str]: ...
+
+    @abstractmethod
+    def runs(self) -> list[Any]: ...
+
+    @abstractmethod
+    def rows(self, run: Any) -> list[Row]: ...
+
+    @abstractmethod
+    def setting(self, run: Any) -> str: ...
+
+    def disturbed(self, run: Any, disturbance: float) -> list[Row] | None:
+        """Its rows when the start is disturbed by so much."""
+        return None
+
+    @abstractmethod
+    def findings(self, rows: list[Row]) -> Iterator[Finding]: ...
+
+    def tolerance(self, run: Any, name: str) -> float:
+        """How far, relatively, the measured number `name` of a run may lie from its row when it is done again."""
+        return TOLERANCE
+
+
+def tuples(value: Any) -> Any:
+    """Lists of JSON as tuples, however deep."""
+    if isinstance(value, dict):
+        return {name: tuples(item) for name, item in value.items()}
+    return tuple(map(tuples, value)) if isinstance(value, list) else value

@@ -1,0 +1,98 @@
+// Every page of the built site in headless Chromium: axe-core finds nothing, no request leaves the machine, the console
+// stays silent, nothing but a table or a formula in its own box scrolls sideways.
+//
+//   npm install --prefix TOOLS puppeteer-core axe-core
+//   node docs/_site/check_pages.mjs SITE TOOLS [--pictures FOLDER] [--only PATTERN]
+//
+// Needs a Chromium on the path (or in CHROMIUM). Prints one line for each finding, then how many pages were looked at;
+// exit code 0 without findings, 1 with, 2 for wrong usage.
+import { createServer } from "node:http";
+import { createRequire } from "node:module";
+import { mkdir, readdir, readFile } from "node:fs/promises";
+import { existsSync } from "node:fs";
+import { extname, join, relative, resolve, sep } from "node:path";
+
+const WIDTHS = [700, 1280, 1600];
+const TYPES = { ".html": "text/html", ".css": "text/css", ".js": "text/javascript", ".json": "application/json",
+  ".svg": "image/svg+xml", ".png": "image/png", ".xml": "text/xml", ".gz": "application/gzip" };
+
+const words = process.argv.slice(2);
+function option(name) {
+  const at = words.indexOf(name);
+  return at < 0 ? null : words.splice(at, 2)[1];
+}
+const pictures = option("--pictures"), only = option("--only");
+if (words.length !== 2 || !existsSync(join(words[0], "index.html"))) {
+  console.error("usage: check_pages.mjs SITE TOOLS [--pictures FOLDER] [--only PATTERN]; SITE is a built site");
+  process.exit(2);
+}
+const [site, tools] = words.map(word => resolve(word));
+const require = createRequire(join(tools, "package.json"));
+const puppeteer = require("puppeteer-core");
+const axe = await readFile(require.resolve("axe-core/axe.min.js"), "utf8");
+const chromium = process.env.CHROMIUM ?? ["/usr/bin/chromium", "/usr/bin/chromium-browser", "/usr/bin/google-chrome"].find(existsSync);
+
+const server = createServer(async (request, answer) => {
+  const path = join(site, decodeURIComponent(new URL(request.url, "http://localhost").pathname));
+  try {
+    if (!path.startsWith(site + sep)) throw new Error("outside of the site");
+    const content = await readFile(path);
+    answer.writeHead(200, { "content-type": TYPES[extname(path)] ?? "application/octet-stream" }).end(content);
+  } catch { answer.writeHead(404).end(); }
+});
+await new Promise(done => server.listen(0, "127.0.0.1", done));
+const root = `http://127.0.0.1:${server.address().port}`;
+
+async function pages(folder) {
+  const found = [];
+  for (const entry of await readdir(folder, { withFileTypes: true })) {
+    const path = join(folder, entry.name);
+    if (entry.isDirectory()) found.push(...await pages(path));
+    else if (entry.name.endsWith(".html")) found.push(relative(site, path));
+  }
+  return found.sort();
+}
+
+const findings = [];
+const browser = await puppeteer.launch({ executablePath: chromium, args: ["--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage"] });
+const all = (await pages(site)).filter(name => !only || name.includes(only));
+try {
+  const page = await browser.newPage();
+  let now = "";
+  await page.setRequestInterception(true);
+  page.on("request", request => {
+    const url = request.url();
+    if (url.startsWith(root) || url.startsWith("data:") || url.startsWith("blob:")) return request.continue();
+    findings.push(`${now}: asks for ${url}`);
+    request.abort();
+  });
+  page.on("response", response => { if (response.status() >= 400) findings.push(`${now}: ${response.status()} ${response.url().replace(root, "")}`); });
+  page.on("console", message => { if (["error", "warn"].includes(message.type())) findings.push(`${now}: console: ${message.text()}`); });
+  page.on("pageerror", error => findings.push(`${now}: ${error.message}`));
+  for (const name of all) {
+    await page.setViewport({ width: WIDTHS[0], height: 900 });
+    now = name;
+    await page.goto(`${root}/${name}`, { waitUntil: "load" });
+    await page.evaluate(axe);
+    for (const width of WIDTHS) {
+      now = `${name} at ${width}`;
+      await page.setViewport({ width, height: 900 });
+      await page.evaluate(() => new Promise(done => setTimeout(done, 150)));
+      if (pictures) {
+        await mkdir(pictures, { recursive: true });
+        await page.screenshot({ path: join(pictures, `${name.replaceAll(sep, "-").replace(".html", "")}-${width}.png`) });
+      }
+      const over = await page.evaluate(() => document.documentElement.scrollWidth - window.innerWidth);
+      if (over > 0) findings.push(`${now}: ${over} px wider than the window`);
+      const { violations } = await page.evaluate(() => axe.run(document, { resultTypes: ["violations"] }));
+      for (const one of violations)
+        findings.push(`${now}: axe ${one.id} (${one.impact}), ${one.nodes.length} times, first ${one.nodes[0].target.join(" ")}: ${one.help}`);
+    }
+  }
+} finally {
+  await browser.close();
+  server.close();
+}
+for (const finding of new Set(findings)) console.log(finding);
+console.log(`${all.length} pages at ${WIDTHS.join(", ")} px: ${new Set(findings).size} findings`);
+process.exitCode = findings.length ? 1 : 0;

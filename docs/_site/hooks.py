@@ -1,0 +1,42 @@
+"""What mkdocs calls while it builds: adds the generated pages, runs what pages show, turns formulas into MathML."""
+
+from __future__ import annotations
+
+import re
+import sys
+from pathlib import Path
+from typing import Any
+
+from mkdocs.config.defaults import MkDocsConfig
+from mkdocs.exceptions import PluginError
+from mkdocs.structure.files import File, Files
+
+sys.path.insert(0, str(Path(__file__).parent))
+
+import fences  # noqa: E402  # beside this file
+import generated  # noqa: E402
+import mathml  # noqa: E402
+
+
+def on_files(files: Files, config: MkDocsConfig) -> Files:
+    """Add what nobody types."""
+    from attnprune_verify.report.claims_html import render_page
+
+    for path, text in generated.pages():
+        files.append(File.generated(config, path, content=text))
+    files.append(File.generated(config, "claims_graph.html", content=render_page(generated.judged())))
+    return files
+
+
+def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:
+    """Run what the page shows; a page that shows what does not happen ends the build."""
+    try:
+        return fences.played(markdown, page.file.src_uri)
+    except fences.PageFailed as error:
+        raise PluginError(str(error)) from error
+
+
+def on_page_content(html: str, **_: Any) -> str:
+    """Draw the formulas; a column without a name has no header; a docstring's "::" before an example is a colon."""
+    html = html.replace("<p>::</p>\n", "").replace("::</p>", ":</p>")
+    return mathml.with_mathml(re.sub(r"<th( [^>]*)?></th>", r"<td\1></td>", html))

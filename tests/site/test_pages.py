@@ -1,0 +1,79 @@
+"""Pages show what happens: their commands are run, one that ends otherwise fails, files land where they say."""
+
+import importlib.util
+import re
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+sys.path.insert(0, str(ROOT / "docs" / "_site"))
+
+import fences  # noqa: E402  # beside the site it builds
+
+PAGES = sorted(path for path in (ROOT / "docs").glob("*/*.md"))
+NEEDS = re.compile(r'^```python needs="([^"]+)"\n(.*?)^```$', flags=re.DOTALL | re.MULTILINE)
+
+
+def test_outputs_stand_below_their_commands():
+    page = (
+        "```console run\n$ echo one; echo two\n$ echo a \\\n  b\nold output\n```\n\nand ```python run``` in a sentence"
+    )
+    assert fences.played(page) == (
+        "```console\n$ echo one; echo two\none\ntwo\n$ echo a \\\n  b\na b\n```\n\nand ```python run``` in a sentence"
+    )
+
+
+def test_long_outputs_are_cut_and_say_so():
+    assert "1\n2\n... (3 more lines)\n" in fences.played("```console run lines=2\n$ seq 5\n```")
+
+
+@pytest.mark.parametrize(
+    "page",
+    [
+        "```console run\n$ false\n```",
+        "```console run exit=1\n$ true\n```",
+        "```console run exit=3\n$ true\n$ exit 1\n```",
+        "```console run exit=1\n$ exit 1\n$ exit 1\n```",  # only the last may fail
+        "```python run\nraise SystemExit(2)\n```",
+    ],
+)
+def test_a_page_that_says_what_does_not_happen_fails(page):
+    with pytest.raises(fences.PageFailed, match="must end with"):
+        fences.played(page)
+
+
+def test_files_and_programs_share_a_folder_of_the_page():
+    page = '```python title="mine.py"\nVALUE = 7\n```\n```python run\nimport mine\nprint(mine.VALUE + 1)\n```'
+    assert fences.played(page).endswith("```text\n8\n```")
+    assert not (ROOT / "mine.py").exists()
+
+
+def test_the_tutorials_show_what_a_newcomer_types():
+    pages = {path.stem: path.read_text(encoding="utf-8") for path in PAGES if path.parent.name == "tutorial"}
+    typed = {name: re.findall(r"^\$ attnprune-verify (\S+)", text, flags=re.MULTILINE) for name, text in pages.items()}
+    assert "show" in typed["statement"] and "audit" in typed["audit"]
+    assert {"check", "prune", "prune-model"} <= set(typed["prune"])
+
+
+@pytest.mark.thorough
+@pytest.mark.parametrize("page", PAGES, ids=lambda path: f"{path.parent.name}/{path.stem}")
+def test_a_page_shows_what_happens(page, tmp_path, monkeypatch):
+    text = page.read_text(encoding="utf-8")
+    if "prune-model" in text or "prune_model" in text or "experiment perplexity" in text:
+        pytest.importorskip("safetensors", reason="models need the extra 'real'")
+        pytest.importorskip("tokenizers", reason="models need the extra 'real'")
+    assert "```console run" not in fences.played(text, page.name)
+
+
+@pytest.mark.thorough
+@pytest.mark.parametrize(
+    "page", [page for page in PAGES if NEEDS.search(page.read_text("utf-8"))], ids=lambda p: p.stem
+)
+def test_what_a_page_does_with_other_libraries(page):
+    found = NEEDS.findall(page.read_text(encoding="utf-8"))
+    missing = {name for needs, _ in found for name in needs.split() if importlib.util.find_spec(name) is None}
+    if missing:
+        pytest.skip(f"not installed: {', '.join(sorted(missing))}")
+    fences.played("\n\n".join(f"```python run\n{body}```" for _, body in found), page.name)
