@@ -106,7 +106,7 @@ def differences(results, page: str) -> list[str]:
 
 
 def expected(wrong, dtype) -> str:
-    """How an audit has to end: what is wrong by less than the precision rounds is right in it."""
+    """How an audit has to end: what is too small to be seen in a precision passes in it."""
     return "passed" if wrong.below == dtype else "failed"
 
 
@@ -160,7 +160,7 @@ def main() -> int:
     found = surprises(options.dtype, chosen, right_ones())
     wrong_there = sum(expected(one, options.dtype) == "failed" for one in chosen)
     print(
-        f"\n{options.dtype}: {wrong_there} wrong ones to fail, {len(chosen) - wrong_there} below its rounding and "
+        f"\n{options.dtype}: {wrong_there} wrong ones to fail, {len(chosen) - wrong_there} too small for it and "
         f"{len(right_ones())} right ones to pass; {len(found)} surprises"
     )
     print("\n".join(found))

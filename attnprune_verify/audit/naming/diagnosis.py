@@ -10,7 +10,7 @@ from typing import TypeAlias
 
 import numpy as np
 
-from attnprune_verify.audit.naming.fitting import Fit, Observation, fits, matches, same_as_right, telling
+from attnprune_verify.audit.naming.fitting import LISTED, Fit, Observation, fits, matches, same_as_right, telling
 from attnprune_verify.audit.naming.mistakes import MISTAKES, Mistake
 from attnprune_verify.audit.naming.sentences import SENTENCES
 from attnprune_verify.audit.truth.formulas import RIGHT, Array, Steps
@@ -57,7 +57,7 @@ def diagnose(
         return Diagnosis(("unknown",), _describe(function, observations))  # too many formulas give nan
     wrong = _wrong_parts(function, observations)
     if known:
-        quick: list[Attempt] = [_exchanged, _one_factor, _formulas_of(known), _factors_alone]
+        quick: list[Attempt] = [_exchanged, _formulas_of(known), _one_factor, _factors_alone]
         named = _named(function, _only(observations, wrong), quick)
         return named or Diagnosis(("unknown",), SENTENCES["unknown"])
     attempts: list[Attempt] = [_exchanged, _one_factor, _one_formula, _factors_alone]
@@ -118,13 +118,16 @@ def _exchanged(function: str, observations: list[Observation]) -> Diagnosis | No
 
 def _one_factor(function: str, observations: list[Observation]) -> Diagnosis | None:
     """Factors that are the same everywhere; those that vary may be a formula's."""
+    if not telling(function, observations, 20 * LISTED**2):
+        return None
     fit = fits(function, observations, RIGHT, "right")
     if fit is None:
         return None
     varying = [column[~np.isnan(column)] for column in np.array(fit.factors).reshape(len(fit.factors), -1).T]
     if any(column.size and np.ptp(column) > 1e-6 * np.abs(column).max() for column in varying):
         return None
-    return _factors_alone(function, observations)
+    ids = _ids_of_factors(function, observations, fit)
+    return _worded(list(ids.items())) if ids else None
 
 
 def _factors_alone(function: str, observations: list[Observation]) -> Diagnosis | None:
@@ -283,7 +286,8 @@ def _ids_of_factors(function: str, observations: list[Observation], fit: Fit) ->
             if all(_summed(sample, factor) for sample, factor in scaled if factor != 1):
                 return {"batch-not-averaged": "right for one sample; sums over batches, the contract averages"}
             ids[scale] = f"factor {_factor(a)}"
-            if b.size and a.size == b.size and np.allclose(a, b, rtol=1e-6):
+            both = pairs[~np.isnan(pairs).any(axis=1)]
+            if b.size and both.size and np.allclose(both[:, 0], both[:, 1], rtol=1e-6):
                 continue
         if fit.regularizer == "right" and b.size:
             wrong = b[np.abs(b - 1) > 1e-12]  # on the other instances it may well be right

@@ -18,12 +18,13 @@ from attnprune_verify.audit.truth.parts import attention_part, through_entry
 from attnprune_verify.audit.truth.reference import reference, spread
 from attnprune_verify.audit.truth.samples import Sample
 
-__all__ = ["Fit", "Observation", "fits", "matches", "same_as_right", "telling", "tolerances"]
+__all__ = ["LISTED", "Fit", "Observation", "fits", "matches", "same_as_right", "telling", "tolerances"]
 
 _NUMBERS = ("loss", "factored_loss", "relative_error", "layer_loss")
 _UNREGULARIZED = ("attention", "relative_error", "layer_attention", "layer_relative_error")
-_LISTED = 25  # about so many factors are tried of a number
+LISTED = 25  # about so many factors are tried of a number
 _MOST_UNSEEN = 1e3  # a factor of what cannot be seen
+_APART = 3.0  # tolerances from what is right; nearer, any formula with a factor is a fit
 _CHANCE = -3.0  # decimal logarithm of how often noise may be given a name
 _ROOM = 100.0  # in units of the rounding error of the right formula; a wrong one may cancel more
 
@@ -62,7 +63,7 @@ def telling(function: str, observations: list[Observation], candidates: int, fre
     size, an array with that to the power of its entries, less those that the free factors use up. A factor of a number
     is one of a list, which multiplies the candidates instead.
     """
-    chance = float(np.log10(candidates))
+    chance, apart = float(np.log10(candidates)), False
     for observation in observations:
         truth = reference(function, observation.sample)
         for part, true, tolerance in zip(
@@ -73,10 +74,12 @@ def telling(function: str, observations: list[Observation], candidates: int, fre
             size = max(float(np.linalg.norm(np.nan_to_num(part))), float(np.linalg.norm(true.value)))
             if size == 0.0:
                 continue
+            with np.errstate(invalid="ignore"):
+                apart |= not float(np.linalg.norm(part - true.value)) <= _APART * tolerance
             hit = min(0.0, float(np.log10(2 * tolerance / size)))
-            listed = free * np.log10(_LISTED) if part.size == 1 else 0.0
+            listed = free * np.log10(LISTED) if part.size == 1 else 0.0
             chance += min(0.0, hit * max(part.size - (free if part.size > 1 else 0), 1) + listed)
-    return chance < _CHANCE
+    return apart and chance < _CHANCE
 
 
 def matches(function: str, observations: list[Observation], steps: Steps, name: object) -> bool:

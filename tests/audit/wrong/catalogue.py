@@ -17,7 +17,7 @@ HERE = Path(__file__).parent
 class Wrong:
     """`function` becomes wrong by replacing texts of the base; `names` are the diagnoses that would be right.
 
-    What is wrong by less than the rounding of the precision `below` is right there.
+    What is wrong by less than an audit sees in the precision `below` passes there.
     """
 
     id: str
