@@ -28,6 +28,7 @@ _COMMANDS = {
     "prune": "Find a pruning mask by the paper's descent.",
     "prune-model": "Prune a whole model, folder to folder.",
     "experiment": "Repeat the experiments.",
+    "plot": "Draw instances, bounds and measurements.",
     "compare": "Say on what two results depend and differ.",
 }
 _HOMES = {name: (f"attnprune_verify.cli.{name.replace('-', '_')}", says) for name, says in _COMMANDS.items()}

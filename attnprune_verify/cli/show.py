@@ -67,7 +67,7 @@ def _judged(ids: tuple[str, ...], reading: str | None, fresh: bool, quiet: bool)
         raise InvalidInstance(f"--reading must be one of {', '.join(readings)}; got {reading!r}")
     repairs = [claim.repaired_by for claim in registry.claims() if claim.id in ids and claim.repaired_by]
     with progress_bar("judging statements", show=not quiet) as tell:
-        found = run_claims(progress=tell, ids=[*ids, *repairs], keep_verdicts=not fresh)
+        found = run_claims(progress=tell, ids=ids, beside=repairs, keep_verdicts=not fresh)
     for id_ in ids:
         page, later = [], []
         for record in (one for one in found.records if one.claim.id == id_):
