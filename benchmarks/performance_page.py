@@ -20,6 +20,12 @@ def write_page(results: dict[str, Any], folder: Path) -> str:
     parts = [_head(results), _fused(results["fused"]), _verdicts(results), _rest(results)]
     if "fisher" in results:
         parts.append(_fisher(results["fisher"]))
+    worst = max(row["runs"]["Objective"]["wall"] / row["runs"]["Objective"]["cpu"] for row in results["fused"])
+    if worst > 1.3:
+        parts.insert(
+            1,
+            f"**The machine was busy during this run** (wall time up to {worst:.1f} times processor time): rows of short calls are too high, and what is missing at larger sizes was not measured. Run it again on an idle machine.\n",
+        )
     drawn = _plot(results, folder / "performance.png")
     if drawn:
         parts.append("![Multiples of the limit](performance.png)\n")
@@ -82,7 +88,8 @@ def _verdicts(results: dict[str, Any]) -> str:
         ahead = {name: of[name] / of["Objective"] for name in PEERS if name in of and of[name] < of["Objective"]}
         for name, share in ahead.items():
             lines.append(f"* **not met**: ({key[0]}, {key[1]}) {row['mask']}: {name} takes {share:.2f} of `Objective`")
-        one_more = of["typed in"] + of["F(1) anew"] - of["Objective"]
+        queries = row["runs"]["X (M W)"]["cpu"] / row["limit"]  # F(1) needs them too; "F(1) anew" keeps them
+        one_more = of["typed in"] + of["F(1) anew"] - of["Objective"] + queries
         if of["one call"] > one_more:
             lines.append(
                 f"* **not met**: ({key[0]}, {key[1]}) {row['mask']}: the one-call function takes {of['one call']:.2f} limits,"
@@ -147,7 +154,7 @@ def _fisher(found: dict[str, Any]) -> str:
     enough, small = size["fewer"] >= 20, size["peak_gib"] <= 3
     return f"""## The Fisher metrics at real size
 
-`python benchmarks/fisher_at_size.py`: d = 2048, 32 query and 8 key heads of 64 with RoPE, causal, {size["sequences"]} sequences of
+`python benchmarks/fisher_at_size.py`: d = 2048, 32 query and 8 key heads of 64 with RoPE, causal, sequences: {size["sequences"]}, of
 n = {size["n"]}, random weights and tokens, {found["rows"]} rows drawn, {found["sketches"]} projections a row.
 
 * {"met" if enough else "**not met**"}: {size["operations"]:.3g} operations, the exact sums {size["exact_operations"]:.3g}: {size["fewer"]:.0f} times fewer (target 20); {size["cpu_seconds"]:.0f} s of one core
