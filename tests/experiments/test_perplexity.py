@@ -163,6 +163,14 @@ def test_many_readings_are_corrected_together():
     assert [one["verdict"] for one in few] == ["agrees"] and {one["verdict"] for one in many} == {"undecided"}
 
 
+def test_the_rest_can_follow_the_attention(texts):
+    plan = _plan(texts, attention=("wanda", "magnitude"), rest=("dense", "same"))
+    found = [(run.rest, run.attention) for run in plan.runs(4)]
+    assert found == [("dense", "wanda"), ("dense", "magnitude"), ("wanda", "wanda"), ("magnitude", "magnitude")]
+    with pytest.raises(InvalidInstance, match="rest must be one of"):
+        _plan(texts, attention=("paper-gd",), rest=("same",))
+
+
 def test_methods_without_patterns_are_left_out_of_them(texts):
     plan = _plan(texts, attention=("paper-gd", "wanda"), rhos=(0.5,), patterns=("2:4",))
     assert [(run.attention, run.pattern) for run in plan.runs(4)] == [
