@@ -1,4 +1,5 @@
 from attnprune_verify.algorithms.baselines import *  # noqa: F403
+from attnprune_verify.algorithms.baselines.pruned import PrunedMask as PrunedMask
 from attnprune_verify.algorithms.baselines.sparsegpt import sparsegpt_report as sparsegpt_report
 from attnprune_verify.algorithms.baselines.wanda import wanda_report as wanda_report
 from attnprune_verify.algorithms.chaos import chaos as chaos
@@ -26,6 +27,7 @@ from attnprune_verify.experiments.synthetic.plots import draw_figure2 as draw_fi
 from attnprune_verify.experiments.synthetic.run import run_synthetic as run_synthetic
 from attnprune_verify.experiments.synthetic.sentences import figure2_statements as figure2_statements
 from attnprune_verify.instance.layer import AttentionLayer as AttentionLayer
+from attnprune_verify.instance.memory import estimate_memory as estimate_memory
 from attnprune_verify.instance.npz import load_instance as load_instance
 from attnprune_verify.instance.npz import save_instance as save_instance
 from attnprune_verify.instance.problem import Instance as Instance

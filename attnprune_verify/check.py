@@ -10,6 +10,7 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 
 from attnprune_verify.errors import InvalidInstance
+from attnprune_verify.instance.memory import estimate_memory, require_memory
 from attnprune_verify.instance.problem import Instance, LayerInstance
 from attnprune_verify.model.objective import Objective
 from attnprune_verify.oracle.verdict import OracleVerdict, judge_gradient
@@ -93,6 +94,14 @@ class CheckResult:
         }
 
 
+def _require_memory_for(instance: Instance | LayerInstance) -> None:
+    sizes: dict[str, Any] = {"n": instance.n, "d": instance.d, "k": instance.k or 1}
+    if isinstance(instance, LayerInstance):
+        sizes |= {name: getattr(instance.layer, name) for name in ("heads", "kv_heads", "m")}
+    said = ", ".join(f"{name} = {size}" for name, size in sizes.items())
+    require_memory(f"a check with {said}", estimate_memory("check", **sizes))
+
+
 def _described(instance: Instance | LayerInstance) -> dict[str, Any]:
     sizes = {"n": instance.n, "d": instance.d, "k": instance.k, "mask": instance.mask_kind, "lam": instance.lam}
     if isinstance(instance, Instance):
@@ -160,7 +169,8 @@ def run_check(
     Raises
     ------
     InvalidInstance
-        If a logit or the gradient overflows, or `beta` or `delta` is not a number.
+        If a logit or the gradient overflows, `beta` or `delta` is not a number, or the check does not fit into the
+        memory budget (`instance.memory`).
 
     Examples
     --------
@@ -170,6 +180,7 @@ def run_check(
     ('passed', 'violated')
     """
     tell = progress or (lambda _: None)
+    _require_memory_for(instance)
     rng = np.random.default_rng(seed)
     if isinstance(instance, LayerInstance):
         tell("assumptions")

@@ -15,6 +15,7 @@ from typing import Any
 
 from proofs_check.checker import PAPER_SHA256, judge_file
 from proofs_check.coq.pinned import formal_types
+from proofs_check.steps.by_hand import BY_HAND
 from proofs_check.steps.record import FAILS
 from proofs_check.steps.table import PROOFS, replay
 
@@ -124,8 +125,8 @@ def written_proofs() -> set[str]:
 def proofs(refuted: set[str]) -> dict[str, dict[str, Any]]:
     """The printed proofs.
 
-    sound: every displayed step holds. gap: a displayed step fails, the statement stands. wrong: a step fails and
-    the statement is refuted.
+    sound: every displayed step holds. gap: a displayed step fails, or a reader found a case or a citation missing
+    (`BY_HAND`), and the statement stands. wrong: a step fails and the statement is refuted.
     """
     found = {}
     for slug in PROOFS:
@@ -133,12 +134,15 @@ def proofs(refuted: set[str]) -> dict[str, dict[str, Any]]:
         if not as_recorded:
             raise SystemExit(f"{label}: the failing steps are not the recorded ones")
         failing = [step for step in steps if step.status == FAILS]
-        verdict = "sound" if not failing else "wrong" if label in refuted else "gap"
+        read = [
+            {"step": place, "says": f"{says} (read by hand)", "witness": ""} for place, says in BY_HAND.get(label, ())
+        ]
+        verdict = "wrong" if failing and label in refuted else "gap" if failing or read else "sound"
         found[label] = {
             "proof": verdict,
             "file": f"proofs_check/steps/{slug}.py",
             "steps": len(steps),
-            "failing": [{"step": step.label, "says": step.says, "witness": step.witness} for step in failing],
+            "failing": [{"step": step.label, "says": step.says, "witness": step.witness} for step in failing] + read,
         }
     return found
 

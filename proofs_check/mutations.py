@@ -198,7 +198,7 @@ def change_relation(document: Document, rng: random.Random) -> str:
 
 def change_mask(document: Document, rng: random.Random) -> str:
     inputs = document["inputs"]
-    if "mask" not in inputs or type(inputs.get("n")) is not int:
+    if "mask" not in inputs or type(inputs.get("n")) is not int or not 0 < inputs["n"] <= 64:
         return change_number(document, rng)
     n = inputs["n"]
     forms = {
@@ -295,8 +295,11 @@ def mutant(document: Document, rng: random.Random) -> tuple[str, bytes]:
         except (KeyError, TypeError, ValueError, AttributeError, IndexError, ZeroDivisionError):
             done.append("nothing more: the first change left no room")
     if rng.random() < 0.4:
-        open_enclosures(document)
-        done.append("opened")
+        try:
+            open_enclosures(document)
+            done.append("opened")
+        except (KeyError, TypeError, ValueError, ZeroDivisionError):
+            done.append("not to be opened")
     content = json.dumps(document, indent=rng.choice((None, 1)), ensure_ascii=rng.random() < 0.5).encode("utf-8")
     if rng.random() < 0.1:
         content = change_bytes(content, rng)

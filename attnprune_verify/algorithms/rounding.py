@@ -19,7 +19,7 @@ ThresholdReading = Literal["ascending-0", "ascending-1", "descending-0", "descen
 
 
 def binary_mask(M: ArrayLike, rho: float) -> Array:
-    """Keep the largest entries of `M`: exactly ``floor(rho * M.size)`` zeros, ones elsewhere.
+    """1 = kept, 0 = pruned: keep the largest entries of `M`; exactly ``floor(rho * M.size)`` zeros, ones elsewhere.
 
     The zeros are the smallest entries; of equal entries the one with the lower flat index (C order) is zeroed first.
     The product ``rho * M.size`` is the float64 product (see `pruned_count`).
@@ -34,7 +34,8 @@ def binary_mask(M: ArrayLike, rho: float) -> Array:
     Returns
     -------
     array of M's shape
-        0 and 1, float32 if `M` is float32, else float64.
+        1 = kept, 0 = pruned, so that ``binary_mask(M, rho) * W`` is the pruned weight.
+        float32 if `M` is float32, else float64.
 
     Raises
     ------

@@ -169,7 +169,8 @@ class Claim:
     source: str = "the paper"
     note: str = ""
     tags: frozenset[str] = field(default_factory=frozenset)
-    """"existential": one certified instance proves it; "measured": cases come from experiments."""
+    """"existential": one certified instance proves it; "measured": cases come from experiments; "tautology": it
+    restates a definition, and nothing could refute it."""
 
     @property
     def key(self) -> tuple[str, str]:

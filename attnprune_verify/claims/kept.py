@@ -7,20 +7,16 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
-import sys
 from collections import Counter
 from collections.abc import Mapping
 from contextlib import suppress
 from fractions import Fraction
-from functools import cache
-from importlib import metadata
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-import attnprune_verify
+from attnprune_verify.claims import shelf
 from attnprune_verify.claims.case import Case
 from attnprune_verify.claims.core import Claim, Verdict
 from attnprune_verify.claims.falsifier import Effort
@@ -29,25 +25,11 @@ from attnprune_verify.claims.relation import Relation, numbers
 from attnprune_verify.claims.trial import Trial
 from attnprune_verify.files import write_whole
 
-__all__ = ["code_and_libraries", "folder", "keep", "kept"]
+__all__ = ["code_and_libraries", "keep", "kept"]
 
 _ABOVE = ("cli", "report", "spec", "audit")  # floors that no verdict depends on
-_LIBRARIES = ("numpy", "scipy", "python-flint", "mpmath", "autograd")
 _PLAIN = ("tried", "met", "slack", "best", "certified", "undecided", "reason", "error", "misprint")
 _TRIALS = ("worst", "witness", "smallest")
-
-
-def folder() -> Path:
-    """The user's cache folder for verdicts; the environment's ATTNPRUNE_CACHE names another."""
-    if named := os.environ.get("ATTNPRUNE_CACHE"):
-        return Path(named)
-    if sys.platform == "win32":
-        base = Path(os.environ.get("LOCALAPPDATA", Path.home()))
-    elif sys.platform == "darwin":
-        base = Path.home() / "Library" / "Caches"
-    else:
-        base = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
-    return base / "attnprune-verify"
 
 
 def kept(claim: Claim, effort: Effort) -> Judgement | None:
@@ -78,19 +60,12 @@ def keep(judgement: Judgement, effort: Effort) -> None:
 
 def _place(claim: Claim, effort: Effort) -> Path:
     name = hashlib.sha256(f"{claim.test_id} {tuple(effort)}".encode()).hexdigest()[:20]
-    return folder() / code_and_libraries() / f"{name}.json"
+    return shelf.folder() / code_and_libraries() / f"{name}.json"
 
 
-@cache
 def code_and_libraries() -> str:
     """A digest of the files below the floors that only show, and of the versions of what they compute with."""
-    digest = hashlib.sha256(" ".join(f"{name} {metadata.version(name)}" for name in _LIBRARIES).encode())
-    root = Path(attnprune_verify.__file__).parent
-    for path in sorted(root.rglob("*")):
-        inside = path.relative_to(root)
-        if path.is_file() and path.suffix != ".pyc" and inside.parts[0] not in _ABOVE:
-            digest.update(f"\n{inside.as_posix()}\n".encode() + path.read_bytes())
-    return digest.hexdigest()[:32]
+    return shelf.code_key(_ABOVE)
 
 
 def _row(trial: Trial | None) -> dict[str, Any] | None:

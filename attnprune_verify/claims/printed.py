@@ -31,7 +31,7 @@ _FUNCTIONS: Mapping[str, Callable[..., float]] = {
 _NUMBERS = {"C_+": (39 + 55 * math.sqrt(33)) / 1152, "C_-": (55 * math.sqrt(33) - 39) / 1152, "e": math.e}
 _CLOSE = 1e-12
 _POINTS, _MANY = 6, 60
-_CORNERS = (-1.0, 0.0, 0.25, 0.5, 1.0, 2.0)
+_CORNERS = (-1.0, 0.0, 0.25, 0.5, 1.0, 1.005, 2.0)
 _FOLDER = (paper, sharp, rates, conditions)  # importing them registers their formulas
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,6 +16,7 @@ from attnprune_verify.claims.evidence import Evidence, weigh
 from attnprune_verify.claims.falsifier import QUICK, Effort
 from attnprune_verify.claims.judge import Judgement, judge
 from attnprune_verify.claims.relation import numbers
+from attnprune_verify.claims.standing import Standing
 from attnprune_verify.claims.trial import Trial, certain
 from attnprune_verify.errors import InvalidInstance
 
@@ -58,6 +59,8 @@ class ClaimRecord:
     def note(self) -> str:
         """How the verdict was reached, and what else is worth knowing."""
         parts = [self.judgement.reason, self.claim.note]
+        if "tautology" in self.claim.tags:
+            parts.append("a tautology: it restates a definition, and no instance could refute it")
         if self.evidence.proof_steps:
             parts.append("failing steps of the printed proof: " + "; ".join(self.evidence.proof_steps))
         if self.not_pinned:
@@ -144,6 +147,7 @@ def run_claims(
     progress: Callable[[int, int], object] | None = None,
     *,
     ids: Iterable[str] = (),
+    beside: Iterable[str] = (),
     keep_verdicts: bool = False,
 ) -> ClaimsResult:
     """Judge every statement of the paper, and every repaired and new one, or those asked for.
@@ -155,7 +159,9 @@ def run_claims(
     progress : callable, optional
         Called as ``progress(done, total)`` before each claim.
     ids : iterable of str
-        Only these statements, and what they rest on; none means all.
+        Only these statements, and of what they rest on as much as decides whether all of it holds; none means all.
+    beside : iterable of str
+        Statements judged as well, but not what they rest on: their ``ancestors_hold`` is False.
     keep_verdicts : bool
         Take verdicts from the user's cache where this code has reached them before, and put new ones there.
 
@@ -178,18 +184,33 @@ def run_claims(
     ('refuted', 'vacuous', 'holds')
     """
     asked = registry.named(ids) or {claim.id for claim in registry.claims()}
-    needed = registry.with_ancestors(asked)
-    claims = [claim for claim in registry.claims() if claim.id in needed]
-    judgements = []
-    for done, claim in enumerate(claims):
+    alone = registry.named(beside)
+    total = sum(claim.id in registry.with_ancestors(asked | alone) for claim in registry.claims())
+    done = 0
+
+    def judged(claim: Claim) -> Judgement:
+        nonlocal done
         if progress is not None:
-            progress(done, len(claims))
+            progress(done, total)
+        done += 1
         earlier = kept.kept(claim, effort) if keep_verdicts else None
-        judgements.append(earlier or judge_safely(claim, effort))
+        found = earlier or judge_safely(claim, effort)
         if keep_verdicts and earlier is None:
-            kept.keep(judgements[-1], effort)
-    found = assemble(judgements)
-    return ClaimsResult(tuple(record for record in found.records if record.claim.id in asked))
+            kept.keep(found, effort)
+        return found
+
+    standing = Standing(judged)
+    claims = [claim for claim in registry.claims() if claim.id in asked | alone]
+    found = [standing.of(claim) for claim in claims]  # in the paper's order, before what they rest on
+    hold = {one.id: standing.ancestors_hold for one in claims if one.id in asked}
+    return ClaimsResult(
+        tuple(ClaimRecord(one, weigh(one), hold.get(one.claim.id, _nobody_asks)(one.claim)) for one in found)
+    )
+
+
+def _nobody_asks(claim: Claim) -> bool:
+    """In place of judging what a statement rests on that was wanted for itself alone."""
+    return False
 
 
 def judge_safely(claim: Claim, effort: Effort = QUICK) -> Judgement:
@@ -199,39 +220,6 @@ def judge_safely(claim: Claim, effort: Effort = QUICK) -> Judgement:
     except Exception as error:  # whatever breaks in one check must not hide the others
         message = f"{type(error).__name__}: {error}"
         return Judgement(claim, error=message, reason=f"could not be run: {message}")
-
-
-def assemble(judgements: Sequence[Judgement]) -> ClaimsResult:
-    """Weigh the evidence of each verdict and see whether everything it rests on holds."""
-    standing: dict[str, list[Judgement]] = {}
-    for judgement in judgements:
-        standing.setdefault(judgement.claim.id, []).append(judgement)
-    return ClaimsResult(tuple(ClaimRecord(one, weigh(one), _ancestors_hold(one.claim, standing)) for one in judgements))
-
-
-def _ancestors_hold(claim: Claim, standing: Mapping[str, list[Judgement]]) -> bool:
-    """An ancestor counts under the same reading where it has it, else under all of its readings.
-
-    An ill-posed one counts through its repair: it was printed wrongly, and the repair is what was used.
-    """
-    waiting, seen = list(claim.uses), set()
-    while waiting:
-        name = waiting.pop()
-        if name in seen:
-            continue
-        seen.add(name)
-        judgements = standing.get(name, [])
-        same = [one for one in judgements if one.claim.reading.name == claim.reading.name] or judgements
-        if not same or not all(_stands(judgement, standing) for judgement in same):
-            return False
-        waiting.extend(use for judgement in same for use in judgement.claim.uses)
-    return True
-
-
-def _stands(judgement: Judgement, standing: Mapping[str, list[Judgement]]) -> bool:
-    if judgement.statement is Verdict.ILL_POSED and judgement.claim.repaired_by is not None:
-        return all(repair.statement is Verdict.HOLDS for repair in standing.get(judgement.claim.repaired_by, ()))
-    return judgement.statement is Verdict.HOLDS
 
 
 def rerun(id_: str, reading: str, values: Mapping[str, Any]) -> Trial:

@@ -6,6 +6,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from typing import Any
 
 import click
 
@@ -63,7 +64,7 @@ def command(
     jobs, on any cluster of machines that round alike, and after any interruption.
 
     Exit code 0 when no statement of ours was violated (a violated statement of the paper is a finding), 1 when one was,
-    2 for wrong usage.
+    2 for wrong usage, 3 when workers died faster than they could be replaced.
     """
     from attnprune_verify.files import dumps
     from attnprune_verify.report.campaign_text import closing_sentence, render_campaign, render_instance
@@ -77,11 +78,15 @@ def command(
         return EXIT["failed" if any(one.claim.own and one.in_balls == "violated" for one in found) else "passed"]
 
     from attnprune_verify.claims.campaign.run import run_campaign
+    from attnprune_verify.claims.campaign.workers import WorkersLost
 
-    with _telling(len(set(statements)), not quiet) as progress:
-        result = run_campaign(
-            statements, instances, seed=seed, sizes=sizes, out=out, jobs=jobs, scheduler=scheduler, progress=progress
-        )
+    settings: dict[str, Any] = {"seed": seed, "sizes": sizes, "out": out, "jobs": jobs, "scheduler": scheduler}
+    try:
+        with _telling(not quiet) as progress:
+            result = run_campaign(statements, instances, **settings, progress=progress)
+    except WorkersLost as error:
+        click.echo(f"Error: {error}; the same command goes on from --out", err=True)
+        return EXIT["incomplete"]
     if form == "json":
         deliver(dumps(result.as_dict()))
     else:
@@ -90,7 +95,7 @@ def command(
 
 
 @contextmanager
-def _telling(statements: int, show: bool) -> Iterator[Callable[[int, int], None] | None]:
+def _telling(show: bool) -> Iterator[Callable[[int, int], None] | None]:
     """A bar with rate and time left in a terminal; elsewhere a line now and then; both on stderr."""
     if not show:
         yield None

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from importlib import import_module
-
 import click
+
+from attnprune_verify.cli.lazy import lazy_group
 
 __all__ = ["command"]
 
@@ -17,22 +17,7 @@ _EXPERIMENTS = {
 }
 
 
-class _Experiments(click.Group):
-    def list_commands(self, ctx: click.Context) -> list[str]:
-        return list(_EXPERIMENTS)
-
-    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        if cmd_name not in _EXPERIMENTS:
-            return None
-        experiment: click.Command = import_module(_EXPERIMENTS[cmd_name][0]).command
-        return experiment
-
-    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        with formatter.section("Commands"):
-            formatter.write_dl([(name, text) for name, (_, text) in _EXPERIMENTS.items()])
-
-
-@click.command(cls=_Experiments)
+@click.command(cls=lazy_group(_EXPERIMENTS))
 def command() -> None:
     """Repeat the paper's experiments, with everything its text leaves open as an option.
 

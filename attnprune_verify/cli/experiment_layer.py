@@ -7,12 +7,14 @@ from typing import Any
 
 import click
 
+from attnprune_verify.cli.lazy import NamingMethods
+
 __all__ = ["command"]
 
 _INTERRUPTED = 130
 
 
-@click.command("layer")
+@click.command("layer", cls=NamingMethods)
 @click.argument("folder", type=click.Path(path_type=Path))
 @click.option(
     "--out",

@@ -7,12 +7,14 @@ from typing import Any
 
 import click
 
+from attnprune_verify.cli.lazy import NamingMethods
+
 __all__ = ["command"]
 
 _INTERRUPTED = 130
 
 
-@click.command("perplexity")
+@click.command("perplexity", cls=NamingMethods)
 @click.argument("folder", type=click.Path(path_type=Path))
 @click.option(
     "--out",
@@ -98,6 +100,12 @@ def _plots(results: Any, out: Path) -> list[Path]:
     except ImportError:
         click.echo("Note: no plots; for them, install the extra: pip install '.[plot]'", err=True)
         return []
+    from attnprune_verify.experiments.figures import save
     from attnprune_verify.experiments.perplexity.plots import write_plots
+    from attnprune_verify.experiments.perplexity.report import as_document
+    from attnprune_verify.report.plots.measured import draw_perplexity
 
-    return write_plots(results, out)
+    paths = write_plots(results, out)
+    if any(row["rho"] is not None and row["layer"] is None for row in results.rows):
+        paths += save(draw_perplexity(as_document(results)), out, "perplexity")
+    return paths

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import os
 import sys
-from importlib import import_module
 from typing import Any
 
 import click
 
+from attnprune_verify.cli.lazy import lazy_group
 from attnprune_verify.cli.output import reader_left
 from attnprune_verify.errors import InvalidInstance
 
@@ -28,29 +28,16 @@ _COMMANDS = {
     "prune": "Find a pruning mask by the paper's descent.",
     "prune-model": "Prune a whole model, folder to folder.",
     "experiment": "Repeat the experiments.",
+    "plot": "Draw instances, bounds and measurements.",
     "compare": "Say on what two results depend and differ.",
 }
+_HOMES = {name: (f"attnprune_verify.cli.{name.replace('-', '_')}", says) for name, says in _COMMANDS.items()}
 _USAGE, _INCOMPLETE, _INTERRUPTED = 2, 3, 130
 
 
-class _LazyGroup(click.Group):
-    """A group that imports a command's module only when that command is asked for, so that --help is instant."""
-
-    def list_commands(self, ctx: click.Context) -> list[str]:
-        return list(_COMMANDS)
-
-    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        if cmd_name not in _COMMANDS:
-            return None
-        command: click.Command = import_module(f"attnprune_verify.cli.{cmd_name.replace('-', '_')}").command
-        return command
-
-    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        with formatter.section("Commands"):
-            formatter.write_dl(list(_COMMANDS.items()))
-
-
-@click.command(cls=_LazyGroup, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
+@click.command(
+    cls=lazy_group(_HOMES), context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100}
+)
 @click.version_option(package_name="attnprune-verify", message="%(package)s %(version)s")
 def program() -> None:
     """A paper on pruning attention weights by gradient descent, made executable.
@@ -59,6 +46,11 @@ def program() -> None:
     Example:
       attnprune-verify check                 the paper's synthetic instance
       attnprune-verify check mine.npz        your own X, W (or W_Q, W_K), M, mask, lam
+      attnprune-verify show lem:PL_ineq      one statement, with its counterexample in numbers
+
+    \b
+    Completion for bash, zsh or fish, in the file that the shell reads when it starts:
+      eval "$(_ATTNPRUNE_VERIFY_COMPLETE=bash_source attnprune-verify)"
     """
 
 

@@ -1,19 +1,29 @@
-"""A progress bar with the time left, on stderr, and only for someone who watches."""
+"""How far a command is, on stderr: a bar for someone who watches, a line every half minute for a log."""
 
 from __future__ import annotations
 
 import sys
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from threading import Event, Thread
 
-__all__ = ["progress_bar"]
+__all__ = ["EVERY", "ProgressLines", "progress_bar"]
+
+EVERY = 30.0
+"""Seconds between two lines where stderr is no terminal."""
 
 
 @contextmanager
 def progress_bar(label: str, *, show: bool = True) -> Iterator[Callable[[int, int], None] | None]:
-    """Yield ``progress(done, total)``; None where stderr is no terminal or nothing shall be shown."""
-    if not (show and sys.stderr.isatty()):
+    """Yield ``progress(done, total)``; None where nothing shall be shown."""
+    if not show:
         yield None
+        return
+    if not sys.stderr.isatty():
+        lines = ProgressLines(label)
+        with _said_now_and_then(lines, EVERY):
+            yield lines
         return
     from rich.console import Console
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
@@ -32,3 +42,70 @@ def progress_bar(label: str, *, show: bool = True) -> Iterator[Callable[[int, in
             bar.update(task, completed=done, total=total)
 
         yield progress
+
+
+class ProgressLines:
+    """What to say of a command's progress, with the time left if it goes on as so far.
+
+    The estimate counts from the first piece told: a run that goes on after an interruption finds many done at once.
+
+    Examples
+    --------
+    >>> moments = iter([0.0, 10.0, 40.0, 50.0, 160.0, 170.0])
+    >>> lines = ProgressLines("runs", clock=lambda: next(moments))
+    >>> lines.line()
+    'runs: at work for 10 s'
+    >>> lines(4, 10)
+    >>> lines.line()
+    'runs: 4 of 10'
+    >>> lines(6, 10)
+    >>> lines.line()
+    'runs: 6 of 10, about 4 min left'
+    """
+
+    def __init__(self, label: str, clock: Callable[[], float] = time.monotonic) -> None:
+        self._label, self._clock = label, clock
+        self._start = clock()
+        self._first: tuple[float, int] | None = None
+        self._last: tuple[float, int, int] | None = None
+
+    def __call__(self, done: int, total: int) -> None:
+        """Take note of it; `line` says it."""
+        now = self._clock()
+        self._first = self._first or (now, done)
+        self._last = (now, done, total)
+
+    def line(self) -> str:
+        """How far it is now."""
+        now = self._clock()
+        if self._first is None or self._last is None:
+            return f"{self._label}: at work for {_duration(now - self._start)}"
+        (start, before), (moment, done, total) = self._first, self._last
+        if not before < done <= total:
+            return f"{self._label}: {done} of {total}"
+        left = max(0.0, (moment - start) / (done - before) * (total - done) - (now - moment))
+        return f"{self._label}: {done} of {total}, about {_duration(left)} left"
+
+
+@contextmanager
+def _said_now_and_then(lines: ProgressLines, every: float) -> Iterator[None]:
+    """Print its line every so often until the end; nothing if the end comes before."""
+    ended = Event()
+
+    def say() -> None:
+        while not ended.wait(every):
+            print(lines.line(), file=sys.stderr, flush=True)
+
+    speaker = Thread(target=say, daemon=True)
+    speaker.start()
+    try:
+        yield
+    finally:
+        ended.set()
+        speaker.join()
+
+
+def _duration(seconds: float) -> str:
+    if seconds < 100:
+        return f"{seconds:.0f} s"
+    return f"{seconds / 60:.0f} min" if seconds < 6000 else f"{seconds / 3600:.1f} h"

@@ -7,12 +7,14 @@ from typing import Any
 
 import click
 
+from attnprune_verify.cli.lazy import NamingMethods
+
 __all__ = ["command"]
 
 _INTERRUPTED = 130
 
 
-@click.command("prune-model")
+@click.command("prune-model", cls=NamingMethods)
 @click.argument("folder", type=click.Path(path_type=Path))
 @click.option("--out", type=click.Path(path_type=Path), required=True, help="The new folder.")
 @click.option("--rho", type=float, help="Pruning ratio of every matrix.")

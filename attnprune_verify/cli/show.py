@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Iterator
+from typing import Any
+
 import click
 
 from attnprune_verify.cli.output import EXIT, deliver
+from attnprune_verify.errors import InvalidInstance
 
 __all__ = ["command"]
 
@@ -24,29 +29,55 @@ def command(ids: tuple[str, ...], reading: str | None, form: str, fresh: bool, q
     Exit code 0 when everything was computed, 1 when a repaired or new statement does not stand, 2 for an unknown id or
     reading, 3 when something could not be run or decided.
     """
-    from attnprune_verify.claims import registry
-    from attnprune_verify.claims.run import ClaimsResult, run_claims, witness
-    from attnprune_verify.cli.progress import progress_bar
-    from attnprune_verify.errors import InvalidInstance
+    from attnprune_verify.claims import shelf
 
-    known = [claim.reading.name for claim in registry.claims() if claim.id in registry.named(ids)]
+    pages = [] if fresh else [shelf.kept_page(one) for one in dict.fromkeys(ids)]
+    if not pages or None in pages:
+        pages = [*_judged(tuple(dict.fromkeys(ids)), reading, fresh, quiet)]
+    shown = sorted((one for page in pages for one in page or ()), key=lambda one: one["order"])
+    known = dict.fromkeys(one["reading"] for one in shown)
     if reading is not None and reading not in known:
-        raise InvalidInstance(f"--reading must be one of {', '.join(dict.fromkeys(known))}; got {reading!r}")
-    with progress_bar("judging statements", show=not quiet) as tell:
-        found = run_claims(progress=tell, ids=ids, keep_verdicts=not fresh)
-        wanted = [one.claim.repaired_by for one in found.records if one.claim.repaired_by]
-        repairs = run_claims(progress=tell, ids=wanted, keep_verdicts=not fresh) if wanted else ClaimsResult(())
-    records = tuple(one for one in found.records if reading in (None, one.claim.reading.name))
-    result = ClaimsResult(records)
+        raise InvalidInstance(f"--reading must be one of {', '.join(known)}; got {reading!r}")
+    shown = [one for one in shown if reading in (None, one["reading"])]
+    outcome = max((one["outcome"] for one in shown), key=("passed", "incomplete", "failed").index)
     if form == "json":
         from attnprune_verify.files import dumps
 
-        report = result.as_dict()
-        for row, record in zip(report["claims"], records, strict=True):
-            row |= {"witness": witness(record), "kept": record.judgement.kept}
-        deliver(dumps(report))
+        counts = Counter(one["row"]["statement"] for one in shown)
+        report = {"schema": "attnprune-verify/claims/1", "outcome": outcome, "counts": dict(sorted(counts.items()))}
+        deliver(dumps(report | {"claims": [one["row"] for one in shown]}))
     else:
-        from attnprune_verify.report.show_text import render_statements
+        from attnprune_verify.report.blocks import render_blocks
 
-        deliver(render_statements(result, repairs), width=80)
-    return EXIT[result.outcome]
+        deliver(render_blocks(block for one in shown for block in one["blocks"]), width=80)
+    return EXIT[outcome]
+
+
+def _judged(ids: tuple[str, ...], reading: str | None, fresh: bool, quiet: bool) -> Iterator[list[dict[str, Any]]]:
+    """Judge the statements, and keep what is shown of them."""
+    from attnprune_verify.claims import registry, shelf
+    from attnprune_verify.claims.run import ClaimsResult, run_claims, witness
+    from attnprune_verify.cli.progress import progress_bar
+    from attnprune_verify.files import plain
+    from attnprune_verify.report.show_text import page_of
+
+    order = {claim.test_id: place for place, claim in enumerate(registry.claims())}
+    readings = dict.fromkeys(claim.reading.name for claim in registry.claims() if claim.id in registry.named(ids))
+    if reading is not None and reading not in readings:
+        raise InvalidInstance(f"--reading must be one of {', '.join(readings)}; got {reading!r}")
+    repairs = [claim.repaired_by for claim in registry.claims() if claim.id in ids and claim.repaired_by]
+    with progress_bar("judging statements", show=not quiet) as tell:
+        found = run_claims(progress=tell, ids=ids, beside=repairs, keep_verdicts=not fresh)
+    for id_ in ids:
+        page, later = [], []
+        for record in (one for one in found.records if one.claim.id == id_):
+            mended = [one for one in found.records if one.claim.id == record.claim.repaired_by]
+            row = plain(record.as_dict() | {"witness": witness(record)})
+            place = {"reading": record.claim.reading.name, "order": order[record.claim.test_id]}
+            place["outcome"] = ClaimsResult((record,)).outcome
+            kept = record.judgement.kept
+            page.append(place | {"row": row | {"kept": kept}, "blocks": page_of(record, mended, kept=kept)})
+            later.append(place | {"row": row | {"kept": True}, "blocks": page_of(record, mended, kept=True)})
+        if not any(record.judgement.error for record in found.records):
+            shelf.keep_page(id_, later)
+        yield page

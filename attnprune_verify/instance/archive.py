@@ -3,20 +3,24 @@
 from __future__ import annotations
 
 import os
+import struct
 import zipfile
+import zlib
 from collections.abc import Collection
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, Any, Literal
 
 import numpy as np
 
 from attnprune_verify.errors import InvalidInstance
+from attnprune_verify.instance.memory import require_memory
 
 __all__ = ["read_arrays"]
 
 _LARGEST_FILE = 4 * 2**30  # bytes of all arrays together
 _LARGEST_UNSUSPICIOUS = 64 * 2**20  # above this, a compression ratio beyond _LARGEST_RATIO is a zip bomb
 _LARGEST_RATIO = 200
+_LEAST_MAPPED = 64 * 2**20
 
 
 def read_arrays(path: Path, names: Collection[str]) -> dict[str, Any]:
@@ -52,28 +56,64 @@ def _read_members(path: Path, archive: zipfile.ZipFile, names: Collection[str]) 
             f"an instance file may hold {', '.join(names)}; {str(path)!r} also holds "
             f"{', '.join(map(repr, unknown))[:200]}"
         )
-    total = sum(info.file_size for info in members.values())
-    packed = sum(info.compress_size for info in members.values())
+    mapped = {name for name, info in members.items() if _can_be_mapped(name, info)}
+    total = sum(info.file_size for name, info in members.items() if name not in mapped)
+    packed = sum(info.compress_size for name, info in members.items() if name not in mapped)
     if total > _LARGEST_FILE or (total > _LARGEST_UNSUSPICIOUS and total > _LARGEST_RATIO * packed):
         raise InvalidInstance(
             f"an instance file may hold at most {_LARGEST_FILE} bytes and be compressed at most {_LARGEST_RATIO}-fold; "
             f"{str(path)!r} announces {total} bytes from {packed}"
         )
-    content = {}
+    require_memory(
+        f"{str(path)!r}, which holds {total} bytes to be read,", total, "an uncompressed X is not read at once"
+    )
+    content: dict[str, Any] = {}
     for name, info in members.items():
         with archive.open(info) as file:
-            _check_header(name, file, info.file_size)
+            shape, fortran, dtype = _check_header(name, file, info.file_size)
+            start = file.tell()
+        if name in mapped:
+            content[name] = _mapped(path, info, start, shape, "F" if fortran else "C", dtype)
+            continue
         with archive.open(info) as file:
             content[name] = np.lib.format.read_array(file, allow_pickle=False)
     return content
 
 
-def _check_header(name: str, file: IO[bytes], available: int) -> None:
+def _can_be_mapped(name: str, info: zipfile.ZipInfo) -> bool:
+    """Tokens, stored as they are, and so many that reading them at once would matter."""
+    return name == "X" and info.compress_type == zipfile.ZIP_STORED and info.file_size >= _LEAST_MAPPED
+
+
+def _mapped(
+    path: Path, info: zipfile.ZipInfo, start: int, shape: tuple[int, ...], order: Literal["C", "F"], dtype: Any
+) -> Any:
+    """An array of the file that the system reads where it is looked at; its check sum is compared as any other's.
+
+    Before a member's bytes stand 30 bytes, its name and an extra field; `start` is where the numbers begin in it.
+    """
+    with path.open("rb") as file:
+        file.seek(info.header_offset)
+        header = file.read(30)
+        begin = info.header_offset + 30 + sum(struct.unpack("<HH", header[26:30]))
+        if header[:4] != b"PK\x03\x04" or begin + info.file_size > os.fstat(file.fileno()).st_size:
+            raise InvalidInstance(f"{info.filename} must lie in the file; {str(path)!r} was cut off")
+        file.seek(begin)
+        found, left = 0, info.file_size
+        while left:
+            piece = file.read(min(left, 2**18))
+            found, left = zlib.crc32(piece, found), left - len(piece)
+    if found != info.CRC:
+        raise InvalidInstance(f"{info.filename} must be as it was written; its check sum differs in {str(path)!r}")
+    return np.memmap(path, dtype, "r", begin + start, shape, order)
+
+
+def _check_header(name: str, file: IO[bytes], available: int) -> tuple[tuple[int, ...], bool, Any]:
     version = np.lib.format.read_magic(file)
     if version == (1, 0):
-        shape, _, dtype = np.lib.format.read_array_header_1_0(file)
+        shape, fortran, dtype = np.lib.format.read_array_header_1_0(file)
     else:
-        shape, _, dtype = np.lib.format.read_array_header_2_0(file)
+        shape, fortran, dtype = np.lib.format.read_array_header_2_0(file)
     if dtype.hasobject:
         raise InvalidInstance(f"{name} must hold real numbers; got pickled objects, which are never loaded")
     announced = dtype.itemsize
@@ -84,6 +124,7 @@ def _check_header(name: str, file: IO[bytes], available: int) -> None:
             f"{name} must be as large as its header says; it announces shape {shape} ({announced} bytes) "
             f"and the file holds {available}"
         )
+    return shape, fortran, dtype
 
 
 def _kind(path: Path) -> str:

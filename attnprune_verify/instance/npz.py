@@ -38,7 +38,9 @@ def load_instance(path: str | os.PathLike[str]) -> Instance | LayerInstance:
     `rope_scaling` (JSON, as in a config file), `mask`, `window`, `softcap`, `alibi` (heads,), `M_Q`, `M_K`, `lam`.
 
     Every array's announced size is compared with the bytes that are really there before anything is allocated;
-    nothing is ever unpickled.
+    nothing is ever unpickled. An X of 64 MiB or more that is stored without compression, as `save_instance` and
+    ``np.savez`` do, stays in the file: the system reads what is looked at. What is read must fit into the memory
+    budget.
 
     Parameters
     ----------

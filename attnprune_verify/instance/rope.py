@@ -114,8 +114,12 @@ class RoPE(Frozen):
 
         The first row is token `start`.
         """
-        n, m = rows.shape[-2:]
-        angles = np.arange(start, start + n)[:, np.newaxis] * self.frequencies(m)
+        return self.turn(rows, np.arange(start, start + rows.shape[-2]), back=back)
+
+    def turn(self, rows: Array, positions: NDArray[np.integer[Any]], *, back: bool = False) -> Array:
+        """The same for rows that are the tokens at these positions."""
+        m = rows.shape[-1]
+        angles = positions[:, np.newaxis] * self.frequencies(m)
         cos, sin = np.cos(angles).astype(rows.dtype), np.sin(angles).astype(rows.dtype)
         if back:
             sin = -sin

@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from attnprune_verify.errors import InvalidInstance
+from attnprune_verify.instance.memory import require_memory
 
 __all__ = ["Array", "all_finite", "as_real", "as_reals", "check_shapes"]
 
@@ -52,9 +53,10 @@ def as_real(name: str, value: object) -> Array:
     if not all_finite(array):
         where = tuple(int(i) for i in np.argwhere(~np.isfinite(array))[0])
         raise InvalidInstance(f"{name} must be finite; got {array[where]} at index {where}")
-    if array.dtype != np.float32:
+    if array.dtype not in (np.float32, np.float64):
+        require_memory(f"{name} as float64", 8 * array.size)
         with np.errstate(over="ignore"):
-            array = array.astype(np.float64, copy=False)
+            array = array.astype(np.float64)
         if not np.isfinite(array).all():  # a longdouble beyond float64
             raise InvalidInstance(f"{name} must fit into float64; got magnitudes above {np.finfo(np.float64).max:.2e}")
     return array
@@ -75,6 +77,9 @@ def as_reals(**named: object) -> list[Array]:
     arrays = [as_real(name, value) for name, value in named.items()]
     if all(array.dtype == np.float32 for array in arrays):
         return arrays
+    for name, array in zip(named, arrays, strict=True):
+        if array.dtype != np.float64:
+            require_memory(f"{name} as float64, as the others are", 8 * array.size)
     return [array.astype(np.float64, copy=False) for array in arrays]
 
 

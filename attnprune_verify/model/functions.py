@@ -103,7 +103,7 @@ def loss(M: ArrayLike, X: ArrayLike, W: ArrayLike, lam: float = 0.0, mask: MaskL
     Parameters
     ----------
     M : (d, d) array
-        Pruning mask; any real entries.
+        Pruning mask; any real entries, 1 = kept, 0 = pruned.
     X : (n, d) or (k, n, d) array
     W : (d, d) array
     lam : float
@@ -140,11 +140,28 @@ def gradient(M: ArrayLike, X: ArrayLike, W: ArrayLike, lam: float = 0.0, mask: M
 
         dL/dM = W * (X^T p X) + lam M,   p = c * F(M) - diag((c * F(M)) 1) F(M),   c = F(M) - F(1)
 
-    Parameters, errors: as `loss`.
+    Parameters
+    ----------
+    M : (d, d) array
+        Pruning mask; any real entries, 1 = kept, 0 = pruned.
+    X : (n, d) or (k, n, d) array
+        Tokens, or a batch of k samples over which the attention term is averaged.
+    W : (d, d) array
+        Fused weight W_Q W_K^T.
+    lam : float
+        Regularisation strength, >= 0.
+    mask : None, "causal" or (n, n) array of 0 and 1
+        Attention mask: 1 where row i may see column j; None allows every position.
 
     Returns
     -------
     (d, d) array
+        float32 if every array is, else float64.
+
+    Raises
+    ------
+    InvalidInstance
+        If shapes disagree, an input is not finite and real, a mask row is empty, lam < 0, or a logit overflows.
 
     Examples
     --------
@@ -163,11 +180,29 @@ def loss_and_gradient(
     """L(M) and W * (X^T p X) + lam M for little more than the cost of one (def:loss_func, thm:mat_view_l).
 
     For many masks on the same X, W and mask use `Objective`, which keeps F(1).
-    Parameters, errors: as `loss` and `gradient`.
+
+    Parameters
+    ----------
+    M : (d, d) array
+        Pruning mask; any real entries, 1 = kept, 0 = pruned.
+    X : (n, d) or (k, n, d) array
+        Tokens, or a batch of k samples over which the attention term is averaged.
+    W : (d, d) array
+        Fused weight W_Q W_K^T.
+    lam : float
+        Regularisation strength, >= 0.
+    mask : None, "causal" or (n, n) array of 0 and 1
+        Attention mask: 1 where row i may see column j; None allows every position.
 
     Returns
     -------
     float, (d, d) array
+        What `loss` and what `gradient` return.
+
+    Raises
+    ------
+    InvalidInstance
+        If shapes disagree, an input is not finite and real, a mask row is empty, lam < 0, or a logit overflows.
 
     Examples
     --------
@@ -194,7 +229,15 @@ def hessian_vector_product(
     Parameters
     ----------
     M, V : (d, d) arrays
-        The point and the direction. The rest as in `loss`.
+        The point (1 = kept, 0 = pruned) and the direction; any real entries.
+    X : (n, d) or (k, n, d) array
+        Tokens, or a batch of k samples over which the attention term is averaged.
+    W : (d, d) array
+        Fused weight W_Q W_K^T.
+    lam : float
+        Regularisation strength, >= 0.
+    mask : None, "causal" or (n, n) array of 0 and 1
+        Attention mask: 1 where row i may see column j; None allows every position.
 
     Returns
     -------
@@ -203,7 +246,8 @@ def hessian_vector_product(
     Raises
     ------
     InvalidInstance
-        As `loss`, or if the result overflows.
+        If shapes disagree, an input is not finite and real, a mask row is empty, lam < 0, or a logit or the result
+        overflows.
 
     Examples
     --------
@@ -221,12 +265,26 @@ def hessian_vector_product(
 def relative_error(M: ArrayLike, X: ArrayLike, W: ArrayLike, mask: MaskLike = None) -> float:
     """||F(M) - F(1)||_F^2 / ||F(1)||_F^2, the measure of Section 6.1; averaged over a batch.
 
-    Parameters, errors: as `loss`.
+    Parameters
+    ----------
+    M : (d, d) array
+        Pruning mask; any real entries, 1 = kept, 0 = pruned.
+    X : (n, d) or (k, n, d) array
+        Tokens, or a batch of k samples over which the attention term is averaged.
+    W : (d, d) array
+        Fused weight W_Q W_K^T.
+    mask : None, "causal" or (n, n) array of 0 and 1
+        Attention mask: 1 where row i may see column j; None allows every position.
 
     Returns
     -------
     float
         Between 0 and 2 n / ||F(1)||_F^2.
+
+    Raises
+    ------
+    InvalidInstance
+        If shapes disagree, an input is not finite and real, a mask row is empty, or a logit overflows.
 
     Examples
     --------

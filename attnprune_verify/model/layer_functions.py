@@ -98,11 +98,23 @@ def factored_gradient(
         dL/dM_Q = W_Q * (X^T p   X (M_K * W_K)) + lam M_Q
         dL/dM_K = W_K * (X^T p^T X (M_Q * W_Q)) + lam M_K
 
-    Parameters, errors: as `factored_loss`.
+    Parameters
+    ----------
+    M_Q, M_K : (d, m) arrays
+    X : (n, d) or (k, n, d) array
+    W_Q, W_K : (d, m) arrays
+    lam : float
+        Regularisation strength, >= 0.
+    mask : None, "causal" or (n, n) array of 0 and 1
 
     Returns
     -------
     (d, m) array, (d, m) array
+
+    Raises
+    ------
+    InvalidInstance
+        If shapes disagree, an input is not finite and real, a mask row is empty, lam < 0, or a logit overflows.
 
     Examples
     --------
@@ -194,11 +206,23 @@ def layer_gradient(
         dL/dM_Q^h = scale W_Q^h * (X^T p^h (X (M_K * W_K)^g + 1 b_K^g)) + lam M_Q^h
         dL/dM_K^g = scale W_K^g * (sum_{h in g} X^T (p^h)^T (X (M_Q * W_Q)^h + 1 b_Q^h)) + lam M_K^g
 
-    Parameters, errors: as `layer_loss`.
+    Parameters
+    ----------
+    layer : AttentionLayer
+    M_Q, M_K : (d, heads*m) and (d, kv_heads*m) arrays
+        Pruning masks; any real entries.
+    X : (n, d) or (k, n, d) array
+    lam : float
+        Regularisation strength, >= 0. As printed, eq:new_loss has 1 here.
 
     Returns
     -------
     (d, heads*m) array, (d, kv_heads*m) array
+
+    Raises
+    ------
+    InvalidInstance
+        If shapes disagree, an input is not finite and real, lam < 0, or a logit overflows.
 
     Examples
     --------

@@ -23,6 +23,7 @@ from numpy.typing import ArrayLike
 from attnprune_verify.errors import InvalidInstance
 from attnprune_verify.instance.layer import AttentionLayer
 from attnprune_verify.instance.mask import MaskLike
+from attnprune_verify.instance.memory import estimate_memory, require_memory
 from attnprune_verify.instance.problem import Instance, LayerInstance
 from attnprune_verify.instance.validate import Array, all_finite, as_real, check_shapes
 from attnprune_verify.model.kernel import Logits, finish, logits_of
@@ -35,6 +36,9 @@ from attnprune_verify.values import as_lam
 __all__ = ["Objective"]
 
 _T = TypeVar("_T")
+
+_WORTH_ASKING = 2**20
+"""Numbers, below which nobody asks how much memory there is."""
 
 
 class Objective:
@@ -58,7 +62,8 @@ class Objective:
     Raises
     ------
     InvalidInstance
-        As `attention` or `layer_attention`.
+        As `attention` or `layer_attention`; or if what is kept and the buffers do not fit into the memory budget
+        (`instance.memory`), before they are allocated.
 
     Examples
     --------
@@ -109,6 +114,8 @@ class Objective:
 
     def _set_up(self, problem: Problem, lam: float, keep_dense: bool) -> None:
         self.problem, self.lam = problem, lam
+        if problem.X.size + problem.count * problem.n**2 > _WORTH_ASKING:
+            _require_memory_for(problem, keep_dense)
         self._rooms: list[list[Array]] = []  # a call takes what lies here and puts it back, so that threads share none
         self._work = problem.work
         with quiet(), crew_for(self._work) as crew:
@@ -282,6 +289,18 @@ class Objective:
             if not finish(slope, W, M, self.lam, self.problem.k):
                 raise InvalidInstance(f"the gradient must be finite in {self.problem.dtype}; it overflows")
         return slopes
+
+
+def _require_memory_for(problem: Problem, keep_dense: bool) -> None:
+    """Refuse a problem whose buffers, and F(1) if it is to be kept, do not fit into the memory budget."""
+    sizes: dict[str, Any] = {"n": problem.n, "d": int(problem.X.shape[-1]), "k": problem.k}
+    if problem.moves_keys:
+        heads, width = problem.heads, int(problem.weights["W_Q"].shape[1])
+        m = width // heads
+        sizes |= {"heads": heads, "kv_heads": int(problem.weights["W_K"].shape[1]) // m, "m": m}
+    needed = estimate_memory("objective", **sizes, keep_dense=keep_dense, itemsize=problem.dtype.itemsize)
+    said = ", ".join(f"{name} = {size}" for name, size in sizes.items())
+    require_memory(f"an objective with {said}", needed, "keep_dense=False needs no n x n array" if keep_dense else "")
 
 
 def _fit(matrices: Sequence[ArrayLike], weights: Sequence[Array]) -> bool:

@@ -70,7 +70,19 @@ def closing_sentence(result: CheckResult) -> str:
         theorem = "the paper's convergence theorem applies but says nothing"
     else:
         theorem = "the paper's convergence theorem applies"
-    return f"{gradient}; {theorem}. Outcome: {result.outcome}."
+    return f"{gradient}; {theorem}. Outcome: {result.outcome}{_because(result)}."
+
+
+def _because(result: CheckResult) -> str:
+    """Of a failure that no oracle names: the bounds and, under --strict, the assumptions that fail."""
+    if result.outcome != "failed":
+        return ""
+    bounds = [bound.id for bound in result.bounds if bound.status == "violated" and bound.id.startswith("fix:")]
+    if bounds:
+        return f", {', '.join(bounds)} violated"
+    if _named(result, "failed"):
+        return ""
+    return f", under --strict by {', '.join(a.id for a in result.assumptions if not a.holds)}"
 
 
 def _named(result: CheckResult, status: str) -> list[str]:

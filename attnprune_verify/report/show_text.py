@@ -7,18 +7,21 @@ import json
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
-from rich.console import Group, RenderableType
-from rich.padding import Padding
-from rich.text import Text
-
 import attnprune_verify
-from attnprune_verify.claims.run import ClaimRecord, ClaimsResult, snippet, witness
+from attnprune_verify.claims.run import ClaimRecord, snippet, witness
+from attnprune_verify.report.blocks import Block
 from attnprune_verify.report.claims_text import STYLE
 
-__all__ = ["render_statements"]
+__all__ = ["page_of"]
 
 _LONGEST = 400
 """Characters of a value printed in full; longer ones are in ``--format json``."""
+_ASKS = {
+    "identity": "both sides are equal",
+    "upper": "the left side is at most the right one",
+    "lower": "the left side is at least the right one",
+    "tight": "a bound that cannot be improved: some case or limit meets it",
+}
 _MEANS = {
     "refuted": "false: the counterexample below was confirmed in exact or ball arithmetic",
     "holds": "no case meets the hypotheses and violates it",
@@ -28,22 +31,20 @@ _MEANS = {
 }
 
 
-def render_statements(result: ClaimsResult, repairs: ClaimsResult) -> RenderableType:
-    """Every record of `result` as a page; `repairs` holds the records that repair one of them."""
-    parts: list[RenderableType] = []
-    for record in result.records:
-        mended = [one for one in repairs.records if one.claim.id == record.claim.repaired_by]
-        parts += [*_page(record, mended), Text()]
-    return Group(*parts)
+def page_of(record: ClaimRecord, repairs: Sequence[ClaimRecord], *, kept: bool) -> list[Block]:
+    """The page of a record; `repairs` are the records that repair it, and `kept` says that an earlier run made it."""
+    return [*_page(record, repairs, kept), _block("", 0)]
 
 
-def _page(record: ClaimRecord, repairs: Sequence[ClaimRecord]) -> Iterable[RenderableType]:
+def _page(record: ClaimRecord, repairs: Sequence[ClaimRecord], kept: bool) -> Iterable[Block]:
     claim, verdict = record.claim, record.statement.value
-    yield Text.assemble((f"{claim.id} ({claim.reading.name})", "bold"), "   ", (verdict, STYLE[verdict]))
-    yield _indented(f"{claim.title}; {claim.section}; {claim.kind.value}, {claim.source}")
+    name = f"{claim.id} ({claim.reading.name})"
+    yield {"indent": 0, "spans": [[name, "bold"], ["   ", ""], [verdict, STYLE[verdict]]]}
+    yield _block(f"{claim.title}; {claim.section}; {claim.kind.value}, {claim.source}")
     yield from _part("says", claim.says, claim.formula)
     yield from _part("reading", claim.reading.says)
-    yield from _part("verdict", *_verdict(record))
+    yield from _part("kind of relation", f"{claim.strength.value}: {_ASKS[claim.strength.value]}")
+    yield from _part("verdict", *_verdict(record, kept))
     yield from _part("note", claim.note)
     yield from _numbers(record)
     mended = (f"{one.claim.test_id}, {one.statement.value}: {one.claim.says}" for one in repairs)
@@ -58,33 +59,36 @@ def _page(record: ClaimRecord, repairs: Sequence[ClaimRecord]) -> Iterable[Rende
     yield from _part("code", _place(record))
 
 
-def _verdict(record: ClaimRecord) -> Iterable[str]:
+def _verdict(record: ClaimRecord, kept: bool) -> Iterable[str]:
     judgement, verdict = record.judgement, record.statement.value
     measured = "measured" in record.claim.tags and verdict == "refuted"
     yield f"{verdict}: {'what was measured says otherwise' if measured else _MEANS[verdict]}"
     met = f"; {judgement.tried} cases tried, {judgement.met} met the hypotheses" if judgement.tried else ""
     yield judgement.reason + met
-    if judgement.kept:
+    if kept:
         yield "This verdict is kept from an earlier run of the same code; --fresh judges anew."
 
 
-def _numbers(record: ClaimRecord) -> Iterable[RenderableType]:
+def _numbers(record: ClaimRecord) -> Iterable[Block]:
     found = witness(record)
     if found is None:
         return
     refuted = record.judgement.smallest is not None
     values = found.get("inputs", found.get("measured", {}))
-    title = "counterexample" if refuted else "closest case"
+    title = "counterexample" if refuted else "closest case (of all that were tried, the one nearest to violating it)"
     yield from _part(title, found["origin"], *(f"{name} = {_short(value)}" for name, value in values.items()))
     if found["relation"] is not None and found["lhs"] is not None:
         part = f" ({found['part']})" if found["part"] else ""
         here = "which is false here: " if refuted else ""
         sides = f"lhs = {found['lhs']:.10g}, rhs = {found['rhs']:.10g}"
-        yield _indented(f"claimed: lhs {found['relation']} rhs{part}; {here}{sides}", 4)
+        yield _block(f"claimed: lhs {found['relation']} rhs{part}; {here}{sides}", 4)
+        if not refuted and record.judgement.slack is not None and found["relation"] != "==":
+            slack = f"slack {record.judgement.slack:.3g}: the gap over the sum of both sides, 0 where they are equal"
+            yield _block(slack, 4)
     command = snippet(record.claim, record.judgement.smallest or record.judgement.witness or record.judgement.worst)
     if command is not None:
-        yield _indented("to evaluate it again, in Python:", 4)
-        yield Padding(Text(command), (0, 0, 0, 6))
+        yield _block("to evaluate it again, in Python:", 4)
+        yield _block(command, 6)
 
 
 def _place(record: ClaimRecord) -> str:
@@ -97,15 +101,15 @@ def _place(record: ClaimRecord) -> str:
     return f"{Path(code.co_filename).relative_to(root).as_posix()}, line {code.co_firstlineno}"
 
 
-def _part(title: str, *lines: str) -> Iterable[RenderableType]:
+def _part(title: str, *lines: str) -> Iterable[Block]:
     shown = [line for line in lines if line]
     if shown:
-        yield _indented(title, style="dim")
-        yield from (_indented(line, 4) for line in shown)
+        yield _block(title, style="dim")
+        yield from (_block(line, 4) for line in shown)
 
 
-def _indented(text: str, columns: int = 2, style: str = "") -> Padding:
-    return Padding(Text(text, style=style), (0, 0, 0, columns))
+def _block(text: str, columns: int = 2, style: str = "") -> Block:
+    return {"indent": columns, "spans": [[text, style]]}
 
 
 def _short(value: object) -> str:

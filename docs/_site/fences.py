@@ -32,14 +32,18 @@ class PageFailed(Exception):
     """A page says something that does not happen."""
 
 
-def played(markdown: str, name: str = "page") -> str:
-    """The page with the outputs of its commands."""
+def played(markdown: str, name: str = "page", pictures: dict[str, bytes] | None = None) -> str:
+    """The page with the outputs of its commands; the pictures that they drew go into `pictures`."""
     if not re.search(r"^```\w+[^\n]* run\b", markdown, flags=re.MULTILINE):
         return markdown
     with tempfile.TemporaryDirectory(prefix="page-") as folder:
         for shared in ("tests", "benchmarks"):
             (Path(folder) / shared).symlink_to(ROOT / shared, target_is_directory=True)
-        return _FENCE.sub(lambda fence: _one(fence, Path(folder), name), markdown)
+        page = _FENCE.sub(lambda fence: _one(fence, Path(folder), name), markdown)
+        if pictures is not None:
+            drawn = (path for path in Path(folder).iterdir() if path.suffix in (".svg", ".png"))
+            pictures.update({path.name: path.read_bytes() for path in drawn})
+        return page
 
 
 def _one(fence: re.Match[str], folder: Path, name: str) -> str:

@@ -17,11 +17,25 @@ import fences  # noqa: E402  # beside this file
 import generated  # noqa: E402
 import mathml  # noqa: E402
 
+_PLAYED: dict[str, str] = {}
+
 
 def on_files(files: Files, config: MkDocsConfig) -> Files:
-    """Add what nobody types."""
+    """Run what the pages show, and add what nobody types.
+
+    A page that shows what does not happen ends the build.
+    """
     from attnprune_verify.report.claims_html import render_page
 
+    generated.judged()  # first: commands on the pages then find the verdicts kept
+    for page in list(files.documentation_pages()):
+        drawn: dict[str, bytes] = {}
+        try:
+            _PLAYED[page.src_uri] = fences.played(page.content_string, page.src_uri, drawn)
+        except fences.PageFailed as error:
+            raise PluginError(str(error)) from error
+        for name, content in drawn.items():
+            files.append(File.generated(config, f"{Path(page.src_uri).parent.as_posix()}/{name}", content=content))
     for path, text in generated.pages():
         files.append(File.generated(config, path, content=text))
     files.append(File.generated(config, "claims_graph.html", content=render_page(generated.judged())))
@@ -29,11 +43,8 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
 
 
 def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:
-    """Run what the page shows; a page that shows what does not happen ends the build."""
-    try:
-        return fences.played(markdown, page.file.src_uri)
-    except fences.PageFailed as error:
-        raise PluginError(str(error)) from error
+    """The page as it ran."""
+    return _PLAYED.get(page.file.src_uri, markdown)
 
 
 def on_page_content(html: str, **_: Any) -> str:

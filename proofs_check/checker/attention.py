@@ -13,7 +13,7 @@ from fractions import Fraction
 from math import lcm
 from operator import mul
 
-from proofs_check.checker.dual import Dual, zero
+from proofs_check.checker.dual import Dual, squared_distance, zero
 from proofs_check.checker.exponential import exponential
 from proofs_check.checker.fields import Matrix
 from proofs_check.checker.interval import Number, exactly, lower, square, total
@@ -71,17 +71,11 @@ def softmax(z: Sequence[Shifted], bits: int) -> list[list[Number]]:
 
 def row_loss(row: Shifted, target: Sequence[Number], X: Matrix, bits: int) -> Dual:
     """2 L_i = sum_j (F_ij - f_ij)^2 with its slopes in y_i1 ... y_id, where dz_ij / dy_ib = X_jb."""
-    d = len(X[0])
-    weights = [None if z is None else Dual(z, list(x)).exp(bits) for z, x in zip(row, X, strict=True)]
-    mass = zero(d)
-    for weight in weights:
-        if weight is not None:
-            mass = mass + weight
-    loss = zero(d)
-    for weight, f in zip(weights, target, strict=True):
-        if weight is not None:
-            loss = loss + (weight / mass).minus(f).squared()
-    return loss
+    pairs = [(Dual(z, list(x)).exp(bits), f) for z, x, f in zip(row, X, target, strict=True) if z is not None]
+    mass = zero(len(X[0]))
+    for weight, _ in pairs:
+        mass = mass + weight
+    return squared_distance(pairs, mass)
 
 
 @dataclass(frozen=True)

@@ -20,6 +20,7 @@ from proofs_check.checker.reject import Reject
 
 MAX_CLASSES = 8
 MAX_FEATURES = 10**9
+_MOST_WORK = 40_000
 
 
 @dataclass(frozen=True)
@@ -181,6 +182,12 @@ def state(blocks: Blocks, M: list[list[Number]], bits: int) -> State:
     z = relative(blocks.logits(M), blocks.allowed)
     loss = attention_loss(blocks.B, z, relative(blocks.dense_logits(), blocks.allowed), bits)
     return State(M, loss.c_sq, gradient(loss.slope, blocks.W, M, blocks.lam), softmax(z, bits))
+
+
+def require_affordable(steps: int, n: int, classes: int) -> None:
+    """A descent is bounded by its steps times n^2 times the classes of features."""
+    if steps * n * n * classes > _MOST_WORK:
+        raise Reject(f"more work than is allowed: t n^2 times the classes of features is at most {_MOST_WORK}")
 
 
 def least_allowed(blocks: Blocks, F: Sequence[Sequence[Number]]) -> tuple[Fraction, Fraction]:

@@ -79,8 +79,9 @@ def _bound_depth(text: str) -> None:
 def _unique_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     table = dict(pairs)
     if len(table) != len(pairs):
-        keys = [key for key, _ in pairs]
-        raise Reject(f"duplicate key {next(key for key in keys if keys.count(key) > 1)[:60]!r}")
+        seen: set[str] = set()
+        twice = next(key for key, _ in pairs if key in seen or seen.add(key))  # type: ignore[func-returns-value]
+        raise Reject(f"duplicate key {twice[:60]!r}")
     return table
 
 

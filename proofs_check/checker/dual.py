@@ -6,6 +6,7 @@ exp' = exp alone; the paper's closed form appears nowhere.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from fractions import Fraction
 
 from proofs_check.checker.exponential import exponential
@@ -30,13 +31,6 @@ class Dual:
         slopes = [(p - ratio * q) * inverse for p, q in zip(self.slopes, other.slopes, strict=True)]
         return Dual(ratio, slopes)
 
-    def minus(self, constant: Number) -> Dual:
-        return Dual(self.value - constant, self.slopes)
-
-    def squared(self) -> Dual:
-        twice = self.value + self.value
-        return Dual(square(self.value), [twice * p for p in self.slopes])
-
     def exp(self, bits: int) -> Dual:
         value = exponential(self.value, bits)
         return Dual(value, [value * p for p in self.slopes])
@@ -44,3 +38,23 @@ class Dual:
 
 def zero(directions: int) -> Dual:
     return Dual(Fraction(0), [Fraction(0)] * directions)
+
+
+def squared_distance(pairs: Sequence[tuple[Dual, Number]], mass: Dual) -> Dual:
+    """sum_j (u_j / m - f_j)^2 of pairs (u_j, f_j).
+
+    By the quotient rule its slopes are sum_j 2 c_j (u_j' - (u_j / m) m') / m with c_j = u_j / m - f_j; m' and 1 / m,
+    common to the terms, are multiplied once.
+    """
+    share = 1 / mass.value
+    value: Number = Fraction(0)
+    pull: Number = Fraction(0)
+    along: list[Number] = [Fraction(0)] * len(mass.slopes)
+    for u, f in pairs:
+        ratio = u.value * share
+        c = ratio - f
+        twice = c + c
+        value = value + square(c)
+        pull = pull + twice * ratio
+        along = [total + twice * p for total, p in zip(along, u.slopes, strict=True)]
+    return Dual(value, [(total - pull * q) * share for total, q in zip(along, mass.slopes, strict=True)])

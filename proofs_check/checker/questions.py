@@ -12,7 +12,7 @@ Question = tuple[str, Answer]
 
 FIRST_BITS = 128
 LAST_BITS = 1 << 14
-_WORK = 1.5e9  # bit operations, roughly, of all the precisions tried together
+_WORK = 6e8  # bit operations, roughly, of all the precisions tried together
 
 
 def contains(claimed: Bounds, own: Bounds) -> Answer:

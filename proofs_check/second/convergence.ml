@@ -211,6 +211,7 @@ let check_repaired certificate =
   let s = t.s in
   let eta = Fields.rational ~digits:60 (get "eta") "inputs.eta" in
   let last = Fields.integer (get "t") "inputs.t" 0 400 in
+  Setting.require_affordable s last;
   if Q.sign eta <= 0 || not (Exact.less (Exact.mul eta (Setting.proven_lipschitz s)) Exact.one) then
     reject "inputs.eta must lie in (0, 1/K)";
   let claimed = enclosures certificate [ "T"; "lhs"; "rhs" ] in
@@ -263,6 +264,7 @@ let check_box_exit certificate =
   let lambda = Fields.positive (get "lambda") "inputs.lambda" and eta = Fields.positive (get "eta") "inputs.eta" in
   let t = Fields.integer (get "t") "inputs.t" 1 2_000 in
   let s = Setting.plain x w lambda (Fields.full n) in
+  Setting.require_affordable s t;
   if
     Exact.less Exact.one lambda
     || not (Exact.less (Exact.mul eta (Setting.proven_lipschitz s)) Exact.one)

@@ -172,7 +172,7 @@ let pruned_share get =
 let regulariser get =
   let d = small get "d" 16 and m = small get "m" 16 in
   let lambda = positive get "lambda" in
-  let norm name = Exact.frobenius_sq (Fields.matrix (get name) d m ("inputs." ^ name)) in
+  let norm name = Exact.frobenius_sq (Fields.short_matrix (get name) d m ("inputs." ^ name)) in
   let half = Exact.div (Exact.add (norm "M_Q") (norm "M_K")) (Exact.int 2) in
   (Exact.mul lambda half, half)
 

@@ -89,6 +89,13 @@ let fused s m =
       Array.mapi (fun r entry -> Real.mul (Real.exact (Exact.mul counts.(q).(r) s.w.(q).(r))) entry) row)
     m
 
+(* A descent is bounded by its steps times n^2 times the classes of features. *)
+let most_work = 40_000
+
+let require_affordable s steps =
+  if steps * s.n * s.n * Array.length s.sizes > most_work then
+    reject "more work than is allowed: t n^2 times the classes of features is at most %d" most_work
+
 let logits s m = Attention.logits s.b (fused s m)
 
 type state = { c_sq : Real.t; gradient : Real.t array array; f : Real.t array array }

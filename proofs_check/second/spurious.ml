@@ -12,41 +12,49 @@ open Refuse
 open Questions
 
 (* Value, gradient and Hessian of L_attn in the d^2 entries of M. For one row with
-   softmax F, J = diag(F) - F F^T, c = F - f and s = <c, F>, L_i = |c|^2 / 2 has
-     g_j = F_j (c_j - s),
-     H_jl = dg_j/dz_l = J_jl (c_j - s) + F_j (J_jl - sum_k J_kl (F_k + c_k)),
-   and z_j = sum_ab X_ia W_ab X_jb M_ab. *)
+   softmax F, dF_j/dz_l = F_j (delta_jl - F_l), c = F - f, s = <c, F> and
+   u_j = c_j - s + F_j, L_i = |c|^2 / 2 has dL_i/dz_j = F_j (c_j - s). As
+   ds/dz_l = sum_k F_k (delta_kl - F_l) (F_k + c_k) = F_l (u_l - |F|^2),
+     d2L_i/dz_j dz_l = F_j (delta_jl - F_l) (c_j - s + F_j) - F_j F_l (u_l - |F|^2)
+                     = F_j ((delta_jl - F_l) u_j - F_l (u_l - |F|^2)),
+   and z_j = sum_ab X_ia W_ab X_jb M_ab. F_j is taken as 1 / (1 + o_j) with o_j the
+   sum over the other k of exp(z_k - z_j), and 1 - F_j as o_j F_j: on a box of M these
+   are enclosed tightly, as M enters each difference once. *)
 let second_order x w mask m =
   let n = Array.length x and d = Array.length w in
   let size = d * d in
   let value = ref Real.zero in
   let first = Array.make size Real.zero and second = Attention.constant size Real.zero in
-  let z = Attention.relative mask (Attention.logits x (Array.map2 (Array.map2 Real.mul) m (Attention.real_matrix w))) in
   let dense = Attention.dense x w mask in
   for i = 0 to n - 1 do
-    let f = Attention.softmax_row z.(i) in
+    let columns = List.filter (fun j -> mask.(i).(j)) (List.init n Fun.id) in
+    let exact_slopes =
+      Array.init n (fun j ->
+          Array.init size (fun k -> Exact.mul (Exact.mul x.(i).(k / d) w.(k / d).(k mod d)) x.(j).(k mod d)))
+    in
+    let slopes = Attention.real_matrix exact_slopes in
+    let above k j =
+      let direction = Array.map2 Exact.sub exact_slopes.(k) exact_slopes.(j) in
+      Real.exp (Real.sum (Array.mapi (fun p slope -> Real.mul (Real.exact slope) m.(p / d).(p mod d)) direction))
+    in
+    let others j =
+      let rest = List.filter (fun k -> k <> j) columns in
+      List.fold_left (fun total k -> Real.add total (above k j)) Real.zero rest
+    in
+    let o = Array.init n (fun j -> if mask.(i).(j) then others j else Real.zero) in
+    let f = Array.mapi (fun j o -> if mask.(i).(j) then Real.inverse (Real.add Real.one o) else Real.zero) o in
     let c = Array.map2 Real.sub f (Attention.softmax_row dense.(i)) in
     let s = Real.dot c f in
-    let columns = List.filter (fun j -> mask.(i).(j)) (List.init n Fun.id) in
-    let slopes =
-      Array.init n (fun j ->
-          Array.init size (fun k ->
-              Real.exact (Exact.mul (Exact.mul x.(i).(k / d) w.(k / d).(k mod d)) x.(j).(k mod d))))
-    in
-    let jacobian j l =
-      if j = l then Real.mul f.(j) (Real.sub Real.one f.(j)) else Real.neg (Real.mul f.(j) f.(l))
-    in
     value := Real.add !value (Real.sum_of Real.square c);
     let g = Array.mapi (fun j weight -> Real.mul weight (Real.sub c.(j) s)) f in
     List.iter (fun j ->
         Array.iteri (fun k slope -> first.(k) <- Real.add first.(k) (Real.mul g.(j) slope)) slopes.(j))
       columns;
-    let both = Array.map2 Real.add f c in
-    let turn l = List.fold_left (fun t k -> Real.add t (Real.mul (jacobian k l) both.(k))) Real.zero columns in
-    let turns = Array.init n (fun l -> if mask.(i).(l) then turn l else Real.zero) in
+    let u = Array.map2 (fun c f -> Real.add (Real.sub c s) f) c f in
+    let norm = Real.sum_of Real.square f in
     let bend j l =
-      let entry = jacobian j l in
-      Real.add (Real.mul entry (Real.sub c.(j) s)) (Real.mul f.(j) (Real.sub entry turns.(l)))
+      let step = if j = l then Real.mul o.(j) f.(j) else Real.neg f.(l) in
+      Real.mul f.(j) (Real.sub (Real.mul step u.(j)) (Real.mul f.(l) (Real.sub u.(l) norm)))
     in
     List.iter (fun j ->
         List.iter (fun l ->

@@ -27,9 +27,9 @@ def binary_mask(M, rho):
 
 @pytest.fixture
 def audit(tmp_path):
-    """Audit a source text, calls limited to two seconds, a few functions only."""
+    """Audit a source text, a few functions only."""
 
-    def run(source, only=("causal_mask", "binary_mask", "loss"), seconds=2.0):
+    def run(source, only=("causal_mask", "binary_mask", "loss"), seconds=30.0):
         path = tmp_path / "subject.py"
         path.write_text(textwrap.dedent(source), encoding="utf-8")
         with Auditor(str(path), only=only) as auditor:

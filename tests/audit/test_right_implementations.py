@@ -7,7 +7,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from attnprune_verify.audit import context
 from attnprune_verify.audit.auditor import Auditor
 from attnprune_verify.audit.run import outcome_of, run_audit
 from attnprune_verify.audit.truth.reference import reference, spread
@@ -92,14 +91,13 @@ def test_calibration(style):
     assert 0.0 < worst < 10.0  # of the 30 that are allowed
 
 
-def test_a_slow_subject_is_spared_the_large_instances(tmp_path, monkeypatch):
-    monkeypatch.setattr(context, "_TOO_SLOW", 0.2)
+def test_a_slow_subject_is_spared_the_large_instances(tmp_path):
     slow = (
         (RIGHT / "loops.py")
         .read_text(encoding="utf-8")
         .replace(
             "def gradient(M, X, W, lam=0.0, mask=None):",
-            "def gradient(M, X, W, lam=0.0, mask=None):\n    import time; time.sleep(2e-6 * len(X) ** 2 * len(W) ** 2)",
+            "def gradient(M, X, W, lam=0.0, mask=None):\n    import time; time.sleep(2e-5 * len(X) ** 2 * len(W) ** 2)",
         )
     )
     path = tmp_path / "slow.py"

@@ -1,11 +1,16 @@
 """The claims' own evaluation of the definitions against the oracles, in floats and in balls."""
 
+import json
+from pathlib import Path
+
 import numpy as np
 import pytest
 from flint import arb
 
+from attnprune_verify.claims import excerpts
 from attnprune_verify.claims.case import Case
 from attnprune_verify.claims.quantities import Quantities, extreme_eigenvalues, spectral_norm, variance
+from attnprune_verify.errors import InvalidInstance
 from attnprune_verify.model import gradient, hessian_vector_product, loss
 from attnprune_verify.oracle import ball
 from attnprune_verify.theory.arithmetic import BALL, EXACT, FLOAT, Undecidable, working_precision
@@ -98,3 +103,14 @@ def test_variance_in_floats_and_in_balls_with_entries_that_agree() -> None:
     assert variance(s, v) == s @ v**2 - (s @ v) ** 2 == 1.6875
     found = variance(BALL.lift(s), BALL.lift(v))
     assert found.contains(arb(1.6875)) and found.rad() < 1e-10
+
+
+def test_an_excerpt_of_the_paper_is_as_it_was_taken(monkeypatch, tmp_path) -> None:  # type: ignore[no-untyped-def]
+    taken = Path(excerpts.__file__).parent / "excerpts.json"
+    document = json.loads(taken.read_text("utf-8"))
+    carried = json.loads((taken.parent / "evidence_index.json").read_text("utf-8"))
+    assert document["paper_sha256"] == carried["paper_sha256"]
+    (tmp_path / "excerpts.json").write_text(taken.read_text("utf-8").replace("sec:exp:real", "sec:exp:other"))
+    monkeypatch.setattr(excerpts.resources, "files", lambda name: tmp_path)
+    with pytest.raises(InvalidInstance, match="was changed since"):
+        excerpts.excerpt("exp:baselines_reference")

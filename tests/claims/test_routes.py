@@ -1,19 +1,14 @@
 """No line of the graph of statements crosses a label: its geometry, without a browser."""
 
 import re
+from functools import cache
 
-import pytest
-
-from attnprune_verify.claims.falsifier import Effort
-from attnprune_verify.claims.run import run_claims
+from attnprune_verify.claims import registry
+from attnprune_verify.claims.judge import Judgement
+from attnprune_verify.claims.run import assemble
 from attnprune_verify.report.claims_html import render_page
 from attnprune_verify.report.claims_layout import HEIGHT, WIDTH, arrange
 from attnprune_verify.report.claims_routes import repair_route, route
-
-
-@pytest.fixture(scope="module")
-def result():
-    return run_claims(Effort(0, 0, 0, 0), ids=["thm:our_convergence", "fix:our_convergence", "lem:lip_f_circ_c"])
 
 
 def segments(path):
@@ -35,12 +30,14 @@ def crosses(piece, box):
     return x1 < x + width and x2 > x and y1 < y + height and y2 > y
 
 
-def every_layout():
-    from attnprune_verify.claims import registry
-    from attnprune_verify.claims.judge import Judgement
-    from attnprune_verify.claims.run import assemble
+@cache
+def every_statement():
+    """All of them, not judged: where they stand does not depend on verdicts."""
+    return assemble([Judgement(claim) for claim in registry.claims()])
 
-    return arrange(assemble([Judgement(claim) for claim in registry.claims()]).records)
+
+def every_layout():
+    return arrange(every_statement().records)
 
 
 def test_no_line_crosses_a_label_or_a_title():
@@ -73,9 +70,9 @@ def test_the_drawing_fits_a_window_of_1280_pixels_beside_the_details():
     assert every_layout().width <= 1280 - 430
 
 
-def test_every_id_is_written_out(result):
-    page = render_page(result)
-    for record in result.records:
+def test_every_id_is_written_out():
+    page = render_page(every_statement())
+    for record in every_statement().records:
         shown = re.search(rf'data-id="{re.escape(record.claim.id)}"[^>]*>(.*?)</g>\n', page, flags=re.DOTALL)[1]
         letters = re.sub(r"<title>.*?</title>|<text class=\"mark\".*?</text>|<[^>]*>", "", shown).strip()
         assert letters == record.claim.id

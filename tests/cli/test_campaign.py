@@ -113,12 +113,16 @@ def test_progress_is_a_line_now_and_then(capsys):
 # real processes
 
 IDS = ["lem:PL_ineq", "thm:mat_view_l", "fix:lip_grad_l"]
-LONG = {"instances": 60_000, "seed": 3, "sizes": "n=3..4,d=3"}
+LONG = {"instances": 12_000, "seed": 3, "sizes": "n=3..4,d=3"}
 
 
 def started(folder, *more):
     arguments = ["--instances", str(LONG["instances"]), "--seed", "3", "--sizes", LONG["sizes"], "--out", str(folder)]
-    program = "from attnprune_verify.cli.main import main; main()"
+    # every group is written down at once, so that a kill finds some done and some not
+    program = (
+        "from attnprune_verify.claims.campaign import checkpoint; checkpoint._EVERY = 0.0\n"
+        "from attnprune_verify.cli.main import main; main()"
+    )
     return subprocess.Popen(
         [sys.executable, "-c", program, "campaign", *IDS, *arguments, "--format", "json", *more],
         stdout=subprocess.PIPE,
@@ -145,6 +149,12 @@ def groups_done(folder):
     return sum(last - first + 1 for first, last in ranges)
 
 
+def wait_for_a_group(folder, process):
+    while groups_done(folder) == 0:
+        assert process.poll() is None
+        time.sleep(0.01)
+
+
 @pytest.fixture(scope="module")
 def uninterrupted():
     return run_campaign(IDS, **LONG).as_dict()
@@ -154,12 +164,10 @@ def uninterrupted():
 @pytest.mark.parametrize("more", [(), ("--jobs", "2")])
 def test_killed_and_resumed_it_is_identical(tmp_path, uninterrupted, more):
     folder = tmp_path / "run"
-    process = started(folder, *more)
-    while groups_done(folder) == 0 and process.poll() is None:
-        time.sleep(0.05)
-    process.send_signal(signal.SIGKILL)
-    process.wait()
-    assert 0 < groups_done(folder) < 59
+    with started(folder, *more) as process:
+        wait_for_a_group(folder, process)
+        process.send_signal(signal.SIGKILL)
+    assert 0 < groups_done(folder) < 32
     report = finished(started(folder, *more))
     assert report["resumed"] and settled(report) == settled(uninterrupted)
 
@@ -169,8 +177,7 @@ def test_a_local_worker_that_is_killed_is_replaced(tmp_path, uninterrupted):
     psutil = pytest.importorskip("psutil")
     folder = tmp_path / "run"
     process = started(folder, "--jobs", "2")
-    while groups_done(folder) == 0 and process.poll() is None:
-        time.sleep(0.05)
+    wait_for_a_group(folder, process)
     workers = [p for p in psutil.Process(process.pid).children(recursive=True) if "loky" in " ".join(p.cmdline())]
     busiest = max(workers, key=lambda p: sum(p.cpu_times()[:2]))
     busiest.kill()

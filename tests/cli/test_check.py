@@ -266,3 +266,8 @@ def test_a_narrow_terminal_cuts_no_number(tmp_path):
     for oracle in ORACLES:
         assert re.search(rf"{oracle.name} +passed +\S+ +\S+  \S", text), text
     assert "so X X^T >= beta I holds" in " ".join(text.split())
+
+
+def test_strict_and_quiet_name_what_failed(cli):
+    code, out, _ = cli("check", "--strict", "--quiet")
+    assert code == 1 and out.count("\n") == 1 and "Outcome: failed, under --strict by beta, delta." in out

@@ -24,6 +24,7 @@ from attnprune_verify.instance.problem import Instance, LayerInstance
 from attnprune_verify.instance.rope import RoPE
 from attnprune_verify.instance.scores import Alibi, Softcap
 from attnprune_verify.model.maps import Heads
+from attnprune_verify.model.tiles import Workspace
 from tests.model.layers import random_layer, random_masks
 
 SCHEMA = json.loads(files("attnprune_verify.report").joinpath("schemas/check.schema.json").read_text(encoding="utf-8"))
@@ -73,13 +74,15 @@ def test_right_layers_pass(kind):
 
 def flipped(monkeypatch):
     right = Heads.pull_back
-    monkeypatch.setattr(Heads, "pull_back", lambda self, *slopes: [-part for part in right(self, *slopes)])
+    monkeypatch.setattr(
+        Heads, "pull_back", lambda self, *slopes, **how: [-part for part in right(self, *slopes, **how)]
+    )
 
 
 def group_sum_dropped(monkeypatch):
-    def one_of_a_group(self, d_keys):
+    def one_of_a_group(self, d_keys, *, crew):
         per_head = d_keys.reshape(self.k, self.layer.kv_heads, self.layer.group, self.n, -1)
-        return self._pull_back(per_head[:, :, 0])
+        return self._pull_back(per_head[:, :, 0], crew)
 
     monkeypatch.setattr(Heads, "pull_back_keys", one_of_a_group)
 
@@ -95,7 +98,7 @@ def window_off_by_one(monkeypatch):
 
 
 def cap_after_mask(monkeypatch):
-    fill, cap = RowBlock.fill_forbidden, Softcap.apply
+    fill, cap, chunks = RowBlock.fill_forbidden, Softcap.apply, Workspace._chunks
 
     def applied(self, logits, block):
         fill(block, logits, -np.inf)
@@ -103,6 +106,8 @@ def cap_after_mask(monkeypatch):
 
     monkeypatch.setattr(Softcap, "apply", applied)
     monkeypatch.setattr(RowBlock, "fill_forbidden", lambda self, block, value: None)
+    unmasked = lambda *place: (chunk._replace(tail=None, allowed=None) for chunk in chunks(*place))  # noqa: E731
+    monkeypatch.setattr(Workspace, "_chunks", unmasked)
 
 
 def slope_sign(monkeypatch):

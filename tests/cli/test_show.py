@@ -1,13 +1,16 @@
 """One statement: judged alone, shown with the numbers that decide it, kept for the next time."""
 
 import json
+import subprocess
+import sys
 from importlib import resources
 
 import jsonschema
 import pytest
 
-from attnprune_verify.claims import kept, registry
+from attnprune_verify.claims import kept, registry, run, shelf
 from attnprune_verify.claims.falsifier import Effort
+from attnprune_verify.claims.judge import judge
 from attnprune_verify.claims.relation import at_least, at_most, equal, numbers
 from attnprune_verify.claims.run import rerun, run_claims
 from attnprune_verify.cli.main import main
@@ -22,7 +25,7 @@ def own_cache(tmp_path, monkeypatch):
     monkeypatch.setenv("ATTNPRUNE_CACHE", str(tmp_path / "cache"))
 
 
-def run(capsys, *arguments):
+def show(capsys, *arguments):
     with pytest.raises(SystemExit) as end:
         main([*arguments, "--quiet"])
     captured = capsys.readouterr()
@@ -30,15 +33,15 @@ def run(capsys, *arguments):
 
 
 def test_a_verdict_is_kept_and_said_to_be(capsys):
-    code, out, _ = run(capsys, "show", "lem:bound_c", "--format", "json")
+    code, out, _ = show(capsys, "show", "lem:bound_c", "--format", "json")
     jsonschema.Draft202012Validator(SCHEMA).validate(json.loads(out))
     assert code == 0 and not any(one["kept"] for one in json.loads(out)["claims"])
-    again = json.loads(run(capsys, "show", "lem:bound_c", "--format", "json")[1])["claims"]
+    again = json.loads(show(capsys, "show", "lem:bound_c", "--format", "json")[1])["claims"]
     assert all(one["kept"] for one in again)
 
 
 def test_a_counterexample_can_be_evaluated_again(capsys):
-    code, out, _ = run(capsys, "show", "lem:PL_ineq", "--reading", "full", "--format", "json")
+    code, out, _ = show(capsys, "show", "lem:PL_ineq", "--reading", "full", "--format", "json")
     (row,) = json.loads(out)["claims"]
     found = row["witness"]
     assert (code, row["statement"], found["relation"]) == (0, "refuted", ">=")
@@ -47,7 +50,7 @@ def test_a_counterexample_can_be_evaluated_again(capsys):
     assert again.certain is False
     assert numbers(again.relation) == (found["lhs"], found["rhs"])
     capsys.readouterr()
-    text = run(capsys, "show", "lem:PL_ineq")[1]
+    text = show(capsys, "show", "lem:PL_ineq")[1]
     assert "which is false here: lhs = " in text and "kept from an earlier run" in text and "fix:PL_ineq" in text
     assert max(map(len, text.splitlines())) <= 80 and not any(line.endswith(" ") for line in text.splitlines())
 
@@ -64,12 +67,12 @@ def test_a_counterexample_can_be_evaluated_again(capsys):
     ],
 )
 def test_what_is_not_there_is_said_in_one_line(capsys, arguments, message):
-    code, out, err = run(capsys, *arguments)
+    code, out, err = show(capsys, *arguments)
     assert code == 2 and out == "" and message in err and err.count("\n") == 1
 
 
 def test_claims_takes_ids_and_verdicts(capsys):
-    code, out, _ = run(capsys, "claims", "lem:PL_ineq", "fac:mean_value", "--verdict", "refuted", "--format", "json")
+    code, out, _ = show(capsys, "claims", "lem:PL_ineq", "fac:mean_value", "--verdict", "refuted", "--format", "json")
     assert code == 0
     assert [(row["id"], row["statement"]) for row in json.loads(out)["claims"]] == [("lem:PL_ineq", "refuted")]
 
@@ -89,7 +92,7 @@ def test_a_verdict_is_kept_for_its_effort_and_its_code_alone(monkeypatch):
     judged = run_claims(BRIEF, ids=["lem:PL_ineq"], keep_verdicts=True).records[0].judgement
     assert kept.kept(claim, BRIEF).statement is judged.statement
     assert kept.kept(claim, BRIEF._replace(examples=1)) is None
-    monkeypatch.setattr(kept, "_key", lambda: "other code")
+    monkeypatch.setattr(kept, "code_and_libraries", lambda: "other code")
     assert kept.kept(claim, BRIEF) is None
 
 
@@ -97,7 +100,7 @@ def test_a_verdict_is_kept_for_its_effort_and_its_code_alone(monkeypatch):
 def test_a_damaged_cache_is_no_verdict(content):
     (claim,) = [claim for claim in registry.claims() if claim.test_id == "lem:PL_ineq-full"]
     run_claims(BRIEF, ids=["lem:PL_ineq"], keep_verdicts=True)
-    for path in kept.folder().rglob("*.json"):
+    for path in shelf.folder().rglob("*.json"):
         path.write_bytes(content)
     assert kept.kept(claim, BRIEF) is None
 
@@ -113,3 +116,59 @@ def test_the_sides_of_a_relation_are_those_of_its_worst_entry():
     assert numbers(at_most([1.0, 4.0], [3.0, 3.0])) == (4.0, 3.0)
     assert numbers(at_least([1.0, 4.0], [3.0, 3.0])) == (1.0, 3.0)
     assert numbers(equal([1.0], [1.0, 2.0, 3.0][:0])) == (None, None)
+
+
+def test_no_statement_is_judged_twice(capsys, monkeypatch):
+    """The work is counted, not the time: what is asked for, its repair and what both rest on, each once."""
+    judged = []
+    monkeypatch.setattr(run, "judge_safely", lambda claim, _: judged.append(claim.test_id) or judge(claim, BRIEF))
+    assert show(capsys, "show", "lem:PL_ineq")[0] == 0
+    needed = registry.with_ancestors(["lem:PL_ineq"])
+    assert set(judged) <= {claim.test_id for claim in registry.claims() if claim.id in needed}
+    assert {"lem:PL_ineq-full", "lem:PL_ineq-causal", "fix:PL_ineq-any"} <= set(judged)
+    assert show(capsys, "show", "lem:PL_ineq", "fix:PL_ineq")[0] == 0 and len(judged) == len(set(judged))
+
+
+def test_a_refuted_ancestor_spares_the_others(monkeypatch):
+    """The main theorem rests on the refuted PL inequality: one of some forty that a full run asks, same answer."""
+    judged = []
+    monkeypatch.setattr(run, "judge_safely", lambda claim, _: judged.append(claim.id) or judge(claim, BRIEF))
+    alone = run_claims(BRIEF, ids=["thm:our_convergence"])
+    assert len(judged) <= 12 < len(registry.with_ancestors(["thm:our_convergence"]))
+    assert not any(record.ancestors_hold for record in alone.records)
+
+
+@pytest.mark.thorough
+def test_one_statement_alone_is_what_a_full_run_finds():
+    """Every field of the report of every statement, ancestors included, whatever is judged before it."""
+    whole = {(row["id"], row["reading"]): row for row in run_claims(BRIEF).as_dict()["claims"]}
+    for id_ in sorted({name for name, _ in whole})[::4]:
+        for row in run_claims(BRIEF, ids=[id_]).as_dict()["claims"]:
+            assert row == whole[row["id"], row["reading"]]
+
+
+def test_what_is_kept_is_shown_without_loading_what_computed_it(capsys, monkeypatch):
+    monkeypatch.setattr(run, "judge_safely", lambda claim, _: judge(claim, BRIEF))
+    first = show(capsys, "show", "lem:PL_ineq")[1]
+    program = "import sys\nfrom attnprune_verify.cli.main import main\ntry: main()\nexcept SystemExit: pass\n"
+    program += "print(*sorted({name.split('.')[0] for name in sys.modules}), file=sys.stderr)"
+    command = [sys.executable, "-c", program, "show", "lem:PL_ineq", "--quiet"]
+    again = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert not {"numpy", "scipy", "flint", "mpmath", "autograd", "hypothesis"} & set(again.stderr.split())
+    sentence = "    This verdict is kept from an earlier run of the same code; --fresh judges\n    anew.\n"
+    assert again.stdout.replace(sentence, "") == first and sentence in again.stdout
+
+
+def test_a_drawn_case_does_not_depend_on_what_is_loaded():
+    """The same verdict, cases and slack, whatever modules stand beside (a library's strategies read their sources)."""
+    program = (
+        "import sys\n{}\nfrom attnprune_verify.claims.falsifier import Effort\n"
+        "from attnprune_verify.claims.run import run_claims\n"
+        "(one,) = run_claims(Effort(0, 10, 0, 0), ids=['def:exp_func']).records\n"
+        "print(one.judgement.tried, one.judgement.slack, one.judgement.best)"
+    )
+    found = {
+        subprocess.run([sys.executable, "-c", program.format(more)], capture_output=True, text=True, check=True).stdout
+        for more in ("", "import hypothesis")
+    }
+    assert len(found) == 1

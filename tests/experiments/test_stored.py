@@ -23,12 +23,13 @@ from attnprune_verify.experiments.perplexity.plan import PerplexityPlan
 from attnprune_verify.experiments.stored import kinds
 from attnprune_verify.experiments.stored.findings import measured, stored_results
 from attnprune_verify.experiments.stored.record import FOLDER, NAMES, kernel, read
-from attnprune_verify.experiments.stored.redo import differences, folder_of, measure, sample
+from attnprune_verify.experiments.stored.redo import differences, folder_of, is_chaotic, measure, sample
 from attnprune_verify.experiments.stored.tables import markdown
 from attnprune_verify.experiments.synthetic.plan import QUICK
 from attnprune_verify.experiments.synthetic.report import summary
 from attnprune_verify.experiments.synthetic.sentences import SENTENCES, figure2_statements
 from attnprune_verify.files import table
+from attnprune_verify.model.objective import Objective
 
 ROOT = Path(__file__).parents[2]
 LAYERS = [name for name in NAMES if name.startswith("layer")]
@@ -110,6 +111,32 @@ def test_measuring_goes_on_after_an_interruption(copy: Path, monkeypatch: pytest
     again, rows = read(copy)
     assert seen[0] == 1 and again.rows == len(rows) > 5 and again.kernel == kernel()
     assert not list(differences(copy, *sample(copy, SEED, 9.0))) and not list(copy.parent.glob("*.jsonl"))
+
+
+def test_a_change_of_our_own_rounding_shows_in_chaotic_runs_only(copy: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Which are chaotic is measured: after it calm ones come out equal, chaotic ones do not, on an equal kernel."""
+    record, _ = read(copy)
+    small = {"weights": ["independent"], "lams": [4.0], "fixed_lams": [0.25, 4.0], "side_readings": [], "ns": [16]}
+    plan = record.plan | small | {"fixed_n": 16, "rhos": [0.5], "seeds": [[4, 1]]}
+    replace(record, plan=plan, rows=0, moved={}).write(copy, b"")
+    monkeypatch.chdir(copy.parent)
+    measure(copy)
+    again, _ = read(copy)
+    stored, runs = sample(copy, SEED, 99.0)
+    chaotic = [run for run in runs if is_chaotic(again, stored, run)]
+    calm = [run for run in runs if stored.setting(run) and run not in chaotic]
+    assert chaotic and calm and set(again.moved) == {stored.setting(run) for run in chaotic + calm}
+    assert not list(differences(copy, stored, runs))
+    before, own = kernel.__wrapped__(), Objective.loss_and_gradient_at
+
+    def rounded_otherwise(self: Objective, masks: Any) -> Any:
+        loss, slope = own(self, masks)
+        return loss, type(slope)(part * (1 + 2**-50) for part in slope)
+
+    monkeypatch.setattr(Objective, "loss_and_gradient_at", rounded_otherwise)
+    assert kernel.__wrapped__() == before
+    assert not list(differences(copy, stored, calm))
+    assert all(list(differences(copy, stored, [run])) for run in chaotic)
 
 
 def test_a_sample_of_the_synthetic_runs_comes_out_again() -> None:

@@ -2,6 +2,8 @@
 
 import ast
 import importlib
+import inspect
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -9,6 +11,7 @@ from pathlib import Path
 import pytest
 
 import attnprune_verify
+from attnprune_verify.audit.contract import FUNCTIONS
 
 FORBIDDEN = ["autograd", "mpmath", "hypothesis", "pytest", "matplotlib", "flint", "rich", "torch", "jax", "scipy"]
 
@@ -72,3 +75,12 @@ def test_type_checkers_see_the_same_names():
         names += exported if node.names[0].name == "*" else [alias.asname for alias in node.names]
         assert all(getattr(attnprune_verify, name) is getattr(module, name) for name in names[-len(node.names) :])
     assert sorted(attnprune_verify.__all__) == sorted(["__version__", *names])
+
+
+@pytest.mark.parametrize("name", sorted({*FUNCTIONS, "layer_loss", "layer_gradient"} & {*attnprune_verify.__all__}))
+def test_a_docstring_stands_by_itself(name):
+    """`help(gradient)` is read without the page of `loss`: every argument is in it, and nothing is said elsewhere."""
+    thing = getattr(attnprune_verify, name)
+    text = inspect.getdoc(thing)
+    missing = [one for one in inspect.signature(thing).parameters if not re.search(rf"\b{one}\b", text)]
+    assert not missing and not re.search(r"\b[Aa]s (in )?`\w+`\.$|errors: as", text, re.MULTILINE)

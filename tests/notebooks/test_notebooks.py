@@ -66,5 +66,5 @@ def test_runs_with_warnings_as_errors(path, tmp_path, monkeypatch):
     notebook = jupytext.read(pair_of(path))
     (tmp_path / "tests").symlink_to(FOLDER.parent / "tests")  # the small model is read from a checkout
     nbclient.NotebookClient(
-        notebook, timeout=300, kernel_name="python3", resources={"metadata": {"path": tmp_path}}
+        notebook, timeout=None, kernel_name="python3", resources={"metadata": {"path": tmp_path}}
     ).execute()

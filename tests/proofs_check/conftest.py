@@ -17,7 +17,6 @@ def make(root: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
         ["make", "-C", str(root), *arguments],
         capture_output=True,
         text=True,
-        timeout=1500,
         check=False,
         env=environment,
     )

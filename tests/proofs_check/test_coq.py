@@ -273,7 +273,6 @@ def test_checker_as_a_command(copy):
             ["python3", "-I", str(copy / "check_index.py"), *arguments],
             capture_output=True,
             text=True,
-            timeout=60,
             check=False,
         )
 

@@ -1,5 +1,6 @@
 """The replayed steps come out as recorded, and a wrong formula would not pass them."""
 
+import json
 import re
 from fractions import Fraction
 from pathlib import Path
@@ -26,7 +27,7 @@ def test_steps_come_out_as_recorded(slug: str) -> None:
 
 
 def test_every_proof_file_is_in_the_table() -> None:
-    helpers = {"__init__", "__main__", "record", "exact", "instance", "symbols", "table"}
+    helpers = {"__init__", "__main__", "record", "exact", "instance", "symbols", "table", "by_hand"}
     files = {path.stem for path in (ROOT / "proofs_check" / "steps").glob("*.py")} - helpers
     assert files == set(PROOFS)
 
@@ -97,3 +98,15 @@ def test_the_quotient_rule_agrees_with_a_difference_quotient() -> None:
             errors.append(max(abs(p - q) for p, q in zip(quotient, x.dF(i, 0, 1), strict=True)))
         assert errors[0] < Q(1, 10**4)
         assert errors[0] == 0 or 9 < errors[0] / errors[1] < 11
+
+
+def test_gaps_read_by_hand_are_gaps_of_proofs_whose_steps_hold() -> None:
+    """They are of replayed proofs, are said in the index, and nothing with one is called sound."""
+    from proofs_check.evidence import INDEX
+    from proofs_check.steps.by_hand import BY_HAND
+
+    statements = json.loads(INDEX.read_text("utf-8"))["statements"]
+    for label, gaps in BY_HAND.items():
+        assert statements[label]["proof"] == "gap"
+        said = " ".join(one["says"] for one in statements[label]["steps"]["failing"])
+        assert all(f"{says} (read by hand)" in said for _, says in gaps)

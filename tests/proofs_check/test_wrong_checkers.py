@@ -35,8 +35,13 @@ def first_power(instance: Any, mu: str) -> Fraction:
     return min(abs(entry) for row in instance.W for entry in row) * instance.beta * instance.delta
 
 
+def mass_held_fixed(pairs: Any, mass: dual.Dual) -> dual.Dual:
+    return dual.squared_distance(pairs, dual.Dual(mass.value, [Fraction(0)] * len(mass.slopes)))
+
+
 MISTAKES: dict[str, tuple[Any, str, Any, str]] = {
-    "quotient rule": (dual.Dual, "__truediv__", quotient_without_second_term, "PL_ineq-*"),
+    "quotient rule": (dual.Dual, "__truediv__", quotient_without_second_term, "bound_grad_f-*"),
+    "quotient rule in the loss": (attention, "squared_distance", mass_held_fixed, "PL_ineq-*"),
     "exp": (dual, "exponential", exp_slightly_wrong(dual.exponential), "PL_ineq-*"),
     "beta": (pl_inequality, "gram_pivots", without_beta(pl_inequality.gram_pivots), "PL_ineq-*"),
     "mask": (pl_inequality, "relative", mask_ignored(pl_inequality.relative), "PL_ineq-*"),

@@ -50,6 +50,12 @@ def test_files_and_programs_share_a_folder_of_the_page():
     assert not (ROOT / "mine.py").exists()
 
 
+def test_pictures_that_a_page_draws_are_handed_on():
+    drawn = {}
+    fences.played("```console run\n$ printf abc > it.svg; printf x > it.txt\n```", "page", drawn)
+    assert drawn == {"it.svg": b"abc"}
+
+
 def test_the_tutorials_show_what_a_newcomer_types():
     pages = {path.stem: path.read_text(encoding="utf-8") for path in PAGES if path.parent.name == "tutorial"}
     typed = {name: re.findall(r"^\$ attnprune-verify (\S+)", text, flags=re.MULTILINE) for name, text in pages.items()}

@@ -6,6 +6,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from attnprune_verify.algorithms.arguments import pruned_count
+from attnprune_verify.algorithms.baselines.pruned import PrunedMask
 from attnprune_verify.algorithms.selection import smallest
 from attnprune_verify.instance.validate import as_real
 from attnprune_verify.values import as_ratio
@@ -13,7 +14,7 @@ from attnprune_verify.values import as_ratio
 __all__ = ["magnitude_mask", "random_mask"]
 
 
-def magnitude_mask(weight: ArrayLike, rho: float) -> NDArray[np.bool_]:
+def magnitude_mask(weight: ArrayLike, rho: float) -> PrunedMask:
     """Prune the entries of least magnitude in the whole matrix: True at exactly ``floor(rho * weight.size)`` of them.
 
     Of equal magnitudes the one with the lower flat index goes first. (The magnitude baseline in Wanda's repository
@@ -26,6 +27,11 @@ def magnitude_mask(weight: ArrayLike, rho: float) -> NDArray[np.bool_]:
     rho : float
         Pruning ratio in [0, 1].
 
+    Returns
+    -------
+    (out, in) bool array
+        True = pruned. ``.kept`` is 1 where a weight stays: ``weight * magnitude_mask(weight, rho).kept``.
+
     Raises
     ------
     InvalidInstance
@@ -33,16 +39,20 @@ def magnitude_mask(weight: ArrayLike, rho: float) -> NDArray[np.bool_]:
 
     Examples
     --------
-    >>> magnitude_mask([[-3.0, 1.0], [0.5, -0.1]], 0.5)
-    array([[False, False],
-           [ True,  True]])
+    >>> mask = magnitude_mask([[-3.0, 1.0], [0.5, -0.1]], 0.5)
+    >>> mask
+    PrunedMask([[False, False],
+                [ True,  True]])
+    >>> mask.kept
+    array([[1., 1.],
+           [0., 0.]])
     """
     values, ratio = as_real("weight", weight), as_ratio(rho)
-    return smallest(np.abs(values).ravel(), pruned_count(ratio, values.size)).reshape(values.shape)
+    return PrunedMask.of(smallest(np.abs(values).ravel(), pruned_count(ratio, values.size)).reshape(values.shape))
 
 
 def random_mask(shape: tuple[int, ...], rho: float, rng: np.random.Generator) -> NDArray[np.bool_]:
-    """Prune exactly ``floor(rho * size)`` entries drawn uniformly: what a method must beat to have learned anything.
+    """True at ``floor(rho * size)`` pruned entries, drawn uniformly: what a method must beat to have learned anything.
 
     Examples
     --------

@@ -9,6 +9,7 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.linalg import solve_triangular
 
 from attnprune_verify.algorithms.arguments import check_groups, linear_layer, pruned_count
+from attnprune_verify.algorithms.baselines.pruned import PrunedMask
 from attnprune_verify.algorithms.selection import smallest, undecided
 from attnprune_verify.errors import InvalidInstance
 from attnprune_verify.instance.validate import Array
@@ -62,8 +63,8 @@ def sparsegpt(
     prune_m: int = 0,
     blocksize: int = 128,
     percdamp: float = 0.01,
-) -> tuple[Array, NDArray[np.bool_]]:
-    """SparseGPT's new weights and its mask (True = pruned).
+) -> tuple[Array, PrunedMask]:
+    """SparseGPT's new weights and its mask (True = pruned; ``.kept`` is 1 where a weight stays).
 
     With ``H = (2/N) X^T X`` over N sequences, inputs that are zero everywhere ("dead": H_jj = 0) get H_jj = 1 and
     weight 0; ``percdamp * mean(diag H)`` is added to the diagonal; U is upper triangular with ``U^T U = H^-1``.
@@ -107,13 +108,13 @@ def sparsegpt(
     >>> import numpy as np
     >>> new, pruned = sparsegpt([[1.0, 2.0]], [[1.0, 1.0], [0.0, 1.0]], 0.0)
     >>> new, pruned
-    (array([[1., 2.]]), array([[False, False]]))
+    (array([[1., 2.]]), PrunedMask([[False, False]]))
     >>> new, pruned = sparsegpt([[1.0, 2.0]], [[1.0, 1.0], [0.0, 1.0]], 0.0, prune_n=1, prune_m=2, percdamp=0.0)
     >>> pruned, np.round(new, 12)
-    (array([[ True, False]]), array([[0. , 2.5]]))
+    (PrunedMask([[ True, False]]), array([[0. , 2.5]]))
     """
     report = sparsegpt_report(weight, X, rho, prune_n=prune_n, prune_m=prune_m, blocksize=blocksize, percdamp=percdamp)
-    return report.weight, report.pruned
+    return report.weight, PrunedMask.of(report.pruned)
 
 
 def sparsegpt_report(
@@ -127,6 +128,8 @@ def sparsegpt_report(
     percdamp: float = 0.01,
 ) -> SparseGPTReport:
     """`sparsegpt` with the printed error, the damping, the condition number and the undecided entries.
+
+    Parameters weight, X, rho, prune_n, prune_m, blocksize and percdamp mean what they mean there.
 
     Examples
     --------

@@ -32,4 +32,5 @@ def prune_by(name: str, weight: Array, X: Array, rho: float, **options: Any) -> 
         found = program(weight, X, rho, **options)
     else:  # ties go by the flat index of the matrix as it stands in X W
         found = program(weight.T, rho, **options).T
-    return found if isinstance(found, tuple) else (np.where(found, weight.dtype.type(0), weight), found)
+    weights, pruned = found if isinstance(found, tuple) else (np.where(found, weight.dtype.type(0), weight), found)
+    return weights, np.asarray(pruned)

@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from attnprune_verify.algorithms.arguments import check_groups, linear_layer, pruned_count
+from attnprune_verify.algorithms.baselines.pruned import PrunedMask
 from attnprune_verify.algorithms.selection import smallest, undecided
 from attnprune_verify.instance.validate import Array
 from attnprune_verify.values import as_ratio
@@ -34,7 +35,7 @@ class WandaReport:
     undecided: NDArray[np.bool_]
 
 
-def wanda_mask(weight: ArrayLike, X: ArrayLike, rho: float, *, prune_n: int = 0, prune_m: int = 0) -> NDArray[np.bool_]:
+def wanda_mask(weight: ArrayLike, X: ArrayLike, rho: float, *, prune_n: int = 0, prune_m: int = 0) -> PrunedMask:
     """Wanda's mask: in each output row, prune the inputs with the smallest ``|weight_ij| * ||X_j||_2``.
 
     Unstructured: the first ``int(in * rho)`` of a stable ascending sort of each row, so ties go to the lower index.
@@ -55,7 +56,7 @@ def wanda_mask(weight: ArrayLike, X: ArrayLike, rho: float, *, prune_n: int = 0,
     Returns
     -------
     (out, in) bool array
-        True = pruned.
+        True = pruned. ``.kept`` is 1 where a weight stays: ``weight * wanda_mask(weight, X, rho).kept``.
 
     Raises
     ------
@@ -66,10 +67,10 @@ def wanda_mask(weight: ArrayLike, X: ArrayLike, rho: float, *, prune_n: int = 0,
     Examples
     --------
     >>> wanda_mask([[1.0, -2.0], [4.0, 1.0]], [[4.0, 1.0], [0.0, 1.0]], 0.5)
-    array([[False,  True],
-           [False,  True]])
+    PrunedMask([[False,  True],
+                [False,  True]])
     """
-    return wanda_report(weight, X, rho, prune_n=prune_n, prune_m=prune_m).pruned
+    return PrunedMask.of(wanda_report(weight, X, rho, prune_n=prune_n, prune_m=prune_m).pruned)
 
 
 def wanda_report(weight: ArrayLike, X: ArrayLike, rho: float, *, prune_n: int = 0, prune_m: int = 0) -> WandaReport:

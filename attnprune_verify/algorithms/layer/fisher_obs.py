@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import Literal, get_args
 
 import numpy as np
@@ -15,11 +16,17 @@ from attnprune_verify.algorithms.layer.fisher import (
     query_metric_size,
     row_weights,
 )
+from attnprune_verify.algorithms.layer.fisher_draws import Estimate
+from attnprune_verify.algorithms.layer.fisher_estimate import (
+    estimated_key_metric,
+    estimated_query_metric,
+    estimated_row_weights,
+)
 from attnprune_verify.algorithms.layer.fisher_squared import squared_query_metric, squared_row_weights
 from attnprune_verify.algorithms.layer.multiplier import key_target, query_target
 from attnprune_verify.algorithms.matrix.budget import PerBlock
 from attnprune_verify.algorithms.matrix.damping import damped, input_metric
-from attnprune_verify.algorithms.matrix.two_sided import Pruned, prune_two_sided, refit
+from attnprune_verify.algorithms.matrix.two_sided import Pruned, inverse_factor, prune_two_sided, refit
 from attnprune_verify.errors import InvalidInstance
 from attnprune_verify.instance.validate import Array
 from attnprune_verify.values import as_choice, as_count, as_nonnegative, as_positive
@@ -30,6 +37,7 @@ OutputMetric = Literal["fisher", "squared", "identity"]
 
 _OUTPUT_DAMPING = 0.01
 _NOISE = 1e-12
+_WEIGHT_SKETCHES = 64
 
 
 @dataclass(frozen=True)
@@ -54,6 +62,13 @@ class FisherOBS:
     output_metric : "fisher", "squared" or "identity"
         "squared" stands for the squared attention error (J_i^2 in place of J_i; without RoPE only). With "identity",
         ``refit_steps=0`` and ``sequential=False`` every head is pruned as SparseGPT would prune it.
+    metric_rows : int or None
+        How many rows of the calibration set's attention the "fisher" metrics are estimated from, drawn at random
+        (`fisher_estimate`); None sums over all of them, which takes n^3 m operations where positions rotate.
+    metric_sketches : int
+        Random projections that stand for the tokens in each row of an estimated key metric.
+    seed : int
+        Of the rows and projections.
     """
 
     damping: float | None = None
@@ -63,6 +78,9 @@ class FisherOBS:
     multiplier_ridge: float = 0.1
     sweeps: int = 0
     output_metric: OutputMetric = "fisher"
+    metric_rows: int | None = None
+    metric_sketches: int = 8
+    seed: int = 0
 
     def __post_init__(self) -> None:
         if self.damping is not None:
@@ -74,17 +92,29 @@ class FisherOBS:
         if as_count("sweeps", self.sweeps) and not self.sequential:
             raise InvalidInstance(f"sweeps must be 0 unless sequential is True; got {self.sweeps}")
         as_choice("output_metric", self.output_metric, get_args(OutputMetric))
+        as_count("metric_sketches", self.metric_sketches, least=1)
+        as_count("seed", self.seed)
+        if self.metric_rows is not None:
+            as_count("metric_rows", self.metric_rows, least=1)
+            if self.output_metric != "fisher":
+                raise InvalidInstance(
+                    f"metric_rows must be None unless output_metric is fisher; got {self.metric_rows}"
+                )
 
 
 @dataclass(frozen=True)
 class PrunedPair:
-    """Both matrices by heads, the metrics they were last pruned in, and the damping that was used."""
+    """Both matrices by heads, the metrics they were last pruned in, the damping that was used.
+
+    `errors`: for metrics that were estimated, the largest relative standard error among the heads.
+    """
 
     Q: Pruned
     K: Pruned
     G_Q: Array
     G_K: Array
     damping: float
+    errors: Mapping[str, float] = field(default_factory=dict)
 
 
 def prune_fisher_obs(data: Calibration, rho: float, options: FisherOBS) -> PrunedPair:
@@ -99,29 +129,65 @@ def prune_fisher_obs(data: Calibration, rho: float, options: FisherOBS) -> Prune
             f"the inputs' metric X^T X must be positive definite after damping; damping = {damping} is too small"
         ) from error
     constant = np.linalg.solve(H, data.X.mean(axis=(0, 1)))
-    weights = squared_row_weights(data) if options.output_metric == "squared" else row_weights(data)
+    metrics = _Metrics(data, options)
+    factor = inverse_factor(H)  # one for Q, K and every sweep
 
     def prune(target: Array, G: Array) -> Pruned:
-        pruned = prune_two_sided(target, H, G, PerBlock(rho), options.blocksize)
+        pruned = prune_two_sided(target, H, G, PerBlock(rho), options.blocksize, factor=factor)
         return refit(pruned, target, H, G, options.refit_steps)
 
     def prune_K(Q: Pruned) -> tuple[Pruned, Array]:
         queries = data.queries_of(Q.weight)
-        G_K = _key_metric(data, queries, weights, options)
-        return prune(key_target(data, queries, weights, constant, options.multiplier_ridge), G_K), G_K
+        G_K = metrics.of_queries(queries)
+        return prune(key_target(data, queries, metrics.weights, constant, options.multiplier_ridge), G_K), G_K
 
-    G_Q = _query_metric(data, data.keys, options)
+    G_Q = metrics.of_keys(data.keys)
     Q = prune(data.W_Q, G_Q)
     if not options.sequential:
-        G_K = _key_metric(data, data.queries, weights, options)
-        return PrunedPair(Q, prune(data.W_K, G_K), G_Q, G_K, damping)
+        G_K = metrics.of_queries(data.queries)
+        return PrunedPair(Q, prune(data.W_K, G_K), G_Q, G_K, damping, metrics.errors)
     K, G_K = prune_K(Q)
     for _ in range(options.sweeps):
         keys = data.keys_of(K.weight)
-        G_Q = _query_metric(data, keys, options)
+        G_Q = metrics.of_keys(keys)
         Q = prune(query_target(data, keys, constant, options.multiplier_ridge), G_Q)
         K, G_K = prune_K(Q)
-    return PrunedPair(Q, K, G_Q, G_K, damping)
+    return PrunedPair(Q, K, G_Q, G_K, damping, metrics.errors)
+
+
+class _Metrics:
+    """The output metrics, exact or estimated, and the rows' weights t_i."""
+
+    def __init__(self, data: Calibration, options: FisherOBS) -> None:
+        self._data, self._options = data, options
+        self._rng = np.random.default_rng(options.seed)
+        self.errors: dict[str, float] = {}
+        if options.metric_rows is not None:
+            self.weights = estimated_row_weights(data, _WEIGHT_SKETCHES, self._rng)
+        elif options.output_metric == "squared":
+            self.weights = squared_row_weights(data)
+        else:
+            self.weights = row_weights(data)
+
+    def of_keys(self, keys: Array) -> Array:
+        """G_Q."""
+        data, rows = self._data, self._options.metric_rows
+        if rows is None:
+            return _query_metric(data, keys, self._options)
+        estimate = estimated_query_metric(data, keys, rows, self._rng)
+        return self._noted("Q", estimate, data.layer.scale**2 * query_metric_size(data, keys))
+
+    def of_queries(self, queries: Array) -> Array:
+        """G_K."""
+        data, rows, sketches = self._data, self._options.metric_rows, self._options.metric_sketches
+        if rows is None:
+            return _key_metric(data, queries, self.weights, self._options)
+        estimate = estimated_key_metric(data, queries, self.weights, rows, sketches, self._rng)
+        return self._noted("K", estimate, key_metric_size(data, queries))
+
+    def _noted(self, side: str, estimate: Estimate, subtracted: float) -> Array:
+        self.errors[f"metric_error_{side}"] = float(estimate.error.max())
+        return _usable(estimate.value, subtracted)
 
 
 def _query_metric(data: Calibration, keys: Array, options: FisherOBS) -> Array:

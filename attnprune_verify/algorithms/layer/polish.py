@@ -68,7 +68,7 @@ def prune_fisher_obs_kl(data: Calibration, rho: float, options: FisherOBSKL) -> 
     weights = stage.descend([pair.Q, pair.K])
     for _ in range(options.swap_rounds):
         weights = stage.descend(stage.swap(weights))
-    return PrunedPair(weights[0], weights[1], pair.G_Q, pair.G_K, pair.damping), ridge
+    return PrunedPair(weights[0], weights[1], pair.G_Q, pair.G_K, pair.damping, pair.errors), ridge
 
 
 def _split_calibration(data: Calibration, rho: float, options: FisherOBSKL) -> float:
@@ -99,7 +99,7 @@ def polish(data: Calibration, pair: PrunedPair, options: FisherOBSKL) -> PrunedP
     metric put them.
     """
     Q, K = _Stage(data, pair, options).descend([pair.Q, pair.K])
-    return PrunedPair(Q, K, pair.G_Q, pair.G_K, pair.damping)
+    return PrunedPair(Q, K, pair.G_Q, pair.G_K, pair.damping, pair.errors)
 
 
 class _Stage:

@@ -28,6 +28,7 @@ from attnprune_verify.algorithms.layer.ste import STE, learn_masks
 from attnprune_verify.algorithms.matrix.budget import Pattern, as_pattern, choose_by_group
 from attnprune_verify.errors import InvalidInstance
 from attnprune_verify.instance.layer import AttentionLayer, as_layer
+from attnprune_verify.instance.memory import estimate_memory, require_memory
 from attnprune_verify.instance.validate import Array
 from attnprune_verify.model.layer_functions import layer_relative_error
 from attnprune_verify.values import as_choice, as_count, as_nonnegative, as_ratio
@@ -127,6 +128,13 @@ def prune_layer(
     """
     settings = _settings(method, options)
     goal = _goal(layer, rho, method, pattern)
+    shape = np.shape(X)
+    if len(shape) in (2, 3):  # anything else Calibration refuses
+        k, n = (1, *shape)[-3:-1]
+        sizes = {"n": n, "d": layer.d, "k": k, "heads": layer.heads, "kv_heads": layer.kv_heads, "m": layer.m}
+        if min(sizes.values()) > 0:
+            said = ", ".join(f"{name} = {size}" for name, size in sizes.items())
+            require_memory(f"pruning with {said}", estimate_memory("prune", **sizes))
     data = Calibration(layer, X)
     trivial = _trivial(data, goal) if method not in _OWN_CONVENTION and isinstance(goal, float) else None
     outcome = trivial or _METHODS[method](data, goal, settings)
@@ -230,12 +238,12 @@ def _output_obs(data: Calibration, goal: float | Pattern, options: LayerOutputOB
 
 def _fisher_obs(data: Calibration, rho: float, options: FisherOBS) -> _Outcome:
     pair = prune_fisher_obs(data, rho, options)
-    return _from_pair(pair, {"damping": pair.damping})
+    return _from_pair(pair, {"damping": pair.damping, **pair.errors})
 
 
 def _fisher_obs_kl(data: Calibration, rho: float, options: FisherOBSKL) -> _Outcome:
     pair, ridge = prune_fisher_obs_kl(data, rho, options)
-    return _from_pair(pair, {"damping": pair.damping, "ridge": ridge})
+    return _from_pair(pair, {"damping": pair.damping, "ridge": ridge, **pair.errors})
 
 
 def _from_pair(pair: PrunedPair, chosen: dict[str, Any]) -> _Outcome:

@@ -26,7 +26,9 @@ class Pruned(NamedTuple):
     kept: NDArray[np.bool_]
 
 
-def prune_two_sided(weight: Array, H: Array, G: Array | None, budget: Budget, blocksize: int) -> Pruned:
+def prune_two_sided(
+    weight: Array, H: Array, G: Array | None, budget: Budget, blocksize: int, *, factor: Array | None = None
+) -> Pruned:
     """Prune inputs from first to last, repairing what is still to come.
 
     With U upper triangular, U^T U = H^-1, for some inputs at a time: score every weight by the cost of its removal,
@@ -47,9 +49,11 @@ def prune_two_sided(weight: Array, H: Array, G: Array | None, budget: Budget, bl
     budget : Budget
     blocksize : int
         Inputs after which the later ones are repaired; a budget without groups of its own chooses as many together.
+    factor : (d, d) array, optional
+        `inverse_factor` of H, where maps with the same inputs share it.
     """
     d = weight.shape[1]
-    U = inverse_factor(H)
+    U = inverse_factor(H) if factor is None else factor
     G_inverse = None if G is None else np.linalg.inv(G)
     output_scale = 1.0 if G_inverse is None else np.diagonal(G_inverse, axis1=1, axis2=2)[:, np.newaxis]
     work, kept = weight.copy(), np.ones(weight.shape, dtype=np.bool_)
@@ -57,17 +61,17 @@ def prune_two_sided(weight: Array, H: Array, G: Array | None, budget: Budget, bl
     blocksize += -blocksize % together
     for start in range(0, d, blocksize):
         block = slice(start, min(start + blocksize, d))
-        factor = U[block, block]
+        diagonal = U[block, block]
         changes = np.empty_like(work[:, block])
         for i, p in enumerate(range(start, block.stop)):
             if i % together == 0:
                 chosen = slice(p, min(p + together, block.stop))
-                scale = np.diag(factor)[i : i + together, np.newaxis] ** 2 * output_scale
+                scale = np.diag(diagonal)[i : i + together, np.newaxis] ** 2 * output_scale
                 kept[:, chosen] = ~budget.choose(work[:, chosen] ** 2 / scale, p)
             delta = _cheapest_changes(work[:, p], ~kept[:, p], G_inverse)
             work[:, p] = np.where(kept[:, p], work[:, p] - delta, 0.0)
-            changes[:, i] = delta / factor[i, i]
-            work[:, p + 1 : block.stop] -= factor[i, i + 1 :, np.newaxis] * changes[:, i, np.newaxis]
+            changes[:, i] = delta / diagonal[i, i]
+            work[:, p + 1 : block.stop] -= diagonal[i, i + 1 :, np.newaxis] * changes[:, i, np.newaxis]
         work[:, block.stop :] -= U[block, block.stop :].T @ changes
     return Pruned(work, kept)
 

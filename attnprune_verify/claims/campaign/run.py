@@ -157,6 +157,8 @@ def run_campaign(
                 progress(done, plan.instances)
     finally:
         store.save()
+    if done != plan.instances:
+        raise RuntimeError(f"{plan.instances - done} instances were handed out and never came back")
     sure = tuple(confirmed(plan, claim, tally) for claim, tally in zip(plan.claims, store.tallies, strict=True))
     return CampaignResult(plan, tuple(store.tallies), sure, store.seconds, store.resumed)
 

@@ -8,6 +8,7 @@ import time
 from collections.abc import Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, BrokenExecutor, Future, wait
 from importlib.util import find_spec
+from itertools import islice
 from typing import Any, NamedTuple
 
 from attnprune_verify.claims.campaign.draw import Draw
@@ -18,12 +19,16 @@ from attnprune_verify.claims.campaign.plan import Plan
 from attnprune_verify.claims.campaign.tally import Tally
 from attnprune_verify.errors import InvalidInstance
 
-__all__ = ["Found", "judge_group", "perform", "refuse_missing_dask"]
+__all__ = ["Found", "WorkersLost", "judge_group", "perform", "refuse_missing_dask"]
 
 _DEATHS = 5
 """How often in a row a worker may die before a group is done."""
 _WAITING = 4
 """Groups that wait for each process, so that none is idle and a large campaign is not queued at once."""
+
+
+class WorkersLost(RuntimeError):
+    """Workers die as fast as they are replaced, or the cluster is gone; what is done is in the checkpoint."""
 
 
 class Found(NamedTuple):
@@ -70,7 +75,7 @@ def _in_processes(plan: Plan, groups: Sequence[Asked], jobs: int) -> Iterator[Fo
         except BrokenExecutor:
             deaths += 1
             if deaths > _DEATHS:
-                raise
+                raise WorkersLost(f"{deaths} worker processes died one after the other") from None
         finally:
             _close(pool, kill=not finished)
 
@@ -114,7 +119,7 @@ def _leave_interrupts_to_the_parent() -> None:
 def _close(pool: Any, *, kill: bool) -> None:
     if kill:
         for process in list((getattr(pool, "_processes", None) or {}).values()):
-            process.kill()
+            process.terminate()
     pool.shutdown(wait=True)
 
 
@@ -146,11 +151,12 @@ def _on_cluster(plan: Plan, groups: Sequence[Asked], scheduler: str) -> Iterator
             return client.submit(judge_group, plan, asked, pure=False, retries=_DEATHS)
 
         slots = _WAITING * max(1, sum(client.nthreads().values()))
-        first = [submit(asked) for asked, _ in zip(waiting, range(slots), strict=False)]
-        running = dask.as_completed(first)
+        running = dask.as_completed([submit(asked) for asked in islice(waiting, slots)])
         for future in running:
-            found: Found = future.result()
-            for asked in waiting:
+            try:
+                found: Found = future.result()
+            except (dask.scheduler.KilledWorker, dask.CancelledError, OSError) as error:
+                raise WorkersLost(f"the cluster gave up: {type(error).__name__}") from error
+            for asked in islice(waiting, 1):
                 running.add(submit(asked))
-                break
             yield found

@@ -167,6 +167,7 @@ CLAIMS: tuple[Claim, ...] = (
         margin=lambda q: [at_most(q.norm(q.X), q.R), at_most(q.norm(q.W), q.R), at_most(q.number(1.0), q.R)],
         supply=_ANY,
         wrong=(Wrong("R is at most sqrt(d), a constant in n", lambda q: at_most(q.norm(q.X), _root(q, q.d))),),
+        tags=frozenset({"tautology"}),
         note="says nothing by itself, as such an R always exists; 'some fixed constant' hides that it grows like"
         " ||X||_F, about sqrt(nd) on Gaussian tokens",
     ),
@@ -187,7 +188,8 @@ CLAIMS: tuple[Claim, ...] = (
         hypotheses=(mask_in_box("causal"),),
         uses=("def:mask",),
         wrong=(Wrong("||M||_F^2 <= d", lambda q: at_most(q.square(q.M), q.number(float(q.d)))),),
-        note="gradient descent leaves the box; there ||M||_F <= d still holds (new:confinement)",
+        note="the half about M_c counts n(n + 1)/2 entries and says no more;"
+        " gradient descent leaves the box; there ||M||_F <= d still holds (new:confinement)",
     ),
     Claim(
         id="lem:bound_basic_func",

@@ -46,6 +46,11 @@ def _derivative(curve: Callable[[Any], Any], q: Quantities) -> Any:
     return (curve(t[0]) - curve(t[1]) * 8 + curve(t[2]) * 8 - curve(t[3])) / 12
 
 
+def _power(value: Any, n: int) -> Any:
+    """value^n, also where value is a ball around 0."""
+    return value * _power(value, n - 1) if n else value * 0 + 1
+
+
 def _slope(start: Any, direction: Any, q: Quantities, times: Any = 1) -> Any:
     """d/dt of (start + t direction) o times."""
     return _derivative(lambda t: (start + t * direction) * times, q)
@@ -57,7 +62,10 @@ def _calculus(q: Quantities, product_rule: bool = True, printed: bool = False) -
     second = Y1 * X if product_rule else 0 * X
     left = q.Z.T if not printed else q.Z
     found = [
-        equal(_derivative(lambda t: (a + t * b) * (a + t * b) * (a + t * b), q), a * a * b * 3, "d f^3 = 3 f^2 f'"),
+        equal(_derivative(lambda t, n=n: _power(a + t * b, n), q), _power(a, n - 1) * b * n, "d f^n = n f^{n-1} f'")  # type: ignore[misc]
+        for n in (1, 2, 3, 4)
+    ]
+    found += [
         equal(_derivative(lambda t: (X + t * X1) * (Y + t * Y1), q), X1 * Y + second, "d (X o Y)"),
         equal(
             _derivative(lambda t: ((X + t * X1) * (Y + t * Y1)).sum(), q), (X1 * Y).sum() + (X * Y1).sum(), "d <x, y>"
@@ -68,6 +76,9 @@ def _calculus(q: Quantities, product_rule: bool = True, printed: bool = False) -
     ]
     moved = derivative_part(np.exp(along(X, X1, q.arithmetic)), q.arithmetic)
     found.append(equal(moved, np.exp(X) * X1, "d exp(f) = exp(f) o f'"))
+    for j in range(X.shape[1]):
+        e = q.number(np.eye(X.shape[1])[j])
+        found.append(equal(_slope(X[0], e, q), e, "d x / d x_i = e_i"))
     for i in range(X.shape[0]):
         for j in range(X.shape[1]):
             unit = np.zeros(X.shape)
@@ -88,6 +99,7 @@ def _algebra(q: Quantities, wrong: bool = False) -> list[Relation]:
     found = [
         equal((u * v).sum(), (v * u).sum(), "<u,v> = <v,u>"),
         equal((u * v).sum(), u @ v, "<u,v> = u^T v"),
+        equal(u * v, v * u, "u o v = v o u"),
         equal(u * v, np.diag(u) @ v, "u o v = diag(u) v"),
         equal(u * v, np.diag(v) @ u, "u o v = diag(v) u"),
         equal(u @ v, (u * v) @ q.number(np.ones(len(u))), "<u,v> = <u o v, 1>"),
@@ -111,6 +123,7 @@ def _algebra(q: Quantities, wrong: bool = False) -> list[Relation]:
             unit = np.zeros(X.shape)
             unit[i, j] = 1.0
             found.append(equal(X * q.number(unit), q.number(unit) * X[i, j], "X o e_i e_j^T"))
+            found.append(equal((X * Y)[i, j], X[i, j] * Y[i, j], "(X o Y)_ij = X_ij Y_ij"))
     return found
 
 
@@ -226,7 +239,7 @@ CLAIMS: tuple[Claim, ...] = (
         title="Basic algebra",
         section=_SECTION,
         reading=LITERAL,
-        says="Fourteen identities for Hadamard products, diagonals, traces and outer products.",
+        says="Identities for Hadamard products, diagonals, traces and outer products.",
         formula="e.g. diag(u) Z diag(v) = (u v^T) o Z, tr[X Y^T] = tr[Y^T X]",
         strength=Strength.IDENTITY,
         arithmetic="exact",

@@ -177,6 +177,7 @@ CLAIMS: tuple[Claim, ...] = (
         arithmetic="exact",
         margin=lambda q: equal(q.M * q.lam, np.array([[q.lam * entry for entry in row] for row in q.M], dtype=object)),
         supply=Arrays({"M": "dd", "lam": ""}),
+        tags=frozenset({"tautology"}),
         uses=("lem:grad_loss_func",),
         wrong=(
             Wrong("transposed", lambda q: equal(q.M.T * q.lam, np.array([[q.lam * e for e in row] for row in q.M]))),

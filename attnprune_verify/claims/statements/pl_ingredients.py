@@ -238,7 +238,8 @@ def _xbx(id_: str, section: str, uses: tuple[str, ...]) -> Claim:
         title="Sandwich lower bound",
         section=section,
         reading=LITERAL,
-        says="X X^T >= beta I gives ||X^T B X|| >= beta ||B||; informative only for n <= d.",
+        says="X X^T >= beta I with beta >= 0 gives ||X^T B X|| >= beta ||B||; informative only for n <= d, and not"
+        " at all for beta < 0.",
         formula="||X^T B X||_F >= beta ||B||_F",
         strength=Strength.TIGHT,
         arithmetic="exact",

@@ -189,6 +189,7 @@ CLAIMS: tuple[Claim, ...] = (
         arithmetic="exact",
         margin=lambda q: equal(q.lam * (q.M * q.M).sum() / 2, sum(q.lam * entry**2 for entry in q.M.ravel()) / 2),
         supply=Arrays({"M": "dd", "lam": ""}),
+        tags=frozenset({"tautology"}),
         wrong=(Wrong("lam |M|_1 / 2", lambda q: equal(q.lam * (q.M * q.M).sum() / 2, q.lam * np.abs(q.M).sum() / 2)),),
     ),
     Claim(

@@ -103,16 +103,18 @@ def measure(path: Path, folder: str = "", progress: Progress | None = None) -> N
     stored, journal = KINDS[before.experiment](before.plan, folder), Path(f"{path.name}.runs.jsonl")
     inputs = stored.inputs()
     same = f"{code()['source']}|{kernel()}|{json.dumps([before.plan, inputs], sort_keys=True)}"
-    runs, seen = {}, {""}
+    runs: dict[str, tuple[Any, bool]] = {}
+    seen: set[str] = set()
     for number, run in enumerate(stored.runs()):
-        runs[f"{same}|{number}"] = (run, stored.setting(run) not in seen)
-        seen.add(stored.setting(run))
+        runs[f"{same}|{number}"] = (run, bool(stored.setting(run)) and stored.trial(run) not in seen)
+        seen.add(stored.trial(run))
     done = complete(runs, partial(_timed, stored), journal, progress=progress)
     rows = [row for one in done for row in one["rows"]]
     record = Record(before.experiment, stored.command, before.plan, inputs, code(), kernel(), len(rows))
     for (run, _), one in zip(runs.values(), done, strict=True):
         if one["moved"] is not None:
-            record.moved[stored.setting(run)] = one["moved"]
+            setting = stored.setting(run)
+            record.moved[setting] = max(record.moved.get(setting, 0.0), one["moved"])
     times = [{"run": number, "seconds": one["seconds"]} for number, one in enumerate(done)]
     write_whole(path.with_suffix(".seconds.csv"), table(times, ("run", "seconds")))
     record.write(path, table(rows, stored.columns))

@@ -28,6 +28,7 @@ def check(certificate: dict[str, Any]) -> str:
         raise Reject("entries of X and W have at most 30 digits here")
     lam, eta = (fields.rational(inputs[key], f"inputs.{key}", 60) for key in ("lambda", "eta"))
     t = fields.integer(inputs["t"], "inputs.t", 1, LAST_STEP)
+    b.require_affordable(t, n, d)
     data = b.Blocks([1] * d, X, W, lam, Fraction(0), Fraction(0))
     K = lam + Fraction(5, 4) * data.largest_weight() ** 2 * data.spectral_bound() ** 2
     if not (0 < lam <= 1 and 0 < eta * K < 1):

@@ -194,6 +194,7 @@ def check_repaired(certificate: dict[str, Any]) -> str:
     data = setting.blocks
     eta = fields.rational(inputs["eta"], "inputs.eta", 60)
     last = fields.integer(inputs["t"], "inputs.t", 0, LAST_STEP)
+    b.require_affordable(last, data.n, len(data.sizes))
     if not 0 < eta * setting.proven_lipschitz() < 1:
         raise Reject("inputs.eta must lie in (0, 1/K), K = lam + (5/4) max|W|^2 ||X||_2^4")
     claimed = _claimed(certificate, ("T", "lhs", "rhs"))

@@ -16,8 +16,8 @@ def _printed_regulariser(inputs: Inputs, bits: int) -> Sides:
     """(1/2)(||M_Q||^2 + ||M_K||^2) as printed against lambda/2 of the same."""
     d, m = (fields.integer(inputs[key], f"inputs.{key}", 1, 16) for key in ("d", "m"))
     (lam,) = positive(inputs, "lambda")
-    norms = norm_sq(fields.matrix(inputs["M_Q"], d, m, "inputs.M_Q")) + norm_sq(
-        fields.matrix(inputs["M_K"], d, m, "inputs.M_K")
+    norms = norm_sq(short_matrix(inputs["M_Q"], d, m, "inputs.M_Q")) + norm_sq(
+        short_matrix(inputs["M_K"], d, m, "inputs.M_K")
     )
     return lam / 2 * norms, norms / 2
 
@@ -101,7 +101,7 @@ def check_regulariser(certificate: dict[str, Any]) -> str:
     repaired, _ = _printed_regulariser(inputs, 0)
     d, m = (fields.integer(inputs[key], f"inputs.{key}", 1, 16) for key in ("d", "m"))
     (lam,) = positive(inputs, "lambda")
-    each = [lam * norm_sq(fields.matrix(inputs[key], d, m, f"inputs.{key}")) / 2 for key in ("M_Q", "M_K")]
+    each = [lam * norm_sq(short_matrix(inputs[key], d, m, f"inputs.{key}")) / 2 for key in ("M_Q", "M_K")]
     if repaired != total(each) or any(bounds(repaired) != claimed[side] for side in ("lhs", "rhs")):
         raise Reject("lhs and rhs must both be the exact value (lambda/2)(||M_Q||^2 + ||M_K||^2)")
     return "instance: with lambda the regulariser is def:reg_term's, once for each mask"

@@ -1,0 +1,53 @@
+"""The verdict of each statement, judged when somebody first asks, and whether all that a statement rests on holds."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+
+from attnprune_verify.claims import registry
+from attnprune_verify.claims.core import Claim, Verdict
+from attnprune_verify.claims.judge import Judgement
+
+__all__ = ["Standing"]
+
+
+class Standing:
+    """Judgements by claim, each made once; a statement that does not hold spares those that it would be asked with."""
+
+    def __init__(self, judged: Callable[[Claim], Judgement]) -> None:
+        self._judged = judged
+        self._claims: dict[str, list[Claim]] = {}
+        for claim in registry.claims():
+            self._claims.setdefault(claim.id, []).append(claim)
+        self._made: dict[str, Judgement] = {}
+
+    def of(self, claim: Claim) -> Judgement:
+        """The judgement of a claim."""
+        if claim.test_id not in self._made:
+            self._made[claim.test_id] = self._judged(claim)
+        return self._made[claim.test_id]
+
+    def ancestors_hold(self, claim: Claim) -> bool:
+        """Whether every statement it rests on holds, directly or not; what it names itself is asked first.
+
+        An ancestor counts under the same reading where it has it, else under all of its readings. An ill-posed one
+        counts through its repair: it was printed wrongly, and the repair is what was used.
+        """
+        waiting, seen = deque(claim.uses), set[str]()
+        while waiting:
+            name = waiting.popleft()
+            if name in seen:
+                continue
+            seen.add(name)
+            same = [one for one in self._claims[name] if one.reading.name == claim.reading.name] or self._claims[name]
+            if not all(self._stands(one) for one in same):
+                return False
+            waiting.extend(use for one in same for use in one.uses)
+        return True
+
+    def _stands(self, claim: Claim) -> bool:
+        verdict = self.of(claim).statement
+        if verdict is Verdict.ILL_POSED and claim.repaired_by is not None:
+            return all(self.of(repair).statement is Verdict.HOLDS for repair in self._claims[claim.repaired_by])
+        return verdict is Verdict.HOLDS

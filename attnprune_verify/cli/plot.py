@@ -1,0 +1,153 @@
+"""``attnprune-verify plot``: pictures of an instance, of the bounds, and of what experiments measured."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+import numpy as np
+
+from attnprune_verify.cli.output import output_file
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+    from attnprune_verify.instance.problem import Instance
+
+__all__ = ["command"]
+
+_FORMATS = (".png", ".svg", ".pdf")
+_OF_AN_INSTANCE = ("heatmaps", "taylor", "descent", "constants")
+KINDS = (*_OF_AN_INSTANCE, "slack", "heads", "perplexity")
+
+
+@click.command(name="plot")
+@click.argument("kind", type=click.Choice(KINDS), metavar="KIND")
+@click.argument("source", required=False, type=click.Path(path_type=Path))
+@click.option("--out", type=click.Path(), required=True, metavar="FILE", help="A .png, .svg or .pdf.")
+@click.option("--rho", type=float, help="Pruning ratio; 0.5, or the smallest one measured.")
+@click.option("--lam", type=float, help="Regularisation strength; the instance's own if not given.")
+@click.option("--reading", "readings", multiple=True, help="Of the descent (may be repeated).")
+@click.option("--steps", type=int, default=100, show_default=True, help="Of the descent.")
+@click.option("--claim", "claims", multiple=True, metavar="ID", help="A bound whose slack is drawn (may be repeated).")
+@click.option("--method", "methods", multiple=True, help="Of the measured layers (may be repeated, at most nine).")
+@click.option("--quiet", is_flag=True, help="Print nothing.")
+def command(
+    kind: str,
+    source: Path | None,
+    out: str,
+    rho: float | None,
+    lam: float | None,
+    readings: tuple[str, ...],
+    steps: int,
+    claims: tuple[str, ...],
+    methods: tuple[str, ...],
+    quiet: bool,
+) -> int:
+    """Draw a picture of KIND into FILE. Needs the extra `plot`.
+
+    \b
+      heatmaps    F(1), F(M), c, M and M rounded, of an instance
+      taylor      Taylor remainder of the gradient, and of a wrong one
+      descent     loss, gradient and M along the descent, by reading
+      constants   the paper's, ours, and what is found on the instance
+      slack       how far bounds are from failing, by family
+      heads       error of pruned layers, heads by layers
+      perplexity  perplexity against sparsity
+
+    SOURCE is an instance file (without one a small random instance, which meets the assumptions), for `heads` the
+    folder of an `experiment layer` (without one the stored run), for `perplexity` that of an `experiment perplexity`.
+
+    \b
+    Example:
+      attnprune-verify plot constants mine.npz --out constants.png
+      attnprune-verify plot heads --rho 0.5 --method sparsegpt --method fisher-obs --out heads.svg
+    """
+    target = output_file(out)
+    assert target is not None
+    if target.suffix.lower() not in _FORMATS:
+        raise click.UsageError(f"--out must end in {', '.join(_FORMATS)}; got {out!r}")
+    try:
+        import matplotlib  # noqa: F401  # is the extra there?
+    except ImportError as error:
+        raise click.UsageError("pictures need the extra: pip install '.[plot]'") from error
+    from attnprune_verify.experiments.figures import save_as
+
+    if kind in _OF_AN_INSTANCE:
+        figure = _of_instance(kind, _instance(source, lam), 0.5 if rho is None else rho, readings, steps)
+    else:
+        figure = _MEASURED[kind](source, rho, claims, methods)
+    save_as(figure, target)
+    if not quiet:
+        click.echo(f"Written: {target}", err=True)
+    return 0
+
+
+def _instance(source: Path | None, lam: float | None) -> Instance:
+    from attnprune_verify.errors import InvalidInstance
+    from attnprune_verify.instance.families import benign
+    from attnprune_verify.instance.npz import load_instance
+    from attnprune_verify.instance.problem import Instance
+
+    if source is None:
+        drawn = benign(np.random.default_rng(0), n=12, d=16, scale=3.0, lam=0.04)
+        found: Any = Instance(drawn.X, drawn.W, lam=drawn.lam)
+    else:
+        found = load_instance(source)
+    if not isinstance(found, Instance):
+        raise InvalidInstance(f"plot draws one fused weight, W or W_Q and W_K without heads; {source} holds a layer")
+    if lam is None:
+        return found
+    return Instance(found.X, found.W, M=found.M, mask=found.mask, lam=lam)
+
+
+def _of_instance(kind: str, instance: Instance, rho: float, readings: tuple[str, ...], steps: int) -> Figure:
+    if kind == "constants":
+        from attnprune_verify.report.plots.constants import compared, draw_constants
+
+        return draw_constants(compared(instance))
+    if kind == "taylor":
+        from attnprune_verify.report.plots.taylor import draw_taylor, remainders
+
+        M = np.random.default_rng(0).uniform(0.1, 0.9, np.shape(instance.W)) if instance.M is None else instance.M
+        return draw_taylor(remainders(instance, M))
+    from attnprune_verify.report.plots.descent import READINGS, draw_descent, trajectories
+
+    if kind == "descent":
+        return draw_descent(trajectories(instance, rho, readings or READINGS, steps=steps))
+    from attnprune_verify.report.plots.heatmaps import draw_heatmaps, matrices
+
+    found = trajectories(instance, rho, readings[:1] or READINGS[:1], steps=steps)
+    (result,) = found.values()
+    return draw_heatmaps(matrices(instance, result.M if instance.M is None else instance.M, rho))
+
+
+def _slack(source: Path | None, rho: float | None, claims: tuple[str, ...], methods: tuple[str, ...]) -> Figure:
+    from attnprune_verify.report.plots.slack import BOUNDS, draw_slack, slacks
+
+    if source is not None:
+        raise click.UsageError(f"slack takes no SOURCE, but --claim; got {str(source)!r}")
+    return draw_slack(slacks(claims or BOUNDS))
+
+
+def _heads(source: Path | None, rho: float | None, claims: tuple[str, ...], methods: tuple[str, ...]) -> Figure:
+    from attnprune_verify.report.plots.measured import draw_heads, read_heads, stored_heads
+
+    return draw_heads(stored_heads() if source is None else read_heads(source), rho, methods)
+
+
+def _perplexity(source: Path | None, rho: float | None, claims: tuple[str, ...], methods: tuple[str, ...]) -> Figure:
+    from attnprune_verify.report.plots.measured import draw_perplexity, read_perplexity
+
+    if source is None:
+        raise click.UsageError("perplexity needs SOURCE, a folder that `experiment perplexity` has written")
+    return draw_perplexity(read_perplexity(source))
+
+
+_MEASURED: dict[str, Callable[[Path | None, float | None, tuple[str, ...], tuple[str, ...]], Figure]] = {
+    "slack": _slack,
+    "heads": _heads,
+    "perplexity": _perplexity,
+}

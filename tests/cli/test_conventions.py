@@ -1,0 +1,114 @@
+"""What every command does the same way: suggestions, completion, progress in a log, no blanks at line ends."""
+
+import os
+import subprocess
+import sys
+
+import pytest
+
+from attnprune_verify.cli import progress
+from attnprune_verify.cli.main import _COMMANDS, main
+from attnprune_verify.cli.progress import progress_bar
+
+
+def run(capsys, *arguments):
+    with pytest.raises(SystemExit) as end:
+        main([str(argument) for argument in arguments])
+    captured = capsys.readouterr()
+    return end.value.code, captured.out, captured.err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "hint"),
+    [
+        (["chek"], "did you mean check"),
+        (["prune_model"], "did you mean prune-model"),
+        (["experiment", "laier"], "did you mean layer"),
+        (["xyzzy"], "there are check, claims"),
+        (["check", "--formt", "json"], "--format"),
+    ],
+)
+def test_a_slip_is_answered_with_what_was_meant(capsys, arguments, hint):
+    code, out, err = run(capsys, *arguments)
+    assert code == 2 and out == "" and hint in err and err.count("\n") == 1
+
+
+def completed(words, place):
+    """What bash is given for the word at `place`."""
+    environment = {**os.environ, "COMP_WORDS": " ".join(words), "COMP_CWORD": str(place)}
+    environment["_ATTNPRUNE_VERIFY_COMPLETE"] = "bash_complete"
+    program = [sys.executable, "-m", "attnprune_verify"]
+    done = subprocess.run(program, env=environment, capture_output=True, text=True, check=True)
+    return [line.partition(",")[2] for line in done.stdout.splitlines()]
+
+
+def test_the_shell_completes_commands_options_and_values():
+    assert completed(["attnprune-verify", "sh"], 1) == ["show"]
+    assert completed(["attnprune-verify", "experiment", "l"], 2) == ["layer"]
+    assert completed(["attnprune-verify", "claims", "--verdict", "re"], 3) == ["refuted"]
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+def test_the_completion_script_that_help_names_is_there(capsys, monkeypatch, shell):
+    assert "_ATTNPRUNE_VERIFY_COMPLETE=bash_source attnprune-verify" in run(capsys, "--help")[1]
+    monkeypatch.setenv("_ATTNPRUNE_VERIFY_COMPLETE", f"{shell}_source")
+    code, out, _ = run(capsys)
+    assert code == 0 and "attnprune_verify" in out and "COMP_WORDS" in out
+
+
+def test_a_log_gets_a_line_now_and_then(capsys, monkeypatch):
+    """`every` is made so short that a line comes before the test goes on, however slow the machine is."""
+    monkeypatch.setattr(progress, "EVERY", 1e-3)
+    with progress_bar("runs") as tell:
+        tell(0, 8)
+        tell(2, 8)
+        seen = ""
+        while "2 of 8, about" not in seen:
+            seen += capsys.readouterr().err
+    assert seen.splitlines()[0].startswith("runs: ")
+
+
+def test_what_ends_soon_or_is_quiet_says_nothing(capsys):
+    with progress_bar("runs") as tell:
+        tell(1, 2)
+    with progress_bar("runs", show=False) as silent:
+        assert silent is None
+    assert capsys.readouterr().err == ""
+
+
+@pytest.mark.parametrize("command", [["experiment", "layer"], ["experiment", "perplexity"], ["prune-model"]])
+def test_help_lists_the_methods(capsys, command):
+    from attnprune_verify.algorithms.layer.prune import LAYER_METHODS
+
+    words = run(capsys, *command, "--help")[1].replace(",", " ").split()
+    assert set(LAYER_METHODS) <= set(words)
+
+
+LEAVES = [[one] for one in _COMMANDS if one != "experiment"]
+LEAVES += [["experiment", one] for one in ("synthetic", "layer", "perplexity", "assumptions", "beyond")]
+
+
+@pytest.mark.parametrize("command", LEAVES, ids=" ".join)
+def test_help_has_an_example_and_fits(capsys, command):
+    code, out, _ = run(capsys, *command, "--help")
+    assert code == 0 and "Example" in out and f"attnprune-verify {' '.join(command)}" in out
+    assert not [line for line in out.splitlines() if line != line.rstrip()]
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["check"],
+        ["audit", "--list"],
+        ["audit", "--contract"],
+        ["claims", "lem:mat_view_b3"],
+        ["experiment", "synthetic", "--weights", "shared", "--lam", "0.25", "--fixed-lam", "0.25", "--n", "8",
+         "--fixed-n", "8", "--rho", "0.5", "--k", "2", "--seeds", "2", "--d", "6", "--steps", "5", "--jobs", "1",
+         "--no-plots"],
+    ],
+    ids=lambda arguments: " ".join(arguments[:2]),
+)  # fmt: skip
+def test_no_line_of_a_pipe_ends_in_blanks(capsys, arguments, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    _, out, _ = run(capsys, *arguments)
+    assert out and not [line for line in out.splitlines() if line != line.rstrip()]

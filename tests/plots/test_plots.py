@@ -1,0 +1,205 @@
+"""What a picture shows is what was computed: every line, point and cell is compared with numbers from elsewhere."""
+
+import json
+
+import numpy as np
+import pytest
+from click.testing import CliRunner
+
+pytest.importorskip("matplotlib", reason="pictures need the extra 'plot'")
+
+from attnprune_verify import Instance, attention, binary_mask, constants, loss, prune_mask_gd  # noqa: E402
+from attnprune_verify.claims.registry import find  # noqa: E402  # after the skip
+from attnprune_verify.cli.plot import KINDS, command  # noqa: E402
+from attnprune_verify.errors import InvalidInstance  # noqa: E402
+from attnprune_verify.report.plots import heatmaps, measured, slack, style, taylor  # noqa: E402
+from attnprune_verify.report.plots.constants import compared, draw_constants, least_pl_ratio, most_curvature  # noqa: E402
+from attnprune_verify.report.plots.descent import draw_descent, trajectories  # noqa: E402
+
+RNG = np.random.default_rng(3)
+SMALL = Instance(RNG.standard_normal((3, 4)), 0.3 * RNG.standard_normal((4, 4)), lam=0.04)
+M = RNG.uniform(0.1, 0.9, (4, 4))
+
+
+def lines(axes):
+    return {line.get_label(): line.get_xydata() for line in axes.lines}
+
+
+def test_heat_maps_hold_the_matrices():
+    figure = heatmaps.draw_heatmaps(heatmaps.matrices(SMALL, M, 0.25))
+    shown = {panel.get_title(): np.asarray(panel.images[0].get_array()) for panel in figure.axes if panel.images}
+    kept, pruned = attention(SMALL.X, SMALL.W), attention(SMALL.X, M * SMALL.W)
+    np.testing.assert_allclose(shown["F(1): attention, nothing pruned"], kept)
+    np.testing.assert_allclose(shown["F(M): attention, pruned"], pruned)
+    np.testing.assert_allclose(shown["c = F(M) - F(1)"], pruned - kept)
+    np.testing.assert_allclose(shown["M, before rounding"], M)
+    rounded = shown["M rounded, rho = 0.25"]
+    assert (rounded == binary_mask(M, 0.25)).all() and (rounded == 0).sum() == 4
+    np.testing.assert_allclose(shown["F at the rounded mask"], attention(SMALL.X, rounded * SMALL.W))
+    assert all(panel.images[0].get_cmap().name == style.MAP for panel in figure.axes if panel.images)
+
+
+def test_the_map_of_the_heat_maps_rises_in_lightness():
+    import matplotlib as mpl
+
+    red, green, blue, _ = mpl.colormaps[style.MAP](np.linspace(0, 1, 64)).T
+    lightness = 0.2126 * red**2.2 + 0.7152 * green**2.2 + 0.0722 * blue**2.2
+    assert (np.diff(lightness) > 0).all()
+
+
+def test_series_differ_without_colour():
+    looks = [(one["marker"], str(one["linestyle"])) for one in style.SERIES]
+    assert len({marker for marker, _ in looks}) == len({dashes for _, dashes in looks}) == len(looks)
+
+
+def test_the_remainder_is_that_of_the_loss_and_only_the_right_gradient_has_slope_two():
+    found = taylor.remainders(SMALL, M)
+    assert (found.right.status, found.wrong.status) == ("passed", "failed")
+    axes = taylor.draw_taylor(found).axes[0]
+    drawn = {label.partition(":")[0]: data for label, data in lines(axes).items()}
+    right, wrong = drawn["the closed-form gradient"], drawn["a gradient that is 1% off"]
+    step, remainder = right[0]
+    direction = np.random.default_rng(0).choice([-1.0, 1.0], size=M.shape)
+    from attnprune_verify import gradient
+
+    data = (SMALL.X, SMALL.W, SMALL.lam)
+    expected = loss(M + step * direction, *data) - loss(M, *data) - step * (gradient(M, *data) * direction).sum()
+    assert remainder == pytest.approx(abs(expected), rel=1e-6)
+    for points, least, most in ((right, 1.9, 2.1), (wrong, 0.9, 1.1)):
+        h, values = points[(points[:, 0] < 1e-4 * step) & (points[:, 0] > 1e-8 * step)].T
+        assert least < np.polyfit(np.log(h), np.log(values), 1)[0] < most
+    assert axes.get_xscale() == axes.get_yscale() == "log" and axes.get_xlabel() and axes.get_ylabel()
+
+
+def test_trajectories_are_those_of_the_descent():
+    figure = draw_descent(trajectories(SMALL, 0.5, ("theorem", "literal-norm"), steps=7))
+    alone = prune_mask_gd(SMALL.X, SMALL.W, 0.5, SMALL.lam, reading="literal-norm", steps=7).trace
+    for panel, values in zip(figure.axes, (alone.loss, alone.gradient_norm, alone.outside / 16), strict=True):
+        drawn = panel.lines[1].get_xydata()
+        assert drawn[:, 0].tolist() == list(range(8))
+        np.testing.assert_allclose(drawn[:, 1], values)
+    assert [text.get_text() for text in figure.legends[0].get_texts()] == ["theorem", "literal-norm"]
+
+
+def test_constants_stand_where_their_logarithms_are():
+    rows = compared(SMALL)
+    found = constants(SMALL)
+    axes = draw_constants(rows).axes[0]
+    drawn = lines(axes)
+    names = ("L", "mu", "xi", "T", "eta")
+    expected = {"the paper's": [f"{name}_paper" for name in names]}
+    expected["repaired, sharp"] = ["L_sharp", *(f"{name}_corrected" for name in names[1:])]
+    for label, names in expected.items():
+        assert drawn[label].tolist() == [[found.log10[name], place] for place, name in enumerate(names)]
+    measured_at = dict(drawn["found on this instance"][:, ::-1].tolist())
+    assert 10 ** measured_at[0] == pytest.approx(most_curvature(SMALL))
+    assert 10 ** measured_at[1] == pytest.approx(least_pl_ratio(SMALL))
+    # what is found lies on the side of the bound where it must
+    assert SMALL.lam < most_curvature(SMALL) <= found.L_sharp < found.L_paper
+    assert least_pl_ratio(SMALL) >= found.mu_corrected
+
+
+def test_without_a_positive_constant_the_row_says_so():
+    causal = Instance(SMALL.X, SMALL.W, mask="causal")  # delta = 0 over all positions, lam = 0
+    axes = draw_constants(compared(causal)).axes[0]
+    assert "the paper's" in lines(axes) and len(lines(axes)["the paper's"]) < 5
+    assert any("no positive value" in text.get_text() for text in axes.texts)
+
+
+def test_slacks_are_the_judges_and_the_refuted_lemma_is_left_of_zero():
+    points = slack.slacks(("lem:PL_ineq", "fix:PL_ineq"))
+    least = {bound: min(point.slack for point in points if point.bound == bound) for bound in ("lem:PL_ineq-full",
+             "fix:PL_ineq-any")}  # fmt: skip
+    assert least["lem:PL_ineq-full"] < -0.3 and abs(least["fix:PL_ineq-any"]) < 2e-9  # met, but for the margin of 1e-9
+    axes = slack.draw_slack(points).axes[0]
+    families = [label.get_text() for label in axes.get_yticklabels()]
+    assert "orthonormal constant" in families and len(families) == len(set(families))
+    drawn = {dots.get_label(): dots.get_offsets() for dots in axes.collections}
+    for bound in least:
+        chosen = [point for point in points if point.bound == bound]
+        np.testing.assert_allclose(drawn[bound][:, 0], [point.slack for point in chosen])
+        assert [families[round(y)] for y in drawn[bound][:, 1]] == [point.family for point in chosen]
+    assert find("lem:PL_ineq", "full").test_id == "lem:PL_ineq-full"
+
+
+def test_heads_stand_in_their_layers():
+    rows = measured.stored_heads()
+    figure = measured.draw_heads(rows, 0.5, ("sparsegpt", "fisher-obs"))
+    panels = {panel.get_title(): np.asarray(panel.images[0].get_array()) for panel in figure.axes if panel.get_title()}
+    assert set(panels) == {"sparsegpt", "fisher-obs"} and panels["fisher-obs"].shape == (6, 12)
+    (one,) = {row["held_out"] for row in rows if (row["method"], row["rho"], row["layer"], row["head"]) ==
+              ("fisher-obs", 0.5, 3, 5)}  # fmt: skip
+    assert panels["fisher-obs"][3, 5] == one
+    with pytest.raises(InvalidInstance, match="not there: .*'nobody'"):
+        measured.draw_heads(rows, 0.5, ("nobody",))
+    with pytest.raises(InvalidInstance, match=r"got 0\.123"):
+        measured.draw_heads(rows, 0.123)
+
+
+def document(*rhos):
+    row = {"rest": "dense", "k": 4, "layer": None, "budget": "matrix", "pattern": None}
+    rows = [row | {"attention": name, "rho": rho, "perplexity": 20 + 10 * rho + draw * 2 + (name == "wanda")}
+            for name in ("auto", "wanda") for rho in rhos for draw in (0, 1)]  # fmt: skip
+    return {"rows": rows, "dense": {"perplexity": 19.0}}
+
+
+def test_perplexity_over_several_ratios_is_a_line():
+    axes = measured.draw_perplexity(document(0.7, 0.5)).axes[0]
+    drawn = lines(axes)
+    np.testing.assert_allclose(drawn["auto, rest dense"], [[0.5, 26.0], [0.7, 28.0]])
+    np.testing.assert_allclose(drawn["wanda, rest dense"], [[0.5, 27.0], [0.7, 29.0]])
+    assert drawn["dense model"][:, 1].tolist() == [19.0, 19.0]
+
+
+def test_perplexity_at_one_ratio_is_a_row_per_method():
+    axes = measured.draw_perplexity(document(0.5)).axes[0]
+    np.testing.assert_allclose(lines(axes)["pruned"], [[26.0, 0], [27.0, 1]])
+    assert [label.get_text() for label in axes.get_yticklabels()] == ["auto, rest dense", "wanda, rest dense"]
+    assert "0.5" in axes.get_xlabel()
+
+
+def test_the_command_writes_what_its_ending_says(tmp_path):
+    (tmp_path / "perplexity.json").write_text(json.dumps(document(0.5, 0.7)))
+    picture = tmp_path / "it.png"
+    result = CliRunner().invoke(command, ["perplexity", str(tmp_path), "--out", str(picture)], standalone_mode=False)
+    assert result.return_value == 0 and picture.read_bytes().startswith(b"\x89PNG")
+    twice = [tmp_path / f"{number}" / "it.svg" for number in (1, 2)]
+    for path in twice:
+        path.parent.mkdir()
+        CliRunner().invoke(command, ["perplexity", str(tmp_path), "--out", str(path)], standalone_mode=False)
+    assert twice[0].read_bytes() == twice[1].read_bytes() != b""
+
+
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        (["taylor", "--out", "it.txt"], "--out must end in"),
+        (["slack", "some.npz", "--out", "it.png"], "slack takes no SOURCE"),
+        (["slack", "--claim", "lem:nothing", "--out", "it.png"], "lem:nothing"),
+        (["perplexity", "--out", "it.png"], "needs SOURCE"),
+        (["perplexity", ".", "--out", "it.png"], "experiment perplexity"),
+        (["heads", ".", "--out", "it.png"], "experiment layer"),
+        (["descent", "--reading", "mine", "--out", "it.png"], "reading must be one of"),
+    ],
+)
+def test_wrong_usage_is_said(words, says, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    error = CliRunner().invoke(command, words, standalone_mode=False).exception
+    assert says in getattr(error, "message", str(error))
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_the_extra_is_named_where_it_is_missing(monkeypatch, tmp_path):
+    import sys
+
+    monkeypatch.setitem(sys.modules, "matplotlib", None)
+    error = CliRunner().invoke(command, ["taylor", "--out", str(tmp_path / "it.png")], standalone_mode=False).exception
+    assert "pip install '.[plot]'" in error.message
+
+
+@pytest.mark.thorough
+@pytest.mark.parametrize("kind", [kind for kind in KINDS if kind != "perplexity"])
+def test_every_kind_is_drawn_without_a_source(kind, tmp_path):
+    path = tmp_path / "it.svg"
+    CliRunner().invoke(command, [kind, "--out", str(path)], standalone_mode=False, catch_exceptions=False)
+    assert "<svg" in path.read_text()
