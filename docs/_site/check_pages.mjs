@@ -4,7 +4,7 @@
 //   npm install --prefix TOOLS puppeteer-core axe-core
 //   node docs/_site/check_pages.mjs SITE TOOLS [--pictures FOLDER] [--only PATTERN]
 //
-// Needs a Chromium on the path (or in CHROMIUM). Prints one line for each finding, then how many pages were looked at;
+// Links that lead elsewhere are listed, not followed. Needs a Chromium on the path (or in CHROMIUM). Prints one line for each finding, then how many pages were looked at;
 // exit code 0 without findings, 1 with, 2 for wrong usage.
 import { createServer } from "node:http";
 import { createRequire } from "node:module";
@@ -53,7 +53,7 @@ async function pages(folder) {
   return found.sort();
 }
 
-const findings = [];
+const findings = [], outside = new Set();
 const browser = await puppeteer.launch({ executablePath: chromium, args: ["--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage"] });
 const all = (await pages(site)).filter(name => !only || name.includes(only));
 try {
@@ -82,6 +82,8 @@ try {
         await mkdir(pictures, { recursive: true });
         await page.screenshot({ path: join(pictures, `${name.replaceAll(sep, "-").replace(".html", "")}-${width}.png`) });
       }
+      for (const link of await page.$$eval("a[href^=http]", links => links.map(one => one.href)))
+        if (!link.startsWith(root)) outside.add(link);
       const over = await page.evaluate(() => document.documentElement.scrollWidth - window.innerWidth);
       if (over > 0) findings.push(`${now}: ${over} px wider than the window`);
       const { violations } = await page.evaluate(() => axe.run(document, { resultTypes: ["violations"] }));
@@ -93,6 +95,7 @@ try {
   await browser.close();
   server.close();
 }
+for (const link of [...outside].sort()) console.log(`leads elsewhere, not followed: ${link}`);
 for (const finding of new Set(findings)) console.log(finding);
 console.log(`${all.length} pages at ${WIDTHS.join(", ")} px: ${new Set(findings).size} findings`);
 process.exitCode = findings.length ? 1 : 0;

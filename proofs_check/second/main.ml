@@ -73,7 +73,13 @@ let stream () =
   set_binary_mode_in stdin true;
   try
     while true do
-      let long = int_of_string (input_line stdin) in
+      let long =
+        match int_of_string_opt (input_line stdin) with
+        | Some long when long >= 0 && long <= 100_000_000 -> long
+        | _ ->
+          prerr_endline "error: each certificate stands behind a line with its number of bytes";
+          exit 2
+      in
       let text = really_input_string stdin long in
       print_endline (line (judge (fun () -> text)) "")
     done

@@ -33,8 +33,24 @@ FLAGS = [
     "--disable-background-networking",
     "--disable-component-update",
     "--disable-sync",
-    "--window-size=1600,1000",
+    "--window-size=1280,1000",
 ]
+
+SIZES = """return [...document.querySelectorAll('.node')].map(node => {
+  const frame = node.querySelector('.frame').getBBox();
+  const ends = [...node.querySelectorAll('text')].map(text => text.getBBox()).map(box => box.x + box.width);
+  return [node.dataset.id, Math.max(...ends), frame.x + frame.width];
+})"""
+CROSSINGS = """const boxes = [...document.querySelectorAll('svg text')].map(text => [text.textContent, text.getBBox()]);
+const found = [];
+for (const line of document.querySelectorAll('.edge, .repair'))
+  for (let at = 0; at <= line.getTotalLength(); at += 4) {
+    const point = line.getPointAtLength(at);
+    for (const [label, box] of boxes)
+      if (point.x > box.x && point.x < box.x + box.width && point.y > box.y && point.y < box.y + box.height)
+        found.push(label);
+  }
+return [...new Set(found)];"""
 
 
 class Browser:
@@ -91,15 +107,31 @@ def test_graph_click_and_silence(browser: Browser, tmp_path: Path) -> None:
     assert browser.run("return document.querySelectorAll('svg .node').length") > 140
     widths = browser.run("return [...document.querySelectorAll('.node')].map(n => n.getBoundingClientRect().width)")
     assert min(widths) > 100
-    boxes = "n => [n.dataset.id, n.querySelector('text').getBBox().width, n.querySelector('.frame').getBBox().width]"
-    sizes = browser.run(f"return [...document.querySelectorAll('.node')].map({boxes})")
-    assert [id_ for id_, text, box in sizes if text + 10 > box] == [], "labels longer than their boxes"
+    sizes = browser.run(SIZES)
+    assert [id_ for id_, text, box in sizes if text + 4 > box] == [], "labels longer than their boxes"
+    assert browser.run(CROSSINGS) == [], "lines that cross a label or a title"
+    wide = "return document.querySelector('#graph').scrollWidth - document.querySelector('#graph').clientWidth"
+    assert browser.run(wide) <= 0, "the graph scrolls sideways"
     assert browser.run("return document.querySelector('#detail h2').textContent") == "PL inequality"
 
     browser.click('.node[data-id="thm:lip_grad_l"]')
     shown = browser.run("return document.getElementById('detail').innerText")
     assert "Lipschitz constant of the gradient" in shown and "30 d n^{7/2} R^6" in shown and "rerun(" in shown
     assert browser.run("return document.querySelectorAll('.edge.up').length") == 5
+
+    press = "document.activeElement.dispatchEvent(new KeyboardEvent('keydown', {key: '%s', bubbles: true}))"
+    browser.run("document.querySelector('.node[tabindex=\"0\"]').focus()")
+    assert browser.run("return document.activeElement.dataset.id") == "thm:lip_grad_l"
+    for key in ("ArrowRight", "ArrowUp", "ArrowLeft", "ArrowDown"):
+        before = browser.run("return document.activeElement.dataset.id")
+        browser.run(press % key)
+        assert browser.run("return document.activeElement.dataset.id") not in ("", None, before), key
+        assert browser.run("return document.querySelectorAll('.node[tabindex=\"0\"]').length") == 1
+    browser.run(press % "Enter")
+    assert browser.run("return document.querySelector('#detail .id').textContent").startswith(
+        browser.run("return document.activeElement.dataset.id")
+    )
+    browser.click('.node[data-id="thm:lip_grad_l"]')
 
     browser.run("document.querySelector('#detail a[href=\"#fix%3Alip_grad_l\"]').click()")
     assert "sharp" in browser.run("return document.querySelector('#detail h2').textContent")

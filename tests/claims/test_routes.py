@@ -4,8 +4,9 @@ import re
 from functools import cache
 
 from attnprune_verify.claims import registry
+from attnprune_verify.claims.evidence import weigh
 from attnprune_verify.claims.judge import Judgement
-from attnprune_verify.claims.run import assemble
+from attnprune_verify.claims.run import ClaimRecord, ClaimsResult
 from attnprune_verify.report.claims_html import render_page
 from attnprune_verify.report.claims_layout import HEIGHT, WIDTH, arrange
 from attnprune_verify.report.claims_routes import repair_route, route
@@ -33,7 +34,8 @@ def crosses(piece, box):
 @cache
 def every_statement():
     """All of them, not judged: where they stand does not depend on verdicts."""
-    return assemble([Judgement(claim) for claim in registry.claims()])
+    judgements = [Judgement(claim) for claim in registry.claims()]
+    return ClaimsResult(tuple(ClaimRecord(one, weigh(one), True) for one in judgements))
 
 
 def every_layout():

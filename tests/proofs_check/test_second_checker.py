@@ -88,6 +88,12 @@ def test_help_beside_files_checks_nothing(program: Path, arguments: list[str]) -
     assert run(program, *arguments).returncode == 2
 
 
+@pytest.mark.parametrize("sent", [b"abc\n{}", b"-1\n", b"99999999999999\n{}"])
+def test_a_stream_without_lengths_is_a_usage_error(program: Path, sent: bytes) -> None:
+    done = subprocess.run([program, "--stream"], input=sent, capture_output=True, check=False, timeout=60)
+    assert done.returncode == 2 and done.stdout == b"" and done.stderr.startswith(b"error: each certificate")
+
+
 def test_a_fault_is_a_rejection(second: both.SecondChecker) -> None:
     document = json.loads(FILES[0].read_text())
     for value in (None, [], "x", {"lo": 1}, 5):
