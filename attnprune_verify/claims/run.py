@@ -208,6 +208,14 @@ def run_claims(
     )
 
 
+def assemble(judgements: Iterable[Judgement]) -> ClaimsResult:
+    """The records of judgements that are there; a statement that is not among them counts as one that does not hold."""
+    every = list(judgements)
+    known = {one.claim.test_id: one for one in every}
+    standing = Standing(lambda claim: known.get(claim.test_id) or Judgement(claim, reason="not judged"))
+    return ClaimsResult(tuple(ClaimRecord(one, weigh(one), standing.ancestors_hold(one.claim)) for one in every))
+
+
 def _nobody_asks(claim: Claim) -> bool:
     """In place of judging what a statement rests on that was wanted for itself alone."""
     return False

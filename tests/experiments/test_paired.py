@@ -12,7 +12,7 @@ from scipy import stats
 from attnprune_verify.experiments.paired import LEVEL, Doubts, Truth, all_of, any_of, holm, is_below, negated, verdicts
 
 Errors = NDArray[np.float64]
-RUNS = 600
+RUNS = 400
 TOO_MANY = stats.binom.ppf(1 - 1e-6, RUNS, LEVEL)  # of RUNS families, if each errs with probability LEVEL
 
 

@@ -167,8 +167,8 @@ def _stationary(q: Quantities, factor: float = 1.0) -> list[Relation]:
     found = [at_most(smallest, q.lam * q.lam * q.d**2 * q.number(factor), "gradient")]
     close = [point for point in points if bool(q.square(point.gradient) <= q.lam * q.lam * q.d**2)]
     if close:
-        largest = q.largest([point.L_attn for point in close])
-        found.append(at_most(largest * kappa * kappa, 2 * q.lam * q.lam * q.d**2 * q.number(factor), "attention error"))
+        least = q.smallest([point.L_attn for point in close])
+        found.append(at_most(least * kappa * kappa, 2 * q.lam * q.lam * q.d**2 * q.number(factor), "attention error"))
     return found
 
 
@@ -351,10 +351,10 @@ CLAIMS: tuple[Claim, ...] = (
         title="What 1/(eta lam) steps guarantee",
         section=_SECTION,
         reading=ANY_MASK,
-        says="After ceil(1/(eta lam)) steps some gradient is at most lam d, and wherever one is, L_attn <= 2 lam^2"
+        says="Within ceil(1/(eta lam)) steps some iterate has both a gradient of at most lam d and L_attn <= 2 lam^2"
         " d^2/(kappa_T l)^2.",
-        formula="min_{t<T} ||grad L(M_t)|| <= lam d, T = ceil(1/(eta lam)), eta = 1/L; (kappa_T l)^2 L_attn(M_t) <= 2"
-        " lam^2 d^2 for every such t",
+        formula="some t < T = ceil(1/(eta lam)), eta = 1/L: ||grad L(M_t)|| <= lam d and (kappa_T l)^2 L_attn(M_t) <= 2"
+        " lam^2 d^2",
         strength=Strength.UPPER,
         margin=_stationary,
         supply=Instances("any", extra=_walk_steps, small=True, free=("W", "X")),
