@@ -62,6 +62,7 @@ class Auditor(Examiner):
         self._of_single: dict[str, Diagnosis | None] = {}
         self._shrunk: set[str] = set()
         self._tried: dict[str, int] = {}
+        self._seen: dict[str, tuple[str, ...]] = {}
         self._behaviour: dict[str, str] = {}
         self._by_name: dict[str, tuple[tuple[str, ...], str]] = {}
 
@@ -113,8 +114,13 @@ class Auditor(Examiner):
                 ids, words = found.ids, found.words
             elif not ids and (general := self._of_function.get(check.function)) is not None and general.named:
                 ids, words = general.ids, general.words
-            elif ids and ids[0] in ("nondeterministic", "wrong-shape"):
+            elif behaviour == "parts-exchanged" and ids == ("wrong-shape",):
+                ids, words = (behaviour,), SENTENCES[behaviour]
+            elif ids and ids[0] in ("nondeterministic", "wrong-shape", "parts-exchanged"):
                 self._behaviour[check.function] = ids[0]  # explains whatever else is wrong
+            if check.name == "mixed-dtypes" and ids in ((), ("low-precision",)):
+                single = self._in_single(check.function)  # what float32 inputs do alone they do beside others
+                ids, words = (ids, words) if single is None else (single.ids, single.words)
             ids, words = self._remembered(check.function, ids or ("unknown",), words)
             smaller = self._shrink(check, finding)
             finding = finding if smaller is None else smaller
@@ -177,19 +183,25 @@ class Auditor(Examiner):
         """On the benign instances and the failing ones together; else on the failing ones alone."""
         name = check.function
         here = self._observed(name, sorted(finding.samples, key=lambda sample: sample.work)[:3])
+        here = [one for one in here if _any_wrong(name, [one])] or here  # of two that are compared one may be right
         if name not in self._of_function:
             core = self._core(name)
             self._of_function[name] = diagnose(name, core) if _any_wrong(name, core) else None
         general = self._of_function[name]
         if general is not None and general.named:
             return general
-        if general is None and check.stability and _overflowing(here):
+        if general is None and (check.stability or all(map(_towering, finding.samples))) and _overflowing(here):
             return Diagnosis(("unstable-exp",), SENTENCES["unstable-exp"])
+        if here and self._seen.get(name):  # what was found elsewhere is looked for first: that is quick
+            again = diagnose(name, here, known=self._seen[name])
+            if again.named:
+                return self._only_here(check, again)
         self._tried[name] = self._tried.get(name, 0) + 1
-        if (
-            here and self._tried[name] <= _MOST_SEARCHES
-        ):  # the search is long, and the later ones find what the first did
-            return self._special(check, here, general)
+        if here and self._tried[name] <= _MOST_SEARCHES:  # the search is long
+            found = self._special(check, here, general)
+            if found.named:
+                self._seen[name] = tuple(dict.fromkeys((*self._seen.get(name, ()), *found.ids)))
+            return found
         return general or Diagnosis(("unknown",), SENTENCES["unknown"])
 
     def _special(self, check: Check, here: list[Observation], general: Diagnosis | None) -> Diagnosis:
@@ -204,7 +216,8 @@ class Auditor(Examiner):
         single = self._in_single(name) if all(one.sample.X.dtype == np.float32 for one in here) else None
         if single is not None and single.named:
             return single
-        special = diagnose(name, here, pairs=self._tried[name] <= 2)
+        # Rounding in 16 bits would show on the benign instances too.
+        special = diagnose(name, here, pairs=self._tried[name] <= 2, precision="float32")
         return self._only_here(check, special) if special.named else special
 
     @staticmethod
@@ -278,6 +291,11 @@ class Auditor(Examiner):
 def _any_wrong(name: str, observations: list[Observation]) -> bool:
     returned = ((one.sample, tuple(part for part in one.parts if part is not None)) for one in observations)
     return any(judge(name, sample, parts).verdict in ("failed", "suspect") for sample, parts in returned)
+
+
+def _towering(sample: Sample) -> bool:
+    """Whether exp may overflow, in float32 at least."""
+    return max(sample.largest[-2:]) > 80.0
 
 
 def _overflowing(here: list[Observation]) -> bool:

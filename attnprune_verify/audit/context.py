@@ -257,6 +257,11 @@ class Context:
                 return f"returns the shape {part.shape} where the contract says {shape or 'a number'}"
         return None
 
+    def shape_ids(self, function: str, sample: Sample, parts: tuple[NDArray[Any], ...]) -> tuple[str, ...]:
+        """What parts of wrong shapes may be: each other's."""
+        turned = tuple(part.shape for part in parts) == self.shapes(function, sample)[::-1]
+        return ("parts-exchanged",) if turned and len(parts) > 1 else ("wrong-shape",)
+
     def refuses_batches(self, function: str) -> str | None:
         """Why a batch X of shape (k, n, d) is not accepted, or None if it is: probed once."""
         if function not in self._batches:

@@ -1,10 +1,13 @@
 """The kill matrix: every wrong implementation against every check of its function.
 
 ``python tests/audit/kill_matrix.py`` writes docs/kill_matrix.md; ``pytest --attnprune-thorough`` computes it again.
+With ``--dtype float32`` (and ``--every N``, for one in N) every wrong implementation has to fail in that precision and
+every right one to pass; nothing is written, and the exit code is 1 where one does not.
 """
 
 from __future__ import annotations
 
+import argparse
 import importlib.util
 import sys
 import tempfile
@@ -27,11 +30,11 @@ def catalogue():
     return sys.modules[name]
 
 
-def audited(wrong, folder) -> AuditResult:
+def audited(wrong, folder, dtype=None) -> AuditResult:
     """The audit of one wrong implementation, of its function alone."""
     path = Path(folder) / f"{wrong.function}_{abs(hash(wrong.id))}.py"
     path.write_text(wrong.source(), encoding="utf-8")
-    return run_audit(str(path), only=(wrong.function,))
+    return run_audit(str(path), only=(wrong.function,), dtype=dtype)
 
 
 def killers(result) -> list[str]:
@@ -102,8 +105,38 @@ def differences(results, page: str) -> list[str]:
     return found
 
 
-def main() -> None:
-    wrong = catalogue().WRONG
+def expected(wrong, dtype) -> str:
+    """How an audit has to end: what is too small to be seen in a precision passes in it."""
+    return "passed" if wrong.below == dtype else "failed"
+
+
+def right_ones() -> list[Path]:
+    """Right implementations whose library is there."""
+    needs = {"jax_jit": "jax", "torch_autograd": "torch", "torch_closed_form": "torch"}
+    styles = [path for path in sorted((HERE / "right").glob("*.py")) if path.stem != "glue"]
+    there = [path for path in styles if path.stem not in needs or importlib.util.find_spec(needs[path.stem])]
+    return [HERE / "wrong" / "base.py", HERE / "wrong" / "layer_base.py", *there]
+
+
+def surprises(dtype, wrong, right=()) -> list[str]:
+    """Who is judged otherwise than it should be in a precision; what was not decided counts."""
+    found = []
+    with tempfile.TemporaryDirectory() as folder:
+        for index, one in enumerate(wrong, 1):
+            print(f"\r{index} of {len(wrong)}", end="", file=sys.stderr)
+            result = audited(one, folder, dtype)
+            if result.outcome != expected(one, dtype):
+                found.append(f"{one.function}, {one.id}: {result.outcome}")
+        for path in right:
+            place = f"{path}:client" if path.stem == "service" else str(path)
+            result = run_audit(place, dtype=dtype)
+            if result.outcome != "passed":
+                failed = [record.id for record in result.checks if record.status == "failed"]
+                found.append(f"{path.name}: {result.outcome} {', '.join(failed)}")
+    return found
+
+
+def write_page(wrong) -> None:
     with tempfile.TemporaryDirectory() as folder:
         results = []
         for index, one in enumerate(wrong, 1):
@@ -114,5 +147,25 @@ def main() -> None:
     print(f"\n{PAGE.name} written", file=sys.stderr)
 
 
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--dtype", choices=["float64", "float32"])
+    parser.add_argument("--every", type=int, default=1, metavar="N")
+    options = parser.parse_args()
+    wrong = catalogue().WRONG
+    if options.dtype is None:
+        write_page(wrong)
+        return 0
+    chosen = wrong[:: options.every]
+    found = surprises(options.dtype, chosen, right_ones())
+    wrong_there = sum(expected(one, options.dtype) == "failed" for one in chosen)
+    print(
+        f"\n{options.dtype}: {wrong_there} wrong ones to fail, {len(chosen) - wrong_there} too small for it and "
+        f"{len(right_ones())} right ones to pass; {len(found)} surprises"
+    )
+    print("\n".join(found))
+    return 1 if found else 0
+
+
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

@@ -11,8 +11,9 @@ from attnprune_verify.audit.naming.fitting import Observation, fits, same_as_rig
 from attnprune_verify.audit.naming.mistakes import MISTAKES
 from attnprune_verify.audit.naming.sentences import SENTENCES
 from attnprune_verify.audit.record import Finding
+from attnprune_verify.audit.truth.asked import asked_samples
 from attnprune_verify.audit.truth.formulas import RIGHT, attention_part
-from attnprune_verify.audit.truth.precision import FLOAT64
+from attnprune_verify.audit.truth.precision import FLOAT64, PRECISIONS
 from attnprune_verify.audit.truth.reference import VALUED, reference, trusted
 from attnprune_verify.audit.truth.samples import regimes
 
@@ -264,3 +265,35 @@ def test_what_is_changed_on_entry_reaches_the_regulariser():
 def test_sentences_are_sentences():
     assert all(sentence and not sentence.endswith(".") for sentence in SENTENCES.values())
     assert {mistake.id for mistake in MISTAKES} <= set(SENTENCES)
+
+
+@pytest.mark.parametrize("function", ["loss", "gradient", "layer_loss"])
+@pytest.mark.parametrize("precision", ["float64", "float32", "bfloat16"])
+@pytest.mark.parametrize("count", [1, 3])
+def test_noise_has_no_name_and_no_sentence(function, precision, count):
+    """Whatever is said of wrong numbers has to be a fit that chance does not give."""
+    said = set()
+    for regime, seed in (("full", 1), ("causal", 2), ("lam-large", 3), ("outside-box", 4)):
+        rng = np.random.default_rng(seed)
+        noise = [
+            Observation(sample, tuple(rng.normal(size=part.value.shape) for part in reference(function, sample)))
+            for sample in asked_samples(function, 0, regime, PRECISIONS[precision])[:count]
+        ]
+        found = diagnose(function, noise)
+        assert not found.named, found
+        said.add(found.words)
+    assert said == {SENTENCES["unknown"]}
+
+
+def test_a_single_number_is_not_a_multiple_and_two_are():
+    """Of one number something is always true."""
+    one, other = ((sample, reference("relative_error", sample)[0].value) for sample in CASES[:2])
+    alone = diagnose("relative_error", [Observation(one[0], (0.239198 * one[1],))], pairs=False)
+    assert "times" not in alone.words and not alone.named
+    both = [Observation(sample, (0.239198 * truth,)) for sample, truth in (one, other)]
+    assert "0.239198" in diagnose("relative_error", both, pairs=False).words
+
+
+def test_a_factor_that_prints_as_one_is_told_from_it():
+    found = diagnose("gradient", observed("gradient", RIGHT, attention=1 + 1e-7), pairs=False)
+    assert found.ids == ("gradient-scale",) and "factor 1 + 1e-07" in found.words

@@ -79,3 +79,15 @@ def test_a_typed_page_is_noticed(tmp_path):
     assert kill_matrix.differences(results, page.replace("| x |", "|  |", 1))
     assert kill_matrix.differences(results, page.replace(" |\n", ", unknown |\n"))
     assert kill_matrix.differences(results, page + "\n| another |")
+
+
+@pytest.mark.parametrize("id", ["M close to 1 taken for 1", "fill -1e4, loss", "epsilon in the denominator"])
+def test_what_used_to_pass_in_float32_fails_and_what_it_rounds_away_does_not(id, tmp_path):
+    (wrong,) = (one for one in WRONG if one.id == id)
+    assert kill_matrix.audited(wrong, tmp_path, "float32").outcome == kill_matrix.expected(wrong, "float32")
+
+
+@pytest.mark.thorough
+def test_a_sample_of_the_catalogue_in_float32():
+    """The whole: ``python tests/audit/kill_matrix.py --dtype float32``."""
+    assert kill_matrix.surprises("float32", WRONG[::13], kill_matrix.right_ones()[1:3]) == []

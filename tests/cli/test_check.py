@@ -268,6 +268,7 @@ def test_a_narrow_terminal_cuts_no_number(tmp_path):
     assert "so X X^T >= beta I holds" in " ".join(text.split())
 
 
-def test_strict_and_quiet_name_what_failed(cli):
-    code, out, _ = cli("check", "--strict", "--quiet")
-    assert code == 1 and out.count("\n") == 1 and "Outcome: failed, under --strict by beta, delta." in out
+def test_strict_and_quiet_name_what_failed(cli, saved):
+    X, W = np.array([[1.0, 0.5], [-0.5, 1.0]]), np.array([[0.5, -0.25], [1.0, 0.75]])
+    code, out, _ = cli("check", saved(Instance(X, W, mask="causal", lam=0.04)), "--strict", "--quiet")
+    assert code == 1 and out.count("\n") == 1 and "Outcome: failed, under --strict by delta." in out

@@ -4,11 +4,16 @@ import os
 import subprocess
 import sys
 
+import numpy as np
 import pytest
 
 from attnprune_verify.cli import progress
 from attnprune_verify.cli.main import _COMMANDS, main
 from attnprune_verify.cli.progress import progress_bar
+from attnprune_verify.instance.npz import save_instance
+from attnprune_verify.instance.problem import Instance
+
+SMALL = Instance(np.array([[1.0, 0.5], [-0.5, 1.0], [0.25, 0.75]]), np.array([[0.5, -0.25], [1.0, 0.75]]), lam=0.04)
 
 
 def run(capsys, *arguments):
@@ -98,7 +103,7 @@ def test_help_has_an_example_and_fits(capsys, command):
 @pytest.mark.parametrize(
     "arguments",
     [
-        ["check"],
+        ["check", "small.npz"],
         ["audit", "--list"],
         ["audit", "--contract"],
         ["claims", "lem:mat_view_b3"],
@@ -110,5 +115,6 @@ def test_help_has_an_example_and_fits(capsys, command):
 )  # fmt: skip
 def test_no_line_of_a_pipe_ends_in_blanks(capsys, arguments, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
+    save_instance(tmp_path / "small.npz", SMALL)
     _, out, _ = run(capsys, *arguments)
     assert out and not [line for line in out.splitlines() if line != line.rstrip()]

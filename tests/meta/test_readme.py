@@ -127,7 +127,19 @@ def test_every_command_line_is_one_that_the_program_takes():
         assert path and used <= known | {"--help"}, line
 
 
+def said_counts():
+    (said,) = re.findall(r"a test compares -->\n> (.*?)\n<!-- end", README, flags=re.DOTALL)
+    return " ".join(said.replace("\n> ", " ").split())
+
+
+def test_the_statements_that_are_counted_are_all_there_are():
+    """`attnprune-verify claims --quiet` prints the line that README.md quotes; to be replaced when a claim is added."""
+    ids = {claim.id for claim in claims()}
+    own, prose = ({one for one in ids if one.startswith(kinds)} for kinds in (("fix:", "new:"), ("exp:",)))
+    totals = [len(ids) - len(own) - len(prose), len(prose), len(own)]
+    assert [int(total) for total in re.findall(r"\d+ of (\d+)", said_counts())] == totals
+
+
 @pytest.mark.thorough
 def test_the_counts_are_those_of_a_run():
-    (said,) = re.findall(r"a test compares -->\n> (.*?)\n<!-- end", README, flags=re.DOTALL)
-    assert " ".join(said.replace("\n> ", " ").split()) == closing_sentence(run_claims())
+    assert said_counts() == closing_sentence(run_claims())

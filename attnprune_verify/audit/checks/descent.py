@@ -30,6 +30,16 @@ _F = "prune_mask_gd"
 _CLOSE = 1e-9
 _ETA, _STEPS, _RHO = 0.4, 6, 0.45
 
+# Steps that get smaller, or larger, although one length was asked for.
+_DECAYS: tuple[Callable[[int], float], ...] = (
+    lambda step: 1 / (1 + step),
+    lambda step: (1 + step) ** -0.5,
+    lambda step: 0.9**step,
+    lambda step: 0.5**step,
+    lambda step: 0.99**step,
+    lambda step: 1.0 + step,
+)
+
 Gradient = Callable[[Array], Array]
 
 
@@ -84,12 +94,14 @@ def _descend(
     form: str = "heavy-ball",
     start: float = 1.0,
     project: bool = False,
+    decay: Callable[[int], float] | None = None,
 ) -> Array:
     M, v = np.full(shape, start), np.zeros(shape)
-    for _ in range(steps):
+    for step in range(steps):
         g = of(M - eta * momentum * v if form == "looking ahead" else M)
         v = momentum * v + (1 - momentum if form == "ema" else 1.0) * g
-        M = M - eta * (g + momentum * v if form == "nesterov" else v)
+        length = eta if decay is None else eta * decay(step)
+        M = M - length * (g + momentum * v if form == "nesterov" else v)
         if project:
             M = np.clip(M, 0.0, 1.0)
     return M
@@ -188,6 +200,7 @@ def _named(sample: Sample, M: Array, steps: int) -> tuple[str, ...]:
         ("gradient-sign", plain(eta=-_ETA)),
         ("gradient-sign", scaled(-1.0)),
         *(("ignores-step", plain(eta=eta)) for eta in _etas(sample)),
+        *(("ignores-step", plain(decay=decay)) for decay in _DECAYS),
         *(("gradient-scale", scaled(factor)) for factor in (2.0, 0.5, float(k), 1 / k)),
     ]
     for id, program in programs:

@@ -109,9 +109,8 @@ def _shape(context: Context, function: str) -> Finding:
             raise
         problem = context.misshapen(function, sample, answer)
         if problem is not None:
-            return Finding(
-                "failed", f"{problem}, on {sample.describe()}", ids=("wrong-shape",), call=call_on(function, sample)
-            )
+            ids = context.shape_ids(function, sample, answer.parts)
+            return Finding("failed", f"{problem}, on {sample.describe()}", ids=ids, call=call_on(function, sample))
         if any(part.dtype.itemsize > sample.X.dtype.itemsize and part.ndim for part in answer.parts):
             wide = f"; returns more than {sample.X.dtype} for {sample.X.dtype} inputs"
     return Finding("passed", f"as the contract says{wide}")

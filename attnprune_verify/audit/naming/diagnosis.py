@@ -10,7 +10,7 @@ from typing import TypeAlias
 
 import numpy as np
 
-from attnprune_verify.audit.naming.fitting import Fit, Observation, fits, matches, same_as_right
+from attnprune_verify.audit.naming.fitting import LISTED, Fit, Observation, fits, matches, same_as_right, telling
 from attnprune_verify.audit.naming.mistakes import MISTAKES, Mistake
 from attnprune_verify.audit.naming.sentences import SENTENCES
 from attnprune_verify.audit.truth.formulas import RIGHT, Array, Steps
@@ -39,17 +39,30 @@ class Diagnosis:
 
 
 def diagnose(
-    function: str, observations: list[Observation], *, pairs: bool = True, precision: bool = True
+    function: str,
+    observations: list[Observation],
+    *,
+    pairs: bool = True,
+    precision: bool | str = True,
+    known: tuple[str, ...] = (),
 ) -> Diagnosis:
     """Compare what was returned with the known wrong formulas, alone and in pairs; else say what can be said.
+
+    `precision` is whether rounding in a coarser format is an explanation; "float32": in this one only.
+    With `known` ids only their formulas are tried, which is cheap, and factors.
 
     Parts of a result that are right are left aside; parts that are wrong each in their own way are named one by one.
     """
     if not any(part is not None and np.isfinite(part).any() for o in observations for part in o.parts):
         return Diagnosis(("unknown",), _describe(function, observations))  # too many formulas give nan
     wrong = _wrong_parts(function, observations)
+    if known:
+        quick: list[Attempt] = [_exchanged, _formulas_of(known), _one_factor, _factors_alone]
+        named = _named(function, _only(observations, wrong), quick)
+        return named or Diagnosis(("unknown",), SENTENCES["unknown"])
     attempts: list[Attempt] = [_exchanged, _one_factor, _one_formula, _factors_alone]
-    attempts += [_low_precision] * precision + [_formula_with_factors] + [_two_formulas] * pairs
+    attempts += [_low_precision] * (precision is True) + [_in_float32] * (precision == "float32")
+    attempts += [_formula_with_factors] + [_two_formulas] * pairs
     whole = _named(function, _only(observations, wrong), attempts)
     if whole is not None:
         return whole
@@ -105,17 +118,20 @@ def _exchanged(function: str, observations: list[Observation]) -> Diagnosis | No
 
 def _one_factor(function: str, observations: list[Observation]) -> Diagnosis | None:
     """Factors that are the same everywhere; those that vary may be a formula's."""
+    if not telling(function, observations, 20 * LISTED**2):
+        return None
     fit = fits(function, observations, RIGHT, "right")
     if fit is None:
         return None
     varying = [column[~np.isnan(column)] for column in np.array(fit.factors).reshape(len(fit.factors), -1).T]
     if any(column.size and np.ptp(column) > 1e-6 * np.abs(column).max() for column in varying):
         return None
-    return _factors_alone(function, observations)
+    ids = _ids_of_factors(function, observations, fit)
+    return _worded(list(ids.items())) if ids else None
 
 
 def _factors_alone(function: str, observations: list[Observation]) -> Diagnosis | None:
-    fit = fits(function, observations, RIGHT, "right")
+    fit = fits(function, observations, RIGHT, "right") if telling(function, observations, 20, free=2) else None
     ids = _ids_of_factors(function, observations, fit) if fit is not None else {}
     return _worded(list(ids.items())) if ids else None
 
@@ -128,13 +144,31 @@ def _candidates(function: str, observations: list[Observation]) -> Iterator[tupl
 
 
 def _one_formula(function: str, observations: list[Observation]) -> Diagnosis | None:
+    if not telling(function, observations, len(MISTAKES)):
+        return None
     for mistake, steps in _candidates(function, observations):
         if matches(function, observations, steps, mistake):
             return _worded([(mistake.id, mistake.detail)])
     return None
 
 
+def _formulas_of(known: tuple[str, ...]) -> Attempt:
+    """Only the formulas of some ids."""
+
+    def attempt(function: str, observations: list[Observation]) -> Diagnosis | None:
+        if not telling(function, observations, len(MISTAKES)):
+            return None
+        for mistake in (one for one in MISTAKES if one.id in known and one.applies(function)):
+            if matches(function, observations, {**RIGHT, **mistake.steps}, mistake):
+                return _worded([(mistake.id, mistake.detail)])
+        return None
+
+    return attempt
+
+
 def _formula_with_factors(function: str, observations: list[Observation]) -> Diagnosis | None:
+    if not telling(function, observations, len(MISTAKES), free=2):
+        return None
     for mistake, steps in _candidates(function, observations):
         fit = fits(function, observations, steps, mistake)
         if fit is None:
@@ -150,6 +184,8 @@ def _formula_with_factors(function: str, observations: list[Observation]) -> Dia
 
 
 def _two_formulas(function: str, observations: list[Observation]) -> Diagnosis | None:
+    if not telling(function, observations, len(MISTAKES) ** 2 // 2):
+        return None
     first = [min(observations, key=lambda observation: observation.sample.work)] if observations else []
     plain: list[Mistake] = []
     seen: Counter[str] = Counter()
@@ -166,10 +202,18 @@ def _two_formulas(function: str, observations: list[Observation]) -> Diagnosis |
     return None
 
 
-def _low_precision(function: str, observations: list[Observation]) -> Diagnosis | None:
+def _in_float32(function: str, observations: list[Observation]) -> Diagnosis | None:
+    return _low_precision(function, observations, (FLOAT32,))
+
+
+def _low_precision(
+    function: str,
+    observations: list[Observation],
+    formats: tuple[Precision, ...] = (FLOAT32, PRECISIONS["float16"], PRECISIONS["bfloat16"]),
+) -> Diagnosis | None:
     """Most entries are off by what rounding in a coarser format does, and none by more."""
     alone = len(observations) < 3
-    for precision in (FLOAT32, PRECISIONS["float16"], PRECISIONS["bfloat16"]):
+    for precision in formats:
         u = precision.unit_roundoff
         coarser = all(u > one.sample.unit_roundoff for one in observations)
         looks = coarser and all(_rounded_to(function, one, precision, alone) for one in observations)
@@ -197,7 +241,9 @@ def _rounded_to(function: str, observation: Observation, precision: Precision, a
         error = np.abs(part - truth.value)
         size = float(np.linalg.norm(truth.value))
         coarse = np.minimum(wider * truth.bound, 1.0 + size) + 2 * u * np.abs(truth.value)
-        if not (error <= coarse).all() or float(np.linalg.norm(error)) > 40 * u * (size + 0.1):
+        # What cancels to little shows the roundings of what it came from, which is of the size of 1.
+        off, cancelled = float(np.linalg.norm(error)), 1e-3 * u
+        if not (error <= coarse).all() or off > 40 * u * (size + 0.1 * (off > cancelled)):
             return False
         # One number, or one instance, may be off by that much for any reason, unless it is stored in that precision.
         stored = bool((precision.carried_by("float64").exact(part) == part).all())
@@ -240,7 +286,8 @@ def _ids_of_factors(function: str, observations: list[Observation], fit: Fit) ->
             if all(_summed(sample, factor) for sample, factor in scaled if factor != 1):
                 return {"batch-not-averaged": "right for one sample; sums over batches, the contract averages"}
             ids[scale] = f"factor {_factor(a)}"
-            if b.size and a.size == b.size and np.allclose(a, b, rtol=1e-6):
+            both = pairs[~np.isnan(pairs).any(axis=1)]
+            if b.size and both.size and np.allclose(both[:, 0], both[:, 1], rtol=1e-6):
                 continue
         if fit.regularizer == "right" and b.size:
             wrong = b[np.abs(b - 1) > 1e-12]  # on the other instances it may well be right
@@ -267,7 +314,12 @@ def _differs(values: Array, number: float) -> bool:
 
 def _factor(values: Array) -> str:
     low, high = float(values.min()), float(values.max())
-    return f"{low:.6g}" if high - low <= 1e-6 * abs(high) else f"between {low:.3g} and {high:.3g}"
+    return _number(low) if high - low <= 1e-6 * abs(high) else f"between {low:.3g} and {high:.3g}"
+
+
+def _number(factor: float) -> str:
+    """A factor, told from 1."""
+    return f"{factor:.6g}" if f"{factor:.6g}" != "1" else f"1 {'+' if factor > 1 else '-'} {abs(factor - 1):.2g}"
 
 
 def _worded(found: list[tuple[str, str]]) -> Diagnosis:
@@ -289,8 +341,8 @@ def _describe(function: str, observations: list[Observation]) -> str:
         if holds and all(holds):
             said.append(name)
     ratios = [ratio for o in observations for ratio in _ratios(function, o)]
-    if ratios and np.ptp(ratios) <= 1e-9 * abs(ratios[0]):
-        said.append(f"everything returned is {ratios[0]:.6g} times what is right")
+    if len(ratios) > 1 and np.ptp(ratios) <= 1e-9 * abs(ratios[0]):  # of one number something is always true
+        said.append(f"everything returned is {_number(ratios[0])} times what is right")
     return ", ".join(said) if said else SENTENCES["unknown"]
 
 

@@ -18,10 +18,14 @@ from attnprune_verify.audit.truth.parts import attention_part, through_entry
 from attnprune_verify.audit.truth.reference import reference, spread
 from attnprune_verify.audit.truth.samples import Sample
 
-__all__ = ["Fit", "Observation", "fits", "matches", "tolerances"]
+__all__ = ["LISTED", "Fit", "Observation", "fits", "matches", "same_as_right", "telling", "tolerances"]
 
 _NUMBERS = ("loss", "factored_loss", "relative_error", "layer_loss")
 _UNREGULARIZED = ("attention", "relative_error", "layer_attention", "layer_relative_error")
+LISTED = 25  # about so many factors are tried of a number
+_MOST_UNSEEN = 1e3  # a factor of what cannot be seen
+_APART = 3.0  # tolerances from what is right; nearer, any formula with a factor is a fit
+_CHANCE = -3.0  # decimal logarithm of how often noise may be given a name
 _ROOM = 100.0  # in units of the rounding error of the right formula; a wrong one may cancel more
 
 Factors = tuple[float, float]
@@ -50,6 +54,32 @@ def tolerances(function: str, sample: Sample) -> tuple[float, ...]:
         _ROOM * (spread(function, sample)[index] + sample.unit_roundoff * (float(np.linalg.norm(part.value)) + 1e-300))
         for index, part in enumerate(truth)
     )
+
+
+def telling(function: str, observations: list[Observation], candidates: int, free: int = 0) -> bool:
+    """Whether a fit could not be chance: one of `candidates` formulas, each with `free` factors an observation.
+
+    A random number of the size of the returned one falls within the tolerance with probability about 2 tolerance /
+    size, an array with that to the power of its entries, less those that the free factors use up. A factor of a number
+    is one of a list, which multiplies the candidates instead.
+    """
+    chance, apart = float(np.log10(candidates)), False
+    for observation in observations:
+        truth = reference(function, observation.sample)
+        for part, true, tolerance in zip(
+            observation.parts, truth, tolerances(function, observation.sample), strict=True
+        ):
+            if part is None or tolerance == 0.0:
+                continue
+            size = max(float(np.linalg.norm(np.nan_to_num(part))), float(np.linalg.norm(true.value)))
+            if size == 0.0:
+                continue
+            with np.errstate(invalid="ignore"):
+                apart |= not float(np.linalg.norm(part - true.value)) <= _APART * tolerance
+            hit = min(0.0, float(np.log10(2 * tolerance / size)))
+            listed = free * np.log10(LISTED) if part.size == 1 else 0.0
+            chance += min(0.0, hit * max(part.size - (free if part.size > 1 else 0), 1) + listed)
+    return apart and chance < _CHANCE
 
 
 def matches(function: str, observations: list[Observation], steps: Steps, name: object) -> bool:
@@ -160,21 +190,26 @@ def _fit_one(
 def _fitted(
     part: Array, candidate: Array, term: Array, tolerance: float, usable: tuple[bool, bool], sample: Sample
 ) -> Factors | None:
-    columns = [column for column, use in zip((candidate, term), usable, strict=True) if use]
-    if not columns:
+    if not any(usable):
         return (np.nan, np.nan) if np.linalg.norm(part) <= tolerance else None
+    # A term too small to tell its factor still leaves its trace in the result.
+    there = tuple(use or np.linalg.norm(c) > 0.1 * tolerance for c, use in zip((candidate, term), usable, strict=True))
+    columns = [column for column, use in zip((candidate, term), there, strict=True) if use]
     # Columns of very different size would drown the smaller in the solver's relative cut-off.
     scales = [float(np.linalg.norm(column)) for column in columns]
     matrix = np.stack([column.ravel() / scale for column, scale in zip(columns, scales, strict=True)], axis=1)
     solution, _, rank, _ = np.linalg.lstsq(matrix, part.ravel().astype(float), rcond=1e-12)
     # A factor magnifies the noise of the attention part; the regulariser has none, only the result's own rounding.
     magnified = tolerance * max(1.0, abs(float(solution[0]) / scales[0])) if usable[0] else tolerance
+    if there[0] and not usable[0] and abs(float(solution[0]) / scales[0]) > _MOST_UNSEEN:
+        return None
     allowed = magnified + _ROOM * sample.unit_roundoff * float(np.linalg.norm(part))
     if rank < len(columns) or np.linalg.norm(matrix @ solution - part.ravel()) > allowed:
         return None
     values = iter(float(value / scale) for value, scale in zip(solution, scales, strict=True))
     sizes = iter(scales)
-    a, b = (_snapped(next(values), tolerance / next(sizes)) if use else np.nan for use in usable)
+    found = [_snapped(next(values), tolerance / next(sizes)) if kept else np.nan for kept in there]
+    a, b = (factor if use else np.nan for factor, use in zip(found, usable, strict=True))
     return a, b
 
 

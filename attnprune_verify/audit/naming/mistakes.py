@@ -103,6 +103,9 @@ def _softmaxes() -> Iterator[Mistake]:
     for most in (10.0, 20.0, 30.0, 50.0, 60.0, 80.0, 88.0, 100.0, 500.0, 700.0):
         cut = _both(partial(_clipped, most=most))
         yield Mistake("unstable-exp", cut, f"exponents are cut off at {most:g}", only=_SEEN_CUT)
+    for detail, highest in (("", np.inf), (", in float32", 88.7228)):
+        zeroed = _both(partial(_zeroed, highest=highest))
+        yield Mistake("unstable-exp", zeroed, f"what is not finite becomes 0{detail}", only=_SEEN_CUT)
     for power in range(-3, -13, -1):
         for shifted in (True, False):
             yield Mistake(
@@ -118,6 +121,15 @@ def _clipped(A: Array, allowed: Array, given: bool, *, most: float) -> Array:
     """Exponents cut off instead of shifted."""
     weights = np.where(allowed, np.exp(np.clip(A.real, -most, most)), 0.0)
     return np.asarray(weights / weights.sum(axis=1, keepdims=True))
+
+
+def _zeroed(A: Array, allowed: Array, given: bool, *, highest: float) -> Array:
+    """Not shifted, and 0 where that gives no number."""
+    with np.errstate(all="ignore"):
+        grown = np.where(A.real > highest, np.inf, np.exp(A.real))
+        weights = np.where(allowed, np.where(A.real < -highest - 15.3, 0.0, grown), 0.0)
+        F = weights / weights.sum(axis=1, keepdims=True)
+    return np.asarray(np.where(np.isfinite(F), F, 0.0))
 
 
 def _filled(A: Array, allowed: Array, given: bool, *, fill: float) -> Array:

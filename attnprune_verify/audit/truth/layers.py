@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -39,6 +39,11 @@ class LinearLayer:
 
     def call(self, function: str, expected: tuple[Any, ...] | None = None) -> Call:
         return Call(function, self.arguments, dict(self.keywords), expected)
+
+
+def _smaller(layer: LinearLayer) -> LinearLayer:
+    """Inputs so small that the 1 of the dead ones decides the damping."""
+    return replace(layer, X=layer.X * layer.X.dtype.type(2.0**-5))
 
 
 def layers(seed: int, precision: Precision = FLOAT64) -> dict[str, tuple[LinearLayer, ...]]:
@@ -82,6 +87,7 @@ def layers(seed: int, precision: Precision = FLOAT64) -> dict[str, tuple[LinearL
         "dead-inputs": (
             layer(6, 10, (1, 24), "dead", 0.5, dead=[1, 4, 7]),
             layer(6, 10, (3, 12), "dead", 0.3, dead=[0]),
+            _smaller(layer(6, 10, (2, 12), "dead beside small", 0.8, dead=[1, 2, 5, 6])),
         ),
         "two-dimensional": (
             layer(5, 7, (20,), "one sequence, tokens x in", 0.3),

@@ -15,13 +15,17 @@ HERE = Path(__file__).parent
 
 @dataclass(frozen=True)
 class Wrong:
-    """`function` becomes wrong by replacing texts of the base; `names` are the diagnoses that would be right."""
+    """`function` becomes wrong by replacing texts of the base; `names` are the diagnoses that would be right.
+
+    What is wrong by less than an audit sees in the precision `below` passes there.
+    """
 
     id: str
     function: str
     names: tuple[str, ...]
     edits: tuple[tuple[str, str], ...]
     base: str = "base.py"
+    below: str | None = None
 
     def source(self) -> str:
         text = (HERE / self.base).read_text(encoding="utf-8")
@@ -41,6 +45,7 @@ def _read(catalogue: str, base: str) -> tuple[Wrong, ...]:
             tuple(entry["names"]),
             tuple((edit["old"], edit["new"]) for edit in entry["edits"]),
             base,
+            entry.get("below"),
         )
         for entry in entries
     )
