@@ -130,7 +130,7 @@ def _objective(sizes: _Sizes, keep_dense: bool, itemsize: int) -> int:
 
 def _check(sizes: _Sizes, keep_dense: bool, itemsize: int) -> int:
     """The oracles differentiate whole n x n matrices, sample by sample, and everything is computed in float64."""
-    return 8 * (14 * sizes.attention + 12 * sizes.rows + 20 * sizes.d * sizes.d) + 100 * 2**20
+    return 8 * (60 * sizes.attention + 12 * sizes.rows + 20 * sizes.d * sizes.d) + 64 * 2**20
 
 
 def _prune(sizes: _Sizes, keep_dense: bool, itemsize: int) -> int:

@@ -189,7 +189,7 @@ def test_the_papers_pl_inequality_is_found_violated():
 # one result, whatever happens on the way
 
 
-IDS, ASKED = ["lem:PL_ineq", "thm:mat_view_l", "fix:lip_f", "fac:norm_bound"], 70
+IDS, ASKED = ["lem:PL_ineq", "thm:mat_view_l", "fix:lip_f", "fac:norm_bound"], 40
 
 
 @pytest.fixture(scope="module")

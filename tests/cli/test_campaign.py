@@ -166,7 +166,9 @@ def test_killed_and_resumed_it_is_identical(tmp_path, uninterrupted, more):
     folder = tmp_path / "run"
     with started(folder, *more) as process:
         wait_for_a_group(folder, process)
+        workers = pytest.importorskip("psutil").Process(process.pid).children(recursive=True)
         process.send_signal(signal.SIGKILL)
+    assert not pytest.importorskip("psutil").wait_procs(workers, timeout=60)[1]  # nobody stays behind
     assert 0 < groups_done(folder) < 32
     report = finished(started(folder, *more))
     assert report["resumed"] and settled(report) == settled(uninterrupted)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import threading
 import time
 from collections.abc import Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, BrokenExecutor, Future, wait
@@ -105,15 +106,23 @@ def _pool(jobs: int) -> Any:
     if find_spec("joblib") is not None:
         from joblib.externals.loky import ProcessPoolExecutor
 
-        return ProcessPoolExecutor(jobs, initializer=_leave_interrupts_to_the_parent)
+        return ProcessPoolExecutor(jobs, initializer=_follow, initargs=(os.getpid(),))
     from concurrent.futures import ProcessPoolExecutor as Pool
     from multiprocessing import get_context
 
-    return Pool(jobs, get_context("spawn"), _leave_interrupts_to_the_parent)
+    return Pool(jobs, get_context("spawn"), _follow, (os.getpid(),))
 
 
-def _leave_interrupts_to_the_parent() -> None:
+def _follow(parent: int) -> None:
+    """Leave interrupts to the parent, and end when it is gone, however it ended."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
+
+    def watch() -> None:
+        while os.getppid() == parent:
+            time.sleep(1.0)
+        os._exit(1)
+
+    threading.Thread(target=watch, daemon=True).start()
 
 
 def _close(pool: Any, *, kill: bool) -> None:
