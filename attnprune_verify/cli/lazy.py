@@ -34,7 +34,8 @@ class LazyGroup(click.Group):
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
         name = args[0]
-        if name not in self.homes and not name.startswith("-"):
+        completing = ctx.resilient_parsing
+        if name not in self.homes and not name.startswith("-") and not completing:
             near = get_close_matches(name, self.homes, 3, 0.5)
             hint = f"did you mean {' or '.join(near)}?" if near else f"there are {', '.join(self.homes)}"
             raise click.UsageError(f"No such command {name!r}; {hint}", ctx)

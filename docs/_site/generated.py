@@ -207,7 +207,8 @@ def _of_the_checkout(name: str) -> str:
 
 def _text(words: str) -> str:
     """Words that Markdown takes as they are."""
-    return re.sub(r"([\\`*_{}\[\]<>#|$^~])", r"\\\1", str(words))
+    escaped = re.sub(r"([\\`*_{}\[\]#])", r"\\\1", str(words))  # it shows the backslash before any other character
+    return escaped.replace("<", "&lt;").replace("|", "&#124;").replace("$", "&#36;")
 
 
 def _cell(words: Any) -> str:

@@ -11,6 +11,7 @@ ROOT = Path(__file__).parents[2]
 sys.path.insert(0, str(ROOT / "docs" / "_site"))
 
 import fences  # noqa: E402  # beside the site it builds
+import generated  # noqa: E402
 
 PAGES = sorted(path for path in (ROOT / "docs").glob("*/*.md"))
 NEEDS = re.compile(r'^```python needs="([^"]+)"\n(.*?)^```$', flags=re.DOTALL | re.MULTILINE)
@@ -54,6 +55,12 @@ def test_pictures_that_a_page_draws_are_handed_on():
     drawn = {}
     fences.played("```console run\n$ printf abc > it.svg; printf x > it.txt\n```", "page", drawn)
     assert drawn == {"it.svg": b"abc"}
+
+
+def test_words_of_a_statement_are_shown_as_they_are():
+    assert generated._text("D^{-1} a_b*c <d|e> ~ $x$ #1") == (
+        r"D^\{-1\} a\_b\*c &lt;d&#124;e> ~ &#36;x&#36; \#1"
+    )  # Markdown shows a backslash before ^ and ~
 
 
 def test_the_tutorials_show_what_a_newcomer_types():
