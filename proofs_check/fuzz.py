@@ -47,7 +47,11 @@ def main(arguments: list[str]) -> int:
     if missing := missing_tool():
         print(f"error: the second checker needs {missing}", file=sys.stderr)
         return 2
-    return 1 if compare(options.seed, options.count, options.keep)["disagree"] else 0
+    try:
+        return 1 if compare(options.seed, options.count, options.keep)["disagree"] else 0
+    except KeyboardInterrupt:
+        print("stopped", file=sys.stderr)
+        return 130
 
 
 def compare(seed: int, count: int, keep: Path | None = None) -> Counter[str]:
