@@ -25,13 +25,12 @@ from attnprune_verify.pretrained.texts import draw_windows, read_text, token_str
 from attnprune_verify.whole_model.in_memory import prune_in_memory  # noqa: E402
 from attnprune_verify.whole_model.plan import Plan  # noqa: E402
 
-SHARES = (1.0, 0.6, 0.3, 0.1, 0.03)
+SHARES = (1.0, 0.3, 0.1)
 SETTINGS = {
     "Q, K at 0.5": Plan("output-obs", "dense", 0.5),
     "Q, K at 0.9": Plan("output-obs", "dense", 0.9),
     "Q, K at 2:4": Plan("output-obs", "dense", pattern="2:4"),
     "all at 0.5": Plan("output-obs", "output-obs", 0.5),
-    "all at 2:4": Plan("output-obs", "output-obs", pattern="2:4"),
 }
 
 

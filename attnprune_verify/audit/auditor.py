@@ -63,6 +63,7 @@ class Auditor(Examiner):
         self._shrunk: set[str] = set()
         self._tried: dict[str, int] = {}
         self._seen: dict[str, tuple[str, ...]] = {}
+        self._overflowed: set[str] = set()
         self._behaviour: dict[str, str] = {}
         self._by_name: dict[str, tuple[tuple[str, ...], str]] = {}
 
@@ -191,6 +192,7 @@ class Auditor(Examiner):
         if general is not None and general.named:
             return general
         if general is None and (check.stability or all(map(_towering, finding.samples))) and _overflowing(here):
+            self._overflowed.add(name)
             return Diagnosis(("unstable-exp",), SENTENCES["unstable-exp"])
         if here and self._seen.get(name):  # what was found elsewhere is looked for first: that is quick
             again = diagnose(name, here, known=self._seen[name])
@@ -199,6 +201,8 @@ class Auditor(Examiner):
         self._tried[name] = self._tried.get(name, 0) + 1
         if here and self._tried[name] <= _MOST_SEARCHES:  # the search is long
             found = self._special(check, here, general)
+            if not found.named and check.stability and name in self._overflowed:  # here it vanishes, or just not yet
+                return Diagnosis(("unstable-exp",), SENTENCES["unstable-exp"])
             if found.named:
                 self._seen[name] = tuple(dict.fromkeys((*self._seen.get(name, ()), *found.ids)))
             return found

@@ -32,7 +32,10 @@ _INTERRUPTED = 130
     help="For W_Q and W_K (may be repeated).  [default: wanda, sparsegpt, auto]",
 )
 @click.option(
-    "--rest", multiple=True, metavar="METHOD|dense", help="For V, O, MLP (may be repeated).  [default: dense]"
+    "--rest",
+    multiple=True,
+    metavar="METHOD|dense|same",
+    help="For V, O, MLP; same: as W_Q and W_K (may be repeated).  [default: dense]",
 )
 @click.option("--rho", "rhos", multiple=True, type=float, help="A pruning ratio (may be repeated).  [default: 0.5]")
 @click.option("--pattern", "patterns", multiple=True, metavar="N:M", help="Keep N of every M (may be repeated).")

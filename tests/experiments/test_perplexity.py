@@ -100,8 +100,8 @@ def test_tables_and_paired_ratios(tmp_path):
     ours = by_draws(results)[1]
     assert (ours["ratio"], ours["draws"], ours["ratio_all"]) == (ratio, 2, None)
     assert ours["added"] == pytest.approx(math.exp(0.1) - 1)
-    (statement,) = as_document(results)["statements"]
-    assert statement["id"] == "new:output-obs-attention" and statement["verdict"] == "undecided"  # two draws
+    said = {one["id"]: one["verdict"] for one in as_document(results)["statements"]}
+    assert said == dict.fromkeys(["new:output-obs-beats-sparsegpt", "new:output-obs-attention"], "undecided")  # 2 draws
     assert "output-obs" in summary(results)
     paths = write_tables(results, tmp_path)
     assert "seconds" not in paths[0].read_text() + paths[1].read_text() and "seconds" in paths[2].read_text()
@@ -132,8 +132,10 @@ def test_sentences_are_judged_draw_by_draw():
         assert _verdicts(_results(kls)) == {"exp:table1-outperforms-wanda": verdict}
     for share, verdict in ((0.29, "agrees"), (0.31, "disagrees")):
         kls = [({"attention": "sparsegpt"}, DRAWS), ({"attention": "output-obs"}, share * DRAWS * (1 + noise))]
-        assert _verdicts(_results(kls)) == {"new:output-obs-attention": verdict}
-        assert _verdicts(_results(kls, rho=0.6)) == {}  # nothing was promised there
+        better = {"new:output-obs-beats-sparsegpt": "agrees"}
+        assert _verdicts(_results(kls)) == {"new:output-obs-attention": verdict, **better}
+        assert _verdicts(_results(kls, rho=0.6)) == better  # nothing more was promised there
+        assert {one["id"] for one in perplexity_statements(_results(kls), bounds=False)} == set(better)
     one = [({"attention": "paper-gd"}, [0.1]), ({"attention": "wanda"}, [0.2])]
     assert _verdicts(_results(one)) == {"exp:table1-outperforms-wanda": "undecided"}
 
@@ -144,13 +146,15 @@ def test_budgets_and_everything_have_sentences_of_their_own():
         ({"attention": "sparsegpt"}, DRAWS),
         ({"attention": "output-obs", "budget": "measured"}, 0.2 * DRAWS * noise),
     ]
-    assert _verdicts(_results(kls)) == {"new:output-obs-attention-budgets-measured": "disagrees"}
-    assert _verdicts(_results(kls, hold=(0,))) == {"new:output-obs-attention-budgets-held": "agrees"}
+    better = {"new:output-obs-beats-sparsegpt": "agrees"}
+    assert _verdicts(_results(kls)) == {"new:output-obs-attention-budgets-measured": "disagrees", **better}
+    assert _verdicts(_results(kls, hold=(0,))) == {"new:output-obs-attention-budgets-held": "agrees", **better}
     names = [{"rest": name, "attention": name} for name in ("sparsegpt", "output-obs", "wanda")]
     kls = list(zip(names, (DRAWS, 0.5 * DRAWS * noise, 2 * DRAWS), strict=True))
     assert _verdicts(_results(kls)) == {
         "exp:table1-wanda-everywhere-beats-sparsegpt": "disagrees",
         "new:output-obs-everything": "agrees",
+        **better,
     }
 
 
@@ -161,6 +165,14 @@ def test_many_readings_are_corrected_together():
             for k in range(1, 41) for name in ("paper-gd", "wanda")]  # fmt: skip
     few, many = (perplexity_statements(_results(rows[:count])) for count in (2, 80))
     assert [one["verdict"] for one in few] == ["agrees"] and {one["verdict"] for one in many} == {"undecided"}
+
+
+def test_the_rest_can_follow_the_attention(texts):
+    plan = _plan(texts, attention=("wanda", "magnitude"), rest=("dense", "same"))
+    found = [(run.rest, run.attention) for run in plan.runs(4)]
+    assert found == [("dense", "wanda"), ("dense", "magnitude"), ("wanda", "wanda"), ("magnitude", "magnitude")]
+    with pytest.raises(InvalidInstance, match="rest must be one of"):
+        _plan(texts, attention=("paper-gd",), rest=("same",))
 
 
 def test_methods_without_patterns_are_left_out_of_them(texts):

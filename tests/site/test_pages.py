@@ -14,6 +14,15 @@ import fences  # noqa: E402  # beside the site it builds
 import generated  # noqa: E402
 
 PAGES = sorted(path for path in (ROOT / "docs").glob("*/*.md"))
+GENERATED = (
+    "claims/",
+    "reference/",
+    "claims_graph.html",
+    "measured.md",
+    "notation.md",
+    "contributing.md",
+    "changelog.md",
+)
 NEEDS = re.compile(r'^```python needs="([^"]+)"\n(.*?)^```$', flags=re.DOTALL | re.MULTILINE)
 
 
@@ -61,6 +70,21 @@ def test_words_of_a_statement_are_shown_as_they_are():
     assert generated._text("D^{-1} a_b*c <d|e> ~ $x$ #1") == (
         r"D^\{-1\} a\_b\*c &lt;d&#124;e> ~ &#36;x&#36; \#1"
     )  # Markdown shows a backslash before ^ and ~
+
+
+def test_every_page_is_in_the_navigation_and_its_links_lead_somewhere():
+    docs = ROOT / "docs"
+    navigation = (ROOT / "mkdocs.yml").read_text(encoding="utf-8").partition("\nnav:")[2]
+    for page in docs.rglob("*.md"):
+        name, text = page.relative_to(docs).as_posix(), page.read_text(encoding="utf-8")
+        assert f": {name}\n" in navigation, f"{name} is missing under nav in mkdocs.yml"
+        drawn = set(re.findall(r"--out (\S+\.svg)", text))
+        for target in re.findall(r"\]\(([^)\s#]+)", re.sub(r"```.*?```|`[^`]*`", "", text, flags=re.DOTALL)):
+            if target.startswith(("http:", "https:")) or target in drawn:
+                continue
+            place = (page.parent / target).resolve()
+            made = place.relative_to(docs).as_posix() if place.is_relative_to(docs) else ""
+            assert place.exists() or made.startswith(GENERATED), f"{name} leads to {target}, which is not there"
 
 
 def test_the_tutorials_show_what_a_newcomer_types():

@@ -112,3 +112,18 @@ def test_a_model_with_other_features_is_refused_by_name():
     config = transformers.Qwen3Config(**SIZES, head_dim=4)
     with pytest.raises(InvalidInstance, match="model_type must be one of llama, mistral, qwen2; got 'qwen3'"):
         prune_(transformers.AutoModelForCausalLM.from_config(config), [IDS % 50], 0.5)
+
+
+def test_patterns_are_refitted_together_here_too(small, monkeypatch):
+    """`refit_attention` is given what this pass has seen, and its weights are the ones that are stored."""
+    given = []
+
+    def marked(block, hidden, pruned, metrics, options):
+        given.append((len(hidden), hidden[0].shape, {side: metrics[side][1].H.ndim for side in metrics}))
+        return {**pruned, "Q": pruned["Q"]._replace(weight=np.where(pruned["Q"].kept, np.float32(0.5), np.float32(0)))}
+
+    monkeypatch.setattr("attnprune_verify.whole_model.blockwise.refit_attention", marked)
+    model = copy.deepcopy(small)
+    prune_(model, [torch.from_numpy(IDS)], pattern="2:4", rest="magnitude")
+    assert given == [(3, (40, 64), {"Q": 3, "K": 3})] * 4
+    assert set(model.model.layers[1].self_attn.q_proj.weight.unique().tolist()) == {0.0, 0.5}

@@ -2,7 +2,8 @@
 
 Kept as a reproduction. At M = 1 the attention term has no gradient, so what drives M afterwards is the Hessian applied
 to the all-ones direction, a signed quantity: entries that enlarge the logits are kept, those that cancel them are
-dropped, and the pruned attention is sharper than the dense one. On real weights it does worse than a random mask.
+dropped, and the pruned attention is sharper than the dense one. On an encoder's layers its attention error
+is worse than a random mask's; in a small Llama's perplexity it is better than that, and at rho = 0.5 worse than Wanda.
 """
 
 from __future__ import annotations

@@ -15,6 +15,8 @@ A [(A^T R B) / (a b^T + penalty)] B^T. Both metrics are brought to unit diagonal
 
 from __future__ import annotations
 
+import hashlib
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -69,9 +71,9 @@ class _Problem:
         of_outputs = np.ones((1, 1)) if G is None else np.sqrt(np.diagonal(G, axis1=1, axis2=2))
         self.units = of_inputs[:, np.newaxis] * of_outputs[:, np.newaxis]
         H = H / np.outer(of_inputs, of_inputs)
-        a, A = np.linalg.eigh(H)
+        a, self.A = _decomposed(H)
         self.target = (target * self.units).astype(np.float32)
-        self.A, self.B = A.astype(np.float32), None
+        self.B: Array | None = None
         b = np.ones((1, 1))
         if G is not None:
             G = G / (of_outputs[:, :, np.newaxis] * of_outputs[:, np.newaxis])
@@ -100,3 +102,20 @@ class _Problem:
         """Back in the weights' own units."""
         kept: NDArray[np.bool_] = ~budget.choose(np.abs(W), 0)
         return Pruned(np.where(kept, W / self.units, 0.0), kept)
+
+
+_LATEST: dict[str, tuple[Array, Array]] = {}
+_KEPT_UP_TO = 4096  # features: 64 MiB
+
+
+def _decomposed(H: Array) -> tuple[Array, Array]:
+    """Eigenvalues, and eigenvectors in float32; maps with the same inputs follow each other, so the latest is kept."""
+    key = hashlib.sha256(H.tobytes()).hexdigest()
+    found = _LATEST.get(key)
+    if found is None:
+        a, A = np.linalg.eigh(H)
+        found = a, A.astype(np.float32)
+        _LATEST.clear()
+        if len(H) <= _KEPT_UP_TO:
+            _LATEST[key] = found
+    return found

@@ -78,7 +78,9 @@ def telling(function: str, observations: list[Observation], candidates: int, fre
                 apart |= not float(np.linalg.norm(part - true.value)) <= _APART * tolerance
             hit = min(0.0, float(np.log10(2 * tolerance / size)))
             listed = free * np.log10(LISTED) if part.size == 1 else 0.0
-            chance += min(0.0, hit * max(part.size - (free if part.size > 1 else 0), 1) + listed)
+            # One more entry for the tolerance, which grows with a factor.
+            told = max(part.size - free - (free > 0), 1) if part.size > 1 else 1
+            chance += min(0.0, hit * told + listed)
     return apart and chance < _CHANCE
 
 

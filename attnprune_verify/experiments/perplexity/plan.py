@@ -13,6 +13,7 @@ from attnprune_verify.whole_model.plan import ATTENTION_METHODS, DENSE, REST_MET
 __all__ = ["PerplexityPlan", "PerplexityRun"]
 
 _KNOW_PATTERNS = {DENSE, *REST_METHODS}
+_SAME = "same"
 
 
 @dataclass(frozen=True)
@@ -43,7 +44,7 @@ class PerplexityPlan:
     ----------
     model : path of the model's folder
     calibration, held_out : paths of texts; empty for the shipped ones
-    attention, rest : methods, or "dense"
+    attention, rest : methods, or "dense"; rest also "same", for the method of W_Q and W_K
     rhos : pruning ratios
     patterns : "N:M", for the methods that know patterns
     budgets : "matrix", "measured"
@@ -89,7 +90,7 @@ class PerplexityPlan:
                 raise InvalidInstance(f"{name} must not be empty")
         for part, known in (("attention", ATTENTION_METHODS), ("rest", REST_METHODS)):
             for method in getattr(self, part):
-                as_choice(part, method, ("auto", DENSE, *known))
+                as_choice(part, method, ("auto", DENSE, *known, *([_SAME] if part == "rest" else [])))
         for k in self.ks:
             as_count("k", k, least=1)
         as_count("seeds", self.seeds, least=1)
@@ -117,8 +118,9 @@ class PerplexityPlan:
             )
             for k in self.ks
             for seed in range(self.seeds)
-            for rest in map(_resolved, self.rest)
+            for asked in self.rest
             for attention in map(_resolved, self.attention)
+            for rest in [attention if asked == _SAME else _resolved(asked)]
             for rho, pattern, budget in sizes
             for layer in layers
             if not rest == attention == DENSE and (pattern is None or {rest, attention} <= _KNOW_PATTERNS)

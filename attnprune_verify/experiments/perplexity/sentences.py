@@ -31,7 +31,7 @@ _SAID = {True: "agrees", False: "disagrees", None: "undecided"}
 
 # (maps, budgets) -> the largest share of SparseGPT's KL, by size; with budgets one figure for a held first block.
 _BOUNDS: dict[tuple[str, str], dict[float | str, float]] = {
-    ("attention", "matrix"): {0.5: 0.30, 0.7: 0.33, 0.9: 0.45, "2:4": 0.60},
+    ("attention", "matrix"): {0.5: 0.30, 0.7: 0.33, 0.9: 0.45},  # 0.60 at 2:4: five draws leave it open
     ("attention", "measured"): {0.5: 0.15, 0.7: 0.15},
     ("attention", "held"): {0.5: 0.25, 0.7: 0.25},
     ("everything", "matrix"): {0.5: 0.60, "2:4": 0.75},
@@ -79,8 +79,14 @@ class _Sentence(NamedTuple):
     doubts: Doubts
 
 
-def perplexity_statements(results: PerplexityResults) -> list[dict[str, Any]]:
+def perplexity_statements(results: PerplexityResults, *, bounds: bool = True) -> list[dict[str, Any]]:
     """Every sentence that the measured methods allow to be judged: the fields of `PerplexityFinding` each.
+
+    Parameters
+    ----------
+    results : PerplexityResults
+    bounds : bool
+        Whether our bounds are asked for; they were set for the default model of ``benchmarks/train_small_llama.py``.
 
     Examples
     --------
@@ -90,10 +96,10 @@ def perplexity_statements(results: PerplexityResults) -> list[dict[str, Any]]:
     ...         for name, kl in {"sparsegpt": 0.2, "output-obs": 0.05}.items() for seed in range(3)]  # numbers made up
     >>> found = perplexity_statements(PerplexityResults(PerplexityPlan("m"), {}, {"nll": 3.0}, rows))
     >>> [(one["id"], one["verdict"]) for one in found]
-    [('new:output-obs-attention', 'agrees')]
+    [('new:output-obs-beats-sparsegpt', 'agrees'), ('new:output-obs-attention', 'agrees')]
     """
     table = _Table(results)
-    found = [*_descent(table), *_baselines(table), *_ours(table)]
+    found = [*_descent(table), *_baselines(table), *_ours(table, bounds)]
     by_id: dict[str, list[_Sentence]] = {}
     for sentence in found:
         by_id.setdefault(sentence.id, []).append(sentence)
@@ -191,17 +197,27 @@ def _baselines(table: _Table) -> Iterator[_Sentence]:
         )
 
 
-def _ours(table: _Table) -> Iterator[_Sentence]:
+def _ours(table: _Table, promised_here: bool) -> Iterator[_Sentence]:
     """The default method's KL against SparseGPT's with the same zeros, on unseen text."""
     budgets = {"matrix": "matrix", "measured": "held" if table.held else "measured"}
     for setting, maps, budget in product(table.settings(), ("attention", "everything"), budgets):
-        bounds = _BOUNDS.get((maps, budgets[budget]), {})
-        bound = bounds.get(setting["pattern"] or setting["rho"])
-        if bound is None:
-            continue
         everything = maps == "everything"
         ours = _row(setting, _OURS if everything else DENSE, _OURS) | {"budget": budget}
         theirs = _row(setting, REFERENCE if everything else DENSE, REFERENCE)
+        yield from _compared(
+            table,
+            ours,
+            theirs,
+            "new:output-obs-beats-sparsegpt",
+            "output-obs on W_Q and W_K with a dense rest, or on every map, has less KL to the dense model on unseen "
+            "text than SparseGPT with as many zeros (no block left out).",
+            "KL with output-obs < with sparsegpt",
+            what="kl",
+        )
+        bounds = _BOUNDS.get((maps, budgets[budget]), {}) if promised_here else {}
+        bound = bounds.get(setting["pattern"] or setting["rho"])
+        if bound is None:
+            continue
         promised = ", ".join(f"{share:g} at {_zeros(size)}" for size, share in bounds.items())
         yield from _compared(
             table,
@@ -253,7 +269,8 @@ def _zeros(size: float | str) -> str:
 
 
 def _reading(row: dict[str, Any]) -> str:
-    return f"rest {row['rest']}, {_zeros(row['pattern'] or row['rho'])}, k = {row['k']}"
+    budgets = "" if row["budget"] == "matrix" else ", budgets measured"
+    return f"rest {row['rest']}, {_zeros(row['pattern'] or row['rho'])}{budgets}, k = {row['k']}"
 
 
 def _key(row: dict[str, Any]) -> tuple[Any, ...]:

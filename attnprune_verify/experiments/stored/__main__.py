@@ -48,4 +48,13 @@ def measure_one(name: str, model: str) -> None:
     measure(FOLDER / name, model, lambda done, runs: click.echo(f"\r{done} of {runs} runs", nl=done == runs, err=True))
 
 
+@main.command("table")
+@click.argument("name", type=click.Choice(NAMES))
+def table(name: str) -> None:
+    """Print a record of perplexity runs as a Markdown table."""
+    from attnprune_verify.experiments.stored.tables import markdown
+
+    click.echo(markdown(FOLDER / name), nl=False)
+
+
 main()

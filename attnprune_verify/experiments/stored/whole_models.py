@@ -19,6 +19,7 @@ from attnprune_verify.whole_model.plan import DENSE
 __all__ = ["Perplexity"]
 
 _TEXTS = ("calibration", "held_out")
+_DEFAULT_MODELS = ("tests/data/small_llama", "small-llama/first")
 _ROUNDED = {"nll": 1e-6, "kl": 1e-5}
 """float32: another order of the same sums."""
 
@@ -84,6 +85,8 @@ class Perplexity(Stored):
 
     def findings(self, rows: list[Row]) -> Iterator[Finding]:
         """Section 6.3's sentences and ours."""
-        for one in perplexity_statements(self.results(rows)) if rows else ():
+        if not rows:  # a plan that nobody has measured yet
+            return
+        for one in perplexity_statements(self.results(rows), bounds=self._name in _DEFAULT_MODELS):
             reading = f"{self._name}: {one['reading']}"
             yield Finding(one["id"], one["says"], one["criterion"], one["verdict"], reading, one["numbers"])
