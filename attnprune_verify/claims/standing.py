@@ -40,8 +40,9 @@ class Standing:
             if name in seen:
                 continue
             seen.add(name)
-            same = [one for one in self._claims[name] if one.reading.name == claim.reading.name] or self._claims[name]
-            if not all(self._stands(one) for one in same):
+            every = self._claims.get(name, [])
+            same = [one for one in every if one.reading.name == claim.reading.name] or every
+            if not same or not all(self._stands(one) for one in same):
                 return False
             waiting.extend(use for one in same for use in one.uses)
         return True
@@ -49,5 +50,6 @@ class Standing:
     def _stands(self, claim: Claim) -> bool:
         verdict = self.of(claim).statement
         if verdict is Verdict.ILL_POSED and claim.repaired_by is not None:
-            return all(self.of(repair).statement is Verdict.HOLDS for repair in self._claims[claim.repaired_by])
+            repairs = self._claims.get(claim.repaired_by, [])
+            return bool(repairs) and all(self.of(repair).statement is Verdict.HOLDS for repair in repairs)
         return verdict is Verdict.HOLDS

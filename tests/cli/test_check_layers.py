@@ -24,7 +24,7 @@ from attnprune_verify.instance.problem import Instance, LayerInstance
 from attnprune_verify.instance.rope import RoPE
 from attnprune_verify.instance.scores import Alibi, Softcap
 from attnprune_verify.model.maps import Heads
-from attnprune_verify.model.tiles import Workspace
+from attnprune_verify.model.tiles import Workspace, _known_layout
 from tests.model.layers import random_layer, random_masks
 
 SCHEMA = json.loads(files("attnprune_verify.report").joinpath("schemas/check.schema.json").read_text(encoding="utf-8"))
@@ -131,7 +131,16 @@ WRONG = {
 }
 
 
+@pytest.fixture
+def layouts_anew():
+    """No buffers of an earlier problem hide the mistake, and none of a wrong one outlive it."""
+    _known_layout.cache_clear()
+    yield
+    _known_layout.cache_clear()
+
+
 @pytest.mark.parametrize("mistake", WRONG)
+@pytest.mark.usefixtures("layouts_anew")
 def test_a_wrong_model_of_a_layer_fails(mistake, monkeypatch):
     kind, break_it = WRONG[mistake]
     if kind == "softcap, causal":

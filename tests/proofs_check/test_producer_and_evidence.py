@@ -62,6 +62,7 @@ def test_verdicts_on_proofs() -> None:
     assert {name for name in found if found[name] == "gap"} == {
         "lem:grad_rec", "lem:bound_basic_func", "lem:bound_grad_f", "lem:lip_f", "lem:lip_c", "thm:lip_grad_l",
         "thm:lip_grad_l_informal", "lem:lower_bound_B_plus_M", "lem:lower_bound_XBX", "lem:lower_bound_XBX_informal",
+        "fac:mean_value", "lem:lip_diag_f",
     }  # fmt: skip
     assert found["thm:mat_view_l"] == found["lem:bound_c"] == "sound"
     assert found["thm:convergence"] == found["fix:PL_ineq"] == "none"
