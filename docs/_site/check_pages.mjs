@@ -59,6 +59,7 @@ const all = (await pages(site)).filter(name => !only || name.includes(only));
 try {
   const page = await browser.newPage();
   let now = "";
+  await page.emulateMediaFeatures([{ name: "prefers-reduced-motion", value: "reduce" }]);
   await page.setRequestInterception(true);
   page.on("request", request => {
     const url = request.url();

@@ -149,4 +149,7 @@ def test_right_layers_pass_for_other_seeds(style, seed):
 @pytest.mark.thorough
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16", "float16"])
 def test_the_reference_layers_pass_in_other_precisions(dtype):
-    assert run_audit("attnprune_verify", dtype=dtype, only=("layer_*",)).outcome == "passed"
+    result = run_audit("attnprune_verify", dtype=dtype, only=("layer_*",))
+    assert [check.id for check in result.checks if check.status == "failed"] == []
+    # In bfloat16 the small instances of some required regime leave nothing to decide: that is said, not passed over.
+    assert result.outcome == ("incomplete" if dtype == "bfloat16" else "passed")
