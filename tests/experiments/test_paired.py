@@ -12,7 +12,7 @@ from scipy import stats
 from attnprune_verify.experiments.paired import LEVEL, Doubts, Truth, all_of, any_of, holm, is_below, negated, verdicts
 
 Errors = NDArray[np.float64]
-RUNS = 400
+RUNS = 600
 TOO_MANY = stats.binom.ppf(1 - 1e-6, RUNS, LEVEL)  # of RUNS families, if each errs with probability LEVEL
 
 
@@ -81,7 +81,7 @@ def test_errors_are_rare_at_other_sizes(noise: str, seeds: int, readings: int) -
 
 def test_the_simulation_sees_what_the_former_rule_and_a_missing_correction_do() -> None:
     assert families_with_an_error(two_standard_errors, "normal", 3, 8) > 0.5 * RUNS
-    assert families_with_an_error(uncorrected, "normal", 7, 8) > 2 * TOO_MANY
+    assert families_with_an_error(uncorrected, "normal", 7, 8) > 3 * TOO_MANY
     # and the promise is not met by never saying anything: normal noise nearly uses it up
     assert families_with_an_error(paired, "normal", 7, 1) > 0.5 * LEVEL * RUNS
 
