@@ -27,9 +27,10 @@ from attnprune_verify.instance.validate import Array
 from attnprune_verify.pretrained.block import INPUT_OF, Block
 from attnprune_verify.pretrained.config import Config
 from attnprune_verify.pretrained.load import FAMILIES
-from attnprune_verify.pretrained.network import Family
+from attnprune_verify.pretrained.network import Family, PretrainedModel
 from attnprune_verify.pretrained.tensors import Place, Tensors
 from attnprune_verify.whole_model.blockwise import budget_of, refitted
+from attnprune_verify.whole_model.budgets import Zeros, zeros_by_map
 from attnprune_verify.whole_model.fingerprint import fingerprint, versions
 from attnprune_verify.whole_model.loss import LOSS_WINDOWS
 from attnprune_verify.whole_model.plan import Plan
@@ -46,6 +47,8 @@ def prune_(
     attention: str = "auto",
     rest: str = "auto",
     seed: int = 0,
+    budget: str = "matrix",
+    hold: Sequence[int] = (),
 ) -> dict[str, Any]:
     """Prune a Llama-, Qwen2- or Mistral-type model of transformers in place, block by block, in float32 on its device.
 
@@ -55,8 +58,8 @@ def prune_(
         Its weights change; dtypes, device, mode and which parameters want gradients do not.
     batches : iterable of (k, n) integer tensors
         Calibration windows, without padding.
-    rho, pattern, attention, rest, seed
-        As in `prune_model`.
+    rho, pattern, attention, rest, seed, budget, hold
+        As in `prune_model`. Budgets between matrices are found on the host, in NumPy: the windows must have one length.
 
     Returns
     -------
@@ -75,11 +78,12 @@ def prune_(
         ids = tokenizer(text, return_tensors="pt").input_ids[:, : 8 * 2048].reshape(8, 2048)
         report = prune_(model, [ids], 0.5)
     """
-    plan = Plan(attention, rest, rho, pattern, seed=seed)
+    plan = Plan(attention, rest, rho, pattern, budget, hold=tuple(hold), seed=seed)  # type: ignore[arg-type]
     family = _family(model)
     windows = [window[np.newaxis] for batch in batches for window in _checked(batch, family)]
     if not windows:
         raise InvalidInstance("batches must hold at least one window; they hold none")
+    zeros = _zeros(family, windows, plan)
     fields = {
         "model": _digest(model),
         "windows": [hashlib.sha256(window.tobytes()).hexdigest() for window in windows],
@@ -93,7 +97,8 @@ def prune_(
         outputs = _loss_moments(model, family, plan, ids[:LOSS_WINDOWS])
         calls, hidden = _calls(model, ids)
         for index, module in enumerate(model.model.layers):
-            hidden, found = _prune_block(module, family, plan, index, hidden, calls[index], outputs)
+            budgets = None if zeros is None else zeros[index]
+            hidden, found = _prune_block(module, family, plan, index, hidden, calls[index], outputs, budgets)
             rows += found
     return {
         "schema": "attnprune-verify/pruning/1",
@@ -115,6 +120,12 @@ class _ModuleTensors(Tensors):
     def __call__(self, name: str) -> Array:
         return _numpy(self._state[self.place(name).name])
 
+    def rows(self, name: str, ids: NDArray[np.int64]) -> Array:
+        return self(name)[ids]
+
+    def equal(self, name: str, other: str) -> bool:
+        return bool(torch.equal(*(self._state[self.place(each).name] for each in (name, other))))
+
 
 class _Seen(NamedTuple):
     """What went into and came out of the maps of one block."""
@@ -135,6 +146,15 @@ def _family(model: Any) -> Family:
     if content.family not in kinds:
         raise InvalidInstance(f"model_type must be one of {', '.join(kinds)}; got {content.family!r:.60}")
     return FAMILIES[content.family](content, _ModuleTensors(model))
+
+
+def _zeros(family: Family, windows: Sequence[NDArray[np.int64]], plan: Plan) -> Zeros | None:
+    """For every block the zeros of each map, where budgets differ from map to map."""
+    if plan.budget == "matrix":
+        return None
+    if len({window.shape for window in windows}) > 1:
+        raise InvalidInstance(f"windows must have one length with {plan.budget} budgets; they have several")
+    return zeros_by_map(PretrainedModel(family), np.concatenate(windows), plan)
 
 
 def _checked(batch: Any, family: Family) -> NDArray[np.int64]:
@@ -215,19 +235,20 @@ def _prune_block(
     hidden: list[Any],
     calls: list[dict[str, Any]],
     outputs: Mapping[tuple[int, str], Moments],
+    zeros: Mapping[str, int] | None,
 ) -> tuple[list[Any], list[dict[str, Any]]]:
     """Prune one block in float32 and give the hidden states after it, and what became of its tensors."""
     dtype = next(module.parameters()).dtype
     module.float()
     block = family.block(index)
-    pruned = _pruned_maps(module, family, block, plan, index, hidden, calls, outputs)
+    pruned = _pruned_maps(module, family, block, plan, index, hidden, calls, outputs, zeros)
     rows = []
     for role, matrix in pruned.items():
         parameter = _map(family, module, index, role).weight
         _store(parameter, matrix, dtype)
         name, method = family.weight_place(index, role).name, plan.method_of(index, role)
-        zeros = int((parameter == 0).sum())
-        rows.append({"name": name, "method": method, "zeros": zeros, "size": parameter.numel()})
+        pruned_here = int((parameter == 0).sum())
+        rows.append({"name": name, "method": method, "zeros": pruned_here, "size": parameter.numel()})
     with torch.no_grad():
         after = [_run(module, states, call) for states, call in zip(hidden, calls, strict=True)]
     module.to(dtype)
@@ -243,6 +264,7 @@ def _pruned_maps(
     hidden: list[Any],
     calls: list[dict[str, Any]],
     outputs: Mapping[tuple[int, str], Moments],
+    zeros: Mapping[str, int] | None,
 ) -> dict[str, PrunedMatrix]:
     methods = plan.maps_of(index, block)
     by_matrix = {role: name for role, name in methods.items() if name in MATRIX_METHODS}
@@ -271,7 +293,8 @@ def _pruned_maps(
     for role, name in by_matrix.items():
         weight = block.weight(role)
         seen_inputs = inputs[INPUT_OF[role]].finish()
-        pruned[role] = prune_matrix(name, weight, seen_inputs, seen_outputs[role], budget_of(plan, weight))
+        budget = budget_of(plan, weight, None if zeros is None else zeros[role])
+        pruned[role] = prune_matrix(name, weight, seen_inputs, seen_outputs[role], budget)
     before = [_numpy(states)[0] for states in hidden]
     return refitted(block, before, pruned, plan, lambda role: inputs[INPUT_OF[role]].finish(), seen_outputs.__getitem__)
 

@@ -101,6 +101,7 @@ def against_exact(rows: int, sketches: int, n: int, k: int, heads: int) -> dict[
         "sequences": k,
         "heads": heads,
         "rows_drawn": min(rows, n * k),
+        "fewer": exact_operations(data) / found["operations"],
         "spectral_errors_Q": errors[0],
         "spectral_errors_K": errors[1],
         "standard_errors": found["errors"],
@@ -114,9 +115,9 @@ def main() -> None:
     parser.add_argument("--sketches", type=int, default=8)
     parser.add_argument("--n", type=int, default=2048)
     parser.add_argument("--sequences", type=int, default=8)
-    parser.add_argument("--small-n", type=int, default=256)
+    parser.add_argument("--small-n", type=int, default=512)
     parser.add_argument("--small-sequences", type=int, default=16)
-    parser.add_argument("--small-rows", type=int, default=2048, help="half of the tokens, as at full size")
+    parser.add_argument("--small-rows", type=int, default=4096, help="half of the tokens, as at full size")
     parser.add_argument("--out", type=Path)
     chosen = parser.parse_args()
     results = {

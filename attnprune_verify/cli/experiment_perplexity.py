@@ -43,10 +43,10 @@ _INTERRUPTED = 130
     "--budget",
     "budgets",
     multiple=True,
-    type=click.Choice(["matrix", "measured"]),
+    type=click.Choice(["matrix", "measured", "owl"]),
     help="How zeros are shared out (may be repeated).  [default: matrix]",
 )
-@click.option("--hold", type=int, multiple=True, help="A block that measured budgets leave alone (may be repeated).")
+@click.option("--hold", type=int, multiple=True, help="A block that other budgets leave at rho (may be repeated).")
 @click.option("--k", "ks", multiple=True, type=int, help="Calibration windows (may be repeated).  [default: 8]")
 @click.option("--n", type=int, help="Tokens of a window.  [default: the model's context, at most 2048]")
 @click.option("--seeds", type=int, help="Draws of the calibration windows.  [default: 1]")

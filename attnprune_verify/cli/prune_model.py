@@ -24,7 +24,13 @@ _INTERRUPTED = 130
 )
 @click.option("--attention", metavar="METHOD", default="auto", help="For W_Q and W_K.  [default: auto]")
 @click.option("--rest", metavar="METHOD|dense", default="auto", help="For V, O and the MLP.  [default: auto]")
-@click.option("--budget", type=click.Choice(["matrix", "measured"]), default="matrix", show_default=True)
+@click.option(
+    "--budget",
+    type=click.Choice(["matrix", "measured", "owl"]),
+    default="matrix",
+    show_default=True,
+    help="Every matrix by rho, or rho in all: as far as each does least damage, or by OWL's count of outliers.",
+)
 @click.option("--hold", type=int, multiple=True, help="A block that --rho holds for all the same (may be repeated).")
 @click.option("--k", type=int, default=128, show_default=True, help="Windows of calibration text.")
 @click.option("--n", type=int, help="Tokens of a window.  [default: the model's context, at most 2048]")

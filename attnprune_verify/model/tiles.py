@@ -12,6 +12,7 @@ from functools import lru_cache
 from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from attnprune_verify.instance.mask import Causal, Full, Mask, RowBlock
 from attnprune_verify.instance.validate import Array
@@ -131,6 +132,7 @@ class Workspace:
         self._column = np.empty(max(unit.shape[0] * unit.shape[1] for unit in shapes), dtype)
         self._layers: list[tuple[Array, Array]] = []
         self._tiles: dict[tuple[int, int, int], Tile] = {}
+        self._allowed: dict[tuple[tuple[int, ...], bytes], Array] = {}
 
     def tile(self, unit: Unit, layer: int = 0) -> Tile:
         """The views for a unit; units with the same rows of as many matrices share them."""
@@ -155,12 +157,20 @@ class Workspace:
             if block.forbidden is not None:
                 forbidden = block.forbidden[rows]
                 place = place._replace(forbidden=forbidden)
-                tail, allowed = part[..., -forbidden.shape[1] :], (~forbidden).astype(self._dtype)
+                tail, allowed = part[..., -forbidden.shape[1] :], self._as_numbers(forbidden)
             column = flat.reshape(*part.shape[:2], 1)
             yield Chunk(
                 at=(matrices, rows), place=place, S=part, c=c, flat=c.reshape(-1), ones=self._ones[: part.shape[2]],
                 column=column, sums=column[..., 0], dots=column[..., np.newaxis], tail=tail, allowed=allowed,
             )  # fmt: skip
+
+    def _as_numbers(self, forbidden: NDArray[np.bool_]) -> Array:
+        """1 where it is allowed; chunks of the same pattern, as all of a causal mask's, share one array."""
+        key = (forbidden.shape, forbidden.tobytes())
+        allowed = self._allowed.get(key)
+        if allowed is None:
+            allowed = self._allowed[key] = (~forbidden).astype(self._dtype)
+        return allowed
 
 
 def _cuts(unit: Unit, dtype: np.dtype[np.floating]) -> Iterator[tuple[slice, slice]]:

@@ -1,5 +1,7 @@
 """How many weights of every map are pruned: the same share everywhere, or each map as far as it does least damage.
 
+OWL's shares: one ratio per block, lower where more of the scores |w| ||x|| are outliers (arXiv 2310.05175).
+
 Measured shares: one map at a time is pruned at every ratio of a grid, fitted on one half of (at most 16) calibration
 windows, and the KL between the dense model's predictions and that model's is measured on the other half. `allocate`
 then finds the shares with the least sum of damage and exactly ``floor(rho * size)`` zeros in all. Held-out text is
@@ -8,15 +10,18 @@ never looked at.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from fractions import Fraction
 from typing import NamedTuple, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
+from attnprune_verify.algorithms.arguments import pruned_count
 from attnprune_verify.algorithms.matrix.allocation import GRID, allocate
 from attnprune_verify.algorithms.matrix.budget import Share
 from attnprune_verify.algorithms.matrix.methods import prune_matrix
+from attnprune_verify.algorithms.matrix.owl import outlier_share, owl_ratios
 from attnprune_verify.errors import InvalidInstance
 from attnprune_verify.instance.validate import Array
 from attnprune_verify.pretrained.likelihood import divergences, log_probabilities
@@ -25,7 +30,7 @@ from attnprune_verify.whole_model.blockwise import block_moments, forward
 from attnprune_verify.whole_model.loss import dense_states, loss_moments, loss_roles
 from attnprune_verify.whole_model.plan import Plan
 
-__all__ = ["Curves", "Zeros", "measured_curves", "zeros_by_map"]
+__all__ = ["Curves", "Zeros", "measured_curves", "owl_shares", "zeros_by_map"]
 
 Zeros: TypeAlias = list[dict[str, int]]
 _WINDOWS, _LEAST, _MOST = 16, 0.05, 0.95
@@ -47,14 +52,58 @@ def zeros_by_map(
     """
     if plan.budget == "matrix" or plan.rho is None:
         return None
-    damage, sizes = curves or measured_curves(model, ids, plan)
-    held = [name for name in damage if name[0] in plan.hold]
-    least, most = min(_LEAST, plan.rho), max(_MOST, plan.rho)
-    shares = allocate(damage, sizes, plan.rho, held=held, least=least, most=most)
+    if plan.budget == "owl":
+        shares, sizes = owl_shares(model, ids, plan)
+    else:
+        damage, sizes = curves or measured_curves(model, ids, plan)
+        held = [name for name in damage if name[0] in plan.hold]
+        least, most = min(_LEAST, plan.rho), max(_MOST, plan.rho)
+        shares = allocate(damage, sizes, plan.rho, held=held, least=least, most=most)
     zeros: Zeros = [{} for _ in range(model.depth)]
     for (index, role), share in shares.items():
         zeros[index][role] = int(share * sizes[index, role])
     return zeros
+
+
+def owl_shares(
+    model: PretrainedModel, ids: NDArray[np.int64], plan: Plan
+) -> tuple[dict[tuple[int, str], Fraction], dict[tuple[int, str], int]]:
+    """OWL's share of every map that the plan names, ``floor(rho * size)`` zeros in all, and the maps' sizes.
+
+    A block's outliers are counted over its maps that are pruned, on the dense model's activations. Blocks that are held
+    take no part.
+    """
+    outliers: dict[int, float] = {}
+    sizes: dict[tuple[int, str], int] = {}
+    hidden: list[Array] = list(model.family.embed(ids))
+    for index in range(model.depth):
+        block = model.block(index)
+        names = plan.maps_of(index, block)
+        if names:
+            moments = block_moments(block, hidden, dict.fromkeys(names, "wanda"), {}, (plan.seed, index))  # inputs only
+            sizes |= {(index, role): block.weight(role).size for role in names}
+            if index not in plan.hold:
+                outliers[index] = outlier_share([(block.weight(role), moments.inputs(role)) for role in names])
+        hidden = list(forward(block, hidden))
+    return _exactly(owl_ratios(outliers, plan.rho or 0.0) if outliers else {}, sizes, plan.rho or 0.0), sizes
+
+
+def _exactly(
+    ratios: Mapping[int, float], sizes: Mapping[tuple[int, str], int], rho: float
+) -> dict[tuple[int, str], Fraction]:
+    """By the blocks' ratios, moved together until the total is exact; a block without one is pruned by rho."""
+    zeros = {name: pruned_count(rho, size) for name, size in sizes.items() if name[0] not in ratios}
+    free = {name: size for name, size in sizes.items() if name[0] in ratios}
+    left = pruned_count(rho, sum(sizes.values())) - sum(zeros.values())
+    move = (left - sum(ratios[name[0]] * size for name, size in free.items())) / max(1, sum(free.values()))
+    for name, size in free.items():
+        zeros[name] = min(size, max(0, int((ratios[name[0]] + move) * size)))
+        left -= zeros[name]
+    for name, size in free.items():  # what rounding and the bounds left over
+        more = max(-zeros[name], min(size - zeros[name], left))
+        zeros[name] += more
+        left -= more
+    return {name: Fraction(zeros[name], size) for name, size in sizes.items()}
 
 
 def measured_curves(model: PretrainedModel, ids: NDArray[np.int64], plan: Plan) -> Curves:

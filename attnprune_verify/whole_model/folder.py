@@ -76,10 +76,11 @@ def prune_model(
         UTF-8 texts.
     k, n, seed : int
         Windows, tokens of a window (default: the model's context, at most 2048), and what they are drawn by.
-    budget : "matrix" or "measured"
-        Whether every matrix is pruned by rho, or all of them together, each as far as it does least damage.
+    budget : "matrix", "measured" or "owl"
+        Whether every matrix is pruned by rho, or all of them together: each as far as it does least damage, or blocks
+        with more outliers less (OWL).
     hold : sequence of int
-        Blocks that are pruned by rho although budgets are measured.
+        Blocks that are pruned by rho whatever the budgets of the others.
     dense_inputs : bool
         Calibrate on the dense blocks before instead of the pruned ones.
     progress : callable, optional

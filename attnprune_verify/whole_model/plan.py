@@ -16,7 +16,7 @@ __all__ = ["ATTENTION_METHODS", "DENSE", "REST_METHODS", "Plan"]
 DENSE, DEFAULT = "dense", "output-obs"
 ATTENTION_METHODS = tuple(dict.fromkeys((*LAYER_METHODS, *MATRIX_METHODS)))
 REST_METHODS = tuple(MATRIX_METHODS)
-Budgeting = Literal["matrix", "measured"]
+Budgeting = Literal["matrix", "measured", "owl"]
 
 
 @dataclass(frozen=True)
@@ -29,10 +29,11 @@ class Plan:
     rest : method for the other maps: "magnitude", "wanda", "sparsegpt", "output-obs", "dense" or "auto"
     rho : pruning ratio of every matrix; None with a pattern
     pattern : "N:M", N of every M consecutive inputs are kept; overrides budgets
-    budget : "matrix" (every matrix by rho) or "measured" (rho in all, shares by measured damage)
+    budget : "matrix" (every matrix by rho), "measured" (rho in all, shares by measured damage) or "owl" (rho in all,
+        less in blocks with more outliers)
     dense_inputs : whether every block is calibrated on the dense blocks before it instead of the pruned ones
     only : the blocks to prune, empty for all
-    hold : blocks that are pruned by rho although budgets are measured
+    hold : blocks that are pruned by rho whatever the budgets of the others
     seed : of everything random
 
     Raises
@@ -68,8 +69,8 @@ class Plan:
             if self.rho is None:
                 raise InvalidInstance("either rho or pattern must be given; got neither")
             object.__setattr__(self, "rho", as_ratio(self.rho))
-            if self.budget == "measured":
-                as_choice("attention with measured budgets", self.attention, (DENSE, *MATRIX_METHODS))
+            if self.budget != "matrix":
+                as_choice(f"attention with {self.budget} budgets", self.attention, (DENSE, *MATRIX_METHODS))
             return
         for name in {self.attention, self.rest} - {DENSE}:
             as_choice("a method with a pattern", name, MATRIX_METHODS)

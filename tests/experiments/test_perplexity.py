@@ -232,7 +232,7 @@ def test_commands_and_their_exit_codes(tmp_path, texts):
         ({"rest": ("ste",)}, "rest must be one of"),
         ({"rhos": (2.0,)}, "rho must be"),
         ({"ks": ()}, "ks must not be empty"),
-        ({"budgets": ("equal",)}, "budget must be matrix or measured"),
+        ({"budgets": ("equal",)}, "budget must be one of matrix, measured, owl"),
         ({"n": 1}, "n must be an integer >= 2"),
     ],
 )

@@ -13,6 +13,7 @@ from attnprune_verify.errors import InvalidInstance  # noqa: E402  # after the s
 from attnprune_verify.pretrained import load_pretrained  # noqa: E402
 from attnprune_verify.torch import prune_  # noqa: E402
 from attnprune_verify.whole_model import prune_model  # noqa: E402
+from attnprune_verify.whole_model.budgets import zeros_by_map  # noqa: E402
 from attnprune_verify.whole_model.in_memory import prune_in_memory  # noqa: E402
 from attnprune_verify.whole_model.plan import Plan  # noqa: E402
 from tests.whole_model.small import MODEL, write_texts  # noqa: E402
@@ -45,6 +46,26 @@ def test_the_same_weights_as_without_torch(small, attention, rest):
     assert np.abs(ours - dense.logits(UNSEEN)).max() > 0.5
     for row in report["tensors"]:
         assert row["zeros"] == int((model.get_parameter(row["name"]) == 0).sum())
+
+
+@pytest.mark.parametrize("budget", ["measured", "owl"])
+def test_budgets_are_those_without_torch(small, budget):
+    model = copy.deepcopy(small)
+    report = prune_(
+        model, [torch.from_numpy(IDS)], 0.5, attention="sparsegpt", rest="magnitude", budget=budget, hold=[1]
+    )
+    plan = Plan("sparsegpt", "magnitude", 0.5, budget=budget, hold=(1,))
+    dense = load_pretrained(MODEL, dtype=np.float32)
+    wanted = zeros_by_map(dense, IDS, plan)
+    for row in report["tensors"]:
+        place = next(
+            (i, r) for i, of in enumerate(wanted) for r in of if dense.family.weight_place(i, r).name == row["name"]
+        )
+        assert abs(row["zeros"] - wanted[place[0]][place[1]]) <= row["size"] // 128  # SparseGPT: one more per block
+    shares = {row["name"]: row["zeros"] / row["size"] for row in report["tensors"]}
+    assert max(shares.values()) - min(shares.values()) > 0.02
+    with pytest.raises(InvalidInstance, match="windows must have one length"):
+        prune_(model, [torch.from_numpy(IDS), torch.from_numpy(IDS[:, :9])], 0.5, budget=budget)
 
 
 def test_a_pruned_folder_loads_in_transformers_with_equal_logits(tmp_path):

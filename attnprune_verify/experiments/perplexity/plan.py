@@ -47,8 +47,8 @@ class PerplexityPlan:
     attention, rest : methods, or "dense"; rest also "same", for the method of W_Q and W_K
     rhos : pruning ratios
     patterns : "N:M", for the methods that know patterns
-    budgets : "matrix", "measured"
-    hold : blocks that measured budgets leave at rho
+    budgets : "matrix", "measured", "owl"
+    hold : blocks that other budgets leave at rho
     ks : windows of calibration text
     n : tokens of a window, None for the model's context, at most 2048
     seeds : number of draws of the calibration windows

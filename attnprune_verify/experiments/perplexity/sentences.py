@@ -269,7 +269,7 @@ def _zeros(size: float | str) -> str:
 
 
 def _reading(row: dict[str, Any]) -> str:
-    budgets = "" if row["budget"] == "matrix" else ", budgets measured"
+    budgets = "" if row["budget"] == "matrix" else f", budgets {row['budget']}"
     return f"rest {row['rest']}, {_zeros(row['pattern'] or row['rho'])}{budgets}, k = {row['k']}"
 
 
