@@ -69,7 +69,7 @@ class OutputOBS:
     blocksize: int = 32
     refit_steps: int = 10
     exchange_rounds: int = 0
-    joint_steps: int = 3
+    joint_steps: int = 1
 
     def __post_init__(self) -> None:
         for name in ("damping", "output_damping"):
