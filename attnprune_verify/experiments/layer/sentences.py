@@ -191,6 +191,22 @@ def _ours(tables: _Tables) -> Iterator[Finding]:
                     bound,
                     f"rho = {rho:g}, n = {n}, worst layer {layer}{first}",
                 )
+    for rho, n in product(tables.plan.rhos, tables.plan.ns):
+        every = [
+            (row["ratio"], row["layer"])
+            for row in tables.layers
+            if (row["method"], row["rho"], row["n"]) == ("output-obs", rho, n) and row["ratio"] is not None
+        ]
+        if every:
+            yield _finding(
+                "new:output-obs-encoder",
+                "In every layer of an encoder, the first among them, output-obs has less held-out attention error than "
+                "SparseGPT with as many zeros per layer.",
+                "largest ratio of layer means <= 1",
+                max(every)[0],
+                1.0,
+                f"rho = {rho:g}, n = {n}, worst layer {max(every)[1]}, least {min(every)[0]:.2f} in layer {min(every)[1]}",
+            )
     for rho in tables.plan.rhos:
         for n in tables.plan.ns:
             ours, theirs = _row(tables, "ste", rho, n), _row(tables, "sparsegpt", rho, n)
