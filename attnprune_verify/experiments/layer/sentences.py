@@ -198,14 +198,15 @@ def _ours(tables: _Tables) -> Iterator[Finding]:
             if (row["method"], row["rho"], row["n"]) == ("output-obs", rho, n) and row["ratio"] is not None
         ]
         if every:
+            (least, best), (most, worst) = min(every), max(every)
             yield _finding(
                 "new:output-obs-encoder",
                 "In every layer of an encoder, the first among them, output-obs has less held-out attention error than "
                 "SparseGPT with as many zeros per layer.",
                 "largest ratio of layer means <= 1",
-                max(every)[0],
+                most,
                 1.0,
-                f"rho = {rho:g}, n = {n}, worst layer {max(every)[1]}, least {min(every)[0]:.2f} in layer {min(every)[1]}",
+                f"rho = {rho:g}, n = {n}, worst layer {worst}, least {least:.2f} in layer {best}",
             )
     for rho in tables.plan.rhos:
         for n in tables.plan.ns:
