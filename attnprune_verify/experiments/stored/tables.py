@@ -32,7 +32,7 @@ def markdown(path: Path) -> str:
 
 
 def _line(row: dict[str, Any]) -> str:
-    name = row["attention"] + ("" if row["budget"] == "matrix" else ", measured budgets")
+    name = row["attention"] + ("" if row["budget"] == "matrix" else f", {row['budget']} budgets")
     zeros = row["pattern"] or f"{row['rho']:g}"
     cells = [name, row["rest"], zeros, row["k"], row["draws"], f"{row['added']:.2%}", f"{1000 * row['kl']:.3g}"]
     return "| " + " | ".join(map(str, [*cells, *(_ratio(row, name) for name in ("ratio", "ratio_all"))])) + " |"
