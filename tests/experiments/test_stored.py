@@ -206,7 +206,7 @@ def test_the_table_covers_its_plan(name: str) -> None:
         elif run.kind == "descent":
             wanted |= {("descent", rho, run.cell.n, run.cell.seed, run.reading, run.lam) for rho in run.rhos}
     assert found >= wanted and all(np.isfinite(row[key]) for row in rows for key in stored.measured[:2] if key in row)
-    assert sum(path.stat().st_size for path in FOLDER.iterdir() if path.is_file()) < 1_000_000
+    assert sum(path.stat().st_size for path in FOLDER.iterdir() if path.is_file()) < 1_200_000
 
 
 @pytest.mark.parametrize("name", TABLE1)
