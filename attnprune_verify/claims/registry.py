@@ -35,6 +35,7 @@ _MODULES = (
     "main_theorem",
     "guarantees",
     "landscape",
+    "stationary_point",
     "library",
     "prose_theory",
     "prose_experiments",
