@@ -36,6 +36,7 @@ _MODULES = (
     "guarantees",
     "landscape",
     "stationary_point",
+    "best_mask",
     "library",
     "prose_theory",
     "prose_experiments",
