@@ -35,6 +35,8 @@ _MODULES = (
     "main_theorem",
     "guarantees",
     "landscape",
+    "stationary_point",
+    "best_mask",
     "library",
     "prose_theory",
     "prose_experiments",

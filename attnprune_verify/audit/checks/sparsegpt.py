@@ -156,7 +156,7 @@ def _judged(
     ids = found.ids
     if not ids and weight.shape == layer.weight.shape:
         ids = named(layer, options, np.asarray(weight, dtype=float), pruned == 1)
-    call = layer.call(function, right_output(layer, options))
+    call = layer.call(function, right_output(layer, options, np.asarray(pruned == 1)))
     call.keywords.update(options)
     said = f"{found.problem}, on {layer.describe()}"
 
