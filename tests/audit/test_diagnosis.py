@@ -313,7 +313,6 @@ def test_one_number_everywhere_does_not_depend_on_the_inputs():
         Observation(sample, tuple(np.ones_like(p.value) for p in reference("gradient", sample))) for sample in CASES
     ]
     assert diagnose("gradient", ones).ids == ("constant-output",)
-    assert not diagnose("gradient", ones[:1], pairs=False).named
 
 
 def test_whatever_forbidden_positions_get_is_a_leak():
