@@ -65,17 +65,20 @@ def test_masks_and_layers_pass():
     assert_passed(run_audit(str(BASE), only=only))
 
 
+EVERY = [*STYLES, *NEEDS, "../wrong/base.py"]
+
+
 @pytest.mark.thorough
-@pytest.mark.parametrize("seed", [0, 1, 2])
-@pytest.mark.parametrize("style", [*STYLES, *NEEDS, "../wrong/base.py"])
+@pytest.mark.parametrize(("style", "seed"), [(style, place % 3) for place, style in enumerate(EVERY)])
 def test_passes_entirely(style, seed):
+    """Every style with a seed, every seed with several styles."""
     if style in NEEDS:
         pytest.importorskip(NEEDS[style])
     assert_passed(run_audit(str(RIGHT / style), seed=seed))
 
 
 @pytest.mark.thorough
-@pytest.mark.parametrize("seed", range(1, 5))
+@pytest.mark.parametrize("seed", [1, 2])
 def test_the_reference_passes_for_other_seeds(seed):
     assert_passed(run_audit("attnprune_verify", seed=seed))
 
