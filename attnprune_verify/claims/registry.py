@@ -35,6 +35,7 @@ _MODULES = (
     "main_theorem",
     "guarantees",
     "landscape",
+    "heavy_ball",
     "stationary_point",
     "best_mask",
     "library",
