@@ -36,6 +36,7 @@ _MODULES = (
     "guarantees",
     "landscape",
     "heavy_ball",
+    "two_masks",
     "stationary_point",
     "best_mask",
     "library",
