@@ -55,7 +55,9 @@ class Auditor(Examiner):
     ) -> None:
         super().__init__(target, seed, waivers)
         self.only = only
-        self.subject = Subject(self.target, tuple(FUNCTIONS), (MODULE, *LAYERED), bridged=LAYERED)
+        # A framework's threads do not survive a fork.
+        forked = self.target.kind != "live" or not _of_framework(self.target.object)
+        self.subject = Subject(self.target, tuple(FUNCTIONS), (MODULE, *LAYERED), bridged=LAYERED, forked=forked)
         self.context = Context(self.subject, seed, precision_named(dtype))
         self._probed: set[str] = set()
         self._of_function: dict[str, Diagnosis | None] = {}
@@ -290,6 +292,12 @@ class Auditor(Examiner):
             (smallest, *finding.samples),
             small.call,
         )
+
+
+def _of_framework(holder: object) -> bool:
+    """Whether a live target says of itself, or of one of its functions, that it computes with another framework."""
+    functions = (holder.get(name) if isinstance(holder, dict) else getattr(holder, name, None) for name in FUNCTIONS)
+    return any(getattr(one, "FRAMEWORK", "numpy") != "numpy" for one in (holder, *functions))
 
 
 def _any_wrong(name: str, observations: list[Observation]) -> bool:

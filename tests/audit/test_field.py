@@ -59,6 +59,36 @@ def test_another_order_of_nameless_parameters_is_one_finding(audit):
     assert failed == [("calling", ("argument-order",))]
 
 
+def test_another_order_is_told_to_a_function_without_regulariser(audit):
+    source = (
+        SOFTMAX
+        + """
+def loss(tokens, weight, pruning):
+    return ((attention(tokens, pruning * weight) - attention(tokens, weight)) ** 2).sum() / 2
+"""
+    )
+    assert ("calling", ("argument-order",)) in audit(source, "loss")[1]
+
+
+WANDA = """
+import numpy as np
+import attnprune_verify as apv
+
+def wanda(weight, X, rho, *, prune_n=0, prune_m=0):
+    gone = apv.wanda_mask(weight, X, rho, prune_n=prune_n, prune_m=prune_m)
+    return np.where(gone, 0, weight).astype(np.float32)
+"""
+
+
+def test_a_wanda_in_float32_is_one_finding_that_names_the_option(audit):
+    result, failed = audit(WANDA, "wanda")
+    assert failed == [("precision", ("low-precision",))]
+    assert "--dtype float32" in next(check.reason for check in result.checks if check.status == "failed")
+    assert audit(WANDA, "wanda", dtype="float32")[0].outcome == "passed"
+    coarser = WANDA.replace("astype(np.float32)", "astype(np.float16)")  # which float32 does not excuse
+    assert len(audit(coarser, "wanda")[1]) > 3 and audit(coarser, "wanda", dtype="float32")[1]
+
+
 def test_a_batch_that_sums_is_one_diagnosis(audit):
     source = (
         SOFTMAX

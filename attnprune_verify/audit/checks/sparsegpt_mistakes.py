@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from attnprune_verify.algorithms.baselines.sparsegpt import sparsegpt_report
 from attnprune_verify.audit.checks.selection import smallest_first
 from attnprune_verify.audit.truth.layers import LinearLayer
 
@@ -23,8 +24,8 @@ _SINGLE = 1e-4  # what float32 may cost relative to the largest weight
 def named(layer: LinearLayer, options: dict[str, Any], weight: Matrix, gone: Flags) -> tuple[str, ...]:
     """The known mistakes that give this output; several where the layer cannot tell them apart."""
     size = max(1.0, float(np.abs(weight).max()))
-    room = (1e-3 if layer.weight.dtype == np.float32 else 1e-7) * size
-    right, chosen = _right(layer, options)
+    room = (_float32_room(layer, options) if layer.weight.dtype == np.float32 else 1e-7) * size
+    right, chosen = _right(layer, options, gone)
     off = float(np.abs(right - weight).max())
     if off <= room and (gone != chosen).any():
         return ("keeps-instead-of-prunes",) if (gone != chosen).all() else ()
@@ -43,8 +44,14 @@ def named(layer: LinearLayer, options: dict[str, Any], weight: Matrix, gone: Fla
     return tuple(found)
 
 
-def _right(layer: LinearLayer, options: dict[str, Any]) -> Output:
-    if not layer.m and layer.rho == 0:
+def _float32_room(layer: LinearLayer, options: dict[str, Any]) -> float:
+    """How far programs in float32 stray on this layer, relative to the largest weight."""
+    report = sparsegpt_report(layer.weight, layer.X, layer.rho, prune_n=layer.n, prune_m=layer.m, **options)
+    return min(max(report.float32_stray, 1e-6), 1e-3)
+
+
+def _right(layer: LinearLayer, options: dict[str, Any], gone: Flags) -> Output:
+    if not layer.m and layer.rho == 0 and not gone.any():
         return layer.weight.astype(float), np.zeros(layer.weight.shape, dtype=np.bool_)
     return _sweep(layer, **_settings(options))
 

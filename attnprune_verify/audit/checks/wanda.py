@@ -16,11 +16,12 @@ from numpy.typing import NDArray
 from attnprune_verify.algorithms.baselines.wanda import wanda_report
 from attnprune_verify.audit.checks.inputs import keeping_checks
 from attnprune_verify.audit.checks.selection import explained, smallest_first
+from attnprune_verify.audit.checks.structure import precision_check
 from attnprune_verify.audit.context import Context
 from attnprune_verify.audit.record import Check, Finding
 from attnprune_verify.audit.truth.layers import LinearLayer, layers
 
-__all__ = ["wanda_checks"]
+__all__ = ["coarser_wanda", "wanda_checks"]
 
 Flags = NDArray[np.bool_]
 Scores = NDArray[np.float64]
@@ -45,8 +46,21 @@ def wanda_checks(function: str) -> Iterator[Check]:
         yield Check(
             function, name, says, None, partial(_wanda, function=function, name=name), required=name == "values"
         )
+    if function == "wanda":  # which returns weights; a mask has no precision
+        yield precision_check(function)
     yield Check(function, "deterministic", "equal calls agree", None, lambda context: _deterministic(context, function))
     yield from keeping_checks(function)
+
+
+def coarser_wanda(context: Context, function: str) -> bool:
+    """Whether the weights it keeps are those of the layer rounded to float32, and not those of the layer."""
+    layer = layers(context.seed, context.precision(function))["values"][0]
+    weight = context.call(function, layer.arguments, dict(layer.keywords), where=layer.name).parts[0]
+    rounded = layer.weight.astype(np.float32)
+    kept = weight != 0
+    return weight.shape == layer.weight.shape and bool(
+        np.array_equal(weight[kept], rounded[kept]) and (weight[kept] != layer.weight[kept]).any()
+    )
 
 
 def _wanda(context: Context, function: str, name: str) -> Finding:

@@ -58,6 +58,8 @@ def target_of(target: object) -> Target:
     if isinstance(target, Mapping):
         return Target(f"dict of {', '.join(map(str, target))}"[:100], "live", "", dict(target))
     name = str(getattr(target, "__name__", ""))
+    if title := str(getattr(target, "TITLE", "")):  # of what an adapter has made
+        return Target(title, "live", name, target)
     home = getattr(target, "__module__", None) or type(target).__module__
     return Target(f"{home}.{name}" if name else f"object of {home}.{type(target).__qualname__}", "live", name, target)
 
