@@ -80,7 +80,8 @@ def test_the_first_five_minutes_happen_as_they_are_told(tmp_path):
     """Every block marked `run`, in order, in one folder; then the block for torch, where torch is."""
     (tmp_path / "tests").symlink_to(ROOT / "tests", target_is_directory=True)
     shutil.copytree(ROOT / "notebooks", tmp_path / "notebooks")
-    scripts = [sysconfig.get_path("scripts")]  # where `jupyter` is
+    search = os.pathsep.join([sysconfig.get_path("scripts"), os.environ["PATH"]])  # `jupyter` is beside Python
+    environment = {**os.environ, "PYTHONPATH": str(ROOT), "PATH": search}
     ran = 0
     for language, words, body in fences():
         if " run" not in words:
@@ -92,11 +93,6 @@ def test_the_first_five_minutes_happen_as_they_are_told(tmp_path):
                 [sys.executable, "-m", "attnprune_verify", *rest] if name == "attnprune-verify" else [name, *rest]
             )
         for command in commands:
-            environment = {
-                **os.environ,
-                "PYTHONPATH": str(ROOT),
-                "PATH": os.pathsep.join([*scripts, os.environ["PATH"]]),
-            }
             done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False)
             assert done.returncode == 0, (command, done.stderr)
             ran += 1
