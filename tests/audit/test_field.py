@@ -142,6 +142,22 @@ def test_live_objects(target):
     assert len(repr(result).splitlines()) <= 10
 
 
+def test_what_a_live_object_does_when_it_is_read_it_does_in_its_own_process():
+    class Trap:
+        @property
+        def loss(self):
+            os._exit(7)
+
+        FRAMEWORK = property(lambda self: os._exit(8))
+
+        @staticmethod
+        def causal_mask(n):
+            return np.tri(n)
+
+    with pytest.raises(apv.InvalidInstance, match="exit code 7"):
+        run_audit(Trap(), only=("causal_mask",))
+
+
 def test_a_live_object_without_fork_runs_here(monkeypatch):
     monkeypatch.delattr(os, "fork")
     assert run_audit({"causal_mask": wrong_mask}, only=("causal_mask",)).diagnosis == {"causal_mask": ("mask-strict",)}

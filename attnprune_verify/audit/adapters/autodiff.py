@@ -224,8 +224,11 @@ class _Torch:
         import torch
 
         at.requires_grad_()
-        (slope,) = torch.autograd.grad(loss(at), at, create_graph=True)
-        if not slope.requires_grad:
+        value = loss(at)
+        if not value.requires_grad:
+            return torch.zeros_like(at)
+        (slope,) = torch.autograd.grad(value, at, create_graph=True, allow_unused=True)
+        if slope is None or not slope.requires_grad:
             return torch.zeros_like(at)
         (turned,) = torch.autograd.grad((slope * direction).sum(), at, allow_unused=True)
         return torch.zeros_like(at) if turned is None else turned
