@@ -92,7 +92,7 @@ def torch_loss(loss: Function, wrt: str = "M", *, second_order: bool = False) ->
     Examples
     --------
     >>> target = torch_loss(lambda X, W, M: ((X @ (M * W)) ** 2).sum())
-    >>> sorted(name for name in vars(target) if name.islower())
+    >>> sorted(name for name in vars(target) if name[0].isalpha() and name.islower())
     ['gradient', 'loss', 'loss_and_gradient']
     """
     return _differentiated(loss, wrt, second_order, _Torch())
