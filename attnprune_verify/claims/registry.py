@@ -35,6 +35,8 @@ _MODULES = (
     "main_theorem",
     "guarantees",
     "landscape",
+    "heavy_ball",
+    "two_masks",
     "stationary_point",
     "best_mask",
     "library",

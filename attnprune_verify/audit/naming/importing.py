@@ -6,7 +6,7 @@ import keyword
 import sys
 from collections.abc import Mapping
 from pathlib import Path
-from types import ModuleType
+from types import FunctionType, ModuleType
 
 from attnprune_verify.audit.subject.process import Subject
 from attnprune_verify.audit.subject.target import Target, source_file
@@ -99,7 +99,12 @@ def _live(subject: Subject, function: str) -> list[str]:
 
 
 def _name_of(thing: object) -> tuple[str, str]:
-    """The module and the name under which something is found there again; empty if it is not."""
+    """The module and the name under which a function or class is found there again; empty if it is not.
+
+    Of nothing else are attributes read: what a property does is done in the subject's process.
+    """
+    if not isinstance(thing, (FunctionType, type)):
+        return "", ""
     module, name = getattr(thing, "__module__", None), getattr(thing, "__qualname__", "")
     if not isinstance(module, str) or not str(name).isidentifier():
         return "", ""
