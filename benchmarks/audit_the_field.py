@@ -86,9 +86,13 @@ PROGRAMS = (
         ("loss", "gradient", "hessian_vector_product"),
     ),
     Program(
-        "jax.value_and_grad, jax_enable_x64", f"{FIELD / 'jax_autodiff.py'}:double", ("jax",), ("",), ("gradient",)
+        "jax.value_and_grad, jax_enable_x64",
+        f"{FIELD / 'jax_autodiff.py'}:double",
+        ("jax",),
+        ("",),
+        ("loss", "gradient"),
     ),
-    Program("jax.value_and_grad, without", f"{FIELD / 'jax_autodiff.py'}:single", ("jax",), BOTH, ("gradient",)),
+    Program("jax.value_and_grad, without", f"{FIELD / 'jax_autodiff.py'}:single", ("jax",), BOTH, ("loss", "gradient")),
 )
 HEAD = """# Programs that people use, audited
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import inspect
+
 import numpy as np
 
 from attnprune_verify.audit.checks import chosen_checks
@@ -296,8 +298,9 @@ class Auditor(Examiner):
 
 def _of_framework(holder: object) -> bool:
     """Whether a live target says of itself, or of one of its functions, that it computes with another framework."""
-    functions = (holder.get(name) if isinstance(holder, dict) else getattr(holder, name, None) for name in FUNCTIONS)
-    return any(getattr(one, "FRAMEWORK", "numpy") != "numpy" for one in (holder, *functions))
+    static = inspect.getattr_static  # what a property does is done in the subject's process
+    functions = (holder.get(name) if isinstance(holder, dict) else static(holder, name, None) for name in FUNCTIONS)
+    return any(static(one, "FRAMEWORK", "numpy") in ("torch", "jax") for one in (holder, *functions))
 
 
 def _any_wrong(name: str, observations: list[Observation]) -> bool:

@@ -65,7 +65,11 @@ class Examiner:
     @property
     def notes(self) -> dict[str, str]:
         """What was found out about each function the target has."""
-        return {name: note for name, note in self.context.notes.items() if name in self.subject.functions}
+        found = {name: note for name, note in self.context.notes.items() if name in self.subject.functions}
+        if not self.subject.apart:
+            here = "runs in the audit's own process"
+            found = {name: f"{here}; {found[name]}" if name in found else here for name in self.subject.functions}
+        return found
 
     @property
     def dtype(self) -> str | None:

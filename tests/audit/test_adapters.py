@@ -8,6 +8,7 @@ import tomllib
 import types
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from attnprune_verify.audit import adapters
@@ -190,6 +191,35 @@ def test_llm_compressor_itself():
     assert result.counts()["passed"] >= 24
     alone = run_audit(place)
     assert [check.id for check in alone.checks if check.status == "failed"] == ["wanda:precision"]
+
+
+@pytest.mark.parametrize("kind", ["sparsegpt", "wanda"])
+def test_the_adapter_does_what_a_pipeline_of_llm_compressor_does(kind):
+    """One map of a small model, pruned by `oneshot` and through the adapter with the inputs that the map saw."""
+    llmcompressor = pytest.importorskip("llmcompressor", reason="the real modifiers need llmcompressor")
+    import torch
+    import transformers
+    from llmcompressor.modifiers.pruning import SparseGPTModifier, WandaPruningModifier
+
+    from tests.whole_model.small import MODEL
+
+    model = transformers.AutoModelForCausalLM.from_pretrained(MODEL, dtype=torch.float32)
+    layer, seen = model.model.layers[1].self_attn.q_proj, []
+    windows = torch.from_numpy(np.random.default_rng(0).integers(1, 1000, (4, 40)))
+    handle = layer.register_forward_pre_hook(lambda _, given: seen.append(given[0]))
+    with torch.no_grad():
+        for window in windows:
+            model(window[None])
+    handle.remove()
+    before = layer.weight.detach().numpy().copy()
+    modifier = {"sparsegpt": SparseGPTModifier, "wanda": WandaPruningModifier}[kind]
+    recipe = [modifier(sparsity=0.5, mask_structure="0:0", targets=["re:.*layers.1.self_attn.q_proj"])]
+    batches = torch.utils.data.DataLoader([{"input_ids": window} for window in windows], batch_size=1)
+    llmcompressor.oneshot(model=model, dataset=batches, recipe=recipe, pipeline="basic")
+    adapted = getattr(adapters, f"llm_compressor_{kind}")()(before, torch.cat(seen).numpy(), 0.5)
+    np.testing.assert_array_equal(adapted.numpy() == 0, layer.weight.detach().numpy() == 0)
+    np.testing.assert_allclose(adapted.numpy(), layer.weight.detach().numpy(), rtol=1e-4, atol=1e-6)
+    assert 0.45 < float((adapted == 0).float().mean()) < 0.55
 
 
 @pytest.fixture

@@ -142,6 +142,33 @@ def test_live_objects(target):
     assert len(repr(result).splitlines()) <= 10
 
 
+def test_what_a_live_object_does_when_it_is_read_it_does_in_its_own_process():
+    class Trap:
+        @property
+        def loss(self):
+            os._exit(7)
+
+        FRAMEWORK = property(lambda self: os._exit(8))
+
+        @staticmethod
+        def causal_mask(n):
+            return np.tri(n)
+
+    with pytest.raises(apv.InvalidInstance, match="exit code 7"):
+        run_audit(Trap(), only=("causal_mask",))
+
+
 def test_a_live_object_without_fork_runs_here(monkeypatch):
     monkeypatch.delattr(os, "fork")
-    assert run_audit({"causal_mask": wrong_mask}, only=("causal_mask",)).diagnosis == {"causal_mask": ("mask-strict",)}
+    result = run_audit({"causal_mask": wrong_mask}, only=("causal_mask",))
+    assert result.diagnosis == {"causal_mask": ("mask-strict",)}
+    assert result.notes["causal_mask"] == "runs in the audit's own process"
+
+
+def test_what_computes_with_a_framework_runs_here_and_is_said():
+    def causal_mask(n):
+        return np.tri(n)
+
+    assert "causal_mask" not in run_audit(causal_mask).notes
+    causal_mask.FRAMEWORK = "torch"
+    assert run_audit(causal_mask).notes["causal_mask"] == "runs in the audit's own process"

@@ -92,7 +92,7 @@ def torch_loss(loss: Function, wrt: str = "M", *, second_order: bool = False) ->
     Examples
     --------
     >>> target = torch_loss(lambda X, W, M: ((X @ (M * W)) ** 2).sum())
-    >>> sorted(name for name in vars(target) if name.islower())
+    >>> sorted(name for name in vars(target) if name[0].isalpha() and name.islower())
     ['gradient', 'loss', 'loss_and_gradient']
     """
     return _differentiated(loss, wrt, second_order, _Torch())
@@ -224,8 +224,11 @@ class _Torch:
         import torch
 
         at.requires_grad_()
-        (slope,) = torch.autograd.grad(loss(at), at, create_graph=True)
-        if not slope.requires_grad:
+        value = loss(at)
+        if not value.requires_grad:
+            return torch.zeros_like(at)
+        (slope,) = torch.autograd.grad(value, at, create_graph=True, allow_unused=True)
+        if slope is None or not slope.requires_grad:
             return torch.zeros_like(at)
         (turned,) = torch.autograd.grad((slope * direction).sum(), at, allow_unused=True)
         return torch.zeros_like(at) if turned is None else turned

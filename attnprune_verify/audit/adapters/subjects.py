@@ -30,7 +30,7 @@ def made(
     described.__name__ = described.__qualname__ = name
     described.__signature__ = inspect.Signature(list(parameters))
     described.FRAMEWORK = framework
-    described.TITLE = title
+    described._attnprune_title = title
     return subject
 
 
@@ -89,4 +89,4 @@ def functions_of(target: object) -> dict[str, Callable[..., Any]]:
 
 def together(functions: Mapping[str, Callable[..., Any]], framework: str, title: str) -> SimpleNamespace:
     """Several subjects as one target."""
-    return SimpleNamespace(**functions, FRAMEWORK=framework, TITLE=title)
+    return SimpleNamespace(**functions, FRAMEWORK=framework, _attnprune_title=title)

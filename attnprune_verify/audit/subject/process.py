@@ -152,9 +152,13 @@ class Subject:
         if line is not None:
             line.close()
 
+    @property
+    def apart(self) -> bool:
+        """Whether it has a process of its own."""
+        return self.target.kind != "live" or (self.forked and hasattr(os, "fork"))
+
     def _start(self) -> Line | Here:
-        apart = self.target.kind != "live" or (self.forked and hasattr(os, "fork"))
-        line: Line | Here = Line(self.target) if apart else Here(self.target)
+        line: Line | Here = Line(self.target) if self.apart else Here(self.target)
         self._line = line
         path = sys.path if self.target.kind == "file" else [str(Path.cwd()), *sys.path]
         order = {"kind": self.target.kind, "place": self.target.place, "names": list(self.names), "path": path}

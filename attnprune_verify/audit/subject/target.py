@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import inspect
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -58,7 +59,7 @@ def target_of(target: object) -> Target:
     if isinstance(target, Mapping):
         return Target(f"dict of {', '.join(map(str, target))}"[:100], "live", "", dict(target))
     name = str(getattr(target, "__name__", ""))
-    if title := str(getattr(target, "TITLE", "")):  # of what an adapter has made
+    if title := inspect.getattr_static(target, "_attnprune_title", ""):  # of what an adapter has made
         return Target(title, "live", name, target)
     home = getattr(target, "__module__", None) or type(target).__module__
     return Target(f"{home}.{name}" if name else f"object of {home}.{type(target).__qualname__}", "live", name, target)
