@@ -14,12 +14,12 @@ from numpy.typing import NDArray
 from attnprune_verify.audit.checks.descent import coarser_descent
 from attnprune_verify.audit.checks.selection import coarser_selection
 from attnprune_verify.audit.checks.sparsegpt import coarser_sparsegpt
+from attnprune_verify.audit.checks.wanda import coarser_wanda
 from attnprune_verify.audit.context import Context
 from attnprune_verify.audit.contract import FUNCTIONS
 from attnprune_verify.audit.naming.diagnosis import diagnose
 from attnprune_verify.audit.naming.fitting import Observation
 from attnprune_verify.audit.subject.process import Answer, NoAnswer, SubjectLost
-from attnprune_verify.audit.truth.asked import asked_samples
 from attnprune_verify.audit.truth.precision import FLOAT32, PRECISIONS, Precision
 from attnprune_verify.audit.truth.reference import ENCLOSED, reference
 from attnprune_verify.audit.truth.samples import Sample
@@ -48,6 +48,7 @@ def _probe_other(context: Context, function: str) -> None:
     probes: dict[str, Callable[[], bool]] = {
         "binary_mask": lambda: coarser_selection(context, function),
         "magnitude_mask": lambda: coarser_selection(context, function),
+        "wanda": lambda: coarser_wanda(context, function),
         "sparsegpt": lambda: coarser_sparsegpt(context, function),
         "sparsegpt_report": lambda: coarser_sparsegpt(context, function),
         "prune_mask_gd": lambda: coarser_descent(context),
@@ -84,7 +85,7 @@ def _probe_order(context: Context, function: str) -> None:
     """Positional parameters under other names may come in another order."""
     required = len(FUNCTIONS[function].arguments) - FUNCTIONS[function].defaults
     given = context.binding(function).order[:required]
-    sample, other = asked_samples(function, context.seed, "full", context.precision(function))[:2]
+    sample, other = context.samples("full", function)[:2]
     if len(given) < 2 or _passes(context, function, sample):
         return
     for order in _orders(given):

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from attnprune_verify.claims.core import Claim
-from attnprune_verify.theory import conditions, paper, rates, sharp
+from attnprune_verify.theory import conditions, momentum, newton, pair, paper, rates, sharp
 from attnprune_verify.theory.arithmetic import FLOAT
 from attnprune_verify.theory.formula import FORMULAS, Formula
 
@@ -32,7 +32,7 @@ _NUMBERS = {"C_+": (39 + 55 * math.sqrt(33)) / 1152, "C_-": (55 * math.sqrt(33) 
 _CLOSE = 1e-12
 _POINTS, _MANY = 6, 60
 _CORNERS = (-1.0, 0.0, 0.25, 0.5, 1.0, 1.005, 2.0)
-_FOLDER = (paper, sharp, rates, conditions)  # importing them registers their formulas
+_FOLDER = (paper, sharp, rates, newton, momentum, pair, conditions)  # importing them registers their formulas
 
 
 def formulas_of(claim_id: str) -> list[Formula]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 
 import pytest
@@ -46,6 +47,11 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 def pytest_configure(config: pytest.Config) -> None:
     """Declare the marker, so that --strict-markers accepts it wherever the plugin is installed."""
     config.addinivalue_line("markers", "thorough: long campaigns, run with --attnprune-thorough")
+
+
+def pytest_unconfigure(config: pytest.Config) -> None:
+    """End the targets of `parametrize_with_checks`, where a test module has used it."""
+    sys.modules["attnprune_verify.spec.decorator"].close_all()
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:

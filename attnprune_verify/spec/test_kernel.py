@@ -15,7 +15,7 @@ from attnprune_verify.audit.kernel.checks import kernel_checks
 from attnprune_verify.audit.record import Check
 from attnprune_verify.audit.waivers import load_waivers
 from attnprune_verify.errors import InvalidInstance
-from attnprune_verify.spec.outcome import USAGE, refuse_stale, settle
+from attnprune_verify.spec.outcome import USAGE, begin, refuse_stale, settle
 
 
 @pytest.fixture(scope="session")
@@ -36,4 +36,5 @@ def kernel(pytestconfig: pytest.Config) -> Iterator[KernelAuditor]:
 @pytest.mark.parametrize("check", [pytest.param(check, id=check.id) for check in kernel_checks()])
 def test_kernel(check: Check, kernel: KernelAuditor) -> None:
     """One check on the kernel."""
+    begin(kernel, check.function)
     settle(kernel.record(check), check, kernel)

@@ -15,7 +15,7 @@ from attnprune_verify.audit.checks import all_checks
 from attnprune_verify.audit.record import Check
 from attnprune_verify.audit.waivers import load_waivers
 from attnprune_verify.errors import InvalidInstance
-from attnprune_verify.spec.outcome import USAGE, refuse_stale, settle
+from attnprune_verify.spec.outcome import USAGE, begin, refuse_stale, settle
 
 
 @pytest.fixture(scope="session")
@@ -35,6 +35,7 @@ def auditor(pytestconfig: pytest.Config) -> Iterator[Auditor]:
 @pytest.mark.parametrize("check", [pytest.param(c, id=f"{c.claim or 'baseline'}-{c.id}") for c in all_checks()])
 def test_check(check: Check, auditor: Auditor) -> None:
     """One check on the target."""
+    begin(auditor, check.function)
     settle(auditor.record(check), check, auditor)
 
 

@@ -1,8 +1,9 @@
 """The kill matrix: every wrong implementation against every check of its function.
 
 ``python tests/audit/kill_matrix.py`` writes docs/kill_matrix.md; ``pytest --attnprune-thorough`` computes it again.
-With ``--dtype float32`` (and ``--every N``, for one in N) every wrong implementation has to fail in that precision and
-every right one to pass; nothing is written, and the exit code is 1 where one does not.
+With ``--dtype float32`` every wrong implementation has to fail in that precision and every right one to pass; nothing
+is written, and the exit code is 1 where one does not. ``--every N`` takes one in N, ``--part I`` the I-th such slice
+(from 1); the slices together are everything.
 """
 
 from __future__ import annotations
@@ -127,12 +128,15 @@ def surprises(dtype, wrong, right=()) -> list[str]:
             result = audited(one, folder, dtype)
             if result.outcome != expected(one, dtype):
                 found.append(f"{one.function}, {one.id}: {result.outcome}")
+                print(f"\n{found[-1]}", file=sys.stderr, flush=True)
         for path in right:
+            print(f"\r{path.name:40}", end="", file=sys.stderr)
             place = f"{path}:client" if path.stem == "service" else str(path)
             result = run_audit(place, dtype=dtype)
             if result.outcome != "passed":
                 failed = [record.id for record in result.checks if record.status == "failed"]
                 found.append(f"{path.name}: {result.outcome} {', '.join(failed)}")
+                print(f"\n{found[-1]}", file=sys.stderr, flush=True)
     return found
 
 
@@ -151,17 +155,19 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--dtype", choices=["float64", "float32"])
     parser.add_argument("--every", type=int, default=1, metavar="N")
+    parser.add_argument("--part", type=int, default=1, metavar="I")
     options = parser.parse_args()
     wrong = catalogue().WRONG
     if options.dtype is None:
         write_page(wrong)
         return 0
-    chosen = wrong[:: options.every]
-    found = surprises(options.dtype, chosen, right_ones())
+    slice_of = slice(options.part - 1, None, options.every)
+    chosen, right = wrong[slice_of], right_ones()[slice_of]
+    found = surprises(options.dtype, chosen, right)
     wrong_there = sum(expected(one, options.dtype) == "failed" for one in chosen)
     print(
         f"\n{options.dtype}: {wrong_there} wrong ones to fail, {len(chosen) - wrong_there} too small for it and "
-        f"{len(right_ones())} right ones to pass; {len(found)} surprises"
+        f"{len(right)} right ones to pass; {len(found)} surprises"
     )
     print("\n".join(found))
     return 1 if found else 0

@@ -59,6 +59,36 @@ def test_another_order_of_nameless_parameters_is_one_finding(audit):
     assert failed == [("calling", ("argument-order",))]
 
 
+def test_another_order_is_told_to_a_function_without_regulariser(audit):
+    source = (
+        SOFTMAX
+        + """
+def loss(tokens, weight, pruning):
+    return ((attention(tokens, pruning * weight) - attention(tokens, weight)) ** 2).sum() / 2
+"""
+    )
+    assert ("calling", ("argument-order",)) in audit(source, "loss")[1]
+
+
+WANDA = """
+import numpy as np
+import attnprune_verify as apv
+
+def wanda(weight, X, rho, *, prune_n=0, prune_m=0):
+    gone = apv.wanda_mask(weight, X, rho, prune_n=prune_n, prune_m=prune_m)
+    return np.where(gone, 0, weight).astype(np.float32)
+"""
+
+
+def test_a_wanda_in_float32_is_one_finding_that_names_the_option(audit):
+    result, failed = audit(WANDA, "wanda")
+    assert failed == [("precision", ("low-precision",))]
+    assert "--dtype float32" in next(check.reason for check in result.checks if check.status == "failed")
+    assert audit(WANDA, "wanda", dtype="float32")[0].outcome == "passed"
+    coarser = WANDA.replace("astype(np.float32)", "astype(np.float16)")  # which float32 does not excuse
+    assert len(audit(coarser, "wanda")[1]) > 3 and audit(coarser, "wanda", dtype="float32")[1]
+
+
 def test_a_batch_that_sums_is_one_diagnosis(audit):
     source = (
         SOFTMAX
@@ -112,6 +142,33 @@ def test_live_objects(target):
     assert len(repr(result).splitlines()) <= 10
 
 
+def test_what_a_live_object_does_when_it_is_read_it_does_in_its_own_process():
+    class Trap:
+        @property
+        def loss(self):
+            os._exit(7)
+
+        FRAMEWORK = property(lambda self: os._exit(8))
+
+        @staticmethod
+        def causal_mask(n):
+            return np.tri(n)
+
+    with pytest.raises(apv.InvalidInstance, match="exit code 7"):
+        run_audit(Trap(), only=("causal_mask",))
+
+
 def test_a_live_object_without_fork_runs_here(monkeypatch):
     monkeypatch.delattr(os, "fork")
-    assert run_audit({"causal_mask": wrong_mask}, only=("causal_mask",)).diagnosis == {"causal_mask": ("mask-strict",)}
+    result = run_audit({"causal_mask": wrong_mask}, only=("causal_mask",))
+    assert result.diagnosis == {"causal_mask": ("mask-strict",)}
+    assert result.notes["causal_mask"] == "runs in the audit's own process"
+
+
+def test_what_computes_with_a_framework_runs_here_and_is_said():
+    def causal_mask(n):
+        return np.tri(n)
+
+    assert "causal_mask" not in run_audit(causal_mask).notes
+    causal_mask.FRAMEWORK = "torch"
+    assert run_audit(causal_mask).notes["causal_mask"] == "runs in the audit's own process"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import inspect
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -12,6 +13,7 @@ from types import ModuleType
 from typing import Any, Literal
 
 from attnprune_verify.errors import InvalidInstance
+from attnprune_verify.values import nearest
 
 __all__ = ["Target", "fingerprint", "parse_target", "source_file", "target_of"]
 
@@ -58,6 +60,8 @@ def target_of(target: object) -> Target:
     if isinstance(target, Mapping):
         return Target(f"dict of {', '.join(map(str, target))}"[:100], "live", "", dict(target))
     name = str(getattr(target, "__name__", ""))
+    if title := inspect.getattr_static(target, "_attnprune_title", ""):  # of what an adapter has made
+        return Target(title, "live", name, target)
     home = getattr(target, "__module__", None) or type(target).__module__
     return Target(f"{home}.{name}" if name else f"object of {home}.{type(target).__qualname__}", "live", name, target)
 
@@ -84,7 +88,8 @@ def parse_target(spec: str) -> Target:
             raise InvalidInstance(f"{rule}; got the object {attribute!r}")
         file = Path(path)
         if not file.is_file():
-            raise InvalidInstance(f"{rule}; there is no file {path!r}")
+            beside = [str(one) for one in file.parent.glob("*.py")] if file.parent.is_dir() else []
+            raise InvalidInstance(f"{rule}; there is no file {path!r}{nearest(path, beside)}")
         return Target(text, "file", f"{file.resolve()}{':' + attribute if attribute else ''}")
     module, colon, attribute = text.partition(":")
     if not _DOTTED.fullmatch(module) or (colon and not _DOTTED.fullmatch(attribute)):

@@ -1,4 +1,4 @@
-"""One softmax row beyond its Jacobian: how far a move of the logits changes it, and two conjectured suprema."""
+"""One softmax row beyond its Jacobian: a move of the logits, its next derivatives, and two conjectured suprema."""
 
 from __future__ import annotations
 
@@ -12,9 +12,10 @@ from attnprune_verify.claims.case import Case
 from attnprune_verify.claims.core import Claim, Kind, Strength, Wrong
 from attnprune_verify.claims.hypotheses import ANY_MASK, LITERAL
 from attnprune_verify.claims.lipschitz_pairs import one_feature, second_mask
-from attnprune_verify.claims.quantities import Quantities, variance
-from attnprune_verify.claims.relation import Relation, at_most
+from attnprune_verify.claims.quantities import Quantities, extreme_eigenvalues, variance
+from attnprune_verify.claims.relation import Relation, at_least, at_most
 from attnprune_verify.claims.supply import Arrays, Instances
+from attnprune_verify.theory import newton
 
 _SECTION = "F Lipschitz of Gradient"
 
@@ -40,7 +41,16 @@ def _row_moves(q: Quantities, weights: float = 1.0, jacobian: float = 1.0) -> li
                 at_most(variance(after, v) * shrink, variance(before, v), f"row {i}: Jacobian from above"),
                 at_most(variance(before, v) * shrink, variance(after, v), f"row {i}: Jacobian from below"),
             ]
+        for one, other, side in ((before, after, "above"), (after, before, "below")):
+            found.append(_as_forms(q, one, other, shrink, f"row {i}: form from {side}"))
     return found
+
+
+def _as_forms(q: Quantities, one: Any, other: Any, shrink: Any, part: str) -> Relation:
+    """J(one) - e^-r J(other) + 11^T has no eigenvalue below 0; 1 is added to both sides, for the rounding."""
+    gap = np.diag(one - shrink * other) - np.outer(one, one) + shrink * np.outer(other, other)
+    least, _ = extreme_eigenvalues(gap + q.number(np.ones(gap.shape)), q.arithmetic)
+    return at_least(least + q.number(1.0), q.number(1.0), part, offset=q.number(1.0))
 
 
 def _move_and_direction(rng: Generator, case: Case) -> dict[str, Any]:
@@ -72,11 +82,28 @@ def _third(q: Quantities, constant: float = 0.57141) -> Relation:
     return at_most(abs(value), q.square(q.v) * q.norm(q.v) * q.number(constant))
 
 
+def _proved(q: Quantities, second: float = 1.0, third: float = 1.0, loss: float = 1.0) -> list[Relation]:
+    """Both derivatives of softmax, and the third of the row's loss with the actual residual."""
+    s, speed, bend, jerk = _derivatives(q)
+    c, v = s - q.softmax(q.t), q.norm(q.v)
+    value = (speed * bend).sum() * 3 + (c * jerk).sum()
+    return [
+        at_most(q.norm(bend), q.of(newton.second_derivative, v) * q.number(second), "second derivative"),
+        at_most(q.norm(jerk), q.of(newton.third_derivative, v) * q.number(third), "third derivative"),
+        at_most(abs(value), q.of(newton.third_derivative_row, q.norm(c), v) * q.number(loss), "loss of the row"),
+    ]
+
+
 def _two_tokens() -> Iterator[Case]:
     """Two tokens, opposite step, f at a vertex: the maximisers of both, as found by search."""
     for place in ((1 - 3**-0.5) / 2, 0.3637357):
         s = np.array([np.log(place / (1 - place)), 0.0])
         yield Case({"s": s, "t": np.array([40.0, 0.0]), "v": np.array([1.0, -1.0])}, f"p = {place:.6f}")
+
+
+def _and_equal_tokens() -> Iterator[Case]:
+    yield from _two_tokens()
+    yield Case({"s": np.zeros(2), "t": np.zeros(2), "v": np.array([1.0, -1.0])}, "two equal tokens")
 
 
 def _softer(rng: Generator, case: Case) -> Case:
@@ -98,6 +125,7 @@ CLAIMS: tuple[Claim, ...] = (
         " W) X^T.",
         formula="e^-r s_j <= s'_j <= e^r s_j, e^-r J(s) <= J(s') <= e^r J(s)",
         strength=Strength.TIGHT,
+        loose=frozenset({"row: form from above", "row: form from below"}),  # all directions; u and v pin the constant
         margin=_row_moves,
         supply=Instances("any", extra=_move_and_direction, free=("M", "N", "W", "v")),
         uses=("def:soft_prob_func",),
@@ -105,6 +133,29 @@ CLAIMS: tuple[Claim, ...] = (
         wrong=(
             Wrong("weights within e^{0.99 r}", lambda q: _row_moves(q, weights=0.99)),
             Wrong("the Jacobian within e^{0.99 r}", lambda q: _row_moves(q, jacobian=0.99)),
+        ),
+        source="new",
+    ),
+    Claim(
+        id="new:row_third_bound",
+        kind=Kind.LEMMA,
+        title="Second and third derivatives of a row, proved",
+        section=_SECTION,
+        reading=LITERAL,
+        says="Proved bounds, for any number of tokens, of the second and third derivatives of a softmax row along a"
+        " direction of norm v, and of the third of a row's loss with s = ||softmax - f||; searches come nearest to the"
+        " second.",
+        formula="||d^2 softmax|| <= (2/5) v^2, ||d^3 softmax|| <= (51/100) v^3, |d^3 1/2 ||softmax - f||^2| <="
+        " (3/5 + (51/100) s) v^3",
+        strength=Strength.UPPER,
+        margin=_proved,
+        supply=_ROWS,
+        uses=("new:softmax_jacobian",),
+        attains=_and_equal_tokens,
+        wrong=(
+            Wrong("two thirds of 2/5", lambda q: _proved(q, second=0.66)),
+            Wrong("0.98 of 51/100", lambda q: _proved(q, third=0.98)),
+            Wrong("half of the row's", lambda q: _proved(q, loss=0.5)),
         ),
         source="new",
     ),

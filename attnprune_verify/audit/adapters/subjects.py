@@ -1,0 +1,92 @@
+"""What every adapter makes: a function with a signature of its own, called the contract's way."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Iterable, Mapping
+from types import SimpleNamespace
+from typing import Any
+
+from attnprune_verify.audit.contract import FUNCTIONS
+from attnprune_verify.errors import InvalidInstance
+
+__all__ = ["functions_of", "made", "named_parameters", "swept", "titled", "together"]
+
+_KINDS = inspect.Parameter
+
+
+def made(
+    name: str, framework: str, call: Callable[..., Any], parameters: Iterable[inspect.Parameter], title: str = ""
+) -> Callable[..., Any]:
+    """`call` under the contract's name, with these parameters; it says whose arrays it computes with, and its title.
+
+    A target with the attribute ``FRAMEWORK`` other than "numpy" is not forked: a framework's threads do not survive it.
+    """
+
+    def subject(*arguments: Any, **keywords: Any) -> Any:
+        return call(*arguments, **keywords)
+
+    described: Any = subject
+    described.__name__ = described.__qualname__ = name
+    described.__signature__ = inspect.Signature(list(parameters))
+    described.FRAMEWORK = framework
+    described._attnprune_title = title
+    return subject
+
+
+def titled(adapter: str, adapted: object) -> str:
+    """What a report calls an adapted object.
+
+    Examples
+    --------
+    >>> titled("original_sparsegpt", inspect.Signature)
+    'original_sparsegpt(inspect.Signature)'
+    """
+    name = getattr(adapted, "__qualname__", "") or getattr(adapted, "__name__", "") or type(adapted).__qualname__
+    home = getattr(adapted, "__module__", None)
+    return f"{adapter}({home}.{name})" if home else f"{adapter}({name})"
+
+
+def swept(options: Mapping[str, object]) -> list[inspect.Parameter]:
+    """The parameters of a baseline: weight, X, rho, and by keyword the options it has, with the contract's defaults."""
+    given = [_KINDS(name, _KINDS.POSITIONAL_OR_KEYWORD) for name in ("weight", "X", "rho")]
+    return given + [_KINDS(name, _KINDS.KEYWORD_ONLY, default=value) for name, value in options.items()]
+
+
+def named_parameters(function: Callable[..., Any]) -> list[inspect.Parameter]:
+    """The parameters of a function; of one that hides them, none.
+
+    Examples
+    --------
+    >>> [one.name for one in named_parameters(lambda M, X: 0)]
+    ['M', 'X']
+    """
+    try:
+        return list(inspect.signature(function).parameters.values())
+    except (TypeError, ValueError):
+        return []
+
+
+def functions_of(target: object) -> dict[str, Callable[..., Any]]:
+    """The contract's functions that a module, object, mapping or function has.
+
+    Raises
+    ------
+    InvalidInstance
+        If there is none.
+    """
+    found: dict[str, Callable[..., Any]] = {}
+    for name in FUNCTIONS:
+        one = target.get(name) if isinstance(target, Mapping) else getattr(target, name, None)
+        if callable(one):
+            found[name] = one
+    if not found and callable(target) and getattr(target, "__name__", "") in FUNCTIONS:
+        found[str(getattr(target, "__name__", ""))] = target
+    if not found:
+        raise InvalidInstance(f"what is adapted must have at least one of {', '.join(FUNCTIONS)}; got {target!r:.80}")
+    return found
+
+
+def together(functions: Mapping[str, Callable[..., Any]], framework: str, title: str) -> SimpleNamespace:
+    """Several subjects as one target."""
+    return SimpleNamespace(**functions, FRAMEWORK=framework, _attnprune_title=title)

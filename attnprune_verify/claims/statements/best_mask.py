@@ -1,0 +1,127 @@
+"""The best 0/1 mask with a given number of zeros: branch and bound against every mask there is."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import cache
+from itertools import combinations
+from typing import Any
+
+import numpy as np
+from numpy.random import Generator
+
+from attnprune_verify.algorithms.descent import prune_mask_gd
+from attnprune_verify.claims.case import Case
+from attnprune_verify.claims.core import Claim, Kind, Strength, Wrong
+from attnprune_verify.claims.hypotheses import ANY_MASK, CAUSAL
+from attnprune_verify.claims.quantities import Quantities
+from attnprune_verify.claims.relation import Relation, at_least, less
+from attnprune_verify.claims.supply import Fixed, Instances
+from attnprune_verify.instance.problem import Instance
+from attnprune_verify.theory.best_mask import certified_best_mask
+
+_MOST_ENTRIES = 9
+_TOLERANCE = 1e-9
+_TIMES = 6
+_STRENGTHS = (1e-3, 1e-2, 1e-1, 1.0)
+
+
+def _zeros(rng: Generator, case: Case) -> dict[str, Any]:
+    size = case["W"].size
+    W = case["W"] / max(1.0, float(np.abs(case["W"]).max()) / 2)
+    return {"W": W, "zeros": int(rng.integers(0, size + 1))}
+
+
+def _all_masks(q: Quantities) -> Iterator[Any]:
+    """Every mask with that many zeros."""
+    for places in combinations(range(q.d**2), q.case["zeros"]):
+        mask = np.ones(q.d**2)
+        mask[list(places)] = 0.0
+        yield mask.reshape(q.d, q.d)
+
+
+def _best(q: Quantities, more: float = 1.0, found: float = 1.0) -> list[Relation]:
+    """The least L_attn of all masks, one by one, against the bound from both sides, and the loss of the mask found."""
+    if q.d**2 > _MOST_ENTRIES:
+        return []
+    case = q.case
+    best = certified_best_mask(Instance(case["X"], case["W"], mask=case["mask"]), case["zeros"], tolerance=_TOLERANCE)
+    least = q.smallest([q.at(q.number(mask)).L_attn for mask in _all_masks(q)])
+    tiny = q.number(1e-24)  # where the loss is rounding alone
+    seen = q.at(q.number(best.mask)).L_attn
+    return [
+        at_least(least + tiny, q.number(best.bound * more) + tiny, "every mask", offset=tiny),
+        at_least(q.number(best.bound) + tiny, least * q.number((1 - 4 * _TOLERANCE) * found), "bound is reached"),
+        at_least(q.number(best.loss) * q.number(1 + 1e-12) + tiny, seen * q.number(found), "mask found"),
+    ]
+
+
+@cache
+def _returned() -> tuple[Case, ...]:
+    """Six tokens, four features, causal; per lam what alg:mask_gd returns at rho = 1/2 after 100 steps of 1/L."""
+    X = [[-14, -11, -11, -3], [-19, -2, -8, 7], [8, 11, 6, 0], [7, 12, -5, 5], [0, 12, -7, -2], [3, 2, -13, 3]]
+    W = [[-1, -2, -1, 2], [-15, 12, -7, -18], [-1, 12, -4, 12], [12, -7, -20, -10]]
+    values = {"X": np.array(X) / 8, "W": np.array(W) / 16, "mask": "causal"}
+    best = certified_best_mask(Instance(values["X"], values["W"], mask="causal"), 8)
+    cases = []
+    for lam in _STRENGTHS:
+        found = prune_mask_gd(values["X"], values["W"], 0.5, lam, mask="causal", steps=100)
+        cases.append(Case({**values, "M": found.mask, "N": best.mask, "lam": lam}, f"lam = {lam:g}"))
+    return tuple(cases)
+
+
+def _far(q: Quantities, times: float = _TIMES) -> list[Relation]:
+    """Two masks with as many zeros, that of descent and another, both losses in balls."""
+    zeros = [q.number(int((np.asarray(mask) == 0).sum())) for mask in (q.case["M"], q.case["N"])]
+    return [
+        less(q.at(q.N).L_attn * q.number(times), q.at(q.M).L_attn, "attention error"),
+        at_least(zeros[0], zeros[1], "zeros"),
+        at_least(zeros[1], zeros[0], "zeros"),
+    ]
+
+
+CLAIMS: tuple[Claim, ...] = (
+    Claim(
+        id="new:best_mask",
+        kind=Kind.THEOREM,
+        title="The best 0/1 mask, certified",
+        section="4 Main Results",
+        reading=ANY_MASK,
+        says="`certified_best_mask` bounds L_attn from below over all 0/1 masks with a given number of zeros, and so"
+        " tells how much a returned mask certainly loses at most against the best. Below a node of its search, where"
+        " some entries are fixed, F_ij lies between l_ij and u_ij, the extremes being over the masks B that the node"
+        " leaves, and a linear function's extreme is a sum of the smallest coefficients. For small d the search ends;"
+        " stopped earlier, its bound still holds.",
+        formula="L_attn(B) >= 1/2 sum_ij dist(f_ij, [l_ij, u_ij])^2, l_ij = 1/sum_k exp(max_B (z_ik - z_ij)),"
+        " u_ij = 1/sum_k exp(min_B (z_ik - z_ij)); where it ends, bound <= min_B L_attn(B) and (1 -"
+        f" {4 * _TOLERANCE:g}) min_B L_attn(B) <= bound",
+        strength=Strength.TIGHT,
+        margin=_best,
+        supply=Instances("any", extra=_zeros, small=True, free=(), rounds=1),
+        uses=("def:loss_func",),
+        wrong=(
+            Wrong("1.001 times the bound", lambda q: _best(q, more=1.001)),
+            Wrong("a bound that is reached to a thousandth above", lambda q: _best(q, found=1.001)),
+        ),
+        source="new",
+    ),
+    Claim(
+        id="new:descent_mask_far_from_best",
+        kind=Kind.REMARK,
+        title="The returned mask can be far from the best",
+        section="4 Main Results",
+        reading=CAUSAL,
+        says="On an instance with six tokens and four features the 0/1 mask that alg:mask_gd returns at rho = 1/2 has"
+        f" more than {_TIMES} times the attention error of another with as many zeros, for each of {len(_STRENGTHS)}"
+        f" lam from {min(_STRENGTHS):g} to {max(_STRENGTHS):g}: no small factor near the best mask can be promised.",
+        formula=f"{_TIMES} L_attn(best) < L_attn(returned)",
+        strength=Strength.LOWER,
+        arithmetic="ball",
+        margin=_far,
+        supply=Fixed(_returned),
+        uses=("alg:mask_gd", "new:best_mask"),
+        wrong=(Wrong("seven times", lambda q: _far(q, 7.0)),),
+        source="new",
+        tags=frozenset({"existential"}),
+    ),
+)

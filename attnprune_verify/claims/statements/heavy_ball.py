@@ -1,0 +1,136 @@
+"""Gradient descent with momentum, as the paper runs it: an energy that falls, and steps for which it diverges."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+from numpy.random import Generator
+
+from attnprune_verify.claims.case import Case
+from attnprune_verify.claims.core import Claim, Hypothesis, Kind, Strength, Wrong
+from attnprune_verify.claims.hypotheses import ANY_MASK
+from attnprune_verify.claims.quantities import Quantities
+from attnprune_verify.claims.relation import Relation, at_least, at_most
+from attnprune_verify.claims.supply import Instances
+from attnprune_verify.claims.trajectory import descend, sharp_L
+from attnprune_verify.theory import momentum, rates
+
+_SECTION = "G Convergence of Gradient Descent"
+_STEPS = 8
+_FEW_STEPS = 4
+
+
+def _moving(rng: Generator, case: Case) -> dict[str, Any]:
+    """M_{t-1} beside M = M_t, a momentum, and the step as a share of the longest."""
+    theta = float(rng.choice([0.0, 0.5, 0.9]))
+    return {
+        "N": case["M"] + float(rng.choice([1e-3, 0.3])) * rng.standard_normal(case["M"].shape),
+        "theta": theta,
+        "share": float(rng.choice([0.1, 0.5, 0.99])),
+        "lam": case["lam"] or 1e-3,
+    }
+
+
+def _one_token() -> Iterator[Case]:
+    """K = 0 and L = lam, a quadratic: the step equal to the one before, where the energy loses least."""
+    for theta, share in ((0.0, 0.5), (0.5, 0.5), (0.9, 0.9)):
+        lam, M = 0.5, np.array([[1.0, -2.0], [0.5, 1.0]])
+        move = -share * 2 * M  # -eta lam M/(1 - theta), eta = share 2 (1 - theta)/lam
+        values = {"X": np.array([[1.0, 2.0]]), "W": np.ones((2, 2)), "M": M, "N": M - move, "mask": None}
+        yield Case({**values, "lam": lam, "theta": theta, "share": share}, f"one token, theta = {theta}")
+
+
+def _energy(q: Quantities, less: float = 1.0, longer: float = 1.0, sooner: float = 1.0) -> list[Relation]:
+    """One step from any M_t and M_{t-1}; then from rest at M = 1 the loss and the least gradient."""
+    theta, L = q.number(float(q.case["theta"])), sharp_L(q)
+    if not L > 0:
+        return []
+    longest = float(q.of(momentum.longest_step, theta, L))
+    eta = q.number(longest * float(q.case["share"]) * longer * (1 - 1e-12))
+    weight = q.of(momentum.energy_weight, theta, eta)
+    moved = q.at(q.M - q.gradient * eta + (q.M - q.N) * theta)
+    before = q.L + weight * q.square(q.M - q.N)
+    after = moved.L + weight * q.square(moved.M - q.M)
+    fall = q.of(momentum.energy_loss, theta, eta, L) * q.square(moved.M - q.M)
+    parts = [at_most(after + fall * q.number(less), before, "energy")]
+    points = list(descend(q, eta, _STEPS, float(q.case["theta"])))
+    limit = q.of(rates.start_loss, q.d, q.lam)
+    parts += [at_most(point.L, limit, f"loss, t = {t}") for t, point in enumerate(points)]
+    for T in range(1, _STEPS + 1):
+        least = q.smallest([q.square(point.gradient) for point in points[:T]])
+        bound = q.of(momentum.smallest_gradient, q.d, q.lam, theta, eta, L, T)
+        parts.append(at_most(least, bound * q.number(sooner), f"smallest gradient before t = {T}"))
+    return parts
+
+
+def _long_step(rng: Generator, case: Case) -> dict[str, Any]:
+    W = case["W"].copy()
+    W[0, 0] = 0.0
+    theta, lam = float(rng.choice([0.0, 0.5, 0.9])), float(rng.choice([0.04, 1.0, 5.12]))
+    return {"W": W, "lam": lam, "theta": theta, "eta": 2 * (1 + theta) / lam * float(rng.choice([1.01, 1.5, 6.0]))}
+
+
+def _grows(q: Quantities, more: float = 1.0) -> list[Relation]:
+    """Where W_ij = 0 attention does not see M_ij: |M_ij| after t steps from M = 1 at rest."""
+    theta, eta = q.number(float(q.case["theta"])), q.number(float(q.case["eta"]))
+    r = q.of(momentum.growth, eta * q.lam - 2 * (1 + theta), theta)
+    parts, least = [], q.number(1.0)
+    for t, point in enumerate(descend(q, eta, _FEW_STEPS, float(q.case["theta"]))):
+        parts.append(at_least(abs(point.M[0, 0]), least * q.number(1 - 1e-12), f"t = {t}"))
+        least = least * r * q.number(more)
+    return parts
+
+
+def _certainly_longer(q: Quantities) -> bool:
+    return q.of(momentum.diverges, float(q.case["theta"]), float(q.case["eta"]), float(q.case["lam"]))  # type: ignore[no-any-return]
+
+
+_LONG = Instances("any", extra=_long_step, small=True, free=(), rounds=1)
+
+CLAIMS: tuple[Claim, ...] = (
+    Claim(
+        id="new:heavy_ball",
+        kind=Kind.THEOREM,
+        title="Descent with momentum",
+        section=_SECTION,
+        reading=ANY_MASK,
+        says="Heavy ball with momentum 0 <= theta < 1 and a step below 2 (1 - theta)/L never raises its energy, from"
+        " any M_t and M_{t-1}; from rest at M = 1 the loss stays at most lam d^2/2 (it need not fall in every step) and"
+        " the least gradient is bounded. Longer steps are not covered, up to those of new:heavy_ball_diverges.",
+        formula="E_t = L(M_t) + (theta/(2 eta)) ||M_t - M_{t-1}||_F^2, E_{t+1} <= E_t - ((1 - theta)/eta - L/2)"
+        " ||M_{t+1} - M_t||_F^2; for eta < 2 (1 - theta)/L min_{t<T} ||grad L(M_t)||_F^2 <="
+        " (1 + theta)^2 lam d^2/(eta (2 (1 - theta) - eta L) T)",
+        strength=Strength.UPPER,
+        margin=_energy,
+        supply=Instances("any", extra=_moving, small=True, free=("M", "N"), rounds=1),
+        uses=("fix:lip_grad_l",),
+        attains=_one_token,
+        wrong=(
+            Wrong("1.02 times what the energy loses", lambda q: _energy(q, less=1.02)),
+            Wrong("twice the longest step", lambda q: _energy(q, longer=2.0)),
+            Wrong("0.98 of the squared gradient", lambda q: _energy(q, sooner=0.98)),
+        ),
+        source="new",
+    ),
+    Claim(
+        id="new:heavy_ball_diverges",
+        kind=Kind.THEOREM,
+        title="Where descent with momentum diverges",
+        section=_SECTION,
+        reading=ANY_MASK,
+        says="Off the range of Pi A, for instance where W_ij = 0, L is (lam/2) ||M||^2, and heavy ball from rest is a"
+        " linear recursion: with x = eta lam - 2 (1 + theta) that part of M grows at least like r^t as soon as x > 0,"
+        " whatever the tokens, the weights and the start.",
+        formula="eta lam > 2 (1 + theta) implies |P M_t| >= r^t |P M_0|, r ="
+        " (x + 1 + theta + sqrt(x^2 + 2 x (1 + theta) + (1 - theta)^2))/2 > 1",
+        strength=Strength.LOWER,
+        margin=_grows,
+        supply=_LONG,
+        hypotheses=(Hypothesis("eta lam > 2 (1 + theta)", _certainly_longer, _LONG.families),),
+        uses=("thm:mat_view_l",),
+        wrong=(Wrong("1.3 r", lambda q: _grows(q, 1.3)),),
+        source="new",
+    ),
+)

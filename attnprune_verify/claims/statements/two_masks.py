@@ -1,0 +1,222 @@
+"""Masks on W_Q and W_K, as the paper's experiments have them, over several heads: what carries over, what cannot."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+from numpy.random import Generator
+
+from attnprune_verify.claims.case import Case
+from attnprune_verify.claims.core import Claim, Kind, Reading, Strength, Wrong
+from attnprune_verify.claims.pair import Pair, norm_of_pair
+from attnprune_verify.claims.quantities import Quantities, extreme_eigenvalues
+from attnprune_verify.claims.relation import Relation, at_least, at_most, equal
+from attnprune_verify.claims.supply import Arrays
+from attnprune_verify.theory import pair, sharp
+
+_HEADS = Reading("heads", "masks on W_Q and W_K, one or two heads, shared key heads, full and causal; no biases")
+_STEPS = 6
+
+
+def _layer(rng: Generator, case: Case) -> Case:
+    """Two heads where the columns allow it, and one key head for both in half of these."""
+    columns = case["W_Q"].shape[1]
+    heads = 2 if columns % 2 == 0 else 1
+    groups = heads if rng.integers(2) else 1
+    keys = slice(0, columns // heads * groups)
+    values = {name: case[name] % 4 for name in ("X", "W_Q", "W_K")}
+    moved = {"N_Q": case["M_Q"] + 0.1 * case["N_Q"], "N_K": (case["M_K"] + 0.1 * case["N_K"])[:, keys]}
+    return case.but(
+        **values | moved | {"W_K": values["W_K"][:, keys], "M_K": case["M_K"][:, keys]},
+        heads=heads,
+        kv_heads=groups,
+        scale=float(rng.choice([0.25, 1.0])),
+        lam=float(rng.choice([1e-3, 0.1, 1.0])),
+        share=float(rng.choice([0.2, 0.5, 0.95])),
+        mask=None if rng.integers(2) else "causal",
+    )
+
+
+_SHAPES = {"X": "nd", "W_Q": "dm", "W_K": "dm", "M_Q": "dm", "M_K": "dm", "N_Q": "dm", "N_K": "dm"}
+_SUPPLY = Arrays(_SHAPES, make=_layer, sizes=(1, 2, 3), rounds=24)
+
+
+def _one_feature(M_Q: float, M_K: float, N_Q: float, w: float = 20.0) -> Case:
+    values = {"X": [[1.0], [0.0]], "W_Q": [[w]], "W_K": [[1.0]], "M_Q": [[M_Q]], "M_K": [[M_K]], "N_Q": [[N_Q]]}
+    arrays = {name: np.array(value) for name, value in values.items()} | {"N_K": np.array([[M_K]])}
+    more = {"heads": 1, "kv_heads": 1, "scale": 1.0, "lam": 1e-9, "share": 0.5, "mask": None}
+    return Case({**arrays, **more}, f"d = 1, M_K = {M_K}")
+
+
+def _bends() -> Iterator[Case]:
+    """M_K huge and M_Q so small that the logit is where a row bends most: k P is nothing beside C_+ k^2 R^2."""
+    place = (15 - np.sqrt(33.0)) / 24
+    for p in (place, 1 - place):
+        for w in (20.0, -20.0):
+            M = np.log(p / (1 - p)) / w / 1000
+            yield _one_feature(M, 1000.0, M * (1 + 1e-6), w)
+
+
+def _joined(q: Quantities, Q: Any, K: Any) -> Any:
+    return q.square(Q) + q.square(K)
+
+
+def _moves(q: Quantities, factor: float = 1.0) -> Relation:
+    two, k = Pair(q), norm_of_pair(q)
+    a, b = two.at(q.M_Q, q.M_K), two.at(q.N_Q, q.N_K)
+    R = q.sqrt(q.largest([_joined(q, q.M_Q, q.M_K), _joined(q, q.N_Q, q.N_K)]))
+    P = q.of(sharp.P_star) * q.sqrt(q.number(float(two.rows)))
+    step_Q, step_K = q.M_Q - q.N_Q, q.M_K - q.N_K
+    change = _joined(q, a.G_Q - b.G_Q + step_Q * q.lam, a.G_K - b.G_K + step_K * q.lam)
+    L = q.of(pair.lipschitz, k, R, P, q.lam)
+    return at_most(q.sqrt(change), L * q.sqrt(_joined(q, step_Q, step_K)) * q.number(factor))
+
+
+def _descends(q: Quantities, loss: float = 1.0, sooner: float = 1.0) -> list[Relation]:
+    two = Pair(q)
+    N = q.number(float(two.entries))
+    L = q.of(pair.lipschitz_confined, norm_of_pair(q), N, q.lam)
+    eta = q.number(2 * float(q.case["share"]) / float(L) * (1 - 1e-12))
+    Q, K = (q.number(np.ones(np.shape(q.case[name]))) for name in ("M_Q", "M_K"))
+    limit = q.of(pair.start_loss, N, q.lam)
+    parts: list[Relation] = []
+    gradients: list[Any] = []
+    for t in range(_STEPS + 1):
+        at = two.at(Q, K)
+        value = two.square(at.c) / 2 + q.lam * _joined(q, Q, K) / 2
+        parts.append(at_most(value, limit * q.number(loss if t else 1.0), f"loss, t = {t}"))
+        if t:
+            bound = q.of(pair.smallest_gradient, N, q.lam, eta, L, t)
+            parts.append(at_most(q.smallest(gradients), bound * q.number(sooner), f"least gradient before t = {t}"))
+        step_Q, step_K = at.G_Q + Q * q.lam, at.G_K + K * q.lam
+        gradients.append(_joined(q, step_Q, step_K))
+        Q, K = Q - step_Q * eta, K - step_K * eta
+    return parts
+
+
+def _no_attention() -> Iterator[Case]:
+    """One token: L is (lam/2) ||M||^2, and eta = 1/lam ends in one step."""
+    case = _one_feature(1.0, 1.0, 0.5)
+    yield case.but("one token", X=np.ones((1, 1)), lam=0.5)
+
+
+def _at_zero(q: Quantities, keys: float = 0.0) -> list[Relation]:
+    """Both gradients at M_Q = M_K = 0, and the loss there, that of uniform rows."""
+    two = Pair(q)
+    at = two.at(q.number(np.zeros(np.shape(q.case["M_Q"]))), q.number(np.full(np.shape(q.case["M_K"]), keys)))
+    uniform = [[1 / q.number(float(len(f))) - f for f in head] for head in two.dense]
+    return [
+        equal(at.G_Q, q.number(np.zeros(np.shape(q.case["M_Q"]))), "M_Q"),
+        equal(at.G_K, q.number(np.zeros(np.shape(q.case["M_K"]))), "M_K"),
+        equal(two.square(at.c), two.square(uniform), "attention error"),
+    ]
+
+
+def _pl(q: Quantities, factor: float = 1.0) -> list[Relation]:
+    """s w sqrt(beta) t delta ||c|| <= ||grad_Q L_attn||, t over zero-sum vectors of all tokens."""
+    two = Pair(q)
+    at = two.at(q.M_Q, q.M_K)
+    if not at.floor or not q.beta > 0:
+        return []
+    basis = np.array([[1.0] * h + [-float(h)] + [0.0] * (q.n - h - 1) for h in range(1, q.n)])
+    sides = q.number(basis / np.linalg.norm(basis, axis=1)[:, None])
+    squares = []
+    for key in at.keys:
+        moved = sides @ key
+        least, _ = extreme_eigenvalues(moved @ moved.T, q.arithmetic)
+        squares.append(least)
+    t = q.sqrt(q.largest([q.smallest(squares) * q.number(1 - 1e-9), q.number(0.0)]))
+    root = q.of(pair.pl_root, two.scale, q.smallest(np.abs(q.W_Q)), q.beta, t, q.smallest(at.floor))
+    return [at_least(q.norm(at.G_Q), root * q.sqrt(two.square(at.c)) * q.number(factor))]
+
+
+def _wide(rng: Generator, case: Case) -> Case:
+    """One head with at least as many features as tokens, less one, and no more tokens than features."""
+    raw, case = case, _layer(rng, case)
+    n = min(raw["X"].shape[0], raw["X"].shape[1], raw["W_Q"].shape[1] + 1)
+    X = case["X"][:n] + np.eye(*case["X"][:n].shape)
+    return case.but(X=X, W_Q=raw["W_Q"] % 4 + 5.0, W_K=raw["W_K"] % 4, M_K=raw["M_K"], heads=1, kv_heads=1)
+
+
+def _two_tokens() -> Iterator[Case]:
+    """X = I, W_Q = 1, keys 1 and -1, M_Q = 0: uniform rows, where every step of the proof is an equality."""
+    values = {"X": np.eye(2), "W_Q": np.ones((2, 1)), "W_K": np.array([[1.0], [-1.0]]), "M_K": np.ones((2, 1))}
+    more = {"heads": 1, "kv_heads": 1, "scale": 1.0, "lam": 0.1, "share": 0.5, "mask": None}
+    yield Case({**values, **more, "M_Q": np.zeros((2, 1)), "N_Q": np.ones((2, 1)), "N_K": np.ones((2, 1))}, "X = I")
+
+
+def _claim(id_: str, title: str, says: str, formula: str, margin: Any, wrong: tuple[Wrong, ...], **more: Any) -> Claim:
+    return Claim(
+        id=id_,
+        kind=Kind.THEOREM,
+        title=title,
+        section="6 Experiment",
+        reading=_HEADS,
+        says=says,
+        formula=formula,
+        strength=more.pop("strength", Strength.UPPER),
+        margin=margin,
+        supply=more.pop("supply", _SUPPLY),
+        wrong=wrong,
+        source="new",
+        **more,
+    )
+
+
+CLAIMS: tuple[Claim, ...] = (
+    _claim(
+        "new:pair_lipschitz",
+        "Smoothness with two masks",
+        "The loss of masks on W_Q and W_K, all heads together, has no global Lipschitz constant of the gradient, but"
+        " one on each ball of radius R; C_+ k^2 R^2 is approached, so it does grow like R^2; P is a bound of ||p||_F.",
+        "||grad L(M) - grad L(M')||_F <= (lam + C_+ k^2 R^2 + k P) ||M - M'||_F, M = (M_Q, M_K) within R of 0,"
+        " k = s max_c ||X diag(W_Q e_c)|| max_c ||X_0 diag(W_K e_c)||",
+        _moves,
+        (Wrong("0.98 of it", lambda q: _moves(q, 0.98)),),
+        uses=("new:row_hessian", "new:bound_p_sharp"),
+        attains=_bends,
+    ),
+    _claim(
+        "new:pair_descent",
+        "Descent with two masks",
+        "From M_Q = M_K = 1, with N entries in both masks, descent with eta < 2/L, L = lam + C_+ k^2 N +"
+        " k sqrt(lam N)/2, keeps ||M_Q||^2 + ||M_K||^2 <= N and the loss at most what it was, whatever the number of"
+        " heads and tokens; k is that of new:pair_lipschitz.",
+        "L(M_t) <= lam N/2, min_{t<T} ||grad L(M_t)||_F^2 <= lam N/(eta (2 - eta L) T)",
+        _descends,
+        (
+            Wrong("0.9 of the least gradient", lambda q: _descends(q, sooner=0.9)),
+            Wrong("a thousandth of the loss after a step", lambda q: _descends(q, loss=1e-3)),
+        ),
+        uses=("new:pair_lipschitz",),
+        attains=_no_attention,
+    ),
+    _claim(
+        "new:pair_no_PL",
+        "No PL inequality with two masks",
+        "M_Q = M_K = 0 is a stationary point for every lam, with the attention error of uniform rows: whatever tokens"
+        " and weights, the PL inequality of lem:PL_ineq has no counterpart for the loss that the experiments use unless"
+        " its xi is at least that error.",
+        "grad L(0, 0) = 0, ||c(0, 0)||^2 = sum_{h,i} ||1/m_i - f_i^h||^2",
+        _at_zero,
+        (Wrong("M_Q = 0 alone", lambda q: _at_zero(q, 1.0)),),
+        strength=Strength.IDENTITY,
+        uses=("eq:new_loss",),
+    ),
+    _claim(
+        "new:pair_PL",
+        "A PL inequality with two masks where the keys are long",
+        "Where the masked keys of every head tell tokens apart, t > 0 being the least ||v X (M_K o W_K^h)|| over"
+        " zero-sum unit vectors v, which asks for heads with at least n - 1 features, and X X^T >= beta I, the gradient"
+        " in M_Q alone bounds the attention error; near M_K = 0, t is 0. `scale` is that of the logits.",
+        "||grad_Q L_attn||_F >= scale min|W_Q| sqrt(beta) t delta ||c||_F",
+        _pl,
+        (Wrong("1.02 times it", lambda q: _pl(q, 1.02)),),
+        strength=Strength.LOWER,
+        supply=Arrays(_SHAPES, make=_wide, sizes=(2, 3), rounds=36),
+        uses=("lem:lower_bound_p",),
+        attains=_two_tokens,
+    ),
+)
