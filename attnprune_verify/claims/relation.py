@@ -69,10 +69,16 @@ def slack(relation: Relation) -> float:
     """
     if relation.kind == "==":
         return _deviation(np.asarray(relation.lhs), np.asarray(relation.rhs))
-    lhs, rhs = _floats(relation.lhs), _floats(relation.rhs)
+    lhs, rhs = relation.lhs, relation.rhs
+    if not (isinstance(lhs, float) and isinstance(rhs, float)):
+        lhs, rhs = _floats(lhs), _floats(rhs)
     small, large = (lhs, rhs) if relation.kind in ("<=", "<") else (rhs, lhs)
+    if isinstance(small, float):
+        if math.isnan(small) or math.isnan(large):
+            return math.nan
+        return min(1.0, _slack_of_one(float(small), float(large), relation.kind == "<"))
     if np.isnan(small).any() or np.isnan(large).any():
-        return float("nan")
+        return math.nan
     if not small.ndim and not large.ndim:
         return min(1.0, _slack_of_one(float(small), float(large), relation.kind == "<"))
     pairs = zip(*np.broadcast_arrays(np.atleast_1d(small), np.atleast_1d(large)), strict=True)

@@ -72,5 +72,5 @@ def _hessian(q: Quantities) -> NDArray[np.float64]:
     both = c + s
     bent = both[:, :, None] * moved - s[:, :, None] * np.einsum("ij,ijk->ik", both, moved)[:, None, :]
     bent -= (c * s).sum(axis=1)[:, None, None] * moved
-    found: NDArray[np.float64] = np.einsum("ijk,ijl->kl", pulls, bent, optimize=True) + q.lam * np.eye(q.d**2)
+    found: NDArray[np.float64] = pulls.reshape(-1, q.d**2).T @ bent.reshape(-1, q.d**2) + q.lam * np.eye(q.d**2)
     return found

@@ -90,6 +90,8 @@ class _Float(Arithmetic):
     name = "float"
 
     def lift(self, value: Any) -> Any:
+        if isinstance(value, (float, int)):
+            return float(value)
         return np.asarray(value, dtype=np.float64) if np.ndim(value) else float(value)
 
     def sqrt(self, value: Any) -> Any:
@@ -147,7 +149,7 @@ class _Ball(Arithmetic):
     exact_identities = True
 
     def lift(self, value: Any) -> Any:
-        if np.ndim(value):
+        if not isinstance(value, (arb, float, int)) and np.ndim(value):
             array = np.asarray(value)
             return np.array([_ball(entry) for entry in array.ravel()], dtype=object).reshape(array.shape)
         return _ball(value)
@@ -221,6 +223,8 @@ def _fraction(value: Any) -> Fraction:
 def _ball(value: Any) -> arb:
     if isinstance(value, arb):
         return value
+    if type(value) is float:
+        return arb(value)
     if isinstance(value, Fraction):
         return arb(fmpq(value.numerator, value.denominator))
     plain = _plain(value)

@@ -1,5 +1,5 @@
-// Every page of the built site in headless Chromium: axe-core finds nothing, no request leaves the machine, the console
-// stays silent, nothing but a table or a formula in its own box scrolls sideways.
+// Every page of the built site in headless Chromium: axe-core finds nothing, in light colours and in dark ones, no request
+// leaves the machine, the console stays silent, nothing but a table or a formula in its own box scrolls sideways.
 //
 //   npm install --prefix TOOLS puppeteer-core axe-core
 //   node docs/_site/check_pages.mjs SITE TOOLS [--pictures FOLDER] [--only PATTERN]
@@ -13,6 +13,9 @@ import { existsSync } from "node:fs";
 import { extname, join, relative, resolve, sep } from "node:path";
 
 const WIDTHS = [700, 1280, 1600];
+const SCHEMES = { light: "default", dark: "slate" };  // what the reader's system prefers, and what the theme calls it
+const COLOURS = { type: "tag", values: ["cat.color"] };  // in dark colours everything else is as it was
+const TABS = 2;
 const TYPES = { ".html": "text/html", ".css": "text/css", ".js": "text/javascript", ".json": "application/json",
   ".svg": "image/svg+xml", ".png": "image/png", ".xml": "text/xml", ".gz": "application/gzip" };
 
@@ -56,10 +59,13 @@ async function pages(folder) {
 const findings = [], outside = new Set();
 const browser = await puppeteer.launch({ executablePath: chromium, args: ["--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage"] });
 const all = (await pages(site)).filter(name => !only || name.includes(only));
-try {
+const left = [...all];
+
+async function tab() {
   const page = await browser.newPage();
   let now = "";
-  await page.emulateMediaFeatures([{ name: "prefers-reduced-motion", value: "reduce" }]);
+  const prefer = scheme => page.emulateMediaFeatures([
+    { name: "prefers-reduced-motion", value: "reduce" }, { name: "prefers-color-scheme", value: scheme }]);
   await page.setRequestInterception(true);
   page.on("request", request => {
     const url = request.url();
@@ -70,33 +76,44 @@ try {
   page.on("response", response => { if (response.status() >= 400) findings.push(`${now}: ${response.status()} ${response.url().replace(root, "")}`); });
   page.on("console", message => { if (["error", "warn"].includes(message.type())) findings.push(`${now}: console: ${message.text()}`); });
   page.on("pageerror", error => findings.push(`${now}: ${error.message}`));
-  for (const name of all) {
-    await page.setViewport({ width: WIDTHS[0], height: 900 });
-    now = name;
-    await page.goto(`${root}/${name}`, { waitUntil: "load" });
-    await page.evaluate(axe);
-    for (const width of WIDTHS) {
-      now = `${name} at ${width}`;
-      await page.setViewport({ width, height: 900 });
-      await page.evaluate(() => new Promise(done => setTimeout(done, 150)));
-      if (pictures) {
-        await mkdir(pictures, { recursive: true });
-        await page.screenshot({ path: join(pictures, `${name.replaceAll(sep, "-").replace(".html", "")}-${width}.png`) });
+  for (let name = left.shift(); name; name = left.shift()) {
+    for (const scheme of Object.keys(SCHEMES)) {
+      now = `${name}, ${scheme}`;
+      await prefer(scheme);
+      await page.setViewport({ width: WIDTHS[0], height: 900 });
+      await page.goto(`${root}/${name}`, { waitUntil: "load" });
+      const shown = await page.evaluate(() => document.body.dataset.mdColorScheme);
+      if (shown && shown !== SCHEMES[scheme]) findings.push(`${now}: shown in the colours ${shown}`);
+      await page.evaluate(axe);
+      for (const width of scheme === "light" ? WIDTHS : WIDTHS.slice(0, 2)) {
+        now = `${name} at ${width}, ${scheme}`;
+        await page.setViewport({ width, height: 900 });
+        await page.evaluate(() => new Promise(done => setTimeout(done, 150)));
+        if (pictures) {
+          await mkdir(pictures, { recursive: true });
+          const title = name.replaceAll(sep, "-").replace(".html", "");
+          await page.screenshot({ path: join(pictures, `${title}-${width}-${scheme}.png`) });
+        }
+        for (const link of await page.$$eval("a[href^=http]", links => links.map(one => one.href)))
+          if (!link.startsWith(root)) outside.add(link);
+        const over = await page.evaluate(() => document.documentElement.scrollWidth - window.innerWidth);
+        if (over > 0) findings.push(`${now}: ${over} px wider than the window`);
+        const options = { resultTypes: ["violations"], ...(scheme === "light" ? {} : { runOnly: COLOURS }) };
+        const { violations } = await page.evaluate(chosen => axe.run(document, chosen), options);
+        for (const one of violations)
+          findings.push(`${now}: axe ${one.id} (${one.impact}), ${one.nodes.length} times, first ${one.nodes[0].target.join(" ")}: ${one.help}`);
       }
-      for (const link of await page.$$eval("a[href^=http]", links => links.map(one => one.href)))
-        if (!link.startsWith(root)) outside.add(link);
-      const over = await page.evaluate(() => document.documentElement.scrollWidth - window.innerWidth);
-      if (over > 0) findings.push(`${now}: ${over} px wider than the window`);
-      const { violations } = await page.evaluate(() => axe.run(document, { resultTypes: ["violations"] }));
-      for (const one of violations)
-        findings.push(`${now}: axe ${one.id} (${one.impact}), ${one.nodes.length} times, first ${one.nodes[0].target.join(" ")}: ${one.help}`);
     }
   }
+}
+
+try {
+  await Promise.all(Array.from({ length: TABS }, tab));
 } finally {
   await browser.close();
   server.close();
 }
 for (const link of [...outside].sort()) console.log(`leads elsewhere, not followed: ${link}`);
 for (const finding of new Set(findings)) console.log(finding);
-console.log(`${all.length} pages at ${WIDTHS.join(", ")} px: ${new Set(findings).size} findings`);
+console.log(`${all.length} pages at ${WIDTHS.join(", ")} px, in light colours and in dark ones: ${new Set(findings).size} findings`);
 process.exitCode = findings.length ? 1 : 0;

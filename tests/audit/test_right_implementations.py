@@ -7,7 +7,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from attnprune_verify.audit import context
 from attnprune_verify.audit.auditor import Auditor
+from attnprune_verify.audit.checks import scale
 from attnprune_verify.audit.run import outcome_of, run_audit
 from attnprune_verify.audit.truth.reference import reference, spread
 
@@ -40,8 +42,15 @@ def assert_passed(result):
     assert result.expected_checks == len(result.checks)
 
 
+@pytest.fixture
+def impatient(monkeypatch):
+    """The rules that spare slow subjects the large instances, with a tenth of the seconds."""
+    monkeypatch.setattr(context, "_TOO_SLOW", 0.2)
+    monkeypatch.setattr(scale, "_MOST_SECONDS", 0.5)
+
+
 @pytest.mark.parametrize(("style", "functions"), STYLES.items(), ids=STYLES)
-def test_passes(style, functions):
+def test_passes(impatient, style, functions):
     assert_passed(run_audit(str(RIGHT / style), only=functions))
 
 
@@ -56,17 +65,20 @@ def test_masks_and_layers_pass():
     assert_passed(run_audit(str(BASE), only=only))
 
 
+EVERY = [*STYLES, *NEEDS, "../wrong/base.py"]
+
+
 @pytest.mark.thorough
-@pytest.mark.parametrize("seed", [0, 1, 2])
-@pytest.mark.parametrize("style", [*STYLES, *NEEDS, "../wrong/base.py"])
+@pytest.mark.parametrize(("style", "seed"), [(style, place % 3) for place, style in enumerate(EVERY)])
 def test_passes_entirely(style, seed):
+    """Every style with a seed, every seed with several styles."""
     if style in NEEDS:
         pytest.importorskip(NEEDS[style])
     assert_passed(run_audit(str(RIGHT / style), seed=seed))
 
 
 @pytest.mark.thorough
-@pytest.mark.parametrize("seed", range(1, 5))
+@pytest.mark.parametrize("seed", [1, 2])
 def test_the_reference_passes_for_other_seeds(seed):
     assert_passed(run_audit("attnprune_verify", seed=seed))
 
@@ -91,7 +103,7 @@ def test_calibration(style):
     assert 0.0 < worst < 10.0  # of the 30 that are allowed
 
 
-def test_a_slow_subject_is_spared_the_large_instances(tmp_path):
+def test_a_slow_subject_is_spared_the_large_instances(impatient, tmp_path):
     slow = (
         (RIGHT / "loops.py")
         .read_text(encoding="utf-8")

@@ -281,7 +281,7 @@ def test_a_short_text_is_refused(tmp_path):
 @pytest.mark.skipif(ENCODER is None, reason="the encoder is a package of the extra 'test'")
 def test_a_layer_of_the_real_encoder():
     """12 heads with biases, d = 384: every oracle passes, none is inconclusive, and wrong models fail."""
-    instance = instance_of_model(ENCODER, 3, TEXT, 16)
+    instance = instance_of_model(ENCODER, 3, TEXT, 8)
     result = run_check(instance)
     report = as_json(result)
     assert statuses(result) == {"passed"} and report["outcome"] == "passed"

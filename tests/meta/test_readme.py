@@ -1,11 +1,14 @@
 """What README shows is what happens."""
 
 import importlib.util
+import json
 import os
 import re
 import shlex
+import shutil
 import subprocess
 import sys
+import sysconfig
 from pathlib import Path
 
 import pytest
@@ -76,6 +79,9 @@ def words_of(command):
 def test_the_first_five_minutes_happen_as_they_are_told(tmp_path):
     """Every block marked `run`, in order, in one folder; then the block for torch, where torch is."""
     (tmp_path / "tests").symlink_to(ROOT / "tests", target_is_directory=True)
+    shutil.copytree(ROOT / "notebooks", tmp_path / "notebooks")
+    search = os.pathsep.join([sysconfig.get_path("scripts"), os.environ["PATH"]])  # `jupyter` is beside Python
+    environment = {**os.environ, "PYTHONPATH": str(ROOT), "PATH": search}
     ran = 0
     for language, words, body in fences():
         if " run" not in words:
@@ -87,11 +93,12 @@ def test_the_first_five_minutes_happen_as_they_are_told(tmp_path):
                 [sys.executable, "-m", "attnprune_verify", *rest] if name == "attnprune-verify" else [name, *rest]
             )
         for command in commands:
-            environment = {**os.environ, "PYTHONPATH": str(ROOT)}
             done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False)
             assert done.returncode == 0, (command, done.stderr)
             ran += 1
-    assert ran == 5 and (tmp_path / "pruned" / "pruning.json").exists() and list((tmp_path / "curves").glob("*.png"))
+    assert ran == 6 and (tmp_path / "pruned" / "pruning.json").exists() and list((tmp_path / "curves").glob("*.png"))
+    executed = json.loads((tmp_path / "notebooks" / "executed.ipynb").read_text(encoding="utf-8"))
+    assert all(cell["execution_count"] for cell in executed["cells"] if cell["cell_type"] == "code" and cell["source"])
     (body,) = [body for _, words, body in fences() if "transformers" in words]
     if not all(importlib.util.find_spec(name) for name in ("torch", "transformers")):
         pytest.skip("saved and looked at; not loaded in torch, which needs the packages torch and transformers")

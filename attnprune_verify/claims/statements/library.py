@@ -116,9 +116,10 @@ def _promised(q: Quantities, slower: float = 1.0, sooner: float = 1.0) -> list[R
         bound = q.number(goal["gradient"]) * q.number(goal["gradient"]) * q.number(goal["T"] / t * sooner)
         parts.append(at_most(least, bound, "gradient-norm"))
     parts += _repaired(q, points, promises.get("repaired-theorem"))
-    for name, numbers in promises.items():
-        if "rate" in numbers:
-            lowest = q.at(q.number(minimiser(q.case))).L
+    rated = {name: numbers for name, numbers in promises.items() if "rate" in numbers}
+    if rated:
+        lowest = q.at(q.number(minimiser(q.case))).L
+        for name, numbers in rated.items():
             rate, start = (
                 q.number(numbers["rate"] * slower),
                 loss if name == "linear-convergence" else points[0].L - lowest,

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
-from scipy.stats import t as student
+from scipy.special import stdtrit
 
 from attnprune_verify.experiments.perplexity.run import PerplexityResults
 
@@ -62,7 +62,7 @@ def paired_ratio(
     centre = float(logs.mean())
     if len(logs) < 2:
         return math.exp(centre), None, None
-    reach = float(student.ppf(0.975, len(logs) - 1) * logs.std(ddof=1) / math.sqrt(len(logs)))
+    reach = float(stdtrit(len(logs) - 1, 0.975) * logs.std(ddof=1) / math.sqrt(len(logs)))
     return math.exp(centre), math.exp(centre - reach), math.exp(centre + reach)
 
 

@@ -49,8 +49,9 @@ class Curve:
 def curve(rows: Iterable[Mapping[str, Any]], axis: str, measure: str = "in_mean", **fixed: Any) -> Curve | None:
     """`measure` over `axis` for the rows whose entries are `fixed`; points that some seed lacks are left out."""
     found: dict[float, dict[int, float]] = {}
+    wanted = fixed.items()
     for row in rows:
-        if all(row.get(name) == value for name, value in fixed.items()):
+        if wanted <= row.items():
             found.setdefault(row[axis], {})[row["seed"]] = row[measure]
     seeds = sorted(set().union(*found.values())) if found else []
     positions = tuple(sorted(position for position, values in found.items() if len(values) == len(seeds)))

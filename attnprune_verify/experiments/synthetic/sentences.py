@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass, replace
+from functools import cache, partial
 from itertools import product
 from typing import Any
 
@@ -23,6 +24,7 @@ from attnprune_verify.experiments.paired import (
     verdicts,
 )
 from attnprune_verify.experiments.synthetic.curves import Curve, curve, pairs
+from attnprune_verify.experiments.synthetic.plan import SyntheticPlan
 from attnprune_verify.experiments.synthetic.run import Results
 
 __all__ = ["SENTENCES", "Finding", "figure2_statements"]
@@ -234,23 +236,23 @@ def figure2_statements(results: Results) -> list[dict[str, Any]]:
 
 
 def _findings(results: Results) -> Iterator[Finding]:
+    curves = cache(partial(_curves, results))  # several sentences speak of the same ones
     for sentence in SENTENCES:
-        family = [*_readings(results, sentence)]
+        family = [*_readings(results.plan, sentence, curves)]
         for (tested, finding), truth in zip(family, verdicts([one for one, _ in family]), strict=True):
             yield replace(finding, verdict=_WORDS[truth], p=min(tested))
 
 
-def _readings(results: Results, sentence: Sentence) -> Iterator[tuple[Doubts, Finding]]:
+def _readings(
+    plan: SyntheticPlan, sentence: Sentence, curves_of: Callable[..., _Curves | None]
+) -> Iterator[tuple[Doubts, Finding]]:
     """The sentence under every reading, not judged yet."""
-    plan = results.plan
     lams: tuple[float | None, ...] = (None,) if sentence.axis == "lam" else plan.fixed_lams
     readings = plan.readings + (plan.side_readings if sentence.axis == "rho" else ())
     choices = [*product(readings, lams)] if sentence.of_method else [("", None)]
     for weights, (k, seeds), choice, measure in product(plan.weights, plan.seeds, choices, _MEASURES):
         # A sentence about the rivals needs no method; any that was measured fills the place.
-        curves = _curves(
-            results, sentence.axis, measure, weights, k, *(choice if choice[0] else (readings[0], lams[0]))
-        )
+        curves = curves_of(sentence.axis, measure, weights, k, *(choice if choice[0] else (readings[0], lams[0])))
         if curves is None:
             continue
         numbers = curves.text(sentence.of_method, plan.fixed_rho if sentence.at_fixed_point else None)

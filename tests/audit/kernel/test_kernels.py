@@ -72,7 +72,7 @@ def test_right_kernels_pass(base, dtype):
 @pytest.mark.parametrize("base", ["textbook", "online", "torch_module", "torch_function", "jax_module"])
 def test_right_kernels_pass_in_every_precision_and_for_other_seeds(base, dtype):
     needs(base, dtype)
-    for seed in (0,) if base.startswith("jax") else (0, 1, 2):
+    for seed in (0,) if base.startswith("jax") else (0, 1):
         assert trouble(run_kernel_audit(str(BASES / f"{base}.py"), dtype, seed)) == []
 
 
