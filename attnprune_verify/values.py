@@ -5,13 +5,17 @@ from __future__ import annotations
 import math
 import operator
 from collections.abc import Callable, Iterable
+from difflib import get_close_matches
 from typing import TypeVar
 
 import numpy as np
 
 from attnprune_verify.errors import InvalidInstance
 
-__all__ = ["as_choice", "as_count", "as_lam", "as_momentum", "as_nonnegative", "as_number", "as_positive", "as_ratio"]
+__all__ = [
+    "as_choice", "as_count", "as_lam", "as_momentum", "as_nonnegative", "as_number", "as_positive", "as_ratio",
+    "nearest",
+]  # fmt: skip
 
 _T = TypeVar("_T")
 
@@ -101,3 +105,17 @@ def as_choice(name: str, value: object, choices: Iterable[_T]) -> _T:
     words = [str(choice) for choice in known]
     rule = " or ".join(words) if len(words) == 2 else f"one of {', '.join(words)}"
     raise InvalidInstance(f"{name} must be {rule}; got {value!r:.60}")
+
+
+def nearest(word: str, known: Iterable[str]) -> str:
+    """The end of a message about a name that is none: those that come nearest, or nothing.
+
+    Examples
+    --------
+    >>> nearest("gradinet", ["gradient", "loss"])
+    '; did you mean gradient?'
+    >>> nearest("x", ["gradient", "loss"])
+    ''
+    """
+    near = get_close_matches(word, list(dict.fromkeys(known)), 3, 0.6)
+    return f"; did you mean {' or '.join(near)}?" if near else ""

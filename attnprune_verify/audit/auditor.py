@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import inspect
+from dataclasses import replace
 
 import numpy as np
 
 from attnprune_verify.audit.checks import chosen_checks
-from attnprune_verify.audit.checks.values import judged
-from attnprune_verify.audit.context import Context
+from attnprune_verify.audit.context import MOST_CALLS, Context
 from attnprune_verify.audit.contract import FUNCTIONS
 from attnprune_verify.audit.examiner import Examiner
 from attnprune_verify.audit.layer.bridge import MODULE
@@ -16,11 +16,11 @@ from attnprune_verify.audit.layer.sample import LAYERED
 from attnprune_verify.audit.naming.diagnosis import Diagnosis, diagnose
 from attnprune_verify.audit.naming.fitting import Observation
 from attnprune_verify.audit.naming.sentences import SENTENCES
-from attnprune_verify.audit.naming.shrink import shrunk
-from attnprune_verify.audit.naming.snippet import as_code
+from attnprune_verify.audit.naming.snippet import as_code, audit_code
 from attnprune_verify.audit.probes import probe
 from attnprune_verify.audit.record import Check, Finding, Record
 from attnprune_verify.audit.subject.process import NoAnswer, Subject
+from attnprune_verify.audit.subject.worker import printable
 from attnprune_verify.audit.truth.precision import precision_named
 from attnprune_verify.audit.truth.reference import ENCLOSED
 from attnprune_verify.audit.truth.samples import Sample
@@ -31,6 +31,9 @@ __all__ = ["Auditor"]
 
 # Benign instances in double precision on which most mistakes show; the diagnosis starts here.
 _MOST_SEARCHES = 4
+_MOST_SHRUNK = 3  # mistakes of a function that are shown on a smaller instance
+_WEAK = {"threshold-off-by-one", "ties-dropped"}  # names that wrong entries get by chance
+_VANISHED = (("dense-target-uses-M",), ("zero-output",))
 _CORE = ("full", "causal", "given-mask", "outside-box", "lam-large")
 _LAYER_CORE = (*_CORE, "several-heads")
 
@@ -64,12 +67,13 @@ class Auditor(Examiner):
         self._probed: set[str] = set()
         self._of_function: dict[str, Diagnosis | None] = {}
         self._of_single: dict[str, Diagnosis | None] = {}
-        self._shrunk: set[str] = set()
+        self._shrunk: set[tuple[str, tuple[str, ...]]] = set()
         self._tried: dict[str, int] = {}
         self._seen: dict[str, tuple[str, ...]] = {}
         self._overflowed: set[str] = set()
         self._behaviour: dict[str, str] = {}
         self._by_name: dict[str, tuple[tuple[str, ...], str]] = {}
+        self._unnamed: dict[str, tuple[Sample, ...]] = {}
 
     @property
     def checks(self) -> tuple[Check, ...]:
@@ -83,6 +87,10 @@ class Auditor(Examiner):
     @property
     def largest(self) -> dict[str, tuple[int, int]]:
         return dict(self.context.largest)
+
+    @property
+    def matrices(self) -> dict[str, tuple[int, int]]:
+        return dict(self.context.matrices)
 
     @property
     def notes(self) -> dict[str, str]:
@@ -126,11 +134,12 @@ class Auditor(Examiner):
             if check.name == "mixed-dtypes" and ids in ((), ("low-precision",)):
                 single = self._in_single(check.function)  # what float32 inputs do alone they do beside others
                 ids, words = (ids, words) if single is None else (single.ids, single.words)
-            ids, words = self._remembered(check.function, ids or ("unknown",), words)
-            smaller = self._shrink(check, finding)
-            finding = finding if smaller is None else smaller
-        if finding.call is not None and finding.status in ("failed", "could_not_run"):
-            snippet = as_code(self.target, finding.call)
+            ids, words = self._remembered(check.function, ids or ("unknown",), words, finding.fitting)
+            if ids == ("unknown",):
+                self._unnamed[check.id] = finding.samples
+            finding = self._smaller(check, finding, ids)
+        if finding.status in ("failed", "could_not_run"):
+            snippet = self._snippet(check, finding, ids if finding.status == "failed" else ())
         if finding.samples:
             instance = finding.samples[0].describe()
         return Record(
@@ -151,14 +160,43 @@ class Auditor(Examiner):
             snippet,
         )
 
-    def _remembered(self, name: str, ids: tuple[str, ...], words: str) -> tuple[tuple[str, ...], str]:
+    def _remembered(
+        self, name: str, ids: tuple[str, ...], words: str, fitting: tuple[str, ...]
+    ) -> tuple[tuple[str, ...], str]:
         """A baseline or a descent that is wrong by name somewhere is wrong by that elsewhere."""
         if name in ENCLOSED:
             return ids, words
-        if ids == ("unknown",):
-            return self._by_name.get(name, (ids, words))
-        self._by_name.setdefault(name, (ids, words))
+        first = self._by_name.setdefault(name, (ids, words))
+        if ids == ("unknown",) or first[0] == ("wrong-shape",) or set(first[0]) <= set(fitting):
+            return first
+        if first[0] == ("unknown",):
+            if set(ids) <= _WEAK:  # what is wrong by no name elsewhere is so here by chance
+                return ("unknown",), ""
+            self._by_name[name] = (ids, words)
         return ids, words
+
+    def settled(self, records: list[Record]) -> list[Record]:
+        """Once everything was asked: failures without a name, of functions that have one, may be of that name, too."""
+        names: dict[str, list[str]] = {}
+        for record in records:
+            if record.status == "failed" and record.diagnosis != ("unknown",):
+                names.setdefault(record.function, []).extend(record.diagnosis)
+        return [self._as_elsewhere(record, names.get(record.function, [])) for record in records]
+
+    def _as_elsewhere(self, record: Record, names: list[str]) -> Record:
+        """The mistake that was found later; large logits hide which of a function's mistakes they show."""
+        samples = self._unnamed.get(record.id, ())
+        known = tuple(dict.fromkeys(names))
+        if record.diagnosis != ("unknown",) or not known or not samples:
+            return record
+        here = self._observed(record.function, sorted(samples, key=lambda sample: sample.work)[:3])
+        found = diagnose(record.function, here, known=known) if here else None
+        if found is not None and found.named:
+            return replace(record, diagnosis=found.ids, words=found.words)
+        if len(known) == 1 and any(check.id == record.id and check.stability for check in self.checks):
+            words = f"{SENTENCES[known[0]]} (by the other failures; large logits tell no more)"
+            return replace(record, diagnosis=known, words=words)
+        return record
 
     def _differs_now(self, name: str, finding: Finding) -> bool:
         """Whether the failing call, repeated, gives the right value."""
@@ -230,7 +268,10 @@ class Auditor(Examiner):
 
     @staticmethod
     def _only_here(check: Check, special: Diagnosis) -> Diagnosis:
-        if special.ids == ("dense-target-uses-M",):  # a part that is missing on a few instances has no such cause
+        if special.ids in (
+            ("dense-target-uses-M",),
+            ("zero-output",),
+        ):  # a part that is missing on a few instances has no such cause
             return Diagnosis(("unknown",), f"the attention part is 0 (only here: {check.says})")
         return Diagnosis(special.ids, f"{special.words} (only here: {check.says})")
 
@@ -250,50 +291,51 @@ class Auditor(Examiner):
     def _observed(self, name: str, samples: list[Sample]) -> list[Observation]:
         return [Observation(sample, parts) for sample, parts in self.context.well_formed(name, samples)]
 
-    def _shrink(self, check: Check, finding: Finding) -> Finding | None:
-        """The same failure on a smaller instance; once per function, for wrong values only."""
+    def _smaller(self, check: Check, finding: Finding, ids: tuple[str, ...]) -> Finding:
+        """The same failure on a smaller instance, as far as there is one; once for every mistake of a function."""
         name = check.function
-        if (
-            name in LAYERED
-            or name in self._shrunk
-            or not check.name.startswith("values:")
-            or not finding.samples
-            or finding.error is None
-        ):
-            return None
-        self._shrunk.add(name)
-        stability = check.stability
+        known = sum(function == name for function, _ in self._shrunk)
+        dear = self.context.calls.get(name, 0) > MOST_CALLS // 2
+        if finding.shrink is None or (name, ids) in self._shrunk or known >= _MOST_SHRUNK or dear:
+            return finding
+        self._shrunk.add((name, ids))
+        try:
+            return finding.shrink(ids) or finding
+        except (NoAnswer, ArithmeticError, ValueError, IndexError, TypeError):
+            return finding
 
-        def fails(sample: Sample) -> bool:
-            try:
-                answer = self.context.ask(name, sample)
-                if self.context.misshapen(name, sample, answer) is not None:
-                    return False
-                return judge(name, sample, answer.parts, stability=stability).verdict == "failed"
-            except (NoAnswer, ArithmeticError, ValueError):
-                return False
-
-        smallest = shrunk(finding.samples[0], fails)
-        if smallest is finding.samples[0]:
+    def _snippet(self, check: Check, finding: Finding, ids: tuple[str, ...]) -> str | None:
+        """The call as code, in the subject's own order and names."""
+        call, name, context = finding.call, check.function, self.context
+        if call is None:
             return None
         try:
-            verdict = judge(name, smallest, self.context.ask(name, smallest).parts, stability=stability)
+            placed, keywords, names = context.placed(name, call.arguments, call.keywords, literal=call.literal)
         except NoAnswer:
             return None
-        if verdict.verdict != "failed":
-            return None
-        small = judged(name, [(smallest, verdict)], 1)
-        reason = f"{finding.reason}. Smallest: {verdict.reason}, on {smallest.describe()}"
-        return Finding(
-            "failed",
-            reason,
-            small.error,
-            small.bound,
-            small.power,
-            finding.ids,
-            (smallest, *finding.samples),
-            small.call,
-        )
+        positional = names[: len(placed)]
+        title = f"{check.id} of the audit of {self.target.spec}: {', '.join(ids) or finding.status}"
+        return as_code(
+            self.subject,
+            replace(call, arguments=dict(zip(positional, placed, strict=True)), keywords=keywords),
+            positional,
+            title=printable(title),
+            parts=_parts(name, context.returned.get(name, 1)),
+            ids=ids,
+            tensors=name in context.tensors,
+        ) or audit_code(self.subject, check.id, self.seed, self.dtype)
+
+
+def _parts(function: str, returned: int) -> tuple[str, ...]:
+    """The names of what a function returns, where it is more than one thing; attributes with a dot in front."""
+    attributes = FUNCTIONS[function].attributes
+    if attributes:
+        return tuple(f".{name}" for name in attributes)
+    if function == "loss_and_gradient":
+        return ("loss", "gradient")
+    if FUNCTIONS[function].parts == 2:
+        return ("G_Q", "G_K")
+    return ("new_weight", "pruned") if FUNCTIONS[function].parts == 0 and returned == 2 else ()
 
 
 def _of_framework(holder: object) -> bool:

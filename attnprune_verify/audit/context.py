@@ -18,7 +18,7 @@ from attnprune_verify.audit.truth.precision import FLOAT64, Precision
 from attnprune_verify.audit.truth.reference import parameters
 from attnprune_verify.audit.truth.samples import Sample
 
-__all__ = ["Context", "NotAccepted"]
+__all__ = ["MOST_CALLS", "Context", "NotAccepted"]
 
 _TOO_SLOW = 2.0  # predicted seconds beyond which an instance is left out
 _SMALL = 6.0e2  # work of the instances that are never left out
@@ -45,9 +45,12 @@ class Context:
     boolean_masks : functions that take masks of dtype bool only, and what they do with 0 and 1
     order : functions whose parameters are in another order than the contract's
     changed, overwritten : the first call of each function that changed an input, or an earlier result
+    tensors : functions that return tensors with a graph, or that may have one
+    returned : how many things each function returned last
     refused : the features of layers that each function refuses
     wrong : the regimes on which each function was found wrong
     largest : the largest n and the largest d each function was judged on
+    matrices : the same of the matrices that are pruned
     """
 
     def __init__(self, subject: Subject, seed: int, declared: Precision = FLOAT64) -> None:
@@ -60,7 +63,10 @@ class Context:
         self.notes: dict[str, str] = {}
         self.changed: dict[str, tuple[str, str]] = {}
         self.overwritten: dict[str, str] = {}
+        self.tensors: set[str] = set()
+        self.returned: dict[str, int] = {}
         self.largest: dict[str, tuple[int, int]] = {}
+        self.matrices: dict[str, tuple[int, int]] = {}
         self.calls: dict[str, int] = {}
         self.wrong: dict[str, set[str]] = {}
         self.refused: dict[str, set[str]] = {}
@@ -155,6 +161,11 @@ class Context:
         n, d = self.largest.get(function, (0, 0))
         self.largest[function] = (max(n, sample.n), max(d, sample.d))
 
+    def judged_matrix(self, function: str, shape: tuple[int, ...]) -> None:
+        """Remember the largest shape of a matrix that was pruned rightly."""
+        rows, columns = self.matrices.get(function, (0, 0))
+        self.matrices[function] = max((rows, columns), (shape[0], shape[1]), key=lambda one: one[0] * one[1])
+
     def call(
         self, function: str, values: dict[str, Any], options: dict[str, Any] | None = None, *, where: str = ""
     ) -> Answer:
@@ -166,19 +177,7 @@ class Context:
             unreadable = self._nonsense.get(function, 0) >= _MOST_NONSENSE
             raise NoAnswer(f"not called any more: {self._given_up[function]}", unreadable=unreadable)
         signature = FUNCTIONS[function]
-        binding = self.binding(function)
-        values = {name: value for name, value in values.items() if binding.takes(name) or not _is_default(name, value)}
-        options = {
-            name: value
-            for name, value in (options or {}).items()
-            if binding.others is None or name in binding.others or not _is_default(name, value)
-        }
-        if function in self.boolean_masks and isinstance(values.get("mask"), np.ndarray):
-            values["mask"] = values["mask"] == 1
-        try:
-            arguments, keywords, names = binding.place(_sent(values), options)
-        except NotTaken as missing:
-            raise NotAccepted(str(missing), raised=True) from None
+        arguments, keywords, names = self.placed(function, _sent(values), options)
         self.calls[function] = self.calls.get(function, 0) + 1
         if self.calls[function] >= MOST_CALLS:
             self._given_up[function] = f"{MOST_CALLS} calls are enough"
@@ -194,7 +193,43 @@ class Context:
             self.changed[function] = (", ".join(names[index] for index in answer.changed if index < len(names)), where)
         if answer.overwritten:
             self.overwritten.setdefault(function, where)
+        if answer.detached:
+            self.tensors.add(function)
+        self.returned[function] = len(answer.parts)
         return answer
+
+    def placed(
+        self,
+        function: str,
+        values: dict[str, Any],
+        options: dict[str, Any] | None = None,
+        *,
+        literal: bool = False,
+    ) -> tuple[list[Any], dict[str, Any], list[str]]:
+        """Positional and keyword arguments as this function takes them, and the names of all.
+
+        `literal`: in the contract's order and with its masks, whatever the function was found to want.
+
+        Raises
+        ------
+        NotAccepted
+            If there is no parameter for one that is not at its default.
+        """
+        binding = self.binding(function)
+        if literal:
+            binding = self._bindings[function]
+        values = {name: value for name, value in values.items() if binding.takes(name) or not _is_default(name, value)}
+        options = {
+            name: value
+            for name, value in (options or {}).items()
+            if binding.others is None or name in binding.others or not _is_default(name, value)
+        }
+        if function in self.boolean_masks and isinstance(values.get("mask"), np.ndarray) and not literal:
+            values["mask"] = values["mask"] == 1
+        try:
+            return binding.place(values, options)
+        except NotTaken as missing:
+            raise NotAccepted(str(missing), raised=True) from None
 
     def _learn(self, function: str, refusal: NoAnswer) -> None:
         """Give up a function that costs more than it tells."""

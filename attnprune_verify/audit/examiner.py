@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import sys
+import time
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
@@ -81,6 +83,11 @@ class Examiner:
         """The largest n and the largest d that each function was judged on."""
         return {}
 
+    @property
+    def matrices(self) -> dict[str, tuple[int, int]]:
+        """Of the functions that prune matrices, the most rows and the most columns they were judged on."""
+        return {}
+
     def present(self, function: str) -> bool:
         """Whether the target has this name, usable or not."""
         return function in self.subject.functions or function in self.subject.broken
@@ -98,7 +105,12 @@ class Examiner:
         return [waiver for waiver in self.waivers if not any(waiver.matches(id) for id in ids)]
 
     def record(self, check: Check) -> Record:
-        """Run one check; nothing the subject does can raise from here."""
+        """Run one check, and time it; nothing the subject does can raise from here."""
+        start = time.perf_counter()
+        found = self._asked(check)
+        return replace(found, seconds=time.perf_counter() - start)
+
+    def _asked(self, check: Check) -> Record:
         name = check.function
         if name in self.subject.broken:
             return self._record(check, Finding("could_not_run", f"{name} cannot be had: {self.subject.broken[name]}"))
@@ -130,6 +142,10 @@ class Examiner:
     def _record(self, check: Check, finding: Finding) -> Record:
         with np.errstate(all="ignore"):
             return self._explained(check, finding)
+
+    def settled(self, records: list[Record]) -> list[Record]:
+        """The records, with what only all of them together tell."""
+        return records
 
     def _explained(self, check: Check, finding: Finding) -> Record:
         """The record, with diagnosis, smallest instance and snippet if there is a failure to explain."""

@@ -16,12 +16,16 @@ Status = Literal["passed", "failed", "inconclusive", "not_applicable", "could_no
 
 @dataclass(frozen=True, eq=False)
 class Call:
-    """A call of the subject that shows the failure, with what it should have returned (None: see the reason)."""
+    """A call of the subject that shows the failure, with what it should have returned (None: see the reason).
+
+    `literal`: made as the contract says, where the subject was found to want it otherwise.
+    """
 
     function: str
     arguments: dict[str, Any]
     keywords: dict[str, Any] = field(default_factory=dict)
     expected: tuple[NDArray[Any], ...] | None = None
+    literal: bool = False
 
 
 @dataclass(frozen=True, eq=False)
@@ -33,7 +37,9 @@ class Finding:
     error, bound : the largest error and what is allowed there
     power : the smallest relative error the check would have noticed
     ids : the mistakes it names by itself
+    fitting : all the names that would do, where one was chosen
     samples : the failing instances, smallest first, for the diagnosis
+    shrink : looks for the same failure on a smaller instance, under one of these ids (none: any)
     """
 
     status: Status
@@ -42,8 +48,10 @@ class Finding:
     bound: float | None = None
     power: float | None = None
     ids: tuple[str, ...] = ()
+    fitting: tuple[str, ...] = ()
     samples: tuple[Any, ...] = ()
     call: Call | None = None
+    shrink: Callable[[tuple[str, ...]], Finding | None] | None = None
 
 
 @dataclass(frozen=True, eq=False)
@@ -71,7 +79,7 @@ class Check:
 
 @dataclass(frozen=True)
 class Record:
-    """A check and its outcome, as reported."""
+    """A check and its outcome, as reported; `seconds` is how long it took, which no two runs share."""
 
     id: str
     function: str
@@ -88,6 +96,7 @@ class Record:
     instance: str | None = None
     seed: int = 0
     snippet: str | None = None
+    seconds: float = field(default=0.0, compare=False)
 
     @property
     def name(self) -> str:

@@ -14,6 +14,7 @@ from attnprune_verify.audit.record import Record
 from attnprune_verify.audit.subject.worker import printable
 from attnprune_verify.audit.waivers import load_waivers
 from attnprune_verify.errors import InvalidInstance
+from attnprune_verify.values import nearest
 
 __all__ = ["SCHEMA", "AuditResult", "asked", "outcome_of", "run_audit"]
 
@@ -34,6 +35,7 @@ class AuditResult:
     functions : those of the contract that was audited
     dtype : the precision it promised, if it did
     largest : the largest n and the largest d that each function was judged on
+    matrices : of those that prune matrices, the most rows and columns
     outcome : "passed", "failed", or "incomplete" when something could not be run or decided
     """
 
@@ -47,6 +49,7 @@ class AuditResult:
     functions: Mapping[str, Signature] = field(default_factory=lambda: FUNCTIONS)
     dtype: str | None = None
     largest: dict[str, tuple[int, int]] = field(default_factory=dict)
+    matrices: dict[str, tuple[int, int]] = field(default_factory=dict)
 
     @property
     def outcome(self) -> Outcome:
@@ -70,7 +73,9 @@ class AuditResult:
         counts = ", ".join(f"{count} {name.replace('_', ' ')}" for name, count in self.counts().items() if count)
         failed = [record for record in self.checks if record.status == "failed"]
         lines = [f"<audit of {self.target}: {self.outcome} ({counts})"]
-        lines += [f"  {record.id}: {', '.join(record.diagnosis)}: {record.reason[:90]}" for record in failed[:8]]
+        for record in failed[:8]:
+            reason = " ".join(record.reason.split())[:90]
+            lines.append(f"  {record.id}: {', '.join(record.diagnosis)}: {reason}")
         return "\n".join(lines) + (f" and {len(failed) - 8} more>" if len(failed) > 8 else ">")
 
     def counts(self) -> dict[str, int]:
@@ -79,7 +84,7 @@ class AuditResult:
         return {name: sum(record.status == name for record in self.checks) for name in names}
 
     def as_dict(self) -> dict[str, Any]:
-        """Plain data, in the layout of the schema "attnprune-verify/audit/1"."""
+        """Plain data, in the layout of the schema "attnprune-verify/audit/1"; what was found comes first."""
         return {
             "schema": SCHEMA,
             "target": {"spec": self.target, "version": self.version, "sha256": self.sha256},
@@ -90,8 +95,14 @@ class AuditResult:
             "notes": dict(self.notes),
             "dtype": self.dtype,
             "largest": {name: {"n": n, "d": d} for name, (n, d) in self.largest.items()},
-            "checks": [record.as_dict() for record in self.checks],
+            "largest_matrix": {name: {"rows": n, "columns": d} for name, (n, d) in self.matrices.items()},
+            "checks": [record.as_dict() for record in sorted(self.checks, key=_findings_first)],
         }
+
+
+def _findings_first(record: Record) -> int:
+    order = ("failed", "could_not_run", "inconclusive", "waived", "passed", "not_applicable")
+    return order.index(record.status)
 
 
 def outcome_of(checks: tuple[Record, ...], expected: int) -> Outcome:
@@ -170,15 +181,22 @@ def asked(auditor: Examiner, progress: Callable[[str, int, int], object] | None 
     stale = auditor.stale_waivers()
     if stale:
         listed = ", ".join(f"[[{waiver.kind}]] {waiver.check!r}" for waiver in stale)
+        hint = nearest(stale[0].check, (check.id for check in auditor.checks if auditor.present(check.function)))
         raise InvalidInstance(
-            f"every entry of the deviations file must match a check of the target; {listed} match none"
+            f"every entry of the deviations file must match a check of the target; {listed} match none{hint}"
         )
     checks = auditor.checks
+    asked_of = tuple(dict.fromkeys(check.function for check in checks))
+    if not any(map(auditor.present, asked_of)):
+        raise InvalidInstance(
+            f"TARGET must have a function that is asked about; {auditor.target.spec!r} has no {', no '.join(asked_of)}"
+        )
     records = []
     for index, check in enumerate(checks):
         if progress is not None:
             progress(check.id, index, len(checks))
         records.append(auditor.record(check))
+    records = auditor.settled(records)
     for waiver in auditor.waivers:
         passed = [record.id for record in records if waiver.matches(record.id) and record.status == "passed"]
         if waiver.kind == "xfail" and passed:
@@ -194,4 +212,5 @@ def asked(auditor: Examiner, progress: Callable[[str, int, int], object] | None 
         auditor.functions,
         auditor.dtype,
         auditor.largest,
+        auditor.matrices,
     )

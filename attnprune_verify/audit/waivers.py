@@ -78,13 +78,14 @@ def load_waivers(path: str | Path) -> tuple[Waiver, ...]:
     return waivers
 
 
-def waivers_toml(records: Iterable[Record]) -> str:
-    """A file of deviations that waives what failed, could not run or was not decided."""
+def waivers_toml(records: Iterable[Record], kept: Iterable[Waiver] = ()) -> str:
+    """A file of deviations that waives what failed, could not run or was not decided, after entries that are kept."""
     found = [record for record in records if record.status in ("failed", "could_not_run", "inconclusive")]
     entries = [
         f"[[waive]]\ncheck = {_quoted(record.id)}\nreason = {_quoted(f'{_label(record)}{record.reason}'[:_LONGEST])}\n"
         for record in found
     ]
+    entries[:0] = [f"[[{one.kind}]]\ncheck = {_quoted(one.check)}\nreason = {_quoted(one.reason)}\n" for one in kept]
     return "\n".join(entries) if entries else "# nothing to waive\n"
 
 

@@ -39,7 +39,7 @@ __all__ = ["command", "report_of"]
     "--waive-current",
     type=click.Path(path_type=Path),
     metavar="FILE",
-    help="Write what fails now as such a file; the exit code is 0 then.",
+    help="Write what fails now as such a file, after the entries of --deviations; the exit code is 0 then.",
 )
 @click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True, help="Of the instances.")
 @click.option("--quiet", is_flag=True, help="No progress; as text, only the closing sentence.")
@@ -91,9 +91,10 @@ def command(
         result = run_audit(target, seed, deviations=deviations, only=only, dtype=dtype, progress=told)
     deliver(report_of(result, form, quiet=quiet), target_file)
     if waivers_file is not None:
-        from attnprune_verify.audit.waivers import waivers_toml
+        from attnprune_verify.audit.waivers import load_waivers, waivers_toml
 
-        deliver(waivers_toml(result.checks), waivers_file)
+        kept = () if deviations is None else load_waivers(deviations)
+        deliver(waivers_toml(result.checks, kept), waivers_file)
         return 0
     return result.exit_code
 
@@ -101,9 +102,11 @@ def command(
 def _contract(function: str | None) -> str:
     from attnprune_verify.audit.contract import FUNCTIONS
     from attnprune_verify.report.audit_contract import contract_text
+    from attnprune_verify.values import nearest
 
     if function is not None and function not in FUNCTIONS:
-        raise click.UsageError(f"the contract has {', '.join(FUNCTIONS)}; not {function!r}")
+        hint = nearest(function, FUNCTIONS) or f"; it has {', '.join(FUNCTIONS)}"
+        raise click.UsageError(f"the contract has no function {function!r}{hint}")
     return contract_text([] if function is None else [function])
 
 
@@ -129,6 +132,7 @@ def report_of(result: AuditResult, form: str, *, quiet: bool = False) -> str | R
         from attnprune_verify.report.audit_html import audit_html
 
         return audit_html(result)
-    from attnprune_verify.report.audit_text import closing_sentence, render_audit
+    from attnprune_verify.report.audit_findings import closing_sentence
+    from attnprune_verify.report.audit_text import render_audit
 
     return closing_sentence(result) + "\n" if quiet else render_audit(result)

@@ -6,85 +6,133 @@ from html import escape
 
 from attnprune_verify.audit.record import Record
 from attnprune_verify.audit.run import AuditResult
-from attnprune_verify.report.audit_text import closing_sentence, power_of
+from attnprune_verify.report.audit_findings import (
+    Findings,
+    closing_sentence,
+    findings,
+    power_of,
+    present,
+    shown_reason,
+    unsettled,
+)
 
 __all__ = ["audit_html"]
 
 _STYLE = """
-:root { color-scheme: light dark; --good: #1a7f37; --bad: #b42318; --unsure: #8a5a00; --quiet: #6b7280; }
+:root { color-scheme: light dark; --good: #1a7f37; --bad: #b42318; --unsure: #8a5a00; --quiet: #5f6672; }
 @media (prefers-color-scheme: dark) { :root { --good: #56d364; --bad: #ff8a80; --unsure: #e3b341; --quiet: #9ca3af; } }
-body { font: 16px/1.5 system-ui, sans-serif; max-width: 62rem; margin: 2rem auto; padding: 0 1rem; }
-table { border-collapse: collapse; width: 100%; margin: .5rem 0 1.5rem; }
+* { box-sizing: border-box; }
+body { font: 16px/1.5 system-ui, sans-serif; max-width: 68rem; margin: 2rem auto; padding: 0 1rem; }
+h1, h2, h3, code, td { overflow-wrap: anywhere; }
+h3 { margin: 1.5rem 0 .3rem; font-size: 1.05rem; }
+a { color: inherit; }
+.wide { overflow-x: auto; margin: .5rem 0 1.5rem; }
+table { border-collapse: collapse; width: 100%; }
 th, td { text-align: left; vertical-align: top; padding: .3rem .6rem; }
 tr { border-bottom: 1px solid color-mix(in srgb, currentColor 18%, transparent); }
-td.number { text-align: right; white-space: nowrap; }
+td.number, th.number { text-align: right; white-space: nowrap; }
+td:first-child { min-width: 11rem; }
 pre { overflow-x: auto; padding: .8rem; border-radius: .4rem; font-size: .85rem; }
 pre { background: color-mix(in srgb, currentColor 7%, transparent); }
 code { font-size: .9em; }
+summary { cursor: pointer; margin: .3rem 0; }
+.facts { color: var(--quiet); font-size: .9rem; }
 .status { font-weight: 600; white-space: nowrap; }
 .passed { color: var(--good); } .failed { color: var(--bad); }
 .inconclusive, .could_not_run, .incomplete { color: var(--unsure); } .waived, .not_applicable { color: var(--quiet); }
-.verdict { font-size: 1.15rem; padding: .8rem 1rem; border-left: .4rem solid; }
+.verdict { font-size: 1.15rem; padding: .8rem 1rem; border-left: .4rem solid; margin: 1rem 0; }
+.verdict ul { margin: .4rem 0 0; padding-left: 1.2rem; font-size: 1rem; }
+:target { background: color-mix(in srgb, currentColor 10%, transparent); }
 """
+_ORDER = ("failed", "could_not_run", "inconclusive", "waived")
 
 
 def audit_html(result: AuditResult) -> str:
-    """The whole report; everything that comes from the subject is escaped."""
-    sections = [
-        _section(
-            name,
-            result.functions[name].says,
-            [record for record in result.checks if record.function == name],
-            result.notes.get(name, ""),
-        )
-        for name in result.functions
-    ]
+    """The whole report, findings first; everything that comes from the subject is escaped."""
+    found, open_ = findings(result), unsettled(result)
     facts = {
-        "Target": result.target,
-        "Version": result.version or "not stated",
-        "SHA-256": result.sha256 or "not known",
-        "Seed": str(result.seed),
-        "Checks": f"{len(result.checks)} of {result.expected_checks} expected",
-        **{name.replace("_", " ").capitalize(): str(count) for name, count in result.counts().items()},
+        "version": result.version,
+        "SHA-256": result.sha256,
+        "seed": str(result.seed),
+        "checks": f"{len(result.checks)} of {result.expected_checks} accounted for",
+        "took": f"{sum(record.seconds for record in result.checks):.1f} s",
     }
-    rows = "".join(
-        f"<tr><th scope=row>{escape(k)}</th><td><code>{escape(v)}</code></td></tr>" for k, v in facts.items()
-    )
+    said = " · ".join(f"{name} <code>{escape(value)}</code>" for name, value in facts.items() if value)
+    missing = [name for name in result.functions if name not in present(result)]
+    absent = f'<p class="facts">Not in the target: {", ".join(map(escape, missing))}.</p>' if missing else ""
+    linked = "".join(f"<li>{_link(one)}</li>" for one in (*found, *open_))
+    box = f"{escape(closing_sentence(result))}{f'<ul>{linked}</ul>' if linked else ''}"
+    wrong = "".join(_finding(one) for one in found)
+    asked = "".join(_section(result, name) for name in present(result))
     return (
         '<!doctype html>\n<html lang="en"><head><meta charset="utf-8">'
         '<meta name="viewport" content="width=device-width, initial-scale=1">'
         f"<title>Audit of {escape(result.target)}: {result.outcome}</title><style>{_STYLE}</style></head>\n<body>\n"
         f"<h1>Audit of <code>{escape(result.target)}</code></h1>\n"
-        f'<p class="verdict {result.outcome}">{escape(closing_sentence(result))}</p>\n'
-        f"<table>{rows}</table>\n{''.join(sections)}</body></html>\n"
+        f'<div class="verdict {result.outcome}">{box}</div>\n<p class="facts">{said}</p>\n'
+        f"{'<h2>What is wrong</h2>' if wrong else ''}\n{wrong}\n"
+        f"<h2>What was asked</h2>\n{asked}{absent}</body></html>\n"
     )
 
 
-def _section(name: str, says: str, records: list[Record], note: str) -> str:
-    if not records or all(record.reason == f"the target has no {name}" for record in records):
-        return ""
-    power = power_of(records)
-    seen = f" A relative error above {power:.1g} would have been seen." if power is not None else ""
-    rows = "".join(_row(record) for record in records)
+def _anchor(record: Record) -> str:
+    return escape(record.id, quote=True)
+
+
+def _link(found: Findings) -> str:
+    first, count = found.first, len(found.records)
+    what = ", ".join(first.diagnosis) or first.status.replace("_", " ")
+    where = f"finding-{_anchor(first)}" if first.status == "failed" else _anchor(first)
+    checks = "1 check" if count == 1 else f"{count} checks"
+    return f'<a href="#{where}"><code>{escape(found.function)}</code>: {escape(what)}</a> ({checks})'
+
+
+def _finding(found: Findings) -> str:
+    first = found.first
+    names = ", ".join(first.diagnosis)
+    words = f"<p>{escape(first.words)}.</p>" if first.words else ""
+    checks = ", ".join(f'<a href="#{_anchor(record)}">{escape(record.name)}</a>' for record in found.records)
+    code = f"<pre>{escape(first.snippet)}</pre>" if first.snippet else ""
     return (
-        f'<h2 id="{name}"><code>{name}</code></h2>\n<p>{escape(says)}. {escape(note)}{seen}</p>\n'
-        f"<table><thead><tr><th>Check</th><th>Verdict</th><th>Error</th><th>Allowed</th><th>Finding</th></tr></thead>"
-        f"<tbody>{rows}</tbody></table>\n"
+        f'<section id="finding-{_anchor(first)}"><h3><code>{escape(found.function)}</code>: '
+        f'<span class="failed">{escape(names)}</span></h3>\n{words}<p>{escape(shown_reason(first))}</p>\n'
+        f"{code}<p>Failed: {checks}</p></section>\n"
     )
+
+
+def _section(result: AuditResult, name: str) -> str:
+    records = [record for record in result.checks if record.function == name]
+    power = power_of(records)
+    notes = [result.functions[name].says, result.notes.get(name, "")]
+    notes.append("" if power is None else f"a relative error above {power:.1g} would have been seen")
+    counts = {status: sum(one.status == status for one in records) for status in (*_ORDER, "passed", "not_applicable")}
+    said = ", ".join(f"{count} {status.replace('_', ' ')}" for status, count in counts.items() if count)
+    troubles = sorted((one for one in records if one.status in _ORDER), key=lambda one: _ORDER.index(one.status))
+    rest = [one for one in records if one.status not in _ORDER]
+    quiet = f"<details><summary>{len(rest)} without a finding</summary>{_table(rest)}</details>" if rest else ""
+    return (
+        f'<h3 id="{escape(name)}"><code>{escape(name)}</code> <small>{said}</small></h3>\n'
+        f"<p>{escape('. '.join(note for note in notes if note))}.</p>\n{_table(troubles) if troubles else ''}{quiet}\n"
+    )
+
+
+def _table(records: list[Record]) -> str:
+    heads = '<th>Check</th><th>Verdict</th><th class="number">Error</th><th class="number">Allowed</th><th>Finding</th>'
+    rows = "".join(_row(record) for record in records)
+    return f'<div class="wide"><table><thead><tr>{heads}</tr></thead><tbody>{rows}</tbody></table></div>\n'
 
 
 def _row(record: Record) -> str:
-    label = record.status.replace("_", " ")
     text = escape(record.reason)
     if record.diagnosis:
         names = ", ".join(f"<code>{escape(id)}</code>" for id in record.diagnosis)
-        words = f" {escape(record.words)}." if record.words else ""
-        text = f"<strong>{names}</strong>{words}<br>{text}"
+        text = f"<strong>{names}</strong><br>{text}"
     if record.snippet:
         text += f"<details><summary>Run it</summary><pre>{escape(record.snippet)}</pre></details>"
     return (
-        f"<tr><td>{escape(record.says)}<br><code>{escape(record.id)}</code></td>"
-        f'<td class="status {record.status}">{label}</td><td class="number">{_number(record.error)}</td>'
+        f'<tr id="{_anchor(record)}"><td>{escape(record.says)}<br><code>{escape(record.id)}</code></td>'
+        f'<td class="status {record.status}">{record.status.replace("_", " ")}</td>'
+        f'<td class="number">{_number(record.error)}</td>'
         f'<td class="number">{_number(record.bound)}</td><td>{text}</td></tr>\n'
     )
 

@@ -7,6 +7,7 @@ from xml.etree import ElementTree
 
 from attnprune_verify.audit.record import Record
 from attnprune_verify.audit.run import AuditResult
+from attnprune_verify.report.audit_findings import present
 
 __all__ = ["audit_junit"]
 
@@ -15,18 +16,24 @@ _ILLEGAL = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 
 
 def audit_junit(result: AuditResult) -> str:
-    """One test case per check: failed is a failure, what could not be run or decided an error, the rest skipped."""
-    cases = [(record, _kind(record)) for record in result.checks]
+    """One test case per check of a function the target has, with the seconds it took.
+
+    Failed is a failure, what could not be run or decided an error, the rest skipped. The layout is that of the schema
+    JUnit readers agree on: ``testsuites > testsuite > properties, testcase*``.
+    """
+    there = set(present(result))
+    cases = [(record, _kind(record)) for record in result.checks if record.function in there]
     missing = result.expected_checks - len(result.checks)
     totals = {
         "tests": str(len(cases) + (missing > 0)),
         "failures": str(sum(kind == "failure" for _, kind in cases)),
         "errors": str(sum(kind == "error" for _, kind in cases) + (missing > 0)),
-        "skipped": str(sum(kind == "skipped" for _, kind in cases)),
-        "time": "0",
+        "time": _seconds(sum(record.seconds for record, _ in cases)),
     }
+    skipped = {"skipped": str(sum(kind == "skipped" for _, kind in cases))}
     root = ElementTree.Element("testsuites", {"name": "attnprune-verify audit", **totals})
-    suite = ElementTree.SubElement(root, "testsuite", {"name": _clean(f"audit of {result.target}"), **totals})
+    name = _clean(f"audit of {result.target}")
+    suite = ElementTree.SubElement(root, "testsuite", {"name": name, **totals, **skipped})
     properties = ElementTree.SubElement(suite, "properties")
     known = {
         "target": result.target,
@@ -58,9 +65,10 @@ def _kind(record: Record) -> str | None:
 
 
 def _add(suite: ElementTree.Element, record: Record, kind: str | None) -> None:
-    name = record.id.partition(":")[2]
     case = ElementTree.SubElement(
-        suite, "testcase", {"classname": f"audit.{record.function}", "name": _clean(name), "time": "0"}
+        suite,
+        "testcase",
+        {"classname": f"audit.{record.function}", "name": _clean(record.name), "time": _seconds(record.seconds)},
     )
     if kind is None:
         return
@@ -71,6 +79,10 @@ def _add(suite: ElementTree.Element, record: Record, kind: str | None) -> None:
     details = "\n".join(part for part in (record.says, record.words, record.instance, record.snippet) if part)
     if kind != "skipped":
         child.text = _clean(details)
+
+
+def _seconds(value: float) -> str:
+    return f"{value:.4f}"
 
 
 def _clean(text: str) -> str:

@@ -1,6 +1,8 @@
 """Every known mistake is recognised from its own output, alone, scaled, and in pairs; right output is not blamed."""
 
+import importlib.util
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -11,11 +13,16 @@ from attnprune_verify.audit.naming.fitting import Observation, fits, same_as_rig
 from attnprune_verify.audit.naming.mistakes import MISTAKES
 from attnprune_verify.audit.naming.sentences import SENTENCES
 from attnprune_verify.audit.record import Finding
+from attnprune_verify.audit.run import run_audit
 from attnprune_verify.audit.truth.asked import asked_samples
 from attnprune_verify.audit.truth.formulas import RIGHT, attention_part
 from attnprune_verify.audit.truth.precision import FLOAT64, PRECISIONS
 from attnprune_verify.audit.truth.reference import VALUED, reference, trusted
 from attnprune_verify.audit.truth.samples import regimes
+
+_spec = importlib.util.spec_from_file_location("kill_matrix", Path(__file__).with_name("kill_matrix.py"))
+kill_matrix = importlib.util.module_from_spec(_spec)
+_spec.loader.exec_module(kill_matrix)
 
 CASES = [sample for name in ("full", "causal", "given-mask", "outside-box", "lam-large") for sample in regimes(0)[name]]
 # Two mistakes may be one and the same for a function: F(1) plays no part where p has no F(1), and so on.
@@ -84,7 +91,9 @@ def test_every_mistake_is_recognised(function):
         ("gradient", 1 + 1e-9, 1.0, {"gradient-scale"}),
         ("gradient", 1.0, 0.0, {"missing-regularizer"}),
         ("gradient", -1.0, 1.0, {"gradient-sign"}),
-        ("gradient", 0.0, 0.0, {"dense-target-uses-M", "missing-regularizer"}),
+        ("gradient", 0.0, 0.0, {"zero-output"}),
+        ("attention", 0.0, 0.0, {"zero-output"}),
+        ("loss", 0.0, 0.0, {"zero-output"}),
         ("gradient", -1.0, -1.0, {"gradient-sign"}),
         ("gradient", 2.0, 0.5, {"gradient-scale", "regularizer-scale"}),
         ("loss", 2.0, 1.0, {"loss-scale"}),
@@ -297,3 +306,53 @@ def test_a_single_number_is_not_a_multiple_and_two_are():
 def test_a_factor_that_prints_as_one_is_told_from_it():
     found = diagnose("gradient", observed("gradient", RIGHT, attention=1 + 1e-7), pairs=False)
     assert found.ids == ("gradient-scale",) and "factor 1 + 1e-07" in found.words
+
+
+def test_one_number_everywhere_does_not_depend_on_the_inputs():
+    ones = [
+        Observation(sample, tuple(np.ones_like(p.value) for p in reference("gradient", sample))) for sample in CASES
+    ]
+    assert diagnose("gradient", ones).ids == ("constant-output",)
+
+
+def test_whatever_forbidden_positions_get_is_a_leak():
+    leaking = []
+    for sample in CASES:
+        (truth,) = reference("attention", sample)
+        leaking.append(Observation(sample, (np.where((truth.value == 0) & (truth.bound == 0), 1e-280, truth.value),)))
+    assert diagnose("attention", leaking).ids == ("mask-leaks",)
+
+
+def test_a_function_that_is_right_is_not_blamed_for_another(tmp_path):
+    """The loss is wrong; the gradient, which disagrees with it, and both at once are right."""
+    base = Path(__file__).with_name("wrong") / "base.py"
+    text = base.read_text(encoding="utf-8")
+    text = text.replace("def loss_and_gradient", "right_loss = loss\n\n\ndef loss_and_gradient")
+    text = text.replace("return loss(M, X, W, lam, mask), grad", "return right_loss(M, X, W, lam, mask), grad")
+    text += "\n\ndef loss(M, X, W, lam=0.0, mask=None):\n    return 2 * right_loss(M, X, W, lam, mask)\n"
+    text = text.replace("np.mean([loss(M, x", "np.mean([right_loss(M, x")
+    path = tmp_path / "subject.py"
+    path.write_text(text, encoding="utf-8")
+    names = ("loss:values:full", "gradient:derivative-of-loss", "loss_and_gradient:agrees")
+    result = run_audit(str(path), only=names)
+    assert set(result.diagnosis) == {"loss"}
+    said = {one.id: one.reason for one in result.checks}
+    assert "the subject's loss is not" in said[names[1]] and "the subject's loss is not" in said[names[2]]
+
+
+@pytest.mark.parametrize(
+    ("id", "names"),
+    [
+        ("fill -1000", ("mask-leaks",)),
+        ("gd mask of MW", ("unknown",)),
+        ("binary M>=.5", ("unknown",)),
+        ("nan_to_num", ("unstable-exp",)),
+        ("descent keeps", ("keeps-instead-of-prunes",)),
+        ("magnitude prunes nothing", ("prunes-nothing",)),
+        pytest.param("float16 logits for float32", ("low-precision",), marks=pytest.mark.thorough),
+        pytest.param("layer: frequencies of a/m", ("rope-frequency",), marks=pytest.mark.thorough),
+    ],
+)
+def test_no_second_name(id, names, tmp_path):
+    (wrong,) = (one for one in kill_matrix.catalogue().WRONG if one.id == id)
+    assert kill_matrix.diagnoses(kill_matrix.audited(wrong, tmp_path)) == names

@@ -15,7 +15,7 @@ from attnprune_verify.audit.layer.sample import LAYERED, REFUSABLE
 from attnprune_verify.audit.naming.diagnosis import diagnose
 from attnprune_verify.audit.naming.fitting import Observation
 from attnprune_verify.audit.naming.mistakes import MISTAKES
-from attnprune_verify.audit.naming.snippet import _array
+from attnprune_verify.audit.naming.snippet import array_code
 from attnprune_verify.audit.run import run_audit
 from attnprune_verify.audit.subject import worker
 from attnprune_verify.audit.truth.formulas import RIGHT
@@ -44,7 +44,7 @@ def test_a_layer_arrives_as_it_left():
 
 def test_a_layer_as_code_is_the_layer():
     for sample in EVERY:
-        again = eval(layer_code(sample.layer, _array), {"np": np, "apv": apv})
+        again = eval(layer_code(sample.layer, array_code), {"np": np, "apv": apv})
         assert np.array_equal(apv.layer_attention(again, sample.X), apv.layer_attention(sample.layer, sample.X))
 
 

@@ -9,6 +9,7 @@ from xml.etree import ElementTree
 import pytest
 from click.testing import CliRunner
 
+from attnprune_verify.audit.waivers import load_waivers
 from attnprune_verify.cli.audit import command
 from attnprune_verify.cli.main import _run
 
@@ -110,3 +111,37 @@ def test_contract_and_list(capsys):
     assert _run(["audit", "--contract", "nothing"]) == 2
     assert _run(["audit", "--list", "--only", "nothing"]) == 2
     assert _run(["audit"]) == 2
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["subject.py", "--only", "causal_maks"], "did you mean causal_mask"),
+        (["subject.py", "--only", "values:full"], "did you mean *:values:full"),
+        (["subject.py", "--only", "loss"], "has no loss"),
+        (["subjcet.py"], "did you mean subject.py?"),
+        (["--contract", "gradinet"], "did you mean gradient"),
+        (["--list", "--only", "wnda"], "did you mean wanda"),
+        (["subject.py", "--deviations", "stale.toml"], "did you mean causal_mask:values?"),
+    ],
+)
+def test_wrong_names_get_suggestions(subject, tmp_path, arguments, said, capsys):
+    subject(RIGHT)
+    (tmp_path / "stale.toml").write_text('[[waive]]\ncheck = "causal_mask:value"\nreason = "x"\n', encoding="utf-8")
+    assert _run(["audit", *arguments]) == 2
+    printed = capsys.readouterr()
+    assert printed.out == "" and said in printed.err and printed.err.count("\n") == 1
+
+
+def test_earlier_waivers_stay_in_the_new_file(subject, tmp_path, capsys):
+    (tmp_path / "old.toml").write_text('[[waive]]\ncheck = "binary_mask:*"\nreason = "later"\n', encoding="utf-8")
+    target = subject(RAISES.replace("tri(n)", "tri(n, k=-1)"))
+    assert _run(["audit", target, "--deviations", "old.toml", "--waive-current", "new.toml", "--quiet"]) == 0
+    assert [one.check for one in load_waivers(tmp_path / "new.toml")] == ["binary_mask:*", "causal_mask:values"]
+    assert _run(["audit", target, "--deviations", "new.toml", "--quiet"]) == 3
+    assert "waived" in capsys.readouterr().out
+
+
+def test_nothing_is_left_behind(subject, tmp_path):
+    assert _run(["audit", subject(WRONG), "--quiet"]) == 1
+    assert {path.name for path in tmp_path.iterdir()} == {"subject.py"}

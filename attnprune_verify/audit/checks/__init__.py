@@ -18,6 +18,7 @@ from attnprune_verify.audit.contract import FUNCTIONS
 from attnprune_verify.audit.record import Check
 from attnprune_verify.audit.truth.reference import ENCLOSED
 from attnprune_verify.errors import InvalidInstance
+from attnprune_verify.values import nearest
 
 __all__ = ["all_checks", "chosen_checks"]
 
@@ -34,11 +35,20 @@ def chosen_checks(only: tuple[str, ...]) -> tuple[Check, ...]:
     ------
     InvalidInstance
         If a pattern matches nothing.
+
+    Examples
+    --------
+    >>> [check.id for check in chosen_checks(("causal_mask",))]
+    ['causal_mask:values']
     """
     every = all_checks()
     for pattern in only:
         if not any(_matches(check, pattern) for check in every):
-            raise InvalidInstance(f"only must name functions or checks, * and ? allowed; {pattern!r} matches none")
+            known = [*FUNCTIONS, *(f"*:{check.name}" for check in every), *(check.id for check in every)]
+            hint = nearest(pattern, known)
+            raise InvalidInstance(
+                f"only must name functions or checks, * and ? allowed; {pattern!r} matches none{hint}"
+            )
     return tuple(check for check in every if not only or any(_matches(check, pattern) for pattern in only))
 
 

@@ -7,6 +7,7 @@ instances are benign, so that rounding stays rounding over these few steps.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -17,6 +18,7 @@ from attnprune_verify.audit.checks.selection import Selection, judge_zeros, smal
 from attnprune_verify.audit.checks.structure import precision_check
 from attnprune_verify.audit.context import Context
 from attnprune_verify.audit.naming.mistakes import MISTAKES
+from attnprune_verify.audit.naming.shrink import fewer, sample_cuts, smallest
 from attnprune_verify.audit.record import Call, Check, Finding
 from attnprune_verify.audit.subject.process import NoAnswer
 from attnprune_verify.audit.truth.formulas import RIGHT, Array, Steps, attention_part
@@ -140,13 +142,15 @@ def _start(context: Context) -> Finding:
                 if _close(sample, later, _descend(_of(sample), M.shape))
                 else _named(sample, later, _STEPS)
             )
+            said = f"after {steps} steps M is {M.flat[0]:.6g}, ... instead of {value:.6g} everywhere"
             return Finding(
                 "failed",
-                f"after {steps} steps M is {M.flat[0]:.6g}, ... instead of {value:.6g} everywhere",
+                said,
                 error=float(np.abs(M - expected).max()),
                 bound=_tolerance(sample),
                 ids=ids,
-                call=_call(sample, (smallest_first(expected, 0), expected), steps=steps),
+                call=_call(sample, (_kept(expected), expected), steps=steps),
+                shrink=partial(_smaller, context, sample, said),
             )
     return Finding("passed", "M = 1, then 1 - eta lam", power=_CLOSE)
 
@@ -160,20 +164,53 @@ def _iterates(context: Context, regime: str) -> Finding:
     for sample in context.samples(regime, _F):
         if sample.precision != context.precision(_F) or sample.lam * _ETA > 2:  # beyond that descent diverges
             continue
-        _, M = _run(context, sample)
-        expected = _descend(_of(sample), sample.W.shape)
-        if not _close(sample, M, expected):
-            wrong_shape = M.shape != expected.shape
-            error = float("inf") if wrong_shape else float(np.abs(M - expected).max())
-            return Finding(
-                "failed",
-                f"after {_STEPS} steps of {_ETA} M is off by {error:.3g}, on {sample.describe()}",
-                error=error,
-                bound=_tolerance(sample),
-                ids=("wrong-shape",) if wrong_shape else _named(sample, M, _STEPS),
-                call=_call(sample, (np.where(smallest_first(expected, int(_RHO * expected.size)), 0.0, 1.0), expected)),
-            )
+        failure = _judged(context, sample, _STEPS)
+        if failure is not None:
+            _, M = _run(context, sample)
+            ids = ("wrong-shape",) if M.shape != sample.W.shape else _named(sample, M, _STEPS)
+            return replace(failure, ids=ids, shrink=partial(_smaller, context, sample, failure.reason))
+        context.judged_up_to(_F, sample)
     return Finding("passed", f"{_STEPS} steps of {_ETA}", power=_CLOSE)
+
+
+def _judged(context: Context, sample: Sample, steps: int) -> Finding | None:
+    """A failure if M after so many steps is not where it should be."""
+    _, M = _run(context, sample, steps=steps)
+    expected = _descend(_of(sample), sample.W.shape, steps)
+    if _close(sample, M, expected):
+        return None
+    error = float("inf") if M.shape != expected.shape else float(np.abs(M - expected).max())
+    return Finding(
+        "failed",
+        f"after {steps} steps of {_ETA} M is off by {error:.3g}, on {sample.describe()}",
+        error=error,
+        bound=_tolerance(sample),
+        call=_call(sample, (_kept(expected), expected), steps=steps),
+    )
+
+
+def _kept(M: Array, rho: float = _RHO) -> Array:
+    """The rounded mask: 0 at the smallest entries."""
+    return np.where(smallest_first(M, int(rho * M.size)), 0.0, 1.0)
+
+
+def _smaller(context: Context, sample: Sample, reason: str, ids: tuple[str, ...]) -> Finding | None:
+    """The same on a smaller instance, after fewer steps."""
+
+    def judged(case: tuple[Sample, int]) -> Finding | None:
+        try:
+            return _judged(context, *case)
+        except (NoAnswer, ArithmeticError, ValueError):
+            return None
+
+    def cuts(case: tuple[Sample, int]) -> Iterator[tuple[Sample, int]]:
+        one, steps = case
+        yield from ((smaller, steps) for smaller in sample_cuts(one, ("X", "W")))
+        yield from ((one, steps) for steps in fewer(steps))
+
+    found = smallest((sample, _STEPS), cuts, lambda case: judged(case) is not None)
+    small = None if found[0] is sample else judged(found)
+    return small and replace(small, reason=f"{reason}. Smallest: {small.reason}", ids=ids)
 
 
 def _named(sample: Sample, M: Array, steps: int) -> tuple[str, ...]:
@@ -227,7 +264,7 @@ def _wrong_gradient(sample: Sample, steps: Steps) -> Gradient:
 
 def _counts(context: Context) -> Finding:
     for sample in context.samples("full", _F):
-        for rho in (0.0, 0.2, 0.45, 0.8, 0.97, 1.0):
+        for rho in (0.45, 0.2, 0.8, 0.97, 0.0, 1.0):
             mask, M = _run(context, sample, rho=rho)
             if M.shape != sample.W.shape:
                 return Finding(
@@ -237,14 +274,19 @@ def _counts(context: Context) -> Finding:
             if problem is not None:
                 reason, (id, *_) = problem
                 return Finding(
-                    "failed", f"{reason} (rho = {rho}), on {sample.describe()}", ids=(id,), call=_call(sample, rho=rho)
+                    "failed",
+                    f"{reason} (rho = {rho}), on {sample.describe()}",
+                    ids=(id,),
+                    call=_call(sample, (_kept(M, rho), M), rho=rho),
                 )
     (crossing, *_) = context.samples("lam-large", _F)[-3:]  # an odd number of steps leaves entries below 0
     mask, M = _run(context, crossing, steps=3)
     problem = judge_zeros(mask, Selection("M", M, _RHO), M, flags_are_gone=False)
     if problem is not None:
         reason, (id, *_) = problem
-        return Finding("failed", f"{reason}, where M is negative", ids=(id,), call=_call(crossing, steps=3))
+        return Finding(
+            "failed", f"{reason}, where M is negative", ids=(id,), call=_call(crossing, (_kept(M), M), steps=3)
+        )
     return Finding("passed", "entry by entry, for six ratios", power=0.0)
 
 
@@ -253,8 +295,13 @@ def _ties(context: Context) -> Finding:
         mask, M = _run(context, sample, steps=0, rho=_RHO)
         problem = judge_zeros(mask, Selection("M = 1", M, _RHO), M, flags_are_gone=False)
         if problem is not None:
-            reason, (id, *_) = problem
-            return Finding("failed", f"{reason}, with all of M equal", ids=(id,), call=_call(sample, steps=0))
+            reason, ids = problem
+            return Finding(
+                "failed",
+                f"{reason}, with all of M equal",
+                ids=("ties-dropped",) if "ties-dropped" in ids and "keeps-instead-of-prunes" not in ids else ids[:1],
+                call=_call(sample, (_kept(M), M), steps=0),
+            )
     return Finding("passed", "M = 1 is rounded to exactly floor(rho size) zeros", power=0.0)
 
 
@@ -269,9 +316,9 @@ def _momentum(context: Context) -> Finding:
             return Finding("passed", form, power=_CLOSE)
     plain = _close(sample, M, _descend(_of(sample), sample.W.shape, eta=0.1))
     reason = "momentum has no effect" if plain else "no form of momentum gives these iterates"
-    return Finding(
-        "failed", f"{reason}, on {sample.describe()}", ids=("unknown",), call=_call(sample, momentum=0.9, eta=0.1)
-    )
+    heavy = _descend(_of(sample), sample.W.shape, eta=0.1, momentum=0.9)
+    call = _call(sample, (_kept(heavy), heavy), momentum=0.9, eta=0.1)
+    return Finding("failed", f"{reason}, on {sample.describe()}", ids=("unknown",), call=call)
 
 
 def _guarantee(context: Context) -> Finding:
@@ -306,14 +353,14 @@ def _long(context: Context) -> Finding:
                 error=float(np.abs(M - expected).max()),
                 bound=_tolerance(sample),
                 ids=_named_long(sample, M, steps),
-                call=_call(sample, steps=steps, eta=0.05),
+                call=_call(sample, (_kept(expected), expected), steps=steps, eta=0.05),
             )
     return Finding("passed", "60 and 257 steps of 0.05", power=_tolerance(sample))
 
 
 def _named_long(sample: Sample, M: Array, steps: int) -> tuple[str, ...]:
-    for fewer in (steps - 1, steps + 1, 50, 100, 200, 256, 128, 64, 32):
-        if _close(sample, M, _descend(_of(sample), sample.W.shape, steps=fewer, eta=0.05)):
+    for count in (steps - 1, steps + 1, 50, 100, 200, 256, 128, 64, 32):
+        if _close(sample, M, _descend(_of(sample), sample.W.shape, steps=count, eta=0.05)):
             return ("ignores-steps",)
     return ("unknown",)
 

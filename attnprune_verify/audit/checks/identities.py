@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 
 import numpy as np
 
-from attnprune_verify.audit.checks.values import call_on
+from attnprune_verify.audit.checks.smaller import call_on
 from attnprune_verify.audit.context import Context
 from attnprune_verify.audit.contract import FUNCTIONS
 from attnprune_verify.audit.layer.sample import LAYERED, LayerSample
@@ -19,6 +19,7 @@ from attnprune_verify.audit.truth.formulas import Array
 from attnprune_verify.audit.truth.precision import FLOAT64
 from attnprune_verify.audit.truth.reference import permuted, reference
 from attnprune_verify.audit.truth.samples import Sample
+from attnprune_verify.audit.truth.tolerance import judge
 
 __all__ = ["identity_checks"]
 
@@ -206,6 +207,8 @@ def _derivative(context: Context, function: str) -> Finding:
         claimed = float((gradient * direction).sum())
         allowed = 1e-6 * (1 + float(np.abs(gradient).sum()))
         if not abs(slope - claimed) <= allowed:
+            if _right(context, "gradient", sample):
+                return Finding("not_applicable", "the gradient is right, the subject's loss is not")
             return Finding(
                 "failed",
                 f"the slope of the loss is {slope:.6g}, the gradient says {claimed:.6g}, on {sample.describe()}",
@@ -231,6 +234,8 @@ def _agrees(context: Context, function: str) -> Finding:
             index = ("loss", "gradient").index(name)
             bound = 2 * reference(function, sample)[index].bound
             if alone.shape != both.parts[index].shape or not np.all(np.abs(alone - both.parts[index]) <= bound):
+                if _right(context, function, sample):
+                    return Finding("not_applicable", f"it is right, the subject's {name} is not")
                 return Finding(
                     "failed",
                     f"differs from the subject's {name}, on {sample.describe()}",
@@ -238,6 +243,14 @@ def _agrees(context: Context, function: str) -> Finding:
                     call=call_on(function, sample),
                 )
     return Finding("passed", f"agrees with {' and '.join(asked)}")
+
+
+def _right(context: Context, function: str, sample: Sample) -> bool:
+    """Whether of two that disagree it is the other one that is wrong."""
+    answer = context.answer(function, sample)
+    if context.misshapen(function, sample, answer) is not None:
+        return False
+    return judge(function, sample, answer.parts).verdict == "passed"
 
 
 def _symmetric(context: Context, function: str) -> Finding:

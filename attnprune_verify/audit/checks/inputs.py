@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from attnprune_verify.audit.checks.values import call_on, judged
+from attnprune_verify.audit.checks.smaller import call_on
+from attnprune_verify.audit.checks.values import judged
 from attnprune_verify.audit.context import Context
 from attnprune_verify.audit.contract import FUNCTIONS
 from attnprune_verify.audit.layer.sample import LAYERED
-from attnprune_verify.audit.record import Check, Finding
+from attnprune_verify.audit.record import Call, Check, Finding
 from attnprune_verify.audit.subject.process import NoAnswer, SubjectLost
 from attnprune_verify.audit.truth.precision import FLOAT32
-from attnprune_verify.audit.truth.reference import parameters, reference
+from attnprune_verify.audit.truth.reference import ENCLOSED, parameters, reference
 from attnprune_verify.audit.truth.samples import ARRAYS, Sample
 from attnprune_verify.audit.truth.tolerance import judge
 
@@ -48,11 +50,18 @@ def _untouched(context: Context, function: str) -> Finding:
     if found is not None:
         names, where = found
         call = next((call_on(function, s) for s in context.asked(function) if s.name == where), None)
+        call = call or _any_call(context, function)
         reason = f"changes its input {names}{f', on {where}' if where else ''}"
         return Finding("failed", reason, ids=("mutates-input",), call=call)
     if not context.answered(function):
         return Finding("could_not_run", "no call was answered")
     return Finding("passed", f"every input array of {context.calls[function]} calls is bit for bit as it was")
+
+
+def _any_call(context: Context, function: str) -> Call | None:
+    """A small one that was answered; the functions that select entries have none here."""
+    asked = [one for one in context.asked(function) if one.X.ndim == 2]
+    return call_on(function, min(asked, key=lambda one: one.work)) if asked and function in ENCLOSED else None
 
 
 def _kept(context: Context, function: str) -> Finding:
@@ -61,6 +70,7 @@ def _kept(context: Context, function: str) -> Finding:
             "failed",
             "an array it returned changed during a later call: results share memory with each other",
             ids=("overwrites-results",),
+            call=_any_call(context, function),
         )
     if not context.answered(function):
         return Finding("could_not_run", "no call was answered")
@@ -74,6 +84,7 @@ def _mask_kinds(context: Context, function: str) -> Finding:
             f"{context.boolean_masks[function]} masks of 0 and 1 and takes bool only; everything else is judged with "
             "bool masks",
             ids=("mask-kind",),
+            call=replace(call_on(function, context.samples("causal", function)[0]), literal=True),
         )
     variants = [
         (f"a mask of {dtype.__name__}", sample, {"mask": sample.mask.astype(dtype)})

@@ -14,7 +14,9 @@ from attnprune_verify.audit.checks.inputs import keeping_checks
 from attnprune_verify.audit.checks.structure import precision_check
 from attnprune_verify.audit.context import Context
 from attnprune_verify.audit.contract import FUNCTIONS
+from attnprune_verify.audit.naming.shrink import SMALLEST, doubtless, fewer, smallest
 from attnprune_verify.audit.record import Call, Check, Finding
+from attnprune_verify.audit.subject.process import NoAnswer
 from attnprune_verify.audit.truth.precision import Precision
 
 __all__ = ["Selection", "coarser_selection", "explained", "judge_zeros", "selection_checks", "smallest_first"]
@@ -172,26 +174,69 @@ def _rounding(context: Context, function: str, name: str) -> Finding:
     selections = _selections(context.seed, context.precision(function))[name]
     if not selections:
         return Finding("not_applicable", f"not asked in {context.precision(function).name}")
-    wrong: list[Finding] = []
-    for selection in selections:
-        arguments = dict(zip(FUNCTIONS[function].arguments, (selection.matrix, selection.rho), strict=True))
-        answer = context.call(function, arguments, where=selection.name)
-        sizes = np.abs(selection.matrix) if function == "magnitude_mask" else selection.matrix
-        gone = smallest_first(sizes, selection.count)
-        expected = gone if function == "magnitude_mask" else np.where(gone, 0.0, 1.0)
-        problem = judge_zeros(answer.parts[0], selection, sizes, flags_are_gone=function == "magnitude_mask")
-        if problem is not None:
-            reason, ids = problem
-            where = f"on {selection.name} {selection.matrix.shape}, rho = {selection.rho:g}"
-            call = Call(function, arguments, expected=(expected,))
-            wrong.append(Finding("failed", f"{reason}, {where}", ids=ids, call=call))
+    found = (_judged(context, function, selection) for selection in selections)
+    wrong = [one for one in found if one is not None]
     return explained(wrong) if wrong else Finding("passed", f"{len(selections)} instances, entry by entry", power=0.0)
+
+
+def _judged(context: Context, function: str, selection: Selection) -> Finding | None:
+    """A failure on one matrix, which knows how to look for a smaller one."""
+    arguments = dict(zip(FUNCTIONS[function].arguments, (selection.matrix, selection.rho), strict=True))
+    answer = context.call(function, arguments, where=selection.name)
+    sizes = np.abs(selection.matrix) if function == "magnitude_mask" else selection.matrix
+    gone = smallest_first(sizes, selection.count)
+    expected = gone if function == "magnitude_mask" else np.where(gone, 0.0, 1.0)
+    problem = judge_zeros(answer.parts[0], selection, sizes, flags_are_gone=function == "magnitude_mask")
+    if problem is None:
+        context.judged_matrix(function, selection.matrix.shape)
+        return None
+    reason, ids = problem
+    said = f"{reason}, on {selection.name} {selection.matrix.shape}, rho = {selection.rho:g}"
+    call = Call(function, arguments, expected=(expected,))
+    return Finding("failed", said, ids=ids, call=call, shrink=partial(_smaller, context, function, selection, said))
+
+
+def _smaller(
+    context: Context, function: str, selection: Selection, reason: str, ids: tuple[str, ...]
+) -> Finding | None:
+    """The same mistake on a smaller matrix."""
+
+    def judged(one: Selection) -> Finding | None:
+        try:
+            found = _judged(context, function, one)
+        except NoAnswer:
+            return None
+        return found if found is not None and (set(ids) <= {*found.ids, "unknown"}) else None
+
+    found = smallest(selection, _cuts, lambda one: judged(one) is not None)
+    small = None if found is selection else judged(found)
+    return small and replace(small, reason=f"{reason}. Smallest: {small.reason}", ids=ids)
+
+
+def _cuts(selection: Selection) -> Iterator[Selection]:
+    """Fewer rows and columns, the entries' ranks in the place of the entries, a plainer ratio."""
+    matrix, rho = selection.matrix, selection.rho
+    rows, columns = matrix.shape
+    cut = (
+        *(matrix[:new] for new in fewer(rows)),
+        *(matrix[:, :new] for new in fewer(columns)),
+        *(np.delete(matrix, gone, axis=0) for gone in (range(rows) if 1 < rows < 10 else ())),
+        *(np.delete(matrix, gone, axis=1) for gone in (range(columns) if 1 < columns < 10 else ())),
+    )
+    ratios = (Selection(SMALLEST, matrix, one) for one in (0.5, 0.25) if rho not in (0.0, 0.25, 0.5, 1.0))
+    for one in (*(Selection(SMALLEST, part.copy(), rho) for part in cut), *ratios):
+        if doubtless(one.rho, one.matrix.size):
+            yield one
+    levels, places = np.unique(matrix, return_inverse=True)
+    ranks = (places.reshape(matrix.shape) - int(np.count_nonzero(levels < 0))).astype(matrix.dtype)
+    if levels.size and not np.array_equal(ranks, matrix):
+        yield Selection(SMALLEST, ranks, rho)
 
 
 def explained(wrong: list[Finding]) -> Finding:
     """The first of several failures, under the first name that explains all of them."""
     ids = [id for id in wrong[0].ids if all(id in other.ids for other in wrong)]
-    return replace(wrong[0], ids=tuple(ids[:1]) or ("unknown",))
+    return replace(wrong[0], ids=tuple(ids[:1]) or ("unknown",), fitting=tuple(ids))
 
 
 def judge_zeros(
@@ -226,6 +271,8 @@ def _wrong_choices(matrix: NDArray[Any], sizes: NDArray[Any], rho: float) -> Ite
     count = int(rho * size)
     ranked = np.sort(sizes, axis=None)
     candidates: list[tuple[str, Callable[[], Flags]]] = [
+        ("prunes-nothing", lambda: np.zeros(sizes.shape, dtype=np.bool_)),
+        ("prunes-everything", lambda: np.ones(sizes.shape, dtype=np.bool_)),
         ("low-precision", lambda: smallest_first(sizes.astype(np.float32), count)),
         ("threshold-off-by-one", lambda: smallest_first(sizes, min(count + 1, size))),
         ("threshold-off-by-one", lambda: smallest_first(sizes, max(count - 1, 0))),

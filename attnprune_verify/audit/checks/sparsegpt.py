@@ -19,7 +19,8 @@ from numpy.typing import NDArray
 
 from attnprune_verify.audit.checks.inputs import keeping_checks
 from attnprune_verify.audit.checks.selection import explained, smallest_first
-from attnprune_verify.audit.checks.sparsegpt_mistakes import named
+from attnprune_verify.audit.checks.smaller import smaller_layer
+from attnprune_verify.audit.checks.sparsegpt_mistakes import named, right_output
 from attnprune_verify.audit.checks.structure import precision_check
 from attnprune_verify.audit.context import Context
 from attnprune_verify.audit.record import Check, Finding
@@ -123,32 +124,46 @@ def _outputs(context: Context, function: str, name: str) -> Finding:
     asked = _layers(context, function, name)
     if not asked:
         return Finding("not_applicable", f"not asked in {context.precision(function).name}")
-    unit = context.precision(function).unit_roundoff
     for layer, options in asked:
         try:
-            answer = _ask(context, function, layer, options)
+            found, failure = _judged(context, function, layer, options)
         except NoAnswer as refusal:
             if layer.rho == 1 and not layer.m and "IndexError" in str(refusal):
                 said["cannot prune everything, as the original cannot (IndexError at rho = 1)"] = None
                 continue
             raise
-        weight, pruned = answer.parts[0], _pruned(answer, layer)
-        found = _certify(layer, options, weight, pruned, unit)
         error, bound = max(error, found.residual), max(bound, found.allowed)
         if found.said:
             said[found.said] = None
-        if not found.problem:
-            continue
-        ids = found.ids
-        if not ids and weight.shape == layer.weight.shape:
-            ids = named(layer, options, np.asarray(weight, dtype=float), pruned == 1)
-        call = layer.call(function)
-        call.keywords.update(options)
-        wrong.append(Finding("failed", f"{found.problem}, on {layer.describe()}", ids=ids, call=call))
+        if failure is not None:
+            wrong.append(failure)
     if wrong:
         return explained(wrong)
     words = "; ".join(["choice and update certified from the output", *said])
     return Finding("passed", words, error=error, bound=bound, power=bound)
+
+
+def _judged(
+    context: Context, function: str, layer: LinearLayer, options: dict[str, Any]
+) -> tuple[_Certificate, Finding | None]:
+    """The certificate of one layer's output, and the failure if it says one."""
+    answer = _ask(context, function, layer, options)
+    weight, pruned = answer.parts[0], _pruned(answer, layer)
+    found = _certify(layer, options, weight, pruned, context.precision(function).unit_roundoff)
+    if not found.problem:
+        context.judged_matrix(function, layer.weight.shape)
+        return found, None
+    ids = found.ids
+    if not ids and weight.shape == layer.weight.shape:
+        ids = named(layer, options, np.asarray(weight, dtype=float), pruned == 1)
+    call = layer.call(function, right_output(layer, options, np.asarray(pruned == 1)))
+    call.keywords.update(options)
+    said = f"{found.problem}, on {layer.describe()}"
+
+    def shrink(ids: tuple[str, ...]) -> Finding | None:
+        return smaller_layer(lambda one: _judged(context, function, one, options)[1], layer, said, ids)
+
+    return found, Finding("failed", said, ids=ids, call=call, shrink=shrink)
 
 
 def _pruned(answer: Answer, layer: LinearLayer) -> NDArray[Any]:

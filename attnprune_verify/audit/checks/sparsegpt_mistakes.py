@@ -12,7 +12,7 @@ from attnprune_verify.algorithms.baselines.sparsegpt import sparsegpt_report
 from attnprune_verify.audit.checks.selection import smallest_first
 from attnprune_verify.audit.truth.layers import LinearLayer
 
-__all__ = ["named"]
+__all__ = ["named", "right_output"]
 
 Matrix = NDArray[np.float64]
 Flags = NDArray[np.bool_]
@@ -25,7 +25,7 @@ def named(layer: LinearLayer, options: dict[str, Any], weight: Matrix, gone: Fla
     """The known mistakes that give this output; several where the layer cannot tell them apart."""
     size = max(1.0, float(np.abs(weight).max()))
     room = (_float32_room(layer, options) if layer.weight.dtype == np.float32 else 1e-7) * size
-    right, chosen = _right(layer, options, gone)
+    right, chosen = right_output(layer, options, gone)
     off = float(np.abs(right - weight).max())
     if off <= room and (gone != chosen).any():
         return ("keeps-instead-of-prunes",) if (gone != chosen).all() else ()
@@ -39,7 +39,8 @@ def named(layer: LinearLayer, options: dict[str, Any], weight: Matrix, gone: Fla
             continue  # on this layer it makes no difference
         if np.abs(other - weight).max() <= room and ((flags == gone).all() or ((other == 0) == (weight == 0)).all()):
             found[id] = None
-    if not found and off <= _SINGLE * size and (gone == chosen).all():
+    stored = np.array_equal(weight, weight.astype(np.float32))  # what was computed in float32 is a number of it
+    if not found and stored and off <= _SINGLE * size and (gone == chosen).all():
         return ("low-precision",)
     return tuple(found)
 
@@ -50,7 +51,8 @@ def _float32_room(layer: LinearLayer, options: dict[str, Any]) -> float:
     return min(max(report.float32_stray, 1e-6), 1e-3)
 
 
-def _right(layer: LinearLayer, options: dict[str, Any], gone: Flags) -> Output:
+def right_output(layer: LinearLayer, options: dict[str, Any], gone: Flags) -> Output:
+    """The new weight and the pruned entries, by the original's sweep in float64; at rho = 0 if anything is pruned."""
     if not layer.m and layer.rho == 0 and not gone.any():
         return layer.weight.astype(float), np.zeros(layer.weight.shape, dtype=np.bool_)
     return _sweep(layer, **_settings(options))
@@ -98,6 +100,10 @@ def _candidates(layer: LinearLayer, options: dict[str, Any]) -> Iterator[tuple[s
     yield "keeps-instead-of-prunes", lambda: _sweep(layer, damp=damp, width=width, ratio=1 - layer.rho)
     yield "baseline-ignores-activations", sweep(identity=True)
     yield "baseline-ignores-activations", sweep(magnitude=True)
+    yield "baseline-ignores-activations", sweep(magnitude=True, update=False)
+    yield "baseline-ignores-activations", sweep(magnitude=True, update=False, offset=0)
+    yield "prunes-nothing", lambda: (layer.weight.astype(float), np.zeros(layer.weight.shape, dtype=np.bool_))
+    yield "prunes-everything", lambda: (np.zeros(layer.weight.shape), np.ones(layer.weight.shape, dtype=np.bool_))
     yield "baseline-axis", lambda: _transposed(layer, damp, width)
     if layer.m:
         yield "group-convention", sweep(group=layer.m - layer.n)

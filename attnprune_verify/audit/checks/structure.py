@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 
 import numpy as np
 
-from attnprune_verify.audit.checks.values import call_on
+from attnprune_verify.audit.checks.smaller import call_on
 from attnprune_verify.audit.context import Context
 from attnprune_verify.audit.contract import FUNCTIONS
 from attnprune_verify.audit.record import Call, Check, Finding
@@ -60,6 +61,7 @@ def _calling(context: Context, function: str) -> Finding:
             f"your parameter order looks like ({', '.join(order)}); the contract's is ({', '.join(contract)}). "
             "Everything else is judged in your order",
             ids=("argument-order",),
+            call=replace(call_on(function, context.samples("full", function)[0]), literal=True),
         )
     if not context.answered(function):
         return Finding("not_applicable", "no call was answered")

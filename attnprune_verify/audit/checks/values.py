@@ -3,25 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from functools import partial
-from typing import Any
 
 import numpy as np
 
+from attnprune_verify.audit.checks.smaller import call_on, smaller_values
 from attnprune_verify.audit.context import Context
 from attnprune_verify.audit.contract import FUNCTIONS
 from attnprune_verify.audit.layer.regimes import LAYER_SAYS
 from attnprune_verify.audit.layer.sample import LAYERED, REFUSABLE
-from attnprune_verify.audit.record import Call, Check, Finding
+from attnprune_verify.audit.record import Check, Finding
 from attnprune_verify.audit.subject.process import NoAnswer
 from attnprune_verify.audit.truth.asked import asked_samples
-from attnprune_verify.audit.truth.reference import parameters, reference
 from attnprune_verify.audit.truth.samples import BENIGN, REQUIRED, STABILITY, Sample
 from attnprune_verify.audit.truth.terms import hidden_terms
 from attnprune_verify.audit.truth.tolerance import Judgement, judge
 from attnprune_verify.oracle.taylor import taylor_verdict
 
-__all__ = ["call_on", "judged", "values_checks"]
+__all__ = ["judged", "values_checks"]
 
 _SAYS = {
     "full": "right values without a mask",
@@ -125,7 +125,9 @@ def _values(context: Context, function: str, regime: str) -> Finding:
     note = f"; {left_out} large instances left out, the subject is too slow for them" if left_out else ""
     if wrong:
         context.wrong.setdefault(function, set()).add(regime)
-        return judged(function, wrong, len(wrong) + len(right), note)
+        found = judged(function, wrong, len(wrong) + len(right), note)
+        shrink = partial(smaller_values, context, function, found.samples[0], found.reason, stability)
+        return replace(found, shrink=shrink)
     if silent and function in LAYERED and regime in REFUSABLE and not right and all(raised for *_, raised in silent):
         context.refused.setdefault(function, set()).add(regime)
         return Finding("not_applicable", f"refuses {regime}: {silent[0][1]}")
@@ -179,12 +181,6 @@ def judged(function: str, wrong: list[tuple[Sample, Judgement]], tried: int, not
         samples=tuple(one for one, _ in wrong),
         call=call_on(function, sample),
     )
-
-
-def call_on(function: str, sample: Sample, others: dict[str, Any] | None = None) -> Call:
-    """The call that a snippet repeats; `others` replace arguments."""
-    arguments = dict(zip(FUNCTIONS[function].arguments, parameters(function, sample), strict=True)) | (others or {})
-    return Call(function, arguments, expected=tuple(part.value for part in reference(function, sample)))
 
 
 def _taylor(context: Context, function: str) -> Finding:

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from attnprune_verify.algorithms.baselines.wanda import wanda_report
 from attnprune_verify.audit.checks.inputs import keeping_checks
 from attnprune_verify.audit.checks.selection import explained, smallest_first
+from attnprune_verify.audit.checks.smaller import smaller_layer
 from attnprune_verify.audit.checks.structure import precision_check
 from attnprune_verify.audit.context import Context
 from attnprune_verify.audit.record import Check, Finding
@@ -69,26 +70,40 @@ def _wanda(context: Context, function: str, name: str) -> Finding:
     if not asked:
         return Finding("not_applicable", f"not asked in {context.precision(function).name}")
     for layer in asked:
-        answer = context.call(function, layer.arguments, dict(layer.keywords), where=layer.name)
-        report = wanda_report(layer.weight, layer.X, layer.rho, prune_n=layer.n, prune_m=layer.m)
-        tied = not layer.m and layer.name in ("ties", "all equal")
-        loose = np.zeros_like(report.undecided) if tied else report.undecided
-        problem, pruned = None, answer.parts[-1]
-        if function == "wanda":
-            problem = _changed_weight(answer.parts, layer)
-            if len(answer.parts) == 1 and problem is None:
-                zeros = layer.weight == 0  # nobody can tell whether these were pruned
-                pruned, loose = np.where(zeros, report.pruned, pruned == 0), loose | zeros
-        undecided += int(loose.sum())
-        problem = problem or _problem(pruned, layer, report.pruned, loose)
-        if problem is not None:
-            reason, ids = problem
-            expected = np.where(report.pruned, 0.0, layer.weight) if function == "wanda" else report.pruned
-            call = layer.call(function, (expected,))
-            wrong.append(Finding("failed", f"{reason}, on {layer.describe()}", ids=ids, call=call))
+        found, loose = _judged(context, function, layer)
+        undecided += loose
+        wrong += [found] if found is not None else []
     if wrong:
         return explained(wrong)
     return Finding("passed", f"entry by entry; {undecided} entries undecided", power=0.0)
+
+
+def _judged(context: Context, function: str, layer: LinearLayer) -> tuple[Finding | None, int]:
+    """A failure on one layer, and how many entries nobody can decide."""
+    answer = context.call(function, layer.arguments, dict(layer.keywords), where=layer.name)
+    report = wanda_report(layer.weight, layer.X, layer.rho, prune_n=layer.n, prune_m=layer.m)
+    tied = not layer.m and layer.name in ("ties", "all equal")
+    loose = np.zeros_like(report.undecided) if tied else report.undecided
+    problem, pruned = None, answer.parts[-1]
+    if function == "wanda":
+        problem = _changed_weight(answer.parts, layer)
+        if len(answer.parts) == 1 and problem is None:
+            zeros = layer.weight == 0  # nobody can tell whether these were pruned
+            pruned, loose = np.where(zeros, report.pruned, pruned == 0), loose | zeros
+    problem = problem or _problem(pruned, layer, report.pruned, loose)
+    count = int(loose.sum())
+    if problem is None:
+        context.judged_matrix(function, layer.weight.shape)
+        return None, count
+    reason, ids = problem
+    weight = np.where(report.pruned, 0.0, layer.weight)
+    call = layer.call(function, (weight, report.pruned) if function == "wanda" else (report.pruned,))
+    said = f"{reason}, on {layer.describe()}"
+    return Finding("failed", said, ids=ids, call=call, shrink=partial(_smaller, context, function, layer, said)), count
+
+
+def _smaller(context: Context, function: str, layer: LinearLayer, reason: str, ids: tuple[str, ...]) -> Finding | None:
+    return smaller_layer(lambda one: _judged(context, function, one)[0], layer, reason, ids)
 
 
 def _changed_weight(parts: tuple[NDArray[Any], ...], layer: LinearLayer) -> tuple[str, tuple[str, ...]] | None:
@@ -120,7 +135,8 @@ def _problem(got: NDArray[Any], layer: LinearLayer, right: Flags, loose: Flags) 
         f"{int(wrong.sum())} decided entries are wrong; per {where} it prunes {counts[0].min()} to {counts[0].max()} "
         f"where {counts[1].max()} is right"
     )
-    known = [id for id, choose in _wrong_choices(layer) if not ((gone != choose()) & ~loose).any()]
+    known = ["prunes-everything"] * bool(gone.all()) + ["prunes-nothing"] * (not gone.any())
+    known += [id for id, choose in _wrong_choices(layer) if not ((gone != choose()) & ~loose).any()]
     off = np.abs(counts[0].astype(int) - counts[1])
     if off.max() == off.min() == 1:
         known.append("threshold-off-by-one")

@@ -78,7 +78,7 @@ class KernelAuditor(Examiner):
                     reason = f"{reason}. Smallest: {said}, on {sample.describe()}"
             if sample is not None:
                 instance = sample.describe()
-                snippet = as_code(self.target, check.function, sample, self.context)
+                snippet = as_code(check.function, sample, self.context)
         return Record(
             check.id, check.function, check.claim, check.says, check.required, finding.status, reason,
             diagnosis.ids, diagnosis.words, finding.error, finding.bound, finding.power, instance, self.seed, snippet,

@@ -9,21 +9,20 @@ from attnprune_verify.audit.kernel.bridge import BACKWARD, FORWARD
 from attnprune_verify.audit.kernel.context import KernelContext
 from attnprune_verify.audit.kernel.sample import Sample
 from attnprune_verify.audit.kernel.truth import parts_of, truth
-from attnprune_verify.audit.naming.snippet import import_lines
-from attnprune_verify.audit.subject.target import Target
+from attnprune_verify.audit.naming.importing import import_lines
 
 __all__ = ["as_code"]
 
 _LARGEST = 600
 
 
-def as_code(target: Target, function: str, sample: Sample, context: KernelContext) -> str | None:
+def as_code(function: str, sample: Sample, context: KernelContext) -> str | None:
     """Imports, inputs, the call, and the truth beside the result; None where the instance is too large to print."""
     arrays = {"q": sample.q, "k": sample.k, "v": sample.v} | ({"do": sample.do} if function == BACKWARD else {})
-    if max(array.size for array in arrays.values()) > _LARGEST or target.kind == "live":
+    if max(array.size for array in arrays.values()) > _LARGEST:
         return None
     own = function == FORWARD or context.own_backward
-    lines = [*_imports(context), *import_lines(target, function if own else FORWARD), ""]
+    lines = [*_imports(context), *import_lines(context.subject, function if own else FORWARD), ""]
     for name, array in arrays.items():
         lines.append(f"{name} = {_made(context, array, sample.precision.name)}")
     keywords = [f"{name}={_keyword(context, value, sample)}" for name, value in sample.keywords.items()]

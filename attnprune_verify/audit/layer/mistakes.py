@@ -10,6 +10,7 @@ import numpy as np
 from attnprune_verify.audit.layer.formulas import turned
 from attnprune_verify.audit.layer.sample import LAYERED, LayerSample
 from attnprune_verify.audit.truth.formulas import Array
+from attnprune_verify.instance.rope import RoPE
 
 __all__ = ["layer_mistakes"]
 
@@ -86,6 +87,9 @@ def _biases() -> Iterator[Change]:
 def _frequencies() -> dict[str, Callable[[Any, int], Array]]:
     return {
         "theta^(-a/m)": lambda rope, m: rope.theta ** (-np.arange(m // 2) / m),
+        "theta^(-a/m), then scaled": lambda rope, m: RoPE(
+            rope.theta**0.5, rope.layout, rope.scaling and dict(rope.scaling)
+        ).frequencies(m),
         "theta^(-2a/m) of 10000": lambda rope, m: 10000.0 ** (-np.arange(0, m, 2) / m),
         "without scaling": lambda rope, m: rope.theta ** (-np.arange(0, m, 2) / m),
         "scaling inverted": lambda rope, m: (rope.theta ** (-np.arange(0, m, 2) / m)) ** 2 / rope.frequencies(m),

@@ -10,6 +10,7 @@ from typing import TypeAlias
 
 import numpy as np
 
+from attnprune_verify.audit.naming.describing import described, told_from_one, wrong_entries
 from attnprune_verify.audit.naming.fitting import LISTED, Fit, Observation, fits, matches, same_as_right, telling
 from attnprune_verify.audit.naming.mistakes import MISTAKES, Mistake
 from attnprune_verify.audit.naming.sentences import SENTENCES
@@ -54,15 +55,15 @@ def diagnose(
     Parts of a result that are right are left aside; parts that are wrong each in their own way are named one by one.
     """
     if not any(part is not None and np.isfinite(part).any() for o in observations for part in o.parts):
-        return Diagnosis(("unknown",), _describe(function, observations))  # too many formulas give nan
+        return Diagnosis(("unknown",), described(function, observations))  # too many formulas give nan
     wrong = _wrong_parts(function, observations)
     if known:
         quick: list[Attempt] = [_exchanged, _formulas_of(known), _one_factor, _factors_alone]
         named = _named(function, _only(observations, wrong), quick)
         return named or Diagnosis(("unknown",), SENTENCES["unknown"])
-    attempts: list[Attempt] = [_exchanged, _one_factor, _one_formula, _factors_alone]
+    attempts: list[Attempt] = [_exchanged, *_NOTHING, _one_factor, _one_formula, _factors_alone]
     attempts += [_low_precision] * (precision is True) + [_in_float32] * (precision == "float32")
-    attempts += [_formula_with_factors] + [_two_formulas] * pairs
+    attempts += [_leaking, _formula_with_factors] + [_two_formulas] * pairs
     whole = _named(function, _only(observations, wrong), attempts)
     if whole is not None:
         return whole
@@ -73,7 +74,7 @@ def diagnose(
             found = [one for one in each if one is not None]
             ids = tuple(dict.fromkeys(id for one in found for id in one.ids))
             return Diagnosis(ids, "; and ".join(dict.fromkeys(one.words for one in found)))
-    return Diagnosis(("unknown",), _describe(function, observations))
+    return Diagnosis(("unknown",), described(function, observations))
 
 
 def _named(function: str, observations: list[Observation], attempts: list[Attempt]) -> Diagnosis | None:
@@ -90,7 +91,7 @@ def _wrong_parts(function: str, observations: list[Observation]) -> list[int]:
         index
         for index in range(count)
         if any(
-            part is not None and _wrong(part, truth.value, truth.bound).any()
+            part is not None and wrong_entries(part, truth.value, truth.bound).any()
             for part, truth in ((o.parts[index], reference(function, o.sample)[index]) for o in observations)
         )
     ]
@@ -111,9 +112,47 @@ def _exchanged(function: str, observations: list[Observation]) -> Diagnosis | No
         return None
     for observation in observations:
         for part, truth in zip(observation.parts, reversed(reference(function, observation.sample)), strict=True):
-            if part is None or part.shape != truth.value.shape or _wrong(part, truth.value, truth.bound).any():
+            if part is None or part.shape != truth.value.shape or wrong_entries(part, truth.value, truth.bound).any():
                 return None
     return _worded([("parts-exchanged", "")]) if observations else None
+
+
+def _all_zero(function: str, observations: list[Observation]) -> Diagnosis | None:
+    """Nothing but zeros where the truth has none: that is no wrong factor, nor a dense target of pruned weights."""
+    for observation in observations:
+        pairs = zip(observation.parts, reference(function, observation.sample), strict=True)
+        looked_at = [(part, truth.value) for part, truth in pairs if part is not None]
+        if any(part.any() for part, _ in looked_at) or not any(truth.any() for _, truth in looked_at):
+            return None
+    return _worded([("zero-output", "")]) if observations else None
+
+
+def _all_the_same(function: str, observations: list[Observation]) -> Diagnosis | None:
+    """One number, everywhere, on several instances."""
+    numbers = {number for o in observations for part in o.parts if part is not None for number in np.unique(part)}
+    several = len(observations) >= _SEVERAL and len({o.sample.seed + o.sample.work for o in observations}) > 1
+    return _worded([("constant-output", f"{numbers.pop():g}")]) if several and len(numbers) == 1 else None
+
+
+def _leaking(function: str, observations: list[Observation]) -> Diagnosis | None:
+    """Attention that is right but for what it gives to forbidden positions, however little that is."""
+    if function not in ("attention", "layer_attention"):
+        return None
+    seen = False
+    for observation in observations:
+        (part,), (truth,) = observation.parts, reference(function, observation.sample)
+        if part is None or not np.isfinite(part).all() or (part < 0).any():
+            return None
+        forbidden = (truth.value == 0) & (truth.bound == 0)
+        wrong = wrong_entries(part, truth.value, truth.bound)
+        if (wrong & ~forbidden).any():
+            return None
+        seen |= bool(wrong.any())
+    return _worded([("mask-leaks", "")]) if seen else None
+
+
+_NOTHING: tuple[Attempt, ...] = (_all_zero, _all_the_same)
+_SEVERAL = 3
 
 
 def _one_factor(function: str, observations: list[Observation]) -> Diagnosis | None:
@@ -314,83 +353,9 @@ def _differs(values: Array, number: float) -> bool:
 
 def _factor(values: Array) -> str:
     low, high = float(values.min()), float(values.max())
-    return _number(low) if high - low <= 1e-6 * abs(high) else f"between {low:.3g} and {high:.3g}"
-
-
-def _number(factor: float) -> str:
-    """A factor, told from 1."""
-    return f"{factor:.6g}" if f"{factor:.6g}" != "1" else f"1 {'+' if factor > 1 else '-'} {abs(factor - 1):.2g}"
+    return told_from_one(low) if high - low <= 1e-6 * abs(high) else f"between {low:.3g} and {high:.3g}"
 
 
 def _worded(found: list[tuple[str, str]]) -> Diagnosis:
     words = [f"{SENTENCES[id]}{f' ({detail})' if detail else ''}" for id, detail in found]
     return Diagnosis(tuple(dict.fromkeys(id for id, _ in found)), "; and ".join(dict.fromkeys(words)))
-
-
-def _describe(function: str, observations: list[Observation]) -> str:
-    """What is known of an error nobody has a name for."""
-    said: list[str] = []
-    for name, property_of in _PROPERTIES.items():
-        holds = [
-            any(
-                part is not None and property_of(part, truth.value, truth.bound)
-                for part, truth in zip(o.parts, reference(function, o.sample), strict=True)
-            )
-            for o in observations
-        ]
-        if holds and all(holds):
-            said.append(name)
-    ratios = [ratio for o in observations for ratio in _ratios(function, o)]
-    if len(ratios) > 1 and np.ptp(ratios) <= 1e-9 * abs(ratios[0]):  # of one number something is always true
-        said.append(f"everything returned is {_number(ratios[0])} times what is right")
-    return ", ".join(said) if said else SENTENCES["unknown"]
-
-
-def _ratios(function: str, observation: Observation) -> Iterator[float]:
-    """What the truth has to be multiplied by to give what was returned; nan where nothing does."""
-    for part, truth in zip(observation.parts, reference(function, observation.sample), strict=True):
-        if part is not None and np.linalg.norm(truth.value) > 0:
-            ratio = float((part * truth.value).sum() / (truth.value**2).sum())
-            same = np.linalg.norm(part - ratio * truth.value) <= 1e-12 * np.linalg.norm(part)
-            yield ratio if same else np.nan
-
-
-def _wrong(part: Array, truth: Array, bound: Array) -> Array:
-    with np.errstate(invalid="ignore"):
-        return np.asarray(~(np.abs(part - truth) <= bound + 1e-13 * np.abs(truth)))
-
-
-def _in_one(axis: int) -> Callable[[Array, Array, Array], bool]:
-    def property_of(part: Array, truth: Array, bound: Array) -> bool:
-        if part.ndim < 2 or part.shape[axis] < 2:
-            return False
-        wrong = _wrong(part, truth, bound).any(axis=1 - axis) if part.ndim == 2 else np.zeros(0, dtype=bool)
-        return int(wrong.sum()) == 1
-
-    return property_of
-
-
-_PROPERTIES: dict[str, Callable[[Array, Array, Array], bool]] = {
-    "exactly one entry is wrong": lambda part, truth, bound: (
-        part.size > 1 and int(_wrong(part, truth, bound).sum()) == 1
-    ),
-    "exactly one row is wrong": _in_one(0),
-    "exactly one column is wrong": _in_one(1),
-    "only the diagonal is wrong": lambda part, truth, bound: (
-        part.ndim == 2
-        and part.shape[0] > 1
-        and bool(_wrong(part, truth, bound).any())
-        and not (_wrong(part, truth, bound) & (np.eye(*part.shape) == 0)).any()
-    ),
-    "everything returned is 0": lambda part, truth, bound: not part.any() and bool(truth.any()),
-    "the result is symmetric though the truth is not": lambda part, truth, bound: (
-        part.ndim == 2
-        and part.shape[0] == part.shape[1] > 1
-        and np.allclose(part, part.T, rtol=1e-12, atol=0)
-        and not np.allclose(truth, truth.T, rtol=1e-6)
-    ),
-    "the result is not finite": lambda part, truth, bound: not np.isfinite(part).all(),
-    "the error is below 1 % of the norm": lambda part, truth, bound: (
-        0 < np.linalg.norm(part - truth) < 0.01 * np.linalg.norm(truth)
-    ),
-}

@@ -320,15 +320,20 @@ _PAIRS = ("factored_loss", "factored_gradient", "layer_loss", "layer_gradient")
 
 
 def _regularizer(
-    of_loss: Callable[[Array], Any], of_gradient: Callable[[Array], Array], of_product: str = "V", pair: str = "QK"
+    of_loss: Callable[[Array], Any],
+    of_gradient: Callable[[Array], Array],
+    of_product: str = "V",
+    pair: str = "QK",
+    weighed: bool = False,
 ) -> Form:
     def terms(function: str, sample: Sample) -> tuple[Array, ...]:
+        W = sample.W.astype(float) if weighed else np.ones(sample.W.shape)
         M = sample.M.astype(float)
         M_Q, M_K = (getattr(sample, f"M_{side}").astype(float) * (side in pair) for side in "QK")
         values: dict[str, Callable[[], tuple[Any, ...]]] = {
-            "loss": lambda: (of_loss(M),),
-            "gradient": lambda: (of_gradient(M),),
-            "loss_and_gradient": lambda: (of_loss(M), of_gradient(M)),
+            "loss": lambda: (of_loss(M * W),),
+            "gradient": lambda: (W * of_gradient(M * W),),
+            "loss_and_gradient": lambda: (of_loss(M * W), W * of_gradient(M * W)),
             "hessian_vector_product": lambda: (of_gradient(getattr(sample, of_product).astype(float)),),
             "factored_loss": lambda: (of_loss(M_Q) + of_loss(M_K),),
             "factored_gradient": lambda: (of_gradient(M_Q), of_gradient(M_K)),
@@ -354,6 +359,7 @@ _REGULARIZERS: dict[str, Form] = {
     "the sum of absolute values": _regularizer(lambda M: 0.5 * np.abs(M).sum(), np.sign),
     "that of M - 1": _regularizer(lambda M: _squares(M - 1), lambda M: M - 1),
     "the sum of entries": _regularizer(lambda M: 0.5 * M.sum(), np.ones_like),
+    "that of M*W": _regularizer(_squares, lambda M: M, weighed=True),
     "transposed": _regularizer(_squares, np.transpose),
     "symmetrised": _regularizer(_squares, lambda M: (M + M.T) / 2),
     "lam M instead of lam V": _regularizer(_squares, lambda M: M, of_product="M"),
@@ -366,6 +372,7 @@ _ONLY: dict[str, tuple[str, ...]] = {
     "the sum of absolute values": _FIRST_ORDER,
     "that of M - 1": _FIRST_ORDER,
     "the sum of entries": _FIRST_ORDER,
+    "that of M*W": ("loss", "gradient", "loss_and_gradient"),
     "transposed": ("gradient", "hessian_vector_product", "loss_and_gradient"),
     "symmetrised": ("gradient", "hessian_vector_product", "loss_and_gradient"),
     "lam M instead of lam V": ("hessian_vector_product",),

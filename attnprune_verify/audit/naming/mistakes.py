@@ -3,36 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
 from functools import partial
 
 import numpy as np
 
-from attnprune_verify.audit.layer.formulas import LAYER_STEPS, SHARED
 from attnprune_verify.audit.layer.mistakes import layer_mistakes
-from attnprune_verify.audit.layer.sample import LAYERED
+from attnprune_verify.audit.naming.mistake import HVP, Mistake
+from attnprune_verify.audit.naming.products import product_mistakes, right_product
 from attnprune_verify.audit.truth.formulas import Array, masked_softmax
 from attnprune_verify.audit.truth.samples import inner_features
 
 __all__ = ["MISTAKES", "Mistake"]
 
 
-@dataclass(frozen=True, eq=False)
-class Mistake:
-    """A wrong formula: the right one with `steps` exchanged."""
-
-    id: str
-    steps: dict[str, Callable[..., Array]]
-    detail: str = ""
-    only: tuple[str, ...] = field(default=())
-
-    def applies(self, function: str) -> bool:
-        if function in LAYERED and not set(self.steps) <= {*SHARED, *LAYER_STEPS}:
-            return False
-        return not self.only or function in self.only
-
-
-_HVP = ("hessian_vector_product",)
 _SLOPES = ("gradient", "loss_and_gradient", "hessian_vector_product", "factored_gradient", "layer_gradient")
 _FUSED_SLOPES = ("gradient", "loss_and_gradient", "hessian_vector_product")
 _FIRST_SLOPES = ("gradient", "loss_and_gradient", "factored_gradient", "layer_gradient")
@@ -213,6 +196,7 @@ def _logits() -> Iterator[Mistake]:
         "absolute values": lambda M: np.where(M.real < 0, -M, M),
         "squared": lambda M: M * M,
         "through a sigmoid": lambda M: 1 / (1 + np.exp(-M)),
+        "through tanh": np.tanh,
         "truncated to integers": lambda M: np.trunc(M.real),
         "clipped to [-1, 1]": lambda M: np.where(M.real < -1, -1.0, np.where(M.real > 1, 1.0, M)),
     }
@@ -237,6 +221,11 @@ def _gradients() -> Iterator[Mistake]:
         return np.asarray(product.sum(axis=1, keepdims=True))
 
     yield Mistake("missing-softmax-correction", {"p": lambda c, F, dense: c * F})
+    yield Mistake(
+        "missing-softmax-correction",
+        {"p": lambda c, F, dense: c * F - (c * F).mean(axis=1, keepdims=True) * F},
+        "the mean of a row for its sum",
+    )
     dense_instead: dict[str, Callable[..., Array]] = {
         "everywhere": lambda c, F, dense: c * dense - rows(c * dense) * dense,
         "in the correction": lambda c, F, dense: c * F - rows(c * dense) * dense,
@@ -316,6 +305,7 @@ def _derivatives() -> Iterator[Mistake]:
         "entries above 1 set to 1": (lambda M: np.where(M.real > 1, 1.0, M), lambda G, M: G * (M.real <= 1)),
         "absolute values": (lambda M: np.where(M.real < 0, -M, M), lambda G, M: G * np.sign(M.real)),
         "squared": (lambda M: M * M, lambda G, M: G * 2 * M),
+        "through tanh": (np.tanh, lambda G, M: G / np.cosh(M) ** 2),
         "through a sigmoid": (lambda M: 1 / (1 + np.exp(-M)), lambda G, M: G * np.exp(-M) / (1 + np.exp(-M)) ** 2),
     }
     for name, (prune, back) in prunings.items():
@@ -357,33 +347,10 @@ def _derivatives() -> Iterator[Mistake]:
 
 
 def _products() -> Iterator[Mistake]:
-    def rows(product: Array) -> Array:
-        return np.asarray(product.sum(axis=1, keepdims=True))
-
-    def right(c: Array, F: Array, dF: Array, dz: Array) -> Array:
-        return np.asarray(dF * F + c * dF - rows(dF * F + c * dF) * F - rows(c * F) * dF)
-
-    partial: dict[str, Callable[..., Array]] = {
-        "Gauss-Newton": lambda c, F, dF, dz: dF * F - rows(dF * F) * F,
-        "without dF*F": lambda c, F, dF, dz: c * dF - rows(c * dF) * F - rows(c * F) * dF,
-        "without diag((c*F)1)dF": lambda c, F, dF, dz: dF * F + c * dF - rows(dF * F + c * dF) * F,
-        "without c*dF": lambda c, F, dF, dz: dF * F - rows(dF * F) * F - rows(c * F) * dF,
-        "without c*dF in the row sum": lambda c, F, dF, dz: dF * F + c * dF - rows(dF * F) * F - rows(c * F) * dF,
-        "without dF*F in the row sum": lambda c, F, dF, dz: dF * F + c * dF - rows(c * dF) * F - rows(c * F) * dF,
-        "diag((c*F)1)dF added": lambda c, F, dF, dz: right(c, F, dF, dz) + 2 * rows(c * F) * dF,
-        "the row sum added": lambda c, F, dF, dz: right(c, F, dF, dz) + 2 * rows(dF * F + c * dF) * F,
-        "without the row sum": lambda c, F, dF, dz: dF * F + c * dF - rows(c * F) * dF,
-        "dF = F*dz": lambda c, F, dF, dz: right(c, F, F * dz, dz),
-    }
-    for detail, product in partial.items():
-        yield Mistake("curvature-term-missing", {"product": product}, detail, only=_HVP)
-    yield Mistake("missing-hadamard-W", {"product": right, "direction": lambda V, W: V}, "in the direction", only=_HVP)
-    yield Mistake("weight-transposed", {"product": right, "direction": lambda V, W: V.T * W}, "V transposed", only=_HVP)
-    halves: dict[str, Callable[..., Array]] = {"product": right, "direction": lambda V, W: (V + V.T) / 2 * W}
-    yield Mistake("gradient-symmetrised", halves, "V is", only=_HVP)
+    yield from product_mistakes()
     for mistake in _softmaxes():  # the right product of a wrong softmax, which is not the derivative of anything
         if "softmax" in mistake.steps:
-            yield Mistake(mistake.id, {**mistake.steps, "product": right}, mistake.detail, only=_HVP)
+            yield Mistake(mistake.id, {**mistake.steps, "product": right_product}, mistake.detail, only=HVP)
 
 
 def _layers() -> Iterator[Mistake]:

@@ -87,5 +87,9 @@ SENTENCES: dict[str, str] = {
     "alibi-sign": "the slopes are added, or multiply another distance than |i - j|",
     "score-order": "scale, cap and slopes are applied in another order",
     "gqa-gradient-not-summed": "the gradient of a key head is not the sum over its query heads",
+    "prunes-nothing": "nothing is pruned",
+    "prunes-everything": "everything is pruned",
+    "zero-output": "everything returned is 0",
+    "constant-output": "what is returned does not depend on the inputs",
     "unknown": "no known wrong formula reproduces it",
 }

@@ -1,89 +1,201 @@
-"""The smallest instance that still fails: Hypothesis drops tokens and features, rounds numbers, empties the rest."""
+"""The smallest instance that still fails: tokens, features and heads are dropped, numbers rounded, extras removed."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from typing import Any, TypeVar
 
 import numpy as np
-from hypothesis import HealthCheck, Phase, Verbosity, find, settings
-from hypothesis import strategies as st
-from hypothesis.errors import HypothesisException
+from numpy.typing import NDArray
 
+from attnprune_verify.audit.layer.sample import LayerSample
+from attnprune_verify.audit.truth.layers import LinearLayer
 from attnprune_verify.audit.truth.samples import Sample
 
-__all__ = ["shrunk"]
+__all__ = ["SMALLEST", "doubtless", "fewer", "linear_cuts", "rounded", "sample_cuts", "smallest"]
 
-_CALLS = 90
+SMALLEST = "smallest found"
+_CALLS = 80
 _SECONDS = 3.0
-_DIGITS = (0, 1, 2, 17)
+_DIGITS = (0, 1, 2)
+_FEW = 8  # tokens, of which each is left out in turn
+_EXTRAS: dict[str, Any] = {
+    "b_Q": None, "b_K": None, "scale": None, "rope": None, "window": None, "softcap": None, "alibi": None,
+    "causal": False,
+}  # fmt: skip
+
+Case = TypeVar("Case")
 
 
-class _Enough(Exception):
-    """The budget is spent."""
+def smallest(start: Case, cuts: Callable[[Case], Iterator[Case]], fails: Callable[[Case], bool]) -> Case:
+    """From the first smaller one that still fails on, until none does or the budget of calls and seconds is spent.
 
-
-@st.composite
-def _reductions(draw: st.DrawFn, sample: Sample) -> Sample:
-    """The sample with fewer tokens and features, rounder numbers, less regularisation, perhaps no mask."""
-    n, d = draw(st.integers(1, sample.n)), draw(st.integers(1, sample.d))
-    m = draw(st.integers(1, min(d + 1, sample.W_Q.shape[1])))
-    digits = draw(st.sampled_from(_DIGITS))
-    lam = draw(st.sampled_from(sorted({0.0, 1.0, sample.lam})))
-    mask = None if sample.mask is None or not draw(st.booleans()) else sample.mask[:n, :n].copy()
-    if mask is not None:
-        mask[mask.sum(axis=1) == 0, 0] = 1.0
-
-    def cut(array: Any, rows: int, columns: int) -> Any:
-        return np.round(array[..., :rows, :columns], digits)
-
-    return sample.changed(
-        name="smallest found",
-        X=cut(sample.X, n, d),
-        **{name: cut(getattr(sample, name), d, d) for name in ("W", "M", "V")},
-        **{name: cut(getattr(sample, name), d, m) for name in ("W_Q", "W_K", "M_Q", "M_K")},
-        lam=lam,
-        mask=mask,
-    ).exact()
-
-
-def shrunk(sample: Sample, fails: Callable[[Sample], bool]) -> Sample:
-    """A smallest reduction of `sample` on which `fails` is true; `sample` itself if none is found."""
-    best = sample
-    calls = 0
-    start = time.monotonic()
-
-    def predicate(reduced: Sample) -> bool:
-        nonlocal best, calls
-        calls += 1
-        if calls > _CALLS or time.monotonic() - start > _SECONDS:
-            raise _Enough
-        if not fails(reduced):
-            return False
-        if _size(reduced) <= _size(best):
-            best = reduced
-        return True
-
-    quiet = settings(
-        max_examples=_CALLS,
-        database=None,
-        deadline=None,
-        derandomize=True,
-        verbosity=Verbosity.quiet,
-        phases=(Phase.generate, Phase.shrink),
-        suppress_health_check=list(HealthCheck),
-    )
-    try:
-        find(_reductions(sample), predicate, settings=quiet)
-    except (_Enough, HypothesisException):
-        pass
+    Examples
+    --------
+    >>> smallest(40, lambda n: iter((n // 2, n - 1)), lambda n: n > 6)
+    7
+    """
+    best, calls, end = start, 0, time.monotonic() + _SECONDS
+    shrinking = True
+    while shrinking:
+        shrinking = False
+        for smaller in cuts(best):
+            if calls >= _CALLS or time.monotonic() > end:
+                return best
+            calls += 1
+            if fails(smaller):
+                best, shrinking = smaller, True
+                break
     return best
 
 
-def _size(sample: Sample) -> tuple[float, int]:
-    """Fewer numbers first, then shorter ones."""
-    arrays = (sample.X, sample.W, sample.M)
-    return sample.work, sum(len(f"{number:.17g}") for array in arrays for number in array.flat) + 5 * (
-        sample.mask is not None
+def fewer(size: int) -> Iterator[int]:
+    """Sizes to try in the place of one, the boldest first."""
+    yield from (new for new in dict.fromkeys((1, 2, size // 2, size - 1)) if 0 < new < size)
+
+
+def rounded(array: NDArray[Any], digits: int) -> NDArray[Any]:
+    """To so many digits, without the sign of zero."""
+    return np.asarray(np.round(array, digits) + array.dtype.type(0))
+
+
+def doubtless(rho: float, size: int) -> bool:
+    """Whether the product of the floats, of their exact values and of the decimals have one floor."""
+    from fractions import Fraction
+
+    products = {int(rho * size), int(Fraction(rho) * size), int(Fraction(str(rho)) * size)}
+    return len(products) == 1
+
+
+def sample_cuts(sample: Sample, names: tuple[str, ...]) -> Iterator[Sample]:
+    """Smaller and rounder instances of the pruning problem, as far as the arguments `names` tell them apart."""
+    if isinstance(sample, LayerSample):
+        yield from _layer_sample_cuts(sample)
+        return
+    if sample.X.ndim == 3:
+        yield from (_named(sample, X=sample.X[:k]) for k in fewer(len(sample.X)))
+    for n in fewer(sample.n):
+        yield _named(sample, X=sample.X[..., :n, :], mask=_mask(sample.mask, n))
+    inner = sample.W_Q.shape[1]
+    for d in fewer(sample.d):
+        square = {name: getattr(sample, name)[:d, :d] for name in ("W", "M", "V")}
+        pair = {name: getattr(sample, name)[:d] for name in ("W_Q", "W_K", "M_Q", "M_K")}
+        yield _named(sample, X=sample.X[..., :d], **square, **pair)
+    for m in fewer(inner) if "W_Q" in names else ():
+        yield _named(sample, **{name: getattr(sample, name)[:, :m] for name in ("W_Q", "W_K", "M_Q", "M_K")})
+    yield from _simpler(sample, tuple(name for name in names if isinstance(getattr(sample, name), np.ndarray)))
+
+
+def _layer_sample_cuts(sample: LayerSample) -> Iterator[Sample]:
+    if sample.X.ndim == 3:
+        yield from (_named(sample, X=sample.X[:k]) for k in fewer(len(sample.X)))
+    for name, nothing in _EXTRAS.items():
+        if getattr(sample, name) is not nothing:
+            yield _named(sample, **{name: nothing})
+    group = sample.heads // sample.kv_heads
+    if group > 1:
+        yield from _with_heads(sample, sample.kv_heads, sample.kv_heads)
+    for kv_heads in fewer(sample.kv_heads):
+        yield from _with_heads(sample, kv_heads * group, kv_heads)
+    for n in fewer(sample.n):
+        yield _named(sample, X=sample.X[..., :n, :], mask=_mask(sample.mask, n))
+    for d in fewer(sample.d):
+        zeros = {name: getattr(sample, name)[:d, :d] for name in ("W", "M", "V")}
+        pair = {name: getattr(sample, name)[:d] for name in ("W_Q", "W_K", "M_Q", "M_K")}
+        yield _named(sample, X=sample.X[..., :d], **zeros, **pair)
+    for m in fewer(sample.m):
+        yield from _with_heads(sample, sample.heads, sample.kv_heads, m)
+    yield from _simpler(sample, ("X", "W_Q", "W_K", "M_Q", "M_K"))
+
+
+def _with_heads(sample: LayerSample, heads: int, kv_heads: int, m: int | None = None) -> Iterator[Sample]:
+    """The first heads, and of each the first m features; with rotations m stays even."""
+    m = sample.m if m is None else m
+    if sample.rope is not None and m % 2:
+        return
+
+    def cut(array: Any, count: int) -> Any:
+        if array is None:
+            return None
+        parts = array.reshape(*array.shape[:-1], -1, sample.m)[..., :count, :m]
+        return parts.reshape(*array.shape[:-1], count * m)
+
+    counts = {"Q": heads, "K": kv_heads}
+    arrays = {
+        f"{kind}_{side}": cut(getattr(sample, f"{kind}_{side}"), n) for side, n in counts.items() for kind in "WMb"
+    }
+    slopes = None if sample.alibi is None else sample.alibi[:heads]
+    yield _named(sample, heads=heads, kv_heads=kv_heads, alibi=slopes, **arrays)
+
+
+def _simpler(sample: Sample, names: tuple[str, ...]) -> Iterator[Sample]:
+    """No mask, a plain factor of the regulariser, fewer digits."""
+    if sample.mask is not None:
+        yield _named(sample, mask=None)
+    yield from (_named(sample, lam=lam) for lam in (0.0, 1.0) if sample.lam not in (0.0, lam))
+    names = tuple(name for name in names if name != "mask")
+    for digits in _DIGITS:
+        short = {name: rounded(getattr(sample, name), digits) for name in names}
+        if _said(short) < _said({name: getattr(sample, name) for name in names}):
+            yield _named(sample, **short)
+    for name in names:
+        for digits in _DIGITS[:2]:
+            one = rounded(getattr(sample, name), digits)
+            if _said({name: one}) < _said({name: getattr(sample, name)}):
+                yield _named(sample, **{name: one})
+
+
+def _said(arrays: dict[str, Any]) -> int:
+    """How many characters it takes to write numbers down."""
+    return sum(len(f"{number:.17g}") for array in arrays.values() for number in np.ravel(array))
+
+
+def _named(sample: Sample, **changes: Any) -> Sample:
+    return sample.changed(name=SMALLEST, **changes).exact()
+
+
+def _mask(mask: Any, n: int) -> Any:
+    if mask is None:
+        return None
+    cut = mask[:n, :n].copy()
+    cut[cut.sum(axis=1) == 0, 0] = 1.0
+    return cut
+
+
+def linear_cuts(layer: LinearLayer) -> Iterator[LinearLayer]:
+    """Fewer outputs, sequences, tokens and inputs (whole groups of them), rounder numbers, a plainer ratio.
+
+    Layers with ties keep their numbers and their name: on others nobody decides a tie.
+    """
+    tied = layer.name in ("ties", "all equal")
+    rows, columns = layer.weight.shape
+    tokens = layer.X.shape[-2]
+    every = (
+        *(replace(layer, weight=layer.weight[:new]) for new in fewer(rows)),
+        *(replace(layer, X=layer.X[:new]) for new in (fewer(len(layer.X)) if layer.X.ndim == 3 else ())),
+        *(replace(layer, X=layer.X[..., :new, :]) for new in fewer(tokens)),
+        *(replace(layer, X=np.delete(layer.X, gone, axis=-2)) for gone in range(tokens) if 1 < tokens <= _FEW),
+        *(_inputs(layer, np.arange(new)) for new in fewer(columns) if new % max(layer.m, 1) == 0),
+        *(_inputs(layer, np.delete(np.arange(columns), gone)) for gone in (range(columns) if not layer.m else ())),
+        *(replace(layer, rho=rho) for rho in (0.5, 0.25) if layer.rho not in (0.0, 0.25, 0.5, 1.0)),
+        *(() if tied else _rounder(layer)),
     )
+    for one in every:
+        if one.m or doubtless(one.rho, one.weight.shape[1]) and doubtless(one.rho, one.weight.size):
+            yield one if tied else replace(one, name=SMALLEST)
+
+
+def _inputs(layer: LinearLayer, kept: NDArray[Any]) -> LinearLayer:
+    weight, X = (np.ascontiguousarray(part[..., kept]) for part in (layer.weight, layer.X))
+    return replace(layer, weight=weight, X=X)
+
+
+def _rounder(layer: LinearLayer) -> Iterator[LinearLayer]:
+    for digits in _DIGITS:
+        both = {"weight": rounded(layer.weight, digits), "X": rounded(layer.X, digits)}
+        choices: tuple[dict[str, Any], ...] = (both, {"weight": both["weight"]}, {"X": both["X"]})
+        for changed in choices:
+            if _said(changed) < _said({name: getattr(layer, name) for name in changed}):
+                yield replace(layer, **changed)

@@ -1,86 +1,216 @@
-"""A failure as a few lines of NumPy that anyone can run."""
+"""A failure as lines of NumPy that run as pasted: the call, what it returns, what is right, where they differ."""
 
 from __future__ import annotations
 
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from attnprune_verify.audit.layer.code import layer_arrays, layer_code
+from attnprune_verify.audit.naming.importing import import_lines
 from attnprune_verify.audit.record import Call
-from attnprune_verify.audit.subject.target import Target
+from attnprune_verify.audit.subject.process import Subject
 from attnprune_verify.instance.layer import AttentionLayer
 
-__all__ = ["as_code", "import_lines"]
+__all__ = ["array_code", "as_code", "audit_code"]
 
 _LARGEST = 2000
+_TIMES = 20  # equal calls, of which some differ
 
 
-def as_code(target: Target, call: Call) -> str:
-    """Import the subject, build the arguments, call it, and print result and truth.
+def as_code(
+    subject: Subject,
+    call: Call,
+    names: list[str],
+    *,
+    title: str,
+    parts: tuple[str, ...] = (),
+    ids: tuple[str, ...] = (),
+    tensors: bool = False,
+) -> str | None:
+    """Import the subject, build the arguments, call it, and print result, truth and difference.
 
-    The program names no path but the target's own; it needs NumPy and the subject.
+    The program names no path but the target's own; it needs NumPy and the subject. None where the instance is too
+    large to be written down.
+
+    Parameters
+    ----------
+    call : the arguments in the subject's order and under its names
+    names : the variables that hold the positional arguments
+    title : the first line, a comment
+    parts : the names of what is returned, where it is several things; with a dot in front: attributes of one object
+    ids : the mistake; one about the program and not its numbers is shown in its own way
+    tensors : whether what is returned has to be taken out of a graph
     """
-    layers = [value for value in call.arguments.values() if isinstance(value, AttentionLayer)]
-    given = (*call.arguments.values(), *call.keywords.values())
-    plain = [value for value in given if not isinstance(value, AttentionLayer)]
-    sizes = [np.size(value) for value in (*plain, *(part for layer in layers for part in layer_arrays(layer)))]
-    lines = ["import numpy as np", *import_lines(target, call.function), ""]
-    if layers:
-        lines[1:1] = ["import attnprune_verify as apv"]
-    if max(sizes) > _LARGEST:
-        return (
-            "\n".join([*lines, f"# The instance has {max(sizes)} numbers in one array; rerun the audit with its seed."])
-            + "\n"
-        )
-    for name, value in (*call.arguments.items(), *call.keywords.items()):
-        if isinstance(value, AttentionLayer):
-            lines.append(f"{name} = {layer_code(value, _array)}")
-        elif isinstance(value, np.ndarray):
-            lines.append(f"{name} = {_array(value)}")
-        elif name not in call.keywords:
-            lines.append(f"{name} = {_plain(value)}")
-    passed = [
-        *call.arguments,
-        *(f"{k}={k if isinstance(v, np.ndarray) else _plain(v)}" for k, v in call.keywords.items()),
-    ]
-    lines.append(f"result = {call.function}({', '.join(passed)})")
-    lines.append("print(result)")
-    if call.expected is not None and max(np.size(part) for part in call.expected) <= _LARGEST:
-        names = ["expected"] if len(call.expected) == 1 else [f"expected_{i}" for i in range(len(call.expected))]
-        for name, part in zip(names, call.expected, strict=True):
-            lines.append(f"{name} = {_array(np.asarray(part))}")
-        lines.append(f"print({', '.join(names)})")
-    return "\n".join(lines) + "\n"
+    given = (*call.arguments.values(), *call.keywords.values(), *(call.expected or ()))
+    if max(_numbers(value) for value in given) > _LARGEST:
+        return None
+    lines = [f"# {title}", "import numpy as np"]
+    if any(isinstance(value, AttentionLayer) for value in given):
+        lines.append("import attnprune_verify as apv")
+    lines += [*import_lines(subject, call.function), ""]
+    inputs = {**call.arguments, **call.keywords}
+    lines += [f"{name} = {_value(value)}" for name, value in inputs.items() if _written(name, value, names)]
+    passed = [name if name in names else f"{name}={_argument(name, value)}" for name, value in inputs.items()]
+    expression = f"{call.function}({', '.join(passed)})"
+    kind = next((id for id in ids if id in _SHOWN), "")
+    last = [] if kind in ("mutates-input", "wrong-shape") else _compared(call, parts)
+    if kind:
+        lines += _SHOWN[kind](_Expression(expression, inputs, parts))
+    lines += _call(expression, parts, tensors) if last else []
+    return "\n".join([*lines, *last]) + "\n"
 
 
-def import_lines(target: Target, function: str) -> list[str]:
-    """How the subject is imported in a script."""
-    attribute = target.attribute
-    single = attribute.rpartition(".")[2] == function
-    if target.kind == "file":
-        lines = ["import runpy", f"subject = runpy.run_path({target.location!r})"]
-        holder = "subject"
-        for index, part in enumerate(attribute.split(".") if attribute else []):
-            holder = f"{holder}[{part!r}]" if index == 0 else f"{holder}.{part}"
-        if not attribute:
-            return [*lines, f"{function} = subject[{function!r}]"]
-        return [*lines, f"{function} = {holder if single else f'getattr({holder}, {function!r})'}"]
-    if not attribute:
-        return [f"from {target.location} import {function}"]
-    first, _, rest = attribute.partition(".")
-    path = f"{first}.{rest}" if rest else first
-    return [f"from {target.location} import {first}", f"{function} = {path if single else f'{path}.{function}'}"]
+def audit_code(subject: Subject, check: str, seed: int, dtype: str | None) -> str | None:
+    """The one check again, where its instance is too large to be written down."""
+    if subject.target.kind == "live":
+        return None
+    given = [repr(subject.target.spec), *([f"seed={seed}"] if seed else []), *([f"dtype={dtype!r}"] if dtype else [])]
+    return (
+        "# The instance is too large to be written down; from the same folder, this asks for it again.\n"
+        "import attnprune_verify as apv\n\n"
+        f"print(apv.run_audit({', '.join(given)}, only=({check!r},)))\n"
+    )
 
 
-def _array(value: Any) -> str:
+def _numbers(value: Any) -> int:
+    return max(np.size(part) for part in layer_arrays(value)) if isinstance(value, AttentionLayer) else np.size(value)
+
+
+def _written(name: str, value: Any, names: list[str]) -> bool:
+    """Whether an argument gets a line of its own; plain values stand in the call."""
+    return name in names or isinstance(value, (np.ndarray, AttentionLayer))
+
+
+def _argument(name: str, value: Any) -> str:
+    return name if isinstance(value, (np.ndarray, AttentionLayer)) else _value(value)
+
+
+def _value(value: Any) -> str:
+    if isinstance(value, AttentionLayer):
+        return layer_code(value, array_code)
+    if isinstance(value, np.ndarray):
+        return array_code(value)
+    return repr(value.item() if isinstance(value, np.generic) else value)
+
+
+def array_code(value: Any) -> str:
+    """An array of the same numbers, dtype and layout; NumPy before 2 reads it, too."""
     if value.ndim == 0:
         return repr(value.item())
+    indent = "\n" + " " * 4
     text = np.array2string(value, separator=", ", threshold=_LARGEST + 1, floatmode="unique", max_line_width=110)
-    return f"np.array({text.replace(chr(10), chr(10) + ' ' * 4)}, dtype=np.{value.dtype})".replace(
-        "nan", "np.nan"
-    ).replace("inf", "np.inf")
+    text = text.replace("\n", indent).replace("nan", "np.nan").replace("inf", "np.inf")
+    if value.dtype == bool:
+        kind = ", dtype=bool"
+    else:
+        kind = "" if value.dtype == np.float64 else f", dtype=np.{value.dtype}"
+    order = ', order="F"' if value.flags.f_contiguous and not value.flags.c_contiguous else ""
+    written = f"np.array({text}{kind}{order})"
+    contiguous = value.flags.c_contiguous or value.flags.f_contiguous
+    return written if contiguous else f"np.repeat({written}, 2, axis=-1)[..., ::2]"
 
 
-def _plain(value: Any) -> str:
-    return repr(value.item() if isinstance(value, np.generic) else value)
+def _call(expression: str, parts: tuple[str, ...], tensors: bool) -> list[str]:
+    """The call, its result as NumPy sees it."""
+    taken = "np.asarray(({}).detach())" if tensors else "np.asarray({})"
+    if not parts:
+        return [f"result = {taken.format(expression)}"]
+    if not parts[0].startswith("."):
+        names = ", ".join(parts)
+        return [f"{names} = {expression}", *(f"{name} = {taken.format(name)}" for name in parts)]
+    fetched = "answer[{!r}] if isinstance(answer, dict) else answer{}"
+    lines = [f"answer = {expression}"]
+    return lines + [f"{name[1:]} = {taken.format(fetched.format(name[1:], name))}" for name in parts]
+
+
+def _compared(call: Call, parts: tuple[str, ...]) -> list[str]:
+    """Result and expectation at full length, and how far they are apart; without an expectation the result alone."""
+    names = [name.lstrip(".") for name in parts] or ["result"]
+    lines = ["", "np.set_printoptions(precision=17)"]
+    if not call.expected:
+        return [*lines, f"print({', '.join(names)}, sep='\\n')"]
+    for name, part in zip(names, call.expected, strict=False):
+        right = "expected" if not parts else f"expected_{name}"
+        part = np.asarray(part)
+        lines.append(f"{right} = {array_code(part)}")
+        label = f"{name} " if parts else ""
+        lines.append(f"print({label + 'returned:'!r}, {name}, {'expected:'!r}, {right}, sep='\\n')")
+        if part.dtype == bool or name == "mask" or call.function in ("causal_mask", "binary_mask"):
+            lines.append(f"print('they differ at', np.argwhere({name} != {right}).tolist())")
+        else:
+            lines.append(f"print('largest difference:', np.abs({name} - {right}).max())")
+    return lines
+
+
+@dataclass(frozen=True)
+class _Expression:
+    """A call in a script: its text, its arguments, the names of what it returns."""
+
+    text: str
+    inputs: Mapping[str, Any]
+    parts: tuple[str, ...]
+
+    @property
+    def one(self) -> str:
+        """Of several things that are returned the last."""
+        if not self.parts:
+            return self.text
+        if not self.parts[0].startswith("."):
+            return f"{self.text}[-1]"
+        name = self.parts[-1][1:]
+        return f"(lambda one: one[{name!r}] if isinstance(one, dict) else one.{name})({self.text})"
+
+    @property
+    def other(self) -> str:
+        """Another call: the last matrix is turned round."""
+        matrices = [name for name, value in self.inputs.items() if isinstance(value, np.ndarray) and value.ndim > 1]
+        return re.sub(rf"\b{matrices[-1]}(?=[,)])", f"{matrices[-1]}[..., ::-1]", self.text) if matrices else self.text
+
+
+def _twice(call: _Expression) -> list[str]:
+    return [
+        "np.set_printoptions(precision=17)",
+        "results = []",
+        f"for _ in range({_TIMES}):",
+        f"    results.append(repr({call.one}))",
+        f"    {call.other}  # something else in between",
+        f"print('different results of {_TIMES} equal calls:', len(set(results)))",
+    ]
+
+
+def _untouched(call: _Expression) -> list[str]:
+    arrays = [f"{name}={name}" for name, value in call.inputs.items() if isinstance(value, np.ndarray)]
+    return [
+        f"inputs = dict({', '.join(arrays)})",
+        "before = {name: array.copy() for name, array in inputs.items()}",
+        call.text,
+        "print('changed inputs:', [name for name in inputs if not np.array_equal(inputs[name], before[name])])",
+    ]
+
+
+def _kept(call: _Expression) -> list[str]:
+    return [
+        f"first = {call.one}",
+        "before = np.array(first)",
+        f"{call.other}  # another call",
+        "print('by which the first result changed:', np.abs(np.asarray(first) - before).max())",
+    ]
+
+
+def _shape(call: _Expression) -> list[str]:
+    return [
+        f"result = {call.text}",
+        "print('returned', type(result).__name__, 'of shape', getattr(result, 'shape', None), repr(result), sep='\\n')",
+    ]
+
+
+_SHOWN: dict[str, Callable[[_Expression], list[str]]] = {
+    "nondeterministic": _twice,
+    "mutates-input": _untouched,
+    "overwrites-results": _kept,
+    "wrong-shape": _shape,
+}

@@ -42,12 +42,14 @@ class Answer:
     ----------
     changed : indices of the changed arguments, keyword arguments after the others
     overwritten : whether something returned earlier has changed since
+    detached : whether tensors had to be taken out of their graph
     """
 
     parts: tuple[NDArray[Any], ...]
     changed: tuple[int, ...]
     seconds: float
     overwritten: bool = False
+    detached: bool = False
 
 
 class NoAnswer(Exception):
@@ -78,6 +80,8 @@ class Subject:
     bridge : a module that wraps the functions in the subject's process, and its settings
     bridged : only a target that has one of these functions needs it; empty: every one
     forked : whether a live object runs in a copy of this process, where the platform can make one
+    made : whether the target is a class of which an instance was made
+    way : how its functions are had: "attribute", "item" of a mapping, or "itself"
     """
 
     target: Target
@@ -90,6 +94,8 @@ class Subject:
     functions: dict[str, tuple[Parameter, ...] | None] = field(default_factory=dict)
     broken: dict[str, str] = field(default_factory=dict)
     version: str | None = None
+    made: bool = False
+    way: str = "attribute"
     calls: int = 0
     _line: Line | Here | None = None
 
@@ -172,6 +178,7 @@ class Subject:
             self.functions = {name: _parameters(found) for name, found in known.items()}
             self.broken = {name: _clean(loaded["broken"][name]) for name in self.names if name in loaded["broken"]}
             self.version = None if loaded["version"] is None else _clean(loaded["version"])
+            self.made, self.way = bool(loaded["made"]), _clean(loaded["way"])
         except Exception:
             self.close()
             raise SubjectLost("broke the line to the audit") from None
@@ -191,7 +198,11 @@ def _answer(reply: dict[str, Any], count: int) -> Answer:
     if (count and len(parts) != count) or not parts or not all(isinstance(part, np.ndarray) for part in parts):
         raise TypeError("not so many arrays")
     return Answer(
-        parts, tuple(int(index) for index in reply["changed"]), float(reply["seconds"]), bool(reply["overwritten"])
+        parts,
+        tuple(int(index) for index in reply["changed"]),
+        float(reply["seconds"]),
+        bool(reply["overwritten"]),
+        bool(reply["detached"]),
     )
 
 

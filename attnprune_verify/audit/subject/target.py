@@ -13,6 +13,7 @@ from types import ModuleType
 from typing import Any, Literal
 
 from attnprune_verify.errors import InvalidInstance
+from attnprune_verify.values import nearest
 
 __all__ = ["Target", "fingerprint", "parse_target", "source_file", "target_of"]
 
@@ -87,7 +88,8 @@ def parse_target(spec: str) -> Target:
             raise InvalidInstance(f"{rule}; got the object {attribute!r}")
         file = Path(path)
         if not file.is_file():
-            raise InvalidInstance(f"{rule}; there is no file {path!r}")
+            beside = [str(one) for one in file.parent.glob("*.py")] if file.parent.is_dir() else []
+            raise InvalidInstance(f"{rule}; there is no file {path!r}{nearest(path, beside)}")
         return Target(text, "file", f"{file.resolve()}{':' + attribute if attribute else ''}")
     module, colon, attribute = text.partition(":")
     if not _DOTTED.fullmatch(module) or (colon and not _DOTTED.fullmatch(attribute)):

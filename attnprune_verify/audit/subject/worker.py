@@ -127,9 +127,12 @@ class Functions:
     """The audited functions of a module, object, class, mapping or function, by their names in the contract."""
 
     def __init__(self, holder: Any, names: list[str], alias: str = "") -> None:
+        given = holder
         if isinstance(holder, type):
             holder = _instance(holder)
         self.holder = holder
+        self.made = holder is not given
+        self.way = "item" if isinstance(holder, dict) else "attribute"
         self.found: dict[str, Callable[..., Any]] = {}
         self.broken: dict[str, str] = {}
         self._kept: list[tuple[Any, bytes]] = []
@@ -149,6 +152,7 @@ class Functions:
             known = next((name for name in (alias, getattr(holder, "__name__", "")) if name in names), "")
             if known:
                 self.found[known] = holder
+                self.way = "itself"
 
     def bridge(self, through: list[str], needed_by: list[str]) -> None:
         """Wrap what was found as a module of ours says: `bridged(functions, holder, *settings)` in `through[0]`."""
@@ -160,6 +164,8 @@ class Functions:
         return {
             "functions": {name: _parameters(function) for name, function in self.found.items()},
             "broken": self.broken,
+            "made": self.made,
+            "way": self.way,
         }
 
     def answer(self, request: dict[str, Any]) -> dict[str, Any]:
@@ -181,6 +187,7 @@ class Functions:
         try:
             parts = _as_parts(result, request["parts"], request["attributes"], request["largest"])
             overwritten = any(array.tobytes() != old for array, old in self._kept)
+            detached = _has_tensors(result)
         except BaseException as error:
             return {"status": "unreadable", "error": _line(error)}
         self._kept += [(part, part.tobytes()) for part in parts if part.ndim and part.nbytes <= _KEPT_BYTES]
@@ -192,6 +199,7 @@ class Functions:
             "changed": changed,
             "seconds": seconds,
             "overwritten": overwritten,
+            "detached": detached,
         }
 
 
@@ -287,6 +295,12 @@ def _as_parts(value: Any, parts: int, attributes: list[str], largest: int) -> li
         if len(items) != parts:
             raise TypeError(f"returns {len(items)} things instead of {parts}")
     return [_as_array(item, largest) for item in items]
+
+
+def _has_tensors(value: Any) -> bool:
+    """Whether there are tensors in it, which NumPy takes only without their graph."""
+    items = value if isinstance(value, (list, tuple)) else [value]
+    return any(hasattr(item, "detach") for item in items)
 
 
 def _line(error: BaseException) -> str:

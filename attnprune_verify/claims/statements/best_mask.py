@@ -3,23 +3,27 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import cache
 from itertools import combinations
 from typing import Any
 
 import numpy as np
 from numpy.random import Generator
 
+from attnprune_verify.algorithms.descent import prune_mask_gd
 from attnprune_verify.claims.case import Case
 from attnprune_verify.claims.core import Claim, Kind, Strength, Wrong
-from attnprune_verify.claims.hypotheses import ANY_MASK
+from attnprune_verify.claims.hypotheses import ANY_MASK, CAUSAL
 from attnprune_verify.claims.quantities import Quantities
-from attnprune_verify.claims.relation import Relation, at_least
-from attnprune_verify.claims.supply import Instances
+from attnprune_verify.claims.relation import Relation, at_least, less
+from attnprune_verify.claims.supply import Fixed, Instances
 from attnprune_verify.instance.problem import Instance
 from attnprune_verify.theory.best_mask import certified_best_mask
 
 _MOST_ENTRIES = 9
 _TOLERANCE = 1e-9
+_TIMES = 6
+_STRENGTHS = (1e-3, 1e-2, 1e-1, 1.0)
 
 
 def _zeros(rng: Generator, case: Case) -> dict[str, Any]:
@@ -52,6 +56,30 @@ def _best(q: Quantities, more: float = 1.0, found: float = 1.0) -> list[Relation
     ]
 
 
+@cache
+def _returned() -> tuple[Case, ...]:
+    """Six tokens, four features, causal; per lam what alg:mask_gd returns at rho = 1/2 after 100 steps of 1/L."""
+    X = [[-14, -11, -11, -3], [-19, -2, -8, 7], [8, 11, 6, 0], [7, 12, -5, 5], [0, 12, -7, -2], [3, 2, -13, 3]]
+    W = [[-1, -2, -1, 2], [-15, 12, -7, -18], [-1, 12, -4, 12], [12, -7, -20, -10]]
+    values: dict[str, Any] = {"X": np.array(X) / 8, "W": np.array(W) / 16, "mask": "causal"}
+    best = certified_best_mask(Instance(values["X"], values["W"], mask="causal"), 8)
+    cases = []
+    for lam in _STRENGTHS:
+        found = prune_mask_gd(values["X"], values["W"], 0.5, lam, mask="causal", steps=100)
+        cases.append(Case({**values, "M": found.mask, "N": best.mask, "lam": lam}, f"lam = {lam:g}"))
+    return tuple(cases)
+
+
+def _far(q: Quantities, times: float = _TIMES) -> list[Relation]:
+    """Two masks with as many zeros, that of descent and another, both losses in balls."""
+    zeros = [q.number(int((np.asarray(mask) == 0).sum())) for mask in (q.case["M"], q.case["N"])]
+    return [
+        less(q.at(q.N).L_attn * q.number(times), q.at(q.M).L_attn, "attention error"),
+        at_least(zeros[0], zeros[1], "zeros"),
+        at_least(zeros[1], zeros[0], "zeros"),
+    ]
+
+
 CLAIMS: tuple[Claim, ...] = (
     Claim(
         id="new:best_mask",
@@ -76,5 +104,24 @@ CLAIMS: tuple[Claim, ...] = (
             Wrong("a bound that is reached to a thousandth above", lambda q: _best(q, found=1.001)),
         ),
         source="new",
+    ),
+    Claim(
+        id="new:descent_mask_far_from_best",
+        kind=Kind.REMARK,
+        title="The returned mask can be far from the best",
+        section="4 Main Results",
+        reading=CAUSAL,
+        says="On an instance with six tokens and four features the 0/1 mask that alg:mask_gd returns at rho = 1/2 has"
+        f" more than {_TIMES} times the attention error of another with as many zeros, for each of {len(_STRENGTHS)}"
+        f" lam from {min(_STRENGTHS):g} to {max(_STRENGTHS):g}: no small factor near the best mask can be promised.",
+        formula=f"{_TIMES} L_attn(best) < L_attn(returned)",
+        strength=Strength.LOWER,
+        arithmetic="ball",
+        margin=_far,
+        supply=Fixed(_returned),
+        uses=("alg:mask_gd", "new:best_mask"),
+        wrong=(Wrong("seven times", lambda q: _far(q, 7.0)),),
+        source="new",
+        tags=frozenset({"existential"}),
     ),
 )

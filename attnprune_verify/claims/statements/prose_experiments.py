@@ -25,7 +25,7 @@ _SECTION = "6 Experiment"
 _EXTRA_READING = Reading("Llama-3.2-1B", "2048 features, 32 query heads and 8 key-value heads of 64")
 
 _REPORTED = Fraction(25, 10000)
-
+_TOKENS, _LAM, _EXCESS = 128, Fraction(4, 100), float(3 * 2048 * Fraction(5, 100) / _REPORTED) * 128**0.5
 _HIDDEN, _KEY_HEADS, _HEAD, _LAYERS = (
     LLAMA_3_2_1B[name] for name in ("hidden_size", "num_key_value_heads", "head_dim", "num_hidden_layers")
 )
@@ -241,16 +241,16 @@ CLAIMS: tuple[Claim, ...] = (
     _exp(
         "exp:divergent_step",
         "eta = 0.1/lam is stable for the rescaled lam",
-        "Descent on the regulariser alone needs eta lam~ <= 2; with lam~ = n lam and eta = 0.1/lam it is 12.8.",
+        f"Descent on the regulariser alone needs eta lam~ <= 2; lam~ = n lam, eta = 0.1/lam make it {_TOKENS / 10:g}.",
         "eta n lam <= 2 at n = 128, eta = 0.1/lam",
         lambda q: at_most(Fraction(1, 10) / q.strength * q.case["tokens"] * q.strength, Fraction(2)),
-        _one(tokens=128, strength=Fraction(4, 100)),
+        _one(tokens=_TOKENS, strength=_LAM),
         Wrong("eta n lam <= 1", lambda q: at_most(Fraction(1, 10) * q.case["tokens"], Fraction(1))),
     ),
     _exp(
         "exp:vacuous_guarantee",
         "The guarantee says something at the reported numbers",
-        "xi/2 is at least 3 lam d/(sqrt(n) delta), a million times the largest possible attention error 1/n.",
+        f"xi/2 >= 3 lam d/(sqrt(n) delta), at least {_EXCESS:.3g} times the largest possible attention error 1/n.",
         "3 lam d/(sqrt(n) delta) <= 1/n at the reported lam, d, delta (both sides squared)",
         lambda q: at_most((3 * q.strength * q.features / q.floor) ** 2 / q.tokens, 1 / q.tokens**2),
         Fixed(_reported_numbers),
@@ -261,10 +261,10 @@ CLAIMS: tuple[Claim, ...] = (
     _exp(
         "exp:lam_in_unit_interval",
         "The rescaled lam is in range",
-        "lam~ = n lam = 128 * 0.04 = 5.12 lies outside [0, 1], where Algorithm 1 and the lemmas want it.",
+        f"lam~ = n lam = {float(_TOKENS * _LAM):g} lies outside [0, 1], where Algorithm 1 and the lemmas want it.",
         "n lam <= 1",
         lambda q: at_most(q.case["tokens"] * q.strength, Fraction(1)),
-        _one(tokens=128, strength=Fraction(4, 100)),
+        _one(tokens=_TOKENS, strength=_LAM),
         Wrong("n lam <= 1/2", lambda q: at_most(q.case["tokens"] * q.strength, Fraction(1, 2))),
         uses=("lem:PL_ineq",),
     ),
@@ -342,7 +342,7 @@ CLAIMS: tuple[Claim, ...] = (
     _exp(
         "exp:whole_model_ratio",
         "The whole model is pruned to 0.5",
-        "Pruning half of every MLP and half of the last attention layer's W_Q, W_K removes under a third of the model.",
+        f"Half of every MLP and of the last layer's W_Q, W_K are {float(_whole_model_ratio()):.1%} of the parameters.",
         "pruned fraction of all parameters >= 1/2",
         lambda q: at_least(q.number(_whole_model_ratio()), q.number(Fraction(1, 2))),
         _one(layers_pruned=1),

@@ -12,8 +12,8 @@ from attnprune_verify.claims.case import Case
 from attnprune_verify.claims.core import Claim, Kind, Strength, Wrong
 from attnprune_verify.claims.hypotheses import ANY_MASK, LITERAL
 from attnprune_verify.claims.lipschitz_pairs import one_feature, second_mask
-from attnprune_verify.claims.quantities import Quantities, variance
-from attnprune_verify.claims.relation import Relation, at_most
+from attnprune_verify.claims.quantities import Quantities, extreme_eigenvalues, variance
+from attnprune_verify.claims.relation import Relation, at_least, at_most
 from attnprune_verify.claims.supply import Arrays, Instances
 from attnprune_verify.theory import newton
 
@@ -41,7 +41,16 @@ def _row_moves(q: Quantities, weights: float = 1.0, jacobian: float = 1.0) -> li
                 at_most(variance(after, v) * shrink, variance(before, v), f"row {i}: Jacobian from above"),
                 at_most(variance(before, v) * shrink, variance(after, v), f"row {i}: Jacobian from below"),
             ]
+        for one, other, side in ((before, after, "above"), (after, before, "below")):
+            found.append(_as_forms(q, one, other, shrink, f"row {i}: form from {side}"))
     return found
+
+
+def _as_forms(q: Quantities, one: Any, other: Any, shrink: Any, part: str) -> Relation:
+    """J(one) - e^-r J(other) + 11^T has no eigenvalue below 0; 1 is added to both sides, for the rounding."""
+    gap = np.diag(one - shrink * other) - np.outer(one, one) + shrink * np.outer(other, other)
+    least, _ = extreme_eigenvalues(gap + q.number(np.ones(gap.shape)), q.arithmetic)
+    return at_least(least + q.number(1.0), q.number(1.0), part, offset=q.number(1.0))
 
 
 def _move_and_direction(rng: Generator, case: Case) -> dict[str, Any]:
@@ -116,6 +125,7 @@ CLAIMS: tuple[Claim, ...] = (
         " W) X^T.",
         formula="e^-r s_j <= s'_j <= e^r s_j, e^-r J(s) <= J(s') <= e^r J(s)",
         strength=Strength.TIGHT,
+        loose=frozenset({"row: form from above", "row: form from below"}),  # all directions; u and v pin the constant
         margin=_row_moves,
         supply=Instances("any", extra=_move_and_direction, free=("M", "N", "W", "v")),
         uses=("def:soft_prob_func",),

@@ -1,0 +1,89 @@
+"""What is known of an error nobody has a name for: where it is, and what the wrong numbers look like."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+import numpy as np
+
+from attnprune_verify.audit.naming.fitting import Observation
+from attnprune_verify.audit.naming.sentences import SENTENCES
+from attnprune_verify.audit.truth.formulas import Array
+from attnprune_verify.audit.truth.reference import reference
+
+__all__ = ["described", "told_from_one", "wrong_entries"]
+
+
+def told_from_one(factor: float) -> str:
+    """A factor, told from 1."""
+    return f"{factor:.6g}" if f"{factor:.6g}" != "1" else f"1 {'+' if factor > 1 else '-'} {abs(factor - 1):.2g}"
+
+
+def described(function: str, observations: list[Observation]) -> str:
+    """What is known of an error nobody has a name for."""
+    said: list[str] = []
+    for name, property_of in _PROPERTIES.items():
+        holds = [
+            any(
+                part is not None and property_of(part, truth.value, truth.bound)
+                for part, truth in zip(o.parts, reference(function, o.sample), strict=True)
+            )
+            for o in observations
+        ]
+        if holds and all(holds):
+            said.append(name)
+    ratios = [ratio for o in observations for ratio in _ratios(function, o)]
+    same = len(ratios) > 1 and np.ptp(ratios) <= 1e-9 * abs(ratios[0])  # of one number something is always true
+    if same and abs(ratios[0] - 1) > 1e-14:
+        said.append(f"everything returned is {told_from_one(ratios[0])} times what is right")
+    return ", ".join(said) if said else SENTENCES["unknown"]
+
+
+def _ratios(function: str, observation: Observation) -> Iterator[float]:
+    """What the truth has to be multiplied by to give what was returned; nan where nothing does."""
+    for part, truth in zip(observation.parts, reference(function, observation.sample), strict=True):
+        if part is not None and np.linalg.norm(truth.value) > 0:
+            ratio = float((part * truth.value).sum() / (truth.value**2).sum())
+            same = np.linalg.norm(part - ratio * truth.value) <= 1e-12 * np.linalg.norm(part)
+            yield ratio if same else np.nan
+
+
+def wrong_entries(part: Array, truth: Array, bound: Array) -> Array:
+    with np.errstate(invalid="ignore"):
+        return np.asarray(~(np.abs(part - truth) <= bound + 1e-13 * np.abs(truth)))
+
+
+def _in_one(axis: int) -> Callable[[Array, Array, Array], bool]:
+    def property_of(part: Array, truth: Array, bound: Array) -> bool:
+        if part.ndim < 2 or part.shape[axis] < 2:
+            return False
+        wrong = wrong_entries(part, truth, bound).any(axis=1 - axis) if part.ndim == 2 else np.zeros(0, dtype=bool)
+        return int(wrong.sum()) == 1
+
+    return property_of
+
+
+_PROPERTIES: dict[str, Callable[[Array, Array, Array], bool]] = {
+    "exactly one entry is wrong": lambda part, truth, bound: (
+        part.size > 1 and int(wrong_entries(part, truth, bound).sum()) == 1
+    ),
+    "exactly one row is wrong": _in_one(0),
+    "exactly one column is wrong": _in_one(1),
+    "only the diagonal is wrong": lambda part, truth, bound: (
+        part.ndim == 2
+        and part.shape[0] > 1
+        and bool(wrong_entries(part, truth, bound).any())
+        and not (wrong_entries(part, truth, bound) & (np.eye(*part.shape) == 0)).any()
+    ),
+    "everything returned is 0": lambda part, truth, bound: not part.any() and bool(truth.any()),
+    "the result is symmetric though the truth is not": lambda part, truth, bound: (
+        part.ndim == 2
+        and part.shape[0] == part.shape[1] > 1
+        and np.allclose(part, part.T, rtol=1e-12, atol=0)
+        and not np.allclose(truth, truth.T, rtol=1e-6)
+    ),
+    "the result is not finite": lambda part, truth, bound: not np.isfinite(part).all(),
+    "the error is below 1 % of the norm": lambda part, truth, bound: (
+        0 < np.linalg.norm(part - truth) < 0.01 * np.linalg.norm(truth)
+    ),
+}

@@ -1,0 +1,119 @@
+"""What an audit found, gathered for a reader: failures of one function with one cause are one finding."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from attnprune_verify.audit.record import Record
+from attnprune_verify.audit.run import AuditResult
+
+__all__ = ["Findings", "closing_sentence", "findings", "power_of", "present", "shown_reason", "unsettled"]
+
+# Outcomes that are not wrong in the ordinary sense, said once.
+_ALONE = {
+    "batch-not-averaged": "Right for one sample; sums over batches, the contract averages. ",
+    "low-precision": "Right in a lower precision: declare it with --dtype if that is what it promises. ",
+}
+
+
+@dataclass(frozen=True)
+class Findings:
+    """Records of one function that say the same, the most telling one first."""
+
+    function: str
+    records: tuple[Record, ...]
+
+    @property
+    def first(self) -> Record:
+        """The one on the smallest instance, which carries the snippet."""
+        return self.records[0]
+
+    def checks(self, most: int = 6) -> str:
+        """The names of the checks, as many as a line holds."""
+        names = [record.name for record in self.records]
+        rest = len(names) - most
+        return ", ".join(names if rest <= 1 else [*names[:most], f"{rest} more"])
+
+
+def findings(result: AuditResult) -> list[Findings]:
+    """The failures: one per function and diagnosis, in the order of the contract."""
+    groups: dict[tuple[str, tuple[str, ...]], list[Record]] = {}
+    for record in result.checks:
+        if record.status == "failed":
+            groups.setdefault((record.function, record.diagnosis), []).append(record)
+    return [Findings(function, tuple(sorted(records, key=_telling))) for (function, _), records in groups.items()]
+
+
+def unsettled(result: AuditResult) -> list[Findings]:
+    """What could not run, was not decided, or is waived: one per function, status and reason."""
+    groups: dict[tuple[str, str, str], list[Record]] = {}
+    for status in ("could_not_run", "inconclusive", "waived"):
+        for record in result.checks:
+            if record.status == status:
+                groups.setdefault((status, record.function, record.reason), []).append(record)
+    return [Findings(function, tuple(records)) for (_, function, _), records in groups.items()]
+
+
+def _telling(record: Record) -> tuple[bool, bool]:
+    return (_SMALLEST not in record.reason, record.snippet is None)
+
+
+_SMALLEST = ". Smallest: "
+
+
+def shown_reason(record: Record) -> str:
+    """What is wrong on the smallest instance that shows it."""
+    return record.reason.rpartition(_SMALLEST)[2]
+
+
+def present(result: AuditResult) -> list[str]:
+    """The functions that the target has, or that are asked of it whatever it has."""
+    there = {record.function for record in result.checks if record.reason != f"the target has no {record.function}"}
+    return [name for name in result.functions if name in there]
+
+
+def power_of(records: list[Record]) -> float | None:
+    """The coarsest detection power of the passed benign checks: a larger relative error would have been noticed."""
+    powers = [
+        record.power for record in records if record.status == "passed" and record.required and record.power is not None
+    ]
+    return max(powers, default=None)
+
+
+def closing_sentence(result: AuditResult) -> str:
+    """What to remember, in one sentence."""
+    counts = result.counts()
+    asked = sum(counts.values()) - counts["not_applicable"]
+    if result.outcome == "failed":
+        named = [f"{name} ({', '.join(ids)})" for name, ids in result.diagnosis.items()]
+        alone = {id for ids in result.diagnosis.values() for id in ids}
+        why = _ALONE.get(min(alone), "") if len(alone) == 1 else ""
+        return f"Wrong: {'; '.join(named)}. {why}{counts['failed']} of {asked} checks failed. Outcome: failed."
+    if result.outcome == "incomplete" and not any(counts[name] for name in ("passed", "could_not_run", "inconclusive")):
+        return f"Nothing passed: {counts['waived']} checks were waived, the others do not apply. Outcome: incomplete."
+    if result.outcome == "incomplete":
+        return (
+            f"Nothing wrong was found, but {counts['could_not_run']} checks could not run and "
+            f"{counts['inconclusive']} were not decided. Outcome: incomplete."
+        )
+    waived = f", {counts['waived']} waived" if counts["waived"] else ""
+    right = "Nothing wrong but what is waived" if waived else "Right in every regime asked about"
+    return f"{right}{_where(result)}: {counts['passed']} of {asked} checks passed{waived}. Outcome: passed."
+
+
+def _where(result: AuditResult) -> str:
+    """The declared precision, and the largest sizes judged, function by function where they differ: the audit sees none
+    above."""
+    precision = f" in {result.dtype}" if result.dtype else ""
+    sizes: dict[str, list[str]] = {}
+    for name, (n, d) in result.largest.items():
+        sizes.setdefault(f"n = {n} and d = {d}", []).append(name)
+    for name, (rows, columns) in result.matrices.items():
+        sizes.setdefault(f"matrices of {rows} x {columns}", []).append(name)
+    if not sizes:
+        return precision
+    said = [
+        size if len(sizes) == 1 else f"{size} ({', '.join(names)})"
+        for size, names in sorted(sizes.items(), key=lambda item: -len(item[1]))
+    ]
+    return f"{precision}, up to {'; '.join(said)}, and no larger"
