@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
+from dataclasses import replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -50,7 +51,7 @@ def rounded(claim: Claim, trial: Trial) -> Trial:
             if np.array_equal(shorter, array):
                 break
             with working_precision():
-                found = try_case(claim, trial.case.but(**{name: shorter}), BALL)
+                found = try_case(claim, replace(trial.case, values={**trial.case.values, name: shorter}), BALL)
             if found.failed is None and not found.problem and found.certain is False:
                 trial = found
                 break
