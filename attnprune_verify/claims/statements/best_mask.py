@@ -61,7 +61,7 @@ def _returned() -> tuple[Case, ...]:
     """Six tokens, four features, causal; per lam what alg:mask_gd returns at rho = 1/2 after 100 steps of 1/L."""
     X = [[-14, -11, -11, -3], [-19, -2, -8, 7], [8, 11, 6, 0], [7, 12, -5, 5], [0, 12, -7, -2], [3, 2, -13, 3]]
     W = [[-1, -2, -1, 2], [-15, 12, -7, -18], [-1, 12, -4, 12], [12, -7, -20, -10]]
-    values = {"X": np.array(X) / 8, "W": np.array(W) / 16, "mask": "causal"}
+    values: dict[str, Any] = {"X": np.array(X) / 8, "W": np.array(W) / 16, "mask": "causal"}
     best = certified_best_mask(Instance(values["X"], values["W"], mask="causal"), 8)
     cases = []
     for lam in _STRENGTHS:

@@ -143,10 +143,12 @@ def _linear(q: Quantities, rate: int = 1) -> list[Relation]:
     shrink = float(q.case["stretch"]) * (1 - 1e-9)
     eta = q.number(shrink / float(L))
     near = start.at(q.number(minimiser(q.case.but(lam=float(lam)))))
-    # L is lam-strongly convex where it is at most L(1), so no M whatever has less than this
-    lowest = near.L - q.square(near.gradient) / (2 * lam)
     found, allowed = [], q.of(rates.start_loss, q.d, lam)
     slow = q.of(rates.linear_rate, lam, L) * q.number(shrink)  # eta is that much below 1/L
+    # L is lam-strongly convex where it is at most L(1): no M has less than L at the point found less this, which counts
+    # where it is negligible, and is the rounding of that point where lam is tiny
+    below = q.square(near.gradient) / (2 * lam)
+    lowest = near.L - below if below <= q.of(rates.gap, slow, allowed, _STEPS) * q.number(1e-12) else near.L
     for t, point in enumerate(descend(start, eta, _STEPS)):
         if t % 10 == 0:
             left = q.of(rates.gap, slow, allowed, rate * t)

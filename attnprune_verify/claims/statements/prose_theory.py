@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from fractions import Fraction
 from typing import Any
@@ -20,6 +21,7 @@ from attnprune_verify.claims.trajectory import descend, step_below
 from attnprune_verify.theory import paper, rates, sharp
 
 _SECTION = "4 Main Results"
+_EPS = 1e-3
 
 
 def _steps(q: Quantities, lam: Any) -> Any:
@@ -41,12 +43,14 @@ def _far_out(rng: Generator, case: Case) -> dict[str, Any]:
 
 
 def _rounded(q: Quantities, factor: float = 1.0) -> Relation:
-    """The binary mask at M_0 = 1 (T small because eps is generous), against (xi + eps)/2 with the paper's mu."""
-    mask = binary_mask(q.case["M"], 0.5)
-    pruned = q.at(q.number(mask))
-    mu = q.of(paper.mu, q.w_min, q.beta, q.smallest([q.delta, q.smallest(q.f)]))
+    """The mask of M_T from M_0 = 1 with the paper's mu, L, eta = 1/L and T for eps, against (xi + eps)/2."""
+    eps, mu = q.number(_EPS), q.of(paper.mu, q.w_min, q.beta, q.smallest([q.delta, q.smallest(q.f)]))
+    L = q.of(paper.lipschitz, q.n, q.d, q.R, q.lam)
+    steps = math.ceil(float(q.of(paper.iterations, q.of(rates.start_loss, q.d, q.lam), 1 / L, mu, eps, q.n)))
+    *_, last = descend(q, q.number(1 / float(L)), steps)
+    mask = binary_mask(np.array([[float(entry) for entry in row] for row in last.M]), 0.5)
     xi = q.of(paper.xi_theorem, q.n, q.d, q.w_max, q.norm(q.X), q.lam, mu)
-    return at_most(pruned.L_attn / q.n**2 * q.number(factor), q.of(paper.goal, xi, q.number(1e-3)))
+    return at_most(q.at(q.number(mask)).L_attn / q.n**2 * q.number(factor), q.of(paper.goal, xi, eps))
 
 
 def _dense_start() -> Iterator[Case]:
