@@ -135,7 +135,8 @@ def run_audit(
     ----------
     target : str, or a module, object, function or mapping of functions
         A text is ``package.module``, ``package.module:object`` or ``path/to/file.py``. What is alive already runs in a
-        forked process; where the platform has no fork, in this one.
+        forked process; in this one where the platform has no fork, or where it says (``FRAMEWORK``) that it computes
+        with torch or jax.
     seed : int
         Of the instances; the same seed asks the same questions.
     dtype : str, optional

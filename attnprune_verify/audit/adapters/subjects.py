@@ -20,7 +20,7 @@ def made(
 ) -> Callable[..., Any]:
     """`call` under the contract's name, with these parameters; it says whose arrays it computes with, and its title.
 
-    A target with the attribute ``FRAMEWORK`` other than "numpy" is not forked: a framework's threads do not survive it.
+    A live target whose attribute ``FRAMEWORK`` is "torch" or "jax" is not forked: their threads do not survive it.
     """
 
     def subject(*arguments: Any, **keywords: Any) -> Any:

@@ -112,7 +112,10 @@ def _changed_weight(parts: tuple[NDArray[Any], ...], layer: LinearLayer) -> tupl
     if weight.shape != layer.weight.shape or weight.dtype.kind != "f" or len(parts) > 2:
         return f"returns {weight.dtype} of shape {weight.shape} instead of {layer.weight.shape}", ("wrong-shape",)
     if not ((weight == layer.weight) | (weight == 0)).all():
-        return "changes weights that it keeps", ("unknown",)
+        single = layer.weight.astype(np.float32)
+        return "changes weights that it keeps", (
+            ("low-precision",) if ((weight == single) | (weight == 0)).all() else ("unknown",)
+        )
     if len(parts) == 2 and parts[1].shape == weight.shape and ((parts[1] == 1) & (weight != 0)).any():
         return "pruned weights are not 0", ("keeps-instead-of-prunes",)
     return None
