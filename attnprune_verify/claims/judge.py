@@ -18,6 +18,7 @@ from attnprune_verify.claims import falsifier
 from attnprune_verify.claims.case import Case
 from attnprune_verify.claims.core import Claim, Strength, Verdict
 from attnprune_verify.claims.printed import misprinted
+from attnprune_verify.claims.rounded import rounded
 from attnprune_verify.claims.trial import Trial, certain, matters, try_case
 from attnprune_verify.theory.arithmetic import BALL, EXACT, FLOAT, Arithmetic, working_precision
 
@@ -143,7 +144,8 @@ def judge(claim: Claim, effort: falsifier.Effort = falsifier.QUICK, cases: Itera
 def _conclude(claim: Claim, judgement: Judgement, confirmed: list[Trial], arithmetic: Arithmetic) -> None:
     if confirmed:
         judgement.witness = judgement.worst = min(confirmed, key=lambda trial: trial.slack)
-        judgement.smallest = min(confirmed, key=lambda trial: (len(str(trial.case.as_json())), trial.slack))
+        simple = [rounded(claim, trial) for trial in confirmed]
+        judgement.smallest = min(simple, key=lambda trial: (len(str(trial.case.as_json())), trial.slack))
         judgement.statement, judgement.certified, judgement.slack = Verdict.REFUTED, True, judgement.witness.slack
         how = "exact" if arithmetic is EXACT else "ball"
         judgement.reason = f"a witness was confirmed in {how} arithmetic"

@@ -14,7 +14,9 @@ _VERDICTS = ("holds", "refuted", "ill-posed", "vacuous", "open")
 @click.command(name="claims", epilog="Example: attnprune-verify claims --format html --out claims.html")
 @click.option("--format", "form", type=click.Choice(["text", "json", "html"]), default="text", show_default=True)
 @click.option("--out", type=click.Path(), metavar="FILE", help="Write to FILE instead of the terminal.")
-@click.option("--thorough", is_flag=True, help="Attack every statement for minutes instead of seconds.")
+@click.option(
+    "--thorough", is_flag=True, help="Ten times the cases for each statement: minutes in all instead of seconds."
+)
 @click.option("--quiet", is_flag=True, help="No progress; as text, only the closing sentence.")
 @click.argument("ids", nargs=-1, metavar="[ID]...")
 @click.option("--verdict", "verdicts", multiple=True, type=click.Choice(_VERDICTS), help="Only these; may be repeated.")

@@ -14,7 +14,9 @@ _INTERRUPTED = 130
 
 
 @click.command("synthetic")
-@click.option("--full", is_flag=True, help="The ranges of Figure 2 with five seeds: hours, not minutes.")
+@click.option(
+    "--full", is_flag=True, help="The ranges of Figure 2 with five seeds: three times the runs, and longer ones."
+)
 @click.option(
     "--out",
     type=click.Path(path_type=Path, file_okay=False),
@@ -53,7 +55,7 @@ def command(full: bool, out: Path, jobs: int | None, plots: bool, form: str, qui
 
     \b
     Example:
-      attnprune-verify experiment synthetic --out results           about two minutes on two cores
+      attnprune-verify experiment synthetic --out results           about five minutes on two cores
       attnprune-verify experiment synthetic --scale 0.03125 --reading literal-direct --out small-logits
     """
     from attnprune_verify.cli.jobs import as_processes

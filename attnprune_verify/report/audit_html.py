@@ -26,12 +26,12 @@ body { font: 16px/1.5 system-ui, sans-serif; max-width: 68rem; margin: 2rem auto
 h1, h2, h3, code, td { overflow-wrap: anywhere; }
 h3 { margin: 1.5rem 0 .3rem; font-size: 1.05rem; }
 a { color: inherit; }
-.wide { overflow-x: auto; margin: .5rem 0 1.5rem; }
-table { border-collapse: collapse; width: 100%; }
+table { margin: .5rem 0 1.5rem; }
+table { border-collapse: collapse; width: 100%; table-layout: fixed; }
+th.check { width: 15rem; } th.verdict-of { width: 8rem; } th.number { width: 6rem; }
 th, td { text-align: left; vertical-align: top; padding: .3rem .6rem; }
 tr { border-bottom: 1px solid color-mix(in srgb, currentColor 18%, transparent); }
 td.number, th.number { text-align: right; white-space: nowrap; }
-td:first-child { min-width: 11rem; }
 pre { overflow-x: auto; padding: .8rem; border-radius: .4rem; font-size: .85rem; }
 pre { background: color-mix(in srgb, currentColor 7%, transparent); }
 code { font-size: .9em; }
@@ -42,6 +42,11 @@ summary { cursor: pointer; margin: .3rem 0; }
 .inconclusive, .could_not_run, .incomplete { color: var(--unsure); } .waived, .not_applicable { color: var(--quiet); }
 .verdict { font-size: 1.15rem; padding: .8rem 1rem; border-left: .4rem solid; margin: 1rem 0; }
 .verdict ul { margin: .4rem 0 0; padding-left: 1.2rem; font-size: 1rem; }
+@media (max-width: 60rem) {
+  thead { display: none; } table, tbody, tr, td { display: block; width: 100%; }
+  tr { padding: .4rem 0; } td, td.number { text-align: left; padding: .1rem 0; } td:empty { display: none; }
+  td.error::before { content: "error "; } td.bound::before { content: "allowed "; }
+}
 :target { background: color-mix(in srgb, currentColor 10%, transparent); }
 """
 _ORDER = ("failed", "could_not_run", "inconclusive", "waived")
@@ -104,7 +109,8 @@ def _section(result: AuditResult, name: str) -> str:
     records = [record for record in result.checks if record.function == name]
     power = power_of(records)
     notes = [result.functions[name].says, result.notes.get(name, "")]
-    notes.append("" if power is None else f"a relative error above {power:.1g} would have been seen")
+    seen = "any wrong entry" if power == 0 else f"a relative error above {power or 0:.1g}"
+    notes.append("" if power is None else f"{seen} would have been seen")
     counts = {status: sum(one.status == status for one in records) for status in (*_ORDER, "passed", "not_applicable")}
     said = ", ".join(f"{count} {status.replace('_', ' ')}" for status, count in counts.items() if count)
     troubles = sorted((one for one in records if one.status in _ORDER), key=lambda one: _ORDER.index(one.status))
@@ -112,14 +118,17 @@ def _section(result: AuditResult, name: str) -> str:
     quiet = f"<details><summary>{len(rest)} without a finding</summary>{_table(rest)}</details>" if rest else ""
     return (
         f'<h3 id="{escape(name)}"><code>{escape(name)}</code> <small>{said}</small></h3>\n'
-        f"<p>{escape('. '.join(note for note in notes if note))}.</p>\n{_table(troubles) if troubles else ''}{quiet}\n"
+        f"<p>{escape('; '.join(note for note in notes if note))}.</p>\n{_table(troubles) if troubles else ''}{quiet}\n"
     )
 
 
 def _table(records: list[Record]) -> str:
-    heads = '<th>Check</th><th>Verdict</th><th class="number">Error</th><th class="number">Allowed</th><th>Finding</th>'
+    heads = (
+        '<th class="check">Check</th><th class="verdict-of">Verdict</th><th class="number">Error</th>'
+        '<th class="number">Allowed</th><th>Finding</th>'
+    )
     rows = "".join(_row(record) for record in records)
-    return f'<div class="wide"><table><thead><tr>{heads}</tr></thead><tbody>{rows}</tbody></table></div>\n'
+    return f"<table><thead><tr>{heads}</tr></thead><tbody>{rows}</tbody></table>\n"
 
 
 def _row(record: Record) -> str:
@@ -132,8 +141,8 @@ def _row(record: Record) -> str:
     return (
         f'<tr id="{_anchor(record)}"><td>{escape(record.says)}<br><code>{escape(record.id)}</code></td>'
         f'<td class="status {record.status}">{record.status.replace("_", " ")}</td>'
-        f'<td class="number">{_number(record.error)}</td>'
-        f'<td class="number">{_number(record.bound)}</td><td>{text}</td></tr>\n'
+        f'<td class="number error">{_number(record.error)}</td>'
+        f'<td class="number bound">{_number(record.bound)}</td><td>{text}</td></tr>\n'
     )
 
 

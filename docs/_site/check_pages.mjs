@@ -14,7 +14,7 @@ import { extname, join, relative, resolve, sep } from "node:path";
 
 const WIDTHS = [700, 1280, 1600];
 const SCHEMES = { light: "default", dark: "slate" };  // what the reader's system prefers, and what the theme calls it
-const COLOURS = { type: "tag", values: ["cat.color"] };  // in dark colours everything else is as it was
+const COLOURS = { type: "rule", values: ["color-contrast", "link-in-text-block"] };  // in dark colours all else is as it was
 const TABS = 2;
 const TYPES = { ".html": "text/html", ".css": "text/css", ".js": "text/javascript", ".json": "application/json",
   ".svg": "image/svg+xml", ".png": "image/png", ".xml": "text/xml", ".gz": "application/gzip" };
@@ -66,6 +66,7 @@ async function tab() {
   let now = "";
   const prefer = scheme => page.emulateMediaFeatures([
     { name: "prefers-reduced-motion", value: "reduce" }, { name: "prefers-color-scheme", value: scheme }]);
+  await page.evaluateOnNewDocument(() => localStorage.clear());  // where the colours of the page before are kept
   await page.setRequestInterception(true);
   page.on("request", request => {
     const url = request.url();

@@ -17,6 +17,7 @@ import pytest
 
 from attnprune_verify.cli.experiment_layer import command
 from attnprune_verify.cli.experiment_perplexity import command as perplexity_command
+from attnprune_verify.cli.experiment_synthetic import command as synthetic_command
 from attnprune_verify.errors import InvalidInstance
 from attnprune_verify.experiments.layer.plan import LayerPlan
 from attnprune_verify.experiments.perplexity.plan import PerplexityPlan
@@ -25,7 +26,7 @@ from attnprune_verify.experiments.stored.findings import measured, stored_result
 from attnprune_verify.experiments.stored.record import FOLDER, NAMES, kernel, read
 from attnprune_verify.experiments.stored.redo import differences, folder_of, is_chaotic, measure, sample
 from attnprune_verify.experiments.stored.tables import markdown
-from attnprune_verify.experiments.synthetic.plan import QUICK
+from attnprune_verify.experiments.synthetic.plan import FULL, QUICK
 from attnprune_verify.experiments.synthetic.report import summary
 from attnprune_verify.experiments.synthetic.sentences import SENTENCES, figure2_statements
 from attnprune_verify.files import table
@@ -292,3 +293,12 @@ def test_the_algorithm_repeats_an_earlier_measurement(setting: tuple[str, str, f
     expected, spread = EARLIER[setting]
     doubt = np.sqrt(np.var(errors, ddof=1) / 7 + spread**2 / 5)
     assert abs(np.mean(errors) - expected) <= 0.005 + 2.5 * doubt
+
+
+def test_help_says_how_long_the_default_plan_took() -> None:
+    """The processor time of the stored run on two cores; and what `--full` does more."""
+    words = " ".join(synthetic_command.get_help(synthetic_command.make_context("synthetic", ["--quiet"])).split())
+    lines = (FOLDER / "figure2").with_suffix(".seconds.csv").read_text().splitlines()[1:]
+    minutes = sum(float(line.split(",")[1]) for line in lines) / 2 / 60
+    assert "about five minutes on two cores" in words and 4 < minutes < 6
+    assert "three times the runs" in words and 2.5 < len(FULL.runs()) / len(QUICK.runs()) < 3.5
