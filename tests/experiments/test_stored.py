@@ -24,7 +24,7 @@ from attnprune_verify.experiments.perplexity.plan import PerplexityPlan
 from attnprune_verify.experiments.stored import kinds
 from attnprune_verify.experiments.stored.findings import measured, stored_results
 from attnprune_verify.experiments.stored.record import FOLDER, NAMES, kernel, read
-from attnprune_verify.experiments.stored.redo import differences, folder_of, is_chaotic, measure, sample
+from attnprune_verify.experiments.stored.redo import differences, disturb, folder_of, is_chaotic, measure, sample
 from attnprune_verify.experiments.stored.tables import markdown
 from attnprune_verify.experiments.synthetic.plan import FULL, QUICK
 from attnprune_verify.experiments.synthetic.report import summary
@@ -128,6 +128,9 @@ def test_a_change_of_our_own_rounding_shows_in_chaotic_runs_only(copy: Path, mon
     calm = [run for run in runs if stored.setting(run) and run not in chaotic]
     assert chaotic and calm and set(again.moved) == {stored.setting(run) for run in chaotic + calm}
     assert not list(differences(copy, stored, runs))
+    replace(again, moved=dict.fromkeys(again.moved, 0.0)).write(copy, copy.with_suffix(".csv").read_bytes())
+    disturb(copy)  # what was thought calm
+    assert read(copy)[0].moved == again.moved
     before, own = kernel.__wrapped__(), Objective.loss_and_gradient_at
 
     def rounded_otherwise(self: Objective, masks: Any) -> Any:

@@ -7,7 +7,7 @@ import sys
 import click
 
 from attnprune_verify.experiments.stored.record import FOLDER, NAMES, kernel, read
-from attnprune_verify.experiments.stored.redo import differences, folder_of, is_chaotic, measure, sample
+from attnprune_verify.experiments.stored.redo import differences, disturb, folder_of, is_chaotic, measure, sample
 
 
 @click.group()
@@ -46,6 +46,14 @@ def check(seed: str, seconds: float, models: tuple[str, ...]) -> None:
 def measure_one(name: str, model: str) -> None:
     """Do all runs of a record's plan and write it anew."""
     measure(FOLDER / name, model, lambda done, runs: click.echo(f"\r{done} of {runs} runs", nl=done == runs, err=True))
+
+
+@main.command("disturb")
+@click.argument("name", type=click.Choice(NAMES))
+@click.option("--model", default="", help="Folder of the model, where the runs need one.")
+def disturb_one(name: str, model: str) -> None:
+    """Disturb every run of the settings that are thought calm; what moves is chaotic from then on."""
+    disturb(FOLDER / name, model, lambda done, runs: click.echo(f"\r{done} of {runs} runs", nl=done == runs, err=True))
 
 
 @main.command("table")

@@ -54,10 +54,6 @@ class Stored(ABC):
     @abstractmethod
     def setting(self, run: Any) -> str: ...
 
-    def trial(self, run: Any) -> str:
-        """Of runs with equal names the first is tried for its setting."""
-        return self.setting(run)
-
     def disturbed(self, run: Any, disturbance: float) -> list[Row] | None:
         """Its rows when the start is disturbed by so much."""
         return None

@@ -46,14 +46,10 @@ class Synthetic(Stored):
         return list(perform(run)["rows"])
 
     def setting(self, run: Run) -> str:
-        """All but the seed and k: a setting is calm if the first seed is, at every k."""
+        """All but the seed and k: a setting is calm if every draw is."""
         if run.kind != "descent":
             return ""
         return f"{run.cell.weights}, n = {run.cell.n}, {run.reading}, lam = {run.lam:g}"
-
-    def trial(self, run: Run) -> str:
-        """Once for each setting and k."""
-        return f"{self.setting(run)}, k = {run.cell.k}"
 
     def disturbed(self, run: Run, disturbance: float) -> list[Row] | None:
         """From M_0 = 1 + disturbance N(0, 1)."""

@@ -46,8 +46,8 @@ class Record:
     code : `version` of the package, and `source`, the SHA-256 of the code that computes
     kernel : of the arithmetic, see `kernel`
     rows : number of rows
-    moved : by setting of what descends on a mask, how far its numbers move at most, relatively, when the start of its
-        first runs is disturbed by `redo.DISTURBANCE`; empty where that was not measured
+    moved : by setting of what descends on a mask, how far its numbers move at most, relatively, when the start of a
+        run is disturbed by `redo.DISTURBANCE`; empty where that was not measured
     """
 
     experiment: str

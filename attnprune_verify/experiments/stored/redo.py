@@ -22,7 +22,7 @@ from attnprune_verify.experiments.stored.kinds import KINDS, Stored
 from attnprune_verify.experiments.stored.record import Record, code, kernel, read
 from attnprune_verify.files import table, write_whole
 
-__all__ = ["differences", "folder_of", "is_chaotic", "measure", "sample"]
+__all__ = ["differences", "disturb", "folder_of", "is_chaotic", "measure", "sample"]
 
 DISTURBANCE = 1e-12
 """Of M_0, to see whether a run is chaotic: more than rounding, and a calm run's numbers stay within `TOLERANCE`."""
@@ -103,31 +103,45 @@ def measure(path: Path, folder: str = "", progress: Progress | None = None) -> N
     stored, journal = KINDS[before.experiment](before.plan, folder), Path(f"{path.name}.runs.jsonl")
     inputs = stored.inputs()
     same = f"{code()['source']}|{kernel()}|{json.dumps([before.plan, inputs], sort_keys=True)}"
-    runs: dict[str, tuple[Any, bool]] = {}
-    seen: set[str] = set()
-    for number, run in enumerate(stored.runs()):
-        runs[f"{same}|{number}"] = (run, bool(stored.setting(run)) and stored.trial(run) not in seen)
-        seen.add(stored.trial(run))
+    runs = {f"{same}|{number}": run for number, run in enumerate(stored.runs())}
     done = complete(runs, partial(_timed, stored), journal, progress=progress)
     rows = [row for one in done for row in one["rows"]]
     record = Record(before.experiment, stored.command, before.plan, inputs, code(), kernel(), len(rows))
-    for (run, _), one in zip(runs.values(), done, strict=True):
-        if one["moved"] is not None:
-            setting = stored.setting(run)
-            record.moved[setting] = max(record.moved.get(setting, 0.0), one["moved"])
+    for run, one in zip(runs.values(), done, strict=True):
+        _note(record, stored, run, one["moved"])
     times = [{"run": number, "seconds": one["seconds"]} for number, one in enumerate(done)]
     write_whole(path.with_suffix(".seconds.csv"), table(times, ("run", "seconds")))
     record.write(path, table(rows, stored.columns))
     journal.unlink()
 
 
-def _timed(stored: Stored, task: tuple[Any, bool]) -> dict[str, Any]:
-    """Rows and seconds of a run, and how far it moves when disturbed if it is the first of its setting."""
-    run, first = task
+def disturb(path: Path, folder: str = "", progress: Progress | None = None) -> None:
+    """Disturb every run of the settings that are thought calm, and write down how far they move; rows stay.
+
+    A setting is calm only if all of its draws are: one seed says nothing about the next.
+    """
+    record, _ = read(path)
+    stored, journal = KINDS[record.experiment](record.plan, folder), Path(f"{path.name}.disturbed.jsonl")
+    thought = [run for run in stored.runs() if stored.setting(run) and not is_chaotic(record, stored, run)]
+    runs = {f"{code()['source']}|{kernel()}|{number}": run for number, run in enumerate(thought)}
+    for run, one in zip(thought, complete(runs, partial(_timed, stored), journal, progress=progress), strict=True):
+        _note(record, stored, run, one["moved"])
+    record.write(path, path.with_suffix(".csv").read_bytes())
+    journal.unlink(missing_ok=True)
+
+
+def _note(record: Record, stored: Stored, run: Any, moved: float | None) -> None:
+    if moved is not None:
+        setting = stored.setting(run)
+        record.moved[setting] = max(record.moved.get(setting, 0.0), moved)
+
+
+def _timed(stored: Stored, run: Any) -> dict[str, Any]:
+    """Rows and seconds of a run, and how far it moves when disturbed."""
     start = time.process_time()
     rows = stored.rows(run)
     seconds = round(time.process_time() - start, 2)
-    disturbed = stored.disturbed(run, DISTURBANCE) if first else None
+    disturbed = stored.disturbed(run, DISTURBANCE) if stored.setting(run) else None
     moved = None if disturbed is None else max(map(partial(_moved, stored), rows, disturbed))
     return {"rows": rows, "seconds": seconds, "moved": moved}
 
