@@ -62,7 +62,7 @@ const all = (await pages(site)).filter(name => !only || name.includes(only));
 const left = [...all];
 
 async function tab() {
-  const page = await browser.newPage();
+  const page = await (await browser.createBrowserContext()).newPage();  // tabs share no storage
   let now = "";
   const prefer = scheme => page.emulateMediaFeatures([
     { name: "prefers-reduced-motion", value: "reduce" }, { name: "prefers-color-scheme", value: scheme }]);
