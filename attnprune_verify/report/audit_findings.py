@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from attnprune_verify.audit.record import Record
 from attnprune_verify.audit.run import AuditResult
 
-__all__ = ["Findings", "closing_sentence", "findings", "power_of", "present", "shown_reason", "unsettled"]
+__all__ = ["Findings", "closing_sentence", "findings", "missing", "power_of", "present", "shown_reason", "unsettled"]
 
 # Outcomes that are not wrong in the ordinary sense, said once.
 _ALONE = {
@@ -70,6 +70,12 @@ def present(result: AuditResult) -> list[str]:
     """The functions that the target has, or that are asked of it whatever it has."""
     there = {record.function for record in result.checks if record.reason != f"the target has no {record.function}"}
     return [name for name in result.functions if name in there]
+
+
+def missing(result: AuditResult) -> list[str]:
+    """The functions that were looked for and are not there; what `only` leaves out was not looked for."""
+    asked = {record.function for record in result.checks}
+    return [name for name in result.functions if name in asked and name not in present(result)]
 
 
 def power_of(records: list[Record]) -> float | None:

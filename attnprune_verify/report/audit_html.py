@@ -10,6 +10,7 @@ from attnprune_verify.report.audit_findings import (
     Findings,
     closing_sentence,
     findings,
+    missing,
     power_of,
     present,
     shown_reason,
@@ -63,8 +64,8 @@ def audit_html(result: AuditResult) -> str:
         "took": f"{sum(record.seconds for record in result.checks):.1f} s",
     }
     said = " · ".join(f"{name} <code>{escape(value)}</code>" for name, value in facts.items() if value)
-    missing = [name for name in result.functions if name not in present(result)]
-    absent = f'<p class="facts">Not in the target: {", ".join(map(escape, missing))}.</p>' if missing else ""
+    names = ", ".join(map(escape, missing(result)))
+    absent = f'<p class="facts">Not in the target: {names}.</p>' if names else ""
     linked = "".join(f"<li>{_link(one)}</li>" for one in (*found, *open_))
     box = f"{escape(closing_sentence(result))}{f'<ul>{linked}</ul>' if linked else ''}"
     wrong = "".join(_finding(one) for one in found)

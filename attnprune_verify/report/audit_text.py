@@ -12,6 +12,7 @@ from attnprune_verify.report.audit_findings import (
     Findings,
     closing_sentence,
     findings,
+    missing,
     power_of,
     present,
     shown_reason,
@@ -41,9 +42,9 @@ def render_audit(result: AuditResult) -> Group:
     parts += [Text()] if unsettled(result) else []
     parts += [_said(one) for one in unsettled(result)]
     parts += [Text(), _functions(result)]
-    missing = [name for name in result.functions if name not in present(result)]
-    if missing:
-        parts += [Text(), Text(f"Not in the target: {', '.join(missing)}.", style="dim")]
+    absent = missing(result)
+    if absent:
+        parts += [Text(), Text(f"Not in the target: {', '.join(absent)}.", style="dim")]
     return Group(*parts)
 
 
