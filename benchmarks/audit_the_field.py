@@ -102,8 +102,8 @@ What `attnprune-verify audit` says of them on a CPU, seed 0; written by
 no precision is declared, a program that computes in float32 fails one check, which names the option to use; everything
 else is then judged in float32.
 
-| program | version | declared | functions | verdict | passed | failed | undecided | n/a | what fails | CPU s |
-|---|---|---|---|---|---|---|---|---|---|---|
+| program | declared | verdict | what fails | checks | functions | CPU s | version |
+|---|---|---|---|---|---|---|---|
 """
 TAIL = """
 The losses that torch and jax differentiate are the literal formula, in `tests/audit/layouts`. The published SparseGPT
@@ -112,6 +112,9 @@ else is. Of the published Wanda program the class is audited, with a loop of our
 program's own loop needs a whole model. What SparseGPT's programs do at rho = 0 (one entry a block) and rho = 1 (an
 IndexError) is accepted, and said.
 """
+
+
+COUNTED = {"passed": "passed", "failed": "failed", "inconclusive": "undecided", "not_applicable": "n/a"}
 
 
 def cpu_seconds():
@@ -146,9 +149,9 @@ def row(program, dtype, checkouts):
     for record in failed:
         print(f"  {record.id}: {record.status}: {record.reason[:300]}", file=sys.stderr)
     said = "; ".join(f"`{record.id}`: {', '.join(record.diagnosis) or record.status}" for record in failed)
-    numbers = [str(counts[name]) for name in ("passed", "failed", "inconclusive", "not_applicable")]
-    cells = (versions(program, checkouts), dtype or "none", ", ".join(program.functions), result.outcome, *numbers)
-    return f"| {program.title} | {' | '.join(cells)} | {said} | {spent:.0f} |"
+    checks = ", ".join(f"{counts[name]} {word}" for name, word in COUNTED.items() if counts[name])
+    cells = (dtype or "none", result.outcome, said, checks, ", ".join(program.functions), f"{spent:.0f}")
+    return f"| {program.title} | {' | '.join(cells)} | {versions(program, checkouts)} |"
 
 
 def main():
@@ -162,7 +165,7 @@ def main():
     os.environ.update({f"ATTNPRUNE_{name.upper()}": str(Path(place).resolve()) for name, place in checkouts.items()})
     page = options.out / PAGE
     known = page.read_text(encoding="utf-8").splitlines() if page.is_file() else []
-    rows = {tuple(line.split(" | ")[::2][:2]): line for line in known if line.startswith("| ")}
+    rows = {tuple(line.split(" | ")[:2]): line for line in known if line.startswith("| ")}
     for program in PROGRAMS:
         for dtype in program.dtypes:
             key = (f"| {program.title}", dtype or "none")
@@ -170,7 +173,7 @@ def main():
                 continue
             lack = lacking(program, checkouts)
             print(program.title, dtype, lack, file=sys.stderr, flush=True)
-            empty = f"| {program.title} | {lack} | {dtype or 'none'} | {', '.join(program.functions)} |" + " |" * 7
+            empty = f"| {program.title} | {dtype or 'none'} | {lack} |" + " |" * 5
             rows[key] = empty if lack else row(program, dtype, checkouts)
             order = [(f"| {one.title}", dtype or "none") for one in PROGRAMS for dtype in one.dtypes]
             table = "\n".join(rows[key] for key in order if key in rows)
