@@ -91,10 +91,9 @@ def softmax(scores: Scores, positions: NDArray[np.bool_], rounding: Rounding) ->
     shift = np.max(np.where(positions, logits, -np.inf), axis=1, keepdims=True)
     exponentials = np.where(positions, np.exp(np.where(positions, logits - shift, -np.inf)), 0.0)
     value = exponentials / exponentials.sum(axis=1, keepdims=True)
-    spread = np.where(positions, np.abs(logits - shift), 0.0)
-    largest = np.abs(shift)
     # Our own float64 evaluation first: crudely from the largest relative error in the row, which needs no knowledge
     # of the true weights (relative to the value we have it is r / (1 - r)), then again with the weights so bounded.
+    spread, largest = _shifted(logits, 2 * scores.own, positions)
     rounded = _exponent_rounding(scores.own, spread, FLOAT64)
     relative = np.where(positions, np.expm1(scores.own + rounded), 0.0)
     worst = 2 * relative.max(axis=1, keepdims=True) + 2 * FLOAT64.gamma(n + 8) + 4 * n * FLOAT64.tiny
@@ -102,6 +101,7 @@ def softmax(scores: Scores, positions: NDArray[np.bool_], rounding: Rounding) ->
     own = _capped(size * _quotient_error(size, relative, largest, FLOAT64), positions, FLOAT64)
     size = np.minimum(value + own, 1.0)
     # Then the implementation judged, relative to the true weights, which are at most `size`.
+    spread, largest = _shifted(logits, scores.own + scores.error, positions)
     rounded = _exponent_rounding(scores.error, spread, rounding)
     relative = np.where(positions, np.expm1(scores.error + rounded), 0.0)
     error = _capped(size * _quotient_error(size, relative, largest, rounding), positions, rounding)
@@ -110,6 +110,13 @@ def softmax(scores: Scores, positions: NDArray[np.bool_], rounding: Rounding) ->
     if stored.u > rounding.u:
         error, slip = error + stored.u * (size + error) + np.where(positions, stored.tiny, 0.0), slip + stored.u
     return Softmax(value, own, error, slip)
+
+
+def _shifted(logits: Array, reach: Array, positions: NDArray[np.bool_]) -> tuple[Array, Array]:
+    """How far scores within `reach` may lie below the largest of their row, as computed, and its absolute value."""
+    high = np.max(np.where(positions, logits + reach, -np.inf), axis=1, keepdims=True)
+    low = np.max(np.where(positions, logits - reach, -np.inf), axis=1, keepdims=True)
+    return np.where(positions, high - logits, 0.0), np.maximum(np.abs(high), np.abs(low))
 
 
 def _exponent_rounding(logit_error: Array, spread: Array, rounding: Rounding) -> Array:

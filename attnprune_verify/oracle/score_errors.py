@@ -5,8 +5,10 @@ implementation associates scale (X A_Q + b_Q) R_i^T R_j (X A_K + b_K)^T, through
 weight A_Q A_K^T, or through the relative turn R_{j-i} (|R_{j-i}| <= |R_i|^T |R_j|), every partial sum is bounded by the
 terms of Q K^T, so that N roundings on the way to a logit cost at most gamma_N Q K^T, N = 2d + m + 12 with a key weight.
 
-A turn adds what its angle is off. The angle i w is computed from w = theta^(-2a/m) (within 8 u of w, scaled or not), so
-it is off by 9 u i w, and sine and cosine of what it became by 4 u: |dR| <= u (9 i w + 4) in each of their two places.
+A turn adds what its angle is off. With l = (2a/m) log theta, w = theta^(-2a/m) is off by (8 + 3 l) u w, divided by a
+factor or not, as powers multiply the error of their exponent; interpolated frequencies by more (`_drift`). The angle
+i w is off by one rounding more, and sine and cosine of what it became by 4 u: |dR| <= u ((9 + 3 l) i w + 4) in each of
+their two places. Line by line: proofs_check/PROOFS.md, "The running-error bound".
 
 A cap c tanh(s/c) passes an error e of s on with the largest slope within reach, 1/cosh^2(max(|s| - e, 0) / c), and
 rounds: s/c once or twice (as an error 4 u |s| of s), tanh itself within 4 u, the product and c once. Its slope 1 - t^2
@@ -16,23 +18,24 @@ rounds twice.
 
 from __future__ import annotations
 
+import math
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from attnprune_verify.oracle.error_propagation import FLOAT64, Approx, Array, Rounding, Scores
+from attnprune_verify.oracle.error_propagation import FLOAT64, U64, Approx, Array, Rounding, Scores
 from attnprune_verify.oracle.inputs import Problem, frequency
 
 __all__ = ["Head", "Side", "Turn", "heads", "logit_error", "pulled", "scores", "turn_of"]
 
 
 class Turn(NamedTuple):
-    """Rotations by position: |cos|, |sin| and the angles' size (n, pairs), and which columns form the pairs."""
+    """Rotations by position: cos, sin and the angles' error in units of u (n, pairs), and which columns are pairs."""
 
     cos: Array
     sin: Array
-    angles: Array
+    off: Array
     first: NDArray[np.int_]
     second: NDArray[np.int_]
 
@@ -52,7 +55,7 @@ class Turn(NamedTuple):
 
     def angle_errors(self, rows: Array) -> Array:
         """What wrong angles do to rows of this size, in units of u."""
-        off = (9 * self.angles + 4) * (rows[:, self.first] + rows[:, self.second])
+        off = (self.off + 4) * (rows[:, self.first] + rows[:, self.second])
         errors = np.empty_like(rows)
         errors[:, self.first] = errors[:, self.second] = off
         return errors
@@ -85,7 +88,22 @@ def turn_of(at: Problem) -> Turn | None:
     pairs = np.arange(m // 2)
     first, second = (pairs, pairs + m // 2) if at.rope.layout == "half" else (2 * pairs, 2 * pairs + 1)
     angles = np.outer(np.arange(n), [frequency(at.rope, pair, m) for pair in pairs.tolist()])
-    return Turn(np.cos(angles), np.sin(angles), angles, first, second)
+    off = angles * np.array([_drift(at.rope, pair, m) for pair in pairs.tolist()])
+    return Turn(np.cos(angles), np.sin(angles), off, first, second)
+
+
+def _drift(rope: Any, pair: int, m: int) -> float:
+    """The relative error of an angle, in units of u: an exponent's error times log theta, and that of `kept`."""
+    exponent = 2 * pair / m * math.log(rope.theta)
+    drift = 9 + 3 * exponent
+    if rope.scaling is None or rope.scaling["rope_type"] == "linear":
+        return drift
+    low, high = (float(rope.scaling[key]) for key in ("low_freq_factor", "high_freq_factor"))
+    fast = rope.theta ** (-2 * pair / m)
+    turns = float(rope.scaling["original_max_position_embeddings"]) * fast / (2 * math.pi)
+    if not -0.01 < (turns - low) / (high - low) < 1.01:
+        return drift
+    return drift + (18 + 4 * exponent) * high / (high - low) * fast / frequency(rope, pair, m)
 
 
 def heads(at: Problem, tokens: Array, turn: Turn | None, directions: tuple[Array, ...] | None = None) -> list[Head]:
@@ -133,6 +151,8 @@ def logit_error(at: Problem, query: Side, key: Side, rows: slice, rounding: Roun
     if at.moves_keys:
         reach = max(1.0, at.scale) * (1 + m) * d
         lost = lost + reach * (query.lost[rows] * key.lost.T)
+    else:
+        lost = lost + d * query.lost[rows]  # of A X^T, before the query multiplies it
     lost = rounding.tiny * lost
     angles = rounding.u * (query.angle[rows] @ (key.size + rounding.u * key.angle).T + q @ key.angle.T)
     terms = 2 * d + m + 12 if at.moves_keys else 2 * d + 6
@@ -181,7 +201,8 @@ def _capped(
 def _tanh_error(logits: Array, own: Array, moved: Array, cap: float, rounding: Rounding) -> Array:
     """Of t = tanh(s / cap), relative to the true s, which is within `own` of what we have."""
     reach = (moved + 4 * rounding.u * (np.abs(logits) + own + moved) + 2 * rounding.tiny * (1 + cap)) / cap
-    nearest = np.maximum(np.abs(logits) / cap - own / cap - reach, 0.0)
+    slip = 8 * U64 * (np.abs(logits) / cap + own / cap + reach)  # of this line itself, where the terms cancel
+    nearest = np.maximum(np.abs(logits) / cap - own / cap - reach - slip, 0.0)
     slope = 1 / np.cosh(np.minimum(nearest, 300.0)) ** 2
     error = np.minimum(reach * slope, 2.0) + 5 * rounding.u * np.minimum(np.abs(logits) / cap + own / cap + reach, 1.0)
     return np.asarray(np.where(np.isnan(error), 2.0, error))
