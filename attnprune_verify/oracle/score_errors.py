@@ -94,16 +94,16 @@ def turn_of(at: Problem) -> Turn | None:
 
 def _drift(rope: Any, pair: int, m: int) -> float:
     """The relative error of an angle, in units of u: an exponent's error times log theta, and that of `kept`."""
-    exponent = 2 * pair / m * math.log(rope.theta)
+    exponent = 2 * pair / m * math.log(float(rope.theta))
     drift = 9 + 3 * exponent
     if rope.scaling is None or rope.scaling["rope_type"] == "linear":
         return drift
     low, high = (float(rope.scaling[key]) for key in ("low_freq_factor", "high_freq_factor"))
-    fast = rope.theta ** (-2 * pair / m)
+    fast = math.exp(-exponent)
     turns = float(rope.scaling["original_max_position_embeddings"]) * fast / (2 * math.pi)
     if not -0.01 < (turns - low) / (high - low) < 1.01:
         return drift
-    return drift + (18 + 4 * exponent) * high / (high - low) * fast / frequency(rope, pair, m)
+    return drift + (18 + 4 * exponent) * high / (high - low) * fast / float(frequency(rope, pair, m))
 
 
 def heads(at: Problem, tokens: Array, turn: Turn | None, directions: tuple[Array, ...] | None = None) -> list[Head]:
