@@ -271,8 +271,7 @@ CLAIMS: tuple[Claim, ...] = (
     _exp(
         "exp:full_rank_tokens",
         "X is full rank, so beta > 0",
-        "With twice as many tokens as features, as in the paper (n = 128, d = 64; shown at n = 8, d = 4), X X^T is"
-        " singular: beta = 0 exactly.",
+        "With n = 2d tokens, as in the paper (128; shown at n = 8), X X^T is singular: beta = 0 exactly.",
         "det(X X^T) > 0 for n = 2d",
         _determinant,
         Fixed(_tall),
