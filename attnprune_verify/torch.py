@@ -78,6 +78,7 @@ def prune_(
         ids = tokenizer(text, return_tensors="pt").input_ids[:, : 8 * 2048].reshape(8, 2048)
         report = prune_(model, [ids], 0.5)
     """
+    # Plan refuses a budget that is none
     plan = Plan(attention, rest, rho, pattern, budget, hold=tuple(hold), seed=seed)  # type: ignore[arg-type]
     family = _family(model)
     windows = [window[np.newaxis] for batch in batches for window in _checked(batch, family)]

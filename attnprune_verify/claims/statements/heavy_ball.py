@@ -84,7 +84,7 @@ def _grows(q: Quantities, more: float = 1.0) -> list[Relation]:
 
 
 def _certainly_longer(q: Quantities) -> bool:
-    return q.of(momentum.diverges, float(q.case["theta"]), float(q.case["eta"]), float(q.case["lam"]))  # type: ignore[no-any-return]
+    return bool(q.of(momentum.diverges, float(q.case["theta"]), float(q.case["eta"]), float(q.case["lam"])))
 
 
 _LONG = Instances("any", extra=_long_step, small=True, free=(), rounds=1)
