@@ -160,8 +160,8 @@ def run_audit(
     Raises
     ------
     InvalidInstance
-        If there is no such adapter, the target cannot be imported or has none of the contract's functions, or an entry of `deviations`
-        matches nothing.
+        If there is no such adapter, the target cannot be imported or has none of the contract's functions, or an entry
+        of `deviations` matches nothing.
 
     Examples
     --------
