@@ -215,6 +215,13 @@ def test_the_order_does_not_matter(whole, monkeypatch):
     assert one == other
 
 
+def test_processes_need_nothing_but_the_standard_library(whole, monkeypatch):
+    find = workers.find_spec
+    monkeypatch.setattr(workers, "find_spec", lambda name: None if name == "joblib" else find(name))
+    one, other = same(whole, run_campaign(IDS, ASKED, seed=2, sizes=SIZES, jobs=2))
+    assert one == other
+
+
 def test_an_interrupted_campaign_goes_on(whole, tmp_path):
     def interrupt(done, total):
         if done > 30:
