@@ -8,6 +8,7 @@ from typing import Any
 import click
 
 from attnprune_verify.cli.lazy import NamingMethods
+from attnprune_verify.cli.number import NUMBER
 
 __all__ = ["command"]
 
@@ -37,7 +38,7 @@ _INTERRUPTED = 130
     metavar="METHOD|dense|same",
     help="For V, O, MLP; same: as W_Q and W_K (may be repeated).  [default: dense]",
 )
-@click.option("--rho", "rhos", multiple=True, type=float, help="A pruning ratio (may be repeated).  [default: 0.5]")
+@click.option("--rho", "rhos", multiple=True, type=NUMBER, help="A pruning ratio (may be repeated).  [default: 0.5]")
 @click.option("--pattern", "patterns", multiple=True, metavar="N:M", help="Keep N of every M (may be repeated).")
 @click.option(
     "--budget",

@@ -66,7 +66,7 @@ class Plan:
         return tuple(claim for claim in registry.claims() if claim.id in self.ids and attackable(claim))
 
     def __getstate__(self) -> dict[str, Any]:
-        """The settings alone: claims hold functions without a name, which only some picklers take, and are found anew."""
+        """The settings alone: claims hold functions without a name, which only some picklers take."""
         return {name: getattr(self, name) for name in ("ids", "instances", "seed", "sizes")}
 
     def as_dict(self) -> dict[str, Any]:
