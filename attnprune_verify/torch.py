@@ -81,6 +81,7 @@ def prune_(
     # Plan refuses a budget that is none
     plan = Plan(attention, rest, rho, pattern, budget, hold=tuple(hold), seed=seed)  # type: ignore[arg-type]
     family = _family(model)
+    plan.refuse_blocks_beyond(family.depth)
     windows = [window[np.newaxis] for batch in batches for window in _checked(batch, family)]
     if not windows:
         raise InvalidInstance("batches must hold at least one window; they hold none")
