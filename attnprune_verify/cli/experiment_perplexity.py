@@ -70,7 +70,7 @@ def command(folder: Path, out: Path, jobs: int, plots: bool, form: str, quiet: b
       attnprune-verify experiment perplexity models/llama --rest dense --rest wanda --rest sparsegpt --seeds 5
     """
     from attnprune_verify.cli.jobs import as_processes
-    from attnprune_verify.cli.output import deliver
+    from attnprune_verify.cli.output import deliver, plotted
     from attnprune_verify.cli.progress import progress_bar
     from attnprune_verify.experiments.perplexity.plan import PerplexityPlan
     from attnprune_verify.experiments.perplexity.report import as_document, summary, write_tables
@@ -88,7 +88,7 @@ def command(folder: Path, out: Path, jobs: int, plots: bool, form: str, quiet: b
         return _INTERRUPTED
     paths = write_tables(results, out)
     if plots:
-        paths += _plots(results, out)
+        paths += plotted(lambda: _plots(results, out))
     if not quiet:
         deliver(dumps(as_document(results)) if form == "json" else summary(results) + "\n")
         click.echo("Written: " + ", ".join(map(str, paths)), err=True)
@@ -96,11 +96,6 @@ def command(folder: Path, out: Path, jobs: int, plots: bool, form: str, quiet: b
 
 
 def _plots(results: Any, out: Path) -> list[Path]:
-    try:
-        import matplotlib  # noqa: F401  # is the extra there?
-    except ImportError:
-        click.echo("Note: no plots; for them, install the extra: pip install '.[plot]'", err=True)
-        return []
     from attnprune_verify.experiments.figures import save
     from attnprune_verify.experiments.perplexity.plots import write_plots
     from attnprune_verify.experiments.perplexity.report import as_document

@@ -11,6 +11,7 @@ import numpy as np
 
 from attnprune_verify.cli.number import NUMBER
 from attnprune_verify.cli.output import output_file
+from attnprune_verify.extras import need
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -70,10 +71,7 @@ def command(
     assert target is not None
     if target.suffix.lower() not in _FORMATS:
         raise click.UsageError(f"--out must end in {', '.join(_FORMATS)}; got {out!r}")
-    try:
-        import matplotlib  # noqa: F401  # is the extra there?
-    except ImportError as error:
-        raise click.UsageError("pictures need the extra: pip install '.[plot]'") from error
+    need("drawing", "plot")
     from attnprune_verify.experiments.figures import save_as
 
     if kind in _OF_AN_INSTANCE:

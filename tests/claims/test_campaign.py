@@ -1,6 +1,7 @@
 """Campaigns: what instances are, that batches say what single cases say, that wrong formulas are found."""
 
 import json
+import sys
 from dataclasses import replace
 from importlib import resources
 
@@ -313,8 +314,8 @@ def test_bad_settings():
 
 
 def test_a_scheduler_needs_dask(monkeypatch):
-    monkeypatch.setattr(workers, "find_spec", lambda name: None)
-    with pytest.raises(InvalidInstance, match="dask is missing"):
+    monkeypatch.setitem(sys.modules, "distributed", None)
+    with pytest.raises(InvalidInstance, match="a Dask scheduler needs the extra `parallel`"):
         run_campaign("fix:lip_f", 5, scheduler="tcp://127.0.0.1:1")
 
 
