@@ -267,6 +267,7 @@ Definition row_constant C := 0 <= C /\ forall n m f s s' a, valid_row n m -> pro
   sqnorm n (fun j => p_row n (softmax n m s') f j - p_row n (softmax n m s) f j)
   <= C * C * masked_sqnorm n m (fun j => s' j - s j) a.
 Definition C_plus := (39 + 55 * sqrt 33) / 1152.
+Definition C_minus := (55 * sqrt 33 - 39) / 1152.
 
 (* ---- the paper's objects: X is n x d, W and M are d x d, Mc is the n x n attention mask ---- *)
 Definition full : mat := fun _ _ => 1.
@@ -444,11 +445,14 @@ Definition p_row_lipschitz := forall n m f s s' a, valid_row n m -> probability 
 Definition row_constant_five_quarters := row_constant (5 / 4).
 Definition row_hessian_bound := forall n sigma, probability n sigma -> forall f, probability n f ->
   forall v, - (C_plus * sqnorm n v) <= bil n sigma f v v <= C_plus * sqnorm n v.
+Definition row_hessian_lower := forall n sigma, probability n sigma -> forall f, probability n f ->
+  forall v, - (C_minus * sqnorm n v) <= bil n sigma f v v.
 Definition p_row_velocity_norm_sharp := forall n sigma, probability n sigma -> forall f, probability n f ->
   forall m v a, (forall j, m j = 0 \/ m j = 1) -> (forall l, sigma l * m l = sigma l) ->
   sqnorm n (p_row_velocity n sigma f (jacobian n sigma v)) <= C_plus * C_plus * masked_sqnorm n m v a.
 Definition row_constant_C_plus := row_constant C_plus.
 Definition C_plus_value := 0.30811 < C_plus < 0.30812.
+Definition C_minus_value := 0.24040 < C_minus < 0.24041.
 (* the gradient: thm:mat_view_l and the lemmas that lead to it, for every M and every valid mask *)
 Definition mat_view_l_directional := forall n d X W Mc, valid_mask n Mc -> forall M D t lam,
   is_derive (fun t => L n d X W Mc lam (mline M t D)) t (ip d d (grad n d X W Mc lam (mline M t D)) D).
@@ -557,6 +561,8 @@ Definition lip_grad_least := forall C, (forall n d X W Mc K lam, valid_mask n Mc
   0 <= lam -> lipschitz d d d (grad n d X W Mc lam) (lam + C * (K * K))) -> C_plus <= C.
 Definition row_hessian_least := forall C, (forall n sigma f v, probability n sigma -> probability n f ->
   bil n sigma f v v <= C * sqnorm n v) -> C_plus <= C.
+Definition row_hessian_lower_least := forall C, (forall n sigma f v, probability n sigma -> probability n f ->
+  - (C * sqnorm n v) <= bil n sigma f v v) -> C_minus <= C.
 (* the paper's constants, under asp:bound_parameters *)
 Definition bound_basic_func_part5 := forall n d X W R0, bounded n d X W R0 ->
   forall a b, (a < d)%nat -> (b < d)%nat -> Rabs (W a b) <= R0.
