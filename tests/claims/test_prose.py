@@ -1,4 +1,4 @@
-"""The sentences of the text are judged at the paper's own sizes, by numbers read from it, and as kindly as it allows."""
+"""The sentences of the text: judged at the paper's own sizes, by numbers read from it, as kindly as it allows."""
 
 import hashlib
 import json
