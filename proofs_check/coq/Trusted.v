@@ -257,6 +257,9 @@ Definition row_constant C := 0 <= C /\ forall n m f s s' a, valid_row n m -> pro
   sqnorm n (fun j => p_row n (softmax n m s') f j - p_row n (softmax n m s) f j)
   <= C * C * masked_sqnorm n m (fun j => s' j - s j) a.
 Definition C_plus := (39 + 55 * sqrt 33) / 1152.
+(* the Hessian of a row is nowhere below -C I *)
+Definition row_floor C := 0 <= C /\ forall n sigma f v, probability n sigma -> probability n f ->
+  - (C * sqnorm n v) <= bil n sigma f v v.
 
 (* ---- the paper's objects: X is n x d, W and M are d x d, Mc is the n x n attention mask ---- *)
 Definition full : mat := fun _ _ => 1.
@@ -585,6 +588,21 @@ Definition stopping_rule := forall n d X W Mc lam (M : nat -> mat) eta T, M 0%na
      L n d X W Mc lam (M (S t)) <= L n d X W Mc lam (M t) - eta t / 2 * nsq d d (grad n d X W Mc lam (M t))) ->
   0 <= lam -> (1 <= T)%nat ->
   exists t, (t < T)%nat /\ nsq d d (grad n d X W Mc lam (M t)) * rsum T eta <= lam * (INR d * INR d).
+(* the second derivative of L along D; what follows where lam outweighs C K^2, M' being any matrix or a stationary one *)
+Definition curvature_range := forall n d X W Mc K C lam M D, valid_mask n Mc -> logit_bound n d X W Mc K ->
+  row_floor C -> exists h, is_derive (fun t => ip d d (grad n d X W Mc lam (mline M t D)) D) 0 h /\
+  (lam - C * (K * K)) * nsq d d D <= h <= (lam + C_plus * (K * K)) * nsq d d D.
+Definition strong_convexity := forall n d X W Mc K C lam M M', valid_mask n Mc -> logit_bound n d X W Mc K ->
+  row_floor C -> let G := grad n d X W Mc lam in let D := msub M' M in let m := lam - C * (K * K) in
+  m * nsq d d D <= ip d d (msub (G M') (G M)) D <= (lam + C_plus * (K * K)) * nsq d d D /\
+  L n d X W Mc lam M + ip d d (G M) D + m / 2 * nsq d d D <= L n d X W Mc lam M'.
+Definition stationary_point_near := forall n d X W Mc K C lam M M', valid_mask n Mc -> logit_bound n d X W Mc K ->
+  row_floor C -> let G := grad n d X W Mc lam in let m := lam - C * (K * K) in 0 < m -> nsq d d (G M') = 0 ->
+  m * nF d d (msub M M') <= nF d d (G M) /\
+  0 <= L n d X W Mc lam M - L n d X W Mc lam M' <= nsq d d (G M) / (2 * m).
+Definition strongly_convex_descent := forall n d X W Mc lam C c K eta M0 M' T, step_ok n d X W Mc lam C K eta 1 ->
+  row_floor c -> let m := lam - c * (K * K) in 0 < m -> L n d X W Mc lam (gd (grad n d X W Mc lam) eta M0 T)
+    - L n d X W Mc lam M' <= (1 - eta * m) ^ T * (L n d X W Mc lam M0 - L n d X W Mc lam M').
 (* confinement: gradient descent from M = 1 stays in the ball ||M|| <= d *)
 Definition confinement_sublevel := forall n d X W Mc lam, 0 < lam -> forall M,
   L n d X W Mc lam M <= L n d X W Mc lam ones -> nsq d d M + / lam * nsq n n (c n d X W Mc M) <= INR d * INR d.
