@@ -257,9 +257,7 @@ Definition row_constant C := 0 <= C /\ forall n m f s s' a, valid_row n m -> pro
   sqnorm n (fun j => p_row n (softmax n m s') f j - p_row n (softmax n m s) f j)
   <= C * C * masked_sqnorm n m (fun j => s' j - s j) a.
 Definition C_plus := (39 + 55 * sqrt 33) / 1152.
-(* the Hessian of a row is nowhere below -C I *)
-Definition row_floor C := 0 <= C /\ forall n sigma f v, probability n sigma -> probability n f ->
-  - (C * sqnorm n v) <= bil n sigma f v v.
+Definition C_minus := (55 * sqrt 33 - 39) / 1152.
 
 (* ---- the paper's objects: X is n x d, W and M are d x d, Mc is the n x n attention mask ---- *)
 Definition full : mat := fun _ _ => 1.
@@ -425,12 +423,15 @@ Definition softmax_jacobian_norm := forall n sigma, probability n sigma ->
   forall v, sqnorm n (jacobian n sigma v) <= / 4 * sqnorm n v.
 Definition softmax_lipschitz := forall n m s s' a, valid_row n m ->
   sqnorm n (fun j => softmax n m s' j - softmax n m s j) <= / 4 * masked_sqnorm n m (fun j => s' j - s j) a.
-(* one row of p: constants 5/4 and C_+ = 0.30811... *)
+(* one row of p: constants 5/4 and C_+ = 0.30811..., from below C_- = 0.24040... *)
 Definition row_constant_five_quarters := row_constant (5 / 4).
 Definition row_hessian_bound := forall n sigma, probability n sigma -> forall f, probability n f ->
   forall v, - (C_plus * sqnorm n v) <= bil n sigma f v v <= C_plus * sqnorm n v.
+Definition row_hessian_lower := forall n sigma, probability n sigma -> forall f, probability n f ->
+  forall v, - (C_minus * sqnorm n v) <= bil n sigma f v v.
 Definition row_constant_C_plus := row_constant C_plus.
 Definition C_plus_value := 0.30811 < C_plus < 0.30812.
+Definition C_minus_value := 0.24040 < C_minus < 0.24041.
 (* the gradient: thm:mat_view_l and the lemmas that lead to it, for every M and every valid mask *)
 Definition mat_view_l_directional := forall n d X W Mc, valid_mask n Mc -> forall M D t lam,
   is_derive (fun t => L n d X W Mc lam (mline M t D)) t (ip d d (grad n d X W Mc lam (mline M t D)) D).
@@ -539,6 +540,8 @@ Definition lip_grad_least := forall C, (forall n d X W Mc K lam, valid_mask n Mc
   0 <= lam -> lipschitz d d d (grad n d X W Mc lam) (lam + C * (K * K))) -> C_plus <= C.
 Definition row_hessian_least := forall C, (forall n sigma f v, probability n sigma -> probability n f ->
   bil n sigma f v v <= C * sqnorm n v) -> C_plus <= C.
+Definition row_hessian_lower_least := forall C, (forall n sigma f v, probability n sigma -> probability n f ->
+  - (C * sqnorm n v) <= bil n sigma f v v) -> C_minus <= C.
 (* the paper's constants, under asp:bound_parameters *)
 Definition bound_basic_func_part5 := forall n d X W R0, bounded n d X W R0 ->
   forall a b, (a < d)%nat -> (b < d)%nat -> Rabs (W a b) <= R0.
@@ -588,20 +591,20 @@ Definition stopping_rule := forall n d X W Mc lam (M : nat -> mat) eta T, M 0%na
      L n d X W Mc lam (M (S t)) <= L n d X W Mc lam (M t) - eta t / 2 * nsq d d (grad n d X W Mc lam (M t))) ->
   0 <= lam -> (1 <= T)%nat ->
   exists t, (t < T)%nat /\ nsq d d (grad n d X W Mc lam (M t)) * rsum T eta <= lam * (INR d * INR d).
-(* the second derivative of L along D; what follows where lam outweighs C K^2, M' being any matrix or a stationary one *)
-Definition curvature_range := forall n d X W Mc K C lam M D, valid_mask n Mc -> logit_bound n d X W Mc K ->
-  row_floor C -> exists h, is_derive (fun t => ip d d (grad n d X W Mc lam (mline M t D)) D) 0 h /\
-  (lam - C * (K * K)) * nsq d d D <= h <= (lam + C_plus * (K * K)) * nsq d d D.
-Definition strong_convexity := forall n d X W Mc K C lam M M', valid_mask n Mc -> logit_bound n d X W Mc K ->
-  row_floor C -> let G := grad n d X W Mc lam in let D := msub M' M in let m := lam - C * (K * K) in
+(* the second derivative of L along D, and what follows where lam outweighs C_- K^2 *)
+Definition curvature_range := forall n d X W Mc K lam M D, valid_mask n Mc -> logit_bound n d X W Mc K ->
+  exists h, is_derive (fun t => ip d d (grad n d X W Mc lam (mline M t D)) D) 0 h /\
+  (lam - C_minus * (K * K)) * nsq d d D <= h <= (lam + C_plus * (K * K)) * nsq d d D.
+Definition strong_convexity := forall n d X W Mc K lam M M', valid_mask n Mc -> logit_bound n d X W Mc K ->
+  let G := grad n d X W Mc lam in let D := msub M' M in let m := lam - C_minus * (K * K) in
   m * nsq d d D <= ip d d (msub (G M') (G M)) D <= (lam + C_plus * (K * K)) * nsq d d D /\
   L n d X W Mc lam M + ip d d (G M) D + m / 2 * nsq d d D <= L n d X W Mc lam M'.
-Definition stationary_point_near := forall n d X W Mc K C lam M M', valid_mask n Mc -> logit_bound n d X W Mc K ->
-  row_floor C -> let G := grad n d X W Mc lam in let m := lam - C * (K * K) in 0 < m -> nsq d d (G M') = 0 ->
+Definition stationary_point_near := forall n d X W Mc K lam M M', valid_mask n Mc -> logit_bound n d X W Mc K ->
+  let G := grad n d X W Mc lam in let m := lam - C_minus * (K * K) in 0 < m -> nsq d d (G M') = 0 ->
   m * nF d d (msub M M') <= nF d d (G M) /\
   0 <= L n d X W Mc lam M - L n d X W Mc lam M' <= nsq d d (G M) / (2 * m).
-Definition strongly_convex_descent := forall n d X W Mc lam C c K eta M0 M' T, step_ok n d X W Mc lam C K eta 1 ->
-  row_floor c -> let m := lam - c * (K * K) in 0 < m -> L n d X W Mc lam (gd (grad n d X W Mc lam) eta M0 T)
+Definition strongly_convex_descent := forall n d X W Mc lam C K eta M0 M' T, step_ok n d X W Mc lam C K eta 1 ->
+  let m := lam - C_minus * (K * K) in 0 < m -> L n d X W Mc lam (gd (grad n d X W Mc lam) eta M0 T)
     - L n d X W Mc lam M' <= (1 - eta * m) ^ T * (L n d X W Mc lam M0 - L n d X W Mc lam M').
 (* confinement: gradient descent from M = 1 stays in the ball ||M|| <= d *)
 Definition confinement_sublevel := forall n d X W Mc lam, 0 < lam -> forall M,

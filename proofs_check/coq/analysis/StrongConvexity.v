@@ -1,8 +1,8 @@
-(* The curvature of L for every valid mask and on all of R^{d x d}; C is any row floor, C_+ at hand, and m = lam - C K^2.
+(* The curvature of L for every valid mask and on all of R^{d x d}; m = lam - C_- K^2.
 
    new:curvature_range: along M + t D, with Delta = X (D o W) X^T and sigma_i = f~_i there,
      d/dt <grad L(M + t D), D> = lam ||D||^2 + sum_i bil(sigma_i, f_i)(Delta_i, Delta_i),
-   and bil sees of Delta_i only the allowed positions, up to a constant: row floors and K bound the sum.
+   and bil sees of Delta_i only the allowed positions, up to a constant: the row constants and K bound the sum.
    new:strong_convexity: the mean value theorem, once for the gradient and once more for L.
    new:strongly_convex_descent: for m > 0 the least value over D of <grad L(M), D> + m/2 ||D||^2 bounds the gap to any M'
    by ||grad L(M)||^2/(2m), and a step of eta <= 1/L gains eta/2 ||grad L(M)||^2.                                        *)
@@ -27,11 +27,8 @@ Proof.
   - rewrite M. rewrite <- (Hm j). destruct (H01 j) as [-> | ->]; ring.
 Qed.
 
-(* the floor at hand *)
-Lemma row_floor_C_plus : row_floor C_plus.
-Proof.
-  split; [left; exact C_plus_pos|]. intros n sigma f v Hs Hf. apply row_hessian_bound; assumption.
-Qed.
+Lemma C_minus_pos : 0 < C_minus.
+Proof. unfold C_minus. destruct sqrt33. lra. Qed.
 
 Section Range.
 Variables (n d : nat) (X W Mc : mat) (lam : R).
@@ -91,7 +88,7 @@ Qed.
 End Line.
 
 Section Floor.
-Variables (K C : R).
+Variables (K : R).
 Hypothesis HK : logit_bound n d X W Mc K.
 
 (* a bound of every row's form, in one direction, is one of the sum of the rows *)
@@ -110,15 +107,15 @@ Proof.
   apply H; apply f_probability; assumption.
 Qed.
 
-Hypothesis HC : row_floor C.
-Let m := lam - C * (K * K).
+Let m := lam - C_minus * (K * K).
 
 Lemma curvature_bounds M D : m * nsq d d D <= curvature M D <= (lam + C_plus * (K * K)) * nsq d d D.
 Proof.
   unfold curvature, m. split.
   - enough (-1 * rsum n (fun i => bil n (f (had M W) i) (f W i) (logit (had D W) i) (logit (had D W) i))
-      <= C * (K * K) * nsq d d D) by lra.
-    apply rows_bound; [apply (proj1 HC)|]. intros k s q v Hs Hq. pose proof (proj2 HC k s q v Hs Hq). lra.
+      <= C_minus * (K * K) * nsq d d D) by lra.
+    apply rows_bound; [left; exact C_minus_pos|]. intros k s q v Hs Hq.
+    pose proof (row_hessian_lower k s Hs q Hq v). lra.
   - enough (1 * rsum n (fun i => bil n (f (had M W) i) (f W i) (logit (had D W) i) (logit (had D W) i))
       <= C_plus * (K * K) * nsq d d D) by lra.
     apply rows_bound; [left; exact C_plus_pos|]. intros k s q v Hs Hq.
@@ -202,15 +199,15 @@ Proof.
     replace (2 * m * (nsq d d (grad M) / (2 * m))) with (nsq d d (grad M)) by (field; lra). assumption.
 Qed.
 
-Theorem strongly_convex_descent C' eta M0 M' T : 0 < lam -> row_constant C' -> 0 < eta ->
-  eta * (lam + C' * (K * K)) <= 1 -> L (gd grad eta M0 T) - L M' <= (1 - eta * m) ^ T * (L M0 - L M').
+Theorem strongly_convex_descent C eta M0 M' T : 0 < lam -> row_constant C -> 0 < eta ->
+  eta * (lam + C * (K * K)) <= 1 -> L (gd grad eta M0 T) - L M' <= (1 - eta * m) ^ T * (L M0 - L M').
 Proof.
-  intros Hl HC' He Hs. assert (K2 : 0 <= K * K) by apply sq_nonneg.
+  intros Hl HC He Hs. assert (K2 : 0 <= K * K) by apply sq_nonneg.
   assert (F : 0 <= 1 - eta * m).
   { assert (0 <= C * (K * K)) by (apply Rmult_le_pos; [apply (proj1 HC) | exact K2]).
     assert (0 <= C' * (K * K)) by (apply Rmult_le_pos; [apply (proj1 HC') | exact K2]). unfold m. nra. }
   induction T as [|T IH]; simpl; [lra|]. set (M := gd grad eta M0 T) in *.
-  destruct (loss_smooth n d X W Mc lam C' K HMc Hl HC' HK) as [HG [HL [HE H0]]].
+  destruct (loss_smooth n d X W Mc lam C K HMc Hl HC HK) as [HG [HL [HE H0]]].
   pose proof (sufficient_decrease d d L grad _ HG HL HE H0 eta M (Rlt_le _ _ He) Hs) as S.
   pose proof (gap_below_gradient M M') as P.
   assert (eta / 2 * (2 * m * (L M - L M')) <= eta / 2 * nsq d d (grad M)) by (apply Rmult_le_compat_l; lra).
@@ -222,13 +219,13 @@ End Range.
 
 (* ---- as Trusted.v states them ---- *)
 Definition checked_curvature_range : Statement.curvature_range.
-Proof. intros n d X W Mc K C lam M D HMc HK HC. apply curvature_range; assumption. Qed.
+Proof. intros n d X W Mc K lam M D HMc HK. apply curvature_range; assumption. Qed.
 Definition checked_strong_convexity : Statement.strong_convexity.
-Proof. intros n d X W Mc K C lam M M' HMc HK HC. apply strong_convexity; assumption. Qed.
+Proof. intros n d X W Mc K lam M M' HMc HK. apply strong_convexity; assumption. Qed.
 Definition checked_stationary_point_near : Statement.stationary_point_near.
-Proof. intros n d X W Mc K C lam M M' HMc HK HC G m Hm. apply stationary_point_near; assumption. Qed.
+Proof. intros n d X W Mc K lam M M' HMc HK G m Hm. apply stationary_point_near; assumption. Qed.
 Definition checked_strongly_convex_descent : Statement.strongly_convex_descent.
 Proof.
-  intros n d X W Mc lam C c K eta M0 M' T [HMc [Hl [HC [HK [He Hs]]]]] Hc m Hm.
-  apply (strongly_convex_descent n d X W Mc lam HMc K c HK Hc Hm C); assumption.
+  intros n d X W Mc lam C K eta M0 M' T [HMc [Hl [HC [HK [He Hs]]]]] m Hm.
+  apply (strongly_convex_descent n d X W Mc lam HMc K HK Hm C); assumption.
 Qed.
