@@ -9,7 +9,7 @@
 Require Import Reals Lra Lia.
 From Coquelicot Require Import Coquelicot.
 From AttnPrune.analysis Require Import Sums MatrixNorm SoftmaxRow Model Gradient RowHessian LipschitzGradient.
-From AttnPrune.analysis Require Import RowHessianSharp Descent Confinement.
+From AttnPrune.analysis Require Import RowHessianSharp LipschitzSharp Descent Confinement.
 Open Scope R_scope.
 
 (* H_i as a bilinear form does not see what the Jacobian does not see *)
@@ -28,7 +28,7 @@ Proof.
 Qed.
 
 Lemma C_minus_pos : 0 < C_minus.
-Proof. unfold C_minus. destruct sqrt33. lra. Qed.
+Proof. pose proof C_minus_value. lra. Qed.
 
 Section Range.
 Variables (n d : nat) (X W Mc : mat) (lam : R).
@@ -205,7 +205,7 @@ Proof.
   intros Hl HC He Hs. assert (K2 : 0 <= K * K) by apply sq_nonneg.
   assert (F : 0 <= 1 - eta * m).
   { assert (0 <= C * (K * K)) by (apply Rmult_le_pos; [apply (proj1 HC) | exact K2]).
-    assert (0 <= C' * (K * K)) by (apply Rmult_le_pos; [apply (proj1 HC') | exact K2]). unfold m. nra. }
+    assert (0 <= C_minus * (K * K)) by (apply Rmult_le_pos; [left; exact C_minus_pos | exact K2]). unfold m. nra. }
   induction T as [|T IH]; simpl; [lra|]. set (M := gd grad eta M0 T) in *.
   destruct (loss_smooth n d X W Mc lam C K HMc Hl HC HK) as [HG [HL [HE H0]]].
   pose proof (sufficient_decrease d d L grad _ HG HL HE H0 eta M (Rlt_le _ _ He) Hs) as S.
