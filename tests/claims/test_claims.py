@@ -41,7 +41,12 @@ NOT_HOLDING = {
     "new:softmax_second_derivative-literal": Verdict.OPEN,
     "new:row_third_derivative-literal": Verdict.OPEN,
 }
-HOLDING_PROSE = {"exp:xi_vanishes-literal"}
+HOLDING_PROSE = {
+    "exp:xi_vanishes-literal",
+    "exp:gradient_bounded-box",
+    "exp:divergent_step-algorithm",
+    "exp:full_rank_tokens-rank",
+}
 
 
 def expected(claim: Claim) -> Verdict:
