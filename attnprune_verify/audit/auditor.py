@@ -57,8 +57,9 @@ class Auditor(Examiner):
         waivers: tuple[Waiver, ...] = (),
         only: tuple[str, ...] = (),
         dtype: str | None = None,
+        adapter: str = "",
     ) -> None:
-        super().__init__(target, seed, waivers)
+        super().__init__(target, seed, waivers, adapter)
         self.only = only
         # A framework's threads do not survive a fork.
         forked = self.target.kind != "live" or not _of_framework(self.target.object)
@@ -314,7 +315,7 @@ class Auditor(Examiner):
         except NoAnswer:
             return None
         positional = names[: len(placed)]
-        title = f"{check.id} of the audit of {self.target.spec}: {', '.join(ids) or finding.status}"
+        title = f"{check.id} of the audit of {self.target.title}: {', '.join(ids) or finding.status}"
         return as_code(
             self.subject,
             replace(call, arguments=dict(zip(positional, placed, strict=True)), keywords=keywords),

@@ -38,8 +38,8 @@ class Examiner:
     subject: Subject
     context: Any
 
-    def __init__(self, target: object, seed: int, waivers: tuple[Waiver, ...]) -> None:
-        self.target = target_of(target)
+    def __init__(self, target: object, seed: int, waivers: tuple[Waiver, ...], adapter: str = "") -> None:
+        self.target = replace(target_of(target), adapter=adapter)
         self.seed = seed
         self.waivers = waivers
 
@@ -50,7 +50,7 @@ class Examiner:
         if not self.subject.functions and not self.subject.broken:
             self.subject.close()
             raise InvalidInstance(
-                f"TARGET must have at least one of {', '.join(self.functions)}; {self.target.spec!r} has none of them"
+                f"TARGET must have at least one of {', '.join(self.functions)}; {self.target.title!r} has none of them"
             )
         return self
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
+from attnprune_verify.audit import adapters
 from attnprune_verify.audit.auditor import Auditor
 from attnprune_verify.audit.contract import FUNCTIONS, Signature
 from attnprune_verify.audit.examiner import Examiner
@@ -125,6 +126,7 @@ def run_audit(
     seed: int = 0,
     *,
     dtype: str | None = None,
+    adapter: str | None = None,
     deviations: str | Path | None = None,
     only: tuple[str, ...] = (),
     progress: Callable[[str, int, int], object] | None = None,
@@ -141,6 +143,9 @@ def run_audit(
         Of the instances; the same seed asks the same questions.
     dtype : str, optional
         The precision the target promises: ``"float64"``, ``"float32"``, ``"bfloat16"`` or ``"float16"``.
+    adapter : str, optional
+        The name of a published adapter, one of `attnprune_verify.audit.adapters`, to be put around the target in the
+        target's own process. Around something alive it is put by calling it.
     deviations : path, optional
         A TOML file of known deviations, see `attnprune_verify.audit.waivers`.
     only : tuple of str
@@ -155,8 +160,8 @@ def run_audit(
     Raises
     ------
     InvalidInstance
-        If the target cannot be imported or has none of the contract's functions, or an entry of `deviations`
-        matches nothing.
+        If there is no such adapter, the target cannot be imported or has none of the contract's functions, or an entry
+        of `deviations` matches nothing.
 
     Examples
     --------
@@ -166,9 +171,21 @@ def run_audit(
     """
     if isinstance(seed, bool) or not isinstance(seed, int) or seed < 0:
         raise InvalidInstance(f"seed must be an integer >= 0; got {seed!r}")
+    if adapter is not None:
+        _must_be_adaptable(adapter, target)
     waivers = load_waivers(deviations) if deviations is not None else ()
-    with Auditor(target, seed, waivers, only, dtype) as auditor:
+    with Auditor(target, seed, waivers, only, dtype, adapter or "") as auditor:
         return asked(auditor, progress)
+
+
+def _must_be_adaptable(adapter: str, target: object) -> None:
+    if adapter not in adapters.__all__:
+        hint = nearest(adapter, adapters.__all__)
+        raise InvalidInstance(f"adapter must be one of {', '.join(adapters.__all__)}; got {adapter!r}{hint}")
+    if not isinstance(target, str | Path):
+        raise InvalidInstance(
+            f"adapter goes with a TARGET that is a text; put it around a live object by adapters.{adapter}(object)"
+        )
 
 
 def asked(auditor: Examiner, progress: Callable[[str, int, int], object] | None = None) -> AuditResult:
@@ -190,7 +207,7 @@ def asked(auditor: Examiner, progress: Callable[[str, int, int], object] | None 
     asked_of = tuple(dict.fromkeys(check.function for check in checks))
     if not any(map(auditor.present, asked_of)):
         raise InvalidInstance(
-            f"TARGET must have a function that is asked about; {auditor.target.spec!r} has no {', no '.join(asked_of)}"
+            f"TARGET must have a function that is asked about; {auditor.target.title!r} has no {', no '.join(asked_of)}"
         )
     records = []
     for index, check in enumerate(checks):
@@ -203,7 +220,7 @@ def asked(auditor: Examiner, progress: Callable[[str, int, int], object] | None 
         if waiver.kind == "xfail" and passed:
             raise InvalidInstance(f"[[xfail]] {waiver.check!r} must fail; {', '.join(passed)} passed: remove the entry")
     return AuditResult(
-        printable(auditor.target.spec),
+        printable(auditor.target.title),
         auditor.subject.version,
         auditor.sha256,
         auditor.seed,

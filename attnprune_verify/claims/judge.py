@@ -51,6 +51,8 @@ class Judgement:
     best: dict[str, float] = field(default_factory=dict)
     """By part: how nearly the bound is attained where attention decides; 1 where it is met."""
     worst: Trial | None = None
+    nearest: Trial | None = None
+    """Of the cases where attention decides the one that comes nearest to meeting a bound; of equals the first."""
     witness: Trial | None = None
     smallest: Trial | None = None
     """Of the confirmed witnesses the one that takes least to check by hand."""
@@ -78,12 +80,27 @@ class Judgement:
             self.worst = trial
         for part, ratio in trial.ratios.items():
             if ratio > self.best.setdefault(part, 0.0) and matters(trial.case):
+                if part not in self.claim.loose and ratio > max(self._sharp.values(), default=0.0) + ROUNDING:
+                    self.nearest = trial
                 self.best[part] = ratio
+
+    @property
+    def _sharp(self) -> dict[str, float]:
+        return {part: ratio for part, ratio in self.best.items() if part not in self.claim.loose}
 
     @property
     def attained(self) -> float | None:
         """How nearly the parts called sharp are attained, the least of them; None where there is no bound."""
-        return min((ratio for part, ratio in self.best.items() if part not in self.claim.loose), default=None)
+        return min(self._sharp.values(), default=None)
+
+    @property
+    def shown(self) -> Trial | None:
+        """The case for a reader: the smallest counterexample, else the nearest where attention decides, else the worst.
+
+        Far out of a bound both sides vanish or agree to the last bit whatever the statement says: the worst case of a
+        true statement is often such a one, and teaches nothing.
+        """
+        return self.smallest or self.witness or self.nearest or self.worst
 
     @property
     def loose(self) -> dict[str, float]:
@@ -166,8 +183,7 @@ def _conclude(claim: Claim, judgement: Judgement, confirmed: list[Trial], arithm
     elif claim.conjecture:
         judgement.reason = f"a conjecture: it survived {judgement.met} cases"
     elif claim.strength is Strength.TIGHT and (judgement.attained or 0.0) < ATTAINED:
-        sharp = [part for part in judgement.best if part not in claim.loose]
-        part = min(sharp, key=lambda part: judgement.best[part], default="")
+        part = min(judgement._sharp, key=judgement.best.__getitem__, default="")
         judgement.reason = f"no case attains it{part and ' in ' + part}: best ratio {judgement.attained or 0.0:.4g}"
     else:
         judgement.statement = Verdict.HOLDS

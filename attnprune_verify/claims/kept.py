@@ -29,7 +29,7 @@ __all__ = ["code_and_libraries", "keep", "kept"]
 
 _ABOVE = ("cli", "report", "spec", "audit")  # floors that no verdict depends on
 _PLAIN = ("tried", "met", "slack", "best", "certified", "undecided", "reason", "error", "misprint")
-_TRIALS = ("worst", "witness", "smallest")
+_TRIALS = ("worst", "nearest", "witness", "smallest")
 
 
 def kept(claim: Claim, effort: Effort) -> Judgement | None:

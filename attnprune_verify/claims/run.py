@@ -256,7 +256,7 @@ def rerun(id_: str, reading: str, values: Mapping[str, Any]) -> Trial:
 
 
 def snippet(claim: Claim, trial: Trial | None) -> str | None:
-    """Python that evaluates the claim on the worst case again; None when the case is too large to print."""
+    """Python that evaluates the claim on a case again; None when the case is too large to print."""
     if trial is None or trial.case.size > _SMALL_ENOUGH or any(_special(v) for v in trial.case.values.values()):
         return None
     values = {name: value for name, value in trial.case.as_json().items()}
@@ -277,11 +277,11 @@ def _worst(trial: Trial | None) -> dict[str, Any] | None:
 def witness(record: ClaimRecord) -> dict[str, Any] | None:
     """The case that decides a record's verdict, in numbers that a person can check; None where there is none.
 
-    A refuted statement shows its smallest confirmed counterexample, any other its worst case. `inputs` are the values
-    the claim is evaluated on; a statement about experiments has `measured` instead, what was found there.
+    A refuted statement shows its smallest confirmed counterexample, any other the case that `Judgement.shown` names.
+    `inputs` are the values the claim is evaluated on; a statement about experiments has `measured` instead, what was
+    found there.
     """
-    judgement = record.judgement
-    trial = judgement.smallest or judgement.witness or judgement.worst
+    trial = record.judgement.shown
     if trial is None:
         return None
     shown = {name: value for name, value in (_worst(trial) or {}).items() if name != "origin"}

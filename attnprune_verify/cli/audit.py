@@ -28,6 +28,12 @@ __all__ = ["command", "report_of"]
     type=click.Choice(["float64", "float32", "bfloat16", "float16"]),
     help="What the target promises: inputs are exact in it, tolerances are for it. Without it: float64.",
 )
+@click.option(
+    "--as",
+    "adapter",
+    metavar="ADAPTER",
+    help="Put a published adapter around TARGET, such as original_sparsegpt around a class; docs/audit.md lists them.",
+)
 @click.option("--only", multiple=True, metavar="PATTERN", help="These functions or checks alone; * and ? allowed.")
 @click.option(
     "--deviations",
@@ -52,6 +58,7 @@ def command(
     form: str,
     out: str | None,
     dtype: str | None,
+    adapter: str | None,
     only: tuple[str, ...],
     deviations: Path | None,
     waive_current: Path | None,
@@ -69,6 +76,7 @@ def command(
     Example:
       attnprune-verify audit mypackage.pruning
       attnprune-verify audit my_gradient.py --dtype float32 --format junit --out audit.xml
+      attnprune-verify audit sparsegpt.py:SparseGPT --as original_sparsegpt --dtype float32
       attnprune-verify audit --contract gradient
 
     Exit code 0 passed, 1 failed, 2 TARGET or an option is invalid, 3 something could not be run or decided.
@@ -88,7 +96,7 @@ def command(
 
     with progress_bar("auditing", show=not quiet) as bar:
         told = None if bar is None else lambda _, done, total: bar(done, total)
-        result = run_audit(target, seed, deviations=deviations, only=only, dtype=dtype, progress=told)
+        result = run_audit(target, seed, dtype=dtype, adapter=adapter, deviations=deviations, only=only, progress=told)
     deliver(report_of(result, form, quiet=quiet), target_file)
     if waivers_file is not None:
         from attnprune_verify.audit.waivers import load_waivers, waivers_toml

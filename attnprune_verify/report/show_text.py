@@ -73,19 +73,21 @@ def _numbers(record: ClaimRecord) -> Iterable[Block]:
     found = witness(record)
     if found is None:
         return
-    refuted = record.judgement.smallest is not None
+    judgement = record.judgement
+    refuted = judgement.smallest is not None
     values = found.get("inputs", found.get("measured", {}))
-    title = "counterexample" if refuted else "closest case (of all that were tried, the one nearest to violating it)"
+    where = "of those where attention decides" if judgement.shown is judgement.nearest else "of all that were tried"
+    title = "counterexample" if refuted else f"closest case ({where}, the one nearest to violating it)"
     yield from _part(title, found["origin"], *(f"{name} = {_short(value)}" for name, value in values.items()))
     if found["relation"] is not None and found["lhs"] is not None:
         part = f" ({found['part']})" if found["part"] else ""
         here = "which is false here: " if refuted else ""
         sides = f"lhs = {found['lhs']:.10g}, rhs = {found['rhs']:.10g}"
         yield _block(f"claimed: lhs {found['relation']} rhs{part}; {here}{sides}", 4)
-        if not refuted and record.judgement.slack is not None and found["relation"] != "==":
-            slack = f"slack {record.judgement.slack:.3g}: the gap over the sum of both sides, 0 where they are equal"
+        if not refuted and judgement.shown is not None and found["relation"] != "==":
+            slack = f"slack {judgement.shown.slack:.3g}: the gap over the sum of both sides, 0 where they are equal"
             yield _block(slack, 4)
-    command = snippet(record.claim, record.judgement.smallest or record.judgement.witness or record.judgement.worst)
+    command = snippet(record.claim, judgement.shown)
     if command is not None:
         yield _block("to evaluate it again, in Python:", 4)
         yield _block(command, 6)

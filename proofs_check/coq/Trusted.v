@@ -173,8 +173,6 @@ Definition bound_diag_f := forall n (F F0 : 'M[R]_n),
 Definition bound_p := forall n (F F0 : 'M[R]_n), stochastic_pair F F0 -> normF (p_map (F - F0) F) <= 3%:R * sqrt n%:R.
 Definition delta_le_inverse_allowed := forall n (S : pred 'I_n) (F : 'M[R]_n) (delta : R) i,
   row_stochastic F -> (forall j, S j -> delta <= F i j) -> delta * #|S|%:R <= 1.
-Definition delta_le_inverse_n := forall n (F : 'M[R]_n) (delta : R),
-  (0 < n)%N -> row_stochastic F -> (forall i j, delta <= F i j) -> delta <= n%:R^-1.
 Definition bound_c_choices := forall n S (F F0 : 'M[R]_n),
   masked_pair S F F0 -> normF (F - F0) <= sqrt (2%:R * n_e R S).
 Definition bound_hadamard_choices := forall n S (F F0 : 'M[R]_n),
@@ -193,12 +191,6 @@ Definition attention_gradient_lower_masked := forall n d S (X : 'M[R]_(n, d)) (W
 Definition PL_corrected_masked := forall n d S (X : 'M[R]_(n, d)) (W M : 'M[R]_d) (F F0 : 'M[R]_n)
     (lam beta delta wmin wmax : R), 0 <= lam -> normF M <= d%:R ->
   0 <= beta -> psd_ge (X *m X^T) beta -> masked_pair S F F0 -> 0 <= delta -> (forall i j, S i j -> delta <= F i j) ->
-  0 <= wmin -> 0 <= wmax -> (forall i j, wmin <= `|W i j| <= wmax) ->
-  (wmin * beta * delta) ^+ 2 * normF2 (F - F0) + lam ^+ 2 * normF2 M
-    - 6%:R * sqrt n%:R * wmax * normF2 X * lam * d%:R <= normF2 (gradient X W M F F0 lam).
-Definition PL_corrected := forall n d (X : 'M[R]_(n, d)) (W M : 'M[R]_d) (F F0 : 'M[R]_n)
-    (lam beta delta wmin wmax : R), 0 <= lam -> (forall i j, 0 <= M i j <= 1) ->
-  0 <= beta -> psd_ge (X *m X^T) beta -> stochastic_pair F F0 -> 0 <= delta -> (forall i j, delta <= F i j) ->
   0 <= wmin -> 0 <= wmax -> (forall i j, wmin <= `|W i j| <= wmax) ->
   (wmin * beta * delta) ^+ 2 * normF2 (F - F0) + lam ^+ 2 * normF2 M
     - 6%:R * sqrt n%:R * wmax * normF2 X * lam * d%:R <= normF2 (gradient X W M F F0 lam).
@@ -253,10 +245,8 @@ Definition covariance n (sigma v w : vec) :=
   rsum n (fun j => sigma j * ((v j - mean n sigma v) * (w j - mean n sigma w))).
 (* ||v - a 1||^2 over the allowed positions *)
 Definition masked_sqnorm n (m v : vec) (a : R) := rsum n (fun j => m j * ((v j - a) * (v j - a))).
-(* a row of p, as a function of sigma = f~_i; its derivative when sigma moves with velocity g *)
+(* a row of p, as a function of sigma = f~_i *)
 Definition p_row n (sigma f : vec) : vec := jacobian n sigma (fun j => sigma j - f j).
-Definition p_row_velocity n (sigma f g : vec) : vec := fun j => let e := fun j => sigma j - f j in
-  g j * (e j - mean n sigma e) + sigma j * (g j - rsum n (fun l => g l * e l + sigma l * g l)).
 (* the Hessian of 1/2 ||softmax(s) - f||^2 as a bilinear form of v and w, sigma = softmax(s) *)
 Definition third n (sigma f v w : vec) := let e := fun j => sigma j - f j in
   rsum n (fun j => sigma j * ((e j - mean n sigma e) * (v j - mean n sigma v) * (w j - mean n sigma w))).
@@ -267,6 +257,7 @@ Definition row_constant C := 0 <= C /\ forall n m f s s' a, valid_row n m -> pro
   sqnorm n (fun j => p_row n (softmax n m s') f j - p_row n (softmax n m s) f j)
   <= C * C * masked_sqnorm n m (fun j => s' j - s j) a.
 Definition C_plus := (39 + 55 * sqrt 33) / 1152.
+Definition C_minus := (55 * sqrt 33 - 39) / 1152.
 
 (* ---- the paper's objects: X is n x d, W and M are d x d, Mc is the n x n attention mask ---- *)
 Definition full : mat := fun _ _ => 1.
@@ -428,27 +419,19 @@ Definition mean_value_matrix := forall p q r s (g : mat -> mat) (J : mat -> nat 
   (forall t, 0 <= t <= 1 -> sqrt (rsum r (fun i => rsum s (fun j => nsq p q (J (mline A t V) i j)))) <= R0) ->
   nF r s (msub (g (mline A 1 V)) (g (mline A 0 V))) <= R0 * nF p q V.
 (* one row: the softmax Jacobian has norm at most 1/2, and the softmax is 1/2-Lipschitz *)
-Definition variance_le_half := forall n sigma, probability n sigma ->
-  forall v, covariance n sigma v v <= / 2 * sqnorm n v.
 Definition softmax_jacobian_norm := forall n sigma, probability n sigma ->
   forall v, sqnorm n (jacobian n sigma v) <= / 4 * sqnorm n v.
 Definition softmax_lipschitz := forall n m s s' a, valid_row n m ->
   sqnorm n (fun j => softmax n m s' j - softmax n m s j) <= / 4 * masked_sqnorm n m (fun j => s' j - s j) a.
-(* one row of p: constants 5/4 and C_+ = 0.30811... *)
-Definition p_row_velocity_norm := forall n sigma f, probability n sigma -> probability n f ->
-  forall m v a, (forall j, m j = 0 \/ m j = 1) -> (forall l, sigma l * m l = sigma l) ->
-  sqnorm n (p_row_velocity n sigma f (jacobian n sigma v)) <= (5 / 4) * (5 / 4) * masked_sqnorm n m v a.
-Definition p_row_lipschitz := forall n m f s s' a, valid_row n m -> probability n f ->
-  sqnorm n (fun j => p_row n (softmax n m s') f j - p_row n (softmax n m s) f j)
-  <= (5 / 4) * (5 / 4) * masked_sqnorm n m (fun j => s' j - s j) a.
+(* one row of p: constants 5/4 and C_+ = 0.30811..., from below C_- = 0.24040... *)
 Definition row_constant_five_quarters := row_constant (5 / 4).
 Definition row_hessian_bound := forall n sigma, probability n sigma -> forall f, probability n f ->
   forall v, - (C_plus * sqnorm n v) <= bil n sigma f v v <= C_plus * sqnorm n v.
-Definition p_row_velocity_norm_sharp := forall n sigma, probability n sigma -> forall f, probability n f ->
-  forall m v a, (forall j, m j = 0 \/ m j = 1) -> (forall l, sigma l * m l = sigma l) ->
-  sqnorm n (p_row_velocity n sigma f (jacobian n sigma v)) <= C_plus * C_plus * masked_sqnorm n m v a.
+Definition row_hessian_lower := forall n sigma, probability n sigma -> forall f, probability n f ->
+  forall v, - (C_minus * sqnorm n v) <= bil n sigma f v v.
 Definition row_constant_C_plus := row_constant C_plus.
 Definition C_plus_value := 0.30811 < C_plus < 0.30812.
+Definition C_minus_value := 0.24040 < C_minus < 0.24041.
 (* the gradient: thm:mat_view_l and the lemmas that lead to it, for every M and every valid mask *)
 Definition mat_view_l_directional := forall n d X W Mc, valid_mask n Mc -> forall M D t lam,
   is_derive (fun t => L n d X W Mc lam (mline M t D)) t (ip d d (grad n d X W Mc lam (mline M t D)) D).
@@ -557,6 +540,8 @@ Definition lip_grad_least := forall C, (forall n d X W Mc K lam, valid_mask n Mc
   0 <= lam -> lipschitz d d d (grad n d X W Mc lam) (lam + C * (K * K))) -> C_plus <= C.
 Definition row_hessian_least := forall C, (forall n sigma f v, probability n sigma -> probability n f ->
   bil n sigma f v v <= C * sqnorm n v) -> C_plus <= C.
+Definition row_hessian_lower_least := forall C, (forall n sigma f v, probability n sigma -> probability n f ->
+  - (C * sqnorm n v) <= bil n sigma f v v) -> C_minus <= C.
 (* the paper's constants, under asp:bound_parameters *)
 Definition bound_basic_func_part5 := forall n d X W R0, bounded n d X W R0 ->
   forall a b, (a < d)%nat -> (b < d)%nat -> Rabs (W a b) <= R0.
@@ -586,13 +571,6 @@ Definition lip_grad_l := forall n d X W Mc R0 lam, valid_mask n Mc -> bounded n 
 (* gradient descent on any smooth function, and thm:convergence *)
 Definition descent_lemma := forall m n F G Lip, smooth m n F G Lip -> forall eta w, 0 <= eta ->
   F (gd_step G eta w) <= F w - eta * (1 - eta * Lip / 2) * nsq m n (G w).
-Definition sufficient_decrease := forall m n F G Lip, smooth m n F G Lip -> forall eta w, 0 <= eta ->
-  eta * Lip <= 1 -> F (gd_step G eta w) <= F w - eta / 2 * nsq m n (G w).
-Definition gd_monotone := forall m n F G Lip, smooth m n F G Lip -> forall eta w0 t, 0 <= eta ->
-  eta * Lip <= 2 -> F (gd G eta w0 t) <= F w0.
-Definition small_gradient_exists := forall m n F G Lip, smooth m n F G Lip -> (forall w, 0 <= F w) ->
-  forall eta w0 T q, 0 < eta -> eta * Lip <= 1 -> 0 < q -> (1 <= T)%nat -> 2 * F w0 / (eta * q) <= INR T ->
-  exists t, (t < T)%nat /\ nsq m n (G (gd G eta w0 t)) <= q.
 Definition convergence := forall m n F G Lip, smooth m n F G Lip -> (forall w, 0 <= F w) ->
   forall (g : mat -> R) xi a mu eps eta w0 T, 0 < a -> 0 < mu -> 0 < eps -> 0 < eta -> eta * Lip <= 1 -> (1 <= T)%nat ->
   (forall t, (t < T)%nat -> power (nF m n (G (gd G eta w0 t))) a >= / 2 * mu * (g (gd G eta w0 t) - xi)) ->
@@ -616,24 +594,12 @@ Definition stopping_rule := forall n d X W Mc lam (M : nat -> mat) eta T, M 0%na
 (* confinement: gradient descent from M = 1 stays in the ball ||M|| <= d *)
 Definition confinement_sublevel := forall n d X W Mc lam, 0 < lam -> forall M,
   L n d X W Mc lam M <= L n d X W Mc lam ones -> nsq d d M + / lam * nsq n n (c n d X W Mc M) <= INR d * INR d.
-Definition confinement_norm := forall n d X W Mc lam, 0 < lam -> forall M,
-  L n d X W Mc lam M <= L n d X W Mc lam ones -> nF d d M <= INR d.
-Definition gd_descends := forall n d X W Mc lam C K eta t, step_ok n d X W Mc lam C K eta 2 ->
-  L n d X W Mc lam (gd (grad n d X W Mc lam) eta ones t) <= L n d X W Mc lam ones.
 Definition gd_decreases := forall n d X W Mc lam C K eta t, step_ok n d X W Mc lam C K eta 2 ->
   let M := gd (grad n d X W Mc lam) eta ones in L n d X W Mc lam (M (S t)) <= L n d X W Mc lam (M t).
 Definition confinement := forall n d X W Mc lam C K eta t, step_ok n d X W Mc lam C K eta 2 ->
   let M := gd (grad n d X W Mc lam) eta ones t in nsq d d M + / lam * nsq n n (c n d X W Mc M) <= INR d * INR d.
-Definition confinement_ball := forall n d X W Mc lam C K eta t, step_ok n d X W Mc lam C K eta 2 ->
-  nF d d (gd (grad n d X W Mc lam) eta ones t) <= INR d.
-Definition attention_loss_along_gd := forall n d X W Mc lam C K eta t, step_ok n d X W Mc lam C K eta 2 ->
-  let M := gd (grad n d X W Mc lam) eta ones t in Lattn n d X W Mc M <= / 2 * lam * (INR d * INR d - nsq d d M).
 
 (* the corrected PL lemma for the true gradient *)
-Definition attention_gradient_lower := forall n d X W Mc M beta delta wmin wmax, valid_mask n Mc ->
-  0 <= beta -> gram_ge n d X beta -> 0 <= delta -> delta_allowed Mc n (f n d X Mc (had M W)) delta ->
-  0 <= wmin -> between wmin wmax d W -> let kappa := wmin * beta * delta in
-  kappa * kappa * nsq n n (c n d X W Mc M) <= nsq d d (adjoint n X W (p n d X W Mc M)).
 Definition p_norm_half_c := forall n d X W Mc M, valid_mask n Mc ->
   nF n n (p n d X W Mc M) <= / 2 * nF n n (c n d X W Mc M).
 Definition attention_gradient_upper_true := forall n d X W Mc M wmax, valid_mask n Mc -> 0 <= wmax ->

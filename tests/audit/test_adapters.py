@@ -2,6 +2,7 @@
 
 import importlib.util
 import inspect
+import json
 import subprocess
 import sys
 import tomllib
@@ -13,6 +14,7 @@ import pytest
 
 from attnprune_verify.audit import adapters
 from attnprune_verify.audit.run import run_audit
+from attnprune_verify.cli.main import main
 from attnprune_verify.errors import InvalidInstance
 
 LAYOUTS = Path(__file__).parent / "layouts"
@@ -46,6 +48,12 @@ def layout(tmp_path, monkeypatch):
         return importlib.import_module(f"layouts_edited.{name}")
 
     return load
+
+
+def run_cli(arguments):
+    with pytest.raises(SystemExit) as ended:
+        main(arguments)
+    return ended.value.code
 
 
 WRONG = tomllib.loads((LAYOUTS / "wrong.toml").read_text(encoding="utf-8"))
@@ -95,6 +103,38 @@ def test_a_loop_in_the_layout_of_wanda(layout, edits, expected):
 def test_torch_differentiates_a_loss(layout, edits, expected):
     target = adapters.torch_loss(layout("torch_loss", *edits).loss)
     assert_judged(run_audit(target, only=("gradient", "loss:values:*"), dtype="float32"), expected)
+
+
+def test_the_command_line_puts_an_adapter_around_a_class(layout, tmp_path, capsys):
+    """What is named on the command line is judged as what is adapted alive, in a process of its own."""
+    wrong = next(entry for entry in WRONG["sparsegpt"] if "names" in entry)
+    module = layout("sparsegpt", *((edit["old"], edit["new"]) for edit in wrong["edits"]))
+    spec = f"{module.__file__}:SparseGPT"
+    asked = ["audit", spec, "--as", "original_sparsegpt", "--dtype", "float32", "--format", "json", "--quiet"]
+    assert run_cli(asked) == 1
+    found = json.loads(capsys.readouterr().out)
+    assert found["target"]["spec"] == f"original_sparsegpt({spec})" and found["target"]["sha256"]
+    live = run_audit(adapters.original_sparsegpt(module.SparseGPT), dtype="float32")
+    assert [check["status"] for check in found["checks"]] == [check["status"] for check in live.as_dict()["checks"]]
+    snippets = [check["evidence"]["snippet"] for check in found["checks"] if check["status"] == "failed"]
+    ran = subprocess.run([sys.executable, "-c", snippets[0]], capture_output=True, text=True, cwd=tmp_path, check=True)
+    assert "expected" in ran.stdout and "adapters.original_sparsegpt(SparseGPT)" in snippets[0]
+
+
+@pytest.mark.parametrize(
+    ("target", "adapter", "said"),
+    [
+        ("{file}:SparseGPT", "original_sparsgpt", "did you mean original_sparsegpt"),
+        ("{file}:nothing", "original_sparsegpt", "nothing"),
+        ("{file}", "original_sparsegpt", "must have add_batch and fasterprune"),
+    ],
+)
+def test_an_adapter_that_does_not_fit(layout, capsys, target, adapter, said):
+    spec = target.format(file=layout("sparsegpt").__file__)
+    assert run_cli(["audit", spec, "--as", adapter]) == 2
+    assert said in capsys.readouterr().err
+    with pytest.raises(InvalidInstance, match=r"adapters\.original_wanda\(object\)"):
+        run_audit(layout("wanda").WrappedGPT, adapter="original_wanda")
 
 
 def test_a_lower_precision_is_one_finding(layout):

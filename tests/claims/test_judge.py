@@ -37,6 +37,16 @@ def test_float_noise_is_no_violation() -> None:
     assert judgement.statement is Verdict.HOLDS
 
 
+def test_a_reader_is_shown_the_nearest_case_where_attention_decides() -> None:
+    def meets_alone(q):  # type: ignore[no-untyped-def]  # one token meets the bound exactly, two come close
+        return at_most(q.number(1.0 if q.n == 1 else 0.9), q.number(1.0))
+
+    alone = Case({**ONE.values, "X": np.ones((1, 2))}, "one token: nothing to choose")
+    judgement = judge(replace(TEMPLATE, margin=meets_alone), cases=[alone, ONE])
+    assert judgement.worst is not None and judgement.worst.case is alone  # which decides, as before
+    assert judgement.slack == 0.0 and judgement.shown is not None and judgement.shown.case is ONE
+
+
 def test_a_violation_that_balls_deny_is_no_violation() -> None:
     def cancels(q):  # type: ignore[no-untyped-def]
         big = q.number(1e17)

@@ -244,15 +244,15 @@ def test_spoiled_index_is_caught(copy, change):
 def test_foreign_axiom_is_caught_even_if_the_list_of_assumptions_agrees(copy):
     def use_oracle(index):
         for entry in index:
-            if entry["theorem"] == "PL_corrected":
+            if entry["theorem"] == "PL_corrected_masked":
                 entry["axioms"] = ["AttnPrune.algebra.RowBounds.oracle"]
 
     _edit_index(copy, use_oracle)
     _edit(
         copy,
         "assumptions.txt",
-        "PL_corrected\nClosed under the global context\n",
-        "PL_corrected\nAxioms:\nAttnPrune.algebra.RowBounds.oracle : False\n",
+        "PL_corrected_masked\nClosed under the global context\n",
+        "PL_corrected_masked\nAxioms:\nAttnPrune.algebra.RowBounds.oracle : False\n",
     )
     assert any("not an axiom of the standard reals" in problem for problem in check.problems(copy))
 

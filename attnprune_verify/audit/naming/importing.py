@@ -30,6 +30,11 @@ def import_lines(subject: Subject, function: str) -> list[str]:
         lines, module = _of_file(Path(target.location), first or function)
     else:
         lines, module = [*_path_to(target.location), f"from {target.location} import {first or function}"], ""
+    if target.adapter:
+        names = f"{{{function!r}: {module}.{function}}}" if module else f"{{{function!r}: {function}}}"
+        holder = ".".join(part for part in (module, first, rest) if part) if target.attribute else names
+        adapted = _out_of(f"adapters.{target.adapter}({holder})", subject, function)
+        return ["from attnprune_verify.audit import adapters", *lines, *adapted]
     if not target.attribute:
         return [*lines, f"{function} = {module}.{function}"] if module else lines
     holder = ".".join(part for part in (module, first, rest) if part)

@@ -69,6 +69,7 @@ def audit_code(subject: Subject, check: str, seed: int, dtype: str | None) -> st
     if subject.target.kind == "live":
         return None
     given = [repr(subject.target.spec), *([f"seed={seed}"] if seed else []), *([f"dtype={dtype!r}"] if dtype else [])]
+    given += [f"adapter={subject.target.adapter!r}"] if subject.target.adapter else []
     return (
         "# The instance is too large to be written down; from the same folder, this asks for it again.\n"
         "import attnprune_verify as apv\n\n"

@@ -169,6 +169,7 @@ class Subject:
         path = sys.path if self.target.kind == "file" else [str(Path.cwd()), *sys.path]
         order = {"kind": self.target.kind, "place": self.target.place, "names": list(self.names), "path": path}
         order["bridge"], order["bridged"] = list(self.bridge), list(self.bridged)
+        order["adapter"] = self.target.adapter
         loaded = self._exchange(line, order, self.seconds_to_start, LARGEST_ANSWER)
         if loaded.get("status") != "loaded":
             self.close()

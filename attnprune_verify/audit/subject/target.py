@@ -25,13 +25,19 @@ class Target:
     """Where the audited functions are found.
 
     `place` is what follows in the worker: a dotted module or an absolute file, each with an optional ``:object``; of a
-    live `object` its name.
+    live `object` its name. `adapter` is the published adapter that is to be put around what is found there.
     """
 
     spec: str
     kind: Literal["module", "file", "live"]
     place: str
     object: Any = field(default=None, compare=False, repr=False)
+    adapter: str = ""
+
+    @property
+    def title(self) -> str:
+        """What a report calls it."""
+        return f"{self.adapter}({self.spec})" if self.adapter else self.spec
 
     @property
     def attribute(self) -> str:

@@ -203,13 +203,15 @@ class Functions:
         }
 
 
-def _load(kind: str, place: str, names: list[str]) -> tuple[Functions, dict[str, Any]]:
-    """Import a module or file, and find the functions in it or in one of its objects."""
+def _load(kind: str, place: str, names: list[str], adapter: str) -> tuple[Functions, dict[str, Any]]:
+    """Import a module or file, and find the functions in it or in one of its objects, or in what an adapter makes."""
     location, _, attribute = place.partition(":") if kind == "module" else _split_file(place)
     module = _import_file(location) if kind == "file" else importlib.import_module(location)
     holder: Any = module
     for part in attribute.split(".") if attribute else []:
         holder = getattr(holder, part)
+    if adapter:
+        holder = getattr(importlib.import_module("attnprune_verify.audit.adapters"), adapter)(holder)
     top = importlib.import_module(module.__name__.partition(".")[0]) if module.__spec__ else module
     version = getattr(module, "__version__", None) or getattr(top, "__version__", None)
     return Functions(holder, names, attribute.rpartition(".")[2]), {
@@ -336,7 +338,7 @@ def serve(inbox: int, outbox: int, holder: Any = None, alias: str = "") -> None:
     try:
         if holder is None:
             sys.path[:] = first["path"]
-            functions, known = _load(first["kind"], first["place"], first["names"])
+            functions, known = _load(first["kind"], first["place"], first["names"], first["adapter"])
         else:
             functions, known = Functions(holder, first["names"], alias), {"version": None}
         functions.bridge(first["bridge"], first["bridged"])

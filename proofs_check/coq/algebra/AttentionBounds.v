@@ -147,7 +147,7 @@ rewrite -[X in _ <= X](stochastic_row i sF) [X in _ <= X](bigID S) /=.
 rewrite -[X in X <= _]addr0; apply: ler_add; [exact: ler_sum | apply: sumr_ge0 => j _; exact: (proj2 sF)].
 Qed.
 
-Theorem delta_le_inverse_n n (F : 'M[R]_n) (delta : R) :
+Lemma delta_le_inverse_n n (F : 'M[R]_n) (delta : R) :
   (0 < n)%N -> row_stochastic F -> (forall i j, delta <= F i j) -> delta <= n%:R^-1.
 Proof.
 move=> n0 sF Fd; rewrite -[n%:R^-1]mul1r ler_pdivl_mulr ?ltr0n //.
@@ -176,4 +176,3 @@ Proof. by move=> n F F0 [sF sF0]; exact: bound_diag_f. Qed.
 Definition checked_bound_p R : Statement.bound_p R.
 Proof. by move=> n F F0 [sF sF0]; exact: bound_p. Qed.
 Definition checked_delta_le_inverse_allowed : forall R, Statement.delta_le_inverse_allowed R := @delta_le_inverse_allowed.
-Definition checked_delta_le_inverse_n : forall R, Statement.delta_le_inverse_n R := @delta_le_inverse_n.

@@ -81,7 +81,7 @@ by rewrite !mulr_ge0 ?normF_ge0.
 Qed.
 
 (* as printed: M in the box, delta a lower bound of every entry *)
-Theorem PL_corrected n d (X : 'M[R]_(n, d)) (W M : 'M[R]_d) (F F0 : 'M[R]_n)
+Lemma PL_corrected n d (X : 'M[R]_(n, d)) (W M : 'M[R]_d) (F F0 : 'M[R]_n)
     (lam beta delta wmin wmax : R) :
   0 <= lam -> (forall i j, 0 <= M i j <= 1) ->
   0 <= beta -> psd_ge (X *m X^T) beta -> row_stochastic F -> row_stochastic F0 ->
@@ -128,8 +128,6 @@ Proof. by move=> n d S X W F F0 beta delta wmin b0 P [[sF sF0] off] d0 Fd w0 Wm;
 Definition checked_PL_corrected_masked R : Statement.PL_corrected_masked R.
 Proof. by move=> n d S X W M F F0 lam beta delta wmin wmax l0 Md b0 P [[sF sF0] off] d0 Fd w0 w1 Wb;
   apply: PL_corrected_masked Fd _ _ _ _ _ => // i j /off[]. Qed.
-Definition checked_PL_corrected R : Statement.PL_corrected R.
-Proof. by move=> n d X W M F F0 lam beta delta wmin wmax l0 M01 b0 P [sF sF0]; exact: PL_corrected. Qed.
 Definition checked_PL_corrected_masked_mu R : Statement.PL_corrected_masked_mu R.
 Proof. by move=> n d S X W M F F0 lam beta delta wmin wmax l0 Md b0 P [[sF sF0] off] d0 Fd w0 w1 Wb;
   apply: PL_corrected_masked_mu Fd _ _ _ _ _ => // i j /off[]. Qed.

