@@ -243,8 +243,8 @@ CLAIMS: tuple[Claim, ...] = (
     sentence(
         "exp:momentum",
         "Momentum is covered",
-        f"The theorem's descent lemma needs a loss that never rises; heavy-ball momentum {_MOMENTUM:g} can make it rise,"
-        " as on an instance with two tokens and two features.",
+        f"The theorem's descent lemma needs a loss that never rises; heavy-ball momentum {_MOMENTUM:g} can make it"
+        " rise, as on an instance with two tokens and two features.",
         f"L(M_{{t+1}}) <= L(M_t) with momentum {_MOMENTUM:g} and eta < 1/L",
         lambda q: _monotone(q, _MOMENTUM),
         Fixed(_momentum_case),
