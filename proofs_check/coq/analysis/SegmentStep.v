@@ -27,7 +27,7 @@ Section Row.
 Variables (n : nat) (f : vec).
 Hypothesis Hf : probability n f.
 (* c_j - <c, sigma> *)
-Notation pull sigma j := (sigma j - f j - mean n sigma (fun l => sigma l - f l)).
+Notation pull sigma j := (sigma%R j - f j - mean n sigma%R (fun l => sigma%R l - f l)).
 
 Lemma mean_residual sigma : mean n sigma (fun l => sigma l - f l) = sqnorm n sigma - rsum n (fun k => f k * sigma k).
 Proof. unfold mean, sqnorm. rewrite <- rsum_minus. apply rsum_ext; intros; ring. Qed.
@@ -291,6 +291,6 @@ End Segment.
 (* ---- as Trusted.v states them ---- *)
 Definition checked_segment_step : Statement.segment_step.
 Proof.
-  intros n d X W Mc lam M a lo hi t pull eta HMc G F r v e Hrow bend V He.
+  intros n d X W Mc lam M a lo hi t pull eta HMc G F r v e Hrow bend B V He.
   exact (segment_step n d X W Mc lam M a lo hi t pull eta HMc Hrow He).
 Qed.
