@@ -42,6 +42,7 @@ _MODULES = (
     "library",
     "prose_theory",
     "prose_experiments",
+    "prose_models",
     "fused_mask",
     "measured",
 )
