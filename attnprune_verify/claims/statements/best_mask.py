@@ -59,7 +59,7 @@ def _best(q: Quantities, more: float = 1.0, found: float = 1.0) -> list[Relation
 
 @cache
 def _returned() -> tuple[Case, ...]:
-    """Six tokens, four features, causal; per lam what alg:mask_gd returns at rho = 1/2 after its steps, shorter than 1/L."""
+    """Six tokens, four features, causal; per lam what alg:mask_gd returns at rho = 1/2, with steps below 1/L."""
     X = [[-14, -11, -11, -3], [-19, -2, -8, 7], [8, 11, 6, 0], [7, 12, -5, 5], [0, 12, -7, -2], [3, 2, -13, 3]]
     W = [[-1, -2, -1, 2], [-15, 12, -7, -18], [-1, 12, -4, 12], [12, -7, -20, -10]]
     values: dict[str, Any] = {"X": np.array(X) / 8, "W": np.array(W) / 16, "mask": "causal"}
@@ -113,8 +113,9 @@ CLAIMS: tuple[Claim, ...] = (
         section="4 Main Results",
         reading=CAUSAL,
         says="On an instance with six tokens and four features the 0/1 mask that alg:mask_gd returns at rho = 1/2 after"
-        f" {_STEPS} steps of 1/{1 / _ETA:g}, which is below 1/L, has more than {_TIMES} times the attention error of another with as many zeros, for each of {len(_STRENGTHS)}"
-        f" lam from {min(_STRENGTHS):g} to {max(_STRENGTHS):g}: no small factor near the best mask can be promised.",
+        f" {_STEPS} steps of 1/{1 / _ETA:g}, which is below 1/L, has more than {_TIMES} times the attention error of"
+        f" another with as many zeros, for each of {len(_STRENGTHS)} lam from {min(_STRENGTHS):g} to"
+        f" {max(_STRENGTHS):g}: no small factor near the best mask can be promised.",
         formula=f"{_TIMES} L_attn(best) < L_attn(returned)",
         strength=Strength.LOWER,
         arithmetic="ball",
