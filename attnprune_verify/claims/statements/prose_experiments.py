@@ -30,7 +30,6 @@ _HIDDEN, _KEY_HEADS, _HEAD, _LAYERS = (
     LLAMA_3_2_1B[name] for name in ("hidden_size", "num_key_value_heads", "head_dim", "num_hidden_layers")
 )
 _COUNTS = parameter_counts(LLAMA_3_2_1B)
-_MAPS = ("Q", "K", "V", "O", "gate", "up", "down")
 
 
 def _one(**values: Any) -> Fixed:
@@ -158,34 +157,6 @@ def _whole_model_ratio() -> Fraction:
 
 def _query_key() -> int:
     return _COUNTS["Q"] + _COUNTS["K"]
-
-
-def _shares(q: Quantities, factor: int = 2) -> list[Relation]:
-    """W_Q and W_K over the blocks' maps by the formula, and over all parameters of Llama-3.2-1B."""
-    config = dict(q.case["config"])
-    counts = parameter_counts(config)
-    ours, maps = counts["Q"] + counts["K"], sum(counts[role] for role in _MAPS)
-    wide = (config["num_attention_heads"] + config["num_key_value_heads"]) * config["head_dim"]
-    of_maps = Fraction(wide, factor * wide + 3 * config["intermediate_size"])
-    found = [equal(q.number(Fraction(ours, maps)), q.number(of_maps), "of the maps")]
-    if config == dict(LLAMA_3_2_1B):
-        share = Fraction(ours, sum(counts.values()))
-        found.append(equal(q.number(share), q.number(Fraction(8192, 120685)), "of all parameters"))
-    return found
-
-
-def _configurations() -> Iterator[Case]:
-    """The paper's model, our small ones, and two with other proportions."""
-    known = dict(LLAMA_3_2_1B)
-    yield Case({"config": known}, "Llama-3.2-1B")
-    sizes = {
-        "two heads of 1": (1, 2, 2, 1, 1),
-        "small, 4 heads": (128, 352, 4, 2, 32),
-        "small, 8 heads": (128, 352, 8, 2, 16),
-    }
-    for name, (d, inner, heads, groups, m) in sizes.items():
-        given = {"hidden_size": d, "intermediate_size": inner, "num_attention_heads": heads}
-        yield Case({"config": known | given | {"num_key_value_heads": groups, "head_dim": m}}, name)
 
 
 def _exp(
@@ -377,23 +348,6 @@ CLAIMS: tuple[Claim, ...] = (
         supply=Arrays({"X": "nd"}, make=_taller, rounds=24),
         uses=("fac:algebra",),
         wrong=(Wrong("for n = d already", lambda q: equal(_determinant(_squared_off(q)).rhs, q.number(0))),),
-        source="new",
-    ),
-    Claim(
-        id="new:query_key_share",
-        kind=Kind.LEMMA,
-        title="W_Q and W_K are a small part of a model",
-        section=_SECTION,
-        reading=Reading("Llama", "blocks with gated MLP, no biases; h heads and g key heads of m, f inner features"),
-        says="W_Q and W_K are a share (h+g)m / (2(h+g)m + 3f) of the weights of the blocks' maps: 5/58 (8.6 %) in "
-        "Llama-3.2-1B, where they are 8192/120685 (6.8 %) of all parameters. So much the theory is about.",
-        formula="(|W_Q| + |W_K|) / (all maps) = (h+g)m / (2(h+g)m + 3f)",
-        strength=Strength.IDENTITY,
-        arithmetic="exact",
-        margin=_shares,
-        supply=Fixed(_configurations),
-        uses=("eq:new_loss",),
-        wrong=(Wrong("V and O left out of the whole", lambda q: _shares(q, 1)),),
         source="new",
     ),
 )
