@@ -44,7 +44,7 @@ _MODULES = (
     "promises",
     "prose_theory",
     "prose_experiments",
-    "query_key_share",
+    "prose_models",
     "fused_mask",
     "measured",
 )

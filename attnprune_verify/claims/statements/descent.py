@@ -240,7 +240,7 @@ CLAIMS: tuple[Claim, ...] = (
         section="3 Preliminary",
         reading=_SAME_STEP,
         says="The update (k = 1) is a gradient step, but M_c is declared d x d, the regulariser is divided by k, and"
-        " the threshold leaves one zero too many.",
+        " the threshold, counted from 0, leaves one zero too many.",
         formula="M <- M - (eta/k)(W o sum_j X_j^T p_j X_j + lam M); M_ij <- 1 if M_ij > tau else 0",
         strength=Strength.IDENTITY,
         arithmetic="exact",

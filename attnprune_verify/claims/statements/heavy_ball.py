@@ -70,6 +70,7 @@ def _long_step(rng: Generator, case: Case) -> dict[str, Any]:
     X, W = case["X"].copy(), case["W"].copy()
     u = np.zeros(len(W))
     if len(W) > 1 and rng.integers(2):
+        X = np.round(16 * X) / 16
         X[:, 1], u[:2] = X[:, 0], (1.0, -1.0)
         W[W == 0.0] = 1.0
     else:

@@ -16,6 +16,7 @@ from attnprune_verify.claims.core import Claim, Kind, Reading, Strength, Wrong
 from attnprune_verify.claims.hypotheses import ANY_MASK, CAUSAL, FULL, LITERAL
 from attnprune_verify.claims.quantities import Quantities
 from attnprune_verify.claims.relation import Relation, at_most, equal, less
+from attnprune_verify.claims.reported import real
 from attnprune_verify.claims.supply import Arrays, Instances
 from attnprune_verify.model import attention, factored_loss, loss
 
@@ -92,7 +93,8 @@ def _printed(q: Quantities) -> Any:
     return (q.square(q.M_Q) + q.square(q.M_K)) / 2
 
 
-_LAM_MATTERS = Reading("literal", "as printed, without lam, although Section 6.2 sets lam = 0.05")
+_LAM = real().lam
+_LAM_MATTERS = Reading("literal", f"as printed, without lam, although Section 6.2 sets lam = {float(_LAM):g}")
 
 CLAIMS: tuple[Claim, ...] = (
     Claim(
@@ -101,8 +103,8 @@ CLAIMS: tuple[Claim, ...] = (
         title="Attention weights pruning",
         section="1 Introduction",
         reading=FULL,
-        says="The loss is a number, but the problem min_M L(M) asks for no zero: M = 1 minimises the attention term"
-        " and prunes nothing, and the domain of the minimum is left open.",
+        says="The loss is a number, and has a minimum over the declared [0,1]^{dxd}; but as a problem of pruning"
+        " min_M L(M) asks for no zero: M = 1 minimises the attention term and prunes nothing.",
         formula="min_M L(M), L(M) = 1/2 ||D^{-1} A - D~^{-1} A~||_F^2 + (lam/2) ||M||_F^2",
         strength=Strength.IDENTITY,
         arithmetic="ball",
@@ -233,7 +235,8 @@ CLAIMS: tuple[Claim, ...] = (
         title="Loss with one mask per factor",
         section="6 Experiment",
         reading=_LAM_MATTERS,
-        says="The regulariser is printed without lam: at lam = 0.05 it is 20 times what the experiments set.",
+        says=f"The regulariser is printed without lam: at lam = {float(_LAM):g} it is {float(1 / _LAM):g} times what"
+        " the experiments set.",
         formula="L(M_Q, M_K) = 1/2 ||D^{-1} A - D~^{-1} A~||_F^2 + 1/2 (||M_Q||_F^2 + ||M_K||_F^2)",
         strength=Strength.IDENTITY,
         arithmetic="ball",
@@ -243,7 +246,7 @@ CLAIMS: tuple[Claim, ...] = (
             if q.lam != 1 and q.lam != 0
             else ()
         ),
-        supply=Instances("full", extra=_factors, small=True, rounds=1, lam=0.05),
+        supply=Instances("full", extra=_factors, small=True, rounds=1, lam=float(_LAM)),
         wrong=(Wrong("only M_Q regularised", lambda q: _factored(q, lambda q: q.lam * q.square(q.M_Q) / 2)),),
         repaired_by="fix:new_loss",
         note="bilinear in the two masks: Theorem 4.1 does not cover it",
