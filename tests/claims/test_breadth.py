@@ -31,7 +31,7 @@ from attnprune_verify.model import gradient, loss
 from attnprune_verify.theory.arithmetic import BALL, FLOAT, working_precision
 from attnprune_verify.theory.best_mask import certified_best_mask
 from attnprune_verify.theory.constants import constant_balls, constants
-from attnprune_verify.theory.guarantees import guarantees
+from attnprune_verify.theory.guarantees import guarantees, path_floor
 
 NONE = Effort(limits=0, examples=0, starts=0, evaluations=0)
 
@@ -176,6 +176,17 @@ def test_a_promise_holds_with_its_numbers_as_they_are_rounded(lam: float) -> Non
     assert Fraction(descent_of["gradient"]) >= 3 * exact / 100
     assert Fraction(entries["confinement"]["loss"]) >= exact * 9 / 2
     assert Fraction(strong["modulus"]) <= exact and strong["rate"] <= 1 and strong["threshold"] >= 0
+
+
+@pytest.mark.parametrize("lam", [1e-5, 3e-4])
+def test_a_rate_and_a_floor_are_rounded_down(lam: float) -> None:
+    instance = Instance(np.eye(2), np.array([[0.3, -0.1], [0.2, 0.7]]), lam=lam)
+    found = {one.id: one.numbers for one in guarantees(instance)}
+    with working_precision():
+        balls = constant_balls(instance)
+        assert BALL.lift(found["linear-convergence"]["rate"]) <= BALL.lift(lam) / balls["L_sharp"]
+        assert BALL.lift(found["repaired-theorem"]["delta"]) <= path_floor(instance)
+        assert BALL.lift(found["strong-convexity"]["threshold"]) >= balls["convexity_threshold"]
 
 
 @pytest.mark.parametrize("n", [3, 6, 8, 11])
