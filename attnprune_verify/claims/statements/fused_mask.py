@@ -25,12 +25,7 @@ _GROUPED = Reading("grouped heads", "query heads share key heads; no rotary posi
 _SHAPES = ((6, 2, 4, 2), (6, 2, 3, 1), (7, 4, 2, 1), (9, 6, 2, 2))
 
 
-_LAYERS = 6
-_DRAWS = f"{_LAYERS} random integer layers of {_FEATURES} features"
-
-
 def _layers() -> Iterator[Case]:
-<<<<<<< HEAD
     for d, m, heads, groups in _SHAPES:
         for seed in range(3):
             rng = np.random.default_rng(seed)
@@ -44,20 +39,7 @@ def _layers() -> Iterator[Case]:
             yield Case({**values, "heads": heads, "kv_heads": groups}, name)
 
 
-_COUNT = len(list(_layers()))
-=======
-    for seed in range(_LAYERS):
-        rng = np.random.default_rng(seed)
-        yield Case(
-            {
-                "X": rng.integers(-3, 4, (5, _FEATURES)),
-                "W_Q": rng.integers(-3, 4, (_FEATURES, _HEADS * _SIZE)),
-                "W_K": rng.integers(-3, 4, (_FEATURES, _KEY_HEADS * _SIZE)),
-                "M": rng.integers(0, 2, (_FEATURES, _FEATURES)),
-            },
-            f"integer layer, seed {seed}",
-        )
->>>>>>> main
+_DRAWS = f"{len(list(_layers()))} random integer layers"
 
 
 def _rank(matrix: Any) -> int:
@@ -108,7 +90,6 @@ def _unheaded(case: Case) -> Any:
     return np.asarray(case["X"]) @ np.asarray(case["W_Q"]) @ repeated.T @ np.asarray(case["X"]).T
 
 
-<<<<<<< HEAD
 def _sum_of_heads(q: Quantities, heads: int | None = None) -> list[Relation]:
     """The sum is exact; and no head's softmax is that of the sum: rows differ by more than a constant."""
     counted = int(q.case["heads"]) if heads is None else heads
@@ -120,17 +101,6 @@ def _sum_of_heads(q: Quantities, heads: int | None = None) -> list[Relation]:
         spread = int((apart.max(axis=1) - apart.min(axis=1)).max())
         found.append(at_least(q.number(spread), q.number(1), "no head's own"))
     return found
-=======
-def _sum_of_heads(q: Quantities, heads: int = _HEADS) -> list[Relation]:
-    """The repeated product is the sum of the heads' logits, and not those of any one head."""
-    repeated = _unheaded(q.case)
-    difference = repeated - sum(_logits(q.case, head) for head in range(heads))
-    nearest = min(int(np.abs(repeated - _logits(q.case, head)).max()) for head in range(_HEADS))
-    return [
-        equal(q.number(int(np.abs(difference).max())), q.number(0), "the sum"),
-        at_least(q.number(nearest), q.number(1), "no head's"),
-    ]
->>>>>>> main
 
 
 CLAIMS: tuple[Claim, ...] = (
@@ -140,15 +110,9 @@ CLAIMS: tuple[Claim, ...] = (
         title="A fused mask need not factor",
         section="6 Experiment",
         reading=_PLAIN,
-<<<<<<< HEAD
-        says="A drawn 0/1 mask on a head's fused weight lifts its rank above the head's size (not so M = 1): no W_Q,"
-        f" W_K of the layer's shapes have that product. So on each of {_COUNT} integer layers.",
-        formula="rank(M o W_Q W_K^T) >= m + 1 on drawn integer layers, m the head's size",
-=======
         says="A 0/1 mask on a head's fused weight can lift its rank above the head's size: then no W_Q, W_K of the"
         f" layer's shapes have that product. A random mask does on each of {_DRAWS}.",
-        formula=f"rank(M o W_Q W_K^T) >= m + 1 on each of {_DRAWS}, m = {_SIZE} the head's size",
->>>>>>> main
+        formula=f"rank(M o W_Q W_K^T) >= m + 1 on each of {_DRAWS}, m the head's size",
         strength=Strength.LOWER,
         arithmetic="exact",
         margin=lambda q: at_least(q.number(_masked_rank(q)), q.number(_size(q.case) + 1)),
@@ -163,15 +127,9 @@ CLAIMS: tuple[Claim, ...] = (
         title="A fused mask need not rotate",
         section="6 Experiment",
         reading=_ROTARY,
-<<<<<<< HEAD
-        says="With rotary positions one mask acts on every offset's fused weight, and a drawn 0/1 mask lifts the rank"
-        f" of every frequency's part above 2: no pair of weights gives it. So on each of {_COUNT} integer layers.",
-        formula="rank(C_a) <= 2, rank(M o C_a) >= 3 on drawn integer layers, C_a the cosine part of frequency a",
-=======
-        says="With rotary positions one mask acts on every offset's fused weight, and it can lift the rank of a"
+        says="With rotary positions one mask acts on every offset's fused weight, and it can lift the rank of every"
         f" frequency's part above 2: then no pair of weights gives it. A random mask does on each of {_DRAWS}.",
-        formula=f"rank(M o C_a) >= 3 on each of {_DRAWS}, C_a the cosine part of frequency a",
->>>>>>> main
+        formula=f"rank(C_a) <= 2, rank(M o C_a) >= 3 on each of {_DRAWS}, C_a the cosine part of frequency a",
         strength=Strength.LOWER,
         arithmetic="exact",
         margin=_rotary_ranks,
