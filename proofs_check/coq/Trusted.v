@@ -414,6 +414,16 @@ Definition softmax_jacobian_norm := forall n sigma, probability n sigma ->
   forall v, sqnorm n (jacobian n sigma v) <= / 4 * sqnorm n v.
 Definition softmax_lipschitz := forall n m s s' a, valid_row n m ->
   sqnorm n (fun j => softmax n m s' j - softmax n m s j) <= / 4 * masked_sqnorm n m (fun j => s' j - s j) a.
+(* logits moved by u: each weight, and v^T J v, change at most by the factor e^(hi - lo); no smaller exponent serves *)
+Definition softmax_move := forall n m s u lo hi, valid_row n m ->
+  (forall j, (j < n)%nat -> m j = 1 -> lo <= u j <= hi) ->
+  let e := exp (hi - lo) in let F := softmax n m s in let F' := softmax n m (fun j => s j + u j) in
+  (forall j, (j < n)%nat -> F j <= e * F' j /\ F' j <= e * F j) /\
+  forall v, covariance n F v v <= e * covariance n F' v v /\ covariance n F' v v <= e * covariance n F v v.
+Definition softmax_move_least := forall k, (forall n m s u lo hi, valid_row n m ->
+  (forall j, (j < n)%nat -> m j = 1 -> lo <= u j <= hi) ->
+  let e := exp (k * (hi - lo)) in let F := softmax n m s in let F' := softmax n m (fun j => s j + u j) in
+  (forall j, (j < n)%nat -> F' j <= e * F j) \/ forall v, covariance n F' v v <= e * covariance n F v v) -> 1 <= k.
 (* one row of p: constants 5/4 and C_+ = 0.30811..., from below C_- = 0.24040... *)
 Definition row_constant_five_quarters := row_constant (5 / 4).
 Definition row_hessian_bound := forall n sigma, probability n sigma -> forall f, probability n f ->
@@ -579,6 +589,18 @@ Definition directional_step := forall n d X W Mc lam C M a, valid_mask n Mc -> r
   let moved := rsum n (fun i => masked_sqnorm n (Mc i) (logit d X (had G W) i) (a i)) in
   forall eta, 0 <= eta -> eta * (lam * nsq d d G + C * moved) <= nsq d d G ->
   L n d X W Mc lam (gd_step (grad n d X W Mc lam) eta M) <= L n d X W Mc lam M - eta / 2 * nsq d d G.
+(* on the segment M + s V, V = -grad L(M): lo, hi, t and pull bound, row by row, the step's logits v, the weights and
+   c_j - <c, sigma>; a is any shift *)
+Definition segment_step := forall n d X W Mc lam M (a lo hi t pull : vec) eta, valid_mask n Mc ->
+  let G := grad n d X W Mc lam in let F := f n d X Mc (had M W) in let r := c n d X W Mc M in
+  let v := logit d X (had (G M) W) in let e i := exp (eta * (hi i - lo i)) in
+  (forall i j, (i < n)%nat -> (j < n)%nat -> Mc i j = 1 ->
+     lo i <= v i j <= hi i /\ F i j <= t i /\ r i j - mean n (F i) (r i) <= pull i) ->
+  let bend i := Rmin (C_plus * masked_sqnorm n (Mc i) (v i) (a i)) (e i * covariance n (F i) (v i) (v i) *
+    (Rmin (/ 2) (e i * t i) + Rmin (/ 2) (pull i + 4 * (e i - 1) * t i))) in
+  let B := lam * nsq d d (G M) + rsum n bend in let V := fun i j => - G M i j in 0 <= eta ->
+  (forall s, 0 <= s <= eta -> exists h, is_derive (fun s => ip d d (G (mline M s V)) V) s h /\ h <= B) /\
+  (eta * B <= nsq d d (G M) -> L n d X W Mc lam (gd_step G eta M) <= L n d X W Mc lam M - eta / 2 * nsq d d (G M)).
 Definition armijo_step := forall m n F G Lip alpha b eta w, smooth m n F G Lip -> 0 < Lip -> 0 < alpha < 1 -> 0 < b ->
   0 < eta -> F (gd_step G (eta / b) w) > F w - alpha * (eta / b) * nsq m n (G w) -> 2 * (1 - alpha) * b / Lip < eta.
 Definition stopping_rule := forall n d X W Mc lam (M : nat -> mat) eta T, M 0%nat = ones ->
