@@ -23,7 +23,8 @@ from attnprune_verify.theory.best_mask import certified_best_mask
 
 _MOST_ENTRIES = 9
 _TOLERANCE = 1e-9
-_TIMES = 6
+_TIMES = 7
+_STEPS, _ETA = 100, 1 / 23
 _STRENGTHS = (1e-3, 1e-2, 1e-1, 1.0)
 
 
@@ -84,14 +85,14 @@ def _rounding(q: Quantities) -> float:
 
 @cache
 def _returned() -> tuple[Case, ...]:
-    """Six tokens, four features, causal; per lam what alg:mask_gd returns at rho = 1/2 after 100 steps of 1/L."""
+    """Six tokens, four features, causal; per lam what alg:mask_gd returns at rho = 1/2, with steps below 1/L."""
     X = [[-14, -11, -11, -3], [-19, -2, -8, 7], [8, 11, 6, 0], [7, 12, -5, 5], [0, 12, -7, -2], [3, 2, -13, 3]]
     W = [[-1, -2, -1, 2], [-15, 12, -7, -18], [-1, 12, -4, 12], [12, -7, -20, -10]]
     values: dict[str, Any] = {"X": np.array(X) / 8, "W": np.array(W) / 16, "mask": "causal"}
     best = certified_best_mask(Instance(values["X"], values["W"], mask="causal"), 8)
     cases = []
     for lam in _STRENGTHS:
-        found = prune_mask_gd(values["X"], values["W"], 0.5, lam, mask="causal", steps=100)
+        found = prune_mask_gd(values["X"], values["W"], 0.5, lam, mask="causal", eta=_ETA, steps=_STEPS)
         cases.append(Case({**values, "M": found.mask, "N": best.mask, "lam": lam}, f"lam = {lam:g}"))
     return tuple(cases)
 
@@ -140,16 +141,17 @@ CLAIMS: tuple[Claim, ...] = (
         title="The returned mask can be far from the best",
         section="4 Main Results",
         reading=CAUSAL,
-        says="On an instance with six tokens and four features the 0/1 mask that alg:mask_gd returns at rho = 1/2 has"
-        f" more than {_TIMES} times the attention error of another with as many zeros, for each of {len(_STRENGTHS)}"
-        f" lam from {min(_STRENGTHS):g} to {max(_STRENGTHS):g}: no small factor near the best mask can be promised.",
+        says="On an instance with six tokens and four features the 0/1 mask that alg:mask_gd returns at rho = 1/2 after"
+        f" {_STEPS} steps of 1/{1 / _ETA:g}, which is below 1/L, has more than {_TIMES} times the attention error of"
+        f" another with as many zeros, for each of {len(_STRENGTHS)} lam from {min(_STRENGTHS):g} to"
+        f" {max(_STRENGTHS):g}: no small factor near the best mask can be promised.",
         formula=f"{_TIMES} L_attn(best) < L_attn(returned)",
         strength=Strength.LOWER,
         arithmetic="ball",
         margin=_far,
         supply=Fixed(_returned),
         uses=("alg:mask_gd", "new:best_mask"),
-        wrong=(Wrong("seven times", lambda q: _far(q, 7.0)),),
+        wrong=(Wrong("eight times", lambda q: _far(q, 8.0)),),
         source="new",
         tags=frozenset({"existential"}),
     ),
