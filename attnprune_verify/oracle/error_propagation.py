@@ -29,7 +29,10 @@ class Rounding(NamedTuple):
 
     @property
     def tiny(self) -> float:
-        """The underflow unit: the smallest normal number of the format with this unit roundoff."""
+        """What underflow loses at most: the smallest normal number of the format with this unit roundoff.
+
+        Of float16 the smallest subnormal one: values are stored in it, and nothing flushes them to 0 there.
+        """
         if self.u == 2.0**-11:
             return float(np.finfo(np.float16).smallest_subnormal)
         return float(np.finfo(np.float32 if self.u > 2.0**-40 else np.float64).tiny)

@@ -13,6 +13,8 @@ from attnprune_verify.claims.run import ClaimRecord, ClaimsResult
 __all__ = ["closing_sentence", "render_claims"]
 
 STYLE = {"holds": "green", "refuted": "bold red", "ill-posed": "magenta", "vacuous": "yellow", "open": "cyan"}
+_LONGEST = 57  # characters of a name, after which the kind of evidence still fits into 80 columns
+_TAUTOLOGY = " It restates a definition: a tautology."
 _PROOF = {"sound": "green", "gap": "yellow", "wrong": "red", "none": "dim"}
 
 
@@ -47,16 +49,20 @@ def _heading(record: ClaimRecord) -> str:
 def _lines(records: list[ClaimRecord]) -> list[RenderableType]:
     """Verdict, name, proof and evidence of each record on a line, and below it, wrapped, what it says."""
     names = [f"{record.claim.id} ({record.claim.reading.name})" for record in records]
-    width = max(map(len, names))
+    width = min(max(map(len, names)), _LONGEST)
+    printed = [record.evidence.proof.value for record in records]
+    proofs = max((len(proof) for proof in printed if proof != "none"), default=0)
     lines: list[RenderableType] = []
     for record, name in zip(records, names, strict=True):
         verdict, proof = record.statement.value, record.evidence.proof.value
         line = Text()
         line.append(f"{verdict:9}  ", style=STYLE[verdict])
         line.append(f"{name:{width}}  ")
-        line.append(f"{'' if proof == 'none' else 'proof ' + proof:11}  ", style=_PROOF[proof])
-        line.append(f"{record.evidence.grade:9}  ", style="dim")
-        lines += [line, Padding(Text(record.claim.says), (0, 0, 0, 11))]
+        if proofs:  # a section without proofs has no such column: its names are the longest, and 80 columns few
+            line.append(f"{'' if proof == 'none' else 'proof ' + proof:{proofs + 6}}  ", style=_PROOF[proof])
+        line.append(record.evidence.grade if len(name) <= width else f"\n{'':11}{record.evidence.grade}", style="dim")
+        says = record.claim.says + (_TAUTOLOGY if "tautology" in record.claim.tags else "")
+        lines += [line, Padding(Text(says), (0, 0, 0, 11))]
     return lines
 
 

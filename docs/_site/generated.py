@@ -183,7 +183,10 @@ def _measured() -> str:
         )
         parts += [
             f"## {id_} {{ #{anchor(id_)} }}\n\n{_text(entry.says)}\n",
-            f"*Agrees when* {_text(entry.criterion)}. On {_text(entry.data)}.\n\n```console\n$ {entry.command}\n```\n",
+            f"*Agrees when* {_text(entry.criterion)}. On {_text('; '.join(entry.data))}.\n\n"
+            + "```console\n"
+            + "".join(f"$ {command}\n" for command in entry.commands)
+            + "```\n",
             f"| measured | reading | numbers |\n|---|---|---|\n{rows}\n",
         ]
     return "\n".join(parts)

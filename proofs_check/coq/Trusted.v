@@ -54,9 +54,6 @@ Definition attention_gradient n d (X : 'M[R]_(n, d)) (W : 'M[R]_d) (F F0 : 'M[R]
   hadamard W (X^T *m p_map (F - F0) F *m X).
 Definition gradient n d (X : 'M[R]_(n, d)) (W M : 'M[R]_d) (F F0 : 'M[R]_n) (lam : R) : 'M[R]_d :=
   attention_gradient X W F F0 + lam *: M.
-Definition mu_corrected (wmin beta delta : R) : R := 2%:R * (wmin * beta * delta) ^+ 2.
-Definition xi_of (n d : nat) (X : 'M[R]_(n, d)) (wmax lam mu : R) : R :=
-  12%:R * Num.sqrt n%:R * wmax * normF2 X * lam * d%:R / mu.
 End Definitions.
 
 (* Every statement of this module is proved for every R. *)
@@ -194,12 +191,6 @@ Definition PL_corrected_masked := forall n d S (X : 'M[R]_(n, d)) (W M : 'M[R]_d
   0 <= wmin -> 0 <= wmax -> (forall i j, wmin <= `|W i j| <= wmax) ->
   (wmin * beta * delta) ^+ 2 * normF2 (F - F0) + lam ^+ 2 * normF2 M
     - 6%:R * sqrt n%:R * wmax * normF2 X * lam * d%:R <= normF2 (gradient X W M F F0 lam).
-Definition PL_corrected_masked_mu := forall n d S (X : 'M[R]_(n, d)) (W M : 'M[R]_d) (F F0 : 'M[R]_n)
-    (lam beta delta wmin wmax : R), 0 <= lam -> normF M <= d%:R ->
-  0 < beta -> psd_ge (X *m X^T) beta -> masked_pair S F F0 -> 0 < delta -> (forall i j, S i j -> delta <= F i j) ->
-  0 < wmin -> 0 <= wmax -> (forall i j, wmin <= `|W i j| <= wmax) -> let mu := mu_corrected wmin beta delta in
-  mu / 2%:R * (normF2 (F - F0) + 2%:R * lam ^+ 2 / mu * normF2 M - xi_of X wmax lam mu)
-  <= normF2 (gradient X W M F F0 lam).
 Definition PL_corrected_attained := forall n (F0 : 'M[R]_n), (0 < n)%N -> row_stochastic F0 ->
   let F : 'M[R]_n := const_mx n%:R^-1 in [/\ row_stochastic F, psd_ge (1%:M *m 1%:M^T : 'M[R]_n) 1,
       (forall i j, `|ones R n n i j| = 1), (forall i j, F i j = n%:R^-1) &
@@ -257,6 +248,7 @@ Definition row_constant C := 0 <= C /\ forall n m f s s' a, valid_row n m -> pro
   sqnorm n (fun j => p_row n (softmax n m s') f j - p_row n (softmax n m s) f j)
   <= C * C * masked_sqnorm n m (fun j => s' j - s j) a.
 Definition C_plus := (39 + 55 * sqrt 33) / 1152.
+Definition C_minus := (55 * sqrt 33 - 39) / 1152.
 
 (* ---- the paper's objects: X is n x d, W and M are d x d, Mc is the n x n attention mask ---- *)
 Definition full : mat := fun _ _ => 1.
@@ -422,12 +414,25 @@ Definition softmax_jacobian_norm := forall n sigma, probability n sigma ->
   forall v, sqnorm n (jacobian n sigma v) <= / 4 * sqnorm n v.
 Definition softmax_lipschitz := forall n m s s' a, valid_row n m ->
   sqnorm n (fun j => softmax n m s' j - softmax n m s j) <= / 4 * masked_sqnorm n m (fun j => s' j - s j) a.
-(* one row of p: constants 5/4 and C_+ = 0.30811... *)
+(* logits moved by u: each weight, and v^T J v, change at most by the factor e^(hi - lo); no smaller exponent serves *)
+Definition softmax_move := forall n m s u lo hi, valid_row n m ->
+  (forall j, (j < n)%nat -> m j = 1 -> lo <= u j <= hi) ->
+  let e := exp (hi - lo) in let F := softmax n m s in let F' := softmax n m (fun j => s j + u j) in
+  (forall j, (j < n)%nat -> F j <= e * F' j /\ F' j <= e * F j) /\
+  forall v, covariance n F v v <= e * covariance n F' v v /\ covariance n F' v v <= e * covariance n F v v.
+Definition softmax_move_least := forall k, (forall n m s u lo hi, valid_row n m ->
+  (forall j, (j < n)%nat -> m j = 1 -> lo <= u j <= hi) ->
+  let e := exp (k * (hi - lo)) in let F := softmax n m s in let F' := softmax n m (fun j => s j + u j) in
+  (forall j, (j < n)%nat -> F' j <= e * F j) \/ forall v, covariance n F' v v <= e * covariance n F v v) -> 1 <= k.
+(* one row of p: constants 5/4 and C_+ = 0.30811..., from below C_- = 0.24040... *)
 Definition row_constant_five_quarters := row_constant (5 / 4).
 Definition row_hessian_bound := forall n sigma, probability n sigma -> forall f, probability n f ->
   forall v, - (C_plus * sqnorm n v) <= bil n sigma f v v <= C_plus * sqnorm n v.
+Definition row_hessian_lower := forall n sigma, probability n sigma -> forall f, probability n f ->
+  forall v, - (C_minus * sqnorm n v) <= bil n sigma f v v.
 Definition row_constant_C_plus := row_constant C_plus.
 Definition C_plus_value := 0.30811 < C_plus < 0.30812.
+Definition C_minus_value := 0.24040 < C_minus < 0.24041.
 (* the gradient: thm:mat_view_l and the lemmas that lead to it, for every M and every valid mask *)
 Definition mat_view_l_directional := forall n d X W Mc, valid_mask n Mc -> forall M D t lam,
   is_derive (fun t => L n d X W Mc lam (mline M t D)) t (ip d d (grad n d X W Mc lam (mline M t D)) D).
@@ -465,8 +470,6 @@ Definition mat_view_b2_part1 := forall n d X W Mc M a b i j, B2 n d X W Mc M a b
 Definition mat_view_b2_part2 := forall n d X W Mc M a b,
   rsum n (fun i => rsum n (fun j => B2 n d X W Mc M a b i j)) = - adjoint n X W (p2 n d X W Mc M) a b.
 Definition mat_view_b3 := forall lam M a b, B3 lam M a b = lam * M a b.
-Definition gradient_in_parts := forall n d X W Mc M a b lam, grad n d X W Mc lam M a b
-  = adjoint n X W (p1 n d X W Mc M) a b - adjoint n X W (p2 n d X W Mc M) a b + lam * M a b.
 (* what a lower bound delta of f~ means *)
 Definition causal_no_delta := forall n d X V delta, (2 <= n)%nat -> 0 < delta ->
   ~ delta_all causal n (f n d X causal V) delta.
@@ -536,6 +539,14 @@ Definition lip_grad_least := forall C, (forall n d X W Mc K lam, valid_mask n Mc
   0 <= lam -> lipschitz d d d (grad n d X W Mc lam) (lam + C * (K * K))) -> C_plus <= C.
 Definition row_hessian_least := forall C, (forall n sigma f v, probability n sigma -> probability n f ->
   bil n sigma f v v <= C * sqnorm n v) -> C_plus <= C.
+Definition row_hessian_lower_least := forall C, (forall n sigma f v, probability n sigma -> probability n f ->
+  - (C * sqnorm n v) <= bil n sigma f v v) -> C_minus <= C.
+Definition curvature_range_least := forall c C, (forall n d X W Mc K lam M D h, valid_mask n Mc ->
+  logit_bound n d X W Mc K -> 0 <= lam -> is_derive (fun t => ip d d (grad n d X W Mc lam (mline M t D)) D) 0 h ->
+  (lam - c * (K * K)) * nsq d d D <= h <= (lam + C * (K * K)) * nsq d d D) -> C_minus <= c /\ C_plus <= C.
+Definition strong_convexity_least := forall c, (forall n d X W Mc K lam M M', valid_mask n Mc ->
+  logit_bound n d X W Mc K -> 0 <= lam -> let G := grad n d X W Mc lam in let D := msub M' M in
+  (lam - c * (K * K)) * nsq d d D <= ip d d (msub (G M') (G M)) D) -> C_minus <= c.
 (* the paper's constants, under asp:bound_parameters *)
 Definition bound_basic_func_part5 := forall n d X W R0, bounded n d X W R0 ->
   forall a b, (a < d)%nat -> (b < d)%nat -> Rabs (W a b) <= R0.
@@ -578,6 +589,18 @@ Definition directional_step := forall n d X W Mc lam C M a, valid_mask n Mc -> r
   let moved := rsum n (fun i => masked_sqnorm n (Mc i) (logit d X (had G W) i) (a i)) in
   forall eta, 0 <= eta -> eta * (lam * nsq d d G + C * moved) <= nsq d d G ->
   L n d X W Mc lam (gd_step (grad n d X W Mc lam) eta M) <= L n d X W Mc lam M - eta / 2 * nsq d d G.
+(* on the segment M + s V, V = -grad L(M): lo, hi, t and pull bound, row by row, the step's logits v, the weights and
+   c_j - <c, sigma>; a is any shift *)
+Definition segment_step := forall n d X W Mc lam M (a lo hi t pull : vec) eta, valid_mask n Mc ->
+  let G := grad n d X W Mc lam in let F := f n d X Mc (had M W) in let r := c n d X W Mc M in
+  let v := logit d X (had (G M) W) in let e i := exp (eta * (hi i - lo i)) in
+  (forall i j, (i < n)%nat -> (j < n)%nat -> Mc i j = 1 ->
+     lo i <= v i j <= hi i /\ F i j <= t i /\ r i j - mean n (F i) (r i) <= pull i) ->
+  let bend i := Rmin (C_plus * masked_sqnorm n (Mc i) (v i) (a i)) (e i * covariance n (F i) (v i) (v i) *
+    (Rmin (/ 2) (e i * t i) + Rmin (/ 2) (pull i + 4 * (e i - 1) * t i))) in
+  let B := lam * nsq d d (G M) + rsum n bend in let V := fun i j => - G M i j in 0 <= eta ->
+  (forall s, 0 <= s <= eta -> exists h, is_derive (fun s => ip d d (G (mline M s V)) V) s h /\ h <= B) /\
+  (eta * B <= nsq d d (G M) -> L n d X W Mc lam (gd_step G eta M) <= L n d X W Mc lam M - eta / 2 * nsq d d (G M)).
 Definition armijo_step := forall m n F G Lip alpha b eta w, smooth m n F G Lip -> 0 < Lip -> 0 < alpha < 1 -> 0 < b ->
   0 < eta -> F (gd_step G (eta / b) w) > F w - alpha * (eta / b) * nsq m n (G w) -> 2 * (1 - alpha) * b / Lip < eta.
 Definition stopping_rule := forall n d X W Mc lam (M : nat -> mat) eta T, M 0%nat = ones ->
@@ -585,6 +608,21 @@ Definition stopping_rule := forall n d X W Mc lam (M : nat -> mat) eta T, M 0%na
      L n d X W Mc lam (M (S t)) <= L n d X W Mc lam (M t) - eta t / 2 * nsq d d (grad n d X W Mc lam (M t))) ->
   0 <= lam -> (1 <= T)%nat ->
   exists t, (t < T)%nat /\ nsq d d (grad n d X W Mc lam (M t)) * rsum T eta <= lam * (INR d * INR d).
+(* the second derivative of L along D, and what follows where lam outweighs C_- K^2 *)
+Definition curvature_range := forall n d X W Mc K lam M D, valid_mask n Mc -> logit_bound n d X W Mc K ->
+  exists h, is_derive (fun t => ip d d (grad n d X W Mc lam (mline M t D)) D) 0 h /\
+  (lam - C_minus * (K * K)) * nsq d d D <= h <= (lam + C_plus * (K * K)) * nsq d d D.
+Definition strong_convexity := forall n d X W Mc K lam M M', valid_mask n Mc -> logit_bound n d X W Mc K ->
+  let G := grad n d X W Mc lam in let D := msub M' M in let m := lam - C_minus * (K * K) in
+  m * nsq d d D <= ip d d (msub (G M') (G M)) D <= (lam + C_plus * (K * K)) * nsq d d D /\
+  L n d X W Mc lam M + ip d d (G M) D + m / 2 * nsq d d D <= L n d X W Mc lam M'.
+Definition stationary_point_near := forall n d X W Mc K lam M M', valid_mask n Mc -> logit_bound n d X W Mc K ->
+  let G := grad n d X W Mc lam in let m := lam - C_minus * (K * K) in 0 < m -> nsq d d (G M') = 0 ->
+  m * nF d d (msub M M') <= nF d d (G M) /\
+  0 <= L n d X W Mc lam M - L n d X W Mc lam M' <= nsq d d (G M) / (2 * m).
+Definition strongly_convex_descent := forall n d X W Mc lam C K eta M0 M' T, step_ok n d X W Mc lam C K eta 1 ->
+  let m := lam - C_minus * (K * K) in 0 < m -> L n d X W Mc lam (gd (grad n d X W Mc lam) eta M0 T)
+    - L n d X W Mc lam M' <= (1 - eta * m) ^ T * (L n d X W Mc lam M0 - L n d X W Mc lam M').
 (* confinement: gradient descent from M = 1 stays in the ball ||M|| <= d *)
 Definition confinement_sublevel := forall n d X W Mc lam, 0 < lam -> forall M,
   L n d X W Mc lam M <= L n d X W Mc lam ones -> nsq d d M + / lam * nsq n n (c n d X W Mc M) <= INR d * INR d.
@@ -623,8 +661,6 @@ Definition PL_attained_signs := forall n, (2 <= n)%nat -> exists X W, let M := z
   nsq n n (adjoint n X W (p n n X W full M)) = (1 * 1 * / INR n) * (1 * 1 * / INR n) * nsq n n (c n n X W full M).
 Definition PL_ineq_corrected_masked := forall Mc, (forall n, valid_mask n Mc) ->
   PL_ineq Mc (delta_allowed Mc) mu_corrected (fun _ => True).
-Definition PL_ineq_corrected_full := PL_ineq full (delta_all full) mu_corrected (fun _ => True).
-Definition PL_ineq_corrected_causal := PL_ineq causal (delta_allowed causal) mu_corrected (fun _ => True).
 
 (* the main theorem, corrected and refuted *)
 Definition our_convergence_corrected := forall n d X W Mc lam beta delta wmin wmax K C eta eps T,

@@ -125,10 +125,29 @@ def _verdicts(results):
 DRAWS = np.array([0.1, 0.2, 0.3, 0.4, 0.5])  # far apart: only pairs can tell the methods apart
 
 
+def _with_rests(methods, rests=("dense", "wanda", "sparsegpt"), **choices):
+    """The same KL by method with every rest; a rest that is pruned as its attention is another sentence's."""
+    return [({"attention": name, "rest": rest, **choices}, kl) for rest in rests for name, kl in methods.items()]
+
+
+def test_table_1_is_half_pruned_and_asks_for_every_rest():
+    """A win at nine tenths, or with one rest, was taken for a reading under which "whatever the rest" holds."""
+    noise = np.array([0.0, 0.001, 0.0, -0.001, 0.002])
+    better = {"paper-gd": DRAWS + noise, "wanda": DRAWS + 0.01}
+    assert not _verdicts(_results(_with_rests(better, rests=("dense",))))
+    assert _verdicts(_results(_with_rests(better, rests=("dense",)), rho=0.9)) == {
+        "new:descent-wins-at-nine-tenths": "agrees"
+    }
+    assert not _verdicts(_results(_with_rests(better, rests=("wanda", "sparsegpt")), rho=0.7))
+    worse = {"paper-gd": DRAWS + noise, "wanda": DRAWS - 0.01}
+    mixed = [*_with_rests(better, rests=("dense", "sparsegpt")), *_with_rests(worse, rests=("wanda",))]
+    assert _verdicts(_results(mixed)) == {"exp:table1-outperforms-wanda": "disagrees"}
+
+
 def test_sentences_are_judged_draw_by_draw():
     noise = np.array([0.0, 0.001, 0.0, -0.001, 0.002])
     for shift, verdict in ((0.01, "agrees"), (-0.01, "disagrees"), (0.0, "undecided")):
-        kls = [({"attention": "paper-gd"}, DRAWS + noise), ({"attention": "wanda"}, DRAWS + shift)]
+        kls = _with_rests({"paper-gd": DRAWS + noise, "wanda": DRAWS + shift})
         assert _verdicts(_results(kls)) == {"exp:table1-outperforms-wanda": verdict}
     for share, verdict in ((0.29, "agrees"), (0.31, "disagrees")):
         kls = [({"attention": "sparsegpt"}, DRAWS), ({"attention": "output-obs"}, share * DRAWS * (1 + noise))]
@@ -136,7 +155,7 @@ def test_sentences_are_judged_draw_by_draw():
         assert _verdicts(_results(kls)) == {"new:output-obs-attention": verdict, **better}
         assert _verdicts(_results(kls, rho=0.6)) == better  # nothing more was promised there
         assert {one["id"] for one in perplexity_statements(_results(kls), bounds=False)} == set(better)
-    one = [({"attention": "paper-gd"}, [0.1]), ({"attention": "wanda"}, [0.2])]
+    one = _with_rests({"paper-gd": [0.1], "wanda": [0.2]})
     assert _verdicts(_results(one)) == {"exp:table1-outperforms-wanda": "undecided"}
 
 
@@ -161,9 +180,9 @@ def test_budgets_and_everything_have_sentences_of_their_own():
 def test_many_readings_are_corrected_together():
     """One reading with p = 0.01 is believed; the same among forty is not."""
     noise = np.array([0.0, 0.02, 0.0, -0.02, 0.04])
-    rows = [({"attention": name, "k": k}, DRAWS + (name == "wanda") * 0.035 + (name == "wanda") * noise)
-            for k in range(1, 41) for name in ("paper-gd", "wanda")]  # fmt: skip
-    few, many = (perplexity_statements(_results(rows[:count])) for count in (2, 80))
+    methods = {"paper-gd": DRAWS, "wanda": DRAWS + 0.035 + noise}
+    rows = [row for k in range(1, 41) for row in _with_rests(methods, k=k)]
+    few, many = (perplexity_statements(_results(rows[:count])) for count in (6, 240))
     assert [one["verdict"] for one in few] == ["agrees"] and {one["verdict"] for one in many} == {"undecided"}
 
 

@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from attnprune_verify.claims.statements.measured import _LEFT_OPEN
 from attnprune_verify.cli.experiment_layer import command
 from attnprune_verify.cli.experiment_perplexity import command as perplexity_command
 from attnprune_verify.cli.experiment_synthetic import command as synthetic_command
@@ -265,7 +266,8 @@ def test_a_sentence_of_ours_that_fails_is_not_shipped() -> None:
     assert len(measured()) >= 20
     for id_, entry in measured().items():
         assert len({one.reading for one in entry.findings}) >= 1
-        assert id_.startswith("exp:") or {one.verdict for one in entry.findings} == {"agrees"}, id_
+        said = {one.verdict for one in entry.findings}
+        assert id_.startswith("exp:") or said == {"agrees"} or (id_ in _LEFT_OPEN and "disagrees" not in said), id_
 
 
 def test_the_stored_results_are_those_of_the_default_plan() -> None:

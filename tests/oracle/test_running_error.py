@@ -147,6 +147,17 @@ def test_bound_covers_subnormal_arithmetic():
         assert (error <= running_error.gradient_bound(*problem.args, FLOAT32)).all()
 
 
+def test_bound_covers_what_float16_stores_below_its_normal_numbers():
+    """Computed in float32 and stored in 16 bits: below 6e-5 the last place of float16 no longer shrinks."""
+    rng = np.random.default_rng(6)
+    for size, lam in ((1e-2, 0.0), (1e-4, 1e-5), (0.0, 1e-8)):
+        X, (M, W) = size * rng.standard_normal((4, 3)), rng.standard_normal((2, 3, 3))
+        problem = Problem(*(part.astype(np.float16).astype(np.float32) for part in (M, X, W)), lam, None)
+        stored = closed_form(problem).astype(np.float16)
+        error = ball.gradient(*problem.args).distance(stored.astype(np.float64))
+        assert 0 < error.max() and (error <= running_error.gradient_bound(*problem.args, 2.0**-11)).all()
+
+
 def test_bound_grows_with_the_unit_roundoff_and_is_finite():
     rng = np.random.default_rng(4)
     for index in range(30):

@@ -12,7 +12,6 @@ from attnprune_verify.claims.case import Case
 from attnprune_verify.claims.core import Claim, Kind, Reading, Strength, Wrong
 from attnprune_verify.claims.hypotheses import (
     CAUSAL,
-    FULL,
     beta_positive,
     delta_allowed_positive,
     delta_positive,
@@ -23,6 +22,7 @@ from attnprune_verify.claims.quantities import Quantities
 from attnprune_verify.claims.relation import Relation, at_least, at_most, less
 from attnprune_verify.claims.supply import Fixed, Instances
 from attnprune_verify.theory import paper, rates
+from attnprune_verify.theory.arithmetic import EXACT
 
 _SECTION = "4 Main Results"
 _THEOREM = (
@@ -80,10 +80,23 @@ def _growth(q: Quantities, exponent: int) -> Relation:
     return at_most(steps(2 * d), 2**exponent * steps(d) * q.number(Fraction(101, 100)))
 
 
+_DIMENSIONS = (64, 2048, 10**6)
+
+
 def _sizes() -> Iterator[Case]:
-    for d in (64, 2048, 10**6):
+    for d in _DIMENSIONS:
         values = {"d": d, "n": 4, "lam": Fraction(1, 25), "R": 2, "mu": Fraction(1, 100)}
         yield Case({**values, "eps": Fraction(1, 100)}, f"n = 4, R = 2, d = {d}")
+
+
+def _last_growth() -> float:
+    """T(2d)/T(d) at the last of the dimensions."""
+    *_, case = _sizes()
+    relation = _growth(Quantities(case, EXACT), 0)
+    return float(relation.lhs / relation.rhs * Fraction(101, 100))
+
+
+_LAST_GROWTH = _last_growth()
 
 
 def _literal(q: Quantities) -> Relation:
@@ -100,6 +113,7 @@ def _huge() -> Iterator[Case]:
 
 
 _INFORMAL = Reading("literal", "steps T alone at fixed n, lam, R, mu and eps; each step costs O(n d^2 + n^2 d) more")
+_ONE_BOUND = Reading("full", "no attention mask; 'natural' read as one bound for all tokens and weights", "full")
 _SAME_T = Reading("full", "no attention mask; the same t in both terms; any M_0, here Algorithm 1's M_0 = 1", "full")
 
 CLAIMS: tuple[Claim, ...] = (
@@ -109,8 +123,9 @@ CLAIMS: tuple[Claim, ...] = (
         title="Main result, informal",
         section="1 Introduction",
         reading=_INFORMAL,
-        says="Time O(d poly(n)/eps): the number of steps alone grows like d^3, because L(M_0) = lam d^2/2 and L"
-        " contains d; R^6 and 1/mu are hidden.",
+        says=f"Time O(d poly(n)/eps): at fixed n, lam, R, mu and eps the number of steps alone grows faster than d^2,"
+        f" as L(M_0) = lam d^2/2 and L contains d; from d = {_DIMENSIONS[-1]} to twice that by {_LAST_GROWTH:.3f}. R^6"
+        " and 1/mu are hidden.",
         formula="T(2d) <= 2 T(d) up to 1 %, T = 2 lam d^2 (lam + 30 d n^{7/2} R^6)/(mu eps n^2)",
         strength=Strength.UPPER,
         arithmetic="exact",
@@ -207,9 +222,9 @@ CLAIMS: tuple[Claim, ...] = (
         kind=Kind.REMARK,
         title="The assumptions are practical",
         section=_SECTION,
-        reading=FULL,
-        says="The entries have a natural lower bound: not even the smallest positive double bounds them for M in the"
-        " box.",
+        reading=_ONE_BOUND,
+        says="The entries have a natural lower bound: every instance has its own (fix:practical), but no one bound"
+        " serves them all; not even the smallest positive double bounds them for M in the box.",
         formula="min_ij F(M)_ij >= 2^-1074 for M in [0,1]^{dxd}",
         strength=Strength.LOWER,
         arithmetic="ball",

@@ -6,6 +6,7 @@ rows when it is asked for; a sentence that was not measured has no claim here.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterator
 
 from attnprune_verify.claims.case import Case
@@ -13,11 +14,14 @@ from attnprune_verify.claims.core import Claim, Kind, Reading, Strength, Wrong
 from attnprune_verify.claims.quantities import Quantities
 from attnprune_verify.claims.relation import Relation, equal
 from attnprune_verify.claims.supply import Fixed
+from attnprune_verify.experiments.paired import LEVEL
 from attnprune_verify.experiments.stored.findings import Measured, measured
 from attnprune_verify.theory.arithmetic import Undecidable
 
 _EVERY = Reading("every", "every measured reading of the set-up (weights, lam, step, rho, in-sample and held-out)")
 _SOME = Reading("some", "at least one measured reading of the set-up")
+_LEFT_OPEN = {"new:output-obs-attention-in-pairs"}
+"""Bounds that were set before measuring, and that the draws do not decide."""
 _SCORE = {"agrees": 1, "disagrees": 0, "undecided": -1}
 
 
@@ -56,6 +60,29 @@ def _title(id_: str) -> str:
     return over[topic] + rest if topic in over else f"{topic} {rest}".capitalize()
 
 
+def _where(entry: Measured) -> str:
+    """What it was measured on: a sentence about more would be broader than its check."""
+    which: dict[str, list[str]] = {}
+    for data in entry.data:
+        kind, _, one = data.partition(": ")
+        which.setdefault(kind, []).append(one)
+    named = [f"{kind}: {', '.join(ones)}".removesuffix(": ") for kind, ones in which.items()]
+    return f"Measured on {'; '.join(named)}."
+
+
+def _counts(entry: Measured) -> str:
+    """How many readings say what, and why some say nothing."""
+    counts = Counter(one.verdict for one in entry.findings)
+    verbs = {"agrees": "agree", "disagrees": "disagree", "undecided": "are undecided"}
+    said = ", ".join(f"{counts[word]} {verb}" for word, verb in verbs.items() if counts[word])
+    if not counts["undecided"]:
+        return f"of {len(entry.findings)} readings {said}"
+    return (
+        f"of {len(entry.findings)} readings {said}: there the seeds differ too much, or are too few, for a verdict that"
+        f" is wrong with probability {LEVEL:g} at most over all readings; more of them would decide"
+    )
+
+
 def _claim(id_: str, entry: Measured, reading: Reading, cases: Callable[[], Iterator[Case]]) -> Claim:
     return Claim(
         id=id_,
@@ -63,7 +90,7 @@ def _claim(id_: str, entry: Measured, reading: Reading, cases: Callable[[], Iter
         title=_title(id_),
         section="6 Experiment",
         reading=reading,
-        says=entry.says,
+        says=f"{entry.says} {_where(entry)}",
         formula=entry.criterion,
         strength=Strength.IDENTITY,
         arithmetic="exact",
@@ -71,7 +98,8 @@ def _claim(id_: str, entry: Measured, reading: Reading, cases: Callable[[], Iter
         supply=Fixed(cases),
         wrong=(Wrong("the opposite", lambda q: _agrees(q, 0)),),
         source="the paper's text" if id_.startswith("exp:") else "new; measured, not proved",
-        note=f"measured on {entry.data}, by: {entry.command}",
+        note=f"{_counts(entry)}. Measured by: {'; '.join(entry.commands)}",
+        conjecture=id_ in _LEFT_OPEN,
         tags=frozenset({"measured"}),
     )
 

@@ -16,6 +16,7 @@ from attnprune_verify.claims.core import Claim, Kind, Reading, Strength, Wrong
 from attnprune_verify.claims.hypotheses import ANY_MASK, CAUSAL, FULL, LITERAL
 from attnprune_verify.claims.quantities import Quantities
 from attnprune_verify.claims.relation import Relation, at_most, equal, less
+from attnprune_verify.claims.reported import real
 from attnprune_verify.claims.supply import Arrays, Instances
 from attnprune_verify.model import attention, factored_loss, loss
 
@@ -57,10 +58,13 @@ def _feasible(q: Quantities, count: Any) -> list[Relation]:
     d = len(rounded)
     wanted = count(float(q.case["rho"]), d)
     found = [equal(q.number(int((rounded == 0).sum())), q.number(wanted), "zeros of the rounded mask")]
+    order = sorted(range(d * d), key=lambda place: (q.case["M"].flat[place], place))  # stable: the first of equals
+    zeros = {int(place) for place in np.flatnonzero(rounded == 0)}
+    found.append(equal(q.number(int(zeros == set(order[: len(zeros)]))), q.number(1), "the smallest, in stable order"))
     found.append(equal(q.number(int(((rounded == 0) | (rounded == 1)).sum())), q.number(d * d), "entries are 0 or 1"))
     if d <= 2:  # the feasible set, listed
         masks = list(combinations(range(d * d), wanted)) if 0 <= wanted <= d * d else []
-        listed = any(set(np.flatnonzero(rounded == 0)) == set(zeros) for zeros in masks)
+        listed = any(zeros == set(one) for one in masks)
         found.append(equal(q.number(int(listed)), q.number(1), "the rounded mask is in the feasible set"))
     return found
 
@@ -89,7 +93,8 @@ def _printed(q: Quantities) -> Any:
     return (q.square(q.M_Q) + q.square(q.M_K)) / 2
 
 
-_LAM_MATTERS = Reading("literal", "as printed, without lam, although Section 6.2 sets lam = 0.05")
+_LAM = real().lam
+_LAM_MATTERS = Reading("literal", f"as printed, without lam, although Section 6.2 sets lam = {float(_LAM):g}")
 
 CLAIMS: tuple[Claim, ...] = (
     Claim(
@@ -98,13 +103,13 @@ CLAIMS: tuple[Claim, ...] = (
         title="Attention weights pruning",
         section="1 Introduction",
         reading=FULL,
-        says="The loss is a number, but the problem min_M L(M) asks for no zero: M = 1 minimises the attention term"
-        " and prunes nothing, and the domain of the minimum is left open.",
+        says="The loss is a number for every M, declared in [0,1]^{dxd}; but as a problem of pruning min_M L(M) asks"
+        " for no zero: M = 1 minimises the attention term and prunes nothing.",
         formula="min_M L(M), L(M) = 1/2 ||D^{-1} A - D~^{-1} A~||_F^2 + (lam/2) ||M||_F^2",
         strength=Strength.IDENTITY,
         arithmetic="ball",
         margin=_loss,
-        defect=_nothing_pruned_is_optimal,
+        defect=lambda q: [_loss(q), *_nothing_pruned_is_optimal(q)],
         supply=_FULL,
         uses=("def:attn_matrix",),
         wrong=(Wrong("without the factor 1/2", lambda q: _loss(q, attention_factor=1.0)),),
@@ -230,7 +235,8 @@ CLAIMS: tuple[Claim, ...] = (
         title="Loss with one mask per factor",
         section="6 Experiment",
         reading=_LAM_MATTERS,
-        says="The regulariser is printed without lam: at lam = 0.05 it is 20 times what the experiments set.",
+        says=f"The regulariser is printed without lam: at lam = {float(_LAM):g} it is {float(1 / _LAM):g} times what"
+        " the experiments set.",
         formula="L(M_Q, M_K) = 1/2 ||D^{-1} A - D~^{-1} A~||_F^2 + 1/2 (||M_Q||_F^2 + ||M_K||_F^2)",
         strength=Strength.IDENTITY,
         arithmetic="ball",
@@ -240,7 +246,7 @@ CLAIMS: tuple[Claim, ...] = (
             if q.lam != 1 and q.lam != 0
             else ()
         ),
-        supply=Instances("full", extra=_factors, small=True, rounds=1, lam=0.05),
+        supply=Instances("full", extra=_factors, small=True, rounds=1, lam=float(_LAM)),
         wrong=(Wrong("only M_Q regularised", lambda q: _factored(q, lambda q: q.lam * q.square(q.M_Q) / 2)),),
         repaired_by="fix:new_loss",
         note="bilinear in the two masks: Theorem 4.1 does not cover it",

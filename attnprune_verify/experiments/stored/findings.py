@@ -2,38 +2,68 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from functools import cache
 
+from attnprune_verify.experiments.paired import verdicts
 from attnprune_verify.experiments.stored.kinds import KINDS, Finding, Synthetic
 from attnprune_verify.experiments.stored.record import FOLDER, NAMES, read
 from attnprune_verify.experiments.synthetic.run import Results
 
 __all__ = ["Measured", "measured", "stored_results"]
 
+_WORDS = {True: "agrees", False: "disagrees", None: "undecided"}
+
 
 @dataclass(frozen=True)
 class Measured:
-    """A sentence with the command that measures it, on what, and one finding per measured reading."""
+    """A sentence with the commands that measure it, on what, and one finding per measured reading."""
 
     says: str
     criterion: str
-    command: str
-    data: str
+    commands: list[str] = field(default_factory=list)
+    data: list[str] = field(default_factory=list)
     findings: list[Finding] = field(default_factory=list)
 
 
 @cache
 def measured() -> dict[str, Measured]:
-    """By sentence, of all records; computed from their rows whenever it is asked for."""
+    """By sentence, of all records; computed from their rows whenever it is asked for.
+
+    What several records found about one sentence is corrected together, and a reading that stands in two of them with
+    the same numbers counts once.
+    """
     found: dict[str, Measured] = {}
     for name in NAMES:
         record, rows = read(FOLDER / name)
         stored = KINDS[record.experiment](record.plan)
         for one in stored.findings(rows):
-            entry = found.setdefault(one.id, Measured(one.says, one.criterion, record.command, stored.data))
+            entry = found.setdefault(one.id, Measured(one.says, one.criterion))
             entry.findings.append(one)
+            for said, new in ((entry.commands, record.command), (entry.data, stored.data)):
+                said += [] if new in said else [new]
+    for entry in found.values():
+        entry.findings[:] = _together(entry.findings)
     return found
+
+
+def _together(findings: Iterable[Finding]) -> list[Finding]:
+    """Each reading once, those that were tested corrected for the number of all of them.
+
+    Examples
+    --------
+    >>> from attnprune_verify.experiments.paired import Doubts
+    >>> one = Finding("id", "says", "below", "agrees", "k = 1", "0.9", Doubts(0.02, 0.98))
+    >>> [found.verdict for found in _together([one, one])]
+    ['agrees']
+    >>> [found.verdict for found in _together([one, one._replace(reading="k = 2")])]
+    ['undecided', 'undecided']
+    """
+    every = list({(one.reading, one.numbers): one for one in findings}.values())
+    tested = [one for one in every if one.doubts is not None]
+    truths = iter(verdicts([one.doubts for one in tested if one.doubts is not None]))
+    return [one if one.doubts is None else one._replace(verdict=_WORDS[next(truths)]) for one in every]
 
 
 def stored_results() -> Results:

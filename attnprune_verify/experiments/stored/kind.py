@@ -6,6 +6,8 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
+from attnprune_verify.experiments.paired import Doubts
+
 __all__ = ["TOLERANCE", "Finding", "Row", "Stored", "tuples"]
 
 Row = dict[str, Any]
@@ -15,7 +17,10 @@ TOLERANCE = 1e-9
 
 
 class Finding(NamedTuple):
-    """One sentence under one reading: what was measured says "agrees", "disagrees" or "undecided"."""
+    """One sentence under one reading: what was measured says "agrees", "disagrees" or "undecided".
+
+    `doubts` is there where it was tested over draws and several tables speak of the sentence.
+    """
 
     id: str
     says: str
@@ -23,6 +28,7 @@ class Finding(NamedTuple):
     verdict: str
     reading: str
     numbers: str
+    doubts: Doubts | None = None
 
 
 class Stored(ABC):

@@ -74,11 +74,14 @@ class Layer(Stored):
 
     columns = ("method", "rho", "n", "seed", "layer", "head", "in_sample", "held_out", "cosine_distance")
     measured = ("in_sample", "held_out", "cosine_distance")
-    data = "a pretrained sentence encoder and two disjoint sets of texts"
     needs_model = True
 
     def __init__(self, plan: Row, folder: str = "") -> None:
         self.plan = LayerPlan(**(tuples(plan) | {"model": folder}))
+        draws = f"{self.plan.seeds} draw{'s' if self.plan.seeds > 1 else ''} of calibration texts"
+        self.data = (
+            f"a pretrained sentence encoder and two disjoint sets of texts, by means that are not tested: {draws}"
+        )
         self.command = command_line(self.plan)
 
     def inputs(self) -> dict[str, str]:

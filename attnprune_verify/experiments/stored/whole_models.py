@@ -9,6 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from attnprune_verify.experiments.paired import Doubts
 from attnprune_verify.experiments.perplexity.plan import PerplexityPlan, PerplexityRun
 from attnprune_verify.experiments.perplexity.report import command_line
 from attnprune_verify.experiments.perplexity.run import PerplexityResults, measure_dense, measure_run
@@ -39,7 +40,7 @@ class Perplexity(Stored):
     def __init__(self, plan: Row, folder: str = "") -> None:
         given = PerplexityPlan.from_document(tuples(plan))
         self.command = command_line(given, given.model)
-        self.data = f"the small Llama {given.model}, trained on Python's sources, and texts it has not seen"
+        self.data = f"a small Llama trained on Python's sources and texts it has not seen: {given.model}"
         calibration, held_out = (tuple(str(Path(folder) / path) for path in getattr(given, part)) for part in _TEXTS)
         self.plan = replace(given, model=folder or given.model, calibration=calibration, held_out=held_out)
         self._name = given.model
@@ -89,4 +90,5 @@ class Perplexity(Stored):
             return
         for one in perplexity_statements(self.results(rows), bounds=self._name in _DEFAULT_MODELS):
             reading = f"{self._name}: {one['reading']}"
-            yield Finding(one["id"], one["says"], one["criterion"], one["verdict"], reading, one["numbers"])
+            words = (one["id"], one["says"], one["criterion"], one["verdict"], reading, one["numbers"])
+            yield Finding(*words, Doubts(*one["doubts"]))

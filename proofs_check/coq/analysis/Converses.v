@@ -238,32 +238,53 @@ Proof.
   rewrite !Rabs_mult, (Rabs_pos_eq 8), (Rabs_pos_eq w) in L by lra.
   apply Rmult_le_reg_l with (8 * w); [lra|]. lra.
 Qed.
+End Least.
 
-(* a row: sigma = (p, 1 - p) with p = (9 + sqrt 33)/24, f = e_0, v = (1, -1) *)
-Theorem row_hessian_least : (forall n sigma f v, probability n sigma -> probability n f ->
+(* a row of two tokens: sigma = (a, 1 - a), f = e_0, v = (1, -1), where v^T H v = 2 * 4 (1 - a)^2 a (3 a - 1) *)
+Definition two (s t : R) : vec := fun j => match j with O => s | _ => t end.
+
+Lemma two_probability a : 0 <= a <= 1 -> probability 2 (two a (1 - a)).
+Proof. intro Ha. split; [intros [|j] _; unfold two; lra | unfold rsum, two; lra]. Qed.
+
+Lemma vertex_probability : probability 2 (two 1 0).
+Proof. split; [intros [|j] _; unfold two; lra | unfold rsum, two; lra]. Qed.
+
+Lemma two_sqnorm : sqnorm 2 (two 1 (-1)) = 2.
+Proof. unfold sqnorm, rsum, two. ring. Qed.
+
+Lemma two_bil a : bil 2 (two a (1 - a)) (two 1 0) (two 1 (-1)) (two 1 (-1))
+  = 8 * ((1 - a) * (1 - a)) * (a * (3 * a - 1)).
+Proof. unfold bil, third, jacobian, mean, rsum, two. ring. Qed.
+
+(* reached at a = (9 + sqrt 33)/24 *)
+Theorem row_hessian_least C : (forall n sigma f v, probability n sigma -> probability n f ->
   bil n sigma f v v <= C * sqnorm n v) -> C_plus <= C.
 Proof.
   intro H. set (r := sqrt 33). assert (rr : r * r = 33) by (apply sqrt_sqrt; lra).
   assert (rb : 5.74 < r < 5.75) by (split; apply Rsqr_incrst_0; unfold Rsqr; try lra; apply sqrt_pos).
-  set (a := (9 + r) / 24). assert (ab : 0.61 < a < 0.62) by (unfold a; lra).
-  set (sigma := fun j : nat => match j with O => a | _ => 1 - a end).
-  set (e0 := fun j : nat => match j with O => 1 | _ => 0 end).
-  set (v := fun j : nat => match j with O => 1 | _ => -1 end).
-  assert (Ps : probability 2 sigma).
-  { split; [intros [|j] _; unfold sigma; lra | unfold rsum, sigma; lra]. }
-  assert (Pe : probability 2 e0).
-  { split; [intros [|j] _; unfold e0; lra | unfold rsum, e0; lra]. }
-  specialize (H 2%nat sigma e0 v Ps Pe).
-  assert (Sv : sqnorm 2 v = 2) by (unfold sqnorm, rsum, v; ring).
-  assert (E : bil 2 sigma e0 v v = 2 * ((r - 15) * (r - 15) * ((r + 1) * (r + 9)) / 27648)).
-  { unfold bil, third, jacobian, mean, rsum, sigma, e0, v, a. field. }
-  assert (A1 : (r - 15) * (r - 15) = 258 - 30 * r) by lra. assert (A2 : (r + 1) * (r + 9) = 42 + 10 * r) by lra.
-  rewrite E, Sv, A1, A2 in H. unfold C_plus. fold r. lra.
+  specialize (H 2%nat _ _ (two 1 (-1)) (two_probability ((9 + r) / 24) ltac:(lra)) vertex_probability).
+  rewrite two_bil, two_sqnorm in H.
+  assert (A1 : (1 - (9 + r) / 24) * (1 - (9 + r) / 24) = (258 - 30 * r) / 576) by lra.
+  assert (A2 : (9 + r) / 24 * (3 * ((9 + r) / 24) - 1) = (42 + 10 * r) / 192) by lra.
+  rewrite A1, A2 in H. unfold C_plus. fold r. lra.
 Qed.
-End Least.
+
+(* reached at a = (9 - sqrt 33)/24 *)
+Theorem row_hessian_lower_least C : (forall n sigma f v, probability n sigma -> probability n f ->
+  - (C * sqnorm n v) <= bil n sigma f v v) -> C_minus <= C.
+Proof.
+  intro H. set (r := sqrt 33). assert (rr : r * r = 33) by (apply sqrt_sqrt; lra).
+  assert (rb : 5.74 < r < 5.75) by (split; apply Rsqr_incrst_0; unfold Rsqr; try lra; apply sqrt_pos).
+  specialize (H 2%nat _ _ (two 1 (-1)) (two_probability ((9 - r) / 24) ltac:(lra)) vertex_probability).
+  rewrite two_bil, two_sqnorm in H.
+  assert (A1 : (1 - (9 - r) / 24) * (1 - (9 - r) / 24) = (258 + 30 * r) / 576) by lra.
+  assert (A2 : (9 - r) / 24 * (3 * ((9 - r) / 24) - 1) = (42 - 10 * r) / 192) by lra.
+  rewrite A1, A2 in H. unfold C_minus. fold r. lra.
+Qed.
 
 (* ---- as Trusted.v states them ---- *)
 Definition checked_lip_f_half_least : Statement.lip_f_half_least := lip_f_half_least.
 Definition checked_lip_p_least : Statement.lip_p_least := lip_p_least.
 Definition checked_lip_grad_least : Statement.lip_grad_least := lip_grad_least.
 Definition checked_row_hessian_least : Statement.row_hessian_least := row_hessian_least.
+Definition checked_row_hessian_lower_least : Statement.row_hessian_lower_least := row_hessian_lower_least.

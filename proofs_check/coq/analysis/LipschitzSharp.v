@@ -7,7 +7,10 @@ From AttnPrune.analysis Require Import EntrywiseBounds RowHessianUpper RowHessia
 Open Scope R_scope.
 
 Theorem C_plus_value : 0.30811 < C_plus < 0.30812.
-Proof. unfold C_plus. destruct sqrt33 as [S B]. split; nra. Qed.
+Proof. unfold C_plus. destruct sqrt33 as [_ B]. lra. Qed.
+
+Theorem C_minus_value : 0.24040 < C_minus < 0.24041.
+Proof. unfold C_minus. destruct sqrt33 as [_ B]. lra. Qed.
 
 Theorem lip_grad_sharp n d X W Mc K lam M M' :
   valid_mask n Mc -> logit_bound n d X W Mc K -> 0 <= lam ->
@@ -88,6 +91,7 @@ Qed.
 
 (* ---- as Trusted.v states them ---- *)
 Definition checked_C_plus_value : Statement.C_plus_value := C_plus_value.
+Definition checked_C_minus_value : Statement.C_minus_value := C_minus_value.
 Definition checked_lip_grad_sharp : Statement.lip_grad_sharp.
 Proof. intros n d X W Mc K lam HMc HK Hl M M'. apply lip_grad_sharp; assumption. Qed.
 Definition checked_lip_p_sharp : Statement.lip_p_sharp.

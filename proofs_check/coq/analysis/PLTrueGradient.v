@@ -225,14 +225,14 @@ Proof.
   - apply box_norm, HM.
 Qed.
 
-Theorem PL_ineq_corrected_full : PL_ineq full (delta_all full) mu_corrected (fun _ => True).
+Lemma PL_ineq_corrected_full : PL_ineq full (delta_all full) mu_corrected (fun _ => True).
 Proof.
   intros n d X W M lam beta delta wmin wmax G Hn Hd HM Hlam T Hb Hdl HX Hf.
   apply (PL_ineq_corrected_masked full full_valid); try assumption.
   intros i j Hi Hj _. apply Hf; assumption.
 Qed.
 
-Theorem PL_ineq_corrected_causal :
+Lemma PL_ineq_corrected_causal :
   PL_ineq causal (delta_allowed causal) mu_corrected (fun _ => True).
 Proof. apply PL_ineq_corrected_masked. apply causal_valid. Qed.
 
@@ -252,5 +252,3 @@ Definition checked_PL_additive_free : Statement.PL_additive_free.
 Proof. intros n d X W Mc M lam beta delta wmin wmax; intros.
   apply PL_additive_free; try assumption; apply (between_sides wmin wmax), H6. Qed.
 Definition checked_PL_ineq_corrected_masked : Statement.PL_ineq_corrected_masked := PL_ineq_corrected_masked.
-Definition checked_PL_ineq_corrected_full : Statement.PL_ineq_corrected_full := PL_ineq_corrected_full.
-Definition checked_PL_ineq_corrected_causal : Statement.PL_ineq_corrected_causal := PL_ineq_corrected_causal.

@@ -1,6 +1,7 @@
 (* The rows of the Hessian of RowHessianSharp.v at a vertex f = e_k:
      b^k_ij = 2 (sigma_i + sigma_j) - [i = k] - [j = k] - 3 ||sigma||^2 + 2 sigma_k,
-     sigma_i sum_{j<>i} sigma_j max(0, +-b^k_ij) <= kappa = C_+/2     for all i and k.
+     sigma_i sum_{j<>i} sigma_j max(0,  b^k_ij) <= kappa = C_+/2,
+     sigma_i sum_{j<>i} sigma_j max(0, -b^k_ij) <= kappa_minus = C_-/2     for all i and k.
    Splitting sigma into x = sigma_i, w = sigma_k, the positions where b^k_ij has the sign in
    question (mass y, sum of squares z) and the others (mass rho) leaves polynomial
    inequalities: RowHessianUpper.v, RowHessianLower.v.                                     *)
@@ -159,7 +160,7 @@ Proof.
       unfold b_vertex, kron. rewrite Ejk, (eqb_false i k Hik). unfold x, w. ring.
 Qed.
 
-(* ---- every row of either part is at most kappa ---- *)
+(* ---- every row of the positive part is at most kappa, of the negative part kappa_minus ---- *)
 Lemma row_upper k i : (k < n)%nat -> (i < n)%nat -> sigma i * row_sum 1 k i <= kappa.
 Proof.
   intros Hk Hi. destruct (Nat.eq_dec i k) as [-> | Hik].
@@ -182,7 +183,7 @@ Proof.
       apply Rmult_le_compat_l; [exact X|]. lra.
 Qed.
 
-Lemma row_lower_bound k i : (k < n)%nat -> (i < n)%nat -> sigma i * row_sum (-1) k i <= kappa.
+Lemma row_lower_bound k i : (k < n)%nat -> (i < n)%nat -> sigma i * row_sum (-1) k i <= kappa_minus.
 Proof.
   intros Hk Hi. destruct (Nat.eq_dec i k) as [-> | Hik].
   - destruct (row_vertex (-1) k Hk) as [E [X [Y [Q [T [Z SS]]]]]]. rewrite E.

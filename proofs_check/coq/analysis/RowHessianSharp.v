@@ -1,17 +1,17 @@
-(* The row Hessian of (1/2)||softmax(s) - f||^2 is bounded by
-     C_+ = (39 + 55 sqrt 33)/1152 = 0.30811714...     for every n, every mask and every f,
-   so that grad L is (lam + C_+ K^2)-Lipschitz.
+(* The row Hessian of (1/2)||softmax(s) - f||^2 lies between -C_- I and C_+ I,
+     C_+ = (39 + 55 sqrt 33)/1152 = 0.30811714...,   C_- = (55 sqrt 33 - 39)/1152 = 0.24040880...,
+   for every n, every mask and every f, so that grad L is (lam + C_+ K^2)-Lipschitz.
 
    With sigma the softmax and S = ||sigma||^2 the Hessian is a signed graph Laplacian,
      v^T H v = (1/2) sum_ij sigma_i sigma_j b_ij (v_i - v_j)^2,
      b_ij = 2 (sigma_i + sigma_j) - f_i - f_j - 3 S + 2 <f, sigma>,
    affine in f, so b = sum_k f_k b^k with b^k that of the vertex f = e_k.  By
    (v_i - v_j)^2 <= 2 v_i^2 + 2 v_j^2 it is enough that for all i and k
-     sigma_i sum_{j<>i} sigma_j max(0, +-b^k_ij) <= C_+/2,
+     sigma_i sum_{j<>i} sigma_j max(0, b^k_ij) <= C_+/2,   the same with -b^k_ij <= C_-/2,
    which is RowHessianRows.v.                                                            *)
 Require Import Reals Lra Lia Bool.
 From AttnPrune.analysis Require Import Sums SoftmaxRow RowHessian LipschitzGradient.
-From AttnPrune.analysis Require Import RowHessianUpper RowHessianRows.
+From AttnPrune.analysis Require Import RowHessianUpper RowHessianLower RowHessianRows.
 Open Scope R_scope.
 
 Section Row.
@@ -105,13 +105,13 @@ Proof.
   - intros j _. unfold jacobian, h, T. fold mv. change (sigma j - f j) with (e j). unfold e. ring.
 Qed.
 
-(* a symmetric form with off-diagonal weights at most P and row sums at most kappa *)
-Lemma gershgorin (B P : nat -> nat -> R) :
+(* a symmetric form with off-diagonal weights at most P and row sums at most C/2 *)
+Lemma gershgorin (B P : nat -> nat -> R) C :
   (forall i j, (i < n)%nat -> (j < n)%nat -> B i j <= P i j) ->
   (forall i j, (i < n)%nat -> (j < n)%nat -> 0 <= P i j) ->
   (forall i j, P i j = P j i) ->
-  (forall i, (i < n)%nat -> sigma i * rsum n (fun j => if Nat.eqb j i then 0 else sigma j * P i j) <= kappa) ->
-  / 2 * rsum n (fun i => rsum n (fun j => sigma i * sigma j * (B i j * D i j))) <= C_plus * sqnorm n v.
+  (forall i, (i < n)%nat -> sigma i * rsum n (fun j => if Nat.eqb j i then 0 else sigma j * P i j) <= C / 2) ->
+  / 2 * rsum n (fun i => rsum n (fun j => sigma i * sigma j * (B i j * D i j))) <= C * sqnorm n v.
 Proof.
   intros HB HP Hsym Hrow.
   set (o := fun i j => if Nat.eqb j i then 0 else sigma i * sigma j * P i j).
@@ -142,12 +142,12 @@ Proof.
     rewrite (rsum_ext n (fun i => rsum n (fun j => o i j * (2 * (v i * v i))))
       (fun i => 2 * (v i * v i * rsum n (o i)))) by (intros; rewrite rsum_scal_r; ring).
     rewrite rsum_scal. ring. }
-  assert (S3 : rsum n (fun i => v i * v i * rsum n (o i)) <= kappa * sqnorm n v).
+  assert (S3 : rsum n (fun i => v i * v i * rsum n (o i)) <= C / 2 * sqnorm n v).
   { unfold sqnorm. rewrite <- rsum_scal. apply rsum_le; intros i Hi.
-    rewrite (Rmult_comm kappa). apply Rmult_le_compat_l; [apply sq_nonneg|].
+    rewrite (Rmult_comm (C / 2)). apply Rmult_le_compat_l; [apply sq_nonneg|].
     eapply Rle_trans; [|apply (Hrow i Hi)]. rewrite <- rsum_scal. right. apply rsum_ext; intros j _.
     unfold o. destruct (Nat.eqb j i); ring. }
-  unfold kappa in S3. lra.
+  lra.
 Qed.
 
 Definition weights sgn i j := rsum n (fun k => f k * pos (sgn * b_vertex k i j)).
@@ -155,7 +155,7 @@ Definition weights sgn i j := rsum n (fun k => f k * pos (sgn * b_vertex k i j))
 Lemma b_vertex_sym k i j : b_vertex k i j = b_vertex k j i.
 Proof. unfold b_vertex. ring. Qed.
 
-Lemma weights_rows sgn i : (forall k, (k < n)%nat -> sigma i * row_sum sgn k i <= kappa) ->
+Lemma weights_rows sgn i kappa : (forall k, (k < n)%nat -> sigma i * row_sum sgn k i <= kappa) ->
   sigma i * rsum n (fun j => if Nat.eqb j i then 0 else sigma j * weights sgn i j) <= kappa.
 Proof.
   intro H.
@@ -180,8 +180,8 @@ Proof.
   apply Rmult_le_compat_l; [apply (proj1 Hf), Hk | apply pos_ge].
 Qed.
 
-Lemma form_bound sgn : (forall i k, (i < n)%nat -> (k < n)%nat -> sigma i * row_sum sgn k i <= kappa) ->
-  sgn * bil v v <= C_plus * sqnorm n v.
+Lemma form_bound sgn C : (forall i k, (i < n)%nat -> (k < n)%nat -> sigma i * row_sum sgn k i <= C / 2) ->
+  sgn * bil v v <= C * sqnorm n v.
 Proof.
   intro H. rewrite pairwise_form.
   eapply Rle_trans; [|apply (gershgorin (fun i j => sgn * b_pair i j) (weights sgn))].
@@ -194,11 +194,16 @@ Proof.
   - intros i Hi. apply weights_rows. intros k Hk. apply H; assumption.
 Qed.
 
+(* -C_- ||v||^2 <= v^T H v *)
+Theorem row_hessian_lower : - (C_minus * sqnorm n v) <= bil v v.
+Proof. pose proof (form_bound (-1) C_minus (fun i k Hi Hk => row_lower_bound k i Hk Hi)). lra. Qed.
+
 (* |v^T H v| <= C_+ ||v||^2 *)
 Theorem row_hessian_bound : - (C_plus * sqnorm n v) <= bil v v <= C_plus * sqnorm n v.
 Proof.
-  pose proof (form_bound 1 (fun i k Hi Hk => row_upper k i Hk Hi)).
-  pose proof (form_bound (-1) (fun i k Hi Hk => row_lower_bound k i Hk Hi)). lra.
+  pose proof (form_bound 1 C_plus (fun i k Hi Hk => row_upper k i Hk Hi)). pose proof row_hessian_lower.
+  assert (0 <= (C_plus - C_minus) * sqnorm n v) by (apply Rmult_le_pos; [unfold C_plus, C_minus; lra | apply sqnorm_nonneg]).
+  lra.
 Qed.
 End Vector.
 
@@ -252,5 +257,6 @@ Proof.
 Qed.
 
 (* ---- as Trusted.v states them ---- *)
+Definition checked_row_hessian_lower : Statement.row_hessian_lower := row_hessian_lower.
 Definition checked_row_hessian_bound : Statement.row_hessian_bound := row_hessian_bound.
 Definition checked_row_constant_C_plus : Statement.row_constant_C_plus := row_constant_C_plus.

@@ -1,5 +1,5 @@
-(* The polynomial inequalities behind the sharp constant of RowHessianSharp.v, first half: the
-   constant itself and the positive parts of the rows.
+(* The polynomial inequalities behind the sharp constants of RowHessianSharp.v, first half: the
+   upper constant and the positive parts of the rows.
      C_+ = (39 + 55 sqrt 33)/1152 = 0.30811714...,   kappa = C_+/2.
    kappa is the maximum of 2 p^2 (1 - p)(2 - 3p) on [0,1], attained at
    p* = (15 - sqrt 33)/24, a root of 12 p^2 - 15 p + 4.                                 *)
@@ -10,7 +10,7 @@ Open Scope R_scope.
 Definition kappa := C_plus / 2.
 Definition p_star := (15 - sqrt 33) / 24.
 
-Lemma sqrt33 : sqrt 33 * sqrt 33 = 33 /\ 5.7445 < sqrt 33 < 5.7446.
+Lemma sqrt33 : sqrt 33 * sqrt 33 = 33 /\ 5.74456 < sqrt 33 < 5.74457.
 Proof.
   assert (S : sqrt 33 * sqrt 33 = 33) by (apply sqrt_sqrt; lra).
   pose proof (sqrt_pos 33). split; [exact S|]. split; nra.

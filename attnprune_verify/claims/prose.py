@@ -1,0 +1,28 @@
+"""Claims made of the text's sentences: what they all have in common."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from attnprune_verify.claims.case import Case
+from attnprune_verify.claims.core import Claim, Kind, Margin, Strength, Wrong
+from attnprune_verify.claims.hypotheses import LITERAL
+from attnprune_verify.claims.supply import Fixed, Supply
+
+__all__ = ["one_case", "sentence"]
+
+
+def sentence(
+    id_: str, title: str, says: str, formula: str, margin: Margin, supply: Supply, wrong: tuple[Wrong, ...], **more: Any
+) -> Claim:
+    """A sentence of the text as a claim; an upper bound as printed in Section 6, unless `more` says otherwise."""
+    given = {"section": "6 Experiment", "reading": LITERAL, "strength": Strength.UPPER, "source": "the paper's text"}
+    return Claim(
+        id=id_, kind=Kind.EXPERIMENT, title=title, says=says, formula=formula, margin=margin, supply=supply,
+        wrong=wrong, **{**given, **more},
+    )  # fmt: skip
+
+
+def one_case(**values: Any) -> Fixed:
+    """A single case of plain numbers."""
+    return Fixed(lambda: iter([Case(values, ", ".join(f"{k} = {v}" for k, v in values.items()))]))
