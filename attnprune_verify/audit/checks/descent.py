@@ -134,7 +134,8 @@ def _rising(context: Context) -> Finding:
         expected = descend(gradient_of(sample), sample.W.shape, steps)
         if close(sample, M, expected):
             continue
-        ids = ("wrong-shape",) if M.shape != expected.shape else _stopped(sample, M) or named(sample, M, steps)
+        shaped = M.shape == expected.shape
+        fitting = (*_stopped(sample, M), *named(sample, M, steps)) if shaped else ("wrong-shape",)
         found.append(
             Finding(
                 "failed",
@@ -142,7 +143,8 @@ def _rising(context: Context) -> Finding:
                 f"{np.abs(M - expected).max() if M.shape == expected.shape else np.inf:.3g}, on {sample.describe()}",
                 error=float(np.abs(M - expected).max()) if M.shape == expected.shape else np.inf,
                 bound=tolerance(sample),
-                ids=ids,
+                ids=fitting[:1],
+                fitting=fitting,
                 call=_call(sample, (kept(expected), expected), steps=steps),
             )
         )

@@ -184,6 +184,7 @@ def _wrong_scores(weight: Scores, inputs: Scores) -> list[tuple[str, Scores]]:
     each = np.linalg.norm(inputs if inputs.ndim == 3 else inputs[None], axis=1)  # a sequence each
     size, norms = np.abs(weight), np.linalg.norm(X, axis=0)
     return [
+        ("low-precision", (size * norms).astype(np.float16).astype(float)),
         ("baseline-ignores-activations", size),
         ("baseline-score", size * norms**2),
         ("baseline-score", size * np.sqrt(norms)),
