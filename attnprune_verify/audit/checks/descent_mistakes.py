@@ -143,12 +143,13 @@ def _wrong_gradient(sample: Sample, steps: Steps) -> Gradient:
 def named_long(sample: Sample, M: Array, steps: int, eta: float) -> tuple[str, ...]:
     """Another number of steps, up to twice as many, or steps of changing length."""
     of = gradient_of(sample)
-    at = np.ones(sample.W.shape)
+    at, shape = np.ones(sample.W.shape), sample.W.shape
+    if close(sample, M, descend(gradient_of(sample, 0.0), shape, steps=steps, eta=eta)):
+        return ("missing-regularizer",)
     for _ in range(2 * steps):
+        at = at - eta * of(at)
         if close(sample, M, at):
             return ("ignores-steps",)
-        at = at - eta * of(at)
-    shape = sample.W.shape
     if any(close(sample, M, descend(of, shape, steps=steps, eta=eta, decay=decay)) for decay in _DECAYS):
         return ("ignores-step",)
     return ("unknown",)
