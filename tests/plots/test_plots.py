@@ -85,6 +85,7 @@ def test_constants_stand_where_their_logarithms_are():
     rows = compared(SMALL)
     found = constants(SMALL)
     axes = draw_constants(rows).axes[0]
+    assert all(tick == int(tick) for tick in axes.get_xticks())  # nobody reads 10^-7.5
     drawn = lines(axes)
     names = ("L", "mu", "xi", "T", "eta")
     expected = {"the paper's": [f"{name}_paper" for name in names]}
