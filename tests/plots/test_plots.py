@@ -13,7 +13,7 @@ from attnprune_verify.claims.registry import find  # noqa: E402  # after the ski
 from attnprune_verify.cli.plot import KINDS, command  # noqa: E402
 from attnprune_verify.errors import InvalidInstance  # noqa: E402
 from attnprune_verify.report.plots import heatmaps, measured, slack, style, taylor  # noqa: E402
-from attnprune_verify.report.plots.constants import compared, draw_constants, least_pl_ratio, most_curvature  # noqa: E402
+from attnprune_verify.report.plots.constants import Compared, compared, draw_constants, least_pl_ratio, most_curvature  # noqa: E402
 from attnprune_verify.report.plots.descent import draw_descent, trajectories  # noqa: E402
 
 RNG = np.random.default_rng(3)
@@ -81,11 +81,16 @@ def test_trajectories_are_those_of_the_descent():
     assert [text.get_text() for text in figure.legends[0].get_texts()] == ["theorem", "literal-norm"]
 
 
+def test_the_axis_of_the_constants_has_whole_powers():
+    """Steps of 2.5 had made 10^-7.5 of a tick."""
+    axes = draw_constants([Compared("L", "lower", 8.5, -0.3, -1.3), Compared("eta", "higher", -8.5, 0.3, 1.3)]).axes[0]
+    assert all(tick == int(tick) for tick in axes.get_xticks())
+
+
 def test_constants_stand_where_their_logarithms_are():
     rows = compared(SMALL)
     found = constants(SMALL)
     axes = draw_constants(rows).axes[0]
-    assert all(tick == int(tick) for tick in axes.get_xticks())  # nobody reads 10^-7.5
     drawn = lines(axes)
     names = ("L", "mu", "xi", "T", "eta")
     expected = {"the paper's": [f"{name}_paper" for name in names]}
