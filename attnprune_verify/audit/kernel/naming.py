@@ -62,7 +62,7 @@ class Namer:
         if function not in self._plain:
             plain = self.seen(function).get("plain", [])
             wrong = any(one.failed for one in plain)
-            self._plain[function] = self._fitted(function, plain, rounding=False) if wrong else _named("unknown")
+            self._plain[function] = self._fitted(function, plain) if wrong else _named("unknown")
         return self._plain[function] is not None
 
     def _inherited(self, function: str) -> Diagnosis | None:
@@ -116,7 +116,7 @@ class Namer:
         hidden = {"forbidden giants", "forbidden future"}
         return _named("mask-finite" if failing and failing <= hidden else "unstable-exp")
 
-    def _fitted(self, function: str, observed: list[Observation], *, rounding: bool = True) -> Diagnosis | None:
+    def _fitted(self, function: str, observed: list[Observation]) -> Diagnosis | None:
         wrong = sorted({index for one in observed for index in one.wrong})
         together = self._one(function, observed, wrong)
         if together is not None:
@@ -126,7 +126,7 @@ class Namer:
         if each and len(named) == len(each):
             ids = tuple(dict.fromkeys(id for one in named for id in one.ids))
             return Diagnosis(ids, "; ".join(dict.fromkeys(one.words for one in named)))
-        return self._low_precision(function, observed) if rounding else None
+        return self._low_precision(function, observed)
 
     def _one(self, function: str, observed: list[Observation], indices: list[int]) -> Diagnosis | None:
         """The formula that leaves least unexplained, if it explains these arrays everywhere."""
@@ -143,7 +143,7 @@ class Namer:
             4 if self.context.precision.stored else 1
         ):
             return None
-        if _share_off(function, wrong) < _SPREAD:
+        if not self.context.precision.stored and _share_off(function, wrong) < _SPREAD:
             return None  # rounding does not spare most entries
         for lower in LOWER[self.context.precision.name]:
             verdicts = [judge(function, one.sample, one.parts, lower) for one in wrong]
