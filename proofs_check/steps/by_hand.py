@@ -7,6 +7,13 @@ BY_HAND: dict[str, tuple[tuple[str, str], ...]] = {
             "the factor ||h(y) - h(x)||_2 is divided out, which g(Y) = g(X) forbids; that case is missing, and trivial",
         ),
     ),
+    "lem:bound_basic_func": (
+        (
+            "part 9",
+            "Parts 4 to 7 bound the entries of X only, and ||F_i||_2 <= 1 then gives sqrt(n) R^3; that F_i sums to 1,"
+            " or ||X_{*,j1}||_2 <= R, is needed as well",
+        ),
+    ),
     "lem:lip_diag_f": (
         (
             "1st display, 1",

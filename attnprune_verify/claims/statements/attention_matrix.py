@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -45,30 +46,45 @@ def _logit(q: Quantities, i: int, j: int) -> Any:
     return total
 
 
-def _exponential(q: Quantities, entry: Any) -> Relation:
-    table = np.array([[entry(q, i, j) for j in range(q.n)] for i in range(q.n)], dtype=object)
-    return equal(q.ut, q.exp(table))
+def _dense_and_pruned(q: Quantities) -> list[Quantities]:
+    """The definitions come in pairs: u, alpha, f are those of M = 1."""
+    return [q, q.at(q.number(np.ones((q.d, q.d))))]
 
 
-def _sum(q: Quantities, masked: bool) -> Relation:
-    rows = []
-    for i in range(q.n):
-        total = q.number(0.0)
-        for j in range(q.n):
-            if q.allowed[i, j] or not masked:
-                total = total + q.ut[i, j]
-        rows.append(total)
-    return equal(q.alphat, np.array(rows, dtype=object))
+def _exponential(q: Quantities, entry: Any) -> list[Relation]:
+    found = []
+    for at, name, values in zip(_dense_and_pruned(q), ("u(M)", "u"), (q.ut, q.u), strict=True):
+        table = np.array([[entry(at, i, j) for j in range(q.n)] for i in range(q.n)], dtype=object)
+        found.append(equal(values, q.exp(table), name))
+    return found
 
 
-def _probabilities(q: Quantities, weights: Any) -> list[Relation]:
-    literal = weights / weights.sum(axis=1)[:, None]
-    outside = literal[~q.allowed]
-    return [
-        agree(q, literal, attention(q.case["X"], q.case["M"] * q.case["W"], q.case["mask"])),
-        equal(outside, q.number(np.zeros(outside.shape)), "zero where the mask forbids"),
-        _rows(literal, q),
-    ]
+def _sum(q: Quantities, masked: bool) -> list[Relation]:
+    found = []
+    for name, values, table in (("alpha(M)", q.alphat, q.ut), ("alpha", q.alpha, q.u)):
+        rows = []
+        for i in range(q.n):
+            total = q.number(0.0)
+            for j in range(q.n):
+                if q.allowed[i, j] or not masked:
+                    total = total + table[i, j]
+            rows.append(total)
+        found.append(equal(values, np.array(rows, dtype=object), name))
+    return found
+
+
+def _probabilities(q: Quantities, weights: Callable[[Quantities], Any]) -> list[Relation]:
+    found = []
+    for at, M, carried in zip(_dense_and_pruned(q), (q.case["M"], 1.0), (q.F, q.f), strict=True):
+        literal = weights(at) / weights(at).sum(axis=1)[:, None]
+        outside = literal[~q.allowed]
+        found += [
+            agree(q, literal, attention(q.case["X"], M * q.case["W"], q.case["mask"])),
+            equal(literal, carried),
+            equal(outside, q.number(np.zeros(outside.shape)), "zero where the mask forbids"),
+            _rows(literal, q),
+        ]
+    return found
 
 
 CLAIMS: tuple[Claim, ...] = (
@@ -115,7 +131,7 @@ CLAIMS: tuple[Claim, ...] = (
         title="Exponential function u",
         section="C Gradient Calculation",
         reading=LITERAL,
-        says="u(M) is the entrywise exponential of X (M o W) X^T.",
+        says="u(M) is the entrywise exponential of X (M o W) X^T; u is that of M = 1.",
         formula="u(M) = exp(X (M o W) X^T)",
         strength=Strength.IDENTITY,
         arithmetic="ball",
@@ -129,7 +145,7 @@ CLAIMS: tuple[Claim, ...] = (
         title="Sum function of softmax",
         section="C Gradient Calculation",
         reading=ANY_MASK,
-        says="alpha(M) sums the allowed entries of each row of u(M).",
+        says="alpha(M) sums the allowed entries of each row of u(M), alpha those of u.",
         formula="alpha(M) = (u(M) o M_c) 1",
         strength=Strength.IDENTITY,
         arithmetic="ball",
@@ -144,18 +160,19 @@ CLAIMS: tuple[Claim, ...] = (
         title="Softmax probability function f",
         section="C Gradient Calculation",
         reading=ANY_MASK,
-        says="f(M) divides the allowed entries of u(M) by their row sums: row-stochastic, zero where the mask forbids.",
+        says="f(M) divides the allowed entries of u(M) by their row sums, f those of u: row-stochastic, zero where the"
+        " mask forbids.",
         formula="f(M) = diag(alpha(M))^{-1} (u(M) o M_c)",
         strength=Strength.IDENTITY,
         arithmetic="ball",
-        margin=lambda q: _probabilities(q, q.ut * q.number(q.allowed.astype(float))),
+        margin=lambda q: _probabilities(q, lambda m: m.ut * q.number(q.allowed.astype(float))),
         supply=_ANY,
         uses=("def:exp_func", "def:sum_func"),
         wrong=(
-            Wrong("the mask forgotten", lambda q: _probabilities(q, q.ut)),
+            Wrong("the mask forgotten", lambda q: _probabilities(q, lambda m: m.ut)),
             Wrong(
                 "the mask multiplies the logits",
-                lambda q: _probabilities(q, q.exp(q.logits * q.number(q.allowed.astype(float)))),
+                lambda q: _probabilities(q, lambda m: q.exp(m.logits * q.number(q.allowed.astype(float)))),
             ),
         ),
         note="'for each j in [n]' in the printed definition quantifies nothing",

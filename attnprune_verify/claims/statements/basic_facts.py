@@ -72,7 +72,7 @@ def _calculus(q: Quantities, product_rule: bool = True, printed: bool = False) -
         ),
         equal(_derivative(lambda t: (X + t * X1) @ q.Z, q), X1 @ q.Z, "d (X Z)"),
         equal(_derivative(lambda t: left @ (X + t * X1).T, q), left @ X1.T, "d (Z X^T)"),
-        equal(_derivative(lambda t: (X + t * X1) + (Y + t * Y1), q), X1 + Y1, "d sum"),
+        equal(_derivative(lambda t: (X + t * X1) + (Y + t * Y1) + (X1 + t * Y), q), X1 + Y1 + Y, "d sum"),
     ]
     moved = derivative_part(np.exp(along(X, X1, q.arithmetic)), q.arithmetic)
     found.append(equal(moved, np.exp(X) * X1, "d exp(f) = exp(f) o f'"))

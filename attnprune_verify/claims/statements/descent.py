@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator
-from fractions import Fraction
 from typing import Any
 
 import numpy as np
@@ -83,11 +82,23 @@ def _printed_threshold(M: Any, rho: Any) -> int:
 
 
 def _distinct(rng: Generator, case: Case) -> Case:
+    """Distinct entries of M, and more tokens than features, so that a d x d mask does not fit."""
     d = max(2, len(case["M"]))
-    M = rng.permutation(d * d).reshape(d, d) / 16.0
-    return case.but(
-        M=M, rho=float(rng.choice([0.0, 0.25, 0.5, 0.75])), n=d + int(rng.integers(1, 4)), k=int(rng.integers(2, 9))
-    )
+    n, M = d + int(rng.integers(1, 3)), rng.permutation(d * d).reshape(d, d) / 16.0
+    X, W = rng.integers(-8, 9, (n, d)) / 8.0, rng.integers(-8, 9, (d, d)) / 8.0
+    rho, k = float(rng.choice([0.0, 0.25, 0.5, 0.75])), int(rng.integers(2, 9))
+    return case.but(M=M, X=X, W=W, rho=rho, k=k, lam=0.25, mask="causal")
+
+
+def _printed_step(q: Quantities, k: int) -> Any:
+    """M - (eta/k) (W o sum_j X_j^T p_j X_j + lam M) for k equal samples, eta = 1/8."""
+    return q.M - (q.G * k + q.M * q.lam) / (8 * k)
+
+
+def _gradient_step(q: Quantities) -> Any:
+    """M - eta grad of the mean of k equal samples' losses, regulariser included; the gradient by differentiation."""
+    slopes = [[q.directional(q.unit(i, j), lambda m: m.L) for j in range(q.d)] for i in range(q.d)]
+    return q.M - np.array(slopes) / 8
 
 
 def _zeros(q: Quantities, more: int) -> Relation:
@@ -96,13 +107,16 @@ def _zeros(q: Quantities, more: int) -> Relation:
 
 
 def _defects(q: Quantities) -> list[Relation]:
-    """d x d attention mask, one zero too many, regulariser divided by k."""
-    d, n, k = len(q.case["M"]), int(q.case["n"]), int(q.case["k"])
+    """A gradient step at k = 1; d x d attention mask, one zero too many, regulariser divided by k."""
+    d, n, k = q.d, q.n, int(q.case["k"])
     wanted = int(q.case["rho"] * d * d)
+    short = q.M * q.lam * (q.number(1) - q.number(1) / k) / 8
     return [
+        equal(_printed_step(q, 1), _gradient_step(q), "a gradient step at k = 1"),
+        equal(_printed_step(q, k) - short, _gradient_step(q), "the regulariser is divided by k, unlike the loss"),
+        less(q.number(0), q.square(short), "and that makes a difference"),
         equal(q.number(conformable((d, d), (n, n))), q.number(0), "the d x d mask M_c meets an n x n matrix"),
         equal(q.number(_printed_threshold(q.case["M"], q.case["rho"])), q.number(wanted + 1), "one zero too many"),
-        less(q.number(Fraction(1, k)), q.number(1), "the regulariser is divided by k, unlike the loss"),
     ]
 
 
@@ -218,7 +232,7 @@ CLAIMS: tuple[Claim, ...] = (
         " the threshold, counted from 0, leaves one zero too many.",
         formula="M <- M - (eta/k)(W o sum_j X_j^T p_j X_j + lam M); M_ij <- 1 if M_ij > tau else 0",
         strength=Strength.IDENTITY,
-        arithmetic="exact",
+        arithmetic="ball",
         margin=lambda q: _zeros(q, 1),
         defect=_defects,
         supply=Arrays({"M": "dd"}, make=_distinct),

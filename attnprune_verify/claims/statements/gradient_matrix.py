@@ -19,9 +19,14 @@ _ANY = Instances("any", small=True, rounds=1)
 
 
 def _p(q: Quantities, formula: Any) -> list[Relation]:
-    """p entry by entry: F_ij (c_ij - <c_i, F_i>), which is J_i c_i."""
+    """p entry by entry: F_ij (c_ij - <c_i, F_i>), which is J_i c_i; columns of p_1, and rows of p_2 both ways."""
     rows = [q.F[i] * (q.c[i] - (q.c[i] * q.F[i]).sum()) for i in range(q.n)]
-    return [equal(np.array(rows), formula)]
+    found = [equal(np.array(rows), formula, "p")]
+    found += [equal(q.p1[:, j], (q.c * q.F)[:, j], "p_1") for j in range(q.n)]
+    for i in range(q.n):
+        ones = (q.number(np.ones(q.n)) * q.p1[i]).sum() * q.F[i]
+        found += [equal(q.p2[i], ones, "p_2"), equal(ones, q.F[i] * (q.c[i] * q.F[i]).sum(), "p_2, the other way")]
+    return found
 
 
 def _scaled_outer(q: Quantities, i0: int, j0: int) -> Any:

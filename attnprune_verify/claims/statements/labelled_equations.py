@@ -20,6 +20,8 @@ from attnprune_verify.theory import paper
 _C, _D = "C Gradient Calculation", "D Matrix Form"
 _F, _G = "F Lipschitz of Gradient", "G Convergence of Gradient Descent"
 _NODES = 8
+_ROUNDED = 1e-9
+"""What float64 may lose of the gradients; a larger difference is decided by balls, in which it is 0."""
 _Lines = Callable[[Quantities, int, int], list[Any]]
 
 
@@ -201,7 +203,9 @@ def _two_terms(q: Quantities, both: bool = True) -> list[Relation]:
     second = (q.M - q.N) * q.lam
     total = gradient_of(q) - gradient_of(N)
     return [
-        at_most(q.norm(total - first - second), q.norm(total) * q.number(1e-6) + q.number(1e-9), "displayed"),
+        at_most(
+            q.norm(total - first - second), (q.norm(gradient_of(q)) + q.norm(gradient_of(N))) * _ROUNDED, "displayed"
+        ),
         at_most(q.norm(total), q.norm(first) + (q.norm(second) if both else q.number(0.0)), "triangle"),
     ]
 

@@ -74,16 +74,18 @@ def _trace(q: Quantities, factor: float = 1.0) -> Relation:
 
 
 def _tight_tokens(rng: Generator, case: Case) -> Case:
-    """X = [sqrt(beta) I, Y]: X X^T - beta I = Y Y^T is positive semidefinite. beta is a square, so exact."""
+    """X = [sqrt(b) I, Y], b a square: X X^T - b I = Y Y^T is positive semidefinite; beta is b, or negative."""
     root = float(rng.integers(0, 4)) / 2
-    n = len(case["B"])
-    return case.but(X=np.hstack([root * np.eye(n), case["Y"]]), level=root * root)
+    if rng.integers(4) == 0:
+        return case.but(X=case["Y"] / 64, level=-1.0 - root)
+    return case.but(X=np.hstack([root * np.eye(len(case["B"])), case["Y"]]), level=root * root)
 
 
-def _sandwich(q: Quantities, power: int = 2, factor: int = 1) -> Relation:
-    """Squares of both sides: ||X^T B X||^2 >= beta^2 ||B||^2."""
-    beta = q.level * q.level if power == 2 else q.level * 4
-    return at_least(q.square(q.X.T @ q.B @ q.X), beta * q.square(q.B) * factor)
+def _sandwich(q: Quantities, power: int = 2, factor: int = 1) -> list[Relation]:
+    """Squares of both sides, of beta with its sign: ||X^T B X||^2 >= beta |beta| ||B||^2. Of beta < 0 only the sign."""
+    beta = q.level * abs(q.level) if power == 2 else q.level * 4
+    part = "beta >= 0" if q.level >= 0 else "beta < 0"
+    return [at_least(q.square(q.X.T @ q.B @ q.X), beta * q.square(q.B) * factor, part)]
 
 
 def _hadamard(q: Quantities, low: int = 1, high: int = 1) -> list[Relation]:
@@ -238,10 +240,10 @@ def _xbx(id_: str, section: str, uses: tuple[str, ...]) -> Claim:
         title="Sandwich lower bound",
         section=section,
         reading=LITERAL,
-        says="X X^T >= beta I with beta >= 0 gives ||X^T B X|| >= beta ||B||; informative only for n <= d, and not"
-        " at all for beta < 0.",
+        says="X X^T >= beta I gives ||X^T B X|| >= beta ||B||; it says nothing for beta <= 0, so nothing for n > d.",
         formula="||X^T B X||_F >= beta ||B||_F",
         strength=Strength.TIGHT,
+        loose=frozenset({"beta < 0"}),
         arithmetic="exact",
         margin=_sandwich,
         supply=Arrays({"B": "nn", "Y": "nd"}, make=_tight_tokens, rounds=24),
