@@ -62,7 +62,6 @@ Section Statements.
 Variable R : rcfType.
 Local Notation diag u := (rowdiag u).
 Local Notation sqrt := Num.sqrt.
-
 (* fac:F_norm_A_plus_B, fac:norm_bound *)
 Definition F_norm_A_plus_B := forall m n (A B : 'M[R]_(m, n)), normF2 (A + B) = normF2 A + normF2 B + inner A B *+ 2.
 Definition norm_bound_homogeneous := forall m n (a : R) (X : 'M[R]_(m, n)), normF (a *: X) = `|a| * normF X.
@@ -76,7 +75,6 @@ Definition norm_bound_product := forall m n d (Y : 'M[R]_(m, n)) (Z : 'M[R]_(n, 
 Definition norm_bound_spectral_le_frobenius := forall m n (X : 'M[R]_(m, n)), spectral_bound X (normF X).
 Definition norm_bound_frobenius_le_rank := forall m n (X : 'M[R]_(m, n)) (s : R),
   0 <= s -> spectral_bound X s -> normF X <= sqrt (\rank X)%:R * s.
-
 (* fac:indexing, fac:combine, fac:algebra; vectors are columns *)
 Definition indexing_row := forall n m d (U : 'M[R]_(n, m)) (V : 'M[R]_(m, d)) i,
   (row i (U *m V))^T = V^T *m (row i U)^T /\ row i (U *m V) = row i U *m V.
@@ -105,7 +103,6 @@ Definition algebra_hadamard_sum := forall n m (u : 'cV[R]_n) (A : 'M[R]_(n, m)),
 Definition algebra_norm_trace := forall n d (X : 'M[R]_(n, d)), normF2 X = \tr (X *m X^T).
 Definition algebra_trace_commutes := forall n d (X Y : 'M[R]_(n, d)), \tr (X *m Y^T) = \tr (Y^T *m X).
 Definition algebra_norm_diag := forall n (u : 'cV[R]_n), normF (diag u) = normF u.
-
 (* fac:abs_inequality; fac:lip_product and fix:lip_product, k + 1 factors; fac:trace_BAB *)
 Definition abs_inequality_part1 := forall a b : R, (`|a| + `|b|) / sqrt 2%:R <= sqrt (a ^+ 2 + b ^+ 2).
 Definition abs_inequality_part2 := forall a b : R, `|b| <= `|a| -> sqrt `|a| - sqrt `|b| <= sqrt (`|a| - `|b|).
@@ -115,7 +112,6 @@ Definition lip_product := forall d (A B : nat -> 'M[R]_d) r l, lipschitz_factors
   forall k, normF (product A k - product B k) <= 2%:R ^+ k * l * bound r k.
 Definition trace_BAB := forall n m (A : 'M[R]_n) (beta : R) (B : 'M[R]_(n, m)),
   psd_ge A beta -> beta * \tr (B^T *m B) <= \tr (B^T *m A *m B).
-
 (* lem:lower_bound_XBX; beta > 0 needs n <= d; lem:lower_bound_hadamard; lem:M_bounds *)
 Definition lower_bound_XBX := forall n d (X : 'M[R]_(n, d)) (beta : R) (B : 'M[R]_n),
   psd_ge (X *m X^T) beta -> beta * normF B <= normF (X^T *m B *m X).
@@ -126,7 +122,6 @@ Definition lower_bound_hadamard := forall m n (W B : 'M[R]_(m, n)) (lo : R),
 Definition upper_bound_hadamard := forall m n (W B : 'M[R]_(m, n)) (hi : R),
   0 <= hi -> (forall i j, `|W i j| <= hi) -> normF (hadamard W B) <= hi * normF B.
 Definition M_bounds := forall d (M : 'M[R]_d), (forall i j, 0 <= M i j <= 1) -> normF M <= d%:R.
-
 (* lem:lower_bound_B_plus_M, for M in the box or, in the first, for ||M|| <= d *)
 Definition lower_bound_B_plus_M_ball := forall d (B M : 'M[R]_d) (lam r : R), 0 <= lam -> normF M <= d%:R -> normF B <=
   r -> normF2 B + lam ^+ 2 * normF2 M - 2%:R * r * lam * d%:R <= normF2 (B + lam *: M).
@@ -134,7 +129,6 @@ Definition lower_bound_B_plus_M_part1 := forall d (B M : 'M[R]_d) (lam r : R), 0
   -> normF B <= r -> normF2 B + lam ^+ 2 * normF2 M - 2%:R * r * lam * d%:R <= normF2 (B + lam *: M).
 Definition lower_bound_B_plus_M_part2 := forall d (B M : 'M[R]_d) (lam r : R), 0 <= lam -> (forall i j, 0 <= M i j <= 1)
   -> normF B <= r -> (normF B + lam * normF M) / sqrt 2%:R - sqrt (2%:R * r * lam * d%:R) <= normF (B + lam *: M).
-
 (* lem:lower_bound_p_row, lem:lower_bound_p: delta over all positions, or over the allowed ones S *)
 Definition lower_bound_p_row_masked := forall n (S : pred 'I_n) (b f : 'rV[R]_n) (delta : R), 0 <= delta -> inner b
   (ones R 1 n) = 0 -> (forall j, S j -> delta <= f ord0 j) -> (forall j, ~~ S j -> b ord0 j = 0) -> delta * normF b <=
@@ -147,7 +141,6 @@ Definition lower_bound_p_masked := forall n (S : 'I_n -> pred 'I_n) (B F : 'M[R]
   delta * normF B <= normF (p_map B F).
 Definition lower_bound_p := forall n (B F : 'M[R]_n) (delta : R), 0 <= delta -> B *m ones R n 1 = 0 -> F *m ones R n 1 =
   ones R n 1 -> (forall i j, delta <= F i j <= 1) -> delta * normF B <= normF (p_map B F).
-
 (* lem:bound_basic_func, lem:bound_c, lem:bound_diag_f, for any two row-stochastic matrices *)
 Definition bound_basic_func_part4 := forall n (F : 'M[R]_n) i j, row_stochastic F -> 0 <= F i j <= 1.
 Definition bound_basic_func_part7 := forall n (F : 'M[R]_n) i, row_stochastic F -> normF (row i F) <= 1.
@@ -171,7 +164,6 @@ Definition bound_hadamard_choices := forall n S (F F0 : 'M[R]_n),
   masked_pair S F F0 -> normF (hadamard (F - F0) F) <= sqrt (n_e R S).
 Definition bound_diag_choices := forall n S (F F0 : 'M[R]_n),
   masked_pair S F F0 -> normF (diag (hadamard (F - F0) F *m ones R n 1)) <= sqrt (n_e R S).
-
 (* fix:PL_ineq, the corrected PL lemma, for any two row-stochastic matrices *)
 Definition attention_gradient_upper := forall n d (X : 'M[R]_(n, d)) (W : 'M[R]_d) (F F0 : 'M[R]_n) (wmax : R),
   stochastic_pair F F0 -> 0 <= wmax -> (forall i j, `|W i j| <= wmax) ->
@@ -213,7 +205,6 @@ Definition mline (M : mat) (t : R) (D : mat) : mat := fun i j => M i j + t * D i
 Definition unit_matrix a b : mat := fun i j => if andb (Nat.eqb i a) (Nat.eqb j b) then 1 else 0.
 Definition upd (M : mat) a b t : mat := fun i j => if andb (Nat.eqb i a) (Nat.eqb j b) then t else M i j.
 Definition diagonal (v : vec) : mat := fun i j => if Nat.eqb j i then v i else 0.
-
 (* g, a p x q matrix that depends on a d x d matrix, is k-Lipschitz *)
 Definition lipschitz d p q (g : mat -> mat) k := forall M M', nF p q (msub (g M') (g M)) <= k * nF d d (msub M' M).
 
@@ -267,7 +258,6 @@ Definition p M : mat := fun i j =>
 (* W o (X^T q X), and the gradient W o (X^T p X) + lam M *)
 Definition adjoint (q : mat) : mat := fun a b => W a b * rsum n (fun i => rsum n (fun j => X i a * q i j * X j b)).
 Definition grad lam M : mat := fun a b => adjoint (p M) a b + lam * M a b.
-
 (* p = p1 - p2; the summands of lem:grad_rec; f~ o c; the diagonal of diag((f~ o c) 1) *)
 Definition p1 M : mat := fun i j => c M i j * f (had M W) i j.
 Definition p2 M : mat := fun i j => rsum n (p1 M i) * f (had M W) i j.
@@ -280,7 +270,6 @@ Definition row_means M i := rsum n (c_times_f M i).
 Definition df M i j a b := f (had M W) i j * (W a b * X i a * X j b)
   - f (had M W) i j * rsum n (fun l => f (had M W) i l * (W a b * X i a * X l b)).
 End Model.
-
 (* K bounds N -> X (N o W) X^T over the allowed positions, up to a constant a_i in each row *)
 Definition logit_bound n d X W Mc K := 0 <= K /\ forall N, exists a : vec,
   rsum n (fun i => masked_sqnorm n (Mc i) (logit d X (had N W) i) (a i)) <= K * K * nsq d d N.
@@ -297,7 +286,6 @@ Definition pull_bound n d X W Mc kappa := 0 <= kappa /\ forall q : mat,
   (forall i, (i < n)%nat -> zero_sum n (Mc i) (q i)) -> kappa * nF n n q <= nF d d (adjoint n X W q).
 Definition gap_bound n (Mc F : mat) l := 0 <= l /\ forall i v, (i < n)%nat -> zero_sum n (Mc i) v ->
   l * l * sqnorm n v <= sqnorm n (jacobian n (F i) v).
-
 (* a change N of the mask that moves no row of f~, the kernel of Pi A; the part of M there *)
 Definition unseen n d X W (Mc N : mat) := forall i, (i < n)%nat -> exists a, forall j, (j < n)%nat -> Mc i j = 1 ->
   logit d X (had N W) i j = a.
@@ -574,7 +562,6 @@ Definition convergence := forall m n F G Lip, smooth m n F G Lip -> (forall w, 0
   forall (g : mat -> R) xi a mu eps eta w0 T, 0 < a -> 0 < mu -> 0 < eps -> 0 < eta -> eta * Lip <= 1 -> (1 <= T)%nat ->
   (forall t, (t < T)%nat -> power (nF m n (G (gd G eta w0 t))) a >= / 2 * mu * (g (gd G eta w0 t) - xi)) ->
   2 * / eta * Rpower (mu * eps / 2) (- 2 / a) * F w0 <= INR T -> exists t, (t < T)%nat /\ g (gd G eta w0 t) <= xi + eps.
-
 Definition loss_smooth := forall n d X W Mc lam C K, valid_mask n Mc -> 0 < lam -> row_constant C ->
   logit_bound n d X W Mc K -> smooth d d (L n d X W Mc lam) (grad n d X W Mc lam) (lam + C * (K * K)).
 (* steps longer than 1/L: along the gradient, and by backtracking from eta / b to eta *)
@@ -623,7 +610,6 @@ Definition gd_decreases := forall n d X W Mc lam C K eta t, step_ok n d X W Mc l
   let M := gd (grad n d X W Mc lam) eta ones in L n d X W Mc lam (M (S t)) <= L n d X W Mc lam (M t).
 Definition confinement := forall n d X W Mc lam C K eta t, step_ok n d X W Mc lam C K eta 2 ->
   let M := gd (grad n d X W Mc lam) eta ones t in nsq d d M + / lam * nsq n n (c n d X W Mc M) <= INR d * INR d.
-
 (* the corrected PL lemma for the true gradient *)
 Definition p_norm_half_c := forall n d X W Mc M, valid_mask n Mc ->
   nF n n (p n d X W Mc M) <= / 2 * nF n n (c n d X W Mc M).
@@ -651,7 +637,6 @@ Definition PL_attained_signs := forall n, (2 <= n)%nat -> exists X W, let M := z
   n n X W full M)) = (1 * 1 * / INR n) * (1 * 1 * / INR n) * nsq n n (c n n X W full M).
 Definition PL_ineq_corrected_masked := forall Mc, (forall n, valid_mask n Mc) ->
   PL_ineq Mc (delta_allowed Mc) mu_corrected (fun _ => True).
-
 (* the main theorem, corrected and refuted *)
 Definition our_convergence_corrected := forall n d X W Mc lam beta delta wmin wmax K C eta eps T, corrected_hypotheses n
   d X W Mc lam beta delta wmin wmax K C eta eps T -> exists t, (t < T)%nat /\ guarantee n d X W Mc lam wmax
