@@ -84,6 +84,7 @@ def certificates() -> dict[str, list[dict[str, Any]]]:
             "file": f"proofs_check/certificates/{path.name}",
             "sha256": hashlib.sha256(content).hexdigest(),
             "kind": document["kind"],
+            "part": "sharp" if _attains(document) else "whole",
             "concerns": "proof" if reading.get("of") == "a line of the proof" else "statement",
             "reading": reading,
             "says": verdict.reason.removeprefix(f"{document['statement']}: "),
@@ -94,6 +95,11 @@ def certificates() -> dict[str, list[dict[str, Any]]]:
     if waiting:
         raise SystemExit(f"no certificate has the content {', '.join(sorted(waiting))} that decides other statements")
     return found
+
+
+def _attains(document: dict[str, Any]) -> bool:
+    """Whether the instance shows that a bound is reached: the least loss is the bound of a search that ended."""
+    return bool(document["statement"] == "new:best_mask" and document["inputs"]["share"] == "1/1")
 
 
 def formal_theorems() -> dict[str, list[dict[str, Any]]]:

@@ -16,11 +16,12 @@ ODD = (
 )  # fmt: skip
 STATEMENTS = (
     "lem:PL_ineq", "thm:our_convergence", "fix:our_convergence", "rem:practical", "fix:practical",
-    "alg:mask_gd", "fix:mask_gd", "fix:bound_c", "fix:bound_basic_func", "exp:step_size",
+    "alg:mask_gd", "fix:mask_gd", "fix:bound_c", "fix:bound_basic_func", "exp:step_size", "new:best_mask",
+    "new:certified_stationary_point",
 )  # fmt: skip
 READINGS = (
-    "full", "causal", "given", "zeros", "ones", "ball", "box", "all M", "0", "1", "ascending", "descending",
-    "2*wmin*beta*delta", "2*wmin*beta*delta_allowed", "2*(wmin*beta*delta)^2",
+    "full", "causal", "given", "zeros", "ones", "ball", "box", "all M", "whole", "range", "0", "1", "ascending",
+    "descending",    "2*wmin*beta*delta", "2*wmin*beta*delta_allowed", "2*(wmin*beta*delta)^2",
 )  # fmt: skip
 BYTES = (
     b'"', b",", b"{", b"[", b"\\", b"\xff", b"\xed\xa0\x80", b"\xef\xbb\xbf", b"NaN", b"1.0", b"\x00",
@@ -213,6 +214,33 @@ def change_mask(document: Document, rng: random.Random) -> str:
     return "mask"
 
 
+def change_leaves(document: Document, rng: random.Random) -> str:
+    """The leaves of a search: one lost, doubled, split in two, widened, or changed in one entry; or another mask."""
+    inputs = document["inputs"]
+    leaves = inputs.get("leaves")
+    if not isinstance(leaves, list) or not leaves or not all(isinstance(leaf, str) and leaf for leaf in leaves):
+        return change_number(document, rng)
+    which, place = rng.randrange(8), rng.randrange(len(leaves))
+    leaf = leaves[place]
+    at = rng.randrange(len(leaf))
+    if which == 0:
+        leaves.pop(place)
+    elif which == 1:
+        leaves.append(leaf)
+    elif which in (2, 3) and "*" in leaf:
+        leaves[place : place + 1] = [leaf.replace("*", bit, 1) for bit in "01"]
+    elif which == 4:
+        leaves[place] = leaf[:at] + rng.choice("01*") + leaf[at + 1 :]
+    elif which == 5:
+        rng.shuffle(leaves)
+    elif which == 6 and isinstance(inputs.get("d"), int) and len(leaf) == inputs["d"] ** 2:
+        d = inputs["d"]
+        inputs["M"] = [["1" if mark == "1" else "0" for mark in leaf[a * d : (a + 1) * d]] for a in range(d)]
+    else:
+        inputs["share"] = rng.choice(("1/10", "1/2", "99/100", "1/1", "1/11", "101/100"))
+    return "leaves"
+
+
 def same_meaning(document: Document, rng: random.Random) -> str:
     """Written otherwise: still what it was."""
     target, key = pick(rng, document, is_rational) or (document, "kind")
@@ -229,13 +257,17 @@ def same_meaning(document: Document, rng: random.Random) -> str:
 
 CHANGES: tuple[Callable[[Document, random.Random], str], ...] = (
     change_number, change_number, change_exponent, change_count, change_interval, change_interval, change_type,
-    change_keys, change_structure, change_relation, change_mask, same_meaning,
+    change_keys, change_structure, change_relation, change_mask, change_leaves, same_meaning,
 )  # fmt: skip
 
 
 def far(document: Document) -> str:
     """Above every number of a certificate; the largest double is 1.8e308."""
     return "1" + "0" * (320 if document.get("statement") == "exp:exp_is_computable" else 40)
+
+
+INPUTS_TOO = ("modulus", "map_sq", "row_sq")
+"""Quantities whose ends a check uses as inputs: opened wide they would say nothing."""
 
 
 def open_enclosures(document: Document) -> None:
@@ -245,7 +277,8 @@ def open_enclosures(document: Document) -> None:
         return
     for name, ends in document["quantities"].items() if isinstance(document.get("quantities"), dict) else ():
         if is_enclosure(ends) and Fraction(ends[0]) != Fraction(ends[1]):
-            document["quantities"][name] = ["-" + far(document), far(document)]
+            near = [str(Fraction(ends[0]) * Fraction(9, 10)), str(Fraction(ends[1]) * Fraction(11, 10))]
+            document["quantities"][name] = near if name in INPUTS_TOO else ["-" + far(document), far(document)]
     if "delta_le_min_f" in hypotheses:
         hypotheses["delta_le_min_f"] = [inputs.get("delta", "0"), far(document)]
     if "psd_pivots" in hypotheses:

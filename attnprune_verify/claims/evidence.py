@@ -51,11 +51,12 @@ def weigh(judgement: Judgement) -> Evidence:
     entry = index().get(judgement.claim.id, {})
     formal = [row for row in entry.get("formal", []) if _says_so(row, judgement)]
     files = [row["file"] for row in formal]
-    best = _own_grade(judgement)
+    best, attained = _own_grade(judgement), False
     for row in entry.get("certificates", []):
         if row["concerns"] == "statement" and _agrees(row, judgement):
             files.append(row["file"])
             best = "certified" if _certifies(row, judgement) else best
+            attained = attained or row["part"] == "sharp"
     by_hand = entry.get("written") and judgement.statement is Verdict.HOLDS
     if by_hand:
         files.append(entry["written"])
@@ -66,6 +67,8 @@ def weigh(judgement: Judgement) -> Evidence:
     failing = tuple(f"{one['step']}: {one['says']}" for one in steps["failing"]) if steps else ()
     proved = _proved({row["part"] for row in formal})
     grades = {part: "formal" if proved & {"whole", part} else best for part in _parts(judgement)}
+    if attained and grades.get("sharp", "formal") != "formal":  # one instance shows that a bound is reached
+        grades["sharp"] = "certified"
     grade = max(grades.values(), key=GRADES.index)  # a proof by hand is said, and raises no grade
     parts = {part: "by hand" if by_hand and one in ("exact", "measured") else one for part, one in grades.items()}
     theorems = tuple({key: row[key] for key in ("theorem", "part", "type", "type_sha256")} for row in formal)

@@ -14,6 +14,7 @@ __all__ = ["closing_sentence", "render_claims"]
 
 STYLE = {"holds": "green", "refuted": "bold red", "ill-posed": "magenta", "vacuous": "yellow", "open": "cyan"}
 _LONGEST = 57  # characters of a name, after which the kind of evidence still fits into 80 columns
+_TAUTOLOGY = " It restates a definition: a tautology."
 _PROOF = {"sound": "green", "gap": "yellow", "wrong": "red", "none": "dim"}
 
 
@@ -60,7 +61,8 @@ def _lines(records: list[ClaimRecord]) -> list[RenderableType]:
         if proofs:  # a section without proofs has no such column: its names are the longest, and 80 columns few
             line.append(f"{'' if proof == 'none' else 'proof ' + proof:{proofs + 6}}  ", style=_PROOF[proof])
         line.append(record.evidence.grade if len(name) <= width else f"\n{'':11}{record.evidence.grade}", style="dim")
-        lines += [line, Padding(Text(record.claim.says), (0, 0, 0, 11))]
+        says = record.claim.says + (_TAUTOLOGY if "tautology" in record.claim.tags else "")
+        lines += [line, Padding(Text(says), (0, 0, 0, 11))]
     return lines
 
 

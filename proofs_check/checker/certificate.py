@@ -9,6 +9,7 @@ from proofs_check.checker import fields
 from proofs_check.checker.document import parse_document, read_document
 from proofs_check.checker.reject import Reject
 from proofs_check.checker.statements import (
+    best_mask,
     box_exit,
     convergence,
     experiment_prose,
@@ -18,6 +19,7 @@ from proofs_check.checker.statements import (
     repaired,
     sharp_bounds,
     spurious_minimum,
+    stationary_point,
     theory_prose,
     thresholding,
 )
@@ -34,6 +36,8 @@ CHECKS: dict[str, Callable[[dict[str, Any]], str]] = {
     "thm:our_convergence": convergence.check_refutation,
     "fix:our_convergence": convergence.check_repaired,
     "new:spurious_minima": spurious_minimum.check,
+    "new:best_mask": best_mask.check,
+    "new:certified_stationary_point": stationary_point.check,
     "exp:mask_stays_in_box": box_exit.check,
     "thm:our_convergence:informal": practical.check_informal,
     "rem:practical": practical.check_remark,

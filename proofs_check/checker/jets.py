@@ -74,23 +74,29 @@ def attention_jet(X: Matrix, W: Matrix, M: Sequence[Sequence[Number]], mask: Mas
     """L_attn = 1/2 ||F(M) - F(1)||_F^2 as a function of the d^2 entries of M, row by row."""
     n, d = len(X), len(W)
     loss = linear(Fraction(0), [Fraction(0)] * (d * d))
+    entries = [entry for row in M for entry in row]
     for i in range(n):
         slopes = [[X[i][a] * W[a][b] * x[b] for a in range(d) for b in range(d)] for x in X]
         dense = [sum(s, Fraction(0)) for s in slopes]
-        entries = [entry for row in M for entry in row]
         z = [total(s * m for s, m in zip(slope, entries, strict=True)) for slope in slopes]
-        target = softmax_row(relative([dense], [mask[i]])[0], bits)
-        columns = [j for j in range(n) if mask[i][j]]
-        top = max(lower(z[j]) for j in columns)
-        weights = {j: linear(_interval(z[j] - top, bits), slopes[j]).exp(bits) for j in columns}
-        mass = linear(Fraction(0), [Fraction(0)] * (d * d))
-        for weight in weights.values():
-            mass = mass + weight
-        share = mass.inverse()
-        for j, weight in weights.items():
-            loss = loss + weight.times(share).minus(target[j]).squared()
+        loss = loss + row_jet(z, slopes, dense, mask[i], bits)
     half = Fraction(1, 2)
     return Jet(half * loss.value, [half * p for p in loss.first], {st: half * h for st, h in loss.second.items()})
+
+
+def row_jet(z: Sequence[Number], slopes: Matrix, dense: Sequence[Fraction], allowed: Sequence[bool], bits: int) -> Jet:
+    """||softmax(z) - softmax(dense)||^2 of one row, its logits z being linear with these slopes."""
+    target = softmax_row(relative([dense], [list(allowed)])[0], bits)
+    columns = [j for j, keep in enumerate(allowed) if keep]
+    top = max(lower(z[j]) for j in columns)
+    weights = {j: linear(_interval(z[j] - top, bits), slopes[j]).exp(bits) for j in columns}
+    found = mass = linear(Fraction(0), [Fraction(0)] * len(slopes[0]))
+    for weight in weights.values():
+        mass = mass + weight
+    share = mass.inverse()
+    for j, weight in weights.items():
+        found = found + weight.times(share).minus(target[j]).squared()
+    return found
 
 
 def _interval(number: Number, bits: int) -> Number:

@@ -20,7 +20,6 @@ Unset Strict Implicit.
 
 Section Definitions.
 Variable R : rcfType.
-
 (* ||A||^2, ||A||, <A, B>, A o B, the matrix of ones, diag(u) *)
 Definition normF2 m n (A : 'M[R]_(m, n)) : R := \sum_i \sum_j A i j ^+ 2.
 Definition normF m n (A : 'M[R]_(m, n)) : R := Num.sqrt (normF2 A).
@@ -55,7 +54,6 @@ Definition attention_gradient n d (X : 'M[R]_(n, d)) (W : 'M[R]_d) (F F0 : 'M[R]
 Definition gradient n d (X : 'M[R]_(n, d)) (W M : 'M[R]_d) (F F0 : 'M[R]_n) (lam : R) : 'M[R]_d :=
   attention_gradient X W F F0 + lam *: M.
 End Definitions.
-
 (* Every statement of this module is proved for every R. *)
 Module Statement.
 Section Statements.
@@ -123,24 +121,24 @@ Definition upper_bound_hadamard := forall m n (W B : 'M[R]_(m, n)) (hi : R),
   0 <= hi -> (forall i j, `|W i j| <= hi) -> normF (hadamard W B) <= hi * normF B.
 Definition M_bounds := forall d (M : 'M[R]_d), (forall i j, 0 <= M i j <= 1) -> normF M <= d%:R.
 (* lem:lower_bound_B_plus_M, for M in the box or, in the first, for ||M|| <= d *)
-Definition lower_bound_B_plus_M_ball := forall d (B M : 'M[R]_d) (lam r : R), 0 <= lam -> normF M <= d%:R -> normF B <=
-  r -> normF2 B + lam ^+ 2 * normF2 M - 2%:R * r * lam * d%:R <= normF2 (B + lam *: M).
-Definition lower_bound_B_plus_M_part1 := forall d (B M : 'M[R]_d) (lam r : R), 0 <= lam -> (forall i j, 0 <= M i j <= 1)
-  -> normF B <= r -> normF2 B + lam ^+ 2 * normF2 M - 2%:R * r * lam * d%:R <= normF2 (B + lam *: M).
+Definition lower_bound_B_plus_M_ball := forall d (B M : 'M[R]_d) (lam r : R), 0 <= lam -> normF M <= d%:R ->
+  normF B <= r -> normF2 B + lam ^+ 2 * normF2 M - 2%:R * r * lam * d%:R <= normF2 (B + lam *: M).
+Definition lower_bound_B_plus_M_part1 := forall d (B M : 'M[R]_d) (lam r : R), 0 <= lam -> (forall i j,
+  0 <= M i j <= 1) -> normF B <= r -> normF2 B + lam ^+ 2 * normF2 M - 2%:R * r * lam * d%:R <= normF2 (B + lam *: M).
 Definition lower_bound_B_plus_M_part2 := forall d (B M : 'M[R]_d) (lam r : R), 0 <= lam -> (forall i j, 0 <= M i j <= 1)
   -> normF B <= r -> (normF B + lam * normF M) / sqrt 2%:R - sqrt (2%:R * r * lam * d%:R) <= normF (B + lam *: M).
 (* lem:lower_bound_p_row, lem:lower_bound_p: delta over all positions, or over the allowed ones S *)
-Definition lower_bound_p_row_masked := forall n (S : pred 'I_n) (b f : 'rV[R]_n) (delta : R), 0 <= delta -> inner b
-  (ones R 1 n) = 0 -> (forall j, S j -> delta <= f ord0 j) -> (forall j, ~~ S j -> b ord0 j = 0) -> delta * normF b <=
-  normF (hadamard (b - inner b f *: ones R 1 n) f).
+Definition lower_bound_p_row_masked := forall n (S : pred 'I_n) (b f : 'rV[R]_n) (delta : R), 0 <= delta ->
+  inner b (ones R 1 n) = 0 -> (forall j, S j -> delta <= f ord0 j) -> (forall j, ~~ S j -> b ord0 j = 0) ->
+  delta * normF b <= normF (hadamard (b - inner b f *: ones R 1 n) f).
 Definition lower_bound_p_row := forall n (b f : 'rV[R]_n) (delta : R),
   0 <= delta -> inner b (ones R 1 n) = 0 -> (forall j, delta <= f ord0 j <= 1) -> inner f (ones R 1 n) = 1 ->
   delta * normF b <= normF (hadamard (b - inner b f *: ones R 1 n) f).
 Definition lower_bound_p_masked := forall n (S : 'I_n -> pred 'I_n) (B F : 'M[R]_n) (delta : R),
   0 <= delta -> B *m ones R n 1 = 0 -> (forall i j, S i j -> delta <= F i j) -> (forall i j, ~~ S i j -> B i j = 0) ->
   delta * normF B <= normF (p_map B F).
-Definition lower_bound_p := forall n (B F : 'M[R]_n) (delta : R), 0 <= delta -> B *m ones R n 1 = 0 -> F *m ones R n 1 =
-  ones R n 1 -> (forall i j, delta <= F i j <= 1) -> delta * normF B <= normF (p_map B F).
+Definition lower_bound_p := forall n (B F : 'M[R]_n) (delta : R), 0 <= delta -> B *m ones R n 1 = 0 ->
+  F *m ones R n 1 = ones R n 1 -> (forall i j, delta <= F i j <= 1) -> delta * normF B <= normF (p_map B F).
 (* lem:bound_basic_func, lem:bound_c, lem:bound_diag_f, for any two row-stochastic matrices *)
 Definition bound_basic_func_part4 := forall n (F : 'M[R]_n) i j, row_stochastic F -> 0 <= F i j <= 1.
 Definition bound_basic_func_part7 := forall n (F : 'M[R]_n) i, row_stochastic F -> normF (row i F) <= 1.
@@ -172,11 +170,12 @@ Definition attention_gradient_lower_masked := forall n d S (X : 'M[R]_(n, d)) (W
     (beta delta wmin : R), 0 <= beta -> psd_ge (X *m X^T) beta -> masked_pair S F F0 ->
   0 <= delta -> (forall i j, S i j -> delta <= F i j) -> 0 <= wmin -> (forall i j, wmin <= `|W i j|) ->
   wmin * beta * delta * normF (F - F0) <= normF (attention_gradient X W F F0).
-Definition PL_corrected_masked := forall n d S (X : 'M[R]_(n, d)) (W M : 'M[R]_d) (F F0 : 'M[R]_n) (lam beta delta wmin
-  wmax : R), 0 <= lam -> normF M <= d%:R -> 0 <= beta -> psd_ge (X *m X^T) beta -> masked_pair S F F0 -> 0 <= delta ->
-  (forall i j, S i j -> delta <= F i j) -> 0 <= wmin -> 0 <= wmax -> (forall i j, wmin <= `|W i j| <= wmax) -> (wmin *
-  beta * delta) ^+ 2 * normF2 (F - F0) + lam ^+ 2 * normF2 M - 6%:R * sqrt n%:R * wmax * normF2 X * lam * d%:R <= normF2
-  (gradient X W M F F0 lam).
+Definition PL_corrected_masked := forall n d S (X : 'M[R]_(n, d)) (W M : 'M[R]_d) (F F0 : 'M[R]_n)
+    (lam beta delta wmin wmax : R), 0 <= lam -> normF M <= d%:R ->
+  0 <= beta -> psd_ge (X *m X^T) beta -> masked_pair S F F0 -> 0 <= delta -> (forall i j, S i j -> delta <= F i j) ->
+  0 <= wmin -> 0 <= wmax -> (forall i j, wmin <= `|W i j| <= wmax) ->
+  (wmin * beta * delta) ^+ 2 * normF2 (F - F0) + lam ^+ 2 * normF2 M
+    - 6%:R * sqrt n%:R * wmax * normF2 X * lam * d%:R <= normF2 (gradient X W M F F0 lam).
 Definition PL_corrected_attained := forall n (F0 : 'M[R]_n), (0 < n)%N -> row_stochastic F0 ->
   let F : 'M[R]_n := const_mx n%:R^-1 in [/\ row_stochastic F, psd_ge (1%:M *m 1%:M^T : 'M[R]_n) 1,
       (forall i j, `|ones R n n i j| = 1), (forall i j, F i j = n%:R^-1) &
@@ -189,7 +188,6 @@ Module Analysis.
 Import Reals.
 Import Coquelicot.Coquelicot.
 Local Open Scope R_scope.
-
 (* ---- sums, vectors, matrices ---- *)
 Definition vec := nat -> R.
 Definition mat := nat -> nat -> R.
@@ -207,7 +205,6 @@ Definition upd (M : mat) a b t : mat := fun i j => if andb (Nat.eqb i a) (Nat.eq
 Definition diagonal (v : vec) : mat := fun i j => if Nat.eqb j i then v i else 0.
 (* g, a p x q matrix that depends on a d x d matrix, is k-Lipschitz *)
 Definition lipschitz d p q (g : mat -> mat) k := forall M M', nF p q (msub (g M') (g M)) <= k * nF d d (msub M' M).
-
 (* ---- one row: the softmax of s over the positions that a 0/1 row m allows ---- *)
 Definition valid_row n (m : vec) := (forall j, m j = 0 \/ m j = 1) /\ exists j, (j < n)%nat /\ m j = 1.
 Definition partition n (m s : vec) := rsum n (fun l => exp (s l) * m l).
@@ -229,11 +226,11 @@ Definition third n (sigma f v w : vec) := let e := fun j => sigma j - f j in
 Definition bil n (sigma f v w : vec) :=
   rsum n (fun j => jacobian n sigma w j * jacobian n sigma v j) + third n sigma f v w.
 (* every row of p is C-Lipschitz in its logits *)
-Definition row_constant C := 0 <= C /\ forall n m f s s' a, valid_row n m -> probability n f -> sqnorm n (fun j => p_row
-  n (softmax n m s') f j - p_row n (softmax n m s) f j) <= C * C * masked_sqnorm n m (fun j => s' j - s j) a.
+Definition row_constant C := 0 <= C /\ forall n m f s s' a, valid_row n m -> probability n f ->
+  sqnorm n (fun j => p_row n (softmax n m s') f j - p_row n (softmax n m s) f j)
+  <= C * C * masked_sqnorm n m (fun j => s' j - s j) a.
 Definition C_plus := (39 + 55 * sqrt 33) / 1152.
 Definition C_minus := (55 * sqrt 33 - 39) / 1152.
-
 (* ---- the paper's objects: X is n x d, W and M are d x d, Mc is the n x n attention mask ---- *)
 Definition full : mat := fun _ _ => 1.
 Definition causal : mat := fun i j => if Nat.leb j i then 1 else 0.
@@ -241,7 +238,6 @@ Definition ones : mat := fun _ _ => 1.
 Definition zeros : mat := fun _ _ => 0.
 Definition valid_mask n (Mc : mat) := forall i, (i < n)%nat -> valid_row n (Mc i).
 Definition had (M W : mat) : mat := fun i j => M i j * W i j.
-
 Section Model.
 Variables (n d : nat) (X W Mc : mat).
 Definition logit (V : mat) : mat := fun i j => rsum d (fun a => rsum d (fun b => X i a * V a b * X j b)).
@@ -310,7 +306,6 @@ Definition delta_allowed (Mc : mat) n (F : mat) delta :=
 (* mu as printed, and with the three missing squares *)
 Definition mu_paper wmin beta delta := 2 * wmin * beta * delta.
 Definition mu_corrected wmin beta delta := 2 * ((wmin * beta * delta) * (wmin * beta * delta)).
-
 (* ---- lem:PL_ineq, for a mask, a reading of delta, a formula for mu and a set of lam; G is any matrix of partial
    derivatives of the loss ---- *)
 Definition xi_PL n d X wmax lam mu := 12 * sqrt (INR n) * wmax * nsq n d X * lam * INR d / mu.
@@ -324,7 +319,6 @@ Definition PL_ineq (Mc : mat) (delta_ok : nat -> mat -> R -> Prop) (mu_of : R ->
   gram_ge n d X beta -> delta_ok n (f n d X Mc (had M W)) delta ->
   0 < wmin -> is_min wmin d W -> is_max wmax d W -> partials n d X W Mc lam M G ->
   PL_inequality n d X W Mc M lam wmax (mu_of wmin beta delta) G.
-
 (* ---- gradient descent on F with gradient G, m x n matrices ---- *)
 Definition is_gradient m n (F : mat -> R) (G : mat -> mat) := forall w v t,
   is_derive (fun t => F (mline w t v)) t (ip m n (G (mline w t v)) v).
@@ -337,8 +331,7 @@ Definition smooth m n F G Lip := is_gradient m n F G /\ gradient_lipschitz m n G
 Definition gd_step (G : mat -> mat) eta w : mat := fun i j => w i j - eta * G w i j.
 Fixpoint gd (G : mat -> mat) eta w0 (t : nat) : mat := match t with O => w0 | S s => gd_step G eta (gd G eta w0 s) end.
 (* with momentum: w_{t+1} from w = w_t and v = w_{t-1}; the pair w_t, w_{t-1} from rest at w_0 *)
-Definition momentum_step (G : mat -> mat) eta theta w v : mat := fun i j => w i j - eta * G w i j
-  + theta * (w i j - v i j).
+Definition momentum_step G eta theta (w v : mat) : mat := fun i j => w i j - eta * G w i j + theta * (w i j - v i j).
 Fixpoint momentum (G : mat -> mat) eta theta w0 (t : nat) : mat * mat := match t with O => (w0, w0)
   | S s => let q := momentum G eta theta w0 s in (momentum_step G eta theta (fst q) (snd q), fst q) end.
 (* a step that the Lipschitz constant lam + C K^2 allows, at most s over it *)
@@ -346,7 +339,6 @@ Definition step_ok n d X W Mc lam C K eta s := valid_mask n Mc /\ 0 < lam /\ row
   logit_bound n d X W Mc K /\ 0 < eta /\ eta * (lam + C * (K * K)) <= s.
 (* x^a for x >= 0 and a > 0 *)
 Definition power x a := if Rlt_dec 0 x then Rpower x a else 0.
-
 (* ---- thm:our_convergence, for a set of starting points, a relation between the iterates of its two terms, a mask, a
    reading of delta and a formula for mu; T is the printed number of iterations rounded up ---- *)
 Definition xi_theorem n d X wmax lam mu := 12 / (INR n * sqrt (INR n)) * wmax * nsq n d X * lam * INR d / mu.
@@ -381,9 +373,10 @@ Definition calculus_power := forall (f : R -> R) n t df, is_derive f t df ->
   is_derive (fun s => f s ^ n) t (INR n * f t ^ pred n * df).
 Definition calculus_hadamard := forall (x y : R -> R) t dx dy, is_derive x t dx -> is_derive y t dy ->
   is_derive (fun s => x s * y s) t (dx * y t + dy * x t).
-Definition calculus_inner := forall n (x y : nat -> R -> R) (dx dy : vec) t, (forall i, (i < n)%nat -> is_derive (x i) t
-  (dx i)) -> (forall i, (i < n)%nat -> is_derive (y i) t (dy i)) -> is_derive (fun s => rsum n (fun i => x i s * y i s))
-  t (rsum n (fun i => dx i * y i t) + rsum n (fun i => x i t * dy i)).
+Definition calculus_inner := forall n (x y : nat -> R -> R) (dx dy : vec) t,
+  (forall i, (i < n)%nat -> is_derive (x i) t (dx i)) -> (forall i, (i < n)%nat -> is_derive (y i) t (dy i)) ->
+  is_derive (fun s => rsum n (fun i => x i s * y i s)) t
+    (rsum n (fun i => dx i * y i t) + rsum n (fun i => x i t * dy i)).
 Definition calculus_exp := forall (f : R -> R) t df, is_derive f t df ->
   is_derive (fun s => exp (f s)) t (exp (f t) * df).
 Definition calculus_right_factor := forall m (X : nat -> nat -> R -> R) (dX Z : mat) t i b,
@@ -397,15 +390,26 @@ Definition calculus_sum := forall n (f : nat -> R -> R) (df : vec) t,
 Definition calculus_entry := forall (X : mat) a b i j,
   is_derive (fun t => upd X a b t i j) (X a b) (unit_matrix a b i j).
 (* J Z i j is the p x q matrix of partial derivatives of the entry (i, j) of g at Z *)
-Definition mean_value_matrix := forall p q r s (g : mat -> mat) (J : mat -> nat -> nat -> mat) A B R0, let V := msub B A
-  in (forall t i j, 0 <= t <= 1 -> (i < r)%nat -> (j < s)%nat -> is_derive (fun t => g (mline A t V) i j) t (ip p q (J
-  (mline A t V) i j) V)) -> 0 <= R0 -> (forall t, 0 <= t <= 1 -> sqrt (rsum r (fun i => rsum s (fun j => nsq p q (J
-  (mline A t V) i j)))) <= R0) -> nF r s (msub (g (mline A 1 V)) (g (mline A 0 V))) <= R0 * nF p q V.
+Definition mean_value_matrix := forall p q r s (g : mat -> mat) (J : mat -> nat -> nat -> mat) A B R0,
+  let V := msub B A in (forall t i j, 0 <= t <= 1 -> (i < r)%nat -> (j < s)%nat ->
+     is_derive (fun t => g (mline A t V) i j) t (ip p q (J (mline A t V) i j) V)) -> 0 <= R0 ->
+  (forall t, 0 <= t <= 1 -> sqrt (rsum r (fun i => rsum s (fun j => nsq p q (J (mline A t V) i j)))) <= R0) ->
+  nF r s (msub (g (mline A 1 V)) (g (mline A 0 V))) <= R0 * nF p q V.
 (* one row: the softmax Jacobian has norm at most 1/2, and the softmax is 1/2-Lipschitz *)
 Definition softmax_jacobian_norm := forall n sigma, probability n sigma ->
   forall v, sqnorm n (jacobian n sigma v) <= / 4 * sqnorm n v.
 Definition softmax_lipschitz := forall n m s s' a, valid_row n m ->
   sqnorm n (fun j => softmax n m s' j - softmax n m s j) <= / 4 * masked_sqnorm n m (fun j => s' j - s j) a.
+(* logits moved by u: each weight, and v^T J v, change at most by the factor e^(hi - lo); no smaller exponent serves *)
+Definition softmax_move := forall n m s u lo hi, valid_row n m ->
+  (forall j, (j < n)%nat -> m j = 1 -> lo <= u j <= hi) ->
+  let e := exp (hi - lo) in let F := softmax n m s in let F' := softmax n m (fun j => s j + u j) in
+  (forall j, (j < n)%nat -> F j <= e * F' j /\ F' j <= e * F j) /\
+  forall v, covariance n F v v <= e * covariance n F' v v /\ covariance n F' v v <= e * covariance n F v v.
+Definition softmax_move_least := forall k, (forall n m s u lo hi, valid_row n m ->
+  (forall j, (j < n)%nat -> m j = 1 -> lo <= u j <= hi) ->
+  let e := exp (k * (hi - lo)) in let F := softmax n m s in let F' := softmax n m (fun j => s j + u j) in
+  (forall j, (j < n)%nat -> F' j <= e * F j) \/ forall v, covariance n F' v v <= e * covariance n F v v) -> 1 <= k.
 (* one row of p: constants 5/4 and C_+ = 0.30811..., from below C_- = 0.24040... *)
 Definition row_constant_five_quarters := row_constant (5 / 4).
 Definition row_hessian_bound := forall n sigma, probability n sigma -> forall f, probability n f ->
@@ -428,10 +432,12 @@ Definition grad_one_row_mat := forall d X W M a b, (a < d)%nat -> (b < d)%nat ->
   is_derive (fun t => logit d X (had (upd M a b t) W) i j) (M a b) (W a b * X i a * X j b).
 Definition grad_exp_func := forall d X W M a b, (a < d)%nat -> (b < d)%nat -> forall i j,
   is_derive (fun t => u d X (had (upd M a b t) W) i j) (M a b) (u d X (had M W) i j * (W a b * X i a * X j b)).
-Definition grad_sum := forall n d X W Mc M a b, (a < d)%nat -> (b < d)%nat -> forall i, is_derive (fun t => alpha n d X
-  Mc (had (upd M a b t) W) i) (M a b) (rsum n (fun j => u d X (had M W) i j * Mc i j * (W a b * X i a * X j b))).
-Definition grad_soft_prob := forall n d X W Mc, valid_mask n Mc -> forall M a b, (a < d)%nat -> (b < d)%nat -> forall i
-  j, (i < n)%nat -> is_derive (fun t => f n d X Mc (had (upd M a b t) W) i j) (M a b) (df n d X W Mc M i j a b).
+Definition grad_sum := forall n d X W Mc M a b, (a < d)%nat -> (b < d)%nat -> forall i,
+  is_derive (fun t => alpha n d X Mc (had (upd M a b t) W) i) (M a b)
+    (rsum n (fun j => u d X (had M W) i j * Mc i j * (W a b * X i a * X j b))).
+Definition grad_soft_prob := forall n d X W Mc, valid_mask n Mc -> forall M a b, (a < d)%nat -> (b < d)%nat ->
+  forall i j, (i < n)%nat ->
+  is_derive (fun t => f n d X Mc (had (upd M a b t) W) i j) (M a b) (df n d X W Mc M i j a b).
 Definition grad_one_unit := forall n d X W Mc, valid_mask n Mc -> forall M a b, (a < d)%nat -> (b < d)%nat ->
   forall i j, (i < n)%nat -> is_derive (fun t => c n d X W Mc (upd M a b t) i j) (M a b) (df n d X W Mc M i j a b).
 Definition grad_rec := forall n d X W Mc, valid_mask n Mc -> forall M a b, (a < d)%nat -> (b < d)%nat ->
@@ -448,8 +454,8 @@ Definition mat_view_b1_part1 := forall n d X W Mc M a b i j,
   B1 n d X W Mc M a b i j = c n d X W Mc M i j * f n d X Mc (had M W) i j * (W a b * (X i a * X j b)).
 Definition mat_view_b1_part2 := forall n d X W Mc M a b,
   rsum n (fun i => rsum n (fun j => B1 n d X W Mc M a b i j)) = adjoint n X W (p1 n d X W Mc M) a b.
-Definition mat_view_b2_part1 := forall n d X W Mc M a b i j, B2 n d X W Mc M a b i j = - (c n d X W Mc M i j * f n d X
-  Mc (had M W) i j * (X i a * W a b * rsum n (fun l => X l b * f n d X Mc (had M W) i l))).
+Definition mat_view_b2_part1 := forall n d X W Mc M a b i j, B2 n d X W Mc M a b i j = - (c n d X W Mc M i j
+  * f n d X Mc (had M W) i j * (X i a * W a b * rsum n (fun l => X l b * f n d X Mc (had M W) i l))).
 Definition mat_view_b2_part2 := forall n d X W Mc M a b,
   rsum n (fun i => rsum n (fun j => B2 n d X W Mc M a b i j)) = - adjoint n X W (p2 n d X W Mc M) a b.
 Definition mat_view_b3 := forall lam M a b, B3 lam M a b = lam * M a b.
@@ -475,8 +481,8 @@ Definition PL_ineq_causal_vacuous := forall n d X W M delta, 0 < delta ->
 Definition ones_attention_loss_zero := forall n d X W Mc, Lattn n d X W Mc ones = 0.
 Definition ones_loss := forall n d X W Mc lam, L n d X W Mc lam ones = / 2 * lam * (INR d * INR d).
 Definition ones_gradient := forall n d X W Mc lam a b, grad n d X W Mc lam ones a b = lam.
-Definition ones_satisfies_guarantee := forall n d X W Mc lam wmax mu eps, (0 < n)%nat -> 0 < mu -> 0 <= lam -> 0 <= eps
-  -> lam * INR d <= 6 * sqrt (INR n) * wmax * nsq n d X -> guarantee n d X W Mc lam wmax mu eps ones.
+Definition ones_satisfies_guarantee := forall n d X W Mc lam wmax mu eps, (0 < n)%nat -> 0 < mu -> 0 <= lam ->
+  0 <= eps -> lam * INR d <= 6 * sqrt (INR n) * wmax * nsq n d X -> guarantee n d X W Mc lam wmax mu eps ones.
 Definition ones_witness_sharp := forall n d X W Mc lam mu K, (0 < n)%nat -> (0 < d)%nat -> 0 < mu -> 0 < lam ->
   0 <= K -> (guarantee_sharp n d X W Mc lam mu K 0 ones <-> lam <= K ^ 2 / 4) /\ C_minus * K ^ 2 <= K ^ 2 / 4.
 (* Lipschitz constants in terms of K *)
@@ -511,8 +517,9 @@ Definition model_bounds := forall n d X W Mc M, valid_mask n Mc -> let r := sqrt
   (forall i j, (i < n)%nat -> (j < n)%nat -> 0 <= F i j <= 1) /\ (forall i, (i < n)%nat -> sqnorm n (F i) <= 1) /\
   nF n n (diagonal mean_of) <= 2 * INR n /\ nF n n (fun i j => mean_of i * F i j) <= r /\
   nF n n (p n d X W Mc M) <= 3 * r.
-Definition model_bounds_choices := forall n d X W Mc M, valid_mask n Mc -> nsq n n (c n d X W Mc M) <= 2 * choices n Mc
-  /\ nsq n n (c_times_f n d X W Mc M) <= choices n Mc /\ nsq n n (diagonal (row_means n d X W Mc M)) <= choices n Mc.
+Definition model_bounds_choices := forall n d X W Mc M, valid_mask n Mc ->
+  nsq n n (c n d X W Mc M) <= 2 * choices n Mc /\ nsq n n (c_times_f n d X W Mc M) <= choices n Mc /\
+  nsq n n (diagonal (row_means n d X W Mc M)) <= choices n Mc.
 (* no smaller multiple of K, of K^2, and no smaller constant of a row *)
 Definition lip_f_half_least := forall k, (forall n d X W Mc K, valid_mask n Mc -> logit_bound n d X W Mc K ->
   lipschitz d n n (fun M => f n d X Mc (had M W)) (k * K)) -> / 2 <= k.
@@ -551,8 +558,8 @@ Definition lip_f_circ_c := forall n d X W Mc R0, valid_mask n Mc -> bounded n d 
   lipschitz d n n (c_times_f n d X W Mc) (6 * INR d * (INR n * sqrt (INR n)) * R0 ^ 3).
 Definition lip_diag := forall n d X W Mc R0, valid_mask n Mc -> bounded n d X W R0 ->
   lipschitz d n n (fun M => diagonal (row_means n d X W Mc M)) (6 * INR d * (INR n * INR n) * R0 ^ 3).
-Definition lip_diag_f := forall n d X W Mc R0, valid_mask n Mc -> bounded n d X W R0 -> lipschitz d n n (fun M i j =>
-  row_means n d X W Mc M i * f n d X Mc (had M W) i j) (24 * INR d * (INR n ^ 3 * sqrt (INR n)) * R0 ^ 3).
+Definition lip_diag_f := forall n d X W Mc R0, valid_mask n Mc -> bounded n d X W R0 -> lipschitz d n n
+  (fun M i j => row_means n d X W Mc M i * f n d X Mc (had M W) i j) (24 * INR d * (INR n ^ 3 * sqrt (INR n)) * R0 ^ 3).
 Definition lip_grad_l := forall n d X W Mc R0 lam, valid_mask n Mc -> bounded n d X W R0 -> 0 <= lam ->
   lipschitz d d d (grad n d X W Mc lam) (L_paper n d lam R0).
 (* gradient descent on any smooth function, and thm:convergence *)
@@ -565,16 +572,29 @@ Definition convergence := forall m n F G Lip, smooth m n F G Lip -> (forall w, 0
 Definition loss_smooth := forall n d X W Mc lam C K, valid_mask n Mc -> 0 < lam -> row_constant C ->
   logit_bound n d X W Mc K -> smooth d d (L n d X W Mc lam) (grad n d X W Mc lam) (lam + C * (K * K)).
 (* steps longer than 1/L: along the gradient, and by backtracking from eta / b to eta *)
-Definition directional_step := forall n d X W Mc lam C M a, valid_mask n Mc -> row_constant C -> let G := grad n d X W
-  Mc lam M in let moved := rsum n (fun i => masked_sqnorm n (Mc i) (logit d X (had G W) i) (a i)) in forall eta, 0 <=
-  eta -> eta * (lam * nsq d d G + C * moved) <= nsq d d G -> L n d X W Mc lam (gd_step (grad n d X W Mc lam) eta M) <= L
-  n d X W Mc lam M - eta / 2 * nsq d d G.
+Definition directional_step := forall n d X W Mc lam C M a, valid_mask n Mc -> row_constant C ->
+  let G := grad n d X W Mc lam M in
+  let moved := rsum n (fun i => masked_sqnorm n (Mc i) (logit d X (had G W) i) (a i)) in
+  forall eta, 0 <= eta -> eta * (lam * nsq d d G + C * moved) <= nsq d d G ->
+  L n d X W Mc lam (gd_step (grad n d X W Mc lam) eta M) <= L n d X W Mc lam M - eta / 2 * nsq d d G.
+(* on the segment M + s V, V = -grad L(M): lo, hi, t and pull bound, row by row, the step's logits v, the weights and
+   c_j - <c, sigma>; a is any shift *)
+Definition segment_step := forall n d X W Mc lam M (a lo hi t pull : vec) eta, valid_mask n Mc ->
+  let G := grad n d X W Mc lam in let F := f n d X Mc (had M W) in let r := c n d X W Mc M in
+  let v := logit d X (had (G M) W) in let e i := exp (eta * (hi i - lo i)) in
+  (forall i j, (i < n)%nat -> (j < n)%nat -> Mc i j = 1 ->
+     lo i <= v i j <= hi i /\ F i j <= t i /\ r i j - mean n (F i) (r i) <= pull i) ->
+  let bend i := Rmin (C_plus * masked_sqnorm n (Mc i) (v i) (a i)) (e i * covariance n (F i) (v i) (v i) *
+    (Rmin (/ 2) (e i * t i) + Rmin (/ 2) (pull i + 4 * (e i - 1) * t i))) in
+  let B := lam * nsq d d (G M) + rsum n bend in let V := fun i j => - G M i j in 0 <= eta ->
+  (forall s, 0 <= s <= eta -> exists h, is_derive (fun s => ip d d (G (mline M s V)) V) s h /\ h <= B) /\
+  (eta * B <= nsq d d (G M) -> L n d X W Mc lam (gd_step G eta M) <= L n d X W Mc lam M - eta / 2 * nsq d d (G M)).
 Definition armijo_step := forall m n F G Lip alpha b eta w, smooth m n F G Lip -> 0 < Lip -> 0 < alpha < 1 -> 0 < b ->
   0 < eta -> F (gd_step G (eta / b) w) > F w - alpha * (eta / b) * nsq m n (G w) -> 2 * (1 - alpha) * b / Lip < eta.
-Definition stopping_rule := forall n d X W Mc lam (M : nat -> mat) eta T, M 0%nat = ones -> (forall t, (t < T)%nat -> 0
-  <= eta t /\ L n d X W Mc lam (M (S t)) <= L n d X W Mc lam (M t) - eta t / 2 * nsq d d (grad n d X W Mc lam (M t))) ->
-  0 <= lam -> (1 <= T)%nat -> exists t, (t < T)%nat /\ nsq d d (grad n d X W Mc lam (M t)) * rsum T eta <= lam * (INR d
-  * INR d).
+Definition stopping_rule := forall n d X W Mc lam (M : nat -> mat) eta T, M 0%nat = ones -> (forall t, (t < T)%nat ->
+  0 <= eta t /\
+  L n d X W Mc lam (M (S t)) <= L n d X W Mc lam (M t) - eta t / 2 * nsq d d (grad n d X W Mc lam (M t))) -> 0 <= lam ->
+  (1 <= T)%nat -> exists t, (t < T)%nat /\ nsq d d (grad n d X W Mc lam (M t)) * rsum T eta <= lam * (INR d * INR d).
 (* the second derivative of L along D, and what follows where lam outweighs C_- K^2 *)
 Definition curvature_range := forall n d X W Mc K lam M D, valid_mask n Mc -> logit_bound n d X W Mc K ->
   exists h, is_derive (fun t => ip d d (grad n d X W Mc lam (mline M t D)) D) 0 h /\
@@ -583,9 +603,9 @@ Definition strong_convexity := forall n d X W Mc K lam M M', valid_mask n Mc -> 
   let G := grad n d X W Mc lam in let D := msub M' M in let m := lam - C_minus * (K * K) in
   m * nsq d d D <= ip d d (msub (G M') (G M)) D <= (lam + C_plus * (K * K)) * nsq d d D /\
   L n d X W Mc lam M + ip d d (G M) D + m / 2 * nsq d d D <= L n d X W Mc lam M'.
-Definition stationary_point_near := forall n d X W Mc K lam M M', valid_mask n Mc -> logit_bound n d X W Mc K -> let G
-  := grad n d X W Mc lam in let m := lam - C_minus * (K * K) in 0 < m -> nsq d d (G M') = 0 -> m * nF d d (msub M M') <=
-  nF d d (G M) /\ 0 <= L n d X W Mc lam M - L n d X W Mc lam M' <= nsq d d (G M) / (2 * m).
+Definition stationary_point_near := forall n d X W Mc K lam M M', valid_mask n Mc -> logit_bound n d X W Mc K ->
+  let G := grad n d X W Mc lam in let m := lam - C_minus * (K * K) in 0 < m -> nsq d d (G M') = 0 ->
+  m * nF d d (msub M M') <= nF d d (G M) /\ 0 <= L n d X W Mc lam M - L n d X W Mc lam M' <= nsq d d (G M) / (2 * m).
 Definition strongly_convex_descent := forall n d X W Mc lam C K eta M0 M' T, step_ok n d X W Mc lam C K eta 1 ->
   let m := lam - C_minus * (K * K) in 0 < m -> L n d X W Mc lam (gd (grad n d X W Mc lam) eta M0 T)
     - L n d X W Mc lam M' <= (1 - eta * m) ^ T * (L n d X W Mc lam M0 - L n d X W Mc lam M').
@@ -615,40 +635,42 @@ Definition p_norm_half_c := forall n d X W Mc M, valid_mask n Mc ->
   nF n n (p n d X W Mc M) <= / 2 * nF n n (c n d X W Mc M).
 Definition attention_gradient_upper_true := forall n d X W Mc M wmax, valid_mask n Mc -> 0 <= wmax ->
   between 0 wmax d W -> nF d d (adjoint n X W (p n d X W Mc M)) <= 3 * sqrt (INR n) * wmax * nsq n d X.
-Definition PL_corrected_true_gradient := forall n d X W Mc M lam beta delta wmin wmax, valid_mask n Mc -> 0 <= lam -> 0
-  <= beta -> gram_ge n d X beta -> 0 <= delta -> delta_allowed Mc n (f n d X Mc (had M W)) delta -> 0 <= wmin -> 0 <=
-  wmax -> between wmin wmax d W -> let kappa := wmin * beta * delta in forall G, nF d d M <= INR d -> partials n d X W
-  Mc lam M G -> nsq d d G >= kappa * kappa * nsq n n (c n d X W Mc M) + lam * lam * nsq d d M - 6 * sqrt (INR n) * wmax
-  * nsq n d X * lam * INR d.
+Definition PL_corrected_true_gradient := forall n d X W Mc M lam beta delta wmin wmax, valid_mask n Mc ->
+  0 <= lam -> 0 <= beta -> gram_ge n d X beta -> 0 <= delta -> delta_allowed Mc n (f n d X Mc (had M W)) delta ->
+  0 <= wmin -> 0 <= wmax -> between wmin wmax d W ->
+  let kappa := wmin * beta * delta in forall G, nF d d M <= INR d -> partials n d X W Mc lam M G ->
+  nsq d d G >= kappa * kappa * nsq n n (c n d X W Mc M) + lam * lam * nsq d d M
+               - 6 * sqrt (INR n) * wmax * nsq n d X * lam * INR d.
 Definition PL_additive_free := forall n d X W Mc M lam beta delta wmin wmax, valid_mask n Mc ->
   0 <= lam -> 0 <= beta -> gram_ge n d X beta -> 0 <= delta -> delta_allowed Mc n (f n d X Mc (had M W)) delta ->
   0 <= wmin -> between wmin wmax d W -> let kappa := wmin * beta * delta in
   kappa * nF n n (c n d X W Mc M) <= nF d d (grad n d X W Mc lam M) + lam * nF d d M.
 (* the operator's constants: no beta, no delta, zero weights allowed; and how they compare *)
-Definition PL_sharp := forall n d X W Mc M kappa l, valid_mask n Mc -> pull_bound n d X W Mc kappa -> gap_bound n Mc (f
-  n d X Mc (had M W)) l -> kappa * l * nF n n (c n d X W Mc M) <= nF d d (adjoint n X W (p n d X W Mc M)).
+Definition PL_sharp := forall n d X W Mc M kappa l, valid_mask n Mc -> pull_bound n d X W Mc kappa ->
+  gap_bound n Mc (f n d X Mc (had M W)) l ->
+  kappa * l * nF n n (c n d X W Mc M) <= nF d d (adjoint n X W (p n d X W Mc M)).
 Definition kappa_at_least := forall n d X W Mc beta wmin wmax, 0 <= beta -> gram_ge n d X beta -> 0 <= wmin ->
   between wmin wmax d W -> pull_bound n d X W Mc (wmin * beta).
 Definition gap_at_least := forall n d X V Mc delta, valid_mask n Mc -> 0 <= delta ->
   delta_allowed Mc n (f n d X Mc V) delta -> gap_bound n Mc (f n d X Mc V) delta.
 (* attained, with c <> 0: at X = I, |W| = 1, M = 0 *)
-Definition PL_attained_signs := forall n, (2 <= n)%nat -> exists X W, let M := zeros in gram_ge n n X 1 /\ is_min 1 n W
-  /\ delta_all full n (f n n X full (had M W)) (/ INR n) /\ 0 < nsq n n (c n n X W full M) /\ nsq n n (adjoint n X W (p
-  n n X W full M)) = (1 * 1 * / INR n) * (1 * 1 * / INR n) * nsq n n (c n n X W full M).
+Definition PL_attained_signs := forall n, (2 <= n)%nat -> exists X W, let M := zeros in gram_ge n n X 1 /\
+  is_min 1 n W /\ delta_all full n (f n n X full (had M W)) (/ INR n) /\ 0 < nsq n n (c n n X W full M) /\
+  nsq n n (adjoint n X W (p n n X W full M)) = (1 * 1 * / INR n) * (1 * 1 * / INR n) * nsq n n (c n n X W full M).
 Definition PL_ineq_corrected_masked := forall Mc, (forall n, valid_mask n Mc) ->
   PL_ineq Mc (delta_allowed Mc) mu_corrected (fun _ => True).
 (* the main theorem, corrected and refuted *)
-Definition our_convergence_corrected := forall n d X W Mc lam beta delta wmin wmax K C eta eps T, corrected_hypotheses n
-  d X W Mc lam beta delta wmin wmax K C eta eps T -> exists t, (t < T)%nat /\ guarantee n d X W Mc lam wmax
-  (mu_corrected wmin beta delta) eps (gd (grad n d X W Mc lam) eta ones t).
+Definition our_convergence_corrected := forall n d X W Mc lam beta delta wmin wmax K C eta eps T,
+  corrected_hypotheses n d X W Mc lam beta delta wmin wmax K C eta eps T -> exists t, (t < T)%nat /\
+  guarantee n d X W Mc lam wmax (mu_corrected wmin beta delta) eps (gd (grad n d X W Mc lam) eta ones t).
 Definition corrected_hypotheses_met := exists n d X W lam beta delta wmin wmax K C eta eps T,
   corrected_hypotheses n d X W full lam beta delta wmin wmax K C eta eps T /\ 0 < nsq n n (c n d X W full zeros).
-Definition gd_attention_loss := forall n d X W Mc lam beta delta wmin wmax K C eta T, (0 < d)%nat -> step_ok n d X W Mc
-  lam C K eta 1 -> 0 < beta -> gram_ge n d X beta -> 0 < delta -> 0 < wmin -> between wmin wmax d W -> (1 <= T)%nat ->
-  let M := gd (grad n d X W Mc lam) eta ones in let kappa := wmin * beta * delta in (forall t, (t < T)%nat ->
-  delta_allowed Mc n (f n d X Mc (had (M t) W)) delta) -> / (eta * lam) <= INR T -> exists t, (t < T)%nat /\ nF d d
-  (grad n d X W Mc lam (M t)) <= lam * INR d /\ kappa * kappa * Lattn n d X W Mc (M t) <= 2 * (lam * INR d * (lam * INR
-  d)).
+Definition gd_attention_loss := forall n d X W Mc lam beta delta wmin wmax K C eta T, (0 < d)%nat ->
+  step_ok n d X W Mc lam C K eta 1 -> 0 < beta -> gram_ge n d X beta -> 0 < delta -> 0 < wmin ->
+  between wmin wmax d W -> (1 <= T)%nat -> let M := gd (grad n d X W Mc lam) eta ones in let kappa :=
+  wmin * beta * delta in (forall t, (t < T)%nat -> delta_allowed Mc n (f n d X Mc (had (M t) W)) delta) ->
+  / (eta * lam) <= INR T -> exists t, (t < T)%nat /\ nF d d (grad n d X W Mc lam (M t)) <= lam * INR d /\
+  kappa * kappa * Lattn n d X W Mc (M t) <= 2 * (lam * INR d * (lam * INR d)).
 Definition stationarity := forall n d X W Mc lam C K eta T kappa l, (0 < d)%nat -> step_ok n d X W Mc lam C K eta 1 ->
   pull_bound n d X W Mc kappa -> let M := gd (grad n d X W Mc lam) eta ones in
   (forall t, (t < T)%nat -> gap_bound n Mc (f n d X Mc (had (M t) W)) l) -> (1 <= T)%nat -> / (eta * lam) <= INR T ->
@@ -661,8 +683,8 @@ Definition our_convergence_sharp := forall n d X W Mc lam C K eta eps T kappa l,
   2 * lam * INR d ^ 2 / (eta * mu * eps * INR n ^ 2) <= INR T ->
   exists t, (t < T)%nat /\ guarantee_sharp n d X W Mc lam mu K eps (M t).
 Definition gradient_norm := forall n d X W Mc lam C K eta r T, (0 < d)%nat -> 0 < r -> (1 <= T)%nat ->
-  step_ok n d X W Mc lam C K eta 1 -> / (eta * lam * r ^ 2) <= INR T ->
-  exists t, (t < T)%nat /\ nF d d (grad n d X W Mc lam (gd (grad n d X W Mc lam) eta ones t)) <= r * lam * INR d.
+  step_ok n d X W Mc lam C K eta 1 -> / (eta * lam * r ^ 2) <= INR T -> let G := grad n d X W Mc lam in
+  exists t, (t < T)%nat /\ nF d d (G (gd G eta ones t)) <= r * lam * INR d.
 Definition our_convergence_full_refuted :=
   ~ our_convergence (fun _ => box) (fun _ _ => True) full (delta_all full) mu_paper.
 Definition our_convergence_causal_allowed_refuted :=

@@ -5,7 +5,14 @@ import sys
 from pathlib import Path
 
 from proofs_check.checker import judge_bytes
-from proofs_check.corpus import in_the_fields, in_the_text, of_the_lemma, of_the_rest, of_the_theorem
+from proofs_check.corpus import (
+    in_the_fields,
+    in_the_text,
+    of_masks_and_points,
+    of_the_lemma,
+    of_the_rest,
+    of_the_theorem,
+)
 from proofs_check.corpus.trap import Trap
 
 HERE = Path(__file__).resolve().parent
@@ -15,6 +22,7 @@ PARTS = {
     "lem:PL_ineq": of_the_lemma,
     "The main theorem, spurious minima, leaving the box": of_the_theorem,
     "Remarks, thresholds, repaired bounds, prose, misprints": of_the_rest,
+    "The best mask, stationary points": of_masks_and_points,
 }
 _HEAD = """# Invalid certificates
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from proofs_check.__main__ import CERTIFICATES
-from proofs_check.mutations import far, is_enclosure, open_enclosures
+from proofs_check.mutations import INPUTS_TOO, far, is_enclosure, open_enclosures
 
 Document = dict[str, Any]
 _EXACT = (  # where a quantity has to be one number
@@ -50,12 +50,12 @@ def opened(name: str, says: str, base: str, **inputs: Any) -> Trap:
     """
     document = valid(base)
     document["inputs"] |= {key.rstrip("_"): value for key, value in inputs.items()}
-    kept = {name: ends for name, ends in document["quantities"].items() if name == "curvature"}  # it is an input, too
+    kept = {name: ends for name, ends in document["quantities"].items() if name in ("curvature", *INPUTS_TOO)}
     open_enclosures(document)
     document["quantities"] |= kept
     if document["statement"] not in _EXACT:
         for quantity, ends in document["quantities"].items():
-            if is_enclosure(ends):
+            if is_enclosure(ends) and quantity not in INPUTS_TOO:
                 document["quantities"][quantity] = [f"-{far(document)}", far(document)]
     return Trap(name, says, written(document))
 

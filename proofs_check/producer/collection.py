@@ -3,9 +3,29 @@
 from collections.abc import Iterator
 from typing import Any
 
-from proofs_check.producer import convergence, pl_inequality, prose, repaired, sharp_bounds, smaller, spurious_minimum
+from proofs_check.producer import (
+    best_mask,
+    convergence,
+    pl_inequality,
+    prose,
+    repaired,
+    sharp_bounds,
+    smaller,
+    spurious_minimum,
+    stationary_point,
+)
 
-PARTS = (pl_inequality, convergence, spurious_minimum, smaller, repaired, sharp_bounds, prose)
+PARTS = (
+    pl_inequality,
+    convergence,
+    spurious_minimum,
+    smaller,
+    repaired,
+    sharp_bounds,
+    prose,
+    best_mask,
+    stationary_point,
+)
 
 
 def all_documents() -> Iterator[tuple[str, dict[str, Any]]]:

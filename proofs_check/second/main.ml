@@ -20,6 +20,8 @@ let checks =
     ("fix:new_loss", Remark.check_regulariser);
     ("fix:practical", Bounds.check_floor);
     ("fix:attn_prun", Bounds.check_best_mask);
+    ("new:best_mask", Leaves.check);
+    ("new:certified_stationary_point", Stationary.check);
     ("alg:mask_gd", Thresholds.check_printed);
     ("fix:mask_gd", Thresholds.check_repaired);
   ]

@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+import re
 from fractions import Fraction
 from pathlib import Path
 
@@ -17,6 +18,8 @@ from attnprune_verify.claims.registry import claims, find
 from attnprune_verify.claims.relation import decide
 from attnprune_verify.claims.statements import prose_experiments, prose_models, prose_theory
 from attnprune_verify.errors import InvalidInstance
+from attnprune_verify.experiments.perplexity.sentences import _TABLE_1
+from attnprune_verify.experiments.stored.findings import measured
 from attnprune_verify.theory.arithmetic import BALL, EXACT
 
 
@@ -121,3 +124,15 @@ def test_reported_numbers_come_from_the_papers_lines(monkeypatch, tmp_path) -> N
     (tmp_path / "excerpts.json").write_text(json.dumps(document))
     assert reported.real().delta == Fraction(15, 10000)
     reported.real.cache_clear()
+
+
+def test_what_is_quoted_of_table_1_stands_in_it() -> None:
+    says = measured()["exp:table1-wanda-everywhere-beats-sparsegpt"].says
+    rows = dict(re.findall(r"(\w+) MLP \+ \1 Attn & ([\d.]+)", excerpts.excerpt("tab:ppl")))
+    assert f"{float(rows['Wanda']):.1f} against {float(rows['SparseGPT']):.1f} in Table 1" in says
+    (sentences,) = re.findall(r"\$(\d+)\$ sentences in the C4 training", excerpts.excerpt("setup:perplexity"))
+    assert f"with {sentences} sentences" in says
+
+
+def test_table_1_is_judged_at_its_own_ratio() -> None:
+    assert float(reported.perplexity().of_attention) == _TABLE_1

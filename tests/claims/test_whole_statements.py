@@ -1,18 +1,22 @@
 """What a statement says beside its main line is checked as well; each part with something that gets it wrong."""
 
+import io
 from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 import pytest
+from rich.console import Console
 
 from attnprune_verify.claims.core import Claim, Verdict, Wrong, mutant
 from attnprune_verify.claims.judge import judge
 from attnprune_verify.claims.quantities import Quantities
-from attnprune_verify.claims.registry import find
+from attnprune_verify.claims.registry import claims, find
 from attnprune_verify.claims.relation import at_least
+from attnprune_verify.claims.run import run_claims
 from attnprune_verify.claims.statements import descent, fused_mask, labelled_equations, pl_ingredients
 from attnprune_verify.claims.supply import Supply
+from attnprune_verify.report.claims_text import render_claims
 
 
 def cases(supply: Supply) -> list[Any]:
@@ -81,3 +85,24 @@ def test_masks_that_lift_a_rank_are_counted() -> None:
     for reading in ("no rotary positions", "rotary positions"):
         claim = find("new:fused_mask_rank", reading)
         assert "can lift" in claim.says and f"each of {len(cases(claim.supply))} " in claim.says
+
+
+def test_the_listing_marks_what_no_instance_could_refute() -> None:
+    """A definition that is compared with itself is printed as `holds`; the reader must see why."""
+    found = run_claims(ids=["def:reg_term", "lem:M_bounds", "exp:xi_vanishes"])
+    shown = io.StringIO()
+    Console(file=shown, width=200).print(render_claims(found))
+    lines = [line for line in shown.getvalue().splitlines() if "a tautology" in line]
+    assert len(lines) == 2 == sum("tautology" in record.claim.tags for record in found.records)
+
+
+def test_vacuous_readings_say_what_cannot_be_met() -> None:
+    vacuous = [claim for claim in claims() if claim.reading.mask == "causal" and claim.id.startswith("lem:")]
+    assert {claim.id for claim in vacuous} >= {"lem:PL_ineq", "lem:lower_bound_p"}
+    assert [claim.test_id for claim in vacuous if "causal mask and two tokens" not in claim.says] == []
+
+
+def test_the_printed_mu_has_its_factor() -> None:
+    """mu = 2 min|W| beta delta: the sentence had left out the 2 that the formula and the check have."""
+    for claim in (claim for claim in claims() if claim.id in ("lem:PL_ineq", "lem:PL_ineq_informal")):
+        assert "mu twice the product" in claim.says and "mu = 2 min|W| beta delta" in claim.formula

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from proofs_check.checker import attention, blocks, dual, judge_file
-from proofs_check.checker.statements import pl_inequality, sharp_bounds, sigmoid_valley
+from proofs_check.checker import attention, blocks, dual, judge_file, leaves
+from proofs_check.checker.statements import best_mask, pl_inequality, sharp_bounds, sigmoid_valley, stationary_point
 
 CERTIFICATES = Path(__file__).resolve().parents[2] / "proofs_check" / "certificates"
 
@@ -39,6 +39,17 @@ def mass_held_fixed(pairs: Any, mass: dual.Dual) -> dual.Dual:
     return dual.squared_distance(pairs, dual.Dual(mass.value, [Fraction(0)] * len(mass.slopes)))
 
 
+def turned_round(original: Callable[..., Any]) -> Callable[..., Any]:
+    return lambda self, leaf: original(self, leaf)[::-1]
+
+
+def unit(size: int) -> list[list[Fraction]]:
+    return [[Fraction(int(p == q)) for q in range(size)] for p in range(size)]
+
+
+derivatives = stationary_point._derivatives
+
+
 MISTAKES: dict[str, tuple[Any, str, Any, str]] = {
     "quotient rule": (dual.Dual, "__truediv__", quotient_without_second_term, "bound_grad_f-*"),
     "quotient rule in the loss": (attention, "squared_distance", mass_held_fixed, "PL_ineq-*"),
@@ -57,6 +68,27 @@ MISTAKES: dict[str, tuple[Any, str, Any, str]] = {
     "rows without a choice": (sharp_bounds, "_choices", lambda instance, bits=0: Fraction(instance.n), "bound_c-*"),
     "the logits' slopes": (sharp_bounds, "_pull", lambda instance, i: [Fraction(1)] * instance.d, "bound_grad_f-*"),
     "change of c o F": (sharp_bounds.Instance, "dense", lambda self, bits: self.weights("M", bits), "lip_f_circ_c-*"),
+    "open coefficients turned round": (
+        leaves.Difference,
+        "extremes",
+        turned_round(leaves.Difference.extremes),
+        "best_mask-four-features",
+    ),
+    "distance from f": (best_mask, "_larger", lambda one, other: one, "best_mask-four-features"),
+    "lengths in the range": (stationary_point.Space, "metric", lambda self, bits: unit(len(self.basis)), "*-range"),
+    "tokens not centred": (stationary_point, "_centred", lambda row, allowed: row, "stationary_point-four-tokens"),
+    "gradient in place of its form": (
+        stationary_point,
+        "inverse_form",
+        lambda H, g: attention.norm_sq([g]),
+        "stationary_point-*",
+    ),
+    "lambda twice in the Hessian": (
+        stationary_point,
+        "_derivatives",
+        lambda rows, P, centre, lam: derivatives(rows, P, centre, 2 * lam),
+        "stationary_point-*",
+    ),
     "step downhill": (blocks, "descend", lambda M, grad, eta: M, "mask_stays_in_box-*"),
 }
 

@@ -86,7 +86,7 @@ def _paper_lemma(
         title=title,
         section=_SECTION,
         reading=ANY_MASK,
-        says="The change is at most the stated multiple of ||M - M'||_F.",
+        says=f"From M to M' {title.partition(' of ')[2]} changes by at most {formula.partition(' <= ')[2]}.",
         formula=formula,
         strength=Strength.UPPER,
         margin=lipschitz(function, constant),

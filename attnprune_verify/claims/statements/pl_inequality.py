@@ -109,7 +109,8 @@ def _literal(id_: str, title: str, section: str, formal: bool) -> list[Claim]:
                 section=section,
                 reading=reading,
                 says="The squared gradient norm is at least mu/2 times (squared residual plus regulariser minus xi),"
-                " with mu the product of min |W|, beta and delta, none of them squared.",
+                " with mu twice the product of min |W|, beta and delta, none of them squared."
+                + (" No instance with a causal mask and two tokens has delta > 0." if mask == "causal" else ""),
                 formula=_FORMULA + (_BOXED if formal else ""),
                 strength=Strength.LOWER,
                 margin=as_printed,

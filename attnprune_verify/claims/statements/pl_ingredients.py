@@ -181,6 +181,9 @@ _MATRIX_SAYS = (
 )
 
 
+_NEVER = " No f(M) with a causal mask and two tokens is such."
+
+
 def _p_lemma(id_: str, reading: Reading, section: str, uses: tuple[str, ...], repaired_by: str) -> Claim:
     mask = str(reading.mask)
     rows = id_ == "lem:lower_bound_p_row"
@@ -192,7 +195,7 @@ def _p_lemma(id_: str, reading: Reading, section: str, uses: tuple[str, ...], re
         title="Lower bound for one row" if rows else "Lower bound for rows with zero sum",
         section=section,
         reading=reading,
-        says=_ROW_SAYS if rows else _MATRIX_SAYS,
+        says=(_ROW_SAYS if rows else _MATRIX_SAYS) + (_NEVER if mask == "causal" else ""),
         formula=_ROW if rows else _MATRIX,
         strength=Strength.TIGHT if mask == "full" else Strength.LOWER,
         arithmetic="exact",

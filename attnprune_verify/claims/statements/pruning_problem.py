@@ -100,13 +100,13 @@ CLAIMS: tuple[Claim, ...] = (
         title="Attention weights pruning",
         section="1 Introduction",
         reading=FULL,
-        says="The loss is a number, and has a minimum over the declared [0,1]^{dxd}; but as a problem of pruning"
-        " min_M L(M) asks for no zero: M = 1 minimises the attention term and prunes nothing.",
+        says="The loss is a number for every M, declared in [0,1]^{dxd}; but as a problem of pruning min_M L(M) asks"
+        " for no zero: M = 1 minimises the attention term and prunes nothing.",
         formula="min_M L(M), L(M) = 1/2 ||D^{-1} A - D~^{-1} A~||_F^2 + (lam/2) ||M||_F^2",
         strength=Strength.IDENTITY,
         arithmetic="ball",
         margin=_loss,
-        defect=_nothing_pruned_is_optimal,
+        defect=lambda q: [_loss(q), *_nothing_pruned_is_optimal(q)],
         supply=_FULL,
         uses=("def:attn_matrix",),
         wrong=(Wrong("without the factor 1/2", lambda q: _loss(q, attention_factor=1.0)),),
