@@ -16,12 +16,12 @@ from __future__ import annotations
 
 from typing import Any
 
-import torch
-from llmcompressor.modifiers import Modifier
-from pydantic import PrivateAttr
-
 from attnprune_verify.errors import InvalidInstance
-from attnprune_verify.torch import prune_
+from attnprune_verify.torch import prune_  # first: it says what to install where torch is missing
+
+import torch  # isort: skip
+from llmcompressor.modifiers import Modifier  # isort: skip
+from pydantic import PrivateAttr  # isort: skip
 
 __all__ = ["AttnPruneModifier"]
 

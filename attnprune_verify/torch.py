@@ -14,7 +14,6 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
 
 from attnprune_verify.algorithms.layer.prune import prune_layer
@@ -23,6 +22,7 @@ from attnprune_verify.algorithms.matrix.methods import MATRIX_METHODS, prune_mat
 from attnprune_verify.algorithms.matrix.metrics import output_blocks
 from attnprune_verify.algorithms.matrix.output_obs import PrunedMatrix
 from attnprune_verify.errors import InvalidInstance
+from attnprune_verify.extras import need
 from attnprune_verify.instance.validate import Array
 from attnprune_verify.pretrained.block import INPUT_OF, Block
 from attnprune_verify.pretrained.config import Config
@@ -34,6 +34,9 @@ from attnprune_verify.whole_model.budgets import Zeros, zeros_by_map
 from attnprune_verify.whole_model.fingerprint import fingerprint, versions
 from attnprune_verify.whole_model.loss import LOSS_WINDOWS
 from attnprune_verify.whole_model.plan import Plan
+
+need("attnprune_verify.torch", "torch")
+import torch  # noqa: E402  # after what is said where it is missing
 
 __all__ = ["prune_"]
 
@@ -81,6 +84,7 @@ def prune_(
     # Plan refuses a budget that is none
     plan = Plan(attention, rest, rho, pattern, budget, hold=tuple(hold), seed=seed)  # type: ignore[arg-type]
     family = _family(model)
+    plan.refuse_blocks_beyond(family.depth)
     windows = [window[np.newaxis] for batch in batches for window in _checked(batch, family)]
     if not windows:
         raise InvalidInstance("batches must hold at least one window; they hold none")

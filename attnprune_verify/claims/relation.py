@@ -28,6 +28,10 @@ _IDENTITY_RADIUS = 1e-15
 """An identity is consistent in ball arithmetic when both sides overlap and the balls are this small relatively."""
 
 
+_LOST = 1e-9
+"""A bound this much smaller than what was added to both its sides is their rounding."""
+
+
 class Relation(NamedTuple):
     """``lhs kind rhs`` with kind one of ==, <=, >=, <.
 
@@ -104,6 +108,8 @@ def attained(relation: Relation) -> float | None:
     except (TypeError, ValueError):
         return None
     if not (math.isfinite(low) and math.isfinite(high)) or high < 1e-200 or low < 0:
+        return None
+    if high <= _LOST * abs(float(relation.offset)):
         return None
     return low / high
 

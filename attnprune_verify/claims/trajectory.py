@@ -8,11 +8,15 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from attnprune_verify.claims.batch import Batch, problem
 from attnprune_verify.claims.case import Case
 from attnprune_verify.claims.quantities import Quantities
 from attnprune_verify.theory import sharp
 
-__all__ = ["descend", "minimiser", "sharp_L", "simple_L", "step_below", "upper_constant"]
+__all__ = ["below_start", "descend", "lowest_loss", "minimiser", "sharp_L", "simple_L", "step_below", "upper_constant"]
+
+_NEWTON_STEPS, _HALVINGS = 30, 8
+_BISECTIONS, _FAR = 40, 1e9
 
 
 def upper_constant(q: Quantities) -> Any:
@@ -35,10 +39,13 @@ def step_below(q: Quantities, stretch: float, constant: Callable[[Quantities], A
     return q.number(stretch / float(constant(q)) * (1 - 1e-9))
 
 
-def descend(q: Quantities, eta: Any, steps: int, momentum: float = 0.0) -> Iterator[Quantities]:
-    """The problem at M_0 = 1, M_1, ..., M_steps with M_{t+1} = M_t - eta v_t, v_t = momentum v_{t-1} + grad L(M_t)."""
+def descend(q: Quantities, eta: Any, steps: int, momentum: float = 0.0, start: Any = None) -> Iterator[Quantities]:
+    """The problem at M_0, M_1, ..., M_steps with M_{t+1} = M_t - eta v_t, v_t = momentum v_{t-1} + grad L(M_t).
+
+    From M_0 = 1 where no start is given.
+    """
     q.f, q.allowed  # noqa: B018  # the same on the whole way
-    point = q.at(q.number(np.ones((q.d, q.d))))
+    point = q.at(q.number(np.ones((q.d, q.d))) if start is None else start)
     velocity = q.number(np.zeros((q.d, q.d)))
     yield point
     for _ in range(steps):
@@ -48,29 +55,62 @@ def descend(q: Quantities, eta: Any, steps: int, momentum: float = 0.0) -> Itera
 
 
 def minimiser(case: Case) -> NDArray[np.float64]:
-    """A good point, found in floats: Newton's method from M = 1, kept while it decreases the loss."""
-    plain = Quantities(case)
+    """A good point, found in floats: Newton's method from M = 1, each step halved until it decreases the loss."""
+    plain = problem(Quantities(case))
     point = plain.at(np.ones((plain.d, plain.d)))
-    for _ in range(6):
-        step = np.linalg.lstsq(_hessian(point), point.gradient.ravel(), rcond=None)[0]
-        moved = plain.at(point.M - step.reshape(point.M.shape))
-        if not moved.L < point.L:
+    for _ in range(_NEWTON_STEPS):
+        step = np.linalg.lstsq(_hessian(point), point.gradient.ravel(), rcond=None)[0].reshape(point.M.shape)
+        tried = (plain.at(point.M - step / 2**halved) for halved in range(_HALVINGS))
+        better = next((one for one in tried if one.L < point.L), None)
+        if better is None:
             break
-        point = moved
+        point = better
     found: NDArray[np.float64] = point.M
     return found
 
 
+def lowest_loss(near: Quantities, modulus: Any, scale: Any) -> tuple[Any, bool]:
+    """A lower bound of L around a point, where L is that strongly convex, and whether it is one.
+
+    L(near) - ||grad L(near)||^2/(2 modulus), where what is taken off is nothing beside the scale; else L(near) itself.
+    """
+    below = near.square(near.gradient) / (2 * modulus)
+    certain = bool(below <= scale * near.number(1e-12))
+    return (near.L - below if certain else near.L), certain
+
+
+def below_start(case: Case, direction: Any, share: float) -> NDArray[np.float64]:
+    """A point of {L <= L(1)} in that direction from a good one, at a share of the way to where L is L(1)."""
+    centre, plain = minimiser(case), problem(Quantities(case))
+    limit = plain.at(np.ones(centre.shape)).L
+    low, high = 0.0, 1.0
+    while plain.at(centre + high * direction).L <= limit and high < _FAR:
+        low, high = high, 4 * high
+    for _ in range(_BISECTIONS):
+        middle = (low + high) / 2
+        low, high = (middle, high) if plain.at(centre + middle * direction).L <= limit else (low, middle)
+    found: NDArray[np.float64] = centre + low * share * direction
+    return found
+
+
 def _hessian(q: Quantities) -> NDArray[np.float64]:
-    """The Hessian of L in float64, the sum over rows of A^T (diag(c + s) - s (c + s)^T - <c, s> I) J A, and lam I.
+    """The Hessian of L in float64, the mean of the samples' own.
 
     For the search alone. What is claimed of the curvature is asked of `Quantities.curvature`, from the definition.
     """
+    parts = q.parts if isinstance(q, Batch) else [q]
+    attention = sum((_bends(part) for part in parts), np.zeros((q.d**2, q.d**2)))
+    found: NDArray[np.float64] = attention / len(parts) + q.lam * np.eye(q.d**2)
+    return found
+
+
+def _bends(q: Quantities) -> NDArray[np.float64]:
+    """The sum over rows of A^T (diag(c + s) - s (c + s)^T - <c, s> I) J A."""
     s, c = q.F, q.c
     pulls = (q.X[:, None, :, None] * q.W * q.X[None, :, None, :]).reshape(q.n, q.n, q.d**2)  # (row, column, entry of M)
     moved = s[:, :, None] * (pulls - np.einsum("ij,ijk->ik", s, pulls)[:, None, :])
     both = c + s
     bent = both[:, :, None] * moved - s[:, :, None] * np.einsum("ij,ijk->ik", both, moved)[:, None, :]
     bent -= (c * s).sum(axis=1)[:, None, None] * moved
-    found: NDArray[np.float64] = pulls.reshape(-1, q.d**2).T @ bent.reshape(-1, q.d**2) + q.lam * np.eye(q.d**2)
+    found: NDArray[np.float64] = pulls.reshape(-1, q.d**2).T @ bent.reshape(-1, q.d**2)
     return found

@@ -33,11 +33,9 @@ class _Count(click.ParamType):  # type: ignore[type-arg]  # generic in some rele
         return int(number)
 
 
-@click.command(
-    name="campaign", epilog="Example: attnprune-verify campaign lem:PL_ineq fix:PL_ineq --instances 1e6 --out runs"
-)
+@click.command(name="campaign")
 @click.argument("statements", nargs=-1, required=True, metavar="STATEMENT...")
-@click.option("--instances", type=_Count(), default=100_000, show_default="1e5", help="How many; 1e6 is a number, too.")
+@click.option("--instances", type=_Count(), default=100_000, help="How many; 1e6 is a number, too.  [default: 1e5]")
 @click.option("--sizes", metavar="SIZES", help="Tokens and features of the instances.  [default: n=2..8,d=2..8]")
 @click.option("--seed", type=int, default=0, show_default=True)
 @click.option("--out", type=click.Path(), metavar="DIR", help="Keep a checkpoint; the same command goes on from it.")
@@ -65,6 +63,10 @@ def command(
 
     Exit code 0 when no statement of ours was violated (a violated statement of the paper is a finding), 1 when one was,
     2 for wrong usage, 3 when workers died faster than they could be replaced.
+
+    \b
+    Example:
+      attnprune-verify campaign lem:PL_ineq fix:PL_ineq --instances 1e6 --out runs
     """
     from attnprune_verify.files import dumps
     from attnprune_verify.report.campaign_text import closing_sentence, render_campaign, render_instance

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import click
 import numpy as np
 
+from attnprune_verify.cli.number import NUMBER
 from attnprune_verify.cli.output import EXIT, deliver
 
 if TYPE_CHECKING:
@@ -29,10 +30,10 @@ __all__ = ["command"]
 @click.option("--strict", is_flag=True, help="A failed assumption counts as failed (exit code 1).")
 @click.option("--quiet", is_flag=True, help="No progress; as text, only the closing sentence.")
 @click.option(
-    "--beta", type=float, metavar="B", help="Judge this beta (X X^T >= beta I) instead of the instance's own."
+    "--beta", type=NUMBER, metavar="B", help="Judge this beta (X X^T >= beta I) instead of the instance's own."
 )
 @click.option(
-    "--delta", type=float, metavar="D", help="Judge this delta (F(M) >= delta) instead of the instance's own."
+    "--delta", type=NUMBER, metavar="D", help="Judge this delta (F(M) >= delta) instead of the instance's own."
 )
 def command(
     instance: str | None,

@@ -8,6 +8,8 @@ from typing import Any
 
 import click
 
+from attnprune_verify.cli.number import NUMBER
+
 __all__ = ["command"]
 
 _INTERRUPTED = 130
@@ -24,8 +26,8 @@ _INTERRUPTED = 130
 @click.option("--weights", multiple=True, type=click.Choice(["independent", "shared"]), help="Two draws, or one.")
 @click.option("--candidate", "candidates", multiple=True, help="Only these (may be repeated).")
 @click.option("--k", "ks", multiple=True, type=int, help="Numbers of samples (may be repeated).  [default: 16]")
-@click.option("--scale", "scales", multiple=True, type=float, help="Factors of the logits.  [default: 1, 1/32]")
-@click.option("--rho", "rhos", multiple=True, type=float, help="Pruning ratios.  [default: 0.5]")
+@click.option("--scale", "scales", multiple=True, type=NUMBER, help="Factors of the logits.  [default: 1, 1/32]")
+@click.option("--rho", "rhos", multiple=True, type=NUMBER, help="Pruning ratios.  [default: 0.5]")
 @click.option("--seeds", type=int, help="[default: 3]")
 @click.option("--n", type=int, help="[default: 128]")
 @click.option("--d", type=int, help="[default: 64]")

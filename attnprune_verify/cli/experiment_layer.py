@@ -8,6 +8,7 @@ from typing import Any
 import click
 
 from attnprune_verify.cli.lazy import NamingMethods
+from attnprune_verify.cli.number import NUMBER
 
 __all__ = ["command"]
 
@@ -31,7 +32,7 @@ _INTERRUPTED = 130
 @click.option(
     "--method", "methods", multiple=True, help="A method, with options as in fisher-obs:sweeps=1 (may be repeated)."
 )
-@click.option("--rho", "rhos", multiple=True, type=float, help="Pruning ratios (may be repeated).  [default: 0.5]")
+@click.option("--rho", "rhos", multiple=True, type=NUMBER, help="Pruning ratios (may be repeated).  [default: 0.5]")
 @click.option("--n", "ns", multiple=True, type=int, help="Tokens per sequence (may be repeated).  [default: 128]")
 @click.option("--held-out-n", type=int, help="Tokens per sequence that is measured on.  [default: as in calibration]")
 @click.option("--k", type=int, help="Sequences for calibration, and as many for measuring.  [default: 8]")

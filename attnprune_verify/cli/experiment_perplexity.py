@@ -8,6 +8,7 @@ from typing import Any
 import click
 
 from attnprune_verify.cli.lazy import NamingMethods
+from attnprune_verify.cli.number import NUMBER
 
 __all__ = ["command"]
 
@@ -37,7 +38,7 @@ _INTERRUPTED = 130
     metavar="METHOD|dense|same",
     help="For V, O, MLP; same: as W_Q and W_K (may be repeated).  [default: dense]",
 )
-@click.option("--rho", "rhos", multiple=True, type=float, help="A pruning ratio (may be repeated).  [default: 0.5]")
+@click.option("--rho", "rhos", multiple=True, type=NUMBER, help="A pruning ratio (may be repeated).  [default: 0.5]")
 @click.option("--pattern", "patterns", multiple=True, metavar="N:M", help="Keep N of every M (may be repeated).")
 @click.option(
     "--budget",
@@ -69,7 +70,7 @@ def command(folder: Path, out: Path, jobs: int, plots: bool, form: str, quiet: b
       attnprune-verify experiment perplexity models/llama --rest dense --rest wanda --rest sparsegpt --seeds 5
     """
     from attnprune_verify.cli.jobs import as_processes
-    from attnprune_verify.cli.output import deliver
+    from attnprune_verify.cli.output import deliver, plotted
     from attnprune_verify.cli.progress import progress_bar
     from attnprune_verify.experiments.perplexity.plan import PerplexityPlan
     from attnprune_verify.experiments.perplexity.report import as_document, summary, write_tables
@@ -87,7 +88,7 @@ def command(folder: Path, out: Path, jobs: int, plots: bool, form: str, quiet: b
         return _INTERRUPTED
     paths = write_tables(results, out)
     if plots:
-        paths += _plots(results, out)
+        paths += plotted(lambda: _plots(results, out))
     if not quiet:
         deliver(dumps(as_document(results)) if form == "json" else summary(results) + "\n")
         click.echo("Written: " + ", ".join(map(str, paths)), err=True)
@@ -95,11 +96,6 @@ def command(folder: Path, out: Path, jobs: int, plots: bool, form: str, quiet: b
 
 
 def _plots(results: Any, out: Path) -> list[Path]:
-    try:
-        import matplotlib  # noqa: F401  # is the extra there?
-    except ImportError:
-        click.echo("Note: no plots; for them, install the extra: pip install '.[plot]'", err=True)
-        return []
     from attnprune_verify.experiments.figures import save
     from attnprune_verify.experiments.perplexity.plots import write_plots
     from attnprune_verify.experiments.perplexity.report import as_document

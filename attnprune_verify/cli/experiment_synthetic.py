@@ -8,6 +8,8 @@ from typing import Any
 
 import click
 
+from attnprune_verify.cli.number import NUMBER
+
 __all__ = ["command"]
 
 _INTERRUPTED = 130
@@ -31,19 +33,19 @@ _INTERRUPTED = 130
     help="W_Q and W_K: two Gaussian draws, or one.",
 )
 @click.option("--reading", "readings", multiple=True, help="Readings of the algorithm to sweep (may be repeated).")
-@click.option("--lam", "lams", multiple=True, type=float, help="Values of the sweep over lambda (may be repeated).")
-@click.option("--fixed-lam", "fixed_lams", multiple=True, type=float, help="lambda of the sweeps over n and rho.")
+@click.option("--lam", "lams", multiple=True, type=NUMBER, help="Values of the sweep over lambda (may be repeated).")
+@click.option("--fixed-lam", "fixed_lams", multiple=True, type=NUMBER, help="lambda of the sweeps over n and rho.")
 @click.option("--n", "ns", multiple=True, type=int, help="Values of the sweep over n (may be repeated).")
-@click.option("--rho", "rhos", multiple=True, type=float, help="Values of the sweep over rho (may be repeated).")
+@click.option("--rho", "rhos", multiple=True, type=NUMBER, help="Values of the sweep over rho (may be repeated).")
 @click.option("--fixed-n", type=int, help="n of the sweeps over lambda and rho.  [default: 128]")
 @click.option("--d", type=int, help="Features; the rank of W_Q and W_K stays 4.  [default: 64]")
 @click.option("--seeds", type=int, help="Seeds for every k.")
 @click.option("--k", "ks", multiple=True, type=int, help="Numbers of samples (may be repeated).")
 @click.option("--steps", type=int, help="Steps of descent.  [default: 100]")
-@click.option("--momentum", type=float, help="[default: 0.9]")
+@click.option("--momentum", type=NUMBER, help="[default: 0.9]")
 @click.option("--momentum-form", type=click.Choice(["heavy-ball", "ema", "nesterov"]), help="[default: heavy-ball]")
 @click.option("--project", is_flag=True, help="Clip M to [0, 1] after every step.")
-@click.option("--scale", type=float, help="Factor of the logits; the paper's text has none.  [default: 1]")
+@click.option("--scale", type=NUMBER, help="Factor of the logits; the paper's text has none.  [default: 1]")
 @click.option("--jobs", type=int, help="Runs at the same time.  [default: one per core]")
 @click.option("--plots/--no-plots", default=True, help="Draw PNG and SVG (needs the extra `plot`).")
 @click.option("--format", "form", type=click.Choice(["text", "json"]), default="text", show_default=True)

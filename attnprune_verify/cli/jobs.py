@@ -6,6 +6,8 @@ import os
 
 import click
 
+from attnprune_verify.extras import lacking
+
 __all__ = ["as_processes"]
 
 
@@ -16,6 +18,6 @@ def as_processes(jobs: int | None) -> int:
 
     processes = as_count("jobs", (os.cpu_count() or 1) if jobs is None else jobs, least=1)
     if processes > 1 and not can_run_in_parallel():
-        click.echo("Note: one run at a time; for several, install the extra: pip install '.[parallel]'", err=True)
+        click.echo(f"Note: one run at a time; {lacking('doing several at once', 'parallel')}", err=True)
         return 1
     return processes

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from attnprune_verify.extras import has, lacking
 from attnprune_verify.files import write_whole
 
 if TYPE_CHECKING:
@@ -62,11 +63,10 @@ def deliver(report: str | RenderableType, target: Path | None = None, *, width: 
 
 def plotted(write: Callable[[], list[Path]]) -> list[Path]:
     """The figures that `write` makes; none, and a note, without the extra `plot`."""
-    try:
+    if has("plot"):
         return write()
-    except ModuleNotFoundError:
-        click.echo("Note: no plots; for them, install the extra: pip install '.[plot]'", err=True)
-        return []
+    click.echo(f"Note: no plots; {lacking('drawing', 'plot')}", err=True)
+    return []
 
 
 def reader_left() -> None:

@@ -9,7 +9,9 @@ from typing import TYPE_CHECKING, Any
 import click
 import numpy as np
 
+from attnprune_verify.cli.number import NUMBER
 from attnprune_verify.cli.output import output_file
+from attnprune_verify.extras import need
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -27,8 +29,8 @@ KINDS = (*_OF_AN_INSTANCE, "slack", "heads", "perplexity")
 @click.argument("kind", type=click.Choice(KINDS), metavar="KIND")
 @click.argument("source", required=False, type=click.Path(path_type=Path))
 @click.option("--out", type=click.Path(), required=True, metavar="FILE", help="A .png, .svg or .pdf.")
-@click.option("--rho", type=float, help="Pruning ratio; 0.5, or the smallest one measured.")
-@click.option("--lam", type=float, help="Regularisation strength; the instance's own if not given.")
+@click.option("--rho", type=NUMBER, help="Pruning ratio; 0.5, or the smallest one measured.")
+@click.option("--lam", type=NUMBER, help="Regularisation strength; the instance's own if not given.")
 @click.option("--reading", "readings", multiple=True, help="Of the descent (may be repeated).")
 @click.option("--steps", type=int, default=100, show_default=True, help="Of the descent.")
 @click.option("--claim", "claims", multiple=True, metavar="ID", help="A bound whose slack is drawn (may be repeated).")
@@ -69,10 +71,7 @@ def command(
     assert target is not None
     if target.suffix.lower() not in _FORMATS:
         raise click.UsageError(f"--out must end in {', '.join(_FORMATS)}; got {out!r}")
-    try:
-        import matplotlib  # noqa: F401  # is the extra there?
-    except ImportError as error:
-        raise click.UsageError("pictures need the extra: pip install '.[plot]'") from error
+    need("drawing", "plot")
     from attnprune_verify.experiments.figures import save_as
 
     if kind in _OF_AN_INSTANCE:

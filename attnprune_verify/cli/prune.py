@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import click
 
 from attnprune_verify.algorithms.readings import READINGS
+from attnprune_verify.cli.number import NUMBER
 from attnprune_verify.cli.output import deliver, output_file
 
 if TYPE_CHECKING:
@@ -22,8 +23,8 @@ _DIVERGED = 1
 
 @click.command()
 @click.argument("path", metavar="INSTANCE.npz", type=click.Path(path_type=Path))
-@click.option("--rho", type=float, required=True, help="Pruning ratio: floor(rho d^2) entries become 0.")
-@click.option("--lam", type=float, help="Regularisation strength; the instance's own if not given.")
+@click.option("--rho", type=NUMBER, required=True, help="Pruning ratio: floor(rho d^2) entries become 0.")
+@click.option("--lam", type=NUMBER, help="Regularisation strength; the instance's own if not given.")
 @click.option(
     "--reading",
     type=click.Choice(list(READINGS)),
@@ -31,9 +32,9 @@ _DIVERGED = 1
     show_default=True,
     help="Which reading of the algorithm: where lambda stands and which step is taken.",
 )
-@click.option("--eta", type=float, help="Fixed step; the reading's own if not given.")
+@click.option("--eta", type=NUMBER, help="Fixed step; the reading's own if not given.")
 @click.option("--steps", type=int, default=100, show_default=True)
-@click.option("--momentum", type=float, default=0.0, show_default=True, help="Section 6.1 says 0.9.")
+@click.option("--momentum", type=NUMBER, default=0.0, show_default=True, help="Section 6.1 says 0.9.")
 @click.option(
     "--momentum-form", type=click.Choice(["heavy-ball", "ema", "nesterov"]), default="heavy-ball", show_default=True
 )

@@ -8,6 +8,7 @@ from typing import Any
 import click
 
 from attnprune_verify.cli.lazy import NamingMethods
+from attnprune_verify.cli.number import NUMBER
 
 __all__ = ["command"]
 
@@ -17,7 +18,7 @@ _INTERRUPTED = 130
 @click.command("prune-model", cls=NamingMethods)
 @click.argument("folder", type=click.Path(path_type=Path))
 @click.option("--out", type=click.Path(path_type=Path), required=True, help="The new folder.")
-@click.option("--rho", type=float, help="Pruning ratio of every matrix.")
+@click.option("--rho", type=NUMBER, help="Pruning ratio of every matrix.")
 @click.option("--pattern", metavar="N:M", help="Keep N of every M consecutive inputs, in place of --rho.")
 @click.option(
     "--calibration", multiple=True, required=True, type=click.Path(), help="A text to calibrate on (may be repeated)."

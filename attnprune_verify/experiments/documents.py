@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from attnprune_verify.errors import InvalidInstance
+from attnprune_verify.extras import need
 
 __all__ = ["default_texts", "draw_sequences", "read_documents"]
 
@@ -58,7 +59,8 @@ def draw_sequences(
         If there is no tokenizer, or a document is too short for n tokens.
     """
     if tokenizer is None:
-        raise InvalidInstance("the model folder must hold tokenizer.json, and the extra 'real' be installed")
+        need("reading texts", "real", "tokenizers")
+        raise InvalidInstance("the model folder must hold tokenizer.json; it holds none")
     before, after = _special_tokens(tokenizer)
     inner = n - len(before) - len(after)
     if inner < 1:

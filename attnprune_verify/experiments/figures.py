@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from attnprune_verify.extras import need
 from attnprune_verify.files import whole_file
 
 if TYPE_CHECKING:
@@ -23,6 +24,7 @@ def save(figure: Figure, folder: Path, name: str) -> list[Path]:
 
 def save_as(figure: Figure, path: Path) -> None:
     """Write one file, in the format that its ending names."""
+    need("drawing", "plot")
     import matplotlib as mpl
 
     form = path.suffix[1:].lower()

@@ -110,10 +110,11 @@ def _mapped(
 
 def _check_header(name: str, file: IO[bytes], available: int) -> tuple[tuple[int, ...], bool, Any]:
     version = np.lib.format.read_magic(file)
-    if version == (1, 0):
-        shape, fortran, dtype = np.lib.format.read_array_header_1_0(file)
-    else:
-        shape, fortran, dtype = np.lib.format.read_array_header_2_0(file)
+    read = np.lib.format.read_array_header_1_0 if version == (1, 0) else np.lib.format.read_array_header_2_0
+    try:
+        shape, fortran, dtype = read(file)
+    except ValueError as error:  # whose text holds addresses, and lines of what was read
+        raise ValueError(f"the header of {name} cannot be read") from error
     if dtype.hasobject:
         raise InvalidInstance(f"{name} must hold real numbers; got pickled objects, which are never loaded")
     announced = dtype.itemsize

@@ -40,7 +40,9 @@ def as_real(name: str, value: object) -> Array:
     except Exception as error:  # ragged lists, tensors that refuse conversion, huge integers
         raise InvalidInstance(f"{name} must be a rectangular array of real numbers; got {_brief(error)}") from error
     if array.dtype.kind not in "biuf":
-        raise InvalidInstance(f"{name} must hold real numbers; got dtype {array.dtype}")
+        unknown = array.dtype == object and array.ndim == 0  # NumPy makes this of None, of a dict, of a sparse matrix
+        got = type(value).__name__ if unknown else f"dtype {array.dtype}"
+        raise InvalidInstance(f"{name} must hold real numbers; got {got}")
     if array.size == 0:
         raise InvalidInstance(f"{name} must not be empty; got shape {array.shape}")
     if array.dtype.kind in "iu" and (

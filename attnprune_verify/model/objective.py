@@ -279,7 +279,8 @@ class Objective:
         value = total / (2 * self.problem.k) + regular
         if not math.isfinite(value):
             names = " + ".join(f"||{name.replace('W', 'M')}||_F^2" for name in self.problem.weights)
-            raise InvalidInstance(f"the loss must be finite in {self.problem.dtype}; {names} overflows")
+            names = f"({names})" if len(masks) > 1 else names
+            raise InvalidInstance(f"the loss must be finite in {self.problem.dtype}; lam/2 {names} overflows")
         return float(value)
 
     def _finished(self, d_queries: Array, d_keys: Array | None, masks: Sequence[Array], crew: Crew) -> list[Array]:

@@ -175,7 +175,8 @@ def _log_softmax(logits: Any, allowed: NDArray[np.bool_]) -> Any:
 
 
 def _first(function: _Function, at: Sequence[Any]) -> list[_Matrix]:
-    return [np.asarray(part) for part in grad(function)(list(at))]
+    with np.errstate(over="ignore"):  # 1 / cosh^2 of a logit far beyond its cap is 0
+        return [np.asarray(part) for part in grad(function)(list(at))]
 
 
 def _second(function: _Function, at: Sequence[Any], along: Sequence[Any]) -> list[_Matrix]:

@@ -275,7 +275,8 @@ def _judge(
     known: float,
 ) -> SlopeVerdict:
     seen = min(_ABOVE * floor[0], max(_BEYOND * limit[0], floor[0])) / steps[0]
-    power = float(seen / known) if known > 0 else np.inf
+    with np.errstate(over="ignore"):  # a slope of 1e-320: any error that is seen is infinitely large beside it
+        power = float(seen / known) if known > 0 else np.inf
     last = slice(len(steps) - _FEWEST, len(steps))
     if (remainders[last] > _BEYOND * limit[last]).all() and remainders[-1] > _TINY:
         slope = _fit(steps[last], remainders[last])

@@ -72,9 +72,11 @@ def _changes(
             cap = dz.dtype.type(at.softcap)
             far = np.minimum(np.abs(logits / cap), 300)  # beyond, 1 / cosh^2 is 0
             t = np.tanh(dz / cap)
-            dz = cap * t / np.cosh(far) ** 2 / (1 + np.tanh(logits / cap) * t)
+            with np.errstate(divide="ignore"):
+                dz = cap * t / np.cosh(far) ** 2 / (1 + np.tanh(logits / cap) * t)
         dz = np.where(positions, dz, 0)
-        e = np.expm1(np.where(positions, dz - (f * dz).sum(axis=1, keepdims=True), 0))
+        with np.errstate(invalid="ignore"):  # a step from one end of a cap to the other is not finite, and not used
+            e = np.expm1(np.where(positions, dz - (f * dz).sum(axis=1, keepdims=True), 0))
         mean = (f * e).sum(axis=1, keepdims=True)
         change = f * (e - mean) / (1 + mean)
         found.append((change * (c + change / 2)).sum())

@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from attnprune_verify.errors import InvalidInstance
+from attnprune_verify.extras import need
 from attnprune_verify.instance.validate import Array
 
 __all__ = ["Place", "Tensors", "decoded", "encoded", "mapped", "read_json", "weight_files"]
@@ -185,13 +186,7 @@ def _places(file: Path) -> dict[str, Place]:
 
 
 def _safe_open() -> Callable[..., Any]:
-    try:
-        from safetensors import safe_open
-    except ImportError as error:
-        raise InvalidInstance(
-            "reading model files needs the extra 'real': pip install 'attnprune-verify[real]'"
-        ) from error
-    opener: Callable[..., Any] = safe_open
+    opener: Callable[..., Any] = need("reading model files", "real", "safetensors").safe_open
     return opener
 
 

@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from attnprune_verify.errors import InvalidInstance
+from attnprune_verify.extras import need
 
 __all__ = ["calibration_windows", "cut_windows", "draw_windows", "read_text", "token_stream"]
 
@@ -103,7 +104,8 @@ def cut_windows(texts: Sequence[str], tokenizer: Any, n: int) -> list[NDArray[np
 
 def _encode(text: str, tokenizer: Any, *, special: bool = True) -> NDArray[np.int64]:
     if tokenizer is None:
-        raise InvalidInstance("the model folder must hold tokenizer.json, and the extra 'real' be installed")
+        need("reading texts", "real", "tokenizers")
+        raise InvalidInstance("the model folder must hold tokenizer.json; it holds none")
     return np.array(tokenizer.encode(text, add_special_tokens=special).ids, dtype=np.int64)
 
 

@@ -256,7 +256,7 @@ def constant_balls(
         "lipschitz_F_paper": paper.lipschitz_attention(n, d, found.radius),
         "curvature_lower": sharp.lower_curvature(K, lam),
         "convexity_threshold": sharp.convexity_threshold(K),
-        "linear_rate_threshold": rates.linear_rate_threshold(d, found.dense_floor.allowed, len(instance.samples)),
+        "linear_rate_threshold": rates.linear_rate_threshold(d, found.dense_floor.certified, len(instance.samples)),
         "vacuity_threshold": paper.vacuity_threshold(n, d, found.max_W, found.norm_X),
         "inner_product_floor": product_floor,
         "C_plus": sharp.C_plus(),

@@ -12,12 +12,14 @@ from flint import arb
 from attnprune_verify.instance.problem import Instance
 from attnprune_verify.theory import paper, rates, sharp
 from attnprune_verify.theory.assumptions import show
-from attnprune_verify.theory.balls import exponential, log10, lower, nearest, normalised, power_of_two, precise
+from attnprune_verify.theory.balls import exponential, log10, lower, normalised, power_of_two, precise, upper
 from attnprune_verify.theory.constants import constant_balls
 from attnprune_verify.theory.measure import measure, once_per_instance
 
 __all__ = ["Guarantee", "guarantees", "path_floor"]
 
+_UP = frozenset({"loss", "gradient", "T", "xi", "at_ones"})
+"""Numbers that a statement bounds something by from above; the others are lower bounds, and rounded down."""
 _PART = 100
 """The gradient's norm is shown to fall to 1/_PART of what it is at M = 1."""
 
@@ -34,7 +36,7 @@ class Guarantee:
     says : str
         The statement with its numbers, or why it does not apply.
     numbers, log10 : Mapping
-        The numbers in it.
+        The numbers in it, rounded so that it still holds with them.
     """
 
     id: str
@@ -77,7 +79,7 @@ def _made(identity: str, applies: bool, says: str, **numbers: arb) -> Guarantee:
         identity,
         applies,
         says,
-        {name: nearest(ball) for name, ball in numbers.items()},
+        {name: (upper if name in _UP else lower)(ball) for name, ball in numbers.items()},
         {name: log10(ball) for name, ball in numbers.items() if ball > 0 and ball.is_finite()},
     )
 
@@ -156,14 +158,14 @@ def _convex(instance: Instance, balls: Mapping[str, arb]) -> Guarantee:
     lam, threshold = arb(instance.lam), balls["convexity_threshold"]
     if not rates.strongly_convex(balls["K"], lam):
         says = f"lam = {instance.lam:.3g} is not above C_- K^2 = {show(threshold)}."
-        return _made("strong-convexity", False, says, threshold=threshold)
+        return _made("strong-convexity", False, says, threshold=arb(upper(threshold)))
     modulus = balls["curvature_lower"]
     rate = rates.strongly_convex_rate(balls["K"], lam, balls["L_sharp"])
     says = (
         f"lam = {instance.lam:.3g} > C_- K^2 = {show(threshold)}: L is {show(modulus)}-strongly convex, and gradient "
         f"descent converges from anywhere, L(M^t) - L* <= (1 - {show(rate)})^t (L(M^0) - L*)."
     )
-    return _made("strong-convexity", True, says, threshold=threshold, modulus=modulus, rate=rate)
+    return _made("strong-convexity", True, says, threshold=arb(upper(threshold)), modulus=modulus, rate=rate)
 
 
 @once_per_instance

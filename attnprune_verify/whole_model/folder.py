@@ -107,6 +107,7 @@ def prune_model(
     source, target = Path(folder), Path(out)
     model = load_pretrained(source, dtype=np.float32)
     check_pattern(model, plan)
+    plan.refuse_blocks_beyond(model.depth)
     length = min(model.longest, _TOKENS) if n is None else as_count("n", n, least=2)
     if length > model.longest:
         raise InvalidInstance(f"a window may have at most {model.longest} tokens; got {length}")

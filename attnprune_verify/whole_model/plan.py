@@ -77,6 +77,17 @@ class Plan:
         object.__setattr__(self, "rho", None)
         object.__setattr__(self, "budget", "matrix")
 
+    def refuse_blocks_beyond(self, depth: int) -> None:
+        """Refuse to hold a block that a model of `depth` blocks does not have.
+
+        Raises
+        ------
+        InvalidInstance
+        """
+        for index in self.hold:
+            if index >= depth:
+                raise InvalidInstance(f"hold must name blocks from 0 to {depth - 1}; got {index}")
+
     def method_of(self, index: int, role: str) -> str:
         """The method for the map of a role in block `index`."""
         if self.only and index not in self.only:

@@ -55,7 +55,12 @@ class Workplace:
             except OSError as error:
                 raise InvalidInstance(f"another process is at work in {str(self.path)!r}") from error
             self._claim()
-            yield
+            try:
+                yield
+            except InvalidInstance:  # it would be refused again; with no block done, nothing is lost
+                if not self.has_block(0):
+                    shutil.rmtree(self.path)
+                raise
 
     def _claim(self) -> None:
         owner = self._owner()

@@ -22,7 +22,7 @@ PARTS = {
     "lem:PL_ineq": of_the_lemma,
     "The main theorem, spurious minima, leaving the box": of_the_theorem,
     "Remarks, thresholds, repaired bounds, prose, misprints": of_the_rest,
-    "The best mask, stationary points": of_masks_and_points,
+    "The best mask, stationary points, the mask of descent": of_masks_and_points,
 }
 _HEAD = """# Invalid certificates
 

@@ -1,4 +1,4 @@
-"""Traps of the best mask (leaves that miss, repeat or prove nothing) and of certified stationary points."""
+"""Traps of the best mask (leaves that miss, repeat or prove nothing), certified points, and the mask of descent."""
 
 from collections.abc import Iterator
 from fractions import Fraction
@@ -7,6 +7,7 @@ from itertools import combinations
 from proofs_check.corpus.trap import Document, Trap, opened, put, spoiled, valid
 
 BEST, POINT, RANGE = "best_mask-four-features", "stationary_point-four-tokens", "stationary_point-two-tokens-range"
+RETURNED = "returned_mask-lambda-1e-0"
 OPEN = ["-1" + "0" * 40, "1" + "0" * 40]
 ONE = {"n": 2, "d": 1, "X": [["1/1"], ["0/1"]], "W": [["1/1"]]}
 """One feature: L_attn depends on one logit."""
@@ -17,6 +18,7 @@ def traps() -> Iterator[Trap]:
     yield from _masks()
     yield from _points()
     yield from _balls()
+    yield from _returned()
 
 
 def _leaves() -> Iterator[Trap]:
@@ -194,3 +196,50 @@ def _balls() -> Iterator[Trap]:
     yield spoiled("point-with-a-hypothesis", "no hypotheses here", POINT, put("hypotheses", value={"near": "1/1"}))
     yield spoiled("point-as-a-refutation", "one instance refutes nothing here", POINT,
                   put("kind", value="refutation"))  # fmt: skip
+
+
+def _returned() -> Iterator[Trap]:
+    inputs = valid(RETURNED)["inputs"]
+    own, best = inputs["M"], inputs["N"]
+    ones = [["1/1"] * 4] * 4
+    for name, says, changes in (
+        ("returned-mask-of-another-descent", "descent keeps other entries", {"M": best, "N": own}),
+        ("returned-mask-itself", "seven times its own loss is not below it", {"N": own}),
+        ("returned-mask-of-halves", "a mask is 0 or 1", {"N": [["1/2"] * 4] * 4}),
+        ("returned-mask-of-ones", "rho d^2 < 1: nothing is pruned", {"rho": "1/32", "M": ones, "N": ones}),
+        (
+            "returned-mask-with-more-zeros",
+            "eight against ten",
+            {"N": [["0/1"] * 4, ["0/1"] * 2 + ["1/1"] * 2, *best[2:]]},
+        ),
+        ("returned-with-a-long-step", "eta (lambda + C_+ K^2) is above 1", {"eta": "1/22"}),
+        ("returned-with-an-idle-step", "descent hardly moves", {"eta": "1/1000"}),
+        ("returned-map-norm-too-small", "K^2 is above map_sq", {"map_sq": "70/1"}),
+        ("returned-map-norm-0", "map_sq is positive", {"map_sq": "0/1"}),
+        ("returned-after-99-steps", "at least 100 steps", {"t": 99}),
+        ("returned-after-a-thousand-steps", "more steps than are affordable", {"t": 1000}),
+        ("returned-with-lambda-0", "lambda is positive", {"lambda_": "0/1"}),
+        ("returned-with-lambda-2", "lambda is at most 1", {"lambda_": "2/1"}),
+        ("returned-with-rho-1", "rho is below 1", {"rho": "1/1", "M": [["0/1"] * 4] * 4, "N": [["0/1"] * 4] * 4}),
+        ("returned-from-equal-tokens", "all entries stay equal: a tie", {"X": [["1/1"] * 4] * 6}),
+        ("returned-without-weights", "W = 0: all entries stay equal", {"W": [["0/1"] * 4] * 4}),
+        ("returned-of-five-features", "d is at most 4", {"d": 5}),
+    ):
+        yield opened(name, says, RETURNED, **dict(changes))
+    high = valid(RETURNED)["quantities"]["lhs"]
+    six = [str(Fraction(end) * 6 / 7) for end in high]
+    for name, says, place, value in (
+        ("returned-six-times", "six times the best loss", ("quantities", "lhs"), six),
+        ("returned-gap-0", "a tie that is none", ("quantities", "gap"), ["0/1", "0/1"]),
+        ("returned-gap-turned-round", "what is pruned above what is kept", ("quantities", "gap"), ["-1/1", "0/1"]),
+        ("returned-from-zeros", "descent begins at M = 1", ("reading", "start"), "zeros"),
+        ("returned-not-above", "the relation is strict", ("claim", "relation"), "lhs<=rhs"),
+    ):
+        yield spoiled(name, says, RETURNED, put(*place, value=value))
+    yield spoiled("returned-causal-called-full", "the causal instance under the full mask", RETURNED, _unmasked)
+
+
+def _unmasked(document: Document) -> None:
+    document["reading"]["mask"] = "full"
+    for name in ("gap", "lhs", "rhs"):
+        document["quantities"][name] = OPEN

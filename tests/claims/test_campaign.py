@@ -1,6 +1,7 @@
 """Campaigns: what instances are, that batches say what single cases say, that wrong formulas are found."""
 
 import json
+import sys
 from dataclasses import replace
 from importlib import resources
 
@@ -215,6 +216,13 @@ def test_the_order_does_not_matter(whole, monkeypatch):
     assert one == other
 
 
+def test_processes_need_nothing_but_the_standard_library(whole, monkeypatch):
+    find = workers.find_spec
+    monkeypatch.setattr(workers, "find_spec", lambda name: None if name == "joblib" else find(name))
+    one, other = same(whole, run_campaign(IDS, ASKED, seed=2, sizes=SIZES, jobs=2))
+    assert one == other
+
+
 def test_an_interrupted_campaign_goes_on(whole, tmp_path):
     def interrupt(done, total):
         if done > 30:
@@ -306,8 +314,8 @@ def test_bad_settings():
 
 
 def test_a_scheduler_needs_dask(monkeypatch):
-    monkeypatch.setattr(workers, "find_spec", lambda name: None)
-    with pytest.raises(InvalidInstance, match="dask is missing"):
+    monkeypatch.setitem(sys.modules, "distributed", None)
+    with pytest.raises(InvalidInstance, match="a Dask scheduler needs the extra `parallel`"):
         run_campaign("fix:lip_f", 5, scheduler="tcp://127.0.0.1:1")
 
 

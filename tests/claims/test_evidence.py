@@ -101,6 +101,18 @@ def test_one_theorem_does_not_lift_a_whole_claim(monkeypatch: pytest.MonkeyPatch
     assert weigh(Judgement(ten, Verdict.HOLDS)).grade == "measured"
 
 
+def test_an_attained_bound_certifies_that_part_and_no_more(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A search that ended shows that its bound is reached; a bound for all masks of half the loss does not."""
+    claim = find("new:best_mask", "any")
+    found = weigh(Judgement(claim, Verdict.HOLDS))
+    assert found.parts == {"bound": "by hand", "sharp": "certified"} and found.grade == "measured"
+    entry = index()["new:best_mask"]
+    half = [row for row in entry["certificates"] if row["part"] == "whole"]
+    assert [row["file"].rsplit("/", 1)[1] for row in half] == ["best_mask-five-features-half.json"]
+    monkeypatch.setattr(evidence, "index", lambda: {"new:best_mask": entry | {"certificates": half}})
+    assert weigh(Judgement(claim, Verdict.HOLDS)).parts == {"bound": "by hand", "sharp": "by hand"}
+
+
 def test_theorems_are_shown_with_their_type_and_its_hash() -> None:
     (theorem,) = weigh(Judgement(find("thm:lip_grad_l", "any"), Verdict.HOLDS)).theorems
     assert theorem["type"].startswith("forall n d X W Mc R0 lam, valid_mask n Mc -> bounded n d X W R0 -> 0 <= lam ->")

@@ -171,6 +171,8 @@ def test_a_wrong_gradient_fails_with_exit_code_1(cli, saved, monkeypatch, wrong,
         (["check", "--format", "yaml"], "'yaml' is not one of"),
         (["check", "--beta", "big"], "'big' is not a valid float"),
         (["check", "--beta", "nan"], "beta"),
+        (["check", "--delta", "1e-500"], "must be 0 or from 4.94e-324 to 1.8e+308 in size; got '1e-500'"),
+        (["check", "--beta", "-1e400"], "must be 0 or from 4.94e-324 to 1.8e+308 in size; got '-1e400'"),
         (["check", "--unknown"], "No such option"),
         (["check", "a.npz", "b.npz"], "unexpected extra argument"),
         (["chekc"], "No such command 'chekc'"),
@@ -266,6 +268,13 @@ def test_a_narrow_terminal_cuts_no_number(tmp_path):
     for oracle in ORACLES:
         assert re.search(rf"{oracle.name} +passed +\S+ +\S+  \S", text), text
     assert "so X X^T >= beta I holds" in " ".join(text.split())
+
+
+def test_a_number_of_endless_exponent_leaves_room_for_the_reasons(cli, saved):
+    """delta = 1e-(10^300), written out, once pushed what holds and why off the page."""
+    code, out, _ = cli("check", saved(Instance(np.vander([1.0, 2.0, 3.0]), np.full((3, 3), 1e298) * np.eye(3))))
+    assert code == 3 and max(map(len, out.splitlines())) <= 120
+    assert "delta-allowed         holds" in out and "positive as every softmax weight" in " ".join(out.split())
 
 
 def test_strict_and_quiet_name_what_failed(cli, saved):

@@ -98,6 +98,9 @@ def test_help_has_an_example_and_fits(capsys, command):
     code, out, _ = run(capsys, *command, "--help")
     assert code == 0 and "Example" in out and f"attnprune-verify {' '.join(command)}" in out
     assert not [line for line in out.splitlines() if line != line.rstrip()]
+    examples = out.partition("Example:")[2].partition("\n\n")[0].splitlines()
+    assert all("attnprune-verify" in line for line in examples if line), "an example that was folded"
+    assert "[default: (" not in out
 
 
 @pytest.mark.parametrize(

@@ -99,7 +99,7 @@ def test_missing_extras_are_said_and_do_without(
     options[options.index("--jobs") + 1] = "2"
     assert run("synthetic", "--out", tmp_path, *options) == 0
     noted = capsys.readouterr().err
-    assert "'.[parallel]'" in noted and "'.[plot]'" in noted
+    assert "attnprune-verify[parallel]'" in noted and "attnprune-verify[plot]'" in noted
     assert not list(tmp_path.glob("*.png")) and (tmp_path / "results.csv").exists()
 
 

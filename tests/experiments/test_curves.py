@@ -89,6 +89,12 @@ def test_a_spoilt_curve_disagrees(statement: str) -> None:
     assert verdicts(agreeable(change=SPOILERS[statement]))[statement] == "disagrees"
 
 
+def test_what_is_bad_from_the_start_does_not_grow_slowly() -> None:
+    """An error of 0.94 that ends at 1.05 rises less than one from 0.56 to 0.98, and was called slower."""
+    high = agreeable(change=lambda m, n, rho, lam, v: 3.0 + n / 1000 if m == "descent" else v)
+    assert verdicts(high)["exp:n-slower-increase"] == "disagrees"
+
+
 def test_noise_leaves_sentences_undecided() -> None:
     rng = np.random.default_rng(0)
     results = agreeable()

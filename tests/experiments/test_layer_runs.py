@@ -194,7 +194,7 @@ def test_jobs_without_their_extra_are_one_at_a_time_and_say_so(model, tmp_path, 
     texts = ("--calibration", model.parent / "inside.txt", "--held-out", model.parent / "outside.txt")
     small = ("--n", 10, "--k", 3, "--method", "magnitude", "--no-plots", "--jobs", 2)
     assert run("layer", model, "--out", tmp_path / "out", *texts, *small) == 0
-    assert "'.[parallel]'" in capsys.readouterr().err
+    assert "attnprune-verify[parallel]'" in capsys.readouterr().err
 
 
 def test_short_texts_are_refused_before_any_work(model, tmp_path, capsys):

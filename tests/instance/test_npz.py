@@ -113,7 +113,11 @@ def bad_files(folder):
         member(folder / "neg.npz", "X", b"{'descr': '<f8', 'fortran_order': False, 'shape': (-1, 3), }\n", b"\0" * 24),
         "intact|must",
     )
-    yield "bad header", member(folder / "bad.npz", "X", b"__import__('os').system('true')\n"), "intact .npz file"
+    yield (
+        "bad header",
+        member(folder / "bad.npz", "X", b"__import__('os').system('true')\n"),
+        "intact .*; .* header of X",
+    )
     bomb = folder / "bomb.npz"
     with zipfile.ZipFile(bomb, "w", zipfile.ZIP_DEFLATED) as archive:
         archive.writestr("W.npy", _npy(W))
@@ -146,7 +150,7 @@ def test_bad_files_are_refused_in_one_line(tmp_path):
     for label, path, message in bad_files(tmp_path):
         with pytest.raises(InvalidInstance, match=message) as caught:
             load_instance(path)
-        assert "\n" not in str(caught.value), label
+        assert "\n" not in str(caught.value) and " at 0x" not in str(caught.value), label
         seen += 1
     assert seen >= 25
 

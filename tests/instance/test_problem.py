@@ -36,7 +36,7 @@ EYE = np.eye(3)
         (dict(X=np.array([[2**53 + 1, 0, 0]]), W=EYE), r"within \+-2\*\*53"),
         (dict(X=np.full((1, 3), np.longdouble("1e4000")), W=EYE), r"X must fit into float64"),
         (dict(X=np.ma.masked_array(EYE, mask=EYE > 0), W=EYE), r"X must be a plain array"),
-        (dict(X=None, W=EYE), r"X must hold real numbers; got dtype object"),
+        (dict(X=None, W=EYE), r"X must hold real numbers; got NoneType"),
         (dict(X=EYE, W=EYE, lam=-1), r"lam must be finite and >= 0; got -1.0"),
         (dict(X=EYE, W=EYE, lam=np.nan), r"lam must be finite and >= 0; got nan"),
         (dict(X=EYE, W=EYE, lam=np.inf), r"lam must be finite and >= 0; got inf"),

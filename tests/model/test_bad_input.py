@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from scipy.sparse import csr_array
 
 from attnprune_verify import model
 from attnprune_verify.errors import InvalidInstance
@@ -26,7 +27,9 @@ BAD_ARRAYS = [
     (np.eye(2).astype(object), "must hold real numbers"),
     (np.ones((0, 2)), "must not be empty"),
     ("abc", "must hold real numbers"),
-    (None, "must hold real numbers"),
+    (None, "must hold real numbers; got NoneType"),
+    ({}, "must hold real numbers; got dict"),
+    (csr_array(np.eye(2)), "must hold real numbers; got csr_array"),
 ]
 BAD_MASKS = [
     (np.zeros((3, 3)), "at least one position"),
@@ -80,8 +83,10 @@ def test_overflow_is_refused_without_a_warning():
         model.factored_loss(huge, M, X, huge, W)
     with pytest.raises(InvalidInstance, match="must be finite in float64"):
         model.factored_gradient(huge, M, X, W, W, 10.0)
-    with pytest.raises(InvalidInstance, match="loss must be finite in float64"):
+    with pytest.raises(InvalidInstance, match=r"loss must be finite in float64; lam/2 \(.*M_Q.* \+ .*\) overflows"):
         model.factored_loss(huge / 1e100, M, X, W / 1e300, W, 1.0)
+    with pytest.raises(InvalidInstance, match=r"loss must be finite in float64; lam/2 \|\|M\|\|_F\^2 overflows"):
+        model.loss(M, X, W, 1.7e308)
 
 
 @pytest.mark.parametrize("dtype", ["f4", "f8"])

@@ -4,7 +4,9 @@ import mpmath
 import numpy as np
 import pytest
 
-from attnprune_verify.instance.problem import Instance
+from attnprune_verify.check import run_check
+from attnprune_verify.instance.layer import AttentionLayer
+from attnprune_verify.instance.problem import Instance, LayerInstance
 from attnprune_verify.model import gradient as reference_gradient
 from attnprune_verify.oracle import multiprecision, taylor
 from attnprune_verify.oracle.inputs import fused
@@ -66,6 +68,19 @@ def test_a_large_mask_on_small_weights_is_judged_at_full_power(exponent):
     for gradient, status in ((right, "passed"), (1.001 * right, "failed")):
         found = judge_gradient(Instance(X, W, M=M, lam=lam), gradient, rng=np.random.default_rng(0), effort=2)
         assert [verdict.status for verdict in found] == [status] * len(ORACLES), found
+
+
+@pytest.mark.filterwarnings("error")
+@pytest.mark.parametrize(
+    "problem",
+    [
+        Instance(np.vander([1.0, 2.0, 3.0]), np.eye(3), lam=5e-324),
+        LayerInstance(AttentionLayer(np.eye(3), np.eye(3), softcap=1e-300), np.vander([1.0, 2.0, 3.0])),
+    ],
+    ids=["the smallest lam", "the smallest softcap"],
+)
+def test_the_smallest_numbers_warn_of_nothing(problem):
+    assert {verdict.status for verdict in run_check(problem).gradient} <= {"passed", "inconclusive"}
 
 
 @pytest.mark.parametrize("lam", [1e300, 1e306])

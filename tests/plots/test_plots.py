@@ -194,7 +194,7 @@ def test_the_extra_is_named_where_it_is_missing(monkeypatch, tmp_path):
 
     monkeypatch.setitem(sys.modules, "matplotlib", None)
     error = CliRunner().invoke(command, ["taylor", "--out", str(tmp_path / "it.png")], standalone_mode=False).exception
-    assert "pip install '.[plot]'" in error.message
+    assert "pip install 'attnprune-verify[plot]'" in str(error)
 
 
 @pytest.mark.thorough

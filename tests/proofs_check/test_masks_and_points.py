@@ -13,15 +13,18 @@ import numpy as np
 import pytest
 
 import attnprune_verify as apv
+from attnprune_verify.claims.statements import best_mask as best_mask_claim
+from attnprune_verify.claims.statements.best_mask import _returned
 from attnprune_verify.instance.problem import Instance
 from attnprune_verify.theory.best_mask import certified_best_mask
 from attnprune_verify.theory.stationary import certified_stationary_point
-from proofs_check.checker import judge_bytes
+from proofs_check.checker import blocks, judge_bytes
 from proofs_check.checker.definite import definite, inverse_form
 from proofs_check.checker.interval import Interval, bounds, enclose
 from proofs_check.checker.leaves import differences, read_leaves
 from proofs_check.checker.reject import Reject
 from proofs_check.checker.statements.best_mask import _bound, _dense
+from proofs_check.checker.statements.returned_mask import C_MINUS, TIMES, _walk
 
 CERTIFICATES = Path(__file__).resolve().parents[2] / "proofs_check" / "certificates"
 Q = Fraction
@@ -171,6 +174,32 @@ def test_the_library_proves_the_same_points(path: Path) -> None:
     assert found.radius == pytest.approx(ends["radius"][0], rel=1e-6)
     assert found.error == pytest.approx(ends["distance"][1], rel=1e-3, abs=1e-11)
     assert found.factor <= ends["factor"][1] * (1 + 1e-9)  # the library bounds Hess on the ball, too
+
+
+def test_the_masks_of_the_claim_are_those_of_the_certificates() -> None:
+    """The library's descent in floats, its step and its search return what the checkers compute."""
+    for case in _returned():
+        inputs = load(f"returned_mask-lambda-1e-{round(-np.log10(case['lam']))}")["inputs"]
+        assert float(Q(inputs["lambda"])) == case["lam"] and float(Q(inputs["eta"])) == best_mask_claim._ETA
+        assert inputs["t"] == best_mask_claim._STEPS and TIMES == best_mask_claim._TIMES
+        for name in "XWMN":
+            assert floats(inputs[name]).tolist() == np.asarray(case[name]).tolist(), name
+
+
+def test_a_walk_at_rounded_points_stays_within_its_drift_of_the_descent() -> None:
+    """Eight steps in both ways: exact midpoints with a bound of the drift, and intervals all along."""
+    inputs = load("returned_mask-lambda-1e-0")["inputs"]
+    X, W = ([[Q(entry) for entry in row] for row in inputs[name]] for name in "XW")
+    data = blocks.Blocks([1] * 4, X, W, Q(1), Q(0), Q(0), "causal")
+    eta, K_sq = Q(inputs["eta"]), Q(inputs["map_sq"])
+    exact: Any = data.ones()
+    for t in range(1, 9):
+        exact = blocks.as_intervals(blocks.descend(exact, blocks.state(data, exact, 512).gradient, eta), 512)
+        point, drift = _walk(data, eta, 1 + eta * (C_MINUS * K_sq - 1), t, 64)
+        rows = zip(point, exact, strict=True)
+        away = max(abs(p - bounds(x)[0]) for ps, xs in rows for p, x in zip(ps, xs, strict=True))
+        assert away <= drift < Q(1, 2**40)
+        assert t < 2 or away > 0
 
 
 def test_a_looser_modulus_is_a_smaller_ball_and_still_a_proof() -> None:

@@ -8,7 +8,14 @@ from typing import Any
 import pytest
 
 from proofs_check.checker import attention, blocks, dual, judge_file, leaves
-from proofs_check.checker.statements import best_mask, pl_inequality, sharp_bounds, sigmoid_valley, stationary_point
+from proofs_check.checker.statements import (
+    best_mask,
+    pl_inequality,
+    returned_mask,
+    sharp_bounds,
+    sigmoid_valley,
+    stationary_point,
+)
 
 CERTIFICATES = Path(__file__).resolve().parents[2] / "proofs_check" / "certificates"
 
@@ -89,6 +96,8 @@ MISTAKES: dict[str, tuple[Any, str, Any, str]] = {
         lambda rows, P, centre, lam: derivatives(rows, P, centre, 2 * lam),
         "stationary_point-*",
     ),
+    "a descent that stays": (returned_mask.b, "descend", lambda M, grad, eta: M, "returned_mask-lambda-1e-0"),
+    "the norm of the map": (returned_mask, "C_PLUS", 4 * returned_mask.C_PLUS, "returned_mask-lambda-1e-0"),
     "step downhill": (blocks, "descend", lambda M, grad, eta: M, "mask_stays_in_box-*"),
 }
 

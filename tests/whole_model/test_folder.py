@@ -179,14 +179,28 @@ def test_unfinished_work_of_another_request_is_kept(tmp_path, texts, monkeypatch
         ({"k": 0}, "k must be an integer >= 1"),
         ({"calibration": []}, "calibration must name at least one text"),
         ({"calibration": "nowhere.txt"}, "a text must be a file"),
+        ({"calibration": "short.txt"}, "texts must have at least n = 32 tokens"),
+        ({"hold": (0, 77)}, r"hold must name blocks from 0 to \d; got 77"),
     ],
 )
-def test_bad_requests_leave_nothing_behind(tmp_path, texts, change, message):
+def test_bad_requests_leave_nothing_behind(tmp_path, texts, change, message, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "short.txt").write_text("two words")
     wanted = {"rho": 0.5, "calibration": texts[0], **SMALL} | change
     with pytest.raises(InvalidInstance, match=message):
         prune_model(MODEL, tmp_path / "out", **wanted)
     assert not (tmp_path / "out").exists()
-    assert not list(tmp_path.glob("out.partial/hidden*"))
+    assert not (tmp_path / "out.partial").exists()  # which would keep the corrected request from starting
+
+
+def test_weights_that_are_no_numbers_leave_nothing_behind(tmp_path, texts):
+    folder = _as_float32(tmp_path / "model")
+    tensors = _tensors(folder)
+    tensors["model.layers.0.mlp.up_proj.weight"][0, 0] = np.nan
+    save_file(tensors, folder / "model.safetensors")
+    with pytest.raises(InvalidInstance, match="up_proj.weight' must be finite"):
+        prune_model(folder, tmp_path / "out", 0.5, calibration=texts[0], **SMALL)
+    assert not (tmp_path / "out.partial").exists()
 
 
 def test_shards_and_brain_floats(tmp_path, texts):

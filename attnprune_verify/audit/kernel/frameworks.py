@@ -11,6 +11,8 @@ from typing import Any, Protocol
 
 import numpy as np
 
+from attnprune_verify.extras import need
+
 __all__ = ["Framework", "framework_named", "laid_out"]
 
 
@@ -118,7 +120,7 @@ class _Torch:
     differentiates = True
 
     def __init__(self, dtype: str) -> None:
-        self.torch = importlib.import_module("torch")
+        self.torch: Any = need('FRAMEWORK = "torch"', "torch")
         self.type, self.wide = getattr(self.torch, dtype), getattr(self.torch, _sums(dtype))
 
     def made(self, values: Any, layout: str) -> Any:
@@ -174,7 +176,7 @@ class _Jax:
     differentiates = True
 
     def __init__(self, dtype: str) -> None:
-        self.jax = importlib.import_module("jax")
+        self.jax: Any = need('FRAMEWORK = "jax"', "jax")
         if dtype == "float64":
             self.jax.config.update("jax_enable_x64", True)
         self.numpy = importlib.import_module("jax.numpy")

@@ -65,6 +65,10 @@ class Plan:
         """Every statement under every reading that instances can attack, in the registry's order."""
         return tuple(claim for claim in registry.claims() if claim.id in self.ids and attackable(claim))
 
+    def __getstate__(self) -> dict[str, Any]:
+        """The settings alone: claims hold functions without a name, which only some picklers take."""
+        return {name: getattr(self, name) for name in ("ids", "instances", "seed", "sizes")}
+
     def as_dict(self) -> dict[str, Any]:
         """For JSON."""
         settings = {"ids": list(self.ids), "instances": self.instances, "seed": self.seed}

@@ -19,6 +19,7 @@ from attnprune_verify.claims.campaign.kernel import code, kernel
 from attnprune_verify.claims.campaign.plan import Plan
 from attnprune_verify.claims.campaign.tally import Tally
 from attnprune_verify.errors import InvalidInstance
+from attnprune_verify.extras import need
 
 __all__ = ["Found", "WorkersLost", "judge_group", "perform", "refuse_missing_dask"]
 
@@ -137,11 +138,11 @@ def refuse_missing_dask(scheduler: str | None) -> None:
 
     Raises
     ------
-    InvalidInstance
+    MissingExtra
         If it is not installed.
     """
-    if scheduler is not None and find_spec("distributed") is None:
-        raise InvalidInstance("--scheduler needs the extra `parallel`, pip install '.[parallel]'; dask is missing")
+    if scheduler is not None:
+        need("a Dask scheduler", "parallel", "distributed")
 
 
 def _on_cluster(plan: Plan, groups: Sequence[Asked], scheduler: str) -> Iterator[Found]:

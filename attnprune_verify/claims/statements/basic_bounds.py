@@ -20,11 +20,19 @@ _ANY = Instances("any")
 _P_STAR = "8 sqrt(2)/27"
 
 
-def _flipped(case_scale: float = 40.0, M: float = -1.0) -> Iterator[Case]:
-    """X = I_2 and large logits: f is one-hot, and M = -1 makes f(M) one-hot in the other place."""
-    W = case_scale * np.array([[1.0, -1.0], [-1.0, 1.0]])
-    values = {"X": np.eye(2), "W": W, "M": np.full((2, 2), M), "lam": 0.0, "mask": None}
-    yield Case(values, f"X = I_2, |W| = {case_scale}, M = {M:.3g}")
+def _flipped(case_scale: float = 40.0, M: float = -1.0, n: int = 2) -> Iterator[Case]:
+    """X = I_n and large logits: f is one-hot, and M = -1 makes f(M) one-hot in the next place."""
+    W = case_scale * (np.eye(n) - np.roll(np.eye(n), 1, axis=1))
+    values = {"X": np.eye(n), "W": W, "M": np.full((n, n), M), "lam": 0.0, "mask": None}
+    yield Case(values, f"X = I_{n}, |W| = {case_scale}, M = {M:.3g}")
+
+
+def _all_flipped() -> Iterator[Case]:
+    """Two, three and five rows, and three of which two have a choice: the bounds grow with n_e as they say."""
+    for n in (2, 3, 5):
+        yield from _flipped(n=n)
+    (case,) = _flipped(n=3)
+    yield case.but("X = I_3, two rows with a choice", mask=np.array([[1, 1, 1], [0, 1, 1], [0, 0, 1]], dtype=bool))
 
 
 def _two_thirds() -> Iterator[Case]:
@@ -221,9 +229,10 @@ CLAIMS: tuple[Claim, ...] = (
         (
             Wrong("||c||_F <= 1.4 sqrt(n_e)", lambda q: at_most(q.norm(q.c), _root(q, q.n_e) * q.number(1.4))),
             Wrong("||c o f(M)||_F <= 0.9 sqrt(n_e)", lambda q: at_most(q.norm(q.p1), _root(q, q.n_e) * q.number(0.9))),
+            Wrong("n_e + 2 in place of 2 n_e", lambda q: at_most(q.norm(q.c), _root(q, q.n_e + 2 if q.n_e > 1 else 2))),
         ),
         repairs="lem:bound_basic_func",
-        attains=_flipped,
+        attains=_all_flipped,
     ),
     _bound(
         "new:residual_inner_product",
@@ -318,7 +327,7 @@ CLAIMS: tuple[Claim, ...] = (
         lambda q: at_most(q.L_attn / q.n**2, q.of(sharp.largest_residual, q.n_e, q.n)),
         (Wrong("1.4 sqrt(n_e)", lambda q: at_most(q.norm(q.c), _root(q, q.n_e) * q.number(1.4))),),
         repairs="lem:bound_c",
-        attains=_flipped,
+        attains=_all_flipped,
         uses=("def:one_unit_loss",),
         section="G Convergence of Gradient Descent",
     ),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -16,8 +17,12 @@ from attnprune_verify.claims.relation import Relation, at_least, at_most
 from attnprune_verify.claims.supply import Arrays, Instances
 from attnprune_verify.claims.trajectory import sharp_L, upper_constant
 from attnprune_verify.theory import paper, sharp
+from attnprune_verify.theory.arithmetic import FLOAT
 
 _SECTION = "F Lipschitz of Gradient"
+_TIMES = math.floor(300 / float(sharp.C_plus(arithmetic=FLOAT))) / 10
+"""30/C_+, to one place and not above it."""
+_C_MINUS = float(sharp.C_minus(arithmetic=FLOAT))
 
 
 def lower_constant(q: Quantities) -> Any:
@@ -95,28 +100,37 @@ def _norm2(q: Quantities, array: Any) -> Any:
 
 
 def _rank_one(q: Quantities, factor: float = 1.0) -> list[Relation]:
-    """K <= ||X diag(a)|| ||X_c diag(b)|| for |W_ij| <= a_i b_j, with a the row maxima or b the column maxima."""
+    """K <= ||X diag(a)|| ||X_c diag(b)|| for |W_ij| <= a_i b_j, a the row maxima, b the column maxima, or any a."""
     ones = q.number(np.ones(q.d))
     centred = q.X - q.X.sum(axis=0)[None, :] / q.n
     size = np.abs(q.W)
     rows = np.array([q.largest(row) for row in size])
     columns = np.array([q.largest(column) for column in size.T])
+    left = np.abs(q.number(q.case.get("left", np.ones(q.d)))) + q.number(
+        2.0**-4
+    )  # any a > 0, with the least b that goes with it
+    right = np.array([q.largest(column) for column in (size / left[:, None]).T])
     pairs = {"row maxima": (rows, ones), "column maxima": (ones, columns), "max |W|": (ones * q.w_max, ones)}
+    pairs["any a"] = (left, right)
     return [
         at_most(q.K, _norm2(q, q.X * a[None, :]) * _norm2(q, centred * b[None, :]) * q.number(factor), name)
         for name, (a, b) in pairs.items()
     ]
 
 
+def _row_sizes(rng: Generator, case: Case) -> dict[str, Any]:
+    return {"left": np.round(16 * rng.standard_normal(len(case["W"]))) / 16}
+
+
 def _against_R(q: Quantities, factor: float = 1.0) -> list[Relation]:
-    """K <= max|W| ||X||^2 <= R^3, hence L_paper - lam is at least 97.3 d n^{7/2} times L_sharp - lam."""
+    """K <= max|W| ||X||^2 <= R^3, hence L_paper - lam is at least 30/C_+ d n^{7/2} times L_sharp - lam."""
     X = _norm2(q, q.X)
     ours, theirs = q.of(sharp.lipschitz, q.K, 0), q.of(paper.lipschitz, q.n, q.d, q.R, 0)
     root = q.sqrt(q.number(float(q.n**7))) * q.d
     return [
         at_most(q.K, q.w_max * X * X * q.number(factor), "K"),
         at_most(q.w_max * X * X, q.R * q.R * q.R, "R^3"),
-        at_most(ours * root * q.number(97.3), theirs, "97.3 d n^{7/2}"),
+        at_most(ours * root * q.number(_TIMES), theirs, f"{_TIMES} d n^{{7/2}}"),
     ]
 
 
@@ -130,7 +144,11 @@ def _attained_rank_one() -> Iterator[Case]:
     """|W| = 1 constant: the rank-one bound is an equality when W = 1 (one centred direction suffices)."""
     for n, d in ((2, 2), (3, 2)):
         X = np.arange(1.0, n * d + 1).reshape(n, d) % 3 - 0.5
-        yield Case({"X": X, "W": np.ones((d, d)), "M": np.zeros((d, d)), "lam": 0.0, "mask": None}, "W = 1")
+        values = {"X": X, "W": np.ones((d, d)), "M": np.zeros((d, d)), "lam": 0.0, "left": np.ones(d)}
+        yield Case({**values, "mask": None}, "W = 1")
+    a, b = np.array([1.0, 2.0]), np.array([0.5, 3.0])  # |W| = a b^T: the bound by a is ||X diag(a)|| ||X_c diag(b)||
+    values = {"X": np.array([[1.0, 1.0], [-1.0, -1.0]]), "W": np.outer(a, b), "M": np.zeros((2, 2)), "lam": 0.0}
+    yield Case({**values, "left": a - 2.0**-4, "mask": None}, "|W| = a b^T")
 
 
 def _directional(q: Quantities, stretch: float = 1.0) -> list[Relation]:
@@ -157,7 +175,7 @@ def _drawn_row(rng: Generator, case: Case) -> Case:
     return case.but(s=case["s"] / 2)
 
 
-_ROWS = Arrays({"s": "m", "t": "m"}, make=_drawn_row, free=("s", "t"), sizes=(2, 3, 4), rounds=24)
+_ROWS = Arrays({"s": "m", "t": "m"}, make=_drawn_row, free=("s", "t"), sizes=(2, 3, 4, 6, 9), rounds=24)
 _ANY = Instances("any", small=True)
 
 CLAIMS: tuple[Claim, ...] = (
@@ -184,7 +202,7 @@ CLAIMS: tuple[Claim, ...] = (
         title="Negative curvature of one row",
         section=_SECTION,
         reading=LITERAL,
-        says="From below the sharp constant is C_- = (55 sqrt(33) - 39)/1152 = 0.24041, approached as well.",
+        says=f"From below the sharp constant is C_- = (55 sqrt(33) - 39)/1152 = {_C_MINUS:.5f}, approached as well.",
         formula="J^2 + diag(Jc) - s (Jc)^T - (Jc) s^T >= -C_- I",
         strength=Strength.TIGHT,
         margin=lambda q: _row_range(q)[1],
@@ -237,7 +255,7 @@ CLAIMS: tuple[Claim, ...] = (
         formula="K <= ||X diag(a)||_2 ||X_c diag(b)||_2",
         strength=Strength.TIGHT,
         margin=_rank_one,
-        supply=Instances("any", free=("W", "X")),
+        supply=Instances("any", extra=_row_sizes, free=("W", "X")),
         attains=_attained_rank_one,
         wrong=(Wrong("0.99 of it", lambda q: _rank_one(q, 0.99)),),
         source="new",
@@ -248,8 +266,9 @@ CLAIMS: tuple[Claim, ...] = (
         title="How loose the paper's constant is",
         section=_SECTION,
         reading=ANY_MASK,
-        says="K <= max|W| ||X||^2 <= R^3, so the paper's L - lam is at least 97.3 d n^{7/2} times the sharp one.",
-        formula="L_paper - lam >= 97.3 d n^{7/2} (L_sharp - lam)",
+        says=f"K <= max|W| ||X||^2 <= R^3, so the paper's L - lam is at least {_TIMES} d n^{{7/2}} times the sharp"
+        " one.",
+        formula=f"L_paper - lam >= {_TIMES} d n^{{7/2}} (L_sharp - lam)",
         strength=Strength.TIGHT,
         margin=_against_R,
         supply=Instances("any", free=("W", "X")),

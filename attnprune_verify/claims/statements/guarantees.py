@@ -35,13 +35,13 @@ def _walk_steps(rng: Generator, case: Case) -> dict[str, Any]:
 
 
 def _guaranteed(
-    q: Quantities, eta: Any, points: list[Quantities], mu: Any, xi: Any, eps_factor: float
+    q: Quantities, eta: Any, points: list[Quantities], mu: Any, xi: Any, eps_factor: float, part: str = ""
 ) -> list[Relation]:
     """min_{t<T} L_attn(M_t)/n^2 + lam^2 ||M_t||^2/(mu n^2) <= (xi + eps)/2, with the eps that T steps reach."""
     eps = q.of(paper.iterations, q.of(rates.start_loss, q.d, q.lam), eta, mu, len(points), q.n)
     at_one_entry = q.of(paper.at_ones, q.n, 1, q.lam, mu)  # lam^2/(mu n^2)
     best = q.smallest([point.L_attn / q.n**2 + at_one_entry * q.square(point.M) for point in points])
-    return [at_most(best, q.of(paper.goal, xi, eps * q.number(eps_factor)))]
+    return [at_most(best, q.of(paper.goal, xi, eps * q.number(eps_factor)), part)]
 
 
 def _repaired(q: Quantities, eps_factor: float = 1.0, xi_factor: float = 1.0) -> list[Relation]:
@@ -101,15 +101,15 @@ def _at_ones(q: Quantities, lam: Any, mu: Any) -> Any:
 
 
 def _dense_is_enough(q: Quantities, factor: float = 1.0) -> Relation:
-    """The guarantee at M = 1 without its eps, at the case's `share` of the threshold; mu is free: min|W| + 1."""
-    norm_X, mu = q.norm(q.X), q.w_min + 1
+    """The guarantee at M = 1 without its eps, at the case's `share` of the threshold, for any mu > 0."""
+    norm_X, mu = q.norm(q.X), q.number(float(q.case.get("mu", 1.0)))
     threshold = q.of(paper.vacuity_threshold, q.n, q.d, q.w_max, norm_X)
     lam = threshold * q.number(float(q.case["share"]) * factor)
     return at_most(_at_ones(q, lam, mu), q.of(paper.xi_theorem, q.n, q.d, q.w_max, norm_X, lam, mu) / 2)
 
 
 def _share(rng: Generator, case: Case) -> dict[str, Any]:
-    return {"share": float(rng.choice([1.0, 0.3, 1e-3]))}
+    return {"share": float(rng.choice([1.0, 0.3, 1e-3])), "mu": float(rng.choice([1e-9, 0.5, 1e6]))}
 
 
 def _at_the_threshold() -> Iterator[Case]:
@@ -117,24 +117,40 @@ def _at_the_threshold() -> Iterator[Case]:
 
 
 def _met_or_convex(q: Quantities, factor: float = 1.0) -> Relation:
-    """lam <= K^2/4: M = 1 meets the guarantee of new:our_convergence_sharp. Else L is strongly convex; mu is free."""
-    lam, mu = q.K * q.K / 4 * q.number(float(q.case["share"]) * factor), q.w_min + 1
+    """lam <= K^2/4: M = 1 meets the guarantee of new:our_convergence_sharp, for any mu > 0; else strong convexity."""
+    lam, mu = q.K * q.K / 4 * q.number(float(q.case["share"]) * factor), q.number(float(q.case.get("mu", 1.0)))
     if float(q.case["share"]) > 1:
         return at_least(lam, q.of(sharp.convexity_threshold, q.K), "strongly convex")
     return at_most(_at_ones(q, lam, mu), q.of(sharp.xi_confined, q.n, q.d, q.K, lam, mu) / 2, "met by M = 1")
 
 
 def _beyond_the_threshold(rng: Generator, case: Case) -> dict[str, Any]:
-    """lam d above 6 sqrt(n) max|W| ||X||^2, where M = 1 is no witness any more; M in the ball."""
+    """lam d on both sides of 6 sqrt(n) max|W| ||X||^2, above which M = 1 is no witness any more; M in the ball."""
     n, d = np.shape(case["X"])
     W = case["W"] / max(1.0, float(np.abs(case["W"]).max()))
     threshold = 6 * float(np.sqrt(n) * np.abs(W).max() * np.square(case["X"]).sum()) / d
     size = max(1.0, float(np.linalg.norm(case["M"])) / d)
-    return {"W": W, "M": case["M"] / size * 0.999999, "lam": threshold * float(rng.choice([1.0 + 1e-6, 2.0, 100.0]))}
+    lam = threshold * float(rng.choice([1e-6, 0.1, 1.0 + 1e-6, 2.0, 100.0]))
+    return {"W": W, "M": case["M"] / size * 0.999999, "lam": lam, "T": int(rng.choice([1, 5, 25]))}
 
 
-def _without_regulariser(q: Quantities) -> Relation:
-    return as_printed(Quantities(q.case.but(lam=0.0), q.arithmetic))
+def _without_regulariser(q: Quantities) -> list[Relation]:
+    return [as_printed(Quantities(q.case.but(lam=0.0), q.arithmetic))]
+
+
+def _survives(q: Quantities, share: float = 1.0) -> list[Relation]:
+    """Above the threshold the printed PL inequality at M, and on both sides of it the printed guarantee from M = 1.
+
+    T steps of 1/L_paper with mu = 2 min|W| beta delta, delta below every f(M_t), and the eps that T steps reach.
+    """
+    found = [as_printed(q)._replace(part="PL inequality")] if _above(q) and q.square(q.M) <= q.d**2 else []
+    eta = step_below(q, 1.0, lambda one: one.of(paper.lipschitz, one.n, one.d, one.R, one.lam))
+    points = list(descend(q, eta, int(q.case.get("T", 1))))[:-1]
+    mu = q.of(paper.mu, q.w_min, q.beta, q.smallest([point.delta for point in points]))
+    if mu > _SMALLEST_MU:
+        xi = q.of(paper.xi_theorem, q.n, q.d, q.w_max, q.norm(q.X), q.lam, mu)
+        found += _guaranteed(q, eta, points, mu, xi * q.number(share), share, "guarantee")
+    return found
 
 
 def _above(q: Quantities) -> bool:
@@ -142,15 +158,17 @@ def _above(q: Quantities) -> bool:
 
 
 def _constant_weights() -> Iterator[Case]:
-    """X = I, |W| = 1/10, M = 0, where the lemma fails for small lam."""
+    """X = I, |W| = 1/10, M = 0, where the lemma fails for small lam; and large lam: a step needs all of eps."""
     for n in (2, 3):
         W = 0.1 * (np.ones((n, n)) - 2 * np.eye(n))
-        lam = 0.6 * n**0.5 * 1.000001
-        yield Case({"X": np.eye(n), "W": W, "M": np.zeros((n, n)), "lam": lam, "mask": None}, f"X = I_{n}, M = 0")
+        for lam in (0.6 * n**0.5 * 1.000001, 1e6):
+            values = {"X": np.eye(n), "W": W, "M": np.zeros((n, n)), "lam": lam, "mask": None}
+            yield Case(values, f"X = I_{n}, M = 0")
 
 
 def _any_share(rng: Generator, case: Case) -> dict[str, Any]:
-    return {"share": float(rng.choice([1.0, 0.3, 1e-3, 1.0 + 2**-20, 5.0]))}
+    share, mu = rng.choice([1.0, 0.3, 1e-3, 1.0 + 2**-20, 5.0]), rng.choice([1e-9, 0.5, 1e6])
+    return {"share": float(share), "mu": float(mu)}
 
 
 def _stationary(q: Quantities, factor: float = 1.0) -> list[Relation]:
@@ -172,17 +190,17 @@ def _stationary(q: Quantities, factor: float = 1.0) -> list[Relation]:
     return found
 
 
-def _floor(q: Quantities, reach: float = 1.0) -> Relation:
+def _floor(q: Quantities, reach: float = 1.0) -> list[Relation]:
     """F(M)_ij >= 1/sum_k exp(d ||W o x_i (x_k - x_j)^T||_F) for ||M||_F <= d, over allowed positions."""
-    ratios = []
+    found = []
     for i in range(q.n):
         for j in np.flatnonzero(q.allowed[i]):
             total = q.number(0.0)
             for k in np.flatnonzero(q.allowed[i]):
                 pull = q.W * (q.X[i][:, None] * (q.X[k] - q.X[j])[None, :])
                 total = total + q.exp(q.norm(pull) * q.d * q.number(reach))
-            ratios.append(q.F[i, j] * total)
-    return at_least(q.smallest(ratios), q.number(1.0))
+            found.append(at_least(q.F[i, j], 1 / total))
+    return found
 
 
 def _in_ball(rng: Generator, case: Case) -> dict[str, Any]:
@@ -312,19 +330,24 @@ CLAIMS: tuple[Claim, ...] = (
         says="From M = 1, without a mask, with delta below every f(M_t), the printed guarantee is true for d <= 19"
         " n^{5/2}: up to lam d = 6 sqrt(n) max|W| ||X||^2 by M = 1 itself (new:ones_witness), and above because the"
         " printed PL inequality then holds on ||M|| <= d.",
-        formula="lam d > 6 sqrt(n) max|W| ||X||^2, ||M|| <= d <= 19 n^{5/2} imply lem:PL_ineq's printed inequality",
+        formula="d <= 19 n^{5/2} implies min_{t<T} [L_attn(M_t)/n^2 + lam^2 ||M_t||^2/(mu n^2)] <= (xi + eps)/2, mu = 2"
+        " min|W| beta delta; lam d > 6 sqrt(n) max|W| ||X||^2, ||M|| <= d <= 19 n^{5/2} imply lem:PL_ineq's printed"
+        " inequality",
         strength=Strength.LOWER,
-        margin=as_printed,
+        margin=_survives,
         supply=Instances("full", extra=_beyond_the_threshold),
         hypotheses=(
-            Hypothesis("lam d > 6 sqrt(n) max|W| ||X||^2", _above, lambda rng: _constant_weights()),
+            _LAM,
             Hypothesis("d <= 19 n^{5/2}", lambda q: q.d**2 <= 361 * q.n**5, lambda rng: _constant_weights()),
-            _NORM,
             beta_positive("full"),
             weights_nonzero("full"),
         ),
         uses=("new:ones_witness", "new:attention_gradient_upper", "fix:lip_c", "new:confinement", "thm:convergence"),
-        wrong=(Wrong("for lam = 0 too", _without_regulariser),),
+        attains=_constant_weights,
+        wrong=(
+            Wrong("for lam = 0 too", _without_regulariser),
+            Wrong("0.9 of xi and eps", lambda q: _survives(q, 0.9)),
+        ),
         source="new",
     ),
     Claim(

@@ -1,4 +1,4 @@
-"""The landscape: a decreasing ray, spurious minima when n > d, and where descent converges at a linear rate."""
+"""The landscape: a decreasing ray, spurious minima when n > d, and strong convexity for large lam."""
 
 from __future__ import annotations
 
@@ -10,17 +10,15 @@ from numpy.random import Generator
 from numpy.typing import NDArray
 
 from attnprune_verify.claims.case import Case
-from attnprune_verify.claims.core import Claim, Hypothesis, Kind, Reading, Strength, Wrong
+from attnprune_verify.claims.core import Claim, Kind, Reading, Strength, Wrong
 from attnprune_verify.claims.hypotheses import ANY_MASK
 from attnprune_verify.claims.quantities import Quantities, extreme_eigenvalues
 from attnprune_verify.claims.relation import Relation, at_least, at_most, less
 from attnprune_verify.claims.supply import Fixed, Instances
-from attnprune_verify.claims.trajectory import descend, minimiser
-from attnprune_verify.theory import rates, sharp
+from attnprune_verify.theory import sharp
 
 _SECTION = "G Convergence of Gradient Descent"
 _RADIUS = 1e-9
-_STEPS = 30
 
 
 def _ray(rng: Generator, case: Case) -> dict[str, Any]:
@@ -74,6 +72,10 @@ _SPURIOUS: tuple[tuple[str, Any, Any, Any, Any], ...] = (
 )
 
 
+_TOKENS = [len(X) for _, X, *_ in _SPURIOUS]
+_SIZES = f"{min(_TOKENS)} to {max(_TOKENS)} tokens and"
+
+
 def _spurious() -> Iterator[Case]:
     for name, X, W, M, mask in _SPURIOUS:
         case = Case(
@@ -114,66 +116,6 @@ def _blur(radius: float) -> Any:
     from flint import arb
 
     return arb(0, radius)
-
-
-# Linear convergence near M = 1
-
-
-def _small_lam(rng: Generator, case: Case) -> dict[str, Any]:
-    return {
-        "part": float(rng.choice([0.02, 0.3, 1.0])),
-        "stretch": float(rng.choice([0.5, 1.0])),
-        "W": _gentle(case["W"]),
-    }
-
-
-def _gentle(W: Any) -> Any:
-    return W / max(1.0, float(np.abs(W).max()))
-
-
-def _linear(q: Quantities, rate: int = 1) -> list[Relation]:
-    """lam = part of the threshold, eta = stretch/L: L(M_t) - L(M_hat) <= (1 - eta lam)^t lam d^2/2 for any M_hat."""
-    threshold = q.of(rates.linear_rate_threshold, q.d, q.f_min, 1)
-    lam = q.number(float(q.case["part"])) * threshold
-    if not q.of(rates.converges_linearly, lam, threshold):
-        return []
-    start = Quantities(q.case.but(lam=0.0), q.arithmetic)
-    start.__dict__["lam"] = lam
-    L = q.of(sharp.lipschitz, q.K, lam)
-    shrink = float(q.case["stretch"]) * (1 - 1e-9)
-    eta = q.number(shrink / float(L))
-    near = start.at(q.number(minimiser(q.case.but(lam=float(lam)))))
-    found, allowed = [], q.of(rates.start_loss, q.d, lam)
-    slow = q.of(rates.linear_rate, lam, L) * q.number(shrink)  # eta is that much below 1/L
-    # L is lam-strongly convex where it is at most L(1): no M has less than L at the point found less this, which counts
-    # where it is negligible, and is the rounding of that point where lam is tiny
-    below = q.square(near.gradient) / (2 * lam)
-    lowest = near.L - below if below <= q.of(rates.gap, slow, allowed, _STEPS) * q.number(1e-12) else near.L
-    for t, point in enumerate(descend(start, eta, _STEPS)):
-        if t % 10 == 0:
-            left = q.of(rates.gap, slow, allowed, rate * t)
-            found.append(at_most(point.L - lowest + allowed, left + allowed, f"t = {t}", offset=allowed))
-    return found
-
-
-def _convex(q: Quantities) -> Relation:
-    """The least eigenvalue of Hess L_attn is >= 0 (shifted by K^2, its natural size)."""
-    least, _ = extreme_eigenvalues(q.curvature, q.arithmetic)
-    return at_least(least + q.K * q.K, q.K * q.K)
-
-
-def _toward_dense(rng: Generator, case: Case) -> dict[str, Any]:
-    return {"M": 1.0 + float(rng.choice([0.01, 0.1, 0.3, 1.0])) * (case["M"] - 0.5), "W": _gentle(case["W"])}
-
-
-def _radius(multiple: float) -> Hypothesis:
-    supply = Instances("any", extra=_toward_dense, small=True)
-    return Hypothesis(
-        f"||c||_F <= {multiple:g} f_min / sqrt 5",
-        # ||c||^2 in the place of lam d^2
-        lambda q: bool(q.square(q.c) <= q.of(rates.linear_rate_threshold, 1, q.f_min, 1) * q.number(multiple**2)),
-        supply.families,
-    )
 
 
 def _second(rng: Generator, case: Case) -> dict[str, Any]:
@@ -224,8 +166,9 @@ CLAIMS: tuple[Claim, ...] = (
         title="Spurious minima when n > d",
         section=_SECTION,
         reading=_N_ABOVE_D,
-        says="With more tokens than features there are strict local minima with positive attention error inside"
-        " ||M||_F <= d, also inside the box: no PL constant can exist there.",
+        says=f"With more tokens than features there can be strict local minima with positive attention error inside"
+        f" ||M||_F <= d, also inside the box: so on {len(_SPURIOUS)} instances with {_SIZES} two features, where"
+        " no PL constant can exist.",
         formula="grad L_attn(M*) = 0, Hess L_attn(M*) > 0, L_attn(M*) > 0",
         strength=Strength.LOWER,
         arithmetic="ball",
@@ -235,39 +178,6 @@ CLAIMS: tuple[Claim, ...] = (
         wrong=(Wrong("with attention error above 100", lambda q: _strict_minimum(q, 1e6)),),
         source="new",
         tags=frozenset({"existential"}),
-    ),
-    Claim(
-        id="new:convex_near_dense",
-        kind=Kind.THEOREM,
-        title="Convexity near M = 1",
-        section=_SECTION,
-        reading=ANY_MASK,
-        says="Where ||c||_F <= f_min/sqrt 5 the attention error is convex.",
-        formula="||c(M)||_F <= f_min/sqrt 5 implies Hess L_attn(M) >= 0",
-        strength=Strength.LOWER,
-        margin=_convex,
-        supply=Instances("any", extra=_toward_dense, small=True),
-        hypotheses=(_radius(1.0),),
-        uses=("new:curvature_domination",),
-        wrong=(Wrong("a radius four times as large", _convex, (_radius(4.0),)),),
-        source="new",
-    ),
-    Claim(
-        id="new:linear_convergence",
-        kind=Kind.THEOREM,
-        title="Linear convergence for small lam",
-        section=_SECTION,
-        reading=ANY_MASK,
-        says="For sqrt(lam) d <= f_min/sqrt 5, descent from M = 1 with eta = 1/L (or less, at eta L times the rate)"
-        " closes the gap to the global minimum; n > d, masks and zero weights allowed; k samples share one threshold.",
-        formula="0 < lam <= threshold implies L(M_t) - min L <= (1 - rate)^t start, rate = lam/L, start = lam d^2/2,"
-        " threshold = f_min^2/(5 k d^2)",
-        strength=Strength.UPPER,
-        margin=_linear,
-        supply=Instances("any", extra=_small_lam, small=True, free=("W", "X")),
-        uses=("new:convex_near_dense", "new:confinement_sharp", "fix:lip_grad_l"),
-        wrong=(Wrong("rate (1 - eta lam)^{3t}", lambda q: _linear(q, 3)),),
-        source="new",
     ),
     Claim(
         id="new:strong_convexity",

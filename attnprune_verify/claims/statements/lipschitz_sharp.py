@@ -21,8 +21,13 @@ from attnprune_verify.claims.lipschitz_pairs import (
 )
 from attnprune_verify.claims.trajectory import sharp_L
 from attnprune_verify.theory import sharp
+from attnprune_verify.theory.arithmetic import FLOAT
 
 _SECTION = "F Lipschitz of Gradient"
+_C_PLUS = float(sharp.C_plus(arithmetic=FLOAT))
+_Q = (5 + 13**0.5) / 12
+_DIAGONAL = 2**0.5 * _Q * (1 - _Q) * (4 * _Q - 1)
+_CORRECTION = 0.50788
 
 CLAIMS: tuple[Claim, ...] = (
     Claim(
@@ -85,7 +90,7 @@ CLAIMS: tuple[Claim, ...] = (
         title="Lipschitz constant of the gradient, sharp",
         section=_SECTION,
         reading=ANY_MASK,
-        says="The gradient is Lipschitz with lam + C_+ K^2, C_+ = (39 + 55 sqrt(33))/1152 = 0.30812; no smaller"
+        says=f"The gradient is Lipschitz with lam + C_+ K^2, C_+ = (39 + 55 sqrt(33))/1152 = {_C_PLUS:.5f}; no smaller"
         " multiple of K^2 will do.",
         formula="||grad L(M) - grad L(M')||_F <= (lam + C_+ K^2) ||M - M'||_F",
         strength=Strength.TIGHT,
@@ -106,8 +111,8 @@ CLAIMS: tuple[Claim, ...] = (
         title="Lipschitz of the diagonal (conjecture)",
         section=_SECTION,
         reading=ANY_MASK,
-        says="The diagonal is K sqrt 2 q (1-q) (4q-1)-Lipschitz at q = (5 + sqrt 13)/12, 0.536041 K: found by search,"
-        " not proved.",
+        says="The diagonal is K sqrt 2 q (1-q) (4q-1)-Lipschitz at q = (5 + sqrt 13)/12,"
+        f" {_DIAGONAL:.6f} K: found by search, not proved.",
         formula="||diag((f o c) 1)(M) - diag((f o c) 1)(M')||_F <= sqrt 2 q (1-q) (4q-1) K ||M - M'||_F",
         strength=Strength.UPPER,
         margin=lipschitz(diagonal_of, lambda q: q.K * diagonal_rate(q)),
@@ -125,10 +130,10 @@ CLAIMS: tuple[Claim, ...] = (
         title="Lipschitz of the correction term (conjecture)",
         section=_SECTION,
         reading=ANY_MASK,
-        says="diag((f o c) 1) f is 0.50788 K-Lipschitz: found by search, not proved.",
-        formula="||p2(M) - p2(M')||_F <= 0.50788 K ||M - M'||_F",
+        says=f"diag((f o c) 1) f is {_CORRECTION} K-Lipschitz: found by search, not proved.",
+        formula=f"||p2(M) - p2(M')||_F <= {_CORRECTION} K ||M - M'||_F",
         strength=Strength.UPPER,
-        margin=lipschitz(p2_of, lambda q: q.K * q.number(0.50788)),
+        margin=lipschitz(p2_of, lambda q: q.K * q.number(_CORRECTION)),
         supply=PAIRS,
         uses=("fix:lip_f_circ_c",),
         attains=sharpest_bend,

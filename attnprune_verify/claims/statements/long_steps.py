@@ -59,14 +59,29 @@ def _longest(case: Case, growth: bool) -> float:
     return float(2.0**low * (1 - 1e-9))
 
 
-def _segment(q: Quantities, stretch: float = 1.0, growth: bool = True) -> list[Relation]:
-    """eta L_seg(eta) <= 1 implies L(M) - L(M - eta g) >= eta ||g||^2/2."""
+def _segment(q: Quantities, stretch: float = 1.0, growth: bool = True, bend: float = 1.0) -> list[Relation]:
+    """eta L_seg(eta) <= 1 implies L(M) - L(M - eta g) >= eta ||g||^2/2; at the longest such eta and at a part of it."""
     if not q.square(q.gradient) > 0:
         return []
-    eta = q.number(_longest(q.case, growth))
-    if not eta * _segment_L(q, _rows(q), eta, growth) <= 1:
-        return []
-    return [_decreases(q, eta * q.number(stretch))]
+    rows, longest = _rows(q), q.number(_longest(q.case, growth))
+    part = longest * q.number(float(q.case.get("share", 0.5)))
+    found = [_bends(q, part, _segment_L(q, rows, part, growth) * q.number(bend))]
+    for eta in (longest, part):
+        if eta * _segment_L(q, rows, eta, growth) <= 1:
+            found.append(_decreases(q, eta * q.number(stretch)))
+    return found
+
+
+def _bends(q: Quantities, eta: Any, L: Any) -> Relation:
+    """<g, Hess L(M - t g) g> <= L_seg(eta) ||g||^2 for some 0 <= t <= eta."""
+    g, size = q.gradient, q.square(q.gradient)
+    there = q.at(q.M - g * (eta * q.number(float(q.case.get("place", 1.0)))))
+    bend = (there.directional(g, lambda m: m.G) * g).sum() + q.lam * size
+    return at_most(bend, L * size, "curvature on the segment")
+
+
+def _share(rng: Generator, case: Case) -> dict[str, Any]:
+    return {"share": float(rng.choice([0.01, 0.3, 0.8])), "place": float(rng.choice([0.0, 0.5, 1.0]))}
 
 
 def _sleeping_row() -> Iterator[Case]:
@@ -102,7 +117,10 @@ def _armijo(q: Quantities, factor: float = 1.0) -> list[Relation]:
         return []
     first, alpha, beta = q.first, q.alpha_, q.beta_
     eta = _backtracked(q, first, alpha, beta)
-    return [at_least(eta, q.smallest([first, (1 - alpha) * beta * 2 / sharp_L(q)]) * q.number(factor))]
+    shortest = (1 - alpha) * beta * 2 / sharp_L(q)
+    if eta >= first:  # no trial was refused
+        return [at_least(eta, q.smallest([first, shortest * q.number(factor)]), "eta_0")]
+    return [at_least(eta, shortest * q.number(factor), "2 (1 - alpha) beta/L")]
 
 
 def _trial(rng: Generator, case: Case) -> dict[str, Any]:
@@ -119,8 +137,9 @@ def _pure_regulariser() -> Iterator[Case]:
     yield Case({**values, "mask": None, "first": 1.0625, "alpha_": 0.5, "beta_": 0.5}, "W = 0, lam = 1")
 
 
-def _stopping(q: Quantities, factor: float = 1.0, steps: int = 4) -> list[Relation]:
-    """min_t ||grad L(M_t)||^2 sum_t eta_t <= lam d^2 along directional steps from M = 1."""
+def _stopping(q: Quantities, factor: float = 1.0) -> list[Relation]:
+    """min_{t<T} ||grad L(M_t)||^2 sum_{t<T} eta_t <= lam d^2 along directional steps from M = 1, for every T seen."""
+    steps, found = int(q.case.get("steps", 4)), list[Relation]()
     point = q.at(q.number(np.ones((q.d, q.d))))
     sizes, total = [], q.number(0.0)
     for _ in range(steps):
@@ -128,11 +147,20 @@ def _stopping(q: Quantities, factor: float = 1.0, steps: int = 4) -> list[Relati
         size = q.square(g)
         bend = q.lam * size + upper_constant(q) * q.square(q.PiA @ g.ravel())
         if not (size > 0 and bend > 0):
-            return []
+            return found
         sizes.append(size)
         total = total + size / bend
+        found.append(at_most(q.smallest(sizes) * total, q.lam * q.d**2 * q.number(factor), "T steps"))
         point = point.at(point.M - g * (size / bend))
-    return [at_most(q.smallest(sizes) * total, q.lam * q.d**2 * q.number(factor))]
+    return found
+
+
+def _many_steps() -> Iterator[Case]:
+    """Sixty steps, with weights of 0 and more tokens than features."""
+    X, W = np.array([[1.0, 0.5], [-1.0, 2.0], [0.5, -1.5]]), np.array([[1.0, 0.0], [-0.5, 2.0]])
+    values = {"X": X, "W": W, "M": np.ones((2, 2)), "mask": "causal", "steps": 60}
+    for lam in (1e-3, 0.3):
+        yield Case({**values, "lam": lam}, f"60 steps, lam = {lam}")
 
 
 CLAIMS: tuple[Claim, ...] = (
@@ -148,12 +176,13 @@ CLAIMS: tuple[Claim, ...] = (
         " max_j (c_j - <c, s>)_+ + 4 (e^{r_i} - 1) t_i)]}",
         strength=Strength.LOWER,
         margin=_segment,
-        supply=Instances("any"),
+        supply=Instances("any", extra=_share),
         uses=("new:softmax_move", "new:local_curvature", "new:directional_step"),
         attains=_sleeping_row,
         wrong=(
             Wrong("five times the step", lambda q: _segment(q, 5.0)),
             Wrong("the growth e^r left out", lambda q: _segment(q, growth=False)),
+            Wrong("0.95 L_seg", lambda q: _segment(q, bend=0.95)),
         ),
         source="new",
     ),
@@ -163,8 +192,8 @@ CLAIMS: tuple[Claim, ...] = (
         title="Backtracking never stops far below 1/L",
         section=_SECTION,
         reading=ANY_MASK,
-        says="Backtracking by beta from eta_0 until L decreases by alpha eta ||g||^2 ends with eta >= min(eta_0, 2 (1"
-        " - alpha) beta/L).",
+        says="Backtracking by 0 < beta < 1 from eta_0 > 0 until L decreases by alpha eta ||g||^2, 0 < alpha < 1, ends"
+        " with eta >= min(eta_0, 2 (1 - alpha) beta/L).",
         formula="eta >= min(eta_0, 2 (1 - alpha) beta / (lam + C_+ K^2))",
         strength=Strength.LOWER,
         margin=_armijo,
@@ -187,7 +216,8 @@ CLAIMS: tuple[Claim, ...] = (
         margin=_stopping,
         supply=Instances("any", small=True, free=("W", "X")),
         uses=("new:directional_step",),
-        wrong=(Wrong("a hundredth of it", lambda q: _stopping(q, 0.01)),),
+        attains=_many_steps,
+        wrong=(Wrong("0.9 of it", lambda q: _stopping(q, 0.9)),),
         source="new",
     ),
 )

@@ -77,7 +77,7 @@ _ALLOWED = (beta_positive("any"), delta_allowed_positive(), weights_nonzero("any
 
 def _attained() -> Iterator[Case]:
     """X = I_n, |W| = 1 and F uniform: ||grad||^2 / ||c||^2 = (min|W| beta delta)^2 exactly."""
-    for n in (2, 3):
+    for n in (2, 3, 4, 5):
         W = np.ones((n, n)) - 2 * np.eye(n)
         yield Case({"X": np.eye(n), "W": W, "M": np.zeros((n, n)), "lam": 0.0, "mask": None}, f"X = I_{n}, M = 0")
 

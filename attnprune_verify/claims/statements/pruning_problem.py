@@ -58,10 +58,13 @@ def _feasible(q: Quantities, count: Any) -> list[Relation]:
     d = len(rounded)
     wanted = count(float(q.case["rho"]), d)
     found = [equal(q.number(int((rounded == 0).sum())), q.number(wanted), "zeros of the rounded mask")]
+    order = sorted(range(d * d), key=lambda place: (q.case["M"].flat[place], place))  # stable: the first of equals
+    zeros = {int(place) for place in np.flatnonzero(rounded == 0)}
+    found.append(equal(q.number(int(zeros == set(order[: len(zeros)]))), q.number(1), "the smallest, in stable order"))
     found.append(equal(q.number(int(((rounded == 0) | (rounded == 1)).sum())), q.number(d * d), "entries are 0 or 1"))
     if d <= 2:  # the feasible set, listed
         masks = list(combinations(range(d * d), wanted)) if 0 <= wanted <= d * d else []
-        listed = any(set(np.flatnonzero(rounded == 0)) == set(zeros) for zeros in masks)
+        listed = any(zeros == set(one) for one in masks)
         found.append(equal(q.number(int(listed)), q.number(1), "the rounded mask is in the feasible set"))
     return found
 

@@ -15,8 +15,11 @@ from attnprune_verify.claims.quantities import Quantities
 from attnprune_verify.claims.relation import Relation, at_most
 from attnprune_verify.claims.supply import Arrays, Instances, Supply
 from attnprune_verify.claims.trajectory import upper_constant
+from attnprune_verify.theory import sharp
+from attnprune_verify.theory.arithmetic import FLOAT
 
 _SECTION = "F Lipschitz of Gradient"
+_C_PLUS = float(sharp.C_plus(arithmetic=FLOAT))
 
 
 def _jacobian_norm(q: Quantities, half: float = 0.5) -> Relation:
@@ -92,7 +95,7 @@ def _claim(
     tight: bool = True,
     uses: tuple[str, ...] = (),
 ) -> Claim:
-    arrays = Arrays({"s": "m", "t": "m", "v": "m"}, make=_step, free=("s", "t", "v"), sizes=(2, 3, 4), rounds=24)
+    arrays = Arrays({"s": "m", "t": "m", "v": "m"}, make=_step, free=("s", "t", "v"), sizes=(2, 3, 4, 6), rounds=24)
     supply: Supply = arrays if rows else Instances("any", extra=_pair, free=("M", "N", "W"))
     return Claim(
         id=id_,
@@ -137,7 +140,7 @@ CLAIMS: tuple[Claim, ...] = (
     _claim(
         "new:row_hessian_five_quarters",
         "A simple row constant",
-        "A row of p is 5/4-Lipschitz in its logits (C_+ = 0.308 is the sharp value).",
+        f"A row of p is 5/4-Lipschitz in its logits (C_+ = {_C_PLUS:.3f} is the sharp value).",
         "||p_i(s + v) - p_i(s)|| <= (5/4) ||v||",
         _p_row,
         Wrong("1/5", lambda q: _p_row(q, 0.2)),

@@ -13,18 +13,18 @@ from attnprune_verify.claims.core import Claim, Kind, Reading, Strength, Wrong
 from attnprune_verify.claims.pair import Pair, norm_of_pair
 from attnprune_verify.claims.quantities import Quantities, extreme_eigenvalues
 from attnprune_verify.claims.relation import Relation, at_least, at_most, equal
-from attnprune_verify.claims.supply import Arrays
+from attnprune_verify.claims.supply import Arrays, read_mask
 from attnprune_verify.theory import pair, sharp
 
-_HEADS = Reading("heads", "masks on W_Q and W_K, one or two heads, shared key heads, full and causal; no biases")
+_HEADS = Reading("heads", "masks on W_Q and W_K, one to four heads, shared key heads, any attention mask; no biases")
 _STEPS = 6
 
 
 def _layer(rng: Generator, case: Case) -> Case:
-    """Two heads where the columns allow it, and one key head for both in half of these."""
-    columns = case["W_Q"].shape[1]
-    heads = 2 if columns % 2 == 0 else 1
-    groups = heads if rng.integers(2) else 1
+    """As many heads as divide the columns, or fewer, and as many key heads as divide those."""
+    columns, n = case["W_Q"].shape[1], len(case["X"])
+    heads = int(rng.choice([h for h in range(1, columns + 1) if columns % h == 0]))
+    groups = int(rng.choice([g for g in range(1, heads + 1) if heads % g == 0]))
     keys = slice(0, columns // heads * groups)
     values = {name: case[name] % 4 for name in ("X", "W_Q", "W_K")}
     moved = {"N_Q": case["M_Q"] + 0.1 * case["N_Q"], "N_K": (case["M_K"] + 0.1 * case["N_K"])[:, keys]}
@@ -35,12 +35,12 @@ def _layer(rng: Generator, case: Case) -> Case:
         scale=float(rng.choice([0.25, 1.0])),
         lam=float(rng.choice([1e-3, 0.1, 1.0])),
         share=float(rng.choice([0.2, 0.5, 0.95])),
-        mask=None if rng.integers(2) else "causal",
+        mask=read_mask("any", None, n, rng),
     )
 
 
 _SHAPES = {"X": "nd", "W_Q": "dm", "W_K": "dm", "M_Q": "dm", "M_K": "dm", "N_Q": "dm", "N_K": "dm"}
-_SUPPLY = Arrays(_SHAPES, make=_layer, sizes=(1, 2, 3), rounds=24)
+_SUPPLY = Arrays(_SHAPES, make=_layer, sizes=(1, 2, 3, 4), rounds=36)
 
 
 def _one_feature(M_Q: float, M_K: float, N_Q: float, w: float = 20.0) -> Case:
@@ -51,12 +51,15 @@ def _one_feature(M_Q: float, M_K: float, N_Q: float, w: float = 20.0) -> Case:
 
 
 def _bends() -> Iterator[Case]:
-    """M_K huge and M_Q so small that the logit is where a row bends most: k P is nothing beside C_+ k^2 R^2."""
+    """M_K huge and M_Q so small that the logit is where a row bends most: k P is nothing beside C_+ k^2 R^2.
+
+    At two R, as it grows with its square.
+    """
     place = (15 - np.sqrt(33.0)) / 24
     for p in (place, 1 - place):
-        for w in (20.0, -20.0):
-            M = np.log(p / (1 - p)) / w / 1000
-            yield _one_feature(M, 1000.0, M * (1 + 1e-6), w)
+        for w, R in ((20.0, 1e3), (-20.0, 1e3), (20.0, 1e5), (-20.0, 1e5)):
+            M = np.log(p / (1 - p)) / w / R
+            yield _one_feature(M, R, M * (1 + 1e-6), w)
 
 
 def _joined(q: Quantities, Q: Any, K: Any) -> Any:
@@ -81,7 +84,7 @@ def _descends(q: Quantities, loss: float = 1.0, sooner: float = 1.0) -> list[Rel
     eta = q.number(2 * float(q.case["share"]) / float(L) * (1 - 1e-12))
     Q, K = (q.number(np.ones(np.shape(q.case[name]))) for name in ("M_Q", "M_K"))
     limit = q.of(pair.start_loss, N, q.lam)
-    parts: list[Relation] = []
+    parts: list[Relation] = _from_below(q, two, eta, limit)
     gradients: list[Any] = []
     for t in range(_STEPS + 1):
         at = two.at(Q, K)
@@ -94,6 +97,20 @@ def _descends(q: Quantities, loss: float = 1.0, sooner: float = 1.0) -> list[Rel
         gradients.append(_joined(q, step_Q, step_K))
         Q, K = Q - step_Q * eta, K - step_K * eta
     return parts
+
+
+def _from_below(q: Quantities, two: Pair, eta: Any, limit: Any) -> list[Relation]:
+    """From any masks with L at most lam N/2, a step does not raise L: so none of a descent from ones does."""
+    size = float(np.hypot(np.linalg.norm(q.case["M_Q"]), np.linalg.norm(q.case["M_K"])))
+    inside = q.number(float(q.case["share"]) * two.entries**0.5 / max(size, 1e-300))
+    Q, K = q.M_Q * inside, q.M_K * inside
+    at = two.at(Q, K)
+    before = two.square(at.c) / 2 + q.lam * _joined(q, Q, K) / 2
+    if not before <= limit:
+        return []
+    Q, K = Q - (at.G_Q + Q * q.lam) * eta, K - (at.G_K + K * q.lam) * eta
+    after = two.square(two.at(Q, K).c) / 2 + q.lam * _joined(q, Q, K) / 2
+    return [at_most(after + limit, before + limit, "from any masks with L <= lam N/2", offset=limit)]
 
 
 def _no_attention() -> Iterator[Case]:
@@ -133,11 +150,11 @@ def _pl(q: Quantities, factor: float = 1.0) -> list[Relation]:
 
 
 def _wide(rng: Generator, case: Case) -> Case:
-    """One head with at least as many features as tokens, less one, and no more tokens than features."""
-    raw, case = case, _layer(rng, case)
-    n = min(raw["X"].shape[0], raw["X"].shape[1], raw["W_Q"].shape[1] + 1)
+    """Heads with at least as many features as tokens, less one, and no more tokens than features."""
+    case = _layer(rng, case)
+    n = min(*case["X"].shape, case["W_Q"].shape[1] // case["heads"] + 1)
     X = case["X"][:n] + np.eye(*case["X"][:n].shape)
-    return case.but(X=X, W_Q=raw["W_Q"] % 4 + 5.0, W_K=raw["W_K"] % 4, M_K=raw["M_K"], heads=1, kv_heads=1)
+    return case.but(X=X, W_Q=case["W_Q"] + 5.0, mask=read_mask("any", None, n, rng))
 
 
 def _two_tokens() -> Iterator[Case]:
@@ -215,7 +232,7 @@ CLAIMS: tuple[Claim, ...] = (
         _pl,
         (Wrong("1.02 times it", lambda q: _pl(q, 1.02)),),
         strength=Strength.LOWER,
-        supply=Arrays(_SHAPES, make=_wide, sizes=(2, 3), rounds=36),
+        supply=Arrays(_SHAPES, make=_wide, sizes=(2, 3, 4), rounds=48),
         uses=("lem:lower_bound_p",),
         attains=_two_tokens,
     ),

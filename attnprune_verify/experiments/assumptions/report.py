@@ -8,6 +8,7 @@ import numpy as np
 
 from attnprune_verify.experiments.assumptions.measure import LAM, RealAssumptions
 from attnprune_verify.experiments.figures import save
+from attnprune_verify.extras import need
 from attnprune_verify.files import dumps, table, write_whole
 
 __all__ = ["draw_assumptions", "summary", "write_tables"]
@@ -52,6 +53,7 @@ def summary(results: RealAssumptions) -> str:
 
 def draw_assumptions(results: RealAssumptions, folder: Path) -> list[Path]:
     """delta by head against layer, one panel per length, with the paper's value; PNG and SVG."""
+    need("drawing", "plot")
     from matplotlib.figure import Figure
 
     ns = list(dict.fromkeys(row["n"] for row in results.rows))

@@ -10,6 +10,7 @@ import numpy as np
 from attnprune_verify.experiments.figures import save
 from attnprune_verify.experiments.layer.run import LayerResults
 from attnprune_verify.experiments.layer.tables import by_layer
+from attnprune_verify.extras import need
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -40,6 +41,7 @@ def draw_layers(results: LayerResults, n: int) -> Figure:
     >>> [panel.get_title() for panel in draw_layers(LayerResults(plan, rows, []), 128).axes]  # needs the extra `plot`
     ['layer 0', 'layer 1']
     """
+    need("drawing", "plot")
     from matplotlib.figure import Figure
 
     table = [row for row in by_layer(results) if row["n"] == n]

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from attnprune_verify.experiments.figures import save
 from attnprune_verify.experiments.perplexity.run import PerplexityResults
 from attnprune_verify.experiments.perplexity.tables import by_draws
+from attnprune_verify.extras import need
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -41,6 +42,7 @@ def draw_damage(results: PerplexityResults, over: str) -> Figure:
     >>> [panel.get_title() for panel in draw_damage(results, "rho").axes]  # needs the extra `plot`
     ['rest: dense']
     """
+    need("drawing", "plot")
     from matplotlib.figure import Figure
 
     table = _rows(by_draws(results), over)

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from attnprune_verify.experiments.figures import save
 from attnprune_verify.experiments.synthetic.curves import Curve, curve
 from attnprune_verify.experiments.synthetic.run import Results
+from attnprune_verify.extras import need
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -36,6 +37,7 @@ def draw_figure2(results: Results, weights: str) -> Figure:
     >>> len(draw_figure2(stored_results(), "shared").axes)  # needs the extra `plot`
     6
     """
+    need("drawing", "plot")
     from matplotlib.figure import Figure
 
     plan = results.plan

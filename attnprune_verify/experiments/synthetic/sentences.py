@@ -134,8 +134,10 @@ def _all_rise(curves: _Curves, _: float) -> Doubts:
 
 
 def _slower(curves: _Curves, _: float) -> Doubts:
+    """An error that starts where the rivals' end rises no further: it must end below theirs, too."""
     ours, *others = (one.values[-1] - one.values[0] for one in (curves.ours, curves.wanda, curves.sparsegpt))
-    return all_of(is_below(ours, other) for other in others)
+    below = [is_below(curves.ours.values[-1], rival.values[-1]) for rival in (curves.wanda, curves.sparsegpt)]
+    return all_of([*(is_below(ours, other) for other in others), *below])
 
 
 def _wanda_better(curves: _Curves, _: float) -> Doubts:
@@ -178,7 +180,7 @@ SENTENCES = (
     Sentence(
         "exp:n-slower-increase", "n",
         "The method's error grows more slowly with n than the rivals'.",
-        "from the smallest to the largest n it rises less than each rival's",
+        "from the smallest to the largest n it rises less than each rival's, and ends below them",
         _slower,
     ),
     Sentence(

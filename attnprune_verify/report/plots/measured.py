@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from attnprune_verify.errors import InvalidInstance
+from attnprune_verify.extras import need
 from attnprune_verify.report.plots.style import MAP, SERIES, grid, new_figure
 
 if TYPE_CHECKING:
@@ -94,6 +95,7 @@ def draw_heads(rows: Sequence[dict[str, Any]], rho: float | None = None, methods
     >>> draw_heads(rows).axes[0].get_title()  # needs the extra `plot`
     'wanda'
     """
+    need("drawing", "plot")
     from matplotlib.colors import LogNorm
 
     known = sorted({row["rho"] for row in rows})

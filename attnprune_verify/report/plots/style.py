@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from attnprune_verify.extras import need
+
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
@@ -27,6 +29,7 @@ MAP = "cividis"
 
 def new_figure(width: float, height: float) -> Figure:
     """A figure that makes room for its labels."""
+    need("drawing", "plot")
     from matplotlib.figure import Figure
 
     return Figure(figsize=(width, height), layout="constrained")

@@ -120,6 +120,14 @@ def _centred(row: list[list[Fraction]], allowed: list[bool]) -> list[list[Fracti
     return [[p - mean for p, mean in zip(slope, means, strict=True)] for slope in kept]
 
 
+def map_is_below(X: fields.Matrix, W: fields.Matrix, mask: Mask, K_sq: Fraction, bits: int) -> Answer:
+    """Whether ||Pi A||^2 < K_sq."""
+    slopes = [[[x[a] * w * y[b] for a, ws in enumerate(W) for b, w in enumerate(ws)] for y in X] for x in X]
+    forms = [gram(_centred(row, allowed), bits) for row, allowed in zip(slopes, mask, strict=True)]
+    size = range(len(W) ** 2)
+    return _above(_sum(forms), [[Fraction(int(p == q)) for q in size] for p in size], K_sq)
+
+
 def _sum(matrices: list[list[list[Number]]]) -> list[list[Number]]:
     size = range(len(matrices[0]))
     return [[total(matrix[p][q] for matrix in matrices) for q in size] for p in size]

@@ -1,0 +1,85 @@
+"""Several samples that share W, M, the mask and lam: the mean of their attention losses, in any arithmetic."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.random import Generator
+
+from attnprune_verify.claims.case import Case
+from attnprune_verify.claims.quantities import Quantities
+from attnprune_verify.theory.arithmetic import Arithmetic
+
+__all__ = ["Batch", "more_samples", "problem", "tokens"]
+
+
+class Batch(Quantities):
+    """The case's X and its `others`, k samples in all; of a single one it says what `Quantities` does.
+
+    L_attn and G are means over the samples, c and Pi A are stacked and divided by sqrt k (so that ||c||^2 is the mean,
+    and K the norm of the averaged operator), f_min and delta_allowed are the least of all samples.
+    """
+
+    def __init__(self, case: Case, arithmetic: Arithmetic, parts: list[Quantities] | None = None) -> None:
+        super().__init__(case, arithmetic)
+        self.parts = parts or [Quantities(case.but(X=sample), arithmetic) for sample in tokens(case)]
+
+    def at(self, M: Any) -> Batch:
+        """The same samples at another pruning mask."""
+        other = Batch(self.case, self.arithmetic, [part.at(M) for part in self.parts])
+        other.__dict__.update(M=M, lam=self.lam)
+        return other
+
+    @property
+    def k(self) -> int:
+        """The number of samples."""
+        return len(self.parts)
+
+    @property
+    def L_attn(self) -> Any:
+        """The mean over the samples."""
+        return sum((part.L_attn for part in self.parts), self.number(0.0)) / self.k
+
+    @property
+    def G(self) -> Any:
+        """The gradient of `L_attn`."""
+        return sum((part.G for part in self.parts[1:]), self.parts[0].G) / self.k
+
+    @property
+    def c(self) -> Any:
+        """All residuals, over sqrt k."""
+        return np.concatenate([part.c for part in self.parts]) / self.sqrt(self.number(float(self.k)))
+
+    @property
+    def PiA(self) -> Any:
+        """The samples' matrices above each other, over sqrt k."""
+        return np.concatenate([part.PiA for part in self.parts]) / self.sqrt(self.number(float(self.k)))
+
+    @property
+    def f_min(self) -> Any:
+        """The least over the samples."""
+        return self.smallest([part.f_min for part in self.parts])
+
+    @property
+    def delta_allowed(self) -> Any:
+        """The least over the samples."""
+        return self.smallest([part.delta_allowed for part in self.parts])
+
+
+def tokens(case: Case) -> list[Any]:
+    """The samples of a case."""
+    return [case["X"], *case.get("others", ())]
+
+
+def problem(q: Quantities) -> Quantities:
+    """The batch of a case with `others`, else the case's own quantities."""
+    return Batch(q.case, q.arithmetic) if len(q.case.get("others", ())) else q
+
+
+def more_samples(rng: Generator, case: Case) -> dict[str, Any]:
+    """Of every other case a batch: one or two samples like the first, or its tokens in another order."""
+    X = case["X"]
+    count = int(rng.choice([0, 0, 1, 2]))
+    drawn = [X[rng.permutation(len(X))] if rng.integers(2) else rng.permuted(X, axis=1) for _ in range(count)]
+    return {"others": np.array(drawn).reshape(count, *X.shape)}

@@ -1,0 +1,146 @@
+"""Near the dense attention: where its error is convex, and where descent converges at a linear rate."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.random import Generator
+
+from attnprune_verify.claims.batch import more_samples, problem, tokens
+from attnprune_verify.claims.case import Case
+from attnprune_verify.claims.core import Claim, Hypothesis, Kind, Strength, Wrong
+from attnprune_verify.claims.hypotheses import ANY_MASK
+from attnprune_verify.claims.quantities import Quantities, extreme_eigenvalues
+from attnprune_verify.claims.relation import Relation, at_least, at_most
+from attnprune_verify.claims.supply import Instances
+from attnprune_verify.claims.trajectory import below_start, descend, lowest_loss, minimiser
+from attnprune_verify.theory import rates, sharp
+
+_SECTION = "G Convergence of Gradient Descent"
+_STEPS = 30
+
+
+def _gentle(W: Any) -> Any:
+    return W / max(1.0, float(np.abs(W).max()))
+
+
+def _convex(q: Quantities) -> Relation:
+    """The least eigenvalue of Hess L_attn is >= 0 (shifted by K^2, its natural size)."""
+    least, _ = extreme_eigenvalues(q.curvature, q.arithmetic)
+    return at_least(least + q.K * q.K, q.K * q.K, offset=q.K * q.K)
+
+
+def _toward_dense(rng: Generator, case: Case) -> dict[str, Any]:
+    return {"M": 1.0 + float(rng.choice([0.01, 0.1, 0.3, 1.0])) * (case["M"] - 0.5), "W": _gentle(case["W"])}
+
+
+def _radius(multiple: float) -> Hypothesis:
+    supply = Instances("any", extra=_toward_dense, small=True)
+    return Hypothesis(
+        f"||c||_F <= {multiple:g} f_min / sqrt 5",
+        # ||c||^2 in the place of lam d^2
+        lambda q: bool(q.square(q.c) <= q.of(rates.linear_rate_threshold, 1, q.f_min, 1) * q.number(multiple**2)),
+        supply.families,
+    )
+
+
+def _small_lam(rng: Generator, case: Case) -> dict[str, Any]:
+    """lam a part of its threshold, a batch in half of the cases, and two points where L is at most L(1)."""
+    drawn = more_samples(rng, case) | {
+        "part": float(rng.choice([0.02, 0.3, 1.0])),
+        "stretch": float(rng.choice([0.5, 1.0])),
+        "W": _gentle(case["W"]),
+    }
+    made = case.but(**drawn)
+    placed = made.but(lam=float(_threshold(Quantities(made))) * drawn["part"])
+    ways = [rng.standard_normal(case["W"].shape) for _ in range(2)]
+    shares = (0.999, float(rng.choice([0.1, 0.999])))
+    return drawn | {
+        name: below_start(placed, *way) for name, way in zip("MN", zip(ways, shares, strict=True), strict=True)
+    }
+
+
+def _threshold(q: Quantities) -> Any:
+    return q.of(rates.linear_rate_threshold, q.d, problem(q).f_min, len(tokens(q.case)))
+
+
+def _linear(q: Quantities, rate: int = 1, modulus: float = 1.0) -> list[Relation]:
+    """lam = part of the threshold, eta = stretch/L: L(M_t) - min L <= (1 - eta lam)^t lam d^2/2.
+
+    Between any two points of {L <= L(1)} L is lam-strongly convex, so there is one minimiser; and from each such point
+    one step closes a part of the gap, so every step of a descent does.
+    """
+    threshold = _threshold(q)
+    lam = q.number(float(q.case["part"])) * threshold
+    if not q.of(rates.converges_linearly, lam, threshold):
+        return []
+    start = problem(Quantities(q.case.but(lam=0.0), q.arithmetic))
+    start.__dict__["lam"] = lam
+    L = q.of(sharp.lipschitz, start.K, lam)
+    shrink = float(q.case["stretch"]) * (1 - 1e-9)
+    eta = q.number(shrink / float(L))
+    allowed = q.of(rates.start_loss, q.d, lam)
+    slow = q.of(rates.linear_rate, lam, L) * q.number(shrink)  # eta is that much below 1/L
+    near = start.at(q.number(minimiser(q.case.but(lam=float(lam)))))
+    # L is lam-strongly convex where it is at most L(1)
+    lowest, certain = lowest_loss(near, lam, q.of(rates.gap, slow, allowed, _STEPS))
+    found = []
+    for t, point in enumerate(descend(start, eta, _STEPS)):
+        if t % 10 == 0:
+            left = q.of(rates.gap, slow, allowed, rate * t)
+            found.append(at_most(point.L - lowest + allowed, left + allowed, f"t = {t}", offset=allowed))
+    drawn = [start.at(q.number(q.case[name])) for name in "MN" if name in q.case]
+    points = [point for point in drawn if point.L <= allowed]
+    for point in points if certain else ():
+        gap, moved = point.L - lowest, start.at(point.M - point.gradient * eta).L - lowest
+        left = q.of(rates.gap, slow, gap, rate)
+        found.append(at_most(moved + allowed, left + allowed, "one step from L <= L(1)", offset=allowed))
+    if len(points) == 2:
+        step = points[0].M - points[1].M
+        shift, more = start.K * start.K * q.square(step), lam * q.square(step) * q.number(modulus - 1)
+        bend = ((points[0].G - points[1].G) * step).sum()
+        found.append(at_least(bend + shift, more + shift, "one minimiser: strongly convex", offset=shift))
+    return found
+
+
+CLAIMS: tuple[Claim, ...] = (
+    Claim(
+        id="new:convex_near_dense",
+        kind=Kind.THEOREM,
+        title="Convexity near M = 1",
+        section=_SECTION,
+        reading=ANY_MASK,
+        says="Where ||c||_F <= f_min/sqrt 5 the attention error is convex.",
+        formula="||c(M)||_F <= f_min/sqrt 5 implies Hess L_attn(M) >= 0",
+        strength=Strength.LOWER,
+        margin=_convex,
+        supply=Instances("any", extra=_toward_dense, small=True),
+        hypotheses=(_radius(1.0),),
+        uses=("new:curvature_domination",),
+        wrong=(Wrong("a radius four times as large", _convex, (_radius(4.0),)),),
+        source="new",
+    ),
+    Claim(
+        id="new:linear_convergence",
+        kind=Kind.THEOREM,
+        title="Linear convergence for small lam",
+        section=_SECTION,
+        reading=ANY_MASK,
+        says="For sqrt(lam) d <= f_min/sqrt 5, descent from M = 1 (or any M with L(M) <= L(1)) with eta = 1/L"
+        " (or less, at eta L times the rate) closes the gap to the global minimum, which one M attains, as L is"
+        " lam-strongly convex between any two such M; n > d, masks and zero weights allowed; k samples share one"
+        " threshold, f_min being the least of all.",
+        formula="0 < lam <= threshold implies L(M_t) - min L <= (1 - rate)^t start, rate = lam/L, start = lam d^2/2,"
+        " threshold = f_min^2/(5 k d^2)",
+        strength=Strength.UPPER,
+        margin=_linear,
+        supply=Instances("any", extra=_small_lam, small=True, free=("W", "X")),
+        uses=("new:convex_near_dense", "new:confinement_sharp", "fix:lip_grad_l"),
+        wrong=(
+            Wrong("rate (1 - eta lam)^{3t}", lambda q: _linear(q, 3)),
+            Wrong("L is 1.1 lam-strongly convex there", lambda q: _linear(q, modulus=1.1)),
+        ),
+        source="new",
+    ),
+)

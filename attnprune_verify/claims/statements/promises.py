@@ -1,0 +1,296 @@
+"""What `check` promises for descent from M = 1: floors, gradients, gaps and rates, as the library computes them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+from numpy.random import Generator
+
+from attnprune_verify.claims.batch import more_samples, problem, tokens
+from attnprune_verify.claims.case import Case
+from attnprune_verify.claims.core import Claim, Hypothesis, Kind, Strength, Wrong
+from attnprune_verify.claims.hypotheses import ANY_MASK
+from attnprune_verify.claims.quantities import Quantities
+from attnprune_verify.claims.relation import Relation, at_least, at_most
+from attnprune_verify.claims.supply import Instances
+from attnprune_verify.claims.trajectory import below_start, descend, lowest_loss, minimiser, sharp_L, step_below
+from attnprune_verify.instance.problem import Instance
+from attnprune_verify.theory import rates, sharp
+from attnprune_verify.theory.balls import lower
+from attnprune_verify.theory.guarantees import guarantees, path_floor
+
+_SECTION = "4 Main Results"
+_ALMOST_ONE = 1 - 1e-9
+"""eta L of the steps walked: just below 1, so that rounding does not decide."""
+_STEPS = 8
+
+
+def _instance(case: Case) -> Instance:
+    samples = tokens(case)
+    return Instance(
+        samples[0] if len(samples) == 1 else np.array(samples), case["W"], mask=case["mask"], lam=case["lam"]
+    )
+
+
+def _floor(q: Quantities, factor: float = 1.0, whole_mean: bool = False) -> list[Relation]:
+    """The least allowed entry of F over the samples, wherever L is at most L(1), and on the way of descent.
+
+    `whole_mean` takes ||c|| of one sample for no larger than the mean: false.
+    """
+    whole = problem(q)
+    found = q.number(lower(path_floor(_instance(q.case))) * factor)
+    if whole_mean:
+        found = q.largest([found, q.of(rates.near_floor, q.d, whole.f_min, q.lam, 1)])
+    points = list(descend(whole, step_below(whole, _ALMOST_ONE), _STEPS))
+    parts = [at_least(q.smallest([point.delta_allowed for point in points]), found, "descent")]
+    drawn = whole.at(q.M)
+    if drawn.L <= q.of(rates.start_loss, q.d, q.lam):
+        parts.append(at_least(drawn.delta_allowed, found, "where L <= L(1)"))
+    return parts
+
+
+def _small_lam(rng: Generator, case: Case) -> dict[str, Any]:
+    W = case["W"] / max(1.0, float(np.abs(case["W"]).max()))
+    drawn = more_samples(rng, case) | {"lam": float(rng.choice([1e-12, 1e-4, 0.04])), "W": W}
+    return drawn | {"M": below_start(case.but(**drawn), rng.standard_normal(W.shape), 0.999)}
+
+
+def _one_sample_pays() -> Iterator[Case]:
+    """Three samples of which one can move: its ||c|| is up to sqrt(3 lam) d. Uniform dense rows, M = (e, -e; 0, 0)."""
+    lam, d, mask = 6.25e-4, 2, np.array([[1, 1], [0, 1]], dtype=bool)
+    moved = 1.2 * lam**0.5 * d  # of the least entry, ||c|| being sqrt 2 times that
+    for w in (10.0, 100.0):
+        e = float(np.log((0.5 + moved) / (0.5 - moved))) / (2 * w)
+        values = {"X": np.array([[1.0, 0.0], [2.0, 1.0]]), "W": np.array([[w, -w], [0.0, 0.0]])}
+        more = {"others": np.zeros((2, 2, 2)), "M": np.array([[e, -e], [0.0, 0.0]]), "lam": lam, "mask": mask}
+        yield Case({**values, **more}, f"three samples, one moves, W = {w}")
+
+
+def _promised(q: Quantities, slower: float = 1.0, sooner: float = 1.0, steeper: float = 1.0) -> list[Relation]:
+    """Every number of every guarantee that applies, along descent from M = 1 with eta = 1/L_sharp.
+
+    A promise for T steps is one for every t < T as well: the bound of the least gradient, and eps, grow like T/t.
+    """
+    whole = problem(q)
+    entries = {entry.id: entry for entry in guarantees(_instance(q.case))}
+    promises = {name: entry.numbers for name, entry in entries.items() if entry.applies}
+    points = list(descend(whole, step_below(whole, _ALMOST_ONE), _STEPS))
+    loss = q.number(promises["confinement"]["loss"])
+    parts = [at_most(point.L, loss, "confinement") for point in points]
+    goal = promises["gradient-norm"]
+    for t in range(1, len(points)):
+        least = q.smallest([q.square(point.gradient) for point in points[:t]])
+        bound = q.number(goal["gradient"]) * q.number(goal["gradient"]) * q.number(goal["T"] / t * sooner)
+        parts.append(at_most(least, bound, "gradient-norm"))
+    parts += _repaired(q, points, promises.get("repaired-theorem"))
+    limit = q.of(rates.linear_rate_threshold, q.d, whole.f_min, len(tokens(q.case)))
+    parts += [
+        at_most(q.number(entries["linear-convergence"].numbers.get("threshold", 0.0)), limit, "threshold below"),
+        at_least(
+            q.number(entries["strong-convexity"].numbers["threshold"]),
+            q.of(sharp.convexity_threshold, whole.K),
+            "threshold above",
+        ),
+    ]
+    near = whole.at(q.number(minimiser(q.case)))
+    for name in ("linear-convergence", "strong-convexity"):
+        numbers = promises.get(name)
+        if numbers is None:
+            continue
+        modulus = q.lam if name == "linear-convergence" else q.number(numbers["modulus"])
+        lowest, _ = lowest_loss(near, modulus, loss)
+        rate, start = (
+            q.number(numbers["rate"] * slower),
+            loss if name == "linear-convergence" else points[0].L - lowest,
+        )
+        for t, point in enumerate(points):
+            left = q.of(rates.gap, rate * q.number(_ALMOST_ONE), start, t)
+            parts.append(at_most(point.L - lowest + loss, left + loss, name, offset=loss))
+    if "strong-convexity" in promises:
+        parts.append(_modulus(q, points[0], whole.at(q.M), promises["strong-convexity"]["modulus"] * steeper))
+    return parts
+
+
+def _modulus(q: Quantities, one: Quantities, other: Quantities, modulus: float) -> Relation:
+    """<grad L(M) - grad L(M'), M - M'> >= modulus ||M - M'||^2, and K^2 ||M - M'||^2 on both sides."""
+    step = one.M - other.M
+    shift = one.K * one.K * q.square(step)
+    bend = ((one.gradient - other.gradient) * step).sum()
+    return at_least(bend + shift, q.number(modulus) * q.square(step) + shift, "modulus", offset=shift)
+
+
+def _repaired(q: Quantities, points: list[Quantities], numbers: Any) -> list[Relation]:
+    """delta below every F(M_t), and the guarantee with the eps that t steps reach."""
+    if numbers is None or not numbers["mu"] > 1e-100 or not numbers["T"] < 1e200:
+        return []
+    mu, xi = q.number(numbers["mu"]), q.number(numbers["xi"])
+    parts = [at_least(q.smallest([point.delta_allowed for point in points]), q.number(numbers["delta"]), "delta")]
+    eps = 0.02 / q.n
+    for t in range(1, len(points)):
+        sizes = [mu * point.L_attn + q.lam * q.lam * q.square(point.M) for point in points[:t]]
+        promise = (xi + q.number(eps * numbers["T"] / t)) * mu * q.n**2 / 2
+        parts.append(at_most(q.smallest(sizes), promise, "repaired-theorem"))
+    at_ones = q.number(numbers["at_ones"]) * mu * q.n**2
+    parts.append(at_least(at_ones, q.lam * q.lam * q.d**2, "at M = 1"))
+    return parts
+
+
+def _any_lam(rng: Generator, case: Case) -> dict[str, Any]:
+    """lam in the range of each guarantee: tiny, moderate, and above C_- K^2."""
+    W = case["W"] / max(1.0, float(np.abs(case["W"]).max()))
+    drawn = more_samples(rng, case) | {"W": W}
+    if rng.integers(3):
+        return drawn | {"lam": float(rng.choice([1e-5, 1e-3, 0.05, 1.0, 20.0]))}
+    K = problem(Quantities(case.but(**drawn))).K
+    lam = 0.2404088 * K * K * float(rng.choice([1.01, 1.5, 4.0])) or 1.0
+    return drawn | {"lam": lam}
+
+
+def _no_attention() -> Iterator[Case]:
+    """One token: K = 0 and L = lam, where the guarantees of confinement and of the least gradient are equalities."""
+    for lam in (0.3, 2.0):
+        values = {"X": np.array([[1.0, 2.0]]), "W": np.ones((2, 2)), "M": np.ones((2, 2)), "lam": lam, "mask": None}
+        yield Case(values, "one token")
+
+
+def _gradient_norm(q: Quantities, factor: float = 1.0) -> list[Relation]:
+    """r chosen for the case's T, which the formula must then give back; the least gradient of the first T iterates."""
+    T, L = int(q.case["T"]), sharp_L(q)
+    fraction = q.sqrt(L / (q.lam * T))
+    steps = q.of(rates.steps_to_gradient, L, q.lam, fraction)
+    walked = int(np.floor(float(steps) * (1 + 1e-9)))
+    points = list(descend(q, step_below(q, _ALMOST_ONE), max(walked, 1)))[: max(walked, 1)]
+    limit = fraction * q.lam * q.d * q.number(factor)
+    return [at_most(q.norm(min(points, key=lambda p: float(q.square(p.gradient))).gradient), limit)]
+
+
+def _steps(rng: Generator, case: Case) -> dict[str, Any]:
+    return {"T": int(rng.choice([1, 3, 10])), "lam": float(rng.choice([0.01, 0.3, 3.0]))}
+
+
+def _at_once() -> Iterator[Case]:
+    yield from (case.but(T=1) for case in _no_attention())
+
+
+def _convex_descent(q: Quantities, rate_factor: float = 1.0) -> list[Relation]:
+    """lam above C_- K^2 by the case's part: the gap to the minimum from a start that is not M = 1."""
+    lam = q.of(_beyond, q.K, q.number(float(q.case["part"])))
+    if not q.of(rates.strongly_convex, q.K, lam):
+        return []
+    here = Quantities(q.case.but(lam=0.0), q.arithmetic)
+    here.__dict__["lam"] = lam
+    L = sharp_L(here)
+    rate = q.of(rates.strongly_convex_rate, q.K, lam, L) * q.number(_ALMOST_ONE * rate_factor)
+    eta = q.number(_ALMOST_ONE / float(L))
+    near, point = here.at(q.number(minimiser(q.case.but(lam=float(lam))))), here.at(q.M)
+    lowest, certain = lowest_loss(near, q.of(sharp.lower_curvature, q.K, lam), point.L - near.L)
+    if not certain:
+        return []
+    start, parts = point.L - lowest, []
+    for t in range(5):
+        left = q.of(rates.gap, rate, start, t)
+        parts.append(at_most(point.L - lowest + start, left + start, f"t = {t}", offset=start))
+        point = here.at(point.M - point.gradient * eta)
+    return parts
+
+
+def _beyond(K: Any, part: Any, *, arithmetic: Any) -> Any:
+    """0.2405 K^2 (1 + part), above C_- K^2 = 0.24041 K^2."""
+    return K * K * arithmetic.lift(0.2405) * (1 + part)
+
+
+def _part(rng: Generator, case: Case) -> dict[str, Any]:
+    return {"part": float(rng.choice([0.0, 0.1, 1.0, 10.0]))}
+
+
+_LAM = Hypothesis("lam > 0", lambda q: q.case.get("lam", 0.0) > 0, lambda rng: _no_attention())
+
+CLAIMS: tuple[Claim, ...] = (
+    Claim(
+        id="new:path_floor",
+        kind=Kind.LEMMA,
+        title="A floor of the attention on the way of descent",
+        section=_SECTION,
+        reading=ANY_MASK,
+        says="The delta that the repaired theorem is printed with: wherever L is at most L(1), and so at every M_t,"
+        " every allowed entry of F is at least the better of two floors, v the largest ||W o x_i x_j^T||_F, m the"
+        " number of tokens, f_min the least allowed entry of f, all over k samples.",
+        formula="F(M_t)_ij >= max(f_min - sqrt(k lam) d, exp(-2 d v - log(m)))",
+        strength=Strength.LOWER,
+        margin=_floor,
+        supply=Instances("any", extra=_small_lam, small=True, free=("W", "X")),
+        hypotheses=(_LAM,),
+        uses=("fix:practical", "new:confinement_sharp"),
+        attains=_one_sample_pays,
+        wrong=(
+            Wrong("1.1 times the floor", lambda q: _floor(q, 1.1)),
+            Wrong("k left out", lambda q: _floor(q, whole_mean=True)),
+        ),
+        source="new",
+    ),
+    Claim(
+        id="new:guarantees",
+        kind=Kind.THEOREM,
+        title="What `check` guarantees",
+        section=_SECTION,
+        reading=ANY_MASK,
+        says="Every number in the guarantees that `check` prints for descent from M = 1 with eta = 1/L_sharp, of one"
+        " sample or a batch: confinement, the least gradient, the repaired theorem, linear convergence, strong"
+        " convexity, their thresholds and modulus.",
+        formula="L(M_t) <= loss; min_{t<T} ||grad L(M_t)|| <= gradient; F(M_t) >= delta, min_{t<T} [L_attn/n^2 +"
+        " lam^2 ||M||^2/(mu n^2)] <= (xi + eps)/2; L(M_t) - min L <= (1 - rate)^t (L(1) - min L)",
+        strength=Strength.UPPER,
+        margin=_promised,
+        supply=Instances("any", extra=_any_lam, small=True, free=("W", "X"), rounds=1),
+        hypotheses=(_LAM,),
+        uses=(
+            "new:confinement_sharp",
+            "new:gradient_norm",
+            "new:our_convergence_sharp",
+            "new:linear_convergence",
+            "new:strongly_convex_descent",
+            "new:path_floor",
+        ),
+        attains=_no_attention,
+        wrong=(
+            Wrong("twice the rate", lambda q: _promised(q, slower=2.0)),
+            Wrong("a tenth of the steps", lambda q: _promised(q, sooner=0.1)),
+            Wrong("1.1 times the modulus", lambda q: _promised(q, steeper=1.1)),
+        ),
+        source="new",
+    ),
+    Claim(
+        id="new:gradient_norm",
+        kind=Kind.THEOREM,
+        title="Steps until the gradient is small",
+        section=_SECTION,
+        reading=ANY_MASK,
+        says="From M = 1 with eta = 1/L some gradient is at most r times its start lam d within L/(lam r^2) steps.",
+        formula="min_{t<T} ||grad L(M_t)||_F <= r lam d for T = L/(lam r^2)",
+        strength=Strength.UPPER,
+        margin=_gradient_norm,
+        supply=Instances("any", extra=_steps, small=True, free=("W", "X")),
+        hypotheses=(_LAM,),
+        uses=("new:confinement_sharp",),
+        attains=_at_once,
+        wrong=(Wrong("0.9 r", lambda q: _gradient_norm(q, 0.9)),),
+        source="new",
+    ),
+    Claim(
+        id="new:strongly_convex_descent",
+        kind=Kind.THEOREM,
+        title="Linear convergence for large lam",
+        section=_SECTION,
+        reading=ANY_MASK,
+        says="For lam > C_- K^2 descent with eta = 1/L closes the gap to the only minimum from any M_0.",
+        formula="L(M_t) - min L <= (1 - rate)^t start, rate = (lam - C_- K^2)/L, start = L(M_0) - min L",
+        strength=Strength.UPPER,
+        margin=_convex_descent,
+        supply=Instances("any", extra=_part, small=True, free=("M",)),
+        uses=("new:strong_convexity", "fix:lip_grad_l"),
+        wrong=(Wrong("three times the rate", lambda q: _convex_descent(q, 3.0)),),
+        source="new",
+    ),
+)
