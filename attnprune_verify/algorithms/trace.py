@@ -84,6 +84,10 @@ class Descent:
     message: str
     settings: Settings
 
+    def __repr__(self) -> str:
+        d, zeros = len(self.mask), int((self.mask == 0).sum())
+        return f"<descent of {d} x {d}: {self.message}; {zeros} of {self.mask.size} pruned>"
+
     @property
     def steps(self) -> int:
         """Steps taken so far, over all resumed runs."""

@@ -17,7 +17,7 @@ from attnprune_verify.audit.naming.diagnosis import Diagnosis, diagnose
 from attnprune_verify.audit.naming.fitting import Observation
 from attnprune_verify.audit.naming.sentences import SENTENCES
 from attnprune_verify.audit.naming.snippet import as_code, audit_code
-from attnprune_verify.audit.probes import probe
+from attnprune_verify.audit.probes import probe, smoothly_wrong
 from attnprune_verify.audit.record import Check, Finding, Record
 from attnprune_verify.audit.subject.process import NoAnswer, Subject
 from attnprune_verify.audit.subject.worker import printable
@@ -33,8 +33,9 @@ __all__ = ["Auditor"]
 _MOST_SEARCHES = 4
 _MOST_SHRUNK = 3  # mistakes of a function that are shown on a smaller instance
 _WEAK = {"threshold-off-by-one", "ties-dropped"}  # names that wrong entries get by chance
+_TELLING_LITTLE = ("ties", "edges")  # on equal or on few entries wrong rules agree with each other
 _VANISHED = (("dense-target-uses-M",), ("zero-output",))
-_CORE = ("full", "causal", "given-mask", "outside-box", "lam-large")
+_CORE = ("full", "causal", "given-mask", "outside-box", "lam-large", "binary-M")
 _LAYER_CORE = (*_CORE, "several-heads")
 
 
@@ -135,7 +136,7 @@ class Auditor(Examiner):
             if check.name == "mixed-dtypes" and ids in ((), ("low-precision",)):
                 single = self._in_single(check.function)  # what float32 inputs do alone they do beside others
                 ids, words = (ids, words) if single is None else (single.ids, single.words)
-            ids, words = self._remembered(check.function, ids or ("unknown",), words, finding.fitting)
+            ids, words = self._remembered(check, ids or ("unknown",), words, finding.fitting)
             if ids == ("unknown",):
                 self._unnamed[check.id] = finding.samples
             finding = self._smaller(check, finding, ids)
@@ -162,16 +163,19 @@ class Auditor(Examiner):
         )
 
     def _remembered(
-        self, name: str, ids: tuple[str, ...], words: str, fitting: tuple[str, ...]
+        self, check: Check, ids: tuple[str, ...], words: str, fitting: tuple[str, ...]
     ) -> tuple[tuple[str, ...], str]:
         """A baseline or a descent that is wrong by name somewhere is wrong by that elsewhere."""
+        name = check.function
         if name in ENCLOSED:
             return ids, words
         first = self._by_name.setdefault(name, (ids, words))
         if ids == ("unknown",) or first[0] == ("wrong-shape",) or set(first[0]) <= set(fitting):
             return first
         if first[0] == ("unknown",):
-            if set(ids) <= _WEAK:  # what is wrong by no name elsewhere is so here by chance
+            if (
+                set(ids) <= _WEAK or check.name in _TELLING_LITTLE
+            ):  # what is wrong by no name elsewhere is so here by chance
                 return ("unknown",), ""
             self._by_name[name] = (ids, words)
         return ids, words
@@ -230,7 +234,7 @@ class Auditor(Examiner):
         here = [one for one in here if _any_wrong(name, [one])] or here  # of two that are compared one may be right
         if name not in self._of_function:
             core = self._core(name)
-            self._of_function[name] = diagnose(name, core) if _any_wrong(name, core) else None
+            self._of_function[name] = self._general(name, core) if _any_wrong(name, core) else None
         general = self._of_function[name]
         if general is not None and general.named:
             return general
@@ -251,6 +255,12 @@ class Auditor(Examiner):
             return found
         return general or Diagnosis(("unknown",), SENTENCES["unknown"])
 
+    def _general(self, name: str, core: list[Observation]) -> Diagnosis:
+        """What is wrong with the benign instances; an error that follows the inputs is no rounding to 16 bits."""
+        found = diagnose(name, core)
+        short = found.ids == ("low-precision",) and "float32" not in found.words
+        return diagnose(name, core, precision="float32") if short and smoothly_wrong(self.context, name) else found
+
     def _special(self, check: Check, here: list[Observation], general: Diagnosis | None) -> Diagnosis:
         """A mistake of one regime: one that the benign instances do not show, or that they do not have."""
         name = check.function
@@ -269,10 +279,8 @@ class Auditor(Examiner):
 
     @staticmethod
     def _only_here(check: Check, special: Diagnosis) -> Diagnosis:
-        if special.ids in (
-            ("dense-target-uses-M",),
-            ("zero-output",),
-        ):  # a part that is missing on a few instances has no such cause
+        if {"dense-target-uses-M", "zero-output"} & set(special.ids):
+            # A part that is missing on a few instances has no such cause.
             return Diagnosis(("unknown",), f"the attention part is 0 (only here: {check.says})")
         return Diagnosis(special.ids, f"{special.words} (only here: {check.says})")
 

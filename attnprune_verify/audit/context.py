@@ -58,6 +58,7 @@ class Context:
         self.seed = seed
         self.declared = declared
         self.coarser: dict[str, Precision] = {}
+        self.smooth: dict[str, bool] = {}
         self.boolean_masks: dict[str, str] = {}
         self.order: dict[str, tuple[str, ...]] = {}
         self.notes: dict[str, str] = {}

@@ -22,12 +22,15 @@ from attnprune_verify.audit.naming.fitting import Observation
 from attnprune_verify.audit.subject.process import Answer, NoAnswer, SubjectLost
 from attnprune_verify.audit.truth.precision import FLOAT32, PRECISIONS, Precision
 from attnprune_verify.audit.truth.reference import ENCLOSED, reference
+from attnprune_verify.audit.truth.sample import ARRAYS
 from attnprune_verify.audit.truth.samples import Sample
 from attnprune_verify.audit.truth.tolerance import judge
 
-__all__ = ["probe"]
+__all__ = ["probe", "smoothly_wrong"]
 
 _BENIGN = ("full", "causal", "outside-box")
+_MOVED = 0.02
+_KEPT = 0.5  # of an error that a formula makes a move of the inputs changes some hundredths, of rounding all
 
 
 def probe(context: Context, function: str) -> None:
@@ -164,10 +167,39 @@ def _probe_precision(context: Context, function: str) -> None:
         answered = context.well_formed(function, again)
         fine = [Observation(sample, parts) for sample, parts in answered]
         if len(answered) == len(again) and fine and all(_acceptable(function, one) for one in fine):
-            if "low-precision" in diagnose(function, observed, pairs=False).ids:
+            rounded = "low-precision" in diagnose(function, observed, pairs=False).ids
+            if rounded and not (precision.short and smoothly_wrong(context, function)):
                 return
             break
     context.coarser.pop(function, None)
+
+
+def smoothly_wrong(context: Context, function: str) -> bool:
+    """Whether the error follows the inputs, as that of a wrong formula does and that of rounding to 16 bits does not.
+
+    Every number is changed by up to two hundredths, which is many units in the last place of 16 bits.
+    """
+    if function not in context.smooth:
+        errors: list[NDArray[np.float64]] = []
+        for place, sample in enumerate(one for regime in _BENIGN for one in context.samples(regime, function)):
+            rng = np.random.default_rng(place)
+            arrays = {name: getattr(sample, name) for name in ARRAYS}
+            near = {name: (1 + _MOVED * rng.uniform(-1, 1, one.shape)) * one for name, one in arrays.items()}
+            pair = context.well_formed(function, (sample, sample.changed(**near).exact()))
+            off = [
+                np.concatenate(
+                    [(part - truth).ravel() for part, truth in zip(parts, _truth(function, one), strict=True)]
+                )
+                for one, parts in pair
+            ]
+            errors += [np.stack(off)] if len(off) == 2 else []
+        first, again = np.concatenate(errors, axis=1) if errors else np.zeros((2, 1))
+        context.smooth[function] = bool(np.linalg.norm(first - again) < _KEPT * np.linalg.norm(first))
+    return context.smooth[function]
+
+
+def _errors(function: str, sample: Sample, parts: tuple[NDArray[np.float64], ...]) -> NDArray[np.float64]:
+    return np.concatenate([(part - truth).ravel() for part, truth in zip(parts, _truth(function, sample), strict=True)])
 
 
 def _coarser(than: Precision) -> Iterator[Precision]:

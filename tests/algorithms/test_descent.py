@@ -395,3 +395,9 @@ def test_chaos_is_zero_where_the_descent_is_calm_and_large_where_it_is_not() -> 
     assert calm.flipped == 0
     assert wild.flipped > 0.2 and wild.flipped_float32 > 0.2
     assert relative_error(wild.masks[0], problem.X, problem.W, "causal") > 0.1
+
+
+def test_at_a_prompt_a_descent_is_one_line():
+    found = prune_mask_gd(np.eye(3), np.ones((3, 3)), 0.5, 0.04, steps=4)
+    assert repr(found).startswith("<descent of 3 x 3: completed 4 steps") and repr(found).endswith("4 of 9 pruned>")
+    assert "\n" not in repr(found)

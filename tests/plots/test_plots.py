@@ -13,7 +13,7 @@ from attnprune_verify.claims.registry import find  # noqa: E402  # after the ski
 from attnprune_verify.cli.plot import KINDS, command  # noqa: E402
 from attnprune_verify.errors import InvalidInstance  # noqa: E402
 from attnprune_verify.report.plots import heatmaps, measured, slack, style, taylor  # noqa: E402
-from attnprune_verify.report.plots.constants import compared, draw_constants, least_pl_ratio, most_curvature  # noqa: E402
+from attnprune_verify.report.plots.constants import Compared, compared, draw_constants, least_pl_ratio, most_curvature  # noqa: E402
 from attnprune_verify.report.plots.descent import draw_descent, trajectories  # noqa: E402
 
 RNG = np.random.default_rng(3)
@@ -79,6 +79,12 @@ def test_trajectories_are_those_of_the_descent():
         assert drawn[:, 0].tolist() == list(range(8))
         np.testing.assert_allclose(drawn[:, 1], values)
     assert [text.get_text() for text in figure.legends[0].get_texts()] == ["theorem", "literal-norm"]
+
+
+def test_the_axis_of_the_constants_has_whole_powers():
+    """Steps of 2.5 had made 10^-7.5 of a tick."""
+    axes = draw_constants([Compared("L", "lower", 8.5, -0.3, -1.3), Compared("eta", "higher", -8.5, 0.3, 1.3)]).axes[0]
+    assert all(tick == int(tick) for tick in axes.get_xticks())
 
 
 def test_constants_stand_where_their_logarithms_are():

@@ -88,7 +88,7 @@ def _selections(seed: int, precision: Precision) -> dict[str, tuple[Selection, .
         "float32": (
             Selection("float32", plain.astype(np.float32), 0.5),
             Selection("float32 ties", few.astype(np.float32), 0.4),
-            Selection("close in float32", (1 + np.arange(16).reshape(4, 4)[::-1] * 2.0**-22).astype(np.float32), 0.5),
+            Selection("close in float32", (1 + ulps * 2.0**-22).astype(np.float32), 0.5),
         ),
         "close-values": (
             Selection(f"close in {precision.name}", precision.exact(1 + ulps * 8 * precision.unit_roundoff), 0.5),
@@ -274,6 +274,8 @@ def _wrong_choices(matrix: NDArray[Any], sizes: NDArray[Any], rho: float) -> Ite
         ("prunes-nothing", lambda: np.zeros(sizes.shape, dtype=np.bool_)),
         ("prunes-everything", lambda: np.ones(sizes.shape, dtype=np.bool_)),
         ("low-precision", lambda: smallest_first(sizes.astype(np.float32), count)),
+        ("low-precision", lambda: smallest_first(sizes.astype(np.float16), count)),
+        *(("low-precision", partial(_to_digits, sizes, count, digits)) for digits in (1, 2, 3, 4, 6)),
         ("threshold-off-by-one", lambda: smallest_first(sizes, min(count + 1, size))),
         ("threshold-off-by-one", lambda: smallest_first(sizes, max(count - 1, 0))),
         ("threshold-off-by-one", lambda: smallest_first(sizes, int(np.ceil(rho * size)))),
@@ -281,6 +283,7 @@ def _wrong_choices(matrix: NDArray[Any], sizes: NDArray[Any], rho: float) -> Ite
         ("keeps-instead-of-prunes", lambda: ~smallest_first(sizes, count)),
         ("keeps-instead-of-prunes", lambda: smallest_first(-sizes, count)),
         ("keeps-instead-of-prunes", lambda: smallest_first(sizes, size - count)),
+        ("keeps-instead-of-prunes", lambda: smallest_first(sizes, int((1 - rho) * size))),
         ("ties-dropped", lambda: sizes <= ranked[count - 1] if count else np.zeros(sizes.shape, dtype=np.bool_)),
         ("ties-dropped", lambda: sizes < ranked[min(count, size - 1)]),
         ("ties-dropped", lambda: ~smallest_first(-sizes, size - count)),
@@ -296,6 +299,10 @@ def _wrong_choices(matrix: NDArray[Any], sizes: NDArray[Any], rho: float) -> Ite
         with np.errstate(over="ignore"):  # 1e200 is inf in float32
             chosen = choose()
         yield id, chosen
+
+
+def _to_digits(sizes: NDArray[Any], count: int, digits: int) -> Flags:
+    return smallest_first(np.round(sizes, digits), count)
 
 
 def _per_row(sizes: NDArray[Any], rho: float) -> Flags:

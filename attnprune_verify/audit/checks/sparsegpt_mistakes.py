@@ -39,7 +39,10 @@ def named(layer: LinearLayer, options: dict[str, Any], weight: Matrix, gone: Fla
             continue  # on this layer it makes no difference
         if np.abs(other - weight).max() <= room and ((flags == gone).all() or ((other == 0) == (weight == 0)).all()):
             found[id] = None
-    stored = np.array_equal(weight, weight.astype(np.float32))  # what was computed in float32 is a number of it
+    zeroed = not weight[gone].any()
+    stored = zeroed and np.array_equal(
+        weight, weight.astype(np.float32)
+    )  # what was computed in float32 is a number of it
     if not found and stored and off <= _SINGLE * size and (gone == chosen).all():
         return ("low-precision",)
     return tuple(found)
@@ -84,15 +87,20 @@ def _candidates(layer: LinearLayer, options: dict[str, Any]) -> Iterator[tuple[s
     yield "baseline-damping", sweep(damp=0.1 * damp)
     yield "baseline-damping", sweep(damp=0.01)
     yield "baseline-damping", sweep(damp_first=True)
-    yield "baseline-damping", sweep(damp_by="max")
-    yield "baseline-damping", sweep(damp_by="one")
+    yield from (("baseline-damping", sweep(damp_by=name)) for name in _DAMPINGS if name != "mean")
+    yield "baseline-damping", sweep(damp=0.01 * damp)
+    yield "baseline-no-update", sweep(diagonal=True)
+    yield "baseline-score", sweep(by_input=True)
     yield "baseline-dead-inputs", sweep(tokens=True)
     yield "baseline-dead-inputs", sweep(hessian_factor=1.0)
+    sequences = len(layer.X) if layer.X.ndim == 3 else 1
+    yield "baseline-dead-inputs", sweep(hessian_factor=2.0 * sequences)
+    yield "baseline-dead-inputs", sweep(mean_dead=True)
     yield "baseline-dead-inputs", sweep(zero_dead=False)
     yield "baseline-dead-inputs", sweep(fill_dead=False)
     yield "baseline-global-threshold", sweep(width=10**6)
     yield "baseline-global-threshold", sweep(width=1)
-    yield "baseline-global-threshold", sweep(width=128)
+    yield from (("baseline-global-threshold", sweep(width=other)) for other in (32, 64, 128, 256))
     yield "baseline-global-threshold", sweep(per_row=True)
     yield "baseline-global-threshold", sweep(per_row=True, offset=0)
     yield "keeps-instead-of-prunes", sweep(keep=True)
@@ -109,6 +117,11 @@ def _candidates(layer: LinearLayer, options: dict[str, Any]) -> Iterator[tuple[s
         yield "group-convention", sweep(group=layer.m - layer.n)
         yield "group-convention", sweep(stale=True)
         yield "group-convention", lambda: _sweep(layer, damp=damp, width=width, unstructured=True)
+        if layer.rho == 0:
+            yield "group-convention", lambda: (layer.weight.astype(float), np.zeros(layer.weight.shape, dtype=np.bool_))
+        yield "group-convention", sweep(group=2, every=4)
+        yield "group-convention", sweep(group=int(layer.m * layer.rho))
+        yield "keeps-instead-of-prunes", sweep(largest=True)
 
 
 def _transposed(layer: LinearLayer, damp: float, width: int) -> Output:
@@ -141,30 +154,36 @@ def _sweep(
     group: int | None = None,
     stale: bool = False,
     unstructured: bool = False,
+    largest: bool = False,
+    every: int | None = None,
+    diagonal: bool = False,
+    by_input: bool = False,
+    mean_dead: bool = False,
 ) -> Output:
     X = layer.X.astype(float) if layer.X.ndim == 3 else layer.X.astype(float)[None]
     flat = X.reshape(-1, X.shape[-1])
     H = hessian_factor / (len(flat) if tokens else len(X)) * flat.T @ flat
     if identity:
         H = np.eye(len(H))
+    H = np.diag(np.diag(H)) if diagonal else H
     dead = np.diag(H) == 0
-    fill = 1.0 if fill_dead else 0.0
-    by: Callable[[Matrix], float] = {"mean": _mean, "max": _max, "one": _one}[damp_by]
+    fill = float(np.mean(np.diag(H))) if mean_dead else 1.0 if fill_dead else 0.0
+    by = _DAMPINGS[damp_by]
     if damp_first:
-        H = H + damp * by(np.diag(H)) * np.eye(len(H))
+        H = H + damp * by(H) * np.eye(len(H))
         H[dead, dead] = fill
     else:
         H[dead, dead] = fill
-        H = H + damp * by(np.diag(H)) * np.eye(len(H))
+        H = H + damp * by(H) * np.eye(len(H))
     inverse = np.linalg.inv(H)
     U = np.linalg.cholesky(inverse).T
     W = layer.weight.astype(float)
     if zero_dead:
         W[:, dead] = 0.0
     gone = np.zeros(W.shape, dtype=np.bool_)
-    scale = np.diag(inverse) ** 0.5 if inverse_diagonal else np.diag(U)
+    scale = np.diag(inverse) ** 0.5 if inverse_diagonal else np.diag(H) ** -0.5 if by_input else np.diag(U)
     rho = layer.rho if ratio is None else ratio
-    m = 0 if unstructured else layer.m
+    m = 0 if unstructured else every or layer.m
     original = W.copy()
     for a in range(0, W.shape[1], width):
         b = min(a + width, W.shape[1])
@@ -177,7 +196,7 @@ def _sweep(
                 base = original[:, part] if stale else W[:, part]
                 scores = base**2 if magnitude else base**2 / scale[part] ** power
                 count = layer.n if group is None else group
-                gone[:, part] = np.stack([smallest_first(row, count) for row in scores]) ^ keep
+                gone[:, part] = np.stack([smallest_first(-row if largest else row, count) for row in scores]) ^ keep
             kept = np.where(gone[:, j], 0.0, W[:, j])
             error = (W[:, j] - kept) / U[j, j]
             W[:, j] = kept
@@ -187,16 +206,17 @@ def _sweep(
     return W, gone
 
 
-def _mean(diagonal: Matrix) -> float:
-    return float(diagonal.mean())
-
-
-def _max(diagonal: Matrix) -> float:
-    return float(diagonal.max())
-
-
-def _one(diagonal: Matrix) -> float:
-    return 1.0
+# What percdamp is a fraction of; the right one is the mean diagonal.
+_DAMPINGS: dict[str, Callable[[Matrix], Any]] = {
+    "mean": lambda H: np.diag(H).mean(),
+    "max": lambda H: np.diag(H).max(),
+    "one": lambda H: 1.0,
+    "median": lambda H: np.median(np.diag(H)),
+    "trace": lambda H: np.trace(H),
+    "all entries": lambda H: H.mean(),
+    "each": lambda H: np.diag(H),
+    "smallest": lambda H: np.diag(H).min(),
+}
 
 
 def _threshold(scores: Matrix, rho: float, offset: int, per_row: bool) -> Flags:

@@ -9,7 +9,7 @@ from functools import lru_cache
 import numpy as np
 from scipy.optimize import minimize_scalar
 
-from attnprune_verify.audit.kernel.bridge import FORWARD
+from attnprune_verify.audit.kernel.bridge import BACKWARD, FORWARD
 from attnprune_verify.audit.kernel.observation import Observation
 from attnprune_verify.audit.kernel.sample import Array, Sample
 from attnprune_verify.audit.kernel.steps import evaluate
@@ -20,6 +20,7 @@ from attnprune_verify.audit.kernel.wrong_forward import Wrong, differentiated, f
 __all__ = ["Candidate", "candidates"]
 
 Parts = tuple[Array, ...]
+_FEW = 12
 _FACTORS = np.geomspace(1 / 64, 64, 49)
 
 
@@ -42,6 +43,7 @@ def candidates(function: str, observed: list[Observation], indices: list[int]) -
             yield from _epsilons(wrong)
         else:
             yield from _known_epsilons(function)
+            yield from _varying(wrong, indices)
         yield from _scales(function, wrong, indices)
 
 
@@ -90,6 +92,25 @@ def _factors(function: str, wrong: list[Observation], indices: list[int]) -> Ite
         id, f"the result is {factor:.3g} times what it should be",
         lambda sample: tuple(factor * part for part in _right(function, sample)),
     )  # fmt: skip
+
+
+def _varying(wrong: list[Observation], indices: list[int]) -> Iterator[Candidate]:
+    """One factor for dq and dk a sample, such as 1/m or another scale than the given one."""
+    factors: dict[int, float] = {}
+    for one in wrong:
+        if sum(one.parts[i].size for i in indices) < _FEW:
+            continue  # of few numbers something is always the factor
+        right = _right(BACKWARD, one.sample)
+        products = sum(float((one.parts[i] * right[i]).sum()) for i in indices)
+        factors[id(one.sample)] = products / max(sum(float((right[i] ** 2).sum()) for i in indices), 1e-300)
+    if factors and 2 not in indices:
+        yield Candidate(
+            "gradient-scale", "the result has a factor that depends on the sizes or the scale",
+            lambda sample: tuple(
+                part * (factors.get(id(sample), 1.0) if index < 2 else 1.0)
+                for index, part in enumerate(_right(BACKWARD, sample))
+            ),
+        )  # fmt: skip
 
 
 def _epsilons(wrong: list[Observation]) -> Iterator[Candidate]:

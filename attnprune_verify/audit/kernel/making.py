@@ -86,6 +86,19 @@ class Maker:
         query = 2.0 ** np.ceil(np.log2(np.sqrt(size / sample.factor)))
         return self.position_wise(sample, np.where(mask[0], -size, size), query).changed(mask=mask)
 
+    @staticmethod
+    def padded(sample: Sample) -> Sample:
+        """Keys that nobody sees: three within a block, and the last third, which begins within a block."""
+        mask = np.ones((sample.q.shape[2], sample.k.shape[2]), dtype=bool)
+        mask[:, [5, 18, 19]], mask[:, 2 * mask.shape[1] // 3 :] = False, False
+        return sample.changed(mask=mask)
+
+    @staticmethod
+    def packed(sample: Sample) -> Sample:
+        """Several texts in one row of tokens: positions of the same text see each other."""
+        text = np.searchsorted(np.array([23, 53, 59]), np.arange(sample.q.shape[2]), side="right")
+        return sample.changed(mask=text[:, None] == text)
+
     def scaled(self, sample: Sample, **factors: float) -> Sample:
         return self.exact(sample, **{name: getattr(sample, name) * factor for name, factor in factors.items()})
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
+from attnprune_verify.audit.kernel.bounds import attention_errors
 from attnprune_verify.audit.kernel.bridge import BACKWARD, FORWARD
 from attnprune_verify.audit.kernel.candidates import Candidate, candidates
 from attnprune_verify.audit.kernel.context import KernelContext, Reply
@@ -32,6 +33,7 @@ _EXPLAINED = 0.25  # of the error a formula may leave at most
 _CLOSE = 1e-3  # of the error that a formula may leave although rounding does not explain it
 _ROOM = 8.0  # a wrong formula's rounding, in units of the right one's
 _SMALL_ERROR = 0.2
+_SPREAD = 0.2
 _VAGUE = 0.5  # an instance on which a lower precision may do anything says nothing about it
 
 
@@ -42,6 +44,7 @@ class Namer:
         self.context = context
         self._seen: dict[str, dict[str, list[Observation]]] = {}
         self._general: dict[str, Diagnosis | None] = {}
+        self._plain: dict[str, Diagnosis | None] = {}
 
     def name(self, function: str, here: tuple[Sample, ...]) -> Diagnosis:
         """The name for a failure on these samples: that of the function as a whole, or one of its own."""
@@ -51,8 +54,16 @@ class Namer:
         if general is not None:
             return general
         observed = [one for group in self.seen(function).values() for one in group if one.sample in here]
-        special = self._fitted(function, observed) if observed else None
+        special = self._fitted(function, observed) if observed and self._plainly(function) else None
         return special or self._inherited(function) or Diagnosis(("unknown",), SENTENCES["unknown"])
+
+    def _plainly(self, function: str) -> bool:
+        """Whether plain instances are right, or wrong in a known way: else a name for others fits by chance."""
+        if function not in self._plain:
+            plain = self.seen(function).get("plain", [])
+            wrong = any(one.failed for one in plain)
+            self._plain[function] = self._fitted(function, plain) if wrong else _named("unknown")
+        return self._plain[function] is not None
 
     def _inherited(self, function: str) -> Diagnosis | None:
         """A backward pass without a mistake of its own has that of the forward pass."""
@@ -132,11 +143,25 @@ class Namer:
             4 if self.context.precision.stored else 1
         ):
             return None
+        if not self.context.precision.stored and _share_off(function, wrong) < _SPREAD:
+            return None  # rounding does not spare most entries
         for lower in LOWER[self.context.precision.name]:
             verdicts = [judge(function, one.sample, one.parts, lower) for one in wrong]
             if all(one.status != "failed" for one in verdicts) and min(one.power for one in verdicts) < _VAGUE:
                 return Diagnosis(("low-precision",), f"right up to the precision of {lower.name}")
         return None
+
+
+def _share_off(function: str, wrong: list[Observation]) -> float:
+    """Of the entries of the arrays that are wrong the share that rounding does not explain."""
+    off = count = 0
+    for one in wrong:
+        errors = attention_errors(one.sample).worst
+        for index in one.wrong:
+            name = parts_of(function)[index]
+            off += int((np.abs(one.parts[index] - truth(one.sample)[name].value) > errors[name]).sum())
+            count += one.parts[index].size
+    return off / max(count, 1)
 
 
 def _observed(function: str, sample: Sample, reply: Reply) -> Observation:

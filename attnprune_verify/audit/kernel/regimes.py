@@ -146,7 +146,8 @@ def _sizes(maker: Maker) -> tuple[Regime, ...]:
         Regime(
             "larger, mask",
             "the same, with a mask and more keys than queries",
-            (make("m97", 97, 8, heads=1, masked=True), make("m40x300", 40, 8, 300, heads=1, masked=True)),
+            (make("m97", 97, 8, heads=1, masked=True), make("m40x300", 40, 8, 300, heads=1, masked=True),
+             maker.padded(make("padded97", 97, 8, heads=1)), maker.packed(make("packed97", 97, 8, heads=1))),
         ),
         Regime(
             "larger, more keys",

@@ -14,6 +14,7 @@ SENTENCES: dict[str, str] = {
     "unstable-exp": "large logits overflow or underflow: the row maximum is not subtracted",
     "missing-rescale": "the online softmax does not rescale what it has added up when the maximum changes",
     "last-block-dropped": "the last block of keys or queries is left out",
+    "padding-counted": "keys that only fill up the last block are attended to",
     "first-key-only": "only the first key is read",
     "denominator-epsilon": "something is added to the row sum",
     "causal-off-by-one": "the causal mask is shifted by one",

@@ -92,6 +92,9 @@ def backward_mistakes() -> Iterator[WrongGradient]:
     yield WrongGradient(plain, "dS = P * dP, without the mean of dP", ds=lambda p, dp: p * dp)
     other = "wrong-softmax-correction"
     yield WrongGradient(other, "the mean of dP is not weighted", ds=lambda p, dp: p * (dp - dp.mean(-1, keepdims=True)))
+    yield WrongGradient(
+        other, "the mean of P dP is taken for its sum", ds=lambda p, dp: p * (dp - (p * dp).mean(-1, keepdims=True))
+    )
     yield WrongGradient(other, "the sum of dP is subtracted", ds=lambda p, dp: p * (dp - dp.sum(-1, keepdims=True)))
     yield WrongGradient(
         other, "the correction is not multiplied by P", ds=lambda p, dp: p * dp - (p * dp).sum(-1, keepdims=True)
@@ -206,6 +209,9 @@ def _softmaxes() -> Iterator[WrongGradient]:
     for wrong in forward_mistakes():
         id = "gradient-of-unmasked" if wrong.id == "mask-ignored" else wrong.id
         yield WrongGradient(id, f"in the backward pass {wrong.words}", weights=partial(weights_of, wrong))
+    for by, what in ((-1, "does not see key i"), (1, "sees key i + 1")):
+        words = f"exp(s - log sum) is taken where query i {what}"
+        yield WrongGradient("causal-off-by-one", words, weights=partial(_moved, by), true_mean=True)
     for name, kept in (
         ("mask", {"mask": None}),
         ("causal", {"causal": False}),
@@ -213,6 +219,14 @@ def _softmaxes() -> Iterator[WrongGradient]:
     ):
         words = f"exp(s - log sum) is taken without the {name}"
         yield WrongGradient("gradient-of-unmasked", words, weights=partial(_unmasked, kept), true_mean=True)
+
+
+def _moved(by: int, sample: Sample) -> Array:
+    """exp(s - log sum) with the causal mask shifted in the exponential alone."""
+    if not sample.causal:
+        return evaluate(sample).p
+    n, length = sample.allowed.shape
+    return np.asarray(_unmasked({"causal": False}, sample) * np.tri(n, length, by, dtype=bool))
 
 
 def _unmasked(kept: dict[str, Any], sample: Sample) -> Array:

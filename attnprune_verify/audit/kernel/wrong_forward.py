@@ -47,6 +47,8 @@ class Wrong:
     epsilon, shifted : added to the row sum, of exponentials that are shifted or not
     normalised : whether weights are divided by the row sum
     bare : modifiers that are left out
+    padding, hidden : keys of zeros fill the last block of so many keys, and count, unless causal hides them
+    fill : the logit of forbidden positions
     """
 
     id: str
@@ -63,6 +65,9 @@ class Wrong:
     shifted: bool = True
     normalised: bool = True
     bare: tuple[str, ...] = ()
+    padding: int = 0
+    hidden: bool = True
+    fill: float | None = None
 
 
 def output(sample: Sample, wrong: Wrong) -> Array:
@@ -99,7 +104,21 @@ def _attend(sample: Sample, wrong: Wrong, q: Any, k: Any, v: Any) -> Any:
         return (_softmax(logits, np.ones_like(allowed), wrong) * allowed) @ v
     if wrong.block:
         return _forgetful(logits, allowed, v, wrong)
+    if wrong.padding:
+        logits, allowed, v = _filled_up(sample.causal and wrong.hidden, wrong.padding, logits, allowed, v)
+    if wrong.fill is not None:
+        return _softmax(anp.where(allowed, logits, wrong.fill), np.ones_like(allowed), wrong) @ v
     return _softmax(logits, allowed, wrong) @ v
+
+
+def _filled_up(hidden: bool, block: int, logits: Any, allowed: Any, v: Any) -> tuple[Any, Any, Any]:
+    """With keys and values of zeros up to a multiple of the block."""
+    n, length = allowed.shape
+    more = -length % block
+    logits = anp.concatenate([logits, np.zeros((*logits.shape[:3], more))], axis=-1)
+    seen = np.tri(n, length + more, dtype=bool)[:, length:] if hidden else np.ones((n, more), dtype=bool)
+    v = anp.concatenate([v, np.zeros((*v.shape[:2], more, v.shape[3]))], axis=2)
+    return logits, np.concatenate([allowed, seen], axis=1), v
 
 
 def _softmax(logits: Any, allowed: Any, wrong: Wrong) -> Any:
@@ -186,6 +205,8 @@ def _masks() -> Iterator[Wrong]:
     yield Wrong("window-off-by-one", "the window is one smaller", allowed=lambda s: _resized(s, -1))
     yield Wrong("mask-after-softmax", "weights are masked after the softmax, not normalised again", masking="after")
     yield Wrong("mask-multiplies-logits", "forbidden logits are 0, not -inf", masking="times")
+    for fill in (-5.0, -10.0, -20.0, -30.0, -50.0, -80.0, -100.0, -1000.0):
+        yield Wrong("mask-finite", f"forbidden logits are {fill:g}", fill=fill)
     yield Wrong("mask-added", "the mask is added to the logits as 0 and 1", masking="plus")
 
 
@@ -220,6 +241,10 @@ def _blocks() -> Iterator[Wrong]:
         ):
             words = f"with a new maximum the {what} not rescaled (blocks of {block})"
             yield Wrong("missing-rescale", words, block=block, forgets=forgets)
+    for block in (4, 8, 16, 32, 64, 128):
+        words = f"keys of zeros that fill up the last block of {block} count"
+        yield Wrong("padding-counted", words, padding=block)
+        yield Wrong("padding-counted", f"{words}, also if causal", padding=block, hidden=False)
     for block in (2, 3, 4, 5, 8, 10, 16, 32, 64, 128):
         words = f"the last, incomplete block of {block} keys is dropped"
         yield Wrong("last-block-dropped", words, keep=partial(_whole_blocks, block))

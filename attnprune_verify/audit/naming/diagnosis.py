@@ -254,6 +254,8 @@ def _low_precision(
     alone = len(observations) < 3
     for precision in formats:
         u = precision.unit_roundoff
+        if precision != FLOAT32 and any(part is None for one in observations for part in one.parts):
+            break  # what is right to full precision beside it was not computed in 16 bits
         coarser = all(u > one.sample.unit_roundoff for one in observations)
         looks = coarser and all(_rounded_to(function, one, precision, alone) for one in observations)
         if looks and (alone or _both_signs(function, observations)):

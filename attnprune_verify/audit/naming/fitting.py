@@ -255,10 +255,13 @@ def _factors(sample: Sample) -> list[float]:
         1 / d**2,
         2 / d**2,
         2 / d,
+        n,
+        d,
+        n * n,
         k,
         1 / k,
     ]
-    inverse = [1 / sample.lam] if sample.lam > 0 else []
+    inverse = [1 / sample.lam] if sample.lam > 0 else [0.1, 0.01, 1e-3]  # what people add where nothing was asked for
     return list(dict.fromkeys([1.0, *sizes, sample.lam, 2 * sample.lam, *inverse]))
 
 
@@ -325,6 +328,7 @@ def _regularizer(
     of_product: str = "V",
     pair: str = "QK",
     weighed: bool = False,
+    unasked: bool = False,
 ) -> Form:
     def terms(function: str, sample: Sample) -> tuple[Array, ...]:
         W = sample.W.astype(float) if weighed else np.ones(sample.W.shape)
@@ -340,7 +344,8 @@ def _regularizer(
             "layer_loss": lambda: (of_loss(M_Q) + of_loss(M_K),),
             "layer_gradient": lambda: (of_gradient(M_Q), of_gradient(M_K)),
         }
-        return tuple(np.asarray(sample.lam * value) for value in values[function]())
+        lam = sample.lam or float(unasked)
+        return tuple(np.asarray(lam * value) for value in values[function]())
 
     return terms
 
@@ -363,6 +368,7 @@ _REGULARIZERS: dict[str, Form] = {
     "transposed": _regularizer(_squares, np.transpose),
     "symmetrised": _regularizer(_squares, lambda M: (M + M.T) / 2),
     "lam M instead of lam V": _regularizer(_squares, lambda M: M, of_product="M"),
+    "there though lam = 0": _regularizer(_squares, lambda M: M, unasked=True),
     "that of M_Q alone": _regularizer(_squares, lambda M: M, pair="Q"),
     "that of M_K alone": _regularizer(_squares, lambda M: M, pair="K"),
 }

@@ -10,6 +10,7 @@ import numpy as np
 from attnprune_verify.audit.layer.mistakes import layer_mistakes
 from attnprune_verify.audit.naming.mistake import HVP, Mistake
 from attnprune_verify.audit.naming.products import product_mistakes, right_product
+from attnprune_verify.audit.naming.weights import weight_mistakes
 from attnprune_verify.audit.truth.formulas import Array, masked_softmax
 from attnprune_verify.audit.truth.samples import inner_features
 
@@ -161,6 +162,8 @@ _LOGIT_FACTORS: dict[str, Callable[[int, int], float]] = {
     "1/8": lambda n, d: 0.125,
     "1/10": lambda n, d: 0.1,
     "1/sqrt(m)": lambda n, d: inner_features(d) ** -0.5,
+    "ln 2, as of 2^x for exp(x)": lambda n, d: float(np.log(2)),
+    "1/ln 2": lambda n, d: 1 / float(np.log(2)),
 }
 
 
@@ -198,6 +201,7 @@ def _logits() -> Iterator[Mistake]:
         "through a sigmoid": lambda M: 1 / (1 + np.exp(-M)),
         "through tanh": np.tanh,
         "truncated to integers": lambda M: np.trunc(M.real),
+        "everything counts as 1": lambda M: np.ones_like(M.real),
         "clipped to [-1, 1]": lambda M: np.where(M.real < -1, -1.0, np.where(M.real > 1, 1.0, M)),
     }
     for detail, prune in prunings.items():
@@ -253,11 +257,18 @@ def _gradients() -> Iterator[Mistake]:
         "missing-hadamard-W",
         {"pull": lambda Y, W, M: Y, "pull_pair": lambda Y, weight, other, pruning: Y @ (pruning * other)},
     )
+    yield Mistake("missing-hadamard-W", {"pull": lambda Y, W, M: M * Y}, "M stands there: the derivative in the weight")
+    by_weight: dict[str, Callable[..., Array]] = {"pull_pair": lambda Y, weight, other, pruning: Y @ (pruning * other)}
+    own: dict[str, Callable[..., Array]] = {"back": lambda G, M: M * G}
+    detail = "M stands there: the derivatives in the weights"
+    yield Mistake("missing-hadamard-W", {**by_weight, **own}, detail, only=("factored_gradient",))
     yield Mistake("hadamard-uses-masked-W", {"pull": lambda Y, W, M: M * W * Y})
+    yield Mistake("hadamard-uses-masked-W", own, only=("factored_gradient",))
     yield Mistake("weight-transposed", {"pull": lambda Y, W, M: W.T * Y}, "in front")
     yield Mistake("matmul-for-hadamard", {"pull": lambda Y, W, M: W @ Y}, "in front")
     yield Mistake("gradient-transposed", {"pull": lambda Y, W, M: (W * Y).T})
     yield Mistake("gradient-symmetrised", {"pull": lambda Y, W, M: (W * Y + (W * Y).T) / 2})
+    yield Mistake("gradient-symmetrised", {"side": lambda p: (p + p.T) / 2}, "X^T p X is")
     yield Mistake("batch-not-averaged", {"pool": lambda M: M}, "as a ratio of sums", only=("relative_error",))
     yield Mistake("unmasked-partner", {"pull_pair": lambda Y, weight, other, pruning: weight * (Y @ other)})
     yield Mistake("loss-not-squared", {"misfit": lambda c: np.sqrt((c * c).sum())}, only=_LOSSES)
@@ -280,10 +291,16 @@ def _gradients() -> Iterator[Mistake]:
         yield Mistake(
             "denominator-epsilon", {"ratio": guarded}, f"1e{power}, below ||F(1)||^2", only=("relative_error",)
         )
+        norms = partial(_guarded_norms, epsilon=10.0**power)
+        yield Mistake("denominator-epsilon", {"ratio": norms}, f"1e{power}, below ||F(1)||", only=("relative_error",))
 
 
 def _guarded_ratio(c: Array, F: Array, dense: Array, *, epsilon: float) -> Array:
     return np.asarray((c * c).sum() / ((dense * dense).sum() + epsilon))
+
+
+def _guarded_norms(c: Array, F: Array, dense: Array, *, epsilon: float) -> Array:
+    return np.asarray((c * c).sum() / (np.sqrt((dense * dense).sum()) + epsilon) ** 2)
 
 
 def _derivatives() -> Iterator[Mistake]:
@@ -348,7 +365,10 @@ def _derivatives() -> Iterator[Mistake]:
 
 def _products() -> Iterator[Mistake]:
     yield from product_mistakes()
-    for mistake in _softmaxes():  # the right product of a wrong softmax, which is not the derivative of anything
+    for mistake in (
+        *_softmaxes(),
+        *weight_mistakes(),
+    ):  # the right product of a wrong softmax, which is not the derivative of anything
         if "softmax" in mistake.steps:
             yield Mistake(mistake.id, {**mistake.steps, "product": right_product}, mistake.detail, only=HVP)
 
@@ -358,4 +378,12 @@ def _layers() -> Iterator[Mistake]:
         yield Mistake(id, steps, detail, only)
 
 
-MISTAKES: tuple[Mistake, ...] = (*_softmaxes(), *_logits(), *_gradients(), *_derivatives(), *_products(), *_layers())
+MISTAKES: tuple[Mistake, ...] = (
+    *_softmaxes(),
+    *_logits(),
+    *_gradients(),
+    *weight_mistakes(),
+    *_derivatives(),
+    *_products(),
+    *_layers(),
+)

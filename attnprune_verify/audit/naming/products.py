@@ -37,9 +37,16 @@ def product_mistakes() -> Iterator[Mistake]:
         "without the row sum": lambda c, F, dF, dz: dF * F + c * dF - rows(c * F) * dF,
         "without dF(c - (c*F)1)": lambda c, F, dF, dz: dF * F - rows(dF * F + c * dF) * F,
         "dF = F*dz": lambda c, F, dF, dz: right(c, F, F * dz, dz),
+        "F(1) - F(M) for F(M) - F(1)": lambda c, F, dF, dz: right(-c, F, dF, dz),
     }
     for detail, product in partial.items():
         yield Mistake("curvature-term-missing", {"product": product}, detail, only=HVP)
+    columns: dict[str, Callable[..., Array]] = {
+        "product": lambda c, F, dF, dz: right(c, F, F * (dz - (F * dz).sum(axis=0, keepdims=True)), dz)
+    }
+    yield Mistake("correction-wrong-axis", columns, "in dF", only=HVP)
+    masked: dict[str, Callable[..., Array]] = {"product": right, "pull": lambda Y, W, M: M * W * Y}
+    yield Mistake("hadamard-uses-masked-W", masked, only=HVP)
     yield Mistake("missing-hadamard-W", {"product": right, "direction": lambda V, W: V}, "in the direction", only=HVP)
     yield Mistake("weight-transposed", {"product": right, "direction": lambda V, W: V.T * W}, "V transposed", only=HVP)
     halves: dict[str, Callable[..., Array]] = {"product": right, "direction": lambda V, W: (V + V.T) / 2 * W}

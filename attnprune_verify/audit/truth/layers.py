@@ -63,6 +63,20 @@ def layers(seed: int, precision: Precision = FLOAT64) -> dict[str, tuple[LinearL
         weight = rng.integers(-3, 4, (6, 10)) / 4.0
         return LinearLayer("ties", precision.exact(weight), precision.exact(rng.choice([-1.0, 1.0], (1, 16, 10))), rho)
 
+    more = np.random.default_rng([seed, 79])
+
+    def uneven(rows: int, columns: int, sequences: int) -> LinearLayer:
+        """Sequences whose inputs have very different sizes."""
+        X = more.standard_normal((sequences, 12, columns)) * np.exp(1.5 * more.standard_normal((sequences, 1, columns)))
+        weight = more.standard_normal((rows, columns))
+        return LinearLayer("uneven sequences", precision.exact(weight), precision.exact(X), 0.5)
+
+    def close(columns: int) -> LinearLayer:
+        """Scores that are equal to four digits, in an order of their own."""
+        ranks = np.stack([more.permutation(columns) for _ in range(6)])
+        weight = (1 + ranks * 2.0**-16) * more.choice([-1.0, 1.0], (6, columns))
+        return LinearLayer("close scores", weight.astype(precision.carrier), np.ones((1, 16, columns)), 0.5)
+
     made = {
         "values": (
             layer(6, 10, (2, 16), "rows x columns", 0.5),
@@ -93,6 +107,8 @@ def layers(seed: int, precision: Precision = FLOAT64) -> dict[str, tuple[LinearL
             layer(5, 7, (20,), "one sequence, tokens x in", 0.3),
             layer(16, 12, (30,), "one sequence, with dead inputs", 0.4, dead=[2, 5]),
         ),
+        "sequences": tuple(uneven(8, 10, sequences) for sequences in (2, 5)),
+        "close-values": () if precision.short else (close(10), close(7)),
         "float32": (
             layer(6, 10, (2, 16), "float32", 0.5, precision=FLOAT32),
             layer(6, 8, (1, 16), "float32 groups", 0.5, n=1, m=4, precision=FLOAT32),

@@ -135,6 +135,7 @@ def draw_constants(rows: list[Compared]) -> Figure:
     names = [f"{row.name}\n({row.better} is better)" for row in rows]
     axes.set_yticks(range(len(rows)), labels=names)
     axes.set_ylim(len(rows) - 0.4, -0.6)
+    axes.locator_params(axis="x", integer=True)
     axes.xaxis.set_major_formatter(lambda x, _: f"$10^{{{x:g}}}$")
     axes.set_xlabel("value, logarithmic")
     axes.margins(x=0.08)

@@ -1,0 +1,155 @@
+"""The right descent, and the wrong ones that people write: which of them gives this M?"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from functools import partial
+
+import numpy as np
+
+from attnprune_verify.audit.checks.selection import smallest_first
+from attnprune_verify.audit.naming.mistakes import MISTAKES
+from attnprune_verify.audit.truth.formulas import RIGHT, Array, Steps, attention_part
+from attnprune_verify.audit.truth.samples import Sample
+from attnprune_verify.model.functions import gradient
+
+__all__ = [
+    "CLOSE", "ETA", "RHO", "STEPS", "close", "descend", "gradient_of", "kept", "named", "named_long", "tolerance",
+]  # fmt: skip
+
+CLOSE = 1e-9
+ETA, STEPS, RHO = 0.4, 6, 0.45
+
+Gradient = Callable[[Array], Array]
+Decay = Callable[[int, int], float]  # of the step's number and of how many there are
+
+# Steps that get smaller, or larger, although one length was asked for.
+_DECAYS: tuple[Decay, ...] = (
+    lambda step, steps: 1 / (1 + step),
+    lambda step, steps: (1 + step) ** -0.5,
+    lambda step, steps: 1.0 + step,
+    lambda step, steps: 1 - step / steps,
+    lambda step, steps: 1 - (step + 1) / (steps + 1),
+    lambda step, steps: 0.5 * (1 + np.cos(np.pi * step / steps)),
+    lambda step, steps: 0.5 * (1 + np.cos(np.pi * step / max(steps - 1, 1))),
+    *(partial(lambda step, steps, by: min(1.0, (step + 1) / by), by=by) for by in (3, 5, 10, 20, 50, 100)),
+    *(partial(lambda step, steps, by: by**step, by=by) for by in (0.5, 0.7, 0.8, 0.9, 0.95, 0.98, 0.99, 0.995, 0.999)),
+    *(partial(lambda step, steps, by: by ** (step // 30), by=by) for by in (0.1, 0.5)),
+)
+
+
+def tolerance(sample: Sample) -> float:
+    """What a few steps may be off, relative: rounding stays rounding on benign instances."""
+    unit = sample.unit_roundoff
+    return max(CLOSE, (24 if sample.precision.short else 300) * unit)
+
+
+def close(sample: Sample, got: Array, expected: Array) -> bool:
+    return got.shape == expected.shape and bool(
+        np.linalg.norm(got - expected) <= tolerance(sample) * max(1.0, float(np.linalg.norm(expected)))
+    )
+
+
+def descend(
+    of: Gradient,
+    shape: tuple[int, ...],
+    steps: int = STEPS,
+    eta: float = ETA,
+    momentum: float = 0.0,
+    form: str = "heavy-ball",
+    start: float = 1.0,
+    project: bool = False,
+    decay: Decay | None = None,
+) -> Array:
+    M, v = np.full(shape, start), np.zeros(shape)
+    for step in range(steps):
+        g = of(M - eta * momentum * v if form == "looking ahead" else M)
+        v = momentum * v + (1 - momentum if form == "ema" else 1.0) * g
+        length = eta if decay is None else eta * decay(step, steps)
+        M = M - length * (g + momentum * v if form == "nesterov" else v)
+        if project:
+            M = np.clip(M, 0.0, 1.0)
+    return M
+
+
+def gradient_of(sample: Sample, lam: float | None = None) -> Gradient:
+    X, W = sample.X.astype(float), sample.W.astype(float)
+    return lambda M: gradient(M, X, W, sample.lam if lam is None else lam, sample.mask)
+
+
+def kept(M: Array, rho: float = RHO) -> Array:
+    """The rounded mask: 0 at the smallest entries."""
+    return np.where(smallest_first(M, int(rho * M.size)), 0.0, 1.0)
+
+
+def named(sample: Sample, M: Array, steps: int) -> tuple[str, ...]:
+    """The wrong descent that gives this M, if it is a known one."""
+    with np.errstate(all="ignore"):
+        for id, program in _programs(sample, steps):
+            if close(sample, M, program()):
+                return (id,)
+        for mistake in MISTAKES:
+            if mistake.applies("gradient"):
+                wrong = _wrong_gradient(sample, {**RIGHT, **mistake.steps})
+                if close(sample, M, descend(wrong, sample.W.shape, steps)):
+                    return (mistake.id,)
+    return ("unknown",)
+
+
+def _programs(sample: Sample, steps: int) -> Iterator[tuple[str, Callable[[], Array]]]:
+    of, shape = gradient_of(sample), sample.W.shape
+    k = sample.X.shape[0] if sample.X.ndim == 3 else 1
+
+    def plain(**options: object) -> Callable[[], Array]:
+        return partial(descend, of, shape, **{"steps": steps, **options})  # type: ignore[arg-type]
+
+    def regularised(factor: float) -> Callable[[], Array]:
+        return partial(descend, gradient_of(sample, factor * sample.lam), shape, steps)
+
+    def scaled(factor: float) -> Callable[[], Array]:
+        return partial(descend, lambda M: factor * (of(M) - sample.lam * M) + sample.lam * M, shape, steps)
+
+    def rounded() -> Array:
+        M = plain()()
+        return np.asarray(M * kept(M))
+
+    yield from (("hidden-momentum", plain(momentum=0.9, form=form)) for form in ("heavy-ball", "ema", "nesterov"))
+    yield from (("ignores-steps", plain(steps=count)) for count in (steps + 1, max(steps - 1, 0), 100))
+    yield from (("initial-mask", plain(start=start)) for start in (0.0, 0.5))
+    yield "clips-or-rounds-M", plain(project=True)
+    yield "clips-or-rounds-M", lambda: np.clip(plain()(), 0.0, 1.0)
+    yield "clips-or-rounds-M", rounded
+    yield "missing-regularizer", regularised(0.0)
+    factors = (2.0, 0.5, 1 / k, float(sample.n), 1 / ETA, 1 + 1 / ETA)  # 1 / eta: the step leaves out the regulariser
+    yield from (("regularizer-scale", regularised(factor)) for factor in factors)
+    yield "gradient-sign", plain(eta=-ETA)
+    yield "gradient-sign", scaled(-1.0)
+    yield "dense-target-uses-M", scaled(0.0)
+    yield from (("ignores-step", plain(eta=eta)) for eta in _etas(sample))
+    if steps:
+        yield from (("ignores-step", plain(decay=decay)) for decay in _DECAYS)
+    yield from (("gradient-scale", scaled(factor)) for factor in (2.0, 0.5, float(k), 1 / k))
+
+
+def _etas(sample: Sample) -> tuple[float, ...]:
+    lam = sample.lam or 1.0
+    return (ETA / 2, 2 * ETA, 0.1, 0.01, 0.001, 0.1 / lam, 0.1 / (sample.n * lam), 1.0)
+
+
+def _wrong_gradient(sample: Sample, steps: Steps) -> Gradient:
+    return lambda M: attention_part("gradient", sample.changed(M=M), steps)[0] + sample.lam * M
+
+
+def named_long(sample: Sample, M: Array, steps: int, eta: float) -> tuple[str, ...]:
+    """Another number of steps, up to twice as many, or steps of changing length."""
+    of = gradient_of(sample)
+    at, shape = np.ones(sample.W.shape), sample.W.shape
+    if close(sample, M, descend(gradient_of(sample, 0.0), shape, steps=steps, eta=eta)):
+        return ("missing-regularizer",)
+    for _ in range(2 * steps):
+        at = at - eta * of(at)
+        if close(sample, M, at):
+            return ("ignores-steps",)
+    if any(close(sample, M, descend(of, shape, steps=steps, eta=eta, decay=decay)) for decay in _DECAYS):
+        return ("ignores-step",)
+    return ("unknown",)
