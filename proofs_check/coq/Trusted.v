@@ -20,7 +20,6 @@ Unset Strict Implicit.
 
 Section Definitions.
 Variable R : rcfType.
-
 (* ||A||^2, ||A||, <A, B>, A o B, the matrix of ones, diag(u) *)
 Definition normF2 m n (A : 'M[R]_(m, n)) : R := \sum_i \sum_j A i j ^+ 2.
 Definition normF m n (A : 'M[R]_(m, n)) : R := Num.sqrt (normF2 A).
@@ -55,14 +54,12 @@ Definition attention_gradient n d (X : 'M[R]_(n, d)) (W : 'M[R]_d) (F F0 : 'M[R]
 Definition gradient n d (X : 'M[R]_(n, d)) (W M : 'M[R]_d) (F F0 : 'M[R]_n) (lam : R) : 'M[R]_d :=
   attention_gradient X W F F0 + lam *: M.
 End Definitions.
-
 (* Every statement of this module is proved for every R. *)
 Module Statement.
 Section Statements.
 Variable R : rcfType.
 Local Notation diag u := (rowdiag u).
 Local Notation sqrt := Num.sqrt.
-
 (* fac:F_norm_A_plus_B, fac:norm_bound *)
 Definition F_norm_A_plus_B := forall m n (A B : 'M[R]_(m, n)), normF2 (A + B) = normF2 A + normF2 B + inner A B *+ 2.
 Definition norm_bound_homogeneous := forall m n (a : R) (X : 'M[R]_(m, n)), normF (a *: X) = `|a| * normF X.
@@ -76,7 +73,6 @@ Definition norm_bound_product := forall m n d (Y : 'M[R]_(m, n)) (Z : 'M[R]_(n, 
 Definition norm_bound_spectral_le_frobenius := forall m n (X : 'M[R]_(m, n)), spectral_bound X (normF X).
 Definition norm_bound_frobenius_le_rank := forall m n (X : 'M[R]_(m, n)) (s : R),
   0 <= s -> spectral_bound X s -> normF X <= sqrt (\rank X)%:R * s.
-
 (* fac:indexing, fac:combine, fac:algebra; vectors are columns *)
 Definition indexing_row := forall n m d (U : 'M[R]_(n, m)) (V : 'M[R]_(m, d)) i,
   (row i (U *m V))^T = V^T *m (row i U)^T /\ row i (U *m V) = row i U *m V.
@@ -105,7 +101,6 @@ Definition algebra_hadamard_sum := forall n m (u : 'cV[R]_n) (A : 'M[R]_(n, m)),
 Definition algebra_norm_trace := forall n d (X : 'M[R]_(n, d)), normF2 X = \tr (X *m X^T).
 Definition algebra_trace_commutes := forall n d (X Y : 'M[R]_(n, d)), \tr (X *m Y^T) = \tr (Y^T *m X).
 Definition algebra_norm_diag := forall n (u : 'cV[R]_n), normF (diag u) = normF u.
-
 (* fac:abs_inequality; fac:lip_product and fix:lip_product, k + 1 factors; fac:trace_BAB *)
 Definition abs_inequality_part1 := forall a b : R, (`|a| + `|b|) / sqrt 2%:R <= sqrt (a ^+ 2 + b ^+ 2).
 Definition abs_inequality_part2 := forall a b : R, `|b| <= `|a| -> sqrt `|a| - sqrt `|b| <= sqrt (`|a| - `|b|).
@@ -115,7 +110,6 @@ Definition lip_product := forall d (A B : nat -> 'M[R]_d) r l, lipschitz_factors
   forall k, normF (product A k - product B k) <= 2%:R ^+ k * l * bound r k.
 Definition trace_BAB := forall n m (A : 'M[R]_n) (beta : R) (B : 'M[R]_(n, m)),
   psd_ge A beta -> beta * \tr (B^T *m B) <= \tr (B^T *m A *m B).
-
 (* lem:lower_bound_XBX; beta > 0 needs n <= d; lem:lower_bound_hadamard; lem:M_bounds *)
 Definition lower_bound_XBX := forall n d (X : 'M[R]_(n, d)) (beta : R) (B : 'M[R]_n),
   psd_ge (X *m X^T) beta -> beta * normF B <= normF (X^T *m B *m X).
@@ -126,22 +120,16 @@ Definition lower_bound_hadamard := forall m n (W B : 'M[R]_(m, n)) (lo : R),
 Definition upper_bound_hadamard := forall m n (W B : 'M[R]_(m, n)) (hi : R),
   0 <= hi -> (forall i j, `|W i j| <= hi) -> normF (hadamard W B) <= hi * normF B.
 Definition M_bounds := forall d (M : 'M[R]_d), (forall i j, 0 <= M i j <= 1) -> normF M <= d%:R.
-
 (* lem:lower_bound_B_plus_M, for M in the box or, in the first, for ||M|| <= d *)
-Definition lower_bound_B_plus_M_ball := forall d (B M : 'M[R]_d) (lam r : R),
-  0 <= lam -> normF M <= d%:R -> normF B <= r ->
-  normF2 B + lam ^+ 2 * normF2 M - 2%:R * r * lam * d%:R <= normF2 (B + lam *: M).
-Definition lower_bound_B_plus_M_part1 := forall d (B M : 'M[R]_d) (lam r : R),
-  0 <= lam -> (forall i j, 0 <= M i j <= 1) -> normF B <= r ->
-  normF2 B + lam ^+ 2 * normF2 M - 2%:R * r * lam * d%:R <= normF2 (B + lam *: M).
-Definition lower_bound_B_plus_M_part2 := forall d (B M : 'M[R]_d) (lam r : R),
-  0 <= lam -> (forall i j, 0 <= M i j <= 1) -> normF B <= r ->
-  (normF B + lam * normF M) / sqrt 2%:R - sqrt (2%:R * r * lam * d%:R) <= normF (B + lam *: M).
-
+Definition lower_bound_B_plus_M_ball := forall d (B M : 'M[R]_d) (lam r : R), 0 <= lam -> normF M <= d%:R ->
+  normF B <= r -> normF2 B + lam ^+ 2 * normF2 M - 2%:R * r * lam * d%:R <= normF2 (B + lam *: M).
+Definition lower_bound_B_plus_M_part1 := forall d (B M : 'M[R]_d) (lam r : R), 0 <= lam -> (forall i j,
+  0 <= M i j <= 1) -> normF B <= r -> normF2 B + lam ^+ 2 * normF2 M - 2%:R * r * lam * d%:R <= normF2 (B + lam *: M).
+Definition lower_bound_B_plus_M_part2 := forall d (B M : 'M[R]_d) (lam r : R), 0 <= lam -> (forall i j, 0 <= M i j <= 1)
+  -> normF B <= r -> (normF B + lam * normF M) / sqrt 2%:R - sqrt (2%:R * r * lam * d%:R) <= normF (B + lam *: M).
 (* lem:lower_bound_p_row, lem:lower_bound_p: delta over all positions, or over the allowed ones S *)
-Definition lower_bound_p_row_masked := forall n (S : pred 'I_n) (b f : 'rV[R]_n) (delta : R),
-  0 <= delta -> inner b (ones R 1 n) = 0 ->
-  (forall j, S j -> delta <= f ord0 j) -> (forall j, ~~ S j -> b ord0 j = 0) ->
+Definition lower_bound_p_row_masked := forall n (S : pred 'I_n) (b f : 'rV[R]_n) (delta : R), 0 <= delta ->
+  inner b (ones R 1 n) = 0 -> (forall j, S j -> delta <= f ord0 j) -> (forall j, ~~ S j -> b ord0 j = 0) ->
   delta * normF b <= normF (hadamard (b - inner b f *: ones R 1 n) f).
 Definition lower_bound_p_row := forall n (b f : 'rV[R]_n) (delta : R),
   0 <= delta -> inner b (ones R 1 n) = 0 -> (forall j, delta <= f ord0 j <= 1) -> inner f (ones R 1 n) = 1 ->
@@ -149,10 +137,8 @@ Definition lower_bound_p_row := forall n (b f : 'rV[R]_n) (delta : R),
 Definition lower_bound_p_masked := forall n (S : 'I_n -> pred 'I_n) (B F : 'M[R]_n) (delta : R),
   0 <= delta -> B *m ones R n 1 = 0 -> (forall i j, S i j -> delta <= F i j) -> (forall i j, ~~ S i j -> B i j = 0) ->
   delta * normF B <= normF (p_map B F).
-Definition lower_bound_p := forall n (B F : 'M[R]_n) (delta : R),
-  0 <= delta -> B *m ones R n 1 = 0 -> F *m ones R n 1 = ones R n 1 -> (forall i j, delta <= F i j <= 1) ->
-  delta * normF B <= normF (p_map B F).
-
+Definition lower_bound_p := forall n (B F : 'M[R]_n) (delta : R), 0 <= delta -> B *m ones R n 1 = 0 ->
+  F *m ones R n 1 = ones R n 1 -> (forall i j, delta <= F i j <= 1) -> delta * normF B <= normF (p_map B F).
 (* lem:bound_basic_func, lem:bound_c, lem:bound_diag_f, for any two row-stochastic matrices *)
 Definition bound_basic_func_part4 := forall n (F : 'M[R]_n) i j, row_stochastic F -> 0 <= F i j <= 1.
 Definition bound_basic_func_part7 := forall n (F : 'M[R]_n) i, row_stochastic F -> normF (row i F) <= 1.
@@ -176,7 +162,6 @@ Definition bound_hadamard_choices := forall n S (F F0 : 'M[R]_n),
   masked_pair S F F0 -> normF (hadamard (F - F0) F) <= sqrt (n_e R S).
 Definition bound_diag_choices := forall n S (F F0 : 'M[R]_n),
   masked_pair S F F0 -> normF (diag (hadamard (F - F0) F *m ones R n 1)) <= sqrt (n_e R S).
-
 (* fix:PL_ineq, the corrected PL lemma, for any two row-stochastic matrices *)
 Definition attention_gradient_upper := forall n d (X : 'M[R]_(n, d)) (W : 'M[R]_d) (F F0 : 'M[R]_n) (wmax : R),
   stochastic_pair F F0 -> 0 <= wmax -> (forall i j, `|W i j| <= wmax) ->
@@ -203,7 +188,6 @@ Module Analysis.
 Import Reals.
 Import Coquelicot.Coquelicot.
 Local Open Scope R_scope.
-
 (* ---- sums, vectors, matrices ---- *)
 Definition vec := nat -> R.
 Definition mat := nat -> nat -> R.
@@ -219,10 +203,8 @@ Definition mline (M : mat) (t : R) (D : mat) : mat := fun i j => M i j + t * D i
 Definition unit_matrix a b : mat := fun i j => if andb (Nat.eqb i a) (Nat.eqb j b) then 1 else 0.
 Definition upd (M : mat) a b t : mat := fun i j => if andb (Nat.eqb i a) (Nat.eqb j b) then t else M i j.
 Definition diagonal (v : vec) : mat := fun i j => if Nat.eqb j i then v i else 0.
-
 (* g, a p x q matrix that depends on a d x d matrix, is k-Lipschitz *)
 Definition lipschitz d p q (g : mat -> mat) k := forall M M', nF p q (msub (g M') (g M)) <= k * nF d d (msub M' M).
-
 (* ---- one row: the softmax of s over the positions that a 0/1 row m allows ---- *)
 Definition valid_row n (m : vec) := (forall j, m j = 0 \/ m j = 1) /\ exists j, (j < n)%nat /\ m j = 1.
 Definition partition n (m s : vec) := rsum n (fun l => exp (s l) * m l).
@@ -249,7 +231,6 @@ Definition row_constant C := 0 <= C /\ forall n m f s s' a, valid_row n m -> pro
   <= C * C * masked_sqnorm n m (fun j => s' j - s j) a.
 Definition C_plus := (39 + 55 * sqrt 33) / 1152.
 Definition C_minus := (55 * sqrt 33 - 39) / 1152.
-
 (* ---- the paper's objects: X is n x d, W and M are d x d, Mc is the n x n attention mask ---- *)
 Definition full : mat := fun _ _ => 1.
 Definition causal : mat := fun i j => if Nat.leb j i then 1 else 0.
@@ -257,7 +238,6 @@ Definition ones : mat := fun _ _ => 1.
 Definition zeros : mat := fun _ _ => 0.
 Definition valid_mask n (Mc : mat) := forall i, (i < n)%nat -> valid_row n (Mc i).
 Definition had (M W : mat) : mat := fun i j => M i j * W i j.
-
 Section Model.
 Variables (n d : nat) (X W Mc : mat).
 Definition logit (V : mat) : mat := fun i j => rsum d (fun a => rsum d (fun b => X i a * V a b * X j b)).
@@ -274,7 +254,6 @@ Definition p M : mat := fun i j =>
 (* W o (X^T q X), and the gradient W o (X^T p X) + lam M *)
 Definition adjoint (q : mat) : mat := fun a b => W a b * rsum n (fun i => rsum n (fun j => X i a * q i j * X j b)).
 Definition grad lam M : mat := fun a b => adjoint (p M) a b + lam * M a b.
-
 (* p = p1 - p2; the summands of lem:grad_rec; f~ o c; the diagonal of diag((f~ o c) 1) *)
 Definition p1 M : mat := fun i j => c M i j * f (had M W) i j.
 Definition p2 M : mat := fun i j => rsum n (p1 M i) * f (had M W) i j.
@@ -287,7 +266,6 @@ Definition row_means M i := rsum n (c_times_f M i).
 Definition df M i j a b := f (had M W) i j * (W a b * X i a * X j b)
   - f (had M W) i j * rsum n (fun l => f (had M W) i l * (W a b * X i a * X l b)).
 End Model.
-
 (* K bounds N -> X (N o W) X^T over the allowed positions, up to a constant a_i in each row *)
 Definition logit_bound n d X W Mc K := 0 <= K /\ forall N, exists a : vec,
   rsum n (fun i => masked_sqnorm n (Mc i) (logit d X (had N W) i) (a i)) <= K * K * nsq d d N.
@@ -304,7 +282,11 @@ Definition pull_bound n d X W Mc kappa := 0 <= kappa /\ forall q : mat,
   (forall i, (i < n)%nat -> zero_sum n (Mc i) (q i)) -> kappa * nF n n q <= nF d d (adjoint n X W q).
 Definition gap_bound n (Mc F : mat) l := 0 <= l /\ forall i v, (i < n)%nat -> zero_sum n (Mc i) v ->
   l * l * sqnorm n v <= sqnorm n (jacobian n (F i) v).
-
+(* a change N of the mask that moves no row of f~, the kernel of Pi A; the part of M there *)
+Definition unseen n d X W (Mc N : mat) := forall i, (i < n)%nat -> exists a, forall j, (j < n)%nat -> Mc i j = 1 ->
+  logit d X (had N W) i j = a.
+Definition unseen_part n d X W Mc M N := unseen n d X W Mc N /\
+  forall N', unseen n d X W Mc N' -> ip d d (msub M N) N' = 0.
 (* ---- hypotheses of the paper ---- *)
 (* X X^T >= beta I;  m = min|W_ij|;  m = max|W_ij|;  M in [0,1]^{d x d} *)
 Definition gram_ge n d (X : mat) beta := forall v : nat -> R, beta * rsum n (fun i => v i * v i)
@@ -324,7 +306,6 @@ Definition delta_allowed (Mc : mat) n (F : mat) delta :=
 (* mu as printed, and with the three missing squares *)
 Definition mu_paper wmin beta delta := 2 * wmin * beta * delta.
 Definition mu_corrected wmin beta delta := 2 * ((wmin * beta * delta) * (wmin * beta * delta)).
-
 (* ---- lem:PL_ineq, for a mask, a reading of delta, a formula for mu and a set of lam; G is any matrix of partial
    derivatives of the loss ---- *)
 Definition xi_PL n d X wmax lam mu := 12 * sqrt (INR n) * wmax * nsq n d X * lam * INR d / mu.
@@ -338,7 +319,6 @@ Definition PL_ineq (Mc : mat) (delta_ok : nat -> mat -> R -> Prop) (mu_of : R ->
   gram_ge n d X beta -> delta_ok n (f n d X Mc (had M W)) delta ->
   0 < wmin -> is_min wmin d W -> is_max wmax d W -> partials n d X W Mc lam M G ->
   PL_inequality n d X W Mc M lam wmax (mu_of wmin beta delta) G.
-
 (* ---- gradient descent on F with gradient G, m x n matrices ---- *)
 Definition is_gradient m n (F : mat -> R) (G : mat -> mat) := forall w v t,
   is_derive (fun t => F (mline w t v)) t (ip m n (G (mline w t v)) v).
@@ -350,12 +330,15 @@ Definition extensional m n (F : mat -> R) := forall w w',
 Definition smooth m n F G Lip := is_gradient m n F G /\ gradient_lipschitz m n G Lip /\ extensional m n F /\ 0 <= Lip.
 Definition gd_step (G : mat -> mat) eta w : mat := fun i j => w i j - eta * G w i j.
 Fixpoint gd (G : mat -> mat) eta w0 (t : nat) : mat := match t with O => w0 | S s => gd_step G eta (gd G eta w0 s) end.
+(* with momentum: w_{t+1} from w = w_t and v = w_{t-1}; the pair w_t, w_{t-1} from rest at w_0 *)
+Definition momentum_step G eta theta (w v : mat) : mat := fun i j => w i j - eta * G w i j + theta * (w i j - v i j).
+Fixpoint momentum (G : mat -> mat) eta theta w0 (t : nat) : mat * mat := match t with O => (w0, w0)
+  | S s => let q := momentum G eta theta w0 s in (momentum_step G eta theta (fst q) (snd q), fst q) end.
 (* a step that the Lipschitz constant lam + C K^2 allows, at most s over it *)
 Definition step_ok n d X W Mc lam C K eta s := valid_mask n Mc /\ 0 < lam /\ row_constant C /\
   logit_bound n d X W Mc K /\ 0 < eta /\ eta * (lam + C * (K * K)) <= s.
 (* x^a for x >= 0 and a > 0 *)
 Definition power x a := if Rlt_dec 0 x then Rpower x a else 0.
-
 (* ---- thm:our_convergence, for a set of starting points, a relation between the iterates of its two terms, a mask, a
    reading of delta and a formula for mu; T is the printed number of iterations rounded up ---- *)
 Definition xi_theorem n d X wmax lam mu := 12 / (INR n * sqrt (INR n)) * wmax * nsq n d X * lam * INR d / mu.
@@ -374,6 +357,9 @@ Definition our_convergence (start : nat -> nat -> mat -> Prop) (iterates : nat -
   exists t t', (t < T)%nat /\ (t' < T)%nat /\ iterates t t' /\
     Lattn n d X W Mc (M t) / (INR n * INR n) + lam * lam / (mu * (INR n * INR n)) * nsq d d (M t')
     <= (xi_theorem n d X wmax lam mu + eps) / 2.
+(* ---- the guarantee with the operator's constants ---- *)
+Definition guarantee_sharp n d X W Mc lam mu K eps M := let n2 := INR n ^ 2 in
+  Lattn n d X W Mc M / n2 + lam ^ 2 * nsq d d M / (mu * n2) <= (K * (lam * sqrt lam) * INR d ^ 2 / (n2 * mu) + eps) / 2.
 (* ---- fix:our_convergence ---- *)
 Definition corrected_hypotheses n d X W Mc lam beta delta wmin wmax K C eta eps T :=
   (0 < n)%nat /\ step_ok n d X W Mc lam C K eta 1 /\ 0 < beta /\ gram_ge n d X beta /\ 0 < delta /\ 0 < wmin /\
@@ -430,6 +416,10 @@ Definition row_hessian_bound := forall n sigma, probability n sigma -> forall f,
   forall v, - (C_plus * sqnorm n v) <= bil n sigma f v v <= C_plus * sqnorm n v.
 Definition row_hessian_lower := forall n sigma, probability n sigma -> forall f, probability n f ->
   forall v, - (C_minus * sqnorm n v) <= bil n sigma f v v.
+Definition curvature_domination := forall n sigma f l r, probability n sigma -> let e := fun j => sigma j - f j in
+  (forall v, rsum n v = 0 -> l * sqnorm n v <= covariance n sigma v v) ->
+  (forall j, (j < n)%nat -> mean n sigma e - e j <= r) ->
+  forall v, (l - r) * covariance n sigma v v <= bil n sigma f v v.
 Definition row_constant_C_plus := row_constant C_plus.
 Definition C_plus_value := 0.30811 < C_plus < 0.30812.
 Definition C_minus_value := 0.24040 < C_minus < 0.24041.
@@ -464,9 +454,8 @@ Definition mat_view_b1_part1 := forall n d X W Mc M a b i j,
   B1 n d X W Mc M a b i j = c n d X W Mc M i j * f n d X Mc (had M W) i j * (W a b * (X i a * X j b)).
 Definition mat_view_b1_part2 := forall n d X W Mc M a b,
   rsum n (fun i => rsum n (fun j => B1 n d X W Mc M a b i j)) = adjoint n X W (p1 n d X W Mc M) a b.
-Definition mat_view_b2_part1 := forall n d X W Mc M a b i j, B2 n d X W Mc M a b i j
-  = - (c n d X W Mc M i j * f n d X Mc (had M W) i j
-       * (X i a * W a b * rsum n (fun l => X l b * f n d X Mc (had M W) i l))).
+Definition mat_view_b2_part1 := forall n d X W Mc M a b i j, B2 n d X W Mc M a b i j = - (c n d X W Mc M i j
+  * f n d X Mc (had M W) i j * (X i a * W a b * rsum n (fun l => X l b * f n d X Mc (had M W) i l))).
 Definition mat_view_b2_part2 := forall n d X W Mc M a b,
   rsum n (fun i => rsum n (fun j => B2 n d X W Mc M a b i j)) = - adjoint n X W (p2 n d X W Mc M) a b.
 Definition mat_view_b3 := forall lam M a b, B3 lam M a b = lam * M a b.
@@ -492,9 +481,10 @@ Definition PL_ineq_causal_vacuous := forall n d X W M delta, 0 < delta ->
 Definition ones_attention_loss_zero := forall n d X W Mc, Lattn n d X W Mc ones = 0.
 Definition ones_loss := forall n d X W Mc lam, L n d X W Mc lam ones = / 2 * lam * (INR d * INR d).
 Definition ones_gradient := forall n d X W Mc lam a b, grad n d X W Mc lam ones a b = lam.
-Definition ones_satisfies_guarantee := forall n d X W Mc lam wmax mu eps,
-  (0 < n)%nat -> 0 < mu -> 0 <= lam -> 0 <= eps -> lam * INR d <= 6 * sqrt (INR n) * wmax * nsq n d X ->
-  guarantee n d X W Mc lam wmax mu eps ones.
+Definition ones_satisfies_guarantee := forall n d X W Mc lam wmax mu eps, (0 < n)%nat -> 0 < mu -> 0 <= lam ->
+  0 <= eps -> lam * INR d <= 6 * sqrt (INR n) * wmax * nsq n d X -> guarantee n d X W Mc lam wmax mu eps ones.
+Definition ones_witness_sharp := forall n d X W Mc lam mu K, (0 < n)%nat -> (0 < d)%nat -> 0 < mu -> 0 < lam ->
+  0 <= K -> (guarantee_sharp n d X W Mc lam mu K 0 ones <-> lam <= K ^ 2 / 4) /\ C_minus * K ^ 2 <= K ^ 2 / 4.
 (* Lipschitz constants in terms of K *)
 Definition lip_f_half_K := forall n d X W Mc K, valid_mask n Mc -> logit_bound n d X W Mc K ->
   lipschitz d n n (fun M => f n d X Mc (had M W)) (/ 2 * K).
@@ -568,9 +558,8 @@ Definition lip_f_circ_c := forall n d X W Mc R0, valid_mask n Mc -> bounded n d 
   lipschitz d n n (c_times_f n d X W Mc) (6 * INR d * (INR n * sqrt (INR n)) * R0 ^ 3).
 Definition lip_diag := forall n d X W Mc R0, valid_mask n Mc -> bounded n d X W R0 ->
   lipschitz d n n (fun M => diagonal (row_means n d X W Mc M)) (6 * INR d * (INR n * INR n) * R0 ^ 3).
-Definition lip_diag_f := forall n d X W Mc R0, valid_mask n Mc -> bounded n d X W R0 ->
-  lipschitz d n n (fun M i j => row_means n d X W Mc M i * f n d X Mc (had M W) i j)
-    (24 * INR d * (INR n ^ 3 * sqrt (INR n)) * R0 ^ 3).
+Definition lip_diag_f := forall n d X W Mc R0, valid_mask n Mc -> bounded n d X W R0 -> lipschitz d n n
+  (fun M i j => row_means n d X W Mc M i * f n d X Mc (had M W) i j) (24 * INR d * (INR n ^ 3 * sqrt (INR n)) * R0 ^ 3).
 Definition lip_grad_l := forall n d X W Mc R0 lam, valid_mask n Mc -> bounded n d X W R0 -> 0 <= lam ->
   lipschitz d d d (grad n d X W Mc lam) (L_paper n d lam R0).
 (* gradient descent on any smooth function, and thm:convergence *)
@@ -580,7 +569,6 @@ Definition convergence := forall m n F G Lip, smooth m n F G Lip -> (forall w, 0
   forall (g : mat -> R) xi a mu eps eta w0 T, 0 < a -> 0 < mu -> 0 < eps -> 0 < eta -> eta * Lip <= 1 -> (1 <= T)%nat ->
   (forall t, (t < T)%nat -> power (nF m n (G (gd G eta w0 t))) a >= / 2 * mu * (g (gd G eta w0 t) - xi)) ->
   2 * / eta * Rpower (mu * eps / 2) (- 2 / a) * F w0 <= INR T -> exists t, (t < T)%nat /\ g (gd G eta w0 t) <= xi + eps.
-
 Definition loss_smooth := forall n d X W Mc lam C K, valid_mask n Mc -> 0 < lam -> row_constant C ->
   logit_bound n d X W Mc K -> smooth d d (L n d X W Mc lam) (grad n d X W Mc lam) (lam + C * (K * K)).
 (* steps longer than 1/L: along the gradient, and by backtracking from eta / b to eta *)
@@ -603,11 +591,10 @@ Definition segment_step := forall n d X W Mc lam M (a lo hi t pull : vec) eta, v
   (eta * B <= nsq d d (G M) -> L n d X W Mc lam (gd_step G eta M) <= L n d X W Mc lam M - eta / 2 * nsq d d (G M)).
 Definition armijo_step := forall m n F G Lip alpha b eta w, smooth m n F G Lip -> 0 < Lip -> 0 < alpha < 1 -> 0 < b ->
   0 < eta -> F (gd_step G (eta / b) w) > F w - alpha * (eta / b) * nsq m n (G w) -> 2 * (1 - alpha) * b / Lip < eta.
-Definition stopping_rule := forall n d X W Mc lam (M : nat -> mat) eta T, M 0%nat = ones ->
-  (forall t, (t < T)%nat -> 0 <= eta t /\
-     L n d X W Mc lam (M (S t)) <= L n d X W Mc lam (M t) - eta t / 2 * nsq d d (grad n d X W Mc lam (M t))) ->
-  0 <= lam -> (1 <= T)%nat ->
-  exists t, (t < T)%nat /\ nsq d d (grad n d X W Mc lam (M t)) * rsum T eta <= lam * (INR d * INR d).
+Definition stopping_rule := forall n d X W Mc lam (M : nat -> mat) eta T, M 0%nat = ones -> (forall t, (t < T)%nat ->
+  0 <= eta t /\
+  L n d X W Mc lam (M (S t)) <= L n d X W Mc lam (M t) - eta t / 2 * nsq d d (grad n d X W Mc lam (M t))) -> 0 <= lam ->
+  (1 <= T)%nat -> exists t, (t < T)%nat /\ nsq d d (grad n d X W Mc lam (M t)) * rsum T eta <= lam * (INR d * INR d).
 (* the second derivative of L along D, and what follows where lam outweighs C_- K^2 *)
 Definition curvature_range := forall n d X W Mc K lam M D, valid_mask n Mc -> logit_bound n d X W Mc K ->
   exists h, is_derive (fun t => ip d d (grad n d X W Mc lam (mline M t D)) D) 0 h /\
@@ -618,11 +605,24 @@ Definition strong_convexity := forall n d X W Mc K lam M M', valid_mask n Mc -> 
   L n d X W Mc lam M + ip d d (G M) D + m / 2 * nsq d d D <= L n d X W Mc lam M'.
 Definition stationary_point_near := forall n d X W Mc K lam M M', valid_mask n Mc -> logit_bound n d X W Mc K ->
   let G := grad n d X W Mc lam in let m := lam - C_minus * (K * K) in 0 < m -> nsq d d (G M') = 0 ->
-  m * nF d d (msub M M') <= nF d d (G M) /\
-  0 <= L n d X W Mc lam M - L n d X W Mc lam M' <= nsq d d (G M) / (2 * m).
+  m * nF d d (msub M M') <= nF d d (G M) /\ 0 <= L n d X W Mc lam M - L n d X W Mc lam M' <= nsq d d (G M) / (2 * m).
 Definition strongly_convex_descent := forall n d X W Mc lam C K eta M0 M' T, step_ok n d X W Mc lam C K eta 1 ->
   let m := lam - C_minus * (K * K) in 0 < m -> L n d X W Mc lam (gd (grad n d X W Mc lam) eta M0 T)
     - L n d X W Mc lam M' <= (1 - eta * m) ^ T * (L n d X W Mc lam M0 - L n d X W Mc lam M').
+(* descent with momentum: the energy, loss and least gradient from M = 1, and steps for which it diverges *)
+Definition heavy_ball_energy := forall m n F G Lip eta theta w v, smooth m n F G Lip -> 0 <= theta -> 0 < eta ->
+  let w' := momentum_step G eta theta w v in let E a b := F a + theta / (2 * eta) * nsq m n (msub a b) in
+  E w' w <= E w v - ((1 - theta) / eta - Lip / 2) * nsq m n (msub w' w).
+Definition heavy_ball_descent := forall n d X W Mc lam C K eta theta, 0 <= theta ->
+  step_ok n d X W Mc lam C K eta (2 * (1 - theta)) -> let G := grad n d X W Mc lam in
+  let M t := fst (momentum G eta theta ones t) in (forall t, L n d X W Mc lam (M t) <= lam * INR d ^ 2 / 2) /\
+  forall T, (1 <= T)%nat -> let h := 2 * (1 - theta) - eta * (lam + C * (K * K)) in 0 < h ->
+  exists t, (t < T)%nat /\ nsq d d (G (M t)) <= (1 + theta) ^ 2 * lam * INR d ^ 2 / (eta * h * INR T).
+Definition heavy_ball_diverges := forall n d X W Mc lam eta theta M0 t, valid_mask n Mc -> 0 <= theta ->
+  let M := fst (momentum (grad n d X W Mc lam) eta theta M0 t) in let x := eta * lam - 2 * (1 + theta) in 0 < x ->
+  let r := (x + 1 + theta + sqrt (x ^ 2 + 2 * x * (1 + theta) + (1 - theta) ^ 2)) / 2 in 1 < r /\
+  (forall N0 N, unseen_part n d X W Mc M0 N0 -> unseen_part n d X W Mc M N -> r ^ t * nF d d N0 <= nF d d N) /\
+  forall a b, (a < d)%nat -> (b < d)%nat -> W a b = 0 -> r ^ t * Rabs (M0 a b) <= Rabs (M a b).
 (* confinement: gradient descent from M = 1 stays in the ball ||M|| <= d *)
 Definition confinement_sublevel := forall n d X W Mc lam, 0 < lam -> forall M,
   L n d X W Mc lam M <= L n d X W Mc lam ones -> nsq d d M + / lam * nsq n n (c n d X W Mc M) <= INR d * INR d.
@@ -630,7 +630,6 @@ Definition gd_decreases := forall n d X W Mc lam C K eta t, step_ok n d X W Mc l
   let M := gd (grad n d X W Mc lam) eta ones in L n d X W Mc lam (M (S t)) <= L n d X W Mc lam (M t).
 Definition confinement := forall n d X W Mc lam C K eta t, step_ok n d X W Mc lam C K eta 2 ->
   let M := gd (grad n d X W Mc lam) eta ones t in nsq d d M + / lam * nsq n n (c n d X W Mc M) <= INR d * INR d.
-
 (* the corrected PL lemma for the true gradient *)
 Definition p_norm_half_c := forall n d X W Mc M, valid_mask n Mc ->
   nF n n (p n d X W Mc M) <= / 2 * nF n n (c n d X W Mc M).
@@ -655,32 +654,37 @@ Definition kappa_at_least := forall n d X W Mc beta wmin wmax, 0 <= beta -> gram
 Definition gap_at_least := forall n d X V Mc delta, valid_mask n Mc -> 0 <= delta ->
   delta_allowed Mc n (f n d X Mc V) delta -> gap_bound n Mc (f n d X Mc V) delta.
 (* attained, with c <> 0: at X = I, |W| = 1, M = 0 *)
-Definition PL_attained_signs := forall n, (2 <= n)%nat -> exists X W, let M := zeros in
-  gram_ge n n X 1 /\ is_min 1 n W /\ delta_all full n (f n n X full (had M W)) (/ INR n) /\
-  0 < nsq n n (c n n X W full M) /\
+Definition PL_attained_signs := forall n, (2 <= n)%nat -> exists X W, let M := zeros in gram_ge n n X 1 /\
+  is_min 1 n W /\ delta_all full n (f n n X full (had M W)) (/ INR n) /\ 0 < nsq n n (c n n X W full M) /\
   nsq n n (adjoint n X W (p n n X W full M)) = (1 * 1 * / INR n) * (1 * 1 * / INR n) * nsq n n (c n n X W full M).
 Definition PL_ineq_corrected_masked := forall Mc, (forall n, valid_mask n Mc) ->
   PL_ineq Mc (delta_allowed Mc) mu_corrected (fun _ => True).
-
 (* the main theorem, corrected and refuted *)
 Definition our_convergence_corrected := forall n d X W Mc lam beta delta wmin wmax K C eta eps T,
-  corrected_hypotheses n d X W Mc lam beta delta wmin wmax K C eta eps T ->
-  exists t, (t < T)%nat /\ guarantee n d X W Mc lam wmax (mu_corrected wmin beta delta) eps
-    (gd (grad n d X W Mc lam) eta ones t).
+  corrected_hypotheses n d X W Mc lam beta delta wmin wmax K C eta eps T -> exists t, (t < T)%nat /\
+  guarantee n d X W Mc lam wmax (mu_corrected wmin beta delta) eps (gd (grad n d X W Mc lam) eta ones t).
 Definition corrected_hypotheses_met := exists n d X W lam beta delta wmin wmax K C eta eps T,
   corrected_hypotheses n d X W full lam beta delta wmin wmax K C eta eps T /\ 0 < nsq n n (c n d X W full zeros).
-Definition gd_attention_loss := forall n d X W Mc lam beta delta wmin wmax K C eta T,
-  (0 < d)%nat -> step_ok n d X W Mc lam C K eta 1 -> 0 < beta -> gram_ge n d X beta -> 0 < delta -> 0 < wmin ->
-  between wmin wmax d W -> (1 <= T)%nat -> let M := gd (grad n d X W Mc lam) eta ones in
-  let kappa := wmin * beta * delta in
-  (forall t, (t < T)%nat -> delta_allowed Mc n (f n d X Mc (had (M t) W)) delta) -> / (eta * lam) <= INR T ->
-  exists t, (t < T)%nat /\ nF d d (grad n d X W Mc lam (M t)) <= lam * INR d /\
-    kappa * kappa * Lattn n d X W Mc (M t) <= 2 * (lam * INR d * (lam * INR d)).
+Definition gd_attention_loss := forall n d X W Mc lam beta delta wmin wmax K C eta T, (0 < d)%nat ->
+  step_ok n d X W Mc lam C K eta 1 -> 0 < beta -> gram_ge n d X beta -> 0 < delta -> 0 < wmin ->
+  between wmin wmax d W -> (1 <= T)%nat -> let M := gd (grad n d X W Mc lam) eta ones in let kappa :=
+  wmin * beta * delta in (forall t, (t < T)%nat -> delta_allowed Mc n (f n d X Mc (had (M t) W)) delta) ->
+  / (eta * lam) <= INR T -> exists t, (t < T)%nat /\ nF d d (grad n d X W Mc lam (M t)) <= lam * INR d /\
+  kappa * kappa * Lattn n d X W Mc (M t) <= 2 * (lam * INR d * (lam * INR d)).
 Definition stationarity := forall n d X W Mc lam C K eta T kappa l, (0 < d)%nat -> step_ok n d X W Mc lam C K eta 1 ->
   pull_bound n d X W Mc kappa -> let M := gd (grad n d X W Mc lam) eta ones in
   (forall t, (t < T)%nat -> gap_bound n Mc (f n d X Mc (had (M t) W)) l) -> (1 <= T)%nat -> / (eta * lam) <= INR T ->
   exists t, (t < T)%nat /\ nF d d (grad n d X W Mc lam (M t)) <= lam * INR d /\
     kappa * l * (kappa * l) * Lattn n d X W Mc (M t) <= 2 * (lam * INR d * (lam * INR d)).
+Definition our_convergence_sharp := forall n d X W Mc lam C K eta eps T kappa l, (0 < n)%nat -> (1 <= T)%nat ->
+  0 < eps -> step_ok n d X W Mc lam C K eta 1 -> pull_bound n d X W Mc kappa -> 0 < kappa * l ->
+  let M := gd (grad n d X W Mc lam) eta ones in let mu := 2 * (kappa * l) ^ 2 in
+  (forall t, (t < T)%nat -> gap_bound n Mc (f n d X Mc (had (M t) W)) l) ->
+  2 * lam * INR d ^ 2 / (eta * mu * eps * INR n ^ 2) <= INR T ->
+  exists t, (t < T)%nat /\ guarantee_sharp n d X W Mc lam mu K eps (M t).
+Definition gradient_norm := forall n d X W Mc lam C K eta r T, (0 < d)%nat -> 0 < r -> (1 <= T)%nat ->
+  step_ok n d X W Mc lam C K eta 1 -> / (eta * lam * r ^ 2) <= INR T -> let G := grad n d X W Mc lam in
+  exists t, (t < T)%nat /\ nF d d (G (gd G eta ones t)) <= r * lam * INR d.
 Definition our_convergence_full_refuted :=
   ~ our_convergence (fun _ => box) (fun _ _ => True) full (delta_all full) mu_paper.
 Definition our_convergence_causal_allowed_refuted :=
