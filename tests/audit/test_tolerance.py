@@ -4,6 +4,8 @@ import numpy as np
 import pytest
 
 from attnprune_verify.audit.truth.accumulation import loop_error
+from attnprune_verify.audit.truth.layers import layers
+from attnprune_verify.audit.truth.precision import PRECISIONS, precision_named
 from attnprune_verify.audit.truth.reference import VALUED, Component, reference, spread, trusted
 from attnprune_verify.audit.truth.samples import BENIGN, STABILITY, regimes
 from attnprune_verify.audit.truth.terms import hidden_terms
@@ -112,3 +114,14 @@ def test_the_regimes_cover_what_they_claim():
         if sample.name.startswith("logits-1000"):
             logits = sample.X.astype(float) @ sample.W @ sample.X.astype(float).T
             assert 999 < np.abs(logits).max() < 1001
+
+
+@pytest.mark.parametrize("name", PRECISIONS)
+def test_the_layers_of_baselines_are_in_the_declared_precision(name):
+    """A program in torch refuses a product of float32 weights and float64 inputs, and is right to."""
+    precision = precision_named(name)
+    for kind, found in layers(0, precision).items():
+        for layer in found:
+            for part in (layer.weight, layer.X):
+                assert kind == "float32" or part.dtype == precision.carrier, (kind, layer.name)
+                assert kind == "float32" or (precision.exact(part) == part).all(), (kind, layer.name)

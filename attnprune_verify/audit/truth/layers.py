@@ -75,7 +75,7 @@ def layers(seed: int, precision: Precision = FLOAT64) -> dict[str, tuple[LinearL
         """Scores that are equal to four digits, in an order of their own."""
         ranks = np.stack([more.permutation(columns) for _ in range(6)])
         weight = (1 + ranks * 2.0**-16) * more.choice([-1.0, 1.0], (6, columns))
-        return LinearLayer("close scores", weight.astype(precision.carrier), np.ones((1, 16, columns)), 0.5)
+        return LinearLayer("close scores", precision.exact(weight), precision.exact(np.ones((1, 16, columns))), 0.5)
 
     made = {
         "values": (
