@@ -12,6 +12,8 @@ import attnprune_verify as apv
 from attnprune_verify import extras
 from attnprune_verify.cli.main import main
 from attnprune_verify.errors import InvalidInstance
+from attnprune_verify.experiments.layer import run as layer
+from attnprune_verify.experiments.perplexity import run as perplexity
 from attnprune_verify.pretrained.texts import calibration_windows
 
 ROOT = Path(__file__).parents[2]
@@ -25,6 +27,10 @@ def says(extra):
 
 
 def without(monkeypatch, extra):
+    """As where an extra is not installed: nothing of it can be imported, and nothing was made with it before."""
+    for kept in (*vars(layer).values(), *vars(perplexity).values()):
+        if hasattr(kept, "cache_clear"):
+            kept.cache_clear()
     for module in extras.MODULES[extra]:
         monkeypatch.setitem(sys.modules, module, None)
 

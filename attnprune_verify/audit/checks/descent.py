@@ -28,7 +28,7 @@ from attnprune_verify.audit.checks.descent_mistakes import (
 )  # fmt: skip
 from attnprune_verify.audit.checks.inputs import keeping_checks
 from attnprune_verify.audit.checks.selection import Selection, judge_zeros
-from attnprune_verify.audit.checks.structure import precision_check
+from attnprune_verify.audit.checks.structure import TIMES, precision_check
 from attnprune_verify.audit.context import Context
 from attnprune_verify.audit.naming.shrink import fewer, sample_cuts, smallest
 from attnprune_verify.audit.record import Call, Check, Finding
@@ -308,8 +308,8 @@ def _long(context: Context) -> Finding:
 
 def _deterministic(context: Context) -> Finding:
     sample = context.samples("causal", _F)[:1] or context.samples("full", _F)[:1]
-    first, second = (_run(context, sample[0]) for _ in range(2))
-    gap = max(float(np.abs(a.astype(float) - b).max()) for a, b in zip(first, second, strict=True))
+    first, *others = (_run(context, sample[0]) for _ in range(1 + TIMES))
+    gap = max(float(np.abs(a.astype(float) - b).max()) for other in others for a, b in zip(first, other, strict=True))
     if gap > tolerance(sample[0]):
         return Finding(
             "failed", f"two equal calls differ by {gap:.3g}", ids=("nondeterministic",), call=_call(sample[0])

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from attnprune_verify.audit.checks.inputs import keeping_checks
-from attnprune_verify.audit.checks.structure import precision_check
+from attnprune_verify.audit.checks.structure import TIMES, precision_check
 from attnprune_verify.audit.context import Context
 from attnprune_verify.audit.contract import FUNCTIONS
 from attnprune_verify.audit.naming.shrink import SMALLEST, doubtless, fewer, smallest
@@ -312,8 +312,8 @@ def _per_row(sizes: NDArray[Any], rho: float) -> Flags:
 def _deterministic(context: Context, function: str) -> Finding:
     for selection in _selections(context.seed, context.precision(function))["values"]:
         arguments = dict(zip(FUNCTIONS[function].arguments, (selection.matrix, selection.rho), strict=True))
-        first, second = (context.call(function, arguments) for _ in range(2))
-        if not np.array_equal(first.parts[0], second.parts[0]):
+        first, *others = (context.call(function, arguments).parts[0] for _ in range(1 + TIMES))
+        if not all(np.array_equal(first, other) for other in others):
             return Finding(
                 "failed", "two equal calls differ", ids=("nondeterministic",), call=Call(function, arguments)
             )

@@ -21,7 +21,7 @@ from attnprune_verify.audit.checks.inputs import keeping_checks
 from attnprune_verify.audit.checks.selection import explained, smallest_first
 from attnprune_verify.audit.checks.smaller import smaller_layer
 from attnprune_verify.audit.checks.sparsegpt_mistakes import named, right_output
-from attnprune_verify.audit.checks.structure import precision_check
+from attnprune_verify.audit.checks.structure import TIMES, precision_check
 from attnprune_verify.audit.context import Context
 from attnprune_verify.audit.record import Check, Finding
 from attnprune_verify.audit.subject.process import Answer, NoAnswer
@@ -254,7 +254,7 @@ def _deterministic(context: Context, function: str) -> Finding:
     """Sums in another order are no fault: only what the certificate tells apart counts."""
     unit = context.precision(function).unit_roundoff
     for layer, options in _layers(context, function, "values"):
-        answers = [_ask(context, function, layer, options) for _ in range(3)]
+        answers = [_ask(context, function, layer, options) for _ in range(1 + TIMES)]
         if len({tuple(part.tobytes() for part in answer.parts) for answer in answers}) == 1:
             continue
         found = [_certify(layer, options, one.parts[0], _pruned(one, layer), unit) for one in answers]
