@@ -22,7 +22,7 @@ def gradient(M, X, W, lam=0.0, mask=None):
 
 
 def hessian_vector_product(M, V, X, W, lam=0.0, mask=None):
-    moved = M + 1e-30j * V
+    moved = M.astype(complex) + 1e-30j * V  # in complex64 the step would underflow
     F = softmax(X, moved * W, mask)
     c = F - softmax(X, W, mask)
     p = F * (c - (F * c).sum(1, keepdims=True))
