@@ -31,6 +31,8 @@ SAME = {
     "dense-target-uses-M": {"zero-output"},  # an error against itself
     "mask-after-softmax": {"mask-ignored"},
     "mask-leaks": {"gradient-scale", "denominator-epsilon"},
+    # uniform in both places F(M) - F(1) is 0, as where F(1) is made of M; a constant in F(1) alone the Jacobian kills
+    "uniform-attention": {"dense-target-uses-M", "zero-output", "missing-dense-target"},
 }
 
 
