@@ -231,6 +231,7 @@ def __getattr__(name):
     assert records["loss:shape"].status == "could_not_run"
 
 
+@pytest.mark.thorough
 def test_an_arithmetic_error_on_large_logits_is_a_wrong_answer(audit):
     source = """
     import math
