@@ -29,13 +29,10 @@ def _pivots(matrix: Symmetric) -> Iterator[Number]:
 
 def definite(matrix: Symmetric) -> Answer:
     """Whether every matrix in the enclosure is positive definite; no, where none is."""
-    last: Number = Fraction(0)
-    count = 0
-    for count, last in enumerate(_pivots(matrix), 1):  # noqa: B007
-        pass
-    if count == len(matrix) and lower(last) > 0:
+    pivots: list[Number] = list(_pivots(matrix)) or [Fraction(0)]
+    if len(pivots) == len(matrix) and lower(pivots[-1]) > 0:
         return True
-    return False if upper(last) <= 0 else None
+    return False if upper(pivots[-1]) <= 0 else None
 
 
 def inverse_form(matrix: Symmetric, g: Sequence[Number]) -> Number:

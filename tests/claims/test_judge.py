@@ -10,8 +10,9 @@ from attnprune_verify.claims.case import Case
 from attnprune_verify.claims.core import Strength, Verdict
 from attnprune_verify.claims.falsifier import Effort, attacks, stored_attacks
 from attnprune_verify.claims.judge import judge
+from attnprune_verify.claims.quantities import Quantities
 from attnprune_verify.claims.registry import claims, find
-from attnprune_verify.claims.relation import agrees_to, at_least, at_most, decide, equal, less, slack
+from attnprune_verify.claims.relation import Relation, agrees_to, at_least, at_most, decide, equal, less, slack
 from attnprune_verify.claims.run import assemble, judge_safely
 from attnprune_verify.claims.statements._template import CLAIMS
 from attnprune_verify.claims.supply import Fixed
@@ -38,7 +39,7 @@ def test_float_noise_is_no_violation() -> None:
 
 
 def test_a_reader_is_shown_the_nearest_case_where_attention_decides() -> None:
-    def meets_alone(q):  # type: ignore[no-untyped-def]  # one token meets the bound exactly, two come close
+    def meets_alone(q: Quantities) -> Relation:  # one token meets the bound exactly, two come close
         return at_most(q.number(1.0 if q.n == 1 else 0.9), q.number(1.0))
 
     alone = Case({**ONE.values, "X": np.ones((1, 2))}, "one token: nothing to choose")

@@ -108,7 +108,7 @@ def test_no_0_1_mask_with_half_zeros_meets_the_bound() -> None:
     assert decide(prose_theory._rounded(Quantities(near, BALL))) is True
 
 
-def test_reported_numbers_come_from_the_papers_lines(monkeypatch, tmp_path) -> None:  # type: ignore[no-untyped-def]
+def test_reported_numbers_come_from_the_papers_lines(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     taken = Path(excerpts.__file__).parent / "excerpts.json"
     document = json.loads(taken.read_text("utf-8"))
     entry = document["excerpts"]["setup:real"]

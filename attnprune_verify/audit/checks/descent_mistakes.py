@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from functools import partial
+from typing import Any
 
 import numpy as np
 
@@ -100,8 +101,8 @@ def _programs(sample: Sample, steps: int) -> Iterator[tuple[str, Callable[[], Ar
     of, shape = gradient_of(sample), sample.W.shape
     k = sample.X.shape[0] if sample.X.ndim == 3 else 1
 
-    def plain(**options: object) -> Callable[[], Array]:
-        return partial(descend, of, shape, **{"steps": steps, **options})  # type: ignore[arg-type]
+    def plain(**options: Any) -> Callable[[], Array]:
+        return partial(descend, of, shape, **{"steps": steps, **options})
 
     def regularised(factor: float) -> Callable[[], Array]:
         return partial(descend, gradient_of(sample, factor * sample.lam), shape, steps)
