@@ -59,14 +59,16 @@ async function pages(folder) {
 const findings = [], outside = new Set();
 const browser = await puppeteer.launch({ executablePath: chromium, args: ["--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage"] });
 const all = (await pages(site)).filter(name => !only || name.includes(only));
-const left = [...all];
+const left = all.flatMap(name => Object.keys(SCHEMES).map(scheme => [name, scheme]));
 
-async function tab() {
-  const page = await (await browser.createBrowserContext()).newPage();  // tabs share no storage
-  let now = "";
-  const prefer = scheme => page.emulateMediaFeatures([
+// One page in one colour scheme, in a context of its own: a context shared with the page before also shares its storage,
+// where that page, still listening, may write the colours it had after the new one has begun.
+async function look(name, scheme) {
+  const context = await browser.createBrowserContext();
+  const page = await context.newPage();
+  let now = `${name}, ${scheme}`;
+  await page.emulateMediaFeatures([
     { name: "prefers-reduced-motion", value: "reduce" }, { name: "prefers-color-scheme", value: scheme }]);
-  await page.evaluateOnNewDocument(() => localStorage.clear());  // where the colours of the page before are kept
   await page.setRequestInterception(true);
   page.on("request", request => {
     const url = request.url();
@@ -77,35 +79,34 @@ async function tab() {
   page.on("response", response => { if (response.status() >= 400) findings.push(`${now}: ${response.status()} ${response.url().replace(root, "")}`); });
   page.on("console", message => { if (["error", "warn"].includes(message.type())) findings.push(`${now}: console: ${message.text()}`); });
   page.on("pageerror", error => findings.push(`${now}: ${error.message}`));
-  for (let name = left.shift(); name; name = left.shift()) {
-    for (const scheme of Object.keys(SCHEMES)) {
-      now = `${name}, ${scheme}`;
-      await prefer(scheme);
-      await page.setViewport({ width: WIDTHS[0], height: 900 });
-      await page.goto(`${root}/${name}`, { waitUntil: "load" });
-      const shown = await page.evaluate(() => document.body.dataset.mdColorScheme);
-      if (shown && shown !== SCHEMES[scheme]) findings.push(`${now}: shown in the colours ${shown}`);
-      await page.evaluate(axe);
-      for (const width of scheme === "light" ? WIDTHS : WIDTHS.slice(0, 2)) {
-        now = `${name} at ${width}, ${scheme}`;
-        await page.setViewport({ width, height: 900 });
-        await page.evaluate(() => new Promise(done => setTimeout(done, 150)));
-        if (pictures) {
-          await mkdir(pictures, { recursive: true });
-          const title = name.replaceAll(sep, "-").replace(".html", "");
-          await page.screenshot({ path: join(pictures, `${title}-${width}-${scheme}.png`) });
-        }
-        for (const link of await page.$$eval("a[href^=http]", links => links.map(one => one.href)))
-          if (!link.startsWith(root)) outside.add(link);
-        const over = await page.evaluate(() => document.documentElement.scrollWidth - window.innerWidth);
-        if (over > 0) findings.push(`${now}: ${over} px wider than the window`);
-        const options = { resultTypes: ["violations"], ...(scheme === "light" ? {} : { runOnly: COLOURS }) };
-        const { violations } = await page.evaluate(chosen => axe.run(document, chosen), options);
-        for (const one of violations)
-          findings.push(`${now}: axe ${one.id} (${one.impact}), ${one.nodes.length} times, first ${one.nodes[0].target.join(" ")}: ${one.help}`);
-      }
+  await page.setViewport({ width: WIDTHS[0], height: 900 });
+  await page.goto(`${root}/${name}`, { waitUntil: "load" });
+  const shown = await page.evaluate(() => document.body.dataset.mdColorScheme);
+  if (shown && shown !== SCHEMES[scheme]) findings.push(`${now}: shown in the colours ${shown}`);
+  await page.evaluate(axe);
+  for (const width of scheme === "light" ? WIDTHS : WIDTHS.slice(0, 2)) {
+    now = `${name} at ${width}, ${scheme}`;
+    await page.setViewport({ width, height: 900 });
+    await page.evaluate(() => new Promise(done => setTimeout(done, 150)));
+    if (pictures) {
+      await mkdir(pictures, { recursive: true });
+      const title = name.replaceAll(sep, "-").replace(".html", "");
+      await page.screenshot({ path: join(pictures, `${title}-${width}-${scheme}.png`) });
     }
+    for (const link of await page.$$eval("a[href^=http]", links => links.map(one => one.href)))
+      if (!link.startsWith(root)) outside.add(link);
+    const over = await page.evaluate(() => document.documentElement.scrollWidth - window.innerWidth);
+    if (over > 0) findings.push(`${now}: ${over} px wider than the window`);
+    const options = { resultTypes: ["violations"], ...(scheme === "light" ? {} : { runOnly: COLOURS }) };
+    const { violations } = await page.evaluate(chosen => axe.run(document, chosen), options);
+    for (const one of violations)
+      findings.push(`${now}: axe ${one.id} (${one.impact}), ${one.nodes.length} times, first ${one.nodes[0].target.join(" ")}: ${one.help}`);
   }
+  await context.close();
+}
+
+async function tab() {
+  for (let next = left.shift(); next; next = left.shift()) await look(...next);
 }
 
 try {
