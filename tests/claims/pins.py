@@ -45,10 +45,10 @@ def pinned_claims() -> list[Claim]:
 
 
 def pin(claim: Claim, silent: int | None = None) -> dict[str, Any]:
-    """Of the first cases that meet the hypotheses, and of the first that tell more of a part: both sides of each relation.
+    """Both sides of each relation on the first cases that meet the hypotheses, and the first that tell more of a part.
 
-    Beside how many cases there are, and how many of those looked at fail each hypothesis. Unsteady sides are null; cases
-    with no other (`silent` ones, where that was found out before) are not counted.
+    Beside how many cases there are, fail each hypothesis, are of each kind. Unsteady sides are null; cases with no
+    other (`silent` ones, where that was found out before) are not counted.
     """
     rng = np.random.default_rng(zlib.crc32(claim.test_id.encode()))
     named = [claim.supply.complete(case, rng) for case in (claim.attains() if claim.attains else ())]
@@ -91,7 +91,7 @@ def _fails(claim: Claim, cases: list[Case]) -> dict[str, int]:
 
 
 def _reach(claim: Claim, cases: list[Case]) -> dict[str, int]:
-    """By kind of instance: on how many of all cases the margin says anything. A check that leaves a kind out shows here."""
+    """By kind of instance: on how many of all cases the margin says anything."""
     reached: Counter[str] = Counter()
     for case in cases:
         if _sides(claim, case):
@@ -110,8 +110,9 @@ def _outside(case: Case) -> bool:
 
 _KINDS: dict[str, Callable[[Case], bool]] = {
     "a mask of its own": lambda case: isinstance(case.get("mask"), np.ndarray),
-    "a row without a choice": lambda case: isinstance(case.get("mask"), np.ndarray)
-    and bool((case["mask"].sum(axis=1) == 1).any()),
+    "a row without a choice": lambda case: (
+        isinstance(case.get("mask"), np.ndarray) and bool((case["mask"].sum(axis=1) == 1).any())
+    ),
     "causal": lambda case: isinstance(case.get("mask"), str),
     "n > d": lambda case: "X" in case and np.ndim(case["X"]) == 2 and np.shape(case["X"])[0] > np.shape(case["X"])[1],
     "a weight of 0": _zero,
@@ -212,7 +213,7 @@ def as_stored(found: dict[str, Any], stored: dict[str, Any]) -> bool:
 
 
 def same_reach(one: dict[str, int], other: dict[str, int]) -> bool:
-    """The same kinds of instances, and about as many: whether a case on the edge counts is a matter of the last bits."""
+    """The same kinds of instances, and about as many: the last bits decide whether a case on the edge counts."""
     return one.keys() == other.keys() and all(
         bool(one[kind]) is bool(other[kind]) and abs(one[kind] - other[kind]) <= _ON_THE_EDGE for kind in one
     )

@@ -1,7 +1,7 @@
 """No claim can be weakened unseen: 1 % off each part, a part dropped, a kind of instance left out.
 
-By default 25 claims drawn with a seed, in the thorough profile all. What the stored numbers do not show has to be proved
-formally, certified, or listed in `claims` as not pinned.
+By default 25 claims drawn with a seed, in the thorough profile all. What the stored numbers do not show has to be
+proved formally, certified, or listed in `claims` as not pinned.
 """
 
 from __future__ import annotations
