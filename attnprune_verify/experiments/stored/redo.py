@@ -35,7 +35,7 @@ def sample(
     """Runs of a record that must come out again here, drawn by the seed, of about so many seconds together.
 
     Chaotic ones and `long` ones are among them only if they are wanted: one that takes longer than all of `seconds` is
-    done alone, if it is drawn first and with probability `seconds` over what it takes. So none is certain to be left out.
+    done alone, if it is drawn first, with probability `seconds` over what it takes. So none is sure to be left out.
     """
     record, _ = read(path)
     stored = KINDS[record.experiment](record.plan, folder)
