@@ -43,7 +43,7 @@ def said(found: StationaryPoint) -> list[float]:
 
 @pytest.mark.parametrize("M", CRUDE)
 def test_from_a_crude_centre_every_distance_is_one_from_the_point_itself(M: float) -> None:
-    """Not from the centre, which is the error away: the ball around the point is smaller by that, M = 1 may be further."""
+    """Not from the centre, which is the error away: the ball is smaller by that, and M = 1 may be further off."""
     found = near(M)
     assert found.certified and abs(M - ROOT) <= found.error < found.radius
     assert found.error > 0.5 * abs(M - ROOT) > 1e-3
@@ -98,7 +98,7 @@ def test_numbers_are_the_safe_ends_of_their_balls(monkeypatch: pytest.MonkeyPatc
 
 
 def test_a_gradient_that_is_only_enclosed_counts_with_its_whole_ball(monkeypatch: pytest.MonkeyPatch) -> None:
-    """At the point itself, where the gradient's middle is 0: it may be anything in the ball, and the point elsewhere."""
+    """At the point itself the gradient's middle is 0: it may be anything in the ball, and the point elsewhere."""
     right, blur = ReducedLoss.at, 1e-4
 
     def at(self: ReducedLoss, a: arb_mat) -> Point:

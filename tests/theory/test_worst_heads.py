@@ -1,4 +1,4 @@
-"""A layer is judged by its worst head, a batch by its worst sample: verdicts, numbers and bounds that differ by head."""
+"""A layer is judged by its worst head, a batch by its worst sample: verdicts and numbers that differ by head."""
 
 from __future__ import annotations
 
