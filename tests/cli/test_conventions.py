@@ -38,6 +38,28 @@ def test_a_slip_is_answered_with_what_was_meant(capsys, arguments, hint):
     assert code == 2 and out == "" and hint in err and err.count("\n") == 1
 
 
+@pytest.mark.parametrize(
+    ("arguments", "refused"),
+    [
+        (["audit", "--contract", "--list"], "--contract takes no --list"),
+        (["audit", "--contract", "--dtype", "float32", "--seed", "0"], "--contract takes no --dtype and no --seed"),
+        (["audit", "--contract", "--only", "loss"], "--contract takes no --only"),
+        (["audit", "--list", "--format", "json"], "--list takes no --format"),
+        (["campaign", "fix:lip_f", "--index", "3", "--instances", "1e5"], "--index takes no --instances"),
+        (["campaign", "fix:lip_f", "--index", "3", "--jobs", "2", "--out", "x"], "--index takes no --out and no --jobs"),
+        (["plot", "taylor", "--out", "x.svg", "--claim", "lem:PL_ineq"], "taylor takes no --claim"),
+        (["plot", "constants", "--out", "x.svg", "--rho", "0.5", "--steps", "100"], "constants takes no --rho and no --steps"),
+        (["plot", "slack", "--out", "x.svg", "--method", "wanda"], "slack takes no --method"),
+        (["plot", "heads", "--out", "x.svg", "--lam", "0.1"], "heads takes no --lam"),
+        (["plot", "heatmaps", "--out", "x.svg", "--reading", "theorem", "--reading", "literal-direct"], "heatmaps takes one --reading; got 2"),
+    ],
+)  # fmt: skip
+def test_what_would_be_ignored_is_refused(capsys, tmp_path, monkeypatch, arguments, refused):
+    monkeypatch.chdir(tmp_path)
+    code, out, err = run(capsys, *arguments)
+    assert (code, out, err) == (2, "", f"Error: {refused}\n") and not list(tmp_path.iterdir())
+
+
 def completed(words, place):
     """What bash is given for the word at `place`."""
     environment = {**os.environ, "COMP_WORDS": " ".join(words), "COMP_CWORD": str(place)}
