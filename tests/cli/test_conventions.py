@@ -3,6 +3,8 @@
 import os
 import subprocess
 import sys
+import tomllib
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -58,6 +60,19 @@ def test_what_would_be_ignored_is_refused(capsys, tmp_path, monkeypatch, argumen
     monkeypatch.chdir(tmp_path)
     code, out, err = run(capsys, *arguments)
     assert (code, out, err) == (2, "", f"Error: {refused}\n") and not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("start", ["-m attnprune_verify", "console script"])
+def test_an_interrupt_while_the_program_is_being_loaded_ends_it_quietly(tmp_path, start):
+    """It comes in the first import from outside the standard library."""
+    (tmp_path / "click.py").write_text("raise KeyboardInterrupt\n")
+    project = tomllib.loads((Path(__file__).parents[2] / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    module, _, function = project["scripts"]["attnprune-verify"].partition(":")
+    script = ["-c", f"import sys; from {module} import {function}; sys.exit({function}())"]
+    arguments = script if start == "console script" else start.split()
+    environment = {**os.environ, "PYTHONPATH": str(tmp_path)}
+    done = subprocess.run([sys.executable, *arguments, "check"], env=environment, capture_output=True, text=True)
+    assert (done.returncode, done.stdout, done.stderr) == (130, "", "")
 
 
 def completed(words, place):
