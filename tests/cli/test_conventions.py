@@ -48,12 +48,15 @@ def test_a_slip_is_answered_with_what_was_meant(capsys, arguments, hint):
         (["audit", "--contract", "--only", "loss"], "--contract takes no --only"),
         (["audit", "--list", "--format", "json"], "--list takes no --format"),
         (["campaign", "fix:lip_f", "--index", "3", "--instances", "1e5"], "--index takes no --instances"),
-        (["campaign", "fix:lip_f", "--index", "3", "--jobs", "2", "--out", "x"], "--index takes no --out and no --jobs"),
+        (["campaign", "fix:lip_f", "--index", "3", "--jobs", "2", "--out", "x"],
+         "--index takes no --out and no --jobs"),
         (["plot", "taylor", "--out", "x.svg", "--claim", "lem:PL_ineq"], "taylor takes no --claim"),
-        (["plot", "constants", "--out", "x.svg", "--rho", "0.5", "--steps", "100"], "constants takes no --rho and no --steps"),
+        (["plot", "constants", "--out", "x.svg", "--rho", "0.5", "--steps", "100"],
+         "constants takes no --rho and no --steps"),
         (["plot", "slack", "--out", "x.svg", "--method", "wanda"], "slack takes no --method"),
         (["plot", "heads", "--out", "x.svg", "--lam", "0.1"], "heads takes no --lam"),
-        (["plot", "heatmaps", "--out", "x.svg", "--reading", "theorem", "--reading", "literal-direct"], "heatmaps takes one --reading; got 2"),
+        (["plot", "heatmaps", "--out", "x.svg", "--reading", "theorem", "--reading", "literal-direct"],
+         "heatmaps takes one --reading; got 2"),
     ],
 )  # fmt: skip
 def test_what_would_be_ignored_is_refused(capsys, tmp_path, monkeypatch, arguments, refused):
