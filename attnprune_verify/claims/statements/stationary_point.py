@@ -110,8 +110,8 @@ CLAIMS: tuple[Claim, ...] = (
         supply=Instances("any", extra=_extra, small=True, free=()),
         uses=("new:row_third_bound", "fix:lip_grad_l"),
         wrong=(
-            Wrong("three times the modulus", lambda q: _point(q, more=3.0)),
-            Wrong("a quarter of the distance", lambda q: _point(q, nearer=0.25)),
+            Wrong("twice the modulus", lambda q: _point(q, more=2.0)),
+            Wrong("0.45 of the distance", lambda q: _point(q, nearer=0.45)),
             Wrong("the fourth power of the factor", lambda q: _point(q, faster=4)),
         ),
         source="new",
