@@ -70,6 +70,10 @@ class CheckResult:
     theorem: TheoremVerdict
     outcome: Outcome
 
+    def __repr__(self) -> str:
+        failing = ", ".join(assumption.id for assumption in self.assumptions if not assumption.holds)
+        return f"<check of {self.instance}: {self.outcome}; assumptions that fail: {failing or 'none'}>"
+
     def as_dict(self) -> dict[str, Any]:
         """The result as plain data, in the layout of the schema "attnprune-verify/check/1"."""
         return {

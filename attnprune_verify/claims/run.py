@@ -113,6 +113,10 @@ class ClaimsResult:
 
     records: tuple[ClaimRecord, ...]
 
+    def __repr__(self) -> str:
+        verdicts = ", ".join(f"{count} {verdict}" for verdict, count in sorted(self.counts.items()))
+        return f"<claims: {self.outcome}; {len(self.records)} statements{': ' * bool(verdicts)}{verdicts}>"
+
     @property
     def outcome(self) -> str:
         """Passed, failed (a repaired or new statement does not stand, or the library computes something else than a
