@@ -55,7 +55,7 @@ def symbols_of(claim: Claim) -> dict[str, str]:
     --------
     >>> from attnprune_verify.claims.registry import find
     >>> list(symbols_of(find("new:PL_sharp", "any")))
-    ['c', 'p', 'G', 'J_i', 'lambda_2', 'kappa_T', 'o']
+    ['c', 'p', 'G', 'J_i', 'lambda_2', 'beta', 'delta', 'kappa_T', 'o']
     """
     if not claim.own:
         return {}
