@@ -17,6 +17,7 @@ from attnprune_verify.claims.falsifier import QUICK, Effort
 from attnprune_verify.claims.judge import Judgement, judge
 from attnprune_verify.claims.relation import numbers
 from attnprune_verify.claims.standing import Standing
+from attnprune_verify.claims.symbols import symbols_of
 from attnprune_verify.claims.trial import Trial, certain
 from attnprune_verify.errors import InvalidInstance
 
@@ -91,6 +92,7 @@ class ClaimRecord:
             "note": self.note,
             "says": claim.says,
             "formula": claim.formula,
+            "symbols": symbols_of(claim),
             "reading_says": claim.reading.says,
             "strength": claim.strength.value,
             "source": claim.source,

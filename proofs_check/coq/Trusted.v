@@ -271,7 +271,7 @@ Definition pull_bound n d X W Mc kappa := 0 <= kappa /\ forall q : mat,
   (forall i, (i < n)%nat -> zero_sum n (Mc i) (q i)) -> kappa * nF n n q <= nF d d (adjoint n X W q).
 Definition gap_bound n (Mc F : mat) l := 0 <= l /\ forall i v, (i < n)%nat -> zero_sum n (Mc i) v ->
   l * l * sqnorm n v <= sqnorm n (jacobian n (F i) v).
-(* a change N of the mask that moves no row of f~, the kernel of Pi A; the part of M there *)
+(* a change N of the mask that moves no row of f~, the kernel of Pi A; N is the part of M there, a projection *)
 Definition unseen n d X W (Mc N : mat) := forall i, (i < n)%nat -> exists a, forall j, (j < n)%nat -> Mc i j = 1 ->
   logit d X (had N W) i j = a.
 Definition unseen_part n d X W Mc M N := unseen n d X W Mc N /\
@@ -625,7 +625,7 @@ Definition heavy_ball_descent := forall n d X W Mc lam C K eta theta, 0 <= theta
 Definition heavy_ball_diverges := forall n d X W Mc lam eta theta M0 t, valid_mask n Mc -> 0 <= theta ->
   let M := fst (momentum (grad n d X W Mc lam) eta theta M0 t) in let x := eta * lam - 2 * (1 + theta) in 0 < x ->
   let r := (x + 1 + theta + sqrt (x ^ 2 + 2 * x * (1 + theta) + (1 - theta) ^ 2)) / 2 in 1 < r /\
-  (forall N0 N, unseen_part n d X W Mc M0 N0 -> unseen_part n d X W Mc M N -> r ^ t * nF d d N0 <= nF d d N) /\
+  (exists N0 N, unseen_part n d X W Mc M0 N0 /\ unseen_part n d X W Mc M N /\ r ^ t * nF d d N0 <= nF d d N) /\
   forall a b, (a < d)%nat -> (b < d)%nat -> W a b = 0 -> r ^ t * Rabs (M0 a b) <= Rabs (M a b).
 (* confinement: gradient descent from M = 1 stays in the ball ||M|| <= d *)
 Definition confinement_sublevel := forall n d X W Mc lam, 0 < lam -> forall M,

@@ -11,7 +11,7 @@ import pytest
 
 from attnprune_verify.cli import progress
 from attnprune_verify.cli.main import _COMMANDS, main
-from attnprune_verify.cli.progress import progress_bar
+from attnprune_verify.cli.progress import progress_bar, stages
 from attnprune_verify.instance.npz import save_instance
 from attnprune_verify.instance.problem import Instance
 
@@ -111,6 +111,21 @@ def test_a_log_gets_a_line_now_and_then(capsys, monkeypatch):
         while "2 of 8, about" not in seen:
             seen += capsys.readouterr().err
     assert seen.splitlines()[0].startswith("runs: ")
+
+
+def test_a_log_is_told_at_which_stage_a_check_is(capsys, monkeypatch):
+    monkeypatch.setattr(progress, "EVERY", 1e-3)
+    with stages() as tell:
+        seen = ""
+        while "reading: at work for 0 s" not in seen:
+            seen += capsys.readouterr().err
+        tell("ball at M = 1")
+        while "ball at M = 1: at work for 0 s" not in seen:
+            seen += capsys.readouterr().err
+    capsys.readouterr()
+    with stages(show=False) as silent:
+        assert silent is None
+    assert capsys.readouterr().err == ""
 
 
 def test_what_ends_soon_or_is_quiet_says_nothing(capsys):
