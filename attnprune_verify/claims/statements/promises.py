@@ -102,11 +102,9 @@ def _promised(
         if numbers is None:
             continue
         modulus = q.lam if name == "linear-convergence" else q.number(numbers["modulus"])
-        lowest, _ = lowest_loss(near, modulus, loss)
-        rate, start = (
-            q.number(numbers["rate"] * slower),
-            loss if name == "linear-convergence" else points[0].L - lowest,
-        )
+        lowest, certain = lowest_loss(near, modulus, loss)
+        rate = q.number(numbers["rate"] * slower)
+        start = points[0].L - lowest if certain or name == "strong-convexity" else loss
         for t, point in enumerate(points):
             left = q.of(rates.gap, rate * q.number(_ALMOST_ONE), start, t)
             parts.append(at_most(point.L - lowest + loss, left + loss, name, offset=loss))
