@@ -289,7 +289,7 @@ def open_enclosures(document: Document) -> None:
 
 
 def pivots(inputs: Document) -> list[Fraction]:
-    """Of LDL^T of X X^T - beta I, with the sizes of classes where there are any; X is a list, no text of 2,000 digits."""
+    """Of LDL^T of X X^T - beta I, with the sizes of classes where there are any; X must be a list, no text."""
     if not isinstance(inputs["X"], list):
         raise TypeError("X must be a list of rows")
     rows = [[Fraction(entry) for entry in row] for row in inputs["X"]]
