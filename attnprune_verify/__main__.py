@@ -1,6 +1,24 @@
-"""``python -m attnprune_verify`` is the program ``attnprune-verify``."""
+"""Where the program ``attnprune-verify`` and ``python -m attnprune_verify`` begin: with nothing imported yet.
 
-from attnprune_verify.cli.main import main
+An interrupt that comes while the program is still being loaded ends it as quietly as a later one, with code 130.
+"""
+
+import sys
+
+__all__ = ["main"]
+
+_INTERRUPTED = 130
+
+
+def main() -> None:
+    """Load the program and run it; exits with its code."""
+    try:
+        from attnprune_verify.cli.main import main as program
+
+        program()
+    except KeyboardInterrupt:
+        sys.exit(_INTERRUPTED)
+
 
 if __name__ == "__main__":
     main()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
@@ -22,7 +22,7 @@ from attnprune_verify.theory.constants import Constants, constants
 from attnprune_verify.theory.layer_verdicts import layer_bounds, layer_theorem
 from attnprune_verify.theory.layers import LayerAssumption, LayerConstants, layer_assumptions, layer_constants
 from attnprune_verify.theory.theorem import TheoremVerdict, theorem
-from attnprune_verify.values import as_count
+from attnprune_verify.values import as_count, as_positive
 
 __all__ = ["SCHEMA", "CheckResult", "instance_of_model", "run_check"]
 
@@ -35,13 +35,13 @@ _SEVERITY = {"passed": 0, "inconclusive": 1, "failed": 2}
 # d = 64 and with a causal mask 22 let every oracle decide up to about 1500 tokens at a given M. Without one, M = 1 is
 # judged too, where only lam M is left to see: 6 of the 22 suffice there up to about 800 tokens.
 _EFFORT = 22.0
-_AT_ONES = 6.0
+_AT_ONES = 6.0 / 22.0
 
 
 class _Point(NamedTuple):
     name: str
     instance: Instance | LayerInstance
-    effort: float
+    share: float
 
 
 @dataclass(frozen=True)
@@ -69,6 +69,10 @@ class CheckResult:
     bounds: tuple[Bound, ...]
     theorem: TheoremVerdict
     outcome: Outcome
+
+    def __repr__(self) -> str:
+        failing = ", ".join(assumption.id for assumption in self.assumptions if not assumption.holds)
+        return f"<check of {self.instance}: {self.outcome}; assumptions that fail: {failing or 'none'}>"
 
     def as_dict(self) -> dict[str, Any]:
         """The result as plain data, in the layout of the schema "attnprune-verify/check/1"."""
@@ -140,6 +144,7 @@ def run_check(
     delta: float | None = None,
     strict: bool = False,
     seed: int = 0,
+    effort: float = _EFFORT,
     progress: Callable[[str], None] | None = None,
 ) -> CheckResult:
     """Check the closed-form gradient on `instance` and say which of the paper's assumptions hold.
@@ -159,6 +164,9 @@ def run_check(
         Count a failed assumption as a failure.
     seed : int
         Of the random M and of the directions the oracles look along.
+    effort : float
+        Nominal seconds that the oracles in exact arithmetic may take; what they compare depends on it, not on the
+        clock. One that would take longer is not run, which its note says together with the effort that is enough.
     progress : callable, optional
         Told, in a few words, what is done next.
 
@@ -169,8 +177,8 @@ def run_check(
     Raises
     ------
     InvalidInstance
-        If a logit or the gradient overflows, `beta` or `delta` is not a number, or the check does not fit into the
-        memory budget (`instance.memory`).
+        If a logit or the gradient overflows, `beta` or `delta` is not a number, `effort` is not finite and > 0, or the
+        check does not fit into the memory budget (`instance.memory`).
 
     Examples
     --------
@@ -180,12 +188,13 @@ def run_check(
     ('passed', 'violated')
     """
     tell = progress or (lambda _: None)
+    as_positive("effort", effort)
     _require_memory_for(instance)
     rng = np.random.default_rng(seed)
     if isinstance(instance, LayerInstance):
         tell("assumptions")
         judged: tuple[Assumption, ...] = layer_assumptions(instance, beta, delta)
-        verdicts = _judge_gradient(instance, rng, tell)
+        verdicts = _judge_gradient(instance, rng, effort, tell)
         tell("constants")
         numbers: Constants | LayerConstants = layer_constants(instance, beta=beta, delta=delta)
         bounds = layer_bounds(instance, tell)
@@ -194,7 +203,7 @@ def run_check(
     else:
         tell("assumptions")
         judged = assumptions(instance, beta=beta, delta=delta)
-        verdicts = _judge_gradient(instance, rng, tell)
+        verdicts = _judge_gradient(instance, rng, effort, tell)
         tell("constants")
         numbers = constants(instance, beta=beta, delta=delta)
         tell("bounds")
@@ -238,9 +247,9 @@ def gradient(instance: Instance | LayerInstance) -> Any:
 
 
 def _judge_gradient(
-    instance: Instance | LayerInstance, rng: np.random.Generator, tell: Callable[[str], None]
+    instance: Instance | LayerInstance, rng: np.random.Generator, effort: float, tell: Callable[[str], None]
 ) -> tuple[OracleVerdict, ...]:
-    found = [_judge_at(point, rng, tell) for point in _points(instance, rng)]
+    found = [_judge_at(point, rng, effort, tell) for point in _points(instance, rng)]
     return tuple(max(versions, key=_badness) for versions in zip(*found, strict=True))
 
 
@@ -249,13 +258,13 @@ def _points(instance: Instance | LayerInstance, rng: np.random.Generator) -> lis
     given = (instance.M if isinstance(instance, Instance) else instance.M_Q) is not None
     here = _in_float64(instance)
     if given:
-        return [_Point("M", here, _EFFORT)]
+        return [_Point("M", here, 1.0)]
     elsewhere: Instance | LayerInstance
     if isinstance(here, Instance):
         elsewhere = here.with_M(rng.uniform(0.1, 0.9, here.W.shape))
     else:
         elsewhere = here.with_masks(*(rng.uniform(0.1, 0.9, W.shape) for W in (here.layer.W_Q, here.layer.W_K)))
-    return [_Point("M = 1", here, _AT_ONES), _Point("random M", elsewhere, _EFFORT - _AT_ONES)]
+    return [_Point("M = 1", here, _AT_ONES), _Point("random M", elsewhere, 1.0 - _AT_ONES)]
 
 
 def _in_float64(instance: Instance | LayerInstance) -> Instance | LayerInstance:
@@ -267,15 +276,29 @@ def _in_float64(instance: Instance | LayerInstance) -> Instance | LayerInstance:
     return LayerInstance(instance.layer, instance.X.astype(np.float64), M_Q=M_Q, M_K=M_K, lam=instance.lam)
 
 
-def _judge_at(point: _Point, rng: np.random.Generator, tell: Callable[[str], None]) -> tuple[OracleVerdict, ...]:
+def _judge_at(
+    point: _Point, rng: np.random.Generator, effort: float, tell: Callable[[str], None]
+) -> tuple[OracleVerdict, ...]:
     def progress(oracle: str) -> None:
         tell(f"{oracle} at {point.name}")
 
-    return judge_gradient(point.instance, gradient(point.instance), rng=rng, effort=point.effort, progress=progress)
+    here = point.instance
+    verdicts = judge_gradient(here, gradient(here), rng=rng, effort=point.share * effort, progress=progress)
+    return tuple(_with_way_out(verdict, point) for verdict in verdicts)
+
+
+def _with_way_out(verdict: OracleVerdict, point: _Point) -> OracleVerdict:
+    """What was not run, with the effort of the whole check that is enough for it, rounded up to two digits."""
+    if verdict.needs is None:
+        return verdict
+    enough = float(f"{1.06 * verdict.needs / point.share:.2g}")
+    return replace(verdict, needs=enough, note=f"{verdict.note} at {point.name}; an effort of {enough:g} is enough")
 
 
 def _badness(verdict: OracleVerdict) -> tuple[int, float]:
-    """Failed before inconclusive before passed; among equals, the smaller margin."""
+    """Failed before inconclusive before passed; among equals, the smaller margin, or what needs more effort."""
+    if verdict.needs is not None:
+        return _SEVERITY[verdict.status], verdict.needs
     ratio = verdict.value / verdict.tolerance if verdict.tolerance > 0 else float(verdict.value > 0)
     return _SEVERITY[verdict.status], ratio if ratio == ratio else float("inf")
 

@@ -39,11 +39,13 @@ import attnprune_verify as apv
 # %matplotlib inline
 
 # %%
-FOLDER = next(
-    folder
-    for folder in (Path("tests/data/small_llama"), Path("../tests/data/small_llama"))
-    if (folder / "config.json").is_file()
-)
+PLACES = (Path("tests/data/small_llama"), Path("../tests/data/small_llama"))
+FOLDER = next((folder for folder in PLACES if (folder / "config.json").is_file()), None)
+if FOLDER is None:
+    raise FileNotFoundError(
+        "the small Llama lies in the repository, not in the installed package: run this notebook in a checkout, "
+        "or set FOLDER to a model of your own (config.json, safetensors, tokenizer.json)"
+    )
 model = apv.load_pretrained(FOLDER, dtype=np.float32)
 block = model.block(0)
 shares = {role: block.weight(role).size for role in block.roles}

@@ -21,6 +21,9 @@ def main(arguments: list[str]) -> int:
         print("usage: python -m proofs_check [FILE ...]")
         print("Re-check certificates; without FILE, all of proofs_check/certificates.")
         return 0
+    if options := [name for name in arguments if name.startswith("-") and not Path(name).exists()]:
+        print(f"error: no option {_one_line(options[0])}, and no file of that name", file=sys.stderr)
+        return 2
     files = [Path(argument) for argument in arguments] or sorted(CERTIFICATES.glob("*.json"))
     accepted = 0
     for file in files:

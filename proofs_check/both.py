@@ -13,6 +13,8 @@ from types import TracebackType
 from proofs_check.__main__ import CERTIFICATES
 from proofs_check.checker import judge_bytes
 from proofs_check.checker.certificate import Verdict
+from proofs_check.checker.document import read_content
+from proofs_check.checker.reject import Reject
 
 HERE = Path(__file__).resolve().parent
 SECOND = HERE / "second"
@@ -75,9 +77,9 @@ def main(names: list[str]) -> int:
     with SecondChecker(build()) as second:
         for file in files:
             try:
-                content = file.read_bytes()
-            except OSError as error:
-                print(f"error: {file}: {error.strerror}", file=sys.stderr)
+                content = read_content(file)
+            except Reject as refused:
+                print(f"error: {file}: {refused}", file=sys.stderr)
                 return 2
             ours, theirs = judge_bytes(content), second.judge(content)
             accepted += ours.accepted and theirs.accepted

@@ -1,7 +1,8 @@
 """Run a claim on many cases and compute its verdict; keep the worst case.
 
 Floats search, balls decide: a violation seen in float64 refutes a statement only if ball arithmetic confirms both the
-hypotheses and the violation. What neither confirms nor denies leaves the statement `open`.
+hypotheses and the violation. What neither confirms nor denies leaves the statement `open`; so does a violation where
+balls cannot tell whether the hypotheses hold.
 """
 
 from __future__ import annotations
@@ -142,6 +143,8 @@ def judge(claim: Claim, effort: falsifier.Effort = falsifier.QUICK, cases: Itera
                 trial = (
                     certain(claim, case) if checks <= _MOST_CHECKS else replace(trial, problem="too many to confirm")
                 )
+            if trial.failed is not None:  # a violation, but only where floats think that the hypotheses hold
+                trial = replace(trial, failed=None, problem=f"met in float64 only: {trial.failed}")
             if trial.certain is False:
                 confirmed.append(trial)
             elif trial.certain is None and trial.failed is None and not trial.problem:

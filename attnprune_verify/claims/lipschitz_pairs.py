@@ -105,6 +105,15 @@ def sharpest_bend() -> Iterator[Case]:
             yield one_feature(-20.0, float(-np.log(place / (1 - place))) / 20, 1e-6)
 
 
+def steepest_rest() -> Case:
+    """A stationary point where the Hessian is L = lam + C_+ K^2: a row at its bend, whose pull lam M holds back."""
+    place, w = (15 - np.sqrt(33.0)) / 24, 20.0
+    logit = float(np.log((1 - place) / place))
+    lam = 2 * place**2 * (1 - place) * w * w / logit
+    values = {"X": np.array([[1.0], [0.0]]), "W": np.array([[w]]), "M": np.array([[logit / w]]), "lam": lam}
+    return Case({**values, "mask": None}, f"d = 1, X = (1, 0), W = {w}, a stationary M")
+
+
 def sharpest_product() -> Iterator[Case]:
     """f = e_3 and f(M) = (1/2, 1/2, 0): there c o f(M) moves at rate K/2 along e_1 - e_2 in the logits."""
     X = np.array([[1.0, 0.0], [-1.0, 0.0], [0.0, 1.0]])

@@ -17,6 +17,7 @@ from attnprune_verify.claims.falsifier import QUICK, Effort
 from attnprune_verify.claims.judge import Judgement, judge
 from attnprune_verify.claims.relation import numbers
 from attnprune_verify.claims.standing import Standing
+from attnprune_verify.claims.symbols import symbols_of
 from attnprune_verify.claims.trial import Trial, certain
 from attnprune_verify.errors import InvalidInstance
 
@@ -91,6 +92,7 @@ class ClaimRecord:
             "note": self.note,
             "says": claim.says,
             "formula": claim.formula,
+            "symbols": symbols_of(claim),
             "reading_says": claim.reading.says,
             "strength": claim.strength.value,
             "source": claim.source,
@@ -110,6 +112,10 @@ class ClaimsResult:
     """Every record, in the paper's order, and the outcome of the run."""
 
     records: tuple[ClaimRecord, ...]
+
+    def __repr__(self) -> str:
+        verdicts = ", ".join(f"{count} {verdict}" for verdict, count in sorted(self.counts.items()))
+        return f"<claims: {self.outcome}; {len(self.records)} statements{': ' * bool(verdicts)}{verdicts}>"
 
     @property
     def outcome(self) -> str:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from attnprune_verify.cli.given import refuse_beside
 from attnprune_verify.cli.output import deliver, output_file
 
 if TYPE_CHECKING:
@@ -15,6 +16,9 @@ if TYPE_CHECKING:
     from attnprune_verify.audit.run import AuditResult
 
 __all__ = ["command", "report_of"]
+
+_OF_A_RUN = {"form", "dtype", "adapter", "deviations", "waive_current", "seed"}
+"""Options that mean nothing where nothing is audited."""
 
 
 @click.command(name="audit")
@@ -84,9 +88,11 @@ def command(
     target_file = output_file(out)
     waivers_file = None if waive_current is None else output_file(str(waive_current))
     if contract:
+        refuse_beside("--contract", {*_OF_A_RUN, "only", "listing"})
         deliver(_contract(target), target_file)
         return 0
     if listing:
+        refuse_beside("--list", _OF_A_RUN)
         deliver(_list(only), target_file)
         return 0
     if target is None:

@@ -10,6 +10,7 @@ from typing import Any
 
 import click
 
+from attnprune_verify.cli.given import refuse_beside
 from attnprune_verify.cli.output import EXIT, deliver
 
 __all__ = ["command"]
@@ -72,6 +73,7 @@ def command(
     from attnprune_verify.report.campaign_text import closing_sentence, render_campaign, render_instance
 
     if index is not None:
+        refuse_beside("--index", {"instances", "out", "jobs", "scheduler"})
         from attnprune_verify.claims.campaign.examine import as_dict, examine
 
         found = [one for id_ in dict.fromkeys(statements) for one in examine(id_, index, seed=seed, sizes=sizes)]

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import sys
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 import click
@@ -12,6 +9,7 @@ import numpy as np
 
 from attnprune_verify.cli.number import NUMBER
 from attnprune_verify.cli.output import EXIT, deliver
+from attnprune_verify.cli.progress import stages
 
 if TYPE_CHECKING:
     from attnprune_verify.instance.problem import Instance, LayerInstance
@@ -28,6 +26,13 @@ __all__ = ["command"]
 @click.option("--n", type=int, metavar="N", help="So many tokens of it, the first ones; with --layer.  [default: 128]")
 @click.option("--format", "form", type=click.Choice(["text", "json"]), default="text", show_default=True)
 @click.option("--strict", is_flag=True, help="A failed assumption counts as failed (exit code 1).")
+@click.option(
+    "--effort",
+    type=NUMBER,
+    default=22.0,
+    show_default=True,
+    help="Nominal seconds for the oracles in exact arithmetic; what would take longer is left out and said.",
+)
 @click.option("--quiet", is_flag=True, help="No progress; as text, only the closing sentence.")
 @click.option(
     "--beta", type=NUMBER, metavar="B", help="Judge this beta (X X^T >= beta I) instead of the instance's own."
@@ -42,6 +47,7 @@ def command(
     n: int | None,
     form: str,
     strict: bool,
+    effort: float,
     quiet: bool,
     beta: float | None,
     delta: float | None,
@@ -60,8 +66,8 @@ def command(
     from attnprune_verify.check import run_check
 
     problem = _problem(instance, layer, text, n)
-    with _progress(quiet) as tell:
-        result = run_check(problem, beta=beta, delta=delta, strict=strict, progress=tell)
+    with stages(show=not quiet) as tell:
+        result = run_check(problem, beta=beta, delta=delta, strict=strict, effort=effort, progress=tell)
     if form == "json":
         from attnprune_verify.files import dumps
 
@@ -83,15 +89,3 @@ def _problem(instance: str | None, layer: int | None, text: str | None, n: int |
     if instance is None or layer is None or text is None:
         raise click.UsageError("a model's layer needs its folder, --layer and --text")
     return instance_of_model(instance, layer, text, 128 if n is None else n)
-
-
-@contextmanager
-def _progress(quiet: bool) -> Iterator[Callable[[str], None] | None]:
-    """A line on stderr that says what is being done, when someone is there to see it."""
-    if quiet or not sys.stderr.isatty():
-        yield None
-        return
-    from rich.console import Console
-
-    with Console(stderr=True).status("reading") as status:
-        yield lambda what: status.update(what)

@@ -1,4 +1,4 @@
-"""``attnprune-verify compare A.json B.json``: in which fields of their fingerprints two results differ."""
+"""``attnprune-verify compare A B``: in which fields of their fingerprints two results differ."""
 
 from __future__ import annotations
 
@@ -14,19 +14,20 @@ _WIDTH = 44
 
 
 @click.command("compare")
-@click.argument("one", metavar="A.json", type=click.Path(path_type=Path))
-@click.argument("other", metavar="B.json", type=click.Path(path_type=Path))
+@click.argument("one", metavar="A", type=click.Path(path_type=Path))
+@click.argument("other", metavar="B", type=click.Path(path_type=Path))
 @click.option("--attribute", is_flag=True, help="Rerun A with one choice of B at a time.")
 def command(one: Path, other: Path, attribute: bool) -> int:
     """Name everything on which two results depend and in which they differ: weights, texts, windows, seeds, versions.
 
-    A and B are what `experiment perplexity` or `prune-model` wrote. Exit code 0: same fingerprint, 1: different,
-    2: unreadable.
+    A and B are what `experiment perplexity` or `prune-model` wrote, the JSON file or its folder. Exit code 0: same
+    fingerprint, 1: different, 2: unreadable.
 
     \b
     Example:
       attnprune-verify compare monday/perplexity.json tuesday/perplexity.json
       attnprune-verify compare monday/perplexity.json tuesday/perplexity.json --attribute
+      attnprune-verify compare half 2of4                     two folders that prune-model wrote
     """
     from attnprune_verify.cli.output import deliver
     from attnprune_verify.experiments.perplexity.compare import attribute as attributed

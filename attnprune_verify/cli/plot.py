@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 import numpy as np
 
+from attnprune_verify.cli.given import refuse_beside
 from attnprune_verify.cli.number import NUMBER
 from attnprune_verify.cli.output import output_file
 from attnprune_verify.extras import need
@@ -21,8 +22,11 @@ if TYPE_CHECKING:
 __all__ = ["command"]
 
 _FORMATS = (".png", ".svg", ".pdf")
-_OF_AN_INSTANCE = ("heatmaps", "taylor", "descent", "constants")
-KINDS = (*_OF_AN_INSTANCE, "slack", "heads", "perplexity")
+_DESCENT = {"lam", "rho", "readings", "steps"}
+_OF_AN_INSTANCE = {"heatmaps": _DESCENT, "taylor": {"lam"}, "descent": _DESCENT, "constants": {"lam"}}
+_TAKES = {**_OF_AN_INSTANCE, "slack": {"claims"}, "heads": {"rho", "methods"}, "perplexity": set[str]()}
+"""The options that mean something to each kind."""
+KINDS = tuple(_TAKES)
 
 
 @click.command(name="plot")
@@ -71,6 +75,9 @@ def command(
     assert target is not None
     if target.suffix.lower() not in _FORMATS:
         raise click.UsageError(f"--out must end in {', '.join(_FORMATS)}; got {out!r}")
+    refuse_beside(kind, set().union(*_TAKES.values()) - _TAKES[kind])
+    if kind == "heatmaps" and len(readings) > 1:
+        raise click.UsageError(f"heatmaps takes one --reading; got {len(readings)}")
     need("drawing", "plot")
     from attnprune_verify.experiments.figures import save_as
 
@@ -118,7 +125,7 @@ def _of_instance(kind: str, instance: Instance, rho: float, readings: tuple[str,
         return draw_descent(trajectories(instance, rho, readings or READINGS, steps=steps))
     from attnprune_verify.report.plots.heatmaps import draw_heatmaps, matrices
 
-    found = trajectories(instance, rho, readings[:1] or READINGS[:1], steps=steps)
+    found = trajectories(instance, rho, readings or READINGS[:1], steps=steps)
     (result,) = found.values()
     return draw_heatmaps(matrices(instance, result.M if instance.M is None else instance.M, rho))
 

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from threading import Event, Thread
 
-__all__ = ["EVERY", "ProgressLines", "progress_bar"]
+__all__ = ["EVERY", "ProgressLines", "progress_bar", "stages"]
 
 EVERY = 30.0
 """Seconds between two lines where stderr is no terminal."""
@@ -44,6 +44,23 @@ def progress_bar(label: str, *, show: bool = True) -> Iterator[Callable[[int, in
         yield progress
 
 
+@contextmanager
+def stages(first: str = "reading", *, show: bool = True) -> Iterator[Callable[[str], None] | None]:
+    """Yield ``tell(what)``, of work whose stages have names and no number; None where nothing shall be shown."""
+    if not show:
+        yield None
+        return
+    if not sys.stderr.isatty():
+        lines = ProgressLines(first)
+        with _said_now_and_then(lines, EVERY):
+            yield lines.begin
+        return
+    from rich.console import Console
+
+    with Console(stderr=True).status(first) as status:
+        yield lambda what: status.update(what)
+
+
 class ProgressLines:
     """What to say of a command's progress, with the time left if it goes on as so far.
 
@@ -74,6 +91,10 @@ class ProgressLines:
         now = self._clock()
         self._first = self._first or (now, done)
         self._last = (now, done, total)
+
+    def begin(self, label: str) -> None:
+        """Another piece of work begins."""
+        self._label, self._start, self._first, self._last = label, self._clock(), None, None
 
     def line(self) -> str:
         """How far it is now."""

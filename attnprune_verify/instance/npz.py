@@ -120,7 +120,7 @@ def _layer_instance(content: dict[str, Any]) -> LayerInstance:
     rope = None
     if "rope_theta" in content:
         scaling = _parsed(words["rope_scaling"]) if "rope_scaling" in words else None
-        rope = RoPE(content.pop("rope_theta"), words.get("rope_layout", "half"), scaling)  # type: ignore[arg-type]
+        rope = RoPE.of_file(content.pop("rope_theta"), words.get("rope_layout", "half"), scaling)
     return LayerInstance(AttentionLayer(**content, rope=rope), X, lam=lam, **masks)
 
 

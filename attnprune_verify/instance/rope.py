@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from types import MappingProxyType
-from typing import Any, Literal, TypeAlias, get_args
+from typing import Any, Literal, Self, TypeAlias, get_args
 
 import numpy as np
 from numpy.typing import NDArray
@@ -69,8 +69,27 @@ class RoPE(Frozen):
     def __init__(
         self, theta: float = 10000.0, layout: Layout = "half", scaling: Mapping[str, Any] | None = None
     ) -> None:
-        as_choice("layout", layout, get_args(Layout))
-        self._keep(theta=_above("theta", theta, 1.0), layout=layout, scaling=_checked_scaling(scaling))
+        self._checked(theta, layout, scaling, ("theta", "layout", "scaling"))
+
+    @classmethod
+    def of_file(
+        cls, theta: float, layout: str = "half", scaling: Any = None, *, scaling_name: str = "rope_scaling"
+    ) -> RoPE:
+        """From the fields of an instance or config file, which what is refused names as they stand there.
+
+        Examples
+        --------
+        >>> RoPE.of_file(0.5)
+        Traceback (most recent call last):
+            ...
+        attnprune_verify.errors.InvalidInstance: rope_theta must be finite and > 1; got 0.5
+        """
+        return cls.__new__(cls)._checked(theta, layout, scaling, ("rope_theta", "rope_layout", scaling_name))
+
+    def _checked(self, theta: float, layout: str, scaling: Any, names: tuple[str, str, str]) -> Self:
+        as_choice(names[1], layout, get_args(Layout))
+        checked = _checked_scaling(names[2], scaling)
+        return self._keep(theta=_above(names[0], theta, 1.0), layout=layout, scaling=checked)
 
     def __reduce__(self) -> tuple[type[RoPE], tuple[Any, ...]]:
         """Copies and pickles are made anew: a read-only mapping has no other way into them."""
@@ -130,19 +149,17 @@ class RoPE(Frozen):
         return turned
 
 
-def _checked_scaling(scaling: Mapping[str, Any] | None) -> Mapping[str, Any] | None:
+def _checked_scaling(name: str, scaling: Any) -> Mapping[str, Any] | None:
     if scaling is None:
         return None
     if not isinstance(scaling, Mapping):
-        raise InvalidInstance(f"scaling must be None or a mapping as in a config file; got {scaling!r:.80}")
+        raise InvalidInstance(f"{name} must be None or a mapping as in a config file; got {scaling!r:.80}")
     kind = scaling.get("rope_type", scaling.get("type"))
     if not isinstance(kind, str) or kind not in _SCALINGS:
-        raise InvalidInstance(f"scaling's rope_type must be one of {', '.join(_SCALINGS)}; got {kind!r:.60}")
+        raise InvalidInstance(f"rope_type of {name} must be one of {', '.join(_SCALINGS)}; got {kind!r:.60}")
     missing = [key for key in _SCALINGS[kind] if key not in scaling]
     if missing:
-        raise InvalidInstance(
-            f"scaling of type {kind} needs {', '.join(_SCALINGS[kind])}; missing {', '.join(missing)}"
-        )
+        raise InvalidInstance(f"{name} of type {kind} needs {', '.join(_SCALINGS[kind])}; missing {', '.join(missing)}")
     if kind == "default":
         return None
     checked: dict[str, Any] = {"rope_type": kind}

@@ -69,6 +69,8 @@ class Objective:
     --------
     >>> import numpy as np
     >>> objective = Objective(np.eye(2), np.log([[1.0, 2.0], [2.0, 1.0]]))
+    >>> objective
+    <objective of W (2, 2): n=2, d=2, k=1, mask=None, lam=0.0, dtype=float64>
     >>> value, grad = objective.loss_and_gradient(np.zeros((2, 2)))
     >>> round(value, 6), grad.round(6).tolist()
     (0.055556, [[0.0, -0.057762], [-0.057762, 0.0]])
@@ -124,6 +126,14 @@ class Objective:
             self._rows = Rows(problem, logits_of(*sides, self._key_norm, problem.modifiers))
             if keep_dense:
                 self._rows.keep_dense(crew)
+
+    def __repr__(self) -> str:
+        problem = self.problem
+        weights = ", ".join(f"{name} {weight.shape}" for name, weight in problem.weights.items())
+        return (
+            f"<objective of {weights}: n={problem.n}, d={problem.flat.shape[1]}, k={problem.k}, "
+            f"mask={problem.visible.kind!r}, lam={self.lam}, dtype={problem.dtype}>"
+        )
 
     @property
     def X(self) -> Array:

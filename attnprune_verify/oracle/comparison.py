@@ -78,13 +78,17 @@ class Claim:
 
 @dataclass(frozen=True)
 class OracleVerdict:
-    """What one oracle says about a gradient; see the module for `value` and `tolerance`."""
+    """What one oracle says about a gradient; see the module for `value` and `tolerance`.
+
+    `needs` is the effort with which it runs, where it was not run for want of effort.
+    """
 
     oracle: str
     status: Status
     value: float
     tolerance: float
     note: str
+    needs: float | None = None
 
 
 def against(
@@ -133,10 +137,10 @@ def against(
     return OracleVerdict(oracle, "passed", value, tolerance, note)
 
 
-def unaffordable(oracle: str, at: Problem) -> OracleVerdict:
+def unaffordable(oracle: str, cost: float, effort: float) -> OracleVerdict:
     """Said plainly where a comparison costs more than the effort allows."""
-    note = f"not run: {at.logits} logits are more than the effort allows"
-    return OracleVerdict(oracle, "inconclusive", math.nan, math.nan, note)
+    note = f"not run: nominally {cost:.2g} s of exact arithmetic, of which {effort:.2g} s are allowed"
+    return OracleVerdict(oracle, "inconclusive", math.nan, math.nan, note, needs=cost)
 
 
 def length(array: _Array) -> float:

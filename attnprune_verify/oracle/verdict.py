@@ -111,8 +111,8 @@ def judge_gradient(
     found = []
     for oracle in ORACLES:
         tell(oracle.name)
-        affordable = oracle.cost(at) <= effort
-        found.append(oracle.judge(claim) if affordable else unaffordable(oracle.name, at))
+        cost = oracle.cost(at)
+        found.append(oracle.judge(claim) if cost <= effort else unaffordable(oracle.name, cost, effort))
     return tuple(found)
 
 

@@ -81,6 +81,9 @@ class Block:
     activation: Activation
     norm_first: bool
 
+    def __repr__(self) -> str:
+        return f"<block of {self.layer} with {', '.join(self.maps)}>"
+
     @property
     def roles(self) -> tuple[str, ...]:
         """The linear maps in the order in which they act."""

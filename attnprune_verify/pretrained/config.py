@@ -107,7 +107,9 @@ class Config:
         if newer is not None:
             theta = newer.get("rope_theta", theta)
             scaling = {"rope_type": newer.get("type", "default"), **newer}
-        rope = RoPE(theta, "half", scaling or None)
+        rope = RoPE.of_file(
+            theta, "half", scaling or None, scaling_name="rope_scaling" if newer is None else "rope_parameters"
+        )
         self._refuse_rope_extras(scaling or {})
         return rope
 

@@ -75,6 +75,15 @@ class PretrainedModel:
         self.tokenizer = tokenizer
         self._layers, self._weights = dict(layers or {}), dict(weights or {})
 
+    def __repr__(self) -> str:
+        family = self.family
+        counts = {"layer": len(self._layers), "weight": len(self._weights)}
+        changed = ", ".join(f"{count} {what}{'s' * (count > 1)}" for what, count in counts.items() if count)
+        return (
+            f"<{type(family).__name__}: {family.depth} blocks, width {family.width}, vocabulary {family.vocabulary}, "
+            f"at most {family.longest} tokens{'; exchanged: ' * bool(changed)}{changed}>"
+        )
+
     @property
     def longest(self) -> int:
         """The largest number of tokens of one sequence."""

@@ -20,10 +20,13 @@ from attnprune_verify.report.audit_findings import (
 __all__ = ["audit_html"]
 
 _STYLE = """
-:root { color-scheme: light dark; --good: #1a7f37; --bad: #b42318; --unsure: #8a5a00; --quiet: #5f6672; }
-@media (prefers-color-scheme: dark) { :root { --good: #56d364; --bad: #ff8a80; --unsure: #e3b341; --quiet: #9ca3af; } }
+:root { color-scheme: light dark; --page: #fff; --ink: #1d2430; --block: #f4f5f7; --line: #d5dae1;
+  --good: #1a7f37; --bad: #b42318; --unsure: #8a5a00; --quiet: #5f6672; }
+@media (prefers-color-scheme: dark) { :root { --page: #12161c; --ink: #e4e8ee; --block: #1e252e; --line: #39424f;
+  --good: #56d364; --bad: #ff8a80; --unsure: #e3b341; --quiet: #9ca3af; } }
 * { box-sizing: border-box; }
-body { font: 16px/1.5 system-ui, sans-serif; max-width: 68rem; margin: 2rem auto; padding: 0 1rem; }
+body { font: 16px/1.5 system-ui, sans-serif; margin: 0; background: var(--page); color: var(--ink); }
+main { max-width: 68rem; margin: 2rem auto; padding: 0 1rem; }
 h1, h2, h3, code, td { overflow-wrap: anywhere; }
 h3 { margin: 1.5rem 0 .3rem; font-size: 1.05rem; }
 a { color: inherit; }
@@ -31,10 +34,10 @@ table { margin: .5rem 0 1.5rem; }
 table { border-collapse: collapse; width: 100%; table-layout: fixed; }
 th.check { width: 15rem; } th.verdict-of { width: 8rem; } th.number { width: 6rem; }
 th, td { text-align: left; vertical-align: top; padding: .3rem .6rem; }
-tr { border-bottom: 1px solid color-mix(in srgb, currentColor 18%, transparent); }
+tr { border-bottom: 1px solid var(--line); }
 td.number, th.number { text-align: right; white-space: nowrap; }
 pre { overflow-x: auto; padding: .8rem; border-radius: .4rem; font-size: .85rem; }
-pre { background: color-mix(in srgb, currentColor 7%, transparent); }
+pre { background: var(--block); }
 code { font-size: .9em; }
 summary { cursor: pointer; margin: .3rem 0; }
 .facts { color: var(--quiet); font-size: .9rem; }
@@ -48,7 +51,7 @@ summary { cursor: pointer; margin: .3rem 0; }
   tr { padding: .4rem 0; } td, td.number { text-align: left; padding: .1rem 0; } td:empty { display: none; }
   td.error::before { content: "error "; } td.bound::before { content: "allowed "; }
 }
-:target { background: color-mix(in srgb, currentColor 10%, transparent); }
+:target { background: var(--block); }
 """
 _ORDER = ("failed", "could_not_run", "inconclusive", "waived")
 
@@ -72,12 +75,12 @@ def audit_html(result: AuditResult) -> str:
     asked = "".join(_section(result, name) for name in present(result))
     return (
         '<!doctype html>\n<html lang="en"><head><meta charset="utf-8">'
-        '<meta name="viewport" content="width=device-width, initial-scale=1">'
+        '<meta name="viewport" content="width=device-width, initial-scale=1"><link rel="icon" href="data:,">'
         f"<title>Audit of {escape(result.target)}: {result.outcome}</title><style>{_STYLE}</style></head>\n<body>\n"
-        f"<h1>Audit of <code>{escape(result.target)}</code></h1>\n"
+        f"<main><h1>Audit of <code>{escape(result.target)}</code></h1>\n"
         f'<div class="verdict {result.outcome}">{box}</div>\n<p class="facts">{said}</p>\n'
         f"{'<h2>What is wrong</h2>' if wrong else ''}\n{wrong}\n"
-        f"<h2>What was asked</h2>\n{asked}{absent}</body></html>\n"
+        f"<h2>What was asked</h2>\n{asked}{absent}</main>\n</body></html>\n"
     )
 
 
@@ -98,7 +101,7 @@ def _finding(found: Findings) -> str:
     names = ", ".join(first.diagnosis)
     words = f"<p>{escape(first.words)}.</p>" if first.words else ""
     checks = ", ".join(f'<a href="#{_anchor(record)}">{escape(record.name)}</a>' for record in found.records)
-    code = f"<pre>{escape(first.snippet)}</pre>" if first.snippet else ""
+    code = _code(first.snippet) if first.snippet else ""
     return (
         f'<section id="finding-{_anchor(first)}"><h3><code>{escape(found.function)}</code>: '
         f'<span class="failed">{escape(names)}</span></h3>\n{words}<p>{escape(shown_reason(first))}</p>\n'
@@ -138,13 +141,18 @@ def _row(record: Record) -> str:
         names = ", ".join(f"<code>{escape(id)}</code>" for id in record.diagnosis)
         text = f"<strong>{names}</strong><br>{text}"
     if record.snippet:
-        text += f"<details><summary>Run it</summary><pre>{escape(record.snippet)}</pre></details>"
+        text += f"<details><summary>Run it</summary>{_code(record.snippet)}</details>"
     return (
         f'<tr id="{_anchor(record)}"><td>{escape(record.says)}<br><code>{escape(record.id)}</code></td>'
         f'<td class="status {record.status}">{record.status.replace("_", " ")}</td>'
         f'<td class="number error">{_number(record.error)}</td>'
         f'<td class="number bound">{_number(record.bound)}</td><td>{text}</td></tr>\n'
     )
+
+
+def _code(snippet: str) -> str:
+    """In a box of its own, which scrolls where it is too narrow, also with the arrow keys."""
+    return f'<pre tabindex="0">{escape(snippet)}</pre>'
 
 
 def _number(value: float | None) -> str:

@@ -63,7 +63,8 @@ def closing_sentence(result: CheckResult) -> str:
     elif passed == total:
         gradient = f"The closed-form gradient is right here: all {total} oracles agree within rounding"
     else:
-        gradient = f"The closed-form gradient is not fully decided here ({', '.join(_named(result, 'inconclusive'))})"
+        open_ = ", ".join(_named(result, "inconclusive"))
+        gradient = f"The closed-form gradient is not fully decided here ({open_}){_way_out(result)}"
     if not result.theorem.applies:
         theorem = "the paper's convergence theorem does not apply"
     elif result.theorem.vacuous:
@@ -71,6 +72,12 @@ def closing_sentence(result: CheckResult) -> str:
     else:
         theorem = "the paper's convergence theorem applies"
     return f"{gradient}; {theorem}. Outcome: {result.outcome}{_because(result)}."
+
+
+def _way_out(result: CheckResult) -> str:
+    """The option with which everything runs that was left out for want of effort."""
+    enough = max((v.needs for v in result.gradient if v.needs is not None), default=None)
+    return "" if enough is None else f": --effort {enough:g} lets them run"
 
 
 def _because(result: CheckResult) -> str:

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import attnprune_verify
 from attnprune_verify.claims.run import ClaimRecord, snippet, witness
+from attnprune_verify.claims.symbols import symbols_of
 from attnprune_verify.report.blocks import Block
 from attnprune_verify.report.claims_text import STYLE
 
@@ -42,6 +43,7 @@ def _page(record: ClaimRecord, repairs: Sequence[ClaimRecord], kept: bool) -> It
     yield {"indent": 0, "spans": [[name, "bold"], ["   ", ""], [verdict, STYLE[verdict]]]}
     yield _block(f"{claim.title}; {claim.section}; {claim.kind.value}, {claim.source}")
     yield from _part("says", claim.says, claim.formula)
+    yield from _part("where", *(f"{name} is {words}" for name, words in symbols_of(claim).items()))
     yield from _part("reading", claim.reading.says)
     yield from _part("kind of relation", f"{claim.strength.value}: {_ASKS[claim.strength.value]}")
     yield from _part("verdict", *_verdict(record, kept))

@@ -94,7 +94,13 @@ def xi_lemma(
     return arithmetic.over(2 * cross_term(n, d, max_W, norm_X, lam, arithmetic=arithmetic), mu)
 
 
-@formula("12 n^{-3/2} max|W| ||X||_F^2 lam d / mu", "thm:our_convergence", max_W="max|W|", norm_X="||X||_F")
+@formula(
+    "12 n^{-3/2} max|W| ||X||_F^2 lam d / mu",
+    "thm:our_convergence",
+    "fix:our_convergence",
+    max_W="max|W|",
+    norm_X="||X||_F",
+)
 def xi_theorem(
     n: Number, d: Number, max_W: Number, norm_X: Number, lam: Number, mu: Number, *, arithmetic: Arithmetic = BALL
 ) -> Any:

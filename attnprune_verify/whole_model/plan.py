@@ -39,7 +39,8 @@ class Plan:
     Raises
     ------
     InvalidInstance
-        If a name is unknown, rho is missing or out of range, or a method knows no patterns.
+        If a name is unknown, not exactly one of rho and pattern is given, rho is out of range, or a method knows no
+        patterns.
 
     Examples
     --------
@@ -65,16 +66,17 @@ class Plan:
         as_count("seed", self.seed)
         for name in ("only", "hold"):
             object.__setattr__(self, name, tuple(as_count("a block", index) for index in getattr(self, name)))
+        if (self.rho is None) == (self.pattern is None):
+            raise InvalidInstance(
+                f"exactly one of rho and pattern must be given; got {self.rho!r:.60} and {self.pattern!r:.60}"
+            )
         if self.pattern is None:
-            if self.rho is None:
-                raise InvalidInstance("either rho or pattern must be given; got neither")
             object.__setattr__(self, "rho", as_ratio(self.rho))
             if self.budget != "matrix":
                 as_choice(f"attention with {self.budget} budgets", self.attention, (DENSE, *MATRIX_METHODS))
             return
         for name in {self.attention, self.rest} - {DENSE}:
             as_choice("a method with a pattern", name, MATRIX_METHODS)
-        object.__setattr__(self, "rho", None)
         object.__setattr__(self, "budget", "matrix")
 
     def refuse_blocks_beyond(self, depth: int) -> None:

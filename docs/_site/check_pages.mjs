@@ -1,8 +1,8 @@
-// Every page of the built site in headless Chromium: axe-core finds nothing, in light colours and in dark ones, no request
+// Every page of the built site, or of another folder, in headless Chromium: axe-core finds nothing, in light colours and in dark ones, no request
 // leaves the machine, the console stays silent, nothing but a table or a formula in its own box scrolls sideways.
 //
 //   npm install --prefix TOOLS puppeteer-core axe-core
-//   node docs/_site/check_pages.mjs SITE TOOLS [--pictures FOLDER] [--only PATTERN]
+//   node docs/_site/check_pages.mjs SITE TOOLS [--pictures FOLDER] [--only PATTERN] [--widths 375,700,1280]
 //
 // Links that lead elsewhere are listed, not followed. Needs a Chromium on the path (or in CHROMIUM). Prints one line for each finding, then how many pages were looked at;
 // exit code 0 without findings, 1 with, 2 for wrong usage.
@@ -12,7 +12,6 @@ import { mkdir, readdir, readFile } from "node:fs/promises";
 import { existsSync } from "node:fs";
 import { extname, join, relative, resolve, sep } from "node:path";
 
-const WIDTHS = [700, 1280, 1600];
 const SCHEMES = { light: "default", dark: "slate" };  // what the reader's system prefers, and what the theme calls it
 const COLOURS = { type: "rule", values: ["color-contrast", "link-in-text-block"] };  // in dark colours all else is as it was
 const TABS = 2;
@@ -25,8 +24,9 @@ function option(name) {
   return at < 0 ? null : words.splice(at, 2)[1];
 }
 const pictures = option("--pictures"), only = option("--only");
-if (words.length !== 2 || !existsSync(join(words[0], "index.html"))) {
-  console.error("usage: check_pages.mjs SITE TOOLS [--pictures FOLDER] [--only PATTERN]; SITE is a built site");
+const WIDTHS = (option("--widths") ?? "700,1280,1600").split(",").map(Number);
+if (words.length !== 2 || !existsSync(words[0]) || !WIDTHS.every(width => width > 0)) {
+  console.error("usage: check_pages.mjs SITE TOOLS [--pictures FOLDER] [--only PATTERN] [--widths 375,700,1280]; SITE is a folder of pages");
   process.exit(2);
 }
 const [site, tools] = words.map(word => resolve(word));

@@ -95,7 +95,7 @@ class Blocks:
 
 
 def read_blocks(inputs: dict[str, Any], mask: str) -> Blocks:
-    n = fields.integer(inputs["n"], "inputs.n", 1, 8)
+    n = fields.integer(inputs["n"], "inputs.n", 2, 8)
     d = fields.integer(inputs["d"], "inputs.d", 1, MAX_FEATURES)
     if not isinstance(inputs["sizes"], list) or not 1 <= len(inputs["sizes"]) <= MAX_CLASSES:
         raise Reject(f"inputs.sizes must list 1 to {MAX_CLASSES} class sizes")

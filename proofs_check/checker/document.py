@@ -14,14 +14,18 @@ MAX_JSON_INTEGER_DIGITS = 12
 
 def read_document(path: Path) -> Any:
     """The JSON value in a file, or Reject."""
+    return parse_document(read_content(path))
+
+
+def read_content(path: Path) -> bytes:
+    """The bytes of a regular file, one more than are allowed at most."""
     try:
         if not stat.S_ISREG(path.stat().st_mode):  # a pipe nobody writes to would be waited for
             raise Reject("not a regular file")
         with open(path, "rb") as stream:
-            content = stream.read(MAX_BYTES + 1)
+            return stream.read(MAX_BYTES + 1)
     except OSError as error:
         raise Reject(f"cannot be read: {error.strerror}") from None
-    return parse_document(content)
 
 
 def parse_document(content: bytes) -> Any:

@@ -41,11 +41,9 @@ Definition lipschitz_factors d (A B : nat -> 'M[R]_d) (r : nat -> R) (l : R) := 
 (* entries >= 0, rows that sum to 1; F stands for f~(M), F0 for f, and F - F0 for c *)
 Definition row_stochastic n (F : 'M[R]_n) := F *m ones n 1 = ones n 1 /\ forall i j, 0 <= F i j.
 Definition stochastic_pair n (F F0 : 'M[R]_n) := row_stochastic F /\ row_stochastic F0.
-(* S i j: position j is allowed in row i.  n_e: the number of rows with two or more of them *)
+(* S i j: position j is allowed in row i *)
 Definition masked_pair n (S : 'I_n -> pred 'I_n) (F F0 : 'M[R]_n) :=
   stochastic_pair F F0 /\ forall i j, ~~ S i j -> F i j = 0 /\ F0 i j = 0.
-Definition has_choice n (S : 'I_n -> pred 'I_n) : pred 'I_n := fun i => (1 < #|S i|)%N.
-Definition n_e n (S : 'I_n -> pred 'I_n) : R := #|has_choice S|%:R.
 (* def:p, for any B in place of c:  B o F - diag((B o F) 1) F *)
 Definition p_map n (B F : 'M[R]_n) : 'M[R]_n := hadamard B F - rowdiag (hadamard B F *m ones n 1) *m F.
 (* W o (X^T p X), and the gradient W o (X^T p X) + lam M *)
@@ -156,16 +154,7 @@ Definition bound_diag_f := forall n (F F0 : 'M[R]_n),
 Definition bound_p := forall n (F F0 : 'M[R]_n), stochastic_pair F F0 -> normF (p_map (F - F0) F) <= 3%:R * sqrt n%:R.
 Definition delta_le_inverse_allowed := forall n (S : pred 'I_n) (F : 'M[R]_n) (delta : R) i,
   row_stochastic F -> (forall j, S j -> delta <= F i j) -> delta * #|S|%:R <= 1.
-Definition bound_c_choices := forall n S (F F0 : 'M[R]_n),
-  masked_pair S F F0 -> normF (F - F0) <= sqrt (2%:R * n_e R S).
-Definition bound_hadamard_choices := forall n S (F F0 : 'M[R]_n),
-  masked_pair S F F0 -> normF (hadamard (F - F0) F) <= sqrt (n_e R S).
-Definition bound_diag_choices := forall n S (F F0 : 'M[R]_n),
-  masked_pair S F F0 -> normF (diag (hadamard (F - F0) F *m ones R n 1)) <= sqrt (n_e R S).
 (* fix:PL_ineq, the corrected PL lemma, for any two row-stochastic matrices *)
-Definition attention_gradient_upper := forall n d (X : 'M[R]_(n, d)) (W : 'M[R]_d) (F F0 : 'M[R]_n) (wmax : R),
-  stochastic_pair F F0 -> 0 <= wmax -> (forall i j, `|W i j| <= wmax) ->
-  normF (attention_gradient X W F F0) <= wmax * (normF2 X * (3%:R * sqrt n%:R)).
 Definition attention_gradient_lower_masked := forall n d S (X : 'M[R]_(n, d)) (W : 'M[R]_d) (F F0 : 'M[R]_n)
     (beta delta wmin : R), 0 <= beta -> psd_ge (X *m X^T) beta -> masked_pair S F F0 ->
   0 <= delta -> (forall i j, S i j -> delta <= F i j) -> 0 <= wmin -> (forall i j, wmin <= `|W i j|) ->
@@ -282,7 +271,7 @@ Definition pull_bound n d X W Mc kappa := 0 <= kappa /\ forall q : mat,
   (forall i, (i < n)%nat -> zero_sum n (Mc i) (q i)) -> kappa * nF n n q <= nF d d (adjoint n X W q).
 Definition gap_bound n (Mc F : mat) l := 0 <= l /\ forall i v, (i < n)%nat -> zero_sum n (Mc i) v ->
   l * l * sqnorm n v <= sqnorm n (jacobian n (F i) v).
-(* a change N of the mask that moves no row of f~, the kernel of Pi A; the part of M there *)
+(* a change N of the mask that moves no row of f~, the kernel of Pi A; N is the part of M there, a projection *)
 Definition unseen n d X W (Mc N : mat) := forall i, (i < n)%nat -> exists a, forall j, (j < n)%nat -> Mc i j = 1 ->
   logit d X (had N W) i j = a.
 Definition unseen_part n d X W Mc M N := unseen n d X W Mc N /\
@@ -360,6 +349,11 @@ Definition our_convergence (start : nat -> nat -> mat -> Prop) (iterates : nat -
 (* ---- the guarantee with the operator's constants ---- *)
 Definition guarantee_sharp n d X W Mc lam mu K eps M := let n2 := INR n ^ 2 in
   Lattn n d X W Mc M / n2 + lam ^ 2 * nsq d d M / (mu * n2) <= (K * (lam * sqrt lam) * INR d ^ 2 / (n2 * mu) + eps) / 2.
+Definition sharp_hypotheses n d X W Mc lam C K eta eps T kappa l :=
+  (0 < n)%nat /\ (1 <= T)%nat /\ 0 < eps /\ step_ok n d X W Mc lam C K eta 1 /\ pull_bound n d X W Mc kappa /\
+  0 < kappa * l /\
+  (forall t, (t < T)%nat -> gap_bound n Mc (f n d X Mc (had (gd (grad n d X W Mc lam) eta ones t) W)) l) /\
+  2 * lam * INR d ^ 2 / (eta * (2 * (kappa * l) ^ 2) * eps * INR n ^ 2) <= INR T.
 (* ---- fix:our_convergence ---- *)
 Definition corrected_hypotheses n d X W Mc lam beta delta wmin wmax K C eta eps T :=
   (0 < n)%nat /\ step_ok n d X W Mc lam C K eta 1 /\ 0 < beta /\ gram_ge n d X beta /\ 0 < delta /\ 0 < wmin /\
@@ -468,19 +462,13 @@ Definition masked_no_delta := forall n d X Mc V delta i j, (i < n)%nat -> (j < n
   ~ delta_all Mc n (f n d X Mc V) delta.
 Definition delta_le_inverse_n_softmax := forall n d X Mc V delta, (0 < n)%nat -> valid_mask n Mc ->
   delta_all Mc n (f n d X Mc V) delta -> delta <= / INR n.
-Definition delta_allowed_le_inverse := forall n d X Mc V delta i, (i < n)%nat -> valid_mask n Mc ->
-  delta_allowed Mc n (f n d X Mc V) delta -> delta * rsum n (Mc i) <= 1.
 (* lem:PL_ineq as printed is refuted without a mask, vacuous with the causal one *)
 Definition PL_ineq_full_refuted := ~ PL_ineq full (delta_all full) mu_paper (fun lam => 0 < lam).
 Definition PL_ineq_full_refuted_lam0 := ~ PL_ineq full (delta_all full) mu_paper (fun lam => lam = 0).
 Definition PL_ineq_causal_allowed_refuted := ~ PL_ineq causal (delta_allowed causal) mu_paper (fun lam => 0 < lam).
 Definition PL_ineq_causal_allowed_refuted_lam0 := ~ PL_ineq causal (delta_allowed causal) mu_paper (fun lam => lam = 0).
-Definition PL_ineq_causal_vacuous := forall n d X W M delta, 0 < delta ->
-  delta_all causal n (f n d X causal (had M W)) delta -> (n <= 1)%nat.
 (* M = 1 prunes nothing and satisfies the guarantee of thm:our_convergence *)
 Definition ones_attention_loss_zero := forall n d X W Mc, Lattn n d X W Mc ones = 0.
-Definition ones_loss := forall n d X W Mc lam, L n d X W Mc lam ones = / 2 * lam * (INR d * INR d).
-Definition ones_gradient := forall n d X W Mc lam a b, grad n d X W Mc lam ones a b = lam.
 Definition ones_satisfies_guarantee := forall n d X W Mc lam wmax mu eps, (0 < n)%nat -> 0 < mu -> 0 <= lam ->
   0 <= eps -> lam * INR d <= 6 * sqrt (INR n) * wmax * nsq n d X -> guarantee n d X W Mc lam wmax mu eps ones.
 Definition ones_witness_sharp := forall n d X W Mc lam mu K, (0 < n)%nat -> (0 < d)%nat -> 0 < mu -> 0 < lam ->
@@ -520,7 +508,19 @@ Definition model_bounds := forall n d X W Mc M, valid_mask n Mc -> let r := sqrt
 Definition model_bounds_choices := forall n d X W Mc M, valid_mask n Mc ->
   nsq n n (c n d X W Mc M) <= 2 * choices n Mc /\ nsq n n (c_times_f n d X W Mc M) <= choices n Mc /\
   nsq n n (diagonal (row_means n d X W Mc M)) <= choices n Mc.
+Definition bound_p_sharp := forall n d X W Mc M, valid_mask n Mc -> let P := nsq n n (p n d X W Mc M) in
+  P <= 128 / 729 * choices n Mc /\ P <= / 4 * nsq n n (c n d X W Mc M).
+Definition attention_gradient_sharp := forall n d X W Mc M K, valid_mask n Mc -> logit_bound n d X W Mc K ->
+  let G := nsq d d (adjoint n X W (p n d X W Mc M)) in
+  G <= 128 / 729 * (K * K) * choices n Mc /\ G <= / 4 * (K * K) * nsq n n (c n d X W Mc M).
 (* no smaller multiple of K, of K^2, and no smaller constant of a row *)
+Definition bound_p_least := forall k,
+  ((forall n d X W Mc M, valid_mask n Mc -> nsq n n (p n d X W Mc M) <= k * choices n Mc) -> 128 / 729 <= k) /\
+  ((forall n d X W Mc M, valid_mask n Mc -> nsq n n (p n d X W Mc M) <= k * nsq n n (c n d X W Mc M)) -> / 4 <= k).
+Definition attention_gradient_least := forall k, ((forall n d X W Mc M K, valid_mask n Mc -> logit_bound n d X W Mc K ->
+    nsq d d (adjoint n X W (p n d X W Mc M)) <= k * (K * K) * choices n Mc) -> 128 / 729 <= k) /\
+  ((forall n d X W Mc M K, valid_mask n Mc -> logit_bound n d X W Mc K ->
+    nsq d d (adjoint n X W (p n d X W Mc M)) <= k * (K * K) * nsq n n (c n d X W Mc M)) -> / 4 <= k).
 Definition lip_f_half_least := forall k, (forall n d X W Mc K, valid_mask n Mc -> logit_bound n d X W Mc K ->
   lipschitz d n n (fun M => f n d X Mc (had M W)) (k * K)) -> / 2 <= k.
 Definition lip_p_least := forall C, (forall n d X W Mc K, valid_mask n Mc -> logit_bound n d X W Mc K ->
@@ -595,20 +595,24 @@ Definition stopping_rule := forall n d X W Mc lam (M : nat -> mat) eta T, M 0%na
   0 <= eta t /\
   L n d X W Mc lam (M (S t)) <= L n d X W Mc lam (M t) - eta t / 2 * nsq d d (grad n d X W Mc lam (M t))) -> 0 <= lam ->
   (1 <= T)%nat -> exists t, (t < T)%nat /\ nsq d d (grad n d X W Mc lam (M t)) * rsum T eta <= lam * (INR d * INR d).
-(* the second derivative of L along D, and what follows where lam outweighs C_- K^2 *)
+(* the second derivative of L along D; the minimum, and what follows where lam outweighs C_- K^2 *)
 Definition curvature_range := forall n d X W Mc K lam M D, valid_mask n Mc -> logit_bound n d X W Mc K ->
   exists h, is_derive (fun t => ip d d (grad n d X W Mc lam (mline M t D)) D) 0 h /\
   (lam - C_minus * (K * K)) * nsq d d D <= h <= (lam + C_plus * (K * K)) * nsq d d D.
+Definition convex_near_dense := forall n d X W Mc lam M D fmin, valid_mask n Mc -> 0 <= fmin ->
+  delta_allowed Mc n (f n d X Mc W) fmin -> nF n n (c n d X W Mc M) <= fmin / sqrt 5 ->
+  exists h, is_derive (fun t => ip d d (grad n d X W Mc lam (mline M t D)) D) 0 h /\ lam * nsq d d D <= h.
 Definition strong_convexity := forall n d X W Mc K lam M M', valid_mask n Mc -> logit_bound n d X W Mc K ->
   let G := grad n d X W Mc lam in let D := msub M' M in let m := lam - C_minus * (K * K) in
   m * nsq d d D <= ip d d (msub (G M') (G M)) D <= (lam + C_plus * (K * K)) * nsq d d D /\
   L n d X W Mc lam M + ip d d (G M) D + m / 2 * nsq d d D <= L n d X W Mc lam M'.
-Definition stationary_point_near := forall n d X W Mc K lam M M', valid_mask n Mc -> logit_bound n d X W Mc K ->
-  let G := grad n d X W Mc lam in let m := lam - C_minus * (K * K) in 0 < m -> nsq d d (G M') = 0 ->
-  m * nF d d (msub M M') <= nF d d (G M) /\ 0 <= L n d X W Mc lam M - L n d X W Mc lam M' <= nsq d d (G M) / (2 * m).
-Definition strongly_convex_descent := forall n d X W Mc lam C K eta M0 M' T, step_ok n d X W Mc lam C K eta 1 ->
-  let m := lam - C_minus * (K * K) in 0 < m -> L n d X W Mc lam (gd (grad n d X W Mc lam) eta M0 T)
-    - L n d X W Mc lam M' <= (1 - eta * m) ^ T * (L n d X W Mc lam M0 - L n d X W Mc lam M').
+Definition minimum_exists := forall n d X W Mc lam, valid_mask n Mc -> 0 < lam -> exists M',
+  nsq d d (grad n d X W Mc lam M') = 0 /\ forall M, L n d X W Mc lam M' <= L n d X W Mc lam M.
+Definition strongly_convex_descent := forall n d X W Mc lam C K eta, step_ok n d X W Mc lam C K eta 1 ->
+  let m := lam - C_minus * (K * K) in 0 < m -> let l := L n d X W Mc lam in let G := grad n d X W Mc lam in exists M',
+  (forall M, l M' + m / 2 * nsq d d (msub M M') <= l M <= l M' + nsq d d (G M) / (2 * m) /\
+     m * nF d d (msub M M') <= nF d d (G M)) /\
+  forall M0 T, l (gd G eta M0 T) - l M' <= (1 - eta * m) ^ T * (l M0 - l M').
 (* descent with momentum: the energy, loss and least gradient from M = 1, and steps for which it diverges *)
 Definition heavy_ball_energy := forall m n F G Lip eta theta w v, smooth m n F G Lip -> 0 <= theta -> 0 < eta ->
   let w' := momentum_step G eta theta w v in let E a b := F a + theta / (2 * eta) * nsq m n (msub a b) in
@@ -621,7 +625,7 @@ Definition heavy_ball_descent := forall n d X W Mc lam C K eta theta, 0 <= theta
 Definition heavy_ball_diverges := forall n d X W Mc lam eta theta M0 t, valid_mask n Mc -> 0 <= theta ->
   let M := fst (momentum (grad n d X W Mc lam) eta theta M0 t) in let x := eta * lam - 2 * (1 + theta) in 0 < x ->
   let r := (x + 1 + theta + sqrt (x ^ 2 + 2 * x * (1 + theta) + (1 - theta) ^ 2)) / 2 in 1 < r /\
-  (forall N0 N, unseen_part n d X W Mc M0 N0 -> unseen_part n d X W Mc M N -> r ^ t * nF d d N0 <= nF d d N) /\
+  (exists N0 N, unseen_part n d X W Mc M0 N0 /\ unseen_part n d X W Mc M N /\ r ^ t * nF d d N0 <= nF d d N) /\
   forall a b, (a < d)%nat -> (b < d)%nat -> W a b = 0 -> r ^ t * Rabs (M0 a b) <= Rabs (M a b).
 (* confinement: gradient descent from M = 1 stays in the ball ||M|| <= d *)
 Definition confinement_sublevel := forall n d X W Mc lam, 0 < lam -> forall M,
@@ -631,8 +635,6 @@ Definition gd_decreases := forall n d X W Mc lam C K eta t, step_ok n d X W Mc l
 Definition confinement := forall n d X W Mc lam C K eta t, step_ok n d X W Mc lam C K eta 2 ->
   let M := gd (grad n d X W Mc lam) eta ones t in nsq d d M + / lam * nsq n n (c n d X W Mc M) <= INR d * INR d.
 (* the corrected PL lemma for the true gradient *)
-Definition p_norm_half_c := forall n d X W Mc M, valid_mask n Mc ->
-  nF n n (p n d X W Mc M) <= / 2 * nF n n (c n d X W Mc M).
 Definition attention_gradient_upper_true := forall n d X W Mc M wmax, valid_mask n Mc -> 0 <= wmax ->
   between 0 wmax d W -> nF d d (adjoint n X W (p n d X W Mc M)) <= 3 * sqrt (INR n) * wmax * nsq n d X.
 Definition PL_corrected_true_gradient := forall n d X W Mc M lam beta delta wmin wmax, valid_mask n Mc ->
@@ -664,7 +666,8 @@ Definition our_convergence_corrected := forall n d X W Mc lam beta delta wmin wm
   corrected_hypotheses n d X W Mc lam beta delta wmin wmax K C eta eps T -> exists t, (t < T)%nat /\
   guarantee n d X W Mc lam wmax (mu_corrected wmin beta delta) eps (gd (grad n d X W Mc lam) eta ones t).
 Definition corrected_hypotheses_met := exists n d X W lam beta delta wmin wmax K C eta eps T,
-  corrected_hypotheses n d X W full lam beta delta wmin wmax K C eta eps T /\ 0 < nsq n n (c n d X W full zeros).
+  corrected_hypotheses n d X W full lam beta delta wmin wmax K C eta eps T /\
+  sharp_hypotheses n d X W full lam C K eta eps T (wmin * beta) delta /\ 0 < nsq n n (c n d X W full zeros).
 Definition gd_attention_loss := forall n d X W Mc lam beta delta wmin wmax K C eta T, (0 < d)%nat ->
   step_ok n d X W Mc lam C K eta 1 -> 0 < beta -> gram_ge n d X beta -> 0 < delta -> 0 < wmin ->
   between wmin wmax d W -> (1 <= T)%nat -> let M := gd (grad n d X W Mc lam) eta ones in let kappa :=
@@ -676,12 +679,9 @@ Definition stationarity := forall n d X W Mc lam C K eta T kappa l, (0 < d)%nat 
   (forall t, (t < T)%nat -> gap_bound n Mc (f n d X Mc (had (M t) W)) l) -> (1 <= T)%nat -> / (eta * lam) <= INR T ->
   exists t, (t < T)%nat /\ nF d d (grad n d X W Mc lam (M t)) <= lam * INR d /\
     kappa * l * (kappa * l) * Lattn n d X W Mc (M t) <= 2 * (lam * INR d * (lam * INR d)).
-Definition our_convergence_sharp := forall n d X W Mc lam C K eta eps T kappa l, (0 < n)%nat -> (1 <= T)%nat ->
-  0 < eps -> step_ok n d X W Mc lam C K eta 1 -> pull_bound n d X W Mc kappa -> 0 < kappa * l ->
-  let M := gd (grad n d X W Mc lam) eta ones in let mu := 2 * (kappa * l) ^ 2 in
-  (forall t, (t < T)%nat -> gap_bound n Mc (f n d X Mc (had (M t) W)) l) ->
-  2 * lam * INR d ^ 2 / (eta * mu * eps * INR n ^ 2) <= INR T ->
-  exists t, (t < T)%nat /\ guarantee_sharp n d X W Mc lam mu K eps (M t).
+Definition our_convergence_sharp := forall n d X W Mc lam C K eta eps T kappa l,
+  sharp_hypotheses n d X W Mc lam C K eta eps T kappa l -> exists t, (t < T)%nat /\
+  guarantee_sharp n d X W Mc lam (2 * (kappa * l) ^ 2) K eps (gd (grad n d X W Mc lam) eta ones t).
 Definition gradient_norm := forall n d X W Mc lam C K eta r T, (0 < d)%nat -> 0 < r -> (1 <= T)%nat ->
   step_ok n d X W Mc lam C K eta 1 -> / (eta * lam * r ^ 2) <= INR T -> let G := grad n d X W Mc lam in
   exists t, (t < T)%nat /\ nF d d (G (gd G eta ones t)) <= r * lam * INR d.

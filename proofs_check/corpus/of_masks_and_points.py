@@ -4,11 +4,10 @@ from collections.abc import Iterator
 from fractions import Fraction
 from itertools import combinations
 
-from proofs_check.corpus.trap import Document, Trap, opened, put, spoiled, valid
+from proofs_check.corpus.trap import OPEN, Document, Trap, opened, put, spoiled, valid
 
 BEST, POINT, RANGE = "best_mask-four-features", "stationary_point-four-tokens", "stationary_point-two-tokens-range"
 RETURNED = "returned_mask-lambda-1e-0"
-OPEN = ["-1" + "0" * 40, "1" + "0" * 40]
 ONE = {"n": 2, "d": 1, "X": [["1/1"], ["0/1"]], "W": [["1/1"]]}
 """One feature: L_attn depends on one logit."""
 

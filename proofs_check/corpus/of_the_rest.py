@@ -69,7 +69,7 @@ def _thresholds() -> Iterator[Trap]:
         ("repaired-by-value", "ties are broken by index", repaired, ("reading", "order"), "ascending"),
     ):
         yield spoiled(name, says, base, put(*path, value=value))
-    one = {"d": 1, "M": [["1/2"]], "rho": ["0/1", "1/1"]}
+    one = {"d": 2, "M": [["1/2"] * 2] * 2, "rho": ["0/1", "1/4"]}
     for name, says, zeros in (
         ("zeros-as-booleans", "true is not 1", [False, True]),
         ("zeros-as-floats-in-strings", "1.0 is no count", ["0.0", "1.0"]),

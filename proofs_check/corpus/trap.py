@@ -9,6 +9,8 @@ from proofs_check.__main__ import CERTIFICATES
 from proofs_check.mutations import INPUTS_TOO, far, is_enclosure, open_enclosures
 
 Document = dict[str, Any]
+OPEN = ["-1" + "0" * 40, "1" + "0" * 40]
+"""Holds every number."""
 _EXACT = (  # where a quantity has to be one number
     "rem:practical", "fix:new_loss", "thm:our_convergence:informal", "new:spurious_minima", "exp:mask_stays_in_box",
 )  # fmt: skip

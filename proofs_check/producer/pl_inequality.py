@@ -63,14 +63,14 @@ def cases() -> Iterator[tuple[str, Case]]:
     yield from _pair("lambda-1e-4", replace(base, lam=Q(1, 10**4)))
     for power in (1, 2, 3):
         s = Q(1, 10**power)
-        small = replace(base, W=[[s, -s], [-s, s]], lam=s * s / 10**5)
+        small = replace(base, W=[[s, -s], [-s, s]], lam=s * s / 10**6)
         yield from _pair(f"small-weights-1e-{power}", small)
     interior = replace(
         base, W=[[Q(1, 10), Q(-1, 10)], [Q(-1, 10), Q(1, 10)]], M=half, lam=Q(1, 10**7), delta=Q(47, 100)
     )
     yield from _pair("interior-mask", interior)
     yield from _pair("causal", replace(interior, M=zeros, delta=Q(1, 2), mu=ALLOWED_MU, mask="causal"))
-    yield from _pair("four-tokens", _four_tokens())
+    yield from _pair("four-tokens", replace(_four_tokens(), lam=Q(1, 10**8)))
     blocks = ((1, 1, 0, 0), (1, 1, 0, 0), (0, 0, 1, 1), (0, 0, 1, 1))
     yield from _pair("block-mask", replace(_four_tokens(), mu=ALLOWED_MU, mask="given", given=blocks, delta=Q(45, 100)))
     unit = [[Q(1), Q(-1)], [Q(-1), Q(1)]]

@@ -106,7 +106,8 @@ let along i =
   let step = Exact.frobenius_sq (Array.map2 (Array.map2 Exact.sub) (i.square "M") (i.square "N")) in
   Exact.div (Exact.mul moved step) (Exact.mul (Exact.int 4) length)
 
-(* Every number of `left` is at most `right`; lhs encloses the largest of them. *)
+(* Every number of `left` is at most `right`; lhs encloses the largest of them. An
+   instance far below its bound, or with 0 on both sides, shows nothing of it. *)
 let bound names left right says certificate =
   require_claim certificate "confirmation" "lhs<=rhs";
   let i = read certificate names [] in
@@ -118,6 +119,8 @@ let bound names left right says certificate =
         ("lhs encloses the left side", holds (claimed "lhs") lhs);
         ("rhs encloses the right side", holds (claimed "rhs") right);
         ("lhs<=rhs", at_most lhs right);
+        ("lhs > 0", less (point Exact.zero) lhs);
+        ("lhs is at least half of rhs", at_least lhs (point (Exact.div (fst right) (Exact.int 2))));
       ]);
   Printf.sprintf "instance: %s (%s mask)" says i.named
 
@@ -167,7 +170,7 @@ let check_floor certificate =
         ("lhs encloses min F(M)", holds (claimed "lhs") least);
         ("rhs encloses the floor", holds (claimed "rhs") lowest);
         ("the floor is positive", less (point Exact.zero) lowest);
-        ("lhs>=rhs", at_least least lowest);
+        ("lhs>rhs: where both are equal no logit depends on M", less lowest least);
       ]);
   Printf.sprintf "instance: min F(M) is above the explicit floor (%s mask)" i.named
 
@@ -210,6 +213,7 @@ let check_best_mask certificate =
       [
         ("lhs encloses L_attn(M)", holds (claimed "lhs") mine);
         ("rhs encloses the least L_attn of the other masks", holds (claimed "rhs") rest);
+        ("M prunes something that moves attention", less (point Exact.zero) mine);
         ("lhs<rhs", less mine rest);
       ]);
   Printf.sprintf "instance: the best of all %d masks with %d zeros" several zeros

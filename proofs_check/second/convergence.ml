@@ -42,7 +42,7 @@ let read certificate extra ~repaired =
   if reading "mu" <> mu_read then reject "reading.mu must be %s here" mu_read;
   let keys = [ "n"; "d"; "sizes"; "X"; "W"; "lambda"; "beta"; "delta"; "epsilon"; "R" ] in
   let get = Fields.closed certificate.inputs (keys @ extra) "inputs" in
-  let n = Fields.integer (get "n") "inputs.n" 1 8 and d = Fields.integer (get "d") "inputs.d" 1 1_000_000_000 in
+  let n = Fields.integer (get "n") "inputs.n" 2 8 and d = Fields.integer (get "d") "inputs.d" 1 1_000_000_000 in
   let sizes =
     Array.map (fun size -> Fields.integer size "a class size" 1 1_000_000_000) (Fields.list (get "sizes") "inputs.sizes")
   in
@@ -131,6 +131,9 @@ let require_valley tau_0 weight tau (least, most) =
     Exact.less thousand (Exact.max (Exact.abs tau_0) (Exact.abs tau))
     || Q.sign weight <= 0 || Q.sign least <= 0
   then reject "the valley needs |tau| <= 1000, a positive weight and a positive lower end of lhs";
+  (* h(0) <= 1/4: so large a number would also take long to surround *)
+  if Exact.less (Exact.fraction 1 4) least then
+    reject "not true: lhs is below the least value of h, which is at most h(0) <= 1/4";
   let sigma t = Real.inverse (Real.add Real.one (Real.exp (Real.exact (Exact.neg t)))) in
   let target = sigma tau_0 in
   let parabola t = Exact.mul weight (Exact.square t) in
@@ -224,6 +227,13 @@ let check_repaired certificate =
       let loss =
         Real.add (Real.div !now.c_sq (Real.int 2)) (Real.mul half_lambda (Setting.norm_sq s !m))
       in
+      (* (L_attn(M) + lambda^2/mu ||M||^2) / n^2 *)
+      let reached (state : Setting.state) m =
+        let scale = Exact.div (Exact.square s.lambda) t.mu in
+        let mask_part = Real.mul (Real.exact scale) (Setting.norm_sq s m) in
+        Real.ends (Real.div (Real.add (Real.div state.c_sq (Real.int 2)) mask_part) n_sq)
+      in
+      let first = reached !now !m in
       let smallest = ref (Attention.allowed_entries s.mask !now.f) in
       for _ = 1 to last do
         m := Setting.step !m eta !now.gradient;
@@ -235,10 +245,7 @@ let check_repaired certificate =
         Real.div (Real.mul (Real.int 4) loss)
           (Real.mul (Real.exact (List.fold_left Exact.mul eta [ t.mu; t.epsilon ])) n_sq)
       in
-      let mask_part =
-        Real.mul (Real.exact (Exact.div (Exact.square s.lambda) t.mu)) (Setting.norm_sq s !m)
-      in
-      let left = Real.ends (Real.div (Real.add (Real.div !now.c_sq (Real.int 2)) mask_part) n_sq) in
+      let left = reached !now !m in
       let right = Real.ends (threshold t) in
       [
         ("delta <= F(M_s) for every s <= t", at_least min_f (point t.delta));
@@ -248,6 +255,7 @@ let check_repaired certificate =
         ("lhs", holds (claimed "lhs") left);
         ("rhs encloses (xi + eps)/2", holds (claimed "rhs") right);
         ("lhs<=rhs", at_most left right);
+        ("M_0 does not satisfy the guarantee: else no descent is needed", less right first);
       ]);
   Printf.sprintf "instance: M_%d satisfies the guarantee with the corrected mu (%s mask, d = %d, start %s)"
     last (reading "mask") s.d (reading "start")

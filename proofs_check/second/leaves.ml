@@ -170,5 +170,5 @@ let check certificate =
         ("M prunes something that moves attention", less (point Exact.zero) mine);
         ("lhs<rhs", less mine rest);
       ]);
-  Printf.sprintf "instance: no mask with %d zeros of %d has less than share times the loss of M, %d leaves" zeros size
-    (Array.length leaves)
+  Printf.sprintf "instance: no mask with %d zeros of %d has less than %s times the loss of M, %d leaves" zeros size
+    (Q.to_string share) (Array.length leaves)

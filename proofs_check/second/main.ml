@@ -109,4 +109,9 @@ let () =
   | names when List.exists (fun name -> List.mem name [ "-h"; "--help"; "--stream" ]) names ->
     prerr_endline "error: -h, --help and --stream stand alone; a file of that name is ./NAME";
     exit 2
-  | names -> files names
+  | names -> (
+    match List.find_opt (fun name -> String.starts_with ~prefix:"-" name && not (Sys.file_exists name)) names with
+    | Some name ->
+      prerr_endline ("error: no option " ^ String.escaped name ^ ", and no file of that name");
+      exit 2
+    | None -> files names)

@@ -33,6 +33,15 @@ let instance get most names =
   let x = Fields.short_matrix (get "X") n d "inputs.X" in
   (n, d, x, List.map (fun name -> Fields.short_matrix (get name) d d ("inputs." ^ name)) names)
 
+(* Some row of the attention depends on M: W is not 0 where a row of X is not, nor
+   are all tokens equal there. *)
+let require_movable x w =
+  let several b = Array.exists (fun row -> not (Exact.equal row.(b) x.(0).(b))) x in
+  let weighs a weights = Array.exists Fun.id (Array.mapi (fun b w -> Q.sign w <> 0 && several b) weights)
+    && Array.exists (fun row -> Q.sign row.(a) <> 0) x in
+  if not (Array.exists Fun.id (Array.mapi weighs w)) then
+    reject "the attention must depend on M: one token, equal tokens or W = 0 say nothing"
+
 let require_reported get (name, values) =
   let found =
     match get name with
@@ -83,7 +92,9 @@ let step_size get =
 let unbounded_gradient get =
   let n, d, x, squares = instance get 4 [ "W"; "M" ] in
   let w = List.hd squares and m = List.nth squares 1 in
+  require_movable x w;
   let lambda = positive get "lambda" and r = constant get in
+  if Exact.less Exact.one lambda then reject "inputs.lambda must be at most 1";
   if Exact.less (Exact.square r) (Exact.max (Exact.frobenius_sq x) (Exact.frobenius_sq w)) then
     reject "inputs.R must bound ||X||_F and ||W||_F";
   let mask = Fields.full n in
@@ -97,6 +108,7 @@ let unbounded_gradient get =
    M_0 = 1, although eta < 1/K: without momentum the loss never rises. *)
 let momentum get =
   let n, _, x, squares = instance get 4 [ "W" ] in
+  require_movable x (List.hd squares);
   let lambda = positive get "lambda" and eta = positive get "eta" and momentum = positive get "momentum" in
   let t = Fields.integer (get "t") "inputs.t" 0 50 in
   let s = Setting.plain x (List.hd squares) lambda (Fields.full n) in
@@ -242,7 +254,8 @@ let not_conformable get =
 
 (* Zeros of M = 1, where L_attn = 0 is least over the box, against floor(rho d^2). *)
 let nothing_pruned get =
-  let _, d, _, _ = instance get 6 [ "W" ] in
+  let _, d, x, squares = instance get 6 [ "W" ] in
+  require_movable x (List.hd squares);
   let rho = Fields.rational ~digits:20 (get "rho") "inputs.rho" in
   if Q.sign rho <= 0 || Exact.less Exact.one rho then reject "inputs.rho must lie in (0, 1]";
   let wanted = Exact.floor (Exact.mul rho (Exact.int (d * d))) in

@@ -13,7 +13,7 @@ exception Undecided of string
 
 let reject format = Printf.ksprintf (fun text -> raise (Reject text)) format
 
-let limit = 2.5e9
+let limit = 1.5e9
 let spent = ref 0.
 
 let charge cost =

@@ -3,7 +3,10 @@
 open Refuse
 open Questions
 
-(* lhs = min F(M) over all positions is below rhs = delta. *)
+(* lhs = min F(M) over all positions is below rhs = delta, the smallest positive double;
+   a larger one, above 1/n at the latest, would refute nothing. *)
+let smallest_double = Q.make Z.one (Z.shift_left Z.one 1074)
+
 let no_delta certificate =
   let reading =
     require_reading certificate
@@ -14,7 +17,8 @@ let no_delta certificate =
   let read name rows = Fields.short_matrix (get name) rows d ("inputs." ^ name) in
   let x = read "X" n and w = read "W" d and m = read "M" d in
   let delta = Fields.rational (get "delta") "inputs.delta" in
-  if Q.sign delta <= 0 then reject "inputs.delta must be > 0";
+  if not (Exact.equal delta smallest_double) then
+    reject "inputs.delta must be 2^-1074, the smallest positive double";
   let within entry = Q.sign entry >= 0 && Exact.at_most entry Exact.one in
   if reading "domain" = "box" && not (Array.for_all (Array.for_all within) m) then
     reject "entries of inputs.M must lie in [0, 1]";
@@ -27,7 +31,7 @@ let no_delta certificate =
         ("rhs is delta", is (is_point (claimed "rhs") delta));
         ("lhs<rhs", less least (point delta));
       ]);
-  Printf.sprintf "refutation: min F(M) is below delta (%s mask, %s)" (reading "mask")
+  Printf.sprintf "refutation: min F(M) is below delta = 2^-1074 (%s mask, %s)" (reading "mask")
     (if reading "domain" = "box" then "M in the box" else "any real M")
 
 (* n > d: v != 0 with X^T v = 0, so v^T (X X^T - beta I) v = -beta |v|^2 < 0 for
@@ -99,6 +103,16 @@ let check_regulariser certificate =
   no_hypotheses certificate;
   let claimed = enclosures certificate [ "lhs"; "rhs" ] in
   let value, _ = Prose.regulariser get in
+  (* Prose.regulariser has read them *)
+  let vanishes name =
+    match get name with
+    | Json.List rows ->
+      let is_zero entry = Q.sign (Fields.rational entry name) = 0 in
+      Array.for_all (function Json.List row -> Array.for_all is_zero row | _ -> false) rows
+    | _ -> false
+  in
+  if Exact.at_most Exact.one (Fields.positive (get "lambda") "inputs.lambda") || vanishes "M_Q" || vanishes "M_K" then
+    reject "inputs.lambda must be below 1, where the misprint shows, and M_Q and M_K must not be 0";
   if not (is_point (claimed "lhs") value && is_point (claimed "rhs") value) then
     reject "lhs and rhs must both be the exact value (lambda/2)(||M_Q||^2 + ||M_K||^2)";
   "instance: with lambda the regulariser is def:reg_term's, once for each mask"

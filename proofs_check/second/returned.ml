@@ -3,8 +3,8 @@
 
    From M_0 = 1, t >= 100 steps of eta down L = L_attn + (lambda/2) ||M||^2; then the
    floor(rho d^2) smallest entries become 0. That these are M's is certain where all
-   entries it prunes are below all it keeps: gap > 0. K^2 = ||Pi A||^2 < map_sq and
-   Hess L <= lambda + C_+ K^2, C_+ = (39 + 55 sqrt 33)/1152 < 3082/10^4 (new:row_hessian):
+   entries it prunes are below all it keeps, and not by rounding: gap > 10^-12.
+   K = ||Pi A||, 9/10 map_sq <= K^2 < map_sq and Hess L <= lambda + C_+ K^2, C_+ = (39 + 55 sqrt 33)/1152 < 3082/10^4 (new:row_hessian):
    1/2 <= eta (lambda + C_+ map_sq) < 1, a step with the guarantee that is not idle.
    lhs = 7 L_attn(N) > 0, rhs = L_attn(M). *)
 
@@ -12,6 +12,7 @@ open Refuse
 open Questions
 
 let times = 7
+let least_gap = Q.make Z.one (Z.pow (Z.of_int 10) 12)
 let c_plus = Exact.fraction 3082 10_000
 
 let check certificate =
@@ -65,8 +66,10 @@ let check certificate =
       let best = Real.ends (Real.mul (Real.int times) (loss other)) and own = Real.ends (loss m) in
       [
         ("||Pi A||^2 < map_sq", Stationary.above whole metric map_sq);
+        ("||Pi A||^2 is at least nine tenths of map_sq",
+          opposite (Stationary.above whole metric (Exact.mul (Exact.fraction 9 10) map_sq)));
         ("gap encloses the distance of what is kept from what is pruned", holds (claimed "gap") gap);
-        ("M is what the descent returns", less (Questions.point Exact.zero) gap);
+        ("M is what the descent returns: gap > 10^-12", less (Questions.point least_gap) gap);
         ("lhs encloses seven times L_attn(N)", holds (claimed "lhs") best);
         ("rhs encloses L_attn(M)", holds (claimed "rhs") own);
         ("N prunes something that moves attention", less (Questions.point Exact.zero) best);

@@ -55,6 +55,8 @@ let check_repaired certificate =
   require_claim certificate "confirmation" "zeros==wanted";
   let (_ : string -> string) = require_reading certificate [ ("order", [ "ascending, ties by index" ]) ] in
   let entries, wanted, zeros, claimed_wanted = read certificate in
+  if not (Array.exists (fun count -> count > 0 && count < Array.length entries) wanted) then
+    reject "at one ratio of inputs.rho at least something must be pruned and something kept";
   let before i j =
     let order = Exact.compare entries.(i) entries.(j) in
     order < 0 || (order = 0 && i < j)

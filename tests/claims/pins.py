@@ -1,4 +1,6 @@
-"""What every margin says on a few cases, in numbers: ``python -m tests.claims.pins`` writes them anew.
+"""What every margin says on a few cases, in numbers, and of which kinds of instances it says anything.
+
+``python -m tests.claims.pins`` writes it anew.
 
 A margin that is weakened, a hypothesis that is widened or a supply that is thinned shows here even where no case
 attains the bound; who changes one on purpose sees which statements the change reaches. A side that depends on the last
@@ -11,23 +13,28 @@ from __future__ import annotations
 import json
 import math
 import zlib
+from collections import Counter
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from attnprune_verify.claims.case import Case
-from attnprune_verify.claims.core import Claim, relations
+from attnprune_verify.claims.core import Claim, Hypothesis, relations
 from attnprune_verify.claims.judge import _ARITHMETIC
 from attnprune_verify.claims.quantities import Quantities
 from attnprune_verify.claims.registry import claims
+from attnprune_verify.claims.relation import Relation, kind_of
 from attnprune_verify.theory.arithmetic import Undecidable, working_precision
 
 PINS = Path(__file__).parent / "pinned_margins.json"
 _CASES = 3
 _TRIED = 24
-_SIDES = 12
+_SIDES = 4
 _UNITS = 8
+_NEAR = 0.01
+_ON_THE_EDGE = 2
 _TOUCHES = 5
 _BINARY_PLACES = 2.0**20
 
@@ -38,9 +45,10 @@ def pinned_claims() -> list[Claim]:
 
 
 def pin(claim: Claim, silent: int | None = None) -> dict[str, Any]:
-    """Of the first cases that meet the hypotheses: both sides of each relation; and how many cases there are.
+    """Both sides of each relation on the first cases that meet the hypotheses, and the first that tell more of a part.
 
-    Unsteady sides are null; cases with no other (`silent` ones, where that was found out before) are not counted.
+    Beside how many cases there are, fail each hypothesis, are of each kind. Unsteady sides are null; cases with no
+    other (`silent` ones, where that was found out before) are not counted.
     """
     rng = np.random.default_rng(zlib.crc32(claim.test_id.encode()))
     named = [claim.supply.complete(case, rng) for case in (claim.attains() if claim.attains else ())]
@@ -50,13 +58,78 @@ def pin(claim: Claim, silent: int | None = None) -> dict[str, Any]:
     step = max(1, len(families) // _TRIED)
     wanted = _CASES + min(len(named), _CASES)
     found: list[Any] = []
-    for case in [*named[:_CASES], *families[::step]]:
-        if len(found) >= wanted + (says_nothing(found) if silent is None else silent):
-            break
+    parts: set[str] = set()
+    for case in [*named[:_CASES], *families[::step], *named[_CASES:]]:
         sides = _sides(claim, case)
-        if sides:
-            found.append(_steady(claim, case, sides) if silent is None else sides)
-    return {"cases": [len(named), len(families)], "sides": found}
+        full = len(found) >= wanted + (says_nothing(found) if silent is None else silent)
+        if not sides or (full and _telling(sides) <= parts):
+            continue
+        found.append(_steady(claim, case, sides) if silent is None else sides)
+        parts |= _telling(sides)
+    judged = {
+        "cases": [len(named), len(families)],
+        "fails": _fails(claim, named + families),
+        "reach": _reach(claim, named + families),
+    }
+    return judged | {"sides": found}
+
+
+def _telling(sides: list[Any]) -> set[tuple[str, bool]]:
+    """The parts there are, and whether their sides are of one size: 1 % of a side far from the other shows little."""
+    found = set()
+    for kind, part, *both in sides:
+        low, high = sorted(map(abs, both))
+        found |= {(kind_of(part), False), (kind_of(part), kind == "==" or low >= _NEAR * high > 0)}
+    return found
+
+
+def _fails(claim: Claim, cases: list[Case]) -> dict[str, int]:
+    """By hypothesis: on how many of some cases it fails, whatever the others say; undecided is no."""
+    some = cases[:: max(1, len(cases) // _TRIED)]
+    with working_precision(), np.errstate(all="ignore"):
+        return {one.name: sum(not _meets(claim, one, case) for case in some) for one in claim.hypotheses}
+
+
+def _reach(claim: Claim, cases: list[Case]) -> dict[str, int]:
+    """By kind of instance: on how many of all cases the margin says anything."""
+    reached: Counter[str] = Counter()
+    for case in cases:
+        if _sides(claim, case):
+            reached.update(["any", *(kind for kind, is_one in _KINDS.items() if is_one(case))])
+    return dict(sorted(reached.items()))
+
+
+def _zero(case: Case) -> bool:
+    return any((np.asarray(case[name]) == 0).any() for name in ("W", "W_Q", "W_K") if name in case)
+
+
+def _outside(case: Case) -> bool:
+    M = np.asarray(case.get("M", 0.0), dtype=float)
+    return bool((M < 0).any() or (M > 1).any())
+
+
+_KINDS: dict[str, Callable[[Case], bool]] = {
+    "a mask of its own": lambda case: isinstance(case.get("mask"), np.ndarray),
+    "a row without a choice": lambda case: (
+        isinstance(case.get("mask"), np.ndarray) and bool((case["mask"].sum(axis=1) == 1).any())
+    ),
+    "causal": lambda case: isinstance(case.get("mask"), str),
+    "n > d": lambda case: "X" in case and np.ndim(case["X"]) == 2 and np.shape(case["X"])[0] > np.shape(case["X"])[1],
+    "a weight of 0": _zero,
+    "M outside the box": _outside,
+    "lam = 0": lambda case: case.get("lam") == 0,
+    "lam > 1/2": lambda case: np.ndim(case.get("lam", 0.0)) == 0 and float(case.get("lam", 0.0)) > 0.5,
+    "several samples": lambda case: len(case.get("others", ())) > 0,
+    "several heads": lambda case: case.get("heads", 1) > 1,
+    "shared key heads": lambda case: case.get("heads", 1) > case.get("kv_heads", 1),
+}
+
+
+def _meets(claim: Claim, hypothesis: Hypothesis, case: Case) -> bool:
+    try:
+        return bool(hypothesis.holds(Quantities(case, _ARITHMETIC[claim.arithmetic])))
+    except (Undecidable, ArithmeticError, np.linalg.LinAlgError, ValueError):
+        return False
 
 
 def says_nothing(found: list[Any]) -> int:
@@ -105,9 +178,20 @@ def _sides(claim: Claim, case: Any) -> list[Any]:
         try:
             if not all(hypothesis.holds(q) for hypothesis in claim.hypotheses):
                 return []
-            return [[one.kind, one.part, _size(one.lhs), _size(one.rhs)] for one in relations(claim.margin, q)][:_SIDES]
+            return [[one.kind, one.part, _size(one.lhs), _size(one.rhs)] for one in _some(relations(claim.margin, q))]
         except (Undecidable, ArithmeticError, np.linalg.LinAlgError, ValueError):
             return []
+
+
+def _some(found: Sequence[Relation]) -> list[Relation]:
+    """The first few of every part: of many rows or steps not all."""
+    seen: Counter[str] = Counter()
+    kept = []
+    for one in found:
+        seen[kind_of(one.part)] += 1
+        if seen[kind_of(one.part)] <= _SIDES:
+            kept.append(one)
+    return kept
 
 
 def _size(side: Any) -> float:
@@ -115,6 +199,24 @@ def _size(side: Any) -> float:
     entries = [float(entry) for entry in np.asarray(side, dtype=object).ravel()]
     total = math.fsum(entry * (1 + 0.1 * (place % 7)) for place, entry in enumerate(entries))
     return float(f"{total:.9g}")
+
+
+def as_stored(found: dict[str, Any], stored: dict[str, Any]) -> bool:
+    """Whether a claim says what it said, of what it said it."""
+    return (
+        found["cases"] == stored["cases"]
+        and same_reach(found["fails"], stored["fails"])
+        and same_reach(found["reach"], stored["reach"])
+        and len(found["sides"]) == len(stored["sides"])
+        and all(map(alike, found["sides"], stored["sides"]))
+    )
+
+
+def same_reach(one: dict[str, int], other: dict[str, int]) -> bool:
+    """The same kinds of instances, and about as many: the last bits decide whether a case on the edge counts."""
+    return one.keys() == other.keys() and all(
+        bool(one[kind]) is bool(other[kind]) and abs(one[kind] - other[kind]) <= _ON_THE_EDGE for kind in one
+    )
 
 
 def alike(one: Any, other: Any) -> bool:

@@ -18,12 +18,12 @@ import pytest
 from attnprune_verify.claims import registry
 from attnprune_verify.claims.batch import Batch, problem
 from attnprune_verify.claims.case import Case
-from attnprune_verify.claims.core import Claim, Verdict
+from attnprune_verify.claims.core import Claim, Strength, Verdict, mutant, relations
 from attnprune_verify.claims.falsifier import Effort
 from attnprune_verify.claims.judge import judge
 from attnprune_verify.claims.quantities import Quantities
 from attnprune_verify.claims.registry import claims, find
-from attnprune_verify.claims.relation import at_most, attained
+from attnprune_verify.claims.relation import at_most, attained, kind_of
 from attnprune_verify.claims.statements import best_mask, descent, promises, pruning_problem
 from attnprune_verify.claims.trajectory import lowest_loss, minimiser
 from attnprune_verify.instance.problem import Instance
@@ -32,6 +32,7 @@ from attnprune_verify.theory.arithmetic import BALL, FLOAT, working_precision
 from attnprune_verify.theory.best_mask import certified_best_mask
 from attnprune_verify.theory.constants import constant_balls, constants
 from attnprune_verify.theory.guarantees import guarantees, path_floor
+from attnprune_verify.theory.operator_norm import DENSE_LIMIT
 
 NONE = Effort(limits=0, examples=0, starts=0, evaluations=0)
 
@@ -126,6 +127,59 @@ def test_a_batch_is_the_mean_of_its_samples(arithmetic: Any) -> None:
         assert np.allclose(moved.gradient.astype(float), gradient(2 * M, X, W, 0.1, "causal"))
         assert float(q.square(q.c)) == pytest.approx(2 * float(q.L_attn))
         assert (float(q.K), float(q.f_min)) == pytest.approx((known.K, known.dense_floor))
+
+
+def without(*parts: str) -> Callable[[Claim], Claim]:
+    """The claim as it is checked along descents alone."""
+
+    def narrowed(claim: Claim) -> Claim:
+        margin = claim.margin
+        return replace(claim, margin=lambda q: [one for one in relations(margin, q) if kind_of(one.part) not in parts])
+
+    return narrowed
+
+
+def on(kept: Callable[[Case], bool]) -> Callable[[Claim], Claim]:
+    """The claim as it is checked on some cases alone."""
+
+    def narrowed(claim: Claim) -> Claim:
+        margin = claim.margin
+        return replace(claim, margin=lambda q: relations(margin, q) if kept(q.case) else [])
+
+    return narrowed
+
+
+FROM_REST, FROM_ONES = without("energy"), without("from any M")
+ALONE, ONE_HEAD = on(lambda case: not batches(case)), on(lambda case: case["heads"] == 1)
+WIDER = [
+    ("new:confinement_sharp", "any", "0.3 in place of C_+", FROM_ONES),
+    ("new:confinement_sharp", "any", "T^{1.36} in place of T", on(lambda case: case.get("steps", 8) <= 8)),
+    ("new:heavy_ball", "any", "0.3 in place of C_+", FROM_REST),
+    ("new:linear_convergence", "any", "k left out of the threshold", ALONE),
+    ("new:guarantees", "any", "the first sample's numbers", ALONE),
+    ("fix:mask_gd", "any", "the regulariser divided by k", ALONE),
+    ("new:path_floor", "any", "k left out", ALONE),
+    ("new:pair_lipschitz", "heads", "k of the first head", ONE_HEAD),
+    ("new:pair_descent", "heads", "k of the first head", ONE_HEAD),
+    ("new:pair_no_PL", "heads", "the error of the first head", ONE_HEAD),
+    ("new:pair_PL", "heads", "t of the head with the longest keys", ONE_HEAD),
+    ("new:certified_constants", "any", "within 1 % for every d", on(lambda case: len(case["W"]) <= DENSE_LIMIT)),
+    ("new:kappa_masked", "any", "the strongest row in place of the weakest", on(lambda case: case["mask"] is None)),
+]
+
+
+@pytest.mark.parametrize(
+    ("id_", "reading", "says", "narrow"), WIDER, ids=lambda one: one if isinstance(one, str) else ""
+)
+def test_a_wider_check_refutes_what_the_narrow_one_lets_through(
+    id_: str, reading: str, says: str, narrow: Callable[[Claim], Claim]
+) -> None:
+    """Starts other than M = 1, hundreds of steps, batches, heads, sizes, masks: each with a formula false there."""
+    claim = find(id_, reading)
+    changed = mutant(claim, next(wrong for wrong in claim.wrong if wrong.says == says))
+    changed = replace(changed, strength=Strength.UPPER)  # whether a narrow check attains the bound is not asked
+    assert judge(narrow(changed), NONE).statement is Verdict.HOLDS
+    assert judge(changed, NONE).statement is Verdict.REFUTED
 
 
 def test_one_sample_of_a_batch_may_move_further_than_the_mean() -> None:

@@ -7,7 +7,7 @@ import pytest
 from flint import arb
 
 from attnprune_verify.claims.case import Case
-from attnprune_verify.claims.core import Strength, Verdict
+from attnprune_verify.claims.core import Hypothesis, Strength, Verdict
 from attnprune_verify.claims.falsifier import Effort, attacks, stored_attacks
 from attnprune_verify.claims.judge import judge
 from attnprune_verify.claims.quantities import Quantities
@@ -68,6 +68,19 @@ def test_what_nobody_can_decide_is_open() -> None:
 
     judgement = judge(replace(TEMPLATE, margin=impossible), cases=[ONE])
     assert judgement.statement is Verdict.OPEN and "no such quantity" in judgement.reason
+
+
+def test_a_violation_on_the_edge_of_a_hypothesis_is_not_passed_over() -> None:
+    """1/3 of it is at most 1/3 of it: floats say yes, balls cannot tell. It was counted as a case that is not meant."""
+
+    def third(q: Quantities) -> bool:
+        return bool(q.number(1.0) / 3 * q.lam <= q.number(1.0) / 3)
+
+    edge = Hypothesis("lam/3 <= 1/3", third, lambda rng: ())
+    false = replace(margin_of(2.0, 1.0), hypotheses=(edge,))
+    judgement = judge(false, cases=[Case({**ONE.values, "lam": 1.0}, "on the edge"), ONE.but(lam=3.0)])
+    assert judgement.statement is Verdict.OPEN and "lam/3 <= 1/3" in judgement.reason
+    assert judge(false, cases=[ONE]).statement is Verdict.REFUTED
 
 
 def test_a_bound_called_tight_must_be_attained() -> None:

@@ -21,7 +21,7 @@ from attnprune_verify.claims.statements import landscape
 from attnprune_verify.claims.statements._template import CLAIMS
 from attnprune_verify.claims.supply import Fixed
 from attnprune_verify.theory.arithmetic import BALL, working_precision
-from tests.claims.pins import PINS, alike, pin, pinned_claims, says_nothing
+from tests.claims.pins import PINS, alike, pin, pinned_claims, same_reach, says_nothing
 
 STORED = json.loads(PINS.read_text("utf-8"))
 NOTHING = Effort(limits=0, examples=0, starts=0, evaluations=0)
@@ -33,7 +33,8 @@ PINNED = pinned_claims()
 def test_a_margin_says_what_it_said(claim: Claim) -> None:
     stored = STORED[claim.test_id]
     found = pin(claim, says_nothing(stored["sides"]))
-    assert found["cases"] == stored["cases"]
+    assert found["cases"] == stored["cases"] and same_reach(found["fails"], stored["fails"])
+    assert same_reach(found["reach"], stored["reach"]), (found["reach"], stored["reach"])
     assert len(found["sides"]) == len(stored["sides"])
     for one, other in zip(found["sides"], stored["sides"], strict=True):
         assert alike(one, other), f"{one} was {other}; on purpose? then python -m tests.claims.pins"

@@ -98,6 +98,28 @@ def test_the_papers_pl_bound_is_violated_and_the_corrected_one_holds(cli, saved)
     assert bounds["fix:PL_ineq"]["status"] == "holds" and bounds["thm:lip_grad_l"]["status"] == "holds"
 
 
+@pytest.mark.parametrize("given", [True, False], ids=["M given", "no M"])
+def test_what_costs_too_much_says_how_much_effort_it_needs_and_that_is_enough(cli, saved, given):
+    """Without M the smaller part of the effort goes to M = 1, which is what the advice has to reckon with."""
+    rng = np.random.default_rng(3)
+    M = rng.uniform(0.1, 0.9, (6, 6)) if given else None
+    path = saved(Instance(rng.standard_normal((9, 6)), 0.3 * rng.standard_normal((6, 6)), M=M))
+    code, text, _ = cli("check", path, "--effort", "5e-4" if given else "1.5e-3")
+    (wanted,) = re.findall(r"--effort (\S+) lets them run", " ".join(text.split()))
+    assert code == 3 and "(multiprecision, ball)" in text and "not run: nominally" in text
+    report = as_json(cli("check", path, "--effort", wanted, "--format", "json")[1])
+    assert report["outcome"] == "passed" and float(wanted) < 1
+    code, out, _ = cli("check", path, "--effort", float(wanted) / 1.3, "--format", "json")
+    left = {one["oracle"]: one["note"] for one in as_json(out)["gradient"] if one["status"] == "inconclusive"}
+    assert code == 3 and f"an effort of {wanted} is enough" in left["multiprecision"]
+
+
+@pytest.mark.parametrize("effort", ["0", "-1", "nan", "inf"])
+def test_no_effort_is_refused(cli, effort):
+    code, out, err = cli("check", "--effort", effort)
+    assert code == 2 and out == "" and "effort must be finite and > 0" in err
+
+
 def test_strict_turns_a_failed_assumption_into_a_failure(cli, saved):
     path = saved(FAMILIES["more_tokens_than_features"](np.random.default_rng(0)))
     assert cli("check", path)[0] == 0

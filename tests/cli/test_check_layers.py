@@ -150,7 +150,7 @@ def test_a_wrong_model_of_a_layer_fails(mistake, monkeypatch):
     else:
         instance = instance_of(kind)
     break_it(monkeypatch)
-    found = checking._judge_gradient(instance, np.random.default_rng(0), lambda what: None)
+    found = checking._judge_gradient(instance, np.random.default_rng(0), 22.0, lambda what: None)
     assert {verdict.status for verdict in found} == {"failed"}, found
 
 
@@ -247,7 +247,7 @@ def test_a_wrong_model_of_the_llama_s_layer_fails(break_it, monkeypatch):
     pytest.importorskip("tokenizers", reason="reading texts needs the extra 'real'")
     instance = instance_of_model(LLAMA, 1, TEXT, 4)
     break_it(monkeypatch)
-    found = checking._judge_gradient(instance, np.random.default_rng(0), lambda what: None)
+    found = checking._judge_gradient(instance, np.random.default_rng(0), 22.0, lambda what: None)
     assert {verdict.status for verdict in found} == {"failed"}, found
 
 
@@ -289,5 +289,5 @@ def test_a_layer_of_the_real_encoder():
     assert math.isfinite(report["constants"]["L_sharp"])
     with pytest.MonkeyPatch.context() as patch:
         flipped(patch)
-        found = checking._judge_gradient(instance, np.random.default_rng(0), lambda what: None)
+        found = checking._judge_gradient(instance, np.random.default_rng(0), 22.0, lambda what: None)
     assert {verdict.status for verdict in found} == {"failed"}

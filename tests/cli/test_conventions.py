@@ -3,13 +3,15 @@
 import os
 import subprocess
 import sys
+import tomllib
+from pathlib import Path
 
 import numpy as np
 import pytest
 
 from attnprune_verify.cli import progress
 from attnprune_verify.cli.main import _COMMANDS, main
-from attnprune_verify.cli.progress import progress_bar
+from attnprune_verify.cli.progress import progress_bar, stages
 from attnprune_verify.instance.npz import save_instance
 from attnprune_verify.instance.problem import Instance
 
@@ -36,6 +38,44 @@ def run(capsys, *arguments):
 def test_a_slip_is_answered_with_what_was_meant(capsys, arguments, hint):
     code, out, err = run(capsys, *arguments)
     assert code == 2 and out == "" and hint in err and err.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    ("arguments", "refused"),
+    [
+        (["audit", "--contract", "--list"], "--contract takes no --list"),
+        (["audit", "--contract", "--dtype", "float32", "--seed", "0"], "--contract takes no --dtype and no --seed"),
+        (["audit", "--contract", "--only", "loss"], "--contract takes no --only"),
+        (["audit", "--list", "--format", "json"], "--list takes no --format"),
+        (["campaign", "fix:lip_f", "--index", "3", "--instances", "1e5"], "--index takes no --instances"),
+        (["campaign", "fix:lip_f", "--index", "3", "--jobs", "2", "--out", "x"],
+         "--index takes no --out and no --jobs"),
+        (["plot", "taylor", "--out", "x.svg", "--claim", "lem:PL_ineq"], "taylor takes no --claim"),
+        (["plot", "constants", "--out", "x.svg", "--rho", "0.5", "--steps", "100"],
+         "constants takes no --rho and no --steps"),
+        (["plot", "slack", "--out", "x.svg", "--method", "wanda"], "slack takes no --method"),
+        (["plot", "heads", "--out", "x.svg", "--lam", "0.1"], "heads takes no --lam"),
+        (["plot", "heatmaps", "--out", "x.svg", "--reading", "theorem", "--reading", "literal-direct"],
+         "heatmaps takes one --reading; got 2"),
+    ],
+)  # fmt: skip
+def test_what_would_be_ignored_is_refused(capsys, tmp_path, monkeypatch, arguments, refused):
+    monkeypatch.chdir(tmp_path)
+    code, out, err = run(capsys, *arguments)
+    assert (code, out, err) == (2, "", f"Error: {refused}\n") and not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("start", ["-m attnprune_verify", "console script"])
+def test_an_interrupt_while_the_program_is_being_loaded_ends_it_quietly(tmp_path, start):
+    """It comes in the first import from outside the standard library."""
+    (tmp_path / "click.py").write_text("raise KeyboardInterrupt\n")
+    project = tomllib.loads((Path(__file__).parents[2] / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    module, _, function = project["scripts"]["attnprune-verify"].partition(":")
+    script = ["-c", f"import sys; from {module} import {function}; sys.exit({function}())"]
+    arguments = script if start == "console script" else start.split()
+    environment = {**os.environ, "PYTHONPATH": str(tmp_path)}
+    done = subprocess.run([sys.executable, *arguments, "check"], env=environment, capture_output=True, text=True)
+    assert (done.returncode, done.stdout, done.stderr) == (130, "", "")
 
 
 def completed(words, place):
@@ -71,6 +111,21 @@ def test_a_log_gets_a_line_now_and_then(capsys, monkeypatch):
         while "2 of 8, about" not in seen:
             seen += capsys.readouterr().err
     assert seen.splitlines()[0].startswith("runs: ")
+
+
+def test_a_log_is_told_at_which_stage_a_check_is(capsys, monkeypatch):
+    monkeypatch.setattr(progress, "EVERY", 1e-3)
+    with stages() as tell:
+        seen = ""
+        while "reading: at work for 0 s" not in seen:
+            seen += capsys.readouterr().err
+        tell("ball at M = 1")
+        while "ball at M = 1: at work for 0 s" not in seen:
+            seen += capsys.readouterr().err
+    capsys.readouterr()
+    with stages(show=False) as silent:
+        assert silent is None
+    assert capsys.readouterr().err == ""
 
 
 def test_what_ends_soon_or_is_quiet_says_nothing(capsys):

@@ -242,6 +242,10 @@ def test_commands_and_their_exit_codes(tmp_path, texts):
     pruned += ["--n", 24, "--k", 2, "--attention", "wanda", "--rest", "dense"]
     assert run(*pruned).return_value == 0 and run(*pruned).return_value == 0
     assert run("compare", out / "perplexity.json", tmp_path / "pruned" / "pruning.json").return_value == 1
+    assert run("compare", out, out / "perplexity.json").return_value == 0
+    assert run("compare", out, tmp_path / "pruned").return_value == 1
+    refused = str(run("compare", out, tmp_path).exception)
+    assert refused.startswith("a result's folder must hold one of perplexity.json, pruning.json; ")
 
 
 @pytest.mark.parametrize(

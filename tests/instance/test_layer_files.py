@@ -37,7 +37,13 @@ def test_a_composed_mask_of_a_fused_problem_is_written_out(tmp_path):
 GOOD = {"X": np.ones((3, 4)), "W_Q": np.ones((4, 6)), "W_K": np.ones((4, 2)), "heads": 3, "kv_heads": 1}
 BAD = {
     "layout without theta": ({"rope_layout": "half"}, "rope_layout must come with rope_theta"),
-    "layout": ({"rope_theta": 1e4, "rope_layout": "halves"}, "layout must be half or interleaved; got 'halves'"),
+    "layout": ({"rope_theta": 1e4, "rope_layout": "halves"}, "^rope_layout must be half or interleaved; got 'halves'"),
+    "theta": ({"rope_theta": 0.5}, r"^rope_theta must be finite and > 1; got 0.5"),
+    "kind of scaling": (
+        {"rope_theta": 1e4, "rope_scaling": '{"rope_type": "yarn"}'},
+        "^rope_type of rope_scaling must be one of",
+    ),
+    "list as scaling": ({"rope_theta": 1e4, "rope_scaling": "[]"}, r"^rope_scaling must be None or a mapping"),
     "scaling": ({"rope_theta": 1e4, "rope_scaling": "{"}, "rope_scaling must be JSON"),
     "M": ({"M": np.eye(4)}, "a file with heads must hold neither W nor M"),
     "W": ({"W": np.eye(4)}, "a file with heads must hold neither W nor M"),

@@ -58,6 +58,14 @@ def test_only_the_front_door_is_imported(path):
                 assert all(not name.name.startswith("attnprune_verify.") for name in node.names)
 
 
+def test_outside_a_checkout_the_last_one_says_what_it_lacks(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    cells = jupytext.read(FOLDER / "06_whole_model.py").cells
+    (first,) = [cell.source for cell in cells if cell.cell_type == "code" and "FOLDER =" in cell.source]
+    with pytest.raises(FileNotFoundError, match="run this notebook in a checkout, or set FOLDER"):
+        exec(first, {"Path": Path})
+
+
 @pytest.mark.thorough
 @pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
 def test_runs_with_warnings_as_errors(path, tmp_path, monkeypatch):

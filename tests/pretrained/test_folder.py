@@ -118,6 +118,21 @@ def test_both_ways_of_writing_the_rotation(tmp_path):
     assert np.abs(first - plain).max() > 1e-3
 
 
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"rope_theta": 1.0}, "^rope_theta must be finite and > 1; got 1"),
+        ({"rope_scaling": {"rope_type": "linear"}}, "^rope_scaling of type linear needs factor; missing factor"),
+        ({"rope_parameters": {"rope_type": "linear"}}, "^rope_parameters of type linear needs factor; missing factor"),
+        ({"rope_parameters": {"rope_type": "yarn"}}, "^rope_type of rope_parameters must be one of"),
+    ],
+)
+def test_a_bad_rotation_is_named_as_the_file_names_it(tmp_path, change, message):
+    folder = write_folder(tmp_path / "model", llama_config() | change, llama_tensors(np.random.default_rng(1)))
+    with pytest.raises(InvalidInstance, match=message):
+        load_pretrained(folder)
+
+
 def test_rope_parameters_without_a_type_are_the_default(tmp_path):
     tensors = llama_tensors(np.random.default_rng(1))
     theta = {"rope_theta": 50.0}

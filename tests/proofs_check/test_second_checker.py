@@ -124,7 +124,7 @@ def test_both_agree_on_many_mutants(program: Path) -> None:
 def test_the_first_checker_knows_what_the_comparison_taught() -> None:
     """Differences that the second checker showed: JSON booleans as counts, half of a surrogate pair, R <= 1, R < 0."""
     counts = json.loads((CERTIFICATES / "mask_gd-confirmation-distinct.json").read_text())
-    counts["inputs"]["d"], counts["inputs"]["M"], counts["inputs"]["rho"] = 1, [["1/2"]], ["0", "1"]
+    counts["inputs"]["d"], counts["inputs"]["M"], counts["inputs"]["rho"] = 2, [["1/2"] * 2] * 2, ["0", "1/4"]
     counts["quantities"] = {"zeros": [0, 1], "wanted": [0, 1]}
     assert judge_bytes(json.dumps(counts).encode()).accepted
     counts["quantities"] = {"zeros": [False, True], "wanted": [False, True]}

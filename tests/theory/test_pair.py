@@ -18,10 +18,14 @@ from attnprune_verify.theory import pair
 from attnprune_verify.theory.pair import pair_norm
 from tests.model.layers import random_layer
 
-PLAIN = ["one head", "heads, causal", "groups, given mask"]
+PLAIN = ["one head", "heads, causal", "groups, given mask", "two groups of two"]
 
 
 def drawn(kind: str, seed: int) -> tuple[AttentionLayer, np.ndarray]:
+    if kind == "two groups of two":  # heads 0 and 1 share their keys, 2 and 3 theirs
+        rng = np.random.default_rng(seed)
+        weights = 0.7 * rng.standard_normal((3, 8)), 0.7 * rng.standard_normal((3, 4))
+        return AttentionLayer(*weights, heads=4, kv_heads=2), 0.7 * rng.standard_normal((4, 3))
     layer, X = random_layer(kind, seed, d=3, m=2, n=4, k=1)
     return layer, X[0]
 

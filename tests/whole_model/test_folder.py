@@ -167,13 +167,14 @@ def test_unfinished_work_of_another_request_is_kept(tmp_path, texts, monkeypatch
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"rho": None}, "either rho or pattern"),
+        ({"rho": None}, "exactly one of rho and pattern must be given; got None and None"),
+        ({"pattern": "2:4"}, "exactly one of rho and pattern must be given; got 0.5 and '2:4'"),
         ({"rho": 1.5}, "rho must be"),
         ({"attention": "magic"}, "attention must be one of"),
         ({"rest": "fisher-obs"}, "rest must be one of"),
-        ({"pattern": "2:5"}, "must be a multiple of M; got 64 and 2:5"),
-        ({"pattern": "4:2"}, "0 <= N <= M"),
-        ({"pattern": "2:4", "attention": "fisher-obs"}, "a method with a pattern must be one of"),
+        ({"rho": None, "pattern": "2:5"}, "must be a multiple of M; got 64 and 2:5"),
+        ({"rho": None, "pattern": "4:2"}, "0 <= N <= M"),
+        ({"rho": None, "pattern": "2:4", "attention": "fisher-obs"}, "a method with a pattern must be one of"),
         ({"n": 4096}, "at most 256 tokens; got 4096"),
         ({"n": 1}, "n must be an integer >= 2"),
         ({"k": 0}, "k must be an integer >= 1"),

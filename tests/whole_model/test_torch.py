@@ -120,7 +120,8 @@ def test_other_families_patterns_and_half_precision(kind):
         ({"batches": []}, "at least one window"),
         ({"batches": [torch.zeros(2, 3)]}, "integer tensor"),
         ({"batches": [torch.tensor([[5000]])]}, "ids must be in 0..1023"),
-        ({"rho": None}, "either rho or pattern"),
+        ({"rho": None}, "exactly one of rho and pattern"),
+        ({"pattern": "2:4"}, "exactly one of rho and pattern"),
         ({"model": torch.nn.Linear(2, 2)}, "transformers model with a language-model head"),
     ],
 )

@@ -53,6 +53,11 @@ class SparseGPTReport:
     undecided: NDArray[np.bool_]
     float32_stray: float
 
+    def __repr__(self) -> str:
+        rows, columns = self.weight.shape
+        zeros = np.count_nonzero(self.pruned)
+        return f"<sparsegpt of {rows} x {columns}: {zeros} of {self.pruned.size} pruned, error {self.error:.6g}>"
+
 
 def sparsegpt(
     weight: ArrayLike,

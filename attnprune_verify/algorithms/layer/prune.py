@@ -60,6 +60,10 @@ class PrunedLayer:
     mask_K: Array
     summary: Mapping[str, Any]
 
+    def __repr__(self) -> str:
+        size, kept = (sum(count(mask) for mask in (self.mask_Q, self.mask_K)) for count in (np.size, np.count_nonzero))
+        return f"<{self.layer} by {self.summary['method']}: {size - kept} of {size} weights are 0>"
+
 
 def prune_layer(
     layer: AttentionLayer,
@@ -125,6 +129,8 @@ def prune_layer(
     >>> pruned = prune_layer(layer, rng.normal(size=(4, 6, 8)), 0.5)
     >>> pruned.summary["pruned_Q"], pruned.summary["pruned_K"]
     ((16, 16), (16,))
+    >>> print(repr(pruned)[-38:])
+    by fisher-obs: 48 of 96 weights are 0>
     """
     settings = _settings(method, options)
     goal = _goal(layer, rho, method, pattern)

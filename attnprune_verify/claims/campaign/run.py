@@ -43,6 +43,10 @@ class CampaignResult:
     seconds: float
     resumed: bool
 
+    def __repr__(self) -> str:
+        ids = ", ".join(self.plan.ids)
+        return f"<campaign of {self.plan.instances} instances against {ids}: {self.outcome}>"
+
     @property
     def broken(self) -> list[Claim]:
         """Repaired and own statements that were violated, which none may be."""

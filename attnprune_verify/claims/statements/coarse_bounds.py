@@ -101,7 +101,7 @@ CLAIMS: tuple[Claim, ...] = (
         "||p|| is at most 3 sqrt(n), as the PL proof uses it.",
         "||p||_F <= 3 sqrt(n)",
         lambda q: at_most(q.norm(q.p), _root(q, 9.0 * q.n)),
-        Wrong("0.3 sqrt(n)", lambda q: at_most(q.norm(q.p), _root(q, 0.09 * q.n))),
+        Wrong("0.41 sqrt(n)", lambda q: at_most(q.norm(q.p), _root(q, 0.41**2 * q.n))),
     ),
     _bound(
         "new:p_norm_half_c",
@@ -118,7 +118,7 @@ CLAIMS: tuple[Claim, ...] = (
         "The upper bound inside the PL proof.",
         "||W o (X^T p X)||_F <= 3 sqrt(n) max|W| ||X||_F^2",
         _upper,
-        Wrong("0.03 in place of 3", lambda q: _upper(q, 0.03)),
+        Wrong("0.41 in place of 3", lambda q: _upper(q, 0.41)),
     ),
     Claim(
         id="fix:lower_bound_B_plus_M",
@@ -136,7 +136,7 @@ CLAIMS: tuple[Claim, ...] = (
         ),
         uses=("fac:F_norm_A_plus_B", "fac:norm_bound"),
         attains=_opposed,
-        wrong=(Wrong("||B|| lam d", lambda q: _plus_lam_M(q, cross=1.0)),),
+        wrong=(Wrong("1.9 ||B|| lam d", lambda q: _plus_lam_M(q, cross=1.9)),),
         repairs="lem:lower_bound_B_plus_M",
         source="new",
     ),

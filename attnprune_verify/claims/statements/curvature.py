@@ -12,6 +12,7 @@ from numpy.random import Generator
 from attnprune_verify.claims.case import Case
 from attnprune_verify.claims.core import Claim, Kind, Strength, Wrong
 from attnprune_verify.claims.hypotheses import ANY_MASK, LITERAL
+from attnprune_verify.claims.lipschitz_pairs import steepest_rest
 from attnprune_verify.claims.quantities import Quantities, extreme_eigenvalues, spectral_norm
 from attnprune_verify.claims.relation import Relation, at_least, at_most
 from attnprune_verify.claims.supply import Arrays, Instances
@@ -151,21 +152,27 @@ def _attained_rank_one() -> Iterator[Case]:
     yield Case({**values, "left": a - 2.0**-4, "mask": None}, "|W| = a b^T")
 
 
-def _directional(q: Quantities, stretch: float = 1.0) -> list[Relation]:
+def _beside_a_steep_rest() -> Iterator[Case]:
+    """Where the curvature is L on the whole step."""
+    rest = steepest_rest()
+    yield rest.but(f"{rest.origin} times 1.001", M=1.001 * rest["M"])
+
+
+def _directional(q: Quantities, more: float = 1.0, bend: float | None = None) -> list[Relation]:
     """eta = ||g||^2 / (lam ||g||^2 + C_+ ||Pi Delta||^2), Delta = A g, decreases L by at least eta ||g||^2 / 2."""
     g = q.gradient
     size = q.square(g)
     if not size > 0:
         return []
     moved = q.PiA @ g.ravel()
-    bend = q.lam * size + upper_constant(q) * q.square(moved)
-    if not bend > 0:
+    steepest = q.lam * size + (upper_constant(q) if bend is None else q.number(bend)) * q.square(moved)
+    if not steepest > 0:
         return []
-    step = size / bend * q.number(stretch)
+    step = size / steepest
     # written so that neither side is a small difference
     reached = q.at(q.M - g * step).L
     return [
-        at_most(reached + step * size / 2, q.L, "decrease", offset=reached),
+        at_most(reached + step * size * q.number(more / 2), q.L, "decrease", offset=reached),
         at_least(step * sharp_L(q), q.number(1.0), "never below 1/L"),
     ]
 
@@ -274,7 +281,7 @@ CLAIMS: tuple[Claim, ...] = (
         supply=Instances("any", free=("W", "X")),
         attains=_opposite_tokens,
         uses=("thm:lip_grad_l", "fix:lip_grad_l"),
-        wrong=(Wrong("K <= max|W| ||X||^2 / 4", lambda q: _against_R(q, 0.25)),),
+        wrong=(Wrong("K <= 0.95 max|W| ||X||^2", lambda q: _against_R(q, 0.95)),),
         source="new",
     ),
     Claim(
@@ -289,7 +296,11 @@ CLAIMS: tuple[Claim, ...] = (
         margin=_directional,
         supply=Instances("any"),
         uses=("new:row_hessian", "thm:mat_view_l"),
-        wrong=(Wrong("five times the step", lambda q: _directional(q, 5.0)),),
+        attains=_beside_a_steep_rest,
+        wrong=(
+            Wrong("1.02 times the decrease", lambda q: _directional(q, 1.02)),
+            Wrong("0.3 in place of C_+", lambda q: _directional(q, bend=0.3)),
+        ),
         source="new",
     ),
 )

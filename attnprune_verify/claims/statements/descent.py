@@ -16,6 +16,7 @@ from attnprune_verify.claims.batch import Batch, more_samples, tokens
 from attnprune_verify.claims.case import Case
 from attnprune_verify.claims.core import Claim, Hypothesis, Kind, Reading, Strength, Wrong
 from attnprune_verify.claims.hypotheses import ANY_MASK, LITERAL
+from attnprune_verify.claims.lipschitz_pairs import smooth, steepest_rest
 from attnprune_verify.claims.quantities import Quantities
 from attnprune_verify.claims.relation import Relation, at_most, equal, less
 from attnprune_verify.claims.supply import Arrays, Fixed, Instances
@@ -169,6 +170,7 @@ def _confined(
     room: float = 1.0,
     constant: Callable[[Quantities], Any] = sharp_L,
     gradients: bool = True,
+    power: float = 0.0,
 ) -> list[Relation]:
     """One step of size stretch/L from the case's M, whatever it is, does not raise L: so no step of a descent does.
 
@@ -187,7 +189,7 @@ def _confined(
         before = point.L
         if gradients and t and stretch == 1.0:
             bound = q.of(rates.smallest_gradient, q.d, q.lam, eta, L, t)
-            found.append(at_most(smallest, bound * q.number(room), f"smallest gradient before t = {t}"))
+            found.append(at_most(smallest, bound * q.number(room * t**-power), f"smallest gradient before t = {t}"))
         size = q.square(point.gradient)
         smallest = size if smallest is None else q.smallest([smallest, size])
     return found
@@ -217,6 +219,13 @@ def _long_walks(rng: Generator) -> Iterator[Case]:
         values = {"X": np.array([[1.0, 0.5], [-1.0, 2.0], [0.5, -1.5]]), "W": np.array([[1.0, 0.0], [-0.5, 2.0]])}
         more = {"M": np.array([[-1.0, 3.0], [2.0, -2.0]]), "lam": lam, "mask": mask, "stretch": stretch, "steps": 300}
         yield Case({**values, **more}, f"300 steps, lam = {lam}")
+
+
+def _where_rows_bend_most() -> Iterator[Case]:
+    """Beside a stationary point of curvature L, so that 2/L is the longest step."""
+    rest = steepest_rest()
+    for near in (1.01, 0.99):
+        yield rest.but(f"{rest.origin} times {near}", M=near * rest["M"], stretch=1.99)
 
 
 def _one_step(q: Quantities, share: float | None = None) -> Relation:
@@ -337,11 +346,14 @@ CLAIMS: tuple[Claim, ...] = (
         loose=frozenset({"smallest gradient before t ="}),
         margin=_confined,
         supply=_WALK,
+        attains=_where_rows_bend_most,
         hypotheses=(_LAM,),
         uses=("fix:lip_grad_l",),
         wrong=(
             Wrong("0.9 of the right sides", lambda q: _confined(q, room=0.9)),
             Wrong("steps a tenth too long", lambda q: _confined(q, stretch=1.1)),
+            Wrong("0.3 in place of C_+", lambda q: _confined(q, constant=lambda point: smooth(point, 0.3))),
+            Wrong("T^{1.36} in place of T", lambda q: _confined(q, power=0.36)),
         ),
         source="new",
     ),
@@ -358,7 +370,7 @@ CLAIMS: tuple[Claim, ...] = (
         supply=_WALK,
         hypotheses=(_LAM,),
         uses=("new:lip_grad_row_constant",),
-        wrong=(Wrong("a decrease of 1.2 eta ||g||^2", lambda q: _one_step(q, 1.2)),),
+        wrong=(Wrong("a decrease of 1.02 eta ||g||^2", lambda q: _one_step(q, 1.02)),),
         source="new",
     ),
     Claim(

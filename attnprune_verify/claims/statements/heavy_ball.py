@@ -11,6 +11,7 @@ from numpy.random import Generator
 from attnprune_verify.claims.case import Case
 from attnprune_verify.claims.core import Claim, Hypothesis, Kind, Strength, Wrong
 from attnprune_verify.claims.hypotheses import ANY_MASK
+from attnprune_verify.claims.lipschitz_pairs import smooth, steepest_rest
 from attnprune_verify.claims.quantities import Quantities
 from attnprune_verify.claims.relation import Relation, at_least, at_most
 from attnprune_verify.claims.supply import Instances
@@ -42,9 +43,25 @@ def _one_token() -> Iterator[Case]:
         yield Case({**values, "lam": lam, "theta": theta, "share": share}, f"one token, theta = {theta}")
 
 
-def _energy(q: Quantities, less: float = 1.0, longer: float = 1.0, sooner: float = 1.0) -> list[Relation]:
+def _known() -> Iterator[Case]:
+    yield from _one_token()
+    yield from _where_rows_bend_most()
+
+
+def _where_rows_bend_most() -> Iterator[Case]:
+    """Beside a stationary point of curvature L; the step equal to the one before."""
+    rest, share, near = steepest_rest(), 0.99, 1.001
+    move = -2 * share * (near - 1) * rest["M"]  # -eta L (M - M*)/(1 - theta), eta = share 2 (1 - theta)/L
+    for theta in (0.0, 0.5):
+        M = near * rest["M"]
+        yield rest.but(f"{rest.origin} times {near}, theta = {theta}", M=M, N=M - move, theta=theta, share=share)
+
+
+def _energy(
+    q: Quantities, less: float = 1.0, longer: float = 1.0, sooner: float = 1.0, bend: float | None = None
+) -> list[Relation]:
     """One step from any M_t and M_{t-1}; then from rest at M = 1 the loss and the least gradient."""
-    theta, L = q.number(float(q.case["theta"])), sharp_L(q)
+    theta, L = q.number(float(q.case["theta"])), sharp_L(q) if bend is None else smooth(q, bend)
     if not L > 0:
         return []
     longest = float(q.of(momentum.longest_step, theta, L))
@@ -140,11 +157,12 @@ CLAIMS: tuple[Claim, ...] = (
         margin=_energy,
         supply=Instances("any", extra=_moving, small=True, free=("M", "N"), rounds=1),
         uses=("fix:lip_grad_l",),
-        attains=_one_token,
+        attains=_known,
         wrong=(
             Wrong("1.02 times what the energy loses", lambda q: _energy(q, less=1.02)),
             Wrong("twice the longest step", lambda q: _energy(q, longer=2.0)),
             Wrong("0.98 of the squared gradient", lambda q: _energy(q, sooner=0.98)),
+            Wrong("0.3 in place of C_+", lambda q: _energy(q, bend=0.3)),
         ),
         source="new",
     ),

@@ -157,7 +157,7 @@ CLAIMS: tuple[Claim, ...] = (
         margin=_along_ray,
         supply=Instances("any", extra=_ray, free=("W", "X")),
         uses=("thm:mat_view_l",),
-        wrong=(Wrong("the turn at tau = 2", lambda q: _along_ray(q, 2.0)),),
+        wrong=(Wrong("the turn at tau = 1.1", lambda q: _along_ray(q, 1.1)),),
         source="new",
     ),
     Claim(

@@ -29,14 +29,14 @@ def _instance(q: Quantities, lam: float | None = None, M: Any = None) -> Instanc
     return Instance(case["X"], case["W"], M=M, mask=case["mask"], lam=case["lam"] if lam is None else lam)
 
 
-def _constants(q: Quantities, low: float = 1.0) -> list[Relation]:
+def _constants(q: Quantities, low: float = 1.0, near_for_every_d: bool = False) -> list[Relation]:
     """K from both sides, the factors of mu from below, and L_sharp above every curvature."""
     found = constants(_instance(q, M=q.case["M"]))
     parts = [
         at_most(q.K, q.number(found.K * low), "K from above"),
         at_most(q.number(found.K_lower), q.K, "K from below"),
     ]
-    if q.d <= DENSE_LIMIT:
+    if q.d <= DENSE_LIMIT or near_for_every_d:
         parts.append(at_most(q.number(found.K), q.K * q.number(_NEARLY), "K within 1 %"))
     if q.d <= _CURVATURE_LIMIT:
         _, largest = extreme_eigenvalues(q.curvature, q.arithmetic)
@@ -103,7 +103,11 @@ CLAIMS: tuple[Claim, ...] = (
         supply=Instances("any", small=True, free=()),  # K does not depend on M, and at d = 33 M is long
         uses=("new:curvature_range",),
         attains=_known_numbers,
-        wrong=(Wrong("0.9 K", lambda q: _constants(q, 0.9)), Wrong("0.999 K", lambda q: _constants(q, 0.999))),
+        wrong=(
+            Wrong("0.9 K", lambda q: _constants(q, 0.9)),
+            Wrong("0.999 K", lambda q: _constants(q, 0.999)),
+            Wrong("within 1 % for every d", lambda q: _constants(q, near_for_every_d=True)),
+        ),
         source="new",
     ),
     Claim(

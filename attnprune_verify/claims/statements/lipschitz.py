@@ -170,7 +170,7 @@ CLAIMS: tuple[Claim, ...] = (
         margin=lambda q: _product(q, float),
         supply=Arrays({"P": "nmm", "Q": "nmm"}, free=("P", "Q"), sizes=(1, 2, 3)),
         attains=_near_ones,
-        wrong=(Wrong("constant n - 1/2", lambda q: _product(q, lambda n: n - 0.5)),),
+        wrong=(Wrong("0.95 n", lambda q: _product(q, lambda n: 0.95 * n)),),
         repairs="fac:lip_product",
         source="new: telescoping",
     ),

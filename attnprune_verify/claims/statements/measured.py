@@ -83,6 +83,11 @@ def _counts(entry: Measured) -> str:
     )
 
 
+def _besides(entry: Measured) -> str:
+    """What was found where the sentence had not been asked: to leave it out would be to choose."""
+    return f"Besides, where no bound was set beforehand: {'; '.join(entry.besides)}. " if entry.besides else ""
+
+
 def _claim(id_: str, entry: Measured, reading: Reading, cases: Callable[[], Iterator[Case]]) -> Claim:
     return Claim(
         id=id_,
@@ -98,7 +103,7 @@ def _claim(id_: str, entry: Measured, reading: Reading, cases: Callable[[], Iter
         supply=Fixed(cases),
         wrong=(Wrong("the opposite", lambda q: _agrees(q, 0)),),
         source="the paper's text" if id_.startswith("exp:") else "new; measured, not proved",
-        note=f"{_counts(entry)}. Measured by: {'; '.join(entry.commands)}",
+        note=f"{_counts(entry)}. {_besides(entry)}Measured by: {'; '.join(entry.commands)}",
         conjecture=id_ in _LEFT_OPEN,
         tags=frozenset({"measured"}),
     )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -19,6 +20,8 @@ from attnprune_verify.theory import rates, sharp
 
 _SECTION = "G Convergence of Gradient Descent"
 _STEPS = 30
+_JUST_BELOW = 1 - 2.0**-40
+"""Of the threshold: on it balls cannot tell whether lam is at most the threshold, and would refute nothing."""
 
 
 def _gentle(W: Any) -> Any:
@@ -48,7 +51,7 @@ def _radius(multiple: float) -> Hypothesis:
 def _small_lam(rng: Generator, case: Case) -> dict[str, Any]:
     """lam a part of its threshold, a batch in half of the cases, and two points where L is at most L(1)."""
     drawn = more_samples(rng, case) | {
-        "part": float(rng.choice([0.02, 0.3, 1.0])),
+        "part": float(rng.choice([0.02, 0.3, _JUST_BELOW])),
         "stretch": float(rng.choice([0.5, 1.0])),
         "W": _gentle(case["W"]),
     }
@@ -61,17 +64,17 @@ def _small_lam(rng: Generator, case: Case) -> dict[str, Any]:
     }
 
 
-def _threshold(q: Quantities) -> Any:
-    return q.of(rates.linear_rate_threshold, q.d, problem(q).f_min, len(tokens(q.case)))
+def _threshold(q: Quantities, k: int | None = None) -> Any:
+    return q.of(rates.linear_rate_threshold, q.d, problem(q).f_min, k or len(tokens(q.case)))
 
 
-def _linear(q: Quantities, rate: int = 1, modulus: float = 1.0) -> list[Relation]:
+def _linear(q: Quantities, rate: int = 1, modulus: float = 1.0, k: int | None = None) -> list[Relation]:
     """lam = part of the threshold, eta = stretch/L: L(M_t) - min L <= (1 - eta lam)^t lam d^2/2.
 
     Between any two points of {L <= L(1)} L is lam-strongly convex, so there is one minimiser; and from each such point
     one step closes a part of the gap, so every step of a descent does.
     """
-    threshold = _threshold(q)
+    threshold = _threshold(q, k)
     lam = q.number(float(q.case["part"])) * threshold
     if not q.of(rates.converges_linearly, lam, threshold):
         return []
@@ -102,6 +105,21 @@ def _linear(q: Quantities, rate: int = 1, modulus: float = 1.0) -> list[Relation
         bend = ((points[0].G - points[1].G) * step).sum()
         found.append(at_least(bend + shift, more + shift, "one minimiser: strongly convex", offset=shift))
     return found
+
+
+def _one_of_many() -> Iterator[Case]:
+    """Thirty samples of which one can move, so that its ||c|| may be sqrt 30 times what it may be alone."""
+    w, k, d = 10.0, 30, 2
+    X, W, mask = np.array([[1.0, 0.0], [2.0, 1.0]]), np.array([[w, -w], [0.0, 0.0]]), np.array([[1, 1], [0, 1]], bool)
+    lam = float(_threshold(Quantities(Case({"X": X, "W": W, "M": np.ones((d, d)), "lam": 0.0, "mask": mask}, ""))))
+    places = []
+    for moved in (0.4, 0.39):  # of the least entry, 1/2 in the dense row
+        e = float(np.log((0.5 + moved) / (0.5 - moved))) / (2 * w)
+        places.append(np.array([[e, -e], [0.0, 0.0]]))
+    values = {"X": X, "W": W, "M": places[0], "N": places[1], "lam": lam, "mask": mask}
+    yield Case(
+        {**values, "others": np.zeros((k - 1, 2, 2)), "part": _JUST_BELOW, "stretch": 1.0}, "thirty samples, one moves"
+    )
 
 
 CLAIMS: tuple[Claim, ...] = (
@@ -136,10 +154,12 @@ CLAIMS: tuple[Claim, ...] = (
         strength=Strength.UPPER,
         margin=_linear,
         supply=Instances("any", extra=_small_lam, small=True, free=("W", "X")),
+        attains=_one_of_many,
         uses=("new:convex_near_dense", "new:confinement_sharp", "fix:lip_grad_l"),
         wrong=(
             Wrong("rate (1 - eta lam)^{3t}", lambda q: _linear(q, 3)),
             Wrong("L is 1.1 lam-strongly convex there", lambda q: _linear(q, modulus=1.1)),
+            Wrong("k left out of the threshold", lambda q: _linear(q, k=1)),
         ),
         source="new",
     ),

@@ -17,6 +17,7 @@ from attnprune_verify.claims.relation import Relation, at_least, at_most
 from attnprune_verify.claims.supply import Arrays
 
 _SECTION = "G Convergence of Gradient Descent"
+_MORE = Fraction(121, 100)
 _FULL = Reading("full", "every entry of f(M) may be positive", "full")
 _CAUSAL = Reading("causal", "f(M) is lower triangular, as the causal mask makes it; n >= 2", "causal")
 
@@ -152,13 +153,13 @@ def _correct(f: Any, B: Any) -> Any:
     return B * f - inner[:, None] * f
 
 
-def _row_bound(q: Quantities, delta: Any, factor: int = 1) -> list[Relation]:
+def _row_bound(q: Quantities, delta: Any, factor: Fraction | int = 1) -> list[Relation]:
     """Squares, row by row: ||(b - <b, f> 1) o f||^2 >= delta^2 ||b||^2."""
     rows = _correct(q.f, q.B)
     return [at_least(q.square(row), delta * delta * q.square(b) * factor) for row, b in zip(rows, q.B, strict=True)]
 
 
-def _matrix_bound(q: Quantities, delta: Any, factor: int = 1) -> Relation:
+def _matrix_bound(q: Quantities, delta: Any, factor: Fraction | int = 1) -> Relation:
     return at_least(q.square(_correct(q.f, q.B)), delta * delta * q.square(q.B) * factor)
 
 
@@ -205,7 +206,7 @@ def _p_lemma(id_: str, reading: Reading, section: str, uses: tuple[str, ...], re
         uses=uses,
         attains=_uniform if mask == "full" else None,
         wrong=(
-            Wrong("2 delta", lambda q: bound(q, _delta(q.f, q.case["allowed"]), 4), ()),
+            Wrong("1.1 delta", lambda q: bound(q, _delta(q.f, q.case["allowed"]), _MORE), ()),
             Wrong("10 delta^(1/2) on allowed positions", lambda q: bound(q, _delta(q.f, q.case["allowed"]) * 10), ()),
         ),
         repaired_by=repaired_by if rows or mask != "full" else None,
@@ -230,7 +231,7 @@ def _repaired_p(id_: str, repairs: str, uses: tuple[str, ...]) -> Claim:
         supply=Arrays({"B": "nn"}, make=_stochastic("any"), rounds=24),
         uses=uses,
         attains=_uniform,
-        wrong=(Wrong("2 delta", lambda q: bound(q, _delta(q.f, q.case["allowed"]), 4)),),
+        wrong=(Wrong("1.1 delta", lambda q: bound(q, _delta(q.f, q.case["allowed"]), _MORE)),),
         repairs=repairs,
         source="new",
     )

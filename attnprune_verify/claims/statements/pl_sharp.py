@@ -164,7 +164,7 @@ CLAIMS: tuple[Claim, ...] = (
         margin=_inner,
         supply=Instances("any", free=("M", "W", "X")),
         uses=("thm:mat_view_l", "def:p"),
-        wrong=(Wrong("<G, M> >= 0", lambda q: _inner(q, 0.0)), Wrong("a fifth of it", lambda q: _inner(q, 0.2))),
+        wrong=(Wrong("<G, M> >= 0", lambda q: _inner(q, 0.0)), Wrong("0.36 of it", lambda q: _inner(q, 0.36))),
         source="new",
     ),
     Claim(
@@ -300,7 +300,7 @@ CLAIMS: tuple[Claim, ...] = (
         hypotheses=(_small_residual(),),
         uses=("new:PL_sharp",),
         attains=_uniform_dense,
-        wrong=(Wrong("1.2 times the right side", lambda q: _near_dense(q, 1.2)),),
+        wrong=(Wrong("1.02 times the right side", lambda q: _near_dense(q, 1.02)),),
         source="new",
     ),
 )

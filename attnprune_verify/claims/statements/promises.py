@@ -68,13 +68,15 @@ def _one_sample_pays() -> Iterator[Case]:
         yield Case({**values, **more}, f"three samples, one moves, W = {w}")
 
 
-def _promised(q: Quantities, slower: float = 1.0, sooner: float = 1.0, steeper: float = 1.0) -> list[Relation]:
+def _promised(
+    q: Quantities, slower: float = 1.0, sooner: float = 1.0, steeper: float = 1.0, first: bool = False
+) -> list[Relation]:
     """Every number of every guarantee that applies, along descent from M = 1 with eta = 1/L_sharp.
 
     A promise for T steps is one for every t < T as well: the bound of the least gradient, and eps, grow like T/t.
     """
     whole = problem(q)
-    entries = {entry.id: entry for entry in guarantees(_instance(q.case))}
+    entries = {entry.id: entry for entry in guarantees(_instance(q.case.but(others=()) if first else q.case))}
     promises = {name: entry.numbers for name, entry in entries.items() if entry.applies}
     points = list(descend(whole, step_below(whole, _ALMOST_ONE), _STEPS))
     loss = q.number(promises["confinement"]["loss"])
@@ -100,11 +102,9 @@ def _promised(q: Quantities, slower: float = 1.0, sooner: float = 1.0, steeper: 
         if numbers is None:
             continue
         modulus = q.lam if name == "linear-convergence" else q.number(numbers["modulus"])
-        lowest, _ = lowest_loss(near, modulus, loss)
-        rate, start = (
-            q.number(numbers["rate"] * slower),
-            loss if name == "linear-convergence" else points[0].L - lowest,
-        )
+        lowest, certain = lowest_loss(near, modulus, loss)
+        rate = q.number(numbers["rate"] * slower)
+        start = points[0].L - lowest if certain or name == "strong-convexity" else loss
         for t, point in enumerate(points):
             left = q.of(rates.gap, rate * q.number(_ALMOST_ONE), start, t)
             parts.append(at_most(point.L - lowest + loss, left + loss, name, offset=loss))
@@ -258,6 +258,7 @@ CLAIMS: tuple[Claim, ...] = (
             Wrong("twice the rate", lambda q: _promised(q, slower=2.0)),
             Wrong("a tenth of the steps", lambda q: _promised(q, sooner=0.1)),
             Wrong("1.1 times the modulus", lambda q: _promised(q, steeper=1.1)),
+            Wrong("the first sample's numbers", lambda q: _promised(q, first=True)),
         ),
         source="new",
     ),

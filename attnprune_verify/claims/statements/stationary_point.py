@@ -101,8 +101,7 @@ CLAIMS: tuple[Claim, ...] = (
         " the least eigenvalue of H, N = <g, H^-1 g>, k the largest ||(Pi A)_i||, s the largest ||c_i||. If N is small,"
         " which `certified_stationary_point` checks in balls, then within R of M in the range there is exactly one"
         " stationary point, at most 2 sqrt(N/m) away, Hess L >= m/2 there, and descent with eta = 2/(m/2 + L) stays and"
-        " contracts, L being an upper bound of Hess L there. At M = 1 it asks for a small lam or a large one; for"
-        " lam > C_- K^2 it says less than new:strongly_convex_descent; R is small where K is large.",
+        " contracts, L being an upper bound of Hess L there.",
         formula="4 N < m R^2 implies |M* - M| <= 2 sqrt(N/m) and |M_t - M*| <= ((L - m/2)/(L + m/2))^t |M_0 - M*|;"
         " R = m/(b + sqrt(b^2 + 2 a m)), a = (51/200) k^2 K^2, b = (3/5 + (51/100) s) k K^2, eta = 2/(m/2 + L)",
         strength=Strength.UPPER,
@@ -110,10 +109,12 @@ CLAIMS: tuple[Claim, ...] = (
         supply=Instances("any", extra=_extra, small=True, free=()),
         uses=("new:row_third_bound", "fix:lip_grad_l"),
         wrong=(
-            Wrong("three times the modulus", lambda q: _point(q, more=3.0)),
-            Wrong("a quarter of the distance", lambda q: _point(q, nearer=0.25)),
+            Wrong("twice the modulus", lambda q: _point(q, more=2.0)),
+            Wrong("0.45 of the distance", lambda q: _point(q, nearer=0.45)),
             Wrong("the fourth power of the factor", lambda q: _point(q, faster=4)),
         ),
         source="new",
+        note="at M = 1 it asks for a small lam or a large one, and for lam > C_- K^2 new:strongly_convex_descent says"
+        " more; R is small where K is large",
     ),
 )

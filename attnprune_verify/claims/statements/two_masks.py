@@ -62,12 +62,34 @@ def _bends() -> Iterator[Case]:
             yield _one_feature(M, R, M * (1 + 1e-6), w)
 
 
+def _first_head(q: Quantities) -> Quantities:
+    """The same tokens and the first head alone."""
+    two, case = Pair(q), q.case
+    left, right = (slice(0, two.m) for _ in range(2))
+    own = {name: case[name][:, left] for name in ("W_Q", "M_Q", "N_Q")}
+    own |= {name: case[name][:, right] for name in ("W_K", "M_K", "N_K")}
+    return Quantities(case.but(**own, heads=1, kv_heads=1), q.arithmetic)
+
+
+def _second_head() -> Iterator[Case]:
+    """`_bends`, of which the first head sees nothing: its weights are a thousandth."""
+    for case in _bends():
+        small = {name: np.hstack([case[name] / 1e3, case[name]]) for name in ("W_Q", "W_K")}
+        both = {name: np.hstack([case[name], case[name]]) for name in ("M_Q", "M_K", "N_Q", "N_K")}
+        yield case.but(f"{case.origin}; in the second head", **small, **both, heads=2, kv_heads=2)
+
+
+def _one_or_two_heads() -> Iterator[Case]:
+    yield from _bends()
+    yield from _second_head()
+
+
 def _joined(q: Quantities, Q: Any, K: Any) -> Any:
     return q.square(Q) + q.square(K)
 
 
-def _moves(q: Quantities, factor: float = 1.0) -> Relation:
-    two, k = Pair(q), norm_of_pair(q)
+def _moves(q: Quantities, factor: float = 1.0, alone: bool = False) -> Relation:
+    two, k = Pair(q), norm_of_pair(_first_head(q) if alone else q)
     a, b = two.at(q.M_Q, q.M_K), two.at(q.N_Q, q.N_K)
     R = q.sqrt(q.largest([_joined(q, q.M_Q, q.M_K), _joined(q, q.N_Q, q.N_K)]))
     P = q.of(sharp.P_star) * q.sqrt(q.number(float(two.rows)))
@@ -77,10 +99,10 @@ def _moves(q: Quantities, factor: float = 1.0) -> Relation:
     return at_most(q.sqrt(change), L * q.sqrt(_joined(q, step_Q, step_K)) * q.number(factor))
 
 
-def _descends(q: Quantities, loss: float = 1.0, sooner: float = 1.0) -> list[Relation]:
+def _descends(q: Quantities, loss: float = 1.0, sooner: float = 1.0, alone: bool = False) -> list[Relation]:
     two = Pair(q)
     N = q.number(float(two.entries))
-    L = q.of(pair.lipschitz_confined, norm_of_pair(q), N, q.lam)
+    L = q.of(pair.lipschitz_confined, norm_of_pair(_first_head(q) if alone else q), N, q.lam)
     eta = q.number(2 * float(q.case["share"]) / float(L) * (1 - 1e-12))
     Q, K = (q.number(np.ones(np.shape(q.case[name]))) for name in ("M_Q", "M_K"))
     limit = q.of(pair.start_loss, N, q.lam)
@@ -114,16 +136,26 @@ def _from_below(q: Quantities, two: Pair, eta: Any, limit: Any) -> list[Relation
 
 
 def _no_attention() -> Iterator[Case]:
-    """One token: L is (lam/2) ||M||^2, and eta = 1/lam ends in one step."""
+    """One token: L is (lam/2) ||M||^2, and eta = 1/lam ends in one step; and one head of two without attention."""
     case = _one_feature(1.0, 1.0, 0.5)
     yield case.but("one token", X=np.ones((1, 1)), lam=0.5)
+    small = {
+        "W_Q": np.array([[0.0, 3.0]]),
+        "W_K": np.ones((1, 2)),
+        "heads": 2,
+        "kv_heads": 2,
+        "lam": 1e-3,
+        "share": 0.95,
+    }
+    masks = dict.fromkeys(("M_Q", "M_K", "N_Q", "N_K"), np.ones((1, 2)))
+    yield case.but("two heads, the first without weights", **small, **masks)
 
 
-def _at_zero(q: Quantities, keys: float = 0.0) -> list[Relation]:
+def _at_zero(q: Quantities, keys: float = 0.0, alone: bool = False) -> list[Relation]:
     """Both gradients at M_Q = M_K = 0, and the loss there, that of uniform rows."""
     two = Pair(q)
     at = two.at(q.number(np.zeros(np.shape(q.case["M_Q"]))), q.number(np.full(np.shape(q.case["M_K"]), keys)))
-    uniform = [[1 / q.number(float(len(f))) - f for f in head] for head in two.dense]
+    uniform = [[1 / q.number(float(len(f))) - f for f in head] for head in two.dense[: 1 if alone else None]]
     return [
         equal(at.G_Q, q.number(np.zeros(np.shape(q.case["M_Q"]))), "M_Q"),
         equal(at.G_K, q.number(np.zeros(np.shape(q.case["M_K"]))), "M_K"),
@@ -131,7 +163,7 @@ def _at_zero(q: Quantities, keys: float = 0.0) -> list[Relation]:
     ]
 
 
-def _pl(q: Quantities, factor: float = 1.0) -> list[Relation]:
+def _pl(q: Quantities, factor: float = 1.0, longest: bool = False) -> list[Relation]:
     """s w sqrt(beta) t delta ||c|| <= ||grad_Q L_attn||, t over zero-sum vectors of all tokens."""
     two = Pair(q)
     at = two.at(q.M_Q, q.M_K)
@@ -144,7 +176,8 @@ def _pl(q: Quantities, factor: float = 1.0) -> list[Relation]:
         moved = sides @ key
         least, _ = extreme_eigenvalues(moved @ moved.T, q.arithmetic)
         squares.append(least)
-    t = q.sqrt(q.largest([q.smallest(squares) * q.number(1 - 1e-9), q.number(0.0)]))
+    chosen = q.largest(squares) if longest else q.smallest(squares)
+    t = q.sqrt(q.largest([chosen * q.number(1 - 1e-9), q.number(0.0)]))
     root = q.of(pair.pl_root, two.scale, q.smallest(np.abs(q.W_Q)), q.beta, t, q.smallest(at.floor))
     return [at_least(q.norm(at.G_Q), root * q.sqrt(two.square(at.c)) * q.number(factor))]
 
@@ -158,10 +191,16 @@ def _wide(rng: Generator, case: Case) -> Case:
 
 
 def _two_tokens() -> Iterator[Case]:
-    """X = I, W_Q = 1, keys 1 and -1, M_Q = 0: uniform rows, where every step of the proof is an equality."""
+    """X = I, W_Q = 1, keys 1 and -1, M_Q = 0: uniform rows, where every step of the proof is an equality.
+
+    And a second head with keys five times as long.
+    """
     values = {"X": np.eye(2), "W_Q": np.ones((2, 1)), "W_K": np.array([[1.0], [-1.0]]), "M_K": np.ones((2, 1))}
-    more = {"heads": 1, "kv_heads": 1, "scale": 1.0, "lam": 0.1, "share": 0.5, "mask": None}
+    more: dict[str, Any] = {"heads": 1, "kv_heads": 1, "scale": 1.0, "lam": 0.1, "share": 0.5, "mask": None}
     yield Case({**values, **more, "M_Q": np.zeros((2, 1)), "N_Q": np.ones((2, 1)), "N_K": np.ones((2, 1))}, "X = I")
+    values |= {"W_Q": np.ones((2, 2)), "W_K": np.array([[1.0, 5.0], [-1.0, -5.0]]), "M_K": np.ones((2, 2))}
+    more |= {"M_Q": np.zeros((2, 2)), "N_Q": np.ones((2, 2)), "N_K": np.ones((2, 2)), "heads": 2, "kv_heads": 2}
+    yield Case({**values, **more}, "X = I, two heads")
 
 
 def _claim(id_: str, title: str, says: str, formula: str, margin: Any, wrong: tuple[Wrong, ...], **more: Any) -> Claim:
@@ -191,9 +230,12 @@ CLAIMS: tuple[Claim, ...] = (
         "||grad L(M) - grad L(M')||_F <= (lam + C_+ k^2 R^2 + k P) ||M - M'||_F, M = (M_Q, M_K) within R of 0,"
         " k = s max_c ||X diag(W_Q e_c)|| max_c ||X_0 diag(W_K e_c)||",
         _moves,
-        (Wrong("0.98 of it", lambda q: _moves(q, 0.98)),),
+        (
+            Wrong("0.98 of it", lambda q: _moves(q, 0.98)),
+            Wrong("k of the first head", lambda q: _moves(q, alone=True)),
+        ),
         uses=("new:row_hessian", "new:bound_p_sharp"),
-        attains=_bends,
+        attains=_one_or_two_heads,
     ),
     _claim(
         "new:pair_descent",
@@ -206,6 +248,7 @@ CLAIMS: tuple[Claim, ...] = (
         (
             Wrong("0.9 of the least gradient", lambda q: _descends(q, sooner=0.9)),
             Wrong("a thousandth of the loss after a step", lambda q: _descends(q, loss=1e-3)),
+            Wrong("k of the first head", lambda q: _descends(q, alone=True)),
         ),
         uses=("new:pair_lipschitz",),
         attains=_no_attention,
@@ -218,7 +261,10 @@ CLAIMS: tuple[Claim, ...] = (
         " its xi is at least that error.",
         "grad L(0, 0) = 0, ||c(0, 0)||^2 = sum_{h,i} ||1/m_i - f_i^h||^2",
         _at_zero,
-        (Wrong("M_Q = 0 alone", lambda q: _at_zero(q, 1.0)),),
+        (
+            Wrong("M_Q = 0 alone", lambda q: _at_zero(q, 1.0)),
+            Wrong("the error of the first head", lambda q: _at_zero(q, alone=True)),
+        ),
         strength=Strength.IDENTITY,
         uses=("eq:new_loss",),
     ),
@@ -230,7 +276,10 @@ CLAIMS: tuple[Claim, ...] = (
         " in M_Q alone bounds the attention error; near M_K = 0, t is 0. `scale` is that of the logits.",
         "||grad_Q L_attn||_F >= scale min|W_Q| sqrt(beta) t delta ||c||_F",
         _pl,
-        (Wrong("1.02 times it", lambda q: _pl(q, 1.02)),),
+        (
+            Wrong("1.02 times it", lambda q: _pl(q, 1.02)),
+            Wrong("t of the head with the longest keys", lambda q: _pl(q, longest=True)),
+        ),
         strength=Strength.LOWER,
         supply=Arrays(_SHAPES, make=_wide, sizes=(2, 3, 4), rounds=48),
         uses=("lem:lower_bound_p",),

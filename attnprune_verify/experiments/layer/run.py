@@ -38,6 +38,9 @@ class LayerResults:
     rows: list[dict[str, Any]]
     whole: list[dict[str, Any]]
 
+    def __repr__(self) -> str:
+        return f"<layer experiment: {len(self.rows)} rows>"
+
 
 def run_layers(plan: LayerPlan, folder: Path, *, processes: int = 1, progress: Progress | None = None) -> LayerResults:
     """Do every run of the plan that `folder` does not hold yet.

@@ -16,6 +16,9 @@ from attnprune_verify.whole_model.fingerprint import differing_fields
 __all__ = ["Attribution", "Comparison", "attribute", "compare", "read_result"]
 
 
+_RESULTS = ("perplexity.json", "pruning.json")
+
+
 @dataclass(frozen=True)
 class Comparison:
     """What distinguishes two results.
@@ -48,14 +51,19 @@ class Attribution:
 
 
 def read_result(path: str | Path) -> dict[str, Any]:
-    """A JSON file that carries a fingerprint.
+    """A JSON file that carries a fingerprint, or the folder with the one that `prune-model` or the experiment wrote.
 
     Raises
     ------
     InvalidInstance
-        If it is missing, no JSON, or carries no fingerprint.
+        If it is missing, no JSON, or carries no fingerprint; or the folder has none of these files, or both.
     """
     file = Path(path)
+    if file.is_dir():
+        there = [file / name for name in _RESULTS if (file / name).is_file()]
+        if len(there) != 1:
+            raise InvalidInstance(f"a result's folder must hold one of {', '.join(_RESULTS)}; {str(path)!r} does not")
+        (file,) = there
     if not file.is_file():
         raise InvalidInstance(f"a result must be a file; got {str(path)!r}")
     try:

@@ -47,6 +47,9 @@ class PerplexityResults:
     dense: dict[str, float]
     rows: list[dict[str, Any]]
 
+    def __repr__(self) -> str:
+        return f"<perplexity experiment: {len(self.rows)} rows>"
+
 
 def run_perplexity(
     plan: PerplexityPlan, folder: Path | None = None, *, processes: int = 1, progress: Progress | None = None

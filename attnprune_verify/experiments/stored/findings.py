@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from functools import cache
 
 from attnprune_verify.experiments.paired import verdicts
+from attnprune_verify.experiments.stored.kind import BESIDES
 from attnprune_verify.experiments.stored.kinds import KINDS, Finding, Synthetic
 from attnprune_verify.experiments.stored.record import FOLDER, NAMES, read
 from attnprune_verify.experiments.synthetic.run import Results
@@ -25,6 +26,8 @@ class Measured:
     commands: list[str] = field(default_factory=list)
     data: list[str] = field(default_factory=list)
     findings: list[Finding] = field(default_factory=list)
+    besides: list[str] = field(default_factory=list)
+    """What was found where the sentence had not been asked beforehand."""
 
 
 @cache
@@ -40,6 +43,9 @@ def measured() -> dict[str, Measured]:
         stored = KINDS[record.experiment](record.plan)
         for one in stored.findings(rows):
             entry = found.setdefault(one.id, Measured(one.says, one.criterion))
+            if one.verdict == BESIDES:
+                entry.besides.append(f"{one.reading}, {one.numbers}")
+                continue
             entry.findings.append(one)
             for said, new in ((entry.commands, record.command), (entry.data, stored.data)):
                 said += [] if new in said else [new]

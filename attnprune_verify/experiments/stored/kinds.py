@@ -26,6 +26,7 @@ class Synthetic(Stored):
 
     columns = report.COLUMNS
     measured = report.MEASURED
+    errors = report.MEASURED[:4]
     command = "attnprune-verify experiment synthetic"
     data = "seeded synthetic data, not the authors' own"
     needs_model = False
@@ -74,6 +75,7 @@ class Layer(Stored):
 
     columns = ("method", "rho", "n", "seed", "layer", "head", "in_sample", "held_out", "cosine_distance")
     measured = ("in_sample", "held_out", "cosine_distance")
+    errors = ("in_sample", "held_out")
     needs_model = True
 
     def __init__(self, plan: Row, folder: str = "") -> None:

@@ -9,6 +9,7 @@ import hashlib
 import json
 import math
 import time
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from functools import partial
 from pathlib import Path
@@ -17,23 +18,24 @@ from typing import Any
 
 from attnprune_verify.errors import InvalidInstance
 from attnprune_verify.experiments.runs import Progress, complete
-from attnprune_verify.experiments.stored.kind import TOLERANCE
+from attnprune_verify.experiments.stored.kind import BETWEEN_KERNELS, TOLERANCE
 from attnprune_verify.experiments.stored.kinds import KINDS, Stored
 from attnprune_verify.experiments.stored.record import Record, code, kernel, read
 from attnprune_verify.files import table, write_whole
 
-__all__ = ["differences", "disturb", "folder_of", "is_chaotic", "measure", "sample"]
+__all__ = ["differences", "disturb", "folder_of", "is_chaotic", "measure", "odds", "sample"]
 
 DISTURBANCE = 1e-12
 """Of M_0, to see whether a run is chaotic: more than rounding, and a calm run's numbers stay within `TOLERANCE`."""
 
 
 def sample(
-    path: Path, seed: str, seconds: float, folder: str = "", *, chaotic: bool = True
+    path: Path, seed: str, seconds: float, folder: str = "", *, chaotic: bool = True, long: bool = False
 ) -> tuple[Stored, list[Any]]:
     """Runs of a record that must come out again here, drawn by the seed, of about so many seconds together.
 
-    Chaotic ones are among them only if they are wanted, and on a machine that rounds as the one that measured them.
+    Chaotic ones and `long` ones are among them only if they are wanted: one that takes longer than all of `seconds` is
+    done alone, if it is drawn first, with probability `seconds` over what it takes. So none is sure to be left out.
     """
     record, _ = read(path)
     stored = KINDS[record.experiment](record.plan, folder)
@@ -41,15 +43,33 @@ def sample(
         return stored, []
     if stored.inputs() != record.inputs:
         raise InvalidInstance(f"{path.name} must be done again on the model and texts it was measured on")
-    possible = chaotic and kernel() == record.kernel  # else they may differ without anyone's fault
-    runs = [(run, cost) for run, cost in zip(stored.runs(), _times(path), strict=True)]
-    Random(seed).shuffle(runs)
+    costs = _times(path)
+    if not chaotic:
+        runs = stored.runs()
+        costs = [math.inf if is_chaotic(record, stored, run) else cost for run, cost in zip(runs, costs, strict=True)]
+    return stored, [stored.runs()[place] for place in _drawn(costs, Random(seed), seconds, long)]
+
+
+def _drawn(costs: Sequence[float], draw: Random, seconds: float, long: bool) -> list[int]:
+    """Places of the runs in a sample; what takes forever is in none."""
+    places = [place for place, cost in enumerate(costs) if cost < math.inf]
+    draw.shuffle(places)
+    if long and places and costs[places[0]] > seconds > draw.random() * costs[places[0]]:
+        return places[:1]
     chosen = []
-    for run, cost in runs:
-        if cost <= seconds and (possible or not is_chaotic(record, stored, run)):
-            chosen.append(run)
-            seconds -= cost
-    return stored, chosen
+    for place in places:
+        if costs[place] <= seconds:
+            chosen.append(place)
+            seconds -= costs[place]
+    return chosen
+
+
+def odds(path: Path, seconds: float, *, draws: int = 4000) -> tuple[float, float]:
+    """The least and the mean probability with which a run of the record is in a sample, over so many samples."""
+    costs = _times(path)
+    drawn = Counter(place for seed in range(draws) for place in _drawn(costs, Random(seed), seconds, True))
+    found = [drawn[place] / draws for place in range(len(costs))]
+    return min(found), sum(found) / len(found)
 
 
 def is_chaotic(record: Record, stored: Stored, run: Any) -> bool:
@@ -75,14 +95,20 @@ def folder_of(path: Path, folders: Sequence[str]) -> str:
 
 
 def differences(path: Path, stored: Stored, runs: list[Any]) -> Iterator[str]:
-    """Where these runs, done again, leave other rows than the record holds (of methods that it holds)."""
+    """Where these runs, done again, leave other rows than the record holds (of methods that it holds).
+
+    Of chaotic runs on another kernel only the errors are compared, to `BETWEEN_KERNELS`: a rounding error decides more.
+    """
     identity = [name for name in stored.columns if name not in stored.measured]
-    rows = {tuple(row.get(name) for name in identity): row for row in read(path)[1]}
+    record, every = read(path)
+    rows = {tuple(row.get(name) for name in identity): row for row in every}
     for run in runs:
+        elsewhere = kernel() != record.kernel and is_chaotic(record, stored, run)
         for row in stored.rows(run):
             before = rows.get(tuple(row.get(name) for name in identity), row)
-            for name in stored.measured:
-                if not _equal(before.get(name), row.get(name), stored.tolerance(run, name)):
+            for name in stored.errors if elsewhere else stored.measured:
+                allowed = BETWEEN_KERNELS if elsewhere else stored.tolerance(run, name)
+                if not _equal(before.get(name), row.get(name), allowed):
                     where = ", ".join(f"{key} = {row[key]}" for key in identity if key in row)
                     yield f"{path.name}: {name} is {before.get(name)}, and {row.get(name)} when done again ({where})"
 

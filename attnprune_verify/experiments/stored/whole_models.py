@@ -14,7 +14,7 @@ from attnprune_verify.experiments.perplexity.plan import PerplexityPlan, Perplex
 from attnprune_verify.experiments.perplexity.report import command_line
 from attnprune_verify.experiments.perplexity.run import PerplexityResults, measure_dense, measure_run
 from attnprune_verify.experiments.perplexity.sentences import perplexity_statements
-from attnprune_verify.experiments.stored.kind import Finding, Row, Stored, tuples
+from attnprune_verify.experiments.stored.kind import BESIDES, Finding, Row, Stored, tuples
 from attnprune_verify.whole_model.plan import DENSE
 
 __all__ = ["Perplexity"]
@@ -88,7 +88,8 @@ class Perplexity(Stored):
         """Section 6.3's sentences and ours."""
         if not rows:  # a plan that nobody has measured yet
             return
-        for one in perplexity_statements(self.results(rows), bounds=self._name in _DEFAULT_MODELS):
-            reading = f"{self._name}: {one['reading']}"
-            words = (one["id"], one["says"], one["criterion"], one["verdict"], reading, one["numbers"])
-            yield Finding(*words, Doubts(*one["doubts"]))
+        asked = {one["id"] for one in perplexity_statements(self.results(rows), bounds=self._name in _DEFAULT_MODELS)}
+        for one in perplexity_statements(self.results(rows), bounds=True):
+            verdict = one["verdict"] if one["id"] in asked else BESIDES
+            words = (one["id"], one["says"], one["criterion"], verdict, f"{self._name}: {one['reading']}")
+            yield Finding(*words, one["numbers"], Doubts(*one["doubts"]))

@@ -32,6 +32,9 @@ class Results:
     rows: list[dict[str, Any]]
     chaos: list[dict[str, Any]]
 
+    def __repr__(self) -> str:
+        return f"<synthetic experiment: {len(self.rows)} rows>"
+
 
 def run_synthetic(
     plan: SyntheticPlan,

@@ -63,6 +63,18 @@ def require_reported(inputs: Inputs, reported: Mapping[str, tuple[str, ...]]) ->
             raise Reject(f"inputs.{key} must be what the paper reports, {' or '.join(values)}")
 
 
+def require_movable(X: fields.Matrix, W: fields.Matrix) -> None:
+    """Some row of the attention depends on M: W is not 0 where a row of X is not, nor are all tokens equal there."""
+    moving = (
+        x[a] and weight and len({y[b] for y in X}) > 1
+        for x in X
+        for a, ws in enumerate(W)
+        for b, weight in enumerate(ws)
+    )
+    if not any(moving):
+        raise Reject("the attention must depend on M: one token, equal tokens or W = 0 say nothing")
+
+
 def positive(inputs: Inputs, *keys: str) -> list[Fraction]:
     values = [fields.rational(inputs[key], f"inputs.{key}", 60) for key in keys]
     if min(values) <= 0:

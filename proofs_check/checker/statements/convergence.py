@@ -47,6 +47,11 @@ class Setting:
         scale = 12 * data.largest_weight() * data.norm_x_sq() * data.lam * data.d / (self.mu * data.n)
         return (scale / square_root(Fraction(data.n), bits) + self.epsilon) / 2
 
+    def reached(self, now: b.State) -> Number:
+        """(L_attn(M) + lam^2/mu ||M||^2) / n^2 at an iterate."""
+        data = self.blocks
+        return (now.c_sq / 2 + data.lam**2 / self.mu * data.norm_sq(now.M)) / data.n**2
+
     def paper_lipschitz(self, bits: int) -> Number:
         """lam + 30 d n^3.5 R^6."""
         data = self.blocks
@@ -205,13 +210,14 @@ def check_repaired(certificate: dict[str, Any]) -> str:
         M: list[list[Number]] = [[entry] * len(data.sizes) for _ in data.sizes]
         now = b.state(data, M, bits)
         loss = now.c_sq / 2 + data.lam / 2 * data.norm_sq(M)
+        first = setting.reached(now)
         smallest = [b.least_allowed(data, now.F)]
         for _ in range(last):
             now = b.state(data, b.as_intervals(b.descend(now.M, now.gradient, eta), bits), bits)
             smallest.append(b.least_allowed(data, now.F))
         min_f = min(low for low, _ in smallest), min(high for _, high in smallest)
         T = 4 * loss / (eta * setting.mu * setting.epsilon * data.n**2)
-        left = (now.c_sq / 2 + data.lam**2 / setting.mu * data.norm_sq(now.M)) / data.n**2
+        left = setting.reached(now)
         right = setting.threshold(bits)
         return [
             ("delta <= F(M_s) for every s <= t", at_least(min_f, exact(data.delta))),
@@ -221,6 +227,7 @@ def check_repaired(certificate: dict[str, Any]) -> str:
             ("lhs", contains(claimed["lhs"], bounds(left))),
             ("rhs encloses (xi + eps)/2", contains(claimed["rhs"], bounds(right))),
             ("lhs<=rhs", less(bounds(left), bounds(right))),
+            ("M_0 does not satisfy the guarantee: else no descent is needed", less(bounds(right), bounds(first))),
         ]
 
     decide(precisions(claimed.values(), 500 * (last + 1), 4 * data.n**2 * (last + 1)), ask)

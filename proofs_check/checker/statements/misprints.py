@@ -9,7 +9,15 @@ from proofs_check.checker.attention import attention_loss, exact_logits, hadamar
 from proofs_check.checker.interval import bounds, total
 from proofs_check.checker.reject import Reject
 from proofs_check.checker.statements.common import enclosures, no_hypotheses, require_claim, require_reading
-from proofs_check.checker.statements.comparison import Comparison, Inputs, Sides, positive, short_matrix, sizes
+from proofs_check.checker.statements.comparison import (
+    Comparison,
+    Inputs,
+    Sides,
+    positive,
+    require_movable,
+    short_matrix,
+    sizes,
+)
 
 
 def _printed_regulariser(inputs: Inputs, bits: int) -> Sides:
@@ -75,6 +83,7 @@ def _nothing_pruned(inputs: Inputs, bits: int) -> Sides:
     """Zeros of M = 1, where L_attn is exactly 0 and so least over the box, against the floor(rho d^2) zeros wanted."""
     n, d = fields.integer(inputs["n"], "inputs.n", 1, 6), fields.integer(inputs["d"], "inputs.d", 1, 6)
     X, W = short_matrix(inputs["X"], n, d, "inputs.X"), short_matrix(inputs["W"], d, d, "inputs.W")
+    require_movable(X, W)
     rho = fields.rational(inputs["rho"], "inputs.rho", 20)
     if not 0 < rho <= 1:
         raise Reject("inputs.rho must lie in (0, 1]")
@@ -101,7 +110,10 @@ def check_regulariser(certificate: dict[str, Any]) -> str:
     repaired, _ = _printed_regulariser(inputs, 0)
     d, m = (fields.integer(inputs[key], f"inputs.{key}", 1, 16) for key in ("d", "m"))
     (lam,) = positive(inputs, "lambda")
-    each = [lam * norm_sq(short_matrix(inputs[key], d, m, f"inputs.{key}")) / 2 for key in ("M_Q", "M_K")]
+    masks = [short_matrix(inputs[key], d, m, f"inputs.{key}") for key in ("M_Q", "M_K")]
+    if lam >= 1 or not all(any(map(any, mask)) for mask in masks):
+        raise Reject("inputs.lambda must be below 1, where the misprint shows, and M_Q and M_K must not be 0")
+    each = [lam * norm_sq(mask) / 2 for mask in masks]
     if repaired != total(each) or any(bounds(repaired) != claimed[side] for side in ("lhs", "rhs")):
         raise Reject("lhs and rhs must both be the exact value (lambda/2)(||M_Q||^2 + ||M_K||^2)")
     return "instance: with lambda the regulariser is def:reg_term's, once for each mask"

@@ -61,8 +61,8 @@ def check(certificate: dict[str, Any]) -> str:
     if claimed["min_f"][0] < instance.delta:
         raise Reject("the lower end of delta_le_min_f is below delta")
     check_pivots(hypotheses["psd_pivots"], instance)
-    _verify(instance, mu, relation, claimed)
-    word = "refutation" if certificate["kind"] == "refutation" else "instance"
+    trivial = _verify(instance, mu, relation, claimed)
+    word = "refutation" if certificate["kind"] == "refutation" else "trivial instance" if trivial else "instance"
     return f"{word}: {relation} with mu = {mu}, {named} mask, n = {instance.n}, d = {instance.d}"
 
 
@@ -106,14 +106,20 @@ def check_pivots(listed: Any, instance: Instance) -> None:
         raise Reject("psd_pivots are not the pivots of LDL^T of X X^T - beta I")
 
 
-def _verify(instance: Instance, mu: str, relation: str, claimed: dict[str, fields.Bounds]) -> None:
+def _verify(instance: Instance, mu: str, relation: str, claimed: dict[str, fields.Bounds]) -> bool:
+    """Reject unless everything is true. Whether the inequality says nothing here: c = 0, or the right side is not
+    above 0, which no square is below.
+    """
     n, d = instance.n, instance.d
     require_bounded_logits(instance)
     z = relative(exact_logits(instance.X, hadamard(instance.M, instance.W)), instance.mask)
     z_dense = relative(exact_logits(instance.X, instance.W), instance.mask)
     all_positions = mu == MU_ALL and not all(map(all, instance.mask))
 
+    trivial = z == z_dense
+
     def ask(bits: int) -> list[Question]:
+        nonlocal trivial
         F = softmax(z, bits)
         allowed = [F[i][j] for i in range(n) for j in range(n) if instance.mask[i][j]]
         min_f = exact(0) if all_positions else hull(allowed, largest=False)
@@ -121,6 +127,7 @@ def _verify(instance: Instance, mu: str, relation: str, claimed: dict[str, field
         left = norm_sq(gradient(loss.slope, instance.W, instance.M, instance.lam))
         right = right_side(instance, mu, loss.c_sq, bits)
         lhs, rhs = bounds(left), bounds(right)
+        trivial = trivial or rhs[1] <= 0
         answer = less(lhs, rhs) if relation == "lhs<rhs" else at_least(lhs, rhs)
         if answer is None and difference_vanishes(instance, z, half_mu(instance, mu)):
             answer = relation == "lhs>=rhs"
@@ -134,6 +141,7 @@ def _verify(instance: Instance, mu: str, relation: str, claimed: dict[str, field
         ]
 
     decide(precisions(claimed.values(), 6 * n * n * d + d * d, 3 * n * n), ask)
+    return trivial
 
 
 def half_mu(instance: Instance, mu: str) -> Fraction:

@@ -13,6 +13,8 @@ from proofs_check.checker.questions import Question, at_least, contains, decide,
 from proofs_check.checker.reject import Reject
 from proofs_check.checker.statements.common import enclosures, no_hypotheses, require_claim, require_reading
 
+SMALLEST_DOUBLE = Fraction(1, 2**1074)
+
 
 def check_remark(certificate: dict[str, Any]) -> str:
     require_claim(certificate, "refutation", "lhs<rhs")
@@ -24,8 +26,8 @@ def check_remark(certificate: dict[str, Any]) -> str:
 
 
 def _no_delta(certificate: dict[str, Any]) -> str:
-    """lhs = min F(M) over all positions is below rhs = delta: no useful lower bound. With a causal mask it is
-    exactly 0.
+    """lhs = min F(M) over all positions is below rhs = delta = 2^-1074, the smallest positive double: no useful
+    lower bound. With a causal mask it is exactly 0. Of a larger delta, above 1/n at the latest, it would say nothing.
     """
     reading = require_reading(
         certificate, {"assumption": ("delta",), "mask": ("full", "causal"), "domain": ("box", "all M")}
@@ -37,8 +39,8 @@ def _no_delta(certificate: dict[str, Any]) -> str:
     if any(max(abs(e.numerator), e.denominator) > 10**20 for A in (X, W, M) for row in A for e in row):
         raise Reject("entries have at most 20 digits here")
     delta = fields.rational(inputs["delta"], "inputs.delta")
-    if delta <= 0:
-        raise Reject("inputs.delta must be > 0")
+    if delta != SMALLEST_DOUBLE:
+        raise Reject("inputs.delta must be 2^-1074, the smallest positive double")
     if reading["domain"] == "box":
         fields.require_in(M, 0, 1, "inputs.M")
     claimed = enclosures(certificate, ("lhs", "rhs"))
@@ -55,7 +57,7 @@ def _no_delta(certificate: dict[str, Any]) -> str:
 
     decide(precisions(claimed.values(), 60 * n * n, n * n), ask)
     domain = "M in the box" if reading["domain"] == "box" else "any real M"
-    return f"refutation: min F(M) is below delta ({reading['mask']} mask, {domain})"
+    return f"refutation: min F(M) is below delta = 2^-1074 ({reading['mask']} mask, {domain})"
 
 
 def _no_beta(certificate: dict[str, Any]) -> str:

@@ -11,7 +11,7 @@ from proofs_check.checker import fields
 from proofs_check.checker.attention import attention_loss, exact_logits, frobenius_sq, hadamard, relative, softmax
 from proofs_check.checker.exponential import exponential
 from proofs_check.checker.interval import Number, bounds, hull, square_root, total
-from proofs_check.checker.questions import Question, at_least, contains, decide, less, precisions
+from proofs_check.checker.questions import Question, contains, decide, exact, less, precisions
 from proofs_check.checker.reject import Reject
 from proofs_check.checker.statements.common import enclosures, no_hypotheses, require_claim, require_reading
 from proofs_check.checker.statements.comparison import short_matrix
@@ -54,8 +54,8 @@ def check_floor(certificate: dict[str, Any]) -> str:
         return [
             ("lhs encloses min F(M)", contains(claimed["lhs"], least)),
             ("rhs encloses the floor", contains(claimed["rhs"], lowest)),
-            ("the floor is positive", less((Fraction(0), Fraction(0)), lowest)),
-            ("lhs>=rhs", at_least(least, lowest)),
+            ("the floor is positive", less(exact(0), lowest)),
+            ("lhs>rhs: where both are equal no logit depends on M", less(lowest, least)),
         ]
 
     decide(precisions(claimed.values(), 0, 3 * n**3), ask)
@@ -99,6 +99,7 @@ def check_best_mask(certificate: dict[str, Any]) -> str:
         return [
             ("lhs encloses L_attn(M)", contains(claimed["lhs"], own)),
             ("rhs encloses the least L_attn of the other masks", contains(claimed["rhs"], rest)),
+            ("M prunes something that moves attention", less(exact(0), own)),
             ("lhs<rhs", less(own, rest)),
         ]
 

@@ -3,10 +3,10 @@ another 0/1 mask with as many zeros.
 
 The descent is computed: from M_0 = 1, t >= 100 steps M <- M - eta grad L(M) with L = L_attn + (lambda/2) ||M||^2, then
 the floor(rho d^2) smallest entries of M_t become 0, the others 1: `gap`, the smallest entry that is kept minus the
-largest that is pruned, is positive, so that M is decided and no tie is broken. Hess L <= lambda + C_+ K^2 with
-K = ||Pi A|| and C_+ = (39 + 55 sqrt 33)/1152 < 3082/10^4 (new:row_hessian), map_sq > K^2; eta is below the reciprocal
-of lambda + C_+ map_sq, so that descent has its guarantee, and at least half of it, so that it moves.
-lhs = 7 L_attn(N) > 0, rhs = L_attn(M).
+largest that is pruned, is above 10^-12, so that M is decided, no tie is broken, and no rounding decides. Hess L <=
+lambda + C_+ K^2 with K = ||Pi A|| and C_+ = (39 + 55 sqrt 33)/1152 < 3082/10^4 (new:row_hessian), 9/10 map_sq <= K^2 <
+map_sq; eta is below the reciprocal of lambda + C_+ map_sq, so that descent has its guarantee, and at least half of it,
+so that it moves. lhs = 7 L_attn(N) > 0, rhs = L_attn(M).
 
 The walk is at exact points, each the middle of what the one before gives. Two points a step maps at most
 1 + eta (C_- map_sq - lambda)_+ times as far apart, as -C_- K^2 <= Hess L - lambda with C_- = (55 sqrt 33 - 39)/1152 <
@@ -26,9 +26,10 @@ from proofs_check.checker.questions import Question, contains, decide, exact, le
 from proofs_check.checker.reject import Reject
 from proofs_check.checker.statements.common import enclosures, no_hypotheses, require_claim, require_reading
 from proofs_check.checker.statements.comparison import short_matrix
-from proofs_check.checker.statements.stationary_point import map_is_below
+from proofs_check.checker.statements.stationary_point import map_is_below, negated
 
 TIMES = 7
+LEAST_GAP = Fraction(1, 10**12)
 C_PLUS, C_MINUS = Fraction(3082, 10**4), Fraction(2405, 10**4)
 _KEYS = ("n", "d", "X", "W", "lambda", "rho", "map_sq", "eta", "t", "M", "N")
 
@@ -56,7 +57,7 @@ def check(certificate: dict[str, Any]) -> str:
     claimed = enclosures(certificate, ("gap", "lhs", "rhs"))
     data = b.Blocks([1] * d, X, W, lam, Fraction(0), Fraction(0), named)
     z_dense = relative(exact_logits(X, W), data.allowed)
-
+    map_at = X, W, data.allowed
     growth = 1 + eta * max(C_MINUS * K_sq - lam, Fraction(0))
 
     def loss(mask: fields.Matrix, bits: int) -> Number:
@@ -68,9 +69,10 @@ def check(certificate: dict[str, Any]) -> str:
         gap = between - 2 * drift, between + 2 * drift
         best, own = bounds(TIMES * loss(N, bits)), bounds(loss(M, bits))
         return [
-            ("||Pi A||^2 < map_sq", map_is_below(X, W, data.allowed, K_sq, bits)),
+            ("||Pi A||^2 < map_sq", map_is_below(*map_at, K_sq, bits)),
+            ("||Pi A||^2 is at least nine tenths of map_sq", negated(map_is_below(*map_at, K_sq * 9 / 10, bits))),
             ("gap encloses the distance of what is kept from what is pruned", contains(claimed["gap"], gap)),
-            ("M is what the descent returns", less(exact(0), gap)),
+            ("M is what the descent returns: gap > 10^-12", less(exact(LEAST_GAP), gap)),
             ("lhs encloses seven times L_attn(N)", contains(claimed["lhs"], best)),
             ("rhs encloses L_attn(M)", contains(claimed["rhs"], own)),
             ("N prunes something that moves attention", less(exact(0), best)),

@@ -1,4 +1,7 @@
-"""Repaired bounds on exact instances close to where they are attained: squares of both sides, lhs <= rhs."""
+"""Repaired bounds on exact instances close to where they are attained: squares of both sides, lhs <= rhs <= 2 lhs.
+
+An instance that stays farther below its bound, or on which both sides are 0, shows nothing of it and is refused.
+"""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -17,7 +20,7 @@ from proofs_check.checker.attention import (
 )
 from proofs_check.checker.dual import Dual, zero
 from proofs_check.checker.interval import Number, bounds, square, total
-from proofs_check.checker.questions import Question, at_least, contains, decide, precisions
+from proofs_check.checker.questions import Question, at_least, contains, decide, exact, less, precisions
 from proofs_check.checker.reject import Reject
 from proofs_check.checker.statements.common import enclosures, no_hypotheses, require_claim, require_reading
 from proofs_check.checker.statements.comparison import short_matrix
@@ -65,6 +68,8 @@ def _check(names: tuple[str, ...], left: Callable[[Instance, int], list[Number]]
                 ("lhs encloses the left side", contains(claimed["lhs"], lhs)),
                 ("rhs encloses the right side", contains(claimed["rhs"], rhs)),
                 ("lhs<=rhs", at_least(rhs, lhs)),
+                ("lhs > 0", less(exact(0), lhs)),
+                ("lhs is at least half of rhs", at_least((2 * lhs[0], 2 * lhs[1]), rhs)),
             ]
 
         n, d = instance.n, instance.d

@@ -20,6 +20,8 @@ def require_valley(tau_0: Fraction, weight: Fraction, tau: Fraction, claimed: Bo
     """claimed[0] <= h everywhere, cell by cell (sigma is increasing); h(tau) <= claimed[1]."""
     if max(abs(tau_0), abs(tau)) > 1000 or weight <= 0 or claimed[0] <= 0:
         raise Reject("the valley needs |tau| <= 1000, a positive weight and a positive lower end of lhs")
+    if 4 * claimed[0] > 1:  # h(0) <= 1/4: so large a number would also take long to surround
+        raise Reject("not true: lhs is below the least value of h, which is at most h(0) <= 1/4")
     target = sigma(tau_0)
     value = upper(square(sigma(tau) - target) + weight * tau**2)
     if value > claimed[1]:

@@ -133,7 +133,7 @@ def _sum(matrices: list[list[list[Number]]]) -> list[list[Number]]:
     return [[total(matrix[p][q] for matrix in matrices) for q in size] for p in size]
 
 
-def _not(answer: Answer) -> Answer:
+def negated(answer: Answer) -> Answer:
     return None if answer is None else not answer
 
 
@@ -150,12 +150,12 @@ def _questions(
     (m, m_top), (K_low, K_sq), (k_low, k_sq) = (claimed[name] for name in ("modulus", "map_sq", "row_sq"))
     answers = [_above(form, P, k_sq) for form in forms]
     no_row_is_longer = False if False in answers else None if None in answers else True
-    below = [_not(_above(form, P, k_low)) for form in forms]
+    below = [negated(_above(form, P, k_low)) for form in forms]
     a_row_is_as_long = True if True in below else None if None in below else False
     C_plus, C_minus = ((55 * square_root(Fraction(33), bits) + sign * 39) / 1152 for sign in (1, -1))
     facts: list[Question] = [
         ("K^2 is below the upper end of map_sq", _above(whole, P, K_sq)),
-        ("K^2 is not below the lower end of map_sq", _not(_above(whole, P, K_low))),
+        ("K^2 is not below the lower end of map_sq", negated(_above(whole, P, K_low))),
         ("k^2 is below the upper end of row_sq", no_row_is_longer),
         ("k^2 is not below the lower end of row_sq", a_row_is_as_long),
         ("L need not be convex: lambda < C_- K^2", less(exact(lam), bounds(C_minus * K_low))),
@@ -167,7 +167,7 @@ def _questions(
     H, g = _derivatives(rows, P, centre, lam)
     facts += [
         ("H >= m on the space", definite(shifted(H, P, m))),
-        ("the upper end of modulus is above the least eigenvalue", _not(definite(shifted(H, P, m_top)))),
+        ("the upper end of modulus is above the least eigenvalue", negated(definite(shifted(H, P, m_top)))),
     ]
     s_sq = hull((row.value for row in rows), largest=True)
     s = square_root(enclose(max(s_sq[0], Fraction(0)), bits), bits), square_root(enclose(s_sq[1], bits), bits)

@@ -21,6 +21,7 @@ from proofs_check.checker.statements.comparison import (
     Sides,
     paper_lipschitz,
     positive,
+    require_movable,
     short_matrix,
     sizes,
 )
@@ -58,8 +59,11 @@ def _unbounded_gradient(inputs: Inputs, bits: int) -> Sides:
     n, d = fields.integer(inputs["n"], "inputs.n", 1, 4), fields.integer(inputs["d"], "inputs.d", 1, 4)
     X = short_matrix(inputs["X"], n, d, "inputs.X")
     W, M = (short_matrix(inputs[key], d, d, f"inputs.{key}") for key in ("W", "M"))
+    require_movable(X, W)
     lam, R = positive(inputs, "lambda", "R")
     _require_constant(R)
+    if lam > 1:
+        raise Reject("inputs.lambda must be at most 1")
     if max(frobenius_sq(X), frobenius_sq(W)) > R**2:
         raise Reject("inputs.R must bound ||X||_F and ||W||_F")
     allowed = [[True] * n for _ in range(n)]
@@ -77,6 +81,7 @@ def _momentum(inputs: Inputs, bits: int) -> Sides:
     """
     n, d = fields.integer(inputs["n"], "inputs.n", 1, 4), fields.integer(inputs["d"], "inputs.d", 1, 4)
     X, W = short_matrix(inputs["X"], n, d, "inputs.X"), short_matrix(inputs["W"], d, d, "inputs.W")
+    require_movable(X, W)
     lam, eta, momentum = positive(inputs, "lambda", "eta", "momentum")
     t = fields.integer(inputs["t"], "inputs.t", 0, 50)
     data = b.Blocks([1] * d, X, W, lam, Fraction(0), Fraction(0))

@@ -61,6 +61,8 @@ def check_repaired(certificate: dict[str, Any]) -> str:
     require_claim(certificate, "confirmation", "zeros==wanted")
     require_reading(certificate, {"order": ("ascending, ties by index",)})
     entries, ratios, zeros, wanted = _read(certificate)
+    if not any(0 < count < len(entries) for count in _wanted(entries, ratios)):
+        raise Reject("at one ratio of inputs.rho at least something must be pruned and something kept")
     order = sorted(range(len(entries)), key=lambda index: (entries[index], index))
     for rho, count in zip(ratios, _wanted(entries, ratios), strict=True):
         pruned = set(order[:count])

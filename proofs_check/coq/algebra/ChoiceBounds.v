@@ -1,4 +1,5 @@
-(* fix:bound_c and fix:bound_basic_func: only rows with at least two allowed positions count.
+(* fix:bound_c and fix:bound_basic_func without an axiom, for any two row-stochastic matrices (analysis/ModelBounds.v has
+   them for the model's own f~): only rows with at least two allowed positions count.
 
      S i   the allowed positions of row i, outside of which F and F0 vanish
      n_e   the number of rows with two or more of them; in any other row F and F0 agree   *)
@@ -9,6 +10,8 @@ Set Implicit Arguments. Unset Strict Implicit. Unset Printing Implicit Defensive
 Import Order.TTheory GRing.Theory Num.Theory Algebra.
 Local Open Scope ring_scope.
 
+Definition has_choice_of n (S : 'I_n -> pred 'I_n) : pred 'I_n := fun i => (1 < #|S i|)%N.
+
 Section ChoiceBounds.
 Variables (R : rcfType) (n : nat) (S : 'I_n -> pred 'I_n) (F F0 : 'M[R]_n).
 Hypothesis sF : row_stochastic F.
@@ -16,12 +19,12 @@ Hypothesis sF0 : row_stochastic F0.
 Hypothesis FS : forall i j, ~~ S i j -> F i j = 0.
 Hypothesis F0S : forall i j, ~~ S i j -> F0 i j = 0.
 
-Local Notation has_choice := (Algebra.has_choice S).
-Local Notation n_e := (Algebra.n_e R S).
+Local Notation has_choice := (has_choice_of S).
+Local Notation n_e := (#|has_choice|%:R : R).
 
 Lemma no_choice i j : ~~ has_choice i -> F i j = F0 i j.
 Proof.
-rewrite /Algebra.has_choice -leqNgt => /card_le1_eqP C; case: (boolP (S i j)) => Sij; last by rewrite FS // F0S.
+rewrite /has_choice_of -leqNgt => /card_le1_eqP C; case: (boolP (S i j)) => Sij; last by rewrite FS // F0S.
 have E k : k != j -> ~~ S i k by apply: contra => Sik; apply/eqP; exact: C.
 have one (G : 'M[R]_n) : row_stochastic G -> (forall l k, ~~ S l k -> G l k = 0) -> G i j = 1.
   by move=> sG GS; rewrite -(stochastic_row i sG) (bigD1 j) //= big1 ?addr0 // => k kj; apply: GS; exact: E.
@@ -46,7 +49,7 @@ by rewrite ler_subl_addr; apply: le_trans q _; rewrite ler_addl.
 Qed.
 
 (* ||c||_F <= sqrt(2 n_e) *)
-Theorem bound_c_choices : normF (F - F0) <= Num.sqrt (2%:R * n_e).
+Lemma bound_c_choices : normF (F - F0) <= Num.sqrt (2%:R * n_e).
 Proof.
 apply: ler_wsqrtr; apply: rows_with_choice => i => [_ | /no_choice E]; last first.
   by apply: big1 => j _; rewrite !mxE E subrr expr0n.
@@ -57,7 +60,7 @@ by rewrite big_split /= (_ : 2%:R = 1 + 1) //; apply: ler_add; exact: stochastic
 Qed.
 
 (* ||c o f~||_F <= sqrt(n_e) *)
-Theorem bound_hadamard_choices : normF (hadamard (F - F0) F) <= Num.sqrt n_e.
+Lemma bound_hadamard_choices : normF (hadamard (F - F0) F) <= Num.sqrt n_e.
 Proof.
 apply: ler_wsqrtr; rewrite -[n_e]mul1r; apply: rows_with_choice => i => [_ | /no_choice E]; last first.
   by apply: big1 => j _; rewrite !mxE E subrr mul0r expr0n.
@@ -66,7 +69,7 @@ by rewrite [hadamard _ _ _ _]mxE exprMn; apply: ler_pimull; [exact: sqr_ge0 | ex
 Qed.
 
 (* ||diag((c o f~) 1)||_F <= sqrt(n_e) *)
-Theorem bound_diag_choices : normF (rowdiag (hadamard (F - F0) F *m ones R n 1)) <= Num.sqrt n_e.
+Lemma bound_diag_choices : normF (rowdiag (hadamard (F - F0) F *m ones R n 1)) <= Num.sqrt n_e.
 Proof.
 apply: ler_wsqrtr; rewrite -[n_e]mul1r.
 have row i : \sum_j rowdiag (hadamard (F - F0) F *m ones R n 1) i j ^+ 2
@@ -80,11 +83,3 @@ apply: rows_with_choice => i => [_ | /no_choice E]; rewrite row.
 by rewrite big1 ?expr0n // => j _; rewrite !mxE E subrr mul0r.
 Qed.
 End ChoiceBounds.
-
-(* ---- as Trusted.v states them ---- *)
-Definition checked_bound_c_choices R : Statement.bound_c_choices R.
-Proof. by move=> n S F F0 [[sF sF0] off]; apply: bound_c_choices => // i j /off[]. Qed.
-Definition checked_bound_hadamard_choices R : Statement.bound_hadamard_choices R.
-Proof. by move=> n S F F0 [[sF sF0] off]; apply: bound_hadamard_choices => // i j /off[]. Qed.
-Definition checked_bound_diag_choices R : Statement.bound_diag_choices R.
-Proof. by move=> n S F F0 [[sF sF0] off]; apply: bound_diag_choices => // i j /off[]. Qed.

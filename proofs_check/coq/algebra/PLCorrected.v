@@ -25,7 +25,7 @@ Variable R : rcfType.
 
 (* The second display of the paper's proof:
    ||W o (X^T p X)||_F <= 3 sqrt(n) max|W| ||X||_F^2. *)
-Theorem attention_gradient_upper n d (X : 'M[R]_(n, d)) (W : 'M[R]_d) (F F0 : 'M[R]_n) (wmax : R) :
+Lemma attention_gradient_upper n d (X : 'M[R]_(n, d)) (W : 'M[R]_d) (F F0 : 'M[R]_n) (wmax : R) :
   row_stochastic F -> row_stochastic F0 -> 0 <= wmax -> (forall i j, `|W i j| <= wmax) ->
   normF (attention_gradient X W F F0) <= wmax * (normF2 X * (3%:R * Num.sqrt n%:R)).
 Proof.
@@ -123,8 +123,6 @@ Qed.
 End PLCorrected.
 
 (* ---- as Trusted.v states them ---- *)
-Definition checked_attention_gradient_upper R : Statement.attention_gradient_upper R.
-Proof. by move=> n d X W F F0 wmax [sF sF0]; exact: attention_gradient_upper. Qed.
 Definition checked_attention_gradient_lower_masked R : Statement.attention_gradient_lower_masked R.
 Proof. by move=> n d S X W F F0 beta delta wmin b0 P [[sF sF0] off] d0 Fd w0 Wm;
   apply: attention_gradient_lower_masked Fd _ _ _ _ => // i j /off[]. Qed.

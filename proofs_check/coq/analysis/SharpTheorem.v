@@ -140,6 +140,6 @@ Proof.
 Qed.
 Definition checked_our_convergence_sharp : Statement.our_convergence_sharp.
 Proof.
-  intros n d X W Mc lam C K eta eps T kappa l Hn HT Heps Hs Hk Hkl M mu Hg HN.
+  intros n d X W Mc lam C K eta eps T kappa l [Hn [HT [Heps [Hs [Hk [Hkl [Hg HN]]]]]]].
   exact (our_convergence_sharp n d X W Mc lam C K eta T HT Hs kappa l eps Hn Heps Hk Hkl Hg HN).
 Qed.

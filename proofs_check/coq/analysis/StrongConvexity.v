@@ -4,8 +4,8 @@
      d/dt <grad L(M + t D), D> = lam ||D||^2 + sum_i bil(sigma_i, f_i)(Delta_i, Delta_i),
    and bil sees of Delta_i only the allowed positions, up to a constant: the row constants and K bound the sum.
    new:strong_convexity: the mean value theorem, once for the gradient and once more for L.
-   new:strongly_convex_descent: for m > 0 the least value over D of <grad L(M), D> + m/2 ||D||^2 bounds the gap to any M'
-   by ||grad L(M)||^2/(2m), and a step of eta <= 1/L gains eta/2 ||grad L(M)||^2.                                        *)
+   For m > 0 the least value over D of <grad L(M), D> + m/2 ||D||^2 bounds the gap to any M' by ||grad L(M)||^2/(2m), and a
+   step of eta <= 1/L gains eta/2 ||grad L(M)||^2: Minimum.v, where there is a minimum, has new:strongly_convex_descent. *)
 Require Import Reals Lra Lia.
 From Coquelicot Require Import Coquelicot.
 From AttnPrune.analysis Require Import Sums MatrixNorm SoftmaxRow Model Gradient RowHessian LipschitzGradient.
@@ -183,7 +183,7 @@ Proof.
   rewrite nsq_plus, nsq_scal, ip_scal_r in N. nra.
 Qed.
 
-Theorem stationary_point_near M M' : nsq d d (grad M') = 0 -> m * nF d d (msub M M') <= nF d d (grad M) /\
+Lemma stationary_point_near M M' : nsq d d (grad M') = 0 -> m * nF d d (msub M M') <= nF d d (grad M) /\
   0 <= L M - L M' <= nsq d d (grad M) / (2 * m).
 Proof.
   intro Z. assert (I : forall D, ip d d (grad M') D = 0).
@@ -199,7 +199,7 @@ Proof.
     replace (2 * m * (nsq d d (grad M) / (2 * m))) with (nsq d d (grad M)) by (field; lra). assumption.
 Qed.
 
-Theorem strongly_convex_descent C eta M0 M' T : 0 < lam -> row_constant C -> 0 < eta ->
+Lemma gap_closes C eta M0 M' T : 0 < lam -> row_constant C -> 0 < eta ->
   eta * (lam + C * (K * K)) <= 1 -> L (gd grad eta M0 T) - L M' <= (1 - eta * m) ^ T * (L M0 - L M').
 Proof.
   intros Hl HC He Hs. assert (K2 : 0 <= K * K) by apply sq_nonneg.
@@ -222,10 +222,3 @@ Definition checked_curvature_range : Statement.curvature_range.
 Proof. intros n d X W Mc K lam M D HMc HK. apply curvature_range; assumption. Qed.
 Definition checked_strong_convexity : Statement.strong_convexity.
 Proof. intros n d X W Mc K lam M M' HMc HK. apply strong_convexity; assumption. Qed.
-Definition checked_stationary_point_near : Statement.stationary_point_near.
-Proof. intros n d X W Mc K lam M M' HMc HK G m Hm. apply stationary_point_near; assumption. Qed.
-Definition checked_strongly_convex_descent : Statement.strongly_convex_descent.
-Proof.
-  intros n d X W Mc lam C K eta M0 M' T [HMc [Hl [HC [HK [He Hs]]]]] m Hm.
-  apply (strongly_convex_descent n d X W Mc lam HMc K HK Hm C); assumption.
-Qed.
