@@ -13,7 +13,43 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, BinaryIO
 
-__all__ = ["dumps", "lines", "plain", "read_lines", "table", "whole_file", "write_whole"]
+from attnprune_verify.errors import InvalidInstance
+
+try:
+    import fcntl
+except ImportError:  # not on this system: nothing keeps two processes apart there
+    fcntl = None  # type: ignore[assignment]
+
+__all__ = ["alone", "dumps", "lines", "plain", "read_lines", "table", "whole_file", "write_whole"]
+
+
+@contextmanager
+def alone(lock: Path, folder: Path) -> Iterator[None]:
+    """Hold the file `lock`, made if missing, until the end: one process at a time is at work in `folder`.
+
+    Raises
+    ------
+    InvalidInstance
+        If another one holds it. The system lets go of what a killed process held.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> with tempfile.TemporaryDirectory() as name:
+    ...     lock = Path(name) / "lock"
+    ...     with alone(lock, Path("results")), alone(lock, Path("results")):
+    ...         pass
+    Traceback (most recent call last):
+        ...
+    attnprune_verify.errors.InvalidInstance: another process is at work in 'results'
+    """
+    with lock.open("ab") as file:
+        try:
+            if fcntl is not None:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as error:
+            raise InvalidInstance(f"another process is at work in {str(folder)!r}") from error
+        yield
 
 
 @contextmanager

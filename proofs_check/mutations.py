@@ -289,7 +289,9 @@ def open_enclosures(document: Document) -> None:
 
 
 def pivots(inputs: Document) -> list[Fraction]:
-    """Of LDL^T of X X^T - beta I, with the sizes of classes where there are any."""
+    """Of LDL^T of X X^T - beta I, with the sizes of classes where there are any; X must be a list, no text."""
+    if not isinstance(inputs["X"], list):
+        raise TypeError("X must be a list of rows")
     rows = [[Fraction(entry) for entry in row] for row in inputs["X"]]
     sizes = inputs.get("sizes") or [1] * len(rows[0])
     beta = Fraction(inputs["beta"])

@@ -166,6 +166,8 @@ class Claim:
     conjecture: bool = False
     printed: bool = True
     """Whether the margin is what is printed; not so for a wrong neighbour."""
+    measured_on: str = ""
+    """The end of `says` of a measured statement, which others share: what it was measured on."""
     source: str = "the paper"
     note: str = ""
     tags: frozenset[str] = field(default_factory=frozenset)

@@ -122,5 +122,5 @@ def _agrees(row: dict[str, Any], judgement: Judgement) -> bool:
 
 
 def _certifies(row: dict[str, Any], judgement: Judgement) -> bool:
-    """One instance refutes; it proves only what says that an instance exists."""
-    return row["kind"] == "refutation" or EXISTENTIAL in judgement.claim.tags
+    """One instance refutes; it proves only what says that an instance exists. What says less proves nothing."""
+    return row["part"] != "less" and (row["kind"] == "refutation" or EXISTENTIAL in judgement.claim.tags)

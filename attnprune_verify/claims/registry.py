@@ -36,6 +36,7 @@ _MODULES = (
     "guarantees",
     "landscape",
     "near_dense",
+    "rows_apart",
     "heavy_ball",
     "two_masks",
     "stationary_point",

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from attnprune_verify.errors import InvalidInstance
+from attnprune_verify.files import alone
 
 __all__ = ["Journal", "Progress", "can_run_in_parallel", "complete", "count_finished"]
 
@@ -81,17 +82,33 @@ def complete(
     processes : runs at a time; needs joblib beyond 1
     cost : dear runs go first, so that no process is left alone with one at the end
 
+    Raises
+    ------
+    InvalidInstance
+        If another process is at work with this journal, or the file holds something else than finished runs.
+
     Examples
     --------
     >>> complete({"3": 3, "4": 4}, lambda n: {"square": n * n})
     [{'key': '3', 'square': 9}, {'key': '4', 'square': 16}]
     """
-    finished: dict[str, dict[str, Any]] = {}
-    kept = None
-    if journal is not None:
-        journal.parent.mkdir(parents=True, exist_ok=True)
-        kept = Journal(journal)
-        finished = {key: kept.finished[key] for key in runs if key in kept.finished}
+    if journal is None:
+        return _complete(runs, perform, None, processes, progress, cost)
+    journal.parent.mkdir(parents=True, exist_ok=True)
+    with alone(journal, journal.parent):
+        return _complete(runs, perform, Journal(journal), processes, progress, cost)
+
+
+def _complete(
+    runs: Mapping[str, _Task],
+    perform: Callable[[_Task], Mapping[str, Any]],
+    kept: Journal | None,
+    processes: int,
+    progress: Progress | None,
+    cost: Callable[[_Task], float],
+) -> list[dict[str, Any]]:
+    known = {} if kept is None else kept.finished
+    finished = {key: known[key] for key in runs if key in known}
     missing = [(key, task) for key, task in runs.items() if key not in finished]
     missing.sort(key=lambda item: cost(item[1]), reverse=True)
     if progress is not None:

@@ -166,10 +166,11 @@ def sum_of_heads(layer: AttentionLayer, X: ArrayLike) -> HeadSum:
         keys = keys + layer.b_K.reshape(layer.kv_heads, m).repeat(layer.group, axis=0).ravel()
     unheaded = layer.scale * (queries @ keys.T)
     one = AttentionLayer(queries, keys, scale=layer.scale, mask=layer.mask)  # n tokens as features, X = I
-    per_head = [
-        layer.scale * queries[:, h * m : (h + 1) * m] @ keys[:, h * m : (h + 1) * m].T for h in range(layer.heads)
-    ]
-    total = np.sum(per_head, axis=0)
+    total = np.zeros_like(unheaded)
+    for h in range(layer.heads):  # by the columns of its own key head, not by what was repeated
+        group = slice(h // layer.group * m, (h // layer.group + 1) * m)
+        shared = tokens @ layer.W_K[:, group] + (0.0 if layer.b_K is None else layer.b_K[group])
+        total += layer.scale * (queries[:, h * m : (h + 1) * m] @ shared.T)
     fused = layer_attention(one, np.eye(len(tokens)))[0]
     distances = [np.linalg.norm(fused - F) / np.linalg.norm(F) for F in attention]
     return HeadSum(float(np.linalg.norm(unheaded - total) / np.linalg.norm(total)), float(min(distances)))

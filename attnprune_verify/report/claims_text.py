@@ -47,13 +47,21 @@ def _heading(record: ClaimRecord) -> str:
 
 
 def _lines(records: list[ClaimRecord]) -> list[RenderableType]:
-    """Verdict, name, proof and evidence of each record on a line, and below it, wrapped, what it says."""
+    """Verdict, name, proof and evidence of each record on a line, and below it, wrapped, what it says.
+
+    Measured ones come last, below a line that says what they were measured on: their sentences end with it.
+    """
+    records = sorted(records, key=lambda record: record.claim.measured_on != "")
     names = [f"{record.claim.id} ({record.claim.reading.name})" for record in records]
     width = min(max(map(len, names)), _LONGEST)
     printed = [record.evidence.proof.value for record in records]
     proofs = max((len(proof) for proof in printed if proof != "none"), default=0)
     lines: list[RenderableType] = []
+    where = ""
     for record, name in zip(records, names, strict=True):
+        if record.claim.measured_on != where:
+            where = record.claim.measured_on
+            lines.append(Text(f"{where.removesuffix('.')}:", style="italic"))
         verdict, proof = record.statement.value, record.evidence.proof.value
         line = Text()
         line.append(f"{verdict:9}  ", style=STYLE[verdict])
@@ -61,7 +69,7 @@ def _lines(records: list[ClaimRecord]) -> list[RenderableType]:
         if proofs:  # a section without proofs has no such column: its names are the longest, and 80 columns few
             line.append(f"{'' if proof == 'none' else 'proof ' + proof:{proofs + 6}}  ", style=_PROOF[proof])
         line.append(record.evidence.grade if len(name) <= width else f"\n{'':11}{record.evidence.grade}", style="dim")
-        says = record.claim.says + (_TAUTOLOGY if "tautology" in record.claim.tags else "")
+        says = record.claim.says.removesuffix(f" {where}") + (_TAUTOLOGY if "tautology" in record.claim.tags else "")
         lines += [line, Padding(Text(says), (0, 0, 0, 11))]
     return lines
 

@@ -15,13 +15,8 @@ from numpy.typing import NDArray
 
 from attnprune_verify.algorithms.matrix.damping import Moments
 from attnprune_verify.errors import InvalidInstance
-from attnprune_verify.files import dumps, whole_file, write_whole
+from attnprune_verify.files import alone, dumps, whole_file, write_whole
 from attnprune_verify.instance.validate import Array
-
-try:
-    import fcntl
-except ImportError:  # not on this system: nothing keeps two processes apart there
-    fcntl = None  # type: ignore[assignment]
 
 __all__ = ["Workplace"]
 
@@ -48,12 +43,7 @@ class Workplace:
     def entered(self) -> Iterator[None]:
         """Make the folder, or go on in it; one process at a time."""
         self.path.mkdir(parents=True, exist_ok=True)
-        with (self.path / "lock").open("w") as lock:
-            try:
-                if fcntl is not None:
-                    fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except OSError as error:
-                raise InvalidInstance(f"another process is at work in {str(self.path)!r}") from error
+        with alone(self.path / "lock", self.path):
             self._claim()
             try:
                 yield

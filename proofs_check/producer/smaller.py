@@ -138,11 +138,12 @@ def _thresholding() -> Documents:
             yield name, _pruned("alg:mask_gd", "refutation", reading, distinct, ratios, zeros, wanted)
     constant = [[Q(3, 10)] * 4 for _ in range(4)]
     half = [Q(1, 4), Q(1, 2), Q(3, 4)]
-    reading = {"order": "ascending", "base": "0"}
-    yield (
-        "mask_gd-refutation-constant",
-        _pruned("alg:mask_gd", "refutation", reading, constant, half, [16] * 3, [4, 8, 12]),
-    )
+    for base in "01":
+        reading = {"order": "ascending", "base": base}
+        yield (
+            "mask_gd-refutation-constant" + ("-1" if base == "1" else ""),
+            _pruned("alg:mask_gd", "refutation", reading, constant, half, [16] * 3, [4, 8, 12]),
+        )
     repaired = {"order": "ascending, ties by index"}
     yield (
         "mask_gd-confirmation-distinct",

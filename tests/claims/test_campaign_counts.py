@@ -10,7 +10,7 @@ import pytest
 from attnprune_verify.claims import registry
 from attnprune_verify.claims.campaign import examine, judge
 from attnprune_verify.claims.campaign.decide import HOLDS, NOT_MET, UNDECIDED, VIOLATED, Decision, _weigh
-from attnprune_verify.claims.campaign.draw import Draw, Sizes, index_of
+from attnprune_verify.claims.campaign.draw import Draw, Sizes, index_of, locate
 from attnprune_verify.claims.campaign.plan import Plan
 from attnprune_verify.claims.campaign.run import CampaignResult
 from attnprune_verify.claims.campaign.tally import Tally, Worst
@@ -106,3 +106,22 @@ def test_a_side_that_is_a_thousandth_too_large_is_a_violation(scale: float) -> N
 def test_sides_that_rounding_may_have_exchanged_are_equal_only_where_it_is_small(radius: float, state: int) -> None:
     """A radius of one in ten thousand says nothing; one in a billion says that both are the same."""
     assert _weigh([at_most(lanes([1.0], radius), lanes([1.0], radius))], 1).state.tolist() == [state]
+
+
+KNOWN = [
+    ((0, 0), (3, 2, None), [1.1239619469606075, -0.0009900398959824049, 0.9498519891455641, 0.3981344986132851, 1.0]),
+    ((7, 40_000), (2, 2, "causal"), [1.7708324543557248, 0.01, 0.25840877259775785, 0.322845254474593, 1e-6]),
+]
+
+
+@pytest.mark.parametrize(("number", "shape", "values"), KNOWN)
+def test_an_instance_is_what_it_was_when_it_was_reported(number: Any, shape: Any, values: list[float]) -> None:
+    """By its seed and index: who reads of a counterexample today must be able to make it tomorrow."""
+    seed, index = number
+    group, lane = locate(index)
+    drawn = Draw.of(seed, Sizes((2, 3), (2, 3)), group, lane, 1)
+    assert (drawn.n, drawn.d, drawn.mask) == shape
+    assert [float(drawn.values[name].ravel()[0]) for name in ("X", "W", "M", "N", "lam")] == pytest.approx(values)
+    assert [locate(index) for index in (31, 32, 32_767, 32_768, 10**6)] == [
+        (31, 0), (0, 1), (31, 1023), (32, 0), (960, 530),
+    ]  # fmt: skip

@@ -113,6 +113,30 @@ def test_an_attained_bound_certifies_that_part_and_no_more(monkeypatch: pytest.M
     assert weigh(Judgement(claim, Verdict.HOLDS)).parts == {"bound": "by hand", "sharp": "by hand"}
 
 
+def test_a_certificate_that_says_less_than_the_sentence_raises_no_grade(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two tokens whose logits overflow say nothing of data drawn by the recipe, where the claim's own witness does."""
+    claim = find("exp:exp_is_computable", "causal")
+    entry = index()[claim.id]
+    assert {row["part"] for row in entry["certificates"]} == {"less"}
+    found = weigh(Judgement(claim, Verdict.REFUTED))
+    assert found.grade == "measured" and any("exp_is_computable" in file for file in found.files)
+    assert weigh(Judgement(claim, Verdict.REFUTED, certified=True)).grade == "certified"
+    whole = [row | {"part": "whole"} for row in entry["certificates"]]
+    monkeypatch.setattr(evidence, "index", lambda: {claim.id: entry | {"certificates": whole}})
+    assert weigh(Judgement(claim, Verdict.REFUTED)).grade == "certified"
+
+
+def test_certificates_stand_under_the_statement_that_they_decide() -> None:
+    """Ties for the exact proportion, from 0 and from 1; the size of the bound under the statement about it."""
+    stems = {
+        name: [row["file"].rsplit("/", 1)[1].removesuffix(".json") for row in index()[name]["certificates"]]
+        for name in ("exp:exact_proportion", "exp:vacuous_guarantee", "exp:supports_theory")
+    }
+    assert stems["exp:exact_proportion"] == ["mask_gd-refutation-constant-1", "mask_gd-refutation-constant"]
+    assert stems["exp:vacuous_guarantee"] == [f"supports_theory-refutation-n-{n}" for n in (128, 256, 400, 512)]
+    assert stems["exp:supports_theory"] == ["practical-refutation-beta", "practical-refutation-causal"]
+
+
 def test_theorems_are_shown_with_their_type_and_its_hash() -> None:
     (theorem,) = weigh(Judgement(find("thm:lip_grad_l", "any"), Verdict.HOLDS)).theorems
     assert theorem["type"].startswith("forall n d X W Mc R0 lam, valid_mask n Mc -> bounded n d X W R0 -> 0 <= lam ->")

@@ -2,6 +2,7 @@
 
 import json
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -9,7 +10,13 @@ from flint import arb
 
 from attnprune_verify.claims import excerpts
 from attnprune_verify.claims.case import Case
-from attnprune_verify.claims.quantities import Quantities, extreme_eigenvalues, spectral_norm, variance
+from attnprune_verify.claims.quantities import (
+    Quantities,
+    extreme_eigenvalues,
+    positive_definite,
+    spectral_norm,
+    variance,
+)
 from attnprune_verify.errors import InvalidInstance
 from attnprune_verify.model import gradient, hessian_vector_product, loss
 from attnprune_verify.oracle import ball
@@ -114,3 +121,23 @@ def test_an_excerpt_of_the_paper_is_as_it_was_taken(monkeypatch, tmp_path) -> No
     monkeypatch.setattr(excerpts.resources, "files", lambda name: tmp_path)
     with pytest.raises(InvalidInstance, match="was changed since"):
         excerpts.excerpt("exp:baselines_reference")
+
+
+@pytest.mark.parametrize("arithmetic", [FLOAT, EXACT, BALL])
+@pytest.mark.parametrize(
+    ("rows", "least"),
+    [
+        ([[1, 2], [2, 1]], -1.0),
+        ([[2, 1], [1, 2]], 1.0),
+        ([[4, 2, 0], [2, 4, 2], [0, 2, 4]], 4 - 8**0.5),
+        ([[1, 1, 0], [1, 1, 1], [0, 1, 1]], 1 - 2**0.5),
+    ],
+)
+def test_pivots_say_whether_a_matrix_less_a_shift_is_positive_definite(
+    arithmetic: Any, rows: Any, least: float
+) -> None:
+    """Just below the least eigenvalue it is, just above it is not."""
+    gram = arithmetic.lift(np.array(rows, dtype=float))
+    with working_precision():
+        assert positive_definite(gram, arithmetic.lift(least - 1e-6))
+        assert not positive_definite(gram, arithmetic.lift(least + 1e-6))

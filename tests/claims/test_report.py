@@ -109,6 +109,33 @@ def test_text_has_a_line_for_every_claim(result: ClaimsResult, width: int) -> No
     assert "G Convergence of Gradient Descent" in text and "Outcome: passed." in text.replace("\n", " ")
 
 
+def test_where_something_was_measured_is_said_once_above_what_was_measured_there(result: ClaimsResult) -> None:
+    """Under its heading a sentence is the whole one again; what was not measured stands under none."""
+    console = Console(width=10**6, record=True, file=io.StringIO(), highlight=False)
+    console.print(render_claims(result), markup=False)
+    text = console.export_text()
+    records = {f"{one.claim.id} ({one.claim.reading.name})": one for one in result.records}
+    verdicts = {verdict.value for verdict in Verdict}
+    where, name, said = "", "", {}
+    for line in text.splitlines():
+        if line.startswith("Measured on "):
+            assert line != f"{where.removesuffix('.')}:"  # once
+            where = f"{line.removesuffix(':')}."
+        elif line.startswith(" "):
+            said[name] = f"{line.strip()} {where}".strip()
+        elif line.split(" ")[0] in verdicts and len(said) < len(records):
+            name = re.fullmatch(r"\S+ +(\S+ \(.*?\))(?:  .*)?", line)[1]
+        elif line:
+            where = ""  # a section begins
+    assert said.keys() == records.keys()
+    for name, record in records.items():
+        tautology = " It restates a definition: a tautology." if "tautology" in record.claim.tags else ""
+        assert said[name] == record.claim.says + tautology, name
+    measured = [record for record in result.records if "measured" in record.claim.tags]
+    assert 1 < text.count("Measured on") < len(measured) / 2
+    assert all("Measured on " in record.as_dict()["says"] for record in measured)
+
+
 class _Page(HTMLParser):
     def __init__(self) -> None:
         super().__init__()

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from attnprune_verify.errors import InvalidInstance
-from attnprune_verify.experiments.runs import Journal
+from attnprune_verify.experiments.runs import Journal, complete
 from attnprune_verify.experiments.synthetic import run as synthetic
 from attnprune_verify.experiments.synthetic.data import Cell, draw
 from attnprune_verify.experiments.synthetic.plan import FULL, QUICK, Run, SyntheticPlan, perform
@@ -206,6 +206,21 @@ def test_the_summary_names_every_statement_and_every_rival(results: tuple[Result
     text = summary(results[0])
     for label in (*RIVALS.values(), "exp:lambda-u-shape", "exp:rho-consistently-outperforms", "Chaos"):
         assert label in text
+
+
+def test_one_process_at_a_time_fills_a_journal(tmp_path: Path) -> None:
+    """Two would do everything twice, and one may cut off the line that the other is writing."""
+    journal, tried = tmp_path / "out" / "runs.jsonl", []
+
+    def perform_beside_another(number: int) -> dict[str, int]:
+        with pytest.raises(InvalidInstance, match="another process is at work in .*out'"):
+            complete({"2": 2}, lambda number: {}, journal)
+        tried.append(number)
+        return {"square": number**2}
+
+    assert complete({"3": 3}, perform_beside_another, journal) == [{"key": "3", "square": 9}] and tried == [3]
+    assert complete({"3": 3, "4": 4}, lambda number: {"square": number**2}, journal)[1] == {"key": "4", "square": 16}
+    assert list(Journal(journal).finished) == ["3", "4"]
 
 
 def test_damaged_journals_are_refused(tmp_path: Path) -> None:

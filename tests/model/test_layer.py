@@ -20,6 +20,7 @@ from attnprune_verify.model.layer_functions import (
     layer_loss,
     layer_relative_error,
 )
+from attnprune_verify.model.objective import Objective
 from attnprune_verify.oracle import autodiff, ball, loops, taylor
 from attnprune_verify.oracle.inputs import layered
 from tests.model.layers import KINDS, LLAMA3, random_layer, random_masks, rotations
@@ -323,3 +324,14 @@ def test_repeated_key_heads_compute_the_sum(kind):
     assert gap.attention_to_nearest_head > 0.1
     with pytest.raises(InvalidInstance, match="no place for RoPE"):
         sum_of_heads(random_layer("rope half")[0], X[0])
+
+
+def test_the_relative_error_of_a_batch_is_that_of_all_its_samples_together():
+    """Per head, by the objective too: a sample of sharp rows weighs more than one of uniform rows."""
+    layer, X = random_layer("heads, causal", 3)
+    X, masks = np.stack([4 * X[0], 0.2 * X[1]]), random_masks(layer, 3)
+    pruned = layer.with_weights(*(M * W for M, W in zip(masks, (layer.W_Q, layer.W_K), strict=True)))
+    found = Objective(layer, X).relative_error(*masks)
+    np.testing.assert_allclose(found, layer_relative_error(layer, pruned, X), rtol=1e-10)
+    each = np.mean([layer_relative_error(layer, pruned, x) for x in X], axis=0)
+    assert (np.abs(found - each) > 0.01 * found).any()

@@ -1,4 +1,4 @@
-"""All mutants: the survivors of the first release (survivors.toml) and our own (own.toml)."""
+"""All mutants: the survivors of the first release (survivors.toml), our own (own.toml), later ones (planted.toml)."""
 
 import tomllib
 from pathlib import Path
@@ -7,6 +7,6 @@ from tests.mutants.patching import Mutant
 
 MUTANTS = [
     Mutant(**entry)
-    for name in ("survivors", "own")
+    for name in ("survivors", "own", "planted")
     for entry in tomllib.loads((Path(__file__).parent / f"{name}.toml").read_text("utf-8"))["mutant"]
 ]

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from proofs_check import both, fuzz
+from proofs_check import both, fuzz, mutations
 from proofs_check.__main__ import CERTIFICATES
 from proofs_check.checker import judge_bytes
 from proofs_check.corpus import __main__ as corpus
@@ -107,6 +107,17 @@ def test_a_mutant_that_only_one_accepts_is_reported(program: Path, monkeypatch: 
     accepting = both.Verdict(True, "whatever")
     monkeypatch.setattr(fuzz, "judge_bytes", lambda content: accepting)
     assert fuzz.compare(0, 20)["disagree"] > 0
+
+
+def test_tokens_that_a_mutation_made_a_text_are_not_eliminated() -> None:
+    """Its 2,000 digits were read as so many tokens: the fuzzer stood still at the 1,075th mutant of a seed."""
+    document = json.loads((CERTIFICATES / "PL_ineq-refutation-causal.json").read_text())
+    document["inputs"]["X"] = "9" * 2000
+    with pytest.raises(TypeError, match="list of rows"):
+        mutations.pivots(document["inputs"])
+    kept = json.dumps(document["hypotheses"]["psd_pivots"])
+    mutations.open_enclosures(document)
+    assert json.dumps(document["hypotheses"]["psd_pivots"]) == kept
 
 
 def test_both_agree_on_a_sample_of_mutants(program: Path) -> None:

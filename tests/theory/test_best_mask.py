@@ -6,11 +6,15 @@ from itertools import combinations
 
 import numpy as np
 import pytest
+from flint import arb
 
 import attnprune_verify as apv
 from attnprune_verify.errors import InvalidInstance
 from attnprune_verify.instance.problem import Instance
+from attnprune_verify.oracle.ball_forms import attention_term
+from attnprune_verify.oracle.inputs import fused
 from attnprune_verify.theory import best_mask
+from attnprune_verify.theory.balls import precision
 from attnprune_verify.theory.best_mask import _posed, certified_best_mask, loss_below
 
 
@@ -146,3 +150,56 @@ def test_the_mask_that_descent_returns_and_the_best() -> None:
 def test_refusals(instance: Instance, zeros: int, given, why: str) -> None:  # type: ignore[no-untyped-def]
     with pytest.raises(InvalidInstance, match=why):
         certified_best_mask(instance, zeros, given)
+
+
+def test_wherever_a_search_is_stopped_its_bound_is_below_every_mask(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The least of what is still open counts, not the greatest; a poor start must not make up for that."""
+    for seed in range(2):
+        instance = drawn(seed, 4, 3)
+        every, losses = all_losses(instance, 4)
+        poor = every[int(np.argmax(losses))]
+        start = lambda problem, ones, size: (poor[problem.order], float(losses.max()))  # noqa: B023, E731
+        monkeypatch.setattr(best_mask, "_start", start)
+        bounds = [certified_best_mask(instance, 4, most_nodes=most).bound for most in (1, 10, 30, 60, 100, 150)]
+        assert max(bounds) <= losses.min() * (1 + 1e-12) and bounds == sorted(bounds)
+
+
+def test_a_loss_and_a_bound_are_the_safe_ends_of_the_same_enclosure() -> None:
+    for seed in range(4):
+        instance = drawn(seed, 3, 2, 2.0)
+        found = certified_best_mask(instance, 2)
+        with precision(400):
+            truth = attention_term(fused(found.mask, instance.samples[0], instance.W, 0.0, instance.mask))
+            assert arb(found.bound) < truth < arb(found.loss)
+
+
+def first_row_loss(X: np.ndarray, W: np.ndarray, mask: np.ndarray) -> arb:
+    """1/2 ||F_1 - f_1||^2 in balls, where all tokens but the first are equal."""
+    rest, x = len(X) - 1, [arb(float(value)) for value in X[0]]
+    gaps = [arb(float(one)) - arb(float(other)) for one, other in zip(X[0], X[1], strict=True)]
+    rows = []
+    for kept in (mask, np.ones_like(mask)):
+        terms = [arb(kept[a, b] * W[a, b]) * x[a] * gaps[b] for a in range(len(W)) for b in range(len(W))]
+        others = (-sum(terms, arb(0))).exp()
+        rows.append((1 / (1 + rest * others), others / (1 + rest * others)))
+    (F, G), (f, g) = rows
+    return ((F - f) ** 2 + rest * (G - g) ** 2) / 2
+
+
+def test_logits_that_cancel_bound_no_mask_by_their_rounding() -> None:
+    """Two weights of 1e9 leave 6 but for a rounding; 400 positions that the dense attention shares pay little."""
+    too_high = 0
+    for seed in range(12):
+        rng = np.random.default_rng(seed)
+        big, left = 1e9 * (1 + rng.random()), 6 + rng.random()
+        X = np.tile(np.array([rng.random(), 0.5 * rng.random()]), (400, 1))
+        X[0] = 1.0
+        W = np.array([[big, left - big], [-left / 2, -left / 2]]) / (X[0] - X[1])
+        mask = np.array([[1.0, 1.0], [0.0, 0.0]])
+        problem = _posed(Instance(X, W, mask=np.vstack([np.ones(400), np.eye(400)[1:]])))
+        fixed = mask.ravel()[problem.order][None]
+        with precision(400):
+            truth = first_row_loss(X, W, mask)
+            assert truth > 0.01 and arb(float(loss_below(problem, fixed, 2)[0])) <= truth
+            too_high += bool(arb(float(loss_below(problem._replace(slip=0.0), fixed, 2)[0])) > truth)
+    assert too_high > 1, "without the rounding's share it is above the loss of that very mask"

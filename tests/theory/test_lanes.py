@@ -2,6 +2,7 @@
 
 from fractions import Fraction
 
+import mpmath
 import numpy as np
 import pytest
 from flint import arb
@@ -60,6 +61,17 @@ def test_a_lost_term_would_be_seen():
     """What would be wrong is outside: the enclosure is no wider than rounding."""
     a = RNG.uniform(1, 2, 30)
     assert not inside(Lane(a) * Lane(a), [Fraction(float(x)) ** 2 * (1 + Fraction(1, 10**14)) for x in a])
+
+
+def test_the_logarithm_reaches_as_far_as_its_argument():
+    """Below the middle it falls further than above it rises; the least radius that holds is rounded up."""
+    share = np.linspace(0.05, 0.95, 40)
+    found = Lane(np.ones(40), share).log()
+    assert (found.mid == 0).all()
+    for radius, part in zip(found.rad, share, strict=True):
+        with mpmath.workdps(40):
+            least = -mpmath.log(1 - mpmath.mpf(float(part)))
+            assert least <= mpmath.mpf(float(radius)) <= least * (1 + mpmath.mpf(10) ** -4)
 
 
 def test_comparisons_part_the_instances_or_answer_for_all():

@@ -13,6 +13,7 @@ from attnprune_verify.theory.assumptions import Assumption, assumptions
 from attnprune_verify.theory.constants import constants
 from attnprune_verify.theory.curvature import row_constants
 from attnprune_verify.theory.evaluation import Route, attention_part, attention_squares
+from attnprune_verify.theory.guarantees import guarantees
 from attnprune_verify.theory.kappa import row_eigenvalue
 from attnprune_verify.theory.measure import start_loss
 from attnprune_verify.theory.theorem import theorem
@@ -89,6 +90,16 @@ def test_without_a_mu_the_threshold_decides_whether_ones_would_do(share: float, 
     verdict = theorem(Instance(np.eye(2), weights, lam=threshold * share))
     assert any("M = 1 would satisfy it" in reason for reason in verdict.reasons) is witness
     assert not verdict.applies and verdict.vacuous and math.isnan(verdict.numbers["at_ones"])
+
+
+def test_without_a_regulariser_nothing_takes_a_step() -> None:
+    """At lam = 0 M = 1 is optimal: every guarantee is met at once, with T = 0 and a goal of eps/2."""
+    found = {one.id: one for one in guarantees(Instance(np.eye(2), np.array([[0.3, -0.1], [0.2, 0.7]])))}
+    repaired = found["repaired-theorem"]
+    assert repaired.numbers["T"] == repaired.numbers["xi"] == repaired.numbers["at_ones"] == 0.0
+    assert "within T = 0 steps" in repaired.says and "<= (xi + eps)/2 = 0.005" in repaired.says
+    assert found["gradient-norm"].numbers == {"gradient": 0.0, "T": 0.0} and found["confinement"].numbers["loss"] == 0.0
+    assert not found["linear-convergence"].applies and not found["strong-convexity"].applies
 
 
 # --- what is not pruned, and the routes of larger instances -----------------------------------------------------------

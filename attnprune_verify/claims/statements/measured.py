@@ -102,6 +102,7 @@ def _claim(id_: str, entry: Measured, reading: Reading, cases: Callable[[], Iter
         margin=_agrees,
         supply=Fixed(cases),
         wrong=(Wrong("the opposite", lambda q: _agrees(q, 0)),),
+        measured_on=_where(entry),
         source="the paper's text" if id_.startswith("exp:") else "new; measured, not proved",
         note=f"{_counts(entry)}. {_besides(entry)}Measured by: {'; '.join(entry.commands)}",
         conjecture=id_ in _LEFT_OPEN,
