@@ -32,8 +32,8 @@ def verdict(status: Status, value: float = 1.0, tolerance: float = 2.0) -> Oracl
 @pytest.mark.parametrize(("first", "second"), list(product(WORSE, repeat=2)))
 def test_the_worse_of_both_points_counts(first: Status, second: Status, monkeypatch: pytest.MonkeyPatch) -> None:
     answers = iter([(verdict(first),), (verdict(second),)])
-    monkeypatch.setattr(check, "_judge_at", lambda point, rng, tell: next(answers))
-    (found,) = check._judge_gradient(SMALL, np.random.default_rng(0), lambda what: None)
+    monkeypatch.setattr(check, "_judge_at", lambda point, rng, effort, tell: next(answers))
+    (found,) = check._judge_gradient(SMALL, np.random.default_rng(0), 22.0, lambda what: None)
     assert found.status == max(first, second, key=WORSE.index)
 
 
@@ -69,8 +69,9 @@ def test_without_a_mask_the_second_point_is_far_from_the_first() -> None:
     assert ones.instance.M is None and random.name == "random M"
     for M in (random.instance.M, *check._points(layer, rng)[1].instance.masks_or_ones):
         assert 0.1 <= M.min() < 0.2 and 0.8 < M.max() <= 0.9 and abs(M.mean() - 0.5) < 0.12
+    assert ones.share + random.share == 1.0 and 0 < ones.share < random.share
     (given,) = check._points(problem.with_M(np.zeros((8, 8))), rng)
-    assert given.name == "M" and not given.instance.M.any()
+    assert (given.name, given.share) == ("M", 1.0) and not given.instance.M.any()
 
 
 def test_a_given_beta_and_delta_reach_every_part() -> None:
