@@ -32,7 +32,7 @@ __all__ = ["Auditor"]
 # Benign instances in double precision on which most mistakes show; the diagnosis starts here.
 _MOST_SEARCHES = 4
 _MOST_SHRUNK = 3  # mistakes of a function that are shown on a smaller instance
-_WEAK = {"threshold-off-by-one", "ties-dropped"}  # names that wrong entries get by chance
+_WEAK = {"threshold-off-by-one", "ties-dropped", "wrong-count"}  # names that wrong entries get by chance
 _TELLING_LITTLE = ("ties", "edges")  # on equal or on few entries wrong rules agree with each other
 _VANISHED = (("dense-target-uses-M",), ("zero-output",))
 _CORE = ("full", "causal", "given-mask", "outside-box", "lam-large", "binary-M")
@@ -136,6 +136,8 @@ class Auditor(Examiner):
             if check.name == "mixed-dtypes" and ids in ((), ("low-precision",)):
                 single = self._in_single(check.function)  # what float32 inputs do alone they do beside others
                 ids, words = (ids, words) if single is None else (single.ids, single.words)
+            if ids in ((), ("unknown",)) and check.name == "rare-errors" and check.function in self.context.coarser:
+                ids, words = ("low-precision",), SENTENCES["low-precision"]  # which the judgement left room for
             ids, words = self._remembered(check, ids or ("unknown",), words, finding.fitting)
             if ids == ("unknown",):
                 self._unnamed[check.id] = finding.samples
@@ -248,6 +250,10 @@ class Auditor(Examiner):
         self._tried[name] = self._tried.get(name, 0) + 1
         if here and self._tried[name] <= _MOST_SEARCHES:  # the search is long
             found = self._special(check, here, general)
+            if check.stability and found.ids == (
+                "weights-changed",
+            ):  # what vanishes beside large logits is not cut off
+                found = Diagnosis(("unknown",), SENTENCES["unknown"])
             if not found.named and check.stability and name in self._overflowed:  # here it vanishes, or just not yet
                 return Diagnosis(("unstable-exp",), SENTENCES["unstable-exp"])
             if found.named:
@@ -279,7 +285,7 @@ class Auditor(Examiner):
 
     @staticmethod
     def _only_here(check: Check, special: Diagnosis) -> Diagnosis:
-        if {"dense-target-uses-M", "zero-output"} & set(special.ids):
+        if {"dense-target-uses-M", "zero-output"} & set(special.ids) and check.function != "attention":
             # A part that is missing on a few instances has no such cause.
             return Diagnosis(("unknown",), f"the attention part is 0 (only here: {check.says})")
         return Diagnosis(special.ids, f"{special.words} (only here: {check.says})")

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from attnprune_verify.audit.binding import Binding, NotTaken, bound
 from attnprune_verify.audit.contract import FUNCTIONS
 from attnprune_verify.audit.layer.bridge import described
-from attnprune_verify.audit.layer.sample import LayerSample
+from attnprune_verify.audit.layer.sample import LAYERED, LayerSample
 from attnprune_verify.audit.subject.process import Answer, NoAnswer, Subject, SubjectLost
 from attnprune_verify.audit.truth.asked import asked_samples
 from attnprune_verify.audit.truth.precision import FLOAT64, Precision
@@ -306,8 +306,31 @@ class Context:
             self._batches[function] = (
                 "" if problem is None else f"takes no batch: with X of shape (3, 5, 4) it {problem}"
             )
-            self.note(function, "takes batches" if problem is None else "takes no batches")
+            answered = "answers batches in a wrong shape" if self._misread(function, found) else "takes no batches"
+            self.note(function, "takes batches" if problem is None else answered)
         return self._batches[function] or None
+
+    def misreads_batches(self, function: str) -> tuple[str, Sample] | None:
+        """What is wrong with the shape of an answer to a batch, and the batch: what takes none raises an exception."""
+        problem, found = self.refuses_batches(function), self.samples("batch", function)
+        return (problem, found[0]) if problem is not None and self._misread(function, found) else None
+
+    def _misread(self, function: str, found: tuple[Sample, ...]) -> bool:
+        """Whether a batch was answered, in a shape that code for one sample does not make of it by accident.
+
+        An array product carries another axis along: one result per sample, or one per pair of samples. In a target
+        whose other functions average over batches that is no accident.
+        """
+        answer = self.known(function, found[0]) if found else None
+        if answer is None or self.misshapen(function, found[0], answer) is None:
+            return False
+        shapes = self.shapes(function, found[0])
+        if any(
+            part.ndim <= len(shape) for part, shape in zip(answer.parts, shapes, strict=True) if part.shape != shape
+        ):
+            return True
+        peers = [peer for peer in _ARRAYS if peer != function and peer in self.subject.functions]
+        return function not in ("attention", *LAYERED) and not all(map(self.refuses_batches, peers))
 
     def _batch_problem(self, function: str, sample: Sample) -> str | None:
         try:

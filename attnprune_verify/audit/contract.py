@@ -79,6 +79,7 @@ RULES = (
     "NumPy arrays go in, fresh ones for every call; whatever numpy.asarray understands may come out, torch and jax "
     "tensors too.",
     "A parameter that is not there (mask, lam, a batch) is not asked for, and that is said.",
+    "A function of one sample raises when it is given a batch: an answer of another shape is a wrong answer.",
     "Of a batch the attention term is the average over its k samples, not the sum; the regulariser counts once.",
     "Masks that prune: 0 = pruned, 1 = kept in binary_mask and prune_mask_gd; True = pruned in the baselines.",
     "Exactly floor(rho size) entries go; of equal ones the lower flat index first.",

@@ -347,8 +347,8 @@ def test_a_function_that_is_right_is_not_blamed_for_another(tmp_path):
     ("id", "names"),
     [
         ("fill -1000", ("mask-leaks",)),
-        ("gd mask of MW", ("unknown",)),
-        ("binary M>=.5", ("unknown",)),
+        ("gd mask of MW", ("mask-of-other-M",)),
+        ("binary M>=.5", ("wrong-count",)),
         ("nan_to_num", ("unstable-exp",)),
         ("descent keeps", ("keeps-instead-of-prunes",)),
         ("magnitude prunes nothing", ("prunes-nothing",)),

@@ -23,7 +23,9 @@ from attnprune_verify.audit.checks.descent_mistakes import (
     gradient_of,
     kept,
     named,
+    named_by_first,
     named_long,
+    rounded_other,
     tolerance,
 )  # fmt: skip
 from attnprune_verify.audit.checks.inputs import keeping_checks
@@ -104,6 +106,8 @@ def _start(context: Context) -> Finding:
             )
             if ids == ("unknown",) and steps == 0:
                 ids = _other_start(context, sample, M)
+            if ids == ("unknown",) and steps == 1 and np.ptp(M) <= tolerance(sample):
+                ids = named_by_first(sample, later, STEPS, float(1 - M.mean()) / ETA)
             said = f"after {steps} steps M is {M.flat[0]:.6g}, ... instead of {value:.6g} everywhere"
             return Finding(
                 "failed",
@@ -221,10 +225,11 @@ def _counts(context: Context) -> Finding:
             problem = judge_zeros(mask, Selection("M", M, rho), M, flags_are_gone=False)
             if problem is not None:
                 reason, (id, *_) = problem
+                other = rounded_other(sample, M, mask, rho, STEPS) if id == "unknown" else ()
                 return Finding(
                     "failed",
                     f"{reason} (rho = {rho}), on {sample.describe()}",
-                    ids=(id,),
+                    ids=other or (id,),
                     call=_call(sample, (kept(M, rho), M), rho=rho),
                 )
     (crossing, *_) = context.samples("lam-large", _F)[-3:]  # an odd number of steps leaves entries below 0
@@ -232,9 +237,8 @@ def _counts(context: Context) -> Finding:
     problem = judge_zeros(mask, Selection("M", M, RHO), M, flags_are_gone=False)
     if problem is not None:
         reason, (id, *_) = problem
-        return Finding(
-            "failed", f"{reason}, where M is negative", ids=(id,), call=_call(crossing, (kept(M), M), steps=3)
-        )
+        ids = (rounded_other(crossing, M, mask, RHO, 3) if id == "unknown" else ()) or (id,)
+        return Finding("failed", f"{reason}, where M is negative", ids=ids, call=_call(crossing, (kept(M), M), steps=3))
     return Finding("passed", "entry by entry, for six ratios", power=0.0)
 
 
@@ -244,6 +248,7 @@ def _ties(context: Context) -> Finding:
         problem = judge_zeros(mask, Selection("M = 1", M, RHO), M, flags_are_gone=False)
         if problem is not None:
             reason, ids = problem
+            ids = rounded_other(sample, M, mask, RHO, 0) or ids
             return Finding(
                 "failed",
                 f"{reason}, with all of M equal",
@@ -263,6 +268,10 @@ def _momentum(context: Context) -> Finding:
         if close(sample, M, descend(gradient_of(sample), sample.W.shape, eta=0.1, momentum=0.9, form=form)):
             return Finding("passed", form, power=CLOSE)
     plain = close(sample, M, descend(gradient_of(sample), sample.W.shape, eta=0.1))
+    again = not close(sample, _run(context, sample, momentum=0.9, eta=0.1)[1], M)
+    if again:
+        ids, call = ("nondeterministic",), _call(sample, momentum=0.9, eta=0.1)
+        return Finding("failed", f"two equal calls with momentum differ, on {sample.describe()}", ids=ids, call=call)
     reason = "momentum has no effect" if plain else "no form of momentum gives these iterates"
     heavy = descend(gradient_of(sample), sample.W.shape, eta=0.1, momentum=0.9)
     call = _call(sample, (kept(heavy), heavy), momentum=0.9, eta=0.1)

@@ -15,7 +15,8 @@ from attnprune_verify.audit.truth.samples import Sample
 from attnprune_verify.model.functions import gradient
 
 __all__ = [
-    "CLOSE", "ETA", "RHO", "STEPS", "close", "descend", "gradient_of", "kept", "named", "named_long", "tolerance",
+    "CLOSE", "ETA", "RHO", "STEPS", "close", "descend", "gradient_of", "kept", "named", "named_by_first", "named_long",
+    "rounded_other", "tolerance",
 ]  # fmt: skip
 
 CLOSE = 1e-9
@@ -123,6 +124,12 @@ def _programs(sample: Sample, steps: int) -> Iterator[tuple[str, Callable[[], Ar
     yield "missing-regularizer", regularised(0.0)
     factors = (2.0, 0.5, 1 / k, float(sample.n), 1 / ETA, 1 + 1 / ETA)  # 1 / eta: the step leaves out the regulariser
     yield from (("regularizer-scale", regularised(factor)) for factor in factors)
+    yield "hadamard-uses-masked-W", lambda: descend(lambda M: M * of(M), shape, steps)
+    yield "weights-overwritten", partial(_overwriting, sample, steps)
+    if sample.X.ndim == 3:
+        alone = [gradient_of(sample.changed(X=tokens)) for tokens in sample.X]
+        yield "batch-not-averaged", lambda: _in_turn(alone, shape, steps)
+        yield from (("batch-not-averaged", partial(descend, one, shape, steps)) for one in (alone[0], alone[-1]))
     yield "gradient-sign", plain(eta=-ETA)
     yield "gradient-sign", scaled(-1.0)
     yield "dense-target-uses-M", scaled(0.0)
@@ -130,6 +137,73 @@ def _programs(sample: Sample, steps: int) -> Iterator[tuple[str, Callable[[], Ar
     if steps:
         yield from (("ignores-step", plain(decay=decay)) for decay in _DECAYS)
     yield from (("gradient-scale", scaled(factor)) for factor in (2.0, 0.5, float(k), 1 / k))
+
+
+def _overwriting(sample: Sample, steps: int) -> Array:
+    """Every step leaves the masked weights behind, for the target, too."""
+    M, at = np.ones(sample.W.shape), sample
+    for _ in range(steps):
+        M = M - ETA * gradient_of(at)(M)
+        at = at.changed(W=M * at.W.astype(float))
+    return M
+
+
+def _in_turn(alone: list[Gradient], shape: tuple[int, ...], steps: int) -> Array:
+    M = np.ones(shape)
+    for step in range(steps):
+        M = M - ETA * alone[step % len(alone)](M)
+    return M
+
+
+def named_by_first(sample: Sample, M: Array, steps: int, first: float) -> tuple[str, ...]:
+    """The wrong descent that gives this M, if its first step, the same for all entries, was `first` times eta.
+
+    The right one is lam. It tells the bound of what is clipped, the length of what is normalised, a factor of lam.
+    """
+    of, shape, size = gradient_of(sample), sample.W.shape, float(sample.W.size) ** 0.5
+    if not first > 0:
+        return ("unknown",)
+
+    def by(change: Callable[[Array], Array]) -> Callable[[], Array]:
+        return lambda: descend(lambda M: change(of(M)), shape, steps)
+
+    programs: list[tuple[str, Callable[[], Array]]] = [
+        ("gradient-clipped", by(lambda g: np.clip(g, -first, first))),
+        ("gradient-clipped", by(lambda g: g * min(1.0, first * size / np.linalg.norm(g)))),
+        ("other-optimizer", by(lambda g: first * size * g / np.linalg.norm(g))),
+        ("other-optimizer", by(lambda g: first * np.sign(g))),
+        *(("other-optimizer", partial(_adaptive, of, shape, steps, rule)) for rule in _ADAPTIVE),
+    ]
+    if sample.lam:
+        programs += [
+            ("regularizer-scale", partial(descend, gradient_of(sample, first), shape, steps)),
+            ("ignores-step", partial(descend, of, shape, steps, ETA * first / sample.lam)),
+        ]
+    with np.errstate(all="ignore"):
+        return next(((id,) for id, program in programs if close(sample, M, program())), ("unknown",))
+
+
+# Betas, epsilon, and whether the averages are corrected: Adam as it stands in textbooks, RMSprop, Adagrad.
+_ADAPTIVE = ((0.9, 0.999, 1e-8, True), (0.0, 0.99, 1e-8, False), (0.0, 0.9, 1e-8, False), (0.0, 1.0, 1e-10, False))
+
+
+def _adaptive(of: Gradient, shape: tuple[int, ...], steps: int, rule: tuple[float, float, float, bool]) -> Array:
+    first, second, epsilon, corrected = rule
+    M, mean, square = np.ones(shape), np.zeros(shape), np.zeros(shape)
+    for step in range(1, steps + 1):
+        g = of(M)
+        mean = first * mean + (1 - first) * g
+        square = second * square + (1 - second if second < 1 else 1.0) * g * g
+        by = (1 - first**step, 1 - second**step) if corrected else (1.0, 1.0)
+        M = M - ETA * (mean / by[0]) / (np.sqrt(square / by[1]) + epsilon)
+    return M
+
+
+def rounded_other(sample: Sample, M: Array, mask: Array, rho: float, steps: int) -> tuple[str, ...]:
+    """Whether the mask is that of another matrix: the iterate before, or the masked weights."""
+    weights = M * sample.W.astype(float)
+    others = (descend(gradient_of(sample), M.shape, max(steps - 1, 0)), weights, np.abs(weights))
+    return ("mask-of-other-M",) if any(np.array_equal(mask, kept(one, rho)) for one in others) else ()
 
 
 def _etas(sample: Sample) -> tuple[float, ...]:

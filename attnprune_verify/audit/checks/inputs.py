@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from attnprune_verify.audit.checks.memory import one_changed
 from attnprune_verify.audit.checks.smaller import call_on
 from attnprune_verify.audit.checks.values import judged
 from attnprune_verify.audit.context import Context
@@ -41,6 +42,9 @@ def input_checks(function: str) -> Iterator[Check]:
 def keeping_checks(function: str) -> Iterator[Check]:
     """What all calls together have shown; to be asked last."""
     claim = FUNCTIONS[function].claim
+    if function in ENCLOSED and function not in LAYERED:
+        says = "where one input alone has changed, another result comes"
+        yield Check(function, "one-changed", says, claim, lambda c: one_changed(c, function))
     yield Check(function, "inputs-untouched", "no input array is changed", claim, lambda c: _untouched(c, function))
     yield Check(function, "results-kept", "what was returned stays as it was", claim, lambda c: _kept(c, function))
 
@@ -213,8 +217,9 @@ def _passes_now(context: Context, function: str, sample: Sample, others: dict[st
 
 
 def _right_otherwise(context: Context, function: str, sample: Sample) -> bool:
+    """Asked anew: what has become wrong since is not wrong because of the variant."""
     try:
-        answer = context.answer(function, sample)
+        answer = context.ask(function, sample)
     except NoAnswer:
         return False
     if context.misshapen(function, sample, answer) is not None:

@@ -82,6 +82,7 @@ def _selections(seed: int, precision: Precision) -> dict[str, tuple[Selection, .
             Selection("few values", few, 0.5),
             Selection("few values", few, 0.2),
             Selection("few values", few[::-1].copy(), 0.7),
+            Selection("zeros of both signs", np.where(few == 0, np.copysign(0.0, signed), few), 0.2),
             Selection("large, all equal", np.full((20, 20), 0.5, plain.dtype), 0.5),
             Selection("large, few values", np.tile(few, (4, 4)), 0.4),
         ),
@@ -234,7 +235,10 @@ def _cuts(selection: Selection) -> Iterator[Selection]:
 
 
 def explained(wrong: list[Finding]) -> Finding:
-    """The first of several failures, under the first name that explains all of them."""
+    """The first of several failures, under the first name that explains all of them; a wrong shape explains itself."""
+    misshapen = next((one for one in wrong if one.ids == ("wrong-shape",)), None)
+    if misshapen is not None:
+        return replace(misshapen, fitting=misshapen.ids)
     ids = [id for id in wrong[0].ids if all(id in other.ids for other in wrong)]
     return replace(wrong[0], ids=tuple(ids[:1]) or ("unknown",), fitting=tuple(ids))
 
@@ -254,13 +258,14 @@ def judge_zeros(
         return None
     reason = f"{int(gone.sum())} of {size} entries go where floor(rho size) = {count}"
     choices = _wrong_choices(selection.matrix, sizes, selection.rho)
-    known = tuple(dict.fromkeys(id for id, wrong in choices if np.array_equal(gone, wrong)))
-    if known:
-        return reason if gone.sum() != count else "other entries go than the smallest", known
+    known = [id for id, wrong in choices if np.array_equal(gone, wrong)]
     smallest = np.array_equal(np.sort(sizes[gone]), np.sort(sizes, axis=None)[: gone.sum()])
     if gone.sum() != count:
-        one_off = smallest and abs(int(gone.sum()) - count) == 1
-        return reason, ("threshold-off-by-one",) if one_off else ("unknown",)
+        one_off = smallest and not known and abs(int(gone.sum()) - count) == 1
+        known += ["threshold-off-by-one"] * one_off + ["wrong-count"] * smallest
+        return reason, tuple(dict.fromkeys(known or ["unknown"]))
+    if known:
+        return "other entries go than the smallest", tuple(dict.fromkeys(known))
     if smallest:
         return "ties are broken by another rule than the lower flat index first", ("ties-dropped",)
     return "other entries go than the smallest", ("unknown",)
@@ -293,6 +298,9 @@ def _wrong_choices(matrix: NDArray[Any], sizes: NDArray[Any], rho: float) -> Ite
         ("absolute-values", lambda: smallest_first(np.abs(matrix), count)),
         ("absolute-values", lambda: smallest_first(matrix, count)),
         ("baseline-global-threshold", lambda: _per_row(sizes, rho)),
+        ("baseline-global-threshold", lambda: _per_row(sizes.T, rho).T),
+        ("clips-or-rounds-M", lambda: smallest_first(np.clip(sizes, 0.0, 1.0), count)),
+        ("memory-layout", lambda: _as_in_memory(sizes, count)),
         ("ties-dropped", lambda: smallest_first(sizes.T, count).T),
     ]
     for id, choose in candidates:
@@ -303,6 +311,11 @@ def _wrong_choices(matrix: NDArray[Any], sizes: NDArray[Any], rho: float) -> Ite
 
 def _to_digits(sizes: NDArray[Any], count: int, digits: int) -> Flags:
     return smallest_first(np.round(sizes, digits), count)
+
+
+def _as_in_memory(sizes: NDArray[Any], count: int) -> Flags:
+    """Places in memory taken for places in the matrix."""
+    return smallest_first(sizes.ravel("K"), count).reshape(sizes.shape)
 
 
 def _per_row(sizes: NDArray[Any], rho: float) -> Flags:

@@ -176,7 +176,9 @@ def _certify(
 ) -> _Certificate:
     shape = layer.weight.shape
     if weight.shape != shape or pruned.shape != shape or weight.dtype.kind != "f" or not np.isin(pruned, (0, 1)).all():
-        return _Certificate(f"returns shapes {weight.shape} and {pruned.shape} instead of {shape}", ("wrong-shape",))
+        turned = weight.shape == pruned.shape == shape[::-1] != shape
+        ids = ("baseline-axis",) if turned else ("wrong-shape",)
+        return _Certificate(f"returns shapes {weight.shape} and {pruned.shape} instead of {shape}", ids)
     gone = pruned == 1
     if not np.isfinite(weight).all():
         return _Certificate("returns weights that are not finite")

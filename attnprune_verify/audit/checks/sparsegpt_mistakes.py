@@ -35,6 +35,8 @@ def named(layer: LinearLayer, options: dict[str, Any], weight: Matrix, gone: Fla
             other, flags = run()
         except (np.linalg.LinAlgError, IndexError, ValueError):
             continue
+        if other.shape != weight.shape:
+            continue
         if np.abs(other - right).max() <= room and (flags == chosen).all():
             continue  # on this layer it makes no difference
         if np.abs(other - weight).max() <= room and ((flags == gone).all() or ((other == 0) == (weight == 0)).all()):
@@ -113,6 +115,11 @@ def _candidates(layer: LinearLayer, options: dict[str, Any]) -> Iterator[tuple[s
     yield "prunes-nothing", lambda: (layer.weight.astype(float), np.zeros(layer.weight.shape, dtype=np.bool_))
     yield "prunes-everything", lambda: (np.zeros(layer.weight.shape), np.ones(layer.weight.shape, dtype=np.bool_))
     yield "baseline-axis", lambda: _transposed(layer, damp, width)
+    yield "baseline-axis", lambda: _turned(layer, damp, width)
+    yield from (("baseline-update", sweep(updating=rule)) for rule in _UPDATES)
+    yield from (("baseline-update", sweep(updating=rule, offset=0)) for rule in _UPDATES)
+    yield "baseline-update", lambda: _in_order(layer, damp, width)
+    yield "baseline-score", sweep(centred=True)
     if layer.m:
         yield "group-convention", sweep(group=layer.m - layer.n)
         yield "group-convention", sweep(stale=True)
@@ -128,6 +135,20 @@ def _transposed(layer: LinearLayer, damp: float, width: int) -> Output:
     turned = LinearLayer(layer.name, layer.weight.T, layer.X, layer.rho, layer.n, layer.m)
     weight, gone = _sweep(turned, damp=damp, width=width)
     return weight.T, gone.T
+
+
+def _turned(layer: LinearLayer, damp: float, width: int) -> Output:
+    weight, gone = _sweep(layer, damp=damp, width=width)
+    return weight.T, gone.T
+
+
+def _in_order(layer: LinearLayer, damp: float, width: int) -> Output:
+    """The columns with the largest inputs first."""
+    order = np.argsort(-(layer.X.astype(float).reshape(-1, layer.X.shape[-1]) ** 2).sum(axis=0))
+    back = np.argsort(order)
+    sorted_ = LinearLayer(layer.name, layer.weight[:, order], layer.X[..., order], layer.rho, layer.n, layer.m)
+    weight, gone = _sweep(sorted_, damp=damp, width=width)
+    return weight[:, back], gone[:, back]
 
 
 def _sweep(
@@ -159,9 +180,12 @@ def _sweep(
     diagonal: bool = False,
     by_input: bool = False,
     mean_dead: bool = False,
+    updating: str = "right",
+    centred: bool = False,
 ) -> Output:
     X = layer.X.astype(float) if layer.X.ndim == 3 else layer.X.astype(float)[None]
     flat = X.reshape(-1, X.shape[-1])
+    flat = flat - flat.mean(axis=0) if centred else flat
     H = hessian_factor / (len(flat) if tokens else len(X)) * flat.T @ flat
     if identity:
         H = np.eye(len(H))
@@ -174,7 +198,7 @@ def _sweep(
         H[dead, dead] = fill
     else:
         H[dead, dead] = fill
-        H = H + damp * by(H) * np.eye(len(H))
+        H = H + damp * by(H) * (1.0 if damp_by == "mean, everywhere" else np.eye(len(H)))
     inverse = np.linalg.inv(H)
     U = np.linalg.cholesky(inverse).T
     W = layer.weight.astype(float)
@@ -198,13 +222,24 @@ def _sweep(
                 count = layer.n if group is None else group
                 gone[:, part] = np.stack([smallest_first(-row if largest else row, count) for row in scores]) ^ keep
             kept = np.where(gone[:, j], 0.0, W[:, j])
-            error = (W[:, j] - kept) / U[j, j]
+            row, divisor = _UPDATES[updating](U, inverse, j) if updating != "right" else (U[j], U[j, j])
+            error = (W[:, j] - kept) / divisor
             W[:, j] = kept
             if update:
                 stop = W.shape[1] if across else b
-                W[:, j + 1 : stop] -= np.outer(error, U[j, j + 1 : stop])
+                W[:, j + 1 : stop] -= np.outer(error, row[j + 1 : stop])
     return W, gone
 
+
+# Wrong updates of the columns behind: the row that is subtracted, and what the error is divided by.
+_UPDATES: dict[str, Callable[[Matrix, Matrix, int], tuple[Matrix, Any]]] = {
+    "added": lambda U, inverse, j: (-U[j], U[j, j]),
+    "divided twice": lambda U, inverse, j: (U[j], U[j, j] ** 2),
+    "not divided": lambda U, inverse, j: (U[j], 1.0),
+    "row of the inverse": lambda U, inverse, j: (inverse[j], U[j, j]),
+    "inverse of all inputs": lambda U, inverse, j: (inverse[j], inverse[j, j]),
+    "column": lambda U, inverse, j: (U[:, j], U[j, j]),
+}
 
 # What percdamp is a fraction of; the right one is the mean diagonal.
 _DAMPINGS: dict[str, Callable[[Matrix], Any]] = {
@@ -212,6 +247,8 @@ _DAMPINGS: dict[str, Callable[[Matrix], Any]] = {
     "max": lambda H: np.diag(H).max(),
     "one": lambda H: 1.0,
     "median": lambda H: np.median(np.diag(H)),
+    "mean, everywhere": lambda H: np.diag(H).mean(),
+    "mean over inputs": lambda H: np.diag(H).mean() / len(H),
     "trace": lambda H: np.trace(H),
     "all entries": lambda H: H.mean(),
     "each": lambda H: np.diag(H),

@@ -17,6 +17,7 @@ from attnprune_verify.audit.subject.process import NoAnswer
 from attnprune_verify.audit.truth.asked import asked_samples
 from attnprune_verify.audit.truth.reference import ENCLOSED, Component, parameters, reference
 from attnprune_verify.audit.truth.samples import Sample
+from attnprune_verify.audit.truth.tolerance import judge
 
 __all__ = ["TIMES", "plain_samples", "precision_check", "structure_checks"]
 
@@ -171,9 +172,11 @@ def _defaults(context: Context, function: str) -> Finding:
         return Finding("passed", "leaving them out changes nothing")
     for one, part in zip(short.parts, reference(function, sample), strict=True):
         if one.shape != part.value.shape or not np.all(np.abs(one - part.value) <= 2 * part.bound + part.radius):
+            right = judge(function, sample, full.parts).verdict == "passed"
             return Finding(
                 "failed",
                 "leaving them out gives another result than lam = 0 and mask = None",
+                ids=("wrong-default",) if right else (),
                 call=call_on(function, sample),
             )
     return Finding("passed", "leaving them out changes nothing but rounding")

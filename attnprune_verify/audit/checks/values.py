@@ -88,6 +88,12 @@ def values_checks(function: str) -> Iterator[Check]:
 def _values(context: Context, function: str, regime: str) -> Finding:
     if regime.startswith("batch"):
         refusal = context.refuses_batches(function)
+        misread = context.misreads_batches(function) if regime == "batch" else None
+        if misread is not None:
+            reason, batch = misread
+            return Finding(
+                "failed", f"{reason}; what takes none raises", ids=("wrong-shape",), call=call_on(function, batch)
+            )
         if refusal is not None:
             return Finding("not_applicable", refusal)
         if regime != "batch" and "batch" in context.wrong.get(function, ()):

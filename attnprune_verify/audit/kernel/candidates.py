@@ -16,6 +16,7 @@ from attnprune_verify.audit.kernel.steps import evaluate
 from attnprune_verify.audit.kernel.truth import parts_of
 from attnprune_verify.audit.kernel.wrong_backward import WrongGradient, backward_mistakes, gradients
 from attnprune_verify.audit.kernel.wrong_forward import Wrong, differentiated, forward_mistakes, output
+from attnprune_verify.audit.naming.describing import told_from_one
 
 __all__ = ["Candidate", "candidates"]
 
@@ -89,7 +90,7 @@ def _factors(function: str, wrong: list[Observation], indices: list[int]) -> Ite
     factor = float(np.median(ratios))
     id = "output-scale" if function == FORWARD else "gradient-sign" if abs(factor + 1) < 0.02 else "gradient-scale"
     yield Candidate(
-        id, f"the result is {factor:.3g} times what it should be",
+        id, f"the result is {told_from_one(factor)} times what it should be",
         lambda sample: tuple(factor * part for part in _right(function, sample)),
     )  # fmt: skip
 
@@ -147,7 +148,7 @@ def _scales(function: str, wrong: list[Observation], indices: list[int]) -> Iter
     if not fitted:
         return
     factors = sorted(set(fitted.values()))
-    said = f"{factors[0]:.3g}" if factors[-1] - factors[0] < 1e-3 * factors[-1] else "varying factors"
+    said = told_from_one(factors[0]) if factors[-1] - factors[0] < 1e-3 * factors[-1] else "varying factors"
     words = f"the logits are multiplied by {said} beyond the scale"
 
     def scale(sample: Sample) -> float:

@@ -15,14 +15,18 @@ from attnprune_verify.audit.kernel.bridge import BACKWARD, FORWARD
 from attnprune_verify.audit.kernel.candidates import Candidate, candidates
 from attnprune_verify.audit.kernel.context import KernelContext, Reply
 from attnprune_verify.audit.kernel.judge import allowed_norms, judge, judge_parts
+from attnprune_verify.audit.kernel.making import Maker
 from attnprune_verify.audit.kernel.observation import Observation
 from attnprune_verify.audit.kernel.precision import LOWER
 from attnprune_verify.audit.kernel.regimes import BENIGN, EXTREME
 from attnprune_verify.audit.kernel.sample import Array, Sample
 from attnprune_verify.audit.kernel.sentences import SENTENCES
 from attnprune_verify.audit.kernel.shapes import misshapen
+from attnprune_verify.audit.kernel.steps import evaluate
 from attnprune_verify.audit.kernel.truth import parts_of, truth
+from attnprune_verify.audit.naming.describing import told_from_one
 from attnprune_verify.audit.naming.diagnosis import Diagnosis
+from attnprune_verify.audit.naming.exponential import one_curve
 from attnprune_verify.audit.subject.process import NoAnswer
 
 __all__ = ["Namer"]
@@ -34,6 +38,8 @@ _CLOSE = 1e-3  # of the error that a formula may leave although rounding does no
 _ROOM = 8.0  # a wrong formula's rounding, in units of the right one's
 _SMALL_ERROR = 0.2
 _SPREAD = 0.2
+_SHOWN, _NEAR = 24, 5.0  # queries whose weights are looked at, and how far below the largest logit
+_STRAIGHT = 0.2  # of a curve that a straight line may leave
 _VAGUE = 0.5  # an instance on which a lower precision may do anything says nothing about it
 
 
@@ -126,6 +132,9 @@ class Namer:
         if each and len(named) == len(each):
             ids = tuple(dict.fromkeys(id for one in named for id in one.ids))
             return Diagnosis(ids, "; ".join(dict.fromkeys(one.words for one in named)))
+        wrong_forward = self._inherited(function)  # before rounding, which it would be blamed on
+        if wrong_forward is not None and wrong_forward.ids != ("low-precision",):
+            return wrong_forward
         return self._low_precision(function, observed)
 
     def _one(self, function: str, observed: list[Observation], indices: list[int]) -> Diagnosis | None:
@@ -145,11 +154,42 @@ class Namer:
             return None
         if not self.context.precision.stored and _share_off(function, wrong) < _SPREAD:
             return None  # rounding does not spare most entries
+        curve = self._curve() if function == FORWARD else None
+        if curve is not None:
+            return curve
         for lower in LOWER[self.context.precision.name]:
             verdicts = [judge(function, one.sample, one.parts, lower) for one in wrong]
             if all(one.status != "failed" for one in verdicts) and min(one.power for one in verdicts) < _VAGUE:
                 return Diagnosis(("low-precision",), f"right up to the precision of {lower.name}")
         return None
+
+    def _curve(self) -> Diagnosis | None:
+        """What an error is that depends on the distance to a row's largest logit alone; v = 1 shows the weights.
+
+        Rounding leaves no curve: equal distances come from logits, and belong to row sums, that are rounded otherwise.
+        """
+        sample = Maker(self.context.seed, self.context.precision).make("weights", _SHOWN, _SHOWN, batch=2)
+        sample = sample.changed(v=np.broadcast_to(np.eye(_SHOWN), sample.v.shape).copy())
+        try:
+            reply = self.context.ask(FORWARD, sample)
+        except NoAnswer:
+            return None
+        if misshapen(FORWARD, sample, reply) is not None or not (reply.parts[0] >= 0).all():
+            return None
+        steps, weights = evaluate(sample), reply.parts[0]
+        z = steps.s - steps.top
+        largest = z.argmax(axis=-1)[..., np.newaxis]
+        with np.errstate(divide="ignore", invalid="ignore"):
+            error = np.log(weights / np.take_along_axis(weights, largest, axis=-1)) - z
+        seen = (z < 0) & (z > -_NEAR) & np.isfinite(error)
+        z, error = z[seen], error[seen]
+        if not one_curve(z, error):
+            return None
+        factor = float(z @ error / (z @ z))
+        if np.linalg.norm(error - factor * z) <= _STRAIGHT * np.linalg.norm(error):
+            words = f"the logits are multiplied by {told_from_one(1 + factor)} beyond the scale"
+            return Diagnosis(("logit-scale",), words)
+        return _named("approximate-exp")
 
 
 def _share_off(function: str, wrong: list[Observation]) -> float:

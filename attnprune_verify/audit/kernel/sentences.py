@@ -9,6 +9,7 @@ SENTENCES: dict[str, str] = {
     "constant-output": "a result does not depend on the inputs",
     "missing-scale": "the logits are not scaled",
     "logit-scale": "the logits are scaled by another factor",
+    "approximate-exp": "another function of the logits stands where exp is meant, such as a polynomial",
     "wrong-softmax-axis": "the softmax runs over another axis than the keys",
     "not-normalised": "the weights do not sum to 1",
     "unstable-exp": "large logits overflow or underflow: the row maximum is not subtracted",

@@ -22,20 +22,22 @@ SHARED = (
 )  # fmt: skip
 
 
-def turned(rows: Array, sample: LayerSample, sign: float = 1.0, layout: str | None = None, theta: Any = None) -> Array:
-    """Row i turned by sign R_i; itself without rotation."""
+def turned(
+    rows: Array, sample: LayerSample, sign: float = 1.0, layout: str | None = None, theta: Any = None, first: int = 0
+) -> Array:
+    """Row i turned by sign R_i, R_{i + first} where positions do not start at 0; itself without rotation."""
     rope = sample.rope
     if rope is None:
         return rows
     m = rows.shape[-1]
     pairs = np.arange(m // 2)
     half = (rope.layout if layout is None else layout) == "half"
-    first, second = (pairs, pairs + m // 2) if half else (2 * pairs, 2 * pairs + 1)
+    left, right = (pairs, pairs + m // 2) if half else (2 * pairs, 2 * pairs + 1)
     frequencies = rope.frequencies(m) if theta is None else theta(rope, m)
-    angles = sign * np.outer(np.arange(len(rows)), frequencies)
+    angles = sign * np.outer(first + np.arange(len(rows)), frequencies)
     found = np.array(rows)
-    found[:, first] = rows[:, first] * np.cos(angles) - rows[:, second] * np.sin(angles)
-    found[:, second] = rows[:, first] * np.sin(angles) + rows[:, second] * np.cos(angles)
+    found[:, left] = rows[:, left] * np.cos(angles) - rows[:, right] * np.sin(angles)
+    found[:, right] = rows[:, left] * np.sin(angles) + rows[:, right] * np.cos(angles)
     return found
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -16,6 +17,7 @@ __all__ = ["layer_mistakes"]
 
 Change = tuple[str, dict[str, Callable[..., Any]], str, tuple[str, ...]]
 _SLOPE = ("layer_gradient",)
+_FORWARD = tuple(name for name in LAYERED if name != "layer_gradient")
 
 
 def layer_mistakes() -> Iterator[Change]:
@@ -93,6 +95,8 @@ def _frequencies() -> dict[str, Callable[[Any, int], Array]]:
         "theta^(-2a/m) of 10000": lambda rope, m: 10000.0 ** (-np.arange(0, m, 2) / m),
         "without scaling": lambda rope, m: rope.theta ** (-np.arange(0, m, 2) / m),
         "scaling inverted": lambda rope, m: (rope.theta ** (-np.arange(0, m, 2) / m)) ** 2 / rope.frequencies(m),
+        "theta^(-2(a + 1)/m)": lambda rope, m: rope.theta ** (-np.arange(2, m + 2, 2) / m),
+        "rounded to float16": lambda rope, m: rope.frequencies(m).astype(np.float16).astype(float),
         "theta^(2a/m)": lambda rope, m: rope.theta ** (np.arange(0, m, 2) / m),
         "theta^(-a/(m/2 - 1))": lambda rope, m: rope.theta ** (-np.arange(m // 2) / max(m // 2 - 1, 1)),
     }
@@ -114,6 +118,13 @@ def _positions() -> Iterator[Change]:
     yield "rope-transposed", {"turn_K": back}, "of the keys", LAYERED
     yield "rope-not-turned-back", {"unturn": still}, "the derivatives stay turned", _SLOPE
     yield "rope-not-turned-back", {"unturn": turned}, "turned again instead of back", _SLOPE
+    for first in (1, -1):
+        for side in "QK":
+            shifted = partial(turned, first=first)
+            yield "rope-position", {f"turn_{side}": shifted}, f"{first:+d} for {side}", _FORWARD
+    for detail, size in (("divided by their norm", 0.0), ("divided by their root mean square", 0.5)):
+        unit = partial(_turned_units, power=size)
+        yield "tokens-changed", {"turn_Q": unit, "turn_K": unit}, f"queries and keys {detail}", _FORWARD
     for layout in ("half", "interleaved"):
         wrong: dict[str, Callable[..., Any]] = {
             "turn_Q": lambda rows, sample, layout=layout: turned(rows, sample, layout=layout),
@@ -128,6 +139,10 @@ def _positions() -> Iterator[Change]:
             "unturn": lambda rows, sample, theta=theta: turned(rows, sample, -1.0, theta=theta),
         }
         yield "rope-frequency", wrong, detail, LAYERED
+
+
+def _turned_units(rows: Array, sample: LayerSample, *, power: float) -> Array:
+    return turned(rows / np.linalg.norm(rows, axis=1, keepdims=True) * rows.shape[1] ** power, sample)
 
 
 def _seen(sample: LayerSample, least: int | None, most: int | None, window: int | None) -> Array:
@@ -196,9 +211,31 @@ def _scores() -> Iterator[Change]:
             return s
         return np.asarray(fall(s, float(sample.alibi[0]), np.subtract.outer(np.arange(sample.n), np.arange(sample.n))))
 
+    def scaled_late(s: Array, sample: LayerSample, h: int, cap: Any, fall: Any) -> Array:
+        if sample.softcap is not None:
+            s = sample.factor * cap(s / sample.factor, sample.softcap)
+        return s if sample.alibi is None else fall(s, float(sample.alibi[h]), _apart(sample))
+
+    def sloped(slope_of: Callable[[LayerSample, int], float]) -> Callable[..., Array]:
+        def scores(s: Array, sample: LayerSample, h: int, cap: Any, fall: Any) -> Array:
+            s = s if sample.softcap is None else cap(s, sample.softcap)
+            return s if sample.alibi is None else np.asarray(fall(s, slope_of(sample, h), _apart(sample)))
+
+        return scores
+
+    heads: dict[str, Callable[[LayerSample, int], float]] = {
+        "the slopes of the heads reversed": lambda sample, h: float(sample.alibi[-1 - h]),  # type: ignore[index]
+        "2^(-8(h + 1)/heads) for the given slopes": lambda sample, h: 2.0 ** (-8 * (h + 1) / sample.heads),
+    }
+    yield "score-order", {"scores": scaled_late}, "the cap before the scale", _FORWARD
+    yield from (("alibi-ignored", {"scores": sloped(slope)}, detail, _FORWARD) for detail, slope in heads.items())
     yield "score-order", {"scores": other_order}, "slopes before the cap", LAYERED
     yield "score-order", {"scores": scaled}, "slopes are scaled", LAYERED
     yield "alibi-ignored", {"scores": of_first}, "the first head's slope for all", LAYERED
+
+
+def _apart(sample: LayerSample) -> Array:
+    return np.subtract.outer(np.arange(sample.n), np.arange(sample.n))
 
 
 def _slopes() -> Iterator[Change]:
@@ -236,6 +273,7 @@ def _errors() -> Iterator[Change]:
     for detail, (id, error) in errors.items():
         yield id, {"error": error}, detail, only
     yield "heads-not-summed", {"errors": lambda parts: np.full(len(parts), np.mean(parts))}, "averaged", only
+    yield "heads-not-summed", {"errors": lambda parts: np.array(parts) / len(parts)}, "divided by their number", only
     yield "head-layout", {"errors": lambda parts: np.array(parts)[::-1]}, "reversed", only
 
 

@@ -10,7 +10,9 @@ from typing import TypeAlias
 
 import numpy as np
 
+from attnprune_verify.audit.naming.cutting import cut_off
 from attnprune_verify.audit.naming.describing import described, told_from_one, wrong_entries
+from attnprune_verify.audit.naming.exponential import logit_factor, smooth_in_distance
 from attnprune_verify.audit.naming.fitting import LISTED, Fit, Observation, fits, matches, same_as_right, telling
 from attnprune_verify.audit.naming.mistakes import MISTAKES, Mistake
 from attnprune_verify.audit.naming.sentences import SENTENCES
@@ -61,7 +63,7 @@ def diagnose(
         quick: list[Attempt] = [_exchanged, _formulas_of(known), _one_factor, _factors_alone]
         named = _named(function, _only(observations, wrong), quick)
         return named or Diagnosis(("unknown",), SENTENCES["unknown"])
-    attempts: list[Attempt] = [_exchanged, *_NOTHING, _one_factor, _one_formula, _factors_alone]
+    attempts: list[Attempt] = [_exchanged, *_NOTHING, _one_factor, _one_formula, _factors_alone, _with_a_constant]
     attempts += [_low_precision] * (precision is True) + [_in_float32] * (precision == "float32")
     attempts += [_leaking, _formula_with_factors] + [_two_formulas] * pairs
     whole = _named(function, _only(observations, wrong), attempts)
@@ -175,6 +177,17 @@ def _factors_alone(function: str, observations: list[Observation]) -> Diagnosis 
     return _worded(list(ids.items())) if ids else None
 
 
+def _with_a_constant(function: str, observations: list[Observation]) -> Diagnosis | None:
+    """Logits times a constant, something smooth for exp, entries cut off: none is rounding."""
+    factor = logit_factor(function, observations)
+    if factor is not None:
+        return _worded([("logit-scale", factor)])
+    if smooth_in_distance(function, observations):
+        return _worded([("approximate-exp", "")])
+    cut = cut_off(function, observations)
+    return None if cut is None else _worded([("gradient-clipped", cut)])
+
+
 def _candidates(function: str, observations: list[Observation]) -> Iterator[tuple[Mistake, Steps]]:
     for mistake in MISTAKES:
         steps = {**RIGHT, **mistake.steps}
@@ -230,7 +243,7 @@ def _two_formulas(function: str, observations: list[Observation]) -> Diagnosis |
     seen: Counter[str] = Counter()
     for mistake, _ in _candidates(function, observations):
         seen[mistake.id] += 1
-        if seen[mistake.id] <= _VARIANTS:  # the rarer variants of a mistake are tried alone only
+        if seen[mistake.id] <= _VARIANTS and not mistake.alone:  # the rarer variants of a mistake are tried alone only
             plain.append(mistake)
     for one, two in combinations(plain, 2):
         if one.id == two.id or set(one.steps) & set(two.steps):

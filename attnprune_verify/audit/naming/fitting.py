@@ -163,7 +163,8 @@ def _close(part: Array, candidate: Array, tolerance: float) -> bool:
     if part.shape != candidate.shape:
         return False
     with np.errstate(all="ignore"):
-        gap = np.where(np.isnan(part) & np.isnan(candidate), 0.0, part - candidate)
+        equal = (part == candidate) | (np.isnan(part) & np.isnan(candidate))
+        gap = np.where(equal, 0.0, part - candidate)
         return bool(np.linalg.norm(gap) <= tolerance)
 
 
@@ -258,10 +259,12 @@ def _factors(sample: Sample) -> list[float]:
         n,
         d,
         n * n,
+        d * d,
         k,
         1 / k,
     ]
-    inverse = [1 / sample.lam] if sample.lam > 0 else [0.1, 0.01, 1e-3]  # what people add where nothing was asked for
+    # Without a regulariser, what people add where nothing was asked for.
+    inverse = [1 / sample.lam, sample.lam**-0.5] if sample.lam > 0 else [0.1, 0.01, 1e-3]
     return list(dict.fromkeys([1.0, *sizes, sample.lam, 2 * sample.lam, *inverse]))
 
 

@@ -16,12 +16,13 @@ HVP = ("hessian_vector_product",)
 
 @dataclass(frozen=True, eq=False)
 class Mistake:
-    """A wrong formula: the right one with `steps` exchanged."""
+    """A wrong formula: the right one with `steps` exchanged; `alone`: not tried together with another."""
 
     id: str
     steps: dict[str, Callable[..., Array]]
     detail: str = ""
     only: tuple[str, ...] = field(default=())
+    alone: bool = False
 
     def applies(self, function: str) -> bool:
         if function in LAYERED and not set(self.steps) <= {*SHARED, *LAYER_STEPS}:

@@ -9,6 +9,7 @@ import numpy as np
 
 from attnprune_verify.audit.layer.mistakes import layer_mistakes
 from attnprune_verify.audit.naming.mistake import HVP, Mistake
+from attnprune_verify.audit.naming.others import other_mistakes
 from attnprune_verify.audit.naming.products import product_mistakes, right_product
 from attnprune_verify.audit.naming.weights import weight_mistakes
 from attnprune_verify.audit.truth.formulas import Array, masked_softmax
@@ -90,7 +91,7 @@ def _softmaxes() -> Iterator[Mistake]:
     for detail, highest in (("", np.inf), (", in float32", 88.7228)):
         zeroed = _both(partial(_zeroed, highest=highest))
         yield Mistake("unstable-exp", zeroed, f"what is not finite becomes 0{detail}", only=_SEEN_CUT)
-    for power in range(-3, -13, -1):
+    for power in range(0, -13, -1):
         for shifted in (True, False):
             yield Mistake(
                 "denominator-epsilon",
@@ -386,4 +387,5 @@ MISTAKES: tuple[Mistake, ...] = (
     *_derivatives(),
     *_products(),
     *_layers(),
+    *other_mistakes(),
 )

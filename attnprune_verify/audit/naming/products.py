@@ -30,6 +30,7 @@ def product_mistakes() -> Iterator[Mistake]:
         "without dF*F": lambda c, F, dF, dz: c * dF - rows(c * dF) * F - rows(c * F) * dF,
         "without diag((c*F)1)dF": lambda c, F, dF, dz: dF * F + c * dF - rows(dF * F + c * dF) * F,
         "without c*dF": lambda c, F, dF, dz: dF * F - rows(dF * F) * F - rows(c * F) * dF,
+        "without c*dF outside the row sum": lambda c, F, dF, dz: right(c, F, dF, dz) - c * dF,
         "without c*dF in the row sum": lambda c, F, dF, dz: dF * F + c * dF - rows(dF * F) * F - rows(c * F) * dF,
         "without dF*F in the row sum": lambda c, F, dF, dz: dF * F + c * dF - rows(c * dF) * F - rows(c * F) * dF,
         "diag((c*F)1)dF added": lambda c, F, dF, dz: right(c, F, dF, dz) + 2 * rows(c * F) * dF,

@@ -84,6 +84,8 @@ def _attention_part(function: str, sample: Sample, steps: Steps) -> tuple[Array,
                 return (np.stack([parts[0] for parts in each]),)
             if "pool" in steps:
                 return (_pooled(sample, steps),)
+            if "average" in steps:
+                return (_of_average(sample, steps),)
             return tuple(np.asarray(sum(parts[1:], start=parts[0]) / len(each)) for parts in zip(*each, strict=True))
         return _PARTS[function](sample, steps)
 
@@ -133,6 +135,13 @@ def _pooled(sample: Sample, steps: Steps) -> Array:
     pairs = [_fused_pair(sample.changed(X=tokens), steps, sample.M.astype(float)) for tokens in sample.X]
     F, dense = (np.concatenate(rows) for rows in zip(*pairs, strict=True))
     return np.asarray(steps["ratio"](F - dense, F, dense))
+
+
+def _of_average(sample: Sample, steps: Steps) -> Array:
+    """The misfit of what the samples give on average."""
+    M = sample.M.astype(float)
+    pairs = [_fused_pair(sample.changed(X=tokens), steps, M) for tokens in sample.X]
+    return np.asarray(steps["misfit"](sum(F - dense for F, dense in pairs) / len(pairs)))
 
 
 def _gradient_at(sample: Sample, steps: Steps, M: Array) -> Array:

@@ -245,8 +245,8 @@ def _drawn(seed: int, precision: Precision) -> dict[str, tuple[Sample, ...]]:
             _offset(make("offset-plus-5x4", 5, 4), 900.0),
             _offset(make("offset-minus-5x4", 5, 4), -900.0),
             _offset(make("offset-minus-9x3-causal", 9, 3, mask=causal), -1000.0),
-            # beyond a fill of -1e4; nearer, and with more to see, where coarser numbers would decide nothing
-            _offset(make("offset-far-minus-5x4", 5, 4, mask=scattered), -30000.0)
+            # beyond a fill of -1e4 and of -65504; nearer, and with more to see, where coarser numbers decide nothing
+            _offset(make("offset-far-minus-5x4", 5, 4, mask=scattered), -70000.0)
             if precision.unit_roundoff < 2.0**-40
             else _offset(make("offset-far-minus-5x4", 5, 4, largest=30.0, lam=0.0, mask=scattered), -10500.0),
             _offset(make("offset-plus-5x4-float32", 5, 4, **single), 120.0),

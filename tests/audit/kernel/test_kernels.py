@@ -204,3 +204,21 @@ def test_a_detached_input_has_gradient_zero(tmp_path):
     source = (BASES / "torch_module.py").read_text().replace("p @ v.to(sums)", "p @ v.detach().to(sums)")
     result = run_kernel_audit(kernel(tmp_path, source))
     assert result.diagnosis == {BACKWARD: ("zero-output",)}
+
+
+@pytest.mark.parametrize(
+    ("dtype", "old", "new", "id"),
+    [
+        ("float32", "type(scale)", "type(scale * 1.0005)", "logit-scale"),
+        ("float64", "np.exp(s)", "(1 + np.maximum(s, -1000) / 16384) ** 16384", "approximate-exp"),
+        ("float32", "np.exp(s)", "np.exp(s.astype(np.float16)).astype(np.float32)", "low-precision"),
+    ],
+    ids=["another scale", "a power for exp", "float16"],
+)
+def test_a_small_smooth_error_is_no_rounding(tmp_path, dtype, old, new, id):
+    """Rounding leaves no curve over the distance to the largest logit."""
+    source = (BASES / "textbook.py").read_text(encoding="utf-8")
+    assert old in source
+    path = tmp_path / "kernel.py"
+    path.write_text(source.replace(old, new, 1).partition("\n\ndef attention_backward")[0], encoding="utf-8")
+    assert run_kernel_audit(str(path), dtype).diagnosis == {FORWARD: (id,)}
