@@ -5,7 +5,7 @@ import dataclasses
 import pytest
 
 from attnprune_verify.audit.auditor import Auditor
-from attnprune_verify.audit.checks import all_checks
+from attnprune_verify.audit.checks import all_checks, descent_mistakes, selection, sparsegpt_mistakes, wanda
 from attnprune_verify.audit.contract import FUNCTIONS
 from attnprune_verify.audit.record import Record
 from attnprune_verify.audit.run import outcome_of, run_audit
@@ -135,3 +135,25 @@ def test_the_same_seed_gives_the_same_report(tmp_path):
     path.write_text(WRONG, encoding="utf-8")
     one, two = (run_audit(str(path), seed=3, only=("causal_mask",)).as_dict() for _ in range(2))
     assert one == two
+
+
+def _breaks_off(*_):
+    raise IndexError("nobody foresaw this output")
+
+
+@pytest.mark.parametrize(
+    ("searched", "source"),
+    [
+        (f"{wanda.__name__}._wrong_choices", "wanda_mask(weight, X, rho, **_): return weight > 0"),
+        (f"{selection.__name__}._wrong_choices", "magnitude_mask(weight, rho): return weight > 0"),
+        (f"{sparsegpt_mistakes.__name__}._candidates", "sparsegpt(weight, X, rho, **_): return 2 * weight"),
+        (f"{descent_mistakes.__name__}._programs", "prune_mask_gd(X, W, *_, **__): return type('', (), {'M': W, 'mask': W > 0})"),
+    ],
+)
+def test_a_verdict_stands_where_the_search_for_its_cause_breaks_off(monkeypatch, tmp_path, searched, source):
+    """A wrong program passed as incomplete where one of the searches for a name raised."""
+    path = tmp_path / "subject.py"
+    path.write_text(f"def {source}\n", encoding="utf-8")
+    monkeypatch.setattr(searched, _breaks_off)
+    result = run_audit(str(path))
+    assert result.outcome == "failed" and not [one for one in result.checks if one.status == "could_not_run"]

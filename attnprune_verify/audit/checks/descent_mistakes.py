@@ -10,6 +10,7 @@ import numpy as np
 
 from attnprune_verify.audit.checks.selection import smallest_first
 from attnprune_verify.audit.naming.mistakes import MISTAKES
+from attnprune_verify.audit.naming.searching import search_for_names
 from attnprune_verify.audit.truth.formulas import RIGHT, Array, Steps, attention_part
 from attnprune_verify.audit.truth.samples import Sample
 from attnprune_verify.model.functions import gradient
@@ -84,17 +85,17 @@ def kept(M: Array, rho: float = RHO) -> Array:
     return np.where(smallest_first(M, int(rho * M.size)), 0.0, 1.0)
 
 
+@search_for_names
 def named(sample: Sample, M: Array, steps: int) -> tuple[str, ...]:
     """The wrong descent that gives this M, if it is a known one."""
-    with np.errstate(all="ignore"):
-        for id, program in _programs(sample, steps):
-            if close(sample, M, program()):
-                return (id,)
-        for mistake in MISTAKES:
-            if mistake.applies("gradient"):
-                wrong = _wrong_gradient(sample, {**RIGHT, **mistake.steps})
-                if close(sample, M, descend(wrong, sample.W.shape, steps)):
-                    return (mistake.id,)
+    for id, program in _programs(sample, steps):
+        if close(sample, M, program()):
+            return (id,)
+    for mistake in MISTAKES:
+        if mistake.applies("gradient"):
+            wrong = _wrong_gradient(sample, {**RIGHT, **mistake.steps})
+            if close(sample, M, descend(wrong, sample.W.shape, steps)):
+                return (mistake.id,)
     return ("unknown",)
 
 
@@ -155,6 +156,7 @@ def _in_turn(alone: list[Gradient], shape: tuple[int, ...], steps: int) -> Array
     return M
 
 
+@search_for_names
 def named_by_first(sample: Sample, M: Array, steps: int, first: float) -> tuple[str, ...]:
     """The wrong descent that gives this M, if its first step, the same for all entries, was `first` times eta.
 
@@ -179,8 +181,7 @@ def named_by_first(sample: Sample, M: Array, steps: int, first: float) -> tuple[
             ("regularizer-scale", partial(descend, gradient_of(sample, first), shape, steps)),
             ("ignores-step", partial(descend, of, shape, steps, ETA * first / sample.lam)),
         ]
-    with np.errstate(all="ignore"):
-        return next(((id,) for id, program in programs if close(sample, M, program())), ("unknown",))
+    return next(((id,) for id, program in programs if close(sample, M, program())), ("unknown",))
 
 
 # Betas, epsilon, and whether the averages are corrected: Adam as it stands in textbooks, RMSprop, Adagrad.
@@ -199,6 +200,7 @@ def _adaptive(of: Gradient, shape: tuple[int, ...], steps: int, rule: tuple[floa
     return M
 
 
+@search_for_names
 def rounded_other(sample: Sample, M: Array, mask: Array, rho: float, steps: int) -> tuple[str, ...]:
     """Whether the mask is that of another matrix: the iterate before, or the masked weights."""
     weights = M * sample.W.astype(float)
@@ -215,6 +217,7 @@ def _wrong_gradient(sample: Sample, steps: Steps) -> Gradient:
     return lambda M: attention_part("gradient", sample.changed(M=M), steps)[0] + sample.lam * M
 
 
+@search_for_names
 def named_long(sample: Sample, M: Array, steps: int, eta: float) -> tuple[str, ...]:
     """Another number of steps, up to twice as many, or steps of changing length."""
     of = gradient_of(sample)

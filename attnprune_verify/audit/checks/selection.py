@@ -14,6 +14,7 @@ from attnprune_verify.audit.checks.inputs import keeping_checks
 from attnprune_verify.audit.checks.structure import TIMES, precision_check
 from attnprune_verify.audit.context import Context
 from attnprune_verify.audit.contract import FUNCTIONS
+from attnprune_verify.audit.naming.searching import search_for_names
 from attnprune_verify.audit.naming.shrink import SMALLEST, doubtless, fewer, smallest
 from attnprune_verify.audit.record import Call, Check, Finding
 from attnprune_verify.audit.subject.process import NoAnswer
@@ -257,8 +258,7 @@ def judge_zeros(
     if np.array_equal(gone, right):
         return None
     reason = f"{int(gone.sum())} of {size} entries go where floor(rho size) = {count}"
-    choices = _wrong_choices(selection.matrix, sizes, selection.rho)
-    known = [id for id, wrong in choices if np.array_equal(gone, wrong)]
+    known = [id for id in _named(selection, sizes, gone) if id != "unknown"]
     smallest = np.array_equal(np.sort(sizes[gone]), np.sort(sizes, axis=None)[: gone.sum()])
     if gone.sum() != count:
         one_off = smallest and not known and abs(int(gone.sum()) - count) == 1
@@ -269,6 +269,12 @@ def judge_zeros(
     if smallest:
         return "ties are broken by another rule than the lower flat index first", ("ties-dropped",)
     return "other entries go than the smallest", ("unknown",)
+
+
+@search_for_names
+def _named(selection: Selection, sizes: NDArray[Any], gone: Flags) -> tuple[str, ...]:
+    choices = _wrong_choices(selection.matrix, sizes, selection.rho)
+    return tuple(id for id, wrong in choices if np.array_equal(gone, wrong))
 
 
 def _wrong_choices(matrix: NDArray[Any], sizes: NDArray[Any], rho: float) -> Iterator[tuple[str, Flags]]:

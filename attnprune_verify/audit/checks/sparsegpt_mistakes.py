@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from attnprune_verify.algorithms.baselines.sparsegpt import sparsegpt_report
 from attnprune_verify.audit.checks.selection import smallest_first
+from attnprune_verify.audit.naming.searching import search_for_names
 from attnprune_verify.audit.truth.layers import LinearLayer
 
 __all__ = ["named", "right_output"]
@@ -21,6 +22,7 @@ Output = tuple[Matrix, Flags]
 _SINGLE = 1e-4  # what float32 may cost relative to the largest weight
 
 
+@search_for_names
 def named(layer: LinearLayer, options: dict[str, Any], weight: Matrix, gone: Flags) -> tuple[str, ...]:
     """The known mistakes that give this output; several where the layer cannot tell them apart."""
     size = max(1.0, float(np.abs(weight).max()))

@@ -19,6 +19,7 @@ from attnprune_verify.audit.checks.selection import explained, smallest_first
 from attnprune_verify.audit.checks.smaller import smaller_layer
 from attnprune_verify.audit.checks.structure import TIMES, precision_check
 from attnprune_verify.audit.context import Context
+from attnprune_verify.audit.naming.searching import search_for_names
 from attnprune_verify.audit.record import Check, Finding
 from attnprune_verify.audit.truth.layers import LinearLayer, layers
 
@@ -140,12 +141,17 @@ def _problem(got: NDArray[Any], layer: LinearLayer, right: Flags, loose: Flags) 
         f"{int(wrong.sum())} decided entries are wrong; per {where} it prunes {counts[0].min()} to {counts[0].max()} "
         f"where {counts[1].max()} is right"
     )
+    return reason, _named(layer, gone, loose, np.abs(counts[0].astype(int) - counts[1]))
+
+
+@search_for_names
+def _named(layer: LinearLayer, gone: Flags, loose: Flags, off: NDArray[Any]) -> tuple[str, ...]:
+    """The known mistakes that prune these entries, `off` in each row or group more or fewer than is right."""
     known = ["prunes-everything"] * bool(gone.all()) + ["prunes-nothing"] * (not gone.any())
     known += [id for id, choose in _wrong_choices(layer) if not ((gone != choose()) & ~loose).any()]
-    off = np.abs(counts[0].astype(int) - counts[1])
     if off.max() == off.min() == 1:
         known.append("threshold-off-by-one")
-    return reason, tuple(dict.fromkeys(known))
+    return tuple(dict.fromkeys(known))
 
 
 def _wrong_choices(layer: LinearLayer) -> Iterator[tuple[str, Callable[[], Flags]]]:
