@@ -147,7 +147,10 @@ def _breaks_off(*_):
         (f"{wanda.__name__}._wrong_choices", "wanda_mask(weight, X, rho, **_): return weight > 0"),
         (f"{selection.__name__}._wrong_choices", "magnitude_mask(weight, rho): return weight > 0"),
         (f"{sparsegpt_mistakes.__name__}._candidates", "sparsegpt(weight, X, rho, **_): return 2 * weight"),
-        (f"{descent_mistakes.__name__}._programs", "prune_mask_gd(X, W, *_, **__): return type('', (), {'M': W, 'mask': W > 0})"),
+        (
+            f"{descent_mistakes.__name__}._programs",
+            "prune_mask_gd(X, W, *_, **__): return type('', (), {'M': W, 'mask': W > 0})",
+        ),
     ],
 )
 def test_a_verdict_stands_where_the_search_for_its_cause_breaks_off(monkeypatch, tmp_path, searched, source):
