@@ -109,7 +109,7 @@ def row_eigenvalue(F: Array, allowed: NDArray[np.bool_], rho: float = 0.0) -> fl
 
 @once_per_instance
 def row_eigenvalue_at(instance: Instance) -> arb:
-    """`row_eigenvalue` of F(M), smallest over a batch; the least allowed weight where n is large.
+    """`row_eigenvalue` of F(M), smallest over a batch; the least allowed weight where n is large, 1 without a choice.
 
     Examples
     --------
