@@ -71,10 +71,11 @@ def telling(function: str, observations: list[Observation], candidates: int, fre
         ):
             if part is None or tolerance == 0.0:
                 continue
-            size = max(float(np.linalg.norm(np.nan_to_num(part))), float(np.linalg.norm(true.value)))
+            finite = part[np.isfinite(part)]  # what overflowed tells nothing by its size
+            size = max(float(np.linalg.norm(finite)), float(np.linalg.norm(true.value)))
             if size == 0.0:
                 continue
-            with np.errstate(invalid="ignore"):
+            with np.errstate(invalid="ignore", over="ignore"):
                 apart |= not float(np.linalg.norm(part - true.value)) <= _APART * tolerance
             hit = min(0.0, float(np.log10(2 * tolerance / size)))
             listed = free * np.log10(LISTED) if part.size == 1 else 0.0
