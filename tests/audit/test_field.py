@@ -41,7 +41,7 @@ def test_a_lower_precision_is_one_finding_that_names_the_option(audit):
     assert audit(SINGLE, dtype="float32")[0].outcome == "passed"
 
 
-@pytest.mark.parametrize("dtype", ["bfloat16", "float16"])
+@pytest.mark.parametrize("dtype", ["bfloat16", pytest.param("float16", marks=pytest.mark.thorough)])
 def test_formats_of_16_bits(audit, dtype):
     single = SOFTMAX.replace("    A = X @", "    X, W = X.astype(np.float32), W.astype(np.float32)\n    A = X @")
     assert audit(single, dtype=dtype)[0].outcome == "passed"

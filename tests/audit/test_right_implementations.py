@@ -52,7 +52,14 @@ def impatient(monkeypatch):
     monkeypatch.setattr(scale, "_MOST_SECONDS", 0.5)
 
 
-@pytest.mark.parametrize(("style", "functions"), STYLES.items(), ids=STYLES)
+# One right softmax is like the other; these are asked of everything in the thorough profile.
+ALIKE = ("blocked.py", "ellipsis.py", "logsumexp.py", "scipy_softmax.py")
+
+
+@pytest.mark.parametrize(
+    ("style", "functions"),
+    [pytest.param(*one, id=one[0], marks=[pytest.mark.thorough] if one[0] in ALIKE else []) for one in STYLES.items()],
+)
 def test_passes(impatient, style, functions):
     assert_passed(run_audit(str(RIGHT / style), only=functions))
 

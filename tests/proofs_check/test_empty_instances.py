@@ -102,7 +102,9 @@ HOSTILE: dict[str, Callable[[], bytes]] = {
 }
 
 
-@pytest.mark.parametrize("name", HOSTILE)
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=pytest.mark.thorough) if "wide box" in name else name for name in HOSTILE]
+)
 def test_hostile_sizes_are_bounded_work(program: Path, tmp_path: Path, name: str) -> None:
     path = tmp_path / "hostile.json"
     path.write_bytes(HOSTILE[name]())
