@@ -74,6 +74,7 @@ class Context:
         self._answers: dict[tuple[str, int], Answer | NoAnswer] = {}
         self._kept: list[Sample] = []  # so that no id is used twice
         self._given_up: dict[str, str] = {}
+        self.spared: dict[str, str] = {}  # right so far, too slow for the largest instances
         self._deaths: dict[str, int] = {}
         self._nonsense: dict[str, int] = {}
         self._rate: dict[str, float] = {}

@@ -114,6 +114,7 @@ def _sizes(context: Context, function: str) -> Finding:
             if not lost.hung:
                 raise
             left = f"; n = {sample.n}, d = {sample.d} {lost}"
+            context.spared[function] = f"its call with n = {sample.n}, d = {sample.d} {lost}; it is not called again"
             break
         problem = context.misshapen(function, fitted, answer) or _off(function, fitted, answer.parts)
         if problem is not None:
