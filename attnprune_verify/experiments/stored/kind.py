@@ -71,6 +71,10 @@ class Stored(ABC):
     @abstractmethod
     def setting(self, run: Any) -> str: ...
 
+    def by_rounding(self, run: Any) -> bool:
+        """Whether a method that descends on no mask still lets rounding choose among entries that are nearly equal."""
+        return False
+
     def disturbed(self, run: Any, disturbance: float) -> list[Row] | None:
         """Its rows when the start is disturbed by so much."""
         return None

@@ -107,6 +107,10 @@ class Layer(Stored):
         """Methods that descend on a mask."""
         return run.method if parse_method(run.method)[0] in ("ste", "paper-gd") else ""
 
+    def by_rounding(self, run: LayerRun) -> bool:
+        """Those that refine what they keep, again and again: OpenBLAS's kernels for Skylake moved them by a tenth."""
+        return parse_method(run.method)[0] not in ("magnitude", "random", "wanda", "sparsegpt")
+
     def results(self, rows: list[Row]) -> LayerResults:
         """The stored table as what `run_layers` returns."""
         whole = [row for row in rows if "head" not in row]

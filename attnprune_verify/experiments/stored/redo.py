@@ -97,13 +97,14 @@ def folder_of(path: Path, folders: Sequence[str]) -> str:
 def differences(path: Path, stored: Stored, runs: list[Any]) -> Iterator[str]:
     """Where these runs, done again, leave other rows than the record holds (of methods that it holds).
 
-    Of chaotic runs on another kernel only the errors are compared, to `BETWEEN_KERNELS`: a rounding error decides more.
+    Where rounding decides what is kept (chaotic runs, and `Stored.by_rounding`), another kernel's errors alone are
+    compared, to `BETWEEN_KERNELS`.
     """
     identity = [name for name in stored.columns if name not in stored.measured]
     record, every = read(path)
     rows = {tuple(row.get(name) for name in identity): row for row in every}
     for run in runs:
-        elsewhere = kernel() != record.kernel and is_chaotic(record, stored, run)
+        elsewhere = kernel() != record.kernel and (is_chaotic(record, stored, run) or stored.by_rounding(run))
         for row in stored.rows(run):
             before = rows.get(tuple(row.get(name) for name in identity), row)
             for name in stored.errors if elsewhere else stored.measured:
