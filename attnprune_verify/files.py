@@ -18,7 +18,7 @@ from attnprune_verify.errors import InvalidInstance
 try:
     import fcntl
 except ImportError:  # not on this system: nothing keeps two processes apart there
-    fcntl = None  # type: ignore[assignment]
+    fcntl = None  # type: ignore[assignment]  # Windows has none
 
 __all__ = ["alone", "dumps", "lines", "plain", "read_lines", "table", "whole_file", "write_whole"]
 

@@ -224,7 +224,7 @@ def _scores() -> Iterator[Change]:
         return scores
 
     heads: dict[str, Callable[[LayerSample, int], float]] = {
-        "the slopes of the heads reversed": lambda sample, h: float(sample.alibi[-1 - h]),  # type: ignore[index]
+        "the slopes of the heads reversed": lambda sample, h: float(sample.alibi[-1 - h]),  # type: ignore[index]  # given here
         "2^(-8(h + 1)/heads) for the given slopes": lambda sample, h: 2.0 ** (-8 * (h + 1) / sample.heads),
     }
     yield "score-order", {"scores": scaled_late}, "the cap before the scale", _FORWARD

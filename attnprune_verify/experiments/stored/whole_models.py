@@ -35,7 +35,6 @@ class Perplexity(Stored):
 
     columns = ("rest", "attention", "budget", "rho", "pattern", "k", "seed", "tokens", "nll", "kl")
     measured = ("nll", "kl")
-    errors = measured
     needs_model = True
 
     def __init__(self, plan: Row, folder: str = "") -> None:
@@ -70,10 +69,6 @@ class Perplexity(Stored):
     def setting(self, run: PerplexityRun) -> str:
         """Rounding moves single decisions, not the result: see `tolerance`."""
         return ""
-
-    def by_rounding(self, run: PerplexityRun) -> bool:
-        """As `tolerance`, on another kernel: OpenBLAS's for Prescott moved an nll by 2.2e-3."""
-        return bool({run.rest, run.attention} & set(_DECIDING))
 
     def tolerance(self, run: PerplexityRun, name: str) -> float:
         """float32's rounding, or what it decides."""
