@@ -1,4 +1,7 @@
-"""`python -m proofs_check [FILE ...]`: one line per certificate, exit 0 only if every one is accepted."""
+"""`python -m proofs_check [FILE ...]`: one line per certificate, and an exit code.
+
+0 every certificate is accepted · 1 one is rejected · 2 wrong usage · 3 none is rejected, but one could not be judged
+"""
 
 import sys
 from pathlib import Path
@@ -25,13 +28,15 @@ def main(arguments: list[str]) -> int:
         print(f"error: no option {_one_line(options[0])}, and no file of that name", file=sys.stderr)
         return 2
     files = [Path(argument) for argument in arguments] or sorted(CERTIFICATES.glob("*.json"))
-    accepted = 0
+    words = []
     for file in files:
         verdict = judge_file(file)
-        accepted += verdict.accepted
-        print(_one_line(f"{'ACCEPT' if verdict.accepted else 'REJECT'} {file.name}: {verdict.reason}"))
-    print(f"{accepted} of {len(files)} certificates accepted")
-    return 0 if files and accepted == len(files) else 1
+        words.append(verdict.word)
+        print(_one_line(f"{verdict.word} {file.name}: {verdict.reason}"))
+    print(f"{words.count('ACCEPT')} of {len(words)} certificates accepted")
+    if "REJECT" in words:
+        return 1
+    return 0 if words and "UNDECIDED" not in words else 3
 
 
 if __name__ == "__main__":

@@ -15,7 +15,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from proofs_check.__main__ import CERTIFICATES
-from proofs_check.both import SecondChecker, build, missing_tool, stopped_by_a_limit
+from proofs_check.both import SecondChecker, build, missing_tool
 from proofs_check.checker import judge_bytes
 from proofs_check.mutations import mutant
 
@@ -68,7 +68,7 @@ def compare(seed: int, count: int, keep: Path | None = None, only: str = "") -> 
             ours, theirs = judge_bytes(content), second.judge(content)
             outcome = "accept" if ours.accepted else "reject"
             if ours.accepted != theirs.accepted:
-                outcome = "limit" if stopped_by_a_limit(ours) or stopped_by_a_limit(theirs) else "disagree"
+                outcome = "limit" if ours.undecided or theirs.undecided else "disagree"
                 print(f"{outcome} {index} ({done})\n  first:  {ours.reason}\n  second: {theirs.reason}", flush=True)
                 if keep is not None:
                     keep.mkdir(parents=True, exist_ok=True)

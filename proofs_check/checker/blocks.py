@@ -16,7 +16,7 @@ from proofs_check.checker import fields
 from proofs_check.checker.attention import attention_loss, exact_logits, gradient, logits, relative, softmax
 from proofs_check.checker.exponential import exponential
 from proofs_check.checker.interval import Interval, Number, enclose, hull, lower, square, square_root, total, upper
-from proofs_check.checker.reject import Reject
+from proofs_check.checker.reject import GaveUp, Reject
 
 MAX_CLASSES = 8
 MAX_FEATURES = 10**9
@@ -187,7 +187,7 @@ def state(blocks: Blocks, M: list[list[Number]], bits: int) -> State:
 def require_affordable(steps: int, n: int, classes: int) -> None:
     """A descent is bounded by its steps times n^2 times the classes of features."""
     if steps * n * n * classes > _MOST_WORK:
-        raise Reject(f"more work than is allowed: t n^2 times the classes of features is at most {_MOST_WORK}")
+        raise GaveUp(f"more work than is allowed: t n^2 times the classes of features is at most {_MOST_WORK}")
 
 
 def least_allowed(blocks: Blocks, F: Sequence[Sequence[Number]]) -> tuple[Fraction, Fraction]:

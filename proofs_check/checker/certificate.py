@@ -7,7 +7,7 @@ from typing import Any
 
 from proofs_check.checker import fields
 from proofs_check.checker.document import parse_document, read_document
-from proofs_check.checker.reject import Reject
+from proofs_check.checker.reject import GaveUp, Reject
 from proofs_check.checker.statements import (
     best_mask,
     box_exit,
@@ -59,8 +59,15 @@ CHECKS: dict[str, Callable[[dict[str, Any]], str]] = {
 
 @dataclass(frozen=True)
 class Verdict:
+    """ACCEPT, REJECT, or UNDECIDED where a limit of precision or work or a fault of the checker prevented one."""
+
     accepted: bool
     reason: str
+    undecided: bool = False
+
+    @property
+    def word(self) -> str:
+        return "ACCEPT" if self.accepted else "UNDECIDED" if self.undecided else "REJECT"
 
 
 def judge_file(path: Path) -> Verdict:
@@ -75,9 +82,9 @@ def _judge(verify: Callable[[], str]) -> Verdict:
     try:
         return Verdict(True, verify())
     except Reject as rejection:
-        return Verdict(False, str(rejection))
+        return Verdict(False, str(rejection), undecided=isinstance(rejection, GaveUp))
     except Exception as error:  # a fault of the checker must never pass as an acceptance
-        return Verdict(False, f"the check broke down ({type(error).__name__})")
+        return Verdict(False, f"the check broke down ({type(error).__name__})", undecided=True)
 
 
 def check(document: Any) -> str:

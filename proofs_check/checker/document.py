@@ -5,7 +5,7 @@ import stat
 from pathlib import Path
 from typing import Any, NoReturn
 
-from proofs_check.checker.reject import Reject
+from proofs_check.checker.reject import GaveUp, Reject
 
 MAX_BYTES = 300_000
 MAX_DEPTH = 12
@@ -21,11 +21,11 @@ def read_content(path: Path) -> bytes:
     """The bytes of a regular file, one more than are allowed at most."""
     try:
         if not stat.S_ISREG(path.stat().st_mode):  # a pipe nobody writes to would be waited for
-            raise Reject("not a regular file")
+            raise GaveUp("not a regular file")
         with open(path, "rb") as stream:
             return stream.read(MAX_BYTES + 1)
     except OSError as error:
-        raise Reject(f"cannot be read: {error.strerror}") from None
+        raise GaveUp(f"cannot be read: {error.strerror}") from None
 
 
 def parse_document(content: bytes) -> Any:

@@ -9,7 +9,7 @@ from fractions import Fraction
 from math import isqrt
 
 from proofs_check.checker.interval import Interval, Number, Undecided, enclose
-from proofs_check.checker.reject import Reject
+from proofs_check.checker.reject import GaveUp
 
 _GUARD = 16
 LARGEST_ARGUMENT = 20_000
@@ -21,7 +21,7 @@ def exponential(number: Number, bits: int) -> Number:
         if number == 0:
             return Fraction(1)
         if number > LARGEST_ARGUMENT:
-            raise Reject(f"an exponential of more than {LARGEST_ARGUMENT} is needed")
+            raise GaveUp(f"an exponential of more than {LARGEST_ARGUMENT} is needed")
         number = enclose(number, bits)
     elif number.hi > LARGEST_ARGUMENT << number.bits:
         raise Undecided("an argument of exp is enclosed too widely")

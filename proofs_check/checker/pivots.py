@@ -5,7 +5,7 @@ from math import lcm
 from operator import mul
 
 from proofs_check.checker.fields import Matrix
-from proofs_check.checker.reject import Reject
+from proofs_check.checker.reject import GaveUp, Reject
 
 _WORK = 2 * 10**9  # of elimination, in products of 64-bit words
 
@@ -31,7 +31,7 @@ def _require_affordable(n: int, bits: int) -> None:
     """Minors of an n x n integer matrix with entries of that length are up to n times as long."""
     words = 1 + bits * n // 64
     if n**3 * words**1.6 > _WORK:
-        raise Reject("the entries of X are too long for an exact LDL^T of this size")
+        raise GaveUp("the entries of X are too long for an exact LDL^T of this size")
 
 
 def ldl_pivots(matrix: list[list[int]]) -> list[Fraction]:

@@ -5,7 +5,7 @@ from fractions import Fraction
 
 from proofs_check.checker.fields import Bounds
 from proofs_check.checker.interval import Undecided
-from proofs_check.checker.reject import Reject
+from proofs_check.checker.reject import GaveUp, Reject
 
 Answer = bool | None
 Question = tuple[str, Answer]
@@ -60,8 +60,8 @@ def precisions(claimed: Iterable[Bounds], operations: int, exponentials: int = 0
 
 
 def decide(ladder: Iterable[int], ask: Callable[[int], list[Question]]) -> None:
-    """Return when every question is answered yes at some precision; Reject at the first no, or when the precisions
-    run out.
+    """Return when every question is answered yes at some precision; Reject at the first no, GaveUp when the
+    precisions run out.
     """
     waiting, bits = "nothing could be computed", 0
     for bits in ladder:
@@ -77,7 +77,7 @@ def decide(ladder: Iterable[int], ask: Callable[[int], list[Question]]) -> None:
         if not undecided_questions:
             return
         waiting = undecided_questions[0]
-    raise Reject(f"undecided at {bits} bits: {waiting}")
+    raise GaveUp(f"undecided at {bits} bits: {waiting}")
 
 
 def exact(number: Fraction | int) -> Bounds:

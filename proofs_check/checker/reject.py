@@ -1,4 +1,4 @@
-"""The one way a certificate fails."""
+"""The two ways a certificate is not accepted."""
 
 
 class Reject(Exception):
@@ -6,3 +6,7 @@ class Reject(Exception):
 
     Raised, never asserted, so that `python -O` changes nothing.
     """
+
+
+class GaveUp(Reject):
+    """The certificate could not be judged: it needs more precision or work than the limits of this checker allow."""

@@ -85,9 +85,44 @@ def _thresholds() -> Iterator[Trap]:
             name, says, written(document | {"inputs": inputs, "quantities": {"zeros": counts, "wanted": counts}})
         )
 
+    for name, says, base, inputs, zeros, wanted in (
+        ("threshold-at-rho-0", "rho = 0: nothing is to be pruned", "ascending-0", {"rho": ["0/1"]}, [1], [0]),
+        ("threshold-at-rho-1", "rho = 1: everything is to be pruned", "ascending-0", {"rho": ["1/1"]},
+         ["out of range"], [16]),
+        ("threshold-at-rho-0-and-1", "no ratio between nothing and everything", "descending-0",
+         {"rho": ["0/1", "1/20", "1/1"]}, [16, 16, "out of range"], [0, 0, 16]),
+        ("threshold-of-one-entry", "d = 1: one entry is pruned or kept", "ascending-0",
+         {"d": 1, "M": [["1/2"]], "rho": ["1/2", "1/1"]}, [1, "out of range"], [0, 1]),
+        ("threshold-wrong-at-the-ends-alone", "from 1, without ties, the reading is right but for rho = 0",
+         "constant-1", {"M": valid("mask_gd-refutation-ascending-0")["inputs"]["M"], "rho": ["0/1", "1/2", "1/1"]},
+         ["out of range", 8, 16], [0, 8, 16]),
+    ):  # fmt: skip
+        document = valid(f"mask_gd-refutation-{base}")
+        document["inputs"] |= inputs
+        yield Trap(name, says, written(document | {"quantities": {"zeros": zeros, "wanted": wanted}}))
+
 
 def _remark() -> Iterator[Trap]:
     box, causal = "practical-refutation-underflow", "practical-refutation-causal"
+    beta = "practical-refutation-beta"
+    for name, says, tokens in (
+        ("remark-beta-of-tokens-0", "X = 0: X X^T is 0 whatever n and d are", [["0/1"] * 2] * 3),
+        ("remark-beta-of-equal-tokens", "two tokens are equal: X X^T is singular for n <= d too",
+         [["1/1", "0/1"], ["1/1", "0/1"], ["0/1", "1/1"]]),
+        ("remark-beta-of-parallel-tokens", "X has rank 1: X X^T is singular for n <= d too",
+         [["1/1", "2/1"], ["2/1", "4/1"], ["3/1", "6/1"]]),
+    ):  # fmt: skip
+        document = valid(beta)
+        null = {"remark-beta-of-equal-tokens": ["1/1", "-1/1", "0/1"]}.get(name, ["1/1", "1/1", "-1/1"])
+        document["inputs"] |= {"X": tokens, "v": null}
+        norm = str(sum(Fraction(entry) ** 2 for entry in null))
+        yield Trap(name, says, written(document | {"quantities": {"lhs": ["0", "0"], "rhs": [norm, norm]}}))
+    for name, says, inputs in (
+        ("remark-delta-of-tokens-0", "X = 0: a causal row is uniform over fewer positions, whatever M is", {"X": ZERO}),
+        ("remark-delta-of-equal-tokens", "equal tokens: no M changes the attention", {"X": ONES}),
+        ("remark-delta-without-weights", "W = 0: no M changes the attention", {"W": ZERO}),
+    ):
+        yield _exactly_delta(opened(name, says, causal, **inputs), valid(causal)["inputs"]["delta"])
     for name, says, base, delta in (
         ("remark-delta-99", "no row of a softmax has a least entry of 99", box, "99/1"),
         ("remark-delta-above-one-over-n", "a row of two has a least entry of at most 1/2", box, "3/5"),
@@ -98,6 +133,13 @@ def _remark() -> Iterator[Trap]:
         document["inputs"]["delta"] = delta
         document["quantities"] |= {"lhs": OPEN, "rhs": [delta, delta]}
         yield Trap(name, says, written(document))
+
+
+def _exactly_delta(trap: Trap, delta: str) -> Trap:
+    """The same trap with rhs = delta, which has to be one number."""
+    document = json.loads(trap.content)
+    document["quantities"] |= {"lhs": OPEN, "rhs": [delta, delta]}
+    return Trap(trap.name, trap.says, written(document))
 
 
 def _without_attention() -> Iterator[Trap]:
@@ -113,6 +155,14 @@ def _without_attention() -> Iterator[Trap]:
     yield opened("momentum-of-tokens-0", "X = 0: the regulariser alone swings", momentum, X=ZERO, lambda_="1/1",
                  eta="9/10")  # fmt: skip
     yield opened("problem-of-equal-tokens", "equal tokens: every M has the same loss", problem, X=ONES)
+    yield opened("problem-that-prunes-everything", "rho = 1: M = 0 alone has so many zeros", problem, rho="1/1")
+    yield opened("problem-of-one-feature", "d = 1: the one entry is pruned or kept", problem, n=2, d=1,
+                 X=[["1/1"], ["2/1"]], W=[["1/1"]], rho="1/1")  # fmt: skip
+    overflow = "exp_is_computable-refutation"
+    yield opened("overflow-of-one-token", "one token: its softmax is 1 without an exponential", overflow, n=1, d=1,
+                 X=[["100/1"]], W=[["1/1"]])  # fmt: skip
+    yield opened("overflow-of-equal-tokens", "equal tokens: every row is uniform", overflow,
+                 X=[["20/1", "20/1"]] * 2)  # fmt: skip
     yield opened("problem-of-one-token", "one token: every M has the same loss", problem, **ONE_TOKEN, rho="1/1")
 
 

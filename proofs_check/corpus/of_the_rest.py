@@ -77,12 +77,13 @@ def _thresholds() -> Iterator[Trap]:
         changed = valid(repaired)
         changed["inputs"], changed["quantities"] = one, {"zeros": zeros, "wanted": zeros}
         yield spoiled(name, says, repaired, lambda target, source=changed: target.update(source))
-    prunes = valid("mask_gd-refutation-ascending-1")
-    prunes["inputs"]["rho"], prunes["quantities"] = ["1/2"], {"zeros": [8], "wanted": [8]}
+    prunes = valid("mask_gd-refutation-constant-1")
+    prunes["inputs"] |= {"M": valid("mask_gd-refutation-ascending-0")["inputs"]["M"], "rho": ["1/2"]}
+    prunes["quantities"] = {"zeros": [8], "wanted": [8]}
     yield spoiled(
         "reading-that-prunes-as-wanted",
         "this reading is right at this ratio",
-        "mask_gd-refutation-ascending-1",
+        "mask_gd-refutation-constant-1",
         lambda target: target.update(prunes),
     )
 

@@ -151,7 +151,7 @@ let require_valley tau_0 weight tau (least, most) =
   let cells = ref 0 in
   let rec cover low high =
     incr cells;
-    if !cells > 2_000 then reject "undecided: lhs is too close to the least value of h, or above it";
+    if !cells > 2_000 then give_up "undecided: lhs is too close to the least value of h, or above it";
     if Exact.less (below low high) least then begin
       let middle = Exact.div (Exact.add low high) (Exact.int 2) in
       cover low middle;

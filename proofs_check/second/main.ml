@@ -1,5 +1,5 @@
-(* second FILE ...      one line a file, ACCEPT or REJECT and why; exit 0 only if
-                        every file is accepted.
+(* second FILE ...      one line a file, ACCEPT, REJECT or UNDECIDED and why; exit 0 if
+                        every file is accepted, 1 if one is rejected, else 3.
    second --stream      certificates from standard input, each behind a line with
                         its number of bytes; one line of answer each. *)
 
@@ -62,15 +62,15 @@ let check text =
 let judge read =
   Refuse.spent := 0.;
   match check (read ()) with
-  | reason -> (true, reason)
-  | exception Reject reason -> (false, reason)
-  | exception Undecided reason -> (false, "undecided: " ^ reason)
-  | exception Stack_overflow -> (false, "the check broke down (stack)")
-  | exception Out_of_memory -> (false, "the check broke down (memory)")
-  | exception error -> (false, "the check broke down (" ^ Printexc.to_string error ^ ")")
+  | reason -> ("ACCEPT", reason)
+  | exception Reject reason -> ("REJECT", reason)
+  | exception Gave_up reason -> ("UNDECIDED", reason)
+  | exception Undecided reason -> ("UNDECIDED", "undecided: " ^ reason)
+  | exception Stack_overflow -> ("UNDECIDED", "the check broke down (stack)")
+  | exception Out_of_memory -> ("UNDECIDED", "the check broke down (memory)")
+  | exception error -> ("UNDECIDED", "the check broke down (" ^ Printexc.to_string error ^ ")")
 
-let line (accepted, reason) name =
-  Printf.sprintf "%s %s%s" (if accepted then "ACCEPT" else "REJECT") name (String.escaped reason)
+let line (word, reason) name = Printf.sprintf "%s %s%s" word name (String.escaped reason)
 
 let stream () =
   set_binary_mode_in stdin true;
@@ -89,16 +89,17 @@ let stream () =
   with End_of_file -> exit 0
 
 let files names =
-  let accepted =
-    List.filter
+  let words =
+    List.map
       (fun name ->
         let verdict = judge (fun () -> Json.read name) in
         print_endline (line verdict (String.escaped (Filename.basename name) ^ ": "));
         fst verdict)
       names
   in
-  Printf.printf "%d of %d certificates accepted\n" (List.length accepted) (List.length names);
-  exit (if List.length accepted = List.length names then 0 else 1)
+  let accepted = List.length (List.filter (String.equal "ACCEPT") words) in
+  Printf.printf "%d of %d certificates accepted\n" accepted (List.length names);
+  exit (if List.mem "REJECT" words then 1 else if accepted = List.length names then 0 else 3)
 
 let () =
   match List.tl (Array.to_list Sys.argv) with

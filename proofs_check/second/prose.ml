@@ -154,6 +154,7 @@ let largest_double = Q.of_bigint (Z.sub (Z.shift_left Z.one 1024) (Z.shift_left 
 (* The largest double against exp of the largest logit, computed without a shift. *)
 let overflow get =
   let _, _, x, squares = instance get 8 [ "W" ] in
+  require_movable x (List.hd squares);
   let logits = Attention.entries (Exact.sandwich x (List.hd squares)) in
   let top = List.fold_left Exact.max (List.hd logits) logits in
   fun () -> (Real.exact largest_double, Real.exp (Real.exact top))
@@ -257,8 +258,9 @@ let nothing_pruned get =
   let _, d, x, squares = instance get 6 [ "W" ] in
   require_movable x (List.hd squares);
   let rho = Fields.rational ~digits:20 (get "rho") "inputs.rho" in
-  if Q.sign rho <= 0 || Exact.less Exact.one rho then reject "inputs.rho must lie in (0, 1]";
   let wanted = Exact.floor (Exact.mul rho (Exact.int (d * d))) in
+  if Z.sign wanted <= 0 || Z.geq wanted (Z.of_int (d * d)) then
+    reject "inputs.rho must prune something and keep something";
   exact_sides Exact.zero (Q.of_bigint wanted)
 
 let comparisons =

@@ -36,7 +36,7 @@ let decide ?(most = last_bits) ask =
     in
     match waiting with
     | None -> ()
-    | Some why -> if 2 * bits > most then reject "undecided at %d bits: %s" bits why else at (2 * bits)
+    | Some why -> if 2 * bits > most then give_up "undecided at %d bits: %s" bits why else at (2 * bits)
   in
   at first_bits
 

@@ -219,7 +219,7 @@ let exp x =
   in
   match x with
   | Exact q when Q.sign q = 0 -> one
-  | Exact q when Exact.less largest_argument q -> reject "an exponential of more than 20000 is needed"
+  | Exact q when Exact.less largest_argument q -> give_up "an exponential of more than 20000 is needed"
   | _ ->
     if Exact.less largest_argument (upper x) then raise (Undecided "an argument of exp is enclosed too widely");
     Between (from_end ~upwards:false (low_end x), from_end ~upwards:true (high_end x))

@@ -2,16 +2,20 @@
 
    Every multiplication, division, greatest common divisor and root of this
    program is charged here before it is done, exact or enclosed, so no input
-   can cost more than the limit: then the certificate is refused, whatever
+   can cost more than the limit: then the certificate is not judged, whatever
    it says. The unit is about a nanosecond of one core. *)
 
 exception Reject of string
 (** The certificate is not accepted; the text says why. *)
 
+exception Gave_up of string
+(** The certificate could not be judged within the limits; the text says which. *)
+
 exception Undecided of string
 (** Not to be decided at this precision; the caller doubles it. *)
 
 let reject format = Printf.ksprintf (fun text -> raise (Reject text)) format
+let give_up format = Printf.ksprintf (fun text -> raise (Gave_up text)) format
 
 let limit = 1.5e9
 let spent = ref 0.
@@ -19,7 +23,7 @@ let spent = ref 0.
 let charge cost =
   spent := !spent +. cost;
   if !spent > limit then
-    reject "undecided: this needs more work than the limit allows"
+    give_up "undecided: this needs more work than the limit allows"
 
 (* Products of numbers of that many words; above 30 words Karatsuba and faster. *)
 let product_cost p q =

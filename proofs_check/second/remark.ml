@@ -22,6 +22,7 @@ let no_delta certificate =
   let within entry = Q.sign entry >= 0 && Exact.at_most entry Exact.one in
   if reading "domain" = "box" && not (Array.for_all (Array.for_all within) m) then
     reject "entries of inputs.M must lie in [0, 1]";
+  Prose.require_movable x w;
   let claimed = enclosures certificate [ "lhs"; "rhs" ] in
   let z = Attention.of_mask x w (Fields.named (reading "mask") n) m in
   decide (fun () ->
@@ -34,6 +35,30 @@ let no_delta certificate =
   Printf.sprintf "refutation: min F(M) is below delta = 2^-1074 (%s mask, %s)" (reading "mask")
     (if reading "domain" = "box" then "M in the box" else "any real M")
 
+(* Columns of x that are not combinations of those before, counted modulo the prime
+   2^107 - 1 (above 10^30, so denominators have inverses): each is one over the
+   rationals, too. Columns are reduced by those found before; a column that is not 0
+   then is kept, scaled to 1 at its leading place. *)
+let prime = Z.pred (Z.shift_left Z.one 107)
+
+let independent_columns x =
+  let modulo (q : Q.t) = Z.erem (Z.mul q.num (Z.invert q.den prime)) prime in
+  let times p q = charge_product p q; Z.erem (Z.mul p q) prime in
+  let reduce column (place, unit) =
+    let factor = column.(place) in
+    if Z.sign factor = 0 then column
+    else Array.map2 (fun p q -> Z.erem (Z.sub p (times factor q)) prime) column unit
+  in
+  let add found b =
+    let column = List.fold_left reduce (Array.map (fun row -> modulo row.(b)) x) (List.rev found) in
+    match List.find_opt (fun i -> Z.sign column.(i) <> 0) (List.init (Array.length column) Fun.id) with
+    | None -> found
+    | Some place ->
+      let inverse = Z.invert column.(place) prime in
+      (place, Array.map (times inverse) column) :: found
+  in
+  List.length (List.fold_left add [] (List.init (Array.length x.(0)) Fun.id))
+
 (* n > d: v != 0 with X^T v = 0, so v^T (X X^T - beta I) v = -beta |v|^2 < 0 for
    every beta > 0. lhs = |X^T v|^2 = 0, rhs = |v|^2. *)
 let no_beta certificate =
@@ -45,6 +70,11 @@ let no_beta certificate =
   Fields.require_short 30 [ [| v |] ] "inputs.v";
   let claimed = enclosures certificate [ "lhs"; "rhs" ] in
   if n <= d then reject "this reading needs n > d";
+  let distinct i j = Array.exists Fun.id (Array.mapi (fun b p -> not (Exact.equal p x.(j).(b))) x.(i)) in
+  let all = List.init n Fun.id in
+  if not (List.for_all (fun i -> List.for_all (fun j -> i = j || distinct i j) all) all) then
+    reject "the tokens of inputs.X must differ";
+  if independent_columns x < d then reject "inputs.X must have rank d";
   let vanishes b = Q.sign (Exact.sum (Array.mapi (fun i p -> Exact.mul p x.(i).(b)) v)) = 0 in
   let norm = Exact.sum (Array.map Exact.square v) in
   if

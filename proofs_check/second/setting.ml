@@ -94,7 +94,7 @@ let most_work = 40_000
 
 let require_affordable s steps =
   if steps * s.n * s.n * Array.length s.sizes > most_work then
-    reject "more work than is allowed: t n^2 times the classes of features is at most %d" most_work
+    give_up "more work than is allowed: t n^2 times the classes of features is at most %d" most_work
 
 let logits s m = Attention.logits s.b (fused s m)
 

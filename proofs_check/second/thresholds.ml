@@ -46,7 +46,9 @@ let check_printed certificate =
   let found = Array.map pruned wanted in
   if zeros <> found || claimed_wanted <> expected then
     reject "quantities.zeros and quantities.wanted are not what the pseudocode gives";
-  if found = expected then reject "not true: this reading prunes the wanted number of entries";
+  let fails i count = count > 0 && count < Array.length entries && found.(i) <> expected.(i) in
+  if not (Array.exists Fun.id (Array.mapi fails wanted)) then
+    reject "not true at a ratio that prunes something and keeps something";
   Printf.sprintf "refutation: %s, indices from %s: not floor(rho d^2) zeros" (reading "order") (reading "base")
 
 (* fix:mask_gd: a stable ascending sort, the first floor(rho d^2) set to 0, the rest

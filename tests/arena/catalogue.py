@@ -1,7 +1,7 @@
 """The arena: attacks on this library, each with the check that stops it, and the page that lists them.
 
-A test that attacks carries ``@attack(CLASS, SENTENCE, stopped_by="package.module:name")``; a test that shows an open door
-carries ``@undefended(CLASS, SENTENCE)``. ``python -m tests.arena`` writes docs/security.md from both.
+A test that attacks carries ``@attack(CLASS, SENTENCE, stopped_by="package.module:name")``; a test that shows an open
+door carries ``@undefended(CLASS, SENTENCE)``. ``python -m tests.arena`` writes docs/security.md from both.
 """
 
 from __future__ import annotations
@@ -19,17 +19,44 @@ HERE = Path(__file__).parent
 PAGE = HERE.parents[1] / "docs" / "security.md"
 
 PROMISES = {
-    "A": ("Files of the user", "Only files that the library wrote itself are deleted or replaced."),
-    "B": ("Wrong code is never called passed", "A program under audit cannot change what is judged, computed or printed."),
-    "C": ("Secrets and reach", "A program under audit receives a short list of environment variables and, where the kernel "
-          "can confine it, reads and writes only what it needs and reaches no network."),
-    "D": ("No other result", "Forged or damaged state is computed anew or refused with its name; it never becomes a result."),
-    "E": ("The machine stays usable", "Input is refused before its size can take memory, time or names."),
-    "F": ("Only the model is copied", "Links that leave the folder and files that are not the model's are not copied."),
-    "G": ("Full disk and power", "After a full disk, a kill or a power cut the same command resumes to the same bytes."),
-    "H": ("Errors one can read", "Bad input ends in one line on stderr and exit code 2 or 3, without a traceback."),
-    "K": ("Certificates that say something", "A certificate of a trivial or weaker statement is rejected by both checkers."),
-}  # fmt: skip
+    "A": (
+        "Files of the user",
+        "Only files that the library wrote itself are deleted or replaced.",
+    ),
+    "B": (
+        "Wrong code is never called passed",
+        "A program under audit cannot change what is judged, computed or printed.",
+    ),
+    "C": (
+        "Secrets and reach",
+        "A program under audit receives a short list of environment variables. Where the kernel can "
+        "confine it, it reads and writes only what it needs and reaches no network.",
+    ),
+    "D": (
+        "No other result",
+        "Forged or damaged state is computed anew or refused with its name; it never becomes a result.",
+    ),
+    "E": (
+        "The machine stays usable",
+        "Input is refused before its size can take memory, time or names.",
+    ),
+    "F": (
+        "Only the model is copied",
+        "Links that leave the folder and files that are not the model's are not copied.",
+    ),
+    "G": (
+        "Full disk and power",
+        "After a full disk, a kill or a power cut the same command resumes to the same bytes.",
+    ),
+    "H": (
+        "Errors one can read",
+        "Bad input ends in one line on stderr and exit code 2 or 3, without a traceback.",
+    ),
+    "K": (
+        "Certificates that prove something",
+        "A certificate of a trivial or weaker statement is rejected by both checkers.",
+    ),
+}
 """Class of attack: its title and the promise."""
 
 

@@ -186,5 +186,5 @@ def test_command_fails_if_one_file_is_rejected(tmp_path: Path) -> None:
     assert done.returncode == 1
     lines = done.stdout.splitlines()
     assert lines[0].startswith("ACCEPT ") and lines[1].startswith("REJECT bad.json: ")
-    assert lines[2] == "REJECT absent.json: cannot be read: No such file or directory"
+    assert lines[2] == "UNDECIDED absent.json: cannot be read: No such file or directory"
     assert done.stderr == ""

@@ -112,8 +112,8 @@ def test_a_pipe_that_nobody_writes_to_is_not_waited_for(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe.json")
     command = [sys.executable, "-m", "proofs_check", str(tmp_path / "pipe.json")]
     run = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
-    assert run.returncode == 1
-    assert "REJECT pipe.json: not a regular file" in run.stdout
+    assert run.returncode == 3
+    assert "UNDECIDED pipe.json: not a regular file" in run.stdout
 
 
 @pytest.mark.parametrize("name", [b"x\xff.json", b"x\nACCEPT y.json", "\u00e9.json".encode()])

@@ -20,7 +20,7 @@ from proofs_check.checker.exponential import exponential
 from proofs_check.checker.interval import Interval, Number, bounds, enclose, hull, square, total
 from proofs_check.checker.leaves import Differences, Leaf, differences, read_leaves
 from proofs_check.checker.questions import Question, contains, decide, exact, less, precisions
-from proofs_check.checker.reject import Reject
+from proofs_check.checker.reject import GaveUp, Reject
 from proofs_check.checker.statements.common import enclosures, no_hypotheses, require_claim, require_reading
 from proofs_check.checker.statements.comparison import short_matrix
 from proofs_check.checker.statements.pl_inequality import require_named_mask
@@ -50,7 +50,7 @@ def check(certificate: dict[str, Any]) -> str:
     rows = differences(X, W, mask)
     exponentials = 4 * sum(map(len, rows)) * len(leaves)
     if exponentials > MOST_EXPONENTIALS:
-        raise Reject(f"more work than is allowed: {MOST_EXPONENTIALS} exponentials in all leaves")
+        raise GaveUp(f"more work than is allowed: {MOST_EXPONENTIALS} exponentials in all leaves")
     no_hypotheses(certificate)
     claimed = enclosures(certificate, ("lhs", "rhs"))
     z, z_dense = (relative(exact_logits(X, E), mask) for E in (hadamard(M, W), W))

@@ -6,7 +6,15 @@ from proofs_check.checker import fields
 from proofs_check.checker.attention import exact_logits
 from proofs_check.checker.exponential import exponential
 from proofs_check.checker.interval import square_root
-from proofs_check.checker.statements.comparison import Comparison, Inputs, Sides, positive, short_matrix, sizes
+from proofs_check.checker.statements.comparison import (
+    Comparison,
+    Inputs,
+    Sides,
+    positive,
+    require_movable,
+    short_matrix,
+    sizes,
+)
 
 LARGEST_DOUBLE = Fraction(2**1024 - 2**971)
 
@@ -49,6 +57,7 @@ def _overflow(inputs: Inputs, bits: int) -> Sides:
     """The largest double against exp of the largest logit, which the pseudocode computes without a shift."""
     n, d = fields.integer(inputs["n"], "inputs.n", 1, 8), fields.integer(inputs["d"], "inputs.d", 1, 8)
     X, W = short_matrix(inputs["X"], n, d, "inputs.X"), short_matrix(inputs["W"], d, d, "inputs.W")
+    require_movable(X, W)
     top = max(entry for row in exact_logits(X, W) for entry in row)
     return LARGEST_DOUBLE, exponential(top, bits)
 

@@ -85,8 +85,8 @@ def _nothing_pruned(inputs: Inputs, bits: int) -> Sides:
     X, W = short_matrix(inputs["X"], n, d, "inputs.X"), short_matrix(inputs["W"], d, d, "inputs.W")
     require_movable(X, W)
     rho = fields.rational(inputs["rho"], "inputs.rho", 20)
-    if not 0 < rho <= 1:
-        raise Reject("inputs.rho must lie in (0, 1]")
+    if not 0 < floor(rho * d * d) < d * d:
+        raise Reject("inputs.rho must prune something and keep something: 0 < floor(rho d^2) < d^2")
     ones = [[Fraction(1)] * d for _ in range(d)]
     mask = [[True] * n for _ in range(n)]
     z, z_dense = (relative(exact_logits(X, E), mask) for E in (hadamard(ones, W), W))

@@ -22,7 +22,7 @@ from proofs_check.checker.exact_ties import difference_vanishes
 from proofs_check.checker.interval import Number, bounds, hull, square_root
 from proofs_check.checker.pivots import gram_pivots
 from proofs_check.checker.questions import Question, at_least, contains, decide, exact, less, precisions
-from proofs_check.checker.reject import Reject
+from proofs_check.checker.reject import GaveUp, Reject
 
 MU_ALL, MU_ALLOWED, MU_SQUARED = "2*wmin*beta*delta", "2*wmin*beta*delta_allowed", "2*(wmin*beta*delta)^2"
 RELATIONS = {"refutation": "lhs<rhs", "confirmation": "lhs>=rhs"}
@@ -164,10 +164,10 @@ def require_bounded_logits(instance: Instance) -> None:
     x = 1 + _common_length(instance.X) // 64
     e = 1 + (_common_length(instance.W) + _common_length(instance.M)) // 64
     if n * d * d * e * x + n * n * d * (e + x) * x + 10 * n * n * (e + 2 * x) ** 2 > _LOGIT_WORK:
-        raise Reject("the entries of X, W and M are too long for exact logits of this size")
+        raise GaveUp("the entries of X, W and M are too long for exact logits of this size")
     m, w = (1 + _common_length(A) // 64 for A in (instance.M, instance.W))
     if (n * d * x**2 + d * d * (m**2 + w)) * _PRECISIONS > _SUM_WORK:  # a sum of squares, anew at every precision
-        raise Reject("the entries of X, W and M are too long for exact sums of this size")
+        raise GaveUp("the entries of X, W and M are too long for exact sums of this size")
 
 
 def _common_length(values: fields.Matrix) -> int:

@@ -12,8 +12,10 @@ from proofs_check.checker.interval import bounds, hull, square_root
 from proofs_check.checker.questions import Question, at_least, contains, decide, exact, less, precisions
 from proofs_check.checker.reject import Reject
 from proofs_check.checker.statements.common import enclosures, no_hypotheses, require_claim, require_reading
+from proofs_check.checker.statements.comparison import require_movable
 
 SMALLEST_DOUBLE = Fraction(1, 2**1074)
+PRIME = 2**127 - 1  # chosen: a prime above 10^30, the largest denominator of an entry of X, so each has an inverse
 
 
 def check_remark(certificate: dict[str, Any]) -> str:
@@ -43,6 +45,7 @@ def _no_delta(certificate: dict[str, Any]) -> str:
         raise Reject("inputs.delta must be 2^-1074, the smallest positive double")
     if reading["domain"] == "box":
         fields.require_in(M, 0, 1, "inputs.M")
+    require_movable(X, W)
     claimed = enclosures(certificate, ("lhs", "rhs"))
     mask = fields.attention_mask(reading["mask"], n, "reading.mask")
     z = relative(exact_logits(X, hadamard(M, W)), mask)
@@ -76,9 +79,28 @@ def _no_beta(certificate: dict[str, Any]) -> str:
         raise Reject("entries of X and v have at most 30 digits here")
     image = sum((sum(p * x[b] for p, x in zip(v, X, strict=True)) ** 2 for b in range(d)), Fraction(0))
     norm = sum((p * p for p in v), Fraction(0))
+    if rank_modulo(X) < d or len({tuple(row) for row in X}) < n:
+        raise Reject("X must have rank d and n different tokens: with fewer X X^T fails for another reason than n > d")
     if image != 0 or norm == 0 or claimed["lhs"] != exact(0) or claimed["rhs"] != exact(norm):
         raise Reject("inputs.v must be a nonzero vector with X^T v = 0, lhs = 0 and rhs = |v|^2")
     return f"refutation: X X^T >= beta I fails for every beta > 0, as n = {n} > d = {d}"
+
+
+def rank_modulo(X: fields.Matrix) -> int:
+    """Return the rank of X modulo PRIME, at most the rank of X: a minor that is not 0 there is not 0."""
+    rows = [[entry.numerator * pow(entry.denominator, -1, PRIME) % PRIME for entry in row] for row in X]
+    rank = 0
+    for column in range(len(X[0])):
+        pivot = next((i for i in range(rank, len(rows)) if rows[i][column]), None)
+        if pivot is None:
+            continue
+        rows[rank], rows[pivot] = rows[pivot], rows[rank]
+        inverse = pow(rows[rank][column], -1, PRIME)
+        for i in range(rank + 1, len(rows)):
+            factor = rows[i][column] * inverse
+            rows[i] = [(p - factor * q) % PRIME for p, q in zip(rows[i], rows[rank], strict=True)]
+        rank += 1
+    return rank
 
 
 def check_informal(certificate: dict[str, Any]) -> str:

@@ -5,7 +5,7 @@ from fractions import Fraction
 from proofs_check.checker.exponential import exponential
 from proofs_check.checker.fields import Bounds
 from proofs_check.checker.interval import Number, lower, square, upper
-from proofs_check.checker.reject import Reject
+from proofs_check.checker.reject import GaveUp, Reject
 
 _BITS = 128
 _MOST_CELLS = 2_000
@@ -34,7 +34,7 @@ def require_valley(tau_0: Fraction, weight: Fraction, tau: Fraction, claimed: Bo
         low, high = cells.pop()
         seen += 1
         if seen > _MOST_CELLS:
-            raise Reject("undecided: lhs is too close to the least value of h, or above it")
+            raise GaveUp("undecided: lhs is too close to the least value of h, or above it")
         if _least_on(low, high, target, weight) < claimed[0]:
             middle = (low + high) / 2
             cells += [(low, middle), (middle, high)]
