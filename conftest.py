@@ -12,3 +12,18 @@ settings.register_profile(
     "attnprune", deadline=None, derandomize=True, print_blob=True, suppress_health_check=[HealthCheck.too_slow]
 )
 settings.load_profile("attnprune")
+
+
+def pytest_addoption(parser):
+    parser.addoption(
+        "--attnprune-smallest",
+        action="store_true",
+        help="set every registered size (tests/sizes/registry.py) to its smallest value: all problems count as large",
+    )
+
+
+def pytest_configure(config):
+    if config.getoption("--attnprune-smallest"):
+        from tests.sizes.registry import SMALLEST, shrink
+
+        shrink(SMALLEST)

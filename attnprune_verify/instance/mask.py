@@ -27,6 +27,10 @@ __all__ = ["Causal", "Full", "Given", "Mask", "MaskLike", "RowBlock", "Span", "W
 
 Flags: TypeAlias = NDArray[np.bool_]
 
+_TALLEST = 256  # rows of a block: matrix products of so many run at full speed
+_FINEST, _FINEST_OF_SEVERAL = 64, 32  # rows of a block of one matrix, of several that share the cost of a call
+_BLOCK = 2**20  # numbers of a block: 8 MiB of float64, about the last-level cache of one core
+
 
 class Span(NamedTuple):
     """Columns first .. last - 1 are all that some rows may see; of these, all rows see those before `ragged`."""
@@ -88,9 +92,9 @@ class Mask(ABC):
         """
         # Tall enough for fast matrix products, short enough for the cache; masks gain from finer steps, a batch shares.
         if height is None:
-            finest = 64 if k == 1 else 32
-            tallest = 256 if isinstance(self, Full) else max(finest, min(256, n // 16))
-            height = max(finest, min(tallest, 2**20 // (k * n)))
+            finest = _FINEST if k == 1 else _FINEST_OF_SEVERAL
+            tallest = _TALLEST if isinstance(self, Full) else max(finest, min(_TALLEST, n // 16))
+            height = max(finest, min(tallest, _BLOCK // (k * n)))
         for start in range(0, n, height):
             stop = min(start + height, n)
             yield RowBlock(slice(start, stop), *self._seen(start, stop, n))

@@ -31,6 +31,9 @@ __all__ = [
 ]
 
 
+_LONG_SUM = 2**19  # terms: the relative rounding error of so long a float32 sum stays below 2^19 2^-24 = 1/32
+_FINISHED_AT_ONCE = 2**15  # numbers: 256 KiB of float64, which stay in the second-level cache between three passes
+
 _vecdot = getattr(np, "vecdot", None)  # since NumPy 2.0; the same bits as the product of matrices, faster to call
 
 
@@ -58,7 +61,7 @@ def norm_within(features: Array, limit: float) -> float:
     |v_i| <= |V|_F, and the latter is one product of vectors. Its relative rounding error is below N u/2 (one dot
     product of N terms in any order), so the short way is left to arrays where that is below 1/32.
     """
-    if (features.size < 2**19 or features.dtype == np.float64) and features.flags.c_contiguous:
+    if (features.size < _LONG_SUM or features.dtype == np.float64) and features.flags.c_contiguous:
         whole = math.sqrt(np.vdot(features, features))
         if whole <= limit:
             return whole
@@ -153,7 +156,7 @@ def dp_chunk(F: Array, b: Array, bend: Bend | None, moved: Chunk, p: Array | Non
 
 def finish(slope: Array, W: Array, M: Array, lam: float, k: int) -> bool:
     """W * slope / k + lam M over `slope`, some rows at a time; whether all of it is finite."""
-    rows = max(1, 2**15 // slope.shape[1])
+    rows = max(1, _FINISHED_AT_ONCE // slope.shape[1])
     if len(slope) <= rows:
         squares = _finish(slope, W, M, lam, k, np.empty_like(slope))
     else:

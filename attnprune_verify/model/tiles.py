@@ -21,6 +21,10 @@ __all__ = ["Chunk", "Layout", "Tile", "Unit", "Workspace", "layout_of"]
 
 _UNIT = 2**18  # numbers, from which on a unit holds one matrix only
 _CHUNK = 2**18  # bytes
+_SMALL = 2**16  # numbers: 512 KiB of float64, which may lie about unused
+_TALLEST = 256  # rows of a unit: matrix products of so many run at full speed
+_TALL = 128  # the fewest rows of a long masked matrix's unit: finer steps leave out more forbidden columns
+_LOW, _LOWEST = 64, 32  # rows of a short masked matrix's unit; where four and more matrices share the cost of a call
 _LEAST_ROWS = 16  # of a chunk: below, calling NumPy costs more than the passes
 
 
@@ -61,7 +65,7 @@ class Layout:
     @property
     def is_small(self) -> bool:
         """Whether its buffers may lie about when no one uses them."""
-        return len(self.units) * self.units[0].size < 2**16
+        return len(self.units) * self.units[0].size < _SMALL
 
 
 def layout_of(visible: Mask, count: int, n: int, dtype: np.dtype[np.floating], *, one_by_one: bool) -> Layout:
@@ -80,11 +84,11 @@ def _units(visible: Mask, count: int, n: int, one_by_one: bool) -> Sequence[Unit
     # Tall enough for fast matrix products; masks gain from finer steps, and where many small matrices share the cost
     # of a call, from still finer ones.
     if isinstance(visible, Full):
-        height = 256
-    elif n < 256:
-        height = 32 if count >= 4 and not one_by_one else 64
+        height = _TALLEST
+    elif n < _TALLEST:
+        height = _LOWEST if count >= 4 and not one_by_one else _LOW
     else:
-        height = max(128, min(256, n // 16))
+        height = max(_TALL, min(_TALLEST, n // 16))
     blocks = list(visible.blocks(1, n, height))
     most = 1 if one_by_one else max(1, min(count, _UNIT // (min(height, n) * n)))
     groups = [slice(start, min(start + most, count)) for start in range(0, count, most)]

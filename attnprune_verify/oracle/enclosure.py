@@ -15,6 +15,7 @@ from numpy.typing import ArrayLike, NDArray
 
 __all__ = ["Enclosure", "as_ball", "as_balls", "enclose", "hadamard", "refined", "working_precision"]
 
+_MOST_BITS = 4096  # chosen: a value that is exactly 0 never gets a relative radius
 _LOCK = threading.RLock()  # flint's working precision is one global: two threads would change it under each other
 
 
@@ -131,7 +132,7 @@ def refined(
     while True:
         with working_precision(prec, cap):
             enclosure = enclose(*compute())
-        if target is None or prec >= 4096:
+        if target is None or prec >= _MOST_BITS:
             return enclosure
         size, blur = np.linalg.norm(enclosure.midpoint), np.linalg.norm(enclosure.radius)
         if blur <= target * size or blur == 0:

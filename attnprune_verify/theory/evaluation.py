@@ -42,6 +42,7 @@ __all__ = [
 _BALL_WORK = 3e6
 _RUNNING_WORK = 1e8
 _SMALL = 2e4
+_MOST_BITS = 2048  # chosen: the loss of a small instance at that precision takes milliseconds
 
 
 class Route:
@@ -149,7 +150,7 @@ def attention_squares(instance: Instance) -> arb:
     while True:
         with precision(bits):
             squares = 2 * attention_term(posed(instance))
-        if squares.rel_accuracy_bits() > 30 or bits >= 2048:
+        if squares.rel_accuracy_bits() > 30 or bits >= _MOST_BITS:
             return squares
         bits *= 4
 

@@ -266,6 +266,7 @@ def _everywhere(answer: NDArray[np.bool_]) -> bool:
     raise Diverges(answer)
 
 
+_MOST_KNOWN = 4096  # chosen: bounds the memory of the store, about 1 MB
 _KNOWN: dict[Any, Lane] = {}
 
 
@@ -280,7 +281,7 @@ def constant(value: Any) -> Any:
         return _of_fraction(value)
     number = float(value)
     lane = Lane(np.array([number]), None if number == value else np.array([abs(number) * 2 * U]))
-    if isinstance(value, int | float) and len(_KNOWN) < 4096:
+    if isinstance(value, int | float) and len(_KNOWN) < _MOST_KNOWN:
         _KNOWN[value] = lane
     return lane
 

@@ -21,6 +21,7 @@ from attnprune_verify.theory.measure import measure
 
 __all__ = ["Bound", "pl_bounds"]
 
+_EXACT_TOKENS = 32  # chosen: an exact LDL^T of so many tokens takes milliseconds
 _ATTAINED = 2.0**-400  # equality to 120 digits: an instance that attains the bound
 _WORST_FIRST = ("violated", "undecided", "holds")
 
@@ -115,7 +116,7 @@ def _admissible_beta(X: Array, floor: GramFloor) -> arb:
     if not floor.positive:
         return arb(0)
     candidate = nearest(floor.value)
-    if len(X) <= 32 and 0 < candidate < float("inf") and is_positive_semidefinite(X, candidate):
+    if len(X) <= _EXACT_TOKENS and 0 < candidate < float("inf") and is_positive_semidefinite(X, candidate):
         return arb(candidate)
     return arb(floor.enclosure.lower())
 

@@ -114,7 +114,7 @@ def test_attention_loss_gradient_and_hessian_of_modified_scores(kind):
 
 def test_caps_chain():
     """tanh of tanh: u2(u1(s)) has the derivatives of a composition."""
-    (block,) = Full().blocks(1, 3)
+    (block,) = Full().blocks(1, 3, height=3)
     s = RNG.normal(size=(1, 3, 3))
     caps = [Softcap(0.7), Softcap(1.3)]
 

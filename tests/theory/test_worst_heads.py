@@ -142,3 +142,19 @@ def test_the_pair_norm_of_a_batch_is_that_of_its_longest_sample(first: bool) -> 
     both = np.stack([2 * short, short] if first else [short, 2 * short])
     alone = pair_norm(LayerInstance(layer, 2 * short))
     assert float(pair_norm(LayerInstance(layer, both))) == pytest.approx(float(alone), rel=1e-12)
+
+
+@pytest.mark.parametrize("worse", [0, 1, 2])
+@pytest.mark.parametrize(
+    ("good", "bad"),
+    [((True, False), (False, True)), ((True, False), (True, True)), ((False, False), (False, True))],
+    ids=["does not apply", "applies and is empty", "empty among those that do not apply"],
+)
+def test_the_reported_reasons_are_the_worst_head_s(monkeypatch, worse, good, bad) -> None:  # type: ignore[no-untyped-def]
+    """Three heads, one of them worse: reasons and guarantees are that head's, wherever it stands."""
+    verdicts = iter(TheoremVerdict(*(bad if head == worse else good), (f"reason {head}",)) for head in range(3))
+    monkeypatch.setattr(layer_verdicts, "fused_heads", lambda instance: [None] * 3)
+    monkeypatch.setattr(layer_verdicts, "theorem", lambda *_, **__: next(verdicts))
+    found = layer_theorem(two_heads())
+    assert found.reasons[1:] == (f"head {worse}: reason {worse}",)
+    assert (found.applies, found.vacuous) == bad
