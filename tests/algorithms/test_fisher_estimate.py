@@ -75,8 +75,8 @@ def test_rows_of_the_attention_are_those_of_the_blocks(kind):
     for index in (0, layer.heads):
         rows = np.array([0, 3, 4])
         columns, first, second = attention_rows(data, index, rows)
+        wide = np.zeros((2, 6, 6))
         for block, _, one, two in data.attention_of(index):
-            wide = np.zeros((2, 6, 6))
             wide[:, block.rows, block.columns] = one, two
         np.testing.assert_allclose(first, wide[0][rows, columns], atol=1e-15)
         np.testing.assert_allclose(second, wide[1][rows, columns], atol=1e-15)
