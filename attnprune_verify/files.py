@@ -7,9 +7,10 @@ import io
 import json
 import math
 import os
+import stat
 import threading
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -20,12 +21,19 @@ try:
 except ImportError:  # not on this system: nothing keeps two processes apart there
     fcntl = None  # type: ignore[assignment]  # Windows has none
 
-__all__ = ["alone", "dumps", "lines", "plain", "read_lines", "table", "whole_file", "write_whole"]
+__all__ = [
+    "alone", "dumps", "lines", "parse", "plain", "printable", "read_lines", "read_regular", "table", "whole_file",
+    "write_whole",
+]  # fmt: skip
+
+DEEPEST = 100  # levels of JSON, chosen: nothing that is read here has ten; Python itself stops below a thousand
 
 
 @contextmanager
-def alone(lock: Path, folder: Path) -> Iterator[None]:
-    """Hold the file `lock`, made if missing, until the end: one process at a time is at work in `folder`.
+def alone(path: Path) -> Iterator[None]:
+    """Hold a folder, or a file that is made if missing, until the end: one process at a time is at work there.
+
+    Where the file system has no locks, nothing is held.
 
     Raises
     ------
@@ -36,25 +44,61 @@ def alone(lock: Path, folder: Path) -> Iterator[None]:
     --------
     >>> import tempfile
     >>> with tempfile.TemporaryDirectory() as name:
-    ...     lock = Path(name) / "lock"
-    ...     with alone(lock, Path("results")), alone(lock, Path("results")):
+    ...     journal = Path(name) / "runs.jsonl"
+    ...     with alone(journal), alone(journal):  # doctest: +ELLIPSIS
     ...         pass
     Traceback (most recent call last):
         ...
-    attnprune_verify.errors.InvalidInstance: another process is at work in 'results'
+    attnprune_verify.errors.InvalidInstance: another process is at work with '...runs.jsonl'
     """
-    with lock.open("ab") as file:
-        try:
-            if fcntl is not None:
-                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError as error:
-            raise InvalidInstance(f"another process is at work in {str(folder)!r}") from error
+    if fcntl is None:
         yield
+        return
+    mode = os.O_RDONLY if path.is_dir() else os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_NONBLOCK
+    held = os.open(path, mode | os.O_CLOEXEC, 0o666)
+    try:
+        fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError as error:
+        os.close(held)
+        raise InvalidInstance(f"another process is at work with {str(path)!r}") from error
+    except OSError:
+        pass
+    try:
+        yield
+    finally:
+        os.close(held)
+
+
+def read_regular(path: Path) -> bytes:
+    """The content of a file; a pipe, on which one could wait for ever, a device and a folder are refused.
+
+    Raises
+    ------
+    InvalidInstance
+        If it is no regular file.
+    """
+    with open(path, "rb", opener=lambda name, flags: os.open(name, flags | getattr(os, "O_NONBLOCK", 0))) as file:
+        if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+            raise InvalidInstance(f"{str(path)!r} must be a file; it is a pipe or a device")
+        return file.read()
+
+
+def printable(text: str) -> str:
+    """Text of others as a terminal may get it: what is not printable is escaped.
+
+    Examples
+    --------
+    >>> print(printable("size" + chr(27) + "[2J"))
+    size\\x1b[2J
+    """
+    return "".join(one if one.isprintable() else one.encode("unicode_escape").decode() for one in text)
 
 
 @contextmanager
 def whole_file(path: Path) -> Iterator[BinaryIO]:
     """Write under a temporary name and rename at the end, so that a reader sees all of the file or nothing.
+
+    The content is on the disk before the rename, and the rename before the end.
 
     Raises
     ------
@@ -65,11 +109,25 @@ def whole_file(path: Path) -> Iterator[BinaryIO]:
     try:
         with temporary.open("wb") as file:
             yield file
+            file.flush()
+            os.fsync(file.fileno())
         os.replace(temporary, path)
+        sync_folder(path.parent)
     except OSError as error:
         raise OSError(error.errno, error.strerror, str(path)) from error
     finally:
         temporary.unlink(missing_ok=True)
+
+
+def sync_folder(folder: Path) -> None:
+    """Bring the names in a folder to the disk, where the system can."""
+    if fcntl is not None:
+        with suppress(OSError):  # some file systems cannot
+            held = os.open(folder, os.O_RDONLY)
+            try:
+                os.fsync(held)
+            finally:
+                os.close(held)
 
 
 def write_whole(path: Path, content: bytes) -> None:
@@ -103,6 +161,43 @@ def dumps(value: Any, indent: int | None = 2) -> str:
     return json.dumps(plain(value), indent=indent, ensure_ascii=False, allow_nan=False) + "\n"
 
 
+def parse(content: bytes | str) -> Any:
+    """JSON as it may come from anywhere.
+
+    Raises
+    ------
+    InvalidInstance
+        If it is no JSON, holds NaN or Infinity, or is nested more than 100 levels deep.
+
+    Examples
+    --------
+    >>> parse("[" * 101 + "]" * 101)
+    Traceback (most recent call last):
+        ...
+    attnprune_verify.errors.InvalidInstance: JSON must have at most 100 levels; got more
+    """
+    try:
+        value = json.loads(content, parse_constant=_no_number)
+    except RecursionError:
+        raise InvalidInstance(f"JSON must have at most {DEEPEST} levels; got more") from None
+    except ValueError as error:
+        raise InvalidInstance(f"must be valid JSON; {str(error)[:100]}") from error
+    level = [value]
+    for _ in range(DEEPEST):
+        level = [item for one in level if isinstance(one, dict | list) for item in _items(one)]
+    if any(isinstance(one, dict | list) for one in level):
+        raise InvalidInstance(f"JSON must have at most {DEEPEST} levels; got more")
+    return value
+
+
+def _items(value: dict[str, Any] | list[Any]) -> Iterable[Any]:
+    return value.values() if isinstance(value, dict) else value
+
+
+def _no_number(word: str) -> None:
+    raise ValueError(f"{word} is no number of JSON")
+
+
 def lines(rows: Iterable[Any]) -> bytes:
     """Rows as JSON Lines: one object a line, so that a change of one row is a change of one line."""
     return "".join(dumps(row, None) for row in rows).encode()
@@ -110,7 +205,7 @@ def lines(rows: Iterable[Any]) -> bytes:
 
 def read_lines(content: bytes) -> list[Any]:
     """The inverse of `lines`."""
-    return [json.loads(line) for line in content.splitlines()]
+    return [parse(line) for line in content.splitlines()]
 
 
 def table(rows: Iterable[Mapping[str, Any]], columns: Sequence[str]) -> bytes:

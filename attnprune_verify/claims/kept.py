@@ -5,13 +5,11 @@ A verdict that is kept is the one that this code would compute again; whoever sh
 
 from __future__ import annotations
 
-import hashlib
-import json
+import math
 from collections import Counter
 from collections.abc import Mapping
 from contextlib import suppress
 from fractions import Fraction
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -23,7 +21,6 @@ from attnprune_verify.claims.falsifier import Effort
 from attnprune_verify.claims.judge import Judgement
 from attnprune_verify.claims.relation import Relation, numbers
 from attnprune_verify.claims.trial import Trial
-from attnprune_verify.files import write_whole
 
 __all__ = ["code_and_libraries", "keep", "kept"]
 
@@ -35,12 +32,12 @@ _TRIALS = ("worst", "nearest", "witness", "smallest")
 def kept(claim: Claim, effort: Effort) -> Judgement | None:
     """The verdict of an earlier run on the same claim, code, data and libraries, if there is one."""
     try:
-        content = json.loads(_place(claim, effort).read_bytes())
+        content = _decoded(shelf.kept(code_and_libraries(), _name(claim, effort)))
         found = Judgement(claim, kept=True, **{name: content[name] for name in _PLAIN})
         found.statement, found.failed = Verdict(content["statement"]), Counter(content["failed"])
         for name in _TRIALS:
             setattr(found, name, _trial(content[name]))
-    except (OSError, ValueError, KeyError, TypeError):  # not there, or not what was written
+    except (ValueError, KeyError, TypeError):  # not there, or not what was written
         return None
     return found
 
@@ -52,15 +49,12 @@ def keep(judgement: Judgement, effort: Effort) -> None:
     content = {name: getattr(judgement, name) for name in _PLAIN}
     content |= {"statement": judgement.statement.value, "failed": dict(judgement.failed)}
     content |= {name: _row(getattr(judgement, name)) for name in _TRIALS}
-    with suppress(OSError, TypeError):  # a read-only home, or a case that JSON cannot hold
-        place = _place(judgement.claim, effort)
-        place.parent.mkdir(parents=True, exist_ok=True)
-        write_whole(place, json.dumps(content, default=_encoded).encode())
+    with suppress(TypeError):  # a case that JSON cannot hold
+        shelf.keep(code_and_libraries(), _name(judgement.claim, effort), _encoded(content))
 
 
-def _place(claim: Claim, effort: Effort) -> Path:
-    name = hashlib.sha256(f"{claim.test_id} {tuple(effort)}".encode()).hexdigest()[:20]
-    return shelf.folder() / code_and_libraries() / f"{name}.json"
+def _name(claim: Claim, effort: Effort) -> str:
+    return f"{claim.test_id} {tuple(effort)}"
 
 
 def code_and_libraries() -> str:
@@ -81,29 +75,44 @@ def _row(trial: Trial | None) -> dict[str, Any] | None:
 def _trial(row: Mapping[str, Any] | None) -> Trial | None:
     if row is None:
         return None
-    values = {name: _decoded(value) for name, value in row["values"].items()}
     relation = None if row["relation"] is None else Relation(*row["relation"])
-    return Trial(Case(values, row["origin"]), row["failed"], row["slack"], relation, row["certain"], row["problem"])
+    case = Case(row["values"], row["origin"])
+    return Trial(case, row["failed"], row["slack"], relation, row["certain"], row["problem"])
 
 
 def _encoded(value: Any) -> Any:
-    """What JSON does not know: arrays with their kind of numbers, and exact fractions."""
+    """In words of JSON: arrays with their kind of numbers, exact fractions, and what is not finite."""
     if isinstance(value, np.ndarray):
-        return {"array": value.tolist(), "kind": value.dtype.kind, "shape": value.shape}
+        return {"array": _encoded(value.tolist()), "kind": value.dtype.kind, "shape": list(value.shape)}
     if isinstance(value, np.generic):
-        return value.item()
+        return _encoded(value.item())
     if isinstance(value, Fraction):
         return {"fraction": str(value)}
+    if isinstance(value, float) and not math.isfinite(value):
+        return {"number": str(value)}
+    if isinstance(value, Mapping):
+        return {name: _encoded(item) for name, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_encoded(item) for item in value]
+    if value is None or isinstance(value, bool | int | float | str):
+        return value
     raise TypeError(f"{type(value).__name__} is not kept")
 
 
 def _decoded(value: Any) -> Any:
-    if isinstance(value, dict) and "fraction" in value:
+    if isinstance(value, list):
+        return [_decoded(item) for item in value]
+    if not isinstance(value, dict):
+        return value
+    if "fraction" in value:
         return Fraction(value["fraction"])
-    if isinstance(value, dict) and "array" in value:
-        if value["kind"] != "O":
-            return np.array(value["array"], dtype={"b": bool, "i": int, "u": int}.get(value["kind"], float))
-        flat = np.empty(value["shape"], dtype=object)
-        flat[...] = np.array(value["array"], dtype=object).reshape(value["shape"])
-        return np.frompyfunc(_decoded, 1, 1)(flat)
-    return value
+    if "number" in value:
+        return float(value["number"])
+    if "array" not in value:
+        return {name: _decoded(item) for name, item in value.items()}
+    items = _decoded(value["array"])
+    if value["kind"] != "O":
+        return np.array(items, dtype={"b": bool, "i": int, "u": int}.get(value["kind"], float))
+    flat = np.empty(value["shape"], dtype=object)
+    flat[...] = np.array(items, dtype=object).reshape(value["shape"])
+    return flat

@@ -5,21 +5,19 @@ Light: what is kept is shown without loading what computed it.
 
 from __future__ import annotations
 
-import hashlib
-import json
 import os
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from functools import cache
-from importlib import metadata
 from pathlib import Path
 from typing import Any
 
 import attnprune_verify
-from attnprune_verify.files import write_whole
+from attnprune_verify.state.digests import of_document, of_files, of_text, versions
+from attnprune_verify.state.sealed import keep_document, kept_document
 
-__all__ = ["code_key", "folder", "kept_page", "keep_page"]
+__all__ = ["code_key", "folder", "keep", "keep_page", "kept", "kept_page"]
 
 _LIBRARIES = ("numpy", "scipy", "python-flint", "mpmath", "autograd")
 _NO_PAGE = ("cli", "spec", "audit")  # floors on which no page of a statement depends
@@ -41,34 +39,35 @@ def folder() -> Path:
 @cache
 def code_key(leave_out: Iterable[str]) -> str:
     """A digest of the package's files, but for the folders left out, and of the versions of what computes with them."""
-    digest = hashlib.sha256(" ".join(f"{name} {metadata.version(name)}" for name in _LIBRARIES).encode())
     root = Path(attnprune_verify.__file__).parent
-    for path in sorted(root.rglob("*")):
-        inside = path.relative_to(root)
-        if path.suffix != ".pyc" and inside.parts[0] not in leave_out and path.is_file():
-            digest.update(f"\n{inside.as_posix()}\n".encode() + path.read_bytes())
-    return digest.hexdigest()[:32]
+    inside = (path for path in root.rglob("*") if path.suffix != ".pyc" and path.is_file())
+    files = of_files(root, (path for path in inside if path.relative_to(root).parts[0] not in leave_out))
+    return of_document([files, versions(_LIBRARIES)])[:32]
+
+
+def kept(code: str, name: str) -> dict[str, Any] | None:
+    """What `keep` kept under this name with this very code; None where nothing is, or it was changed since."""
+    return kept_document(_place(code, name), f"{code} {name}")
+
+
+def keep(code: str, name: str, document: Mapping[str, Any]) -> None:
+    """Keep a document, where the user's cache can be written to and JSON can hold it."""
+    with suppress(OSError, TypeError, ValueError):
+        place = _place(code, name)
+        place.parent.mkdir(parents=True, exist_ok=True)
+        keep_document(place, document, f"{code} {name}")
 
 
 def kept_page(id_: str) -> list[dict[str, Any]] | None:
     """What `keep_page` kept for this statement with this very code, if it did."""
-    try:
-        content = json.loads(_place(id_).read_bytes())
-        return (
-            content if content and all({"reading", "order", "row", "blocks"} <= set(one) for one in content) else None
-        )
-    except (OSError, ValueError, TypeError):  # not there, or not what was written
-        return None
+    page = kept(code_key(_NO_PAGE), f"page {id_}")
+    return None if page is None else page["readings"]
 
 
 def keep_page(id_: str, readings: list[dict[str, Any]]) -> None:
     """Keep what is shown of a statement: of each reading its place among all, its JSON row and its blocks of text."""
-    with suppress(OSError, TypeError, ValueError):  # a read-only home, or a value that JSON cannot hold
-        place = _place(id_)
-        place.parent.mkdir(parents=True, exist_ok=True)
-        write_whole(place, json.dumps(readings, allow_nan=False).encode())
+    keep(code_key(_NO_PAGE), f"page {id_}", {"readings": readings})
 
 
-def _place(id_: str) -> Path:
-    name = hashlib.sha256(f"page {id_}".encode()).hexdigest()[:20]
-    return folder() / code_key(_NO_PAGE) / f"{name}.json"
+def _place(code: str, name: str) -> Path:
+    return folder() / code / f"{of_text(name)[:20]}.json"

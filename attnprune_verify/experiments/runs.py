@@ -2,65 +2,24 @@
 
 from __future__ import annotations
 
-import json
-import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from functools import partial
+from functools import cache, partial
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, TypeVar
 
-from attnprune_verify.errors import InvalidInstance
+from attnprune_verify.experiments.stored.record import code, kernel
 from attnprune_verify.files import alone
+from attnprune_verify.state.digests import of_document, versions
+from attnprune_verify.state.journal import Journal
 
-__all__ = ["Journal", "Progress", "can_run_in_parallel", "complete", "count_finished"]
+__all__ = ["Progress", "can_run_in_parallel", "complete", "computing", "count_finished"]
 
 Progress = Callable[[int, int], object]
 """Called as ``progress(runs done, runs)``, first with those that were there already."""
 
 _Task = TypeVar("_Task")
-
-
-class Journal:
-    """One JSON object per line, each with a `key`; a last line that was cut off is forgotten, any other damage refused.
-
-    Parameters
-    ----------
-    path : path of the file; it need not exist, its folder must.
-
-    Raises
-    ------
-    InvalidInstance
-        If the file holds something else than finished runs.
-    """
-
-    def __init__(self, path: Path) -> None:
-        self.path = path
-        self.finished: dict[str, dict[str, Any]] = {}
-        if path.exists():
-            self._read()
-
-    def _read(self) -> None:
-        content = self.path.read_bytes()
-        whole = content[: content.rfind(b"\n") + 1]
-        for number, line in enumerate(whole.splitlines(), 1):
-            try:
-                run = json.loads(line)
-                self.finished[run["key"]] = run
-            except (ValueError, TypeError, KeyError) as error:
-                raise InvalidInstance(f"{self.path} must hold finished runs; line {number} is none") from error
-        if whole != content:  # the last write was interrupted
-            with self.path.open("r+b") as file:
-                file.truncate(len(whole))
-
-    def add(self, run: Mapping[str, Any]) -> None:
-        """Write one finished run down, and through to the disk."""
-        line = json.dumps(run, allow_nan=False) + "\n"
-        with self.path.open("ab") as file:
-            file.write(line.encode())
-            file.flush()
-            os.fsync(file.fileno())
-        self.finished[run["key"]] = dict(run)
+_LIBRARIES = ("numpy", "scipy", "safetensors", "tokenizers", "threadpoolctl", "torch", "transformers")
 
 
 def complete(
@@ -85,7 +44,8 @@ def complete(
     Raises
     ------
     InvalidInstance
-        If another process is at work with this journal, or the file holds something else than finished runs.
+        If another process is at work with this journal, or the file holds something else than finished runs; runs of
+        another code or of other libraries are done again.
 
     Examples
     --------
@@ -95,8 +55,8 @@ def complete(
     if journal is None:
         return _complete(runs, perform, None, processes, progress, cost)
     journal.parent.mkdir(parents=True, exist_ok=True)
-    with alone(journal, journal.parent):
-        return _complete(runs, perform, Journal(journal), processes, progress, cost)
+    with alone(journal):
+        return _complete(runs, perform, Journal(journal, computing()), processes, progress, cost)
 
 
 def _complete(
@@ -122,9 +82,15 @@ def _complete(
     return [finished[key] for key in runs]
 
 
+@cache
+def computing() -> str:
+    """A digest of the code, the libraries and the rounding that a run's numbers come from."""
+    return of_document([code(), versions(_LIBRARIES), kernel()])[:16]
+
+
 def count_finished(keys: Iterable[str], journal: Path) -> int:
     """How many of these runs the journal holds."""
-    finished = Journal(journal).finished
+    finished = Journal(journal, computing()).finished
     return sum(key in finished for key in keys)
 
 

@@ -13,7 +13,8 @@ from attnprune_verify.pretrained.bert import Bert
 from attnprune_verify.pretrained.config import Config
 from attnprune_verify.pretrained.llama import Llama, Mistral, Qwen2
 from attnprune_verify.pretrained.network import PretrainedModel
-from attnprune_verify.pretrained.tensors import Tensors, read_json
+from attnprune_verify.pretrained.panics import refusing_panics
+from attnprune_verify.pretrained.tensors import Tensors, inside, model_folder, read_json
 
 __all__ = ["FAMILIES", "load_pretrained"]
 
@@ -56,13 +57,15 @@ def load_pretrained(folder: str | os.PathLike[str], *, dtype: type[np.floating[A
         ...
     attnprune_verify.errors.InvalidInstance: a model must be a folder; got 'no-such-folder'
     """
-    path = Path(folder)
-    if not path.is_dir():
-        raise InvalidInstance(f"a model must be a folder; got {str(folder)!r}")
+    path = model_folder(folder)
     config = Config(read_json(path / "config.json"))
     if config.family not in FAMILIES:
         raise InvalidInstance(f"model_type must be one of {', '.join(FAMILIES)}; got {config.family!r:.60}")
-    family = FAMILIES[config.family](config, Tensors(path, dtype))
+    tensors = Tensors(path, dtype)
+    layers = config.count("num_hidden_layers")
+    if layers > len(tensors):  # before a name is made for each of them
+        raise InvalidInstance(f"a model must hold tensors for its {layers} num_hidden_layers; it holds {len(tensors)}")
+    family = FAMILIES[config.family](config, tensors)
     return PretrainedModel(family, _tokenizer(path / "tokenizer.json"))
 
 
@@ -73,11 +76,9 @@ def _tokenizer(file: Path) -> Any:
         from tokenizers import Tokenizer
     except ImportError:
         return None
-    try:
+    inside(file.parent, file.name)
+    with refusing_panics("tokenizer.json must be a tokenizer file"):
         tokenizer = Tokenizer.from_file(str(file))
-    except Exception as error:  # the library raises bare Exception
-        first = (str(error).splitlines() or [""])[0][:120]
-        raise InvalidInstance(f"tokenizer.json must be a tokenizer file; {first}") from error
     tokenizer.no_truncation()
     tokenizer.no_padding()
     return tokenizer

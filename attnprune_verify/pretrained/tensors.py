@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import json
+import os
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -12,13 +12,15 @@ from numpy.typing import NDArray
 
 from attnprune_verify.errors import InvalidInstance
 from attnprune_verify.extras import need
+from attnprune_verify.files import parse, read_regular
 from attnprune_verify.instance.validate import Array
 
-__all__ = ["Place", "Tensors", "decoded", "encoded", "mapped", "read_json", "weight_files"]
+__all__ = ["Place", "Tensors", "decoded", "encoded", "inside", "mapped", "model_folder", "read_json", "weight_files"]
 
 _DTYPES = {"F64": "<f8", "F32": "<f4", "F16": "<f2", "BF16": "<u2"}
 _SINGLE, _INDEX = "model.safetensors", "model.safetensors.index.json"
 _LARGEST_JSON = 64 * 2**20  # bytes
+_PIECE = 1 << 22  # numbers looked at together; chosen: 16 MiB as float32
 
 
 class Place(NamedTuple):
@@ -49,6 +51,9 @@ class Tensors:
                     first = self._places[name].file.name
                     raise InvalidInstance(f"a tensor must be in one file; {name!r} is in {first} and in {file.name}")
                 self._places[name] = place
+
+    def __len__(self) -> int:
+        return len(self._places)
 
     def __contains__(self, name: str) -> bool:
         return name in self._places
@@ -95,12 +100,28 @@ class Tensors:
             mapped(self._places[name]), mapped(self._places[other])
         )
 
+    def refuse_infinite(self) -> None:
+        """Refuse NaN and infinity in any tensor, also in those that nothing is computed with; a piece at a time.
+
+        Raises
+        ------
+        InvalidInstance
+        """
+        for name, place in self._places.items():
+            if place.dtype in _DTYPES:
+                flat = mapped(place).reshape(-1)
+                for start in range(0, len(flat), _PIECE):
+                    _finite(name, decoded(flat[start : start + _PIECE], place.dtype))
+
     def _converted(self, name: str, raw: NDArray[Any]) -> Array:
-        tensor = decoded(raw, self._places[name].dtype).astype(self._dtype)
-        if not np.isfinite(tensor).all():
-            wrong = int(np.count_nonzero(~np.isfinite(tensor)))
-            raise InvalidInstance(f"tensor {name!r} must be finite; {wrong} of its entries are not")
-        return tensor
+        return _finite(name, decoded(raw, self._places[name].dtype).astype(self._dtype))
+
+
+def _finite(name: str, tensor: Array) -> Array:
+    if not np.isfinite(tensor).all():
+        wrong = int(np.count_nonzero(~np.isfinite(tensor)))
+        raise InvalidInstance(f"tensor {name!r} must be finite; {wrong} of its entries are not")
+    return tensor
 
 
 def _check(name: str, place: Place | None, shape: tuple[int, ...]) -> None:
@@ -131,6 +152,28 @@ def encoded(values: Array, dtype: str) -> NDArray[Any]:
     return np.asarray((bits + 0x7FFF + ((bits >> 16) & 1)) >> 16).astype("<u2")
 
 
+def model_folder(path: str | os.PathLike[str]) -> Path:
+    """The path of a folder that exists."""
+    if not Path(path).is_dir():
+        raise InvalidInstance(f"a model must be a folder; got {str(path)!r}")
+    return Path(path)
+
+
+def inside(folder: Path, name: str) -> Path:
+    """The file `name` of a model folder, if it is a file of that folder or a link to a blob of the hub's cache.
+
+    Raises
+    ------
+    InvalidInstance
+        If it is a link to somewhere else.
+    """
+    home, target = folder.resolve(), (folder / name).resolve()
+    blobs = home.parent.parent / "blobs"
+    if not target.is_relative_to(home) and not (home.parent.name == "snapshots" and target.parent == blobs):
+        raise InvalidInstance(f"links of a model must stay in its folder or the hub's cache; {name} leads out of it")
+    return folder / name
+
+
 def read_json(file: Path) -> dict[str, Any]:
     """A JSON object from a file of reasonable size."""
     if not file.is_file():
@@ -139,9 +182,9 @@ def read_json(file: Path) -> dict[str, Any]:
     if size > _LARGEST_JSON:
         raise InvalidInstance(f"{file.name} must have at most {_LARGEST_JSON} bytes; got {size}")
     try:
-        content = json.loads(file.read_text(encoding="utf-8"))
-    except (ValueError, RecursionError) as error:
-        raise InvalidInstance(f"{file.name} must be valid JSON; got {str(error)[:100]}") from error
+        content = parse(read_regular(inside(file.parent, file.name)))
+    except ValueError as error:
+        raise InvalidInstance(f"{file.name} must be valid JSON; {str(error)[:100]}") from error
     if not isinstance(content, dict):
         raise InvalidInstance(f"{file.name} must hold a JSON object; got {type(content).__name__}")
     return content
@@ -150,7 +193,7 @@ def read_json(file: Path) -> dict[str, Any]:
 def weight_files(folder: Path) -> list[Path]:
     """The safetensors files of a model."""
     if (folder / _SINGLE).is_file():
-        return [folder / _SINGLE]
+        return [inside(folder, _SINGLE)]
     if not (folder / _INDEX).is_file():
         raise InvalidInstance(f"a model folder must hold {_SINGLE} or {_INDEX}; {str(folder)!r} holds neither")
     weight_map = read_json(folder / _INDEX).get("weight_map")
@@ -162,7 +205,7 @@ def weight_files(folder: Path) -> list[Path]:
             raise InvalidInstance(f"{_INDEX} may name only *.safetensors files beside it; got {name[:80]!r}")
         if not (folder / name).is_file():
             raise InvalidInstance(f"{_INDEX} names {name!r}, which is not in {str(folder)!r}")
-        files.append(folder / name)
+        files.append(inside(folder, name))
     return files
 
 
@@ -174,7 +217,7 @@ def _places(file: Path) -> dict[str, Place]:
             pass
         with file.open("rb") as handle:
             length = int.from_bytes(handle.read(8), "little")
-            header = json.loads(handle.read(length))
+            header = parse(handle.read(length))
     except Exception as error:  # the library raises its own kinds, none of them public
         first = (str(error).splitlines() or [""])[0][:120]
         raise InvalidInstance(f"{file.name} must be an intact safetensors file; {first}") from error

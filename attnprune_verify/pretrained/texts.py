@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from attnprune_verify.errors import InvalidInstance
 from attnprune_verify.extras import need
+from attnprune_verify.pretrained.panics import refusing_panics
 
 __all__ = ["calibration_windows", "cut_windows", "draw_windows", "read_text", "token_stream"]
 
@@ -106,7 +107,8 @@ def _encode(text: str, tokenizer: Any, *, special: bool = True) -> NDArray[np.in
     if tokenizer is None:
         need("reading texts", "real", "tokenizers")
         raise InvalidInstance("the model folder must hold tokenizer.json; it holds none")
-    return np.array(tokenizer.encode(text, add_special_tokens=special).ids, dtype=np.int64)
+    with refusing_panics("tokenizer.json must encode the text"):
+        return np.array(tokenizer.encode(text, add_special_tokens=special).ids, dtype=np.int64)
 
 
 def _special_tokens(tokenizer: Any) -> tuple[list[int], list[int]]:

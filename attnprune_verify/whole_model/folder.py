@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import json
 import os
-import shutil
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -13,24 +11,20 @@ import numpy as np
 
 from attnprune_verify.algorithms.matrix.budget import as_pattern
 from attnprune_verify.errors import InvalidInstance
-from attnprune_verify.files import dumps, write_whole
 from attnprune_verify.pretrained.load import load_pretrained
 from attnprune_verify.pretrained.network import PretrainedModel
 from attnprune_verify.pretrained.tensors import decoded
 from attnprune_verify.pretrained.texts import calibration_windows, read_text
 from attnprune_verify.values import as_count
-from attnprune_verify.whole_model.blockwise import forward, prune_block
-from attnprune_verify.whole_model.budgets import zeros_by_map
+from attnprune_verify.whole_model.assembled import assemble, finished
 from attnprune_verify.whole_model.fingerprint import fingerprint, model_fields, texts_fields, versions
-from attnprune_verify.whole_model.loss import LOSS_WINDOWS, loss_moments, loss_roles
 from attnprune_verify.whole_model.plan import DENSE, Plan
-from attnprune_verify.whole_model.stored import stored_weight
+from attnprune_verify.whole_model.source import Source
+from attnprune_verify.whole_model.steps import Steps
 from attnprune_verify.whole_model.workplace import Workplace
 
 __all__ = ["prune_model"]
 
-_REPORT = "pruning.json"
-_COPIED = {".json", ".txt", ".model", ".jinja", ".md"}
 _TOKENS = 2048
 Paths = str | os.PathLike[str] | Sequence[str | os.PathLike[str]]
 
@@ -104,8 +98,9 @@ def prune_model(
     attnprune_verify.errors.InvalidInstance: a model must be a folder; got 'no-such-folder'
     """
     plan = Plan(attention, rest, rho, pattern, budget, bool(dense_inputs), hold=tuple(hold), seed=seed)  # type: ignore[arg-type]
-    source, target = Path(folder), Path(out)
-    model = load_pretrained(source, dtype=np.float32)
+    target = _target(out)
+    source = Source(Path(folder))
+    model = load_pretrained(folder, dtype=np.float32)
     check_pattern(model, plan)
     plan.refuse_blocks_beyond(model.depth)
     length = min(model.longest, _TOKENS) if n is None else as_count("n", n, least=2)
@@ -115,24 +110,23 @@ def prune_model(
     if not texts:
         raise InvalidInstance("calibration must name at least one text; got none")
     request = {
-        "model": model_fields(source),
+        "model": model_fields(source.digests),
         "calibration": {"texts": texts_fields(texts), "k": as_count("k", k, least=1), "n": length},
         "plan": plan.settings(),
         "dtype": "float32",
     }
     digest = fingerprint(request)["digest"]
-    workplace = Workplace(target.with_name(target.name + ".partial"), digest)
+    workplace = Workplace(target.with_name(target.name + ".partial"), request)
     if target.exists():
-        report = _finished(target, digest)
+        report = finished(target, digest)
         workplace.remove()
         return report
     with workplace.entered():
         framed = not model.family.predicts
         ids = model.checked_ids(calibration_windows(texts, model.tokenizer, k, length, seed, framed=framed))
-        zeros = workplace.remember("zeros", lambda: zeros_by_map(model, ids, plan))
-        _measure_loss(model, ids, plan, workplace)
+        steps = Steps(model, ids, plan, workplace, source)
         for index in range(model.depth):
-            _advance(model, ids, plan, index, zeros, workplace)
+            steps.prune(index)
             if progress is not None:
                 progress(index + 1, model.depth)
         report = {
@@ -140,9 +134,9 @@ def prune_model(
             "fingerprint": fingerprint({**request, "versions": versions()}),
             "request": digest,
             "method": {"attention": plan.attention, "rest": plan.rest},
-            **_tensors(model, plan, workplace),
+            **_tensors(model, plan, steps),
         }
-        _assemble(source, model, workplace, report, target)
+        report = assemble(source, steps.patches(), report, workplace.path / "folder", target)
     workplace.remove()
     return report
 
@@ -155,94 +149,20 @@ def check_pattern(model: PretrainedModel, plan: Plan) -> None:
                 as_pattern(plan.pattern, model.family.weight_place(0, role).shape[1])
 
 
-def _measure_loss(model: PretrainedModel, ids: Any, plan: Plan, workplace: Workplace) -> None:
-    """Keep the loss's metrics of every block, if a method asks for them; dense hidden states lie on the disk meanwhile.
-
-    They come from the last block to the first, so those of the first block are there once all are.
-    """
-    if not loss_roles(model, plan) or workplace.metrics(0) is not None:
-        return
-    files = workplace.dense_states(model.depth)
-    np.save(files[0], model.family.embed(ids[:LOSS_WINDOWS]))
-    for index, file in enumerate(files[1:]):
-        before = np.load(files[index], mmap_mode="r")
-        after = np.lib.format.open_memmap(file, "w+", np.float32, before.shape)
-        for place, window in zip(after, forward(model.block(index), before), strict=True):
-            place[...] = window
-    for index, found in loss_moments(model, plan, [np.load(file, mmap_mode="r") for file in files]):
-        workplace.keep_metrics(index, found)
-    for file in files:
-        file.unlink()
+def _target(out: str | os.PathLike[str]) -> Path:
+    """Where the new folder will be."""
+    target = Path(out)
+    if target.name in ("", "..") or target.is_symlink():
+        raise InvalidInstance(f"out must name a new folder; got {str(out)!r}")
+    return target
 
 
-def _advance(model: PretrainedModel, ids: Any, plan: Plan, index: int, zeros: Any, workplace: Workplace) -> None:
-    """Prune block `index` and take the hidden states through it, unless that is done."""
-    shape = (*ids.shape, model.family.width)
-    if index == 0 and not workplace.has_hidden(0) and not workplace.has_block(0):
-        workplace.keep_hidden(0, (model.family.embed(window[np.newaxis])[0] for window in ids), shape)
-    last = index + 1 == model.depth
-    if workplace.has_block(index) and (last or workplace.has_hidden(index + 1)):
-        return
-    if not workplace.has_hidden(index):
-        return  # a later block is the next one
-    block, places = model.block(index), {}
-    if not workplace.has_block(index):
-        outputs = workplace.metrics(index)
-        pruned = prune_block(block, workplace.hidden(index), plan, index, zeros and zeros[index], outputs)
-        for role, matrix in pruned.items():
-            places[role] = stored_weight(model.family.weight_place(index, role), block.weight(role), matrix)
-        workplace.keep_block(index, places)
-    if not last:
-        through = block
-        if not plan.dense_inputs:
-            new = workplace.block(index)
-            through = block.with_weights(
-                {
-                    role: decoded(raw, model.family.weight_place(index, role).dtype).astype(np.float32)
-                    for role, raw in new.items()
-                }
-            )
-        workplace.keep_hidden(index + 1, forward(through, workplace.hidden(index)), shape)
-
-
-def _finished(target: Path, digest: str) -> dict[str, Any]:
-    """The report of a finished folder of this very request."""
-    try:
-        report: dict[str, Any] = json.loads((target / _REPORT).read_text(encoding="utf-8"))
-        same = report["request"] == digest
-    except (OSError, ValueError, KeyError, TypeError):
-        same = False
-    if not same:
-        raise InvalidInstance(f"out must be a new folder; {str(target)!r} is there and holds something else")
-    return report
-
-
-def _tensors(model: PretrainedModel, plan: Plan, workplace: Workplace) -> dict[str, Any]:
+def _tensors(model: PretrainedModel, plan: Plan, steps: Steps) -> dict[str, Any]:
     """What became of every pruned tensor."""
     rows = []
     for index in range(model.depth):
-        for role, raw in workplace.block(index).items():
+        for role, raw in steps.block(index).items():
             place = model.family.weight_place(index, role)
             zeros = int(np.count_nonzero(decoded(raw, place.dtype) == 0))
             rows.append({"name": place.name, "method": plan.method_of(index, role), "zeros": zeros, "size": raw.size})
     return {"zeros": sum(row["zeros"] for row in rows), "size": sum(row["size"] for row in rows), "tensors": rows}
-
-
-def _assemble(source: Path, model: PretrainedModel, workplace: Workplace, report: dict[str, Any], target: Path) -> None:
-    """Copy the folder, exchange the bytes of the pruned tensors, and give it its name."""
-    copy = workplace.path / "folder"
-    shutil.rmtree(copy, ignore_errors=True)
-    copy.mkdir()
-    for file in sorted(source.iterdir()):
-        if file.is_file() and (file.suffix in _COPIED or file.name.startswith(("LICENSE", "NOTICE"))):
-            shutil.copyfile(file, copy / file.name)
-    for name in report["fingerprint"]["fields"]["model"]["weights"]:
-        shutil.copyfile(source / name, copy / name)
-    for index in range(model.depth):
-        for role, raw in workplace.block(index).items():
-            place = model.family.weight_place(index, role)
-            with (copy / place.file.name).open("r+b") as shard:
-                shard.seek(place.offset)
-                shard.write(raw.tobytes())
-    write_whole(copy / _REPORT, dumps(report).encode())
-    os.replace(copy, target)

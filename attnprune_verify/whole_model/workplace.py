@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import json
-import os
-import shutil
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -15,129 +12,100 @@ from numpy.typing import NDArray
 
 from attnprune_verify.algorithms.matrix.damping import Moments
 from attnprune_verify.errors import InvalidInstance
-from attnprune_verify.files import alone, dumps, whole_file, write_whole
 from attnprune_verify.instance.validate import Array
+from attnprune_verify.state.keeper import Keeper
 
 __all__ = ["Workplace"]
 
 
 class Workplace:
-    """DIR.partial of one request: every file in it is whole, so a killed run leaves nothing half-done to be read.
+    """DIR.partial of one request; what is missing or damaged in it is computed anew.
 
     Parameters
     ----------
     path : path of the folder
-    digest : str
-        Of the request.
+    request : what every number depends on
 
     Raises
     ------
     InvalidInstance
-        If the folder belongs to another request.
+        If the folder belongs to another request, or to somebody else.
     """
 
-    def __init__(self, path: Path, digest: str) -> None:
-        self.path, self._digest = path, digest
+    def __init__(self, path: Path, request: Mapping[str, Any]) -> None:
+        self.path = path
+        self._kept = Keeper(path, request, own=r"zeros\.json|(hidden|dense)-\d{4,}\.npy|(metrics|block)-\d{4,}\.arrays")
 
     @contextmanager
     def entered(self) -> Iterator[None]:
         """Make the folder, or go on in it; one process at a time."""
-        self.path.mkdir(parents=True, exist_ok=True)
-        with alone(self.path / "lock", self.path):
-            self._claim()
+        with self._kept.claimed():
             try:
                 yield
             except InvalidInstance:  # it would be refused again; with no block done, nothing is lost
-                if not self.has_block(0):
-                    shutil.rmtree(self.path)
+                if not any(self.path.glob("block-*")):
+                    self._kept.clear()
                 raise
 
-    def _claim(self) -> None:
-        owner = self._owner()
-        if owner is None:
-            write_whole(self.path / "request", self._digest.encode())
-        elif owner != self._digest:
-            raise InvalidInstance(
-                f"{str(self.path)!r} holds the unfinished work of another request; finish that one or remove the folder"
-            )
+    def zeros(self) -> Any:
+        """How many zeros each map gets, if that is there; a list around it tells None apart."""
+        document = self._kept.kept("zeros.json")
+        return None if document is None else [document["zeros"]]
 
-    def remember(self, name: str, document: Any) -> Any:
-        """Keep a small document, computed by ``document()`` unless it is there."""
-        file = self.path / f"{name}.json"
-        if not file.exists():
-            write_whole(file, dumps(document()).encode())
-        return json.loads(file.read_text(encoding="utf-8"))
+    def keep_zeros(self, zeros: Any) -> None:
+        """Write how many zeros each map gets."""
+        self._kept.keep("zeros.json", {"zeros": zeros})
 
-    def hidden(self, index: int) -> Array:
-        """The hidden states before block `index`, mapped from the disk."""
-        states: Array = np.load(self._hidden(index), mmap_mode="r")
-        return states
+    def states(self, kind: str, index: int) -> Array | None:
+        """The "hidden" (or "dense") states before block `index`, mapped from the disk, if they are there."""
+        file = self._kept.intact(_states(kind, index))
+        return None if file is None else np.load(file, mmap_mode="r")
 
-    def has_hidden(self, index: int) -> bool:
-        """Whether the hidden states before block `index` are there."""
-        return self._hidden(index).exists()
+    def keep_states(self, kind: str, index: int, windows: Iterable[Array], shape: tuple[int, ...]) -> None:
+        """Write the states before block `index` one window at a time."""
+        with self._kept.writing(_states(kind, index)) as sink:
+            sink.allocate(4 * int(np.prod(shape)))
+            layout = {"descr": "<f4", "fortran_order": False, "shape": shape}
+            np.lib.format.write_array_header_1_0(sink, layout)
+            for window in windows:
+                sink.write(np.ascontiguousarray(window, dtype="<f4").tobytes())
 
-    def keep_hidden(self, index: int, windows: Iterable[Array], shape: tuple[int, ...]) -> None:
-        """Write the hidden states before block `index` one window at a time; those before the last one go."""
-        part = self._hidden(index).with_suffix(".part")
-        target = np.lib.format.open_memmap(part, "w+", np.float32, shape)
-        for place, window in zip(target, windows, strict=True):
-            place[...] = window
-        target.flush()
-        del target
-        os.replace(part, self._hidden(index))
-        if index:
-            self._hidden(index - 1).unlink(missing_ok=True)
+    def drop_states(self, kind: str, count: int) -> None:
+        """Delete the states before the first `count` blocks."""
+        self._kept.remove(*(_states(kind, index) for index in range(count)))
+
+    def has(self, kind: str, index: int) -> bool:
+        """Whether the "block" or the "metrics" of block `index` are there."""
+        return self._kept.intact(f"{kind}-{index:04d}.arrays") is not None
 
     def metrics(self, index: int) -> dict[str, Moments] | None:
         """The loss's metrics of the maps of block `index`, if they are there."""
-        file = self._metrics(index)
-        if not file.exists():
+        content = self._kept.arrays(f"metrics-{index:04d}.arrays")
+        if content is None:
             return None
-        with np.load(file) as content:
-            roles = [name for name in content.files if not name.endswith("_scalars")]
-            return {role: Moments(content[role], *content[f"{role}_scalars"].tolist()) for role in roles}
+        roles = [name for name in content if not name.endswith("_scalars")]
+        return {role: Moments(content[role], *content[f"{role}_scalars"].tolist()) for role in roles}
 
     def keep_metrics(self, index: int, found: dict[str, Moments]) -> None:
         """Write the loss's metrics of block `index`."""
         arrays = {role: moments.H for role, moments in found.items()}
         arrays |= {f"{role}_scalars": np.array(moments[1:]) for role, moments in found.items()}
-        with whole_file(self._metrics(index)) as file:
-            np.savez(file, **arrays)  # type: ignore[arg-type]  # no role is called allow_pickle
+        self._kept.keep_arrays(f"metrics-{index:04d}.arrays", arrays)
 
-    def dense_states(self, depth: int) -> list[Path]:
-        """Where the dense hidden states lie while the loss's metrics are computed."""
-        return [self.path / f"dense-{index:04d}.npy" for index in range(depth + 1)]
-
-    def has_block(self, index: int) -> bool:
-        """Whether block `index` is pruned."""
-        return self._block(index).exists()
+    def block(self, index: int) -> dict[str, NDArray[Any]] | None:
+        """The new weights of block `index` by role, as the files will hold them, if they are there."""
+        return self._kept.arrays(f"block-{index:04d}.arrays")
 
     def keep_block(self, index: int, stored: dict[str, NDArray[Any]]) -> None:
-        """The new weights of block `index` by role, as the files will hold them."""
-        with whole_file(self._block(index)) as file:
-            np.savez(file, **stored)  # type: ignore[arg-type]  # no role is called allow_pickle
-
-    def block(self, index: int) -> dict[str, NDArray[Any]]:
-        """The new weights of block `index`, as the files will hold them."""
-        with np.load(self._block(index)) as content:
-            return {role: content[role] for role in content.files}
+        """Write the new weights of block `index`."""
+        self._kept.keep_arrays(f"block-{index:04d}.arrays", stored)
 
     def remove(self) -> None:
-        """Nothing is left to be done for this request."""
-        if self.path.is_dir() and self._owner() in (None, self._digest):
-            shutil.rmtree(self.path)
+        """Delete what was written for this request; what is not of it stays."""
+        if self._kept.is_ours():
+            with self._kept.claimed():
+                self._kept.clear()
 
-    def _owner(self) -> str | None:
-        """The request that the folder was made for; None where it was left while it was made or removed."""
-        request = self.path / "request"
-        return request.read_text() if request.exists() else None
 
-    def _hidden(self, index: int) -> Path:
-        return self.path / f"hidden-{index:04d}.npy"
-
-    def _metrics(self, index: int) -> Path:
-        return self.path / f"metrics-{index:04d}.npz"
-
-    def _block(self, index: int) -> Path:
-        return self.path / f"block-{index:04d}.npz"
+def _states(kind: str, index: int) -> str:
+    return f"{kind}-{index:04d}.npy"

@@ -68,8 +68,8 @@ def test_a_violated_statement_of_ours_ends_with_1(capsys, monkeypatch):
         (("fix:lip_f", "--seed", "-1"), "seed must"),
         (("fix:lip_f", "--jobs", "0"), "jobs must"),
         (("fix:lip_f", "--index", "-1"), "index must"),
-        (("fix:lip_f", "--out", __file__), "--out must name a folder"),
-        (("fix:lip_f", "--out", os.path.dirname(__file__)), "--out must be empty, new or"),
+        (("fix:lip_f", "--out", __file__), "must be empty, new or"),
+        (("fix:lip_f", "--out", os.path.dirname(__file__)), "must be empty, new or"),
         ((), "Missing argument"),
     ],
 )
@@ -143,7 +143,7 @@ def settled(report):
 
 def groups_done(folder):
     try:
-        ranges = json.loads((folder / "campaign.json").read_text())["done"]
+        ranges = json.loads((folder / "campaign.json").read_text()).get("done", [])
     except FileNotFoundError:
         return 0
     return sum(last - first + 1 for first, last in ranges)

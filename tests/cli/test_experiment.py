@@ -13,7 +13,8 @@ from pathlib import Path
 import pytest
 
 from attnprune_verify.cli.main import main
-from attnprune_verify.experiments.runs import Journal
+from attnprune_verify.experiments.runs import computing
+from attnprune_verify.state.journal import Journal
 
 SMALL = (
     "--weights", "shared", "--lam", "0.25", "--fixed-lam", "0.25", "--n", "8", "--fixed-n", "8", "--rho", "0.5",
@@ -83,7 +84,7 @@ def test_an_interruption_keeps_what_was_done_and_says_how_to_go_on(tmp_path: Pat
     os.killpg(process.pid, signal.SIGINT)
     out, err = process.communicate()
     assert process.returncode == 130 and out == ""
-    kept = len(Journal(journal).finished)
+    kept = len(Journal(journal, computing()).finished)
     assert kept >= 1 and f"{kept} of " in err and "the same command goes on from there" in err
     assert "Traceback" not in err
 

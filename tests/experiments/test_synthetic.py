@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from attnprune_verify.errors import InvalidInstance
-from attnprune_verify.experiments.runs import Journal, complete
+from attnprune_verify.experiments.runs import complete, computing
 from attnprune_verify.experiments.synthetic import run as synthetic
 from attnprune_verify.experiments.synthetic.data import Cell, draw
 from attnprune_verify.experiments.synthetic.plan import FULL, QUICK, Run, SyntheticPlan, perform
@@ -20,6 +20,7 @@ from attnprune_verify.experiments.synthetic.report import COLUMNS, summary, writ
 from attnprune_verify.experiments.synthetic.rivals import RIVALS, rivals
 from attnprune_verify.experiments.synthetic.run import Results, run_synthetic
 from attnprune_verify.model import factored_loss, relative_error
+from attnprune_verify.state.journal import Journal
 
 TINY = SyntheticPlan(
     lams=(0.25, 1.0), fixed_lams=(0.04,), ns=(6, 8), fixed_n=8, rhos=(0.3, 0.5), seeds=((2, 2),), steps=4, d=6
@@ -158,7 +159,7 @@ def test_an_interrupted_experiment_goes_on(results: tuple[Results, Path], tmp_pa
 
     with pytest.raises(KeyboardInterrupt):
         run_synthetic(TINY, tmp_path, progress=interrupt)
-    assert len(Journal(tmp_path / synthetic.JOURNAL).finished) == 5
+    assert len(Journal(tmp_path / synthetic.JOURNAL, computing()).finished) == 5
     with (tmp_path / synthetic.JOURNAL).open("ab") as file:
         file.write(b'{"key": "cut off in the midd')
     progress: list[tuple[int, int]] = []
@@ -213,14 +214,14 @@ def test_one_process_at_a_time_fills_a_journal(tmp_path: Path) -> None:
     journal, tried = tmp_path / "out" / "runs.jsonl", []
 
     def perform_beside_another(number: int) -> dict[str, int]:
-        with pytest.raises(InvalidInstance, match="another process is at work in .*out'"):
+        with pytest.raises(InvalidInstance, match="another process is at work with .*runs.jsonl'"):
             complete({"2": 2}, lambda number: {}, journal)
         tried.append(number)
         return {"square": number**2}
 
     assert complete({"3": 3}, perform_beside_another, journal) == [{"key": "3", "square": 9}] and tried == [3]
     assert complete({"3": 3, "4": 4}, lambda number: {"square": number**2}, journal)[1] == {"key": "4", "square": 16}
-    assert list(Journal(journal).finished) == ["3", "4"]
+    assert list(Journal(journal, computing()).finished) == ["3", "4"]
 
 
 def test_damaged_journals_are_refused(tmp_path: Path) -> None:

@@ -106,7 +106,7 @@ def _as_float32(folder):
     return folder
 
 
-@pytest.mark.parametrize("stage", ["keep_hidden", "keep_block", "remove"])
+@pytest.mark.parametrize("stage", ["keep_states", "keep_block", "remove"])
 @pytest.mark.parametrize("when", [2, pytest.param(1, marks=pytest.mark.thorough)])
 def test_interrupted_and_started_again(tmp_path, texts, monkeypatch, stage, when):
     """Stopped before and after any of its steps, the same call ends in the same bytes."""
@@ -159,7 +159,7 @@ def test_unfinished_work_of_another_request_is_kept(tmp_path, texts, monkeypatch
     with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
         patch.setattr(Workplace, "keep_block", stop)
         prune_model(MODEL, tmp_path / "out", **wanted)
-    with pytest.raises(InvalidInstance, match="unfinished work of another request"):
+    with pytest.raises(InvalidInstance, match="of one with another plan.seed"):
         prune_model(MODEL, tmp_path / "out", **(wanted | {"seed": 1}))
     prune_model(MODEL, tmp_path / "out", **wanted)
 

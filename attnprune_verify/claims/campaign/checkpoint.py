@@ -1,22 +1,24 @@
-"""What a campaign has found so far, in a folder: whole or not there, and of one campaign only."""
+"""The findings of a campaign so far, in a folder: whole or not there, checked against each other, of one campaign."""
 
 from __future__ import annotations
 
-import json
 import time
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from attnprune_verify.claims.campaign.draw import Group, locate
 from attnprune_verify.claims.campaign.tally import Tally
 from attnprune_verify.errors import InvalidInstance
-from attnprune_verify.files import dumps, write_whole
+from attnprune_verify.state.keeper import Keeper
+from attnprune_verify.values import as_nonnegative
 
 __all__ = ["Checkpoint"]
 
 _NAME = "campaign.json"
-_SCHEMA = "attnprune-verify/campaign-checkpoint/1"
 _EVERY = 2.0
+"""Seconds between two writes; chosen: at most so much work is lost, and writing costs less than a thousandth of it."""
 
 
 class Checkpoint:
@@ -27,51 +29,56 @@ class Checkpoint:
     folder : where it is kept, made if missing; None keeps nothing
     request : what the campaign depends on; a folder of another one is refused
     statements : how many tallies there are
-
-    Raises
-    ------
-    InvalidInstance
-        If the folder holds something else, or the campaign of another request.
     """
 
     def __init__(self, folder: Path | None, request: dict[str, Any], statements: int) -> None:
-        self.path = None if folder is None else folder / _NAME
-        self.request = json.loads(dumps(request))
+        self._keeper = None if folder is None else Keeper(folder, request, claim=_NAME)
         self.done: set[int] = set()
         self.tallies = [Tally()] * statements
         self.seconds = 0.0
         self.resumed = False
         self._saved_at = time.monotonic()
-        if folder is None or self.path is None:
-            return
-        if folder.exists() and not folder.is_dir():
-            raise InvalidInstance(f"--out must name a folder; got {str(folder)!r}")
-        if self.path.exists():
-            self._read()
-        elif folder.exists() and any(not one.name.startswith(f".{_NAME}.") for one in folder.iterdir()):
-            raise InvalidInstance(f"--out must be empty, new or this campaign's; got {str(folder)!r}")
-        else:
-            folder.mkdir(parents=True, exist_ok=True)
-            self.save()
 
-    def _read(self) -> None:
-        assert self.path is not None
-        try:
-            content = json.loads(self.path.read_bytes())
-            other = None if content["schema"] == _SCHEMA else "schema"
-            if other is None:
-                stored = content["request"]
-                other = next((name for name in self.request if stored.get(name) != self.request[name]), None)
-                done = {number for first, last in content["done"] for number in range(first, last + 1)}
-                tallies = [Tally.from_dict(one) for one in content["tallies"]]
-                seconds = float(content["seconds"])
-        except (OSError, ValueError, TypeError, KeyError, AttributeError) as error:
-            raise InvalidInstance(f"a checkpoint must be as it was written; {self.path} is not") from error
-        if other is not None:
-            raise InvalidInstance(
-                f"--out must be this campaign's folder; {str(self.path.parent)!r} is of one with another {other}"
-            )
-        self.done, self.tallies, self.seconds, self.resumed = done, tallies, seconds, True
+    @contextmanager
+    def opened(self, groups: Iterable[Group]) -> Iterator[None]:
+        """Hold the folder, take in what it holds of these groups, and write down at the end what is done then.
+
+        Raises
+        ------
+        InvalidInstance
+            If the folder holds something else or the campaign of another request, its numbers do not fit each other,
+            or another process is at work there.
+        """
+        if self._keeper is None:
+            yield
+            return
+        with self._keeper.claimed() as kept:
+            if kept:
+                try:
+                    self._take_in(kept, {group.number: group.lanes for group in groups})
+                except (ValueError, TypeError, KeyError) as error:
+                    path = str(self._keeper.folder / _NAME)
+                    raise InvalidInstance(
+                        f"a checkpoint must be as it was written; {path!r} is not: {error}"
+                    ) from error
+            try:
+                yield
+            finally:
+                self.save()
+
+    def _take_in(self, kept: dict[str, Any], lanes: dict[int, int]) -> None:
+        done = [number for first, last in kept["done"] for number in range(first, last + 1)]
+        tallies = [Tally.from_dict(one) for one in kept["tallies"]]
+        if kept["done"] != _ranges(set(done)) or not lanes.keys() >= set(done):
+            raise InvalidInstance("done must be ranges of its groups that do not overlap")
+        instances = sum(lanes[number] for number in done)
+        if len(tallies) != len(self.tallies) or any(one.instances != instances for one in tallies):
+            raise InvalidInstance(f"every statement must have a tally of {instances} instances")
+        for one in tallies:
+            if one.worst is not None and locate(one.worst.index)[0] not in done:
+                raise InvalidInstance(f"the worst instance must be of a group that is done; got {one.worst.index}")
+        self.seconds = as_nonnegative("seconds", kept["seconds"])
+        self.done, self.tallies, self.resumed = set(done), tallies, True
 
     def add(self, group: int, tallies: Sequence[Tally], seconds: float) -> None:
         """Take in one group; what comes twice counts once."""
@@ -86,16 +93,9 @@ class Checkpoint:
     def save(self) -> None:
         """Write it, under a temporary name first."""
         self._saved_at = time.monotonic()
-        if self.path is None:
-            return
-        content = {
-            "schema": _SCHEMA,
-            "request": self.request,
-            "done": _ranges(self.done),
-            "tallies": [tally.as_dict() for tally in self.tallies],
-            "seconds": self.seconds,
-        }
-        write_whole(self.path, dumps(content).encode())
+        if self._keeper is not None:
+            tallies = [tally.as_dict() for tally in self.tallies]
+            self._keeper.write_claim({"done": _ranges(self.done), "tallies": tallies, "seconds": self.seconds})
 
 
 def _ranges(numbers: set[int]) -> list[list[int]]:

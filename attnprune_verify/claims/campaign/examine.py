@@ -12,8 +12,10 @@ from attnprune_verify.claims.campaign.plan import Plan
 from attnprune_verify.claims.campaign.tally import Tally
 from attnprune_verify.claims.case import Case
 from attnprune_verify.claims.core import Claim
+from attnprune_verify.claims.supply import Instances
+from attnprune_verify.errors import InvalidInstance
 
-__all__ = ["Examined", "confirmed", "examine"]
+__all__ = ["Examined", "confirmed", "examine", "refuse_other_slack"]
 
 _WORDS = {NOT_MET: "not met", HOLDS: "holds", UNDECIDED: "undecided", VIOLATED: "violated"}
 _LARGEST = 4096
@@ -65,6 +67,27 @@ def confirmed(plan: Plan, claim: Claim, tally: Tally) -> bool | None:
         return None
     case = case_of(claim, _alone(plan, tally.worst.index).draw, 0)
     return {HOLDS: True, VIOLATED: False}.get(in_balls(claim, case)[0])
+
+
+def refuse_other_slack(plan: Plan, claim: Claim, tally: Tally) -> None:
+    """Evaluate the worst instance anew: its slack and its sizes must come out again, to the bit.
+
+    Raises
+    ------
+    InvalidInstance
+        If they do not: a checkpoint or a worker gave a number that no instance has.
+    """
+    worst = tally.worst
+    if worst is None:
+        return
+    group = _alone(plan, worst.index)
+    sizes = (group.draw.n, group.draw.d) if isinstance(claim.supply, Instances) else (None, None)
+    slack = float(decide(claim, group).slack[0])
+    if slack != worst.slack or sizes != (worst.n, worst.d) or worst.index >= plan.instances:
+        raise InvalidInstance(
+            f"the worst instance of {claim.test_id} must have the slack that it is said to have; "
+            f"instance {worst.index} has {slack}, not {worst.slack}"
+        )
 
 
 def _alone(plan: Plan, index: int) -> Group:

@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from attnprune_verify.claims.campaign.checkpoint import Checkpoint
-from attnprune_verify.claims.campaign.draw import groups
-from attnprune_verify.claims.campaign.examine import confirmed
+from attnprune_verify.claims.campaign.draw import Group, groups
+from attnprune_verify.claims.campaign.examine import confirmed, refuse_other_slack
 from attnprune_verify.claims.campaign.kernel import code, kernel
 from attnprune_verify.claims.campaign.plan import Plan
 from attnprune_verify.claims.campaign.tally import Tally
@@ -146,25 +146,32 @@ def run_campaign(
     request = {**plan.as_dict(), "kernel": kernel(), "code": code()}
     store = Checkpoint(None if out is None else Path(out), request, len(plan.claims))
     asked = list(groups(plan.instances))
-    done = sum(group.lanes for group in asked if group.number in store.done)
-    if progress is not None:
-        progress(done, plan.instances)
-    try:
-        lanes = {group.number: group.lanes for group in asked}
-        missing = [group for group in asked if group.number not in store.done]
-        for found in perform(plan, missing, processes, scheduler):
-            if (found.kernel, found.code) != (kernel(), code()):
-                _refuse(found.kernel, found.code)
-            store.add(found.group, found.tallies, found.seconds)
-            done += lanes[found.group]
-            if progress is not None:
-                progress(done, plan.instances)
-    finally:
-        store.save()
-    if done != plan.instances:
-        raise RuntimeError(f"{plan.instances - done} instances were handed out and never came back")
+    with store.opened(asked):
+        _judge(plan, asked, store, processes, scheduler, progress)
+    for claim, tally in zip(plan.claims, store.tallies, strict=True):
+        refuse_other_slack(plan, claim, tally)
     sure = tuple(confirmed(plan, claim, tally) for claim, tally in zip(plan.claims, store.tallies, strict=True))
     return CampaignResult(plan, tuple(store.tallies), sure, store.seconds, store.resumed)
+
+
+def _judge(
+    plan: Plan, asked: list[Group], store: Checkpoint, processes: int, scheduler: str | None, progress: Progress | None
+) -> None:
+    """Judge the groups that are not done."""
+    lanes = {group.number: group.lanes for group in asked}
+    done = sum(lanes[number] for number in store.done)
+    if progress is not None:
+        progress(done, plan.instances)
+    missing = [group for group in asked if group.number not in store.done]
+    for found in perform(plan, missing, processes, scheduler):
+        if (found.kernel, found.code) != (kernel(), code()):
+            _refuse(found.kernel, found.code)
+        store.add(found.group, found.tallies, found.seconds)
+        done += lanes[found.group]
+        if progress is not None:
+            progress(done, plan.instances)
+    if done != plan.instances:
+        raise RuntimeError(f"{plan.instances - done} instances were handed out and never came back")
 
 
 def _refuse(theirs: dict[str, str], their_code: str) -> None:

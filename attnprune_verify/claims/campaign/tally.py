@@ -9,6 +9,9 @@ import math
 from dataclasses import astuple, dataclass
 from typing import Any
 
+from attnprune_verify.errors import InvalidInstance
+from attnprune_verify.values import as_count, as_number
+
 __all__ = ["Tally", "Worst"]
 
 
@@ -20,6 +23,19 @@ class Worst:
     index: int
     n: int | None
     d: int | None
+
+    @classmethod
+    def from_list(cls, values: object) -> Worst:
+        """From slack, index, n and d, each of its type.
+
+        Raises
+        ------
+        InvalidInstance
+        """
+        if not (isinstance(values, list) and len(values) == 4 and type(values[0]) is float):
+            raise InvalidInstance(f"a worst instance must be [slack, index, n, d]; got {values!r:.60}")
+        sizes = [None if one is None else as_count("a size", one, least=1) for one in values[2:]]
+        return cls(as_number("slack", values[0]), as_count("index", values[1]), *sizes)
 
 
 @dataclass(frozen=True)
@@ -49,9 +65,17 @@ class Tally:
 
     @classmethod
     def from_dict(cls, values: dict[str, Any]) -> Tally:
-        """The inverse of `as_dict`."""
-        worst = values["worst"]
-        return cls(**{**values, "worst": None if worst is None else Worst(*worst)})
+        """The inverse of `as_dict`, of nothing but its types and of counts that add up.
+
+        Raises
+        ------
+        InvalidInstance
+        """
+        counts = {name: as_count(name, values.get(name)) for name in ("instances", "met", "undecided", "violations")}
+        found = cls(**counts, worst=None if values.get("worst") is None else Worst.from_list(values["worst"]))
+        if not found.undecided + found.violations <= found.met <= found.instances:
+            raise InvalidInstance(f"undecided + violations <= met <= instances must hold; got {found}")
+        return found
 
 
 def _order(one: Worst) -> tuple[float, int]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -11,7 +10,8 @@ from typing import Any
 from attnprune_verify.errors import InvalidInstance
 from attnprune_verify.experiments.perplexity.plan import PerplexityPlan
 from attnprune_verify.experiments.perplexity.run import run_perplexity
-from attnprune_verify.whole_model.fingerprint import differing_fields
+from attnprune_verify.files import parse, read_regular
+from attnprune_verify.state.digests import differing_fields
 
 __all__ = ["Attribution", "Comparison", "attribute", "compare", "read_result"]
 
@@ -67,10 +67,10 @@ def read_result(path: str | Path) -> dict[str, Any]:
     if not file.is_file():
         raise InvalidInstance(f"a result must be a file; got {str(path)!r}")
     try:
-        content = json.loads(file.read_text(encoding="utf-8"))
+        content = parse(read_regular(file))
         fields = content["fingerprint"]["fields"]
         digest = content["fingerprint"]["digest"]
-    except (ValueError, KeyError, TypeError, RecursionError) as error:
+    except (ValueError, KeyError, TypeError) as error:
         raise InvalidInstance(f"a result must be JSON with a fingerprint; {str(path)!r} is not") from error
     if not isinstance(fields, Mapping) or not isinstance(digest, str):
         raise InvalidInstance(f"a result must be JSON with a fingerprint; {str(path)!r} is not")

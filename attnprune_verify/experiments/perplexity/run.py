@@ -23,6 +23,7 @@ from attnprune_verify.whole_model.budgets import Curves, measured_curves, zeros_
 from attnprune_verify.whole_model.fingerprint import fingerprint, model_fields, texts_fields, versions
 from attnprune_verify.whole_model.in_memory import prune_in_memory
 from attnprune_verify.whole_model.plan import Plan
+from attnprune_verify.whole_model.source import Source
 
 __all__ = ["PerplexityResults", "measure_dense", "measure_run", "run_perplexity"]
 
@@ -102,7 +103,7 @@ def _key(source: dict[str, Any], run: PerplexityRun) -> str:
 def _fields(plan: PerplexityPlan, model: PretrainedModel) -> dict[str, Any]:
     length = _length(plan)
     return {
-        "model": model_fields(Path(plan.model)),
+        "model": model_fields(Source(Path(plan.model)).digests),
         "texts": {part: texts_fields(_texts(plan, part)) for part in ("calibration", "held_out")},
         "window": {"tokens": length, "stride": length, "first_token": _FIRST_TOKEN},
         "choices": plan.fields() | {"n": length},

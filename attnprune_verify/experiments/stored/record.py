@@ -21,7 +21,8 @@ from typing import Any
 import numpy as np
 
 from attnprune_verify.errors import InvalidInstance
-from attnprune_verify.files import dumps, write_whole
+from attnprune_verify.files import dumps, parse, read_regular, write_whole
+from attnprune_verify.state.digests import of_arrays, of_files
 
 __all__ = ["FOLDER", "NAMES", "Record", "kernel", "read", "source"]
 
@@ -80,7 +81,7 @@ def read(path: Path) -> tuple[Record, list[dict[str, Any]]]:
     InvalidInstance
         If record and rows are not as they were written.
     """
-    content, table = json.loads(path.with_suffix(".json").read_bytes()), path.with_suffix(".csv").read_bytes()
+    content, table = parse(read_regular(path.with_suffix(".json"))), read_regular(path.with_suffix(".csv"))
     digest = content.pop("digest", None)
     record = Record(**content)
     rows = [_typed(row) for row in csv.DictReader(io.StringIO(table.decode()))]
@@ -105,12 +106,8 @@ def _value(text: str) -> Any:
 @cache
 def source() -> str:
     """SHA-256 of the code that computes, names and contents."""
-    digest = hashlib.sha256()
     root = Path(str(files("attnprune_verify")))
-    for part in _COMPUTING:
-        for path in sorted((root / part).rglob("*.py")):
-            digest.update(path.relative_to(root).as_posix().encode() + b"\0" + path.read_bytes())
-    return digest.hexdigest()
+    return of_files(root, (path for part in _COMPUTING for path in (root / part).rglob("*.py")))
 
 
 def code() -> dict[str, str]:
@@ -126,9 +123,8 @@ def kernel() -> str:
     rounds is seen: on an equal kernel chaotic runs must come out equal, too.
     """
     rng = np.random.default_rng(0)
-    digest = hashlib.sha256()
+    results: list[np.ndarray[Any, Any]] = []
     for shape in ((16, 64, 16), (128, 64, 64), (64, 128, 257), (384, 384, 32)):
         A, B = rng.standard_normal(shape[:2]), rng.standard_normal(shape[1:])
-        for result in (A @ B, np.exp(A), A.sum(axis=1), np.linalg.qr(A)[1], (A @ A.T)[0] @ A):
-            digest.update(np.ascontiguousarray(result).tobytes())
-    return digest.hexdigest()[:12]
+        results += (A @ B, np.exp(A), A.sum(axis=1), np.linalg.qr(A)[1], (A @ A.T)[0] @ A)
+    return of_arrays(results)[:12]

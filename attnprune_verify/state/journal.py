@@ -1,0 +1,69 @@
+"""A journal: one finished run a line, each with a digest, kept for the code that computed it."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from attnprune_verify.errors import InvalidInstance
+from attnprune_verify.files import read_regular
+from attnprune_verify.state.sealed import sealed, unsealed
+
+__all__ = ["Journal"]
+
+_START = b'{"key": "'
+
+
+class Journal:
+    """One JSON object per line, each with a `key`; a last line that was cut off is forgotten, other damage refused.
+
+    Parameters
+    ----------
+    path : path of the file; it need not exist, its folder must.
+    code : what computes, such as a digest; runs of another code stay in the file and count for nothing
+
+    Raises
+    ------
+    InvalidInstance
+        If the file holds something else than finished runs, each as it was written, or one twice.
+    """
+
+    def __init__(self, path: Path, code: str = "") -> None:
+        self.path, self._code = path, code
+        self.finished: dict[str, dict[str, Any]] = {}
+        self._end = 0
+        if os.path.lexists(path):
+            self._read()
+
+    def _read(self) -> None:
+        content = read_regular(self.path)
+        self._end = content.rfind(b"\n") + 1
+        for number, line in enumerate(content[: self._end].split(b"\n")[:-1], 1):
+            try:
+                run = unsealed(line)
+                mine, key = run.pop("code") == self._code, str(run["key"])
+            except (ValueError, KeyError) as error:
+                raise InvalidInstance(f"{self.path} must hold finished runs; line {number} is none") from error
+            if mine and key in self.finished:
+                raise InvalidInstance(f"{self.path} must hold a run once; line {number} holds one again")
+            if mine:
+                self.finished[key] = run
+        cut = content[self._end :]
+        if cut[: len(_START)] != _START[: len(cut)]:  # a line of ours that was cut off begins like this
+            raise InvalidInstance(f"{self.path} must hold finished runs; its last line is none")
+
+    def add(self, run: Mapping[str, Any]) -> None:
+        """Write one finished run down, and through to the disk, in place of a line that was cut off."""
+        line = sealed({**run, "code": self._code}, indent=None)
+        with self.path.open("ab") as file:
+            try:
+                file.truncate(self._end)
+                file.write(line)
+                file.flush()
+                os.fsync(file.fileno())
+            except OSError as error:
+                raise OSError(error.errno, error.strerror, str(self.path)) from error
+        self._end += len(line)
+        self.finished[run["key"]] = dict(run)

@@ -1,0 +1,59 @@
+"""Documents that carry the digest of their content: what was changed since it was written is not read back.
+
+A seal finds accidents and edits; it is no signature: whoever computes the digest anew has written a document.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from attnprune_verify.errors import InvalidInstance
+from attnprune_verify.files import dumps, parse, plain, read_regular, write_whole
+from attnprune_verify.state.digests import of_document
+
+__all__ = ["keep_document", "kept_document", "sealed", "unsealed"]
+
+
+def sealed(document: Mapping[str, Any], about: str = "", indent: int | None = 2) -> bytes:
+    """The document as JSON with a `digest` over its content and what it is about, such as its name and its request."""
+    return dumps({**document, "digest": of_document([about, plain(document)])}, indent).encode()
+
+
+def unsealed(content: bytes, about: str = "") -> dict[str, Any]:
+    """The inverse of `sealed`.
+
+    Raises
+    ------
+    InvalidInstance
+        If it is no JSON object, or its digest is not that of its content.
+
+    Examples
+    --------
+    >>> unsealed(sealed({"worst": 0.25}))
+    {'worst': 0.25}
+    >>> unsealed(sealed({"worst": 0.25}).replace(b"0.25", b"0.75"))
+    Traceback (most recent call last):
+        ...
+    attnprune_verify.errors.InvalidInstance: a document must be as it was written; its digest is that of another content
+    """
+    document = parse(content)
+    if not isinstance(document, dict):
+        raise InvalidInstance(f"a document must be a JSON object; got {type(document).__name__}")
+    if document.pop("digest", None) != of_document([about, document]):
+        raise InvalidInstance("a document must be as it was written; its digest is that of another content")
+    return document
+
+
+def keep_document(path: Path, document: Mapping[str, Any], about: str = "") -> None:
+    """Write `sealed`, whole or not at all."""
+    write_whole(path, sealed(document, about))
+
+
+def kept_document(path: Path, about: str = "") -> dict[str, Any] | None:
+    """What `keep_document` wrote there; None where nothing is, or something else."""
+    try:
+        return unsealed(read_regular(path), about)
+    except (OSError, InvalidInstance):
+        return None

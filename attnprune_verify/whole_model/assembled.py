@@ -1,0 +1,77 @@
+"""A finished folder: put together beside its place, given its name at the end, and compared when it is met again."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from attnprune_verify.errors import InvalidInstance
+from attnprune_verify.files import parse, read_regular, sync_folder, write_whole
+from attnprune_verify.state.digests import of_file
+from attnprune_verify.state.sealed import sealed, unsealed
+from attnprune_verify.whole_model.source import Patches, Source
+
+__all__ = ["assemble", "finished"]
+
+_REPORT = "pruning.json"
+_PART = re.compile(rf"\.{re.escape(_REPORT)}\.\d+-\d+\.part")
+
+
+def assemble(
+    source: Source, patches: Mapping[str, Patches], report: Mapping[str, Any], folder: Path, target: Path
+) -> dict[str, Any]:
+    """Copy the model with its patches into `folder`, add the report with a digest of every file, and name it `target`.
+
+    Raises
+    ------
+    InvalidInstance
+        If the folder holds what is not ours, the model is not the one that was hashed, or a copy is not what was
+        written.
+    """
+    names = [*source.digests, _REPORT]
+    if folder.is_symlink():
+        raise InvalidInstance(f"{str(folder)!r} must be a folder of ours; it is a link")
+    folder.mkdir(exist_ok=True)
+    for one in sorted(folder.iterdir()):
+        if one.name not in names and not _PART.fullmatch(one.name):
+            raise InvalidInstance(f"{str(folder)!r} must hold files of ours only; it holds {one.name!r}")
+        one.unlink()
+    files = {name: source.copy(name, folder, patches.get(name, {})) for name in source.digests}
+    content = sealed({**report, "files": files})
+    write_whole(folder / _REPORT, content)
+    os.replace(folder, target)
+    sync_folder(target.parent)
+    whole: dict[str, Any] = parse(content)
+    return whole
+
+
+def finished(target: Path, digest: str) -> dict[str, Any]:
+    """The report of a finished folder of this very request, every file of which is as it was written.
+
+    Raises
+    ------
+    InvalidInstance
+        If it is something else, or a file was changed or is missing; it is named.
+    """
+    file = target / _REPORT
+    try:
+        content = read_regular(file)
+        report = parse(content)
+        same = report["request"] == digest
+    except (OSError, ValueError, KeyError, TypeError):
+        same = False
+    if not same:
+        raise InvalidInstance(f"out must be a new folder; {str(target)!r} is there and holds something else")
+    rule = "a finished folder must be as it was written"
+    try:
+        unsealed(content)
+        files = dict(report["files"])
+    except (ValueError, KeyError, TypeError) as error:
+        raise InvalidInstance(f"{rule}; {str(file)!r} was changed") from error
+    for name, wanted in files.items():
+        if not (target / name).is_file() or of_file(target / name) != wanted:
+            raise InvalidInstance(f"{rule}; {str(target / name)!r} was changed or is missing")
+    return dict(report)
