@@ -29,6 +29,7 @@ from typing import Any, Literal, cast
 
 from attnprune_verify.audit.record import Record
 from attnprune_verify.errors import InvalidInstance
+from attnprune_verify.files import read_regular
 
 __all__ = ["Waiver", "load_waivers", "waiver_for", "waivers_toml"]
 
@@ -60,10 +61,12 @@ def load_waivers(path: str | Path) -> tuple[Waiver, ...]:
     file = Path(path)
     rule = f"deviations file {str(path)!r} must"
     try:
-        content = tomllib.loads(file.read_text(encoding="utf-8"))
+        content = tomllib.loads(read_regular(file).decode())
     except OSError as error:
         raise InvalidInstance(f"{rule} be readable; got {error.strerror}") from error
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+    except InvalidInstance as error:
+        raise InvalidInstance(f"{rule} be a file; got a pipe or a device") from error
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError, RecursionError) as error:
         raise InvalidInstance(f"{rule} be TOML; got {error}") from error
     unknown = sorted(set(content) - set(_KINDS))
     if unknown:

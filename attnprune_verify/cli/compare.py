@@ -7,6 +7,8 @@ from typing import Any
 
 import click
 
+from attnprune_verify.files import printable
+
 __all__ = ["command"]
 
 _SAME, _DIFFERENT = 0, 1
@@ -36,7 +38,8 @@ def command(one: Path, other: Path, attribute: bool) -> int:
     results = [read_result(path) for path in (one, other)]
     found = compare(*results)
     lines = ["same fingerprint"] if found.same else [f"{len(found.fields)} fields differ:"]
-    lines += [f"  {name}: {_short(first)} | {_short(second)}" for name, (first, second) in found.fields.items()]
+    fields = found.fields.items()
+    lines += [f"  {printable(name)}: {_short(first)} | {_short(second)}" for name, (first, second) in fields]
     if attribute and not found.same:
         lines += ["", f"{'taken from B':16} {'dense':>10} {'perplexity':>12} {'KL (1e-3)':>10}"]
         for step in attributed(*results):
@@ -48,5 +51,5 @@ def command(one: Path, other: Path, attribute: bool) -> int:
 
 
 def _short(value: Any) -> str:
-    text = str(value)
+    text = printable(str(value))
     return text if len(text) <= _WIDTH else text[: _WIDTH - 3] + "..."

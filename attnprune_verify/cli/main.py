@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import os
 import sys
+import traceback
+import warnings
 from typing import Any
 
 import click
@@ -15,6 +17,7 @@ import click
 from attnprune_verify.cli.lazy import lazy_group
 from attnprune_verify.cli.output import reader_left
 from attnprune_verify.errors import InvalidInstance
+from attnprune_verify.files import printable
 
 __all__ = ["main"]
 
@@ -33,6 +36,8 @@ _COMMANDS = {
 }
 _HOMES = {name: (f"attnprune_verify.cli.{name.replace('-', '_')}", says) for name, says in _COMMANDS.items()}
 _USAGE, _INCOMPLETE, _INTERRUPTED = 2, 3, 130
+_TRACEBACK = "ATTNPRUNE_TRACEBACK"
+_LONGEST = 300  # characters of another library's message, chosen: some lines of a terminal
 
 
 @click.command(
@@ -71,7 +76,9 @@ def _run(arguments: list[str] | None) -> int:
             reconfigure(errors="replace")  # a letter that the terminal does not have ends nothing
     stdout = sys.stdout
     try:
-        result: Any = program.main(args=arguments, prog_name="attnprune-verify", standalone_mode=False)
+        with warnings.catch_warnings():  # what is not finite is decided by a check, not by a line of NumPy's
+            warnings.filterwarnings("ignore", r".* encountered in ", RuntimeWarning)
+            result: Any = program.main(args=arguments, prog_name="attnprune-verify", standalone_mode=False)
         sys.stdout.flush()
         return result if isinstance(result, int) else 0
     except click.exceptions.NoArgsIsHelpError as error:
@@ -81,7 +88,9 @@ def _run(arguments: list[str] | None) -> int:
         return _complain(error.format_message())
     except InvalidInstance as error:
         return _complain(str(error))
-    except (KeyboardInterrupt, click.Abort):
+    except (KeyboardInterrupt, click.Abort) as error:
+        if isinstance(error.__cause__, EOFError):  # of a damaged file; click takes it for the end of a terminal
+            return _unforeseen(error.__cause__)
         click.echo("Interrupted.", err=True)
         return _INTERRUPTED
     except BrokenPipeError:  # of a help text; reports look after themselves
@@ -95,13 +104,22 @@ def _run(arguments: list[str] | None) -> int:
     except OSError as error:
         return _complain(f"{error.strerror or error}" + (f": {error.filename!r}" if error.filename else ""))
     except MemoryError:
-        click.echo("Error: this instance needs more memory than there is", err=True)
-        return _INCOMPLETE
+        return _complain("this instance needs more memory than there is", _INCOMPLETE)
+    except BaseException as error:  # nothing of ours raises it, and a panic of a library is no Exception
+        return _unforeseen(error)
 
 
-def _complain(message: str) -> int:
-    click.echo("Error: " + " ".join(message.split()), err=True)
-    return _USAGE
+def _complain(message: str, code: int = _USAGE) -> int:
+    click.echo("Error: " + printable(" ".join(message.split())), err=True)
+    return code
+
+
+def _unforeseen(error: BaseException) -> int:
+    """One line about an error that nobody foresaw; where it was raised is shown to those who set the variable."""
+    if os.environ.get(_TRACEBACK):
+        traceback.print_exception(error)
+    message = f"{type(error).__name__}: {error}"[:_LONGEST]
+    return _complain(f"could not be completed; {message} ({_TRACEBACK}=1 shows where)", _INCOMPLETE)
 
 
 if __name__ == "__main__":

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 from pathlib import Path
 from typing import Any
@@ -10,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from attnprune_verify.errors import InvalidInstance
-from attnprune_verify.files import dumps, whole_file
+from attnprune_verify.files import dumps, parse, whole_file
 from attnprune_verify.instance.archive import read_arrays
 from attnprune_verify.instance.layer import AttentionLayer
 from attnprune_verify.instance.mask import Mask, as_mask
@@ -150,7 +149,7 @@ def _stated(mask: Mask, n: int) -> Any:
 
 def _parsed(text: str) -> Any:
     try:
-        return json.loads(text)
+        return parse(text)
     except ValueError as error:
         raise InvalidInstance(f"rope_scaling must be JSON, as in a config file; got {text!r:.60}") from error
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 import threading
 import time
@@ -25,6 +26,7 @@ __all__ = ["Found", "WorkersLost", "judge_group", "perform", "refuse_missing_das
 
 _DEATHS = 5
 """How often in a row a worker may die before a group is done."""
+_ADDRESS = re.compile(r"inproc://\S+|((tcp|tls|ucx|wss?)://)?(\[[0-9a-fA-F:.%]+\]|[^\s/:\[\]]+):\d{1,5}")
 _WAITING = 4
 """Groups that wait for each process, so that none is idle and a large campaign is not queued at once."""
 
@@ -134,15 +136,19 @@ def _close(pool: Any, *, kill: bool) -> None:
 
 
 def refuse_missing_dask(scheduler: str | None) -> None:
-    """A scheduler needs dask.
+    """A scheduler needs dask and an address.
 
     Raises
     ------
     MissingExtra
         If it is not installed.
+    InvalidInstance
+        If the address is none: dask prints a traceback about each.
     """
     if scheduler is not None:
         need("a Dask scheduler", "parallel", "distributed")
+        if not _ADDRESS.fullmatch(scheduler):
+            raise InvalidInstance(f"--scheduler must read like tcp://127.0.0.1:8786; got {scheduler!r:.60}")
 
 
 def _on_cluster(plan: Plan, groups: Sequence[Asked], scheduler: str) -> Iterator[Found]:
@@ -152,7 +158,7 @@ def _on_cluster(plan: Plan, groups: Sequence[Asked], scheduler: str) -> Iterator
     dask: Any = distributed  # it has no types
     try:
         client = dask.Client(scheduler, timeout="10s", set_as_default=False)
-    except (OSError, TimeoutError, ValueError) as error:
+    except Exception as error:  # addresses that are none raise many kinds
         raise InvalidInstance(f"--scheduler must be a Dask scheduler that answers; got {scheduler!r}") from error
     with client, client.as_current():
         waiting = iter(groups)

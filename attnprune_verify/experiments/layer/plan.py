@@ -11,6 +11,7 @@ from typing import Any
 from attnprune_verify.algorithms.layer.prune import check_options
 from attnprune_verify.errors import InvalidInstance
 from attnprune_verify.experiments.documents import default_texts
+from attnprune_verify.files import parse
 from attnprune_verify.values import as_count, as_ratio
 
 __all__ = ["LayerPlan", "LayerRun", "parse_method"]
@@ -142,7 +143,7 @@ def parse_method(text: str) -> tuple[str, dict[str, Any]]:
         if not separator:
             raise InvalidInstance(f"a method's options must read name=value,...; got {item!r:.60}")
         try:
-            options[key] = json.loads(value)
+            options[key] = parse(value)
         except ValueError:
             options[key] = value
     check_options(name, options)

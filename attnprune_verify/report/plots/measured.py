@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import csv
-import json
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -13,6 +12,7 @@ from numpy.typing import NDArray
 
 from attnprune_verify.errors import InvalidInstance
 from attnprune_verify.extras import need
+from attnprune_verify.files import parse, read_regular
 from attnprune_verify.report.plots.style import MAP, SERIES, grid, new_figure
 
 if TYPE_CHECKING:
@@ -137,7 +137,7 @@ def read_perplexity(folder: Path) -> dict[str, Any]:
     """
     path = folder / "perplexity.json"
     try:
-        document = json.loads(path.read_text(encoding="utf-8"))
+        document = parse(read_regular(path))
         return {"rows": list(document["rows"]), "dense": dict(document["dense"])}
     except (OSError, KeyError, TypeError, ValueError) as error:
         message = f"a folder that `experiment perplexity` has written is needed; {path}: {error}"
