@@ -19,8 +19,8 @@ from attnprune_verify.audit.naming.sentences import SENTENCES
 from attnprune_verify.audit.naming.snippet import as_code, audit_code
 from attnprune_verify.audit.probes import probe, smoothly_wrong
 from attnprune_verify.audit.record import Check, Finding, Record
+from attnprune_verify.audit.subject.functions import printable
 from attnprune_verify.audit.subject.process import NoAnswer, Subject
-from attnprune_verify.audit.subject.worker import printable
 from attnprune_verify.audit.truth.precision import precision_named
 from attnprune_verify.audit.truth.reference import ENCLOSED
 from attnprune_verify.audit.truth.samples import Sample

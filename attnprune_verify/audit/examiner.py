@@ -119,8 +119,13 @@ class Examiner:
         waiver = waiver_for(check.id, self.waivers)
         if waiver is not None and waiver.kind == "skip":
             return self._record(check, Finding("waived", f"skipped: {waiver.reason}"))
+        if self.subject.ended:
+            return self._record(check, Finding("could_not_run", f"{name} {self.subject.ended}"))
+        refused = self.subject.refused
         with np.errstate(all="ignore"):  # whatever a subject returns is compared without complaints
             finding = self._finding(check)
+        if self.subject.refused > refused:  # what a check makes of calls that were not made is no finding
+            finding = Finding("could_not_run", f"{name} {self.subject.ended}")
         if waiver is not None and finding.status in ("failed", "could_not_run", "inconclusive"):
             return self._record(check, Finding("waived", f"{waiver.reason} ({finding.status}: {finding.reason})"))
         return self._record(check, finding)

@@ -12,7 +12,10 @@ from attnprune_verify.audit.auditor import Auditor
 from attnprune_verify.audit.contract import FUNCTIONS, Signature
 from attnprune_verify.audit.examiner import Examiner
 from attnprune_verify.audit.record import Record
-from attnprune_verify.audit.subject.worker import printable
+from attnprune_verify.audit.subject.confinement import NOTHING
+from attnprune_verify.audit.subject.functions import printable
+from attnprune_verify.audit.subject.process import SECONDS_PER_CALL
+from attnprune_verify.audit.subject.terms import Terms, drawn
 from attnprune_verify.audit.waivers import load_waivers
 from attnprune_verify.errors import InvalidInstance
 from attnprune_verify.values import nearest
@@ -37,6 +40,7 @@ class AuditResult:
     dtype : the precision it promised, if it did
     largest : the largest n and the largest d that each function was judged on
     matrices : of those that prune matrices, the most rows and columns
+    confinement : what was closed to the target: its kind, Landlock's ABI, and a list
     outcome : "passed", "failed", or "incomplete" when something could not be run or decided
     """
 
@@ -51,6 +55,7 @@ class AuditResult:
     dtype: str | None = None
     largest: dict[str, tuple[int, int]] = field(default_factory=dict)
     matrices: dict[str, tuple[int, int]] = field(default_factory=dict)
+    confinement: dict[str, Any] = field(default_factory=lambda: NOTHING)
 
     @property
     def outcome(self) -> Outcome:
@@ -90,6 +95,7 @@ class AuditResult:
             "schema": SCHEMA,
             "target": {"spec": self.target, "version": self.version, "sha256": self.sha256},
             "seed": self.seed,
+            "confinement": dict(self.confinement),
             "outcome": self.outcome,
             "expected_checks": self.expected_checks,
             "counts": self.counts(),
@@ -123,12 +129,15 @@ def outcome_of(checks: tuple[Record, ...], expected: int) -> Outcome:
 
 def run_audit(
     target: object,
-    seed: int = 0,
+    seed: int | str = 0,
     *,
     dtype: str | None = None,
     adapter: str | None = None,
     deviations: str | Path | None = None,
-    only: tuple[str, ...] = (),
+    only: str | tuple[str, ...] = (),
+    limit: float | None = None,
+    call_limit: float = SECONDS_PER_CALL,
+    confine: str = "available",
     progress: Callable[[str, int, int], object] | None = None,
 ) -> AuditResult:
     """Audit someone's implementation of the contract's functions.
@@ -139,8 +148,8 @@ def run_audit(
         A text is ``package.module``, ``package.module:object`` or ``path/to/file.py``. What is alive already runs in a
         forked process; in this one where the platform has no fork, or where it says (``FRAMEWORK``) that it computes
         with torch or jax.
-    seed : int
-        Of the instances; the same seed asks the same questions.
+    seed : int or "random"
+        Of the instances; the same seed asks the same questions. A drawn one stands in the result.
     dtype : str, optional
         The precision the target promises: ``"float64"``, ``"float32"``, ``"bfloat16"`` or ``"float16"``.
     adapter : str, optional
@@ -148,8 +157,14 @@ def run_audit(
         target's own process. Around something alive it is put by calling it.
     deviations : path, optional
         A TOML file of known deviations, see `attnprune_verify.audit.waivers`.
-    only : tuple of str
+    only : str or tuple of str
         These functions or checks alone; ``*`` and ``?`` allowed.
+    limit : float, optional
+        Seconds that the whole audit may take; what is left then could not run.
+    call_limit : float
+        Seconds of processor time that a call may take, and ten times that in all.
+    confine : "available", "required" or "off"
+        Whether the target's process is confined: as far as the platform can, at least by Landlock, or not at all.
     progress : callable, optional
         Called as ``progress(check id, done, total)`` before every check.
 
@@ -160,8 +175,8 @@ def run_audit(
     Raises
     ------
     InvalidInstance
-        If there is no such adapter, the target cannot be imported or has none of the contract's functions, or an entry
-        of `deviations` matches nothing.
+        If seed, limit, call_limit or confine is no such value, there is no such adapter, the target cannot be imported
+        or has none of the contract's functions, or an entry of `deviations` matches nothing.
 
     Examples
     --------
@@ -169,12 +184,14 @@ def run_audit(
     >>> result.outcome, result.diagnosis
     ('passed', {})
     """
-    if isinstance(seed, bool) or not isinstance(seed, int) or seed < 0:
-        raise InvalidInstance(f"seed must be an integer >= 0; got {seed!r}")
+    terms = Terms(limit, call_limit, confine)
     if adapter is not None:
         _must_be_adaptable(adapter, target)
     waivers = load_waivers(deviations) if deviations is not None else ()
-    with Auditor(target, seed, waivers, only, dtype, adapter or "") as auditor:
+    patterns = (only,) if isinstance(only, str) else tuple(only)
+    auditor = Auditor(target, drawn(seed), waivers, patterns, dtype, adapter or "")
+    terms.rule(auditor.subject)
+    with auditor:
         return asked(auditor, progress)
 
 
@@ -231,4 +248,5 @@ def asked(auditor: Examiner, progress: Callable[[str, int, int], object] | None 
         auditor.dtype,
         auditor.largest,
         auditor.matrices,
+        auditor.subject.confinement,
     )

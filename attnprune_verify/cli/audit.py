@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from attnprune_verify.cli.given import refuse_beside
 from attnprune_verify.cli.output import deliver, output_file
+from attnprune_verify.cli.terms import OPTIONS, ready, terms_options
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -17,7 +18,7 @@ if TYPE_CHECKING:
 
 __all__ = ["command", "report_of"]
 
-_OF_A_RUN = {"form", "dtype", "adapter", "deviations", "waive_current", "seed"}
+_OF_A_RUN = {"form", "dtype", "adapter", "deviations", "waive_current", *OPTIONS}
 """Options that mean nothing where nothing is audited."""
 
 
@@ -51,7 +52,7 @@ _OF_A_RUN = {"form", "dtype", "adapter", "deviations", "waive_current", "seed"}
     metavar="FILE",
     help="Write what fails now as such a file, after the entries of --deviations; the exit code is 0 then.",
 )
-@click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True, help="Of the instances.")
+@terms_options
 @click.option("--quiet", is_flag=True, help="No progress; as text, only the closing sentence.")
 @click.option("--list", "listing", is_flag=True, help="Print the checks and end.")
 @click.option(
@@ -66,21 +67,22 @@ def command(
     only: tuple[str, ...],
     deviations: Path | None,
     waive_current: Path | None,
-    seed: int,
     quiet: bool,
     listing: bool,
     contract: bool,
+    **terms: Any,
 ) -> int:
     """Audit TARGET: package.module, package.module:object or path/to/file.py.
 
     TARGET has any of the functions that --contract lists. NumPy arrays go in; arrays, lists, torch and jax tensors may
-    come out. It runs in a process of its own, 30 seconds per call.
+    come out. It runs in a process of its own, confined as far as the kernel can; the result lists what was closed.
 
     \b
     Example:
       attnprune-verify audit mypackage.pruning
       attnprune-verify audit my_gradient.py --dtype float32 --format junit --out audit.xml
       attnprune-verify audit sparsegpt.py:SparseGPT --as original_sparsegpt --dtype float32
+      attnprune-verify audit mypackage.pruning --seed random --limit 600 --confine required
       attnprune-verify audit --contract gradient
 
     Exit code 0 passed, 1 failed, 2 TARGET or an option is invalid, 3 something could not be run or decided.
@@ -100,9 +102,12 @@ def command(
     from attnprune_verify.audit.run import run_audit
     from attnprune_verify.cli.progress import progress_bar
 
+    ready(lambda result: report_of(result, form, quiet=quiet))
     with progress_bar("auditing", show=not quiet) as bar:
         told = None if bar is None else lambda _, done, total: bar(done, total)
-        result = run_audit(target, seed, dtype=dtype, adapter=adapter, deviations=deviations, only=only, progress=told)
+        result = run_audit(
+            target, dtype=dtype, adapter=adapter, deviations=deviations, only=only, progress=told, **terms
+        )
     deliver(report_of(result, form, quiet=quiet), target_file)
     if waivers_file is not None:
         from attnprune_verify.audit.waivers import load_waivers, waivers_toml

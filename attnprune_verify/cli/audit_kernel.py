@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import click
 
 from attnprune_verify.cli.output import deliver, output_file
+from attnprune_verify.cli.terms import ready, terms_options
 
 __all__ = ["command"]
 
@@ -30,10 +32,10 @@ __all__ = ["command"]
     metavar="FILE",
     help="TOML with [[waive]], [[skip]] and [[xfail]] entries, each a check and a reason.",
 )
-@click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True, help="Of the instances.")
+@terms_options
 @click.option("--quiet", is_flag=True, help="No progress; as text, only the closing sentence.")
 def command(
-    target: str, dtype: str, form: str, out: str | None, deviations: Path | None, seed: int, quiet: bool
+    target: str, dtype: str, form: str, out: str | None, deviations: Path | None, quiet: bool, **terms: Any
 ) -> int:
     """Audit an attention kernel TARGET: package.module, package.module:object or path/to/file.py.
 
@@ -54,8 +56,9 @@ def command(
     from attnprune_verify.cli.audit import report_of
     from attnprune_verify.cli.progress import progress_bar
 
+    ready(lambda result: report_of(result, form, quiet=quiet))
     with progress_bar("auditing", show=not quiet) as bar:
         told = None if bar is None else lambda _, done, total: bar(done, total)
-        result = run_kernel_audit(target, dtype, seed, deviations=deviations, progress=told)
+        result = run_kernel_audit(target, dtype, deviations=deviations, progress=told, **terms)
     deliver(report_of(result, form, quiet=quiet), target_file)
     return result.exit_code

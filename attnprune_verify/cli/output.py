@@ -18,7 +18,7 @@ from attnprune_verify.files import write_whole
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
-__all__ = ["EXIT", "deliver", "output_file", "plotted", "reader_left"]
+__all__ = ["EXIT", "deliver", "laid_out", "output_file", "plotted", "reader_left"]
 
 EXIT = {"passed": 0, "failed": 1, "incomplete": 3}
 _NARROWEST = 80
@@ -47,7 +47,7 @@ def deliver(report: str | RenderableType, target: Path | None = None, *, width: 
     wide. A reader of stdout who leaves early, as ``| head`` does, changes nothing about the exit code.
     """
     if target is not None:
-        text = report if isinstance(report, str) else _laid_out(report, width, colour=False)
+        text = report if isinstance(report, str) else laid_out(report, width, colour=False)
         write_whole(target, text.encode("utf-8", "replace"))
         return
     terminal = sys.stdout.isatty()
@@ -55,7 +55,7 @@ def deliver(report: str | RenderableType, target: Path | None = None, *, width: 
         # A terminal too narrow for the tables folds their lines itself; rich would cut 1.41e-17 to 1.41e-1.
         width = max(_NARROWEST, get_terminal_size().columns)
     try:
-        sys.stdout.write(report if isinstance(report, str) else _laid_out(report, width, colour=terminal or None))
+        sys.stdout.write(report if isinstance(report, str) else laid_out(report, width, colour=terminal or None))
         sys.stdout.flush()
     except BrokenPipeError:
         reader_left()
@@ -74,7 +74,7 @@ def reader_left() -> None:
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
-def _laid_out(report: RenderableType, width: int, *, colour: bool | None) -> str:
+def laid_out(report: RenderableType, width: int, *, colour: bool | None) -> str:
     """As text; with colour None, coloured only where the environment asks for it (FORCE_COLOR)."""
     from rich.console import Console
 

@@ -7,7 +7,17 @@ from dataclasses import dataclass
 from attnprune_verify.audit.record import Record
 from attnprune_verify.audit.run import AuditResult
 
-__all__ = ["Findings", "closing_sentence", "findings", "missing", "power_of", "present", "shown_reason", "unsettled"]
+__all__ = [
+    "Findings",
+    "closing_sentence",
+    "confined",
+    "findings",
+    "missing",
+    "power_of",
+    "present",
+    "shown_reason",
+    "unsettled",
+]
 
 # Outcomes that are not wrong in the ordinary sense, said once.
 _ALONE = {
@@ -123,3 +133,12 @@ def _where(result: AuditResult) -> str:
         for size, names in sorted(sizes.items(), key=lambda item: -len(item[1]))
     ]
     return f"{precision}, up to {'; '.join(said)}, and no larger"
+
+
+def confined(result: AuditResult) -> str:
+    """What was closed to the target's process, in a few words."""
+    found = result.confinement
+    version = f" (Landlock, ABI {found['abi']})" if found["kind"] == "landlock" else ""
+    if found["closed"]:
+        return f"closed to the target: {', '.join(found['closed'])}{version}"
+    return "not confined, by --confine off" if found["kind"] == "off" else "not confined: this platform has no means"

@@ -9,6 +9,7 @@ from attnprune_verify.audit.run import AuditResult
 from attnprune_verify.report.audit_findings import (
     Findings,
     closing_sentence,
+    confined,
     findings,
     missing,
     power_of,
@@ -64,6 +65,7 @@ def audit_html(result: AuditResult) -> str:
         "SHA-256": result.sha256,
         "seed": str(result.seed),
         "checks": f"{len(result.checks)} of {result.expected_checks} accounted for",
+        "confinement": confined(result),
         "took": f"{sum(record.seconds for record in result.checks):.1f} s",
     }
     said = " · ".join(f"{name} <code>{escape(value)}</code>" for name, value in facts.items() if value)

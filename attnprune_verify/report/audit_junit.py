@@ -7,7 +7,7 @@ from xml.etree import ElementTree
 
 from attnprune_verify.audit.record import Record
 from attnprune_verify.audit.run import AuditResult
-from attnprune_verify.report.audit_findings import present
+from attnprune_verify.report.audit_findings import confined, present
 
 __all__ = ["audit_junit"]
 
@@ -41,6 +41,7 @@ def audit_junit(result: AuditResult) -> str:
         "sha256": result.sha256,
         "seed": str(result.seed),
         "outcome": result.outcome,
+        "confinement": confined(result),
     }
     for name, value in known.items():
         if value is not None:

@@ -17,7 +17,7 @@ from attnprune_verify.audit.naming.fitting import Observation
 from attnprune_verify.audit.naming.mistakes import MISTAKES
 from attnprune_verify.audit.naming.snippet import array_code
 from attnprune_verify.audit.run import run_audit
-from attnprune_verify.audit.subject import worker
+from attnprune_verify.audit.subject import wire
 from attnprune_verify.audit.truth.formulas import RIGHT
 from attnprune_verify.audit.truth.parts import attention_part
 from attnprune_verify.audit.truth.reference import reference, trusted
@@ -33,8 +33,9 @@ EVERY = [sample for regime in ("full", "all-features", "groups", "rope-scaling")
 
 def test_a_layer_arrives_as_it_left():
     for sample in EVERY:
-        message = worker.encode({"arguments": [described(sample.layer)], "keywords": {"X": described(sample.X)}})
-        sent = worker.decode(message[8:])
+        request = {"arguments": [described(sample.layer)], "keywords": {"X": described(sample.X)}}
+        header, content, _ = wire.placed(request)
+        sent = wire.taken(header, bytearray(content))
         functions = bridged({"layer_attention": lambda layer, X: (layer, X)}, None, "layer_attention")
         layer, X = functions["layer_attention"](*sent["arguments"], **sent["keywords"])
         assert isinstance(layer, apv.AttentionLayer) and np.array_equal(X, sample.X)

@@ -7,8 +7,9 @@ from pathlib import Path
 
 from attnprune_verify.audit.kernel.auditor import KernelAuditor
 from attnprune_verify.audit.run import AuditResult, asked
+from attnprune_verify.audit.subject.process import SECONDS_PER_CALL
+from attnprune_verify.audit.subject.terms import Terms, drawn
 from attnprune_verify.audit.waivers import load_waivers
-from attnprune_verify.errors import InvalidInstance
 
 __all__ = ["run_kernel_audit"]
 
@@ -16,9 +17,12 @@ __all__ = ["run_kernel_audit"]
 def run_kernel_audit(
     target: object,
     dtype: str = "float32",
-    seed: int = 0,
+    seed: int | str = 0,
     *,
     deviations: str | Path | None = None,
+    limit: float | None = None,
+    call_limit: float = SECONDS_PER_CALL,
+    confine: str = "available",
     progress: Callable[[str, int, int], object] | None = None,
 ) -> AuditResult:
     """Audit someone's softmax-attention kernel, forward and backward.
@@ -31,10 +35,12 @@ def run_kernel_audit(
         ``attention_backward(q, k, v, do, *, ...)``; ``FRAMEWORK`` says whose arrays go in.
     dtype : "float64", "float32", "bfloat16" or "float16"
         The precision of the inputs, and what the kernel promises.
-    seed : int
-        Of the instances; the same seed asks the same questions.
+    seed : int or "random"
+        Of the instances; the same seed asks the same questions. A drawn one stands in the result.
     deviations : path, optional
         A TOML file of known deviations, see `attnprune_verify.audit.waivers`.
+    limit, call_limit, confine
+        As of `attnprune_verify.run_audit`.
     progress : callable, optional
         Called as ``progress(check id, done, total)`` before every check.
 
@@ -58,8 +64,9 @@ def run_kernel_audit(
     >>> run_kernel_audit(attention).diagnosis
     {'attention': ('missing-scale',)}
     """
-    if isinstance(seed, bool) or not isinstance(seed, int) or seed < 0:
-        raise InvalidInstance(f"seed must be an integer >= 0; got {seed!r}")
+    terms = Terms(limit, call_limit, confine)
     waivers = load_waivers(deviations) if deviations is not None else ()
-    with KernelAuditor(target, dtype, seed, waivers) as auditor:
+    auditor = KernelAuditor(target, dtype, drawn(seed), waivers)
+    terms.rule(auditor.subject)
+    with auditor:
         return asked(auditor, progress)

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from attnprune_verify.audit.subject import worker
+from attnprune_verify.audit.subject import wire
+from attnprune_verify.audit.subject.functions import Functions
 from attnprune_verify.audit.subject.target import Target
 
 __all__ = ["Here"]
@@ -15,16 +16,20 @@ class Here:
 
     def __init__(self, target: Target) -> None:
         self._target = target
-        self._functions: worker.Functions | None = None
+        self._functions: Functions | None = None
 
-    def exchange(self, request: dict[str, Any], seconds: float, largest: int) -> dict[str, Any]:
+    def exchange(self, request: dict[str, Any], largest: int) -> tuple[dict[str, Any], list[int], float]:
         """Answer as the worker does, with copies of the arguments; nothing ends a call that hangs."""
         if self._functions is None:
-            self._functions = worker.Functions(self._target.object, request["names"], self._target.place)
+            self._functions = Functions(self._target.object, request["names"], self._target.place)
             self._functions.bridge(request["bridge"], request["bridged"])
-            return {"status": "loaded", **self._functions.describe(), "version": None}
-        body = worker.encode({**request, "number": "", "largest": largest})[8:]
-        return self._functions.answer(worker.decode(body))
+            return {"status": "loaded", **self._functions.describe(), "version": None}, [], 0.0
+        header, content, spans = wire.placed({**request, "largest": largest})
+        memory = bytearray(content)
+        seen: list[bytes] = []
+        _, reply = self._functions.answer(wire.taken(header, memory), (lambda: seen.append(bytes(memory)),))
+        changed = wire.changed(spans, content, seen[-1])
+        return reply, changed, float(reply.get("seconds", 0.0))
 
     def close(self) -> None:
         """There is nothing to end."""

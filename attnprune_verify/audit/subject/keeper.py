@@ -1,56 +1,88 @@
 """Stands between the audit and its subject: whatever ends first, everything the subject has started ends with it.
 
-As a script ``keeper.py LIFE MOST PROGRAM ARGUMENT...`` it runs the program as its child; with the standard library
-alone, so that it starts in a moment. It adopts what the subject's processes leave behind (Linux), ends all of them when
-the subject is gone, when the pipe LIFE is closed (the audit has enough, or is dead itself), or when together they hold
-more than MOST bytes of memory, shared memory included, and then ends as the subject did.
+`main` with the arguments ``LIFE ORDERS TOLD PROGRAM ARGUMENT...`` runs the program as its child, confined as the file
+ORDERS says, and writes to the pipe TOLD what is in force; with the standard library alone, so that it starts in a
+moment. It adopts what the subject's processes leave behind (Linux), ends all of them when the subject is gone, when the
+pipe LIFE is closed (the audit has enough, or is dead itself), or when together they hold too much memory, shared memory
+included, and then ends as the subject did.
 """
 
 from __future__ import annotations
 
+import json
+import mmap
 import os
 import select
 import signal
+import struct
 import sys
 import time
 
-__all__ = ["TOO_MUCH_MEMORY", "control", "keep"]
+from attnprune_verify.audit.subject import confinement, limits, namespaces
+
+__all__ = ["TOO_MUCH_MEMORY", "control", "keep", "main"]
 
 TOO_MUCH_MEMORY = 199  # the exit code
 _MOMENT = 0.2
 _SET_CHILD_SUBREAPER, _SET_PARENT_DEATH_SIGNAL, _SET_DUMPABLE = 36, 1, 4
-_DROP_FROM_BOUNDING_SET, _RIGHTS = 24, (19, 21, 38)  # to trace, to administrate, to watch: other processes' memory
+_CHANNELS = 1 << 12  # more than the audit has open
+_STATUS = struct.Struct("<i")
 _PAGE = os.sysconf("SC_PAGE_SIZE") if hasattr(os, "sysconf") else 4096
 
 
-def keep(life: int, most: int) -> None:
-    """Fork. Returns in the child, which leads a session of its own; the parent stays here until all is over."""
+def keep(life: int, orders: int, told: int) -> None:
+    """Fork. Returns in the child, confined, in a session of its own; the parent stays here until all is over."""
+    with open(orders, encoding="utf-8") as file:
+        order = json.load(file)
     control(_SET_CHILD_SUBREAPER, 1)
-    ended, told = os.pipe()
-    os.set_blocking(told, False)
-    signal.set_wakeup_fd(told, warn_on_full_buffer=False)
+    apart = order["confined"] and namespaces.enter()
+    ended, waking = os.pipe()
+    os.set_blocking(waking, False)
+    signal.set_wakeup_fd(waking, warn_on_full_buffer=False)
     signal.signal(signal.SIGCHLD, lambda *_: None)
+    last = mmap.mmap(-1, _STATUS.size)  # how the subject ended, where a process stands between
     child = os.fork()
     if child == 0:
         signal.set_wakeup_fd(-1)
         signal.signal(signal.SIGCHLD, signal.SIG_DFL)
-        for channel in (ended, told, life):
+        for channel in (ended, waking, life):
             os.close(channel)
+        own = _first_of_all(order["folder"], last) if apart else None
+        last.close()
         os.setsid()
         control(_SET_PARENT_DEATH_SIGNAL, signal.SIGKILL)
-        for right in _RIGHTS:  # even of root; they are gone once the worker's program begins
-            control(_DROP_FROM_BOUNDING_SET, right)
+        in_force = confinement.put_in_force(order, own)
+        os.write(told, json.dumps(in_force).encode())  # far less than a pipe holds
+        os.close(told)
         return
-    for channel in range(3, max(life, ended, told) + 1):  # the pipes to the audit are the subject's alone
-        if channel not in (life, ended, told):
+    for channel in range(3, max(life, ended, waking, told) + 1):  # the pipes to the audit are the subject's alone
+        if channel not in (life, ended, waking):
             _close(channel)
-    status = _watch(child, life, ended, most)
+    status = _watch(child, life, ended, last if apart else None)
     _end_all()
     _end_as(status)
 
 
-def _watch(child: int, life: int, ended: int, most: int) -> int:
-    """Until the child, the audit or the memory ends; the child's wait status."""
+def _first_of_all(folder: str, last: mmap.mmap) -> list[str]:
+    """Be the first process of the new namespaces, whose end is that of all others, and return in its child.
+
+    The kernel spares a first process most signals; the subject is therefore the second.
+    """
+    control(_SET_PARENT_DEATH_SIGNAL, signal.SIGKILL)
+    own = namespaces.mount_own(folder)
+    child = os.fork()
+    if child == 0:
+        return own
+    os.closerange(3, _CHANNELS)
+    while True:
+        pid, status = os.wait()
+        if pid == child:
+            last[:] = _STATUS.pack(status)
+            os._exit(0)
+
+
+def _watch(child: int, life: int, ended: int, last: mmap.mmap | None) -> int:
+    """Until the child, the audit or the memory ends; the subject's wait status."""
     while True:
         ready, _, _ = select.select([life, ended], [], [], _MOMENT)
         if life in ready:
@@ -59,8 +91,8 @@ def _watch(child: int, life: int, ended: int, most: int) -> int:
             os.read(ended, 4096)
         for pid, status in _reaped():
             if pid == child:
-                return status
-        if sum(_memory(pid) for pid in _descendants()) > most:
+                return int(_STATUS.unpack(last[:])[0]) if last is not None and status == 0 else status
+        if sum(_memory(pid) for pid in limits.descendants(os.getpid())) > limits.MEMORY:
             return TOO_MUCH_MEMORY << 8
 
 
@@ -80,7 +112,7 @@ def _end_all() -> None:
     """Every descendant; again, as long as there are any, because the last ones may just have forked."""
     deadline = time.monotonic() + 5.0
     while time.monotonic() < deadline:
-        living = _descendants()
+        living = limits.descendants(os.getpid())
         for pid in living:
             try:
                 os.kill(pid, signal.SIGKILL)
@@ -92,30 +124,9 @@ def _end_all() -> None:
         time.sleep(0.001)
 
 
-def _descendants() -> list[int]:
-    """All processes below this one, dead ones that nobody has asked after included."""
-    found: list[int] = []
-    open_ = [os.getpid()]
-    while open_:
-        pid = open_.pop()
-        try:
-            tasks = os.listdir(f"/proc/{pid}/task")
-        except OSError:
-            continue
-        for task in tasks:
-            try:
-                with open(f"/proc/{pid}/task/{task}/children", encoding="ascii") as file:
-                    children = [int(word) for word in file.read().split()]
-            except (OSError, ValueError):
-                continue
-            found += children
-            open_ += children
-    return found
-
-
 def _memory(pid: int) -> int:
     try:
-        with open(f"/proc/{pid}/statm", encoding="ascii") as file:
+        with open(f"/proc/{pid}/statm", encoding="utf-8") as file:
             return int(file.read().split()[1]) * _PAGE
     except (OSError, ValueError, IndexError):
         return 0
@@ -148,6 +159,7 @@ def _close(channel: int) -> None:
         pass
 
 
-if __name__ == "__main__":
-    keep(int(sys.argv[1]), int(sys.argv[2]))
-    os.execv(sys.argv[3], sys.argv[3:])
+def main() -> None:
+    """Keep the program that the arguments name."""
+    keep(*map(int, sys.argv[1:4]))
+    os.execv(sys.argv[4], sys.argv[4:])

@@ -1,84 +1,114 @@
-"""The line to a subject's process: two pipes with deadlines, and a third whose closing ends the process."""
+"""The line to a subject's process: a socket and a pipe with deadlines, and a pipe whose closing ends the process."""
 
 from __future__ import annotations
 
+import json
 import os
 import secrets
 import select
-import signal
+import shutil
+import socket
 import subprocess
-import sys
+import tempfile
 import time
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
-import numpy as np
-
-from attnprune_verify.audit.subject import keeper, worker
+from attnprune_verify.audit.subject import keeper, limits, reach, start, wire, worker
 from attnprune_verify.audit.subject.target import Target
 
-__all__ = ["Line", "LineBroken"]
+__all__ = ["Allowance", "Line", "LineBroken"]
 
-_THREADS = ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS")
-_HEADER = 1 << 20  # bytes an answer may have beyond its arrays
+_HEADER = 1 << 16  # bytes an answer may have beyond its arrays: names, shapes, a message, a list of parameters
 _PATIENCE = 10.0  # seconds to wait for a process that has been told to end
-_SET_DUMPABLE = 4
+_MOMENT = 0.25  # seconds between two looks at a subject that has not answered
+_SET_DUMPABLE = 4  # of prctl
 _open_lines: set[int] = set()
 
 
-class LineBroken(Exception):
-    """The process hung, died or wrote nonsense; the line is closed."""
+@dataclass(frozen=True)
+class Allowance:
+    """How long an exchange may take.
 
-    def __init__(self, reason: str, *, hung: bool = False, nonsense: bool = False) -> None:
+    Attributes
+    ----------
+    processor : seconds of processor time of the subject's processes
+    wall : seconds until an answer, whatever they do
+    """
+
+    processor: float
+    wall: float
+
+
+class LineBroken(Exception):
+    """The process hung, died or wrote out of turn; the line is closed."""
+
+    def __init__(self, reason: str, *, hung: bool = False, out_of_turn: bool = False) -> None:
         super().__init__(reason)
         self.hung = hung
-        self.nonsense = nonsense
-
-
-class _Process(Protocol):
-    @property
-    def pid(self) -> int: ...
-
-    def poll(self) -> int | None: ...
-
-    def wait(self, timeout: float | None = None) -> int: ...
+        self.out_of_turn = out_of_turn
 
 
 class Line:
-    """A running subject: a keeper, the worker below it, and the pipes."""
+    """A running subject: a keeper, the worker below it, and the channels.
 
-    def __init__(self, target: Target) -> None:
-        requests, self._out = os.pipe()
+    Attributes
+    ----------
+    confinement : what is in force, as it stands in the result
+    told : whether the call that was asked for last has ended; of the first request, the import
+    """
+
+    def __init__(self, target: Target, path: list[str], *, confined: bool) -> None:
+        self._socket, requests = socket.socketpair()
+        self._socket.setblocking(False)
+        self._rest = b""
         self._in, answers = os.pipe()
         life, self._life = os.pipe()
-        inherited = (requests, answers, life)
+        in_force, told = os.pipe()
+        self._folder = os.path.realpath(tempfile.mkdtemp(prefix="attnprune-audit-"))
+        orders = start.order_file(reach.plan(target, path, self._folder, confined=confined))
+        channels = start.Channels(requests.fileno(), answers, life, orders, told)
         try:
-            self._process = _forked(target, *inherited) if target.kind == "live" else _started(*inherited)
+            self._process = start.started(target, channels, self._folder, confined=confined)
         finally:
-            for channel in inherited:
+            requests.close()
+            for channel in (answers, life, orders, told):
                 os.close(channel)
         _protect_audit(self._process.pid)
         _open_lines.add(id(self))
         keeper.control(_SET_DUMPABLE, 0)  # /proc/PID/mem, fd and environ of the audit are closed while a subject runs
+        with open(in_force, "rb") as file:  # ends when the subject's process begins, or is dead
+            said = file.read()
+        self.confinement: dict[str, Any] = json.loads(said) if said else {}
+        self._pids = limits.descendants(self._process.pid)
 
-    def exchange(self, request: dict[str, Any], seconds: float, largest: int) -> dict[str, Any]:
-        """Send a request and wait for its answer, of at most `largest` bytes of arrays.
+    def exchange(
+        self, request: dict[str, Any], largest: int, allowance: Allowance
+    ) -> tuple[dict[str, Any], list[int], float]:
+        """Send a request; return its answer, of at most `largest` bytes of arrays, the arrays changed, and the seconds.
 
         Raises
         ------
         LineBroken
         """
-        deadline = time.monotonic() + seconds
-        number = secrets.token_hex(8)
+        self._begin(allowance)
         try:
-            self._write(worker.encode({**request, "number": number, "largest": largest}), deadline, seconds)
-            (size,) = np.frombuffer(self._read(8, deadline, seconds), dtype="<u8")
-            if size > largest + _HEADER:
-                raise LineBroken(f"answered with {float(size):.2e} bytes", nonsense=True)
-            reply = worker.decode(self._read(int(size), deadline, seconds))
-            if not isinstance(reply, dict) or reply.get("number") != number:
-                raise ValueError("not the answer to this request")
-            return reply
+            self._expect_silence()
+            header, content, spans = wire.placed({**request, "largest": largest})
+            memory = start.memory_file(2 * len(content), content)
+            try:
+                self._send(worker.HEADER.pack(len(header), len(content)) + header, memory)
+                if self._read(len(worker.ENDED)) != worker.ENDED:
+                    raise ValueError("out of turn")
+                self.told, seconds = True, time.monotonic() - self._began
+                seen = os.pread(memory, len(content), len(content))
+            finally:
+                os.close(memory)
+            self._expect_silence()
+            ticket = secrets.token_bytes(worker.TICKET)
+            self._send(ticket)
+            return self._reply(ticket, largest), wire.changed(spans, content, seen), seconds
         except (OSError, EOFError):
             reason = self._end()
             raise LineBroken(reason) from None
@@ -87,13 +117,14 @@ class Line:
             raise
         except Exception:  # the subject may have written anything into the pipe
             self.close()
-            raise LineBroken("broke the line to the audit", nonsense=True) from None
+            raise LineBroken("broke the line to the audit: wrote out of turn", out_of_turn=True) from None
 
     def close(self) -> None:
         """End the process and whatever it started. The keeper does it; should it be gone, at least its session."""
         if self._life < 0:
             return
-        for channel in (self._life, self._in, self._out):
+        self._socket.close()
+        for channel in (self._life, self._in):
             os.close(channel)
         self._life = -1
         _open_lines.discard(id(self))
@@ -102,36 +133,69 @@ class Line:
         try:
             self._process.wait(timeout=_PATIENCE)
         except subprocess.TimeoutExpired:
-            _kill_group(self._process.pid)
+            start.kill_group(self._process.pid)
             self._process.wait()
+        shutil.rmtree(self._folder, ignore_errors=True)
 
-    def _write(self, data: bytes, deadline: float, seconds: float) -> None:
-        rest = memoryview(data)
+    def _reply(self, ticket: bytes, largest: int) -> dict[str, Any]:
+        if self._read(len(ticket)) != ticket:
+            raise ValueError("not the answer to this request")
+        size = int.from_bytes(self._read(8), "little")
+        if size > largest + _HEADER:
+            raise LineBroken(f"answered with {float(size):.2e} bytes", out_of_turn=True)
+        reply = wire.decode(self._read(size))
+        if not isinstance(reply, dict):
+            raise TypeError("no answer")
+        return reply
+
+    def _expect_silence(self) -> None:
+        """Nothing is to be read now: either the other end is closed, or somebody has written out of turn."""
+        if self._rest or select.select([self._in], [], [], 0)[0]:
+            raise EOFError if not self._rest and not os.read(self._in, 1) else ValueError("out of turn")
+
+    def _send(self, data: bytes, file: int | None = None) -> None:
+        rest, files = memoryview(data), [] if file is None else [file]
         while rest:
-            if self._ready(self._out, deadline, seconds, to_write=True):
-                rest = rest[os.write(self._out, rest[: select.PIPE_BUF]) :]  # what fits without waiting
+            try:
+                sent = socket.send_fds(self._socket, [rest], files) if files else self._socket.send(rest)
+                rest, files = rest[sent:], []
+            except BlockingIOError:
+                self._ready(self._socket.fileno(), to_write=True)
 
-    def _read(self, size: int, deadline: float, seconds: float) -> bytes:
-        parts: list[bytes] = []
-        while size:
-            if self._ready(self._in, deadline, seconds):
-                part = os.read(self._in, min(size, 1 << 20))
-                if not part:
+    def _read(self, size: int) -> bytes:
+        """So many bytes; what comes with them is kept for the next time."""
+        parts, had = [self._rest], len(self._rest)
+        while had < size:
+            if self._ready(self._in):
+                parts.append(os.read(self._in, 1 << 20))
+                if not parts[-1]:
                     raise EOFError
-                parts.append(part)
-                size -= len(part)
-        return b"".join(parts)
+                had += len(parts[-1])
+        whole = b"".join(parts)
+        self._rest = whole[size:]
+        return whole[:size]
 
-    def _ready(self, pipe: int, deadline: float, seconds: float, *, to_write: bool = False) -> bool:
-        """Wait a moment for the pipe; polled, because a child of the subject may keep it open after its death."""
-        moment = min(0.5, max(0.0, deadline - time.monotonic()))
-        waiting: tuple[list[int], list[int]] = ([], [pipe]) if to_write else ([pipe], [])
-        if any(select.select(*waiting, [], moment)):
+    def _begin(self, allowance: Allowance) -> None:
+        self._allowance, self._began, self.told = allowance, time.monotonic(), False
+        self._used = limits.processor_seconds(self._pids)
+
+    def _ready(self, channel: int, *, to_write: bool = False) -> bool:
+        """Wait a moment for a channel; polled, because a child of the subject may keep it open after its death."""
+        rest = self._began + self._allowance.wall - time.monotonic()
+        waiting: tuple[list[int], list[int]] = ([], [channel]) if to_write else ([channel], [])
+        if any(select.select(*waiting, [], min(_MOMENT, max(0.0, rest)))):
             return True
         if self._process.poll() is not None:
             raise EOFError
-        if time.monotonic() >= deadline:
-            raise LineBroken(f"did not end within {seconds:g} s", hung=True)
+        if rest <= 0:
+            raise LineBroken(f"did not end within {self._allowance.wall:g} s", hung=True)
+        if self._allowance.processor < self._allowance.wall:
+            self._pids = limits.descendants(self._process.pid)
+            now = limits.processor_seconds(self._pids)
+            used = sum(seconds - self._used.setdefault(pid, seconds) for pid, seconds in now.items())
+            if used >= self._allowance.processor:
+                said = f"did not end within {self._allowance.processor:g} s of processor time"
+                raise LineBroken(said, hung=True)
         return False
 
     def _end(self) -> str:
@@ -142,92 +206,10 @@ class Line:
             code = None
         self.close()
         if code is not None and code < 0:
-            return f"killed its interpreter with {_signal_name(-code)}"
+            return f"killed its interpreter with {start.signal_name(-code)}"
         if code == keeper.TOO_MUCH_MEMORY:
-            return f"took more than {worker.MEMORY / 2**30:.1f} GiB of memory, with what it shares"
+            return f"took more than {limits.MEMORY / 2**30:.1f} GiB of memory, with what it shares"
         return f"ended its interpreter (exit code {code})"
-
-
-def _started(requests: int, answers: int, life: int) -> subprocess.Popen[bytes]:
-    environment = {**os.environ, **dict.fromkeys(_THREADS, "1"), "PYTHONDONTWRITEBYTECODE": "1"}
-    environment.pop("PYTHONWARNINGS", None)  # the subject is not judged by the strictness of our own runs
-    program = [sys.executable, "-P", worker.__file__, str(requests), str(answers)]
-    return subprocess.Popen(
-        [sys.executable, "-I", "-S", keeper.__file__, str(life), str(worker.MEMORY), *program],
-        pass_fds=(requests, answers, life),
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,
-        start_new_session=True,
-        env=environment,
-    )
-
-
-class _Forked:
-    """A forked process, asked after as `subprocess.Popen` is."""
-
-    def __init__(self, pid: int) -> None:
-        self.pid = pid
-        self._code: int | None = None
-
-    def poll(self) -> int | None:
-        if self._code is None:
-            pid, status = os.waitpid(self.pid, os.WNOHANG)
-            self._code = os.waitstatus_to_exitcode(status) if pid else None
-        return self._code
-
-    def wait(self, timeout: float | None = None) -> int:
-        deadline = time.monotonic() + (1e9 if timeout is None else timeout)
-        while (code := self.poll()) is None:
-            if time.monotonic() >= deadline:
-                raise subprocess.TimeoutExpired("fork", timeout or 0.0)
-            time.sleep(0.002)
-        return code
-
-
-def _forked(target: Target, requests: int, answers: int, life: int) -> _Forked:
-    """A copy of this process that serves the live object; nothing of it ever returns from here."""
-    sys.stdout.flush()
-    pid = os.fork()
-    if pid:
-        return _Forked(pid)
-    try:
-        os.setsid()
-        _forget_everything_but(requests, answers, life)
-        keeper.keep(life, worker.MEMORY)
-        worker.limit_memory()
-        worker.serve(requests, answers, target.object, target.place)
-    finally:
-        os._exit(0)
-
-
-def _forget_everything_but(*kept: int) -> None:
-    """No file, socket or stream of the audit is the subject's."""
-    nowhere = os.open(os.devnull, os.O_RDWR)
-    for channel in (0, 1, 2):
-        os.dup2(nowhere, channel)
-    last = 2
-    for channel in sorted(kept):
-        os.closerange(last + 1, channel)
-        last = channel
-    os.closerange(last + 1, os.sysconf("SC_OPEN_MAX") if os.sysconf("SC_OPEN_MAX") < 1 << 20 else 1 << 20)
-    sys.stdin, sys.stdout, sys.stderr = open(0), open(1, "w"), open(2, "w")
-    for number in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, signal.SIG_DFL)
-
-
-def _kill_group(pid: int) -> None:
-    try:
-        os.killpg(pid, signal.SIGKILL)
-    except OSError:
-        pass
-
-
-def _signal_name(number: int) -> str:
-    try:
-        return signal.Signals(number).name
-    except ValueError:
-        return f"signal {number}"
 
 
 def _protect_audit(pid: int) -> None:

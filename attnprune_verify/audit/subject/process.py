@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import math
 import os
-import sys
-from dataclasses import dataclass, field
+import time
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -12,17 +13,23 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from attnprune_verify.audit.subject import worker
+from attnprune_verify.audit.subject import confinement, landlock
+from attnprune_verify.audit.subject.functions import KEPT, KEPT_BYTES, LONGEST_MESSAGE, printable
 from attnprune_verify.audit.subject.here import Here
-from attnprune_verify.audit.subject.line import Line, LineBroken
+from attnprune_verify.audit.subject.line import Allowance, Line, LineBroken
+from attnprune_verify.audit.subject.reach import path_of_subjects
 from attnprune_verify.audit.subject.target import Target
 from attnprune_verify.errors import InvalidInstance
 
-__all__ = ["Answer", "NoAnswer", "Parameter", "Subject", "SubjectLost"]
+__all__ = ["Answer", "Ended", "NoAnswer", "Parameter", "Subject", "SubjectLost"]
 
-SECONDS_PER_CALL = 30.0
-SECONDS_TO_START = 120.0
-LARGEST_ANSWER = 1 << 26  # bytes; right ones are far smaller
+SECONDS_PER_CALL = 30.0  # of processor time, as the contract says
+WALL_FACTOR = 10  # so many times that in all, as the contract says
+SECONDS_TO_START = 120.0  # chosen: torch and jax together take ten on a cold disk
+_LEAST_ANSWER = 1 << 20  # bytes that every answer may have; chosen: 131072 numbers
+_LARGEST_ANSWER = 1 << 26  # bytes; right ones are far smaller
+_LOOKED_AT = 1 << 16  # bytes of earlier results that are read again at every call
+_NUMBERS_PER_PAIR = 8  # numbers an answer may have per batch, head and pair of indices: four parts, of 16 bytes each
 
 
 @dataclass(frozen=True)
@@ -40,8 +47,8 @@ class Answer:
 
     Attributes
     ----------
-    changed : indices of the changed arguments, keyword arguments after the others
-    overwritten : whether something returned earlier has changed since
+    changed : indices of the changed arguments, keyword arguments after the others, seen from outside
+    overwritten : whether something returned earlier, as it was received then, has changed since
     detached : whether tensors had to be taken out of their graph
     """
 
@@ -69,6 +76,10 @@ class SubjectLost(NoAnswer):
         self.hung = hung
 
 
+class Ended(SubjectLost):
+    """The run is over: its time is up, or nothing that comes from the subject's process can be believed any more."""
+
+
 @dataclass
 class Subject:
     """Someone's implementation behind a line; use as a context manager.
@@ -82,6 +93,11 @@ class Subject:
     forked : whether a live object runs in a copy of this process, where the platform can make one
     made : whether the target is a class of which an instance was made
     way : how its functions are had: "attribute", "item" of a mapping, or "itself"
+    seconds_per_call : processor time of a call; in all it may take ten times that
+    limit : seconds that the whole run may take, from the subject's start
+    confine : "available", "required" or "off"
+    confinement : what was in force, as it stands in the result
+    ended : why the run is over, and `refused`, how many calls were refused since
     """
 
     target: Target
@@ -91,6 +107,11 @@ class Subject:
     forked: bool = True
     seconds_per_call: float = SECONDS_PER_CALL
     seconds_to_start: float = SECONDS_TO_START
+    limit: float | None = None
+    confine: str = "available"
+    confinement: dict[str, Any] = field(default_factory=lambda: confinement.NOTHING)
+    ended: str = ""
+    refused: int = 0
     functions: dict[str, tuple[Parameter, ...] | None] = field(default_factory=dict)
     broken: dict[str, str] = field(default_factory=dict)
     version: str | None = None
@@ -98,10 +119,18 @@ class Subject:
     way: str = "attribute"
     calls: int = 0
     _line: Line | Here | None = None
+    _begun: float = field(default_factory=time.monotonic)
+    _path: list[str] = field(default_factory=path_of_subjects)
+    _results: dict[int, list[bytes]] = field(default_factory=dict)
 
     def __enter__(self) -> Subject:
+        self._begun = time.monotonic()
         try:
+            if self.confine == "required" and not (self.apart and landlock.abi()):
+                raise self._end(f"may not run: confinement is required, and {self._why_open()}")
             self._start()
+        except Ended as over:
+            self.broken = dict.fromkeys(self.names, str(over))
         except SubjectLost as lost:
             self.close()
             raise InvalidInstance(f"TARGET {self.target.spec!r} must be importable; its import {lost}") from lost
@@ -120,7 +149,7 @@ class Subject:
         *,
         parts: int = 1,
         attributes: tuple[str, ...] = (),
-        largest: int = LARGEST_ANSWER,
+        largest: int | None = None,
     ) -> Answer:
         """Call a function with fresh copies of the arguments, laid out in memory as they are.
 
@@ -129,24 +158,34 @@ class Subject:
         NoAnswer
             If the call raised or returned no numbers.
         SubjectLost
-            If it hung for more than `seconds_per_call` or its process died.
+            If it took more than `seconds_per_call` or its process died.
+        Ended
+            If the run is over.
         """
         line = self._line or self._start()
         self.calls += 1
+        given = [*arguments, *(keywords or {}).values()]
+        again = self._looked_at_again()
         request = {
+            "number": self.calls,
+            "again": again,
             "function": function,
             "arguments": arguments,
             "keywords": keywords or {},
             "parts": parts,
             "attributes": list(attributes),
         }
-        reply = self._exchange(line, request, self.seconds_per_call, largest)
+        most = largest_answer(given) if largest is None else largest
+        allowed = Allowance(self.seconds_per_call, WALL_FACTOR * self.seconds_per_call)
+        reply, touched, wall = self._exchange(line, request, most, allowed)
         if reply.get("status") == "returned":
             try:
-                return _answer(reply, parts if not attributes else len(attributes))
+                overwritten = self._overwritten(reply["again"], again)
+                answer = _answer(reply, parts if not attributes else len(attributes), wall)
             except Exception:
-                self.close()
-                raise SubjectLost("broke the line to the audit") from None
+                raise self._end("broke the line to the audit: the answer is none") from None
+            self._remember(answer)
+            return replace(answer, changed=_arguments(given, touched), overwritten=overwritten)
         said = _clean(reply.get("error"))
         if reply.get("status") == "unreadable":
             raise NoAnswer(f"returned something unreadable: {said}", unreadable=True)
@@ -155,6 +194,7 @@ class Subject:
     def close(self) -> None:
         """End the process, and whatever it started."""
         line, self._line = self._line, None
+        self._results.clear()
         if line is not None:
             line.close()
 
@@ -164,16 +204,32 @@ class Subject:
         return self.target.kind != "live" or (self.forked and hasattr(os, "fork"))
 
     def _start(self) -> Line | Here:
-        line: Line | Here = Line(self.target) if self.apart else Here(self.target)
+        if self.ended:
+            raise self._end(self.ended)
+        path = self._path if self.target.kind == "file" else [str(Path.cwd()), *self._path]
+        line: Line | Here = Here(self.target)
+        if self.apart:
+            line = Line(self.target, path, confined=self.confine != "off")
+            self.confinement = line.confinement
         self._line = line
-        path = sys.path if self.target.kind == "file" else [str(Path.cwd()), *sys.path]
+        if self.confine == "required" and self.confinement.get("kind") != "landlock":
+            raise self._end(f"may not run: confinement is required, and {self._why_open()}")
         order = {"kind": self.target.kind, "place": self.target.place, "names": list(self.names), "path": path}
         order["bridge"], order["bridged"] = list(self.bridge), list(self.bridged)
         order["adapter"] = self.target.adapter
-        loaded = self._exchange(line, order, self.seconds_to_start, LARGEST_ANSWER)
+        start = Allowance(self.seconds_to_start, self.seconds_to_start)
+        try:
+            loaded, _, _ = self._exchange(line, order, _LEAST_ANSWER, start)
+        except SubjectLost as lost:
+            if self.ended or not (isinstance(line, Line) and line.told):
+                raise
+            raise self._end(f"could not be judged: while its names were listed, it {lost}") from None
         if loaded.get("status") != "loaded":
+            said = _clean(loaded.get("error"))
+            if loaded.get("status") == "unlisted":
+                raise self._end(f"could not be judged: its names cannot be listed: {said}")
             self.close()
-            raise InvalidInstance(f"TARGET {self.target.spec!r} must be importable; got {_clean(loaded.get('error'))}")
+            raise InvalidInstance(f"TARGET {self.target.spec!r} must be importable; got {said}")
         try:
             known = {name: loaded["functions"][name] for name in self.names if name in loaded["functions"]}
             self.functions = {name: _parameters(found) for name, found in known.items()}
@@ -181,30 +237,104 @@ class Subject:
             self.version = None if loaded["version"] is None else _clean(loaded["version"])
             self.made, self.way = bool(loaded["made"]), _clean(loaded["way"])
         except Exception:
-            self.close()
-            raise SubjectLost("broke the line to the audit") from None
+            raise self._end("broke the line to the audit: the answer is none") from None
         return line
 
-    def _exchange(self, line: Line | Here, request: dict[str, Any], seconds: float, largest: int) -> dict[str, Any]:
+    def _exchange(
+        self, line: Line | Here, request: dict[str, Any], largest: int, allowed: Allowance
+    ) -> tuple[dict[str, Any], list[int], float]:
+        if isinstance(line, Here):
+            return line.exchange(request, largest)
+        rest = float("inf") if self.limit is None else self._begun + self.limit - time.monotonic()
+        late = f"is not called any more: the limit of {self.limit or 0:g} s for the whole audit is over"
+        if rest <= 0:
+            raise self._end(late)
         try:
-            return line.exchange(request, seconds, largest)
+            return line.exchange(request, largest, replace(allowed, wall=min(rest, allowed.wall)))
         except LineBroken as broken:
             self._line = None
+            self._results.clear()
+            if broken.out_of_turn:
+                raise self._end(str(broken)) from None
+            if self.limit is not None and time.monotonic() >= self._begun + self.limit:
+                raise self._end(late) from None
             raise SubjectLost(str(broken), hung=broken.hung) from None
 
+    def _end(self, reason: str) -> Ended:
+        """Close the run; nothing is asked any more."""
+        self.close()
+        self.ended = reason
+        self.refused += 1
+        return Ended(reason)
 
-def _answer(reply: dict[str, Any], count: int) -> Answer:
+    def _why_open(self) -> str:
+        return "this kernel has no Landlock" if self.apart else "the subject runs in the audit's own process"
+
+    def _looked_at_again(self) -> list[int]:
+        """The earlier results that are read again: all kept ones where they are small, else the last and the first."""
+        numbers = sorted(self._results)
+        small = sum(len(part) for parts in self._results.values() for part in parts) <= _LOOKED_AT
+        return numbers if small or len(numbers) < 2 else [numbers[0], numbers[-1]]
+
+    def _overwritten(self, again: dict[str, Any], numbers: list[int]) -> bool:
+        now = {number: [part.tobytes() for part in again[str(number)]] for number in numbers}
+        return any(self._results[number] != parts for number, parts in now.items())
+
+    def _remember(self, answer: Answer) -> None:
+        self._results[self.calls] = [p.tobytes() for p in answer.parts if p.ndim and p.nbytes <= KEPT_BYTES]
+        self._results.pop(self.calls - KEPT, None)
+
+
+def largest_answer(given: list[Any]) -> int:
+    """Bytes that an answer to these arguments may have: so many numbers for every batch, head and pair of indices.
+
+    Examples
+    --------
+    >>> largest_answer([np.zeros((3, 300, 8))]) == 3 * 300**2 * 16 * 8
+    True
+    """
+    arrays: list[tuple[int, ...]] = []
+    heads = longest = 1
+    open_ = list(given)
+    while open_:
+        one = open_.pop()
+        if isinstance(one, np.ndarray):
+            arrays.append(one.shape)
+        elif isinstance(one, dict):
+            heads = max(heads, *(int(one[name]) for name in one if name == "heads"), 1)
+            open_ += one.values()
+        elif isinstance(one, list | tuple):
+            open_ += one
+        elif isinstance(one, int):
+            longest = max(longest, one)
+    longest = max([longest, *(length for shape in arrays for length in shape[-2:])])
+    batch = max([1, *(math.prod(shape[:-2]) for shape in arrays)])
+    return min(max(_LEAST_ANSWER, batch * heads * longest**2 * 16 * _NUMBERS_PER_PAIR), _LARGEST_ANSWER)
+
+
+def _arguments(given: list[Any], touched: list[int]) -> tuple[int, ...]:
+    """The places of the arguments that are arrays and were changed; arrays inside of others count for no place."""
+    places, index = [], 0
+    for place, one in enumerate(given):
+        if isinstance(one, np.ndarray):
+            places += [place] * (index in touched)
+        index += _arrays_in(one)
+    return tuple(places)
+
+
+def _arrays_in(one: Any) -> int:
+    if isinstance(one, dict | list | tuple):
+        return sum(map(_arrays_in, one.values() if isinstance(one, dict) else one))
+    return int(isinstance(one, np.ndarray | np.generic))
+
+
+def _answer(reply: dict[str, Any], count: int, wall: float) -> Answer:
     """The reply as an answer; whatever is not as the worker writes it was written by somebody else."""
     parts = tuple(reply["parts"])
     if (count and len(parts) != count) or not parts or not all(isinstance(part, np.ndarray) for part in parts):
         raise TypeError("not so many arrays")
-    return Answer(
-        parts,
-        tuple(int(index) for index in reply["changed"]),
-        float(reply["seconds"]),
-        bool(reply["overwritten"]),
-        bool(reply["detached"]),
-    )
+    seconds = min(max(0.0, float(reply["seconds"])), wall)  # a call cannot have taken longer than it was waited for
+    return Answer(parts, (), seconds, detached=bool(reply["detached"]))
 
 
 def _parameters(found: Any) -> tuple[Parameter, ...] | None:
@@ -213,4 +343,4 @@ def _parameters(found: Any) -> tuple[Parameter, ...] | None:
 
 def _clean(text: object) -> str:
     """Words of a subject as a report can hold them, whatever its process sent."""
-    return worker.printable(str(text)[: worker.LONGEST_MESSAGE])
+    return printable(str(text)[:LONGEST_MESSAGE])

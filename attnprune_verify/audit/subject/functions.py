@@ -1,0 +1,225 @@
+"""The audited functions of a target, as they are found and called in the process in which its code runs."""
+
+from __future__ import annotations
+
+import functools
+import importlib
+import importlib.util
+import inspect
+import operator
+import os
+import sys
+import time
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+__all__ = ["KEPT", "KEPT_BYTES", "LONGEST_MESSAGE", "Functions", "line_of", "load", "printable", "version_of"]
+
+_array_of, _single = np.asarray, np.float32
+_clock, _partial = time.perf_counter, functools.partial
+_invoke: Any = operator.call
+_WIDE = np.dtype(np.float64)
+KEPT, KEPT_BYTES = 8, 1 << 20  # how many results are looked at again later, and how large they may be
+LONGEST_MESSAGE = 300
+
+
+class Functions:
+    """The audited functions of a module, object, class, mapping or function, by their names in the contract."""
+
+    def __init__(self, holder: Any, names: list[str], alias: str = "") -> None:
+        given = holder
+        if isinstance(holder, type):
+            holder = _instance(holder)
+        self.holder = holder
+        self.made = holder is not given
+        self.way = "item" if isinstance(holder, dict) else "attribute"
+        self.found: dict[str, Callable[..., Any]] = {}
+        self.broken: dict[str, str] = {}
+        self._kept: dict[int, list[Any]] = {}
+        for name in names:
+            try:
+                found = holder[name] if isinstance(holder, dict) else getattr(holder, name)
+            except (AttributeError, KeyError):
+                continue
+            except BaseException as error:  # a lazy module may fail here in any way
+                self.broken[name] = line_of(error)
+                continue
+            if callable(found):
+                self.found[name] = found
+            else:
+                self.broken[name] = f"{name} is not callable but {type(found).__name__}"
+        if not self.found and not self.broken and callable(holder):
+            known = next((name for name in (alias, getattr(holder, "__name__", "")) if name in names), "")
+            if known:
+                self.found[known] = holder
+                self.way = "itself"
+
+    def bridge(self, through: list[str], needed_by: list[str]) -> None:
+        """Wrap what was found as a module of ours says: `bridged(functions, holder, *settings)` in `through[0]`."""
+        if through and (not needed_by or any(name in self.found for name in needed_by)):
+            module, *settings = through
+            self.found = importlib.import_module(module).bridged(self.found, self.holder, *settings)
+
+    def describe(self) -> dict[str, Any]:
+        return {
+            "functions": {name: _parameters(function) for name, function in self.found.items()},
+            "broken": self.broken,
+            "made": self.made,
+            "way": self.way,
+        }
+
+    def answer(self, request: dict[str, Any], after: tuple[Callable[[], Any], ...]) -> tuple[bytes, dict[str, Any]]:
+        """Call a function; return the ticket of its answer, and the answer.
+
+        Parameters
+        ----------
+        request : dict
+            What is called with which arguments, and the numbers of the earlier calls whose results are read again.
+        after : tuple of callable
+            Steps that follow the call: copy the memory of the arguments, tell that the call has ended, wait for the
+            ticket. They are made of callables in C: between the function's return and the ticket no line of Python
+            runs in this thread, and no hook that the subject has set.
+        """
+        function, arguments, keywords = self.found[request["function"]], request["arguments"], request["keywords"]
+        call = _partial(function, *arguments, **keywords)
+        start = _clock()
+        try:
+            steps: tuple[Callable[[], Any], ...] = (call, _clock, *after)
+            result, end, *_, ticket = [*map(_invoke, steps)]
+        except BaseException as error:  # SystemExit and KeyboardInterrupt too: the subject does not end the audit
+            *_, ticket = [*map(_invoke, after)]
+            return ticket, {"status": "raised", "error": line_of(error)}
+        try:
+            parts = _as_parts(result, request["parts"], request["attributes"], request["largest"])
+            detached = _has_tensors(result)
+        except BaseException as error:
+            return ticket, {"status": "unreadable", "error": line_of(error)}
+        again = {str(number): self._kept[number] for number in request["again"]}
+        self._kept[request["number"]] = [part for part in parts if part.ndim and part.nbytes <= KEPT_BYTES]
+        self._kept.pop(request["number"] - KEPT, None)
+        seconds = end - start
+        return ticket, {"status": "returned", "parts": parts, "seconds": seconds, "again": again, "detached": detached}
+
+
+def load(kind: str, place: str, adapter: str) -> tuple[Any, Any, str]:
+    """Import a module or file; return it, the object in it or what an adapter makes of that, and the object's name."""
+    location, _, attribute = place.partition(":") if kind == "module" else _split_file(place)
+    module = _import_file(location) if kind == "file" else importlib.import_module(location)
+    holder: Any = module
+    for part in attribute.split(".") if attribute else []:
+        holder = getattr(holder, part)
+    if adapter:
+        holder = getattr(importlib.import_module("attnprune_verify.audit.adapters"), adapter)(holder)
+    return module, holder, attribute.rpartition(".")[2]
+
+
+def version_of(module: Any) -> str | None:
+    """The version that a module or its package has."""
+    if module is None:
+        return None
+    top = importlib.import_module(module.__name__.partition(".")[0]) if module.__spec__ else module
+    version = getattr(module, "__version__", None) or getattr(top, "__version__", None)
+    return version if isinstance(version, str) else None
+
+
+def _instance(kind: type) -> Any:
+    """An instance, if the class makes one without arguments; else the class itself, for its static methods."""
+    try:
+        return kind()
+    except Exception:
+        return kind
+
+
+def _split_file(place: str) -> tuple[str, str, str]:
+    head, colon, tail = place.rpartition(":")
+    return (head, colon, tail) if colon and head.endswith(".py") else (place, "", "")
+
+
+def _import_file(path: str) -> Any:
+    """Import a file as a module, its folder first on the path as for a script; inside a package, as part of it."""
+    folder, name = os.path.dirname(os.path.abspath(path)), os.path.splitext(os.path.basename(path))[0]
+    parts = [name] if name != "__init__" else []
+    while os.path.isfile(os.path.join(folder, "__init__.py")):
+        folder, package = os.path.split(folder)
+        parts.insert(0, package)
+    sys.path.insert(0, folder)
+    if len(parts) > 1 or name == "__init__":
+        module = importlib.import_module(".".join(parts))
+        if os.path.samefile(module.__file__ or "", path):
+            return module
+    spec = importlib.util.spec_from_file_location(name, path)
+    if spec is None or spec.loader is None:
+        raise ImportError(f"not a Python file: {path}")
+    module = importlib.util.module_from_spec(spec)
+    sys.modules.setdefault(name, module)
+    spec.loader.exec_module(module)
+    return module
+
+
+def _parameters(function: Callable[..., Any]) -> list[list[Any]] | None:
+    """The name, the kind and whether there is a default, of every parameter; None when unknown."""
+    try:
+        parameters = inspect.signature(function).parameters.values()
+    except (TypeError, ValueError):
+        return None
+    return [[one.name, one.kind.name, one.default is not one.empty] for one in parameters]
+
+
+def _as_array(value: Any, largest: int) -> Any:
+    """Whatever np.asarray understands, and tensors that must be detached from a graph or fetched from a device."""
+    if hasattr(value, "detach"):
+        value = value.detach()
+        if hasattr(value, "cpu"):
+            value = value.cpu()
+        if "bfloat16" in str(getattr(value, "dtype", "")):
+            value = value.float()
+    elif isinstance(value, (list, tuple)):
+        value = [_as_array(item, largest) for item in value]
+    array = _array_of(value)
+    # Asked by kind and letter: a dtype looks for its name in modules, which a subject may have removed.
+    kind, letter = array.dtype.kind, array.dtype.char
+    if kind == "O" or letter == "g":
+        array = array.astype(_WIDE)
+    elif kind == "V" or (kind == "f" and letter not in "efd"):  # bfloat16 and its like in ml_dtypes
+        array = array.astype(_single)
+    if array.nbytes > largest:
+        raise TypeError(f"returns {array.nbytes / 1e6:.0f} MB of shape {array.shape}")
+    if array.dtype.kind not in "biufc":
+        raise TypeError(f"returns {type(value).__name__} of dtype {array.dtype.str}, no numbers")
+    return array
+
+
+def _as_parts(value: Any, parts: int, attributes: list[str], largest: int) -> list[Any]:
+    """The numbers in a result: one array, so many of them (0: one, or those of a tuple), or attributes of an object."""
+    if attributes:
+        items = [value[name] if isinstance(value, dict) else getattr(value, name) for name in attributes]
+    elif not parts:
+        items = list(value) if isinstance(value, tuple) else [value]
+    else:
+        items = [value] if parts == 1 else list(value)
+        if len(items) != parts:
+            raise TypeError(f"returns {len(items)} things instead of {parts}")
+    return [_as_array(item, largest) for item in items]
+
+
+def _has_tensors(value: Any) -> bool:
+    """Whether there are tensors in it, which NumPy takes only without their graph."""
+    items = value if isinstance(value, (list, tuple)) else [value]
+    return any(hasattr(item, "detach") for item in items)
+
+
+def line_of(error: BaseException) -> str:
+    try:
+        text = " ".join(str(error)[: 4 * LONGEST_MESSAGE].split())
+    except BaseException:
+        text = "(its message cannot be printed)"
+    if isinstance(error, SystemExit):
+        text = f"sys.exit({text}) was called"
+    return printable(f"{type(error).__name__}: {text}"[:LONGEST_MESSAGE])
+
+
+def printable(text: str) -> str:
+    """A report is UTF-8 and is read in terminals: no lone surrogates, no control characters."""
+    return "".join(letter if letter.isprintable() else "\N{REPLACEMENT CHARACTER}" for letter in text)

@@ -1,0 +1,96 @@
+"""The terms of ``audit`` and ``audit-kernel``: seed, limits, confinement; and the audit's own process made ready."""
+
+from __future__ import annotations
+
+import pkgutil
+from collections.abc import Callable
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from attnprune_verify.cli.output import laid_out
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
+
+    from attnprune_verify.audit.run import AuditResult
+
+__all__ = ["OPTIONS", "ready", "terms_options"]
+
+
+class _Seed(click.ParamType[Any]):
+    name = "N|random"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int | str:
+        text = str(value)
+        if text != "random" and not (text.isascii() and text.isdigit()):
+            self.fail(f'it must be an integer >= 0 or "random"; got {text!r}', param, ctx)
+        return text if text == "random" else int(text)
+
+
+_SECONDS = click.FloatRange(min=0, min_open=True)
+OPTIONS = {"seed", "limit", "call_limit", "confine"}
+
+
+def terms_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Add the options that both audits have."""
+    for option in (
+        click.option(
+            "--confine",
+            type=click.Choice(["available", "required", "off"]),
+            default="available",
+            show_default=True,
+            help="Close files, network and signals to TARGET: as far as this kernel can; at least by Landlock; not.",
+        ),
+        click.option(
+            "--call-limit",
+            type=_SECONDS,
+            default=30.0,
+            show_default=True,
+            metavar="SECONDS",
+            help="Processor time of a call; in all it may take ten times that.",
+        ),
+        click.option(
+            "--limit", type=_SECONDS, metavar="SECONDS", help="Of the whole audit; what is left then could not run."
+        ),
+        click.option(
+            "--seed",
+            type=_Seed(),
+            default="0",
+            show_default=True,
+            help="Of the instances; random draws one, as continuous integration should.",
+        ),
+    ):
+        command = option(command)
+    return command
+
+
+def ready(report_of: Callable[[AuditResult], str | RenderableType]) -> None:
+    """Import all that judges and reports, before anything of the target runs, and nothing from the working directory.
+
+    A target may write files where Python looks for modules: what is imported already cannot be replaced. The report is
+    made once of nothing, because libraries import more when they are used.
+    """
+    from attnprune_verify import audit
+    from attnprune_verify.audit.subject.reach import leave_working_directory
+
+    for module in pkgutil.walk_packages(audit.__path__, f"{audit.__name__}."):
+        import_module(module.name)
+    leave_working_directory()
+    report = report_of(_rehearsal())
+    if not isinstance(report, str):
+        laid_out(report, 80, colour=True)
+
+
+def _rehearsal() -> AuditResult:
+    """A result with one of everything that a report shows."""
+    from attnprune_verify.audit.record import Record
+    from attnprune_verify.audit.run import AuditResult
+
+    words = "é \N{CJK UNIFIED IDEOGRAPH-4E00}"
+    records = tuple(
+        Record(f"loss:{status}", "loss", "", words, True, status, words, ("unknown",), words, snippet="1\n")
+        for status in ("failed", "passed", "inconclusive", "could_not_run", "waived", "not_applicable")
+    )
+    return AuditResult(words, None, None, 0, len(records), records)
