@@ -14,7 +14,7 @@ rises.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import NamedTuple, TypeAlias
+from typing import NamedTuple, Protocol, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -32,18 +32,28 @@ from attnprune_verify.algorithms.matrix.two_sided import solve
 from attnprune_verify.instance.validate import Array
 from attnprune_verify.pretrained.block import Block, attend
 
-__all__ = ["refit_attention"]
+__all__ = ["JOINT_WINDOWS", "Goal", "Value", "Weights", "refit_attention", "refit_together"]
 
-_WINDOWS, _FARTHEST = 16, 4.0
+JOINT_WINDOWS = 16
+"""Windows that f is measured on; chosen as `LOSS_WINDOWS` is."""
+_FARTHEST = 4.0
 _SIDES = ("Q", "K")
 Weights: TypeAlias = Mapping[str, Array]
 
 
-class _Value(NamedTuple):
+class Value(NamedTuple):
     """f, and its gradients by side where they were asked for."""
 
     f: float
     gradients: Weights
+
+
+class Goal(Protocol):
+    """f and its gradients at given weights of the sides; `tokens` is how many it is summed over."""
+
+    tokens: int
+
+    def __call__(self, weights: Weights, *, slopes: bool = True) -> Value: ...
 
 
 def refit_attention(
@@ -68,14 +78,24 @@ def refit_attention(
     options : OutputOBS
         Its `joint_steps` and dampings.
     """
-    kept = {side: pruned[side].kept for side in _SIDES}
-    goal = _Goal(block, [np.asarray(window) for window in hidden[:_WINDOWS]])
-    sides = {side: _Side(kept[side], *metrics[side], goal.tokens, options) for side in _SIDES}
-    weights: Weights = {side: pruned[side].weight for side in _SIDES}
+    goal = _Goal(block, [np.asarray(window) for window in hidden[:JOINT_WINDOWS]])
+    return {**pruned, **refit_together(goal, {side: pruned[side] for side in _SIDES}, metrics, options)}
+
+
+def refit_together(
+    goal: Goal,
+    pruned: Mapping[str, PrunedMatrix],
+    metrics: Mapping[str, tuple[Moments, Moments | None]],
+    options: OutputOBS,
+) -> dict[str, PrunedMatrix]:
+    """Move what all sides keep towards the least of `goal`, each in its own metric; masks stay, f never rises."""
+    kept = {side: matrix.kept for side, matrix in pruned.items()}
+    sides = {side: _Side(kept[side], *metrics[side], goal.tokens, options) for side in kept}
+    weights: Weights = {side: matrix.weight for side, matrix in pruned.items()}
     reach, now, best = 1.0, goal(weights), weights
     for number in range(options.joint_steps):
         step = {side: sides[side].step(gradient) for side, gradient in now.gradients.items()}
-        slope = sum(float(np.vdot(now.gradients[side], step[side])) for side in _SIDES)
+        slope = sum(float(np.vdot(now.gradients[side], step[side])) for side in sides)
         if not slope < 0:
             break
         reach = _reach(reach, now.f, slope, goal(_moved(weights, step, reach), slopes=False).f)
@@ -84,11 +104,11 @@ def refit_attention(
         if not after.f < now.f:
             break
         now, best = after, weights
-    return {**pruned, **{side: PrunedMatrix(best[side], kept[side]) for side in _SIDES}}
+    return {side: PrunedMatrix(best[side], kept[side]) for side in sides}
 
 
 def _moved(weights: Weights, step: Weights, reach: float) -> Weights:
-    return {side: (weights[side] + reach * step[side]).astype(weights[side].dtype) for side in _SIDES}
+    return {side: (weights[side] + reach * step[side]).astype(weights[side].dtype) for side in weights}
 
 
 def _reach(tried: float, f: float, slope: float, there: float) -> float:
@@ -128,7 +148,7 @@ class _Goal:
         self._values = [block.maps["V"](x) for x in self._x]
         self._dense = [attend(self._layer, x, v)[0] for x, v in zip(self._x, self._values, strict=True)]
 
-    def __call__(self, weights: Weights, *, slopes: bool = True) -> _Value:
+    def __call__(self, weights: Weights, *, slopes: bool = True) -> Value:
         layer, f = self._layer.with_weights(weights["Q"].T, weights["K"].T), 0.0
         gradients: dict[str, Array] = {side: np.zeros(weights[side].shape) for side in _SIDES} if slopes else {}
         for x, values, dense in zip(self._x, self._values, self._dense, strict=True):
@@ -138,4 +158,4 @@ class _Goal:
                 found = attention_backward(layer, x[0], values[0], 2 * change @ self._out)
                 gradients["Q"] += found.queries.T @ x[0]
                 gradients["K"] += found.keys.T @ x[0]
-        return _Value(f, gradients)
+        return Value(f, gradients)

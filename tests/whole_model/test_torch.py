@@ -1,6 +1,7 @@
 """`prune_` on transformers models in memory: the same numbers as without torch, and nothing else changes."""
 
 import copy
+import dataclasses
 
 import numpy as np
 import pytest
@@ -9,12 +10,14 @@ torch = pytest.importorskip("torch", reason="pruning torch models needs the extr
 transformers = pytest.importorskip("transformers", reason="pruning torch models needs transformers")
 pytest.importorskip("safetensors", reason="reading model folders needs the extra 'real'")
 
-from attnprune_verify.errors import InvalidInstance  # noqa: E402  # after the skips
+from attnprune_verify.algorithms.matrix.output_obs import OutputOBS  # noqa: E402  # after the skips
+from attnprune_verify.errors import InvalidInstance  # noqa: E402
 from attnprune_verify.pretrained import load_pretrained  # noqa: E402
 from attnprune_verify.torch import prune_  # noqa: E402
 from attnprune_verify.whole_model import prune_model  # noqa: E402
 from attnprune_verify.whole_model.budgets import zeros_by_map  # noqa: E402
 from attnprune_verify.whole_model.in_memory import prune_in_memory  # noqa: E402
+from attnprune_verify.whole_model.joint import _Goal  # noqa: E402
 from attnprune_verify.whole_model.plan import Plan  # noqa: E402
 from tests.whole_model.small import MODEL, write_texts  # noqa: E402
 
@@ -130,22 +133,27 @@ def test_unusable_arguments(small, change, message):
         prune_(**({"model": small, "batches": [IDS], "rho": 0.5} | change))
 
 
-def test_a_model_with_other_features_is_refused_by_name():
+@pytest.mark.parametrize("choices", [{"attention": "fisher-obs"}, {"budget": "owl"}])
+def test_what_needs_a_network_in_numpy_is_refused_by_name_for_other_types(choices):
     config = transformers.Qwen3Config(**SIZES, head_dim=4)
     with pytest.raises(InvalidInstance, match="model_type must be one of llama, mistral, qwen2; got 'qwen3'"):
-        prune_(transformers.AutoModelForCausalLM.from_config(config), [IDS % 50], 0.5)
+        prune_(transformers.AutoModelForCausalLM.from_config(config), [IDS % 50], 0.5, **choices)
 
 
 def test_patterns_are_refitted_together_here_too(small, monkeypatch):
-    """`refit_attention` is given what this pass has seen, and its weights are the ones that are stored."""
-    given = []
-
-    def marked(block, hidden, pruned, metrics, options):
-        given.append((len(hidden), hidden[0].shape, {side: metrics[side][1].H.ndim for side in metrics}))
-        return {**pruned, "Q": pruned["Q"]._replace(weight=np.where(pruned["Q"].kept, np.float32(0.5), np.float32(0)))}
-
-    monkeypatch.setattr("attnprune_verify.whole_model.blockwise.refit_attention", marked)
-    model = copy.deepcopy(small)
-    prune_(model, [torch.from_numpy(IDS)], pattern="2:4", rest="magnitude")
-    assert given == [(3, (40, 64), {"Q": 3, "K": 3})] * 4
-    assert set(model.model.layers[1].self_attn.q_proj.weight.unique().tolist()) == {0.0, 0.5}
+    """What leaves attention is nearer to the dense one than without, by the same goal in closed form."""
+    damages = {}
+    for steps in (0, 1):
+        options = dataclasses.replace(OutputOBS(), joint_steps=steps)
+        monkeypatch.setattr("attnprune_verify.torch.work.matrix_options", lambda *_, options=options: options)
+        model = copy.deepcopy(small)
+        prune_(model, [torch.from_numpy(IDS)], pattern="2:4", rest="dense")
+        assert int((model.model.layers[1].self_attn.q_proj.weight == 0).sum()) == 64 * 64 // 2
+        network = load_pretrained(MODEL, dtype=np.float32)
+        block = network.block(0)
+        hidden = list(network.family.embed(IDS))
+        goal = _Goal(block, hidden)
+        attention = model.model.layers[0].self_attn
+        weights = {"Q": attention.q_proj.weight.numpy(force=True), "K": attention.k_proj.weight.numpy(force=True)}
+        damages[steps] = goal(weights, slopes=False).f
+    assert 0 < damages[1] < 0.98 * damages[0]

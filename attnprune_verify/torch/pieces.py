@@ -1,0 +1,136 @@
+"""The pieces of a block that are pruned one by one: the rows of one role of one linear map."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from attnprune_verify.algorithms.arguments import pruned_count
+from attnprune_verify.algorithms.matrix.budget import Budget, Share, as_pattern
+from attnprune_verify.algorithms.matrix.methods import MATRIX_METHODS
+from attnprune_verify.algorithms.matrix.output_obs import PrunedMatrix
+from attnprune_verify.errors import InvalidInstance
+from attnprune_verify.instance.validate import Array
+from attnprune_verify.torch.products import Factor
+from attnprune_verify.torch.roles import Part, Structure
+from attnprune_verify.whole_model.plan import DENSE, Plan
+
+__all__ = ["Piece", "budgets", "pieces_of", "to_numpy", "written"]
+
+
+@dataclass(frozen=True, eq=False)
+class Piece:
+    """Rows `part` of the map `factor`, pruned by `method`.
+
+    `number` tells the pieces of a map apart, `matrix` the matrices that a file keeps it in: zeros are counted in these.
+    """
+
+    factor: Factor
+    number: int
+    part: Part
+    method: str
+    matrix: int = 0
+
+    @property
+    def key(self) -> str:
+        """A name for files."""
+        return f"{self.factor.name}[{self.factor.first}].{self.number}"
+
+    @property
+    def metric(self) -> str | None:
+        """The output metric that the method asks for; None for a method of the attention layer as a whole."""
+        method = MATRIX_METHODS.get(self.method)
+        return None if method is None else method.metric("Q" if self.part.role in ("Q", "K") else "V")
+
+    def weight(self, parameters: Mapping[str, Any]) -> Any:
+        """Its weight (rows, in)."""
+        whole = self.factor.of(parameters[self.factor.name])
+        return whole if len(self.part.rows) == len(whole) else whole[torch.from_numpy(self.part.rows)]
+
+
+def pieces_of(structure: Structure, plan: Plan, index: int, matrices: Mapping[str, NDArray[np.int64]]) -> list[Piece]:
+    """What the plan prunes of block `index`; `matrices` as `matrices_in_files` has them."""
+    found: list[Piece] = []
+    for linear in structure.maps.values():
+        factor = linear.factor
+        of_rows = matrices[factor.name][factor.first : factor.first + factor.rows]
+        for part in linear.parts:
+            method = plan.method_of(index, part.role if part.role in ("Q", "K") else "V")
+            of_part = np.zeros(len(part.rows), np.int64) if factor.transposed else of_rows[part.rows]
+            for matrix in np.unique(of_part) if method != DENSE else ():
+                number = sum(piece.factor == factor for piece in found)
+                found.append(Piece(factor, number, part.only(of_part == matrix), method, int(matrix)))
+    return found
+
+
+def budgets(pieces: list[Piece], parameters: Mapping[str, Any], plan: Plan, zeros: Mapping[str, int]) -> list[Budget]:
+    """The pattern of every piece, or its share of the zeros of its matrix, which come to an exact total.
+
+    Of what is pruned of a matrix ``floor(rho * size)`` weights go, or as many as `zeros` has by its parameter's name.
+    """
+    if plan.pattern is not None:
+        return [as_pattern(plan.pattern, piece.weight(parameters).shape[1]) for piece in pieces]
+    sizes = [piece.weight(parameters).numel() for piece in pieces]
+    of_matrix: dict[tuple[Factor, int], int] = {}
+    before = []
+    for piece, size in zip(pieces, sizes, strict=True):
+        before.append(of_matrix.get((piece.factor, piece.matrix), 0))
+        of_matrix[piece.factor, piece.matrix] = before[-1] + size
+    found: list[Budget] = []
+    for piece, start, size in zip(pieces, before, sizes, strict=True):
+        whole = of_matrix[piece.factor, piece.matrix]
+        total = zeros.get(piece.factor.name, pruned_count(plan.rho or 0.0, whole))
+        first, last = (total * edge // whole for edge in (start, start + size))
+        found.append(Share(Fraction(last - first, size)))
+    return found
+
+
+def written(
+    parameters: Mapping[str, Any], stored: Mapping[str, Any], pruned: Mapping[Piece, PrunedMatrix]
+) -> dict[str, Any]:
+    """The new parameters in the type they are stored in, by name.
+
+    What did not move keeps its very bytes, what was pruned is 0, and a kept weight too small for the type becomes its
+    smallest number instead of one more zero.
+
+    Parameters
+    ----------
+    parameters : mapping
+        The dense ones, in float32.
+    stored : mapping
+        The same as they are stored.
+    pruned : mapping of Piece to PrunedMatrix
+    """
+    new: dict[str, Any] = {}
+    for piece, matrix in pruned.items():
+        name = piece.factor.name
+        if name not in new:
+            new[name] = stored[name].clone(memory_format=torch.contiguous_format)
+        target, dense = piece.factor.of(new[name]), piece.weight(parameters)
+        rows = torch.from_numpy(piece.part.rows).to(target.device)
+        target[rows] = _rounded(name, target[rows], dense, matrix)
+    return new
+
+
+def _rounded(name: str, old: Any, dense: Any, matrix: PrunedMatrix) -> Any:
+    value = torch.as_tensor(matrix.weight).to(dense.device)
+    kept = torch.as_tensor(matrix.kept).to(dense.device)
+    new = value.to(old.dtype)
+    if not torch.isfinite(new).all():
+        raise InvalidInstance(f"new weights of {name!r} must fit into {old.dtype}; the largest does not")
+    vanished = kept & (new == 0) & (value != 0)
+    tiny = torch.full_like(new, torch.finfo(old.dtype).tiny) * torch.sign(value).to(old.dtype)
+    new = torch.where(vanished, tiny, new)
+    return torch.where(kept, torch.where(value == dense, old, new), torch.zeros_like(new))
+
+
+def to_numpy(tensor: Any) -> Array:
+    """A tensor for the solvers."""
+    array: Array = np.ascontiguousarray(tensor.detach().float().cpu().numpy())
+    return array

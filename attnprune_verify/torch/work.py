@@ -1,0 +1,311 @@
+"""Pruning a decoder block by block, for models in memory and for folders: all that both have in common."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, TypeAlias
+
+import numpy as np
+import torch
+
+from attnprune_verify.algorithms.matrix.damping import Moments
+from attnprune_verify.algorithms.matrix.methods import MATRIX_METHODS, matrix_options, prune_matrix
+from attnprune_verify.algorithms.matrix.metrics import LOSS_METRICS
+from attnprune_verify.algorithms.matrix.output_obs import PrunedMatrix
+from attnprune_verify.errors import InvalidInstance
+from attnprune_verify.torch.blocks import Decoder
+from attnprune_verify.torch.files import matrices_in_files
+from attnprune_verify.torch.joint import AttentionGoal
+from attnprune_verify.torch.moments import PROBED, InputMoments, asks_loss
+from attnprune_verify.torch.passes import Windows, block_moments, forward, loss_moments
+from attnprune_verify.torch.pieces import Piece, budgets, pieces_of, to_numpy, written
+from attnprune_verify.torch.products import Products
+from attnprune_verify.torch.rest import widened
+from attnprune_verify.torch.roles import Structure, structure_of
+from attnprune_verify.torch.twin import budget_zeros, network_of, prune_attention
+from attnprune_verify.whole_model.joint import refit_together
+from attnprune_verify.whole_model.loss import LOSS_WINDOWS
+from attnprune_verify.whole_model.plan import Plan
+from attnprune_verify.whole_model.workplace import Workplace
+
+__all__ = ["Progress", "Work"]
+
+_DENSE = "to go on from here the model must be dense"
+Progress: TypeAlias = Callable[[int, int, str], object]
+"""Called with (steps done, steps, what is being done)."""
+
+
+class Work:
+    """A decoder that is to be pruned by a plan: everything is looked at, and refused if it must be, before it begins.
+
+    Parameters
+    ----------
+    decoder : Decoder
+    plan : Plan
+    window : (1, n) tensor
+        Ids to look at the structure with.
+
+    Attributes
+    ----------
+    structures, pieces : for every block its maps, and what is pruned of them
+
+    Raises
+    ------
+    InvalidInstance
+        If a map cannot be pruned as the plan says; it is named.
+    """
+
+    def __init__(self, decoder: Decoder, plan: Plan, window: Any) -> None:
+        self.decoder, self.plan = decoder, plan
+        plan.refuse_blocks_beyond(decoder.depth)
+        self.structures = _structures(decoder, window)
+        self.pieces = [self._pieces(index) for index in range(decoder.depth)]
+        if not any(self.pieces) and not {plan.attention, plan.rest} <= {"dense"}:
+            raise InvalidInstance("a model must have linear maps that the plan names; it has none")
+        self._check()
+        by_layer = plan.attention not in (*MATRIX_METHODS, "dense")
+        self._network = None
+        if by_layer or plan.budget != "matrix":
+            what = f"the method {plan.attention}" if by_layer else f"the budget {plan.budget}"
+            self._network = network_of(decoder.model, what)
+
+    @property
+    def steps(self) -> int:
+        """How many steps `run` tells its progress in: blocks forward and back for the loss, and blocks pruned."""
+        return self.decoder.depth * (3 if any(map(asks_loss, self.pieces)) else 1)
+
+    def summary(self, ids: Sequence[Any]) -> str:
+        """What is about to be done."""
+        parameters = [dict(block.named_parameters()) for block in self.decoder.blocks]
+        sizes = [piece.weight(parameters[i]).numel() for i, pieces in enumerate(self.pieces) for piece in pieces]
+        tokens = sum(window.shape[1] for window in ids)
+        return f"{sum(sizes)} weights in {len(sizes)} maps of {self.decoder.depth} blocks, {tokens} tokens"
+
+    def dense(self) -> list[str]:
+        """The weights of the blocks with more than one dimension that stay as they are."""
+        pruned = [{piece.factor.name for piece in pieces} for pieces in self.pieces]
+        return [
+            f"{name}.{inner}"
+            for name, block, gone in zip(self.decoder.names, self.decoder.blocks, pruned, strict=True)
+            for inner, parameter in block.named_parameters()
+            if parameter.dim() > 1 and inner not in gone
+        ]
+
+    def run(
+        self,
+        ids: Sequence[Any],
+        workplace: Workplace,
+        keep: Callable[[int, Mapping[str, Any]], None],
+        progress: Progress,
+        pruned: frozenset[int] = frozenset(),
+    ) -> list[dict[str, Any]]:
+        """Prune all blocks; what is there in `workplace` is not computed again.
+
+        Parameters
+        ----------
+        ids : windows (1, n)
+        workplace : Workplace
+            What is done is written there.
+        keep : callable
+            Given the number of a block and its new parameters by their names in the block, as they are stored.
+        progress : callable
+        pruned : set of int
+            Blocks of the model that are pruned already: what is kept in `workplace` is all there is of them.
+
+        Returns
+        -------
+        list of dict
+            For every pruned parameter its name, methods, zeros and size.
+        """
+        windows = Windows.enter(self.decoder, ids)
+        zeros: list[dict[str, int]] = [{} for _ in self.pieces]
+        if self.plan.budget != "matrix" and self._network is not None:
+            network = self._network
+            if workplace.zeros() is None:
+                workplace.keep_zeros(budget_zeros(network, ids, self.plan))
+            (zeros,) = workplace.zeros()
+        left = [index for index in range(self.decoder.depth) if not workplace.has("block", index)]
+        if pruned.intersection(left):
+            raise InvalidInstance(f"{_DENSE}; block {min(pruned.intersection(left))} is pruned and is not kept")
+        done = self._measure_loss(windows, workplace, left, pruned, progress)
+        rows = []
+        for index, name in enumerate(self.decoder.names):
+            block = self.decoder.blocks[index]
+            with widened(block) as (parameters, stored):
+                if index in left:
+                    found = {key.removeprefix(f"{name}."): count for key, count in zeros[index].items()}
+                    new = written(parameters, stored, self._prune(block, parameters, windows, index, found, workplace))
+                    workplace.keep_block(index, {inner: _bytes(tensor) for inner, tensor in new.items()})
+                kept = workplace.block(index)
+                if kept is None:
+                    raise InvalidInstance(f"what is kept must read back as it was written; block {index} does not")
+                new = {inner: _tensor(raw, stored[inner]) for inner, raw in kept.items()}
+                rows += [self._row(index, inner, tensor) for inner, tensor in new.items()]
+                if not self.plan.dense_inputs:
+                    _set(parameters, new)
+                if index + 1 < self.decoder.depth:
+                    windows.states = forward(block, index, windows)
+            keep(index, new)
+            progress(done + index + 1, self.steps, "pruning blocks")
+        return rows
+
+    def _pieces(self, index: int) -> list[Piece]:
+        structure, prefix = self.structures[index], f"{self.decoder.names[index]}."
+        names = {f"{prefix}{factor.name}" for factor in structure.maps}
+        parameters = {name: p for name, p in self.decoder.model.named_parameters() if name in names}
+        matrices = matrices_in_files(self.decoder.model, parameters)
+        by_name = {name.removeprefix(prefix): found for name, found in matrices.items()}
+        return pieces_of(structure, self.plan, index, by_name)
+
+    def _check(self) -> None:
+        """Refuse metrics that are not computed here, and patterns that inputs do not divide into."""
+        for index, pieces in enumerate(self.pieces):
+            parameters = dict(self.decoder.blocks[index].named_parameters())
+            budgets(pieces, parameters, self.plan, {})
+            for piece in pieces:
+                if piece.metric not in (None, *PROBED, *LOSS_METRICS):
+                    raise InvalidInstance(
+                        f"method must be one whose metric needs gradients alone; {piece.method} needs {piece.metric!r}"
+                    )
+
+    def _measure_loss(
+        self,
+        windows: Windows,
+        workplace: Workplace,
+        left: Sequence[int],
+        pruned: frozenset[int],
+        progress: Progress,
+    ) -> int:
+        """Keep the metrics of the loss of every block, if a piece asks for one; give the steps that took."""
+        depth = self.decoder.depth
+        if not any(map(asks_loss, self.pieces)):
+            return 0
+        if not all(workplace.has("metrics", index) for index in left):
+            if pruned:
+                raise InvalidInstance(f"{_DENSE}; block {min(pruned)} is pruned, and not all metrics are kept")
+            first = Windows(windows.ids[:LOSS_WINDOWS], windows.states[:LOSS_WINDOWS], windows.calls[:LOSS_WINDOWS])
+            dense = _DenseStates(workplace, first)
+            for index in range(depth):
+                block = self.decoder.blocks[index]
+                with widened(block):
+                    first.states = forward(block, index, first)
+                dense.keep(index + 1, first.states)
+                progress(index + 1, self.steps, "dense blocks forward")
+            seed = self.plan.seed
+            for index, found in loss_moments(self.decoder, self.pieces, first, dense, seed):
+                workplace.keep_metrics(index, found)
+                progress(2 * depth - index, self.steps, "the loss back through the blocks")
+            workplace.drop_states("dense", depth + 1)
+        return 2 * depth
+
+    def _prune(
+        self,
+        block: Any,
+        parameters: Mapping[str, Any],
+        windows: Windows,
+        index: int,
+        zeros: Mapping[str, int],
+        workplace: Workplace,
+    ) -> dict[Piece, PrunedMatrix]:
+        structure, pieces, plan = self.structures[index], self.pieces[index], self.plan
+        by_matrix = [piece for piece in pieces if piece.method in MATRIX_METHODS]
+        inputs, outputs = block_moments(block, parameters, structure, by_matrix, windows, index, plan.seed)
+        outputs = {**(workplace.metrics(index) or {}), **outputs}
+        pruned: dict[str, PrunedMatrix] = {}
+        if len(by_matrix) < len(pieces):
+            pruned = self._by_layer(block, parameters, windows, index)
+        for piece, budget in zip(by_matrix, budgets(by_matrix, parameters, plan, zeros), strict=True):
+            weight = to_numpy(piece.weight(parameters))
+            pruned[piece.key] = prune_matrix(
+                piece.method, weight, inputs.finish(piece.factor), outputs.get(piece.key), budget
+            )
+        pruned |= self._refitted(block, parameters, windows, index, pruned, inputs, outputs)
+        return {piece: pruned[piece.key] for piece in pieces}
+
+    def _refitted(
+        self,
+        block: Any,
+        parameters: Mapping[str, Any],
+        windows: Windows,
+        index: int,
+        pruned: Mapping[str, PrunedMatrix],
+        inputs: InputMoments,
+        outputs: Mapping[str, Moments],
+    ) -> dict[str, PrunedMatrix]:
+        """Queries and keys moved together where a pattern leaves their zeros so little choice that it pays."""
+        method, output = MATRIX_METHODS.get(self.plan.attention), self.structures[index].output
+        sides = [p for p in self.pieces[index] if p.part.role in ("Q", "K") and p.key in outputs]
+        wanted = self.plan.pattern is not None and method is not None and method.attention == "attention"
+        if not (wanted and sides) or output is None:
+            return {}
+        goal = AttentionGoal(block, parameters, sides, output, windows, index)
+        metrics = {p.key: (inputs.finish(p.factor), outputs[p.key]) for p in sides}
+        options = matrix_options(self.plan.attention, {})
+        return refit_together(goal, {p.key: pruned[p.key] for p in sides}, metrics, options)
+
+    def _by_layer(
+        self, block: Any, parameters: Mapping[str, Any], windows: Windows, index: int
+    ) -> dict[str, PrunedMatrix]:
+        """Queries and keys by a method of the attention layer as a whole, in NumPy."""
+        assert self._network is not None
+        sides = {p.part.role: p for p in self.pieces[index] if p.part.role in ("Q", "K")}
+        tokens = []
+        device = next(block.parameters()).device
+        for states, calls in zip(windows.states, windows.calls, strict=True):
+            with Products(parameters) as seen, torch.no_grad():
+                calls[index](block, states.to(device))
+            tokens.append(to_numpy(next(p.x for p in seen.products if p.factor == sides["Q"].factor)))
+        found = prune_attention(self._network, index, tokens, self.plan)
+        return {piece.key: found[role] for role, piece in sides.items()}
+
+    def _row(self, index: int, inner: str, tensor: Any) -> dict[str, Any]:
+        methods = [piece.method for piece in self.pieces[index] if piece.factor.name == inner]
+        return {
+            "name": f"{self.decoder.names[index]}.{inner}",
+            "method": ", ".join(dict.fromkeys(methods)),
+            "zeros": int((tensor == 0).sum()),
+            "size": tensor.numel(),
+        }
+
+
+class _DenseStates:
+    """States before every block, on the disk, under the number of the block."""
+
+    def __init__(self, workplace: Workplace, windows: Windows) -> None:
+        self._workplace, self._lengths = workplace, [states.shape[1] for states in windows.states]
+        self.keep(0, windows.states)
+
+    def keep(self, index: int, states: Sequence[Any]) -> None:
+        shape = (sum(self._lengths), states[0].shape[2])
+        self._workplace.keep_states("dense", index, (one[0].numpy() for one in states), shape)
+
+    def __getitem__(self, index: int) -> list[Any]:
+        mapped = self._workplace.states("dense", index)
+        if mapped is None:
+            raise InvalidInstance(f"what is kept must read back as it was written; states {index} do not")
+        return [part[None] for part in torch.split(torch.from_numpy(np.array(mapped)), self._lengths)]
+
+
+def _structures(decoder: Decoder, window: Any) -> list[Structure]:
+    found = []
+    with torch.no_grad():
+        states, calls = decoder.calls(window)
+        for block, name, call in zip(decoder.blocks, decoder.names, calls, strict=True):
+            found.append(structure_of(block, name, call, states))
+            states = call(block, states)
+    return found
+
+
+def _bytes(tensor: Any) -> Any:
+    return tensor.detach().cpu().contiguous().reshape(-1).view(torch.uint8).numpy()
+
+
+def _tensor(raw: Any, like: Any) -> Any:
+    """The inverse of `_bytes`."""
+    return torch.from_numpy(raw).view(like.dtype).reshape(like.shape).to(like.device)
+
+
+def _set(parameters: Mapping[str, Any], new: Mapping[str, Any]) -> None:
+    """Put stored values into the parameters of an open block."""
+    for inner, tensor in new.items():
+        parameters[inner].data.copy_(tensor)
