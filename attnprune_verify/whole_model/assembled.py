@@ -57,21 +57,19 @@ def finished(target: Path, digest: str) -> dict[str, Any]:
         If it is something else, or a file was changed or is missing; it is named.
     """
     file = target / _REPORT
-    try:
-        content = read_regular(file)
-        report = parse(content)
-        same = report["request"] == digest
-    except (OSError, ValueError, KeyError, TypeError):
-        same = False
-    if not same:
+    if not file.is_file():
         raise InvalidInstance(f"out must be a new folder; {str(target)!r} is there and holds something else")
-    rule = "a finished folder must be as it was written"
     try:
-        unsealed(content)
-        files = dict(report["files"])
+        report = unsealed(read_regular(file))
+        same, files = report["request"] == digest, dict(report["files"])
     except (ValueError, KeyError, TypeError) as error:
-        raise InvalidInstance(f"{rule}; {str(file)!r} was changed") from error
+        raise InvalidInstance(f"out must be a new folder; {str(file)!r} is there and not as it was written") from error
+    if not same:
+        raise InvalidInstance(f"out must be a new folder; {str(file)!r} is there and of another request")
     for name, wanted in files.items():
         if not (target / name).is_file() or of_file(target / name) != wanted:
-            raise InvalidInstance(f"{rule}; {str(target / name)!r} was changed or is missing")
-    return dict(report)
+            raise InvalidInstance(
+                f"a finished folder must be as it was written; {str(target / name)!r} was changed or is missing"
+            )
+    whole: dict[str, Any] = parse(read_regular(file))
+    return whole

@@ -147,9 +147,9 @@ def run_campaign(
     store = Checkpoint(None if out is None else Path(out), request, len(plan.claims))
     asked = list(groups(plan.instances))
     with store.opened(asked):
+        _refuse_other_slacks(plan, store)
         _judge(plan, asked, store, processes, scheduler, progress)
-    for claim, tally in zip(plan.claims, store.tallies, strict=True):
-        refuse_other_slack(plan, claim, tally)
+    _refuse_other_slacks(plan, store)
     sure = tuple(confirmed(plan, claim, tally) for claim, tally in zip(plan.claims, store.tallies, strict=True))
     return CampaignResult(plan, tuple(store.tallies), sure, store.seconds, store.resumed)
 
@@ -172,6 +172,11 @@ def _judge(
             progress(done, plan.instances)
     if done != plan.instances:
         raise RuntimeError(f"{plan.instances - done} instances were handed out and never came back")
+
+
+def _refuse_other_slacks(plan: Plan, store: Checkpoint) -> None:
+    for claim, tally in zip(plan.claims, store.tallies, strict=True):
+        refuse_other_slack(plan, claim, tally)
 
 
 def _refuse(theirs: dict[str, str], their_code: str) -> None:
