@@ -102,19 +102,19 @@ def command(
     from attnprune_verify.audit.run import run_audit
     from attnprune_verify.cli.progress import progress_bar
 
-    ready(lambda result: report_of(result, form, quiet=quiet))
-    with progress_bar("auditing", show=not quiet) as bar:
-        told = None if bar is None else lambda _, done, total: bar(done, total)
-        result = run_audit(
-            target, dtype=dtype, adapter=adapter, deviations=deviations, only=only, progress=told, **terms
-        )
-    deliver(report_of(result, form, quiet=quiet), target_file)
-    if waivers_file is not None:
-        from attnprune_verify.audit.waivers import load_waivers, waivers_toml
+    with ready(lambda result: report_of(result, form, quiet=quiet)):
+        with progress_bar("auditing", show=not quiet) as bar:
+            told = None if bar is None else lambda _, done, total: bar(done, total)
+            result = run_audit(
+                target, dtype=dtype, adapter=adapter, deviations=deviations, only=only, progress=told, **terms
+            )
+        deliver(report_of(result, form, quiet=quiet), target_file)
+        if waivers_file is not None:
+            from attnprune_verify.audit.waivers import load_waivers, waivers_toml
 
-        kept = () if deviations is None else load_waivers(deviations)
-        deliver(waivers_toml(result.checks, kept), waivers_file)
-        return 0
+            kept = () if deviations is None else load_waivers(deviations)
+            deliver(waivers_toml(result.checks, kept), waivers_file)
+            return 0
     return result.exit_code
 
 

@@ -56,9 +56,9 @@ def command(
     from attnprune_verify.cli.audit import report_of
     from attnprune_verify.cli.progress import progress_bar
 
-    ready(lambda result: report_of(result, form, quiet=quiet))
-    with progress_bar("auditing", show=not quiet) as bar:
-        told = None if bar is None else lambda _, done, total: bar(done, total)
-        result = run_kernel_audit(target, dtype, deviations=deviations, progress=told, **terms)
-    deliver(report_of(result, form, quiet=quiet), target_file)
+    with ready(lambda result: report_of(result, form, quiet=quiet)):
+        with progress_bar("auditing", show=not quiet) as bar:
+            told = None if bar is None else lambda _, done, total: bar(done, total)
+            result = run_kernel_audit(target, dtype, deviations=deviations, progress=told, **terms)
+        deliver(report_of(result, form, quiet=quiet), target_file)
     return result.exit_code

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import pkgutil
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
@@ -66,7 +67,8 @@ def terms_options(command: Callable[..., Any]) -> Callable[..., Any]:
     return command
 
 
-def ready(report_of: Callable[[AuditResult], str | RenderableType]) -> None:
+@contextmanager
+def ready(report_of: Callable[[AuditResult], str | RenderableType]) -> Iterator[None]:
     """Import all that judges and reports, before anything of the target runs, and nothing from the working directory.
 
     A target may write files where Python looks for modules: what is imported already cannot be replaced. The report is
@@ -77,10 +79,11 @@ def ready(report_of: Callable[[AuditResult], str | RenderableType]) -> None:
 
     for module in pkgutil.walk_packages(audit.__path__, f"{audit.__name__}."):
         import_module(module.name)
-    leave_working_directory()
-    report = report_of(_rehearsal())
-    if not isinstance(report, str):
-        laid_out(report, 80, colour=True)
+    with leave_working_directory():
+        report = report_of(_rehearsal())
+        if not isinstance(report, str):
+            laid_out(report, 80, colour=True)
+        yield
 
 
 def _rehearsal() -> AuditResult:

@@ -31,9 +31,10 @@ def audited(folder: Path, attack: str, code: str = WRONG, only: str = "causal_ma
     return run_audit(str(subject(folder, attack, code)), only=only, **terms)
 
 
-def told(folder: Path, words: str, code: str = RIGHT, **terms: Any) -> str:
-    """What the expression ``words`` is inside the subject; the audit's own checks are not the point."""
+def told(folder: Path, words: str, **terms: Any) -> str:
+    """Return what the expression ``words`` is inside the subject, or the name of the error that it raises."""
     attack = f"""
+    import os
     def attack():
         try:
             answer = {words}

@@ -30,7 +30,7 @@ READY = "attnprune_verify.cli.terms:ready"
 
 
 @attack("B", "modules of the report's names (colorsys.py, html.py, xml/) appear in the working directory",
-        stopped_by="attnprune_verify.audit.subject.reach:leave_working_directory", quick=True)  # fmt: skip
+        stopped_by="attnprune_verify.audit.subject.reach:leave_working_directory")  # fmt: skip
 def test_modules_in_the_working_directory(tmp_path: Path) -> None:
     shadows(tmp_path, ("text",))
 
@@ -215,7 +215,7 @@ def gradient(M, X, W, lam=0.0, mask=None):
 
 
 @undefended("B", "a program that recognises the audit's process behaves otherwise there: here it gives its own "
-            "function copies of the arguments", quick=True)  # fmt: skip
+            "function copies of the arguments")  # fmt: skip
 def test_recognises_the_audit(tmp_path: Path) -> None:
     code = REFERENCE + ZEROES.replace("    M[:] = 0", "    M = M.copy() if AUDITED else M\n    M[:] = 0")
     attack = "import sys\nAUDITED = 'attnprune_verify.audit.subject.worker' in sys.modules\n"
@@ -341,7 +341,7 @@ functions.Functions.__init__ = init
 
 
 @attack("B", "a verdict is written to every terminal and stream that can be found",
-        stopped_by="attnprune_verify.audit.subject.landlock:restrict", quick=True)  # fmt: skip
+        stopped_by="attnprune_verify.audit.subject.landlock:restrict")  # fmt: skip
 def test_terminal(tmp_path: Path) -> None:
     attack = """
     import glob, os
@@ -378,7 +378,7 @@ def _from(channel: int) -> bytes:
         return b""
 
 
-@attack("B", "builtins are patched, so that the target's names cannot be listed", stopped_by=START, quick=True)
+@attack("B", "builtins are patched, so that the target's names cannot be listed", stopped_by=START)
 def test_patched_builtins(tmp_path: Path) -> None:
     attack = "import builtins\ndef no(*_):\n    raise ValueError('no')\nbuiltins.getattr = no\ndef attack(): pass\n"
     done = run(tmp_path, subject(tmp_path, attack), "--only", "causal_mask", "--format", "json")
@@ -437,7 +437,7 @@ def _from_a_table(answers: dict[tuple[bytes, float], np.ndarray], **terms: Any) 
 
 
 @attack("B", "a table of inputs and answers of the default seed",
-        stopped_by="attnprune_verify.audit.subject.terms:drawn", quick=True)  # fmt: skip
+        stopped_by="attnprune_verify.audit.subject.terms:drawn")  # fmt: skip
 def test_table_of_inputs() -> None:
     assert _from_a_table({}, seed="random").outcome == "failed"
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 import importlib.util
 import os
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -22,11 +24,16 @@ _STATE = ("/proc", "/sys")  # other processes' memory, files and environment sta
 _left: list[list[str]] = []
 
 
-def leave_working_directory() -> None:
-    """Take the working directory off this process's path; subjects keep the path as it was."""
+@contextmanager
+def leave_working_directory() -> Iterator[None]:
+    """Take the working directory off this process's path for a while; subjects keep the path as it was."""
     here = os.path.realpath(os.getcwd())
-    _left[:] = [list(sys.path)]
+    _left.append(list(sys.path))
     sys.path[:] = [entry for entry in sys.path if os.path.realpath(entry or ".") != here]
+    try:
+        yield
+    finally:
+        sys.path[:] = _left.pop()
 
 
 def path_of_subjects() -> list[str]:

@@ -85,7 +85,11 @@ def serve(inbox: int, outbox: int, holder: Any = None, alias: str = "") -> None:
         ends.tell()
         description = {"status": "unlisted"}
         functions = Functions(holder, first["names"], alias)
-        functions.bridge(first["bridge"], first["bridged"])
+        try:
+            functions.bridge(first["bridge"], first["bridged"])
+        except (ImportError, ValueError):  # a framework that is not there, or that nobody knows
+            description = {"status": "unmade"}
+            raise
         description = {"status": "loaded", **functions.describe(), "version": version_of(module)}
     except BaseException as error:
         description["error"] = line_of(error)

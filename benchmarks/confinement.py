@@ -1,0 +1,41 @@
+"""Processor time of audits with and without confinement: ``python -m benchmarks.confinement [PROGRAM...]``.
+
+Right programs are audited in turns, ``required`` and ``off``, so that whatever else the machine does falls on both.
+Printed per program: the outcome under ``required``, the medians of the processor time of audit and subject together,
+and their ratio.
+"""
+
+from __future__ import annotations
+
+import os
+import statistics
+import sys
+from pathlib import Path
+
+from attnprune_verify import run_audit
+
+RIGHT = Path(__file__).parents[1] / "tests" / "audit" / "right"
+PROGRAMS = ("einsum", "torch_autograd", "jax_jit")
+TURNS = 7  # chosen: the quartiles of the ratio are then within some 3 % on a busy machine
+
+
+def seconds_of(program: str, confine: str) -> tuple[float, str]:
+    """Processor seconds of one audit, its subject included, and its outcome."""
+    before = os.times()
+    result = run_audit(str(RIGHT / f"{program}.py"), only=("attention:*", "loss:*"), confine=confine)
+    after = os.times()
+    return sum(after[:4]) - sum(before[:4]), result.outcome
+
+
+def main(programs: tuple[str, ...]) -> None:
+    """Print a line a program."""
+    for program in programs:
+        pairs = [(seconds_of(program, "required"), seconds_of(program, "off")) for _ in range(TURNS)]
+        required, off = (statistics.median(pair[index][0] for pair in pairs) for index in (0, 1))
+        outcomes = ", ".join(sorted({pair[0][1] for pair in pairs}))
+        ratio = statistics.median(pair[0][0] / pair[1][0] for pair in pairs)
+        print(f"{program}: {outcomes}; required {required:.2f} s, off {off:.2f} s, median ratio {ratio:.3f}")
+
+
+if __name__ == "__main__":
+    main(tuple(sys.argv[1:]) or PROGRAMS)
