@@ -1,0 +1,172 @@
+"""Right sides of the theorems of proofs_check/coq/rounding, in balls of 128 bits: proofs_check/coq/Trusted.v, retold.
+
+One row of one head: `s` are its exact logits, `p` its weights, `a` how far computed logits may be off. Names are those
+of Trusted.v. Nothing here is shared with attnprune_verify/audit/kernel/bounds.py.
+"""
+
+from dataclasses import dataclass
+
+from flint import arb
+
+
+def number(x):
+    return x if isinstance(x, arb) else arb(float(x))
+
+
+def grow(u, k):
+    """(1 - u)^-k."""
+    return 1 / (1 - u) ** k
+
+
+def prob(s):
+    weights = [x.exp() for x in s]
+    total = sum(weights)
+    return [x / total for x in weights]
+
+
+def lse(s):
+    return sum(x.exp() for x in s).log()
+
+
+def sum_error(n, u, h, x):
+    size = sum(abs(t) for t in x)
+    return (grow(u, n - 1) - 1) * size + grow(u, n - 1) * (n - 1) * h
+
+
+def product_error(n, u, h, x, eps, z):
+    moved = sum((e * abs(t) for e, t in zip(eps, z, strict=True)))
+    size = sum(((abs(t) + e) * abs(y) for t, e, y in zip(x, eps, z, strict=True)))
+    return moved + (grow(u, n) - 1) * size + grow(u, n) * 2 * n * h
+
+
+def gradient_error(n, u, h, w, j, k, c, x, eps, z):
+    K, g = grow(u, j) * grow(w, k), sum((t * y for t, y in zip(x, z, strict=True)))
+    return K * abs(c) * product_error(n, u, h, x, eps, z) + (K - 1) * abs(c * g)
+
+
+def exponent(u, e, top, amax, s, a, changes):
+    rows = zip(s, a, changes, strict=True)
+    return [(x + 2 * u * (top - t + x + amax)).exp() * grow(e * u, 1 + r) - 1 for t, x, r in rows]
+
+
+def remaining(p, E):
+    return 1 - sum((x * y for x, y in zip(p, E, strict=True)))
+
+
+def grown(p, E):
+    kept = remaining(p, E)
+    return [x * (1 + y) / kept for x, y in zip(p, E, strict=True)]
+
+
+def output_bound(p, E, v, c, G, o):
+    centred = sum((x * y * abs(t - o) for x, y, t in zip(p, E, v, strict=True))) / remaining(p, E)
+    own = sum((g * x * abs(t) for g, x, t in zip(grown(p, E), c, v, strict=True)))
+    return G * (centred + own) + (G - 1) * abs(o)
+
+
+def lse_error(n, u, k, D, p, E, value):
+    B = (grow(u, 2 * (n - 1)) / remaining(p, E)).log()
+    B = B + k * u * (D + B)
+    return B + u * (abs(value) + B)
+
+
+def weight_divided(n, u, w, p, E, j):
+    return (1 + E[j]) / remaining(p, E) * (grow(u, 2 * n) * grow(w, 1)) - 1
+
+
+def weight_of_lse(u, e, w, a, b, above):
+    """The error relative to the weight; `above` is log sum exp less the logit."""
+    return (a + b + 2 * u * (above + a + b)).exp() * (grow(e * u, 1) * grow(w, 1)) - 1
+
+
+def logit_gradient_error(u, w, p, rho, eps, eta, ds):
+    K = (1 + rho) * (grow(u, 2) * grow(w, 3))
+    return K * p * (eps + eta) + (K - 1) * abs(ds)
+
+
+def records(s, j):
+    """How often a running maximum can change after key j: larger logits on the way right, and on the way left."""
+    found = 0
+    for way in (s[j + 1 :], s[:j][::-1]):
+        best = s[j]
+        for x in way:
+            if x > best:
+                best, found = x, found + 1
+    return found
+
+
+@dataclass
+class Row:
+    """All bounds of one row that follow from the theorems, each the worst of the ways to compute it."""
+
+    q: list
+    k: list  # of keys
+    v: list
+    do: list
+    scale: arb
+    u: arb
+    e: int
+    w: arb
+    h: arb
+
+    def __post_init__(self):
+        n, m, u, w, e = len(self.k), len(self.q), self.u, self.w, self.e
+        self.s = [self.scale * sum((x * y for x, y in zip(self.q, key, strict=True))) for key in self.k]
+        fold = [(grow(u, 1) - 1) * abs(x) for x in self.q]  # the scale and log2(e), folded into q
+        self.a = [gradient_error(m, u, self.h, w, 3, 0, self.scale, self.q, fold, key) for key in self.k]
+        self.amax, self.top, self.p = max(self.a), max(self.s), prob(self.s)
+        self.changes = [records(self.s, j) for j in range(n)]
+        self.E = exponent(u, e, self.top, self.amax, self.s, self.a, self.changes)
+        self.above = [lse(self.s) - x for x in self.s]
+        # L for the computed logits: a = 0, all distances larger by what the logits are off
+        logits = [x.exp() - 1 for x in self.a]
+        path = exponent(u, e, self.top + 2 * self.amax, arb(0), self.s, [arb(0)] * n, self.changes)
+        reach = min(self.above) + 2 * self.amax
+        self.b = lse_error(n, u, 4, reach, grown(self.p, logits), path, abs(lse(self.s)) + self.amax)
+        self.b_anew = lse_error(n, u, 4, reach, self.p, self.E, lse(self.s))
+        self.o = [sum((x * y[c] for x, y in zip(self.p, self.v, strict=True))) for c in range(len(self.do))]
+        self.o_error = [self.output(c) for c in range(len(self.do))]
+        one_key = n == 1  # its weight is exp(0), whichever way
+        self.rho = [
+            max(
+                weight_divided(n, u, w, self.p, self.E, j),
+                arb(0) if one_key else weight_of_lse(u, e, w, self.a[j], self.b_anew, self.above[j]),
+            )
+            for j in range(n)
+        ]
+
+    def ways(self):
+        """Weights divided first, and exp(s - L): errors of the exponentials, of each term, and of all."""
+        n, u, w = len(self.p), self.u, self.w
+        yield self.E, [grow(u, n + 2) * grow(w, 1) - 1] * n, grow(u, 2 * (n - 1))
+        if n > 1:
+            rows = zip(self.above, self.a, strict=True)
+            reach = [(2 * u * (x + y + self.amax + self.b)).exp() for x, y in rows]
+            own = [x * grow(self.e * u, 1) * grow(u, n) * grow(w, 1) - 1 for x in reach]
+            yield [x.exp() - 1 for x in self.a], own, self.b.exp()
+
+    def output(self, column):
+        """output_error, output_divided_first, output_of_lse."""
+        n, u, w, p, o = len(self.p), self.u, self.w, self.p, self.o[column]
+        v = [x[column] for x in self.v]
+        last = self.E, [grow(u, 2 * n - 1) * grow(w, 1) - 1] * n, grow(u, 2 * n)
+        return max(output_bound(p, E, v, c, G * grow(w, 2), o) for E, c, G in (last, *self.ways()))
+
+    def mean(self, dp, dp_error, mean, E, own, G):
+        """mean_of_terms."""
+        moved = sum(g * (1 + c) * x for g, c, x in zip(grown(self.p, E), own, dp_error, strict=True))
+        return output_bound(self.p, E, dp, own, G, mean) + G * moved
+
+    def logit_gradients(self):
+        """The gradient by each logit, and how far it may be off."""
+        mv, u, w = len(self.do), self.u, self.w
+        dp = [sum((x * y for x, y in zip(self.do, value, strict=True))) for value in self.v]
+        over = [(grow(w, 1) - 1) * abs(x) for x in self.do]  # dO / row sum, stored
+        dp_error = [gradient_error(mv, u, self.h, w, 0, 1, arb(1), self.do, over, value) for value in self.v]
+        mean = sum((x * y for x, y in zip(self.p, dp, strict=True)))
+        terms = max(self.mean(dp, dp_error, mean, *way) for way in self.ways())
+        product = product_error(mv, u, self.h, self.o, self.o_error, self.do)
+        eta = max(terms, product)
+        ds = [x * (y - mean) for x, y in zip(self.p, dp, strict=True)]
+        rows = zip(self.p, self.rho, dp_error, ds, strict=True)
+        return ds, [logit_gradient_error(u, w, p, rho, eps, eta, x) for p, rho, eps, x in rows]
