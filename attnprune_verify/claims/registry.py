@@ -42,6 +42,7 @@ _MODULES = (
     "stationary_point",
     "best_mask",
     "library",
+    "kernel_rounding",
     "promises",
     "prose_theory",
     "prose_experiments",

@@ -6,10 +6,12 @@
 
    Two halves that share nothing.  Algebra: matrices over any real closed field R, indices of type 'I_n.
    Analysis: softmax, loss and gradient over Coq's real numbers, matrices being functions of natural-number indices
-   of which only those below the stated size enter.  Norms are Frobenius norms.                                     *)
+   of which only those below the stated size enter.  Norms are Frobenius norms.
+   Rounding: how far computed attention may be off; uses the sums of Analysis.                                        *)
 From mathcomp Require all_ssreflect ssralg ssrnum matrix mxalgebra.
-From Coq Require Reals.
+From Coq Require Reals List Permutation.
 From Coquelicot Require Coquelicot.
+From Flocq Require Core.
 
 Module Algebra.
 Import all_ssreflect ssralg ssrnum matrix mxalgebra.
@@ -698,3 +700,201 @@ Definition our_convergence_causal_allowed_from_ones_refuted :=
   ~ our_convergence (fun _ _ M => M = ones) eq causal (delta_allowed causal) mu_paper.
 End Statement.
 End Analysis.
+
+Module Rounding.
+Import Reals List Permutation.
+Import Flocq.Core.Core.
+Import Analysis.
+Local Open Scope R_scope.
+(* ---- one operation: y is x rounded; u is the unit roundoff, h what underflow may lose ---- *)
+Definition fl (u h x y : R) := Rabs (y - x) <= u * Rabs x + h.
+Definition rounded (u x y : R) := fl u 0 x y.
+(* (1 - u)^-k: by what k roundings multiply or divide at most; gamma_k = k u / (1 - k u) *)
+Definition grow (u : R) (k : nat) := / (1 - u) ^ k.
+Definition gamma (u : R) (k : nat) := INR k * u / (1 - INR k * u).
+(* ---- any order of additions: a binary tree; each of the numbers 0 ... n-1 stands at one leaf ---- *)
+Inductive tree := leaf (j : nat) | node (a b : tree).
+Fixpoint leaves (t : tree) : list nat := match t with leaf j => j :: nil | node a b => leaves a ++ leaves b end.
+Definition each_once (n : nat) (l : list nat) := Permutation l (seq 0 n).
+Fixpoint added (u h : R) (x : vec) (t : tree) (y : R) : Prop := match t with
+  | leaf j => y = x j
+  | node a b => exists ya yb, added u h x a ya /\ added u h x b yb /\ fl u h (ya + yb) y end.
+Definition summed (u h : R) n (x : vec) (y : R) := exists t, each_once n (leaves t) /\ added u h x t y.
+(* y is the computed sum of x_j z_j, j < n: products rounded or not (fused), added in any order *)
+Definition product (u h : R) n (x z : vec) (y : R) :=
+  exists xz, (forall j, (j < n)%nat -> fl u h (x j * z j) (xz j)) /\ summed u h n xz y.
+(* ---- a row of softmax: blocks of keys with a maximum each, joined in any order ---- *)
+(* meet m a b: what a and b hold is brought to the shift m and added; weigh m j: key j alone, with the shift m *)
+Inductive plan := weigh (m : R) (j : nat) | meet (m : R) (a b : plan).
+Definition shift (p : plan) := match p with weigh m _ => m | meet m _ _ => m end.
+Fixpoint keys (p : plan) : list nat := match p with weigh _ j => j :: nil | meet _ a b => keys a ++ keys b end.
+(* shifts never go down on the way to the end, and none is below a key's own logit *)
+Fixpoint climbing (s : vec) (p : plan) : Prop := match p with
+  | weigh m j => s j <= m
+  | meet m a b => climbing s a /\ climbing s b /\ shift a <= m /\ shift b <= m end.
+(* F a b: the computed exponential of a - b; the difference, perhaps times log2(e), in two roundings, exp within e u *)
+Definition exponential (u e : R) (F : R -> R -> R) := (forall a, F a a = 1) /\
+  forall a b, exists x, Rabs (x - (a - b)) <= 2 * u * Rabs (a - b) /\ rounded (e * u) (exp x) (F a b).
+(* what is brought to another shift is multiplied and rounded; to the same one, left as it is *)
+Definition rescaled (u : R) F (from to y z : R) := (from = to /\ z = y) \/ rounded u (y * F from to) z.
+(* y is the running sum at the end; `one j g y`: what key j, of weight g, adds *)
+Fixpoint carried (u : R) (F : R -> R -> R) (s : vec) (one : nat -> R -> R -> Prop) (p : plan) (y : R) : Prop :=
+  match p with
+  | weigh m j => one j (F (s j) m) y
+  | meet m a b => exists ya yb za zb, carried u F s one a ya /\ carried u F s one b yb /\
+      rescaled u F (shift a) m ya za /\ rescaled u F (shift b) m yb zb /\ rounded u (za + zb) y end.
+(* the row sum adds the weights; the output adds weight times value, the weight perhaps stored in 16 bits (or w = 0) *)
+Definition own_weight (j : nat) (g y : R) := y = g.
+Definition times_value (u w : R) (v : vec) (j : nat) (g y : R) := exists q, rounded w g q /\ rounded u (q * v j) y.
+(* the product of all exponentials that key j meets, and how many there are beyond the first *)
+Fixpoint weight (F : R -> R -> R) (s : vec) (p : plan) (j : nat) : R := match p with
+  | weigh m i => if Nat.eqb i j then F (s i) m else 0
+  | meet m a b => weight F s a j * F (shift a) m + weight F s b j * F (shift b) m end.
+Fixpoint changes (p : plan) (j : nat) : nat := match p with
+  | weigh _ _ => O
+  | meet m a b => let over c := if existsb (Nat.eqb j) (keys c)
+                                then (changes c j + if Req_EM_T (shift c) m then 0 else 1)%nat else O in
+                  (over a + over b)%nat end.
+(* the same without rounding *)
+Fixpoint unrounded (s x : vec) (p : plan) : R := match p with
+  | weigh m j => exp (s j - m) * x j
+  | meet m a b => unrounded s x a * exp (shift a - m) + unrounded s x b * exp (shift b - m) end.
+(* ---- softmax over n keys, log sum exp, the mean of v ---- *)
+Definition prob n (s : vec) : vec := fun j => exp (s j) / rsum n (fun i => exp (s i)).
+Definition lse n (s : vec) := ln (rsum n (fun i => exp (s i))).
+Definition output n (s v : vec) := rsum n (fun j => prob n s j * v j).
+(* the computed logits sh are off by at most a, a by at most amax; top is at least every logit *)
+Definition logits_off n (s sh a : vec) (amax top : R) :=
+  forall j, (j < n)%nat -> Rabs (sh j - s j) <= a j /\ a j <= amax /\ s j <= top.
+(* e_j of docs/kernels.md: by what an exponential may be off, relatively, after changes j changes of the shift *)
+Definition exponent (u e top amax : R) (s a : vec) (changes : nat -> nat) : vec := fun j =>
+  exp (a j + 2 * u * (top - s j + a j + amax)) * grow (e * u) (S (changes j)) - 1.
+(* what is left of the row sum at least; what a weight may grow to; errors of weights seen in the output *)
+Definition remaining n (p E : vec) := 1 - rsum n (fun j => p j * E j).
+Definition grown n (p E : vec) : vec := fun j => p j * (1 + E j) / remaining n p E.
+Definition centred n (p E v : vec) (o : R) := rsum n (fun j => p j * E j * Rabs (v j - o)) / remaining n p E.
+(* G: what all terms share; c_j: what the term of key j has of its own; the bound of the output *)
+Definition output_bound n (p E v c : vec) (G o : R) :=
+  G * (centred n p E v o + rsum n (fun j => grown n p E j * c j * Rabs (v j))) + (G - 1) * Rabs o.
+(* A / l, or A times the reciprocal *)
+Definition divided (u A l y : R) := rounded u (A / l) y \/ exists r, rounded u (/ l) r /\ rounded u (A * r) y.
+(* ---- further roundings of a result: stored, scaled, stored again when blocks or heads are joined ---- *)
+Fixpoint rounded_times (u : R) (k : nat) (x y : R) : Prop :=
+  match k with O => y = x | S k => exists z, rounded_times u k x z /\ rounded u z y end.
+Definition settled u j w k x y := exists z, rounded_times u j x z /\ rounded_times w k z y.
+(* one row: computed logits, exponentials, and the row sum of a plan *)
+Definition row n (u e : R) F (s sh a : vec) amax top (count : nat -> nat) (p : plan) := 0 <= u < 1 /\ 0 <= e * u < 1 /\
+  (0 < n)%nat /\ exponential u e F /\ logits_off n s sh a amax top /\ each_once n (keys p) /\ climbing sh p /\
+  shift p <= top + amax /\ forall j, (j < n)%nat -> (changes p j <= count j)%nat.
+(* ---- running maxima of neighbours: every shift is the largest logit of a range that grows, lo <= i < hi ---- *)
+Definition largest (s : vec) (lo hi : nat) (m : R) := (forall i, (lo <= i < hi)%nat -> s i <= m) /\
+  exists i, (lo <= i < hi)%nat /\ s i = m.
+Fixpoint running (s : vec) (p : plan) (lo hi : nat) : Prop := match p with
+  | weigh m j => (lo <= j < hi)%nat /\ largest s lo hi m
+  | meet m a b => largest s lo hi m /\ (exists l h, (lo <= l)%nat /\ (h <= hi)%nat /\ running s a l h) /\
+      exists l h, (lo <= l)%nat /\ (h <= hi)%nat /\ running s b l h end.
+(* how often the largest so far changes on a way, from `best` on; R: on the ways from key j to the right and the left *)
+Fixpoint records (s : vec) (way : list nat) (best : R) : nat := match way with
+  | nil => O
+  | i :: way => if Rlt_dec best (s i) then S (records s way (s i)) else records s way best end.
+Definition both_ways n (s : vec) (j : nat) :=
+  (records s (seq (S j) (n - S j)) (s j) + records s (rev (seq 0 j)) (s j))%nat.
+(* IEEE numbers of `prec` binary digits, the smallest 2^emin, subnormal ones included, and none too large: float32 is
+   24, -149, float64 53, -1074.  Rounding to nearest, ties to even. *)
+Definition format prec emin (x : R) := generic_format radix2 (FLT_exp emin prec) x.
+Definition ieee prec emin (x : R) := round radix2 (FLT_exp emin prec) ZnearestE x.
+Module Statement.
+(* the operations are those of IEEE, as long as nothing overflows: with the term of underflow; without it where the
+   result is normal, and for every sum *)
+Definition ieee_rounds := forall prec emin x, (0 < prec)%Z ->
+  fl (bpow radix2 (- prec)) (bpow radix2 (emin - 1)) x (ieee prec emin x).
+Definition ieee_normal := forall prec emin x, (0 < prec)%Z -> bpow radix2 (emin + prec - 1) <= Rabs x ->
+  rounded (bpow radix2 (- prec)) x (ieee prec emin x).
+Definition ieee_adds := forall prec emin x y, (0 < prec)%Z -> format prec emin x -> format prec emin y ->
+  rounded (bpow radix2 (- prec)) (x + y) (ieee prec emin (x + y)).
+(* the order of additions does not matter to this bound *)
+Definition sum_error := forall n u h x y, 0 <= u < 1 -> 0 <= h -> summed u h n x y ->
+  Rabs (y - rsum n x) <= (grow u (n - 1) - 1) * rsum n (fun j => Rabs (x j)) + grow u (n - 1) * INR (n - 1) * h.
+Definition product_error := forall n u h x xh eps z y, 0 <= u < 1 -> 0 <= h ->
+  (forall j, (j < n)%nat -> Rabs (xh j - x j) <= eps j) -> product u h n xh z y ->
+  Rabs (y - rsum n (fun j => x j * z j)) <= rsum n (fun j => eps j * Rabs (z j)) +
+    (grow u n - 1) * rsum n (fun j => (Rabs (x j) + eps j) * Rabs (z j)) + grow u n * INR (2 * n) * h.
+Definition grow_gamma := forall u k, 0 <= u < 1 -> INR k * u < 1 -> grow u k <= 1 + gamma u k.
+(* online softmax, any blocks in any order with any shifts, is softmax *)
+Definition online_exact := forall n s v p, each_once n (keys p) ->
+  unrounded s v p = exp (- shift p) * rsum n (fun j => exp (s j) * v j) /\
+  ((0 < n)%nat -> unrounded s v p / unrounded s (fun _ => 1) p = output n s v).
+(* however neighbours are joined, key j meets no more changes than records on its way to the right and to the left *)
+Definition changes_at_most_records := forall n s p j, running s p 0 n -> NoDup (keys p) -> In j (keys p) ->
+  (changes p j <= both_ways n s j)%nat.
+(* the output, divided by the row sum at the end *)
+Definition output_error := forall n u e w F s sh a amax top count pl p v l A y0 y, 0 <= w < 1 ->
+  row n u e F s sh a amax top count p -> each_once n (keys pl) ->
+  (forall j, (j < n)%nat -> weight F sh pl j = weight F sh p j) ->
+  carried u F sh own_weight pl l -> carried u F sh (times_value u w v) p A -> divided u A l y0 ->
+  rounded_times w 2 y0 y ->
+  let E := exponent u e top amax s a count in 0 < remaining n (prob n s) E ->
+  Rabs (y - output n s v) <= output_bound n (prob n s) E v (fun _ => grow u (2 * n - 1) * grow w 1 - 1)
+    (grow u (2 * n) * grow w 2) (output n s v).
+(* log sum exp: log within k units; D: how far the result is from the shift *)
+Definition lse_error := forall n u e k D F s sh a amax top count p l g y,
+  row n u e F s sh a amax top count p -> 0 <= k ->
+  carried u F sh own_weight p l -> Rabs (g - ln l) <= k * u * Rabs (ln l) -> rounded u (shift p + g) y ->
+  let E := exponent u e top amax s a count in 0 < remaining n (prob n s) E -> Rabs (lse n s - shift p) <= D ->
+  let B := ln (grow u (2 * (n - 1)) / remaining n (prob n s) E) in let B' := B + k * u * (D + B) in
+  Rabs (y - lse n s) <= B' + u * (Rabs (lse n s) + B').
+(* a weight computed anew, from logits of its own: divided by the row sum, or as exp(s - log sum exp) *)
+Definition weight_divided := forall n u e w F F' s sh sh' a amax top count p l q y j, 0 <= w < 1 ->
+  row n u e F s sh a amax top count p -> carried u F sh own_weight p l -> exponential u e F' ->
+  logits_off n s sh' a amax top -> (forall i, (i < n)%nat -> sh' i <= shift p) -> (j < n)%nat ->
+  divided u (F' (sh' j) (shift p)) l q -> rounded w q y -> let E := exponent u e top amax s a count in
+  0 < remaining n (prob n s) E -> Rabs (y - prob n s j) <=
+  prob n s j * ((1 + E j) / remaining n (prob n s) E * (grow u (2 * n) * grow w 1) - 1).
+Definition weight_of_lse := forall n u e w s a b L x g y j sj, 0 <= w < 1 -> 0 <= u -> 0 <= e * u < 1 -> (j < n)%nat ->
+  Rabs (sj - s j) <= a -> Rabs (L - lse n s) <= b -> Rabs (x - (sj - L)) <= 2 * u * Rabs (sj - L) ->
+  rounded (e * u) (exp x) g -> rounded w g y -> Rabs (y - prob n s j) <= prob n s j *
+  (exp (a + b + 2 * u * (lse n s - s j + a + b)) * (grow (e * u) 1 * grow w 1) - 1).
+(* the output from weights that are divided first, or are exp(s - L); L is off by b for the computed logits *)
+Definition output_divided_first := forall n u e w F s sh a amax top count p v l q y0 y, 0 <= w < 1 ->
+  row n u e F s sh a amax top count p -> carried u F sh own_weight p l ->
+  (forall j, (j < n)%nat -> exists z, divided u (weight F sh p j) l z /\ rounded w z (q j)) ->
+  product u 0 n q v y0 -> rounded_times w 2 y0 y ->
+  let E := exponent u e top amax s a count in 0 < remaining n (prob n s) E ->
+  Rabs (y - output n s v) <= output_bound n (prob n s) E v (fun _ => grow u (n + 2) * grow w 1 - 1)
+    (grow u (2 * (n - 1)) * grow w 2) (output n s v).
+Definition output_of_lse := forall n u e w b s sh a v L q y0 y,
+  0 <= u < 1 -> 0 <= e * u < 1 -> 0 <= w < 1 -> (0 < n)%nat ->
+  (forall j, (j < n)%nat -> Rabs (sh j - s j) <= a j) -> Rabs (L - lse n sh) <= b ->
+  (forall j, (j < n)%nat -> exists x z, Rabs (x - (sh j - L)) <= 2 * u * Rabs (sh j - L) /\
+    rounded (e * u) (exp x) z /\ rounded w z (q j)) ->
+  product u 0 n q v y0 -> rounded_times w 2 y0 y ->
+  let E := fun j => exp (a j) - 1 in 0 < remaining n (prob n s) E -> Rabs (y - output n s v) <=
+  output_bound n (prob n s) E v
+    (fun j => exp (2 * u * (lse n sh - sh j + b)) * (grow (e * u) 1 * grow u n * grow w 1) - 1)
+    (exp b * grow w 2) (output n s v).
+(* D from its terms is an output whose values dP are off by eps; D = dO o^T, and dP = dO V^T, are products *)
+Definition mean_of_terms := forall n p t r v vh eps tau c d D y, (forall j, (j < n)%nat -> 0 <= p j) -> rsum n p = 1 ->
+  (forall j, (j < n)%nat -> Rabs (t j) <= r j /\ Rabs (tau j) <= c j /\ Rabs (vh j - v j) <= eps j) -> Rabs d <= D ->
+  y = exp d * rsum n (fun j => p j * exp (t j) / rsum n (fun i => p i * exp (t i)) * exp (tau j) * vh j) ->
+  let E := fun j => exp (r j) - 1 in let o := rsum n (fun j => p j * v j) in 0 < remaining n p E ->
+  Rabs (y - o) <= output_bound n p E v (fun j => exp (c j) - 1) (exp D) o +
+    exp D * rsum n (fun j => grown n p E j * exp (c j) * eps j).
+(* dS = P (dP - D), the difference, the product and three storings rounded; rho: relative error of the weight *)
+Definition logit_gradient_error := forall u w p ph rho dp dph eps D Dh eta x z y, 0 <= u < 1 -> 0 <= w < 1 -> 0 <= p ->
+  Rabs (ph - p) <= p * rho -> Rabs (dph - dp) <= eps -> Rabs (Dh - D) <= eta -> rounded u (dph - Dh) x ->
+  rounded w x z -> settled u 1 w 2 (ph * z) y -> let K := (1 + rho) * (grow u 2 * grow w 3) in
+  Rabs (y - p * (dp - D)) <= K * p * (eps + eta) + (K - 1) * Rabs (p * (dp - D)).
+(* dQ, dK and dV: a sum of n products, a factor, and j + k further roundings *)
+Definition gradient_error := forall n u h w j k c x xh eps z y0 y, 0 <= u < 1 -> 0 <= h -> 0 <= w < 1 ->
+  (forall i, (i < n)%nat -> Rabs (xh i - x i) <= eps i) -> product u h n xh z y0 -> settled u j w k (c * y0) y ->
+  let K := grow u j * grow w k in let g := rsum n (fun i => x i * z i) in Rabs (y - c * g) <=
+  K * Rabs c * (rsum n (fun i => eps i * Rabs (z i)) +
+    (grow u n - 1) * rsum n (fun i => (Rabs (x i) + eps i) * Rabs (z i)) + grow u n * INR (2 * n) * h) +
+  (K - 1) * Rabs (c * g).
+(* the hypotheses are met, in bfloat16 with sums in float32 and exp off by 64 units, by a row whose shift changes *)
+Definition hypotheses_met := let u := bpow radix2 (- 24) in let w := bpow radix2 (- 8) in exists F s sh a p v l A y0 y,
+  row 2 u 64 F s sh a 0 1 (changes p) p /\ changes p 0 = 1%nat /\ carried u F sh own_weight p l /\
+  carried u F sh (times_value u w v) p A /\ divided u A l y0 /\ rounded_times w 2 y0 y /\
+  0 < remaining 2 (prob 2 s) (exponent u 64 1 0 s a (changes p)).
+End Statement.
+End Rounding.

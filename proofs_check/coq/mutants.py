@@ -23,7 +23,7 @@ sys.path.insert(0, str(HERE))
 import pinned  # noqa: E402
 from sources import without_comments  # noqa: E402
 
-SENTENCE = re.compile(r"^[ \t]*(?:Definition|Fixpoint)\s+(\w+).*?\.$", re.MULTILINE | re.DOTALL)
+SENTENCE = re.compile(r"^[ \t]*(?:Definition|Fixpoint|Inductive)\s+(\w+).*?\.$", re.MULTILINE | re.DOTALL)
 BATCH = 100
 
 
@@ -110,6 +110,13 @@ SHADOWS = {
         ("~ x", 'Notation "~ x" := (x -> x) : type_scope.'),
         ("nF", "Notation nF := nsq."),
         ("sqrt", "Notation sqrt := Rabs."),
+    ],
+    "Rounding": [
+        ("x <= y", 'Notation "x <= y" := (y <= x) : R_scope.'),
+        ("x + y", 'Notation "x + y" := (x - y) : R_scope.'),
+        ("x * y", 'Notation "x * y" := (x + y) : R_scope.'),
+        ("rounded", "Notation rounded := fl."),
+        ("Rabs", "Notation Rabs := Ropp."),
     ],
 }
 

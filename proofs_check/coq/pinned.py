@@ -8,14 +8,15 @@ import hashlib
 import re
 from pathlib import Path
 
-HALF = {"algebra": "Algebra", "analysis": "Analysis"}
+HALF = {"algebra": "Algebra", "analysis": "Analysis", "rounding": "Rounding"}
 # of what type the check at the end of a proof file must be: the statements of Algebra hold for every R
 CHECKED = {
     "algebra": "forall R : ssrnum.Num.RealClosedField.type, Trusted.Algebra.Statement.{} R",
     "analysis": "Trusted.Analysis.Statement.{}",
+    "rounding": "Trusted.Rounding.Statement.{}",
 }
-SENTENCE = re.compile(r"\b(Module|Section|End|Definition|Fixpoint)\s+(\w+)")
-NAME = re.compile(r"\bTrusted\.((?:Algebra|Analysis)(?:\.\w+)+)")
+SENTENCE = re.compile(r"\b(Module|Section|End|Definition|Fixpoint|Inductive)\s+(\w+)")
+NAME = re.compile(r"\bTrusted\.((?:Algebra|Analysis|Rounding)(?:\.\w+)+)")
 
 
 def declared(code: str) -> list[str]:

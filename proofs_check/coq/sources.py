@@ -16,7 +16,7 @@ FORBIDDEN = re.compile(
 # What Trusted.v may not contain besides: everything that proves something, or makes one thing read like another.
 FORBIDDEN_IN_TRUSTED = re.compile(
     r"\b(Theorem|Lemma|Corollary|Fact|Remark|Proposition|Example|Goal|Proof|Instance|Coercion|Canonical|"
-    r"Hypothes[ie]s|Context|Let|Inductive|CoInductive|Record|Structure|Class|Notation|Infix)\b"
+    r"Hypothes[ie]s|Context|Let|CoInductive|Record|Structure|Class|Notation|Infix)\b"
 )
 # Sections and modules are counted only where a sentence begins, so that a name cannot pose as one.
 BOUNDARY = re.compile(r"(?:\A|\.\s)\s*(Section|Module|End)\s+(\w+)|\b(Variables?|Hypothes[ie]s|Context)\b")
