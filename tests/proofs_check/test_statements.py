@@ -18,7 +18,7 @@ MAIN = "Analysis.Statement.our_convergence_full_refuted"
 
 def test_trusted_is_short_and_proves_nothing():
     text = (COQ / "Trusted.v").read_text(encoding="utf-8")
-    assert text.count("\n") <= 700
+    assert text.count("\n") <= 800
     assert max(map(len, text.splitlines())) <= 120
     assert not re.search(r"\b(Proof|Qed|Theorem|Lemma|Axiom)\b", SOURCE)
 
