@@ -4,6 +4,7 @@ from attnprune_verify.algorithms.baselines.sparsegpt import sparsegpt_report as 
 from attnprune_verify.algorithms.baselines.wanda import wanda_report as wanda_report
 from attnprune_verify.algorithms.chaos import chaos as chaos
 from attnprune_verify.algorithms.descent import prune_mask_gd as prune_mask_gd
+from attnprune_verify.algorithms.gap.mask_gap import certified_mask_gap as certified_mask_gap
 from attnprune_verify.algorithms.layer.prune import prune_layer as prune_layer
 from attnprune_verify.algorithms.refit import refit_pair as refit_pair
 from attnprune_verify.algorithms.rounding import binary_mask as binary_mask
@@ -52,6 +53,7 @@ from attnprune_verify.pretrained.load import load_pretrained as load_pretrained
 from attnprune_verify.theory.assumptions import assumptions as assumptions
 from attnprune_verify.theory.best_mask import certified_best_mask as certified_best_mask
 from attnprune_verify.theory.constants import constants as constants
+from attnprune_verify.theory.every_text import bound_for_every_text as bound_for_every_text
 from attnprune_verify.theory.stationary import certified_stationary_point as certified_stationary_point
 from attnprune_verify.whole_model.folder import prune_model as prune_model
 

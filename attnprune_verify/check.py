@@ -9,6 +9,7 @@ from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
+from attnprune_verify.algorithms.gap.by_head import HeadGap, gaps_by_head
 from attnprune_verify.errors import InvalidInstance
 from attnprune_verify.instance.memory import estimate_memory, require_memory
 from attnprune_verify.instance.problem import Instance, LayerInstance
@@ -22,7 +23,7 @@ from attnprune_verify.theory.constants import Constants, constants
 from attnprune_verify.theory.layer_verdicts import layer_bounds, layer_theorem
 from attnprune_verify.theory.layers import LayerAssumption, LayerConstants, layer_assumptions, layer_constants
 from attnprune_verify.theory.theorem import TheoremVerdict, theorem
-from attnprune_verify.values import as_count, as_positive
+from attnprune_verify.values import as_count, as_positive, as_ratio
 
 __all__ = ["SCHEMA", "CheckResult", "instance_of_model", "run_check"]
 
@@ -57,6 +58,8 @@ class CheckResult:
     constants : Constants or LayerConstants
     bounds : tuple of Bound
     theorem : TheoremVerdict
+    mask_gaps : tuple of HeadGap or None
+        Where a pruning ratio was given: how far the best mask that was found is at most from the best one.
     outcome : str
         "passed" when every gradient oracle passed and no repaired bound is violated; "failed" when one is refuted
         (or, under `strict`, an assumption fails); else "incomplete".
@@ -69,6 +72,7 @@ class CheckResult:
     bounds: tuple[Bound, ...]
     theorem: TheoremVerdict
     outcome: Outcome
+    mask_gaps: tuple[HeadGap, ...] | None = None
 
     def __repr__(self) -> str:
         failing = ", ".join(assumption.id for assumption in self.assumptions if not assumption.holds)
@@ -95,7 +99,7 @@ class CheckResult:
                 "guarantees": [{"id": g.id, "applies": g.applies, "says": g.says} for g in self.theorem.guarantees],
             },
             "outcome": self.outcome,
-        }
+        } | ({} if self.mask_gaps is None else {"mask_gaps": [gap.as_dict() for gap in self.mask_gaps]})
 
 
 def _require_memory_for(instance: Instance | LayerInstance) -> None:
@@ -145,6 +149,7 @@ def run_check(
     strict: bool = False,
     seed: int = 0,
     effort: float = _EFFORT,
+    rho: float | None = None,
     progress: Callable[[str], None] | None = None,
 ) -> CheckResult:
     """Check the closed-form gradient on `instance` and say which of the paper's assumptions hold.
@@ -167,6 +172,9 @@ def run_check(
     effort : float
         Nominal seconds that the oracles in exact arithmetic may take; what they compare depends on it, not on the
         clock. One that would take longer is not run, which its note says together with the effort that is enough.
+    rho : float, optional
+        Also bound the divergence of all masks with that share of zeros (`certified_mask_gap`), of W or of each head's
+        W_Q, where that costs less than `effort`.
     progress : callable, optional
         Told, in a few words, what is done next.
 
@@ -189,6 +197,7 @@ def run_check(
     """
     tell = progress or (lambda _: None)
     as_positive("effort", effort)
+    ratio = None if rho is None else as_ratio(rho)
     _require_memory_for(instance)
     rng = np.random.default_rng(seed)
     if isinstance(instance, LayerInstance):
@@ -210,8 +219,11 @@ def run_check(
         bounds = evaluate_bounds(instance)
         tell("theorem")
         statement = theorem(instance, beta=beta, delta=delta)
+    if ratio is not None:
+        tell("masks")
+    gaps = None if ratio is None else gaps_by_head(instance, ratio, effort)
     outcome = _outcome(judged, verdicts, bounds, strict)
-    return CheckResult(instance, judged, verdicts, numbers, bounds, statement, outcome)
+    return CheckResult(instance, judged, verdicts, numbers, bounds, statement, outcome, gaps)
 
 
 def instance_of_model(

@@ -17,7 +17,7 @@ ODD = (
 STATEMENTS = (
     "lem:PL_ineq", "thm:our_convergence", "fix:our_convergence", "rem:practical", "fix:practical",
     "alg:mask_gd", "fix:mask_gd", "fix:bound_c", "fix:bound_basic_func", "exp:step_size", "new:best_mask",
-    "new:certified_stationary_point",
+    "new:certified_stationary_point", "new:certified_mask_gap",
 )  # fmt: skip
 READINGS = (
     "full", "causal", "given", "zeros", "ones", "ball", "box", "all M", "whole", "range", "0", "1", "ascending",

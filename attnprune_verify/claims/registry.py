@@ -41,6 +41,8 @@ _MODULES = (
     "two_masks",
     "stationary_point",
     "best_mask",
+    "mask_gap",
+    "every_text",
     "library",
     "kernel_rounding",
     "promises",

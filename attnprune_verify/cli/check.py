@@ -33,6 +33,12 @@ __all__ = ["command"]
     show_default=True,
     help="Nominal seconds for the oracles in exact arithmetic; what would take longer is left out and said.",
 )
+@click.option(
+    "--rho",
+    type=NUMBER,
+    metavar="R",
+    help="Also bound the divergence of every mask with that share of zeros, where it costs less than --effort.",
+)
 @click.option("--quiet", is_flag=True, help="No progress; as text, only the closing sentence.")
 @click.option(
     "--beta", type=NUMBER, metavar="B", help="Judge this beta (X X^T >= beta I) instead of the instance's own."
@@ -48,6 +54,7 @@ def command(
     form: str,
     strict: bool,
     effort: float,
+    rho: float | None,
     quiet: bool,
     beta: float | None,
     delta: float | None,
@@ -67,7 +74,7 @@ def command(
 
     problem = _problem(instance, layer, text, n)
     with stages(show=not quiet) as tell:
-        result = run_check(problem, beta=beta, delta=delta, strict=strict, effort=effort, progress=tell)
+        result = run_check(problem, beta=beta, delta=delta, strict=strict, effort=effort, rho=rho, progress=tell)
     if form == "json":
         from attnprune_verify.files import dumps
 

@@ -23,10 +23,12 @@ __all__ = ["command"]
 
 _FORMATS = (".png", ".svg", ".pdf")
 _DESCENT = {"lam", "rho", "readings", "steps"}
-_OF_AN_INSTANCE = {"heatmaps": _DESCENT, "taylor": {"lam"}, "descent": _DESCENT, "constants": {"lam"}}
+_OF_AN_INSTANCE = {"heatmaps": _DESCENT, "taylor": {"lam"}, "descent": _DESCENT, "constants": {"lam"}, "gap": {"lam"}}
 _TAKES = {**_OF_AN_INSTANCE, "slack": {"claims"}, "heads": {"rho", "methods"}, "perplexity": set[str]()}
 """The options that mean something to each kind."""
 KINDS = tuple(_TAKES)
+_GAP_STEPS = 60
+"""Of the search for a bound: chosen, half a second a ratio on the instance that is drawn without SOURCE."""
 
 
 @click.command(name="plot")
@@ -59,6 +61,7 @@ def command(
       taylor      Taylor remainder of the gradient, and of a wrong one
       descent     loss, gradient and M along the descent, by reading
       constants   the paper's, ours, and what is found on the instance
+      gap         a bound that no mask is below, and masks, by pruning ratio
       slack       how far bounds are from failing, by family
       heads       error of pruned layers, heads by layers
       perplexity  perplexity against sparsity
@@ -114,6 +117,10 @@ def _of_instance(kind: str, instance: Instance, rho: float, readings: tuple[str,
         from attnprune_verify.report.plots.constants import compared, draw_constants
 
         return draw_constants(compared(instance))
+    if kind == "gap":
+        from attnprune_verify.report.plots.gaps import draw_gaps, gap_rows
+
+        return draw_gaps(gap_rows(instance, steps=_GAP_STEPS))
     if kind == "taylor":
         from attnprune_verify.report.plots.taylor import draw_taylor, remainders
 

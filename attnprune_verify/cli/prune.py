@@ -39,6 +39,13 @@ _DIVERGED = 1
     "--momentum-form", type=click.Choice(["heavy-ball", "ema", "nesterov"]), default="heavy-ball", show_default=True
 )
 @click.option("--project", is_flag=True, help="Clip M to [0, 1] after every step.")
+@click.option(
+    "--effort",
+    type=NUMBER,
+    default=22.0,
+    show_default=True,
+    help="Nominal seconds for the bound of every mask with as many zeros; one that costs more is left out.",
+)
 @click.option("--out", type=click.Path(), metavar="FILE", help="Write mask (0/1), M and the trace to this .npz.")
 @click.option("--quiet", is_flag=True, help="Print nothing.")
 def command(
@@ -51,12 +58,14 @@ def command(
     momentum: float,
     momentum_form: str,
     project: bool,
+    effort: float,
     out: str | None,
     quiet: bool,
 ) -> int:
     """Find a pruning mask for an instance by gradient descent on its attention error (alg:mask_gd).
 
-    The error of the mask is printed beside that of pruning the smallest |W|, which looks at no sample at all.
+    The error of the mask is printed beside that of pruning the smallest |W|, which looks at no sample at all, and its
+    divergence beside a bound that no mask with as many zeros is below.
 
     \b
     Example:
@@ -91,14 +100,14 @@ def command(
     if target is not None:
         _write(target, result)
     if not quiet:
-        deliver(_report(result, instance) + "\n")
+        deliver(_report(result, instance, effort) + "\n")
     if result.status == "diverged":
         print(f"Warning: {result.message}", file=sys.stderr)
         return _DIVERGED
     return 0
 
 
-def _report(result: Descent, instance: Instance) -> str:
+def _report(result: Descent, instance: Instance, effort: float) -> str:
     import numpy as np
 
     from attnprune_verify.algorithms.baselines.magnitude import magnitude_mask
@@ -118,11 +127,27 @@ def _report(result: Descent, instance: Instance) -> str:
         f"error        {objective.relative_error(result.mask):.6g}",
         f"  of the mask that prunes the smallest |W| instead: {objective.relative_error(smallest):.6g}",
     ]
+    lines += _gap(result, instance, effort)
     if trace.ascents:
         lines.append(f"the loss rose in {trace.ascents} of {result.steps} steps")
     if np.unique(result.M).size == 1:
         lines.append("all entries of M are equal: the mask is nothing but the order of ties")
     return "\n".join(lines)
+
+
+def _gap(result: Descent, instance: Instance, effort: float) -> list[str]:
+    """How far the mask is at most from the best one, in KL."""
+    from attnprune_verify.algorithms.gap.by_head import gap_cost
+    from attnprune_verify.algorithms.gap.mask_gap import certified_mask_gap
+
+    cost = gap_cost(instance.n, instance.d, instance.d, instance.k or 1)
+    if cost > effort:
+        return [f"bound        of all masks with as many zeros: not run, an effort of {cost:.2g} is enough"]
+    gap = certified_mask_gap(instance, masks=result.mask, on="W")
+    return [
+        f"divergence   {gap.kl:.6g}, mean over rows of KL(F(1) || F(M)) in nats",
+        f"  no mask with as many zeros has less than {gap.bound:.6g}; one that was found has {gap.best_kl:.6g}",
+    ]
 
 
 def _range(values) -> str:  # type: ignore[no-untyped-def]  # numpy is not imported here

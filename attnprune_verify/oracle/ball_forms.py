@@ -17,7 +17,10 @@ from numpy.typing import NDArray
 from attnprune_verify.oracle.enclosure import as_ball, as_balls, hadamard
 from attnprune_verify.oracle.inputs import Problem, frequency
 
-__all__ = ["attention_rows", "attention_term", "gradient_balls", "product_balls", "regular_term"]
+__all__ = [
+    "Head", "add_columns", "add_rows", "attention_rows", "attention_term", "gradient_balls", "heads_of",
+    "product_balls", "regular_term", "row_blocks", "rows_of", "turned",
+]  # fmt: skip
 
 _BLOCK = 2**17  # logits per row block: bounds the memory, about 100 bytes each
 _Rows = list[list[arb]]
@@ -26,8 +29,8 @@ _Rows = list[list[arb]]
 def attention_rows(at: Problem, *, dense: bool = False) -> Iterator[_Rows]:
     """F(M), or F(1), sample by sample and head by head."""
     for tokens in map(as_balls, at.samples):
-        for head in _heads(at, tokens, dense=dense):
-            yield [row for block in _row_blocks(len(at.allowed)) for row in head.softmax(block).f]
+        for head in heads_of(at, tokens, dense=dense):
+            yield [row for block in row_blocks(len(at.allowed)) for row in head.softmax(block).f]
 
 
 def attention_term(at: Problem) -> arb:
@@ -58,7 +61,7 @@ def _gathered(at: Problem, directions: tuple[NDArray[Any], ...] | None) -> list[
     weights = [as_balls(W) for W in at.weights]
     sums = [arb_mat(W.nrows(), W.ncols()) for W in weights]
     for tokens in map(as_balls, at.samples):
-        moves = None if directions is None else list(_heads(at, tokens, directions))
+        moves = None if directions is None else list(heads_of(at, tokens, directions))
         totals: dict[int, list[arb_mat]] = {}
         for head, block in _residuals(at, tokens):
             move = None if moves is None else moves[head.number]
@@ -69,8 +72,8 @@ def _gathered(at: Problem, directions: tuple[NDArray[Any], ...] | None) -> list[
             places = (index, index * at.kv_heads // at.heads)
             for total, slope, place in zip(sums, slopes, places, strict=False):
                 scale = as_ball(at.scale) if total is sums[0] else arb(1)  # the queries carry the scale
-                back = tokens.transpose() * _turned(at, slope, back=True) * (scale / len(at.samples))
-                _add_columns(total, back, place * at.m)
+                back = tokens.transpose() * turned(at, slope, back=True) * (scale / len(at.samples))
+                add_columns(total, back, place * at.m)
     return [hadamard(W, total) for W, total in zip(weights, sums, strict=True)]
 
 
@@ -82,7 +85,7 @@ class _Block(NamedTuple):
     curve: _Rows | None
 
 
-class _Head(NamedTuple):
+class Head(NamedTuple):
     """One head on one sample."""
 
     at: Problem
@@ -91,6 +94,15 @@ class _Head(NamedTuple):
     keys: arb_mat
 
     def softmax(self, rows: slice) -> _Block:
+        scores, slope, curve = self.scores(rows)
+        f = [
+            _softmax(row, np.flatnonzero(positions).tolist())
+            for row, positions in zip(scores, self.at.allowed[rows], strict=True)
+        ]
+        return _Block(rows, f, [], slope, curve)
+
+    def scores(self, rows: slice) -> tuple[_Rows, _Rows | None, _Rows | None]:
+        """What the softmax is taken of, and where it is capped the derivatives of the cap."""
         scores = (rows_of(self.queries, rows) * self.keys.transpose()).tolist()
         slope = curve = None
         if self.at.softcap is not None:
@@ -102,19 +114,15 @@ class _Head(NamedTuple):
         if self.at.alibi is not None:
             fall = as_ball(self.at.alibi[self.number])
             scores = [[s - fall * abs(i - j) for j, s in enumerate(row)] for i, row in enumerate(scores, rows.start)]
-        f = [
-            _softmax(row, np.flatnonzero(positions).tolist())
-            for row, positions in zip(scores, self.at.allowed[rows], strict=True)
-        ]
-        return _Block(rows, f, [], slope, curve)
+        return scores, slope, curve
 
-    def add(self, totals: list[arb_mat], block: _Block, move: _Head | None) -> None:
+    def add(self, totals: list[arb_mat], block: _Block, move: Head | None) -> None:
         """Add p K and p^T Q, or their derivatives where queries and keys move."""
         p = _p(block)
         n, rows = len(self.at.allowed), len(block.f)
         if move is None:
             slopes = arb_mat(rows, n, [entry for row in _bent(p, block.slope) for entry in row])
-            _add_rows(totals[0], slopes * self.keys, block.rows)
+            add_rows(totals[0], slopes * self.keys, block.rows)
             if self.at.moves_keys:
                 totals[1] += slopes.transpose() * rows_of(self.queries, block.rows)
             return
@@ -126,17 +134,17 @@ class _Head(NamedTuple):
             bends = zip(dp, p, ds.tolist(), block.curve, strict=True)
             dp = [[a + b * s * u for a, b, s, u in zip(*row, strict=True)] for row in bends]
         moved = arb_mat(rows, n, [entry for row in dp for entry in row])
-        _add_rows(totals[0], moved * self.keys, block.rows)
+        add_rows(totals[0], moved * self.keys, block.rows)
         if self.at.moves_keys:
             still = arb_mat(rows, n, [entry for row in _bent(p, block.slope) for entry in row])
-            _add_rows(totals[0], still * move.keys, block.rows)
+            add_rows(totals[0], still * move.keys, block.rows)
             totals[1] += moved.transpose() * rows_of(self.queries, block.rows)
             totals[1] += still.transpose() * rows_of(move.queries, block.rows)
 
 
-def _heads(
+def heads_of(
     at: Problem, tokens: arb_mat, masks: tuple[NDArray[Any], ...] | None = None, *, dense: bool = False
-) -> Iterator[_Head]:
+) -> Iterator[Head]:
     """The heads at the problem's masks, with nothing pruned, or for a direction `masks`, which has no bias."""
     weights = [as_balls(W) for W in at.weights]
     if not dense:
@@ -146,15 +154,15 @@ def _heads(
     rows = [_shifted(tokens * A, bias) for A, bias in zip(weights, biases, strict=False)]
     for index in range(at.heads):
         places = (index, index * at.kv_heads // at.heads)
-        sides = [_turned(at, _columns(part, place * at.m, at.m)) for part, place in zip(rows, places, strict=False)]
-        yield _Head(at, index, sides[0] * as_ball(at.scale), sides[1] if at.moves_keys else tokens)
+        sides = [turned(at, _columns(part, place * at.m, at.m)) for part, place in zip(rows, places, strict=False)]
+        yield Head(at, index, sides[0] * as_ball(at.scale), sides[1] if at.moves_keys else tokens)
 
 
-def _residuals(at: Problem, tokens: arb_mat) -> Iterator[tuple[_Head, _Block]]:
+def _residuals(at: Problem, tokens: arb_mat) -> Iterator[tuple[Head, _Block]]:
     """F(M), and c = F(M) - F(1), by heads and row blocks."""
     same = all(((M == 1) | (W == 0)).all() for M, W in zip(at.masks, at.weights, strict=True))
-    for head, plain in zip(_heads(at, tokens), _heads(at, tokens, dense=True), strict=True):
-        for rows in _row_blocks(len(at.allowed)):
+    for head, plain in zip(heads_of(at, tokens), heads_of(at, tokens, dense=True), strict=True):
+        for rows in row_blocks(len(at.allowed)):
             block = head.softmax(rows)
             if same:  # then c is exactly 0, not merely a ball around 0
                 yield head, block._replace(c=[[arb(0)] * len(row) for row in block.f])
@@ -208,7 +216,7 @@ def _dot(left: list[arb], right: list[arb]) -> arb:
     return sum((a * b for a, b in zip(left, right, strict=True)), arb(0))
 
 
-def _turned(at: Problem, rows: arb_mat, *, back: bool = False) -> arb_mat:
+def turned(at: Problem, rows: arb_mat, *, back: bool = False) -> arb_mat:
     """Row i turned by R_i, or back."""
     if at.rope is None:
         return rows
@@ -229,7 +237,8 @@ def _shifted(rows: arb_mat, bias: Any) -> arb_mat:
     return rows + arb_mat([[as_ball(b) for b in bias]] * rows.nrows())
 
 
-def _row_blocks(n: int) -> Iterator[slice]:
+def row_blocks(n: int) -> Iterator[slice]:
+    """Blocks of rows of n logits each."""
     step = max(1, _BLOCK // n)
     return (slice(start, min(start + step, n)) for start in range(0, n, step))
 
@@ -249,13 +258,15 @@ def _columns(matrix: arb_mat, start: int, count: int) -> arb_mat:
     return arb_mat([[matrix[i, j] for j in columns] for i in range(matrix.nrows())])
 
 
-def _add_rows(total: arb_mat, rows: arb_mat, at: slice) -> None:
+def add_rows(total: arb_mat, rows: arb_mat, at: slice) -> None:
+    """Add a block of rows where they stand."""
     for i in range(rows.nrows()):
         for j in range(rows.ncols()):
             total[at.start + i, j] += rows[i, j]
 
 
-def _add_columns(total: arb_mat, columns: arb_mat, start: int) -> None:
+def add_columns(total: arb_mat, columns: arb_mat, start: int) -> None:
+    """Add a block of columns, from column `start` on."""
     for i in range(columns.nrows()):
         for j in range(columns.ncols()):
             total[i, start + j] += columns[i, j]

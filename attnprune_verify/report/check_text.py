@@ -49,9 +49,28 @@ def render_check(result: CheckResult) -> Group:
         _constants(result.constants),
         _bounds(result),
         _theorem(result),
+        *_mask_gaps(result),
         Text(),
         Text(closing_sentence(result), style="bold"),
     )
+
+
+def _mask_gaps(result: CheckResult) -> list[RenderableType]:
+    """How far the best mask that was found is at most from the best one."""
+    if result.mask_gaps is None:
+        return []
+    table = Table(box=None, padding=(0, 2, 0, 0), header_style="dim")
+    for column in ("map", "kept", "no mask has less than", "best found", "ratio", ""):
+        table.add_column(column)
+    for one in result.mask_gaps:
+        name = one.map if one.head is None else f"{one.map}, head {one.head}"
+        if one.gap is None:
+            table.add_row(name, "", "", "", "", one.note)
+        else:
+            numbers = (scientific(one.gap.bound), scientific(one.gap.best_kl), f"{one.gap.ratio:.3g}")
+            table.add_row(name, str(one.gap.ones), *numbers, f"in {one.gap.arithmetic}")
+    title = "The best masks: mean over rows of KL(F(1) || F(M)) in nats, every mask with as many ones"
+    return [Text(), Text(title, style="bold"), table]
 
 
 def closing_sentence(result: CheckResult) -> str:

@@ -216,6 +216,8 @@ Definition third n (sigma f v w : vec) := let e := fun j => sigma j - f j in
   rsum n (fun j => sigma j * ((e j - mean n sigma e) * (v j - mean n sigma v) * (w j - mean n sigma w))).
 Definition bil n (sigma f v w : vec) :=
   rsum n (fun j => jacobian n sigma w j * jacobian n sigma v j) + third n sigma f v w.
+(* KL(f || softmax(s)); off f's support ln and its product are 0 times whatever *)
+Definition kl_row n (m f s : vec) := rsum n (fun j => f j * (ln (f j) - ln (softmax n m s j))).
 (* every row of p is C-Lipschitz in its logits *)
 Definition row_constant C := 0 <= C /\ forall n m f s s' a, valid_row n m -> probability n f ->
   sqnorm n (fun j => p_row n (softmax n m s') f j - p_row n (softmax n m s) f j)
@@ -238,6 +240,8 @@ Definition alpha V i := rsum n (fun j => u V i j * Mc i j).
 Definition f V : mat := fun i j => u V i j * Mc i j / alpha V i.
 Definition c M : mat := fun i j => f (had M W) i j - f W i j.
 Definition Lattn M := / 2 * nsq n n (c M).
+(* the sum over the rows of KL(f_i || f~_i) *)
+Definition KL M := rsum n (fun i => kl_row n (Mc i) (f W i) (logit (had M W) i)).
 Definition Lreg lam M := / 2 * lam * nsq d d M.
 Definition L lam M := Lattn M + Lreg lam M.
 Definition p M : mat := fun i j =>
@@ -396,6 +400,15 @@ Definition softmax_jacobian_norm := forall n sigma, probability n sigma ->
   forall v, sqnorm n (jacobian n sigma v) <= / 4 * sqnorm n v.
 Definition softmax_lipschitz := forall n m s s' a, valid_row n m ->
   sqnorm n (fun j => softmax n m s' j - softmax n m s j) <= / 4 * masked_sqnorm n m (fun j => s' j - s j) a.
+(* KL is convex in the logits: its tangent at s is below it at every s' *)
+Definition kl_tangent := forall n m f s s', valid_row n m -> probability n f -> (forall j, m j = 0 -> f j = 0) ->
+  kl_row n m f s + rsum n (fun j => (softmax n m s j - f j) * (s' j - s j)) <= kl_row n m f s'.
+(* no mask B in the box with entries that add up to k has less than what one gradient G, at any real Y, and a threshold
+   tau give; for the k-th smallest entry of G as tau, tau k + sum min(G - tau, 0) is the sum of the k smallest *)
+Definition divergence_floor := forall n d X W Mc Y B k tau, valid_mask n Mc -> box d B ->
+  rsum d (fun a => rsum d (fun b => B a b)) = k -> let G := adjoint n X W (c n d X W Mc Y) in
+  KL n d X W Mc Y - ip d d G Y + (tau * k + rsum d (fun a => rsum d (fun b => Rmin (G a b - tau) 0)))
+  <= KL n d X W Mc B.
 (* logits moved by u: each weight, and v^T J v, change at most by the factor e^(hi - lo); no smaller exponent serves *)
 Definition softmax_move := forall n m s u lo hi, valid_row n m ->
   (forall j, (j < n)%nat -> m j = 1 -> lo <= u j <= hi) ->

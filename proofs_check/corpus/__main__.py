@@ -9,6 +9,7 @@ from proofs_check.corpus import (
     in_the_fields,
     in_the_text,
     of_empty_instances,
+    of_mask_gaps,
     of_masks_and_points,
     of_the_lemma,
     of_the_rest,
@@ -24,6 +25,7 @@ PARTS = {
     "The main theorem, spurious minima, leaving the box": of_the_theorem,
     "Remarks, thresholds, repaired bounds, prose, misprints": of_the_rest,
     "The best mask, stationary points, the mask of descent": of_masks_and_points,
+    "The bound of every mask's divergence": of_mask_gaps,
     "Instances that say nothing": of_empty_instances,
 }
 _HEAD = """# Invalid certificates

@@ -6,6 +6,7 @@ from typing import Any
 from proofs_check.producer import (
     best_mask,
     convergence,
+    mask_gap,
     pl_inequality,
     prose,
     repaired,
@@ -26,6 +27,7 @@ PARTS = (
     sharp_bounds,
     prose,
     best_mask,
+    mask_gap,
     stationary_point,
 )
 

@@ -21,6 +21,7 @@ let checks =
     ("fix:practical", Bounds.check_floor);
     ("fix:attn_prun", Bounds.check_best_mask);
     ("new:best_mask", Leaves.check);
+    ("new:certified_mask_gap", Gap.check);
     ("new:descent_mask_far_from_best", Returned.check);
     ("new:certified_stationary_point", Stationary.check);
     ("alg:mask_gd", Thresholds.check_printed);

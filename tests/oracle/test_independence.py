@@ -20,6 +20,7 @@ ALLOWED = {
     "fixed_point": set(),
     "ball": SHARED | {f"{ORACLE}{part}" for part in ("ball_forms", "ball_series", "enclosure")},
     "ball_forms": {f"{ORACLE}{part}" for part in ("enclosure", "inputs")},
+    "ball_divergence": {f"{ORACLE}{part}" for part in ("ball_forms", "enclosure", "inputs")},
     "ball_series": {f"{ORACLE}{part}" for part in ("enclosure", "inputs")},
     "taylor": SHARED | {f"{ORACLE}{part}" for part in ("running_error", "taylor_differences")},
     "taylor_differences": {f"{ORACLE}inputs"},

@@ -12,6 +12,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from attnprune_verify.algorithms.arguments import pruned_count
 from attnprune_verify.algorithms.baselines.table import BASELINES, prune_by
+from attnprune_verify.algorithms.gap.by_head import both_sides
 from attnprune_verify.algorithms.layer.calibration import Calibration
 from attnprune_verify.algorithms.layer.fisher_obs import FisherOBS, PrunedPair, prune_fisher_obs
 from attnprune_verify.algorithms.layer.heads import join_heads
@@ -72,6 +73,7 @@ def prune_layer(
     method: str = "fisher-obs",
     *,
     pattern: str | None = None,
+    certify: bool = False,
     **options: Any,
 ) -> PrunedLayer:
     """Prune W_Q and W_K of a real attention layer, each by the ratio rho or to an N:M pattern. Biases are kept.
@@ -104,6 +106,9 @@ def prune_layer(
     pattern : str, optional
         "N:M" in place of rho, for magnitude, wanda, sparsegpt and output-obs: of every M consecutive inputs, each
         output keeps N.
+    certify : bool
+        Put `certified_mask_gap` of each head's two masks, the other map and the kept weights dense, into
+        ``summary["mask_gap"]`` ("Q" and "K": bound, kl, ratio, ...): some seconds a head.
     **options
         As in the table.
 
@@ -155,6 +160,8 @@ def prune_layer(
         "pruned_K": _zeros(outcome.kept_K, layer.kv_heads),
         "in_sample_error": tuple(map(float, layer_relative_error(layer, pruned, X))),
     }
+    if certify:
+        summary["mask_gap"] = both_sides(layer, data.X, outcome.kept_Q * 1.0, outcome.kept_K * 1.0)
     return PrunedLayer(pruned, outcome.kept_Q.astype(W_Q.dtype), outcome.kept_K.astype(W_K.dtype), summary)
 
 

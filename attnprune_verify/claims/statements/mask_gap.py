@@ -1,0 +1,112 @@
+"""A lower bound of the divergence of every mask with so many ones, from one gradient: against every such mask."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import combinations
+from typing import Any
+
+import numpy as np
+from numpy.random import Generator
+
+from attnprune_verify.algorithms.gap.mask_gap import certified_mask_gap
+from attnprune_verify.claims.case import Case
+from attnprune_verify.claims.core import Claim, Kind, Strength, Wrong
+from attnprune_verify.claims.hypotheses import ANY_MASK
+from attnprune_verify.claims.quantities import Quantities
+from attnprune_verify.claims.relation import Relation, at_most
+from attnprune_verify.claims.supply import Instances
+from attnprune_verify.instance.problem import Instance
+
+_MOST_ENTRIES = 9
+"""Of a mask of which all are compared: 126 masks at most."""
+
+
+def _drawn(rng: Generator, case: Case) -> dict[str, Any]:
+    """A number of ones, and a real matrix: a mask that is relaxed, or anything."""
+    shape = case["W"].shape
+    spread = float(rng.choice([0.0, 0.3, 2.0]))
+    ones = int(rng.integers(0, case["W"].size + 1))
+    return {"ones": ones, "N": np.full(shape, ones / case["W"].size) + spread * rng.standard_normal(shape)}
+
+
+def _all_masks(q: Quantities) -> Iterator[Any]:
+    """Every 0/1 mask with that many ones."""
+    for places in combinations(range(q.d**2), q.case["ones"]):
+        mask = np.zeros(q.d**2)
+        mask[list(places)] = 1.0
+        yield mask.reshape(q.d, q.d)
+
+
+def _divergence(q: Quantities, M: Any) -> Any:
+    """sum_i KL(f_i || F_i(M)) = sum_i log sum_j f_ij exp D_ij - sum_j f_ij D_ij, D the change of the logits."""
+    change = q.X @ ((M - 1) * q.W) @ q.X.T
+    total = q.number(0.0)
+    for i in np.flatnonzero(q.row_sizes >= 2):
+        f, D = q.f[i, q.allowed[i]], change[i, q.allowed[i]]
+        top = q.largest(D)
+        total = total + q.log((f * q.exp(D - top)).sum()) + top - (f * D).sum()
+    return total
+
+
+def _threshold(entries: Any, ones: int) -> float:
+    """The `ones`-th smallest entry, in floats: any number gives a bound, this one the best."""
+    ordered = np.sort([float(entry) for entry in entries.ravel()])
+    return float(ordered[min(max(ones, 1), len(ordered)) - 1])
+
+
+def _floor(q: Quantities, steep: float = 1.0, sign: float = 1.0) -> list[Relation]:
+    """The tangent at N, least over the masks, against the divergence of each; and the library's own bound."""
+    if q.d**2 > _MOST_ENTRIES:
+        return []
+    ones, one = q.case["ones"], q.number(1.0)
+    at = q.at(q.N)
+    G = q.W * (q.X.T @ at.c @ q.X) * q.number(steep)
+    tau = q.number(_threshold(G * sign, ones))
+    least = tau * ones + sum((q.smallest([g * q.number(sign) - tau, q.number(0.0)]) for g in G.ravel()), q.number(0.0))
+    bound = _divergence(q, q.N) - (G * q.N).sum() + least
+    return [at_most(bound + one, _divergence(q, q.number(B)) + one, "tangent", offset=one) for B in _all_masks(q)]
+
+
+def _library(q: Quantities, more: float = 1.0) -> list[Relation]:
+    """What `certified_mask_gap` returns against every mask, and the mask it found against its divergence."""
+    if q.d**2 > _MOST_ENTRIES:
+        return []
+    instance, one = Instance(q.case["X"], q.case["W"], mask=q.case["mask"]), q.number(1.0)
+    found = certified_mask_gap(instance, keep=q.case["ones"], on="W", steps=4)
+    rows = q.number(float(q.n))
+    bound = q.number(found.bound) * rows * q.number(more)
+    parts = [at_most(bound + one, _divergence(q, q.number(B)) + one, "bound", offset=one) for B in _all_masks(q)]
+    reached = q.number(found.best_kl) * rows
+    return [*parts, at_most(_divergence(q, q.number(found.best)) + one, reached + one, "mask found", offset=one)]
+
+
+def _both(q: Quantities, steep: float = 1.0, sign: float = 1.0, more: float = 1.0) -> list[Relation]:
+    return [*_floor(q, steep, sign), *_library(q, more)]
+
+
+CLAIMS: tuple[Claim, ...] = (
+    Claim(
+        id="new:certified_mask_gap",
+        kind=Kind.THEOREM,
+        title="A bound of every mask's divergence from one gradient",
+        section="4 Main Results",
+        reading=ANY_MASK,
+        says="The sum over the rows of KL(f_i || F_i(M)) is convex in M. Its tangent at any real matrix Y is therefore"
+        " below it at every mask, and the least value of the tangent over the masks with k ones is that of the k"
+        " smallest entries of the gradient: one gradient and one sort bound the divergence of every such mask from"
+        " below. `certified_mask_gap` looks for a good Y and evaluates the bound with its rounding paid.",
+        formula="KL(B) >= KL(Y) - <G, Y> + tau k + sum_ab min(G_ab - tau, 0), G = W o (X^T (F(Y) - f) X), for all real"
+        " Y, tau and all B in [0, 1]^(d x d) whose entries add up to k",
+        strength=Strength.UPPER,
+        margin=_both,
+        supply=Instances("any", extra=_drawn, small=True, free=(), rounds=1),
+        uses=("def:soft_prob_func",),
+        wrong=(
+            Wrong("twice the gradient", lambda q: _floor(q, steep=2.0)),
+            Wrong("the largest entries in place of the smallest", lambda q: _floor(q, sign=-1.0)),
+            Wrong("1.5 times the bound", lambda q: _library(q, more=1.5)),
+        ),
+        source="new",
+    ),
+)

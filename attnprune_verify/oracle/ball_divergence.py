@@ -1,0 +1,137 @@
+"""KL(F(1) || F(M)) in balls, and its floor over all masks of one map with so many ones.
+
+With f = F(1), z the logits at M and the mean over the rows of all samples::
+
+    KL(M) = mean_i [LSE(z_i) - LSE(z_i(1)) + sum_j f_ij (z_ij(1) - z_ij)],    d KL / d z_ij = F_ij(M) - f_ij
+
+The logits are affine in the mask of one map, the other one's given, and KL is convex in them. So with g the derivative
+in that mask at any real matrix Y, KL(B) >= KL(Y) + <g, B - Y>, and <g, B> is at least the sum of the smallest entries
+of g (new:certified_mask_gap).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+import numpy as np
+from flint import arb, arb_mat
+
+from attnprune_verify.oracle.ball_forms import Head, add_columns, add_rows, heads_of, row_blocks, rows_of, turned
+from attnprune_verify.oracle.enclosure import Enclosure, as_ball, as_balls, enclose, hadamard, working_precision
+from attnprune_verify.oracle.inputs import Problem
+
+__all__ = ["divergence", "divergence_floor"]
+
+_BITS = 96
+"""Precision: what cancels between logits of size 1000 and a divergence of 1e-12 takes fifty bits, doubles have 53."""
+
+
+def divergence(at: Problem) -> Enclosure:
+    """KL(F(1) || F(M)) at the problem's masks: mean over rows, summed over heads.
+
+    Examples
+    --------
+    >>> from attnprune_verify.oracle.inputs import fused
+    >>> at = fused(np.zeros((2, 2)), np.eye(2), np.diag([np.log(3), np.log(3)]))
+    >>> round(float(divergence(at).midpoint), 6)  # 3/4 log 3/2 + 1/4 log 1/2
+    0.130812
+    """
+    if all(((M == 1) | (W == 0)).all() for M, W in zip(at.masks, at.weights, strict=True)):
+        return Enclosure(np.zeros(()), np.zeros(()))  # nothing is pruned: exactly 0, not merely a ball around it
+    with working_precision(_BITS):
+        total = sum((row.gap for _, _, rows in _compared(at) for row in rows), arb(0))
+        return enclose([total / _rows(at)], ())
+
+
+def divergence_floor(at: Problem, place: int, ones: int) -> float:
+    """A number that KL(F(1) || F(B)) is not below, for any B with so many ones as mask number `place`.
+
+    Parameters
+    ----------
+    at : Problem
+        With any real matrix as that mask; the bound is the better the nearer it is to the best masks.
+    place : int
+    ones : int
+
+    Returns
+    -------
+    float
+        At least 0.
+    """
+    with working_precision(_BITS):
+        value, gradient = _value_and_gradient(at, place)
+        entries = gradient.entries()
+        along = sum((g * as_ball(y) for g, y in zip(entries, at.masks[place].flat, strict=True)), arb(0))
+        lower = np.sort(enclose(entries, (len(entries),)).lower)
+        least = sum((arb(float(entry)) for entry in lower[:ones]), arb(0))
+        bound = float(enclose([(value - along + least) / _rows(at)], ()).lower)
+    return bound if bound > 0 else 0.0  # a divergence never is below 0; NaN is not above it
+
+
+class _Row(NamedTuple):
+    """KL of a row, and F(M) - F(1) over all positions."""
+
+    gap: arb
+    c: list[arb]
+
+
+def _rows(at: Problem) -> int:
+    return int(at.samples.shape[0] * at.samples.shape[1])
+
+
+def _compared(at: Problem) -> Iterator[tuple[Head, slice, list[_Row]]]:
+    """Head by head and block by block, sample by sample."""
+    for tokens in map(as_balls, at.samples):
+        for head, plain in zip(heads_of(at, tokens), heads_of(at, tokens, dense=True), strict=True):
+            for rows in row_blocks(len(at.allowed)):
+                pairs = zip(head.scores(rows)[0], plain.scores(rows)[0], at.allowed[rows], strict=True)
+                yield head, rows, [_row(z, dense, np.flatnonzero(seen).tolist()) for z, dense, seen in pairs]
+
+
+def _row(z: list[arb], dense: list[arb], seen: list[int]) -> _Row:
+    c = [arb(0)] * len(z)
+    if len(seen) == 1:
+        return _Row(arb(0), c)
+    (sums, F), (dense_sums, f) = (_softmax([row[j] for j in seen]) for row in (z, dense))
+    gap = sums - dense_sums
+    for j, after, before in zip(seen, F, f, strict=True):
+        gap += before * (dense[j] - z[j])
+        c[j] = after - before
+    return _Row(gap, c)
+
+
+def _softmax(row: list[arb]) -> tuple[arb, list[arb]]:
+    """log sum exp, and the softmax."""
+    shift = max(row, key=float).mid()
+    grown = [(z - shift).exp() for z in row]
+    mass = sum(grown, arb(0))
+    inverse = 1 / mass
+    return mass.log() + shift, [entry * inverse for entry in grown]
+
+
+def _value_and_gradient(at: Problem, place: int) -> tuple[arb, arb_mat]:
+    """The sum of KL over all rows, and its derivative in one mask."""
+    weight = as_balls(at.weights[place])
+    value, total = arb(0), arb_mat(weight.nrows(), weight.ncols())
+    n = len(at.allowed)
+    for sample in range(len(at.samples)):
+        alone = at._replace(samples=at.samples[sample : sample + 1])
+        tokens = as_balls(alone.samples[0])
+        slopes: dict[int, arb_mat] = {}
+        for head, rows, compared in _compared(alone):
+            value += sum((row.gap for row in compared), arb(0))
+            c = arb_mat(len(compared), n, [entry for row in compared for entry in row.c])
+            moved = head.queries if place == 0 else head.keys
+            slope = slopes.setdefault(head.number, arb_mat(moved.nrows(), moved.ncols()))
+            if place == 1:
+                slope += c.transpose() * rows_of(head.queries, rows)
+            else:
+                add_rows(slope, c * head.keys, rows)
+            slopes[head.number] = slope
+        for number, slope in slopes.items():
+            head_at = number if place == 0 else number * at.kv_heads // at.heads
+            scale = as_ball(at.scale) if place == 0 else arb(1)  # the queries carry the scale
+            back = tokens.transpose() * turned(at, slope, back=True) * scale
+            add_columns(total, back, head_at * at.m)
+    return value, hadamard(weight, total)
