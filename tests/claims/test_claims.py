@@ -19,7 +19,7 @@ assert len(CLAIMS) > 150
 
 # What the search must end in where it is not `holds`. The judge does not see this table: it computes.
 NOT_HOLDING = {
-    "def:attn_prun-full": Verdict.ILL_POSED,
+    "def:attn_prun-full": Verdict.MISSTATED,
     "thm:our_convergence:informal-literal": Verdict.REFUTED,
     "alg:mask_gd-literal": Verdict.ILL_POSED,
     "thm:our_convergence-full": Verdict.REFUTED,
@@ -29,7 +29,7 @@ NOT_HOLDING = {
     "lem:PL_ineq_informal-full": Verdict.REFUTED,
     "lem:PL_ineq_informal-causal": Verdict.VACUOUS,
     "lem:lower_bound_p_informal-causal": Verdict.VACUOUS,
-    "eq:new_loss-literal": Verdict.ILL_POSED,
+    "eq:new_loss-literal": Verdict.MISSTATED,
     "fac:calculus-literal": Verdict.ILL_POSED,
     "lem:lower_bound_p-causal": Verdict.VACUOUS,
     "lem:PL_ineq-full": Verdict.REFUTED,
@@ -63,7 +63,7 @@ def test_claim(claim: Claim) -> None:
         assert judgement.statement in (Verdict.HOLDS, Verdict.REFUTED, Verdict.OPEN)
         return
     assert judgement.statement is expected(claim), judgement.reason
-    if judgement.statement in (Verdict.REFUTED, Verdict.ILL_POSED):
+    if judgement.statement in (Verdict.REFUTED, Verdict.MISSTATED, Verdict.ILL_POSED):
         assert judgement.certified and judgement.witness is not None, "a refutation needs a confirmed witness"
     if judgement.statement is Verdict.HOLDS:
         assert judgement.met >= 1
