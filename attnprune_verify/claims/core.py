@@ -13,6 +13,7 @@ from typing import Any
 from numpy.random import Generator
 
 from attnprune_verify.claims.case import Case
+from attnprune_verify.claims.excerpts import quotation
 from attnprune_verify.claims.quantities import Quantities
 from attnprune_verify.claims.relation import Relation, kind_of, scaled
 from attnprune_verify.claims.supply import Supply
@@ -60,7 +61,12 @@ class Verdict(Enum):
 
     HOLDS = "holds"
     REFUTED = "refuted"
+    MISSTATED = "misstated"
+    """It has a meaning, which cannot be what is meant."""
     ILL_POSED = "ill-posed"
+    """It has none."""
+    NOT_REPRODUCED = "not-reproduced"
+    """A sentence about an experiment, measured on other models, texts or draws and found otherwise."""
     VACUOUS = "vacuous"
     OPEN = "open"
 
@@ -124,6 +130,8 @@ class Claim:
         The paper's label (or `rem:`, `exp:`, `fix:`, `new:`), and where it stands.
     says, formula
         The statement in words and as a formula.
+    finding : str
+        What was found beside the verdict, where the statement judged is not ours: shown after it.
     strength : Strength
     margin : callable
         ``quantities -> relation(s)``; runs unchanged in floats, exact fractions and balls.
@@ -133,7 +141,8 @@ class Claim:
     uses : tuple of str
         Ids this statement rests on; checked to exist and to be acyclic.
     defect : callable, optional
-        Relations that, when all hold on every case, show that the statement has no definite meaning.
+        Relations that, when all hold on every case, show that what is printed cannot be meant: it has no definite
+        meaning, or (`has_meaning`) another one.
     attains : callable, optional
         For TIGHT: cases on which both sides agree, or nearly.
     conjecture : bool
@@ -154,6 +163,8 @@ class Claim:
     uses: tuple[str, ...] = ()
     wrong: tuple[Wrong, ...] = ()
     defect: Margin | None = None
+    has_meaning: bool = False
+    """Of a statement with a defect: whether it says something definite all the same."""
     attains: Callable[[], Iterable[Case]] | None = None
     free: tuple[str, ...] | None = None
     """Names of the arrays that local optimisation may move; None: those the supply names."""
@@ -166,13 +177,15 @@ class Claim:
     conjecture: bool = False
     printed: bool = True
     """Whether the margin is what is printed; not so for a wrong neighbour."""
+    finding: str = ""
     measured_on: str = ""
     """The end of `says` of a measured statement, which others share: what it was measured on."""
     source: str = "the paper"
     note: str = ""
     tags: frozenset[str] = field(default_factory=frozenset)
     """"existential": one certified instance proves it; "measured": cases come from experiments; "tautology": it
-    restates a definition, and nothing could refute it."""
+    restates a definition, and nothing could refute it; "every step": it is about every iterate of a descent, the start
+    among them, and not about one that descent reaches."""
 
     @property
     def key(self) -> tuple[str, str]:
@@ -188,6 +201,15 @@ class Claim:
     def own(self) -> bool:
         """Whether the statement is ours (a repair or new), so that its failure is our failure."""
         return self.id.startswith(("fix:", "new:"))
+
+    @property
+    def group(self) -> str:
+        """Whose it is: a statement of the "paper", a sentence of its "text", a "consequence" of it, or our "own"."""
+        if self.own:
+            return "own"
+        if not self.id.startswith("exp:"):
+            return "paper"
+        return "text" if quotation(self.id) else "consequence"
 
 
 def neighbour(claim: Claim, part: str, factor: float) -> Claim:

@@ -19,6 +19,9 @@ __all__ = ["EXISTENTIAL", "GRADES", "Evidence", "index", "weigh"]
 
 GRADES = ("formal", "certified", "exact", "measured")
 
+_FALSE = (Verdict.REFUTED, Verdict.MISSTATED, Verdict.ILL_POSED)
+"""Verdicts that one witness shows."""
+
 EXISTENTIAL = "existential"
 """Tag of claims that one certified instance proves."""
 
@@ -101,7 +104,7 @@ def _own_grade(judgement: Judgement) -> str:
     """Exact and ball arithmetic certify a witness; for a universal statement they only make the samples exact."""
     if "measured" in judgement.claim.tags:
         return "measured"
-    if judgement.statement in (Verdict.REFUTED, Verdict.ILL_POSED) or EXISTENTIAL in judgement.claim.tags:
+    if judgement.statement in _FALSE or EXISTENTIAL in judgement.claim.tags:
         return "certified" if judgement.certified else "measured"
     return "exact" if judgement.certified and judgement.claim.arithmetic == "exact" else "measured"
 
@@ -117,7 +120,7 @@ def _agrees(row: dict[str, Any], judgement: Judgement) -> bool:
     if mask is not None and not _covers(mask, judgement.claim) and allowed not in ("any", "given", None):
         return False
     if row["kind"] == "refutation":
-        return judgement.statement in (Verdict.REFUTED, Verdict.ILL_POSED)
+        return judgement.statement in _FALSE
     return judgement.statement is Verdict.HOLDS
 
 

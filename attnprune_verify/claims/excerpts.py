@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import hashlib
 import json
+from functools import cache
 from importlib import resources
+from typing import NamedTuple
 
 from attnprune_verify.errors import InvalidInstance
 
-__all__ = ["excerpt"]
+__all__ = ["Quotation", "excerpt", "quotation"]
 
 
 def excerpt(id_: str) -> str:
@@ -30,3 +32,29 @@ def excerpt(id_: str) -> str:
     if hashlib.sha256(text.encode()).hexdigest() != entry["sha256"]:
         raise InvalidInstance(f"an excerpt must be as the paper has it; that of {id_} was changed since")
     return text
+
+
+class Quotation(NamedTuple):
+    """A sentence of the paper, or the part of it that is judged, as its LaTeX has it, and the line it stands in."""
+
+    line: int
+    text: str
+
+
+@cache
+def _quotations() -> dict[str, Quotation]:
+    document = json.loads((resources.files("attnprune_verify.claims") / "quotations.json").read_text("utf-8"))
+    return {id_: Quotation(entry["line"], entry["quote"]) for id_, entry in document["quotations"].items()}
+
+
+def quotation(id_: str) -> Quotation | None:
+    """The words of the paper that a statement about its text judges; None where the statement only follows from them.
+
+    Examples
+    --------
+    >>> quotation("exp:exact_proportion").text
+    'This ensures that only the specified proportion of weights is pruned.'
+    >>> quotation("exp:mask_stays_in_box") is None
+    True
+    """
+    return _quotations().get(id_)

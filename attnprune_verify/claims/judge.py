@@ -126,7 +126,7 @@ def judge(claim: Claim, effort: falsifier.Effort = falsifier.QUICK, cases: Itera
     if judgement.misprint:
         judgement.reason = f"what is printed is not what is computed: {judgement.misprint}"
         return judgement
-    if claim.defect is not None and _is_ill_posed(claim, rng, judgement):
+    if claim.defect is not None and _cannot_be_meant(claim, rng, judgement):
         return judgement
     arithmetic = _ARITHMETIC[claim.arithmetic]
     confirmed: list[Trial] = []
@@ -170,6 +170,7 @@ def _conclude(claim: Claim, judgement: Judgement, confirmed: list[Trial], arithm
         how = "exact" if arithmetic is EXACT else "ball"
         judgement.reason = f"a witness was confirmed in {how} arithmetic"
         if "measured" in claim.tags:
+            judgement.statement = Verdict.REFUTED if claim.own else Verdict.NOT_REPRODUCED
             judgement.reason = f"measured otherwise in {len(confirmed)} of {judgement.tried} readings tried"
         return
     common = ", ".join(f"{name} ({count})" for name, count in judgement.failed.most_common(3))
@@ -194,7 +195,7 @@ def _conclude(claim: Claim, judgement: Judgement, confirmed: list[Trial], arithm
         judgement.reason = f"no violation in {judgement.met} cases that meet the hypotheses ({judgement.tried} tried)"
 
 
-def _is_ill_posed(claim: Claim, rng: np.random.Generator, judgement: Judgement) -> bool:
+def _cannot_be_meant(claim: Claim, rng: np.random.Generator, judgement: Judgement) -> bool:
     """Whether the claimed defect certainly shows on every case of the supply."""
     arithmetic = EXACT if claim.arithmetic == "exact" else BALL
     shown: list[Trial] = []
@@ -207,6 +208,7 @@ def _is_ill_posed(claim: Claim, rng: np.random.Generator, judgement: Judgement) 
         return False
     judgement.tried = judgement.met = len(shown)
     judgement.witness = judgement.worst = shown[0]
-    judgement.statement, judgement.certified = Verdict.ILL_POSED, True
+    judgement.statement = Verdict.MISSTATED if claim.has_meaning else Verdict.ILL_POSED
+    judgement.certified = True
     judgement.reason = f"the defect shows on each of {len(shown)} cases"
     return True

@@ -13,9 +13,12 @@ from attnprune_verify.claims import kept, registry
 from attnprune_verify.claims.case import Case
 from attnprune_verify.claims.core import Claim, Strength, Verdict
 from attnprune_verify.claims.evidence import Evidence, weigh
+from attnprune_verify.claims.excerpts import quotation
 from attnprune_verify.claims.falsifier import QUICK, Effort
 from attnprune_verify.claims.judge import Judgement, judge
+from attnprune_verify.claims.prior import prior_of
 from attnprune_verify.claims.relation import numbers
+from attnprune_verify.claims.scope import hypotheses, quantifier
 from attnprune_verify.claims.standing import Standing
 from attnprune_verify.claims.symbols import symbols_of
 from attnprune_verify.claims.trial import Trial, certain
@@ -23,6 +26,8 @@ from attnprune_verify.errors import InvalidInstance
 
 __all__ = ["ClaimRecord", "ClaimsResult", "rerun", "run_claims", "snippet", "witness"]
 
+_FALLEN = (Verdict.REFUTED, Verdict.MISSTATED, Verdict.ILL_POSED, Verdict.VACUOUS)
+"""Verdicts that a statement of ours must not get."""
 _SMALL_ENOUGH = 400
 """Numbers a case may hold to be printed in full."""
 
@@ -90,8 +95,14 @@ class ClaimRecord:
             "uses": list(claim.uses),
             "slack": judgement.slack,
             "note": self.note,
+            "quote": None if (quoted := quotation(claim.id)) is None else quoted._asdict(),
             "says": claim.says,
             "formula": claim.formula,
+            "finding": claim.finding,
+            "group": claim.group,
+            "for": quantifier(claim),
+            "hypotheses": hypotheses(claim),
+            "prior": prior_of(claim),
             "symbols": symbols_of(claim),
             "reading_says": claim.reading.says,
             "strength": claim.strength.value,
@@ -125,7 +136,7 @@ class ClaimsResult:
         A refuted statement of the paper is a finding, not a failure; so is a conjecture that stays open.
         """
         own = [record for record in self.records if record.claim.own and not record.claim.conjecture]
-        if any(r.statement in (Verdict.REFUTED, Verdict.ILL_POSED, Verdict.VACUOUS) for r in own):
+        if any(r.statement in _FALLEN for r in own):
             return "failed"
         if any(record.judgement.misprint for record in self.records):
             return "failed"

@@ -31,8 +31,8 @@ class Standing:
     def ancestors_hold(self, claim: Claim) -> bool:
         """Whether every statement it rests on holds, directly or not; what it names itself is asked first.
 
-        An ancestor counts under the same reading where it has it, else under all of its readings. An ill-posed one
-        counts through its repair: it was printed wrongly, and the repair is what was used.
+        An ancestor counts under the same reading where it has it, else under all of its readings. A misstated or
+        ill-posed one counts through its repair: it was printed wrongly, and the repair is what was used.
         """
         waiting, seen = deque(claim.uses), set[str]()
         while waiting:
@@ -49,7 +49,7 @@ class Standing:
 
     def _stands(self, claim: Claim) -> bool:
         verdict = self.of(claim).statement
-        if verdict is Verdict.ILL_POSED and claim.repaired_by is not None:
+        if verdict in (Verdict.MISSTATED, Verdict.ILL_POSED) and claim.repaired_by is not None:
             repairs = self._claims.get(claim.repaired_by, [])
             return bool(repairs) and all(self.of(repair).statement is Verdict.HOLDS for repair in repairs)
         return verdict is Verdict.HOLDS

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
 from typing import Any
 
 import numpy as np
@@ -13,10 +15,23 @@ from attnprune_verify.claims.case import Case
 from attnprune_verify.claims.quantities import Quantities
 from attnprune_verify.theory import sharp
 
-__all__ = ["below_start", "descend", "lowest_loss", "minimiser", "sharp_L", "simple_L", "step_below", "upper_constant"]
+__all__ = [
+    "below_start",
+    "descend",
+    "lowest_loss",
+    "minimiser",
+    "moving",
+    "sharp_L",
+    "simple_L",
+    "standing_still",
+    "step_below",
+    "upper_constant",
+]
 
 _NEWTON_STEPS, _HALVINGS = 30, 8
 _BISECTIONS, _FAR = 40, 1e9
+_STILL: ContextVar[list[int] | None] = ContextVar("_STILL", default=None)
+"""How many steps were kept back while descents stand still; None where they move."""
 
 
 def upper_constant(q: Quantities) -> Any:
@@ -39,10 +54,33 @@ def step_below(q: Quantities, stretch: float, constant: Callable[[Quantities], A
     return q.number(stretch / float(constant(q)) * (1 - 1e-9))
 
 
+@contextmanager
+def standing_still() -> Iterator[list[int]]:
+    """Take no step of any descent, so that every iterate is the start: what is then still true was so before a step.
+
+    The list grows with each step that was kept back; it is empty where nothing descends.
+    """
+    kept: list[int] = []
+    token = _STILL.set(kept)
+    try:
+        yield kept
+    finally:
+        _STILL.reset(token)
+
+
+def moving(eta: Any) -> Any:
+    """The step that is taken: eta, or 0 while descents stand still."""
+    kept = _STILL.get()
+    if kept is None:
+        return eta
+    kept.append(1)
+    return eta * 0
+
+
 def descend(q: Quantities, eta: Any, steps: int, momentum: float = 0.0, start: Any = None) -> Iterator[Quantities]:
     """The problem at M_0, M_1, ..., M_steps with M_{t+1} = M_t - eta v_t, v_t = momentum v_{t-1} + grad L(M_t).
 
-    From M_0 = 1 where no start is given.
+    From M_0 = 1 where no start is given. `eta` may be a function of the point.
     """
     q.f, q.allowed  # noqa: B018  # the same on the whole way
     point = q.at(q.number(np.ones((q.d, q.d))) if start is None else start)
@@ -50,7 +88,7 @@ def descend(q: Quantities, eta: Any, steps: int, momentum: float = 0.0, start: A
     yield point
     for _ in range(steps):
         velocity = velocity * q.number(momentum) + point.gradient
-        point = q.at(point.M - velocity * eta)
+        point = q.at(point.M - velocity * moving(eta(point) if callable(eta) else eta))
         yield point
 
 

@@ -8,7 +8,7 @@ from attnprune_verify.cli.output import EXIT, deliver, output_file
 
 __all__ = ["command"]
 
-_VERDICTS = ("holds", "refuted", "ill-posed", "vacuous", "open")
+_VERDICTS = ("holds", "refuted", "misstated", "ill-posed", "not-reproduced", "vacuous", "open")
 
 
 @click.command(name="claims", epilog="Example: attnprune-verify claims --format html --out claims.html")

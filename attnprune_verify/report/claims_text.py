@@ -12,8 +12,17 @@ from attnprune_verify.claims.run import ClaimRecord, ClaimsResult
 
 __all__ = ["closing_sentence", "render_claims"]
 
-STYLE = {"holds": "green", "refuted": "bold red", "ill-posed": "magenta", "vacuous": "yellow", "open": "cyan"}
-_LONGEST = 57  # characters of a name, after which the kind of evidence still fits into 80 columns
+STYLE = {
+    "holds": "green",
+    "refuted": "bold red",
+    "misstated": "magenta",
+    "ill-posed": "magenta",
+    "not-reproduced": "red",
+    "vacuous": "yellow",
+    "open": "cyan",
+}
+_SHORTEST = 9  # the width of the verdicts, "ill-posed", where no longer one is there
+_LONGEST = 57  # characters of a name, after which the kind of evidence still fits into 80 columns beside such a verdict
 _TAUTOLOGY = " It restates a definition: a tautology."
 _PROOF = {"sound": "green", "gap": "yellow", "wrong": "red", "none": "dim"}
 
@@ -21,28 +30,34 @@ _PROOF = {"sound": "green", "gap": "yellow", "wrong": "red", "none": "dim"}
 def render_claims(result: ClaimsResult) -> Group:
     """Every statement, section by section, then the counts."""
     parts: list[RenderableType] = [Text("attnprune-verify claims", style="bold"), Text()]
-    for heading, records in groupby(result.records, key=_heading):
+    for heading, records in groupby(sorted(result.records, key=_last), key=_heading):
         parts += [Text(heading, style="bold underline"), *_lines(list(records)), Text()]
     return Group(*parts, _counts(result), Text(closing_sentence(result), style="bold"))
 
 
 def closing_sentence(result: ClaimsResult) -> str:
     """What to remember, in one sentence."""
-    groups: dict[str, dict[str, bool]] = {"paper": {}, "text": {}, "own": {}}
+    groups: dict[str, dict[str, bool]] = {"paper": {}, "text": {}, "consequence": {}, "own": {}}
     for record in result.records:
-        id_ = record.claim.id
-        group = groups["own" if record.claim.own else "text" if id_.startswith("exp:") else "paper"]
+        id_, group = record.claim.id, groups[record.claim.group]
         group[id_] = group.get(id_, True) and record.statement.value == "holds"
     share = {name: f"{sum(group.values())} of {len(group)}" for name, group in groups.items()}
     return (
-        f"{share['paper']} statements of the paper hold under every reading, and {share['text']} sentences of its text;"
-        f" {share['own']} repaired or new statements hold. Outcome: {result.outcome}."
+        f"{share['paper']} statements of the paper hold under every reading, {share['text']} sentences of its text, and"
+        f" {share['consequence']} consequences drawn from it; {share['own']} repaired or new statements hold."
+        f" Outcome: {result.outcome}."
     )
+
+
+def _last(record: ClaimRecord) -> int:
+    """The order of the groups; within one that of the records."""
+    return ("paper", "text", "consequence", "own").index(record.claim.group)
 
 
 def _heading(record: ClaimRecord) -> str:
     group = record.claim.id.split(":")[0]
-    named = {"exp": "In the text", "fix": "Repaired statements", "new": "New statements"}
+    text = "In the text" if record.claim.group == "text" else "Consequences of the text"
+    named = {"exp": text, "fix": "Repaired statements", "new": "New statements"}
     return named.get(group, record.claim.section)
 
 
@@ -53,7 +68,8 @@ def _lines(records: list[ClaimRecord]) -> list[RenderableType]:
     """
     records = sorted(records, key=lambda record: record.claim.measured_on != "")
     names = [f"{record.claim.id} ({record.claim.reading.name})" for record in records]
-    width = min(max(map(len, names)), _LONGEST)
+    verdicts = max(_SHORTEST, *(len(record.statement.value) for record in records))
+    width = min(max(map(len, names)), _LONGEST + _SHORTEST - verdicts)
     printed = [record.evidence.proof.value for record in records]
     proofs = max((len(proof) for proof in printed if proof != "none"), default=0)
     lines: list[RenderableType] = []
@@ -64,13 +80,15 @@ def _lines(records: list[ClaimRecord]) -> list[RenderableType]:
             lines.append(Text(f"{where.removesuffix('.')}:", style="italic"))
         verdict, proof = record.statement.value, record.evidence.proof.value
         line = Text()
-        line.append(f"{verdict:9}  ", style=STYLE[verdict])
+        line.append(f"{verdict:{verdicts}}  ", style=STYLE[verdict])
         line.append(f"{name:{width}}  ")
         if proofs:  # a section without proofs has no such column: its names are the longest, and 80 columns few
             line.append(f"{'' if proof == 'none' else 'proof ' + proof:{proofs + 6}}  ", style=_PROOF[proof])
         line.append(record.evidence.grade if len(name) <= width else f"\n{'':11}{record.evidence.grade}", style="dim")
         says = record.claim.says.removesuffix(f" {where}") + (_TAUTOLOGY if "tautology" in record.claim.tags else "")
         lines += [line, Padding(Text(says), (0, 0, 0, 11))]
+        if record.claim.finding:
+            lines.append(Padding(Text(f"Found: {record.claim.finding}."), (0, 0, 0, 11)))
     return lines
 
 

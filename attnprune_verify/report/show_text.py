@@ -8,7 +8,11 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 import attnprune_verify
+from attnprune_verify.claims.excerpts import quotation
+from attnprune_verify.claims.judge import ROUNDING
+from attnprune_verify.claims.prior import known_or_new
 from attnprune_verify.claims.run import ClaimRecord, snippet, witness
+from attnprune_verify.claims.scope import hypotheses, quantifier
 from attnprune_verify.claims.symbols import symbols_of
 from attnprune_verify.report.blocks import Block
 from attnprune_verify.report.claims_text import STYLE
@@ -25,9 +29,11 @@ _ASKS = {
 }
 _MEANS = {
     "refuted": "false: the counterexample below was confirmed in exact or ball arithmetic",
+    "misstated": "as printed it has a definite meaning, which cannot be what is meant",
     "holds": "no case meets the hypotheses and violates it",
     "vacuous": "nothing meets its hypotheses, so it says nothing",
     "ill-posed": "as printed it has no definite meaning",
+    "not-reproduced": "measured on other models, texts or draws, and found otherwise",
     "open": "neither confirmed nor refuted",
 }
 
@@ -42,11 +48,18 @@ def _page(record: ClaimRecord, repairs: Sequence[ClaimRecord], kept: bool) -> It
     name = f"{claim.id} ({claim.reading.name})"
     yield {"indent": 0, "spans": [[name, "bold"], ["   ", ""], [verdict, STYLE[verdict]]]}
     yield _block(f"{claim.title}; {claim.section}; {claim.kind.value}, {claim.source}")
-    yield from _part("says", claim.says, claim.formula)
+    quoted = quotation(claim.id)
+    if quoted is not None:
+        yield from _part("the paper's words", f"{quoted.text} (line {quoted.line} of its LaTeX)")
+    yield from _part("judged" if claim.group in ("text", "consequence") else "says", claim.says, claim.formula)
     yield from _part("where", *(f"{name} is {words}" for name, words in symbols_of(claim).items()))
     yield from _part("reading", claim.reading.says)
-    yield from _part("kind of relation", f"{claim.strength.value}: {_ASKS[claim.strength.value]}")
+    yield from _part("for", quantifier(claim))
+    yield from _part("if", *hypotheses(claim))
+    if "measured" not in claim.tags:
+        yield from _part("kind of relation", f"{claim.strength.value}: {_ASKS[claim.strength.value]}")
     yield from _part("verdict", *_verdict(record, kept))
+    yield from _part("found", claim.finding)
     yield from _part("note", claim.note)
     yield from _numbers(record)
     mended = (f"{one.claim.test_id}, {one.statement.value}: {one.claim.says}" for one in repairs)
@@ -54,7 +67,12 @@ def _page(record: ClaimRecord, repairs: Sequence[ClaimRecord], kept: bool) -> It
     yield from _part("proof of the repair", *dict.fromkeys(file for one in repairs for file in one.evidence.files))
     proof = record.evidence.proof.value
     steps = [] if proof == "none" else [f"the printed proof: {proof}", *record.evidence.proof_steps]
-    yield from _part("evidence", record.evidence.grade, *steps, *record.evidence.files)
+    parts = record.evidence.parts
+    grades = [f"{part}: {grade}" for part, grade in parts.items()] if len(set(parts.values())) > 1 else []
+    yield from _part("evidence", record.evidence.grade, *grades, *steps, *record.evidence.files)
+    for one in record.evidence.theorems:
+        yield from _part(f"theorem {one['theorem']} in Coq ({one['part']})", one["type"])
+    yield from _part("known or new", *known_or_new(claim))
     if claim.uses:
         standing = "all of it holds" if record.ancestors_hold else "not all of it holds"
         yield from _part("rests on", f"{', '.join(claim.uses)} ({standing})")
@@ -63,8 +81,7 @@ def _page(record: ClaimRecord, repairs: Sequence[ClaimRecord], kept: bool) -> It
 
 def _verdict(record: ClaimRecord, kept: bool) -> Iterable[str]:
     judgement, verdict = record.judgement, record.statement.value
-    measured = "measured" in record.claim.tags and verdict == "refuted"
-    yield f"{verdict}: {'what was measured says otherwise' if measured else _MEANS[verdict]}"
+    yield f"{verdict}: {_MEANS[verdict]}"
     met = f"; {judgement.tried} cases tried, {judgement.met} met the hypotheses" if judgement.tried else ""
     yield judgement.reason + met
     if kept:
@@ -81,6 +98,8 @@ def _numbers(record: ClaimRecord) -> Iterable[Block]:
     where = "of those where attention decides" if judgement.shown is judgement.nearest else "of all that were tried"
     title = "counterexample" if refuted else f"closest case ({where}, the one nearest to violating it)"
     yield from _part(title, found["origin"], *(f"{name} = {_short(value)}" for name, value in values.items()))
+    if "measured" in record.claim.tags:
+        return
     if found["relation"] is not None and found["lhs"] is not None:
         part = f" ({found['part']})" if found["part"] else ""
         here = "which is false here: " if refuted else ""
@@ -89,6 +108,8 @@ def _numbers(record: ClaimRecord) -> Iterable[Block]:
         if not refuted and judgement.shown is not None and found["relation"] != "==":
             slack = f"slack {judgement.shown.slack:.3g}: the gap over the sum of both sides, 0 where they are equal"
             yield _block(slack, 4)
+            if judgement.shown.slack < 0:
+                yield _block(f"below 0 by the rounding of float64, for which {ROUNDING:g} is allowed: not violated", 4)
     command = snippet(record.claim, judgement.shown)
     if command is not None:
         yield _block("to evaluate it again, in Python:", 4)

@@ -18,7 +18,7 @@ from attnprune_verify.theory.measure import measure, once_per_instance
 
 __all__ = ["Guarantee", "guarantees", "path_floor"]
 
-_UP = frozenset({"loss", "gradient", "T", "xi", "at_ones"})
+_UP = frozenset({"loss", "attention", "gradient", "T", "xi", "at_ones"})
 """Numbers that a statement bounds something by from above; the others are lower bounds, and rounded down."""
 _PART = 100
 """The gradient's norm is shown to fall to 1/_PART of what it is at M = 1."""
@@ -85,14 +85,20 @@ def _made(identity: str, applies: bool, says: str, **numbers: arb) -> Guarantee:
 
 
 def _confinement(instance: Instance) -> Guarantee:
-    """||M^t||^2 + ||c^t||^2 / lam <= d^2, since L(M^t) <= L(1) = lam d^2 / 2, for eta < 2/L_sharp."""
+    """||M^t||^2 + ||c^t||^2 / lam <= d^2, since L(M^t) <= L(1) = lam d^2 / 2, for eta < 2/L_sharp.
+
+    L_attn is at most n_e, the number of rows with a choice, at every M (fix:bound_c): the lesser of the two counts.
+    """
     loss = rates.start_loss(instance.d, instance.lam)
+    choices = arb(int((instance.allowed.sum(axis=-1) >= 2).sum()))
+    attention = arb.min(loss, choices)
     if instance.lam == 0:
-        return _made(
-            "confinement", True, "lam = 0: M = 1 is a global minimiser and every iterate stays there.", loss=loss
-        )
-    says = f"For all t, ||M^t||_F <= d = {instance.d} and L_attn(M^t) <= (lam/2)(d^2 - ||M^t||_F^2) <= {show(loss)}."
-    return _made("confinement", True, says, loss=loss)
+        says = "lam = 0: M = 1 is a global minimiser and every iterate stays there."
+        return _made("confinement", True, says, loss=loss, attention=attention)
+    says = f"For all t, ||M^t||_F <= d = {instance.d} and L_attn(M^t) <= (lam/2)(d^2 - ||M^t||_F^2) <= {show(loss)}"
+    if loss > choices:
+        says += f"; of L_attn this says nothing, which is at most n_e = {show(choices)} at every M"
+    return _made("confinement", True, f"{says}.", loss=loss, attention=attention)
 
 
 def _gradient_norm(instance: Instance, balls: Mapping[str, arb]) -> Guarantee:

@@ -88,13 +88,17 @@ def anchor(claim_id: str) -> str:
 
 def _section(record: Any) -> str:
     own = record.claim.id.partition(":")[0]
-    names = {"fix": "repairs", "new": "new", "exp": "prose"}
+    names = {"fix": "repairs", "new": "new", "exp": "prose" if record.claim.group == "text" else "consequences"}
     return names.get(own, "paper")
 
 
 _SECTIONS = {
     "paper": ("The paper's statements", "Definitions, facts, lemmas, theorems and the algorithm, as printed."),
-    "prose": ("What the paper says in its text", "Sentences about experiments, beside what was measured."),
+    "prose": ("What the paper says in its text", "Its sentences, in its own words, beside what was found."),
+    "consequences": (
+        "Consequences of the text",
+        "No sentences of the paper: what its text, its numbers and its tables amount to.",
+    ),
     "repairs": ("Repaired statements", "What takes the place of a statement that does not hold, or is not sharp."),
     "new": ("New statements", "Ours, not the paper's."),
 }  # fmt: skip
@@ -138,6 +142,10 @@ def _overview(result: Any, home: dict[str, str]) -> str:
 
 
 def _statement(records: list[Any], home: dict[str, str]) -> str:
+    from attnprune_verify.claims.excerpts import quotation
+    from attnprune_verify.claims.prior import known_or_new
+    from attnprune_verify.claims.scope import hypotheses, quantifier
+
     claim = records[0].claim
 
     def link(id_: str) -> str:
@@ -153,8 +161,21 @@ def _statement(records: list[Any], home: dict[str, str]) -> str:
         words = [f"**{record.statement.value}**", f"evidence {record.evidence.grade}"]
         words += [f"printed proof {proof}"] if proof != "none" else []
         parts.append(f"{', '.join(words)} (reading *{_text(claim.reading.name)}*: {_text(claim.reading.says)})\n")
-        parts.append(f"{_text(claim.says)}\n\n```text\n{claim.formula}\n```\n")
+        quoted = quotation(claim.id)
+        if quoted is not None:
+            parts.append(f"The paper: *{_text(quoted.text)}* (line {quoted.line} of its LaTeX).\n")
+        judged = "Judged: " if claim.group in ("text", "consequence") else ""
+        parts.append(f"{judged}{_text(claim.says)}\n\n```text\n{claim.formula}\n```\n")
+        met = f", if {_text(', '.join(hypotheses(claim)))}" if claim.hypotheses else ""
+        parts.append(f"For {quantifier(claim)}{met}.\n")
+        parts.append(f"Found: {_text(claim.finding)}.\n" if claim.finding else "")
         parts.append(f"{_text(record.note)}.\n" if record.note else "")
+        graded = record.evidence.parts
+        if len(set(graded.values())) > 1:
+            parts.append(f"Parts: {', '.join(f'{part} {grade}' for part, grade in graded.items())}.\n")
+        for one in record.evidence.theorems:
+            parts.append(f"`{one['theorem']}` in Coq ({one['part']}):\n\n```text\n{one['type']}\n```\n")
+        parts += [f"Known or new: {_text(line)}.\n" for line in known_or_new(claim)]
     claim = records[0].claim
     for word, ids in (
         ("Repaired by", [claim.repaired_by] if claim.repaired_by else []),

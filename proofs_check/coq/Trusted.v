@@ -31,6 +31,9 @@ Definition ones m n : 'M[R]_(m, n) := const_mx 1.
 Definition rowdiag n (v : 'cV[R]_n) : 'M[R]_n := diag_mx v^T.
 (* s is at least the spectral norm of X *)
 Definition spectral_bound m n (X : 'M[R]_(m, n)) (s : R) := forall u : 'cV[R]_n, normF (X *m u) <= s * normF u.
+(* s is the spectral norm of X, the least of these *)
+Definition spectral_norm m n (X : 'M[R]_(m, n)) (s : R) :=
+  [/\ 0 <= s, spectral_bound X s & forall t, 0 <= t -> spectral_bound X t -> s <= t].
 (* A >= beta I:  v (A - beta I) v^T >= 0 for every row vector v *)
 Definition psd n (A : 'M[R]_n) := forall v : 'rV[R]_n, 0 <= (v *m A *m v^T) ord0 ord0.
 Definition psd_ge n (A : 'M[R]_n) (beta : R) := psd (A - beta%:M).
@@ -70,9 +73,11 @@ Definition norm_bound_entry := forall m n (X : 'M[R]_(m, n)) i j, `|X i j| <= no
 Definition norm_bound_hadamard := forall m n (X Y : 'M[R]_(m, n)), normF (hadamard X Y) <= normF X * normF Y.
 Definition norm_bound_product := forall m n d (Y : 'M[R]_(m, n)) (Z : 'M[R]_(n, d)),
   normF (Y *m Z) <= normF Y * normF Z.
-Definition norm_bound_spectral_le_frobenius := forall m n (X : 'M[R]_(m, n)), spectral_bound X (normF X).
+Definition norm_bound_operator := forall m n (X : 'M[R]_(m, n)) s, spectral_norm X s ->
+  forall u : 'cV[R]_n, normF (X *m u) <= s * normF u.
+Definition norm_bound_spectral_le_frobenius := forall m n (X : 'M[R]_(m, n)) s, spectral_norm X s -> s <= normF X.
 Definition norm_bound_frobenius_le_rank := forall m n (X : 'M[R]_(m, n)) (s : R),
-  0 <= s -> spectral_bound X s -> normF X <= sqrt (\rank X)%:R * s.
+  spectral_norm X s -> normF X <= sqrt (\rank X)%:R * s.
 (* fac:indexing, fac:combine, fac:algebra; vectors are columns *)
 Definition indexing_row := forall n m d (U : 'M[R]_(n, m)) (V : 'M[R]_(m, d)) i,
   (row i (U *m V))^T = V^T *m (row i U)^T /\ row i (U *m V) = row i U *m V.
@@ -261,6 +266,14 @@ Definition row_means M i := rsum n (c_times_f M i).
 Definition df M i j a b := f (had M W) i j * (W a b * X i a * X j b)
   - f (had M W) i j * rsum n (fun l => f (had M W) i l * (W a b * X i a * X l b)).
 End Model.
+(* k samples of n tokens: the mean of their attention errors; their tokens below each other, under a block-diagonal mask *)
+Definition L_batch n d k (Xs : nat -> mat) W mc lam M :=
+  / INR k * rsum k (fun s => Lattn n d (Xs s) W mc M) + Lreg d lam M.
+Definition grad_batch n d k (Xs : nat -> mat) W mc lam M : mat := fun a b =>
+  / INR k * rsum k (fun s => adjoint n (Xs s) W (p n d (Xs s) W mc M) a b) + lam * M a b.
+Definition stack n (Xs : nat -> mat) : mat := fun i a => Xs (Nat.div i n) (Nat.modulo i n) a.
+Definition block n (mc : mat) : mat := fun i j =>
+  if Nat.eqb (Nat.div i n) (Nat.div j n) then mc (Nat.modulo i n) (Nat.modulo j n) else 0.
 (* K bounds N -> X (N o W) X^T over the allowed positions, up to a constant a_i in each row *)
 Definition logit_bound n d X W Mc K := 0 <= K /\ forall N, exists a : vec,
   rsum n (fun i => masked_sqnorm n (Mc i) (logit d X (had N W) i) (a i)) <= K * K * nsq d d N.
@@ -334,16 +347,17 @@ Definition step_ok n d X W Mc lam C K eta s := valid_mask n Mc /\ 0 < lam /\ row
   logit_bound n d X W Mc K /\ 0 < eta /\ eta * (lam + C * (K * K)) <= s.
 (* x^a for x >= 0 and a > 0 *)
 Definition power x a := if Rlt_dec 0 x then Rpower x a else 0.
-(* ---- thm:our_convergence, for a set of starting points, a relation between the iterates of its two terms, a mask, a
-   reading of delta and a formula for mu; T is the printed number of iterations rounded up ---- *)
+(* ---- thm:our_convergence, for a set of lam and one of starting points, a relation between the iterates of its two
+   terms, a mask, a reading of delta and a formula for mu; T is the printed number of iterations rounded up ---- *)
 Definition xi_theorem n d X wmax lam mu := 12 / (INR n * sqrt (INR n)) * wmax * nsq n d X * lam * INR d / mu.
 Definition guarantee n d X W Mc lam wmax mu eps M :=
   Lattn n d X W Mc M / (INR n * INR n) + lam * lam / (mu * (INR n * INR n)) * nsq d d M
   <= (xi_theorem n d X wmax lam mu + eps) / 2.
+Definition unit_lam (lam : R) := 0 < lam <= 1.
 Definition L_paper n d lam R0 := lam + 30 * INR d * (INR n ^ 3 * sqrt (INR n)) * R0 ^ 6.
-Definition our_convergence (start : nat -> nat -> mat -> Prop) (iterates : nat -> nat -> Prop) (Mc : mat)
-    (delta_ok : nat -> mat -> R -> Prop) (mu_of : R -> R -> R -> R) : Prop :=
-  forall n d X W lam beta delta wmin wmax R0 eta eps M0 T, (0 < n)%nat -> (0 < d)%nat -> start n d M0 -> 0 < lam <= 1 ->
+Definition our_convergence (lam_ok : R -> Prop) (start : nat -> nat -> mat -> Prop) (iterates : nat -> nat -> Prop)
+    (Mc : mat) (delta_ok : nat -> mat -> R -> Prop) (mu_of : R -> R -> R -> R) : Prop :=
+  forall n d X W lam beta delta wmin wmax R0 eta eps M0 T, (0 < n)%nat -> (0 < d)%nat -> start n d M0 -> lam_ok lam ->
   0 < beta -> gram_ge n d X beta -> 0 < delta -> 0 < wmin -> is_min wmin d W -> is_max wmax d W ->
   1 < R0 -> nF n d X <= R0 -> nF d d W <= R0 -> 0 < eta -> eta < / L_paper n d lam R0 -> 0 < eps ->
   let M := gd (grad n d X W Mc lam) eta M0 in let mu := mu_of wmin beta delta in
@@ -409,6 +423,10 @@ Definition divergence_floor := forall n d X W Mc Y B k tau, valid_mask n Mc -> b
   rsum d (fun a => rsum d (fun b => B a b)) = k -> let G := adjoint n X W (c n d X W Mc Y) in
   KL n d X W Mc Y - ip d d G Y + (tau * k + rsum d (fun a => rsum d (fun b => Rmin (G a b - tau) 0)))
   <= KL n d X W Mc B.
+(* with s2 a bound of all weights but the largest, sigma_i: v^T J v <= sigma_i (1 - sigma_i + s2) ||v||^2 *)
+Definition jacobian_two_largest := forall n i sigma s2, probability n sigma -> (i < n)%nat -> 0 <= s2 <= sigma i ->
+  (forall j, (j < n)%nat -> j <> i -> sigma j <= s2) ->
+  forall v, covariance n sigma v v <= sigma i * (1 - sigma i + s2) * sqnorm n v.
 (* logits moved by u: each weight, and v^T J v, change at most by the factor e^(hi - lo); no smaller exponent serves *)
 Definition softmax_move := forall n m s u lo hi, valid_row n m ->
   (forall j, (j < n)%nat -> m j = 1 -> lo <= u j <= hi) ->
@@ -421,6 +439,11 @@ Definition softmax_move_least := forall k, (forall n m s u lo hi, valid_row n m 
   (forall j, (j < n)%nat -> F' j <= e * F j) \/ forall v, covariance n F' v v <= e * covariance n F v v) -> 1 <= k.
 (* one row of p: constants 5/4 and C_+ = 0.30811..., from below C_- = 0.24040... *)
 Definition row_constant_five_quarters := row_constant (5 / 4).
+Definition row_loss_hessian := forall n m f s v, valid_row n m -> probability n f ->
+  let sigma t := softmax n m (fun j => s j + t * v j) in
+  (forall t, is_derive (fun t => / 2 * sqnorm n (fun j => sigma t j - f j)) t
+     (rsum n (fun j => v j * p_row n (sigma t) f j))) /\
+  forall t, is_derive (fun t => rsum n (fun j => v j * p_row n (sigma t) f j)) t (bil n (sigma t) f v v).
 Definition row_hessian_bound := forall n sigma, probability n sigma -> forall f, probability n f ->
   forall v, - (C_plus * sqnorm n v) <= bil n sigma f v v <= C_plus * sqnorm n v.
 Definition row_hessian_lower := forall n sigma, probability n sigma -> forall f, probability n f ->
@@ -584,7 +607,7 @@ Definition convergence := forall m n F G Lip, smooth m n F G Lip -> (forall w, 0
   forall (g : mat -> R) xi a mu eps eta w0 T, 0 < a -> 0 < mu -> 0 < eps -> 0 < eta -> eta * Lip <= 1 -> (1 <= T)%nat ->
   (forall t, (t < T)%nat -> power (nF m n (G (gd G eta w0 t))) a >= / 2 * mu * (g (gd G eta w0 t) - xi)) ->
   2 * / eta * Rpower (mu * eps / 2) (- 2 / a) * F w0 <= INR T -> exists t, (t < T)%nat /\ g (gd G eta w0 t) <= xi + eps.
-Definition loss_smooth := forall n d X W Mc lam C K, valid_mask n Mc -> 0 < lam -> row_constant C ->
+Definition loss_smooth := forall n d X W Mc lam C K, valid_mask n Mc -> 0 <= lam -> row_constant C ->
   logit_bound n d X W Mc K -> smooth d d (L n d X W Mc lam) (grad n d X W Mc lam) (lam + C * (K * K)).
 (* steps longer than 1/L: along the gradient, and by backtracking from eta / b to eta *)
 Definition directional_step := forall n d X W Mc lam C M a, valid_mask n Mc -> row_constant C ->
@@ -645,10 +668,32 @@ Definition heavy_ball_diverges := forall n d X W Mc lam eta theta M0 t, valid_ma
 (* confinement: gradient descent from M = 1 stays in the ball ||M|| <= d *)
 Definition confinement_sublevel := forall n d X W Mc lam, 0 < lam -> forall M,
   L n d X W Mc lam M <= L n d X W Mc lam ones -> nsq d d M + / lam * nsq n n (c n d X W Mc M) <= INR d * INR d.
-Definition gd_decreases := forall n d X W Mc lam C K eta t, step_ok n d X W Mc lam C K eta 2 ->
-  let M := gd (grad n d X W Mc lam) eta ones in L n d X W Mc lam (M (S t)) <= L n d X W Mc lam (M t).
+Definition gd_decreases := forall n d X W Mc lam C K eta M, step_ok n d X W Mc lam C K eta 2 ->
+  L n d X W Mc lam (gd_step (grad n d X W Mc lam) eta M) <= L n d X W Mc lam M.
 Definition confinement := forall n d X W Mc lam C K eta t, step_ok n d X W Mc lam C K eta 2 ->
   let M := gd (grad n d X W Mc lam) eta ones t in nsq d d M + / lam * nsq n n (c n d X W Mc M) <= INR d * INR d.
+Definition smallest_gradient := forall n d X W Mc lam C K eta T, step_ok n d X W Mc lam C K eta 2 -> (1 <= T)%nat ->
+  let h := 2 - eta * (lam + C * (K * K)) in 0 < h -> exists t, (t < T)%nat /\
+  nsq d d (grad n d X W Mc lam (gd (grad n d X W Mc lam) eta ones t)) <= lam * INR d ^ 2 / (eta * h * INR T).
+(* a batch is one sample: what holds for every n, X, mask, lam and step holds for k samples with k lam and eta/k *)
+Definition batch_loss := forall n d k Xs W mc M,
+  Lattn (k * n) d (stack n Xs) W (block n mc) M = rsum k (fun s => Lattn n d (Xs s) W mc M).
+Definition batch_stacked := forall n d k Xs W mc lam eta, (0 < n)%nat -> (0 < k)%nat -> valid_mask n mc ->
+  let X := stack n Xs in let Mc := block n mc in let lam' := INR k * lam in valid_mask (k * n) Mc /\
+  (forall M, L_batch n d k Xs W mc lam M = / INR k * L (k * n) d X W Mc lam' M) /\
+  (forall M a b, grad_batch n d k Xs W mc lam M a b = / INR k * grad (k * n) d X W Mc lam' M a b) /\
+  forall M0 t, gd (grad_batch n d k Xs W mc lam) eta M0 t = gd (grad (k * n) d X W Mc lam') (eta / INR k) M0 t.
+Definition batch_partials := forall n d k Xs W mc lam M a b, (0 < n)%nat -> (0 < k)%nat -> valid_mask n mc ->
+  (a < d)%nat -> (b < d)%nat ->
+  is_derive (fun t => L_batch n d k Xs W mc lam (upd M a b t)) (M a b) (grad_batch n d k Xs W mc lam M a b).
+Definition batch_confinement := forall n d k Xs W mc lam C K eta t, (0 < k)%nat ->
+  step_ok (k * n) d (stack n Xs) W (block n mc) (INR k * lam) C K (eta / INR k) 2 ->
+  let M := gd (grad_batch n d k Xs W mc lam) eta ones t in
+  nsq d d M + / (INR k * lam) * rsum k (fun s => nsq n n (c n d (Xs s) W mc M)) <= INR d * INR d.
+Definition batch_gradient_norm := forall n d k Xs W mc lam C K eta r T, (0 < d)%nat -> (0 < k)%nat -> 0 < r ->
+  (1 <= T)%nat -> step_ok (k * n) d (stack n Xs) W (block n mc) (INR k * lam) C K (eta / INR k) 1 ->
+  / (eta * lam * r ^ 2) <= INR T -> let G := grad_batch n d k Xs W mc lam in
+  exists t, (t < T)%nat /\ nF d d (G (gd G eta ones t)) <= r * lam * INR d.
 (* the corrected PL lemma for the true gradient *)
 Definition attention_gradient_upper_true := forall n d X W Mc M wmax, valid_mask n Mc -> 0 <= wmax ->
   between 0 wmax d W -> nF d d (adjoint n X W (p n d X W Mc M)) <= 3 * sqrt (INR n) * wmax * nsq n d X.
@@ -683,17 +728,23 @@ Definition our_convergence_corrected := forall n d X W Mc lam beta delta wmin wm
 Definition corrected_hypotheses_met := exists n d X W lam beta delta wmin wmax K C eta eps T,
   corrected_hypotheses n d X W full lam beta delta wmin wmax K C eta eps T /\
   sharp_hypotheses n d X W full lam C K eta eps T (wmin * beta) delta /\ 0 < nsq n n (c n d X W full zeros).
-Definition gd_attention_loss := forall n d X W Mc lam beta delta wmin wmax K C eta T, (0 < d)%nat ->
-  step_ok n d X W Mc lam C K eta 1 -> 0 < beta -> gram_ge n d X beta -> 0 < delta -> 0 < wmin ->
-  between wmin wmax d W -> (1 <= T)%nat -> let M := gd (grad n d X W Mc lam) eta ones in let kappa :=
-  wmin * beta * delta in (forall t, (t < T)%nat -> delta_allowed Mc n (f n d X Mc (had (M t) W)) delta) ->
-  / (eta * lam) <= INR T -> exists t, (t < T)%nat /\ nF d d (grad n d X W Mc lam (M t)) <= lam * INR d /\
-  kappa * kappa * Lattn n d X W Mc (M t) <= 2 * (lam * INR d * (lam * INR d)).
-Definition stationarity := forall n d X W Mc lam C K eta T kappa l, (0 < d)%nat -> step_ok n d X W Mc lam C K eta 1 ->
-  pull_bound n d X W Mc kappa -> let M := gd (grad n d X W Mc lam) eta ones in
-  (forall t, (t < T)%nat -> gap_bound n Mc (f n d X Mc (had (M t) W)) l) -> (1 <= T)%nat -> / (eta * lam) <= INR T ->
-  exists t, (t < T)%nat /\ nF d d (grad n d X W Mc lam (M t)) <= lam * INR d /\
-    kappa * l * (kappa * l) * Lattn n d X W Mc (M t) <= 2 * (lam * INR d * (lam * INR d)).
+(* two tokens that meet the hypotheses of strongly_convex_descent, heavy_ball_descent, gradient_norm and confinement (by a
+   step for every s), of convex_near_dense at M = 0, and of our_convergence_from_ones (wmin = wmax = w), with c not 0 *)
+Definition hypotheses_met := exists n d X W K fmin beta delta w R0, (0 < n)%nat /\ (0 < d)%nat /\
+  INR d * INR d <= 361 * INR n ^ 5 /\ 0 < nsq n n (c n d X W full zeros) /\
+  (forall s, 0 < s -> exists eta, step_ok n d X W full 1 (5 / 4) K eta s) /\ 0 < 1 - C_minus * (K * K) /\
+  0 < fmin /\ delta_allowed full n (f n d X full W) fmin /\ nF n n (c n d X W full zeros) <= fmin / sqrt 5 /\
+  0 < beta /\ gram_ge n d X beta /\ 0 < delta /\ 0 < w /\ is_min w d W /\ is_max w d W /\
+  1 < R0 /\ nF n d X <= R0 /\ nF d d W <= R0 /\
+  forall M, nF d d M <= INR d -> delta_all full n (f n d X full (had M W)) delta.
+(* at M = 1 the gradient is lam M; for r < 1 it is not the iterate that is promised *)
+Definition ones_gradient_norm := forall n d X W Mc lam, 0 <= lam -> nF d d (grad n d X W Mc lam ones) = lam * INR d.
+Definition stationarity := forall n d X W Mc lam C K eta T kappa l r, (0 < d)%nat -> 0 < r -> (1 <= T)%nat ->
+  step_ok n d X W Mc lam C K eta 1 -> pull_bound n d X W Mc kappa -> / (eta * lam * r ^ 2) <= INR T ->
+  let M := gd (grad n d X W Mc lam) eta ones in
+  (forall t, (t < T)%nat -> gap_bound n Mc (f n d X Mc (had (M t) W)) l) ->
+  exists t, (t < T)%nat /\ nF d d (grad n d X W Mc lam (M t)) <= r * lam * INR d /\
+    kappa * l * nF n n (c n d X W Mc (M t)) <= (1 + r) * lam * INR d.
 Definition our_convergence_sharp := forall n d X W Mc lam C K eta eps T kappa l,
   sharp_hypotheses n d X W Mc lam C K eta eps T kappa l -> exists t, (t < T)%nat /\
   guarantee_sharp n d X W Mc lam (2 * (kappa * l) ^ 2) K eps (gd (grad n d X W Mc lam) eta ones t).
@@ -701,16 +752,27 @@ Definition gradient_norm := forall n d X W Mc lam C K eta r T, (0 < d)%nat -> 0 
   step_ok n d X W Mc lam C K eta 1 -> / (eta * lam * r ^ 2) <= INR T -> let G := grad n d X W Mc lam in
   exists t, (t < T)%nat /\ nF d d (G (gd G eta ones t)) <= r * lam * INR d.
 Definition our_convergence_full_refuted :=
-  ~ our_convergence (fun _ => box) (fun _ _ => True) full (delta_all full) mu_paper.
+  ~ our_convergence unit_lam (fun _ => box) (fun _ _ => True) full (delta_all full) mu_paper.
 Definition our_convergence_causal_allowed_refuted :=
-  ~ our_convergence (fun _ => box) (fun _ _ => True) causal (delta_allowed causal) mu_paper.
+  ~ our_convergence unit_lam (fun _ => box) (fun _ _ => True) causal (delta_allowed causal) mu_paper.
 (* from M_0 = 1, as Algorithm 1 starts: true for d^2 <= 361 n^5, false in general *)
-Definition our_convergence_from_ones := our_convergence
+Definition our_convergence_from_ones := our_convergence (fun lam => 0 < lam)
   (fun n d M => M = ones /\ INR d * INR d <= 361 * INR n ^ 5) eq full (delta_all full) mu_paper.
+Definition PL_printed := forall n d X W lam beta delta wmin wmax M, (0 < n)%nat -> (0 < d)%nat ->
+  INR d * INR d <= 361 * INR n ^ 5 -> 0 < lam -> 0 < beta -> gram_ge n d X beta -> 0 < delta -> 0 < wmin ->
+  between wmin wmax d W -> delta_all full n (f n d X full (had M W)) delta -> nF d d M <= INR d ->
+  6 * sqrt (INR n) * (wmax * nsq n d X) <= lam * INR d ->
+  PL_inequality n d X W full M lam wmax (mu_paper wmin beta delta) (grad n d X W full lam M).
 Definition our_convergence_from_ones_refuted :=
-  ~ our_convergence (fun _ _ M => M = ones) eq full (delta_all full) mu_paper.
+  ~ our_convergence unit_lam (fun _ _ M => M = ones) eq full (delta_all full) mu_paper.
+(* the strongest form: delta bounds f~ on the whole ball ||M|| <= d, and no M at all meets the guarantee *)
+Definition our_convergence_ball_refuted := exists n d X W lam beta delta wmin wmax R0 eps, (0 < n)%nat /\ (0 < d)%nat /\
+  0 < lam <= 1 /\ 0 < beta /\ gram_ge n d X beta /\ 0 < delta /\ 0 < wmin /\ is_min wmin d W /\ is_max wmax d W /\
+  1 < R0 /\ nF n d X <= R0 /\ nF d d W <= R0 /\ 0 < eps /\
+  (forall M, nF d d M <= INR d -> delta_all full n (f n d X full (had M W)) delta) /\
+  forall M, ~ guarantee n d X W full lam wmax (mu_paper wmin beta delta) eps M.
 Definition our_convergence_causal_allowed_from_ones_refuted :=
-  ~ our_convergence (fun _ _ M => M = ones) eq causal (delta_allowed causal) mu_paper.
+  ~ our_convergence unit_lam (fun _ _ M => M = ones) eq causal (delta_allowed causal) mu_paper.
 End Statement.
 End Analysis.
 

@@ -175,13 +175,14 @@ def test_what_an_ancestor_rests_on_counts_too(last: Verdict, monkeypatch: pytest
     assert standing.ancestors_hold(chain[0]) is (last is HOLDS) and standing.ancestors_hold(chain[2])
 
 
+@pytest.mark.parametrize("verdict", [Verdict.ILL_POSED, Verdict.MISSTATED])
 @pytest.mark.parametrize("repairs", [(), (HOLDS,), (REFUTED,), (HOLDS, REFUTED), (HOLDS, HOLDS)])
 def test_an_ill_posed_ancestor_counts_through_all_of_its_repair(
-    repairs: tuple[Verdict, ...], monkeypatch: pytest.MonkeyPatch
+    repairs: tuple[Verdict, ...], verdict: Verdict, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     one, ill = named("lem:one", uses=("def:ill",)), named("def:ill", repaired_by="fix:ill")
     fixed = zip((named("fix:ill", FULL), named("fix:ill", CAUSAL)), repairs, strict=False)
-    standing = listed(monkeypatch, (one, HOLDS), (ill, ILL), *fixed)
+    standing = listed(monkeypatch, (one, HOLDS), (ill, verdict), *fixed)
     assert standing.ancestors_hold(one) is (bool(repairs) and set(repairs) == {HOLDS})
 
 
@@ -194,10 +195,11 @@ def outcome(id_: str, verdict: Verdict, **more: Any) -> str:
 
 @pytest.mark.parametrize("id_", ["fix:made_up", "new:made_up", "lem:made_up"])
 def test_the_outcome_of_one_statement(id_: str) -> None:
-    """A statement of ours that is refuted, ill-posed or vacuous is an error, one that is open an unfinished run."""
+    """A statement of ours that is refuted, misstated, ill-posed or vacuous is an error, one that is open an"
+    " unfinished run."""
     ours = not id_.startswith("lem:")
     assert outcome(id_, HOLDS) == "passed"
-    for verdict in (REFUTED, ILL, Verdict.VACUOUS):
+    for verdict in (REFUTED, ILL, Verdict.MISSTATED, Verdict.VACUOUS):
         assert outcome(id_, verdict) == ("failed" if ours else "passed")
         assert outcome(id_, verdict, conjecture=True) == "passed"
     assert outcome(id_, Verdict.OPEN) == ("incomplete" if ours else "passed")

@@ -64,8 +64,8 @@ def test_ranks_are_exact() -> None:
 def test_the_algorithm_divides_the_regulariser_by_k() -> None:
     """Section 6.1's eta lam~ is 12.8 for the loss of the definition and 0.8 for the algorithm's line at k = 16."""
     assert readings("exp:divergent_step") == {"definition": Verdict.REFUTED, "algorithm": Verdict.HOLDS}
-    assert "12.8" in find("exp:divergent_step", "definition").says
-    assert "0.8 at k = 16 and 0.2 at k = 64" in find("exp:divergent_step", "algorithm").says
+    assert "12.8" in find("exp:divergent_step", "definition").finding
+    assert "0.8 at k = 16 and 0.2 at k = 64" in find("exp:divergent_step", "algorithm").finding
 
 
 def test_full_rank_is_what_the_paper_says_and_not_what_its_theorem_needs() -> None:
@@ -88,8 +88,8 @@ def test_the_whole_model_is_under_half_under_every_way_to_count() -> None:
     shares = prose_models._pruned_shares()
     assert len(shares) == 4 and shares["last layer, of all parameters"] == Fraction(197888, 603425)
     assert max(shares.values()) < Fraction(1, 2)
-    says = find("exp:whole_model_ratio", "Llama-3.2-1B").says
-    assert f"{float(min(shares.values())):.1%}" in says and f"{float(max(shares.values())):.1%}" in says
+    found = find("exp:whole_model_ratio", "Llama-3.2-1B").finding
+    assert f"{float(min(shares.values())):.1%}" in found and f"{float(max(shares.values())):.1%}" in found
 
 
 def test_a_threshold_is_not_blamed_for_where_positions_are_counted_from() -> None:

@@ -253,7 +253,11 @@ def test_open_verdicts_are_worded(result: ClaimsResult) -> None:
 
 
 def test_every_refuted_statement_has_numbers(result: ClaimsResult) -> None:
-    refuted = [record for record in result.records if record.statement in (Verdict.REFUTED, Verdict.ILL_POSED)]
+    refuted = [
+        record
+        for record in result.records
+        if record.statement in (Verdict.REFUTED, Verdict.MISSTATED, Verdict.ILL_POSED)
+    ]
     assert len(refuted) > 20
     for record in refuted:
         found = witness(record)

@@ -16,7 +16,7 @@ ON = {
     "claims": {("ink", "soft", "mark"): ("page", "card"), ("ink",): ("plain",)},
     "audit": {("ink", "good", "bad", "unsure", "quiet"): ("page", "block")},
 }
-VERDICTS = ("holds", "refuted", "ill-posed", "vacuous", "open")
+VERDICTS = ("holds", "refuted", "misstated", "ill-posed", "not-reproduced", "vacuous", "open")
 
 
 def palette(style, scheme):

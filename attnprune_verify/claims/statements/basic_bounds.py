@@ -237,7 +237,9 @@ CLAIMS: tuple[Claim, ...] = (
     _bound(
         "new:residual_inner_product",
         "Range of <c_i, f(M)_i>",
-        "Each row's inner product lies between -(m-1)/(4m) and 1.",
+        "The inner product of a row of c and the same row of f(M) lies between -(m - 1)/(4 m) and 1, m the number of"
+        " its"
+        " allowed positions.",
         "-(m_i - 1)/(4 m_i) <= <c_i, f(M)_i> <= 1",
         _inner,
         (Wrong("lower end -0.24 (m-1)/m", lambda q: _inner(q, 0.24)),),

@@ -203,8 +203,8 @@ CLAIMS: tuple[Claim, ...] = (
         title="Calculus",
         section=_SECTION,
         reading=LITERAL,
-        says="Product rules and derivatives of powers, exponentials and sums; but in d(Z X^T)/dt the printed shapes Z"
-        " (m x d) and X^T (m x n) do not multiply.",
+        says="Product rules and derivatives of powers, exponentials and sums, entry by entry and for matrices.",
+        finding="in d(Z X^T)/dt the printed shapes Z (m x d) and X^T (m x n) do not multiply",
         formula="d(Z X^T)/dt = Z dX^T/dt with Z in R^{m x d}, X in R^{n x m}",
         strength=Strength.IDENTITY,
         arithmetic="ball",

@@ -89,7 +89,7 @@ CLAIMS: tuple[Claim, ...] = (
     _bound(
         "new:bound_diag_sharp",
         "Bound for the diagonal by all rows",
-        "The diagonal has norm at most sqrt(n), not 2n.",
+        "The diagonal matrix of the rows' means of c, weighted by f(M), has norm at most sqrt(n), not 2n.",
         "||diag((c o f(M)) 1)||_F <= sqrt(n)",
         lambda q: at_most(q.norm(q.p1.sum(axis=1)), _root(q, float(q.n))),
         Wrong("0.9 sqrt(n)", lambda q: at_most(q.norm(q.p1.sum(axis=1)), _root(q, 0.81 * q.n))),
@@ -106,7 +106,7 @@ CLAIMS: tuple[Claim, ...] = (
     _bound(
         "new:p_norm_half_c",
         "p is at most half of c",
-        "The softmax Jacobian halves at least.",
+        "||p||_F is at most half of ||c||_F: p is the softmax Jacobian, whose norm is at most 1/2, applied to c.",
         "||p||_F <= ||c||_F / 2",
         lambda q: at_most(q.norm(q.p), q.norm(q.c) / 2),
         Wrong("0.49 ||c||", lambda q: at_most(q.norm(q.p), q.norm(q.c) * q.number(0.49))),
@@ -115,7 +115,8 @@ CLAIMS: tuple[Claim, ...] = (
     _bound(
         "new:attention_gradient_upper",
         "The attention gradient by norms",
-        "The upper bound inside the PL proof.",
+        "The gradient of L_attn has norm at most 3 sqrt(n) max|W| ||X||_F^2, as the proof of the PL inequality uses"
+        " it.",
         "||W o (X^T p X)||_F <= 3 sqrt(n) max|W| ||X||_F^2",
         _upper,
         Wrong("0.41 in place of 3", lambda q: _upper(q, 0.41)),

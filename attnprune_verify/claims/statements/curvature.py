@@ -209,7 +209,8 @@ CLAIMS: tuple[Claim, ...] = (
         title="Negative curvature of one row",
         section=_SECTION,
         reading=LITERAL,
-        says=f"From below the sharp constant is C_- = (55 sqrt(33) - 39)/1152 = {_C_MINUS:.5f}, approached as well.",
+        says="The Hessian of 1/2 ||softmax(s) - f||^2 in the logits is at least -C_- I, C_- = (55 sqrt(33) - 39)/1152 ="
+        f" {_C_MINUS:.5f}; approached with two tokens and f at a vertex.",
         formula="J^2 + diag(Jc) - s (Jc)^T - (Jc) s^T >= -C_- I",
         strength=Strength.TIGHT,
         margin=lambda q: _row_range(q)[1],

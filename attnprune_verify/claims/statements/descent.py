@@ -20,7 +20,7 @@ from attnprune_verify.claims.lipschitz_pairs import smooth, steepest_rest
 from attnprune_verify.claims.quantities import Quantities
 from attnprune_verify.claims.relation import Relation, at_most, equal, less
 from attnprune_verify.claims.supply import Arrays, Fixed, Instances
-from attnprune_verify.claims.trajectory import descend, sharp_L, simple_L, step_below
+from attnprune_verify.claims.trajectory import descend, moving, sharp_L, simple_L, step_below
 from attnprune_verify.theory import rates
 
 _SECTION = "4 Main Results"
@@ -63,7 +63,7 @@ def _imported(q: Quantities, fraction: float = 1.0) -> Relation | tuple[Relation
         for _ in range(alpha - 1):
             power = power * size
         best = power if best is None else q.smallest([best, power])
-        w = w - a * w * eta
+        w = w - a * w * moving(eta)
     return at_most(best, eps)
 
 
@@ -262,8 +262,8 @@ CLAIMS: tuple[Claim, ...] = (
         title="Gradient descent for the pruning mask",
         section="3 Preliminary",
         reading=_SAME_STEP,
-        says="The update (k = 1) is a gradient step, but M_c is declared d x d, the regulariser is divided by k, and"
-        " the threshold, counted from 0, leaves one zero too many.",
+        says="Descent along the gradient of the mean of k samples' losses, then the floor(rho d^2) smallest entries of"
+        " M become 0 and the others 1.",
         formula="M <- M - (eta/k)(W o sum_j X_j^T p_j X_j + lam M); M_ij <- 1 if M_ij > tau else 0",
         strength=Strength.IDENTITY,
         arithmetic="ball",
@@ -273,6 +273,8 @@ CLAIMS: tuple[Claim, ...] = (
         uses=("thm:mat_view_l", "def:mask"),
         wrong=(Wrong("exactly floor(rho d^2) zeros", lambda q: _zeros(q, 0)),),
         repaired_by="fix:mask_gd",
+        finding="the update is a gradient step for k = 1, but M_c is declared d x d and meets n x n matrices, the"
+        " regulariser is divided by k, and the threshold, counted from 0, leaves one zero too many",
     ),
     Claim(
         id="fix:mask_gd",
@@ -331,6 +333,7 @@ CLAIMS: tuple[Claim, ...] = (
             Wrong("steps a tenth too long", lambda q: _confined(q, stretch=1.1, constant=simple_L)),
         ),
         source="new",
+        tags=frozenset({"every step"}),
     ),
     Claim(
         id="new:confinement_sharp",

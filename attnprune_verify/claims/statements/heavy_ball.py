@@ -147,8 +147,9 @@ CLAIMS: tuple[Claim, ...] = (
         title="Descent with momentum",
         section=_SECTION,
         reading=ANY_MASK,
-        says="Heavy ball with momentum 0 <= theta < 1 and a step below 2 (1 - theta)/L never raises its energy, from"
-        " any M_t and M_{t-1}; from rest at M = 1 the loss stays at most lam d^2/2 (it need not fall in every step) and"
+        says="For lam > 0 heavy ball with momentum 0 <= theta < 1 and a step below 2 (1 - theta)/L never raises its"
+        " energy, from any M_t and M_{t-1}; from rest at M = 1 the loss stays at most lam d^2/2 (it need not fall in"
+        " every step) and"
         " the least gradient is bounded. Longer steps are not covered, up to those of new:heavy_ball_diverges.",
         formula="E_t = L(M_t) + (theta/(2 eta)) ||M_t - M_{t-1}||_F^2, E_{t+1} <= E_t - ((1 - theta)/eta - L/2)"
         " ||M_{t+1} - M_t||_F^2; for eta < 2 (1 - theta)/L min_{t<T} ||grad L(M_t)||_F^2 <="
@@ -156,6 +157,7 @@ CLAIMS: tuple[Claim, ...] = (
         strength=Strength.UPPER,
         margin=_energy,
         supply=Instances("any", extra=_moving, small=True, free=("M", "N"), rounds=1),
+        hypotheses=(Hypothesis("lam > 0", lambda q: bool(q.lam > 0), lambda rng: _known()),),
         uses=("fix:lip_grad_l",),
         attains=_known,
         wrong=(

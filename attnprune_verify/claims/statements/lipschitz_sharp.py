@@ -36,7 +36,8 @@ CLAIMS: tuple[Claim, ...] = (
         title="Lipschitz of f(M), sharp",
         section=_SECTION,
         reading=ANY_MASK,
-        says="f(M) is K/2-Lipschitz, K = ||Pi A|| the norm of the centred logit map; attained at uniform rows.",
+        says="f(M) is K/2-Lipschitz, K = ||Pi A|| the norm of the centred logit map; approached near"
+        " a row that is uniform over two positions.",
         formula="||f(M) - f(M')||_F <= (K/2) ||M - M'||_F",
         strength=Strength.TIGHT,
         margin=lipschitz(F_of, lambda q: q.of(sharp.lipschitz_attention, q.K)),
@@ -56,7 +57,7 @@ CLAIMS: tuple[Claim, ...] = (
         title="Lipschitz of c(M), sharp",
         section=_SECTION,
         reading=ANY_MASK,
-        says="c moves exactly as f(M) does, so K/2 again.",
+        says="c = f(M) - f is K/2-Lipschitz, as f(M) is.",
         formula="||c(M) - c(M')||_F <= (K/2) ||M - M'||_F",
         strength=Strength.TIGHT,
         margin=lipschitz(c_of, lambda q: q.of(sharp.lipschitz_attention, q.K)),

@@ -14,7 +14,7 @@ from attnprune_verify.claims.hypotheses import ANY_MASK
 from attnprune_verify.claims.quantities import Quantities, variance
 from attnprune_verify.claims.relation import Relation, at_least, at_most
 from attnprune_verify.claims.supply import Instances
-from attnprune_verify.claims.trajectory import sharp_L, upper_constant
+from attnprune_verify.claims.trajectory import descend, sharp_L, upper_constant
 from attnprune_verify.theory.arithmetic import Undecidable
 
 _SECTION = "G Convergence of Gradient Descent"
@@ -137,21 +137,28 @@ def _pure_regulariser() -> Iterator[Case]:
     yield Case({**values, "mask": None, "first": 1.0625, "alpha_": 0.5, "beta_": 0.5}, "W = 0, lam = 1")
 
 
+def _bend_along(point: Quantities) -> Any:
+    """lam ||g||^2 + C_+ ||Pi A g||^2."""
+    g = point.gradient
+    return point.lam * point.square(g) + upper_constant(point) * point.square(point.PiA @ g.ravel())
+
+
+def _directional(point: Quantities) -> Any:
+    """The directional step ||g||^2 / (lam ||g||^2 + C_+ ||Pi A g||^2)."""
+    return point.square(point.gradient) / _bend_along(point)
+
+
 def _stopping(q: Quantities, factor: float = 1.0) -> list[Relation]:
     """min_{t<T} ||grad L(M_t)||^2 sum_{t<T} eta_t <= lam d^2 along directional steps from M = 1, for every T seen."""
     steps, found = int(q.case.get("steps", 4)), list[Relation]()
-    point = q.at(q.number(np.ones((q.d, q.d))))
     sizes, total = [], q.number(0.0)
-    for _ in range(steps):
-        g = point.gradient
-        size = q.square(g)
-        bend = q.lam * size + upper_constant(q) * q.square(q.PiA @ g.ravel())
-        if not (size > 0 and bend > 0):
+    for point in descend(q, _directional, steps):
+        size = point.square(point.gradient)
+        if len(found) == steps or not (size > 0 and _bend_along(point) > 0):
             return found
         sizes.append(size)
-        total = total + size / bend
+        total = total + _directional(point)
         found.append(at_most(q.smallest(sizes) * total, q.lam * q.d**2 * q.number(factor), "T steps"))
-        point = point.at(point.M - g * (size / bend))
     return found
 
 
@@ -193,7 +200,7 @@ CLAIMS: tuple[Claim, ...] = (
         section=_SECTION,
         reading=ANY_MASK,
         says="Backtracking by 0 < beta < 1 from eta_0 > 0 until L decreases by alpha eta ||g||^2, 0 < alpha < 1, ends"
-        " with eta >= min(eta_0, 2 (1 - alpha) beta/L).",
+        " with eta >= min(eta_0, 2 (1 - alpha) beta/L), for every lam >= 0 with L = lam + C_+ K^2 > 0.",
         formula="eta >= min(eta_0, 2 (1 - alpha) beta / (lam + C_+ K^2))",
         strength=Strength.LOWER,
         margin=_armijo,

@@ -12,9 +12,11 @@ from attnprune_verify.claims.case import Case
 from attnprune_verify.claims.core import Claim, Kind, Reading, Strength, Wrong
 from attnprune_verify.claims.hypotheses import (
     CAUSAL,
+    FULL,
     beta_positive,
     delta_allowed_positive,
     delta_positive,
+    mask_in_box,
     several_tokens,
     weights_nonzero,
 )
@@ -112,8 +114,27 @@ def _huge() -> Iterator[Case]:
     )
 
 
+def _floor_of_the_box(q: Quantities, reach: float = 1.0) -> list[Relation]:
+    """z_ik - z_ij = <M, W o x_i (x_k - x_j)^T>, which over the box is at most the sum of the positive entries."""
+    found, nothing = [], q.number(0.0)
+    for i, j in np.ndindex(q.n, q.n):
+        total = nothing
+        for k in range(q.n):
+            pull = q.W * (q.X[i][:, None] * (q.X[k] - q.X[j])[None, :])
+            total = total + q.exp(sum((q.largest([one, nothing]) for one in pull.ravel()), nothing) * q.number(reach))
+        found.append(at_least(q.F[i, j], 1 / total))
+    return found
+
+
+def _largest_logits() -> Iterator[Case]:
+    """One feature, where M = 1 takes every positive part and no negative one."""
+    for w in (1.0, 10.0):
+        values = {"X": np.array([[1.0], [0.0]]), "W": np.array([[w]]), "M": np.ones((1, 1)), "lam": 0.0, "mask": None}
+        yield Case(values, f"d = 1, W = {w}")
+
+
 _INFORMAL = Reading("literal", "steps T alone at fixed n, lam, R, mu and eps; each step costs O(n d^2 + n^2 d) more")
-_ONE_BOUND = Reading("full", "no attention mask; 'natural' read as one bound for all tokens and weights", "full")
+_OWN_BOUND = Reading("full", "no attention mask; a bound for tokens and weights that are given", "full")
 _SAME_T = Reading("full", "no attention mask; the same t in both terms; any M_0, here Algorithm 1's M_0 = 1", "full")
 
 CLAIMS: tuple[Claim, ...] = (
@@ -206,7 +227,7 @@ CLAIMS: tuple[Claim, ...] = (
         title="The assumptions are practical",
         section=_SECTION,
         reading=CAUSAL,
-        says="Every entry of the pruned attention matrix is positive: false at every position the causal mask forbids.",
+        says="Every entry of the pruned attention matrix is positive.",
         formula="min_ij F(M)_ij > 0",
         strength=Strength.LOWER,
         arithmetic="ball",
@@ -216,22 +237,47 @@ CLAIMS: tuple[Claim, ...] = (
         uses=("new:causal_floor",),
         wrong=(Wrong("every entry at least 1/n^2", lambda q: at_least(q.delta, q.number(1.0 / q.n**2))),),
         repaired_by="fix:practical",
+        finding="it is 0 at every position that the causal mask forbids",
     ),
     Claim(
         id="rem:practical",
         kind=Kind.REMARK,
         title="The assumptions are practical",
         section=_SECTION,
-        reading=_ONE_BOUND,
-        says="The entries have a natural lower bound: every instance has its own (fix:practical), but no one bound"
-        " serves them all; not even the smallest positive double bounds them for M in the box.",
-        formula="min_ij F(M)_ij >= 2^-1074 for M in [0,1]^{dxd}",
-        strength=Strength.LOWER,
+        reading=_OWN_BOUND,
+        says="Every entry of the pruned attention matrix is positive, and has a lower bound that serves every M in"
+        " [0,1]^{dxd}.",
+        formula="F(M)_ij >= 1/sum_k exp(sum_ab max(0, W_ab x_ia (x_kb - x_jb))) > 0 for M in [0,1]^{dxd}",
+        strength=Strength.TIGHT,
+        margin=_floor_of_the_box,
+        supply=Instances("full", small=True, in_box=True),
+        hypotheses=(mask_in_box("full"),),
+        uses=("def:soft_prob_func",),
+        attains=_largest_logits,
+        wrong=(
+            Wrong("0.99 of the exponent", lambda q: _floor_of_the_box(q, 0.99)),
+            Wrong("every entry at least 1/n^2", lambda q: at_least(q.delta, q.number(1.0 / q.n**2))),
+        ),
+        repaired_by="fix:practical",
+        finding="the bound is each instance's own and may be tiny (new:no_common_floor); beta > 0 is another matter"
+        " (new:beta_needs_n_le_d)",
+    ),
+    Claim(
+        id="new:no_common_floor",
+        kind=Kind.LEMMA,
+        title="No floor of the attention serves every instance",
+        section=_SECTION,
+        reading=FULL,
+        says="On an instance with two tokens, two features and M = 1 an attention entry is below 2^-1074, the smallest"
+        " positive double: what bounds the entries from below depends on tokens and weights.",
+        formula="min_ij F(M)_ij < 2^-1074 at X = I_2, W = 1000 I, M = 1",
+        strength=Strength.UPPER,
         arithmetic="ball",
-        margin=lambda q: at_least(q.delta, q.number(5e-324)),
+        margin=lambda q: less(q.delta, q.number(5e-324)),
         supply=Fixed(_huge),
         uses=("def:soft_prob_func",),
-        wrong=(Wrong("at least 1e-300", lambda q: at_least(q.delta, q.number(1e-300))),),
-        repaired_by="fix:practical",
+        wrong=(Wrong("below 1e-500", lambda q: less(q.delta, q.exp(q.number(-1152.0)))),),
+        source="new",
+        tags=frozenset({"existential"}),
     ),
 )

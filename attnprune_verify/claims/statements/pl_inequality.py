@@ -197,8 +197,10 @@ CLAIMS: tuple[Claim, ...] = (
         title="The squared constant is the best of its form",
         section="G Convergence of Gradient Descent",
         reading=FULL,
-        says="At X = I, |W| = 1 and uniform f(M), ||grad||^2 = (min|W| beta delta)^2 ||c||^2 exactly.",
-        formula="||W o (X^T p X)||^2 = (min|W| beta delta)^2 ||c||^2 at X = I, |W| = 1, M = 0",
+        says="The PL inequality's constant (min|W| beta delta)^2 is reached, with c not 0, for every n >= 2: at X = I,"
+        " W = -1"
+        " on the diagonal and 1 off it, and M = 0, where f(M) is uniform.",
+        formula="||W o (X^T p X)||^2 = (min|W| beta delta)^2 ||c||^2 at X = I, W = 1 1^T - 2 I, M = 0",
         strength=Strength.IDENTITY,
         arithmetic="ball",
         margin=lambda q: equal(q.square(q.G) * q.n**2, q.square(q.c)),

@@ -246,11 +246,12 @@ CLAIMS: tuple[Claim, ...] = (
     Claim(
         id="new:kappa_centred",
         kind=Kind.LEMMA,
-        title="Centring helps kappa_T",
+        title="A larger lower bound of kappa_T by centred tokens",
         section=_SECTION,
         reading=FULL,
-        says="Without a mask one factor beta may be replaced by beta_c, the least eigenvalue of centred tokens across"
-        " 1.",
+        says="Without a mask kappa_T^2 >= min|W|^2 beta beta_c; beta_c is the least ||X_c^T v||^2 over unit vectors v"
+        " with"
+        " sum 0, and at least beta.",
         formula="kappa_T^2 >= min|W|^2 beta beta_c, beta_c >= beta",
         strength=Strength.LOWER,
         margin=_centred,

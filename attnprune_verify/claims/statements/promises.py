@@ -8,12 +8,12 @@ from typing import Any
 import numpy as np
 from numpy.random import Generator
 
-from attnprune_verify.claims.batch import more_samples, problem, tokens
+from attnprune_verify.claims.batch import Batch, more_samples, problem, tokens
 from attnprune_verify.claims.case import Case
 from attnprune_verify.claims.core import Claim, Hypothesis, Kind, Strength, Wrong
 from attnprune_verify.claims.hypotheses import ANY_MASK
 from attnprune_verify.claims.quantities import Quantities
-from attnprune_verify.claims.relation import Relation, at_least, at_most
+from attnprune_verify.claims.relation import Relation, at_least, at_most, equal
 from attnprune_verify.claims.supply import Instances
 from attnprune_verify.claims.trajectory import below_start, descend, lowest_loss, minimiser, sharp_L, step_below
 from attnprune_verify.instance.problem import Instance
@@ -81,6 +81,8 @@ def _promised(
     points = list(descend(whole, step_below(whole, _ALMOST_ONE), _STEPS))
     loss = q.number(promises["confinement"]["loss"])
     parts = [at_most(point.L, loss, "confinement") for point in points]
+    attention = q.number(promises["confinement"]["attention"])
+    parts += [at_most(point.L_attn, attention, "attention error") for point in points]
     goal = promises["gradient-norm"]
     for t in range(1, len(points)):
         least = q.smallest([q.square(point.gradient) for point in points[:t]])
@@ -184,15 +186,14 @@ def _convex_descent(q: Quantities, rate_factor: float = 1.0) -> list[Relation]:
     L = sharp_L(here)
     rate = q.of(rates.strongly_convex_rate, q.K, lam, L) * q.number(_ALMOST_ONE * rate_factor)
     eta = q.number(_ALMOST_ONE / float(L))
-    near, point = here.at(q.number(minimiser(q.case.but(lam=float(lam))))), here.at(q.M)
-    lowest, certain = lowest_loss(near, q.of(sharp.lower_curvature, q.K, lam), point.L - near.L)
+    near, first = here.at(q.number(minimiser(q.case.but(lam=float(lam))))), here.at(q.M)
+    lowest, certain = lowest_loss(near, q.of(sharp.lower_curvature, q.K, lam), first.L - near.L)
     if not certain:
         return []
-    start, parts = point.L - lowest, []
-    for t in range(5):
+    start, parts = first.L - lowest, []
+    for t, point in enumerate(descend(here, eta, 4, start=q.M)):
         left = q.of(rates.gap, rate, start, t)
         parts.append(at_most(point.L - lowest + start, left + start, f"t = {t}", offset=start))
-        point = here.at(point.M - point.gradient * eta)
     return parts
 
 
@@ -205,9 +206,57 @@ def _part(rng: Generator, case: Case) -> dict[str, Any]:
     return {"part": float(rng.choice([0.0, 0.1, 1.0, 10.0]))}
 
 
+def _stacked(q: Quantities, times: bool = True) -> list[Relation]:
+    """Loss, gradient and an iterate of k samples, and of their tokens below each other under the block-diagonal mask.
+
+    `times` takes k lam and eta/k there.
+    """
+    whole, samples = Batch(q.case, q.arithmetic), tokens(q.case)
+    k, n = len(samples), q.n
+    blocks = np.zeros((k * n, k * n), dtype=bool)
+    for s in range(k):
+        blocks[s * n : (s + 1) * n, s * n : (s + 1) * n] = q.allowed
+    case = q.case.but(X=np.vstack(samples), mask=blocks, others=np.zeros((0, n, q.d)))
+    one = Quantities(case, q.arithmetic)
+    one.__dict__["lam"] = whole.lam * (k if times else 1)
+    eta = q.number(float(q.case["share"]) / float(sharp_L(whole)))
+    *_, moved = descend(whole, eta, 2)
+    *_, other = descend(one, eta / k, 2)
+    return [
+        equal(whole.L * k, one.L, "loss"),
+        equal(whole.gradient * k, one.gradient, "gradient"),
+        equal(moved.M, other.M, "the second iterate"),
+    ]
+
+
+def _several(rng: Generator, case: Case) -> dict[str, Any]:
+    lam = float(rng.choice([0.05, 1.0]))
+    return more_samples(rng, case) | {"lam": lam, "share": float(rng.choice([0.3, 1.5]))}
+
+
 _LAM = Hypothesis("lam > 0", lambda q: q.case.get("lam", 0.0) > 0, lambda rng: _no_attention())
 
 CLAIMS: tuple[Claim, ...] = (
+    Claim(
+        id="new:batch",
+        kind=Kind.LEMMA,
+        title="A batch is one sample",
+        section=_SECTION,
+        reading=ANY_MASK,
+        says="Loss, gradient and descent of k samples are 1/k times, and step for step, those of their tokens below"
+        " each other, under the block-diagonal attention mask, with k lam and steps of eta/k. So what is proved for one"
+        " sample and any mask holds for batches.",
+        formula="(1/k) sum_s L_attn,s(M) + (lam/2) ||M||^2 = (1/k) (L_attn(M) + (k lam/2) ||M||^2), and so its"
+        " gradient",
+        strength=Strength.IDENTITY,
+        arithmetic="ball",
+        margin=_stacked,
+        supply=Instances("any", extra=_several, small=True, free=("M", "W", "X"), rounds=1),
+        uses=("def:attn_prun_causal",),
+        wrong=(Wrong("lam in place of k lam", lambda q: _stacked(q, times=False)),),
+        source="new",
+        tags=frozenset({"every step"}),
+    ),
     Claim(
         id="new:path_floor",
         kind=Kind.LEMMA,
@@ -222,6 +271,7 @@ CLAIMS: tuple[Claim, ...] = (
         margin=_floor,
         supply=Instances("any", extra=_small_lam, small=True, free=("W", "X")),
         hypotheses=(_LAM,),
+        tags=frozenset({"every step"}),
         uses=("fix:practical", "new:confinement_sharp"),
         attains=_one_sample_pays,
         wrong=(
@@ -239,7 +289,8 @@ CLAIMS: tuple[Claim, ...] = (
         says="Every number in the guarantees that `check` prints for descent from M = 1 with eta = 1/L_sharp, of one"
         " sample or a batch: confinement, the least gradient, the repaired theorem, linear convergence, strong"
         " convexity, their thresholds and modulus.",
-        formula="L(M_t) <= loss; min_{t<T} ||grad L(M_t)|| <= gradient; F(M_t) >= delta, min_{t<T} [L_attn/n^2 +"
+        formula="L(M_t) <= loss, L_attn(M_t) <= min(loss, n_e); min_{t<T} ||grad L(M_t)|| <= gradient; F(M_t) >="
+        " delta, min_{t<T} [L_attn/n^2 +"
         " lam^2 ||M||^2/(mu n^2)] <= (xi + eps)/2; L(M_t) - min L <= (1 - rate)^t (L(1) - min L)",
         strength=Strength.UPPER,
         margin=_promised,

@@ -168,8 +168,9 @@ CLAIMS: tuple[Claim, ...] = (
     sentence(
         "exp:step_size",
         "eta = 0.1/lam follows the theorem",
-        f"'eta prop. to 1/L prop. to 1/(lam + other)': the other terms dominate. At {_SIZE}, lam = {float(_SET.lam):g}"
-        f" and k = {_FEW} one row of one sample already makes eta exceed 2/L.",
+        f"At {_SIZE}, lam = {float(_SET.lam):g} and k = {_FEW} the step {float(_SET.step):g}/lam is of the size that"
+        " the"
+        " theorem has, proportional to 1/L; at most 2/L in any case.",
         f"eta L <= 2 with eta = {float(_SET.step):g}/lam; L >= ||d f_i(1 + t V)||^2/(k ||V||^2) for every row i",
         _step,
         Fixed(_steepest_rows),
@@ -178,13 +179,14 @@ CLAIMS: tuple[Claim, ...] = (
         reading=CAUSAL,
         uses=("thm:our_convergence",),
         repaired_by="new:directional_step",
+        finding="the other terms of L dominate: one row of one sample already makes eta exceed 2/L",
         note="with lam on top, and with the other rows and samples, L is only larger",
     ),
     sentence(
         "exp:divergent_step",
         "eta = 0.1/lam is stable for the rescaled lam",
-        f"On the regulariser alone descent with momentum {float(_SET.momentum):g} needs eta lam~ < {_LONGEST:g},"
-        f" without momentum 2; lam~ = n lam and eta = {float(_SET.step):g}/lam make it {float(_EXPANSION):g}.",
+        f"With lam~ = n lam and eta = {float(_SET.step):g}/lam descent with momentum {float(_SET.momentum):g} is stable"
+        f" on the regulariser alone, which needs eta lam~ < {_LONGEST:g}.",
         f"eta n lam <= {_LONGEST:g} at n = {_SET.tokens}, eta = {float(_SET.step):g}/lam",
         lambda q: _expands(q, 1, _LONGEST),
         _SYNTHETIC,
@@ -192,35 +194,42 @@ CLAIMS: tuple[Claim, ...] = (
         arithmetic="exact",
         reading=_AS_DEFINED,
         uses=("new:heavy_ball_diverges",),
+        finding=f"eta lam~ is {float(_EXPANSION):g}",
+        note="momentum read as heavy ball, w - eta G + theta (w - v) from rest, without momentum the limit is 2; with"
+        " an"
+        " average of gradients, (1 - theta) G + theta v, it would be 2 (1 + theta)/(1 - theta), and the step is stable",
     ),
     sentence(
         "exp:divergent_step",
         "eta = 0.1/lam is stable for the rescaled lam",
-        f"The algorithm's line divides lam~ by k as well: eta lam~/k = {float(_EXPANSION / _FEW):g} at k = {_FEW} and"
-        f" {float(_EXPANSION / _MANY):g} at k = {_MANY}, below 2, so the regulariser's part is stable.",
+        f"With lam~ = n lam and eta = {float(_SET.step):g}/lam descent is stable on the regulariser alone, which needs"
+        " eta lam~/k < 2.",
         f"eta n lam/k <= 2 at n = {_SET.tokens}, k = {_FEW} and k = {_MANY}, eta = {float(_SET.step):g}/lam",
         lambda q: [_expands(q, k, 2.0) for k in _SET.samples],
         _SYNTHETIC,
         (Wrong("not divided by k", lambda q: _expands(q, 1, 2.0)),),
         arithmetic="exact",
         reading=_AS_PRINTED,
+        finding=f"eta lam~/k is {float(_EXPANSION / _FEW):g} at k = {_FEW} and {float(_EXPANSION / _MANY):g} at k ="
+        f" {_MANY}",
     ),
     sentence(
         "exp:lam_in_unit_interval",
         "The rescaled lam is in range",
-        f"lam~ = n lam = {float(_SET.tokens * _SET.lam):g} at n = {_SET.tokens}, lam = {float(_SET.lam):g} lies outside"
-        " [0, 1], where Algorithm 1 and the lemmas want it.",
+        f"lam~ = n lam at n = {_SET.tokens}, lam = {float(_SET.lam):g} lies in [0, 1], where Algorithm 1 and the lemmas"
+        " have it.",
         "n lam <= 1",
         lambda q: at_most(q.case["tokens"] * q.strength, Fraction(1)),
         _SYNTHETIC,
         (Wrong("n lam <= 1/2", lambda q: at_most(q.case["tokens"] * q.strength, Fraction(1, 2))),),
         arithmetic="exact",
         uses=("lem:PL_ineq",),
+        finding=f"lam~ is {float(_SET.tokens * _SET.lam):g}",
     ),
     sentence(
         "exp:full_rank_tokens",
         "X is a full-rank Gaussian matrix",
-        f"X has rank {_SET.features} = min(n, d) on each draw of the recipe at {_SIZE}.",
+        f"X has full rank {_SET.features} = min(n, d) on each draw of the recipe at {_SIZE}.",
         "rank X >= min(n, d)",
         lambda q: _rank_is(q, min(np.shape(q.case["X"]))),
         Fixed(_sets),
@@ -232,7 +241,7 @@ CLAIMS: tuple[Claim, ...] = (
     sentence(
         "exp:full_rank_tokens",
         "X is full rank, so beta > 0",
-        f"X X^T is singular at {_SIZE}, so beta = 0 exactly: full rank does not give the theorem's assumption.",
+        f"At {_SIZE} X X^T has full rank, so that the theorem's beta > 0 exists.",
         "rank(X X^T) = rank X >= n, so that X X^T >= beta I for some beta > 0",
         lambda q: _rank_is(q, len(q.case["X"])),
         Fixed(_sets),
@@ -242,12 +251,13 @@ CLAIMS: tuple[Claim, ...] = (
         reading=Reading("theorem", "as Theorem 4.1 needs it: X X^T >= beta I with beta > 0"),
         uses=("lem:lower_bound_XBX",),
         repaired_by="new:PL_near_dense",
+        finding="X X^T is singular, so beta = 0 exactly: full rank of X does not give the theorem's assumption",
     ),
     sentence(
         "exp:exp_is_computable",
         "exp(X W X^T) can be computed as written",
-        f"On data drawn by the paper's recipe ({_SIZE}, k = {_FEW}) logits exceed {_OVERFLOW:.2f}, so exp without a"
-        " shift overflows float64.",
+        f"On data drawn by the paper's recipe ({_SIZE}, k = {_FEW}) the algorithm's exp(X W X^T) is finite in float64,"
+        f" logits being at most {_OVERFLOW:.2f}.",
         f"max_ij (X W X^T)_ij <= {_OVERFLOW:.2f}",
         lambda q: _largest_logit(q, _OVERFLOW),
         Fixed(_calibration),
@@ -255,12 +265,12 @@ CLAIMS: tuple[Claim, ...] = (
         arithmetic="ball",
         reading=CAUSAL,
         uses=("alg:mask_gd",),
+        finding="logits exceed it, so that exp without a shift overflows",
     ),
     sentence(
         "exp:batch_regulariser",
         "lam means the same for every k",
-        f"The algorithm divides lam by k while the loss is a mean: at equal lam, k = {_MANY} regularises"
-        f" {_MANY / _FEW:g} times less than k = {_FEW}.",
+        f"In the algorithm's line a given lam weighs as much against the loss at k = {_FEW} as at k = {_MANY}.",
         f"(lam/k at k = {_FEW}) = (lam/k at k = {_MANY})",
         lambda q: equal(q.strength / _FEW, q.strength / _MANY),
         one_case(strength=_SET.lam),
@@ -269,12 +279,13 @@ CLAIMS: tuple[Claim, ...] = (
         arithmetic="exact",
         uses=("alg:mask_gd",),
         repaired_by="fix:mask_gd",
+        finding=f"the line divides lam by k while the loss is a mean: k = {_MANY} regularises {_MANY / _FEW:g} times"
+        " less",
     ),
     sentence(
         "exp:supports_theory",
         "The experiments support the theory",
-        f"The theorem assumes beta > 0 and delta > 0; at {_SIZE} with the causal mask both fail, beta by n > d and"
-        " delta by the mask.",
+        f"At {_SIZE} with the causal mask the theorem's assumptions beta > 0 and delta > 0 can hold.",
         f"max(beta, delta) > 0 at {_SIZE}, causal mask",
         _both_positive,
         Fixed(_sets),
@@ -283,6 +294,7 @@ CLAIMS: tuple[Claim, ...] = (
         arithmetic="ball",
         reading=CAUSAL,
         uses=("thm:our_convergence",),
+        finding="both fail, beta by n > d and delta by the mask: the experiments are outside the theorem",
     ),
     Claim(
         id="new:beta_needs_n_le_d",
@@ -291,7 +303,7 @@ CLAIMS: tuple[Claim, ...] = (
         section="6 Experiment",
         reading=Reading("any", "more tokens than features, any attention mask", "any"),
         says="With more tokens than features X X^T is singular, so X X^T >= beta I forces beta <= 0.",
-        formula="det(X X^T) = 0 for n > d",
+        formula="X X^T >= beta I with beta > 0 implies n <= d (det(X X^T) = 0 for n > d)",
         strength=Strength.IDENTITY,
         arithmetic="exact",
         margin=lambda q: equal(_determinant(q).rhs, q.number(0)),

@@ -120,9 +120,8 @@ CLAIMS: tuple[Claim, ...] = (
     sentence(
         "exp:reported_delta",
         "delta of about 0.0025 was measured",
-        f"A minimum of {float(_SET.delta):g} is at most 1/n only for n <= {int(1 / _SET.delta)}; the experiment with"
-        f" varying rho has n = {_SET.tokens}. For which n and which mask it was measured is not told; with the"
-        " theorem's causal mask it is 0.",
+        f"The least attention entry of rows with n = {_SET.tokens} tokens, the experiment's with varying rho, is about"
+        f" {float(_SET.delta):g}.",
         f"{float(_SET.delta):g} <= 1/n at n = {_SET.tokens}",
         lambda q: at_most(q.delta_reported, Fraction(1, q.case["tokens"])),
         one_case(delta_reported=_SET.delta, tokens=_SET.tokens),
@@ -130,12 +129,14 @@ CLAIMS: tuple[Claim, ...] = (
         arithmetic="exact",
         reading=_ONE_LENGTH,
         uses=("new:delta_le_inverse_n", "new:causal_floor"),
+        finding=f"{float(_SET.delta):g} is at most 1/n only for n <= {int(1 / _SET.delta)}. For which n and which mask"
+        " it"
+        " was measured is not told; with the theorem's causal mask it is 0",
     ),
     sentence(
         "exp:vacuous_guarantee",
         "The guarantee says something at the reported numbers",
-        f"Where it is least xi/2 is 3 lam d/(sqrt(n) delta), from n = {_SHORTEST} to {_LONGEST} at least {_EXCESS:.3g}"
-        " times the largest possible attention error 1/n.",
+        "At the reported lam, d and delta the guarantee is below the largest possible attention error 1/n.",
         "xi/2 <= 1/n at the reported lam, d, delta, with max|W| = min|W| and ||X||_F^2 = n beta, where it is least",
         _least_xi,
         Fixed(_lengths),
@@ -143,11 +144,13 @@ CLAIMS: tuple[Claim, ...] = (
         arithmetic="ball",
         uses=("thm:our_convergence",),
         repaired_by="new:linear_convergence",
+        finding=f"where it is least xi/2 is 3 lam d/(sqrt(n) delta), from n = {_SHORTEST} to {_LONGEST} at least"
+        f" {_EXCESS:.3g} times 1/n",
     ),
     sentence(
         "exp:square_weights",
         "W_Q and W_K are d x d",
-        f"Grouped key-value heads make W_K {_HIDDEN} x {_KEYS}, so (M_Q o W_Q)(M_K o W_K)^T does not multiply.",
+        f"With d = {_HIDDEN} in Llama-3.2-1B the loss's (M_Q o W_Q)(M_K o W_K)^T is the product of two d x d matrices.",
         f"(M_Q o W_Q)(M_K o W_K)^T with W_Q {_HIDDEN} x {_HIDDEN}, W_K {_HIDDEN} x {_KEYS}",
         lambda q: equal(q.number(q.case["key_features"]), q.number(_KEYS)),
         one_case(features=_HIDDEN, key_features=_KEYS),
@@ -161,12 +164,13 @@ CLAIMS: tuple[Claim, ...] = (
             "the product exists",
         ),
         uses=("eq:new_loss",),
+        finding=f"grouped key-value heads make W_K {_HIDDEN} x {_KEYS}: the product does not exist",
         note="rotary positions, heads and the scale 1/sqrt(64) are not modelled either",
     ),
     sentence(
         "exp:baselines_reference",
         "Baselines as in the other section",
-        "The baselines of the real-model section are said to be those of the real-model section.",
+        "The baselines of the real-model section are those of the section it refers to.",
         "the reference leads to another section",
         lambda q: equal(q.number(_same_section(q)), q.number(0)),
         Fixed(_cross_reference),
@@ -174,15 +178,14 @@ CLAIMS: tuple[Claim, ...] = (
         strength=Strength.IDENTITY,
         arithmetic="exact",
         defect=lambda q: equal(q.number(_same_section(q)), q.number(1)),
+        finding="the section refers to itself",
         note="read from the paper's LaTeX, of which the three lines are carried with their hash; the synthetic section"
         " is presumably meant",
     ),
     sentence(
         "exp:whole_model_ratio",
         f"The whole model is pruned to {float(_SHARES.of_model):g}",
-        f"With half of every MLP and of W_Q, W_K, the maps the method prunes, it is {float(_LEAST):.1%} (last layer,"
-        f" of all parameters) to {float(_MOST):.1%} (every layer, of the blocks' maps); half would need W_V and W_O as"
-        " well, and the embedding not counted.",
+        f"Pruning half of every MLP and half of W_Q and W_K prunes {float(_SHARES.of_model):g} of the whole model.",
         f"the largest of four pruned shares >= {float(_SHARES.of_model):g}",
         lambda q: at_least(q.number(max(_pruned_shares().values())), q.number(_SHARES.of_model)),
         one_case(shares=", ".join(f"{name}: {float(share):.3f}" for name, share in _pruned_shares().items())),
@@ -190,6 +193,8 @@ CLAIMS: tuple[Claim, ...] = (
         strength=Strength.LOWER,
         arithmetic="exact",
         reading=_MODEL,
+        finding=f"it is {float(_LEAST):.1%} (last layer, of all parameters) to {float(_MOST):.1%} (every layer, of the"
+        " blocks' maps); half would need W_V and W_O as well, and the embedding not counted",
     ),
     Claim(
         id="new:query_key_share",

@@ -130,8 +130,7 @@ CLAIMS: tuple[Claim, ...] = (
     sentence(
         "exp:smaller_lam_takes_longer",
         "Smaller lam means longer run time",
-        "T grows as lam shrinks ('T prop. to 1/eta prop. to L'): reversed at fixed mu and eps, because L grows with lam"
-        " and L(M_0) = lam d^2/2 is a factor of T.",
+        "The number of steps T grows as lam shrinks.",
         "T(lam/2) >= T(lam), T = 2 lam d^2 (lam + C)/(mu eps n^2)",
         lambda q: at_least(_steps(q, q.lam / 2), _steps(q, q.lam)),
         Arrays({"lam": "", "C": ""}, make=_positive),
@@ -139,11 +138,12 @@ CLAIMS: tuple[Claim, ...] = (
         strength=Strength.LOWER,
         arithmetic="exact",
         uses=("thm:our_convergence",),
+        finding="at fixed mu and eps T falls with lam: L grows with lam, and L(M_0) = lam d^2/2 is a factor of T",
     ),
     sentence(
         "exp:xi_vanishes",
         "xi vanishes with lam",
-        "At fixed mu, xi is proportional to lam.",
+        "At fixed mu, xi is proportional to lam, and so vanishes with it.",
         "xi(lam/2) = xi(lam)/2",
         lambda q: equal(_xi(q, q.lam / 2), _xi(q, q.lam) / 2),
         Arrays({"lam": "", "C": ""}, make=_positive),
@@ -158,8 +158,7 @@ CLAIMS: tuple[Claim, ...] = (
     sentence(
         "exp:gradient_bounded",
         "A Lipschitz gradient is bounded",
-        "'The gradient for M is upper bounded', over all real M as the Lipschitz theorem has them: lam M is not; only"
-        " the attention part is.",
+        "The gradient of L is bounded over all real M, as the Lipschitz theorem has them.",
         "||grad L(M)||_F <= 3 sqrt(n) max|W| ||X||_F^2 + lam d for all real M",
         _bounded,
         Instances("any", extra=_far_out, small=True, lam=0.04),
@@ -168,11 +167,12 @@ CLAIMS: tuple[Claim, ...] = (
         reading=ANY_MASK,
         uses=("thm:lip_grad_l_informal",),
         repaired_by="new:attention_gradient_sharp",
+        finding="lam M is not bounded; only the attention part of the gradient is",
     ),
     sentence(
         "exp:gradient_bounded",
         "A Lipschitz gradient is bounded",
-        "For M in [0,1]^{dxd} the gradient is bounded.",
+        "The gradient of L is bounded over M in [0,1]^{dxd}.",
         "||grad L(M)||_F <= 3 sqrt(n) max|W| ||X||_F^2 + lam d for M in [0,1]^{dxd}",
         _bounded,
         Instances("any", in_box=True, small=True),
@@ -185,8 +185,7 @@ CLAIMS: tuple[Claim, ...] = (
     sentence(
         "exp:near_optimal_mask",
         "The returned mask is near-optimal",
-        "The guarantee of the theorem for the 0/1 mask that is returned: rounding is not covered, and on an instance"
-        " with two tokens every 0/1 mask with at least half zeros misses the bound.",
+        "The 0/1 mask that the algorithm returns meets the theorem's bound on the attention error.",
         "min L_attn(M)/n^2 <= (xi + eps)/2 over 0/1 masks M with at least floor(rho d^2) zeros",
         _rounded,
         Fixed(_dense_start),
@@ -195,12 +194,13 @@ CLAIMS: tuple[Claim, ...] = (
         reading=FULL,
         arithmetic="ball",
         uses=("thm:our_convergence", "alg:mask_gd"),
+        finding="rounding is not covered: on an instance with two tokens every 0/1 mask with at least half zeros misses"
+        " the bound",
     ),
     sentence(
         "exp:exact_proportion",
         "Only the specified proportion is pruned",
-        "Thresholding at the percentile leaves exactly floor(rho d^2) zeros: not where entries are tied, whether"
-        " positions are counted from 0 or from 1; all entries are cut where all are equal.",
+        "Thresholding at the rho-th percentile leaves exactly floor(rho d^2) zeros.",
         "#zeros = floor(rho d^2)",
         _proportion,
         Arrays({"M": "dd"}, make=_with_rho),
@@ -209,12 +209,13 @@ CLAIMS: tuple[Claim, ...] = (
         arithmetic="exact",
         uses=("alg:mask_gd",),
         repaired_by="fix:mask_gd",
+        finding="not where entries are tied, whether positions are counted from 0 or from 1; all entries are cut where"
+        " all are equal",
     ),
     sentence(
         "exp:any_attention_mask",
         "The analysis covers any attention mask",
-        "Gradient and Lipschitz constant are as stated for any mask; but as soon as a position is forbidden"
-        " (block-wise, causal) min f(M) is 0, so the PL lemma's delta > 0 cannot hold.",
+        "The analysis, and with it the PL lemma's delta > 0, applies to any attention mask.",
         "min_ij F(M)_ij > 0 for every attention mask",
         lambda q: less(q.number(0.0), q.delta),
         Instances("given", small=True, free=()),
@@ -225,12 +226,13 @@ CLAIMS: tuple[Claim, ...] = (
         arithmetic="ball",
         uses=("lem:lower_bound_p", "thm:mat_view_l", "thm:lip_grad_l"),
         repaired_by="fix:lower_bound_p",
+        finding="gradient and Lipschitz constant are as stated for any mask; but as soon as a position is forbidden"
+        " (block-wise, causal) min f(M) is 0, and no delta > 0 exists",
     ),
     sentence(
         "exp:mask_stays_in_box",
         "M stays in [0,1]",
-        "The lemmas use M in [0,1]^{dxd}; plain descent with a safe step can leave the box, as on an instance with two"
-        " tokens and two features.",
+        "Every iterate of descent with a safe step lies in [0,1]^{dxd}, as the lemmas have M.",
         "0 <= M_t for all t",
         _in_box,
         Fixed(_leaves_the_box),
@@ -239,12 +241,12 @@ CLAIMS: tuple[Claim, ...] = (
         strength=Strength.LOWER,
         uses=("lem:PL_ineq", "alg:mask_gd"),
         repaired_by="new:confinement",
+        finding="descent leaves the box, as on an instance with two tokens and two features; it stays in ||M||_F <= d",
     ),
     sentence(
         "exp:momentum",
         "Momentum is covered",
-        f"The theorem's descent lemma needs a loss that never rises; heavy-ball momentum {_MOMENTUM:g} can make it"
-        " rise, as on an instance with two tokens and two features.",
+        f"With momentum {_MOMENTUM:g} and eta < 1/L the loss never rises, as the theorem's descent lemma needs it.",
         f"L(M_{{t+1}}) <= L(M_t) with momentum {_MOMENTUM:g} and eta < 1/L",
         lambda q: _monotone(q, _MOMENTUM),
         Fixed(_momentum_case),
@@ -252,6 +254,7 @@ CLAIMS: tuple[Claim, ...] = (
         section="6 Experiment",
         reading=FULL,
         uses=("thm:our_convergence",),
+        finding="it can rise, as on an instance with two tokens and two features",
     ),
     Claim(
         id="new:delta_le_inverse_n",

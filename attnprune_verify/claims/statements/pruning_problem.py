@@ -103,13 +103,14 @@ CLAIMS: tuple[Claim, ...] = (
         title="Attention weights pruning",
         section="1 Introduction",
         reading=FULL,
-        says="The loss is a number for every M, declared in [0,1]^{dxd}; but as a problem of pruning min_M L(M) asks"
-        " for no zero: M = 1 minimises the attention term and prunes nothing.",
+        says="To prune attention weights is to minimise L over M in [0,1]^{dxd}.",
         formula="min_M L(M), L(M) = 1/2 ||D^{-1} A - D~^{-1} A~||_F^2 + (lam/2) ||M||_F^2",
         strength=Strength.IDENTITY,
         arithmetic="ball",
         margin=_loss,
         defect=lambda q: [_loss(q), *_nothing_pruned_is_optimal(q)],
+        has_meaning=True,
+        finding="the minimum exists, but asks for no zero: M = 1 minimises the attention term and prunes nothing",
         supply=_FULL,
         uses=("def:attn_matrix",),
         wrong=(Wrong("without the factor 1/2", lambda q: _loss(q, attention_factor=1.0)),),
@@ -235,8 +236,7 @@ CLAIMS: tuple[Claim, ...] = (
         title="Loss with one mask per factor",
         section="6 Experiment",
         reading=_LAM_MATTERS,
-        says=f"The regulariser is printed without lam: at lam = {float(_LAM):g} it is {float(1 / _LAM):g} times what"
-        " the experiments set.",
+        says="The loss of two masks is that of one, with (lam/2)(||M_Q||^2 + ||M_K||^2) as regulariser.",
         formula="L(M_Q, M_K) = 1/2 ||D^{-1} A - D~^{-1} A~||_F^2 + 1/2 (||M_Q||_F^2 + ||M_K||_F^2)",
         strength=Strength.IDENTITY,
         arithmetic="ball",
@@ -248,7 +248,11 @@ CLAIMS: tuple[Claim, ...] = (
         ),
         supply=Instances("full", extra=_factors, small=True, rounds=1, lam=float(_LAM)),
         wrong=(Wrong("only M_Q regularised", lambda q: _factored(q, lambda q: q.lam * q.square(q.M_Q) / 2)),),
+        has_meaning=True,
         repaired_by="fix:new_loss",
+        finding=f"it is printed without lam: at lam = {float(_LAM):g} it is {float(1 / _LAM):g} times what the"
+        " experiments"
+        " set",
         note="bilinear in the two masks: Theorem 4.1 does not cover it",
     ),
     Claim(

@@ -66,6 +66,22 @@ def _nearly_one_hot() -> Iterator[Case]:
     yield one_feature(20.0, -1.0, 0.05).but("sigma_1 = e^-20, r = 1", mask=mask, v=np.array([1.0, 0.0]))
 
 
+def _two_largest(q: Quantities, second: bool = True) -> Relation:
+    """lambda_max(J) <= s1 (1 - s1 + s2), 1 added to both sides for the rounding."""
+    s = q.softmax(q.s)
+    if len(s) < 2:
+        return at_least(q.number(0.0), q.number(0.0))
+    top = int(np.argmax([float(one) for one in s]))
+    first, rest = s[top], q.largest(np.delete(s, top))
+    bound = first * (1 - first + (rest if second else 0))
+    _, most = extreme_eigenvalues(np.diag(s) - np.outer(s, s), q.arithmetic)
+    return at_most(most + 1, bound + 1, offset=q.number(1.0))
+
+
+def _one_row_of_two() -> Iterator[Case]:
+    yield Case({"s": np.array([1.0, 0.0])}, "two tokens")
+
+
 def _derivatives(q: Quantities) -> tuple[Any, Any, Any, Any]:
     """softmax(s + t v) and its first three derivatives at t = 0, from the cumulants of v."""
     s = q.softmax(q.s)
@@ -117,6 +133,24 @@ def _softer(rng: Generator, case: Case) -> Case:
 _ROWS = Arrays({"s": "m", "t": "m", "v": "m"}, make=_softer, free=("s", "t", "v"), sizes=_TOKENS, rounds=30)
 
 CLAIMS: tuple[Claim, ...] = (
+    Claim(
+        id="new:jacobian_two_largest",
+        kind=Kind.LEMMA,
+        title="The softmax Jacobian by the two largest weights",
+        section=_SECTION,
+        reading=LITERAL,
+        says="J = diag(s) - s s^T of a softmax row with largest weight s1 and second largest s2 has largest eigenvalue"
+        " at"
+        " most s1 (1 - s1 + s2), which is itself at most min(1/2, s1); attained with two tokens and by uniform rows.",
+        formula="v^T J v <= s1 (1 - s1 + s2) ||v||^2",
+        strength=Strength.TIGHT,
+        margin=_two_largest,
+        supply=Arrays({"s": "m"}, sizes=_TOKENS, free=("s",), rounds=24),
+        uses=("new:softmax_jacobian",),
+        attains=_one_row_of_two,
+        wrong=(Wrong("s1 (1 - s1)", lambda q: _two_largest(q, second=False)),),
+        source="new",
+    ),
     Claim(
         id="new:softmax_move",
         kind=Kind.LEMMA,

@@ -14,6 +14,7 @@ from attnprune_verify.claims.pair import Pair, norm_of_pair
 from attnprune_verify.claims.quantities import Quantities, extreme_eigenvalues
 from attnprune_verify.claims.relation import Relation, at_least, at_most, equal
 from attnprune_verify.claims.supply import Arrays, read_mask
+from attnprune_verify.claims.trajectory import moving
 from attnprune_verify.theory import pair, sharp
 
 _HEADS = Reading("heads", "masks on W_Q and W_K, one to four heads, shared key heads, any attention mask; no biases")
@@ -117,7 +118,7 @@ def _descends(q: Quantities, loss: float = 1.0, sooner: float = 1.0, alone: bool
             parts.append(at_most(q.smallest(gradients), bound * q.number(sooner), f"least gradient before t = {t}"))
         step_Q, step_K = at.G_Q + Q * q.lam, at.G_K + K * q.lam
         gradients.append(_joined(q, step_Q, step_K))
-        Q, K = Q - step_Q * eta, K - step_K * eta
+        Q, K = Q - step_Q * moving(eta), K - step_K * moving(eta)
     return parts
 
 

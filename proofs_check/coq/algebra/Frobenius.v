@@ -137,9 +137,14 @@ Theorem norm_bound_product m n d (Y : 'M[R]_(m, n)) (Z : 'M[R]_(n, d)) :
   normF (Y *m Z) <= normF Y * normF Z.
 Proof. by rewrite /normF -sqrtrM ?normF2_ge0 //; apply: ler_wsqrtr; exact: normF2_mul. Qed.
 
-(* RankNorm.v has the converse, ||X||_F <= sqrt(rank) ||X||. *)
-Theorem norm_bound_spectral_le_frobenius m n (X : 'M[R]_(m, n)) : spectral_bound X (normF X).
-Proof. by move=> u; exact: norm_bound_product. Qed.
+(* ||X u|| <= ||X|| ||u||, which the definition of the spectral norm has, and ||X|| <= ||X||_F; RankNorm.v has the
+   converse, ||X||_F <= sqrt(rank) ||X|| *)
+Theorem norm_bound_operator m n (X : 'M[R]_(m, n)) s : spectral_norm X s ->
+  forall u : 'cV[R]_n, normF (X *m u) <= s * normF u.
+Proof. by case. Qed.
+
+Theorem norm_bound_spectral_le_frobenius m n (X : 'M[R]_(m, n)) s : spectral_norm X s -> s <= normF X.
+Proof. by case=> _ _; apply; [exact: normF_ge0 | move=> u; exact: norm_bound_product]. Qed.
 
 End Frobenius.
 
@@ -152,4 +157,5 @@ Definition checked_norm_bound_transpose : forall R, Statement.norm_bound_transpo
 Definition checked_norm_bound_entry : forall R, Statement.norm_bound_entry R := @norm_bound_entry.
 Definition checked_norm_bound_hadamard : forall R, Statement.norm_bound_hadamard R := @norm_bound_hadamard.
 Definition checked_norm_bound_product : forall R, Statement.norm_bound_product R := @norm_bound_product.
+Definition checked_norm_bound_operator : forall R, Statement.norm_bound_operator R := @norm_bound_operator.
 Definition checked_norm_bound_spectral_le_frobenius : forall R, Statement.norm_bound_spectral_le_frobenius R := @norm_bound_spectral_le_frobenius.

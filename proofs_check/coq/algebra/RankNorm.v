@@ -67,4 +67,5 @@ Qed.
 End RankNorm.
 
 (* ---- as Trusted.v states them ---- *)
-Definition checked_norm_bound_frobenius_le_rank : forall R, Statement.norm_bound_frobenius_le_rank R := @norm_bound_frobenius_le_rank.
+Definition checked_norm_bound_frobenius_le_rank : forall R, Statement.norm_bound_frobenius_le_rank R.
+Proof. by move=> R m n X s [s0 sX _]; exact: norm_bound_frobenius_le_rank. Qed.

@@ -78,10 +78,10 @@ Proof.
   - apply Lip_nonneg.
 Qed.
 
-Theorem gd_decreases t : eta * Lip <= 2 -> L (gd grad eta ones (S t)) <= L (gd grad eta ones t).
+Theorem gd_decreases M : eta * Lip <= 2 -> L (gd_step grad eta M) <= L M.
 Proof.
   intro H. apply (gd_monotone d d L grad Lip loss_gradient loss_gradient_lipschitz loss_extensional Lip_nonneg
-    eta (gd grad eta ones t) 1); lra.
+    eta M 1); lra.
 Qed.
 
 Theorem confinement t : eta * Lip <= 2 ->
@@ -102,17 +102,18 @@ End GD.
 End Confinement.
 
 (* what the theorems about smooth functions need *)
-Theorem loss_smooth n d X W Mc lam C K : valid_mask n Mc -> 0 < lam -> row_constant C -> logit_bound n d X W Mc K ->
+Theorem loss_smooth n d X W Mc lam C K : valid_mask n Mc -> 0 <= lam -> row_constant C -> logit_bound n d X W Mc K ->
   smooth d d (L n d X W Mc lam) (grad n d X W Mc lam) (lam + C * (K * K)).
 Proof.
-  intros HMc Hl HC HK. split; [apply loss_gradient, HMc|]. split; [apply loss_gradient_lipschitz; assumption|].
-  split; [apply loss_extensional | apply (Lip_nonneg n d X W Mc lam Hl C K HC HK)].
+  intros HMc Hl HC HK. split; [apply loss_gradient, HMc|]. split; [intros M M'; apply lip_grad; assumption|].
+  split; [apply loss_extensional|]. pose proof (proj1 HC).
+  assert (0 <= C * (K * K)) by (apply Rmult_le_pos; [assumption | apply sq_nonneg]). lra.
 Qed.
 
 (* ---- as Trusted.v states them ---- *)
 Definition checked_loss_smooth : Statement.loss_smooth := loss_smooth.
 Definition checked_confinement_sublevel : Statement.confinement_sublevel := confinement_sublevel.
 Definition checked_gd_decreases : Statement.gd_decreases.
-Proof. intros n d X W Mc lam C K eta t [HMc [Hl [HC [HK [He Hs]]]]]. exact (gd_decreases n d X W Mc lam HMc Hl C K eta HC HK He t Hs). Qed.
+Proof. intros n d X W Mc lam C K eta M [HMc [Hl [HC [HK [He Hs]]]]]. exact (gd_decreases n d X W Mc lam HMc Hl C K eta HC HK He M Hs). Qed.
 Definition checked_confinement : Statement.confinement.
 Proof. intros n d X W Mc lam C K eta t [HMc [Hl [HC [HK [He Hs]]]]]. exact (confinement n d X W Mc lam HMc Hl C K eta HC HK He t Hs). Qed.

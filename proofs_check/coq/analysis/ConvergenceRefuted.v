@@ -25,7 +25,7 @@ Hypothesis Hf0 : delta_allowed Mc 2 (f 2 2 X2 Mc (had zeros Ws)) (/ 2).
 Notation L0 := (ConvergenceInstance.L0 Mc).
 Notation lam0 := (ConvergenceInstance.lam0 Mc).
 
-Lemma our_convergence_refuted_on : ~ our_convergence (fun _ => box) (fun _ _ => True) Mc (delta_allowed Mc) mu_paper.
+Lemma our_convergence_refuted_on : ~ our_convergence unit_lam (fun _ => box) (fun _ _ => True) Mc (delta_allowed Mc) mu_paper.
 Proof.
   intro H.
   destruct (lam0_bounds Mc HMc Hc0) as [[l0 l1] l2]. pose proof (c0_pos Mc Hc0) as C.
@@ -62,7 +62,7 @@ Proof.
   assert (Wmax : is_max s 2 Ws).
   { split; [intros; rewrite Ws_abs; lra|]. exists 0%nat, 0%nat. repeat split; try lia. apply Ws_abs. }
   destruct (H 2%nat 2%nat X2 Ws lam0 1 (/ 4) s s (3 / 2) eta (L0 / 4) zeros T) as [t [t' [Ht [Ht' [_ B]]]]];
-    try lia; try lra; try assumption.
+    try lia; try lra; try assumption; try (unfold unit_lam; lra).
   - intros i j _ _; unfold zeros; lra.
   - exact X2_gram.
   - unfold s; lra.
@@ -122,7 +122,7 @@ Proof.
 Qed.
 
 (* no mask, delta over all positions *)
-Theorem our_convergence_full_refuted : ~ our_convergence (fun _ => box) (fun _ _ => True) full (delta_all full) mu_paper.
+Theorem our_convergence_full_refuted : ~ our_convergence unit_lam (fun _ => box) (fun _ _ => True) full (delta_all full) mu_paper.
 Proof.
   intro H. apply (our_convergence_refuted_on full (full_valid 2)).
   - exists 0%nat, 0%nat. repeat split; try lia. apply c_zero_not_zero; [lia | reflexivity | reflexivity].
@@ -134,7 +134,7 @@ Qed.
 
 (* the causal mask, delta over the allowed positions *)
 Theorem our_convergence_causal_allowed_refuted :
-  ~ our_convergence (fun _ => box) (fun _ _ => True) causal (delta_allowed causal) mu_paper.
+  ~ our_convergence unit_lam (fun _ => box) (fun _ _ => True) causal (delta_allowed causal) mu_paper.
 Proof.
   apply (our_convergence_refuted_on causal (causal_valid 2)).
   - exists 1%nat, 1%nat. repeat split; try lia. apply c_zero_not_zero; [lia | reflexivity | reflexivity].

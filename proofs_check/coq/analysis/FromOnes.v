@@ -76,7 +76,7 @@ Proof.
 Qed.
 
 (* the printed PL inequality at a point of the ball, for large lam *)
-Lemma PL_printed M : delta_all full n (f n d X full (had M W)) delta -> nF d d M <= INR d ->
+Lemma PL_of_ball M : delta_all full n (f n d X full (had M W)) delta -> nF d d M <= INR d ->
   6 * sqrt N * K <= lam * INR d ->
   wmin * beta * delta * nsq n n (c n d X W full M) + lam * lam * nsq d d M
     - 6 * sqrt N * wmax * nsq n d X * lam * INR d <= nsq d d (grad n d X W full lam M).
@@ -154,11 +154,11 @@ Proof.
   apply Rmult_le_compat; lra.
 Qed.
 
-Theorem our_convergence_from_ones : our_convergence (fun n d M => M = ones /\ INR d * INR d <= 361 * INR n ^ 5)
+Theorem our_convergence_from_ones : our_convergence (fun lam => 0 < lam) (fun n d M => M = ones /\ INR d * INR d <= 361 * INR n ^ 5)
   eq full (delta_all full) mu_paper.
 Proof.
-  intros n d X W lam beta delta wmin wmax R0 eta eps M0 T Hn Hd [-> Hd2] [Hl _] Hb HX Hdl Hw Hmin Hmax HR HXR HWR
-    He HeL Hep M mu Hf [_ HT].
+  intros n d X W lam beta delta wmin wmax R0 eta eps M0 T Hn Hd [-> Hd2] Hl Hb HX Hdl Hw Hmin Hmax HR HXR HWR
+    He HeL Hep M mu Hf [_ HT]. cbv beta in Hl.
   assert (Hbw : between wmin wmax d W).
   { intros a b Ha Hbb. split; [apply (proj1 Hmin) | apply (proj1 Hmax)]; assumption. }
   assert (N : 0 < INR n) by (apply lt_0_INR, Hn). assert (D : 0 < INR d) by (apply lt_0_INR, Hd).
@@ -187,7 +187,7 @@ Proof.
   exists t, t. repeat split; try exact Ht. fold (M t) in Hg.
   assert (Ball : nF d d (M t) <= INR d).
   { apply (confinement_ball n d X W full lam Hv Hl (5 / 4) K eta row_constant_five_quarters HK He t). lra. }
-  pose proof (PL_printed n d X W lam beta delta wmin wmax Hn Hd Hd2 Hl Hb HX Hdl Hw Hbw (M t) (Hf t Ht) Ball ltac:(lra)) as P.
+  pose proof (PL_of_ball n d X W lam beta delta wmin wmax Hn Hd Hd2 Hl Hb HX Hdl Hw Hbw (M t) (Hf t Ht) Ball ltac:(lra)) as P.
   replace (wmin * beta * delta) with (mu / 2) in P by (unfold mu, mu_paper; field).
   unfold xi_theorem, Lattn.
   set (cc := nsq n n (c n d X W full (M t))) in *. set (mm := nsq d d (M t)) in *. set (xx := nsq n d X) in *.
@@ -204,5 +204,20 @@ Proof.
   lra.
 Qed.
 
+(* the inequality in the printed form *)
+Theorem PL_printed n d X W lam beta delta wmin wmax M : (0 < n)%nat -> (0 < d)%nat ->
+  INR d * INR d <= 361 * INR n ^ 5 -> 0 < lam -> 0 < beta -> gram_ge n d X beta -> 0 < delta -> 0 < wmin ->
+  between wmin wmax d W -> delta_all full n (f n d X full (had M W)) delta -> nF d d M <= INR d ->
+  6 * sqrt (INR n) * (wmax * nsq n d X) <= lam * INR d ->
+  PL_inequality n d X W full M lam wmax (mu_paper wmin beta delta) (grad n d X W full lam M).
+Proof.
+  intros Hn Hd Hd2 Hl Hb HX Hdl Hw Hbw HF HM Hbig. apply Rle_ge.
+  pose proof (PL_of_ball n d X W lam beta delta wmin wmax Hn Hd Hd2 Hl Hb HX Hdl Hw Hbw M HF HM Hbig) as P.
+  eapply Rle_trans; [|exact P]. right.
+  assert (0 < wmin * beta * delta) by (repeat apply Rmult_lt_0_compat; assumption).
+  unfold mu_paper, xi_PL. field. repeat split; lra.
+Qed.
+
 (* ---- as Trusted.v states them ---- *)
+Definition checked_PL_printed : Statement.PL_printed := PL_printed.
 Definition checked_our_convergence_from_ones : Statement.our_convergence_from_ones := our_convergence_from_ones.

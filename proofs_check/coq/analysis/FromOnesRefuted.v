@@ -171,7 +171,7 @@ Proof.
   destruct (Rle_lt_dec s (/ 12)); nra.
 Qed.
 
-Lemma refuted_from_ones : ~ our_convergence (fun _ _ M => M = ones) eq Mc (delta_allowed Mc) mu_paper.
+Lemma refuted_from_ones : ~ our_convergence unit_lam (fun _ _ M => M = ones) eq Mc (delta_allowed Mc) mu_paper.
 Proof.
   intro H. pose proof w_pos as W0.
   assert (D0 : 0 < INR d) by (rewrite Hd; unfold r; lra).
@@ -217,7 +217,7 @@ Proof.
   - apply Nat2Z.inj_le. rewrite Z2Nat.id; lia.
 Qed.
 
-Theorem our_convergence_from_ones_refuted : ~ our_convergence (fun _ _ M => M = ones) eq full (delta_all full) mu_paper.
+Theorem our_convergence_from_ones_refuted : ~ our_convergence unit_lam (fun _ _ M => M = ones) eq full (delta_all full) mu_paper.
 Proof.
   intro H. destruct large as [d [Hd H4]]. apply (refuted_from_ones d full Hd H4 (full_valid 2) eq_refl eq_refl).
   intros n d' X W lam beta delta wmin wmax R0 eta eps M0 T Hn Hd' HM Hl Hb HX Hdl Hw Hmin Hmax HR HXR HWR He HeL Hep
@@ -226,8 +226,29 @@ Proof.
 Qed.
 
 Theorem our_convergence_causal_allowed_from_ones_refuted :
-  ~ our_convergence (fun _ _ M => M = ones) eq causal (delta_allowed causal) mu_paper.
+  ~ our_convergence unit_lam (fun _ _ M => M = ones) eq causal (delta_allowed causal) mu_paper.
 Proof. destruct large as [d [Hd H4]]. exact (refuted_from_ones d causal Hd H4 (causal_valid 2) eq_refl eq_refl). Qed.
+
+(* the same instance with delta over the whole ball, for every M *)
+Theorem our_convergence_ball_refuted : exists n d X W lam beta delta wmin wmax R0 eps, (0 < n)%nat /\ (0 < d)%nat /\
+  0 < lam <= 1 /\ 0 < beta /\ gram_ge n d X beta /\ 0 < delta /\ 0 < wmin /\ is_min wmin d W /\ is_max wmax d W /\
+  1 < R0 /\ nF n d X <= R0 /\ nF d d W <= R0 /\ 0 < eps /\
+  (forall M, nF d d M <= INR d -> delta_all full n (f n d X full (had M W)) delta) /\
+  forall M, ~ guarantee n d X W full lam wmax (mu_paper wmin beta delta) eps M.
+Proof.
+  destruct large as [d [Hd H4]]. pose proof w_pos as W0.
+  exists 2%nat, d, Xs, Wc, (/ (r * r * r)), 1, (/ 18), w, w, (3 / 2), (/ 4000).
+  assert (Wm : is_min w d Wc /\ is_max w d Wc).
+  { split; (split; [intros; rewrite Wc_abs; lra|]); exists 0%nat, 0%nat; (repeat split; [lia | lia | apply Wc_abs]). }
+  split; [lia|]. split; [lia|]. split.
+  { unfold r. split; [apply Rinv_0_lt_compat; lra|]. rewrite <- Rinv_1. apply Rinv_le_contravar; lra. }
+  split; [lra|]. split; [exact (Xs_gram d Hd H4)|]. split; [lra|]. split; [exact W0|].
+  split; [apply Wm|]. split; [apply Wm|]. split; [lra|].
+  split; [apply nF_le_of_nsq; [lra | rewrite (Xs_nsq d Hd H4); lra]|]. split; [exact (Wc_norm d Hd)|]. split; [lra|].
+  split.
+  - intros M HM i j Hi Hj. apply (delta_ball d full Hd H4 (full_valid 2) M HM i j Hi Hj). reflexivity.
+  - intros M. exact (no_guarantee d full Hd H4 (full_valid 2) eq_refl eq_refl M).
+Qed.
 
 (* what fix:our_convergence asks for, new:our_convergence_sharp has with kappa = min|W| beta and l = delta *)
 Lemma sharp_of_corrected n d X W Mc lam beta delta wmin wmax K C eta eps T :
@@ -283,3 +304,4 @@ Qed.
 Definition checked_our_convergence_from_ones_refuted : Statement.our_convergence_from_ones_refuted := our_convergence_from_ones_refuted.
 Definition checked_our_convergence_causal_allowed_from_ones_refuted : Statement.our_convergence_causal_allowed_from_ones_refuted := our_convergence_causal_allowed_from_ones_refuted.
 Definition checked_corrected_hypotheses_met : Statement.corrected_hypotheses_met := corrected_hypotheses_met.
+Definition checked_our_convergence_ball_refuted : Statement.our_convergence_ball_refuted := our_convergence_ball_refuted.

@@ -3,7 +3,7 @@
    new:heavy_ball: with s = w_t - w_{t-1} and D = w_{t+1} - w_t = theta s - eta G(w_t), the quadratic upper bound along
    D and 2 <s, D> <= ||s||^2 + ||D||^2 make F(w_t) + theta/(2 eta) ||s||^2 fall by ((1 - theta)/eta - L/2) ||D||^2.
    new:heavy_ball_diverges: where attention does not see M the recursion is linear, and changes sign in each step.   *)
-Require Import Reals Lra Lia.
+Require Import Reals Lra Lia FunctionalExtensionality.
 From Coquelicot Require Import Coquelicot.
 From AttnPrune.analysis Require Import Sums MatrixNorm SoftmaxRow Model Gradient LipschitzGradient Descent.
 From AttnPrune.analysis Require Import OnesWitness Confinement Projection.
@@ -153,7 +153,7 @@ Proof.
   pose proof eta_pos as He. pose proof b_eta as Eb.
   destruct Hs as [HMc [Hl [HC [HK [_ Hb]]]]]. fold Lip in Hb.
   assert (b0 : 0 <= b) by (apply Rmult_le_reg_r with (2 * eta); lra).
-  pose proof (energy_sum d d L grad Lip (loss_smooth n d X W Mc lam C K HMc Hl HC HK) theta eta ones Ht He b0 T) as E.
+  pose proof (energy_sum d d L grad Lip (loss_smooth n d X W Mc lam C K HMc (Rlt_le _ _ Hl) HC HK) theta eta ones Ht He b0 T) as E.
   rewrite ones_loss in E. fold (M T) in E. fold b in E.
   set (N := nsq d d (msub _ _)) in E. assert (N0 : 0 <= N) by apply nsq_nonneg.
   assert (0 <= theta / (2 * eta) * N).
@@ -308,7 +308,28 @@ Proof.
 Qed.
 End Unseen.
 
+(* without momentum: gradient descent *)
+Lemma momentum_zero G eta w0 t : fst (momentum G eta 0 w0 t) = gd G eta w0 t.
+Proof.
+  induction t as [|t IH]; [reflexivity|]. simpl. rewrite IH. extensionality i. extensionality j.
+  unfold momentum_step, gd_step. ring.
+Qed.
+
+Theorem smallest_gradient n d X W Mc lam C K eta T : step_ok n d X W Mc lam C K eta 2 -> (1 <= T)%nat ->
+  let h := 2 - eta * (lam + C * (K * K)) in 0 < h -> exists t, (t < T)%nat /\
+  nsq d d (grad n d X W Mc lam (gd (grad n d X W Mc lam) eta ones t)) <= lam * INR d ^ 2 / (eta * h * INR T).
+Proof.
+  intros S HT h Hh. assert (E : 2 * (1 - 0) = 2) by ring.
+  assert (S0 : step_ok n d X W Mc lam C K eta (2 * (1 - 0))) by (rewrite E; exact S).
+  destruct S0 as [HMc [Hl [HC [HK [He Hs]]]]].
+  destruct (heavy_ball_descent n d X W Mc lam C K eta 0 (Rle_refl 0)
+    (conj HMc (conj Hl (conj HC (conj HK (conj He Hs)))))) as [_ H].
+  destruct (H T HT) as [t [Ht G]]; [rewrite E; exact Hh|]. exists t. split; [exact Ht|].
+  rewrite momentum_zero in G. eapply Rle_trans; [exact G|]. right. unfold h. rewrite E. f_equal; ring.
+Qed.
+
 (* ---- as Trusted.v states them ---- *)
+Definition checked_smallest_gradient : Statement.smallest_gradient := smallest_gradient.
 Definition checked_heavy_ball_energy : Statement.heavy_ball_energy.
 Proof. intros m n F G Lip eta theta w v HF Ht He. exact (heavy_ball_energy m n F G Lip HF theta eta w v Ht He). Qed.
 Definition checked_heavy_ball_descent : Statement.heavy_ball_descent.

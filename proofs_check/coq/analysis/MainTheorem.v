@@ -90,35 +90,6 @@ Proof.
     with (6 * r * wmax * xx * lam * INR d + mu * eps * (r * r * (r * r)) / 2) by (field; lra).
   lra.
 Qed.
-
-(* A guarantee on the attention loss alone, free of xi: after T >= 1/(eta lam) steps some
-   iterate has ||grad L|| <= lam d and L_attn <= 2 (lam d)^2 / (min|W| beta delta)^2. *)
-Theorem gd_attention_loss : (0 < d)%nat -> / (eta * lam) <= INR T ->
-  exists t, (t < T)%nat /\ nF d d (grad n d X W Mc lam (M t)) <= lam * INR d /\
-    (wmin * beta * delta) * (wmin * beta * delta) * Lattn n d X W Mc (M t)
-    <= 2 * (lam * INR d * (lam * INR d)).
-Proof.
-  intros Hd HN. assert (D : 0 < INR d) by (apply lt_0_INR, Hd).
-  assert (ld : 0 < lam * INR d) by (apply Rmult_lt_0_compat; assumption).
-  destruct (some_small_gradient (lam * INR d * (lam * INR d))) as [t [Ht Hg]].
-  { nra. }
-  { eapply Rle_trans; [|exact HN]. right. field. repeat split; lra. }
-  exists t. split; [exact Ht|].
-  assert (Gn : nF d d (grad n d X W Mc lam (M t)) <= lam * INR d)
-    by (apply nF_le_of_nsq; [lra | exact Hg]).
-  split; [exact Gn|].
-  assert (P := PL_additive_free n d X W Mc (M t) lam beta delta wmin HMc (Rlt_le _ _ Hlam)
-    (Rlt_le _ _ Hbeta) HX (Rlt_le _ _ Hdelta) (Hf t Ht) (Rlt_le _ _ Hw0) Hwmin).
-  pose proof (iterate_ball t) as B.
-  assert (lam * nF d d (M t) <= lam * INR d) by (apply Rmult_le_compat_l; lra).
-  set (k := wmin * beta * delta) in *.
-  assert (k0 : 0 <= k) by (unfold k; repeat apply Rmult_le_pos; lra).
-  pose proof (nF_nonneg n n (c n d X W Mc (M t))) as c0.
-  assert (Q : (k * nF n n (c n d X W Mc (M t))) * (k * nF n n (c n d X W Mc (M t)))
-              <= (2 * (lam * INR d)) * (2 * (lam * INR d))).
-  { apply Rmult_le_compat; try (apply Rmult_le_pos; assumption); lra. }
-  unfold Lattn. rewrite <- nF_sq. lra.
-Qed.
 End Main.
 
 (* ---- as Trusted.v states them ---- *)
@@ -129,6 +100,3 @@ Proof.
   apply (our_convergence_corrected n d X W Mc lam beta delta wmin wmax K C eta eps T); try assumption;
     apply (between_sides wmin wmax), Hbw.
 Qed.
-Definition checked_gd_attention_loss : Statement.gd_attention_loss.
-Proof. intros n d X W Mc lam beta delta wmin wmax K C eta T Hd [HMc [Hl [HC [HK [He Hs]]]]]; intros.
-  apply (gd_attention_loss n d X W Mc lam beta delta wmin K C eta T); try assumption; apply (between_sides wmin wmax), H3. Qed.

@@ -220,7 +220,7 @@ Proof.
   assert (HK : logit_bound n d X W Mc K)
     by (apply logit_bound_frobenius; [exact HMc | apply nF_nonneg | apply nF_entry]).
   pose proof row_constant_five_quarters as HC.
-  destruct (loss_smooth n d X W Mc lam (5 / 4) K HMc Hl HC HK) as [HG [HL [HE H0]]].
+  destruct (loss_smooth n d X W Mc lam (5 / 4) K HMc (Rlt_le _ _ Hl) HC HK) as [HG [HL [HE H0]]].
   set (Lip := lam + 5 / 4 * (K * K)) in *.
   assert (P : 0 < Lip) by (unfold Lip; pose proof (sq_nonneg K); lra).
   pose proof (sufficient_decrease d d _ _ Lip HG HL HE H0 (/ Lip) M') as D.

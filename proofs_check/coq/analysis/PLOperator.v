@@ -1,4 +1,4 @@
-(* The PL inequality with the operator's own constants, and what gradient descent from M = 1 does with them.
+(* The PL inequality with the operator's own constants.
 
    kappa bounds q -> W o (X^T q X) from below on matrices q whose rows live on the allowed positions and sum to 0; l bounds
    the Jacobian of every row of f~ from below there.  p is such a q, and p_i = J_i c_i, so ||W o (X^T p X)|| >= kappa ||p||
@@ -64,38 +64,7 @@ Proof.
   apply (row_lower n (Mc i)); try assumption; [apply (proj1 (HMc i Hi)) | intros j Hj E; apply Hf; assumption].
 Qed.
 
-Theorem stationarity n d X W Mc lam C K eta T kappa l : (0 < d)%nat -> step_ok n d X W Mc lam C K eta 1 ->
-  pull_bound n d X W Mc kappa -> let M := gd (grad n d X W Mc lam) eta ones in
-  (forall t, (t < T)%nat -> gap_bound n Mc (f n d X Mc (had (M t) W)) l) -> (1 <= T)%nat -> / (eta * lam) <= INR T ->
-  exists t, (t < T)%nat /\ nF d d (grad n d X W Mc lam (M t)) <= lam * INR d /\
-    kappa * l * (kappa * l) * Lattn n d X W Mc (M t) <= 2 * (lam * INR d * (lam * INR d)).
-Proof.
-  intros Hd [HMc [Hlam [HC [HK [He Hs]]]]] Hk M Hg HT HN.
-  assert (D : 0 < INR d) by (apply lt_0_INR, Hd).
-  assert (ld : 0 < lam * INR d) by (apply Rmult_lt_0_compat; assumption).
-  destruct (some_small_gradient n d X W Mc lam K C eta T HMc Hlam HC HK He Hs HT (lam * INR d * (lam * INR d)))
-    as [t [Ht Hq]]; [nra | |].
-  { eapply Rle_trans; [|exact HN]. right. field. repeat split; lra. }
-  exists t. split; [exact Ht|].
-  assert (Gn : nF d d (grad n d X W Mc lam (M t)) <= lam * INR d) by (apply nF_le_of_nsq; [lra | exact Hq]).
-  split; [exact Gn|].
-  assert (B : nF d d (M t) <= INR d) by (apply (confinement_ball n d X W Mc lam HMc Hlam C K eta HC HK He t); lra).
-  pose proof (PL_sharp n d X W Mc (M t) kappa l HMc Hk (Hg t Ht)) as P.
-  assert (Q : nF d d (adjoint n X W (p n d X W Mc (M t))) <= 2 * (lam * INR d)).
-  { apply Rle_trans with (nF d d (grad n d X W Mc lam (M t)) + nF d d (fun a b => (- lam) * M t a b)).
-    - eapply Rle_trans; [|apply nF_triangle]. right. unfold nF. f_equal. apply nsq_ext; intros. unfold grad. ring.
-    - rewrite nF_scal, Rabs_Ropp, Rabs_pos_eq by lra. assert (lam * nF d d (M t) <= lam * INR d)
-        by (apply Rmult_le_compat_l; lra). lra. }
-  pose proof (proj1 Hk). pose proof (proj1 (Hg t Ht)). pose proof (nF_nonneg n n (c n d X W Mc (M t))).
-  assert (0 <= kappa * l) by (apply Rmult_le_pos; assumption).
-  assert (S : kappa * l * nF n n (c n d X W Mc (M t)) * (kappa * l * nF n n (c n d X W Mc (M t)))
-              <= 2 * (lam * INR d) * (2 * (lam * INR d))).
-  { apply Rmult_le_compat; try (apply Rmult_le_pos; assumption); lra. }
-  unfold Lattn. rewrite <- nF_sq. lra.
-Qed.
-
 (* ---- as Trusted.v states them ---- *)
 Definition checked_PL_sharp : Statement.PL_sharp := PL_sharp.
 Definition checked_kappa_at_least : Statement.kappa_at_least := kappa_at_least.
 Definition checked_gap_at_least : Statement.gap_at_least := gap_at_least.
-Definition checked_stationarity : Statement.stationarity := stationarity.

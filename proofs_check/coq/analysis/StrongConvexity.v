@@ -207,7 +207,7 @@ Proof.
   { assert (0 <= C * (K * K)) by (apply Rmult_le_pos; [apply (proj1 HC) | exact K2]).
     assert (0 <= C_minus * (K * K)) by (apply Rmult_le_pos; [left; exact C_minus_pos | exact K2]). unfold m. nra. }
   induction T as [|T IH]; simpl; [lra|]. set (M := gd grad eta M0 T) in *.
-  destruct (loss_smooth n d X W Mc lam C K HMc Hl HC HK) as [HG [HL [HE H0]]].
+  destruct (loss_smooth n d X W Mc lam C K HMc (Rlt_le _ _ Hl) HC HK) as [HG [HL [HE H0]]].
   pose proof (sufficient_decrease d d L grad _ HG HL HE H0 eta M (Rlt_le _ _ He) Hs) as S.
   pose proof (gap_below_gradient M M') as P.
   assert (eta / 2 * (2 * m * (L M - L M')) <= eta / 2 * nsq d d (grad M)) by (apply Rmult_le_compat_l; lra).
