@@ -134,7 +134,7 @@ class _Side:
     def step(self, gradient: Array) -> Array:
         """The D with H D G = -gradient / scale on what is kept."""
         towards = in_blocks(gradient / -self._scale, len(self._G))
-        return from_blocks(solve(self._kept, towards, self._H, self._G, self._steps), self._shape)
+        return np.asarray(from_blocks(solve(self._kept, towards, self._H, self._G, self._steps), self._shape))
 
 
 class _Goal:

@@ -6,9 +6,18 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from scipy.linalg import solve_triangular
 
 from attnprune_verify.algorithms.arguments import check_groups, linear_layer, pruned_count
+from attnprune_verify.algorithms.arrays import (
+    AnyArray,
+    diagonal,
+    eye_like,
+    inverse_factor,
+    is_large,
+    masked,
+    working_dtype,
+    xp_of,
+)
 from attnprune_verify.algorithms.baselines.pruned import PrunedMask
 from attnprune_verify.algorithms.selection import smallest, undecided
 from attnprune_verify.errors import InvalidInstance
@@ -163,83 +172,92 @@ def sparsegpt_report(
 
 
 def sparsegpt_from_hessian(
-    weight: Array,
-    hessian: Array,
+    weight: AnyArray,
+    hessian: AnyArray,
     rho: float,
     *,
     prune_n: int = 0,
     prune_m: int = 0,
     blocksize: int = 128,
     percdamp: float = 0.01,
-) -> tuple[Array, NDArray[np.bool_]]:
+) -> tuple[AnyArray, AnyArray]:
     """`sparsegpt` where H = (2/N) X^T X is at hand and X no longer is; H is not changed.
+
+    Arrays of any library; computed in the precision of H, for NumPy in float64 (large weights in that of H too).
 
     Raises
     ------
     InvalidInstance
         If the damped H is not positive definite.
     """
-    damped, dead, _ = _damped(hessian.copy(), percdamp)
+    xp, dtype = xp_of(weight, hessian), working_dtype(hessian)
+    damped, dead, _ = _damped(xp.astype(hessian, dtype, copy=False), percdamp)
     try:
         factor = _inverse_cholesky(damped)
-    except np.linalg.LinAlgError as error:
+    except (np.linalg.LinAlgError, RuntimeError) as error:  # torch raises a RuntimeError
         raise InvalidInstance(
             f"the damped Hessian must be positive definite; percdamp = {percdamp} is too small"
         ) from (error)
-    sweep = _Sweep(weight.astype(np.float64), factor, prune_n, prune_m, rho, 0.0)
+    if is_large(weight):
+        dtype = xp.float32
+    work = xp.asarray(weight, dtype=dtype, copy=True)
+    sweep = _Sweep(work, xp.astype(factor, dtype, copy=False), prune_n, prune_m, rho, None)
     sweep.run(dead, blocksize)
-    return sweep.weight.astype(weight.dtype), sweep.pruned
+    return xp.astype(sweep.weight, weight.dtype, copy=False), sweep.pruned
 
 
 class _Sweep:
     """The pass from left to right, with what it changes."""
 
-    def __init__(self, weight: Array, factor: Array, n: int, m: int, ratio: float, stray: float) -> None:
+    def __init__(self, weight: AnyArray, factor: AnyArray, n: int, m: int, ratio: float, stray: float | None) -> None:
         self.weight, self.factor, self.n, self.m, self.ratio, self.stray = weight, factor, n, m, ratio, stray
-        self.largest = float(np.abs(weight).max())
+        self.xp = xp = xp_of(weight, factor)
+        self.largest = float(xp.max(xp.abs(weight)))
         self.prunes = n > 0 if m else ratio > 0
-        self.pruned = np.zeros(weight.shape, dtype=np.bool_)
-        self.undecided = np.zeros(weight.shape, dtype=np.bool_)
+        self.pruned = xp.zeros_like(weight, dtype=xp.bool)
+        self.undecided = np.zeros(weight.shape if stray is not None else 0, dtype=np.bool_)
         self.error = 0.0
 
-    def run(self, dead: NDArray[np.bool_], blocksize: int) -> None:
+    def run(self, dead: AnyArray, blocksize: int) -> None:
         if self.prunes:  # otherwise nothing is touched, not even the weights of dead inputs
-            self.weight[:, dead] = 0
+            self.weight = masked(~dead, self.weight)
             for start in range(0, self.weight.shape[1], blocksize):
                 self._block(start, min(start + blocksize, self.weight.shape[1]))
 
     def _block(self, start: int, stop: int) -> None:
-        inside = slice(start, stop)
+        xp, inside = self.xp, slice(start, stop)
         factor = self.factor[inside, inside]
-        scale = np.diag(factor)
-        work = self.weight[:, inside].copy()
-        kept = work.copy()  # what is finally stored
-        residual = np.zeros_like(work)
+        scale = diagonal(factor)
+        work = xp.asarray(self.weight[:, inside], copy=True)
+        kept = xp.asarray(work, copy=True)  # what is finally stored
+        residual = xp.zeros_like(work)
         if not self.m:
-            self._choose(inside, (work / scale).reshape(1, -1), scale, self._threshold_count(work.size))
+            count = self._threshold_count(work.shape[0] * work.shape[1])
+            self._choose(inside, xp.reshape(work / scale, (1, -1)), scale, count)
         for j in range(stop - start):
             if self.m and j % self.m == 0:
                 group = slice(j, j + self.m)
                 self._choose(slice(start + j, start + j + self.m), work[:, group] / scale[group], scale[group], self.n)
-            kept[:, j] = np.where(self.pruned[:, start + j], 0.0, work[:, j])
+            kept[:, j] = masked(~self.pruned[:, start + j], work[:, j])
             residual[:, j] = (work[:, j] - kept[:, j]) / scale[j]
-            work[:, j:] -= np.outer(residual[:, j], factor[j, j:])
+            work[:, j:] -= residual[:, j : j + 1] * factor[j : j + 1, j:]
         self.weight[:, inside] = kept
         self.weight[:, stop:] -= residual @ self.factor[inside, stop:]
-        self.error += float(np.sum(residual**2)) / 2
+        self.error += float(xp.sum(residual**2)) / 2
 
-    def _choose(self, columns: slice, ratios: Array, scale: Array, count: int) -> None:
+    def _choose(self, columns: slice, ratios: AnyArray, scale: AnyArray, count: int) -> None:
         """Prune the `count` smallest |w / u_jj| of each row of `ratios` (squares would order them the same way)."""
-        shape = (len(self.weight), -1)
-        sizes = np.abs(ratios)
-        # An update moves weights by multiples of what was removed, so its rounding is relative to the largest weight.
-        rounding = self.stray * (sizes.reshape(shape) + self.largest / scale)
-        spread = np.where(sizes == 0, 0.0, rounding.reshape(sizes.shape))
+        xp, shape = self.xp, (self.weight.shape[0], -1)
+        sizes = xp.abs(ratios)
         pruned = smallest(sizes, count)
         if not self.m and count:
-            pruned |= sizes <= np.max(sizes, where=pruned, initial=0.0)  # all ties with the threshold
-        self.pruned[:, columns] = pruned.reshape(shape)
-        self.undecided[:, columns] = undecided(sizes, spread, pruned).reshape(shape)
+            pruned = pruned | (sizes <= xp.max(masked(pruned, sizes)))  # all ties with the threshold
+        self.pruned[:, columns] = xp.reshape(pruned, shape)
+        if self.stray is not None:
+            # An update moves weights by multiples of what was removed: its rounding is relative to the largest weight.
+            rounding = self.stray * (sizes.reshape(shape) + self.largest / scale)
+            spread = np.where(sizes == 0, 0.0, rounding.reshape(sizes.shape))
+            self.undecided[:, columns] = undecided(sizes, spread, pruned).reshape(shape)
 
     def _threshold_count(self, size: int) -> int:
         """The original prunes what is <= the entry at index int(size * rho), counted from 0: one more than asked."""
@@ -256,13 +274,13 @@ def _hessian(inputs: Array) -> Array:
     return hessian
 
 
-def _damped(hessian: Array, relative: float) -> tuple[Array, NDArray[np.bool_], float]:
-    """H itself with 1 on the diagonal of dead inputs and the damping added, which inputs are dead, and the damping."""
-    dead = np.diag(hessian) == 0
-    hessian[dead, dead] = 1.0
-    damping = relative * float(np.mean(np.diag(hessian)))
-    hessian[np.diag_indices_from(hessian)] += damping
-    return hessian, dead, damping
+def _damped(hessian: AnyArray, relative: float) -> tuple[AnyArray, AnyArray, float]:
+    """H with 1 on the diagonal of dead inputs and the damping added, which inputs are dead, and the damping."""
+    xp, along = xp_of(hessian), diagonal(hessian)
+    dead = along == 0
+    damping = relative * float(xp.mean(xp.where(dead, xp.ones_like(along), along)))
+    identity = eye_like(hessian.shape[0], hessian)
+    return hessian + masked(dead, identity) + damping * identity, dead, damping
 
 
 def _condition(hessian: Array, from_float32: bool) -> float:
@@ -282,14 +300,13 @@ def _condition(hessian: Array, from_float32: bool) -> float:
     return float(most / least)
 
 
-def _inverse_cholesky(hessian: Array) -> Array:
+def _inverse_cholesky(hessian: AnyArray) -> AnyArray:
     """The upper triangular U with U^T U = H^-1.
 
     Reversing rows and columns turns Cholesky's lower factor into an upper R with R R^T = H; U = R^-1. No inverse of H
     is formed.
     """
-    upper = np.linalg.cholesky(hessian[::-1, ::-1])[::-1, ::-1]
-    return np.asarray(solve_triangular(upper, np.eye(len(hessian)), lower=False))
+    return inverse_factor(hessian)
 
 
 def _float32_stray(inputs: Array, damping: float, factor: Array) -> float:

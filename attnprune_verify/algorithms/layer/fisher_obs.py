@@ -8,6 +8,7 @@ from typing import Literal, get_args
 
 import numpy as np
 
+from attnprune_verify.algorithms.arrays import inverse_factor
 from attnprune_verify.algorithms.layer.calibration import Calibration
 from attnprune_verify.algorithms.layer.fisher import (
     key_metric,
@@ -26,7 +27,7 @@ from attnprune_verify.algorithms.layer.fisher_squared import squared_query_metri
 from attnprune_verify.algorithms.layer.multiplier import key_target, query_target
 from attnprune_verify.algorithms.matrix.budget import PerBlock
 from attnprune_verify.algorithms.matrix.damping import damped, input_metric
-from attnprune_verify.algorithms.matrix.two_sided import Pruned, inverse_factor, prune_two_sided, refit
+from attnprune_verify.algorithms.matrix.two_sided import Pruned, prune_two_sided, refit
 from attnprune_verify.errors import InvalidInstance
 from attnprune_verify.instance.validate import Array
 from attnprune_verify.values import as_choice, as_count, as_nonnegative, as_positive

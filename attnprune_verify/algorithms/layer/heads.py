@@ -38,4 +38,4 @@ def keep_largest(scores: Array, rho: float) -> NDArray[np.bool_]:
            [[False,  True,  True]]])
     """
     flat = scores.reshape(len(scores), -1)
-    return ~smallest(flat, pruned_count(rho, flat.shape[1])).reshape(scores.shape)
+    return np.asarray(~smallest(flat, pruned_count(rho, flat.shape[1]))).reshape(scores.shape)

@@ -6,13 +6,10 @@ import re
 from fractions import Fraction
 from typing import NamedTuple, Protocol
 
-import numpy as np
-from numpy.typing import NDArray
-
 from attnprune_verify.algorithms.arguments import pruned_count
-from attnprune_verify.algorithms.selection import smallest
+from attnprune_verify.algorithms.arrays import AnyArray, swapped, xp_of
+from attnprune_verify.algorithms.selection import FEW, smallest, smallest_of
 from attnprune_verify.errors import InvalidInstance
-from attnprune_verify.instance.validate import Array
 from attnprune_verify.values import as_count
 
 __all__ = ["Budget", "Pattern", "PerBlock", "Share", "as_pattern", "choose_by_group"]
@@ -24,7 +21,7 @@ class Budget(Protocol):
     def together(self, blocksize: int) -> int:
         """How many inputs are chosen together."""
 
-    def choose(self, scores: Array, start: int) -> NDArray[np.bool_]:
+    def choose(self, scores: AnyArray, start: int) -> AnyArray:
         """True = pruned, for scores (blocks, chunk, outputs) of the inputs `start` and following."""
 
 
@@ -39,10 +36,11 @@ class Share(NamedTuple):
     def together(self, blocksize: int) -> int:
         return blocksize
 
-    def choose(self, scores: Array, start: int) -> NDArray[np.bool_]:
+    def choose(self, scores: AnyArray, start: int) -> AnyArray:
         outputs = scores.shape[0] * scores.shape[2]
         count = pruned_count(self.rho, (start + scores.shape[1]) * outputs) - pruned_count(self.rho, start * outputs)
-        return smallest(scores.ravel(), count).reshape(scores.shape)
+        xp = xp_of(scores)
+        return xp.reshape(smallest(xp.reshape(scores, (-1,)), count), scores.shape)
 
 
 class PerBlock(NamedTuple):
@@ -53,10 +51,11 @@ class PerBlock(NamedTuple):
     def together(self, blocksize: int) -> int:
         return blocksize
 
-    def choose(self, scores: Array, start: int) -> NDArray[np.bool_]:
+    def choose(self, scores: AnyArray, start: int) -> AnyArray:
         blocks, chunk, m = scores.shape
         count = pruned_count(self.rho, (start + chunk) * m) - pruned_count(self.rho, start * m)
-        return smallest(scores.reshape(blocks, -1), count).reshape(scores.shape)
+        xp = xp_of(scores)
+        return xp.reshape(smallest(xp.reshape(scores, (blocks, -1)), count), scores.shape)
 
 
 class Pattern(NamedTuple):
@@ -68,9 +67,14 @@ class Pattern(NamedTuple):
     def together(self, blocksize: int) -> int:
         return self.group
 
-    def choose(self, scores: Array, start: int) -> NDArray[np.bool_]:
-        groups = scores.reshape(len(scores), -1, self.group, scores.shape[2]).swapaxes(2, 3)
-        return smallest(groups, self.group - self.kept).swapaxes(2, 3).reshape(scores.shape)
+    def choose(self, scores: AnyArray, start: int) -> AnyArray:
+        xp, (blocks, _, outputs) = xp_of(scores), scores.shape
+        groups = xp.reshape(scores, (blocks, -1, self.group, outputs))
+        if self.group <= FEW:
+            masks = smallest_of([groups[:, :, i, :] for i in range(self.group)], self.group - self.kept)
+            return xp.reshape(xp.stack(masks, axis=2), scores.shape)
+        chosen = smallest(swapped(groups), self.group - self.kept)
+        return xp.reshape(swapped(chosen), scores.shape)
 
     def zeros(self, size: int) -> int:
         """Zeros among `size` weights."""
@@ -80,10 +84,11 @@ class Pattern(NamedTuple):
         return f"{self.kept}:{self.group}"
 
 
-def choose_by_group(scores: Array, pattern: Pattern) -> NDArray[np.bool_]:
+def choose_by_group(scores: AnyArray, pattern: Pattern) -> AnyArray:
     """True at the smallest scores of every group, for scores (out, in)."""
-    groups = scores.reshape(len(scores), -1, pattern.group)
-    return smallest(groups, pattern.group - pattern.kept).reshape(scores.shape)
+    xp = xp_of(scores)
+    groups = xp.reshape(scores, (scores.shape[0], -1, pattern.group))
+    return xp.reshape(smallest(groups, pattern.group - pattern.kept), scores.shape)
 
 
 def as_pattern(pattern: object, inputs: int) -> Pattern:

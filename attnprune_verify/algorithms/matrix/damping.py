@@ -6,22 +6,24 @@ from typing import NamedTuple
 
 import numpy as np
 
+from attnprune_verify.algorithms.arrays import AnyArray, dot, eye_like, is_numpy_array, working_dtype, xp_of, zeros_like
 from attnprune_verify.errors import InvalidInstance
 from attnprune_verify.instance.validate import Array
 
-__all__ = ["MomentSum", "Moments", "damped", "input_metric", "second_moments", "shrinkage_damping"]
+__all__ = ["MomentSum", "Moments", "damped", "input_metric", "second_moments", "shrinkage_damping", "trace"]
 
 _LEAST, _MOST = 0.01, 1.0
 _PIECES = 8
+_WIDE = 1024  # features: chosen. From here on float64 products take longer than the solvers on a whole window
 
 
 class Moments(NamedTuple):
-    """Second moments, float64, and the relative damping that the draws prescribe for them.
+    """Second moments, and the relative damping that the draws prescribe for them.
 
     Attributes
     ----------
     H : (d, d) array, or (blocks, m, m) for blocks of features
-        Means over the tokens.
+        Means over the tokens; of the library and on the device of what was added.
     damping : float
         What the calibration sequences say should be added to the diagonal, relative to its mean.
     length : float
@@ -34,7 +36,10 @@ class Moments(NamedTuple):
 
 
 class MomentSum:
-    """Second moments of features, summed sequence by sequence; only sums are kept.
+    """Second moments of features, summed sequence by sequence; only sums are kept, where the sequences are.
+
+    Sums of NumPy arrays are float64 (products of a sequence float32 where there are 1024 features or more and they are
+    given so), those of other libraries have the precision of what is added, float32 at least.
 
     Ledoit and Wolf's shrinkage towards a multiple of the identity, with sequences (not tokens) as the independent
     draws, says how far to trust them:
@@ -69,31 +74,36 @@ class MomentSum:
     def __init__(self, features: int, sequences: int, blocks: int | None = None) -> None:
         self._shape = (features, features) if blocks is None else (blocks, features // blocks, features // blocks)
         self._blocks, self._pieces = blocks or 1, -(-_PIECES // sequences)
-        self._total, self._rest = (np.zeros((self._blocks, *self._shape[-2:])) for _ in range(2))
+        self._total: AnyArray = None
+        self._rest: AnyArray = None
         self._squares, self._draws, self._sequences, self._tokens = 0.0, 0, 0, 0
 
-    def add(self, rows: Array, weights: Array | None = None) -> None:
+    def add(self, rows: AnyArray, weights: AnyArray | None = None) -> None:
         """One sequence (n, features), its tokens weighted by `weights` (n,) where given."""
-        n = len(rows)
+        n = rows.shape[0]
         self._sequences, self._tokens = self._sequences + 1, self._tokens + n
         pieces = min(n, self._pieces)
         length = n // pieces
         for start in range(0, n, length):
             part = slice(start, start + length)
-            draw = self._product(rows[part], None if weights is None else weights[part])
+            draw = self._product(rows[part, ...], None if weights is None else weights[part])
+            if self._total is None:
+                self._total, self._rest = (zeros_like(draw.shape, draw) for _ in range(2))
             if start + length > n:  # what is left over belongs to the moments, but is no draw of its own
                 self._rest += draw
             else:
                 self._draws += 1
                 self._total += draw
-                self._squares += float(np.vdot(draw, draw))
+                self._squares += dot(draw, draw)
 
-    def _product(self, rows: Array, weights: Array | None) -> Array:
-        blocks = rows.astype(np.float64, copy=False).reshape(len(rows), self._blocks, -1).swapaxes(0, 1)
+    def _product(self, rows: AnyArray, weights: AnyArray | None) -> AnyArray:
+        xp, dtype = xp_of(rows), working_dtype(rows)
+        exact = xp.float32 if self._shape[-1] >= _WIDE and rows.dtype == xp.float32 else dtype
+        blocks = xp.reshape(xp.astype(rows, exact, copy=False), (rows.shape[0], self._blocks, -1))
+        blocks = xp.permute_dims(blocks, (1, 0, 2))
         with np.errstate(over="ignore", invalid="ignore"):
-            weighted = blocks if weights is None else blocks * weights[:, np.newaxis]
-            product: Array = np.matmul(blocks.swapaxes(1, 2), weighted)
-        return product
+            weighted = blocks if weights is None else blocks * xp.astype(weights, exact, copy=False)[:, None]
+            return xp.astype(xp.matrix_transpose(blocks) @ weighted, dtype, copy=False)
 
     def finish(self) -> Moments:
         """The means over all tokens so far.
@@ -103,18 +113,19 @@ class MomentSum:
         InvalidInstance
             If they overflow.
         """
-        H = ((self._total + self._rest) / self._tokens).reshape(self._shape)
-        if not np.isfinite(H).all():
-            raise InvalidInstance("second moments must fit into float64; they overflow")
+        xp = xp_of(self._total)
+        H = xp.reshape((self._total + self._rest) / self._tokens, self._shape)
+        if not bool(xp.all(xp.isfinite(H))):
+            raise InvalidInstance(f"second moments must fit into {H.dtype}; they overflow")
         return Moments(H, self._damping(), self._tokens / self._sequences)
 
     def _damping(self) -> float:
         if self._draws < 2:
             return _MOST
         mean = self._total / self._draws
-        size = float(np.vdot(mean, mean))
+        size = dot(mean, mean)
         around_mean = (self._squares - self._draws * size) / (self._draws * (self._draws - 1))
-        around_identity = size - float(np.einsum("bcc->", mean)) ** 2 / (mean.shape[0] * mean.shape[1])
+        around_identity = size - trace(mean) ** 2 / (mean.shape[0] * mean.shape[1])
         if around_mean >= around_identity:
             return _MOST
         share = around_mean / around_identity
@@ -157,10 +168,15 @@ def input_metric(X: Array, damping: float | None) -> tuple[Array, float]:
     return damped(H, relative), relative
 
 
-def damped(metric: Array, relative: float, floor: Array | float = 0.0) -> Array:
+def damped(metric: AnyArray, relative: float, floor: AnyArray | float = 0.0) -> AnyArray:
     """`metric` (..., m, m) plus (`relative` times its mean diagonal + `floor`) times the identity."""
     m = metric.shape[-1]
-    mean = np.trace(metric, axis1=-2, axis2=-1) / m
-    added = relative * mean + floor
-    result: Array = metric + np.asarray(added)[..., np.newaxis, np.newaxis] * np.eye(m)
-    return result
+    added = relative * (xp_of(metric).linalg.trace(metric) / m) + floor
+    return metric + added[..., None, None] * eye_like(m, metric)
+
+
+def trace(metric: AnyArray) -> float:
+    """The sum of the traces of all blocks (blocks, m, m)."""
+    if is_numpy_array(metric):
+        return float(np.einsum("bcc->", metric))
+    return float(xp_of(metric).sum(xp_of(metric).linalg.trace(metric)))

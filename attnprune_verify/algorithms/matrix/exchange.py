@@ -16,12 +16,12 @@ from __future__ import annotations
 from itertools import combinations
 from math import comb
 
-import numpy as np
+from array_api_compat import device
 
+from attnprune_verify.algorithms.arrays import AnyArray, diagonal, dot, masked, xp_of
 from attnprune_verify.algorithms.matrix.budget import Pattern
 from attnprune_verify.algorithms.matrix.two_sided import Pruned, in_metric
 from attnprune_verify.algorithms.selection import smallest
-from attnprune_verify.instance.validate import Array
 
 __all__ = ["best_exchange", "exchange", "two_sided_objective"]
 
@@ -30,7 +30,9 @@ _TOGETHER = 16  # groups whose moves are looked at together
 _MOST_SUPPORTS = 70  # 4:8; larger groups stay as the pass chose them
 
 
-def exchange(pruned: Pruned, target: Array, H: Array, G: Array | None, pattern: Pattern, sweeps: int) -> Pruned:
+def exchange(
+    pruned: Pruned, target: AnyArray, H: AnyArray, G: AnyArray | None, pattern: Pattern, sweeps: int
+) -> Pruned:
     """Sweep over the groups until no exchange lowers the objective (or `sweeps` are done); it never rises.
 
     Parameters
@@ -46,92 +48,107 @@ def exchange(pruned: Pruned, target: Array, H: Array, G: Array | None, pattern: 
         return pruned
     search = _Search(pruned, target, H, G, pattern)
     for _ in range(sweeps):
-        if not any([search.improve(int(group)) for group in np.flatnonzero(search.gains() > _TOLERANCE)]):
+        worth = xp_of(target).nonzero(search.gains() > _TOLERANCE)[0]
+        if not any([search.improve(int(worth[i])) for i in range(worth.shape[0])]):
             break
     return Pruned(search.weight, search.kept)
 
 
-def two_sided_objective(weight: Array, target: Array, H: Array, G: Array | None) -> float:
+def two_sided_objective(weight: AnyArray, target: AnyArray, H: AnyArray, G: AnyArray | None) -> float:
     """tr(D^T H D G) / 2 over all blocks, D = weight - target."""
     change = weight - target
-    return float(np.vdot(change, in_metric(change, H, G))) / 2
+    return dot(change, in_metric(change, H, G)) / 2
 
 
-def best_exchange(pruned: Pruned, target: Array, H: Array, G: Array | None, pattern: Pattern) -> float:
+def best_exchange(pruned: Pruned, target: AnyArray, H: AnyArray, G: AnyArray | None, pattern: Pattern) -> float:
     """By how much the best single exchange would lower the objective, relative to it; computed anew from the weights.
 
     At most 1e-7 where `exchange` ended by itself: its certificate.
     """
-    return max(0.0, float(_Search(pruned, target, H, G, pattern).gains().max()))
+    return max(0.0, float(xp_of(target).max(_Search(pruned, target, H, G, pattern).gains())))
 
 
 class _Search:
     """Weights, their gradient and objective, kept up to date."""
 
-    def __init__(self, pruned: Pruned, target: Array, H: Array, G: Array | None, pattern: Pattern) -> None:
-        self.weight, self.kept = pruned.weight.copy(), pruned.kept.copy()
+    def __init__(self, pruned: Pruned, target: AnyArray, H: AnyArray, G: AnyArray | None, pattern: Pattern) -> None:
+        self.xp = xp = xp_of(target, H)
+        self.weight, self.kept = (xp.asarray(part, copy=True) for part in pruned)
         self.H, self.G, self.group = H, G, pattern.group
         blocks, _, m = self.weight.shape
-        self.scale = np.ones((blocks, m)) if G is None else np.diagonal(G, axis1=1, axis2=2)
+        self.scale = xp.ones((blocks, m), dtype=H.dtype, device=device(H)) if G is None else diagonal(G)
         self.gradient = in_metric(self.weight - target, H, G)
-        self.objective = float(np.vdot(self.weight - target, self.gradient)) / 2
-        chosen = [list(support) for support in combinations(range(pattern.group), pattern.kept)]
-        self.supports = np.zeros((len(chosen), pattern.group), dtype=np.bool_)
-        np.put_along_axis(self.supports, np.array(chosen), True, axis=1)
+        self.objective = dot(self.weight - target, self.gradient) / 2
+        self.chosen = [list(support) for support in combinations(range(pattern.group), pattern.kept)]
+        table = [[place in support for place in range(pattern.group)] for support in self.chosen]
+        self.supports = xp.asarray(table, device=device(H))
 
-    def gains(self) -> Array:
+    def gains(self) -> AnyArray:
         """What the best exchange of each group alone would take off the objective, relative to it; (groups,)."""
-        groups = len(self.H) // self.group
-        found = [self.moves(slice(start, start + _TOGETHER))[2] for start in range(0, groups, _TOGETHER)]
-        best = np.concatenate([change.min(axis=(0, 2, 3)) for change in found])
-        return -best / self.objective if self.objective > 0 else np.zeros(groups)
+        xp, groups = self.xp, self.H.shape[0] // self.group
+        found = [self.moves(start, min(start + _TOGETHER, groups))[2] for start in range(0, groups, _TOGETHER)]
+        best = xp.concat([xp.min(change, axis=(0, 2, 3)) for change in found])
+        return -best / self.objective if self.objective > 0 else xp.zeros_like(best)
 
     def improve(self, group: int) -> bool:
         """Exchange in one group of inputs, for all outputs at once; whether anything changed.
 
         Outputs disturb each other through G: where all of them together gain too little, only the best ones move.
         """
-        inputs = slice(group * self.group, (group + 1) * self.group)
-        delta, change, other = (found[:, 0] for found in self.moves(slice(group, group + 1)))
-        worth = other.min(axis=0) < -_TOLERANCE * self.objective
-        if not worth.any():
+        xp, inputs = self.xp, slice(group * self.group, (group + 1) * self.group)
+        delta, change, other = (found[:, 0, ...] for found in self.moves(group, group + 1))
+        worth = xp.min(other, axis=0) < -_TOLERANCE * self.objective
+        if not bool(xp.any(worth)):
             return False
-        best = change.argmin(axis=0)
-        gains = np.where(worth, -np.take_along_axis(change, best[np.newaxis], axis=0)[0], 0.0)
-        full = np.take_along_axis(delta, best[np.newaxis, :, np.newaxis], axis=0)[0]
-        count = int(np.count_nonzero(worth))
+        best = xp.argmin(change, axis=0)
+        gains = masked(worth, -xp.min(change, axis=0))
+        full = sum(masked((best == i)[:, None, :], delta[i, ...]) for i in range(len(self.chosen)))
+        count = int(xp.count_nonzero(worth))
         while True:
-            chosen = smallest(-gains.ravel(), count).reshape(gains.shape)[:, np.newaxis]
-            step = np.where(chosen, full, 0.0)
+            order = xp.reshape(smallest(xp.reshape(-gains, (-1,)), count), gains.shape)
+            step = masked(order[:, None, :], full)
             image = step if self.G is None else step @ self.G
-            fall = -float(np.vdot(step, self.gradient[:, inputs]) + np.vdot(image, self.H[inputs, inputs] @ step) / 2)
-            if count == 1 or fall > gains[chosen[:, 0]].sum() / 2:
+            fall = -dot(step, self.gradient[:, inputs, :]) - dot(image, self.H[inputs, inputs] @ step) / 2
+            if count == 1 or fall > float(xp.sum(masked(order, gains))) / 2:
                 break
             count = max(1, count // 4)
-        self.kept[:, inputs] = np.where(chosen, self.supports[best].swapaxes(1, 2), self.kept[:, inputs])
-        self.weight[:, inputs] = np.where(self.kept[:, inputs], self.weight[:, inputs] + step, 0.0)
+        support = xp.matrix_transpose(
+            xp.reshape(xp.take(self.supports, xp.reshape(best, (-1,)), axis=0), (*best.shape, self.group))
+        )
+        kept = xp.where(order[:, None, :], support, self.kept[:, inputs, :])
+        self.kept[:, inputs, :] = kept
+        self.weight[:, inputs, :] = masked(kept, self.weight[:, inputs, :] + step)
         self.gradient += self.H[:, inputs] @ image
         self.objective -= fall
         return True
 
-    def moves(self, groups: slice) -> tuple[Array, Array, Array]:
+    def moves(self, first: int, last: int) -> tuple[AnyArray, AnyArray, AnyArray]:
         """The best delta for every support, by how much it changes f, and the same with the present support left out.
 
-        (supports, groups, blocks, M, m) and twice (supports, groups, blocks, m).
+        (supports, groups, blocks, M, m) and twice (supports, groups, blocks, m), of the groups from first to last.
         """
-        M, blocks, m = self.group, len(self.weight), self.weight.shape[2]
-        first = np.arange(groups.start, min(groups.stop, len(self.H) // M))[:, np.newaxis] * M
-        inputs = first + np.arange(M)
-        H = self.H[inputs[:, :, np.newaxis], inputs[:, np.newaxis]]
-        w, r = (side[:, inputs].swapaxes(0, 1) for side in (self.weight, self.gradient))
-        scale = self.scale[:, np.newaxis]
-        deltas = np.empty((len(self.supports), len(first), blocks, M, m))
-        for delta, S in zip(deltas, self.supports, strict=True):
-            inverse = np.linalg.inv(H[:, S][:, :, S])[:, np.newaxis]
-            delta[:, :, ~S] = -w[:, :, ~S]
-            delta[:, :, S] = inverse @ (H[:, S][:, :, ~S][:, np.newaxis] @ w[:, :, ~S] - r[:, :, S] / scale)
-        change = (deltas * (r + scale * (H[:, np.newaxis] @ deltas) / 2)).sum(axis=3)
-        present = (self.kept[:, inputs].swapaxes(0, 1) == self.supports[:, np.newaxis, np.newaxis, :, np.newaxis]).all(
-            axis=3
+        xp, M = self.xp, self.group
+        places = [slice(group * M, (group + 1) * M) for group in range(first, last)]
+        H = xp.stack([self.H[inputs, inputs] for inputs in places])
+        w, r, kept = (
+            xp.stack([side[:, inputs, :] for inputs in places]) for side in (self.weight, self.gradient, self.kept)
         )
-        return deltas, change, np.where(present, np.inf, change)
+        scale = self.scale[:, None, :]
+        deltas = []
+        for S in self.chosen:
+            P = [place for place in range(M) if place not in S]
+            inverse = xp.linalg.inv(self._part(H, S, S))[:, None, ...]
+            w_P = xp.stack([w[:, :, place, :] for place in P], axis=2)
+            r_S = xp.stack([r[:, :, place, :] for place in S], axis=2)
+            moved = inverse @ (self._part(H, S, P)[:, None, ...] @ w_P - r_S / scale)
+            rows = dict(zip(P, (-w[:, :, place, :] for place in P), strict=True))
+            rows |= {place: moved[:, :, i, :] for i, place in enumerate(S)}
+            deltas.append(xp.stack([rows[place] for place in range(M)], axis=2))
+        delta = xp.stack(deltas)
+        change = xp.sum(delta * (r + scale * (H[:, None, ...] @ delta) / 2), axis=3)
+        present = xp.stack([xp.all(kept == self.supports[i, :][:, None], axis=2) for i in range(len(self.chosen))])
+        return delta, change, xp.where(present, xp.inf, change)
+
+    def _part(self, H: AnyArray, rows: list[int], columns: list[int]) -> AnyArray:
+        """Rows and columns of every (M, M) matrix."""
+        return self.xp.stack([self.xp.stack([H[:, i, j] for j in columns], axis=-1) for i in rows], axis=1)

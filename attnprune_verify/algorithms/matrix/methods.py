@@ -6,10 +6,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields
 from typing import Any
 
-import numpy as np
-from numpy.typing import NDArray
-
 from attnprune_verify.algorithms.arguments import pruned_count
+from attnprune_verify.algorithms.arrays import AnyArray, diagonal, eye_like, masked, xp_of
 from attnprune_verify.algorithms.baselines.sparsegpt import sparsegpt_from_hessian
 from attnprune_verify.algorithms.matrix.budget import Budget, Pattern, Share, choose_by_group
 from attnprune_verify.algorithms.matrix.damping import Moments
@@ -24,12 +22,11 @@ from attnprune_verify.algorithms.matrix.prior import (
 )
 from attnprune_verify.algorithms.selection import smallest
 from attnprune_verify.errors import InvalidInstance
-from attnprune_verify.instance.validate import Array
 from attnprune_verify.values import as_choice, as_count, as_nonnegative
 
 __all__ = ["MATRIX_METHODS", "MatrixMethod", "matrix_options", "prune_matrix"]
 
-_Prune = Callable[[Array, Moments, Moments | None, Budget, Any], PrunedMatrix]
+_Prune = Callable[[AnyArray, Moments, Moments | None, Budget, Any], PrunedMatrix]
 
 
 @dataclass(frozen=True)
@@ -90,7 +87,7 @@ class SparseGPTDamped(SparseGPTOptions):
 
 
 def prune_matrix(
-    method: str, weight: Array, inputs: Moments, outputs: Moments | None, budget: Budget, **options: Any
+    method: str, weight: AnyArray, inputs: Moments, outputs: Moments | None, budget: Budget, **options: Any
 ) -> PrunedMatrix:
     """Prune one weight (out, in) by the method of that name.
 
@@ -99,6 +96,8 @@ def prune_matrix(
     method : str
         A key of `MATRIX_METHODS`.
     weight : (out, in) array
+        Of any library of the array API standard (NumPy, torch, ...), as are the moments: it is computed there, on the
+        device of the arrays.
     inputs : Moments
         Second moments of the map's inputs (`MomentSum`).
     outputs : Moments or None
@@ -139,23 +138,26 @@ def matrix_options(method: str, options: Mapping[str, Any]) -> Any:
     return kind(**options)
 
 
-def _magnitude(weight: Array, _: Moments, __: Moments | None, budget: Budget, ___: object) -> PrunedMatrix:
-    scores = np.abs(weight)
+def _magnitude(weight: AnyArray, _: Moments, __: Moments | None, budget: Budget, ___: object) -> PrunedMatrix:
+    xp = xp_of(weight)
+    scores = xp.abs(weight)
     if isinstance(budget, Pattern):
         return _masked(weight, choose_by_group(scores, budget))
-    return _masked(weight, smallest(scores.ravel(), pruned_count(_ratio(budget), weight.size)).reshape(weight.shape))
+    count = pruned_count(_ratio(budget), weight.shape[0] * weight.shape[1])
+    return _masked(weight, xp.reshape(smallest(xp.reshape(scores, (-1,)), count), weight.shape))
 
 
-def _wanda(weight: Array, inputs: Moments, _: Moments | None, budget: Budget, __: object) -> PrunedMatrix:
+def _wanda(weight: AnyArray, inputs: Moments, _: Moments | None, budget: Budget, __: object) -> PrunedMatrix:
     """Wanda's own convention: per output."""
-    scores = np.abs(weight) * np.sqrt(np.diag(inputs.H))
+    xp = xp_of(weight, inputs.H)
+    scores = xp.abs(weight) * xp.sqrt(diagonal(inputs.H))
     if isinstance(budget, Pattern):
         return _masked(weight, choose_by_group(scores, budget))
     return _masked(weight, smallest(scores, pruned_count(_ratio(budget), weight.shape[1])))
 
 
 def _sparsegpt(
-    weight: Array, inputs: Moments, _: Moments | None, budget: Budget, options: SparseGPTOptions
+    weight: AnyArray, inputs: Moments, _: Moments | None, budget: Budget, options: SparseGPTOptions
 ) -> PrunedMatrix:
     percdamp = TRUST * inputs.damping if options.percdamp is None else options.percdamp
     groups = {"prune_n": 0, "prune_m": 0}
@@ -173,15 +175,16 @@ def _sparsegpt(
 
 
 def _output_only(
-    weight: Array, inputs: Moments, outputs: Moments | None, budget: Budget, options: OutputOBS
+    weight: AnyArray, inputs: Moments, outputs: Moments | None, budget: Budget, options: OutputOBS
 ) -> PrunedMatrix:
     """The outputs' metric alone: all inputs count the same."""
-    flat = inputs._replace(H=np.eye(len(inputs.H)) * np.trace(inputs.H) / len(inputs.H))
+    size = inputs.H.shape[0]
+    flat = inputs._replace(H=eye_like(size, inputs.H) * xp_of(inputs.H).linalg.trace(inputs.H) / size)
     return prune_output_obs(weight, flat, outputs, budget, options)
 
 
-def _masked(weight: Array, pruned: NDArray[np.bool_]) -> PrunedMatrix:
-    return PrunedMatrix(np.where(pruned, weight.dtype.type(0), weight), ~pruned)
+def _masked(weight: AnyArray, pruned: AnyArray) -> PrunedMatrix:
+    return PrunedMatrix(masked(~pruned, weight), ~pruned)
 
 
 def _ratio(budget: Budget) -> Any:
@@ -190,7 +193,7 @@ def _ratio(budget: Budget) -> Any:
     return budget.rho
 
 
-def _check_sizes(weight: Array, inputs: Moments, outputs: Moments | None, budget: Budget) -> None:
+def _check_sizes(weight: AnyArray, inputs: Moments, outputs: Moments | None, budget: Budget) -> None:
     out, into = weight.shape
     if inputs.H.shape != (into, into):
         raise InvalidInstance(f"the inputs' moments must be ({into}, {into}); got {inputs.H.shape}")

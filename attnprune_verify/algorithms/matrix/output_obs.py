@@ -3,18 +3,25 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Literal, NamedTuple
+from typing import Literal, NamedTuple
 
-import numpy as np
-from numpy.typing import NDArray
-
+from attnprune_verify.algorithms.arrays import (
+    AnyArray,
+    eye_like,
+    is_definite,
+    is_large,
+    masked,
+    swapped,
+    working_dtype,
+    xp_of,
+    zeros_like,
+)
 from attnprune_verify.algorithms.matrix.budget import Budget, Pattern
-from attnprune_verify.algorithms.matrix.damping import Moments, damped
+from attnprune_verify.algorithms.matrix.damping import Moments, damped, trace
 from attnprune_verify.algorithms.matrix.exchange import exchange
 from attnprune_verify.algorithms.matrix.splitting import split
 from attnprune_verify.algorithms.matrix.two_sided import Pruned, prune_two_sided, refit
 from attnprune_verify.errors import InvalidInstance
-from attnprune_verify.instance.validate import Array
 from attnprune_verify.values import as_choice, as_count, as_nonnegative
 
 _SWEEPS = 50
@@ -36,8 +43,8 @@ __all__ = [
 class PrunedMatrix(NamedTuple):
     """A weight (out, in) with zeros where `kept` is False."""
 
-    weight: Array
-    kept: NDArray[np.bool_]
+    weight: AnyArray
+    kept: AnyArray
 
 
 @dataclass(frozen=True)
@@ -82,19 +89,27 @@ class OutputOBS:
 
 
 def prune_output_obs(
-    weight: Array, inputs: Moments, outputs: Moments | None, budget: Budget, options: OutputOBS
+    weight: AnyArray, inputs: Moments, outputs: Moments | None, budget: Budget, options: OutputOBS
 ) -> PrunedMatrix:
-    """Prune a weight (out, in) in the metric H (x) G, then refit what is kept; without G the metric is H (x) I."""
+    """Prune a weight (out, in) in the metric H (x) G, then refit what is kept; without G the metric is H (x) I.
+
+    Computed in the precision of the moments (float64 for NumPy), large weights in float32.
+    """
     H, G = used_metrics(inputs, outputs, options)
     for side, metric, given in (("inputs", H, options.damping), ("outputs", G, options.output_damping)):
-        if metric is not None:
-            _check_definite(side, metric, given)
-    target = in_blocks(weight.astype(np.float64), 1 if G is None else len(G))
-    gone = budget.choose(np.abs(target), 0)
-    if gone.all() or not gone.any():  # nothing to choose, and the kept weights must not move
-        return _joined(Pruned(np.where(gone, 0.0, target), ~gone), weight)
+        if metric is not None and not is_definite(metric):
+            raise InvalidInstance(
+                f"the {side}' second moments must be positive definite after damping; damping = {given} is too small"
+            )
+    xp = xp_of(weight, H)
+    dtype = xp.float32 if is_large(weight) else working_dtype(H)
+    H, G = (None if metric is None else xp.astype(metric, dtype, copy=False) for metric in (H, G))
+    target = in_blocks(xp.astype(weight, dtype, copy=False), 1 if G is None else G.shape[0])
+    gone = budget.choose(xp.abs(target), 0)
+    if bool(xp.all(gone)) or not bool(xp.any(gone)):  # nothing to choose, and the kept weights must not move
+        return _joined(Pruned(masked(~gone, target), ~gone), weight)
     if options.solver == "splitting":
-        pruned = split(target, H, G, budget)
+        pruned = split(target, H, G, budget, annealed=None)
     else:
         pruned = prune_two_sided(target, H, G, budget, options.blocksize)
     pruned = refit(pruned, target, H, G, options.refit_steps)
@@ -106,45 +121,36 @@ def prune_output_obs(
     return _joined(pruned, weight)
 
 
-def used_metrics(inputs: Moments, outputs: Moments | None, options: OutputOBS) -> tuple[Array, Array | None]:
+def used_metrics(inputs: Moments, outputs: Moments | None, options: OutputOBS) -> tuple[AnyArray, AnyArray | None]:
     """H and G, damped as the options say."""
     H = damped(inputs.H, TRUST * inputs.damping if options.damping is None else options.damping)
     return H, None if outputs is None else usable_metric(outputs, options.output_damping)
 
 
-def _joined(pruned: Pruned, weight: Array) -> PrunedMatrix:
+def _joined(pruned: Pruned, weight: AnyArray) -> PrunedMatrix:
     """Blocks (blocks, in, m) to (out, in)."""
     new, kept = (from_blocks(part, weight.shape) for part in pruned)
-    return PrunedMatrix(np.where(kept, new, 0.0).astype(weight.dtype), kept)
+    return PrunedMatrix(xp_of(weight).astype(masked(kept, new), weight.dtype, copy=False), kept)
 
 
-def in_blocks(weight: NDArray[Any], blocks: int) -> NDArray[Any]:
+def in_blocks(weight: AnyArray, blocks: int) -> AnyArray:
     """(out, in) -> (blocks, in, out / blocks)."""
-    return weight.reshape(blocks, -1, weight.shape[1]).swapaxes(1, 2)
+    return swapped(xp_of(weight).reshape(weight, (blocks, -1, weight.shape[1])))
 
 
-def from_blocks(parts: NDArray[Any], shape: tuple[int, ...]) -> NDArray[Any]:
+def from_blocks(parts: AnyArray, shape: tuple[int, ...]) -> AnyArray:
     """(blocks, in, out / blocks) -> (out, in)."""
-    return parts.swapaxes(1, 2).reshape(shape)
+    return xp_of(parts).reshape(swapped(parts), shape)
 
 
-def _check_definite(side: str, metric: Array, damping: float | None) -> None:
-    try:
-        np.linalg.cholesky(metric)
-    except np.linalg.LinAlgError as error:
-        raise InvalidInstance(
-            f"the {side}' second moments must be positive definite after damping; damping = {damping} is too small"
-        ) from error
-
-
-def usable_metric(outputs: Moments, damping: float | None = None) -> Array:
+def usable_metric(outputs: Moments, damping: float | None = None) -> AnyArray:
     """G plus `damping` times its mean diagonal, scaled to a mean diagonal of 1; the identity if nothing depends on it.
 
     One scale for all blocks: heads on which more depends keep more of their weights.
     """
-    blocks, m, _ = outputs.H.shape
-    mean = float(np.einsum("bcc->", outputs.H)) / (blocks * m)
-    if not mean > np.finfo(np.float64).tiny:
-        return np.tile(np.eye(m), (blocks, 1, 1))
-    G: Array = outputs.H / mean + (outputs.damping if damping is None else damping) * np.eye(m)
-    return G
+    G, relative = outputs.H, outputs.damping if damping is None else damping
+    blocks, m, _ = G.shape
+    mean = trace(G) / (blocks * m)
+    if not mean > xp_of(G).finfo(G.dtype).smallest_normal:
+        return zeros_like(G.shape, G) + eye_like(m, G)
+    return G / mean + relative * eye_like(m, G)

@@ -8,6 +8,18 @@ from fractions import Fraction
 import numpy as np
 from numpy.typing import NDArray
 
+from attnprune_verify.algorithms.arrays import (
+    AnyArray,
+    diagonal,
+    eye_like,
+    is_numpy_array,
+    like,
+    masked,
+    on_host,
+    swapped,
+    working_dtype,
+    xp_of,
+)
 from attnprune_verify.algorithms.matrix.budget import Budget
 from attnprune_verify.algorithms.matrix.damping import Moments, damped
 from attnprune_verify.algorithms.matrix.output_obs import PrunedMatrix, usable_metric
@@ -28,7 +40,7 @@ class LADMM:
     growing: int = 15
 
 
-def prune_l_admm(weight: Array, inputs: Moments, _: Moments | None, budget: Budget, options: LADMM) -> PrunedMatrix:
+def prune_l_admm(weight: AnyArray, inputs: Moments, _: Moments | None, budget: Budget, options: LADMM) -> PrunedMatrix:
     """Boza, "Fast and Effective Weight Update for Pruned Large Language Models", arXiv 2401.02938.
 
     In units in which H has a diagonal of ones, with the penalty 1 and the share of zeros s_t = s (1 - (1 - t/15)^3),
@@ -38,27 +50,29 @@ def prune_l_admm(weight: Array, inputs: Moments, _: Moments | None, budget: Budg
         M_t = all but the s_t smallest |W + U|,   Z = M_t * (W + U),   U = U + W - Z,
         W = (H + I)^-1 (H W_0 + Z - U)
     """
-    units = np.sqrt(np.diag(inputs.H)) + 1e-8
-    H = damped(inputs.H / np.outer(units, units), options.damping)
-    dense = (weight.astype(np.float64) * units).T
-    image, inverse = H @ dense, np.linalg.inv(H + np.eye(len(H)))
-    W, U, kept = dense, np.zeros_like(dense), np.ones(dense.shape, dtype=np.bool_)
+    xp, dtype = xp_of(weight, inputs.H), working_dtype(inputs.H)
+    units = xp.sqrt(diagonal(inputs.H)) + 1e-8
+    H = damped(inputs.H / (units[:, None] * units[None, :]), options.damping)
+    dense = swapped(xp.astype(weight, dtype, copy=False) * units)
+    image, inverse = H @ dense, xp.linalg.inv(H + eye_like(H.shape[0], H))
+    W, U, kept = dense, xp.zeros_like(dense), xp.ones_like(dense, dtype=xp.bool)
     for step in range(1, options.iterations + 1):
         if step <= options.growing:
             part = 1 - (1 - step / options.growing) ** 3
-            kept = ~_growing(np.abs(W + U), budget, Fraction(part) if step < options.growing else Fraction(1))
-        Z = np.where(kept, W + U, 0.0)
+            kept = ~_growing(xp.abs(W + U), budget, Fraction(part) if step < options.growing else Fraction(1))
+        Z = masked(kept, W + U)
         U = U + W - Z
         W = inverse @ (image + Z - U)
-    new = np.where(kept, W + U, 0.0).T / units
-    return PrunedMatrix(new.astype(weight.dtype), kept.T)
+    new = swapped(masked(kept, W + U)) / units
+    return PrunedMatrix(xp.astype(new, weight.dtype, copy=False), swapped(kept))
 
 
-def _growing(scores: Array, budget: Budget, part: Fraction) -> NDArray[np.bool_]:
+def _growing(scores: AnyArray, budget: Budget, part: Fraction) -> AnyArray:
     """`part` of the zeros of the budget: the smallest of those it would choose."""
-    chosen = budget.choose(scores[np.newaxis], 0)[0]
-    count = int(part * int(chosen.sum()))
-    return smallest(np.where(chosen, scores, np.inf).ravel(), count).reshape(scores.shape)
+    xp = xp_of(scores)
+    chosen = budget.choose(scores[None, ...], 0)[0, ...]
+    count = int(part * int(xp.count_nonzero(chosen)))
+    return xp.reshape(smallest(xp.reshape(xp.where(chosen, scores, xp.inf), (-1,)), count), scores.shape)
 
 
 @dataclass(frozen=True)
@@ -69,11 +83,13 @@ class ALPS:
     refit_steps: int = 10
 
 
-def prune_alps(weight: Array, inputs: Moments, _: Moments | None, budget: Budget, options: ALPS) -> PrunedMatrix:
+def prune_alps(weight: AnyArray, inputs: Moments, _: Moments | None, budget: Budget, options: ALPS) -> PrunedMatrix:
     """Meng, Behdin, Wang, Mazumder, "ALPS", arXiv 2406.07831: splitting for the support, conjugate gradients on it."""
-    H, target = damped(inputs.H, options.damping), weight.astype(np.float64).T[np.newaxis]
+    xp, dtype = xp_of(weight, inputs.H), working_dtype(inputs.H)
+    H, target = damped(inputs.H, options.damping), swapped(xp.astype(weight, dtype, copy=False))[None, ...]
     new, kept = refit(split(target, H, None, budget), target, H, None, options.refit_steps)
-    return PrunedMatrix(np.where(kept, new, 0.0)[0].T.astype(weight.dtype), kept[0].T)
+    new = swapped(masked(kept, new))[0, ...]
+    return PrunedMatrix(xp.astype(new, weight.dtype, copy=False), swapped(kept)[0, ...])
 
 
 @dataclass(frozen=True)
@@ -85,7 +101,7 @@ class Surgeon:
 
 
 def prune_surgeon(
-    weight: Array, inputs: Moments, outputs: Moments | None, budget: Budget, options: Surgeon
+    weight: AnyArray, inputs: Moments, outputs: Moments | None, budget: Budget, options: Surgeon
 ) -> PrunedMatrix:
     """van der Ouderaa et al., "The LLM Surgeon", arXiv 2312.17244: OBS with the K-FAC Fisher G (x) A.
 
@@ -96,8 +112,12 @@ def prune_surgeon(
         D = - sum_r (G^-1 e_r / (G^-1)_rr) [w_r,E ((A^-1)_EE)^-1 (A^-1)_E,:],      E: all pruned entries of row r
 
     with correlations between entries of one row, not between rows. Unlike the paper's program, the curvature is not
-    estimated anew between shots.
+    estimated anew between shots. Computed by NumPy, whatever the arrays are.
     """
+    if not is_numpy_array(weight):
+        outer = None if outputs is None else outputs._replace(H=on_host(outputs.H))
+        there = prune_surgeon(on_host(weight), inputs._replace(H=on_host(inputs.H)), outer, budget, options)
+        return PrunedMatrix(*(like(part, weight) for part in there))
     A = damped(inputs.H, options.damping)
     blocks = np.ones((len(weight), 1, 1)) if outputs is None else usable_metric(outputs, options.damping)
     A_inverse, G_inverse = np.linalg.inv(A), np.linalg.inv(blocks)
