@@ -50,11 +50,11 @@ from attnprune_verify.model.layer_functions import layer_loss as layer_loss
 from attnprune_verify.model.layer_functions import layer_relative_error as layer_relative_error
 from attnprune_verify.model.objective import Objective as Objective
 from attnprune_verify.pretrained.load import load_pretrained as load_pretrained
+from attnprune_verify.pruning import prune_model as prune_model
 from attnprune_verify.theory.assumptions import assumptions as assumptions
 from attnprune_verify.theory.best_mask import certified_best_mask as certified_best_mask
 from attnprune_verify.theory.constants import constants as constants
 from attnprune_verify.theory.every_text import bound_for_every_text as bound_for_every_text
 from attnprune_verify.theory.stationary import certified_stationary_point as certified_stationary_point
-from attnprune_verify.whole_model.folder import prune_model as prune_model
 
 __version__: str

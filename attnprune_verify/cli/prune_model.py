@@ -13,6 +13,8 @@ from attnprune_verify.cli.number import NUMBER
 __all__ = ["command"]
 
 _INTERRUPTED = 130
+_TOKENS = 2048
+"""Tokens of a window of `--evaluate`, where the model and `--n` allow more; as in `prune_model`."""
 
 
 @click.command("prune-model", cls=NamingMethods)
@@ -36,10 +38,22 @@ _INTERRUPTED = 130
 @click.option("--k", type=int, default=128, show_default=True, help="Windows of calibration text.")
 @click.option("--n", type=int, help="Tokens of a window.  [default: the model's context, at most 2048]")
 @click.option("--seed", type=int, default=0, show_default=True, help="What the windows are drawn by.")
+@click.option(
+    "--device",
+    type=click.Choice(["auto", "numpy", "cpu", "cuda"]),
+    default="auto",
+    show_default=True,
+    help="Where blocks are computed; numpy: by this package's own networks (BERT, Llama, Mistral, Qwen2).",
+)
+@click.option("--evaluate", multiple=True, type=click.Path(), help="A text whose perplexity is printed.")
 @click.option("--dense-inputs", is_flag=True, help="Calibrate on the dense blocks before, not on the pruned ones.")
 @click.option("--quiet", is_flag=True, help="Print nothing.")
-def command(folder: Path, out: Path, quiet: bool, **choices: Any) -> int:
+def command(folder: Path, out: Path, quiet: bool, evaluate: tuple[str, ...], **choices: Any) -> int:
     """Prune the model in FOLDER (config.json, safetensors, tokenizer.json) and write it to the new folder DIR.
+
+    Where torch and transformers are installed: any decoder of transformers whose blocks run one after the other, such
+    as Llama, Qwen, Mistral, Mixtral, Gemma, Phi, OLMo, GPT-2, OPT, GPT-NeoX, Falcon, Granite, gpt-oss, DeepSeek.
+    Without them: BERT, Llama, Mistral, Qwen2. What cannot be pruned is refused by name, before any work.
 
     DIR has the same files, tensor names, dtypes and shards, pruned weights exactly 0, and a pruning.json. It appears
     whole or not at all: after an interruption the same command goes on from DIR.partial.
@@ -50,11 +64,24 @@ def command(folder: Path, out: Path, quiet: bool, **choices: Any) -> int:
       attnprune-verify prune-model models/llama --out models/llama-2of4 --pattern 2:4 --calibration text.txt --k 32
     """
     from attnprune_verify.cli.progress import progress_bar
-    from attnprune_verify.whole_model.folder import prune_model
+    from attnprune_verify.pretrained.texts import read_text
+    from attnprune_verify.pruning import perplexity_of, prune_model
+
+    texts = [(name, read_text(name)) for name in evaluate]
+
+    def perplexities(of: Path) -> list[float]:
+        return [perplexity_of(of, [text], choices["n"] or _TOKENS, choices["device"]) for _, text in texts]
 
     try:
-        with progress_bar("blocks", show=not quiet) as bar:
-            report = prune_model(folder, out, progress=bar, **choices)
+        with progress_bar("steps", show=not quiet) as bar:
+
+            def tell(done: int, steps: int, what: str) -> None:
+                if bar is not None and done == 0:
+                    click.echo(what, err=True)
+                if bar is not None:
+                    bar(done, steps)
+
+            report = prune_model(folder, out, progress=tell, **choices)
     except KeyboardInterrupt:
         click.echo(f"Interrupted: the same command goes on from {out}.partial.", err=True)
         return _INTERRUPTED
@@ -63,4 +90,6 @@ def command(folder: Path, out: Path, quiet: bool, **choices: Any) -> int:
         methods = report["method"]
         click.echo(f"{out}: {report['zeros']} of {report['size']} weights are 0 ({share:.2%})")
         click.echo(f"W_Q and W_K by {methods['attention']}, the rest by {methods['rest']}; details in pruning.json")
+        for (name, _), before, after in zip(texts, perplexities(folder), perplexities(out), strict=True):
+            click.echo(f"perplexity of {name}: {before:.4g} before, {after:.4g} after")
     return 0

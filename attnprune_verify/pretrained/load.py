@@ -16,7 +16,7 @@ from attnprune_verify.pretrained.network import PretrainedModel
 from attnprune_verify.pretrained.panics import refusing_panics
 from attnprune_verify.pretrained.tensors import Tensors, inside, model_folder, read_json
 
-__all__ = ["FAMILIES", "load_pretrained"]
+__all__ = ["FAMILIES", "load_pretrained", "read_tokenizer"]
 
 FAMILIES: dict[str, type[Llama] | type[Bert]] = {
     "bert": Bert,
@@ -66,10 +66,12 @@ def load_pretrained(folder: str | os.PathLike[str], *, dtype: type[np.floating[A
     if layers > len(tensors):  # before a name is made for each of them
         raise InvalidInstance(f"a model must hold tensors for its {layers} num_hidden_layers; it holds {len(tensors)}")
     family = FAMILIES[config.family](config, tensors)
-    return PretrainedModel(family, _tokenizer(path / "tokenizer.json"))
+    return PretrainedModel(family, read_tokenizer(path))
 
 
-def _tokenizer(file: Path) -> Any:
+def read_tokenizer(folder: Path) -> Any:
+    """The tokenizer of a model folder; None where there is none, or nothing to read it with."""
+    file = folder / "tokenizer.json"
     if not file.is_file():
         return None
     try:

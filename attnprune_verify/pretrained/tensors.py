@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -57,6 +57,10 @@ class Tensors:
 
     def __contains__(self, name: str) -> bool:
         return name in self._places
+
+    def places(self) -> Iterable[Place]:
+        """Where all of them lie."""
+        return self._places.values()
 
     def strip(self, *prefixes: str, probe: str) -> None:
         """Find which of `prefixes` the file puts before a network's names, by one that must exist, and drop it."""

@@ -21,7 +21,7 @@ from attnprune_verify.torch.products import Factor
 from attnprune_verify.torch.roles import Part, Structure
 from attnprune_verify.whole_model.plan import DENSE, Plan
 
-__all__ = ["Piece", "budgets", "pieces_of", "to_numpy", "written"]
+__all__ = ["Piece", "as_bytes", "budgets", "from_bytes", "pieces_of", "to_numpy", "written"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -128,6 +128,16 @@ def _rounded(name: str, old: Any, dense: Any, matrix: PrunedMatrix) -> Any:
     tiny = torch.full_like(new, torch.finfo(old.dtype).tiny) * torch.sign(value).to(old.dtype)
     new = torch.where(vanished, tiny, new)
     return torch.where(kept, torch.where(value == dense, old, new), torch.zeros_like(new))
+
+
+def as_bytes(tensor: Any) -> Any:
+    """A stored tensor for a file: its bytes."""
+    return tensor.detach().cpu().contiguous().reshape(-1).view(torch.uint8).numpy()
+
+
+def from_bytes(raw: Any, like: Any) -> Any:
+    """The inverse of `as_bytes`, in the type and shape of `like` and where that is."""
+    return torch.from_numpy(np.array(raw)).view(like.dtype).reshape(like.shape).to(like.device)
 
 
 def to_numpy(tensor: Any) -> Array:

@@ -14,11 +14,12 @@ from attnprune_verify.algorithms.matrix.metrics import LOSS_METRICS
 from attnprune_verify.algorithms.matrix.output_obs import PrunedMatrix
 from attnprune_verify.errors import InvalidInstance
 from attnprune_verify.torch.blocks import Decoder
+from attnprune_verify.torch.estimate import Size, matmul_rate, pass_operations, solver_operations
 from attnprune_verify.torch.files import matrices_in_files
 from attnprune_verify.torch.joint import AttentionGoal
 from attnprune_verify.torch.moments import PROBED, InputMoments, asks_loss
 from attnprune_verify.torch.passes import Windows, block_moments, forward, loss_moments
-from attnprune_verify.torch.pieces import Piece, budgets, pieces_of, to_numpy, written
+from attnprune_verify.torch.pieces import Piece, as_bytes, budgets, from_bytes, pieces_of, to_numpy, written
 from attnprune_verify.torch.products import Products
 from attnprune_verify.torch.rest import widened
 from attnprune_verify.torch.roles import Structure, structure_of
@@ -79,7 +80,17 @@ class Work:
         parameters = [dict(block.named_parameters()) for block in self.decoder.blocks]
         sizes = [piece.weight(parameters[i]).numel() for i, pieces in enumerate(self.pieces) for piece in pieces]
         tokens = sum(window.shape[1] for window in ids)
-        return f"{sum(sizes)} weights in {len(sizes)} maps of {self.decoder.depth} blocks, {tokens} tokens"
+        what = f"{sum(sizes)} weights in {len(sizes)} maps of {self.decoder.depth} blocks, {tokens} tokens"
+        return f"{what}; about {self._seconds(parameters, tokens):.2g} s on one core of this machine"
+
+    def _seconds(self, parameters: Sequence[Mapping[str, Any]], tokens: int) -> float:
+        """Seconds of the passes and of output-obs, the slowest method, for every piece."""
+        sizes = []
+        for of_block, pieces in zip(parameters, self.pieces, strict=True):
+            for piece in pieces:
+                out, into = piece.weight(of_block).shape
+                sizes.append(Size(out, into, piece.part.blocks))
+        return (solver_operations(sizes) + pass_operations(sizes, tokens)) / matmul_rate()
 
     def dense(self) -> list[str]:
         """The weights of the blocks with more than one dimension that stay as they are."""
@@ -135,11 +146,11 @@ class Work:
                 if index in left:
                     found = {key.removeprefix(f"{name}."): count for key, count in zeros[index].items()}
                     new = written(parameters, stored, self._prune(block, parameters, windows, index, found, workplace))
-                    workplace.keep_block(index, {inner: _bytes(tensor) for inner, tensor in new.items()})
+                    workplace.keep_block(index, {inner: as_bytes(tensor) for inner, tensor in new.items()})
                 kept = workplace.block(index)
                 if kept is None:
                     raise InvalidInstance(f"what is kept must read back as it was written; block {index} does not")
-                new = {inner: _tensor(raw, stored[inner]) for inner, raw in kept.items()}
+                new = {inner: from_bytes(raw, stored[inner]) for inner, raw in kept.items()}
                 rows += [self._row(index, inner, tensor) for inner, tensor in new.items()]
                 if not self.plan.dense_inputs:
                     _set(parameters, new)
@@ -294,15 +305,6 @@ def _structures(decoder: Decoder, window: Any) -> list[Structure]:
             found.append(structure_of(block, name, call, states))
             states = call(block, states)
     return found
-
-
-def _bytes(tensor: Any) -> Any:
-    return tensor.detach().cpu().contiguous().reshape(-1).view(torch.uint8).numpy()
-
-
-def _tensor(raw: Any, like: Any) -> Any:
-    """The inverse of `_bytes`."""
-    return torch.from_numpy(raw).view(like.dtype).reshape(like.shape).to(like.device)
 
 
 def _set(parameters: Mapping[str, Any], new: Mapping[str, Any]) -> None:

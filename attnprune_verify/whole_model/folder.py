@@ -23,7 +23,7 @@ from attnprune_verify.whole_model.source import Source
 from attnprune_verify.whole_model.steps import Steps
 from attnprune_verify.whole_model.workplace import Workplace
 
-__all__ = ["prune_model"]
+__all__ = ["Paths", "prune_model", "target_of"]
 
 _TOKENS = 2048
 Paths = str | os.PathLike[str] | Sequence[str | os.PathLike[str]]
@@ -98,7 +98,7 @@ def prune_model(
     attnprune_verify.errors.InvalidInstance: a model must be a folder; got 'no-such-folder'
     """
     plan = Plan(attention, rest, rho, pattern, budget, bool(dense_inputs), hold=tuple(hold), seed=seed)  # type: ignore[arg-type]
-    target = _target(out)
+    target = target_of(out)
     source = Source(Path(folder))
     model = load_pretrained(folder, dtype=np.float32)
     check_pattern(model, plan)
@@ -149,7 +149,7 @@ def check_pattern(model: PretrainedModel, plan: Plan) -> None:
                 as_pattern(plan.pattern, model.family.weight_place(0, role).shape[1])
 
 
-def _target(out: str | os.PathLike[str]) -> Path:
+def target_of(out: str | os.PathLike[str]) -> Path:
     """Where the new folder will be."""
     target = Path(out)
     if target.name in ("", "..") or target.is_symlink():

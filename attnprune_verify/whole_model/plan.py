@@ -80,12 +80,16 @@ class Plan:
         object.__setattr__(self, "budget", "matrix")
 
     def refuse_blocks_beyond(self, depth: int) -> None:
-        """Refuse to hold a block that a model of `depth` blocks does not have.
+        """Refuse to hold a block that a model of `depth` blocks does not have, or where every block is held at rho.
 
         Raises
         ------
         InvalidInstance
         """
+        if self.hold and self.budget == "matrix":
+            raise InvalidInstance(
+                "hold needs a budget that differs between matrices; 'matrix' holds all of them at rho"
+            )
         for index in self.hold:
             if index >= depth:
                 raise InvalidInstance(f"hold must name blocks from 0 to {depth - 1}; got {index}")

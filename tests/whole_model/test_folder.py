@@ -181,7 +181,8 @@ def test_unfinished_work_of_another_request_is_kept(tmp_path, texts, monkeypatch
         ({"calibration": []}, "calibration must name at least one text"),
         ({"calibration": "nowhere.txt"}, "a text must be a file"),
         ({"calibration": "short.txt"}, "texts must have at least n = 32 tokens"),
-        ({"hold": (0, 77)}, r"hold must name blocks from 0 to \d; got 77"),
+        ({"hold": (0,)}, "hold needs a budget that differs between matrices"),
+        ({"hold": (0, 77), "budget": "owl"}, r"hold must name blocks from 0 to \d; got 77"),
     ],
 )
 def test_bad_requests_leave_nothing_behind(tmp_path, texts, change, message, monkeypatch):

@@ -1,0 +1,55 @@
+"""How long pruning will take: operations by the maps' sizes, over rates measured here."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable
+from typing import NamedTuple
+
+import numpy as np
+
+__all__ = ["Size", "matmul_rate", "pass_operations", "solver_operations"]
+
+_ITERATIONS, _REFIT = 30, 10
+"""Steps of the splitting and of the refit (docs/output_obs.md, section 4)."""
+_EIGH = 25
+"""Operations of an eigendecomposition, in units of n^3: 4/3 for the reduction, about 9 for the vectors, at a rate lower
+than a product's by a factor two to three (LAPACK's syevd)."""
+_PASSES = 7
+"""Passes of a token through a map, each 2 in out operations: 1 dense, 1 before and 1 after pruning, and 2 backward
+passes, for the loss and the probe, that cost 2 each."""
+_SIZE = 512
+"""Rows of the product that is timed; chosen: a millisecond, and as fast as larger ones."""
+
+
+class Size(NamedTuple):
+    """A map: outputs, inputs, and blocks of outputs between which the metric keeps no products."""
+
+    out: int
+    into: int
+    blocks: int
+
+
+def solver_operations(sizes: Iterable[Size]) -> float:
+    """Operations of pruning maps of these sizes by output-obs."""
+    total = 0.0
+    for out, into, blocks in sizes:
+        m = out // blocks
+        rotation = 2.0 * out * into * (into + m)
+        total += _EIGH * (into**3 + blocks * m**3) + (2 * _ITERATIONS + 2 * _REFIT) * rotation
+    return total
+
+
+def pass_operations(sizes: Iterable[Size], tokens: int) -> float:
+    """Operations of all passes of so many tokens through these maps, and of their inputs' moments."""
+    return sum(tokens * (_PASSES * 2.0 * out * into + 2.0 * into**2) for out, into, _ in sizes)
+
+
+def matmul_rate(seconds: float = 0.05) -> float:
+    """Operations a second of a product in float64, measured for so long."""
+    a = np.random.default_rng(0).standard_normal((_SIZE, _SIZE))
+    start, products = time.perf_counter(), 0
+    while time.perf_counter() - start < seconds:
+        a @ a
+        products += 1
+    return products * 2.0 * _SIZE**3 / (time.perf_counter() - start)

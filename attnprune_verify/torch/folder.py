@@ -1,0 +1,182 @@
+"""`prune_folder`: what `whole_model.prune_model` does, for any decoder that transformers opens."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping, Sequence
+from functools import lru_cache, partial
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from attnprune_verify.errors import InvalidInstance
+from attnprune_verify.extras import need
+from attnprune_verify.pretrained.load import read_tokenizer
+from attnprune_verify.pretrained.texts import calibration_windows, cut_windows, read_text
+from attnprune_verify.torch.blocks import TOKENS, find_blocks, limits
+from attnprune_verify.torch.opened import Opened, open_folder
+from attnprune_verify.torch.pieces import from_bytes
+from attnprune_verify.torch.rest import at_rest, plain_model
+from attnprune_verify.torch.windows import windows_of
+from attnprune_verify.torch.work import Progress, Work
+from attnprune_verify.values import as_count
+from attnprune_verify.whole_model.assembled import assemble, finished
+from attnprune_verify.whole_model.fingerprint import fingerprint, model_fields, texts_fields, versions
+from attnprune_verify.whole_model.folder import Paths, target_of
+from attnprune_verify.whole_model.plan import Plan
+from attnprune_verify.whole_model.source import Patches, Source
+from attnprune_verify.whole_model.workplace import Workplace
+
+__all__ = ["folder_perplexity", "prune_folder"]
+
+_MOST = 2048
+"""Tokens of a window where the model allows more; as in `prune_model`."""
+
+
+def prune_folder(
+    folder: str | os.PathLike[str],
+    out: str | os.PathLike[str],
+    plan: Plan,
+    *,
+    calibration: Paths,
+    k: int = 128,
+    n: int | None = None,
+    device: str = "cpu",
+    progress: Progress | None = None,
+) -> dict[str, Any]:
+    """Prune the linear maps of the model in `folder` by a plan and write the result to `out`.
+
+    Parameters
+    ----------
+    folder, out, calibration, k, n
+        As in `prune_model`.
+    plan : Plan
+    device : str
+        Where blocks are computed.
+    progress : callable, optional
+        Called with (steps done, steps, what is being done); first with no step done.
+
+    Returns
+    -------
+    dict
+        The content of ``pruning.json``; its rows are the files' tensors.
+
+    Raises
+    ------
+    InvalidInstance
+        If the model, a text or an option is not usable, or `out` is something else.
+    """
+    target, source = target_of(out), Source(Path(folder))
+    opened = open_folder(Path(folder), device)
+    model = plain_model(opened.model)
+    vocabulary, longest = limits(model)
+    length = min(longest or _MOST, _MOST) if n is None else as_count("n", n, least=2)
+    texts = [read_text(path) for path in ([calibration] if isinstance(calibration, str | os.PathLike) else calibration)]
+    if not texts:
+        raise InvalidInstance("calibration must name at least one text; got none")
+    request = {
+        "model": model_fields(source.digests),
+        "calibration": {"texts": texts_fields(texts), "k": as_count("k", k, least=1), "n": length},
+        "plan": plan.settings(),
+        "dtype": "float32",
+        "device": {"kind": device, "torch": torch.__version__},
+        "transformers": need("pruning", "torch", "transformers").__version__,
+    }
+    digest = fingerprint(request)["digest"]
+    workplace = Workplace(target.with_name(target.name + ".partial"), request)
+    if target.exists():
+        report = finished(target, digest)
+        workplace.remove()
+        return report
+    tokenizer = read_tokenizer(Path(folder))
+    ids = windows_of(calibration_windows(texts, tokenizer, k, length, plan.seed, framed=False), vocabulary, longest)
+    tell = progress or (lambda *_: None)
+    with at_rest(model):
+        work = Work(find_blocks(model, ids[0].to(device)), plan, ids[0][:, :TOKENS].to(device))
+        files = _Files(opened, work, workplace)
+        with workplace.entered():
+            tell(0, work.steps, work.summary(ids))
+            rows = work.run(ids, workplace, lambda *_: source.refuse_changes(), tell)
+            methods = {row["name"]: row["method"] for row in rows}
+            tensors = files.rows(methods)
+            report = {
+                "schema": "attnprune-verify/pruning/1",
+                "fingerprint": fingerprint({**request, "versions": versions()}),
+                "request": digest,
+                "method": {"attention": plan.attention, "rest": plan.rest},
+                "zeros": sum(row["zeros"] for row in tensors),
+                "size": sum(row["size"] for row in tensors),
+                "tensors": tensors,
+                "dense": work.dense(),
+                "mapped": opened.mapped,
+            }
+            report = assemble(source, files.patches(), report, workplace.path / "folder", target)
+    workplace.remove()
+    return report
+
+
+def folder_perplexity(folder: str | os.PathLike[str], texts: Sequence[str], n: int, device: str = "cpu") -> float:
+    """exp of the mean loss of every token but the first of its window, windows of n tokens side by side."""
+    model, tokenizer = open_folder(Path(folder), device).model, read_tokenizer(Path(folder))
+    vocabulary, longest = limits(model)
+    total, tokens = 0.0, 0
+    with at_rest(model), torch.no_grad():
+        for group in cut_windows(texts, tokenizer, min(n, longest or n)):
+            for window in windows_of(group, vocabulary, longest):
+                ids = window.to(device)
+                logits = model(input_ids=ids).logits[0, :-1].float()
+                total += float(torch.nn.functional.cross_entropy(logits, ids[0, 1:], reduction="sum"))
+                tokens += ids.shape[1] - 1
+    if not tokens:
+        raise InvalidInstance("a text must have at least 2 tokens to predict one; it has fewer")
+    return float(torch.tensor(total / tokens).double().exp())
+
+
+class _Files:
+    """The files' tensors of what a workplace holds of every block."""
+
+    def __init__(self, opened: Opened, work: Work, workplace: Workplace) -> None:
+        self._opened, self._work, self._workplace = opened, work, workplace
+        self._block = lru_cache(maxsize=1)(self._filed)  # tensors of a block mostly follow each other in a file
+        for index, pieces in enumerate(work.pieces):  # refused before any work
+            parameters = dict(work.decoder.blocks[index].named_parameters())
+            for inner in dict.fromkeys(piece.factor.name for piece in pieces):
+                opened.filed(f"{work.decoder.names[index]}.{inner}", parameters[inner].data)
+
+    def rows(self, methods: Mapping[str, str]) -> list[dict[str, Any]]:
+        """For every tensor of the files its name, method, zeros and size."""
+        return [
+            {"name": name, "method": methods[parameter], "zeros": int((tensor == 0).sum()), "size": tensor.numel()}
+            for index in range(self._work.decoder.depth)
+            for name, (parameter, tensor) in self._block(index).items()
+        ]
+
+    def patches(self) -> dict[str, Patches]:
+        """By file what is exchanged in it."""
+        found: dict[str, dict[int, tuple[int, Callable[[], bytes]]]] = {}
+        for index in range(self._work.decoder.depth):
+            for name, (_, tensor) in self._block(index).items():
+                place = self._opened.place(name)
+                patch = (tensor.numel() * tensor.element_size(), partial(self._content, index, name))
+                found.setdefault(place.file.name, {})[place.offset] = patch
+        return dict(found)
+
+    def _content(self, index: int, name: str) -> bytes:
+        tensor = self._block(index)[name][1]
+        content: bytes = tensor.contiguous().reshape(-1).view(torch.uint8).numpy().tobytes()
+        return content
+
+    def _filed(self, index: int) -> dict[str, tuple[str, Any]]:
+        """(parameter, tensor) by the tensor's name in the files."""
+        kept = self._workplace.block(index)
+        if kept is None:
+            raise InvalidInstance(f"what is kept must read back as it was written; block {index} does not")
+        parameters = dict(self._work.decoder.blocks[index].named_parameters())
+        found: dict[str, tuple[str, Any]] = {}
+        for inner, raw in kept.items():
+            name = f"{self._work.decoder.names[index]}.{inner}"
+            like = parameters[inner].data
+            tensor = from_bytes(raw, like).cpu()
+            found |= {one: (name, part) for one, part in self._opened.filed(name, tensor).items()}
+        return found
