@@ -42,8 +42,8 @@ def test_the_closing_sentence_counts_statements_not_readings(result: ClaimsResul
     kept = {"lem:bound_c", "lem:lower_bound_p", "fac:algebra", "exp:momentum", "exp:xi_vanishes", "fix:bound_c"}
     some = ClaimsResult(tuple(record for record in result.records if record.claim.id in kept))
     assert closing_sentence(some) == (
-        "2 of 3 statements of the paper hold under every reading, and 1 of 2 sentences of its text; 1 of 1 repaired or"
-        " new statements hold. Outcome: passed."
+        "2 of 3 statements of the paper hold under every reading, 1 of 1 sentences of its text, and 0 of 1 consequences"
+        " drawn from it; 1 of 1 repaired or new statements hold. Outcome: passed."
     )
 
 
@@ -122,7 +122,8 @@ def test_where_something_was_measured_is_said_once_above_what_was_measured_there
             assert line != f"{where.removesuffix('.')}:"  # once
             where = f"{line.removesuffix(':')}."
         elif line.startswith(" "):
-            said[name] = f"{line.strip()} {where}".strip()
+            if not line.strip().startswith("Found: "):
+                said[name] = f"{line.strip()} {where}".strip()
         elif line.split(" ")[0] in verdicts and len(said) < len(records):
             name = re.fullmatch(r"\S+ +(\S+ \(.*?\))(?:  .*)?", line)[1]
         elif line:
