@@ -72,6 +72,7 @@ def test_a_text_reaches_the_bound_of_a_logit() -> None:
                 continue
             moved = np.abs(_logits(less, X) - _logits(layer, X))[head, distance, 0]
             reached[head] = max(reached[head], moved)
+    assert (reached <= found.logit).all()
     short = apv.bound_for_every_text(layer, less, gamma, 1).logit
     assert ((reached >= 0.99 * found.logit) | (short >= 0.99 * found.logit)).all()
 
