@@ -45,7 +45,7 @@ def test_the_last_handler(capsys, monkeypatch, kind):
 
 
 @attack("H", "--out is empty, the root, or leads upwards",
-        stopped_by="attnprune_verify.whole_model.folder:prune_model", quick=True)  # fmt: skip
+        stopped_by="attnprune_verify.whole_model.folder:prune_model")  # fmt: skip
 @pytest.mark.parametrize("out", ["", ".", "/", "..", "x/.."])
 def test_places_that_are_none(tmp_path, capsys, monkeypatch, out):
     monkeypatch.chdir(tmp_path)
@@ -80,7 +80,7 @@ def test_pipes(tmp_path, capsys):
 
 
 @attack("H", "an address of a scheduler is none",
-        stopped_by="attnprune_verify.claims.campaign.workers:refuse_missing_dask", quick=True)  # fmt: skip
+        stopped_by="attnprune_verify.claims.campaign.workers:refuse_missing_dask")  # fmt: skip
 @pytest.mark.parametrize("address", ["", "foo", "tcp://", "tcp://x:y", "foo://x:1", ":::", "tcp://a b:1", "\n:1"])
 def test_schedulers(address):
     pytest.importorskip("distributed", reason="needs the extra 'parallel'")
