@@ -65,21 +65,24 @@ def contents(folder):
 
 def forked(words, said: Path, *, kill_after=None, file_limit=None):
     """The exit code of a command in a forked process, negative for a signal; what it prints lies in `said`."""
+    reading, writing = os.pipe()
     process = os.fork()
     if not process:
-        _child(words, said, file_limit)
+        _child(words, writing, file_limit)
+    os.close(writing)
     if kill_after is not None:
         time.sleep(kill_after)
         os.kill(process, signal.SIGKILL)
+    with open(reading, "rb") as pipe:
+        said.write_bytes(pipe.read())
     return os.waitstatus_to_exitcode(os.waitpid(process, 0)[1])
 
 
-def _child(words, said, file_limit):
+def _child(words, writing, file_limit):
     code = 99  # no exit code of the program
     try:
-        file = os.open(said, os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
-        os.dup2(file, 1)
-        os.dup2(file, 2)
+        os.dup2(writing, 1)
+        os.dup2(writing, 2)
         sys.stdout, sys.stderr = (open(number, "w", closefd=False) for number in (1, 2))
         if file_limit is not None:
             import resource
