@@ -15,6 +15,7 @@ import numpy as np
 
 import attnprune_verify
 from attnprune_verify import run_audit
+from attnprune_verify.audit.kernel.run import run_kernel_audit
 from attnprune_verify.audit.run import AuditResult
 from tests.arena.catalogue import attack, undefended
 from tests.arena.subjects import ZEROES, audited, run, subject
@@ -124,6 +125,24 @@ def test_profile_hook(tmp_path: Path) -> None:
     changes(
         tmp_path, "sys.setprofile(lambda frame, event, what: put_back() if frame.f_code.co_name != 'loss' else None)"
     )
+
+
+@attack("B", "a profile hook puts q of an attention kernel back, in NumPy and in torch",
+        stopped_by="attnprune_verify.audit.kernel.bridge:bridged")  # fmt: skip
+def test_profile_hook_of_a_kernel(tmp_path: Path) -> None:
+    code = """
+import sys
+FRAMEWORK = "{0}"
+def attention(q, k, v):
+    old = {1}
+    sys.setprofile(lambda frame, *_: q.__setitem__(..., old) if frame.f_code.co_name != "attention" else None)
+    q[...] = 0
+    return v
+"""
+    for framework, copy in (("numpy", "q.copy()"), ("torch", "q.clone()")):
+        found = run_kernel_audit(str(subject(tmp_path, "", code.format(framework, copy)))).checks
+        (record,) = [one for one in found if one.id == "attention:inputs-untouched"]
+        assert record.status == "failed" and "changes its input q" in record.reason, record
 
 
 @attack("B", "a trace of every line and instruction of the calling frame puts M back",

@@ -119,6 +119,16 @@ class Line:
             self.close()
             raise LineBroken("broke the line to the audit: wrote out of turn", out_of_turn=True) from None
 
+    @property
+    def pid(self) -> int:
+        """The keeper's number; the subject's processes are below it."""
+        return self._process.pid
+
+    @property
+    def alive(self) -> bool:
+        """Whether the process has not been ended."""
+        return self._life >= 0
+
     def close(self) -> None:
         """End the process and whatever it started. The keeper does it; should it be gone, at least its session."""
         if self._life < 0:
