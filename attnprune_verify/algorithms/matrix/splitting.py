@@ -36,7 +36,7 @@ _SETTLED = 0.0003  # ALPS's program
 
 _ANNEALED, _FIRST, _LAST, _BEYOND = 12, 0.3, 3.0, 0.3
 """Chosen: of eight settings with ten to sixteen iterations the fastest that leaves less than the adaptive schedule does
-where it is used (0.98 of its objective: `python benchmarks/paper_layer.py`)."""
+where it is used (0.96 of its objective: `python benchmarks/paper_layer.py`)."""
 _SPREAD = 0.15
 """Geometric mean of the curvatures (their mean is 1) below which annealing is used: from 0.4 on its twelve iterations
 leave 1 to 4 % more than the adaptive schedule's thirty, at 0.13 and below they leave less (`--decay 0.4`, 0.6)."""
