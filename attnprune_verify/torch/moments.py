@@ -5,12 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-import numpy as np
 import torch
 
 from attnprune_verify.algorithms.matrix.damping import Moments, MomentSum
 from attnprune_verify.algorithms.matrix.metrics import LOSS_METRICS
-from attnprune_verify.torch.pieces import Piece, to_numpy
+from attnprune_verify.torch.pieces import HOSTS, Piece, for_solvers
 from attnprune_verify.torch.products import Factor, Product
 from attnprune_verify.torch.roles import Structure
 
@@ -31,6 +30,7 @@ class InputMoments:
     def __init__(
         self, structure: Structure, pieces: Iterable[Piece], parameters: Mapping[str, Any], windows: int
     ) -> None:
+        self._device = next(iter(parameters.values())).device
         self._sums: dict[int, MomentSum] = {}
         self._first: dict[int, Factor] = {}
         self._sources = {piece.factor: structure.maps[piece.factor].source for piece in pieces}
@@ -47,16 +47,17 @@ class InputMoments:
             rows = [p.x for p in products if p.factor == factor]
             if rows and sum(map(len, rows)):
                 x = torch.cat(rows)
-                self._sums[source].add(to_numpy(x))
+                self._sums[source].add(for_solvers(x))
                 self._tokens[source] += len(x)
 
     def finish(self, factor: Factor) -> Moments:
         """``X^T X / tokens``."""
         source = self._sources[factor]
+        same = for_solvers(torch.eye(self._sizes[source], device=self._device))
         if not self._tokens[source]:
-            return Moments(np.eye(self._sizes[source]), 1.0, 1.0)
+            return Moments(same, 1.0, 1.0)
         moments = self._sums[source].finish()
-        return moments if moments.H.any() else moments._replace(H=np.eye(self._sizes[source]))
+        return moments if moments.H.any() else moments._replace(H=same)
 
 
 class OutputMoments:
@@ -73,8 +74,10 @@ class OutputMoments:
             rows = [(x, g) for x, g in found.get(piece.key, ()) if len(x)]
             if rows:
                 x, g = (torch.cat([pair[side] for pair in rows]) for side in (0, 1))
-                sizes = None if piece.metric in _UNWEIGHTED else x.double().square().sum(-1).cpu().numpy()
-                self._sums[piece.key].add(to_numpy(g[:, torch.from_numpy(piece.part.rows).to(g.device)]), sizes)
+                sizes: Any = None if piece.metric in _UNWEIGHTED else x.double().square().sum(-1)
+                if sizes is not None and sizes.device.type in HOSTS:
+                    sizes = sizes.numpy()
+                self._sums[piece.key].add(for_solvers(g[:, torch.from_numpy(piece.part.rows).to(g.device)]), sizes)
                 self._seen.add(piece.key)
 
     def finish(self) -> dict[str, Moments]:

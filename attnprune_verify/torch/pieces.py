@@ -21,7 +21,11 @@ from attnprune_verify.torch.products import Factor
 from attnprune_verify.torch.roles import Part, Structure
 from attnprune_verify.whole_model.plan import DENSE, Plan
 
-__all__ = ["Piece", "as_bytes", "budgets", "from_bytes", "pieces_of", "to_numpy", "written"]
+__all__ = ["HOSTS", "Piece", "as_bytes", "budgets", "for_solvers", "from_bytes", "pieces_of", "to_numpy", "written"]
+
+
+HOSTS: tuple[str, ...] = ("cpu",)
+"""Kinds of devices for which the solvers compute in NumPy."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -138,6 +142,11 @@ def as_bytes(tensor: Any) -> Any:
 def from_bytes(raw: Any, like: Any) -> Any:
     """The inverse of `as_bytes`, in the type and shape of `like` and where that is."""
     return torch.from_numpy(np.array(raw)).view(like.dtype).reshape(like.shape).to(like.device)
+
+
+def for_solvers(tensor: Any) -> Any:
+    """A tensor as the solvers get it: in NumPy on the host, where they compute in float64, else float32 where it is."""
+    return to_numpy(tensor) if tensor.device.type in HOSTS else tensor.detach().float()
 
 
 def to_numpy(tensor: Any) -> Array:

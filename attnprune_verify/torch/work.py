@@ -8,6 +8,7 @@ from typing import Any, TypeAlias
 import numpy as np
 import torch
 
+from attnprune_verify.algorithms.arrays import on_host
 from attnprune_verify.algorithms.matrix.damping import Moments
 from attnprune_verify.algorithms.matrix.methods import MATRIX_METHODS, matrix_options, prune_matrix
 from attnprune_verify.algorithms.matrix.metrics import LOSS_METRICS
@@ -19,7 +20,16 @@ from attnprune_verify.torch.files import matrices_in_files
 from attnprune_verify.torch.joint import AttentionGoal
 from attnprune_verify.torch.moments import PROBED, InputMoments, asks_loss
 from attnprune_verify.torch.passes import Windows, block_moments, forward, loss_moments
-from attnprune_verify.torch.pieces import Piece, as_bytes, budgets, from_bytes, pieces_of, to_numpy, written
+from attnprune_verify.torch.pieces import (
+    Piece,
+    as_bytes,
+    budgets,
+    for_solvers,
+    from_bytes,
+    pieces_of,
+    to_numpy,
+    written,
+)
 from attnprune_verify.torch.products import Products
 from attnprune_verify.torch.rest import widened
 from attnprune_verify.torch.roles import Structure, structure_of
@@ -204,7 +214,7 @@ class Work:
                 progress(index + 1, self.steps, "dense blocks forward")
             seed = self.plan.seed
             for index, found in loss_moments(self.decoder, self.pieces, first, dense, seed):
-                workplace.keep_metrics(index, found)
+                workplace.keep_metrics(index, {key: _on_host(moments) for key, moments in found.items()})
                 progress(2 * depth - index, self.steps, "the loss back through the blocks")
             workplace.drop_states("dense", depth + 1)
         return 2 * depth
@@ -226,10 +236,11 @@ class Work:
         if len(by_matrix) < len(pieces):
             pruned = self._by_layer(block, parameters, windows, index)
         for piece, budget in zip(by_matrix, budgets(by_matrix, parameters, plan, zeros), strict=True):
-            weight = to_numpy(piece.weight(parameters))
-            pruned[piece.key] = prune_matrix(
-                piece.method, weight, inputs.finish(piece.factor), outputs.get(piece.key), budget
-            )
+            weight, metric = for_solvers(piece.weight(parameters)), outputs.get(piece.key)
+            if metric is not None and not isinstance(metric.H, type(weight)):
+                there: Any = torch.from_numpy(metric.H).to(weight)
+                metric = metric._replace(H=there)
+            pruned[piece.key] = prune_matrix(piece.method, weight, inputs.finish(piece.factor), metric, budget)
         pruned |= self._refitted(block, parameters, windows, index, pruned, inputs, outputs)
         return {piece: pruned[piece.key] for piece in pieces}
 
@@ -250,9 +261,10 @@ class Work:
         if not (wanted and sides) or output is None:
             return {}
         goal = AttentionGoal(block, parameters, sides, output, windows, index)
-        metrics = {p.key: (inputs.finish(p.factor), outputs[p.key]) for p in sides}
+        metrics = {p.key: (_on_host(inputs.finish(p.factor)), _on_host(outputs[p.key])) for p in sides}
         options = matrix_options(self.plan.attention, {})
-        return refit_together(goal, {p.key: pruned[p.key] for p in sides}, metrics, options)
+        before = {p.key: PrunedMatrix(*map(on_host, pruned[p.key])) for p in sides}
+        return refit_together(goal, before, metrics, options)
 
     def _by_layer(
         self, block: Any, parameters: Mapping[str, Any], windows: Windows, index: int
@@ -305,6 +317,10 @@ def _structures(decoder: Decoder, window: Any) -> list[Structure]:
             found.append(structure_of(block, name, call, states))
             states = call(block, states)
     return found
+
+
+def _on_host(moments: Moments) -> Moments:
+    return moments._replace(H=np.asarray(on_host(moments.H), dtype=np.float64))
 
 
 def _set(parameters: Mapping[str, Any], new: Mapping[str, Any]) -> None:

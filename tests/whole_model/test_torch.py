@@ -157,3 +157,17 @@ def test_patterns_are_refitted_together_here_too(small, monkeypatch):
         weights = {"Q": attention.q_proj.weight.numpy(force=True), "K": attention.k_proj.weight.numpy(force=True)}
         damages[steps] = goal(weights, slopes=False).f
     assert 0 < damages[1] < 0.98 * damages[0]
+
+
+@pytest.mark.parametrize("choices", [{"rho": 0.5}, {"pattern": "2:4"}])
+def test_solvers_on_the_device_do_as_those_in_numpy(small, choices, monkeypatch):
+    """As on a CUDA device, where tensors are not taken to the host: float32 in place of float64."""
+    changes = {}
+    for hosts in (("cpu",), ()):
+        for module in ("pieces", "moments"):
+            monkeypatch.setattr(f"attnprune_verify.torch.{module}.HOSTS", hosts)
+        model = copy.deepcopy(small)
+        report = prune_(model, [torch.from_numpy(IDS)], **choices)
+        assert report["zeros"] * 2 == report["size"]
+        changes[hosts] = np.square(_logits(model, UNSEEN) - _logits(small, UNSEEN)).mean()
+    assert changes["cpu",] == pytest.approx(changes[()], rel=0.05)
