@@ -89,7 +89,8 @@ class Context:
 
     def samples(self, regime: str, function: str) -> tuple[Sample, ...]:
         """The instances of a regime, without masks and regulariser for a function that takes none."""
-        every = asked_samples(function, self.seed, regime, self.precision(function))
+        refused = frozenset(self.refused.get(function, ()))
+        every = asked_samples(function, self.seed, regime, self.precision(function), refused)
         found = (self.fitted(function, one) for one in every)
         return tuple(sample for sample in found if sample is not None)
 

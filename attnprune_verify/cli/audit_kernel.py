@@ -33,9 +33,17 @@ __all__ = ["command"]
     help="TOML with [[waive]], [[skip]] and [[xfail]] entries, each a check and a reason.",
 )
 @terms_options
+@click.option("--quick", is_flag=True, help="Features together in pairs and small sizes only, not in triples.")
 @click.option("--quiet", is_flag=True, help="No progress; as text, only the closing sentence.")
 def command(
-    target: str, dtype: str, form: str, out: str | None, deviations: Path | None, quiet: bool, **terms: Any
+    target: str,
+    dtype: str,
+    form: str,
+    out: str | None,
+    deviations: Path | None,
+    quick: bool,
+    quiet: bool,
+    **terms: Any,
 ) -> int:
     """Audit an attention kernel TARGET: package.module, package.module:object or path/to/file.py.
 
@@ -59,6 +67,6 @@ def command(
     with ready(lambda result: report_of(result, form, quiet=quiet)):
         with progress_bar("auditing", show=not quiet) as bar:
             told = None if bar is None else lambda _, done, total: bar(done, total)
-            result = run_kernel_audit(target, dtype, deviations=deviations, progress=told, **terms)
+            result = run_kernel_audit(target, dtype, deviations=deviations, quick=quick, progress=told, **terms)
         deliver(report_of(result, form, quiet=quiet), target_file)
     return result.exit_code

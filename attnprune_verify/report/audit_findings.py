@@ -10,6 +10,7 @@ from attnprune_verify.audit.run import AuditResult
 __all__ = [
     "Findings",
     "closing_sentence",
+    "command_of",
     "confined",
     "findings",
     "missing",
@@ -96,8 +97,26 @@ def power_of(records: list[Record]) -> float | None:
     return max(powers, default=None)
 
 
+def command_of(result: AuditResult) -> str:
+    """The command that makes such a result."""
+    return "audit-kernel" if "attention_backward" in result.functions else "audit"
+
+
 def closing_sentence(result: AuditResult) -> str:
     """What to remember, in one sentence."""
+    return f"{_unjudged(result)}{_verdict(result)}"
+
+
+def _unjudged(result: AuditResult) -> str:
+    """The function of a target that was judged in fewer than half of its checks, which nobody may overlook."""
+    backward = [one for one in result.checks if one.function == "attention_backward"]
+    judged = sum(one.status in ("passed", "failed") for one in backward)
+    if "attention_backward" not in present(result) or 2 * judged >= len(backward):
+        return ""
+    return f"The backward pass was judged in only {judged} of its {len(backward)} checks. "
+
+
+def _verdict(result: AuditResult) -> str:
     counts = result.counts()
     asked = sum(counts.values()) - counts["not_applicable"]
     if result.outcome == "failed":

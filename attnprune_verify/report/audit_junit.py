@@ -7,7 +7,7 @@ from xml.etree import ElementTree
 
 from attnprune_verify.audit.record import Record
 from attnprune_verify.audit.run import AuditResult
-from attnprune_verify.report.audit_findings import confined, present
+from attnprune_verify.report.audit_findings import command_of, confined, present
 
 __all__ = ["audit_junit"]
 
@@ -31,7 +31,7 @@ def audit_junit(result: AuditResult) -> str:
         "time": _seconds(sum(record.seconds for record, _ in cases)),
     }
     skipped = {"skipped": str(sum(kind == "skipped" for _, kind in cases))}
-    root = ElementTree.Element("testsuites", {"name": "attnprune-verify audit", **totals})
+    root = ElementTree.Element("testsuites", {"name": f"attnprune-verify {command_of(result)}", **totals})
     name = _clean(f"audit of {result.target}")
     suite = ElementTree.SubElement(root, "testsuite", {"name": name, **totals, **skipped})
     properties = ElementTree.SubElement(suite, "properties")

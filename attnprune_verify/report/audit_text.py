@@ -11,6 +11,7 @@ from attnprune_verify.audit.run import AuditResult
 from attnprune_verify.report.audit_findings import (
     Findings,
     closing_sentence,
+    command_of,
     confined,
     findings,
     missing,
@@ -53,7 +54,7 @@ def _title(result: AuditResult) -> Text:
     version = f", version {result.version}" if result.version else ""
     digest = f", sha256 {result.sha256[:12]}" if result.sha256 else ""
     return Text.assemble(
-        ("attnprune-verify audit", "bold"), f"  {result.target}{version}{digest}, seed {result.seed}, "
+        (f"attnprune-verify {command_of(result)}", "bold"), f"  {result.target}{version}{digest}, seed {result.seed}, "
         f"{len(result.checks)} of {result.expected_checks} checks accounted for; {confined(result)}",
     )  # fmt: skip
 

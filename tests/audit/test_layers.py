@@ -18,6 +18,7 @@ from attnprune_verify.audit.naming.mistakes import MISTAKES
 from attnprune_verify.audit.naming.snippet import array_code
 from attnprune_verify.audit.run import run_audit
 from attnprune_verify.audit.subject import wire
+from attnprune_verify.audit.truth.asked import asked_samples
 from attnprune_verify.audit.truth.formulas import RIGHT
 from attnprune_verify.audit.truth.parts import attention_part
 from attnprune_verify.audit.truth.reference import reference, trusted
@@ -51,6 +52,7 @@ def test_a_layer_as_code_is_the_layer():
 
 def test_every_regime_says_what_it_asks():
     made = layer_regimes(0)
+    made = {**made, **{regime: asked_samples("layer_loss", 0, regime) for regime in ("together", "batch-together")}}
     assert set(made) == set(LAYER_SAYS) and all(made.values())
     assert set().union(*(sample.features for regime in made.values() for sample in regime)) == set(REFUSABLE)
     for feature in REFUSABLE:  # what is refused there is this feature, and not another one

@@ -130,14 +130,18 @@ def _float32_beside(context: Context, function: str) -> Finding | None:
 
 
 def _integers(context: Context, function: str) -> Finding:
+    """Masks of 0 and 1, and tokens, as integers beside numbers with fractions."""
     variants: list[Variant] = []
     single = FLOAT32.carried_by(context.precision(function).carrier)
     for sample in (*context.samples("full", function)[1:2], *context.samples("causal", function)[1:2]):
         zeros = {name: (getattr(sample, name) > 0.5) * 1.0 for name in ("M", "M_Q", "M_K")}
-        binary = sample.changed(name=f"{sample.name}-binary", **zeros, precision=single)
-        given = {name: value.astype(np.int64) for name, value in _arrays(function, binary).items() if name in zeros}
-        if given:
-            variants.append((f"{' and '.join(given)} of integers", binary, given))
+        for whole in (zeros, {"X": np.rint(sample.X)}):
+            counted = sample.changed(name=f"{sample.name}-integers", **whole, precision=single)
+            given = {
+                name: value.astype(np.int64) for name, value in _arrays(function, counted).items() if name in whole
+            }
+            if given:
+                variants.append((f"{' and '.join(given)} of integers", counted, given))
     return _same(context, function, variants, "integer-arithmetic")
 
 

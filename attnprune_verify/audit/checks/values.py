@@ -12,7 +12,7 @@ from attnprune_verify.audit.checks.smaller import call_on, smaller_values
 from attnprune_verify.audit.context import Context
 from attnprune_verify.audit.contract import FUNCTIONS
 from attnprune_verify.audit.layer.regimes import LAYER_SAYS
-from attnprune_verify.audit.layer.sample import LAYERED, REFUSABLE
+from attnprune_verify.audit.layer.sample import LAYERED, REFUSABLE, LayerSample
 from attnprune_verify.audit.record import Check, Finding
 from attnprune_verify.audit.subject.process import NoAnswer
 from attnprune_verify.audit.truth.asked import asked_samples
@@ -52,6 +52,8 @@ _SAYS = {
     "logits-1000-float32": "stable for logits of 1000 in float32",
     "offset-logits": "stable where all logits of a row are near +-900, or beyond -10000",
     "forbidden-giant": "stable where the largest logit is at a forbidden position",
+    "together": "right values for all pairs of mask, size, precision, M and lam, up to n = 140",
+    "batch-together": "the same of batches",
 }
 _NEEDS_M = {"outside-box", "binary-M", "unpruned", "M-near-1", "M-zero"}
 _NEEDS_LAM = {"lam-zero", "lam-large"}
@@ -99,7 +101,8 @@ def _values(context: Context, function: str, regime: str) -> Finding:
         if regime != "batch" and "batch" in context.wrong.get(function, ()):
             return Finding("not_applicable", "batches are wrong as it is, see values:batch")
     asked = context.samples(regime, function)
-    refused = context.refuses(function, regime)
+    combined = regime.endswith("together")
+    refused = None if combined else context.refuses(function, regime)
     if refused is not None:
         return Finding("not_applicable", f"{function} refuses {refused}")
     if not asked:
@@ -127,7 +130,9 @@ def _values(context: Context, function: str, regime: str) -> Finding:
             return Finding("failed", f"{problem} on {sample.describe()}", ids=ids, call=call_on(function, sample))
         verdict = judge(function, sample, answer.parts, stability=stability)
         context.judged_up_to(function, sample)
-        (wrong if verdict.verdict in ("failed", "suspect") else right).append((sample, verdict))
+        # What is suspect was calibrated on the other instances: an interaction is wrong by more than that.
+        fails = ("failed",) if combined else ("failed", "suspect")
+        (wrong if verdict.verdict in fails else right).append((sample, verdict))
     note = f"; {left_out} large instances left out, the subject is too slow for them" if left_out else ""
     if wrong:
         context.wrong.setdefault(function, set()).add(regime)
@@ -137,6 +142,10 @@ def _values(context: Context, function: str, regime: str) -> Finding:
     if silent and function in LAYERED and regime in REFUSABLE and not right and all(raised for *_, raised in silent):
         context.refused.setdefault(function, set()).add(regime)
         return Finding("not_applicable", f"refuses {regime}: {silent[0][1]}")
+    if combined:  # features that are refused together only
+        left = [one for one, _, raised in silent if raised and isinstance(one, LayerSample) and one.features]
+        note += "".join(f"; refuses {', '.join(sorted(one.features))}" for one in left[:1])
+        silent = [one for one in silent if not any(one[0] is sample for sample in left)]
     if silent:
         sample, reason, _ = silent[0]
         return Finding(

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 
 from attnprune_verify.audit.examiner import Examiner
@@ -11,6 +13,7 @@ from attnprune_verify.audit.kernel.context import KernelContext
 from attnprune_verify.audit.kernel.contract import FUNCTIONS
 from attnprune_verify.audit.kernel.naming import Namer
 from attnprune_verify.audit.kernel.precision import precision_named
+from attnprune_verify.audit.kernel.sample import Sample
 from attnprune_verify.audit.kernel.sentences import SENTENCES
 from attnprune_verify.audit.kernel.shrink import smallest_failing
 from attnprune_verify.audit.kernel.snippet import as_code
@@ -20,6 +23,9 @@ from attnprune_verify.audit.subject.process import NoAnswer, Subject
 from attnprune_verify.audit.waivers import Waiver
 
 __all__ = ["KernelAuditor"]
+
+_MOST_MISTAKES = 3  # that one check names, each with the features it needs
+_MOST_SHRUNK = 6  # instances of a function
 
 
 class KernelAuditor(Examiner):
@@ -33,21 +39,48 @@ class KernelAuditor(Examiner):
 
     functions = FUNCTIONS
 
-    def __init__(self, target: object, dtype: str = "float32", seed: int = 0, waivers: tuple[Waiver, ...] = ()) -> None:
+    def __init__(
+        self,
+        target: object,
+        dtype: str = "float32",
+        seed: int = 0,
+        waivers: tuple[Waiver, ...] = (),
+        quick: bool = False,
+    ) -> None:
         super().__init__(target, seed, waivers)
+        self.quick = quick
         self.precision = precision_named(dtype)
         # A framework's threads do not survive a fork.
         forked = self.target.kind != "live" or _framework(self.target.object) == "numpy"
         through = (bridge.__name__, dtype)
-        self.subject = Subject(self.target, (*FUNCTIONS, bridge.FACTS), bridge=through, forked=forked)
+
+        def opened() -> Subject:
+            return Subject(self.target, (*FUNCTIONS, bridge.FACTS), bridge=through, forked=forked)
+
+        self.subject, self._opened = opened(), opened if forked else None
+        self._ruled: Callable[[Subject], object] = lambda subject: None
         self._namer: Namer | None = None
-        self._shrunk: set[str] = set()
+        self._shrunk: dict[str, int] = {}
         self._behaviour: dict[str, str] = {}
 
     def __enter__(self) -> KernelAuditor:
         super().__enter__()
         self.context: KernelContext = KernelContext(self.subject, self.seed, self.precision)
+        self.context.quick = self.quick
+        self.context.reopened = None if self._opened is None else self._again
         return self
+
+    def rule(self, terms: Callable[[Subject], object]) -> None:
+        """Put the subject's process, and every later one, under terms such as limits and confinement."""
+        self._ruled = terms
+        terms(self.subject)
+
+    def _again(self) -> Subject:
+        """The kernel in a process of its own, under the same terms."""
+        assert self._opened is not None
+        subject = self._opened()
+        self._ruled(subject)
+        return subject
 
     @property
     def checks(self) -> tuple[Check, ...]:
@@ -65,37 +98,74 @@ class KernelAuditor(Examiner):
         return said
 
     def _explained(self, check: Check, finding: Finding) -> Record:
-        """The record; of a failure with the mistake's name, the smallest shape that shows it, and a snippet."""
+        """The record; of a failure with the mistake's name, the smallest instance that shows it, and a snippet."""
         diagnosis, instance, snippet, reason = Diagnosis((), ""), None, None, finding.reason
         if finding.status == "failed":
-            diagnosis = self._named(check, finding)
-            sample = finding.samples[0] if finding.samples else None
-            if sample is not None and check.function not in self._shrunk and check.name.startswith("values:"):
-                self._shrunk.add(check.function)
-                smaller = smallest_failing(self.context, check.function, sample)
-                if smaller is not None:
-                    sample, said = smaller
-                    reason = f"{reason}. Smallest: {said}, on {sample.describe()}"
-            if sample is not None:
-                instance = sample.describe()
-                snippet = as_code(check.function, sample, self.context)
+            small = finding.samples[0] if finding.samples else None
+            with np.errstate(all="ignore"):
+                if finding.ids or not check.name.startswith("values:"):
+                    diagnosis = self._behaves(check, finding)
+                else:
+                    diagnosis, small, reason = self._by_values(check, finding)
+            if small is not None:
+                instance = small.describe()
+                snippet = as_code(check.function, small, self.context)
         return Record(
             check.id, check.function, check.claim, check.says, check.required, finding.status, reason,
             diagnosis.ids, diagnosis.words, finding.error, finding.bound, finding.power, instance, self.seed, snippet,
         )  # fmt: skip
 
-    def _named(self, check: Check, finding: Finding) -> Diagnosis:
+    def _behaves(self, check: Check, finding: Finding) -> Diagnosis:
+        """The name of what a kernel does as a program."""
         if finding.ids:
             self._behaviour.setdefault(check.function, finding.ids[0])
             return Diagnosis(finding.ids, "; ".join(SENTENCES[id] for id in finding.ids))
-        behaviour = self._behaviour.get(check.function)
+        return self._name(check.function, finding.samples)
+
+    def _by_values(self, check: Check, finding: Finding) -> tuple[Diagnosis, Sample, str]:
+        """The names of all mistakes that a check of values shows, each with the features it needs."""
+        function, left = check.function, sorted(finding.samples, key=_plainest)
+        first, said = left[0], finding.reason
+        found: list[Diagnosis] = []
+        while left and len(found) < _MOST_MISTAKES:
+            small, why = self._smallest(function, left[0]) or (left[0], "")
+            needs = set(small.features)
+            mine = tuple(one for one in left if needs <= set(one.features))
+            left = [one for one in left if not needs <= set(one.features)]
+            name = self._name(function, mine or finding.samples)
+            needs |= {"a batch"} if small.shape[0] > 1 else set()
+            if needs:
+                name = Diagnosis(name.ids, f"{name.words} (needs {' and '.join(sorted(needs))})")
+            if not found and why:
+                first, said = small, f"{finding.reason}. Smallest: {why}, on {small.describe()}"
+            found.append(name)
+            if self._namer is not None and self._namer.everywhere(function):
+                break
+        ids = tuple(dict.fromkeys(id for one in found for id in one.ids))
+        ids = tuple(id for id in ids if id != "unknown") or ids
+        return Diagnosis(ids, "; ".join(dict.fromkeys(one.words for one in found))), first, said
+
+    def _smallest(self, function: str, sample: Sample) -> tuple[Sample, str] | None:
+        """A smaller instance that fails; a few times for each function."""
+        self._shrunk[function] = self._shrunk.get(function, 0) + 1
+        return smallest_failing(self.context, function, sample) if self._shrunk[function] <= _MOST_SHRUNK else None
+
+    def _name(self, function: str, samples: tuple[Sample, ...]) -> Diagnosis:
+        behaviour = self._behaviour.get(function)
         if behaviour in ("wrong-shape", "nondeterministic", "cached"):
             return Diagnosis((behaviour,), SENTENCES[behaviour])
         try:
             self._namer = self._namer or Namer(self.context)
-            return self._namer.name(check.function, finding.samples)
+            found = self._namer.name(function, samples)
         except (ArithmeticError, ValueError, IndexError, TypeError, NoAnswer, np.linalg.LinAlgError) as error:
             return Diagnosis(("unknown",), f"the search for the mistake broke off: {type(error).__name__}")
+        if found.ids[0] in ("nondeterministic", "cached"):
+            self._behaviour.setdefault(function, found.ids[0])
+        return found
+
+
+def _plainest(sample: Sample) -> tuple[int, float]:
+    return len(sample.features), sample.work
 
 
 def _framework(holder: object) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 
 import numpy as np
 
@@ -13,6 +14,7 @@ from attnprune_verify.audit.kernel.judge import Verdict, judge
 from attnprune_verify.audit.kernel.regimes import regimes
 from attnprune_verify.audit.kernel.sample import Sample
 from attnprune_verify.audit.kernel.shapes import misshapen
+from attnprune_verify.audit.kernel.together import together
 from attnprune_verify.audit.record import Check, Finding
 from attnprune_verify.audit.subject.process import NoAnswer
 
@@ -37,6 +39,9 @@ def _checks_of(function: str) -> Iterator[Check]:
             function, f"values:{slug(name)}", regime.says, None, _values(function, name), required=regime.required
         )
 
+    says = "what is accepted, in all pairs and triples: masks, lengths, tiles, windows, heads, sizes, memory"
+    yield Check(function, "values:together", says, None, _bound(_together, function))
+
 
 def _bound(ask: Callable[[KernelContext, str], Finding], function: str) -> Callable[[KernelContext], Finding]:
     def run(context: KernelContext) -> Finding:
@@ -53,12 +58,24 @@ def _values(function: str, name: str) -> Callable[[KernelContext], Finding]:
 
 
 def _regime(context: KernelContext, function: str, name: str) -> Finding:
-    """All samples of a regime; the first failure decides, and one decided sample is enough to pass."""
+    """All samples of a regime."""
+    return _judged_all(context, function, context.regimes()[name].samples)
+
+
+def _together(context: KernelContext, function: str) -> Finding:
+    """All interactions of what the function accepts."""
+    found = together(context, function)
+    judged = _judged_all(context, function, found.samples)
+    return replace(judged, reason=f"{judged.reason}; {found.describe()}") if judged.status == "passed" else judged
+
+
+def _judged_all(context: KernelContext, function: str, samples: tuple[Sample, ...]) -> Finding:
+    """The first failure decides, and one decided sample is enough to pass."""
     verdicts: list[Verdict] = []
     refused: list[str] = []
     failing: list[Sample] = []
     worst: Verdict | None = None
-    for sample in context.regimes()[name].samples:
+    for sample in samples:
         try:
             verdict = _judged(function, sample, context.answer(function, sample))
         except (Refused, TooSlow) as none:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any
 
@@ -20,7 +21,7 @@ __all__ = ["KernelContext", "Refused", "Reply", "TooSlow", "overflows"]
 SMALL = 64  # sizes that are never too slow
 _TOO_SLOW = 5.0  # predicted seconds of a call
 _RATED = 2_000.0  # work below which a call says nothing about speed
-_MOST_CALLS = 300
+_MOST_CALLS = 700  # chosen: 100 of the regimes, 180 of their interactions, as many again for names and small instances
 _MOST_DEATHS = 2
 _ARITHMETIC = ("OverflowError", "ZeroDivisionError", "FloatingPointError")
 
@@ -65,6 +66,11 @@ class KernelContext:
         self._given_up: dict[str, str] = {}
         self._rate: dict[str, float] = {}
         self._skipped: dict[str, set[int]] = {}
+        self.together: dict[str, Any] = {}  # by function, see kernel/together.py
+        self.tiny: dict[tuple[str, tuple[str, ...]], Sample] = {}
+        self.alignment: dict[str, bool] = {}
+        self.quick = False  # pairs of small sizes only
+        self.reopened: Callable[[], Subject] | None = None  # the kernel again, in a process of its own
         facts = subject.call(FACTS, []).parts[0] if FACTS in subject.functions else np.zeros(2)
         self.framework = FRAMEWORKS[int(facts[0])]
         self.own_backward = bool(facts[1])
@@ -98,7 +104,11 @@ class KernelContext:
         found = self._replies.get((function, id(sample)))
         return isinstance(found, NoAnswer) and overflows(found)
 
-    def ask(self, function: str, sample: Sample, layout: str = "plain", slot: str = "") -> Reply:
+    def predicted(self, function: str, some: Iterable[Sample]) -> float:
+        """Seconds that calls on these samples will take, as far as earlier calls show."""
+        return self._rate.get(function, 0.0) * sum(sample.work for sample in some)
+
+    def ask(self, function: str, sample: Sample, layout: str = "", slot: str = "") -> Reply:
         """What the function returns, asked again."""
         key = (function, frozenset(sample.features))
         if function == BACKWARD and self._refused_all:
@@ -109,11 +119,12 @@ class KernelContext:
             raise Refused(f"{function} has no parameter for {' and '.join(sample.features)}")
         self._check_budget(function, sample)
         arrays = [sample.q, sample.k, sample.v] + [sample.do] * (function == BACKWARD)
-        how = {"keywords": sample.keywords, "layout": layout, "slot": slot}
+        how = {"keywords": sample.keywords, "layout": layout or sample.layout, "slot": slot}
         try:
             reply = self._call(function, arrays, how, sample)
         except NoAnswer as none:
-            if function == BACKWARD and not self.own_backward and "NotImplementedError" in str(none):
+            undifferentiated = function == BACKWARD and not self.own_backward and "NotImplementedError" in str(none)
+            if undifferentiated and not sample.features:  # with features it is they that are refused
                 self.notes[BACKWARD] = f"attention cannot be differentiated: it {none}"
                 self._refused_all = self.notes[BACKWARD]
                 raise Refused(self._refused_all) from None

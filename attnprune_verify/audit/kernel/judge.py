@@ -21,7 +21,7 @@ from attnprune_verify.audit.kernel.precision import Precision
 from attnprune_verify.audit.kernel.sample import Array, Sample
 from attnprune_verify.audit.kernel.truth import Value, parts_of, truth
 
-__all__ = ["COARSE", "Verdict", "allowed_norms", "judge", "judge_parts"]
+__all__ = ["COARSE", "Verdict", "allowed_norms", "judge", "judge_part", "judge_parts"]
 
 # Honest kernels reach at most 0.57 of these (docs/kernels.md, tests/audit/kernel/test_bounds.py).
 NORM, ENTRY = 2.0, 6.0
@@ -61,7 +61,7 @@ def judge_parts(
 ) -> list[Verdict]:
     """Judge every array on its own."""
     precision = precision or sample.precision
-    return [_compare(name, part, sample, precision) for name, part in zip(parts_of(function), parts, strict=True)]
+    return [judge_part(name, part, sample, precision) for name, part in zip(parts_of(function), parts, strict=True)]
 
 
 def allowed_norms(name: str, sample: Sample, precision: Precision | None = None) -> Array:
@@ -76,7 +76,9 @@ def allowed_norms(name: str, sample: Sample, precision: Precision | None = None)
     return np.asarray(np.minimum(worst, (NORM + (ENTRY - NORM) / np.sqrt(entries)) * typical))
 
 
-def _compare(name: str, part: NDArray[Any], sample: Sample, precision: Precision) -> Verdict:
+def judge_part(name: str, part: NDArray[Any], sample: Sample, precision: Precision | None = None) -> Verdict:
+    """Judge one array."""
+    precision = precision or sample.precision
     true: Value = truth(sample)[name]
     errors = attention_errors(sample, precision)
     got = np.asarray(part, dtype=np.float64)

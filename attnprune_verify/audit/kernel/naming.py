@@ -16,6 +16,7 @@ from attnprune_verify.audit.kernel.candidates import Candidate, candidates
 from attnprune_verify.audit.kernel.context import KernelContext, Reply
 from attnprune_verify.audit.kernel.judge import allowed_norms, judge, judge_parts
 from attnprune_verify.audit.kernel.making import Maker
+from attnprune_verify.audit.kernel.mechanisms import by_mechanism
 from attnprune_verify.audit.kernel.observation import Observation
 from attnprune_verify.audit.kernel.precision import LOWER
 from attnprune_verify.audit.kernel.regimes import BENIGN, EXTREME
@@ -33,6 +34,7 @@ __all__ = ["Namer"]
 
 _MOST_WRONG, _MOST_RIGHT = 10, 8
 _LONGEST = 140
+_MOST_HERE, _FEW_HERE = 8, 3  # failing samples that one formula has to explain, and if there is none, the plainest
 _EXPLAINED = 0.25  # of the error a formula may leave at most
 _CLOSE = 1e-3  # of the error that a formula may leave although rounding does not explain it
 _ROOM = 8.0  # a wrong formula's rounding, in units of the right one's
@@ -53,15 +55,41 @@ class Namer:
         self._plain: dict[str, Diagnosis | None] = {}
 
     def name(self, function: str, here: tuple[Sample, ...]) -> Diagnosis:
-        """The name for a failure on these samples: that of the function as a whole, or one of its own."""
-        if function not in self._general:
-            self._general[function] = self._whole(function)
-        general = self._general[function]
+        """The name for a failure on these samples: of the function as a whole, of these alone, or by an experiment."""
+        general = self.everywhere(function)
         if general is not None:
             return general
-        observed = [one for group in self.seen(function).values() for one in group if one.sample in here]
-        special = self._fitted(function, observed) if observed and self._plainly(function) else None
-        return special or self._inherited(function) or Diagnosis(("unknown",), SENTENCES["unknown"])
+        special = self._of_these(function, here) if self._plainly(function) else None
+        if special is not None:
+            return special
+        inherited = self._inherited(function)
+        if inherited is not None or not here:
+            return inherited or Diagnosis(("unknown",), SENTENCES["unknown"])
+        return by_mechanism(self.context, function, min(here, key=_plainest))
+
+    def everywhere(self, function: str) -> Diagnosis | None:
+        """The mistake that explains every failure of the regimes, if one does."""
+        if function not in self._general:
+            self._general[function] = self._whole(function)
+        return self._general[function]
+
+    def _of_these(self, function: str, here: tuple[Sample, ...]) -> Diagnosis | None:
+        """A formula for some failing samples; for the plainest of them alone where all have no one formula."""
+        observed = []
+        for sample in sorted((one for one in here if one.longest <= _LONGEST), key=lambda one: one.work)[:_MOST_HERE]:
+            try:
+                reply = self.context.answer(function, sample)
+            except NoAnswer:
+                continue
+            if misshapen(function, sample, reply) is None:
+                observed.append(_observed(function, sample, reply))
+        observed = [one for one in observed if one.failed]
+        if not observed:
+            return None
+        found = self._fitted(function, observed)
+        if found is None and len(observed) > _FEW_HERE:
+            found = self._fitted(function, sorted(observed, key=lambda one: _plainest(one.sample))[:_FEW_HERE])
+        return found
 
     def _plainly(self, function: str) -> bool:
         """Whether plain instances are right, or wrong in a known way: else a name for others fits by chance."""
@@ -190,6 +218,10 @@ class Namer:
             words = f"the logits are multiplied by {told_from_one(1 + factor)} beyond the scale"
             return Diagnosis(("logit-scale",), words)
         return _named("approximate-exp")
+
+
+def _plainest(sample: Sample) -> tuple[int, float]:
+    return len(sample.features), sample.work
 
 
 def _share_off(function: str, wrong: list[Observation]) -> float:

@@ -23,6 +23,7 @@ def run_kernel_audit(
     limit: float | None = None,
     call_limit: float = SECONDS_PER_CALL,
     confine: str = "available",
+    quick: bool = False,
     progress: Callable[[str, int, int], object] | None = None,
 ) -> AuditResult:
     """Audit someone's softmax-attention kernel, forward and backward.
@@ -41,6 +42,8 @@ def run_kernel_audit(
         A TOML file of known deviations, see `attnprune_verify.audit.waivers`.
     limit, call_limit, confine
         As of `attnprune_verify.run_audit`.
+    quick : bool
+        Run features together in pairs and small sizes only, not in triples.
     progress : callable, optional
         Called as ``progress(check id, done, total)`` before every check.
 
@@ -66,7 +69,7 @@ def run_kernel_audit(
     """
     terms = Terms(limit, call_limit, confine)
     waivers = load_waivers(deviations) if deviations is not None else ()
-    auditor = KernelAuditor(target, dtype, drawn(seed), waivers)
-    terms.rule(auditor.subject)
+    auditor = KernelAuditor(target, dtype, drawn(seed), waivers, quick)
+    auditor.rule(terms.rule)
     with auditor:
         return asked(auditor, progress)

@@ -26,6 +26,9 @@ class Sample:
     mask : bool (n, l), True = may attend, or None
     scale : None means 1/sqrt(m)
     window, softcap, alibi : modifiers of the scores, None when absent
+    layout : how the inputs lie in memory
+    bottom_right : whether a causal mask ends at the last key, for a kernel that was seen to mean that
+    seeded : the factor of the formula that fills the arrays, where they are filled by one (0: they are not)
     generic : random enough that roundings are independent, so that a typical error says something
     memo : what was computed for this sample
     """
@@ -42,6 +45,9 @@ class Sample:
     window: int | None = None
     softcap: float | None = None
     alibi: Array | None = None
+    layout: str = "plain"
+    bottom_right: bool = False
+    seeded: float = 0.0
     generic: bool = True
     memo: dict[Any, Any] = field(default_factory=dict, repr=False)
 
@@ -64,7 +70,8 @@ class Sample:
     def allowed(self) -> Mask:
         """Which positions a query may attend to, (n, l)."""
         n, length = self.q.shape[2], self.k.shape[2]
-        distance = np.arange(n)[:, None] - np.arange(length)
+        aligned = length - n if self.bottom_right and self.causal else 0
+        distance = np.arange(n)[:, None] + aligned - np.arange(length)
         found = np.ones((n, length), dtype=bool) if self.mask is None else self.mask.copy()
         if self.causal:
             found &= distance >= 0
@@ -96,6 +103,7 @@ class Sample:
             "window": self.window is not None,
             "softcap": self.softcap is not None,
             "alibi": self.alibi is not None,
+            "strides": self.layout != "plain",
         }
         return tuple(name for name, present in asked.items() if present)
 
@@ -123,7 +131,8 @@ class Sample:
 
     def changed(self, **changes: Any) -> Sample:
         """A sample like this one; what was computed for this one is not kept."""
-        return replace(self, memo={}, **changes)
+        filled = {"seeded": 0.0} if {"q", "k", "v", "do"} & set(changes) else {}
+        return replace(self, **{"memo": {}, **filled, **changes})
 
     def describe(self) -> str:
         batch, heads, kv_heads, n, length, m, mv = self.shape
@@ -134,4 +143,13 @@ class Sample:
             for name in ("scale", "window", "softcap")
             if getattr(self, name) is not None
         )
-        return f"{self.name} ({shape}{options}{values}{', alibi' * (self.alibi is not None)}, {self.precision.name})"
+        others = "".join(
+            said
+            for said, is_so in (
+                (", alibi", self.alibi is not None),
+                (f", {self.layout} in memory", self.layout != "plain"),
+                (", causal up to the last key", self.bottom_right),
+            )
+            if is_so
+        )
+        return f"{self.name} ({shape}{options}{values}{others}, {self.precision.name})"

@@ -1,8 +1,9 @@
-"""The smallest shape on which a kernel still fails: dimensions are cut one after the other."""
+"""The smallest instance on which a kernel still fails: fewest features first, then sizes, then digits."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from typing import Any
 
 import numpy as np
 
@@ -10,73 +11,160 @@ from attnprune_verify.audit.kernel.context import KernelContext
 from attnprune_verify.audit.kernel.judge import judge
 from attnprune_verify.audit.kernel.sample import Sample
 from attnprune_verify.audit.kernel.shapes import misshapen
+from attnprune_verify.audit.naming.shrink import SMALLEST, fewer, rounded, smallest
 from attnprune_verify.audit.subject.process import NoAnswer
 
-__all__ = ["smallest_failing"]
+__all__ = ["cut", "cuts", "failure", "smallest_failing", "without"]
 
-_MOST_CALLS = {"numpy": 40, "torch": 40, "jax": 12}  # jax compiles for every new shape
+# Calls and seconds of each of the three passes; jax compiles for every new shape.
+_CALLS = {"numpy": 40, "torch": 40, "jax": 8}
+_SECONDS = 2.0
+_ARRAYS = ("q", "k", "v", "do")
+_SEEDED = 64  # numbers; larger arrays are given by a formula where the failure stays
 
 
 def smallest_failing(context: KernelContext, function: str, sample: Sample) -> tuple[Sample, str] | None:
-    """A smaller sample that fails, and how; None if there is none."""
-    best, said = sample, ""
-    calls = _MOST_CALLS[context.framework]
-    shrinking = True
-    while shrinking and calls > 0:
-        shrinking = False
-        for smaller in _cuts(best):
-            calls -= 1
-            reason = _failure(context, function, smaller)
-            if reason is not None:
-                best, said, shrinking = smaller, reason, True
-                break
-            if calls <= 0:
-                break
-    return None if best is sample else (best, said)
+    """The smallest sample found that fails, and how; None if the sample itself does not fail again."""
+    said = failure(context, function, sample)
+    if said is None:
+        return None
+
+    def fails(smaller: Sample) -> bool:
+        return failure(context, function, smaller) is not None
+
+    calls = _CALLS[context.framework]
+    steps: tuple[Callable[[Sample], Iterator[Sample]], ...] = (_plainer, cuts, _rounder)
+    best = sample
+    for step in steps:
+        best = smallest(best, step, fails, calls=calls, seconds=_SECONDS)
+    if max(getattr(best, name).size for name in _ARRAYS) > _SEEDED:
+        best = next(filter(fails, _seeded(best)), best)
+    return best, failure(context, function, best) or said
 
 
-def _failure(context: KernelContext, function: str, sample: Sample) -> str | None:
+def failure(context: KernelContext, function: str, sample: Sample) -> str | None:
+    """Why what is returned on a sample is wrong, in the right shape; None where it is not."""
     try:
         reply = context.ask(function, sample)
         if misshapen(function, sample, reply) is not None:
             return None
         verdict = judge(function, sample, reply.parts)
         return verdict.reason if verdict.status == "failed" else None
-    except (NoAnswer, ArithmeticError, ValueError):
+    except (NoAnswer, ArithmeticError, ValueError, IndexError):
         return None
 
 
-def _cuts(sample: Sample) -> Iterator[Sample]:
-    """Fewer batches, key heads, tokens, keys or features; halves before single steps."""
+def without(sample: Sample, feature: str) -> Sample | None:
+    """The sample without one of its features; None where that leaves a row without keys."""
+    batch, heads, kv_heads, n, length, m, mv = sample.shape
+    changes: dict[str, dict[str, Any]] = {
+        "causal": {"causal": False, "bottom_right": False},
+        "mask": {"mask": None},
+        "scale": {"scale": None},
+        "window": {"window": None},
+        "softcap": {"softcap": None},
+        "alibi": {"alibi": None},
+        "strides": {"layout": "plain"},
+    }
+    if feature in changes:
+        return _whole(sample.changed(name=SMALLEST, **changes[feature]))
+    if feature == "kv_heads < heads":
+        first = slice(None, None, sample.group)
+        slopes = None if sample.alibi is None else sample.alibi[first]
+        return sample.changed(name=SMALLEST, q=sample.q[:, first], do=sample.do[:, first], alibi=slopes)
+    if feature == "l != n":
+        return cut(sample, n=min(n, length), l=min(n, length))
+    return cut(sample, m=min(m, mv), mv=min(m, mv))
+
+
+def _plainer(sample: Sample) -> Iterator[Sample]:
+    """One sample of the batch, one feature less."""
+    if sample.shape[0] > 1:
+        yield from _kept([cut(sample, batch=1), _last_of_batch(sample)])
+    yield from _kept(without(sample, feature) for feature in sample.features)
+
+
+def _last_of_batch(sample: Sample) -> Sample:
+    arrays = {name: getattr(sample, name)[-1:] for name in _ARRAYS}
+    return sample.changed(name=SMALLEST, **arrays)
+
+
+def cuts(sample: Sample) -> Iterator[Sample]:
+    """Fewer key heads, tokens, keys or features; the boldest first."""
     batch, _, kv_heads, n, length, m, mv = sample.shape
-    sizes = {"batch": batch, "kv_heads": kv_heads, "n": n, "l": length, "m": m, "mv": mv}
-    square, same = sample.causal or n == length, m == mv
-    for name, size in sizes.items():
-        if (name == "l" and square) or (name == "mv" and same):
-            continue
-        for new in dict.fromkeys((1, 2, size // 2, size - 1)):
-            if not 0 < new < size:
-                continue
-            changed = {name: new}
-            if name == "n" and square:
-                changed["l"] = new
-            if name == "m" and same:
-                changed["mv"] = new
-            yield _cut(sample, **{**sizes, **changed})
+    square, same = n == length, m == mv
+    for size in fewer(batch):
+        yield from _kept([cut(sample, batch=size)])
+    for size in fewer(kv_heads):
+        yield from _kept([cut(sample, kv_heads=size)])
+    for size in fewer(n):
+        yield from _kept([cut(sample, n=size, l=size) if square else cut(sample, n=size)])
+    for size in () if square else fewer(length):
+        yield from _kept([cut(sample, l=size)])
+    for size in fewer(m):
+        yield from _kept([cut(sample, m=size, mv=size) if same else cut(sample, m=size)])
+    for size in () if same else fewer(mv):
+        yield from _kept([cut(sample, mv=size)])
 
 
-def _cut(sample: Sample, batch: int, kv_heads: int, n: int, l: int, m: int, mv: int) -> Sample:  # noqa: E741  # as in the contract
-    heads = kv_heads * sample.group
-    mask = None if sample.mask is None else sample.mask[:n, :l].copy()
-    if mask is not None:
-        empty = ~(mask & np.tri(n, l, dtype=bool) if sample.causal else mask).any(axis=1)
-        mask[empty, 0] = True
-    return sample.changed(
-        name="smallest found",
-        q=np.ascontiguousarray(sample.q[:batch, :heads, :n, :m]),
-        k=np.ascontiguousarray(sample.k[:batch, :kv_heads, :l, :m]),
-        v=np.ascontiguousarray(sample.v[:batch, :kv_heads, :l, :mv]),
-        do=np.ascontiguousarray(sample.do[:batch, :heads, :n, :mv]),
-        mask=mask,
-        alibi=None if sample.alibi is None else sample.alibi[:heads],
+def _rounder(sample: Sample) -> Iterator[Sample]:
+    """Fewer digits, where no array becomes zero and no two samples of a batch become equal."""
+    for names in (_ARRAYS, *((name,) for name in _ARRAYS)):
+        for digits in (0, 1):
+            short = {name: sample.precision.exact(rounded(getattr(sample, name), digits)) for name in names}
+            if any(not np.array_equal(short[name], getattr(sample, name)) for name in names) and _telling(short):
+                yield sample.changed(name=SMALLEST, **short)
+
+
+def _telling(arrays: dict[str, Any]) -> bool:
+    return all(array.any() and len(np.unique(array, axis=0)) == len(array) for array in arrays.values())
+
+
+def _seeded(sample: Sample) -> Iterator[Sample]:
+    """The same shapes and features filled by a formula that takes a line to write."""
+    for factor in (1.0, 3.0):
+        rng = np.random.default_rng(0)
+        filled = {
+            name: sample.precision.exact(rng.integers(-4, 5, getattr(sample, name).shape) / 4 * factor)
+            for name in _ARRAYS
+        }
+        yield sample.changed(name=SMALLEST, seeded=factor, **filled)
+
+
+def _kept(some: Any) -> Iterator[Sample]:
+    return (one for one in some if one is not None)
+
+
+def _whole(sample: Sample) -> Sample | None:
+    """The sample, with a position in every row that its mask leaves empty; None if it has another reason."""
+    empty = ~sample.allowed.any(axis=1)
+    if not empty.any():
+        return sample
+    bare = sample.changed(mask=None).allowed
+    if sample.mask is None or not bare.any(axis=1).all():
+        return None
+    mask = sample.mask.copy()
+    mask[empty, bare[empty].argmax(axis=1)] = True
+    return sample.changed(mask=mask)
+
+
+def cut(sample: Sample, **sizes: int) -> Sample | None:
+    """The first so many entries along batch, kv_heads, n, l, m or mv."""
+    names = ("batch", "heads", "kv_heads", "n", "l", "m", "mv")
+    own = dict(zip(names, sample.shape, strict=True)) | sizes
+    own["heads"] = own["kv_heads"] * sample.group
+
+    def part(array: Any, *along: str) -> Any:
+        return np.ascontiguousarray(array[tuple(slice(own[name]) for name in along)])
+
+    return _whole(
+        sample.changed(
+            name=SMALLEST,
+            q=part(sample.q, "batch", "heads", "n", "m"),
+            k=part(sample.k, "batch", "kv_heads", "l", "m"),
+            v=part(sample.v, "batch", "kv_heads", "l", "mv"),
+            do=part(sample.do, "batch", "heads", "n", "mv"),
+            mask=None if sample.mask is None else part(sample.mask, "n", "l"),
+            alibi=None if sample.alibi is None else sample.alibi[: own["heads"]],
+        )
     )

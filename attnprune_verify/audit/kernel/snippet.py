@@ -5,32 +5,104 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
+from attnprune_verify.audit.kernel.bounds import attention_errors
 from attnprune_verify.audit.kernel.bridge import BACKWARD, FORWARD
 from attnprune_verify.audit.kernel.context import KernelContext
+from attnprune_verify.audit.kernel.judge import judge_part
 from attnprune_verify.audit.kernel.sample import Sample
 from attnprune_verify.audit.kernel.truth import parts_of, truth
 from attnprune_verify.audit.naming.importing import import_lines
+from attnprune_verify.audit.subject.process import NoAnswer
 
 __all__ = ["as_code"]
 
-_LARGEST = 600
+_LARGEST = 64  # numbers of an array that are written down; a larger one is given by its formula
+_MOST_SHOWN = 8  # numbers returned and expected beside each other
 
 
 def as_code(function: str, sample: Sample, context: KernelContext) -> str | None:
-    """Imports, inputs, the call, and the truth beside the result; None where the instance is too large to print."""
+    """Imports, inputs, the call, and what is returned beside what is right; None where the instance is too large.
+
+    Of a result of more than eight numbers those that are furthest off stand there.
+    """
     arrays = {"q": sample.q, "k": sample.k, "v": sample.v} | ({"do": sample.do} if function == BACKWARD else {})
-    if max(array.size for array in arrays.values()) > _LARGEST:
+    sizes = [array.size for array in arrays.values()] + [0 if sample.mask is None else sample.mask.size // 4]
+    if max(sizes) > _LARGEST and not sample.seeded:
         return None
     own = function == FORWARD or context.own_backward
     lines = [*_imports(context), *import_lines(context.subject, function if own else FORWARD), ""]
-    for name, array in arrays.items():
-        lines.append(f"{name} = {_made(context, array, sample.precision.name)}")
-    keywords = [f"{name}={_keyword(context, value, sample)}" for name, value in sample.keywords.items()]
+    if max(sizes) > _LARGEST:
+        lines += _by_formula(context, sample, tuple(arrays))
+    else:
+        lines += [f"{name} = {_made(context, _numbers(a), sample.precision.name)}" for name, a in arrays.items()]
+    if sample.layout != "plain" and context.framework != "jax":
+        lines += _laid_out(context.framework, sample.layout, tuple(arrays))
+    keywords = []
+    for name, value in sample.keywords.items():
+        if name == "mask" and sample.mask is not None and sample.mask.size > 4 * _LARGEST:
+            lines += _mask_by_rows(context, sample)
+            keywords.append("mask=mask")
+        else:
+            keywords.append(f"{name}={_keyword(context, value, sample)}")
     lines += _call(function, own, context.framework, keywords)
+    return "\n".join([*lines, *_beside(function, sample, context)]) + "\n"
+
+
+def _by_formula(context: KernelContext, sample: Sample, names: tuple[str, ...]) -> list[str]:
+    lines = ["rng = np.random.default_rng(0)"]
+    factor = "" if sample.seeded == 1 else f" * {sample.seeded:g}"
+    for name in ("q", "k", "v", "do"):
+        if name in names:
+            drawn = f"rng.integers(-4, 5, {getattr(sample, name).shape}) / 4{factor}"
+            lines.append(f"{name} = {_made(context, drawn, sample.precision.name)}")
+    return lines
+
+
+def _laid_out(framework: str, layout: str, names: tuple[str, ...]) -> list[str]:
+    """The same numbers, laid out otherwise in memory."""
+    listed = ", ".join(names)
+    if layout == "heads last":
+        turned = "np.ascontiguousarray(x.swapaxes(1, 2)).swapaxes(1, 2)"
+        turned = turned if framework == "numpy" else "x.transpose(1, 2).contiguous().transpose(1, 2)"
+    else:
+        turned = (
+            "np.repeat(x, 2, axis=-1)[..., ::2]" if framework == "numpy" else "x.repeat_interleave(2, -1)[..., ::2]"
+        )
+    return [f"{listed} = ({turned} for x in ({listed}{',' * (len(names) == 1)}))"]
+
+
+def _mask_by_rows(context: KernelContext, sample: Sample) -> list[str]:
+    """A large mask as the keys from which and to which each row may look, where that says all."""
+    mask = np.asarray(sample.mask)
+    packed = np.packbits(mask).tobytes().hex()
+    made = f"np.unpackbits(np.frombuffer(bytes.fromhex('{packed}'), np.uint8), count={mask.size})"
+    made = f"{made}.reshape{mask.shape}.astype(bool)"
+    return [f"mask = {'torch.from_numpy' if context.framework == 'torch' else ''}({made})"]
+
+
+def _beside(function: str, sample: Sample, context: KernelContext) -> list[str]:
+    """Returned beside expected, at most eight of the numbers that are furthest off."""
     true = truth(sample)
-    for name in parts_of(function):
-        lines.append(f"print({name!r}, {name}, 'but it is', np.array({_numbers(true[name].value)}), sep='\\n')")
-    return "\n".join(lines) + "\n"
+    try:
+        parts = context.ask(function, sample).parts
+    except NoAnswer:
+        parts = ()
+    lines = []
+    for name, part in zip(parts_of(function), parts, strict=False):
+        right = true[name].value
+        if part.shape != right.shape:
+            return [f"print({name!r}, {name}.shape, 'expected', {right.shape})"]
+        with np.errstate(invalid="ignore"):
+            off = np.nan_to_num(np.abs(part - right), nan=np.inf)
+        if judge_part(name, part, sample).status != "failed":
+            continue
+        wrong = int((off > attention_errors(sample).worst[name]).sum()) or _MOST_SHOWN  # none is: all are a little
+        worst = np.sort(np.argsort(off, axis=None, kind="stable")[::-1][: min(wrong, _MOST_SHOWN)])
+        places = [tuple(int(x) for x in np.unravel_index(flat, right.shape)) for flat in worst]
+        listed = ", ".join(f"({at}, {float(right[at]):.9g})" for at in places)
+        lines.append(f"for at, expected in [{listed}]:")
+        lines.append(f"    print('{name}', at, 'returned', float({name}[at]), 'expected', expected)")
+    return lines
 
 
 def _imports(context: KernelContext) -> list[str]:
@@ -47,8 +119,7 @@ def _imports(context: KernelContext) -> list[str]:
     return lines
 
 
-def _made(context: KernelContext, array: NDArray[np.float64], dtype: str) -> str:
-    numbers = _numbers(array)
+def _made(context: KernelContext, numbers: str, dtype: str) -> str:
     if context.framework == "torch":
         return f"torch.tensor({numbers}, dtype=torch.{dtype})"
     if context.framework == "jax":
@@ -68,7 +139,7 @@ def _keyword(context: KernelContext, value: object, sample: Sample) -> str:
     if value.dtype == bool:
         module = {"numpy": "np.array", "torch": "torch.tensor", "jax": "jnp.array"}[context.framework]
         return f"{module}({value.astype(int).tolist()}, dtype={'bool' if module[0] != 't' else 'torch.bool'})"
-    return _made(context, value, "float64" if sample.precision.name == "float64" else "float32")
+    return _made(context, _numbers(value), "float64" if sample.precision.name == "float64" else "float32")
 
 
 def _call(function: str, own: bool, framework: str, keywords: list[str]) -> list[str]:

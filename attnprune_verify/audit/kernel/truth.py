@@ -26,7 +26,7 @@ from attnprune_verify.oracle.enclosure import as_ball, as_balls, enclose, workin
 __all__ = ["BACKWARD", "FORWARD", "Value", "by_balls", "by_float64", "parts_of", "truth"]
 
 FORWARD, BACKWARD = ("o",), ("dq", "dk", "dv")
-_SMALL = 6_000  # positions up to which balls cost nothing worth saving
+_SMALL = 1_000  # positions up to which balls cost as little as float64 with its bound: some 5 ms
 _BITS = 128
 
 

@@ -40,6 +40,7 @@ class WrongGradient:
     factors : of dq and dk, in place of the scale
     grouping : from query heads to key heads
     transposed : dS and P, where they are square
+    uncapped : whether the derivative of the softcap is left out
     true_mean : (P * dP) 1 comes from the right output, whatever the weights
     after : what happens to dq, dk, dv at the end
     """
@@ -51,6 +52,7 @@ class WrongGradient:
     factors: Callable[[float], tuple[float, float]] = lambda scale: (scale, scale)
     grouping: Grouping = _summed
     transposed: bool = False
+    uncapped: bool = False
     true_mean: bool = False
     after: Callable[[Sample, Array, Array, Array], Three] | None = None
 
@@ -66,7 +68,7 @@ def _gradients(sample: Sample, wrong: WrongGradient) -> Three:
     p = steps.p if wrong.weights is None else wrong.weights(sample)
     dp = sample.do @ _turned(steps.v)
     mean = steps.mean if wrong.true_mean else (p * dp).sum(axis=-1, keepdims=True)
-    ds = (p * (dp - mean) if wrong.ds is None else wrong.ds(p, dp)) * steps.slope
+    ds = (p * (dp - mean) if wrong.ds is None else wrong.ds(p, dp)) * (1.0 if wrong.uncapped else steps.slope)
     of_q, of_k = wrong.factors(sample.factor)
     if wrong.transposed and ds.shape[-1] == ds.shape[-2]:
         ds, p = _turned(ds), _turned(p)
@@ -108,6 +110,7 @@ def backward_mistakes() -> Iterator[WrongGradient]:
     )
     yield WrongGradient(other, "dS = P * (1 - P) * dP, the diagonal alone", ds=lambda p, dp: p * (1 - p) * dp)
     yield WrongGradient(other, "dS = dP, the softmax is left out", ds=lambda p, dp: dp)
+    yield WrongGradient("softcap-slope-missing", "dS lacks the derivative 1 - tanh^2 of the cap", uncapped=True)
     missing = "scale-missing-in-gradient"
     yield WrongGradient(missing, "dq and dk lack the scale", factors=lambda scale: (1.0, 1.0))
     yield WrongGradient(missing, "dq lacks the scale", factors=lambda scale: (1.0, scale))

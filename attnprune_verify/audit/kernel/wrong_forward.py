@@ -48,7 +48,12 @@ class Wrong:
     normalised : whether weights are divided by the row sum
     bare : modifiers that are left out
     padding, hidden : keys of zeros fill the last block of so many keys, and count, unless causal hides them
-    fill : the logit of forbidden positions
+    fill : the logit of forbidden positions, from the sample; None where it is not forbidden that way
+    reads : how many features of q and k enter the logits
+    capped : what stands for c tanh(s / c), from (s, c)
+    slope_first : whether slopes are subtracted before the cap
+    slopes : the slope of each query head, from (alibi, heads, kv_heads)
+    distance : what a slope multiplies, from i - j
     """
 
     id: str
@@ -67,7 +72,12 @@ class Wrong:
     bare: tuple[str, ...] = ()
     padding: int = 0
     hidden: bool = True
-    fill: float | None = None
+    fill: Callable[[Sample], float | None] | None = None
+    reads: int | None = None
+    capped: Callable[[Any, float], Any] = lambda s, c: c * anp.tanh(s / c)
+    slope_first: bool = False
+    slopes: Callable[[Array, int, int], Array] = lambda alibi, heads, kv_heads: alibi
+    distance: Callable[[Array], Array] = np.abs
 
 
 def output(sample: Sample, wrong: Wrong) -> Array:
@@ -89,12 +99,17 @@ def _attend(sample: Sample, wrong: Wrong, q: Any, k: Any, v: Any) -> Any:
     keep = max(1, wrong.keep(sample.k.shape[2]))
     chosen = [wrong.heads(head, heads, kv_heads) for head in range(heads)]
     k, v = k[:, chosen, :keep], v[:, chosen, :keep]
-    logits = wrong.scale(sample) * anp.einsum("bhic,bhjc->bhij", q, k)
-    if sample.softcap is not None and "softcap" not in wrong.bare:
-        logits = sample.softcap * anp.tanh(logits / sample.softcap)
+    reads = slice(wrong.reads)
+    logits = wrong.scale(sample) * anp.einsum("bhic,bhjc->bhij", q[..., reads], k[..., reads])
+    fall: Any = 0.0
     if sample.alibi is not None and "alibi" not in wrong.bare:
-        distance = np.abs(np.arange(logits.shape[2])[:, None] - np.arange(keep))
-        logits = logits - sample.alibi[:, None, None] * distance
+        distance = wrong.distance(np.arange(float(logits.shape[2]))[:, None] - np.arange(float(keep)))
+        fall = wrong.slopes(sample.alibi, heads, kv_heads)[:, None, None] * distance
+    if wrong.slope_first:
+        logits, fall = logits - fall, 0.0
+    if sample.softcap is not None and "softcap" not in wrong.bare:
+        logits = wrong.capped(logits, sample.softcap)
+    logits = logits - fall
     allowed = wrong.allowed(sample)[:, :keep]
     if wrong.masking == "times":
         return _softmax(logits * allowed, np.ones_like(allowed), wrong) @ v
@@ -106,8 +121,9 @@ def _attend(sample: Sample, wrong: Wrong, q: Any, k: Any, v: Any) -> Any:
         return _forgetful(logits, allowed, v, wrong)
     if wrong.padding:
         logits, allowed, v = _filled_up(sample.causal and wrong.hidden, wrong.padding, logits, allowed, v)
-    if wrong.fill is not None:
-        return _softmax(anp.where(allowed, logits, wrong.fill), np.ones_like(allowed), wrong) @ v
+    fill = wrong.fill and wrong.fill(sample)
+    if fill is not None:
+        return _softmax(anp.where(allowed, logits, fill), np.ones_like(allowed), wrong) @ v
     return _softmax(logits, allowed, wrong) @ v
 
 
@@ -161,9 +177,43 @@ def forward_mistakes() -> Iterator[Wrong]:
     yield Wrong("not-normalised", "weights are not divided by the row sum", normalised=False)
     yield Wrong("not-normalised", "neither shifted nor divided by the row sum", normalised=False, shifted=False)
     yield Wrong("first-key-only", "only the first key is read", keep=lambda length: 1)
+    yield from _modifiers()
+    yield from _blocks()
+
+
+def _modifiers() -> Iterator[Wrong]:
     for name in ("softcap", "alibi"):
         yield Wrong("modifier-ignored", f"{name} is ignored", bare=(name,))
-    yield from _blocks()
+    yield Wrong("score-order", "the cap is applied to forbidden logits, too: they are -c", fill=_lowest_capped)
+    yield Wrong("score-order", "slopes are subtracted before the cap", slope_first=True)
+    for words, capped in (
+        ("s tanh(s / c) stands for c tanh(s / c)", lambda s, c: s * anp.tanh(s / c)),
+        ("tanh(s / c) is not multiplied by c", lambda s, c: anp.tanh(s / c)),
+        ("c tanh(s): the logit is not divided by c", lambda s, c: c * anp.tanh(s)),
+        ("logits are clipped at +-c", lambda s, c: anp.clip(s, -c, c)),
+    ):
+        yield Wrong("softcap-wrong", words, capped=capped)
+    for words, slopes in (
+        ("the slope of the key head", lambda a, h, g: a[np.arange(h) // (h // g)]),
+        ("the slope of head h % kv_heads", lambda a, h, g: a[np.arange(h) % g]),
+        ("the slope of the first head for all", lambda a, h, g: a[[0] * h]),
+        ("the slopes in reverse order", lambda a, h, g: a[::-1]),
+    ):
+        yield Wrong("alibi-wrong", f"query heads get {words}", slopes=slopes)
+    for words, distance in (
+        ("slopes are added", lambda x: -np.abs(x)),
+        ("slopes multiply i - j, not |i - j|", lambda x: x),
+        ("slopes multiply j - i, not |i - j|", lambda x: -x),
+        ("slopes multiply |i - j| + 1 off the diagonal", lambda x: np.abs(x) + (x != 0)),
+        ("slopes multiply (i - j)^2", lambda x: x * x),
+    ):
+        yield Wrong("alibi-wrong", words, distance=distance)
+    for reads in (4, 8, 16, 32, 64, 128):
+        yield Wrong("features-dropped", f"features beyond {reads} do not enter the logits", reads=reads)
+
+
+def _lowest_capped(sample: Sample) -> float | None:
+    return None if sample.softcap is None else -sample.softcap
 
 
 def _scales() -> Iterator[Wrong]:
@@ -203,10 +253,13 @@ def _masks() -> Iterator[Wrong]:
     yield Wrong("causal-off-by-one", "query i does not see key i", allowed=lambda sample: _shifted(sample, -1))
     yield Wrong("window-off-by-one", "the window is one larger", allowed=lambda s: _resized(s, 1))
     yield Wrong("window-off-by-one", "the window is one smaller", allowed=lambda s: _resized(s, -1))
+    for words, side in (("after", 1), ("before", -1)):
+        yield Wrong("window-wrong", f"keys {words} the query are outside the window", allowed=partial(_half, side))
+    yield Wrong("window-wrong", "the window reaches to both sides although causal", allowed=_both_sides)
     yield Wrong("mask-after-softmax", "weights are masked after the softmax, not normalised again", masking="after")
     yield Wrong("mask-multiplies-logits", "forbidden logits are 0, not -inf", masking="times")
     for fill in (-5.0, -10.0, -20.0, -30.0, -50.0, -80.0, -100.0, -1000.0):
-        yield Wrong("mask-finite", f"forbidden logits are {fill:g}", fill=fill)
+        yield Wrong("mask-finite", f"forbidden logits are {fill:g}", fill=lambda _, fill=fill: fill)  # type: ignore[misc]
     yield Wrong("mask-added", "the mask is added to the logits as 0 and 1", masking="plus")
 
 
@@ -230,6 +283,17 @@ def _shifted(sample: Sample, by: int) -> Mask:
 
 def _resized(sample: Sample, by: int) -> Mask:
     return sample.allowed if sample.window is None else sample.changed(window=sample.window + by).allowed
+
+
+def _half(side: int, sample: Sample) -> Mask:
+    if sample.window is None:
+        return sample.allowed
+    n, length = sample.allowed.shape
+    return np.asarray(sample.allowed & (side * (np.arange(n)[:, None] - np.arange(length)) >= 0))
+
+
+def _both_sides(sample: Sample) -> Mask:
+    return sample.allowed if sample.window is None else sample.changed(causal=False).allowed
 
 
 def _blocks() -> Iterator[Wrong]:

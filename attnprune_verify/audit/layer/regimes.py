@@ -54,6 +54,8 @@ LAYER_SAYS = {
     "logits-1000-float32": "stable for logits of 1000 in float32",
     "offset-logits": "stable where all logits of a row are near +-900",
     "batch-logits-1000": "a batch with large logits",
+    "together": "right values for all pairs of the features that are accepted",
+    "batch-together": "the same of batches",
 }
 _LLAMA3 = {
     "rope_type": "llama3", "factor": 4.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0,

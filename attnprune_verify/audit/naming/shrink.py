@@ -29,7 +29,14 @@ _EXTRAS: dict[str, Any] = {
 Case = TypeVar("Case")
 
 
-def smallest(start: Case, cuts: Callable[[Case], Iterator[Case]], fails: Callable[[Case], bool]) -> Case:
+def smallest(
+    start: Case,
+    cuts: Callable[[Case], Iterator[Case]],
+    fails: Callable[[Case], bool],
+    *,
+    calls: int = _CALLS,
+    seconds: float = _SECONDS,
+) -> Case:
     """From the first smaller one that still fails on, until none does or the budget of calls and seconds is spent.
 
     Examples
@@ -37,14 +44,14 @@ def smallest(start: Case, cuts: Callable[[Case], Iterator[Case]], fails: Callabl
     >>> smallest(40, lambda n: iter((n // 2, n - 1)), lambda n: n > 6)
     7
     """
-    best, calls, end = start, 0, time.monotonic() + _SECONDS
+    best, end = start, time.monotonic() + seconds
     shrinking = True
     while shrinking:
         shrinking = False
         for smaller in cuts(best):
-            if calls >= _CALLS or time.monotonic() > end:
+            if calls <= 0 or time.monotonic() > end:
                 return best
-            calls += 1
+            calls -= 1
             if fails(smaller):
                 best, shrinking = smaller, True
                 break

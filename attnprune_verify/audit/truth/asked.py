@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from attnprune_verify.audit.layer.regimes import drawn_layer, large_layers, layer_regimes
 from attnprune_verify.audit.layer.sample import LAYERED
+from attnprune_verify.audit.layer.together import layers_together
 from attnprune_verify.audit.truth.more_samples import drawn, large_samples
 from attnprune_verify.audit.truth.precision import FLOAT64, Precision
 from attnprune_verify.audit.truth.sample import Sample
@@ -12,8 +13,15 @@ from attnprune_verify.audit.truth.samples import regimes
 __all__ = ["asked_samples", "large_ones", "random_one"]
 
 
-def asked_samples(function: str, seed: int, regime: str, precision: Precision = FLOAT64) -> tuple[Sample, ...]:
-    """The instances of a regime; none where functions of this kind do not have it."""
+def asked_samples(
+    function: str, seed: int, regime: str, precision: Precision = FLOAT64, refused: frozenset[str] = frozenset()
+) -> tuple[Sample, ...]:
+    """The instances of a regime; none where functions of this kind do not have it.
+
+    Features that a subject refuses are left out of those in which features stand together.
+    """
+    if function in LAYERED and regime.endswith("together"):
+        return layers_together(seed, precision, refused, regime.startswith("batch"))
     every = layer_regimes(seed, precision) if function in LAYERED else regimes(seed, precision)
     return every.get(regime, ())
 

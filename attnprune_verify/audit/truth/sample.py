@@ -14,7 +14,7 @@ from attnprune_verify.audit.truth.precision import FLOAT64, Precision
 
 __all__ = [
     "ARRAYS", "MaskMaker", "Real", "Sample", "banded", "causal", "inner_features", "largest_logit", "make_sample",
-    "off_diagonal", "scattered",
+    "documents", "off_diagonal", "one_key", "scattered",
 ]  # fmt: skip
 
 Real = NDArray[np.floating[Any]]
@@ -106,6 +106,19 @@ def banded(rng: Generator, n: int) -> NDArray[np.float64]:
 
 def off_diagonal(rng: Generator, n: int) -> NDArray[np.float64]:
     return 1.0 - np.eye(n)
+
+
+def one_key(rng: Generator, n: int) -> NDArray[np.float64]:
+    """One position a row, anywhere."""
+    mask: NDArray[np.float64] = (rng.integers(0, n, (n, 1)) == np.arange(n)) * 1.0
+    return mask
+
+
+def documents(rng: Generator, n: int) -> NDArray[np.float64]:
+    """Several texts in one row of tokens: positions of the same text see each other."""
+    text = np.searchsorted([n // 4 + 1, n // 2 + 2], np.arange(n), side="right")
+    mask: NDArray[np.float64] = (text[:, np.newaxis] == text) * 1.0
+    return mask
 
 
 def inner_features(d: int) -> int:

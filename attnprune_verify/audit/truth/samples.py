@@ -23,6 +23,7 @@ from attnprune_verify.audit.truth.sample import (
     off_diagonal,
     scattered,
 )
+from attnprune_verify.audit.truth.together import together
 
 __all__ = [
     "ARRAYS", "BENIGN", "REQUIRED", "STABILITY", "MaskMaker", "Sample", "banded", "causal", "inner_features",
@@ -269,6 +270,8 @@ def _drawn(seed: int, precision: Precision) -> dict[str, tuple[Sample, ...]]:
             make("batch-logits-1000-3x5x4", 5, 4, k=3, largest=1000.0),
             _uneven(make("batch-uneven-3x5x4", 5, 4, k=3, mask=causal), 30.0),
         ),
+        "together": tuple(together(seed, precision)),
+        "batch-together": tuple(together(seed, precision, batches=True)),
     }
 
 

@@ -54,10 +54,10 @@ def catalogue() -> list[WrongKernel]:
     ]
 
 
-def audited(wrong: WrongKernel, folder: Path | str, seed: int = 0) -> AuditResult:
+def audited(wrong: WrongKernel, folder: Path | str, seed: int = 0, quick: bool = False) -> AuditResult:
     path = Path(folder) / f"kernel_{abs(hash(wrong.id))}.py"
     path.write_text(wrong.source(), encoding="utf-8")
-    return run_kernel_audit(str(path), wrong.dtype, seed)
+    return run_kernel_audit(str(path), wrong.dtype, seed, quick=quick)
 
 
 def killers(result: AuditResult, function: str) -> list[str]:

@@ -1,0 +1,143 @@
+"""Features together: from one table of factors all triples of what a kernel accepts, in few samples.
+
+Nearly all bugs that are reported of attention kernels are right for every feature alone and wrong for two or three of
+them together: causal beside decoding, a window beside grouped heads, a mask beside the last tile.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+
+from attnprune_verify.audit.covering import covered, covering
+from attnprune_verify.audit.kernel.making import Maker
+from attnprune_verify.audit.kernel.precision import precision_named
+from attnprune_verify.audit.kernel.sample import Mask, Sample
+
+__all__ = ["FACTORS", "LEVELS", "Row", "asked_together", "interaction", "rows"]
+
+Row = Mapping[str, Any]
+Table = dict[str, tuple[Any, ...]]
+
+# The plain level of each factor comes first. Sizes here and below: 0, 1, half and B - 1 modulo 16, 32, 64 and 128.
+FACTORS: Table = {
+    "causal": (False, True),
+    "mask": ("none", "scattered", "band", "one key a row", "documents", "last or first keys"),
+    "lengths": ("equal", "one query", "fewer queries", "more queries"),
+    "size": (7, 16, 17, 24, 31, 48, 63, 65),
+    "window": (None, 2, 1000),
+    "softcap": (None, 2.0),
+    "alibi": (False, True),
+    "heads": ("equal", "grouped", "one key head"),
+    "batch": (1, 2),
+    "m": (8, 5, 80),
+    "mv": ("equal", "smaller", "larger"),
+    "scale": (None, 0.3),
+    "level": (0.0, 100.0),
+    "layout": ("plain", "heads last or spaced"),
+}
+# What a refusal of a feature takes out of the table.
+LEVELS: dict[str, tuple[str, tuple[Any, ...]]] = {
+    "causal": ("causal", (True,)),
+    "mask": ("mask", FACTORS["mask"][1:]),
+    "scale": ("scale", (0.3,)),
+    "kv_heads < heads": ("heads", ("grouped", "one key head")),
+    "l != n": ("lengths", FACTORS["lengths"][1:]),
+    "mv != m": ("mv", ("smaller", "larger")),
+    "window": ("window", (2, 1000)),
+    "softcap": ("softcap", (2.0,)),
+    "alibi": ("alibi", (True,)),
+    "strides": ("layout", ("heads last or spaced",)),
+}
+# Besides all triples of the other factors: a size with two of those that decide which tiles are visited.
+_TILED = (("size", "causal", "lengths"), ("size", "causal", "window"))
+# Pairs with the sizes of larger tiles, which triples would make too dear.
+_LARGE: Table = {
+    **FACTORS, "size": (96, 127, 129, 192), "mask": ("none", "scattered", "documents", "band"),
+    "batch": (1,), "m": (8,), "level": (0.0,), "scale": (None,),
+}  # fmt: skip
+
+
+@lru_cache(maxsize=16)
+def rows(refused: frozenset[str], strength: int, largest: bool = True) -> tuple[Row, ...]:
+    """The rows for a kernel that refuses these features; pairs with large sizes come last."""
+    table = _without(FACTORS, refused)
+    if strength < 3:
+        return tuple(covering({**table, "size": (7, 17, 31)}, 2))
+    small = tuple(covering(table, 3, _TILED, weak=("size",)))
+    return small if not largest else (*small, *covering(_without(_LARGE, refused), 2, (("size", "causal", "mask"),)))
+
+
+def asked_together(asked: tuple[Row, ...], refused: frozenset[str]) -> str:
+    """How many pairs and triples of accepted levels the rows hold."""
+    table = _without(FACTORS, refused)
+    (pairs, of_pairs), (triples, of_triples) = (covered(asked, table, strength) for strength in (2, 3))
+    return f"{pairs} of {of_pairs} pairs and {triples} of {of_triples} triples of what is accepted"
+
+
+def _without(table: Table, refused: frozenset[str]) -> Table:
+    found = dict(table)
+    for feature in refused & set(LEVELS):
+        factor, levels = LEVELS[feature]
+        found[factor] = tuple(level for level in found[factor] if level not in levels)
+    return found
+
+
+def interaction(row: Row, seed: int, dtype: str, index: int) -> Sample:
+    """The sample of a row; the same row gives the same numbers."""
+    maker = Maker(seed, precision_named(dtype))
+    n, length = _lengths(row["lengths"], row["size"], index)
+    m = row["m"]
+    mv = {"equal": m, "smaller": max(m // 2 - 1, 1), "larger": m + 5}[row["mv"]]
+    heads, kv_heads = {"equal": (2, 2), "grouped": (4, 2), "one key head": (2, 1)}[row["heads"]]
+    if n * length > _MANY:
+        heads, kv_heads = (1, 1) if heads == kv_heads else (2, 1)
+    sample = maker.make(
+        f"together {index}", n, m, length, mv, batch=row["batch"], heads=heads, kv_heads=kv_heads, scale=row["scale"]
+    )
+    if row["level"]:
+        sample = maker.common(sample, row["level"] * (-1.0) ** index)
+    window = row["window"] and max(row["window"] + index % 2, n - length + 1)
+    slopes = np.exp2(-np.arange(1.0, heads + 1)) if row["alibi"] else None
+    layout = "plain" if row["layout"] == "plain" else ("heads last", "spaced")[index % 2]
+    sample = sample.changed(causal=row["causal"], window=window, softcap=row["softcap"], alibi=slopes, layout=layout)
+    return _masked(sample, row["mask"], index)
+
+
+_MANY = 1_500  # chosen: positions from which on one or two heads do
+
+
+def _lengths(kind: str, size: int, index: int) -> tuple[int, int]:
+    other = max(1, (size // 3, size // 2 + 1)[index % 2])
+    return {"equal": (size, size), "one query": (1, size), "fewer queries": (other, size)}.get(kind, (size, other))
+
+
+def _masked(sample: Sample, kind: str, index: int) -> Sample:
+    """With a mask that leaves every row a position."""
+    if kind == "none":
+        return sample
+    allowed = sample.allowed
+    n, length = allowed.shape
+    rng = np.random.default_rng([sample.shape[3], length, index])
+    mask = np.asarray(_mask(kind, n, length, rng, index))
+    for i in np.flatnonzero(~(mask & allowed).any(axis=1)):
+        mask[i, rng.choice(np.flatnonzero(allowed[i]))] = True
+    return sample.changed(mask=mask)
+
+
+def _mask(kind: str, n: int, length: int, rng: np.random.Generator, index: int) -> Mask:
+    i, j = np.arange(n)[:, None] + max(length - n, 0), np.arange(length)
+    if kind == "scattered":
+        return np.asarray(rng.random((n, length)) < 0.5)
+    if kind == "band":
+        return np.asarray(np.abs(i - j) < 2 + index % 2)
+    if kind == "one key a row":
+        return np.asarray(rng.integers(0, length, (n, 1)) == j)
+    if kind == "documents":
+        ends = np.array([length // 5 + 1, length // 2 + 1, (4 * length) // 5])
+        return np.asarray(np.searchsorted(ends, i, side="right") == np.searchsorted(ends, j, side="right"))
+    tile = max(1, min(16, length // 3))
+    return np.broadcast_to((j >= length - tile) if index % 2 else (j < 1), (n, length)).copy()

@@ -1,0 +1,84 @@
+"""Each experiment names the program that made it necessary, and none names a right kernel."""
+
+import textwrap
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from attnprune_verify.audit.kernel.auditor import KernelAuditor
+from attnprune_verify.audit.kernel.bridge import FORWARD
+from attnprune_verify.audit.kernel.making import Maker
+from attnprune_verify.audit.kernel.mechanisms import by_mechanism
+from attnprune_verify.audit.kernel.precision import precision_named
+from attnprune_verify.audit.kernel.shrink import cuts, smallest_failing, without
+
+SOURCE = """
+import numpy as np
+CALLS, KEPT = [], {}
+
+def attention(q, k, v, *, causal=False, mask=None):
+    n, length = q.shape[2], k.shape[2]
+    allowed = np.tri(n, length, dtype=bool) if causal else np.ones((n, length), bool)
+    allowed = np.broadcast_to(allowed if mask is None else allowed & mask, (len(q), n, length)).copy()
+    CALLS.append(0)
+    # here
+    s = (q @ np.swapaxes(k, -1, -2)) * q.dtype.type(q.shape[3] ** -0.5)
+    s = np.where(allowed[:, None], s, -np.inf)
+    e = np.exp(s - s.max(-1, keepdims=True))
+    o = e / e.sum(-1, keepdims=True) @ v
+    # there
+    return o
+"""
+MAKER = Maker(0, precision_named("float32"))
+PLAIN = MAKER.make("plain", 5, 4, batch=2)
+LONG = MAKER.make("long", 33, 4, heads=1)
+PROGRAMS = {
+    "nan-output": ("here", "v = np.where(v > 1, np.nan, v)", PLAIN),
+    "masked-block-nan": ("there", "o = np.where(allowed[:, None].all(-1, keepdims=True), o, np.nan)",
+                         MAKER.make("causal", 5, 4, causal=True)),
+    "nondeterministic": ("here", "v = v * (1 + (len(CALLS) % 3 == 0))", PLAIN),
+    "cached": ("here", "k = KEPT.setdefault(k.shape, k.copy())", PLAIN),
+    "mask-leaks": ("here", "allowed[:, 0, 2] = True", MAKER.make("causal", 5, 4, causal=True)),
+    "keys-dropped": ("here", "allowed[:, 3, 1] = False", PLAIN),
+    "last-block-dropped": ("here", "allowed[:, :, -2:] = False", PLAIN),
+    "rows-dropped": ("there", "o[:, :, 2] = 0", PLAIN),
+    "features-dropped": ("there", "o[..., 3] = 0", PLAIN),
+    "strides-ignored": ("here", "k = k if k.flags.c_contiguous else k[:, ::-1]", PLAIN.changed(layout="heads last")),
+    "heads-mixed": ("there", "o = o * (1 if len(q) == 1 else 2)", PLAIN),
+    "tile-tail": ("there", "o = o * (2 if length == 33 else 1)", LONG),
+    "unknown": ("there", "o = o * 2", PLAIN),
+}  # fmt: skip
+
+
+def opened(tmp_path: Path, place: str = "here", edit: str = "pass") -> KernelAuditor:
+    path = tmp_path / "kernel.py"
+    path.write_text(textwrap.dedent(SOURCE).replace(f"# {place}", edit), encoding="utf-8")
+    return KernelAuditor(str(path))
+
+
+@pytest.mark.parametrize("id", PROGRAMS)
+def test_the_experiment_names_its_program(id, tmp_path):
+    place, edit, sample = PROGRAMS[id]
+    with opened(tmp_path, place, edit) as auditor:
+        auditor.context.ask(FORWARD, sample.changed(k=2 * sample.k))
+        found = by_mechanism(auditor.context, FORWARD, sample)
+    assert found.ids[0] == id
+    assert (id == "unknown") == ("excluded: not-a-number" in found.words)
+
+
+def test_the_smallest_instance_has_the_fewest_features_and_short_numbers(tmp_path):
+    with opened(tmp_path, "there", "o = o * (2 if causal else 1)") as auditor:
+        start = MAKER.make("start", 9, 8, 9, 5, batch=2, heads=4, kv_heads=4, causal=True, masked=True)
+        found, said = smallest_failing(auditor.context, FORWARD, start)
+    assert found.features == ("causal",) and found.shape[:1] + found.shape[3:] == (1, 1, 1, 1, 1)
+    assert np.isclose(10 * found.v, np.round(10 * found.v), atol=1e-5).all() and found.v.any() and "off by" in said
+
+
+def test_a_feature_taken_away_leaves_the_others(tmp_path):
+    start = MAKER.make("start", 6, 8, 9, 5, heads=4, kv_heads=2, causal=True, masked=True, scale=0.5)
+    for feature in start.features:
+        less = without(start, feature)
+        assert less is not None and set(less.features) == set(start.features) - {feature}
+        assert less.allowed.any(axis=1).all()
+    assert all(one.allowed.any(axis=1).all() for one in cuts(start))

@@ -1,0 +1,57 @@
+"""Programs written before the audit that judges them: the wrong ones fail, nine in ten by name; the right ones pass."""
+
+import importlib.util
+import sys
+from pathlib import Path
+
+import pytest
+
+HERE = Path(__file__).parent / "unseen"
+_spec = importlib.util.spec_from_file_location("unseen_programs", HERE / "unseen.py")
+unseen = importlib.util.module_from_spec(_spec)
+sys.modules["unseen_programs"] = unseen
+_spec.loader.exec_module(unseen)
+WRONG = [one for kind in ("kernels", "programs") for one in unseen.unseen(kind)]
+
+
+def needed(path):
+    for framework in ("torch", "jax"):
+        if f"import {framework}" in path.read_text(encoding="utf-8"):
+            pytest.importorskip(framework)
+
+
+def test_there_are_forty_wrong_ones_and_fifteen_right_ones():
+    assert len(WRONG) >= 40 and len({one.id for one in WRONG}) == len(WRONG) and len(unseen.right()) >= 15
+    for one in WRONG:
+        compile(one.source(), one.id, "exec")
+
+
+@pytest.mark.parametrize("one", [one for one in WRONG if one.id.startswith("window ignored")], ids=lambda one: one.id)
+def test_an_interaction_is_found_named_and_told_with_the_features_it_needs(one, tmp_path):
+    result = one.audited(tmp_path)
+    failed = [record for record in result.checks if record.status == "failed"]
+    assert {record.name for record in failed} == {"values:together"} and one.named(result)
+    assert "needs kv_heads < heads and window" in failed[0].words
+    assert len(failed[0].snippet.splitlines()) <= 40
+
+
+@pytest.mark.thorough
+def test_all_wrong_ones_fail_and_nine_in_ten_by_name(tmp_path):
+    survivors, nameless = [], []
+    for one in WRONG:
+        needed(one.base)
+        result = one.audited(tmp_path)
+        if result.outcome != "failed":
+            survivors.append(one.id)
+        elif not one.named(result):
+            nameless.append((one.id, result.diagnosis))
+    assert survivors == []
+    assert len(nameless) <= len(WRONG) // 10, nameless
+
+
+@pytest.mark.thorough
+@pytest.mark.parametrize("path", unseen.right(), ids=lambda path: path.stem)
+def test_right_ones_pass(path):
+    needed(path)
+    result = unseen.judged_right(path)
+    assert result.outcome == "passed", [(one.id, one.reason) for one in result.checks if one.status == "failed"]

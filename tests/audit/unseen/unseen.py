@@ -1,0 +1,95 @@
+"""Programs that were written before the audit they now test: wrong ones as edits of right ones, and right ones.
+
+``python tests/audit/unseen/unseen.py [kernels|programs|right] [PATTERN]`` prints, for each, how it is
+judged, its names and the processor time.
+"""
+
+from __future__ import annotations
+
+import sys
+import tempfile
+import time
+import tomllib
+from dataclasses import dataclass
+from pathlib import Path
+
+from attnprune_verify.audit.kernel.run import run_kernel_audit
+from attnprune_verify.audit.run import AuditResult, run_audit
+
+HERE = Path(__file__).parent
+BASES = {"": HERE.parent / "wrong" / "base.py", "layer": HERE.parent / "wrong" / "layer_base.py"}
+
+
+@dataclass(frozen=True)
+class Unseen:
+    """A wrong program; any one of `names` is a right diagnosis of `function`."""
+
+    id: str
+    kind: str
+    function: str
+    names: tuple[str, ...]
+    base: Path
+    edits: tuple[tuple[str, str], ...]
+
+    def source(self) -> str:
+        text = self.base.read_text(encoding="utf-8")
+        for old, new in self.edits:
+            if old not in text:
+                raise LookupError(f"{self.id}: {self.base.name} has no {old!r}")
+            text = text.replace(old, new)
+        return text
+
+    def audited(self, folder: Path | str) -> AuditResult:
+        path = Path(folder) / "subject.py"
+        path.write_text(self.source(), encoding="utf-8")
+        if self.kind == "kernels":
+            return run_kernel_audit(str(path))
+        return run_audit(str(path), only=(self.function,))
+
+    def named(self, result: AuditResult) -> bool:
+        """Whether one of the names is given to the function, or to the other one that follows from it."""
+        found = {id for ids in result.diagnosis.values() for id in ids}
+        return not self.names or bool(found & set(self.names))
+
+
+def unseen(kind: str) -> list[Unseen]:
+    """The wrong programs of one kind, "kernels" or "programs"."""
+    entries = tomllib.loads((HERE / f"{kind}.toml").read_text(encoding="utf-8"))["wrong"]
+    found = []
+    for one in entries:
+        base = one.get("base", "features" if kind == "kernels" else "")
+        place = HERE / f"{base}.py" if kind == "kernels" else BASES[base]
+        edits = tuple((old, new) for old, new in one["edits"])
+        found.append(Unseen(one["id"], kind, one.get("function", "attention"), tuple(one["names"]), place, edits))
+    return found
+
+
+def right() -> list[Path]:
+    """The right programs."""
+    return [HERE / "features.py", HERE / "torch_features.py", *sorted((HERE / "right").glob("*.py"))]
+
+
+def judged_right(path: Path) -> AuditResult:
+    """The audit of one of them."""
+    if path.parent == HERE or path.stem.startswith("kernel"):
+        return run_kernel_audit(str(path))
+    return run_audit(f"{path}:pruner" if path.stem == "paper_object" else str(path))
+
+
+def main() -> None:
+    kinds, pattern = sys.argv[1:2] or ["kernels", "programs", "right"], "".join(sys.argv[2:3])
+    with tempfile.TemporaryDirectory() as folder:
+        for kind in kinds:
+            for one in right() if kind == "right" else unseen(kind):
+                title = one.name if isinstance(one, Path) else one.id
+                if pattern not in title:
+                    continue
+                start = time.process_time()
+                result = judged_right(one) if isinstance(one, Path) else one.audited(folder)
+                told = "" if isinstance(one, Path) or one.named(result) else f"   MEANT {', '.join(one.names)}"
+                seconds = time.process_time() - start
+                print(f"{result.outcome:10} {seconds:5.1f} s  {title}: {result.diagnosis}{told}", flush=True)
+
+
+if __name__ == "__main__":
+    main()
