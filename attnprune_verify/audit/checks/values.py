@@ -143,7 +143,7 @@ def _values(context: Context, function: str, regime: str) -> Finding:
         context.refused.setdefault(function, set()).add(regime)
         return Finding("not_applicable", f"refuses {regime}: {silent[0][1]}")
     if combined:  # features that are refused together only
-        left = [one for one, _, raised in silent if raised and right and isinstance(one, LayerSample) and one.features]
+        left = [one for one, _, raised in silent if raised and isinstance(one, LayerSample) and one.features]
         note += "".join(f"; refuses {', '.join(sorted(one.features))}" for one in left[:1])
         silent = [one for one in silent if not any(one[0] is sample for sample in left)]
     if silent:
