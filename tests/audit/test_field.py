@@ -155,8 +155,8 @@ def test_what_a_live_object_does_when_it_is_read_it_does_in_its_own_process():
         def causal_mask(n):
             return np.tri(n)
 
-    with pytest.raises(apv.InvalidInstance, match="exit code 7"):
-        run_audit(Trap(), only=("causal_mask",))
+    result = run_audit(Trap(), only=("causal_mask",))
+    assert result.outcome == "incomplete" and any("exit code 7" in check.reason for check in result.checks)
 
 
 def test_a_live_object_without_fork_runs_here(monkeypatch):

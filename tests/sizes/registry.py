@@ -61,6 +61,7 @@ NOT_SIZES: dict[str, dict[str, str]] = {
     "instance.memory": {"_SHARE": "the share of the memory that may be used", "_UNSUSPICIOUS": "a limit in bytes"},
     "instance.validate": {"_LARGEST_EXACT_INTEGER": "2^53, by the format"},
     "model.rows": {"_DENSE": "the index of a layer of buffers", "_MOVED": "the index of a layer of buffers"},
+    "oracle.ball_divergence": {"_BITS": "bits of balls"},
     "oracle.comparison": {
         "WORTH": "a tolerance, tests/oracle/test_thresholds.py", "SIGMAS": "a probability (Hoeffding)",
     },
@@ -80,6 +81,7 @@ NOT_SIZES: dict[str, dict[str, str]] = {
     "theory.best_mask": {"_TINY": "an underflow term", "_LARGEST": "a limit: larger problems are refused"},
     "theory.bounds": {"_SHARP": "bits that decide an inequality"},
     "theory.cheap_norm": {"_POWER_STEPS": "steps of a power iteration"},
+    "theory.every_text": {"_UP": "a rounding term", "_MOST_FEATURES": "a limit: larger layers are refused"},
     "theory.evaluation": {"_MOST_BITS": "the end of a ladder of precisions"},
     "theory.gram": {
         "_PRIME": "a modulus", "_ENOUGH": "a width that is accepted", "_MOST_BITS": "the end of a ladder of precisions",

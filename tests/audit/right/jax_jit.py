@@ -23,17 +23,17 @@ _value_and_gradient = jax.jit(jax.value_and_grad(_loss))
 _product = jax.jit(lambda M, V, *rest: jax.jvp(lambda at: jax.grad(_loss)(at, *rest), (M,), (V,))[1])
 
 
-def _typed(lam, mask, X):
-    return X.dtype.type(lam), None if mask is None else mask == 1
+def _typed(lam, mask):
+    return float(lam), None if mask is None else mask == 1  # a Python number keeps the type of the arrays
 
 
 def loss(M, X, W, lam=0.0, mask=None):
-    lam, mask = _typed(lam, mask, X)
+    lam, mask = _typed(lam, mask)
     return _loss(M, X, W, lam, mask)
 
 
 def loss_and_gradient(M, X, W, lam=0.0, mask=None):
-    lam, mask = _typed(lam, mask, X)
+    lam, mask = _typed(lam, mask)
     return _value_and_gradient(M, X, W, lam, mask)
 
 
@@ -42,5 +42,5 @@ def gradient(M, X, W, lam=0.0, mask=None):
 
 
 def hessian_vector_product(M, V, X, W, lam=0.0, mask=None):
-    lam, mask = _typed(lam, mask, X)
+    lam, mask = _typed(lam, mask)
     return _product(M, V, X, W, lam, mask)

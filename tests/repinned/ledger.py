@@ -1,0 +1,61 @@
+"""What is pinned, and why each pin was last changed.
+
+Pins of margins, the propositions that Coq prints and the stored tables are each written anew by one command. Whoever
+does so runs ``python -m tests.repinned "the reason"`` as well: the ledger then names every item that changed, with the
+reason. A changed item without an entry makes a test fail.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).resolve().parents[2]
+LEDGER = Path(__file__).parent / "ledger.json"
+_SHORT = 12  # hexadecimal digits, 48 bits: two versions of one item collide by chance once in 3e14
+_FEWEST_WORDS = 3  # chosen: a reason of fewer words names no cause
+
+
+def items() -> Iterator[tuple[str, str]]:
+    """Yield every pinned item as (name, text)."""
+    margins = json.loads((ROOT / "tests/claims/pinned_margins.json").read_text("utf-8"))
+    for claim, pinned in margins.items():
+        yield f"margin {claim}", json.dumps(pinned, sort_keys=True)
+    for section in (ROOT / "proofs_check/coq/types.txt").read_text("utf-8").split("\n== "):
+        name, _, text = section.removeprefix("== ").partition("\n")
+        yield f"proposition {name.strip()}", " ".join(text.split())
+    for path in sorted((ROOT / "attnprune_verify/experiments/stored").glob("*.csv")):
+        yield f"table {path.stem}", path.read_text("utf-8")
+
+
+def digests() -> dict[str, str]:
+    """Return the digest of each pinned item."""
+    return {name: hashlib.sha256(text.encode()).hexdigest()[:_SHORT] for name, text in items()}
+
+
+def read() -> dict[str, Any]:
+    """Return the ledger: ``now`` (digest by item) and ``changes`` (reason and items, the newest last)."""
+    return dict(json.loads(LEDGER.read_text("utf-8")))
+
+
+def differences(before: dict[str, str], after: dict[str, str]) -> list[str]:
+    """Return the items that are new, gone or changed."""
+    return sorted(name for name in before.keys() | after.keys() if before.get(name) != after.get(name))
+
+
+def enter(why: str) -> list[str]:
+    """Write what changed since the last entry into the ledger, with the reason; return the items."""
+    if len(why.split()) < _FEWEST_WORDS:
+        raise ValueError(f"a reason must have at least {_FEWEST_WORDS} words; got {why!r}")
+    ledger = read() if LEDGER.exists() else {"now": {}, "changes": []}
+    now = digests()
+    changed = differences(ledger["now"], now)
+    if changed:
+        ledger["changes"].append({"why": why, "items": changed if ledger["now"] else ["all"]})
+        lines = ",\n".join(f"  {json.dumps(name)}: {json.dumps(digest)}" for name, digest in sorted(now.items()))
+        entries = ",\n".join(f"  {json.dumps(entry)}" for entry in ledger["changes"])
+        LEDGER.write_text(f'{{"changes": [\n{entries}\n],\n"now": {{\n{lines}\n}}}}\n', "utf-8")
+    return changed
