@@ -728,8 +728,8 @@ Definition our_convergence_corrected := forall n d X W Mc lam beta delta wmin wm
 Definition corrected_hypotheses_met := exists n d X W lam beta delta wmin wmax K C eta eps T,
   corrected_hypotheses n d X W full lam beta delta wmin wmax K C eta eps T /\
   sharp_hypotheses n d X W full lam C K eta eps T (wmin * beta) delta /\ 0 < nsq n n (c n d X W full zeros).
-(* two tokens that meet the hypotheses of strongly_convex_descent, heavy_ball_descent, gradient_norm and confinement (by
-   a step for every s), of convex_near_dense at M = 0, and of our_convergence_from_ones (wmin = wmax = w), with c not 0 *)
+(* two tokens that meet the hypotheses of strongly_convex_descent, heavy_ball_descent, gradient_norm and confinement
+   (a step for every s), of convex_near_dense at M = 0, and of our_convergence_from_ones (wmin = wmax = w); c not 0 *)
 Definition hypotheses_met := exists n d X W K fmin beta delta w R0, (0 < n)%nat /\ (0 < d)%nat /\
   INR d * INR d <= 361 * INR n ^ 5 /\ 0 < nsq n n (c n d X W full zeros) /\
   (forall s, 0 < s -> exists eta, step_ok n d X W full 1 (5 / 4) K eta s) /\ 0 < 1 - C_minus * (K * K) /\
