@@ -95,10 +95,11 @@ def test_wrong_kernels_fail_by_name(id, tmp_path):
 
 
 @pytest.mark.thorough
-def test_the_whole_kill_matrix(tmp_path):
+@pytest.mark.parametrize("slice_", range(8))  # chosen: minutes each, so that workers share them
+def test_the_whole_kill_matrix(slice_, tmp_path):
     page = kill_matrix.PAGE.read_text(encoding="utf-8")
     survivors, missed, run = [], [], 0
-    for wrong in WRONG.values():
+    for wrong in list(WRONG.values())[slice_::8]:
         assert f"| {wrong.id} | {wrong.base} | {wrong.dtype} |" in page
         if wrong.needs is not None and importlib.util.find_spec(wrong.needs) is None:
             continue
@@ -109,7 +110,7 @@ def test_the_whole_kill_matrix(tmp_path):
         if not set(wrong.names) <= set(kill_matrix.diagnoses(result, wrong.function)):
             missed.append(wrong.id)
     assert survivors == []
-    assert len(missed) <= 0.1 * run, missed
+    assert len(missed) <= max(1, 0.1 * run), missed
 
 
 FORWARD_ONLY = """
