@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 __all__ = ["OPTIONS", "ready", "terms_options"]
 
 
-class _Seed(click.ParamType[Any]):
+class _Seed(click.ParamType):  # type: ignore[type-arg]  # generic in some releases only
     name = "N|random"
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int | str:

@@ -1,8 +1,18 @@
 """The arena's own rules: every class has attacks, every named check exists, the page is the generated one."""
 
+from collections import Counter
+
 import pytest
 
-from tests.arena.catalogue import PAGE, attack, entries, page, resolved
+from tests.arena.catalogue import PAGE, PROMISES, attack, entries, page, resolved
+
+
+FEWEST = 2  # chosen: every class is attacked in at least this many ways
+
+
+def test_every_class_is_attacked():
+    counts = Counter(entry.kind for _, entry in entries() if entry.stopped_by)
+    assert {kind for kind in PROMISES if counts[kind] < FEWEST} == set()
 
 
 def test_every_named_check_exists():
