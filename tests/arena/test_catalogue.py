@@ -6,7 +6,6 @@ import pytest
 
 from tests.arena.catalogue import PAGE, PROMISES, attack, entries, page, resolved
 
-
 FEWEST = 2  # chosen: every class is attacked in at least this many ways
 
 

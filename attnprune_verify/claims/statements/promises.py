@@ -219,7 +219,8 @@ def _stacked(q: Quantities, times: bool = True) -> list[Relation]:
     case = q.case.but(X=np.vstack(samples), mask=blocks, others=np.zeros((0, n, q.d)))
     one = Quantities(case, q.arithmetic)
     one.__dict__["lam"] = whole.lam * (k if times else 1)
-    eta = q.number(float(q.case["share"]) / float(sharp_L(whole)))
+    steepest = float(sharp_L(whole))  # 0 where lam = 0 and nothing moves: any step will do
+    eta = q.number(float(q.case["share"]) / steepest if steepest else 1.0)
     *_, moved = descend(whole, eta, 2)
     *_, other = descend(one, eta / k, 2)
     return [
