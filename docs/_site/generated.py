@@ -17,7 +17,7 @@ ROOT = Path(__file__).resolve().parents[2]
 GROUPS = {
     "functions": ("Reference functions", "What is judged everywhere else, in plain NumPy.", ("model",)),
     "instances": ("Instances and files", "A problem, and where it is kept.", ("instance", "errors", "pretrained")),
-    "pruning": ("Pruning", "The descent, the baselines, layers and whole models.", ("algorithms", "pruning", "whole_model")),
+    "pruning": ("Pruning", "The descent, the baselines, layers, models.", ("algorithms", "pruning", "whole_model")),
     "judging": ("Judging", "The objects behind the commands.", ("check", "claims", "audit")),
     "theory": ("Theory", "Assumptions and constants.", ("theory",)),
     "experiments": ("Experiments", "Plans, runs, tables and figures.", ("experiments",)),
