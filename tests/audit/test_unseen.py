@@ -49,11 +49,12 @@ def test_an_interaction_is_found_named_and_told_with_the_features_it_needs(one, 
 
 @pytest.mark.thorough
 @pytest.mark.parametrize("one", WRONG, ids=lambda one: one.id)
-def test_wrong_ones_fail_by_name(one, tmp_path):
+def test_wrong_ones_fail(one, tmp_path):
     needed(one.base)
     result = one.audited(tmp_path)
     assert result.outcome == ("passed" if one.id in MISSED else "failed")
-    assert one.named(result) is not (one.id in MISSED or one.id in NAMELESS), result.diagnosis
+    if one.kind == "programs":  # of kernels the catalogue in kernel/wrong pins the names
+        assert one.named(result) is not (one.id in MISSED or one.id in NAMELESS), result.diagnosis
 
 
 @pytest.mark.thorough
