@@ -117,7 +117,7 @@ def test_hostile_sizes_are_bounded_work(program: Path, tmp_path: Path, name: str
 def work_of(program: Path, path: Path) -> float:
     """Seconds of a core that the second checker takes for a file that it refuses."""
     before = resource.getrusage(resource.RUSAGE_CHILDREN).ru_utime
-    assert subprocess.run([program, path], capture_output=True, check=False).returncode == 1
+    assert subprocess.run([program, path], capture_output=True, check=False).returncode in (1, 3)
     return resource.getrusage(resource.RUSAGE_CHILDREN).ru_utime - before
 
 
