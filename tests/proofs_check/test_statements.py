@@ -74,9 +74,8 @@ def test_mutants_are_many_of_every_kind_and_none_is_the_sentence_itself():
     same = {one.name: one.text for one in mutants.sentences(SOURCE)}
     assert sorted(same) == sorted(NAMES)
     assert all(one.text != same[one.name] for one in found)
-    assert {one.name for one in found} >= {name for name in NAMES if ".Statement." in name} - {
-        "Analysis.Statement.row_constant_C_plus"
-    }
+    weakened = {name for name in NAMES if ".Statement." in name and not name.startswith("Rounding.")}
+    assert {one.name for one in found} >= weakened - {"Analysis.Statement.row_constant_C_plus"}
 
 
 def test_the_choice_of_mutants_is_that_of_the_seed():
