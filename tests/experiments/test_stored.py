@@ -184,6 +184,21 @@ def test_a_forged_chaotic_row_is_seen_on_another_kernel(copy: Path) -> None:
     assert all("in_mean" in one for one in differences(copy, every, [run])) and list(differences(copy, every, [run]))
 
 
+def test_a_chaotic_row_may_come_out_from_a_start_beside_its_own_on_another_kernel(copy: Path) -> None:
+    """An error that only starts beside the run's own leave is right there, and one that none of them leaves is not."""
+    record, rows = read(copy)
+    replace(record, kernel="another one").write(copy, table(rows, kinds.Synthetic.columns))
+    every = kinds.Synthetic(record.plan)
+    run = min((one for one in every.runs() if is_chaotic(record, every, one)), key=lambda one: (one.cell.n, one.lam))
+    far, true = [{**row, "in_mean": 9 * row["in_mean"]} for row in every.rows(run)], every.disturbed
+    every.rows = lambda run: far  # type: ignore[method-assign]
+    assert list(differences(copy, every, [run])) == []
+    every.disturbed = lambda run, size: far if size > 1e-12 else true(run, size)  # type: ignore[method-assign]
+    assert list(differences(copy, every, [run])) == []
+    every.disturbed = lambda run, size: far  # type: ignore[method-assign]
+    assert all("in_mean" in one for one in differences(copy, every, [run])) and list(differences(copy, every, [run]))
+
+
 @pytest.mark.parametrize("name", NAMES)
 def test_no_run_is_certain_to_be_left_out_of_a_sample(name: str) -> None:
     """As in .ci/run; however long a run is said to take, which is not compared with anything."""
