@@ -1,4 +1,4 @@
-"""The commands that README.md marks `run`, and what they print: ``python -m tests.meta.readme_commands`` writes it anew."""
+"""The commands that README.md marks `run`: ``python -m tests.meta.readme_commands`` writes anew what they print."""
 
 import os
 import re

@@ -1,0 +1,94 @@
+"""Counts of what stops a reader; they may only fall. ``python -m tests.meta.ratchet`` writes the lower ones down."""
+
+import ast
+import io
+import itertools
+import json
+import re
+import shutil
+import subprocess
+import tokenize
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+
+ROOT = Path(__file__).parents[2]
+PINNED = Path(__file__).with_name("ratchet.json")
+PACKAGES = ("attnprune_verify", "proofs_check")
+
+HEADLESS = re.compile(r"(What|Whether|How|Which|Where|Of|As|It|They|Those|Its|Their)\b")
+"""First words that leave a reader without a subject or a verb."""
+
+COMPLEXITY = 15
+"""Chosen: branches of a function that still fits on a page."""
+
+
+def sources() -> Iterator[tuple[Path, str]]:
+    for package in PACKAGES:
+        for path in sorted((ROOT / package).rglob("*.py")):
+            yield path, path.read_text(encoding="utf-8")
+
+
+def is_number(node: ast.expr | None) -> bool:
+    """Report whether the expression is a number other than 0 and 1, or arithmetic on numbers alone."""
+    if node is None or not any(isinstance(one, ast.Constant) for one in ast.walk(node)):
+        return False
+    constants = [one.value for one in ast.walk(node) if isinstance(one, ast.Constant)]
+    allowed = (ast.Constant, ast.UnaryOp, ast.BinOp, ast.operator, ast.unaryop, ast.Tuple, ast.Load)
+    return (
+        all(isinstance(one, allowed) for one in ast.walk(node))
+        and all(isinstance(one, int | float) and not isinstance(one, bool) for one in constants)
+        and not set(constants) <= {0, 1}
+    )
+
+
+def numbers_without_a_reason(text: str) -> Iterator[str]:
+    """Yield names of module-level numbers with no comment on or above their line and no string below."""
+    tokens = tokenize.generate_tokens(io.StringIO(text).readline)
+    commented = {token.start[0] for token in tokens if token.type == tokenize.COMMENT}
+    body = ast.parse(text).body
+    for node, following in itertools.zip_longest(body, body[1:]):
+        if not isinstance(node, ast.Assign | ast.AnnAssign) or not is_number(node.value):
+            continue
+        lines = set(range(node.lineno - 1, (node.end_lineno or node.lineno) + 1))
+        below = isinstance(following, ast.Expr) and isinstance(following.value, ast.Constant)
+        if not below and not lines & commented:
+            yield ast.unparse(node).split("=")[0].strip()
+
+
+def headless_docstrings(text: str) -> Iterator[str]:
+    """Yield first lines of docstrings that begin with a bare relative clause or a pronoun."""
+    for node in ast.walk(ast.parse(text)):
+        if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
+            first = (ast.get_docstring(node) or "").partition("\n")[0]
+            if HEADLESS.match(first):
+                yield first
+
+
+def complex_functions() -> int | None:
+    """Count functions above the complexity allowed; None where ruff is not installed."""
+    if not shutil.which("ruff"):
+        return None
+    options = ["--select", "C901", "--config", f"lint.mccabe.max-complexity={COMPLEXITY}", "--output-format", "json"]
+    command = ["ruff", "check", "--isolated", "--exit-zero", *options, *PACKAGES]
+    return len(json.loads(subprocess.run(command, cwd=ROOT, capture_output=True, check=True).stdout))
+
+
+def counts() -> dict[str, int]:
+    """Return the count of each kind over the package and the checkers."""
+    found: Counter[str] = Counter()
+    for _, text in sources():
+        found["numbers without a reason"] += len(list(numbers_without_a_reason(text)))
+        found["headless docstrings"] += len(list(headless_docstrings(text)))
+        found["Any"] += len(re.findall(r"\bAny\b", text))
+    branches = complex_functions()
+    return dict(found) if branches is None else {**found, "complex functions": branches}
+
+
+if __name__ == "__main__":
+    before, now = json.loads(PINNED.read_text()) if PINNED.exists() else {}, counts()
+    risen = {kind: (before[kind], count) for kind, count in now.items() if count > before.get(kind, count)}
+    if risen:
+        raise SystemExit(f"counts may only fall; these rose (before, now): {risen}")
+    PINNED.write_text(json.dumps(now, indent=2) + "\n")
+    print(now)

@@ -1,0 +1,35 @@
+"""What stops a reader becomes less from release to release, never more."""
+
+import json
+
+import pytest
+
+from tests.meta.ratchet import PINNED, counts, headless_docstrings, numbers_without_a_reason
+
+
+def test_no_count_rises():
+    """After one has fallen, `python -m tests.meta.ratchet` writes it down."""
+    pinned = json.loads(PINNED.read_text())
+    risen = {kind: (pinned[kind], count) for kind, count in counts().items() if count > pinned[kind]}
+    assert not risen, "each kind as (allowed, found); a number needs its reason, a docstring a verb"
+
+
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [
+        ("A = 3", ["A"]),
+        ("A = 3  # chosen: enough", []),
+        ("# derived above\nA = -2.5e3", []),
+        ('A = 3\n"""Measured: no more were seen."""', []),
+        ("A = (2 * 3, 4)\nB = 1", ["A"]),
+        ("A: int = 2**53", ["A: int"]),
+        ("A = True\nB = 'x'\nC = 0", []),
+    ],
+)
+def test_a_number_without_a_reason_is_seen(text, found):
+    assert list(numbers_without_a_reason(text)) == found
+
+
+def test_a_headless_docstring_is_seen():
+    text = 'def f():\n    """What is left."""\n\ndef g():\n    """Return what is left."""\n'
+    assert list(headless_docstrings(text)) == ["What is left."]
