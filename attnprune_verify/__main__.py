@@ -7,7 +7,7 @@ import sys
 
 __all__ = ["main"]
 
-_INTERRUPTED = 130
+_INTERRUPTED = 130  # 128 + SIGINT; nothing may be imported yet
 
 
 def main() -> None:

@@ -36,7 +36,7 @@ _SEVERITY = {"passed": 0, "inconclusive": 1, "failed": 2}
 # d = 64 and with a causal mask 22 let every oracle decide up to about 1500 tokens at a given M. Without one, M = 1 is
 # judged too, where only lam M is left to see: 6 of the 22 suffice there up to about 800 tokens.
 _EFFORT = 22.0
-_AT_ONES = 6.0 / 22.0
+_AT_ONES = 6.0 / 22.0  # the share of M = 1: see the lines above
 
 
 class _Point(NamedTuple):

@@ -31,8 +31,8 @@ ATTAINED = 0.999
 """Every part of a bound called tight must be met to this ratio somewhere."""
 NEAR = 0.99
 """A part that no case meets to this ratio could be 1 % stronger, or weaker, without any case telling."""
-_ENOUGH = 4
-_MOST_CHECKS = 1000
+_ENOUGH = 4  # chosen: confirmed counterexamples after which the attack ends
+_MOST_CHECKS = 1000  # chosen: confirmations in balls
 _ARITHMETIC: dict[str, Arithmetic] = {"float": FLOAT, "ball": BALL, "exact": EXACT}
 
 

@@ -29,9 +29,9 @@ _FUNCTIONS: Mapping[str, Callable[..., float]] = {
     "W0": FLOAT.lambertw,
 }
 _NUMBERS = {"C_+": (39 + 55 * math.sqrt(33)) / 1152, "C_-": (55 * math.sqrt(33) - 39) / 1152, "e": math.e}
-_CLOSE = 1e-12
-_POINTS, _MANY = 6, 60
-_CORNERS = (-1.0, 0.0, 0.25, 0.5, 1.0, 1.005, 2.0)
+_CLOSE = 1e-12  # chosen: a thousand roundings; different formulas differ by more at some point
+_POINTS, _MANY = 6, 60  # chosen: points where all functions are defined, and points where only some are
+_CORNERS = (-1.0, 0.0, 0.25, 0.5, 1.0, 1.005, 2.0)  # both ends, both signs and both sides of the thresholds 1/2 and 1
 _FOLDER = (paper, sharp, rates, newton, momentum, pair, conditions)  # importing them registers their formulas
 
 

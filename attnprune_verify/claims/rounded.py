@@ -15,8 +15,8 @@ from attnprune_verify.theory.arithmetic import BALL, working_precision
 
 __all__ = ["rounded"]
 
-_MORE_DIGITS = 3
-_ROUNDS = 3
+_MORE_DIGITS = 3  # chosen: digits behind the leading one; more are no simpler than the number found
+_ROUNDS = 3  # chosen: where one number is simple, another may become so
 
 
 def rounded(claim: Claim, trial: Trial) -> Trial:

@@ -28,8 +28,8 @@ __all__ = [
     "upper_constant",
 ]
 
-_NEWTON_STEPS, _HALVINGS = 30, 8
-_BISECTIONS, _FAR = 40, 1e9
+_NEWTON_STEPS, _HALVINGS = 30, 8  # chosen: digits double in each step; a step is halved until the loss falls
+_BISECTIONS, _FAR = 40, 1e9  # a width of 2^-40 of the interval; beyond 1e9 a level set counts as unbounded
 _STILL: ContextVar[list[int] | None] = ContextVar("_STILL", default=None)
 """How many steps were kept back while descents stand still; None where they move."""
 

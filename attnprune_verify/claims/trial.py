@@ -17,7 +17,7 @@ from attnprune_verify.theory.arithmetic import BALL, FLOAT, Arithmetic, Undecida
 
 __all__ = ["Trial", "certain", "matters", "try_case"]
 
-_SHARE = 0.1
+_SHARE = 0.1  # chosen: a tenth of the square in the attention term makes that term matter
 _LARGEST = 200
 """Up to this n d the matrix of Pi A is formed."""
 _EQUAL_DIGITS = 60

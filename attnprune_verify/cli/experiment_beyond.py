@@ -8,11 +8,10 @@ from typing import Any
 
 import click
 
+from attnprune_verify.cli.codes import INTERRUPTED
 from attnprune_verify.cli.number import NUMBER
 
 __all__ = ["command"]
-
-_INTERRUPTED = 130
 
 
 @click.command("beyond")
@@ -53,7 +52,7 @@ def command(out: Path, jobs: int | None, quiet: bool, **choices: Any) -> int:
             rows = run_beyond(plan, out, processes=processes, progress=progress)
     except KeyboardInterrupt:
         click.echo(f"Interrupted: finished runs are kept in {out}; the same command goes on from there.", err=True)
-        return _INTERRUPTED
+        return INTERRUPTED
     if not quiet:
         click.echo(beyond_summary(plan, rows))
     return 0

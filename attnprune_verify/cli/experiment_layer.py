@@ -7,12 +7,11 @@ from typing import Any
 
 import click
 
+from attnprune_verify.cli.codes import INTERRUPTED
 from attnprune_verify.cli.lazy import NamingMethods
 from attnprune_verify.cli.number import NUMBER
 
 __all__ = ["command"]
-
-_INTERRUPTED = 130
 
 
 @click.command("layer", cls=NamingMethods)
@@ -69,7 +68,7 @@ def command(folder: Path, out: Path, jobs: int, plots: bool, form: str, quiet: b
             results = run_layers(plan, out, processes=processes, progress=bar)
     except KeyboardInterrupt:
         click.echo(f"Interrupted: finished runs are kept in {out}; the same command goes on from there.", err=True)
-        return _INTERRUPTED
+        return INTERRUPTED
     paths = write_tables(results, out)
     if plots:
         paths += plotted(lambda: write_plots(results, out))

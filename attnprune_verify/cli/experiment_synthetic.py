@@ -8,11 +8,10 @@ from typing import Any
 
 import click
 
+from attnprune_verify.cli.codes import INTERRUPTED
 from attnprune_verify.cli.number import NUMBER
 
 __all__ = ["command"]
-
-_INTERRUPTED = 130
 
 
 @click.command("synthetic")
@@ -79,7 +78,7 @@ def command(full: bool, out: Path, jobs: int | None, plots: bool, form: str, qui
         click.echo(
             f"Interrupted: {kept} of {total} runs are kept in {out}; the same command goes on from there.", err=True
         )
-        return _INTERRUPTED
+        return INTERRUPTED
     paths = write_tables(results, out)
     if plots:
         paths += plotted(lambda: write_plots(results, out))

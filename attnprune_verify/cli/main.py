@@ -14,6 +14,7 @@ from typing import Any
 
 import click
 
+from attnprune_verify.cli.codes import INCOMPLETE, INTERRUPTED, USAGE
 from attnprune_verify.cli.lazy import lazy_group
 from attnprune_verify.cli.output import reader_left
 from attnprune_verify.errors import InvalidInstance
@@ -35,7 +36,6 @@ _COMMANDS = {
     "compare": "Say on what two results depend and differ.",
 }
 _HOMES = {name: (f"attnprune_verify.cli.{name.replace('-', '_')}", says) for name, says in _COMMANDS.items()}
-_USAGE, _INCOMPLETE, _INTERRUPTED = 2, 3, 130
 _TRACEBACK = "ATTNPRUNE_TRACEBACK"
 _LONGEST = 300  # characters of another library's message, chosen: some lines of a terminal
 
@@ -83,7 +83,7 @@ def _run(arguments: list[str] | None) -> int:
         return result if isinstance(result, int) else 0
     except click.exceptions.NoArgsIsHelpError as error:
         click.echo(error.format_message())
-        return _USAGE
+        return USAGE
     except click.ClickException as error:
         return _complain(error.format_message())
     except InvalidInstance as error:
@@ -92,7 +92,7 @@ def _run(arguments: list[str] | None) -> int:
         if isinstance(error.__cause__, EOFError):  # of a damaged file; click takes it for the end of a terminal
             return _unforeseen(error.__cause__)
         click.echo("Interrupted.", err=True)
-        return _INTERRUPTED
+        return INTERRUPTED
     except BrokenPipeError:  # of a help text; reports look after themselves
         reader_left()
         return 0
@@ -104,12 +104,12 @@ def _run(arguments: list[str] | None) -> int:
     except OSError as error:
         return _complain(f"{error.strerror or error}" + (f": {error.filename!r}" if error.filename else ""))
     except MemoryError:
-        return _complain("this instance needs more memory than there is", _INCOMPLETE)
+        return _complain("this instance needs more memory than there is", INCOMPLETE)
     except BaseException as error:  # nothing of ours raises it, and a panic of a library is no Exception
         return _unforeseen(error)
 
 
-def _complain(message: str, code: int = _USAGE) -> int:
+def _complain(message: str, code: int = USAGE) -> int:
     click.echo("Error: " + printable(" ".join(message.split())), err=True)
     return code
 
@@ -119,7 +119,7 @@ def _unforeseen(error: BaseException) -> int:
     if os.environ.get(_TRACEBACK):
         traceback.print_exception(error)
     message = f"{type(error).__name__}: {error}"[:_LONGEST]
-    return _complain(f"could not be completed; {message} ({_TRACEBACK}=1 shows where)", _INCOMPLETE)
+    return _complain(f"could not be completed; {message} ({_TRACEBACK}=1 shows where)", INCOMPLETE)
 
 
 if __name__ == "__main__":

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 __all__ = ["EXIT", "deliver", "laid_out", "output_file", "plotted", "reader_left"]
 
 EXIT = {"passed": 0, "failed": 1, "incomplete": 3}
-_NARROWEST = 80
+_NARROWEST = 80  # a terminal's traditional width
 
 
 def output_file(out: str | None) -> Path | None:

@@ -7,12 +7,12 @@ from typing import Any
 
 import click
 
+from attnprune_verify.cli.codes import INTERRUPTED
 from attnprune_verify.cli.lazy import NamingMethods
 from attnprune_verify.cli.number import NUMBER
 
 __all__ = ["command"]
 
-_INTERRUPTED = 130
 _TOKENS = 2048
 """Tokens of a window of `--evaluate`, where the model and `--n` allow more; as in `prune_model`."""
 
@@ -84,7 +84,7 @@ def command(folder: Path, out: Path, quiet: bool, evaluate: tuple[str, ...], **c
             report = prune_model(folder, out, progress=tell, **choices)
     except KeyboardInterrupt:
         click.echo(f"Interrupted: the same command goes on from {out}.partial.", err=True)
-        return _INTERRUPTED
+        return INTERRUPTED
     if not quiet:
         share = report["zeros"] / max(report["size"], 1)
         methods = report["method"]

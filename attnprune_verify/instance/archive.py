@@ -20,7 +20,7 @@ __all__ = ["read_arrays"]
 _LARGEST_FILE = 4 * 2**30  # bytes of all arrays together
 _LARGEST_UNSUSPICIOUS = 64 * 2**20  # above this, a compression ratio beyond _LARGEST_RATIO is a zip bomb
 _LARGEST_RATIO = 200
-_LEAST_MAPPED = 64 * 2**20
+_LEAST_MAPPED = 64 * 2**20  # chosen: below 64 MiB reading costs less than mapping's care
 
 
 def read_arrays(path: Path, names: Collection[str]) -> dict[str, Any]:

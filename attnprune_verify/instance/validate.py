@@ -19,7 +19,7 @@ __all__ = ["Array", "all_finite", "as_real", "as_reals", "check_shapes"]
 
 Array: TypeAlias = NDArray[np.floating[Any]]
 
-_LARGEST_EXACT_INTEGER = 2**53
+_LARGEST_EXACT_INTEGER = 2**53  # up to here every integer is a float64
 
 
 def as_real(name: str, value: object) -> Array:

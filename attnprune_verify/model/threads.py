@@ -26,7 +26,7 @@ __all__ = ["WORTH", "Crew", "alone", "crew_for"]
 
 WORTH = 1e9
 """Operations from which on a problem is worth several threads."""
-_SLAB = 512
+_SLAB = 512  # chosen: rows of a thread's least share
 
 _T = TypeVar("_T")
 _S = TypeVar("_S")

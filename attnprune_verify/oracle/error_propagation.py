@@ -19,7 +19,7 @@ __all__ = [
 
 Array: TypeAlias = NDArray[np.float64]
 
-U64, U32 = 2.0**-53, 2.0**-24
+U64, U32 = 2.0**-53, 2.0**-24  # half a unit in the last place of 1: IEEE 754
 
 
 class Rounding(NamedTuple):

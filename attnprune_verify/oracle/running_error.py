@@ -64,7 +64,7 @@ __all__ = [
     "layer_loss_bound", "loss_bound", "loss_error", "product_error",
 ]  # fmt: skip
 
-_SAFETY = 1 + 2.0**-19
+_SAFETY = 1 + 2.0**-19  # twice the 2^-20 that second-order terms stay below
 _BLOCK = 2**20  # logits per row block
 
 

@@ -34,7 +34,7 @@ __all__ = ["Known", "SlopeVerdict", "cost", "judge", "slope", "taylor_slope", "t
 Status: TypeAlias = Literal["passed", "failed", "inconclusive"]
 _Array: TypeAlias = NDArray[np.floating[Any]]
 
-THRESHOLD = 1.5
+THRESHOLD = 1.5  # halfway between 1, a wrong gradient's slope, and 2, a right one's
 _FEWEST = 6  # step sizes a slope is fitted to
 # Steps are 2**-k times the first: down through the range where curvature shows, then far below it, where only a
 # wrong slope can stand above the floor.

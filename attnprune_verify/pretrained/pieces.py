@@ -117,7 +117,7 @@ def _gelu_slope(x: Array) -> Array:
     return np.asarray((erf(x / np.sqrt(2.0).astype(x.dtype)) + 1) / 2 + x * density)
 
 
-_CUBE = 0.044715
+_CUBE = 0.044715  # of GELU's tanh form, Hendrycks and Gimpel 2016
 
 
 def _gelu_tanh(x: Array) -> Array:

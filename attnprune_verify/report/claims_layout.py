@@ -9,10 +9,10 @@ from attnprune_verify.claims.run import ClaimRecord
 
 __all__ = ["Band", "COLUMNS", "GAP_X", "GAP_Y", "HEIGHT", "Layout", "MARGIN", "Node", "WIDTH", "arrange"]
 
-WIDTH, HEIGHT = 236, 32
+WIDTH, HEIGHT = 236, 32  # pixels, chosen by looking at the page
 COLUMNS, GAP_X, GAP_Y, MARGIN = 3, 30, 12, 34
 """Three columns fit a window of 1280 pixels beside the details; left and right of each is a gutter for lines."""
-_TITLE, _BETWEEN = 38, 16
+_TITLE, _BETWEEN = 38, 16  # pixels, chosen by looking at the page
 
 
 @dataclass(frozen=True)

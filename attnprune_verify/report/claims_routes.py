@@ -8,7 +8,7 @@ from attnprune_verify.report.claims_layout import GAP_X, GAP_Y, HEIGHT, MARGIN, 
 
 __all__ = ["repair_route", "route"]
 
-_LANES = 7
+_LANES = 7  # chosen: lines of one gap lie beside each other
 
 
 def route(user: Node, used: Node) -> str:

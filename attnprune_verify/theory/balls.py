@@ -40,7 +40,7 @@ __all__ = [
 _P = ParamSpec("_P")
 _T = TypeVar("_T")
 _LARGEST = sys.float_info.max
-_UNIT = 2.0**-53
+_UNIT = 2.0**-53  # the unit roundoff of float64
 
 
 @contextmanager

@@ -25,8 +25,8 @@ from attnprune_verify.theory.spectral import UNIT_ROUNDOFF
 
 __all__ = ["BestMask", "certified_best_mask", "loss_below"]
 
-_CHUNK = 512
-_TINY = 1e-300
+_CHUNK = 512  # chosen: masks evaluated at once; 512 of 64 entries stay in the cache
+_TINY = 1e-300  # far above what underflow takes away, far below any loss that is compared
 _LARGEST = 64
 """Entries of a mask up to which the search is tried at all (d = 8)."""
 

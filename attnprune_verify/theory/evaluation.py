@@ -39,9 +39,9 @@ __all__ = [
     "work",
 ]
 
-_BALL_WORK = 3e6
-_RUNNING_WORK = 1e8
-_SMALL = 2e4
+_BALL_WORK = 3e6  # chosen: operations that are affordable in balls
+_RUNNING_WORK = 1e8  # chosen: operations that are affordable with a running error
+_SMALL = 2e4  # chosen: operations that are affordable with 8192 bits
 _MOST_BITS = 2048  # chosen: the loss of a small instance at that precision takes milliseconds
 
 

@@ -28,7 +28,7 @@ __all__ = ["EveryText", "bound_for_every_text", "kl_of_range"]
 
 _MOST_FEATURES = 1024
 """Of a token: one eigenvalue problem of that size for each distance takes a tenth of a second there."""
-_UP = 1.0 + 2.0**-40
+_UP = 1.0 + 2.0**-40  # 2^13 units in the last place, more than each expression loses
 
 
 @dataclass(frozen=True)

@@ -14,11 +14,11 @@ from attnprune_verify.theory.spectral import dot_error, largest_eigenvalue, leas
 
 __all__ = ["GramFloor", "exact_rank_is_full", "gram_floor", "is_positive_semidefinite"]
 
-_PRIME = 2**61 - 1
+_PRIME = 2**61 - 1  # a Mersenne prime of one word: a full rank modulo it is a full rank
 _ENOUGH = 1e-3  # accepted relative width of a certified enclosure; the value inside it is far more accurate
 _WELL_CONDITIONED = 1e-4
-_MOST_BITS = 2**16
-_EXACT_LIMIT = 32
+_MOST_BITS = 2**16  # chosen: some 20,000 digits
+_EXACT_LIMIT = 32  # chosen: rows up to which the exact route is taken first
 
 
 @dataclass(frozen=True)

@@ -22,8 +22,8 @@ __all__ = ["kappa_plus", "kappa_zero_sum", "row_eigenvalue", "row_eigenvalue_at"
 
 _LARGEST = 2**22  # entries of the matrix of the adjoint
 _LARGEST_EXACT = 2**12
-_LONGEST_ROWS = 64
-_LARGEST_ERROR = 1e-3
+_LONGEST_ROWS = 64  # chosen: longer rows take their least allowed weight
+_LARGEST_ERROR = 1e-3  # chosen: weights less certain than this take their least allowed one
 
 
 @once_per_instance

@@ -25,7 +25,7 @@ __all__ = ["TINY", "U", "WIDER", "Diverges", "Lane", "Slope", "constant", "middl
 
 _Vector = NDArray[np.float64]
 
-U = 2.0**-53
+U = 2.0**-53  # the unit roundoff of float64
 TINY = 1e-300
 """Far above what underflow takes away, far below anything that is compared."""
 WIDER = 1.0 + 1e-6

@@ -23,7 +23,7 @@ from attnprune_verify.theory.spectral import spectral_norm
 
 __all__ = ["lipschitz", "lipschitz_confined", "pair_norm", "pl_root", "smallest_gradient", "start_loss"]
 
-_UP = 1 + 2.0**-40
+_UP = 1 + 2.0**-40  # 2^13 units in the last place, more than each expression loses
 
 
 @formula("lam + C_+ k^2 R^2 + k P", "new:pair_lipschitz")

@@ -25,8 +25,8 @@ __all__ = ["RotatedMap", "rotated_norm"]
 
 _DENSE_WORK = 4e9
 """Multiplications spent on the d^2 x d^2 Gram matrix and its largest eigenvalue, which give K to many digits."""
-_STEPS_WORK = 4e9
-_MOST_STEPS = 30
+_STEPS_WORK = 4e9  # multiplications spent on power steps, as many as on the dense route
+_MOST_STEPS = 30  # chosen: the start of a certificate, which holds after any number
 
 
 class RotatedMap:

@@ -16,7 +16,7 @@ from attnprune_verify.theory.guarantees import Guarantee, guarantees
 
 __all__ = ["HYPOTHESES", "Guarantee", "TheoremVerdict", "theorem"]
 
-_HOPELESS = 1e15
+_HOPELESS = 1e15  # steps; chosen: at 10^6 a second some thirty years
 HYPOTHESES = ("beta", "delta", "W-nonzero", "M-in-box", "lam-in-unit-interval")
 """Ids of the assumptions that lem:PL_ineq makes, and the theorem through its proof."""
 

@@ -19,7 +19,7 @@ NOT_MET, HOLDS, UNDECIDED, VIOLATED = range(4)
 RESOLUTION = 1e-6
 """Two sides that rounding may have put on the wrong side of each other count as equal where that rounding is below this
 share of their size; else the instance is undecided."""
-_MOST_PARTS = 200
+_MOST_PARTS = 200  # chosen: of at most 1024 lanes, some five a part
 
 
 class TooManyBranches(Exception):

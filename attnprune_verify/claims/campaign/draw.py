@@ -20,10 +20,10 @@ from attnprune_verify.values import as_count
 
 __all__ = ["GROUPS", "LANES_A_GROUP", "Draw", "Sizes", "groups", "locate", "own_generator"]
 
-GROUPS = 32
-LANES_A_GROUP = 1024
+GROUPS = 32  # chosen: 2^15 instances in a chunk
+LANES_A_GROUP = 1024  # chosen: a vector of float64 of 8 KiB stays in the first cache
 _CHUNK = GROUPS * LANES_A_GROUP
-_SCALARS = 8
+_SCALARS = 8  # words that an instance takes beside its arrays
 _PURPOSE = {"shape": 1, "extra": 2}
 """The last word of the counter: streams that must not meet."""
 

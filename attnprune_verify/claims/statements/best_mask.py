@@ -21,11 +21,11 @@ from attnprune_verify.claims.supply import Fixed, Instances
 from attnprune_verify.instance.problem import Instance
 from attnprune_verify.theory.best_mask import certified_best_mask
 
-_MOST_ENTRIES = 9
-_TOLERANCE = 1e-9
-_TIMES = 7
-_STEPS, _ETA = 100, 1 / 23
-_STRENGTHS = (1e-3, 1e-2, 1e-1, 1.0)
+_MOST_ENTRIES = 9  # all 2^9 masks are tried
+_TOLERANCE = 1e-9  # the default of `certified_best_mask`
+_TIMES = 7  # chosen: below the factor of the stored case, which balls decide
+_STEPS, _ETA = 100, 1 / 23  # the algorithm's own number of steps; 1/23 is below 1/L there
+_STRENGTHS = (1e-3, 1e-2, 1e-1, 1.0)  # chosen: four orders of magnitude
 
 
 def _zeros(rng: Generator, case: Case) -> dict[str, Any]:

@@ -19,8 +19,8 @@ from attnprune_verify.claims.trajectory import descend, sharp_L
 from attnprune_verify.theory import momentum, rates
 
 _SECTION = "G Convergence of Gradient Descent"
-_STEPS = 8
-_FEW_STEPS = 4
+_STEPS = 8  # chosen: each of the first eight steps is compared
+_FEW_STEPS = 4  # chosen: growth by a factor a step shows in four
 
 
 def _moving(rng: Generator, case: Case) -> dict[str, Any]:

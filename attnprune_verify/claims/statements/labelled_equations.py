@@ -19,7 +19,7 @@ from attnprune_verify.theory import paper
 
 _C, _D = "C Gradient Calculation", "D Matrix Form"
 _F, _G = "F Lipschitz of Gradient", "G Convergence of Gradient Descent"
-_NODES = 8
+_NODES = 8  # chosen: slopes at both ends and seven points between
 _ROUNDED = 1e-9
 """What float64 may lose of the gradients; a larger difference is decided by balls, in which it is 0."""
 _Lines = Callable[[Quantities, int, int], list[Any]]

@@ -21,7 +21,7 @@ from attnprune_verify.theory.operator_norm import DENSE_LIMIT
 
 _CURVATURE_LIMIT = 4
 """Up to this d the Hessian is formed entry by entry."""
-_NEARLY = 1.01
+_NEARLY = 1.01  # the promise of `certified_constants`: K within 1 %
 
 
 def _instance(q: Quantities, lam: float | None = None, M: Any = None) -> Instance:

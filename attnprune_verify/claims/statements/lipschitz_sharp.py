@@ -25,9 +25,9 @@ from attnprune_verify.theory.arithmetic import FLOAT
 
 _SECTION = "F Lipschitz of Gradient"
 _C_PLUS = float(sharp.C_plus(arithmetic=FLOAT))
-_Q = (5 + 13**0.5) / 12
+_Q = (5 + 13**0.5) / 12  # the q that maximises q (1 - q) (4 q - 1)
 _DIAGONAL = 2**0.5 * _Q * (1 - _Q) * (4 * _Q - 1)
-_CORRECTION = 0.50788
+_CORRECTION = 0.50788  # the largest found by search, rounded up
 
 CLAIMS: tuple[Claim, ...] = (
     Claim(

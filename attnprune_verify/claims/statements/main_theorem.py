@@ -31,7 +31,7 @@ _THEOREM = (
     "min_{t<T} L_attn(M_t)/n^2 + lam^2/(mu n^2) ||M_t||^2 <= (xi + eps)/2, T = 4 L(M_0)/(eta mu eps n^2),"
     " mu = 2 min|W| beta delta, xi = 12 n^{-3/2} max|W| ||X||_F^2 lam d/mu"
 )
-_PIECES = 512
+_PIECES = 512  # chosen: pieces of [0, 1], each enclosed in balls
 
 
 def _wide_case() -> Iterator[Case]:
@@ -82,7 +82,7 @@ def _growth(q: Quantities, exponent: int) -> Relation:
     return at_most(steps(2 * d), 2**exponent * steps(d) * q.number(Fraction(101, 100)))
 
 
-_DIMENSIONS = (64, 2048, 10**6)
+_DIMENSIONS = (64, 2048, 10**6)  # chosen: the synthetic experiment's d, a model's, and one beyond any model's
 
 
 def _sizes() -> Iterator[Case]:

@@ -19,7 +19,7 @@ from attnprune_verify.claims.trajectory import below_start, descend, lowest_loss
 from attnprune_verify.theory import rates, sharp
 
 _SECTION = "G Convergence of Gradient Descent"
-_STEPS = 30
+_STEPS = 30  # chosen: enough steps for a linear rate to show
 _JUST_BELOW = 1 - 2.0**-40
 """Of the threshold: on it balls cannot tell whether lam is at most the threshold, and would refute nothing."""
 

@@ -24,7 +24,7 @@ from attnprune_verify.theory.guarantees import guarantees, path_floor
 _SECTION = "4 Main Results"
 _ALMOST_ONE = 1 - 1e-9
 """eta L of the steps walked: just below 1, so that rounding does not decide."""
-_STEPS = 8
+_STEPS = 8  # chosen: eight steps, each with a promise of its own
 
 
 def _instance(case: Case) -> Instance:

@@ -22,7 +22,7 @@ from attnprune_verify.claims.trajectory import descend, step_below
 from attnprune_verify.theory import paper, rates, sharp
 
 _SECTION = "4 Main Results"
-_EPS = 1e-3
+_EPS = 1e-3  # chosen: small, and large beside rounding
 _MOMENTUM = float(synthetic().momentum)
 
 

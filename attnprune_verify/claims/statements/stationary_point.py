@@ -17,8 +17,8 @@ from attnprune_verify.errors import InvalidInstance
 from attnprune_verify.instance.problem import Instance
 from attnprune_verify.theory.stationary import StationaryPoint, certified_stationary_point
 
-_STEPS = 4
-_WALK = 12
+_STEPS = 4  # chosen: the first four steps are compared
+_WALK = 12  # chosen: steps allowed from a start near the point
 
 
 def _extra(rng: Generator, case: Case) -> dict[str, Any]:

@@ -18,7 +18,7 @@ from attnprune_verify.claims.trajectory import moving
 from attnprune_verify.theory import pair, sharp
 
 _HEADS = Reading("heads", "masks on W_Q and W_K, one to four heads, shared key heads, any attention mask; no biases")
-_STEPS = 6
+_STEPS = 6  # chosen: the first six steps are compared
 
 
 def _layer(rng: Generator, case: Case) -> Case:

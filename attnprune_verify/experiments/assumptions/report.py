@@ -14,7 +14,7 @@ from attnprune_verify.files import dumps, table, write_whole
 __all__ = ["draw_assumptions", "summary", "write_tables"]
 
 SCHEMA = "attnprune-verify/experiment-assumptions/1"
-PAPER_BETA, PAPER_DELTA = 0.034, 0.0025
+PAPER_BETA, PAPER_DELTA = 0.034, 0.0025  # as the paper reports them
 
 
 def write_tables(results: RealAssumptions, folder: Path) -> list[Path]:

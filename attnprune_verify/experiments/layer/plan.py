@@ -16,7 +16,7 @@ from attnprune_verify.values import as_count, as_ratio
 
 __all__ = ["LayerPlan", "LayerRun", "parse_method"]
 
-_BLOCK, _BLOCKS = 4096, 256
+_BLOCK, _BLOCKS = 4096, 256  # 4 KiB, a page, in each of 256 places: 1 MiB of a large file
 QUICK_METHODS = ("random", "magnitude", "wanda", "sparsegpt", "fisher-diagonal", "fisher-obs")
 
 

@@ -29,7 +29,7 @@ from attnprune_verify.experiments.synthetic.run import Results
 
 __all__ = ["SENTENCES", "Finding", "figure2_statements"]
 
-_COMPARABLE = 0.1
+_COMPARABLE = 0.1  # chosen: within a tenth is comparable
 _CLOSE = 0.2
 """What is comparable, and what tracks closely; significant is more than the one, large or sharp more than the other."""
 _OURS = "a bound of ours, set after measuring"

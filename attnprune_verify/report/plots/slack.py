@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 __all__ = ["BOUNDS", "Point", "draw_slack", "slacks"]
 
 BOUNDS = ("thm:lip_grad_l", "fix:lip_grad_l", "lem:PL_ineq", "fix:PL_ineq")
-_ROUNDING = 1e-9
+_ROUNDING = 1e-9  # chosen: the picture counts nothing below it as violated
 
 
 class Point(NamedTuple):
