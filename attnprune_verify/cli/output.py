@@ -1,4 +1,4 @@
-"""Where a report goes: a terminal, a pipe, or a file that is complete or not there; and the exit code beside it."""
+"""Writing of reports to a terminal, a pipe or a file (complete or not there), and the exit code of each."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ def reader_left() -> None:
 
 
 def laid_out(report: RenderableType, width: int, *, colour: bool | None) -> str:
-    """As text; with colour None, coloured only where the environment asks for it (FORCE_COLOR)."""
+    """Return the report as text; `colour` None means coloured only if the environment sets FORCE_COLOR."""
     from rich.console import Console
 
     page = io.StringIO()

@@ -136,7 +136,7 @@ def _report(result: Descent, instance: Instance, effort: float) -> str:
 
 
 def _gap(result: Descent, instance: Instance, effort: float) -> list[str]:
-    """How far the mask is at most from the best one, in KL."""
+    """Return lines that compare the mask's KL with a bound of all masks with as many zeros."""
     from attnprune_verify.algorithms.gap.by_head import gap_cost
     from attnprune_verify.algorithms.gap.mask_gap import certified_mask_gap
 

@@ -108,7 +108,7 @@ class Keeper:
         return state
 
     def is_ours(self) -> bool:
-        """Whether the folder is there and claimed by this request."""
+        """Return whether the folder exists and belongs to this request."""
         claim = kept_document(self.folder / self._claim_name)
         return claim is not None and claim.get("request") == self._request
 
@@ -133,7 +133,7 @@ class Keeper:
             sink.seal()
 
     def intact(self, name: str) -> Path | None:
-        """Where the file `name` lies, if it is there and as it was written."""
+        """Return the path of the file `name`, or None if the file is missing or was changed since it was written."""
         path, digest = self.folder / name, hashlib.sha256(f"{self._about} {name}".encode())
         if path.is_symlink() or not path.is_file():
             return None

@@ -1,4 +1,4 @@
-"""What experiments measured on models: where a pruned layer's error sits, and perplexity against sparsity."""
+"""Plots of measurements on models: the error of a pruned layer by position, and perplexity against sparsity."""
 
 from __future__ import annotations
 
