@@ -89,13 +89,13 @@ def computing() -> str:
 
 
 def count_finished(keys: Iterable[str], journal: Path) -> int:
-    """How many of these runs the journal holds."""
+    """Count the runs among `keys` that the journal holds."""
     finished = Journal(journal, computing()).finished
     return sum(key in finished for key in keys)
 
 
 def can_run_in_parallel() -> bool:
-    """Whether the extra `parallel` is installed."""
+    """Return whether the extra `parallel` is installed."""
     return find_spec("joblib") is not None
 
 

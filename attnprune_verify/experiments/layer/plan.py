@@ -1,4 +1,4 @@
-"""What the layer experiment measures: which model, texts, layers, methods, ratios, lengths and seeds."""
+"""Plan of the layer experiment: model, texts, layers, methods, ratios, lengths and seeds."""
 
 from __future__ import annotations
 

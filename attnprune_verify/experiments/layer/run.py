@@ -24,14 +24,16 @@ __all__ = ["LayerResults", "measure_run", "run_layers"]
 
 @dataclass(frozen=True)
 class LayerResults:
-    """What was measured.
+    """Measurements of the layer experiment.
 
     Attributes
     ----------
     plan : LayerPlan
-    rows : one per method, rho, n, seed, layer and head: relative error `in_sample`, `held_out`, the layer's `seconds`
-    whole : one per method, rho, n and seed where all layers were pruned: `cosine_distance`, 1 - mean cosine between the
-        mean-pooled outputs of the pruned and the dense model on the held-out sequences
+    rows : list of dict
+        One per method, rho, n, seed, layer and head: relative error `in_sample`, `held_out`, the layer's `seconds`.
+    whole : list of dict
+        One per method, rho, n and seed where all layers were pruned: `cosine_distance`, 1 - mean cosine between the
+        mean-pooled outputs of the pruned and the dense model on the held-out sequences.
     """
 
     plan: LayerPlan

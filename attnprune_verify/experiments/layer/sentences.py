@@ -170,7 +170,7 @@ def _growth(tables: _Tables, method: str) -> Iterator[Finding]:
 
 
 def _ours(tables: _Tables) -> Iterator[Finding]:
-    """What the attention-aware methods reach, in every layer but the first."""
+    """Yield findings on the ratios that the attention-aware methods reach in every layer but the first."""
     for method, bounds in _BOUNDS.items():
         promised = " and ".join(f"{bound:g} at rho = {rho:g}" for rho, bound in bounds.items())
         for (rho, bound), n in product(bounds.items(), tables.plan.ns):

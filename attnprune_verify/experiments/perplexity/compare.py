@@ -21,12 +21,14 @@ _RESULTS = ("perplexity.json", "pruning.json")
 
 @dataclass(frozen=True)
 class Comparison:
-    """What distinguishes two results.
+    """Differences between the fingerprints of two results.
 
     Attributes
     ----------
-    same : whether their fingerprints are equal
-    fields : dotted names of the fields in which they differ, with both values
+    same : bool
+        True if the fingerprints are equal.
+    fields : dict
+        Dotted names of the fields that differ, with both values.
     """
 
     same: bool

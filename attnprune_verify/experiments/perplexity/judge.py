@@ -1,4 +1,4 @@
-"""How far a pruned model is from the dense one on held-out windows: losses and KL divergences, token by token."""
+"""Distance of a pruned model from the dense one on held-out windows: losses and KL divergences, token by token."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the perplexity experiment measures: which model, texts, methods, ratios, calibration sizes and draws."""
+"""Plan of the perplexity experiment: model, texts, methods, ratios, calibration sizes and draws."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class PerplexityRun:
     hold: tuple[int, ...] = ()
 
     def plan(self) -> Plan:
-        """How the model is pruned."""
+        """Return the plan by which the model is pruned."""
         only = () if self.layer is None else (self.layer,)
         return Plan(self.attention, self.rest, self.rho, self.pattern, self.budget, only=only, hold=self.hold)  # type: ignore[arg-type]
 

@@ -1,4 +1,4 @@
-"""Which runs make up the synthetic experiment, and what one run does."""
+"""Plan of the synthetic experiment: its runs, and the computation of one run."""
 
 from __future__ import annotations
 

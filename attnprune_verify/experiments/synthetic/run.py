@@ -72,7 +72,7 @@ def run_synthetic(
 
 
 def finished_of(plan: SyntheticPlan, folder: Path) -> tuple[int, int]:
-    """How many runs of `plan` the folder holds, and how many there are."""
+    """Count the runs of `plan` that the folder holds, and all of its runs."""
     runs = _by_key(plan)
     return count_finished(runs, folder / JOURNAL), len(runs)
 
