@@ -31,18 +31,26 @@ INPUT_OF = {"Q": "x", "K": "x", "V": "x", "O": "mixed", "gate": "y", "up": "y", 
 
 @dataclass(frozen=True)
 class Trace:
-    """What a block computes on its way; all (k, n, features).
+    """Intermediate values of a block; all (k, n, features).
 
     Attributes
     ----------
-    hidden : what came in
-    x : input of W_Q, W_K, W_V
-    mixed : input of W_O, the heads side by side
-    middle : between the halves
-    y : input of W_gate and W_up
-    gate, up : their outputs; `gate` is None in a block without gates
-    inner : input of W_down
-    output : what goes on to the next block
+    hidden : array
+        Input of the block.
+    x : array
+        Input of W_Q, W_K, W_V.
+    mixed : array
+        Input of W_O: the heads' outputs side by side.
+    middle : array
+        Output of the attention half, input of the other half.
+    y : array
+        Input of W_gate and W_up.
+    gate, up : array
+        Outputs of W_gate and W_up; `gate` is None in a block without gates.
+    inner : array
+        Input of W_down.
+    output : array
+        Output of the block.
     """
 
     hidden: Array
