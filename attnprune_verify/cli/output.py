@@ -70,7 +70,7 @@ def plotted(write: Callable[[], list[Path]]) -> list[Path]:
 
 
 def reader_left() -> None:
-    """Let what is still to be written go nowhere, so that the interpreter does not stumble over it at its end."""
+    """Discard output that is still to be written, so that the interpreter does not fail on it at its end."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 

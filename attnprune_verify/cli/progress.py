@@ -11,12 +11,12 @@ from threading import Event, Thread
 __all__ = ["EVERY", "ProgressLines", "progress_bar", "stages"]
 
 EVERY = 30.0
-"""Seconds between two lines where stderr is no terminal."""
+"""Chosen: seconds between two lines where stderr is no terminal."""
 
 
 @contextmanager
 def progress_bar(label: str, *, show: bool = True) -> Iterator[Callable[[int, int], None] | None]:
-    """Yield ``progress(done, total)``; None where nothing shall be shown."""
+    """Yield ``progress(done, total)``; None if `show` is False."""
     if not show:
         yield None
         return
@@ -46,7 +46,7 @@ def progress_bar(label: str, *, show: bool = True) -> Iterator[Callable[[int, in
 
 @contextmanager
 def stages(first: str = "reading", *, show: bool = True) -> Iterator[Callable[[str], None] | None]:
-    """Yield ``tell(what)``, of work whose stages have names and no number; None where nothing shall be shown."""
+    """Yield ``tell(what)``, for work with named stages and no total; None if `show` is False."""
     if not show:
         yield None
         return
@@ -93,7 +93,7 @@ class ProgressLines:
         self._last = (now, done, total)
 
     def begin(self, label: str) -> None:
-        """Another piece of work begins."""
+        """Begin another piece of work."""
         self._label, self._start, self._first, self._last = label, self._clock(), None, None
 
     def line(self) -> str:
@@ -110,7 +110,7 @@ class ProgressLines:
 
 @contextmanager
 def _said_now_and_then(lines: ProgressLines, every: float) -> Iterator[None]:
-    """Print its line every so often until the end; nothing if the end comes before."""
+    """Print a line at intervals until the end; nothing if the end comes before the first."""
     ended = Event()
 
     def say() -> None:
