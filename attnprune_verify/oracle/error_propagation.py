@@ -116,7 +116,7 @@ def softmax(scores: Scores, positions: NDArray[np.bool_], rounding: Rounding) ->
 
 
 def _shifted(logits: Array, reach: Array, positions: NDArray[np.bool_]) -> tuple[Array, Array]:
-    """Bound the distance of scores within `reach` from their row's computed maximum, and that maximum's absolute value."""
+    """Bound the distance of scores within `reach` from the computed maximum of their row, and that maximum's size."""
     high = np.max(np.where(positions, logits + reach, -np.inf), axis=1, keepdims=True)
     low = np.max(np.where(positions, logits - reach, -np.inf), axis=1, keepdims=True)
     return np.where(positions, high - logits, 0.0), np.maximum(np.abs(high), np.abs(low))

@@ -77,10 +77,14 @@ class Block:
     ----------
     layer : AttentionLayer
         The query and key side, with heads, positions and mask; its weights are (in, out).
-    maps : the other linear maps by role: "V", "O", "gate" (if the block has gates), "up", "down"
-    norms : the norm of the attention half and that of the other half
-    activation : the pointwise function
-    norm_first : whether norms stand before the halves (decoder) or after them (encoder)
+    maps : mapping of str to Linear
+        The other linear maps by role: "V", "O", "gate" (if the block has gates), "up", "down".
+    norms : (Norm, Norm)
+        The norm of the attention half and that of the other half.
+    activation : Activation
+        The pointwise function.
+    norm_first : bool
+        True if the norms come before the halves (decoder), False if after them (encoder).
     """
 
     layer: AttentionLayer

@@ -60,8 +60,10 @@ class PretrainedModel:
 
     Attributes
     ----------
-    tokenizer : the `tokenizers.Tokenizer` of the folder, or None
-    family : what kind of network it is
+    tokenizer : tokenizers.Tokenizer or None
+        The tokenizer of the folder.
+    family : Family
+        The architecture: it reads the blocks, the embeddings and the head from the files.
     """
 
     def __init__(

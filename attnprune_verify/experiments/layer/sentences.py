@@ -58,13 +58,20 @@ class Finding:
 
     Attributes
     ----------
-    id : claim id
-    says : the sentence
-    criterion : the inequality, in words
-    lhs, rhs : the measured numbers
-    holds : whether lhs <= rhs
-    reading : the setting
-    evidence : always "measured"
+    id : str
+        Claim id.
+    says : str
+        The sentence.
+    criterion : str
+        The inequality, in words.
+    lhs, rhs : float
+        The measured numbers.
+    holds : bool
+        True if lhs <= rhs.
+    reading : str
+        The setting.
+    evidence : str
+        Always "measured".
     """
 
     id: str

@@ -37,13 +37,16 @@ class Comparison:
 
 @dataclass(frozen=True)
 class Attribution:
-    """The first run of a plan done again with one choice taken from the other result.
+    """The first run of a plan, repeated with one choice taken from the other result.
 
     Attributes
     ----------
-    choice : the choice that was changed; "" for none of them, "all" for all
-    dense : perplexity of the dense model
-    perplexity, kl : of the pruned model
+    choice : str
+        The choice that was changed; "" for none, "all" for all.
+    dense : float
+        Perplexity of the dense model.
+    perplexity, kl : float
+        Perplexity and KL of the pruned model.
     """
 
     choice: str

@@ -23,7 +23,8 @@ class Judge:
     Parameters
     ----------
     dense : PretrainedModel
-    windows : (k, length) arrays of token ids, one for each length
+    windows : sequence of (k, length) arrays of int
+        Token ids, one array for each length.
     """
 
     def __init__(self, dense: PretrainedModel, windows: Sequence[NDArray[np.int64]]) -> None:

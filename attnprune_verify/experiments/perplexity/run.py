@@ -63,9 +63,12 @@ def run_perplexity(
     Parameters
     ----------
     plan : PerplexityPlan
-    folder : where the journal of finished runs is kept; made if missing; None keeps nothing
-    processes : runs at a time
-    progress : called with the runs that are done and all there are
+    folder : Path, optional
+        Where the journal of finished runs is kept; made if missing; None keeps nothing.
+    processes : int
+        Runs done at the same time.
+    progress : callable, optional
+        Called as ``progress(runs done, runs)``.
 
     Returns
     -------

@@ -57,13 +57,20 @@ class PerplexityFinding:
 
     Attributes
     ----------
-    id : claim id
-    says : the sentence
-    criterion : the inequality, in words
-    verdict : "agrees", "disagrees", or "undecided" where the draws leave it open
-    reading : the setting
-    numbers : what was measured
-    doubts : how well the draws bear it out, before the correction
+    id : str
+        Claim id.
+    says : str
+        The sentence.
+    criterion : str
+        The inequality, in words.
+    verdict : "agrees", "disagrees" or "undecided"
+        "undecided" if the draws do not decide it.
+    reading : str
+        The setting.
+    numbers : str
+        The measured numbers.
+    doubts : Doubts
+        The two p-values over the draws, before Holm's correction.
     """
 
     id: str
@@ -93,7 +100,7 @@ def perplexity_statements(results: PerplexityResults, *, bounds: bool = True) ->
     ----------
     results : PerplexityResults
     bounds : bool
-        Whether our bounds are asked for; they were set for the default model of ``benchmarks/train_small_llama.py``.
+        If True, judge our bounds as well; they were set for the default model of ``benchmarks/train_small_llama.py``.
 
     Examples
     --------
