@@ -1,6 +1,6 @@
-"""Where the program ``attnprune-verify`` and ``python -m attnprune_verify`` begin: with nothing imported yet.
+"""Entry point of ``attnprune-verify`` and of ``python -m attnprune_verify``; imports nothing before `main` runs.
 
-An interrupt that comes while the program is still being loaded ends it as quietly as a later one, with code 130.
+An interrupt during the imports therefore ends the program like a later one: quietly, with exit code 130.
 """
 
 import sys

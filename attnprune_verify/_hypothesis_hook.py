@@ -1,4 +1,4 @@
-"""What Hypothesis loads through its entry point: teaches it to build instances, importing them only when asked."""
+"""Entry point for Hypothesis: registers a strategy for `Instance`, whose imports wait until the strategy is used."""
 
 
 def register() -> None:

@@ -47,7 +47,7 @@ class _Point(NamedTuple):
 
 @dataclass(frozen=True)
 class CheckResult:
-    """What `run_check` found; `as_dict` is the JSON of ``attnprune-verify check``.
+    """Result of `run_check`; `as_dict` is the JSON of ``attnprune-verify check``.
 
     Attributes
     ----------
@@ -59,7 +59,7 @@ class CheckResult:
     bounds : tuple of Bound
     theorem : TheoremVerdict
     mask_gaps : tuple of HeadGap or None
-        Where a pruning ratio was given: how far the best mask that was found is at most from the best one.
+        With a pruning ratio: for each head, the best mask found and a lower bound of every mask's divergence.
     outcome : str
         "passed" when every gradient oracle passed and no repaired bound is violated; "failed" when one is refuted
         (or, under `strict`, an assumption fails); else "incomplete".
@@ -300,7 +300,7 @@ def _judge_at(
 
 
 def _with_way_out(verdict: OracleVerdict, point: _Point) -> OracleVerdict:
-    """What was not run, with the effort of the whole check that is enough for it, rounded up to two digits."""
+    """Add to a skipped oracle's verdict the effort of the whole check that is enough to run it, in two digits."""
     if verdict.needs is None:
         return verdict
     enough = float(f"{1.06 * verdict.needs / point.share:.2g}")

@@ -1,4 +1,4 @@
-"""What an optional part of the package needs, said in one way wherever it is missing."""
+"""The extras of the package: the modules each one needs, and one message for a missing one."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ MODULES = {
 
 
 class MissingExtra(ModuleNotFoundError, InvalidInstance):
-    """What was asked for needs an extra that is not installed."""
+    """Raised when a function needs an extra that is not installed."""
 
 
 def lacking(what: str, extra: str) -> str:
@@ -36,7 +36,7 @@ def lacking(what: str, extra: str) -> str:
 
 
 def has(extra: str) -> bool:
-    """Whether everything of an extra is installed.
+    """Return whether all modules of an extra are installed.
 
     Examples
     --------

@@ -56,7 +56,7 @@ class AttnPruneModifier(Modifier):  # type: ignore[misc]  # its base has no type
 
     @property
     def report(self) -> dict[str, Any] | None:
-        """What `prune_` returned; None before."""
+        """The report that `prune_` returned; None before pruning."""
         return self._report
 
     def on_initialize(self, state: Any, **_: Any) -> bool:

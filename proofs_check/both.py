@@ -23,7 +23,7 @@ PROGRAM = SECOND / "build" / "second"
 
 
 def missing_tool() -> str | None:
-    """What is needed to build the second checker and is not there."""
+    """Return the first tool that the second checker's build needs and that is missing; None if all are there."""
     return next((tool for tool in ("make", "ocamlfind", "ocamlopt") if shutil.which(tool) is None), None)
 
 

@@ -30,7 +30,7 @@ BYTES = (
 
 
 def places(value: Any, wanted: Callable[[Any], bool]) -> Iterator[Place]:
-    """Where in a document values of a kind stand."""
+    """Yield the places in a document whose values satisfy `wanted`."""
     pairs = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
     for key, part in list(pairs):
         if wanted(part):
@@ -178,7 +178,7 @@ def change_structure(document: Document, rng: random.Random) -> str:
 
 
 def change_relation(document: Document, rng: random.Random) -> str:
-    """What is claimed, or how the statement is read."""
+    """Change what is claimed, or how the statement is read."""
     which = rng.randrange(5)
     if which == 0:
         relations = ("lhs<rhs", "lhs>=rhs", "lhs>rhs", "lhs<=rhs", "lhs==rhs", "zeros!=wanted", "zeros==wanted")
@@ -289,7 +289,7 @@ def open_enclosures(document: Document) -> None:
 
 
 def pivots(inputs: Document) -> list[Fraction]:
-    """Of LDL^T of X X^T - beta I, with the sizes of classes where there are any; X must be a list, no text."""
+    """Return the pivots of LDL^T of X X^T - beta I, with the sizes of classes if given; X must be a list, no text."""
     if not isinstance(inputs["X"], list):
         raise TypeError("X must be a list of rows")
     rows = [[Fraction(entry) for entry in row] for row in inputs["X"]]

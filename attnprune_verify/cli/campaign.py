@@ -16,7 +16,7 @@ from attnprune_verify.cli.output import EXIT, deliver
 __all__ = ["command"]
 
 _EVERY = 15.0
-"""Seconds between two lines of progress where nobody watches a bar."""
+"""Chosen: seconds between two lines of progress where there is no bar."""
 
 
 class _Count(click.ParamType):  # type: ignore[type-arg]  # generic in some releases only
@@ -36,13 +36,15 @@ class _Count(click.ParamType):  # type: ignore[type-arg]  # generic in some rele
 
 @click.command(name="campaign")
 @click.argument("statements", nargs=-1, required=True, metavar="STATEMENT...")
-@click.option("--instances", type=_Count(), default=100_000, help="How many; 1e6 is a number, too.  [default: 1e5]")
+@click.option(
+    "--instances", type=_Count(), default=100_000, help="Number of random instances, such as 1e6.  [default: 1e5]"
+)
 @click.option("--sizes", metavar="SIZES", help="Tokens and features of the instances.  [default: n=2..8,d=2..8]")
 @click.option("--seed", type=int, default=0, show_default=True)
-@click.option("--out", type=click.Path(), metavar="DIR", help="Keep a checkpoint; the same command goes on from it.")
-@click.option("--jobs", type=int, default=1, show_default=True, help="Processes.")
-@click.option("--scheduler", metavar="ADDRESS", help="A Dask scheduler, e.g. tcp://host:8786, instead of processes.")
-@click.option("--index", type=int, help="Show this one instance alone, and judge it.")
+@click.option("--out", type=click.Path(), metavar="DIR", help="Keep a checkpoint; the same command resumes from it.")
+@click.option("--jobs", type=int, default=1, show_default=True, help="Number of processes.")
+@click.option("--scheduler", metavar="ADDRESS", help="Use this Dask scheduler, e.g. tcp://host:8786.")
+@click.option("--index", type=int, help="Show and judge the instance with this number alone.")
 @click.option("--format", "form", type=click.Choice(["text", "json"]), default="text", show_default=True)
 @click.option("--quiet", is_flag=True, help="No progress; as text, only the closing sentence.")
 def command(
@@ -59,7 +61,7 @@ def command(
 ) -> int:
     """Attack statements on many seeded random instances, and confirm the worst of them in ball arithmetic.
 
-    Every instance can be made again from the seed and its index. The result is the same to the bit for any number of
+    Every instance can be drawn again from the seed and its index. The result is the same to the bit for any number of
     jobs, on any cluster of machines that round alike, and after any interruption.
 
     Exit code 0 when no statement of ours was violated (a violated statement of the paper is a finding), 1 when one was,
@@ -89,7 +91,7 @@ def command(
         with _telling(not quiet) as progress:
             result = run_campaign(statements, instances, **settings, progress=progress)
     except WorkersLost as error:
-        click.echo(f"Error: {error}; the same command goes on from --out", err=True)
+        click.echo(f"Error: {error}; the same command resumes from --out", err=True)
         return EXIT["incomplete"]
     if form == "json":
         deliver(dumps(result.as_dict()))

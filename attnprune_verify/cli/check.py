@@ -22,8 +22,8 @@ __all__ = ["command"]
 @click.option(
     "--layer", type=int, metavar="I", help="INSTANCE is a model's folder: check its attention layer I (from 0)."
 )
-@click.option("--text", type=click.Path(), metavar="FILE", help="The text that layer sees; with --layer.")
-@click.option("--n", type=int, metavar="N", help="So many tokens of it, the first ones; with --layer.  [default: 128]")
+@click.option("--text", type=click.Path(), metavar="FILE", help="Read the layer's tokens from this text; with --layer.")
+@click.option("--n", type=int, metavar="N", help="Use the first N tokens of the text; with --layer.  [default: 128]")
 @click.option("--format", "form", type=click.Choice(["text", "json"]), default="text", show_default=True)
 @click.option("--strict", is_flag=True, help="A failed assumption counts as failed (exit code 1).")
 @click.option(
@@ -31,13 +31,13 @@ __all__ = ["command"]
     type=NUMBER,
     default=22.0,
     show_default=True,
-    help="Nominal seconds for the oracles in exact arithmetic; what would take longer is left out and said.",
+    help="Nominal seconds for the oracles in exact arithmetic; the report lists an oracle that needs more as skipped.",
 )
 @click.option(
     "--rho",
     type=NUMBER,
     metavar="R",
-    help="Also bound the divergence of every mask with that share of zeros, where it costs less than --effort.",
+    help="Also bound the divergence of all masks with this share of zeros, if that costs less than --effort.",
 )
 @click.option("--quiet", is_flag=True, help="No progress; as text, only the closing sentence.")
 @click.option(
@@ -64,8 +64,8 @@ def command(
     A layer is an .npz file with X, W_Q, W_K, heads (and kv_heads, b_Q, b_K, rope_theta, window, softcap, ...), or one
     of a model in Hugging Face layout: check FOLDER --layer 3 --text FILE.
 
-    Evaluates the closed-form gradient against four independent oracles, says which assumptions of the paper hold,
-    and what its theorem is worth here. Without INSTANCE: the paper's synthetic set-up (n = 128, d = 64, causal).
+    The check compares the closed-form gradient with four independent oracles, tests the paper's assumptions, and
+    evaluates its theorem. Without INSTANCE it runs on the paper's synthetic set-up (n = 128, d = 64, causal).
 
     Exit code 0 when every gradient oracle passed (a failed assumption is a finding), 1 when one refutes the gradient
     (or, with --strict, an assumption fails), 2 for invalid input, 3 when something could not be decided.

@@ -15,11 +15,17 @@ _VERDICTS = ("holds", "refuted", "misstated", "ill-posed", "not-reproduced", "va
 @click.option("--format", "form", type=click.Choice(["text", "json", "html"]), default="text", show_default=True)
 @click.option("--out", type=click.Path(), metavar="FILE", help="Write to FILE instead of the terminal.")
 @click.option(
-    "--thorough", is_flag=True, help="Ten times the cases for each statement: minutes in all instead of seconds."
+    "--thorough", is_flag=True, help="Try ten times as many cases for each statement: minutes instead of seconds."
 )
 @click.option("--quiet", is_flag=True, help="No progress; as text, only the closing sentence.")
 @click.argument("ids", nargs=-1, metavar="[ID]...")
-@click.option("--verdict", "verdicts", multiple=True, type=click.Choice(_VERDICTS), help="Only these; may be repeated.")
+@click.option(
+    "--verdict",
+    "verdicts",
+    multiple=True,
+    type=click.Choice(_VERDICTS),
+    help="Show only this verdict (may be repeated).",
+)
 def command(
     form: str, out: str | None, thorough: bool, quiet: bool, ids: tuple[str, ...], verdicts: tuple[str, ...]
 ) -> int:

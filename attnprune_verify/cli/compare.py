@@ -1,4 +1,4 @@
-"""``attnprune-verify compare A B``: in which fields of their fingerprints two results differ."""
+"""``attnprune-verify compare A B``: the differences between the fingerprints of two results."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ _WIDTH = 44  # chosen: two columns on a terminal of 100
 @click.argument("other", metavar="B", type=click.Path(path_type=Path))
 @click.option("--attribute", is_flag=True, help="Rerun A with one choice of B at a time.")
 def command(one: Path, other: Path, attribute: bool) -> int:
-    """Name everything on which two results depend and in which they differ: weights, texts, windows, seeds, versions.
+    """List the differences between everything that two results depend on: weights, texts, windows, seeds, versions.
 
-    A and B are what `experiment perplexity` or `prune-model` wrote, the JSON file or its folder. Exit code 0: same
+    A and B are written by `experiment perplexity` or `prune-model`: the JSON file or its folder. Exit code 0: same
     fingerprint, 1: different, 2: unreadable.
 
     \b
@@ -45,7 +45,7 @@ def command(one: Path, other: Path, attribute: bool) -> int:
         for step in attributed(*results):
             name = step.choice or "nothing"
             lines.append(f"{name:16} {step.dense:10.4f} {step.perplexity:12.4f} {1000 * step.kl:10.4f}")
-        lines.append("Versions and the machine are not exchanged: what no choice explains is theirs.")
+        lines.append("Versions and the machine are not exchanged: they cause the difference that no choice explains.")
     deliver("\n".join(lines) + "\n")
     return _SAME if found.same else _DIFFERENT
 

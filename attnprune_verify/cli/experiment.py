@@ -1,4 +1,4 @@
-"""``attnprune-verify experiment ...``: the experiments, one subcommand each, imported when asked for."""
+"""``attnprune-verify experiment ...``: the experiments, one subcommand each, imported when it is run."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ _EXPERIMENTS = {
     "synthetic": ("attnprune_verify.cli.experiment_synthetic", "Figure 2, every reading, with trivial baselines."),
     "layer": ("attnprune_verify.cli.experiment_layer", "Attention layers of a real model, methods side by side."),
     "perplexity": ("attnprune_verify.cli.experiment_perplexity", "Table 1: a whole model's predictions, end to end."),
-    "assumptions": ("attnprune_verify.cli.experiment_assumptions", "What the theorem would need on a real model."),
+    "assumptions": ("attnprune_verify.cli.experiment_assumptions", "The theorem's assumptions on a real model."),
     "beyond": ("attnprune_verify.cli.experiment_beyond", "Where optimising the attention error does pay."),
 }
 
 
 @click.command(cls=lazy_group(_EXPERIMENTS))
 def command() -> None:
-    """Repeat the paper's experiments, with everything its text leaves open as an option.
+    """Repeat the paper's experiments; every choice that its text leaves open is an option.
 
     \b
     Example:

@@ -1,4 +1,4 @@
-"""``attnprune-verify experiment assumptions FOLDER``: what the theorem would need on a real model."""
+"""``attnprune-verify experiment assumptions FOLDER``: the theorem's assumptions on a real model."""
 
 from __future__ import annotations
 

@@ -51,7 +51,7 @@ def command(out: Path, jobs: int | None, quiet: bool, **choices: Any) -> int:
         with progress_bar("runs", show=not quiet) as progress:
             rows = run_beyond(plan, out, processes=processes, progress=progress)
     except KeyboardInterrupt:
-        click.echo(f"Interrupted: finished runs are kept in {out}; the same command goes on from there.", err=True)
+        click.echo(f"Interrupted: finished runs are kept in {out}; the same command resumes from there.", err=True)
         return INTERRUPTED
     if not quiet:
         click.echo(beyond_summary(plan, rows))

@@ -67,7 +67,7 @@ def command(folder: Path, out: Path, jobs: int, plots: bool, form: str, quiet: b
         with progress_bar("runs", show=not quiet) as bar:
             results = run_layers(plan, out, processes=processes, progress=bar)
     except KeyboardInterrupt:
-        click.echo(f"Interrupted: finished runs are kept in {out}; the same command goes on from there.", err=True)
+        click.echo(f"Interrupted: finished runs are kept in {out}; the same command resumes from there.", err=True)
         return INTERRUPTED
     paths = write_tables(results, out)
     if plots:

@@ -44,14 +44,14 @@ __all__ = ["command"]
     "budgets",
     multiple=True,
     type=click.Choice(["matrix", "measured", "owl"]),
-    help="How zeros are shared out (may be repeated).  [default: matrix]",
+    help="Division of the zeros between matrices (may be repeated).  [default: matrix]",
 )
-@click.option("--hold", type=int, multiple=True, help="A block that other budgets leave at rho (may be repeated).")
+@click.option("--hold", type=int, multiple=True, help="Prune this block by rho, whatever the others (may be repeated).")
 @click.option("--k", "ks", multiple=True, type=int, help="Calibration windows (may be repeated).  [default: 8]")
 @click.option("--n", type=int, help="Tokens of a window.  [default: the model's context, at most 2048]")
 @click.option("--seeds", type=int, help="Draws of the calibration windows.  [default: 1]")
 @click.option("--windows", type=int, help="Held-out windows, evenly spaced.  [default: all]")
-@click.option("--by-layer", is_flag=True, help="Measure also what every block does when it alone is pruned.")
+@click.option("--by-layer", is_flag=True, help="Measure also the effect of pruning each block alone.")
 @click.option("--jobs", type=int, default=1, show_default=True, help="Runs at the same time.")
 @click.option("--plots/--no-plots", default=True, help="Draw PNG and SVG (needs the extra `plot`).")
 @click.option("--format", "form", type=click.Choice(["text", "json"]), default="text", show_default=True)
@@ -83,7 +83,7 @@ def command(folder: Path, out: Path, jobs: int, plots: bool, form: str, quiet: b
         with progress_bar("runs", show=not quiet) as bar:
             results = run_perplexity(plan, out, processes=processes, progress=bar)
     except KeyboardInterrupt:
-        click.echo(f"Interrupted: finished runs are kept in {out}; the same command goes on from there.", err=True)
+        click.echo(f"Interrupted: finished runs are kept in {out}; the same command resumes from there.", err=True)
         return INTERRUPTED
     paths = write_tables(results, out)
     if plots:

@@ -76,7 +76,7 @@ def command(full: bool, out: Path, jobs: int | None, plots: bool, form: str, qui
     except KeyboardInterrupt:
         kept, total = finished_of(plan, out)
         click.echo(
-            f"Interrupted: {kept} of {total} runs are kept in {out}; the same command goes on from there.", err=True
+            f"Interrupted: {kept} of {total} runs are kept in {out}; the same command resumes from there.", err=True
         )
         return INTERRUPTED
     paths = write_tables(results, out)

@@ -1,4 +1,4 @@
-"""How many runs a command does at the same time."""
+"""The option --jobs: number of runs that a command does at the same time."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ __all__ = ["as_processes"]
 
 
 def as_processes(jobs: int | None) -> int:
-    """What --jobs asks for, one per core if it is not given; 1, and a note, where the extra `parallel` is missing."""
+    """Return the number of --jobs; by default one per core. Without the extra `parallel`: 1, and a note on stderr."""
     from attnprune_verify.experiments.runs import can_run_in_parallel
     from attnprune_verify.values import as_count
 

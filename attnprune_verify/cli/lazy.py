@@ -1,4 +1,4 @@
-"""A group of commands, each imported only when it is asked for: --help and completion are instant."""
+"""A group of commands, each imported only when it is run: --help and completion are instant."""
 
 from __future__ import annotations
 

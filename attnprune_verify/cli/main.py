@@ -33,7 +33,7 @@ _COMMANDS = {
     "prune-model": "Prune a whole model, folder to folder.",
     "experiment": "Repeat the experiments.",
     "plot": "Draw instances, bounds and measurements.",
-    "compare": "Say on what two results depend and differ.",
+    "compare": "List what two results depend on and differ in.",
 }
 _HOMES = {name: (f"attnprune_verify.cli.{name.replace('-', '_')}", says) for name, says in _COMMANDS.items()}
 _TRACEBACK = "ATTNPRUNE_TRACEBACK"
@@ -115,7 +115,7 @@ def _complain(message: str, code: int = USAGE) -> int:
 
 
 def _unforeseen(error: BaseException) -> int:
-    """One line about an error that nobody foresaw; where it was raised is shown to those who set the variable."""
+    """Print one line about an unforeseen error; with the variable set, also its traceback."""
     if os.environ.get(_TRACEBACK):
         traceback.print_exception(error)
     message = f"{type(error).__name__}: {error}"[:_LONGEST]

@@ -12,7 +12,7 @@ __all__ = ["NUMBER"]
 
 
 class _Number(click.types.FloatParamType):
-    """A float; what float64 turns into 0 or an infinity is refused, for nothing said of it would be about it."""
+    """A float; a nonzero number that float64 turns into 0 or an infinity is refused, since another would be judged."""
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
         number = super().convert(value, param, ctx)

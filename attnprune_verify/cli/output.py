@@ -1,4 +1,4 @@
-"""Where a report goes: a terminal, a pipe, or a file that is complete or not there; and the exit code beside it."""
+"""Writing of reports to a terminal, a pipe or a file (complete or not there), and the exit code of each."""
 
 from __future__ import annotations
 
@@ -70,12 +70,12 @@ def plotted(write: Callable[[], list[Path]]) -> list[Path]:
 
 
 def reader_left() -> None:
-    """Let what is still to be written go nowhere, so that the interpreter does not stumble over it at its end."""
+    """Discard output that is still to be written, so that the interpreter does not fail on it at its end."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def laid_out(report: RenderableType, width: int, *, colour: bool | None) -> str:
-    """As text; with colour None, coloured only where the environment asks for it (FORCE_COLOR)."""
+    """Return the report as text; `colour` None means coloured only if the environment sets FORCE_COLOR."""
     from rich.console import Console
 
     page = io.StringIO()

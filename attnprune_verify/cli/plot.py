@@ -25,22 +25,22 @@ _FORMATS = (".png", ".svg", ".pdf")
 _DESCENT = {"lam", "rho", "readings", "steps"}
 _OF_AN_INSTANCE = {"heatmaps": _DESCENT, "taylor": {"lam"}, "descent": _DESCENT, "constants": {"lam"}, "gap": {"lam"}}
 _TAKES = {**_OF_AN_INSTANCE, "slack": {"claims"}, "heads": {"rho", "methods"}, "perplexity": set[str]()}
-"""The options that mean something to each kind."""
+"""The options that have an effect on each kind."""
 KINDS = tuple(_TAKES)
 _GAP_STEPS = 60
-"""Of the search for a bound: chosen, half a second a ratio on the instance that is drawn without SOURCE."""
+"""Steps of the search for a bound; chosen: half a second a ratio on the default instance."""
 
 
 @click.command(name="plot")
 @click.argument("kind", type=click.Choice(KINDS), metavar="KIND")
 @click.argument("source", required=False, type=click.Path(path_type=Path))
-@click.option("--out", type=click.Path(), required=True, metavar="FILE", help="A .png, .svg or .pdf.")
-@click.option("--rho", type=NUMBER, help="Pruning ratio; 0.5, or the smallest one measured.")
-@click.option("--lam", type=NUMBER, help="Regularisation strength; the instance's own if not given.")
-@click.option("--reading", "readings", multiple=True, help="Of the descent (may be repeated).")
-@click.option("--steps", type=int, default=100, show_default=True, help="Of the descent.")
-@click.option("--claim", "claims", multiple=True, metavar="ID", help="A bound whose slack is drawn (may be repeated).")
-@click.option("--method", "methods", multiple=True, help="Of the measured layers (may be repeated, at most nine).")
+@click.option("--out", type=click.Path(), required=True, metavar="FILE", help="Write this .png, .svg or .pdf.")
+@click.option("--rho", type=NUMBER, help="Pruning ratio.  [default: 0.5, or the smallest one measured]")
+@click.option("--lam", type=NUMBER, help="Regularisation strength.  [default: the instance's own]")
+@click.option("--reading", "readings", multiple=True, help="Reading of the descent (may be repeated).")
+@click.option("--steps", type=int, default=100, show_default=True, help="Steps of the descent.")
+@click.option("--claim", "claims", multiple=True, metavar="ID", help="Draw the slack of this bound (may be repeated).")
+@click.option("--method", "methods", multiple=True, help="Draw this method's heads (may be repeated, at most nine).")
 @click.option("--quiet", is_flag=True, help="Print nothing.")
 def command(
     kind: str,
@@ -60,14 +60,14 @@ def command(
       heatmaps    F(1), F(M), c, M and M rounded, of an instance
       taylor      Taylor remainder of the gradient, and of a wrong one
       descent     loss, gradient and M along the descent, by reading
-      constants   the paper's, ours, and what is found on the instance
-      gap         a bound that no mask is below, and masks, by pruning ratio
-      slack       how far bounds are from failing, by family
+      constants   the paper's, ours, and the values measured on the instance
+      gap         the lower bound of all masks, and masks, by pruning ratio
+      slack       slack of the bounds, by family of instances
       heads       error of pruned layers, heads by layers
       perplexity  perplexity against sparsity
 
-    SOURCE is an instance file (without one a small random instance, which meets the assumptions), for `heads` the
-    folder of an `experiment layer` (without one the stored run), for `perplexity` that of an `experiment perplexity`.
+    SOURCE is an instance file (default: a small random instance that meets the assumptions), for `heads` the folder of
+    an `experiment layer` (default: the stored run), for `perplexity` the folder of an `experiment perplexity`.
 
     \b
     Example:

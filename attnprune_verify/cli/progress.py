@@ -1,4 +1,4 @@
-"""How far a command is, on stderr: a bar for someone who watches, a line every half minute for a log."""
+"""Progress of a command on stderr: a bar on a terminal, a line every half minute elsewhere."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from threading import Event, Thread
 __all__ = ["EVERY", "ProgressLines", "progress_bar", "stages"]
 
 EVERY = 30.0
-"""Seconds between two lines where stderr is no terminal."""
+"""Chosen: seconds between two lines where stderr is no terminal."""
 
 
 @contextmanager
 def progress_bar(label: str, *, show: bool = True) -> Iterator[Callable[[int, int], None] | None]:
-    """Yield ``progress(done, total)``; None where nothing shall be shown."""
+    """Yield ``progress(done, total)``; None if `show` is False."""
     if not show:
         yield None
         return
@@ -46,7 +46,7 @@ def progress_bar(label: str, *, show: bool = True) -> Iterator[Callable[[int, in
 
 @contextmanager
 def stages(first: str = "reading", *, show: bool = True) -> Iterator[Callable[[str], None] | None]:
-    """Yield ``tell(what)``, of work whose stages have names and no number; None where nothing shall be shown."""
+    """Yield ``tell(what)``, for work with named stages and no total; None if `show` is False."""
     if not show:
         yield None
         return
@@ -62,9 +62,9 @@ def stages(first: str = "reading", *, show: bool = True) -> Iterator[Callable[[s
 
 
 class ProgressLines:
-    """What to say of a command's progress, with the time left if it goes on as so far.
+    """Lines about a command's progress, with the time left at the present speed.
 
-    The estimate counts from the first piece told: a run that goes on after an interruption finds many done at once.
+    The speed is measured from the first report of progress: a resumed run starts with many pieces already done.
 
     Examples
     --------
@@ -87,17 +87,17 @@ class ProgressLines:
         self._last: tuple[float, int, int] | None = None
 
     def __call__(self, done: int, total: int) -> None:
-        """Take note of it; `line` says it."""
+        """Record the progress that `line` prints."""
         now = self._clock()
         self._first = self._first or (now, done)
         self._last = (now, done, total)
 
     def begin(self, label: str) -> None:
-        """Another piece of work begins."""
+        """Begin another piece of work."""
         self._label, self._start, self._first, self._last = label, self._clock(), None, None
 
     def line(self) -> str:
-        """How far it is now."""
+        """Return the present progress as one line."""
         now = self._clock()
         if self._first is None or self._last is None:
             return f"{self._label}: at work for {_duration(now - self._start)}"
@@ -110,7 +110,7 @@ class ProgressLines:
 
 @contextmanager
 def _said_now_and_then(lines: ProgressLines, every: float) -> Iterator[None]:
-    """Print its line every so often until the end; nothing if the end comes before."""
+    """Print a line at intervals until the end; nothing if the end comes before the first."""
     ended = Event()
 
     def say() -> None:

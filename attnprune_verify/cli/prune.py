@@ -24,17 +24,17 @@ _DIVERGED = 1
 @click.command()
 @click.argument("path", metavar="INSTANCE.npz", type=click.Path(path_type=Path))
 @click.option("--rho", type=NUMBER, required=True, help="Pruning ratio: floor(rho d^2) entries become 0.")
-@click.option("--lam", type=NUMBER, help="Regularisation strength; the instance's own if not given.")
+@click.option("--lam", type=NUMBER, help="Regularisation strength.  [default: the instance's own]")
 @click.option(
     "--reading",
     type=click.Choice(list(READINGS)),
     default="theorem",
     show_default=True,
-    help="Which reading of the algorithm: where lambda stands and which step is taken.",
+    help="Reading of the algorithm: the place of lambda and the step size.",
 )
-@click.option("--eta", type=NUMBER, help="Fixed step; the reading's own if not given.")
+@click.option("--eta", type=NUMBER, help="Fixed step.  [default: the reading's own]")
 @click.option("--steps", type=int, default=100, show_default=True)
-@click.option("--momentum", type=NUMBER, default=0.0, show_default=True, help="Section 6.1 says 0.9.")
+@click.option("--momentum", type=NUMBER, default=0.0, show_default=True, help="Section 6.1 uses 0.9.")
 @click.option(
     "--momentum-form", type=click.Choice(["heavy-ball", "ema", "nesterov"]), default="heavy-ball", show_default=True
 )
@@ -44,7 +44,7 @@ _DIVERGED = 1
     type=NUMBER,
     default=22.0,
     show_default=True,
-    help="Nominal seconds for the bound of every mask with as many zeros; one that costs more is left out.",
+    help="Nominal seconds for the lower bound of all masks with as many zeros; a bound that costs more is skipped.",
 )
 @click.option("--out", type=click.Path(), metavar="FILE", help="Write mask (0/1), M and the trace to this .npz.")
 @click.option("--quiet", is_flag=True, help="Print nothing.")
@@ -64,8 +64,8 @@ def command(
 ) -> int:
     """Find a pruning mask for an instance by gradient descent on its attention error (alg:mask_gd).
 
-    The error of the mask is printed beside that of pruning the smallest |W|, which looks at no sample at all, and its
-    divergence beside a bound that no mask with as many zeros is below.
+    The mask's error is printed beside that of pruning the smallest |W|, which needs no samples; its divergence, beside
+    a lower bound of all masks with as many zeros.
 
     \b
     Example:
@@ -136,7 +136,7 @@ def _report(result: Descent, instance: Instance, effort: float) -> str:
 
 
 def _gap(result: Descent, instance: Instance, effort: float) -> list[str]:
-    """How far the mask is at most from the best one, in KL."""
+    """Return lines that compare the mask's KL with a bound of all masks with as many zeros."""
     from attnprune_verify.algorithms.gap.by_head import gap_cost
     from attnprune_verify.algorithms.gap.mask_gap import certified_mask_gap
 

@@ -19,7 +19,9 @@ _TOKENS = 2048
 
 @click.command("prune-model", cls=NamingMethods)
 @click.argument("folder", type=click.Path(path_type=Path))
-@click.option("--out", type=click.Path(path_type=Path), required=True, help="The new folder.")
+@click.option(
+    "--out", type=click.Path(path_type=Path), required=True, help="Folder of the pruned model; it must not exist."
+)
 @click.option("--rho", type=NUMBER, help="Pruning ratio of every matrix.")
 @click.option("--pattern", metavar="N:M", help="Keep N of every M consecutive inputs, in place of --rho.")
 @click.option(
@@ -32,31 +34,38 @@ _TOKENS = 2048
     type=click.Choice(["matrix", "measured", "owl"]),
     default="matrix",
     show_default=True,
-    help="Every matrix by rho, or rho in all: as far as each does least damage, or by OWL's count of outliers.",
+    help="matrix: rho in every matrix; else rho over all: by the damage measured, or by OWL's count of outliers.",
 )
-@click.option("--hold", type=int, multiple=True, help="A block that --rho holds for all the same (may be repeated).")
+@click.option(
+    "--hold", type=int, multiple=True, help="Prune this block by --rho, whatever the others (may be repeated)."
+)
 @click.option("--k", type=int, default=128, show_default=True, help="Windows of calibration text.")
 @click.option("--n", type=int, help="Tokens of a window.  [default: the model's context, at most 2048]")
-@click.option("--seed", type=int, default=0, show_default=True, help="What the windows are drawn by.")
+@click.option("--seed", type=int, default=0, show_default=True, help="Seed by which the windows are drawn.")
 @click.option(
     "--device",
     type=click.Choice(["auto", "numpy", "cpu", "cuda"]),
     default="auto",
     show_default=True,
-    help="Where blocks are computed; numpy: by this package's own networks (BERT, Llama, Mistral, Qwen2).",
+    help="Device of the blocks' computations; numpy: this package's own networks (BERT, Llama, Mistral, Qwen2).",
 )
-@click.option("--evaluate", multiple=True, type=click.Path(), help="A text whose perplexity is printed.")
-@click.option("--dense-inputs", is_flag=True, help="Calibrate on the dense blocks before, not on the pruned ones.")
+@click.option(
+    "--evaluate",
+    multiple=True,
+    type=click.Path(),
+    help="Print the perplexity of this text, dense and pruned (may be repeated).",
+)
+@click.option("--dense-inputs", is_flag=True, help="Calibrate each block on the dense outputs of the blocks before it.")
 @click.option("--quiet", is_flag=True, help="Print nothing.")
 def command(folder: Path, out: Path, quiet: bool, evaluate: tuple[str, ...], **choices: Any) -> int:
     """Prune the model in FOLDER (config.json, safetensors, tokenizer.json) and write it to the new folder DIR.
 
-    Where torch and transformers are installed: any decoder of transformers whose blocks run one after the other, such
-    as Llama, Qwen, Mistral, Mixtral, Gemma, Phi, OLMo, GPT-2, OPT, GPT-NeoX, Falcon, Granite, gpt-oss, DeepSeek.
-    Without them: BERT, Llama, Mistral, Qwen2. What cannot be pruned is refused by name, before any work.
+    With torch and transformers installed: any decoder of transformers whose blocks run one after the other, such as
+    Llama, Qwen, Mistral, Mixtral, Gemma, Phi, OLMo, GPT-2, OPT, GPT-NeoX, Falcon, Granite, gpt-oss, DeepSeek.
+    Without them: BERT, Llama, Mistral, Qwen2. A model that cannot be pruned is refused by name, before any work.
 
     DIR has the same files, tensor names, dtypes and shards, pruned weights exactly 0, and a pruning.json. It appears
-    whole or not at all: after an interruption the same command goes on from DIR.partial.
+    whole or not at all: after an interruption the same command resumes from DIR.partial.
 
     \b
     Example:
@@ -83,7 +92,7 @@ def command(folder: Path, out: Path, quiet: bool, evaluate: tuple[str, ...], **c
 
             report = prune_model(folder, out, progress=tell, **choices)
     except KeyboardInterrupt:
-        click.echo(f"Interrupted: the same command goes on from {out}.partial.", err=True)
+        click.echo(f"Interrupted: the same command resumes from {out}.partial.", err=True)
         return INTERRUPTED
     if not quiet:
         share = report["zeros"] / max(report["size"], 1)

@@ -16,15 +16,15 @@ __all__ = ["command"]
 
 @click.command(name="show", epilog="Example: attnprune-verify show lem:PL_ineq --reading full")
 @click.argument("ids", nargs=-1, required=True, metavar="ID...")
-@click.option("--reading", help="Only this reading, such as full or causal.")
+@click.option("--reading", help="Show only this reading, such as full or causal.")
 @click.option("--format", "form", type=click.Choice(["text", "json"]), default="text", show_default=True)
-@click.option("--fresh", is_flag=True, help="Judge anew, also where a verdict is kept.")
+@click.option("--fresh", is_flag=True, help="Judge anew, even if a verdict is kept.")
 @click.option("--quiet", is_flag=True, help="No progress.")
 def command(ids: tuple[str, ...], reading: str | None, form: str, fresh: bool, quiet: bool) -> int:
     """Show one statement (or a few): in words and as a formula, with verdict, counterexample, repair and evidence.
 
-    Only what was asked for is judged, and what it rests on, with the effort of `claims`. Verdicts are kept in the
-    user's cache folder (the environment's ATTNPRUNE_CACHE names another) under a key of the code they depend on.
+    The statements are judged with the effort of `claims`, together with those they rest on. Verdicts are kept in the
+    user's cache folder (or in ATTNPRUNE_CACHE, if that variable is set) under a key of the code they depend on.
 
     Exit code 0 when everything was computed, 1 when a repaired or new statement does not stand, 2 for an unknown id or
     reading, 3 when something could not be run or decided.

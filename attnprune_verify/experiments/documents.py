@@ -78,7 +78,7 @@ def draw_sequences(
 
 
 def _special_tokens(tokenizer: Any) -> tuple[list[int], list[int]]:
-    """What the tokenizer puts before and after a text."""
+    """Return the ids that the tokenizer puts before a text, and those that it puts after it."""
     plain, full = tokenizer.encode("a", add_special_tokens=False).ids, tokenizer.encode("a").ids
     for start in range(len(full) - len(plain) + 1):
         if full[start : start + len(plain)] == plain:

@@ -1,9 +1,9 @@
-"""What a few seeds can decide: paired tests with a known error probability, combined and corrected for their number.
+"""Paired tests over a few seeds, with a known error probability, combined and corrected for their number.
 
-Two errors measured on the same seeds are compared by Student's paired t with as many degrees of freedom as there are
-seeds less one, exact where the differences are normal. Every proposition gets two probabilities, one for each way to be
-wrong about it, and the verdicts on several readings are found together by Holm's rule: the probability that any of them
-is wrong is at most `LEVEL`, however the readings depend on each other.
+Two errors measured on the same seeds are compared by Student's paired t test, with one degree of freedom less than
+there are seeds; the test is exact for normal differences. Every proposition gets two p-values, one against it and one
+against its negation. Holm's rule decides several readings together: the probability that any verdict is wrong is at
+most `LEVEL`, however the readings depend on each other.
 """
 
 from __future__ import annotations
@@ -40,12 +40,14 @@ RULE = f"paired t over seeds, Holm over all readings: any verdict wrong with pro
 
 
 class Doubts(NamedTuple):
-    """How well the seeds bear out a proposition.
+    """Two p-values of a proposition; a small `yes` supports it, a small `no` refutes it.
 
     Attributes
     ----------
-    yes : probability of seeds that speak for it at least as clearly, where it is not so (at most)
-    no : probability of seeds that speak against it at least as clearly, where it is so (at most)
+    yes : float
+        If the proposition is false: probability, at most, of seeds that support it as clearly as these or more.
+    no : float
+        If the proposition is true: probability, at most, of seeds that oppose it as clearly as these or more.
     """
 
     yes: float
@@ -56,9 +58,10 @@ UNTESTED = Doubts(1.0, 1.0)
 
 
 def is_below(first: NDArray[np.float64], second: NDArray[np.float64], factor: float = 1.0) -> Doubts:
-    """Whether the mean of ``first`` is below that of ``factor * second``, seed by seed on the same data.
+    """Test whether the mean of ``first`` is below that of ``factor * second``, seed by seed on the same data.
 
-    Student's t of the differences, with their number less one degrees of freedom. A single seed tells nothing.
+    The test is Student's t on the differences, with one degree of freedom less than there are seeds; a single seed
+    decides nothing.
 
     Examples
     --------

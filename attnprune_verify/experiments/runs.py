@@ -16,7 +16,7 @@ from attnprune_verify.state.journal import Journal
 __all__ = ["Progress", "can_run_in_parallel", "complete", "computing", "count_finished"]
 
 Progress = Callable[[int, int], object]
-"""Called as ``progress(runs done, runs)``, first with those that were there already."""
+"""Called as ``progress(runs done, runs)``, first with the runs that the journal held already."""
 
 _Task = TypeVar("_Task")
 _LIBRARIES = ("numpy", "scipy", "safetensors", "tokenizers", "threadpoolctl", "torch", "transformers")
@@ -35,17 +35,24 @@ def complete(
 
     Parameters
     ----------
-    runs : what to do, by key; equal keys mean equal results
-    perform : does one; what it returns is JSON
-    journal : path of the file that keeps finished runs, its folder made when missing; None keeps nothing
-    processes : runs at a time; needs joblib beyond 1
-    cost : dear runs go first, so that no process is left alone with one at the end
+    runs : mapping
+        The runs by key; equal keys mean equal results.
+    perform : callable
+        Does one run and returns a mapping that JSON can hold.
+    journal : Path, optional
+        File that keeps finished runs, its folder made if missing; None keeps nothing. Runs of another code or of other
+        libraries are repeated.
+    processes : int
+        Runs done at the same time; needs joblib beyond 1.
+    progress : callable, optional
+        Called as ``progress(runs done, runs)``.
+    cost : callable
+        Estimated cost of a run; the most costly runs start first, so that none of them is alone at the end.
 
     Raises
     ------
     InvalidInstance
-        If another process is at work with this journal, or the file holds something else than finished runs; runs of
-        another code or of other libraries are done again.
+        If another process uses this journal, or the file holds anything else than finished runs.
 
     Examples
     --------
@@ -89,13 +96,13 @@ def computing() -> str:
 
 
 def count_finished(keys: Iterable[str], journal: Path) -> int:
-    """How many of these runs the journal holds."""
+    """Count the runs among `keys` that the journal holds."""
     finished = Journal(journal, computing()).finished
     return sum(key in finished for key in keys)
 
 
 def can_run_in_parallel() -> bool:
-    """Whether the extra `parallel` is installed."""
+    """Return whether the extra `parallel` is installed."""
     return find_spec("joblib") is not None
 
 

@@ -167,7 +167,7 @@ class AttentionLayer(Frozen):
         )
 
     def _more(self) -> str:
-        """What most layers do not have."""
+        """Return the optional features that are in use, for the layer's repr."""
         alibi = None if self.alibi is None else self.alibi.tolist()
         more = {"window": self.window, "softcap": self.softcap, "alibi": alibi}
         return "".join(f", {name}={value}" for name, value in more.items() if value is not None)

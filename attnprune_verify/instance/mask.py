@@ -59,11 +59,11 @@ class RowBlock(NamedTuple):
 
 
 class Mask(ABC):
-    """Which positions may attend to which."""
+    """An attention mask: the pairs (query i, key j) that are allowed."""
 
     @abstractmethod
     def allows(self, i: NDArray[np.int_], j: NDArray[np.int_]) -> Flags:
-        """Whether query i may attend to key j, for arrays of indices that broadcast."""
+        """Return whether query i may attend to key j, for arrays of indices that broadcast."""
 
     @abstractmethod
     def span(self, start: int, stop: int, n: int) -> Span:
@@ -169,7 +169,7 @@ class Window(Mask):
 
 
 class Given(Frozen, Mask):
-    """What an (n, n) array of 0 and 1 says; it fixes n.
+    """Mask given as an (n, n) array of 0 and 1; it fixes n.
 
     Parameters
     ----------
@@ -221,7 +221,7 @@ class Given(Frozen, Mask):
 
 @dataclass(frozen=True)
 class Both(Mask):
-    """What two masks both allow."""
+    """Intersection of two masks."""
 
     one: Mask
     other: Mask

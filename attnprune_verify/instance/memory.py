@@ -1,10 +1,10 @@
-"""How much memory a problem takes at its peak, said before anything is allocated, and how much it may take.
+"""Peak memory of a problem, estimated before anything is allocated, and the memory budget.
 
-The budget is four fifths of the memory that is available now (of the machine, or of the control group the process is
-in), or what the environment variable ``ATTNPRUNE_MEMORY`` says: bytes, or a number with a unit, such as 6GiB.
+The budget is four fifths of the memory that is available now (of the machine, or of the process's control group), or
+the value of the environment variable ``ATTNPRUNE_MEMORY``: bytes, or a number with a unit, such as 6GiB.
 
-Estimates count the arrays a task holds at once, beyond its inputs. They lie above what is measured, by at most a factor
-of four where it matters (``python benchmarks/real_size.py``).
+Estimates count the arrays a task holds at once, beyond its inputs. They exceed the measured peak, by at most a factor
+of four for large problems (``python benchmarks/real_size.py``).
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _SHARE = 0.8  # chosen: a fifth is left to the rest of the machine
 _UNITS = {"": 1, "b": 1, **{f"{p}b": 1000 ** (i + 1) for i, p in enumerate("kmgt")}}
 _UNITS |= {f"{p}ib": 1024 ** (i + 1) for i, p in enumerate("kmgt")}
 _UNSUSPICIOUS = 64 * 2**20
-"""What needs less is not worth asking the system for."""
+"""Chosen: below this the budget is not read from the system."""
 _CGROUPS = tuple(
     (f"{folder}/{limit}", f"{folder}/{used}", f"{folder}/memory.stat", name)
     for folder, limit, used, name in (
@@ -58,7 +58,7 @@ def as_bytes(text: str, name: str = _VARIABLE) -> int:
 
 
 def memory_budget() -> int | None:
-    """Bytes that one task may take; None where nobody says and the system does not tell.
+    """Bytes that one task may take; None if ATTNPRUNE_MEMORY is not set and the system reports no size.
 
     Raises
     ------
@@ -88,11 +88,16 @@ def estimate_memory(
 
     Parameters
     ----------
-    task : "objective" (loss and gradient), "check" or "prune" (`prune_layer`)
-    n, d, k : tokens, features, samples
-    heads, kv_heads, m : of a layer; without them the fused weight
-    keep_dense : whether the objective keeps F(1)
-    itemsize : bytes of a number, 4 or 8
+    task : "objective", "check" or "prune"
+        Loss and gradient, `run_check`, or `prune_layer`.
+    n, d, k : int
+        Tokens, features, samples.
+    heads, kv_heads, m : int, optional
+        Sizes of a layer; without them the problem is that of a fused weight.
+    keep_dense : bool
+        True if the objective keeps F(1).
+    itemsize : int
+        Bytes of a number, 4 or 8.
 
     Raises
     ------

@@ -19,7 +19,7 @@ __all__ = ["Instance", "LayerInstance"]
 
 
 class _OnTokens(Frozen):
-    """What every problem on tokens X (n, d) or (k, n, d) knows of its sizes."""
+    """Sizes of a problem on tokens X, (n, d) or (k, n, d)."""
 
     X: Array
 
@@ -132,7 +132,7 @@ class Instance(_OnTokens):
 
     @property
     def mask_kind(self) -> Literal["causal", "given"] | None:
-        """How the attention mask was stated: None, "causal" or "given"."""
+        """Kind of the attention mask as stated: None, "causal" or "given"."""
         return self.visible.kind
 
     @property
@@ -205,7 +205,7 @@ class LayerInstance(_OnTokens):
 
     @property
     def mask_kind(self) -> Literal["causal", "given"] | None:
-        """How the layer's attention mask was stated: None, "causal" or "given"."""
+        """Kind of the layer's attention mask as stated: None, "causal" or "given"."""
         return as_mask(self.layer.mask).kind
 
     @property

@@ -28,7 +28,7 @@ _SCALINGS = {"default": (), "linear": ("factor",), "llama3": _LLAMA3}
 
 
 class RoPE(Frozen):
-    """How queries and keys are rotated by position.
+    """Rotary position embedding: the rotation of queries and keys by position.
 
     ::
 

@@ -65,9 +65,10 @@ def as_real(name: str, value: object) -> Array:
 
 
 def all_finite(array: Array) -> bool:
-    """Whether no entry is infinite or NaN.
+    """Return whether no entry is infinite or NaN.
 
-    A finite sum of squares proves it, in one pass and without an array of flags; where the squares overflow, one looks.
+    A finite sum of squares proves it in one pass, without an array of flags; if the squares overflow, every entry is
+    tested.
     """
     if array.dtype.kind == "f" and array.flags.c_contiguous and math.isfinite(np.vdot(array, array)):
         return True

@@ -1,11 +1,11 @@
-"""What the paper's fused weight W = W_Q W_K^T means for a real layer, and when a mask on it cannot be used (ours).
+"""The paper's fused weight W = W_Q W_K^T in a real layer, and when a mask on W cannot be deployed (ours).
 
 The attention of a head depends on W_Q and W_K only through the fused weight, one for every offset r = j - i::
 
     S_ij = x_i W(j - i) x_j^T,   W(r) = scale W_Q^h R_r (W_K^g)^T = sum_a cos(w_a r) C_a + sin(w_a r) S_a
 
 with C_a and S_a of rank at most 2, one pair per frequency. Without RoPE there is one W, of rank at most m. The layer
-computes with W_Q and W_K, so a masked W is only usable where it factors the same way.
+computes with W_Q and W_K, so a masked W can be deployed only if it factors into such a pair.
 """
 
 from __future__ import annotations
@@ -82,7 +82,7 @@ def fused_weight(layer: AttentionLayer, head: int, offset: int = 0) -> Array:
 
 
 def fused_mask_ranks(layer: AttentionLayer, head: int, M: ArrayLike) -> FusedRanks:
-    """Whether M * W can be the fused weight of any W_Q, W_K of the layer's shapes.
+    """Return the ranks that decide whether M * W is the fused weight of some W_Q, W_K of the layer's shapes.
 
     Without RoPE M * W must have rank at most m. With RoPE one mask acts on every W(r), so every M * C_a and M * S_a
     must have rank at most 2: `ranks` lists them all.
@@ -123,7 +123,7 @@ def fused_mask_ranks(layer: AttentionLayer, head: int, M: ArrayLike) -> FusedRan
 
 
 def sum_of_heads(layer: AttentionLayer, X: ArrayLike) -> HeadSum:
-    """What X W_Q (W_K repeated for the groups)^T X^T computes: the sum of the heads' logits, no head's attention.
+    """Compare X W_Q (W_K repeated for the groups)^T X^T with the heads: it is the sum of their logits, not attention.
 
     Parameters
     ----------

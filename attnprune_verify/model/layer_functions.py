@@ -278,7 +278,7 @@ def layer_hessian_vector_product(
 
 
 def layer_relative_error(dense: AttentionLayer, pruned: AttentionLayer, X: ArrayLike) -> Array:
-    """How far each head of `pruned` is from `dense` on the tokens X.
+    """Relative error of the attention of each head of `pruned` against `dense` on the tokens X.
 
     ::
 

@@ -28,12 +28,12 @@ __all__ = ["Fused", "Heads", "Problem"]
 
 
 class Problem(ABC):
-    """What the objective needs to know. `weights` are by name; to W, W_Q, W_K belong masks M, M_Q, M_K.
+    """Interface between a problem and the objective. `weights` are by name; W, W_Q, W_K have masks M, M_Q, M_K.
 
     Attributes
     ----------
     moves_keys : bool
-        Whether the keys depend on the masks.
+        True if the keys depend on the masks.
     weights : mapping of name to array
     k, heads, n : int
         Samples, heads, tokens.
@@ -62,12 +62,12 @@ class Problem(ABC):
 
     @property
     def count(self) -> int:
-        """How many attention matrices there are."""
+        """Number of attention matrices."""
         return self.k * self.heads
 
     @property
     def dtype(self) -> np.dtype[np.floating]:
-        """In which everything is computed."""
+        """Floating-point type of all computations."""
         return self.X.dtype
 
     def blocks(self) -> list[RowBlock]:
@@ -76,7 +76,7 @@ class Problem(ABC):
 
     @property
     def work(self) -> float:
-        """About how many operations a gradient takes: the products with the tokens, and those of size n x n."""
+        """Estimate of a gradient's operations: the products with the tokens, and those of size n x n."""
         columns = sum(int(weight.shape[1]) for weight in self.weights.values())
         m = columns / len(self.weights) / self.heads if self.moves_keys else columns
         return 4.0 * float(self.X.size) * columns + 4.0 * float(self.count * self.n**2) * m * (1 + self.moves_keys)

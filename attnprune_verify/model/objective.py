@@ -236,7 +236,7 @@ class Objective:
             return self._finished(moved.queries, d_keys, directions, crew)
 
     def _each(self, crew: Crew, work: Callable[..., _T], *arguments: Any) -> Iterable[_T]:
-        """What each unit of rows yields, in order."""
+        """Do `work` on each unit of rows, and yield the results in order."""
         return crew.map(partial(work, *arguments), range(len(self._rows.units)))
 
     def _several(self, masks: Any) -> Sequence[ArrayLike]:
@@ -315,7 +315,7 @@ def _require_memory_for(problem: Problem, keep_dense: bool) -> None:
 
 
 def _fit(matrices: Sequence[ArrayLike], weights: Sequence[Array]) -> bool:
-    """Whether the matrices are what `as_real` and `check_shapes` would make of them."""
+    """Return whether `as_real` and `check_shapes` would leave the matrices unchanged."""
     if len(matrices) != len(weights):
         return False
     for matrix, weight in zip(matrices, weights, strict=True):

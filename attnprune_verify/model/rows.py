@@ -1,4 +1,4 @@
-"""What one unit of rows contributes to the loss, its derivatives and the errors; in whatever thread.
+"""Contribution of one unit of rows to the loss, its derivatives and the errors, computed in any thread.
 
 The steps are those of `attnprune_verify.model.plain`, chunk by chunk in the buffers of a `Workspace`.
 """

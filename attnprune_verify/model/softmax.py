@@ -29,12 +29,12 @@ __all__ = [
 
 
 def quiet() -> np.errstate:
-    """Far below its row's maximum exp is truly 0; an overflow is reported, with its cause, where it arrives."""
+    """Silence NumPy here: underflow of exp is harmless, and the caller detects and reports overflow."""
     return np.errstate(over="ignore", under="ignore", invalid="ignore")
 
 
 def product(*factors: Array) -> Array:
-    """Matrix product; overflow is left to be found, with its cause, in the logits."""
+    """Return the matrix product; the caller detects overflow in the logits and reports its cause."""
     with quiet():
         result = factors[0]
         for factor in factors[1:]:
@@ -48,9 +48,9 @@ def largest_norm(features: Array) -> float:
 
 
 def shift_is_needed(query_norm: float, key_norm: float, dtype: Any, modifiers: Sequence[ScoreModifier] = ()) -> bool:
-    """Whether exp of an unshifted logit might overflow or vanish, by |q . k| <= |q| |k|.
+    """Return whether exp of an unshifted logit might overflow or vanish, by |q . k| <= |q| |k|.
 
-    For moderate logits this saves two of the passes over every block and changes nothing else.
+    Leaving out the shift saves two of the passes over every block, and changes nothing else for moderate logits.
     """
     moderate = query_norm * key_norm < (300.0 if dtype == np.float64 else 40.0)  # False for a NaN, too
     return not moderate or (bool(modifiers) and any(modifier.may_lower for modifier in modifiers))

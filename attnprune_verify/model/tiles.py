@@ -1,4 +1,4 @@
-"""How one evaluation is cut up: units of matrices and rows for the products, chunks of these for everything between.
+"""Tiling of one evaluation: units of matrices and rows for the products, chunks of a unit for all steps between.
 
 A unit is tall, so that its matrix products run at full speed; a chunk of it is small, so that its logits, f~ and c stay
 in the fast cache from the first pass over them to the last. Both depend on the problem alone.
@@ -49,13 +49,13 @@ def _unit(matrices: slice, block: RowBlock) -> Unit:
 
 
 class Layout:
-    """How `count` matrices of n rows are cut; all rows of some matrices before the next ones.
+    """Tiling of `count` matrices of n rows; all rows of some matrices come before the next matrices.
 
     Attributes
     ----------
     units : sequence of Unit
     spare : list of Workspace
-        A call takes what lies here and puts it back, so that threads never share a buffer.
+        Free buffers. A call takes a buffer and puts it back at its end, so that threads never share one.
     """
 
     def __init__(self, visible: Mask, count: int, n: int, dtype: np.dtype[np.floating], one_by_one: bool) -> None:
@@ -64,7 +64,7 @@ class Layout:
 
     @property
     def is_small(self) -> bool:
-        """Whether its buffers may lie about when no one uses them."""
+        """Return whether the buffers are small enough to be kept between calls."""
         return len(self.units) * self.units[0].size < _SMALL
 
 

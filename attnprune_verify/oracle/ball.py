@@ -259,7 +259,7 @@ def judge(claim: Claim) -> OracleVerdict:
 
 
 def contains_zero(exact: Enclosure) -> NDArray[np.bool_]:
-    """Where the exact value may be 0."""
+    """Return True for entries whose exact value may be 0."""
     return np.asarray((exact.lower <= 0) & (exact.upper >= 0))
 
 

@@ -102,7 +102,7 @@ class Head(NamedTuple):
         return _Block(rows, f, [], slope, curve)
 
     def scores(self, rows: slice) -> tuple[_Rows, _Rows | None, _Rows | None]:
-        """What the softmax is taken of, and where it is capped the derivatives of the cap."""
+        """Return the arguments of the softmax and, with a softcap, the first two derivatives of the cap."""
         scores = (rows_of(self.queries, rows) * self.keys.transpose()).tolist()
         slope = curve = None
         if self.at.softcap is not None:

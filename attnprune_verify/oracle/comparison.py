@@ -1,4 +1,4 @@
-"""What an oracle is given and what it answers: comparing arrays under a bound on rounding errors.
+"""Claim and verdict of an oracle: comparison of arrays under a bound on rounding errors.
 
 Every comparison divides by the size of the gradient, so `value` and `tolerance` are relative errors, and both are those
 of the entry (or direction) where the comparison is worst. The tolerance comes from the running-error bound B of the
@@ -78,9 +78,9 @@ class Claim:
 
 @dataclass(frozen=True)
 class OracleVerdict:
-    """What one oracle says about a gradient; see the module for `value` and `tolerance`.
+    """Verdict of one oracle on a gradient; see the module for `value` and `tolerance`.
 
-    `needs` is the effort with which it runs, where it was not run for want of effort.
+    `needs` is the effort with which the oracle runs, if it was skipped because the effort allowed was too small.
     """
 
     oracle: str

@@ -1,8 +1,8 @@
-"""How rounding errors travel from scores to p: one rule a step, for any unit roundoff.
+"""Propagation of rounding errors from scores to p: one rule a step, for any unit roundoff.
 
 Each rule takes float64 values with bounds of the true values' sizes and of the errors of the implementation judged,
-and returns the same for its result. What is assumed of that implementation stands in `running_error`; how errors reach
-the scores, in `score_errors`.
+and returns the same for its result. `running_error` lists the assumptions on that implementation; `score_errors`
+derives the errors of the scores.
 """
 
 from __future__ import annotations
@@ -29,9 +29,9 @@ class Rounding(NamedTuple):
 
     @property
     def tiny(self) -> float:
-        """What underflow loses at most: the smallest normal number of the format with this unit roundoff.
+        """Bound of an underflow's error: the smallest normal number of the format with this unit roundoff.
 
-        Of float16 the smallest subnormal one: values are stored in it, and nothing flushes them to 0 there.
+        In float16 it is the smallest subnormal number: hardware stores float16 without flushing subnormals to 0.
         """
         if self.u == 2.0**-11:
             return float(np.finfo(np.float16).smallest_subnormal)
@@ -116,7 +116,7 @@ def softmax(scores: Scores, positions: NDArray[np.bool_], rounding: Rounding) ->
 
 
 def _shifted(logits: Array, reach: Array, positions: NDArray[np.bool_]) -> tuple[Array, Array]:
-    """How far scores within `reach` may lie below the largest of their row, as computed, and its absolute value."""
+    """Bound the distance of scores within `reach` from the computed maximum of their row, and that maximum's size."""
     high = np.max(np.where(positions, logits + reach, -np.inf), axis=1, keepdims=True)
     low = np.max(np.where(positions, logits - reach, -np.inf), axis=1, keepdims=True)
     return np.where(positions, high - logits, 0.0), np.maximum(np.abs(high), np.abs(low))

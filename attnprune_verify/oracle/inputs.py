@@ -33,7 +33,7 @@ _FORMS = {
 
 
 class LayerLike(Protocol):
-    """What the oracles read of a layer; its own methods are never used."""
+    """Attributes that the oracles read of a layer; the layer's methods are never used."""
 
     W_Q: Any
     W_K: Any
@@ -67,7 +67,7 @@ class Problem(NamedTuple):
 
     @property
     def moves_keys(self) -> bool:
-        """Whether keys have weights; if not, they are the tokens."""
+        """Return whether the keys have weights; without them the keys are the tokens."""
         return len(self.weights) == 2
 
     @property
@@ -77,7 +77,7 @@ class Problem(NamedTuple):
 
     @property
     def logits(self) -> int:
-        """How many logits are allowed, over all samples and heads."""
+        """Number of allowed logits over all samples and heads."""
         return len(self.samples) * self.heads * int(self.allowed.sum())
 
     @property
@@ -88,7 +88,7 @@ class Problem(NamedTuple):
 
     @property
     def size(self) -> int:
-        """How many entries the gradient has."""
+        """Number of entries of the gradient."""
         return sum(M.size for M in self.masks)
 
     def floats(self) -> Problem:
@@ -205,7 +205,7 @@ def _problem(named: dict[str, Any], mask: MaskLike, window: int | None = None, *
 
 
 def _allowed(mask: Any, window: int | None, n: int) -> NDArray[np.bool_]:
-    """Which positions may attend to which, from what was stated and not from what the model makes of it."""
+    """Return the (n, n) table of allowed positions, built from the mask as stated and not by the model's code."""
     if mask is None:
         allowed = np.ones((n, n), dtype=bool)
     elif isinstance(mask, str):

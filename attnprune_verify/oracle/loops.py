@@ -140,7 +140,7 @@ class _Head:
         return value if self.at.alibi is None else value - float(self.at.alibi[self.h]) * abs(i - j)
 
     def bend(self, i: int, j: int) -> Any:
-        """How a logit moves with the product behind it: 1 / cosh^2 under a cap."""
+        """Derivative of a logit by the product of query and key: 1, or 1 / cosh^2 under a cap."""
         if self.at.softcap is None:
             return 1.0
         return 1 - cmath.tanh(self.product(i, j) / self.at.softcap) ** 2

@@ -1,8 +1,8 @@
-"""How finely can an implementation in this precision be judged on this instance? The spread of trusted code.
+"""Resolution: the finest error that can be judged on this instance in this precision, from the spread of trusted code.
 
-Running-error bounds assume the worst at every step and may be coarse in float32. The spread measures instead: the same
-plain NumPy code, in the precision judged, over random orders of tokens and features, against the reference. Tokens keep
-their positions: what depends on them (rotations, distances) goes by the position a token came from.
+Running-error bounds assume the worst at every step and may be coarse in float32. The spread is measured instead: plain
+NumPy code, in the precision judged, runs over random orders of tokens and features and is compared with the reference.
+A token keeps its original position in all rotations and distances.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""How far may a correct floating-point implementation be from the truth? A running-error bound, entry by entry.
+"""Running-error bound: the largest error of a correct floating-point implementation, entry by entry.
 
 The bound is propagated through queries and keys -> scores -> softmax -> c -> p -> gradient for an implementation that
 computes with unit roundoff u (2**-24 for float32, 2**-53 for float64), the standard model
@@ -16,20 +16,22 @@ fl(a op b) = (a op b)(1 + delta), |delta| <= u, plus one underflow unit per oper
 The gradient in A_Q is scale X^T R^T (p*u') K, a chain of sums over n keys, the 2 features of a pair, n tokens, the
 samples and (for A_K) the heads of a group. With bars for absolute values and sizes, every partial sum on the way is
 bounded by |X|^T |R|^T (|p*u'|) K, K = (|X| |A_K| + |b_K|) turned, so its roundings, and those that K itself carries,
-cost gamma_N times that, N = 2n + 2d + m + k + group + 16; what p, u' and the angles of R are off goes the same way:
+cost gamma_N times that, N = 2n + 2d + m + k + group + 16; the errors of p, u' and the angles of R pass through the
+same sums:
 
     dA_Q <= |X|^T ( |R|^T (dp K + p u a_K) + u a_R ) + gamma_N |X|^T |R|^T p K,     a: what angles do, in units of u
 
 and so for A_K with p^T and Q. For the fused weight K = |X| without turn, and W * (...) + lam M is thm:mat_view_l.
 
-Why the bound is not too small: every step is a sum of non-negative terms, evaluated in float64 from values whose own
+The bound is not too small: every step is a sum of non-negative terms, evaluated in float64 from values whose own
 float64 error is added first (the same rules with u = 2**-53). Sums and products of non-negative numbers lose at most a
-relative k 2**-53, below 2**-20 for every size that fits into a computer; the factor `_SAFETY` pays for that.
+relative k 2**-53, below 2**-20 for every size that fits into a computer; the factor `_SAFETY` covers that.
 The underflow unit is the smallest *normal* number (of float16 the smallest subnormal one), so hardware that flushes
 subnormal numbers of float32 and float64 to zero is covered. Each line is proved in proofs_check/PROOFS.md.
 
-Nor is it much too large: over seven kinds of layers, logits from 0.1 to 1000 and three ways to write the gradient, the
-largest error found is above 1/50 of the bound, and above 1/500 for each kind (tests/oracle/test_running_error.py).
+The bound is not much too large: over seven kinds of layers, logits from 0.1 to 1000 and three ways to write the
+gradient, the largest error measured is above 1/50 of the bound, and above 1/500 for each kind
+(tests/oracle/test_running_error.py).
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""How far queries, keys and scores may be from the truth: |computed - true| for any order of the products.
+"""Bounds of |computed - true| for queries, keys and scores, for any order of the products.
 
 With bars for absolute values, q is bounded by Q = (|X| |A_Q| + |b_Q|) turned by |R_i|, and k likewise. However an
 implementation associates scale (X A_Q + b_Q) R_i^T R_j (X A_K + b_K)^T, through queries and keys, through one fused
@@ -54,7 +54,7 @@ class Turn(NamedTuple):
         return turned
 
     def angle_errors(self, rows: Array) -> Array:
-        """What wrong angles do to rows of this size, in units of u."""
+        """Bound the errors that wrong angles cause in rows of this size, in units of u."""
         off = (self.off + 4) * (rows[:, self.first] + rows[:, self.second])
         errors = np.empty_like(rows)
         errors[:, self.first] = errors[:, self.second] = off
@@ -199,7 +199,7 @@ def _capped(
 
 
 def _tanh_error(logits: Array, own: Array, moved: Array, cap: float, rounding: Rounding) -> Array:
-    """Of t = tanh(s / cap), relative to the true s, which is within `own` of what we have."""
+    """Bound the error of t = tanh(s / cap) against the true s, which is within `own` of `logits`."""
     reach = (moved + 4 * rounding.u * (np.abs(logits) + own + moved) + 2 * rounding.tiny * (1 + cap)) / cap
     slip = 8 * U64 * (np.abs(logits) / cap + own / cap + reach)  # of this line itself, where the terms cancel
     nearest = np.maximum(np.abs(logits) / cap - own / cap - reach - slip, 0.0)

@@ -49,10 +49,10 @@ _EXTENDED_LIMIT = 3e7  # multiplications above which long double is too slow
 
 @dataclass(frozen=True)
 class SlopeVerdict:
-    """What the remainder's slope says about a gradient.
+    """Verdict on a gradient from the slope of the Taylor remainder.
 
-    `detection_power` is the smallest relative error of <g, D> that would have been seen (inf where <g, D> is 0);
-    `steps`, `remainders` and `floor` are there to be plotted.
+    `detection_power` is the smallest relative error of <g, D> that would have been detected (inf if <g, D> is 0);
+    `steps`, `remainders` and `floor` serve plots.
     """
 
     status: Status
@@ -66,10 +66,11 @@ class SlopeVerdict:
 
 
 class Known(NamedTuple):
-    """What rounding may have done to the gradient judged, entry by entry in one vector.
+    """Rounding errors of the gradient judged, entry by entry in one vector.
 
-    `bound` at most (by default the running-error bound in the gradient's precision), `usual` as a rule (by default
-    `bound`), `norm` to all entries together, in the Frobenius norm. `scale` is the factor on the loss.
+    `bound` is the largest possible error (by default the running-error bound in the gradient's precision), `usual` the
+    typical one (by default `bound`), `norm` the error of all entries together in the Frobenius norm. `scale` is the
+    factor on the loss.
     """
 
     scale: float = 1.0
@@ -262,7 +263,7 @@ def _slopes(
 
 
 def _sum(errors: NDArray[np.float64], random_signs: bool) -> float:
-    """How large a sum of errors of at most these sizes can be; random signs are drawn after the errors were made."""
+    """Bound a sum of errors of at most these sizes; random signs are drawn after the errors were made."""
     plain = float(errors.sum())
     return min(plain, _SIGMAS * math.hypot(*errors.ravel())) if random_signs else plain
 

@@ -63,7 +63,7 @@ class Bert:
         return shapes
 
     def weight_place(self, index: int, role: str) -> Place:
-        """Where the files hold the weight of a map."""
+        """Return the place of a map's weight in the files."""
         return self._tensors.place(f"{_name(index)}.{_PLACES[role]}.weight")
 
     def embed(self, ids: NDArray[np.int64]) -> Array:

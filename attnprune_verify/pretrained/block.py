@@ -31,18 +31,26 @@ INPUT_OF = {"Q": "x", "K": "x", "V": "x", "O": "mixed", "gate": "y", "up": "y", 
 
 @dataclass(frozen=True)
 class Trace:
-    """What a block computes on its way; all (k, n, features).
+    """Intermediate values of a block; all (k, n, features).
 
     Attributes
     ----------
-    hidden : what came in
-    x : input of W_Q, W_K, W_V
-    mixed : input of W_O, the heads side by side
-    middle : between the halves
-    y : input of W_gate and W_up
-    gate, up : their outputs; `gate` is None in a block without gates
-    inner : input of W_down
-    output : what goes on to the next block
+    hidden : array
+        Input of the block.
+    x : array
+        Input of W_Q, W_K, W_V.
+    mixed : array
+        Input of W_O: the heads' outputs side by side.
+    middle : array
+        Output of the attention half, input of the other half.
+    y : array
+        Input of W_gate and W_up.
+    gate, up : array
+        Outputs of W_gate and W_up; `gate` is None in a block without gates.
+    inner : array
+        Input of W_down.
+    output : array
+        Output of the block.
     """
 
     hidden: Array
@@ -69,10 +77,14 @@ class Block:
     ----------
     layer : AttentionLayer
         The query and key side, with heads, positions and mask; its weights are (in, out).
-    maps : the other linear maps by role: "V", "O", "gate" (if the block has gates), "up", "down"
-    norms : the norm of the attention half and that of the other half
-    activation : the pointwise function
-    norm_first : whether norms stand before the halves (decoder) or after them (encoder)
+    maps : mapping of str to Linear
+        The other linear maps by role: "V", "O", "gate" (if the block has gates), "up", "down".
+    norms : (Norm, Norm)
+        The norm of the attention half and that of the other half.
+    activation : Activation
+        The pointwise function.
+    norm_first : bool
+        True if the norms come before the halves (decoder), False if after them (encoder).
     """
 
     layer: AttentionLayer

@@ -1,4 +1,4 @@
-"""How many parameters a Llama-type network has, and where, by its configuration alone."""
+"""Counts of the parameters of a Llama-type network by part, from its configuration alone."""
 
 from __future__ import annotations
 

@@ -55,7 +55,7 @@ class Llama:
         self._tensors = tensors
 
     def _biased_maps(self, config: Config) -> set[str]:
-        """Which maps have a bias."""
+        """Return the roles of the maps that have a bias."""
         attention, rest = config.flag("attention_bias", False), config.flag("mlp_bias", False)
         return set("QKVO" if attention else ()) | set(("gate", "up", "down") if rest else ())
 
@@ -86,7 +86,7 @@ class Llama:
         return shapes
 
     def weight_place(self, index: int, role: str) -> Place:
-        """Where the files hold the weight of a map."""
+        """Return the place of a map's weight in the files."""
         return self._tensors.place(f"{_place(index, role)}.weight")
 
     def embed(self, ids: NDArray[np.int64]) -> Array:

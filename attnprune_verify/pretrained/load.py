@@ -37,7 +37,7 @@ def load_pretrained(folder: str | os.PathLike[str], *, dtype: type[np.floating[A
     ----------
     folder : path
     dtype : numpy.float64 or numpy.float32
-        What the weights are converted to and everything is computed in.
+        Type of the converted weights and of all computations.
 
     Returns
     -------
@@ -46,8 +46,8 @@ def load_pretrained(folder: str | os.PathLike[str], *, dtype: type[np.floating[A
     Raises
     ------
     InvalidInstance
-        If a file is missing or damaged, points outside the folder, is of another family, has a feature that is not
-        computed here (it is named), or a tensor is missing or of another shape than ``config.json`` implies. A tensor
+        If a file is missing or damaged, points outside the folder, is of another family, or has an unsupported feature
+        (the message names it), or if a tensor is missing or has another shape than ``config.json`` implies. A tensor
         that is not finite is refused when it is read.
 
     Examples

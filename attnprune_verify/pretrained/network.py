@@ -1,4 +1,4 @@
-"""What all families have in common: token embeddings, a stack of blocks, and what comes out of it."""
+"""Parts common to all families: token embeddings, a stack of blocks, and the stack's output."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ class Family(Protocol):
         """The map from the output to the logits of the next token; InvalidInstance where there is none."""
 
     def weight_place(self, index: int, role: str) -> Place:
-        """Where the files hold the weight of a map."""
+        """Return the place of a map's weight in the files."""
 
 
 class PretrainedModel:
@@ -60,8 +60,10 @@ class PretrainedModel:
 
     Attributes
     ----------
-    tokenizer : the `tokenizers.Tokenizer` of the folder, or None
-    family : what kind of network it is
+    tokenizer : tokenizers.Tokenizer or None
+        The tokenizer of the folder.
+    family : Family
+        The architecture: it reads the blocks, the embeddings and the head from the files.
     """
 
     def __init__(

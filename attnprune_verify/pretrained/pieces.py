@@ -1,4 +1,4 @@
-"""What blocks are made of: linear maps in the layout of files, norms, pointwise functions."""
+"""Building parts of blocks: linear maps in the layout of files, norms, pointwise functions."""
 
 from __future__ import annotations
 
@@ -30,10 +30,10 @@ class Linear:
 
 
 class Norm(Protocol):
-    """What stands before or after each half of a block."""
+    """Interface of the norm before or after each half of a block."""
 
     def __call__(self, rows: Array) -> Array:
-        """Every row by itself; (..., d) -> (..., d)."""
+        """Normalise every row by itself; (..., d) -> (..., d)."""
 
     def pull_back(self, rows: Array, upstream: Array) -> Array:
         """The transposed derivative at `rows`: gradient at the output -> gradient at the input."""
@@ -85,7 +85,7 @@ class LayerNorm:
 
 
 def _along_the_norm(unit: Array, scaled: Array) -> Array:
-    """What remains of a gradient at x / size(x): its part along x / size is lost up to eps."""
+    """Return the part of a gradient at x / size(x) that is orthogonal to x, up to eps; the norm removes the rest."""
     remains: Array = scaled - unit * (unit * scaled).mean(axis=-1, keepdims=True)
     return remains
 

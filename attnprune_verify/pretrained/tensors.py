@@ -24,7 +24,7 @@ _PIECE = 1 << 22  # numbers looked at together; chosen: 16 MiB as float32
 
 
 class Place(NamedTuple):
-    """Where a tensor lies."""
+    """Place of a tensor in a file."""
 
     name: str  # as the file calls it
     file: Path
@@ -59,7 +59,7 @@ class Tensors:
         return name in self._places
 
     def places(self) -> Iterable[Place]:
-        """Where all of them lie."""
+        """Return the places of all tensors."""
         return self._places.values()
 
     def strip(self, *prefixes: str, probe: str) -> None:
@@ -87,7 +87,7 @@ class Tensors:
                 raise InvalidInstance(f"the model holds a tensor {name!r}, which is not computed with here")
 
     def place(self, name: str) -> Place:
-        """Where the tensor lies."""
+        """Return the place of the tensor."""
         return self._places[name]
 
     def __call__(self, name: str) -> Array:
@@ -99,7 +99,7 @@ class Tensors:
         return self._converted(name, mapped(self._places[name])[ids])
 
     def equal(self, name: str, other: str) -> bool:
-        """Whether two tensors hold the same bytes."""
+        """Return whether two tensors hold the same bytes."""
         return self._places[name].dtype == self._places[other].dtype and np.array_equal(
             mapped(self._places[name]), mapped(self._places[other])
         )
@@ -214,7 +214,7 @@ def weight_files(folder: Path) -> list[Path]:
 
 
 def _places(file: Path) -> dict[str, Place]:
-    """Where each tensor lies; the header is checked by the safetensors library before its offsets are used."""
+    """Return the place of each tensor; the safetensors library checks the header before its offsets are used."""
     safe_open = _safe_open()
     try:
         with safe_open(str(file), framework="np"):

@@ -112,7 +112,7 @@ def _encode(text: str, tokenizer: Any, *, special: bool = True) -> NDArray[np.in
 
 
 def _special_tokens(tokenizer: Any) -> tuple[list[int], list[int]]:
-    """What the tokenizer puts before and after a text."""
+    """Return the ids that the tokenizer puts before a text, and those that it puts after it."""
     plain, full = _encode("a", tokenizer, special=False).tolist(), _encode("a", tokenizer).tolist()
     for start in range(len(full) - len(plain) + 1):
         if full[start : start + len(plain)] == plain:

@@ -38,7 +38,7 @@ def render_campaign(result: CampaignResult) -> Group:
 
 
 def closing_sentence(result: CampaignResult) -> str:
-    """What to remember, in one sentence."""
+    """Return the report's last line: the violated statements and the outcome."""
     found = _names(list(dict.fromkeys(claim.id for claim in result.found)))
     broken = _names(list(dict.fromkeys(claim.id for claim in result.broken)))
     paper = f"Violated statements of the paper: {found}." if found else "No statement of the paper was violated."

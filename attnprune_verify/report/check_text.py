@@ -56,7 +56,7 @@ def render_check(result: CheckResult) -> Group:
 
 
 def _mask_gaps(result: CheckResult) -> list[RenderableType]:
-    """How far the best mask that was found is at most from the best one."""
+    """Return the table of the best masks found, each beside the lower bound of all masks with as many ones."""
     if result.mask_gaps is None:
         return []
     table = Table(box=None, padding=(0, 2, 0, 0), header_style="dim")
@@ -74,7 +74,7 @@ def _mask_gaps(result: CheckResult) -> list[RenderableType]:
 
 
 def closing_sentence(result: CheckResult) -> str:
-    """What to remember, in one sentence."""
+    """Return the report's last sentence: the gradient's verdict, the theorem's, and the outcome."""
     passed = sum(v.status == "passed" for v in result.gradient)
     total = len(result.gradient)
     if any(v.status == "failed" for v in result.gradient):
@@ -100,7 +100,7 @@ def _way_out(result: CheckResult) -> str:
 
 
 def _because(result: CheckResult) -> str:
-    """Of a failure that no oracle names: the bounds and, under --strict, the assumptions that fail."""
+    """Return the reason of a failure that no oracle gives: violated bounds or, under --strict, failing assumptions."""
     if result.outcome != "failed":
         return ""
     bounds = [bound.id for bound in result.bounds if bound.status == "violated" and bound.id.startswith("fix:")]

@@ -1,4 +1,4 @@
-"""Where the statements stand in the dependency graph: one band per section, repairs right beside what they repair."""
+"""Layout of the dependency graph: one band per section, each repair to the right of the statement it repairs."""
 
 from __future__ import annotations
 

@@ -36,7 +36,7 @@ def render_claims(result: ClaimsResult) -> Group:
 
 
 def closing_sentence(result: ClaimsResult) -> str:
-    """What to remember, in one sentence."""
+    """Return the report's last sentence: how many statements of each group hold, and the outcome."""
     groups: dict[str, dict[str, bool]] = {"paper": {}, "text": {}, "consequence": {}, "own": {}}
     for record in result.records:
         id_, group = record.claim.id, groups[record.claim.group]

@@ -116,7 +116,7 @@ class _Audit:
         self._running: Examiner | None = None
 
     def checks(self) -> list[Check]:
-        """Those of the functions that the target has."""
+        """The checks of the functions that the target has."""
         from attnprune_verify.spec.outcome import refuse_stale
 
         with self._made() as auditor:

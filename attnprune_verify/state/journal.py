@@ -21,8 +21,10 @@ class Journal:
 
     Parameters
     ----------
-    path : path of the file; it need not exist, its folder must.
-    code : what computes, such as a digest; runs of another code stay in the file and count for nothing
+    path : Path
+        The file; it need not exist, its folder must.
+    code : str
+        Name of the code that computes, such as a digest; runs of another code stay in the file but are not returned.
 
     Raises
     ------

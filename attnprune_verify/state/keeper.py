@@ -52,17 +52,21 @@ class Sink:
 
 
 class Keeper:
-    """A folder for what one request has computed so far; a digest stands in or behind every file.
+    """A folder for the results that one request has computed so far; every file holds or ends with a digest.
 
-    The first file is the claim, with the request in it. Where it is missing the folder must be empty. Files are about
-    their request and their name, so that none can stand for another one.
+    The first file written is the claim, which holds the request; a folder without a claim must be empty. The digest of
+    a file covers its request and its name, so that no file can be put in the place of another.
 
     Parameters
     ----------
-    folder : path of the folder, made if missing
-    request : what everything that is kept depends on
-    claim : name of the file with the request
-    own : regular expression of all other names that are written here; no other name is ever deleted
+    folder : Path
+        Path of the folder, made if missing.
+    request : mapping
+        Everything that the kept results depend on.
+    claim : str
+        Name of the file with the request.
+    own : str
+        Regular expression of all other names that are written here; no other name is ever deleted.
     """
 
     def __init__(self, folder: Path, request: Mapping[str, Any], *, claim: str = "request.json", own: str = "") -> None:
@@ -108,7 +112,7 @@ class Keeper:
         return state
 
     def is_ours(self) -> bool:
-        """Whether the folder is there and claimed by this request."""
+        """Return whether the folder exists and belongs to this request."""
         claim = kept_document(self.folder / self._claim_name)
         return claim is not None and claim.get("request") == self._request
 
@@ -133,7 +137,7 @@ class Keeper:
             sink.seal()
 
     def intact(self, name: str) -> Path | None:
-        """Where the file `name` lies, if it is there and as it was written."""
+        """Return the path of the file `name`, or None if the file is missing or was changed since it was written."""
         path, digest = self.folder / name, hashlib.sha256(f"{self._about} {name}".encode())
         if path.is_symlink() or not path.is_file():
             return None

@@ -52,7 +52,7 @@ def keep_document(path: Path, document: Mapping[str, Any], about: str = "") -> N
 
 
 def kept_document(path: Path, about: str = "") -> dict[str, Any] | None:
-    """What `keep_document` wrote there; None where nothing is, or something else."""
+    """Return the document that `keep_document` wrote to `path`; None if the file is missing or holds anything else."""
     try:
         return unsealed(read_regular(path), about)
     except (OSError, InvalidInstance):

@@ -74,7 +74,7 @@ class Arithmetic(ABC):
         return result
 
     def precision(self) -> AbstractContextManager[None]:
-        """What a formula of `theory` is evaluated under."""
+        """Return the context in which a formula of `theory` is evaluated."""
         return nullcontext()
 
     def smallest(self, values: Any) -> Any:

@@ -1,4 +1,4 @@
-"""Which of the paper's assumptions hold on an instance, with the number behind each verdict and what it means."""
+"""Verdicts on the paper's assumptions on an instance, each with its number and what the number means."""
 
 from __future__ import annotations
 

@@ -46,7 +46,7 @@ _MOST_BITS = 2048  # chosen: the loss of a small instance at that precision take
 
 
 class Route:
-    """How an instance of this size is evaluated."""
+    """Names of the ways to evaluate an instance, chosen by its size."""
 
     BALLS = "ball arithmetic"
     RUNNING = "floating point with running error bounds"

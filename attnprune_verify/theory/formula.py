@@ -1,7 +1,8 @@
-"""What a formula of this folder is: one function for every arithmetic, tied to the statement that judges it.
+"""Registration of this folder's formulas: one function for every arithmetic, tied to the statement that judges it.
 
-`check` evaluates the formulas in balls, `claims` evaluates the same functions in floats, fractions and balls on the
-instances it attacks. Beside each stands how it is printed; `claims` parses that text and compares.
+`check` evaluates the formulas in balls; `claims` evaluates the same functions in floats, fractions and balls on the
+instances that attack the statements. Each formula is registered with its printed form; `claims` parses that text and
+compares.
 """
 
 from __future__ import annotations
@@ -45,7 +46,7 @@ class Formula:
 
     @property
     def function(self) -> Callable[..., Any]:
-        """What stands under that name now, which is what everybody calls."""
+        """The function of that name as callers see it now, after any replacement in the module."""
         found: Callable[..., Any] = getattr(sys.modules[self.module], self.name)
         return found
 

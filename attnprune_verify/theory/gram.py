@@ -31,7 +31,7 @@ class GramFloor:
 
     @property
     def positive(self) -> bool:
-        """Whether lambda_min > 0; exact, since zero is only reported when proved."""
+        """Return whether lambda_min > 0; exact, since zero is reported only when proved."""
         return bool(self.enclosure > 0)
 
 
@@ -94,7 +94,7 @@ def _visible_flaw(X: Array) -> str | None:
 
 
 def exact_rank_is_full(X: Array) -> bool:
-    """Whether the n <= d rows of floats are linearly independent over the rationals.
+    """Return whether the n <= d rows of floats are linearly independent over the rationals.
 
     Examples
     --------
@@ -192,7 +192,7 @@ def _magnitude(ball: arb) -> int:
 
 
 def is_positive_semidefinite(X: Array, shift: float) -> bool:
-    """Whether X X^T - shift I is positive semidefinite: is `shift` an admissible beta?
+    """Return whether X X^T - shift I is positive semidefinite, so that `shift` is an admissible beta.
 
     Decided by the enclosure of lambda_min; inside it exactly, by elimination in rationals, for n <= 32, and beyond
     against the Rayleigh quotient of the inverse, whose distance to lambda_min is far below a rounding error.

@@ -1,4 +1,4 @@
-"""What is proved for gradient descent from M^(0) = 1 in place of thm:our_convergence: any n, d, mask and W."""
+"""Guarantees proved for gradient descent from M^(0) = 1 in place of thm:our_convergence: any n, d, mask and W."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ class Guarantee:
 
 @precise
 def guarantees(instance: Instance, eps: float | None = None) -> tuple[Guarantee, ...]:
-    """What holds on `instance` for gradient descent with eta = 1/L_sharp from M^(0) = 1; `eps` as in `constants`.
+    """Evaluate the guarantees for gradient descent with eta = 1/L_sharp from M^(0) = 1; `eps` as in `constants`.
 
     The gradient is L_sharp-Lipschitz, so L(M^t) never increases from L(1) = lam d^2 / 2, which confines the iterates
     and bounds the least gradient; the rest needs its own hypothesis on lam or on beta and min|W|.

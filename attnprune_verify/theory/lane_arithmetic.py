@@ -116,5 +116,5 @@ def eigenvalues(symmetric: Any) -> list[Lane]:
 
 
 def lapack_error(size: int) -> float:
-    """How far a computed eigenvalue or singular value of a matrix of that size may be off, in units of its norm."""
+    """Bound of the error of an eigenvalue or singular value of a matrix of that size, in units of the matrix's norm."""
     return 16 * size * U

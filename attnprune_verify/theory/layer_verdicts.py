@@ -1,7 +1,7 @@
-"""What the paper's inequalities and its theorem say about a real layer: head by head, the worst one reported.
+"""Verdicts of the paper's inequalities and its theorem on a real layer: head by head, the worst one reported.
 
-Each head with a fused weight is judged as the paper's problem (`heads`), with one mask M on that weight; a descent on
-M_Q and M_K is not what the theorem is about, which is said.
+Each head with a fused weight is judged as the paper's problem (`heads`), with one mask M on that weight. The theorem is
+not about a descent on M_Q and M_K; the reports note this.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ def layer_bounds(instance: LayerInstance, progress: Callable[[str], None] | None
 
 
 def layer_theorem(instance: LayerInstance, *, beta: float | None = None, delta: float | None = None) -> TheoremVerdict:
-    """`theorem.theorem` on every head: it applies where it applies to all, and is vacuous where it is to one.
+    """`theorem.theorem` on every head: it applies if it applies to all heads, and is vacuous if vacuous on one.
 
     Examples
     --------

@@ -146,7 +146,7 @@ def _floors(floor: AttentionFloor, delta: float | None) -> dict[str, arb]:
 
 
 def _by_norm(K: arb, lower: arb, lam: float, eta: float | None) -> dict[str, arb]:
-    """What K alone decides: no rotation and no added term changes it."""
+    """Return the constants that depend on K and lam alone: no rotation and no added term changes them."""
     L = sharp.lipschitz(K, lam)
     return {
         "K": K,

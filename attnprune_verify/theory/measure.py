@@ -1,4 +1,4 @@
-"""What is measured once on an instance and used by every constant: beta, delta, K, norms and the loss at the start."""
+"""Quantities computed once an instance and used by all constants: beta, delta, K, norms and the loss at the start."""
 
 from __future__ import annotations
 

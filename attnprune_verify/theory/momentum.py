@@ -28,7 +28,7 @@ def longest_step(theta: Number, L: Number, *, arithmetic: Arithmetic = BALL) -> 
 
 @formula("theta/(2 eta)", "new:heavy_ball")
 def energy_weight(theta: Number, eta: Number, *, arithmetic: Arithmetic = BALL) -> Any:
-    """What the last move counts in that energy.
+    """Weight of ||M_t - M_{t-1}||^2 in the energy.
 
     Examples
     --------
@@ -40,7 +40,7 @@ def energy_weight(theta: Number, eta: Number, *, arithmetic: Arithmetic = BALL) 
 
 @formula("(1 - theta)/eta - L/2", "new:heavy_ball")
 def energy_loss(theta: Number, eta: Number, L: Number, *, arithmetic: Arithmetic = BALL) -> Any:
-    """Times ||M_{t+1} - M_t||^2: what the energy loses in a step; a quadratic with curvature L loses no more.
+    """Factor of ||M_{t+1} - M_t||^2 in the energy's decrease in a step; a quadratic with curvature L attains it.
 
     Examples
     --------
@@ -66,7 +66,7 @@ def smallest_gradient(
 
 @formula("eta lam > 2 (1 + theta)", "new:heavy_ball_diverges")
 def diverges(theta: Number, eta: Number, lam: Number, *, arithmetic: Arithmetic = BALL) -> bool:
-    """Whether what attention does not see of M certainly grows without bound.
+    """Return whether the part of M that does not enter the attention certainly grows without bound.
 
     Examples
     --------

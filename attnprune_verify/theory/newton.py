@@ -1,4 +1,4 @@
-"""How far a Hessian reaches: the numbers by which one evaluation at one M proves a stationary point nearby.
+"""Reach of a Hessian: the numbers by which one evaluation at one M proves a stationary point nearby.
 
 k is the largest norm of one row of Pi A, K = ||Pi A||, s the largest ||c_i|| of a row at the centre, g the gradient and
 H the Hessian there, m its least eigenvalue on the range of Pi A. Every formula takes the arithmetic as an argument.
@@ -99,7 +99,7 @@ def trusted_radius(m: Number, a: Number, b: Number, *, arithmetic: Arithmetic = 
 
 @formula("4 N < m R^2", "new:certified_stationary_point")
 def finds(N: Number, m: Number, R: Number, *, arithmetic: Arithmetic = BALL) -> bool:
-    """Whether N = <g, H^{-1} g> is certainly so small that a stationary point lies within R.
+    """Return whether N = <g, H^{-1} g> is certainly so small that a stationary point lies within R.
 
     Examples
     --------
@@ -111,7 +111,7 @@ def finds(N: Number, m: Number, R: Number, *, arithmetic: Arithmetic = BALL) -> 
 
 @formula("2 sqrt(N/m)", "new:certified_stationary_point")
 def distance(N: Number, m: Number, *, arithmetic: Arithmetic = BALL) -> Any:
-    """How far it is away, at most.
+    """Bound of the distance from the centre to the stationary point that `finds` proves.
 
     Examples
     --------

@@ -139,7 +139,7 @@ def iterations(
 
 @formula("(xi + eps)/2", "thm:our_convergence", "fix:our_convergence", "new:our_convergence_sharp")
 def goal(xi: Number, eps: Number, *, arithmetic: Arithmetic = BALL) -> Any:
-    """What thm:our_convergence and its repairs promise for the least L_attn/n^2 + lam^2 ||M_t||_F^2 / (mu n^2).
+    """Bound that thm:our_convergence and its repairs promise for the least L_attn/n^2 + lam^2 ||M_t||_F^2 / (mu n^2).
 
     Examples
     --------

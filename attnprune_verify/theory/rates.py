@@ -1,4 +1,4 @@
-"""What gradient descent from M_0 = 1 does, and how fast: the numbers in the guarantees that replace the theorem.
+"""Rates of gradient descent from M_0 = 1: the numbers in the guarantees that replace the theorem.
 
 Every formula takes the arithmetic as an argument; in balls by default. L is any Lipschitz constant of grad L, as
 `sharp.lipschitz`.
@@ -111,7 +111,7 @@ def linear_rate(lam: Number, L: Number, *, arithmetic: Arithmetic = BALL) -> Any
 
 @formula("lam > C_- K^2", "new:strong_convexity", "new:strongly_convex_descent")
 def strongly_convex(K: Number, lam: Number, *, arithmetic: Arithmetic = BALL) -> bool:
-    """Whether L is certainly strongly convex on all of R^{d x d}.
+    """Return whether L is certainly strongly convex on all of R^{d x d}.
 
     Examples
     --------
@@ -135,7 +135,7 @@ def strongly_convex_rate(K: Number, lam: Number, L: Number, *, arithmetic: Arith
 
 @formula("(1 - rate)^t start", "new:linear_convergence", "new:strongly_convex_descent")
 def gap(rate: Number, start: Number, t: Number, *, arithmetic: Arithmetic = BALL) -> Any:
-    """What is left of the gap `start` after t steps at that rate.
+    """Bound of the gap after t steps at that rate from a gap `start`.
 
     Examples
     --------

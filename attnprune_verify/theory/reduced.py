@@ -116,7 +116,7 @@ class ReducedLoss:
         ]
 
     def coordinates(self, M: Array) -> arb_mat:
-        """Those of M, or of its part in the range."""
+        """Return the coordinates of M, or of its part in the range."""
         flat = arb_mat([[value] for value in np.asarray(M, dtype=np.float64).ravel().tolist()])
         return flat if self.full else solved(self.C, self.B * flat)
 

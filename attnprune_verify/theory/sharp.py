@@ -202,7 +202,7 @@ def xi_confined(n: Number, d: Number, K: Number, lam: Number, mu: Number, *, ari
 
 @formula("W0((m_i - 1)/e)", "new:gradient_inner_product", "new:PL_global", m="m_i")
 def inner_product_row(m: Number, *, arithmetic: Arithmetic = BALL) -> Any:
-    """What one row with m allowed positions can take from <G, M>: <G, M> >= -sum_i W0((m_i - 1)/e), for every real M.
+    """Largest decrease of <G, M> by a row with m allowed positions: <G, M> >= -sum_i W0((m_i - 1)/e) for all real M.
 
     <G, M> = sum_i Cov_sigma(c_i, z_i), z = X (M * W) X^T. Cov(sigma, z) >= 0, and Cov(f, z) <= E[t] with
     t = max z - z >= 0. With v e^v = (m-1)/e every non-maximal entry has e^{-t} (t - v) <= e^{-v-1}, so

@@ -23,7 +23,7 @@ _STEPS = 60  # chosen: a walk that needs more is given up
 
 @dataclass(frozen=True)
 class StationaryPoint:
-    """What is proved about a stationary point M* near M; only `says` where `certified` is False.
+    """Certificate of a stationary point M* near M; if `certified` is False, only `says` has a value.
 
     Distances and balls are those of the part in the range of Pi A, in the Frobenius norm; M* has no other part, and for
     lam > 0 every stationary point of L is in the range.
@@ -32,7 +32,7 @@ class StationaryPoint:
     ----------
     certified : bool
     says : str
-        The statement with its numbers, or why there is none.
+        The statement with its numbers, or the reason for the lack of one.
     M : (d, d) array
         The centre, in float64.
     error : float
@@ -42,16 +42,16 @@ class StationaryPoint:
     modulus : float
         Hess L >= modulus I there, on the range.
     eta, factor : float
-        Gradient descent with this step multiplies the distance to M* by at most `factor` a step, in the range; off it
-        by 1 - eta lam.
+        Gradient descent with the step eta multiplies the distance to M* by at most `factor` a step, in the range, and
+        by 1 - eta lam outside.
     basin : float
-        From every M_0 whose part in the range is within this distance of M*.
+        This rate holds for every M_0 whose part in the range is within this distance of M*.
     from_ones : float
-        The distance of M = 1 from M*, at most.
+        Bound of the distance of M = 1 from M*.
     steps : int or None
-        After so many steps from M = 1 descent with eta is certainly within `basin`; None where that is not shown.
+        After this number of steps from M = 1 descent with eta is certainly within `basin`; None if that is not proved.
     convex_everywhere : bool
-        lam > C_- K^2: new:strongly_convex_descent says all this without any search, and for every M_0.
+        True if lam > C_- K^2: new:strongly_convex_descent then proves all this for every M_0, without a search.
     """
 
     certified: bool

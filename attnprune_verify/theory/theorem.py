@@ -1,4 +1,4 @@
-"""What thm:our_convergence says on an instance, whether that is anything, and what can be guaranteed instead."""
+"""Verdict of thm:our_convergence on an instance: whether it applies, whether it is vacuous, and our guarantees."""
 
 from __future__ import annotations
 

@@ -52,7 +52,7 @@ def keys_of(index):
 
 
 def entry_problems(entry):
-    """What is wrong with the shape of one entry."""
+    """Return a list of faults in the shape of one entry."""
     if not isinstance(entry, dict) or set(entry) != KEYS:
         return [f"an entry must have exactly the keys {sorted(KEYS)}; got {entry!r:.200}"]
     label = f"{entry['file']} {entry['theorem']}"

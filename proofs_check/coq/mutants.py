@@ -39,7 +39,7 @@ class Mutant:
 
 
 def half_of(source: str, half: str) -> str:
-    """What the module of one half holds, of Trusted.v without comments."""
+    """Return the body of the module of one half, from Trusted.v without comments."""
     body = re.search(rf"^Module {half}\.$(.*?)^End {half}\.$", source, re.MULTILINE | re.DOTALL)
     assert body is not None, half
     return body.group(1)
@@ -166,7 +166,7 @@ def closing(text: str) -> str:
 
 
 def printed(source: str, batch: list[Mutant], root: Path) -> list[str]:
-    """What Coq prints for each mutant after the equals sign; empty where it does not compile."""
+    """Return Coq's output after the equals sign for each mutant; empty if the mutant does not compile."""
     lines = [source[: source.index("Module Algebra.")], "From AttnPrune Require Trusted."]
     for mutant in batch:
         outer = "Mutated" if ".Statement." in mutant.name else "Trusted"

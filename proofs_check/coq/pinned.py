@@ -1,4 +1,4 @@
-"""What is pinned: every definition and proposition of Trusted.v as Coq prints it with all notations undone (types.txt).
+"""Pins of every definition and proposition of Trusted.v, as Coq prints it with all notations undone (types.txt).
 
 A statement's hash covers its printed form and that of every definition of Trusted.v it rests on, so that it changes
 with the meaning and not only with the text. Standard library only; Coq is not needed to read types.txt.
@@ -20,7 +20,7 @@ NAME = re.compile(r"\bTrusted\.((?:Algebra|Analysis|Rounding)(?:\.\w+)+)")
 
 
 def declared(code: str) -> list[str]:
-    """What Trusted.v (without comments) declares, qualified, in its order: Analysis.nsq, Analysis.Statement.lip_f."""
+    """Return the qualified names that Trusted.v (without comments) declares, in order, such as Analysis.nsq."""
     names: list[str] = []
     around: list[tuple[str, str]] = []
     for word, name in SENTENCE.findall(code):

@@ -1,4 +1,4 @@
-"""What the Coq sources contain, read without Coq: comments, declarations, and ways to assume what should be proved."""
+"""Contents of the Coq sources, read without Coq: comments, declarations, and ways to assume instead of prove."""
 
 import re
 from pathlib import Path

@@ -200,7 +200,7 @@ def _relations() -> Iterator[Trap]:
 
 
 def _work() -> Iterator[Trap]:
-    """What a reader who does not count its work would sit over."""
+    """Yield traps that cost a checker without a limit on its work a very long time."""
     long = [[f"1/{10**1900 + 2 * (4 * a + b) + 1}" for b in range(4)] for a in range(4)]
     eye = [[f"{int(a == b)}/1" for b in range(4)] for a in range(4)]
     ones = [["1/1"] * 4 for _ in range(4)]

@@ -66,7 +66,7 @@ class Problem:
         self.f = [_softmax(z) for z in self.dense]
 
     def logits(self, mask: list[float]) -> list[list[float]]:
-        """Of the allowed positions, row by row."""
+        """Return the logits of the allowed positions, row by row."""
         d, V = self.d, [m * w for m, w in zip(mask, self.W, strict=True)]
         rows = []
         for x, allowed in zip(self.X, self.allowed, strict=True):

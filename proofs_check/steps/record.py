@@ -1,4 +1,4 @@
-"""What a step is, and how a list of cases becomes its status."""
+"""Record of a step, and its status from a list of cases."""
 
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
@@ -10,8 +10,8 @@ Case = tuple[Callable[[], str], bool]
 
 @dataclass(frozen=True)
 class Step:
-    """One displayed step: where it stands, what it says, whether it is so,
-    and the exact instance that shows it is not.
+    """One displayed step of the paper: its place, its text, its status,
+    and the exact instance that refutes it, if one does.
     """
 
     label: str

@@ -310,9 +310,9 @@ def _inverse_cholesky(hessian: AnyArray) -> AnyArray:
 
 
 def _float32_stray(inputs: Array, damping: float, factor: Array) -> float:
-    """How far the rows of U, relative to their diagonals, may be off in float32: a few times what one program shows.
+    """Estimate the float32 error of the rows of U relative to their diagonals, from one float32 run times `_CAUTION`.
 
-    The program forms H, inverts it and factors the inverse, all in float32, as the original does.
+    That run forms H, inverts it and factors the inverse, all in float32, as the original program does.
     """
     with np.errstate(over="ignore", invalid="ignore", under="ignore"):
         tokens = inputs.reshape(-1, inputs.shape[-1]).astype(np.float32)

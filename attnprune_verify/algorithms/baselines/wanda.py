@@ -21,7 +21,7 @@ _TOLERANCE = 8 * float(np.finfo(np.float32).eps)
 
 @dataclass(frozen=True)
 class WandaReport:
-    """What Wanda decided, and how firmly.
+    """Wanda's mask, and the entries that rounding could decide otherwise.
 
     Attributes
     ----------

@@ -1,4 +1,4 @@
-"""Which rows of the calibration set an estimate looks at, what it makes of them, and how far it may be off.
+"""Sampling of calibration rows: how they are drawn, the estimate made from them, and its standard error.
 
 Rows are drawn with probabilities pi_i, evenly along the sequences: t points (u + 0 .. t-1)/t, u uniform in [0, 1), each
 taking the row in whose share of the total it falls. Row i is expected t pi_i times, so
@@ -6,8 +6,8 @@ taking the row in whose share of the total it falls. Row i is expected t pi_i ti
     sum_i Y_i   is estimated without bias by   sum over the drawn rows of Y_i / (t pi_i)
 
 whatever the Y_i, if pi_i > 0 wherever Y_i is not 0. Points are dealt out at random to some groups, neighbours to
-different ones: each group alone is an estimate, and how much they differ is the standard error (more than the truth:
-it does not know that points lie evenly).
+different ones: each group alone gives an estimate, and the spread of these estimates gives the standard error. The
+spread overstates the error, because the evenly spaced points of all groups together do better than independent ones.
 """
 
 from __future__ import annotations
@@ -55,9 +55,9 @@ class Estimate:
 
 
 def importance(shares: Array, size: Array) -> Array:
-    """How often to look at each token, (k, n), if it has these shares >= 0, (k, heads, n), in the sums of the heads.
+    """Return the probability of drawing each token, (k, n), from its shares >= 0, (k, heads, n), of the heads' sums.
 
-    The mean over the heads; a tenth goes by |x_i|^2 = size, so that no token is left out.
+    Nine tenths follow the mean share over the heads, one tenth follows size = |x_i|^2, so that no token is left out.
     """
     of_heads = shares.sum(axis=(0, 2), keepdims=True)
     mean = np.divide(shares, of_heads, out=np.zeros_like(shares), where=of_heads > 0).mean(axis=1)

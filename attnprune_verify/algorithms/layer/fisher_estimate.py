@@ -138,7 +138,7 @@ def _spread(data: Calibration, keys: Array) -> tuple[Array, float]:
 
 
 def exact_operations(data: Calibration) -> float:
-    """Of the matrix products behind `query_metric` and `key_metric` of a layer with positions, block by block."""
+    """Count the operations of `query_metric` and `key_metric` in a layer with positions: products, block by block."""
     n, m, d = data.n, data.layer.m, data.X.shape[2]
     total = 0.0
     for block in data.maps.blocks():

@@ -22,13 +22,16 @@ _EVERY = 2.0
 
 
 class Checkpoint:
-    """The groups that are done, and the sum of what was found in them.
+    """The groups that are done, and the sum of their tallies.
 
     Parameters
     ----------
-    folder : where it is kept, made if missing; None keeps nothing
-    request : what the campaign depends on; a folder of another one is refused
-    statements : how many tallies there are
+    folder : Path or None
+        Where the checkpoint is kept, made if missing; None keeps nothing.
+    request : dict
+        Everything that the campaign depends on; the folder of another request is refused.
+    statements : int
+        Number of tallies.
     """
 
     def __init__(self, folder: Path | None, request: dict[str, Any], statements: int) -> None:

@@ -1,4 +1,4 @@
-"""What lanes say about a statement: for every instance whether it holds, fails or cannot be told, and its slack."""
+"""Decisions on a statement from lanes: for every instance HOLDS, VIOLATED, UNDECIDED or NOT_MET, and its slack."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _MOST_PARTS = 200  # chosen: of at most 1024 lanes, some five a part
 
 
 class TooManyBranches(Exception):
-    """Almost every instance goes its own way through the code: they are better judged one by one."""
+    """Raised when nearly every instance takes a different branch; the caller then judges them one by one."""
 
 
 class Decision(NamedTuple):
@@ -34,12 +34,12 @@ class Decision(NamedTuple):
 
 
 def decide_lanes(claim: Claim, quantities: LaneQuantities, lanes: int, margin: Margin | None = None) -> Decision:
-    """Judge `lanes` instances at once; where the code branches on a value, they part and each part goes its way.
+    """Judge `lanes` instances at once; at a branch on a value they are split, and each part is judged by itself.
 
     Raises
     ------
     TooManyBranches
-        If they part too often.
+        If they are split too often.
     """
     found = Decision(np.full(lanes, NOT_MET, dtype=np.int8), np.full(lanes, np.nan))
     waiting = [(quantities, np.arange(lanes))]
@@ -60,7 +60,7 @@ def decide_lanes(claim: Claim, quantities: LaneQuantities, lanes: int, margin: M
 
 
 def _uniform(claim: Claim, q: LaneQuantities, lanes: int, margin: Margin) -> Decision | None:
-    """The same way through the code for all; None where the statement says nothing about them."""
+    """Decide instances that take the same branches; None if a hypothesis fails or nothing is asserted of them."""
     with np.errstate(all="ignore"):  # what overflows has an infinite radius, and is undecided
         for hypothesis in claim.hypotheses:
             if not hypothesis.holds(q):

@@ -85,10 +85,14 @@ class Draw:
     Attributes
     ----------
     seed, group : int
-    lanes : which of the group's instances
-    values : X (b, n, d), W, M, N, V (b, d, d), lam (b,): N is a second mask near M or far from it, V a direction
-    mask : None, "causal" or a boolean (n, n), the same for all
-    boxed : whether every M lies in [0, 1]^(d x d)
+    lanes : (b,) array of int
+        Places of these instances in their group.
+    values : dict of arrays
+        X (b, n, d), W, M, N, V (b, d, d), lam (b,): N is a second mask near M or far from it, V a direction.
+    mask : None, "causal" or (n, n) array of bool
+        The same for all.
+    boxed : bool
+        True if every M lies in [0, 1]^(d x d).
     """
 
     seed: int

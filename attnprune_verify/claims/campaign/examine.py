@@ -29,10 +29,14 @@ class Examined:
     Attributes
     ----------
     claim : Claim
-    case : the instance as the statement reads it
-    state : "holds", "violated", "undecided" or "not met", as the campaign counted it in float64
-    slack : to the bit what the campaign found; nan where a hypothesis is not met
-    in_balls : the same in ball arithmetic
+    case : Case
+        The instance as the statement reads it.
+    state : "holds", "violated", "undecided" or "not met"
+        As the campaign counted it in float64.
+    slack : float
+        Equal to the bit to the campaign's; nan if a hypothesis is not met.
+    in_balls : "holds", "violated", "undecided" or "not met"
+        The state in ball arithmetic.
     """
 
     claim: Claim
@@ -43,7 +47,7 @@ class Examined:
 
 
 def examine(id_: str, index: int, *, seed: int = 0, sizes: object = None) -> list[Examined]:
-    """Make one instance again from its number, and judge it under every reading of a statement.
+    """Draw one instance again from its number, and judge it under every reading of a statement.
 
     Examples
     --------
@@ -62,7 +66,7 @@ def examine(id_: str, index: int, *, seed: int = 0, sizes: object = None) -> lis
 
 
 def confirmed(plan: Plan, claim: Claim, tally: Tally) -> bool | None:
-    """What ball arithmetic says about the worst instance: True where the statement certainly holds there."""
+    """Judge the worst instance in balls: True if the statement certainly holds there, False if violated, else None."""
     if tally.worst is None or (tally.worst.n or 1) ** 2 * (tally.worst.d or 1) ** 2 > _LARGEST:
         return None
     case = case_of(claim, _alone(plan, tally.worst.index).draw, 0)

@@ -30,5 +30,5 @@ FORMS: Mapping[str, Margin] = MappingProxyType({"thm:mat_view_l": _gradient, "th
 
 
 def margin_of(claim: Claim) -> Margin:
-    """What is asserted of many instances at once."""
+    """Return the margin by which a campaign judges the claim: its batched form if there is one, else its own."""
     return FORMS.get(claim.id, claim.margin)

@@ -35,13 +35,13 @@ __all__ = ["Group", "attackable", "case_of", "decide"]
 ROUNDING = 1e-9
 """One by one in float64: a relative slack above minus this is not looked at, a smaller one is decided by balls."""
 BALLS_A_GROUP = 4
-"""Of a group's instances that speak against a statement of ours, the first so many are judged again, in balls."""
+"""Chosen: number of a group's instances that violate a statement of ours and are judged again, in balls."""
 _UNSUITED = (Undecidable, TooManyBranches, TypeError, AttributeError, ValueError, LookupError, np.linalg.LinAlgError)
-"""What the code of a statement raises that was not written for many instances at once."""
+"""Exceptions raised by the code of a statement that cannot judge many instances at once."""
 
 
 def attackable(claim: Claim) -> bool:
-    """Whether random instances can speak against it: not if it is about measurements, or about one listed case."""
+    """Return whether random instances can violate the claim: not if it is measured, or about one listed case."""
     return isinstance(claim.supply, Instances | Arrays) and not claim.tags & {"existential", "measured"}
 
 
@@ -72,7 +72,7 @@ class Group:
 
 
 def decide(claim: Claim, group: Group) -> Decision:
-    """What is found about every instance of the group; nothing depends on which instances stand side by side."""
+    """Decide every instance of the group; no decision depends on which instances are judged together."""
     draw = group.draw
     count = len(draw.lanes)
     if isinstance(claim.supply, Instances) and draw.n < claim.supply.least_tokens:
@@ -93,7 +93,7 @@ def decide(claim: Claim, group: Group) -> Decision:
 
 
 def tally(claim: Claim, group: Group) -> Tally:
-    """Count a group's decisions; the slack of what is undecided is mostly rounding, so it is never the worst."""
+    """Count a group's decisions; an undecided instance is never the worst, since its slack is mostly rounding."""
     found = decide(claim, group)
     if claim.own:
         for place in np.flatnonzero(found.state == VIOLATED)[:BALLS_A_GROUP]:

@@ -1,4 +1,4 @@
-"""How this machine rounds: campaigns are the same to the bit only where every worker rounds alike."""
+"""Fingerprint of this machine's rounding: campaigns agree to the bit only if every worker rounds alike."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ __all__ = ["code", "kernel"]
 
 @cache
 def kernel() -> dict[str, str]:
-    """What a campaign's numbers depend on besides its settings: BLAS, vector units, versions, and bits.
+    """Return what a campaign's numbers depend on besides its settings: BLAS, vector units, versions, and bits.
 
     `bits` is a digest of exponentials, logarithms, cosines, products, eigenvalues and singular values of fixed
     matrices: two machines with equal bits round alike, whatever they are called.

@@ -1,4 +1,4 @@
-"""What a campaign is asked for: which statements, on how many instances, of which sizes, from which seed."""
+"""Plan of a campaign: its statements, the number and the sizes of instances, and the seed."""
 
 from __future__ import annotations
 

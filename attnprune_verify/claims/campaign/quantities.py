@@ -1,6 +1,6 @@
-"""What the statements speak of, for many instances of one shape at once: `Quantities` on lanes.
+"""Quantities of the statements for many instances of one shape at once: `Quantities` on lanes.
 
-Only what branches on values or needs LAPACK is written here; everything else is inherited.
+Only quantities that branch on values or need LAPACK are written here; all others are inherited.
 """
 
 from __future__ import annotations
@@ -129,7 +129,7 @@ class LaneQuantities(Quantities):
 
     @cached_property
     def beta(self) -> Any:
-        """As in `Quantities`, without the proof by pivots: LAPACK's error is far below the 1e-13 that is taken off."""
+        """Lower bound of lambda_min; no proof by pivots, since the 1e-13 subtracted is far above LAPACK's error."""
         X = self.case.arrays["X"]
         if self.n > self.d:
             return self.number(0.0)

@@ -26,15 +26,19 @@ Progress = Callable[[int, int], object]
 
 @dataclass(frozen=True)
 class CampaignResult:
-    """What a campaign found.
+    """Result of a campaign.
 
     Attributes
     ----------
     plan : Plan
-    tallies : one for each of ``plan.claims``
-    confirmed : what balls say about each worst instance: True (the statement holds there), False (it is violated), None
-    seconds : processor seconds, of earlier runs into the same folder, too
-    resumed : whether an earlier run was gone on from
+    tallies : tuple of Tally
+        One for each of ``plan.claims``.
+    confirmed : tuple of (bool or None)
+        For each worst instance, judged in balls: True (the statement holds there), False (violated), None (undecided).
+    seconds : float
+        Processor seconds, those of earlier runs into the same folder included.
+    resumed : bool
+        True if the campaign resumed an earlier run.
     """
 
     plan: Plan
@@ -59,7 +63,7 @@ class CampaignResult:
 
     @property
     def outcome(self) -> str:
-        """passed, or failed where a statement of ours was violated."""
+        """The outcome: "failed" if a statement of ours was violated, else "passed"."""
         return "failed" if self.broken else "passed"
 
     @cached_property
@@ -115,7 +119,7 @@ def run_campaign(
     sizes : str or mapping, optional
         ``"n=2..8,d=2..8"`` or ``{"n": (2, 8), "d": (2, 8)}``, which is the default.
     out : path, optional
-        A folder for the checkpoint, made if missing; the same campaign goes on from it.
+        A folder for the checkpoint, made if missing; the same campaign resumes from it.
     jobs : int
         Processes.
     scheduler : str, optional

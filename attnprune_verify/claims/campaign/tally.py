@@ -1,6 +1,6 @@
-"""What a campaign counts: how many instances met the hypotheses, how many violated the statement, and the worst.
+"""Counts of a campaign: instances that met the hypotheses, those that violated the statement, and the worst one.
 
-Sums of integers and a minimum by (slack, index): merging is associative and its order does not matter.
+A tally holds sums of integers and a minimum by (slack, index): merging is associative, in any order.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Where groups are judged: in this process, in several, or on a Dask cluster. The order never matters."""
+"""Workers that judge groups: this process, several processes, or a Dask cluster; the order changes no result."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""What the theorem would need on a real model."""
+"""The theorem's assumptions, measured on real models."""

@@ -1,4 +1,4 @@
-"""What the theorem would need on a real model: beta, delta, min|W|, mu, xi and T by layer, head and length.
+"""The theorem's quantities on a real model: beta, delta, min|W|, mu, xi and T by layer, head and length.
 
 The paper reports beta ~ 0.034 and delta ~ 0.0025 (Section 6.2). Everything is evaluated for the fused weight of each
 head, W = scale W_Q W_K^T (with RoPE the one at offset 0: there is no other single one), the attention as the model
@@ -77,15 +77,20 @@ def measure_assumptions(
     k: int = 8,
     seed: int = 0,
 ) -> RealAssumptions:
-    """What the theorem assumes (beta, delta, min |W|) and promises (mu, xi, T), on every head of every layer.
+    """Measure what the theorem assumes (beta, delta, min |W|) and promises (mu, xi, T) on every head of every layer.
 
     Parameters
     ----------
-    model : path of the model's folder
-    texts : paths of documents; empty for the shipped ones
-    ns : lengths of the sequences
-    k : sequences of each length
-    seed : of their draw
+    model : str
+        Path of the model's folder.
+    texts : tuple of str
+        Paths of documents; empty for the shipped ones.
+    ns : tuple of int
+        Lengths of the sequences.
+    k : int
+        Number of sequences of each length.
+    seed : int
+        Seed of the draw of sequences.
 
     Raises
     ------
@@ -94,7 +99,7 @@ def measure_assumptions(
 
     Examples
     --------
-    With a folder in Hugging Face layout, ``measure_assumptions("models/small").rows``. Without one, nothing is begun:
+    With a folder in Hugging Face layout, ``measure_assumptions("models/small").rows``. A missing folder is refused:
 
     >>> measure_assumptions("no-such-folder")
     Traceback (most recent call last):

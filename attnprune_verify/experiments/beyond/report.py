@@ -1,4 +1,4 @@
-"""Whether a candidate pays: its held-out error against the baselines', over seeds."""
+"""Comparison of each candidate's held-out error with the baselines', over seeds."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _TO_BEAT = ("wanda", "sparsegpt", "magnitude-fused")
 
 
 def pays(rows: list[dict[str, Any]], candidate: str, rho: float, **regime: Any) -> Doubts:
-    """Whether the candidate is below Wanda, SparseGPT and fused magnitude on fresh samples."""
+    """Test whether the candidate's error on fresh samples is below that of Wanda, SparseGPT and fused magnitude."""
     ours, *others = (curve(rows, "rho", "out_mean", method=name, **regime) for name in (candidate, *_TO_BEAT))
     if ours is None:
         return UNTESTED

@@ -1,4 +1,4 @@
-"""Where does optimising the attention error pay? Candidates against the baselines, held-out, over seeds."""
+"""Experiment on where optimising the attention error pays: candidates against baselines, held out, over seeds."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the layer experiment measures: which model, texts, layers, methods, ratios, lengths and seeds."""
+"""Plan of the layer experiment: model, texts, layers, methods, ratios, lengths and seeds."""
 
 from __future__ import annotations
 
@@ -36,15 +36,24 @@ class LayerPlan:
 
     Attributes
     ----------
-    model : path of the model's folder
-    calibration, held_out : paths of documents; empty for the shipped ones
-    layers : indices, empty for all (then end-to-end effects are measured as well)
-    methods : names of `prune_layer`'s methods, with options as in ``fisher-obs:sweeps=1,blocksize=64``
-    rhos : pruning ratios
-    ns : tokens per sequence
-    held_out_n : tokens per sequence that is measured on, None for as many as in calibration
-    k : sequences, for calibration and for measuring alike
-    seeds : number of draws of sequences
+    model : str
+        Path of the model's folder.
+    calibration, held_out : tuple of str
+        Paths of documents; empty for the shipped ones.
+    layers : tuple of int
+        Indices; empty for all layers (then end-to-end effects are measured as well).
+    methods : tuple of str
+        Names of `prune_layer`'s methods, with options as in ``fisher-obs:sweeps=1,blocksize=64``.
+    rhos : tuple of float
+        Pruning ratios.
+    ns : tuple of int
+        Tokens per calibration sequence.
+    held_out_n : int or None
+        Tokens per held-out sequence; None for the length of the calibration sequences.
+    k : int
+        Number of sequences, for calibration and again for measuring.
+    seeds : int
+        Number of draws of sequences.
 
     Raises
     ------

@@ -30,7 +30,8 @@ def draw_layers(results: LayerResults, n: int) -> Figure:
     Parameters
     ----------
     results : LayerResults
-    n : the length of the sequences, one of ``results.plan.ns``
+    n : int
+        Length of the sequences, one of ``results.plan.ns``.
 
     Examples
     --------

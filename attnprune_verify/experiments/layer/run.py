@@ -24,14 +24,16 @@ __all__ = ["LayerResults", "measure_run", "run_layers"]
 
 @dataclass(frozen=True)
 class LayerResults:
-    """What was measured.
+    """Measurements of the layer experiment.
 
     Attributes
     ----------
     plan : LayerPlan
-    rows : one per method, rho, n, seed, layer and head: relative error `in_sample`, `held_out`, the layer's `seconds`
-    whole : one per method, rho, n and seed where all layers were pruned: `cosine_distance`, 1 - mean cosine between the
-        mean-pooled outputs of the pruned and the dense model on the held-out sequences
+    rows : list of dict
+        One per method, rho, n, seed, layer and head: relative error `in_sample`, `held_out`, the layer's `seconds`.
+    whole : list of dict
+        One per method, rho, n and seed where all layers were pruned: `cosine_distance`, 1 - mean cosine between the
+        mean-pooled outputs of the pruned and the dense model on the held-out sequences.
     """
 
     plan: LayerPlan
@@ -48,9 +50,12 @@ def run_layers(plan: LayerPlan, folder: Path, *, processes: int = 1, progress: P
     Parameters
     ----------
     plan : LayerPlan
-    folder : where the journal of finished runs is kept; made if missing
-    processes : runs at a time
-    progress : called with the runs that are done and all there are
+    folder : Path
+        Where the journal of finished runs is kept; made if missing.
+    processes : int
+        Runs done at the same time.
+    progress : callable, optional
+        Called as ``progress(runs done, runs)``.
 
     Returns
     -------
@@ -63,8 +68,8 @@ def run_layers(plan: LayerPlan, folder: Path, *, processes: int = 1, progress: P
 
     Examples
     --------
-    With a folder in Hugging Face layout, ``run_layers(LayerPlan("models/small"), Path("out"))``. Without one, nothing
-    is begun:
+    With a folder in Hugging Face layout, ``run_layers(LayerPlan("models/small"), Path("out"))``. A missing folder is
+    refused:
 
     >>> run_layers(LayerPlan("no-such-folder"), Path("out"))
     Traceback (most recent call last):

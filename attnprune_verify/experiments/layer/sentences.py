@@ -58,13 +58,20 @@ class Finding:
 
     Attributes
     ----------
-    id : claim id
-    says : the sentence
-    criterion : the inequality, in words
-    lhs, rhs : the measured numbers
-    holds : whether lhs <= rhs
-    reading : the setting
-    evidence : always "measured"
+    id : str
+        Claim id.
+    says : str
+        The sentence.
+    criterion : str
+        The inequality, in words.
+    lhs, rhs : float
+        The measured numbers.
+    holds : bool
+        True if lhs <= rhs.
+    reading : str
+        The setting.
+    evidence : str
+        Always "measured".
     """
 
     id: str
@@ -170,7 +177,7 @@ def _growth(tables: _Tables, method: str) -> Iterator[Finding]:
 
 
 def _ours(tables: _Tables) -> Iterator[Finding]:
-    """What the attention-aware methods reach, in every layer but the first."""
+    """Yield findings on the ratios that the attention-aware methods reach in every layer but the first."""
     for method, bounds in _BOUNDS.items():
         promised = " and ".join(f"{bound:g} at rho = {rho:g}" for rho, bound in bounds.items())
         for (rho, bound), n in product(bounds.items(), tables.plan.ns):

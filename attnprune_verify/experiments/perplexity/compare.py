@@ -21,12 +21,14 @@ _RESULTS = ("perplexity.json", "pruning.json")
 
 @dataclass(frozen=True)
 class Comparison:
-    """What distinguishes two results.
+    """Differences between the fingerprints of two results.
 
     Attributes
     ----------
-    same : whether their fingerprints are equal
-    fields : dotted names of the fields in which they differ, with both values
+    same : bool
+        True if the fingerprints are equal.
+    fields : dict
+        Dotted names of the fields that differ, with both values.
     """
 
     same: bool
@@ -35,13 +37,16 @@ class Comparison:
 
 @dataclass(frozen=True)
 class Attribution:
-    """The first run of a plan done again with one choice taken from the other result.
+    """The first run of a plan, repeated with one choice taken from the other result.
 
     Attributes
     ----------
-    choice : the choice that was changed; "" for none of them, "all" for all
-    dense : perplexity of the dense model
-    perplexity, kl : of the pruned model
+    choice : str
+        The choice that was changed; "" for none, "all" for all.
+    dense : float
+        Perplexity of the dense model.
+    perplexity, kl : float
+        Perplexity and KL of the pruned model.
     """
 
     choice: str

@@ -1,4 +1,4 @@
-"""How far a pruned model is from the dense one on held-out windows: losses and KL divergences, token by token."""
+"""Distance of a pruned model from the dense one on held-out windows: losses and KL divergences, token by token."""
 
 from __future__ import annotations
 
@@ -23,7 +23,8 @@ class Judge:
     Parameters
     ----------
     dense : PretrainedModel
-    windows : (k, length) arrays of token ids, one for each length
+    windows : sequence of (k, length) arrays of int
+        Token ids, one array for each length.
     """
 
     def __init__(self, dense: PretrainedModel, windows: Sequence[NDArray[np.int64]]) -> None:

@@ -1,4 +1,4 @@
-"""What the perplexity experiment measures: which model, texts, methods, ratios, calibration sizes and draws."""
+"""Plan of the perplexity experiment: model, texts, methods, ratios, calibration sizes and draws."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class PerplexityRun:
     hold: tuple[int, ...] = ()
 
     def plan(self) -> Plan:
-        """How the model is pruned."""
+        """Return the plan by which the model is pruned."""
         only = () if self.layer is None else (self.layer,)
         return Plan(self.attention, self.rest, self.rho, self.pattern, self.budget, only=only, hold=self.hold)  # type: ignore[arg-type]
 
@@ -42,18 +42,30 @@ class PerplexityPlan:
 
     Attributes
     ----------
-    model : path of the model's folder
-    calibration, held_out : paths of texts; empty for the shipped ones
-    attention, rest : methods, or "dense"; rest also "same", for the method of W_Q and W_K
-    rhos : pruning ratios
-    patterns : "N:M", for the methods that know patterns
-    budgets : "matrix", "measured", "owl"
-    hold : blocks that other budgets leave at rho
-    ks : windows of calibration text
-    n : tokens of a window, None for the model's context, at most 2048
-    seeds : number of draws of the calibration windows
-    windows : held-out windows to measure on, evenly spaced; None for all
-    by_layer : measure also what every block alone does when it is pruned
+    model : str
+        Path of the model's folder.
+    calibration, held_out : tuple of str
+        Paths of texts; empty for the shipped ones.
+    attention, rest : tuple of str
+        Methods, or "dense"; `rest` also "same", for the method of W_Q and W_K.
+    rhos : tuple of float
+        Pruning ratios.
+    patterns : tuple of str
+        Patterns "N:M", for the methods that support them.
+    budgets : tuple of str
+        "matrix", "measured" or "owl".
+    hold : tuple of int
+        Blocks that are pruned by rho whatever the budget.
+    ks : tuple of int
+        Numbers of windows of calibration text.
+    n : int or None
+        Tokens of a window; None for the model's context, at most 2048.
+    seeds : int
+        Number of draws of the calibration windows.
+    windows : int or None
+        Number of held-out windows to measure on, evenly spaced; None for all.
+    by_layer : bool
+        If True, measure also the effect of pruning each block alone.
 
     Raises
     ------

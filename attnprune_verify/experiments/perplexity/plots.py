@@ -31,6 +31,7 @@ def draw_damage(results: PerplexityResults, over: str) -> Figure:
     ----------
     results : PerplexityResults
     over : "rho", "k" or "layer"
+        The horizontal axis.
 
     Examples
     --------

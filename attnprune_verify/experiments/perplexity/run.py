@@ -33,14 +33,17 @@ _FIRST_TOKEN = "given: every token of a window but the first is predicted, from 
 
 @dataclass(frozen=True)
 class PerplexityResults:
-    """What was measured.
+    """Measurements of the perplexity experiment.
 
     Attributes
     ----------
     plan : PerplexityPlan
-    fingerprint : mapping with ``digest`` and ``fields``
-    dense : perplexity, nll and the number of predicted tokens
-    rows : one per run: its choices, perplexity, nll, kl, and the CPU seconds of pruning
+    fingerprint : dict
+        ``digest`` and ``fields``.
+    dense : dict
+        Perplexity, nll and the number of predicted tokens of the dense model.
+    rows : list of dict
+        One per run: its choices, perplexity, nll, kl, and the CPU seconds of pruning.
     """
 
     plan: PerplexityPlan
@@ -60,9 +63,12 @@ def run_perplexity(
     Parameters
     ----------
     plan : PerplexityPlan
-    folder : where the journal of finished runs is kept; made if missing; None keeps nothing
-    processes : runs at a time
-    progress : called with the runs that are done and all there are
+    folder : Path, optional
+        Where the journal of finished runs is kept; made if missing; None keeps nothing.
+    processes : int
+        Runs done at the same time.
+    progress : callable, optional
+        Called as ``progress(runs done, runs)``.
 
     Returns
     -------
@@ -141,7 +147,7 @@ def _windows(plan: PerplexityPlan, k: int, seed: int) -> NDArray[np.int64]:
 
 @lru_cache(maxsize=4)
 def _curves(plan: PerplexityPlan, attention: str, rest: str, k: int, seed: int) -> Curves:
-    """They are the same for every ratio, and dear."""
+    """Return the curves of measured budgets; cached, since they are costly and the same for every ratio."""
     how = Plan(attention, rest, 0.5, budget="measured")
     return measured_curves(_model(plan.model), _windows(plan, k, seed), how)
 

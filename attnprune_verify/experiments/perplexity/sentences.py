@@ -1,4 +1,4 @@
-"""What Table 1 says, and what our method achieves, against what the perplexity experiment measured.
+"""Sentences of Table 1, and those about our method, tested on the measurements of the perplexity experiment.
 
 Each sentence is an inequality between two measured means, tested seed by seed: the draws of calibration windows are the
 seeds, model and held-out text stay the same. All sentences of one id are corrected together (Holm), those of several
@@ -57,13 +57,20 @@ class PerplexityFinding:
 
     Attributes
     ----------
-    id : claim id
-    says : the sentence
-    criterion : the inequality, in words
-    verdict : "agrees", "disagrees", or "undecided" where the draws leave it open
-    reading : the setting
-    numbers : what was measured
-    doubts : how well the draws bear it out, before the correction
+    id : str
+        Claim id.
+    says : str
+        The sentence.
+    criterion : str
+        The inequality, in words.
+    verdict : "agrees", "disagrees" or "undecided"
+        "undecided" if the draws do not decide it.
+    reading : str
+        The setting.
+    numbers : str
+        The measured numbers.
+    doubts : Doubts
+        The two p-values over the draws, before Holm's correction.
     """
 
     id: str
@@ -93,7 +100,7 @@ def perplexity_statements(results: PerplexityResults, *, bounds: bool = True) ->
     ----------
     results : PerplexityResults
     bounds : bool
-        Whether our bounds are asked for; they were set for the default model of ``benchmarks/train_small_llama.py``.
+        If True, judge our bounds as well; they were set for the default model of ``benchmarks/train_small_llama.py``.
 
     Examples
     --------
@@ -141,7 +148,7 @@ class _Table:
     def below(
         self, one: dict[str, Any], other: dict[str, Any], factor: float, what: str = "nll"
     ) -> tuple[Doubts, str] | None:
-        """Whether one setting's perplexity (or "kl") is below `factor` times another's, over their common draws."""
+        """Test, over common draws, whether one setting's perplexity (or "kl") is below `factor` times the other's."""
         first, second = (self._rows.get(_key(setting), []) for setting in (one, other))
         beside = {row["seed"]: row for row in second}
         pairs = [(row, beside[row["seed"]]) for row in first if row["seed"] in beside]

@@ -1,4 +1,4 @@
-"""What the stored runs say about every sentence that was measured."""
+"""Findings of the stored runs on every measured sentence."""
 
 from __future__ import annotations
 

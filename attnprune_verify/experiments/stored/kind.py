@@ -1,4 +1,4 @@
-"""What a kind of stored run is: what is in a record, how a run is done again, what the rows say."""
+"""Interface of the kinds of stored runs: their settings, how one run is repeated, and the findings of the rows."""
 
 from __future__ import annotations
 
@@ -17,18 +17,17 @@ TOLERANCE = 1e-9
 
 
 BETWEEN_KERNELS = 0.5
-"""Relative, for the errors of chaotic runs on another kernel: 102 rows of `figure2` differed by 0.18 at most."""
+"""Relative, for the errors of chaotic runs on a machine that rounds otherwise: 102 rows of `figure2` moved by 0.18."""
 
 
 BESIDES = "besides"
 
 
 class Finding(NamedTuple):
-    """One sentence under one reading: what was measured says "agrees", "disagrees" or "undecided".
+    """One sentence under one reading, with the verdict of the measurements: "agrees", "disagrees" or "undecided".
 
-    Or it stands besides, where nobody had said beforehand that it would hold: that is reported and decides nothing.
-
-    `doubts` is there where it was tested over draws and several tables speak of the sentence.
+    The verdict "besides" marks a sentence that nobody predicted before the measurement: it is reported and decides
+    nothing. `doubts` is set if the sentence was tested over draws and several tables bear on it.
     """
 
     id: str
@@ -41,17 +40,17 @@ class Finding(NamedTuple):
 
 
 class Stored(ABC):
-    """An experiment with the settings of a record, the model (if it reads one) in a folder.
+    """An experiment with the settings of a record; its model, if it needs one, is in a folder.
 
-    `runs` can be done again one by one: `rows` says what one leaves. Rounding may decide the result of what descends on
-    a mask: `setting` names its settings ("" for everything else), and `disturbed` does such a run again from a start
-    that is disturbed (None where it cannot).
+    Each of `runs` can be repeated alone; `rows` returns the rows of one run. Rounding can decide the result of a method
+    that descends on a mask: `setting` names the settings of such a run ("" for any other run), and `disturbed` repeats
+    it from a disturbed start (None if that is impossible).
     """
 
     columns: Sequence[str]
     measured: Sequence[str]
     errors: Sequence[str] = ()
-    """Of what is measured: what verdicts rest on, and what is compared of chaotic runs on another kernel."""
+    """The measured columns that verdicts rest on; of chaotic runs on other machines only these are compared."""
     command: str
     data: str
     needs_model: bool
@@ -72,18 +71,18 @@ class Stored(ABC):
     def setting(self, run: Any) -> str: ...
 
     def by_rounding(self, run: Any) -> bool:
-        """Whether a method that descends on no mask still lets rounding choose among entries that are nearly equal."""
+        """Return whether rounding chooses among nearly equal entries in a method that descends on no mask."""
         return False
 
     def disturbed(self, run: Any, disturbance: float) -> list[Row] | None:
-        """Its rows when the start is disturbed by so much."""
+        """Return the rows of the run from a start disturbed by `disturbance`; None if that is impossible."""
         return None
 
     @abstractmethod
     def findings(self, rows: list[Row]) -> Iterator[Finding]: ...
 
     def tolerance(self, run: Any, name: str) -> float:
-        """How far, relatively, the measured number `name` of a run may lie from its row when it is done again."""
+        """Return the relative difference that the number `name` may show when the run is repeated."""
         return TOLERANCE
 
 

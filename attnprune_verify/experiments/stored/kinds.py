@@ -108,7 +108,7 @@ class Layer(Stored):
         return run.method if parse_method(run.method)[0] in ("ste", "paper-gd") else ""
 
     def by_rounding(self, run: LayerRun) -> bool:
-        """Those that refine what they keep, again and again: OpenBLAS's kernels for Skylake moved them by a tenth."""
+        """Return True for methods that refine the kept entries step by step: OpenBLAS on Skylake moved them by 0.1."""
         return parse_method(run.method)[0] not in ("magnitude", "random", "wanda", "sparsegpt")
 
     def results(self, rows: list[Row]) -> LayerResults:

@@ -36,19 +36,26 @@ _COMPUTING = ("algorithms", "experiments", "instance", "model", "pretrained", "w
 
 @dataclass(frozen=True)
 class Record:
-    """What a table of numbers depends on.
+    """Everything that a stored table of numbers depends on.
 
     Attributes
     ----------
     experiment : "synthetic", "layer" or "perplexity"
-    command : what a user types to measure it
-    plan : the settings, seeds among them
-    inputs : SHA-256 of every file that was read, by name
-    code : `version` of the package, and `source`, the SHA-256 of the code that computes
-    kernel : of the arithmetic, see `kernel`
-    rows : number of rows
-    moved : by setting of what descends on a mask, how far its numbers move at most, relatively, when the start of a
-        run is disturbed by `redo.DISTURBANCE`; empty where that was not measured
+    command : str
+        The command line that measures the table.
+    plan : dict
+        The settings, seeds among them.
+    inputs : dict of str to str
+        SHA-256 of every file that was read, by name.
+    code : dict of str to str
+        `version` of the package, and `source`, the SHA-256 of the code that computes.
+    kernel : str
+        Name of the machine's rounding, see the function `kernel`.
+    rows : int
+        Number of rows.
+    moved : dict of str to float
+        For each setting that descends on a mask, the largest relative change of its numbers when the start of a run is
+        disturbed by `redo.DISTURBANCE`; a setting that was not measured is missing.
     """
 
     experiment: str
@@ -111,7 +118,7 @@ def source() -> str:
 
 
 def code() -> dict[str, str]:
-    """Of which code numbers come that are measured now."""
+    """Return the version and the source digest of the code that measures now."""
     return {"version": version("attnprune-verify"), "source": source()}
 
 

@@ -1,6 +1,6 @@
-"""``python -m attnprune_verify.experiments.stored check|measure``: stored runs done again.
+"""``python -m attnprune_verify.experiments.stored check|measure``: repeating stored runs.
 
-`check` does a sample of them and compares; `measure NAME` does all and writes the record anew.
+`check` repeats a sample of the runs and compares; `measure NAME` does all runs and writes the record anew.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from attnprune_verify.files import table, write_whole
 __all__ = ["differences", "disturb", "folder_of", "is_chaotic", "measure", "odds", "sample"]
 
 DISTURBANCE = 1e-12
-"""Of M_0, to see whether a run is chaotic: more than rounding, and a calm run's numbers stay within `TOLERANCE`."""
+"""Of M_0, to test whether a run is chaotic: above rounding, and a calm run's numbers stay within `TOLERANCE`."""
 
 NEIGHBOURS = 8
 """Starts beside a chaotic run's own: seven of one row of `figure2` had errors from 0.010 to 0.025, 0.0087 elsewhere."""
@@ -35,10 +35,10 @@ NEIGHBOURS = 8
 def sample(
     path: Path, seed: str, seconds: float, folder: str = "", *, chaotic: bool = True, long: bool = False
 ) -> tuple[Stored, list[Any]]:
-    """Runs of a record that must come out again here, drawn by the seed, of about so many seconds together.
+    """Draw by the seed runs of a record that take about `seconds` together, to be repeated here.
 
-    Chaotic ones and `long` ones are among them only if they are wanted: one that takes longer than all of `seconds` is
-    done alone, if it is drawn first, with probability `seconds` over what it takes. So none is sure to be left out.
+    Chaotic runs are drawn only with `chaotic`, runs that take longer than `seconds` only with `long`: if such a run
+    comes first, it is the whole sample with probability `seconds` / (its time). So every run can be drawn.
     """
     record, _ = read(path)
     stored = KINDS[record.experiment](record.plan, folder)
@@ -54,7 +54,7 @@ def sample(
 
 
 def _drawn(costs: Sequence[float], draw: Random, seconds: float, long: bool) -> list[int]:
-    """Places of the runs in a sample; what takes forever is in none."""
+    """Return the places of the runs in a sample; runs of infinite cost are in none."""
     places = [place for place, cost in enumerate(costs) if cost < math.inf]
     draw.shuffle(places)
     if long and places and costs[places[0]] > seconds > draw.random() * costs[places[0]]:
@@ -68,7 +68,7 @@ def _drawn(costs: Sequence[float], draw: Random, seconds: float, long: bool) -> 
 
 
 def odds(path: Path, seconds: float, *, draws: int = 4000) -> tuple[float, float]:
-    """The least and the mean probability with which a run of the record is in a sample, over so many samples."""
+    """Estimate, from `draws` samples, the least and the mean probability that a run of the record is in a sample."""
     costs = _times(path)
     drawn = Counter(place for seed in range(draws) for place in _drawn(costs, Random(seed), seconds, True))
     found = [drawn[place] / draws for place in range(len(costs))]
@@ -76,7 +76,7 @@ def odds(path: Path, seconds: float, *, draws: int = 4000) -> tuple[float, float
 
 
 def is_chaotic(record: Record, stored: Stored, run: Any) -> bool:
-    """Whether a disturbance below what anyone could measure moved the setting's numbers, or nobody has looked."""
+    """Return whether `DISTURBANCE` moved the numbers of the run's setting, or was never tried on that setting."""
     setting = stored.setting(run)
     return bool(setting) and record.moved.get(setting, math.inf) > TOLERANCE
 
@@ -86,7 +86,7 @@ def _times(path: Path) -> list[float]:
 
 
 def folder_of(path: Path, folders: Sequence[str]) -> str:
-    """Which of the folders holds the model that a record was measured on; "" if none does."""
+    """Return the folder that holds the model on which a record was measured; "" if none does."""
     wanted = {name: digest for name, digest in read(path)[0].inputs.items() if name.endswith(".safetensors")}
     for folder in folders if wanted else ():
         files = {name: Path(folder) / name for name in wanted}
@@ -98,10 +98,11 @@ def folder_of(path: Path, folders: Sequence[str]) -> str:
 
 
 def differences(path: Path, stored: Stored, runs: list[Any]) -> Iterator[str]:
-    """Where these runs, done again, leave other rows than the record holds (of methods that it holds).
+    """Repeat these runs and yield a line for every number that differs from the record's.
 
-    Where rounding decides what is kept (chaotic runs, and `Stored.by_rounding`), another kernel's errors alone are
-    compared, to `BETWEEN_KERNELS`: with the run's own and, if those are far off, with its `NEIGHBOURS`'.
+    If rounding decides which entries are kept (chaotic runs, and `Stored.by_rounding`) and this machine rounds
+    otherwise, only the errors are compared, within `BETWEEN_KERNELS`: with those of the run itself and, if they are far
+    off, with those of its `NEIGHBOURS`.
     """
     record, every = read(path)
     identity = [name for name in stored.columns if name not in stored.measured]
@@ -134,8 +135,8 @@ def _equal(one: Any, other: Any, tolerance: float) -> bool:
 def measure(path: Path, folder: str = "", progress: Progress | None = None) -> None:
     """Do every run of the record's plan and write record, rows and times anew.
 
-    Finished runs are kept in ``NAME.runs.jsonl`` of the working directory: after an interruption the same command, of
-    the same code, goes on from there.
+    Finished runs are kept in ``NAME.runs.jsonl`` of the working directory: after an interruption the same command,
+    with the same code, resumes from there.
     """
     before, _ = read(path)
     stored, journal = KINDS[before.experiment](before.plan, folder), Path(f"{path.name}.runs.jsonl")
@@ -154,9 +155,9 @@ def measure(path: Path, folder: str = "", progress: Progress | None = None) -> N
 
 
 def disturb(path: Path, folder: str = "", progress: Progress | None = None) -> None:
-    """Disturb every run of the settings that are thought calm, and write down how far they move; rows stay.
+    """Disturb every run of the settings recorded as calm, and record how far their numbers move; the rows stay.
 
-    A setting is calm only if all of its draws are: one seed says nothing about the next.
+    A setting is calm only if all of its draws are: one seed decides nothing about the next.
     """
     record, _ = read(path)
     stored, journal = KINDS[record.experiment](record.plan, folder), Path(f"{path.name}.disturbed.jsonl")

@@ -20,7 +20,8 @@ class Curve:
 
     Attributes
     ----------
-    axis : tuple of numbers, ascending
+    axis : tuple of float
+        Ascending.
     values : (len(axis), seeds) array
     """
 

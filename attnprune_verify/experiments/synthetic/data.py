@@ -71,7 +71,7 @@ class Problem:
         return np.asarray(self.cell.scale * (W_Q @ W_K.T))
 
     def errors(self, weight: Array) -> Errors:
-        """How far the attention of another fused weight is from the dense one."""
+        """Return the errors of the attention with another fused weight, relative to the dense one."""
         means, pooled = [], []
         for X, dense in zip((self.X, self.fresh), self._dense, strict=True):
             differences = np.array(

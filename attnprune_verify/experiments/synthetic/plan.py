@@ -1,4 +1,4 @@
-"""Which runs make up the synthetic experiment, and what one run does."""
+"""Plan of the synthetic experiment: its runs, and the computation of one run."""
 
 from __future__ import annotations
 
@@ -27,10 +27,14 @@ class SyntheticPlan:
 
     Attributes
     ----------
-    readings : readings of the algorithm that are swept
-    side_readings : readings measured at the fixed n only, for the fixed lams
-    fixed_lams : lam of the sweeps over n and rho; Section 6.1 says 0.04, and the favourable reading does best at 2^-2
-    seeds : pairs (k, number of seeds); the first seed of the first k also shows what rounding does to the masks
+    readings : tuple of str
+        Readings of the algorithm that are swept.
+    side_readings : tuple of str
+        Readings measured at the fixed n only, for the fixed lams.
+    fixed_lams : tuple of float
+        lam of the sweeps over n and rho; Section 6.1 states 0.04, and the favourable reading does best at 2^-2.
+    seeds : tuple of (int, int)
+        Pairs (k, number of seeds); the first seed of the first k also measures the effect of rounding on the masks.
 
     Examples
     --------

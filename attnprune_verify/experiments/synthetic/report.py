@@ -47,7 +47,7 @@ def write_tables(results: Results, folder: Path) -> list[Path]:
 
 
 def summary(results: Results) -> str:
-    """What agrees with the paper's prose and what does not, statement by statement, and what else one should know."""
+    """Return the report: the paper's sentences one by one, then trivial rivals and fresh samples, then failed runs."""
     return "\n".join([*_statements(results), "", *_beside(results), "", *_fates(results)])
 
 
@@ -77,7 +77,7 @@ def _reading(entry: dict[str, Any]) -> str:
 
 
 def _beside(results: Results) -> Iterator[str]:
-    """What the paper does not show: trivial rivals, and the same masks on fresh samples."""
+    """Yield lines on what the paper does not show: trivial rivals, and the same masks on fresh samples."""
     plan = results.plan
     yield f"Error at rho = {plan.fixed_rho:g}, n = {plan.fixed_n}: in-sample +- sd over seeds (held-out)"
     for weights in plan.weights:

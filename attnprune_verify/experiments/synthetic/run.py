@@ -25,7 +25,7 @@ class Results:
         One per method, setting and rho: `method` (a name of `RIVALS`, or "descent"), `weights`, `seed`, `k`, `n`, `d`,
         `rank`, `scale`, `rho`, the errors of `Errors`, and for "descent" its reading, lam, momentum and fate.
     chaos : list of dict
-        What rounding alone does to masks: `flipped`, `flipped_float32`, and the errors of the three masks.
+        Effect of rounding alone on masks: `flipped`, `flipped_float32`, and the errors of the three masks.
     """
 
     plan: SyntheticPlan
@@ -54,7 +54,7 @@ def run_synthetic(
     processes : int
         Runs done at the same time; needs joblib beyond 1.
     progress : callable, optional
-        Called as ``progress(runs done, runs)``, first with those that were there already.
+        Called as ``progress(runs done, runs)``, first with the runs that `folder` held already.
 
     Examples
     --------
@@ -72,7 +72,7 @@ def run_synthetic(
 
 
 def finished_of(plan: SyntheticPlan, folder: Path) -> tuple[int, int]:
-    """How many runs of `plan` the folder holds, and how many there are."""
+    """Count the runs of `plan` that the folder holds, and all of its runs."""
     runs = _by_key(plan)
     return count_finished(runs, folder / JOURNAL), len(runs)
 

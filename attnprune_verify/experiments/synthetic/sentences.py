@@ -41,15 +41,21 @@ class Finding:
 
     Attributes
     ----------
-    id : claim id
-    says : what the paper says
-    criterion : when we say that the measurement agrees
-    verdict : "agrees", "disagrees" or "undecided": by `RULE`, over all readings of the sentence together
-    numbers : the means behind it
-    p : probability of seeds that speak so clearly, for or against, where the opposite is true; before the correction
+    id : str
+        Claim id.
+    says : str
+        The paper's sentence.
+    criterion : str
+        The condition under which the measurement counts as agreeing.
+    verdict : "agrees", "disagrees" or "undecided"
+        By `RULE`, over all readings of the sentence together.
+    numbers : str
+        The means that the verdict rests on.
+    p : float
+        Probability of seeds as clear as these, for or against, if the opposite is true; before Holm's correction.
     weights, k, reading, lam, measure, seeds
-        The reading. `reading` is "" where the sentence is about Wanda and SparseGPT only, `lam` is None there and where
-        it is swept; `measure` is "in-sample" or "held-out".
+        The reading. `reading` is "" if the sentence is about Wanda and SparseGPT only; `lam` is None in that case and
+        if lam is swept; `measure` is "in-sample" or "held-out".
     """
 
     id: str

@@ -1,4 +1,4 @@
-"""How far masks are from the best one, by pruning ratio: the bound of all masks, the best found, and plain choices."""
+"""Plot of masks' divergence by pruning ratio: the lower bound of all masks, the best mask found, simple baselines."""
 
 from __future__ import annotations
 

@@ -32,7 +32,7 @@ class Matrices:
 
 
 def matrices(instance: Instance, M: Any, rho: float) -> Matrices:
-    """What the heat maps show.
+    """Compute the matrices of the heat maps.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""What experiments measured on models: where a pruned layer's error sits, and perplexity against sparsity."""
+"""Plots of measurements on models: the error of a pruned layer by position, and perplexity against sparsity."""
 
 from __future__ import annotations
 
@@ -80,9 +80,12 @@ def draw_heads(rows: Sequence[dict[str, Any]], rho: float | None = None, methods
 
     Parameters
     ----------
-    rows : of `experiment layer`: method, rho, layer, head, held_out
-    rho : the ratio, the smallest measured if not given
-    methods : at most nine; all of them if none is named
+    rows : sequence of dict
+        Rows of `experiment layer`: method, rho, layer, head, held_out.
+    rho : float, optional
+        The pruning ratio; default the smallest measured.
+    methods : sequence of str
+        At most nine methods; empty for all.
 
     Raises
     ------

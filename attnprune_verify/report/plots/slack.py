@@ -1,4 +1,4 @@
-"""How far each bound is from failing, family by family: the paper's and the repaired ones side by side."""
+"""Plot of each bound's slack by family of instances, the paper's bounds beside the repaired ones."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How every picture looks: a colour, a marker and a line style for each series, one map for heat maps."""
+"""Style shared by all pictures: a colour, a marker and a line style for each series, one map for heat maps."""
 
 from __future__ import annotations
 
