@@ -1,17 +1,25 @@
 """What is pinned, and why each pin was last changed.
 
-Pins of margins, the propositions that Coq prints and the stored tables are each written anew by one command. Whoever
-does so runs ``python -m tests.repinned "the reason"`` as well: the ledger then names every item that changed, with the
-reason. A changed item without an entry makes a test fail.
+Pins of margins, the propositions that Coq prints and the stored tables are each written anew by one command; sentences
+(of claims, theorems, proofs by hand, quotations and prior work) are typed. Whoever changes one of them runs
+``python -m tests.repinned "the reason"`` as well: the ledger then names every item that changed, with the reason. A
+changed item without an entry makes a test fail.
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
+
+from attnprune_verify.claims.core import Claim
+from attnprune_verify.claims.prior import PRIOR
+from attnprune_verify.claims.registry import claims
+from attnprune_verify.claims.scope import hypotheses, quantifier
+from attnprune_verify.claims.symbols import SYMBOLS
 
 ROOT = Path(__file__).resolve().parents[2]
 LEDGER = Path(__file__).parent / "ledger.json"
@@ -29,6 +37,33 @@ def items() -> Iterator[tuple[str, str]]:
         yield f"proposition {name.strip()}", " ".join(text.split())
     for path in sorted((ROOT / "attnprune_verify/experiments/stored").glob("*.csv")):
         yield f"table {path.stem}", path.read_text("utf-8")
+    yield from sentences()
+
+
+def sentences() -> Iterator[tuple[str, str]]:
+    """Yield everything that is printed of a statement: of whom, when, what, and what was found, as (name, text)."""
+    for claim in claims():
+        yield f"sentence {claim.test_id}", json.dumps(words_of(claim))
+    for entry in json.loads((ROOT / "proofs_check/coq/theorems.json").read_text("utf-8")):
+        yield f"theorem {entry['file']} {entry['theorem']}", json.dumps(entry, sort_keys=True)
+    for section in re.split(r"^#{2,3} ", (ROOT / "proofs_check/PROOFS.md").read_text("utf-8"), flags=re.MULTILINE):
+        title, _, text = section.partition("\n")
+        yield f"proof {title.strip()}", " ".join(text.split())
+    quoted = json.loads((ROOT / "attnprune_verify/claims/quotations.json").read_text("utf-8"))
+    yield from ((f"quotation {id_}", json.dumps(quote)) for id_, quote in quoted["quotations"].items())
+    yield from ((f"prior {id_}", json.dumps(prior)) for id_, prior in PRIOR.items())
+    yield from ((f"symbol {name}", words) for name, words in SYMBOLS.items())
+
+
+def words_of(claim: Claim) -> list[object]:
+    """Return every word and every choice that a reader sees of a claim."""
+    printed = ("title", "section", "says", "formula", "finding", "measured_on", "source", "note", "repairs")
+    return [
+        *(getattr(claim, name) for name in (*printed, "repaired_by", "uses", "conjecture")),
+        *(claim.kind.value, claim.strength.value, claim.reading.name, claim.reading.says, claim.reading.mask),
+        *(quantifier(claim), hypotheses(claim), sorted(claim.tags), sorted(claim.loose)),
+        [wrong.says for wrong in claim.wrong],
+    ]
 
 
 def digests() -> dict[str, str]:
@@ -54,8 +89,19 @@ def enter(why: str) -> list[str]:
     now = digests()
     changed = differences(ledger["now"], now)
     if changed:
-        ledger["changes"].append({"why": why, "items": changed if ledger["now"] else ["all"]})
+        ledger["changes"].append({"why": why, "items": _shortened(changed, now)})
         lines = ",\n".join(f"  {json.dumps(name)}: {json.dumps(digest)}" for name, digest in sorted(now.items()))
         entries = ",\n".join(f"  {json.dumps(entry)}" for entry in ledger["changes"])
         LEDGER.write_text(f'{{"changes": [\n{entries}\n],\n"now": {{\n{lines}\n}}}}\n', "utf-8")
     return changed
+
+
+def _shortened(changed: list[str], now: dict[str, str]) -> list[str]:
+    """Return the items, of which those of a kind that changed as a whole are named by their kind."""
+    whole = {kind for kind in map(_kind, changed) if {name for name in now if _kind(name) == kind} <= {*changed}}
+    single = [name for name in changed if _kind(name) not in whole]
+    return [*(f"every {kind}" for kind in sorted(whole)), *single]
+
+
+def _kind(name: str) -> str:
+    return name.partition(" ")[0]
