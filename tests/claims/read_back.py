@@ -123,7 +123,7 @@ def unlike_hypotheses(claim: Claim) -> list[str]:
     for case in chain.from_iterable(map(_around, known)):
         with np.errstate(all="ignore"):
             q = Quantities(case, FLOAT)
-            if q.n < 2:
+            if "X" in case and q.n < 2:
                 continue
             scope = Scope(q, letters_of(claim.id), text.definitions)
             if all(one.holds(q) for one in asked) != all(_holds(one, scope, exactly=True) for one in text.conditions):
@@ -133,7 +133,7 @@ def unlike_hypotheses(claim: Claim) -> list[str]:
 
 def _around(case: Case) -> Iterator[Case]:
     """Yield the case with other masks, regularisers and weights: inside, on and outside the edges of hypotheses."""
-    M, W = case["M"], case["W"]
+    M = case["M"]
     box = np.clip(np.abs(M), 0.0, 1.0)
     corner = box.copy()
     corner.flat[0] = 0.0
@@ -142,9 +142,10 @@ def _around(case: Case) -> Iterator[Case]:
     for name, mask in {"a corner": corner, "ones": np.ones_like(M), "outside": box + 0.5, "below": box - 0.5}.items():
         yield case.but(f"{case.origin}; {name}", M=mask, lam=0.5)
     yield case.but(f"{case.origin}; near 1", M=1 + 0.01 * (box - 0.5), lam=0.5)
-    zero = W.copy()
-    zero.flat[0] = 0.0
-    yield case.but(f"{case.origin}; a weight of 0", M=box / 2, W=zero, lam=0.5)
+    if "W" in case:
+        zero = case["W"].copy()
+        zero.flat[0] = 0.0
+        yield case.but(f"{case.origin}; a weight of 0", M=box / 2, W=zero, lam=0.5)
 
 
 def _evaluated(claim: Claim, known: list[Case]) -> Iterator[tuple[Quantities, Any]]:
