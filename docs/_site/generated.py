@@ -143,8 +143,10 @@ def _overview(result: Any, home: dict[str, str]) -> str:
 
 def _statement(records: list[Any], home: dict[str, str]) -> str:
     from attnprune_verify.claims.excerpts import quotation
+    from attnprune_verify.claims.latex import in_latex
     from attnprune_verify.claims.prior import known_or_new
     from attnprune_verify.claims.scope import hypotheses, quantifier
+    from attnprune_verify.claims.unread import UNREAD
 
     claim = records[0].claim
 
@@ -166,6 +168,9 @@ def _statement(records: list[Any], home: dict[str, str]) -> str:
             parts.append(f"The paper: *{_text(quoted.text)}* (line {quoted.line} of its LaTeX).\n")
         judged = "Judged: " if claim.group in ("text", "consequence") else ""
         parts.append(f"{judged}{_text(claim.says)}\n\n```text\n{claim.formula}\n```\n")
+        formula = None if claim.test_id in UNREAD else in_latex(claim.formula, claim.id)
+        if formula is not None:
+            parts.append(f"\\[{formula}\\]\n")
         met = f", if {_text(', '.join(hypotheses(claim)))}" if claim.hypotheses else ""
         parts.append(f"For {quantifier(claim)}{met}.\n")
         parts.append(f"Found: {_text(claim.finding)}.\n" if claim.finding else "")

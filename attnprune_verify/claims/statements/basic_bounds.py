@@ -206,7 +206,9 @@ CLAIMS: tuple[Claim, ...] = (
         section=_SECTION,
         reading=ANY_MASK,
         says="Ten bounds on f(M), c, c o f(M), entries, products and the diagonal.",
-        formula="||f(M)||_F <= sqrt(n), ||c||_F <= 2 sqrt(n), ..., ||diag((c o f(M)) 1)||_F <= 2n",
+        formula="||f(M)||_F <= sqrt(n), ||c||_F <= 2 sqrt(n), ||c o f(M)||_F <= 2 sqrt(n), max|f(M)| <= 1, max|W| <= R,"
+        " max|X| <= R, max_i ||f(M)_i|| <= 1, max|f(M)| max|W| max|X|^2 <= R^3,"
+        " max|f(M) X| max|W| max|X| max|f(M)| <= R^3, ||diag((c o f(M)) 1)||_F <= 2 n",
         strength=Strength.UPPER,
         margin=_parts,
         supply=_ANY,
@@ -298,7 +300,7 @@ CLAIMS: tuple[Claim, ...] = (
         "fix:bound_grad_f",
         "Bound for the gradient of f(M), by the logits",
         "The Jacobian is at most half the Frobenius norm of the centred logit map.",
-        "||dF/dM||_F <= ||Pi A||_F / 2 <= 1/2 (sum_ab W_ab^2 ||X_{*,a}||^2 ||X_{*,b}||^2)^{1/2}",
+        "||dF/dM||_F <= ||Pi A||_F / 2 <= 1/2 (sum_ab W_ab^2 ||(X^T)_a||^2 ||(X^T)_b||^2)^{1/2}",
         _jacobian_bounds,
         (Wrong("0.49 ||Pi A||_F", lambda q: _jacobian_bounds(q, 0.49)),),
         repairs="lem:bound_grad_f",

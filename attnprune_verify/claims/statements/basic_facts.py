@@ -175,7 +175,7 @@ CLAIMS: tuple[Claim, ...] = (
         section=_SECTION,
         reading=LITERAL,
         says="Rows of U V are V^T U_i, columns are U V_j.",
-        formula="(U V)_i = V^T U_i, (U V)_{*,j} = U V_{*,j}",
+        formula="(U V)_i = V^T U_i, ((U V)^T)_j = U (V^T)_j",
         strength=Strength.IDENTITY,
         arithmetic="exact",
         margin=_indexing,
@@ -255,7 +255,9 @@ CLAIMS: tuple[Claim, ...] = (
         section=_SECTION,
         reading=LITERAL,
         says="Homogeneity, triangle, Cauchy-Schwarz, submultiplicativity; spectral and Frobenius norms compared.",
-        formula="e.g. ||X|| <= ||X||_F <= sqrt(rank) ||X||, ||Y Z||_F <= ||Y||_F ||Z||_F",
+        formula="||a X||_F = |a| ||X||_F, ||X + Y||_F <= ||X||_F + ||Y||_F, |<X, Y>| <= ||X||_F ||Y||_F,"
+        " ||X^T||_F = ||X||_F, ||X u||_F <= ||X||_2 ||u||_F, ||X o Y||_F <= ||X||_F ||Y||_F, max|X| <= ||X||_F,"
+        " ||X||_2 <= ||X||_F <= sqrt(rank X) ||X||_2, ||Y Z||_F <= ||Y||_F ||Z||_F",
         strength=Strength.UPPER,
         margin=_norms,
         supply=_MATRICES,
@@ -268,7 +270,7 @@ CLAIMS: tuple[Claim, ...] = (
         section=_SECTION,
         reading=LITERAL,
         says="||A + B||^2 expands with the inner product.",
-        formula="||A + B||_F^2 = ||A||_F^2 + ||B||_F^2 + 2 <A, B>",
+        formula="||X + Y||_F^2 = ||X||_F^2 + ||Y||_F^2 + 2 <X, Y>",
         strength=Strength.IDENTITY,
         arithmetic="exact",
         margin=lambda q: _square_expansion(q, 2),

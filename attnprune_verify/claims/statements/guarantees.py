@@ -285,7 +285,8 @@ CLAIMS: tuple[Claim, ...] = (
         reading=FULL,
         says="For lam <= 6 sqrt(n) max|W| ||X||_F^2/d the initial M = 1 already meets the paper's guarantee, whatever"
         " mu.",
-        formula="lam <= 6 sqrt(n) max|W| ||X||_F^2 / d implies lam^2 d^2/(mu n^2) <= xi/2",
+        formula="lam <= 6 sqrt(n) max|W| ||X||_F^2 / d implies lam^2 d^2/(mu n^2) <= xi/2,"
+        " xi = 12 n^{-3/2} max|W| ||X||_F^2 lam d / mu",
         strength=Strength.TIGHT,
         margin=_dense_is_enough,
         supply=Instances("full", extra=_share, free=("W", "X")),

@@ -187,7 +187,7 @@ CLAIMS: tuple[Claim, ...] = (
         reading=ANY_MASK,
         says="L is (lam - C_- K^2)-strongly convex on all of R^{dxd} once lam > C_- K^2; no larger constant"
         " serves every instance, this one is approached.",
-        formula="<grad L(M) - grad L(N), M - N> >= (lam - C_- K^2) ||M - N||_F^2; lam > C_- K^2",
+        formula="<grad L(M) - grad L(N), M - N> >= (lam - C_- K^2) ||M - N||_F^2",
         strength=Strength.TIGHT,
         margin=_monotone,
         supply=Instances("any", extra=_second, small=True, free=("M", "N")),

@@ -215,7 +215,7 @@ CLAIMS: tuple[Claim, ...] = (
     _paper_lemma(
         "lem:lip_diag_f",
         "Lipschitz of the correction term",
-        "||diag((f o c) 1) f (M) - diag((f o c) 1) f (M')||_F <= 24 d n^{7/2} R^3 ||M - M'||_F",
+        "||diag((f(M) o c(M)) 1) f(M) - diag((f(M') o c(M')) 1) f(M')||_F <= 24 d n^{7/2} R^3 ||M - M'||_F",
         p2_of,
         paper_constant(3.5, 24),
         ("fac:lip_product", "lem:lip_f", "lem:lip_diag", "lem:bound_basic_func"),

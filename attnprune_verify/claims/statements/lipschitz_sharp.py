@@ -114,7 +114,8 @@ CLAIMS: tuple[Claim, ...] = (
         reading=ANY_MASK,
         says="The diagonal is K sqrt 2 q (1-q) (4q-1)-Lipschitz at q = (5 + sqrt 13)/12,"
         f" {_DIAGONAL:.6f} K: found by search, not proved.",
-        formula="||diag((f o c) 1)(M) - diag((f o c) 1)(M')||_F <= sqrt 2 q (1-q) (4q-1) K ||M - M'||_F",
+        formula="||diag((f(M) o c(M)) 1) - diag((f(M') o c(M')) 1)||_F <= sqrt 2 q (1-q) (4q-1) K ||M - M'||_F,"
+        " q = (5 + sqrt 13)/12",
         strength=Strength.UPPER,
         margin=lipschitz(diagonal_of, lambda q: q.K * diagonal_rate(q)),
         supply=PAIRS,

@@ -131,7 +131,7 @@ CLAIMS: tuple[Claim, ...] = (
         section=_SECTION,
         reading=ANY_MASK,
         says="Where ||c||_F <= f_min/sqrt 5 the attention error is convex.",
-        formula="||c(M)||_F <= f_min/sqrt 5 implies Hess L_attn(M) >= 0",
+        formula="||c(M)||_F <= f_min/sqrt 5 implies lambda_min(Hess L_attn(M)) >= 0",
         strength=Strength.LOWER,
         margin=_convex,
         supply=Instances("any", extra=_toward_dense, small=True),

@@ -181,7 +181,7 @@ CLAIMS: tuple[Claim, ...] = (
         section="4 Main Results",
         reading=CAUSAL,
         says="With the causal mask and at least two tokens the smallest entry of the attention matrix is exactly 0.",
-        formula="min_ij F(M)_ij = 0 for causal masks, n >= 2",
+        formula="min_ij F(M)_ij = 0 if n >= 2",
         strength=Strength.IDENTITY,
         arithmetic="ball",
         margin=lambda q: equal(q.smallest(q.F), q.number(0.0)),

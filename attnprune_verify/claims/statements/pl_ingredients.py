@@ -173,7 +173,7 @@ def _several(mask: str) -> Hypothesis:
     return Hypothesis("n >= 2", lambda q: len(q.case["B"]) >= 2, supply.families)
 
 
-_ROW = "||(b - <b, f> 1) o f|| >= delta ||b||"
+_ROW = "||(B_i - <B_i, f_i> 1) o f_i|| >= delta ||B_i||"
 _MATRIX = "||B o f - diag((B o f) 1) f||_F >= delta ||B||_F"
 _ROW_SAYS = "For b with sum 0 and f with sum 1 and entries >= delta, (b - <b, f> 1) o f keeps at least delta ||b||."
 _MATRIX_SAYS = (
@@ -311,7 +311,7 @@ CLAIMS: tuple[Claim, ...] = (
         section=_SECTION,
         reading=LITERAL,
         says="A - beta I positive semidefinite gives tr B^T A B >= beta tr B^T B.",
-        formula="A >= beta I implies tr[B^T A B] >= beta tr[B^T B]",
+        formula="lambda_min(A) >= beta implies tr(B^T A B) >= beta tr(B^T B)",
         strength=Strength.TIGHT,
         arithmetic="exact",
         margin=_trace,

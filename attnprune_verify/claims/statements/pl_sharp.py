@@ -274,7 +274,8 @@ CLAIMS: tuple[Claim, ...] = (
         says="With X_L the tokens of the rows that have a choice and beta_i the least eigenvalue of X X^T on the"
         " zero-sum vectors row i may hold, beta^2 becomes lambda_min(X_L X_L^T) min beta_i: under a causal mask it can"
         " be positive even where n = d + 1 and beta = 0.",
-        formula="kappa_T^2 >= min|W|^2 lambda_min(X_L X_L^T) min_i beta_i >= (min|W| beta)^2",
+        formula="kappa_T^2 >= min|W|^2 lambda_min(X_L X_L^T) min_i beta_i, lambda_min(X_L X_L^T) >= beta,"
+        " min_i beta_i >= beta",
         strength=Strength.TIGHT,
         margin=_masked,
         supply=Instances("any", free=("W", "X")),

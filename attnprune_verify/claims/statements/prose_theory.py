@@ -173,7 +173,7 @@ CLAIMS: tuple[Claim, ...] = (
         "exp:gradient_bounded",
         "A Lipschitz gradient is bounded",
         "The gradient of L is bounded over M in [0,1]^{dxd}.",
-        "||grad L(M)||_F <= 3 sqrt(n) max|W| ||X||_F^2 + lam d for M in [0,1]^{dxd}",
+        "||grad L(M)||_F <= 3 sqrt(n) max|W| ||X||_F^2 + lam d if 0 <= M_ij <= 1",
         _bounded,
         Instances("any", in_box=True, small=True),
         (Wrong("a thousandth of it", lambda q: _bounded(q, 1e-3)),),
@@ -264,7 +264,7 @@ CLAIMS: tuple[Claim, ...] = (
         reading=ANY_MASK,
         says="No row of m non-negative numbers with sum 1 has a minimum above 1/m; attained by uniform rows, and with"
         " m = n by rows without a mask.",
-        formula="min_j F(M)_ij <= 1/m over the m allowed positions of row i",
+        formula="min_j F(M)_i <= 1/m_i",
         strength=Strength.TIGHT,
         margin=_least_weights,
         supply=Instances("any"),

@@ -142,7 +142,7 @@ CLAIMS: tuple[Claim, ...] = (
         says="J = diag(s) - s s^T of a softmax row with largest weight s1 and second largest s2 has largest eigenvalue"
         " at"
         " most s1 (1 - s1 + s2), which is itself at most min(1/2, s1); attained with two tokens and by uniform rows.",
-        formula="v^T J v <= s1 (1 - s1 + s2) ||v||^2",
+        formula="lambda_max(J) <= s1 (1 - s1 + s2), J = diag(s) - s s^T",
         strength=Strength.TIGHT,
         margin=_two_largest,
         supply=Arrays({"s": "m"}, sizes=_TOKENS, free=("s",), rounds=24),

@@ -1,0 +1,106 @@
+"""Printed formulas in LaTeX, from the tree that is read back and compared."""
+
+from __future__ import annotations
+
+import re
+
+from attnprune_verify.claims.letters import COMMON, letters_of
+from attnprune_verify.claims.notation import Node, Unreadable, clauses
+
+__all__ = ["in_latex"]
+
+_RELATIONS = {"<=": r"\le", ">=": r"\ge", "=": "=", "<": "<", ">": ">"}
+_WORDS = (
+    "alpha", "beta", "delta", "eta", "gamma", "kappa", "lambda", "mu", "rho", "sigma", "tau", "theta", "xi",
+)  # fmt: skip
+_LETTERS = {"lam": r"\lambda", "eps": r"\varepsilon", "grad": r"\nabla", "Hess": r"\nabla^2", "Pi": r"\Pi"}
+_BINDING = {"add": 1, "subtract": 1, "minus": 1, "hadamard": 2, "times": 3, "divide": 3, "over": 3}
+"""How loosely an operation binds; a part that binds more loosely than the whole stands in brackets."""
+
+
+def in_latex(formula: str, claim_id: str = "") -> str | None:
+    r"""Return a formula in LaTeX; None where it is not in the notation.
+
+    Examples
+    --------
+    >>> in_latex("||p||_F <= 3 sqrt(n)")
+    '\\lVert p \\rVert_F \\le 3 \\, \\sqrt{n}'
+    """
+    names = [name for name in (*COMMON, *letters_of(claim_id)) if not name.isalpha() and not name.startswith("range")]
+    try:
+        found = clauses(formula, [name for name in names if name != "||"])
+    except Unreadable:
+        return None
+    texts = []
+    for clause in found:
+        sides = [_tex(side) for side in clause.sides]
+        text = sides[0] + "".join(f" {_RELATIONS[r]} {s}" for r, s in zip(clause.relations, sides[1:], strict=True))
+        texts.append(rf"\text{{if }} {text}" if clause.condition else text)
+    return r", \quad ".join(texts)
+
+
+def _tex(node: Node, within: int = 0) -> str:
+    text = _written(node)
+    return rf"\left( {text} \right)" if _BINDING.get(node.kind, 9) < within else text
+
+
+def _written(node: Node) -> str:
+    parts = node.parts
+    match node.kind:
+        case "number":
+            return node.text
+        case "letter":
+            return _letter(node.text)
+        case "add" | "subtract":
+            return f"{_tex(parts[0])} {'+' if node.kind == 'add' else '-'} {_tex(parts[1], 2)}"
+        case "minus":
+            return f"-{_tex(parts[0], 2)}"
+        case "hadamard":
+            return rf"{_tex(parts[0], 2)} \circ {_tex(parts[1], 2)}"
+        case "times":
+            return rf"{_tex(parts[0], 3)} \, {_tex(parts[1], 3)}"
+        case "divide":
+            return rf"\frac{{{_tex(parts[0])}}}{{{_tex(parts[1])}}}"
+        case "power":
+            return f"{{{_tex(parts[0], 9)}}}^{{{_tex(parts[1])}}}"
+        case "transpose":
+            return rf"{{{_tex(parts[0], 9)}}}^\top"
+        case "entry":
+            return f"{{{_tex(parts[0], 9)}}}_{{{node.text}}}"
+        case _:
+            return _fenced(node)
+
+
+def _fenced(node: Node) -> str:
+    inside = ", ".join(map(_tex, node.parts))
+    match node.kind:
+        case "norm":
+            return rf"\lVert {inside} \rVert{node.text}"
+        case "absolute":
+            return rf"\lvert {inside} \rvert"
+        case "inner":
+            return rf"\langle {inside} \rangle"
+        case "over":
+            name, _, index = node.text.partition("_")
+            return rf"\{name}_{{{index}}} {_tex(node.parts[0], 3)}"
+        case "function" if node.text == "sqrt":
+            return rf"\sqrt{{{inside}}}"
+        case "function":
+            return rf"\operatorname{{{node.text.replace('_', ' ')}}}\left( {inside} \right)"
+        case _:
+            return rf"\{node.kind}\left( {inside} \right)"
+
+
+def _letter(name: str) -> str:
+    if match := re.fullmatch(r"(max|min)\|(\|?)(.*?)\|?\|", name):
+        return rf"\{match[1]} \lvert {match[3]} \rvert"
+    if " " in name or "/" in name:
+        first, _, rest = name.partition(" ")
+        return f"{_LETTERS[first]} {rest}" if first in ("grad", "Hess", "Pi") else rf"\text{{{name}}}"
+    base, _, index = name.partition("_")
+    arguments = base[base.index("(") :] if "(" in base else ""
+    base = base.removesuffix(arguments)
+    plain = base.rstrip("'")
+    word = f"\\{base}" if base in _WORDS else base if len(plain) == 1 else rf"\mathrm{{{base}}}"
+    drawn = _LETTERS.get(base, word)
+    return f"{drawn}{arguments}" + (f"_{{{index}}}" if index else "")

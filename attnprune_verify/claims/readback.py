@@ -1,0 +1,252 @@
+"""Printed formulas evaluated on a case, and compared with the two sides that the claim computes there."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from itertools import pairwise, product
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from attnprune_verify.claims.letters import COMMON, Letters
+from attnprune_verify.claims.notation import Clause, Node, Unreadable, clauses
+from attnprune_verify.claims.quantities import Quantities
+from attnprune_verify.theory.arithmetic import FLOAT
+
+__all__ = ["Link", "Printed", "Scope", "value"]
+
+
+class Scope:
+    """The letters at one case: definitions of the text, letters of the claim, the case's values, the problem's own."""
+
+    def __init__(self, q: Quantities, letters: Letters, definitions: Mapping[str, Node]) -> None:
+        self.q, self.letters, self.definitions = q, letters, definitions
+        self.indices: dict[str, int] = {}
+        self.features: frozenset[str] = frozenset()
+        """Indices of entries of M and W, which run over features."""
+
+    @property
+    def bare_norm(self) -> str:
+        """The norm that is meant by one without a letter."""
+        return str(self.letters["||"](self.q)) if "||" in self.letters else "_F"
+
+    def named(self, name: str) -> Any:
+        """Return what the letter stands for; an array has two dimensions, a vector is a column."""
+        if name in self.definitions:
+            return value(self.definitions[name], self)
+        if name in self.indices:
+            return float(self.indices[name])
+        base, _, index = name.rpartition("_")
+        if (array := self.stands_for(name)) is not None:
+            return _shaped(array)
+        if base and set(index) <= self.indices.keys() and (array := self.stands_for(base)) is not None:
+            return self.entry(array, index)
+        raise Unreadable(f"the letter {name} stands for nothing here")
+
+    def stands_for(self, name: str) -> Any:
+        """Return the array or the number of a letter, None where it has none."""
+        if name in self.letters:
+            return self.letters[name](self.q)
+        if name in self.q.case and not isinstance(self.q.case[name], str):
+            return self.q.case[name]
+        return COMMON[name](self.q) if name in COMMON else None
+
+    def entry(self, array: Any, index: str) -> Any:
+        """Return the entry or, of a matrix with one index, the row as a column."""
+        array = np.asarray(array, dtype=float)
+        if not array.ndim:
+            return float(array)
+        if array.ndim == 2 and array.shape[1] == 1 and len(index) == 1:
+            array = array[:, 0]
+        return _shaped(array[tuple(self.indices[letter] for letter in index)])
+
+    def range(self, letter: str) -> Iterable[int]:
+        """Return what an index runs over: i over tokens, j and k over those that it sees, a and b over features."""
+        if letter in self.features:
+            return range(len(self.q.M))
+        if f"range {letter}" in self.letters:
+            return [int(place) for place in self.letters[f"range {letter}"](self.q)]
+        if letter in "ab":
+            return range(self.q.d)
+        if letter in "jk" and "i" in self.indices:
+            return [int(place) for place in np.flatnonzero(self.q.allowed[self.indices["i"]])]
+        return range(self.q.n)
+
+
+def _shaped(found: Any) -> Any:
+    array = np.asarray(found, dtype=float)
+    if array.ndim == 0 or array.shape == (1, 1):
+        return float(array.reshape(()))
+    return array[:, None] if array.ndim == 1 else array
+
+
+def value(node: Node, scope: Scope) -> Any:
+    """Return the number or the array that a tree stands for, in float64."""
+    if node.kind == "number":
+        return float(node.text)
+    if node.kind == "letter":
+        return scope.named(node.text)
+    if node.kind == "over":
+        return _over(node, scope)
+    if node.kind == "times" and node.parts[1] == Node("number", text="1"):
+        left = value(node.parts[0], scope)
+        return left if isinstance(left, float) or left.shape[1] == 1 else _shaped(left.sum(axis=1))
+    if node.kind == "entry":
+        return scope.entry(value(node.parts[0], scope), node.text)
+    if node.kind == "norm" and node.parts[0] == Node("number", text="1"):
+        return math.sqrt(scope.q.n)
+    if node.kind == "norm":
+        return _norm(value(node.parts[0], scope), node.text or scope.bare_norm)
+    parts = [value(part, scope) for part in node.parts]
+    if node.kind == "function":
+        return _shaped(_FUNCTIONS[node.text](parts[0]))
+    return _shaped(_OPERATIONS[node.kind](*parts))
+
+
+def _over(node: Node, scope: Scope) -> Any:
+    """A sum, minimum or maximum over indices."""
+    name, _, index = node.text.partition("_")
+    found = [value(node.parts[0], scope) for _ in _places(scope, index)]
+    return sum(found) if name == "sum" else _OPERATIONS[name](*found)
+
+
+def _times(a: Any, b: Any) -> Any:
+    return a * b if isinstance(a, float) or isinstance(b, float) else a @ b
+
+
+def _power(base: Any, exponent: float) -> Any:
+    if isinstance(base, float) or base.shape[1] == 1:
+        return base**exponent
+    return np.linalg.matrix_power(base, int(exponent))
+
+
+def _norm(array: Any, suffix: str) -> float:
+    if isinstance(array, float):
+        return abs(array)
+    return float(np.linalg.norm(array, 2 if suffix == "_2" and min(array.shape) > 1 else None))
+
+
+_OPERATIONS: dict[str, Callable[..., Any]] = {
+    "add": lambda a, b: a + b,
+    "subtract": lambda a, b: a - b,
+    "minus": lambda a: -a,
+    "times": _times,
+    "divide": lambda a, b: a / b,
+    "hadamard": lambda a, b: a * b,
+    "power": _power,
+    "transpose": lambda a: a if isinstance(a, float) else a.T,
+    "absolute": lambda a: np.abs(a),
+    "inner": lambda a, b: float(np.sum(a * b)),
+    "min": lambda *several: min(several),
+    "max": lambda *several: max(several),
+}
+_FUNCTIONS: dict[str, Callable[[Any], Any]] = {
+    "sqrt": math.sqrt,
+    "exp": np.exp,
+    "log": math.log,
+    "W0": FLOAT.lambertw,
+    "diag": lambda a: a if isinstance(a, float) else np.diag(a[:, 0]),
+    "tr": lambda a: a if isinstance(a, float) else np.trace(a),
+    "rank": lambda a: float(np.linalg.matrix_rank(a)),
+    "floor": math.floor,
+    "det": np.linalg.det,
+    "lambda_min": lambda a: a if isinstance(a, float) else np.linalg.eigvalsh((a + a.T) / 2)[0],
+    "lambda_max": lambda a: a if isinstance(a, float) else np.linalg.eigvalsh((a + a.T) / 2)[-1],
+}
+
+
+class Link(NamedTuple):
+    """One printed relation: ``small <= large``, ``small < large`` or ``small = large``."""
+
+    small: Node
+    large: Node
+    relation: str
+
+    def values(self, scope: Scope) -> list[tuple[float, float]]:
+        """Return both sides at a case; one pair for each value of an index that nothing binds, or entry of an array."""
+        free = sorted({letter for node in (self.small, self.large) for letter in _free(node, frozenset())})
+        found = []
+        scope.features = frozenset(_features(self.small)) | frozenset(_features(self.large))
+        for _ in _places(scope, free):
+            both = np.broadcast_arrays(value(self.small, scope), value(self.large, scope))
+            found += list(zip(*(side.ravel().tolist() for side in both), strict=True))
+        return found
+
+
+def _places(scope: Scope, letters: Sequence[str]) -> Iterator[None]:
+    """Set the indices to each of their places in turn; a later one may depend on those before it."""
+    if not letters:
+        yield
+        return
+    before = scope.indices
+    for place in scope.range(letters[0]):
+        scope.indices = {**before, letters[0]: place}
+        yield from _places(scope, letters[1:])
+    scope.indices = before
+
+
+def _free(node: Node, bound: frozenset[str]) -> Iterator[str]:
+    """Yield the indices of letters that no sum, minimum or maximum binds."""
+    if node.kind == "over":
+        bound = bound | set(node.text.partition("_")[2])
+    index = node.text.rpartition("_")[2] if "_" in node.text else ""
+    if node.kind == "letter" and index and _indexed(node.text) and set(index) <= set("ijkab"):
+        yield from set(index) - bound
+    if node.kind == "entry":
+        yield from set(node.text) - bound
+    for part in node.parts:
+        yield from _free(part, bound)
+
+
+def _indexed(name: str) -> bool:
+    return name not in COMMON and " " not in name
+
+
+def _features(node: Node) -> Iterator[str]:
+    base, _, index = node.text.partition("_")
+    if node.kind == "letter" and base in ("M", "W") and set(index) <= {"i", "j"}:
+        yield from index
+    for part in node.parts:
+        yield from _features(part)
+
+
+class Printed(NamedTuple):
+    """A formula's relations, what it defines, and its conditions."""
+
+    links: tuple[Link, ...]
+    definitions: Mapping[str, Node]
+    conditions: tuple[Link, ...]
+
+    @classmethod
+    def of(cls, text: str, known: Iterable[str], more: Iterable[str] = ()) -> Printed:
+        """Return what a text prints; `known` are the letters that it does not define."""
+        links: list[Link] = []
+        conditions: list[Link] = []
+        definitions: dict[str, Node] = {}
+        known = {*known}
+        for clause in clauses(text, more):
+            first = clause.sides[0]
+            if clause.relations == ("=",) and first.kind == "letter" and first.text not in known:
+                definitions[first.text] = clause.sides[1]
+            else:
+                (conditions if clause.condition else links).extend(_links(clause))
+        return cls(tuple(links), definitions, tuple(conditions))
+
+
+def _links(clause: Clause) -> Iterator[Link]:
+    for relation, (left, right) in zip(clause.relations, pairwise(clause.sides), strict=True):
+        small, large = (right, left) if relation in (">=", ">") else (left, right)
+        kind = relation.replace(">", "<")
+        for a, b in product(_each(small, "max"), _each(large, "min")):
+            yield Link(a, b, kind)
+
+
+def _each(node: Node, kind: str) -> Iterator[Node]:
+    """Yield the sides of which one stands for all: below a minimum is below each, with positive factors too."""
+    if node.kind == kind:
+        yield from node.parts
+    elif node.kind == "times":
+        yield from (Node("times", both) for both in product(*(_each(part, kind) for part in node.parts)))
+    else:
+        yield node
