@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from attnprune_verify.audit.kernel.bounds import attention_errors
+from attnprune_verify.audit.kernel.judge import allowed_entries
 from attnprune_verify.audit.kernel.sample import Array, Sample
 from attnprune_verify.audit.kernel.truth import truth
 
@@ -12,7 +12,7 @@ __all__ = ["interval"]
 
 
 def interval(part: str, sample: Sample) -> tuple[Array, Array]:
-    """Return the lowest and the highest that an entry may be: truth, its radius and the worst honest error.
+    """Return the lowest and the highest that an entry may be: the truth, its radius and what the audit allows there.
 
     Outwards to the next float64, so that no honest answer is lost by the ends' own rounding.
 
@@ -24,6 +24,6 @@ def interval(part: str, sample: Sample) -> tuple[Array, Array]:
     >>> bool((low < high).all())
     True
     """
-    true, error = truth(sample)[part], attention_errors(sample).worst[part]
-    width = true.radius + error
+    true = truth(sample)[part]
+    width = true.radius + allowed_entries(part, sample)
     return np.nextafter(true.value - width, -np.inf), np.nextafter(true.value + width, np.inf)
