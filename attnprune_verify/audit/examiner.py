@@ -88,6 +88,11 @@ class Examiner:
         """Of the functions that prune matrices, the most rows and the most columns they were judged on."""
         return {}
 
+    @property
+    def counterexample(self) -> dict[str, Any] | None:
+        """One failing instance as plain data, where the audit has such."""
+        return None
+
     def present(self, function: str) -> bool:
         """Whether the target has this name, usable or not."""
         return function in self.subject.functions or function in self.subject.broken

@@ -41,6 +41,7 @@ class AuditResult:
     largest : the largest n and the largest d that each function was judged on
     matrices : of those that prune matrices, the most rows and columns
     confinement : what was closed to the target: its kind, Landlock's ABI, and a list
+    counterexample : of a kernel that failed, one small failing instance: inputs, what was returned, what is right
     outcome : "passed", "failed", or "incomplete" when something could not be run or decided
     """
 
@@ -56,6 +57,7 @@ class AuditResult:
     largest: dict[str, tuple[int, int]] = field(default_factory=dict)
     matrices: dict[str, tuple[int, int]] = field(default_factory=dict)
     confinement: dict[str, Any] = field(default_factory=lambda: NOTHING)
+    counterexample: dict[str, Any] | None = field(default=None, compare=False)
 
     @property
     def outcome(self) -> Outcome:
@@ -73,6 +75,18 @@ class AuditResult:
             if record.status == "failed":
                 found.setdefault(record.function, {}).update(dict.fromkeys(record.diagnosis))
         return {name: tuple(ids) for name, ids in found.items()}
+
+    def assert_passed(self) -> None:
+        """Raise what a test raises, unless the audit passed.
+
+        Raises
+        ------
+        AssertionError
+            With the first failures, or with what could not be decided, and the first runnable snippet.
+        """
+        if self.outcome != "passed":
+            snippets = [f"\n{record.snippet}" for record in self.checks if record.snippet]
+            raise AssertionError("\n".join([repr(self), *snippets[:1]]))
 
     def __repr__(self) -> str:
         """The outcome, and the first failures: at most ten lines."""
@@ -103,6 +117,7 @@ class AuditResult:
             "dtype": self.dtype,
             "largest": {name: {"n": n, "d": d} for name, (n, d) in self.largest.items()},
             "largest_matrix": {name: {"rows": n, "columns": d} for name, (n, d) in self.matrices.items()},
+            **({"counterexample": self.counterexample} if self.counterexample is not None else {}),
             "checks": [record.as_dict() for record in sorted(self.checks, key=_findings_first)],
         }
 
@@ -249,4 +264,5 @@ def asked(auditor: Examiner, progress: Callable[[str, int, int], object] | None 
         auditor.largest,
         auditor.matrices,
         auditor.subject.confinement,
+        auditor.counterexample,
     )

@@ -32,6 +32,25 @@ __all__ = ["command"]
     metavar="FILE",
     help="TOML with [[waive]], [[skip]] and [[xfail]] entries, each a check and a reason.",
 )
+@click.option("--only", multiple=True, metavar="PATTERN", help="These functions or checks alone; * and ? allowed.")
+@click.option(
+    "--name",
+    "names",
+    type=click.Choice(["never", "first", "all"]),
+    default="all",
+    show_default=True,
+    help="Look for the mistake behind no failure, the first one of each function, or all.",
+)
+@click.option(
+    "--mode",
+    "modes",
+    multiple=True,
+    type=click.Choice(["bitwise", "batch-invariant", "poisoned", "replay", "many"]),
+    help="Further questions: equal bits, memory that was not written, captured calls, races.",
+)
+@click.option(
+    "--device", default="cpu", show_default=True, help="Where the arrays are, such as cuda; the truth stays here."
+)
 @terms_options
 @click.option("--quick", is_flag=True, help="Features together in pairs and small sizes only, not in triples.")
 @click.option("--quiet", is_flag=True, help="No progress; as text, only the closing sentence.")
@@ -41,6 +60,8 @@ def command(
     form: str,
     out: str | None,
     deviations: Path | None,
+    only: tuple[str, ...],
+    modes: tuple[str, ...],
     quick: bool,
     quiet: bool,
     **terms: Any,
@@ -56,6 +77,7 @@ def command(
     Example:
       attnprune-verify audit-kernel mypackage.flash --dtype bfloat16
       attnprune-verify audit-kernel my_kernel.py --format junit --out kernel.xml
+      attnprune-verify audit-kernel my_kernel.py --device cuda --mode bitwise --only 'attention:mode:*'
 
     Exit code 0 passed, 1 failed, 2 TARGET or an option is invalid, 3 something could not be run or decided.
     """
@@ -67,6 +89,8 @@ def command(
     with ready(lambda result: report_of(result, form, quiet=quiet)):
         with progress_bar("auditing", show=not quiet) as bar:
             told = None if bar is None else lambda _, done, total: bar(done, total)
-            result = run_kernel_audit(target, dtype, deviations=deviations, quick=quick, progress=told, **terms)
+            result = run_kernel_audit(
+                target, dtype, deviations=deviations, only=only, modes=modes, quick=quick, progress=told, **terms
+            )
         deliver(report_of(result, form, quiet=quiet), target_file)
     return result.exit_code

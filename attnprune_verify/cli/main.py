@@ -29,6 +29,7 @@ _COMMANDS = {
     "campaign": "Attack statements on very many random instances.",
     "audit": "Audit someone's implementation.",
     "audit-kernel": "Audit someone's attention kernel, forward and backward.",
+    "kernel-vectors": "Write test vectors of attention for any language.",
     "prune": "Find a pruning mask by the paper's descent.",
     "prune-model": "Prune a whole model, folder to folder.",
     "experiment": "Repeat the experiments.",

@@ -75,17 +75,26 @@ def parametrize_with_checks(
 def parametrize_with_kernel_checks(
     target: object,
     *,
+    backward: Callable[..., object] | None = None,
     dtype: str = "float32",
+    framework: str | None = None,
+    device: str = "cpu",
+    conventions: Mapping[str, object] | None = None,
+    only: str | tuple[str, ...] = (),
+    modes: str | tuple[str, ...] = (),
     seed: int = 0,
     expected_failed_checks: Mapping[str, str] | None = None,
     deviations: str | Path | None = None,
 ) -> pytest.MarkDecorator:
-    """The same for an attention kernel: target, dtype and seed as of `attnprune_verify.run_kernel_audit`."""
+    """The same for an attention kernel; what it is and what is asked as of `attnprune_verify.check_attention`."""
 
     def made(waivers: tuple[Waiver, ...]) -> Examiner:
         from attnprune_verify.audit.kernel.auditor import KernelAuditor
+        from attnprune_verify.audit.kernel.callables import subject_of
+        from attnprune_verify.audit.kernel.options import Options
 
-        return KernelAuditor(target, dtype, seed, waivers)
+        options = Options.of(quick=False, only=only, names="all", modes=modes, device=device)
+        return KernelAuditor(subject_of(target, backward, framework, conventions), dtype, seed, waivers, options)
 
     return _parametrized(made, expected_failed_checks, deviations)
 

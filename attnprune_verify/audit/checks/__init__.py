@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from fnmatch import fnmatchcase
 
 from attnprune_verify.audit.checks.descent import descent_checks
 from attnprune_verify.audit.checks.identities import identity_checks
@@ -14,11 +13,10 @@ from attnprune_verify.audit.checks.sparsegpt import sparsegpt_checks
 from attnprune_verify.audit.checks.structure import structure_checks
 from attnprune_verify.audit.checks.values import values_checks
 from attnprune_verify.audit.checks.wanda import wanda_checks
+from attnprune_verify.audit.choice import chosen
 from attnprune_verify.audit.contract import FUNCTIONS
 from attnprune_verify.audit.record import Check
 from attnprune_verify.audit.truth.reference import ENCLOSED
-from attnprune_verify.errors import InvalidInstance
-from attnprune_verify.values import nearest
 
 __all__ = ["all_checks", "chosen_checks"]
 
@@ -41,19 +39,7 @@ def chosen_checks(only: tuple[str, ...]) -> tuple[Check, ...]:
     >>> [check.id for check in chosen_checks(("causal_mask",))]
     ['causal_mask:values']
     """
-    every = all_checks()
-    for pattern in only:
-        if not any(_matches(check, pattern) for check in every):
-            known = [*FUNCTIONS, *(f"*:{check.name}" for check in every), *(check.id for check in every)]
-            hint = nearest(pattern, known)
-            raise InvalidInstance(
-                f"only must name functions or checks, * and ? allowed; {pattern!r} matches none{hint}"
-            )
-    return tuple(check for check in every if not only or any(_matches(check, pattern) for pattern in only))
-
-
-def _matches(check: Check, pattern: str) -> bool:
-    return fnmatchcase(check.function, pattern) or fnmatchcase(check.id, pattern)
+    return chosen(all_checks(), only)
 
 
 def _checks_of(name: str) -> Iterator[Check]:

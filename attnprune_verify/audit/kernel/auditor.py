@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 
+from attnprune_verify.audit.choice import chosen
 from attnprune_verify.audit.examiner import Examiner
 from attnprune_verify.audit.kernel import bridge
 from attnprune_verify.audit.kernel.checks import kernel_checks
 from attnprune_verify.audit.kernel.context import KernelContext
 from attnprune_verify.audit.kernel.contract import FUNCTIONS
+from attnprune_verify.audit.kernel.counterexample import counterexample
+from attnprune_verify.audit.kernel.currency import currency
 from attnprune_verify.audit.kernel.naming import Namer
+from attnprune_verify.audit.kernel.options import NOTHING_CHOSEN, Options
 from attnprune_verify.audit.kernel.precision import precision_named
 from attnprune_verify.audit.kernel.sample import Sample
 from attnprune_verify.audit.kernel.sentences import SENTENCES
@@ -26,6 +31,7 @@ __all__ = ["KernelAuditor"]
 
 _MOST_MISTAKES = 3  # that one check names, each with the features it needs
 _MOST_SHRUNK = 6  # instances of a function
+_NOT_LOOKED_FOR = "its name was not looked for, as the option for names says"
 
 
 class KernelAuditor(Examiner):
@@ -45,14 +51,15 @@ class KernelAuditor(Examiner):
         dtype: str = "float32",
         seed: int = 0,
         waivers: tuple[Waiver, ...] = (),
-        quick: bool = False,
+        options: Options = NOTHING_CHOSEN,
     ) -> None:
         super().__init__(target, seed, waivers)
-        self.quick = quick
+        self.options = options
+        self._checks = chosen(kernel_checks(options.modes), options.only)
         self.precision = precision_named(dtype)
         # A framework's threads do not survive a fork.
         forked = self.target.kind != "live" or _framework(self.target.object) == "numpy"
-        through = (bridge.__name__, dtype)
+        through = (bridge.__name__, dtype, options.device)
 
         def opened() -> Subject:
             return Subject(self.target, (*FUNCTIONS, bridge.FACTS), bridge=through, forked=forked)
@@ -62,11 +69,12 @@ class KernelAuditor(Examiner):
         self._namer: Namer | None = None
         self._shrunk: dict[str, int] = {}
         self._behaviour: dict[str, str] = {}
+        self._failing: list[tuple[Check, Sample]] = []
 
     def __enter__(self) -> KernelAuditor:
         super().__enter__()
         self.context: KernelContext = KernelContext(self.subject, self.seed, self.precision)
-        self.context.quick = self.quick
+        self.context.quick = self.options.quick
         self.context.reopened = None if self._opened is None else self._again
         return self
 
@@ -84,12 +92,23 @@ class KernelAuditor(Examiner):
 
     @property
     def checks(self) -> tuple[Check, ...]:
-        return kernel_checks()
+        return self._checks
 
     @property
     def notes(self) -> dict[str, str]:
         """Per function: the framework, the precision, the largest size, what is refused."""
-        return self.context.all_notes()
+        found = self.context.all_notes()
+        for function, said in currency(self.context).items():
+            found[function] = f"{found[function]}; {said}"
+        return found
+
+    @property
+    def counterexample(self) -> dict[str, Any] | None:
+        """The smallest failing instance, those with the fewest features first."""
+        if not self._failing:
+            return None
+        check, sample = min(self._failing, key=lambda one: _plainest(one[1]))
+        return counterexample(check.id, check.function, sample, self.context)
 
     def absent(self, function: str) -> str:
         said = super().absent(function)
@@ -108,6 +127,7 @@ class KernelAuditor(Examiner):
                 else:
                     diagnosis, small, reason = self._by_values(check, finding)
             if small is not None:
+                self._failing.append((check, small))
                 instance = small.describe()
                 snippet = as_code(check.function, small, self.context)
         return Record(
@@ -126,6 +146,9 @@ class KernelAuditor(Examiner):
         """The names of all mistakes that a check of values shows, each with the features it needs."""
         function, left = check.function, sorted(finding.samples, key=_plainest)
         first, said = left[0], finding.reason
+        if not self._looked_for(function):
+            general = None if self._namer is None else self._namer.everywhere(function)  # found behind the first one
+            return general or Diagnosis(("unknown",), _NOT_LOOKED_FOR), first, said
         found: list[Diagnosis] = []
         while left and len(found) < _MOST_MISTAKES:
             small, why = self._smallest(function, left[0]) or (left[0], "")
@@ -144,6 +167,12 @@ class KernelAuditor(Examiner):
         ids = tuple(dict.fromkeys(id for one in found for id in one.ids))
         ids = tuple(id for id in ids if id != "unknown") or ids
         return Diagnosis(ids, "; ".join(dict.fromkeys(one.words for one in found))), first, said
+
+    def _looked_for(self, function: str) -> bool:
+        """Whether the name of one more failure of a function is looked for, as the options say."""
+        first = function not in self._shrunk
+        self._shrunk.setdefault(function, 0)
+        return self.options.names == "all" or (self.options.names == "first" and first)
 
     def _smallest(self, function: str, sample: Sample) -> tuple[Sample, str] | None:
         """A smaller instance that fails; a few times for each function."""

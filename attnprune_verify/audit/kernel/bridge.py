@@ -18,6 +18,7 @@ from typing import Any
 import numpy as np
 
 from attnprune_verify.audit.kernel.frameworks import Framework, framework_named
+from attnprune_verify.audit.kernel.repeats import repeated
 
 __all__ = ["BACKWARD", "FACTS", "FORWARD", "FRAMEWORKS", "LAYOUTS", "TYPES", "bridged", "framework_of"]
 
@@ -41,20 +42,22 @@ class Unreadable:
         raise TypeError(object.__getattribute__(self, "_why"))
 
 
-def bridged(functions: Mapping[str, Callable[..., Any]], holder: Any, dtype: str) -> dict[str, Callable[..., Any]]:
+def bridged(
+    functions: Mapping[str, Callable[..., Any]], holder: Any, dtype: str, device: str = "cpu"
+) -> dict[str, Callable[..., Any]]:
     """The kernel's functions, callable with float64 arrays; its backward pass is autodiff's where it has none.
 
     Raises
     ------
     ValueError
-        If FRAMEWORK is unknown, or its library cannot make this dtype.
+        If FRAMEWORK is unknown, or its library cannot make this dtype or has no such device.
     """
     if FORWARD not in functions and BACKWARD not in functions:
         return {}
     name = framework_of(functions, holder)
     if name not in FRAMEWORKS:
         raise ValueError(f"FRAMEWORK must be one of {', '.join(FRAMEWORKS)}; got {name!r}")
-    framework = framework_named(name, dtype)
+    framework = framework_named(name, dtype, device)
     found = {key: _Kernel(key, function, framework) for key, function in functions.items()}
     own = BACKWARD in functions
     if not own and framework.differentiates:
@@ -85,13 +88,19 @@ class _Kernel:
     ) -> None:
         self.name, self.function, self.framework, self.differentiate = name, function, framework, differentiate
         self._slots: dict[str, list[Any]] = {}
+        self._graphs: dict[str, Callable[[], Any]] = {}
         try:
             self.__signature__ = _SIGNATURE(function)
         except (TypeError, ValueError):
             pass
 
     def __call__(self, *arrays: Any, how: dict[str, Any]) -> Any:
+        return repeated(_partial(self._once, arrays, how), *how.get("times", ()))
+
+    def _once(self, arrays: tuple[Any, ...], how: dict[str, Any]) -> Any:
         inputs = self._inputs(arrays, how)
+        if how.get("poison"):
+            self.framework.poison(how["poison"])
         before = tuple(self.framework.bits(array) for array in inputs)
         keywords = {
             key: self.framework.side_input(value) if isinstance(value, np.ndarray) else value
@@ -101,7 +110,8 @@ class _Kernel:
         masks = tuple(map(self.framework.bits, arrays_by_name))
         # One step of the interpreter: no hook of the subject's runs between its return and the copies.
         copiers = tuple(map(_copier, (*inputs, *arrays_by_name)))
-        result, *copies = [*map(_invoke, (self._call(inputs, keywords), *copiers))]
+        call = self._replayed(inputs, keywords, how["slot"]) if how.get("replay") else self._call(inputs, keywords)
+        result, *copies = [*map(_invoke, (call, *copiers))]
         try:
             parts = self._read(result)
         except Exception as error:  # whatever it is, it is not what the contract says
@@ -126,6 +136,12 @@ class _Kernel:
         if self.differentiate:
             return _partial(self.framework.differentiated, self.function, inputs, keywords)
         return _partial(self.function, *inputs, **keywords)
+
+    def _replayed(self, inputs: list[Any], keywords: dict[str, Any], slot: str) -> Callable[[], Any]:
+        """The call on a slot's arrays, recorded when they were made."""
+        if slot not in self._graphs:
+            self._graphs[slot] = self.framework.captured(self._call(inputs, keywords))
+        return self._graphs[slot]
 
     def _read(self, result: Any) -> dict[str, Any]:
         names = _PARTS[self.name]

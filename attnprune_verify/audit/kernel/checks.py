@@ -11,6 +11,7 @@ from attnprune_verify.audit.kernel.behaviour import BEHAVIOUR
 from attnprune_verify.audit.kernel.bridge import BACKWARD, FORWARD
 from attnprune_verify.audit.kernel.context import KernelContext, Refused, Reply, TooSlow, overflows
 from attnprune_verify.audit.kernel.judge import Verdict, judge
+from attnprune_verify.audit.kernel.modes import MODE_CHECKS
 from attnprune_verify.audit.kernel.regimes import regimes
 from attnprune_verify.audit.kernel.sample import Sample
 from attnprune_verify.audit.kernel.shapes import misshapen
@@ -21,9 +22,9 @@ from attnprune_verify.audit.subject.process import NoAnswer
 __all__ = ["kernel_checks", "slug"]
 
 
-def kernel_checks() -> tuple[Check, ...]:
-    """Every check of both functions; the same list for every target."""
-    return tuple(check for function in (FORWARD, BACKWARD) for check in _checks_of(function))
+def kernel_checks(modes: tuple[str, ...] = ()) -> tuple[Check, ...]:
+    """Every check of both functions, and those of the modes; the same list for every target."""
+    return tuple(check for function in (FORWARD, BACKWARD) for check in _checks_of(function, modes))
 
 
 def slug(regime: str) -> str:
@@ -31,7 +32,7 @@ def slug(regime: str) -> str:
     return regime.replace(",", "").replace(" ", "-")
 
 
-def _checks_of(function: str) -> Iterator[Check]:
+def _checks_of(function: str, modes: tuple[str, ...]) -> Iterator[Check]:
     for name, (says, ask) in BEHAVIOUR.items():
         yield Check(function, name, says, None, _bound(ask, function))
     for name, regime in regimes(0, "float32").items():  # names and purposes are the same for all
@@ -41,6 +42,9 @@ def _checks_of(function: str) -> Iterator[Check]:
 
     says = "what is accepted, in all pairs and triples: masks, lengths, tiles, windows, heads, sizes, memory"
     yield Check(function, "values:together", says, None, _bound(_together, function))
+    for mode in dict.fromkeys(modes):
+        says, ask = MODE_CHECKS[mode]
+        yield Check(function, f"mode:{mode}", says, None, _bound(ask, function))
 
 
 def _bound(ask: Callable[[KernelContext, str], Finding], function: str) -> Callable[[KernelContext], Finding]:

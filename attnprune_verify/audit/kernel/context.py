@@ -35,11 +35,14 @@ class Reply:
     parts : the arrays, as float64
     types : their dtypes' names
     changed : the inputs that were changed by the call
+    made, other : how many equal calls were made, and how many of them differ from the first in a bit
     """
 
     parts: tuple[NDArray[np.float64], ...]
     types: tuple[str, ...]
     changed: tuple[str, ...]
+    made: int = 1
+    other: int = 0
 
 
 class Refused(NoAnswer):
@@ -99,6 +102,11 @@ class KernelContext:
             raise found
         return found
 
+    def known(self, function: str, sample: Sample) -> Reply | None:
+        """What the function has returned on a sample; None where it was not asked or gave no answer."""
+        found = self._replies.get((function, id(sample)))
+        return found if isinstance(found, Reply) else None
+
     def overflowed(self, function: str, sample: Sample) -> bool:
         """Whether the answer was an arithmetic error."""
         found = self._replies.get((function, id(sample)))
@@ -108,8 +116,8 @@ class KernelContext:
         """Seconds that calls on these samples will take, as far as earlier calls show."""
         return self._rate.get(function, 0.0) * sum(sample.work for sample in some)
 
-    def ask(self, function: str, sample: Sample, layout: str = "", slot: str = "") -> Reply:
-        """What the function returns, asked again."""
+    def ask(self, function: str, sample: Sample, layout: str = "", slot: str = "", **more: Any) -> Reply:
+        """What the function returns, asked again; `more` is for the bridge, as modes have it."""
         key = (function, frozenset(sample.features))
         if function == BACKWARD and self._refused_all:
             raise Refused(self._refused_all)
@@ -119,7 +127,7 @@ class KernelContext:
             raise Refused(f"{function} has no parameter for {' and '.join(sample.features)}")
         self._check_budget(function, sample)
         arrays = [sample.q, sample.k, sample.v] + [sample.do] * (function == BACKWARD)
-        how = {"keywords": sample.keywords, "layout": layout or sample.layout, "slot": slot}
+        how = {"keywords": sample.keywords, "layout": layout or sample.layout, "slot": slot, **more}
         try:
             reply = self._call(function, arrays, how, sample)
         except NoAnswer as none:
@@ -139,7 +147,8 @@ class KernelContext:
         self.calls[function] = self.calls.get(function, 0) + 1
         names = parts_of(function)
         try:
-            answer = self.subject.call(function, arrays, {"how": how}, attributes=(*names, "types", "changed"))
+            attributes = (*names, "types", "changed", "repeats")
+            answer = self.subject.call(function, arrays, {"how": how}, attributes=attributes)
         except SubjectLost as lost:
             self._deaths[function] = self._deaths.get(function, 0) + 1
             if lost.hung or self._deaths[function] >= _MOST_DEATHS:
@@ -148,12 +157,14 @@ class KernelContext:
         if sample.work >= _RATED:
             self._rate[function] = min(self._rate.get(function, np.inf), answer.seconds / sample.work)
         self.largest[function] = max(self.largest.get(function, 0), sample.longest)
-        *parts, types, changed = answer.parts
+        *parts, types, changed, repeats = answer.parts
         inputs = ("q", "k", "v", "do")[: len(arrays)] + ("mask",)
         return Reply(
             tuple(part.astype(np.float64) for part in parts),
             tuple(TYPES[int(code)] if code >= 0 else "another type" for code in types),
             tuple(name for name, is_other in zip(inputs, changed, strict=True) if is_other),
+            int(repeats[0]),
+            int(repeats[1]),
         )
 
     def _check_budget(self, function: str, sample: Sample) -> None:

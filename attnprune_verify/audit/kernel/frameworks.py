@@ -11,6 +11,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
+from attnprune_verify.audit.kernel import devices
 from attnprune_verify.extras import need
 
 __all__ = ["Framework", "framework_named", "laid_out"]
@@ -36,21 +37,37 @@ class Framework(Protocol):
     def read(self, value: Any) -> tuple[Any, str]:
         """A result as float64, and its dtype's name."""
 
+    def poison(self, sizes: list[int]) -> None:
+        """Fill memory of so many numbers with NaN and free it: what is not written afterwards shows."""
+
+    def captured(self, call: Callable[[], Any]) -> Callable[[], Any]:
+        """A call recorded once, to be repeated on what its arrays hold then.
+
+        Raises
+        ------
+        NotImplementedError
+            Where nothing can be recorded.
+        """
+
     def differentiated(self, function: Callable[..., Any], inputs: list[Any], keywords: dict[str, Any]) -> list[Any]:
         """The gradients by q, k and v of the inner product with do; zero for an input that is not used."""
 
 
-def framework_named(name: str, dtype: str) -> Framework:
+def framework_named(name: str, dtype: str, device: str = "cpu") -> Framework:
     """The adapter of a framework.
 
     Raises
     ------
     ValueError
-        If the framework cannot make this dtype.
+        If the framework cannot make this dtype, or has no such device.
     """
     if name == "torch":
-        return _Torch(dtype)
-    return _Jax(dtype) if name == "jax" else _NumPy(dtype)
+        return _Torch(dtype, device)
+    if name == "jax":
+        return _Jax(dtype, device)
+    if device != "cpu":
+        raise ValueError(f"device must be cpu for a NumPy kernel; got {device!r}")
+    return _NumPy(dtype)
 
 
 def laid_out(array: Any, layout: str) -> Any:
@@ -83,6 +100,9 @@ def _sums(dtype: str) -> str:
     return "float64" if dtype == "float64" else "float32"
 
 
+_POISONED = 4  # pieces of memory of each size; chosen: a kernel has few arrays of one size
+
+
 class _NumPy:
     differentiates = False
 
@@ -112,6 +132,14 @@ class _NumPy:
         plain = isinstance(value, (list, tuple, float, int)) and array.dtype == np.float64
         return array.astype(np.float64), self.type.name if plain else array.dtype.name
 
+    def poison(self, sizes: list[int]) -> None:
+        kinds = {self.type, self.wide}
+        held = [np.full(size, np.nan, kind) for size in sizes for kind in kinds for _ in range(_POISONED)]
+        held.clear()
+
+    def captured(self, call: Callable[[], Any]) -> Callable[[], Any]:
+        raise NotImplementedError("NumPy records no calls")
+
     def differentiated(self, function: Callable[..., Any], inputs: list[Any], keywords: dict[str, Any]) -> list[Any]:
         raise TypeError("NumPy does not differentiate")
 
@@ -119,18 +147,24 @@ class _NumPy:
 class _Torch:
     differentiates = True
 
-    def __init__(self, dtype: str) -> None:
+    def __init__(self, dtype: str, device: str) -> None:
         self.torch: Any = need('FRAMEWORK = "torch"', "torch")
         self.type, self.wide = getattr(self.torch, dtype), getattr(self.torch, _sums(dtype))
+        self.device = devices.torch_device(self.torch, device)
+
+    def _there(self, values: Any, kind: Any) -> Any:
+        """The numbers on the device, rounded on the CPU."""
+        mine = np.array(values, np.uint8 if values.dtype == bool else None, order="C")  # DLPack wants it writable
+        return self.device.put(self.torch.from_dlpack(mine).to(kind))
 
     def made(self, values: Any, layout: str) -> Any:
-        exact = self.torch.from_numpy(np.ascontiguousarray(values)).to(self.type)
+        exact = self._there(values, self.type)
         if layout == "transposed":
             return exact.transpose(-1, -2).contiguous().transpose(-1, -2)
         if layout == "heads last":
             return exact.transpose(1, 2).contiguous().transpose(1, 2)
         if layout == "spaced":
-            wide = self.torch.full((*exact.shape[:-1], 2 * exact.shape[-1]), 7.0, dtype=self.type)
+            wide = self.torch.full_like(exact, 7.0).repeat_interleave(2, -1)
             wide[..., ::2] = exact
             return wide[..., ::2]
         if layout == "expanded" and bool((exact == exact.reshape(-1)[0]).all()):
@@ -138,23 +172,31 @@ class _Torch:
         return exact.contiguous()
 
     def side_input(self, values: Any) -> Any:
-        made = self.torch.from_numpy(values.copy())
-        return made if values.dtype == bool else made.to(self.wide)
+        return self._there(values, self.torch.bool if values.dtype == bool else self.wide)
 
     def fill(self, arrays: list[Any], values: tuple[Any, ...]) -> None:
         with self.torch.no_grad():
             for array, value in zip(arrays, values, strict=True):
-                array.copy_(self.torch.from_numpy(np.ascontiguousarray(value)).to(self.type))
+                array.copy_(self._there(value, self.type))
 
     def bits(self, array: Any) -> bytes:
-        whole = array.detach().contiguous()
+        whole = self.device.get(array.detach()).contiguous()
         return bytes(whole.reshape(-1).view(self.torch.uint8).numpy().tobytes())
 
     def read(self, value: Any) -> tuple[Any, str]:
-        tensor = self.torch.as_tensor(value).detach().cpu()
+        tensor = self.device.get(self.torch.as_tensor(value).detach())
         if tensor.is_complex():
             raise TypeError(f"returns {tensor.dtype}, not real numbers")
         return tensor.to(self.torch.float64).numpy(), str(tensor.dtype).removeprefix("torch.")
+
+    def poison(self, sizes: list[int]) -> None:
+        nan = self.device.put(self.torch.tensor(float("nan")))
+        kinds = {self.type, self.wide}
+        held = [nan.to(kind).repeat(size) for size in sizes for kind in kinds for _ in range(_POISONED)]
+        held.clear()
+
+    def captured(self, call: Callable[[], Any]) -> Callable[[], Any]:
+        return self.device.captured(call)
 
     def differentiated(self, function: Callable[..., Any], inputs: list[Any], keywords: dict[str, Any]) -> list[Any]:
         *leaves, do = inputs
@@ -191,18 +233,29 @@ class _Torch:
 class _Jax:
     differentiates = True
 
-    def __init__(self, dtype: str) -> None:
+    def __init__(self, dtype: str, device: str) -> None:
         self.jax: Any = need('FRAMEWORK = "jax"', "jax")
+        self.device = None if device == "cpu" else devices.jax_device(self.jax, device)
         if dtype == "float64":
             self.jax.config.update("jax_enable_x64", True)
         self.numpy = importlib.import_module("jax.numpy")
         self.type, self.wide = _numpy_type(dtype), np.dtype(_sums(dtype))
 
     def made(self, values: Any, layout: str) -> Any:
-        return self.numpy.asarray(values.astype(self.type))
+        return self._there(values.astype(self.type))
 
     def side_input(self, values: Any) -> Any:
-        return self.numpy.asarray(values if values.dtype == bool else values.astype(self.wide))
+        return self._there(values if values.dtype == bool else values.astype(self.wide))
+
+    def _there(self, values: Any) -> Any:
+        array = self.numpy.asarray(values)
+        return array if self.device is None else self.jax.device_put(array, self.device)
+
+    def poison(self, sizes: list[int]) -> None:
+        raise NotImplementedError("jax gives no kernel memory that was not written")
+
+    def captured(self, call: Callable[[], Any]) -> Callable[[], Any]:
+        raise NotImplementedError("jax records no calls on memory that can be filled again")
 
     def fill(self, arrays: list[Any], values: tuple[Any, ...]) -> None:
         arrays[:] = [self.made(value, "plain") for value in values]  # jax arrays cannot be changed

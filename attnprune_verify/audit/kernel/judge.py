@@ -21,7 +21,7 @@ from attnprune_verify.audit.kernel.precision import Precision
 from attnprune_verify.audit.kernel.sample import Array, Sample
 from attnprune_verify.audit.kernel.truth import Value, parts_of, truth
 
-__all__ = ["COARSE", "Verdict", "allowed_norms", "judge", "judge_part", "judge_parts"]
+__all__ = ["COARSE", "Verdict", "allowed_entries", "allowed_norms", "judge", "judge_part", "judge_parts"]
 
 # Honest kernels reach at most 0.57 of these (docs/kernels.md, tests/audit/kernel/test_bounds.py).
 NORM, ENTRY = 2.0, 6.0
@@ -76,11 +76,18 @@ def allowed_norms(name: str, sample: Sample, precision: Precision | None = None)
     return np.asarray(np.minimum(worst, (NORM + (ENTRY - NORM) / np.sqrt(entries)) * typical))
 
 
+def allowed_entries(name: str, sample: Sample, precision: Precision | None = None) -> Array:
+    """What is allowed in each entry."""
+    errors = attention_errors(sample, precision)
+    worst, typical = errors.worst[name], errors.typical[name]
+    # below, squares have underflowed
+    return np.where(typical > _SQUARED, np.minimum(worst, ENTRY * typical), worst) if sample.generic else worst
+
+
 def judge_part(name: str, part: NDArray[Any], sample: Sample, precision: Precision | None = None) -> Verdict:
     """Judge one array."""
     precision = precision or sample.precision
     true: Value = truth(sample)[name]
-    errors = attention_errors(sample, precision)
     got = np.asarray(part, dtype=np.float64)
     with np.errstate(invalid="ignore", over="ignore"):
         off = np.maximum(np.abs(got - true.value) - true.radius, 0.0)
@@ -88,10 +95,7 @@ def judge_part(name: str, part: NDArray[Any], sample: Sample, precision: Precisi
     size = np.where(size <= 2 * np.linalg.norm(true.radius, axis=(-2, -1)), 0.0, size)
     norms = allowed_norms(name, sample, precision)
     power = _power(norms, size)
-    bound = errors.worst[name]
-    if sample.generic:
-        squared = errors.typical[name] > _SQUARED  # below, squares have underflowed
-        bound = np.where(squared, np.minimum(bound, ENTRY * errors.typical[name]), bound)
+    bound = allowed_entries(name, sample, precision)
     if not (off <= bound).all():
         return _wrong_entry(name, got, off, bound, power)
     total = np.linalg.norm(off, axis=(-2, -1))

@@ -6,10 +6,12 @@ from collections.abc import Callable
 from pathlib import Path
 
 from attnprune_verify.audit.kernel.auditor import KernelAuditor
+from attnprune_verify.audit.kernel.options import CPU, Options
 from attnprune_verify.audit.run import AuditResult, asked
 from attnprune_verify.audit.subject.process import SECONDS_PER_CALL
 from attnprune_verify.audit.subject.terms import Terms, drawn
 from attnprune_verify.audit.waivers import load_waivers
+from attnprune_verify.errors import InvalidInstance
 
 __all__ = ["run_kernel_audit"]
 
@@ -24,6 +26,10 @@ def run_kernel_audit(
     call_limit: float = SECONDS_PER_CALL,
     confine: str = "available",
     quick: bool = False,
+    only: str | tuple[str, ...] | None = None,
+    names: str = "all",
+    modes: str | tuple[str, ...] = (),
+    device: str = CPU,
     progress: Callable[[str, int, int], object] | None = None,
 ) -> AuditResult:
     """Audit someone's softmax-attention kernel, forward and backward.
@@ -44,6 +50,15 @@ def run_kernel_audit(
         As of `attnprune_verify.run_audit`.
     quick : bool
         Run features together in pairs and small sizes only, not in triples.
+    only : str or tuple of str, optional
+        These functions or checks alone; ``*`` and ``?`` allowed.
+    names : "never", "first" or "all"
+        Whether the mistake is looked for behind no failure of values, the first one of each function, or all.
+    modes : str or tuple of str
+        Further questions, of "bitwise", "batch-invariant", "poisoned", "replay" and "many"; docs/kernels.md has them.
+    device : str
+        Where the kernel's arrays are, as torch or jax calls it. The truth stays on the CPU. Beside another device than
+        the CPU the target is not confined: what its driver needs is not listed here.
     progress : callable, optional
         Called as ``progress(check id, done, total)`` before every check.
 
@@ -54,8 +69,8 @@ def run_kernel_audit(
     Raises
     ------
     InvalidInstance
-        If the target cannot be imported or has neither function, its framework cannot make this dtype, or an entry of
-        `deviations` matches nothing.
+        If the target cannot be imported or has neither function, its framework cannot make this dtype or has no such
+        device, a choice is none of those listed, or an entry of `deviations` or `only` matches nothing.
 
     Examples
     --------
@@ -67,9 +82,12 @@ def run_kernel_audit(
     >>> run_kernel_audit(attention).diagnosis
     {'attention': ('missing-scale',)}
     """
-    terms = Terms(limit, call_limit, confine)
+    options = Options.of(quick=quick, only=only, names=names, modes=modes, device=device)
+    if device != CPU and confine == "required":
+        raise InvalidInstance(f'confine must be "available" or "off" beside a device; got "required" and {device!r}')
+    terms = Terms(limit, call_limit, confine if device == CPU else "off")
     waivers = load_waivers(deviations) if deviations is not None else ()
-    auditor = KernelAuditor(target, dtype, drawn(seed), waivers, quick)
+    auditor = KernelAuditor(target, dtype, drawn(seed), waivers, options)
     auditor.rule(terms.rule)
     with auditor:
         return asked(auditor, progress)

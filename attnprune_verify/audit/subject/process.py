@@ -243,12 +243,12 @@ class Subject:
     def _exchange(
         self, line: Line | Here, request: dict[str, Any], largest: int, allowed: Allowance
     ) -> tuple[dict[str, Any], list[int], float]:
-        if isinstance(line, Here):
-            return line.exchange(request, largest)
         rest = float("inf") if self.limit is None else self._begun + self.limit - time.monotonic()
         late = f"is not called any more: the limit of {self.limit or 0:g} s for the whole audit is over"
         if rest <= 0:
             raise self._end(late)
+        if isinstance(line, Here):
+            return line.exchange(request, largest)
         try:
             return line.exchange(request, largest, replace(allowed, wall=min(rest, allowed.wall)))
         except LineBroken as broken:

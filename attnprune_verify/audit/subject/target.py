@@ -63,11 +63,11 @@ def target_of(target: object) -> Target:
         return parse_target(str(target))
     if isinstance(target, ModuleType):
         return Target(target.__name__, "live", "", target)
-    if isinstance(target, Mapping):
-        return Target(f"dict of {', '.join(map(str, target))}"[:100], "live", "", dict(target))
     name = str(getattr(target, "__name__", ""))
     if title := inspect.getattr_static(target, "_attnprune_title", ""):  # of what an adapter has made
         return Target(title, "live", name, target)
+    if isinstance(target, Mapping):
+        return Target(f"dict of {', '.join(map(str, target))}"[:100], "live", "", dict(target))
     home = getattr(target, "__module__", None) or type(target).__module__
     return Target(f"{home}.{name}" if name else f"object of {home}.{type(target).__qualname__}", "live", name, target)
 

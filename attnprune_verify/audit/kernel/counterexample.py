@@ -1,0 +1,60 @@
+"""One failing instance as plain data: what went in, what came out, and the two ends of what is right."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from attnprune_verify.audit.kernel.bridge import BACKWARD
+from attnprune_verify.audit.kernel.context import KernelContext
+from attnprune_verify.audit.kernel.intervals import interval
+from attnprune_verify.audit.kernel.sample import Sample
+from attnprune_verify.audit.kernel.truth import parts_of
+from attnprune_verify.audit.subject.process import NoAnswer
+from attnprune_verify.files import plain
+
+__all__ = ["as_data", "counterexample"]
+
+
+def counterexample(check: str, function: str, sample: Sample, context: KernelContext) -> dict[str, Any]:
+    """Describe a failure for a program.
+
+    Returns
+    -------
+    dict
+        ``check``, ``function``, ``dtype``, ``inputs`` and ``keywords`` (arrays as ``{"shape", "data"}``, numbers exact
+        in the dtype), ``returned`` (absent where nothing came back), and ``lowest`` and ``highest``: an answer is right
+        where it lies between them, entry by entry. Numbers that are not finite are texts.
+    """
+    inputs = ("q", "k", "v", "do") if function == BACKWARD else ("q", "k", "v")
+    given = {name: value for name, value in sample.keywords.items()}
+    ends = {name: interval(name, sample) for name in parts_of(function)}
+    found: dict[str, Any] = {
+        "check": check,
+        "function": function,
+        "instance": sample.describe(),
+        "dtype": sample.precision.name,
+        "inputs": {name: as_data(getattr(sample, name)) for name in inputs},
+        "keywords": {name: as_data(v) if isinstance(v, np.ndarray) else v for name, v in given.items()},
+        "lowest": {name: as_data(low) for name, (low, _) in ends.items()},
+        "highest": {name: as_data(high) for name, (_, high) in ends.items()},
+    }
+    try:
+        returned = context.answer(function, sample).parts
+    except NoAnswer:
+        return found
+    found["returned"] = {name: as_data(part) for name, part in zip(parts_of(function), returned, strict=True)}
+    return found
+
+
+def as_data(array: NDArray[Any]) -> dict[str, Any]:
+    """An array as its shape and its numbers, the last index fastest.
+
+    Examples
+    --------
+    >>> as_data(np.array([[1.0, np.inf]]))
+    {'shape': [1, 2], 'data': [1.0, 'inf']}
+    """
+    return {"shape": list(array.shape), "data": plain(array.reshape(-1).tolist())}

@@ -1,0 +1,29 @@
+"""What an honest kernel may return, as the two ends of an interval for each entry."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from attnprune_verify.audit.kernel.judge import allowed_entries
+from attnprune_verify.audit.kernel.sample import Array, Sample
+from attnprune_verify.audit.kernel.truth import truth
+
+__all__ = ["interval"]
+
+
+def interval(part: str, sample: Sample) -> tuple[Array, Array]:
+    """Return the lowest and the highest that an entry may be: the truth, its radius and what the audit allows there.
+
+    Outwards to the next float64, so that no honest answer is lost by the ends' own rounding.
+
+    Examples
+    --------
+    >>> from attnprune_verify.audit.kernel.regimes import regimes
+    >>> sample = regimes(0, "float32")["plain"].samples[0]
+    >>> low, high = interval("o", sample)
+    >>> bool((low < high).all())
+    True
+    """
+    true = truth(sample)[part]
+    width = true.radius + allowed_entries(part, sample)
+    return np.nextafter(true.value - width, -np.inf), np.nextafter(true.value + width, np.inf)

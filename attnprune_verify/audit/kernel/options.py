@@ -1,0 +1,61 @@
+"""What of a kernel's audit is chosen: checks, names, modes, a device."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from attnprune_verify.errors import InvalidInstance
+
+__all__ = ["CPU", "MODES", "NAMES", "NOTHING_CHOSEN", "Options"]
+
+NAMES = ("never", "first", "all")
+MODES = ("bitwise", "batch-invariant", "poisoned", "replay", "many")
+CPU = "cpu"
+
+
+@dataclass(frozen=True)
+class Options:
+    """Choices of one audit of a kernel.
+
+    Attributes
+    ----------
+    quick : features together in pairs and small sizes only, not in triples
+    only : patterns of functions or checks; none: all
+    names : whether the mistake is looked for behind no failure, the first one of each function, or all
+    modes : further questions, of `MODES`
+    device : where the kernel's arrays are
+
+    Raises
+    ------
+    InvalidInstance
+        If names or a mode is no such value.
+    """
+
+    quick: bool = False
+    only: tuple[str, ...] = ()
+    names: str = "all"
+    modes: tuple[str, ...] = ()
+    device: str = CPU
+
+    def __post_init__(self) -> None:
+        if self.names not in NAMES:
+            raise InvalidInstance(f"names must be one of {', '.join(NAMES)}; got {self.names!r}")
+        for mode in self.modes:
+            if mode not in MODES:
+                raise InvalidInstance(f"modes must be of {', '.join(MODES)}; got {mode!r}")
+        if not isinstance(self.device, str) or not self.device:
+            raise InvalidInstance(f'device must be a text such as "cpu" or "cuda"; got {self.device!r}')
+
+    @classmethod
+    def of(
+        cls, *, quick: bool, only: str | tuple[str, ...] | None, names: str, modes: str | tuple[str, ...], device: str
+    ) -> Options:
+        """Options in which one pattern or one mode may stand as a text."""
+        return cls(quick, _tuple(only or ()), names, _tuple(modes), device)
+
+
+NOTHING_CHOSEN = Options()
+
+
+def _tuple(value: str | tuple[str, ...]) -> tuple[str, ...]:
+    return (value,) if isinstance(value, str) else tuple(value)

@@ -1,0 +1,240 @@
+"""`check_attention`: callables of every kind, the options, the verdict as an exception and as data."""
+
+import json
+
+import jsonschema
+import numpy as np
+import pytest
+
+import attnprune_verify as apv
+from attnprune_verify.audit.kernel.callables import framework_meant, kernel_of
+from attnprune_verify.audit.kernel.evaluator import AttentionEvaluator
+from attnprune_verify.errors import InvalidInstance
+from attnprune_verify.spec import parametrize_with_kernel_checks
+
+FEW = ("*:values:plain", "*:values:causal", "*:values:scale", "*:shape")
+
+
+def right(q, k, v, *, causal=False, scale=None):
+    s = (q @ np.swapaxes(k, -1, -2)) * q.dtype.type(q.shape[-1] ** -0.5 if scale is None else scale)
+    s = np.where(np.tri(*s.shape[-2:], dtype=bool), s, -np.inf) if causal else s
+    p = np.exp(s - s.max(-1, keepdims=True))
+    return p / p.sum(-1, keepdims=True) @ v
+
+
+def backward(q, k, v, do, *, causal=False, scale=None):
+    factor = q.dtype.type(q.shape[-1] ** -0.5 if scale is None else scale)
+    s = (q @ np.swapaxes(k, -1, -2)) * factor
+    s = np.where(np.tri(*s.shape[-2:], dtype=bool), s, -np.inf) if causal else s
+    p = np.exp(s - s.max(-1, keepdims=True))
+    p = p / p.sum(-1, keepdims=True)
+    dp = do @ np.swapaxes(v, -1, -2)
+    ds = p * (dp - (p * dp).sum(-1, keepdims=True)) * factor
+    return ds @ k, np.swapaxes(ds, -1, -2) @ q, np.swapaxes(p, -1, -2) @ do
+
+
+def spelled(query, key, value, is_causal=False, sm_scale=None):
+    return right(query, key, value, causal=is_causal, scale=sm_scale)
+
+
+def unscaled(q, k, v, *, causal=False):
+    return right(q, k, v, causal=causal, scale=1.0)
+
+
+def statuses(result):
+    return {one.id: one.status for one in result.checks}
+
+
+@pytest.mark.parametrize("fn", [right, spelled])
+def test_a_right_function_passes_with_its_keywords(fn):
+    verdict = apv.check_attention(fn, backward=backward, only=FEW)
+    assert verdict.outcome == "passed" and verdict.counterexample is None
+    assert set(statuses(verdict).values()) == {"passed"} and len(verdict.checks) == 8
+    verdict.assert_passed()
+
+
+def test_a_wrong_one_fails_with_one_counterexample_that_shows_it():
+    verdict = apv.check_attention(unscaled, only=FEW)
+    assert verdict.diagnosis == {"attention": ("missing-scale",)}
+    with pytest.raises(AssertionError, match="missing-scale"):
+        verdict.assert_passed()
+    found = json.loads(json.dumps(verdict.counterexample))
+    arrays = {name: np.array(one["data"], np.float32).reshape(one["shape"]) for name, one in found["inputs"].items()}
+
+    def inside(o):
+        low, high = (np.array(found[end]["o"]["data"]).reshape(o.shape) for end in ("lowest", "highest"))
+        return bool(((low <= o) & (o <= high)).all())
+
+    assert inside(right(**arrays, **found["keywords"])) and not inside(unscaled(**arrays, **found["keywords"]))
+    assert np.array_equal(np.array(found["returned"]["o"]["data"], np.float32), unscaled(**arrays).ravel())
+
+
+def test_the_json_has_the_counterexample_and_meets_the_schema():
+    from importlib import resources
+
+    schema = json.loads(resources.files("attnprune_verify.report").joinpath("schemas/audit.schema.json").read_text())
+    document = apv.check_attention(unscaled, only=FEW).as_dict()
+    jsonschema.validate(json.loads(json.dumps(document)), schema)
+    assert document["counterexample"]["check"].startswith("attention:values:")
+
+
+@pytest.mark.parametrize("names", ["never", "first", "all"])
+def test_names_are_looked_for_as_often_as_chosen(names):
+    def windowed(q, k, v, *, causal=False, scale=None):  # two mistakes, of which no name explains both
+        o = right(q, k, v, causal=causal, scale=scale)
+        return -o if scale is not None else 1.5 * o if causal else o
+
+    verdict = apv.check_attention(windowed, only=FEW, names=names)
+    failed = [one.diagnosis for one in verdict.checks if one.status == "failed"]
+    assert len(failed) == 2 and sum(one == ("unknown",) for one in failed) >= {"never": 2, "first": 1, "all": 0}[names]
+    if names == "never":
+        assert set(failed) == {("unknown",)}
+    if names == "all":
+        assert failed[0] != ("unknown",)
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"names": "some"}, "names must be one of"),
+        ({"modes": "slow"}, "modes must be of"),
+        ({"only": "attention:value"}, "matches none"),
+        ({"dtype": "int8"}, "dtype must be one of"),
+        ({"framework": "tensorflow"}, "framework must be one of"),
+        ({"device": "cuda"}, "device must be cpu for a NumPy kernel"),
+        ({"device": ""}, "device must be a text"),
+        ({"limit": -1}, "limit must be a positive number"),
+        ({"backward": 3}, "backward must be callable"),
+        ({"device": "cuda", "confine": "required"}, "confine must be"),
+    ],
+)
+def test_what_cannot_be_meant_is_refused_in_a_sentence(options, words):
+    with pytest.raises(InvalidInstance, match=words):
+        apv.check_attention(right, **options)
+
+
+def test_a_parameter_that_nobody_can_fill_is_refused():
+    def needing(q, k, v, dropout):
+        return q
+
+    with pytest.raises(InvalidInstance, match="got dropout"):
+        apv.check_attention(needing)
+    with pytest.raises(InvalidInstance, match="go with a callable"):
+        apv.check_attention("numpy", framework="numpy")
+
+
+def test_the_evaluator_speaks_plain_data():
+    evaluator = AttentionEvaluator(only="*:values:plain", seed=0)
+    verdict = evaluator.evaluate(lambda q, k, v: 0 * q)
+    assert json.loads(json.dumps(verdict)) == verdict and verdict["compiled"] and not verdict["correctness"]
+    assert verdict["metadata"]["diagnosis"]["attention"][0] == "zero-output" and verdict["metadata"]["seed"] == 0
+    assert evaluator.evaluate(3)["compiled"] is False
+    raised = evaluator.evaluate(lambda q, k, v: 1 / 0)
+    assert not raised["correctness"]
+
+
+def test_the_evaluator_judges_answers_that_came_from_elsewhere():
+    evaluator = AttentionEvaluator(seed=0)
+    place, one = next((i, q) for i, q in enumerate(evaluator.questions()) if q.keywords == {"causal": True})
+    inputs = {name: array.astype(np.float32) for name, array in one.inputs.items()}
+    o = right(**inputs, **one.keywords)
+    assert evaluator.judge(place, {"o": o})["status"] == "passed"
+    assert evaluator.judge(place, {"o": right(**inputs)})["status"] == "failed"
+    for answers in ({}, {"o": o[..., :1]}):
+        with pytest.raises(InvalidInstance):
+            evaluator.judge(place, answers)
+    with pytest.raises(InvalidInstance):
+        evaluator.judge(10_000, {"o": o})
+    assert AttentionEvaluator().seed != AttentionEvaluator().seed
+
+
+def test_the_framework_is_read_off_the_callable():
+    torch = pytest.importorskip("torch")
+
+    def by_method(q, k, v):
+        return q.softmax(-1) @ v
+
+    assert framework_meant(right) == "numpy" == framework_meant(by_method)
+    assert framework_meant(lambda q, k, v: torch.softmax(q, -1)) == "torch"
+    assert framework_meant(torch.nn.functional.scaled_dot_product_attention) == "torch"
+    assert framework_meant(torch.nn.Identity()) == "torch"
+    assert kernel_of(by_method, framework="torch")["FRAMEWORK"] == "torch"
+
+
+@pytest.mark.thorough
+def test_the_framework_of_a_compiled_callable():
+    assert framework_meant(pytest.importorskip("jax").jit(lambda q, k, v: q)) == "jax"
+
+
+TORCH_FEW = (*FEW, "*:values:grouped-heads")
+
+
+@pytest.fixture(scope="module")
+def of_torch():
+    torch = pytest.importorskip("torch")
+
+    def formula(q, k, v, causal, scale):
+        s = (q @ k.transpose(-1, -2)) * scale
+        s = s.masked_fill(~torch.ones(s.shape[-2:], dtype=torch.bool).tril(), float("-inf")) if causal else s
+        return torch.softmax(s, -1)
+
+    class Function(torch.autograd.Function):
+        sign = 1.0
+
+        @staticmethod
+        def forward(ctx, q, k, v, causal, sm_scale):
+            p = formula(q, k, v, causal, sm_scale)
+            ctx.save_for_backward(q, k, v, p)
+            ctx.scale = sm_scale
+            return p @ v
+
+        @classmethod
+        def backward(cls, ctx, do):
+            q, k, v, p = ctx.saved_tensors
+            dp = do @ v.transpose(-1, -2)
+            ds = p * (dp - (p * dp).sum(-1, keepdim=True)) * ctx.scale
+            return cls.sign * ds @ k, ds.transpose(-1, -2) @ q, p.transpose(-1, -2) @ do, None, None
+
+    @torch.library.custom_op("attnprune_test::attention", mutates_args=())
+    def operator(
+        q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, is_causal: bool, scale: float | None = None
+    ) -> torch.Tensor:
+        scale = q.shape[-1] ** -0.5 if scale is None else scale
+        return formula(q, k, v, is_causal, scale) @ v
+
+    return torch, Function, operator
+
+
+def test_a_class_of_autograd_function_is_a_subject(of_torch):
+    _, function, _ = of_torch
+    verdict = apv.check_attention(function, only=FEW)
+    assert verdict.outcome == "passed" and set(statuses(verdict).values()) == {"passed"}
+
+    class Wrong(function):
+        sign = -1.0
+
+    wrong = apv.check_attention(Wrong, only=FEW)
+    assert wrong.diagnosis == {"attention_backward": ("gradient-sign",)}
+
+
+def test_an_operator_of_torch_library_is_a_subject(of_torch):
+    torch, _, operator = of_torch
+    for one in (operator, torch.ops.attnprune_test.attention, torch.ops.attnprune_test.attention.default):
+        verdict = apv.check_attention(one, only="attention:values:causal")
+        assert verdict.outcome == "passed" and verdict.target == "attnprune_test::attention"
+
+
+def test_the_currency_stands_in_the_notes(of_torch):
+    torch, *_ = of_torch
+    fused = torch.nn.functional.scaled_dot_product_attention
+    notes = apv.check_attention(lambda q, k, v: fused(q, k, v), framework="torch", dtype="bfloat16", only=FEW).notes
+    for note in notes.values():
+        mine, theirs = (float(part.split(" times")[0].split()[-1]) for part in note.split(";")[-2:])
+        assert mine == theirs and 0.1 < mine < 3
+
+
+def test_the_pytest_form_takes_a_callable_and_patterns():
+    mark = parametrize_with_kernel_checks(spelled, backward=backward, only="*:values:causal")
+    assert [one.id for one in mark.args[1]] == ["attention:values:causal", "attention_backward:values:causal"]
+    for one in mark.args[1]:
+        one.values[0]()
