@@ -1,4 +1,4 @@
-"""Which checks were chosen: functions or ids, by patterns."""
+"""Choose checks by patterns of functions or ids."""
 
 from __future__ import annotations
 

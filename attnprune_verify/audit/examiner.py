@@ -89,7 +89,7 @@ class Examiner:
         return {}
 
     @property
-    def counterexample(self) -> dict[str, Any] | None:
+    def counterexample(self) -> Mapping[str, object] | None:
         """One failing instance as plain data, where the audit has such."""
         return None
 

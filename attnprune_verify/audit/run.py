@@ -57,7 +57,7 @@ class AuditResult:
     largest: dict[str, tuple[int, int]] = field(default_factory=dict)
     matrices: dict[str, tuple[int, int]] = field(default_factory=dict)
     confinement: dict[str, Any] = field(default_factory=lambda: NOTHING)
-    counterexample: dict[str, Any] | None = field(default=None, compare=False)
+    counterexample: Mapping[str, object] | None = field(default=None, compare=False)
 
     @property
     def outcome(self) -> Outcome:

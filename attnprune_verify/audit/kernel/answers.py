@@ -5,11 +5,10 @@ from __future__ import annotations
 import hashlib
 import json
 from pathlib import Path
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from attnprune_verify.audit.kernel.foreign import Foreign, Plain
 from attnprune_verify.audit.kernel.tensors import unpacked
 from attnprune_verify.audit.kernel.vectors import INDEX, SCHEMA, VectorsResult
 from attnprune_verify.errors import InvalidInstance
@@ -20,10 +19,10 @@ __all__ = ["BACKWARD_PARTS", "check_answers", "read_vectors"]
 
 BACKWARD_PARTS = "backward"
 """What is left out where only o is answered."""
-Tensors = dict[str, NDArray[Any]]
+Tensors = dict[str, Foreign]
 
 
-def read_vectors(folder: Path) -> tuple[dict[str, Any], Tensors]:
+def read_vectors(folder: Path) -> tuple[Plain, Tensors]:
     """The index and the arrays of a folder of vectors.
 
     Raises
@@ -87,7 +86,7 @@ def check_answers(folder: Path, answers: Path, without: tuple[str, ...] = ()) ->
     return VectorsResult(tuple(passed), tuple(failed), tuple(missing), reasons, without)
 
 
-def _refuse_strangers(given: Tensors, places: dict[str, Any], without: tuple[str, ...]) -> None:
+def _refuse_strangers(given: Tensors, places: Plain, without: tuple[str, ...]) -> None:
     for name in given:
         if name not in places:
             hint = nearest(name, places)
@@ -98,7 +97,7 @@ def _refuse_strangers(given: Tensors, places: dict[str, Any], without: tuple[str
             raise InvalidInstance(f"without must name one of {', '.join(sorted(features))}; got {feature!r}")
 
 
-def _wrong(answer: NDArray[Any], lowest: NDArray[Any], highest: NDArray[Any]) -> str:
+def _wrong(answer: Foreign, lowest: Foreign, highest: Foreign) -> str:
     """Why an answer is wrong; empty if it is right."""
     if answer.shape != lowest.shape:
         return f"the shape is {answer.shape} where {lowest.shape} is right"

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
 
 import numpy as np
 
@@ -15,6 +14,7 @@ from attnprune_verify.audit.kernel.context import KernelContext
 from attnprune_verify.audit.kernel.contract import FUNCTIONS
 from attnprune_verify.audit.kernel.counterexample import counterexample
 from attnprune_verify.audit.kernel.currency import currency
+from attnprune_verify.audit.kernel.foreign import Plain
 from attnprune_verify.audit.kernel.naming import Namer
 from attnprune_verify.audit.kernel.options import NOTHING_CHOSEN, Options
 from attnprune_verify.audit.kernel.precision import precision_named
@@ -103,7 +103,7 @@ class KernelAuditor(Examiner):
         return found
 
     @property
-    def counterexample(self) -> dict[str, Any] | None:
+    def counterexample(self) -> Plain | None:
         """The smallest failing instance, those with the fewest features first."""
         if not self._failing:
             return None
@@ -169,7 +169,7 @@ class KernelAuditor(Examiner):
         return Diagnosis(ids, "; ".join(dict.fromkeys(one.words for one in found))), first, said
 
     def _looked_for(self, function: str) -> bool:
-        """Whether the name of one more failure of a function is looked for, as the options say."""
+        """Report whether the name of one more failure of a function is looked for, as the options say."""
         first = function not in self._shrunk
         self._shrunk.setdefault(function, 0)
         return self.options.names == "all" or (self.options.names == "first" and first)

@@ -17,6 +17,7 @@ from typing import Any
 
 import numpy as np
 
+from attnprune_verify.audit.kernel.foreign import Deferred, Foreign, Plain
 from attnprune_verify.audit.kernel.frameworks import Framework, framework_named
 from attnprune_verify.audit.kernel.repeats import repeated
 
@@ -43,8 +44,8 @@ class Unreadable:
 
 
 def bridged(
-    functions: Mapping[str, Callable[..., Any]], holder: Any, dtype: str, device: str = "cpu"
-) -> dict[str, Callable[..., Any]]:
+    functions: Mapping[str, Callable[..., Foreign]], holder: Foreign, dtype: str, device: str = "cpu"
+) -> dict[str, Callable[..., Foreign]]:
     """The kernel's functions, callable with float64 arrays; its backward pass is autodiff's where it has none.
 
     Raises
@@ -88,7 +89,7 @@ class _Kernel:
     ) -> None:
         self.name, self.function, self.framework, self.differentiate = name, function, framework, differentiate
         self._slots: dict[str, list[Any]] = {}
-        self._graphs: dict[str, Callable[[], Any]] = {}
+        self._graphs: dict[str, Deferred] = {}
         try:
             self.__signature__ = _SIGNATURE(function)
         except (TypeError, ValueError):
@@ -97,7 +98,7 @@ class _Kernel:
     def __call__(self, *arrays: Any, how: dict[str, Any]) -> Any:
         return repeated(_partial(self._once, arrays, how), *how.get("times", ()))
 
-    def _once(self, arrays: tuple[Any, ...], how: dict[str, Any]) -> Any:
+    def _once(self, arrays: tuple[Foreign, ...], how: Plain) -> Foreign:
         inputs = self._inputs(arrays, how)
         if how.get("poison"):
             self.framework.poison(how["poison"])
@@ -137,7 +138,7 @@ class _Kernel:
             return _partial(self.framework.differentiated, self.function, inputs, keywords)
         return _partial(self.function, *inputs, **keywords)
 
-    def _replayed(self, inputs: list[Any], keywords: dict[str, Any], slot: str) -> Callable[[], Any]:
+    def _replayed(self, inputs: list[Foreign], keywords: Plain, slot: str) -> Deferred:
         """The call on a slot's arrays, recorded when they were made."""
         if slot not in self._graphs:
             self._graphs[slot] = self.framework.captured(self._call(inputs, keywords))

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import functools
 import inspect
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from types import ModuleType
-from typing import Any
 
 from attnprune_verify.audit.kernel.bridge import BACKWARD, FORWARD, FRAMEWORKS, framework_of
+from attnprune_verify.audit.kernel.foreign import Call, Foreign, Plain
 from attnprune_verify.errors import InvalidInstance
 
 __all__ = ["Kernel", "kernel_of", "plainly_called", "subject_of"]
@@ -31,17 +31,17 @@ _INPUTS = ("q", "k", "v", "do")
 _Parameter = inspect.Parameter
 
 
-class Kernel(dict[str, Any]):
+class Kernel(Plain):
     """A mapping that reports call by the callable's name."""
 
     _attnprune_title: str
 
 
 def kernel_of(
-    fn: Callable[..., Any],
-    backward: Callable[..., Any] | None = None,
+    fn: Call,
+    backward: Call | None = None,
     framework: str | None = None,
-    conventions: Mapping[str, Any] | None = None,
+    conventions: Mapping[str, Foreign] | None = None,
 ) -> Kernel:
     """Put callables into the mapping that an audit takes.
 
@@ -86,11 +86,11 @@ def kernel_of(
 
 def subject_of(
     fn: object,
-    backward: Callable[..., Any] | None = None,
+    backward: Call | None = None,
     framework: str | None = None,
-    conventions: Mapping[str, Any] | None = None,
+    conventions: Mapping[str, Foreign] | None = None,
 ) -> object:
-    """What an audit takes of this: `kernel_of` a callable; any other target as it is.
+    """Return what an audit takes of this: `kernel_of` a callable; any other target as it is.
 
     Raises
     ------
@@ -104,7 +104,7 @@ def subject_of(
     return fn
 
 
-def _title(fn: Any) -> str:
+def _title(fn: Foreign) -> str:
     schema = _schema(fn)
     if schema is not None:
         return str(schema.name)
@@ -112,7 +112,7 @@ def _title(fn: Any) -> str:
     return f"{getattr(fn, '__module__', None) or type(fn).__module__}.{name}"
 
 
-def framework_meant(fn: Any) -> str:
+def framework_meant(fn: Foreign) -> str:
     """The framework whose arrays a callable takes: declared, that of its class, or named by its code."""
     declared = framework_of({FORWARD: fn}, fn)
     if declared != "numpy":
@@ -132,7 +132,7 @@ def framework_meant(fn: Any) -> str:
     return _in_code(getattr(inner, "__code__", None), inner)
 
 
-def _in_code(code: Any, function: Any) -> str:
+def _in_code(code: Foreign, function: Foreign) -> str:
     """The first framework of which the code, or a function that it calls in the same module, names a module."""
     if code is None:
         return "numpy"
@@ -161,7 +161,7 @@ def _in_code(code: Any, function: Any) -> str:
     return "numpy"
 
 
-def plainly_called(fn: Any, arrays: int = 3) -> Callable[..., Any]:
+def plainly_called(fn: Foreign, arrays: int = 3) -> Call:
     """A callable that takes so many arrays and the contract's keywords; the given one, where it does so already."""
     function_of_torch = _function_of_torch(fn)
     if function_of_torch is not None:
@@ -182,12 +182,12 @@ def plainly_called(fn: Any, arrays: int = 3) -> Callable[..., Any]:
     return _adapted(fn, parameters, arrays)
 
 
-def _schema(fn: Any) -> Any:
+def _schema(fn: Foreign) -> Foreign:
     """The schema of an operator of torch, of its only overload where it stands for several; else None."""
     return getattr(getattr(fn, "_opoverload", getattr(fn, "default", fn)), "_schema", None)
 
 
-def _function_of_torch(fn: Any) -> Any:
+def _function_of_torch(fn: Foreign) -> Foreign:
     """torch.autograd.Function, where it is a base of a class; else None."""
     bases = fn.__mro__ if isinstance(fn, type) else ()
     return next(
@@ -195,7 +195,7 @@ def _function_of_torch(fn: Any) -> Any:
     )
 
 
-def _of_schema(argument: Any) -> inspect.Parameter:
+def _of_schema(argument: Foreign) -> inspect.Parameter:
     kind = _Parameter.KEYWORD_ONLY if argument.kwarg_only else _Parameter.POSITIONAL_OR_KEYWORD
     default = argument.default_value if argument.has_default_value() else _Parameter.empty
     return _Parameter(argument.name, kind, default=default, annotation=str(argument.type))
@@ -207,9 +207,7 @@ def _lacking(parameters: list[inspect.Parameter]) -> list[inspect.Parameter]:
     return [one for one in parameters if one.kind in places and one.default is _Parameter.empty]
 
 
-def _adapted(
-    call: Callable[..., Any], parameters: list[inspect.Parameter], arrays: int, positional: bool = False
-) -> Callable[..., Any]:
+def _adapted(call: Call, parameters: list[inspect.Parameter], arrays: int, positional: bool = False) -> Call:
     """Translate the contract's keywords into the callable's own parameters, by name or by place."""
     rest = parameters[arrays:]
     own = {name: one for name, spelled in _SPELLINGS.items() for one in rest if one.name in spelled}
@@ -220,7 +218,7 @@ def _adapted(
             f"got {', '.join(unknown)}"
         )
 
-    def called(*inputs: Any, **keywords: Any) -> Any:
+    def called(*inputs: Foreign, **keywords: Foreign) -> Foreign:
         given = {}
         for name, one in own.items():
             if name in keywords:
@@ -239,6 +237,6 @@ def _adapted(
     return called
 
 
-def _default(name: str, inputs: tuple[Any, ...]) -> Any:
-    """What a parameter without a default gets where the contract gives nothing."""
+def _default(name: str, inputs: tuple[Foreign, ...]) -> Foreign:
+    """Return what a parameter without a default gets where the contract gives nothing."""
     return {"causal": False, "scale": float(inputs[0].shape[-1] ** -0.5)}.get(name)

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from typing import Any
+from collections.abc import Mapping
 
 from attnprune_verify.audit.kernel.callables import subject_of
+from attnprune_verify.audit.kernel.foreign import Call, Foreign
 from attnprune_verify.audit.kernel.options import CPU
 from attnprune_verify.audit.kernel.run import run_kernel_audit
 from attnprune_verify.audit.run import AuditResult
@@ -17,11 +17,11 @@ __all__ = ["check_attention"]
 def check_attention(
     fn: object,
     *,
-    backward: Callable[..., Any] | None = None,
+    backward: Call | None = None,
     dtype: str = "float32",
     framework: str | None = None,
     device: str = CPU,
-    conventions: Mapping[str, Any] | None = None,
+    conventions: Mapping[str, Foreign] | None = None,
     only: str | tuple[str, ...] | None = None,
     names: str = "first",
     modes: str | tuple[str, ...] = (),

@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from attnprune_verify.audit.kernel.bridge import BACKWARD, FACTS, FORWARD, FRAMEWORKS, TYPES
+from attnprune_verify.audit.kernel.foreign import Foreign
 from attnprune_verify.audit.kernel.precision import Precision
 from attnprune_verify.audit.kernel.regimes import Regime, regimes
 from attnprune_verify.audit.kernel.sample import Sample
@@ -103,7 +104,7 @@ class KernelContext:
         return found
 
     def known(self, function: str, sample: Sample) -> Reply | None:
-        """What the function has returned on a sample; None where it was not asked or gave no answer."""
+        """Return what the function has returned on a sample; None where it was not asked or gave no answer."""
         found = self._replies.get((function, id(sample)))
         return found if isinstance(found, Reply) else None
 
@@ -116,8 +117,8 @@ class KernelContext:
         """Seconds that calls on these samples will take, as far as earlier calls show."""
         return self._rate.get(function, 0.0) * sum(sample.work for sample in some)
 
-    def ask(self, function: str, sample: Sample, layout: str = "", slot: str = "", **more: Any) -> Reply:
-        """What the function returns, asked again; `more` is for the bridge, as modes have it."""
+    def ask(self, function: str, sample: Sample, layout: str = "", slot: str = "", **more: Foreign) -> Reply:
+        """Return what the function returns, asked again; `more` is for the bridge, as modes have it."""
         key = (function, frozenset(sample.features))
         if function == BACKWARD and self._refused_all:
             raise Refused(self._refused_all)

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
-from numpy.typing import NDArray
 
 from attnprune_verify.audit.kernel.bridge import BACKWARD
 from attnprune_verify.audit.kernel.context import KernelContext
+from attnprune_verify.audit.kernel.foreign import Numbers, Plain
 from attnprune_verify.audit.kernel.intervals import interval
 from attnprune_verify.audit.kernel.sample import Sample
 from attnprune_verify.audit.kernel.truth import parts_of
@@ -18,7 +16,7 @@ from attnprune_verify.files import plain
 __all__ = ["as_data", "counterexample"]
 
 
-def counterexample(check: str, function: str, sample: Sample, context: KernelContext) -> dict[str, Any]:
+def counterexample(check: str, function: str, sample: Sample, context: KernelContext) -> Plain:
     """Describe a failure for a program.
 
     Returns
@@ -31,7 +29,7 @@ def counterexample(check: str, function: str, sample: Sample, context: KernelCon
     inputs = ("q", "k", "v", "do") if function == BACKWARD else ("q", "k", "v")
     given = {name: value for name, value in sample.keywords.items()}
     ends = {name: interval(name, sample) for name in parts_of(function)}
-    found: dict[str, Any] = {
+    found: Plain = {
         "check": check,
         "function": function,
         "instance": sample.describe(),
@@ -49,7 +47,7 @@ def counterexample(check: str, function: str, sample: Sample, context: KernelCon
     return found
 
 
-def as_data(array: NDArray[Any]) -> dict[str, Any]:
+def as_data(array: Numbers) -> Plain:
     """An array as its shape and its numbers, the last index fastest.
 
     Examples

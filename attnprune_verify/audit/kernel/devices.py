@@ -1,12 +1,13 @@
-"""Where a kernel's arrays are: tensors that go to a device, answers that come back, calls captured once and replayed.
+"""Devices that hold a kernel's arrays: tensors go there, answers come back, a call is captured and replayed.
 
 Imported in the subject's process. Inputs are made on the CPU, handed over by DLPack, and laid out on the device.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any, Protocol
+from typing import Protocol
+
+from attnprune_verify.audit.kernel.foreign import Deferred, Foreign
 
 __all__ = ["Device", "jax_device", "torch_device"]
 
@@ -14,15 +15,15 @@ _WARM = 3  # calls before a capture; chosen: as many as torch's own page on CUDA
 
 
 class Device(Protocol):
-    """What an adapter of torch needs of the place where tensors are."""
+    """Everything that an adapter of torch needs of the place where tensors are."""
 
-    def put(self, tensor: Any) -> Any:
+    def put(self, tensor: Foreign) -> Foreign:
         """The tensor there; one that is there already is not copied."""
 
-    def get(self, tensor: Any) -> Any:
+    def get(self, tensor: Foreign) -> Foreign:
         """The tensor on the CPU, once all work on it is done."""
 
-    def captured(self, call: Callable[[], Any]) -> Callable[[], Any]:
+    def captured(self, call: Deferred) -> Deferred:
         """A call recorded once: calling the result repeats what it did on the device, on what the same memory holds.
 
         Raises
@@ -35,7 +36,7 @@ class Device(Protocol):
 class _TorchDevice:
     """A device that torch has itself."""
 
-    def __init__(self, torch: Any, name: str) -> None:
+    def __init__(self, torch: Foreign, name: str) -> None:
         try:
             torch.empty(1, device=name)
         except (RuntimeError, AssertionError, NotImplementedError) as error:
@@ -43,13 +44,13 @@ class _TorchDevice:
             raise ValueError(f"device must be one that torch has here; got {name!r}: {said}") from None
         self.torch, self.name = torch, name
 
-    def put(self, tensor: Any) -> Any:
+    def put(self, tensor: Foreign) -> Foreign:
         return tensor.to(self.name)
 
-    def get(self, tensor: Any) -> Any:
+    def get(self, tensor: Foreign) -> Foreign:
         return tensor.cpu()
 
-    def captured(self, call: Callable[[], Any]) -> Callable[[], Any]:
+    def captured(self, call: Deferred) -> Deferred:
         if not self.name.startswith("cuda"):
             raise NotImplementedError(f"{self.name} has no graphs to replay")
         cuda = self.torch.cuda
@@ -63,7 +64,7 @@ class _TorchDevice:
         with cuda.graph(graph):
             result = call()
 
-        def replayed() -> Any:
+        def replayed() -> Foreign:
             graph.replay()
             cuda.synchronize()
             return result
@@ -71,7 +72,7 @@ class _TorchDevice:
         return replayed
 
 
-def torch_device(torch: Any, name: str) -> Device:
+def torch_device(torch: Foreign, name: str) -> Device:
     """The device of torch with this name.
 
     Raises
@@ -82,7 +83,7 @@ def torch_device(torch: Any, name: str) -> Device:
     return _TorchDevice(torch, name)
 
 
-def jax_device(jax: Any, name: str) -> Any:
+def jax_device(jax: Foreign, name: str) -> Foreign:
     """The first device of jax of this platform.
 
     Raises

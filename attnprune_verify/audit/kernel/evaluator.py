@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from attnprune_verify.audit.kernel.bridge import BACKWARD, FORWARD
 from attnprune_verify.audit.kernel.check import check_attention
+from attnprune_verify.audit.kernel.foreign import Call, Foreign, Plain
 from attnprune_verify.audit.kernel.judge import judge
 from attnprune_verify.audit.kernel.options import CPU
 from attnprune_verify.audit.kernel.precision import precision_named
@@ -37,7 +37,7 @@ class Question:
 
     function: str
     inputs: dict[str, NDArray[np.float64]]
-    keywords: dict[str, Any]
+    keywords: Plain
     parts: tuple[str, ...]
 
 
@@ -73,7 +73,7 @@ class AttentionEvaluator:
         *,
         framework: str | None = None,
         device: str = CPU,
-        conventions: Mapping[str, Any] | None = None,
+        conventions: Mapping[str, Foreign] | None = None,
         only: str | tuple[str, ...] | None = None,
         names: str = "first",
         modes: str | tuple[str, ...] = (),
@@ -82,9 +82,9 @@ class AttentionEvaluator:
     ) -> None:
         self.dtype, self.framework, self.device = precision_named(dtype).name, framework, device
         self.conventions, self.seed = conventions, drawn(seed)
-        self.chosen: dict[str, Any] = {"only": only, "names": names, "modes": modes, "quick": quick}
+        self.chosen: Plain = {"only": only, "names": names, "modes": modes, "quick": quick}
 
-    def evaluate(self, fn: Callable[..., Any], backward: Callable[..., Any] | None = None) -> dict[str, Any]:
+    def evaluate(self, fn: Call, backward: Call | None = None) -> Plain:
         """Judge a kernel whole.
 
         Returns
@@ -124,7 +124,7 @@ class AttentionEvaluator:
             for one in self._samples()
         ]
 
-    def judge(self, place: int, answers: Mapping[str, Any], *, backward: bool = False) -> dict[str, Any]:
+    def judge(self, place: int, answers: Mapping[str, Foreign], *, backward: bool = False) -> Plain:
         """Judge what came back for one question.
 
         Parameters

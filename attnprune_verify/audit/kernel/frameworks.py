@@ -12,6 +12,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from attnprune_verify.audit.kernel import devices
+from attnprune_verify.audit.kernel.foreign import Deferred, Foreign
 from attnprune_verify.extras import need
 
 __all__ = ["Framework", "framework_named", "laid_out"]
@@ -40,7 +41,7 @@ class Framework(Protocol):
     def poison(self, sizes: list[int]) -> None:
         """Fill memory of so many numbers with NaN and free it: what is not written afterwards shows."""
 
-    def captured(self, call: Callable[[], Any]) -> Callable[[], Any]:
+    def captured(self, call: Deferred) -> Deferred:
         """A call recorded once, to be repeated on what its arrays hold then.
 
         Raises
@@ -137,7 +138,7 @@ class _NumPy:
         held = [np.full(size, np.nan, kind) for size in sizes for kind in kinds for _ in range(_POISONED)]
         held.clear()
 
-    def captured(self, call: Callable[[], Any]) -> Callable[[], Any]:
+    def captured(self, call: Deferred) -> Deferred:
         raise NotImplementedError("NumPy records no calls")
 
     def differentiated(self, function: Callable[..., Any], inputs: list[Any], keywords: dict[str, Any]) -> list[Any]:
@@ -152,7 +153,7 @@ class _Torch:
         self.type, self.wide = getattr(self.torch, dtype), getattr(self.torch, _sums(dtype))
         self.device = devices.torch_device(self.torch, device)
 
-    def _there(self, values: Any, kind: Any) -> Any:
+    def _there(self, values: Foreign, kind: Foreign) -> Foreign:
         """The numbers on the device, rounded on the CPU."""
         mine = np.array(values, np.uint8 if values.dtype == bool else None, order="C")  # DLPack wants it writable
         return self.device.put(self.torch.from_dlpack(mine).to(kind))
@@ -195,7 +196,7 @@ class _Torch:
         held = [nan.to(kind).repeat(size) for size in sizes for kind in kinds for _ in range(_POISONED)]
         held.clear()
 
-    def captured(self, call: Callable[[], Any]) -> Callable[[], Any]:
+    def captured(self, call: Deferred) -> Deferred:
         return self.device.captured(call)
 
     def differentiated(self, function: Callable[..., Any], inputs: list[Any], keywords: dict[str, Any]) -> list[Any]:
@@ -247,14 +248,14 @@ class _Jax:
     def side_input(self, values: Any) -> Any:
         return self._there(values if values.dtype == bool else values.astype(self.wide))
 
-    def _there(self, values: Any) -> Any:
+    def _there(self, values: Foreign) -> Foreign:
         array = self.numpy.asarray(values)
         return array if self.device is None else self.jax.device_put(array, self.device)
 
     def poison(self, sizes: list[int]) -> None:
         raise NotImplementedError("jax gives no kernel memory that was not written")
 
-    def captured(self, call: Callable[[], Any]) -> Callable[[], Any]:
+    def captured(self, call: Deferred) -> Deferred:
         raise NotImplementedError("jax records no calls on memory that can be filled again")
 
     def fill(self, arrays: list[Any], values: tuple[Any, ...]) -> None:

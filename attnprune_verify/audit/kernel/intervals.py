@@ -1,4 +1,4 @@
-"""What an honest kernel may return, as the two ends of an interval for each entry."""
+"""Intervals of what an honest kernel may return, entry by entry."""
 
 from __future__ import annotations
 

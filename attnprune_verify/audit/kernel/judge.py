@@ -77,7 +77,7 @@ def allowed_norms(name: str, sample: Sample, precision: Precision | None = None)
 
 
 def allowed_entries(name: str, sample: Sample, precision: Precision | None = None) -> Array:
-    """What is allowed in each entry."""
+    """Return what is allowed in each entry."""
     errors = attention_errors(sample, precision)
     worst, typical = errors.worst[name], errors.typical[name]
     # below, squares have underflowed

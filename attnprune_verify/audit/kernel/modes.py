@@ -101,7 +101,7 @@ def _poisoned(context: KernelContext, function: str) -> Finding:
 
 
 def _sizes(sample: Sample) -> list[int]:
-    """Of arrays that a kernel may have: inputs, answers, logits, and one number a row."""
+    """Sizes of arrays that a kernel may have: inputs, answers, logits, and one number a row."""
     logits = sample.q.size // sample.q.shape[-1] * sample.k.shape[-2]
     found = {getattr(sample, name).size for name in _INPUTS} | {logits, sample.q.size // sample.q.shape[-1]}
     return sorted(found)

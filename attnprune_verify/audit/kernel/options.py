@@ -1,4 +1,4 @@
-"""What of a kernel's audit is chosen: checks, names, modes, a device."""
+"""Choices of a kernel's audit: checks, names, modes, a device."""
 
 from __future__ import annotations
 

@@ -7,10 +7,10 @@ It is what other kernels' errors are measured in, and it answers the vectors.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
 
 import numpy as np
 
+from attnprune_verify.audit.kernel.foreign import Foreign
 from attnprune_verify.audit.kernel.sample import Array, Sample
 
 __all__ = ["own_attention"]
@@ -35,7 +35,7 @@ def own_attention(sample: Sample, weights: Rounding | None = None, answers: Roun
     """
     exact = sample.precision.exact
     kept, stored = weights or (exact if sample.precision.stored else _as_it_is), answers or exact
-    kind: Any = np.float64 if sample.precision.name == "float64" else np.float32
+    kind: Foreign = np.float64 if sample.precision.name == "float64" else np.float32
     q, k, v, do = (getattr(sample, name).astype(kind) for name in ("q", "k", "v", "do"))
     k, v = sample.grouped(k), sample.grouped(v)
     raw = (q @ _turned(k)) * kind(sample.factor)
@@ -51,9 +51,9 @@ def own_attention(sample: Sample, weights: Rounding | None = None, answers: Roun
     exponentials = np.exp(s - s.max(axis=-1, keepdims=True))
     total = exponentials.sum(axis=-1, keepdims=True)
     o = (kept(exponentials).astype(kind) @ v) / total
-    p: Any = kept(exponentials / total).astype(kind)
+    p: Foreign = kept(exponentials / total).astype(kind)
     dp = do @ _turned(v)
-    ds: Any = kept(p * (dp - (p * dp).sum(axis=-1, keepdims=True)) * slope).astype(kind)
+    ds: Foreign = kept(p * (dp - (p * dp).sum(axis=-1, keepdims=True)) * slope).astype(kind)
     dk, dv = _turned(ds) @ q * kind(sample.factor), _turned(p) @ do
     found = {
         "o": o,

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
-from typing import Any
 
 import numpy as np
+
+from attnprune_verify.audit.kernel.foreign import Deferred, Foreign
 
 __all__ = ["repeated"]
 
 
-def repeated(once: Callable[[], Any], times: int = 1, seconds: float = 0.0) -> Any:
+def repeated(once: Deferred, times: int = 1, seconds: float = 0.0) -> Foreign:
     """Call so often, and return the answer that is furthest from the first one, or the first if all are equal.
 
     Parameters
@@ -42,7 +42,7 @@ def repeated(once: Callable[[], Any], times: int = 1, seconds: float = 0.0) -> A
     return {**found, "repeats": np.array([float(made), float(other)])}
 
 
-def _gap(one: Any, two: Any) -> float:
+def _gap(one: Foreign, two: Foreign) -> float:
     """The largest distance of two arrays that are not equal to the bit, at least the smallest number; else 0."""
     if one.shape != two.shape:
         return np.inf

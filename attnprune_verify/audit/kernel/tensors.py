@@ -5,11 +5,10 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Mapping
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from attnprune_verify.audit.kernel.foreign import Foreign
 from attnprune_verify.errors import InvalidInstance
 
 __all__ = ["of_dtype", "packed", "unpacked"]
@@ -18,10 +17,10 @@ _CODES = {"float64": "F64", "float32": "F32", "bfloat16": "BF16", "float16": "F1
 _STORED = {"F64": "<f8", "F32": "<f4", "BF16": "<u2", "F16": "<f2", "BOOL": "?"}
 _PREFIX, _ALIGNED = 8, 8  # bytes: the header's length, and what the format wants it to be a multiple of
 _LARGEST_HEADER = 100_000_000  # bytes, as the format says
-Stored = tuple[str, NDArray[Any]]
+Stored = tuple[str, Foreign]
 
 
-def of_dtype(values: NDArray[Any], dtype: str) -> Stored:
+def of_dtype(values: Foreign, dtype: str) -> Stored:
     """Numbers that are exact in a dtype, as a file stores them.
 
     Examples
@@ -46,7 +45,7 @@ def packed(tensors: Mapping[str, Stored]) -> bytes:
     return len(text).to_bytes(_PREFIX, "little") + text + b"".join(array.tobytes() for _, array in tensors.values())
 
 
-def unpacked(content: bytes, what: str) -> dict[str, NDArray[Any]]:
+def unpacked(content: bytes, what: str) -> dict[str, Foreign]:
     """The arrays of a file, as float64 or bool.
 
     Raises
@@ -66,7 +65,7 @@ def unpacked(content: bytes, what: str) -> dict[str, NDArray[Any]]:
         raise InvalidInstance(f"{what} must be a safetensors file of {', '.join(_CODES)}; {said}") from None
 
 
-def _array(place: Mapping[str, Any], numbers: memoryview) -> NDArray[Any]:
+def _array(place: Mapping[str, Foreign], numbers: memoryview) -> Foreign:
     kind, shape, (start, end) = np.dtype(_STORED[place["dtype"]]), tuple(place["shape"]), place["data_offsets"]
     counts = (*shape, start, end)
     if not all(isinstance(n, int) and not isinstance(n, bool) and n >= 0 for n in counts) or end > len(numbers):

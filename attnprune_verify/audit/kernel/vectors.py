@@ -8,11 +8,11 @@ from dataclasses import dataclass
 from itertools import count as _count
 from itertools import islice, zip_longest
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
 from attnprune_verify.audit.kernel.bridge import BACKWARD, FORWARD
+from attnprune_verify.audit.kernel.foreign import Plain
 from attnprune_verify.audit.kernel.interactions import interaction, rows
 from attnprune_verify.audit.kernel.intervals import interval
 from attnprune_verify.audit.kernel.regimes import regimes
@@ -34,7 +34,7 @@ _LONGEST = 130  # chosen: sizes up to here keep 256 vectors below 40 MB
 
 @dataclass(frozen=True)
 class VectorsResult:
-    """What a file of answers came to.
+    """Verdict on a file of answers.
 
     Attributes
     ----------
@@ -56,7 +56,7 @@ class VectorsResult:
             return "failed"
         return "passed" if self.passed and not self.missing else "incomplete"
 
-    def as_dict(self) -> dict[str, Any]:
+    def as_dict(self) -> Plain:
         """Plain data."""
         return {
             "schema": f"{SCHEMA}/answers",
@@ -89,7 +89,7 @@ def _instances(dtype: str, seed: int) -> Iterator[Sample]:
             yield interaction(row, later, dtype, place)
 
 
-def write_vectors(folder: Path, dtype: str = "float32", count: int = 256, seed: int = 0) -> dict[str, Any]:
+def write_vectors(folder: Path, dtype: str = "float32", count: int = 256, seed: int = 0) -> Plain:
     """Write the vectors into a folder, which is made if it is not there; return the index.
 
     Raises
@@ -118,12 +118,12 @@ def write_vectors(folder: Path, dtype: str = "float32", count: int = 256, seed: 
     return index
 
 
-def _vector(name: str, sample: Sample, tensors: dict[str, Stored]) -> dict[str, Any]:
+def _vector(name: str, sample: Sample, tensors: dict[str, Stored]) -> Plain:
     """The entry of one instance; its arrays go to the tensors."""
     dtype = sample.precision.name
     for one in ("q", "k", "v", "do"):
         tensors[f"{name}.{one}"] = of_dtype(getattr(sample, one), dtype)
-    keywords: dict[str, Any] = {}
+    keywords: Plain = {}
     for key, value in sample.keywords.items():
         if isinstance(value, np.ndarray):
             kind = "bool" if value.dtype == bool else "float64" if dtype == "float64" else "float32"
