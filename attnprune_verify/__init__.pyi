@@ -5,6 +5,7 @@ from attnprune_verify.algorithms.baselines.wanda import wanda_report as wanda_re
 from attnprune_verify.algorithms.chaos import chaos as chaos
 from attnprune_verify.algorithms.descent import prune_mask_gd as prune_mask_gd
 from attnprune_verify.algorithms.gap.mask_gap import certified_mask_gap as certified_mask_gap
+from attnprune_verify.algorithms.gap.refit import certified_refit as certified_refit
 from attnprune_verify.algorithms.layer.prune import prune_layer as prune_layer
 from attnprune_verify.algorithms.refit import refit_pair as refit_pair
 from attnprune_verify.algorithms.rounding import binary_mask as binary_mask

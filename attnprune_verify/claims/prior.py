@@ -48,6 +48,7 @@ PRIOR: Mapping[str, Prior] = {
     "new:p_norm_half_c": Prior("instance of known", _HALF, _DAY),
     "new:jacobian_two_largest": Prior("instance of known", _NORM, _DAY),
     "new:local_curvature": Prior("instance of known", f"{_NORM}; here in the loss's second derivative", _DAY),
+    "new:certified_refit": Prior("instance of known", f"{_SELF}; here as a bound from the slope on a support"),
     "new:softmax_move": Prior("instance of known", _SELF, _DAY),
     "new:descent_lemma": Prior("known", _DESCENT),
     "new:directional_step": Prior("instance of known", _DESCENT),

@@ -42,6 +42,7 @@ _MODULES = (
     "stationary_point",
     "best_mask",
     "mask_gap",
+    "refit",
     "every_text",
     "library",
     "kernel_rounding",

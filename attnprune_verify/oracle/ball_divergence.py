@@ -1,4 +1,4 @@
-"""KL(F(1) || F(M)) in balls, and its floor over all masks of one map with so many ones.
+"""KL(F(1) || F(M)) in balls, its floor over all masks of one map with so many ones, and its slope in a weight.
 
 With f = F(1), z the logits at M and the mean over the rows of all samples::
 
@@ -12,23 +12,30 @@ of g (new:certified_mask_gap).
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from flint import arb, arb_mat
+from numpy.typing import NDArray
 
 from attnprune_verify.oracle.ball_forms import Head, add_columns, add_rows, heads_of, row_blocks, rows_of, turned
 from attnprune_verify.oracle.enclosure import Enclosure, as_ball, as_balls, enclose, hadamard, working_precision
 from attnprune_verify.oracle.inputs import Problem
 
-__all__ = ["divergence", "divergence_floor"]
+__all__ = ["divergence", "divergence_floor", "divergence_slope"]
 
 _BITS = 96
 """Precision: what cancels between logits of size 1000 and a divergence of 1e-12 takes fifty bits, doubles have 53."""
 
 
-def divergence(at: Problem) -> Enclosure:
+def divergence(at: Problem, dense: Problem | None = None) -> Enclosure:
     """KL(F(1) || F(M)) at the problem's masks: mean over rows, summed over heads.
+
+    Parameters
+    ----------
+    at : Problem
+    dense : Problem, optional
+        The problem that F(1) is of, where the kept weights were moved as well.
 
     Examples
     --------
@@ -37,10 +44,11 @@ def divergence(at: Problem) -> Enclosure:
     >>> round(float(divergence(at).midpoint), 6)  # 3/4 log 3/2 + 1/4 log 1/2
     0.130812
     """
-    if all(((M == 1) | (W == 0)).all() for M, W in zip(at.masks, at.weights, strict=True)):
+    weights = at.weights if dense is None else dense.weights
+    if all(((W == D) & ((M == 1) | (W == 0))).all() for M, W, D in zip(at.masks, at.weights, weights, strict=True)):
         return Enclosure(np.zeros(()), np.zeros(()))  # nothing is pruned: exactly 0, not merely a ball around it
     with working_precision(_BITS):
-        total = sum((row.gap for _, _, rows in _compared(at) for row in rows), arb(0))
+        total = sum((row.gap for _, _, rows in _compared(at, dense) for row in rows), arb(0))
         return enclose([total / _rows(at)], ())
 
 
@@ -60,13 +68,33 @@ def divergence_floor(at: Problem, place: int, ones: int) -> float:
         At least 0.
     """
     with working_precision(_BITS):
-        value, gradient = _value_and_gradient(at, place)
-        entries = gradient.entries()
+        value, slope = _value_and_slope(at, None, place)
+        entries = hadamard(as_balls(at.weights[place]), slope).entries()
         along = sum((g * as_ball(y) for g, y in zip(entries, at.masks[place].flat, strict=True)), arb(0))
         lower = np.sort(enclose(entries, (len(entries),)).lower)
         least = sum((arb(float(entry)) for entry in lower[:ones]), arb(0))
         bound = float(enclose([(value - along + least) / _rows(at)], ()).lower)
     return bound if bound > 0 else 0.0  # a divergence never is below 0; NaN is not above it
+
+
+def divergence_slope(at: Problem, dense: Problem, place: int, support: NDArray[Any]) -> tuple[float, float]:
+    """A number that the divergence is not below, and one that its slope in weight number `place` is not above.
+
+    Parameters
+    ----------
+    at, dense : Problem
+        Masks of ones; other weights, and those of F(1).
+    place : int
+    support : array of bool
+        The entries of the weight that move; the norm is over these.
+    """
+    with working_precision(_BITS):
+        value, slope = _value_and_slope(at, dense, place)
+        places = np.flatnonzero(support).tolist()
+        entries = slope.entries()
+        square = sum((entries[index] ** 2 for index in places), arb(0))
+        lower = float(enclose([value / _rows(at)], ()).lower)
+        return lower if lower > 0 else 0.0, float(enclose([square.sqrt() / _rows(at)], ()).upper)
 
 
 class _Row(NamedTuple):
@@ -80,13 +108,13 @@ def _rows(at: Problem) -> int:
     return int(at.samples.shape[0] * at.samples.shape[1])
 
 
-def _compared(at: Problem) -> Iterator[tuple[Head, slice, list[_Row]]]:
+def _compared(at: Problem, dense: Problem | None) -> Iterator[tuple[Head, slice, list[_Row]]]:
     """Head by head and block by block, sample by sample."""
     for tokens in map(as_balls, at.samples):
-        for head, plain in zip(heads_of(at, tokens), heads_of(at, tokens, dense=True), strict=True):
+        for head, plain in zip(heads_of(at, tokens), heads_of(dense or at, tokens, dense=True), strict=True):
             for rows in row_blocks(len(at.allowed)):
                 pairs = zip(head.scores(rows)[0], plain.scores(rows)[0], at.allowed[rows], strict=True)
-                yield head, rows, [_row(z, dense, np.flatnonzero(seen).tolist()) for z, dense, seen in pairs]
+                yield head, rows, [_row(z, before, np.flatnonzero(seen).tolist()) for z, before, seen in pairs]
 
 
 def _row(z: list[arb], dense: list[arb], seen: list[int]) -> _Row:
@@ -110,16 +138,15 @@ def _softmax(row: list[arb]) -> tuple[arb, list[arb]]:
     return mass.log() + shift, [entry * inverse for entry in grown]
 
 
-def _value_and_gradient(at: Problem, place: int) -> tuple[arb, arb_mat]:
-    """The sum of KL over all rows, and its derivative in one mask."""
-    weight = as_balls(at.weights[place])
-    value, total = arb(0), arb_mat(weight.nrows(), weight.ncols())
+def _value_and_slope(at: Problem, dense: Problem | None, place: int) -> tuple[arb, arb_mat]:
+    """The sum of KL over all rows, and its derivative in the product of one mask and its weight."""
+    value, total = arb(0), arb_mat(*at.weights[place].shape)
     n = len(at.allowed)
     for sample in range(len(at.samples)):
         alone = at._replace(samples=at.samples[sample : sample + 1])
         tokens = as_balls(alone.samples[0])
         slopes: dict[int, arb_mat] = {}
-        for head, rows, compared in _compared(alone):
+        for head, rows, compared in _compared(alone, dense):
             value += sum((row.gap for row in compared), arb(0))
             c = arb_mat(len(compared), n, [entry for row in compared for entry in row.c])
             moved = head.queries if place == 0 else head.keys
@@ -134,4 +161,4 @@ def _value_and_gradient(at: Problem, place: int) -> tuple[arb, arb_mat]:
             scale = as_ball(at.scale) if place == 0 else arb(1)  # the queries carry the scale
             back = tokens.transpose() * turned(at, slope, back=True) * scale
             add_columns(total, back, head_at * at.m)
-    return value, hadamard(weight, total)
+    return value, total

@@ -17,9 +17,9 @@ from attnprune_verify.instance.validate import Array
 from attnprune_verify.oracle.ball_divergence import divergence, divergence_floor
 from attnprune_verify.values import as_count
 
-__all__ = ["MaskGap", "certified_mask_gap"]
+__all__ = ["BALLS", "MaskGap", "certified_mask_gap"]
 
-_BALLS = 400_000
+BALLS = 400_000
 """Allowed logits up to which balls are used: 7e-6 s each, measured at n = 128 (docs/certified_gaps.md)."""
 _COLUMNS = 50
 """Columns of Hessians for each step: chosen, fifteen full models of a map of 1024 entries at 300 steps, some 3 s."""
@@ -160,7 +160,7 @@ def certified_mask_gap(
 def _certified(problem: Posed, function: OneMap, at: Array, mask: Array, ones: int, given: bool) -> MaskGap:
     judged = problem.mask if given else mask
     here = problem.at(at)
-    if here.logits <= _BALLS:
+    if here.logits <= BALLS:
         bound = divergence_floor(here, problem.place, ones)
         own, best = (float(divergence(problem.at(M)).upper) for M in (judged, mask))
         return MaskGap(ones, own, min(bound, own), mask, best, True, "balls")

@@ -1,6 +1,7 @@
-"""The KL of attention rows as a function of the mask of one map, everything else as given: value, slope, curvature.
+"""The KL of attention rows as a function of one map, everything else as given: value, slope, curvature.
 
-With the keys given, row i's logits z_i(B) are affine in the mask B of the query weight (and the other way round), and
+With the keys given, row i's logits z_i(B) are affine in the mask B of the query weight, or in the weight itself where
+B is that (and the other way round), and
 
     KL_i(B) = KL(f_i || softmax(z_i(B))) = log sum_j exp z_ij(B) - <f_i, z_i(B)> + sum_j f_ij log f_ij
 
@@ -33,29 +34,30 @@ class Curved(NamedTuple):
 
 
 class OneMap:
-    """KL(f || F(B)), mean over rows, summed over heads, B the mask of weight number `place` of a problem.
+    """KL(f || F(B)), mean over rows, summed over heads, weight number `place` of F being B times `weight`.
 
     Parameters
     ----------
     problem : Fused or Heads
-        In float64, without a softcap.
-    masks : sequence of arrays
-        One per weight; that of the moved weight is not looked at.
+        The dense one, in float64, without a softcap.
+    given : sequence of arrays
+        The weights of F; the moved one is not looked at.
     place : int
         0 for W or W_Q, 1 for W_K.
+    weight : array
+        The dense weight where B is a mask; 1 on the support and 0 elsewhere where B is the weight.
     """
 
-    def __init__(self, problem: Problem, masks: tuple[Array, ...], place: int) -> None:
+    def __init__(self, problem: Problem, given: tuple[Array, ...], place: int, weight: Array) -> None:
         weights = tuple(problem.weights.values())
-        self.problem, self.masks, self.place, self.weight = problem, masks, place, weights[place]
+        self.problem, self.given, self.place, self.weight = problem, given, place, weight
         self.rows = problem.k * problem.n
         self.constant = self._constant()
         queries, keys = problem.sides(weights)
         self.f = np.stack([_softmax(self._scores(h, queries[h] @ keys[h].T)) for h in range(problem.count)])
         with np.errstate(divide="ignore", invalid="ignore"):
             self.entropy = -float(np.where(self.f > 0, self.f * np.log(self.f), 0.0).sum())
-        given = [np.asarray(mask * weight) for mask, weight in zip(masks, weights, strict=True)]
-        self.other = problem.sides(given)[1 - place]
+        self.other = problem.sides(list(given))[1 - place]
 
     def _constant(self) -> Array:
         """What is added to the logits whatever the mask: ALiBi's slopes, -inf where nothing may be seen; by head."""

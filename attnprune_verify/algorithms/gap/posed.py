@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 
 from attnprune_verify.algorithms.arguments import pruned_count
 from attnprune_verify.algorithms.gap.one_map import OneMap
@@ -18,7 +18,7 @@ from attnprune_verify.model.maps import Fused, Heads
 from attnprune_verify.oracle import inputs
 from attnprune_verify.values import as_count, as_ratio
 
-__all__ = ["Posed", "as_ones", "posed"]
+__all__ = ["Posed", "Refitted", "as_ones", "posed", "posed_refit"]
 
 _ARRAYS = 6
 """Arrays of size (samples, heads, n, n) that are held at once."""
@@ -39,10 +39,16 @@ class Posed(NamedTuple):
 
     def divergence(self) -> OneMap:
         """The KL as a function of that mask, in float64."""
+        dense = self.dense()
+        weights = tuple(dense.weights.values())
+        given = tuple(np.asarray(mask * weight) for mask, weight in zip(self.masks, weights, strict=True))
+        return OneMap(dense, given, self.place, weights[self.place])
+
+    def dense(self) -> Fused | Heads:
+        """The problem without masks."""
         if isinstance(self.source, Instance):
-            W = np.asarray(self.source.W, dtype=np.float64)
-            return OneMap(Fused(self.X, W, self.source.visible), self.masks, 0)
-        return OneMap(Heads(self.source, self.X), self.masks, self.place)
+            return Fused(self.X, np.asarray(self.source.W, dtype=np.float64), self.source.visible)
+        return Heads(self.source, self.X)
 
     def at(self, mask: Array) -> inputs.Problem:
         """The point with this mask on the map that moves, for balls."""
@@ -50,6 +56,68 @@ class Posed(NamedTuple):
         if isinstance(self.source, Instance):
             return inputs.fused(masks[0], self.X, self.source.W, 0.0, self.source.visible)
         return inputs.layered(self.source, masks[0], masks[1], self.X)
+
+
+class Refitted(NamedTuple):
+    """A problem in float64 whose weights were changed, one of which moves on its support."""
+
+    before: Posed
+    weights: tuple[Array, ...]
+
+    @property
+    def place(self) -> int:
+        """The number of the weight that moves."""
+        return self.before.place
+
+    @property
+    def moved(self) -> Array:
+        """That weight as given."""
+        return self.weights[self.place]
+
+    @property
+    def support(self) -> NDArray[np.bool_]:
+        """Where it is not 0."""
+        return np.asarray(self.moved != 0)
+
+    @property
+    def dense_weight(self) -> Array:
+        """That weight before."""
+        return tuple(self.before.dense().weights.values())[self.place]
+
+    def divergence(self) -> OneMap:
+        """The KL as a function of that weight, in float64."""
+        return OneMap(self.before.dense(), self.weights, self.place, self.support.astype(np.float64))
+
+    def at(self, weight: Array | None) -> inputs.Problem:
+        """The point with this weight as the one that moves, or the dense problem, for balls."""
+        dense = self.before.at(np.ones(self.moved.shape))
+        dense = dense._replace(masks=tuple(np.ones(W.shape) for W in self.weights))
+        if weight is None:
+            return dense
+        return dense._replace(weights=tuple(weight if i == self.place else W for i, W in enumerate(self.weights)))
+
+
+def posed_refit(given: Any, X: ArrayLike | None, weights: Any, on: Any) -> Refitted:
+    """Check all arguments of a refit.
+
+    Raises
+    ------
+    InvalidInstance
+        If anything does not fit, or logits are not linear in a weight (a softcap).
+    """
+    if isinstance(given, Instance):
+        dense, changed = {"W": given.W}, as_reals(W=weights)
+    else:
+        layer = as_layer(given.layer if isinstance(given, LayerInstance) else given)
+        if not (isinstance(weights, tuple | list) and len(weights) == 2):
+            raise InvalidInstance(f"weights of a layer must be a pair (W_Q, W_K); got {type(weights).__name__}")
+        dense, changed = {"W_Q": layer.W_Q, "W_K": layer.W_K}, as_reals(W_Q=weights[0], W_K=weights[1])
+    for (name, W), V in zip(dense.items(), changed, strict=True):
+        if V.shape != W.shape:
+            raise InvalidInstance(f"{name} of weights must have the shape of the dense one, {W.shape}; got {V.shape}")
+    before = posed(given, X, changed if len(changed) == 2 else changed[0], on)
+    weights = tuple(np.asarray(V, dtype=np.float64) for V in before.masks)
+    return Refitted(before._replace(masks=tuple(np.ones(V.shape) for V in weights)), weights)
 
 
 def posed(given: Any, X: ArrayLike | None, masks: Any, on: Any) -> Posed:

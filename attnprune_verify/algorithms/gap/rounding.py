@@ -11,6 +11,7 @@ mask of zeros and G are off; by how much, is bounded by norms (PROOFS.md, new:ce
 from __future__ import annotations
 
 import math
+from typing import NamedTuple
 
 import numpy as np
 
@@ -18,9 +19,10 @@ from attnprune_verify.algorithms.gap.one_map import OneMap
 from attnprune_verify.instance.validate import Array
 from attnprune_verify.model.maps import Heads
 
-__all__ = ["floor_with_rounding"]
+__all__ = ["UNIT", "Tangent", "floor_with_rounding", "gamma", "relative_error", "sizes", "tangent"]
 
-_U = 2.0**-53
+UNIT = 2.0**-53
+"""Unit roundoff of float64."""
 _EXPONENT = 2048
 """Roundings charged to a softmax beside its sums: z - max, at most 745 u where exp is not 0, both ways, and exp."""
 _ANGLE = 64
@@ -29,8 +31,17 @@ _UP = 1.01
 """Covers products of errors, all of which are below 1e-3 where the bound is used."""
 
 
-def _gamma(count: float) -> float:
-    return _UP * count * _U
+def gamma(count: float) -> float:
+    """Relative to the sum of absolute values, the error of a sum that takes so many roundings."""
+    return _UP * count * UNIT
+
+
+class Tangent(NamedTuple):
+    """KL(B) >= constant + <G, B> for all B and some G with |G - gradient| <= error, entry by entry."""
+
+    constant: float
+    gradient: Array
+    error: Array
 
 
 def floor_with_rounding(divergence: OneMap, at: Array, ones: int) -> float:
@@ -43,19 +54,27 @@ def floor_with_rounding(divergence: OneMap, at: Array, ones: int) -> float:
         Any real matrix of the mask's shape; the nearer to the best masks, the larger the bound.
     ones : int
     """
+    below = tangent(divergence, at)
+    lower = (below.gradient - below.error).ravel()
+    least = math.fsum((np.partition(lower, ones - 1) if 0 < ones < at.size else lower)[:ones].tolist())
+    bound = below.constant + least - 4 * UNIT * (abs(below.constant) + abs(least))
+    return bound if bound > 0 else 0.0  # NaN is not above 0
+
+
+def tangent(divergence: OneMap, at: Array) -> Tangent:
+    """The inequality above at the logits of any real matrix, with its rounding paid."""
     problem, place = divergence.problem, divergence.place
     n, count = problem.n, problem.count
-    queries, keys, relative = _sizes(divergence)
-    added = float(np.abs(np.where(np.isfinite(divergence.constant), divergence.constant, 0.0)).max())
+    queries, keys, relative = sizes(divergence)
     terms: list[float] = []
     slopes = np.empty_like(divergence.moved(divergence.weight, bias=False))
     errors = np.empty((count, n))
-    own = _gamma(2 * n + _EXPONENT)  # of a softmax of exact logits
+    own = gamma(2 * n + _EXPONENT)  # of a softmax of exact logits
     logarithm = 1.0 + 2.0 * math.log(n)
     at_zero = divergence.logits(np.zeros_like(at)) if _shifts(divergence) else None
     for h, (f, t) in enumerate(zip(divergence.f, divergence.logits(at), strict=True)):
-        blur = 4 * relative * (queries[h] * keys[h].max() + added)  # of the logits of a row
-        of_f = _UP * np.expm1(2 * blur) + own
+        blur = _blur(divergence, queries[h], keys[h], relative)
+        of_f = relative_error(divergence, queries[h], keys[h], relative)
         entropy, p = _entropy(t)
         with np.errstate(divide="ignore", invalid="ignore"):
             dense = -np.where(f > 0, f * np.log(f), 0.0).sum(axis=1)
@@ -68,15 +87,23 @@ def floor_with_rounding(divergence: OneMap, at: Array, ones: int) -> float:
             slip += 2 * (own + of_f) * np.abs(z).max(axis=1) + 2 * blur
         terms += (entropy - dense).tolist() + (-slip).tolist()
         slopes[h] = divergence.times_other(c, h)
-        weights = own + of_f + 16 * relative + _gamma(problem.k * n)
+        weights = own + of_f + 16 * relative + gamma(problem.k * n)
         both = p + f
         errors[h] = weights * (both @ keys[h]) if place == 0 else both.T @ (weights * queries[h])
-    gradient = divergence.pulled_back(slopes)
-    lower = gradient - _spread(divergence, errors)
-    least = np.partition(lower.ravel(), ones - 1)[:ones] if 0 < ones < at.size else lower.ravel()[:ones]
-    total = math.fsum(terms) / divergence.rows + math.fsum(least.tolist())
-    bound = total - 4 * _U * (abs(total) + math.fsum(map(abs, terms)) / divergence.rows)
-    return bound if bound > 0 else 0.0  # NaN is not above 0
+    total, size = (math.fsum(part) / divergence.rows for part in (terms, map(abs, terms)))
+    return Tangent(total - 4 * UNIT * size, divergence.pulled_back(slopes), _spread(divergence, errors))
+
+
+def _blur(divergence: OneMap, queries: Array, keys: Array, relative: float) -> Array:
+    """The error of the logits of each row, from bounds of ||q_i|| and ||k_j||."""
+    added = float(np.abs(np.where(np.isfinite(divergence.constant), divergence.constant, 0.0)).max())
+    return np.asarray(4 * relative * (queries * keys.max() + added))
+
+
+def relative_error(divergence: OneMap, queries: Array, keys: Array, relative: float) -> Array:
+    """The relative error of F, row by row, from bounds of ||q_i|| and ||k_j||."""
+    own = gamma(2 * divergence.problem.n + _EXPONENT)
+    return np.asarray(_UP * np.expm1(2 * _blur(divergence, queries, keys, relative)) + own)
 
 
 def _shifts(divergence: OneMap) -> bool:
@@ -87,22 +114,28 @@ def _shifts(divergence: OneMap) -> bool:
     return any(part is not None for part in (problem.layer.b_Q, problem.layer.b_K, problem.layer.alibi))
 
 
-def _sizes(divergence: OneMap) -> tuple[Array, Array, float]:
-    """(count, n) bounds of ||q_i|| and ||k_j|| at M = 1 and the given masks, and the relative error of either."""
+def sizes(divergence: OneMap, moved: Array | None = None) -> tuple[Array, Array, float]:
+    """(count, n) bounds of ||q_i|| and ||k_j||, and the relative error of either.
+
+    They are for the dense weights and the given one of the map that stays, or for a `moved` weight and that one.
+    """
     problem = divergence.problem
     X = np.abs(problem.X)
     d = X.shape[-1]
-    given = [np.maximum(1.0, np.abs(mask)) for mask in divergence.masks]
-    given[divergence.place] = np.ones_like(given[divergence.place])
-    sizes = [np.abs(weight) * mask for weight, mask in zip(problem.weights.values(), given, strict=True)]
+    weights = [np.abs(weight) for weight in problem.weights.values()]
+    fixed = 1 - divergence.place
+    if len(weights) == 2:
+        weights[fixed] = np.maximum(weights[fixed], np.abs(divergence.given[fixed]))
+    if moved is not None:
+        weights[divergence.place] = np.abs(moved)
     if not isinstance(problem, Heads):
-        relative = _gamma(2 * d + 64)
-        return _UP * np.linalg.norm(X @ sizes[0], axis=2), _UP * np.linalg.norm(X, axis=2), relative
+        relative = gamma(2 * d + 64)
+        return _UP * np.linalg.norm(X @ weights[0], axis=2), _UP * np.linalg.norm(X, axis=2), relative
     layer = problem.layer
-    relative = _gamma(d + layer.m + 64 + (0 if layer.rope is None else _ANGLE * problem.n))
+    relative = gamma(d + layer.m + 64 + (0 if layer.rope is None else _ANGLE * problem.n))
     found = []
-    for size, bias, heads in ((sizes[0], layer.b_Q, layer.heads), (sizes[1], layer.b_K, layer.kv_heads)):
-        rows = X @ size + (0.0 if bias is None else np.abs(bias))
+    for weight, bias, heads in ((weights[0], layer.b_Q, layer.heads), (weights[1], layer.b_K, layer.kv_heads)):
+        rows = X @ weight + (0.0 if bias is None else np.abs(bias))
         per_head = np.linalg.norm(rows.reshape(*X.shape[:2], heads, -1), axis=3).transpose(0, 2, 1)
         found.append(_UP * np.repeat(per_head, layer.heads // heads, axis=1).reshape(problem.count, problem.n))
     return layer.scale * found[0], found[1], relative

@@ -12,6 +12,7 @@ from numpy.random import Generator
 from attnprune_verify.algorithms.gap.mask_gap import certified_mask_gap
 from attnprune_verify.claims.case import Case
 from attnprune_verify.claims.core import Claim, Kind, Strength, Wrong
+from attnprune_verify.claims.divergence import divergence_of
 from attnprune_verify.claims.hypotheses import ANY_MASK
 from attnprune_verify.claims.quantities import Quantities
 from attnprune_verify.claims.relation import Relation, at_most
@@ -30,23 +31,12 @@ def _drawn(rng: Generator, case: Case) -> dict[str, Any]:
     return {"ones": ones, "N": np.full(shape, ones / case["W"].size) + spread * rng.standard_normal(shape)}
 
 
-def _all_masks(q: Quantities) -> Iterator[Any]:
-    """Every 0/1 mask with that many ones."""
+def _of_all_masks(q: Quantities) -> Iterator[Any]:
+    """The divergence of every 0/1 mask with that many ones."""
     for places in combinations(range(q.d**2), q.case["ones"]):
         mask = np.zeros(q.d**2)
         mask[list(places)] = 1.0
-        yield mask.reshape(q.d, q.d)
-
-
-def _divergence(q: Quantities, M: Any) -> Any:
-    """sum_i KL(f_i || F_i(M)) = sum_i log sum_j f_ij exp D_ij - sum_j f_ij D_ij, D the change of the logits."""
-    change = q.X @ ((M - 1) * q.W) @ q.X.T
-    total = q.number(0.0)
-    for i in np.flatnonzero(q.row_sizes >= 2):
-        f, D = q.f[i, q.allowed[i]], change[i, q.allowed[i]]
-        top = q.largest(D)
-        total = total + q.log((f * q.exp(D - top)).sum()) + top - (f * D).sum()
-    return total
+        yield divergence_of(q, q.number(mask.reshape(q.d, q.d)) * q.W)
 
 
 def _threshold(entries: Any, ones: int) -> float:
@@ -64,8 +54,8 @@ def _floor(q: Quantities, steep: float = 1.0, sign: float = 1.0) -> list[Relatio
     G = q.W * (q.X.T @ at.c @ q.X) * q.number(steep)
     tau = q.number(_threshold(G * sign, ones))
     least = tau * ones + sum((q.smallest([g * q.number(sign) - tau, q.number(0.0)]) for g in G.ravel()), q.number(0.0))
-    bound = _divergence(q, q.N) - (G * q.N).sum() + least
-    return [at_most(bound + one, _divergence(q, q.number(B)) + one, "tangent", offset=one) for B in _all_masks(q)]
+    bound = divergence_of(q, q.N * q.W) - (G * q.N).sum() + least
+    return [at_most(bound + one, of_mask + one, "tangent", offset=one) for of_mask in _of_all_masks(q)]
 
 
 def _library(q: Quantities, more: float = 1.0) -> list[Relation]:
@@ -76,9 +66,10 @@ def _library(q: Quantities, more: float = 1.0) -> list[Relation]:
     found = certified_mask_gap(instance, keep=q.case["ones"], on="W", steps=4)
     rows = q.number(float(q.n))
     bound = q.number(found.bound) * rows * q.number(more)
-    parts = [at_most(bound + one, _divergence(q, q.number(B)) + one, "bound", offset=one) for B in _all_masks(q)]
+    parts = [at_most(bound + one, of_mask + one, "bound", offset=one) for of_mask in _of_all_masks(q)]
     reached = q.number(found.best_kl) * rows
-    return [*parts, at_most(_divergence(q, q.number(found.best)) + one, reached + one, "mask found", offset=one)]
+    seen = divergence_of(q, q.number(found.best) * q.W)
+    return [*parts, at_most(seen + one, reached + one, "mask found", offset=one)]
 
 
 def _both(q: Quantities, steep: float = 1.0, sign: float = 1.0, more: float = 1.0) -> list[Relation]:

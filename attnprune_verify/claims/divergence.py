@@ -1,0 +1,22 @@
+"""The divergence of attention rows under other weights, from its definition, in any arithmetic."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from attnprune_verify.claims.quantities import Quantities
+
+__all__ = ["divergence_of"]
+
+
+def divergence_of(q: Quantities, V: Any) -> Any:
+    """sum_i KL(f_i || softmax(X V X^T)_i) = sum_i log sum_j f_ij exp D_ij - sum_j f_ij D_ij, D the change of logits."""
+    change = q.X @ (V - q.W) @ q.X.T
+    total = q.number(0.0)
+    for i in np.flatnonzero(q.row_sizes >= 2):
+        f, D = q.f[i, q.allowed[i]], change[i, q.allowed[i]]
+        top = q.largest(D)
+        total = total + q.log((f * q.exp(D - top)).sum()) + top - (f * D).sum()
+    return total
