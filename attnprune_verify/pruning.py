@@ -36,7 +36,7 @@ def prune_model(
     k: int = 128,
     n: int | None = None,
     seed: int = 0,
-    budget: str = "matrix",
+    budget: str = "auto",
     hold: Sequence[int] = (),
     dense_inputs: bool = False,
     device: str = "auto",
@@ -54,8 +54,8 @@ def prune_model(
     out : path
         A folder that does not exist, or the finished one of the same request, which is left as it is.
     rho : float, optional
-        Pruning ratio: ``floor(rho * size)`` zeros in every matrix, except for the methods with another convention
-        (``wanda`` per output, ``sparsegpt`` one more per block of inputs, `prune_layer`'s per head).
+        Pruning ratio: ``floor(rho * size)`` zeros in all, or in every matrix (`budget`), except for the methods with
+        another convention (``wanda`` per output, ``sparsegpt`` one more per block of inputs, `prune_layer`'s per head).
     pattern : str, optional
         "N:M", N of every M consecutive inputs of an output are kept, in place of rho.
     attention, rest : str
@@ -64,9 +64,10 @@ def prune_model(
         UTF-8 texts.
     k, n, seed : int
         Windows, tokens of a window (default: the model's context, at most 2048), and what they are drawn by.
-    budget : "matrix", "measured" or "owl"
+    budget : "auto", "matrix", "measured" or "owl"
         Whether every matrix is pruned by rho, or all of them together: each as far as it does least damage, or blocks
-        with more outliers less (OWL).
+        with more outliers less (OWL). "auto" measures damage cheaply, at one ratio, and leaves prior methods, which
+        prune every matrix by rho, as they are.
     hold : sequence of int
         Blocks that are pruned by rho whatever the budgets of the others.
     dense_inputs : bool
@@ -157,4 +158,4 @@ def _in_numpy(plan: Plan) -> bool:
     methods = {plan.attention: "Q", plan.rest: "V"}
     known = {name: MATRIX_METHODS.get(name) for name in methods if name != DENSE}
     metrics = [None if method is None else method.metric(methods[name]) for name, method in known.items()]
-    return plan.budget != "matrix" or None in known.values() or not set(metrics) <= set(_TORCH_METRICS)
+    return plan.budget not in ("matrix", "auto") or None in known.values() or not set(metrics) <= set(_TORCH_METRICS)

@@ -33,7 +33,7 @@ def prune_(
     attention: str = "auto",
     rest: str = "auto",
     seed: int = 0,
-    budget: str = "matrix",
+    budget: str = "auto",
     hold: Sequence[int] = (),
     progress: Progress | None = None,
     resume: str | os.PathLike[str] | None = None,
@@ -51,7 +51,7 @@ def prune_(
     batches : (k, n) integer tensor, mapping with input_ids and perhaps attention_mask, or an iterable of such
         Calibration windows, as a tokenizer or a DataLoader gives them; padding is cut off.
     rho, pattern, attention, rest, seed, budget, hold
-        As in `prune_model`. Methods of a layer as a whole, and budgets other than "matrix", need a network in NumPy:
+        As in `prune_model`. Methods of a layer as a whole and the budgets "measured" and "owl" need a network in NumPy:
         they work for the model types Llama, Qwen2 and Mistral.
     progress : callable, optional
         Called with (steps done, steps, what is being done); first with no step done.
