@@ -39,6 +39,7 @@ def prune_model(
     budget: str = "auto",
     hold: Sequence[int] = (),
     dense_inputs: bool = False,
+    reconstruct: int = 0,
     device: str = "auto",
     progress: Callable[[int, int, str], object] | None = None,
 ) -> dict[str, Any]:
@@ -72,6 +73,8 @@ def prune_model(
         Blocks that are pruned by rho whatever the budgets of the others.
     dense_inputs : bool
         Calibrate on the dense blocks before instead of the pruned ones.
+    reconstruct : int
+        Steps of every pruned block towards the dense one's output; zeros stay where they are.
     device : "auto", "numpy", "cpu" or "cuda"
         "cpu" and "cuda" are torch's; "auto" is the first of "cuda", "cpu" and "numpy" that is there and can do it.
     progress : callable, optional
@@ -94,20 +97,20 @@ def prune_model(
         ...
     attnprune_verify.errors.InvalidInstance: a model must be a folder; got 'no-such-folder'
     """
-    plan = Plan(attention, rest, rho, pattern, budget, bool(dense_inputs), hold=tuple(hold), seed=seed)  # type: ignore[arg-type]
+    choices: dict[str, Any] = {"pattern": pattern, "attention": attention, "rest": rest, "budget": budget, "seed": seed}
+    choices |= {"hold": tuple(hold), "dense_inputs": bool(dense_inputs), "reconstruct": reconstruct}
+    plan = Plan(rho=rho, **choices)
     chosen = _device(device, Path(folder), plan)
     if chosen != "numpy":
         from attnprune_verify.torch.folder import prune_folder
 
         return prune_folder(folder, out, plan, calibration=calibration, k=k, n=n, device=chosen, progress=progress)
-    choices: dict[str, Any] = {"budget": budget, "hold": hold, "dense_inputs": dense_inputs, "seed": seed}
-    choices |= {"pattern": pattern, "attention": attention, "rest": rest, "calibration": calibration, "k": k, "n": n}
 
     def tell(done: int, steps: int) -> None:
         if progress is not None:
             progress(done, steps, "pruning blocks")
 
-    return in_numpy.prune_model(folder, out, rho, **choices, progress=tell)
+    return in_numpy.prune_model(folder, out, rho, calibration=calibration, k=k, n=n, **choices, progress=tell)
 
 
 def perplexity_of(folder: str | os.PathLike[str], texts: Sequence[str], n: int = 2048, device: str = "auto") -> float:

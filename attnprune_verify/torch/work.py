@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -31,6 +32,7 @@ from attnprune_verify.torch.pieces import (
     written,
 )
 from attnprune_verify.torch.products import Products
+from attnprune_verify.torch.reconstruct import reconstructed_block
 from attnprune_verify.torch.rest import widened
 from attnprune_verify.torch.roles import Structure, structure_of
 from attnprune_verify.torch.twin import budget_zeros, network_of, prune_attention
@@ -170,11 +172,17 @@ class Work:
         if pruned.intersection(left):
             raise InvalidInstance(f"{_DENSE}; block {min(pruned.intersection(left))} is pruned and is not kept")
         done = self._measure_loss(windows, workplace, left, pruned, progress)
+        goals = _Goals(workplace, windows) if self.plan.reconstruct and left else None
         rows = []
         for index, block in enumerate(self.decoder.blocks):
             with widened(block) as (parameters, stored):
+                if goals is not None and index not in pruned:
+                    goals.go_on(block, index, windows)
                 if index in left:
                     pruned_here = self._prune(block, parameters, windows, index, zeros[index], workplace)
+                    if goals is not None:
+                        goal, plan = goals[index + 1], self.plan
+                        pruned_here = reconstructed_block(block, parameters, pruned_here, windows, index, goal, plan)
                     new = written(parameters, stored, pruned_here)
                     workplace.keep_block(index, {inner: as_bytes(tensor) for inner, tensor in new.items()})
                 kept = workplace.block(index)
@@ -331,19 +339,33 @@ class Work:
 class _DenseStates:
     """States before every block, on the disk, under the number of the block."""
 
+    kind = "dense"
+
     def __init__(self, workplace: Workplace, windows: Windows) -> None:
         self._workplace, self._lengths = workplace, [states.shape[1] for states in windows.states]
         self.keep(0, windows.states)
 
     def keep(self, index: int, states: Sequence[Any]) -> None:
         shape = (sum(self._lengths), states[0].shape[2])
-        self._workplace.keep_states("dense", index, (one[0].numpy() for one in states), shape)
+        self._workplace.keep_states(self.kind, index, (one[0].numpy() for one in states), shape)
 
     def __getitem__(self, index: int) -> list[Any]:
-        mapped = self._workplace.states("dense", index)
+        mapped = self._workplace.states(self.kind, index)
         if mapped is None:
             raise InvalidInstance(f"what is kept must read back as it was written; states {index} do not")
         return [part[None] for part in torch.split(torch.from_numpy(np.array(mapped)), self._lengths)]
+
+
+class _Goals(_DenseStates):
+    """What every dense block puts out, for reconstruction; a run that goes on has it from where it was."""
+
+    kind = "target"
+
+    def go_on(self, block: Any, index: int, windows: Windows) -> None:
+        """Compute the states after a dense block, unless they are there; those before it are no longer needed."""
+        if self._workplace.states(self.kind, index + 1) is None:
+            self.keep(index + 1, forward(block, index, replace(windows, states=self[index])))
+        self._workplace.drop_states(self.kind, index + 1)
 
 
 def _structures(decoder: Decoder, window: Any) -> list[Structure]:

@@ -44,6 +44,7 @@ def prune_model(
     budget: str = "auto",
     hold: Sequence[int] = (),
     dense_inputs: bool = False,
+    reconstruct: int = 0,
     progress: Callable[[int, int], None] | None = None,
 ) -> dict[str, Any]:
     """Prune every linear map of the model in `folder` and write the result to `out`, block by block.
@@ -78,6 +79,8 @@ def prune_model(
         Blocks that are pruned by rho whatever the budgets of the others.
     dense_inputs : bool
         Calibrate on the dense blocks before instead of the pruned ones.
+    reconstruct : int
+        Steps of every pruned block towards the dense one's output; zeros stay where they are.
     progress : callable, optional
         Called with (blocks done, blocks).
 
@@ -98,7 +101,8 @@ def prune_model(
         ...
     attnprune_verify.errors.InvalidInstance: a model must be a folder; got 'no-such-folder'
     """
-    plan = Plan(attention, rest, rho, pattern, budget, bool(dense_inputs), hold=tuple(hold), seed=seed)  # type: ignore[arg-type]
+    choices: dict[str, Any] = {"dense_inputs": bool(dense_inputs), "hold": tuple(hold), "reconstruct": reconstruct}
+    plan = Plan(attention, rest, rho, pattern, budget, seed=seed, **choices)  # type: ignore[arg-type]
     target = target_of(out)
     source = Source(Path(folder))
     model = load_pretrained(folder, dtype=np.float32)

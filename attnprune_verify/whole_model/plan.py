@@ -36,6 +36,7 @@ class Plan:
     dense_inputs : whether every block is calibrated on the dense blocks before it instead of the pruned ones
     only : the blocks to prune, empty for all
     hold : blocks that are pruned by rho whatever the budgets of the others
+    reconstruct : steps of every pruned block towards the dense one's output
     seed : of everything random
 
     Raises
@@ -59,6 +60,7 @@ class Plan:
     only: tuple[int, ...] = ()
     hold: tuple[int, ...] = ()
     seed: int = 0
+    reconstruct: int = 0
 
     def __post_init__(self) -> None:
         for part, known in (("attention", ATTENTION_METHODS), ("rest", REST_METHODS)):
@@ -66,6 +68,7 @@ class Plan:
             object.__setattr__(self, part, DEFAULT if name == "auto" else name)
         as_choice("budget", self.budget, get_args(Budgeting))
         as_count("seed", self.seed)
+        as_count("reconstruct", self.reconstruct)
         for name in ("only", "hold"):
             object.__setattr__(self, name, tuple(as_count("a block", index) for index in getattr(self, name)))
         if (self.rho is None) == (self.pattern is None):
