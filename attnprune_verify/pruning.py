@@ -36,9 +36,10 @@ def prune_model(
     k: int = 128,
     n: int | None = None,
     seed: int = 0,
-    budget: str = "matrix",
+    budget: str = "auto",
     hold: Sequence[int] = (),
     dense_inputs: bool = False,
+    reconstruct: int = 0,
     device: str = "auto",
     progress: Callable[[int, int, str], object] | None = None,
 ) -> dict[str, Any]:
@@ -54,8 +55,8 @@ def prune_model(
     out : path
         A folder that does not exist, or the finished one of the same request, which is left as it is.
     rho : float, optional
-        Pruning ratio: ``floor(rho * size)`` zeros in every matrix, except for the methods with another convention
-        (``wanda`` per output, ``sparsegpt`` one more per block of inputs, `prune_layer`'s per head).
+        Pruning ratio: ``floor(rho * size)`` zeros in all, or in every matrix (`budget`), except for the methods with
+        another convention (``wanda`` per output, ``sparsegpt`` one more per block of inputs, `prune_layer`'s per head).
     pattern : str, optional
         "N:M", N of every M consecutive inputs of an output are kept, in place of rho.
     attention, rest : str
@@ -64,13 +65,16 @@ def prune_model(
         UTF-8 texts.
     k, n, seed : int
         Windows, tokens of a window (default: the model's context, at most 2048), and what they are drawn by.
-    budget : "matrix", "measured" or "owl"
+    budget : "auto", "matrix", "measured" or "owl"
         Whether every matrix is pruned by rho, or all of them together: each as far as it does least damage, or blocks
-        with more outliers less (OWL).
+        with more outliers less (OWL). "auto" measures damage cheaply, at one ratio, and leaves prior methods, which
+        prune every matrix by rho, as they are.
     hold : sequence of int
         Blocks that are pruned by rho whatever the budgets of the others.
     dense_inputs : bool
         Calibrate on the dense blocks before instead of the pruned ones.
+    reconstruct : int
+        Steps of every pruned block towards the dense one's output; zeros stay where they are.
     device : "auto", "numpy", "cpu" or "cuda"
         "cpu" and "cuda" are torch's; "auto" is the first of "cuda", "cpu" and "numpy" that is there and can do it.
     progress : callable, optional
@@ -93,20 +97,20 @@ def prune_model(
         ...
     attnprune_verify.errors.InvalidInstance: a model must be a folder; got 'no-such-folder'
     """
-    plan = Plan(attention, rest, rho, pattern, budget, bool(dense_inputs), hold=tuple(hold), seed=seed)  # type: ignore[arg-type]
+    choices: dict[str, Any] = {"pattern": pattern, "attention": attention, "rest": rest, "budget": budget, "seed": seed}
+    choices |= {"hold": tuple(hold), "dense_inputs": bool(dense_inputs), "reconstruct": reconstruct}
+    plan = Plan(rho=rho, **choices)
     chosen = _device(device, Path(folder), plan)
     if chosen != "numpy":
         from attnprune_verify.torch.folder import prune_folder
 
         return prune_folder(folder, out, plan, calibration=calibration, k=k, n=n, device=chosen, progress=progress)
-    choices: dict[str, Any] = {"budget": budget, "hold": hold, "dense_inputs": dense_inputs, "seed": seed}
-    choices |= {"pattern": pattern, "attention": attention, "rest": rest, "calibration": calibration, "k": k, "n": n}
 
     def tell(done: int, steps: int) -> None:
         if progress is not None:
             progress(done, steps, "pruning blocks")
 
-    return in_numpy.prune_model(folder, out, rho, **choices, progress=tell)
+    return in_numpy.prune_model(folder, out, rho, calibration=calibration, k=k, n=n, **choices, progress=tell)
 
 
 def perplexity_of(folder: str | os.PathLike[str], texts: Sequence[str], n: int = 2048, device: str = "auto") -> float:
@@ -157,4 +161,4 @@ def _in_numpy(plan: Plan) -> bool:
     methods = {plan.attention: "Q", plan.rest: "V"}
     known = {name: MATRIX_METHODS.get(name) for name in methods if name != DENSE}
     metrics = [None if method is None else method.metric(methods[name]) for name, method in known.items()]
-    return plan.budget != "matrix" or None in known.values() or not set(metrics) <= set(_TORCH_METRICS)
+    return plan.budget not in ("matrix", "auto") or None in known.values() or not set(metrics) <= set(_TORCH_METRICS)

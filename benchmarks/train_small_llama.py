@@ -1,4 +1,4 @@
-"""Train a small Llama-type model from scratch, with nothing but the text that comes with Python.
+"""Train a small Llama (or Qwen2) from scratch, with nothing but the text that comes with Python (or with torch).
 
 Run ``python benchmarks/train_small_llama.py --out DIR`` (extras `torch` and `real`; minutes on one core). DIR is a
 folder in Hugging Face's layout with, beside the model, ``texts/train.txt``, ``texts/test.txt`` and ``training.json``:
@@ -35,12 +35,12 @@ def main(arguments: list[str] | None = None) -> int:
     chosen = _options(arguments)
     if chosen.out.exists():
         sys.exit(f"--out must be a new folder; {str(chosen.out)!r} is there already")
-    sizes = _TINY if chosen.tiny else Sizes(heads=chosen.heads, kv_heads=chosen.kv_heads)
+    sizes = _TINY if chosen.tiny else Sizes(heads=chosen.heads, kv_heads=chosen.kv_heads, family=chosen.family)
     torch.set_num_threads(1)
     torch.set_flush_denormal(True)
     torch.manual_seed(chosen.seed)
 
-    corpus = read_corpus()
+    corpus = read_corpus(chosen.text)
     tokenizer = train_tokenizer(corpus.train, sizes.vocabulary)
     stream, unseen = (token_stream(tokenizer, texts) for texts in corpus)
     test = windows(unseen, sizes.context, _TEST_WINDOWS)
@@ -70,6 +70,8 @@ def _options(arguments: list[str] | None) -> argparse.Namespace:
     parser.add_argument("--tiny", action="store_true", help="64 features, 1024 tokens, stored in float16")
     parser.add_argument("--heads", type=int, default=4)
     parser.add_argument("--kv-heads", type=int, default=2)
+    parser.add_argument("--family", choices=("llama", "qwen2"), default="llama")
+    parser.add_argument("--text", choices=("python", "headers"), default="python", help="C++ headers: torch's own")
     parser.add_argument("--steps", type=int, default=1400)
     parser.add_argument("--batch", type=int, default=8)
     parser.add_argument("--seed", type=int, default=0)

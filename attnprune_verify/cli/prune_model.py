@@ -22,7 +22,7 @@ _TOKENS = 2048
 @click.option(
     "--out", type=click.Path(path_type=Path), required=True, help="Folder of the pruned model; it must not exist."
 )
-@click.option("--rho", type=NUMBER, help="Pruning ratio of every matrix.")
+@click.option("--rho", type=NUMBER, help="Pruning ratio, of all pruned matrices together (see --budget).")
 @click.option("--pattern", metavar="N:M", help="Keep N of every M consecutive inputs, in place of --rho.")
 @click.option(
     "--calibration", multiple=True, required=True, type=click.Path(), help="A text to calibrate on (may be repeated)."
@@ -31,13 +31,17 @@ _TOKENS = 2048
 @click.option("--rest", metavar="METHOD|dense", default="auto", help="For V, O and the MLP.  [default: auto]")
 @click.option(
     "--budget",
-    type=click.Choice(["matrix", "measured", "owl"]),
-    default="matrix",
+    type=click.Choice(["auto", "matrix", "measured", "owl"]),
+    default="auto",
     show_default=True,
-    help="matrix: rho in every matrix; else rho over all: by the damage measured, or by OWL's count of outliers.",
+    help="matrix: rho in every matrix; else rho over all: by the damage measured, or by OWL's count of outliers. "
+    "auto: damage measured cheaply; prior methods prune every matrix by rho.",
 )
 @click.option(
     "--hold", type=int, multiple=True, help="Prune this block by --rho, whatever the others (may be repeated)."
+)
+@click.option(
+    "--reconstruct", type=int, default=0, metavar="STEPS", help="Steps of each pruned block towards the dense output."
 )
 @click.option("--k", type=int, default=128, show_default=True, help="Windows of calibration text.")
 @click.option("--n", type=int, help="Tokens of a window.  [default: the model's context, at most 2048]")

@@ -76,11 +76,13 @@ def pieces_of(structure: Structure, plan: Plan, index: int, matrices: Mapping[st
 def budgets(pieces: list[Piece], parameters: Mapping[str, Any], plan: Plan, zeros: Mapping[str, int]) -> list[Budget]:
     """The pattern of every piece, or its share of the zeros of its matrix, which come to an exact total.
 
-    Of what is pruned of a matrix ``floor(rho * size)`` weights go, or as many as `zeros` has by its parameter's name.
+    Of what is pruned of a matrix ``floor(rho * size)`` weights go, or of each piece as many as `zeros` has by its key.
     """
     if plan.pattern is not None:
         return [as_pattern(plan.pattern, piece.weight(parameters).shape[1]) for piece in pieces]
     sizes = [piece.weight(parameters).numel() for piece in pieces]
+    if zeros:
+        return [Share(Fraction(zeros[piece.key], size)) for piece, size in zip(pieces, sizes, strict=True)]
     of_matrix: dict[tuple[Factor, int], int] = {}
     before = []
     for piece, size in zip(pieces, sizes, strict=True):
@@ -89,7 +91,7 @@ def budgets(pieces: list[Piece], parameters: Mapping[str, Any], plan: Plan, zero
     found: list[Budget] = []
     for piece, start, size in zip(pieces, before, sizes, strict=True):
         whole = of_matrix[piece.factor, piece.matrix]
-        total = zeros.get(piece.factor.name, pruned_count(plan.rho or 0.0, whole))
+        total = pruned_count(plan.rho or 0.0, whole)
         first, last = (total * edge // whole for edge in (start, start + size))
         found.append(Share(Fraction(last - first, size)))
     return found

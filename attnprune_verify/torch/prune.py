@@ -33,8 +33,9 @@ def prune_(
     attention: str = "auto",
     rest: str = "auto",
     seed: int = 0,
-    budget: str = "matrix",
+    budget: str = "auto",
     hold: Sequence[int] = (),
+    reconstruct: int = 0,
     progress: Progress | None = None,
     resume: str | os.PathLike[str] | None = None,
 ) -> dict[str, Any]:
@@ -50,8 +51,8 @@ def prune_(
         not, nor after an exception; then the blocks that were done are pruned.
     batches : (k, n) integer tensor, mapping with input_ids and perhaps attention_mask, or an iterable of such
         Calibration windows, as a tokenizer or a DataLoader gives them; padding is cut off.
-    rho, pattern, attention, rest, seed, budget, hold
-        As in `prune_model`. Methods of a layer as a whole, and budgets other than "matrix", need a network in NumPy:
+    rho, pattern, attention, rest, seed, budget, hold, reconstruct
+        As in `prune_model`. Methods of a layer as a whole and the budgets "measured" and "owl" need a network in NumPy:
         they work for the model types Llama, Qwen2 and Mistral.
     progress : callable, optional
         Called with (steps done, steps, what is being done); first with no step done.
@@ -77,7 +78,7 @@ def prune_(
         report = prune_(model, batches, 0.5)
     """
     # Plan refuses a budget that is none
-    plan = Plan(attention, rest, rho, pattern, budget, hold=tuple(hold), seed=seed)  # type: ignore[arg-type]
+    plan = Plan(attention, rest, rho, pattern, budget, hold=tuple(hold), seed=seed, reconstruct=reconstruct)  # type: ignore[arg-type]
     model = plain_model(model)
     with at_rest(model):
         ids, work = _looked_at(model, batches, plan)

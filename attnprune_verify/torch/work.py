@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -15,7 +16,7 @@ from attnprune_verify.algorithms.matrix.metrics import LOSS_METRICS
 from attnprune_verify.algorithms.matrix.output_obs import PrunedMatrix
 from attnprune_verify.errors import InvalidInstance
 from attnprune_verify.torch.blocks import Decoder
-from attnprune_verify.torch.estimate import Size, matmul_rate, pass_operations, solver_operations
+from attnprune_verify.torch.curves import cheap_zeros, grouped
 from attnprune_verify.torch.files import matrices_in_files
 from attnprune_verify.torch.joint import AttentionGoal
 from attnprune_verify.torch.moments import PROBED, InputMoments, asks_loss
@@ -31,9 +32,18 @@ from attnprune_verify.torch.pieces import (
     written,
 )
 from attnprune_verify.torch.products import Products
+from attnprune_verify.torch.reconstruct import reconstructed_block
 from attnprune_verify.torch.rest import widened
 from attnprune_verify.torch.roles import Structure, structure_of
 from attnprune_verify.torch.twin import budget_zeros, network_of, prune_attention
+from attnprune_verify.whole_model.estimate import (
+    Size,
+    curve_operations,
+    judged_tokens,
+    matmul_rate,
+    pass_operations,
+    solver_operations,
+)
 from attnprune_verify.whole_model.joint import refit_together
 from attnprune_verify.whole_model.loss import LOSS_WINDOWS
 from attnprune_verify.whole_model.plan import Plan
@@ -76,31 +86,43 @@ class Work:
         self._check()
         by_layer = plan.attention not in (*MATRIX_METHODS, "dense")
         self._network = None
-        if by_layer or plan.budget != "matrix":
+        if by_layer or plan.budget not in ("matrix", "auto"):
             what = f"the method {plan.attention}" if by_layer else f"the budget {plan.budget}"
             self._network = network_of(decoder.model, what)
 
     @property
     def steps(self) -> int:
-        """How many steps `run` tells its progress in: blocks forward and back for the loss, and blocks pruned."""
-        return self.decoder.depth * (3 if any(map(asks_loss, self.pieces)) else 1)
+        """How many steps `run` tells its progress in: blocks judged, forward and back for the loss, and pruned."""
+        passes = (self.plan.budget == "auto", any(map(asks_loss, self.pieces)), any(map(asks_loss, self.pieces)), True)
+        return self.decoder.depth * sum(passes)
 
     def summary(self, ids: Sequence[Any]) -> str:
         """What is about to be done."""
-        parameters = [dict(block.named_parameters()) for block in self.decoder.blocks]
-        sizes = [piece.weight(parameters[i]).numel() for i, pieces in enumerate(self.pieces) for piece in pieces]
-        tokens = sum(window.shape[1] for window in ids)
-        what = f"{sum(sizes)} weights in {len(sizes)} maps of {self.decoder.depth} blocks, {tokens} tokens"
-        return f"{what}; about {self._seconds(parameters, tokens):.2g} s on one core of this machine"
+        sizes, tokens = self._sizes(), sum(window.shape[1] for window in ids)
+        weights = sum(out * into for out, into, _ in sizes)
+        what = f"{weights} weights in {len(sizes)} maps of {self.decoder.depth} blocks, {tokens} tokens"
+        return f"{what}; about {self._seconds(sizes, tokens):.2g} s on one core of this machine"
 
-    def _seconds(self, parameters: Sequence[Mapping[str, Any]], tokens: int) -> float:
-        """Seconds of the passes and of output-obs, the slowest method, for every piece."""
-        sizes = []
+    def _sizes(self) -> list[Size]:
+        parameters = [dict(block.named_parameters()) for block in self.decoder.blocks]
+        found = []
         for of_block, pieces in zip(parameters, self.pieces, strict=True):
             for piece in pieces:
                 out, into = piece.weight(of_block).shape
-                sizes.append(Size(out, into, piece.part.blocks))
-        return (solver_operations(sizes) + pass_operations(sizes, tokens)) / matmul_rate()
+                found.append(Size(out, into, piece.part.blocks))
+        return found
+
+    def _seconds(self, sizes: Sequence[Size], tokens: int) -> float:
+        """Seconds of the passes, of output-obs, the slowest method, for every piece, and of budgets."""
+        operations = solver_operations(sizes) + pass_operations(sizes, tokens)
+        if self.plan.budget == "auto":
+            operations += curve_operations(sizes, *self._judged(sizes, tokens))
+        return operations / matmul_rate()
+
+    def _judged(self, sizes: Sequence[Size], tokens: int) -> tuple[int, int, int]:
+        """Tokens that budgets are judged on, how often, and the weights of the head."""
+        maps, head = len(grouped(self.pieces)), self.decoder.model.get_output_embeddings().weight.numel()
+        return judged_tokens(sizes, tokens, maps, head), maps, head
 
     def dense(self) -> list[str]:
         """The weights of the blocks with more than one dimension that stay as they are."""
@@ -140,22 +162,28 @@ class Work:
         """
         windows = Windows.enter(self.decoder, ids)
         zeros: list[dict[str, int]] = [{} for _ in self.pieces]
-        if self.plan.budget != "matrix" and self._network is not None:
-            network = self._network
+        if self.plan.budget != "matrix":
             if workplace.zeros() is None:
-                workplace.keep_zeros(budget_zeros(network, ids, self.plan))
+                if pruned:
+                    raise InvalidInstance(f"{_DENSE}; block {min(pruned)} is pruned, and no budgets are kept")
+                workplace.keep_zeros(self._divide(ids, progress))
             (zeros,) = workplace.zeros()
         left = [index for index in range(self.decoder.depth) if not workplace.has("block", index)]
         if pruned.intersection(left):
             raise InvalidInstance(f"{_DENSE}; block {min(pruned.intersection(left))} is pruned and is not kept")
         done = self._measure_loss(windows, workplace, left, pruned, progress)
+        goals = _Goals(workplace, windows) if self.plan.reconstruct and left else None
         rows = []
-        for index, name in enumerate(self.decoder.names):
-            block = self.decoder.blocks[index]
+        for index, block in enumerate(self.decoder.blocks):
             with widened(block) as (parameters, stored):
+                if goals is not None and index not in pruned:
+                    goals.go_on(block, index, windows)
                 if index in left:
-                    found = {key.removeprefix(f"{name}."): count for key, count in zeros[index].items()}
-                    new = written(parameters, stored, self._prune(block, parameters, windows, index, found, workplace))
+                    pruned_here = self._prune(block, parameters, windows, index, zeros[index], workplace)
+                    if goals is not None:
+                        goal, plan = goals[index + 1], self.plan
+                        pruned_here = reconstructed_block(block, parameters, pruned_here, windows, index, goal, plan)
+                    new = written(parameters, stored, pruned_here)
                     workplace.keep_block(index, {inner: as_bytes(tensor) for inner, tensor in new.items()})
                 kept = workplace.block(index)
                 if kept is None:
@@ -169,6 +197,22 @@ class Work:
             keep(index, new)
             progress(done + index + 1, self.steps, "pruning blocks")
         return rows
+
+    def _divide(self, ids: Sequence[Any], progress: Progress) -> list[dict[str, int]]:
+        """For every block the zeros of each piece by its key."""
+        if self.plan.budget == "auto":
+            tokens, _, _ = self._judged(self._sizes(), sum(window.shape[1] for window in ids))
+
+            def tell(blocks: int) -> None:
+                progress(blocks, self.steps, "judging what each map is worth")
+
+            return cheap_zeros(self.decoder, self.structures, self.pieces, ids, self.plan, tokens, tell)
+        assert self._network is not None
+        found = budget_zeros(self._network, ids, self.plan)
+        return [
+            {piece.key: of_block[f"{name}.{piece.factor.name}"] for piece in pieces}
+            for name, pieces, of_block in zip(self.decoder.names, self.pieces, found, strict=True)
+        ]
 
     def _pieces(self, index: int) -> list[Piece]:
         structure, prefix = self.structures[index], f"{self.decoder.names[index]}."
@@ -197,10 +241,11 @@ class Work:
         pruned: frozenset[int],
         progress: Progress,
     ) -> int:
-        """Keep the metrics of the loss of every block, if a piece asks for one; give the steps that took."""
+        """Keep the metrics of the loss of every block, if a piece asks for one; give the steps that are done."""
         depth = self.decoder.depth
+        before = depth if self.plan.budget == "auto" else 0
         if not any(map(asks_loss, self.pieces)):
-            return 0
+            return before
         if not all(workplace.has("metrics", index) for index in left):
             if pruned:
                 raise InvalidInstance(f"{_DENSE}; block {min(pruned)} is pruned, and not all metrics are kept")
@@ -211,13 +256,13 @@ class Work:
                 with widened(block):
                     first.states = forward(block, index, first)
                 dense.keep(index + 1, first.states)
-                progress(index + 1, self.steps, "dense blocks forward")
+                progress(before + index + 1, self.steps, "dense blocks forward")
             seed = self.plan.seed
             for index, found in loss_moments(self.decoder, self.pieces, first, dense, seed):
                 workplace.keep_metrics(index, {key: _on_host(moments) for key, moments in found.items()})
-                progress(2 * depth - index, self.steps, "the loss back through the blocks")
+                progress(before + 2 * depth - index, self.steps, "the loss back through the blocks")
             workplace.drop_states("dense", depth + 1)
-        return 2 * depth
+        return before + 2 * depth
 
     def _prune(
         self,
@@ -294,19 +339,33 @@ class Work:
 class _DenseStates:
     """States before every block, on the disk, under the number of the block."""
 
+    kind = "dense"
+
     def __init__(self, workplace: Workplace, windows: Windows) -> None:
         self._workplace, self._lengths = workplace, [states.shape[1] for states in windows.states]
         self.keep(0, windows.states)
 
     def keep(self, index: int, states: Sequence[Any]) -> None:
         shape = (sum(self._lengths), states[0].shape[2])
-        self._workplace.keep_states("dense", index, (one[0].numpy() for one in states), shape)
+        self._workplace.keep_states(self.kind, index, (one[0].numpy() for one in states), shape)
 
     def __getitem__(self, index: int) -> list[Any]:
-        mapped = self._workplace.states("dense", index)
+        mapped = self._workplace.states(self.kind, index)
         if mapped is None:
             raise InvalidInstance(f"what is kept must read back as it was written; states {index} do not")
         return [part[None] for part in torch.split(torch.from_numpy(np.array(mapped)), self._lengths)]
+
+
+class _Goals(_DenseStates):
+    """What every dense block puts out, for reconstruction; a run that goes on has it from where it was."""
+
+    kind = "target"
+
+    def go_on(self, block: Any, index: int, windows: Windows) -> None:
+        """Compute the states after a dense block, unless they are there; those before it are no longer needed."""
+        if self._workplace.states(self.kind, index + 1) is None:
+            self.keep(index + 1, forward(block, index, replace(windows, states=self[index])))
+        self._workplace.drop_states(self.kind, index + 1)
 
 
 def _structures(decoder: Decoder, window: Any) -> list[Structure]:

@@ -9,6 +9,7 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from attnprune_verify.algorithms.layer.prune import prune_layer
+from attnprune_verify.algorithms.matrix.block_backward import block_backward
 from attnprune_verify.algorithms.matrix.budget import Budget, Share, as_pattern
 from attnprune_verify.algorithms.matrix.damping import Moments
 from attnprune_verify.algorithms.matrix.methods import MATRIX_METHODS, matrix_options, prune_matrix
@@ -18,8 +19,9 @@ from attnprune_verify.pretrained.block import Block
 from attnprune_verify.whole_model.joint import refit_attention
 from attnprune_verify.whole_model.moments import BlockMoments
 from attnprune_verify.whole_model.plan import Plan
+from attnprune_verify.whole_model.reconstruct import reconstructed
 
-__all__ = ["block_moments", "budget_of", "forward", "prune_block", "refitted"]
+__all__ = ["block_moments", "budget_of", "forward", "prune_block", "reconstructed_block", "refitted"]
 
 Windows: TypeAlias = Sequence[Array] | Array
 
@@ -106,6 +108,23 @@ def _attention_by_layer(block: Block, hidden: Windows, plan: Plan) -> dict[str, 
         "Q": PrunedMatrix(result.layer.W_Q.T, result.mask_Q.T == 1),
         "K": PrunedMatrix(result.layer.W_K.T, result.mask_K.T == 1),
     }
+
+
+def reconstructed_block(
+    block: Block, pruned: Mapping[str, PrunedMatrix], hidden: Windows, goal: Windows, plan: Plan
+) -> dict[str, PrunedMatrix]:
+    """The pruned maps of a block after a few steps towards its dense output `goal`, by gradients in closed form."""
+    size = sum(float(np.square(window, dtype=np.float64).sum()) for window in goal) / sum(map(len, goal))
+
+    def slopes(weights: Mapping[str, Array], window: int) -> dict[str, Array]:
+        here = block.with_weights(weights)
+        trace = here(np.asarray(hidden[window])[np.newaxis])
+        wanted = np.asarray(goal[window])
+        upstream = (trace.output - wanted) * np.float32(2 / (size * len(wanted)))
+        found = block_backward(here, trace, upstream).maps
+        return {role: found[role][0].T @ trace.input_of(role)[0] for role in weights}
+
+    return reconstructed(pruned, slopes, len(goal), plan.reconstruct, plan.seed)
 
 
 def forward(block: Block, hidden: Windows) -> Iterator[Array]:

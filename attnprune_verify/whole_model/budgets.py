@@ -2,6 +2,9 @@
 
 OWL's shares: one ratio per block, lower where more of the scores |w| ||x|| are outliers (arXiv 2310.05175).
 
+Shares of "auto": one map at a time is pruned at one ratio by SparseGPT, the damage at other ratios follows from a law
+(`curve_through`), and as few tokens are judged as let that take at most half the time of the pruning itself.
+
 Measured shares: one map at a time is pruned at every ratio of a grid, fitted on one half of (at most 16) calibration
 windows, and the KL between the dense model's predictions and that model's is measured on the other half. `allocate`
 then finds the shares with the least sum of damage and exactly ``floor(rho * size)`` zeros in all. Held-out text is
@@ -10,7 +13,8 @@ never looked at.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from fractions import Fraction
 from typing import NamedTuple, TypeAlias
 
@@ -18,22 +22,28 @@ import numpy as np
 from numpy.typing import NDArray
 
 from attnprune_verify.algorithms.arguments import pruned_count
-from attnprune_verify.algorithms.matrix.allocation import GRID, allocate
+from attnprune_verify.algorithms.matrix.allocation import FINE, GRID, allocate, curve_through, measured_at
 from attnprune_verify.algorithms.matrix.budget import Share
 from attnprune_verify.algorithms.matrix.methods import prune_matrix
 from attnprune_verify.algorithms.matrix.owl import outlier_share, owl_ratios
 from attnprune_verify.errors import InvalidInstance
 from attnprune_verify.instance.validate import Array
 from attnprune_verify.pretrained.likelihood import divergences, log_probabilities
-from attnprune_verify.pretrained.network import PretrainedModel
+from attnprune_verify.pretrained.network import Family, PretrainedModel
 from attnprune_verify.whole_model.blockwise import block_moments, forward
+from attnprune_verify.whole_model.estimate import Size, judged_tokens
 from attnprune_verify.whole_model.loss import dense_states, loss_moments, loss_roles
-from attnprune_verify.whole_model.plan import Plan
+from attnprune_verify.whole_model.plan import DENSE, Plan
 
-__all__ = ["Curves", "Zeros", "measured_curves", "owl_shares", "zeros_by_map"]
+__all__ = ["CHEAP", "CURVE_WINDOWS", "Curves", "Zeros", "measured_curves", "owl_shares", "shares_by", "zeros_by_map"]
 
 Zeros: TypeAlias = list[dict[str, int]]
-_WINDOWS, _LEAST, _MOST = 16, 0.05, 0.95
+CURVE_WINDOWS = 16
+"""Calibration windows that curves are measured with; chosen: as many as the loss's metrics get at first."""
+CHEAP = "sparsegpt"
+"""The method whose damage is measured for "auto"; chosen: its curves serve output-obs nearly as well as its own."""
+_LEAST, _MOST = 0.05, 0.95
+"""Bounds of a map's ratio; chosen: the grid's last ratio, and as far from the other end."""
 
 
 class Curves(NamedTuple):
@@ -55,14 +65,25 @@ def zeros_by_map(
     if plan.budget == "owl":
         shares, sizes = owl_shares(model, ids, plan)
     else:
-        damage, sizes = curves or measured_curves(model, ids, plan)
-        held = [name for name in damage if name[0] in plan.hold]
-        least, most = min(_LEAST, plan.rho), max(_MOST, plan.rho)
-        shares = allocate(damage, sizes, plan.rho, held=held, least=least, most=most)
+        measure = cheap_curves if plan.budget == "auto" else measured_curves
+        damage, sizes = curves or measure(model, ids, plan)
+        shares = shares_by(damage, sizes, plan)
     zeros: Zeros = [{} for _ in range(model.depth)]
     for (index, role), share in shares.items():
         zeros[index][role] = int(share * sizes[index, role])
     return zeros
+
+
+def shares_by(
+    damage: Mapping[tuple[int, str], Sequence[float]], sizes: Mapping[tuple[int, str], int], plan: Plan
+) -> dict[tuple[int, str], Fraction]:
+    """The shares of all maps for the least sum of damage; names are (block, map)."""
+    rho = plan.rho or 0.0
+    held = [name for name in damage if name[0] in plan.hold]
+    grid = FINE if plan.budget == "auto" else GRID
+    return allocate(
+        damage, sizes, rho, grid=grid, held=held, least=min(_LEAST, rho / 2), most=max(_MOST, (1 + rho) / 2)
+    )
 
 
 def owl_shares(
@@ -118,24 +139,46 @@ def measured_curves(model: PretrainedModel, ids: NDArray[np.int64], plan: Plan) 
         raise InvalidInstance("budget must be matrix for an encoder: it predicts nothing that damage could be told by")
     if len(ids) < 2:
         raise InvalidInstance(f"measured budgets need at least 2 calibration windows; got {len(ids)}")
-    found = list(_curves(model, ids[:_WINDOWS], plan))
-    return Curves({name: damage for name, _, damage in found}, {name: size for name, size, _ in found})
+    ids = ids[:CURVE_WINDOWS]
+    return _gathered(_curves(model, (ids[::2], ids[1::2]), plan, GRID))
+
+
+def cheap_curves(model: PretrainedModel, ids: NDArray[np.int64], plan: Plan) -> Curves:
+    """Damage by one measurement with SparseGPT and a law; an encoder's is the squared change of its output."""
+    names = [(i, role) for i in range(model.depth) for role in plan.maps_of(i, model.block(i))]
+    sizes = [Size(out, into, 1) for out, into in (model.family.weight_place(*name).shape for name in names)]
+    rho, first = measured_at(plan.rho or 0.0), ids[:CURVE_WINDOWS]
+    judged = first[1::2] if len(first) > 1 else first
+    tokens = judged_tokens(sizes, ids.size, len(names), model.family.vocabulary * model.family.width)
+    judged = judged[: max(1, tokens // judged.shape[1]), :tokens]
+    attention, rest = (DENSE if method == DENSE else CHEAP for method in (plan.attention, plan.rest))
+    cheap = replace(plan, budget="matrix", attention=attention, rest=rest)
+    one = _gathered(_curves(model, (first[::2], judged), cheap, [rho]))
+    return Curves({name: curve_through(damage, rho) for name, (damage,) in one.damage.items()}, one.sizes)
+
+
+def _gathered(found: Iterator[tuple[tuple[int, str], int, list[float]]]) -> Curves:
+    curves = list(found)
+    return Curves({name: damage for name, _, damage in curves}, {name: size for name, size, _ in curves})
 
 
 def _curves(
-    model: PretrainedModel, ids: NDArray[np.int64], plan: Plan
+    model: PretrainedModel,
+    ids: tuple[NDArray[np.int64], NDArray[np.int64]],
+    plan: Plan,
+    ratios: Sequence[float],
 ) -> Iterator[tuple[tuple[int, str], int, list[float]]]:
-    """For every map its name, its size, and the damage done at each ratio of the grid."""
-    fitted, judged = (list(model.family.embed(part)) for part in (ids[::2], ids[1::2]))
-    dense = log_probabilities(model.logits(ids[1::2]))
-    outputs = dict(loss_moments(model, plan, dense_states(model, ids[::2]))) if loss_roles(model, plan) else {}
+    """For every map its name, its size, and the damage done at each ratio, fitted and judged on two sets of windows."""
+    fitted, judged = (list(model.family.embed(part)) for part in ids)
+    dense = _predictions(model.family, model.output(ids[1]))
+    outputs = dict(loss_moments(model, plan, dense_states(model, ids[0]))) if loss_roles(model, plan) else {}
     for index in range(model.depth):
         block = model.block(index)
         names = plan.maps_of(index, block)
         moments = block_moments(block, fitted, names, outputs.get(index, {}), (plan.seed, index))
         for role, name in names.items():
             damage = []
-            for rho in GRID:
+            for rho in ratios:
                 weight = block.weight(role)
                 pruned = prune_matrix(name, weight, moments.inputs(role), moments.outputs(role), Share(rho)).weight
                 damage.append(_damage(model, index, role, pruned, judged, dense))
@@ -148,5 +191,12 @@ def _damage(model: PretrainedModel, index: int, role: str, weight: Array, hidden
     states = model.block(index).with_weights({role: weight})(np.stack(hidden)).output
     for later in range(index + 1, model.depth):
         states = model.block(later)(states).output
-    changed = log_probabilities(model.family.logits(model.family.finish(states)))
+    changed = _predictions(model.family, model.family.finish(states))
+    if not model.family.predicts:
+        return float(np.square(changed - dense).mean(dtype=np.float64))
     return float(divergences(dense, changed).mean())
+
+
+def _predictions(family: Family, finished: Array) -> Array:
+    """Log probabilities of the next token; of an encoder, which predicts none, its output."""
+    return log_probabilities(family.logits(finished)) if family.predicts else finished

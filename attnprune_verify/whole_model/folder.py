@@ -41,9 +41,10 @@ def prune_model(
     k: int = 128,
     n: int | None = None,
     seed: int = 0,
-    budget: str = "matrix",
+    budget: str = "auto",
     hold: Sequence[int] = (),
     dense_inputs: bool = False,
+    reconstruct: int = 0,
     progress: Callable[[int, int], None] | None = None,
 ) -> dict[str, Any]:
     """Prune every linear map of the model in `folder` and write the result to `out`, block by block.
@@ -60,8 +61,8 @@ def prune_model(
     out : path
         A folder that does not exist, or the finished one of the same request, which is left as it is.
     rho : float, optional
-        Pruning ratio: ``floor(rho * size)`` zeros in every matrix, except for the methods with another convention
-        (``wanda`` per output, ``sparsegpt`` one more per block of inputs, `prune_layer`'s per head).
+        Pruning ratio: ``floor(rho * size)`` zeros in all, or in every matrix (`budget`), except for the methods with
+        another convention (``wanda`` per output, ``sparsegpt`` one more per block of inputs, `prune_layer`'s per head).
     pattern : str, optional
         "N:M", N of every M consecutive inputs of an output are kept, in place of rho.
     attention, rest : str
@@ -70,13 +71,16 @@ def prune_model(
         UTF-8 texts.
     k, n, seed : int
         Windows, tokens of a window (default: the model's context, at most 2048), and what they are drawn by.
-    budget : "matrix", "measured" or "owl"
+    budget : "auto", "matrix", "measured" or "owl"
         Whether every matrix is pruned by rho, or all of them together: each as far as it does least damage, or blocks
-        with more outliers less (OWL).
+        with more outliers less (OWL). "auto" measures damage cheaply, at one ratio, and leaves prior methods, which
+        prune every matrix by rho, as they are.
     hold : sequence of int
         Blocks that are pruned by rho whatever the budgets of the others.
     dense_inputs : bool
         Calibrate on the dense blocks before instead of the pruned ones.
+    reconstruct : int
+        Steps of every pruned block towards the dense one's output; zeros stay where they are.
     progress : callable, optional
         Called with (blocks done, blocks).
 
@@ -97,7 +101,8 @@ def prune_model(
         ...
     attnprune_verify.errors.InvalidInstance: a model must be a folder; got 'no-such-folder'
     """
-    plan = Plan(attention, rest, rho, pattern, budget, bool(dense_inputs), hold=tuple(hold), seed=seed)  # type: ignore[arg-type]
+    choices: dict[str, Any] = {"dense_inputs": bool(dense_inputs), "hold": tuple(hold), "reconstruct": reconstruct}
+    plan = Plan(attention, rest, rho, pattern, budget, seed=seed, **choices)  # type: ignore[arg-type]
     target = target_of(out)
     source = Source(Path(folder))
     model = load_pretrained(folder, dtype=np.float32)

@@ -7,7 +7,7 @@ from numpy.typing import NDArray
 
 from attnprune_verify.instance.validate import Array
 from attnprune_verify.pretrained.network import PretrainedModel
-from attnprune_verify.whole_model.blockwise import forward, prune_block
+from attnprune_verify.whole_model.blockwise import forward, prune_block, reconstructed_block
 from attnprune_verify.whole_model.budgets import Zeros
 from attnprune_verify.whole_model.loss import dense_states, loss_moments, loss_roles
 from attnprune_verify.whole_model.plan import Plan
@@ -28,9 +28,13 @@ def prune_in_memory(
     hidden: list[Array] = list(model.family.embed(ids))
     outputs = dict(loss_moments(model, plan, dense_states(model, ids))) if loss_roles(model, plan) else {}
     weights: dict[tuple[int, str], Array] = {}
+    goal = hidden
     for index in range(model.depth):
         block = model.block(index)
         pruned = prune_block(block, hidden, plan, index, None if zeros is None else zeros[index], outputs.get(index))
+        goal = list(forward(block, goal)) if plan.reconstruct else goal
+        if plan.reconstruct and pruned:
+            pruned = reconstructed_block(block, pruned, hidden, goal, plan)
         new = {role: matrix.weight for role, matrix in pruned.items()}
         weights |= {(index, role): weight for role, weight in new.items()}
         hidden = list(forward(block if plan.dense_inputs else block.with_weights(new), hidden))

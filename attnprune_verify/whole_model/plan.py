@@ -7,6 +7,7 @@ from typing import Any, Literal, get_args
 
 from attnprune_verify.algorithms.layer.prune import LAYER_METHODS
 from attnprune_verify.algorithms.matrix.methods import MATRIX_METHODS, matrix_options
+from attnprune_verify.algorithms.matrix.output_obs import OutputOBS
 from attnprune_verify.errors import InvalidInstance
 from attnprune_verify.pretrained.block import Block
 from attnprune_verify.values import as_choice, as_count, as_ratio
@@ -16,7 +17,7 @@ __all__ = ["ATTENTION_METHODS", "DENSE", "REST_METHODS", "Plan"]
 DENSE, DEFAULT = "dense", "output-obs"
 ATTENTION_METHODS = tuple(dict.fromkeys((*LAYER_METHODS, *MATRIX_METHODS)))
 REST_METHODS = tuple(MATRIX_METHODS)
-Budgeting = Literal["matrix", "measured", "owl"]
+Budgeting = Literal["auto", "matrix", "measured", "owl"]
 
 
 @dataclass(frozen=True)
@@ -29,11 +30,13 @@ class Plan:
     rest : method for the other maps: "magnitude", "wanda", "sparsegpt", "output-obs", "dense" or "auto"
     rho : pruning ratio of every matrix; None with a pattern
     pattern : "N:M", N of every M consecutive inputs are kept; overrides budgets
-    budget : "matrix" (every matrix by rho), "measured" (rho in all, shares by measured damage) or "owl" (rho in all,
-        less in blocks with more outliers)
+    budget : "matrix" (every matrix by rho), "measured" (rho in all, shares by measured damage), "owl" (rho in all,
+        less in blocks with more outliers) or "auto": measured at one ratio with SparseGPT, where both methods are of
+        the output-obs kind; "matrix" for prior methods, which prune every matrix by rho
     dense_inputs : whether every block is calibrated on the dense blocks before it instead of the pruned ones
     only : the blocks to prune, empty for all
     hold : blocks that are pruned by rho whatever the budgets of the others
+    reconstruct : steps of every pruned block towards the dense one's output
     seed : of everything random
 
     Raises
@@ -57,6 +60,7 @@ class Plan:
     only: tuple[int, ...] = ()
     hold: tuple[int, ...] = ()
     seed: int = 0
+    reconstruct: int = 0
 
     def __post_init__(self) -> None:
         for part, known in (("attention", ATTENTION_METHODS), ("rest", REST_METHODS)):
@@ -64,6 +68,7 @@ class Plan:
             object.__setattr__(self, part, DEFAULT if name == "auto" else name)
         as_choice("budget", self.budget, get_args(Budgeting))
         as_count("seed", self.seed)
+        as_count("reconstruct", self.reconstruct)
         for name in ("only", "hold"):
             object.__setattr__(self, name, tuple(as_count("a block", index) for index in getattr(self, name)))
         if (self.rho is None) == (self.pattern is None):
@@ -72,12 +77,20 @@ class Plan:
             )
         if self.pattern is None:
             object.__setattr__(self, "rho", as_ratio(self.rho))
+            if self.budget == "auto" and not self._divides():
+                object.__setattr__(self, "budget", "matrix")
             if self.budget != "matrix":
                 as_choice(f"attention with {self.budget} budgets", self.attention, (DENSE, *MATRIX_METHODS))
             return
         for name in {self.attention, self.rest} - {DENSE}:
             as_choice("a method with a pattern", name, MATRIX_METHODS)
         object.__setattr__(self, "budget", "matrix")
+
+    def _divides(self) -> bool:
+        """Whether "auto" has zeros to divide, among maps that are all pruned by methods of the output-obs kind."""
+        methods = {self.attention, self.rest} - {DENSE}
+        kinds = {MATRIX_METHODS[name].options if name in MATRIX_METHODS else None for name in methods}
+        return kinds == {OutputOBS} and 0 < (self.rho or 0) < 1
 
     def refuse_blocks_beyond(self, depth: int) -> None:
         """Refuse to hold a block that a model of `depth` blocks does not have, or where every block is held at rho.

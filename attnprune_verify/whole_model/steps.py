@@ -13,7 +13,7 @@ from attnprune_verify.errors import InvalidInstance
 from attnprune_verify.instance.validate import Array
 from attnprune_verify.pretrained.network import PretrainedModel
 from attnprune_verify.pretrained.tensors import decoded
-from attnprune_verify.whole_model.blockwise import forward, prune_block
+from attnprune_verify.whole_model.blockwise import forward, prune_block, reconstructed_block
 from attnprune_verify.whole_model.budgets import zeros_by_map
 from attnprune_verify.whole_model.loss import LOSS_WINDOWS, loss_moments, loss_roles
 from attnprune_verify.whole_model.plan import Plan
@@ -58,7 +58,10 @@ class Steps:
         states = self._before(index)
         block, places = self.model.block(index), {}
         outputs = self._workplace.metrics(index)
-        for role, matrix in prune_block(block, states, self.plan, index, zeros and zeros[index], outputs).items():
+        pruned = prune_block(block, states, self.plan, index, zeros and zeros[index], outputs)
+        if self.plan.reconstruct and pruned:
+            pruned = reconstructed_block(block, pruned, states, self._goal(index), self.plan)
+        for role, matrix in pruned.items():
             places[role] = stored_weight(self.model.family.weight_place(index, role), block.weight(role), matrix)
         self._source.refuse_changes()
         self._workplace.keep_block(index, places)
@@ -79,6 +82,19 @@ class Steps:
                 block = block.with_weights({role: weight.astype(np.float32) for role, weight in new.items()})
             states = self._kept("hidden", done + 1, forward(block, states))
         self._workplace.drop_states("hidden", index)
+        return states
+
+    def _goal(self, index: int) -> Array:
+        """What the dense block `index` puts out, from the last dense states that are there."""
+        start, states = index + 1, self._workplace.states("target", index + 1)
+        while states is None and start > 0:
+            start -= 1
+            states = self._workplace.states("target", start)
+        if states is None:
+            states = self._kept("target", 0, (self.model.family.embed(ids[np.newaxis])[0] for ids in self._ids))
+        for done in range(start, index + 1):
+            states = self._kept("target", done + 1, forward(self.model.block(done), states))
+        self._workplace.drop_states("target", index + 1)
         return states
 
     def _kept(self, kind: str, index: int, windows: Iterable[Array], shape: tuple[int, ...] = ()) -> Array:

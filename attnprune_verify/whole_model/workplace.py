@@ -34,7 +34,9 @@ class Workplace:
 
     def __init__(self, path: Path, request: Mapping[str, Any]) -> None:
         self.path = path
-        self._kept = Keeper(path, request, own=r"zeros\.json|(hidden|dense)-\d{4,}\.npy|(metrics|block)-\d{4,}\.arrays")
+        self._kept = Keeper(
+            path, request, own=r"zeros\.json|(hidden|dense|target)-\d{4,}\.npy|(metrics|block)-\d{4,}\.arrays"
+        )
 
     @contextmanager
     def entered(self) -> Iterator[None]:
@@ -57,7 +59,7 @@ class Workplace:
         self._kept.keep("zeros.json", {"zeros": zeros})
 
     def states(self, kind: str, index: int) -> Array | None:
-        """The "hidden" (or "dense") states before block `index`, mapped from the disk, if they are there."""
+        """The "hidden" ("dense", "target") states before block `index`, mapped from the disk, if they are there."""
         file = self._kept.intact(_states(kind, index))
         return None if file is None else np.load(file, mmap_mode="r")
 

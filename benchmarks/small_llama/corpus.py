@@ -1,9 +1,11 @@
-"""Text that every machine with Python has: the standard library's sources, split by file."""
+"""Text that is there: the sources of Python's library, or the C++ headers that come with torch, split by file."""
 
 from __future__ import annotations
 
 import hashlib
 import sysconfig
+from collections.abc import Iterator
+from importlib.util import find_spec
 from pathlib import Path
 from typing import NamedTuple
 
@@ -13,6 +15,8 @@ from tokenizers import Tokenizer, decoders, models, pre_tokenizers, processors, 
 
 START = "<|start|>"
 _LEFT_OUT = {"site-packages", "test", "tests", "idle_test", "__pycache__", "encodings", "turtledemo", "__phello__"}
+_HEADERS = ("c10", "torch/csrc")
+"""Folders of torch's headers that people wrote; the largest one, ATen/ops, is generated."""
 _TEST_PERCENT = 8
 
 
@@ -30,17 +34,37 @@ class Corpus(NamedTuple):
         return digest.hexdigest()
 
 
-def read_corpus() -> Corpus:
-    """Every module of the standard library without tests and code tables; sha256(path) mod 100 < 8 makes it a test."""
-    library = Path(sysconfig.get_paths()["stdlib"])
+def read_corpus(text: str = "python") -> Corpus:
+    """Every file of a kind of text; sha256(path) mod 100 < 8 makes it a test.
+
+    Parameters
+    ----------
+    text : "python" or "headers"
+        The modules of the standard library without tests and code tables, or headers of torch.
+    """
+    root, paths = _python() if text == "python" else _headers()
     parts: tuple[list[str], list[str]] = ([], [])
-    for path in sorted(library.rglob("*.py")):
-        place = path.relative_to(library)
-        if _LEFT_OUT & set(place.parts) or place.parts[0].startswith("config-") or path.name.startswith("_sysconfig"):
-            continue
-        fate = int(hashlib.sha256(place.as_posix().encode()).hexdigest(), 16) % 100
+    for path in paths:
+        fate = int(hashlib.sha256(path.relative_to(root).as_posix().encode()).hexdigest(), 16) % 100
         parts[fate < _TEST_PERCENT].append(path.read_text(encoding="utf-8", errors="replace"))
     return Corpus(*parts)
+
+
+def _python() -> tuple[Path, Iterator[Path]]:
+    library = Path(sysconfig.get_paths()["stdlib"])
+
+    def wanted(place: Path) -> bool:
+        first = place.parts[0]
+        return not (_LEFT_OUT & set(place.parts) or first.startswith(("config-", "_sysconfig")))
+
+    return library, (path for path in sorted(library.rglob("*.py")) if wanted(path.relative_to(library)))
+
+
+def _headers() -> tuple[Path, Iterator[Path]]:
+    spec = find_spec("torch")
+    assert spec is not None and spec.origin is not None
+    root = Path(spec.origin).parent / "include"
+    return root, (path for folder in _HEADERS for path in sorted((root / folder).rglob("*.h")))
 
 
 def train_tokenizer(texts: list[str], vocabulary: int) -> Tokenizer:

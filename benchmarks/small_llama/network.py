@@ -1,4 +1,4 @@
-"""A Llama in plain torch, saved in Hugging Face's layout."""
+"""A Llama in plain torch, or a Qwen2 (biases on queries, keys and values), saved in Hugging Face's layout."""
 
 from __future__ import annotations
 
@@ -26,12 +26,14 @@ class Sizes:
     context: int = 256
     theta: float = 10000.0
     eps: float = 1e-5
+    family: str = "llama"
 
     def config(self, dtype: str) -> dict[str, object]:
-        """config.json of Hugging Face's Llama."""
+        """config.json of Hugging Face's Llama or Qwen2."""
+        kind = {"llama": "LlamaForCausalLM", "qwen2": "Qwen2ForCausalLM"}[self.family]
         return {
-            "architectures": ["LlamaForCausalLM"],
-            "model_type": "llama",
+            "architectures": [kind],
+            "model_type": self.family,
             "vocab_size": self.vocabulary,
             "hidden_size": self.d,
             "intermediate_size": self.inner,
@@ -70,9 +72,10 @@ class _Attention(nn.Module):
     def __init__(self, s: Sizes) -> None:
         super().__init__()
         self.sizes, self.m, self.uniform = s, s.d // s.heads, False
-        self.q_proj = nn.Linear(s.d, s.d, bias=False)
-        self.k_proj = nn.Linear(s.d, s.kv_heads * self.m, bias=False)
-        self.v_proj = nn.Linear(s.d, s.kv_heads * self.m, bias=False)
+        biased = s.family == "qwen2"
+        self.q_proj = nn.Linear(s.d, s.d, bias=biased)
+        self.k_proj = nn.Linear(s.d, s.kv_heads * self.m, bias=biased)
+        self.v_proj = nn.Linear(s.d, s.kv_heads * self.m, bias=biased)
         self.o_proj = nn.Linear(s.d, s.d, bias=False)
 
     def forward(self, x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:

@@ -88,7 +88,7 @@ def test_probes_agree_in_law(small):
     damages = {"torch": [], "closed form": []}
     for seed in range(2):
         model = copy.deepcopy(small)
-        report = prune_(model, [IDS], 0.5, seed=seed)
+        report = prune_(model, [IDS], 0.5, seed=seed, budget="matrix")
         assert {row["zeros"] / row["size"] for row in report["tensors"]} == {0.5}
         damages["torch"].append(np.square(_logits(model, UNSEEN) - before).mean())
         ours = prune_in_memory(dense, IDS, Plan(rho=0.5, seed=seed)).logits(UNSEEN)
@@ -159,7 +159,7 @@ def test_patterns_are_refitted_together_here_too(small, monkeypatch):
     assert 0 < damages[1] < 0.98 * damages[0]
 
 
-@pytest.mark.parametrize("choices", [{"rho": 0.5}, {"pattern": "2:4"}])
+@pytest.mark.parametrize("choices", [{"rho": 0.5, "budget": "matrix"}, {"pattern": "2:4"}])
 def test_solvers_on_the_device_do_as_those_in_numpy(small, choices, monkeypatch):
     """As on a CUDA device, where tensors are not taken to the host: float32 in place of float64."""
     changes = {}

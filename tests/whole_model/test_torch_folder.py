@@ -42,9 +42,11 @@ def tensors_of(folder):
 @pytest.mark.parametrize(
     "kind", [pytest.param(kind, marks=() if kind in QUICK else pytest.mark.thorough) for kind in WANTED]
 )
-def test_every_matrix_of_the_files_has_its_zeros(kind, tmp_path):
+@pytest.mark.parametrize("budget", ["matrix", pytest.param("auto", marks=pytest.mark.thorough)])
+def test_every_matrix_of_the_files_has_its_zeros(kind, budget, tmp_path):
     source, out = saved(kind, tmp_path / "in"), tmp_path / "out"
-    report = prune_model(source, out, 0.5, **SMALL)
+    choices = SMALL | {"budget": budget}
+    report = prune_model(source, out, 0.5, **choices)
     before, after, rows = tensors_of(source), tensors_of(out), {row["name"]: row for row in report["tensors"]}
     assert {one.name for one in out.iterdir()} == {one.name for one in source.iterdir()} | {"pruning.json"}
     for file in source.iterdir():
@@ -57,14 +59,15 @@ def test_every_matrix_of_the_files_has_its_zeros(kind, tmp_path):
         assert after[name].dtype == tensor.dtype
         if name in rows:
             for matrix in after[name].flatten(0, -3) if tensor.dim() > 2 else after[name][None]:
-                assert int((matrix == 0).sum()) == math.floor(0.5 * matrix.numel()), name
+                assert budget == "auto" or int((matrix == 0).sum()) == math.floor(0.5 * matrix.numel()), name
             assert rows[name]["zeros"] == int((after[name] == 0).sum())
         else:
             assert torch.equal(after[name], tensor), name
     assert report["mapped"] is QUICK.get(kind, report["mapped"])
     model, info = transformers.AutoModelForCausalLM.from_pretrained(out, output_loading_info=True)
     assert not info["missing_keys"] and not info["unexpected_keys"]
-    assert prune_model(source, out, 0.5, **SMALL) == report  # finished: untouched
+    assert report["zeros"] == math.floor(0.5 * report["size"])
+    assert prune_model(source, out, 0.5, **choices) == report  # finished: untouched
 
 
 @pytest.mark.parametrize("kind", ["llama", "qwen2", "mistral"])
@@ -114,7 +117,7 @@ def test_the_command_prints_what_it_is_about_to_do_and_what_it_cost(tmp_path, ca
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (["--hold", "0"], "hold needs a budget that differs between matrices"),
+        (["--hold", "0", "--budget", "matrix"], "hold needs a budget that differs between matrices"),
         (["--attention", "fisher-obs"], "model_type must be one of"),
         (["--pattern", "2:4"], "exactly one of rho and pattern"),
         (["--device", "cuda"], "torch finds no CUDA device here"),

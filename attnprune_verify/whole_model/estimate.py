@@ -1,14 +1,14 @@
-"""How long pruning will take: operations by the maps' sizes, over rates measured here."""
+"""How long pruning will take: operations by the maps' sizes, over rates measured here; and what budgets may take."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 import numpy as np
 
-__all__ = ["Size", "matmul_rate", "pass_operations", "solver_operations"]
+__all__ = ["Size", "curve_operations", "judged_tokens", "matmul_rate", "pass_operations", "solver_operations"]
 
 _ITERATIONS, _REFIT = 30, 10
 """Steps of the splitting and of the refit (docs/output_obs.md, section 4)."""
@@ -20,6 +20,11 @@ _PASSES = 7
 passes, for the loss and the probe, that cost 2 each."""
 _SIZE = 512
 """Rows of the product that is timed; chosen: a millisecond, and as fast as larger ones."""
+_OF_PRUNING = 0.5
+"""Chosen: what judging may take of pruning's operations; SparseGPT and the moments take the rest of as much again."""
+_FEWEST, _MOST = 64, 1024
+"""Tokens that are judged; chosen: with 256 of them budgets were as good as with 1024 on the model of
+the tests (0.306 and 0.311 of SparseGPT's KL); fewer than 64 would be one sentence."""
 
 
 class Size(NamedTuple):
@@ -43,6 +48,28 @@ def solver_operations(sizes: Iterable[Size]) -> float:
 def pass_operations(sizes: Iterable[Size], tokens: int) -> float:
     """Operations of all passes of so many tokens through these maps, and of their inputs' moments."""
     return sum(tokens * (_PASSES * 2.0 * out * into + 2.0 * into**2) for out, into, _ in sizes)
+
+
+def curve_operations(sizes: Iterable[Size], judged: int, maps: int, head: int) -> float:
+    """Operations of judging so many maps one by one: the blocks from the map's own on, half of them, and the head."""
+    return judged * maps * (sum(out * into for out, into, _ in sizes) + 2.0 * head)
+
+
+def judged_tokens(sizes: Sequence[Size], tokens: int, maps: int, head: int) -> int:
+    """As many tokens as can be judged in half the operations of pruning itself, from 64 to 1024.
+
+    Parameters
+    ----------
+    sizes : of all maps
+    tokens : int
+        Calibration tokens.
+    maps : int
+        How many maps, or groups of maps, are judged.
+    head : int
+        Weights of the map to the logits.
+    """
+    allowed = _OF_PRUNING * (solver_operations(sizes) + pass_operations(sizes, tokens))
+    return int(min(max(allowed / max(curve_operations(sizes, 1, maps, head), 1.0), _FEWEST), _MOST))
 
 
 def matmul_rate(seconds: float = 0.05) -> float:

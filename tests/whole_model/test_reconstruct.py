@@ -1,0 +1,132 @@
+"""`reconstruct`: what is kept moves towards the dense block's output, zeros and patterns stay, two paths agree."""
+
+import copy
+
+import numpy as np
+import pytest
+
+torch = pytest.importorskip("torch", reason="pruning torch models needs the extra 'torch'")
+transformers = pytest.importorskip("transformers", reason="pruning torch models needs transformers")
+pytest.importorskip("safetensors", reason="reading model folders needs the extra 'real'")
+
+from attnprune_verify.algorithms.matrix.output_obs import PrunedMatrix  # noqa: E402  # after the skips
+from attnprune_verify.pretrained import load_pretrained  # noqa: E402
+from attnprune_verify.torch import prune_  # noqa: E402
+from attnprune_verify.torch.blocks import find_blocks  # noqa: E402
+from attnprune_verify.torch.passes import Windows, forward  # noqa: E402
+from attnprune_verify.torch.reconstruct import reconstructed_block  # noqa: E402
+from attnprune_verify.torch.rest import widened  # noqa: E402
+from attnprune_verify.torch.work import Work  # noqa: E402
+from attnprune_verify.whole_model import blockwise, prune_model  # noqa: E402
+from attnprune_verify.whole_model import reconstruct as steps_of  # noqa: E402
+from attnprune_verify.whole_model.in_memory import prune_in_memory  # noqa: E402
+from attnprune_verify.whole_model.plan import Plan  # noqa: E402
+from tests.whole_model.decoders import IDS, tiny  # noqa: E402
+from tests.whole_model.small import MODEL, write_texts  # noqa: E402
+
+FAST = {"attention": "wanda", "rest": "wanda"}
+
+
+def _windows(count):
+    tokenizer = load_pretrained(MODEL).tokenizer
+    ids = tokenizer.encode((MODEL / "texts" / "calibration.txt").read_text("utf-8")[:8000]).ids
+    return np.array(ids[: count * 48]).reshape(count, 48)
+
+
+def _closer():
+    """The squared change of the logits by pruning with steps, in units of that without."""
+    ids = _windows(12)
+    dense, seen, unseen = load_pretrained(MODEL, dtype=np.float32), ids[:8], ids[8:]
+    plans = [Plan(**FAST, rho=0.6, reconstruct=steps) for steps in (0, 12)]
+    changes = [np.square(prune_in_memory(dense, seen, p).logits(unseen) - dense.logits(unseen)).mean() for p in plans]
+    return changes[1] / changes[0]
+
+
+def test_the_model_comes_closer_to_the_dense_one_on_other_text():
+    assert _closer() < 0.85
+
+
+@pytest.mark.thorough
+def test_steps_uphill_are_noticed(monkeypatch):
+    right = steps_of._RATE
+    monkeypatch.setattr(steps_of, "_RATE", -right)
+    assert not _closer() < 0.85
+
+
+def test_torch_and_closed_forms_take_the_same_steps():
+    """One block, pruned by size: gradients by autograd through transformers, and by `block_backward`."""
+    ids, plan = _windows(3), Plan(**FAST, rho=0.5, reconstruct=3)
+    dense = load_pretrained(MODEL, dtype=np.float32)
+    block, hidden = dense.block(0), list(dense.family.embed(ids))
+    model = transformers.AutoModelForCausalLM.from_pretrained(MODEL, dtype=torch.float32).eval().requires_grad_(False)
+    rows = [torch.from_numpy(row)[None] for row in ids]
+    work = Work(find_blocks(model, rows[0]), plan, rows[0][:, :13])
+    windows = Windows.enter(work.decoder, rows)
+    cut, by_role = {}, {}
+    with widened(work.decoder.blocks[0]) as (parameters, _):
+        for piece in work.pieces[0]:
+            weight = piece.weight(parameters).numpy()
+            kept = np.abs(weight) > np.median(np.abs(weight))
+            cut[piece] = PrunedMatrix(np.where(kept, weight, 0).astype(np.float32), kept)
+            names = {dense.family.weight_place(0, role).name.split("layers.0.")[1]: role for role in block.roles}
+            by_role[names[piece.factor.name]] = piece
+        goal = forward(work.decoder.blocks[0], 0, windows)
+        before = {name: tensor.data.clone() for name, tensor in parameters.items()}
+        theirs = reconstructed_block(work.decoder.blocks[0], parameters, cut, windows, 0, goal, plan)
+        assert all(torch.equal(before[name], tensor.data) for name, tensor in parameters.items())
+    pruned = {role: cut[piece] for role, piece in by_role.items()}
+    ours = blockwise.reconstructed_block(block, pruned, hidden, list(blockwise.forward(block, hidden)), plan)
+    for role, piece in by_role.items():
+        new, kept = ours[role]
+        step = np.abs(new - pruned[role].weight)
+        assert (new[~kept] == 0).all() and np.median(step[kept]) > 1e-4
+        # an entry whose gradient is rounding takes a step all the same, in either direction
+        assert np.mean(np.abs(new - theirs[piece].weight.numpy()) > 0.01 * step.max()) < 0.01
+
+
+@pytest.mark.parametrize(("kind", "choices"), [("mixtral", {"pattern": "2:4"}), ("gpt2", {"rho": 0.5})])
+def test_zeros_and_patterns_stay_and_other_weights_do_not_change(kind, choices):
+    dense = tiny(kind)
+    short, long = copy.deepcopy(dense), copy.deepcopy(dense)
+    without = prune_(short, IDS, **choices, **FAST)
+    report = prune_(long, IDS, **choices, **FAST, reconstruct=2)
+    assert report["zeros"] == without["zeros"] and report["dense"] == without["dense"]
+    pruned = {row["name"]: row["zeros"] for row in report["tensors"]}
+    moved = 0
+    for name, tensor in long.named_parameters():
+        if name not in pruned:
+            assert torch.equal(tensor, dense.get_parameter(name)) and tensor.requires_grad
+            continue
+        assert int((tensor == 0).sum()) == pruned[name]
+        moved += not torch.equal(tensor, short.get_parameter(name))
+        if "pattern" in choices:
+            assert ((tensor.reshape(-1, 4) == 0).sum(1) == 2).all()
+    assert moved == len(pruned)
+
+
+@pytest.mark.parametrize("on", ["the model as it was left", "the model read anew"])
+def test_an_interrupted_run_goes_on_to_the_same_weights(tmp_path, on):
+    whole, left = tiny("llama"), tiny("llama")
+    prune_(whole, IDS, 0.5, **FAST, reconstruct=2)
+
+    def stop(done, _steps, what):
+        if done == 1 and what == "pruning blocks":
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        prune_(left, IDS, 0.5, **FAST, reconstruct=2, resume=tmp_path, progress=stop)
+    again = left if on == "the model as it was left" else tiny("llama")
+    prune_(again, IDS, 0.5, **FAST, reconstruct=2, resume=tmp_path)
+    assert all(torch.equal(tensor, whole.state_dict()[name]) for name, tensor in again.state_dict().items())
+    assert not list(tmp_path.iterdir())
+
+
+def test_folders_in_numpy_are_reconstructed_too(tmp_path):
+    calibration, _ = write_texts(tmp_path)
+    choices = {"calibration": calibration, "k": 3, "n": 24, "rest": "wanda", "attention": "wanda"}
+    prune_model(MODEL, tmp_path / "out", 0.5, **choices, reconstruct=2)
+    prune_model(MODEL, tmp_path / "without", 0.5, **choices)
+    with_, without = (load_pretrained(tmp_path / name, dtype=np.float32).block(0) for name in ("out", "without"))
+    for role in with_.roles:
+        new, old = with_.weight(role), without.weight(role)
+        assert ((new == 0) == (old == 0)).all() and (new != old).any()
