@@ -152,13 +152,13 @@ def run_check(
     rho: float | None = None,
     progress: Callable[[str], None] | None = None,
 ) -> CheckResult:
-    """Check the closed-form gradient on `instance` and say which of the paper's assumptions hold.
+    """Check the closed-form gradient on `instance`, the paper's assumptions, its constants, bounds and theorem.
 
-    float32 data are taken as the exact numbers they are, and the closed form is evaluated on them in float64. Without a
-    pruning mask, assumptions, constants and theorem take M = 1; the gradient is judged at M = 1 and at a
-    seeded M uniform in [0.1, 0.9], and the worse verdict counts (at M = 1 the attention gradient is exactly 0).
+    float32 data are taken as exact numbers, and the closed form is evaluated on them in float64. Without a pruning
+    mask, assumptions, constants and theorem take M = 1. The gradient is then judged at M = 1 and at a seeded M uniform
+    in [0.1, 0.9], and the worse verdict counts (at M = 1 the attention gradient is exactly 0).
 
-    A layer is judged the same way, its gradients in M_Q and M_K as one; what the theory says is said of its worst head.
+    A layer is judged the same way, its gradients in M_Q and M_K together; the theory is evaluated on its worst head.
 
     Parameters
     ----------
@@ -168,15 +168,15 @@ def run_check(
     strict : bool
         Count a failed assumption as a failure.
     seed : int
-        Of the random M and of the directions the oracles look along.
+        Seed of the random M and of the oracles' random directions.
     effort : float
-        Nominal seconds that the oracles in exact arithmetic may take; what they compare depends on it, not on the
-        clock. One that would take longer is not run, which its note says together with the effort that is enough.
+        Nominal seconds that the oracles in exact arithmetic may take; it decides what they compare, the clock does not.
+        An oracle that needs more is skipped; its note names the effort that is enough.
     rho : float, optional
-        Also bound the divergence of all masks with that share of zeros (`certified_mask_gap`), of W or of each head's
-        W_Q, where that costs less than `effort`.
+        Also bound the divergence of all masks with this share of zeros (`certified_mask_gap`), of W or of each head's
+        W_Q, if that costs less than `effort`.
     progress : callable, optional
-        Told, in a few words, what is done next.
+        Called with a few words about each step before it starts.
 
     Returns
     -------

@@ -1,4 +1,4 @@
-"""What an audit found, gathered for a reader: failures of one function with one cause are one finding."""
+"""Findings of an audit, gathered for a reader: failures of one function with one cause are one finding."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def findings(result: AuditResult) -> list[Findings]:
 
 
 def unsettled(result: AuditResult) -> list[Findings]:
-    """What could not run, was not decided, or is waived: one per function, status and reason."""
+    """Return checks that could not run, were undecided or are waived, gathered by function, status and reason."""
     groups: dict[tuple[str, str, str], list[Record]] = {}
     for status in ("could_not_run", "inconclusive", "waived"):
         for record in result.checks:
@@ -73,24 +73,24 @@ _SMALLEST = ". Smallest: "
 
 
 def shown_reason(record: Record) -> str:
-    """What is wrong on the smallest instance that shows it."""
+    """Return the failure on the smallest instance that shows it."""
     return record.reason.rpartition(_SMALLEST)[2]
 
 
 def present(result: AuditResult) -> list[str]:
-    """The functions that the target has, or that are asked of it whatever it has."""
+    """Return the functions that the target has, or that are checked in any target."""
     there = {record.function for record in result.checks if record.reason != f"the target has no {record.function}"}
     return [name for name in result.functions if name in there]
 
 
 def missing(result: AuditResult) -> list[str]:
-    """The functions that were looked for and are not there; what `only` leaves out was not looked for."""
+    """Return the functions that the target lacks, except those that `only` leaves out."""
     asked = {record.function for record in result.checks}
     return [name for name in result.functions if name in asked and name not in present(result)]
 
 
 def power_of(records: list[Record]) -> float | None:
-    """The coarsest detection power of the passed benign checks: a larger relative error would have been noticed."""
+    """Return the coarsest detection power of the passed benign checks: they detect every larger relative error."""
     powers = [
         record.power for record in records if record.status == "passed" and record.required and record.power is not None
     ]
@@ -98,17 +98,17 @@ def power_of(records: list[Record]) -> float | None:
 
 
 def command_of(result: AuditResult) -> str:
-    """The command that makes such a result."""
+    """Return the name of the command that makes such a result."""
     return "audit-kernel" if "attention_backward" in result.functions else "audit"
 
 
 def closing_sentence(result: AuditResult) -> str:
-    """What to remember, in one sentence."""
+    """Return the report's sentence: the mistakes by function, the counts of checks, and the outcome."""
     return f"{_unjudged(result)}{_verdict(result)}"
 
 
 def _unjudged(result: AuditResult) -> str:
-    """The function of a target that was judged in fewer than half of its checks, which nobody may overlook."""
+    """Return a warning if the backward pass was judged in fewer than half of its checks; else an empty text."""
     backward = [one for one in result.checks if one.function == "attention_backward"]
     judged = sum(one.status in ("passed", "failed") for one in backward)
     if "attention_backward" not in present(result) or 2 * judged >= len(backward):
@@ -132,7 +132,7 @@ def _verdict(result: AuditResult) -> str:
             f"{counts['inconclusive']} were not decided. Outcome: incomplete."
         )
     waived = f", {counts['waived']} waived" if counts["waived"] else ""
-    right = "Nothing wrong but what is waived" if waived else "Right in every regime asked about"
+    right = "Nothing wrong but what is waived" if waived else "Right in every regime checked"
     return f"{right}{_where(result)}: {counts['passed']} of {asked} checks passed{waived}. Outcome: passed."
 
 
@@ -155,7 +155,7 @@ def _where(result: AuditResult) -> str:
 
 
 def confined(result: AuditResult) -> str:
-    """What was closed to the target's process, in a few words."""
+    """Return, in a few words, what was closed to the target's process."""
     found = result.confinement
     version = f" (Landlock, ABI {found['abi']})" if found["kind"] == "landlock" else ""
     if found["closed"]:

@@ -74,15 +74,15 @@ def audit_html(result: AuditResult) -> str:
     linked = "".join(f"<li>{_link(one)}</li>" for one in (*found, *open_))
     box = f"{escape(closing_sentence(result))}{f'<ul>{linked}</ul>' if linked else ''}"
     wrong = "".join(_finding(one) for one in found)
-    asked = "".join(_section(result, name) for name in present(result))
+    checked = "".join(_section(result, name) for name in present(result))
     return (
         '<!doctype html>\n<html lang="en"><head><meta charset="utf-8">'
         '<meta name="viewport" content="width=device-width, initial-scale=1"><link rel="icon" href="data:,">'
         f"<title>Audit of {escape(result.target)}: {result.outcome}</title><style>{_STYLE}</style></head>\n<body>\n"
         f"<main><h1>Audit of <code>{escape(result.target)}</code></h1>\n"
         f'<div class="verdict {result.outcome}">{box}</div>\n<p class="facts">{said}</p>\n'
-        f"{'<h2>What is wrong</h2>' if wrong else ''}\n{wrong}\n"
-        f"<h2>What was asked</h2>\n{asked}{absent}</main>\n</body></html>\n"
+        f"{'<h2>Mistakes</h2>' if wrong else ''}\n{wrong}\n"
+        f"<h2>Checks</h2>\n{checked}{absent}</main>\n</body></html>\n"
     )
 
 

@@ -1,4 +1,4 @@
-"""The result of ``attnprune-verify audit`` as text: the verdict, what is wrong with its snippets, what was asked."""
+"""The result of ``attnprune-verify audit`` as text: the verdict, the mistakes with their snippets, the checks."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Numbers as people read them."""
+"""Numbers in a form for readers."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ _WRITTEN_OUT = 1e6
 
 
 def scientific(value: float, log10: float | None = None, digits: int = 3) -> str:
-    """A number in few digits; where it over- or underflows, its decimal logarithm still tells its size.
+    """Return a number in few digits; a number that over- or underflows is printed from its decimal logarithm.
 
     Examples
     --------

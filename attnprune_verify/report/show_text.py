@@ -1,4 +1,4 @@
-"""One statement on a page: what it says, what was found, the counterexample in numbers, the repair, where to go on."""
+"""One statement on a page: its text, the findings, the counterexample in numbers, the repair, and the next commands."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ _MEANS = {
 
 
 def page_of(record: ClaimRecord, repairs: Sequence[ClaimRecord], *, kept: bool) -> list[Block]:
-    """The page of a record; `repairs` are the records that repair it, and `kept` says that an earlier run made it."""
+    """Return the page of a record; `repairs` are the records that repair it, `kept` marks an earlier run."""
     return [*_page(record, repairs, kept), _block("", 0)]
 
 

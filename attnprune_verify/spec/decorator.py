@@ -86,7 +86,7 @@ def parametrize_with_kernel_checks(
     expected_failed_checks: Mapping[str, str] | None = None,
     deviations: str | Path | None = None,
 ) -> pytest.MarkDecorator:
-    """The same for an attention kernel; what it is and what is asked as of `attnprune_verify.check_attention`."""
+    """Make each check of an attention kernel one test, with the arguments of `attnprune_verify.check_attention`."""
 
     def made(waivers: tuple[Waiver, ...]) -> Examiner:
         from attnprune_verify.audit.kernel.auditor import KernelAuditor
@@ -118,7 +118,7 @@ class OneCheck:
 
 
 class _Audit:
-    """One target; its process lives from the first check that is asked to the end of the run."""
+    """One target; its process lives from the first check that runs to the end of the test run."""
 
     def __init__(self, made: Callable[[], Examiner]) -> None:
         self._made = made

@@ -27,7 +27,7 @@ def refuse_stale(auditor: Examiner) -> None:
 
 
 def begin(auditor: Examiner, function: str) -> None:
-    """Ask a required check of a function of which nothing was asked: some checks look at what all calls have shown."""
+    """Run a required check of a function that was not called yet: some checks judge the results of all calls."""
     if function in auditor.subject.functions and not auditor.context.calls.get(function):
         asked = [check for check in auditor.checks if check.function == function]
         auditor.record(next((check for check in asked if check.required), asked[0]))

@@ -1,4 +1,4 @@
-"""On what a result depends, as SHA-256: of documents, files, folders, arrays, and the versions of what computes."""
+"""SHA-256 digests of the things a result depends on: documents, files, folders, arrays; and versions of packages."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def of_text(text: str) -> str:
 
 
 def of_document(document: Any) -> str:
-    """SHA-256 of the document's JSON on one line, names in order; numbers that JSON does not know as words.
+    """SHA-256 of the document's JSON on one line, names in order; numbers that JSON lacks are written as words.
 
     Examples
     --------

@@ -17,7 +17,7 @@ _START = b'{"key": "'
 
 
 class Journal:
-    """One JSON object per line, each with a `key`; a last line that was cut off is forgotten, other damage refused.
+    """A file with one JSON object a line, each with a `key`; a truncated last line is dropped, other damage refused.
 
     Parameters
     ----------
@@ -29,7 +29,7 @@ class Journal:
     Raises
     ------
     InvalidInstance
-        If the file holds something else than finished runs, each as it was written, or one twice.
+        If the file holds anything else than finished runs, a changed run, or a run twice.
     """
 
     def __init__(self, path: Path, code: str = "") -> None:
@@ -57,7 +57,7 @@ class Journal:
             raise InvalidInstance(f"{self.path} must hold finished runs; its last line is none")
 
     def add(self, run: Mapping[str, Any]) -> None:
-        """Write one finished run down, and through to the disk, in place of a line that was cut off."""
+        """Append one finished run and flush it to the disk; it overwrites a truncated last line."""
         line = sealed({**run, "code": self._code}, indent=None)
         with self.path.open("ab") as file:
             try:

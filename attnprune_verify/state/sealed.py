@@ -1,6 +1,6 @@
-"""Documents that carry the digest of their content: what was changed since it was written is not read back.
+"""Documents that contain a digest of their content: a document that was changed since it was written is not read.
 
-A seal finds accidents and edits; it is no signature: whoever computes the digest anew has written a document.
+The digest detects accidents and edits. It is no signature: anyone can compute the digest of another content.
 """
 
 from __future__ import annotations
@@ -17,17 +17,17 @@ __all__ = ["keep_document", "kept_document", "sealed", "unsealed"]
 
 
 def sealed(document: Mapping[str, Any], about: str = "", indent: int | None = 2) -> bytes:
-    """The document as JSON with a `digest` over its content and what it is about, such as its name and its request."""
+    """Return the document as JSON with a `digest` over its content and over `about`, such as its name and request."""
     return dumps({**document, "digest": of_document([about, plain(document)])}, indent).encode()
 
 
 def unsealed(content: bytes, about: str = "") -> dict[str, Any]:
-    """The inverse of `sealed`.
+    """Return the document in the bytes that `sealed` made.
 
     Raises
     ------
     InvalidInstance
-        If it is no JSON object, or its digest is not that of its content.
+        If the bytes are no JSON object, or the digest is not that of the content.
 
     Examples
     --------
@@ -47,7 +47,7 @@ def unsealed(content: bytes, about: str = "") -> dict[str, Any]:
 
 
 def keep_document(path: Path, document: Mapping[str, Any], about: str = "") -> None:
-    """Write `sealed`, whole or not at all."""
+    """Write the sealed document to `path`, whole or not at all."""
     write_whole(path, sealed(document, about))
 
 

@@ -168,7 +168,7 @@ def test_every_finding_is_linked_from_the_box_at_the_top(result):
     assert "finding-attention:values:full" in linked and "finding-binary_mask:values" in linked
     assert "magnitude_mask:values" in linked
     assert {record.id for record in result.checks if record.status == "failed"} <= set(links)
-    assert page.index("What is wrong") < page.index("What was asked") < page.index("without a finding")
+    assert page.index("<h2>Mistakes") < page.index("<h2>Checks") < page.index("without a finding")
 
 
 def test_text_says_the_verdict_and_the_mistake(result):
