@@ -1,1 +1,1 @@
-"""What a problem is: validated instances, their files, named families."""
+"""Problems: validated instances, their files, named families."""

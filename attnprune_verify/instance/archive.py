@@ -1,4 +1,4 @@
-"""Arrays from an .npz file that nobody vouches for: never unpickled, never larger than they are."""
+"""Reading of arrays from an untrusted .npz file: nothing is unpickled, and announced sizes must be the real ones."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def read_arrays(path: Path, names: Collection[str]) -> dict[str, Any]:
     Raises
     ------
     InvalidInstance
-        If the file cannot be read, is no .npz, holds other names, or its sizes are not what it announces.
+        If the file cannot be read, is no .npz, holds other names, or its sizes differ from those it announces.
     """
     if not os.path.isfile(path):  # unlike Path.is_file, False for a name no file system takes
         raise InvalidInstance(f"an instance must be a readable .npz file; got {_kind(path)} {str(path)!r}")

@@ -62,7 +62,7 @@ class AttentionLayer(Frozen):
     Attributes
     ----------
     visible : Mask
-        What may attend to what: `mask` and `window` together.
+        The allowed positions: `mask` and `window` together.
     modifiers : tuple of ScoreModifier
         `softcap` and `alibi` in the order in which they apply.
 

@@ -1,11 +1,11 @@
-"""Attention masks as a type that composes: which positions may attend to which (def:mask and its relatives).
+"""Attention masks as a type that composes: the pairs of positions that are allowed (def:mask and its relatives).
 
-A mask answers two questions: may token i attend to token j (`allows`), and which columns do some neighbouring rows need
-(`span`), so that the model can leave out what nobody may see. Masks of any length n compose with ``&``::
+A mask decides whether token i may attend to token j (`allows`), and bounds the columns that some neighbouring rows need
+(`span`), so that the model can skip forbidden columns. Masks of any length n compose with ``&``::
 
     Causal() & Window(4)      token i attends to tokens i-3 .. i
 
-Another pattern of attention is one more class with these two methods.
+A new pattern of attention is one more class with these two methods.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _BLOCK = 2**20  # numbers of a block: 8 MiB of float64, about the last-level cac
 
 
 class Span(NamedTuple):
-    """Columns first .. last - 1 are all that some rows may see; of these, all rows see those before `ragged`."""
+    """Columns that some rows may see: first .. last - 1; of these, all rows see the columns before `ragged`."""
 
     first: int
     ragged: int
@@ -67,7 +67,7 @@ class Mask(ABC):
 
     @abstractmethod
     def span(self, start: int, stop: int, n: int) -> Span:
-        """The columns that rows start .. stop - 1 may see in a sequence of n."""
+        """Return the columns that rows start .. stop - 1 may see in a sequence of n."""
 
     @property
     def stated(self) -> Any:
@@ -133,7 +133,7 @@ class Full(Mask):
 
 @dataclass(frozen=True)
 class Causal(Mask):
-    """Token i attends to itself and to what came before: i >= j (def:mask)."""
+    """Token i attends to itself and to the tokens before it: i >= j (def:mask)."""
 
     stated = "causal"
     kind = "causal"

@@ -32,14 +32,13 @@ def load_instance(path: str | os.PathLike[str]) -> Instance | LayerInstance:
     The file holds `X` (n, d) or (k, n, d) and `W` (d, d), or `W_Q` and `W_K` (d, m), and optionally `M`,
     `mask` ((n, n) of 0 and 1, or the string "causal") and `lam`.
 
-    With `heads` it is a layer: `W_Q` (d, heads*m) and `W_K` (d, kv_heads*m), and optionally `kv_heads`, `b_Q`, `b_K`,
-    `scale` (default 1/sqrt(m)), `rope_theta` with `rope_layout` ("half", the default, or "interleaved") and
+    A file with `heads` is a layer: `W_Q` (d, heads*m) and `W_K` (d, kv_heads*m), and optionally `kv_heads`, `b_Q`,
+    `b_K`, `scale` (default 1/sqrt(m)), `rope_theta` with `rope_layout` ("half", the default, or "interleaved") and
     `rope_scaling` (JSON, as in a config file), `mask`, `window`, `softcap`, `alibi` (heads,), `M_Q`, `M_K`, `lam`.
 
-    Every array's announced size is compared with the bytes that are really there before anything is allocated;
-    nothing is ever unpickled. An X of 64 MiB or more that is stored without compression, as `save_instance` and
-    ``np.savez`` do, stays in the file: the system reads what is looked at. What is read must fit into the memory
-    budget.
+    Every array's announced size is compared with the bytes in the file before anything is allocated; nothing is ever
+    unpickled. An X of 64 MiB or more that is stored without compression, as by `save_instance` and ``np.savez``, is
+    mapped: the system reads the parts that are used. All other arrays must fit into the memory budget.
 
     Parameters
     ----------

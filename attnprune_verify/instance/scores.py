@@ -1,7 +1,7 @@
-"""Score modifiers: what happens to a head's scaled logits before the softmax, as a type that chains.
+"""Score modifiers: functions of a head's scaled logits before the softmax, as a type that chains.
 
 A modifier is a function of one logit s and its place (head h, query i, key j), with its first two derivatives in s.
-Another one is one more class with these three methods.
+A new modifier is one more class with these three methods.
 """
 
 from __future__ import annotations
@@ -37,14 +37,14 @@ class ScoreModifier(ABC):
 
     @abstractmethod
     def apply(self, logits: Array, block: RowBlock) -> Array:
-        """u(s), written over `logits`."""
+        """Write u(s) over `logits` and return it."""
 
     def bend(self, applied: Array) -> Bend | None:
-        """u' and u'', written as functions of u(s); None where u' = 1 everywhere."""
+        """Return u' and u'' from u(s); None if u' = 1 everywhere."""
         return None
 
     def of_head(self, head: int) -> ScoreModifier:
-        """The same for the logits of one head alone."""
+        """Return the modifier for the logits of one head alone."""
         return self
 
 
@@ -76,7 +76,7 @@ class Softcap(ScoreModifier):
 
 
 class Alibi(Frozen, ScoreModifier):
-    """u(s) = s - slope_h |i - j|: what is far away counts less (a linear bias per head).
+    """u(s) = s - slope_h |i - j|: a linear bias per head that lowers distant positions.
 
     Parameters
     ----------
@@ -103,7 +103,7 @@ class Alibi(Frozen, ScoreModifier):
 
 
 def modify(modifiers: Sequence[ScoreModifier], logits: Array, block: RowBlock) -> Bend | None:
-    """Apply all modifiers, in order, in place; what comes back are the derivatives of their composition."""
+    """Apply all modifiers, in order, in place, and return the derivatives of their composition."""
     bend: Bend | None = None
     for modifier in modifiers:
         after = modifier.bend(modifier.apply(logits, block))

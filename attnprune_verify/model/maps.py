@@ -1,8 +1,8 @@
 """A problem is a map from pruning masks to queries and keys, with its transpose for derivatives.
 
 `Fused` is the paper's: the queries are X (M * W), the keys the tokens themselves. `Heads` is a layer's, with a mask for
-W_Q and one for W_K; all that is special about heads, grouped keys, biases, scale and rotations is in it. What happens
-between queries, keys and the loss is the same for both (`attnprune_verify.model.objective`).
+W_Q and one for W_K; it holds all code about heads, grouped keys, biases, scale and rotations. The steps from queries
+and keys to the loss are the same for both (`attnprune_verify.model.objective`).
 
 Everything of size (k, heads, n, .) is kept with the first two axes folded into one.
 """

@@ -38,7 +38,7 @@ __all__ = ["Objective"]
 _T = TypeVar("_T")
 
 _WORTH_ASKING = 2**20
-"""Numbers, below which nobody asks how much memory there is."""
+"""Numbers; problems below this size skip the check of the memory budget."""
 
 
 class Objective:
@@ -266,7 +266,7 @@ class Objective:
         return [np.multiply(M, W, out=place) for M, W, place in zip(masks, weights, room, strict=True)]
 
     def _at(self, masks: Sequence[Array], crew: Crew) -> tuple[Logits, list[Array]]:
-        """Queries and keys at the masks, and the buffers they may lie in: to be put back when they have served."""
+        """Return queries and keys at the masks, and their buffers, which the caller puts back after use."""
         room = self._rooms.pop() if self._rooms else self._room()
         sides = self.problem.sides(self._pruned(masks, room[:-1]), crew=crew, room=room[-1])
         return logits_of(*sides, self._key_norm, self.problem.modifiers), room
@@ -284,7 +284,7 @@ class Objective:
             d_keys[self._rows.units[index].matrices, self._rows.units[index].block.columns] += columns
 
     def _value(self, total: float, masks: Sequence[Array]) -> float:
-        # where lam = 0, ||M||_F^2 may overflow: nobody asks for it
+        # where lam = 0, ||M||_F^2 may overflow: it is not used
         regular = 0.5 * self.lam * sum(float(np.vdot(M, M)) for M in masks) if self.lam else 0.0
         value = total / (2 * self.problem.k) + regular
         if not math.isfinite(value):
@@ -294,7 +294,7 @@ class Objective:
         return float(value)
 
     def _finished(self, d_queries: Array, d_keys: Array | None, masks: Sequence[Array], crew: Crew) -> list[Array]:
-        """W * (what the map's transpose makes of the slopes), averaged over the batch, plus lam M."""
+        """Return W * (the map's transpose applied to the slopes), averaged over the batch, plus lam M."""
         slopes = self.problem.pull_back(d_queries, d_keys, crew=crew)
         for slope, W, M in zip(slopes, self.problem.weights.values(), masks, strict=True):
             if not finish(slope, W, M, self.lam, self.problem.k):

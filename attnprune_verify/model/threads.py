@@ -1,11 +1,11 @@
 """Python threads over parts of one large evaluation, each with one BLAS thread.
 
-A threaded BLAS waits for its slowest thread in every product, which on a busy machine can cost a hundred times the
-product; parts that are computed by themselves do not wait. Which parts there are depends on the problem alone and their
-results are combined in one order, so the number of threads does not change a bit.
+A threaded BLAS waits for its slowest thread in every product; on a busy machine waiting can cost a hundred times the
+product. Independent parts do not wait. The parts depend on the problem alone and their results are combined in one
+order, so the number of threads changes no bit of the result.
 
-There are as many threads as the environment variable ``ATTNPRUNE_THREADS`` says; without it as many as BLAS would use
-(``OPENBLAS_NUM_THREADS`` and its relatives). Problems below `WORTH` operations are left to the calling thread.
+The number of threads is the value of the environment variable ``ATTNPRUNE_THREADS``; without it, the number that BLAS
+would use (``OPENBLAS_NUM_THREADS`` and its relatives). Problems below `WORTH` operations run in the calling thread.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class Crew:
         return self
 
     def __exit__(self, *error: object) -> None:
-        """Nobody has to be sent home."""
+        """Do nothing: there is no thread to end."""
 
     def map(self, function: Callable[[_S], _T], parts: Iterable[_S]) -> Iterable[_T]:
         """`function` of each part, in order."""
@@ -68,7 +68,7 @@ class Crew:
 
 
 alone = Crew()
-"""The calling thread and nobody else; products in one piece."""
+"""The crew of the calling thread alone; it computes products in one piece."""
 
 
 class HiredCrew(Crew):
@@ -93,7 +93,7 @@ class HiredCrew(Crew):
 
 
 def crew_for(work: float) -> Crew:
-    """Who computes a problem of so many operations; to be used in a `with` statement."""
+    """Return the crew that computes a problem of `work` operations; to be used in a `with` statement."""
     return alone if work < WORTH else HiredCrew()
 
 

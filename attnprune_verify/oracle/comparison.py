@@ -11,7 +11,7 @@ instance's precision; where B is coarser than 1e-4 of the gradient, from the mea
 
 For the Taylor slope, `value` is how far the slope falls short of 2 and `tolerance` is 0.5.
 
-A gradient that is zero as far as 192 bits can tell has no relative error: errors are then absolute.
+A gradient that is zero within 192 bits has no relative error: errors are then absolute.
 """
 
 from __future__ import annotations
@@ -51,13 +51,13 @@ class Claim:
     given : (size,) array
         The claimed gradient.
     reference : (size,) array
-        The best value known: the enclosure's middle, or automatic differentiation's.
+        The best value available: the enclosure's middle, or automatic differentiation's.
     exact : Enclosure or None
-        Of the gradient, where ball arithmetic is affordable; its bits are `bits`.
+        Enclosure of the gradient, if ball arithmetic is affordable; its bits are `bits`.
     bound, own : (size,) arrays
-        What rounding may do at most in the precision judged, and in float64.
+        Largest rounding error in the precision judged, and in float64.
     fine : Resolution
-        What it does usually.
+        Usual rounding error in the precision judged.
     rng : numpy.random.Generator
         For random directions.
     effort : float

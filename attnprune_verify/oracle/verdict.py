@@ -1,12 +1,12 @@
 """One judgement from all oracles: is this array the gradient of the loss at M?
 
-What `value` and `tolerance` mean, and when a verdict is passed, failed or inconclusive, stands in
-`attnprune_verify.oracle.comparison`. Another oracle is one more file with `cost` and `judge`, and a line in `ORACLES`.
+`attnprune_verify.oracle.comparison` defines `value`, `tolerance` and the statuses passed, failed and inconclusive. A
+new oracle is one more file with `cost` and `judge`, and a line in `ORACLES`.
 
-`cost` is a model, not a clock: the nominal seconds of the least comparison worth making, so many per allowed logit and
-per multiplication. Each coefficient was measured once, on one core, and rounded up; only their proportions matter. What
-is compared (every entry, some random directions, nothing) follows from it and from the effort alone, so a verdict is
-the same on every machine and under every load.
+`cost` is a model, not a clock: the nominal seconds of the smallest useful comparison, proportional to the allowed
+logits and the multiplications. Each coefficient was measured once, on one core, and rounded up; only their proportions
+matter. The cost and the effort alone decide whether an oracle compares every entry, some random directions or nothing,
+so a verdict is the same on every machine and under every load.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ _QUICK = 1e9  # multiplications above which two trials measure it instead of eig
 
 
 class Oracle(NamedTuple):
-    """Someone independent who judges a gradient."""
+    """An independent judge of a gradient."""
 
     name: str
     cost: Callable[[Problem], float]
@@ -70,8 +70,8 @@ def judge_gradient(
     Parameters
     ----------
     instance : Instance or LayerInstance
-        The problem and the point, its M (all ones if it has none); its dtype is the precision in which the gradient is
-        assumed to have been computed.
+        The problem and the point, its M (all ones if it has none). The tolerances assume that the gradient was computed
+        in the instance's dtype.
     gradient : (d, d) array, or a pair of arrays for a layer
         The claimed gradient of the loss there.
     rng : numpy.random.Generator

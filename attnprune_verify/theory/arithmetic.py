@@ -20,7 +20,7 @@ from attnprune_verify.oracle import enclosure
 __all__ = ["BALL", "EXACT", "FLOAT", "PRECISION", "Number", "Arithmetic", "Undecidable", "working_precision"]
 
 Number: TypeAlias = Any
-"""What a formula accepts: a number of its arithmetic, or a plain one, which is lifted into it."""
+"""Argument of a formula: a number of its arithmetic, or a plain number, which is lifted into the arithmetic."""
 
 PRECISION = 128
 """Bits of the midpoints of every printed constant: more than twice a double's, so that radii never show."""

@@ -47,9 +47,9 @@ class BestMask:
     given_loss : float or None
         The same of the mask that was given.
     gap : float
-        What the given mask (or the best one) certainly loses at most against the optimum.
+        Bound of the loss of the given mask (or the best one) above the optimum.
     optimal : bool
-        No other mask is better than the best one by more than `tolerance` of its loss.
+        True if no other mask is better than the best one by more than `tolerance` of its loss.
     nodes : int
     """
 
@@ -99,11 +99,11 @@ def certified_best_mask(
     zeros : int
         Pruned entries, 0 to d^2.
     given : (d, d) array of 0 and 1, optional
-        A mask with as many zeros, whose distance from the optimum is asked for.
+        A mask with as many zeros, whose gap to the optimum is computed.
     tolerance : float
         Nodes whose bound is within this share of the best loss are closed.
     most_nodes : int
-        Then the search stops; the bound holds all the same.
+        Number of nodes at which the search stops; the bound stays valid.
 
     Raises
     ------

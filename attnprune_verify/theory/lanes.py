@@ -1,14 +1,14 @@
-"""One number for each of many instances at once: float64 with a bound on everything that rounding did to it.
+"""Lanes: one number for each of many instances at once, in float64, with a bound on its rounding error.
 
 A `Lane` is an entry of an object array, as a ball is, but holds a vector: the value in every instance of a batch, and
-beside it a radius. Whatever is written for balls (`theory`'s formulas, the quantities and margins of `claims`) runs on
-lanes unchanged, some thousand instances in one NumPy pass. Every operation is entry by entry, so an instance gets the
-same bits whatever stands beside it.
+beside it a radius. Code written for balls (`theory`'s formulas, the quantities and margins of `claims`) runs on lanes
+unchanged, some thousand instances in one NumPy pass. Every operation is entry by entry, so the bits of an instance do
+not depend on the other instances.
 
 The radius is that of a running error analysis in the model of `oracle/running_error.py`: with u = 2^-53, + - * / and
 sqrt err by u relatively, exp and log by 4 u. A radius is itself computed in float64 with a relative error of a few u a
-step; decisions enlarge it by `WIDER`, which covers a billion steps. Underflow is followed where it happens, in exp and
-in quotients; nobody may multiply numbers below 1e-150 that are not 0.
+step; decisions enlarge it by `WIDER`, which covers a billion steps. Underflow is bounded where it happens, in exp and
+in quotients; a product of nonzero numbers below 1e-150 is not allowed.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ WIDER = 1.0 + 1e-6
 
 
 class Diverges(Exception):
-    """A branch of the code goes one way for some instances and the other way for the rest; `first` says for which."""
+    """Raised at a branch that some instances take and others do not; `first` is True for those that take it."""
 
     def __init__(self, first: NDArray[np.bool_]) -> None:
         super().__init__("the instances part here")

@@ -1,7 +1,7 @@
 """Assumptions and constants of a real layer: those of its worst head, with every head's beside them.
 
 The theory is about a mask M on one fused weight, so each head is judged as that problem (`heads`), at M = 1; delta is
-taken at the instance's own masks. What a head does not have is None, with the reason.
+taken at the instance's own masks. A quantity that a head does not have is None, with the reason.
 """
 
 from __future__ import annotations

@@ -28,16 +28,16 @@ class TheoremVerdict:
     Attributes
     ----------
     applies : bool
-        All hypotheses hold, those of lem:PL_ineq included, on which the proof rests.
+        True if all hypotheses hold, including those of lem:PL_ineq, on which the proof rests.
     vacuous : bool
-        What it says is empty: it cannot apply, or M = 1 (nothing pruned) already satisfies it, or its bound exceeds the
-        largest possible value of L_attn / n^2, or it asks for more than 1e15 steps.
+        True if it guarantees nothing: it cannot apply, or M = 1 (nothing pruned) already satisfies it, or its bound
+        exceeds the largest possible value of L_attn / n^2, or it needs more than 1e15 steps.
     reasons : tuple of str
         One sentence each, with the numbers.
     numbers, log10 : Mapping
         xi, eps, bound = (xi + eps) / 2, largest = the largest possible L_attn / n^2, T and the left side at M = 1.
     guarantees : tuple of Guarantee
-        What is proved instead for gradient descent from M = 1.
+        Guarantees proved instead for gradient descent from M = 1.
     """
 
     applies: bool
