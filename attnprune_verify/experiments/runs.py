@@ -1,4 +1,4 @@
-"""Runs of an experiment: which are finished, which are missing, several at a time, each kept as soon as it is done."""
+"""Doing the missing runs of an experiment, several at a time; each is kept as soon as it is done."""
 
 from __future__ import annotations
 

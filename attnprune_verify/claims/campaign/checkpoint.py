@@ -44,13 +44,13 @@ class Checkpoint:
 
     @contextmanager
     def opened(self, groups: Iterable[Group]) -> Iterator[None]:
-        """Hold the folder, take in what it holds of these groups, and write down at the end what is done then.
+        """Lock the folder, read its findings on these groups, and write all findings at the end.
 
         Raises
         ------
         InvalidInstance
-            If the folder holds something else or the campaign of another request, its numbers do not fit each other,
-            or another process is at work there.
+            If the folder holds anything else or the campaign of another request, if its numbers contradict each
+            other, or if another process uses it.
         """
         if self._keeper is None:
             yield
@@ -84,7 +84,7 @@ class Checkpoint:
         self.done, self.tallies, self.resumed = set(done), tallies, True
 
     def add(self, group: int, tallies: Sequence[Tally], seconds: float) -> None:
-        """Take in one group; what comes twice counts once."""
+        """Add one group; a group that comes twice counts once."""
         if group in self.done:
             return
         self.done.add(group)

@@ -1,4 +1,4 @@
-"""One instance of a campaign, alone: what it is, what its slack is, and what ball arithmetic says about it."""
+"""One instance of a campaign, alone: its values, its slack, and its verdict in ball arithmetic."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ def confirmed(plan: Plan, claim: Claim, tally: Tally) -> bool | None:
 
 
 def refuse_other_slack(plan: Plan, claim: Claim, tally: Tally) -> None:
-    """Evaluate the worst instance anew: its slack and its sizes must come out again, to the bit.
+    """Evaluate the worst instance anew and refuse a slack or sizes that differ from the recorded ones in any bit.
 
     Raises
     ------
@@ -89,7 +89,7 @@ def refuse_other_slack(plan: Plan, claim: Claim, tally: Tally) -> None:
     slack = float(decide(claim, group).slack[0])
     if slack != worst.slack or sizes != (worst.n, worst.d) or worst.index >= plan.instances:
         raise InvalidInstance(
-            f"the worst instance of {claim.test_id} must have the slack that it is said to have; "
+            f"the worst instance of {claim.test_id} must have the slack that is recorded; "
             f"instance {worst.index} has {slack}, not {worst.slack}"
         )
 

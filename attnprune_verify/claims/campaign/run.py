@@ -1,4 +1,4 @@
-"""Run a campaign: judge every statement on N instances, go on where an earlier run stopped, confirm the worst."""
+"""Running of a campaign: judge every statement on N instances, resume an earlier run, confirm the worst instance."""
 
 from __future__ import annotations
 
@@ -161,7 +161,7 @@ def run_campaign(
 def _judge(
     plan: Plan, asked: list[Group], store: Checkpoint, processes: int, scheduler: str | None, progress: Progress | None
 ) -> None:
-    """Judge the groups that are not done."""
+    """Judge the groups that are not yet judged."""
     lanes = {group.number: group.lanes for group in asked}
     done = sum(lanes[number] for number in store.done)
     if progress is not None:

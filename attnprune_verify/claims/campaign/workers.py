@@ -32,7 +32,7 @@ _WAITING = 4
 
 
 class WorkersLost(RuntimeError):
-    """Workers die as fast as they are replaced, or the cluster is gone; what is done is in the checkpoint."""
+    """Raised when workers die as fast as they are replaced, or the cluster is gone; the checkpoint stays."""
 
 
 class Found(NamedTuple):
@@ -64,7 +64,7 @@ def perform(plan: Plan, groups: Sequence[Asked], jobs: int, scheduler: str | Non
 
 
 def _in_processes(plan: Plan, groups: Sequence[Asked], jobs: int) -> Iterator[Found]:
-    """A process that dies is replaced, and what it did is done again."""
+    """Judge groups in processes; a process that dies is replaced, and its group judged again."""
     missing = {asked.number: asked for asked in groups}
     deaths = 0
     while missing:
@@ -152,7 +152,7 @@ def refuse_missing_dask(scheduler: str | None) -> None:
 
 
 def _on_cluster(plan: Plan, groups: Sequence[Asked], scheduler: str) -> Iterator[Found]:
-    """Dask gives the group of a worker that died to another one."""
+    """Judge groups on a Dask cluster, which gives the group of a worker that died to another one."""
     import distributed
 
     dask: Any = distributed  # it has no types

@@ -127,7 +127,7 @@ class LayerPlan:
 
 
 def _sample(path: Path) -> bytes:
-    """Blocks spread over a file and its size: they tell models of one architecture apart, however large they are."""
+    """Digest of a file's size and of blocks spread over the file: it differs between models of one architecture."""
     size = path.stat().st_size
     digest = hashlib.sha256(str(size).encode())
     with path.open("rb") as file:

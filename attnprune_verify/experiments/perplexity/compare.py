@@ -1,4 +1,4 @@
-"""Why two results differ: the fields of their fingerprints that do, and, if asked, what each of them alone changes."""
+"""Causes of the difference of two results: the differing fields of their fingerprints, and the effect of each alone."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def read_result(path: str | Path) -> dict[str, Any]:
     Raises
     ------
     InvalidInstance
-        If it is missing, no JSON, or carries no fingerprint; or the folder has none of these files, or both.
+        If the file is missing, no JSON, or has no fingerprint; or the folder has none of these files, or both.
     """
     file = Path(path)
     if file.is_dir():

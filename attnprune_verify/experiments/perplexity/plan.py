@@ -18,7 +18,7 @@ _SAME = "same"
 
 @dataclass(frozen=True)
 class PerplexityRun:
-    """One pruned model. With `layer` only that block is pruned."""
+    """One pruned model; with `layer` only that block is pruned."""
 
     rest: str
     attention: str
@@ -114,7 +114,8 @@ class PerplexityPlan:
             raise InvalidInstance(f"calibration and held-out texts must differ; both have {sorted(shared)[0].name!r}")
         runs = self.runs(depth=1)
         if not runs and {*self.attention, *self.rest} != {DENSE}:
-            raise InvalidInstance("a method must be measured that knows the sizes asked for; none of these knows N:M")
+            given = ", ".join(dict.fromkeys((*self.attention, *self.rest)))
+            raise InvalidInstance(f"some method must support patterns N:M; got {given}")
         for run in runs:
             run.plan()
 
@@ -145,7 +146,7 @@ class PerplexityPlan:
         return {one.name: getattr(self, one.name) for one in fields(self) if one.name not in left_out}
 
     def document(self) -> dict[str, Any]:
-        """Plain, with the paths as given: enough to do it again."""
+        """Return the choices as plain values, with the paths as given: enough to repeat the experiment."""
         return asdict(self)
 
     @classmethod

@@ -1,1 +1,1 @@
-"""Finished runs that ship with the package, so that what is said about them needs no hours of work."""
+"""Finished runs that ship with the package, so that sentences about them can be judged without hours of work."""

@@ -27,14 +27,14 @@ class Measured:
     data: list[str] = field(default_factory=list)
     findings: list[Finding] = field(default_factory=list)
     besides: list[str] = field(default_factory=list)
-    """What was found where the sentence had not been asked beforehand."""
+    """Findings on settings for which nobody had predicted the sentence."""
 
 
 @cache
 def measured() -> dict[str, Measured]:
-    """By sentence, of all records; computed from their rows whenever it is asked for.
+    """Return the findings of all records by sentence, computed from their rows.
 
-    What several records found about one sentence is corrected together, and a reading that stands in two of them with
+    The findings of several records on one sentence are corrected together, and a reading that is in two of them with
     the same numbers counts once.
     """
     found: dict[str, Measured] = {}
@@ -55,7 +55,7 @@ def measured() -> dict[str, Measured]:
 
 
 def _together(findings: Iterable[Finding]) -> list[Finding]:
-    """Each reading once, those that were tested corrected for the number of all of them.
+    """Return each reading once; the verdicts of tested readings are corrected for the number of them.
 
     Examples
     --------

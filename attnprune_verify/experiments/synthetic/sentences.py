@@ -31,7 +31,7 @@ __all__ = ["SENTENCES", "Finding", "figure2_statements"]
 
 _COMPARABLE = 0.1  # chosen: within a tenth is comparable
 _CLOSE = 0.2
-"""What is comparable, and what tracks closely; significant is more than the one, large or sharp more than the other."""
+"""Bounds of "comparable" and of "closely"; "significant" means more than the first, "large" more than the second."""
 _OURS = "a bound of ours, set after measuring"
 
 
