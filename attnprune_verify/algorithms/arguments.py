@@ -15,10 +15,10 @@ _LINEAR = {"weight": ("out", "in"), "X": ("tokens", "in")}
 
 
 def pruned_count(rho: float | Fraction, size: int) -> int:
-    """How many of `size` entries the ratio `rho` prunes: floor(rho * size), the product taken in float64.
+    """Number of entries, of `size`, that the ratio `rho` prunes: floor(rho * size), the product taken in float64.
 
-    This is what ``int(rho * size)`` gives in Python and in the original programs. A decimal literal is therefore
-    taken as the float it is: 0.29 * 100 = 28.999999999999996 prunes 28, while 0.7 * 10 = 7.0 prunes 7.
+    Python's ``int(rho * size)`` and the original programs give the same. A decimal literal is therefore taken as its
+    float: 0.29 * 100 = 28.999999999999996 prunes 28, while 0.7 * 10 = 7.0 prunes 7.
 
     Examples
     --------

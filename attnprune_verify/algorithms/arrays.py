@@ -43,7 +43,7 @@ def xp_of(*arrays: AnyArray | None) -> Any:
 
 
 def is_large(array: AnyArray) -> bool:
-    """Whether a weight has so many entries that float32 is worth its rounding."""
+    """Return whether a weight has so many entries that float32 is worth its rounding."""
     size = 1
     for length in array.shape:
         size *= length
@@ -115,7 +115,7 @@ def inverse_factor(H: AnyArray) -> AnyArray:
 
 
 def is_definite(metric: AnyArray) -> bool:
-    """Whether Cholesky's factor exists in the metric's precision."""
+    """Return whether Cholesky's factor exists in the metric's precision."""
     xp = xp_of(metric)
     try:
         factor = xp.linalg.cholesky(metric)

@@ -1,4 +1,4 @@
-"""How much of a mask is decided by rounding."""
+"""Share of a mask's entries that rounding decides."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ __all__ = ["Chaos", "chaos"]
 
 @dataclass(frozen=True)
 class Chaos:
-    """What becomes of a mask when the run is disturbed by less than anyone could measure.
+    """Change of a mask when the run is disturbed immeasurably little.
 
     Attributes
     ----------

@@ -238,7 +238,7 @@ class Run:
         return direction, safe_step(self.objective, slope, direction[0])
 
     def result(self) -> Descent:
-        """What a descent on one mask leaves behind."""
+        """Return the result of a descent on one mask."""
         (M,), (velocity,) = self.masks, self.velocity
         loss, gradient, size, least, greatest, outside = np.array(self.visited, dtype=np.float64).T
         precision = float(np.finfo(M.dtype).eps)

@@ -1,4 +1,4 @@
-"""What the text of alg:mask_gd and Section 6.1 leaves open, as named readings.
+"""Named readings of the choices that the text of alg:mask_gd and Section 6.1 leaves open.
 
 The algorithm's line is ``M <- M - (eta / k) (W * sum_j X_j^T p_j X_j + lam M)``: literally, lam is divided by k too.
 Section 6.1 then controls ``lam = lam~ / n``, with lam~ the strength in the loss, and sets ``eta = 0.1 / lam``. Every

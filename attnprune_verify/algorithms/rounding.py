@@ -61,7 +61,7 @@ def binary_mask(M: ArrayLike, rho: float) -> Array:
 
 
 def threshold_mask(M: ArrayLike, rho: float, reading: ThresholdReading = "ascending-0") -> Array:
-    """What alg:mask_gd literally does: ``tau = sorted(M)[floor(rho d^2)]``, then 1 where ``M > tau`` and 0 elsewhere.
+    """Rounding of alg:mask_gd to the letter: ``tau = sorted(M)[floor(rho d^2)]``, then 1 where ``M > tau``, else 0.
 
     The text leaves open how the entries are sorted and where indices start; its comments ("the rho-th largest
     element", "set the top rho entries to 1") ask for a descending order, which keeps rho instead of pruning it.

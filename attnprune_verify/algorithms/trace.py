@@ -1,4 +1,4 @@
-"""What a descent leaves behind."""
+"""Result of a descent, and its trace."""
 
 from __future__ import annotations
 
@@ -15,16 +15,22 @@ __all__ = ["Descent", "Settings", "Trace"]
 
 @dataclass(frozen=True)
 class Trace:
-    """What happened at the iterates M_0, ..., M_T; every array has T + 1 entries but `step`, which has T.
+    """Values at the iterates M_0, ..., M_T; every array has T + 1 entries but `step`, which has T.
 
     Attributes
     ----------
-    loss : the loss of the reading: averaged attention term + strength/2 ||M||_F^2
-    gradient_norm : ||g||_F
-    mask_norm : ||M||_F
-    least, greatest : extremes of M; the box [0, 1] is left when one is outside
-    outside : how many entries of M are outside [0, 1]
-    step : the eta of each step
+    loss : (T + 1,) array
+        The loss of the reading: averaged attention term + strength/2 ||M||_F^2.
+    gradient_norm : (T + 1,) array
+        ||g||_F.
+    mask_norm : (T + 1,) array
+        ||M||_F.
+    least, greatest : (T + 1,) arrays
+        Extremes of M; M leaves the box [0, 1] when one of them is outside.
+    outside : (T + 1,) array
+        Number of entries of M outside [0, 1].
+    step : (T,) array
+        The eta of each step.
     precision : float
         Unit in the last place of 1 in the arithmetic of the run.
     """

@@ -34,7 +34,7 @@ class Bert:
     def __init__(self, config: Config, tensors: Tensors) -> None:
         config.must_be("position_embedding_type", "absolute")
         config.must_be("is_decoder", False)
-        config.flag("tie_word_embeddings", True)  # asked, but there is no head to tie
+        config.flag("tie_word_embeddings", True)  # read, so that it is not refused; there is no head to tie
         self.vocabulary = config.count("vocab_size")
         self.longest = config.count("max_position_embeddings")
         self.depth = config.count("num_hidden_layers")

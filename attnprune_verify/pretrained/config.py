@@ -1,4 +1,4 @@
-"""Values of a config.json, each with the rule it must obey; what nobody asked for is refused by name."""
+"""Values of a config.json, each with the rule it must obey; a feature that is not read is refused by name."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ _ROPE_KEYS = {
 
 
 class Config:
-    """config.json, asked by name."""
+    """Values of a config.json by name; it records the names that were read."""
 
     def __init__(self, content: Mapping[str, Any]) -> None:
         self._content = content
@@ -125,7 +125,7 @@ class Config:
                 )
 
     def refuse_rest(self) -> None:
-        """Refuse every feature that was not asked for and is switched on: it would be computed wrongly."""
+        """Refuse every feature that was not read and is switched on: it would be computed wrongly."""
         for name, value in sorted(self._content.items()):
             if name in self._asked or name in _NO_MATTER or name.startswith("_") or _nothing(value):
                 continue

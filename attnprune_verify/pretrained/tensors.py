@@ -34,7 +34,7 @@ class Place(NamedTuple):
 
 
 class Tensors:
-    """The tensors of a folder by name; each is mapped from its file when it is asked for.
+    """The tensors of a folder by name; each is mapped from its file when it is first used.
 
     Raises
     ------

@@ -44,7 +44,7 @@ class SparseGPTReport:
     error : float
         The sum the original prints: ``sum of (w - q)^2 / (2 u_ii^2) = 1/2 tr(D H D^T)``, with D = new - old weights.
     damping : float
-        What was added to the diagonal of ``H = (2/N) X^T X``: percdamp times its mean after dead columns were filled.
+        The term added to the diagonal of ``H = (2/N) X^T X``: percdamp times its mean after dead columns were filled.
     condition : float
         The spectral condition number of the damped H.
     undecided : (out, in) bool
@@ -260,7 +260,7 @@ class _Sweep:
             self.undecided[:, columns] = undecided(sizes, spread, pruned).reshape(shape)
 
     def _threshold_count(self, size: int) -> int:
-        """The original prunes what is <= the entry at index int(size * rho), counted from 0: one more than asked."""
+        """Count the original's entries <= the one at index int(size * rho), from 0: one more than rho demands."""
         return size if self.ratio == 1 else min(pruned_count(self.ratio, size) + 1, size)
 
 
@@ -284,7 +284,7 @@ def _damped(hessian: AnyArray, relative: float) -> tuple[AnyArray, AnyArray, flo
 
 
 def _condition(hessian: Array, from_float32: bool) -> float:
-    """The condition number; an H that rounding of the inputs cannot tell from a singular one is refused.
+    """Return the condition number; refuse an H that is singular within the rounding of the inputs.
 
     Rounding X to float32 moves its singular values by at most u sqrt(in) ||X||_2 (u the unit roundoff), so a singular
     H may appear with a least eigenvalue of u^2 in ||H||_2; forming H in float64 adds about in eps ||H||_2.

@@ -56,16 +56,16 @@ class FisherOBS:
     sequential : bool
         Fit K to the already pruned Q (right multiplier, metric at the pruned Q) instead of to the dense one.
     multiplier_ridge : float
-        What holds the right multiplier at the identity, relative to the mean square of the features. Larger values cost
-        little on texts like the calibration texts and lose less on others (longer ones, for instance).
+        Ridge that pulls the right multiplier to the identity, relative to the mean square of the features. Larger
+        values cost little on texts like the calibration texts and lose less on others (longer ones, for instance).
     sweeps : int
         Further rounds Q given K, K given Q; needs `sequential`.
     output_metric : "fisher", "squared" or "identity"
         "squared" stands for the squared attention error (J_i^2 in place of J_i; without RoPE only). With "identity",
         ``refit_steps=0`` and ``sequential=False`` every head is pruned as SparseGPT would prune it.
     metric_rows : int or None
-        How many rows of the calibration set's attention the "fisher" metrics are estimated from, drawn at random
-        (`fisher_estimate`); None sums over all of them, which takes n^3 m operations where positions rotate.
+        Number of random rows of the calibration set's attention from which the "fisher" metrics are estimated
+        (`fisher_estimate`); None sums over all rows, which takes n^3 m operations if positions rotate.
     metric_sketches : int
         Random projections that stand for the tokens in each row of an estimated key metric.
     seed : int
@@ -119,7 +119,7 @@ class PrunedPair:
 
 
 def prune_fisher_obs(data: Calibration, rho: float, options: FisherOBS) -> PrunedPair:
-    """Q first; then K towards W_K T, T the multiplier that makes up for what Q lost; then `sweeps` more rounds."""
+    """Prune Q, then K towards W_K T, with T the multiplier that compensates Q's loss; then `sweeps` more rounds."""
     if options.output_metric == "squared" and data.layer.rope is not None:
         raise InvalidInstance("output_metric must be fisher or identity for a layer with RoPE; got 'squared'")
     H, damping = input_metric(data.X, options.damping)

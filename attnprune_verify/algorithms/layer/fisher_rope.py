@@ -1,6 +1,6 @@
 """The Fisher metrics when positions rotate queries and keys: the rotation stands inside the sums over tokens.
 
-What costs one matrix product without RoPE costs about m times as much here. Everything goes sample by sample and
+A metric that costs one matrix product without RoPE costs about m times as much here. The sums run sample by sample and
 head by head, so that no array is larger than n m^2 or rows n m.
 """
 

@@ -1,7 +1,7 @@
 """`output-obs` for one attention layer on its own: the output metric is the softmax's, from one backward probe.
 
-What becomes of the attention is not known here, so the probe's random changes of the logits have the Fisher information
-of the softmax as their covariance; with a whole block at hand `algorithms.matrix.metrics` goes on through V and O.
+A layer alone does not show how its attention is used, so the probe's random changes of the logits have the Fisher
+information of the softmax as their covariance; for a whole block `algorithms.matrix.metrics` continues through V and O.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class LayerOutputOBS(OutputOBS):
     Attributes
     ----------
     budget : "head" or "matrix"
-        Whether each head is pruned by rho, or the matrix, heads on which the attention depends less then losing more.
+        "head" prunes each head by rho; "matrix" prunes the matrix by rho, more in heads that matter less.
     probes : int
         Backward passes; one is enough.
     seed : int
@@ -49,7 +49,7 @@ class LayerOutputOBS(OutputOBS):
 def prune_layer_output_obs(
     data: Calibration, goal: float | Pattern, options: LayerOutputOBS
 ) -> tuple[PrunedMatrix, PrunedMatrix, dict[str, float]]:
-    """W_Q and W_K (out, in), pruned, and the dampings that were chosen."""
+    """Return the pruned W_Q and W_K (out, in), and the dampings that were chosen."""
     layer, inputs = data.layer, second_moments(data.X)
     outputs = {
         "Q": MomentSum(layer.heads * layer.m, data.k * options.probes, layer.heads),
