@@ -36,7 +36,7 @@ def build() -> Path:
 
 
 class SecondChecker:
-    """One process of the second checker, asked certificate by certificate."""
+    """One process of the second checker, which judges certificates one by one."""
 
     def __init__(self, program: Path = PROGRAM) -> None:
         self._process = subprocess.Popen([str(program), "--stream"], stdin=subprocess.PIPE, stdout=subprocess.PIPE)

@@ -1,9 +1,9 @@
-"""`python -m proofs_check.evidence [--check]`: the index of all evidence, which the package carries.
+"""`python -m proofs_check.evidence [--check]`: the index of all evidence, which ships with the package.
 
-Per statement: the accepted certificates with their hashes, what the replay of the printed proof found, the formal
-theorems that `coq/theorems.json` lists, and whether `PROOFS.md` has a proof by hand. Everything is computed: a
-certificate that the checker rejects, or a step that comes out otherwise than recorded, stops the command. The claims
-read their proof verdict and their evidence here.
+For each statement it lists the accepted certificates with their hashes, the result of the printed proof's replay, the
+formal theorems of `coq/theorems.json`, and whether `PROOFS.md` has a proof by hand. Everything is computed: a
+certificate that the checker rejects, or a step that differs from the record, stops the command. The claims read their
+proof verdict and their evidence from this index.
 """
 
 import hashlib

@@ -1,4 +1,4 @@
-"""Mutations of a valid certificate, for `proofs_check.fuzz`: what was done, and the bytes of the file."""
+"""Mutations of a valid certificate, for `proofs_check.fuzz`: a description, and the bytes of the file."""
 
 import copy
 import json
@@ -242,7 +242,7 @@ def change_leaves(document: Document, rng: random.Random) -> str:
 
 
 def same_meaning(document: Document, rng: random.Random) -> str:
-    """Written otherwise: still what it was."""
+    """Write the same document in another way."""
     target, key = pick(rng, document, is_rational) or (document, "kind")
     if is_rational(target[key]) and "/" in target[key]:
         top, bottom = target[key].split("/")

@@ -1,11 +1,11 @@
-"""Compare the Coq development with its index ``theorems.json`` and with what is pinned.
+"""Compare the Coq development with its index ``theorems.json`` and with the pinned types.
 
 No entry of the index can name a theorem that does not exist, no theorem can be missing from it, no source can leave a
 proof out, no theorem can rest on more than the axioms the index gives for it, and none can prove anything but the
-proposition of its name in Trusted.v. Standard library only; Coq is not needed: what Coq says about axioms and types is
-read from ``assumptions.txt`` and ``types.txt``, which ``make`` compares with a fresh compilation.
+proposition of its name in Trusted.v. Standard library only; Coq is not needed: Coq's output on axioms and types is read
+from ``assumptions.txt`` and ``types.txt``, which ``make`` compares with a fresh compilation.
 
-    python3 check_index.py                 check everything, exit 1 and say why if it fails
+    python3 check_index.py                 check everything; exit 1, with the reasons, if a check fails
     python3 check_index.py --sources-only  the sources and the index, not what Coq printed
     python3 check_index.py --questions     write Assumptions.v and Types.v, which make Coq print both
     python3 check_index.py --write         bring the axioms in the index and the table in README.md up to date
@@ -100,7 +100,7 @@ def index_problems(root, index):
 
 
 def assumptions_source(index):
-    """The Coq source that asks what every theorem rests on."""
+    """Return the Coq source that prints the assumptions of every theorem."""
     modules = sorted({pinned.module_of(file) for file, _ in keys_of(index)})
     lines = [f"From {LIBRARY} Require {module}." for module in modules]
     for file, theorem in keys_of(index):
@@ -125,7 +125,7 @@ def read_assumptions(text):
 
 
 def assumption_problems(root, index):
-    """Differences between the index and what Coq said about the axioms."""
+    """Return the differences between the axioms in the index and those that Coq printed."""
     try:
         printed = read_assumptions((root / "assumptions.txt").read_text(encoding="utf-8"))
     except ValueError as error:

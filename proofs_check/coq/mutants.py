@@ -1,11 +1,11 @@
-"""Weaken the statements of Trusted.v mechanically, and ask whether the pinned types notice.
+"""Weaken the statements of Trusted.v mechanically, and test whether the pinned types detect it.
 
     python3 mutants.py [--count 300] [--seed 0]     needs Coq, and Trusted.vo compiled beside this file
 
 A mutant is one sentence of Trusted.v changed, or read with a notation shadowed before it. It counts if Coq accepts it,
-and is caught if Coq prints something else for it than types.txt has, which is what `make` compares. The sentence as it
-is goes through the same steps, and must print what types.txt has. Proofs need not be compiled: each is checked against
-its proposition, whatever that is.
+and is caught if Coq's output for it differs from types.txt, the comparison that `make` runs. The unchanged sentence
+goes through the same steps, and its output must equal types.txt. Proofs need not be compiled: each is checked against
+its proposition.
 """
 
 import argparse
@@ -29,7 +29,7 @@ BATCH = 100
 
 @dataclass(frozen=True)
 class Mutant:
-    """One change: of which declaration, of what kind, and the sentence with it."""
+    """One change: the declaration, the kind of change, and the changed sentence."""
 
     name: str
     kind: str
@@ -155,7 +155,7 @@ def choose(found: list[Mutant], count: int, seed: int | str) -> list[Mutant]:
 
 
 def closing(text: str) -> str:
-    """The ends of what is still open after a piece of a source."""
+    """Return the End sentences of the modules and sections that a piece of a source leaves open."""
     around: list[str] = []
     for word, name in pinned.SENTENCE.findall(text):
         if word in ("Module", "Section"):
@@ -188,7 +188,7 @@ def _value(block: str) -> str:
 
 @dataclass(frozen=True)
 class Outcome:
-    """`compiles`: Coq accepts the mutant; `caught`: it does not print what types.txt has."""
+    """Result of a mutant. `compiles`: Coq accepts it; `caught`: Coq's output differs from types.txt."""
 
     mutant: Mutant
     compiles: bool

@@ -34,7 +34,7 @@ def declared(code: str) -> list[str]:
 
 
 def statement_of(file: str, theorem: str) -> str:
-    """The qualified name of what a theorem has to prove."""
+    """Return the qualified name of the proposition that a theorem must prove."""
     return f"{HALF[file.partition('/')[0]]}.Statement.{theorem}"
 
 
@@ -43,7 +43,7 @@ def module_of(file: str) -> str:
 
 
 def types_source(names: list[str], theorems: list[tuple[str, str]]) -> str:
-    """The Coq source that prints what types.txt records."""
+    """Return the Coq source whose output types.txt records."""
     modules = sorted({module_of(file) for file, _ in theorems})
     lines = ["From AttnPrune Require Trusted.", *(f"From AttnPrune Require {module}." for module in modules)]
     lines += ["Set Printing All.", "Set Printing Width 118.", "Set Printing Depth 100000."]
@@ -62,7 +62,7 @@ def blocks(text: str) -> dict[str, str]:
 
 
 def types_problems(printed: dict[str, str], names: list[str], theorems: list[tuple[str, str]]) -> list[str]:
-    """Parts missing or superfluous, statements nobody proves, checks of a theorem against something else."""
+    """Return faults: missing or superfluous parts, unproved statements, theorems checked against another one."""
     expected = [*names, *(f"{file} {theorem}" for file, theorem in theorems)]
     problems = [f"types.txt has nothing about {title}" for title in expected if title not in printed]
     problems += [f"types.txt speaks of {title}, which does not exist" for title in printed if title not in expected]

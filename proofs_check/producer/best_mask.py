@@ -160,7 +160,7 @@ class Problem:
         return total / 2
 
     def completed(self, pattern: list[int]) -> list[int]:
-        """With the open entries filled in where one way is left."""
+        """Return the node with its open entries filled in, if only one way is left."""
         left, free = self.ones - pattern.count(1), pattern.count(OPEN)
         if left in (0, free):
             return [int(left > 0) if mark == OPEN else mark for mark in pattern]

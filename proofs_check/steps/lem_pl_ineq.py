@@ -89,7 +89,7 @@ def steps() -> list[Step]:
         return [below("||p||^2", norm_sq(x.p), delta**power * norm_sq(x.c), x) for x, _, delta in every]
 
     def whole(power: int) -> list[tuple[str, bool]]:
-        """Without the slack alpha_1 where lam = 0, which the plain instance has."""
+        """The inequality without the slack alpha_1 at lam = 0, as in the plain instance."""
         return [
             below("||grad L||^2", grad_sq(x), (smallest(x.W) * beta * delta) ** power * norm_sq(x.c), x)
             for x, beta, delta in every
