@@ -73,7 +73,7 @@ class AttnPruneModifier(Modifier):  # type: ignore[misc]  # its base has no type
         self.remove_hooks()
         windows, self._windows = self._windows, []
         if not windows:
-            raise InvalidInstance("calibration must call the whole model (pipeline='basic'); no call was seen")
+            raise InvalidInstance("calibration must call the whole model (pipeline='basic'); it did not call the model")
         choices: dict[str, Any] = {"pattern": self.pattern, "attention": self.attention, "rest": self.rest}
         self._report = prune_(state.model, windows, self.rho, **choices, seed=self.seed)
 

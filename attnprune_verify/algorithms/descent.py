@@ -149,18 +149,19 @@ class Run:
         if earlier.settings != self.settings:
             names = [field.name for field in fields(Settings)]
             other = [name for name in names if getattr(earlier.settings, name) != getattr(self.settings, name)]
-            raise InvalidInstance(f"a run goes on with the settings it began with; different: {', '.join(other)}")
+            raise InvalidInstance(f"a resumed run must keep its settings; got others for {', '.join(other)}")
         (begin,) = self.masks
         if earlier.M.shape != begin.shape or earlier.M.dtype != begin.dtype:
             raise InvalidInstance(
-                f"a run goes on with the data it began with; its M is {earlier.M.dtype} {earlier.M.shape}"
+                f"a resumed run must keep its data; its M is {earlier.M.dtype} {earlier.M.shape}, here "
+                f"{begin.dtype} {begin.shape}"
             )
         if earlier.status == "diverged":
-            raise InvalidInstance(f"a run that diverged cannot go on; it said: {earlier.message}")
+            raise InvalidInstance(f"a resumed run must not have diverged; this one did: {earlier.message}")
         here = self.objective.loss(earlier.M)
         if not np.isclose(here, earlier.trace.loss[-1], rtol=1e-6 if begin.dtype == np.float32 else 1e-9, atol=0):
             raise InvalidInstance(
-                f"a run goes on with the data it began with; the loss was {earlier.trace.loss[-1]}, here it is {here}"
+                f"a resumed run must keep its data; its last loss was {earlier.trace.loss[-1]}, here it is {here}"
             )
         self.masks, self.velocity = [earlier.M.copy()], [earlier.velocity.copy()]
         trace = earlier.trace

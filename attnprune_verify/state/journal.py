@@ -47,14 +47,14 @@ class Journal:
                 run = unsealed(line)
                 mine, key = run.pop("code") == self._code, str(run["key"])
             except (ValueError, KeyError) as error:
-                raise InvalidInstance(f"{self.path} must hold finished runs; line {number} is none") from error
+                raise InvalidInstance(f"{self.path} must hold finished runs; line {number} is not one") from error
             if mine and key in self.finished:
-                raise InvalidInstance(f"{self.path} must hold a run once; line {number} holds one again")
+                raise InvalidInstance(f"{self.path} must hold each run once; line {number} repeats a run")
             if mine:
                 self.finished[key] = run
         cut = content[self._end :]
         if cut[: len(_START)] != _START[: len(cut)]:  # a line of ours that was cut off begins like this
-            raise InvalidInstance(f"{self.path} must hold finished runs; its last line is none")
+            raise InvalidInstance(f"{self.path} must hold finished runs; its last line is not one")
 
     def add(self, run: Mapping[str, Any]) -> None:
         """Append one finished run and flush it to the disk; it overwrites a truncated last line."""

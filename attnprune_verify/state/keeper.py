@@ -78,12 +78,12 @@ class Keeper:
 
     @contextmanager
     def claimed(self) -> Iterator[dict[str, Any] | None]:
-        """Hold the folder, one process at a time; gives what the claim holds beside the request, None where it is new.
+        """Lock the folder for one process; yield the claim's content beside the request, None if the folder is new.
 
         Raises
         ------
         InvalidInstance
-            If the folder is not empty and not of this request, its claim was changed, or another process is at work.
+            If the folder is not empty and not of this request, its claim was changed, or another process uses it.
         """
         rule = f"{str(self.folder)!r} must be empty, new or a folder of this very request"
         if self.folder.is_symlink() or (self.folder.exists() and not self.folder.is_dir()):
@@ -107,7 +107,7 @@ class Keeper:
         except (InvalidInstance, KeyError, TypeError, ValueError) as error:
             raise InvalidInstance(f"a claim must be as it was written; {str(path)!r} is not") from error
         if theirs != self._request:
-            raise InvalidInstance(f"{rule}; it is of one with another {differing_fields(theirs, self._request)[0]}")
+            raise InvalidInstance(f"{rule}; its request has another {differing_fields(theirs, self._request)[0]}")
         self._remove_parts()
         return state
 

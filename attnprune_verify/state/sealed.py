@@ -36,13 +36,13 @@ def unsealed(content: bytes, about: str = "") -> dict[str, Any]:
     >>> unsealed(sealed({"worst": 0.25}).replace(b"0.25", b"0.75"))
     Traceback (most recent call last):
         ...
-    attnprune_verify.errors.InvalidInstance: a document must be as it was written; its digest is that of another content
+    attnprune_verify.errors.InvalidInstance: a document must be as it was written; its digest differs from its content's
     """
     document = parse(content)
     if not isinstance(document, dict):
         raise InvalidInstance(f"a document must be a JSON object; got {type(document).__name__}")
     if document.pop("digest", None) != of_document([about, document]):
-        raise InvalidInstance("a document must be as it was written; its digest is that of another content")
+        raise InvalidInstance("a document must be as it was written; its digest differs from its content's")
     return document
 
 

@@ -69,10 +69,10 @@ class ReducedLoss:
         chosen = [(x, X[allowed]) for x, allowed in zip(X, instance.allowed, strict=True) if allowed.sum() > 1]
         size = sum(len(tokens) - 1 for _, tokens in chosen)
         if not size:
-            raise InvalidInstance("some row must allow two positions; got none")
+            raise InvalidInstance("mask must allow at least two positions in some row; every row allows one")
         if min(size, W.size) > _MOST:
             raise InvalidInstance(
-                f"min(sum_i (m_i - 1), d^2) must be at most {_MOST}; got {min(size, W.size)}: fewer tokens, please"
+                f"min(sum_i (m_i - 1), d^2) must be at most {_MOST}; got {min(size, W.size)}; give fewer tokens"
             )
         self.bases = [_zero_sum_basis(len(tokens)) for _, tokens in chosen]
         weight = W.ravel().tolist()
@@ -91,7 +91,9 @@ class ReducedLoss:
         factor = triangular(self.B * self.B.transpose()) if size <= W.size else None
         self.full = factor is None
         if factor is None and W.size > _MOST:
-            raise InvalidInstance(f"the centred logits depend on each other, so that d^2 must be at most {_MOST}")
+            raise InvalidInstance(
+                f"d^2 must be at most {_MOST} if the centred logits are linearly dependent; got {W.size}"
+            )
         self.C = self.B if factor is None else factor
         self.start = self.coordinates(np.ones_like(W))
         small = self.C.nrows() <= self.C.ncols()

@@ -261,7 +261,7 @@ def test_another_command_another_kernel_and_damage_are_refused(tmp_path, monkeyp
     run_campaign("fix:lip_f", 40, sizes=SIZES, out=out)
     for change in ({"instances": 41}, {"seed": 1}, {"sizes": "n=2,d=2"}, {"ids": "fix:lip_c"}):
         settings = {"ids": "fix:lip_f", "instances": 40, "sizes": SIZES, "out": out} | change
-        with pytest.raises(InvalidInstance, match="a folder of this very request; it is of one with another"):
+        with pytest.raises(InvalidInstance, match="a folder of this very request; its request has another"):
             run_campaign(settings.pop("ids"), settings.pop("instances"), **settings)
     with monkeypatch.context() as elsewhere:
         elsewhere.setattr(run, "kernel", lambda: {"blas": "other"})

@@ -243,7 +243,7 @@ def test_a_larger_sample_comes_out_again(name: str) -> None:
 def test_another_model_is_refused(tmp_path: Path) -> None:
     for name in ("config.json", "tokenizer.json", "model.safetensors"):
         (tmp_path / name).write_text("{}")
-    with pytest.raises(InvalidInstance, match="layer must be done again on the model and texts it was measured on"):
+    with pytest.raises(InvalidInstance, match="layer must be repeated on the model and texts it was measured on"):
         sample(FOLDER / "layer", SEED, 5.0, str(tmp_path))
 
 

@@ -234,7 +234,7 @@ def test_another_request_does_not_go_on_from_it(tmp_path):
 
     with pytest.raises(KeyboardInterrupt):
         prune_(tiny("llama"), IDS, 0.5, **FAST, resume=tmp_path, progress=stop)
-    with pytest.raises(InvalidInstance, match="of this very request; it is of one with another plan.rho"):
+    with pytest.raises(InvalidInstance, match="of this very request; its request has another plan.rho"):
         prune_(tiny("llama"), IDS, 0.6, **FAST, resume=tmp_path)
 
 

@@ -175,7 +175,7 @@ def _judge(
         if progress is not None:
             progress(done, plan.instances)
     if done != plan.instances:
-        raise RuntimeError(f"{plan.instances - done} instances were handed out and never came back")
+        raise RuntimeError(f"every instance must be judged; {plan.instances - done} were not")
 
 
 def _refuse_other_slacks(plan: Plan, store: Checkpoint) -> None:

@@ -172,7 +172,7 @@ def _on_cluster(plan: Plan, groups: Sequence[Asked], scheduler: str) -> Iterator
             try:
                 found: Found = future.result()
             except (dask.scheduler.KilledWorker, dask.CancelledError, OSError) as error:
-                raise WorkersLost(f"the cluster gave up: {type(error).__name__}") from error
+                raise WorkersLost(f"the Dask cluster stopped: {type(error).__name__}") from error
             for asked in islice(waiting, 1):
                 running.add(submit(asked))
             yield found

@@ -45,7 +45,7 @@ def sample(
     if stored.needs_model and not folder:
         return stored, []
     if stored.inputs() != record.inputs:
-        raise InvalidInstance(f"{path.name} must be done again on the model and texts it was measured on")
+        raise InvalidInstance(f"{path.name} must be repeated on the model and texts it was measured on")
     costs = _times(path)
     if not chaotic:
         runs = stored.runs()
