@@ -308,7 +308,7 @@ def _with_way_out(verdict: OracleVerdict, point: _Point) -> OracleVerdict:
 
 
 def _badness(verdict: OracleVerdict) -> tuple[int, float]:
-    """Failed before inconclusive before passed; among equals, the smaller margin, or what needs more effort."""
+    """Return a key that sorts failed, inconclusive, passed; among equals by margin, or by the effort needed."""
     if verdict.needs is not None:
         return _SEVERITY[verdict.status], verdict.needs
     ratio = verdict.value / verdict.tolerance if verdict.tolerance > 0 else float(verdict.value > 0)

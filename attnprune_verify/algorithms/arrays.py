@@ -1,7 +1,7 @@
 """Arrays of any library that follows the Python array API standard: NumPy, torch on any device, CuPy.
 
-The solvers of `algorithms.matrix` are written once, in the standard's words; what they are given (library, device,
-precision) is what they compute in and give back.
+The solvers of `algorithms.matrix` are written once, with the standard's functions; they compute and return results in
+the library, device and precision of their arguments.
 """
 
 from __future__ import annotations

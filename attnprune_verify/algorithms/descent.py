@@ -73,7 +73,7 @@ def prune_mask_gd(
     momentum : float
         In [0, 1); Section 6.1 says 0.9.
     reading : str or Reading
-        Where lam stands and which eta is taken.
+        The place of lam and the choice of eta.
     momentum_form : "heavy-ball", "ema" or "nesterov"
     project : bool
         Clip M to [0, 1] after every step. (The guarantee is for steps without clipping.)

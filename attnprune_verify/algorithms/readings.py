@@ -31,7 +31,7 @@ StepRule = Literal["directional", "sharp", "0.1/lam", "0.1/(n lam)"]
 
 @dataclass(frozen=True)
 class Reading:
-    """One way to read the algorithm: where lam stands, and which step is taken."""
+    """One reading of the algorithm: the place of lam, and the step."""
 
     name: str
     step: StepRule

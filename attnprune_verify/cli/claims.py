@@ -32,11 +32,11 @@ def command(
     """Judge every statement of the paper, and every repaired and new one, or only those named.
 
     Each is attacked by adversarial families, guided random search, limits and optimisation; a violation counts only
-    when exact or ball arithmetic confirms it. The verdict on the printed proof stands beside the verdict on the
+    when exact or ball arithmetic confirms it. The verdict on the printed proof is listed with the verdict on the
     statement.
 
     Exit code 0 when everything was computed (a refuted statement of the paper is a finding), 1 when a repaired or new
-    statement does not stand, 2 for wrong usage, 3 when something could not be run or decided.
+    statement fails, 2 for wrong usage, 3 when something could not be run or decided.
     """
     target = output_file(out)
     from attnprune_verify.claims.falsifier import QUICK, THOROUGH

@@ -33,7 +33,7 @@ __all__ = ["command"]
 @click.option("--jobs", type=int, help="Runs at the same time.  [default: one per core]")
 @click.option("--quiet", is_flag=True, help="Print nothing but warnings.")
 def command(out: Path, jobs: int | None, quiet: bool, **choices: Any) -> int:
-    """Try what might make the optimisation pay, against Wanda, SparseGPT and magnitude, on fresh samples.
+    """Compare ways to use the attention error with Wanda, SparseGPT and magnitude, on fresh samples.
 
     \b
     Example:

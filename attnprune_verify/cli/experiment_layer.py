@@ -44,7 +44,7 @@ def command(folder: Path, out: Path, jobs: int, plots: bool, form: str, quiet: b
     """Prune W_Q and W_K of the model in FOLDER (config.json, safetensors, tokenizer.json) and measure the attention.
 
     Errors are reported on the calibration texts and on other ones, by layer and head, with paired ratios against
-    SparseGPT. Each run is kept in OUT as soon as it is done: after an interruption the same command goes on.
+    SparseGPT. Each run is kept in OUT as soon as it is done: after an interruption the same command resumes.
 
     \b
     Example:

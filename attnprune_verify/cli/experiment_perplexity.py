@@ -61,7 +61,7 @@ def command(folder: Path, out: Path, jobs: int, plots: bool, form: str, quiet: b
 
     Every combination of --rest, --attention, --rho or --pattern, --k and draw is one run: perplexity, KL to the dense
     model, paired ratios to SparseGPT. Each run is kept in OUT as soon as it is done: after an interruption the same
-    command goes on. Every number carries a fingerprint of all it depends on (see `compare`).
+    command resumes. The results hold a fingerprint of everything they depend on (see `compare`).
 
     \b
     Example:

@@ -52,7 +52,7 @@ __all__ = ["command"]
 def command(full: bool, out: Path, jobs: int | None, plots: bool, form: str, quiet: bool, **choices: Any) -> int:
     """Measure Figure 2's curves for every reading of its text, and compare them with its prose.
 
-    Each run is kept in OUT as soon as it is done: after an interruption the same command goes on.
+    Each run is kept in OUT as soon as it is done: after an interruption the same command resumes.
 
     \b
     Example:

@@ -13,7 +13,7 @@ __all__ = ["LazyGroup", "NamingMethods", "lazy_group"]
 
 
 class LazyGroup(click.Group):
-    """Commands as ``name -> (module, one line)``; a name that is none is answered with the nearest ones."""
+    """Commands as ``name -> (module, one line)``; the error for an unknown name lists the nearest ones."""
 
     homes: dict[str, tuple[str, str]]
 
@@ -54,7 +54,7 @@ def lazy_group(homes: dict[str, tuple[str, str]]) -> type[LazyGroup]:
 
 
 class NamingMethods(click.Command):
-    """A command whose help ends with the names of the pruning methods, looked up when help is asked for."""
+    """A command whose help ends with the names of the pruning methods, looked up when the help is printed."""
 
     def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         from attnprune_verify.algorithms.layer.prune import LAYER_METHODS

@@ -1,4 +1,4 @@
-"""The program ``attnprune-verify``: finds a command, runs it, and turns what happened into an exit code.
+"""The program ``attnprune-verify``: imports a command, runs it, and turns its result into an exit code.
 
 Exit codes: 0 passed, 1 failed, 2 usage or invalid input (one line on stderr, never a traceback), 3 incomplete,
 130 interrupted.

@@ -1,4 +1,4 @@
-"""``attnprune-verify plot``: pictures of an instance, of the bounds, and of what experiments measured."""
+"""``attnprune-verify plot``: pictures of an instance, of the bounds, and of the experiments' measurements."""
 
 from __future__ import annotations
 

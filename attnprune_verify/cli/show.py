@@ -26,7 +26,7 @@ def command(ids: tuple[str, ...], reading: str | None, form: str, fresh: bool, q
     The statements are judged with the effort of `claims`, together with those they rest on. Verdicts are kept in the
     user's cache folder (or in ATTNPRUNE_CACHE, if that variable is set) under a key of the code they depend on.
 
-    Exit code 0 when everything was computed, 1 when a repaired or new statement does not stand, 2 for an unknown id or
+    Exit code 0 when everything was computed, 1 when a repaired or new statement fails, 2 for an unknown id or
     reading, 3 when something could not be run or decided.
     """
     from attnprune_verify.claims import shelf
@@ -54,7 +54,7 @@ def command(ids: tuple[str, ...], reading: str | None, form: str, fresh: bool, q
 
 
 def _judged(ids: tuple[str, ...], reading: str | None, fresh: bool, quiet: bool) -> Iterator[list[dict[str, Any]]]:
-    """Judge the statements, and keep what is shown of them."""
+    """Judge the statements, and keep their pages."""
     from attnprune_verify.claims import registry, shelf
     from attnprune_verify.claims.run import ClaimsResult, run_claims, witness
     from attnprune_verify.cli.progress import progress_bar

@@ -1,4 +1,4 @@
-"""The terms of ``audit`` and ``audit-kernel``: seed, limits, confinement; and the audit's own process made ready."""
+"""The terms of ``audit`` and ``audit-kernel``: seed, limits, confinement; and preparation of the audit's process."""
 
 from __future__ import annotations
 
@@ -35,14 +35,14 @@ OPTIONS = {"seed", "limit", "call_limit", "confine"}
 
 
 def terms_options(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Add the options that both audits have."""
+    """Add the options of both audits."""
     for option in (
         click.option(
             "--confine",
             type=click.Choice(["available", "required", "off"]),
             default="available",
             show_default=True,
-            help="Close files, network and signals to TARGET: as far as this kernel can; at least by Landlock; not.",
+            help="Close files, network and signals to TARGET: as far as possible; at least by Landlock; not at all.",
         ),
         click.option(
             "--call-limit",
@@ -50,17 +50,20 @@ def terms_options(command: Callable[..., Any]) -> Callable[..., Any]:
             default=30.0,
             show_default=True,
             metavar="SECONDS",
-            help="Processor time of a call; in all it may take ten times that.",
+            help="Processor time of a call; its wall-clock time may be ten times that.",
         ),
         click.option(
-            "--limit", type=_SECONDS, metavar="SECONDS", help="Of the whole audit; what is left then could not run."
+            "--limit",
+            type=_SECONDS,
+            metavar="SECONDS",
+            help="Time of the whole audit; the checks left then could not run.",
         ),
         click.option(
             "--seed",
             type=_Seed(),
             default="0",
             show_default=True,
-            help="Of the instances; random draws one, as continuous integration should.",
+            help="Seed of the instances; random draws one (recommended for continuous integration).",
         ),
     ):
         command = option(command)
@@ -69,10 +72,10 @@ def terms_options(command: Callable[..., Any]) -> Callable[..., Any]:
 
 @contextmanager
 def ready(report_of: Callable[[AuditResult], str | RenderableType]) -> Iterator[None]:
-    """Import all that judges and reports, before anything of the target runs, and nothing from the working directory.
+    """Import all modules that judge and report, before the target runs, and none from the working directory.
 
-    A target may write files where Python looks for modules: what is imported already cannot be replaced. The report is
-    made once of nothing, because libraries import more when they are used.
+    A target may write files where Python looks for modules; a module that is already imported cannot be replaced. One
+    report is rendered in advance, because libraries import more modules when they are used.
     """
     from attnprune_verify import audit
     from attnprune_verify.audit.subject.reach import leave_working_directory
@@ -87,7 +90,7 @@ def ready(report_of: Callable[[AuditResult], str | RenderableType]) -> Iterator[
 
 
 def _rehearsal() -> AuditResult:
-    """A result with one of everything that a report shows."""
+    """Return a result with one example of everything that a report shows."""
     from attnprune_verify.audit.record import Record
     from attnprune_verify.audit.run import AuditResult
 

@@ -94,7 +94,7 @@ def more_tokens_than_features(rng: Generator, n: int = 7, d: int = 3, lam: float
 
 
 def repeated_tokens(rng: Generator, n: int = 5, d: int = 6, lam: float = 0.01) -> Instance:
-    """Two equal tokens: X X^T is singular although n <= d, and float eigenvalues near 0 cannot say so."""
+    """Two equal tokens: X X^T is singular although n <= d, and float eigenvalues near 0 cannot show this."""
     instance = _with_logits(rng, max(n, 2), d, 2.0, lam)
     X = instance.X.copy()
     X[-1] = X[0]

@@ -1,4 +1,4 @@
-"""Objects that do not change after their validation: what was checked once stays true."""
+"""Objects that do not change after their validation, so that a checked rule stays true."""
 
 from __future__ import annotations
 

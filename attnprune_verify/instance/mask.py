@@ -111,7 +111,7 @@ class Mask(ABC):
         return None
 
     def __and__(self, other: Mask) -> Mask:
-        """Only what both allow."""
+        """Return the mask of the positions that both allow."""
         if isinstance(other, Full) or self == other:
             return self
         return other if isinstance(self, Full) else Both(self, other)

@@ -139,7 +139,7 @@ def _check(sizes: _Sizes, keep_dense: bool, itemsize: int) -> int:
 
 
 def _prune(sizes: _Sizes, keep_dense: bool, itemsize: int) -> int:
-    """Moments of inputs and metrics behind them, beside what an objective without F(1) takes; all in float64."""
+    """Bytes for the moments of inputs, the metrics behind them, and an objective without F(1); all in float64."""
     return (
         _objective(sizes, False, 8)
         + 8 * (10 * sizes.square + 4 * sizes.rows + 8 * sizes.weights + 12 * sizes.d * sizes.d)
@@ -151,7 +151,7 @@ _TASKS: dict[str, Callable[[_Sizes, bool, int], int]] = {"objective": _objective
 
 
 def require_memory(what: str, needed: int, instead: str = "") -> None:
-    """Refuse what does not fit into the budget, with the numbers.
+    """Refuse a task that does not fit into the memory budget; the message names both sizes.
 
     Raises
     ------

@@ -197,7 +197,7 @@ def loss_and_gradient(
     Returns
     -------
     float, (d, d) array
-        What `loss` and what `gradient` return.
+        The results of `loss` and of `gradient`.
 
     Raises
     ------

@@ -40,7 +40,7 @@ class FusedRanks(NamedTuple):
 
 
 class HeadSum(NamedTuple):
-    """Relative distances of the unheaded formula's logits and attention from what the layer computes."""
+    """Relative distances of the unheaded formula's logits and attention from the layer's."""
 
     logits_to_sum_of_heads: float
     attention_to_nearest_head: float

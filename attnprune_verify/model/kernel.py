@@ -1,4 +1,4 @@
-"""The passes over one unit of rows: logits, f~, c, p and what the loss, its derivatives and the errors need of them.
+"""The passes over one unit of rows: logits, f~, c, p and the sums for the loss, its derivatives and the errors.
 
 Everything is written over buffers of a `Workspace`; the steps are those of `attnprune_verify.model.plain`, and only
 their order in memory differs.
@@ -69,7 +69,7 @@ def norm_within(features: Array, limit: float) -> float:
 
 
 def logits_of(queries: Array, keys: Array, key_norm: float | None, modifiers: Sequence[ScoreModifier]) -> Logits:
-    """Queries and keys with what their norms say about exp: see `shift_is_needed`."""
+    """Return queries and keys, and whether their norms require the shift before exp (`shift_is_needed`)."""
     if key_norm is None:
         key_norm = largest_norm(keys)
     limit = 40.0 if queries.dtype == np.float32 else 300.0
@@ -78,7 +78,7 @@ def logits_of(queries: Array, keys: Array, key_norm: float | None, modifiers: Se
 
 
 def softmax_chunk(chunk: Chunk, shift: bool, modifiers: Sequence[ScoreModifier]) -> Bend | None:
-    """Turn a chunk's logits into f~ where they stand."""
+    """Turn a chunk's logits into f~ in place."""
     S, bend = chunk.S, None
     if modifiers:
         if shift and not np.isfinite(S).all():  # a cap would hide it
@@ -127,7 +127,7 @@ def move_p(chunk: Chunk, bend: Bend | None) -> None:
 
 
 def dp_chunk(F: Array, b: Array, bend: Bend | None, moved: Chunk, p: Array | None) -> None:
-    """dp over the logits' derivative ds of the chunk `moved`, and p into `p` where it is asked for.
+    """Write dp over the logits' derivative ds of the chunk `moved`, and p into `p` if it is given.
 
     With b = c - <c, f~>, so that p = f~ * b, and df~ = f~ * (ds - <f~, ds>)::
 

@@ -1,4 +1,4 @@
-"""The definitions as one would write them down, with whole n x n arrays: what the fast code is held to.
+"""The definitions written plainly, with whole n x n arrays; the fast code is compared with them.
 
 Logits, softmax, c, p, loss, gradient and Hessian-vector product of any `Problem`, one line a formula, every row shifted
 by its maximum. The code that people call (`attnprune_verify.model.objective`) computes the same by blocks of rows; the

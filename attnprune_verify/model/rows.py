@@ -110,7 +110,7 @@ class Rows:
         return error, size
 
     def kept_rows(self, at: Logits, index: int) -> list[Kept]:
-        """Copies of what Hessian products need of F(M) and c."""
+        """Return copies of the parts of F(M) and c that Hessian products need."""
         space = self._borrow()
         at.fill(self.units[index], space.tile(self.units[index]))
         kept = []

@@ -119,7 +119,7 @@ class Tile(NamedTuple):
 
 
 class Workspace:
-    """The buffers of one thread, in layers: a tall one for a unit's logits, a small one for what a chunk needs beside.
+    """The buffers of one thread: a tall one for a unit's logits, and small ones for the other arrays of a chunk.
 
     Parameters
     ----------

@@ -43,7 +43,7 @@ class Rounding(NamedTuple):
         return Rounding(min(self.u, U32))
 
     def gamma(self, k: int) -> float:
-        """A sum of k terms, and the rounding of what is stored where that is coarser."""
+        """Return gamma of a sum of k terms, plus the rounding of stored values if that is coarser."""
         u = min(self.u, U32)
         stored = self.u if self.u > u else 0.0
         return k * u / (1 - k * u) + stored if k * u < 1 else np.inf
@@ -58,7 +58,7 @@ class Approx(NamedTuple):
 
 
 class Scores(NamedTuple):
-    """Rows of scores: what the softmax is taken of."""
+    """Rows of scores, the arguments of the softmax."""
 
     value: Array  # float64 evaluation
     own: Array  # its own error
@@ -220,7 +220,7 @@ def _row_sum(value: Array, size: Array, error: Array, rounding: Rounding) -> App
 
 
 def _finished(value: Array, parts: Array, moved: Array, rounding: Rounding) -> Approx:
-    """Eight roundings of the parts a value is put together from, on top of what its operands had."""
+    """Add eight roundings of the parts of a value to the errors of its operands."""
     error = moved + 8 * rounding.u * (parts + moved) + 8 * rounding.tiny
     # Our float64 value obeys the same bound if the implementation is not more precise than float64.
     size = np.minimum(parts, np.abs(value) + error) if rounding.u >= U64 else parts

@@ -49,7 +49,7 @@ class Bert:
         self._tensors = tensors
 
     def _shapes(self) -> dict[str, tuple[int, ...]]:
-        """Every tensor the network is made of."""
+        """Return the shape of every tensor of the network by name."""
         d, inner = self.width, self._inner
         rows = zip(_EMBEDDINGS, (self.vocabulary, self.longest, self._types), strict=True)
         shapes: dict[str, tuple[int, ...]] = {f"embeddings.{name}.weight": (count, d) for name, count in rows}

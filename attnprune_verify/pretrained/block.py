@@ -1,4 +1,4 @@
-"""One block of a network: attention and a two-layer map, each with a norm and added to what came in.
+"""One block of a network: attention and a two-layer map, each with a norm and a residual connection.
 
 ::
 

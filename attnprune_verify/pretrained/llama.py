@@ -72,7 +72,7 @@ class Llama:
         }  # fmt: skip
 
     def _shapes(self) -> dict[str, tuple[int, ...]]:
-        """Every tensor the network is made of."""
+        """Return the shape of every tensor of the network by name."""
         shapes: dict[str, tuple[int, ...]] = {
             "embed_tokens.weight": (self.vocabulary, self.width),
             "norm.weight": (self.width,),

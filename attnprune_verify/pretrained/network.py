@@ -22,7 +22,7 @@ __all__ = ["Family", "PretrainedModel"]
 
 
 class Family(Protocol):
-    """One kind of network: what its tensors are called and how they are put together."""
+    """Interface of one kind of network: the names of its tensors and their computation."""
 
     predicts: bool
     vocabulary: int
@@ -107,7 +107,7 @@ class PretrainedModel:
         )
 
     def block(self, index: int) -> Block:
-        """Block `index` with what was exchanged in it."""
+        """Return block `index` with its exchanged weights."""
         block = self.family.block(index)
         if index in self._layers:
             block = replace(block, layer=self._layers[index])

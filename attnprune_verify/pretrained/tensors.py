@@ -77,7 +77,7 @@ class Tensors:
         optional: Mapping[str, tuple[int, ...]] | None = None,
         ignored: tuple[str, ...] = (),
     ) -> None:
-        """Refuse a folder that lacks one of the tensors, or holds one more that would change what is computed."""
+        """Refuse a folder that lacks one of the tensors, or holds another one that would change the computation."""
         known = {**shapes, **(optional or {})}
         for name, shape in known.items():
             if name in shapes or name in self._places:

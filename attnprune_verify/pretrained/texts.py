@@ -20,7 +20,7 @@ _LARGEST = 64 * 2**20  # bytes of one file
 
 
 def read_text(path: str | os.PathLike[str]) -> str:
-    """The file's text as it stands.
+    """Return the file's text, unchanged.
 
     Raises
     ------

@@ -1,4 +1,4 @@
-"""The contract of the audited functions as text: what ``audit --contract`` prints and the docs show."""
+"""The contract of the audited functions as text, printed by ``audit --contract`` and shown in the docs."""
 
 from __future__ import annotations
 

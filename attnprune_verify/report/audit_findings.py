@@ -29,7 +29,7 @@ _ALONE = {
 
 @dataclass(frozen=True)
 class Findings:
-    """Records of one function that say the same, the most telling one first."""
+    """Records of one function with the same finding, the most informative one first."""
 
     function: str
     records: tuple[Record, ...]

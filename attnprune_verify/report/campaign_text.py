@@ -15,7 +15,7 @@ __all__ = ["closing_sentence", "render_campaign", "render_instance"]
 
 
 def render_campaign(result: CampaignResult) -> Group:
-    """Each statement with its counts and its worst instance, then what to remember."""
+    """Render each statement with its counts and its worst instance, then the closing sentence."""
     plan = result.plan
     n, d = (f"{first}" if first == last else f"{first} to {last}" for first, last in plan.sizes)
     parts: list[RenderableType] = [

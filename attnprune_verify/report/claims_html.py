@@ -38,7 +38,7 @@ def render_page(result: ClaimsResult) -> str:
 
 
 def _embedded(result: ClaimsResult) -> str:
-    """JSON that cannot end the script element it stands in."""
+    """Return JSON that cannot end the script element that contains it."""
     text = json.dumps(plain(result.as_dict()["claims"]), ensure_ascii=False, allow_nan=False)
     return text.replace("<", "\\u003c")
 

@@ -62,9 +62,9 @@ def _heading(record: ClaimRecord) -> str:
 
 
 def _lines(records: list[ClaimRecord]) -> list[RenderableType]:
-    """Verdict, name, proof and evidence of each record on a line, and below it, wrapped, what it says.
+    """Verdict, name, proof and evidence of each record on a line, and below it, wrapped, its statement.
 
-    Measured ones come last, below a line that says what they were measured on: their sentences end with it.
+    Measured records come last, below a line with the data they were measured on; their sentences end with these data.
     """
     records = sorted(records, key=lambda record: record.claim.measured_on != "")
     names = [f"{record.claim.id} ({record.claim.reading.name})" for record in records]

@@ -55,7 +55,7 @@ def pytest_unconfigure(config: pytest.Config) -> None:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Leave out the spec that no target was given for; skip, visibly, what belongs to the thorough profile."""
+    """Deselect the spec if no target was given; skip, visibly, the tests of the thorough profile."""
     other = "test_kernel" if config.getoption("--attnprune-kernel") is None else "test_subject"
     spec = Path(__file__).parent / f"{other}.py"
     unasked = [item for item in items if item.path == spec]

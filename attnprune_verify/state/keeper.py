@@ -26,7 +26,7 @@ _CHUNK = 1 << 20  # bytes read at a time, chosen: no larger buffer hashes faster
 
 
 class Sink:
-    """A file that is being written, with the digest of what went into it."""
+    """A file that is being written, with the digest of its content so far."""
 
     def __init__(self, file: BinaryIO, about: str) -> None:
         self._file, self._digest = file, hashlib.sha256(about.encode())
@@ -169,7 +169,7 @@ class Keeper:
             (self.folder / name).unlink(missing_ok=True)
 
     def clear(self) -> None:
-        """Delete what is ours, the claim last, and the folder if nothing else is in it."""
+        """Delete our files, the claim last, and the folder if it is then empty."""
         self._remove_parts()
         self.remove(*(one.name for one in self.folder.iterdir() if self._own.fullmatch(one.name)))
         self.remove(self._claim_name)
@@ -177,5 +177,5 @@ class Keeper:
             self.folder.rmdir()
 
     def _remove_parts(self) -> None:
-        """Delete what a killed process was writing."""
+        """Delete the partial files of a killed process."""
         self.remove(*(one.name for one in self.folder.iterdir() if self._part.fullmatch(one.name)))

@@ -33,7 +33,7 @@ class Assumption:
     log10 : float
         Its decimal logarithm, finite for every positive value; -inf for 0, nan for a negative value.
     reason : str
-        One sentence: why, and what it means for thm:our_convergence.
+        One sentence: the reason, and the consequence for thm:our_convergence.
     """
 
     id: str

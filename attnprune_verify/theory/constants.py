@@ -158,7 +158,7 @@ def constants(
     eta : float, optional
         Step size in T, > 0; 1 / L_paper and 1 / L_sharp by default.
     beta, delta : float, optional
-        Used instead of the instance's own (`assumptions` judges them); delta then stands for both deltas.
+        Used instead of the instance's own (`assumptions` judges them); delta is then used for both deltas.
 
     Returns
     -------

@@ -109,7 +109,7 @@ def objective_of(instance: Instance, lam: float, *, keep_dense: bool = False) ->
 
 
 def attention_part(instance: Instance, bits: int) -> AttentionPart:
-    """Enclose what the PL inequality speaks about, at `bits` bits on the ball route.
+    """Enclose the quantities of the PL inequality, at `bits` bits on the ball route.
 
     Examples
     --------

@@ -29,7 +29,7 @@ class Formula:
     Attributes
     ----------
     module, name : str
-        Where the function stands.
+        Module and name of the function.
     claims : tuple of str
         Ids of the statements that print and use it.
     printed : str

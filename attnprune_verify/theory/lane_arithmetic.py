@@ -20,7 +20,7 @@ _Vector = NDArray[np.float64]
 
 
 class _Lanes(Arithmetic):
-    """Constants are lanes of length 1, so that the rounding of what is computed from them is bounded, too."""
+    """Arithmetic of lanes; constants are lanes of length 1, so that rounding of expressions in them is bounded, too."""
 
     name = "lanes"
 

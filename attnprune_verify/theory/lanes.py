@@ -195,7 +195,7 @@ class Lane:
 
 
 class Slope:
-    """``value + t slope`` to first order in t, over any numbers: automatic differentiation of what is written once."""
+    """``value + t slope`` to first order in t, over any numbers: automatic differentiation of the same code."""
 
     __slots__ = ("slope", "value")
 
@@ -271,7 +271,7 @@ _KNOWN: dict[Any, Lane] = {}
 
 
 def constant(value: Any) -> Any:
-    """A number as a lane; NotImplemented for what is none, so that NumPy may spread it over an array."""
+    """Return a number as a lane; NotImplemented for anything else, so that NumPy may spread it over an array."""
     found = _KNOWN.get(value) if isinstance(value, int | float) else None
     if found is not None:
         return found

@@ -208,7 +208,7 @@ def layer_assumptions(
 
 
 def _stand_in(instance: LayerInstance) -> Instance:
-    """Any fused weight: only what does not depend on it is read."""
+    """Return an instance with an arbitrary fused weight: only quantities that do not depend on it are read."""
     X = tokens_of(instance)
     return Instance(X if instance.k is not None else X[0], np.ones((X.shape[2], X.shape[2])), lam=instance.lam)
 
@@ -265,7 +265,7 @@ def _masks_in_box(instance: LayerInstance) -> LayerAssumption:
 
 
 def _masks_in_ball(instance: LayerInstance) -> LayerAssumption:
-    """||M_Q||^2 + ||M_K||^2 at most what it is where nothing is pruned."""
+    """Assumption that ||M_Q||^2 + ||M_K||^2 is at most its value at M_Q = M_K = 1, where nothing is pruned."""
     flat = np.concatenate([mask.ravel() for mask in instance.masks_or_ones])
     norm, limit = frobenius(flat), BALL.sqrt(arb(flat.size))
     holds = not norm > limit

@@ -78,7 +78,7 @@ def diverges(theta: Number, eta: Number, lam: Number, *, arithmetic: Arithmetic 
 
 @formula("(x + 1 + theta + sqrt(x^2 + 2 x (1 + theta) + (1 - theta)^2))/2", "new:heavy_ball_diverges", excess="x")
 def growth(excess: Number, theta: Number, *, arithmetic: Arithmetic = BALL) -> Any:
-    """r: the part off the range of Pi A is at least r^t times what it was, x = eta lam - 2 (1 + theta) > 0.
+    """r: after t steps the part off the range of Pi A is at least r^t times as large, x = eta lam - 2 (1 + theta) > 0.
 
     The larger root of r^2 - (x + 1 + theta) r + theta; above 1 for x > 0.
 

@@ -1,4 +1,4 @@
-"""Two masks, on W_Q and W_K, over any number of heads: smoothness, descent, and what is left of the PL inequality.
+"""Two masks, on W_Q and W_K, over any number of heads: smoothness, descent, and a weaker PL inequality.
 
 The logits s X (M_Q * W_Q^h)(M_K * W_K^g)^T X^T are bilinear, so no constant serves everywhere. k is any number with
 ||Pi B(P, Q)||_F <= k ||P||_F ||Q||_F for their bilinear map B, all heads together (`pair_norm`); N is the number of

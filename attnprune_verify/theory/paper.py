@@ -68,7 +68,7 @@ def mu(min_W: Number, beta: Number, delta: Number, *, arithmetic: Arithmetic = B
 def cross_term(
     n: Number, d: Number, max_W: Number, norm_X: Number, lam: Number, *, arithmetic: Arithmetic = BALL
 ) -> Any:
-    """mu xi / 2, what the PL inequality loses to the regulariser: mu cancels.
+    """mu xi / 2, the loss of the PL inequality to the regulariser: mu cancels.
 
     2 lam ||G||_F ||M||_F with ||G||_F <= 3 sqrt(n) max|W| ||X||_F^2 and ||M||_F <= d.
 
@@ -124,7 +124,7 @@ def xi_theorem(
 def iterations(
     start_loss: Number, eta: Number, mu: Number, eps: Number, n: Number, *, arithmetic: Arithmetic = BALL
 ) -> Any:
-    """T of thm:our_convergence; T and eps stand in it alike, so it is also the eps that T steps reach.
+    """T of thm:our_convergence; the formula is symmetric in T and eps, so it also gives the eps that T steps reach.
 
     With M_0 = 1 and eta = 1/L it is 2 lam d^2 L / (mu eps n^2): increasing in lam, against the paper's remark that a
     small lam means a longer run. inf where mu = 0, nan where the loss is 0 as well.

@@ -1,4 +1,4 @@
-"""The repaired and sharp constants beside the paper's. Only what is proved is called a bound.
+"""The repaired and sharp constants beside the paper's. Only a proved bound is called a bound.
 
 Notation: A : M -> X (M * W) X^T, Pi centres each row over its allowed positions, K = ||Pi A||; sigma a row of F(M),
 f the same row of F(1), c = sigma - f, J = diag(sigma) - sigma sigma^T, G the gradient of the attention term. Every
@@ -233,7 +233,7 @@ def inner_product_floor(row_counts: Iterable[int], *, arithmetic: Arithmetic = B
 
 @formula("2 lam sum_i W0((m_i - 1)/e)", "new:PL_global", limit="sum_i W0((m_i - 1)/e)")
 def cross_global(lam: Number, limit: Number, *, arithmetic: Arithmetic = BALL) -> Any:
-    """mu xi / 2, what the PL inequality loses to the regulariser, for every real M: the least of 2 lam <G, M>.
+    """mu xi / 2, the loss of the PL inequality to the regulariser, for every real M: the least of 2 lam <G, M>.
 
     Examples
     --------

@@ -52,7 +52,7 @@ def magnitude_mask(weight: ArrayLike, rho: float) -> PrunedMask:
 
 
 def random_mask(shape: tuple[int, ...], rho: float, rng: np.random.Generator) -> NDArray[np.bool_]:
-    """True at ``floor(rho * size)`` pruned entries, drawn uniformly: what a method must beat to have learned anything.
+    """Mask with ``floor(rho * size)`` True (pruned) entries, drawn uniformly: a method that learns must do better.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""The mask of a baseline, which says what is pruned, and cannot be taken for one that says what is kept."""
+"""The mask of a baseline: True where a weight is pruned, and protected against use as a mask of kept weights."""
 
 from __future__ import annotations
 

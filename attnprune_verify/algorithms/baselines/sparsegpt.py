@@ -33,7 +33,7 @@ _CAUTION = 4.0  # two float32 programs stray by different amounts
 
 @dataclass(frozen=True)
 class SparseGPTReport:
-    """The pruned layer, and what one should know before believing it.
+    """The pruned layer, with the numbers that show how reliable the result is.
 
     Attributes
     ----------
@@ -207,7 +207,7 @@ def sparsegpt_from_hessian(
 
 
 class _Sweep:
-    """The pass from left to right, with what it changes."""
+    """The pass from left to right, with its state."""
 
     def __init__(self, weight: AnyArray, factor: AnyArray, n: int, m: int, ratio: float, stray: float | None) -> None:
         self.weight, self.factor, self.n, self.m, self.ratio, self.stray = weight, factor, n, m, ratio, stray

@@ -1,4 +1,4 @@
-"""The dense layer on the calibration tokens: what every attention-aware method starts from. All in float64."""
+"""The dense layer on the calibration tokens, the start of every attention-aware method; all in float64."""
 
 from __future__ import annotations
 

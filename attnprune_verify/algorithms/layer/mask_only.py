@@ -19,7 +19,7 @@ Masks = tuple[NDArray[np.bool_], NDArray[np.bool_]]
 
 
 def random_masks(data: Calibration, rho: float, seed: int) -> Masks:
-    """Uniformly random masks: what a method must beat to have learnt anything."""
+    """Return uniformly random masks; a method that learns must do better."""
     rng = np.random.default_rng(seed)
     return keep_largest(rng.random(data.W_Q.shape), rho), keep_largest(rng.random(data.W_K.shape), rho)
 

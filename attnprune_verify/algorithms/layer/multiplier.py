@@ -1,4 +1,4 @@
-"""The right multiplier: how one side's weights should turn to make up for what was pruned on the other side.
+"""The right multiplier: the change of one side's weights that compensates the pruning of the other side.
 
 If pruned queries q~ stand for q, the logits survive best under keys k T with q~ T^T close to q. T acts on the right
 of W_K, so the pruned W_K is fitted to W_K T. Under RoPE, T must commute with every rotation: on each pair of features
@@ -65,7 +65,7 @@ def _multiplier(own: Array, cross: Array, rope: RoPE | None, relative: float, su
 
 
 def _bias_correction(bias: Array, T: Array, constant: Array) -> Array:
-    """The bias is kept, so what T would do to it must come from the tokens: constant (b T - b)."""
+    """Return (b T - b): the bias is kept, so the tokens must add the change that T would make to it."""
     blocks = bias.reshape(len(T), 1, -1)
     change: Array = constant[:, np.newaxis] * (blocks @ T - blocks)
     return change

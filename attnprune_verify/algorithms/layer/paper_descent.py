@@ -35,7 +35,7 @@ class PaperDescent:
     Attributes
     ----------
     reading : "literal", "sum" or "mean"
-        Where 1/k stands: (sum_j grad_j + lam M)/k as in alg:mask_gd, sum_j grad_j + lam M, or (sum_j grad_j)/k + lam M.
+        Place of 1/k: (sum_j grad_j + lam M)/k as in alg:mask_gd, sum_j grad_j + lam M, or (sum_j grad_j)/k + lam M.
     lam, step_size, momentum : float
     steps : int
     """

@@ -291,7 +291,7 @@ _OPTIONS: dict[str, type[Any]] = {
 
 
 def check_options(method: str, options: Mapping[str, Any]) -> None:
-    """Refuse what `prune_layer` would refuse about a method and its options, without a layer at hand."""
+    """Refuse a method or options that `prune_layer` would refuse, without a layer."""
     _settings(method, dict(options))
 
 

@@ -1,1 +1,1 @@
-"""Campaigns: statements attacked on very many small instances, each of which can be made again from its number."""
+"""Campaigns: statements attacked on very many small instances; each instance can be drawn again from its number."""

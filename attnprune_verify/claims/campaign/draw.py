@@ -1,4 +1,4 @@
-"""Instance number `index` of a seed: what it is, alone or beside the others of its group.
+"""Drawing of instance number `index` of a seed, alone or with the others of its group.
 
 Instances that stand together in one NumPy pass must have equal shapes, so they are drawn in groups: 32 groups take
 turns, index by index, and fill up side by side. A group's sizes and attention mask come from (seed, group). Its
@@ -40,7 +40,7 @@ class Sizes(NamedTuple):
 
 
 class Group(NamedTuple):
-    """A group, and how many of its instances a campaign asks for."""
+    """A group, and the number of its instances that a campaign needs."""
 
     number: int
     lanes: int
@@ -128,7 +128,7 @@ class Draw:
 
 
 def own_generator(seed: int, group: int, lane: int) -> np.random.Generator:
-    """A generator for what a statement adds to an instance, one for each instance and the same for every statement."""
+    """Return the generator of an instance's additional values; it is the same for every statement."""
     return np.random.Generator(_stream(seed, group, "extra", lane))
 
 

@@ -47,13 +47,13 @@ def attackable(claim: Claim) -> bool:
 
 @dataclass
 class Group:
-    """Instances side by side, and what was computed of them for the statements judged so far."""
+    """Instances judged together, and the quantities computed so far."""
 
     draw: Draw
     shared: dict[Any, LaneQuantities] = field(default_factory=dict)
 
     def lanes_of(self, claim: Claim) -> LaneQuantities | None:
-        """All instances as the statement reads them; None where it adds something that is drawn one by one."""
+        """Return all instances as the statement reads them; None if it adds values that are drawn one by one."""
         supply = claim.supply
         if not isinstance(supply, Instances) or supply.extra not in (None, second_mask):
             return None

@@ -37,7 +37,7 @@ def kernel() -> dict[str, str]:
 
 
 def code() -> str:
-    """A digest of the code that judges, and of the versions of what it computes with."""
+    """Return a digest of the code that judges, and of the versions of its libraries."""
     return code_and_libraries()[:16]
 
 

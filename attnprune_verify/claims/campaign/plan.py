@@ -25,7 +25,7 @@ _SEEDS = 2**64  # seeds are words of 64 bits
 
 @dataclass(frozen=True)
 class Plan:
-    """A campaign's settings; everything it finds depends on them, on the code and on how the machine rounds.
+    """A campaign's settings; its results depend on them, on the code and on the machine's rounding.
 
     Attributes
     ----------

@@ -33,7 +33,7 @@ _QUANTITIES = ("mu", "mu_corrected", "half_xi", "L", "T")
 
 @dataclass(frozen=True)
 class RealAssumptions:
-    """One row per layer, head, length and sequence; log10 of what over- or underflows."""
+    """One row per layer, head, length and sequence; log10 of numbers that over- or underflow."""
 
     model: str
     k: int

@@ -50,7 +50,7 @@ def projected(problem: Problem, rho: float) -> Array:
 
 
 def sorted_by_product(problem: Problem, rho: float) -> Array:
-    """Rounding by |M W|, what the entry contributes, instead of M."""
+    """Rounding by |M W|, the entry's contribution, instead of M."""
     weighted = np.abs(_descend(problem, rho).M * problem.W)
     return np.asarray(binary_mask(weighted, rho) * problem.W)
 
@@ -88,7 +88,7 @@ def curvature(problem: Problem, weight: Array) -> Array:
 
 
 def loss_change(problem: Problem, rho: float) -> Array:
-    """Rounding by what the loss changes by, to second order, when an entry alone is removed from M = 1."""
+    """Rounding by the change of the loss, to second order, when an entry alone is removed from M = 1."""
     return np.asarray(binary_mask(curvature(problem, problem.W), rho) * problem.W)
 
 

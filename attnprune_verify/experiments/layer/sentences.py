@@ -1,6 +1,6 @@
-"""Section 6.2's sentences and ours, against what the layer experiment measured.
+"""Section 6.2's sentences and ours, judged on the measurements of the layer experiment.
 
-Each finding is an inequality between two measured numbers, so that whoever keeps the numbers can judge it again.
+Each finding is an inequality between two measured numbers, so that it can be judged again from the stored numbers.
 """
 
 from __future__ import annotations
@@ -258,7 +258,7 @@ def _what_failed(tables: _Tables) -> Iterator[Finding]:
 
 
 def _comparisons(tables: _Tables) -> Iterator[Finding]:
-    """Variants of one method against each other: what each part is worth."""
+    """Yield findings that compare variants of one method, and so the effect of each part."""
     for rho in tables.plan.rhos:
         for variant, plain, id_, least, fixed, says in _VARIANTS:
             ratio = ratio_of_means(tables.results, variant, plain, rho=rho, **fixed)

@@ -1,1 +1,1 @@
-"""Table 1 (Section 6.3): what pruning does to a whole model's next-token predictions."""
+"""Table 1 (Section 6.3): the effect of pruning on a whole model's next-token predictions."""

@@ -106,7 +106,7 @@ def attribute(one: Mapping[str, Any], other: Mapping[str, Any]) -> list[Attribut
     Raises
     ------
     InvalidInstance
-        If a result holds no plan, or what it names (the model, the texts) is not where it was.
+        If a result holds no plan, or the model or a text that it names is missing.
     """
     plans = [_first_run(PerplexityPlan.from_document(result.get("plan", {}))) for result in (one, other)]
     names = [name for name in plans[0].document() if getattr(plans[0], name) != getattr(plans[1], name)]

@@ -20,7 +20,7 @@ _MEASURED = ("perplexity", "nll", "kl")
 
 
 def as_document(results: PerplexityResults, *, times: bool = True) -> dict[str, Any]:
-    """Everything, ready for JSON; `times` leaves in what differs from one machine to the next."""
+    """Return the results for JSON; with `times` including fields that differ between machines."""
     left_out = set() if times else {"seconds"}
     return {
         "schema": SCHEMA,

@@ -61,7 +61,7 @@ def measure_one(name: str, model: str) -> None:
 @click.argument("name", type=click.Choice(NAMES))
 @click.option("--model", default="", help="Folder of the model, where the runs need one.")
 def disturb_one(name: str, model: str) -> None:
-    """Disturb every run of the settings that are thought calm; what moves is chaotic from then on."""
+    """Disturb every run of the settings recorded as calm; a setting that moves is recorded as chaotic."""
     disturb(FOLDER / name, model, lambda done, runs: click.echo(f"\r{done} of {runs} runs", nl=done == runs, err=True))
 
 

@@ -1,4 +1,4 @@
-"""A stored run: its rows, one a line, and beside them what they depend on, with a digest over both.
+"""A stored run: its rows, one a line, and a record of everything they depend on, with a digest over both.
 
 `NAME.csv` holds the rows, `NAME.json` the record, `NAME.seconds.csv` how long things took, which nothing is compared
 with. A record whose digest does not fit is refused: numbers are written by ``python -m

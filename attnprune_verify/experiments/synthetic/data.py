@@ -1,4 +1,4 @@
-"""The synthetic problems of Section 6.1: what is drawn, and how an approximation of the attention is measured."""
+"""The synthetic problems of Section 6.1: their random draw, and the error of an approximated attention."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The constants of an instance on one logarithmic axis: the paper's, ours, and what is found on the instance."""
+"""The constants of an instance on one logarithmic axis: the paper's, ours, and the values measured on the instance."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def compared(instance: Instance, seed: int = 0) -> list[Compared]:
 
 
 def most_curvature(instance: Instance, seed: int = 0) -> float:
-    """The largest |v^T H v| / |v|^2 that a power iteration finds, over a few masks: L is at least that."""
+    """Return the largest |v^T H v| / |v|^2 of a power iteration over a few masks: a lower bound of L."""
     objective, rng, best = Objective(instance), np.random.default_rng(seed), 0.0
     for M in _masks(instance, rng):
         times = objective.hessian_operator(M)

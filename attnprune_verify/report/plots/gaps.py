@@ -27,7 +27,7 @@ _DRAWS = 5
 
 @dataclass(frozen=True)
 class GapRow:
-    """One pruning ratio: the bound, and the divergence of each mask by what chose it, in nats."""
+    """One pruning ratio: the bound, and the divergence of each method's mask, in nats."""
 
     rho: float
     bound: float

@@ -47,7 +47,7 @@ def remainders(instance: Instance, M: Any, seed: int = 0) -> Remainders:
 
 
 def draw_taylor(found: Remainders) -> Figure:
-    """Both remainders and what rounding may make of them, on logarithmic axes.
+    """Draw both remainders and their rounding errors on logarithmic axes.
 
     Examples
     --------
