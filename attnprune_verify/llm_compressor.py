@@ -60,7 +60,7 @@ class AttnPruneModifier(Modifier):  # type: ignore[misc]  # its base has no type
         return self._report
 
     def on_initialize(self, state: Any, **_: Any) -> bool:
-        """Nothing is to be prepared."""
+        """Return True: there is nothing to prepare."""
         return True
 
     def on_calibration_start(self, state: Any, event: Any, **_: Any) -> None:

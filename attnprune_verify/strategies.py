@@ -40,7 +40,7 @@ def matrices(draw: st.DrawFn, rows: int, columns: int, scale: float = 1.0) -> ND
 
 @st.composite
 def attention_masks(draw: st.DrawFn, n: int) -> NDArray[np.bool_] | str | None:
-    """None, "causal", or an arbitrary (n, n) mask in which every row allows something."""
+    """Strategy for masks: None, "causal", or an arbitrary (n, n) mask in which every row allows something."""
     kind = draw(st.sampled_from(["full", "causal", "given"]))
     if kind != "given":
         return None if kind == "full" else "causal"

@@ -164,7 +164,7 @@ def proofs(refuted: set[str]) -> dict[str, dict[str, Any]]:
 
 
 def index() -> dict[str, Any]:
-    """Everything, by statement."""
+    """Return the whole index, by statement."""
     certified, formal = certificates(), formal_theorems()
     refuted = {
         statement

@@ -178,7 +178,7 @@ def change_structure(document: Document, rng: random.Random) -> str:
 
 
 def change_relation(document: Document, rng: random.Random) -> str:
-    """Change what is claimed, or how the statement is read."""
+    """Change the claim, or the reading of the statement."""
     which = rng.randrange(5)
     if which == 0:
         relations = ("lhs<rhs", "lhs>=rhs", "lhs>rhs", "lhs<=rhs", "lhs==rhs", "zeros!=wanted", "zeros==wanted")
@@ -262,7 +262,7 @@ CHANGES: tuple[Callable[[Document, random.Random], str], ...] = (
 
 
 def far(document: Document) -> str:
-    """Above every number of a certificate; the largest double is 1.8e308."""
+    """Return a number above every number of a certificate; the largest double is 1.8e308."""
     return "1" + "0" * (320 if document.get("statement") == "exp:exp_is_computable" else 40)
 
 

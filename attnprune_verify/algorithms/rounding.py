@@ -1,4 +1,4 @@
-"""From a real mask to a 0/1 mask."""
+"""Rounding of a real mask to a 0/1 mask."""
 
 from __future__ import annotations
 

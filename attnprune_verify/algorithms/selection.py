@@ -19,7 +19,7 @@ _MARGIN = 0.03  # of the ranks: six such errors
 
 
 def smallest(scores: AnyArray, count: int) -> AnyArray:
-    """True at the `count` smallest scores along the last axis; of equal scores the lower index comes first.
+    """Return True at the `count` smallest scores along the last axis; of equal scores the lower index comes first.
 
     Examples
     --------
@@ -80,7 +80,7 @@ def _from_sample(scores: Array, count: int) -> Array | None:
 
 
 def undecided(scores: Array, spread: Array, chosen: NDArray[np.bool_]) -> NDArray[np.bool_]:
-    """True where the choice of the smallest scores along the last axis could have gone otherwise.
+    """Return True where another choice of the smallest scores along the last axis is possible.
 
     Each score is known up to +- its `spread`. A chosen entry is undecided if its interval reaches that of some entry
     that was kept, and the other way round; equal scores always are, as their order is a convention.

@@ -46,13 +46,13 @@ class Trace:
 
     @property
     def ascents(self) -> int:
-        """In how many steps the loss rose (by more than rounding): 0 for a step with a guarantee."""
+        """Number of steps in which the loss rose (by more than rounding): 0 for a step with a guarantee."""
         return int(np.count_nonzero(np.diff(self.loss) > 100 * self.precision * np.abs(self.loss[:-1])))
 
 
 @dataclass(frozen=True)
 class Settings:
-    """Everything but the data that determines a run."""
+    """Settings that, with the data, determine a run."""
 
     rho: float
     lam: float

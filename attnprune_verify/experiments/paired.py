@@ -81,12 +81,12 @@ def is_below(first: NDArray[np.float64], second: NDArray[np.float64], factor: fl
 
 
 def negated(one: Doubts) -> Doubts:
-    """That it is not so."""
+    """Return the p-values of the negation."""
     return Doubts(one.no, one.yes)
 
 
 def all_of(tests: Iterable[Doubts]) -> Doubts:
-    """That each is so: the weakest must be borne out; against it, one of so many must be clear (Bonferroni).
+    """Return p-values of "each holds": for it, the weakest one's; against it, the smallest, by Bonferroni's correction.
 
     Examples
     --------
@@ -102,7 +102,7 @@ def all_of(tests: Iterable[Doubts]) -> Doubts:
 
 
 def any_of(tests: Iterable[Doubts]) -> Doubts:
-    """That at least one is so."""
+    """Return p-values of "at least one holds"."""
     return negated(all_of(map(negated, tests)))
 
 
@@ -124,7 +124,7 @@ def holm(probabilities: Sequence[float]) -> list[float]:
 
 
 def verdicts(family: Sequence[Doubts], level: float = LEVEL) -> list[Truth]:
-    """For each proposition of the family True, False or None; any of them wrong with probability `level` at most.
+    """Decide each proposition of a family: True, False or None; with probability <= `level` any verdict is wrong.
 
     Both ways to be wrong about every proposition are counted: twice as many probabilities as propositions go to Holm.
 

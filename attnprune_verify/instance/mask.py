@@ -76,7 +76,7 @@ class Mask(ABC):
 
     @property
     def kind(self) -> Literal["causal", "given"] | None:
-        """None (every position), "causal", or "given"."""
+        """Kind of the mask: None (every position), "causal", or "given"."""
         return "given"
 
     def allowed(self, n: int) -> Flags:

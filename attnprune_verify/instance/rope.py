@@ -75,7 +75,7 @@ class RoPE(Frozen):
     def of_file(
         cls, theta: float, layout: str = "half", scaling: Any = None, *, scaling_name: str = "rope_scaling"
     ) -> RoPE:
-        """From the fields of an instance or config file, which what is refused names as they stand there.
+        """Return the rotation given by the fields of an instance or config file; errors use the file's names.
 
         Examples
         --------

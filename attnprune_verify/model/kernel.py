@@ -114,7 +114,7 @@ def _inner(a: Array, b: Array, chunk: Chunk) -> Array:
 
 
 def centre(chunk: Chunk) -> None:
-    """c <- c - <c, f~>, row by row: what f~ is multiplied with in p = f~ * (c - <c, f~>) (def:p)."""
+    """Write c - <c, f~> over c, row by row: the factor of f~ in p = f~ * (c - <c, f~>) (def:p)."""
     np.subtract(chunk.c, _inner(chunk.c, chunk.S, chunk), out=chunk.c)
 
 

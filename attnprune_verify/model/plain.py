@@ -21,7 +21,7 @@ __all__ = ["Point", "gradient", "hessian_vector_product", "loss", "point"]
 
 
 class Point(NamedTuple):
-    """Everything of one evaluation: queries and keys, f~, c, p and how modified scores bend."""
+    """The arrays of one evaluation: queries and keys, f~, c, p and the derivatives of modified scores."""
 
     queries: Array
     keys: Array

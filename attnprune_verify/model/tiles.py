@@ -178,7 +178,7 @@ class Workspace:
 
 
 def _cuts(unit: Unit, dtype: np.dtype[np.floating]) -> Iterator[tuple[slice, slice]]:
-    """Some matrices, if several fit into a chunk; else some rows of one."""
+    """Return the cuts of a unit: some matrices, if several fit into a chunk, else some rows of one."""
     count, rows, columns = unit.shape
     numbers = _CHUNK // dtype.itemsize
     if rows * columns <= numbers:

@@ -216,7 +216,7 @@ def enclosed_loss(at: Problem, prec: int = 128, target: float | None = None) -> 
 
 
 def enclosed_gradient(at: Problem, prec: int = 128, target: float | None = None) -> Enclosure:
-    """All entries of the gradient in one vector, as `Problem.flat` orders them."""
+    """Enclose all entries of the gradient in one vector, in the order of `Problem.flat`."""
     return _with_regular(at, lambda: gradient_balls(at), at.masks, prec, target)
 
 

@@ -244,7 +244,7 @@ def row_blocks(n: int) -> Iterator[slice]:
 
 
 def rows_of(matrix: arb_mat, rows: slice) -> arb_mat:
-    """Some rows of a matrix."""
+    """Return some rows of a matrix."""
     if rows.stop - rows.start == matrix.nrows():
         return matrix
     columns = range(matrix.ncols())

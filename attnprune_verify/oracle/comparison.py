@@ -138,7 +138,7 @@ def against(
 
 
 def unaffordable(oracle: str, cost: float, effort: float) -> OracleVerdict:
-    """Said plainly where a comparison costs more than the effort allows."""
+    """Return the verdict of an oracle that was skipped because it costs more than the effort allows."""
     note = f"not run: nominally {cost:.2g} s of exact arithmetic, of which {effort:.2g} s are allowed"
     return OracleVerdict(oracle, "inconclusive", math.nan, math.nan, note, needs=cost)
 

@@ -128,7 +128,7 @@ def _exponent_rounding(logit_error: Array, spread: Array, rounding: Rounding) ->
 
 
 def _others(values: Array) -> Array:
-    """For each entry the sum of the other entries of its row (non-negative), rounded up."""
+    """Return for each entry the sum of the other (non-negative) entries of its row, rounded up."""
     total = values.sum(axis=1, keepdims=True)
     return np.asarray(np.maximum(total - values, 0.0) + (values.shape[1] + 4) * 2 * U64 * total)
 
@@ -146,7 +146,7 @@ def _quotient_error(size: Array, relative: Array, largest: Array, rounding: Roun
 
 
 def _capped(error: Array, positions: NDArray[np.bool_], rounding: Rounding) -> Array:
-    """Both the true and the computed weight lie between 0 and 1 (plus the rounding of one sum)."""
+    """Limit errors of weights: the true and the computed one lie between 0 and 1 (plus the rounding of one sum)."""
     limit = 1 + rounding.gamma(positions.shape[1] + 8)
     known = np.where(np.isnan(error), np.inf, error + 4 * rounding.tiny)
     return np.where(positions, np.minimum(known, limit), 0.0)

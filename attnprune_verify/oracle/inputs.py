@@ -92,7 +92,7 @@ class Problem(NamedTuple):
         return sum(M.size for M in self.masks)
 
     def floats(self) -> Problem:
-        """All arrays in float64, which holds float32 and float64 exactly."""
+        """Return the problem with all arrays in float64, which holds float32 exactly."""
         floats = [tuple(np.asarray(part, dtype=np.float64) for part in parts) for parts in (self.masks, self.weights)]
         biases = tuple(None if b is None else np.asarray(b, dtype=np.float64) for b in self.biases)
         return self._replace(masks=floats[0], weights=floats[1], samples=self.samples.astype(np.float64), biases=biases)

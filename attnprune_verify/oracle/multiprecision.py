@@ -222,7 +222,7 @@ class Literal:
         return fixed(np.asarray(array), self._bits + 40)
 
     def _logits(self, line: Sequence[Sequence[_Matrix]]) -> list[tuple[int, list[Fixed]]]:
-        """For every sample and head: the head, and scale q k^T at line[0] + t line[1] by powers of t."""
+        """Return for every sample and head: the head, and scale q k^T at line[0] + t line[1] by powers of t."""
         at, bits, found = self._at, self._bits + 40, []
         weighted = [
             [_times(self._fixed(M), self._fixed(W)) for M, W in zip(masks, at.weights, strict=True)] for masks in line

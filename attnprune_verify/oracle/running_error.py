@@ -343,7 +343,7 @@ def _moved(at: Problem, head: Head, block: _Block, p: Approx, rounding: Rounding
 
 
 def _within(slopes: Approx, block: _Block) -> Approx:
-    """Nothing where the mask forbids."""
+    """Return the values with 0 where the mask forbids."""
     return Approx(*(np.where(block.positions, part, 0.0) for part in slopes))
 
 

@@ -47,7 +47,7 @@ class Turn(NamedTuple):
         return turned
 
     def sizes(self, rows: Array) -> Array:
-        """|R| rows, a bound of what the terms become; its transpose does the same."""
+        """Return |R| rows, a bound of the turned terms; the transpose of |R| gives the same bound."""
         turned = np.empty_like(rows)
         a, b, cos, sin = rows[:, self.first], rows[:, self.second], np.abs(self.cos), np.abs(self.sin)
         turned[:, self.first], turned[:, self.second] = a * cos + b * sin, a * sin + b * cos
@@ -107,7 +107,7 @@ def _drift(rope: Any, pair: int, m: int) -> float:
 
 
 def heads(at: Problem, tokens: Array, turn: Turn | None, directions: tuple[Array, ...] | None = None) -> list[Head]:
-    """All heads on one sample; the queries carry the scale."""
+    """Return all heads on one sample, with the scale in the queries."""
     dense = _sides(at, tokens, at.weights, turn)
     pruned = _sides(at, tokens, [M * W for M, W in zip(at.masks, at.weights, strict=True)], turn)
     if directions is None:

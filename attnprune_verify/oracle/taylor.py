@@ -191,7 +191,7 @@ def cost(at: Problem) -> float:
 
 
 def judge(claim: Claim) -> OracleVerdict:
-    """Along the gradient and three directions of random signs, along the gradient alone where that is too much."""
+    """Judge along the gradient and three directions of random signs; along the gradient alone if costs are high."""
     count = 4 if 4 * cost(claim.at) < claim.effort else 1
     known = Known(bound=claim.bound, usual=claim.fine.entries, norm=claim.fine.norm)
     parts = claim.at.parted(claim.given)

@@ -77,7 +77,7 @@ class Config:
         return value
 
     def flag(self, name: str, default: bool) -> bool:
-        """True or false."""
+        """Return a value that must be true or false."""
         value = self._value(name)
         value = default if value is None else value
         if not isinstance(value, bool):

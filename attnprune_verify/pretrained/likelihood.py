@@ -1,4 +1,4 @@
-"""From logits to nats: losses of the tokens that came, and the distance of two next-token distributions."""
+"""Losses of tokens in nats, from logits, and the divergence of two next-token distributions."""
 
 from __future__ import annotations
 

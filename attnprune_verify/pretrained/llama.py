@@ -60,7 +60,7 @@ class Llama:
         return set("QKVO" if attention else ()) | set(("gate", "up", "down") if rest else ())
 
     def _sliding_windows(self, config: Config) -> list[int | None]:
-        """For every block how many tokens back a token sees, itself included; None for all."""
+        """Return the window of every block: the tokens that a token sees, itself included; None for all."""
         return [None] * self.depth
 
     def _sizes(self) -> dict[str, tuple[int, int]]:

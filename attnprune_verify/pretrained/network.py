@@ -155,7 +155,7 @@ class PretrainedModel:
         return float(np.exp(mean_loss(self.token_losses(ids))))
 
     def _parts(self, ids: ArrayLike) -> Iterator[NDArray[np.int64]]:
-        """Some sequences at a time, so that their logits stay small."""
+        """Yield some sequences at a time, so that their logits stay small."""
         checked = self.checked_ids(ids)
         if checked.shape[1] < 2:
             raise InvalidInstance(f"a sequence must have at least 2 tokens to predict one; got {checked.shape[1]}")
@@ -164,7 +164,7 @@ class PretrainedModel:
             yield checked[start : start + step]
 
     def attention_inputs(self, ids: ArrayLike) -> list[Array]:
-        """For every layer the X (k, n, d) that its W_Q and W_K act on.
+        """Return for every layer the X (k, n, d) that its W_Q and W_K act on.
 
         Parameters
         ----------

@@ -42,7 +42,7 @@ def read_text(path: str | os.PathLike[str]) -> str:
 
 
 def token_stream(texts: Sequence[str], tokenizer: Any, *, special: bool = True) -> NDArray[np.int64]:
-    """All texts one after the other, each with the tokenizer's special tokens unless `special` is false.
+    """Return the ids of all texts in order, each with the tokenizer's special tokens unless `special` is False.
 
     Raises
     ------

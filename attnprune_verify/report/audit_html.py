@@ -153,7 +153,7 @@ def _row(record: Record) -> str:
 
 
 def _code(snippet: str) -> str:
-    """In a box of its own, which scrolls where it is too narrow, also with the arrow keys."""
+    """Return code in a box of its own, which scrolls if it is too narrow, also with the arrow keys."""
     return f'<pre tabindex="0">{escape(snippet)}</pre>'
 
 

@@ -37,7 +37,7 @@ _SHORT = {"could_not_run": "not run", "not_applicable": "n/a", "inconclusive": "
 
 
 def render_audit(result: AuditResult) -> Group:
-    """Everything `run_audit` found, as a rich renderable."""
+    """Return the result of `run_audit` as a rich renderable."""
     parts: list[RenderableType] = [_title(result), Text(closing_sentence(result), style=_STYLE[result.outcome])]
     for one in findings(result):
         parts.extend(_failure(one))

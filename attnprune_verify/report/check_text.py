@@ -38,7 +38,7 @@ _PAIRS = (
 
 
 def render_check(result: CheckResult) -> Group:
-    """Everything `run_check` found, as a rich renderable."""
+    """Return the result of `run_check` as a rich renderable."""
     return Group(
         _title(result),
         Text(),

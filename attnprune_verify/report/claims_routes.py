@@ -32,7 +32,7 @@ def route(user: Node, used: Node) -> str:
 
 
 def repair_route(broken: Node, repair: Node) -> str:
-    """From a statement to its repair: straight to a neighbour in the row, else as any other line."""
+    """Route from a statement to its repair: straight to a neighbour in the row, else like any other line."""
     if broken.y == repair.y and repair.column == broken.column + 1:
         return f"M{broken.x + WIDTH} {broken.y + HEIGHT // 2}H{repair.x}"
     return route(broken, repair)

@@ -1,4 +1,4 @@
-"""From a record of the audit to the outcome of a test."""
+"""Conversion of an audit's record to the outcome of a test."""
 
 from __future__ import annotations
 

@@ -27,7 +27,7 @@ PRECISION = 128
 
 
 class Undecidable(Exception):
-    """This arithmetic cannot evaluate the quantity (a square root of a fraction, an eigenvalue it cannot isolate)."""
+    """Raised when this arithmetic cannot evaluate a quantity (the root of a fraction, an eigenvalue not isolated)."""
 
 
 class Arithmetic(ABC):

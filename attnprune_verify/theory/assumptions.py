@@ -94,7 +94,7 @@ def _judged(identity: str, holds: bool, ball: arb, reason: str) -> Assumption:
 
 
 def show(ball: arb) -> str:
-    """Three digits, also beyond the range of doubles."""
+    """Return a number in three digits, also beyond the range of doubles."""
     if ball == 0:
         return "0"
     power = log10(ball)

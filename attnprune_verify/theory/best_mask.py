@@ -64,7 +64,7 @@ class BestMask:
 
 
 class _Problem(NamedTuple):
-    """Per row (m, m, d^2) coefficients of the differences z_k - z_j, the entries in the order of branching, and f.
+    """Coefficients (m, m, d^2) of the differences z_k - z_j by row, in the order of branching, and f.
 
     `slip` bounds the rounding of any sum of such coefficients.
     """

@@ -34,7 +34,7 @@ _SHARP = 20  # bits of relative accuracy that decide every inequality with a mar
 
 
 def evaluate_bounds(instance: Instance, progress: Callable[[str], None] | None = None) -> tuple[Bound, ...]:
-    """Both inequalities, as printed and repaired, at the instance's M.
+    """Evaluate both inequalities, as printed and repaired, at the instance's M.
 
     Without an M: at M = 1, where c = 0, and at a seeded M in [0.1, 0.9]; the worse is reported.
 

@@ -132,7 +132,7 @@ class Constants:
         return float(getattr(self, name))
 
     def as_dict(self) -> dict[str, float]:
-        """All constants by name, without the logarithms."""
+        """Return all constants by name, without the logarithms."""
         return {name: self[name] for name in NAMES}
 
 
@@ -148,7 +148,7 @@ def constants(
     beta: float | None = None,
     delta: float | None = None,
 ) -> Constants:
-    """All constants of the theory on `instance`; see `Constants`.
+    """Evaluate all constants of the theory on `instance`; see `Constants`.
 
     Parameters
     ----------

@@ -101,7 +101,7 @@ def stacked(array: _Vector) -> Any:
 
 
 def eigenvalues(symmetric: Any) -> list[Lane]:
-    """All eigenvalues, least first. Weyl: they move by at most the Frobenius norm of the matrix of radii."""
+    """Return all eigenvalues, least first; by Weyl they move by at most the Frobenius norm of the matrix of radii."""
     entries = [LANES.lift(entry) for entry in np.ravel(symmetric)]
     size = len(symmetric)
     table = np.stack(np.broadcast_arrays(*[entry.mid for entry in entries]), axis=-1).reshape(-1, size, size)

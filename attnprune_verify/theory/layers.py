@@ -66,7 +66,7 @@ def layer_constants(
     beta: float | None = None,
     delta: float | None = None,
 ) -> LayerConstants:
-    """All constants of the theory on each head; parameters as `constants.constants`.
+    """Evaluate all constants of the theory on each head; parameters as `constants.constants`.
 
     Examples
     --------
@@ -239,7 +239,7 @@ def _log(ball: arb) -> float:
 def _of_weights(
     identity: str, instance: LayerInstance, heads: Sequence[Mapping[str, Assumption]], worst: Callable[..., Assumption]
 ) -> LayerAssumption:
-    """The worst head's, where the heads have a fused weight."""
+    """Return the assumptions of the worst head, if the heads have a fused weight."""
     if not heads:
         return LayerAssumption(identity, False, math.nan, math.nan, f"{obstacle(instance.layer)}.", None, False)
     found = [head[identity] for head in heads]

@@ -70,7 +70,7 @@ class Measurements:
 
 @once_per_instance
 def measure(instance: Instance) -> Measurements:
-    """Everything cheap; the norm K is `logit_norm`, the loss at the start `start_loss`.
+    """Measure the cheap quantities; `logit_norm` computes K, `start_loss` the loss at the start.
 
     Examples
     --------

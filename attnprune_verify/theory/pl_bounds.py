@@ -137,7 +137,7 @@ def _worst(inequality: _Inequality, points: list[Instance], evaluate: _Evaluate)
 
 
 def _decide(inequality: _Inequality, point: Instance, evaluate: _Evaluate) -> Bound:
-    """By the sign of the difference of both sides, from which lam^2 ||M||^2 has cancelled."""
+    """Decide by the sign of the difference of both sides, from which lam^2 ||M||^2 has cancelled."""
     lam, cross = point.lam, inequality.cross
     status, note = "undecided", "the enclosures of both sides overlap; "
     for bits in precision_ladder(point):

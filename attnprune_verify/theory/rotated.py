@@ -124,7 +124,7 @@ class RotatedMap:
         return min(float(np.sqrt(np.mean(np.square(way)))) for way in zip(*found, strict=True)) * (1 + 1e-12)
 
     def _stacks(self, x: Array) -> list[tuple[float, float]]:
-        """Two factorisations of the norm.
+        """Return two factorisations of the norm.
 
         z = sum_c P_c M Q_c^T, (P_c)_ia = x_ia (U R_i)_ac and (Q_c)_jb = x_jb (V R_j)_bc. Beside each other
         the P_c make a matrix of norm p, over each other the M Q_c^T one of Frobenius norm at most q ||M||_F, q the norm

@@ -128,7 +128,7 @@ def lower_curvature(K: Number, lam: Number, *, arithmetic: Arithmetic = BALL) ->
 
 @formula("C_- K^2", "new:strong_convexity")
 def convexity_threshold(K: Number, *, arithmetic: Arithmetic = BALL) -> Any:
-    """For lam above it, L is (lam - C_- K^2)-strongly convex on R^{d x d}.
+    """The lam above which L is (lam - C_- K^2)-strongly convex on R^{d x d}.
 
     Examples
     --------

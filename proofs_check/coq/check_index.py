@@ -110,7 +110,7 @@ def assumptions_source(index):
 
 
 def read_assumptions(text):
-    """(file, theorem) -> sorted axioms, from what Coq printed."""
+    """Return sorted axioms by (file, theorem), from Coq's output."""
     found = {}
     for title, body in pinned.blocks(text).items():
         if body == "Closed under the global context":
@@ -172,7 +172,7 @@ def printed_types(root):
 
 
 def problems(root, sources_only=False):
-    """Everything that is wrong with the development below ``root``."""
+    """Return all faults of the development below ``root``."""
     index = load_index(root)
     found = source_problems(root) + index_problems(root, index)
     if sources_only or found:

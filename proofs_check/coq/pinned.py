@@ -56,7 +56,7 @@ def types_source(names: list[str], theorems: list[tuple[str, str]]) -> str:
 
 
 def blocks(text: str) -> dict[str, str]:
-    """Title -> what Coq printed, of a text whose parts begin with a line `== title`."""
+    """Return Coq's output by title, from a text whose parts begin with a line `== title`."""
     parts = re.split(r"^== ", text, flags=re.MULTILINE)[1:]
     return {title: body.strip() for title, _, body in (part.partition("\n") for part in parts)}
 

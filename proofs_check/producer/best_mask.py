@@ -167,7 +167,7 @@ class Problem:
         return pattern
 
     def mask(self) -> tuple[list[int], arb]:
-        """From the most influential entries, the best exchange of two entries while one helps."""
+        """Improve the mask of the most influential entries by the best exchange of two entries while one helps."""
         best = [0] * self.size
         for index in self.order[: self.ones]:
             best[index] = 1

@@ -105,7 +105,7 @@ class Problem:
         return mask
 
     def mask(self, start: list[float], ones: int) -> list[int]:
-        """From the largest entries, the best exchange of two entries while one helps."""
+        """Improve the mask of the largest entries by the best exchange of two entries while one helps."""
         order = sorted(range(len(start)), key=lambda k: -start[k])
         best = [int(k in order[:ones]) for k in range(len(start))]
         value = self.value([float(m) for m in best])

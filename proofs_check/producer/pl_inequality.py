@@ -100,7 +100,7 @@ def _attained(n: int) -> Case:
 
 
 def numbers(case: Case) -> Numbers:
-    """Both sides of the inequality, in balls at the working precision."""
+    """Return both sides of the inequality, in balls at the working precision."""
     n, d = len(case.X), len(case.W)
     mask = case.allowed
     X, W, M = balls(case.X), balls(case.W), balls(case.M)

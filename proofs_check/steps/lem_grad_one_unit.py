@@ -11,7 +11,7 @@ FAILING: tuple[str, ...] = ()
 
 def steps() -> list[Step]:
     def same_change(x: Instance, i0: int, j0: int, i1: int, j1: int) -> bool:
-        """f is constant: when u~ moves along du~, c changes by what F changes by."""
+        """f is constant, so c changes as F does when u~ moves along du~."""
         kept = [a * b for a, b in zip(x.u_tilde[i0], x.Mc[i0], strict=True)]
         moved = [a * (1 + k / 10**6) for a, k in zip(kept, x.k(i0, i1, j1), strict=True)]
         there = moved[j0] / sum(moved)

@@ -21,7 +21,7 @@ __all__ = ["Calibration", "Moments"]
 
 
 class Moments(NamedTuple):
-    """A block of rows of the dense attention F, and what weighs the change of a logit in the metrics.
+    """A block of rows of the dense attention F, and the weights of a logit's change in the metrics.
 
     Where scores are modified, s -> u(s), a change ds moves the softmax by u'(s) ds: `first` is F * u', `second` is
     F * u'^2. Without modifiers all three are the same array.

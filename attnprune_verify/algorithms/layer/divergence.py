@@ -26,7 +26,7 @@ class Divergence:
             self._entropy = sum(float(np.where(F > 0, F * np.log(F), 0.0).sum()) for F in self._dense)
 
     def value_and_gradient(self, W_Q: Array, W_K: Array) -> tuple[float, Array, Array]:
-        """For blocks (heads, d, m) and (kv_heads, d, m); the gradients have their shapes."""
+        """Return the divergence at blocks (heads, d, m) and (kv_heads, d, m), and its gradients in these shapes."""
         maps, layer = self._data.maps, self._data.layer
         queries, keys = self._data.queries_of(W_Q), self._data.keys_of(W_K)
         d_queries, d_keys = np.empty_like(queries), np.zeros_like(keys)

@@ -101,7 +101,7 @@ def estimate_of(groups: Array, operations: float) -> Estimate:
 
 
 def attention_rows(data: Calibration, index: int, rows: NDArray[np.intp]) -> tuple[slice, Array, Array]:
-    """For some rows of one (sample, head): the columns any of them sees, F * u' and F * u'^2 there."""
+    """Return, for some rows of one (sample, head), the columns that they see, and F * u' and F * u'^2 there."""
     n = data.n
     allowed = data.layer.visible.allows(rows[:, np.newaxis], np.arange(n))
     seen = np.flatnonzero(allowed.any(axis=0))

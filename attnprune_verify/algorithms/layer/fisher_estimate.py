@@ -195,7 +195,7 @@ class _Turns:
         self._square = np.hstack([np.cos(both), np.sin(both), np.cos(between), np.sin(between)])
 
     def operations(self, weights: int, sketches: int) -> float:
-        """For as many weights (rows x columns)."""
+        """Count the operations for rows x columns weights."""
         if self._rope is None:
             return 0.0
         return 2.0 * weights * float(sketches * self._linear.shape[1] + self._square.shape[1])

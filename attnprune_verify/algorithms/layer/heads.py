@@ -28,7 +28,7 @@ def join_heads(blocks: NDArray[_T]) -> NDArray[_T]:
 
 
 def keep_largest(scores: Array, rho: float) -> NDArray[np.bool_]:
-    """True = kept: in each head's block exactly ``floor(rho * size)`` entries of the smallest scores are False.
+    """Return a mask, True = kept, with exactly ``floor(rho * size)`` False entries, the smallest scores, in each head.
 
     Examples
     --------

@@ -216,7 +216,7 @@ def _masked(data: Calibration, masks: tuple[NDArray[np.bool_], NDArray[np.bool_]
 
 
 def _trivial(data: Calibration, rho: float) -> _Outcome | None:
-    """Nothing or everything pruned: there is nothing to choose, and the kept weights must not move."""
+    """Prune nothing or everything, without a method: there is no choice, and kept weights must not move."""
     size = data.X.shape[2] * data.layer.m
     count = pruned_count(rho, size)
     if 0 < count < size:

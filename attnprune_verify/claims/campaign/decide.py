@@ -27,7 +27,7 @@ class TooManyBranches(Exception):
 
 
 class Decision(NamedTuple):
-    """For each instance of a batch one of NOT_MET, HOLDS, UNDECIDED, VIOLATED, and its slack (nan where not met)."""
+    """Decision for each instance of a batch: NOT_MET, HOLDS, UNDECIDED or VIOLATED, and its slack (nan if not met)."""
 
     state: NDArray[np.int8]
     slack: NDArray[np.float64]
@@ -70,7 +70,7 @@ def _uniform(claim: Claim, q: LaneQuantities, lanes: int, margin: Margin) -> Dec
 
 
 def _weigh(asserted: Sequence[Relation], lanes: int) -> Decision:
-    """All relations must hold; the slack is the least of them."""
+    """Decide a statement from its relations: all must hold, and the slack is the least of theirs."""
     holds, violated = np.ones(lanes, dtype=bool), np.zeros(lanes, dtype=bool)
     slack = np.full(lanes, np.inf)  # stays where everything overflows
     for relation in asserted:
@@ -114,7 +114,7 @@ def _inequality(relation: Relation) -> _Answer:
 
 
 def _identity(relation: Relation) -> _Answer:
-    """Slack 1 - error/bound: the two sides must agree within what rounding did to them."""
+    """Decide an identity: both sides must agree within their rounding errors; the slack is 1 - error/bound."""
     pairs = _pairs(relation)
     if pairs is None:  # of different shapes
         return np.array([False]), np.array([True]), np.array([-1.0])

@@ -29,13 +29,13 @@ _PURPOSE = {"shape": 1, "extra": 2}
 
 
 class Sizes(NamedTuple):
-    """From and to how many tokens and features."""
+    """Ranges of the numbers of tokens and features."""
 
     n: tuple[int, int]
     d: tuple[int, int]
 
     def as_dict(self) -> dict[str, list[int]]:
-        """For JSON."""
+        """Return the ranges for JSON."""
         return {"n": list(self.n), "d": list(self.d)}
 
 

@@ -100,7 +100,7 @@ def _alone(plan: Plan, index: int) -> Group:
 
 
 def as_dict(one: Examined) -> dict[str, Any]:
-    """For JSON."""
+    """Return the findings on one instance for JSON."""
     return {
         "id": one.claim.id,
         "reading": one.claim.reading.name,

@@ -70,7 +70,7 @@ class Plan:
         return {name: getattr(self, name) for name in ("ids", "instances", "seed", "sizes")}
 
     def as_dict(self) -> dict[str, Any]:
-        """For JSON."""
+        """Return the settings for JSON."""
         settings = {"ids": list(self.ids), "instances": self.instances, "seed": self.seed}
         return settings | {"sizes": self.sizes.as_dict()}
 

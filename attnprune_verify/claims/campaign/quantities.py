@@ -50,7 +50,7 @@ class LaneCase:
         return LaneCase(kept, {**self.common, **values})
 
     def part(self, chosen: NDArray[np.bool_]) -> LaneCase:
-        """Only some of the cases."""
+        """Return the quantities of some of the cases."""
         return LaneCase({name: array[chosen] for name, array in self.arrays.items()}, self.common)
 
 
@@ -87,7 +87,7 @@ class LaneQuantities(Quantities):
         return self._moved[1]
 
     def part(self, chosen: NDArray[np.bool_]) -> LaneQuantities:
-        """Only some of the instances, kept for the next statement that parts them in the same way."""
+        """Return the quantities of some instances; kept for the next statement that splits them in the same way."""
         key = chosen.tobytes()
         if key not in self._parts:
             self._parts[key] = LaneQuantities(self.case.part(chosen))
@@ -163,7 +163,7 @@ class LaneQuantities(Quantities):
 
     @cached_property
     def K(self) -> Any:
-        """By the eigenvalues of the smaller Gram matrix, which for the largest singular value lose nothing."""
+        """Largest singular value, from the eigenvalues of the smaller Gram matrix, which lose no accuracy there."""
         table, moved = self._table
         turned = table.transpose(0, 2, 1)
         gram = turned @ table if table.shape[2] <= table.shape[1] else table @ turned
@@ -195,7 +195,7 @@ class LaneQuantities(Quantities):
         return weights / weights.sum()
 
     def _softmax(self, logits: Any) -> Any:
-        """Over the allowed positions only; the shift by each row's largest logit is exact, whatever it is."""
+        """Softmax over the allowed positions; the shift by each row's largest logit changes no exact value."""
         result = np.empty((self.n, self.n), dtype=object)
         for i in range(self.n):
             chosen = self.allowed[i]

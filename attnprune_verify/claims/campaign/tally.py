@@ -26,7 +26,7 @@ class Worst:
 
     @classmethod
     def from_list(cls, values: object) -> Worst:
-        """From slack, index, n and d, each of its type.
+        """Return the worst instance from a list of slack, index, n and d; refuse wrong types.
 
         Raises
         ------
@@ -59,7 +59,7 @@ class Tally:
         )
 
     def as_dict(self) -> dict[str, Any]:
-        """For a checkpoint; floats keep every bit."""
+        """Return the tally for a checkpoint; floats keep every bit."""
         counts: dict[str, Any] = {name: getattr(self, name) for name in ("instances", "met", "undecided", "violations")}
         return counts | {"worst": None if self.worst is None else list(astuple(self.worst))}
 

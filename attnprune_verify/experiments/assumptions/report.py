@@ -1,4 +1,4 @@
-"""The assumptions on a real model as tables, text and a figure, beside what the paper reports."""
+"""The assumptions on a real model as tables, text and a figure, beside the paper's numbers."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def write_tables(results: RealAssumptions, folder: Path) -> list[Path]:
 
 
 def summary(results: RealAssumptions) -> str:
-    """The medians as text, beside what the paper reports and the trivial bound."""
+    """Return the medians as text, beside the paper's numbers and the trivial bound."""
     lines = [
         f"{results.model}: medians over {results.k} sequences and all heads; lam = {LAM}. The paper reports "
         f"beta ~ {PAPER_BETA}, delta ~ {PAPER_DELTA}.",

@@ -73,7 +73,7 @@ def held_out_lambda(problem: Problem, rho: float) -> Array:
 
 
 def curvature(problem: Problem, weight: Array) -> Array:
-    """Per entry of M, the Gauss-Newton second derivative of the attention error where M * W is `weight`.
+    """Return, by entry of M, the Gauss-Newton second derivative of the attention error at M * W = `weight`.
 
     W_ab^2 mean_j sum_i X_ia^2 ||J_i X_b||^2 with J_i = diag(f_i) - f_i f_i^T; exact at M = 1, where c = 0.
     """

@@ -101,7 +101,7 @@ class LayerPlan:
             )
 
     def runs(self) -> list[LayerRun]:
-        """In an order in which runs that share texts follow each other."""
+        """Return all runs, ordered so that runs on the same texts follow each other."""
         return [
             LayerRun(method, rho, n, seed)
             for n in self.ns

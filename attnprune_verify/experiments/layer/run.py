@@ -127,7 +127,7 @@ def _model(folder: str) -> PretrainedModel:
 
 @lru_cache(maxsize=1)
 def _inputs(plan: LayerPlan, n: int, seed: int) -> tuple[list[Array], list[Array]]:
-    """For every layer the tokens' features of the calibration and of the held-out sequences."""
+    """Return every layer's features of the calibration tokens and of the held-out tokens."""
     inside, outside = (_model(plan.model).attention_inputs(ids) for ids in _tokens(plan, n, seed))
     return inside, outside
 

@@ -230,7 +230,7 @@ def _ours(tables: _Tables) -> Iterator[Finding]:
 
 
 def _what_failed(tables: _Tables) -> Iterator[Finding]:
-    """In-sample error after descent understates held-out error many times."""
+    """Yield findings on failures: misleading in-sample errors, calibration on short sequences, weaker variants."""
     for method in ("ste", "fisher-obs-kl"):
         for row in _rows(tables, method):
             yield _finding(

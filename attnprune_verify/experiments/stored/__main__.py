@@ -43,7 +43,7 @@ def check(seed: str, seconds: float, models: tuple[str, ...]) -> None:
 @main.command("odds")
 @click.option("--seconds", default=60.0, show_default=True, help="About how long each record may take.")
 def print_odds(seconds: float) -> None:
-    """With which probability one `check` does a run again, and so sees that it was forged, digests and all."""
+    """Print the probability that one `check` repeats a run, and so detects a forged run with forged digests."""
     for name in NAMES:
         least, mean = odds(FOLDER / name, seconds)
         click.echo(f"{name}: {mean:.3f} on average, {least:.4f} at least")

@@ -35,11 +35,11 @@ class Synthetic(Stored):
         self.plan = SyntheticPlan(**tuples(plan))
 
     def inputs(self) -> dict[str, str]:
-        """Everything is drawn."""
+        """Return no files: all data are drawn."""
         return {}
 
     def runs(self) -> list[Run]:
-        """All but the diagnostic of chaos, which leaves no row."""
+        """Return all runs except the diagnostic of chaos, which leaves no row."""
         return [run for run in self.plan.runs() if run.kind != "chaos"]
 
     def rows(self, run: Run) -> list[Row]:
@@ -47,17 +47,17 @@ class Synthetic(Stored):
         return list(perform(run)["rows"])
 
     def setting(self, run: Run) -> str:
-        """All but the seed and k: a setting is calm if every draw is."""
+        """Return the setting without seed and k: a setting is calm if every draw is."""
         if run.kind != "descent":
             return ""
         return f"{run.cell.weights}, n = {run.cell.n}, {run.reading}, lam = {run.lam:g}"
 
     def disturbed(self, run: Run, disturbance: float) -> list[Row] | None:
-        """From M_0 = 1 + disturbance N(0, 1)."""
+        """Return the rows of the run from M_0 = 1 + disturbance N(0, 1)."""
         return list(perform(run, disturbance)["rows"])
 
     def results(self, rows: list[Row]) -> Results:
-        """The stored table as what `run_synthetic` returns."""
+        """Return the stored table as `Results`, like `run_synthetic`."""
         return Results(self.plan, rows, [])
 
     def findings(self, rows: list[Row]) -> Iterator[Finding]:
@@ -112,7 +112,7 @@ class Layer(Stored):
         return parse_method(run.method)[0] not in ("magnitude", "random", "wanda", "sparsegpt")
 
     def results(self, rows: list[Row]) -> LayerResults:
-        """The stored table as what `run_layers` returns."""
+        """Return the stored table as `LayerResults`, like `run_layers`."""
         whole = [row for row in rows if "head" not in row]
         return LayerResults(self.plan, [row for row in rows if "head" in row], whole)
 

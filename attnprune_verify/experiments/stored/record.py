@@ -68,7 +68,7 @@ class Record:
     moved: dict[str, float] = field(default_factory=dict)
 
     def digest(self, table: bytes) -> str:
-        """Over the record and its table."""
+        """Return the digest of the record and its table."""
         return hashlib.sha256(json.dumps(self._content(), sort_keys=True).encode() + table).hexdigest()
 
     def _content(self) -> dict[str, Any]:

@@ -71,11 +71,11 @@ class Perplexity(Stored):
         return ""
 
     def tolerance(self, run: PerplexityRun, name: str) -> float:
-        """float32's rounding, or what it decides."""
+        """Return the tolerance for float32's rounding, larger if rounding decides which entries are kept."""
         return (_DECIDED if {run.rest, run.attention} & set(_DECIDING) else _ROUNDED)[name]
 
     def results(self, rows: list[Row]) -> PerplexityResults:
-        """The stored table as what `run_perplexity` returns."""
+        """Return the stored table as `PerplexityResults`, like `run_perplexity`."""
         nothing = {"rho": None, "pattern": None, "layer": None, "seconds": 0.0}
         full = [{**nothing, **row, "perplexity": math.exp(row["nll"])} for row in rows]
         (dense,) = (row for row in full if row["rest"] == row["attention"] == DENSE)

@@ -28,7 +28,7 @@ MEASURED = (
 
 
 def as_document(results: Results) -> dict[str, Any]:
-    """Everything, ready for JSON: the plan, the rows, the chaos diagnostic, and every statement's verdict."""
+    """Return the results for JSON: the plan, the rows, the chaos diagnostic, and every statement's verdict."""
     return {
         "schema": SCHEMA,
         "plan": asdict(results.plan),

@@ -36,7 +36,7 @@ def trajectories(
 
 
 def draw_descent(found: Mapping[str, Descent]) -> Figure:
-    """Three panels over the steps: the loss of the reading, the norm of its gradient, entries outside [0, 1].
+    """Draw three panels over the steps: the loss of the reading, its gradient's norm, entries outside [0, 1].
 
     Examples
     --------

@@ -148,7 +148,7 @@ def read_perplexity(folder: Path) -> dict[str, Any]:
 
 
 def perplexities(rows: Sequence[dict[str, Any]]) -> dict[str, list[tuple[float, float]]]:
-    """By method, (ratio, mean perplexity over the draws) at the smallest calibration size, whole models only.
+    """Return by method (ratio, mean perplexity over the draws) at the smallest calibration size, whole models only.
 
     Examples
     --------

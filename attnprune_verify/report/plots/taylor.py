@@ -29,7 +29,7 @@ class Remainders:
 
 
 def remainders(instance: Instance, M: Any, seed: int = 0) -> Remainders:
-    """Along a random direction of signs, as the oracle `taylor-slope` does.
+    """Compute the remainders along a random direction of signs, like the oracle `taylor-slope`.
 
     Examples
     --------
