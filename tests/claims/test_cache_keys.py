@@ -25,6 +25,8 @@ NOT_COMPUTING = {
     "hypothesis": "strategies for users",
     "matplotlib": "pictures",
     "joblib": "the same work in several processes",
+    "threadpoolctl": "how many threads BLAS takes",
+    "tokenizers": "stored runs that are done again",
     "array_api_compat": "one name for the functions of NumPy and torch",
 }
 """Libraries that a kept floor may load, and what for."""
