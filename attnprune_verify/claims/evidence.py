@@ -60,6 +60,8 @@ def weigh(judgement: Judgement) -> Evidence:
             files.append(row["file"])
             best = "certified" if _certifies(row, judgement) else best
             attained = attained or row["part"] == "sharp"
+    if best == "certified" and not files:  # no file that a stranger could check again
+        best = "exact"
     by_hand = entry.get("written") and judgement.statement is Verdict.HOLDS
     if by_hand:
         files.append(entry["written"])

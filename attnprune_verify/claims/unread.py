@@ -101,6 +101,7 @@ UNREAD: frozenset[str] = frozenset(
         "new:best_mask-any",
         "new:descent_mask_far_from_best-causal",
         "new:certified_mask_gap-any",
+        "new:certified_refit-any",
         "new:kl_for_every_text-any",
         "new:certified_constants-any",
         "new:local_curvature-any",

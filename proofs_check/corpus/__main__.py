@@ -11,6 +11,7 @@ from proofs_check.corpus import (
     of_empty_instances,
     of_mask_gaps,
     of_masks_and_points,
+    of_single_questions,
     of_the_lemma,
     of_the_rest,
     of_the_theorem,
@@ -27,6 +28,7 @@ PARTS = {
     "The best mask, stationary points, the mask of descent": of_masks_and_points,
     "The bound of every mask's divergence": of_mask_gaps,
     "Instances that say nothing": of_empty_instances,
+    "Single questions": of_single_questions,
 }
 _HEAD = """# Invalid certificates
 

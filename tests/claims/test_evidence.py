@@ -163,3 +163,14 @@ def test_a_proof_for_one_mask_does_not_cover_all() -> None:
     judgements = Counter(entry["proof"] for entry in index().values())
     assert judgements["sound"] >= 20 and judgements["gap"] >= 5 and judgements["wrong"] >= 2
     assert json.dumps(index())
+
+
+def test_what_is_certified_has_a_file_that_a_stranger_can_check() -> None:
+    """A reference between two sections is compared here, exactly; no file holds the comparison."""
+    assert (
+        weigh(Judgement(find("exp:baselines_reference", "literal"), Verdict.ILL_POSED, certified=True)).grade == "exact"
+    )
+    for claim in claims():
+        for verdict in (Verdict.REFUTED, Verdict.HOLDS):
+            found = weigh(Judgement(claim, verdict, certified=True))
+            assert found.grade != "certified" or found.files, claim.test_id

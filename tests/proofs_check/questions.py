@@ -1,7 +1,8 @@
-"""The first checker with one of its questions switched off, and the invalid certificates that this lets through.
+"""The first checker with one of its questions switched off, and the traps that notice.
 
 A question is a ``raise Reject`` or a pair ("what is asked", answer) of a statement's list. Switched off, the raise does
-nothing and the answer is yes. A question that no file of the corpus needs is tied to nothing.
+nothing and the answer is yes; a trap notices when it is then accepted, breaks the checker or is refused for another
+reason. ``python -m tests.proofs_check.questions`` writes which traps end at which question into questions.json.
 """
 
 from __future__ import annotations
@@ -10,6 +11,9 @@ import ast
 import importlib
 import importlib.abc
 import importlib.util
+import json
+import re
+import signal
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -20,6 +24,10 @@ from proofs_check import checker
 
 FOLDER = Path(checker.__file__).parent
 PACKAGE = checker.__name__
+INVALID = FOLDER.parent / "corpus" / "invalid"
+TRAPS = Path(__file__).parent / "questions.json"
+_SEVERAL = 40  # chosen: so many traps of one question are tried; 36 end at "lhs<rhs", of all statements
+_LONG = 5  # seconds, chosen: a trap takes a hundredth; one that runs on has lost the limit of its work
 
 
 class Site(NamedTuple):
@@ -28,6 +36,12 @@ class Site(NamedTuple):
     module: str
     number: int
     text: str
+    lines: range
+
+    @property
+    def name(self) -> str:
+        """The module and the text: stable where other questions come and go."""
+        return f"{self.module}: {self.text}"
 
 
 def _is_question(node: ast.AST) -> bool:
@@ -66,7 +80,8 @@ def sites() -> Iterator[Site]:
         visited: list[ast.AST] = []
         _collect(tree, visited)
         for number, node in enumerate(visited):
-            yield Site(module, number, ast.unparse(node))
+            lines = range(getattr(node, "lineno", 0), getattr(node, "end_lineno", 0) + 1)
+            yield Site(module, number, ast.unparse(node), lines)
 
 
 def _collect(node: ast.AST, found: list[ast.AST]) -> None:
@@ -111,3 +126,95 @@ class _Finder(importlib.abc.MetaPathFinder, importlib.abc.Loader):
         if off.left >= 0:
             raise LookupError(f"{self.name} has no question {self.number}")
         exec(compile(tree, str(self.path), "exec"), module.__dict__)
+
+
+def reason(judge: Any, name: str) -> str:
+    """Return what the checker answers to a trap: the reason, that it accepts, or the error that it dies of."""
+    try:
+        verdict = judge((INVALID / f"{name}.json").read_bytes())
+    except Exception as error:
+        return type(error).__name__
+    return "ACCEPTED" if verdict.accepted else str(verdict.reason)
+
+
+def noticing(site: Site, traps: dict[str, str], most: int) -> list[str]:
+    """Return traps, at most so many, that are answered otherwise without the question; `traps` has the old answers."""
+    found: list[str] = []
+    with without(site) as judge:
+        for name, before in traps.items():
+            if len(found) < most and _answer(judge, name) != before:
+                found.append(name)
+    return found
+
+
+def _answer(judge: Any, name: str) -> str:
+    """Return the reason, or that a trap runs on: a limit of work is a question, too."""
+    signal.alarm(_LONG if signal.getsignal(signal.SIGALRM) is _run_on else 0)
+    try:
+        return reason(judge, name)
+    except _RunsOn:
+        return "runs on"
+    finally:
+        signal.alarm(0)
+
+
+class _RunsOn(BaseException):
+    """No Exception, which a checker may catch."""
+
+
+def _run_on(*_: object) -> None:
+    raise _RunsOn
+
+
+def _ends(names: list[str]) -> dict[str, tuple[str, int, str]]:
+    """Return where each trap is refused: file and line of the last Reject, and the reason."""
+    last: list[tuple[str, int]] = []
+    reject = importlib.import_module(f"{PACKAGE}.reject").Reject
+    original = reject.__init__
+
+    def remember(self: Exception, *arguments: object) -> None:
+        frame = sys._getframe(1)
+        last.append((frame.f_code.co_filename, frame.f_lineno))
+        original(self, *arguments)
+
+    reject.__init__ = remember
+    try:
+        found = {}
+        for name in names:
+            says = reason(checker.judge_bytes, name)
+            found[name] = (*last[-1], says)
+        return found
+    finally:
+        del reject.__init__
+
+
+def _pattern(site: Site) -> re.Pattern[str]:
+    """Match the reasons that a pair gives."""
+    what = ast.parse(site.text, mode="eval").body
+    assert isinstance(what, ast.Tuple)
+    text = what.elts[0]
+    parts = text.values if isinstance(text, ast.JoinedStr) else [text]
+    says = "".join(re.escape(str(one.value)) if isinstance(one, ast.Constant) else ".*" for one in parts)
+    return re.compile(rf"(?:not true|undecided at \d+ bits): {says}")
+
+
+def traps_by_question() -> dict[str, list[str]]:
+    """Return the traps of the corpus that end at each question and notice when it is switched off."""
+    ends = _ends(sorted(path.stem for path in INVALID.glob("*.json")))
+    found: dict[str, list[str]] = {}
+    for site in sites():
+        if site.text.startswith("raise"):
+            path = str(FOLDER / (site.module.replace(".", "/") + ".py"))
+            here = [name for name, (file, line, _) in ends.items() if file == path and line in site.lines]
+        else:
+            pattern = _pattern(site)
+            here = [name for name, (_, _, says) in ends.items() if pattern.fullmatch(says)]
+        found.setdefault(site.name, []).extend(noticing(site, {name: ends[name][2] for name in here[:_SEVERAL]}, 2))
+    return dict(sorted(found.items()))
+
+
+if __name__ == "__main__":
+    signal.signal(signal.SIGALRM, _run_on)
+    lines = [f"{json.dumps(name)}: {json.dumps(traps)}" for name, traps in traps_by_question().items()]
+    TRAPS.write_text("{\n" + ",\n".join(lines) + "\n}\n", "utf-8")
+    print(f"{sum(': []' not in line for line in lines)} of {len(lines)} questions are noticed by a trap")

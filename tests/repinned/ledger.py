@@ -1,7 +1,7 @@
 """What is pinned, and why each pin was last changed.
 
 Pins of margins, the propositions that Coq prints and the stored tables are each written anew by one command; sentences
-(of claims, theorems, proofs by hand, quotations and prior work) are typed. Whoever changes one of them runs
+(of claims, theorems, proofs by hand, quotations, prior work) and numbers on pages are typed. Whoever changes one runs
 ``python -m tests.repinned "the reason"`` as well: the ledger then names every item that changed, with the reason. A
 changed item without an entry makes a test fail.
 """
@@ -20,6 +20,7 @@ from attnprune_verify.claims.prior import PRIOR
 from attnprune_verify.claims.registry import claims
 from attnprune_verify.claims.scope import hypotheses, quantifier
 from attnprune_verify.claims.symbols import SYMBOLS
+from tests.meta.typed_numbers import pages, typed
 
 ROOT = Path(__file__).resolve().parents[2]
 LEDGER = Path(__file__).parent / "ledger.json"
@@ -38,6 +39,8 @@ def items() -> Iterator[tuple[str, str]]:
     for path in sorted((ROOT / "attnprune_verify/experiments/stored").glob("*.csv")):
         yield f"table {path.stem}", path.read_text("utf-8")
     yield from sentences()
+    for page in pages():
+        yield f"page {page.relative_to(ROOT).as_posix()}", json.dumps(typed(page.read_text("utf-8")))
 
 
 def sentences() -> Iterator[tuple[str, str]]:

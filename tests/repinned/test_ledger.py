@@ -8,7 +8,7 @@ import pytest
 from attnprune_verify.claims.registry import find
 from tests.repinned import ledger
 
-SENTENCES = {"sentence", "theorem", "proof", "quotation", "prior", "symbol"}
+SENTENCES = {"sentence", "theorem", "proof", "quotation", "prior", "symbol", "page"}
 
 
 def test_every_change_is_entered():

@@ -22,6 +22,7 @@ from attnprune_verify.experiments.stored.kind import BETWEEN_KERNELS, TOLERANCE,
 from attnprune_verify.experiments.stored.kinds import KINDS, Stored
 from attnprune_verify.experiments.stored.record import Record, code, kernel, read
 from attnprune_verify.files import table, write_whole
+from attnprune_verify.state.digests import of_files
 
 __all__ = ["differences", "disturb", "folder_of", "is_chaotic", "measure", "odds", "sample"]
 
@@ -35,8 +36,9 @@ NEIGHBOURS = 8
 def sample(
     path: Path, seed: str, seconds: float, folder: str = "", *, chaotic: bool = True, long: bool = False
 ) -> tuple[Stored, list[Any]]:
-    """Draw by the seed runs of a record that take about `seconds` together, to be repeated here.
+    """Draw runs of a record that take about `seconds` together, to be repeated here.
 
+    They are drawn by the seed and by the table itself: whoever changes a number cannot choose which are repeated.
     Chaotic runs are drawn only with `chaotic`, runs that take longer than `seconds` only with `long`: if such a run
     comes first, it is the whole sample with probability `seconds` / (its time). So every run can be drawn.
     """
@@ -50,7 +52,8 @@ def sample(
     if not chaotic:
         runs = stored.runs()
         costs = [math.inf if is_chaotic(record, stored, run) else cost for run, cost in zip(runs, costs, strict=True)]
-    return stored, [stored.runs()[place] for place in _drawn(costs, Random(seed), seconds, long)]
+    of_table = of_files(path.parent, [path.with_suffix(".csv")])
+    return stored, [stored.runs()[place] for place in _drawn(costs, Random(f"{seed} {of_table}"), seconds, long)]
 
 
 def _drawn(costs: Sequence[float], draw: Random, seconds: float, long: bool) -> list[int]:

@@ -1,0 +1,32 @@
+"""Numbers on pages come from commands; those that do not are listed, and the list only shrinks."""
+
+import json
+
+import pytest
+
+from tests.meta.typed_numbers import COUNTS, ROOT, counts, typed
+
+
+def test_the_list_only_shrinks():
+    listed = json.loads(COUNTS.read_text("utf-8"))
+    more = {page: count for page, count in counts().items() if count > listed.get(page, 0)}
+    assert more == {}, "let a command print them; where none can, run python -m tests.meta.typed_numbers"
+
+
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [
+        ("the printed bound is up to 2000 times the squared norm", 1),
+        ("<!-- counted by `attnprune-verify claims` -->\n> 68 of 79 statements\n<!-- end -->\nand 3 more", 1),
+        ("<!-- table first -->\n| 0.982 | 3 |\n| 1 | 2 |\n\nSo 0.9 it is.", 1),
+        ("```console run\n$ ls 200\n```\n", 0),
+    ],
+)
+def test_typed_numbers_are_found(text, found):
+    assert len(typed(text)) == found
+
+
+def test_a_changed_number_changes_what_is_pinned():
+    page = (ROOT / "README.md").read_text("utf-8")
+    assert "up to 2000 times" in page
+    assert typed(page.replace("up to 2000 times", "up to 200 times")) != typed(page)

@@ -1,0 +1,78 @@
+"""The text of `audit` says what the result holds, for every combination of statuses."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from itertools import product
+
+import pytest
+
+from attnprune_verify.audit.record import Record
+from attnprune_verify.audit.run import AuditResult
+from attnprune_verify.report.audit_text import render_audit
+from tests.report.reading import known, text_of, unknown
+
+STATUSES = ("passed", "failed", "inconclusive", "could_not_run", "waived", "not_applicable")
+SHOWN = {"inconclusive": "undecided", "could_not_run": "not run", "not_applicable": "n/a"}
+
+
+def made(*statuses: str) -> AuditResult:
+    """A result of five checks of two functions, one status after the other."""
+    names = ["loss:value", "loss:lam", "gradient:value", "gradient:sign", "gradient:mask"]
+    records = tuple(
+        Record(name, name.partition(":")[0], None, f"{name} is right", True, status, f"because of {name}",
+               diagnosis=("unknown",) if status == "failed" else (), error=0.25, bound=0.125, power=0.5, seed=7)
+        for name, status in zip(names, statuses, strict=True)
+    )  # fmt: skip
+    return AuditResult("target", "1.2", "ab" * 32, 7, len(records), records, largest={"loss": (5, 3)})
+
+
+COMBINATIONS = [*product(STATUSES, repeat=2)]
+
+
+@pytest.mark.parametrize(("first", "other"), COMBINATIONS)
+def test_audit(first: str, other: str) -> None:
+    result = made("passed", first, first, other, "not_applicable")
+    text = text_of(render_audit(result))
+    (last,) = [line for line in text.splitlines() if "Outcome:" in line]
+    assert last.endswith(f"Outcome: {result.outcome}.")
+    assert last.startswith("Wrong") is (result.outcome == "failed")
+    assert ("Nothing wrong" in last) is (
+        result.outcome == "incomplete" or (result.outcome == "passed" and waived(result))
+    )
+    assert last.startswith("Right in every") is (result.outcome == "passed" and not waived(result))
+    table(result, text)
+    assert unknown(text, [*known(result.as_dict()), *counts(result)]) == []
+
+
+def waived(result: AuditResult) -> bool:
+    return any(record.status == "waived" for record in result.checks)
+
+
+def counts(result: AuditResult) -> list[float]:
+    every = [one.status for one in result.checks]
+    asked = len(every) - every.count("not_applicable")
+    of_each = Counter((one.function, one.status) for one in result.checks)
+    return [asked, len(every), *map(every.count, STATUSES), *of_each.values()]
+
+
+def table(result: AuditResult, text: str) -> None:
+    """Each cell counts the records of its function and status."""
+    lines = text.splitlines()
+    (head,) = [line for line in lines if line.startswith("function ")]
+    columns = re.split(r"\s{2,}", head.strip())[1:]
+    for function in ("loss", "gradient"):
+        (line,) = [line for line in lines if re.match(rf"{function} {{2,}}", line)]
+        cells = dict(zip(columns, line.split()[1:], strict=False))
+        for status in STATUSES:
+            count = sum(one.function == function and one.status == status for one in result.checks)
+            shown = cells.get(SHOWN.get(status, status), "-")
+            assert int(shown.replace("-", "0")) == count, (function, status)
+
+
+@pytest.mark.parametrize("status", ["failed", "inconclusive", "could_not_run"])
+def test_each_finding_is_named(status: str) -> None:
+    text = text_of(render_audit(made("passed", status, "passed", "passed", "passed")))
+    assert f"{status.replace('_', ' ')} loss:lam" in text and "because of loss:lam" in text
+    assert "loss:value" not in text.partition("function ")[0]
