@@ -24,7 +24,10 @@ class PairPoint(NamedTuple):
 
 
 class Pair:
-    """X, W_Q, W_K, heads, key heads and scale of a case; `at` evaluates the definitions and the chain rule."""
+    """X, W_Q, W_K, heads, key heads and scale of a case; `at` evaluates the definitions and the chain rule.
+
+    With `turns` token i's queries and keys are rotated by i quarter turns: a rotary head whose cosines are exact.
+    """
 
     def __init__(self, q: Quantities) -> None:
         self.q = q
@@ -47,11 +50,24 @@ class Pair:
         group = head * self.groups // self.heads
         return slice(head * self.m, (head + 1) * self.m), slice(group * self.m, (group + 1) * self.m)
 
+    def _turned(self, rows: Any, way: int = 1) -> Any:
+        """Row i by i quarter turns of each pair of features; a last feature without a partner stays."""
+        if not self.q.case.get("turns"):
+            return rows
+        found = rows.copy()
+        for i, row in enumerate(rows):
+            for a in range(0, self.m - 1, 2):
+                one, two = row[a], row[a + 1]
+                for _ in range(way * i % 4):
+                    one, two = -two, one
+                found[i, a], found[i, a + 1] = one, two
+        return found
+
     def _softmaxes(self, A_Q: Any, A_K: Any) -> list[list[Any]]:
         found = []
         for head in range(self.heads):
             left, right = self._sides(head)
-            logits = (self.q.X @ A_Q[:, left]) @ (self.q.X @ A_K[:, right]).T * self.scale
+            logits = self._turned(self.q.X @ A_Q[:, left]) @ self._turned(self.q.X @ A_K[:, right]).T * self.scale
             found.append([self.q.softmax(row[allowed]) for row, allowed in zip(logits, self.q.allowed, strict=True)])
         return found
 
@@ -71,9 +87,10 @@ class Pair:
             full = np.full((q.n, q.n), zero, dtype=object if q.arithmetic is not FLOAT else float)
             for i, row in enumerate(p):
                 full[i, q.allowed[i]] = row
-            key = q.X @ A_K[:, right]
-            G_Q[:, left] = q.W_Q[:, left] * (q.X.T @ full @ key) * self.scale
-            G_K[:, right] = G_K[:, right] + q.W_K[:, right] * (q.X.T @ full.T @ (q.X @ A_Q[:, left])) * self.scale
+            key, query = self._turned(q.X @ A_K[:, right]), self._turned(q.X @ A_Q[:, left])
+            pulled = q.X.T @ self._turned(full @ key, -1), q.X.T @ self._turned(full.T @ query, -1)
+            G_Q[:, left] = q.W_Q[:, left] * pulled[0] * self.scale
+            G_K[:, right] = G_K[:, right] + q.W_K[:, right] * pulled[1] * self.scale
             cs, ps, keys = [*cs, c], [*ps, p], [*keys, key]
             floors += [q.smallest(s) for s in rows if len(s) > 1]
         return PairPoint(cs, ps, floors, G_Q, G_K, keys)
@@ -86,7 +103,7 @@ class Pair:
 def norm_of_pair(q: Quantities) -> Any:
     """k from its definition, as `theory.pair.pair_norm`."""
     X = q.X
-    centred = X - X.sum(axis=0) / q.number(float(q.n))
+    centred = X if q.case.get("turns") else X - X.sum(axis=0) / q.number(float(q.n))
 
     def widest(tokens: Any, W: Any) -> Any:
         norms = [tokens * column for column in W.T]

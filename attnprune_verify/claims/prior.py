@@ -37,6 +37,7 @@ _BALL = "S. Zavriev and F. Kostyuk, Heavy-ball method in nonconvex optimization 
 _CONVEX = "Y. Nesterov, Introductory Lectures on Convex Optimization, section 2.1.5: the linear rate"
 _LEVEL = "a sublevel set of a coercive function is bounded, and descent does not leave it (any text on optimisation)"
 _PROXY = "S. Frei and Q. Gu, arXiv:2106.13792: the proxy PL inequality and its Theorem 3.1"
+_BANACH = "S. Banach, Studia Mathematica 7, 1938: the norm of a symmetric multilinear form is on its diagonal"
 _LINEAR = "elementary linear algebra"
 
 PRIOR: Mapping[str, Prior] = {
@@ -48,6 +49,16 @@ PRIOR: Mapping[str, Prior] = {
     "new:p_norm_half_c": Prior("instance of known", _HALF, _DAY),
     "new:jacobian_two_largest": Prior("instance of known", _NORM, _DAY),
     "new:local_curvature": Prior("instance of known", f"{_NORM}; here in the loss's second derivative", _DAY),
+    "new:softmax_second_derivative": Prior(
+        "instance of known",
+        f"{_BANACH}; with the largest third central moment on an interval; the constant itself was not found",
+        _DAY,
+    ),
+    "new:softmax_third_derivative": Prior(
+        "instance of known",
+        f"{_BANACH}; with the largest fourth cumulant on an interval; the constant itself was not found",
+        _DAY,
+    ),
     "new:certified_refit": Prior("instance of known", f"{_SELF}; here as a bound from the slope on a support"),
     "new:softmax_move": Prior("instance of known", _SELF, _DAY),
     "new:descent_lemma": Prior("known", _DESCENT),

@@ -62,9 +62,10 @@ def row_constants(
 
     ::
 
-        C_i^+ = min(C_+, 2 max_j sum_k (a_jk)_+, b^2 + b max_j (c_j - <c, sigma>)_+),  b = min(1/2, max sigma) >= ||J||
+        C_i^+ = min(C_+, 2 max_j sum_k (a_jk)_+, b^2 + b max_j (c_j - <c, sigma>)_+)
         C_i^- = min(C_-, 2 max_j sum_k (a_jk)_-, b (max_j (<c, sigma> - c_j) - min sigma)_+)
         a_jk = sigma_j sigma_k (2 (sigma_j + sigma_k) - f_j - f_k - 3 ||sigma||^2 + 2 <f, sigma>)
+        b = s1 (1 - s1 + s2) >= ||J||, s1 and s2 the two largest of sigma (new:jacobian_two_largest)
 
     H is the graph Laplacian of a (Gershgorin), and H = J^2 + R with R = sum_j sigma_j (c_j - <c, sigma>)(v_j - mean)^2
     between its extreme factors times J; also J^2 >= lambda_2(J) J on 1-orthogonal vectors.
@@ -93,7 +94,8 @@ def row_constants(
     reach_up = (np.where(allowed, c, -np.inf).max(axis=1) - mean).clip(min=0.0)
     reach_down = (mean - np.where(allowed, c, np.inf).min(axis=1)).clip(min=0.0)
     least = np.where(allowed, F, np.inf).min(axis=1) * (1 - rho)
-    norm = np.minimum(0.5, F.max(axis=1))
+    second, first = np.partition(np.pad(F, ((0, 0), (1, 0))), n - 1, axis=1)[:, n - 1 :].T
+    norm = first * (1 - first + second)
     upper = np.minimum(float(sharp.C_plus()), norm**2 + norm * reach_up + slip)
     lower = np.minimum(float(sharp.C_minus()), norm * (reach_down - least).clip(min=0.0) + slip)
     if n <= _PAIRWISE_LIMIT:

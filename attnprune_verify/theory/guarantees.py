@@ -9,16 +9,16 @@ from dataclasses import dataclass, field
 import numpy as np
 from flint import arb
 
-from attnprune_verify.instance.problem import Instance
-from attnprune_verify.theory import paper, rates, sharp
+from attnprune_verify.instance.problem import Instance, LayerInstance
+from attnprune_verify.theory import pair, paper, rates, sharp
 from attnprune_verify.theory.assumptions import show
 from attnprune_verify.theory.balls import exponential, log10, lower, normalised, power_of_two, precise, upper
 from attnprune_verify.theory.constants import constant_balls
 from attnprune_verify.theory.measure import measure, once_per_instance
 
-__all__ = ["Guarantee", "guarantees", "path_floor"]
+__all__ = ["Guarantee", "guarantees", "pair_descent", "path_floor"]
 
-_UP = frozenset({"loss", "attention", "gradient", "T", "xi", "at_ones"})
+_UP = frozenset({"loss", "L", "attention", "gradient", "T", "xi", "at_ones"})
 """Numbers that a statement bounds something by from above; the others are lower bounds, and rounded down."""
 _PART = 100
 """The gradient's norm is shown to fall to 1/_PART of what it is at M = 1."""
@@ -31,7 +31,7 @@ class Guarantee:
     Attributes
     ----------
     id : str
-        confinement, gradient-norm, repaired-theorem, linear-convergence or strong-convexity.
+        confinement, gradient-norm, repaired-theorem, linear-convergence or strong-convexity; pair-descent of a layer.
     applies : bool
     says : str
         The statement with its numbers, or why it does not apply.
@@ -44,6 +44,35 @@ class Guarantee:
     says: str
     numbers: Mapping[str, float] = field(default_factory=dict)
     log10: Mapping[str, float] = field(default_factory=dict)
+
+
+@precise
+def pair_descent(instance: LayerInstance) -> Guarantee:
+    """The guarantee of descent on both masks of a layer from M_Q = M_K = 1 (new:pair_descent), rotations included.
+
+    Examples
+    --------
+    >>> from attnprune_verify.instance.layer import AttentionLayer
+    >>> layer = AttentionLayer(np.eye(2), np.eye(2), heads=1)
+    >>> found = pair_descent(LayerInstance(layer, np.eye(2), lam=0.5))
+    >>> found.applies, found.numbers["loss"], found.numbers["L"] < 3.1
+    (True, 2.0, True)
+    """
+    layer, lam = instance.layer, arb(instance.lam)
+    if not pair.bilinear(layer):
+        return _made("pair-descent", False, "Not with biases or a softcap: the logits are not bilinear in both masks.")
+    if instance.lam == 0:
+        return _made("pair-descent", True, "lam = 0: M_Q = M_K = 1 is a global minimiser.", loss=arb(0))
+    N = arb(layer.W_Q.size + layer.W_K.size)
+    k = arb(pair.pair_norm(instance).upper())
+    L, loss = pair.lipschitz_confined(k, N, lam), pair.start_loss(N, lam)
+    steps = _PART**2 * L / lam
+    says = (
+        f"Descent on M_Q and M_K together from ones with steps of 1/L, L = {show(L)}, keeps ||M_Q||_F^2 + "
+        f"||M_K||_F^2 <= N = {show(N)} and the loss at most lam N/2 = {show(loss)}; within T = {_PART**2} L/lam = "
+        f"{show(steps)} steps some gradient's norm is 1/{_PART} of its start lam sqrt(N)."
+    )
+    return _made("pair-descent", True, says, loss=loss, L=L, T=steps)
 
 
 @precise

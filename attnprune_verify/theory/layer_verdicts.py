@@ -13,6 +13,7 @@ from dataclasses import replace
 from attnprune_verify.instance.problem import LayerInstance
 from attnprune_verify.theory.balls import nearest
 from attnprune_verify.theory.bounds import BOUND_IDS, Bound, evaluate_bounds
+from attnprune_verify.theory.guarantees import pair_descent
 from attnprune_verify.theory.heads import fused_heads, obstacle
 from attnprune_verify.theory.measure import logit_norm
 from attnprune_verify.theory.theorem import TheoremVerdict, theorem
@@ -65,7 +66,9 @@ def layer_theorem(instance: LayerInstance, *, beta: float | None = None, delta: 
     """
     heads = fused_heads(instance)
     if not heads:
-        return TheoremVerdict(False, True, (f"It does not apply: {obstacle(instance.layer)}.",))
+        return TheoremVerdict(
+            False, True, (f"It does not apply: {obstacle(instance.layer)}.",), guarantees=(pair_descent(instance),)
+        )
     found = [theorem(head, beta=beta, delta=delta) for head in heads]
     worst = min(range(len(found)), key=lambda head: (found[head].applies, not found[head].vacuous))
     verdict = found[worst]
@@ -74,5 +77,8 @@ def layer_theorem(instance: LayerInstance, *, beta: float | None = None, delta: 
         applies=all(one.applies for one in found),
         vacuous=any(one.vacuous for one in found),
         reasons=(_ABOUT, *(f"head {worst}: {reason}" for reason in verdict.reasons)),
-        guarantees=tuple(replace(one, says=f"head {worst}: {one.says}") for one in verdict.guarantees),
+        guarantees=(
+            *(replace(one, says=f"head {worst}: {one.says}") for one in verdict.guarantees),
+            pair_descent(instance),
+        ),
     )

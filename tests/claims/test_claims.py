@@ -37,7 +37,6 @@ NOT_HOLDING = {
     "exp:baselines_reference-literal": Verdict.ILL_POSED,
     "new:lip_diag-any": Verdict.OPEN,
     "new:lip_diag_f-any": Verdict.OPEN,
-    "new:softmax_second_derivative-literal": Verdict.OPEN,
     "new:row_third_derivative-literal": Verdict.OPEN,
 }
 HOLDING_PROSE = {

@@ -67,7 +67,9 @@ def test_the_hessian_of_a_row_is_its_second_difference() -> None:
 def test_row_constants_are_their_formula_and_enclose_the_curvature() -> None:
     for sigma, f in ROWS:
         c = sigma - f
-        mean, b = float(c @ sigma), min(0.5, float(sigma.max()))
+        second, first = sorted(sigma)[-2:] if len(sigma) > 1 else (0.0, sigma[0])
+        mean, b = float(c @ sigma), float(first * (1 - first + second))
+        assert np.linalg.eigvalsh(np.diag(sigma) - np.outer(sigma, sigma))[-1] <= b + 1e-12
         a = np.outer(sigma, sigma) * (
             2 * (sigma[:, None] + sigma[None, :]) - f[:, None] - f[None, :] - 3 * sigma @ sigma + 2 * f @ sigma
         )

@@ -117,13 +117,13 @@ CLAIMS: tuple[Claim, ...] = (
         section="F Lipschitz of Gradient",
         reading=ANY_MASK,
         says="With the actual residual c in place of the worst one: C_i^+ = b^2 + b max_j (c_j - <c, s>)_+ and C_i^- ="
-        " b (max_j (<c, s> - c_j) - min s)_+ with b = min(1/2, max s), or Gershgorin's bounds, or C_+ and C_-, the"
-        " least of them; near M = 1 only J^2 is left.",
+        " b (max_j (<c, s> - c_j) - min s)_+ with b = s1 (1 - s1 + s2) of the two largest weights, or"
+        " Gershgorin's bounds, or C_+ and C_-, the least of them; near M = 1 only J^2 is left.",
         formula="-max_i C_i^- K^2 I <= Hess L(M) - lam I <= max_i C_i^+ K^2 I",
         strength=Strength.TIGHT,
         margin=_local,
         supply=Instances("any", small=True, free=("M",)),
-        uses=("new:curvature_range", "new:curvature_domination"),
+        uses=("new:curvature_range", "new:curvature_domination", "new:jacobian_two_largest"),
         attains=_bends,
         wrong=(Wrong("0.9 of both", lambda q: _local(q, 0.9)),),
         source="new",

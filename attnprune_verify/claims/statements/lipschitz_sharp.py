@@ -27,6 +27,8 @@ _SECTION = "F Lipschitz of Gradient"
 _C_PLUS = float(sharp.C_plus(arithmetic=FLOAT))
 _Q = (5 + 13**0.5) / 12  # the q that maximises q (1 - q) (4 q - 1)
 _DIAGONAL = 2**0.5 * _Q * (1 - _Q) * (4 * _Q - 1)
+_DIAGONAL_PROVED = 0.54
+"""sqrt 2 times the largest 2 a^2 (1 - a) + a/8, which is 0.38153 at a = (4 + sqrt 19)/12; rounded up (PROOFS.md)."""
 _CORRECTION = 0.50788  # the largest found by search, rounded up
 
 CLAIMS: tuple[Claim, ...] = (
@@ -125,6 +127,23 @@ CLAIMS: tuple[Claim, ...] = (
         repairs="lem:lip_diag",
         conjecture=True,
         source="new: numerical",
+    ),
+    Claim(
+        id="new:lip_diag_bound",
+        kind=Kind.LEMMA,
+        title="Lipschitz of the diagonal, proved",
+        section=_SECTION,
+        reading=ANY_MASK,
+        says=f"The diagonal is {_DIAGONAL_PROVED:g} K-Lipschitz, less than a hundredth above what two tokens show.",
+        formula=f"||diag((f o c) 1)(M) - diag((f o c) 1)(M')||_F <= {_DIAGONAL_PROVED:g} K ||M - M'||_F",
+        strength=Strength.UPPER,
+        margin=lipschitz(diagonal_of, lambda q: q.K * q.number(_DIAGONAL_PROVED)),
+        supply=PAIRS,
+        uses=("fix:lip_f_circ_c",),
+        attains=sharpest_bend,
+        wrong=(Wrong("0.53 K", lipschitz(diagonal_of, lambda q: q.K * q.number(0.53))),),
+        repairs="lem:lip_diag",
+        source="new",
     ),
     Claim(
         id="new:lip_diag_f",

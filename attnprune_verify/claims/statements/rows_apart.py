@@ -22,10 +22,12 @@ _ROUNDING = 1e-9
 
 def _row_constants(q: Quantities) -> list[tuple[int, Any, Any]]:
     """Of each row with a choice: its number, C_i^+ and C_i^-."""
-    found, zero, half = [], q.number(0.0), q.number(0.5)
+    found, zero = [], q.number(0.0)
     for i in np.flatnonzero(q.row_sizes >= 2):
         s, c = q.F[i, q.allowed[i]], q.c[i, q.allowed[i]]
-        pull, b = c - (c * s).sum(), q.smallest([half, q.largest(s)])
+        pull, first = c - (c * s).sum(), q.largest(s)
+        second = q.largest([part for j, part in enumerate(s) if j != int(np.argmax([float(one) for one in s]))])
+        b = first * (1 - first + second)
         up = b * b + b * q.largest([*pull, zero])
         down = b * q.largest([q.largest(-pull) - q.smallest(s), zero])
         found.append((int(i), q.smallest([up, q.of(sharp.C_plus)]), q.smallest([down, q.of(sharp.C_minus)])))

@@ -95,6 +95,11 @@ def _second(q: Quantities, factor: float = 1.0) -> Relation:
     return at_most(q.norm(bend), q.sqrt(q.number(6.0)) / 9 * q.square(q.v) * q.number(factor))
 
 
+def _jerk(q: Quantities, factor: float = 1.0) -> Relation:
+    *_, jerk = _derivatives(q)
+    return at_most(q.norm(jerk), q.square(q.v) * q.norm(q.v) / 2 * q.number(factor))
+
+
 def _third(q: Quantities, constant: float = _THIRD) -> Relation:
     s, speed, bend, jerk = _derivatives(q)
     value = (speed * bend).sum() * 3 + ((s - q.softmax(q.t)) * jerk).sum()
@@ -199,19 +204,37 @@ CLAIMS: tuple[Claim, ...] = (
     Claim(
         id="new:softmax_second_derivative",
         kind=Kind.LEMMA,
-        title="Second derivative of softmax (conjecture)",
+        title="Second derivative of softmax, sharp",
         section=_SECTION,
         reading=LITERAL,
-        says=f"The second derivative of a softmax row along v is at most sqrt 6/9 ||v||^2: {_SEARCHED}",
+        says="The second derivative of a softmax row along v is at most sqrt 6/9 ||v||^2, for any number of tokens;"
+        " attained by two tokens with weights (1 -+ 1/sqrt 3)/2 that move apart. It is a third cumulant, and the norm"
+        " of such a form is attained where all its directions agree.",
         formula="||s o ((v - <s, v>)^2 - Var_s(v))|| <= (sqrt 6/9) ||v||^2",
-        strength=Strength.UPPER,
+        strength=Strength.TIGHT,
         margin=_second,
         supply=_ROWS,
         uses=("new:softmax_jacobian",),
         attains=_two_tokens,
         wrong=(Wrong("0.99 of it", lambda q: _second(q, 0.99)),),
-        conjecture=True,
-        source="new: numerical",
+        source="new",
+    ),
+    Claim(
+        id="new:softmax_third_derivative",
+        kind=Kind.LEMMA,
+        title="Third derivative of softmax, sharp",
+        section=_SECTION,
+        reading=LITERAL,
+        says="The third derivative of a softmax row along v is at most 1/2 ||v||^3, for any number of tokens; attained"
+        " by two tokens of equal weight that move apart. It is a fourth cumulant.",
+        formula="||s o (Z^3 - 3 V Z - E_s Z^3)|| <= (1/2) ||v||^3, Z = v - <s, v>, V = E_s Z^2",
+        strength=Strength.TIGHT,
+        margin=_jerk,
+        supply=_ROWS,
+        uses=("new:softmax_jacobian",),
+        attains=_and_equal_tokens,
+        wrong=(Wrong("0.99 of it", lambda q: _jerk(q, 0.99)),),
+        source="new",
     ),
     Claim(
         id="new:row_third_derivative",

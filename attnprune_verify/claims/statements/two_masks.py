@@ -17,7 +17,10 @@ from attnprune_verify.claims.supply import Arrays, read_mask
 from attnprune_verify.claims.trajectory import moving
 from attnprune_verify.theory import pair, sharp
 
-_HEADS = Reading("heads", "masks on W_Q and W_K, one to four heads, shared key heads, any attention mask; no biases")
+_HEADS = Reading(
+    "heads",
+    "masks on W_Q and W_K, one to four heads, shared key heads, rotations or none, any attention mask; no biases",
+)
 _STEPS = 6  # chosen: the first six steps are compared
 
 
@@ -37,6 +40,7 @@ def _layer(rng: Generator, case: Case) -> Case:
         lam=float(rng.choice([1e-3, 0.1, 1.0])),
         share=float(rng.choice([0.2, 0.5, 0.95])),
         mask=read_mask("any", None, n, rng),
+        turns=bool(columns // heads > 1 and rng.random() < 0.4),
     )
 
 
@@ -188,7 +192,7 @@ def _wide(rng: Generator, case: Case) -> Case:
     case = _layer(rng, case)
     n = min(*case["X"].shape, case["W_Q"].shape[1] // case["heads"] + 1)
     X = case["X"][:n] + np.eye(*case["X"][:n].shape)
-    return case.but(X=X, W_Q=case["W_Q"] + 5.0, mask=read_mask("any", None, n, rng))
+    return case.but(X=X, W_Q=case["W_Q"] + 5.0, mask=read_mask("any", None, n, rng), turns=False)
 
 
 def _two_tokens() -> Iterator[Case]:
@@ -229,7 +233,7 @@ CLAIMS: tuple[Claim, ...] = (
         "The loss of masks on W_Q and W_K, all heads together, has no global Lipschitz constant of the gradient, but"
         " one on each ball of radius R; C_+ k^2 R^2 is approached, so it does grow like R^2; P is a bound of ||p||_F.",
         "||grad L(M) - grad L(M')||_F <= (lam + C_+ k^2 R^2 + k P) ||M - M'||_F, M = (M_Q, M_K) within R of 0,"
-        " k = s max_c ||X diag(W_Q e_c)|| max_c ||X_0 diag(W_K e_c)||",
+        " k = s max_c ||X diag(W_Q e_c)|| max_c ||X_0 diag(W_K e_c)||; with rotations X in place of X_0",
         _moves,
         (
             Wrong("0.98 of it", lambda q: _moves(q, 0.98)),
