@@ -1,5 +1,7 @@
 """``python benchmarks/on_gpu.py pruning``: what pruning a block of real size takes on a CUDA device; under ten minutes.
 
+``python benchmarks/on_gpu.py kernels`` audits torch's attention kernels there, and writes docs/kernels_gpu.md.
+
 A Llama block of the shapes of 1B and of 8B parameters with random weights, 8 windows of 2048 tokens: seconds of every
 phase and peak memory on the device, once by SparseGPT and once by output-obs; the whole model by as many blocks as it
 has. ``--tiny --device cpu`` runs the same program at a size for tests.
@@ -11,6 +13,7 @@ import argparse
 import json
 import sys
 import time
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -76,13 +79,19 @@ def measured(name: str, shape: dict[str, int], method: str, device: str) -> dict
 def main(words: list[str] | None = None) -> int:
     """Measure, and print one JSON line a case."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("what", choices=["pruning"])
+    parser.add_argument("what", choices=["pruning", "kernels"])
     parser.add_argument("--device", default="cuda")
-    parser.add_argument("--tiny", action="store_true", help="one block of a size for tests")
+    parser.add_argument("--tiny", action="store_true", help="one block of a size for tests, or one kernel")
+    parser.add_argument("--out", type=Path, help="the page of kernels")
     chosen = parser.parse_args(words)
     if chosen.device.startswith("cuda") and not torch.cuda.is_available():
         print("Error: a CUDA device must be there; torch finds none on this machine", file=sys.stderr)
         return 2
+    if chosen.what == "kernels":
+        sys.path.insert(0, str(Path(__file__).parents[1]))
+        from benchmarks import gpu_kernels
+
+        return gpu_kernels.run(chosen.device, chosen.tiny, chosen.out or gpu_kernels.PAGE)
     start = time.perf_counter()
     for name, shape in ({"tiny": TINY} if chosen.tiny else SHAPES).items():
         for method in ("sparsegpt", "output-obs"):

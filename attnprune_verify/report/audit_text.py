@@ -53,10 +53,9 @@ def render_audit(result: AuditResult) -> Group:
 def _title(result: AuditResult) -> Text:
     version = f", version {result.version}" if result.version else ""
     digest = f", sha256 {result.sha256[:12]}" if result.sha256 else ""
-    return Text.assemble(
-        (f"attnprune-verify {command_of(result)}", "bold"), f"  {result.target}{version}{digest}, seed {result.seed}, "
-        f"{len(result.checks)} of {result.expected_checks} checks accounted for; {confined(result)}",
-    )  # fmt: skip
+    counted = f"{len(result.checks)} of {result.expected_checks} checks accounted for"
+    rest = f" of {result.target}{version}{digest}, seed {result.seed}, {counted}; {confined(result)}"
+    return Text.assemble((f"attnprune-verify {command_of(result)}", "bold"), rest)
 
 
 def _failure(found: Findings) -> list[RenderableType]:

@@ -22,6 +22,7 @@ from attnprune_verify.audit.kernel.sample import Sample
 from attnprune_verify.audit.kernel.sentences import SENTENCES
 from attnprune_verify.audit.kernel.shrink import smallest_failing
 from attnprune_verify.audit.kernel.snippet import as_code
+from attnprune_verify.audit.kernel.whose import implied
 from attnprune_verify.audit.naming.diagnosis import Diagnosis
 from attnprune_verify.audit.record import Check, Finding, Record
 from attnprune_verify.audit.subject.process import NoAnswer, Subject
@@ -205,4 +206,6 @@ def _framework(holder: object) -> str:
             functions[name] = found
     if not functions and callable(holder):
         functions = {bridge.FORWARD: holder}
-    return bridge.framework_of(functions, holder)
+    declared = bridge.framework_of(functions, holder)
+    others = [implied(one) for one in functions.values()]
+    return next((one for one in others if one != "numpy"), declared) if declared == "numpy" else declared

@@ -111,7 +111,9 @@ class _Propagation:
         steps = self.steps
         furthest = np.where(steps.allowed, logit, 0.0).max(axis=-1, keepdims=True)
         distance = np.where(steps.allowed, steps.top - steps.s + logit + furthest, 0.0)
-        changes = self.calculus.repeated(1.0 + _changes(np.where(steps.allowed, steps.s, -np.inf)))
+        if "changes" not in self.sample.memo:  # the same for every precision and calculus, and dear
+            self.sample.memo["changes"] = _changes(np.where(steps.allowed, steps.s, -np.inf))
+        changes = self.calculus.repeated(1.0 + self.sample.memo["changes"])
         return self.calculus.add(2 * self.u * distance, self.exponential * changes)
 
     def kept(self, exponent: Array) -> Array:

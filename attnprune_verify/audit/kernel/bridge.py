@@ -20,6 +20,7 @@ import numpy as np
 from attnprune_verify.audit.kernel.foreign import Deferred, Foreign, Plain
 from attnprune_verify.audit.kernel.frameworks import Framework, framework_named
 from attnprune_verify.audit.kernel.repeats import repeated
+from attnprune_verify.audit.kernel.whose import whose_arrays
 
 __all__ = ["BACKWARD", "FACTS", "FORWARD", "FRAMEWORKS", "LAYOUTS", "TYPES", "bridged", "framework_of"]
 
@@ -55,7 +56,7 @@ def bridged(
     """
     if FORWARD not in functions and BACKWARD not in functions:
         return {}
-    name = framework_of(functions, holder)
+    name = whose_arrays(framework_of(functions, holder), functions, holder)
     if name not in FRAMEWORKS:
         raise ValueError(f"FRAMEWORK must be one of {', '.join(FRAMEWORKS)}; got {name!r}")
     framework = framework_named(name, dtype, device)

@@ -6,18 +6,16 @@ declare. Nothing of the callable is called here, and no framework is imported.
 
 from __future__ import annotations
 
-import functools
 import inspect
 from collections.abc import Mapping
-from types import ModuleType
 
 from attnprune_verify.audit.kernel.bridge import BACKWARD, FORWARD, FRAMEWORKS, framework_of
 from attnprune_verify.audit.kernel.foreign import Call, Foreign, Plain
+from attnprune_verify.audit.kernel.whose import implied
 from attnprune_verify.errors import InvalidInstance
 
 __all__ = ["Kernel", "kernel_of", "plainly_called", "subject_of"]
 
-_FRAMEWORK_OF = {"torch": "torch", "jax": "jax", "jaxlib": "jax"}  # by the first part of a module's name
 _SPELLINGS = {
     "causal": ("causal", "is_causal"),
     "scale": ("scale", "sm_scale", "softmax_scale"),
@@ -113,52 +111,9 @@ def _title(fn: Foreign) -> str:
 
 
 def framework_meant(fn: Foreign) -> str:
-    """The framework whose arrays a callable takes: declared, that of its class, or named by its code."""
+    """Return the framework whose arrays a callable takes: the declared one, else the one it belongs to or names."""
     declared = framework_of({FORWARD: fn}, fn)
-    if declared != "numpy":
-        return declared
-    inner = inspect.unwrap(fn) if callable(fn) else fn
-    kinds = [*(fn.__mro__ if isinstance(fn, type) else type(fn).__mro__), fn, inner]
-    homes = [getattr(kind, "__module__", None) for kind in kinds] + [getattr(fn, "__globals__", {}).get("__name__")]
-    for home in homes:
-        root = str(home or "").partition(".")[0]
-        if root in _FRAMEWORK_OF:
-            return _FRAMEWORK_OF[root]
-    while isinstance(inner, functools.partial):
-        inner = inner.func
-    inner = getattr(inner, "__func__", inner)
-    if not hasattr(inner, "__code__"):
-        inner = type(inner).__call__
-    return _in_code(getattr(inner, "__code__", None), inner)
-
-
-def _in_code(code: Foreign, function: Foreign) -> str:
-    """The first framework of which the code, or a function that it calls in the same module, names a module."""
-    if code is None:
-        return "numpy"
-    shared = getattr(function, "__globals__", {})
-    known = dict(shared)
-    cells = getattr(function, "__closure__", None) or ()
-    for name, cell in zip(code.co_freevars, cells, strict=False):
-        try:
-            known[name] = cell.cell_contents
-        except ValueError:  # a name that is not bound yet
-            continue
-    seen, open_ = set(), [code]
-    while open_:
-        one = open_.pop()
-        seen.add(one)
-        for name in (*one.co_names, *one.co_freevars):
-            value = known.get(name)
-            home = value.__name__ if isinstance(value, ModuleType) else getattr(value, "__module__", None)
-            root = str(home or "").partition(".")[0]
-            if root in _FRAMEWORK_OF or name in _FRAMEWORK_OF:
-                return _FRAMEWORK_OF.get(root) or _FRAMEWORK_OF[name]
-            further = getattr(value, "__code__", None)
-            if further is not None and further not in seen and getattr(value, "__globals__", None) is shared:
-                open_.append(further)
-        open_ += [c for c in one.co_consts if hasattr(c, "co_names") and c not in seen]
-    return "numpy"
+    return implied(fn) if declared == "numpy" else declared
 
 
 def plainly_called(fn: Foreign, arrays: int = 3) -> Call:

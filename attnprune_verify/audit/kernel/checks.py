@@ -8,6 +8,7 @@ from dataclasses import replace
 import numpy as np
 
 from attnprune_verify.audit.kernel.behaviour import BEHAVIOUR
+from attnprune_verify.audit.kernel.bias import rounds_to_one_side
 from attnprune_verify.audit.kernel.bridge import BACKWARD, FORWARD
 from attnprune_verify.audit.kernel.context import KernelContext, Refused, Reply, TooSlow, overflows
 from attnprune_verify.audit.kernel.judge import Verdict, judge
@@ -35,6 +36,8 @@ def slug(regime: str) -> str:
 def _checks_of(function: str, modes: tuple[str, ...]) -> Iterator[Check]:
     for name, (says, ask) in BEHAVIOUR.items():
         yield Check(function, name, says, None, _bound(ask, function))
+    says = "16-bit answers and weights are rounded to the nearest, not to one side"
+    yield Check(function, "rounding", says, None, _bound(rounds_to_one_side, function))
     for name, regime in regimes(0, "float32").items():  # names and purposes are the same for all
         yield Check(
             function, f"values:{slug(name)}", regime.says, None, _values(function, name), required=regime.required

@@ -91,9 +91,9 @@ def _poisoned(context: KernelContext, function: str) -> Finding:
         before = context.answer(function, sample)
         for slot in ("", f"poisoned {sample.name}"):
             reply = context.ask(function, sample, slot=slot, poison=_sizes(sample))
-            if _right(function, sample, before) and not _right(function, sample, reply):
+            broken = _finite(before) and not _finite(reply)
+            if not _right(function, sample, reply) and (broken or _right(function, sample, before)):
                 where = f"where memory holds nan before the call, on {sample.describe()}"
-                broken = any(not np.isfinite(part).all() for part in reply.parts)
                 said = "a result holds what memory held" if broken else "a result differs"
                 return _failed(f"{said} {where}", "nan-output" if broken else "stale-output", sample)
             count += 1
@@ -145,6 +145,10 @@ def _many(context: KernelContext, function: str) -> Finding:
 
 def _right(function: str, sample: Sample, reply: Reply) -> bool:
     return misshapen(function, sample, reply) is None and judge(function, sample, reply.parts).status != "failed"
+
+
+def _finite(reply: Reply) -> bool:
+    return all(np.isfinite(part).all() for part in reply.parts)
 
 
 def _failed(reason: str, id: str, sample: Sample) -> Finding:

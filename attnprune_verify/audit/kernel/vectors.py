@@ -13,7 +13,7 @@ import numpy as np
 
 from attnprune_verify.audit.kernel.bridge import BACKWARD, FORWARD
 from attnprune_verify.audit.kernel.foreign import Plain
-from attnprune_verify.audit.kernel.interactions import interaction, rows
+from attnprune_verify.audit.kernel.interactions import LEVELS, interaction, rows
 from attnprune_verify.audit.kernel.intervals import interval
 from attnprune_verify.audit.kernel.regimes import regimes
 from attnprune_verify.audit.kernel.sample import Sample
@@ -29,6 +29,7 @@ __all__ = ["INDEX", "SCHEMA", "TENSORS", "VectorsResult", "vector_samples", "wri
 SCHEMA = "attnprune-verify/vectors/1"
 INDEX, TENSORS = "index.json", "vectors.safetensors"
 RULE = "An answer passes where lowest <= answer <= highest holds for every entry; nan passes nowhere."
+_FEATURES = {*LEVELS}  # what the index describes
 _LONGEST = 130  # chosen: sizes up to here keep 256 vectors below 40 MB
 
 
@@ -84,9 +85,13 @@ def _instances(dtype: str, seed: int) -> Iterator[Sample]:
     for later in _count(seed):
         by_regime = [regime.samples for regime in regimes(later, dtype).values()]
         for turn in zip_longest(*by_regime):
-            yield from (one for one in turn if one is not None and one.longest <= _LONGEST)
+            yield from (one for one in turn if one is not None and _storable(one))
         for place, row in enumerate(rows(frozenset(), 3, largest=False)):
             yield interaction(row, later, dtype, place)
+
+
+def _storable(sample: Sample) -> bool:
+    return sample.longest <= _LONGEST and set(sample.features) <= _FEATURES
 
 
 def write_vectors(folder: Path, dtype: str = "float32", count: int = 256, seed: int = 0) -> Plain:

@@ -7,6 +7,7 @@ from typing import Any
 from attnprune_verify.audit.subject import wire
 from attnprune_verify.audit.subject.functions import Functions
 from attnprune_verify.audit.subject.target import Target
+from attnprune_verify.errors import InvalidInstance
 
 __all__ = ["Here"]
 
@@ -22,7 +23,10 @@ class Here:
         """Answer as the worker does, with copies of the arguments; nothing ends a call that hangs."""
         if self._functions is None:
             self._functions = Functions(self._target.object, request["names"], self._target.place)
-            self._functions.bridge(request["bridge"], request["bridged"])
+            try:
+                self._functions.bridge(request["bridge"], request["bridged"])
+            except ValueError as error:  # such as a dtype or a device that its framework has not
+                raise InvalidInstance(str(error)) from None
             return {"status": "loaded", **self._functions.describe(), "version": None}, [], 0.0
         header, content, spans = wire.placed({**request, "largest": largest})
         memory = bytearray(content)

@@ -166,7 +166,29 @@ def test_the_framework_of_a_compiled_callable():
     assert framework_meant(pytest.importorskip("jax").jit(lambda q, k, v: q)) == "jax"
 
 
-TORCH_FEW = (*FEW, "*:values:grouped-heads")
+SWAPPED = """
+import torch
+
+def attention(q, k, v, *, scale=None):
+    s = (q @ k.transpose(-1, -2)) * (q.shape[-1] ** -0.5 if scale is None else scale)
+    return torch.softmax(s, -1) @ v
+"""
+THERE_AND_BACK = """
+import torch
+
+def attention(q, k, v):
+    q, k, v = map(torch.from_numpy, (q, k, v))
+    return torch.nn.functional.scaled_dot_product_attention(q, k, v).numpy()
+"""
+
+
+@pytest.mark.parametrize(("source", "framework"), [(SWAPPED, "torch"), (THERE_AND_BACK, "numpy")])
+def test_a_file_that_declares_nothing_is_given_what_it_takes(source, framework, tmp_path):
+    pytest.importorskip("torch")
+    path = tmp_path / "kernel.py"
+    path.write_text(source)
+    result = apv.check_attention(str(path), only="attention:values:plain")
+    assert result.outcome == "passed" and framework in result.notes["attention"]
 
 
 @pytest.fixture(scope="module")
