@@ -10,6 +10,7 @@ from rich.text import Text
 from attnprune_verify.audit.run import AuditResult
 from attnprune_verify.report.audit_findings import (
     Findings,
+    accounted,
     closing_sentence,
     command_of,
     confined,
@@ -55,7 +56,7 @@ def _title(result: AuditResult) -> Text:
     digest = f", sha256 {result.sha256[:12]}" if result.sha256 else ""
     return Text.assemble(
         (f"attnprune-verify {command_of(result)}", "bold"), f"  {result.target}{version}{digest}, seed {result.seed}, "
-        f"{len(result.checks)} of {result.expected_checks} checks accounted for; {confined(result)}",
+        f"{accounted(result)}; {confined(result)}",
     )  # fmt: skip
 
 
