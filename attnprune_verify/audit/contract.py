@@ -33,6 +33,15 @@ class Signature:
     defaults: int = 0
     options: tuple[tuple[str, object], ...] = ()
 
+    @property
+    def part_names(self) -> tuple[str, ...]:
+        """The names of the arrays it returns, where it is more than one; attributes with a dot in front."""
+        if self.attributes:
+            return tuple(f".{name}" for name in self.attributes)
+        if self.name == "loss_and_gradient":
+            return ("loss", "gradient")
+        return ("G_Q", "G_K") if self.parts == 2 else ()
+
     def __str__(self) -> str:
         values = {"lam": 0.0, "mask": None}
         required = len(self.arguments) - self.defaults

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
@@ -42,6 +42,22 @@ class Examiner:
         self.target = replace(target_of(target), adapter=adapter)
         self.seed = seed
         self.waivers = waivers
+        self._ruled: Callable[[Subject], object] = lambda subject: None
+
+    def opened(self) -> Subject:
+        """The target in a process that has not begun."""
+        raise NotImplementedError
+
+    def rule(self, terms: Callable[[Subject], object]) -> None:
+        """Put the subject's process, and every later one, under terms such as limits and confinement."""
+        self._ruled = terms
+        terms(self.subject)
+
+    def reopened(self) -> Subject:
+        """The target in a process of its own, under the same terms."""
+        subject = self.opened()
+        self._ruled(subject)
+        return subject
 
     def __enter__(self) -> Self:
         # Before anything of the subject runs: afterwards its files may be others.

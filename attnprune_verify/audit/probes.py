@@ -11,7 +11,7 @@ from itertools import permutations
 import numpy as np
 from numpy.typing import NDArray
 
-from attnprune_verify.audit.checks.descent import coarser_descent
+from attnprune_verify.audit.checks.descent import coarser_descent, iterate
 from attnprune_verify.audit.checks.selection import coarser_selection
 from attnprune_verify.audit.checks.sparsegpt import coarser_sparsegpt
 from attnprune_verify.audit.checks.wanda import coarser_wanda
@@ -20,6 +20,7 @@ from attnprune_verify.audit.contract import FUNCTIONS
 from attnprune_verify.audit.naming.diagnosis import diagnose
 from attnprune_verify.audit.naming.fitting import Observation
 from attnprune_verify.audit.subject.process import Answer, NoAnswer, SubjectLost
+from attnprune_verify.audit.truth.layers import layers
 from attnprune_verify.audit.truth.precision import FLOAT32, PRECISIONS, Precision
 from attnprune_verify.audit.truth.reference import ENCLOSED, reference
 from attnprune_verify.audit.truth.sample import ARRAYS
@@ -30,6 +31,7 @@ __all__ = ["probe", "smoothly_wrong"]
 
 _BENIGN = ("full", "causal", "outside-box")
 _MOVED = 0.02
+_TELLING = 8  # different numbers: that each of so many double ones ends in 29 zero bits by chance has chance 2^-232
 _KEPT = 0.5  # of an error that a formula makes a move of the inputs changes some hundredths, of rounding all
 
 
@@ -61,10 +63,28 @@ def _probe_other(context: Context, function: str) -> None:
     try:
         if probes[function]():
             context.coarser[function] = FLOAT32.carried_by(context.declared.carrier)
+        elif function in _SHOWING:
+            shown = _shown_precision(context, function, _SHOWING[function](context, function))
+            if shown is not None:
+                context.coarser[function] = FLOAT32.carried_by(context.declared.carrier)
     except SubjectLost:
         raise
     except (NoAnswer, ArithmeticError, ValueError, IndexError, TypeError):
         return  # the checks will say why
+
+
+def _of_layer(context: Context, function: str) -> list[NDArray[np.float64]]:
+    layer = layers(context.seed, context.precision(function))["values"][0]
+    return [context.call(function, layer.arguments, dict(layer.keywords), where=layer.name).parts[0]]
+
+
+_SHOWING: dict[str, Callable[[Context, str], list[NDArray[np.float64]]]] = {
+    "wanda": _of_layer,
+    "sparsegpt": _of_layer,
+    "sparsegpt_report": _of_layer,
+    "prune_mask_gd": lambda context, function: [iterate(context)],
+}
+"""What shows the precision of functions that are not enclosed."""
 
 
 def _right(context: Context, function: str, sample: Sample, answer: Answer) -> bool:
@@ -172,6 +192,26 @@ def _probe_precision(context: Context, function: str) -> None:
                 return
             break
     context.coarser.pop(function, None)
+    shown = _shown_precision(context, function, _answered_on(context, function, asked))
+    if shown is not None:
+        context.coarser[function] = shown
+
+
+def _answered_on(context: Context, function: str, some: list[Sample]) -> list[NDArray[np.float64]]:
+    """All arrays that were returned on these instances."""
+    return [part for _, parts in context.well_formed(function, some) for part in parts]
+
+
+def _shown_precision(context: Context, function: str, returned: list[NDArray[np.float64]]) -> Precision | None:
+    """The coarser precision that a function shows, right or wrong: all it returns are numbers of that format."""
+    entries = np.concatenate([np.ravel(part).astype(float) for part in returned]) if returned else np.zeros(0)
+    entries = np.unique(entries[np.isfinite(entries)])
+    if len(entries) < _TELLING:
+        return None
+    for precision in reversed(list(_coarser(context.declared))):
+        if np.array_equal(precision.exact(entries), entries):
+            return precision if not np.array_equal(np.round(entries * 64), entries * 64) else None
+    return None
 
 
 def smoothly_wrong(context: Context, function: str) -> bool:

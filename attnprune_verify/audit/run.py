@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from attnprune_verify.audit import adapters
-from attnprune_verify.audit.auditor import Auditor
+from attnprune_verify.audit.auditor import NAMES, Auditor
 from attnprune_verify.audit.contract import FUNCTIONS, Signature
 from attnprune_verify.audit.examiner import Examiner
 from attnprune_verify.audit.record import Record
@@ -153,6 +153,8 @@ def run_audit(
     limit: float | None = None,
     call_limit: float = SECONDS_PER_CALL,
     confine: str = "available",
+    names: str = "all",
+    quick: bool = False,
     progress: Callable[[str, int, int], object] | None = None,
 ) -> AuditResult:
     """Audit someone's implementation of the contract's functions.
@@ -181,7 +183,11 @@ def run_audit(
     confine : "available", "required" or "off"
         Whether the target's process is confined: as far as the platform can, at least by Landlock, or not at all.
     progress : callable, optional
-        Called as ``progress(check id, done, total)`` before every check.
+        Called as ``progress(check id, done, total)`` before every check of a function that the target has.
+    names : "all", "first" or "never"
+        The failures of a function whose mistake is looked for, and shown on a small instance.
+    quick : bool
+        Leave out what takes long: large sizes, features together, random instances, hundreds of steps.
 
     Returns
     -------
@@ -190,8 +196,8 @@ def run_audit(
     Raises
     ------
     InvalidInstance
-        If seed, limit, call_limit or confine is no such value, there is no such adapter, the target cannot be imported
-        or has none of the contract's functions, or an entry of `deviations` matches nothing.
+        If seed, limit, call_limit, confine or names is no such value, there is no such adapter, the target cannot be
+        imported or has none of the contract's functions, or an entry of `deviations` matches nothing.
 
     Examples
     --------
@@ -204,8 +210,10 @@ def run_audit(
         _must_be_adaptable(adapter, target)
     waivers = load_waivers(deviations) if deviations is not None else ()
     patterns = (only,) if isinstance(only, str) else tuple(only)
-    auditor = Auditor(target, drawn(seed), waivers, patterns, dtype, adapter or "")
-    terms.rule(auditor.subject)
+    if names not in NAMES:
+        raise InvalidInstance(f"names must be one of {', '.join(NAMES)}; got {names!r}")
+    auditor = Auditor(target, drawn(seed), waivers, patterns, dtype, adapter or "", names=names, quick=quick)
+    auditor.rule(terms.rule)
     with auditor:
         return asked(auditor, progress)
 
@@ -242,9 +250,11 @@ def asked(auditor: Examiner, progress: Callable[[str, int, int], object] | None 
             f"TARGET must have a function that is asked about; {auditor.target.title!r} has no {', no '.join(asked_of)}"
         )
     records = []
-    for index, check in enumerate(checks):
-        if progress is not None:
-            progress(check.id, index, len(checks))
+    applying, done = sum(auditor.present(check.function) for check in checks), 0
+    for check in checks:
+        if progress is not None and auditor.present(check.function):
+            progress(check.id, done, applying)
+            done += 1
         records.append(auditor.record(check))
     records = auditor.settled(records)
     for waiver in auditor.waivers:

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 __all__ = ["command", "report_of"]
 
-_OF_A_RUN = {"form", "dtype", "adapter", "deviations", "waive_current", *OPTIONS}
+_OF_A_RUN = {"form", "dtype", "adapter", "deviations", "waive_current", "names", "quick", *OPTIONS}
 """Options that mean nothing where nothing is audited."""
 
 
@@ -53,6 +53,15 @@ _OF_A_RUN = {"form", "dtype", "adapter", "deviations", "waive_current", *OPTIONS
     help="Write what fails now as such a file, after the entries of --deviations; the exit code is 0 then.",
 )
 @terms_options
+@click.option(
+    "--name",
+    "names",
+    type=click.Choice(["never", "first", "all"]),
+    default="all",
+    show_default=True,
+    help="The failures of a function whose mistake is looked for: none, the first, all.",
+)
+@click.option("--quick", is_flag=True, help="Without large sizes, features together, random instances, long descents.")
 @click.option("--quiet", is_flag=True, help="No progress; as text, only the closing sentence.")
 @click.option("--list", "listing", is_flag=True, help="Print the checks and end.")
 @click.option(

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from threading import Event, Thread
 
-__all__ = ["EVERY", "ProgressLines", "progress_bar", "stages"]
+__all__ = ["EVERY", "ProgressLines", "progress_bar", "stages", "time_left"]
 
 EVERY = 30.0
 """Chosen: seconds between two lines where stderr is no terminal."""
@@ -26,20 +26,21 @@ def progress_bar(label: str, *, show: bool = True) -> Iterator[Callable[[int, in
             yield lines
         return
     from rich.console import Console
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 
     columns = (
         TextColumn("{task.description}"),
         BarColumn(),
         MofNCompleteColumn(),
-        TextColumn("time left"),
-        TimeRemainingColumn(),
+        TextColumn("{task.fields[left]}"),
     )
+    start = time.monotonic()
     with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
-        task = bar.add_task(label, total=None)
+        task = bar.add_task(label, total=None, left="")
 
         def progress(done: int, total: int) -> None:
-            bar.update(task, completed=done, total=total)
+            left = time_left(time.monotonic() - start, done, total - done)
+            bar.update(task, completed=done, total=total, left=f"about {_duration(left)} left" if left >= 1 else "")
 
         yield progress
 
@@ -104,8 +105,19 @@ class ProgressLines:
         (start, before), (moment, done, total) = self._first, self._last
         if not before < done <= total:
             return f"{self._label}: {done} of {total}"
-        left = max(0.0, (moment - start) / (done - before) * (total - done) - (now - moment))
-        return f"{self._label}: {done} of {total}, about {_duration(left)} left"
+        left = time_left(moment - start, done - before, total - done) - (now - moment)
+        return f"{self._label}: {done} of {total}" + (f", about {_duration(left)} left" if left >= 1 else "")
+
+
+def time_left(seconds: float, done: int, left: int) -> float:
+    """Return the seconds left if all goes on as it did on average since the start.
+
+    Examples
+    --------
+    >>> time_left(30.0, 10, 20)
+    60.0
+    """
+    return seconds / done * left if done else 0.0
 
 
 @contextmanager

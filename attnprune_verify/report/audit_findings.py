@@ -9,6 +9,7 @@ from attnprune_verify.audit.run import AuditResult
 
 __all__ = [
     "Findings",
+    "accounted",
     "closing_sentence",
     "command_of",
     "confined",
@@ -100,6 +101,15 @@ def power_of(records: list[Record]) -> float | None:
 def command_of(result: AuditResult) -> str:
     """Return the name of the command that makes such a result."""
     return "audit-kernel" if "attention_backward" in result.functions else "audit"
+
+
+def accounted(result: AuditResult) -> str:
+    """How many checks apply to the target, and whether some are missing."""
+    applying, missing = (
+        len(result.checks) - result.counts()["not_applicable"],
+        result.expected_checks - len(result.checks),
+    )
+    return f"{applying} checks apply" + (f", {missing} of {result.expected_checks} did not run" if missing else "")
 
 
 def closing_sentence(result: AuditResult) -> str:

@@ -8,6 +8,7 @@ from attnprune_verify.audit.record import Record
 from attnprune_verify.audit.run import AuditResult
 from attnprune_verify.report.audit_findings import (
     Findings,
+    accounted,
     closing_sentence,
     confined,
     findings,
@@ -64,7 +65,7 @@ def audit_html(result: AuditResult) -> str:
         "version": result.version,
         "SHA-256": result.sha256,
         "seed": str(result.seed),
-        "checks": f"{len(result.checks)} of {result.expected_checks} accounted for",
+        "checks": accounted(result),
         "confinement": confined(result),
         "took": f"{sum(record.seconds for record in result.checks):.1f} s",
     }

@@ -10,6 +10,7 @@ from rich.text import Text
 from attnprune_verify.audit.run import AuditResult
 from attnprune_verify.report.audit_findings import (
     Findings,
+    accounted,
     closing_sentence,
     command_of,
     confined,
@@ -53,8 +54,7 @@ def render_audit(result: AuditResult) -> Group:
 def _title(result: AuditResult) -> Text:
     version = f", version {result.version}" if result.version else ""
     digest = f", sha256 {result.sha256[:12]}" if result.sha256 else ""
-    counted = f"{len(result.checks)} of {result.expected_checks} checks accounted for"
-    rest = f" of {result.target}{version}{digest}, seed {result.seed}, {counted}; {confined(result)}"
+    rest = f" of {result.target}{version}{digest}, seed {result.seed}, {accounted(result)}; {confined(result)}"
     return Text.assemble((f"attnprune-verify {command_of(result)}", "bold"), rest)
 
 

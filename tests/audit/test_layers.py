@@ -12,6 +12,7 @@ from attnprune_verify.audit.layer.bridge import bridged, described
 from attnprune_verify.audit.layer.code import layer_code
 from attnprune_verify.audit.layer.regimes import LAYER_SAYS, layer_regimes
 from attnprune_verify.audit.layer.sample import LAYERED, REFUSABLE
+from attnprune_verify.audit.layer.together import layers_together
 from attnprune_verify.audit.naming.diagnosis import diagnose
 from attnprune_verify.audit.naming.fitting import Observation
 from attnprune_verify.audit.naming.mistakes import MISTAKES
@@ -21,6 +22,7 @@ from attnprune_verify.audit.subject import wire
 from attnprune_verify.audit.truth.asked import asked_samples
 from attnprune_verify.audit.truth.formulas import RIGHT
 from attnprune_verify.audit.truth.parts import attention_part
+from attnprune_verify.audit.truth.precision import FLOAT64
 from attnprune_verify.audit.truth.reference import reference, trusted
 from attnprune_verify.audit.truth.tolerance import judge
 
@@ -118,6 +120,7 @@ def test_wrong_layers_are_named(id, tmp_path):
 def test_every_mistake_of_a_layer_is_recognised_from_its_own_output():
     """On the layers that show it; two that are one there may take each other's name."""
     samples = [sample for made in layer_regimes(0).values() for sample in made[:2] if sample.n * sample.d < 40]
+    samples += [one for one in layers_together(0, FLOAT64, frozenset()) if one.n > 64 and one.rope]
     known = [one for one in MISTAKES if one.only and set(one.only) <= set(LAYERED)]
     assert len(known) > 60
     for mistake in known[::7]:

@@ -20,6 +20,7 @@ from attnprune_verify.audit.checks.descent_mistakes import (
     STEPS,
     close,
     descend,
+    first_wrong_step,
     gradient_of,
     kept,
     named,
@@ -40,9 +41,11 @@ from attnprune_verify.audit.truth.precision import FLOAT32
 from attnprune_verify.audit.truth.samples import Sample
 from attnprune_verify.model.functions import loss
 
-__all__ = ["coarser_descent", "descent_checks"]
+__all__ = ["coarser_descent", "descent_checks", "iterate"]
 
 _F = "prune_mask_gd"
+_SHORT_STEP = 0.05  # chosen: 257 of them stay on the way, where rounding stays rounding
+_TINY = 1e-5  # of ETA: a step moves M by 1e-6, far above rounding to float32 and far below any sensible tolerance
 
 
 def descent_checks() -> Iterator[Check]:
@@ -65,6 +68,7 @@ def descent_checks() -> Iterator[Check]:
     yield check("momentum", "heavy ball, moving average or Nesterov", _momentum)
     yield check("guaranteed-step", "eta = None moves M and lowers the loss", _guarantee)
     yield check("long", "hundreds of steps", _long)
+    yield check("tiny-steps", "steps that hardly move M are taken, too", _tiny)
     yield precision_check(_F)
     yield check("deterministic", "equal calls agree", _deterministic)
     yield from keeping_checks(_F)
@@ -301,18 +305,56 @@ def _long(context: Context) -> Finding:
     """A counter that wraps, a step that decays, a buffer that fills: what six steps do not show."""
     sample = context.samples("full", _F)[1]
     for steps in (60, 257):
-        _, M = _run(context, sample, steps=steps, eta=0.05)
-        expected = descend(gradient_of(sample), sample.W.shape, steps=steps, eta=0.05)
+        _, M = _run(context, sample, steps=steps, eta=_SHORT_STEP)
+        expected = descend(gradient_of(sample), sample.W.shape, steps=steps, eta=_SHORT_STEP)
         if not close(sample, M, expected):
             return Finding(
                 "failed",
                 f"after {steps} steps of 0.05 M is off by {np.abs(M - expected).max():.3g}, on {sample.describe()}",
                 error=float(np.abs(M - expected).max()),
                 bound=tolerance(sample),
-                ids=named_long(sample, M, steps, 0.05),
-                call=_call(sample, (kept(expected), expected), steps=steps, eta=0.05),
+                ids=_named_long(context, sample, M, steps),
+                call=_call(sample, (kept(expected), expected), steps=steps, eta=_SHORT_STEP),
             )
     return Finding("passed", "60 and 257 steps of 0.05", power=tolerance(sample))
+
+
+def _named_long(context: Context, sample: Sample, M: Array, steps: int) -> tuple[str, ...]:
+    """The wrong descent that gives this M; else what is wrong with the first step that is."""
+    ids = named_long(sample, M, steps, _SHORT_STEP)
+    if ids != ("unknown",):
+        return ids
+
+    def iterated(count: int) -> Array:
+        return _run(context, sample, steps=count, eta=_SHORT_STEP)[1]
+
+    return first_wrong_step(sample, iterated, steps, _SHORT_STEP)
+
+
+def _tiny(context: Context) -> Finding:
+    """A descent that ends where it moves little: six steps of which each moves M by a millionth."""
+    sample = context.samples("full", _F)[0]
+    if sample.precision.short:
+        return Finding("not_applicable", "in 16 bits such steps round to none")
+    eta = ETA * _TINY
+    _, M = _run(context, sample, eta=eta)
+    expected = descend(gradient_of(sample), sample.W.shape, eta=eta)
+    moved = float(np.linalg.norm(expected - 1))
+    error = float(np.linalg.norm(M - expected)) if M.shape == expected.shape else np.inf
+    if error <= moved / 2:  # rounding of M to float32 takes a tenth of it
+        return Finding("passed", f"{STEPS} steps of {eta:.1g}", power=0.5)
+    still = np.isfinite(error) and not (M - 1).any()
+    ids = ("ignores-steps",) if still else ("unknown",)
+    return Finding(
+        "failed",
+        f"after {STEPS} steps of {eta:.1g} M has moved by {np.linalg.norm(M - 1):.3g} instead of {moved:.3g}, on "
+        f"{sample.describe()}",
+        error=error,
+        bound=moved / 2,
+        ids=ids,
+        fitting=(*ids, "missing-regularizer") if still else ids,  # at M = 1 the slope is lam M
+        call=_call(sample, (kept(expected), expected), eta=eta),
+    )
 
 
 def _deterministic(context: Context) -> Finding:
@@ -326,10 +368,14 @@ def _deterministic(context: Context) -> Finding:
     return Finding("passed", "equal calls agree")
 
 
+def iterate(context: Context) -> Array:
+    """M after a few steps."""
+    return _run(context, context.samples("full", _F)[1])[1]
+
+
 def coarser_descent(context: Context) -> bool:
     """Whether a few steps are right to float32, and not to float64."""
     sample = context.samples("full", _F)[1]
-    _, M = _run(context, sample)
-    expected = descend(gradient_of(sample), sample.W.shape)
+    M, expected = iterate(context), descend(gradient_of(sample), sample.W.shape)
     single = sample.changed(precision=FLOAT32)
     return not close(sample, M, expected) and close(single, M, expected)

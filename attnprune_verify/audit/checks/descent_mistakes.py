@@ -16,8 +16,8 @@ from attnprune_verify.audit.truth.samples import Sample
 from attnprune_verify.model.functions import gradient
 
 __all__ = [
-    "CLOSE", "ETA", "RHO", "STEPS", "close", "descend", "gradient_of", "kept", "named", "named_by_first", "named_long",
-    "rounded_other", "tolerance",
+    "CLOSE", "ETA", "RHO", "STEPS", "close", "descend", "first_wrong_step", "gradient_of", "kept", "named",
+    "named_by_first", "named_long", "rounded_other", "tolerance",
 ]  # fmt: skip
 
 CLOSE = 1e-9
@@ -231,3 +231,34 @@ def named_long(sample: Sample, M: Array, steps: int, eta: float) -> tuple[str, .
     if any(close(sample, M, descend(of, shape, steps=steps, eta=eta, decay=decay)) for decay in _DECAYS):
         return ("ignores-step",)
     return ("unknown",)
+
+
+@search_for_names
+def first_wrong_step(sample: Sample, iterate: Callable[[int], Array], steps: int, eta: float) -> tuple[str, ...]:
+    """What is wrong with the first wrong one of so many steps; `iterate` gives M after a number of them.
+
+    From M_{k-1}, which is right, to M_k: no step at all, one along the gradient of another length, or one that goes on
+    as the step before did.
+    """
+    of, right, wrong = gradient_of(sample), 0, steps
+    while wrong - right > 1:
+        middle = (right + wrong) // 2
+        expected = descend(of, sample.W.shape, middle, eta=eta)
+        right, wrong = (middle, wrong) if close(sample, iterate(middle), expected) else (right, middle)
+    if not right:
+        return ("unknown",)
+    at = iterate(right)
+    step, slope, before = iterate(wrong) - at, of(at), at - iterate(right - 1)
+    if np.linalg.norm(step) <= tolerance(sample):
+        return ("ignores-steps",)
+    if _parallel(step, slope):
+        return ("ignores-step",)
+    return ("hidden-momentum",) if _parallel(step + eta * slope, before) else ("unknown",)
+
+
+_ALONG = 1e-6  # of a step that may lie outside: its digits are those of M, of which it is a hundredth
+
+
+def _parallel(step: Array, along: Array) -> bool:
+    left = step - (step * along).sum() / max(float((along * along).sum()), 1e-300) * along
+    return bool(np.linalg.norm(left) <= _ALONG * np.linalg.norm(step))

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from attnprune_verify.audit.checks.smaller import call_on
 from attnprune_verify.audit.context import Context
 from attnprune_verify.audit.contract import FUNCTIONS
+from attnprune_verify.audit.naming.shrink import corner
 from attnprune_verify.audit.record import Call, Check, Finding
 from attnprune_verify.audit.subject.process import NoAnswer
 from attnprune_verify.audit.truth.asked import asked_samples
@@ -67,7 +68,7 @@ def _calling(context: Context, function: str) -> Finding:
             f"your parameter order looks like ({', '.join(order)}); the contract's is ({', '.join(contract)}). "
             "Everything else is judged in your order",
             ids=("argument-order",),
-            call=replace(call_on(function, context.samples("full", function)[0]), literal=True),
+            call=replace(call_on(function, corner(context.samples("full", function)[0])), literal=True),
         )
     if not context.answered(function):
         return Finding("not_applicable", "no call was answered")
@@ -87,10 +88,10 @@ def _precision(context: Context, function: str) -> Finding:
         return Finding("passed", "judged as float64")
     first = next(iter(context.coarser))
     if first != function:
-        return Finding("not_applicable", f"right in {coarser.name} only, as {first}:precision says")
+        return Finding("not_applicable", f"as precise as {coarser.name} only, as {first}:precision says")
     return Finding(
         "failed",
-        f"right in {coarser.name}, not in the float64 of its inputs. If that is what it promises, audit it with "
+        f"as precise as {coarser.name}, not as the float64 of its inputs. If that is what it promises, audit it with "
         f"--dtype {coarser.name}; jax computes in float32 unless jax_enable_x64 is set. Everything else is judged in "
         f"{coarser.name}",
         error=coarser.unit_roundoff,

@@ -220,11 +220,11 @@ def _wrong_groups(
     yield "group-convention", partial(_groups, scores, layer.m, int(layer.m * layer.rho))
     yield "group-convention", partial(_groups, scores, 4, 2)
     yield "group-convention", lambda: _apart(_groups(_apart(scores, layer.m), layer.m, layer.n), columns // layer.m)
+    if rows % layer.m == 0:
+        yield "baseline-axis", lambda: _groups(scores.T, layer.m, layer.n).T
     if scores.size % layer.m == 0:
         flat = scores.T.reshape(1, -1)
         yield "group-convention", lambda: _groups(flat, layer.m, layer.n).reshape(columns, rows).T
-    if rows % layer.m == 0:
-        yield "baseline-axis", lambda: _groups(scores.T, layer.m, layer.n).T
     if rows == columns:
         yield "baseline-axis", lambda: _groups(np.abs(layer.weight.T.astype(float)) * norms, layer.m, layer.n).T
     for id, wrong in other_scores:

@@ -23,9 +23,15 @@ SHARED = (
 
 
 def turned(
-    rows: Array, sample: LayerSample, sign: float = 1.0, layout: str | None = None, theta: Any = None, first: int = 0
+    rows: Array,
+    sample: LayerSample,
+    sign: float = 1.0,
+    layout: str | None = None,
+    theta: Any = None,
+    first: int = 0,
+    block: int = 0,
 ) -> Array:
-    """Row i turned by sign R_i, R_{i + first} where positions do not start at 0; itself without rotation."""
+    """Row i turned by sign R_i, R_{i + first} where positions do not start at 0, R_{i mod block}; or not at all."""
     rope = sample.rope
     if rope is None:
         return rows
@@ -34,7 +40,8 @@ def turned(
     half = (rope.layout if layout is None else layout) == "half"
     left, right = (pairs, pairs + m // 2) if half else (2 * pairs, 2 * pairs + 1)
     frequencies = rope.frequencies(m) if theta is None else theta(rope, m)
-    angles = sign * np.outer(first + np.arange(len(rows)), frequencies)
+    positions = first + np.arange(len(rows))
+    angles = sign * np.outer(positions % block if block else positions, frequencies)
     found = np.array(rows)
     found[:, left] = rows[:, left] * np.cos(angles) - rows[:, right] * np.sin(angles)
     found[:, right] = rows[:, left] * np.sin(angles) + rows[:, right] * np.cos(angles)
@@ -117,11 +124,19 @@ def _places(sample: LayerSample, h: int, steps: Steps) -> tuple[Any, Any]:
 def _sides(sample: LayerSample, tokens: Array, weights: list[Array], h: int, steps: Steps) -> tuple[Array, Array]:
     found = []
     for side, weight, own in zip("QK", weights, _places(sample, h, steps), strict=True):
-        bias = sample.b_Q if side == "Q" else sample.b_K
+        bias, places = (sample.b_Q, own) if side == "Q" else (sample.b_K, _bias_places(sample, h, own, steps))
         rows = tokens @ weight[:, own]
-        rows = rows if bias is None else rows + steps[f"bias_{side}"](bias.astype(float)[own])
+        rows = rows if bias is None else rows + steps[f"bias_{side}"](bias.astype(float)[places])
         found.append(steps[f"turn_{side}"](rows, sample))
     return found[0], found[1]
+
+
+def _bias_places(sample: LayerSample, h: int, own: Any, steps: Steps) -> Any:
+    """Where the bias of a head's keys stands; a wrong one may be that of another key head."""
+    if "bias_of" not in steps:
+        return own
+    g = steps["bias_of"](h, sample.heads, sample.kv_heads)
+    return steps["columns"](g, sample.kv_heads, sample.m)
 
 
 def _head(sample: LayerSample, tokens: Array, h: int, pruned: list[Array], weights: list[Array], steps: Steps) -> _Head:
@@ -159,6 +174,18 @@ def _gradient(sample: LayerSample, masks: list[Array], steps: Steps) -> tuple[Ar
     return tuple(steps["back"](part, M) for part, M in zip(pulled, masks, strict=True))
 
 
+_IMAGINARY = 1e-20
+"""The step of a complex-step derivative: its square is below every rounding, so that none is made."""
+
+
+def _bent(p: Array, logits: Array, sample: LayerSample, h: int, steps: Steps) -> Array:
+    """P times the derivative of the scores in the logits: that of the cap, or of scores taken in another order."""
+    if steps["scores"] is _scores or steps["bend"] is not LAYER_STEPS["bend"]:
+        return np.asarray(steps["bend"](p, logits, sample.softcap))
+    moved = steps["scores"](logits + 1j * _IMAGINARY, sample, h, steps["cap"], steps["fall"])
+    return np.asarray(p * moved.imag / _IMAGINARY)
+
+
 def _gradient_of(sample: LayerSample, tokens: Array, masks: list[Array], steps: Steps) -> tuple[Array, Array]:
     """The derivatives in the masked weights, on one sample."""
     of_Q, of_K = np.zeros(sample.W_Q.shape), np.zeros(sample.W_K.shape)
@@ -167,7 +194,7 @@ def _gradient_of(sample: LayerSample, tokens: Array, masks: list[Array], steps: 
     for h, head in enumerate(_heads(sample, tokens, masks, steps)):
         p = steps["through"](steps["p"](head.c, head.F, head.dense), steps["allowed"](sample))
         if sample.softcap is not None:
-            p = steps["bend"](p, head.logits, sample.softcap)
+            p = _bent(p, head.logits, sample, h, steps)
         scale = steps["slope_scale"](sample)
         own, _ = _places(sample, h, steps)
         of_Q[:, own] = tokens.T @ steps["unturn"](scale * p @ steps["partner"](head.key, head.dense_key), sample)

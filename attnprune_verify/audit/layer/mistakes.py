@@ -84,6 +84,12 @@ def _biases() -> Iterator[Change]:
     for sides, detail in (("QK", "both"), ("Q", "of the queries"), ("K", "of the keys")):
         yield "bias-ignored", {f"bias_{side}": lambda b: 0 * b for side in sides}, detail, LAYERED
     yield "bias-ignored", {f"bias_{side}": lambda b: -b for side in "QK"}, "subtracted", LAYERED
+    of_heads: dict[str, Callable[[int, int, int], int]] = {
+        "h % kv_heads for h // group": lambda h, heads, kv_heads: h % kv_heads,
+        "the first key head's for all": lambda h, heads, kv_heads: 0,
+    }
+    for detail, key_of in of_heads.items():
+        yield "heads-swapped", {"bias_of": key_of}, f"in the keys' biases, {detail}", LAYERED
 
 
 def _frequencies() -> dict[str, Callable[[Any, int], Array]]:
@@ -108,6 +114,16 @@ def _positions() -> Iterator[Change]:
 
     def still(rows: Array, sample: LayerSample) -> Array:
         return rows
+
+    for block in (8, 16, 32, 64, 128):
+        again = partial(turned, block=block)
+        back_again = partial(turned, sign=-1.0, block=block)
+        yield (
+            "rope-position",
+            {"turn_Q": again, "turn_K": again, "unturn": back_again},
+            f"positions modulo {block}",
+            LAYERED,
+        )
 
     yield "rope-ignored", {"turn_Q": still, "turn_K": still, "unturn": still}, "", LAYERED
     yield "rope-ignored", {"turn_Q": still}, "for the queries", LAYERED
@@ -224,7 +240,7 @@ def _scores() -> Iterator[Change]:
         return scores
 
     heads: dict[str, Callable[[LayerSample, int], float]] = {
-        "the slopes of the heads reversed": lambda sample, h: float(sample.alibi[-1 - h]),  # type: ignore[index]  # given here
+        **{f"the slope of {detail}": partial(_slope_of, head=head) for detail, head in _OTHER_HEADS.items()},
         "2^(-8(h + 1)/heads) for the given slopes": lambda sample, h: 2.0 ** (-8 * (h + 1) / sample.heads),
     }
     yield "score-order", {"scores": scaled_late}, "the cap before the scale", _FORWARD
@@ -232,6 +248,22 @@ def _scores() -> Iterator[Change]:
     yield "score-order", {"scores": other_order}, "slopes before the cap", LAYERED
     yield "score-order", {"scores": scaled}, "slopes are scaled", LAYERED
     yield "alibi-ignored", {"scores": of_first}, "the first head's slope for all", LAYERED
+
+
+_OTHER_HEADS: dict[str, Callable[[int, LayerSample], int]] = {
+    "the head counted from the end": lambda h, sample: sample.heads - 1 - h,
+    "the next head": lambda h, sample: (h + 1) % sample.heads,
+    "the head before": lambda h, sample: (h - 1) % sample.heads,
+    "the key head": lambda h, sample: h // (sample.heads // sample.kv_heads),
+    "the head modulo the key heads": lambda h, sample: h % sample.kv_heads,
+    "the last head": lambda h, sample: sample.heads - 1,
+}
+"""Whose slope an index that is off gives."""
+
+
+def _slope_of(sample: LayerSample, h: int, *, head: Callable[[int, LayerSample], int]) -> float:
+    assert sample.alibi is not None  # of a layer without slopes none is needed
+    return float(sample.alibi[head(h, sample)])
 
 
 def _apart(sample: LayerSample) -> Array:

@@ -10,6 +10,7 @@ from typing import TypeAlias
 
 import numpy as np
 
+from attnprune_verify.audit.layer.sample import LayerSample
 from attnprune_verify.audit.naming.cutting import cut_off
 from attnprune_verify.audit.naming.describing import described, told_from_one, wrong_entries
 from attnprune_verify.audit.naming.exponential import logit_factor, smooth_in_distance
@@ -339,6 +340,8 @@ def _ids_of_factors(function: str, observations: list[Observation], fit: Fit) ->
             ]
             if all(_summed(sample, factor) for sample, factor in scaled if factor != 1):
                 return {"batch-not-averaged": "right for one sample; sums over batches, the contract averages"}
+            if function == "layer_gradient" and all(_unscaled(sample, factor) for sample, factor in scaled):
+                return {"scale-missing-in-gradient": f"in G_{'QK'[index]}"}
             ids[scale] = f"factor {_factor(a)}"
             both = pairs[~np.isnan(pairs).any(axis=1)]
             if b.size and both.size and np.allclose(both[:, 0], both[:, 1], rtol=1e-6):
@@ -356,6 +359,11 @@ def _summed(sample: Sample, factor: float) -> bool:
     """Whether a factor is that of a sum over the batch, or of an average of averages."""
     k = sample.X.shape[0] if sample.X.ndim == 3 else 1
     return k > 1 and min(abs(factor - k), abs(factor - 1 / k)) < 1e-5
+
+
+def _unscaled(sample: Sample, factor: float) -> bool:
+    """Whether a factor is what leaving out the scale gives."""
+    return isinstance(sample, LayerSample) and abs(factor * sample.factor - 1) < 1e-6 < abs(factor - 1)
 
 
 def _is(values: Array, number: float) -> bool:

@@ -26,6 +26,7 @@ LISTED = 25  # about so many factors are tried of a number
 _MOST_UNSEEN = 1e3  # a factor of what cannot be seen
 _APART = 3.0  # tolerances from what is right; nearer, any formula with a factor is a fit
 _CHANCE = -3.0  # decimal logarithm of how often noise may be given a name
+_OWN = 4.0  # units of rounding of what was returned: an order of summation more or less
 _ROOM = 100.0  # in units of the rounding error of the right formula; a wrong one may cancel more
 
 Factors = tuple[float, float]
@@ -71,6 +72,7 @@ def telling(function: str, observations: list[Observation], candidates: int, fre
         ):
             if part is None or tolerance == 0.0:
                 continue
+            tolerance = max(tolerance, _own(observation.sample, part))
             finite = part[np.isfinite(part)]  # what overflowed tells nothing by its size
             size = max(float(np.linalg.norm(finite)), float(np.linalg.norm(true.value)))
             if size == 0.0:
@@ -92,9 +94,14 @@ def matches(function: str, observations: list[Observation], steps: Steps, name: 
         regular = _regular("right", function, observation.sample, steps)
         allowed = tolerances(function, observation.sample)
         for part, candidate, term, tolerance in zip(observation.parts, attention, regular, allowed, strict=True):
-            if part is not None and not _close(part, candidate + term, tolerance):
+            if part is not None and not _close(part, candidate + term, max(tolerance, _own(observation.sample, part))):
                 return False
     return True
+
+
+def _own(sample: Sample, part: Array) -> float:
+    """The rounding of a result itself, which counts where what is right is 0."""
+    return _OWN * sample.unit_roundoff * float(np.linalg.norm(part[np.isfinite(part)]))
 
 
 def same_as_right(function: str, observations: list[Observation], steps: Steps, name: object, right: Steps) -> bool:
@@ -312,9 +319,9 @@ def _common(values: Array, terms: Array, allowed: Array) -> float | None:
 
 
 def _two_factors(values: Array, attention: Array, regular: Array, allowed: Array) -> Fit | None:
-    if len(values) < 5:
-        return None
     matrix = np.stack([attention / allowed, regular / allowed], axis=1)
+    if len(values) < 5 or not np.isfinite(matrix).all():
+        return None
     solution, _, rank, _ = np.linalg.lstsq(matrix, values / allowed, rcond=None)
     if rank < 2 or np.abs(matrix @ solution - values / allowed).max() > max(1.0, np.abs(solution).max()):
         return None

@@ -25,6 +25,6 @@ class Mistake:
     alone: bool = False
 
     def applies(self, function: str) -> bool:
-        if function in LAYERED and not set(self.steps) <= {*SHARED, *LAYER_STEPS}:
+        if function in LAYERED and not set(self.steps) <= {*SHARED, *LAYER_STEPS, "bias_of"}:
             return False
         return not self.only or function in self.only

@@ -51,10 +51,7 @@ def _softmaxes() -> Iterator[Mistake]:
         "mask-after-softmax", lambda A, allowed, given: masked_softmax(A, np.ones_like(allowed)) * allowed
     )
     for fill in (0.0, 1e-9):
-        yield from _everywhere(
-            "mask-multiplies-logits",
-            partial(_filled, fill=fill),
-        )
+        yield from _everywhere("mask-multiplies-logits", partial(_filled, fill=fill))
     for fill in (-1.0, -5.0, -10.0, -20.0, -30.0, -50.0, -100.0, -1000.0, -10000.0):
         for added in (True, False):
             yield Mistake(
@@ -85,6 +82,8 @@ def _softmaxes() -> Iterator[Mistake]:
         "wrong-softmax-axis", lambda A, allowed, given: masked_softmax(A.T, allowed.T).T, "over columns"
     )
     yield from _everywhere("wrong-softmax-axis", lambda A, allowed, given: _whole(A, allowed), "over the whole matrix")
+    for most in _CLIPS:
+        yield Mistake("logits-clipped", _both(partial(_clipped_logits, most=most)), f"at {most:g}", only=_SEEN_CUT)
     for most in (10.0, 20.0, 30.0, 50.0, 60.0, 80.0, 88.0, 100.0, 500.0, 700.0):
         cut = _both(partial(_clipped, most=most))
         yield Mistake("unstable-exp", cut, f"exponents are cut off at {most:g}", only=_SEEN_CUT)
@@ -100,6 +99,13 @@ def _softmaxes() -> Iterator[Mistake]:
                 ),
                 f"1e{power}",
             )
+
+
+_CLIPS = (65504.0, 3e4, 1e4, 5e3, 1e3)  # chosen: the largest float16, round numbers, above what keeps exp finite
+
+
+def _clipped_logits(A: Array, allowed: Array, given: bool, *, most: float) -> Array:
+    return masked_softmax(np.clip(A.real, -most, most), allowed)
 
 
 def _clipped(A: Array, allowed: Array, given: bool, *, most: float) -> Array:

@@ -11,10 +11,21 @@ import numpy as np
 from numpy.typing import NDArray
 
 from attnprune_verify.audit.layer.sample import LayerSample
+from attnprune_verify.audit.naming.written import FEW, by_formula, formula_of
 from attnprune_verify.audit.truth.layers import LinearLayer
-from attnprune_verify.audit.truth.samples import Sample
+from attnprune_verify.audit.truth.samples import ARRAYS, Sample
 
-__all__ = ["SMALLEST", "doubtless", "fewer", "linear_cuts", "rounded", "sample_cuts", "smallest"]
+__all__ = [
+    "SMALLEST",
+    "corner",
+    "cut_tokens",
+    "doubtless",
+    "fewer",
+    "linear_cuts",
+    "rounded",
+    "sample_cuts",
+    "smallest",
+]
 
 SMALLEST = "smallest found"
 _CALLS = 80
@@ -78,9 +89,10 @@ def doubtless(rho: float, size: int) -> bool:
 
 def sample_cuts(sample: Sample, names: tuple[str, ...]) -> Iterator[Sample]:
     """Smaller and rounder instances of the pruning problem, as far as the arguments `names` tell them apart."""
-    if isinstance(sample, LayerSample):
-        yield from _layer_sample_cuts(sample)
-        return
+    yield from filter(_telling, _layer_sample_cuts(sample) if isinstance(sample, LayerSample) else _cuts(sample, names))
+
+
+def _cuts(sample: Sample, names: tuple[str, ...]) -> Iterator[Sample]:
     if sample.X.ndim == 3:
         yield from (_named(sample, X=sample.X[:k]) for k in fewer(len(sample.X)))
     for n in fewer(sample.n):
@@ -142,7 +154,13 @@ def _simpler(sample: Sample, names: tuple[str, ...]) -> Iterator[Sample]:
     if sample.mask is not None:
         yield _named(sample, mask=None)
     yield from (_named(sample, lam=lam) for lam in (0.0, 1.0) if sample.lam not in (0.0, lam))
-    names = tuple(name for name in names if name != "mask")
+    names = tuple(name for name in names if name != "mask" and not _by_formula(getattr(sample, name)))
+    large = {name: getattr(sample, name) for name in names if getattr(sample, name).size > FEW}
+    if large:
+        yield _named(
+            sample,
+            **{name: by_formula(one.shape, ARRAYS.index(name), name.startswith("M")) for name, one in large.items()},
+        )
     for digits in _DIGITS:
         short = {name: rounded(getattr(sample, name), digits) for name in names}
         if _said(short) < _said({name: getattr(sample, name) for name in names}):
@@ -154,6 +172,16 @@ def _simpler(sample: Sample, names: tuple[str, ...]) -> Iterator[Sample]:
                 yield _named(sample, **{name: one})
 
 
+def _by_formula(array: NDArray[Any]) -> bool:
+    return formula_of(array.astype(np.float64)) is not None
+
+
+def _telling(sample: Sample) -> bool:
+    """Whether the samples of a batch are not zero, and not equal."""
+    X = sample.X
+    return X.ndim < 3 or bool(X.any(axis=(1, 2)).all()) and len(np.unique(X, axis=0)) == len(X)
+
+
 def _said(arrays: dict[str, Any]) -> int:
     """How many characters it takes to write numbers down."""
     return sum(len(f"{number:.17g}") for array in arrays.values() for number in np.ravel(array))
@@ -161,6 +189,21 @@ def _said(arrays: dict[str, Any]) -> int:
 
 def _named(sample: Sample, **changes: Any) -> Sample:
     return sample.changed(name=SMALLEST, **changes).exact()
+
+
+def corner(sample: Sample) -> Sample:
+    """Three tokens of two features, in few digits: enough where any instance shows the failure."""
+    if isinstance(sample, LayerSample):
+        return sample
+    square = {name: getattr(sample, name)[:2, :2] for name in ("W", "M", "V")}
+    pair = {name: getattr(sample, name)[:2, :2] for name in ("W_Q", "W_K", "M_Q", "M_K")}
+    cut = {"X": sample.X[..., :3, :2], **square, **pair}
+    return _named(sample, mask=_mask(sample.mask, 3), **{name: rounded(one, 2) for name, one in cut.items()})
+
+
+def cut_tokens(sample: Sample, n: int) -> Sample:
+    """The first n tokens."""
+    return sample.changed(X=sample.X[..., :n, :], mask=_mask(sample.mask, n))
 
 
 def _mask(mask: Any, n: int) -> Any:

@@ -8,9 +8,11 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from attnprune_verify.audit.layer.code import layer_arrays, layer_code
 from attnprune_verify.audit.naming.importing import import_lines
+from attnprune_verify.audit.naming.written import FEW, formula_of
 from attnprune_verify.audit.record import Call
 from attnprune_verify.audit.subject.process import Subject
 from attnprune_verify.instance.layer import AttentionLayer
@@ -18,6 +20,7 @@ from attnprune_verify.instance.layer import AttentionLayer
 __all__ = ["array_code", "as_code", "audit_code"]
 
 _LARGEST = 2000
+_MOST_LINES = 36  # chosen: with the lines above it a failure fits on a screen of 40
 _TIMES = 20  # equal calls, of which some differ
 
 
@@ -30,6 +33,7 @@ def as_code(
     parts: tuple[str, ...] = (),
     ids: tuple[str, ...] = (),
     tensors: bool = False,
+    returned: tuple[NDArray[Any], ...] = (),
 ) -> str | None:
     """Import the subject, build the arguments, call it, and print result, truth and difference.
 
@@ -44,8 +48,9 @@ def as_code(
     parts : the names of what is returned, where it is several things; with a dot in front: attributes of one object
     ids : the mistake; one about the program and not its numbers is shown in its own way
     tensors : whether what is returned has to be taken out of a graph
+    returned : what the call returned, if it is known: its worst entries are shown beside what is right
     """
-    given = (*call.arguments.values(), *call.keywords.values(), *(call.expected or ()))
+    given = (*call.arguments.values(), *call.keywords.values())
     if max(_numbers(value) for value in given) > _LARGEST:
         return None
     lines = [f"# {title}", "import numpy as np"]
@@ -57,11 +62,12 @@ def as_code(
     passed = [name if name in names else f"{name}={_argument(name, value)}" for name, value in inputs.items()]
     expression = f"{call.function}({', '.join(passed)})"
     kind = next((id for id in ids if id in _SHOWN), "")
-    last = [] if kind in ("mutates-input", "wrong-shape") else _compared(call, parts)
+    last = [] if kind in ("mutates-input", "wrong-shape") else _compared(call, parts, returned)
     if kind:
         lines += _SHOWN[kind](_Expression(expression, inputs, parts))
     lines += _call(expression, parts, tensors) if last else []
-    return "\n".join([*lines, *last]) + "\n"
+    lines += last
+    return "\n".join(lines) + "\n" if len("\n".join(lines).splitlines()) <= _MOST_LINES else None
 
 
 def audit_code(subject: Subject, check: str, seed: int, dtype: str | None) -> str | None:
@@ -73,7 +79,7 @@ def audit_code(subject: Subject, check: str, seed: int, dtype: str | None) -> st
     return (
         "# The instance is too large to be written down; from the same folder, this asks for it again.\n"
         "import attnprune_verify as apv\n\n"
-        f"print(apv.run_audit({', '.join(given)}, only=({check!r},)))\n"
+        f"print(apv.run_audit({', '.join(given)}, only={check!r}))\n"
     )
 
 
@@ -102,6 +108,9 @@ def array_code(value: Any) -> str:
     """An array of the same numbers, dtype and layout; NumPy before 2 reads it, too."""
     if value.ndim == 0:
         return repr(value.item())
+    formula = formula_of(value) if value.flags.c_contiguous else None
+    if formula is not None:
+        return formula if value.dtype == np.float64 else f"{formula}.astype(np.{value.dtype})"
     indent = "\n" + " " * 4
     text = np.array2string(value, separator=", ", threshold=_LARGEST + 1, floatmode="unique", max_line_width=110)
     text = text.replace("\n", indent).replace("nan", "np.nan").replace("inf", "np.inf")
@@ -128,23 +137,67 @@ def _call(expression: str, parts: tuple[str, ...], tensors: bool) -> list[str]:
     return lines + [f"{name[1:]} = {taken.format(fetched.format(name[1:], name))}" for name in parts]
 
 
-def _compared(call: Call, parts: tuple[str, ...]) -> list[str]:
-    """Result and expectation at full length, and how far they are apart; without an expectation the result alone."""
+def _compared(call: Call, parts: tuple[str, ...], returned: tuple[NDArray[Any], ...]) -> list[str]:
+    """Result and expectation where they are farthest apart; without an expectation the result alone."""
     names = [name.lstrip(".") for name in parts] or ["result"]
     lines = ["", "np.set_printoptions(precision=17)"]
     if not call.expected:
         return [*lines, f"print({', '.join(names)}, sep='\\n')"]
-    for name, part in zip(names, call.expected, strict=False):
-        right = "expected" if not parts else f"expected_{name}"
-        part = np.asarray(part)
-        lines.append(f"{right} = {array_code(part)}")
-        label = f"{name} " if parts else ""
-        lines.append(f"print({label + 'returned:'!r}, {name}, {'expected:'!r}, {right}, sep='\\n')")
-        if part.dtype == bool or name == "mask" or call.function in ("causal_mask", "binary_mask"):
-            lines.append(f"print('they differ at', np.argwhere({name} != {right}).tolist())")
-        else:
-            lines.append(f"print('largest difference:', np.abs({name} - {right}).max())")
+    found: list[NDArray[Any] | None] = [np.asarray(part) for part in returned] or [None] * len(call.expected)
+    pairs = list(zip(names, call.expected, found, strict=False))
+    far = [_far(np.asarray(part), got) for _, part, got in pairs]
+    for (name, part, got), distance in zip(pairs, far, strict=True):
+        if distance >= _BLAMED * max(far):
+            lines += _beside(call.function, name, bool(parts), np.asarray(part), got)
     return lines
+
+
+_BLAMED = 1e-3
+"""Of the largest relative difference: an array that is off by less is right beside the one that is wrong."""
+
+
+def _far(right: NDArray[Any], got: NDArray[Any] | None) -> float:
+    """How far an array is off, relative to its size."""
+    if got is None or got.shape != right.shape:
+        return np.inf
+    with np.errstate(all="ignore"):
+        gap = np.abs(got.astype(float) - right.astype(float)).max(initial=0.0)
+        return float(np.nan_to_num(gap / max(float(np.abs(right).max(initial=0.0)), 1e-300), nan=np.inf, posinf=np.inf))
+
+
+def _beside(function: str, name: str, several: bool, right: NDArray[Any], got: NDArray[Any] | None) -> list[str]:
+    """Lines that print an array, or its worst entries, beside what is right; what they print, as a comment."""
+    label, expected = (f"{name} ", f"expected_{name}") if several else ("", "expected")
+    if got is not None and got.shape != right.shape:
+        got = None
+    places = None if right.size <= FEW else _worst(right, got)
+    at = "" if places is None else "[at]"
+    lines = [] if places is None else [f"at = {tuple(one.tolist() for one in places)}  # where they are farthest apart"]
+    chosen = right if places is None else right[places]
+    lines.append(f"{expected} = {array_code(chosen)}")
+    lines.append(f"print({label + 'returned:'!r}, {name}{at}, {'expected:'!r}, {expected}, sep='\\n')")
+    if right.dtype == bool or name == "mask" or function in ("causal_mask", "binary_mask"):
+        differing = f"{name}{at} != {expected}"
+        listed = f"np.argwhere({differing})" if places is None else f"np.transpose(at)[{differing}]"
+        lines.append(f"print('they differ at', {listed}.tolist())")
+    else:
+        lines.append(f"print('largest difference:', np.abs({name}{at} - {expected}).max())")
+    if got is not None:
+        here = got if places is None else got[places]
+        lines += [f"# {label}returned {_digits(here)}", f"# {' ' * len(label)}expected {_digits(chosen)}"]
+    return lines
+
+
+def _worst(right: NDArray[Any], got: NDArray[Any] | None) -> tuple[NDArray[Any], ...]:
+    """The places of the largest differences, in their order in memory."""
+    with np.errstate(all="ignore"):
+        gap = np.zeros(right.shape) if got is None else np.abs(got.astype(float) - right.astype(float))
+    order = np.argsort(-np.nan_to_num(gap, nan=np.inf), axis=None, kind="stable")[:FEW]
+    return np.unravel_index(np.sort(order), right.shape)
+
+
+def _digits(values: NDArray[Any]) -> str:
+    return "  ".join(f"{value:>11.5g}" for value in values.ravel().astype(float))
 
 
 @dataclass(frozen=True)

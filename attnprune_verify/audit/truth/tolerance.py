@@ -16,6 +16,7 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from attnprune_verify.audit.contract import FUNCTIONS
 from attnprune_verify.audit.layer.sample import LayerSample
 from attnprune_verify.audit.truth.reference import Component, reference, spread
 from attnprune_verify.audit.truth.samples import Sample
@@ -61,7 +62,13 @@ def judge(function: str, sample: Sample, parts: tuple[NDArray[Any], ...], *, sta
     ]
     verdicts = [_normwise(function, sample, one) for one in verdicts]
     worst = max(verdicts, key=lambda one: (_RANK[one.verdict], one.resolution))
-    return Judgement(worst.verdict, worst.error, worst.bound, max(one.resolution for one in verdicts), worst.reason)
+    names = FUNCTIONS[function].part_names
+    wrong = [name for name, one in zip(names, verdicts, strict=False) if one.verdict == worst.verdict]
+    reason = (
+        f"{' and '.join(wrong)} {'is' if len(wrong) == 1 else 'are'} wrong: {worst.reason}" if names else worst.reason
+    )
+    reason = reason if _RANK[worst.verdict] > 1 else worst.reason
+    return Judgement(worst.verdict, worst.error, worst.bound, max(one.resolution for one in verdicts), reason)
 
 
 def _normwise(function: str, sample: Sample, one: Judgement) -> Judgement:

@@ -1,6 +1,6 @@
 """Programs that were written before the audit they now test: wrong ones as edits of right ones, and right ones.
 
-``python tests/audit/unseen/unseen.py [kernels|programs|right] [PATTERN]`` prints, for each, how it is
+``python tests/audit/unseen/unseen.py [kernels|programs|forms|right] [PATTERN]`` prints, for each, how it is
 judged, its names and the processor time.
 """
 
@@ -18,6 +18,9 @@ from attnprune_verify.audit.run import AuditResult, run_audit
 
 HERE = Path(__file__).parent
 BASES = {"": HERE.parent / "wrong" / "base.py", "layer": HERE.parent / "wrong" / "layer_base.py"}
+KINDS = ("kernels", "programs", "forms")
+OBJECTS = {"paper_object": "pruner", "tiled": "tiled"}
+"""Files of which an object is audited, not the module."""
 
 
 @dataclass(frozen=True)
@@ -44,7 +47,7 @@ class Unseen:
         path.write_text(self.source(), encoding="utf-8")
         if self.kind == "kernels":
             return run_kernel_audit(str(path))
-        return run_audit(str(path), only=(self.function,))
+        return run_audit(_target(path, self.base), only=self.function)
 
     def named(self, result: AuditResult) -> bool:
         """Whether one of the names is given to the function, or to the other one that follows from it."""
@@ -52,13 +55,18 @@ class Unseen:
         return not self.names or bool(found & set(self.names))
 
 
+def _target(path: Path, base: Path) -> str:
+    return f"{path}:{OBJECTS[base.stem]}" if base.stem in OBJECTS else str(path)
+
+
 def unseen(kind: str) -> list[Unseen]:
-    """The wrong programs of one kind, "kernels" or "programs"."""
+    """The wrong programs of one kind."""
     entries = tomllib.loads((HERE / f"{kind}.toml").read_text(encoding="utf-8"))["wrong"]
     found = []
     for one in entries:
         base = one.get("base", "features" if kind == "kernels" else "")
-        place = HERE / f"{base}.py" if kind == "kernels" else BASES[base]
+        folder = HERE / "forms" if kind == "forms" else HERE
+        place = BASES[base] if kind == "programs" else folder / f"{base}.py"
         edits = tuple((old, new) for old, new in one["edits"])
         found.append(Unseen(one["id"], kind, one.get("function", "attention"), tuple(one["names"]), place, edits))
     return found
@@ -66,18 +74,19 @@ def unseen(kind: str) -> list[Unseen]:
 
 def right() -> list[Path]:
     """The right programs."""
-    return [HERE / "features.py", HERE / "torch_features.py", *sorted((HERE / "right").glob("*.py"))]
+    found = (place for folder in ("forms", "right") for place in sorted((HERE / folder).glob("*.py")))
+    return [HERE / "features.py", HERE / "torch_features.py", *found]
 
 
 def judged_right(path: Path) -> AuditResult:
     """The audit of one of them."""
     if path.parent == HERE or path.stem.startswith("kernel"):
         return run_kernel_audit(str(path))
-    return run_audit(f"{path}:pruner" if path.stem == "paper_object" else str(path))
+    return run_audit(_target(path, path))
 
 
 def main() -> None:
-    kinds, pattern = sys.argv[1:2] or ["kernels", "programs", "right"], "".join(sys.argv[2:3])
+    kinds, pattern = sys.argv[1:2] or [*KINDS, "right"], "".join(sys.argv[2:3])
     with tempfile.TemporaryDirectory() as folder:
         for kind in kinds:
             for one in right() if kind == "right" else unseen(kind):

@@ -1,0 +1,299 @@
+"""The name of the mistake behind a failure: rules in order, each with the program that made it necessary beside it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+
+import numpy as np
+
+from attnprune_verify.audit.context import MOST_CALLS, Context
+from attnprune_verify.audit.layer.sample import LAYERED
+from attnprune_verify.audit.naming.diagnosis import Diagnosis, diagnose
+from attnprune_verify.audit.naming.features import features, needed
+from attnprune_verify.audit.naming.fitting import Observation
+from attnprune_verify.audit.naming.mechanisms import Case, by_experiment
+from attnprune_verify.audit.naming.sentences import SENTENCES
+from attnprune_verify.audit.probes import smoothly_wrong
+from attnprune_verify.audit.record import Check, Finding, Record
+from attnprune_verify.audit.subject.process import NoAnswer, Subject
+from attnprune_verify.audit.truth.reference import ENCLOSED
+from attnprune_verify.audit.truth.samples import Sample
+from attnprune_verify.audit.truth.tolerance import judge
+
+__all__ = ["Namer"]
+
+_UNKNOWN = ("unknown",)
+_MOST_SEARCHES = 4  # chosen: long searches of a function, of a second or two each
+_WEAK = {"threshold-off-by-one", "ties-dropped", "wrong-count"}  # names that wrong entries get by chance
+_TELLING_LITTLE = ("ties", "edges")  # on equal or on few entries wrong rules agree with each other
+_VANISHED = {"dense-target-uses-M", "zero-output"}  # of a few instances: a part that is missing has no such cause
+_CORE = ("full", "causal", "given-mask", "outside-box", "lam-large", "binary-M")
+_MOST_ALIKE = 6  # chosen: twice the failing instances that a first search takes, numbers tell little each
+_LAYER_CORE = (*_CORE, "several-heads")
+
+
+class Namer:
+    """What is known of the mistakes of each function so far, and the search for one more.
+
+    Parameters
+    ----------
+    reopened : starts the target in a process of its own; None where it cannot
+    """
+
+    def __init__(self, context: Context, reopened: Callable[[], Subject] | None = None) -> None:
+        self.context, self.reopened = context, reopened
+        self._of_function: dict[str, Diagnosis | None] = {}
+        self._of_single: dict[str, Diagnosis | None] = {}
+        self._tried: dict[str, int] = {}
+        self._seen: dict[str, tuple[str, ...]] = {}
+        self._overflowed: set[str] = set()
+        self._behaviour: dict[str, str] = {}
+        self._by_name: dict[str, tuple[tuple[str, ...], str]] = {}
+        self._unnamed: dict[str, tuple[Sample, ...]] = {}
+        self._told: dict[str, str] = {}  # the experiment that named a function's mistake
+
+    def name(self, check: Check, finding: Finding) -> Diagnosis:
+        """The name that the first rule gives, or the one that the function's other failures have."""
+        rules = (self._comes_and_goes, self._behaves, self._by_values, self._as_in_general, self._by_itself)
+        found = next(filter(None, (rule(check, finding) for rule in rules)), Diagnosis((), ""))
+        found = self._of_precision(check, found)
+        ids, words = self._remembered(check, found.ids or _UNKNOWN, found.words, finding.fitting)
+        if ids == _UNKNOWN:
+            self._unnamed[check.id] = finding.samples
+        return Diagnosis(ids, words)
+
+    def _comes_and_goes(self, check: Check, finding: Finding) -> Diagnosis | None:
+        """A race that is right when it is asked again."""
+        name = check.function
+        if finding.ids or name in self._behaviour or not self._differs_now(name, finding):
+            return None
+        self._behaviour[name] = "nondeterministic"
+        return Diagnosis(("nondeterministic",), "asked again, it is right")
+
+    def _behaves(self, check: Check, finding: Finding) -> Diagnosis | None:
+        """A gradient that returns (G_K, G_Q): whatever else is wrong is that; so of what comes and goes."""
+        behaviour = self._behaviour.get(check.function)
+        explains = not finding.ids or (behaviour == "parts-exchanged" and finding.ids == ("wrong-shape",))
+        return Diagnosis((behaviour,), SENTENCES[behaviour]) if behaviour is not None and explains else None
+
+    def _by_values(self, check: Check, finding: Finding) -> Diagnosis | None:
+        """Every wrong formula: mistakes, factors, precision, behaviour, then experiments."""
+        if finding.ids or check.function not in ENCLOSED or not finding.samples:
+            return None
+        try:
+            found = self._diagnose(check, finding)
+            if found.named:
+                return found
+            return self._by_behaviour(check.function) or self._by_experiment(check.function, finding, found)
+        except (ArithmeticError, ValueError, IndexError, TypeError, NoAnswer) as error:
+            # A verdict stands whether or not its cause can be found.
+            return Diagnosis(_UNKNOWN, f"the search for the mistake broke off: {type(error).__name__}")
+
+    def _as_in_general(self, check: Check, finding: Finding) -> Diagnosis | None:
+        """A law that is broken, of a function whose values are wrong by name."""
+        general = self._of_function.get(check.function)
+        return general if not finding.ids and general is not None and general.named else None
+
+    def _by_itself(self, check: Check, finding: Finding) -> Diagnosis | None:
+        """A check that names what it finds, such as inputs that were changed."""
+        if not finding.ids:
+            return None
+        if finding.ids[0] in ("nondeterministic", "wrong-shape", "parts-exchanged"):
+            self._behaviour[check.function] = finding.ids[0]  # explains whatever else is wrong
+        return Diagnosis(finding.ids, "; ".join(SENTENCES[id] for id in finding.ids if id != "unknown"))
+
+    def _of_precision(self, check: Check, found: Diagnosis) -> Diagnosis:
+        """float32 inputs beside others, which do what they do alone; rare errors that the tolerance left room for."""
+        if check.name == "mixed-dtypes" and found.ids in ((), ("low-precision",)):
+            found = self._in_single(check.function) or found
+        if found.ids in ((), _UNKNOWN) and check.name == "rare-errors" and check.function in self.context.coarser:
+            return Diagnosis(("low-precision",), SENTENCES["low-precision"])
+        return found
+
+    def _remembered(
+        self, check: Check, ids: tuple[str, ...], words: str, fitting: tuple[str, ...]
+    ) -> tuple[tuple[str, ...], str]:
+        """A baseline or a descent that is wrong by name somewhere is wrong by that elsewhere."""
+        name = check.function
+        if name in ENCLOSED:
+            return ids, words
+        first = self._by_name.setdefault(name, (ids, words))
+        if ids == _UNKNOWN or first[0] == ("wrong-shape",) or set(first[0]) <= set(fitting):
+            return first
+        if first[0] == _UNKNOWN:
+            if (
+                set(ids) <= _WEAK or check.name in _TELLING_LITTLE
+            ):  # what is wrong by no name elsewhere is so here by chance
+                return _UNKNOWN, ""
+            self._by_name[name] = (ids, words)
+        return ids, words
+
+    def settled(self, records: list[Record], checks: tuple[Check, ...]) -> list[Record]:
+        """Once everything was asked: failures without a name, of functions that have one, may be of that name, too."""
+        names: dict[str, list[str]] = {}
+        for record in records:
+            if record.status == "failed" and record.diagnosis != _UNKNOWN:
+                names.setdefault(record.function, []).extend(record.diagnosis)
+        stable = {check.id for check in checks if check.stability}
+        return [self._as_elsewhere(one, names.get(one.function, []), one.id in stable) for one in records]
+
+    def _as_elsewhere(self, record: Record, names: list[str], stability: bool) -> Record:
+        """The mistake that was found later; large logits hide which of a function's mistakes they show."""
+        samples = self._unnamed.get(record.id, ())
+        known = tuple(dict.fromkeys(names))
+        if record.diagnosis != _UNKNOWN or not known:
+            return record
+        if not samples:  # as of a law that relates two results: nothing to compare with formulas
+            one = len({id for id in known if id != "low-precision"}) == 1 and record.function in ENCLOSED
+            words = "by the other failures; a law that is broken tells no more"
+            return replace(record, diagnosis=known, words=f"{SENTENCES[known[0]]} ({words})") if one else record
+        here = self._observed(record.function, sorted(samples, key=lambda sample: sample.work)[:3])
+        found = diagnose(record.function, here, known=known) if here else None
+        if found is not None and found.named:
+            return replace(record, diagnosis=found.ids, words=found.words)
+        if len(known) == 1 and stability:
+            words = f"{SENTENCES[known[0]]} (by the other failures; large logits tell no more)"
+            return replace(record, diagnosis=known, words=words)
+        return record
+
+    def _differs_now(self, name: str, finding: Finding) -> bool:
+        """Whether the failing call, repeated, gives the right value."""
+        if name not in ENCLOSED or not finding.samples:
+            return False
+        sample = finding.samples[0]
+        try:
+            answer = self.context.ask(name, sample)
+            if self.context.misshapen(name, sample, answer) is not None:
+                return False
+            return judge(name, sample, answer.parts).verdict == "passed" and self._was_wrong(name, sample)
+        except (NoAnswer, ArithmeticError, ValueError, TypeError):
+            return False
+
+    def _was_wrong(self, name: str, sample: Sample) -> bool:
+        known = self.context.known(name, sample)
+        return known is None or judge(name, sample, known.parts).verdict in ("failed", "suspect")
+
+    def _by_behaviour(self, name: str) -> Diagnosis | None:
+        """What a function did to its inputs or its earlier results explains wrong values nobody has a formula for."""
+        for id, seen in (("mutates-input", self.context.changed), ("overwrites-results", self.context.overwritten)):
+            if name in seen:
+                return Diagnosis((id,), SENTENCES[id])
+        return None
+
+    def _by_experiment(self, name: str, finding: Finding, unnamed: Diagnosis) -> Diagnosis:
+        """The name that an experiment gives; else the features the failure needs, and what was excluded."""
+        told = self._told.get(name, "")
+        if self.context.calls.get(name, 0) > MOST_CALLS // 2:
+            again = by_experiment(Case(self.context, name, finding.samples[0]), told, alone=True)[0]
+            return again if again.named else unnamed
+        fails = Case(self.context, name, finding.samples[0]).fails
+        needs, bare = needed(finding.samples[0], fails)
+        alike = [one for one in finding.samples if needs <= features(one)]
+        found = self._of_formulas(name, sorted(alike, key=lambda one: one.work)[:_MOST_ALIKE])
+        if not found.named or (_VANISHED & set(found.ids) and name != "attention"):
+            case = Case(self.context, name, bare, self.reopened)
+            found, now = by_experiment(case, told)
+            self._told[name] = now or told
+        needs -= {"lam"}
+        said = [unnamed.words] if not found.named else []
+        said += [found.words, f"needs {' and '.join(sorted(needs))}"] if needs else [found.words]
+        if found.ids in (("cached",), ("nondeterministic",)):
+            self._behaviour[name] = found.ids[0]
+        return Diagnosis(found.ids, "; ".join(said))
+
+    def _of_formulas(self, name: str, alike: list[Sample]) -> Diagnosis:
+        """The formula that gives what is returned on the instances that have the features a failure needs."""
+        here = [one for one in self._observed(name, alike) if _any_wrong(name, [one])]
+        return diagnose(name, here, pairs=False, precision=False) if here else Diagnosis(_UNKNOWN, "")
+
+    def _diagnose(self, check: Check, finding: Finding) -> Diagnosis:
+        """On the benign instances and the failing ones together; else on the failing ones alone."""
+        name = check.function
+        here = self._observed(name, sorted(finding.samples, key=lambda sample: sample.work)[:3])
+        here = [one for one in here if _any_wrong(name, [one])] or here  # of two that are compared one may be right
+        if name not in self._of_function:
+            core = self._core(name)
+            self._of_function[name] = self._general(name, core) if _any_wrong(name, core) else None
+        general = self._of_function[name]
+        if general is not None and general.named:
+            return general
+        if general is None and (check.stability or all(map(_towering, finding.samples))) and _overflowing(here):
+            self._overflowed.add(name)
+            return Diagnosis(("unstable-exp",), SENTENCES["unstable-exp"])
+        if here and self._seen.get(name):  # what was found elsewhere is looked for first: that is quick
+            again = diagnose(name, here, known=self._seen[name])
+            if again.named:
+                return self._only_here(check, again)
+        self._tried[name] = self._tried.get(name, 0) + 1
+        if here and self._tried[name] <= _MOST_SEARCHES:  # the search is long
+            found = self._special(check, here, general)
+            if check.stability and found.ids == (
+                "weights-changed",
+            ):  # what vanishes beside large logits is not cut off
+                found = Diagnosis(_UNKNOWN, SENTENCES["unknown"])
+            if not found.named and check.stability and name in self._overflowed:  # here it vanishes, or just not yet
+                return Diagnosis(("unstable-exp",), SENTENCES["unstable-exp"])
+            if found.named:
+                self._seen[name] = tuple(dict.fromkeys((*self._seen.get(name, ()), *found.ids)))
+            return found
+        return general or Diagnosis(_UNKNOWN, SENTENCES["unknown"])
+
+    def _general(self, name: str, core: list[Observation]) -> Diagnosis:
+        """What is wrong with the benign instances; an error that follows the inputs is no rounding to 16 bits."""
+        found = diagnose(name, core)
+        short = found.ids == ("low-precision",) and "float32" not in found.words
+        return diagnose(name, core, precision="float32") if short and smoothly_wrong(self.context, name) else found
+
+    def _special(self, check: Check, here: list[Observation], general: Diagnosis | None) -> Diagnosis:
+        """A mistake of one regime: one that the benign instances do not show, or that they do not have."""
+        name = check.function
+        if general is not None:
+            special = diagnose(name, here, pairs=False, precision=False)
+            return self._only_here(check, special) if special.named else general
+        hidden = diagnose(name, [*self._core(name), *here], pairs=False)
+        if hidden.named:
+            return hidden
+        single = self._in_single(name) if all(one.sample.X.dtype == np.float32 for one in here) else None
+        if single is not None and single.named:
+            return single
+        # Rounding in 16 bits would show on the benign instances too.
+        special = diagnose(name, here, pairs=self._tried[name] <= 2, precision="float32")
+        return self._only_here(check, special) if special.named else special
+
+    @staticmethod
+    def _only_here(check: Check, special: Diagnosis) -> Diagnosis:
+        if _VANISHED & set(special.ids) and check.function != "attention":
+            return Diagnosis(_UNKNOWN, f"the attention part is 0 (only here: {check.says})")
+        return Diagnosis(special.ids, f"{special.words} (only here: {check.says})")
+
+    def _in_single(self, name: str) -> Diagnosis | None:
+        """What is wrong with benign instances in float32; None if nothing is."""
+        if name not in self._of_single:
+            benign = self._observed(name, list(self.context.samples("float32", name)))
+            wrong = _any_wrong(name, benign)
+            found = diagnose(name, benign, pairs=False) if wrong else None
+            self._of_single[name] = found and Diagnosis(found.ids, f"{found.words} (only in float32)")
+        return self._of_single[name]
+
+    def _core(self, name: str) -> list[Observation]:
+        core = _LAYER_CORE if name in LAYERED else _CORE
+        return self._observed(name, [sample for regime in core for sample in self.context.samples(regime, name)])
+
+    def _observed(self, name: str, samples: list[Sample]) -> list[Observation]:
+        return [Observation(sample, parts) for sample, parts in self.context.well_formed(name, samples)]
+
+
+def _any_wrong(name: str, observations: list[Observation]) -> bool:
+    returned = ((one.sample, tuple(part for part in one.parts if part is not None)) for one in observations)
+    return any(judge(name, sample, parts).verdict in ("failed", "suspect") for sample, parts in returned)
+
+
+def _towering(sample: Sample) -> bool:
+    """Whether exp may overflow, in float32 at least."""
+    return max(sample.largest[-2:]) > 80.0
+
+
+def _overflowing(here: list[Observation]) -> bool:
+    """Nothing finite, or nothing at all, on instances where only exp is in danger."""
+    return not here or any(not all(np.isfinite(part).all() for part in one.parts if part is not None) for one in here)
