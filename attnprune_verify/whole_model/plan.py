@@ -18,8 +18,8 @@ DENSE, DEFAULT = "dense", "output-obs"
 ATTENTION_METHODS = tuple(dict.fromkeys((*LAYER_METHODS, *MATRIX_METHODS)))
 REST_METHODS = tuple(MATRIX_METHODS)
 LOSS_WINDOWS = 16
-"""Chosen: forward and back through all blocks costs 8 operations a weight and token; for 128 windows that would be three
-times the pruning of a 1B model (docs/output_obs.md, section 6)."""
+"""Chosen: 128 would take 2.3 times the operations of a 1B model's solvers (`python benchmarks/costs.py`), and 32 in
+place of 16 leave 0.99 of the KL on the model of the tests."""
 Budgeting = Literal["auto", "matrix", "measured", "owl"]
 
 
