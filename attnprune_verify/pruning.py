@@ -15,7 +15,7 @@ from attnprune_verify.pretrained.tensors import model_folder, read_json
 from attnprune_verify.values import as_choice
 from attnprune_verify.whole_model import folder as in_numpy
 from attnprune_verify.whole_model.folder import Paths
-from attnprune_verify.whole_model.plan import DENSE, Plan
+from attnprune_verify.whole_model.plan import DENSE, LOSS_WINDOWS, Plan
 
 __all__ = ["perplexity_of", "prune_model"]
 
@@ -40,6 +40,7 @@ def prune_model(
     hold: Sequence[int] = (),
     dense_inputs: bool = False,
     reconstruct: int = 0,
+    loss_windows: int = LOSS_WINDOWS,
     device: str = "auto",
     progress: Callable[[int, int, str], object] | None = None,
 ) -> dict[str, Any]:
@@ -75,6 +76,8 @@ def prune_model(
         Calibrate on the dense blocks before instead of the pruned ones.
     reconstruct : int
         Steps of every pruned block towards the dense one's output; zeros stay where they are.
+    loss_windows : int
+        Windows, the first of the k, that the metrics of the loss are taken from.
     device : "auto", "numpy", "cpu" or "cuda"
         "cpu" and "cuda" are torch's; "auto" is the first of "cuda", "cpu" and "numpy" that is there and can do it.
     progress : callable, optional
@@ -99,6 +102,7 @@ def prune_model(
     """
     choices: dict[str, Any] = {"pattern": pattern, "attention": attention, "rest": rest, "budget": budget, "seed": seed}
     choices |= {"hold": tuple(hold), "dense_inputs": bool(dense_inputs), "reconstruct": reconstruct}
+    choices["loss_windows"] = loss_windows
     plan = Plan(rho=rho, **choices)
     chosen = _device(device, Path(folder), plan)
     if chosen != "numpy":

@@ -63,7 +63,7 @@ def measured(name: str, shape: dict[str, int], method: str, device: str) -> dict
         phases[what if done else "looking at the model"] = now - last
         last = now
 
-    report = prune_(model, ids, 0.5, attention=method, rest=method, progress=tell)
+    report = prune_(model, ids, 0.5, attention=method, rest=method, budget="matrix", progress=tell)
     seconds = sum(phases.values())
     return {
         "block": name,

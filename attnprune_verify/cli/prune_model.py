@@ -43,6 +43,9 @@ _TOKENS = 2048
 @click.option(
     "--reconstruct", type=int, default=0, metavar="STEPS", help="Steps of each pruned block towards the dense output."
 )
+@click.option(
+    "--loss-windows", type=int, default=16, show_default=True, help="Windows that gradients of the loss are taken of."
+)
 @click.option("--k", type=int, default=128, show_default=True, help="Windows of calibration text.")
 @click.option("--n", type=int, help="Tokens of a window.  [default: the model's context, at most 2048]")
 @click.option("--seed", type=int, default=0, show_default=True, help="Seed by which the windows are drawn.")

@@ -14,11 +14,11 @@ import torch
 
 from attnprune_verify.state.sealed import keep_document, kept_document
 from attnprune_verify.torch.blocks import TOKENS, Decoder, find_blocks, limits
-from attnprune_verify.torch.rest import at_rest, plain_model
+from attnprune_verify.torch.rest import at_rest, moved, plain_model
 from attnprune_verify.torch.windows import windows_of
 from attnprune_verify.torch.work import Progress, Work
 from attnprune_verify.whole_model.fingerprint import fingerprint, versions
-from attnprune_verify.whole_model.plan import Plan
+from attnprune_verify.whole_model.plan import LOSS_WINDOWS, Plan
 from attnprune_verify.whole_model.workplace import Workplace
 
 __all__ = ["prune_"]
@@ -36,6 +36,8 @@ def prune_(
     budget: str = "auto",
     hold: Sequence[int] = (),
     reconstruct: int = 0,
+    loss_windows: int = LOSS_WINDOWS,
+    device: str | None = None,
     progress: Progress | None = None,
     resume: str | os.PathLike[str] | None = None,
 ) -> dict[str, Any]:
@@ -51,9 +53,11 @@ def prune_(
         not, nor after an exception; then the blocks that were done are pruned.
     batches : (k, n) integer tensor, mapping with input_ids and perhaps attention_mask, or an iterable of such
         Calibration windows, as a tokenizer or a DataLoader gives them; padding is cut off.
-    rho, pattern, attention, rest, seed, budget, hold, reconstruct
+    rho, pattern, attention, rest, seed, budget, hold, reconstruct, loss_windows
         As in `prune_model`. Methods of a layer as a whole and the budgets "measured" and "owl" need a network in NumPy:
         they work for the model types Llama, Qwen2 and Mistral.
+    device : str, optional
+        Where it is computed: the model is moved there and back; by default where it is.
     progress : callable, optional
         Called with (steps done, steps, what is being done); first with no step done.
     resume : path, optional
@@ -78,9 +82,10 @@ def prune_(
         report = prune_(model, batches, 0.5)
     """
     # Plan refuses a budget that is none
-    plan = Plan(attention, rest, rho, pattern, budget, hold=tuple(hold), seed=seed, reconstruct=reconstruct)  # type: ignore[arg-type]
+    further: dict[str, Any] = {"hold": tuple(hold), "reconstruct": reconstruct, "loss_windows": loss_windows}
+    plan = Plan(attention, rest, rho, pattern, budget, seed=seed, **further)  # type: ignore[arg-type]
     model = plain_model(model)
-    with at_rest(model):
+    with at_rest(model), moved(model, device):
         ids, work = _looked_at(model, batches, plan)
         with _place(resume) as place:
             known = _Digests(place)

@@ -10,7 +10,7 @@ import torch
 
 from attnprune_verify.errors import InvalidInstance
 
-__all__ = ["at_rest", "plain_model", "widened"]
+__all__ = ["at_rest", "moved", "plain_model", "widened"]
 
 FLOATS = (torch.float16, torch.bfloat16, torch.float32, torch.float64)
 _EAGER = {"attn_implementation": ("eager", "sdpa"), "experts_implementation": ("eager", None)}
@@ -84,6 +84,24 @@ def at_rest(model: Any) -> Iterator[None]:
                 module._compiled_call_impl = compiled
         for parameter, want in wanted:
             parameter.requires_grad_(want)
+
+
+@contextmanager
+def moved(model: Any, device: str | None) -> Iterator[None]:
+    """On another device, and back where it was; None leaves it there."""
+    before = next(model.parameters()).device
+    try:
+        there = before if device is None else torch.device(device)
+        missing = there.type == "meta" or (there.type == "cuda" and not torch.cuda.is_available())
+    except (RuntimeError, TypeError) as error:
+        raise InvalidInstance(f"device must be one of torch's; got {device!r:.60}") from error
+    if missing:
+        raise InvalidInstance(f"device must be one that computes on this machine; got {device!r:.60}")
+    try:
+        model.to(there)
+        yield
+    finally:
+        model.to(before)
 
 
 def _implementations(model: Any) -> dict[str, Any]:

@@ -45,7 +45,6 @@ from attnprune_verify.whole_model.estimate import (
     solver_operations,
 )
 from attnprune_verify.whole_model.joint import refit_together
-from attnprune_verify.whole_model.loss import LOSS_WINDOWS
 from attnprune_verify.whole_model.plan import Plan
 from attnprune_verify.whole_model.workplace import Workplace
 
@@ -249,7 +248,8 @@ class Work:
         if not all(workplace.has("metrics", index) for index in left):
             if pruned:
                 raise InvalidInstance(f"{_DENSE}; block {min(pruned)} is pruned, and not all metrics are kept")
-            first = Windows(windows.ids[:LOSS_WINDOWS], windows.states[:LOSS_WINDOWS], windows.calls[:LOSS_WINDOWS])
+            count = self.plan.loss_windows
+            first = Windows(windows.ids[:count], windows.states[:count], windows.calls[:count])
             dense = _DenseStates(workplace, first)
             for index in range(depth):
                 block = self.decoder.blocks[index]

@@ -18,7 +18,7 @@ from attnprune_verify.pretrained.texts import calibration_windows, read_text
 from attnprune_verify.values import as_count
 from attnprune_verify.whole_model.assembled import assemble, finished
 from attnprune_verify.whole_model.fingerprint import fingerprint, model_fields, texts_fields, versions
-from attnprune_verify.whole_model.plan import DENSE, Plan
+from attnprune_verify.whole_model.plan import DENSE, LOSS_WINDOWS, Plan
 from attnprune_verify.whole_model.source import Source
 from attnprune_verify.whole_model.steps import Steps
 from attnprune_verify.whole_model.workplace import Workplace
@@ -45,6 +45,7 @@ def prune_model(
     hold: Sequence[int] = (),
     dense_inputs: bool = False,
     reconstruct: int = 0,
+    loss_windows: int = LOSS_WINDOWS,
     progress: Callable[[int, int], None] | None = None,
 ) -> dict[str, Any]:
     """Prune every linear map of the model in `folder` and write the result to `out`, block by block.
@@ -81,6 +82,8 @@ def prune_model(
         Calibrate on the dense blocks before instead of the pruned ones.
     reconstruct : int
         Steps of every pruned block towards the dense one's output; zeros stay where they are.
+    loss_windows : int
+        Windows, the first of the k, that the metrics of the loss are taken from.
     progress : callable, optional
         Called with (blocks done, blocks).
 
@@ -102,6 +105,7 @@ def prune_model(
     attnprune_verify.errors.InvalidInstance: a model must be a folder; got 'no-such-folder'
     """
     choices: dict[str, Any] = {"dense_inputs": bool(dense_inputs), "hold": tuple(hold), "reconstruct": reconstruct}
+    choices["loss_windows"] = loss_windows
     plan = Plan(attention, rest, rho, pattern, budget, seed=seed, **choices)  # type: ignore[arg-type]
     target = target_of(out)
     source = Source(Path(folder))

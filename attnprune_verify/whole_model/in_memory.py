@@ -26,7 +26,9 @@ def prune_in_memory(
         For every block how many weights of each map are pruned (`zeros_by_map`).
     """
     hidden: list[Array] = list(model.family.embed(ids))
-    outputs = dict(loss_moments(model, plan, dense_states(model, ids))) if loss_roles(model, plan) else {}
+    outputs = (
+        dict(loss_moments(model, plan, dense_states(model, ids, plan.loss_windows))) if loss_roles(model, plan) else {}
+    )
     weights: dict[tuple[int, str], Array] = {}
     goal = hidden
     for index in range(model.depth):

@@ -35,7 +35,7 @@ from attnprune_verify.pretrained.block import Block, attend
 __all__ = ["JOINT_WINDOWS", "Goal", "Value", "Weights", "refit_attention", "refit_together"]
 
 JOINT_WINDOWS = 16
-"""Windows that f is measured on; chosen as `LOSS_WINDOWS` is."""
+"""Windows that f is measured on; chosen as `plan.LOSS_WINDOWS` is."""
 _FARTHEST = 4.0
 _SIDES = ("Q", "K")
 Weights: TypeAlias = Mapping[str, Array]

@@ -1,4 +1,4 @@
-"""The loss's output metrics of a whole model: one dense pass forward, one backward, at most 16 windows."""
+"""The loss's output metrics of a whole model: one dense pass forward, one backward, of the first windows."""
 
 from __future__ import annotations
 
@@ -14,11 +14,9 @@ from attnprune_verify.algorithms.matrix.metrics import LOSS_METRICS
 from attnprune_verify.instance.validate import Array
 from attnprune_verify.pretrained.network import PretrainedModel
 from attnprune_verify.whole_model.blockwise import forward
-from attnprune_verify.whole_model.plan import Plan
+from attnprune_verify.whole_model.plan import LOSS_WINDOWS, Plan
 
-__all__ = ["LOSS_WINDOWS", "dense_states", "loss_moments", "loss_roles"]
-
-LOSS_WINDOWS = 16
+__all__ = ["dense_states", "loss_moments", "loss_roles"]
 
 
 def loss_roles(model: PretrainedModel, plan: Plan) -> dict[str, str]:
@@ -43,9 +41,9 @@ def loss_moments(
         yield from loss_metrics_by_block(model, states, roles, plan.seed)
 
 
-def dense_states(model: PretrainedModel, ids: NDArray[np.int64]) -> list[list[Array]]:
+def dense_states(model: PretrainedModel, ids: NDArray[np.int64], windows: int = LOSS_WINDOWS) -> list[list[Array]]:
     """Hidden states of the first windows before every block and after the last one."""
-    states = [list(model.family.embed(ids[:LOSS_WINDOWS]))]
+    states = [list(model.family.embed(ids[:windows]))]
     for index in range(model.depth):
         states.append(list(forward(model.block(index), states[-1])))
     return states

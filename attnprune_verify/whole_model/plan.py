@@ -12,11 +12,14 @@ from attnprune_verify.errors import InvalidInstance
 from attnprune_verify.pretrained.block import Block
 from attnprune_verify.values import as_choice, as_count, as_ratio
 
-__all__ = ["ATTENTION_METHODS", "DENSE", "REST_METHODS", "Plan"]
+__all__ = ["ATTENTION_METHODS", "DENSE", "LOSS_WINDOWS", "REST_METHODS", "Plan"]
 
 DENSE, DEFAULT = "dense", "output-obs"
 ATTENTION_METHODS = tuple(dict.fromkeys((*LAYER_METHODS, *MATRIX_METHODS)))
 REST_METHODS = tuple(MATRIX_METHODS)
+LOSS_WINDOWS = 16
+"""Chosen: 128 would take 2.3 times the operations of a 1B model's solvers (`python benchmarks/costs.py`), and 32 in
+place of 16 leave 0.99 of the KL on the model of the tests."""
 Budgeting = Literal["auto", "matrix", "measured", "owl"]
 
 
@@ -36,6 +39,7 @@ class Plan:
     dense_inputs : whether every block is calibrated on the dense blocks before it instead of the pruned ones
     only : the blocks to prune, empty for all
     hold : blocks that are pruned by rho whatever the budgets of the others
+    loss_windows : calibration windows that the metrics of the loss are taken from
     reconstruct : steps of every pruned block towards the dense one's output
     seed : of everything random
 
@@ -61,6 +65,7 @@ class Plan:
     hold: tuple[int, ...] = ()
     seed: int = 0
     reconstruct: int = 0
+    loss_windows: int = LOSS_WINDOWS
 
     def __post_init__(self) -> None:
         for part, known in (("attention", ATTENTION_METHODS), ("rest", REST_METHODS)):
@@ -69,6 +74,7 @@ class Plan:
         as_choice("budget", self.budget, get_args(Budgeting))
         as_count("seed", self.seed)
         as_count("reconstruct", self.reconstruct)
+        as_count("loss_windows", self.loss_windows, least=1)
         for name in ("only", "hold"):
             object.__setattr__(self, name, tuple(as_count("a block", index) for index in getattr(self, name)))
         if (self.rho is None) == (self.pattern is None):

@@ -15,7 +15,7 @@ from attnprune_verify.pretrained.network import PretrainedModel
 from attnprune_verify.pretrained.tensors import decoded
 from attnprune_verify.whole_model.blockwise import forward, prune_block, reconstructed_block
 from attnprune_verify.whole_model.budgets import zeros_by_map
-from attnprune_verify.whole_model.loss import LOSS_WINDOWS, loss_moments, loss_roles
+from attnprune_verify.whole_model.loss import loss_moments, loss_roles
 from attnprune_verify.whole_model.plan import Plan
 from attnprune_verify.whole_model.source import Patches, Source
 from attnprune_verify.whole_model.stored import stored_weight
@@ -116,7 +116,7 @@ class Steps:
             place.has("metrics", index) or place.has("block", index) for index in range(model.depth)
         ):
             return
-        first = model.family.embed(self._ids[:LOSS_WINDOWS])
+        first = model.family.embed(self._ids[: self.plan.loss_windows])
         states: list[Any] = [self._kept("dense", 0, first, first.shape)]
         for index in range(model.depth):
             states.append(self._kept("dense", index + 1, forward(model.block(index), states[-1]), first.shape))

@@ -130,3 +130,13 @@ def test_folders_in_numpy_are_reconstructed_too(tmp_path):
     for role in with_.roles:
         new, old = with_.weight(role), without.weight(role)
         assert ((new == 0) == (old == 0)).all() and (new != old).any()
+
+
+def test_more_windows_for_the_metrics_of_the_loss_change_what_they_say_of():
+    """V is pruned in a metric of the loss, Q and K are not."""
+    models = [tiny("llama") for _ in range(2)]
+    for model, windows in zip(models, (1, 4), strict=True):
+        prune_(model, IDS, 0.5, loss_windows=windows, budget="matrix", device="cpu")
+    first = [model.model.layers[0].self_attn for model in models]
+    assert torch.equal(first[0].q_proj.weight, first[1].q_proj.weight)
+    assert not torch.equal(first[0].v_proj.weight, first[1].v_proj.weight)

@@ -15,6 +15,7 @@ from attnprune_verify.instance.validate import Array
 __all__ = ["HeadGap", "both_sides", "gap_cost", "gaps_by_head"]
 
 _STEPS = 300
+"""The default of `certified_mask_gap`."""
 _PER_OPERATION, _PER_LOGIT = 1.2e-10, 3e-5
 """Nominal seconds: of an operation of the search, and of an allowed logit in three evaluations in balls. Measured on
 the small Llama's heads, which take 3 s, of which balls 0.2 s (docs/certified_gaps.md)."""
