@@ -74,9 +74,10 @@ class Descent:
     M : (d, d) array
         The last finite iterate.
     velocity : (d, d) array
-        The momentum's memory, needed to go on.
+        The momentum term, needed to resume.
     trace : Trace
-    status : "completed", "stationary" (gradient and velocity are exactly 0: nothing will ever move) or "diverged"
+    status : "completed", "stationary" or "diverged"
+        "stationary" if gradient and velocity are exactly 0, so that M never moves again.
     message : str
         The status in words, with numbers.
     settings : Settings
