@@ -50,6 +50,7 @@ def _bytes() -> Iterator[Trap]:
     yield _replaced("short-escape", "an escape of three digits", "flint", "\\u066lint")
     yield _replaced("half-a-surrogate-pair", "half of a surrogate pair as an escape", "flint", "\\ud800")
     yield _replaced("surrogates-turned-round", "a pair in the wrong order", "flint", "\\udc00\\ud800")
+    yield _replaced("high-surrogate-before-a-letter", "no low surrogate follows", "flint", "\\ud800\\u0061")
     yield _replaced("surrogate-as-key", "half of a surrogate pair as a key", '"kind"', '"\\ud800":1,"kind"')
 
 

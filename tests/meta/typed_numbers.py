@@ -1,6 +1,6 @@
 """Numbers in README and the pages of `docs` that no command prints: typed, with the words around them.
 
-A number comes from a command where it stands in a fence that the build runs or between the marks of a generated block.
+A number comes from a command where it stands in a fence that the build runs or in a block that a default test compares.
 The others are counted page by page in typed_numbers.json, which may only shrink, and pinned by the ledger of
 `tests.repinned`, so that a changed one needs a reason. ``python -m tests.meta.typed_numbers`` counts anew.
 """
@@ -18,7 +18,7 @@ WRITTEN = ("docs/kill_matrix.md", "docs/kernel_kill_matrix.md", "docs/audited_pr
 benchmarks/audit_the_field.py."""
 _AROUND = 24  # characters on each side, chosen: enough to tell one number from the next
 _FENCE = re.compile(r"^```.*?^```[ ]*$", flags=re.DOTALL | re.MULTILINE)
-_GENERATED = re.compile(r"<!-- (?:counted by|table|python) .*?(?:<!-- end -->|(?=\n\n(?!\|)))", flags=re.DOTALL)
+_GENERATED = re.compile(r"<!-- (?:table|python) .*?(?:<!-- end -->|(?=\n\n(?!\|)))", flags=re.DOTALL)
 _NUMBER = re.compile(r"(?<![\w.])\d[\d,]*(?:\.\d+)?(?:e[+-]?\d+)?")
 
 
