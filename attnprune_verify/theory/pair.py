@@ -92,7 +92,7 @@ def pl_root(
 
 
 def bilinear(layer: AttentionLayer) -> bool:
-    """Whether masks of zeros leave nothing of the logits but what is added to them.
+    """Report whether the logits of masks of zeros are only what is added to them.
 
     Examples
     --------

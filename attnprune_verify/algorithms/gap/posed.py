@@ -71,17 +71,17 @@ class Refitted(NamedTuple):
 
     @property
     def moved(self) -> Array:
-        """That weight as given."""
+        """The moving weight as given."""
         return self.weights[self.place]
 
     @property
     def support(self) -> NDArray[np.bool_]:
-        """Where it is not 0."""
+        """The entries of the moving weight that are not 0."""
         return np.asarray(self.moved != 0)
 
     @property
     def dense_weight(self) -> Array:
-        """That weight before."""
+        """The moving weight before it was changed."""
         return tuple(self.before.dense().weights.values())[self.place]
 
     def divergence(self) -> OneMap:

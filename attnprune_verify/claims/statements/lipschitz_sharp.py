@@ -115,7 +115,8 @@ CLAIMS: tuple[Claim, ...] = (
         section=_SECTION,
         reading=ANY_MASK,
         says="The diagonal is K sqrt 2 q (1-q) (4q-1)-Lipschitz at q = (5 + sqrt 13)/12,"
-        f" {_DIAGONAL:.6f} K: found by search, not proved.",
+        f" {_DIAGONAL:.6f} K: found by search, not proved. new:lip_diag_bound is close; what is missing is that a third"
+        " token, which raises the 1-norm of that proof a little, lowers the 2-norm by more.",
         formula="||diag((f(M) o c(M)) 1) - diag((f(M') o c(M')) 1)||_F <= sqrt 2 q (1-q) (4q-1) K ||M - M'||_F,"
         " q = (5 + sqrt 13)/12",
         strength=Strength.UPPER,
@@ -151,7 +152,9 @@ CLAIMS: tuple[Claim, ...] = (
         title="Lipschitz of the correction term (conjecture)",
         section=_SECTION,
         reading=ANY_MASK,
-        says=f"diag((f o c) 1) f is {_CORRECTION} K-Lipschitz: found by search, not proved.",
+        says=f"diag((f o c) 1) f is {_CORRECTION} K-Lipschitz: found by search, not proved. A row's rate is the norm of"
+        " s (J (2s - f))^T + <s, s - f> J, s the row, largest at a vertex f; of the two terms no bound by one number of"
+        " the row is sharp, as they are not largest together.",
         formula=f"||p2(M) - p2(M')||_F <= {_CORRECTION} K ||M - M'||_F",
         strength=Strength.UPPER,
         margin=lipschitz(p2_of, lambda q: q.K * q.number(_CORRECTION)),

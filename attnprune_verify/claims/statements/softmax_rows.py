@@ -242,7 +242,9 @@ CLAIMS: tuple[Claim, ...] = (
         title="Third derivative of a row's loss (conjecture)",
         section=_SECTION,
         reading=LITERAL,
-        says=f"The third derivative of 1/2 ||softmax(s) - f||^2 along v is at most {_THIRD} ||v||^3: {_SEARCHED}",
+        says=f"The third derivative of 1/2 ||softmax(s) - f||^2 along v is at most {_THIRD} ||v||^3: {_SEARCHED} It is"
+        " 3 <D1, D2> + <softmax - f, D3>; each factor has a sharp bound, but they are not attained together, and their"
+        " sum gives sqrt 6/6 + sqrt 2/2.",
         formula=f"|d^3/dt^3 1/2 ||softmax(s + t v) - f||^2| <= {_THIRD} ||v||^3",
         strength=Strength.UPPER,
         margin=_third,
