@@ -76,3 +76,25 @@ def test_pytest_judges_a_kernel(wrong):
     assert done.returncode == 1
     assert "test_kernel[attention:values:plain]" in done.stdout and "zero-output" in done.stdout
     assert "test_check" not in done.stdout
+
+
+def test_only_modes_and_names(tmp_path):
+    done = run(
+        TEXTBOOK, "--only", "*:mode:*", "--mode", "bitwise", "--mode", "many", "--name", "never", "--format", "json"
+    )
+    report = json.loads(done.stdout)
+    assert done.returncode == 0 and [check["status"] for check in report["checks"]] == ["passed"] * 4
+    assert [check["id"] for check in report["checks"]][:2] == ["attention:mode:bitwise", "attention:mode:many"]
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("--device", "cuda"), "device must be cpu for a NumPy kernel"),
+        (("--device", "cuda", "--confine", "required"), "confine must be"),
+        (("--only", "attention:valus:plain"), "matches none"),
+    ],
+)
+def test_choices_that_cannot_be_are_one_line(words, said):
+    done = run(TEXTBOOK, *words)
+    assert done.returncode == 2 and said in done.stderr and len(done.stderr.splitlines()) == 1

@@ -24,10 +24,11 @@ roundings: fewer than eight pairs meet in an answer, each of mean at most w^2.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import lru_cache
 
 import numpy as np
 
-from attnprune_verify.audit.kernel.bounds import attention_errors
+from attnprune_verify.audit.kernel.bounds import attention_errors, worst_errors
 from attnprune_verify.audit.kernel.context import KernelContext, Refused
 from attnprune_verify.audit.kernel.foreign import Plain
 from attnprune_verify.audit.kernel.making import Maker
@@ -62,6 +63,7 @@ class Bias:
         return abs(self.mean) > self.allowed
 
 
+@lru_cache(maxsize=4)  # as the regimes: what was computed for a sample serves both functions
 def bias_samples(seed: int, precision: Precision) -> tuple[Sample, ...]:
     """Instances on which truncation shows: q, v and dO of one sign, and a first key with half of each row's weight.
 
@@ -121,10 +123,18 @@ def bias_of(part: str, got: Array, sample: Sample) -> Bias:
     true, w = truth(sample)[part].value, sample.precision.unit
     size = np.maximum(np.abs(true), sample.precision.tiny)
     c = np.sign(true) / (true.size * w * 2.0 ** np.floor(np.log2(size)))
-    single = np.abs(c) * (attention_errors(sample, PRECISIONS["float32"]).worst[part] + truth(sample)[part].radius)
+    single = np.abs(c) * (_single_errors(sample)[part] + truth(sample)[part].radius)
     squares = _roundings(part, c, sample) + _OF_ANSWERS * np.count_nonzero(c) / true.size**2
     chance = np.sqrt(2 * np.log(2 / _ALPHA) * squares)
     return Bias(part, float((c * (got - true)).sum()), float(single.sum() + _PRODUCTS * w + chance))
+
+
+def _single_errors(sample: Sample) -> dict[str, Array]:
+    """Return the worst errors in float32, computed once per sample."""
+    if "worst in float32" not in sample.memo:
+        sample.memo["worst in float32"] = worst_errors(sample, PRECISIONS["float32"])
+    found: dict[str, Array] = sample.memo["worst in float32"]
+    return found
 
 
 def _roundings(part: str, c: Array, sample: Sample) -> float:

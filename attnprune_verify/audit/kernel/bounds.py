@@ -34,7 +34,7 @@ from attnprune_verify.audit.kernel.precision import Precision
 from attnprune_verify.audit.kernel.sample import Array, Sample
 from attnprune_verify.audit.kernel.steps import Steps, evaluate
 
-__all__ = ["Errors", "attention_errors"]
+__all__ = ["Errors", "attention_errors", "worst_errors"]
 
 _CLAMPED = 2.0**32  # exp may end so many smallest normal numbers above 0
 _SAFETY = 1.01  # for the float64 rounding of all that follows, and products of two small errors
@@ -57,11 +57,16 @@ def attention_errors(sample: Sample, precision: Precision | None = None) -> Erro
     if key not in sample.memo:
         with np.errstate(all="ignore"):
             sample.memo[key] = Errors(
-                _Propagation(sample, precision, Worst(precision.sums)).outputs(),
-                _Propagation(sample, precision, Typical(precision.sums)).outputs(),
+                worst_errors(sample, precision), _Propagation(sample, precision, Typical(precision.sums)).outputs()
             )
     found: Errors = sample.memo[key]
     return found
+
+
+def worst_errors(sample: Sample, precision: Precision) -> dict[str, Array]:
+    """Return what no honest kernel in a precision exceeds."""
+    with np.errstate(all="ignore"):
+        return _Propagation(sample, precision, Worst(precision.sums)).outputs()
 
 
 class _Propagation:

@@ -63,6 +63,7 @@ class KernelContext:
         self.largest: dict[str, int] = {}
         self.calls: dict[str, int] = {}
         self._replies: dict[tuple[str, int], Reply | NoAnswer] = {}
+        self._held: list[Sample] = []  # those with replies: another sample must not come to have the id of one
         self._refused: dict[tuple[str, frozenset[str]], str] = {}
         self._refused_all = ""
         self._taken: set[tuple[str, frozenset[str]]] = set()
@@ -94,6 +95,7 @@ class KernelContext:
         """What the function returns on a sample, in fresh contiguous arrays; asked once."""
         key = (function, id(sample))
         if key not in self._replies:
+            self._held.append(sample)
             try:
                 self._replies[key] = self.ask(function, sample)
             except NoAnswer as none:

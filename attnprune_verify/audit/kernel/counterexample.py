@@ -40,7 +40,7 @@ def counterexample(check: str, function: str, sample: Sample, context: KernelCon
         "highest": {name: as_data(high) for name, (_, high) in ends.items()},
     }
     try:
-        returned = context.answer(function, sample).parts
+        returned = context.ask(function, sample).parts
     except NoAnswer:
         return found
     found["returned"] = {name: as_data(part) for name, part in zip(parts_of(function), returned, strict=True)}

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 import numpy as np
 from flint import arb, arb_mat
 
-from attnprune_verify.audit.kernel.bounds import attention_errors
+from attnprune_verify.audit.kernel.bounds import worst_errors
 from attnprune_verify.audit.kernel.precision import PRECISIONS
 from attnprune_verify.audit.kernel.sample import Array, Sample
 from attnprune_verify.audit.kernel.steps import evaluate
@@ -56,7 +56,7 @@ def truth(sample: Sample) -> dict[str, Value]:
 
 def by_float64(sample: Sample) -> dict[str, Value]:
     """NumPy in float64, and the worst that rounding there can do."""
-    steps, errors = evaluate(sample), attention_errors(sample, PRECISIONS["float64"]).worst
+    steps, errors = evaluate(sample), worst_errors(sample, PRECISIONS["float64"])
     return {name: Value(getattr(steps, name), errors[name]) for name in (*FORWARD, *BACKWARD)}
 
 

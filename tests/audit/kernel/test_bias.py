@@ -125,7 +125,7 @@ def test_the_audit_names_it(weights, summed, output, outcome, tmp_path):
     path = tmp_path / "kernel.py"
     path.write_text(KERNEL.replace("OF_WEIGHTS", weights).replace("SUMMED", summed).replace("OF_OUTPUT", output))
     result = check_attention(str(path), dtype="bfloat16", only=("attention:rounding", "attention:values:plain"))
-    assert result.outcome == outcome
+    assert result.outcome == outcome, [(one.id, one.reason) for one in result.checks]
     assert result.diagnosis == ({} if outcome == "passed" else {"attention": ("biased-rounding",)})
 
 

@@ -260,3 +260,14 @@ def test_the_pytest_form_takes_a_callable_and_patterns():
     assert [one.id for one in mark.args[1]] == ["attention:values:causal", "attention_backward:values:causal"]
     for one in mark.args[1]:
         one.values[0]()
+
+
+def test_a_sample_that_is_gone_leaves_its_reply_to_no_other():
+    """Replies are known by the sample's id, which Python gives to a later object."""
+    from attnprune_verify.audit.kernel.auditor import KernelAuditor
+
+    with KernelAuditor({"attention": right}) as auditor:
+        context, plain = auditor.context, auditor.context.regimes()["plain"].samples
+        for turn in range(200):
+            one = plain[turn % 2].changed(v=plain[turn % 2].v * turn)
+            assert np.array_equal(context.answer("attention", one).parts, context.ask("attention", one).parts)
