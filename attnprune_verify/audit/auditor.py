@@ -74,7 +74,7 @@ class Auditor(Examiner):
 
     @property
     def checks(self) -> tuple[Check, ...]:
-        """What is to be asked; `only` narrows it to some functions or checks."""
+        """Return what is to be asked; `only` narrows it to some functions or checks."""
         return chosen_checks(self.only)
 
     @property
@@ -108,7 +108,7 @@ class Auditor(Examiner):
         return super()._finding(check)
 
     def _names_it(self, name: str) -> bool:
-        """Whether the mistake behind one more failure of a function is looked for."""
+        """Return whether the mistake behind one more failure of a function is looked for."""
         first = name not in self._looked_for
         self._looked_for.add(name)
         return self.names == "all" or (self.names == "first" and first)
@@ -162,7 +162,7 @@ class Auditor(Examiner):
             return finding
 
     def _returned(self, call: Call, ids: tuple[str, ...]) -> tuple[NDArray[Any], ...]:
-        """What the call of a snippet returns, asked once more; nothing where that differs from call to call."""
+        """Return what the call of a snippet returns, asked once more; nothing where that differs from call to call."""
         if not call.expected or call.literal or set(ids) & {"nondeterministic", "cached", "wrong-shape"}:
             return ()
         try:

@@ -109,7 +109,7 @@ class Context:
         return bare
 
     def binding(self, function: str) -> Binding:
-        """How the function is called."""
+        """Return how the function is called."""
         if function not in self._bindings:
             binding = bound(FUNCTIONS[function], self.subject.functions.get(function))
             if binding.refused:
@@ -127,7 +127,7 @@ class Context:
             self.notes[function] = words if known is None else f"{known}; {words}"
 
     def answer(self, function: str, sample: Sample) -> Answer:
-        """What the function returns on a sample; asked once."""
+        """Return what the function returns on a sample; asked once."""
         key = (function, id(sample))
         if key not in self._answers:
             self._kept.append(sample)
@@ -141,12 +141,12 @@ class Context:
         return found
 
     def known(self, function: str, sample: Sample) -> Answer | None:
-        """What `answer` returned for this sample, if it was asked."""
+        """Return what `answer` returned for this sample, if it was asked."""
         found = self._answers.get((function, id(sample)))
         return found if isinstance(found, Answer) else None
 
     def ask(self, function: str, sample: Sample, **others: Any) -> Answer:
-        """What the function returns on a sample, asked again; `others` replace arguments."""
+        """Return what the function returns on a sample, asked again; `others` replace arguments."""
         values = dict(zip(FUNCTIONS[function].arguments, parameters(function, sample), strict=True))
         answer = self.call(function, {**values, **others}, where=sample.name)
         if sample.work >= _SMALL / 6:
@@ -246,13 +246,13 @@ class Context:
                 self._given_up[function] = f"{_MOST_NONSENSE} calls {refusal}"
 
     def forget(self, function: str) -> None:
-        """What was answered under another way of calling does not count."""
+        """Return what was answered under another way of calling does not count."""
         for key in [key for key in self._answers if key[0] == function]:
             del self._answers[key]
         self._batches.pop(function, None)
 
     def refuses(self, function: str, regime: str) -> str | None:
-        """What a function refuses of all instances of a regime, or None."""
+        """Return what a function refuses of all instances of a regime, or None."""
         refused = self.refused.get(function, set())
         asked = asked_samples(function, self.seed, regime, self.precision(function))
         every = [sample.features & refused for sample in asked if isinstance(sample, LayerSample)]
@@ -264,11 +264,11 @@ class Context:
         return [sample for sample in self._kept if id(sample) in ids]
 
     def answered(self, function: str) -> bool:
-        """Whether the function has ever returned."""
+        """Return whether the function has ever returned."""
         return function in self._answered
 
     def too_slow(self, function: str, sample: Sample, most: float | None = None) -> bool:
-        """Whether this instance would take a slow subject too long; small ones never do."""
+        """Return whether this instance would take a slow subject too long; small ones never do."""
         limit = _TOO_SLOW if most is None else most
         return sample.work > _SMALL and self._rate.get(function, 0.0) * sample.work > limit
 
@@ -296,7 +296,7 @@ class Context:
         return None
 
     def shape_ids(self, function: str, sample: Sample, parts: tuple[NDArray[Any], ...]) -> tuple[str, ...]:
-        """What parts of wrong shapes may be: each other's."""
+        """Return what parts of wrong shapes may be: each other's."""
         turned = tuple(part.shape for part in parts) == self.shapes(function, sample)[::-1]
         return ("parts-exchanged",) if turned and len(parts) > 1 else ("wrong-shape",)
 
@@ -318,7 +318,7 @@ class Context:
         return (problem, found[0]) if problem is not None and self._misread(function, found) else None
 
     def _misread(self, function: str, found: tuple[Sample, ...]) -> bool:
-        """Whether a batch was answered, in a shape that code for one sample does not make of it by accident.
+        """Return whether a batch was answered, in a shape that code for one sample does not make of it by accident.
 
         An array product carries another axis along: one result per sample, or one per pair of samples. In a target
         whose other functions average over batches that is no accident.

@@ -158,7 +158,7 @@ class Namer:
         return record
 
     def _differs_now(self, name: str, finding: Finding) -> bool:
-        """Whether the failing call, repeated, gives the right value."""
+        """Return whether the failing call, repeated, gives the right value."""
         if name not in ENCLOSED or not finding.samples:
             return False
         sample = finding.samples[0]
@@ -268,7 +268,7 @@ class Namer:
         return Diagnosis(special.ids, f"{special.words} (only here: {check.says})")
 
     def _in_single(self, name: str) -> Diagnosis | None:
-        """What is wrong with benign instances in float32; None if nothing is."""
+        """Return what is wrong with benign instances in float32; None if nothing is."""
         if name not in self._of_single:
             benign = self._observed(name, list(self.context.samples("float32", name)))
             wrong = _any_wrong(name, benign)
@@ -290,7 +290,7 @@ def _any_wrong(name: str, observations: list[Observation]) -> bool:
 
 
 def _towering(sample: Sample) -> bool:
-    """Whether exp may overflow, in float32 at least."""
+    """Return whether exp may overflow, in float32 at least."""
     return max(sample.largest[-2:]) > 80.0
 
 

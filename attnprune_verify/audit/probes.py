@@ -95,7 +95,7 @@ def _right(context: Context, function: str, sample: Sample, answer: Answer) -> b
 
 
 def _passes(context: Context, function: str, sample: Sample) -> bool | None:
-    """Whether the function is right on a sample; None if it gives no answer."""
+    """Return whether the function is right on a sample; None if it gives no answer."""
     try:
         return _right(context, function, sample, context.answer(function, sample))
     except SubjectLost:

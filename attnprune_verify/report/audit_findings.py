@@ -104,7 +104,7 @@ def command_of(result: AuditResult) -> str:
 
 
 def accounted(result: AuditResult) -> str:
-    """How many checks apply to the target, and whether some are missing."""
+    """Return how many checks apply to the target, and whether some are missing."""
     applying, missing = (
         len(result.checks) - result.counts()["not_applicable"],
         result.expected_checks - len(result.checks),

@@ -42,7 +42,7 @@ _DECAYS: tuple[Decay, ...] = (
 
 
 def tolerance(sample: Sample) -> float:
-    """What a few steps may be off, relative: rounding stays rounding on benign instances."""
+    """Return what a few steps may be off, relative: rounding stays rounding on benign instances."""
     unit = sample.unit_roundoff
     return max(CLOSE, (24 if sample.precision.short else 300) * unit)
 
@@ -202,7 +202,7 @@ def _adaptive(of: Gradient, shape: tuple[int, ...], steps: int, rule: tuple[floa
 
 @search_for_names
 def rounded_other(sample: Sample, M: Array, mask: Array, rho: float, steps: int) -> tuple[str, ...]:
-    """Whether the mask is that of another matrix: the iterate before, or the masked weights."""
+    """Return whether the mask is that of another matrix: the iterate before, or the masked weights."""
     weights = M * sample.W.astype(float)
     others = (descend(gradient_of(sample), M.shape, max(steps - 1, 0)), weights, np.abs(weights))
     return ("mask-of-other-M",) if any(np.array_equal(mask, kept(one, rho)) for one in others) else ()
@@ -235,7 +235,7 @@ def named_long(sample: Sample, M: Array, steps: int, eta: float) -> tuple[str, .
 
 @search_for_names
 def first_wrong_step(sample: Sample, iterate: Callable[[int], Array], steps: int, eta: float) -> tuple[str, ...]:
-    """What is wrong with the first wrong one of so many steps; `iterate` gives M after a number of them.
+    """Return what is wrong with the first wrong one of so many steps; `iterate` gives M after a number of them.
 
     From M_{k-1}, which is right, to M_k: no step at all, one along the gradient of another length, or one that goes on
     as the step before did.

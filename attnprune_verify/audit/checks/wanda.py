@@ -57,7 +57,7 @@ def wanda_checks(function: str) -> Iterator[Check]:
 
 
 def coarser_wanda(context: Context, function: str) -> bool:
-    """Whether the weights it keeps are those of the layer rounded to float32, and not those of the layer."""
+    """Return whether the weights it keeps are those of the layer rounded to float32, and not those of the layer."""
     layer = layers(context.seed, context.precision(function))["values"][0]
     weight = context.call(function, layer.arguments, dict(layer.keywords), where=layer.name).parts[0]
     rounded = layer.weight.astype(np.float32)
@@ -110,7 +110,7 @@ def _smaller(context: Context, function: str, layer: LinearLayer, reason: str, i
 
 
 def _changed_weight(parts: tuple[NDArray[Any], ...], layer: LinearLayer) -> tuple[str, tuple[str, ...]] | None:
-    """What is wrong with a new weight as such: kept entries stay, the others are 0."""
+    """Return what is wrong with a new weight as such: kept entries stay, the others are 0."""
     weight = parts[0]
     if weight.shape != layer.weight.shape or weight.dtype.kind != "f" or len(parts) > 2:
         return f"returns {weight.dtype} of shape {weight.shape} instead of {layer.weight.shape}", ("wrong-shape",)

@@ -94,7 +94,7 @@ class _Head:
 
 
 def layer_part(function: str, sample: LayerSample, steps: Steps) -> tuple[Array, ...]:
-    """What a function returns without its regulariser, computed with these steps."""
+    """Return what a function returns without its regulariser, computed with these steps."""
     steps = {**LAYER_STEPS, **RIGHT, **steps}
     masks = [M.astype(float) for M in (sample.M_Q, sample.M_K)]
     if "enter" in steps:
@@ -132,7 +132,7 @@ def _sides(sample: LayerSample, tokens: Array, weights: list[Array], h: int, ste
 
 
 def _bias_places(sample: LayerSample, h: int, own: Any, steps: Steps) -> Any:
-    """Where the bias of a head's keys stands; a wrong one may be that of another key head."""
+    """Return where the bias of a head's keys stands; a wrong one may be that of another key head."""
     if "bias_of" not in steps:
         return own
     g = steps["bias_of"](h, sample.heads, sample.kv_heads)

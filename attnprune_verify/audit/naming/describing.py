@@ -20,7 +20,7 @@ def told_from_one(factor: float) -> str:
 
 
 def described(function: str, observations: list[Observation]) -> str:
-    """What is known of an error nobody has a name for."""
+    """Return what is known of an error nobody has a name for."""
     said: list[str] = []
     for name, property_of in _PROPERTIES.items():
         holds = [
@@ -40,7 +40,7 @@ def described(function: str, observations: list[Observation]) -> str:
 
 
 def _ratios(function: str, observation: Observation) -> Iterator[float]:
-    """What the truth has to be multiplied by to give what was returned; nan where nothing does."""
+    """Return what the truth has to be multiplied by to give what was returned; nan where nothing does."""
     for part, truth in zip(observation.parts, reference(function, observation.sample), strict=True):
         if part is not None and np.linalg.norm(truth.value) > 0:
             ratio = float((part * truth.value).sum() / (truth.value**2).sum())

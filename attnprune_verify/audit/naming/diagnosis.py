@@ -308,7 +308,7 @@ def _rounded_to(function: str, observation: Observation, precision: Precision, a
 
 
 def _ids_of_factors(function: str, observations: list[Observation], fit: Fit) -> dict[str, str]:
-    """What factors other than 1 mean; for attention itself they have no name."""
+    """Return what factors other than 1 mean; for attention itself they have no name."""
     ids: dict[str, str] = {}
     if function in ("attention", "layer_attention"):
         return ids
@@ -356,13 +356,13 @@ def _ids_of_factors(function: str, observations: list[Observation], fit: Fit) ->
 
 
 def _summed(sample: Sample, factor: float) -> bool:
-    """Whether a factor is that of a sum over the batch, or of an average of averages."""
+    """Return whether a factor is that of a sum over the batch, or of an average of averages."""
     k = sample.X.shape[0] if sample.X.ndim == 3 else 1
     return k > 1 and min(abs(factor - k), abs(factor - 1 / k)) < 1e-5
 
 
 def _unscaled(sample: Sample, factor: float) -> bool:
-    """Whether a factor is what leaving out the scale gives."""
+    """Return whether a factor is what leaving out the scale gives."""
     return isinstance(sample, LayerSample) and abs(factor * sample.factor - 1) < 1e-6 < abs(factor - 1)
 
 

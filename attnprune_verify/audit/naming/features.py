@@ -60,7 +60,7 @@ def without(sample: Sample, feature: str) -> Sample:
 
 
 def _alone(sample: LayerSample) -> LayerSample:
-    """As many query heads as key heads: the first of each group."""
+    """Return the layer with as many query heads as key heads: the first of each group."""
     group, m = sample.heads // sample.kv_heads, sample.m
 
     def cut(array: Any) -> Any:

@@ -49,7 +49,7 @@ class Fit:
 
 
 def tolerances(function: str, sample: Sample) -> tuple[float, ...]:
-    """How far a formula may be off, in norm, and still be called the same to rounding."""
+    """Return how far a formula may be off, in norm, and still be called the same to rounding."""
     truth = reference(function, sample)
     return tuple(
         _ROOM * (spread(function, sample)[index] + sample.unit_roundoff * (float(np.linalg.norm(part.value)) + 1e-300))
@@ -58,7 +58,7 @@ def tolerances(function: str, sample: Sample) -> tuple[float, ...]:
 
 
 def telling(function: str, observations: list[Observation], candidates: int, free: int = 0) -> bool:
-    """Whether a fit could not be chance: one of `candidates` formulas, each with `free` factors an observation.
+    """Return whether a fit could not be chance: one of `candidates` formulas, each with `free` factors an observation.
 
     A random number of the size of the returned one falls within the tolerance with probability about 2 tolerance /
     size, an array with that to the power of its entries, less those that the free factors use up. A factor of a number
@@ -88,7 +88,7 @@ def telling(function: str, observations: list[Observation], candidates: int, fre
 
 
 def matches(function: str, observations: list[Observation], steps: Steps, name: object) -> bool:
-    """Whether these steps, with the right regulariser, give every observed result."""
+    """Return whether these steps, with the right regulariser, give every observed result."""
     for observation in observations:
         attention = _attention(function, observation.sample, steps, name)
         regular = _regular("right", function, observation.sample, steps)
@@ -105,7 +105,7 @@ def _own(sample: Sample, part: Array) -> float:
 
 
 def same_as_right(function: str, observations: list[Observation], steps: Steps, name: object, right: Steps) -> bool:
-    """Whether these steps cannot be told from the right ones on the observed samples."""
+    """Return whether these steps cannot be told from the right ones on the observed samples."""
     for observation in observations:
         allowed = tolerances(function, observation.sample)
         pairs = zip(

@@ -63,7 +63,7 @@ class Case:
     reopened: Callable[[], Subject] | None = None
 
     def parts(self, sample: Sample | None = None, context: Context | None = None) -> tuple[Array, ...] | None:
-        """What the function returns, called once more; None without an answer of the right shape."""
+        """Return what the function returns, called once more; None without an answer of the right shape."""
         sample, context = sample or self.sample, context or self.context
         try:
             answer = context.ask(self.function, sample)
@@ -296,7 +296,7 @@ def _block(case: Case) -> Diagnosis | None:
 
 
 def _sizes(case: Case) -> tuple[str, ...]:
-    """What the neighbouring sizes show."""
+    """Return what the neighbouring sizes show."""
     sample = case.sample
     if sample.n < 3 or sample.n == sample.d:  # tokens taken for features are no rest of a tile
         return ()

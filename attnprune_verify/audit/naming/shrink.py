@@ -80,7 +80,7 @@ def rounded(array: NDArray[Any], digits: int) -> NDArray[Any]:
 
 
 def doubtless(rho: float, size: int) -> bool:
-    """Whether the product of the floats, of their exact values and of the decimals have one floor."""
+    """Return whether the product of the floats, of their exact values and of the decimals have one floor."""
     from fractions import Fraction
 
     products = {int(rho * size), int(Fraction(rho) * size), int(Fraction(str(rho)) * size)}
@@ -177,13 +177,13 @@ def _by_formula(array: NDArray[Any]) -> bool:
 
 
 def _telling(sample: Sample) -> bool:
-    """Whether the samples of a batch are not zero, and not equal."""
+    """Return whether the samples of a batch are not zero, and not equal."""
     X = sample.X
     return X.ndim < 3 or bool(X.any(axis=(1, 2)).all()) and len(np.unique(X, axis=0)) == len(X)
 
 
 def _said(arrays: dict[str, Any]) -> int:
-    """How many characters it takes to write numbers down."""
+    """Return how many characters it takes to write numbers down."""
     return sum(len(f"{number:.17g}") for array in arrays.values() for number in np.ravel(array))
 
 

@@ -88,7 +88,7 @@ def _numbers(value: Any) -> int:
 
 
 def _written(name: str, value: Any, names: list[str]) -> bool:
-    """Whether an argument gets a line of its own; plain values stand in the call."""
+    """Return whether an argument gets a line of its own; plain values stand in the call."""
     return name in names or isinstance(value, (np.ndarray, AttentionLayer))
 
 
@@ -157,7 +157,7 @@ _BLAMED = 1e-3
 
 
 def _far(right: NDArray[Any], got: NDArray[Any] | None) -> float:
-    """How far an array is off, relative to its size."""
+    """Return how far an array is off, relative to its size."""
     if got is None or got.shape != right.shape:
         return np.inf
     with np.errstate(all="ignore"):
