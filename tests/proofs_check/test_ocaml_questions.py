@@ -12,9 +12,11 @@ pytestmark = [
 UNNOTICED = {
     "bounds.ml: the floor is positive": "true of every finite instance",
     "convergence.ml: the proven Lipschitz constant is at most the paper's": "true of every R above both norms",
-    'convergence.ml: if s.n <> 2 then reject "this refutation is for n = 2";': "no trap gets so far: with another n the pivots are refused",
+    'convergence.ml: if s.n <> 2 then reject "this refutation is for n = 2";':
+        "no trap gets so far: with another n the pivots are refused",
     "convergence.ml: ||M_s||_F <= d for every s <= t": "true of every descent with eta below 1/K (new:confinement)",
-    'exact.ml: if Q.sign b = 0 then reject "a division by 0 is needed";': "no trap gets so far: every divisor of a statement is asked for before",
+    'exact.ml: if Q.sign b = 0 then reject "a division by 0 is needed";':
+        "no trap gets so far: every divisor of a statement is asked for before",
     'gap.ml: if Q.sign (Real.upper x) <= 0 then reject "the logarithm of a number that is not positive is needed";':
         "of positive inputs alone",
     'json.ml: if String.length text > most_bytes then reject "a certificate is at most %d bytes" most_bytes;':
