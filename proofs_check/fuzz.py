@@ -32,7 +32,7 @@ def originals(only: str = "") -> tuple[list[str], list[int]]:
 
 
 def mutants(seed: int, count: int, only: str = "") -> Iterator[tuple[str, bytes]]:
-    """What was done, and the file: the same for the same seed."""
+    """Yield the description and the bytes of each mutant; equal seeds give equal mutants."""
     documents, weights = originals(only)
     for index in range(count):
         rng = random.Random(f"{seed}/{index}")
