@@ -74,8 +74,17 @@ def expected(result: CheckResult) -> dict[str, Any]:
     }
 
 
+def sides(line: str) -> list[float]:
+    """Return the two numbers that follow a row's verdict."""
+    return [float(one) for one in re.sub(r"^(not applicable|\w+)", "", line).split()[:2]]
+
+
 def compared(result: CheckResult) -> None:
     text = text_of(render_check(result))
+    for bound in result.bounds:
+        assert sides(row(text, bound.id)) == pytest.approx([bound.lhs, bound.rhs], rel=0.01, nan_ok=True)
+    for v in result.gradient:
+        assert sides(row(text, v.oracle)) == pytest.approx([v.value, v.tolerance], rel=0.01, nan_ok=True)
     assert read(text, result) == expected(result)
     assert {*unknown(text, [*known(result.as_dict()), *counted(result)])} <= _WORDS
 
