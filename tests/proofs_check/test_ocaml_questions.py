@@ -10,22 +10,11 @@ pytestmark = [
     pytest.mark.skipif(both.missing_tool() is not None, reason=f"needs {both.missing_tool()}"),
 ]
 UNNOTICED = {
-<<<<<<< HEAD
     "bounds.ml: the floor is positive": "true of every finite instance",
     "convergence.ml: the proven Lipschitz constant is at most the paper's": "true of every R above both norms",
     'convergence.ml: if s.n <> 2 then reject "this refutation is for n = 2";':
         "no trap gets so far: with another n the pivots are refused",
     "convergence.ml: ||M_s||_F <= d for every s <= t": "true of every descent with eta below 1/K (new:confinement)",
-=======
-    "bounds.ml: the floor is positive":
-        "true of every finite instance",
-    "convergence.ml: the proven Lipschitz constant is at most the paper's":
-        "true of every R above both norms",
-    'convergence.ml: if s.n <> 2 then reject "this refutation is for n = 2";':
-        "no trap gets so far: with another n the pivots are refused",
-    "convergence.ml: ||M_s||_F <= d for every s <= t":
-        "true of every descent with eta below 1/K (new:confinement)",
->>>>>>> 560ab94 (tests: pin the numbers of tables on pages too)
     'exact.ml: if Q.sign b = 0 then reject "a division by 0 is needed";':
         "no trap gets so far: every divisor of a statement is asked for before",
     'gap.ml: if Q.sign (Real.upper x) <= 0 then reject "the logarithm of a number that is not positive is needed";':
@@ -34,10 +23,8 @@ UNNOTICED = {
         "test_second_checker.py; a trap would be larger than all others",
     'real.ml: if Q.sign (upper x) < 0 then reject "the square root of a negative number is needed";':
         "roots of sums of squares alone are taken",
-    "remark.ml: lhs>rhs":
-        "true of positive inputs",
-    "spurious.ml: lhs>rhs":
-        "no trap gets so far: the gradient of such an instance is refused",
+    "remark.ml: lhs>rhs": "true of positive inputs",
+    "spurious.ml: lhs>rhs": "no trap gets so far: the gradient of such an instance is refused",
     'thresholds.ml: if not (Array.for_all holds wanted) then reject "not true at some ratio";':
         "true of every stable order",
 }  # fmt: skip
