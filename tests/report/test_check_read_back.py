@@ -147,3 +147,10 @@ def test_a_layer_shows_both_ends_of_its_norm() -> None:
     low, high = (float(one) for one in line.split(" .. "))
     assert high == pytest.approx(found.constants["K"], rel=1e-5)
     assert low == pytest.approx(found.constants["K_lower"], rel=1e-5)
+
+
+def test_both_ends_of_the_norm_are_shown(result: CheckResult) -> None:
+    lowered = replace(result.constants, K_lower=result.constants["K"] / 2)
+    line = row(text_of(render_check(replace(result, constants=lowered))), "K, norm of M to centred logits")
+    low, high = (float(one) for one in line.split(" .. "))
+    assert low == pytest.approx(high / 2, rel=1e-4)
