@@ -128,6 +128,12 @@ def _along(q: Quantities) -> tuple[Any, Any, Any]:
     return s * e, s * (e * e - variance), s * (e**3 - 3 * e * variance - third)
 
 
+def _central(q: Quantities, power: int) -> Any:
+    """The central moment of v under the softmax row."""
+    s = _softmax(q)
+    return (s * (q.v - (s * q.v).sum()) ** power).sum()
+
+
 def _third_of_loss(q: Quantities) -> Any:
     speed, bend, jerk = _along(q)
     return 3 * (speed * bend).sum() + (_residual(q) * jerk).sum()
@@ -206,6 +212,11 @@ OF_CLAIM: Mapping[str, Letters] = {
     "new:jacobian_two_largest": {"s": _softmax, "s1": _largest(0), "s2": _largest(1)},
     "new:softmax_second_derivative": {
         "s": _softmax, "Var_s(v)": lambda q: q.v @ _jacobian(q) @ q.v,
+    },
+    "new:softmax_third_derivative": {
+        "s": _softmax,
+        "E_s Z^2": lambda q: _central(q, 2),
+        "E_s Z^3": lambda q: _central(q, 3),
     },
     "new:row_third_derivative": {"d^3/dt^3 1/2 ||softmax(s + t v) - f||^2": _third_of_loss},
     "new:row_third_bound": {

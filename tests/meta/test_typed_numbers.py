@@ -18,7 +18,7 @@ def test_the_list_only_shrinks():
     [
         ("the printed bound is up to 2000 times the squared norm", 1),
         ("<!-- counted by `attnprune-verify claims` -->\n> 68 of 79 statements\n<!-- end -->\nand 3 more", 3),
-        ("<!-- table first -->\n| 0.982 | 3 |\n| 1 | 2 |\n\nSo 0.9 it is.", 1),
+        ("<!-- table first -->\n| 0.982 | 3 |\n| 1 | 2 |\n\nSo 0.9 it is.", 5),
         ("```console run\n$ ls 200\n```\n", 0),
     ],
 )

@@ -1,8 +1,9 @@
-"""Numbers in README and the pages of `docs` that no command prints: typed, with the words around them.
+"""Numbers in README and on the pages of `docs` that no fence prints, with the words around them.
 
-A number comes from a command where it stands in a fence that the build runs or in a block that a default test compares.
-The others are counted page by page in typed_numbers.json, which may only shrink, and pinned by the ledger of
-`tests.repinned`, so that a changed one needs a reason. ``python -m tests.meta.typed_numbers`` counts anew.
+A number comes from a command where it stands in a fence that the build runs or on a page that is `WRITTEN`. The others,
+those of tables that a command wrote once among them, are counted page by page in typed_numbers.json, which may only
+shrink, and pinned by the ledger of `tests.repinned`, so that a changed one needs a reason.
+``python -m tests.meta.typed_numbers`` counts anew.
 """
 
 from __future__ import annotations
@@ -18,7 +19,6 @@ WRITTEN = ("docs/kill_matrix.md", "docs/kernel_kill_matrix.md", "docs/audited_pr
 benchmarks/audit_the_field.py."""
 _AROUND = 24  # characters on each side, chosen: enough to tell one number from the next
 _FENCE = re.compile(r"^```.*?^```[ ]*$", flags=re.DOTALL | re.MULTILINE)
-_GENERATED = re.compile(r"<!-- (?:table|python) .*?(?:<!-- end -->|(?=\n\n(?!\|)))", flags=re.DOTALL)
 _NUMBER = re.compile(r"(?<![\w.])\d[\d,]*(?:\.\d+)?(?:e[+-]?\d+)?")
 
 
@@ -36,7 +36,7 @@ def typed(text: str) -> list[str]:
     >>> typed("It is 200 times the other.")
     ['It is 200 times the other.']
     """
-    prose = " ".join(_GENERATED.sub(" ", _FENCE.sub(" ", text)).split())
+    prose = " ".join(_FENCE.sub(" ", text).split())
     return [prose[max(0, one.start() - _AROUND) : one.end() + _AROUND] for one in _NUMBER.finditer(prose)]
 
 

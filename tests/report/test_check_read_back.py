@@ -74,8 +74,17 @@ def expected(result: CheckResult) -> dict[str, Any]:
     }
 
 
+def sides(line: str) -> list[float]:
+    """Return the two numbers that follow a row's verdict."""
+    return [float(one) for one in re.sub(r"^(not applicable|\w+)", "", line).split()[:2]]
+
+
 def compared(result: CheckResult) -> None:
     text = text_of(render_check(result))
+    for bound in result.bounds:
+        assert sides(row(text, bound.id)) == pytest.approx([bound.lhs, bound.rhs], rel=0.01, nan_ok=True)
+    for v in result.gradient:
+        assert sides(row(text, v.oracle)) == pytest.approx([v.value, v.tolerance], rel=0.01, nan_ok=True)
     assert read(text, result) == expected(result)
     assert {*unknown(text, [*known(result.as_dict()), *counted(result)])} <= _WORDS
 
@@ -138,3 +147,10 @@ def test_a_layer_shows_both_ends_of_its_norm() -> None:
     low, high = (float(one) for one in line.split(" .. "))
     assert high == pytest.approx(found.constants["K"], rel=1e-5)
     assert low == pytest.approx(found.constants["K_lower"], rel=1e-5)
+
+
+def test_both_ends_of_the_norm_are_shown(result: CheckResult) -> None:
+    lowered = replace(result.constants, K_lower=result.constants["K"] / 2)
+    line = row(text_of(render_check(replace(result, constants=lowered))), "K, norm of M to centred logits")
+    low, high = (float(one) for one in line.split(" .. "))
+    assert low == pytest.approx(high / 2, rel=1e-4)

@@ -136,7 +136,7 @@ CLAIMS: tuple[Claim, ...] = (
         section=_SECTION,
         reading=ANY_MASK,
         says=f"The diagonal is {_DIAGONAL_PROVED:g} K-Lipschitz, less than a hundredth above what two tokens show.",
-        formula=f"||diag((f o c) 1)(M) - diag((f o c) 1)(M')||_F <= {_DIAGONAL_PROVED:g} K ||M - M'||_F",
+        formula=f"||diag((f(M) o c(M)) 1) - diag((f(M') o c(M')) 1)||_F <= {_DIAGONAL_PROVED:g} K ||M - M'||_F",
         strength=Strength.UPPER,
         margin=lipschitz(diagonal_of, lambda q: q.K * q.number(_DIAGONAL_PROVED)),
         supply=PAIRS,
