@@ -12,6 +12,7 @@ import pytest
 
 from attnprune_verify.audit.kernel.run import run_kernel_audit
 from attnprune_verify.cli.audit import report_of
+from attnprune_verify.cli.main import main
 
 TEXTBOOK = Path(__file__).parents[1] / "audit" / "kernel" / "wrong" / "textbook.py"
 
@@ -78,12 +79,12 @@ def test_pytest_judges_a_kernel(wrong):
     assert "test_check" not in done.stdout
 
 
-def test_only_modes_and_names(tmp_path):
-    done = run(
-        TEXTBOOK, "--only", "*:mode:*", "--mode", "bitwise", "--mode", "many", "--name", "never", "--format", "json"
-    )
-    report = json.loads(done.stdout)
-    assert done.returncode == 0 and [check["status"] for check in report["checks"]] == ["passed"] * 4
+def test_only_modes_and_names(capsys):
+    words = ["--mode", "bitwise", "--mode", "many", "--name", "never", "--format", "json", "--quiet"]
+    with pytest.raises(SystemExit) as end:
+        main(["audit-kernel", str(TEXTBOOK), "--only", "*:mode:*", *words])
+    report = json.loads(capsys.readouterr().out)
+    assert end.value.code == 0 and [check["status"] for check in report["checks"]] == ["passed"] * 4
     assert [check["id"] for check in report["checks"]][:2] == ["attention:mode:bitwise", "attention:mode:many"]
 
 
@@ -95,6 +96,8 @@ def test_only_modes_and_names(tmp_path):
         (("--only", "attention:valus:plain"), "matches none"),
     ],
 )
-def test_choices_that_cannot_be_are_one_line(words, said):
-    done = run(TEXTBOOK, *words)
-    assert done.returncode == 2 and said in done.stderr and len(done.stderr.splitlines()) == 1
+def test_choices_that_cannot_be_are_one_line(words, said, capsys):
+    with pytest.raises(SystemExit) as end:
+        main(["audit-kernel", str(TEXTBOOK), *words])
+    error = capsys.readouterr().err
+    assert end.value.code == 2 and said in error and len(error.splitlines()) == 1

@@ -55,6 +55,7 @@ def test_truncation_shows_in_every_answer_and_its_right_twin_does_not():
     assert all(one.found and one.mean > 0 for one in away.values())
 
 
+@pytest.mark.thorough
 def test_rounding_of_halves_away_from_zero_is_to_the_nearest():
     sample, _ = bias_samples(0, PRECISIONS["bfloat16"])
 

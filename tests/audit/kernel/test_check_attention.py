@@ -78,7 +78,7 @@ def test_the_json_has_the_counterexample_and_meets_the_schema():
     assert document["counterexample"]["check"].startswith("attention:values:")
 
 
-@pytest.mark.parametrize("names", ["never", "first", "all"])
+@pytest.mark.parametrize("names", ["never", "first", pytest.param("all", marks=pytest.mark.thorough)])
 def test_names_are_looked_for_as_often_as_chosen(names):
     def windowed(q, k, v, *, causal=False, scale=None):  # two mistakes, of which no name explains both
         o = right(q, k, v, causal=causal, scale=scale)
@@ -182,7 +182,10 @@ def attention(q, k, v):
 """
 
 
-@pytest.mark.parametrize(("source", "framework"), [(SWAPPED, "torch"), (THERE_AND_BACK, "numpy")])
+@pytest.mark.parametrize(
+    ("source", "framework"),
+    [(SWAPPED, "torch"), pytest.param(THERE_AND_BACK, "numpy", marks=pytest.mark.thorough)],
+)
 def test_a_file_that_declares_nothing_is_given_what_it_takes(source, framework, tmp_path):
     pytest.importorskip("torch")
     path = tmp_path / "kernel.py"
@@ -268,6 +271,6 @@ def test_a_sample_that_is_gone_leaves_its_reply_to_no_other():
 
     with KernelAuditor({"attention": right}) as auditor:
         context, plain = auditor.context, auditor.context.regimes()["plain"].samples
-        for turn in range(200):
+        for turn in range(50):
             one = plain[turn % 2].changed(v=plain[turn % 2].v * turn)
             assert np.array_equal(context.answer("attention", one).parts, context.ask("attention", one).parts)
