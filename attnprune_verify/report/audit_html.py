@@ -65,7 +65,7 @@ def audit_html(result: AuditResult) -> str:
         "version": result.version,
         "SHA-256": result.sha256,
         "seed": str(result.seed),
-        "checks": accounted(result),
+        "checks": accounted(result).replace(" checks", "", 1),
         "confinement": confined(result),
         "took": f"{sum(record.seconds for record in result.checks):.1f} s",
     }

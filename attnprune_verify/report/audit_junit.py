@@ -7,7 +7,7 @@ from xml.etree import ElementTree
 
 from attnprune_verify.audit.record import Record
 from attnprune_verify.audit.run import AuditResult
-from attnprune_verify.report.audit_findings import command_of, confined, present
+from attnprune_verify.report.audit_findings import command_of, confined, present, shown_reason
 
 __all__ = ["audit_junit"]
 
@@ -74,7 +74,7 @@ def _add(suite: ElementTree.Element, record: Record, kind: str | None) -> None:
     if kind is None:
         return
     label = f"{', '.join(record.diagnosis)}: " if record.diagnosis else ""
-    message = _clean(f"{label}{record.reason}")
+    message = _clean(f"{label}{shown_reason(record)}")
     attributes = {"message": message} if kind == "skipped" else {"message": message, "type": record.status}
     child = ElementTree.SubElement(case, kind, attributes)
     details = "\n".join(part for part in (record.says, record.words, record.instance, record.snippet) if part)
