@@ -68,7 +68,7 @@ def table(folder: Path, size: str, chosen: argparse.Namespace) -> None:
     dense = predictions(model, unseen)
     cases = {name: case for name, case in CASES.items() if size != "2:4" or name != "output-obs, every matrix by rho"}
     again = {f"{name}, {chosen.steps} steps": {**case, "reconstruct": chosen.steps} for name, case in cases.items()}
-    cases |= {name: case for name, case in again.items() if "every" not in name}
+    cases |= {name: case for name, case in again.items() if "every" not in name and chosen.steps}
     damage, seconds = ({name: np.zeros(chosen.draws) for name in cases} for _ in range(2))
     for seed in range(chosen.draws):
         windows = torch.from_numpy(draw_windows(streams[0], chosen.k, chosen.n, seed))

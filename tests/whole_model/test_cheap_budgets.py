@@ -24,6 +24,7 @@ from attnprune_verify.whole_model.estimate import (  # noqa: E402
     solver_operations,
 )
 from attnprune_verify.whole_model.plan import Plan  # noqa: E402
+from tests.pretrained.folders import bert_config, bert_tensors, write_folder  # noqa: E402
 from tests.whole_model.decoders import IDS, tiny  # noqa: E402
 from tests.whole_model.small import MODEL  # noqa: E402
 
@@ -55,6 +56,18 @@ def test_two_paths_measure_the_same_damage(monkeypatch):
     assert theirs.keys() == by_name.keys() and len(theirs) == 28
     for name, curve in theirs.items():
         assert curve == pytest.approx(by_name[name], rel=0.02), name
+
+
+def test_an_encoder_is_judged_by_its_output(tmp_path):
+    tensors = bert_tensors(np.random.default_rng(0))
+    write_folder(tmp_path, bert_config(), tensors)
+    model = load_pretrained(tmp_path, dtype=np.float32)
+    model = model.with_weights({(1, "O"): 1e-3 * model.block(1).weight("O")})
+    ids = np.random.default_rng(0).integers(1, model.family.vocabulary, (4, 8))
+    zeros = budgets.zeros_by_map(model, ids, Plan(rho=0.5, budget="auto"))
+    sizes = [{role: model.block(i).weight(role).size for role in of} for i, of in enumerate(zeros)]
+    assert sum(sum(of.values()) for of in zeros) == sum(sum(of.values()) for of in sizes) // 2
+    assert zeros[1]["O"] / sizes[1]["O"] > 0.9
 
 
 @pytest.mark.parametrize("path", ["torch", "numpy"])
