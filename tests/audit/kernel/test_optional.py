@@ -125,6 +125,16 @@ def test_what_is_not_promised_is_not_judged(tmp_path):
     assert record.status == "failed" and "empty_rows='undefined'" in record.words
 
 
+def test_torch_differentiates_bias_and_sinks(tmp_path):
+    pytest.importorskip("torch")
+    right = BASE.with_name("torch_parts.py")
+    found = records(str(right), BACKWARD, "bias-gradient", "sinks-gradient", "dropout", "empty-rows")
+    assert {name: one.status for name, one in found.items()} == dict.fromkeys(found, "passed")
+    wrong = right.read_text(encoding="utf-8").replace("sinks.to(sums)[:", "sinks.detach().to(sums)[:")
+    (record,) = records(written(tmp_path, wrong), BACKWARD, "sinks-gradient").values()
+    assert record.status == "failed" and record.diagnosis == ("sink-gradient",)
+
+
 def test_every_wrong_optional_part_is_an_edit_of_a_right_kernel_and_has_a_name():
     for wrong in WRONG.values():
         compile(wrong.source(), wrong.id, "exec")
