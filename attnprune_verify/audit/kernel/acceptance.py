@@ -1,4 +1,4 @@
-"""What of the contract is not asked of a kernel, and why: what it has not declared, and what nobody has laid down.
+"""Reasons for not asking a kernel: it has not declared something, or nobody has laid down what it means.
 
 Rows with nothing allowed are judged where a kernel declares conventions, returns log sum exp or takes packed
 sequences, and where its output is 0 there; else they are undefined, as for every kernel that is only promised masks
@@ -42,7 +42,7 @@ def unjudged(context: KernelContext, function: str, sample: Sample) -> str | Non
 
 
 def _empty_rows(context: KernelContext, function: str) -> str:
-    """What the kernel means by rows with nothing allowed."""
+    """Return what the kernel means by rows with nothing allowed."""
     if context.declares or context.has(FORWARD, "return_lse") or context.has(FORWARD, "cu_seqlens_q"):
         return context.conventions.empty_rows
     if "empty rows" not in context.read:
@@ -60,7 +60,7 @@ def _empty_rows(context: KernelContext, function: str) -> str:
 
 
 def _reads(context: KernelContext, function: str, feature: str, name: str) -> bool:
-    """Whether one of the plainest masks of a kind is read rightly."""
+    """Return whether one of the plainest masks of a kind is read rightly."""
     if name in context.capabilities:
         return True
     key = f"{feature} of {function}"
@@ -85,7 +85,7 @@ def _right(context: KernelContext, function: str, sample: Sample) -> bool:
 
 
 def _answer(context: KernelContext, function: str, sample: Sample) -> Reply | None:
-    """What is returned, in the right shape."""
+    """Return what is returned, in the right shape."""
     try:
         reply = context.ask(function, context.meant(sample), probing=True)
     except (NoAnswer, Refused):

@@ -61,7 +61,7 @@ def attention_errors(sample: Sample, precision: Precision | None = None) -> Erro
 
 
 def worst_errors(sample: Sample, precision: Precision) -> dict[str, Array]:
-    """What no honest kernel in a precision exceeds."""
+    """Return what no honest kernel in a precision exceeds."""
     with np.errstate(all="ignore"):
         return _Propagation(sample, precision, Worst(precision.sums)).outputs()
 
@@ -91,7 +91,7 @@ class _Propagation(ForwardErrors):
         return {name: np.where(np.isnan(error), np.inf, _SAFETY * error) for name, error in found.items()}
 
     def value_products(self) -> Array:
-        """Of dP = dO V^T."""
+        """Return the error of dP = dO V^T."""
         sample, steps, calculus = self.sample, self.steps, self.calculus
         do, turned = sample.do, np.swapaxes(steps.v, -1, -2)
         size = np.abs(do) @ np.abs(turned)
@@ -110,7 +110,7 @@ class _Propagation(ForwardErrors):
         ) + np.where(steps.allowed, lost * steps.kept, 0.0)
 
     def mean_error(self, exponent: Array, logit: Array, o: Array, dp: Array) -> Array:
-        """Of (P * dP) 1, from its terms and from dO O^T: both, because either is honest."""
+        """Return the error of (P * dP) 1, from its terms and from dO O^T: both, because either is honest."""
         steps, calculus, do = self.steps, self.calculus, self.sample.do
         grown, own, common = self.averaged(logit, exponent)
         kept, size = self.kept(exponent), np.abs(steps.dp)
@@ -134,7 +134,7 @@ class _Propagation(ForwardErrors):
         return calculus.add(terms, calculus.along(np.abs(do) * o, -1), product)
 
     def logit_gradient(self, exponent: Array, weights: Array, logit: Array, o: Array) -> tuple[Array, Array, Array]:
-        """Of dS times the softcap's derivative: what is independent from key to key, and what a row's mean adds.
+        """Return the errors of dS times the cap's derivative: what is independent from key to key, what a row's mean adds.
 
         Then of dS times its derivative by the bias, which a sink has, too.
         """
@@ -165,7 +165,7 @@ class _Propagation(ForwardErrors):
         return independent, (1 + rounded) * (1 + weights) * mean, plain
 
     def bias_gradient(self, own: Array) -> Array:
-        """Of dS, summed over what the bias was broadcast along; each head may be rounded before it is added."""
+        """Return the error of dbias: of dS, summed; each head may be rounded before it is added."""
         steps, sample, calculus = self.steps, self.sample, self.calculus
         size = np.abs(steps.ds * steps.by_bias)[..., : sample.k.shape[2]]
         worst = isinstance(calculus, Worst)
@@ -178,7 +178,7 @@ class _Propagation(ForwardErrors):
         return np.asarray(error + self.precision.tiny + terms * self.tiny)
 
     def sink_gradient(self, own: Array) -> Array:
-        """Of the sinks' dS, summed over the batch and the queries; they are added before they are rounded."""
+        """Return the error of dsinks: of the sinks' dS, which are added before they are rounded."""
         size, calculus = np.abs(self.steps.ds[..., -1]), self.calculus
         errors = own.sum(axis=(0, 2)) if isinstance(calculus, Worst) else np.sqrt((own**2).sum(axis=(0, 2)))
         chain = calculus.chain(size.shape[0] * size.shape[2] + 8) * size.sum(axis=(0, 2))
@@ -240,7 +240,7 @@ class _Propagation(ForwardErrors):
         return np.sqrt(self.sample.per_key_head(errors**2))
 
     def floor(self) -> float:
-        """What outputs may lose to underflow: of each product, and of each head's result."""
+        """Return what outputs may lose to underflow: of each product, and of each head's result."""
         terms = 2 * self.sample.q.shape[2] * self.sample.group
         return float(terms) * self.tiny + float(self.sample.group + 1) * self.precision.tiny
 

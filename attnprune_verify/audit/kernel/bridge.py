@@ -78,7 +78,7 @@ def bridged(
 
 
 def _declared(functions: Mapping[str, Callable[..., Any]], holder: Any) -> dict[str, Any]:
-    """What the target declares: its conventions, and what no signature shows."""
+    """Return what the target declares: its conventions, and what no signature shows."""
     conventions, capabilities = (_named(functions, holder, name) for name in ("CONVENTIONS", "CAPABILITIES"))
     if conventions is not None and not isinstance(conventions, Mapping):
         raise InvalidInstance(f"CONVENTIONS must be a mapping of names to choices; got {conventions!r}")
@@ -99,7 +99,7 @@ def framework_of(functions: Mapping[str, Callable[..., Any]], holder: Any) -> st
 
 
 def _named(functions: Mapping[str, Callable[..., Any]], holder: Any, wanted: str) -> Any:
-    """What the target, or the module that one of its functions comes from, calls so."""
+    """Return what the target, or the module that one of its functions comes from, calls so."""
     places: list[Any] = [holder]
     for function in functions.values():
         inner = inspect.unwrap(function)

@@ -30,7 +30,7 @@ _ARITHMETIC = ("OverflowError", "ZeroDivisionError", "FloatingPointError")
 
 @dataclass(frozen=True, eq=False)
 class Reply:
-    """What a call returned.
+    """Return what a call returned.
 
     Attributes
     ----------
@@ -107,14 +107,14 @@ class KernelContext:
         return sample.changed(conventions=self.conventions)
 
     def lacks(self, function: str, sample: Sample) -> list[str]:
-        """What a sample needs that the function has no parameter for; other features are only tried."""
+        """Return what a sample needs that the function has no parameter for; other features are only tried."""
         needed = {PARAMETERS[name] for name in sample.features if name in PARAMETERS}
         needed -= {"dlse", "wanted"} if function == FORWARD else {"return_lse"}
         needed -= set() if self.own_backward else {"wanted"}
         return sorted(name for name in needed if not self.has(function, name))
 
     def answer(self, function: str, sample: Sample) -> Reply:
-        """What the function returns on a sample, in fresh contiguous arrays; asked once."""
+        """Return what the function returns on a sample, in fresh contiguous arrays; asked once."""
         key = (function, id(sample))
         if key not in self._replies:
             self._held.append(sample)
@@ -133,7 +133,7 @@ class KernelContext:
         return found if isinstance(found, Reply) else None
 
     def overflowed(self, function: str, sample: Sample) -> bool:
-        """Whether the answer was an arithmetic error."""
+        """Return whether the answer was an arithmetic error."""
         found = self._replies.get((function, id(sample)))
         return isinstance(found, NoAnswer) and overflows(found)
 
@@ -142,7 +142,7 @@ class KernelContext:
         return self._rate.get(function, 0.0) * sum(sample.work for sample in some)
 
     def has(self, function: str, parameter: str) -> bool:
-        """Whether the function names the parameter, or the target declares it."""
+        """Return whether the function names the parameter, or the target declares it."""
         return parameter in (*_names(self.subject.functions.get(function)), *self.capabilities)
 
     def ask(
@@ -184,7 +184,7 @@ class KernelContext:
         return reply
 
     def _undeclared(self, sample: Sample) -> bool:
-        """Whether it has a mask that the kernel has not declared to read, and may refuse on any sizes."""
+        """Return whether it has a mask that the kernel has not declared to read, and may refuse on any sizes."""
         high = sample.mask is not None and sample.mask.ndim > 2
         return (high or sample.additive) and not self.capabilities
 
@@ -223,7 +223,7 @@ class KernelContext:
             raise TooSlow(f"too slow: size {sample.longest} would take about {seconds:.0f} s")
 
     def refusals(self, function: str) -> list[str]:
-        """What the function refuses, each said once."""
+        """Return what the function refuses, each said once."""
         return [reason for (name, _), reason in self._refused.items() if name == function]
 
     def all_notes(self) -> dict[str, str]:
@@ -278,5 +278,5 @@ def _names(parameters: Any) -> list[str]:
 
 
 def overflows(none: NoAnswer) -> bool:
-    """Whether the subject overflowed or divided by zero, which is no refusal."""
+    """Return whether the subject overflowed or divided by zero, which is no refusal."""
     return any(name in str(none) for name in _ARITHMETIC)

@@ -1,4 +1,4 @@
-"""What kernels may mean in more than one way: what one declares, and which other declaration its answers follow."""
+"""Conventions: the declared meaning of what kernels mean in more than one way, and every other one."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ class Conventions:
 
     @property
     def mask_first(self) -> bool:
-        """Whether forbidden logits are capped, too."""
+        """Return whether forbidden logits are capped, too."""
         return self.order.index("mask") < self.order.index("softcap")
 
     def others(self) -> Iterator[tuple[str, Any, Conventions]]:

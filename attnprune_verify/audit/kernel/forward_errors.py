@@ -32,7 +32,7 @@ class ForwardErrors:
         self.dropping = 3 * self.u * (sample.dropout is not None)
 
     def logits(self) -> Array:
-        """Of scale q k^T, softcap and ALiBi: in units of the logit."""
+        """Return the error of scale q k^T, softcap and ALiBi: in units of the logit."""
         sample, steps, add = self.sample, self.steps, self.calculus.add
         m, scale = sample.q.shape[3], sample.factor
         turned = np.swapaxes(steps.k, -1, -2)
@@ -51,7 +51,7 @@ class ForwardErrors:
         return np.where(self.steps.allowed, np.expm1(np.minimum(error, _OVERFLOW)), 0.0)
 
     def path(self, logit: Array) -> Array:
-        """What exponentials and their arguments add, from a key's own to the end: in units of the logit."""
+        """Return what exponentials and their arguments add, from a key's own to the end: in units of the logit."""
         steps = self.steps
         furthest = np.where(steps.allowed, logit, 0.0).max(axis=-1, keepdims=True)
         distance = np.where(steps.allowed, steps.top - steps.s + logit + furthest, 0.0)
@@ -60,11 +60,11 @@ class ForwardErrors:
         return self.calculus.add(2 * self.u * distance, self.exponential * changes)
 
     def kept(self, exponent: Array) -> Array:
-        """What is left of a row sum at least, as a share; at most 0 where nothing is certain."""
+        """Return what is left of a row sum at least, as a share; at most 0 where nothing is certain."""
         return np.asarray(1 - self.calculus.along(self.steps.p * exponent, -1))
 
     def logarithm(self, logit: Array, exponent: Array) -> Array:
-        """Of log sum exp, but for the row sum's own additions; 0 where one weight is all."""
+        """Return the error of log sum exp, but for the row sum's own additions; 0 where one weight is all."""
         steps, add = self.steps, self.calculus.add
         with np.errstate(divide="ignore"):
             total = -np.log(np.maximum(self.kept(exponent), 0.0))
@@ -74,7 +74,7 @@ class ForwardErrors:
         return np.where(above > 0, add(total, rounded), 0.0)
 
     def log_sum_exp(self, logit: Array, exponent: Array) -> Array:
-        """Of log sum exp as a result: the logits' own errors stay, and all of a row's sum shows."""
+        """Return the error of log sum exp as a result: the logits' own errors stay, and all of a row's sum shows."""
         steps, add = self.steps, self.calculus.add
         with np.errstate(divide="ignore"):
             total = -np.log(np.maximum(self.kept(exponent), 0.0))
@@ -91,7 +91,7 @@ class ForwardErrors:
         return np.asarray(found[..., 0] / self.sample.conventions.unit)
 
     def exponential_of(self, logit: Array, log: Array) -> Array:
-        """What exp(s - L) adds to a weight, L off by `log`; a weight that is 1 is exp(0)."""
+        """Return what exp(s - L) adds to a weight, L off by `log`; a weight that is 1 is exp(0)."""
         error = self.exponential + 2 * self.u * (self.lower + logit + log)
         return np.where(self.steps.allowed & (self.steps.p < 1), error, 0.0)
 
@@ -108,7 +108,7 @@ class ForwardErrors:
         return np.where(steps.allowed, np.where(kept > 0, np.minimum(error, whole), whole), 0.0)
 
     def averaged(self, logit: Array, exponent: Array) -> tuple[Array, Array, Array]:
-        """Of a mean under the weights: what a weight may grow to, what each term and what all of a row err by."""
+        """Return the errors of a mean under the weights: what a weight may grow to, what each term and all of a row err by."""
         steps, add = self.steps, self.calculus.add
         kept = self.kept(exponent)
         path = np.expm1(np.minimum(self.path(logit), _OVERFLOW))
@@ -164,13 +164,13 @@ class ForwardErrors:
 
     @cached_property
     def above(self) -> Array:
-        """How far log sum exp is above the largest logit of a row; 0 where nothing is allowed."""
+        """Return how far log sum exp is above the largest logit of a row; 0 where nothing is allowed."""
         least = np.where(self.steps.allowed, self.lower, np.inf).min(axis=-1, keepdims=True)
         return np.where(np.isfinite(least), least, 0.0)
 
     @property
     def exponential(self) -> float:
-        """What one exp may err by, in units of the logit."""
+        """Return what one exp may err by, in units of the logit."""
         return float(compounded(np.asarray(self.exp * self.u)))
 
     @cached_property
@@ -189,11 +189,11 @@ class ForwardErrors:
         return self.precision.tiny if self.w else self.tiny
 
     def lost_weights(self) -> Array:
-        """What underflow takes from a weight, and what an exp that does not reach 0 adds."""
+        """Return what underflow takes from a weight, and what an exp that does not reach 0 adds."""
         return np.where(self.steps.p < 2 * self.least, self.steps.p, 0.0) + CLAMPED * self.tiny
 
     def lost(self, array: Array) -> Array:
-        """What of an input is subnormal."""
+        """Return what of an input is subnormal."""
         size = np.abs(array)
         return np.where(size < self.precision.tiny, size, 0.0)
 
@@ -204,7 +204,7 @@ def compounded(error: Array) -> Array:
 
 
 def maximum_changes(s: Array) -> Array:
-    """How often a running maximum can change after a key, whatever blocks of neighbours are joined in whatever order.
+    """Return how often a running maximum can change after a key, whatever blocks are joined in whatever order.
 
     A new maximum of a growing block of neighbours is above all logits between it and the key: a record of the walk
     that starts at the key and goes right, or left.

@@ -85,7 +85,7 @@ def by_part(context: KernelContext, function: str, sample: Sample) -> Diagnosis 
 
 
 def _needs(context: KernelContext, function: str, sample: Sample, feature: str) -> bool:
-    """Whether the failure goes away with the feature."""
+    """Return whether the failure goes away with the feature."""
     if feature not in sample.features:
         return False
     less = without(sample, feature)
@@ -93,7 +93,7 @@ def _needs(context: KernelContext, function: str, sample: Sample, feature: str) 
 
 
 def _concerns(name: str, sample: Sample) -> bool:
-    """Whether a convention can show on a sample."""
+    """Return whether a convention can show on a sample."""
     present = set(sample.features)
     return {
         "causal_alignment": sample.causal and (bool({"l != n", "packed"} & present)),
@@ -113,7 +113,7 @@ def _answer(context: KernelContext, function: str, sample: Sample) -> Reply | No
 
 
 def _only_where_empty(function: str, sample: Sample, reply: Reply) -> bool:
-    """Whether the answer is right but for o, log sum exp and dq of rows with nothing allowed."""
+    """Return whether the answer is right but for o, log sum exp and dq of rows with nothing allowed."""
     if not sample.empty:
         return False
     rows, steps = ~sample.seen[1], evaluate(sample)
@@ -130,7 +130,7 @@ def _nan_in(answers: list[tuple[Sample, Reply]]) -> str:
 
 
 def _said(id: str, sample: Sample, reply: Reply) -> str:
-    """Of a wrong log sum exp what it is instead, where that is known."""
+    """Return of a wrong log sum exp what it is instead, where that is known."""
     if id != "lse-wrong":
         return SENTENCES[id]
     steps, got = evaluate(sample), reply.parts[1]
@@ -142,7 +142,7 @@ def _said(id: str, sample: Sample, reply: Reply) -> str:
 
 
 def _logarithms(sample: Sample) -> Iterator[tuple[str, Array]]:
-    """What is returned in place of log sum exp."""
+    """Return what is returned in place of log sum exp."""
     steps = evaluate(sample)
     lse, top = steps.lse * sample.conventions.unit, steps.top[..., 0]
     plain = sample.changed(softcap=None, alibi=None, bias=None)

@@ -89,7 +89,7 @@ def _log_sum_exp(maker: Maker) -> tuple[Regime, ...]:
 
 
 def _part(sample: Sample, start: int, stop: int) -> Sample:
-    """What a split of the keys computes: its own output and log sum exp."""
+    """Return what a split of the keys computes: its own output and log sum exp."""
     assert sample.mask is not None
     own = slice(start, stop)
     return sample.changed(

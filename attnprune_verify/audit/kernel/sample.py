@@ -96,7 +96,7 @@ class Sample:
 
     @property
     def _places(self) -> tuple[tuple[NDArray[np.int64], NDArray[np.int64]], ...]:
-        """Of queries and of keys: the position in the sequence, and which sequence."""
+        """Return of queries and of keys: the position in the sequence, and which sequence."""
         found = []
         for side, total in enumerate((self.q.shape[2], self.k.shape[2])):
             ends = np.array((total,) if self.ends is None else self.ends[side])
@@ -107,7 +107,7 @@ class Sample:
 
     @property
     def _shift(self) -> NDArray[np.int64] | int:
-        """How much further a causal query sees than its own position."""
+        """Return how much further a causal query sees than its own position."""
         if not (self.causal and self.conventions.bottom_right):
             return 0
         if self.ends is None:
@@ -118,7 +118,7 @@ class Sample:
 
     @property
     def allowed(self) -> Mask:
-        """Which positions a query may attend to: (n, l), or (batch, heads, n, l) under a mask of higher rank."""
+        """Return which positions a query may attend to: (n, l), or (batch, heads, n, l) under a mask of higher rank."""
         batch, heads, _, n, length, *_ = self.shape
         distance = self.distance + self._shift
         found = np.ones((n, length), dtype=bool)
@@ -135,7 +135,7 @@ class Sample:
 
     @property
     def seen(self) -> tuple[Mask, Mask]:
-        """Which keys any query may see, (batch, kv_heads, l), and which queries may see any, (batch, heads, n)."""
+        """Return which keys any query may see, (batch, kv_heads, l), and which queries see any, (batch, heads, n)."""
         batch, heads, kv_heads, n, length, *_ = self.shape
         allowed = np.broadcast_to(self.allowed, (batch, heads, n, length))
         keys = np.asarray(allowed.any(axis=2)).reshape(batch, kv_heads, self.group, length)
@@ -143,12 +143,12 @@ class Sample:
 
     @property
     def empty(self) -> bool:
-        """Whether a query may see nothing, but for a sink."""
+        """Return whether a query may see nothing, but for a sink."""
         return not bool(self.allowed.any(axis=-1).all())
 
     @property
     def kept(self) -> Array | float:
-        """What dropout multiplies weights by."""
+        """Return what dropout multiplies weights by."""
         return 1.0 if self.dropout is None else self.dropout / self.keep
 
     @property
@@ -163,7 +163,7 @@ class Sample:
 
     @property
     def features(self) -> tuple[str, ...]:
-        """What the sample asks for beyond the plain case; a subject may refuse any of it."""
+        """Return what the sample asks for beyond the plain case; a subject may refuse any of it."""
         _, heads, kv_heads, n, length, m, mv = self.shape
         asked = {
             "causal": self.causal,
@@ -201,12 +201,12 @@ class Sample:
 
     @property
     def bottom_heavy(self) -> bool:
-        """Whether a causal limit or a window can leave rows empty without a mask."""
+        """Return whether a causal limit or a window can leave rows empty without a mask."""
         return self.q.shape[2] > self.k.shape[2] and (self.conventions.bottom_right or self.window is not None)
 
     @property
     def extended(self) -> bool:
-        """Whether it has parts beyond those that known wrong formulas are written for."""
+        """Return whether it has parts beyond those that known wrong formulas are written for."""
         parts = (self.bias, self.sinks, self.dropout, self.dlse, self.ends, self.poison)
         high = self.mask is not None and self.mask.ndim > 2
         return high or self.lse or self.additive or any(part is not None for part in parts) or self.empty

@@ -132,13 +132,13 @@ def _rows(matrix: arb_mat) -> list[list[arb]]:
 
 
 def _at(array: Any, sample: Sample, item: int, head: int) -> Any:
-    """What one head reads of something that is broadcast to (batch, heads, n, l)."""
+    """Return what one head reads of something that is broadcast to (batch, heads, n, l)."""
     batch, heads, _, n, length, *_ = sample.shape
     return np.broadcast_to(array, (batch, heads, n, length))[item, head]
 
 
 def _kept(sample: Sample, item: int, head: int) -> list[arb] | None:
-    """What dropout multiplies a head's weights by."""
+    """Return what dropout multiplies a head's weights by."""
     if sample.dropout is None:
         return None
     share = 1 / as_ball(sample.keep)
