@@ -118,12 +118,18 @@ def closing_sentence(result: AuditResult) -> str:
 
 
 def _unjudged(result: AuditResult) -> str:
-    """Return a warning if the backward pass was judged in fewer than half of its checks; else an empty text."""
-    backward = [one for one in result.checks if one.function == "attention_backward"]
-    judged = sum(one.status in ("passed", "failed") for one in backward)
-    if "attention_backward" not in present(result) or 2 * judged >= len(backward):
+    """Return a warning if the backward pass was judged in fewer than half of the checks it has; else an empty text.
+
+    Those are the checks that the forward pass was judged in: what a kernel does not take is no check of either.
+    """
+    judged = {
+        function: {one.name for one in result.checks if one.function == function and one.status in ("passed", "failed")}
+        for function in ("attention", "attention_backward")
+    }
+    own, due = judged["attention_backward"], judged["attention"]
+    if "attention_backward" not in present(result) or 2 * len(own) >= len(due):
         return ""
-    return f"The backward pass was judged in only {judged} of its {len(backward)} checks. "
+    return f"The backward pass was judged in only {len(own)} of the forward pass's {len(due)} checks. "
 
 
 def _verdict(result: AuditResult) -> str:

@@ -9,12 +9,14 @@ import numpy as np
 from attnprune_verify.audit.choice import chosen
 from attnprune_verify.audit.examiner import Examiner
 from attnprune_verify.audit.kernel import bridge
+from attnprune_verify.audit.kernel.acceptance import unjudged
 from attnprune_verify.audit.kernel.checks import kernel_checks
 from attnprune_verify.audit.kernel.context import KernelContext
 from attnprune_verify.audit.kernel.contract import FUNCTIONS
 from attnprune_verify.audit.kernel.counterexample import counterexample
 from attnprune_verify.audit.kernel.currency import currency
 from attnprune_verify.audit.kernel.foreign import Plain
+from attnprune_verify.audit.kernel.meaning import by_convention, by_part
 from attnprune_verify.audit.kernel.naming import Namer
 from attnprune_verify.audit.kernel.options import NOTHING_CHOSEN, Options
 from attnprune_verify.audit.kernel.precision import precision_named
@@ -76,6 +78,7 @@ class KernelAuditor(Examiner):
         super().__enter__()
         self.context: KernelContext = KernelContext(self.subject, self.seed, self.precision)
         self.context.quick = self.options.quick
+        self.context.unjudged = unjudged
         self.context.reopened = None if self._opened is None else self._again
         return self
 
@@ -150,13 +153,16 @@ class KernelAuditor(Examiner):
         if not self._looked_for(function):
             general = None if self._namer is None else self._namer.everywhere(function)  # found behind the first one
             return general or Diagnosis(("unknown",), _NOT_LOOKED_FOR), first, said
+        meant = by_convention(self.context, function, finding.samples)
+        if meant is not None:
+            return meant, first, said
         found: list[Diagnosis] = []
         while left and len(found) < _MOST_MISTAKES:
             small, why = self._smallest(function, left[0]) or (left[0], "")
             needs = set(small.features)
             mine = tuple(one for one in left if needs <= set(one.features))
             left = [one for one in left if not needs <= set(one.features)]
-            name = self._name(function, mine or finding.samples)
+            name = self._name(function, mine or finding.samples, small)
             needs |= {"a batch"} if small.shape[0] > 1 else set()
             if needs:
                 name = Diagnosis(name.ids, f"{name.words} (needs {' and '.join(sorted(needs))})")
@@ -180,12 +186,16 @@ class KernelAuditor(Examiner):
         self._shrunk[function] = self._shrunk.get(function, 0) + 1
         return smallest_failing(self.context, function, sample) if self._shrunk[function] <= _MOST_SHRUNK else None
 
-    def _name(self, function: str, samples: tuple[Sample, ...]) -> Diagnosis:
+    def _name(self, function: str, samples: tuple[Sample, ...], small: Sample | None = None) -> Diagnosis:
         behaviour = self._behaviour.get(function)
         if behaviour in ("wrong-shape", "nondeterministic", "cached"):
             return Diagnosis((behaviour,), SENTENCES[behaviour])
         try:
             self._namer = self._namer or Namer(self.context)
+            if small is not None and small.extended and self._namer.everywhere(function) is None:
+                part = by_part(self.context, function, small)
+                if part is not None:
+                    return part
             found = self._namer.name(function, samples)
         except (ArithmeticError, ValueError, IndexError, TypeError, NoAnswer, np.linalg.LinAlgError) as error:
             return Diagnosis(("unknown",), f"the search for the mistake broke off: {type(error).__name__}")

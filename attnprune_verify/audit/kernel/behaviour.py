@@ -7,12 +7,11 @@ from collections.abc import Callable
 import numpy as np
 
 from attnprune_verify.audit.kernel.bounds import attention_errors
-from attnprune_verify.audit.kernel.bridge import BACKWARD, LAYOUTS
+from attnprune_verify.audit.kernel.bridge import LAYOUTS
 from attnprune_verify.audit.kernel.context import KernelContext, Refused, Reply
 from attnprune_verify.audit.kernel.judge import judge
-from attnprune_verify.audit.kernel.sample import Sample
+from attnprune_verify.audit.kernel.sample import BACKWARD, Sample, parts_of
 from attnprune_verify.audit.kernel.shapes import misshapen, mistyped
-from attnprune_verify.audit.kernel.truth import parts_of
 from attnprune_verify.audit.record import Finding
 from attnprune_verify.audit.subject.process import NoAnswer
 
@@ -77,7 +76,7 @@ def _repeated(context: KernelContext, function: str) -> Finding:
 def _gap(function: str, sample: Sample, one: Reply, two: Reply) -> str | None:
     """How far two answers to equal inputs are apart, if it is more than twice what rounding explains."""
     errors = attention_errors(sample).worst
-    for name, first, second in zip(parts_of(function), one.parts, two.parts, strict=True):
+    for name, first, second in zip(parts_of(function, sample), one.parts, two.parts, strict=True):
         if first.shape != second.shape:
             return "their shapes"
         with np.errstate(invalid="ignore"):
@@ -169,7 +168,7 @@ def _permuted(context: KernelContext, function: str) -> Finding:
             first, again = context.answer(function, sample), context.ask(function, _turned_over(sample))
         except Refused:
             continue
-        for part, one, two in zip(parts_of(function), first.parts, again.parts, strict=True):
+        for part, one, two in zip(parts_of(function, sample), first.parts, again.parts, strict=True):
             allowed = 2 * attention_errors(sample).worst[part]
             if one.shape != two.shape or one.shape != allowed.shape:
                 continue

@@ -33,10 +33,10 @@ from attnprune_verify.audit.kernel.context import KernelContext, Refused
 from attnprune_verify.audit.kernel.foreign import Plain
 from attnprune_verify.audit.kernel.making import Maker
 from attnprune_verify.audit.kernel.precision import PRECISIONS, Precision
-from attnprune_verify.audit.kernel.sample import Array, Sample
+from attnprune_verify.audit.kernel.sample import Array, Sample, parts_of
 from attnprune_verify.audit.kernel.shapes import misshapen
 from attnprune_verify.audit.kernel.steps import Steps, evaluate
-from attnprune_verify.audit.kernel.truth import parts_of, truth
+from attnprune_verify.audit.kernel.truth import truth
 from attnprune_verify.audit.record import Finding
 
 __all__ = ["Bias", "bias_of", "bias_samples", "rounds_to_one_side"]
@@ -99,7 +99,7 @@ def rounds_to_one_side(context: KernelContext, function: str) -> Finding:
             continue
         if misshapen(function, sample, reply) is not None:
             return Finding("not_applicable", "the results have another shape")
-        for part, got in zip(parts_of(function), reply.parts, strict=True):
+        for part, got in zip(parts_of(function, sample), reply.parts, strict=True):
             off = np.abs(got - truth(sample)[part].value) - truth(sample)[part].radius
             if not (off <= attention_errors(sample).worst[part]).all():
                 return Finding("not_applicable", f"{part} is wrong by more than rounding: see its values")

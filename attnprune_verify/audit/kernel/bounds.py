@@ -25,21 +25,18 @@ proofs_check/coq/rounding proves for `Worst`.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cached_property
 
 import numpy as np
 
-from attnprune_verify.audit.kernel.calculus import Calculus, Typical, Worst
+from attnprune_verify.audit.kernel.calculus import Typical, Worst
+from attnprune_verify.audit.kernel.forward_errors import CLAMPED, ForwardErrors, compounded
 from attnprune_verify.audit.kernel.precision import Precision
 from attnprune_verify.audit.kernel.sample import Array, Sample
-from attnprune_verify.audit.kernel.steps import Steps, evaluate
+from attnprune_verify.audit.kernel.steps import spread_over
 
 __all__ = ["Errors", "attention_errors", "worst_errors"]
 
-_CLAMPED = 2.0**32  # exp may end so many smallest normal numbers above 0
 _SAFETY = 1.01  # for the float64 rounding of all that follows, and products of two small errors
-_LOG = 4.0  # by how many units log may err (chosen: libraries promise at most 4)
-_OVERFLOW = 700.0  # exp of it is the largest power of ten below float64's range
 
 
 @dataclass(frozen=True)
@@ -69,125 +66,32 @@ def worst_errors(sample: Sample, precision: Precision) -> dict[str, Array]:
         return _Propagation(sample, precision, Worst(precision.sums)).outputs()
 
 
-class _Propagation:
+class _Propagation(ForwardErrors):
     """One sample, one precision, one calculus."""
-
-    def __init__(self, sample: Sample, precision: Precision, calculus: Calculus) -> None:
-        self.sample, self.precision, self.calculus = sample, precision, calculus
-        self.steps: Steps = evaluate(sample)
-        self.u, self.w = precision.sums, precision.stored
-        self.tiny, self.exp = precision.tiny_sums, precision.exp
-        self.count = int(self.steps.allowed.sum(axis=1).max())  # terms of the longest row
 
     def outputs(self) -> dict[str, Array]:
         logit = self.logits()
         exponent = self.exponents(logit)
         weights = self.probabilities(logit, exponent)
         o = self.output(logit, exponent)
-        independent, mean = self.logit_gradient(exponent, weights, logit, o)
+        independent, mean, plain = self.logit_gradient(exponent, weights, logit, o)
+        length = self.sample.k.shape[2]  # without the sink
         found = {
             "o": o,
+            "lse": self.log_sum_exp(logit, exponent),
             "dq": self.query_gradient(independent, mean),
             "dk": self.key_gradient(independent, mean),
             "dv": self.value_gradient(weights),
         }
+        own = self.calculus.add(plain, self.steps.p * mean)
+        if self.sample.bias is not None:
+            found["dbias"] = self.bias_gradient(own[..., :length])
+        if self.sample.sinks is not None:
+            found["dsinks"] = self.sink_gradient(own[..., length])
         return {name: np.where(np.isnan(error), np.inf, _SAFETY * error) for name, error in found.items()}
 
-    def logits(self) -> Array:
-        """Of scale q k^T, softcap and ALiBi: in units of the logit."""
-        sample, steps, add = self.sample, self.steps, self.calculus.add
-        m, scale = sample.q.shape[3], sample.factor
-        turned = np.swapaxes(steps.k, -1, -2)
-        size = scale * (np.abs(sample.q) @ np.abs(turned))
-        lost = scale * (self.lost(sample.q) @ np.abs(turned) + np.abs(sample.q) @ self.lost(turned))
-        error = add(self.calculus.chain(m + 8) * size, lost + 2 * m * max(scale, 1.0) * self.tiny)
-        if sample.softcap is not None:
-            error = add(steps.slope * error, self.exp * self.u * np.abs(steps.s))
-        moved = np.abs(steps.raw) + np.abs(steps.s - steps.raw) * (sample.alibi is not None)
-        return add(error, 3 * self.u * (moved + np.abs(steps.s)))
-
-    def exponents(self, logit: Array) -> Array:
-        """Relative errors of the exponentials, common ones included; 0 where nothing is allowed."""
-        error = self.calculus.add(logit, self.path(logit), 3 * self.u * np.abs(self.steps.top))
-        return np.where(self.steps.allowed, np.expm1(np.minimum(error, _OVERFLOW)), 0.0)
-
-    def path(self, logit: Array) -> Array:
-        """What exponentials and their arguments add, from a key's own to the end: in units of the logit."""
-        steps = self.steps
-        furthest = np.where(steps.allowed, logit, 0.0).max(axis=-1, keepdims=True)
-        distance = np.where(steps.allowed, steps.top - steps.s + logit + furthest, 0.0)
-        if "changes" not in self.sample.memo:  # the same for every precision and calculus, and dear
-            self.sample.memo["changes"] = _changes(np.where(steps.allowed, steps.s, -np.inf))
-        changes = self.calculus.repeated(1.0 + self.sample.memo["changes"])
-        return self.calculus.add(2 * self.u * distance, self.exponential * changes)
-
-    def kept(self, exponent: Array) -> Array:
-        """What is left of a row sum at least, as a share; at most 0 where nothing is certain."""
-        return np.asarray(1 - self.calculus.along(self.steps.p * exponent, -1))
-
-    def logarithm(self, logit: Array, exponent: Array) -> Array:
-        """Of log sum exp, but for the row sum's own additions; 0 where one weight is all."""
-        steps, add = self.steps, self.calculus.add
-        with np.errstate(divide="ignore"):
-            total = -np.log(np.maximum(self.kept(exponent), 0.0))
-        # how far log sum exp is above the largest logit
-        above = np.where(steps.allowed, self.lower, np.inf).min(axis=-1, keepdims=True)
-        distance = above + np.where(steps.allowed, logit, 0.0).max(axis=-1, keepdims=True)
-        rounded = add(_LOG * self.u * distance, self.u * (np.abs(steps.top) + above))
-        return np.where(above > 0, add(total, rounded), 0.0)
-
-    def exponential_of(self, logit: Array, log: Array) -> Array:
-        """What exp(s - L) adds to a weight, L off by `log`; a weight that is 1 is exp(0)."""
-        error = self.exponential + 2 * self.u * (self.lower + logit + log)
-        return np.where(self.steps.allowed & (self.steps.p < 1), error, 0.0)
-
-    def probabilities(self, logit: Array, exponent: Array) -> Array:
-        """Relative errors of the weights in a backward pass: computed anew, divided by the row sum or exp(s - L)."""
-        steps, add = self.steps, self.calculus.add
-        kept, log = self.kept(exponent), self.logarithm(logit, exponent)
-        sums, rounded = self.calculus.chain(2 * self.count), 3 * self.u * np.abs(steps.top) * (steps.p < 1)
-        own = compounded(add(sums, self.stored(1), log, self.exponential_of(logit, log), rounded))
-        shares = self.calculus.along(steps.p * exponent, -1)
-        with np.errstate(divide="ignore", invalid="ignore"):
-            error = add(exponent, shares, own * (1 + exponent)) / kept
-            whole = np.where(steps.p > 0, 2 / steps.p, 0.0)  # a weight is at most 1, but for its rounding
-        return np.where(steps.allowed, np.where(kept > 0, np.minimum(error, whole), whole), 0.0)
-
-    def averaged(self, logit: Array, exponent: Array) -> tuple[Array, Array, Array]:
-        """Of a mean under the weights: what a weight may grow to, what each term and what all of a row err by."""
-        steps, add = self.steps, self.calculus.add
-        kept = self.kept(exponent)
-        path = np.expm1(np.minimum(self.path(logit), _OVERFLOW))
-        log = self.logarithm(logit, np.where(steps.allowed, path, 0.0))
-        with np.errstate(divide="ignore", invalid="ignore"):
-            grown = np.where(kept > 0, np.minimum(steps.p * (1 + exponent) / kept, 1.0), steps.allowed)
-        common = add(log, 3 * self.u * np.abs(steps.top) * (log > 0), self.calculus.chain(2 * self.count - 2))
-        return grown, self.exponential_of(logit, log), common
-
-    def output(self, logit: Array, exponent: Array) -> Array:
-        steps, calculus = self.steps, self.calculus
-        grown, own, common = self.averaged(logit, exponent)
-        with np.errstate(divide="ignore", invalid="ignore"):
-            kept = self.kept(exponent)
-            centred = np.where(kept > 0, calculus.centred(steps.p * exponent, steps.v, steps.o) / kept, np.inf)
-        furthest = np.abs(steps.v).max(axis=-2, keepdims=True) + np.abs(steps.o)
-        chain = calculus.chain(2 * self.count + 8)
-        terms = calculus.add(
-            calculus.through(grown * own, steps.v),
-            calculus.through(grown * self.stored(1), steps.v),
-            chain * (grown @ np.abs(steps.v)),
-        )
-        shared = compounded(calculus.add(common, 2 * self.u, self.stored(2)))
-        error = calculus.add(
-            (1 + shared) * np.minimum(centred, furthest),
-            (1 + shared) * terms * (1 + compounded(own.max(axis=-1, keepdims=True) + chain + self.stored(1))),
-            shared * np.abs(steps.o),
-            calculus.through(self.lost_weights(), steps.v),
-        )
-        return np.asarray(error + steps.p @ self.lost(steps.v) + self.precision.tiny + 2 * self.count * self.tiny)
-
     def value_products(self) -> Array:
-        """Of dP = dO V^T."""
+        """Return the error of dP = dO V^T."""
         sample, steps, calculus = self.sample, self.steps, self.calculus
         do, turned = sample.do, np.swapaxes(steps.v, -1, -2)
         size = np.abs(do) @ np.abs(turned)
@@ -199,13 +103,14 @@ class _Propagation:
                 + self.count * self.precision.tiny * self.w * np.abs(turned).sum(axis=-2, keepdims=True)
             )
         return calculus.add(
-            calculus.chain(do.shape[3] + 8) * size,
-            self.stored(1) * calculus.through(np.abs(do), turned),
-            self.stored(1) * np.abs(steps.dp),
-        ) + np.where(steps.allowed, lost, 0.0)
+            calculus.chain(do.shape[3] + 8) * size * steps.kept,
+            self.stored(1) * calculus.through(np.abs(do), turned) * steps.kept,
+            self.stored(self.times) * np.abs(steps.dp),
+            self.dropping * np.abs(steps.dp),
+        ) + np.where(steps.allowed, lost * steps.kept, 0.0)
 
     def mean_error(self, exponent: Array, logit: Array, o: Array, dp: Array) -> Array:
-        """Of (P * dP) 1, from its terms and from dO O^T: both, because either is honest."""
+        """Return the error of (P * dP) 1, from its terms and from dO O^T: both, because either is honest."""
         steps, calculus, do = self.steps, self.calculus, self.sample.do
         grown, own, common = self.averaged(logit, exponent)
         kept, size = self.kept(exponent), np.abs(steps.dp)
@@ -228,32 +133,57 @@ class _Propagation:
         product = calculus.chain(do.shape[3] + 8) * np.abs(do * steps.o).sum(axis=-1, keepdims=True)
         return calculus.add(terms, calculus.along(np.abs(do) * o, -1), product)
 
-    def logit_gradient(self, exponent: Array, weights: Array, logit: Array, o: Array) -> tuple[Array, Array]:
-        """Of dS times the softcap's derivative: what is independent from key to key, and what a row's mean adds."""
+    def logit_gradient(self, exponent: Array, weights: Array, logit: Array, o: Array) -> tuple[Array, Array, Array]:
+        """Return the errors of dS times the cap's derivative: what is independent from key to key, what a row's mean adds.
+
+        Then of dS times its derivative by the bias, which a sink has, too.
+        """
         steps, calculus, sample = self.steps, self.calculus, self.sample
         dp = self.value_products()
         mean = self.mean_error(exponent, logit, o, dp)
-        sized = np.abs(steps.dp) + np.abs(steps.mean)
+        sized = np.abs(steps.dp) + np.abs(steps.mean) + self.cotangent
         grown = steps.p * (1 + weights)  # what a weight may have become
-        centred = calculus.add(dp, 2 * self.u * sized, self.w * np.abs(steps.dp - steps.mean))
+        centred = calculus.add(dp, 2 * self.u * sized, self.w * np.abs(steps.inner))
         ds = np.abs(steps.ds)
         rounded = compounded(np.asarray(3 * self.u) + self.stored(3))
         parts = [weights * ds, (1 + rounded) * grown * centred, rounded * (1 + weights) * ds]
         # Differentiated through the maximum, whatever the row's gradient sums to goes to the largest logits.
         leak = calculus.add(calculus.along(grown * centred, -1), mean)
         leak = calculus.add(leak, calculus.chain(self.count + 8) * (steps.p * sized).sum(axis=-1, keepdims=True))
-        parts.append(np.where(steps.allowed & (steps.top - steps.s <= 2 * logit), leak, 0.0))
-        error = steps.slope * calculus.add(*parts)
+        parts.append(np.where(steps.allowed & (self.largest - steps.s <= 2 * logit), leak, 0.0))
+        error, plain = steps.slope * calculus.add(*parts), steps.by_bias * calculus.add(*parts)
         if sample.softcap is not None:
             tanh = np.sqrt(np.maximum(1 - steps.slope, 0.0))
-            error = calculus.add(error, ds * (2 * tanh * (logit / sample.softcap + self.exp * self.u) + 4 * self.u))
+            capped = ds * (2 * tanh * (logit / sample.softcap + self.exp * self.u) + 4 * self.u)
+            error = calculus.add(error, capped)
+            plain = calculus.add(plain, capped * (steps.by_bias != 1))
         through = ds * steps.slope
         lost = np.where((through < 2 * self.least) | (steps.p < 2 * self.least), through, 0.0)
-        size = np.abs(sample.do) @ np.abs(np.swapaxes(steps.v, -1, -2)) + np.abs(steps.mean)
-        independent = calculus.add(
-            np.where(steps.allowed, error, 0.0), lost + _CLAMPED * self.tiny * steps.slope * size
-        )
-        return independent, (1 + rounded) * (1 + weights) * mean
+        size = np.max(steps.kept) * (np.abs(sample.do) @ np.abs(np.swapaxes(steps.v, -1, -2))) + np.abs(steps.mean)
+        lost = lost + CLAMPED * self.tiny * steps.slope * size
+        independent, plain = (calculus.add(np.where(steps.allowed, x, 0.0), lost) for x in (error, plain))
+        return independent, (1 + rounded) * (1 + weights) * mean, plain
+
+    def bias_gradient(self, own: Array) -> Array:
+        """Return the error of dbias: of dS, summed; each head may be rounded before it is added."""
+        steps, sample, calculus = self.steps, self.sample, self.calculus
+        size = np.abs(steps.ds * steps.by_bias)[..., : sample.k.shape[2]]
+        worst = isinstance(calculus, Worst)
+        errors = spread_over(sample, own) if worst else np.sqrt(spread_over(sample, own**2))
+        joined = self.stored(2) * (spread_over(sample, size) if worst else np.sqrt(spread_over(sample, size**2)))
+        terms = size.size // steps.dbias.size
+        chain = calculus.chain(terms + 8) * spread_over(sample, size)
+        rounded = compounded(np.asarray(4 * self.u) + self.stored(3))
+        error = calculus.add((1 + rounded) * errors, joined, chain, rounded * np.abs(steps.dbias))
+        return np.asarray(error + self.precision.tiny + terms * self.tiny)
+
+    def sink_gradient(self, own: Array) -> Array:
+        """Return the error of dsinks: of the sinks' dS, which are added before they are rounded."""
+        size, calculus = np.abs(self.steps.ds[..., -1]), self.calculus
+        errors = own.sum(axis=(0, 2)) if isinstance(calculus, Worst) else np.sqrt((own**2).sum(axis=(0, 2)))
+        chain = calculus.chain(size.shape[0] * size.shape[2] + 8) * size.sum(axis=(0, 2))
+        rounded = compounded(np.asarray(4 * self.u) + self.stored(1)) * np.abs(self.steps.dsinks)
+        return np.asarray(calculus.add(errors, chain, rounded) + self.precision.tiny)
 
     def query_gradient(self, independent: Array, mean: Array) -> Array:
         """A row's mean moves all its keys alike: dq_i errs by mean_i sum_j p_ij k_j there."""
@@ -273,21 +203,24 @@ class _Propagation:
 
     def key_gradient(self, independent: Array, mean: Array) -> Array:
         steps, sample, scale = self.steps, self.sample, self.sample.factor
-        error = np.swapaxes(self.calculus.add(independent, steps.p * steps.slope * mean), -1, -2)
-        through = np.swapaxes(steps.ds * steps.slope, -1, -2)
+        length = sample.k.shape[2]  # without the sink
+        error = np.swapaxes(self.calculus.add(independent, steps.p * steps.slope * mean), -1, -2)[:, :, :length]
+        through = np.swapaxes(steps.ds * steps.slope, -1, -2)[:, :, :length]
         lost = scale * (np.abs(through) @ self.lost(sample.q))
         summed = self.over_queries(scale * self.calculus.through(error, sample.q), scale * through, sample.q, steps.dk)
         return np.asarray(summed + sample.per_key_head(lost) + max(scale, 1.0) * self.floor())
 
     def value_gradient(self, weights: Array) -> Array:
         steps, sample = self.steps, self.sample
-        errors = steps.p * (weights + (1 + weights) * self.stored(1)) + self.lost_weights()
-        turned = np.swapaxes(steps.p, -1, -2)
-        own = self.calculus.through(np.swapaxes(errors, -1, -2), sample.do)
-        stored = self.stored(1) * self.calculus.through(turned, sample.do)  # dO / row sum in the 16-bit type
+        stored = self.stored(self.times) + self.dropping
+        errors = (steps.p * (weights + (1 + weights) * stored) + self.lost_weights()) * steps.kept
+        length = sample.k.shape[2]  # without the sink
+        turned = np.swapaxes(steps.p * steps.kept, -1, -2)[:, :, :length]
+        own = self.calculus.through(np.swapaxes(errors, -1, -2)[:, :, :length], sample.do)
+        divided = self.stored(1) * self.calculus.through(turned, sample.do)  # dO / row sum in the 16-bit type
         lost = sample.per_key_head(turned @ self.lost(sample.do))
         return np.asarray(
-            self.over_queries(self.calculus.add(own, stored), turned, sample.do, steps.dv) + lost + self.floor()
+            self.over_queries(self.calculus.add(own, divided), turned, sample.do, steps.dv) + lost + self.floor()
         )
 
     def over_queries(self, own: Array, left: Array, right: Array, value: Array) -> Array:
@@ -307,58 +240,19 @@ class _Propagation:
         return np.sqrt(self.sample.per_key_head(errors**2))
 
     def floor(self) -> float:
-        """What outputs may lose to underflow: of each product, and of each head's result."""
+        """Return what outputs may lose to underflow: of each product, and of each head's result."""
         terms = 2 * self.sample.q.shape[2] * self.sample.group
         return float(terms) * self.tiny + float(self.sample.group + 1) * self.precision.tiny
 
     @property
-    def exponential(self) -> float:
-        """What one exp may err by, in units of the logit."""
-        return float(compounded(np.asarray(self.exp * self.u)))
-
-    @cached_property
-    def lower(self) -> Array:
-        """log(1/p): how far a logit is below log sum exp; 0 where nothing is allowed."""
-        with np.errstate(divide="ignore"):
-            return np.where(self.steps.p > 0, -np.log(self.steps.p), self.steps.top - self.steps.s) * self.steps.allowed
-
-    def stored(self, times: int) -> float:
-        """The error of so many roundings to the 16-bit type."""
-        return float(compounded(np.asarray(times * self.w)))
+    def cotangent(self) -> Array | float:
+        """The size of the cotangent of log sum exp."""
+        return 0.0 if self.sample.dlse is None else np.abs(self.sample.dlse)[..., None]
 
     @property
-    def least(self) -> float:
-        """The smallest normal number of stored intermediates."""
-        return self.precision.tiny if self.w else self.tiny
-
-    def lost_weights(self) -> Array:
-        """What underflow takes from a weight, and what an exp that does not reach 0 adds."""
-        return np.where(self.steps.p < 2 * self.least, self.steps.p, 0.0) + _CLAMPED * self.tiny
-
-    def lost(self, array: Array) -> Array:
-        """What of an input is subnormal."""
-        size = np.abs(array)
-        return np.where(size < self.precision.tiny, size, 0.0)
-
-
-def compounded(error: Array) -> Array:
-    """Bound the relative error of a product of factors whose relative errors add up to x: x / (1 - x)."""
-    return np.where(error < 1, error / np.where(error < 1, 1 - error, 1.0), np.inf)
-
-
-def _changes(s: Array) -> Array:
-    """How often a running maximum can change after a key, whatever blocks of neighbours are joined in whatever order.
-
-    A new maximum of a growing block of neighbours is above all logits between it and the key: a record of the walk
-    that starts at the key and goes right, or left.
-    """
-    return _records(s) + _records(s[..., ::-1])[..., ::-1]
-
-
-def _records(s: Array) -> Array:
-    """Per key, how often the largest logit changes on the way from it to the right."""
-    found = np.zeros(s.shape)
-    for start in range(s.shape[-1] - 1):
-        best = np.maximum.accumulate(s[..., start:], axis=-1)
-        found[..., start] = (best[..., 1:] > best[..., :-1]).sum(axis=-1)
-    return found
+    def largest(self) -> Array:
+        """The largest logit of a row; where a sink may be larger, it need not be the one that is subtracted."""
+        if self.sample.sinks is None:
+            return self.steps.top
+        keys = np.where(self.steps.allowed, self.steps.s, -np.inf)[..., :-1].max(axis=-1, keepdims=True)
+        return np.asarray(np.minimum(self.steps.top, keys))

@@ -10,25 +10,33 @@ from __future__ import annotations
 
 import functools
 import inspect
+import json
 import operator
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
+from attnprune_verify.audit.kernel.conventions import CAPABILITIES, Conventions
 from attnprune_verify.audit.kernel.foreign import Deferred, Foreign, Plain
 from attnprune_verify.audit.kernel.frameworks import Framework, framework_named
 from attnprune_verify.audit.kernel.repeats import repeated
+from attnprune_verify.audit.kernel.sample import BACKWARD, FORWARD
 from attnprune_verify.audit.kernel.whose import whose_arrays
+from attnprune_verify.errors import InvalidInstance
 
 __all__ = ["BACKWARD", "FACTS", "FORWARD", "FRAMEWORKS", "LAYOUTS", "TYPES", "bridged", "framework_of"]
 
-FORWARD, BACKWARD, FACTS = "attention", "attention_backward", "facts of the kernel"
+FACTS = "facts of the kernel"
 FRAMEWORKS = ("numpy", "torch", "jax")
 TYPES = ("float16", "bfloat16", "float32", "float64", "longdouble", "int32", "int64", "bool", "complex64", "complex128")
+# What CAPABILITIES may name where a function takes **keywords.
+_OPTIONAL = (
+    "window", "softcap", "alibi", "return_lse", "dlse", "bias", "sinks", "dropout_mask", "cu_seqlens_q", "wanted"
+)  # fmt: skip
 LAYOUTS = ("plain", "transposed", "heads last", "spaced", "reversed", "expanded")
-_PARTS = {FORWARD: ("o",), BACKWARD: ("dq", "dk", "dv")}
+_GRADIENTS = {"dbias": "bias", "dsinks": "sinks"}  # by autodiff: of which keywords
 _SIGNATURE = inspect.signature
 _partial = functools.partial
 _invoke: Any = operator.call
@@ -64,22 +72,44 @@ def bridged(
     own = BACKWARD in functions
     if not own and framework.differentiates:
         found[BACKWARD] = _Kernel(BACKWARD, functions[FORWARD], framework, differentiate=True)
-    facts = np.array([FRAMEWORKS.index(name), float(own)])
+    said = {"framework": name, "own": own, **_declared(functions, holder)}
+    facts = np.frombuffer(json.dumps(said).encode(), dtype=np.uint8)
     return {**found, FACTS: lambda: facts}
+
+
+def _declared(functions: Mapping[str, Callable[..., Any]], holder: Any) -> dict[str, Any]:
+    """Return what the target declares: its conventions, and what no signature shows."""
+    conventions, capabilities = (_named(functions, holder, name) for name in ("CONVENTIONS", "CAPABILITIES"))
+    if conventions is not None and not isinstance(conventions, Mapping):
+        raise InvalidInstance(f"CONVENTIONS must be a mapping of names to choices; got {conventions!r}")
+    if isinstance(capabilities, str) or not isinstance(capabilities, Iterable | None):
+        raise InvalidInstance(f"CAPABILITIES must be a sequence of names; got {capabilities!r}")
+    named = [str(one) for one in capabilities or ()]
+    unknown = [one for one in named if one not in (*CAPABILITIES, *_OPTIONAL)]
+    if unknown:
+        raise InvalidInstance(f"CAPABILITIES must be of {', '.join((*CAPABILITIES, *_OPTIONAL))}; got {unknown[0]!r}")
+    given = None if conventions is None else dict(conventions)
+    return {"conventions": given and Conventions.declared(given).as_dict(), "capabilities": named,
+            "declares": conventions is not None or capabilities is not None}  # fmt: skip
 
 
 def framework_of(functions: Mapping[str, Callable[..., Any]], holder: Any) -> str:
     """FRAMEWORK of the target, or of the module that one of its functions comes from."""
+    return str(_named(functions, holder, "FRAMEWORK") or "numpy")
+
+
+def _named(functions: Mapping[str, Callable[..., Any]], holder: Any, wanted: str) -> Any:
+    """Return what the target, or the module that one of its functions comes from, calls so."""
     places: list[Any] = [holder]
     for function in functions.values():
         inner = inspect.unwrap(function)
         places += [inner, getattr(inner, "__globals__", {}), sys.modules.get(getattr(inner, "__module__", None) or "")]
     places.append(sys.modules.get(type(holder).__module__))
     for place in places:
-        name = place.get("FRAMEWORK") if isinstance(place, Mapping) else getattr(place, "FRAMEWORK", None)
-        if name is not None:
-            return str(name)
-    return "numpy"
+        found = place.get(wanted) if isinstance(place, Mapping) else getattr(place, wanted, None)
+        if found is not None:
+            return found
+    return None
 
 
 class _Kernel:
@@ -100,22 +130,21 @@ class _Kernel:
         return repeated(_partial(self._once, arrays, how), *how.get("times", ()))
 
     def _once(self, arrays: tuple[Foreign, ...], how: Plain) -> Foreign:
-        inputs = self._inputs(arrays, how)
+        packed = bool(how.get("packed"))
+        inputs = self._inputs([_packed(array) for array in arrays] if packed else arrays, how)
         if how.get("poison"):
             self.framework.poison(how["poison"])
         before = tuple(self.framework.bits(array) for array in inputs)
-        keywords = {
-            key: self.framework.side_input(value) if isinstance(value, np.ndarray) else value
-            for key, value in how["keywords"].items()
-        }
-        arrays_by_name = [value for value in keywords.values() if not isinstance(value, (bool, int, float))]
+        keywords = {key: self._keyword(key, value) for key, value in how["keywords"].items()}
+        arrays_by_name = [value for value in keywords.values() if not isinstance(value, (bool, int, float, tuple))]
         masks = tuple(map(self.framework.bits, arrays_by_name))
         # One step of the interpreter: no hook of the subject's runs between its return and the copies.
         copiers = tuple(map(_copier, (*inputs, *arrays_by_name)))
-        call = self._replayed(inputs, keywords, how["slot"]) if how.get("replay") else self._call(inputs, keywords)
+        call = self._call(inputs, keywords, how["parts"])
+        call = self._replayed(call, how["slot"]) if how.get("replay") else call
         result, *copies = [*map(_invoke, (call, *copiers))]
         try:
-            parts = self._read(result)
+            parts = self._read(result, how["parts"], packed)
         except Exception as error:  # whatever it is, it is not what the contract says
             return Unreadable(f"{type(error).__name__}: {error}")
         after = tuple(map(self.framework.bits, copies))
@@ -123,38 +152,66 @@ class _Kernel:
         changed.append(float(masks != after[len(before) :]))
         return {**parts, "changed": np.array(changed)}
 
-    def _inputs(self, arrays: tuple[Any, ...], how: dict[str, Any]) -> list[Any]:
+    def _keyword(self, name: str, value: Any) -> Any:
+        """A mask, slopes and the like; what is added to logits has the kernel's own dtype."""
+        if isinstance(value, list):
+            return tuple(value)
+        if not isinstance(value, np.ndarray):
+            return value
+        if name in ("bias", "sinks", "mask") and value.dtype.kind == "f":
+            return self.framework.made(value, "plain")
+        return self.framework.side_input(value)
+
+    def _inputs(self, arrays: Sequence[Any], how: dict[str, Any]) -> list[Any]:
         """Fresh arrays, or those of a slot filled again."""
         slot, layout = how.get("slot", ""), how.get("layout", "plain")
         if slot in self._slots:
-            self.framework.fill(self._slots[slot], arrays)
+            self.framework.fill(self._slots[slot], tuple(arrays))
             return self._slots[slot]
         made = [self.framework.made(array, layout) for array in arrays]
         if slot:
             self._slots[slot] = made
         return made
 
-    def _call(self, inputs: list[Any], keywords: dict[str, Any]) -> Callable[[], Any]:
+    def _call(self, inputs: list[Any], keywords: dict[str, Any], parts: list[str]) -> Callable[[], Any]:
         if self.differentiate:
-            return _partial(self.framework.differentiated, self.function, inputs, keywords)
+            also = [_GRADIENTS[name] for name in parts if name in _GRADIENTS]
+            given = {name: value for name, value in keywords.items() if name != "wanted"}
+            return _partial(self.framework.differentiated, self.function, inputs, given, also)
         return _partial(self.function, *inputs, **keywords)
 
-    def _replayed(self, inputs: list[Foreign], keywords: Plain, slot: str) -> Deferred:
+    def _replayed(self, call: Deferred, slot: str) -> Deferred:
         """The call on a slot's arrays, recorded when they were made."""
         if slot not in self._graphs:
-            self._graphs[slot] = self.framework.captured(self._call(inputs, keywords))
+            self._graphs[slot] = self.framework.captured(call)
         return self._graphs[slot]
 
-    def _read(self, result: Any) -> dict[str, Any]:
-        names = _PARTS[self.name]
-        values = [result] if self.name == FORWARD else list(result)
+    def _read(self, result: Any, names: list[str], packed: bool) -> dict[str, Any]:
+        values = [result] if names == ["o"] else list(result)
         if len(values) != len(names):
             raise TypeError(f"returns {len(values)} things instead of {len(names)}")
-        parts, types = {}, []
+        parts: dict[str, Any] = {}
+        types = []
         for name, value in zip(names, values, strict=True):
-            parts[name], kind = self.framework.read(value)
+            read, kind = self.framework.read(value)
+            parts[name] = _unpacked(name, read, parts) if packed else read
             types.append(TYPES.index(kind) if kind in TYPES else -1)
         return {**parts, "types": np.array(types)}
+
+
+def _packed(array: Any) -> Any:
+    """From (1, heads, total, m) to (total, heads, m)."""
+    return np.ascontiguousarray(array[0].swapaxes(0, 1))
+
+
+def _unpacked(name: str, array: Any, parts: Mapping[str, Any]) -> Any:
+    """Back again; log sum exp may come as (heads, total) or (total, heads)."""
+    if name == "lse" and array.ndim == 2:
+        heads = parts["o"].shape[1] if parts["o"].ndim == 4 else 0
+        return (array if len(array) == heads else array.T)[None]
+    if name == "lse":
+        return array
+    return array.swapaxes(0, 1)[None] if array.ndim == 3 else array
 
 
 def _copier(array: Any) -> Callable[[], Any]:

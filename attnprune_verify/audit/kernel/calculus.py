@@ -41,8 +41,8 @@ class Calculus(Protocol):
     def along(self, errors: Array, axis: int) -> Array:
         """The error of a sum along an axis, which is kept."""
 
-    def centred(self, errors: Array, matrix: Array, product: Array) -> Array:
-        """The error of sum_j w_j (x_j - sum_t w_t x_t) when w has these errors."""
+    def centred(self, errors: Array, matrix: Array, product: Array, kept: Array | float = 1.0) -> Array:
+        """The error of sum_j w_j (c_j x_j - sum_t w_t c_t x_t) when w has these errors, c is `kept`."""
 
 
 @dataclass(frozen=True)
@@ -66,10 +66,11 @@ class Worst:
     def along(self, errors: Array, axis: int) -> Array:
         return np.asarray(errors.sum(axis=axis, keepdims=True))
 
-    def centred(self, errors: Array, matrix: Array, product: Array) -> Array:
+    def centred(self, errors: Array, matrix: Array, product: Array, kept: Array | float = 1.0) -> Array:
         found = np.empty_like(product)
         for i in range(product.shape[-2]):  # one query at a time: (..., l, mv) is the largest array here
-            spread = np.abs(matrix - product[..., i : i + 1, :])
+            own = matrix if isinstance(kept, float) else kept[..., i, :, None] * matrix
+            spread = np.abs(own - product[..., i : i + 1, :])
             found[..., i, :] = np.einsum("...j,...jc->...c", errors[..., i, :], spread)
         return found
 
@@ -95,7 +96,8 @@ class Typical:
     def along(self, errors: Array, axis: int) -> Array:
         return np.asarray(np.sqrt((errors**2).sum(axis=axis, keepdims=True)))
 
-    def centred(self, errors: Array, matrix: Array, product: Array) -> Array:
+    def centred(self, errors: Array, matrix: Array, product: Array, kept: Array | float = 1.0) -> Array:
         squares = errors**2
-        total = squares @ matrix**2 - 2 * product * (squares @ matrix) + product**2 * squares.sum(-1, keepdims=True)
+        total = (squares * kept**2) @ matrix**2 - 2 * product * ((squares * kept) @ matrix)
+        total = total + product**2 * squares.sum(-1, keepdims=True)
         return np.asarray(np.sqrt(np.maximum(total, 0.0)))

@@ -9,11 +9,9 @@ from functools import lru_cache
 import numpy as np
 from scipy.optimize import minimize_scalar
 
-from attnprune_verify.audit.kernel.bridge import BACKWARD, FORWARD
 from attnprune_verify.audit.kernel.observation import Observation
-from attnprune_verify.audit.kernel.sample import Array, Sample
+from attnprune_verify.audit.kernel.sample import BACKWARD, FORWARD, Array, Sample, parts_of
 from attnprune_verify.audit.kernel.steps import evaluate
-from attnprune_verify.audit.kernel.truth import parts_of
 from attnprune_verify.audit.kernel.wrong_backward import WrongGradient, backward_mistakes, gradients
 from attnprune_verify.audit.kernel.wrong_forward import Wrong, differentiated, forward_mistakes, output
 from attnprune_verify.audit.naming.describing import told_from_one
@@ -78,7 +76,7 @@ def _of_gradient(wrong: WrongGradient) -> Candidate:
 
 def _right(function: str, sample: Sample) -> Parts:
     steps = evaluate(sample)
-    return tuple(getattr(steps, name) for name in parts_of(function))
+    return tuple(getattr(steps, name) for name in parts_of(function, sample))
 
 
 def _factors(function: str, wrong: list[Observation], indices: list[int]) -> Iterator[Candidate]:

@@ -9,12 +9,11 @@ import numpy as np
 
 from attnprune_verify.audit.kernel.behaviour import BEHAVIOUR
 from attnprune_verify.audit.kernel.bias import rounds_to_one_side
-from attnprune_verify.audit.kernel.bridge import BACKWARD, FORWARD
 from attnprune_verify.audit.kernel.context import KernelContext, Refused, Reply, TooSlow, overflows
 from attnprune_verify.audit.kernel.judge import Verdict, judge
 from attnprune_verify.audit.kernel.modes import MODE_CHECKS
 from attnprune_verify.audit.kernel.regimes import regimes
-from attnprune_verify.audit.kernel.sample import Sample
+from attnprune_verify.audit.kernel.sample import BACKWARD, FORWARD, Sample
 from attnprune_verify.audit.kernel.shapes import misshapen
 from attnprune_verify.audit.kernel.together import together
 from attnprune_verify.audit.record import Check, Finding

@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from attnprune_verify.audit.kernel.bridge import BACKWARD, FACTS, FORWARD, FRAMEWORKS, TYPES
+from attnprune_verify.audit.kernel.bridge import FACTS, TYPES
+from attnprune_verify.audit.kernel.conventions import Conventions
 from attnprune_verify.audit.kernel.foreign import Foreign
 from attnprune_verify.audit.kernel.precision import Precision
 from attnprune_verify.audit.kernel.regimes import Regime, regimes
-from attnprune_verify.audit.kernel.sample import Sample
-from attnprune_verify.audit.kernel.truth import parts_of
+from attnprune_verify.audit.kernel.sample import BACKWARD, FORWARD, Sample, parts_of
 from attnprune_verify.audit.subject.process import NoAnswer, Subject, SubjectLost
 
 __all__ = ["KernelContext", "Refused", "Reply", "TooSlow", "overflows"]
@@ -29,7 +30,7 @@ _ARITHMETIC = ("OverflowError", "ZeroDivisionError", "FloatingPointError")
 
 @dataclass(frozen=True, eq=False)
 class Reply:
-    """What a call returned.
+    """Return what a call returned.
 
     Attributes
     ----------
@@ -72,27 +73,48 @@ class KernelContext:
         self._rate: dict[str, float] = {}
         self._skipped: dict[str, set[int]] = {}
         self.together: dict[str, Any] = {}  # by function, see kernel/together.py
+        self.rows: dict[tuple[Any, ...], Sample] = {}
         self.tiny: dict[tuple[str, tuple[str, ...]], Sample] = {}
-        self.alignment: dict[str, bool] = {}
         self.quick = False  # pairs of small sizes only
         self.reopened: Callable[[], Subject] | None = None  # the kernel again, in a process of its own
-        facts = subject.call(FACTS, []).parts[0] if FACTS in subject.functions else np.zeros(2)
-        self.framework = FRAMEWORKS[int(facts[0])]
-        self.own_backward = bool(facts[1])
+        facts: dict[str, Any] = {}
+        if FACTS in subject.functions:
+            facts = json.loads(bytes(subject.call(FACTS, []).parts[0].astype(np.uint8)))
+        self.framework = str(facts.get("framework", "numpy"))
+        self.own_backward = bool(facts.get("own"))
+        self.capabilities = tuple(facts.get("capabilities", ()))
+        self.conventions = Conventions.declared(facts.get("conventions") or {})
+        self.declares = bool(facts.get("declares"))  # conventions or capabilities, whichever
+        self._regimes: dict[str, Regime] = {}
+        self.read: dict[str, bool] = {}  # what the kernel was seen to mean, see kernel/acceptance.py
+        self.unjudged: Callable[[KernelContext, str, Sample], str | None] = lambda *_: None
         if not self.own_backward and BACKWARD in subject.functions:
             self.notes[BACKWARD] = f"by {self.framework}'s automatic differentiation of attention"
 
     def regimes(self) -> dict[str, Regime]:
-        return regimes(self.seed, self.precision.name)
+        """Every regime, under the conventions that the kernel declares."""
+        if not self._regimes:
+            self._regimes = {
+                name: replace(regime, samples=tuple(map(self.meant, regime.samples)))
+                for name, regime in regimes(self.seed, self.precision.name).items()
+            }
+        return self._regimes
 
-    def accepts(self, function: str, sample: Sample) -> bool:
-        """Whether the function names every modifier the sample has; others are only tried."""
-        found = self.subject.functions.get(function)
-        asked = {"window", "softcap", "alibi"} & set(sample.features)
-        return asked <= set(_names(found))
+    def meant(self, sample: Sample) -> Sample:
+        """The sample under the conventions that the kernel declares."""
+        if self.conventions == sample.conventions:
+            return sample
+        return sample.changed(conventions=self.conventions)
+
+    def lacks(self, function: str, sample: Sample) -> list[str]:
+        """Return what a sample needs that the function has no parameter for; other features are only tried."""
+        needed = {PARAMETERS[name] for name in sample.features if name in PARAMETERS}
+        needed -= {"dlse", "wanted"} if function == FORWARD else {"return_lse"}
+        needed -= set() if self.own_backward else {"wanted"}
+        return sorted(name for name in needed if not self.has(function, name))
 
     def answer(self, function: str, sample: Sample) -> Reply:
-        """What the function returns on a sample, in fresh contiguous arrays; asked once."""
+        """Return what the function returns on a sample, in fresh contiguous arrays; asked once."""
         key = (function, id(sample))
         if key not in self._replies:
             self._held.append(sample)
@@ -111,7 +133,7 @@ class KernelContext:
         return found if isinstance(found, Reply) else None
 
     def overflowed(self, function: str, sample: Sample) -> bool:
-        """Whether the answer was an arithmetic error."""
+        """Return whether the answer was an arithmetic error."""
         found = self._replies.get((function, id(sample)))
         return isinstance(found, NoAnswer) and overflows(found)
 
@@ -119,18 +141,32 @@ class KernelContext:
         """Seconds that calls on these samples will take, as far as earlier calls show."""
         return self._rate.get(function, 0.0) * sum(sample.work for sample in some)
 
-    def ask(self, function: str, sample: Sample, layout: str = "", slot: str = "", **more: Foreign) -> Reply:
-        """Return what the function returns, asked again; `more` is for the bridge, as modes have it."""
+    def has(self, function: str, parameter: str) -> bool:
+        """Return whether the function names the parameter, or the target declares it."""
+        return parameter in (*_names(self.subject.functions.get(function)), *self.capabilities)
+
+    def ask(
+        self, function: str, sample: Sample, layout: str = "", slot: str = "", probing: bool = False, **more: Foreign
+    ) -> Reply:
+        """Return what the function returns, asked again; `more` is for the bridge, as modes have it.
+
+        `probing`: whatever the kernel has not declared.
+        """
         key = (function, frozenset(sample.features))
         if function == BACKWARD and self._refused_all:
             raise Refused(self._refused_all)
         if key in self._refused:
             raise Refused(self._refused[key])
-        if not self.accepts(function, sample):
-            raise Refused(f"{function} has no parameter for {' and '.join(sample.features)}")
+        if lacks := self.lacks(function, sample):
+            raise Refused(f"{function} has no parameter {' and '.join(lacks)}")
+        if sample.dlse is not None and not self.own_backward and function == BACKWARD:
+            raise Refused("a cotangent of log sum exp is for kernels with a backward pass of their own")
+        if not probing and (why := self.unjudged(self, function, sample)) is not None:
+            raise Refused(why)
         self._check_budget(function, sample)
-        arrays = [sample.q, sample.k, sample.v] + [sample.do] * (function == BACKWARD)
-        how = {"keywords": sample.keywords, "layout": layout or sample.layout, "slot": slot, **more}
+        arrays = list(poisoned(sample))[: 3 + (function == BACKWARD)]
+        how = {"keywords": sample.keywords(function), "layout": layout or sample.layout, "slot": slot,
+               "parts": list(parts_of(function, sample)), "packed": sample.ends is not None, **more}  # fmt: skip
         try:
             reply = self._call(function, arrays, how, sample)
         except NoAnswer as none:
@@ -139,16 +175,22 @@ class KernelContext:
                 self.notes[BACKWARD] = f"attention cannot be differentiated: it {none}"
                 self._refused_all = self.notes[BACKWARD]
                 raise Refused(self._refused_all) from None
-            if none.raised and sample.features and key not in self._taken and not overflows(none):
+            open_ = key not in self._taken or self._undeclared(sample)
+            if none.raised and sample.features and open_ and not overflows(none):
                 self._refused[key] = f"{function} refuses {', '.join(sample.features)}: it {none}"
                 raise Refused(self._refused[key]) from None
             raise
         self._taken.add(key)
         return reply
 
+    def _undeclared(self, sample: Sample) -> bool:
+        """Return whether it has a mask that the kernel has not declared to read, and may refuse on any sizes."""
+        high = sample.mask is not None and sample.mask.ndim > 2
+        return (high or sample.additive) and not self.capabilities
+
     def _call(self, function: str, arrays: list[Any], how: dict[str, Any], sample: Sample) -> Reply:
         self.calls[function] = self.calls.get(function, 0) + 1
-        names = parts_of(function)
+        names = parts_of(function, sample)
         try:
             attributes = (*names, "types", "changed", "repeats")
             answer = self.subject.call(function, arrays, {"how": how}, attributes=attributes)
@@ -163,7 +205,7 @@ class KernelContext:
         *parts, types, changed, repeats = answer.parts
         inputs = ("q", "k", "v", "do")[: len(arrays)] + ("mask",)
         return Reply(
-            tuple(part.astype(np.float64) for part in parts),
+            tuple(_unread(sample, name, part.astype(np.float64)) for name, part in zip(names, parts, strict=True)),
             tuple(TYPES[int(code)] if code >= 0 else "another type" for code in types),
             tuple(name for name, is_other in zip(inputs, changed, strict=True) if is_other),
             int(repeats[0]),
@@ -181,7 +223,7 @@ class KernelContext:
             raise TooSlow(f"too slow: size {sample.longest} would take about {seconds:.0f} s")
 
     def refusals(self, function: str) -> list[str]:
-        """What the function refuses, each said once."""
+        """Return what the function refuses, each said once."""
         return [reason for (name, _), reason in self._refused.items() if name == function]
 
     def all_notes(self) -> dict[str, str]:
@@ -201,11 +243,40 @@ class KernelContext:
         return found
 
 
+# The parameter that a feature needs; CAPABILITIES may name it in place of the signature.
+PARAMETERS = {
+    "window": "window", "softcap": "softcap", "alibi": "alibi", "bias": "bias", "sinks": "sinks",
+    "dropout": "dropout_mask", "lse": "return_lse", "dlse": "dlse", "packed": "cu_seqlens_q",
+    "dbias": "wanted", "dsinks": "wanted",
+}  # fmt: skip
+
+
+def poisoned(sample: Sample) -> tuple[NDArray[np.float64], ...]:
+    """q, k, v and do, with the poison where nothing may be read."""
+    arrays = (sample.q, sample.k, sample.v, sample.do)
+    if sample.poison is None:
+        return arrays
+    keys, queries = sample.seen
+    seen = (queries, keys, keys, queries)
+    return tuple(np.where(used[..., None], x, sample.poison) for used, x in zip(seen, arrays, strict=True))
+
+
+def _unread(sample: Sample, name: str, part: NDArray[np.float64]) -> NDArray[np.float64]:
+    """A result without its entries that belong to poisoned inputs, which may be anything."""
+    if sample.poison is None or name not in ("o", "lse", "dq", "dk", "dv"):
+        return part
+    used = sample.seen[name in ("o", "lse", "dq")]
+    if part.shape[:3] != used.shape:
+        return part
+    nothing = -np.inf if name == "lse" else 0.0
+    return np.where(used if part.ndim == 3 else used[..., None], part, nothing)
+
+
 def _names(parameters: Any) -> list[str]:
     """The names of a function's parameters, where they are known."""
     return [] if parameters is None or isinstance(parameters, int) else [one.name for one in parameters]
 
 
 def overflows(none: NoAnswer) -> bool:
-    """Whether the subject overflowed or divided by zero, which is no refusal."""
+    """Return whether the subject overflowed or divided by zero, which is no refusal."""
     return any(name in str(none) for name in _ARITHMETIC)

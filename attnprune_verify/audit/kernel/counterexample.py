@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 
-from attnprune_verify.audit.kernel.bridge import BACKWARD
 from attnprune_verify.audit.kernel.context import KernelContext
 from attnprune_verify.audit.kernel.foreign import Numbers, Plain
 from attnprune_verify.audit.kernel.intervals import interval
-from attnprune_verify.audit.kernel.sample import Sample
-from attnprune_verify.audit.kernel.truth import parts_of
+from attnprune_verify.audit.kernel.sample import BACKWARD, Sample, parts_of
 from attnprune_verify.audit.subject.process import NoAnswer
 from attnprune_verify.files import plain
 
@@ -27,8 +25,8 @@ def counterexample(check: str, function: str, sample: Sample, context: KernelCon
         where it lies between them, entry by entry. Numbers that are not finite are texts.
     """
     inputs = ("q", "k", "v", "do") if function == BACKWARD else ("q", "k", "v")
-    given = {name: value for name, value in sample.keywords.items()}
-    ends = {name: interval(name, sample) for name in parts_of(function)}
+    given = sample.keywords(function)
+    ends = {name: interval(name, sample) for name in parts_of(function, sample)}
     found: Plain = {
         "check": check,
         "function": function,
@@ -43,7 +41,7 @@ def counterexample(check: str, function: str, sample: Sample, context: KernelCon
         returned = context.ask(function, sample).parts
     except NoAnswer:
         return found
-    found["returned"] = {name: as_data(part) for name, part in zip(parts_of(function), returned, strict=True)}
+    found["returned"] = {name: as_data(part) for name, part in zip(parts_of(function, sample), returned, strict=True)}
     return found
 
 

@@ -11,9 +11,9 @@ from attnprune_verify.audit.kernel.bounds import attention_errors
 from attnprune_verify.audit.kernel.context import KernelContext
 from attnprune_verify.audit.kernel.frameworks import framework_named
 from attnprune_verify.audit.kernel.own import own_attention
-from attnprune_verify.audit.kernel.sample import Array, Sample
+from attnprune_verify.audit.kernel.sample import Array, Sample, parts_of
 from attnprune_verify.audit.kernel.shapes import misshapen
-from attnprune_verify.audit.kernel.truth import parts_of, truth
+from attnprune_verify.audit.kernel.truth import truth
 
 __all__ = ["currency", "torch_attention"]
 
@@ -36,7 +36,7 @@ def currency(context: KernelContext) -> dict[str, str]:
         seen = [(sample, parts) for sample, parts in _answered(context, function)]
         if not seen:
             continue
-        names = parts_of(function)
+        names = parts_of(function, seen[0][0])
         unit = _size(names, [(sample, own_attention(sample)) for sample, _ in seen])
         mine = _size(names, seen)
         if not unit > 0:
@@ -58,9 +58,9 @@ def _answered(context: KernelContext, function: str) -> Iterator[tuple[Sample, P
     for name in _MEASURED:
         for sample in context.regimes()[name].samples:
             reply = context.known(function, sample)
-            usable = reply is not None and sample.generic and sample.longest <= _LONGEST
+            usable = reply is not None and sample.generic and not sample.extended and sample.longest <= _LONGEST
             if usable and reply is not None and misshapen(function, sample, reply) is None:
-                yield sample, dict(zip(parts_of(function), reply.parts, strict=True))
+                yield sample, dict(zip(parts_of(function, sample), reply.parts, strict=True))
 
 
 def _size(names: tuple[str, ...], answers: list[tuple[Sample, Parts]]) -> float:
@@ -91,5 +91,5 @@ def torch_attention(sample: Sample) -> Parts:
     function: Callable[..., object] = sys.modules["torch"].nn.functional.scaled_dot_product_attention
     keywords = {"attn_mask": allowed, "scale": sample.factor, "enable_gqa": sample.group > 1}
     o = torch.read(function(*inputs[:3], **keywords))[0]
-    gradients = [torch.read(one)[0] for one in torch.differentiated(function, inputs, keywords)]
+    gradients = [torch.read(one)[0] for one in torch.differentiated(function, inputs, keywords, [])]
     return dict(zip(("o", "dq", "dk", "dv"), (o, *gradients), strict=True))

@@ -8,15 +8,13 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from attnprune_verify.audit.kernel.bridge import BACKWARD, FORWARD
 from attnprune_verify.audit.kernel.check import check_attention
 from attnprune_verify.audit.kernel.foreign import Call, Foreign, Plain
 from attnprune_verify.audit.kernel.judge import judge
 from attnprune_verify.audit.kernel.options import CPU
 from attnprune_verify.audit.kernel.precision import precision_named
 from attnprune_verify.audit.kernel.regimes import regimes
-from attnprune_verify.audit.kernel.sample import Sample
-from attnprune_verify.audit.kernel.truth import parts_of
+from attnprune_verify.audit.kernel.sample import BACKWARD, FORWARD, Sample, parts_of
 from attnprune_verify.audit.subject.terms import drawn
 from attnprune_verify.errors import InvalidInstance
 
@@ -120,7 +118,9 @@ class AttentionEvaluator:
         """Every instance of the regimes, for a harness that runs kernels where they belong, such as on a GPU."""
         function, names = (BACKWARD, ("q", "k", "v", "do")) if backward else (FORWARD, ("q", "k", "v"))
         return [
-            Question(function, {name: getattr(one, name) for name in names}, dict(one.keywords), parts_of(function))
+            Question(
+                function, {name: getattr(one, name) for name in names}, one.keywords(function), parts_of(function, one)
+            )
             for one in self._samples()
         ]
 
@@ -150,9 +150,9 @@ class AttentionEvaluator:
         sample = samples[place]
         right = {"o": sample.do.shape, "dq": sample.q.shape, "dk": sample.k.shape, "dv": sample.v.shape}
         parts = []
-        for name in parts_of(function):
+        for name in parts_of(function, sample):
             if name not in answers:
-                raise InvalidInstance(f"answers must hold {', '.join(parts_of(function))}; {name} is missing")
+                raise InvalidInstance(f"answers must hold {', '.join(parts_of(function, sample))}; {name} is missing")
             parts.append(np.asarray(answers[name], dtype=np.float64))
             if parts[-1].shape != right[name]:
                 raise InvalidInstance(f"{name} must have the shape {right[name]}; got {parts[-1].shape}")
@@ -163,4 +163,9 @@ class AttentionEvaluator:
         }  # fmt: skip
 
     def _samples(self) -> list[Sample]:
-        return [sample for regime in regimes(self.seed, self.dtype).values() for sample in regime.samples]
+        return [
+            sample
+            for regime in regimes(self.seed, self.dtype).values()
+            for sample in regime.samples
+            if not sample.extended
+        ]

@@ -50,8 +50,10 @@ class Framework(Protocol):
             Where nothing can be recorded.
         """
 
-    def differentiated(self, function: Callable[..., Any], inputs: list[Any], keywords: dict[str, Any]) -> list[Any]:
-        """The gradients by q, k and v of the inner product with do; zero for an input that is not used."""
+    def differentiated(
+        self, function: Callable[..., Any], inputs: list[Any], keywords: dict[str, Any], also: list[str]
+    ) -> list[Any]:
+        """The gradients by q, k, v, and some keywords, of the inner product with do; zero for what is not used."""
 
 
 def framework_named(name: str, dtype: str, device: str = "cpu") -> Framework:
@@ -114,7 +116,7 @@ class _NumPy:
         return laid_out(values.astype(self.type), layout)
 
     def side_input(self, values: Any) -> Any:
-        return values.copy() if values.dtype == bool else values.astype(self.wide)
+        return values.astype(self.wide) if values.dtype.kind == "f" else values.copy()
 
     def fill(self, arrays: list[Any], values: tuple[Any, ...]) -> None:
         for array, value in zip(arrays, values, strict=True):
@@ -141,7 +143,9 @@ class _NumPy:
     def captured(self, call: Deferred) -> Deferred:
         raise NotImplementedError("NumPy records no calls")
 
-    def differentiated(self, function: Callable[..., Any], inputs: list[Any], keywords: dict[str, Any]) -> list[Any]:
+    def differentiated(
+        self, function: Callable[..., Any], inputs: list[Any], keywords: dict[str, Any], also: list[str]
+    ) -> list[Any]:
         raise TypeError("NumPy does not differentiate")
 
 
@@ -173,7 +177,8 @@ class _Torch:
         return exact.contiguous()
 
     def side_input(self, values: Any) -> Any:
-        return self._there(values, self.torch.bool if values.dtype == bool else self.wide)
+        kinds = {"b": self.torch.bool, "f": self.wide, "i": self.torch.int32}
+        return self._there(values, kinds[values.dtype.kind])
 
     def fill(self, arrays: list[Any], values: tuple[Any, ...]) -> None:
         with self.torch.no_grad():
@@ -199,24 +204,25 @@ class _Torch:
     def captured(self, call: Deferred) -> Deferred:
         return self.device.captured(call)
 
-    def differentiated(self, function: Callable[..., Any], inputs: list[Any], keywords: dict[str, Any]) -> list[Any]:
-        *leaves, do = inputs
+    def differentiated(
+        self, function: Callable[..., Any], inputs: list[Any], keywords: dict[str, Any], also: list[str]
+    ) -> list[Any]:
+        *arrays, do = inputs
+        leaves = [*arrays, *(keywords[name] for name in also)]
         for leaf in leaves:
             leaf.requires_grad_(True)
         try:
-            o = function(*leaves, **keywords)
+            o = function(*arrays, **keywords)
             if not getattr(o, "requires_grad", False):
                 return [self.torch.zeros_like(leaf) for leaf in leaves]
-            found = self._pulled(function, o, leaves, do.to(o.dtype), keywords)
+            found = self._pulled(lambda: function(*arrays, **keywords), o, leaves, do.to(o.dtype))
         finally:
             for leaf in leaves:
                 leaf.requires_grad_(False)
         pairs = zip(found, leaves, strict=True)
         return [self.torch.zeros_like(leaf) if gradient is None else gradient for gradient, leaf in pairs]
 
-    def _pulled(
-        self, function: Callable[..., Any], o: Any, leaves: list[Any], do: Any, keywords: dict[str, Any]
-    ) -> list[Any]:
+    def _pulled(self, again: Callable[[], Any], o: Any, leaves: list[Any], do: Any) -> list[Any]:
         """The gradients, by .backward(do) where autograd.grad is refused, as a reentrant checkpoint does."""
         try:
             return list(self.torch.autograd.grad(o, leaves, do, allow_unused=True))
@@ -224,7 +230,7 @@ class _Torch:
             if "checkpoint" not in str(error).lower():
                 raise
         try:
-            function(*leaves, **keywords).backward(do)
+            again().backward(do)
             return [leaf.grad for leaf in leaves]
         finally:
             for leaf in leaves:
@@ -246,7 +252,7 @@ class _Jax:
         return self._there(values.astype(self.type))
 
     def side_input(self, values: Any) -> Any:
-        return self._there(values if values.dtype == bool else values.astype(self.wide))
+        return self._there(values.astype(self.wide) if values.dtype.kind == "f" else values)
 
     def _there(self, values: Foreign) -> Foreign:
         array = self.numpy.asarray(values)
@@ -270,7 +276,14 @@ class _Jax:
             raise TypeError(f"returns {array.dtype}, not real numbers")
         return array.astype(np.float64), array.dtype.name
 
-    def differentiated(self, function: Callable[..., Any], inputs: list[Any], keywords: dict[str, Any]) -> list[Any]:
-        *leaves, do = inputs
-        o, pull = self.jax.vjp(lambda q, k, v: function(q, k, v, **keywords), *leaves)
+    def differentiated(
+        self, function: Callable[..., Any], inputs: list[Any], keywords: dict[str, Any], also: list[str]
+    ) -> list[Any]:
+        *arrays, do = inputs
+
+        def of(*leaves: Any) -> Any:
+            given = dict(zip(also, leaves[len(arrays) :], strict=True))
+            return function(*leaves[: len(arrays)], **{**keywords, **given})
+
+        o, pull = self.jax.vjp(of, *arrays, *(keywords[name] for name in also))
         return list(pull(do.astype(o.dtype)))

@@ -13,11 +13,12 @@ from typing import Any
 import numpy as np
 
 from attnprune_verify.audit.covering import covered, covering
+from attnprune_verify.audit.kernel.conventions import Conventions
 from attnprune_verify.audit.kernel.making import Maker
 from attnprune_verify.audit.kernel.precision import precision_named
 from attnprune_verify.audit.kernel.sample import Mask, Sample
 
-__all__ = ["FACTORS", "LEVELS", "Row", "asked_together", "interaction", "rows"]
+__all__ = ["FACTORS", "LEVELS", "OPTIONAL", "Row", "asked_together", "interaction", "rows"]
 
 Row = Mapping[str, Any]
 Table = dict[str, tuple[Any, ...]]
@@ -38,6 +39,12 @@ FACTORS: Table = {
     "scale": (None, 0.3),
     "level": (0.0, 100.0),
     "layout": ("plain", "heads last or spaced"),
+    "bias": ("none", "full", "one row for all"),
+    "sinks": (False, True),
+    "dropout": (False, True),
+    "lse": (False, True),
+    "rank": ("2", "per head", "per batch"),
+    "empty": (False, True),
 }
 # What a refusal of a feature takes out of the table.
 LEVELS: dict[str, tuple[str, tuple[Any, ...]]] = {
@@ -51,7 +58,15 @@ LEVELS: dict[str, tuple[str, tuple[Any, ...]]] = {
     "softcap": ("softcap", (2.0,)),
     "alibi": ("alibi", (True,)),
     "strides": ("layout", ("heads last or spaced",)),
+    "bias": ("bias", ("full", "one row for all")),
+    "sinks": ("sinks", (True,)),
+    "dropout": ("dropout", (True,)),
+    "lse": ("lse", (True,)),
+    "mask of rank 4": ("rank", ("per head", "per batch")),
+    "empty rows": ("empty", (True,)),
 }
+OPTIONAL = frozenset({"bias", "sinks", "dropout", "lse", "mask of rank 4", "empty rows"})
+_WEAK = ("size", "rank", "empty")  # in pairs only: of masks alone
 # Besides all triples of the other factors: a size with two of those that decide which tiles are visited.
 _TILED = (("size", "causal", "lengths"), ("size", "causal", "window"))
 # Pairs with the sizes of larger tiles, which triples would make too dear.
@@ -67,7 +82,7 @@ def rows(refused: frozenset[str], strength: int, largest: bool = True) -> tuple[
     table = _without(FACTORS, refused)
     if strength < 3:
         return tuple(covering({**table, "size": (7, 17, 31)}, 2))
-    small = tuple(covering(table, 3, _TILED, weak=("size",)))
+    small = tuple(covering(table, 3, _TILED, weak=_WEAK))
     return small if not largest else (*small, *covering(_without(_LARGE, refused), 2, (("size", "causal", "mask"),)))
 
 
@@ -86,8 +101,10 @@ def _without(table: Table, refused: frozenset[str]) -> Table:
     return found
 
 
-def interaction(row: Row, seed: int, dtype: str, index: int) -> Sample:
-    """The sample of a row; the same row gives the same numbers."""
+def interaction(
+    row: Row, seed: int, dtype: str, index: int, conventions: Conventions | None = None, gradients: bool = False
+) -> Sample:
+    """The sample of a row; the same row gives the same numbers; `gradients`: of bias and sinks, too."""
     maker = Maker(seed, precision_named(dtype))
     n, length = _lengths(row["lengths"], row["size"], index)
     m = row["m"]
@@ -104,7 +121,21 @@ def interaction(row: Row, seed: int, dtype: str, index: int) -> Sample:
     slopes = np.exp2(-np.arange(1.0, heads + 1)) if row["alibi"] else None
     layout = "plain" if row["layout"] == "plain" else ("heads last", "spaced")[index % 2]
     sample = sample.changed(causal=row["causal"], window=window, softcap=row["softcap"], alibi=slopes, layout=layout)
-    return _masked(sample, row["mask"], index)
+    sample = _masked(sample, row["mask"], index, row["rank"], row["empty"])
+    sample = _with_parts(maker, sample, row)
+    wanted = tuple(name for name, part in (("dbias", sample.bias), ("dsinks", sample.sinks)) if part is not None)
+    return sample.changed(conventions=conventions or Conventions(), wanted=wanted if gradients else ())
+
+
+def _with_parts(maker: Maker, sample: Sample, row: Row) -> Sample:
+    """Bias, sinks, dropout and log sum exp where the row has them."""
+    if row["bias"] != "none":
+        sample = maker.biased(sample, "full" if row["bias"] == "full" else "row")
+    if row["sinks"]:
+        sample = maker.sunk(sample)
+    if row["dropout"]:
+        sample = maker.dropped(sample)
+    return sample.changed(lse=row["lse"])
 
 
 _MANY = 1_500  # chosen: positions from which on one or two heads do
@@ -115,8 +146,8 @@ def _lengths(kind: str, size: int, index: int) -> tuple[int, int]:
     return {"equal": (size, size), "one query": (1, size), "fewer queries": (other, size)}.get(kind, (size, other))
 
 
-def _masked(sample: Sample, kind: str, index: int) -> Sample:
-    """With a mask that leaves every row a position."""
+def _masked(sample: Sample, kind: str, index: int, rank: str, empty: bool) -> Sample:
+    """With a mask that leaves every row a position, or some rows none; heads or samples may have masks of their own."""
     if kind == "none":
         return sample
     allowed = sample.allowed
@@ -125,7 +156,14 @@ def _masked(sample: Sample, kind: str, index: int) -> Sample:
     mask = np.asarray(_mask(kind, n, length, rng, index))
     for i in np.flatnonzero(~(mask & allowed).any(axis=1)):
         mask[i, rng.choice(np.flatnonzero(allowed[i]))] = True
-    return sample.changed(mask=mask)
+    if empty:
+        mask[index % 3 :: 3] = False
+    if rank == "2":
+        return sample.changed(mask=mask)
+    count = sample.shape[1 if rank == "per head" else 0]
+    read = np.asarray(mask.any(axis=1))[:, None]
+    own = np.stack([mask | (rng.random(mask.shape) < turn / 4) & read for turn in range(count)])
+    return sample.changed(mask=own[None] if rank == "per head" else own[:, None])
 
 
 def _mask(kind: str, n: int, length: int, rng: np.random.Generator, index: int) -> Mask:

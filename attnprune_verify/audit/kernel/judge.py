@@ -18,10 +18,12 @@ from numpy.typing import NDArray
 
 from attnprune_verify.audit.kernel.bounds import attention_errors
 from attnprune_verify.audit.kernel.precision import Precision
-from attnprune_verify.audit.kernel.sample import Array, Sample
-from attnprune_verify.audit.kernel.truth import Value, parts_of, truth
+from attnprune_verify.audit.kernel.sample import Array, Sample, parts_of
+from attnprune_verify.audit.kernel.truth import Value, truth
 
-__all__ = ["COARSE", "Verdict", "allowed_entries", "allowed_norms", "judge", "judge_part", "judge_parts"]
+__all__ = [
+    "COARSE", "Verdict", "allowed_entries", "allowed_norms", "judge", "judge_part", "judge_parts", "of_heads"
+]  # fmt: skip
 
 # Honest kernels reach at most 0.57 of these (docs/kernels.md, tests/audit/kernel/test_bounds.py).
 NORM, ENTRY = 2.0, 6.0
@@ -61,18 +63,20 @@ def judge_parts(
 ) -> list[Verdict]:
     """Judge every array on its own."""
     precision = precision or sample.precision
-    return [judge_part(name, part, sample, precision) for name, part in zip(parts_of(function), parts, strict=True)]
+    return [
+        judge_part(name, part, sample, precision) for name, part in zip(parts_of(function, sample), parts, strict=True)
+    ]
 
 
 def allowed_norms(name: str, sample: Sample, precision: Precision | None = None) -> Array:
     """What is allowed in the norm of each head, (batch, heads)."""
     errors = attention_errors(sample, precision)
     with np.errstate(over="ignore"):
-        worst = np.linalg.norm(errors.worst[name], axis=(-2, -1))
+        worst = of_heads(errors.worst[name])
         if not sample.generic:
-            return np.asarray(worst)
-        typical = np.linalg.norm(errors.typical[name], axis=(-2, -1))
-    entries = errors.worst[name].shape[-2] * errors.worst[name].shape[-1]
+            return worst
+        typical = of_heads(errors.typical[name])
+    entries = int(np.prod(errors.worst[name].shape[-2:]))
     return np.asarray(np.minimum(worst, (NORM + (ENTRY - NORM) / np.sqrt(entries)) * typical))
 
 
@@ -84,25 +88,34 @@ def allowed_entries(name: str, sample: Sample, precision: Precision | None = Non
     return np.where(typical > _SQUARED, np.minimum(worst, ENTRY * typical), worst) if sample.generic else worst
 
 
+def of_heads(array: Array) -> Array:
+    """The norm of each head, (batch, heads); of all at once where there are no matrices."""
+    if array.ndim < 3:
+        return np.asarray([[np.linalg.norm(array)]])
+    return np.asarray(np.linalg.norm(array, axis=(-2, -1) if array.ndim == 4 else -1))
+
+
 def judge_part(name: str, part: NDArray[Any], sample: Sample, precision: Precision | None = None) -> Verdict:
     """Judge one array."""
     precision = precision or sample.precision
     true: Value = truth(sample)[name]
     got = np.asarray(part, dtype=np.float64)
+    nothing = np.isneginf(true.value)  # log sum exp of a row that may see nothing
+    value = np.where(nothing, 0.0, true.value)
     with np.errstate(invalid="ignore", over="ignore"):
-        off = np.maximum(np.abs(got - true.value) - true.radius, 0.0)
-    size = np.linalg.norm(true.value, axis=(-2, -1))
-    size = np.where(size <= 2 * np.linalg.norm(true.radius, axis=(-2, -1)), 0.0, size)
+        off = np.where(nothing & (got == true.value), 0.0, np.maximum(np.abs(got - true.value) - true.radius, 0.0))
+    size = of_heads(value)
+    size = np.where(size <= 2 * of_heads(true.radius), 0.0, size)
     norms = allowed_norms(name, sample, precision)
     power = _power(norms, size)
     bound = allowed_entries(name, sample, precision)
     if not (off <= bound).all():
         return _wrong_entry(name, got, off, bound, power)
-    total = np.linalg.norm(off, axis=(-2, -1))
+    total = of_heads(off)
     if (total > norms).any():
         where = np.unravel_index(int(np.argmax(total / norms)), norms.shape)
         times = total[where] / norms[where]
-        place = f"batch {where[0]}, head {where[1]}"
+        place = f"batch {where[0]}, head {where[1]}" if off.ndim > 2 else "all of it"
         reason = f"{name} is off by {total[where]:.3g} in norm ({place}), {times:.1f} times what rounding explains"
         return Verdict("failed", name, float(total[where]), float(norms[where]), power, reason)
     error, allowed = float(np.max(total)), float(np.max(norms))

@@ -99,6 +99,41 @@ class Maker:
         text = np.searchsorted(np.array([23, 53, 59]), np.arange(sample.q.shape[2]), side="right")
         return sample.changed(mask=text[:, None] == text)
 
+    def _drawn(self, sample: Sample, what: str) -> np.random.Generator:
+        return np.random.default_rng([self.seed, *f"{what} {sample.name}".encode()])
+
+    def biased(self, sample: Sample, kind: str) -> Sample:
+        """With a normal bias: "full", the same for all samples ("heads"), all heads ("batch"), or both ("row")."""
+        batch, heads, _, n, length, *_ = sample.shape
+        first = {"full": (batch, heads), "heads": (1, heads), "batch": (batch, 1), "row": (1, 1)}[kind]
+        bias = self._drawn(sample, "bias").standard_normal((*first, n, length))
+        return self.exact(sample, bias=bias)
+
+    def sunk(self, sample: Sample, level: float = 0.0) -> Sample:
+        """With sinks around a level."""
+        return self.exact(sample, sinks=level + self._drawn(sample, "sinks").standard_normal(sample.shape[1]))
+
+    def dropped(self, sample: Sample, keep: float = 0.75) -> Sample:
+        """With dropout: weights stay with a probability."""
+        batch, heads, _, n, length, *_ = sample.shape
+        return sample.changed(
+            dropout=self._drawn(sample, "dropout").random((batch, heads, n, length)) < keep, keep=keep
+        )
+
+    def packed_from(
+        self,
+        name: str,
+        queries: tuple[int, ...],
+        keys: tuple[int, ...],
+        m: int = 8,
+        mv: int | None = None,
+        **options: Any,
+    ) -> Sample:
+        """Sequences of these lengths, one after the other."""
+        sample = self.make(name, sum(queries), m, sum(keys), mv, **options)
+        ends = tuple(tuple(int(end) for end in np.cumsum(side)) for side in (queries, keys))
+        return sample.changed(ends=ends)
+
     def scaled(self, sample: Sample, **factors: float) -> Sample:
         return self.exact(sample, **{name: getattr(sample, name) * factor for name, factor in factors.items()})
 

@@ -12,15 +12,14 @@ from typing import Any
 import numpy as np
 
 from attnprune_verify.audit.kernel.bounds import attention_errors
-from attnprune_verify.audit.kernel.bridge import BACKWARD, FORWARD
 from attnprune_verify.audit.kernel.context import KernelContext, Reply
 from attnprune_verify.audit.kernel.judge import judge
-from attnprune_verify.audit.kernel.sample import Array, Sample
+from attnprune_verify.audit.kernel.sample import BACKWARD, FORWARD, Array, Sample, parts_of
 from attnprune_verify.audit.kernel.sentences import SENTENCES
 from attnprune_verify.audit.kernel.shapes import misshapen
 from attnprune_verify.audit.kernel.shrink import cut, failure
 from attnprune_verify.audit.kernel.steps import evaluate
-from attnprune_verify.audit.kernel.truth import parts_of, truth
+from attnprune_verify.audit.kernel.truth import truth
 from attnprune_verify.audit.naming.diagnosis import Diagnosis
 from attnprune_verify.audit.subject.process import NoAnswer
 
@@ -50,7 +49,9 @@ def by_mechanism(context: KernelContext, function: str, sample: Sample) -> Diagn
 def _nan(context: KernelContext, function: str, sample: Sample) -> Diagnosis | None:
     """An online softmax that subtracts -inf from -inf; a gradient through a masked branch."""
     reply = context.ask(function, sample)
-    bad = [name for name, part in zip(parts_of(function), reply.parts, strict=True) if not np.isfinite(part).all()]
+    bad = [
+        name for name, part in zip(parts_of(function, sample), reply.parts, strict=True) if not np.isfinite(part).all()
+    ]
     if not bad:
         return None
     masked = not evaluate(sample).allowed.all()
@@ -97,7 +98,7 @@ def _weights(context: KernelContext, sample: Sample) -> Array | None:
 
 def _positions(context: KernelContext, function: str, sample: Sample) -> Diagnosis | None:
     """Weight where it is forbidden, as by a causal limit divided by the group; none where it is due."""
-    found = _weights(context, sample) if function == FORWARD else None
+    found = _weights(context, sample) if function == FORWARD and not sample.extended else None
     if found is None or not np.isfinite(found).all():
         return None
     steps = evaluate(sample)
@@ -142,7 +143,7 @@ def _from(sample: Sample, item: int) -> Sample:
 
 def _rows(context: KernelContext, function: str, sample: Sample) -> Diagnosis | None:
     """Rows or columns of a result that are 0 where nothing is: values beyond m, the last query."""
-    for name, part in zip(parts_of(function), context.ask(function, sample).parts, strict=True):
+    for name, part in zip(parts_of(function, sample), context.ask(function, sample).parts, strict=True):
         true = truth(sample)[name].value
         for axis, what in ((-1, "rows"), (-2, "columns")):
             gone = ~part.any(axis=axis) & np.abs(true).max(axis=axis).astype(bool)

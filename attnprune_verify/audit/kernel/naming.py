@@ -11,7 +11,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from attnprune_verify.audit.kernel.bounds import attention_errors
-from attnprune_verify.audit.kernel.bridge import BACKWARD, FORWARD
 from attnprune_verify.audit.kernel.candidates import Candidate, candidates
 from attnprune_verify.audit.kernel.context import KernelContext, Reply
 from attnprune_verify.audit.kernel.judge import allowed_norms, judge, judge_parts
@@ -20,11 +19,11 @@ from attnprune_verify.audit.kernel.mechanisms import by_mechanism
 from attnprune_verify.audit.kernel.observation import Observation
 from attnprune_verify.audit.kernel.precision import LOWER
 from attnprune_verify.audit.kernel.regimes import BENIGN, EXTREME
-from attnprune_verify.audit.kernel.sample import Array, Sample
+from attnprune_verify.audit.kernel.sample import BACKWARD, FORWARD, Array, Sample, parts_of
 from attnprune_verify.audit.kernel.sentences import SENTENCES
 from attnprune_verify.audit.kernel.shapes import misshapen
 from attnprune_verify.audit.kernel.steps import evaluate
-from attnprune_verify.audit.kernel.truth import parts_of, truth
+from attnprune_verify.audit.kernel.truth import truth
 from attnprune_verify.audit.naming.describing import told_from_one
 from attnprune_verify.audit.naming.diagnosis import Diagnosis
 from attnprune_verify.audit.naming.exponential import one_curve
@@ -76,7 +75,8 @@ class Namer:
     def _of_these(self, function: str, here: tuple[Sample, ...]) -> Diagnosis | None:
         """A formula for some failing samples; for the plainest of them alone where all have no one formula."""
         observed = []
-        for sample in sorted((one for one in here if one.longest <= _LONGEST), key=lambda one: one.work)[:_MOST_HERE]:
+        plain = (one for one in here if one.longest <= _LONGEST and not one.extended)
+        for sample in sorted(plain, key=lambda one: one.work)[:_MOST_HERE]:
             try:
                 reply = self.context.answer(function, sample)
             except NoAnswer:
@@ -113,6 +113,8 @@ class Namer:
             found: dict[str, list[Observation]] = {}
             for name, regime in self.context.regimes().items():
                 for sample in regime.samples:
+                    if sample.extended:
+                        continue
                     try:
                         reply = self.context.answer(function, sample)
                     except NoAnswer:
@@ -230,7 +232,7 @@ def _share_off(function: str, wrong: list[Observation]) -> float:
     for one in wrong:
         errors = attention_errors(one.sample).worst
         for index in one.wrong:
-            name = parts_of(function)[index]
+            name = parts_of(function, one.sample)[index]
             off += int((np.abs(one.parts[index] - truth(one.sample)[name].value) > errors[name]).sum())
             count += one.parts[index].size
     return off / max(count, 1)
@@ -262,7 +264,7 @@ def _chosen(seen: dict[str, list[Observation]]) -> list[Observation]:
 
 def _without_formula(function: str, wrong: list[Observation]) -> Diagnosis | None:
     """All zeros, or the same numbers whatever goes in."""
-    for index, name in enumerate(parts_of(function)):
+    for index, name in enumerate(parts_of(function, wrong[0].sample)):
         parts = [one.parts[index] for one in wrong if np.any(truth(one.sample)[name].value)]
         if parts and all(not part.any() for part in parts):
             return Diagnosis(("zero-output",), f"{name} is all zeros")
@@ -290,7 +292,7 @@ def _allowed(sample: Sample, name: str) -> float:
 
 def _relative(function: str, one: Observation) -> float:
     found = 0.0
-    for index, name in enumerate(parts_of(function)):
+    for index, name in enumerate(parts_of(function, one.sample)):
         size = float(np.linalg.norm(truth(one.sample)[name].value))
         found = max(found, _off(one, name, index) / size if size > 0 else 0.0)
     return found
@@ -302,7 +304,7 @@ def _left(function: str, observed: list[Observation], indices: list[int], candid
     for one in observed:
         formula = candidate.parts(one.sample)
         for index in indices:
-            name = parts_of(function)[index]
+            name = parts_of(function, one.sample)[index]
             rows = np.asarray(np.isfinite(formula[index]).all(axis=-1, keepdims=True))
             share = _share(one, name, index, formula[index], rows)
             if share is None:

@@ -5,31 +5,16 @@ Small but for a few; shapes come from a small pool, because a compiling subject 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import lru_cache
 
 import numpy as np
 
 from attnprune_verify.audit.kernel.making import Maker
+from attnprune_verify.audit.kernel.optional import optional
 from attnprune_verify.audit.kernel.precision import precision_named
-from attnprune_verify.audit.kernel.sample import Sample
+from attnprune_verify.audit.kernel.regime import Regime
 
 __all__ = ["BENIGN", "EXTREME", "Regime", "regimes"]
-
-
-@dataclass(frozen=True)
-class Regime:
-    """Samples with one purpose.
-
-    Attributes
-    ----------
-    required : has to be decided before anything can pass
-    """
-
-    name: str
-    says: str
-    samples: tuple[Sample, ...]
-    required: bool = False
 
 
 # On these the search for a mistake's name begins; on those only overflow and stand-ins for -inf can be wrong.
@@ -53,7 +38,15 @@ EXTREME = (
 def regimes(seed: int, dtype: str) -> dict[str, Regime]:
     """Every regime; the same seed gives the same numbers."""
     maker = Maker(seed, precision_named(dtype))
-    found = (*_plain(maker), *_options(maker), *_sizes(maker), *_numbers(maker), *_huge(maker), *_modifiers(maker))
+    found = (
+        *_plain(maker),
+        *_options(maker),
+        *_sizes(maker),
+        *_numbers(maker),
+        *_huge(maker),
+        *_modifiers(maker),
+        *optional(maker),
+    )
     return {regime.name: regime for regime in found}
 
 

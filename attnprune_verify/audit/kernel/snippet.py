@@ -6,11 +6,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from attnprune_verify.audit.kernel.bounds import attention_errors
-from attnprune_verify.audit.kernel.bridge import BACKWARD, FORWARD
-from attnprune_verify.audit.kernel.context import KernelContext
+from attnprune_verify.audit.kernel.context import KernelContext, poisoned
 from attnprune_verify.audit.kernel.judge import judge_part
-from attnprune_verify.audit.kernel.sample import Sample
-from attnprune_verify.audit.kernel.truth import parts_of, truth
+from attnprune_verify.audit.kernel.sample import BACKWARD, FORWARD, Sample, parts_of
+from attnprune_verify.audit.kernel.truth import truth
 from attnprune_verify.audit.naming.importing import import_lines
 from attnprune_verify.audit.subject.process import NoAnswer
 
@@ -25,8 +24,12 @@ def as_code(function: str, sample: Sample, context: KernelContext) -> str | None
 
     Of a result of more than eight numbers those that are furthest off stand there.
     """
-    arrays = {"q": sample.q, "k": sample.k, "v": sample.v} | ({"do": sample.do} if function == BACKWARD else {})
+    given = zip(("q", "k", "v", "do")[: 3 + (function == BACKWARD)], poisoned(sample), strict=False)
+    arrays = {name: array if sample.ends is None else array[0].swapaxes(0, 1) for name, array in given}
     sizes = [array.size for array in arrays.values()] + [0 if sample.mask is None else sample.mask.size // 4]
+    others = [part for part in (sample.bias, sample.dropout, sample.dlse) if part is not None]
+    if max([0, *(part.size // 4 for part in others)]) > _LARGEST or (sample.seeded and sample.ends is not None):
+        return None
     if max(sizes) > _LARGEST and not sample.seeded:
         return None
     own = function == FORWARD or context.own_backward
@@ -38,13 +41,13 @@ def as_code(function: str, sample: Sample, context: KernelContext) -> str | None
     if sample.layout != "plain" and context.framework != "jax":
         lines += _laid_out(context.framework, sample.layout, tuple(arrays))
     keywords = []
-    for name, value in sample.keywords.items():
-        if name == "mask" and sample.mask is not None and sample.mask.size > 4 * _LARGEST:
+    for name, value in sample.keywords(function).items():
+        if name == "mask" and sample.mask is not None and sample.mask.size > 4 * _LARGEST and not sample.additive:
             lines += _mask_by_rows(context, sample)
             keywords.append("mask=mask")
         else:
             keywords.append(f"{name}={_keyword(context, value, sample)}")
-    lines += _call(function, own, context.framework, keywords)
+    lines += _call(function, own, context.framework, keywords, sample)
     return "\n".join([*lines, *_beside(function, sample, context)]) + "\n"
 
 
@@ -87,8 +90,10 @@ def _beside(function: str, sample: Sample, context: KernelContext) -> list[str]:
         parts = context.ask(function, sample).parts
     except NoAnswer:
         parts = ()
+    if sample.ends is not None:
+        return [f"print({', '.join(parts_of(function, sample))})  # packed: see the reason for what is expected"]
     lines = []
-    for name, part in zip(parts_of(function), parts, strict=False):
+    for name, part in zip(parts_of(function, sample), parts, strict=False):
         right = true[name].value
         if part.shape != right.shape:
             return [f"print({name!r}, {name}.shape, 'expected', {right.shape})"]
@@ -136,18 +141,25 @@ def _numbers(array: NDArray[np.float64]) -> str:
 def _keyword(context: KernelContext, value: object, sample: Sample) -> str:
     if not isinstance(value, np.ndarray):
         return repr(value)
+    module = {"numpy": "np.array", "torch": "torch.tensor", "jax": "jnp.array"}[context.framework]
+    if value.dtype.kind == "i":
+        return f"{module}({value.tolist()}, dtype={module.partition('.')[0]}.int32)"
+    if any(value is part for part in (sample.bias, sample.sinks)) or sample.additive and value.ndim > 1:
+        return _made(context, _numbers(value), sample.precision.name)
     if value.dtype == bool:
-        module = {"numpy": "np.array", "torch": "torch.tensor", "jax": "jnp.array"}[context.framework]
         return f"{module}({value.astype(int).tolist()}, dtype={'bool' if module[0] != 't' else 'torch.bool'})"
     return _made(context, _numbers(value), "float64" if sample.precision.name == "float64" else "float32")
 
 
-def _call(function: str, own: bool, framework: str, keywords: list[str]) -> list[str]:
+def _call(function: str, own: bool, framework: str, keywords: list[str], sample: Sample) -> list[str]:
     given = "".join(f", {keyword}" for keyword in keywords)
+    named = ", ".join(parts_of(function, sample))
     if function == FORWARD:
-        return [f"o = attention(q, k, v{given})"]
+        return [f"{named} = attention(q, k, v{given})"]
     if own:
-        return [f"dq, dk, dv = attention_backward(q, k, v, do{given})"]
+        return [f"{named} = attention_backward(q, k, v, do{given})"]
+    if sample.wanted:
+        return ["# the gradients by q, k, v and the keywords, of the inner product with do:", f"# {named}"]
     if framework == "torch":
         return [
             "for leaf in (q, k, v):",

@@ -7,12 +7,10 @@ from dataclasses import dataclass, field
 from itertools import combinations
 from typing import Any
 
-from attnprune_verify.audit.kernel.bridge import FORWARD
+from attnprune_verify.audit.kernel.acceptance import unjudged
 from attnprune_verify.audit.kernel.context import KernelContext, Refused
 from attnprune_verify.audit.kernel.interactions import FACTORS, LEVELS, Row, asked_together, interaction, rows
-from attnprune_verify.audit.kernel.judge import judge
-from attnprune_verify.audit.kernel.sample import Sample
-from attnprune_verify.audit.kernel.shapes import misshapen
+from attnprune_verify.audit.kernel.sample import BACKWARD, FORWARD, Sample
 from attnprune_verify.audit.subject.process import NoAnswer, SubjectLost
 
 __all__ = ["Together", "together"]
@@ -34,7 +32,7 @@ class Together:
         """How many pairs and triples were asked, and which pairs are refused."""
         said = asked_together(self.rows, self.refused)
         listed = "; ".join(" with ".join(sorted(pair)) for pair in sorted(self.pairs, key=sorted))
-        return f"{said}{f'; refused together: {listed}' if listed else ''}"
+        return f"{said}{f'; not together: {listed}' if listed else ''}"
 
 
 def together(context: KernelContext, function: str) -> Together:
@@ -47,20 +45,31 @@ def together(context: KernelContext, function: str) -> Together:
 
 def _made(context: KernelContext, function: str) -> Together:
     refused = frozenset(name for name in LEVELS if _refuses(context, function, (name,)))
+    if function == BACKWARD and not context.has(FORWARD, "return_lse"):
+        refused |= {"lse"}
     # A framework that compiles for every shape and keyword pays for each row.
     strength = 2 if context.quick or context.framework == "jax" else 3
     largest = context.precision.name != "float64"  # whose truth is in balls
-    found = Together((), (), refused)
+    found = Together((), (), refused | ({"lse"} if function == BACKWARD else set()))  # counted where it means something
     for strong in range(strength, 1, -1):
         asked = tuple(_accepted(context, function, rows(refused, strong, largest), found.pairs))
-        aligned = _bottom_right(context, function)
-        samples = [interaction(row, context.seed, context.precision.name, place) for place, row in enumerate(asked)]
-        fitted = [(_aligned(one, aligned), row) for one, row in zip(samples, asked, strict=True)]
-        kept = [(one, row) for one, row in fitted if one is not None]
+        samples = [_sample(context, row, place) for place, row in enumerate(asked)]
+        kept = [(one, row) for one, row in zip(samples, asked, strict=True) if not unjudged(context, function, one)]
         found.samples, found.rows = tuple(one for one, _ in kept), tuple(row for _, row in kept)
         if context.predicted(function, found.samples) <= _MOST_SECONDS:
             break
     return found
+
+
+def _sample(context: KernelContext, row: Row, place: int) -> Sample:
+    """The sample of a row, the same for both functions, so that its truth is computed once."""
+    key = (*row.values(), place)
+    if key not in context.rows:
+        gradients = not context.own_backward or context.has(BACKWARD, "wanted")
+        context.rows[key] = interaction(
+            row, context.seed, context.precision.name, place, context.conventions, gradients
+        )
+    return context.rows[key]
 
 
 def _tiny(features: tuple[str, ...]) -> Row:
@@ -69,6 +78,8 @@ def _tiny(features: tuple[str, ...]) -> Row:
     for name in features:
         factor, levels = LEVELS[name]
         chosen[factor] = levels[0] if factor != "lengths" else "fewer queries"
+        if factor in ("rank", "empty") and chosen["mask"] == "none":
+            chosen["mask"] = "scattered"
     return chosen
 
 
@@ -76,7 +87,7 @@ def _refuses(context: KernelContext, function: str, features: tuple[str, ...]) -
     """Whether the function raises where it is given these features on a small plain instance."""
     key = (function, features)
     if key not in context.tiny:
-        context.tiny[key] = interaction(_tiny(features), context.seed, context.precision.name, 0)
+        context.tiny[key] = _sample(context, _tiny(features), 0)
     try:
         context.answer(function, context.tiny[key])
     except SubjectLost:
@@ -106,32 +117,3 @@ def _split(context: KernelContext, function: str, row: Row, pairs: set[frozenset
                 yield from _split(context, function, {**row, factor: _PLAIN[factor]}, pairs)
             return
     yield row
-
-
-def _bottom_right(context: KernelContext, function: str) -> bool | None:
-    """Whether a causal mask over more keys than queries ends at the last key; the contract leaves it open."""
-    name = FORWARD if FORWARD in context.subject.functions else function
-    if name not in context.alignment:
-        sample = interaction(_tiny(("causal", "l != n")), context.seed, context.precision.name, 1)
-        found = False
-        try:
-            reply = context.answer(name, sample)
-            if misshapen(name, sample, reply) is None and judge(name, sample, reply.parts).status == "failed":
-                found = judge(name, sample.changed(bottom_right=True), reply.parts).status != "failed"
-        except NoAnswer:
-            found = False
-        context.alignment[name] = found
-        if found:
-            context.notes[name] = "causal: the last query sees the last key"
-    return context.alignment[name]
-
-
-def _aligned(sample: Sample, bottom_right: bool | None) -> Sample | None:
-    """The sample as the kernel's causal masks are aligned; None where that leaves rows empty or distances open."""
-    n, length = sample.allowed.shape
-    if not (bottom_right and sample.causal and n != length):
-        return sample
-    if n > length or sample.window is not None or sample.alibi is not None:
-        return None
-    moved = sample.changed(bottom_right=True)
-    return moved if moved.allowed.any(axis=1).all() else None

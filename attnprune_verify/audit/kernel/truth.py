@@ -6,28 +6,33 @@ Per query head, with the positions a query may attend to:
     dV = P^T dO,  dP = dO V^T,  dS = P * (dP - (P * dP) 1),  dQ = scale dS K,  dK = scale dS^T Q,
 
 dK and dV summed over the query heads of a group; with a softcap s becomes c tanh(s / c), whose derivative multiplies
-dS; ALiBi adds -slope |i - j|. Balls (python-flint) are used for float64 and for everything small; where the subject
-is less precise than float64 and the sample large, float64 with its own worst-case bound is as good.
+dS; ALiBi adds -slope |i - j|; a bias is added, and its gradient is dS summed over what it was broadcast along; a sink
+is one more key with a given logit and the value 0; dropout multiplies P in O and dV, and dP. log sum exp of a row
+adds its cotangent to (dP - mean). A row that may see nothing has O = 0, log sum exp -inf and gradients 0.
+
+Balls (python-flint) are used for float64 and for everything small; where the subject is less precise than float64 and
+the sample large, float64 with its own worst-case bound is as good.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from flint import arb, arb_mat
 
 from attnprune_verify.audit.kernel.bounds import worst_errors
 from attnprune_verify.audit.kernel.precision import PRECISIONS
-from attnprune_verify.audit.kernel.sample import Array, Sample
-from attnprune_verify.audit.kernel.steps import evaluate
-from attnprune_verify.oracle.enclosure import as_ball, as_balls, enclose, working_precision
+from attnprune_verify.audit.kernel.sample import Array, Sample, parts_of
+from attnprune_verify.audit.kernel.steps import evaluate, spread_over
+from attnprune_verify.oracle.enclosure import as_ball, as_balls, working_precision
 
-__all__ = ["BACKWARD", "FORWARD", "Value", "by_balls", "by_float64", "parts_of", "truth"]
+__all__ = ["Value", "by_balls", "by_float64", "parts_of", "truth"]
 
-FORWARD, BACKWARD = ("o",), ("dq", "dk", "dv")
 _SMALL = 1_000  # positions up to which balls cost as little as float64 with its bound: some 5 ms
 _BITS = 128
+_OUTWARD = 1 + 2.0**-50  # for the rounding of the radius itself to float64, and of the sum
 
 
 @dataclass(frozen=True)
@@ -38,13 +43,14 @@ class Value:
     radius: Array
 
 
-def parts_of(function: str) -> tuple[str, ...]:
-    """The arrays a function returns."""
-    return FORWARD if function == "attention" else BACKWARD
+def _names(sample: Sample) -> tuple[str, ...]:
+    """All results of a sample."""
+    more = {"dbias": sample.bias, "dsinks": sample.sinks}
+    return ("o", "lse", "dq", "dk", "dv", *(name for name, part in more.items() if part is not None))
 
 
 def truth(sample: Sample) -> dict[str, Value]:
-    """o, dq, dk and dv, computed once per sample."""
+    """o, lse, dq, dk and dv, dbias and dsinks where there are such; computed once per sample."""
     if "truth" not in sample.memo:
         batch, heads, _, n, length, _, _ = sample.shape
         large = batch * heads * n * length > _SMALL
@@ -57,86 +63,130 @@ def truth(sample: Sample) -> dict[str, Value]:
 def by_float64(sample: Sample) -> dict[str, Value]:
     """NumPy in float64, and the worst that rounding there can do."""
     steps, errors = evaluate(sample), worst_errors(sample, PRECISIONS["float64"])
-    return {name: Value(getattr(steps, name), errors[name]) for name in (*FORWARD, *BACKWARD)}
+    return {name: Value(getattr(steps, name), errors[name]) for name in _names(sample)}
 
 
 def by_balls(sample: Sample) -> dict[str, Value]:
     """Ball arithmetic, head by head."""
-    batch, heads, kv_heads, *_ = sample.shape
+    batch, heads, kv_heads, n, length, *_ = sample.shape
     with working_precision(_BITS):
-        heads_of = [[_head(sample, item, head) for head in range(heads)] for item in range(batch)]
-        summed = {
-            "o": [[one["o"] for one in row] for row in heads_of],
-            "dq": [[one["dq"] for one in row] for row in heads_of],
-            "dk": [[_total(row, "dk", group, sample.group) for group in range(kv_heads)] for row in heads_of],
-            "dv": [[_total(row, "dv", group, sample.group) for group in range(kv_heads)] for row in heads_of],
+        found = [[_head(sample, item, head) for head in range(heads)] for item in range(batch)]
+        arrays: dict[str, Any] = {
+            name: np.array([[one[name] for one in row] for row in found], dtype=object)
+            for name in ("o", "lse", "dq", "dk", "dv", "ds")
         }
-        return {name: _value(matrices) for name, matrices in summed.items()}
+        balls = {name: arrays[name] for name in ("o", "lse", "dq")}
+        balls |= {name: sample.per_key_head(arrays[name])[:, :, :length] for name in ("dk", "dv")}
+        if sample.bias is not None:
+            balls["dbias"] = spread_over(sample, arrays["ds"][..., :length])
+        if sample.sinks is not None:
+            balls["dsinks"] = arrays["ds"][..., length].sum(axis=(0, 2))
+        return {name: _value(some) for name, some in balls.items()}
 
 
-def _total(row: list[dict[str, arb_mat]], name: str, group: int, size: int) -> arb_mat:
-    first, *rest = row[group * size : (group + 1) * size]
-    total = first[name]
-    for one in rest:
-        total = total + one[name]
-    return total
+def _value(balls: Any) -> Value:
+    """Midpoints as the nearest float64, with what that rounds away in the radius."""
+    flat = balls.ravel().tolist()
+    middle = np.array([float(ball.mid()) for ball in flat]).reshape(balls.shape)
+    radius = np.array([float(ball.rad()) for ball in flat]).reshape(balls.shape)
+    with np.errstate(invalid="ignore"):
+        found = _OUTWARD * radius + np.finfo(float).eps * np.abs(middle) + np.finfo(float).smallest_subnormal
+    nothing = np.isneginf(middle)  # log(0), of a row that may see nothing
+    return Value(middle, np.where(nothing, 0.0, np.where(np.isnan(found), np.inf, found)))
 
 
-def _value(matrices: list[list[arb_mat]]) -> Value:
-    rows, columns = matrices[0][0].nrows(), matrices[0][0].ncols()
-    balls = [entry for row in matrices for matrix in row for entry in matrix.entries()]
-    found = enclose(balls, (len(matrices), len(matrices[0]), rows, columns))
-    return Value(found.midpoint, found.radius)
-
-
-def _head(sample: Sample, item: int, head: int) -> dict[str, arb_mat]:
-    """o, dq, and this head's part of dk and dv."""
+def _head(sample: Sample, item: int, head: int) -> dict[str, Any]:
+    """o, log sum exp, dq, this head's part of dk and dv, and the gradient by bias and sink."""
     key = head // sample.group
+    n, length = sample.q.shape[2], sample.k.shape[2]
     q, do = as_balls(sample.q[item, head]), as_balls(sample.do[item, head])
     k, v = as_balls(sample.k[item, key]), as_balls(sample.v[item, key])
     scale = 1 / arb(sample.q.shape[3]).sqrt() if sample.scale is None else as_ball(sample.scale)
-    logits, slopes = _logits(sample, head, (q * k.transpose() * scale).entries())
-    weights = _softmax(sample, logits)
-    n, length = sample.allowed.shape
-    p = arb_mat(n, length, weights)
+    allowed = _at(sample.allowed, sample, item, head)
+    scores = _Scores(sample, (item, head), scale, allowed)
+    logits, slopes, by_bias = scores.of((q * k.transpose()).entries())
+    kept = _kept(sample, item, head)
     dp = (do * v.transpose()).entries()
-    ds = arb_mat(n, length, _logit_gradient(weights, dp, slopes, length))
-    return {"o": p * v, "dq": ds * k * scale, "dk": ds.transpose() * q * scale, "dv": p.transpose() * do}
+    dp = dp if kept is None else [a * b for a, b in zip(dp, kept, strict=True)]
+    used, through, ds, lse = [], [], [], []
+    sink = None if sample.sinks is None else as_ball(sample.sinks[head])
+    for i in range(n):
+        row = slice(i * length, (i + 1) * length)
+        weights, last, log = _softmax(logits[row], scores.allowed[i], sink)
+        mean = sum((a * b for a, b in zip(weights, dp[row], strict=True)), arb(0))
+        inner = -mean if sample.dlse is None else as_ball(sample.dlse[item, head, i]) - mean
+        gradient = [a * (b + inner) for a, b in zip(weights, dp[row], strict=True)]
+        used += weights
+        through += [a * b for a, b in zip(gradient, slopes[row], strict=True)]
+        ds.append([*(a * b for a, b in zip(gradient, by_bias[row], strict=True)), last * inner])
+        lse.append(log / (arb(2).log() if sample.conventions.lse_base == "2" else 1))
+    used = used if kept is None else [a * b for a, b in zip(used, kept, strict=True)]
+    p, dl = arb_mat(n, length, used), arb_mat(n, length, through)
+    found = {"o": p * v, "dq": dl * k * scale, "dk": dl.transpose() * q * scale, "dv": p.transpose() * do}
+    return {"lse": lse, "ds": ds, **{name: _rows(matrix) for name, matrix in found.items()}}
 
 
-def _logits(sample: Sample, head: int, entries: list[arb]) -> tuple[list[arb], list[arb] | None]:
-    """The modified logits, and their derivatives by the unmodified ones (None: all 1)."""
-    slopes = None
-    if sample.softcap is not None:
-        cap = as_ball(sample.softcap)
-        tanh = [(entry / cap).tanh() for entry in entries]
-        entries, slopes = [cap * t for t in tanh], [1 - t * t for t in tanh]
-    if sample.alibi is not None:
-        slope, length = as_ball(sample.alibi[head]), sample.k.shape[2]
-        entries = [entry - slope * abs(t // length - t % length) for t, entry in enumerate(entries)]
-    return entries, slopes
+def _rows(matrix: arb_mat) -> list[list[arb]]:
+    entries, columns = matrix.entries(), matrix.ncols()
+    return [entries[start : start + columns] for start in range(0, len(entries), columns)]
 
 
-def _softmax(sample: Sample, logits: list[arb]) -> list[arb]:
-    """Row by row over the allowed positions, shifted by about the largest."""
-    n, length = sample.allowed.shape
-    weights = [arb(0)] * (n * length)
-    for i, row in enumerate(sample.allowed):
-        places = [i * length + int(j) for j in np.flatnonzero(row)]
-        shift = arb(max(float(logits[place].mid()) for place in places))
-        exponentials = [(logits[place] - shift).exp() for place in places]
-        total = sum(exponentials, arb(0))
-        for place, exponential in zip(places, exponentials, strict=True):
-            weights[place] = exponential / total
-    return weights
+def _at(array: Any, sample: Sample, item: int, head: int) -> Any:
+    """Return what one head reads of something that is broadcast to (batch, heads, n, l)."""
+    batch, heads, _, n, length, *_ = sample.shape
+    return np.broadcast_to(array, (batch, heads, n, length))[item, head]
 
 
-def _logit_gradient(p: list[arb], dp: list[arb], slopes: list[arb] | None, length: int) -> list[arb]:
-    """P * (dP - (P * dP) 1), times the derivative of a softcap."""
-    found: list[arb] = []
-    for start in range(0, len(p), length):
-        row = slice(start, start + length)
-        products = [a * b for a, b in zip(p[row], dp[row], strict=True)]
-        mean = sum(products, arb(0))
-        found += [product - a * mean for product, a in zip(products, p[row], strict=True)]
-    return found if slopes is None else [a * b for a, b in zip(found, slopes, strict=True)]
+def _kept(sample: Sample, item: int, head: int) -> list[arb] | None:
+    """Return what dropout multiplies a head's weights by."""
+    if sample.dropout is None:
+        return None
+    share = 1 / as_ball(sample.keep)
+    return [share if stays else arb(0) for stays in sample.dropout[item, head].ravel()]
+
+
+class _Scores:
+    """The logits of one head in the declared order, with their derivatives by the scaled products and by the bias."""
+
+    def __init__(self, sample: Sample, place: tuple[int, int], scale: arb, allowed: Any) -> None:
+        self.sample, self.place, self.scale = sample, place, scale
+        self.first = sample.softcap is not None and sample.conventions.mask_first
+        self.forbidden = ~allowed.ravel() if self.first else None
+        self.allowed = np.ones_like(allowed) if self.first else allowed
+
+    def of(self, entries: list[arb]) -> tuple[list[arb], list[arb], list[arb]]:
+        """From the products of queries and keys, row by row."""
+        count, sample, length = len(entries), self.sample, self.sample.k.shape[2]
+        slopes, by_bias = [arb(1)] * count, [arb(1)] * count
+        for step in sample.conventions.order:
+            if step == "scale":
+                entries, by_bias = [x * self.scale for x in entries], [x * self.scale for x in by_bias]
+            elif step == "softcap" and sample.softcap is not None:
+                cap = as_ball(sample.softcap)
+                tanh = [(x / cap).tanh() for x in entries]
+                for place in np.flatnonzero(self.forbidden) if self.forbidden is not None else ():
+                    tanh[place] = arb(-1)
+                entries, slopes = [cap * t for t in tanh], [x * (1 - t * t) for x, t in zip(slopes, tanh, strict=True)]
+                by_bias = [x * (1 - t * t) for x, t in zip(by_bias, tanh, strict=True)]
+            elif step == "bias" and sample.bias is not None:
+                bias = as_balls(_at(sample.bias, sample, *self.place)).entries()
+                entries, by_bias = [x + b for x, b in zip(entries, bias, strict=True)], [arb(1)] * count
+            elif step == "alibi" and sample.alibi is not None:
+                slope, far = as_ball(sample.alibi[self.place[1]]), np.abs(sample.distance)
+                entries = [x - slope * int(far[divmod(t, length)]) for t, x in enumerate(entries)]
+        return entries, slopes, by_bias
+
+
+def _softmax(logits: list[arb], allowed: Any, sink: arb | None) -> tuple[list[arb], arb, arb]:
+    """The weights of a row over its allowed positions, the sink's weight, and log sum exp; shifted by the largest."""
+    weights = [arb(0)] * len(logits)
+    places = [int(place) for place in np.flatnonzero(allowed)]
+    some = [logits[place] for place in places] + ([] if sink is None else [sink])
+    if not some:
+        return weights, arb(0), arb("-inf")
+    shift = arb(max(float(one.mid()) for one in some))
+    exponentials = [(one - shift).exp() for one in some]
+    total = sum(exponentials, arb(0))
+    for place, exponential in zip(places, exponentials, strict=False):
+        weights[place] = exponential / total
+    return weights, arb(0) if sink is None else exponentials[-1] / total, shift + total.log()

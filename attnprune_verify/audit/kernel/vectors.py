@@ -11,14 +11,12 @@ from pathlib import Path
 
 import numpy as np
 
-from attnprune_verify.audit.kernel.bridge import BACKWARD, FORWARD
 from attnprune_verify.audit.kernel.foreign import Plain
-from attnprune_verify.audit.kernel.interactions import LEVELS, interaction, rows
+from attnprune_verify.audit.kernel.interactions import LEVELS, OPTIONAL, interaction, rows
 from attnprune_verify.audit.kernel.intervals import interval
 from attnprune_verify.audit.kernel.regimes import regimes
-from attnprune_verify.audit.kernel.sample import Sample
+from attnprune_verify.audit.kernel.sample import FORWARD, Sample
 from attnprune_verify.audit.kernel.tensors import Stored, of_dtype, packed
-from attnprune_verify.audit.kernel.truth import parts_of
 from attnprune_verify.audit.run import Outcome
 from attnprune_verify.errors import InvalidInstance
 from attnprune_verify.files import dumps, write_whole
@@ -29,7 +27,7 @@ __all__ = ["INDEX", "SCHEMA", "TENSORS", "VectorsResult", "vector_samples", "wri
 SCHEMA = "attnprune-verify/vectors/1"
 INDEX, TENSORS = "index.json", "vectors.safetensors"
 RULE = "An answer passes where lowest <= answer <= highest holds for every entry; nan passes nowhere."
-_FEATURES = {*LEVELS}  # what the index describes
+_FEATURES = {*LEVELS} - OPTIONAL  # what the index describes
 _LONGEST = 130  # chosen: sizes up to here keep 256 vectors below 40 MB
 
 
@@ -86,7 +84,7 @@ def _instances(dtype: str, seed: int) -> Iterator[Sample]:
         by_regime = [regime.samples for regime in regimes(later, dtype).values()]
         for turn in zip_longest(*by_regime):
             yield from (one for one in turn if one is not None and _storable(one))
-        for place, row in enumerate(rows(frozenset(), 3, largest=False)):
+        for place, row in enumerate(rows(OPTIONAL, 3, largest=False)):
             yield interaction(row, later, dtype, place)
 
 
@@ -129,13 +127,13 @@ def _vector(name: str, sample: Sample, tensors: dict[str, Stored]) -> Plain:
     for one in ("q", "k", "v", "do"):
         tensors[f"{name}.{one}"] = of_dtype(getattr(sample, one), dtype)
     keywords: Plain = {}
-    for key, value in sample.keywords.items():
+    for key, value in sample.keywords(FORWARD).items():
         if isinstance(value, np.ndarray):
             kind = "bool" if value.dtype == bool else "float64" if dtype == "float64" else "float32"
             tensors[f"{name}.{key}"], value = of_dtype(value, kind), f"{name}.{key}"
         keywords[key] = value
     answers = {}
-    for part in _parts():
+    for part in ("o", "dq", "dk", "dv"):
         ends = {"lowest": f"{name}.{part}.lowest", "highest": f"{name}.{part}.highest"}
         for end, array in zip(ends.values(), interval(part, sample), strict=True):
             tensors[end] = of_dtype(array, "float64")
@@ -143,7 +141,3 @@ def _vector(name: str, sample: Sample, tensors: dict[str, Stored]) -> Plain:
     inputs = {one: f"{name}.{one}" for one in ("q", "k", "v", "do")}
     features = [one for one in sample.features if one != "strides"]  # which a file has not
     return {"name": sample.name, "features": features, "inputs": inputs, "keywords": keywords, "answers": answers}
-
-
-def _parts() -> Iterator[str]:
-    yield from (*parts_of(FORWARD), *parts_of(BACKWARD))

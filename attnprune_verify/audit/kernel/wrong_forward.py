@@ -51,6 +51,8 @@ class Wrong:
     fill : the logit of forbidden positions, from the sample; None where it is not forbidden that way
     reads : how many features of q and k enter the logits
     capped : what stands for c tanh(s / c), from (s, c)
+    twice : the last, incomplete block of so many keys is moved forward to be complete
+    averaged : outputs of blocks of so many keys are averaged
     slope_first : whether slopes are subtracted before the cap
     slopes : the slope of each query head, from (alibi, heads, kv_heads)
     distance : what a slope multiplies, from i - j
@@ -75,6 +77,8 @@ class Wrong:
     fill: Callable[[Sample], float | None] | None = None
     reads: int | None = None
     capped: Callable[[Any, float], Any] = lambda s, c: c * anp.tanh(s / c)
+    twice: int = 0
+    averaged: int = 0
     slope_first: bool = False
     slopes: Callable[[Array, int, int], Array] = lambda alibi, heads, kv_heads: alibi
     distance: Callable[[Array], Array] = np.abs
@@ -117,6 +121,11 @@ def _attend(sample: Sample, wrong: Wrong, q: Any, k: Any, v: Any) -> Any:
         return _softmax(logits + allowed, np.ones_like(allowed), wrong) @ v
     if wrong.masking == "after":
         return (_softmax(logits, np.ones_like(allowed), wrong) * allowed) @ v
+    if wrong.twice and keep > wrong.twice:
+        again = np.arange(keep) >= keep - wrong.twice
+        logits = logits + np.log(1.0 + (again & (np.arange(keep) < keep - keep % wrong.twice)))
+    if wrong.averaged:
+        return _averaged(logits, allowed, v, wrong)
     if wrong.block:
         return _forgetful(logits, allowed, v, wrong)
     if wrong.padding:
@@ -125,6 +134,13 @@ def _attend(sample: Sample, wrong: Wrong, q: Any, k: Any, v: Any) -> Any:
     if fill is not None:
         return _softmax(anp.where(allowed, logits, fill), np.ones_like(allowed), wrong) @ v
     return _softmax(logits, allowed, wrong) @ v
+
+
+def _averaged(logits: Any, allowed: Any, v: Any, wrong: Wrong) -> Any:
+    """Blocks of keys, each with a softmax of its own."""
+    starts = range(0, logits.shape[-1], wrong.averaged)
+    parts = [slice(start, start + wrong.averaged) for start in starts]
+    return sum(_softmax(logits[..., one], allowed[..., one], wrong) @ v[..., one, :] for one in parts) / len(parts)
 
 
 def _filled_up(hidden: bool, block: int, logits: Any, allowed: Any, v: Any) -> tuple[Any, Any, Any]:
@@ -306,6 +322,9 @@ def _blocks() -> Iterator[Wrong]:
             words = f"with a new maximum the {what} not rescaled (blocks of {block})"
             yield Wrong("missing-rescale", words, block=block, forgets=forgets)
     for block in (4, 8, 16, 32, 64, 128):
+        words = f"the last block of {block} keys begins earlier where it is incomplete: keys count twice"
+        yield Wrong("keys-counted-twice", words, twice=block)
+        yield Wrong("splits-averaged", f"blocks of {block} keys are averaged, not weighted", averaged=block)
         words = f"keys of zeros that fill up the last block of {block} count"
         yield Wrong("padding-counted", words, padding=block)
         yield Wrong("padding-counted", f"{words}, also if causal", padding=block, hidden=False)

@@ -26,6 +26,7 @@ class Honest:
     store: tuple = ()  # of "p", "dp", "ds", "do/l", "heads": rounded to the 16-bit type
     flush: bool = False  # subnormals lost
     through_max: bool = False  # the gradient flows through the row maximum
+    sink_first: bool = False  # the sink is the first state that blocks are joined to, not the last
 
     tf32: bool = False  # not honest: factors of products are rounded to 11 digits
 
@@ -112,16 +113,28 @@ class _Arithmetic:
             if how.scale_on == "exp2":
                 logits = logits * t(LOG2E)
         if s.alibi is not None:
-            n, length = s.allowed.shape
-            bias = s.alibi.astype(t)[:, None, None] * np.abs(np.arange(n)[:, None] - np.arange(length)).astype(t)
+            bias = s.alibi.astype(t)[:, None, None] * np.abs(s.distance).astype(t)
             logits = logits - bias * (t(LOG2E) if how.scale_on == "exp2" else t(1))
+        if s.bias is not None:
+            logits = logits + s.bias.astype(t) * (t(LOG2E) if how.scale_on == "exp2" else t(1))
         logits = np.where(s.allowed, logits, -t(np.inf))
+        self.sink = None
+        if s.sinks is not None:
+            self.sink = s.sinks.astype(t)[:, None, None] * (t(LOG2E) if how.scale_on == "exp2" else t(1))
         o, lse = self.attend(logits, v)
-        p = np.where(s.allowed, self.exp_of(logits - lse), t(0))
-        o = self.stored(o)
-        if how.normalise == "before":
-            p = p / p.sum(-1, keepdims=True)
-        return {"o": o, **self.gradients(q, k, v, do, p, o, scale, slope, logits)}
+        some = np.isfinite(lse)
+        p = np.where(s.allowed & some, self.exp_of(logits - np.where(some, lse, 0)), t(0))
+        sunk = None if self.sink is None else self.exp_of(self.sink - lse)
+        o = self.stored(np.where(some, o, t(0)))
+        if how.normalise == "before" and sunk is None:
+            p = p / np.where(some, p.sum(-1, keepdims=True), 1)
+        log = (lse * t(np.log(2)) if how.scale_on == "exp2" else lse)[..., 0]
+        return {"o": o, "lse": log, **self.gradients(q, k, v, do, p, o, scale, slope, logits, sunk)}
+
+    def dropped(self, p):
+        """Weights after dropout."""
+        s = self.sample
+        return p if s.dropout is None else p * s.dropout / self.type(s.keep)
 
     def exp_of(self, x):
         return np.exp2(x) if self.how.scale_on == "exp2" else self.exponential(x)
@@ -134,19 +147,25 @@ class _Arithmetic:
         how = self.how
         length = logits.shape[-1]
         splits = [part for part in np.array_split(np.arange(length), how.splits) if len(part)]
-        states = [self.online(logits[..., part], v[..., part, :]) for part in splits]
+        self.kept = 1 if self.sample.dropout is None else self.dropped(np.ones_like(logits))
+        states = [self.online(logits[..., part], v[..., part, :], part) for part in splits]
+        if self.sink is not None:
+            sink = np.broadcast_to(self.sink, states[0][0].shape), np.ones_like(states[0][1]), 0 * states[0][2]
+            states.insert(0 if how.sink_first else len(states), sink)
         top, total, acc = states[0]
         for other in states[1:]:
             top, total, acc = self.joined((top, total, acc), other)
         lse = top + self.log_of(total)
+        some = np.isfinite(lse)
         if how.normalise == "logsumexp":
-            return self.product(self.stored(self.exp_of(logits - lse), "p"), v), lse
+            p = self.exp_of(logits - np.where(some, lse, 0))
+            return self.product(self.stored(self.dropped(p), "p"), v), lse
         if how.normalise == "before":
-            p = self.exp_of(logits - top)
-            return self.product(self.stored(p / p.sum(-1, keepdims=True), "p"), v), lse
+            p = self.exp_of(logits - np.where(some, top, 0))
+            return self.product(self.stored(self.dropped(p / total), "p"), v), lse
         return acc / total, lse
 
-    def online(self, logits, v):
+    def online(self, logits, v, keys):
         """Blocks of keys with a running maximum, row sum and accumulator."""
         length, block = logits.shape[-1], self.how.block or logits.shape[-1]
         shape = logits.shape[:-1]
@@ -157,7 +176,8 @@ class _Arithmetic:
             top = part.max(-1, keepdims=True)
             p = np.where(np.isfinite(part), self.exp_of(part - top), self.type(0))
             p = np.where(np.isfinite(top), p, self.type(0))
-            acc = self.product(self.stored(p, "p"), v[..., start : start + block, :])
+            kept = p if self.sample.dropout is None else p * self.kept[..., keys[start : start + block]]
+            acc = self.product(self.stored(kept, "p"), v[..., start : start + block, :])
             new = top, p.sum(-1, keepdims=True), acc
             state = new if state[2] is None else self.joined(state, new)
         return state
@@ -167,30 +187,41 @@ class _Arithmetic:
         a, b = (np.where(np.isfinite(x[0]), self.exp_of(x[0] - top), self.type(0)) for x in (one, two))
         return top, one[1] * a + two[1] * b, one[2] * a + two[2] * b
 
-    def gradients(self, q, k, v, do, p, o, scale, slope, logits):
+    def gradients(self, q, k, v, do, p, o, scale, slope, logits, sunk):
         s, how = self.sample, self.how
         turn = lambda array: np.swapaxes(array, -1, -2)  # noqa: E731
         dp = self.stored(self.product(do, turn(v)), "dp")
         if "do/l" in how.store:
             total = self.type(s.k.shape[2])
             dp = self.product(self.stored(do / total), turn(v)) * total
+        dp = dp if s.dropout is None else self.stored(self.dropped(dp), "dp")
         used = self.stored(p, "p")
         mean = (do * o).sum(-1, keepdims=True) if how.mean == "output" else (used * dp).sum(-1, keepdims=True)
+        mean = mean if s.dlse is None else mean - s.dlse[..., None].astype(self.type)
         ds = used * (dp - mean)
         if how.through_max:
             first = np.argmax(logits, axis=-1)[..., None]
-            moved = np.take_along_axis(ds, first, -1) - ds.sum(-1, keepdims=True)
+            total = ds.sum(-1, keepdims=True) - (0 if s.dlse is None else s.dlse[..., None].astype(self.type))
+            total = total if sunk is None else total + sunk * -mean
+            moved = np.where(np.isfinite(logits.max(-1, keepdims=True)), np.take_along_axis(ds, first, -1) - total, 0)
             np.put_along_axis(ds, first, moved, -1)
+        more = {}
+        if s.bias is not None:
+            axes = tuple(axis for axis in range(4) if s.bias.shape[axis] == 1 and ds.shape[axis] > 1)
+            own = self.stored(ds, "ds") if "heads" in how.store else ds
+            more["dbias"] = self.stored(own.sum(axis=axes, keepdims=True, dtype=self.type))
+        if sunk is not None:
+            more["dsinks"] = self.stored((sunk * -mean).sum(axis=(0, 2, 3), dtype=self.type))
         if slope is not None:
             ds = ds * slope
         ds = self.stored(ds, "ds")
         heads = s.k.shape[1]
         group = lambda a: a.reshape(a.shape[0], heads, s.group, *a.shape[2:]).sum(2, dtype=self.type)  # noqa: E731
-        dk, dv = self.product(turn(ds), q) * scale, self.product(turn(used), do)
+        dk, dv = self.product(turn(ds), q) * scale, self.product(turn(self.stored(self.dropped(used), "p")), do)
         if "heads" in how.store:
             dk, dv = self.stored(dk), self.stored(dv)
         dq = self.stored(self.product(ds, k), "heads") * scale
-        return {"dq": self.stored(dq), "dk": self.stored(group(dk)), "dv": self.stored(group(dv))}
+        return {"dq": self.stored(dq), "dk": self.stored(group(dk)), "dv": self.stored(group(dv)), **more}
 
 
 ALL = ("p", "dp", "ds", "heads")
@@ -208,11 +239,11 @@ VARIANTS = {
     "exp2 of x log2 e": Honest(exp="exp2", store=("p", "ds")),
     "online, blocks of 1": Honest(block=1),
     "online, blocks of 1, backwards": Honest(block=1, reverse=True, exp="noisy"),
-    "online, blocks of 3": Honest(block=3, store=("p", "ds"), mean="output"),
+    "online, blocks of 3": Honest(block=3, sink_first=True, store=("p", "ds"), mean="output"),
     "online, blocks of 16": Honest(block=16, scale_on="exp2", store=ALL, mean="output"),
     "online, blocks of 64, backwards": Honest(block=64, reverse=True, store=("p", "ds"), mean="output"),
     "two splits": Honest(splits=2, block=4),
-    "five splits": Honest(splits=5, scale_on="exp2", store=("p",), mean="output"),
+    "five splits": Honest(splits=5, sink_first=True, scale_on="exp2", store=("p",), mean="output"),
     "added forwards": Honest(products="forward"),
     "added backwards": Honest(products="backward", normalise="before", store=("p", "dp")),
     "fused multiply-add": Honest(products="fma", scale_on="exp2", mean="output"),

@@ -29,6 +29,7 @@ class WrongKernel:
     replace: tuple[tuple[str, str], ...]
     function: str = FORWARD
     dtype: str = "float32"
+    issue: tuple[str, str] | None = None  # number and cause, of an emulation
 
     @property
     def needs(self) -> str | None:
@@ -46,12 +47,14 @@ class WrongKernel:
         return text
 
 
-def catalogue() -> list[WrongKernel]:
-    entries = tomllib.loads((HERE / "wrong" / "catalogue.toml").read_text(encoding="utf-8"))["wrong"]
-    return [
-        WrongKernel(**{**one, "names": tuple(one["names"]), "replace": tuple(map(tuple, one["replace"]))})
-        for one in entries
-    ]
+def catalogue(*files: str) -> list[WrongKernel]:
+    """The wrong kernels of some files beside the right ones."""
+    found = []
+    for name in files or ("catalogue",):
+        for one in tomllib.loads((HERE / "wrong" / f"{name}.toml").read_text(encoding="utf-8"))["wrong"]:
+            lists = {"names": tuple(one["names"]), "replace": tuple(map(tuple, one["replace"]))}
+            found.append(WrongKernel(**{**one, **lists, "issue": tuple(one["issue"]) if "issue" in one else None}))
+    return found
 
 
 def audited(wrong: WrongKernel, folder: Path | str, seed: int = 0, quick: bool = False) -> AuditResult:

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from attnprune_verify.audit.kernel.bounds import attention_errors
-from attnprune_verify.audit.kernel.judge import ENTRY, NORM, allowed_norms, judge_parts
+from attnprune_verify.audit.kernel.judge import ENTRY, NORM, allowed_norms, judge_parts, of_heads
 from attnprune_verify.audit.kernel.precision import PRECISIONS
 from attnprune_verify.audit.kernel.regimes import regimes
 from attnprune_verify.audit.kernel.truth import truth
@@ -23,7 +23,14 @@ FACTOR_WORST, FACTOR_NORM = 5.0, 12.0
 
 
 def samples(dtype, seed, longest):
-    return [s for regime in regimes(seed, dtype).values() for s in regime.samples if s.longest <= longest]
+    """Of optional parts the shorter ones: there are many."""
+    some = [one for regime in regimes(seed, dtype).values() for one in regime.samples]
+    return [one for one in some if one.longest <= (longest // 2 if one.extended else longest)]
+
+
+def share_of(off, bound):
+    """The largest share of a bound; nothing is off where the bound is 0."""
+    return float((off / np.where(bound > 0, bound, 1)).max())
 
 
 def shares(dtype, seed=0, longest=40, variants=honest.VARIANTS):
@@ -34,14 +41,16 @@ def shares(dtype, seed=0, longest=40, variants=honest.VARIANTS):
         for name, kernel in variants.items():
             found = kernel.all(sample)
             for part, value in found.items():
-                off = np.maximum(np.abs(value.astype(np.float64) - true[part].value) - true[part].radius, 0.0)
+                same = value == true[part].value  # log sum exp of a row with nothing allowed
+                with np.errstate(invalid="ignore"):
+                    off = np.abs(value.astype(np.float64) - true[part].value) - true[part].radius
+                off = np.where(same, 0.0, np.maximum(off, 0.0))
                 assert (off <= errors.worst[part]).all(), (name, sample.describe(), part)
-                worst = max(worst, float((off / errors.worst[part]).max()))
+                worst = max(worst, share_of(off, errors.worst[part]))
                 if sample.generic:
                     assert (off <= ENTRY * errors.typical[part]).all(), (name, sample.describe(), part)
-                    share = np.linalg.norm(off, axis=(-2, -1)) / allowed_norms(part, sample)
-                    assert (share <= 1).all(), (name, sample.describe(), part)
-                    norm = max(norm, float(share.max()))
+                    assert (of_heads(off) <= allowed_norms(part, sample)).all(), (name, sample.describe(), part)
+                    norm = max(norm, share_of(of_heads(off), allowed_norms(part, sample)))
     return worst, norm
 
 

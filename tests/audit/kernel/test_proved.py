@@ -10,7 +10,8 @@ import numpy as np
 import pytest
 from flint import arb, ctx
 
-from attnprune_verify.audit.kernel.bounds import _changes, attention_errors
+from attnprune_verify.audit.kernel.bounds import attention_errors
+from attnprune_verify.audit.kernel.forward_errors import maximum_changes
 from attnprune_verify.audit.kernel.precision import PRECISIONS
 from attnprune_verify.audit.kernel.sample import Sample
 from attnprune_verify.audit.kernel.truth import truth
@@ -158,7 +159,7 @@ def changes(plan, s, key):
 )
 def test_no_order_of_joining_changes_the_maximum_more_often(values):
     s = np.array(values, dtype=float)
-    counted = _changes(s)
+    counted = maximum_changes(s)
     most = [max(changes(plan, s, key) for plan in plans(0, 5)) for key in range(5)]
     assert counted.tolist() == most == [proved.records(list(s), key) for key in range(5)]
 
@@ -201,7 +202,7 @@ def test_a_maximum_of_a_later_block_counts():
     steps = [(0, 1), *((1, stop) for stop in range(2, 6)), (0, 5)]
     tops = [max(s[low:high]) for low, high in steps if low <= 1 < high]
     met = sum(a != b for a, b in zip(tops, tops[1:], strict=False))
-    assert met == 4 == _changes(s)[1]
+    assert met == 4 == maximum_changes(s)[1]
     assert max(seen) < met or 1 + 1 < met
 
 

@@ -87,7 +87,7 @@ def test_onnxruntime_lies_inside(vectors, tmp_path):
         if sample.causal and "l != n" in sample.features:  # its causal mask ends at the last key
             return None
         q, k, v = (getattr(sample, name).astype(np.float32) for name in "qkv")
-        return {"o": module.attention(q, k, v, **sample.keywords)}
+        return {"o": module.attention(q, k, v, **sample.keywords("attention"))}
 
     result = check_answers(vectors, answered(vectors, tmp_path, answer), (*MODIFIERS, "kv_heads < heads", "backward"))
     assert result.outcome in ("passed", "incomplete") and not result.failed

@@ -1,6 +1,8 @@
-"""Causal is aligned at the last key where keys are more than queries, which the contract leaves open."""
+"""Causal is aligned at the last key where keys are more than queries, as it declares."""
 
 import numpy as np
+
+CONVENTIONS = {"causal_alignment": "bottom-right", "empty_rows": "undefined"}
 
 
 def attention(q, k, v, *, causal=False, mask=None):

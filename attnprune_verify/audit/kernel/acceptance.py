@@ -1,0 +1,93 @@
+"""Reasons for not asking a kernel: it has not declared something, or nobody has laid down what it means.
+
+Rows with nothing allowed are judged where a kernel declares conventions, returns log sum exp or takes packed
+sequences, and where its output is 0 there; else they are undefined, as for every kernel that is only promised masks
+without such rows. Masks of rank 3 and 4 and additive masks are judged where they are declared, or where one of the
+plainest of them is read rightly: a kernel that was written for (n, l) may take others and mean nothing by it.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from attnprune_verify.audit.kernel.context import KernelContext, Refused, Reply
+from attnprune_verify.audit.kernel.judge import judge
+from attnprune_verify.audit.kernel.making import Maker
+from attnprune_verify.audit.kernel.sample import FORWARD, Sample
+from attnprune_verify.audit.kernel.shapes import misshapen
+from attnprune_verify.audit.subject.process import NoAnswer
+
+__all__ = ["unjudged"]
+
+_DECLARED_AS = {"mask of rank 3": "mask_rank_3", "mask of rank 4": "mask_rank_4", "float mask": "float_mask"}
+
+
+def unjudged(context: KernelContext, function: str, sample: Sample) -> str | None:
+    """Why a sample is not asked, or None."""
+    _, _, _, n, length, *_ = sample.shape
+    if sample.causal and sample.conventions.bottom_right and n != length and sample.alibi is not None:
+        return "slopes under a causal mask that ends at the last key are left open"
+    if not sample.causal and sample.window is not None and sample.conventions.bottom_right and n != length:
+        return "a window that is not causal is left open where the causal mask ends at the last key"
+    if sample.lse and sample.sinks is not None:
+        return "log sum exp with or without the sink is left open"
+    if sample.poison is not None and sample.conventions.padding != "clean":
+        return "NaN where nothing is read is for kernels that declare padding='clean'"
+    if sample.empty and _empty_rows(context, function) == "undefined":
+        return "rows with nothing allowed are not judged: they are undefined, unless empty_rows='zero' is declared"
+    for feature, name in _DECLARED_AS.items():
+        if feature in sample.features and not _reads(context, function, feature, name):
+            return f"{feature} is read as something else, or refused; declare {name} if it is meant"
+    return None
+
+
+def _empty_rows(context: KernelContext, function: str) -> str:
+    """Return what the kernel means by rows with nothing allowed."""
+    if context.declares or context.has(FORWARD, "return_lse") or context.has(FORWARD, "cu_seqlens_q"):
+        return context.conventions.empty_rows
+    if "empty rows" not in context.read:
+        maker = Maker(context.seed, context.precision)
+        sample = maker.make("empty", 5, 8)
+        mask = np.ones((5, 5), dtype=bool)
+        mask[2] = False
+        reply = _answer(context, FORWARD, sample.changed(mask=mask))
+        context.read["empty rows"] = reply is not None and not reply.parts[0][:, :, 2].any()
+        if reply is not None and not context.read["empty rows"]:
+            context.notes[FORWARD] = "; ".join(
+                [*filter(None, [context.notes.get(FORWARD)]), "rows with nothing allowed: not judged, not declared"]
+            )
+    return "zero" if context.read["empty rows"] else "undefined"
+
+
+def _reads(context: KernelContext, function: str, feature: str, name: str) -> bool:
+    """Return whether one of the plainest masks of a kind is read rightly."""
+    if name in context.capabilities:
+        return True
+    key = f"{feature} of {function}"
+    if key not in context.read:
+        maker = Maker(context.seed, context.precision)
+        sample = maker.make(feature, 5, 8, batch=2, heads=3, masked=True)
+        assert sample.mask is not None
+        turned = np.stack([sample.mask, sample.mask[::-1], ~sample.mask | np.eye(5, dtype=bool)])
+        plainest = {
+            "mask of rank 3": (sample.mask[None], turned),
+            "mask of rank 4": (sample.mask[None, None], np.stack([turned, turned[::-1]])),
+            "float mask": (sample.mask,),
+        }[feature]
+        some = [sample.changed(mask=mask, additive=feature == "float mask") for mask in plainest]
+        context.read[key] = any(_right(context, function, one) for one in some)
+    return context.read[key]
+
+
+def _right(context: KernelContext, function: str, sample: Sample) -> bool:
+    reply = _answer(context, function, sample)
+    return reply is not None and judge(function, sample, reply.parts).status != "failed"
+
+
+def _answer(context: KernelContext, function: str, sample: Sample) -> Reply | None:
+    """Return what is returned, in the right shape."""
+    try:
+        reply = context.ask(function, context.meant(sample), probing=True)
+    except (NoAnswer, Refused):
+        return None
+    return reply if misshapen(function, sample, reply) is None else None

@@ -1,0 +1,174 @@
+"""Optional parts and conventions: right kernels pass, wrong ones fail by name, declarations are read and verified."""
+
+import importlib.util
+import sys
+from pathlib import Path
+
+import pytest
+
+from attnprune_verify.audit.kernel.auditor import KernelAuditor
+from attnprune_verify.audit.kernel.checks import kernel_checks
+from attnprune_verify.audit.kernel.conventions import ORDER, Conventions
+from attnprune_verify.audit.kernel.run import run_kernel_audit
+from attnprune_verify.audit.kernel.sample import BACKWARD, FORWARD
+from attnprune_verify.audit.kernel.sentences import SENTENCES
+from attnprune_verify.errors import InvalidInstance
+from attnprune_verify.report.audit_findings import closing_sentence
+
+_spec = importlib.util.spec_from_file_location("optional_kill_matrix", Path(__file__).with_name("kill_matrix.py"))
+kill_matrix = importlib.util.module_from_spec(_spec)
+sys.modules["optional_kill_matrix"] = kill_matrix
+_spec.loader.exec_module(kill_matrix)
+BASE = Path(__file__).parent / "wrong" / "parts.py"
+WRONG = {wrong.id: wrong for wrong in kill_matrix.catalogue("zoo", "more")}
+CHECKS = {check.id: check for check in kernel_checks()}
+
+
+def written(tmp_path, source):
+    path = tmp_path / "kernel.py"
+    path.write_text(source, encoding="utf-8")
+    return str(path)
+
+
+def records(target, function, *names):
+    """A few checks of a kernel, without all the others."""
+    with KernelAuditor(target) as auditor:
+        return {name: auditor.record(CHECKS[f"{function}:values:{name}"]) for name in names}
+
+
+def thorough(*values):
+    return pytest.param(*values, marks=pytest.mark.thorough)
+
+
+@pytest.mark.parametrize(
+    ("id", "check"),
+    [
+        ("log sum exp in base 2", "log-sum-exp"),
+        thorough("log sum exp without the maximum", "log-sum-exp"),
+        ("row with nothing allowed is nan", "empty-rows"),
+        ("nan at a forbidden key leaks", "padding"),
+        thorough("causal aligned bottom-right", "causal-more-keys"),
+        thorough("mask per sample is that of the first sample", "mask-ranks"),
+        ("no gradient of the bias", "bias-gradient"),
+        thorough("gradient of the sinks has the wrong sign", "sinks-gradient"),
+        thorough("dropout on the wrong factor in backward", "dropout"),
+        thorough("packed keys start where the queries do", "packed"),
+    ],
+)
+def test_a_wrong_part_fails_by_name(id, check, tmp_path):
+    wrong = WRONG[id]
+    (record,) = records(written(tmp_path, wrong.source()), wrong.function, check).values()
+    assert record.status == "failed"
+    assert set(wrong.names) <= set(record.diagnosis)
+    if record.snippet is not None and "packed" not in record.instance:
+        kept = []
+        sys.modules.pop("kernel", None)  # of another test
+        exec(record.snippet, {"print": lambda *shown: kept.append(shown)})
+        assert kept and all(one[3] != one[5] for one in kept)
+
+
+def test_the_reason_names_the_declaration_and_with_it_the_kernel_is_right(tmp_path):
+    source = WRONG["causal aligned bottom-right"].source()
+    (record,) = records(written(tmp_path, source), FORWARD, "causal-more-keys").values()
+    assert "declare causal_alignment='bottom-right'" in record.words
+    declared = source.replace('"causal_alignment": "top-left"', '"causal_alignment": "bottom-right"')
+    (record,) = records(written(tmp_path, declared), FORWARD, "causal-more-keys").values()
+    assert record.status == "passed"
+    right = BASE.read_text(encoding="utf-8").replace(
+        '"causal_alignment": "top-left"', '"causal_alignment": "bottom-right"'
+    )
+    (record,) = records(written(tmp_path, right), FORWARD, "causal-more-keys").values()
+    assert record.status == "failed" and "convention" in record.diagnosis  # what is declared is verified
+
+
+@pytest.mark.parametrize(
+    ("said", "message"),
+    [({"causal": "left"}, "a convention must be one of"), ({"lse_base": 2}, "lse_base must be 'e' or '2'; got 2"),
+     ({"order": ("mask",)}, "order must be a permutation"), ({"window_inclusive": 1}, "window_inclusive must be")],
+)  # fmt: skip
+def test_a_declaration_that_means_nothing_is_refused(said, message, tmp_path):
+    with pytest.raises(InvalidInstance, match=message):
+        Conventions.declared(said)
+    with pytest.raises(InvalidInstance, match=message):
+        run_kernel_audit(written(tmp_path, f"CONVENTIONS = {said!r}\ndef attention(q, k, v):\n    return v\n"))
+
+
+def test_an_order_may_be_a_list_and_capabilities_have_names(tmp_path):
+    assert Conventions.declared({"order": list(ORDER)}) == Conventions()
+    with pytest.raises(InvalidInstance, match="CAPABILITIES must be of"):
+        run_kernel_audit(written(tmp_path, "CAPABILITIES = ['speed']\ndef attention(q, k, v):\n    return v\n"))
+
+
+PLAIN = """
+import numpy as np
+
+def attention(q, k, v, *, causal=False, mask=None):
+    s = (q @ np.swapaxes(k, -1, -2)) * q.dtype.type(q.shape[-1] ** -0.5)
+    s = np.where(np.tri(*s.shape[2:], dtype=bool), s, -np.inf) if causal else s
+    s = s if mask is None else np.where(mask, s, -np.inf)
+    e = np.exp(s - s.max(-1, keepdims=True))
+    return e / e.sum(-1, keepdims=True) @ v
+"""
+
+
+def test_what_is_not_promised_is_not_judged(tmp_path):
+    """nan in rows with nothing allowed, and additive masks, of a kernel that is only promised (n, l) masks."""
+    found = records(
+        written(tmp_path, PLAIN), FORWARD, "empty-rows", "padding", "float-masks", "log-sum-exp", "mask-ranks"
+    )
+    assert [found[name].status for name in ("empty-rows", "padding", "float-masks", "log-sum-exp")] == [
+        "not_applicable"
+    ] * 4
+    assert found["mask-ranks"].status == "passed"  # NumPy broadcasts them
+    declared = written(tmp_path, "CONVENTIONS = {'empty_rows': 'zero'}\n" + PLAIN)
+    (record,) = records(declared, FORWARD, "empty-rows").values()
+    assert record.status == "failed" and "empty_rows='undefined'" in record.words
+
+
+def test_torch_differentiates_bias_and_sinks(tmp_path):
+    pytest.importorskip("torch")
+    right = BASE.with_name("torch_parts.py")
+    found = records(str(right), BACKWARD, "bias-gradient", "sinks-gradient", "dropout", "empty-rows")
+    assert {name: one.status for name, one in found.items()} == dict.fromkeys(found, "passed")
+    wrong = right.read_text(encoding="utf-8").replace("sinks.to(sums)[:", "sinks.detach().to(sums)[:")
+    (record,) = records(written(tmp_path, wrong), BACKWARD, "sinks-gradient").values()
+    assert record.status == "failed" and record.diagnosis == ("sink-gradient",)
+
+
+def test_every_wrong_optional_part_is_an_edit_of_a_right_kernel_and_has_a_name():
+    for wrong in WRONG.values():
+        compile(wrong.source(), wrong.id, "exec")
+        assert set(wrong.names) <= set(SENTENCES)
+
+
+@pytest.mark.thorough
+@pytest.mark.parametrize("slice_", range(8))
+def test_every_bug_that_happened_is_found_and_named(slice_, tmp_path):
+    survivors, missed, run = [], [], list(WRONG.values())[slice_::8]
+    for wrong in run:
+        result = kill_matrix.audited(wrong, tmp_path, quick=True)
+        survivors += [wrong.id] * (not kill_matrix.killers(result, wrong.function))
+        missed += [wrong.id] * (not set(wrong.names) <= set(kill_matrix.diagnoses(result, wrong.function)))
+    assert survivors == []
+    assert len(missed) <= 0.2 * len(run), missed
+
+
+@pytest.mark.thorough
+@pytest.mark.parametrize("dtype", ["float64", "float32", "bfloat16", "float16"])
+def test_a_right_kernel_with_every_optional_part_passes(dtype):
+    pytest.importorskip("ml_dtypes")
+    result = run_kernel_audit(str(BASE), dtype, quick=True)
+    assert [(one.id, one.reason) for one in result.checks if one.status in ("failed", "could_not_run")] == []
+    assert result.outcome == "passed"
+    assert all(one.status != "not_applicable" for one in result.checks)
+    assert {BACKWARD, FORWARD} == {one.function for one in result.checks}
+
+
+@pytest.mark.thorough
+def test_a_backward_pass_that_refuses_most_keywords_is_said_first(tmp_path):
+    """A right one of a kernel with every part; the run passes, and begins with what it does not say."""
+    source = BASE.read_text(encoding="utf-8").replace("def attention_backward(", "def _backward(")
+    source += "\n\ndef attention_backward(q, k, v, do):\n    return _backward(q, k, v, do)\n"
+    result = run_kernel_audit(written(tmp_path, source), quick=True)
+    assert result.outcome == "passed"
+    assert closing_sentence(result).startswith("The backward pass was judged in only")
