@@ -164,6 +164,11 @@ def test_a_right_kernel_with_every_optional_part_passes(dtype):
     assert {BACKWARD, FORWARD} == {one.function for one in result.checks}
 
 
+def test_a_kernel_without_a_backward_pass_is_said_to_have_none():
+    result = run_kernel_audit(str(BASE.parents[4] / "examples" / "off_by_one.py"), quick=True, only="values:plain")
+    assert closing_sentence(result).startswith("The kernel has no backward pass. ")
+
+
 @pytest.mark.thorough
 def test_a_backward_pass_that_refuses_most_keywords_is_said_first(tmp_path):
     """A right one of a kernel with every part; the run passes, and begins with what it does not say."""
