@@ -134,7 +134,7 @@ class _Propagation(ForwardErrors):
         return calculus.add(terms, calculus.along(np.abs(do) * o, -1), product)
 
     def logit_gradient(self, exponent: Array, weights: Array, logit: Array, o: Array) -> tuple[Array, Array, Array]:
-        """Return the errors of dS times the cap's derivative: what is independent from key to key, what a row's mean adds.
+        """Return the errors of dS times the cap's derivative: what differs from key to key, what a row's mean adds.
 
         Then of dS times its derivative by the bias, which a sink has, too.
         """

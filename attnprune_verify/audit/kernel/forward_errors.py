@@ -108,7 +108,7 @@ class ForwardErrors:
         return np.where(steps.allowed, np.where(kept > 0, np.minimum(error, whole), whole), 0.0)
 
     def averaged(self, logit: Array, exponent: Array) -> tuple[Array, Array, Array]:
-        """Return the errors of a mean under the weights: what a weight may grow to, what each term and all of a row err by."""
+        """Return the errors of a mean under the weights: what a weight may grow to, what each term and a row err by."""
         steps, add = self.steps, self.calculus.add
         kept = self.kept(exponent)
         path = np.expm1(np.minimum(self.path(logit), _OVERFLOW))
