@@ -14,7 +14,6 @@ import json
 import operator
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any
 
 import numpy as np
 
@@ -39,7 +38,7 @@ LAYOUTS = ("plain", "transposed", "heads last", "spaced", "reversed", "expanded"
 _GRADIENTS = {"dbias": "bias", "dsinks": "sinks"}  # by autodiff: of which keywords
 _SIGNATURE = inspect.signature
 _partial = functools.partial
-_invoke: Any = operator.call
+_invoke: Foreign = operator.call
 
 
 class Unreadable:
@@ -48,7 +47,7 @@ class Unreadable:
     def __init__(self, why: str) -> None:
         object.__setattr__(self, "_why", why)
 
-    def __getattr__(self, name: str) -> Any:
+    def __getattr__(self, name: str) -> Foreign:
         raise TypeError(object.__getattribute__(self, "_why"))
 
 
@@ -77,7 +76,7 @@ def bridged(
     return {**found, FACTS: lambda: facts}
 
 
-def _declared(functions: Mapping[str, Callable[..., Any]], holder: Any) -> dict[str, Any]:
+def _declared(functions: Mapping[str, Callable[..., Foreign]], holder: Foreign) -> Plain:
     """Return what the target declares: its conventions, and what no signature shows."""
     conventions, capabilities = (_named(functions, holder, name) for name in ("CONVENTIONS", "CAPABILITIES"))
     if conventions is not None and not isinstance(conventions, Mapping):
@@ -93,14 +92,14 @@ def _declared(functions: Mapping[str, Callable[..., Any]], holder: Any) -> dict[
             "declares": conventions is not None or capabilities is not None}  # fmt: skip
 
 
-def framework_of(functions: Mapping[str, Callable[..., Any]], holder: Any) -> str:
+def framework_of(functions: Mapping[str, Callable[..., Foreign]], holder: Foreign) -> str:
     """FRAMEWORK of the target, or of the module that one of its functions comes from."""
     return str(_named(functions, holder, "FRAMEWORK") or "numpy")
 
 
-def _named(functions: Mapping[str, Callable[..., Any]], holder: Any, wanted: str) -> Any:
+def _named(functions: Mapping[str, Callable[..., Foreign]], holder: Foreign, wanted: str) -> Foreign:
     """Return what the target, or the module that one of its functions comes from, calls so."""
-    places: list[Any] = [holder]
+    places: list[Foreign] = [holder]
     for function in functions.values():
         inner = inspect.unwrap(function)
         places += [inner, getattr(inner, "__globals__", {}), sys.modules.get(getattr(inner, "__module__", None) or "")]
@@ -116,17 +115,17 @@ class _Kernel:
     """One function of the subject, with its arrays made and read."""
 
     def __init__(
-        self, name: str, function: Callable[..., Any], framework: Framework, differentiate: bool = False
+        self, name: str, function: Callable[..., Foreign], framework: Framework, differentiate: bool = False
     ) -> None:
         self.name, self.function, self.framework, self.differentiate = name, function, framework, differentiate
-        self._slots: dict[str, list[Any]] = {}
+        self._slots: dict[str, list[Foreign]] = {}
         self._graphs: dict[str, Deferred] = {}
         try:
             self.__signature__ = _SIGNATURE(function)
         except (TypeError, ValueError):
             pass
 
-    def __call__(self, *arrays: Any, how: dict[str, Any]) -> Any:
+    def __call__(self, *arrays: Foreign, how: Plain) -> Foreign:
         return repeated(_partial(self._once, arrays, how), *how.get("times", ()))
 
     def _once(self, arrays: tuple[Foreign, ...], how: Plain) -> Foreign:
@@ -152,7 +151,7 @@ class _Kernel:
         changed.append(float(masks != after[len(before) :]))
         return {**parts, "changed": np.array(changed)}
 
-    def _keyword(self, name: str, value: Any) -> Any:
+    def _keyword(self, name: str, value: Foreign) -> Foreign:
         """A mask, slopes and the like; what is added to logits has the kernel's own dtype."""
         if isinstance(value, list):
             return tuple(value)
@@ -162,7 +161,7 @@ class _Kernel:
             return self.framework.made(value, "plain")
         return self.framework.side_input(value)
 
-    def _inputs(self, arrays: Sequence[Any], how: dict[str, Any]) -> list[Any]:
+    def _inputs(self, arrays: Sequence[Foreign], how: Plain) -> list[Foreign]:
         """Fresh arrays, or those of a slot filled again."""
         slot, layout = how.get("slot", ""), how.get("layout", "plain")
         if slot in self._slots:
@@ -173,7 +172,7 @@ class _Kernel:
             self._slots[slot] = made
         return made
 
-    def _call(self, inputs: list[Any], keywords: dict[str, Any], parts: list[str]) -> Callable[[], Any]:
+    def _call(self, inputs: list[Foreign], keywords: Plain, parts: list[str]) -> Callable[[], Foreign]:
         if self.differentiate:
             also = [_GRADIENTS[name] for name in parts if name in _GRADIENTS]
             given = {name: value for name, value in keywords.items() if name != "wanted"}
@@ -186,11 +185,11 @@ class _Kernel:
             self._graphs[slot] = self.framework.captured(call)
         return self._graphs[slot]
 
-    def _read(self, result: Any, names: list[str], packed: bool) -> dict[str, Any]:
+    def _read(self, result: Foreign, names: list[str], packed: bool) -> Plain:
         values = [result] if names == ["o"] else list(result)
         if len(values) != len(names):
             raise TypeError(f"returns {len(values)} things instead of {len(names)}")
-        parts: dict[str, Any] = {}
+        parts: Plain = {}
         types = []
         for name, value in zip(names, values, strict=True):
             read, kind = self.framework.read(value)
@@ -199,12 +198,12 @@ class _Kernel:
         return {**parts, "types": np.array(types)}
 
 
-def _packed(array: Any) -> Any:
+def _packed(array: Foreign) -> Foreign:
     """From (1, heads, total, m) to (total, heads, m)."""
     return np.ascontiguousarray(array[0].swapaxes(0, 1))
 
 
-def _unpacked(name: str, array: Any, parts: Mapping[str, Any]) -> Any:
+def _unpacked(name: str, array: Foreign, parts: Mapping[str, Foreign]) -> Foreign:
     """Back again; log sum exp may come as (heads, total) or (total, heads)."""
     if name == "lse" and array.ndim == 2:
         heads = parts["o"].shape[1] if parts["o"].ndim == 4 else 0
@@ -214,7 +213,7 @@ def _unpacked(name: str, array: Any, parts: Mapping[str, Any]) -> Any:
     return array.swapaxes(0, 1)[None] if array.ndim == 3 else array
 
 
-def _copier(array: Any) -> Callable[[], Any]:
+def _copier(array: Foreign) -> Callable[[], Foreign]:
     """A method in C that copies an array or tensor; the keyword arrays of a kernel, too."""
-    found: Callable[[], Any] = getattr(array, "clone", None) or array.copy
+    found: Callable[[], Foreign] = getattr(array, "clone", None) or array.copy
     return found

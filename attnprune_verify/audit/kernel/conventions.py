@@ -6,14 +6,14 @@ import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, fields, replace
 from itertools import permutations
-from typing import Any
 
+from attnprune_verify.audit.kernel.foreign import Foreign, Plain
 from attnprune_verify.errors import InvalidInstance
 
 __all__ = ["CAPABILITIES", "ORDER", "Conventions"]
 
 ORDER = ("scale", "softcap", "bias", "alibi", "mask")
-_CHOICES: dict[str, tuple[Any, ...]] = {
+_CHOICES: dict[str, tuple[Foreign, ...]] = {
     "causal_alignment": ("top-left", "bottom-right"),
     "window_inclusive": (False, True),
     "lse_base": ("e", "2"),
@@ -47,7 +47,7 @@ class Conventions:
     order: tuple[str, ...] = ORDER
 
     @classmethod
-    def declared(cls, given: Mapping[str, Any]) -> Conventions:
+    def declared(cls, given: Mapping[str, Foreign]) -> Conventions:
         """The conventions of a declaration.
 
         Raises
@@ -67,7 +67,7 @@ class Conventions:
             if not any(value == choice and type(value) is type(choice) for choice in _CHOICES[name]):
                 said = f"a permutation of {ORDER}" if name == "order" else " or ".join(map(repr, _CHOICES[name]))
                 raise InvalidInstance(f"the convention {name} must be {said}; got {value!r}")
-        chosen: dict[str, Any] = {n: tuple(value) if n == "order" else value for n, value in given.items()}
+        chosen: Plain = {n: tuple(value) if n == "order" else value for n, value in given.items()}
         return cls(**chosen)
 
     @property
@@ -84,7 +84,7 @@ class Conventions:
         """Return whether forbidden logits are capped, too."""
         return self.order.index("mask") < self.order.index("softcap")
 
-    def others(self) -> Iterator[tuple[str, Any, Conventions]]:
+    def others(self) -> Iterator[tuple[str, Foreign, Conventions]]:
         """Every declaration that differs in one name and shows in answers: name, value, conventions.
 
         Of the orders, those with one part moved.
@@ -96,7 +96,7 @@ class Conventions:
         for order in dict.fromkeys(_moved(self.order)):
             yield "order", order, replace(self, order=order)
 
-    def as_dict(self) -> dict[str, Any]:
+    def as_dict(self) -> Plain:
         """The conventions as plain data."""
         return {one.name: getattr(self, one.name) for one in fields(self)}
 

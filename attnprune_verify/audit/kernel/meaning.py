@@ -7,11 +7,11 @@ means. Then the results that are wrong on the smallest failing instance, and the
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
 
 import numpy as np
 
 from attnprune_verify.audit.kernel.context import KernelContext, Reply
+from attnprune_verify.audit.kernel.foreign import Foreign
 from attnprune_verify.audit.kernel.judge import judge, judge_parts
 from attnprune_verify.audit.kernel.sample import Array, Sample, parts_of
 from attnprune_verify.audit.kernel.sentences import SENTENCES
@@ -117,7 +117,7 @@ def _only_where_empty(function: str, sample: Sample, reply: Reply) -> bool:
     if not sample.empty:
         return False
     rows, steps = ~sample.seen[1], evaluate(sample)
-    mended: list[Any] = []
+    mended: list[Foreign] = []
     for name, part in zip(parts_of(function, sample), reply.parts, strict=True):
         right: Array = getattr(steps, name)
         own = rows if name == "lse" else rows[..., None]

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
+from attnprune_verify.audit.kernel.foreign import Plain
 from attnprune_verify.audit.kernel.making import Maker
 from attnprune_verify.audit.kernel.regime import Regime
 from attnprune_verify.audit.kernel.sample import Sample
@@ -136,7 +135,7 @@ def _nothing_allowed(maker: Maker) -> tuple[Regime, ...]:
 def _added(maker: Maker) -> tuple[Regime, ...]:
     """Bias and sinks, each with its gradient and without."""
     make, biased, sunk = maker.make, maker.biased, maker.sunk
-    grouped: dict[str, Any] = {"batch": 2, "heads": 4, "kv_heads": 2}
+    grouped: Plain = {"batch": 2, "heads": 4, "kv_heads": 2}
 
     def at(level: float) -> Sample:
         return sunk(maker.common(make(f"s at {level:g}", 6, 8), level), level)
@@ -178,7 +177,7 @@ def _dropout(maker: Maker) -> tuple[Regime, ...]:
 
 def _packed(maker: Maker) -> tuple[Regime, ...]:
     pack, slopes = maker.packed_from, np.array([0.5, 0.125])
-    grouped: dict[str, Any] = {"heads": 4, "kv_heads": 2}
+    grouped: Plain = {"heads": 4, "kv_heads": 2}
     some = (
         pack("p one", (5,), (5,)), pack("p two", (3, 6), (3, 6)), pack("p causal", (5, 1, 9), (5, 1, 9), causal=True),
         pack("p grouped", (4, 7), (4, 7), causal=True, **grouped), pack("p keys", (2, 4, 1), (6, 3, 8)),
