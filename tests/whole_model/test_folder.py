@@ -77,7 +77,7 @@ def test_exact_zeros_and_everything_else_as_it_was(tmp_path, texts, method):
 def test_the_default_divides_an_exact_total(tmp_path, texts):
     report = prune_model(MODEL, tmp_path / "out", 0.5, calibration=texts[0], **SMALL)
     shares = {row["zeros"] / row["size"] for row in report["tensors"]}
-    assert report["zeros"] * 2 == report["size"] and 0.05 <= min(shares) < max(shares) <= 0.95
+    assert report["zeros"] * 2 == report["size"] and 0.05 <= min(shares) < max(shares) < 0.951  # counts are rounded
     assert report["fingerprint"]["fields"]["plan"]["budget"] == "auto"
     assert report["method"] == {"attention": "output-obs", "rest": "output-obs"}
 
@@ -163,7 +163,7 @@ def test_unfinished_work_of_another_request_is_kept(tmp_path, texts, monkeypatch
     with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
         patch.setattr(Workplace, "keep_block", stop)
         prune_model(MODEL, tmp_path / "out", **wanted)
-    with pytest.raises(InvalidInstance, match="of one with another plan.seed"):
+    with pytest.raises(InvalidInstance, match="its request has another plan.seed"):
         prune_model(MODEL, tmp_path / "out", **(wanted | {"seed": 1}))
     prune_model(MODEL, tmp_path / "out", **wanted)
 

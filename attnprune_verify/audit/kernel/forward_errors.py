@@ -74,10 +74,13 @@ class ForwardErrors:
         return np.where(above > 0, add(total, rounded), 0.0)
 
     def log_sum_exp(self, logit: Array, exponent: Array) -> Array:
-        """Return the error of log sum exp as a result: the logits' own errors stay, and all of a row's sum shows."""
+        """Return the error of log sum exp as a result: the logits' own errors stay, and all of a row's sum shows.
+
+        Errors of exponentials add up in either calculus: those of one exp go one way, and nothing divides them out.
+        """
         steps, add = self.steps, self.calculus.add
         with np.errstate(divide="ignore"):
-            total = -np.log(np.maximum(self.kept(exponent), 0.0))
+            total = -np.log(np.maximum(1 - (steps.p * exponent).sum(axis=-1, keepdims=True), 0.0))
         furthest = np.where(steps.allowed, logit, 0.0).max(axis=-1, keepdims=True)
         size = np.abs(steps.top) + self.above
         error = add(
