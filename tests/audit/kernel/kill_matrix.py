@@ -1,7 +1,8 @@
 """The kernels' kill matrix: every wrong kernel against every check of its function.
 
 ``python tests/audit/kernel/kill_matrix.py`` writes docs/kernel_kill_matrix.md; ``pytest --attnprune-thorough``
-computes it again.
+computes it again. ``python tests/audit/kernel/kill_matrix.py bugs`` writes docs/kernel_bugs.md: mistakes of public
+issues, each against the values of the function that it is in.
 """
 
 from __future__ import annotations
@@ -13,12 +14,25 @@ import tomllib
 from dataclasses import dataclass
 from pathlib import Path
 
+from attnprune_verify.audit.kernel.auditor import KernelAuditor
 from attnprune_verify.audit.kernel.bridge import BACKWARD, FORWARD
+from attnprune_verify.audit.kernel.checks import kernel_checks
+from attnprune_verify.audit.kernel.options import Options
 from attnprune_verify.audit.kernel.run import run_kernel_audit
+from attnprune_verify.audit.record import Record
 from attnprune_verify.audit.run import AuditResult
 
 HERE = Path(__file__).parent
 PAGE = HERE.parents[2] / "docs" / "kernel_kill_matrix.md"
+BUGS = PAGE.with_name("kernel_bugs.md")
+# Issues of which there is no emulation here, and why.
+ELSEWHERE = {
+    "flash-attention#2244": "equal calls that differ in the last bit are within rounding: `--mode bitwise` is for them",
+    "flash-attention#2481": "one wrong answer in 3,000 calls is a race of a GPU: `--mode many`",
+    "SageAttention#392": "a captured graph replayed on other values needs a GPU: `--mode replay`",
+    "pytorch#197636": "an index that wraps at 2^32 elements needs 16 GB of output",
+    "TransformerEngine#3216": "shows with activations and not with Gaussians; its cause is not public",
+}
 
 
 @dataclass(frozen=True)
@@ -100,6 +114,57 @@ def render(results: list[tuple[WrongKernel, AuditResult]]) -> str:
     return "\n".join(lines)
 
 
+def values_of(wrong: WrongKernel, folder: Path | str) -> list[Record]:
+    """Return what the checks of values find in the function that a wrong kernel is wrong in; features in pairs."""
+    path = Path(folder) / f"kernel_{abs(hash(wrong.id))}.py"
+    path.write_text(wrong.source(), encoding="utf-8")
+    checks = [one for one in kernel_checks() if one.function == wrong.function and one.name.startswith("values:")]
+    with KernelAuditor(str(path), wrong.dtype, options=Options(quick=True)) as auditor:
+        return [auditor.record(check) for check in checks]
+
+
+def bugs(results: list[tuple[WrongKernel, list[Record]]]) -> str:
+    """The page of bugs that happened."""
+    rows, found, named = [], 0, 0
+    for wrong, records in results:
+        failed = [one for one in records if one.status == "failed"]
+        names = list(dict.fromkeys(id for one in failed for id in one.diagnosis))
+        found, named = found + bool(failed), named + (set(wrong.names) <= set(names))
+        by = failed[0].name if failed else "nothing"
+        by += f" and {len(failed) - 1} more" if len(failed) > 1 else ""
+        assert wrong.issue is not None
+        rows.append(f"| {wrong.issue[0]} | {wrong.issue[1]} | {wrong.id} | {by} | {', '.join(names)} |")
+    return "\n".join(
+        [
+            "# Bugs that happened",
+            "",
+            "Mistakes that public issues of attention kernels describe, each written anew as an edit of a right kernel",
+            "(`tests/audit/kernel/wrong/zoo.toml`). Written by `python tests/audit/kernel/kill_matrix.py bugs`.",
+            "",
+            f"**{found} of {len(results)} fail; {named} get the names they should.**",
+            "",
+            "| issue | what went wrong | emulation | found by | named |",
+            "|---|---|---|---|---|",
+            *rows,
+            "",
+            "Not emulated:",
+            "",
+            *(f"* {issue}: {why}." for issue, why in ELSEWHERE.items()),
+            "",
+        ]
+    )
+
+
+def write_bugs() -> None:
+    """Write the page of bugs that happened."""
+    results = []
+    with tempfile.TemporaryDirectory() as folder:
+        for wrong in catalogue("zoo"):
+            print(wrong.id, file=sys.stderr, flush=True)
+            results.append((wrong, values_of(wrong, folder)))
+    BUGS.write_text(bugs(results), encoding="utf-8")
+
+
 def main() -> None:
     results = []
     with tempfile.TemporaryDirectory() as folder:
@@ -114,4 +179,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    write_bugs() if "bugs" in sys.argv else main()

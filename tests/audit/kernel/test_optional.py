@@ -142,6 +142,13 @@ def test_every_wrong_optional_part_is_an_edit_of_a_right_kernel_and_has_a_name()
         assert set(wrong.names) <= set(SENTENCES)
 
 
+def test_the_page_of_bugs_that_happened_lists_every_emulation():
+    page = kill_matrix.BUGS.read_text(encoding="utf-8")
+    zoo = kill_matrix.catalogue("zoo")
+    assert all(wrong.issue is not None and f"| {wrong.issue[0]} |" in page and wrong.id in page for wrong in zoo)
+    assert f"**{len(zoo)} of {len(zoo)} fail" in page
+
+
 @pytest.mark.thorough
 @pytest.mark.parametrize("slice_", drawn(range(8), 0.25, "zoo"))
 def test_every_bug_that_happened_is_found_and_named(slice_, tmp_path):
