@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -88,6 +89,41 @@ def test_attention_decides_above_a_tenth_and_where_a_row_has_a_choice() -> None:
     assert matters(case.but(lam=8.9 * square)) and not matters(case.but(lam=9.1 * square))
     assert not matters(case.but(mask=np.eye(2, dtype=bool), lam=0.0))
     assert matters(Case({"v": np.ones(3)}, "no instance"))
+
+
+# --- several cases and parts ----------------------------------------------------------------------------------------
+
+OTHER = ONE.but(lam=0.2)
+
+
+def by_case(one: Relation, other: Relation) -> Any:
+    """The margin that is one relation on `ONE`, the other on `OTHER`."""
+    return lambda q: [one if q.case["lam"] == ONE["lam"] else other]
+
+
+def test_one_part_that_no_case_attains_leaves_a_tight_bound_open() -> None:
+    parts = (at_most(1.0, 1.0, "met"), at_most(0.5, 1.0, "missed"))
+    tight = replace(TEMPLATE, margin=lambda q: list(parts), arithmetic="float", strength=Strength.TIGHT)
+    found = judge(tight, cases=[ONE])
+    assert found.statement is Verdict.OPEN and found.attained == 0.5 and "in missed" in found.reason
+    found = judge(replace(tight, margin=lambda q: list(parts[:1])), cases=[ONE])
+    assert found.statement is Verdict.HOLDS and found.attained == 1.0
+
+
+def test_one_case_that_cannot_be_told_leaves_the_statement_open() -> None:
+    sure, unknown = at_most(arb(1), arb(2)), at_most(arb(1), arb(1, 1))
+    for margin, expected in ((by_case(sure, unknown), Verdict.OPEN), (by_case(sure, sure), Verdict.HOLDS)):
+        found = judge(replace(TEMPLATE, margin=margin, arithmetic="ball"), cases=[ONE, OTHER])
+        assert found.statement is expected and found.met + found.undecided == 2
+
+
+def test_a_defect_that_one_case_does_not_show_is_none() -> None:
+    shows, hides = at_most(arb(1), arb(2)), at_most(arb(2), arb(1))
+    supply = SimpleNamespace(families=lambda rng: [ONE, OTHER])
+    wrong = replace(TEMPLATE, margin=lambda q: [shows], arithmetic="ball", supply=supply)
+    for other, expected in ((shows, True), (hides, False)):
+        found = judge(replace(wrong, defect=by_case(shows, other)), cases=[ONE])
+        assert (found.statement in (Verdict.ILL_POSED, Verdict.MISSTATED)) is expected
 
 
 # --- relations ------------------------------------------------------------------------------------------------------
