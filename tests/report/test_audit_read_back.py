@@ -42,8 +42,31 @@ def test_audit(first: str, other: str) -> None:
         result.outcome == "incomplete" or (result.outcome == "passed" and waived(result))
     )
     assert last.startswith("Right in every") is (result.outcome == "passed" and not waived(result))
+    closing(result, text)
     table(result, text)
     assert unknown(text, [*known(result.as_dict()), *counts(result)]) == []
+
+
+WORDS = {
+    "could_not_run": r"(\d+) checks could not run",
+    "failed": r"(\d+) of \d+ checks failed",
+    "inconclusive": r"(\d+) were not decided",
+    "passed": r"(\d+) of \d+ checks passed",
+    "waived": r"(\d+) (?:waived|checks were waived)",
+}
+"""Phrases of the closing sentence: each number counts the records of its status."""
+
+
+def closing(result: AuditResult, text: str) -> None:
+    """Each number of the closing sentence is the count that its words name; what was asked is what applies."""
+    line = text.replace("\n", " ")
+    for status, phrase in WORDS.items():
+        for found in re.findall(phrase, line):
+            assert int(found) == sum(one.status == status for one in result.checks), (status, line)
+    applying = sum(one.status != "not_applicable" for one in result.checks)
+    assert all(int(found) == applying for found in re.findall(r"\d+ of (\d+) checks (?:passed|failed)", line))
+    phrases = {"passed": ["passed"], "failed": ["failed"], "incomplete": ["could_not_run", "inconclusive", "waived"]}
+    assert any(re.search(WORDS[status], line) for status in phrases[result.outcome])
 
 
 def waived(result: AuditResult) -> bool:
