@@ -157,7 +157,17 @@ def test_only_rows_and_steps_are_parts_of_one_kind() -> None:
 # --- grades ---------------------------------------------------------------------------------------------------------
 
 
-def test_exact_samples_of_a_universal_statement_are_exact_and_no_certificate() -> None:
+def test_exact_samples_of_a_universal_statement_are_exact_and_no_certificate(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Not even beside a certificate of something less."""
+    row = {
+        "concerns": "statement",
+        "kind": "confirmation",
+        "reading": {"mask": "causal"},
+        "file": "one",
+        "part": "sharp",
+    }
+    entry = {"formal": [], "certificates": [row], "steps": None, "proof": "none"}
+    monkeypatch.setattr(evidence, "index", lambda: {"new:nothing": entry})
     claim = replace(find("fix:mask_gd", "any"), id="new:nothing", arithmetic="exact")
     assert weigh(Judgement(claim, Verdict.HOLDS, certified=True)).grade == "exact"
     assert weigh(Judgement(claim, Verdict.HOLDS)).grade == "measured"
