@@ -155,6 +155,9 @@ class Namer:
         if len(known) == 1 and stability:
             words = f"{SENTENCES[known[0]]} (by the other failures; large logits tell no more)"
             return replace(record, diagnosis=known, words=words)
+        if known == ("low-precision",) and all(sample.X.dtype == np.float32 for sample in samples):
+            words = f"{SENTENCES[known[0]]} (by the other failures; here, too, only float32 is wrong)"
+            return replace(record, diagnosis=known, words=words)
         return record
 
     def _differs_now(self, name: str, finding: Finding) -> bool:
