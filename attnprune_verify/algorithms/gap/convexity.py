@@ -1,4 +1,4 @@
-"""How convex the divergence is in the kept entries of a weight, from below, and what that says of its least value.
+"""Lower bounds of the divergence's curvature in the kept entries of a weight, and of its least value.
 
 The divergence is a mean of log-sum-exps of logits that are affine in the weight V. Along a line on which no logits of a
 row come apart faster than at rate r, its third derivative is at most r times its second (a third cumulant against a
@@ -34,7 +34,7 @@ _UP = 1.01
 
 
 def still_to_gain(slope: float, sigma: float, kappa: float) -> float:
-    """How far the least value is at most below the present one: inf where nothing follows.
+    """Return how far the least value is at most below the present one: inf where nothing follows.
 
     Examples
     --------

@@ -74,7 +74,7 @@ class Refit:
         return 1.0 if self.kl == 0 else np.inf
 
     def as_dict(self) -> dict[str, Any]:
-        """What JSON reports hold; an infinite radius is null."""
+        """Return what JSON reports hold; an infinite radius is null."""
         found = {name: getattr(self, name) for name in ("kl", "best_kl", "bound", "certified", "arithmetic")}
         return found | {"ratio": self.ratio, "radius": self.radius if np.isfinite(self.radius) else None}
 

@@ -18,7 +18,7 @@ from attnprune_verify.values import nearest
 __all__ = ["BACKWARD_PARTS", "check_answers", "read_vectors"]
 
 BACKWARD_PARTS = "backward"
-"""What is left out where only o is answered."""
+"""Features that are left out where only o is answered."""
 Tensors = dict[str, Foreign]
 
 

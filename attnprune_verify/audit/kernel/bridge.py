@@ -30,7 +30,7 @@ __all__ = ["BACKWARD", "FACTS", "FORWARD", "FRAMEWORKS", "LAYOUTS", "TYPES", "br
 FACTS = "facts of the kernel"
 FRAMEWORKS = ("numpy", "torch", "jax")
 TYPES = ("float16", "bfloat16", "float32", "float64", "longdouble", "int32", "int64", "bool", "complex64", "complex128")
-# What CAPABILITIES may name where a function takes **keywords.
+# Names that CAPABILITIES may hold where a function takes **keywords.
 _OPTIONAL = (
     "window", "softcap", "alibi", "return_lse", "dlse", "bias", "sinks", "dropout_mask", "cu_seqlens_q", "wanted"
 )  # fmt: skip
