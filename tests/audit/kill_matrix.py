@@ -84,10 +84,26 @@ def marginal(record) -> bool:
     return bool(record.error and record.bound) and 0.5 <= record.error / record.bound <= 2.0
 
 
-def differences(results, page: str) -> list[str]:
-    """Where a page and results disagree in more than marginal cells, line by line."""
+def rows_of(page: str, results) -> str:
+    """Return the page as if it had been written from these results alone: its other rows and totals left out."""
+    kept, function = [], ""
+    wanted = {(wrong.function, wrong.id.replace("|", "\\|")) for wrong, _ in results}
+    functions = {name for name, _ in wanted}
+    for line in page.splitlines():
+        if line.startswith("## "):
+            function = line.removeprefix("## ").strip("`")
+        row = line.startswith("| ") and not line.startswith("| wrong implementation |")
+        if function in functions and (not row or (function, line.removeprefix("| ").split(" | ")[0]) in wanted):
+            kept.append(line)
+    return "\n".join(kept)
+
+
+def differences(results, page: str, totals: bool = True) -> list[str]:
+    """Return the lines where a page and results disagree in more than marginal cells."""
     decided = {(wrong.function, wrong.id.replace("|", "\\|")): result.checks for wrong, result in results}
     fresh, kept = render(results).splitlines(), page.splitlines()
+    if not totals:
+        fresh = fresh[next(place for place, line in enumerate(fresh) if line.startswith("## ")) :]
     found = [] if len(fresh) == len(kept) else [f"{len(fresh)} lines instead of {len(kept)}"]
     function = ""
     for new, old in zip(fresh, kept, strict=False):
