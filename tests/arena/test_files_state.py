@@ -257,8 +257,8 @@ def test_every_line_of_a_journal(tmp_path):
     folder, more = tmp_path / "out", 20
     runs(folder / "runs.jsonl")
     refused = survives(folder, contents(folder), lambda: runs(folder / "runs.jsonl"), seed=4, more=more)
-    # A changed byte is refused but in the last line's end, which a stopped write leaves too; where bytes fall moves with
-    # the digest of the code. Two of five damages change one byte: of `2 * more` at most a few are not refused
+    # A changed byte is refused but in the last line's end, which a stopped write leaves too; where bytes fall moves
+    # with the digest of the code. Two of five damages change one byte: of `2 * more` at most a few are not refused
     assert refused >= 1.5 * more
 
 
