@@ -1,12 +1,13 @@
 """The two checkers beside each other: `python -m proofs_check.both [FILE ...]`.
 
 The second one (`second/`, OCaml and Zarith) shares no code with `checker/`. Each file is given to both; exit 0 only if
-they agree on every one, whatever the verdict. Without FILE: the certificates and the corpus of invalid ones.
+they agree on every one, whatever the verdict. Without FILE: the certificates and the invalid ones of `corpus/`.
 """
 
 import shutil
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from types import TracebackType
 
@@ -15,10 +16,10 @@ from proofs_check.checker import judge_bytes
 from proofs_check.checker.certificate import Verdict
 from proofs_check.checker.document import read_content
 from proofs_check.checker.reject import Reject
+from proofs_check.corpus.parts import invalid
 
 HERE = Path(__file__).resolve().parent
 SECOND = HERE / "second"
-INVALID = HERE / "corpus" / "invalid"
 PROGRAM = SECOND / "build" / "second"
 
 
@@ -62,24 +63,34 @@ class SecondChecker:
         self._process.communicate()
 
 
+def contents(names: list[str]) -> Iterator[tuple[str, bytes]]:
+    """Yield name and content of the files; without names of all certificates, the invalid ones last."""
+    for file in map(Path, names) if names else sorted(CERTIFICATES.glob("*.json")):
+        try:
+            yield file.name, read_content(file)
+        except Reject as refused:
+            raise Reject(f"{file}: {refused}") from None
+    if not names:
+        yield from invalid().items()
+
+
 def main(names: list[str]) -> int:
-    files = [Path(name) for name in names] or [*sorted(CERTIFICATES.glob("*.json")), *sorted(INVALID.glob("*.json"))]
     if missing := missing_tool():
         print(f"error: the second checker needs {missing}", file=sys.stderr)
         return 2
     accepted = disagreements = 0
+    try:
+        files = [*contents(names)]
+    except Reject as refused:
+        print(f"error: {refused}", file=sys.stderr)
+        return 2
     with SecondChecker(build()) as second:
-        for file in files:
-            try:
-                content = read_content(file)
-            except Reject as refused:
-                print(f"error: {file}: {refused}", file=sys.stderr)
-                return 2
+        for name, content in files:
             ours, theirs = judge_bytes(content), second.judge(content)
             accepted += ours.accepted and theirs.accepted
             if ours.accepted != theirs.accepted:
                 disagreements += 1
-                print(f"DISAGREE {file.name!r}: first {ours}, second {theirs}")
+                print(f"DISAGREE {name!r}: first {ours}, second {theirs}")
     print(f"{len(files)} files: both accept {accepted}, {disagreements} disagreements")
     return 1 if disagreements else 0
 

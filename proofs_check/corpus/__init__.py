@@ -1,4 +1,1 @@
-"""A public corpus of invalid certificates: `invalid/*.json`, each named after its trap, and README.md, their index.
-
-`python -m proofs_check.corpus` writes both from the valid certificates and the functions here; `--check` compares.
-"""
+"""Invalid certificates, each named after its trap: `parts.invalid()`, and as files `python -m proofs_check.corpus`."""

@@ -10,6 +10,7 @@ from proofs_check import both
 from proofs_check.__main__ import CERTIFICATES
 from proofs_check.checker import judge_bytes
 from proofs_check.corpus import of_empty_instances
+from proofs_check.corpus.parts import invalid
 from tests.arena.catalogue import attack
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -69,7 +70,7 @@ def test_delta(program: Path) -> None:
 def test_exit_code_tells_undecided_from_rejected(program: Path, tmp_path: Path) -> None:
     """An exponential beyond the limit cannot be judged; a document without the keys of a certificate is rejected."""
     files = {
-        "undecided": (both.INVALID / "floor-needs-a-huge-exponential.json").read_bytes(),
+        "undecided": invalid()["floor-needs-a-huge-exponential.json"],
         "rejected": b"{}",
         "accepted": (CERTIFICATES / "practical-confirmation-causal.json").read_bytes(),
     }

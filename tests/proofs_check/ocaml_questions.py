@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 
 from proofs_check import both
+from proofs_check.corpus.parts import invalid
 
 _REJECT = re.compile(r"\bthen\s+(reject|give_up)\b")
 _PAIR = re.compile(r'\((?="(?P<says>[^"]*)", (?:holds|less|at_least|at_most|is|proved|opposite|encloses)\b)')
@@ -35,6 +36,10 @@ class Numbered:
     def __init__(self, folder: Path) -> None:
         shutil.copytree(both.SECOND, folder, ignore=shutil.ignore_patterns("build"), dirs_exist_ok=True)
         self.folder, self.questions = folder, dict[int, str]()
+        self.traps = [folder / "traps" / name for name in invalid()]
+        (folder / "traps").mkdir()
+        for path in self.traps:
+            path.write_bytes(invalid()[path.name])
         self._typed: set[tuple[str, int]] = set()
         """Files and lines whose question gives a value, which nothing can stand for."""
         while (place := self._compiled()) is not None:
@@ -89,8 +94,7 @@ class Numbered:
 
     def unnoticed(self, report: Callable[[str], None] = lambda text: None) -> list[str]:
         """Return the questions that no trap notices."""
-        traps = sorted(both.INVALID.glob("*.json"))
-        shown, plain = self.reasons(traps, QUESTION_SHOWN="1"), self.reasons(traps)
+        shown, plain = self.reasons(self.traps, QUESTION_SHOWN="1"), self.reasons(self.traps)
         ends: dict[int, list[str]] = {}
         for name, says in shown.items():
             if numbers := re.findall(r"\[(\d+)\] ", says):  # of a pair the last: its list has a number of its own
@@ -98,7 +102,7 @@ class Numbered:
         left = []
         for number, text in self.questions.items():
             here = ends.get(number, [])
-            files = [both.INVALID / f"{name}.json" for name in here[:_SEVERAL]]
+            files = [self.folder / "traps" / f"{name}.json" for name in here[:_SEVERAL]]
             without = self.reasons(files, QUESTION_OFF=str(number)) if files else {}
             if not any(without.get(name) != plain[name] for name in here[:_SEVERAL]):
                 left.append(text)

@@ -21,10 +21,10 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from proofs_check import checker
+from proofs_check.corpus.parts import invalid
 
 FOLDER = Path(checker.__file__).parent
 PACKAGE = checker.__name__
-INVALID = FOLDER.parent / "corpus" / "invalid"
 TRAPS = Path(__file__).parent / "questions.json"
 _SEVERAL = 40  # chosen: so many traps of one question are tried; 36 end at "lhs<rhs", of all statements
 _LONG = 5  # seconds, chosen: a trap takes a hundredth; one that runs on has lost the limit of its work
@@ -131,7 +131,7 @@ class _Finder(importlib.abc.MetaPathFinder, importlib.abc.Loader):
 def reason(judge: Any, name: str) -> str:
     """Return what the checker answers to a trap: the reason, that it accepts, or the error that it dies of."""
     try:
-        verdict = judge((INVALID / f"{name}.json").read_bytes())
+        verdict = judge(invalid()[f"{name}.json"])
     except Exception as error:
         return type(error).__name__
     return "ACCEPTED" if verdict.accepted else str(verdict.reason)
@@ -200,7 +200,7 @@ def _pattern(site: Site) -> re.Pattern[str]:
 
 def traps_by_question() -> dict[str, list[str]]:
     """Return the traps of the corpus that end at each question and notice when it is switched off."""
-    ends = _ends(sorted(path.stem for path in INVALID.glob("*.json")))
+    ends = _ends([name.removesuffix(".json") for name in invalid()])
     found: dict[str, list[str]] = {}
     for site in sites():
         if site.text.startswith("raise"):

@@ -25,6 +25,7 @@ from proofs_check.checker.leaves import differences, read_leaves
 from proofs_check.checker.reject import Reject
 from proofs_check.checker.statements.best_mask import _bound, _dense
 from proofs_check.checker.statements.returned_mask import C_MINUS, TIMES, _walk
+from proofs_check.corpus.parts import invalid
 
 CERTIFICATES = Path(__file__).resolve().parents[2] / "proofs_check" / "certificates"
 Q = Fraction
@@ -215,7 +216,7 @@ def test_a_looser_modulus_is_a_smaller_ball_and_still_a_proof() -> None:
 
 
 def test_convexity_alone_refuses_the_trap_of_that_name() -> None:
-    trap = json.loads((CERTIFICATES.parent / "corpus" / "invalid" / "convex-everywhere.json").read_text())
+    trap = json.loads(invalid()["convex-everywhere.json"])
     assert "convex" in judged(trap).reason
     trap["inputs"]["lambda"] = "11/100"
     trap["inputs"]["centre"] = ["484142/1000000"]

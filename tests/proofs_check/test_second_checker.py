@@ -12,6 +12,7 @@ from proofs_check import both, fuzz, mutations
 from proofs_check.__main__ import CERTIFICATES
 from proofs_check.checker import judge_bytes
 from proofs_check.corpus import __main__ as corpus
+from proofs_check.corpus.parts import invalid
 from proofs_check.corpus.trap import Trap
 
 FILES = sorted(CERTIFICATES.glob("*.json"))
@@ -41,11 +42,22 @@ def test_it_accepts_every_certificate(program: Path) -> None:
     assert done.stdout.endswith(f"{len(FILES)} of {len(FILES)} certificates accepted\n")
 
 
-def test_the_corpus_is_what_its_program_writes_and_the_first_checker_rejects_all_of_it() -> None:
-    """Writing it judges every trap, and stops at one that is accepted or breaks the checker."""
+def test_the_corpus_is_the_pinned_one_and_the_first_checker_rejects_all_of_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The index judges every trap, and stops at one that is accepted or breaks the checker."""
     assert corpus.main(["--check"]) == 0
-    assert len(list(both.INVALID.glob("*.json"))) >= 130
-    assert sum(path.stat().st_size for path in both.INVALID.iterdir()) < 900_000
+    assert len(invalid()) >= 130
+    monkeypatch.setattr(corpus, "invalid", lambda: {**invalid(), "nul-byte.json": b"{}"})
+    assert corpus.main(["--check"]) == 1
+
+
+def test_the_corpus_is_written_where_nothing_is_overwritten(tmp_path: Path) -> None:
+    assert corpus.main(["--out", str(tmp_path / "there")]) == 0
+    written = {path.name: path.read_bytes() for path in (tmp_path / "there").iterdir()}
+    assert written.pop("INDEX.md").count(b"\n| `") == len(invalid())
+    assert written == dict(invalid())
+    (tmp_path / "there" / "nul-byte.json").write_text("mine")
+    assert corpus.main(["--out", str(tmp_path / "there")]) == 2
+    assert (tmp_path / "there" / "nul-byte.json").read_text() == "mine"
 
 
 def test_a_trap_that_is_none_is_not_taken_into_the_corpus() -> None:
@@ -54,8 +66,7 @@ def test_a_trap_that_is_none_is_not_taken_into_the_corpus() -> None:
 
 
 def test_it_rejects_the_whole_corpus(second: both.SecondChecker) -> None:
-    accepted = [path.name for path in both.INVALID.glob("*.json") if second.judge(path.read_bytes()).accepted]
-    assert accepted == []
+    assert [name for name, content in invalid().items() if second.judge(content).accepted] == []
 
 
 def test_one_bad_file_among_good_ones(program: Path, tmp_path: Path) -> None:
