@@ -32,27 +32,27 @@ INFORMAL = {
 """Restatements in the main text, whose proof is that of the formal version and whose hypotheses are no stronger."""
 
 ALSO = {
-    "329eadb7aa5f80b0": {
+    "4cd4559f70653c19": {
         "exp:full_rank_tokens": "refutation",
         "exp:supports_theory": "refutation",
     },  # practical-refutation-beta
-    "aa8f8b170dcc639b": {
+    "2bc728898e43cc4e": {
         "exp:any_attention_mask": "refutation",
         "exp:supports_theory": "refutation",
     },  # practical-refutation-causal
-    "53308c6c4fc232de": {"exp:exact_proportion": "refutation"},  # mask_gd-refutation-constant-1
-    "40501ce1dc284bd2": {"exp:exact_proportion": "refutation"},  # mask_gd-refutation-constant
-    "5b59da48edeced28": {"exp:near_optimal_mask": "refutation"},  # our_convergence-refutation-from-ones
-    "926a92859e719c69": {
+    "95bc3aa3b0c18078": {"exp:exact_proportion": "refutation"},  # mask_gd-refutation-constant-1
+    "5b86c72706eb086f": {"exp:exact_proportion": "refutation"},  # mask_gd-refutation-constant
+    "d73d5b3c70186957": {"exp:near_optimal_mask": "refutation"},  # our_convergence-refutation-from-ones
+    "2ab8754329c47da4": {
         "new:our_convergence_paper_mu_allowed": "confirmation"
     },  # our_convergence-refutation-from-zeros-causal
-    "b97d4c23054a3bf0": {
+    "a7cd64cb36dfc2d3": {
         "new:our_convergence_paper_mu_allowed": "confirmation"
     },  # our_convergence-refutation-from-ones-causal
-    "871a2eb453fad98f": {"new:PL_ineq_paper_mu_allowed": "confirmation"},  # PL_ineq-refutation-causal
-    "ae242731003046a4": {"new:PL_ineq_paper_mu_allowed": "confirmation"},  # PL_ineq-refutation-block-mask
-    "a9af09a967e00682": {"new:descent_leaves_box": "confirmation"},  # mask_stays_in_box-refutation
-    "3660aca45d9d7e98": {"exp:divergent_step": "refutation"},  # lam_in_unit_interval-refutation-divergent-step
+    "8cc38b4945069608": {"new:PL_ineq_paper_mu_allowed": "confirmation"},  # PL_ineq-refutation-causal
+    "73d683e601e48639": {"new:PL_ineq_paper_mu_allowed": "confirmation"},  # PL_ineq-refutation-block-mask
+    "3e96582cdef502ec": {"new:descent_leaves_box": "confirmation"},  # mask_stays_in_box-refutation
+    "109fc9901f7c4e6d": {"exp:divergent_step": "refutation"},  # lam_in_unit_interval-refutation-divergent-step
 }
 """Other statements that a certificate decides as well, and how, by the first digits of the hash of its content: no M at
 all meets the guarantee, so no rounded M does, and what refutes a statement of the paper confirms the one that says it

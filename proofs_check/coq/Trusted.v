@@ -1,7 +1,7 @@
 (* Everything a reader has to believe: the definitions, and what is proved about them.  No proofs.
 
    Each proposition of a module `Statement` bears the name of the theorem that proves it, and that theorem's file ends
-   in a check of the one against the other.  types.txt has every definition as Coq prints it with all notations undone,
+   in a check of the one against the other.  types.txt pins every definition as Coq prints it with all notations undone,
    and `make` compares; ../PROOFS.md and the table in README.md say which statement of the paper each belongs to.
 
    Two halves that share nothing.  Algebra: matrices over any real closed field R, indices of type 'I_n.

@@ -2,12 +2,13 @@
 
 No entry of the index can name a theorem that does not exist, no theorem can be missing from it, no source can leave a
 proof out, no theorem can rest on more than the axioms the index gives for it, and none can prove anything but the
-proposition of its name in Trusted.v. Standard library only; Coq is not needed: Coq's output on axioms and types is read
-from ``assumptions.txt`` and ``types.txt``, which ``make`` compares with a fresh compilation.
+proposition of its name in Trusted.v. Standard library only; Coq is not needed: what Coq prints of axioms and types is
+pinned in ``assumptions.txt`` and ``types.txt``, which ``make`` compares with a fresh compilation.
 
     python3 check_index.py                 check everything; exit 1, with the reasons, if a check fails
     python3 check_index.py --sources-only  the sources and the index, not what Coq printed
     python3 check_index.py --questions     write Assumptions.v and Types.v, which make Coq print both
+    python3 check_index.py --pins          write assumptions.pins and types.pins from what Coq printed (*.out)
     python3 check_index.py --write         bring the axioms in the index and the table in README.md up to date
 """
 
@@ -109,25 +110,41 @@ def assumptions_source(index):
     return "\n".join(lines) + "\n"
 
 
-def read_assumptions(text):
-    """Return sorted axioms by (file, theorem), from Coq's output."""
-    found = {}
+def assumption_pins(text):
+    """Return assumptions.txt from Coq's output: each axiom with its type, then each theorem with its axioms' names."""
+    types, theorems = {}, []
     for title, body in pinned.blocks(text).items():
-        if body == "Closed under the global context":
-            axioms = []
-        elif body.startswith("Axioms:\n"):
-            axioms = re.findall(r"^([^\s:]+)", body[len("Axioms:\n") :], flags=re.MULTILINE)
-        else:
-            raise ValueError(f"assumptions.txt: cannot read what follows {title!r}")
-        file, _, theorem = title.partition(" ")
-        found[file, theorem] = sorted(axioms)
+        names = []
+        if body.startswith("Axioms:\n"):
+            for axiom in re.split(r"\n(?=\S)", body)[1:]:
+                name, colon, says = " ".join(axiom.split()).partition(" : ")
+                if not colon or types.setdefault(name, says) != says:
+                    raise ValueError(f"Coq's output on {title!r}: cannot read {axiom!r}, or it has another type before")
+                names.append(name)
+        elif body != "Closed under the global context":
+            raise ValueError(f"Coq's output: cannot read what follows {title!r}")
+        theorems.append(" ".join([title, *sorted(names)]))
+    return "".join(f"{line}\n" for line in [*(f"{name} : {types[name]}" for name in sorted(types)), *theorems])
+
+
+def read_assumptions(root):
+    """Return sorted axioms by (file, theorem)."""
+    lines = (root / "assumptions.txt").read_text(encoding="utf-8").splitlines()
+    typed = {line.partition(" : ")[0] for line in lines if " : " in line}
+    found = {}
+    for line in lines:
+        if " : " not in line:
+            file, theorem, *axioms = line.split(" ")
+            if not typed.issuperset(axioms):
+                raise ValueError(f"assumptions.txt: an axiom of {theorem} has no type")
+            found[file, theorem] = axioms
     return found
 
 
 def assumption_problems(root, index):
     """Return the differences between the axioms in the index and those that Coq printed."""
     try:
-        printed = read_assumptions((root / "assumptions.txt").read_text(encoding="utf-8"))
+        printed = read_assumptions(root)
     except ValueError as error:
         return [str(error)]
     expected = {(entry["file"], entry["theorem"]): sorted(entry["axioms"]) for entry in index}
@@ -167,10 +184,6 @@ def readme_problems(root, index):
     return []
 
 
-def printed_types(root):
-    return pinned.blocks((root / "types.txt").read_text(encoding="utf-8"))
-
-
 def problems(root, sources_only=False):
     """Return all faults of the development below ``root``."""
     index = load_index(root)
@@ -178,19 +191,19 @@ def problems(root, sources_only=False):
     if sources_only or found:
         return found
     names = pinned.declared(code(root, TRUSTED))
-    found = pinned.types_problems(printed_types(root), names, keys_of(index))
+    found = pinned.types_problems(pinned.read_pins(root), names, keys_of(index))
     return found + assumption_problems(root, index) + readme_problems(root, index)
 
 
 def dump_index(index):
-    entries = [json.dumps(entry, ensure_ascii=False, indent=1) for entry in index]
+    entries = [json.dumps(entry, ensure_ascii=False) for entry in index]
     return "[\n" + ",\n".join(entries) + "\n]\n"
 
 
 def write(root):
     """Bring the axioms of the index and the table of README.md up to date."""
     index = load_index(root)
-    printed = read_assumptions((root / "assumptions.txt").read_text(encoding="utf-8"))
+    printed = read_assumptions(root)
     for entry in index:
         entry["axioms"] = printed[entry["file"], entry["theorem"]]
     (root / "theorems.json").write_text(dump_index(index), encoding="utf-8")
@@ -205,14 +218,25 @@ def write_questions(root):
     (root / "Types.v").write_text(pinned.types_source(names, keys_of(index)), encoding="utf-8")
 
 
+def write_pins(root):
+    """Write assumptions.pins and types.pins, what the committed lists must be, from Coq's output."""
+    axioms, types = ((root / f"{name}.out").read_text(encoding="utf-8") for name in ("assumptions", "types"))
+    (root / "assumptions.pins").write_text(assumption_pins(axioms), encoding="utf-8")
+    (root / "types.pins").write_text(pinned.pins_text(pinned.pins(pinned.blocks(types))), encoding="utf-8")
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--sources-only", action="store_true", help="do not read what Coq printed")
     parser.add_argument("--questions", action="store_true", help="write Assumptions.v and Types.v")
+    parser.add_argument("--pins", action="store_true", help="write assumptions.pins and types.pins")
     parser.add_argument("--write", action="store_true", help="update the index and the README")
     arguments = parser.parse_args()
     if arguments.questions:
         write_questions(HERE)
+        return 0
+    if arguments.pins:
+        write_pins(HERE)
         return 0
     if arguments.write:
         write(HERE)

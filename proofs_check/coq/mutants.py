@@ -1,11 +1,11 @@
 """Weaken the statements of Trusted.v mechanically, and test whether the pinned types detect it.
 
-    python3 mutants.py [--count 300] [--seed 0]     needs Coq, and Trusted.vo compiled beside this file
+    python3 mutants.py [--count 300] [--seed 0]     needs Coq, and `make` run beside this file
 
 A mutant is one sentence of Trusted.v changed, or read with a notation shadowed before it. It counts if Coq accepts it,
-and is caught if Coq's output for it differs from types.txt, the comparison that `make` runs. The unchanged sentence
-goes through the same steps, and its output must equal types.txt. Proofs need not be compiled: each is checked against
-its proposition.
+and is caught if Coq's output for it differs from the one that types.txt pins, the comparison that `make` runs. The
+unchanged sentence goes through the same steps, and its output must not differ. Proofs need not be compiled: each is
+checked against its proposition.
 """
 
 import argparse
@@ -188,7 +188,7 @@ def _value(block: str) -> str:
 
 @dataclass(frozen=True)
 class Outcome:
-    """Result of a mutant. `compiles`: Coq accepts it; `caught`: Coq's output differs from types.txt."""
+    """Result of a mutant. `compiles`: Coq accepts it; `caught`: Coq's output differs from the pinned one."""
 
     mutant: Mutant
     compiles: bool
@@ -198,14 +198,16 @@ class Outcome:
 def run(root: Path, chosen: list[Mutant]) -> list[Outcome]:
     """Judge mutants, and the sentences they come from, a batch a session of Coq."""
     source = without_comments((root / "Trusted.v").read_text(encoding="utf-8"))
-    pins = pinned.blocks((root / "types.txt").read_text(encoding="utf-8"))
+    before = pinned.blocks((root / "types.out").read_text(encoding="utf-8"))
+    if pinned.pins(before) != pinned.read_pins(root):
+        raise ValueError("types.out is not what types.txt pins: run make")
     names = {mutant.name for mutant in chosen}
     everything = [*(one for one in sentences(source) if one.name in names), *chosen]
     outcomes = []
     for start in range(0, len(everything), BATCH):
         batch = everything[start : start + BATCH]
         for mutant, now in zip(batch, printed(source, batch, root), strict=True):
-            outcomes.append(Outcome(mutant, now != "", now != _value(pins[mutant.name])))
+            outcomes.append(Outcome(mutant, now != "", now != _value(before[mutant.name])))
     return outcomes
 
 
@@ -218,7 +220,7 @@ def main() -> int:
     outcomes = run(HERE, choose(list(mutants(source)), arguments.count, arguments.seed))
     altered = [one.mutant.name for one in outcomes if one.mutant.kind == "none" and (one.caught or not one.compiles)]
     if altered:
-        raise SystemExit(f"not as in types.txt: {', '.join(altered)}")
+        raise SystemExit(f"not as pinned by types.txt: {', '.join(altered)}")
     compiled = [one for one in outcomes if one.compiles and one.mutant.kind != "none"]
     survivors = [one.mutant for one in compiled if not one.caught]
     for mutant in survivors:

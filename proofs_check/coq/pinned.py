@@ -1,7 +1,9 @@
 """Pins of every definition and proposition of Trusted.v, as Coq prints it with all notations undone (types.txt).
 
-A statement's hash covers its printed form and that of every definition of Trusted.v it rests on, so that it changes
-with the meaning and not only with the text. Standard library only; Coq is not needed to read types.txt.
+Coq's output is long and made anew by ``make types.out``. types.txt keeps one line for each part of it: a definition's
+name, the SHA-256 of what Coq prints, and the definitions of Trusted.v that this mentions; or a theorem and its type.
+A statement's hash covers its line and that of every definition it rests on, so that it changes with the meaning and not
+only with the text. Standard library only; Coq is not needed to read types.txt.
 """
 
 import hashlib
@@ -43,7 +45,7 @@ def module_of(file: str) -> str:
 
 
 def types_source(names: list[str], theorems: list[tuple[str, str]]) -> str:
-    """Return the Coq source whose output types.txt records."""
+    """Return the Coq source whose output types.txt pins."""
     modules = sorted({module_of(file) for file, _ in theorems})
     lines = ["From AttnPrune Require Trusted.", *(f"From AttnPrune Require {module}." for module in modules)]
     lines += ["Set Printing All.", "Set Printing Width 118.", "Set Printing Depth 100000."]
@@ -61,11 +63,32 @@ def blocks(text: str) -> dict[str, str]:
     return {title: body.strip() for title, _, body in (part.partition("\n") for part in parts)}
 
 
-def types_problems(printed: dict[str, str], names: list[str], theorems: list[tuple[str, str]]) -> list[str]:
+def pins(printed: dict[str, str]) -> dict[str, str]:
+    """Return the line of each part of Coq's output: a hash and what the part mentions, or a theorem's type."""
+    return {title: " ".join(body.split()) if " " in title else _pin(body, printed) for title, body in printed.items()}
+
+
+def _pin(body: str, printed: dict[str, str]) -> str:
+    mentioned = sorted({name for name in NAME.findall(body) if name in printed})
+    return " ".join([hashlib.sha256(body.encode()).hexdigest(), *mentioned])
+
+
+def pins_text(pinned: dict[str, str]) -> str:
+    """Return the content of types.txt."""
+    return "".join(f"{title} = {line}\n" for title, line in pinned.items())
+
+
+def read_pins(root: Path) -> dict[str, str]:
+    """Return the lines of types.txt by title."""
+    lines = (root / "types.txt").read_text(encoding="utf-8").splitlines()
+    return {title: line for title, _, line in (line.partition(" = ") for line in lines)}
+
+
+def types_problems(pinned: dict[str, str], names: list[str], theorems: list[tuple[str, str]]) -> list[str]:
     """Return faults: missing or superfluous parts, unproved statements, theorems checked against another one."""
     expected = [*names, *(f"{file} {theorem}" for file, theorem in theorems)]
-    problems = [f"types.txt has nothing about {title}" for title in expected if title not in printed]
-    problems += [f"types.txt speaks of {title}, which does not exist" for title in printed if title not in expected]
+    problems = [f"types.txt has nothing about {title}" for title in expected if title not in pinned]
+    problems += [f"types.txt speaks of {title}, which does not exist" for title in pinned if title not in expected]
     wanted = {statement_of(file, theorem) for file, theorem in theorems}
     asked = {name for name in names if ".Statement." in name}
     problems += [f"Trusted.v states {name}, and no theorem of the index proves it" for name in sorted(asked - wanted)]
@@ -73,31 +96,31 @@ def types_problems(printed: dict[str, str], names: list[str], theorems: list[tup
     for file, theorem in theorems:
         half = file.partition("/")[0]
         should = f"{module_of(file).split('.')[-1]}.checked_{theorem} : {CHECKED[half].format(theorem)}"
-        found = " ".join(printed.get(f"{file} {theorem}", "").split())
+        found = pinned.get(f"{file} {theorem}", "")
         if found and found != should:
             problems.append(f"{file}: the check of {theorem} is of type {found.partition(' : ')[2]}")
     return problems
 
 
-def rests_on(printed: dict[str, str], name: str) -> list[str]:
-    """The statement and every definition of Trusted.v that its printed form mentions, directly or not."""
+def rests_on(pinned: dict[str, str], name: str) -> list[str]:
+    """Return the statement and every definition of Trusted.v that its printed form mentions, directly or not."""
     reached, todo = set(), [name]
     while todo:
         one = todo.pop()
         if one not in reached:
             reached.add(one)
-            todo += [other for other in NAME.findall(printed[one]) if other in printed]
+            todo += pinned[one].split()[1:]
     return sorted(reached)
 
 
-def type_hash(printed: dict[str, str], name: str) -> str:
-    """SHA-256 of the printed statement with all that it rests on."""
-    text = "\n".join(f"== {one}\n{printed[one]}" for one in rests_on(printed, name))
+def type_hash(pinned: dict[str, str], name: str) -> str:
+    """Return the SHA-256 of the lines of the statement and of all that it rests on."""
+    text = "".join(f"{one} = {pinned[one]}\n" for one in rests_on(pinned, name))
     return hashlib.sha256(text.encode()).hexdigest()
 
 
 def statement_text(trusted: str, name: str) -> str:
-    """The proposition as Trusted.v puts it, on one line."""
+    """Return the proposition as Trusted.v puts it, on one line."""
     half, _, theorem = name.split(".")
     part = trusted[trusted.index(f"\nModule {half}.") :]
     part = part[part.index("\nModule Statement.") :]
@@ -107,13 +130,13 @@ def statement_text(trusted: str, name: str) -> str:
 
 
 def formal_types(root: Path, theorems: list[tuple[str, str]]) -> dict[tuple[str, str], dict[str, str]]:
-    """(file, theorem) -> {"type": the proposition, "sha256": its hash}, for the index of the evidence."""
-    printed = blocks((root / "types.txt").read_text(encoding="utf-8"))
+    """Return (file, theorem) -> {"type": the proposition, "type_sha256": its hash}, for the index of the evidence."""
+    pinned = read_pins(root)
     trusted = (root / "Trusted.v").read_text(encoding="utf-8")
     return {
         (file, theorem): {
             "type": statement_text(trusted, statement_of(file, theorem)),
-            "type_sha256": type_hash(printed, statement_of(file, theorem)),
+            "type_sha256": type_hash(pinned, statement_of(file, theorem)),
         }
         for file, theorem in theorems
     }

@@ -34,7 +34,20 @@ def certificate(
 
 
 def written(document: dict[str, Any]) -> bytes:
-    return (json.dumps(document, indent=1, ensure_ascii=True) + "\n").encode()
+    """Return the file: a row of a matrix, an enclosure and a short object each stand on one line."""
+    return (_laid_out(document, "\n") + "\n").encode()
+
+
+def _laid_out(value: Any, line: str) -> str:
+    """Return JSON that breaks only containers of containers; `line` is the line break with the indent so far."""
+    parts = value.values() if isinstance(value, dict) else value
+    if not isinstance(value, dict | list) or not any(isinstance(part, dict | list) for part in parts):
+        return json.dumps(value)
+    deeper = line + " "
+    if isinstance(value, list):
+        return f"[{deeper}" + f",{deeper}".join(_laid_out(part, deeper) for part in value) + f"{line}]"
+    pairs = (f"{json.dumps(key)}: {_laid_out(part, deeper)}" for key, part in value.items())
+    return f"{{{deeper}" + f",{deeper}".join(pairs) + f"{line}}}"
 
 
 def write(document: dict[str, Any], path: Path) -> None:

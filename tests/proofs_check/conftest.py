@@ -26,7 +26,9 @@ def make(root: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
 def copy(tmp_path: Path) -> Path:
     """The sources, without anything compiled."""
     target = tmp_path / "coq"
-    shutil.copytree(COQ, target, ignore=shutil.ignore_patterns("*.vo*", "*.glob", ".*", "Makefile.coq*", "*.out"))
+    shutil.copytree(
+        COQ, target, ignore=shutil.ignore_patterns("*.vo*", "*.glob", ".*", "Makefile.coq*", "*.out", "*.pins")
+    )
     return target
 
 

@@ -248,13 +248,47 @@ def test_foreign_axiom_is_caught_even_if_the_list_of_assumptions_agrees(copy):
                 entry["axioms"] = ["AttnPrune.algebra.RowBounds.oracle"]
 
     _edit_index(copy, use_oracle)
-    _edit(
-        copy,
-        "assumptions.txt",
-        "PL_corrected_masked\nClosed under the global context\n",
-        "PL_corrected_masked\nAxioms:\nAttnPrune.algebra.RowBounds.oracle : False\n",
-    )
+    oracle = "AttnPrune.algebra.RowBounds.oracle"
+    _edit(copy, "assumptions.txt", "PL_corrected_masked\n", f"PL_corrected_masked {oracle}\n")
+    assert any("has no type" in problem for problem in check.assumption_problems(copy, check.load_index(copy)))
+    _edit(copy, "assumptions.txt", "Classical_Prop.classic :", f"{oracle} : False\nClassical_Prop.classic :")
+    assert check.assumption_problems(copy, check.load_index(copy)) == []
     assert any("not an axiom of the standard reals" in problem for problem in check.problems(copy))
+
+
+COQ_PRINTS = """
+== algebra/A.v one
+Closed under the global context
+== analysis/B.v two
+Axioms:
+Z.oracle
+  : forall n : nat,
+    {n = 0} + {n <> 0}
+A.choice : True
+== analysis/B.v three
+Axioms:
+A.choice : True
+"""
+
+
+def test_an_axiom_has_its_type_once_and_a_theorem_the_names_of_its_axioms():
+    types = ["A.choice : True", "Z.oracle : forall n : nat, {n = 0} + {n <> 0}"]
+    theorems = ["algebra/A.v one", "analysis/B.v two A.choice Z.oracle", "analysis/B.v three A.choice"]
+    assert check.assumption_pins(COQ_PRINTS).splitlines() == [*types, *theorems]
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("three\nAxioms:\nA.choice : True", "three\nAxioms:\nA.choice : False"),
+        ("Closed under the global context", "Error: no such theorem"),
+        ("A.choice : True\n==", "A.choice\n=="),
+    ],
+)
+def test_output_of_coq_that_cannot_be_pinned_is_refused(old, new):
+    assert COQ_PRINTS.count(old) == 1
+    with pytest.raises(ValueError, match="Coq's output"):
+        check.assumption_pins(COQ_PRINTS.replace(old, new))
 
 
 def test_table_in_the_readme_is_that_of_the_index(copy):
@@ -301,7 +335,7 @@ def test_compiles_from_clean_and_notices_what_only_coq_can_see(compiled, tmp_pat
     assert sources
     assert all((copy / name).with_suffix(".vo").is_file() for name in sources)
     for name in ("assumptions", "types"):
-        assert (copy / f"{name}.out").read_bytes() == (copy / f"{name}.txt").read_bytes()
+        assert (copy / f"{name}.pins").read_bytes() == (copy / f"{name}.txt").read_bytes()
 
     # excluded middle in a proof of algebra/: it compiles, but the assumptions differ
     classical = tmp_path / "classical"

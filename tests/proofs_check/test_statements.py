@@ -11,7 +11,7 @@ from tests.proofs_check.conftest import COQ
 
 SOURCE = sources.code(COQ, "Trusted.v")
 NAMES = pinned.declared(SOURCE)
-PRINTED = pinned.blocks((COQ / "types.txt").read_text(encoding="utf-8"))
+PINNED = pinned.read_pins(COQ)
 THEOREMS = check_index.keys_of(check_index.load_index(COQ))
 MAIN = "Analysis.Statement.our_convergence_full_refuted"
 
@@ -27,33 +27,64 @@ def test_trusted_is_short_and_proves_nothing():
 def test_every_statement_has_its_theorem_and_every_theorem_its_statement():
     stated = sorted(name for name in NAMES if ".Statement." in name)
     assert stated == sorted(pinned.statement_of(file, theorem) for file, theorem in THEOREMS)
-    assert pinned.types_problems(PRINTED, NAMES, THEOREMS) == []
+    assert pinned.types_problems(PINNED, NAMES, THEOREMS) == []
 
 
 def test_what_is_missing_superfluous_or_checked_against_another_statement_is_caught():
     def problems(change):
-        spoiled = dict(PRINTED)
+        spoiled = dict(PINNED)
         change(spoiled)
         return pinned.types_problems(spoiled, NAMES, THEOREMS)
 
-    assert problems(lambda printed: printed.pop("Analysis.nsq"))
-    assert problems(lambda printed: printed.update({"Analysis.oracle": "oracle = True"}))
+    assert problems(lambda pins: pins.pop("Analysis.nsq"))
+    assert problems(lambda pins: pins.update({"Analysis.oracle": "0" * 64}))
     key = "analysis/MainTheorem.v our_convergence_corrected"
-    other = PRINTED[key].replace("Statement.our_convergence_corrected", "Statement.C_plus_value")
-    assert "C_plus_value" in problems(lambda printed: printed.update({key: other}))[0]
-    shadowed = PRINTED[key].replace("Trusted.Analysis", "MainTheorem.Trusted.Analysis")
-    assert problems(lambda printed: printed.update({key: shadowed}))
-    assert pinned.types_problems(PRINTED, NAMES, THEOREMS[1:])
-    assert pinned.types_problems(PRINTED, [name for name in NAMES if name != MAIN], THEOREMS)
+    other = PINNED[key].replace("Statement.our_convergence_corrected", "Statement.C_plus_value")
+    assert "C_plus_value" in problems(lambda pins: pins.update({key: other}))[0]
+    shadowed = PINNED[key].replace("Trusted.Analysis", "MainTheorem.Trusted.Analysis")
+    assert problems(lambda pins: pins.update({key: shadowed}))
+    assert pinned.types_problems(PINNED, NAMES, THEOREMS[1:])
+    assert pinned.types_problems(PINNED, [name for name in NAMES if name != MAIN], THEOREMS)
 
 
 def test_a_hash_changes_with_every_definition_the_statement_rests_on():
-    rests = pinned.rests_on(PRINTED, MAIN)
+    rests = pinned.rests_on(PINNED, MAIN)
     assert {"Analysis.our_convergence", "Analysis.xi_theorem", "Analysis.rsum", "Analysis.gd", MAIN} <= set(rests)
-    before = pinned.type_hash(PRINTED, MAIN)
+    before = pinned.type_hash(PINNED, MAIN)
     for name in rests:
-        assert pinned.type_hash(PRINTED | {name: PRINTED[name] + " "}, MAIN) != before
-    assert pinned.type_hash(PRINTED | {"Analysis.C_plus": "C_plus = 1"}, MAIN) == before
+        changed = "0" * 64 + PINNED[name][64:]
+        assert pinned.type_hash(PINNED | {name: changed}, MAIN) != before
+    assert pinned.type_hash(PINNED | {"Analysis.C_plus": "0" * 64}, MAIN) == before
+
+
+COQ_PRINTS = """
+== Analysis.one
+Trusted.Analysis.one = fun x => x
+     : R -> R
+
+Arguments Trusted.Analysis.one _
+== Analysis.Statement.two
+Trusted.Analysis.Statement.two = forall x, Trusted.Analysis.one x = x /\\ Trusted.Analysis.other x
+     : Prop
+== analysis/File.v two
+File.checked_two
+     : Trusted.Analysis.Statement.two
+"""
+
+
+def test_a_pin_is_the_hash_of_what_coq_prints_and_what_that_mentions(tmp_path):
+    pins = pinned.pins(pinned.blocks(COQ_PRINTS))
+    one, two = pins["Analysis.one"], pins["Analysis.Statement.two"]
+    assert one.split()[1:] == ["Analysis.one"]
+    assert two.split()[1:] == ["Analysis.Statement.two", "Analysis.one"]
+    assert pins["analysis/File.v two"] == "File.checked_two : Trusted.Analysis.Statement.two"
+    for old, new in (("fun x => x", "fun x => 0"), ("R -> R", "R -> N"), ("one _", "one [_]")):
+        changed = pinned.pins(pinned.blocks(COQ_PRINTS.replace(old, new)))
+        assert {title for title in pins if pins[title] != changed[title]} == {"Analysis.one"}
+        before, after = (pinned.type_hash(each, "Analysis.Statement.two") for each in (pins, changed))
+        assert before != after
+    (tmp_path / "types.txt").write_text(pinned.pins_text(pins))
+    assert pinned.read_pins(tmp_path) == pins
 
 
 def test_the_text_of_a_statement_is_that_of_trusted():

@@ -33,9 +33,9 @@ def items() -> Iterator[tuple[str, str]]:
     margins = json.loads((ROOT / "tests/claims/pinned_margins.json").read_text("utf-8"))
     for claim, pinned in margins.items():
         yield f"margin {claim}", json.dumps(pinned, sort_keys=True)
-    for section in (ROOT / "proofs_check/coq/types.txt").read_text("utf-8").split("\n== "):
-        name, _, text = section.removeprefix("== ").partition("\n")
-        yield f"proposition {name.strip()}", " ".join(text.split())
+    for line in (ROOT / "proofs_check/coq/types.txt").read_text("utf-8").splitlines():
+        name, _, text = line.partition(" = ")
+        yield f"proposition {name}", text
     for path in sorted((ROOT / "attnprune_verify/experiments/stored").glob("*.csv")):
         yield f"table {path.stem}", path.read_text("utf-8")
     yield from sentences()
