@@ -7,9 +7,9 @@ from typing import Any, NoReturn
 
 from proofs_check.checker.reject import GaveUp, Reject
 
-MAX_BYTES = 300_000
-MAX_DEPTH = 12
-MAX_JSON_INTEGER_DIGITS = 12
+MAX_BYTES = 300_000  # the format's limit; chosen: 15 times the largest committed certificate
+MAX_DEPTH = 12  # chosen: the committed certificates have 4 levels
+MAX_JSON_INTEGER_DIGITS = 12  # chosen: counts alone are JSON integers, and 12 digits are exact in doubles, too
 
 
 def read_document(path: Path) -> Any:

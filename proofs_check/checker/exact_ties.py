@@ -10,7 +10,7 @@ corrected mu is attained, as for X = I, |W| = 1 and M = 0.
 from fractions import Fraction
 from typing import Any
 
-_LARGEST = 8
+_LARGEST = 8  # chosen: at most (8 * 7)^2 pairs of free entries, each a product of 64 rationals
 
 
 def difference_vanishes(instance: Any, z: Any, half_mu: Fraction) -> bool:

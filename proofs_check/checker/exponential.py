@@ -11,8 +11,8 @@ from math import isqrt
 from proofs_check.checker.interval import Interval, Number, Undecided, enclose
 from proofs_check.checker.reject import GaveUp
 
-_GUARD = 16
-LARGEST_ARGUMENT = 20_000
+_GUARD = 16  # bits; chosen: exp(1) is then enclosed to one unit in the last place at 128 to 16,384 bits
+LARGEST_ARGUMENT = 20_000  # chosen: exp of it has 28,854 bits
 
 
 def exponential(number: Number, bits: int) -> Number:

@@ -10,7 +10,7 @@ from proofs_check.checker.reject import Reject
 Matrix = list[list[Fraction]]
 Bounds = tuple[Fraction, Fraction]
 
-MAX_SIZE = 64
+MAX_SIZE = 64  # the format's limit of n and d; chosen: n^2 d^2 = 2^24 exact products
 INPUT_DIGITS = 2_000  # of a numerator or a denominator in `inputs`
 RESULT_DIGITS = 100_000  # in pivots and enclosures, which grow with the instance
 _RATIONAL = re.compile(r"(-?)([0-9]+)(?:/([0-9]+))?", re.ASCII)

@@ -7,7 +7,7 @@ artanh w = w + w^3/3 + w^5/5 + ...; after a term t the rest is below t/9 (1 + 1/
 from proofs_check.checker.interval import Interval, Number, Undecided, enclose
 from proofs_check.checker.reject import Reject
 
-_GUARD = 32
+_GUARD = 32  # bits; chosen: ln(2/3) is then enclosed to three units in the last place at 128 to 4,096 bits
 
 
 def logarithm(number: Number, bits: int) -> Interval:

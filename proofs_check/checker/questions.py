@@ -10,8 +10,8 @@ from proofs_check.checker.reject import GaveUp, Reject
 Answer = bool | None
 Question = tuple[str, Answer]
 
-FIRST_BITS = 128
-LAST_BITS = 1 << 14
+FIRST_BITS = 128  # chosen: more than twice the 53 bits of a double
+LAST_BITS = 1 << 14  # chosen: four times the precision of any committed certificate
 _WORK = 6e8  # bit operations, roughly, of all the precisions tried together
 
 

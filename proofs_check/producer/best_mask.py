@@ -17,8 +17,8 @@ from proofs_check.producer import balls as b
 from proofs_check.producer.document import certificate
 from proofs_check.producer.notation import Q, ball, enclosure, table, word
 
-BITS = 128
-OPEN = 2
+BITS = 128  # bits; chosen: the checker's first precision
+OPEN = 2  # the mark of an entry that is not decided, beside 0 and 1
 
 
 @dataclass(frozen=True)

@@ -14,7 +14,7 @@ from proofs_check.producer.document import certificate
 from proofs_check.producer.notation import Q, ball, enclosure, word, words
 from proofs_check.producer.setting import Setting, floor_of_attention, point, start
 
-BITS = 256
+BITS = 256  # bits; chosen: twice the checkers' first precision
 
 
 def from_zeros() -> Setting:

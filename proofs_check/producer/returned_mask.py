@@ -15,7 +15,7 @@ from proofs_check.producer.stationary_point import over
 BITS = 1024  # a step makes the balls several times as wide
 STEPS, ETA, RHO = 100, Q(1, 23), Q(1, 2)
 MAP_SQ = Q(7028, 100)
-TIMES = 7
+TIMES = 7  # seven, as the statement has it
 X = [[-14, -11, -11, -3], [-19, -2, -8, 7], [8, 11, 6, 0], [7, 12, -5, 5], [0, 12, -7, -2], [3, 2, -13, 3]]
 W = [[-1, -2, -1, 2], [-15, 12, -7, -18], [-1, 12, -4, 12], [12, -7, -20, -10]]
 BEST = [[0, 0, 0, 0], [1, 1, 1, 1], [0, 1, 0, 1], [0, 1, 0, 1]]

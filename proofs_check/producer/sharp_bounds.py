@@ -9,7 +9,7 @@ from proofs_check.producer import balls as b
 from proofs_check.producer.document import certificate
 from proofs_check.producer.notation import Matrix, Q, ball, balls, enclosure, table, word
 
-BITS = 256
+BITS = 256  # bits; chosen: twice the checkers' first precision
 
 
 def documents() -> Iterator[tuple[str, dict[str, Any]]]:

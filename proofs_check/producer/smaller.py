@@ -12,7 +12,7 @@ from proofs_check.producer.document import certificate
 from proofs_check.producer.notation import Q, ball, balls, enclosure, table, word, words
 from proofs_check.producer.setting import Setting, point, start
 
-BITS = 256
+BITS = 256  # bits; chosen: twice the checkers' first precision
 Documents = Iterator[tuple[str, dict[str, Any]]]
 
 

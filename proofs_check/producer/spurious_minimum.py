@@ -13,7 +13,7 @@ from proofs_check.producer import balls as b
 from proofs_check.producer.document import certificate
 from proofs_check.producer.notation import Q, balls, enclosure, exact_ends, table, word, words
 
-BITS = 256
+BITS = 256  # bits; chosen: twice the checkers' first precision
 RADIUS = Q(1, 10**10)
 
 

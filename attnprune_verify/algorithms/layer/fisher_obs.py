@@ -36,9 +36,9 @@ __all__ = ["FisherOBS", "PrunedPair", "prune_fisher_obs"]
 
 OutputMetric = Literal["fisher", "squared", "identity"]
 
-_OUTPUT_DAMPING = 0.01
-_NOISE = 1e-12
-_WEIGHT_SKETCHES = 64
+_OUTPUT_DAMPING = 0.01  # of the mean diagonal; chosen: as much as SparseGPT's percdamp
+_NOISE = 1e-12  # chosen: 4,500 times float64's unit in the last place, 2^-52, for sums over that many terms
+_WEIGHT_SKETCHES = 64  # chosen: the estimate of a trace then errs by at most sqrt(2/64) = 18 per cent (one sigma)
 
 
 @dataclass(frozen=True)

@@ -16,7 +16,7 @@ from attnprune_verify.values import as_count, as_positive
 
 __all__ = ["STE", "learn_masks"]
 
-_DECAY_FIRST, _DECAY_SECOND, _EPS = 0.9, 0.999, 1e-8
+_DECAY_FIRST, _DECAY_SECOND, _EPS = 0.9, 0.999, 1e-8  # Adam's own defaults (Kingma and Ba 2015)
 
 
 @dataclass(frozen=True)

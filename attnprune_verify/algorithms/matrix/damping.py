@@ -12,8 +12,8 @@ from attnprune_verify.instance.validate import Array
 
 __all__ = ["MomentSum", "Moments", "damped", "input_metric", "second_moments", "shrinkage_damping", "trace"]
 
-_LEAST, _MOST = 0.01, 1.0
-_PIECES = 8
+_LEAST, _MOST = 0.01, 1.0  # of the mean diagonal; chosen: SparseGPT's percdamp, and where shrinkage is a half
+_PIECES = 8  # chosen: fewer sequences than this are cut, so that a variance of draws can be estimated
 _WIDE = 1024  # features: chosen. From here on float64 products take longer than the solvers on a whole window
 
 

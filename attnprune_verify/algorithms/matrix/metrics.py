@@ -30,7 +30,7 @@ from attnprune_verify.values import as_choice
 
 __all__ = ["LOSS_METRICS", "OUTPUT_METRICS", "OutputSums", "Rows", "output_blocks", "probe"]
 
-_LARGEST_BLOCK = 512
+_LARGEST_BLOCK = 512  # outputs; chosen: the metric's products cost tokens times outputs times this
 
 
 class Rows(NamedTuple):

@@ -24,7 +24,7 @@ from attnprune_verify.algorithms.matrix.two_sided import Pruned, prune_two_sided
 from attnprune_verify.errors import InvalidInstance
 from attnprune_verify.values import as_choice, as_count, as_nonnegative
 
-_SWEEPS = 50
+_SWEEPS = 50  # chosen: a limit only, `exchange` ends where no exchange helps
 # Shrinkage is prescribed for the least error of H itself; for what the weights become, a third of it is better.
 TRUST = 0.3
 

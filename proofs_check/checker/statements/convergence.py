@@ -29,7 +29,7 @@ from proofs_check.checker.statements.sigmoid_valley import require_valley
 
 INPUTS = ("n", "d", "sizes", "X", "W", "lambda", "beta", "delta", "epsilon", "R")
 HYPOTHESES = ("psd_pivots", "delta_le_min_f")
-LAST_STEP = 400
+LAST_STEP = 400  # chosen: the committed certificates end after 1 or 2 steps
 
 
 @dataclass(frozen=True)

@@ -28,8 +28,8 @@ MU_ALL, MU_ALLOWED, MU_SQUARED = "2*wmin*beta*delta", "2*wmin*beta*delta_allowed
 RELATIONS = {"refutation": "lhs<rhs", "confirmation": "lhs>=rhs"}
 _LOGIT_WORK = 2 * 10**9  # in products of 64-bit words
 _SUM_WORK = 2 * 10**8  # the same, with the divisions that bring a sum of fractions to lowest terms
-_PRECISIONS = 8
-_LONG = 100_000
+_PRECISIONS = 8  # 128 to 2^14 bits, doubled each time
+_LONG = 100_000  # bits; chosen: a longer common denominator is bounded instead of computed
 
 
 @dataclass(frozen=True)

@@ -17,7 +17,7 @@ from proofs_check.checker.statements.common import enclosures, no_hypotheses, re
 from proofs_check.checker.statements.comparison import short_matrix
 from proofs_check.checker.statements.pl_inequality import require_named_mask
 
-MOST_MASKS = 300
+MOST_MASKS = 300  # chosen: the committed certificate compares 126, the halves of nine weights
 _MASKS: dict[str, tuple[str, ...]] = {"mask": ("full", "causal", "given")}
 
 

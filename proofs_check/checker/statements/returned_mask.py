@@ -28,7 +28,7 @@ from proofs_check.checker.statements.common import enclosures, no_hypotheses, re
 from proofs_check.checker.statements.comparison import short_matrix
 from proofs_check.checker.statements.stationary_point import map_is_below, negated
 
-TIMES = 7
+TIMES = 7  # seven, as the statement has it
 LEAST_GAP = Fraction(1, 10**12)
 C_PLUS, C_MINUS = Fraction(3082, 10**4), Fraction(2405, 10**4)
 _KEYS = ("n", "d", "X", "W", "lambda", "rho", "map_sq", "eta", "t", "M", "N")

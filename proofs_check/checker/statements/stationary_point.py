@@ -34,7 +34,7 @@ from proofs_check.checker.statements.common import enclosures, no_hypotheses, re
 from proofs_check.checker.statements.comparison import short_matrix
 from proofs_check.checker.statements.pl_inequality import require_named_mask
 
-MOST_COORDINATES = 10
+MOST_COORDINATES = 10  # chosen: the committed certificates have at most 9; LDL^T of intervals loses digits with each
 QUANTITIES = ("modulus", "map_sq", "row_sq", "radius", "distance", "eta", "factor", "lhs", "rhs")
 
 
