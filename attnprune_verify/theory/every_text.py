@@ -1,4 +1,4 @@
-"""What other weights can do to attention on any text at all: RMSNorm puts every token on one ellipsoid.
+"""Bounds of what other weights do to attention on any text at all: RMSNorm puts every token on one ellipsoid.
 
 Behind RMSNorm with weight gamma a token is x = gamma * u with ||u||_2 <= sqrt(d), whatever the text. So with A_r =
 W_Q R_r W_K^T the weight between two tokens r positions apart, R_r their rotation, and A~_r after the change,
@@ -27,7 +27,7 @@ from attnprune_verify.values import as_count
 __all__ = ["EveryText", "bound_for_every_text", "kl_of_range"]
 
 _MOST_FEATURES = 1024
-"""Of a token: one eigenvalue problem of that size for each distance takes a tenth of a second there."""
+"""Features of a token: one eigenvalue problem of that size for each distance takes a tenth of a second there."""
 _UP = 1.0 + 2.0**-40  # 2^13 units in the last place, more than each expression loses
 
 

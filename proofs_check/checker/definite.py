@@ -28,7 +28,7 @@ def _pivots(matrix: Symmetric) -> Iterator[Number]:
 
 
 def definite(matrix: Symmetric) -> Answer:
-    """Whether every matrix in the enclosure is positive definite; no, where none is."""
+    """Report whether every matrix in the enclosure is positive definite; no, where none is."""
     pivots: list[Number] = list(_pivots(matrix)) or [Fraction(0)]
     if len(pivots) == len(matrix) and lower(pivots[-1]) > 0:
         return True

@@ -14,7 +14,7 @@ _LARGEST = 8  # chosen: at most (8 * 7)^2 pairs of free entries, each a product 
 
 
 def difference_vanishes(instance: Any, z: Any, half_mu: Fraction) -> bool:
-    """Whether ||grad L||^2 - half_mu ||c||^2 is the zero form in the free entries of c."""
+    """Report whether ||grad L||^2 - half_mu ||c||^2 is the zero form in the free entries of c."""
     n, d, X, W, mask = instance.n, instance.d, instance.X, instance.W, instance.mask
     if instance.lam != 0 or n > _LARGEST or d > _LARGEST or not _uniform(z):
         return False

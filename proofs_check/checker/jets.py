@@ -104,7 +104,7 @@ def _interval(number: Number, bits: int) -> Number:
 
 
 def certainly_above(hessian: Triangle, size: int, floor: Fraction) -> bool:
-    """Whether every symmetric matrix in the enclosure is > floor I: interval LDL^T with positive pivots."""
+    """Report whether every symmetric matrix in the enclosure is > floor I: interval LDL^T with positive pivots."""
     A = [[hessian[min(s, t), max(s, t)] - (floor if s == t else 0) for t in range(size)] for s in range(size)]
     for k in range(size):
         pivot = A[k][k]

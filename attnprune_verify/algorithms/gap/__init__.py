@@ -1,1 +1,1 @@
-"""How far a pruning mask is at most from the best one: bounds from convexity, with the masks they are compared with."""
+"""Bounds of how far a pruning mask is from the best one, by convexity, and the masks they are compared with."""

@@ -31,7 +31,7 @@ class HeadGap:
     note: str
 
     def as_dict(self) -> dict[str, Any]:
-        """What JSON reports hold; numbers are null where there is no gap."""
+        """Return the row of JSON reports; numbers are missing where there is no gap."""
         found = {} if self.gap is None else self.gap.as_dict()
         return {"map": self.map, "head": self.head, **found, "note": self.note}
 

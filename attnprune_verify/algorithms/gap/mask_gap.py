@@ -71,7 +71,7 @@ class MaskGap:
         return 1.0 if self.kl == 0 else np.inf
 
     def as_dict(self) -> dict[str, Any]:
-        """What JSON reports hold."""
+        """Return the row of JSON reports."""
         names = ("ones", "kl", "bound", "best_kl", "certified", "arithmetic")
         return {name: getattr(self, name) for name in names} | {"ratio": self.ratio}
 

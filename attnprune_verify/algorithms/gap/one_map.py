@@ -60,7 +60,7 @@ class OneMap:
         self.other = problem.sides(list(given))[1 - place]
 
     def _constant(self) -> Array:
-        """What is added to the logits whatever the mask: ALiBi's slopes, -inf where nothing may be seen; by head."""
+        """Return what every mask leaves in the logits, by head: ALiBi's slopes, and -inf where nothing may be seen."""
         n, problem = self.problem.n, self.problem
         distance = np.abs(np.subtract.outer(np.arange(n), np.arange(n)))
         falls = [modifier.slopes for modifier in problem.modifiers if isinstance(modifier, Alibi)]
@@ -106,7 +106,7 @@ class OneMap:
         return total / self.rows, self.pulled_back(np.stack(slopes))
 
     def curved(self, mask: Array) -> Curved:
-        """What `product` needs of a mask."""
+        """Return the gradient at a mask and the attention there, which `product` needs."""
         F = np.stack([_softmax(z) for z in self.logits(mask)])
         return Curved(self.pulled_back(np.stack([self.times_other(F[h] - f, h) for h, f in enumerate(self.f)])), F)
 

@@ -29,7 +29,7 @@ _ROOT_STEPS = 100
 
 
 class Relaxed(NamedTuple):
-    """Where the bound is largest, the bound, and the point of least divergence that was seen."""
+    """The point where the bound is largest, the bound, and the point of least divergence that was seen."""
 
     at: Array
     bound: float

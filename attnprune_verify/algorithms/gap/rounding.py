@@ -107,7 +107,7 @@ def relative_error(divergence: OneMap, queries: Array, keys: Array, relative: fl
 
 
 def _shifts(divergence: OneMap) -> bool:
-    """Whether a mask of zeros leaves logits that are not 0: biases or ALiBi."""
+    """Report whether a mask of zeros leaves logits that are not 0: biases or ALiBi."""
     problem = divergence.problem
     if not isinstance(problem, Heads):
         return False

@@ -1,4 +1,4 @@
-"""What the smaller statements share."""
+"""Readers and requirements that the smaller statements share."""
 
 from typing import Any
 

@@ -34,7 +34,7 @@ LAST_STEP = 400  # chosen: the committed certificates end after 1 or 2 steps
 
 @dataclass(frozen=True)
 class Setting:
-    """What the theorem is given."""
+    """The data of the theorem."""
 
     blocks: b.Blocks
     epsilon: Fraction

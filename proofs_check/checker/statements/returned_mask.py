@@ -84,7 +84,7 @@ def check(certificate: dict[str, Any]) -> str:
 
 
 def _zeros(mask: fields.Matrix) -> int:
-    """How many, or -1 if it is no 0/1 mask."""
+    """Return the number of zeros, or -1 for what is no 0/1 mask."""
     entries = [entry for row in mask for entry in row]
     return entries.count(Fraction(0)) if set(entries) <= {0, 1} else -1
 

@@ -121,7 +121,7 @@ def _centred(row: list[list[Fraction]], allowed: list[bool]) -> list[list[Fracti
 
 
 def map_is_below(X: fields.Matrix, W: fields.Matrix, mask: Mask, K_sq: Fraction, bits: int) -> Answer:
-    """Whether ||Pi A||^2 < K_sq."""
+    """Report whether ||Pi A||^2 < K_sq."""
     slopes = [[[x[a] * w * y[b] for a, ws in enumerate(W) for b, w in enumerate(ws)] for y in X] for x in X]
     forms = [gram(_centred(row, allowed), bits) for row, allowed in zip(slopes, mask, strict=True)]
     size = range(len(W) ** 2)
@@ -138,7 +138,7 @@ def negated(answer: Answer) -> Answer:
 
 
 def _above(squares: Symmetric, P: Symmetric, t: Fraction) -> Answer:
-    """Whether t is above every eigenvalue of a form relative to P."""
+    """Report whether t is above every eigenvalue of a form relative to P."""
     return definite(opposite(shifted(squares, P, t)))
 
 
