@@ -17,6 +17,7 @@ from attnprune_verify.audit.run import run_audit as run_audit
 from attnprune_verify.check import run_check as run_check
 from attnprune_verify.claims.campaign.run import run_campaign as run_campaign
 from attnprune_verify.claims.run import run_claims as run_claims
+from attnprune_verify.errors import InvalidInput as InvalidInput
 from attnprune_verify.errors import InvalidInstance as InvalidInstance
 from attnprune_verify.experiments.assumptions.measure import measure_assumptions as measure_assumptions
 from attnprune_verify.experiments.layer.plan import LayerPlan as LayerPlan

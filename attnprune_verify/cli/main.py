@@ -17,7 +17,7 @@ import click
 from attnprune_verify.cli.codes import INCOMPLETE, INTERRUPTED, USAGE
 from attnprune_verify.cli.lazy import lazy_group
 from attnprune_verify.cli.output import reader_left
-from attnprune_verify.errors import InvalidInstance
+from attnprune_verify.errors import InvalidInput
 from attnprune_verify.files import printable
 
 __all__ = ["main"]
@@ -87,7 +87,7 @@ def _run(arguments: list[str] | None) -> int:
         return USAGE
     except click.ClickException as error:
         return _complain(error.format_message())
-    except InvalidInstance as error:
+    except InvalidInput as error:
         return _complain(str(error))
     except (KeyboardInterrupt, click.Abort) as error:
         if isinstance(error.__cause__, EOFError):  # of a damaged file; click takes it for the end of a terminal

@@ -9,7 +9,7 @@ from typing import Any
 import click
 
 from attnprune_verify.cli.output import EXIT, deliver
-from attnprune_verify.errors import InvalidInstance
+from attnprune_verify.errors import InvalidInput
 
 __all__ = ["command"]
 
@@ -37,7 +37,7 @@ def command(ids: tuple[str, ...], reading: str | None, form: str, fresh: bool, q
     shown = sorted((one for page in pages for one in page or ()), key=lambda one: one["order"])
     known = dict.fromkeys(one["reading"] for one in shown)
     if reading is not None and reading not in known:
-        raise InvalidInstance(f"--reading must be one of {', '.join(known)}; got {reading!r}")
+        raise InvalidInput(f"--reading must be one of {', '.join(known)}; got {reading!r}")
     shown = [one for one in shown if reading in (None, one["reading"])]
     outcome = max((one["outcome"] for one in shown), key=("passed", "incomplete", "failed").index)
     if form == "json":
@@ -64,7 +64,7 @@ def _judged(ids: tuple[str, ...], reading: str | None, fresh: bool, quiet: bool)
     order = {claim.test_id: place for place, claim in enumerate(registry.claims())}
     readings = dict.fromkeys(claim.reading.name for claim in registry.claims() if claim.id in registry.named(ids))
     if reading is not None and reading not in readings:
-        raise InvalidInstance(f"--reading must be one of {', '.join(readings)}; got {reading!r}")
+        raise InvalidInput(f"--reading must be one of {', '.join(readings)}; got {reading!r}")
     repairs = [claim.repaired_by for claim in registry.claims() if claim.id in ids and claim.repaired_by]
     with progress_bar("judging statements", show=not quiet) as tell:
         found = run_claims(progress=tell, ids=ids, beside=repairs, keep_verdicts=not fresh)

@@ -13,7 +13,7 @@ pytest.importorskip("tokenizers", reason="reading texts needs the extra 'real'")
 from click.testing import CliRunner  # noqa: E402  # after the skips
 
 from attnprune_verify.cli.main import program  # noqa: E402
-from attnprune_verify.errors import InvalidInstance  # noqa: E402
+from attnprune_verify.errors import InvalidInput, InvalidInstance  # noqa: E402
 from attnprune_verify.experiments.perplexity import run as running  # noqa: E402
 from attnprune_verify.experiments.perplexity.compare import attribute, compare, read_result  # noqa: E402
 from attnprune_verify.experiments.perplexity.plan import PerplexityPlan  # noqa: E402
@@ -267,5 +267,5 @@ def test_bad_plans(texts, choices, message):
 def test_unreadable_results(tmp_path):
     for content in ("[]", "{}", "nothing", '{"fingerprint": {"fields": 1, "digest": "a"}}'):
         (tmp_path / "result.json").write_text(content)
-        with pytest.raises(InvalidInstance, match="a result must be JSON with a fingerprint"):
+        with pytest.raises(InvalidInput, match="a result must be JSON with a fingerprint"):
             read_result(tmp_path / "result.json")

@@ -20,7 +20,7 @@ from attnprune_verify.claims.statements.measured import _LEFT_OPEN
 from attnprune_verify.cli.experiment_layer import command
 from attnprune_verify.cli.experiment_perplexity import command as perplexity_command
 from attnprune_verify.cli.experiment_synthetic import command as synthetic_command
-from attnprune_verify.errors import InvalidInstance
+from attnprune_verify.errors import InvalidInput
 from attnprune_verify.experiments.layer.plan import LayerPlan
 from attnprune_verify.experiments.perplexity.plan import PerplexityPlan
 from attnprune_verify.experiments.stored import kinds
@@ -78,7 +78,7 @@ def test_what_was_changed_by_hand_is_refused(copy: Path, what: str) -> None:
     forge(copy, "nothing")
     read(copy)
     forge(copy, what)
-    with pytest.raises(InvalidInstance, match="figure2 was changed since"):
+    with pytest.raises(InvalidInput, match="figure2 was changed since"):
         read(copy)
 
 
@@ -243,7 +243,7 @@ def test_a_larger_sample_comes_out_again(name: str) -> None:
 def test_another_model_is_refused(tmp_path: Path) -> None:
     for name in ("config.json", "tokenizer.json", "model.safetensors"):
         (tmp_path / name).write_text("{}")
-    with pytest.raises(InvalidInstance, match="layer must be repeated on the model and texts it was measured on"):
+    with pytest.raises(InvalidInput, match="layer must be repeated on the model and texts it was measured on"):
         sample(FOLDER / "layer", SEED, 5.0, str(tmp_path))
 
 
@@ -300,7 +300,7 @@ def test_a_table_tells_ratios_from_their_reference(tmp_path: Path) -> None:
     assert lines[0][0] == "| W_Q, W_K" and {len(line) for line in lines if line[0] != lines[1][0]} == {9}
     assert {line[7] for line in lines if line[0] == "| output-obs" and line[1] == "dense"} == {"0.250 [0.250, 0.250]"}
     assert {line[7] for line in lines if line[0] == "| sparsegpt" and line[1] == "dense"} == {"1"}
-    with pytest.raises(InvalidInstance, match="figure2 holds synthetic runs"):
+    with pytest.raises(InvalidInput, match="figure2 holds synthetic runs"):
         markdown(FOLDER / "figure2")
 
 

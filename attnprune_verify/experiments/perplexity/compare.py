@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from attnprune_verify.errors import InvalidInstance
+from attnprune_verify.errors import InvalidInput
 from attnprune_verify.experiments.perplexity.plan import PerplexityPlan
 from attnprune_verify.experiments.perplexity.run import run_perplexity
 from attnprune_verify.files import parse, read_regular
@@ -60,25 +60,25 @@ def read_result(path: str | Path) -> dict[str, Any]:
 
     Raises
     ------
-    InvalidInstance
+    InvalidInput
         If the file is missing, no JSON, or has no fingerprint; or the folder has none of these files, or both.
     """
     file = Path(path)
     if file.is_dir():
         there = [file / name for name in _RESULTS if (file / name).is_file()]
         if len(there) != 1:
-            raise InvalidInstance(f"a result's folder must hold one of {', '.join(_RESULTS)}; {str(path)!r} does not")
+            raise InvalidInput(f"a result's folder must hold one of {', '.join(_RESULTS)}; {str(path)!r} does not")
         (file,) = there
     if not file.is_file():
-        raise InvalidInstance(f"a result must be a file; got {str(path)!r}")
+        raise InvalidInput(f"a result must be a file; got {str(path)!r}")
     try:
         content = parse(read_regular(file))
         fields = content["fingerprint"]["fields"]
         digest = content["fingerprint"]["digest"]
     except (ValueError, KeyError, TypeError) as error:
-        raise InvalidInstance(f"a result must be JSON with a fingerprint; {str(path)!r} is not") from error
+        raise InvalidInput(f"a result must be JSON with a fingerprint; {str(path)!r} is not") from error
     if not isinstance(fields, Mapping) or not isinstance(digest, str):
-        raise InvalidInstance(f"a result must be JSON with a fingerprint; {str(path)!r} is not")
+        raise InvalidInput(f"a result must be JSON with a fingerprint; {str(path)!r} is not")
     found: dict[str, Any] = content
     return found
 
@@ -105,7 +105,7 @@ def attribute(one: Mapping[str, Any], other: Mapping[str, Any]) -> list[Attribut
 
     Raises
     ------
-    InvalidInstance
+    InvalidInput
         If a result holds no plan, or the model or a text that it names is missing.
     """
     plans = [_first_run(PerplexityPlan.from_document(result.get("plan", {}))) for result in (one, other)]

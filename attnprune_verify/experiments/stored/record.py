@@ -20,7 +20,7 @@ from typing import Any
 
 import numpy as np
 
-from attnprune_verify.errors import InvalidInstance
+from attnprune_verify.errors import InvalidInput
 from attnprune_verify.files import dumps, parse, read_regular, write_whole
 from attnprune_verify.state.digests import of_arrays, of_files
 
@@ -85,7 +85,7 @@ def read(path: Path) -> tuple[Record, list[dict[str, Any]]]:
 
     Raises
     ------
-    InvalidInstance
+    InvalidInput
         If record and rows are not as they were written.
     """
     content, table = parse(read_regular(path.with_suffix(".json"))), read_regular(path.with_suffix(".csv"))
@@ -93,7 +93,7 @@ def read(path: Path) -> tuple[Record, list[dict[str, Any]]]:
     record = Record(**content)
     rows = [_typed(row) for row in csv.DictReader(io.StringIO(table.decode()))]
     if record.digest(table) != digest or len(rows) != record.rows:
-        raise InvalidInstance(f"a stored run must be as it was measured; {path.name} was changed since")
+        raise InvalidInput(f"a stored run must be as it was measured; {path.name} was changed since")
     return record, rows
 
 

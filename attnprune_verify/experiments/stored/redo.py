@@ -16,7 +16,7 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
-from attnprune_verify.errors import InvalidInstance
+from attnprune_verify.errors import InvalidInput
 from attnprune_verify.experiments.runs import Progress, complete
 from attnprune_verify.experiments.stored.kind import BETWEEN_KERNELS, TOLERANCE, Row
 from attnprune_verify.experiments.stored.kinds import KINDS, Stored
@@ -47,7 +47,7 @@ def sample(
     if stored.needs_model and not folder:
         return stored, []
     if stored.inputs() != record.inputs:
-        raise InvalidInstance(f"{path.name} must be repeated on the model and texts it was measured on")
+        raise InvalidInput(f"{path.name} must be repeated on the model and texts it was measured on")
     costs = _times(path)
     if not chaotic:
         runs = stored.runs()

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from attnprune_verify.errors import InvalidInstance
+from attnprune_verify.errors import InvalidInput
 from attnprune_verify.experiments.perplexity.tables import by_draws
 from attnprune_verify.experiments.stored.record import read
 from attnprune_verify.experiments.stored.whole_models import Perplexity
@@ -20,12 +20,12 @@ def markdown(path: Path) -> str:
 
     Raises
     ------
-    InvalidInstance
+    InvalidInput
         If the record is of another experiment.
     """
     record, rows = read(path)
     if record.experiment != "perplexity":
-        raise InvalidInstance(f"a table is made of perplexity runs; {path.name} holds {record.experiment} runs")
+        raise InvalidInput(f"a table is made of perplexity runs; {path.name} holds {record.experiment} runs")
     results = Perplexity(record.plan).results(rows)
     lines = [_HEAD, "|" + "---|" * _HEAD.count(" | ") + "---|"]
     return "\n".join([*lines, *map(_line, by_draws(results))]) + "\n"

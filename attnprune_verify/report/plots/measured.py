@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from attnprune_verify.errors import InvalidInstance
+from attnprune_verify.errors import InvalidInput
 from attnprune_verify.extras import need
 from attnprune_verify.files import parse, read_regular
 from attnprune_verify.report.plots.style import MAP, SERIES, grid, new_figure
@@ -35,7 +35,7 @@ def read_heads(folder: Path) -> list[dict[str, Any]]:
 
     Raises
     ------
-    InvalidInstance
+    InvalidInput
         If the folder has no layer.csv with those columns.
     """
     path = folder / "layer.csv"
@@ -47,7 +47,7 @@ def read_heads(folder: Path) -> list[dict[str, Any]]:
             for row in rows if row["head"] not in ("", None)
         ]  # fmt: skip
     except (OSError, KeyError, ValueError, UnicodeDecodeError) as error:
-        raise InvalidInstance(f"a folder that `experiment layer` has written is needed; {path}: {error}") from error
+        raise InvalidInput(f"a folder that `experiment layer` has written is needed; {path}: {error}") from error
 
 
 def stored_heads() -> list[dict[str, Any]]:
@@ -89,7 +89,7 @@ def draw_heads(rows: Sequence[dict[str, Any]], rho: float | None = None, methods
 
     Raises
     ------
-    InvalidInstance
+    InvalidInput
         If nothing was measured at that ratio, or a method was not.
 
     Examples
@@ -106,7 +106,7 @@ def draw_heads(rows: Sequence[dict[str, Any]], rho: float | None = None, methods
     names = list(methods) or list(dict.fromkeys(row["method"] for row in rows if row["rho"] == rho))[:9]
     missing = [name for name in names if not any(row["method"] == name and row["rho"] == rho for row in rows)]
     if not names or missing:
-        raise InvalidInstance(f"rho and methods must have been measured; rho: {known}, got {rho}; not there: {missing}")
+        raise InvalidInput(f"rho and methods must have been measured; rho: {known}, got {rho}; not there: {missing}")
     tables = {name: head_errors(rows, name, float(rho or 0)) for name in names}
     values = np.concatenate([table[np.isfinite(table) & (table > 0)] for table in tables.values()])
     norm = LogNorm(
@@ -135,7 +135,7 @@ def read_perplexity(folder: Path) -> dict[str, Any]:
 
     Raises
     ------
-    InvalidInstance
+    InvalidInput
         If the folder has no perplexity.json with rows and the dense model.
     """
     path = folder / "perplexity.json"
@@ -144,7 +144,7 @@ def read_perplexity(folder: Path) -> dict[str, Any]:
         return {"rows": list(document["rows"]), "dense": dict(document["dense"])}
     except (OSError, KeyError, TypeError, ValueError) as error:
         message = f"a folder that `experiment perplexity` has written is needed; {path}: {error}"
-        raise InvalidInstance(message) from error
+        raise InvalidInput(message) from error
 
 
 def perplexities(rows: Sequence[dict[str, Any]]) -> dict[str, list[tuple[float, float]]]:
@@ -174,7 +174,7 @@ def draw_perplexity(document: dict[str, Any]) -> Figure:
 
     Raises
     ------
-    InvalidInstance
+    InvalidInput
         If no run has a ratio.
 
     Examples
@@ -187,7 +187,7 @@ def draw_perplexity(document: dict[str, Any]) -> Figure:
     lines, dense = perplexities(document["rows"]), float(document["dense"]["perplexity"])
     rhos = sorted({rho for points in lines.values() for rho, _ in points})
     if not rhos:
-        raise InvalidInstance("runs with a pruning ratio are needed; none was measured")
+        raise InvalidInput("runs with a pruning ratio are needed; none was measured")
     figure = new_figure(7.5, 4.8 if len(rhos) > 1 else 1.6 + 0.4 * len(lines))
     axes = figure.subplots()
     if len(rhos) == 1:
