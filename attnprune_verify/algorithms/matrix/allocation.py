@@ -1,4 +1,4 @@
-"""How a total number of zeros is divided among matrices, from what pruning each of them costs."""
+"""Division of a total number of zeros among matrices, from what pruning each of them costs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How many weights go, and among which ones the choice is free."""
+"""Budgets: the number of weights that go, and the weights among which the choice is free."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class Budget(Protocol):
     """A rule for choosing what to prune among the next inputs of all outputs."""
 
     def together(self, blocksize: int) -> int:
-        """How many inputs are chosen together."""
+        """Return the number of inputs that are chosen together."""
 
     def choose(self, scores: AnyArray, start: int) -> AnyArray:
         """True = pruned, for scores (blocks, chunk, outputs) of the inputs `start` and following."""

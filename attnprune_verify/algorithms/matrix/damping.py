@@ -1,4 +1,4 @@
-"""How far to trust the inputs' second moments: damping that the calibration tokens themselves prescribe."""
+"""Damping that the calibration tokens themselves prescribe: the trust in their second moments."""
 
 from __future__ import annotations
 

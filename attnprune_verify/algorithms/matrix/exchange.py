@@ -84,7 +84,7 @@ class _Search:
         self.supports = xp.asarray(table, device=device(H))
 
     def gains(self) -> AnyArray:
-        """What the best exchange of each group alone would take off the objective, relative to it; (groups,)."""
+        """Return what the best exchange of each group alone takes off the objective, relative to it; (groups,)."""
         xp, groups = self.xp, self.H.shape[0] // self.group
         found = [self.moves(start, min(start + _TOGETHER, groups))[2] for start in range(0, groups, _TOGETHER)]
         best = xp.concat([xp.min(change, axis=(0, 2, 3)) for change in found])

@@ -86,7 +86,7 @@ class OutputSums:
         self.sums = {role: MomentSum(len(block.weight(role)), sequences, output_blocks(block, role)) for role in roles}
 
     def add(self, probed: Mapping[str, Rows]) -> None:
-        """What `probe` returned; roles that are not wanted are left out."""
+        """Take what `probe` returned; roles that are not wanted are left out."""
         for role in self.sums.keys() & probed.keys():
             rows, weights = probed[role]
             for index, window in enumerate(rows):
@@ -107,7 +107,7 @@ def _attention(block: Block, trace: Trace, rng: np.random.Generator, _: Array | 
 
 
 def _attention_alone(block: Block, trace: Trace, rng: np.random.Generator, _: Array | None) -> dict[str, Rows]:
-    """Of Q, K, V only: half the passes."""
+    """Metrics of Q, K, V only: half the passes."""
     inner = attention_gradients(block, trace, random_signs(rng, trace.middle.shape, trace.middle.dtype))
     return weighted(trace, {role: inner[role] for role in "QKV"})
 
