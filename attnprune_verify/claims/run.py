@@ -195,7 +195,8 @@ def run_claims(
     Examples
     --------
     >>> from attnprune_verify.claims.falsifier import Effort
-    >>> result = run_claims(Effort(limits=0, examples=0, starts=0, evaluations=0))  # stored attacks and families only
+    >>> brief = Effort(limits=0, examples=0, starts=0, evaluations=0)  # stored attacks and families only
+    >>> result = run_claims(brief, ids=["lem:PL_ineq", "fix:PL_ineq"])
     >>> verdicts = {record.claim.test_id: record.statement.value for record in result.records}
     >>> verdicts["lem:PL_ineq-full"], verdicts["lem:PL_ineq-causal"], verdicts["fix:PL_ineq-any"]
     ('refuted', 'vacuous', 'holds')

@@ -171,7 +171,7 @@ WIDER = [
     ("id_", "reading", "says", "narrow"), WIDER, ids=lambda one: one if isinstance(one, str) else ""
 )
 def test_a_wider_check_refutes_what_the_narrow_one_lets_through(
-    id_: str, reading: str, says: str, narrow: Callable[[Claim], Claim]
+    id_: str, reading: str, says: str, narrow: Callable[[Claim], Claim], one_witness: None
 ) -> None:
     """Starts other than M = 1, hundreds of steps, batches, heads, sizes, masks: each with a formula false there."""
     claim = find(id_, reading)

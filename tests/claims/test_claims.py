@@ -59,7 +59,7 @@ def otherwise(claim: Claim) -> Verdict:
 
 
 @pytest.mark.parametrize("claim", CLAIMS, ids=lambda claim: claim.test_id)
-def test_claim(claim: Claim) -> None:
+def test_claim(claim: Claim, one_witness: None) -> None:
     judgement = judge(claim)
     if "measured" in claim.tags:  # follows what was measured
         assert judgement.tried > 0
@@ -87,7 +87,7 @@ def test_every_claim_names_a_wrong_formula() -> None:
 
 
 @pytest.mark.parametrize(("claim", "wrong"), MUTANTS, ids=lambda x: x.test_id if isinstance(x, Claim) else x.says)
-def test_wrong_formula_is_refuted(claim: Claim, wrong: Wrong) -> None:
+def test_wrong_formula_is_refuted(claim: Claim, wrong: Wrong, one_witness: None) -> None:
     changed = mutant(claim, wrong)
     if "measured" in claim.tags:
         case = {"score": 1}

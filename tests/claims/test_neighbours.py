@@ -29,7 +29,9 @@ def sharp_parts(claim: Claim, effort: Effort = NONE) -> list[str]:
 
 
 @pytest.mark.parametrize("claim", TIGHT, ids=lambda claim: claim.test_id)
-def test_every_part_is_attained_where_attention_decides_and_one_percent_less_is_refuted(claim: Claim) -> None:
+def test_every_part_is_attained_where_attention_decides_and_one_percent_less_is_refuted(
+    claim: Claim, one_witness: None
+) -> None:
     for part in sharp_parts(claim):
         stronger = judge(neighbour(claim, part, 0.99), NONE)
         assert stronger.statement is Verdict.REFUTED and stronger.certified, f"{part}: {stronger.reason}"

@@ -111,7 +111,7 @@ def test_text_has_a_line_for_every_claim(result: ClaimsResult, width: int) -> No
 
 def test_where_something_was_measured_is_said_once_above_what_was_measured_there(result: ClaimsResult) -> None:
     """Under its heading a sentence is the whole one again; what was not measured stands under none."""
-    console = Console(width=10**6, record=True, file=io.StringIO(), highlight=False)
+    console = Console(width=10**4, record=True, file=io.StringIO(), highlight=False)
     console.print(render_claims(result), markup=False)
     text = console.export_text()
     records = {f"{one.claim.id} ({one.claim.reading.name})": one for one in result.records}

@@ -44,12 +44,16 @@ def is_number(node: ast.expr | None) -> bool:
 
 def numbers_without_a_reason(text: str) -> Iterator[str]:
     """Yield names of module-level numbers with no comment on or above their line and no string below."""
-    tokens = tokenize.generate_tokens(io.StringIO(text).readline)
-    commented = {token.start[0] for token in tokens if token.type == tokenize.COMMENT}
     body = ast.parse(text).body
-    for node, following in itertools.zip_longest(body, body[1:]):
-        if not isinstance(node, ast.Assign | ast.AnnAssign) or not is_number(node.value):
-            continue
+    pairs = itertools.zip_longest(body, body[1:])
+    found = [
+        (one, after) for one, after in pairs if isinstance(one, ast.Assign | ast.AnnAssign) and is_number(one.value)
+    ]
+    commented: set[int] = set()
+    if found:  # tokens take longer than all the rest
+        tokens = tokenize.generate_tokens(io.StringIO(text).readline)
+        commented = {token.start[0] for token in tokens if token.type == tokenize.COMMENT}
+    for node, following in found:
         lines = set(range(node.lineno - 1, (node.end_lineno or node.lineno) + 1))
         below = isinstance(following, ast.Expr) and isinstance(following.value, ast.Constant)
         if not below and not lines & commented:

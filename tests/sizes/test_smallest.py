@@ -86,14 +86,18 @@ def test_a_size_in_a_function_is_noticed():
     assert list(switches(ast.parse("def f(n):\n    return n < 2**15 or min(n, 100)"))) == ["n < 2 ** 15", "min(n, 100)"]
 
 
-def run_at_the_smallest(*folders):
+def run_at_the_smallest(*arguments):
     command = [sys.executable, "-m", "pytest", "-q", "-n", "0", "-p", "no:cacheprovider", "--attnprune-smallest"]
-    return subprocess.run([*command, *folders], cwd=ROOT, capture_output=True, text=True, check=False)
+    return subprocess.run([*command, *arguments], cwd=ROOT, capture_output=True, text=True, check=False)
 
 
 def test_definitions_at_the_smallest_sizes():
-    """Blocks of one row, chunks of one number, every problem in threads: the laws and values of the model hold."""
-    done = run_at_the_smallest("tests/model/test_laws.py", "tests/model/test_layer.py", "tests/model/test_kernel.py")
+    """Blocks of one row, chunks of one number, every problem in threads: the laws and values of the model hold.
+
+    That values lie within the running-error bound is left to the thorough profile: here they equal the plain formulas'.
+    """
+    files = [f"tests/model/test_{name}.py" for name in ("laws", "layer", "kernel")]
+    done = run_at_the_smallest(*files, "-k", "not within_the_running_error_bound")
     assert done.returncode == 0, done.stdout[-3000:]
 
 

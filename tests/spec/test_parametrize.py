@@ -9,6 +9,7 @@ import attnprune_verify.audit.auditor
 import attnprune_verify.audit.kernel.auditor  # noqa: F401  # NumPy cannot be loaded again by a run in this process
 from attnprune_verify.audit.checks import chosen_checks
 from attnprune_verify.spec import decorator, parametrize_with_checks
+from tests.spec.test_executable_spec import LEAN
 
 pytest_plugins = ["pytester"]
 
@@ -42,7 +43,7 @@ def suite(pytester, monkeypatch):
     def run(*options, target='"subject"', keywords="", **others):
         sys.modules.pop("subject", None)
         pytester.makepyfile(test_suite=SUITE.format(target=target, options=keywords))
-        return pytester.runpytest_inprocess("-p", "no:xdist", "-p", "no:cacheprovider", *options, **others)
+        return pytester.runpytest_inprocess("-p", "no:xdist", *LEAN, *options, **others)
 
     return run
 
