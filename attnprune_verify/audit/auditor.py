@@ -83,16 +83,16 @@ class Auditor(Examiner):
 
     @property
     def largest(self) -> dict[str, tuple[int, int]]:
-        return dict(self.context.largest)
+        return self.context.each("largest")
 
     @property
     def matrices(self) -> dict[str, tuple[int, int]]:
-        return dict(self.context.matrices)
+        return self.context.each("matrix")
 
     @property
     def notes(self) -> dict[str, str]:
         said = super().notes
-        for name, kinds in self.context.refused.items():
+        for name, kinds in self.context.each("refused").items():
             refused = f"refuses {', '.join(sorted(kinds))}"
             said[name] = f"{refused}; {said[name]}" if name in said else refused
         return said
@@ -152,7 +152,7 @@ class Auditor(Examiner):
         """The same failure on a smaller instance, as far as there is one; once for every mistake of a function."""
         name = check.function
         known = sum(function == name for function, _ in self._shrunk)
-        dear = self.context.calls.get(name, 0) > MOST_CALLS // 2
+        dear = self.context.of(name).calls > MOST_CALLS // 2
         if finding.shrink is None or (name, ids) in self._shrunk or known >= _MOST_SHRUNK or dear:
             return finding
         self._shrunk.add((name, ids))
@@ -186,9 +186,9 @@ class Auditor(Examiner):
             replace(call, arguments=dict(zip(positional, placed, strict=True)), keywords=keywords),
             positional,
             title=printable(title),
-            parts=_parts(name, context.returned.get(name, 1)),
+            parts=_parts(name, context.of(name).returned),
             ids=ids,
-            tensors=name in context.tensors,
+            tensors=context.of(name).tensors,
             returned=self._returned(call, ids),
         ) or audit_code(self.subject, check.id, self.seed, self.dtype)
 

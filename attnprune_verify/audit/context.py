@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -11,20 +12,20 @@ from numpy.typing import NDArray
 from attnprune_verify.audit.binding import Binding, NotTaken, bound
 from attnprune_verify.audit.contract import FUNCTIONS
 from attnprune_verify.audit.layer.bridge import described
-from attnprune_verify.audit.layer.sample import LAYERED, LayerSample
+from attnprune_verify.audit.layer.sample import LAYERED
 from attnprune_verify.audit.subject.process import Answer, NoAnswer, Subject, SubjectLost
 from attnprune_verify.audit.truth.asked import asked_samples
 from attnprune_verify.audit.truth.precision import FLOAT64, Precision
 from attnprune_verify.audit.truth.reference import parameters
 from attnprune_verify.audit.truth.samples import Sample
 
-__all__ = ["MOST_CALLS", "Context", "NotAccepted"]
+__all__ = ["MOST_CALLS", "Context", "Known", "NotAccepted", "shape_ids"]
 
-_TOO_SLOW = 2.0  # predicted seconds beyond which an instance is left out
-_SMALL = 6.0e2  # work of the instances that are never left out
-_MOST_DEATHS = 2
-_MOST_NONSENSE = 3
-MOST_CALLS = 300  # of one function
+_TOO_SLOW = 2.0  # chosen: predicted seconds beyond which an instance is left out
+_SMALL = 6.0e2  # chosen: work of the instances that are never left out
+_MOST_DEATHS = 2  # chosen: once may be the machine's fault
+_MOST_NONSENSE = 3  # chosen: so many answers that nobody can read
+MOST_CALLS = 300  # of one function, as the contract says
 _DEFAULTS: dict[str, Any] = {"mask": None, "lam": 0.0, "momentum": 0.0}
 _NUMBERS = ("loss", "relative_error", "factored_loss", "layer_loss", "layer_relative_error")
 _ARRAYS = ("gradient", "loss_and_gradient", "hessian_vector_product", "factored_gradient")
@@ -35,61 +36,104 @@ class NotAccepted(NoAnswer):
     """The subject has no parameter for what it was to be asked."""
 
 
+@dataclass
+class Known:
+    """The facts about one function of the subject.
+
+    Attributes
+    ----------
+    coarser : the precision it is right in, where that is not the declared one
+    smooth : whether its error follows the inputs
+    boolean_masks : what it does with masks of 0 and 1, where it takes bool alone
+    order : its parameters, where they come in another order than the contract's
+    changed : an input that a call changed, and the instance; overwritten: the instance that changed an earlier result
+    tensors : whether it returns tensors with a graph, or that may have one
+    returned : how many things it returned last
+    refused : the features of layers that it refuses
+    wrong : the regimes on which it was found wrong
+    largest, matrix : the largest n and d, the largest shape of a matrix, that it was judged on
+    spared : why it is not called on the largest instances any more, though right so far
+    given_up : why it is not called at all any more
+    rate, timed : seconds for a unit of work at best, and (work, seconds) of its calls
+    batches : why it takes no batch; "" where it does
+    """
+
+    binding: Binding
+    coarser: Precision | None = None
+    smooth: bool | None = None
+    boolean_masks: str = ""
+    order: tuple[str, ...] = ()
+    note: str = ""
+    changed: tuple[str, str] | None = None
+    overwritten: str | None = None
+    tensors: bool = False
+    returned: int = 1
+    refused: set[str] = field(default_factory=set)
+    wrong: set[str] = field(default_factory=set)
+    largest: tuple[int, int] = (0, 0)
+    matrix: tuple[int, int] = (0, 0)
+    spared: str = ""
+    calls: int = 0
+    answered: bool = False
+    given_up: str = ""
+    deaths: int = 0
+    nonsense: int = 0
+    rate: float = np.inf
+    timed: list[tuple[float, float]] = field(default_factory=list)
+    batches: str | None = None
+    answers: dict[int, Answer | NoAnswer] = field(default_factory=dict)
+
+    def say(self, words: str) -> None:
+        """Note something that the report says once."""
+        if words not in self.note:
+            self.note = f"{self.note}; {words}" if self.note else words
+
+
 class Context:
     """Calls with memory. Every method that calls the subject may raise `NoAnswer`.
 
     Attributes
     ----------
     declared : the precision the target is judged in unless it turns out to be coarser
-    coarser : functions that are right in a coarser precision only
-    boolean_masks : functions that take masks of dtype bool only, and what they do with 0 and 1
-    order : functions whose parameters are in another order than the contract's
-    changed, overwritten : the first call of each function that changed an input, or an earlier result
-    tensors : functions that return tensors with a graph, or that may have one
-    returned : how many things each function returned last
-    refused : the features of layers that each function refuses
-    wrong : the regimes on which each function was found wrong
-    largest : the largest n and the largest d each function was judged on
-    matrices : the same of the matrices that are pruned
     """
 
     def __init__(self, subject: Subject, seed: int, declared: Precision = FLOAT64) -> None:
         self.subject = subject
         self.seed = seed
         self.declared = declared
-        self.coarser: dict[str, Precision] = {}
-        self.smooth: dict[str, bool] = {}
-        self.boolean_masks: dict[str, str] = {}
-        self.order: dict[str, tuple[str, ...]] = {}
-        self.notes: dict[str, str] = {}
-        self.changed: dict[str, tuple[str, str]] = {}
-        self.overwritten: dict[str, str] = {}
-        self.tensors: set[str] = set()
-        self.returned: dict[str, int] = {}
-        self.largest: dict[str, tuple[int, int]] = {}
-        self.matrices: dict[str, tuple[int, int]] = {}
-        self.calls: dict[str, int] = {}
-        self.wrong: dict[str, set[str]] = {}
-        self.refused: dict[str, set[str]] = {}
-        self._answers: dict[tuple[str, int], Answer | NoAnswer] = {}
+        self._known: dict[str, Known] = {}
         self._kept: list[Sample] = []  # so that no id is used twice
-        self._given_up: dict[str, str] = {}
-        self.spared: dict[str, str] = {}  # right so far, too slow for the largest instances
-        self._deaths: dict[str, int] = {}
-        self._nonsense: dict[str, int] = {}
-        self._rate: dict[str, float] = {}
-        self._timed: dict[str, list[tuple[float, float]]] = {}
-        self._answered: set[str] = set()
-        self._batches: dict[str, str] = {}
-        self._bindings: dict[str, Binding] = {}
+
+    def of(self, function: str) -> Known:
+        """The facts about a function."""
+        if function not in self._known:
+            binding = bound(FUNCTIONS[function], self.subject.functions.get(function))
+            self._known[function] = known = Known(binding)
+            for words in (f"takes no {' and no '.join(binding.refused)}" if binding.refused else "", binding.note):
+                if words:
+                    known.say(words)
+        return self._known[function]
+
+    def each(self, fact: str) -> dict[str, Any]:
+        """One fact about each function, where there is something to it."""
+        found = {name: getattr(known, fact) for name, known in self._known.items()}
+        return {name: value for name, value in found.items() if value and value != (0, 0)}
+
+    @property
+    def notes(self) -> dict[str, str]:
+        return self.each("note")
+
+    @property
+    def calls(self) -> dict[str, int]:
+        return self.each("calls")
 
     def precision(self, function: str) -> Precision:
         """The precision this function is judged in."""
-        return self.coarser.get(function, self.declared)
+        return self.of(function).coarser or self.declared
 
     def samples(self, regime: str, function: str) -> tuple[Sample, ...]:
         """The instances of a regime, without masks and regulariser for a function that takes none."""
-        refused = frozenset(self.refused.get(function, ()))
+        refused = frozenset(self.of(function).refused)
         every = asked_samples(function, self.seed, regime, self.precision(function), refused)
         found = (self.fitted(function, one) for one in every)
         return tuple(sample for sample in found if sample is not None)
@@ -97,9 +141,7 @@ class Context:
     def fitted(self, function: str, sample: Sample) -> Sample | None:
         """The sample as this function can be asked it: without the regulariser it does not know; None with a mask."""
         binding = self.binding(function)
-        if isinstance(sample, LayerSample):
-            return None if sample.features & self.refused.get(function, set()) else sample
-        if sample.mask is not None and not binding.takes("mask"):
+        if sample.features & self.of(function).refused or (sample.mask is not None and not binding.takes("mask")):
             return None
         if sample.lam == 0 or binding.takes("lam"):
             return sample
@@ -110,39 +152,26 @@ class Context:
 
     def binding(self, function: str) -> Binding:
         """Return how the function is called."""
-        if function not in self._bindings:
-            binding = bound(FUNCTIONS[function], self.subject.functions.get(function))
-            if binding.refused:
-                self.note(function, f"takes no {' and no '.join(binding.refused)}")
-            if binding.note:
-                self.note(function, binding.note)
-            self._bindings[function] = binding
-        binding = self._bindings[function]
-        return binding.reordered(self.order[function]) if function in self.order else binding
-
-    def note(self, function: str, words: str) -> None:
-        """Something about the function that the report says once."""
-        known = self.notes.get(function)
-        if known is None or words not in known:
-            self.notes[function] = words if known is None else f"{known}; {words}"
+        known = self.of(function)
+        return known.binding.reordered(known.order) if known.order else known.binding
 
     def answer(self, function: str, sample: Sample) -> Answer:
         """Return what the function returns on a sample; asked once."""
-        key = (function, id(sample))
-        if key not in self._answers:
+        answers = self.of(function).answers
+        if id(sample) not in answers:
             self._kept.append(sample)
             try:
-                self._answers[key] = self.ask(function, sample)
+                answers[id(sample)] = self.ask(function, sample)
             except NoAnswer as refusal:
-                self._answers[key] = refusal
-        found = self._answers[key]
+                answers[id(sample)] = refusal
+        found = answers[id(sample)]
         if isinstance(found, NoAnswer):
             raise found
         return found
 
     def known(self, function: str, sample: Sample) -> Answer | None:
         """Return what `answer` returned for this sample, if it was asked."""
-        found = self._answers.get((function, id(sample)))
+        found = self.of(function).answers.get(id(sample))
         return found if isinstance(found, Answer) else None
 
     def ask(self, function: str, sample: Sample, **others: Any) -> Answer:
@@ -150,24 +179,25 @@ class Context:
         values = dict(zip(FUNCTIONS[function].arguments, parameters(function, sample), strict=True))
         answer = self.call(function, {**values, **others}, where=sample.name)
         if sample.work >= _SMALL / 6:
-            self._rate[function] = min(self._rate.get(function, np.inf), answer.seconds / sample.work)
-            self._timed.setdefault(function, []).append((sample.work, answer.seconds))
+            known = self.of(function)
+            known.rate = min(known.rate, answer.seconds / sample.work)
+            known.timed.append((sample.work, answer.seconds))
         return answer
 
     def predicted(self, function: str, sample: Sample) -> float:
         """Seconds a call on a large sample will take, from the largest ones so far; twice that, to be sure."""
-        timed = sorted(self._timed.get(function, []))[-4:]
+        timed = sorted(self.of(function).timed)[-4:]
         return 2 * sample.work * max((seconds / work for work, seconds in timed), default=0.0)
 
     def judged_up_to(self, function: str, sample: Sample) -> None:
         """Remember the largest sizes."""
-        n, d = self.largest.get(function, (0, 0))
-        self.largest[function] = (max(n, sample.n), max(d, sample.d))
+        known = self.of(function)
+        known.largest = (max(known.largest[0], sample.n), max(known.largest[1], sample.d))
 
     def judged_matrix(self, function: str, shape: tuple[int, ...]) -> None:
         """Remember the largest shape of a matrix that was pruned rightly."""
-        rows, columns = self.matrices.get(function, (0, 0))
-        self.matrices[function] = max((rows, columns), (shape[0], shape[1]), key=lambda one: one[0] * one[1])
+        known = self.of(function)
+        known.matrix = max(known.matrix, (shape[0], shape[1]), key=lambda one: one[0] * one[1])
 
     def call(
         self, function: str, values: dict[str, Any], options: dict[str, Any] | None = None, *, where: str = ""
@@ -176,29 +206,28 @@ class Context:
 
         Values at their default are left out where the subject has no parameter for them.
         """
-        if function in self._given_up:
-            unreadable = self._nonsense.get(function, 0) >= _MOST_NONSENSE
-            raise NoAnswer(f"not called any more: {self._given_up[function]}", unreadable=unreadable)
-        signature = FUNCTIONS[function]
-        arguments, keywords, names = self.placed(function, _sent(values), options)
-        self.calls[function] = self.calls.get(function, 0) + 1
-        if self.calls[function] >= MOST_CALLS:
-            self._given_up[function] = f"{MOST_CALLS} calls are enough"
+        known, signature = self.of(function), FUNCTIONS[function]
+        if known.given_up:
+            unreadable = known.nonsense >= _MOST_NONSENSE
+            raise NoAnswer(f"not called any more: {known.given_up}", unreadable=unreadable)
+        sent = {name: described(value) for name, value in values.items()}
+        arguments, keywords, names = self.placed(function, sent, options)
+        known.calls += 1
+        if known.calls >= MOST_CALLS:
+            known.given_up = f"{MOST_CALLS} calls are enough"
         try:
             answer = self.subject.call(
                 function, arguments, keywords, parts=signature.parts, attributes=signature.attributes
             )
         except NoAnswer as refusal:
-            self._learn(function, refusal)
+            _learn(known, refusal)
             raise
-        self._answered.add(function)
-        if answer.changed and function not in self.changed:
-            self.changed[function] = (", ".join(names[index] for index in answer.changed if index < len(names)), where)
-        if answer.overwritten:
-            self.overwritten.setdefault(function, where)
-        if answer.detached:
-            self.tensors.add(function)
-        self.returned[function] = len(answer.parts)
+        known.answered, known.returned = True, len(answer.parts)
+        known.tensors |= bool(answer.detached)
+        if answer.changed and known.changed is None:
+            known.changed = (", ".join(names[index] for index in answer.changed if index < len(names)), where)
+        if answer.overwritten and known.overwritten is None:
+            known.overwritten = where
         return answer
 
     def placed(
@@ -218,99 +247,60 @@ class Context:
         NotAccepted
             If there is no parameter for one that is not at its default.
         """
-        binding = self.binding(function)
-        if literal:
-            binding = self._bindings[function]
+        binding = self.of(function).binding if literal else self.binding(function)
         values = {name: value for name, value in values.items() if binding.takes(name) or not _is_default(name, value)}
         options = {
             name: value
             for name, value in (options or {}).items()
             if binding.others is None or name in binding.others or not _is_default(name, value)
         }
-        if function in self.boolean_masks and isinstance(values.get("mask"), np.ndarray) and not literal:
+        if self.of(function).boolean_masks and isinstance(values.get("mask"), np.ndarray) and not literal:
             values["mask"] = values["mask"] == 1
         try:
             return binding.place(values, options)
         except NotTaken as missing:
             raise NotAccepted(str(missing), raised=True) from None
 
-    def _learn(self, function: str, refusal: NoAnswer) -> None:
-        """Give up a function that costs more than it tells."""
-        if isinstance(refusal, SubjectLost):
-            self._deaths[function] = self._deaths.get(function, 0) + 1
-            if refusal.hung or self._deaths[function] >= _MOST_DEATHS:
-                self._given_up[function] = f"an earlier call {refusal}"
-        if refusal.unreadable:
-            self._nonsense[function] = self._nonsense.get(function, 0) + 1
-            if self._nonsense[function] >= _MOST_NONSENSE:
-                self._given_up[function] = f"{_MOST_NONSENSE} calls {refusal}"
-
     def forget(self, function: str) -> None:
-        """Return what was answered under another way of calling does not count."""
-        for key in [key for key in self._answers if key[0] == function]:
-            del self._answers[key]
-        self._batches.pop(function, None)
+        """Drop the answers under another way of calling."""
+        known = self.of(function)
+        known.answers, known.batches = {}, None
 
     def refuses(self, function: str, regime: str) -> str | None:
         """Return what a function refuses of all instances of a regime, or None."""
-        refused = self.refused.get(function, set())
+        refused = self.of(function).refused
         asked = asked_samples(function, self.seed, regime, self.precision(function))
-        every = [sample.features & refused for sample in asked if isinstance(sample, LayerSample)]
+        every = [sample.features & refused for sample in asked]
         return ", ".join(sorted(frozenset.union(*every))) if every and all(every) else None
 
     def asked(self, function: str) -> list[Sample]:
         """The samples the function was asked on."""
-        ids = {key[1] for key in self._answers if key[0] == function}
-        return [sample for sample in self._kept if id(sample) in ids]
+        return [sample for sample in self._kept if id(sample) in self.of(function).answers]
 
-    def answered(self, function: str) -> bool:
-        """Return whether the function has ever returned."""
-        return function in self._answered
-
-    def too_slow(self, function: str, sample: Sample, most: float | None = None) -> bool:
+    def too_slow(self, function: str, sample: Sample) -> bool:
         """Return whether this instance would take a slow subject too long; small ones never do."""
-        limit = _TOO_SLOW if most is None else most
-        return sample.work > _SMALL and self._rate.get(function, 0.0) * sample.work > limit
-
-    def shapes(self, function: str, sample: Sample) -> tuple[tuple[int, ...], ...]:
-        """The contract's shapes of what the function returns on a sample."""
-        if isinstance(sample, LayerSample):
-            return _layer_shapes(function, sample)
-        square: tuple[int, ...] = sample.W.shape
-        pair: tuple[int, ...] = sample.W_Q.shape
-        return {
-            "attention": ((*sample.X.shape[:-1], sample.n),),
-            "gradient": (square,),
-            "hessian_vector_product": (square,),
-            "loss_and_gradient": ((), square),
-            "factored_gradient": (pair, pair),
-        }.get(function, ((),))
+        rate = self.of(function).rate
+        return sample.work > _SMALL and np.isfinite(rate) and rate * sample.work > _TOO_SLOW
 
     def misshapen(self, function: str, sample: Sample, answer: Answer) -> str | None:
         """Why what was returned is not of the contract's shape and kind, or None."""
-        for part, shape in zip(answer.parts, self.shapes(function, sample), strict=True):
+        for part, shape in zip(answer.parts, shapes(function, sample), strict=True):
             if part.dtype.kind not in "biuf":
                 return f"returns {part.dtype}, not real numbers"
             if part.shape != shape:
                 return f"returns the shape {part.shape} where the contract says {shape or 'a number'}"
         return None
 
-    def shape_ids(self, function: str, sample: Sample, parts: tuple[NDArray[Any], ...]) -> tuple[str, ...]:
-        """Return what parts of wrong shapes may be: each other's."""
-        turned = tuple(part.shape for part in parts) == self.shapes(function, sample)[::-1]
-        return ("parts-exchanged",) if turned and len(parts) > 1 else ("wrong-shape",)
-
     def refuses_batches(self, function: str) -> str | None:
         """Why a batch X of shape (k, n, d) is not accepted, or None if it is: probed once."""
-        if function not in self._batches:
+        known = self.of(function)
+        if known.batches is None:
             found = self.samples("batch", function)
             problem = self._batch_problem(function, found[0]) if found else "is not asked for one in this precision"
-            self._batches[function] = (
-                "" if problem is None else f"takes no batch: with X of shape (3, 5, 4) it {problem}"
-            )
+            known.batches = "" if problem is None else f"takes no batch: with X of shape (3, 5, 4) it {problem}"
             answered = "answers batches in a wrong shape" if self._misread(function, found) else "takes no batches"
-            self.note(function, "takes batches" if problem is None else answered)
-        return self._batches[function] or None
+            known.say("takes batches" if problem is None else answered)
+        return known.batches or None
 
     def misreads_batches(self, function: str) -> tuple[str, Sample] | None:
         """What is wrong with the shape of an answer to a batch, and the batch: what takes none raises an exception."""
@@ -326,10 +316,8 @@ class Context:
         answer = self.known(function, found[0]) if found else None
         if answer is None or self.misshapen(function, found[0], answer) is None:
             return False
-        shapes = self.shapes(function, found[0])
-        if any(
-            part.ndim <= len(shape) for part, shape in zip(answer.parts, shapes, strict=True) if part.shape != shape
-        ):
+        pairs = zip(answer.parts, shapes(function, found[0]), strict=True)
+        if any(part.ndim <= len(shape) for part, shape in pairs if part.shape != shape):
             return True
         peers = [peer for peer in _ARRAYS if peer != function and peer in self.subject.functions]
         return function not in ("attention", *LAYERED) and not all(map(self.refuses_batches, peers))
@@ -363,17 +351,39 @@ class Context:
         return found
 
 
-def _sent(values: dict[str, Any]) -> dict[str, Any]:
-    return {name: described(value) for name, value in values.items()}
+_SHAPES: dict[str, Callable[[Any], tuple[tuple[int, ...], ...]]] = {
+    "attention": lambda one: ((*one.X.shape[:-1], one.n),),
+    "gradient": lambda one: (one.W.shape,),
+    "hessian_vector_product": lambda one: (one.W.shape,),
+    "loss_and_gradient": lambda one: ((), one.W.shape),
+    "factored_gradient": lambda one: (one.W_Q.shape, one.W_K.shape),
+    "layer_attention": lambda one: ((*one.X.shape[:-2], one.heads, one.n, one.n),),
+    "layer_gradient": lambda one: (one.W_Q.shape, one.W_K.shape),
+    "layer_relative_error": lambda one: ((one.heads,),),
+}
 
 
-def _layer_shapes(function: str, sample: LayerSample) -> tuple[tuple[int, ...], ...]:
-    shapes: dict[str, tuple[tuple[int, ...], ...]] = {
-        "layer_attention": ((*sample.X.shape[:-2], sample.heads, sample.n, sample.n),),
-        "layer_gradient": (sample.W_Q.shape, sample.W_K.shape),
-        "layer_relative_error": ((sample.heads,),),
-    }
-    return shapes.get(function, ((),))
+def shapes(function: str, sample: Sample) -> tuple[tuple[int, ...], ...]:
+    """The contract's shapes of what a function returns on a sample; a number has ()."""
+    return _SHAPES[function](sample) if function in _SHAPES else ((),)
+
+
+def shape_ids(function: str, sample: Sample, parts: tuple[NDArray[Any], ...]) -> tuple[str, ...]:
+    """Return what parts of wrong shapes may be: each other's."""
+    turned = tuple(part.shape for part in parts) == shapes(function, sample)[::-1]
+    return ("parts-exchanged",) if turned and len(parts) > 1 else ("wrong-shape",)
+
+
+def _learn(known: Known, refusal: NoAnswer) -> None:
+    """Give up a function that costs more than it tells."""
+    if isinstance(refusal, SubjectLost):
+        known.deaths += 1
+        if refusal.hung or known.deaths >= _MOST_DEATHS:
+            known.given_up = f"an earlier call {refusal}"
+    if refusal.unreadable:
+        known.nonsense += 1
+        if known.nonsense >= _MOST_NONSENSE:
+            known.given_up = f"{_MOST_NONSENSE} calls {refusal}"
 
 
 def _is_default(name: str, value: Any) -> bool:

@@ -10,9 +10,8 @@ import numpy as np
 from attnprune_verify.audit.context import MOST_CALLS, Context
 from attnprune_verify.audit.layer.sample import LAYERED
 from attnprune_verify.audit.naming.diagnosis import Diagnosis, diagnose
-from attnprune_verify.audit.naming.features import features, needed
 from attnprune_verify.audit.naming.fitting import Observation
-from attnprune_verify.audit.naming.mechanisms import Case, by_experiment
+from attnprune_verify.audit.naming.mechanisms import Case, by_experiment, needed
 from attnprune_verify.audit.naming.sentences import SENTENCES
 from attnprune_verify.audit.probes import smoothly_wrong
 from attnprune_verify.audit.record import Check, Finding, Record
@@ -107,7 +106,8 @@ class Namer:
         """float32 inputs beside others, which do what they do alone; rare errors that the tolerance left room for."""
         if check.name == "mixed-dtypes" and found.ids in ((), ("low-precision",)):
             found = self._in_single(check.function) or found
-        if found.ids in ((), _UNKNOWN) and check.name == "rare-errors" and check.function in self.context.coarser:
+        coarser = self.context.of(check.function).coarser is not None
+        if found.ids in ((), _UNKNOWN) and check.name == "rare-errors" and coarser:
             return Diagnosis(("low-precision",), SENTENCES["low-precision"])
         return found
 
@@ -179,20 +179,21 @@ class Namer:
 
     def _by_behaviour(self, name: str) -> Diagnosis | None:
         """What a function did to its inputs or its earlier results explains wrong values nobody has a formula for."""
-        for id, seen in (("mutates-input", self.context.changed), ("overwrites-results", self.context.overwritten)):
-            if name in seen:
+        known = self.context.of(name)
+        for id, seen in (("mutates-input", known.changed), ("overwrites-results", known.overwritten)):
+            if seen is not None:
                 return Diagnosis((id,), SENTENCES[id])
         return None
 
     def _by_experiment(self, name: str, finding: Finding, unnamed: Diagnosis) -> Diagnosis:
         """The name that an experiment gives; else the features the failure needs, and what was excluded."""
         told = self._told.get(name, "")
-        if self.context.calls.get(name, 0) > MOST_CALLS // 2:
+        if self.context.of(name).calls > MOST_CALLS // 2:
             again = by_experiment(Case(self.context, name, finding.samples[0]), told, alone=True)[0]
             return again if again.named else unnamed
         fails = Case(self.context, name, finding.samples[0]).fails
         needs, bare = needed(finding.samples[0], fails)
-        alike = [one for one in finding.samples if needs <= features(one)]
+        alike = [one for one in finding.samples if needs <= one.extras]
         found = self._of_formulas(name, sorted(alike, key=lambda one: one.work)[:_MOST_ALIKE])
         if not found.named or (_VANISHED & set(found.ids) and name != "attention"):
             case = Case(self.context, name, bare, self.reopened)

@@ -62,11 +62,11 @@ def _probe_other(context: Context, function: str) -> None:
         return
     try:
         if probes[function]():
-            context.coarser[function] = FLOAT32.carried_by(context.declared.carrier)
+            context.of(function).coarser = FLOAT32.carried_by(context.declared.carrier)
         elif function in _SHOWING:
             shown = _shown_precision(context, function, _SHOWING[function](context, function))
             if shown is not None:
-                context.coarser[function] = FLOAT32.carried_by(context.declared.carrier)
+                context.of(function).coarser = FLOAT32.carried_by(context.declared.carrier)
     except SubjectLost:
         raise
     except (NoAnswer, ArithmeticError, ValueError, IndexError, TypeError):
@@ -112,7 +112,7 @@ def _probe_order(context: Context, function: str) -> None:
     if len(given) < 2 or _passes(context, function, sample):
         return
     for order in _orders(given):
-        context.order[function] = order
+        context.of(function).order = order
         try:
             if all(_right(context, function, one, context.ask(function, one)) for one in (sample, other)):
                 context.forget(function)
@@ -121,7 +121,7 @@ def _probe_order(context: Context, function: str) -> None:
             break
         except NoAnswer:
             continue
-    context.order.pop(function, None)
+    context.of(function).order = ()
 
 
 def _orders(given: tuple[str, ...]) -> Iterator[tuple[str, ...]]:
@@ -157,7 +157,7 @@ def _probe_masks(context: Context, function: str) -> None:
     except NoAnswer:
         return
     if context.misshapen(function, sample, answer) is None and _roughly(function, sample, answer):
-        context.boolean_masks[function] = "refuses" if right is None else "misreads"
+        context.of(function).boolean_masks = "refuses" if right is None else "misreads"
         context.forget(function)
 
 
@@ -182,7 +182,7 @@ def _probe_precision(context: Context, function: str) -> None:
     if not observed or all(_acceptable(function, one) for one in observed):
         return
     for precision in _coarser(context.declared):
-        context.coarser[function] = precision
+        context.of(function).coarser = precision
         again = [sample for regime in _BENIGN for sample in context.samples(regime, function)]
         answered = context.well_formed(function, again)
         fine = [Observation(sample, parts) for sample, parts in answered]
@@ -191,10 +191,10 @@ def _probe_precision(context: Context, function: str) -> None:
             if rounded and not (precision.short and smoothly_wrong(context, function)):
                 return
             break
-    context.coarser.pop(function, None)
+    context.of(function).coarser = None
     shown = _shown_precision(context, function, _answered_on(context, function, asked))
     if shown is not None:
-        context.coarser[function] = shown
+        context.of(function).coarser = shown
 
 
 def _answered_on(context: Context, function: str, some: list[Sample]) -> list[NDArray[np.float64]]:
@@ -219,7 +219,8 @@ def smoothly_wrong(context: Context, function: str) -> bool:
 
     Every number is changed by up to two hundredths, which is many units in the last place of 16 bits.
     """
-    if function not in context.smooth:
+    known = context.of(function)
+    if known.smooth is None:
         errors: list[NDArray[np.float64]] = []
         for place, sample in enumerate(one for regime in _BENIGN for one in context.samples(regime, function)):
             rng = np.random.default_rng(place)
@@ -234,8 +235,8 @@ def smoothly_wrong(context: Context, function: str) -> bool:
             ]
             errors += [np.stack(off)] if len(off) == 2 else []
         first, again = np.concatenate(errors, axis=1) if errors else np.zeros((2, 1))
-        context.smooth[function] = bool(np.linalg.norm(first - again) < _KEPT * np.linalg.norm(first))
-    return context.smooth[function]
+        known.smooth = bool(np.linalg.norm(first - again) < _KEPT * np.linalg.norm(first))
+    return known.smooth
 
 
 def _errors(function: str, sample: Sample, parts: tuple[NDArray[np.float64], ...]) -> NDArray[np.float64]:

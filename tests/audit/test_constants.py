@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from attnprune_verify.audit.checks.descent_mistakes import ETA, STEPS, descend, gradient_of, named_by_first
-from attnprune_verify.audit.naming.cutting import cut_off
+from attnprune_verify.audit.naming.describing import cut_off
 from attnprune_verify.audit.naming.diagnosis import diagnose
 from attnprune_verify.audit.naming.exponential import logit_factor, one_curve
 from attnprune_verify.audit.naming.fitting import Observation

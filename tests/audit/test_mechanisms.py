@@ -6,8 +6,7 @@ import numpy as np
 import pytest
 
 from attnprune_verify.audit.auditor import Auditor
-from attnprune_verify.audit.naming.features import features, needed, without
-from attnprune_verify.audit.naming.mechanisms import Case, by_experiment
+from attnprune_verify.audit.naming.mechanisms import Case, by_experiment, needed
 from attnprune_verify.audit.truth.asked import asked_samples
 from attnprune_verify.audit.truth.sample import causal, make_sample
 
@@ -81,11 +80,11 @@ def test_the_features_a_failure_needs_are_found_one_by_one():
     (sample, *_) = (
         one
         for one in asked_samples("layer_loss", 0, "together")
-        if {"alibi", "softcap", "groups", "scale"} <= features(one)
+        if {"alibi", "softcap", "groups", "scale"} <= one.extras
     )
-    needs, bare = needed(sample, lambda one: {"alibi", "groups"} <= features(one))
-    assert needs == features(bare) == {"alibi", "groups"}
-    alone = without(sample, "groups")
+    needs, bare = needed(sample, lambda one: {"alibi", "groups"} <= one.extras)
+    assert needs == bare.extras == {"alibi", "groups"}
+    alone = sample.without("groups")
     assert alone.heads == alone.kv_heads == sample.kv_heads
     assert np.array_equal(alone.W_Q[:, : alone.m], sample.W_Q[:, : sample.m])
-    assert all(name not in features(without(sample, name)) for name in features(sample))
+    assert all(name not in sample.without(name).extras for name in sample.extras)

@@ -12,8 +12,7 @@ from typing import Any
 
 from numpy.typing import NDArray
 
-from attnprune_verify.audit.adapters.layers import linear, sequences
-from attnprune_verify.audit.adapters.subjects import made, swept, titled
+from attnprune_verify.audit.adapters.subjects import linear, made, sequences, swept, titled
 
 __all__ = ["llm_compressor_sparsegpt", "llm_compressor_wanda", "sparsegpt", "wanda"]
 

@@ -9,8 +9,7 @@ from typing import Any
 
 from numpy.typing import NDArray
 
-from attnprune_verify.audit.adapters.layers import linear, sequences
-from attnprune_verify.audit.adapters.subjects import made, named_parameters, swept, titled
+from attnprune_verify.audit.adapters.subjects import linear, made, named_parameters, sequences, swept, titled
 from attnprune_verify.errors import InvalidInstance
 
 __all__ = ["original_sparsegpt", "original_wanda"]

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from types import SimpleNamespace
 from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
 
 from attnprune_verify.audit.contract import FUNCTIONS
 from attnprune_verify.errors import InvalidInstance
 
-__all__ = ["functions_of", "made", "named_parameters", "swept", "titled", "together"]
+__all__ = ["functions_of", "linear", "made", "named_parameters", "sequences", "swept", "titled", "together"]
 
 _KINDS = inspect.Parameter
 
@@ -90,3 +93,29 @@ def functions_of(target: object) -> dict[str, Callable[..., Any]]:
 def together(functions: Mapping[str, Callable[..., Any]], framework: str, title: str) -> SimpleNamespace:
     """Several subjects as one target."""
     return SimpleNamespace(**functions, FRAMEWORK=framework, _attnprune_title=title)
+
+
+def linear(weight: NDArray[Any], device: str) -> Any:
+    """A `torch.nn.Linear` without bias; its weight (out, in) is a copy, since pruning changes it."""
+    import torch
+
+    rows, columns = weight.shape
+    layer = torch.nn.Linear(columns, rows, bias=False, device=device)
+    layer.weight.data = torch.from_numpy(np.array(weight)).to(device)
+    return layer
+
+
+def sequences(X: NDArray[Any], layer: Any, see: Callable[[Any, Any], object], device: str) -> None:
+    """Send every sequence through a layer, each of shape (1, tokens, in); X of two dimensions goes as it is.
+
+    `see` is called with the input and the output. The tensors share memory with X, so that who changes them is seen.
+    """
+    for tokens in _each(X):
+        inputs = tokens.to(device)
+        see(inputs, layer(inputs))
+
+
+def _each(X: NDArray[Any]) -> Iterator[Any]:
+    import torch
+
+    yield from (torch.from_numpy(part) for part in ([X] if X.ndim == 2 else np.split(X, len(X))))

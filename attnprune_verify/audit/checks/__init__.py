@@ -13,9 +13,8 @@ from attnprune_verify.audit.checks.sparsegpt import sparsegpt_checks
 from attnprune_verify.audit.checks.structure import structure_checks
 from attnprune_verify.audit.checks.values import values_checks
 from attnprune_verify.audit.checks.wanda import wanda_checks
-from attnprune_verify.audit.choice import chosen
 from attnprune_verify.audit.contract import FUNCTIONS
-from attnprune_verify.audit.record import Check
+from attnprune_verify.audit.record import Check, chosen
 from attnprune_verify.audit.truth.reference import ENCLOSED
 
 __all__ = ["all_checks", "chosen_checks"]

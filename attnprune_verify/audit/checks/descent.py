@@ -31,9 +31,10 @@ from attnprune_verify.audit.checks.descent_mistakes import (
 )  # fmt: skip
 from attnprune_verify.audit.checks.inputs import keeping_checks
 from attnprune_verify.audit.checks.selection import Selection, judge_zeros
+from attnprune_verify.audit.checks.smaller import check, shrunk
 from attnprune_verify.audit.checks.structure import TIMES, precision_check
 from attnprune_verify.audit.context import Context
-from attnprune_verify.audit.naming.shrink import fewer, sample_cuts, smallest
+from attnprune_verify.audit.naming.shrink import fewer
 from attnprune_verify.audit.record import Call, Check, Finding
 from attnprune_verify.audit.subject.process import NoAnswer
 from attnprune_verify.audit.truth.formulas import Array
@@ -51,26 +52,10 @@ _TINY = 1e-5  # of ETA: a step moves M by 1e-6, far above rounding to float32 an
 def descent_checks() -> Iterator[Check]:
     """The checks of prune_mask_gd."""
 
-    def check(name: str, says: str, ask: Callable[[Context], Finding], required: bool = False) -> Check:
-        return Check(_F, name, says, "alg:mask_gd", ask, required)
-
-    yield check("start", "no step leaves M = 1, one step 1 - eta lam", _start)
-    yield check("iterates:full", "six steps without a mask", lambda c: _iterates(c, "full"), True)
-    yield check("iterates:causal", "six steps with the causal mask", lambda c: _iterates(c, "causal"))
-    yield check("iterates:given-mask", "six steps with other masks", lambda c: _iterates(c, "given-mask"))
-    yield check("iterates:n>d", "six steps with more tokens than features", lambda c: _iterates(c, "n>d"))
-    yield check("iterates:outside-box", "six steps that leave [0, 1]", lambda c: _iterates(c, "lam-large"))
-    yield check("iterates:lam-zero", "six steps without regulariser", lambda c: _iterates(c, "lam-zero"))
-    yield check("iterates:batch", "six steps on the average of a batch", lambda c: _iterates(c, "batch"))
-    yield check("iterates:rising", "steps on which the loss rises", _rising)
-    yield check("counts", "the mask has exactly floor(rho size) zeros, at the smallest entries of M", _counts, True)
-    yield check("ties", "equal entries of M: the lower flat index goes first", _ties)
-    yield check("momentum", "heavy ball, moving average or Nesterov", _momentum)
-    yield check("guaranteed-step", "eta = None moves M and lowers the loss", _guarantee)
-    yield check("long", "hundreds of steps", _long)
-    yield check("tiny-steps", "steps that hardly move M are taken, too", _tiny)
+    for name, says, ask in _CHECKS:
+        yield check(_F, name, says, ask, required=name in ("iterates:full", "counts"))
     yield precision_check(_F)
-    yield check("deterministic", "equal calls agree", _deterministic)
+    yield check(_F, "deterministic", "equal calls agree", _deterministic)
     yield from keeping_checks(_F)
 
 
@@ -92,7 +77,17 @@ def _call(sample: Sample, expected: tuple[Array, ...] | None = None, **options: 
     return Call(_F, values, keywords, expected)
 
 
-def _start(context: Context) -> Finding:
+def _wrong(
+    sample: Sample, problem: str, M: Array, expected: Array, ids: tuple[str, ...] = (), **options: Any
+) -> Finding:
+    """The failure of a descent that does not end where it should; `problem` may hold {error}."""
+    error = float(np.abs(M - expected).max()) if M.shape == expected.shape else np.inf
+    call = _call(sample, (kept(expected), expected), **options)
+    reason = f"{problem.format(error=error)}, on {sample.describe()}"
+    return Finding("failed", reason, error, tolerance(sample), ids=ids, call=call)
+
+
+def _start(context: Context, function: str) -> Finding:
     sample = context.samples("full", _F)[1]
     for steps, value in ((0, 1.0), (1, 1.0 - ETA * sample.lam)):
         _, M = _run(context, sample, steps=steps)
@@ -113,15 +108,8 @@ def _start(context: Context) -> Finding:
             if ids == ("unknown",) and steps == 1 and np.ptp(M) <= tolerance(sample):
                 ids = named_by_first(sample, later, STEPS, float(1 - M.mean()) / ETA)
             said = f"after {steps} steps M is {M.flat[0]:.6g}, ... instead of {value:.6g} everywhere"
-            return Finding(
-                "failed",
-                said,
-                error=float(np.abs(M - expected).max()),
-                bound=tolerance(sample),
-                ids=ids,
-                call=_call(sample, (kept(expected), expected), steps=steps),
-                shrink=partial(_smaller, context, sample, said),
-            )
+            failure = _wrong(sample, said, M, expected, ids, steps=steps)
+            return replace(failure, shrink=partial(_smaller, context, sample, failure.reason))
     return Finding("passed", "M = 1, then 1 - eta lam", power=CLOSE)
 
 
@@ -133,7 +121,7 @@ def _other_start(context: Context, sample: Sample, M: Array) -> tuple[str, ...]:
     return ("initial-mask",) if started else ("unknown",)
 
 
-def _rising(context: Context) -> Finding:
+def _rising(context: Context, function: str) -> Finding:
     """A step so long that the loss rises is taken all the same: the number of steps and their length are given."""
     sample = context.samples("full", _F)[1].changed(lam=2.25 / ETA)
     found = []
@@ -144,18 +132,8 @@ def _rising(context: Context) -> Finding:
             continue
         shaped = M.shape == expected.shape
         fitting = (*_stopped(sample, M), *named(sample, M, steps)) if shaped else ("wrong-shape",)
-        found.append(
-            Finding(
-                "failed",
-                f"after {steps} steps of {ETA}, along which the loss rises, M is off by "
-                f"{np.abs(M - expected).max() if M.shape == expected.shape else np.inf:.3g}, on {sample.describe()}",
-                error=float(np.abs(M - expected).max()) if M.shape == expected.shape else np.inf,
-                bound=tolerance(sample),
-                ids=fitting[:1],
-                fitting=fitting,
-                call=_call(sample, (kept(expected), expected), steps=steps),
-            )
-        )
+        problem = f"after {steps} steps of {ETA}, along which the loss rises, M is off by {{error:.3g}}"
+        found.append(replace(_wrong(sample, problem, M, expected, fitting[:1], steps=steps), fitting=fitting))
     return found[0] if found else Finding("passed", f"3 steps of {ETA} uphill", power=CLOSE)
 
 
@@ -165,13 +143,13 @@ def _stopped(sample: Sample, M: Array) -> tuple[str, ...]:
     return ("ignores-steps",) if any(close(sample, M, one) for one in earlier) else ()
 
 
-def _iterates(context: Context, regime: str) -> Finding:
+def _iterates(context: Context, function: str, regime: str) -> Finding:
     if regime == "batch":
         try:
             _run(context, context.samples("batch", _F)[0], steps=1)
         except NoAnswer as refusal:
             return Finding("not_applicable", f"takes no batch: it {refusal}")
-    for sample in context.samples(regime, _F):
+    for sample in context.samples("lam-large" if regime == "outside-box" else regime, _F):
         if sample.precision != context.precision(_F) or sample.lam * ETA > 2:  # beyond that descent diverges
             continue
         failure = _judged(context, sample, STEPS)
@@ -189,36 +167,21 @@ def _judged(context: Context, sample: Sample, steps: int) -> Finding | None:
     expected = descend(gradient_of(sample), sample.W.shape, steps)
     if close(sample, M, expected):
         return None
-    error = float("inf") if M.shape != expected.shape else float(np.abs(M - expected).max())
-    return Finding(
-        "failed",
-        f"after {steps} steps of {ETA} M is off by {error:.3g}, on {sample.describe()}",
-        error=error,
-        bound=tolerance(sample),
-        call=_call(sample, (kept(expected), expected), steps=steps),
-    )
+    return _wrong(sample, f"after {steps} steps of {ETA} M is off by {{error:.3g}}", M, expected, steps=steps)
 
 
 def _smaller(context: Context, sample: Sample, reason: str, ids: tuple[str, ...]) -> Finding | None:
     """The same on a smaller instance, after fewer steps."""
 
-    def judged(case: tuple[Sample, int]) -> Finding | None:
-        try:
-            return _judged(context, *case)
-        except (NoAnswer, ArithmeticError, ValueError):
-            return None
-
     def cuts(case: tuple[Sample, int]) -> Iterator[tuple[Sample, int]]:
         one, steps = case
-        yield from ((smaller, steps) for smaller in sample_cuts(one, ("X", "W")))
+        yield from ((smaller, steps) for smaller in one.cuts(("X", "W")))
         yield from ((one, steps) for steps in fewer(steps))
 
-    found = smallest((sample, STEPS), cuts, lambda case: judged(case) is not None)
-    small = None if found[0] is sample else judged(found)
-    return small and replace(small, reason=f"{reason}. Smallest: {small.reason}", ids=ids)
+    return shrunk((sample, STEPS), cuts, lambda case: _judged(context, *case), reason, ids, by_name=False)
 
 
-def _counts(context: Context) -> Finding:
+def _counts(context: Context, function: str) -> Finding:
     for sample in context.samples("full", _F):
         for rho in (0.45, 0.2, 0.8, 0.97, 0.0, 1.0):
             mask, M = _run(context, sample, rho=rho)
@@ -246,7 +209,7 @@ def _counts(context: Context) -> Finding:
     return Finding("passed", "entry by entry, for six ratios", power=0.0)
 
 
-def _ties(context: Context) -> Finding:
+def _ties(context: Context, function: str) -> Finding:
     for sample in context.samples("full", _F)[:2]:
         mask, M = _run(context, sample, steps=0, rho=RHO)
         problem = judge_zeros(mask, Selection("M = 1", M, RHO), M, flags_are_gone=False)
@@ -262,7 +225,7 @@ def _ties(context: Context) -> Finding:
     return Finding("passed", "M = 1 is rounded to exactly floor(rho size) zeros", power=0.0)
 
 
-def _momentum(context: Context) -> Finding:
+def _momentum(context: Context, function: str) -> Finding:
     sample = context.samples("full", _F)[1]
     try:
         _, M = _run(context, sample, momentum=0.9, eta=0.1)
@@ -278,11 +241,10 @@ def _momentum(context: Context) -> Finding:
         return Finding("failed", f"two equal calls with momentum differ, on {sample.describe()}", ids=ids, call=call)
     reason = "momentum has no effect" if plain else "no form of momentum gives these iterates"
     heavy = descend(gradient_of(sample), sample.W.shape, eta=0.1, momentum=0.9)
-    call = _call(sample, (kept(heavy), heavy), momentum=0.9, eta=0.1)
-    return Finding("failed", f"{reason}, on {sample.describe()}", ids=("unknown",), call=call)
+    return _wrong(sample, reason, M, heavy, ("unknown",), momentum=0.9, eta=0.1)
 
 
-def _guarantee(context: Context) -> Finding:
+def _guarantee(context: Context, function: str) -> Finding:
     for regime in ("full", "causal", "sharp"):
         for sample in context.samples(regime, _F)[:2]:
             _, M = _run(context, sample, eta=None, steps=20)
@@ -290,32 +252,21 @@ def _guarantee(context: Context) -> Finding:
             before, after = (loss(at, X, W, sample.lam, sample.mask) for at in (np.ones(W.shape), M.astype(float)))
             if not after < before * (1 - sample.unit_roundoff):
                 moved = "the loss went from" if (M != 1).any() else "M did not move; the loss went from"
-                return Finding(
-                    "failed",
-                    f"{moved} {before:.6g} to {after:.6g} in 20 steps, on {sample.describe()}",
-                    error=after - before,
-                    bound=0.0,
-                    ids=("unknown",),
-                    call=_call(sample, eta=None, steps=20),
-                )
+                reason = f"{moved} {before:.6g} to {after:.6g} in 20 steps, on {sample.describe()}"
+                call = _call(sample, eta=None, steps=20)
+                return Finding("failed", reason, after - before, 0.0, ids=("unknown",), call=call)
     return Finding("passed", "the loss fell")
 
 
-def _long(context: Context) -> Finding:
+def _long(context: Context, function: str) -> Finding:
     """A counter that wraps, a step that decays, a buffer that fills: what six steps do not show."""
     sample = context.samples("full", _F)[1]
     for steps in (60, 257):
         _, M = _run(context, sample, steps=steps, eta=_SHORT_STEP)
         expected = descend(gradient_of(sample), sample.W.shape, steps=steps, eta=_SHORT_STEP)
         if not close(sample, M, expected):
-            return Finding(
-                "failed",
-                f"after {steps} steps of 0.05 M is off by {np.abs(M - expected).max():.3g}, on {sample.describe()}",
-                error=float(np.abs(M - expected).max()),
-                bound=tolerance(sample),
-                ids=_named_long(context, sample, M, steps),
-                call=_call(sample, (kept(expected), expected), steps=steps, eta=_SHORT_STEP),
-            )
+            ids, options = _named_long(context, sample, M, steps), {"steps": steps, "eta": _SHORT_STEP}
+            return _wrong(sample, f"after {steps} steps of 0.05 M is off by {{error:.3g}}", M, expected, ids, **options)
     return Finding("passed", "60 and 257 steps of 0.05", power=tolerance(sample))
 
 
@@ -331,7 +282,7 @@ def _named_long(context: Context, sample: Sample, M: Array, steps: int) -> tuple
     return first_wrong_step(sample, iterated, steps, _SHORT_STEP)
 
 
-def _tiny(context: Context) -> Finding:
+def _tiny(context: Context, function: str) -> Finding:
     """A descent that ends where it moves little: six steps of which each moves M by a millionth."""
     sample = context.samples("full", _F)[0]
     if sample.precision.short:
@@ -345,19 +296,13 @@ def _tiny(context: Context) -> Finding:
         return Finding("passed", f"{STEPS} steps of {eta:.1g}", power=0.5)
     still = np.isfinite(error) and not (M - 1).any()
     ids = ("ignores-steps",) if still else ("unknown",)
-    return Finding(
-        "failed",
-        f"after {STEPS} steps of {eta:.1g} M has moved by {np.linalg.norm(M - 1):.3g} instead of {moved:.3g}, on "
-        f"{sample.describe()}",
-        error=error,
-        bound=moved / 2,
-        ids=ids,
-        fitting=(*ids, "missing-regularizer") if still else ids,  # at M = 1 the slope is lam M
-        call=_call(sample, (kept(expected), expected), eta=eta),
-    )
+    gone = f"M has moved by {np.linalg.norm(M - 1):.3g} instead of {moved:.3g}"
+    failure = _wrong(sample, f"after {STEPS} steps of {eta:.1g} {gone}", M, expected, ids, eta=eta)
+    fitting = (*ids, "missing-regularizer") if still else ids  # at M = 1 the slope is lam M
+    return replace(failure, error=error, bound=moved / 2, fitting=fitting)
 
 
-def _deterministic(context: Context) -> Finding:
+def _deterministic(context: Context, function: str) -> Finding:
     sample = context.samples("causal", _F)[:1] or context.samples("full", _F)[:1]
     first, *others = (_run(context, sample[0]) for _ in range(1 + TIMES))
     gap = max(float(np.abs(a.astype(float) - b).max()) for other in others for a, b in zip(first, other, strict=True))
@@ -366,6 +311,28 @@ def _deterministic(context: Context) -> Finding:
             "failed", f"two equal calls differ by {gap:.3g}", ids=("nondeterministic",), call=_call(sample[0])
         )
     return Finding("passed", "equal calls agree")
+
+
+_ITERATES = {
+    "full": "without a mask",
+    "causal": "with the causal mask",
+    "given-mask": "with other masks",
+    "n>d": "with more tokens than features",
+    "outside-box": "that leave [0, 1]",
+    "lam-zero": "without regulariser",
+    "batch": "on the average of a batch",
+}
+_CHECKS: tuple[tuple[str, str, Callable[[Context, str], Finding]], ...] = (
+    ("start", "no step leaves M = 1, one step 1 - eta lam", _start),
+    *((f"iterates:{name}", f"six steps {says}", partial(_iterates, regime=name)) for name, says in _ITERATES.items()),
+    ("iterates:rising", "steps on which the loss rises", _rising),
+    ("counts", "the mask has exactly floor(rho size) zeros, at the smallest entries of M", _counts),
+    ("ties", "equal entries of M: the lower flat index goes first", _ties),
+    ("momentum", "heavy ball, moving average or Nesterov", _momentum),
+    ("guaranteed-step", "eta = None moves M and lowers the loss", _guarantee),
+    ("long", "hundreds of steps", _long),
+    ("tiny-steps", "steps that hardly move M are taken, too", _tiny),
+)
 
 
 def iterate(context: Context) -> Array:

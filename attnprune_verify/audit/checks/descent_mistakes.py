@@ -10,7 +10,7 @@ import numpy as np
 
 from attnprune_verify.audit.checks.selection import smallest_first
 from attnprune_verify.audit.naming.mistakes import MISTAKES
-from attnprune_verify.audit.naming.searching import search_for_names
+from attnprune_verify.audit.naming.sentences import search_for_names
 from attnprune_verify.audit.truth.formulas import RIGHT, Array, Steps, attention_part
 from attnprune_verify.audit.truth.samples import Sample
 from attnprune_verify.model.functions import gradient

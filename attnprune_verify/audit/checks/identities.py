@@ -6,51 +6,29 @@ The tolerance of every identity is the sum of the running-error bounds of the ca
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 
 import numpy as np
 
-from attnprune_verify.audit.checks.smaller import call_on
+from attnprune_verify.audit.checks.smaller import call_on, check, failed_on, is_right
 from attnprune_verify.audit.context import Context
 from attnprune_verify.audit.contract import FUNCTIONS
-from attnprune_verify.audit.layer.sample import LAYERED, LayerSample
 from attnprune_verify.audit.record import Check, Finding
 from attnprune_verify.audit.subject.process import NoAnswer
 from attnprune_verify.audit.truth.formulas import Array
 from attnprune_verify.audit.truth.precision import FLOAT64
-from attnprune_verify.audit.truth.reference import permuted, reference
+from attnprune_verify.audit.truth.reference import ENCLOSED, MAPS, VALUED, permuted, reference
 from attnprune_verify.audit.truth.samples import Sample
-from attnprune_verify.audit.truth.tolerance import judge
 
 __all__ = ["identity_checks"]
 
 
 def identity_checks(function: str) -> Iterator[Check]:
     """The identities that concern this function."""
-    claim = FUNCTIONS[function].claim
+    return (check(function, name, says, ask) for name, says, ask, of in _IDENTITIES if function in of)
 
-    def check(name: str, says: str, ask: Callable[[Context, str], Finding]) -> Check:
-        return Check(function, name, says, claim, lambda context: ask(context, function))
 
-    yield check("permutation", "another order of tokens and features gives the same, reordered", _permutation)
-    if function in LAYERED:
-        if "lam" in FUNCTIONS[function].arguments:
-            yield check("affine-in-lam", "the result is affine in lam, with the slope of the regulariser", _affine)
-        if function == "layer_attention":
-            yield check("stochastic", "rows are non-negative, sum to 1, and are 0 where forbidden", _stochastic)
-        return
-    yield check("isolated-token", "a token nobody looks at, and that sees only itself, has no influence", _isolated)
-    yield check("homogeneity", "2 X with W / 4 gives the same logits, loss and gradient", _homogeneity)
-    if "lam" in FUNCTIONS[function].arguments:
-        yield check("affine-in-lam", "the result is affine in lam, with the slope of the regulariser", _affine)
-    if function == "attention":
-        yield check("stochastic", "rows are non-negative, sum to 1, and are 0 where forbidden", _stochastic)
-    if function == "gradient":
-        yield check("derivative-of-loss", "the gradient is the derivative of the subject's own loss", _derivative)
-    if function == "loss_and_gradient":
-        yield check("agrees", "loss_and_gradient agrees with the subject's loss and gradient", _agrees)
-    if function == "hessian_vector_product":
-        yield check("symmetric", "<U, H V> = <V, H U>", _symmetric)
-        yield check("linear", "H (2 V) = 2 H V", _linear)
+Ask = Callable[[Context, str], Finding]
 
 
 def _basic(context: Context, function: str) -> tuple[Sample, ...]:
@@ -88,14 +66,10 @@ def _joined(
                 part.bound + np.abs(bound) + sample.unit_roundoff * np.abs(part.value) * 4,
             )
         if not np.all(gap <= allowed):
-            return Finding(
-                "failed",
-                f"differs by {np.max(gap):.3g} where rounding explains {np.max(allowed):.3g}, on {sample.describe()}",
-                error=float(np.max(gap)),
-                bound=float(np.max(allowed)),
-                samples=(sample, other),
-                call=call_on(function, other),
-            )
+            problem = f"differs by {np.max(gap):.3g} where rounding explains {np.max(allowed):.3g}"
+            measured = {"error": float(np.max(gap)), "bound": float(np.max(allowed))}
+            found = failed_on(function, sample, problem, **measured, samples=(sample, other))
+            return replace(found, call=call_on(function, other))
     return None
 
 
@@ -167,26 +141,14 @@ def _stochastic(context: Context, function: str) -> Finding:
         *context.samples("given-mask", function),
     ):
         (F,) = _numbers(context, function, sample)
-        forbidden = F * ~_allowed(sample)
+        forbidden = F * ~sample.allowed
         off = float(np.abs(F.sum(axis=-1) - 1).max())
         allowed = (sample.n + 8) * 4 * sample.unit_roundoff * 10
         if not off <= allowed or (F < 0).any() or forbidden.any():
             what = f"a row sums to 1 + {off:.2g}" if not off <= allowed else "an entry is negative"
-            return Finding(
-                "failed",
-                f"{'a forbidden entry is not 0' if forbidden.any() else what}, on {sample.describe()}",
-                error=off,
-                bound=allowed,
-                samples=(sample,),
-                call=call_on(function, sample),
-            )
+            what = "a forbidden entry is not 0" if forbidden.any() else what
+            return failed_on(function, sample, what, error=off, bound=allowed, samples=(sample,))
     return Finding("passed", "rows are probability vectors on the allowed positions")
-
-
-def _allowed(sample: Sample) -> Array:
-    if isinstance(sample, LayerSample):
-        return sample.allowed
-    return np.ones((sample.n, sample.n), dtype=bool) if sample.mask is None else sample.mask == 1
 
 
 def _derivative(context: Context, function: str) -> Finding:
@@ -207,16 +169,10 @@ def _derivative(context: Context, function: str) -> Finding:
         claimed = float((gradient * direction).sum())
         allowed = 1e-6 * (1 + float(np.abs(gradient).sum()))
         if not abs(slope - claimed) <= allowed:
-            if _right(context, "gradient", sample):
+            if is_right(context, "gradient", sample, anew=False):
                 return Finding("not_applicable", "the gradient is right, the subject's loss is not")
-            return Finding(
-                "failed",
-                f"the slope of the loss is {slope:.6g}, the gradient says {claimed:.6g}, on {sample.describe()}",
-                error=abs(slope - claimed),
-                bound=allowed,
-                samples=(sample,),
-                call=call_on("gradient", sample),
-            )
+            problem = f"the slope of the loss is {slope:.6g}, the gradient says {claimed:.6g}"
+            return failed_on("gradient", sample, problem, error=abs(slope - claimed), bound=allowed, samples=(sample,))
     return Finding("passed", "central differences of the subject's loss agree", power=1e-6)
 
 
@@ -234,23 +190,10 @@ def _agrees(context: Context, function: str) -> Finding:
             index = ("loss", "gradient").index(name)
             bound = 2 * reference(function, sample)[index].bound
             if alone.shape != both.parts[index].shape or not np.all(np.abs(alone - both.parts[index]) <= bound):
-                if _right(context, function, sample):
+                if is_right(context, function, sample, anew=False):
                     return Finding("not_applicable", f"it is right, the subject's {name} is not")
-                return Finding(
-                    "failed",
-                    f"differs from the subject's {name}, on {sample.describe()}",
-                    samples=(sample,),
-                    call=call_on(function, sample),
-                )
+                return failed_on(function, sample, f"differs from the subject's {name}", samples=(sample,))
     return Finding("passed", f"agrees with {' and '.join(asked)}")
-
-
-def _right(context: Context, function: str, sample: Sample) -> bool:
-    """Whether of two that disagree it is the other one that is wrong."""
-    answer = context.answer(function, sample)
-    if context.misshapen(function, sample, answer) is not None:
-        return False
-    return judge(function, sample, answer.parts).verdict == "passed"
 
 
 def _symmetric(context: Context, function: str) -> Finding:
@@ -263,14 +206,8 @@ def _symmetric(context: Context, function: str) -> Finding:
             + (np.abs(sample.V) * (reference(function, other)[0].bound + 1e-15 * np.abs(two))).sum()
         )
         if not gap <= allowed:
-            return Finding(
-                "failed",
-                f"<U, H V> and <V, H U> differ by {gap:.3g}, on {sample.describe()}",
-                error=gap,
-                bound=allowed,
-                samples=(sample,),
-                call=call_on(function, sample),
-            )
+            problem = f"<U, H V> and <V, H U> differ by {gap:.3g}"
+            return failed_on(function, sample, problem, error=gap, bound=allowed, samples=(sample,))
     return Finding("passed", "the Hessian is symmetric")
 
 
@@ -280,3 +217,18 @@ def _linear(context: Context, function: str) -> Finding:
             yield sample, sample.changed(V=-2 * sample.V), lambda _, parts: tuple(part / -2 for part in parts)
 
     return _all(context, function, pairs())
+
+
+_REGULARISED = tuple(name for name in ENCLOSED if "lam" in FUNCTIONS[name].arguments)
+_IDENTITIES: tuple[tuple[str, str, Ask, tuple[str, ...]], ...] = (
+    ("permutation", "another order of tokens and features gives the same, reordered", _permutation, ENCLOSED),
+    ("isolated-token", "a token nobody looks at, and that sees only itself, has no influence", _isolated, VALUED),
+    ("homogeneity", "2 X with W / 4 gives the same logits, loss and gradient", _homogeneity, VALUED),
+    ("affine-in-lam", "the result is affine in lam, with the slope of the regulariser", _affine, _REGULARISED),
+    ("stochastic", "rows are non-negative, sum to 1, and are 0 where forbidden", _stochastic, MAPS),
+    ("derivative-of-loss", "the gradient is the derivative of the subject's own loss", _derivative, ("gradient",)),
+    ("agrees", "loss_and_gradient agrees with the subject's loss and gradient", _agrees, ("loss_and_gradient",)),
+    ("symmetric", "<U, H V> = <V, H U>", _symmetric, ("hessian_vector_product",)),
+    ("linear", "H (2 V) = 2 H V", _linear, ("hessian_vector_product",)),
+)
+"""Each identity, and the functions that it concerns."""

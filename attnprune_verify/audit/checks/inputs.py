@@ -2,23 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from attnprune_verify.audit.checks.memory import one_changed
-from attnprune_verify.audit.checks.smaller import call_on
-from attnprune_verify.audit.checks.values import judged
+from attnprune_verify.audit.checks.smaller import call_on, check, failed_on, is_right, wrong_already
 from attnprune_verify.audit.context import Context
 from attnprune_verify.audit.contract import FUNCTIONS
 from attnprune_verify.audit.layer.sample import LAYERED
 from attnprune_verify.audit.record import Call, Check, Finding
 from attnprune_verify.audit.subject.process import NoAnswer, SubjectLost
 from attnprune_verify.audit.truth.precision import FLOAT32
-from attnprune_verify.audit.truth.reference import ENCLOSED, parameters, reference
+from attnprune_verify.audit.truth.reference import ENCLOSED, VALUED, parameters, reference
 from attnprune_verify.audit.truth.samples import ARRAYS, Sample
 from attnprune_verify.audit.truth.tolerance import judge
 
@@ -29,37 +27,34 @@ Variant = tuple[str, Sample, dict[str, Any]]
 
 def input_checks(function: str) -> Iterator[Check]:
     """The checks of the kinds of arrays that come in."""
-
-    def check(name: str, says: str, ask: Callable[[Context, str], Finding]) -> Check:
-        return Check(function, name, says, FUNCTIONS[function].claim, lambda context: ask(context, function))
-
     if "mask" in FUNCTIONS[function].arguments:
-        yield check("mask-kinds", "a mask of 0 and 1 in any dtype, bool included, means the same", _mask_kinds)
-    yield check("layouts", "Fortran order and strides mean the same", _layouts)
-    yield check("mixed-dtypes", "integers, and float32 beside float64, are right at least in float32", _mixed)
+        yield check(
+            function, "mask-kinds", "a mask of 0 and 1 in any dtype, bool included, means the same", _mask_kinds
+        )
+    yield check(function, "layouts", "Fortran order and strides mean the same", _layouts)
+    yield check(function, "mixed-dtypes", "integers, and float32 beside float64, are right at least in float32", _mixed)
 
 
 def keeping_checks(function: str) -> Iterator[Check]:
     """What all calls together have shown; to be asked last."""
-    claim = FUNCTIONS[function].claim
-    if function in ENCLOSED and function not in LAYERED:
+    if function in VALUED:
         says = "where one input alone has changed, another result comes"
-        yield Check(function, "one-changed", says, claim, lambda c: one_changed(c, function))
-    yield Check(function, "inputs-untouched", "no input array is changed", claim, lambda c: _untouched(c, function))
-    yield Check(function, "results-kept", "what was returned stays as it was", claim, lambda c: _kept(c, function))
+        yield check(function, "one-changed", says, _one_changed)
+    yield check(function, "inputs-untouched", "no input array is changed", _untouched)
+    yield check(function, "results-kept", "what was returned stays as it was", _kept)
 
 
 def _untouched(context: Context, function: str) -> Finding:
-    found = context.changed.get(function)
+    found = context.of(function).changed
     if found is not None:
         names, where = found
         call = next((call_on(function, s) for s in context.asked(function) if s.name == where), None)
         call = call or _any_call(context, function)
         reason = f"changes its input {names}{f', on {where}' if where else ''}"
         return Finding("failed", reason, ids=("mutates-input",), call=call)
-    if not context.answered(function):
+    if not context.of(function).answered:
         return Finding("could_not_run", "no call was answered")
-    return Finding("passed", f"every input array of {context.calls[function]} calls is bit for bit as it was")
+    return Finding("passed", f"every input array of {context.of(function).calls} calls is bit for bit as it was")
 
 
 def _any_call(context: Context, function: str) -> Call | None:
@@ -69,27 +64,19 @@ def _any_call(context: Context, function: str) -> Call | None:
 
 
 def _kept(context: Context, function: str) -> Finding:
-    if function in context.overwritten:
-        return Finding(
-            "failed",
-            "an array it returned changed during a later call: results share memory with each other",
-            ids=("overwrites-results",),
-            call=_any_call(context, function),
-        )
-    if not context.answered(function):
+    if context.of(function).overwritten is not None:
+        reason = "an array it returned changed during a later call: results share memory with each other"
+        return Finding("failed", reason, ids=("overwrites-results",), call=_any_call(context, function))
+    if not context.of(function).answered:
         return Finding("could_not_run", "no call was answered")
     return Finding("passed", "what was returned did not change in later calls")
 
 
 def _mask_kinds(context: Context, function: str) -> Finding:
-    if function in context.boolean_masks:
-        return Finding(
-            "failed",
-            f"{context.boolean_masks[function]} masks of 0 and 1 and takes bool only; everything else is judged with "
-            "bool masks",
-            ids=("mask-kind",),
-            call=replace(call_on(function, context.samples("causal", function)[0]), literal=True),
-        )
+    if context.of(function).boolean_masks:
+        does, call = context.of(function).boolean_masks, call_on(function, context.samples("causal", function)[0])
+        reason = f"{does} masks of 0 and 1 and takes bool only; everything else is judged with bool masks"
+        return Finding("failed", reason, ids=("mask-kind",), call=replace(call, literal=True))
     variants = [
         (f"a mask of {dtype.__name__}", sample, {"mask": sample.mask.astype(dtype)})
         for dtype in (bool, np.int64, np.uint8)
@@ -175,25 +162,16 @@ def _same(context: Context, function: str, variants: list[Variant], id: str) -> 
         problem = context.misshapen(function, sample, answer)
         verdict = None if problem else judge(function, sample, answer.parts)
         if verdict is None or verdict.verdict in ("failed", "suspect"):
-            if not _right_otherwise(context, function, sample):
+            if not is_right(context, function, sample, "inconclusive"):
                 continue  # wrong with plain arrays, too, which other checks say
-            if _passes_now(context, function, sample, others):
-                return Finding(
-                    "failed",
-                    f"wrong for {what}, and right when asked again, on {sample.describe()}",
-                    ids=("nondeterministic",),
-                    call=call_on(function, sample, others),
-                )
-            reason = problem or (verdict.reason if verdict else "")
-            found = judged(function, [(sample, verdict)], len(variants)) if verdict else None
-            return Finding(
-                "failed",
-                f"wrong for {what}: {reason}, on {sample.describe()}",
-                error=found.error if found else None,
-                bound=found.bound if found else None,
-                ids=("wrong-shape",) if problem else _id_of(id, function, sample, answer.parts),
-                call=call_on(function, sample, others),
-            )
+            call = call_on(function, sample, others)
+            if is_right(context, function, sample, **others):
+                again = f"wrong for {what}, and right when asked again"
+                return failed_on(function, sample, again, ids=("nondeterministic",), call=call)
+            measured = {"error": verdict.error, "bound": verdict.bound} if verdict else {}
+            ids = ("wrong-shape",) if problem else _id_of(id, function, sample, answer.parts)
+            reason = f"wrong for {what}: {problem or (verdict.reason if verdict else '')}"
+            return failed_on(function, sample, reason, **measured, ids=ids, call=call)
         passed.append(what)
     if not passed:
         return Finding("not_applicable", f"takes none of them: {refused[0]}" if refused else "nothing to ask")
@@ -210,22 +188,43 @@ def _id_of(id: str, function: str, sample: Sample, parts: tuple[NDArray[Any], ..
     return (id,) if small else ()
 
 
-def _passes_now(context: Context, function: str, sample: Sample, others: dict[str, Any]) -> bool:
-    try:
-        answer = context.ask(function, sample, **others)
-    except NoAnswer:
-        return False
-    if context.misshapen(function, sample, answer) is not None:
-        return False
-    return judge(function, sample, answer.parts).verdict == "passed"
+def _one_changed(context: Context, function: str) -> Finding:
+    """A failure where a result is wrong after a call that shared all but one input; judged where all else is right."""
+    wrong = wrong_already(context, function)
+    if wrong is not None:
+        return wrong
+    changed: dict[str, None] = {}
+    bases = (*context.samples("full", function)[1:2], *context.samples("given-mask", function)[:1])
+    if context.of(function).spared:  # being slow is no mistake
+        return Finding("not_applicable", context.of(function).spared)
+    for base in bases:
+        for name, variant in _variants(context, function, base):
+            context.ask(function, base)
+            answer = context.ask(function, variant)
+            if context.misshapen(function, variant, answer) is not None:
+                continue  # which other checks say
+            verdict = judge(function, variant, answer.parts)
+            if verdict.verdict in ("failed", "suspect"):
+                problem = f"after a call that differs in {name} alone: {verdict.reason}"
+                measured = {"error": verdict.error, "bound": verdict.bound}
+                return failed_on(function, variant, problem, **measured, ids=("cached",))
+            changed[name] = None
+    if not changed:
+        return Finding("not_applicable", "nothing to change")
+    return Finding("passed", f"{', '.join(changed)}, each alone")
 
 
-def _right_otherwise(context: Context, function: str, sample: Sample) -> bool:
-    """Asked anew: what has become wrong since is not wrong because of the variant."""
-    try:
-        answer = context.ask(function, sample)
-    except NoAnswer:
-        return False
-    if context.misshapen(function, sample, answer) is not None:
-        return False
-    return judge(function, sample, answer.parts).verdict in ("passed", "inconclusive")
+def _variants(context: Context, function: str, base: Sample) -> Iterator[tuple[str, Sample]]:
+    """Another mask, another lam, and each array with one other entry, the last one or all but the first row."""
+    names, binding = FUNCTIONS[function].arguments, context.binding(function)
+    if "mask" in names and binding.takes("mask"):
+        others = [None] if base.mask is not None else []
+        for mask in (*others, np.tri(base.n)):
+            yield "mask", base.changed(mask=mask)
+    if "lam" in names and binding.takes("lam"):
+        yield "lam", base.changed(lam=2 * base.lam)
+    for name in ARRAYS:
+        if name in names:
+            array: Any = getattr(base, name).copy()
+            array.flat[-1] *= 1.5
+            yield name, base.changed(**{name: array}).exact()

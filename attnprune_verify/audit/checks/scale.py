@@ -6,62 +6,48 @@ The truth is the library's own float64 result here, which the oracles judge else
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from functools import lru_cache
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from attnprune_verify.audit.checks.smaller import call_on
+from attnprune_verify.audit.checks.smaller import check, failed_on, wrong_already
 from attnprune_verify.audit.context import Context
-from attnprune_verify.audit.contract import FUNCTIONS
 from attnprune_verify.audit.record import Check, Finding
 from attnprune_verify.audit.subject.process import SubjectLost
 from attnprune_verify.audit.truth.asked import large_ones, random_one
 from attnprune_verify.audit.truth.precision import FLOAT64, Precision
 from attnprune_verify.audit.truth.reference import rounding_bounds, trusted
-from attnprune_verify.audit.truth.samples import STABILITY, Sample
+from attnprune_verify.audit.truth.samples import Sample
 
 __all__ = ["scale_checks"]
 
 _MOST_SECONDS = 5.0  # predicted, of one call
 _RARE = 50  # instances of a rare error: with those of values:together what 300 calls leave
-_SEEN = 0.95
+_SEEN = 0.95  # chosen: the usual level
 
 
 def scale_checks(function: str) -> Iterator[Check]:
     """Large sizes and rare errors, for the functions with values."""
-    claim = FUNCTIONS[function].claim
-    rate = 1 - (1 - _SEEN) ** (1 / _RARE)
-    yield Check(
-        function,
-        "rare-errors",
-        f"right on {_RARE} random instances: an error on {rate:.1%} of them is seen with probability {_SEEN:.0%}",
-        claim,
-        lambda context: _rare(context, function),
-    )
-    yield Check(
-        function,
-        "values:sizes",
-        "right values up to n = 1100 and d = 1100",
-        claim,
-        lambda context: _sizes(context, function),
-    )
+    seen = f"an error on {_rate(_RARE):.1%} of them is seen with probability {_SEEN:.0%}"
+    yield check(function, "rare-errors", f"right on {_RARE} random instances: {seen}", _rare)
+    yield check(function, "values:sizes", "right values up to n = 1100 and d = 1100", _sizes)
 
 
-def _wrong_already(context: Context, function: str) -> Finding | None:
-    """What is wrong on small instances needs no large ones."""
-    seen = context.wrong.get(function, set()) - set(STABILITY)
-    return Finding("not_applicable", f"wrong as it is, see values:{min(seen)}") if seen else None
+def _rate(count: int) -> float:
+    """The rate of errors that so many random instances miss with probability 1 - _SEEN."""
+    return 1 - float((1 - _SEEN) ** (1 / count))
 
 
 def _rare(context: Context, function: str) -> Finding:
-    wrong = _wrong_already(context, function)
+    wrong = wrong_already(context, function)
     if wrong is not None:
         return wrong
     asked = 0
-    found = (context.fitted(function, one) for one in _many(function, context.seed, context.precision(function)))
-    for sample in (one for one in found if one is not None):
+    fitted = (context.fitted(function, one) for one in _many(function, context.seed, context.precision(function)))
+    for sample in (one for one in fitted if one is not None):
         answer = context.ask(function, sample)
         problem = context.misshapen(function, sample, answer)
         if problem is None:
@@ -73,13 +59,11 @@ def _rare(context: Context, function: str) -> Finding:
                 if not np.all(gap <= 2 * bound + 4 * sample.unit_roundoff * np.abs(true)):
                     problem = f"off by {np.max(gap):.3g} where rounding explains {np.max(bound):.3g}"
         if problem is not None:
-            reason = f"{problem}, on {sample.describe()}, after {asked} random instances without"
-            return Finding("failed", reason, samples=(sample,), call=call_on(function, sample))
+            found = failed_on(function, sample, problem, samples=(sample,))
+            return replace(found, reason=f"{found.reason}, after {asked} random instances without")
         asked += 1
-    rate = 1 - (1 - _SEEN) ** (1 / max(asked, 1))
-    return Finding(
-        "passed", f"{asked} instances; an error on {rate:.1%} of such would have been seen with probability {_SEEN:.0%}"
-    )
+    rate = f"an error on {_rate(max(asked, 1)):.1%} of such would have been seen with probability {_SEEN:.0%}"
+    return Finding("passed", f"{asked} instances; {rate}")
 
 
 @lru_cache(maxsize=4)
@@ -96,7 +80,7 @@ def _float64(function: str, sample: Sample) -> tuple[NDArray[np.float64], ...]:
 
 
 def _sizes(context: Context, function: str) -> Finding:
-    wrong = _wrong_already(context, function)
+    wrong = wrong_already(context, function)
     if wrong is not None:
         return wrong
     left, judged = "", []
@@ -114,11 +98,11 @@ def _sizes(context: Context, function: str) -> Finding:
             if not lost.hung:
                 raise
             left = f"; n = {sample.n}, d = {sample.d} {lost}"
-            context.spared[function] = f"its call with n = {sample.n}, d = {sample.d} {lost}; it is not called again"
+            context.of(function).spared = f"its call with n = {sample.n}, d = {sample.d} {lost}; it is not called again"
             break
         problem = context.misshapen(function, fitted, answer) or _off(function, fitted, answer.parts)
         if problem is not None:
-            return Finding("failed", f"{problem}, on {fitted.describe()}", call=call_on(function, fitted))
+            return failed_on(function, fitted, problem)
         judged.append((sample.n, sample.d))
         context.judged_up_to(function, sample)
     if not judged:

@@ -11,13 +11,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from attnprune_verify.audit.checks.inputs import keeping_checks
+from attnprune_verify.audit.checks.smaller import check, shrunk
 from attnprune_verify.audit.checks.structure import TIMES, precision_check
 from attnprune_verify.audit.context import Context
 from attnprune_verify.audit.contract import FUNCTIONS
-from attnprune_verify.audit.naming.searching import search_for_names
-from attnprune_verify.audit.naming.shrink import SMALLEST, doubtless, fewer, smallest
+from attnprune_verify.audit.naming.sentences import search_for_names
+from attnprune_verify.audit.naming.shrink import SMALLEST, doubtless, fewer
 from attnprune_verify.audit.record import Call, Check, Finding
-from attnprune_verify.audit.subject.process import NoAnswer
 from attnprune_verify.audit.truth.precision import Precision
 
 __all__ = ["Selection", "coarser_selection", "explained", "judge_zeros", "selection_checks", "smallest_first"]
@@ -37,6 +37,25 @@ class Selection:
     def count(self) -> int:
         """floor(rho * size). The ratios used here leave no doubt about it: decimal and float agree."""
         return int(self.rho * self.matrix.size)
+
+    def cuts(self) -> Iterator[Selection]:
+        """Fewer rows and columns, the entries' ranks in the place of the entries, a plainer ratio."""
+        matrix, rho = self.matrix, self.rho
+        rows, columns = matrix.shape
+        cut = (
+            *(matrix[:new] for new in fewer(rows)),
+            *(matrix[:, :new] for new in fewer(columns)),
+            *(np.delete(matrix, gone, axis=0) for gone in (range(rows) if 1 < rows < 10 else ())),
+            *(np.delete(matrix, gone, axis=1) for gone in (range(columns) if 1 < columns < 10 else ())),
+        )
+        ratios = (Selection(SMALLEST, matrix, one) for one in (0.5, 0.25) if rho not in (0.0, 0.25, 0.5, 1.0))
+        for one in (*(Selection(SMALLEST, part.copy(), rho) for part in cut), *ratios):
+            if doubtless(one.rho, one.matrix.size):
+                yield one
+        levels, places = np.unique(matrix, return_inverse=True)
+        ranks = (places.reshape(matrix.shape) - int(np.count_nonzero(levels < 0))).astype(matrix.dtype)
+        if levels.size and not np.array_equal(ranks, matrix):
+            yield Selection(SMALLEST, ranks, rho)
 
 
 def smallest_first(values: NDArray[Any], count: int) -> Flags:
@@ -118,9 +137,8 @@ def _selections(seed: int, precision: Precision) -> dict[str, tuple[Selection, .
 
 def selection_checks(function: str) -> Iterator[Check]:
     """Checks of causal_mask, binary_mask and magnitude_mask."""
-    claim = FUNCTIONS[function].claim
     if function == "causal_mask":
-        yield Check(function, "values", "1 where i >= j, else 0, for n from 1 to 17", claim, _causal, required=True)
+        yield check(function, "values", "1 where i >= j, else 0, for n from 1 to 17", _causal, required=True)
         return
     says = {
         "values": "the smallest entries go",
@@ -136,20 +154,13 @@ def selection_checks(function: str) -> Iterator[Check]:
         "larger": "right for 40 x 40 and 300 x 5",
     }
     for name, sentence in says.items():
-        yield Check(
-            function,
-            name,
-            sentence,
-            claim,
-            partial(_rounding, function=function, name=name),
-            required=name == "values",
-        )
+        yield check(function, name, sentence, partial(_rounding, name=name), required=name == "values")
     yield precision_check(function)
-    yield Check(function, "deterministic", "equal calls agree", claim, partial(_deterministic, function=function))
+    yield check(function, "deterministic", "equal calls agree", _deterministic)
     yield from keeping_checks(function)
 
 
-def _causal(context: Context) -> Finding:
+def _causal(context: Context, function: str) -> Finding:
     for n in (1, 2, 3, 5, 17):
         answer = context.call("causal_mask", {"n": n})
         got, expected = answer.parts[0], np.tri(n)
@@ -195,44 +206,8 @@ def _judged(context: Context, function: str, selection: Selection) -> Finding | 
     reason, ids = problem
     said = f"{reason}, on {selection.name} {selection.matrix.shape}, rho = {selection.rho:g}"
     call = Call(function, arguments, expected=(expected,))
-    return Finding("failed", said, ids=ids, call=call, shrink=partial(_smaller, context, function, selection, said))
-
-
-def _smaller(
-    context: Context, function: str, selection: Selection, reason: str, ids: tuple[str, ...]
-) -> Finding | None:
-    """The same mistake on a smaller matrix."""
-
-    def judged(one: Selection) -> Finding | None:
-        try:
-            found = _judged(context, function, one)
-        except NoAnswer:
-            return None
-        return found if found is not None and (set(ids) <= {*found.ids, "unknown"}) else None
-
-    found = smallest(selection, _cuts, lambda one: judged(one) is not None)
-    small = None if found is selection else judged(found)
-    return small and replace(small, reason=f"{reason}. Smallest: {small.reason}", ids=ids)
-
-
-def _cuts(selection: Selection) -> Iterator[Selection]:
-    """Fewer rows and columns, the entries' ranks in the place of the entries, a plainer ratio."""
-    matrix, rho = selection.matrix, selection.rho
-    rows, columns = matrix.shape
-    cut = (
-        *(matrix[:new] for new in fewer(rows)),
-        *(matrix[:, :new] for new in fewer(columns)),
-        *(np.delete(matrix, gone, axis=0) for gone in (range(rows) if 1 < rows < 10 else ())),
-        *(np.delete(matrix, gone, axis=1) for gone in (range(columns) if 1 < columns < 10 else ())),
-    )
-    ratios = (Selection(SMALLEST, matrix, one) for one in (0.5, 0.25) if rho not in (0.0, 0.25, 0.5, 1.0))
-    for one in (*(Selection(SMALLEST, part.copy(), rho) for part in cut), *ratios):
-        if doubtless(one.rho, one.matrix.size):
-            yield one
-    levels, places = np.unique(matrix, return_inverse=True)
-    ranks = (places.reshape(matrix.shape) - int(np.count_nonzero(levels < 0))).astype(matrix.dtype)
-    if levels.size and not np.array_equal(ranks, matrix):
-        yield Selection(SMALLEST, ranks, rho)
+    smaller = partial(shrunk, selection, Selection.cuts, partial(_judged, context, function), said)
+    return Finding("failed", said, ids=ids, call=call, shrink=smaller)
 
 
 def explained(wrong: list[Finding]) -> Finding:

@@ -1,22 +1,48 @@
-"""The same wrong values on the smallest instance that shows them."""
+"""Parts of every check: how it is declared, its failure on one sample, the same on the smallest instance."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from functools import partial
+from typing import Any, TypeVar
 
 from attnprune_verify.audit.context import Context
 from attnprune_verify.audit.contract import FUNCTIONS
-from attnprune_verify.audit.naming.shrink import linear_cuts, sample_cuts, smallest
-from attnprune_verify.audit.record import Call, Finding
+from attnprune_verify.audit.naming.shrink import smallest
+from attnprune_verify.audit.record import Call, Check, Finding
 from attnprune_verify.audit.subject.process import NoAnswer
-from attnprune_verify.audit.truth.layers import LinearLayer
 from attnprune_verify.audit.truth.reference import parameters, reference
-from attnprune_verify.audit.truth.samples import Sample
-from attnprune_verify.audit.truth.tolerance import Judgement, judge
+from attnprune_verify.audit.truth.samples import STABILITY, Sample
+from attnprune_verify.audit.truth.tolerance import judge
 
-__all__ = ["call_on", "smaller_layer", "smaller_values"]
+__all__ = ["call_on", "check", "failed_on", "is_right", "shrunk", "smaller_values", "wrong_already"]
+
+Case = TypeVar("Case")
+
+
+def check(function: str, name: str, says: str, ask: Callable[[Context, str], Finding], **more: Any) -> Check:
+    """A check of a function of the contract; `more` of the check's fields."""
+    return Check(function, name, says, FUNCTIONS[function].claim, lambda context: ask(context, function), **more)
+
+
+def is_right(
+    context: Context, function: str, sample: Sample, also: str = "", *, anew: bool = True, **others: Any
+) -> bool:
+    """Return whether a call, made anew or before, gives right values, or another verdict that is `also` allowed."""
+    try:
+        answer = context.ask(function, sample, **others) if anew else context.answer(function, sample)
+    except NoAnswer:
+        return False
+    if context.misshapen(function, sample, answer) is not None:
+        return False
+    return judge(function, sample, answer.parts).verdict in ("passed", also)
+
+
+def wrong_already(context: Context, function: str) -> Finding | None:
+    """A function that is wrong on small benign instances needs no others."""
+    seen = context.of(function).wrong - set(STABILITY)
+    return Finding("not_applicable", f"wrong as it is, see values:{min(seen)}") if seen else None
 
 
 def call_on(function: str, sample: Sample, others: dict[str, object] | None = None) -> Call:
@@ -25,50 +51,55 @@ def call_on(function: str, sample: Sample, others: dict[str, object] | None = No
     return Call(function, arguments, expected=tuple(part.value for part in reference(function, sample)))
 
 
-def smaller_values(
-    context: Context, function: str, sample: Sample, reason: str, stability: bool, ids: tuple[str, ...]
+def failed_on(function: str, sample: Sample, problem: str, **more: Any) -> Finding:
+    """A failure on one sample, which the reason describes and the call repeats; `more` of the finding's fields."""
+    return Finding("failed", f"{problem}, on {sample.describe()}", **{"call": call_on(function, sample), **more})
+
+
+def shrunk(
+    case: Case,
+    cuts: Callable[[Case], Iterator[Case]],
+    judged: Callable[[Case], Finding | None],
+    reason: str,
+    ids: tuple[str, ...],
+    by_name: bool = True,
 ) -> Finding | None:
-    """A finding like the one with this reason, on the smallest instance; None if there is no smaller one."""
+    """The finding with this reason, on the smallest case that still has it; None if there is no smaller one.
 
-    def judged(one: Sample) -> Judgement | None:
-        try:
-            answer = context.ask(function, one)
-            if context.misshapen(function, one, answer) is not None:
-                return None
-            found = judge(function, one, answer.parts, stability=stability)
-        except (NoAnswer, ArithmeticError, ValueError):
-            return None
-        return found if found.verdict == "failed" else None
+    Parameters
+    ----------
+    cuts : the smaller cases
+    judged : what is found on one, None where it is right
+    by_name : whether what is found there has to fit the ids
+    """
 
-    names = FUNCTIONS[function].arguments
-    found = smallest(sample, partial(sample_cuts, names=names), lambda one: judged(one) is not None)
-    verdict = None if found is sample else judged(found)
-    if verdict is None:
-        return None
-    return Finding(
-        "failed",
-        f"{reason}. Smallest: {verdict.reason}, on {found.describe()}",
-        verdict.error,
-        verdict.bound,
-        verdict.resolution,
-        ids,
-        samples=(found, sample),
-        call=call_on(function, found),
-    )
-
-
-def smaller_layer(
-    judged: Callable[[LinearLayer], Finding | None], layer: LinearLayer, reason: str, ids: tuple[str, ...]
-) -> Finding | None:
-    """The same mistake of a baseline on a smaller layer; `judged` is what is found on one."""
-
-    def alike(one: LinearLayer) -> Finding | None:
+    def alike(one: Case) -> Finding | None:
         try:
             found = judged(one)
         except (NoAnswer, ArithmeticError, ValueError, IndexError):
             return None
-        return found if found is not None and set(ids) <= {*found.ids, "unknown"} else None
+        fits = found is not None and (not by_name or set(ids) <= {*found.ids, "unknown"})
+        return found if fits else None
 
-    found = smallest(layer, linear_cuts, lambda one: alike(one) is not None)
-    small = None if found is layer else alike(found)
+    best = smallest(case, cuts, lambda one: alike(one) is not None)
+    small = None if best is case else alike(best)
     return small and replace(small, reason=f"{reason}. Smallest: {small.reason}", ids=ids)
+
+
+def smaller_values(
+    context: Context, function: str, sample: Sample, reason: str, stability: bool, ids: tuple[str, ...]
+) -> Finding | None:
+    """The same wrong values on a smaller instance."""
+
+    def judged(one: Sample) -> Finding | None:
+        answer = context.ask(function, one)
+        if context.misshapen(function, one, answer) is not None:
+            return None
+        found = judge(function, one, answer.parts, stability=stability)
+        if found.verdict != "failed":
+            return None
+        measured = {"error": found.error, "bound": found.bound, "power": found.resolution}
+        return failed_on(function, one, found.reason, **measured, samples=(one, sample))
+
+    cuts = partial(type(sample).cuts, names=FUNCTIONS[function].arguments)
+    return shrunk(sample, cuts, judged, reason, ids, by_name=False)

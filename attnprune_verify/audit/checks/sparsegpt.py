@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from attnprune_verify.audit.checks.inputs import keeping_checks
 from attnprune_verify.audit.checks.selection import explained, smallest_first
-from attnprune_verify.audit.checks.smaller import smaller_layer
+from attnprune_verify.audit.checks.smaller import check, shrunk
 from attnprune_verify.audit.checks.sparsegpt_mistakes import named, right_output
 from attnprune_verify.audit.checks.structure import TIMES, precision_check
 from attnprune_verify.audit.context import Context
@@ -84,25 +84,12 @@ def hessian(X: NDArray[Any], percdamp: float = 0.01) -> Hessian:
 def sparsegpt_checks(function: str) -> Iterator[Check]:
     """The checks of sparsegpt, and of sparsegpt_report on top."""
     for name, says in _SAYS.items():
-        yield Check(
-            function,
-            name,
-            says,
-            None,
-            partial(_outputs, function=function, name=name),
-            required=name == "values",
-        )
+        yield check(function, name, says, partial(_outputs, name=name), required=name == "values")
     yield precision_check(function)
-    yield Check(
-        function,
-        "deterministic",
-        "equal calls agree, to rounding",
-        None,
-        lambda context: _deterministic(context, function),
-    )
+    yield check(function, "deterministic", "equal calls agree, to rounding", _deterministic)
     yield from keeping_checks(function)
     if function == "sparsegpt_report":
-        yield Check(function, "figures", "error = 1/2 tr(Delta H Delta^T), damping and condition", None, _figures)
+        yield check(function, "figures", "error = 1/2 tr(Delta H Delta^T), damping and condition", _figures)
 
 
 def _layers(context: Context, function: str, name: str) -> tuple[tuple[LinearLayer, dict[str, Any]], ...]:
@@ -159,11 +146,8 @@ def _judged(
     call = layer.call(function, right_output(layer, options, np.asarray(pruned == 1)))
     call.keywords.update(options)
     said = f"{found.problem}, on {layer.describe()}"
-
-    def shrink(ids: tuple[str, ...]) -> Finding | None:
-        return smaller_layer(lambda one: _judged(context, function, one, options)[1], layer, said, ids)
-
-    return found, Finding("failed", said, ids=ids, call=call, shrink=shrink)
+    smaller = partial(shrunk, layer, LinearLayer.cuts, lambda one: _judged(context, function, one, options)[1], said)
+    return found, Finding("failed", said, ids=ids, call=call, shrink=smaller)
 
 
 def _pruned(answer: Answer, layer: LinearLayer) -> NDArray[Any]:
@@ -278,8 +262,7 @@ def coarser_sparsegpt(context: Context, function: str) -> bool:
     return verdicts <= {(True, False), (False, False)} and (True, False) in verdicts
 
 
-def _figures(context: Context) -> Finding:
-    function = "sparsegpt_report"
+def _figures(context: Context, function: str) -> Finding:
     for layer, options in (*_layers(context, function, "values"), *_layers(context, function, "dead-inputs")):
         parts = _ask(context, function, layer, options).parts
         h = hessian(layer.X)
@@ -293,19 +276,10 @@ def _figures(context: Context) -> Finding:
         }
         for (name, value), got in zip(expected.items(), parts[2:5], strict=True):
             if got.shape != () or not abs(float(got) - value) <= 1e-6 * value:
-                return Finding(
-                    "failed",
-                    f"{name} is {got} where the output says {value:.9g}, on {layer.describe()}",
-                    ids=("unknown",),
-                    error=abs(float(got.reshape(-1)[0]) - value),
-                    bound=1e-6 * value,
-                    call=layer.call("sparsegpt_report"),
-                )
+                reason = f"{name} is {got} where the output says {value:.9g}, on {layer.describe()}"
+                error, call = abs(float(got.reshape(-1)[0]) - value), layer.call(function)
+                return Finding("failed", reason, error, 1e-6 * value, ids=("unknown",), call=call)
         if parts[5].shape != layer.weight.shape or not np.isin(parts[5], (0, 1)).all():
-            return Finding(
-                "failed",
-                "undecided is no boolean array of the weight's shape",
-                ids=("wrong-shape",),
-                call=layer.call("sparsegpt_report"),
-            )
+            reason = "undecided is no boolean array of the weight's shape"
+            return Finding("failed", reason, ids=("wrong-shape",), call=layer.call(function))
     return Finding("passed", "error, damping and condition number", power=1e-6)

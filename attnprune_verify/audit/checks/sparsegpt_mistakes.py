@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from attnprune_verify.algorithms.baselines.sparsegpt import sparsegpt_report
 from attnprune_verify.audit.checks.selection import smallest_first
-from attnprune_verify.audit.naming.searching import search_for_names
+from attnprune_verify.audit.naming.sentences import search_for_names
 from attnprune_verify.audit.truth.layers import LinearLayer
 
 __all__ = ["named", "right_output"]

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from attnprune_verify.audit.checks.smaller import call_on
-from attnprune_verify.audit.context import Context
+from attnprune_verify.audit.checks.smaller import call_on, check, failed_on
+from attnprune_verify.audit.context import Context, shape_ids
 from attnprune_verify.audit.contract import FUNCTIONS
-from attnprune_verify.audit.naming.shrink import corner
 from attnprune_verify.audit.record import Call, Check, Finding
 from attnprune_verify.audit.subject.process import NoAnswer
 from attnprune_verify.audit.truth.asked import asked_samples
@@ -28,29 +27,17 @@ TIMES = 5
 
 def structure_checks(function: str) -> Iterator[Check]:
     """The checks every function on (M, X, W, ...) gets."""
-    claim = FUNCTIONS[function].claim
-
-    def check(name: str, says: str, ask: Callable[[Context, str], Finding]) -> Check:
-        return Check(function, name, says, claim, lambda context: ask(context, function))
-
-    yield check("calling", "the parameters come in the contract's order, or have its names", _calling)
+    yield check(function, "calling", "the parameters come in the contract's order, or have its names", _calling)
     yield precision_check(function)
-    yield check("shape", "the result has the contract's shape and kind", _shape)
-    yield check("deterministic", "equal calls give equal results", _deterministic)
+    yield check(function, "shape", "the result has the contract's shape and kind", _shape)
+    yield check(function, "deterministic", "equal calls give equal results", _deterministic)
     if FUNCTIONS[function].defaults:
-        yield check("defaults", "lam = 0 and mask = None may be left out", _defaults)
+        yield check(function, "defaults", "lam = 0 and mask = None may be left out", _defaults)
 
 
 def precision_check(function: str) -> Check:
-    """Whether the function keeps the precision it is judged in."""
-    claim = FUNCTIONS[function].claim
-    return Check(
-        function,
-        "precision",
-        "as precise as --dtype says, or as float64",
-        claim,
-        lambda context: _precision(context, function),
-    )
+    """The check that a function keeps the precision it is judged in."""
+    return check(function, "precision", "as precise as --dtype says, or as float64", _precision)
 
 
 def plain_samples(context: Context, function: str) -> tuple[Sample, ...]:
@@ -60,17 +47,17 @@ def plain_samples(context: Context, function: str) -> tuple[Sample, ...]:
 
 
 def _calling(context: Context, function: str) -> Finding:
-    order = context.order.get(function)
-    if order is not None:
+    order = context.of(function).order
+    if order:
         contract = FUNCTIONS[function].arguments[: len(order)]
         return Finding(
             "failed",
             f"your parameter order looks like ({', '.join(order)}); the contract's is ({', '.join(contract)}). "
             "Everything else is judged in your order",
             ids=("argument-order",),
-            call=replace(call_on(function, corner(context.samples("full", function)[0])), literal=True),
+            call=replace(call_on(function, context.samples("full", function)[0].corner()), literal=True),
         )
-    if not context.answered(function):
+    if not context.of(function).answered:
         return Finding("not_applicable", "no call was answered")
     binding = context.binding(function)
     said = f"{binding.note or ('by keyword' if not binding.order else 'by position')}"
@@ -79,14 +66,14 @@ def _calling(context: Context, function: str) -> Finding:
 
 
 def _precision(context: Context, function: str) -> Finding:
-    if not context.answered(function):
+    if not context.of(function).answered:
         return Finding("not_applicable", "no call was answered")
     if context.declared.declared:
         return Finding("passed", f"judged as {context.declared.name}, as declared")
-    coarser = context.coarser.get(function)
+    coarser = context.of(function).coarser
     if coarser is None:
         return Finding("passed", "judged as float64")
-    first = next(iter(context.coarser))
+    first = next(name for name in FUNCTIONS if context.of(name).coarser is not None)
     if first != function:
         return Finding("not_applicable", f"as precise as {coarser.name} only, as {first}:precision says")
     return Finding(
@@ -118,8 +105,7 @@ def _shape(context: Context, function: str) -> Finding:
             raise
         problem = context.misshapen(function, sample, answer)
         if problem is not None:
-            ids = context.shape_ids(function, sample, answer.parts)
-            return Finding("failed", f"{problem}, on {sample.describe()}", ids=ids, call=call_on(function, sample))
+            return failed_on(function, sample, problem, ids=shape_ids(function, sample, answer.parts))
         if any(part.dtype.itemsize > sample.X.dtype.itemsize and part.ndim for part in answer.parts):
             wide = f"; returns more than {sample.X.dtype} for {sample.X.dtype} inputs"
     return Finding("passed", f"as the contract says{wide}")
@@ -135,14 +121,8 @@ def _deterministic(context: Context, function: str) -> Finding:
             found = _differing(first.parts, context.ask(function, sample).parts, truth)
             if found is not None:
                 gap, bound = found
-                return Finding(
-                    "failed",
-                    f"two equal calls differ by {gap:.3g}, on {sample.describe()}",
-                    error=gap,
-                    bound=bound,
-                    ids=("nondeterministic",),
-                    call=call_on(function, sample),
-                )
+                problem = f"two equal calls differ by {gap:.3g}"
+                return failed_on(function, sample, problem, error=gap, bound=bound, ids=("nondeterministic",))
     return Finding("passed", "equal calls, with others in between, gave equal results")
 
 
@@ -173,11 +153,7 @@ def _defaults(context: Context, function: str) -> Finding:
         return Finding("passed", "leaving them out changes nothing")
     for one, part in zip(short.parts, reference(function, sample), strict=True):
         if one.shape != part.value.shape or not np.all(np.abs(one - part.value) <= 2 * part.bound + part.radius):
-            right = judge(function, sample, full.parts).verdict == "passed"
-            return Finding(
-                "failed",
-                "leaving them out gives another result than lam = 0 and mask = None",
-                ids=("wrong-default",) if right else (),
-                call=call_on(function, sample),
-            )
+            ids = ("wrong-default",) if judge(function, sample, full.parts).verdict == "passed" else ()
+            reason = "leaving them out gives another result than lam = 0 and mask = None"
+            return Finding("failed", reason, ids=ids, call=call_on(function, sample))
     return Finding("passed", "leaving them out changes nothing but rounding")

@@ -3,25 +3,26 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 
 import numpy as np
 
-from attnprune_verify.audit.checks.smaller import call_on, smaller_values
-from attnprune_verify.audit.context import Context
+from attnprune_verify.audit.checks.smaller import call_on, check, failed_on, smaller_values
+from attnprune_verify.audit.context import Context, shape_ids
 from attnprune_verify.audit.contract import FUNCTIONS
 from attnprune_verify.audit.layer.regimes import LAYER_SAYS
-from attnprune_verify.audit.layer.sample import LAYERED, REFUSABLE, LayerSample
+from attnprune_verify.audit.layer.sample import LAYERED, REFUSABLE
 from attnprune_verify.audit.record import Check, Finding
 from attnprune_verify.audit.subject.process import NoAnswer
 from attnprune_verify.audit.truth.asked import asked_samples
 from attnprune_verify.audit.truth.samples import BENIGN, REQUIRED, STABILITY, Sample
-from attnprune_verify.audit.truth.terms import hidden_terms
-from attnprune_verify.audit.truth.tolerance import Judgement, judge
+from attnprune_verify.audit.truth.tolerance import Judgement, hidden_terms, judge
 from attnprune_verify.oracle.taylor import taylor_verdict
 
-__all__ = ["judged", "values_checks"]
+__all__ = ["values_checks"]
+
+_MOST_TOKENS = 200  # chosen: of relative errors, whose truth is two enclosures of attention
 
 _SAYS = {
     "full": "right values without a mask",
@@ -62,112 +63,123 @@ _NEEDS_LAM = {"lam-zero", "lam-large"}
 def values_checks(function: str) -> Iterator[Check]:
     """One check per regime that concerns this function, then the Taylor slope."""
     names = FUNCTIONS[function].arguments
-    claim = FUNCTIONS[function].claim
     for regime, says in (LAYER_SAYS if function in LAYERED else _SAYS).items():
         if regime in _NEEDS_M and not {"M", "M_Q", "pruned"} & set(names):
             continue
         if regime in _NEEDS_LAM and "lam" not in names:
             continue
-        yield Check(
-            function,
-            f"values:{regime}",
-            says,
-            claim,
-            partial(_values, function=function, regime=regime),
-            required=regime in REQUIRED,
-            stability=regime in STABILITY,
-        )
+        ask = partial(_values, regime=regime)
+        required, stability = regime in REQUIRED, regime in STABILITY
+        yield check(function, f"values:{regime}", says, ask, required=required, stability=stability)
     if function in ("gradient", "loss_and_gradient"):
-        yield Check(
-            function,
-            "taylor-slope",
-            "the remainder of the loss in its direction is of second order",
-            claim,
-            lambda context: _taylor(context, function),
-        )
+        says = "the remainder of the loss in its direction is of second order"
+        yield check(function, "taylor-slope", says, _taylor)
+
+
+@dataclass
+class _Answers:
+    """The instances of a regime by what came of them; `misshapen` ends the check."""
+
+    wrong: list[tuple[Sample, Judgement]] = field(default_factory=list)
+    right: list[tuple[Sample, Judgement]] = field(default_factory=list)
+    silent: list[tuple[Sample, NoAnswer]] = field(default_factory=list)
+    left_out: int = 0
+    misshapen: Finding | None = None
 
 
 def _values(context: Context, function: str, regime: str) -> Finding:
+    asked = context.samples(regime, function)
+    excused = _excused(context, function, regime)
+    if excused is not None:
+        return excused
+    if not asked:
+        return Finding("not_applicable", _why_nothing(context, function, regime))
+    found = _answered(context, function, regime, asked)
+    if found.misshapen is not None:
+        return found.misshapen
+    note = f"; {found.left_out} large instances left out, the subject is too slow for them" if found.left_out else ""
+    if found.wrong:
+        context.of(function).wrong.add(regime)
+        failure = _judged(function, found.wrong, len(found.wrong) + len(found.right), note)
+        stability = regime in STABILITY
+        shrink = partial(smaller_values, context, function, failure.samples[0], failure.reason, stability)
+        return replace(failure, shrink=shrink)
+    return _not_wrong(context, function, regime, found, note)
+
+
+def _excused(context: Context, function: str, regime: str) -> Finding | None:
+    """The finding where a regime is not judged: batches or features that the function does not take."""
     if regime.startswith("batch"):
         refusal = context.refuses_batches(function)
         misread = context.misreads_batches(function) if regime == "batch" else None
         if misread is not None:
             reason, batch = misread
-            return Finding(
-                "failed", f"{reason}; what takes none raises", ids=("wrong-shape",), call=call_on(function, batch)
-            )
+            call = call_on(function, batch)
+            return Finding("failed", f"{reason}; what takes none raises", ids=("wrong-shape",), call=call)
         if refusal is not None:
             return Finding("not_applicable", refusal)
-        if regime != "batch" and "batch" in context.wrong.get(function, ()):
+        if regime != "batch" and "batch" in context.of(function).wrong:
             return Finding("not_applicable", "batches are wrong as it is, see values:batch")
-    asked = context.samples(regime, function)
-    combined = regime.endswith("together")
-    refused = None if combined else context.refuses(function, regime)
-    if refused is not None:
-        return Finding("not_applicable", f"{function} refuses {refused}")
-    if not asked:
-        return Finding("not_applicable", _why_nothing(context, function, regime))
-    stability = regime in STABILITY
-    wrong: list[tuple[Sample, Judgement]] = []
-    right: list[tuple[Sample, Judgement]] = []
-    silent: list[tuple[Sample, str, bool]] = []
-    left_out = 0
+    refused = None if regime.endswith("together") else context.refuses(function, regime)
+    return Finding("not_applicable", f"{function} refuses {refused}") if refused is not None else None
+
+
+def _answered(context: Context, function: str, regime: str, asked: tuple[Sample, ...]) -> _Answers:
+    found, stability = _Answers(), regime in STABILITY
+    # What is suspect was calibrated on the other instances: an interaction is wrong by more than that.
+    fails = ("failed",) if regime.endswith("together") else ("failed", "suspect")
     for sample in asked:
-        if context.too_slow(function, sample) or (function == "relative_error" and sample.n > 200):
-            left_out += 1
+        if context.too_slow(function, sample) or (function == "relative_error" and sample.n > _MOST_TOKENS):
+            found.left_out += 1
             continue
         try:
             answer = context.answer(function, sample)
-        except NoAnswer as refusal_:
-            if refusal_.unreadable or (stability and context.answered(function) and _arithmetic(str(refusal_))):
-                wrong.append((sample, Judgement("failed", np.inf, 0.0, np.nan, str(refusal_))))
+        except NoAnswer as refusal:
+            if refusal.unreadable or (stability and context.of(function).answered and _arithmetic(str(refusal))):
+                found.wrong.append((sample, Judgement("failed", np.inf, 0.0, np.nan, str(refusal))))
             else:
-                silent.append((sample, str(refusal_), refusal_.raised))
+                found.silent.append((sample, refusal))
             continue
         problem = context.misshapen(function, sample, answer)
         if problem is not None:
-            ids = context.shape_ids(function, sample, answer.parts)
-            return Finding("failed", f"{problem} on {sample.describe()}", ids=ids, call=call_on(function, sample))
+            ids = shape_ids(function, sample, answer.parts)
+            call = call_on(function, sample)
+            found.misshapen = Finding("failed", f"{problem} on {sample.describe()}", ids=ids, call=call)
+            break
         verdict = judge(function, sample, answer.parts, stability=stability)
         context.judged_up_to(function, sample)
-        # What is suspect was calibrated on the other instances: an interaction is wrong by more than that.
-        fails = ("failed",) if combined else ("failed", "suspect")
-        (wrong if verdict.verdict in fails else right).append((sample, verdict))
-    note = f"; {left_out} large instances left out, the subject is too slow for them" if left_out else ""
-    if wrong:
-        context.wrong.setdefault(function, set()).add(regime)
-        found = judged(function, wrong, len(wrong) + len(right), note)
-        shrink = partial(smaller_values, context, function, found.samples[0], found.reason, stability)
-        return replace(found, shrink=shrink)
-    if silent and function in LAYERED and regime in REFUSABLE and not right and all(raised for *_, raised in silent):
-        context.refused.setdefault(function, set()).add(regime)
+        (found.wrong if verdict.verdict in fails else found.right).append((sample, verdict))
+    return found
+
+
+def _not_wrong(context: Context, function: str, regime: str, found: _Answers, note: str) -> Finding:
+    """The finding where no answer is wrong: refusals, silence, what is undecided, or all is right."""
+    right, silent = found.right, found.silent
+    refuses = bool(silent) and not right and all(refusal.raised for _, refusal in silent)
+    if refuses and function in LAYERED and regime in REFUSABLE:
+        context.of(function).refused.add(regime)
         return Finding("not_applicable", f"refuses {regime}: {silent[0][1]}")
-    if combined:  # features that are refused together only
-        left = [one for one, _, raised in silent if raised and isinstance(one, LayerSample) and one.features]
-        note += "".join(f"; refuses {', '.join(sorted(one.features))}" for one in left[:1])
-        silent = [one for one in silent if not any(one[0] is sample for sample in left)]
+    if regime.endswith("together"):  # features that are refused together only
+        together = [one for one, refusal in silent if refusal.raised and one.features]
+        note += "".join(f"; refuses {', '.join(sorted(one.features))}" for one in together[:1])
+        silent = [one for one in silent if not any(one[0] is sample for sample in together)]
     if silent:
-        sample, reason, _ = silent[0]
-        return Finding(
-            "could_not_run", f"{reason}, on {sample.describe()}", samples=(sample,), call=call_on(function, sample)
-        )
-    decided = [verdict for _, verdict in right if verdict.verdict == "passed"]
+        sample, refusal = silent[0]
+        reason = f"{refusal}, on {sample.describe()}"
+        return Finding("could_not_run", reason, samples=(sample,), call=call_on(function, sample))
+    decided = [(sample, verdict) for sample, verdict in right if verdict.verdict == "passed"]
     if not right:
         return Finding("not_applicable", f"nothing small enough for this subject{note}")
     if not decided:
         return Finding("inconclusive", right[0][1].reason + note, power=max(verdict.resolution for _, verdict in right))
-    if regime in BENIGN:
-        hidden = hidden_terms(function, [sample for sample, verdict in right if verdict.verdict == "passed"])
-        if hidden:
-            return Finding("inconclusive", f"{hidden} is below the resolution on every instance")
-    undecided = len(right) - len(decided)
-    return Finding(
-        "passed",
-        f"{len(decided)} instances{f', {undecided} undecided' if undecided else ''}{note}",
-        error=max(verdict.error for verdict in decided),
-        bound=max(verdict.bound for verdict in decided),
-        power=max(verdict.resolution for verdict in decided),
+    hidden = hidden_terms(function, [sample for sample, _ in decided]) if regime in BENIGN else None
+    if hidden:
+        return Finding("inconclusive", f"{hidden} is below the resolution on every instance")
+    undecided = f", {len(right) - len(decided)} undecided" if len(right) > len(decided) else ""
+    error, bound, power = (
+        max(getattr(verdict, name) for _, verdict in decided) for name in ("error", "bound", "resolution")
     )
+    return Finding("passed", f"{len(decided)} instances{undecided}{note}", error, bound, power)
 
 
 def _why_nothing(context: Context, function: str, regime: str) -> str:
@@ -183,19 +195,13 @@ def _arithmetic(reason: str) -> bool:
     return any(name in reason for name in ("OverflowError", "ZeroDivisionError", "FloatingPointError", "math domain"))
 
 
-def judged(function: str, wrong: list[tuple[Sample, Judgement]], tried: int, note: str = "") -> Finding:
+def _judged(function: str, wrong: list[tuple[Sample, Judgement]], tried: int, note: str = "") -> Finding:
     """The finding for wrong values, told by the smallest wrong instance."""
     wrong = sorted(wrong, key=lambda item: (item[1].verdict != "failed", item[0].work))
     sample, verdict = wrong[0]
-    return Finding(
-        "failed",
-        f"{verdict.reason}, on {sample.describe()}; wrong on {len(wrong)} of {tried} instances{note}",
-        error=verdict.error,
-        bound=verdict.bound,
-        power=verdict.resolution,
-        samples=tuple(one for one, _ in wrong),
-        call=call_on(function, sample),
-    )
+    measured = {"error": verdict.error, "bound": verdict.bound, "power": verdict.resolution}
+    found = failed_on(function, sample, verdict.reason, **measured, samples=tuple(one for one, _ in wrong))
+    return replace(found, reason=f"{found.reason}; wrong on {len(wrong)} of {tried} instances{note}")
 
 
 def _taylor(context: Context, function: str) -> Finding:
@@ -209,15 +215,9 @@ def _taylor(context: Context, function: str) -> Finding:
             rng = np.random.default_rng(sample.seed)
             verdict = taylor_verdict(M, gradient, X, W, sample.lam, sample.mask, rng=rng)
             if verdict.status == "failed":
-                return Finding(
-                    "failed",
-                    f"{verdict.reason} (slope {verdict.slope:.2f} instead of 2), on {sample.describe()}",
-                    error=2 - verdict.slope,
-                    bound=0.5,
-                    power=verdict.detection_power,
-                    samples=(sample,),
-                    call=call_on(function, sample),
-                )
+                problem = f"{verdict.reason} (slope {verdict.slope:.2f} instead of 2)"
+                measured = {"error": 2 - verdict.slope, "bound": 0.5, "power": verdict.detection_power}
+                return failed_on(function, sample, problem, **measured, samples=(sample,))
             if verdict.status == "passed":
                 passed, power = passed + 1, max(power, min(verdict.detection_power, 1.0))
             else:

@@ -16,10 +16,10 @@ from numpy.typing import NDArray
 from attnprune_verify.algorithms.baselines.wanda import wanda_report
 from attnprune_verify.audit.checks.inputs import keeping_checks
 from attnprune_verify.audit.checks.selection import explained, smallest_first
-from attnprune_verify.audit.checks.smaller import smaller_layer
+from attnprune_verify.audit.checks.smaller import check, shrunk
 from attnprune_verify.audit.checks.structure import TIMES, precision_check
 from attnprune_verify.audit.context import Context
-from attnprune_verify.audit.naming.searching import search_for_names
+from attnprune_verify.audit.naming.sentences import search_for_names
 from attnprune_verify.audit.record import Check, Finding
 from attnprune_verify.audit.truth.layers import LinearLayer, layers
 
@@ -47,12 +47,10 @@ _SAYS = {
 def wanda_checks(function: str) -> Iterator[Check]:
     """The checks of wanda_mask, and of wanda, which returns the new weight alone or with the mask."""
     for name, says in _SAYS.items():
-        yield Check(
-            function, name, says, None, partial(_wanda, function=function, name=name), required=name == "values"
-        )
+        yield check(function, name, says, partial(_wanda, name=name), required=name == "values")
     if function == "wanda":  # which returns weights; a mask has no precision
         yield precision_check(function)
-    yield Check(function, "deterministic", "equal calls agree", None, lambda context: _deterministic(context, function))
+    yield check(function, "deterministic", "equal calls agree", _deterministic)
     yield from keeping_checks(function)
 
 
@@ -102,11 +100,8 @@ def _judged(context: Context, function: str, layer: LinearLayer) -> tuple[Findin
     weight = np.where(report.pruned, 0.0, layer.weight)
     call = layer.call(function, (weight, report.pruned) if function == "wanda" else (report.pruned,))
     said = f"{reason}, on {layer.describe()}"
-    return Finding("failed", said, ids=ids, call=call, shrink=partial(_smaller, context, function, layer, said)), count
-
-
-def _smaller(context: Context, function: str, layer: LinearLayer, reason: str, ids: tuple[str, ...]) -> Finding | None:
-    return smaller_layer(lambda one: _judged(context, function, one)[0], layer, reason, ids)
+    smaller = partial(shrunk, layer, LinearLayer.cuts, lambda one: _judged(context, function, one)[0], said)
+    return Finding("failed", said, ids=ids, call=call, shrink=smaller), count
 
 
 def _changed_weight(parts: tuple[NDArray[Any], ...], layer: LinearLayer) -> tuple[str, tuple[str, ...]] | None:

@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import numpy as np
 
-from attnprune_verify.audit.choice import chosen
 from attnprune_verify.audit.examiner import Examiner
 from attnprune_verify.audit.kernel import bridge
 from attnprune_verify.audit.kernel.acceptance import unjudged
@@ -26,7 +23,7 @@ from attnprune_verify.audit.kernel.shrink import smallest_failing
 from attnprune_verify.audit.kernel.snippet import as_code
 from attnprune_verify.audit.kernel.whose import implied
 from attnprune_verify.audit.naming.diagnosis import Diagnosis
-from attnprune_verify.audit.record import Check, Finding, Record
+from attnprune_verify.audit.record import Check, Finding, Record, chosen
 from attnprune_verify.audit.subject.process import NoAnswer, Subject
 from attnprune_verify.audit.waivers import Waiver
 
@@ -61,14 +58,9 @@ class KernelAuditor(Examiner):
         self._checks = chosen(kernel_checks(options.modes), options.only)
         self.precision = precision_named(dtype)
         # A framework's threads do not survive a fork.
-        forked = self.target.kind != "live" or _framework(self.target.object) == "numpy"
-        through = (bridge.__name__, dtype, options.device)
-
-        def opened() -> Subject:
-            return Subject(self.target, (*FUNCTIONS, bridge.FACTS), bridge=through, forked=forked)
-
-        self.subject, self._opened = opened(), opened if forked else None
-        self._ruled: Callable[[Subject], object] = lambda subject: None
+        self._forked = self.target.kind != "live" or _framework(self.target.object) == "numpy"
+        self._through = (bridge.__name__, dtype, options.device)
+        self.subject = self.opened()
         self._namer: Namer | None = None
         self._shrunk: dict[str, int] = {}
         self._behaviour: dict[str, str] = {}
@@ -79,20 +71,11 @@ class KernelAuditor(Examiner):
         self.context: KernelContext = KernelContext(self.subject, self.seed, self.precision)
         self.context.quick = self.options.quick
         self.context.unjudged = unjudged
-        self.context.reopened = None if self._opened is None else self._again
+        self.context.reopened = self.reopened if self._forked else None
         return self
 
-    def rule(self, terms: Callable[[Subject], object]) -> None:
-        """Put the subject's process, and every later one, under terms such as limits and confinement."""
-        self._ruled = terms
-        terms(self.subject)
-
-    def _again(self) -> Subject:
-        """The kernel in a process of its own, under the same terms."""
-        assert self._opened is not None
-        subject = self._opened()
-        self._ruled(subject)
-        return subject
+    def opened(self) -> Subject:
+        return Subject(self.target, (*FUNCTIONS, bridge.FACTS), bridge=self._through, forked=self._forked)
 
     @property
     def checks(self) -> tuple[Check, ...]:

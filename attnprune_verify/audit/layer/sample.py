@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
-from typing import Any, Literal
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
+from attnprune_verify.audit.naming.shrink import fewer
 from attnprune_verify.audit.truth.precision import FLOAT64, Precision
 from attnprune_verify.audit.truth.sample import MaskMaker, Real, Sample
 from attnprune_verify.instance.layer import AttentionLayer
@@ -24,7 +26,19 @@ REFUSABLE = (
     "alibi",
 )  # fmt: skip
 
-Side = Literal["Q", "K"]
+_BARE: dict[str, dict[str, Any]] = {
+    "biases": {"b_Q": None, "b_K": None},
+    "scale": {"scale": None},
+    "rope-half": {"rope": None},
+    "rope-interleaved": {"rope": None},
+    "window": {"window": None},
+    "softcap": {"softcap": None},
+    "alibi": {"alibi": None},
+    "given-mask": {"mask": None},
+    "causal": {"causal": False},
+    "mask": {"mask": None, "causal": False},
+}
+"""What a layer is given instead of each of its features."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -88,7 +102,7 @@ class LayerSample(Sample):
 
     @property
     def allowed(self) -> NDArray[np.bool_]:
-        """What may attend to what, (n, n), from what is stated."""
+        """The positions that may attend to each other, (n, n), from what is stated."""
         given = np.ones((self.n, self.n), dtype=bool) if self.mask is None else self.mask == 1
         if self.causal:
             given = np.tri(self.n, dtype=bool)
@@ -117,16 +131,64 @@ class LayerSample(Sample):
         }
         return frozenset(name for name, there in has.items() if there)
 
-    def exact(self) -> LayerSample:
+    @property
+    def extras(self) -> frozenset[str]:
+        plain = super().extras - {"mask"}
+        return plain | (self.features - {"rope-scaling"}) | ({"causal"} if self.causal else set())
+
+    def without(self, extra: str) -> Self:
+        """The layer without one of its features; of a batch the first sample, of a group the first head."""
+        if extra == "groups":
+            return self._with_heads(slice(None, None, self.heads // self.kv_heads), slice(None))
+        return self.changed(**_BARE[extra]) if extra in _BARE else super().without(extra)
+
+    def cuts(self, names: tuple[str, ...]) -> Iterator[Self]:
+        return super().cuts(("X", "W_Q", "W_K", "M_Q", "M_K"))
+
+    def _plainer(self) -> Iterator[Self]:
+        for side in ("b_Q", "b_K"):
+            if getattr(self, side) is not None:
+                yield self.changed(**{side: None})
+        given = self.extras
+        yield from (self.without(extra) for extra in _BARE if extra in given - {"biases", "given-mask"})
+        if "groups" in given:
+            yield self.without("groups")
+        group = self.heads // self.kv_heads
+        yield from (self._with_heads(slice(count * group), slice(count)) for count in fewer(self.kv_heads))
+
+    def _narrower(self) -> Iterator[Self]:
+        """Fewer features of every head; with rotations an even number."""
+        for m in fewer(self.m):
+            if self.rope is None or m % 2 == 0:
+                yield self._with_heads(slice(None), slice(None), m)
+
+    def _with_heads(self, queries: slice, keys: slice, m: int | None = None) -> Self:
+        """The layer with some of its heads, and of each the first m features."""
+
+        def cut(array: Any, heads: slice) -> Any:
+            if array is None:
+                return None
+            parts = array.reshape(*array.shape[:-1], -1, self.m)[..., heads, :m]
+            return np.ascontiguousarray(parts.reshape(*array.shape[:-1], -1))
+
+        arrays = {
+            f"{kind}_{side}": cut(getattr(self, f"{kind}_{side}"), heads)
+            for side, heads in (("Q", queries), ("K", keys))
+            for kind in "WMb"
+        }
+        heads, kv_heads = len(range(self.heads)[queries]), len(range(self.kv_heads)[keys])
+        slopes = None if self.alibi is None else self.alibi[queries]
+        return self.changed(heads=heads, kv_heads=kv_heads, alibi=slopes, **arrays)
+
+    def corner(self) -> Self:
+        return self
+
+    def exact(self) -> Self:
         rounded = super().exact()
-        assert isinstance(rounded, LayerSample)
         more = {name: getattr(self, name) for name in ("b_Q", "b_K", "alibi")}
         return rounded.changed(**{name: None if v is None else self.precision.exact(v) for name, v in more.items()})
 
-    def changed(self, **changes: Any) -> LayerSample:
-        return replace(self, memo={}, **changes)
-
-    def recast(self, dtype: Any) -> LayerSample:
+    def recast(self, dtype: Any) -> Self:
         """The same numbers in arrays of another dtype."""
         names = ("X", "W_Q", "W_K", "M_Q", "M_K", "b_Q", "b_K", "alibi")
         given = {name: getattr(self, name) for name in names}

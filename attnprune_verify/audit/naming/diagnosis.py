@@ -11,15 +11,14 @@ from typing import TypeAlias
 import numpy as np
 
 from attnprune_verify.audit.layer.sample import LayerSample
-from attnprune_verify.audit.naming.cutting import cut_off
-from attnprune_verify.audit.naming.describing import described, told_from_one, wrong_entries
+from attnprune_verify.audit.naming.describing import cut_off, described, told_from_one, wrong_entries
 from attnprune_verify.audit.naming.exponential import logit_factor, smooth_in_distance
 from attnprune_verify.audit.naming.fitting import LISTED, Fit, Observation, fits, matches, same_as_right, telling
 from attnprune_verify.audit.naming.mistakes import MISTAKES, Mistake
 from attnprune_verify.audit.naming.sentences import SENTENCES
 from attnprune_verify.audit.truth.formulas import RIGHT, Array, Steps
 from attnprune_verify.audit.truth.precision import FLOAT32, PRECISIONS, Precision
-from attnprune_verify.audit.truth.reference import reference
+from attnprune_verify.audit.truth.reference import MAPS, reference
 from attnprune_verify.audit.truth.samples import Sample
 
 __all__ = ["Diagnosis", "diagnose"]
@@ -139,7 +138,7 @@ def _all_the_same(function: str, observations: list[Observation]) -> Diagnosis |
 
 def _leaking(function: str, observations: list[Observation]) -> Diagnosis | None:
     """Attention that is right but for what it gives to forbidden positions, however little that is."""
-    if function not in ("attention", "layer_attention"):
+    if function not in MAPS:
         return None
     seen = False
     for observation in observations:
@@ -310,7 +309,7 @@ def _rounded_to(function: str, observation: Observation, precision: Precision, a
 def _ids_of_factors(function: str, observations: list[Observation], fit: Fit) -> dict[str, str]:
     """Return what factors other than 1 mean; for attention itself they have no name."""
     ids: dict[str, str] = {}
-    if function in ("attention", "layer_attention"):
+    if function in MAPS:
         return ids
     for index in range(len(fit.factors[0])):
         pairs = np.array([parts[index] for parts in fit.factors])

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from attnprune_verify.audit.layer.sample import LAYERED
 from attnprune_verify.audit.naming.describing import told_from_one
 from attnprune_verify.audit.naming.fitting import Observation, matches, telling
-from attnprune_verify.audit.naming.products import right_product
+from attnprune_verify.audit.naming.others import right_product
 from attnprune_verify.audit.truth.formulas import RIGHT, Array, Steps
 from attnprune_verify.audit.truth.parts import attention_part
 from attnprune_verify.audit.truth.reference import reference
@@ -134,7 +134,7 @@ def smooth_in_distance(function: str, observations: list[Observation]) -> bool:
             or not (np.isfinite(part).all() and (part >= 0).all())
         ):
             return False
-        allowed = np.ones(part.shape, dtype=bool) if one.sample.mask is None else one.sample.mask == 1
+        allowed = one.sample.allowed
         if part[~allowed].any():
             return False
         X, W = one.sample.X.astype(float), one.sample.W.astype(float)

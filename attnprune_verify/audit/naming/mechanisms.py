@@ -13,18 +13,15 @@ from typing import Any
 import numpy as np
 
 from attnprune_verify.audit.context import Context
-from attnprune_verify.audit.layer.sample import LayerSample
 from attnprune_verify.audit.naming.diagnosis import Diagnosis
-from attnprune_verify.audit.naming.features import without
 from attnprune_verify.audit.naming.sentences import SENTENCES
-from attnprune_verify.audit.naming.shrink import cut_tokens
 from attnprune_verify.audit.subject.process import NoAnswer, Subject
 from attnprune_verify.audit.truth.formulas import Array
-from attnprune_verify.audit.truth.reference import reference
+from attnprune_verify.audit.truth.reference import MAPS, reference
 from attnprune_verify.audit.truth.samples import Sample
 from attnprune_verify.audit.truth.tolerance import judge
 
-__all__ = ["Case", "by_experiment"]
+__all__ = ["Case", "by_experiment", "needed"]
 
 _TIMES = 5
 """Equal calls: a race that shows in half of them escapes with chance 2^-5."""
@@ -38,7 +35,6 @@ _BARE = 1e-3
 """Of the attention term, which may be left beside the regulariser where the term is left out."""
 _DIRECTIONS, _STEP, _SLOPE = 3, 1e-4, 1e-5
 """Of central differences: their truncation is of the order of the step's square, 1e-8, a wrong term of 1."""
-_WEIGHTS = ("attention", "layer_attention")
 _LOSS_OF = {
     "gradient": "loss",
     "factored_gradient": "factored_loss",
@@ -86,6 +82,15 @@ class Case:
 Rule = Callable[[Case], "Diagnosis | None"]
 
 
+def needed(sample: Sample, fails: Callable[[Sample], bool]) -> tuple[frozenset[str], Sample]:
+    """The features without any of which the failure is gone, and an instance with these alone."""
+    for extra in sorted(sample.extras):
+        bare = sample.without(extra)
+        if fails(bare):
+            sample = bare
+    return sample.extras, sample
+
+
 def by_experiment(case: Case, first: str = "", alone: bool = False) -> tuple[Diagnosis, str]:
     """The name that the first telling experiment gives, and which that was; `first` is run before the others.
 
@@ -114,7 +119,7 @@ def _nan(case: Case) -> Diagnosis | None:
     parts = case.parts()
     if parts is None or all(np.isfinite(part).all() for part in parts):
         return None
-    bare = case.parts(without(case.sample, "mask")) if case.sample.mask is not None else None
+    bare = case.parts(case.sample.without("mask")) if case.sample.mask is not None else None
     masked = bare is not None and all(np.isfinite(part).all() for part in bare)
     return _said("masked-block-nan" if masked else "nan-output")
 
@@ -144,8 +149,8 @@ def _anew(case: Case, *some: Sample) -> list[str]:
     assert case.reopened is not None
     with case.reopened() as subject:
         fresh = Context(subject, case.context.seed, case.context.declared)
-        fresh.coarser, fresh.order = case.context.coarser, case.context.order
-        fresh.boolean_masks = case.context.boolean_masks
+        here, there = case.context.of(case.function), fresh.of(case.function)
+        there.coarser, there.order, there.boolean_masks = here.coarser, here.order, here.boolean_masks
         return [case.verdict(one, fresh) for one in some]
 
 
@@ -195,7 +200,7 @@ def _samples_of_batch(case: Case) -> Diagnosis | None:
     alone = [case.sample.changed(X=one) for one in X]
     if not all(case.passes(one) for one in alone):
         return None
-    if case.function in _WEIGHTS or case.function == "layer_relative_error":
+    if case.function in MAPS or case.function == "layer_relative_error":
         return _said("batch-mixed", "each sample alone is right")
     weights = _weights_of(case, [_flat(reference(case.function, one)) for one in alone])
     if weights is None:
@@ -232,12 +237,12 @@ def _flat(components: Any) -> Array:
 
 def _positions(case: Case) -> Diagnosis | None:
     """Weight at a forbidden position, none where it is due, rows that do not sum to 1."""
-    parts = case.parts() if case.function in _WEIGHTS else None
+    parts = case.parts() if case.function in MAPS else None
     if parts is None or not np.isfinite(parts[0]).all():
         return None
     F, right = parts[0], reference(case.function, case.sample)[0]
     error = right.bound + case.sample.unit_roundoff
-    forbidden = np.broadcast_to(right.value == 0, F.shape) & ~np.broadcast_to(_allowed(case.sample), F.shape)
+    forbidden = np.broadcast_to(right.value == 0, F.shape) & ~np.broadcast_to(case.sample.allowed, F.shape)
     leaks = (np.abs(F) > error) & forbidden
     if leaks.any():
         *_, i, j = (int(x) for x in np.argwhere(leaks)[0])
@@ -257,19 +262,13 @@ def _positions(case: Case) -> Diagnosis | None:
     return None
 
 
-def _allowed(sample: Sample) -> Array:
-    if isinstance(sample, LayerSample):
-        return np.asarray(sample.allowed)
-    return np.ones((sample.n, sample.n), dtype=bool) if sample.mask is None else np.asarray(sample.mask == 1)
-
-
 def _early_exit(case: Case) -> Diagnosis | None:
     """The attention term left out where M is close to 1: exactly the regulariser is returned, and not further away."""
     names = ("M",) if not case.function.startswith(("factored", "layer")) else ("M_Q", "M_K")
     gaps = [getattr(case.sample, name).astype(float) - 1 for name in names]
     size = max(float(np.abs(gap).max()) for gap in gaps)
     parts = case.parts()
-    if case.function in _WEIGHTS or not 0 < size < 0.1 or parts is None:
+    if case.function in MAPS or not 0 < size < 0.1 or parts is None:
         return None
     ones = case.sample.changed(**{name: np.ones_like(getattr(case.sample, name)) for name in names})
     terms, whole = (reference(case.function, one) for one in (case.sample.changed(lam=0.0), case.sample))
@@ -300,7 +299,7 @@ def _sizes(case: Case) -> tuple[str, ...]:
     sample = case.sample
     if sample.n < 3 or sample.n == sample.d:  # tokens taken for features are no rest of a tile
         return ()
-    if case.passes(cut_tokens(sample, sample.n - 1)) and case.passes(_longer(sample)):
+    if case.passes(sample.tokens(sample.n - 1)) and case.passes(_longer(sample)):
         return ("tile-tail",)
     return ("block-edge",) if _edge(case) else ()
 
@@ -308,7 +307,7 @@ def _sizes(case: Case) -> tuple[str, ...]:
 def _edge(case: Case) -> int:
     """The size of a block up to which the function is right, and not for one token more; 0 if there is none."""
     inside = (edge for edge in _EDGES if edge < case.sample.n)
-    cut = ((edge, cut_tokens(case.sample, edge), cut_tokens(case.sample, edge + 1)) for edge in inside)
+    cut = ((edge, case.sample.tokens(edge), case.sample.tokens(edge + 1)) for edge in inside)
     return next((edge for edge, whole, more in cut if case.passes(whole) and case.fails(more)), 0)
 
 

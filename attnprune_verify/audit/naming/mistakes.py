@@ -8,10 +8,14 @@ from functools import partial
 import numpy as np
 
 from attnprune_verify.audit.layer.mistakes import layer_mistakes
-from attnprune_verify.audit.naming.mistake import HVP, Mistake
-from attnprune_verify.audit.naming.others import other_mistakes
-from attnprune_verify.audit.naming.products import product_mistakes, right_product
-from attnprune_verify.audit.naming.weights import weight_mistakes
+from attnprune_verify.audit.naming.others import (
+    HVP,
+    Mistake,
+    other_mistakes,
+    product_mistakes,
+    right_product,
+    weight_mistakes,
+)
 from attnprune_verify.audit.truth.formulas import Array, masked_softmax
 from attnprune_verify.audit.truth.samples import inner_features
 

@@ -6,15 +6,36 @@ Only forward formulas: what people differentiate by hand is the right one.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
 from functools import partial
 from typing import TypeAlias
 
 import numpy as np
 
-from attnprune_verify.audit.naming.mistake import Mistake
+from attnprune_verify.audit.layer.formulas import LAYER_STEPS, SHARED
+from attnprune_verify.audit.layer.sample import LAYERED
 from attnprune_verify.audit.truth.formulas import Array, masked_softmax
 
-__all__ = ["other_mistakes"]
+__all__ = ["HVP", "Mistake", "other_mistakes", "product_mistakes", "right_product", "weight_mistakes"]
+
+HVP = ("hessian_vector_product",)
+
+
+@dataclass(frozen=True, eq=False)
+class Mistake:
+    """A wrong formula: the right one with `steps` exchanged; `alone`: not tried together with another."""
+
+    id: str
+    steps: dict[str, Callable[..., Array]]
+    detail: str = ""
+    only: tuple[str, ...] = field(default=())
+    alone: bool = False
+
+    def applies(self, function: str) -> bool:
+        if function in LAYERED and not set(self.steps) <= {*SHARED, *LAYER_STEPS, "bias_of"}:
+            return False
+        return not self.only or function in self.only
+
 
 Softmax: TypeAlias = Callable[..., Array]
 
@@ -273,3 +294,76 @@ def _changed_masks() -> Iterator[Mistake]:
 
 def _leaky(M: Array, *, slope: float) -> Array:
     return np.where(M < 0, slope * M, M)
+
+
+def _rows(product: Array) -> Array:
+    return np.asarray(product.sum(axis=1, keepdims=True))
+
+
+def right_product(c: Array, F: Array, dF: Array, dz: Array) -> Array:
+    """The derivative dp of p in the direction of dF."""
+    return np.asarray(dF * F + c * dF - _rows(dF * F + c * dF) * F - _rows(c * F) * dF)
+
+
+def product_mistakes() -> Iterator[Mistake]:
+    """Wrong second derivatives."""
+
+    rows, right = _rows, right_product
+    partial: dict[str, Callable[..., Array]] = {
+        "Gauss-Newton": lambda c, F, dF, dz: dF * F - rows(dF * F) * F,
+        "without dF*F": lambda c, F, dF, dz: c * dF - rows(c * dF) * F - rows(c * F) * dF,
+        "without diag((c*F)1)dF": lambda c, F, dF, dz: dF * F + c * dF - rows(dF * F + c * dF) * F,
+        "without c*dF": lambda c, F, dF, dz: dF * F - rows(dF * F) * F - rows(c * F) * dF,
+        "without c*dF outside the row sum": lambda c, F, dF, dz: right(c, F, dF, dz) - c * dF,
+        "without c*dF in the row sum": lambda c, F, dF, dz: dF * F + c * dF - rows(dF * F) * F - rows(c * F) * dF,
+        "without dF*F in the row sum": lambda c, F, dF, dz: dF * F + c * dF - rows(c * dF) * F - rows(c * F) * dF,
+        "diag((c*F)1)dF added": lambda c, F, dF, dz: right(c, F, dF, dz) + 2 * rows(c * F) * dF,
+        "the row sum added": lambda c, F, dF, dz: right(c, F, dF, dz) + 2 * rows(dF * F + c * dF) * F,
+        "without the row sum": lambda c, F, dF, dz: dF * F + c * dF - rows(c * F) * dF,
+        "without dF(c - (c*F)1)": lambda c, F, dF, dz: dF * F - rows(dF * F + c * dF) * F,
+        "dF = F*dz": lambda c, F, dF, dz: right(c, F, F * dz, dz),
+        "F(1) - F(M) for F(M) - F(1)": lambda c, F, dF, dz: right(-c, F, dF, dz),
+    }
+    for detail, product in partial.items():
+        yield Mistake("curvature-term-missing", {"product": product}, detail, only=HVP)
+    columns: dict[str, Callable[..., Array]] = {
+        "product": lambda c, F, dF, dz: right(c, F, F * (dz - (F * dz).sum(axis=0, keepdims=True)), dz)
+    }
+    yield Mistake("correction-wrong-axis", columns, "in dF", only=HVP)
+    masked: dict[str, Callable[..., Array]] = {"product": right, "pull": lambda Y, W, M: M * W * Y}
+    yield Mistake("hadamard-uses-masked-W", masked, only=HVP)
+    yield Mistake("missing-hadamard-W", {"product": right, "direction": lambda V, W: V}, "in the direction", only=HVP)
+    yield Mistake("weight-transposed", {"product": right, "direction": lambda V, W: V.T * W}, "V transposed", only=HVP)
+    halves: dict[str, Callable[..., Array]] = {"product": right, "direction": lambda V, W: (V + V.T) / 2 * W}
+    yield Mistake("gradient-symmetrised", halves, "V is", only=HVP)
+
+
+def _uniform(A: Array, allowed: Array, given: bool) -> Array:
+    """1/m at the m allowed positions of a row, whatever the logits."""
+    return np.asarray(masked_softmax(np.zeros_like(A), allowed))
+
+
+def _unnormalised(A: Array, allowed: Array, given: bool, *, shifted: bool) -> Array:
+    highest = np.where(allowed, A.real, -np.inf).max(axis=1, keepdims=True) if shifted else 0.0
+    return np.asarray(np.where(allowed, np.exp(A - highest), 0.0))
+
+
+def _lowered(A: Array, allowed: Array, given: bool, *, epsilon: float) -> Array:
+    """log(mask + epsilon) added to the logits."""
+    return masked_softmax(A + np.log(allowed + epsilon) if given else A, np.ones_like(allowed))
+
+
+def weight_mistakes() -> Iterator[Mistake]:
+    """In both softmaxes first, then in F(M) or in F(1) alone."""
+    softmaxes: dict[str, tuple[str, Softmax]] = {
+        "every allowed position gets 1/m": ("uniform-attention", _uniform),
+        "shifted exponentials": ("not-normalised", partial(_unnormalised, shifted=True)),
+        "bare exponentials": ("not-normalised", partial(_unnormalised, shifted=False)),
+    }
+    for detail, (id, softmax) in softmaxes.items():
+        yield Mistake(id, {"softmax": softmax, "dense_softmax": softmax}, detail)
+        yield Mistake(id, {"softmax": softmax}, f"{detail}, in F(M) only")
+        yield Mistake(id, {"dense_softmax": softmax}, f"{detail}, in F(1) only")
+    for power in range(-3, -13, -1):
+        lowered = partial(_lowered, epsilon=10.0**power)
+        yield Mistake("mask-leaks", {"softmax": lowered, "dense_softmax": lowered}, f"log(mask + 1e{power}) is added")

@@ -1,41 +1,31 @@
-"""The smallest instance that still fails: tokens, features and heads are dropped, numbers rounded, extras removed."""
+"""Smaller instances of a failure: the loop, sizes and digits to try, and arrays that a line of code can write.
+
+What smaller instances there are is up to the instance: `Sample.cuts`, `LinearLayer.cuts`, `Selection.cuts`.
+"""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
-from dataclasses import replace
+from collections.abc import Callable, Iterator, Mapping
+from fractions import Fraction
 from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from attnprune_verify.audit.layer.sample import LayerSample
-from attnprune_verify.audit.naming.written import FEW, by_formula, formula_of
-from attnprune_verify.audit.truth.layers import LinearLayer
-from attnprune_verify.audit.truth.samples import ARRAYS, Sample
-
 __all__ = [
-    "SMALLEST",
-    "corner",
-    "cut_tokens",
-    "doubtless",
-    "fewer",
-    "linear_cuts",
-    "rounded",
-    "sample_cuts",
-    "smallest",
-]
+    "DIGITS", "FEW", "SMALLEST", "by_formula", "doubtless", "fewer", "formula_of", "rounded", "shorter", "smallest",
+]  # fmt: skip
 
 SMALLEST = "smallest found"
-_CALLS = 80
-_SECONDS = 3.0
-_DIGITS = (0, 1, 2)
-_FEW = 8  # tokens, of which each is left out in turn
-_EXTRAS: dict[str, Any] = {
-    "b_Q": None, "b_K": None, "scale": None, "rope": None, "window": None, "softcap": None, "alibi": None,
-    "causal": False,
-}  # fmt: skip
+DIGITS = (0, 1, 2)
+FEW = 8
+"""Numbers that are written one by one, and compared one beside the other."""
+_CALLS = 80  # chosen: of the subject, for one failure
+_SECONDS = 3.0  # chosen: for one failure; a report has a few
+_STEPS = ((31, 17, 43), (13, 41, 23), (53, 29, 11), (19, 37, 59), (47, 7, 61))
+"""Chosen: primes below 97, other ones for each array, so that no two arrays are alike."""
+_LETTERS = "ijk"
 
 Case = TypeVar("Case")
 
@@ -75,177 +65,64 @@ def fewer(size: int) -> Iterator[int]:
 
 
 def rounded(array: NDArray[Any], digits: int) -> NDArray[Any]:
-    """To so many digits, without the sign of zero."""
+    """Round to so many digits, without the sign of zero."""
     return np.asarray(np.round(array, digits) + array.dtype.type(0))
+
+
+def shorter(given: Mapping[str, NDArray[Any]]) -> Iterator[dict[str, Any]]:
+    """Arrays that take fewer characters to write: all of them rounded, then one by one."""
+    one_by_one = [(name,) for name in given] if len(given) > 1 else []
+    for names, most in [(tuple(given), DIGITS), *((names, DIGITS[:2]) for names in one_by_one)]:
+        for digits in most:
+            short = {name: rounded(given[name], digits) for name in names}
+            if _characters(short) < _characters({name: given[name] for name in names}):
+                yield short
+
+
+def _characters(arrays: Mapping[str, NDArray[Any]]) -> int:
+    return sum(len(f"{number:.17g}") for array in arrays.values() for number in np.ravel(array))
 
 
 def doubtless(rho: float, size: int) -> bool:
     """Return whether the product of the floats, of their exact values and of the decimals have one floor."""
-    from fractions import Fraction
-
-    products = {int(rho * size), int(Fraction(rho) * size), int(Fraction(str(rho)) * size)}
-    return len(products) == 1
+    return len({int(rho * size), int(Fraction(rho) * size), int(Fraction(str(rho)) * size)}) == 1
 
 
-def sample_cuts(sample: Sample, names: tuple[str, ...]) -> Iterator[Sample]:
-    """Smaller and rounder instances of the pruning problem, as far as the arguments `names` tell them apart."""
-    yield from filter(_telling, _layer_sample_cuts(sample) if isinstance(sample, LayerSample) else _cuts(sample, names))
+def by_formula(shape: tuple[int, ...], place: int, positive: bool = False) -> NDArray[np.float64]:
+    """Return sixteenths between -3 and 3, or above 0 and up to 1, that only the indices and `place` decide.
 
-
-def _cuts(sample: Sample, names: tuple[str, ...]) -> Iterator[Sample]:
-    if sample.X.ndim == 3:
-        yield from (_named(sample, X=sample.X[:k]) for k in fewer(len(sample.X)))
-    for n in fewer(sample.n):
-        yield _named(sample, X=sample.X[..., :n, :], mask=_mask(sample.mask, n))
-    inner = sample.W_Q.shape[1]
-    for d in fewer(sample.d):
-        square = {name: getattr(sample, name)[:d, :d] for name in ("W", "M", "V")}
-        pair = {name: getattr(sample, name)[:d] for name in ("W_Q", "W_K", "M_Q", "M_K")}
-        yield _named(sample, X=sample.X[..., :d], **square, **pair)
-    for m in fewer(inner) if "W_Q" in names else ():
-        yield _named(sample, **{name: getattr(sample, name)[:, :m] for name in ("W_Q", "W_K", "M_Q", "M_K")})
-    yield from _simpler(sample, tuple(name for name in names if isinstance(getattr(sample, name), np.ndarray)))
-
-
-def _layer_sample_cuts(sample: LayerSample) -> Iterator[Sample]:
-    if sample.X.ndim == 3:
-        yield from (_named(sample, X=sample.X[:k]) for k in fewer(len(sample.X)))
-    for name, nothing in _EXTRAS.items():
-        if getattr(sample, name) is not nothing:
-            yield _named(sample, **{name: nothing})
-    group = sample.heads // sample.kv_heads
-    if group > 1:
-        yield from _with_heads(sample, sample.kv_heads, sample.kv_heads)
-    for kv_heads in fewer(sample.kv_heads):
-        yield from _with_heads(sample, kv_heads * group, kv_heads)
-    for n in fewer(sample.n):
-        yield _named(sample, X=sample.X[..., :n, :], mask=_mask(sample.mask, n))
-    for d in fewer(sample.d):
-        zeros = {name: getattr(sample, name)[:d, :d] for name in ("W", "M", "V")}
-        pair = {name: getattr(sample, name)[:d] for name in ("W_Q", "W_K", "M_Q", "M_K")}
-        yield _named(sample, X=sample.X[..., :d], **zeros, **pair)
-    for m in fewer(sample.m):
-        yield from _with_heads(sample, sample.heads, sample.kv_heads, m)
-    yield from _simpler(sample, ("X", "W_Q", "W_K", "M_Q", "M_K"))
-
-
-def _with_heads(sample: LayerSample, heads: int, kv_heads: int, m: int | None = None) -> Iterator[Sample]:
-    """The first heads, and of each the first m features; with rotations m stays even."""
-    m = sample.m if m is None else m
-    if sample.rope is not None and m % 2:
-        return
-
-    def cut(array: Any, count: int) -> Any:
-        if array is None:
-            return None
-        parts = array.reshape(*array.shape[:-1], -1, sample.m)[..., :count, :m]
-        return parts.reshape(*array.shape[:-1], count * m)
-
-    counts = {"Q": heads, "K": kv_heads}
-    arrays = {
-        f"{kind}_{side}": cut(getattr(sample, f"{kind}_{side}"), n) for side, n in counts.items() for kind in "WMb"
-    }
-    slopes = None if sample.alibi is None else sample.alibi[:heads]
-    yield _named(sample, heads=heads, kv_heads=kv_heads, alibi=slopes, **arrays)
-
-
-def _simpler(sample: Sample, names: tuple[str, ...]) -> Iterator[Sample]:
-    """No mask, a plain factor of the regulariser, fewer digits."""
-    if sample.mask is not None:
-        yield _named(sample, mask=None)
-    yield from (_named(sample, lam=lam) for lam in (0.0, 1.0) if sample.lam not in (0.0, lam))
-    names = tuple(name for name in names if name != "mask" and not _by_formula(getattr(sample, name)))
-    large = {name: getattr(sample, name) for name in names if getattr(sample, name).size > FEW}
-    if large:
-        yield _named(
-            sample,
-            **{name: by_formula(one.shape, ARRAYS.index(name), name.startswith("M")) for name, one in large.items()},
-        )
-    for digits in _DIGITS:
-        short = {name: rounded(getattr(sample, name), digits) for name in names}
-        if _said(short) < _said({name: getattr(sample, name) for name in names}):
-            yield _named(sample, **short)
-    for name in names:
-        for digits in _DIGITS[:2]:
-            one = rounded(getattr(sample, name), digits)
-            if _said({name: one}) < _said({name: getattr(sample, name)}):
-                yield _named(sample, **{name: one})
-
-
-def _by_formula(array: NDArray[Any]) -> bool:
-    return formula_of(array.astype(np.float64)) is not None
-
-
-def _telling(sample: Sample) -> bool:
-    """Return whether the samples of a batch are not zero, and not equal."""
-    X = sample.X
-    return X.ndim < 3 or bool(X.any(axis=(1, 2)).all()) and len(np.unique(X, axis=0)) == len(X)
-
-
-def _said(arrays: dict[str, Any]) -> int:
-    """Return how many characters it takes to write numbers down."""
-    return sum(len(f"{number:.17g}") for array in arrays.values() for number in np.ravel(array))
-
-
-def _named(sample: Sample, **changes: Any) -> Sample:
-    return sample.changed(name=SMALLEST, **changes).exact()
-
-
-def corner(sample: Sample) -> Sample:
-    """Three tokens of two features, in few digits: enough where any instance shows the failure."""
-    if isinstance(sample, LayerSample):
-        return sample
-    square = {name: getattr(sample, name)[:2, :2] for name in ("W", "M", "V")}
-    pair = {name: getattr(sample, name)[:2, :2] for name in ("W_Q", "W_K", "M_Q", "M_K")}
-    cut = {"X": sample.X[..., :3, :2], **square, **pair}
-    return _named(sample, mask=_mask(sample.mask, 3), **{name: rounded(one, 2) for name, one in cut.items()})
-
-
-def cut_tokens(sample: Sample, n: int) -> Sample:
-    """The first n tokens."""
-    return sample.changed(X=sample.X[..., :n, :], mask=_mask(sample.mask, n))
-
-
-def _mask(mask: Any, n: int) -> Any:
-    if mask is None:
-        return None
-    cut = mask[:n, :n].copy()
-    cut[cut.sum(axis=1) == 0, 0] = 1.0
-    return cut
-
-
-def linear_cuts(layer: LinearLayer) -> Iterator[LinearLayer]:
-    """Fewer outputs, sequences, tokens and inputs (whole groups of them), rounder numbers, a plainer ratio.
-
-    Layers with ties keep their numbers and their name: on others nobody decides a tie.
+    Examples
+    --------
+    >>> by_formula((2, 2), 0)
+    array([[-3.    , -1.9375],
+           [-1.0625,  0.    ]])
     """
-    tied = layer.name in ("ties", "all equal")
-    rows, columns = layer.weight.shape
-    tokens = layer.X.shape[-2]
-    every = (
-        *(replace(layer, weight=layer.weight[:new]) for new in fewer(rows)),
-        *(replace(layer, X=layer.X[:new]) for new in (fewer(len(layer.X)) if layer.X.ndim == 3 else ())),
-        *(replace(layer, X=layer.X[..., :new, :]) for new in fewer(tokens)),
-        *(replace(layer, X=np.delete(layer.X, gone, axis=-2)) for gone in range(tokens) if 1 < tokens <= _FEW),
-        *(_inputs(layer, np.arange(new)) for new in fewer(columns) if new % max(layer.m, 1) == 0),
-        *(_inputs(layer, np.delete(np.arange(columns), gone)) for gone in (range(columns) if not layer.m else ())),
-        *(replace(layer, rho=rho) for rho in (0.5, 0.25) if layer.rho not in (0.0, 0.25, 0.5, 1.0)),
-        *(() if tied else _rounder(layer)),
-    )
-    for one in every:
-        if one.m or doubtless(one.rho, one.weight.shape[1]) and doubtless(one.rho, one.weight.size):
-            yield one if tied else replace(one, name=SMALLEST)
+    steps = _STEPS[place % len(_STEPS)]
+    total = np.tensordot(steps[: len(shape)], np.indices(shape), 1)
+    return np.asarray((total % 15 + 1) / 16 if positive else (total % 97 - 48) / 16)
 
 
-def _inputs(layer: LinearLayer, kept: NDArray[Any]) -> LinearLayer:
-    weight, X = (np.ascontiguousarray(part[..., kept]) for part in (layer.weight, layer.X))
-    return replace(layer, weight=weight, X=X)
+def formula_of(array: NDArray[Any]) -> str | None:
+    """Return the code of a large array that a line can write, or None.
 
-
-def _rounder(layer: LinearLayer) -> Iterator[LinearLayer]:
-    for digits in _DIGITS:
-        both = {"weight": rounded(layer.weight, digits), "X": rounded(layer.X, digits)}
-        choices: tuple[dict[str, Any], ...] = (both, {"weight": both["weight"]}, {"X": both["X"]})
-        for changed in choices:
-            if _said(changed) < _said({name: getattr(layer, name) for name in changed}):
-                yield replace(layer, **changed)
+    Examples
+    --------
+    >>> formula_of(np.tri(5)), formula_of(np.ones((3, 4)))
+    ('np.tri(5)', 'np.ones((3, 4))')
+    >>> formula_of(by_formula((3, 4), 1))
+    'np.fromfunction(lambda i, j: ((13 * i + 41 * j) % 97 - 48) / 16, (3, 4))'
+    """
+    if array.size <= FEW or array.ndim > len(_LETTERS) or array.dtype.kind != "f":
+        return None
+    if not array.any() or (array == 1).all():
+        return f"np.{'ones' if array.any() else 'zeros'}({array.shape})"
+    if array.ndim == 2 and array.shape[0] == array.shape[1] and np.array_equal(array, np.tri(len(array))):
+        return f"np.tri({len(array)})"
+    for place, steps in enumerate(_STEPS):
+        for positive in (False, True):
+            if np.array_equal(array, by_formula(array.shape, place, positive)):
+                letters = _LETTERS[: array.ndim]
+                summed = " + ".join(f"{step} * {letter}" for step, letter in zip(steps, letters, strict=False))
+                value = f"(({summed}) % 15 + 1) / 16" if positive else f"(({summed}) % 97 - 48) / 16"
+                return f"np.fromfunction(lambda {', '.join(letters)}: {value}, {array.shape})"
+    return None

@@ -10,14 +10,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from attnprune_verify.audit.layer.code import layer_arrays, layer_code
 from attnprune_verify.audit.naming.importing import import_lines
-from attnprune_verify.audit.naming.written import FEW, formula_of
+from attnprune_verify.audit.naming.shrink import FEW, formula_of
 from attnprune_verify.audit.record import Call
 from attnprune_verify.audit.subject.process import Subject
 from attnprune_verify.instance.layer import AttentionLayer
 
-__all__ = ["array_code", "as_code", "audit_code"]
+__all__ = ["array_code", "as_code", "audit_code", "layer_arrays", "layer_code"]
 
 _LARGEST = 2000
 _MOST_LINES = 36  # chosen: with the lines above it a failure fits on a screen of 40
@@ -268,3 +267,25 @@ _SHOWN: dict[str, Callable[[_Expression], list[str]]] = {
     "overwrites-results": _kept,
     "wrong-shape": _shape,
 }
+
+
+def layer_arrays(layer: AttentionLayer) -> list[Any]:
+    """Everything in it that may be large."""
+    found = (layer.W_Q, layer.W_K, layer.mask)
+    return [part for part in found if isinstance(part, np.ndarray)]
+
+
+def layer_code(layer: AttentionLayer, array: Callable[[Any], str]) -> str:
+    """The call that makes a layer; `array` writes an array."""
+    given = {name: getattr(layer, name) for name in ("b_Q", "b_K", "heads", "kv_heads", "scale", "rope")}
+    given |= {name: getattr(layer, name) for name in ("mask", "window", "softcap", "alibi")}
+    said = [
+        f"{name}={array(value) if isinstance(value, np.ndarray) else _plain(value)}"
+        for name, value in given.items()
+        if value is not None
+    ]
+    return f"apv.AttentionLayer(\n    {array(layer.W_Q)},\n    {array(layer.W_K)},\n    {', '.join(said)})"
+
+
+def _plain(value: Any) -> str:
+    return f"apv.{value!r}" if type(value).__name__ == "RoPE" else repr(value)

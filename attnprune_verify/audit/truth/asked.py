@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from attnprune_verify.audit.layer.regimes import drawn_layer, large_layers, layer_regimes
+from attnprune_verify.audit.layer.regimes import drawn_layer, large_layers, layer_regimes, layers_together
 from attnprune_verify.audit.layer.sample import LAYERED
-from attnprune_verify.audit.layer.together import layers_together
-from attnprune_verify.audit.truth.more_samples import drawn, large_samples
 from attnprune_verify.audit.truth.precision import FLOAT64, Precision
 from attnprune_verify.audit.truth.sample import Sample
-from attnprune_verify.audit.truth.samples import regimes
+from attnprune_verify.audit.truth.samples import drawn, large_samples, regimes
 
 __all__ = ["asked_samples", "large_ones", "random_one"]
 

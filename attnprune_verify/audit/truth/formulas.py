@@ -94,17 +94,13 @@ def _matrices(sample: Sample) -> tuple[Array, Array, Array]:
     return sample.X.astype(float), sample.M.astype(float), sample.W.astype(float)
 
 
-def _allowed(sample: Sample) -> Array:
-    return np.ones((sample.n, sample.n), dtype=bool) if sample.mask is None else sample.mask == 1
-
-
 def _dense(sample: Sample, steps: Steps, fused: Array) -> Array:
     logits = steps["dense_logits"](sample.X.astype(float), fused)
-    return steps["dense_softmax"](logits, _allowed(sample), sample.mask is not None)
+    return steps["dense_softmax"](logits, sample.allowed, sample.mask is not None)
 
 
 def _pruned(sample: Sample, steps: Steps, fused: Array) -> Array:
-    return steps["softmax"](steps["logits"](sample.X.astype(float), fused), _allowed(sample), sample.mask is not None)
+    return steps["softmax"](steps["logits"](sample.X.astype(float), fused), sample.allowed, sample.mask is not None)
 
 
 def _fused_pair(sample: Sample, steps: Steps, M: Array) -> tuple[Array, Array]:
@@ -122,12 +118,12 @@ def _target(sample: Sample, steps: Steps, F: Array, pruned: Array, dense: Array)
 
 def _misfit(sample: Sample, steps: Steps) -> tuple[Array, ...]:
     F, dense = _fused_pair(sample, steps, sample.M.astype(float))
-    return (np.asarray(steps["misfit"](steps["residual"](F, dense, _allowed(sample)))),)
+    return (np.asarray(steps["misfit"](steps["residual"](F, dense, sample.allowed))),)
 
 
 def _ratio(sample: Sample, steps: Steps) -> tuple[Array, ...]:
     F, dense = _fused_pair(sample, steps, sample.M.astype(float))
-    return (np.asarray(steps["ratio"](steps["residual"](F, dense, _allowed(sample)), F, dense)),)
+    return (np.asarray(steps["ratio"](steps["residual"](F, dense, sample.allowed), F, dense)),)
 
 
 def _pooled(sample: Sample, steps: Steps) -> Array:
@@ -147,8 +143,8 @@ def _of_average(sample: Sample, steps: Steps) -> Array:
 def _gradient_at(sample: Sample, steps: Steps, M: Array) -> Array:
     X, _, W = _matrices(sample)
     F, dense = _fused_pair(sample, steps, M)
-    p = steps["p"](steps["residual"](F, dense, _allowed(sample)), F, dense)
-    Y = X.T @ steps["side"](steps["through"](p, _allowed(sample))) @ X
+    p = steps["p"](steps["residual"](F, dense, sample.allowed), F, dense)
+    Y = X.T @ steps["side"](steps["through"](p, sample.allowed)) @ X
     return steps["back"](steps["pull"](Y, W, steps["prune"](M)), M)
 
 
@@ -167,7 +163,7 @@ def _spelled_product(sample: Sample, steps: Steps) -> Array:
     """The product written out, for mistakes in its own terms."""
     X, M, W = _matrices(sample)
     F, dense = _fused_pair(sample, steps, M)
-    c = steps["residual"](F, dense, _allowed(sample))
+    c = steps["residual"](F, dense, sample.allowed)
     moved = steps["direction"](sample.V.astype(float), W) if "direction" in steps else sample.V * W
     dz = X @ moved @ X.T
     dF = F * (dz - (F * dz).sum(axis=1, keepdims=True))
@@ -184,7 +180,7 @@ def _pair_parts(sample: Sample, steps: Steps) -> tuple[Array, Array, Array]:
     fused = (prunings[0] * weights[0]) @ (prunings[1] * weights[1]).T
     F = _pruned(sample, steps, fused)
     dense = _target(sample, steps, F, fused, weights[0] @ weights[1].T)
-    return F, dense, steps["residual"](F, dense, _allowed(sample))
+    return F, dense, steps["residual"](F, dense, sample.allowed)
 
 
 def _factored_loss(sample: Sample, steps: Steps) -> tuple[Array, ...]:
@@ -194,7 +190,7 @@ def _factored_loss(sample: Sample, steps: Steps) -> tuple[Array, ...]:
 def _factored_gradient(sample: Sample, steps: Steps) -> tuple[Array, ...]:
     F, dense, c = _pair_parts(sample, steps)
     X = sample.X.astype(float)
-    Y = X.T @ steps["side"](steps["through"](steps["p"](c, F, dense), _allowed(sample))) @ X
+    Y = X.T @ steps["side"](steps["through"](steps["p"](c, F, dense), sample.allowed)) @ X
     W_Q, W_K, M_Q, M_K = (array.astype(float) for array in (sample.W_Q, sample.W_K, sample.M_Q, sample.M_K))
     one = steps["pull_pair"](Y, W_Q, W_K, steps["prune"](M_K))
     other = steps["pull_pair"](steps["turn"](Y), W_K, W_Q, steps["prune"](M_Q))

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from attnprune_verify.audit.naming.shrink import SMALLEST, doubtless, fewer, shorter
 from attnprune_verify.audit.record import Call
 from attnprune_verify.audit.truth.precision import FLOAT32, FLOAT64, Precision
 
 __all__ = ["LinearLayer", "layers"]
+
+_FEW = 8  # chosen: tokens, of which each is left out in turn
 
 
 @dataclass(frozen=True, eq=False)
@@ -39,6 +43,32 @@ class LinearLayer:
 
     def call(self, function: str, expected: tuple[Any, ...] | None = None) -> Call:
         return Call(function, self.arguments, dict(self.keywords), expected)
+
+    def cuts(self) -> Iterator[LinearLayer]:
+        """Fewer outputs, sequences, tokens and inputs (whole groups of them), rounder numbers, a plainer ratio.
+
+        Layers with ties keep their numbers and their name: on others nobody decides a tie.
+        """
+        tied = self.name in ("ties", "all equal")
+        rows, columns = self.weight.shape
+        tokens = self.X.shape[-2]
+        every = (
+            *(replace(self, weight=self.weight[:new]) for new in fewer(rows)),
+            *(replace(self, X=self.X[:new]) for new in (fewer(len(self.X)) if self.X.ndim == 3 else ())),
+            *(replace(self, X=self.X[..., :new, :]) for new in fewer(tokens)),
+            *(replace(self, X=np.delete(self.X, gone, axis=-2)) for gone in range(tokens) if 1 < tokens <= _FEW),
+            *(self._inputs(np.arange(new)) for new in fewer(columns) if new % max(self.m, 1) == 0),
+            *(self._inputs(np.delete(np.arange(columns), gone)) for gone in (range(columns) if not self.m else ())),
+            *(replace(self, rho=rho) for rho in (0.5, 0.25) if self.rho not in (0.0, 0.25, 0.5, 1.0)),
+            *(() if tied else (replace(self, **one) for one in shorter({"weight": self.weight, "X": self.X}))),
+        )
+        for one in every:
+            if one.m or doubtless(one.rho, one.weight.shape[1]) and doubtless(one.rho, one.weight.size):
+                yield one if tied else replace(one, name=SMALLEST)
+
+    def _inputs(self, kept: NDArray[Any]) -> LinearLayer:
+        weight, X = (np.ascontiguousarray(part[..., kept]) for part in (self.weight, self.X))
+        return replace(self, weight=weight, X=X)
 
 
 def _smaller(layer: LinearLayer) -> LinearLayer:

@@ -53,6 +53,10 @@ class Precision:
         """Whether numbers of these sizes are within what is asked of it."""
         return not self.short or all(size <= _LARGEST_16 for size in sizes)
 
+    def covers(self, other: Precision) -> bool:
+        """Return whether a target of this precision is asked instances of another: of a declared one, of no other."""
+        return other == self or (not self.declared and other.unit_roundoff >= self.unit_roundoff)
+
     def carried_by(self, dtype: str) -> Precision:
         """The same numbers in arrays of another dtype."""
         return replace(self, carrier=dtype)

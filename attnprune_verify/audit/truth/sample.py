@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 from numpy.random import Generator
 from numpy.typing import NDArray
 
+from attnprune_verify.audit.naming.shrink import FEW, SMALLEST, by_formula, fewer, formula_of, rounded, shorter
 from attnprune_verify.audit.truth.precision import FLOAT64, Precision
 
 __all__ = [
@@ -19,6 +20,7 @@ __all__ = [
 
 Real = NDArray[np.floating[Any]]
 ARRAYS = ("X", "W", "M", "V", "W_Q", "W_K", "M_Q", "M_K")
+_SQUARE, _PAIR = ("W", "M", "V"), ("W_Q", "W_K", "M_Q", "M_K")
 
 
 @dataclass(frozen=True, eq=False)
@@ -62,11 +64,101 @@ class Sample:
     def arguments(self, names: tuple[str, ...]) -> list[Any]:
         return [getattr(self, name) for name in names]
 
-    def changed(self, **changes: Any) -> Sample:
-        """A sample like this one; what was computed for this one is not kept."""
+    @property
+    def allowed(self) -> NDArray[np.bool_]:
+        """The positions that may attend to each other, (n, n)."""
+        return np.ones((self.n, self.n), dtype=bool) if self.mask is None else self.mask == 1
+
+    @property
+    def features(self) -> frozenset[str]:
+        """The names of what a subject may refuse of it."""
+        return frozenset()
+
+    @property
+    def extras(self) -> frozenset[str]:
+        """The names of what it has beyond the plainest instance.
+
+        Examples
+        --------
+        >>> sorted(make_sample("example", 0, 5, 4, mask=causal, k=2).extras)
+        ['a batch', 'lam', 'mask']
+        """
+        has = {"lam": self.lam != 0, "a batch": self.X.ndim == 3, "mask": self.mask is not None}
+        return frozenset(name for name, there in has.items() if there)
+
+    def without(self, extra: str) -> Self:
+        """The instance without one of its extras; of a batch the first sample."""
+        bare: dict[str, Any] = {"lam": {"lam": 0.0}, "a batch": {"X": self.X[0]}, "mask": {"mask": None}}[extra]
+        return self.changed(**bare)
+
+    def tokens(self, n: int) -> Self:
+        """The instance with its first n tokens."""
+        return self.changed(X=self.X[..., :n, :], mask=self._cut_mask(n))
+
+    def cuts(self, names: tuple[str, ...]) -> Iterator[Self]:
+        """Smaller and rounder instances, as far as the arguments `names` tell them apart.
+
+        The samples of a batch stay different, and none becomes 0.
+        """
+        for smaller in self._cuts(names):
+            one = smaller.changed(name=SMALLEST).exact()
+            X = one.X
+            if X.ndim < 3 or bool(X.any(axis=(1, 2)).all()) and len(np.unique(X, axis=0)) == len(X):
+                yield one
+
+    def _cuts(self, names: tuple[str, ...]) -> Iterator[Self]:
+        if self.X.ndim == 3:
+            yield from (self.changed(X=self.X[:k]) for k in fewer(len(self.X)))
+        yield from self._plainer()
+        yield from (self.tokens(n) for n in fewer(self.n))
+        yield from (self._cut(d) for d in fewer(self.d))
+        yield from self._narrower() if "W_Q" in names else ()
+        yield from self._simpler(tuple(name for name in names if isinstance(getattr(self, name), np.ndarray)))
+
+    def _plainer(self) -> Iterator[Self]:
+        """Fewer features; the fused weight has none."""
+        yield from ()
+
+    def _narrower(self) -> Iterator[Self]:
+        """Fewer inner features."""
+        for m in fewer(self.W_Q.shape[1]):
+            yield self.changed(**{name: getattr(self, name)[:, :m] for name in _PAIR})
+
+    def _cut(self, d: int) -> Self:
+        square = {name: getattr(self, name)[:d, :d] for name in _SQUARE}
+        return self.changed(X=self.X[..., :d], **square, **{name: getattr(self, name)[:d] for name in _PAIR})
+
+    def _simpler(self, names: tuple[str, ...]) -> Iterator[Self]:
+        """No mask, a plain factor of the regulariser, arrays by a formula, fewer digits."""
+        if self.mask is not None:
+            yield self.changed(mask=None)
+        yield from (self.changed(lam=lam) for lam in (0.0, 1.0) if self.lam not in (0.0, lam))
+        given = {name: getattr(self, name) for name in names if name != "mask"}
+        given = {name: one for name, one in given.items() if formula_of(one.astype(np.float64)) is None}
+        large = {name: one for name, one in given.items() if one.size > FEW}
+        if large:
+            by = {name: by_formula(one.shape, ARRAYS.index(name), name[0] == "M") for name, one in large.items()}
+            yield self.changed(**by)
+        yield from (self.changed(**short) for short in shorter(given))
+
+    def _cut_mask(self, n: int) -> Any:
+        if self.mask is None:
+            return None
+        cut = self.mask[:n, :n].copy()
+        cut[cut.sum(axis=1) == 0, 0] = 1.0
+        return cut
+
+    def corner(self) -> Self:
+        """Three tokens of two features, in few digits: enough where any instance shows the failure."""
+        small = self.tokens(3)._cut(2)
+        small = small.changed(**{name: getattr(small, name)[:, :2] for name in _PAIR})
+        return small.changed(name=SMALLEST, **{name: rounded(getattr(small, name), 2) for name in ARRAYS}).exact()
+
+    def changed(self, **changes: Any) -> Self:
+        """Return a sample like this one; what was computed for this one is not kept."""
         return replace(self, memo={}, **changes)
 
-    def exact(self) -> Sample:
+    def exact(self) -> Self:
         """The sample with every number rounded to its precision: only such ones are asked."""
         rounded = {name: self.precision.exact(getattr(self, name)) for name in ARRAYS}
         return self.changed(**rounded, lam=self.precision.number(self.lam))

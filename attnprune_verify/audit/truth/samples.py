@@ -5,11 +5,13 @@ Small (n, d <= 16) but for a few; shapes come from a small pool, because a compi
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from functools import lru_cache
 from typing import Any
 
 import numpy as np
 
+from attnprune_verify.audit.covering import covering
 from attnprune_verify.audit.truth.precision import FLOAT32, FLOAT64, Precision, near_one
 from attnprune_verify.audit.truth.sample import (
     ARRAYS,
@@ -18,17 +20,58 @@ from attnprune_verify.audit.truth.sample import (
     Sample,
     banded,
     causal,
+    documents,
     inner_features,
     make_sample,
     off_diagonal,
+    one_key,
     scattered,
 )
-from attnprune_verify.audit.truth.together import together
 
 __all__ = [
-    "ARRAYS", "BENIGN", "REQUIRED", "STABILITY", "MaskMaker", "Sample", "banded", "causal", "inner_features",
-    "make_sample", "regimes", "samples", "scattered",
+    "ARRAYS", "BENIGN", "CHANGES_OF_M", "REQUIRED", "STABILITY", "MaskMaker", "Sample", "banded", "causal", "drawn",
+    "inner_features", "large_samples", "make_sample", "regimes", "samples", "scattered",
 ]  # fmt: skip
+
+_MASKS: tuple[MaskMaker | None, ...] = (None, causal, scattered, banded, one_key, documents)
+_BINARY = "binary"
+# What M is: uniform between two numbers, of 0 and 1, or close to 1.
+CHANGES_OF_M: tuple[Any, ...] = ((0.1, 0.9), (-1.0, 2.0), _BINARY, (1 - 1e-4, 1 + 1e-4))
+_TABLE: dict[str, tuple[Any, ...]] = {
+    "mask": _MASKS,
+    "size": ((5, 4), (17, 5), (40, 3)),
+    "precision": (None, FLOAT32),
+    "M": CHANGES_OF_M,
+    "lam": (0.3, 0.0),
+    "largest": (4.0,),
+}
+# Of batches the sizes are small: what a batch does to a mask shows on nine tokens.
+_BATCHES = {
+    **_TABLE, "k": (2, 3), "size": ((5, 4), (17, 2)), "precision": (None,), "M": CHANGES_OF_M[:2], "lam": (0.3,)
+}  # fmt: skip
+# Past the usual blocks, one mask each.
+_LONG: tuple[MaskMaker, ...] = (causal, banded, one_key, documents)
+
+
+def _together(seed: int, precision: Precision, batches: bool = False) -> Iterator[Sample]:
+    """Every pair of levels in a few instances; what is asked of batches is apart, since many functions take none."""
+    for place, row in enumerate(covering(_BATCHES if batches else _TABLE)):
+        yield _made(f"{'batch-' * batches}together-{place}", seed, row, row["precision"] or precision)
+    for mask in () if batches else _LONG:
+        options: dict[str, Any] = {"mask": mask, "lam": 0.01, "largest": 4.0, "precision": precision}
+        yield make_sample(f"together-{mask.__name__}", seed, 140, 2, **options)
+
+
+def _made(name: str, seed: int, row: dict[str, Any], precision: Precision) -> Sample:
+    binary = row["M"] == _BINARY
+    options = {key: row[key] for key in ("mask", "lam", "largest")}
+    n, d = row["size"]
+    pruning = (0.1, 0.9) if binary else row["M"]
+    if row["M"] == CHANGES_OF_M[-1] and precision.unit_roundoff > 2.0**-40:
+        pruning = (0.97, 1.03)  # nearer, a coarser precision decides nothing
+    sample = make_sample(name, seed, n, d, pruning=pruning, k=row.get("k"), precision=precision, **options)
+    kept = {one: (getattr(sample, one) > 0.4) * 1.0 for one in ("M", "M_Q", "M_K")} if binary else {}
+    return sample.changed(**{one: np.asarray(value) for one, value in kept.items()})
 
 
 def _binary(sample: Sample) -> Sample:
@@ -124,7 +167,7 @@ def regimes(seed: int, precision: Precision = FLOAT64) -> dict[str, tuple[Sample
     is left out.
     """
     every = {
-        regime: tuple(sample.exact() for sample in made if _asked_in(precision, sample.precision))
+        regime: tuple(sample.exact() for sample in made if precision.covers(sample.precision))
         for regime, made in _drawn(seed, precision).items()
     }
     return {
@@ -133,10 +176,6 @@ def regimes(seed: int, precision: Precision = FLOAT64) -> dict[str, tuple[Sample
         else ()
         for regime, made in every.items()
     }
-
-
-def _asked_in(precision: Precision, other: Precision) -> bool:
-    return other == precision or (not precision.declared and other.unit_roundoff >= precision.unit_roundoff)
 
 
 def _drawn(seed: int, precision: Precision) -> dict[str, tuple[Sample, ...]]:
@@ -270,11 +309,46 @@ def _drawn(seed: int, precision: Precision) -> dict[str, tuple[Sample, ...]]:
             make("batch-logits-1000-3x5x4", 5, 4, k=3, largest=1000.0),
             _uneven(make("batch-uneven-3x5x4", 5, 4, k=3, mask=causal), 30.0),
         ),
-        "together": tuple(together(seed, precision)),
-        "batch-together": tuple(together(seed, precision, batches=True)),
+        "together": tuple(_together(seed, precision)),
+        "batch-together": tuple(_together(seed, precision, batches=True)),
     }
 
 
 def samples(seed: int, regime: str, precision: Precision = FLOAT64) -> tuple[Sample, ...]:
     """The instances of one regime."""
     return regimes(seed, precision)[regime]
+
+
+_DRAWN_MASKS: tuple[MaskMaker | None, ...] = (None, causal, scattered, None, banded)
+_SHAPES = ((5, 4), (4, 6), (9, 3))  # of a few shapes only: a compiling subject pays for each new one
+
+
+def drawn(seed: int, index: int, precision: Precision = FLOAT64) -> Sample:
+    """One of arbitrarily many random instances: every size of logits, pruning, regulariser and mask."""
+    rng = np.random.default_rng([seed, index, 99])
+    n, d = _SHAPES[index % len(_SHAPES)]
+    options: dict[str, Any] = {
+        "largest": float(np.exp(rng.uniform(-1.0, 2.3))),
+        "mask": _DRAWN_MASKS[index % len(_DRAWN_MASKS)],
+        "pruning": ((0.1, 0.9), (-0.5, 1.5), (0.6, 1.4))[rng.integers(3)],
+        "lam": float(rng.choice([0.0, 0.05, 0.5, 1.5])),
+    }
+    return make_sample(f"random-{index}", seed, n, d, precision=precision, **options).exact()
+
+
+@lru_cache(maxsize=4)
+def large_samples(seed: int, precision: Precision = FLOAT64) -> tuple[Sample, ...]:
+    """A few instances past the usual blocks of 64, 128, 256, 512 and 1024, none of whose sizes is a multiple of one."""
+    kinds: tuple[tuple[int, int, MaskMaker | None], ...] = (
+        (70, 130, causal),
+        (300, 20, None),
+        (523, 5, scattered),
+        (1100, 3, causal),
+        (3, 1100, None),
+    )
+    # A regulariser over 10^6 entries would hide everything else.
+    options: dict[str, Any] = {"largest": 4.0, "precision": precision}
+    return tuple(
+        make_sample(f"size-{n}x{d}", seed, n, d, mask=mask, lam=0.0 if d > 20 else 0.01, **options).exact()
+        for n, d, mask in kinds
+    )

@@ -18,10 +18,12 @@ from numpy.typing import NDArray
 
 from attnprune_verify.audit.contract import FUNCTIONS
 from attnprune_verify.audit.layer.sample import LayerSample
+from attnprune_verify.audit.truth.formulas import RIGHT, Array
+from attnprune_verify.audit.truth.parts import attention_part
 from attnprune_verify.audit.truth.reference import Component, reference, spread
 from attnprune_verify.audit.truth.samples import Sample
 
-__all__ = ["Judgement", "compare", "judge", "normwise_factor", "resolution_factor"]
+__all__ = ["Judgement", "compare", "hidden_terms", "judge", "normwise_factor", "resolution_factor"]
 
 # CHECKING's K = 10 was calibrated on NumPy alone; log-sum-exp, blocked, torch and jax styles need the rest
 # (tests/audit/test_calibration.py measures the largest error of right implementations in units of spread + u ||g||).
@@ -194,3 +196,43 @@ def compare(
 
 def _relative(error: float, size: float) -> str:
     return f"{error / size:.2g}" if size > 0 else "inf"
+
+
+_ROOM = 10.0
+
+
+def hidden_terms(function: str, decided: list[Sample]) -> str | None:
+    """The name of a term that no decided instance shows well above its resolution, or None."""
+    names = set().union(*(_terms(function, sample) for sample in decided)) if decided else set()
+    for name in sorted(names):
+        if not any(_shows(function, sample, name) for sample in decided):
+            return name
+    return None
+
+
+def _shows(function: str, sample: Sample, name: str) -> bool:
+    parts = _terms(function, sample).get(name, ())
+    truth, noise = reference(function, sample), spread(function, sample)
+    room = (1.0 if sample.precision.short else _ROOM) * resolution_factor(sample.unit_roundoff)
+    return all(
+        np.linalg.norm(part) > room * (noise[index] + sample.unit_roundoff * float(np.linalg.norm(truth[index].value)))
+        for index, part in enumerate(parts)
+    )
+
+
+def _terms(function: str, sample: Sample) -> dict[str, tuple[Array, ...]]:
+    key = ("terms", function)
+    if key not in sample.memo:
+        whole = tuple(part.value for part in reference(function, sample))
+        attention = attention_part(function, sample, RIGHT)
+        terms = {"the attention part": attention}
+        if sample.lam > 0 and not function.endswith(("attention", "relative_error")):
+            terms["the regulariser"] = tuple(a - b for a, b in zip(whole, attention, strict=True))
+        if "gradient" in function or "hessian" in function:
+            uncorrected = attention_part(function, sample, {**RIGHT, "p": lambda c, F, dense: c * F})
+            terms["the softmax correction"] = tuple(a - b for a, b in zip(attention, uncorrected, strict=True))
+        if function == "loss_and_gradient":
+            terms["the softmax correction"] = (attention[0], terms["the softmax correction"][1])
+        sample.memo[key] = terms
+    found: dict[str, tuple[Array, ...]] = sample.memo[key]
+    return found
