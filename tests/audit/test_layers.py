@@ -9,14 +9,12 @@ import pytest
 
 import attnprune_verify as apv
 from attnprune_verify.audit.layer.bridge import bridged, described
-from attnprune_verify.audit.naming.snippet import layer_code
-from attnprune_verify.audit.layer.regimes import LAYER_SAYS, layer_regimes
+from attnprune_verify.audit.layer.regimes import LAYER_SAYS, layer_regimes, layers_together
 from attnprune_verify.audit.layer.sample import LAYERED, REFUSABLE
-from attnprune_verify.audit.layer.regimes import layers_together
 from attnprune_verify.audit.naming.diagnosis import diagnose
 from attnprune_verify.audit.naming.fitting import Observation
 from attnprune_verify.audit.naming.mistakes import MISTAKES
-from attnprune_verify.audit.naming.snippet import array_code
+from attnprune_verify.audit.naming.snippet import array_code, layer_code
 from attnprune_verify.audit.run import run_audit
 from attnprune_verify.audit.subject import wire
 from attnprune_verify.audit.truth.asked import asked_samples

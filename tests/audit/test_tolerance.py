@@ -3,13 +3,11 @@
 import numpy as np
 import pytest
 
-from attnprune_verify.audit.truth.reference import loop_error
 from attnprune_verify.audit.truth.layers import layers
 from attnprune_verify.audit.truth.precision import PRECISIONS, precision_named
-from attnprune_verify.audit.truth.reference import VALUED, Component, reference, spread, trusted
+from attnprune_verify.audit.truth.reference import VALUED, Component, loop_error, reference, spread, trusted
 from attnprune_verify.audit.truth.samples import BENIGN, STABILITY, regimes
-from attnprune_verify.audit.truth.tolerance import hidden_terms
-from attnprune_verify.audit.truth.tolerance import compare, judge
+from attnprune_verify.audit.truth.tolerance import compare, hidden_terms, judge
 
 U = 2.0**-53
 

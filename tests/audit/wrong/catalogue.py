@@ -38,17 +38,12 @@ class Wrong:
 
 def _read(catalogue: str, base: str) -> tuple[Wrong, ...]:
     entries = tomllib.loads((HERE / catalogue).read_text(encoding="utf-8"))["wrong"]
-    return tuple(
-        Wrong(
-            entry["id"],
-            entry["function"],
-            tuple(entry["names"]),
-            tuple((edit["old"], edit["new"]) for edit in entry["edits"]),
-            base,
-            entry.get("below"),
-        )
-        for entry in entries
-    )
+    return tuple(_wrong(base, **entry) for entry in entries)
+
+
+def _wrong(base: str, names: list[str], edits: list[list[str]], below: str | None = None, **function: str) -> Wrong:
+    ((name, id),) = function.items()
+    return Wrong(id, name, tuple(names), tuple((old, new) for old, new in edits), base, below)
 
 
 WRONG = (*_read("catalogue.toml", "base.py"), *_read("layers.toml", "layer_base.py"))
