@@ -202,7 +202,7 @@ def _parts(function: str, returned: int) -> tuple[str, ...]:
 
 
 def _of_framework(holder: object) -> bool:
-    """Whether a live target says of itself, or of one of its functions, that it computes with another framework."""
+    """Return whether a live target, or one of its functions, declares that it computes with torch or jax."""
     static = inspect.getattr_static  # what a property does is done in the subject's process
     functions = (holder.get(name) if isinstance(holder, dict) else static(holder, name, None) for name in FUNCTIONS)
     return any(static(one, "FRAMEWORK", "numpy") in ("torch", "jax") for one in (holder, *functions))

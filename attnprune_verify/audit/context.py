@@ -9,8 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from attnprune_verify.audit.binding import Binding, NotTaken, bound
-from attnprune_verify.audit.contract import FUNCTIONS
+from attnprune_verify.audit.contract import FUNCTIONS, Binding, NotTaken, bound
 from attnprune_verify.audit.layer.bridge import described
 from attnprune_verify.audit.layer.sample import LAYERED
 from attnprune_verify.audit.subject.process import Answer, NoAnswer, Subject, SubjectLost
@@ -303,7 +302,7 @@ class Context:
         return known.batches or None
 
     def misreads_batches(self, function: str) -> tuple[str, Sample] | None:
-        """What is wrong with the shape of an answer to a batch, and the batch: what takes none raises an exception."""
+        """Return the fault in the shape of an answer to a batch, and the batch: functions that take none must raise."""
         problem, found = self.refuses_batches(function), self.samples("batch", function)
         return (problem, found[0]) if problem is not None and self._misread(function, found) else None
 

@@ -36,7 +36,7 @@ class _Tuples:
         self.sizes = sizes
 
     def places(self, rows: NDArray[np.int64]) -> NDArray[np.int64]:
-        """Where the combinations of each row stand, (rows, wanted)."""
+        """Return the places of the combinations of each row, (rows, wanted)."""
         return rows @ self.strides.T + self.starts
 
     def levels(self, place: int) -> tuple[_KEYS, _KEYS]:
@@ -104,7 +104,7 @@ def covering(
 
 
 def covered(rows: Sequence[Mapping[str, object]], table: Mapping[str, Sequence[Any]], strength: int) -> tuple[int, int]:
-    """How many combinations of levels of `strength` factors stand in the rows, and how many there are."""
+    """Count the combinations of levels of `strength` factors in the rows, and all of them."""
     names = [name for name in table if len(table[name]) > 1]
     seen = every = 0
     for group in combinations(names, strength):

@@ -77,12 +77,12 @@ class Examiner:
 
     @property
     def checks(self) -> tuple[Check, ...]:
-        """What is to be asked."""
+        """The checks of the audit."""
         raise NotImplementedError
 
     @property
     def notes(self) -> dict[str, str]:
-        """What was found out about each function the target has."""
+        """One line about each function the target has."""
         found = {name: note for name, note in self.context.notes.items() if name in self.subject.functions}
         if not self.subject.apart:
             here = "runs in the audit's own process"
@@ -101,7 +101,7 @@ class Examiner:
 
     @property
     def matrices(self) -> dict[str, tuple[int, int]]:
-        """Of the functions that prune matrices, the most rows and the most columns they were judged on."""
+        """The largest matrix that each pruning function was judged on, as (rows, columns)."""
         return {}
 
     @property
@@ -110,7 +110,7 @@ class Examiner:
         return None
 
     def present(self, function: str) -> bool:
-        """Whether the target has this name, usable or not."""
+        """Return whether the target has this name, usable or not."""
         return function in self.subject.functions or function in self.subject.broken
 
     def absent(self, function: str) -> str:
@@ -118,7 +118,7 @@ class Examiner:
         return f"the target has no {function}"
 
     def prepare(self, function: str) -> None:
-        """What has to be found out before the first check of a function."""
+        """Probe a function before its first check."""
 
     def stale_waivers(self) -> list[Waiver]:
         """Entries that match no check of a function the target has."""

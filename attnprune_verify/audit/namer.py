@@ -33,7 +33,7 @@ _LAYER_CORE = (*_CORE, "several-heads")
 
 
 class Namer:
-    """What is known of the mistakes of each function so far, and the search for one more.
+    """The mistakes of each function so far, and the search for one more.
 
     Parameters
     ----------
@@ -178,7 +178,7 @@ class Namer:
         return known is None or judge(name, sample, known.parts).verdict in ("failed", "suspect")
 
     def _by_behaviour(self, name: str) -> Diagnosis | None:
-        """What a function did to its inputs or its earlier results explains wrong values nobody has a formula for."""
+        """Changed inputs or earlier results explain wrong values that no formula gives."""
         known = self.context.of(name)
         for id, seen in (("mutates-input", known.changed), ("overwrites-results", known.overwritten)):
             if seen is not None:
@@ -244,7 +244,7 @@ class Namer:
         return general or Diagnosis(_UNKNOWN, SENTENCES["unknown"])
 
     def _general(self, name: str, core: list[Observation]) -> Diagnosis:
-        """What is wrong with the benign instances; an error that follows the inputs is no rounding to 16 bits."""
+        """Name the mistake on the benign instances; an error that follows the inputs is no rounding to 16 bits."""
         found = diagnose(name, core)
         short = found.ids == ("low-precision",) and "float32" not in found.words
         return diagnose(name, core, precision="float32") if short and smoothly_wrong(self.context, name) else found

@@ -1,4 +1,4 @@
-"""What a function turns out to be before it is judged, so that each peculiarity is one finding and not sixty.
+"""Probes of a function before it is judged, so that each peculiarity is one finding and not sixty.
 
 The order of its parameters, the kind of masks it reads, and the precision in which it is right.
 """
@@ -30,7 +30,7 @@ from attnprune_verify.audit.truth.tolerance import judge
 __all__ = ["probe", "smoothly_wrong"]
 
 _BENIGN = ("full", "causal", "outside-box")
-_MOVED = 0.02
+_MOVED = 0.02  # chosen: many units in the last place of 16 bits, 2^-8 at most
 _TELLING = 8  # different numbers: that each of so many double ones ends in 29 zero bits by chance has chance 2^-232
 _KEPT = 0.5  # of an error that a formula makes a move of the inputs changes some hundredths, of rounding all
 
@@ -215,7 +215,7 @@ def _shown_precision(context: Context, function: str, returned: list[NDArray[np.
 
 
 def smoothly_wrong(context: Context, function: str) -> bool:
-    """Whether the error follows the inputs, as that of a wrong formula does and that of rounding to 16 bits does not.
+    """Return whether the error follows the inputs, as a wrong formula's does and that of rounding to 16 bits does not.
 
     Every number is changed by up to two hundredths, which is many units in the last place of 16 bits.
     """

@@ -1,4 +1,4 @@
-"""What a check is, what it finds, and what is written down."""
+"""Checks, their findings, and the records of a report."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class Call:
 
 @dataclass(frozen=True, eq=False)
 class Finding:
-    """What a check found.
+    """The outcome of a check, before its mistake has a name.
 
     Attributes
     ----------

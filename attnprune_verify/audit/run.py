@@ -28,7 +28,7 @@ Outcome = Literal["passed", "failed", "incomplete"]
 
 @dataclass(frozen=True, repr=False)
 class AuditResult:
-    """What an audit found; `as_dict` is the JSON of ``attnprune-verify audit``.
+    """The result of an audit; `as_dict` is the JSON of ``attnprune-verify audit``.
 
     Attributes
     ----------
@@ -99,7 +99,7 @@ class AuditResult:
         return "\n".join(lines) + (f" and {len(failed) - 8} more>" if len(failed) > 8 else ">")
 
     def counts(self) -> dict[str, int]:
-        """How many checks have each status."""
+        """Count the checks of each status."""
         names = ("passed", "failed", "inconclusive", "not_applicable", "could_not_run", "waived")
         return {name: sum(record.status == name for record in self.checks) for name in names}
 

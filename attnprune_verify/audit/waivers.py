@@ -35,7 +35,7 @@ __all__ = ["Waiver", "load_waivers", "waiver_for", "waivers_toml"]
 
 Kind = Literal["waive", "skip", "xfail"]
 _KINDS = ("waive", "skip", "xfail")
-_LONGEST = 200
+_LONGEST = 200  # chosen: letters of a reason that a line of the file holds
 
 
 @dataclass(frozen=True)

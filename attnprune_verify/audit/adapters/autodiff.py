@@ -23,7 +23,7 @@ Arguments = dict[str, Any]
 
 
 class _Framework(Protocol):
-    """What is needed of an array library."""
+    """The operations that an adapter needs of an array library."""
 
     @property
     def name(self) -> str: ...

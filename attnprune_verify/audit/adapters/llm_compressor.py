@@ -100,7 +100,7 @@ def _pruned(
 
 @contextlib.contextmanager
 def _silent() -> Iterator[None]:
-    """Its log says for every layer what was done."""
+    """Silence the library's log, which lists every layer."""
     from loguru import logger
 
     logger.disable("llmcompressor")

@@ -1,4 +1,4 @@
-"""What every adapter makes: a function with a signature of its own, called the contract's way."""
+"""Parts of adapters: functions with signatures of their own, called the contract's way; torch layers and inputs."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def made(
 
 
 def titled(adapter: str, adapted: object) -> str:
-    """What a report calls an adapted object.
+    """Return the name of an adapted object in a report.
 
     Examples
     --------

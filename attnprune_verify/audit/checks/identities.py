@@ -1,4 +1,4 @@
-"""What must hold between calls, whatever the values: symmetries, scalings, and functions agreeing with each other.
+"""Identities between calls, whatever the values: symmetries, scalings, and functions agreeing with each other.
 
 The tolerance of every identity is the sum of the running-error bounds of the calls it joins.
 """
@@ -37,7 +37,7 @@ def _basic(context: Context, function: str) -> tuple[Sample, ...]:
 
 
 def _numbers(context: Context, function: str, sample: Sample) -> tuple[Array, ...]:
-    """What is returned, in float64; what has not the contract's shape and kind is no answer."""
+    """Return the answer in float64; one without the contract's shape and kind counts as none."""
     answer = context.answer(function, sample)
     problem = context.misshapen(function, sample, answer)
     if problem is not None:

@@ -1,4 +1,4 @@
-"""What may come in and what must stay as it is: kinds of masks and numbers, memory layouts, inputs, earlier results."""
+"""Checks of inputs: kinds of masks and numbers, memory layouts, inputs and earlier results that stay as they are."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def input_checks(function: str) -> Iterator[Check]:
 
 
 def keeping_checks(function: str) -> Iterator[Check]:
-    """What all calls together have shown; to be asked last."""
+    """The checks of what all calls together have shown; they run last."""
     if function in VALUED:
         says = "where one input alone has changed, another result comes"
         yield check(function, "one-changed", says, _one_changed)
@@ -149,7 +149,7 @@ def _arrays(function: str, sample: Sample) -> dict[str, NDArray[Any]]:
 
 
 def _same(context: Context, function: str, variants: list[Variant], id: str) -> Finding:
-    """Whether each variant of the arguments gives the value of its sample; what is refused is not judged."""
+    """Judge each variant of the arguments by the values of its sample; refused ones are left out."""
     passed, refused = [], []
     for what, sample, others in variants:
         try:

@@ -1,4 +1,4 @@
-"""Where no closed look reaches: sizes past the usual blocks, and errors that only some inputs show.
+"""Checks of sizes past the usual blocks, and of errors that only some inputs show.
 
 The truth is the library's own float64 result here, which the oracles judge elsewhere.
 """

@@ -222,7 +222,7 @@ def explained(wrong: list[Finding]) -> Finding:
 def judge_zeros(
     got: NDArray[Any], selection: Selection, sizes: NDArray[Any], *, flags_are_gone: bool
 ) -> tuple[str, tuple[str, ...]] | None:
-    """What is wrong with a returned mask, and the mistakes that give it; several where this matrix tells no more."""
+    """Return the fault of a mask, if any, and the mistakes that give it: several where the matrix shows no more."""
     if got.shape != sizes.shape or got.dtype.kind not in "biuf":
         return f"returns {got.dtype} of shape {got.shape} instead of {sizes.shape}", ("wrong-shape",)
     if not np.isin(got, (0, 1)).all():
@@ -315,7 +315,7 @@ def _deterministic(context: Context, function: str) -> Finding:
 
 
 def coarser_selection(context: Context, function: str) -> bool:
-    """Whether close values are told apart as float32 does, no worse and no better."""
+    """Return whether close values are compared as float32 compares them, no worse and no better."""
     (close, *_) = _selections(context.seed, context.declared)["close-values"]
     arguments = dict(zip(FUNCTIONS[function].arguments, (close.matrix, close.rho), strict=True))
     zeros = np.asarray(context.call(function, arguments).parts[0]) == (function == "magnitude_mask")

@@ -59,7 +59,7 @@ class Hessian:
 
 @dataclass(frozen=True)
 class _Certificate:
-    """What is wrong with an output, if anything; the residual on kept entries with its bound; what is unusual."""
+    """The fault of an output, if it has one; the residual on kept entries with its bound; what is unusual."""
 
     problem: str = ""
     ids: tuple[str, ...] = ()
@@ -205,7 +205,7 @@ def _certify(
 def _choice(
     layer: LinearLayer, options: dict[str, Any], h: Hessian, start: Matrix, residual: Matrix, tolerance: float
 ) -> tuple[Flags, Flags]:
-    """Which entries had to be pruned given the residuals so far, and which are too close to call."""
+    """Return the entries that had to be pruned given the residuals so far, and those too close to call."""
     rows, columns = start.shape
     chosen, loose = np.zeros(start.shape, dtype=np.bool_), np.zeros(start.shape, dtype=np.bool_)
     width = options.get("blocksize", 128)
@@ -250,7 +250,7 @@ def _deterministic(context: Context, function: str) -> Finding:
 
 
 def coarser_sparsegpt(context: Context, function: str) -> bool:
-    """Whether the output is certified with the tolerances of float32, but not with those of float64."""
+    """Return whether the output is certified with the tolerances of float32, but not with those of float64."""
     verdicts = set()
     for layer, options in _layers(context, function, "values"):
         answer = _ask(context, function, layer, options)

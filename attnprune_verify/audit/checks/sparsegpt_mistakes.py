@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -53,7 +54,7 @@ def named(layer: LinearLayer, options: dict[str, Any], weight: Matrix, gone: Fla
 
 
 def _float32_room(layer: LinearLayer, options: dict[str, Any]) -> float:
-    """How far programs in float32 stray on this layer, relative to the largest weight."""
+    """Return the error of programs in float32 on this layer, relative to the largest weight."""
     report = sparsegpt_report(layer.weight, layer.X, layer.rho, prune_n=layer.n, prune_m=layer.m, **options)
     return min(max(report.float32_stray, 1e-6), 1e-3)
 
@@ -70,67 +71,33 @@ def _settings(options: dict[str, Any]) -> dict[str, Any]:
 
 
 def _candidates(layer: LinearLayer, options: dict[str, Any]) -> Iterator[tuple[str, Callable[[], Output]]]:
-    damp, width = _settings(options).values()
+    settings = _settings(options)
+    damp, width = settings.values()
+    nothing, all_ = (np.full(layer.weight.shape, gone, dtype=np.bool_) for gone in (False, True))
 
-    def sweep(**switches: Any) -> Callable[[], Output]:
-        return lambda: _sweep(layer, **{"damp": damp, "width": width, **switches})
+    def sweeps(switches: Mapping[str, Iterable[dict[str, Any]]]) -> Iterator[tuple[str, Callable[[], Output]]]:
+        for id, every in switches.items():
+            yield from ((id, partial(_sweep, layer, **{**settings, **one})) for one in every)
 
-    yield "baseline-no-update", sweep(update=False)
-    yield "baseline-no-update", sweep(update=False, offset=0)
-    yield "baseline-no-update", sweep(across=False)
-    yield "threshold-off-by-one", sweep(offset=0)
-    yield "threshold-off-by-one", sweep(offset=-1)
-    yield "baseline-score", sweep(power=1.0)
-    yield "baseline-score", sweep(power=1.0, offset=0)
-    yield "baseline-ignores-activations", sweep(power=0.0)
-    yield "baseline-score", sweep(power=4.0)
-    yield "baseline-score", sweep(power=-2.0)
-    yield "baseline-score", sweep(inverse_diagonal=True)
-    yield "baseline-damping", sweep(damp=0.0)
-    yield "baseline-damping", sweep(damp=10 * damp)
-    yield "baseline-damping", sweep(damp=0.1 * damp)
-    yield "baseline-damping", sweep(damp=0.01)
-    yield "baseline-damping", sweep(damp_first=True)
-    yield from (("baseline-damping", sweep(damp_by=name)) for name in _DAMPINGS if name != "mean")
-    yield "baseline-damping", sweep(damp=0.01 * damp)
-    yield "baseline-no-update", sweep(diagonal=True)
-    yield "baseline-score", sweep(by_input=True)
-    yield "baseline-dead-inputs", sweep(tokens=True)
-    yield "baseline-dead-inputs", sweep(hessian_factor=1.0)
+    yield from sweeps(_SWITCHES)
     sequences = len(layer.X) if layer.X.ndim == 3 else 1
-    yield "baseline-dead-inputs", sweep(hessian_factor=2.0 * sequences)
-    yield "baseline-dead-inputs", sweep(mean_dead=True)
-    yield "baseline-dead-inputs", sweep(zero_dead=False)
-    yield "baseline-dead-inputs", sweep(fill_dead=False)
-    yield "baseline-global-threshold", sweep(width=10**6)
-    yield "baseline-global-threshold", sweep(width=1)
-    yield from (("baseline-global-threshold", sweep(width=other)) for other in (32, 64, 128, 256))
-    yield "baseline-global-threshold", sweep(per_row=True)
-    yield "baseline-global-threshold", sweep(per_row=True, offset=0)
-    yield "keeps-instead-of-prunes", sweep(keep=True)
-    yield "keeps-instead-of-prunes", sweep(keep=True, offset=0)
-    yield "keeps-instead-of-prunes", lambda: _sweep(layer, damp=damp, width=width, ratio=1 - layer.rho)
-    yield "baseline-ignores-activations", sweep(identity=True)
-    yield "baseline-ignores-activations", sweep(magnitude=True)
-    yield "baseline-ignores-activations", sweep(magnitude=True, update=False)
-    yield "baseline-ignores-activations", sweep(magnitude=True, update=False, offset=0)
-    yield "prunes-nothing", lambda: (layer.weight.astype(float), np.zeros(layer.weight.shape, dtype=np.bool_))
-    yield "prunes-everything", lambda: (np.zeros(layer.weight.shape), np.ones(layer.weight.shape, dtype=np.bool_))
+    of_layer: dict[str, list[dict[str, Any]]] = {
+        "baseline-damping": [{"damp": one} for one in (10 * damp, 0.1 * damp, 0.01, 0.01 * damp)],
+        "baseline-dead-inputs": [{"hessian_factor": 2.0 * sequences}],
+        "keeps-instead-of-prunes": [{"ratio": 1 - layer.rho}],
+    }
+    yield from sweeps(of_layer)
+    yield "prunes-nothing", lambda: (layer.weight.astype(float), nothing)
+    yield "prunes-everything", lambda: (np.zeros(layer.weight.shape), all_)
     yield "baseline-axis", lambda: _transposed(layer, damp, width)
     yield "baseline-axis", lambda: _turned(layer, damp, width)
-    yield from (("baseline-update", sweep(updating=rule)) for rule in _UPDATES)
-    yield from (("baseline-update", sweep(updating=rule, offset=0)) for rule in _UPDATES)
     yield "baseline-update", lambda: _in_order(layer, damp, width)
-    yield "baseline-score", sweep(centred=True)
     if layer.m:
-        yield "group-convention", sweep(group=layer.m - layer.n)
-        yield "group-convention", sweep(stale=True)
-        yield "group-convention", lambda: _sweep(layer, damp=damp, width=width, unstructured=True)
-        if layer.rho == 0:
-            yield "group-convention", lambda: (layer.weight.astype(float), np.zeros(layer.weight.shape, dtype=np.bool_))
-        yield "group-convention", sweep(group=2, every=4)
-        yield "group-convention", sweep(group=int(layer.m * layer.rho))
-        yield "keeps-instead-of-prunes", sweep(largest=True)
+        groups: list[dict[str, Any]] = [{"stale": True}, {"unstructured": True}, {"group": 2, "every": 4}]
+        groups += [{"group": count} for count in (layer.m - layer.n, int(layer.m * layer.rho))]
+        yield from sweeps({"group-convention": groups, "keeps-instead-of-prunes": [{"largest": True}]})
+    if layer.m and layer.rho == 0:
+        yield "group-convention", lambda: (layer.weight.astype(float), nothing)
 
 
 def _transposed(layer: LinearLayer, damp: float, width: int) -> Output:
@@ -256,6 +223,33 @@ _DAMPINGS: dict[str, Callable[[Matrix], Any]] = {
     "each": lambda H: np.diag(H),
     "smallest": lambda H: np.diag(H).min(),
 }
+
+
+_SWITCHES: dict[str, list[dict[str, Any]]] = {
+    "baseline-no-update": [{"update": False}, {"update": False, "offset": 0}, {"across": False}, {"diagonal": True}],
+    "threshold-off-by-one": [{"offset": 0}, {"offset": -1}],
+    "baseline-score": [
+        {"power": 1.0}, {"power": 1.0, "offset": 0}, {"power": 4.0}, {"power": -2.0}, {"inverse_diagonal": True},
+        {"by_input": True}, {"centred": True},
+    ],
+    "baseline-ignores-activations": [
+        {"power": 0.0}, {"identity": True}, {"magnitude": True}, {"magnitude": True, "update": False},
+        {"magnitude": True, "update": False, "offset": 0},
+    ],
+    "baseline-damping": [
+        {"damp": 0.0}, {"damp_first": True}, *({"damp_by": name} for name in _DAMPINGS if name != "mean"),
+    ],
+    "baseline-dead-inputs": [
+        {"tokens": True}, {"hessian_factor": 1.0}, {"mean_dead": True}, {"zero_dead": False}, {"fill_dead": False},
+    ],
+    "baseline-global-threshold": [
+        *({"width": width} for width in (10**6, 1, 32, 64, 128, 256)), {"per_row": True},
+        {"per_row": True, "offset": 0},
+    ],
+    "keeps-instead-of-prunes": [{"keep": True}, {"keep": True, "offset": 0}],
+    "baseline-update": [{"updating": rule, "offset": offset} for offset in (1, 0) for rule in _UPDATES],
+}  # fmt: skip
+"""The sweeps that each mistake makes, whatever the layer."""
 
 
 def _threshold(scores: Matrix, rho: float, offset: int, per_row: bool) -> Flags:

@@ -1,4 +1,4 @@
-"""How a function behaves as a program: how it is called, its precision, shape and kind, determinism, defaults."""
+"""Checks of a function as a program: how it is called, its precision, shape and kind, determinism, defaults."""
 
 from __future__ import annotations
 

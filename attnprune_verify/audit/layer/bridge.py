@@ -1,4 +1,4 @@
-"""How a layer travels: a description of plain values and arrays, made an `AttentionLayer` in the subject's process.
+"""Layers on their way to a subject: a description of plain values and arrays, made an `AttentionLayer` there.
 
 `described` runs in the audit, `bridged` in the worker; messages carry no pickles.
 """

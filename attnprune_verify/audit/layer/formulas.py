@@ -13,9 +13,10 @@ from typing import Any
 import numpy as np
 
 from attnprune_verify.audit.layer.sample import LayerSample
-from attnprune_verify.audit.truth.formulas import RIGHT, Array, Steps
+from attnprune_verify.audit.truth.formulas import RIGHT, Array, Steps, fused_part
+from attnprune_verify.audit.truth.sample import Sample
 
-__all__ = ["LAYER_STEPS", "SHARED", "layer_part", "turned"]
+__all__ = ["LAYER_STEPS", "SHARED", "attention_part", "layer_part", "turned"]
 
 SHARED = (
     "softmax", "dense_softmax", "residual", "p", "through", "prune", "misfit", "back", "enter", "leave", "target",
@@ -104,6 +105,13 @@ def layer_part(function: str, sample: LayerSample, steps: Steps) -> tuple[Array,
     if "leave" in steps and function == "layer_gradient":
         return tuple(steps["leave"](part, M) for part, M in zip(parts, (sample.M_Q, sample.M_K), strict=True))
     return parts
+
+
+def attention_part(function: str, sample: Sample, steps: Steps) -> tuple[Array, ...]:
+    """Return what a function returns without its regulariser, computed with these steps; of a batch the average."""
+    if isinstance(sample, LayerSample):
+        return layer_part(function, sample, steps)
+    return fused_part(function, sample, steps)
 
 
 def _samples(sample: LayerSample) -> Array:

@@ -116,15 +116,7 @@ def _positions() -> Iterator[Change]:
         return rows
 
     for block in (8, 16, 32, 64, 128):
-        again = partial(turned, block=block)
-        back_again = partial(turned, sign=-1.0, block=block)
-        yield (
-            "rope-position",
-            {"turn_Q": again, "turn_K": again, "unturn": back_again},
-            f"positions modulo {block}",
-            LAYERED,
-        )
-
+        yield "rope-position", _turns(block=block), f"positions modulo {block}", LAYERED
     yield "rope-ignored", {"turn_Q": still, "turn_K": still, "unturn": still}, "", LAYERED
     yield "rope-ignored", {"turn_Q": still}, "for the queries", LAYERED
     yield "rope-ignored", {"turn_K": still}, "for the keys", LAYERED
@@ -142,19 +134,15 @@ def _positions() -> Iterator[Change]:
         unit = partial(_turned_units, power=size)
         yield "tokens-changed", {"turn_Q": unit, "turn_K": unit}, f"queries and keys {detail}", _FORWARD
     for layout in ("half", "interleaved"):
-        wrong: dict[str, Callable[..., Any]] = {
-            "turn_Q": lambda rows, sample, layout=layout: turned(rows, sample, layout=layout),
-            "turn_K": lambda rows, sample, layout=layout: turned(rows, sample, layout=layout),
-            "unturn": lambda rows, sample, layout=layout: turned(rows, sample, -1.0, layout),
-        }
-        yield "rope-layout", wrong, f"{layout} always", LAYERED
+        yield "rope-layout", _turns(layout=layout), f"{layout} always", LAYERED
     for detail, theta in _frequencies().items():
-        wrong = {
-            "turn_Q": lambda rows, sample, theta=theta: turned(rows, sample, theta=theta),
-            "turn_K": lambda rows, sample, theta=theta: turned(rows, sample, theta=theta),
-            "unturn": lambda rows, sample, theta=theta: turned(rows, sample, -1.0, theta=theta),
-        }
-        yield "rope-frequency", wrong, detail, LAYERED
+        yield "rope-frequency", _turns(theta=theta), detail, LAYERED
+
+
+def _turns(**options: Any) -> dict[str, Callable[..., Array]]:
+    """The steps that turn queries and keys, and their derivatives back, otherwise."""
+    there, back = partial(turned, **options), partial(turned, sign=-1.0, **options)
+    return {"turn_Q": there, "turn_K": there, "unturn": back}
 
 
 def _turned_units(rows: Array, sample: LayerSample, *, power: float) -> Array:
@@ -162,7 +150,7 @@ def _turned_units(rows: Array, sample: LayerSample, *, power: float) -> Array:
 
 
 def _seen(sample: LayerSample, least: int | None, most: int | None, window: int | None) -> Array:
-    """What may be seen by the mask, and at a distance i - j from `least` to `most`."""
+    """Return the positions that the mask allows at a distance i - j above `least` and below `most`."""
     apart = np.subtract.outer(np.arange(sample.n), np.arange(sample.n))
     allowed = sample.changed(window=None).allowed
     if window is None:
@@ -209,45 +197,49 @@ def _scores() -> Iterator[Change]:
     for detail, (id, fall) in falls.items():
         yield id, {"fall": fall}, detail, LAYERED
 
-    def other_order(s: Array, sample: LayerSample, h: int, cap: Any, fall: Any) -> Array:
-        if sample.alibi is not None:
-            s = fall(s, float(sample.alibi[h]), np.subtract.outer(np.arange(sample.n), np.arange(sample.n)))
-        return s if sample.softcap is None else cap(s, sample.softcap)
+    given, early = _fall(_slope_of), _in_order(_cap_early, _fall(_slope_of))
+    yield "score-order", {"scores": early}, "the cap before the scale", _FORWARD
+    for detail, head in _OTHER_HEADS.items():
+        slope = partial(_slope_of, head=head)
+        yield "alibi-ignored", {"scores": _in_order(_cap, _fall(slope))}, f"the slope of {detail}", _FORWARD
+    slopes: dict[str, tuple[str, Callable[[LayerSample, int], float], tuple[str, ...]]] = {
+        "2^(-8(h + 1)/heads) for the given slopes": (
+            "alibi-ignored", lambda sample, h: 2.0 ** (-8 * (h + 1) / sample.heads), _FORWARD
+        ),
+        "slopes are scaled": ("score-order", lambda sample, h: sample.factor * _slope_of(sample, h), LAYERED),
+        "the first head's slope for all": ("alibi-ignored", lambda sample, h: _slope_of(sample, 0), LAYERED),
+    }  # fmt: skip
+    yield "score-order", {"scores": _in_order(given, _cap)}, "slopes before the cap", LAYERED
+    for detail, (id, slope_of, only) in slopes.items():
+        yield id, {"scores": _in_order(_cap, _fall(slope_of))}, detail, only
 
-    def scaled(s: Array, sample: LayerSample, h: int, cap: Any, fall: Any) -> Array:
-        s = s if sample.softcap is None else cap(s, sample.softcap)
-        if sample.alibi is None:
-            return s
-        slope = sample.factor * float(sample.alibi[h])
-        return np.asarray(fall(s, slope, np.subtract.outer(np.arange(sample.n), np.arange(sample.n))))
 
-    def of_first(s: Array, sample: LayerSample, h: int, cap: Any, fall: Any) -> Array:
-        s = s if sample.softcap is None else cap(s, sample.softcap)
-        if sample.alibi is None:
-            return s
-        return np.asarray(fall(s, float(sample.alibi[0]), np.subtract.outer(np.arange(sample.n), np.arange(sample.n))))
+Scores = Callable[..., Array]  # of logits, sample, head, and the steps for the cap and the slopes
 
-    def scaled_late(s: Array, sample: LayerSample, h: int, cap: Any, fall: Any) -> Array:
-        if sample.softcap is not None:
-            s = sample.factor * cap(s / sample.factor, sample.softcap)
-        return s if sample.alibi is None else fall(s, float(sample.alibi[h]), _apart(sample))
 
-    def sloped(slope_of: Callable[[LayerSample, int], float]) -> Callable[..., Array]:
-        def scores(s: Array, sample: LayerSample, h: int, cap: Any, fall: Any) -> Array:
-            s = s if sample.softcap is None else cap(s, sample.softcap)
-            return s if sample.alibi is None else np.asarray(fall(s, slope_of(sample, h), _apart(sample)))
+def _in_order(*steps: Scores) -> Scores:
+    def scores(s: Array, *given: Any) -> Array:
+        for step in steps:
+            s = step(s, *given)
+        return s
 
-        return scores
+    return scores
 
-    heads: dict[str, Callable[[LayerSample, int], float]] = {
-        **{f"the slope of {detail}": partial(_slope_of, head=head) for detail, head in _OTHER_HEADS.items()},
-        "2^(-8(h + 1)/heads) for the given slopes": lambda sample, h: 2.0 ** (-8 * (h + 1) / sample.heads),
-    }
-    yield "score-order", {"scores": scaled_late}, "the cap before the scale", _FORWARD
-    yield from (("alibi-ignored", {"scores": sloped(slope)}, detail, _FORWARD) for detail, slope in heads.items())
-    yield "score-order", {"scores": other_order}, "slopes before the cap", LAYERED
-    yield "score-order", {"scores": scaled}, "slopes are scaled", LAYERED
-    yield "alibi-ignored", {"scores": of_first}, "the first head's slope for all", LAYERED
+
+def _cap(s: Array, sample: LayerSample, h: int, cap: Any, fall: Any) -> Array:
+    return s if sample.softcap is None else cap(s, sample.softcap)
+
+
+def _cap_early(s: Array, sample: LayerSample, h: int, cap: Any, fall: Any) -> Array:
+    return sample.factor * _cap(s / sample.factor, sample, h, cap, fall)
+
+
+def _fall(slope_of: Callable[[LayerSample, int], float]) -> Scores:
+    def falling(s: Array, sample: LayerSample, h: int, cap: Any, fall: Any) -> Array:
+        apart = np.subtract.outer(np.arange(sample.n), np.arange(sample.n))
+        return s if sample.alibi is None else np.asarray(fall(s, slope_of(sample, h), apart))
+
+    return falling
 
 
 _OTHER_HEADS: dict[str, Callable[[int, LayerSample], int]] = {
@@ -261,13 +253,9 @@ _OTHER_HEADS: dict[str, Callable[[int, LayerSample], int]] = {
 """Whose slope an index that is off gives."""
 
 
-def _slope_of(sample: LayerSample, h: int, *, head: Callable[[int, LayerSample], int]) -> float:
+def _slope_of(sample: LayerSample, h: int, head: Callable[[int, LayerSample], int] = lambda h, sample: h) -> float:
     assert sample.alibi is not None  # of a layer without slopes none is needed
     return float(sample.alibi[head(h, sample)])
-
-
-def _apart(sample: LayerSample) -> Array:
-    return np.subtract.outer(np.arange(sample.n), np.arange(sample.n))
 
 
 def _slopes() -> Iterator[Change]:

@@ -301,7 +301,7 @@ _LEVELS: dict[str, tuple[str, tuple[Any, ...]]] = {
 _BATCHES = {**_TABLE, "k": (2, 3), "size": ((5, 4, 2), (9, 3, 4)), "precision": (None,)}
 # Past blocks of 16, 32 and 64: with rotations, windows and slopes, as far as they are accepted.
 _LONG = {**_TABLE, "size": ((70, 3, 2), (33, 2, 2)), "heads": ((1, 1), (2, 1)), "lam": (0.0,), "precision": (None,)}
-_MOST_LONG = 4
+_MOST_LONG = 4  # chosen: few, since each has as many positions as ten small ones
 
 
 @lru_cache(maxsize=32)

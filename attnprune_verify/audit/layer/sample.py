@@ -111,12 +111,12 @@ class LayerSample(Sample):
 
     @property
     def positional(self) -> bool:
-        """Whether the order of the tokens matters."""
+        """Return whether the order of the tokens matters."""
         return self.causal or self.rope is not None or self.window is not None or self.alibi is not None
 
     @property
     def features(self) -> frozenset[str]:
-        """Which of `REFUSABLE` it has."""
+        """The names of `REFUSABLE` that it has."""
         has = {
             "given-mask": self.mask is not None,
             "groups": self.kv_heads < self.heads,

@@ -1,4 +1,4 @@
-"""What a function of a layer must return, and the error a correct program may have; never computed by the subject."""
+"""Right results of functions of a layer, and the error a correct program may have; never computed by the subject."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ def _relative_error_bound(sample: LayerSample, u: float) -> Matrix:
 
 
 def layer_loops(function: str, sample: LayerSample, u: float) -> tuple[Any, ...]:
-    """What adding up all positions index by index may cost: n^2 u times the sum of absolute values."""
+    """Bound the cost of adding up all positions index by index: n^2 u times the sum of absolute values."""
     if function != "layer_gradient":
         return (0.0,)
     batch = sample.X if sample.X.ndim == 3 else sample.X[None]

@@ -1,1 +1,1 @@
-"""Which mistake is it? Known wrong formulas, the smallest instance that shows it, and code that repeats it."""
+"""Names of mistakes: known wrong formulas, the smallest instance that shows one, and code that repeats it."""

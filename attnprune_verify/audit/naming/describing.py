@@ -1,4 +1,4 @@
-"""What is known of an error nobody has a name for: where it is, and what the wrong numbers look like."""
+"""Errors without a name: where they are, what the wrong numbers look like, where gradients are cut off."""
 
 from __future__ import annotations
 
@@ -6,10 +6,10 @@ from collections.abc import Callable, Iterator
 
 import numpy as np
 
-from attnprune_verify.audit.naming.fitting import Observation, tolerances
+from attnprune_verify.audit.layer.formulas import attention_part
+from attnprune_verify.audit.naming.fitting import Observation, compared, tolerances
 from attnprune_verify.audit.naming.sentences import SENTENCES
 from attnprune_verify.audit.truth.formulas import RIGHT, Array
-from attnprune_verify.audit.truth.parts import attention_part
 from attnprune_verify.audit.truth.reference import reference
 
 __all__ = ["cut_off", "described", "told_from_one", "wrong_entries"]
@@ -23,27 +23,21 @@ def told_from_one(factor: float) -> str:
 def described(function: str, observations: list[Observation]) -> str:
     """Return what is known of an error nobody has a name for."""
     said: list[str] = []
+    each = [[(part, one.value, one.bound) for part, one in compared(function, [o])] for o in observations]
     for name, property_of in _PROPERTIES.items():
-        holds = [
-            any(
-                part is not None and property_of(part, truth.value, truth.bound)
-                for part, truth in zip(o.parts, reference(function, o.sample), strict=True)
-            )
-            for o in observations
-        ]
-        if holds and all(holds):
+        if each and all(any(property_of(*parts) for parts in one) for one in each):
             said.append(name)
-    ratios = [ratio for o in observations for ratio in _ratios(function, o)]
+    ratios = list(_ratios(function, observations))
     same = len(ratios) > 1 and np.ptp(ratios) <= 1e-9 * abs(ratios[0])  # of one number something is always true
     if same and abs(ratios[0] - 1) > 1e-14:
         said.append(f"everything returned is {told_from_one(ratios[0])} times what is right")
     return ", ".join(said) if said else SENTENCES["unknown"]
 
 
-def _ratios(function: str, observation: Observation) -> Iterator[float]:
-    """Return what the truth has to be multiplied by to give what was returned; nan where nothing does."""
-    for part, truth in zip(observation.parts, reference(function, observation.sample), strict=True):
-        if part is not None and np.linalg.norm(truth.value) > 0:
+def _ratios(function: str, observations: list[Observation]) -> Iterator[float]:
+    """Factors of the truth that give what was returned; nan where none does."""
+    for part, truth in compared(function, observations):
+        if np.linalg.norm(truth.value) > 0:
             ratio = float((part * truth.value).sum() / (truth.value**2).sum())
             same = np.linalg.norm(part - ratio * truth.value) <= 1e-12 * np.linalg.norm(part)
             yield ratio if same else np.nan
@@ -95,7 +89,7 @@ _CUT = ("gradient", "loss_and_gradient", "factored_gradient", "layer_gradient", 
 
 
 def cut_off(function: str, observations: list[Observation]) -> str | None:
-    """How entries were cut off, in words: all of them, or before the regulariser; None if they were not.
+    """Describe how entries were cut off: all of them, or before the regulariser; None if they were not.
 
     Examples
     --------

@@ -13,7 +13,16 @@ import numpy as np
 from attnprune_verify.audit.layer.sample import LayerSample
 from attnprune_verify.audit.naming.describing import cut_off, described, told_from_one, wrong_entries
 from attnprune_verify.audit.naming.exponential import logit_factor, smooth_in_distance
-from attnprune_verify.audit.naming.fitting import LISTED, Fit, Observation, fits, matches, same_as_right, telling
+from attnprune_verify.audit.naming.fitting import (
+    LISTED,
+    Fit,
+    Observation,
+    compared,
+    fits,
+    matches,
+    same_as_right,
+    telling,
+)
 from attnprune_verify.audit.naming.mistakes import MISTAKES, Mistake
 from attnprune_verify.audit.naming.sentences import SENTENCES
 from attnprune_verify.audit.truth.formulas import RIGHT, Array, Steps
@@ -25,7 +34,7 @@ __all__ = ["Diagnosis", "diagnose"]
 
 Attempt: TypeAlias = "Callable[[str, list[Observation]], Diagnosis | None]"
 
-_VARIANTS = 3
+_VARIANTS = 3  # chosen: of a mistake, in pairs, whose number is the square of all
 _TURNED = {"gradient-transposed": "transposed", "gradient-symmetrised": "symmetrised"}
 
 
@@ -88,16 +97,10 @@ def _named(function: str, observations: list[Observation], attempts: list[Attemp
 
 
 def _wrong_parts(function: str, observations: list[Observation]) -> list[int]:
-    count = len(reference(function, observations[0].sample)) if observations else 1
-    wrong = [
-        index
-        for index in range(count)
-        if any(
-            part is not None and wrong_entries(part, truth.value, truth.bound).any()
-            for part, truth in ((o.parts[index], reference(function, o.sample)[index]) for o in observations)
-        )
-    ]
-    return wrong or list(range(count))
+    every = list(range(len(reference(function, observations[0].sample)) if observations else 1))
+    pairs = {index: compared(function, _only(observations, [index])) for index in every}
+    wrong = [i for i in every if any(wrong_entries(part, one.value, one.bound).any() for part, one in pairs[i])]
+    return wrong or every
 
 
 def _only(observations: list[Observation], parts: list[int]) -> list[Observation]:
@@ -122,16 +125,15 @@ def _exchanged(function: str, observations: list[Observation]) -> Diagnosis | No
 def _all_zero(function: str, observations: list[Observation]) -> Diagnosis | None:
     """Nothing but zeros where the truth has none: that is no wrong factor, nor a dense target of pruned weights."""
     for observation in observations:
-        pairs = zip(observation.parts, reference(function, observation.sample), strict=True)
-        looked_at = [(part, truth.value) for part, truth in pairs if part is not None]
-        if any(part.any() for part, _ in looked_at) or not any(truth.any() for _, truth in looked_at):
+        looked_at = list(compared(function, [observation]))
+        if any(part.any() for part, _ in looked_at) or not any(truth.value.any() for _, truth in looked_at):
             return None
     return _worded([("zero-output", "")]) if observations else None
 
 
 def _all_the_same(function: str, observations: list[Observation]) -> Diagnosis | None:
     """One number, everywhere, on several instances."""
-    numbers = {number for o in observations for part in o.parts if part is not None for number in np.unique(part)}
+    numbers = {number for part, _ in compared(function, observations) for number in np.unique(part)}
     several = len(observations) >= _SEVERAL and len({o.sample.seed + o.sample.work for o in observations}) > 1
     return _worded([("constant-output", f"{numbers.pop():g}")]) if several and len(numbers) == 1 else None
 
@@ -154,7 +156,7 @@ def _leaking(function: str, observations: list[Observation]) -> Diagnosis | None
 
 
 _NOTHING: tuple[Attempt, ...] = (_all_zero, _all_the_same)
-_SEVERAL = 3
+_SEVERAL = 3  # chosen: instances on which one number is no accident
 
 
 def _one_factor(function: str, observations: list[Observation]) -> Diagnosis | None:
@@ -278,20 +280,14 @@ def _low_precision(
 
 def _both_signs(function: str, observations: list[Observation]) -> bool:
     """Rounding errors go both ways; an added epsilon does not."""
-    signs: set[float] = set()
-    for observation in observations:
-        for part, truth in zip(observation.parts, reference(function, observation.sample), strict=True):
-            if part is not None:
-                signs |= set(np.sign(part - truth.value).ravel().tolist())
-    return {-1.0, 1.0} <= signs
+    errors = [(part - truth.value).ravel() for part, truth in compared(function, observations)]
+    return bool(errors) and np.concatenate(errors).min() < 0 < np.concatenate(errors).max()
 
 
 def _rounded_to(function: str, observation: Observation, precision: Precision, alone: bool) -> bool:
     typical, u = False, precision.unit_roundoff
     wider = u / observation.sample.unit_roundoff
-    for part, truth in zip(observation.parts, reference(function, observation.sample), strict=True):
-        if part is None:
-            continue
+    for part, truth in compared(function, [observation]):
         error = np.abs(part - truth.value)
         size = float(np.linalg.norm(truth.value))
         coarse = np.minimum(wider * truth.bound, 1.0 + size) + 2 * u * np.abs(truth.value)
@@ -307,51 +303,56 @@ def _rounded_to(function: str, observation: Observation, precision: Precision, a
 
 
 def _ids_of_factors(function: str, observations: list[Observation], fit: Fit) -> dict[str, str]:
-    """Return what factors other than 1 mean; for attention itself they have no name."""
+    """Return the ids of factors other than 1; for attention itself they have no name."""
     ids: dict[str, str] = {}
     if function in MAPS:
         return ids
-    for index in range(len(fit.factors[0])):
-        pairs = np.array([parts[index] for parts in fit.factors])
+    for index, pairs in enumerate(np.moveaxis(np.array(fit.factors), 1, 0)):
         loss = function in ("loss", "factored_loss", "layer_loss") or (function == "loss_and_gradient" and index == 0)
-        scale = "loss-scale" if loss or function.endswith("relative_error") else "gradient-scale"
         a, b = (column[~np.isnan(column)] for column in pairs.T)
-        if fit.regularizer == "not squared" and _differs(b, 0):
-            ids["regularizer-not-squared"] = ""
-        elif fit.regularizer in _TURNED.values() and _differs(b, 0):
-            turned = next(id for id, form in _TURNED.items() if form == fit.regularizer)
-            ids[turned] = "the regulariser's part"
-        elif fit.regularizer.endswith("alone"):
-            ids["missing-regularizer"] = f"it is {fit.regularizer}"
-        elif fit.regularizer != "right" and _differs(b, 0):
-            ids["regularizer-scale"] = f"it is {fit.regularizer}"
+        ids |= _ids_of_form(fit.regularizer, b)
+        whole = False  # whether the regulariser has the same factor
         if _is(a, 0):
             ids["dense-target-uses-M"] = "the attention part is 0"
         elif _is(a, -1) and not loss:
-            ids["gradient-sign"] = "of everything" if _is(b, -1) and b.size else ""
-            if _is(b, -1):
-                continue
+            whole = _is(b, -1)
+            ids["gradient-sign"] = "of everything" if whole else ""
         elif _differs(a, 1):
-            if _is(a[np.abs(a - 1) > 1e-12], 0):
-                return {}  # it vanishes on some instances only, which no factor does
-            scaled = [
-                (o.sample, factor) for o, factor in zip(observations, pairs[:, 0], strict=True) if factor == factor
-            ]
-            if all(_summed(sample, factor) for sample, factor in scaled if factor != 1):
-                return {"batch-not-averaged": "right for one sample; sums over batches, the contract averages"}
-            if function == "layer_gradient" and all(_unscaled(sample, factor) for sample, factor in scaled):
-                return {"scale-missing-in-gradient": f"in G_{'QK'[index]}"}
-            ids[scale] = f"factor {_factor(a)}"
+            other = _no_factor(function, index, observations, pairs[:, 0])
+            if other is not None:
+                return other
+            ids["loss-scale" if loss or function.endswith("relative_error") else "gradient-scale"] = _factor(a)
             both = pairs[~np.isnan(pairs).any(axis=1)]
-            if b.size and both.size and np.allclose(both[:, 0], both[:, 1], rtol=1e-6):
-                continue
-        if fit.regularizer == "right" and b.size:
-            wrong = b[np.abs(b - 1) > 1e-12]  # on the other instances it may well be right
-            if _is(wrong, 0):
-                ids["missing-regularizer"] = ""
-            elif wrong.size:
-                ids["regularizer-scale"] = f"factor {_factor(b)}"
+            whole = bool(both.size) and np.allclose(both[:, 0], both[:, 1], rtol=1e-6)
+        wrong = b[np.abs(b - 1) > _ONE]  # on the other instances it may well be right
+        if wrong.size and not whole and fit.regularizer == "right":
+            ids |= {"missing-regularizer": ""} if _is(wrong, 0) else {"regularizer-scale": _factor(b)}
     return ids
+
+
+def _ids_of_form(form: str, factors: Array) -> dict[str, str]:
+    """Return the id of a wrong form of the regulariser."""
+    if form.endswith("alone"):
+        return {"missing-regularizer": f"it is {form}"}
+    if form == "right" or not _differs(factors, 0):
+        return {}
+    if form == "not squared":
+        return {"regularizer-not-squared": ""}
+    turned = [id for id, one in _TURNED.items() if one == form]
+    return {turned[0]: "the regulariser's part"} if turned else {"regularizer-scale": f"it is {form}"}
+
+
+def _no_factor(function: str, index: int, observations: list[Observation], column: Array) -> dict[str, str] | None:
+    """Return what makes factors of the attention term that are no wrong factor, or None."""
+    scaled = [(o.sample, factor) for o, factor in zip(observations, column, strict=True) if factor == factor]
+    wrong = [(sample, factor) for sample, factor in scaled if abs(factor - 1) > _ONE]
+    if all(abs(factor) < _ZERO for _, factor in wrong):
+        return {}  # it vanishes on some instances only, which no factor does
+    if all(_summed(sample, factor) for sample, factor in scaled if factor != 1):
+        return {"batch-not-averaged": "right for one sample; sums over batches, the contract averages"}
+    if function == "layer_gradient" and all(_unscaled(sample, factor) for sample, factor in scaled):
+        return {"scale-missing-in-gradient": f"in G_{'QK'[index]}"}
+    return None
 
 
 def _summed(sample: Sample, factor: float) -> bool:
@@ -365,17 +366,22 @@ def _unscaled(sample: Sample, factor: float) -> bool:
     return isinstance(sample, LayerSample) and abs(factor * sample.factor - 1) < 1e-6 < abs(factor - 1)
 
 
+_ZERO, _ONE = 1e-9, 1e-12
+"""Within which a fitted factor is a whole number, and is 1: factors are fitted to rounding, and snapped to 1."""
+
+
 def _is(values: Array, number: float) -> bool:
-    return bool(values.size) and bool((np.abs(values - number) < 1e-9).all())
+    return bool(values.size) and bool((np.abs(values - number) < _ZERO).all())
 
 
 def _differs(values: Array, number: float) -> bool:
-    return bool((np.abs(values - number) > 1e-12).any())
+    return bool((np.abs(values - number) > _ONE).any())
 
 
 def _factor(values: Array) -> str:
     low, high = float(values.min()), float(values.max())
-    return told_from_one(low) if high - low <= 1e-6 * abs(high) else f"between {low:.3g} and {high:.3g}"
+    same = high - low <= 1e-6 * abs(high)
+    return f"factor {told_from_one(low)}" if same else f"factor between {low:.3g} and {high:.3g}"
 
 
 def _worded(found: list[tuple[str, str]]) -> Diagnosis:

@@ -13,12 +13,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from attnprune_verify.audit.layer.formulas import attention_part
 from attnprune_verify.audit.layer.sample import LAYERED
 from attnprune_verify.audit.naming.describing import told_from_one
 from attnprune_verify.audit.naming.fitting import Observation, matches, telling
 from attnprune_verify.audit.naming.others import right_product
 from attnprune_verify.audit.truth.formulas import RIGHT, Array, Steps
-from attnprune_verify.audit.truth.parts import attention_part
 from attnprune_verify.audit.truth.reference import reference
 
 __all__ = ["logit_factor", "one_curve", "smooth_in_distance"]
@@ -33,7 +33,7 @@ _SLOPES = ("gradient", "loss_and_gradient", "factored_gradient", "layer_gradient
 
 
 def _places(function: str) -> Iterator[tuple[str, Callable[[float], dict[str, Callable[..., Any]]]]]:
-    """Where a factor may stand, and the steps that have it there."""
+    """The places where a factor may stand, and the steps that have it there."""
     if function in LAYERED:
         yield "", lambda a: {"scale": lambda one: a * one.factor, "slope_scale": lambda one: a * one.factor}
         if function in _SLOPES:
@@ -121,7 +121,7 @@ def _fitted(gap: Callable[[float], NDArray[np.float64]]) -> float | None:
 
 
 def smooth_in_distance(function: str, observations: list[Observation]) -> bool:
-    """Whether the weights of each row are one function of the distance to its largest logit, and that is not exp."""
+    """Return whether the weights of each row are one function of the distance to its largest logit other than exp."""
     if function != "attention":
         return False
     distances, errors = [], []
@@ -151,7 +151,7 @@ def smooth_in_distance(function: str, observations: list[Observation]) -> bool:
 
 
 def one_curve(z: NDArray[np.float64], error: NDArray[np.float64]) -> bool:
-    """Whether errors are a function of the distances z: von Neumann's ratio of neighbouring errors is far below 1.
+    """Return whether errors are a function of the distances z: von Neumann's ratio of neighbours is far below 1.
 
     Examples
     --------

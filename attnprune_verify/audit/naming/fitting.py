@@ -6,19 +6,19 @@ a single number they come from a list of factors people use, or are constants fi
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from attnprune_verify.audit.truth.formulas import Array, Steps
-from attnprune_verify.audit.truth.parts import attention_part, through_entry
-from attnprune_verify.audit.truth.reference import reference, spread
+from attnprune_verify.audit.layer.formulas import attention_part
+from attnprune_verify.audit.truth.formulas import Array, Steps, through_entry
+from attnprune_verify.audit.truth.reference import Component, reference, spread
 from attnprune_verify.audit.truth.samples import Sample
 
-__all__ = ["LISTED", "Fit", "Observation", "fits", "matches", "same_as_right", "telling", "tolerances"]
+__all__ = ["LISTED", "Fit", "Observation", "compared", "fits", "matches", "same_as_right", "telling", "tolerances"]
 
 _NUMBERS = ("loss", "factored_loss", "relative_error", "layer_loss")
 _UNREGULARIZED = ("attention", "relative_error", "layer_attention", "layer_relative_error")
@@ -34,7 +34,7 @@ Factors = tuple[float, float]
 
 @dataclass(frozen=True, eq=False)
 class Observation:
-    """What a function returned on a sample."""
+    """A sample and the parts that a function returned on it."""
 
     sample: Sample
     parts: tuple[NDArray[Any] | None, ...]  # None: not to be looked at
@@ -46,6 +46,14 @@ class Fit:
 
     regularizer: str
     factors: tuple[tuple[Factors, ...], ...]
+
+
+def compared(function: str, observations: list[Observation]) -> Iterator[tuple[Array, Component]]:
+    """Yield each returned part that is looked at with the right one."""
+    for one in observations:
+        for part, truth in zip(one.parts, reference(function, one.sample), strict=True):
+            if part is not None:
+                yield part, truth
 
 
 def tolerances(function: str, sample: Sample) -> tuple[float, ...]:
@@ -249,28 +257,8 @@ def _factors(sample: Sample) -> list[float]:
     """Factors people put in front of a term, the right one first."""
     n, d = sample.n, sample.d
     k = sample.X.shape[0] if sample.X.ndim == 3 else 1
-    sizes = [
-        2.0,
-        0.5,
-        0.0,
-        -1.0,
-        4.0,
-        0.25,
-        1 / n,
-        2 / n,
-        1 / n**2,
-        2 / n**2,
-        1 / d,
-        1 / d**2,
-        2 / d**2,
-        2 / d,
-        n,
-        d,
-        n * n,
-        d * d,
-        k,
-        1 / k,
-    ]
+    sizes = [2.0, 0.5, 0.0, -1.0, 4.0, 0.25, 1 / n, 2 / n, 1 / n**2, 2 / n**2]
+    sizes += [1 / d, 1 / d**2, 2 / d**2, 2 / d, n, d, n * n, d * d, k, 1 / k]
     # Without a regulariser, what people add where nothing was asked for.
     inverse = [1 / sample.lam, sample.lam**-0.5] if sample.lam > 0 else [0.1, 0.01, 1e-3]
     return list(dict.fromkeys([1.0, *sizes, sample.lam, 2 * sample.lam, *inverse]))
@@ -383,16 +371,15 @@ _REGULARIZERS: dict[str, Form] = {
     "that of M_Q alone": _regularizer(_squares, lambda M: M, pair="Q"),
     "that of M_K alone": _regularizer(_squares, lambda M: M, pair="K"),
 }
-_FIRST_ORDER = ("loss", "gradient", "loss_and_gradient", *_PAIRS)
+_FIRST_ORDER = ("loss", "gradient", "loss_and_gradient")
+_MATRICES = ("gradient", "hessian_vector_product", "loss_and_gradient")
 _ONLY: dict[str, tuple[str, ...]] = {
-    "not squared": _FIRST_ORDER,
-    "the sum of absolute values": _FIRST_ORDER,
-    "that of M - 1": _FIRST_ORDER,
-    "the sum of entries": _FIRST_ORDER,
-    "that of M*W": ("loss", "gradient", "loss_and_gradient"),
-    "transposed": ("gradient", "hessian_vector_product", "loss_and_gradient"),
-    "symmetrised": ("gradient", "hessian_vector_product", "loss_and_gradient"),
+    **dict.fromkeys(
+        ("not squared", "the sum of absolute values", "that of M - 1", "the sum of entries"), (*_FIRST_ORDER, *_PAIRS)
+    ),
+    "that of M*W": _FIRST_ORDER,
+    **dict.fromkeys(("transposed", "symmetrised"), _MATRICES),
     "lam M instead of lam V": ("hessian_vector_product",),
-    "that of M_Q alone": _PAIRS,
-    "that of M_K alone": _PAIRS,
+    **dict.fromkeys(("that of M_Q alone", "that of M_K alone"), _PAIRS),
 }
+"""The functions in which each form can stand, where that is not all of them."""

@@ -1,4 +1,4 @@
-"""How the audited function is had in a script: from a file, a module, a package, a class, a mapping, or alive."""
+"""Lines of a script that get the audited function: from a file, a module, a package, a class, a mapping, or alive."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def import_lines(subject: Subject, function: str) -> list[str]:
 
 
 def _of_file(file: Path, wanted: str) -> tuple[list[str], str]:
-    """Its import as the audit does it: its folder on the path; inside a package, as part of it.
+    """Import the file as the audit does it: its folder on the path; inside a package, as part of it.
 
     The second value is empty where `wanted` was imported by name, else the variable that holds the module.
     """
@@ -82,7 +82,7 @@ def _out_of(holder: str, subject: Subject, function: str) -> list[str]:
 
 
 def _live(subject: Subject, function: str) -> list[str]:
-    """What is alive by the name it has in a module, if that finds it again; else by one that says what is meant."""
+    """Import a live object by the name it has in a module, if that finds it again; else a comment describes it."""
     alive = subject.target.object
     if isinstance(alive, ModuleType) and sys.modules.get(alive.__name__) is alive and alive.__name__ != "__main__":
         return [*_path_to(alive.__name__), f"from {alive.__name__} import {function}"]

@@ -9,7 +9,9 @@ import numpy as np
 
 from attnprune_verify.audit.layer.mistakes import layer_mistakes
 from attnprune_verify.audit.naming.others import (
+    FORWARD,
     HVP,
+    LOSSES,
     Mistake,
     other_mistakes,
     product_mistakes,
@@ -25,18 +27,8 @@ __all__ = ["MISTAKES", "Mistake"]
 _SLOPES = ("gradient", "loss_and_gradient", "hessian_vector_product", "factored_gradient", "layer_gradient")
 _FUSED_SLOPES = ("gradient", "loss_and_gradient", "hessian_vector_product")
 _FIRST_SLOPES = ("gradient", "loss_and_gradient", "factored_gradient", "layer_gradient")
-_SEEN_CUT = (
-    "attention",
-    "relative_error",
-    "loss",
-    "factored_loss",
-    "layer_attention",
-    "layer_loss",
-    "layer_relative_error",
-    *_FIRST_SLOPES,
-)  # a second derivative just vanishes
-_LOSSES = ("loss", "factored_loss", "loss_and_gradient", "layer_loss")
-_REGULARIZED = (*_LOSSES, *_SLOPES)
+_SEEN_CUT = (*FORWARD, *_FIRST_SLOPES)  # a second derivative just vanishes
+_REGULARIZED = (*LOSSES, *_SLOPES)
 
 
 def _everywhere(id: str, softmax: Callable[..., Array], detail: str = "") -> Iterator[Mistake]:
@@ -282,8 +274,8 @@ def _gradients() -> Iterator[Mistake]:
     yield Mistake("gradient-symmetrised", {"side": lambda p: (p + p.T) / 2}, "X^T p X is")
     yield Mistake("batch-not-averaged", {"pool": lambda M: M}, "as a ratio of sums", only=("relative_error",))
     yield Mistake("unmasked-partner", {"pull_pair": lambda Y, weight, other, pruning: weight * (Y @ other)})
-    yield Mistake("loss-not-squared", {"misfit": lambda c: np.sqrt((c * c).sum())}, only=_LOSSES)
-    yield Mistake("loss-not-squared", {"misfit": lambda c: np.abs(c).sum()}, "sum of absolute values", only=_LOSSES)
+    yield Mistake("loss-not-squared", {"misfit": lambda c: np.sqrt((c * c).sum())}, only=LOSSES)
+    yield Mistake("loss-not-squared", {"misfit": lambda c: np.abs(c).sum()}, "sum of absolute values", only=LOSSES)
     ratios: dict[str, tuple[str, Callable[..., Array]]] = {
         "square root": ("loss-not-squared", lambda c, F, dense: np.sqrt((c * c).sum() / (dense * dense).sum())),
         "divided by F(M)": ("dense-target-uses-M", lambda c, F, dense: (c * c).sum() / (F * F).sum()),
@@ -315,7 +307,7 @@ def _guarded_norms(c: Array, F: Array, dense: Array, *, epsilon: float) -> Array
 
 
 def _derivatives() -> Iterator[Mistake]:
-    """What automatic differentiation makes of a wrong loss, where the closed form with the same mistake is another."""
+    """Automatic derivatives of wrong losses, where the closed form with the same mistake is another."""
     detail = "differentiated as it stands"
     for id, fills in (("mask-multiplies-logits", (0.0, 1e-9)), ("mask-leaks", (-1.0, -5.0, -10.0, -20.0))):
         for fill in fills:

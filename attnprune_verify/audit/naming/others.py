@@ -16,7 +16,9 @@ from attnprune_verify.audit.layer.formulas import LAYER_STEPS, SHARED
 from attnprune_verify.audit.layer.sample import LAYERED
 from attnprune_verify.audit.truth.formulas import Array, masked_softmax
 
-__all__ = ["HVP", "Mistake", "other_mistakes", "product_mistakes", "right_product", "weight_mistakes"]
+__all__ = [
+    "FORWARD", "HVP", "LOSSES", "Mistake", "other_mistakes", "product_mistakes", "right_product", "weight_mistakes",
+]  # fmt: skip
 
 HVP = ("hessian_vector_product",)
 
@@ -40,9 +42,9 @@ class Mistake:
 Softmax: TypeAlias = Callable[..., Array]
 
 _ERRORS = ("relative_error", "layer_relative_error")
-_LOSSES = ("loss", "factored_loss", "loss_and_gradient", "layer_loss")
+LOSSES = ("loss", "factored_loss", "loss_and_gradient", "layer_loss")
 _MAPS = ("attention", "layer_attention")
-_FORWARD = (*_MAPS, *_LOSSES, *_ERRORS)
+FORWARD = (*_MAPS, *LOSSES, *_ERRORS)
 _FUSED = ("attention", "loss", "factored_loss", "relative_error")
 
 
@@ -57,7 +59,7 @@ def other_mistakes() -> Iterator[Mistake]:
     yield from _changed_masks()
 
 
-def _same(id: str, softmax: Softmax, detail: str, only: tuple[str, ...] = _FORWARD) -> Mistake:
+def _same(id: str, softmax: Softmax, detail: str, only: tuple[str, ...] = FORWARD) -> Mistake:
     return Mistake(id, {"softmax": softmax, "dense_softmax": softmax}, detail, only, alone=True)
 
 
@@ -248,7 +250,7 @@ def _distances() -> Iterator[Mistake]:
     for detail, misfit in pairs.items():
         for suffix, factor in (("", lambda F: 1.0), (", averaged over rows", lambda F: 1.0 / len(F[0]))):
             scaled = partial(_scaled, misfit=misfit, factor=factor)
-            yield Mistake("loss-distance", {"residual": both, "misfit": scaled}, detail + suffix, _LOSSES, alone=True)
+            yield Mistake("loss-distance", {"residual": both, "misfit": scaled}, detail + suffix, LOSSES, alone=True)
     norms: dict[str, Callable[[Array], Array]] = {
         "spectral norm": lambda c: np.asarray(0.5 * np.linalg.norm(c, 2) ** 2),
         "the largest row": lambda c: 0.5 * (c * c).sum(axis=1).max(),
@@ -257,7 +259,7 @@ def _distances() -> Iterator[Mistake]:
         "norms of rows": lambda c: np.asarray(0.5 * np.linalg.norm(c, axis=1).sum()),
     }
     for detail, misfit in norms.items():
-        yield Mistake("loss-distance", {"misfit": misfit}, detail, _LOSSES, alone=True)
+        yield Mistake("loss-distance", {"misfit": misfit}, detail, LOSSES, alone=True)
     absolute: dict[str, Callable[..., Array]] = {"ratio": lambda c, F, dense: np.abs(c).sum() / np.abs(dense).sum()}
     yield Mistake("loss-not-squared", absolute, "sums of absolute values", ("relative_error",), alone=True)
     averaged: dict[str, Callable[..., Array]] = {"average": lambda parts: parts}
@@ -274,7 +276,7 @@ def _scaled(both: Array, *, misfit: Callable[[Array], Array], factor: Callable[[
 
 def _changed_masks() -> Iterator[Mistake]:
     """M is replaced before it multiplies the weights."""
-    only = (*_FORWARD, "gradient", "factored_gradient")
+    only = (*FORWARD, "gradient", "factored_gradient")
     prunings: dict[str, Callable[[Array], Array]] = {
         "divided by the largest": lambda M: M / np.abs(M).max(),
         "divided by its norm": lambda M: M / np.linalg.norm(M),

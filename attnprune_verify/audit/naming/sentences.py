@@ -1,4 +1,4 @@
-"""What each mistake id says, in one sentence."""
+"""One sentence for each mistake id, and searches that may break off."""
 
 from __future__ import annotations
 

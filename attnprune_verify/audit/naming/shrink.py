@@ -18,7 +18,7 @@ __all__ = [
 ]  # fmt: skip
 
 SMALLEST = "smallest found"
-DIGITS = (0, 1, 2)
+DIGITS = (0, 1, 2)  # chosen: as few as a reader compares by eye
 FEW = 8
 """Numbers that are written one by one, and compared one beside the other."""
 _CALLS = 80  # chosen: of the subject, for one failure

@@ -18,7 +18,7 @@ from attnprune_verify.instance.layer import AttentionLayer
 
 __all__ = ["array_code", "as_code", "audit_code", "layer_arrays", "layer_code"]
 
-_LARGEST = 2000
+_LARGEST = 2000  # chosen: numbers of an array beyond which no screen holds it
 _MOST_LINES = 36  # chosen: with the lines above it a failure fits on a screen of 40
 _TIMES = 20  # equal calls, of which some differ
 
@@ -209,7 +209,7 @@ class _Expression:
 
     @property
     def one(self) -> str:
-        """Of several things that are returned the last."""
+        """The last of several returned things."""
         if not self.parts:
             return self.text
         if not self.parts[0].startswith("."):

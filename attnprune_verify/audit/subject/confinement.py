@@ -1,4 +1,4 @@
-"""What is closed to a subject: put in force by the process that becomes it, before any of its code.
+"""Confinement of a subject: put in force by the process that becomes it, before any of its code.
 
 With the standard library alone. What could be closed goes back to the audit, and stands in the result.
 """

@@ -24,7 +24,7 @@ __all__ = ["TOO_MUCH_MEMORY", "control", "keep", "main"]
 
 TOO_MUCH_MEMORY = 199  # the exit code
 _MOMENT = 0.2
-_SET_CHILD_SUBREAPER, _SET_PARENT_DEATH_SIGNAL, _SET_DUMPABLE = 36, 1, 4
+_SET_CHILD_SUBREAPER, _SET_PARENT_DEATH_SIGNAL, _SET_DUMPABLE = 36, 1, 4  # of prctl, in linux/prctl.h
 _CHANNELS = 1 << 12  # more than the audit has open
 _STATUS = struct.Struct("<i")
 _PAGE = os.sysconf("SC_PAGE_SIZE") if hasattr(os, "sysconf") else 4096

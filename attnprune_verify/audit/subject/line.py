@@ -29,7 +29,7 @@ _open_lines: set[int] = set()
 
 @dataclass(frozen=True)
 class Allowance:
-    """How long an exchange may take.
+    """The time that an exchange may take.
 
     Attributes
     ----------
@@ -126,7 +126,7 @@ class Line:
 
     @property
     def alive(self) -> bool:
-        """Whether the process has not been ended."""
+        """Return whether the process has not been ended."""
         return self._life >= 0
 
     def close(self) -> None:

@@ -11,6 +11,7 @@ import os
 
 __all__ = ["CLOSED", "drop_rights", "enter", "mount_own"]
 
+# CLONE_NEWNS, NEWIPC, NEWUSER, NEWPID, NEWNET of linux/sched.h.
 _MOUNTS, _IPC, _USER, _PROCESSES, _NETWORK = 0x20000, 0x8000000, 0x10000000, 0x20000000, 0x40000000
 _OWN = _IPC | _PROCESSES | _NETWORK
 _PRIVATE = 0x40000 | 0x4000  # MS_PRIVATE | MS_REC: what is mounted here is mounted nowhere else

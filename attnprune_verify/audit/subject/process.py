@@ -43,7 +43,7 @@ class Parameter:
 
 @dataclass(frozen=True)
 class Answer:
-    """What a call returned: its numbers, which arguments it changed, and how long it took.
+    """The result of a call: its numbers, the arguments it changed, and the time it took.
 
     Attributes
     ----------
@@ -200,7 +200,7 @@ class Subject:
 
     @property
     def apart(self) -> bool:
-        """Whether it has a process of its own."""
+        """Return whether it has a process of its own."""
         return self.target.kind != "live" or (self.forked and hasattr(os, "fork"))
 
     def _start(self) -> Line | Here:

@@ -1,4 +1,4 @@
-"""What a subject may read and where it may write: decided by the audit, before anything of the subject runs."""
+"""Paths a subject may read and write: decided by the audit, before anything of the subject runs."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ def folders_of(target: Target, path: list[str]) -> list[str]:
 
 
 def _visible(place: str) -> list[str]:
-    """What may be read of a folder that code is imported from: no hidden files, and of a home the code alone."""
+    """List the readable part of a folder that code is imported from: no hidden files, and of a home the code alone."""
     if not os.path.isdir(place):
         return [place]  # an archive
     home = os.path.realpath(os.path.expanduser("~"))

@@ -1,4 +1,4 @@
-"""How a subject's process begins: a program of its own, or a copy of the audit's."""
+"""Start of a subject's process: a program of its own, or a copy of the audit's."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a TARGET is: ``package.module``, ``package.module:object``, ``path/to/file.py``, or something alive."""
+"""Targets: ``package.module``, ``package.module:object``, ``path/to/file.py``, or something alive."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _DOTTED = re.compile(r"[^\W\d]\w*(\.[^\W\d]\w*)*", re.UNICODE)
 
 @dataclass(frozen=True)
 class Target:
-    """Where the audited functions are found.
+    """The place of the audited functions.
 
     `place` is what follows in the worker: a dotted module or an absolute file, each with an optional ``:object``; of a
     live `object` its name. `adapter` is the published adapter that is to be put around what is found there.
@@ -36,7 +36,7 @@ class Target:
 
     @property
     def title(self) -> str:
-        """What a report calls it."""
+        """The name in a report."""
         return f"{self.adapter}({self.spec})" if self.adapter else self.spec
 
     @property

@@ -1,1 +1,1 @@
-"""What is asked, what is right, and how far from it right code may be."""
+"""Instances, right results, and the distance from them that right code may have."""

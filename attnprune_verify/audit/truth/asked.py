@@ -1,4 +1,4 @@
-"""Which instances a function is asked: those of the fused weight, or those of layers."""
+"""The instances of a function: those of the fused weight, or those of layers."""
 
 from __future__ import annotations
 

@@ -15,12 +15,12 @@ from numpy.typing import NDArray
 
 from attnprune_verify.audit.truth.samples import Sample
 
-__all__ = ["Array", "RIGHT", "Steps", "attention_part", "masked_softmax", "through_entry"]
+__all__ = ["Array", "RIGHT", "Steps", "fused_part", "masked_softmax", "through_entry"]
 
 Array: TypeAlias = NDArray[Any]
 Steps: TypeAlias = Mapping[str, Callable[..., Array]]
 
-_STEP = 1e-30
+_STEP = 1e-30  # of a complex-step derivative: its square is below every rounding
 
 
 def masked_softmax(logits: Array, allowed: Array, epsilon: float = 0.0, shifted: bool = True) -> Array:
@@ -71,15 +71,15 @@ def through_entry(sample: Sample, steps: Steps, compute: Callable[[Sample], tupl
     return tuple(steps["leave"](part, M) if part.ndim else part for part, M in zip(parts, asked, strict=False))
 
 
-def attention_part(function: str, sample: Sample, steps: Steps) -> tuple[Array, ...]:
-    """What a function returns without its regulariser, computed with these steps; of a batch the average."""
-    return through_entry(sample, steps, lambda entered: _attention_part(function, entered, steps))
+def fused_part(function: str, sample: Sample, steps: Steps) -> tuple[Array, ...]:
+    """Return the results of a function without its regulariser, computed with these steps; of a batch the average."""
+    return through_entry(sample, steps, lambda entered: _fused(function, entered, steps))
 
 
-def _attention_part(function: str, sample: Sample, steps: Steps) -> tuple[Array, ...]:
+def _fused(function: str, sample: Sample, steps: Steps) -> tuple[Array, ...]:
     with np.errstate(all="ignore"):
         if sample.X.ndim == 3:
-            each = [_attention_part(function, sample.changed(X=tokens), steps) for tokens in sample.X]
+            each = [_fused(function, sample.changed(X=tokens), steps) for tokens in sample.X]
             if function == "attention":
                 return (np.stack([parts[0] for parts in each]),)
             if "pool" in steps:

@@ -33,7 +33,7 @@ class Precision:
 
     @property
     def short(self) -> bool:
-        """Whether it has 16 bits."""
+        """Return whether it has 16 bits."""
         return self.unit_roundoff > 2.0**-20
 
     def exact(self, values: Any) -> NDArray[Any]:
@@ -50,7 +50,7 @@ class Precision:
         return float(self.exact(value))
 
     def holds(self, *sizes: float) -> bool:
-        """Whether numbers of these sizes are within what is asked of it."""
+        """Return whether instances of it may hold numbers of these sizes."""
         return not self.short or all(size <= _LARGEST_16 for size in sizes)
 
     def covers(self, other: Precision) -> bool:
@@ -76,7 +76,7 @@ PRECISIONS: dict[str, Precision] = {
 
 
 def near_one(precision: Precision) -> tuple[float, ...]:
-    """How close to 1 masks are asked: as close as it gets, and where the loss still decides in this precision."""
+    """Return the distances of masks from 1: the smallest, and one where the loss still decides in this precision."""
     return (1e-4,) if precision.unit_roundoff < 2.0**-40 else (1e-4, 3e-2)
 
 

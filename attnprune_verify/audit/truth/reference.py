@@ -1,4 +1,4 @@
-"""What a function must return on a sample, and the error a correct program may have; never computed by the subject."""
+"""The right result of a function on a sample, and the error a correct program may have, without the subject."""
 
 from __future__ import annotations
 

@@ -52,7 +52,7 @@ class Sample:
 
     @property
     def unit_roundoff(self) -> float:
-        """Of the precision the contract asks for on these inputs."""
+        """The unit roundoff of the precision that the contract wants on these inputs."""
         return self.precision.unit_roundoff
 
     @property
@@ -214,7 +214,7 @@ def documents(rng: Generator, n: int) -> NDArray[np.float64]:
 
 
 def inner_features(d: int) -> int:
-    """How many columns W_Q and W_K have for d features: another number, so that no shape fits by accident."""
+    """Return the number of columns of W_Q and W_K for d features: another one, so that no shape fits by accident."""
     return d + 1 if d < 3 else d - 1
 
 

@@ -17,9 +17,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from attnprune_verify.audit.contract import FUNCTIONS
+from attnprune_verify.audit.layer.formulas import attention_part
 from attnprune_verify.audit.layer.sample import LayerSample
 from attnprune_verify.audit.truth.formulas import RIGHT, Array
-from attnprune_verify.audit.truth.parts import attention_part
 from attnprune_verify.audit.truth.reference import Component, reference, spread
 from attnprune_verify.audit.truth.samples import Sample
 
@@ -28,8 +28,8 @@ __all__ = ["Judgement", "compare", "hidden_terms", "judge", "normwise_factor", "
 # CHECKING's K = 10 was calibrated on NumPy alone; log-sum-exp, blocked, torch and jax styles need the rest
 # (tests/audit/test_calibration.py measures the largest error of right implementations in units of spread + u ||g||).
 RESOLUTION_FACTOR = 30.0
-COARSE = 0.01
-_NORMWISE, _MOST_NORMWISE = 4.0, 64.0
+COARSE = 0.01  # chosen: one hundredth of the result is the least that a verdict must see
+_NORMWISE, _MOST_NORMWISE = 4.0, 64.0  # chosen: room for a decomposition of the weights, and its limit
 _FAR = 4.0  # times the resolution: what is wrong by most of itself is wrong, however coarse the look
 
 # Formats of 16 bits round what is stored, and nothing else: fewer roundings, each of half a percent.
@@ -85,7 +85,7 @@ def _normwise(function: str, sample: Sample, one: Judgement) -> Judgement:
 
 
 def normwise_factor(function: str, sample: Sample) -> float:
-    """How much larger errors of logits may be that are small next to ||x_i|| ||A|| ||x_j||, not |x_i||A||x_j|."""
+    """Return the factor of errors of logits that are small next to ||x_i|| ||A|| ||x_j||, not |x_i||A||x_j|."""
     key = ("normwise", function.startswith(("factored", "layer")))
     if key not in sample.memo:
         X = sample.X.astype(float)
@@ -198,7 +198,7 @@ def _relative(error: float, size: float) -> str:
     return f"{error / size:.2g}" if size > 0 else "inf"
 
 
-_ROOM = 10.0
+_ROOM = 10.0  # chosen: a term shows where it is so many times the resolution
 
 
 def hidden_terms(function: str, decided: list[Sample]) -> str | None:
