@@ -128,8 +128,8 @@ class Claim:
     ----------
     id, kind, title, section, reading
         The paper's label (or `rem:`, `exp:`, `fix:`, `new:`), and where it stands.
-    says, formula
-        The statement in words and as a formula.
+    formula : str
+        What is asserted, in the notation that `readback` reads.
     finding : str
         What was found beside the verdict, where the statement judged is not ours: shown after it.
     strength : Strength
@@ -154,11 +154,12 @@ class Claim:
     title: str
     section: str
     reading: Reading
-    says: str
     formula: str
     strength: Strength
     margin: Margin
     supply: Supply
+    says: str = ""
+    """Words of a statement whose formula is not read back; `scope.sentence` renders the others."""
     hypotheses: tuple[Hypothesis, ...] = ()
     uses: tuple[str, ...] = ()
     wrong: tuple[Wrong, ...] = ()

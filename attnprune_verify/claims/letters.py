@@ -155,6 +155,12 @@ def _across_ones(tokens: Any) -> Any:
     return np.linalg.eigvalsh(basis @ tokens @ tokens.T @ basis.T)[0]
 
 
+def _least_singular(tokens: Any) -> float:
+    """The least of as many singular values as there are tokens: eigenvalues of X X^T would lose half of the digits."""
+    tokens = np.asarray(tokens, dtype=float)
+    return float(np.linalg.svd(tokens)[1].min(initial=np.inf)) if len(tokens) <= tokens.shape[1] else 0.0
+
+
 def _choosing(q: Quantities) -> Any:
     return q.row_sizes >= 2
 
@@ -164,16 +170,20 @@ def _step(q: Quantities, L: Any) -> Any:
 
 
 _SPECTRAL: Letters = {"||": lambda q: "_2"}
-_PRODUCTS: Letters = {**_SPECTRAL, "P": lambda q: q.p1, "P'": _other(lambda q: q.p1)}
 _TOKENS: Letters = {"n": lambda q: q.case["tokens"], "lam": lambda q: q.case["strength"]}
 _LEVEL: Letters = {"beta": lambda q: q.level}
+_GRAM: Letters = {**_LEVEL, "lambda_min(X X^T)": lambda q: _least_singular(q.X) ** 2}
 _STOCHASTIC: Letters = {
     "range i": lambda q: range(len(q.case["f"])),
     "delta": lambda q: min(q.case["f"].ravel()),
     "min_allowed f": lambda q: min(q.case["f"][q.case["allowed"]]),
+    "M_c": lambda q: q.case["allowed"],
+    "n": lambda q: len(q.case["B"]),
+    "B 1": lambda q: q.case["B"].sum(axis=1),
 }
+"""B 1 is summed in fractions: floats would not be 0."""
 _EVERY_PLACE: Letters = {"range j": lambda q: range(q.n), "range k": lambda q: range(q.n)}
-_ROW: Letters = {"s": _softmax, "J": _jacobian, "c": _residual}
+_ROW: Letters = {"s": _softmax, "f": lambda q: q.softmax(q.t)}
 
 OF_CLAIM: Mapping[str, Letters] = {
     "lem:PL_ineq": {"delta": lambda q: q.delta},
@@ -182,8 +192,8 @@ OF_CLAIM: Mapping[str, Letters] = {
     "eq:convergence:add_squre": {"R": lambda q: q.norm(q.B), "d": lambda q: len(q.B)},
     "fix:lower_bound_B_plus_M": {"d": lambda q: len(q.B)},
     "fac:trace_BAB": {**_LEVEL, "A": _shifted},
-    "lem:lower_bound_XBX": _LEVEL,
-    "lem:lower_bound_XBX_informal": _LEVEL,
+    "lem:lower_bound_XBX": _GRAM,
+    "lem:lower_bound_XBX_informal": _GRAM,
     "lem:lower_bound_hadamard": {"range i": lambda q: range(len(q.B))},
     **dict.fromkeys(
         ("lem:lower_bound_p", "lem:lower_bound_p_informal", "lem:lower_bound_p_row", "fix:lower_bound_p",
@@ -194,8 +204,8 @@ OF_CLAIM: Mapping[str, Letters] = {
     "fac:combine": {"range j": lambda q: range(len(q.u))},
     "fac:norm_bound": {"u": lambda q: q.case["u"]},
     "lem:bound_grad_f": {"d vec f(M) / d vec M": COMMON["dF/dM"]},
-    "eq:lip_diag_1": _PRODUCTS,
-    "eq:lip_diag_2": _PRODUCTS,
+    "eq:lip_diag_1": _SPECTRAL,
+    "eq:lip_diag_2": _SPECTRAL,
     "eq:lip_l_1": {"f": lambda q: q.F},
     "rem:practical": _EVERY_PLACE,
     "exp:any_attention_mask": _EVERY_PLACE,
@@ -238,7 +248,6 @@ OF_CLAIM: Mapping[str, Letters] = {
         "L_paper": lambda q: q.lam + 30 * q.d * q.n**3.5 * q.R**6,
         "L_sharp": lambda q: q.lam + COMMON["C_+"](q) * q.K**2,
     },
-    "new:logit_bound": {"N": lambda q: q.M},
     "new:kappa_centred": {"beta_c": lambda q: _across_ones(q.X)},
     "new:kappa_masked": {
         "X_L": lambda q: q.X[_choosing(q)],

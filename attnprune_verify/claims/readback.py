@@ -33,8 +33,6 @@ class Scope:
 
     def named(self, name: str) -> Any:
         """Return what the letter stands for; an array has two dimensions, a vector is a column."""
-        if name in self.definitions:
-            return value(self.definitions[name], self)
         if name in self.indices:
             return float(self.indices[name])
         base, _, index = name.rpartition("_")
@@ -46,6 +44,8 @@ class Scope:
 
     def stands_for(self, name: str) -> Any:
         """Return the array or the number of a letter, None where it has none."""
+        if name in self.definitions:
+            return value(self.definitions[name], self)
         if name in self.letters:
             return self.letters[name](self.q)
         if name in self.q.case and not isinstance(self.q.case[name], str):

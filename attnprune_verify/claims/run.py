@@ -18,7 +18,7 @@ from attnprune_verify.claims.falsifier import QUICK, Effort
 from attnprune_verify.claims.judge import Judgement, judge
 from attnprune_verify.claims.prior import prior_of
 from attnprune_verify.claims.relation import numbers
-from attnprune_verify.claims.scope import hypotheses, quantifier
+from attnprune_verify.claims.scope import hypotheses, quantifier, sentence
 from attnprune_verify.claims.standing import Standing
 from attnprune_verify.claims.symbols import symbols_of
 from attnprune_verify.claims.trial import Trial, certain
@@ -96,7 +96,7 @@ class ClaimRecord:
             "slack": judgement.slack,
             "note": self.note,
             "quote": None if (quoted := quotation(claim.id)) is None else quoted._asdict(),
-            "says": claim.says,
+            "says": sentence(claim),
             "formula": claim.formula,
             "finding": claim.finding,
             "group": claim.group,

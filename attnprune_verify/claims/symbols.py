@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 
 from attnprune_verify.claims.core import Claim
+from attnprune_verify.claims.scope import hypotheses
 
 __all__ = ["SYMBOLS", "symbols_of"]
 
@@ -34,6 +35,15 @@ SYMBOLS: dict[str, str] = {
     "delta": "a lower bound of the attention entries",
     "kappa_T": "the least ||W o (X^T V X)|| of V with norm 1 and zero row sums that is 0 where the mask forbids",
     "kappa_+": "the smallest nonzero singular value of the map from M to the centred logits",
+    "beta_c": "the least ||X_c^T v||^2 of the unit vectors v with sum 0",
+    "beta_i": "the least eigenvalue of X X^T on the vectors with sum 0 that row i may hold",
+    "X_L": "the tokens of the rows that have a choice",
+    "s1": "the largest weight of the row s",
+    "s2": "the second largest weight of the row s",
+    "E_s": "the mean under the weights s",
+    "Var_s": "the variance under the weights s",
+    "L_paper": "the paper's constant, lam + 30 d n^{7/2} R^6",
+    "M_c": "the attention mask, 1 where a position is allowed",
     "W0": "the principal branch of Lambert's W function",
     "o": "the product entry by entry",
 }
@@ -55,11 +65,11 @@ def symbols_of(claim: Claim) -> dict[str, str]:
     --------
     >>> from attnprune_verify.claims.registry import find
     >>> list(symbols_of(find("new:PL_sharp", "any")))
-    ['c', 'p', 'G', 'J_i', 'lambda_2', 'beta', 'delta', 'kappa_T', 'o']
+    ['c', 'p', 'J_i', 'lambda_2', 'kappa_T', 'o']
     """
     if not claim.own:
         return {}
-    text = f"{claim.says} {claim.formula}"
+    text = " ".join((claim.says, claim.formula, *hypotheses(claim)))
     return {name: words for name, words in SYMBOLS.items() if _PATTERNS[name].search(text) and not said(name, text)}
 
 

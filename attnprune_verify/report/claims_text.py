@@ -9,6 +9,7 @@ from rich.padding import Padding
 from rich.text import Text
 
 from attnprune_verify.claims.run import ClaimRecord, ClaimsResult
+from attnprune_verify.claims.scope import sentence
 
 __all__ = ["closing_sentence", "render_claims"]
 
@@ -85,7 +86,9 @@ def _lines(records: list[ClaimRecord]) -> list[RenderableType]:
         if proofs:  # a section without proofs has no such column: its names are the longest, and 80 columns few
             line.append(f"{'' if proof == 'none' else 'proof ' + proof:{proofs + 6}}  ", style=_PROOF[proof])
         line.append(record.evidence.grade if len(name) <= width else f"\n{'':11}{record.evidence.grade}", style="dim")
-        says = record.claim.says.removesuffix(f" {where}") + (_TAUTOLOGY if "tautology" in record.claim.tags else "")
+        says = sentence(record.claim).removesuffix(f" {where}") + (
+            _TAUTOLOGY if "tautology" in record.claim.tags else ""
+        )
         lines += [line, Padding(Text(says), (0, 0, 0, 11))]
         if record.claim.finding:
             lines.append(Padding(Text(f"Found: {record.claim.finding}."), (0, 0, 0, 11)))

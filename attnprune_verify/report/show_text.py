@@ -12,7 +12,7 @@ from attnprune_verify.claims.excerpts import quotation
 from attnprune_verify.claims.judge import ROUNDING
 from attnprune_verify.claims.prior import known_or_new
 from attnprune_verify.claims.run import ClaimRecord, snippet, witness
-from attnprune_verify.claims.scope import hypotheses, quantifier
+from attnprune_verify.claims.scope import hypotheses, quantifier, sentence
 from attnprune_verify.claims.symbols import symbols_of
 from attnprune_verify.report.blocks import Block
 from attnprune_verify.report.claims_text import STYLE
@@ -51,7 +51,11 @@ def _page(record: ClaimRecord, repairs: Sequence[ClaimRecord], kept: bool) -> It
     quoted = quotation(claim.id)
     if quoted is not None:
         yield from _part("the paper's words", f"{quoted.text} (line {quoted.line} of its LaTeX)")
-    yield from _part("judged" if claim.group in ("text", "consequence") else "says", claim.says, claim.formula)
+    yield from _part(
+        "judged" if claim.group in ("text", "consequence") else "says",
+        sentence(claim),
+        claim.formula if claim.says else "",
+    )
     yield from _part("where", *(f"{name} is {words}" for name, words in symbols_of(claim).items()))
     yield from _part("reading", claim.reading.says)
     yield from _part("for", quantifier(claim))
@@ -62,7 +66,7 @@ def _page(record: ClaimRecord, repairs: Sequence[ClaimRecord], kept: bool) -> It
     yield from _part("found", claim.finding)
     yield from _part("note", claim.note)
     yield from _numbers(record)
-    mended = (f"{one.claim.test_id}, {one.statement.value}: {one.claim.says}" for one in repairs)
+    mended = (f"{one.claim.test_id}, {one.statement.value}: {sentence(one.claim)}" for one in repairs)
     yield from _part("repaired by", *mended)
     yield from _part("proof of the repair", *dict.fromkeys(file for one in repairs for file in one.evidence.files))
     proof = record.evidence.proof.value

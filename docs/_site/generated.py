@@ -145,7 +145,7 @@ def _statement(records: list[Any], home: dict[str, str]) -> str:
     from attnprune_verify.claims.excerpts import quotation
     from attnprune_verify.claims.latex import in_latex
     from attnprune_verify.claims.prior import known_or_new
-    from attnprune_verify.claims.scope import hypotheses, quantifier
+    from attnprune_verify.claims.scope import hypotheses, quantifier, sentence
     from attnprune_verify.claims.unread import UNREAD
 
     claim = records[0].claim
@@ -167,7 +167,7 @@ def _statement(records: list[Any], home: dict[str, str]) -> str:
         if quoted is not None:
             parts.append(f"The paper: *{_text(quoted.text)}* (line {quoted.line} of its LaTeX).\n")
         judged = "Judged: " if claim.group in ("text", "consequence") else ""
-        parts.append(f"{judged}{_text(claim.says)}\n\n```text\n{claim.formula}\n```\n")
+        parts.append(f"{judged}{_text(sentence(claim))}\n\n```text\n{claim.formula}\n```\n")
         formula = None if claim.test_id in UNREAD else in_latex(claim.formula, claim.id)
         if formula is not None:
             parts.append(f"\\[{formula}\\]\n")

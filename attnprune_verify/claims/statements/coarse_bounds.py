@@ -53,14 +53,13 @@ def _opposed() -> Iterator[Case]:
         yield Case({"B": 0.5 * np.sign(-M), "M": M, "lam": 0.5}, f"d = {d}, M outside the box")
 
 
-def _bound(id_: str, title: str, says: str, formula: str, margin: Margin, wrong: Wrong, attains: Any = None) -> Claim:
+def _bound(id_: str, title: str, formula: str, margin: Margin, wrong: Wrong, attains: Any = None) -> Claim:
     return Claim(
         id=id_,
         kind=Kind.LEMMA,
         title=title,
         section=_SECTION,
         reading=ANY_MASK,
-        says=says,
         formula=formula,
         strength=Strength.TIGHT if attains else Strength.UPPER,
         margin=margin,
@@ -79,8 +78,7 @@ def _upper(q: Quantities, factor: float = 3.0) -> Relation:
 CLAIMS: tuple[Claim, ...] = (
     _bound(
         "new:bound_c_sharp",
-        "Bound for c by all rows",
-        "||c|| is at most sqrt(2n), approached by opposite one-hot rows.",
+        "Bound for c by the number of rows",
         "||c(M)||_F <= sqrt(2n)",
         lambda q: at_most(q.norm(q.c), _root(q, 2.0 * q.n)),
         Wrong("1.4 sqrt(n)", lambda q: at_most(q.norm(q.c), _root(q, 1.96 * q.n))),
@@ -88,8 +86,7 @@ CLAIMS: tuple[Claim, ...] = (
     ),
     _bound(
         "new:bound_diag_sharp",
-        "Bound for the diagonal by all rows",
-        "The diagonal matrix of the rows' means of c, weighted by f(M), has norm at most sqrt(n), not 2n.",
+        "Bound for the diagonal by the number of rows",
         "||diag((c o f(M)) 1)||_F <= sqrt(n)",
         lambda q: at_most(q.norm(q.p1.sum(axis=1)), _root(q, float(q.n))),
         Wrong("0.9 sqrt(n)", lambda q: at_most(q.norm(q.p1.sum(axis=1)), _root(q, 0.81 * q.n))),
@@ -98,15 +95,13 @@ CLAIMS: tuple[Claim, ...] = (
     _bound(
         "new:bound_p",
         "Bound for p",
-        "||p|| is at most 3 sqrt(n), as the PL proof uses it.",
         "||p||_F <= 3 sqrt(n)",
         lambda q: at_most(q.norm(q.p), _root(q, 9.0 * q.n)),
         Wrong("0.41 sqrt(n)", lambda q: at_most(q.norm(q.p), _root(q, 0.41**2 * q.n))),
     ),
     _bound(
         "new:p_norm_half_c",
-        "p is at most half of c",
-        "||p||_F is at most half of ||c||_F: p is the softmax Jacobian, whose norm is at most 1/2, applied to c.",
+        "p against c",
         "||p||_F <= ||c||_F / 2",
         lambda q: at_most(q.norm(q.p), q.norm(q.c) / 2),
         Wrong("0.49 ||c||", lambda q: at_most(q.norm(q.p), q.norm(q.c) * q.number(0.49))),
@@ -115,8 +110,6 @@ CLAIMS: tuple[Claim, ...] = (
     _bound(
         "new:attention_gradient_upper",
         "The attention gradient by norms",
-        "The gradient of L_attn has norm at most 3 sqrt(n) max|W| ||X||_F^2, as the proof of the PL inequality uses"
-        " it.",
         "||W o (X^T p X)||_F <= 3 sqrt(n) max|W| ||X||_F^2",
         _upper,
         Wrong("0.41 in place of 3", lambda q: _upper(q, 0.41)),
@@ -127,7 +120,6 @@ CLAIMS: tuple[Claim, ...] = (
         title="Lower bound for B + lam M in the ball",
         section="G Convergence of Gradient Descent",
         reading=LITERAL,
-        says="Part 1 needs only ||M||_F <= d, which descent keeps, not the box, which it leaves.",
         formula="||B + lam M||^2 >= ||B||^2 + lam^2 ||M||^2 - 2 ||B|| lam d for ||M||_F <= d",
         strength=Strength.TIGHT,
         margin=_plus_lam_M,

@@ -189,12 +189,11 @@ CLAIMS: tuple[Claim, ...] = (
     Claim(
         id="new:row_hessian",
         kind=Kind.THEOREM,
-        title="Curvature of one row",
+        title="Curvature of a row",
         section=_SECTION,
         reading=LITERAL,
-        says="The Hessian of 1/2 ||softmax(s) - f||^2 in the logits lies between -C_+ I and C_+ I, C_+ ="
-        " (39 + 55 sqrt(33))/1152; approached from above with two tokens and f at a vertex.",
-        formula="-C_+ <= lambda_min(H), lambda_max(H) <= C_+, H = J^2 + diag(J c) - s (J c)^T - (J c) s^T",
+        formula="-C_+ <= lambda_min(H), lambda_max(H) <= C_+, C_+ = (39 + 55 sqrt(33))/1152,"
+        " H = J^2 + diag(J c) - s (J c)^T - (J c) s^T, c = s - f, J = diag(s) - s s^T",
         strength=Strength.TIGHT,
         loose=frozenset({"C_-"}),
         margin=lambda q: _row_range(q, lower=upper_constant),
@@ -206,12 +205,11 @@ CLAIMS: tuple[Claim, ...] = (
     Claim(
         id="new:row_hessian_lower",
         kind=Kind.THEOREM,
-        title="Negative curvature of one row",
+        title="Negative curvature of a row",
         section=_SECTION,
         reading=LITERAL,
-        says="The Hessian of 1/2 ||softmax(s) - f||^2 in the logits is at least -C_- I, C_- = (55 sqrt(33) - 39)/1152 ="
-        f" {_C_MINUS:.5f}; approached with two tokens and f at a vertex.",
-        formula="lambda_min(H) >= -C_-, H = J^2 + diag(J c) - s (J c)^T - (J c) s^T",
+        formula="lambda_min(H) >= -C_-, C_- = (55 sqrt(33) - 39)/1152, H = J^2 + diag(J c) - s (J c)^T - (J c) s^T,"
+        " c = s - f, J = diag(s) - s s^T",
         strength=Strength.TIGHT,
         margin=lambda q: _row_range(q)[1],
         supply=_ROWS,
@@ -225,8 +223,7 @@ CLAIMS: tuple[Claim, ...] = (
         title="Curvature domination",
         section=_SECTION,
         reading=LITERAL,
-        says="A row's Hessian dominates (lambda_2(J) - max_j(<c, s> - c_j)) J: convex as soon as that factor is >= 0.",
-        formula="lambda_min(H - (lambda_2(J) - max_j (<c, s> - c_j)) J) >= 0",
+        formula="lambda_min(H - (lambda_2(J) - max_j (<c, s> - c_j)) J) >= 0, c = s - f, J = diag(s) - s s^T",
         strength=Strength.LOWER,
         margin=_domination,
         supply=_ROWS,
@@ -240,7 +237,6 @@ CLAIMS: tuple[Claim, ...] = (
         title="Range of the curvature",
         section=_SECTION,
         reading=ANY_MASK,
-        says="Every eigenvalue of the Hessian of L lies between lam - C_- K^2 and lam + C_+ K^2.",
         formula="lam - C_- K^2 <= lambda_min(Hess L(M)), lambda_max(Hess L(M)) <= lam + C_+ K^2",
         strength=Strength.TIGHT,
         margin=_curvature_range,
@@ -274,8 +270,6 @@ CLAIMS: tuple[Claim, ...] = (
         title="How loose the paper's constant is",
         section=_SECTION,
         reading=ANY_MASK,
-        says=f"K <= max|W| ||X||^2 <= R^3, so the paper's L - lam is at least {_TIMES} d n^{{7/2}} times the sharp"
-        " one.",
         formula=f"K <= max|W| ||X||_2^2 <= R^3, L_paper - lam >= {_TIMES} d n^{{7/2}} (L_sharp - lam)",
         strength=Strength.TIGHT,
         margin=_against_R,

@@ -366,7 +366,6 @@ CLAIMS: tuple[Claim, ...] = (
         title="Descent lemma",
         section=_APPENDIX,
         reading=ANY_MASK,
-        says="A step of eta decreases the loss by at least eta (1 - eta L/2) ||grad||^2.",
         formula="L(M - eta g) <= L(M) - eta (1 - eta L/2) ||g||^2, L = lam + (5/4) K^2",
         strength=Strength.UPPER,
         margin=_one_step,

@@ -69,7 +69,6 @@ def _regulariser(q: Quantities, factor: int) -> list[Relation]:
 def _lemma(
     id_: str,
     title: str,
-    says: str,
     formula: str,
     quantity: Callable[[Quantities], Any],
     right: _Entry,
@@ -86,7 +85,6 @@ def _lemma(
         title=title,
         section=_SECTION,
         reading=ANY_MASK if masked else FULL,
-        says=says,
         formula=formula,
         strength=Strength.IDENTITY,
         arithmetic="ball",
@@ -102,7 +100,6 @@ CLAIMS: tuple[Claim, ...] = (
     _lemma(
         "lem:grad_one_row_mat",
         "Gradient of a row of the logits",
-        "Row i0 of the logits moves with M_{i1,j1} at rate W_{i1,j1} X_{i0,i1} X_{*,j1}.",
         "d(X (M o W) X^T)_{i0} / dM_{i1,j1} = W_{i1,j1} X_{i0,i1} X_{*,j1}",
         lambda q: q.logits,
         _logits,
@@ -115,7 +112,6 @@ CLAIMS: tuple[Claim, ...] = (
     _lemma(
         "lem:grad_exp_func",
         "Gradient of a row of u",
-        "The exponential multiplies the derivative of its logit.",
         "du(M)_{i0}/dM_{i1,j1} = u(M)_{i0} o (W_{i1,j1} X_{i0,i1} X_{*,j1})",
         lambda q: q.ut,
         lambda q, i, j: q.ut * _logits(q, i, j),
@@ -128,7 +124,6 @@ CLAIMS: tuple[Claim, ...] = (
     _lemma(
         "lem:grad_sum",
         "Gradient of the row sums",
-        "The derivative of alpha sums the allowed derivatives.",
         "dalpha(M)_{i0}/dM_{i1,j1} = <u(M)_{i0} o (M_c)_{i0}, W_{i1,j1} X_{i0,i1} X_{*,j1}>",
         lambda q: q.alphat,
         lambda q, i, j: (q.ut * q.number(q.allowed.astype(float)) * _logits(q, i, j)).sum(axis=1),
@@ -139,7 +134,6 @@ CLAIMS: tuple[Claim, ...] = (
     _lemma(
         "lem:grad_soft_prob",
         "Gradient of the softmax probabilities",
-        "Quotient rule: the direct term minus the row's mean.",
         "df(M)_{i0,j0}/dM_{i1,j1} = f W X_{i0,i1} X_{j0,j1} - f <f_{i0}, W X_{i0,i1} X_{*,j1}>",
         lambda q: q.F,
         _softmax,
@@ -150,7 +144,6 @@ CLAIMS: tuple[Claim, ...] = (
     _lemma(
         "lem:grad_one_unit",
         "Gradient of c",
-        "c moves as f(M) does.",
         "dc(M)_{i0,j0}/dM_{i1,j1} = df(M)_{i0,j0}/dM_{i1,j1}",
         lambda q: q.c,
         _softmax,
@@ -161,7 +154,6 @@ CLAIMS: tuple[Claim, ...] = (
     _lemma(
         "lem:grad_rec",
         "Gradient of the reconstruction error",
-        "The derivative sums B1 + B2 over all entries (brackets around B1 + B2 are missing in print).",
         "dL_attn/dM_{i1,j1} = sum_{i0,j0} (B1(M) + B2(M))",
         lambda q: q.L_attn,
         lambda q, i, j: _B1(q, i, j) + _B2(q, i, j),
@@ -176,7 +168,6 @@ CLAIMS: tuple[Claim, ...] = (
         title="Gradient of the regulariser",
         section=_SECTION,
         reading=LITERAL,
-        says="The derivative of (lam/2) ||M||^2 is lam M entry by entry.",
         formula="dL_reg/dM_{i1,j1} = lam M_{i1,j1}",
         strength=Strength.IDENTITY,
         arithmetic="exact",
@@ -188,7 +179,6 @@ CLAIMS: tuple[Claim, ...] = (
     _lemma(
         "lem:grad_loss_func",
         "Gradient of the loss, entry by entry",
-        "Sum of B1 + B2 over all entries, plus B3.",
         "dL/dM_{i1,j1} = sum_{i0,j0} (B1(M) + B2(M)) + B3(M)",
         lambda q: q.L_attn + q.lam * (q.M * q.M).sum() / 2,
         lambda q, i, j: _B1(q, i, j) + _B2(q, i, j) + _B3(q, i, j),

@@ -222,8 +222,6 @@ CLAIMS: tuple[Claim, ...] = (
         title="A lower bound of the attention entries",
         section=_SECTION,
         reading=ANY_MASK,
-        says="While ||M||_F <= d every allowed entry has an explicit positive floor, exponentially small in the"
-        " logits.",
         formula="F(M)_ij >= 1 / sum_k exp(d ||W o x_i (x_k - x_j)^T||_F)",
         strength=Strength.TIGHT,
         margin=_floor,
@@ -283,8 +281,6 @@ CLAIMS: tuple[Claim, ...] = (
         title="Pruning nothing satisfies the theorem",
         section=_SECTION,
         reading=FULL,
-        says="For lam <= 6 sqrt(n) max|W| ||X||_F^2/d the initial M = 1 already meets the paper's guarantee, whatever"
-        " mu.",
         formula="lam <= 6 sqrt(n) max|W| ||X||_F^2 / d implies lam^2 d^2/(mu n^2) <= xi/2,"
         " xi = 12 n^{-3/2} max|W| ||X||_F^2 lam d / mu",
         strength=Strength.TIGHT,

@@ -28,7 +28,7 @@ _Lines = Callable[[Quantities, int, int], list[Any]]
 def _equation(
     id_: str,
     section: str,
-    says: str,
+    title: str,
     formula: str,
     margin: Any,
     wrong: Wrong,
@@ -44,10 +44,9 @@ def _equation(
     return Claim(
         id=id_,
         kind=Kind.EQUATION,
-        title=f"Equation in a proof: {says.partition(':')[0].rstrip('.')}"[:70],
+        title=f"Equation in a proof: {title}",
         section=section,
         reading=reading,
-        says=says,
         formula=formula,
         strength=strength,
         arithmetic=arithmetic,
@@ -255,7 +254,7 @@ _BOUND: dict[str, Any] = {"supply": PAIRS, "strength": Strength.UPPER, "arithmet
 CLAIMS: tuple[Claim, ...] = (
     _equation(
         "eq:mat_total", _C,
-        "A row of the logits: its derivative is X d(M o W)^T/dM_{i1,j1} X_{i0}.",
+        "A row of the logits",
         "d(X (M o W) X^T)_{i0}/dM_{i1,j1} = d(X (M o W)^T X_{i0})/dM_{i1,j1} = X (d(M o W)^T/dM_{i1,j1}) X_{i0}",
         lambda q: _chain(q, _rows),
         Wrong("d(M o W) not transposed", lambda q: _chain(q, lambda q, i, j: _rows(q, i, j, transposed=False))),
@@ -264,7 +263,7 @@ CLAIMS: tuple[Claim, ...] = (
     ),
     _equation(
         "eq:mat_mask", _C,
-        "The masked weight: its transposed derivative has one entry, W_{i1,j1} at (j1, i1).",
+        "The masked weight",
         "d(M o W)^T/dM_{i1,j1} = (W^T)_{j1,i1} e_{j1} e_{i1}^T = W_{i1,j1} e_{j1} e_{i1}^T",
         lambda q: _chain(q, _masked_weight),
         Wrong("at (i1, j1)", lambda q: _chain(q, lambda q, i, j: _masked_weight(q, i, j, transposed=False))),
@@ -272,7 +271,7 @@ CLAIMS: tuple[Claim, ...] = (
     ),
     _equation(
         "eq:grad_prob", _C,
-        "The product rule for f(M): alpha^{-1} and u o M_c.",
+        "The product rule for f(M)",
         "df(M)/dM_{i1,j1} = (d alpha^{-1}/dM_{i1,j1}) (u o M_c) + (d(u o M_c)/dM_{i1,j1}) alpha^{-1}",
         lambda q: _chain(q, _quotient),
         Wrong("a minus between", lambda q: _chain(q, lambda q, i, j: _quotient(q, i, j, -1))),
@@ -280,7 +279,7 @@ CLAIMS: tuple[Claim, ...] = (
     ),
     _equation(
         "eq:grad_proB_1(M)", _C,
-        "The first term of the product rule: -f <f_{i0}, W X_{i0,i1} X_{*,j1}>, in four steps.",
+        "The first term of the product rule",
         "(d alpha^{-1}/dM_{i1,j1}) (u o M_c) = -(u o M_c) alpha^{-2} d alpha/dM_{i1,j1} = -f <f_{i0}, W_{i1,j1}"
         " X_{i0,i1} X_{*,j1}>",
         lambda q: _chain(q, _first_term),
@@ -289,7 +288,7 @@ CLAIMS: tuple[Claim, ...] = (
     ),
     _equation(
         "eq:grad_proB_2(M)", _C,
-        "The second term of the product rule: f W X_{i0,i1} X_{j0,j1}, in three steps.",
+        "The second term of the product rule",
         "(d(u o M_c)/dM_{i1,j1}) alpha^{-1} = M_c (du/dM_{i1,j1}) alpha^{-1} = f W_{i1,j1} X_{i0,i1} X_{j0,j1}",
         lambda q: _chain(q, _second_term),
         Wrong("i1 and j1 swapped", lambda q: _chain(q, lambda q, i, j: _second_term(q, i, j, swapped=True))),
@@ -297,21 +296,21 @@ CLAIMS: tuple[Claim, ...] = (
     ),
     _equation(
         "eq:one_unit_c1", _D,
-        "C_1 as a matrix: two diagonal factors, or W o (X_{i0} X_{j0}^T).",
+        "C_1 as a matrix",
         "C_1(M) = c f diag(X_{i0}) W diag(X_{j0}) = c f (W o (X_{i0} X_{j0}^T))",
         _C1, Wrong("diag(X_{i0}) twice", lambda q: _C1(q, right=0)),
         ("fac:indexing", "fac:combine", "fac:algebra"), supply=_ANY,
     ),
     _equation(
         "eq:one_init_c2", _D,
-        "C_2 as a matrix: diag(X_{i0}) W diag(X^T f_{i0}), with the sign on the left.",
+        "C_2 as a matrix",
         "-C_2(M) = c f diag(X_{i0}) W diag(X^T f(M)_{i0})",
         _C2, Wrong("without the sign", lambda q: _C2(q, 1)),
         ("fac:indexing", "fac:algebra"), supply=_ANY,
     ),
     _equation(
         "eq:mean_thm", _F,
-        "The mean value theorem in one variable: the slope on the segment takes the mean value; checked on cubics.",
+        "The mean value theorem in one variable",
         "f(y) - f(x) = <grad f(x + t (y - x)), y - x> for some t in [0, 1]",
         _mean_value, Wrong("at t = 0", lambda q: _mean_value(q, everywhere=True)),
         (), supply=Arrays({"a": "n", "b": "n", "x": "n", "y": "n"}), reading=LITERAL, strength=Strength.LOWER,
@@ -320,29 +319,30 @@ CLAIMS: tuple[Claim, ...] = (
     ),
     _equation(
         "eq:lip_diag_1", _F,
-        "The diagonal through the spectral norm: ||(P - P') 1|| <= sqrt(n) ||P - P'||, P = f o c.",
-        "||diag(P 1) - diag(P' 1)||_F = ||(P - P') 1||_2 <= ||P - P'|| ||1||_2 = sqrt(n) ||P - P'||",
+        "The diagonal through the spectral norm",
+        "||diag(P 1) - diag(P' 1)||_F = ||(P - P') 1||_2 <= ||P - P'|| ||1||_2 = sqrt(n) ||P - P'||"
+        ", P = f(M) o c(M), P' = f(M') o c(M')",
         _diagonal, Wrong("half of sqrt(n)", lambda q: _diagonal(q, 0.5)),
         ("fac:algebra", "fac:norm_bound"), **_BOUND,
     ),
     _equation(
         "eq:lip_diag_2", _F,
-        "The spectral norm is at most the Frobenius norm: for P - P', P = f o c.",
-        "||P - P'|| <= ||P - P'||_F",
+        "The spectral norm against the Frobenius norm",
+        "||P - P'|| <= ||P - P'||_F, P = f(M) o c(M), P' = f(M') o c(M')",
         lambda q: at_most(_spectral(q, _difference(q)), q.norm(_difference(q))),
         Wrong("0.9 of it", lambda q: at_most(_spectral(q, _difference(q)), q.norm(_difference(q)) * q.number(0.9))),
         ("fac:norm_bound",), **_BOUND,
     ),
     _equation(
         "eq:lip_l_0", _F,
-        "The gradient's change in two terms: the attention's and the regulariser's.",
+        "The gradient's change, term by term",
         "||grad L(M) - grad L(M')||_F <= ||W o (X^T (p - p') X)||_F + ||lam (M - M')||_F",
         _two_terms, Wrong("the second left out", lambda q: _two_terms(q, both=False)),
         ("thm:mat_view_l",), **_BOUND,
     ),
     _equation(
         "eq:lip_l_1", _F,
-        "The attention's term: 24 d n^{7/2} R^3 + 6 d n^{3/2} R^3 is at most 30 d n^{7/2} R^3.",
+        "The attention's term",
         "R^3 (||f o c - f' o c'|| + ||diag((f o c) 1) f - diag((f' o c') 1) f'||) <= R^3 (24 d n^{7/2} R^3"
         " + 6 d n^{3/2} R^3) ||M - M'|| <= 30 d n^{7/2} R^6 ||M - M'||_F",
         _thirty, Wrong("29 for 30", lambda q: _thirty(q, 29)),
@@ -351,7 +351,7 @@ CLAIMS: tuple[Claim, ...] = (
     ),
     _equation(
         "eq:lip_l_2", _F,
-        "The regulariser's term: lam ||M - M'||_F.",
+        "The regulariser's term",
         "||lam (M - M')||_F = lam ||M - M'||_F",
         lambda q: equal(q.norm((q.M - q.N) * q.lam), q.norm(q.M - q.N) * q.lam),
         Wrong("lam^2", lambda q: equal(q.norm((q.M - q.N) * q.lam), q.norm(q.M - q.N) * q.lam * q.lam)),
@@ -359,7 +359,7 @@ CLAIMS: tuple[Claim, ...] = (
     ),
     _equation(
         "eq:convergence:add_squre", _G,
-        "The square of B + lam M: its expansion, Cauchy-Schwarz, and ||M||_F <= d.",
+        "The square of B + lam M",
         "||B + lam M||^2 = ||B||^2 + lam^2 ||M||^2 + 2 <B, lam M> >= ... - 2 ||B|| ||lam M|| >= ... - 2 R lam d",
         _square, Wrong("R lam d", lambda q: _square(q, 1)),
         (), supply=Arrays({"B": "dd", "M": "dd"}, make=_in_box), reading=LITERAL, strength=Strength.LOWER,

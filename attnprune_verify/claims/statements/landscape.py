@@ -147,11 +147,9 @@ CLAIMS: tuple[Claim, ...] = (
     Claim(
         id="new:ray_monotone",
         kind=Kind.THEOREM,
-        title="The ray through M = 1",
+        title="The ray through the dense model",
         section=_SECTION,
         reading=ANY_MASK,
-        says="Along M = tau 1 the attention error falls for tau < 1 and rises for tau > 1, for any tokens, weights,"
-        " mask.",
         formula="(tau - 1) d/dtau L_attn(tau 1) >= 0",
         strength=Strength.LOWER,
         margin=_along_ray,
@@ -182,11 +180,9 @@ CLAIMS: tuple[Claim, ...] = (
     Claim(
         id="new:strong_convexity",
         kind=Kind.THEOREM,
-        title="Strong convexity for large lam",
+        title="Strong convexity",
         section=_SECTION,
         reading=ANY_MASK,
-        says="L is (lam - C_- K^2)-strongly convex on all of R^{dxd} once lam > C_- K^2; no larger constant"
-        " serves every instance, this one is approached.",
         formula="<grad L(M) - grad L(N), M - N> >= (lam - C_- K^2) ||M - N||_F^2",
         strength=Strength.TIGHT,
         margin=_monotone,

@@ -38,8 +38,6 @@ CLAIMS: tuple[Claim, ...] = (
         title="Lipschitz of f(M), sharp",
         section=_SECTION,
         reading=ANY_MASK,
-        says="f(M) is K/2-Lipschitz, K = ||Pi A|| the norm of the centred logit map; approached near"
-        " a row that is uniform over two positions.",
         formula="||f(M) - f(M')||_F <= (K/2) ||M - M'||_F",
         strength=Strength.TIGHT,
         margin=lipschitz(F_of, lambda q: q.of(sharp.lipschitz_attention, q.K)),
@@ -59,7 +57,6 @@ CLAIMS: tuple[Claim, ...] = (
         title="Lipschitz of c(M), sharp",
         section=_SECTION,
         reading=ANY_MASK,
-        says="c = f(M) - f is K/2-Lipschitz, as f(M) is.",
         formula="||c(M) - c(M')||_F <= (K/2) ||M - M'||_F",
         strength=Strength.TIGHT,
         margin=lipschitz(c_of, lambda q: q.of(sharp.lipschitz_attention, q.K)),
@@ -76,7 +73,6 @@ CLAIMS: tuple[Claim, ...] = (
         title="Lipschitz of f(M) o c(M), sharp",
         section=_SECTION,
         reading=ANY_MASK,
-        says="f(M) o c(M) is K/2-Lipschitz, approached where f is one-hot and f(M) is halved between two others.",
         formula="||f(M) o c(M) - f(M') o c(M')||_F <= (K/2) ||M - M'||_F",
         strength=Strength.TIGHT,
         margin=lipschitz(p1_of, lambda q: q.K / 2),
@@ -93,9 +89,7 @@ CLAIMS: tuple[Claim, ...] = (
         title="Lipschitz constant of the gradient, sharp",
         section=_SECTION,
         reading=ANY_MASK,
-        says=f"The gradient is Lipschitz with lam + C_+ K^2, C_+ = (39 + 55 sqrt(33))/1152 = {_C_PLUS:.5f}; no smaller"
-        " multiple of K^2 will do.",
-        formula="||grad L(M) - grad L(M')||_F <= (lam + C_+ K^2) ||M - M'||_F",
+        formula="||grad L(M) - grad L(M')||_F <= (lam + C_+ K^2) ||M - M'||_F, C_+ = (39 + 55 sqrt(33))/1152",
         strength=Strength.TIGHT,
         margin=lipschitz(gradient_of, sharp_L),
         supply=PAIRS,
@@ -114,9 +108,6 @@ CLAIMS: tuple[Claim, ...] = (
         title="Lipschitz of the diagonal (conjecture)",
         section=_SECTION,
         reading=ANY_MASK,
-        says="The diagonal is K sqrt 2 q (1-q) (4q-1)-Lipschitz at q = (5 + sqrt 13)/12,"
-        f" {_DIAGONAL:.6f} K: found by search, not proved. new:lip_diag_bound is close; what is missing is that a third"
-        " token, which raises the 1-norm of that proof a little, lowers the 2-norm by more.",
         formula="||diag((f(M) o c(M)) 1) - diag((f(M') o c(M')) 1)||_F <= sqrt 2 q (1-q) (4q-1) K ||M - M'||_F,"
         " q = (5 + sqrt 13)/12",
         strength=Strength.UPPER,
@@ -135,7 +126,6 @@ CLAIMS: tuple[Claim, ...] = (
         title="Lipschitz of the diagonal, proved",
         section=_SECTION,
         reading=ANY_MASK,
-        says=f"The diagonal is {_DIAGONAL_PROVED:g} K-Lipschitz, less than a hundredth above what two tokens show.",
         formula=f"||diag((f(M) o c(M)) 1) - diag((f(M') o c(M')) 1)||_F <= {_DIAGONAL_PROVED:g} K ||M - M'||_F",
         strength=Strength.UPPER,
         margin=lipschitz(diagonal_of, lambda q: q.K * q.number(_DIAGONAL_PROVED)),
@@ -152,9 +142,6 @@ CLAIMS: tuple[Claim, ...] = (
         title="Lipschitz of the correction term (conjecture)",
         section=_SECTION,
         reading=ANY_MASK,
-        says=f"diag((f o c) 1) f is {_CORRECTION} K-Lipschitz: found by search, not proved. A row's rate is the norm of"
-        " s (J (2s - f))^T + <s, s - f> J, s the row, largest at a vertex f; of the two terms no bound by one number of"
-        " the row is sharp, as they are not largest together.",
         formula=f"||p2(M) - p2(M')||_F <= {_CORRECTION} K ||M - M'||_F",
         strength=Strength.UPPER,
         margin=lipschitz(p2_of, lambda q: q.K * q.number(_CORRECTION)),

@@ -227,7 +227,6 @@ CLAIMS: tuple[Claim, ...] = (
         title="The assumptions are practical",
         section=_SECTION,
         reading=CAUSAL,
-        says="Every entry of the pruned attention matrix is positive.",
         formula="min_ij F(M)_ij > 0",
         strength=Strength.LOWER,
         arithmetic="ball",
@@ -245,8 +244,6 @@ CLAIMS: tuple[Claim, ...] = (
         title="The assumptions are practical",
         section=_SECTION,
         reading=_OWN_BOUND,
-        says="Every entry of the pruned attention matrix is positive, and has a lower bound that serves every M in"
-        " [0,1]^{dxd}.",
         formula="F(M)_ij >= 1/sum_k exp(sum_ab max(0, W_ab x_ia (x_kb - x_jb))) if 0 <= M_ij <= 1",
         strength=Strength.TIGHT,
         margin=_floor_of_the_box,

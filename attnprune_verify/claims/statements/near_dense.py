@@ -41,7 +41,7 @@ def _toward_dense(rng: Generator, case: Case) -> dict[str, Any]:
 def _radius(multiple: float) -> Hypothesis:
     supply = Instances("any", extra=_toward_dense, small=True)
     return Hypothesis(
-        f"||c||_F <= {multiple:g} f_min / sqrt 5",
+        f"||c||_F <= {multiple:g} f_min/sqrt 5".replace(" 1 ", " "),
         # ||c||^2 in the place of lam d^2
         lambda q: bool(q.square(q.c) <= q.of(rates.linear_rate_threshold, 1, q.f_min, 1) * q.number(multiple**2)),
         supply.families,
@@ -127,10 +127,9 @@ CLAIMS: tuple[Claim, ...] = (
     Claim(
         id="new:convex_near_dense",
         kind=Kind.THEOREM,
-        title="Convexity near M = 1",
+        title="Convexity near the dense model",
         section=_SECTION,
         reading=ANY_MASK,
-        says="Where ||c||_F <= f_min/sqrt 5 the attention error is convex.",
         formula="||c(M)||_F <= f_min/sqrt 5 implies lambda_min(Hess L_attn(M)) >= 0",
         strength=Strength.LOWER,
         margin=_convex,

@@ -108,9 +108,6 @@ def _literal(id_: str, title: str, section: str, formal: bool) -> list[Claim]:
                 title=title,
                 section=section,
                 reading=reading,
-                says="The squared gradient norm is at least mu/2 times (squared residual plus regulariser minus xi),"
-                " with mu twice the product of min |W|, beta and delta, none of them squared."
-                + (" No instance with a causal mask and two tokens has delta > 0." if mask == "causal" else ""),
                 formula=_FORMULA + (_BOXED if formal else ""),
                 strength=Strength.LOWER,
                 margin=as_printed,
@@ -156,8 +153,6 @@ CLAIMS: tuple[Claim, ...] = (
         title="PL inequality with the squares",
         section="G Convergence of Gradient Descent",
         reading=ANY_MASK,
-        says="The PL inequality holds with mu = 2 (min|W| beta delta)^2, delta over the allowed positions of rows with"
-        " at least two of them, for every M with ||M||_F <= d; no constant of this form is better.",
         formula="||grad L||^2 + 6 sqrt(n) max|W| ||X||_F^2 lam d >= (mu/2) ||c||^2 + lam^2 ||M||^2,"
         " mu = 2 (min|W| beta delta)^2, if beta > 0, delta > 0, min|W| > 0 and ||M||_F <= d",
         strength=Strength.TIGHT,
@@ -177,10 +172,9 @@ CLAIMS: tuple[Claim, ...] = (
     Claim(
         id="new:causal_floor",
         kind=Kind.LEMMA,
-        title="A causal mask leaves no delta",
+        title="The floor of causal attention",
         section="4 Main Results",
         reading=CAUSAL,
-        says="With the causal mask and at least two tokens the smallest entry of the attention matrix is exactly 0.",
         formula="min_ij F(M)_ij = 0 if n >= 2",
         strength=Strength.IDENTITY,
         arithmetic="ball",
@@ -197,9 +191,6 @@ CLAIMS: tuple[Claim, ...] = (
         title="The squared constant is the best of its form",
         section="G Convergence of Gradient Descent",
         reading=FULL,
-        says="The PL inequality's constant (min|W| beta delta)^2 is reached, with c not 0, for every n >= 2: at X = I,"
-        " W = -1"
-        " on the diagonal and 1 off it, and M = 0, where f(M) is uniform.",
         formula="||W o (X^T p X)||^2 = (min|W| beta delta)^2 ||c||^2 at X = I, W = 1 1^T - 2 I, M = 0",
         strength=Strength.IDENTITY,
         arithmetic="ball",
@@ -216,7 +207,6 @@ CLAIMS: tuple[Claim, ...] = (
         title="The paper's mu fails over allowed positions too",
         section="G Convergence of Gradient Descent",
         reading=CAUSAL,
-        says="Reading delta over the allowed positions makes the lemma meaningful under the causal mask, and false.",
         formula="||grad L||^2 < min|W| beta delta_allowed ||c||^2 + lam^2 ||M||^2 - 6 sqrt(n) max|W| ||X||^2 lam d",
         strength=Strength.UPPER,
         arithmetic="ball",

@@ -173,16 +173,11 @@ def _several(mask: str) -> Hypothesis:
     return Hypothesis("n >= 2", lambda q: len(q.case["B"]) >= 2, supply.families)
 
 
-_ROW = "||(B_i - <B_i, f_i> 1) o f_i|| >= delta ||B_i||"
-_MATRIX = "||B o f - diag((B o f) 1) f||_F >= delta ||B||_F"
-_ROW_SAYS = "For b with sum 0 and f with sum 1 and entries >= delta, (b - <b, f> 1) o f keeps at least delta ||b||."
-_MATRIX_SAYS = (
-    "If rows of B sum to 0 and f is row-stochastic with every entry >= delta > 0, correcting B o f keeps at least"
-    " delta ||B||."
-)
-
-
-_NEVER = " No f(M) with a causal mask and two tokens is such."
+_SUMS = " if B 1 = 0 and f 1 = 1"
+_ROW = f"||(B_i - <B_i, f_i> 1) o f_i|| >= delta ||B_i||{_SUMS}"
+_MATRIX = f"||B o f - diag((B o f) 1) f||_F >= delta ||B||_F{_SUMS}"
+_ON_THE_MASK = ", B o M_c = B and f o M_c = f"
+_NEVER = "no f(M) with a causal mask and two tokens is such"
 
 
 def _p_lemma(id_: str, reading: Reading, section: str, uses: tuple[str, ...], repaired_by: str) -> Claim:
@@ -193,10 +188,9 @@ def _p_lemma(id_: str, reading: Reading, section: str, uses: tuple[str, ...], re
     return Claim(
         id=id_,
         kind=Kind.LEMMA,
-        title="Lower bound for one row" if rows else "Lower bound for rows with zero sum",
+        title="Lower bound for a row" if rows else "Lower bound for centred rows",
         section=section,
         reading=reading,
-        says=(_ROW_SAYS if rows else _MATRIX_SAYS) + (_NEVER if mask == "causal" else ""),
         formula=_ROW if rows else _MATRIX,
         strength=Strength.TIGHT if mask == "full" else Strength.LOWER,
         arithmetic="exact",
@@ -210,6 +204,7 @@ def _p_lemma(id_: str, reading: Reading, section: str, uses: tuple[str, ...], re
             Wrong("10 delta^(1/2) on allowed positions", lambda q: bound(q, _delta(q.f, q.case["allowed"]) * 10), ()),
         ),
         repaired_by=repaired_by if rows or mask != "full" else None,
+        note=_NEVER if mask == "causal" else "",
     )
 
 
@@ -219,12 +214,10 @@ def _repaired_p(id_: str, repairs: str, uses: tuple[str, ...]) -> Claim:
     return Claim(
         id=id_,
         kind=Kind.LEMMA,
-        title="Lower bound for one row over allowed positions" if rows else "Lower bound over allowed positions",
+        title="Lower bound for a row over allowed positions" if rows else "Lower bound over allowed positions",
         section=_SECTION,
         reading=ANY_MASK,
-        says="delta need only bound the allowed entries, for B supported on the mask with zero row sums; attained for"
-        " uniform rows.",
-        formula=(_ROW if rows else _MATRIX).replace("delta", "min_allowed f"),
+        formula=(_ROW if rows else _MATRIX).replace("delta", "min_allowed f") + _ON_THE_MASK,
         strength=Strength.TIGHT,
         arithmetic="exact",
         margin=lambda q: bound(q, _delta(q.f, q.case["allowed"])),
@@ -244,8 +237,7 @@ def _xbx(id_: str, section: str, uses: tuple[str, ...]) -> Claim:
         title="Sandwich lower bound",
         section=section,
         reading=LITERAL,
-        says="X X^T >= beta I gives ||X^T B X|| >= beta ||B||; it says nothing for beta <= 0, so nothing for n > d.",
-        formula="||X^T B X||_F >= beta ||B||_F",
+        formula="lambda_min(X X^T) >= beta implies ||X^T B X||_F >= beta ||B||_F",
         strength=Strength.TIGHT,
         loose=frozenset({"beta < 0"}),
         arithmetic="exact",
@@ -270,10 +262,9 @@ CLAIMS: tuple[Claim, ...] = (
     Claim(
         id="fac:abs_inequality",
         kind=Kind.FACT,
-        title="Two inequalities for square roots",
+        title="Inequalities of square roots",
         section=_SECTION,
         reading=LITERAL,
-        says="The root of a sum of squares is at least (|a|+|b|)/sqrt 2; roots of differences dominate differences.",
         formula="sqrt(a^2+b^2) >= (|a|+|b|)/sqrt 2; |a| > |b|: sqrt(|a|-|b|) >= sqrt|a| - sqrt|b|",
         strength=Strength.TIGHT,
         margin=_roots,
@@ -287,9 +278,8 @@ CLAIMS: tuple[Claim, ...] = (
         title="Lower bound for B + lam M",
         section=_SECTION,
         reading=LITERAL,
-        says="The square of ||B + lam M|| loses at most 2 R lam d; its root at most sqrt(2 R lam d).",
         formula="||B + lam M||^2 >= ||B||^2 + lam^2 ||M||^2 - 2 R lam d; ||B + lam M|| >= (||B|| + lam ||M||)/sqrt 2 -"
-        " sqrt(2 R lam d)",
+        " sqrt(2 R lam d), if ||B||_F <= R and 0 <= M_ij <= 1",
         strength=Strength.TIGHT,
         loose=frozenset({"Part 2"}),
         margin=_plus_lam_M,
@@ -307,10 +297,9 @@ CLAIMS: tuple[Claim, ...] = (
     Claim(
         id="fac:trace_BAB",
         kind=Kind.FACT,
-        title="Trace of B^T A B",
+        title="Trace of a quadratic form",
         section=_SECTION,
         reading=LITERAL,
-        says="A - beta I positive semidefinite gives tr B^T A B >= beta tr B^T B.",
         formula="lambda_min(A) >= beta implies tr(B^T A B) >= beta tr(B^T B)",
         strength=Strength.TIGHT,
         arithmetic="exact",
@@ -323,10 +312,9 @@ CLAIMS: tuple[Claim, ...] = (
     Claim(
         id="lem:lower_bound_hadamard",
         kind=Kind.LEMMA,
-        title="Hadamard product, both sides",
+        title="Size of a Hadamard product",
         section=_SECTION,
         reading=LITERAL,
-        says="||W o B|| lies between min|W| ||B|| and max|W| ||B||.",
         formula="max|W| ||B||_F >= ||W o B||_F >= min|W| ||B||_F",
         strength=Strength.TIGHT,
         arithmetic="exact",

@@ -114,7 +114,7 @@ def _independent_choices() -> Hypothesis:
         floor = q.square(q.X) * q.number(1e-12)  # what float64 cannot tell from 0
         return bool(beta_L > floor) and all(bool(beta > floor) for beta in beta_rows)
 
-    return Hypothesis("beta_L > 0 and every beta_i > 0", holds, lambda rng: _one_token_more())
+    return Hypothesis("lambda_min(X_L X_L^T) > 0 and min_i beta_i > 0", holds, lambda rng: _one_token_more())
 
 
 def _one_token_more() -> Iterator[Case]:
@@ -141,7 +141,7 @@ def _small_residual() -> Hypothesis:
     def holds(q: Quantities) -> bool:
         return bool(q.of(rates.near_dense, q.f_min, q.largest(np.abs(q.c))))
 
-    return Hypothesis("max |c| < f_min / 2", holds, supply.families)
+    return Hypothesis("max|c_ij| < f_min/2", holds, supply.families)
 
 
 def _uniform_dense() -> Iterator[Case]:
@@ -155,10 +155,9 @@ CLAIMS: tuple[Claim, ...] = (
     Claim(
         id="new:gradient_inner_product",
         kind=Kind.LEMMA,
-        title="<G, M> cannot be very negative",
+        title="The gradient against the mask",
         section=_SECTION,
         reading=ANY_MASK,
-        says="The attention gradient against M itself is at least minus the sum of W0((m_i - 1)/e), for every real M.",
         formula="<W o (X^T p X), M> >= -sum_i W0((m_i - 1)/e) >= -n log n",
         strength=Strength.LOWER,
         margin=_inner,
@@ -170,12 +169,11 @@ CLAIMS: tuple[Claim, ...] = (
     Claim(
         id="new:PL_global",
         kind=Kind.LEMMA,
-        title="PL inequality for every M",
+        title="PL inequality, global",
         section=_SECTION,
         reading=ANY_MASK,
-        says="With xi = 4 lam sum_i W0((m_i - 1)/e)/mu the squared PL inequality needs no bound on M, ||X|| or max|W|.",
-        formula="||grad L||^2 + 2 lam sum_i W0((m_i - 1)/e) >= (mu/2) ||c||^2 + lam^2 ||M||^2,"
-        " mu = 2 (min|W| beta delta)^2",
+        formula="||grad L||^2 + (mu/2) xi >= (mu/2) ||c||^2 + lam^2 ||M||^2, (mu/2) xi = 2 lam sum_i W0((m_i - 1)/e),"
+        " mu = 2 (min|W| beta delta)^2, xi = 4 lam sum_i W0((m_i - 1)/e)/mu",
         strength=Strength.TIGHT,
         margin=_global,
         supply=Instances("any"),
@@ -195,7 +193,6 @@ CLAIMS: tuple[Claim, ...] = (
         title="Residual bounded by gradient and regulariser",
         section=_SECTION,
         reading=ANY_MASK,
-        says="min|W| beta delta ||c|| is at most ||grad L|| + lam ||M||.",
         formula="min|W| beta delta ||c||_F <= ||grad L||_F + lam ||M||_F",
         strength=Strength.TIGHT,
         margin=_direct,
@@ -212,7 +209,6 @@ CLAIMS: tuple[Claim, ...] = (
         title="PL inequality with the operator's constants",
         section=_SECTION,
         reading=ANY_MASK,
-        says="||G|| is at least kappa_T min lambda_2(J_i) ||c||: no beta, no delta, zero weights and masks allowed.",
         formula="||W o (X^T p X)||_F^2 >= (mu/2) ||c||_F^2, mu = 2 (kappa_T l)^2, l = min_i lambda_2(J_i)",
         strength=Strength.TIGHT,
         margin=_sharp,
@@ -228,15 +224,13 @@ CLAIMS: tuple[Claim, ...] = (
         title="How the sharp constants compare",
         section=_SECTION,
         reading=ANY_MASK,
-        says="kappa_T is at least min|W| beta, and lambda_2(J_i) at least delta: the sharp form implies the squared"
-        " one.",
         formula="kappa_T >= min|W| beta, lambda_2(J_i) >= min_allowed F_ij",
         strength=Strength.TIGHT,
         margin=_constants,
         supply=Instances("any"),
         hypotheses=(
             beta_positive("any"),
-            Hypothesis("some row has a choice", lambda q: q.n_e >= 1, lambda rng: _two_tokens()),
+            Hypothesis("n_e >= 1", lambda q: q.n_e >= 1, lambda rng: _two_tokens()),
         ),
         uses=("lem:lower_bound_XBX", "lem:lower_bound_hadamard"),
         attains=_two_tokens,
@@ -246,12 +240,9 @@ CLAIMS: tuple[Claim, ...] = (
     Claim(
         id="new:kappa_centred",
         kind=Kind.LEMMA,
-        title="A larger lower bound of kappa_T by centred tokens",
+        title="Lower bound of kappa_T by centred tokens",
         section=_SECTION,
         reading=FULL,
-        says="Without a mask kappa_T^2 >= min|W|^2 beta beta_c; beta_c is the least ||X_c^T v||^2 over unit vectors v"
-        " with"
-        " sum 0, and at least beta.",
         formula="kappa_T^2 >= min|W|^2 beta beta_c, beta_c >= beta",
         strength=Strength.LOWER,
         margin=_centred,
@@ -268,12 +259,9 @@ CLAIMS: tuple[Claim, ...] = (
     Claim(
         id="new:kappa_masked",
         kind=Kind.LEMMA,
-        title="kappa_T under a mask, also with one token more than features",
+        title="Lower bound of kappa_T by the tokens of rows",
         section=_SECTION,
         reading=ANY_MASK,
-        says="With X_L the tokens of the rows that have a choice and beta_i the least eigenvalue of X X^T on the"
-        " zero-sum vectors row i may hold, beta^2 becomes lambda_min(X_L X_L^T) min beta_i: under a causal mask it can"
-        " be positive even where n = d + 1 and beta = 0.",
         formula="kappa_T^2 >= min|W|^2 lambda_min(X_L X_L^T) min_i beta_i, lambda_min(X_L X_L^T) >= beta,"
         " min_i beta_i >= beta",
         strength=Strength.TIGHT,
@@ -291,10 +279,9 @@ CLAIMS: tuple[Claim, ...] = (
     Claim(
         id="new:PL_near_dense",
         kind=Kind.LEMMA,
-        title="A PL inequality that survives n > d",
+        title="PL inequality near the dense model",
         section=_SECTION,
         reading=ANY_MASK,
-        says="While max|c| < f_min/2 the gradient dominates ||c|| with kappa_+, the smallest nonzero singular value.",
         formula="2 s < f_min implies ||W o (X^T p X)|| >= (1 - 2 s/f_min) kappa_+ (f_min - s) ||c||, s = max|c_ij|",
         strength=Strength.LOWER,
         margin=_near_dense,

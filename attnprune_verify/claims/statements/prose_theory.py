@@ -158,7 +158,7 @@ CLAIMS: tuple[Claim, ...] = (
     sentence(
         "exp:gradient_bounded",
         "A Lipschitz gradient is bounded",
-        "The gradient of L is bounded over all real M, as the Lipschitz theorem has them.",
+        "",
         "||grad L(M)||_F <= 3 sqrt(n) max|W| ||X||_F^2 + lam d for all real M",
         _bounded,
         Instances("any", extra=_far_out, small=True, lam=0.04),
@@ -172,7 +172,7 @@ CLAIMS: tuple[Claim, ...] = (
     sentence(
         "exp:gradient_bounded",
         "A Lipschitz gradient is bounded",
-        "The gradient of L is bounded over M in [0,1]^{dxd}.",
+        "",
         "||grad L(M)||_F <= 3 sqrt(n) max|W| ||X||_F^2 + lam d if 0 <= M_ij <= 1",
         _bounded,
         Instances("any", in_box=True, small=True),
@@ -259,11 +259,9 @@ CLAIMS: tuple[Claim, ...] = (
     Claim(
         id="new:delta_le_inverse_n",
         kind=Kind.LEMMA,
-        title="delta is at most 1/n",
+        title="Ceiling of delta",
         section="6 Experiment",
         reading=ANY_MASK,
-        says="No row of m non-negative numbers with sum 1 has a minimum above 1/m; attained by uniform rows, and with"
-        " m = n by rows without a mask.",
         formula="min_j F(M)_i <= 1/m_i",
         strength=Strength.TIGHT,
         margin=_least_weights,

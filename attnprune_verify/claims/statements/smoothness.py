@@ -85,7 +85,6 @@ def _sharpest() -> Iterator[Case]:
 def _claim(
     id_: str,
     title: str,
-    says: str,
     formula: str,
     margin: Margin,
     wrong: Wrong,
@@ -103,7 +102,6 @@ def _claim(
         title=title,
         section=_SECTION,
         reading=LITERAL if rows else ANY_MASK,
-        says=says,
         formula=formula,
         strength=Strength.TIGHT if attains and tight else Strength.UPPER,
         margin=margin,
@@ -119,7 +117,6 @@ CLAIMS: tuple[Claim, ...] = (
     _claim(
         "new:softmax_jacobian",
         "Norm of the softmax Jacobian",
-        "J = diag(s) - s s^T at most halves a vector; attained by two equal probabilities.",
         "||(diag(s) - s s^T) v|| <= ||v||/2",
         _jacobian_norm,
         Wrong("0.49", lambda q: _jacobian_norm(q, 0.49)),
@@ -128,8 +125,7 @@ CLAIMS: tuple[Claim, ...] = (
     ),
     _claim(
         "new:softmax_lipschitz",
-        "Softmax is 1/2-Lipschitz",
-        "A softmax row moves at most half as far as its logits.",
+        "Softmax is Lipschitz",
         "||softmax(s + v) - softmax(s)|| <= ||v||/2",
         _row_moves,
         Wrong("0.49", lambda q: _row_moves(q, 0.49)),
@@ -140,7 +136,6 @@ CLAIMS: tuple[Claim, ...] = (
     _claim(
         "new:row_hessian_five_quarters",
         "A simple row constant",
-        f"A row of p is 5/4-Lipschitz in its logits (C_+ = {_C_PLUS:.3f} is the sharp value).",
         "||p_i(s + v) - p_i(s)|| <= (5/4) ||v||",
         _p_row,
         Wrong("0.3", lambda q: _p_row(q, 0.3)),
@@ -152,7 +147,6 @@ CLAIMS: tuple[Claim, ...] = (
     _claim(
         "new:lip_p",
         "Lipschitz of p",
-        "p is C K-Lipschitz for every row constant C; here C = 5/4.",
         "||p(M) - p(M')||_F <= (5/4) K ||M - M'||_F",
         lambda q: _p_moves(q, q.number(1.25)),
         Wrong("C = 0.3", lambda q: _p_moves(q, q.number(0.3))),
@@ -163,7 +157,6 @@ CLAIMS: tuple[Claim, ...] = (
     _claim(
         "new:lip_p_sharp",
         "Lipschitz of p, sharp",
-        "p is C_+ K-Lipschitz, which is approached.",
         "||p(M) - p(M')||_F <= C_+ K ||M - M'||_F",
         lambda q: _p_moves(q, upper_constant(q)),
         Wrong("0.98 C_+", lambda q: _p_moves(q, upper_constant(q) * q.number(0.98))),
@@ -173,7 +166,6 @@ CLAIMS: tuple[Claim, ...] = (
     _claim(
         "new:lip_grad_row_constant",
         "Lipschitz of the gradient from a row constant",
-        "grad L is (lam + C K^2)-Lipschitz for every row constant C, here 5/4.",
         "||grad L(M) - grad L(M')||_F <= (lam + (5/4) K^2) ||M - M'||_F",
         _gradient_moves,
         Wrong("C = 0.3", lambda q: _gradient_moves(q, 0.3)),
@@ -184,8 +176,7 @@ CLAIMS: tuple[Claim, ...] = (
     _claim(
         "new:logit_bound",
         "The logit map is bounded",
-        "max|W| ||X||_F^2 bounds the map from masks to logits; attained when everything is 1.",
-        "||X (N o W) X^T||_F <= max|W| ||X||_F^2 ||N||_F",
+        "||X (M o W) X^T||_F <= max|W| ||X||_F^2 ||M||_F",
         _logits_move,
         Wrong("0.9 of it", lambda q: _logits_move(q, 0.9)),
         attains=_rank_one,

@@ -141,12 +141,9 @@ CLAIMS: tuple[Claim, ...] = (
     Claim(
         id="new:jacobian_two_largest",
         kind=Kind.LEMMA,
-        title="The softmax Jacobian by the two largest weights",
+        title="The softmax Jacobian by its weights",
         section=_SECTION,
         reading=LITERAL,
-        says="J = diag(s) - s s^T of a softmax row with largest weight s1 and second largest s2 has largest eigenvalue"
-        " at"
-        " most s1 (1 - s1 + s2), which is itself at most min(1/2, s1); attained with two tokens and by uniform rows.",
         formula="lambda_max(J) <= s1 (1 - s1 + s2), J = diag(s) - s s^T",
         strength=Strength.TIGHT,
         margin=_two_largest,
@@ -207,9 +204,6 @@ CLAIMS: tuple[Claim, ...] = (
         title="Second derivative of softmax, sharp",
         section=_SECTION,
         reading=LITERAL,
-        says="The second derivative of a softmax row along v is at most sqrt 6/9 ||v||^2, for any number of tokens;"
-        " attained by two tokens with weights (1 -+ 1/sqrt 3)/2 that move apart. It is a third cumulant, and the norm"
-        " of such a form is attained where all its directions agree.",
         formula="||s o ((v - <s, v>)^2 - Var_s(v))|| <= (sqrt 6/9) ||v||^2",
         strength=Strength.TIGHT,
         margin=_second,
@@ -225,8 +219,6 @@ CLAIMS: tuple[Claim, ...] = (
         title="Third derivative of softmax, sharp",
         section=_SECTION,
         reading=LITERAL,
-        says="The third derivative of a softmax row along v is at most 1/2 ||v||^3, for any number of tokens; attained"
-        " by two tokens of equal weight that move apart. It is a fourth cumulant.",
         formula="||s o (Z^3 - 3 V Z - E_s Z^3)|| <= (1/2) ||v||^3, Z = v - <s, v>, V = E_s Z^2",
         strength=Strength.TIGHT,
         margin=_jerk,
@@ -242,9 +234,6 @@ CLAIMS: tuple[Claim, ...] = (
         title="Third derivative of a row's loss (conjecture)",
         section=_SECTION,
         reading=LITERAL,
-        says=f"The third derivative of 1/2 ||softmax(s) - f||^2 along v is at most {_THIRD} ||v||^3: {_SEARCHED} It is"
-        " 3 <D1, D2> + <softmax - f, D3>; each factor has a sharp bound, but they are not attained together, and their"
-        " sum gives sqrt 6/6 + sqrt 2/2.",
         formula=f"|d^3/dt^3 1/2 ||softmax(s + t v) - f||^2| <= {_THIRD} ||v||^3",
         strength=Strength.UPPER,
         margin=_third,
