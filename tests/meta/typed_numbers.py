@@ -1,8 +1,9 @@
-"""Numbers in README and on the pages of `docs` that no fence prints, with the words around them.
+"""Numbers on pages: those that no fence prints, which become fewer, and all of them, which are pinned.
 
 A number comes from a command where it stands in a fence that the build runs or on a page that is `WRITTEN`. The others,
 those of tables that a command wrote once among them, are counted page by page in typed_numbers.json, which may only
-shrink, and pinned by the ledger of `tests.repinned`, so that a changed one needs a reason.
+shrink. Whatever it comes from, and whether it is a digit or a word, a number of a page is pinned by the ledger of
+`tests.repinned`: the commands run in the thorough profile, but a changed number is noticed by default.
 ``python -m tests.meta.typed_numbers`` counts anew.
 """
 
@@ -21,11 +22,35 @@ _AROUND = 24  # characters on each side, chosen: enough to tell one number from 
 _FENCE = re.compile(r"^```.*?^```[ ]*$", flags=re.DOTALL | re.MULTILINE)
 _NUMBER = re.compile(r"(?<![\w.])\d[\d,]*(?:\.\d+)?(?:e[+-]?\d+)?")
 
+_WORDS = """two three four five six seven eight nine ten eleven twelve twenty thirty forty fifty sixty seventy eighty
+ninety dozen hundred thousand million billion twice half third quarter fifth tenth hundredth thousandth""".split()
+"""Number words; "one" is mostly none, and what it becomes when it is changed is in the list."""
+_ANY = re.compile(rf"\d+|\b(?:{'|'.join(_WORDS)})s?\b", flags=re.IGNORECASE)
+
 
 def pages() -> list[Path]:
     """Return README and every page of the documentation, but for those that are `WRITTEN`."""
     found = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
     return [page for page in found if page.relative_to(ROOT).as_posix() not in WRITTEN]
+
+
+def every_page() -> list[Path]:
+    """Return every page that a reader may meet; the history of changes is none, as it tells of numbers that were."""
+    folders = ("docs", "proofs_check", "attnprune_verify", "benchmarks", "examples", "tests")
+    found = [*ROOT.glob("*.md"), *(page for folder in folders for page in (ROOT / folder).rglob("*.md"))]
+    return sorted(page for page in found if page.name != "CHANGELOG.md")
+
+
+def numbers(text: str) -> list[str]:
+    """Return every number of a page, in digits or in words, fences included, with the text around it.
+
+    Examples
+    --------
+    >>> numbers("Of 79 statements twice as many hold.")
+    ['Of 79 statements ', ' statements twice as many hol']
+    """
+    plain = " ".join(text.split())
+    return [plain[max(0, one.start() - _AROUND // 2) : one.end() + _AROUND // 2] for one in _ANY.finditer(plain)]
 
 
 def typed(text: str) -> list[str]:

@@ -20,7 +20,7 @@ from attnprune_verify.claims.prior import PRIOR
 from attnprune_verify.claims.registry import claims
 from attnprune_verify.claims.scope import hypotheses, quantifier
 from attnprune_verify.claims.symbols import SYMBOLS
-from tests.meta.typed_numbers import pages, typed
+from tests.meta.typed_numbers import every_page, numbers
 
 ROOT = Path(__file__).resolve().parents[2]
 LEDGER = Path(__file__).parent / "ledger.json"
@@ -39,8 +39,9 @@ def items() -> Iterator[tuple[str, str]]:
     for path in sorted((ROOT / "attnprune_verify/experiments/stored").glob("*.csv")):
         yield f"table {path.stem}", path.read_text("utf-8")
     yield from sentences()
-    for page in pages():
-        yield f"page {page.relative_to(ROOT).as_posix()}", json.dumps(typed(page.read_text("utf-8")))
+    yield "table performance", (ROOT / "docs/performance.json").read_text("utf-8")
+    for page in every_page():
+        yield f"page {page.relative_to(ROOT).as_posix()}", json.dumps(numbers(page.read_text("utf-8")))
 
 
 def sentences() -> Iterator[tuple[str, str]]:
