@@ -18,13 +18,14 @@ __all__ = ["named", "right_output"]
 
 Matrix = NDArray[np.float64]
 Flags = NDArray[np.bool_]
+Switches = dict[str, Any]
 Output = tuple[Matrix, Flags]
 
 _SINGLE = 1e-4  # what float32 may cost relative to the largest weight
 
 
 @search_for_names
-def named(layer: LinearLayer, options: dict[str, Any], weight: Matrix, gone: Flags) -> tuple[str, ...]:
+def named(layer: LinearLayer, options: Switches, weight: Matrix, gone: Flags) -> tuple[str, ...]:
     """The known mistakes that give this output; several where the layer cannot tell them apart."""
     size = max(1.0, float(np.abs(weight).max()))
     room = (_float32_room(layer, options) if layer.weight.dtype == np.float32 else 1e-7) * size
@@ -53,35 +54,35 @@ def named(layer: LinearLayer, options: dict[str, Any], weight: Matrix, gone: Fla
     return tuple(found)
 
 
-def _float32_room(layer: LinearLayer, options: dict[str, Any]) -> float:
+def _float32_room(layer: LinearLayer, options: Switches) -> float:
     """Return the error of programs in float32 on this layer, relative to the largest weight."""
     report = sparsegpt_report(layer.weight, layer.X, layer.rho, prune_n=layer.n, prune_m=layer.m, **options)
     return min(max(report.float32_stray, 1e-6), 1e-3)
 
 
-def right_output(layer: LinearLayer, options: dict[str, Any], gone: Flags) -> Output:
+def right_output(layer: LinearLayer, options: Switches, gone: Flags) -> Output:
     """The new weight and the pruned entries, by the original's sweep in float64; at rho = 0 if anything is pruned."""
     if not layer.m and layer.rho == 0 and not gone.any():
         return layer.weight.astype(float), np.zeros(layer.weight.shape, dtype=np.bool_)
     return _sweep(layer, **_settings(options))
 
 
-def _settings(options: dict[str, Any]) -> dict[str, Any]:
+def _settings(options: Switches) -> Switches:
     return {"damp": options.get("percdamp", 0.01), "width": options.get("blocksize", 128)}
 
 
-def _candidates(layer: LinearLayer, options: dict[str, Any]) -> Iterator[tuple[str, Callable[[], Output]]]:
+def _candidates(layer: LinearLayer, options: Switches) -> Iterator[tuple[str, Callable[[], Output]]]:
     settings = _settings(options)
     damp, width = settings.values()
     nothing, all_ = (np.full(layer.weight.shape, gone, dtype=np.bool_) for gone in (False, True))
 
-    def sweeps(switches: Mapping[str, Iterable[dict[str, Any]]]) -> Iterator[tuple[str, Callable[[], Output]]]:
+    def sweeps(switches: Mapping[str, Iterable[Switches]]) -> Iterator[tuple[str, Callable[[], Output]]]:
         for id, every in switches.items():
             yield from ((id, partial(_sweep, layer, **{**settings, **one})) for one in every)
 
     yield from sweeps(_SWITCHES)
     sequences = len(layer.X) if layer.X.ndim == 3 else 1
-    of_layer: dict[str, list[dict[str, Any]]] = {
+    of_layer: dict[str, list[Switches]] = {
         "baseline-damping": [{"damp": one} for one in (10 * damp, 0.1 * damp, 0.01, 0.01 * damp)],
         "baseline-dead-inputs": [{"hessian_factor": 2.0 * sequences}],
         "keeps-instead-of-prunes": [{"ratio": 1 - layer.rho}],
@@ -93,7 +94,7 @@ def _candidates(layer: LinearLayer, options: dict[str, Any]) -> Iterator[tuple[s
     yield "baseline-axis", lambda: _turned(layer, damp, width)
     yield "baseline-update", lambda: _in_order(layer, damp, width)
     if layer.m:
-        groups: list[dict[str, Any]] = [{"stale": True}, {"unstructured": True}, {"group": 2, "every": 4}]
+        groups: list[Switches] = [{"stale": True}, {"unstructured": True}, {"group": 2, "every": 4}]
         groups += [{"group": count} for count in (layer.m - layer.n, int(layer.m * layer.rho))]
         yield from sweeps({"group-convention": groups, "keeps-instead-of-prunes": [{"largest": True}]})
     if layer.m and layer.rho == 0:
@@ -225,7 +226,7 @@ _DAMPINGS: dict[str, Callable[[Matrix], Any]] = {
 }
 
 
-_SWITCHES: dict[str, list[dict[str, Any]]] = {
+_SWITCHES: dict[str, list[Switches]] = {
     "baseline-no-update": [{"update": False}, {"update": False, "offset": 0}, {"across": False}, {"diagonal": True}],
     "threshold-off-by-one": [{"offset": 0}, {"offset": -1}],
     "baseline-score": [

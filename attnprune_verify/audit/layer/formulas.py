@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 
@@ -16,11 +16,14 @@ from attnprune_verify.audit.layer.sample import LayerSample
 from attnprune_verify.audit.truth.formulas import RIGHT, Array, Steps, fused_part
 from attnprune_verify.audit.truth.sample import Sample
 
-__all__ = ["LAYER_STEPS", "SHARED", "attention_part", "layer_part", "turned"]
+__all__ = ["LAYER_STEPS", "SHARED", "Step", "attention_part", "layer_part", "turned"]
 
 SHARED = (
     "softmax", "dense_softmax", "residual", "p", "through", "prune", "misfit", "back", "enter", "leave", "target",
 )  # fmt: skip
+
+
+Step: TypeAlias = Callable[..., Any]
 
 
 def turned(
@@ -28,7 +31,7 @@ def turned(
     sample: LayerSample,
     sign: float = 1.0,
     layout: str | None = None,
-    theta: Any = None,
+    theta: Step | None = None,
     first: int = 0,
     block: int = 0,
 ) -> Array:
@@ -49,7 +52,7 @@ def turned(
     return found
 
 
-def _scores(logits: Array, sample: LayerSample, h: int, cap: Any, fall: Any) -> Array:
+def _scores(logits: Array, sample: LayerSample, h: int, cap: Step, fall: Step) -> Array:
     if sample.softcap is not None:
         logits = cap(logits, sample.softcap)
     if sample.alibi is not None:
@@ -57,7 +60,7 @@ def _scores(logits: Array, sample: LayerSample, h: int, cap: Any, fall: Any) -> 
     return logits
 
 
-LAYER_STEPS: dict[str, Callable[..., Any]] = {
+LAYER_STEPS: dict[str, Step] = {
     "key_of": lambda h, heads, kv_heads: h // (heads // kv_heads),
     "columns": lambda h, count, m: np.arange(h * m, (h + 1) * m),
     "bias_Q": lambda b: b,
@@ -124,7 +127,7 @@ def _heads(sample: LayerSample, tokens: Array, masks: list[Array], steps: Steps)
     return [_head(sample, tokens, h, pruned, weights, steps) for h in range(sample.heads)]
 
 
-def _places(sample: LayerSample, h: int, steps: Steps) -> tuple[Any, Any]:
+def _places(sample: LayerSample, h: int, steps: Steps) -> tuple[Array, Array]:
     g = steps["key_of"](h, sample.heads, sample.kv_heads)
     return steps["columns"](h, sample.heads, sample.m), steps["columns"](g, sample.kv_heads, sample.m)
 
@@ -139,7 +142,7 @@ def _sides(sample: LayerSample, tokens: Array, weights: list[Array], h: int, ste
     return found[0], found[1]
 
 
-def _bias_places(sample: LayerSample, h: int, own: Any, steps: Steps) -> Any:
+def _bias_places(sample: LayerSample, h: int, own: Array, steps: Steps) -> Array:
     """Return where the bias of a head's keys stands; a wrong one may be that of another key head."""
     if "bias_of" not in steps:
         return own
@@ -198,7 +201,7 @@ def _gradient_of(sample: LayerSample, tokens: Array, masks: list[Array], steps: 
     """The derivatives in the masked weights, on one sample."""
     of_Q, of_K = np.zeros(sample.W_Q.shape), np.zeros(sample.W_K.shape)
     shared: dict[int, list[Array]] = {}
-    key_of: Callable[..., Any] = steps["key_of"]
+    key_of: Step = steps["key_of"]
     for h, head in enumerate(_heads(sample, tokens, masks, steps)):
         p = steps["through"](steps["p"](head.c, head.F, head.dense), steps["allowed"](sample))
         if sample.softcap is not None:

@@ -8,14 +8,14 @@ from typing import Any
 
 import numpy as np
 
-from attnprune_verify.audit.layer.formulas import turned
+from attnprune_verify.audit.layer.formulas import Step, turned
 from attnprune_verify.audit.layer.sample import LAYERED, LayerSample
 from attnprune_verify.audit.truth.formulas import Array
 from attnprune_verify.instance.rope import RoPE
 
 __all__ = ["layer_mistakes"]
 
-Change = tuple[str, dict[str, Callable[..., Any]], str, tuple[str, ...]]
+Change = tuple[str, dict[str, Step], str, tuple[str, ...]]
 _SLOPE = ("layer_gradient",)
 _FORWARD = tuple(name for name in LAYERED if name != "layer_gradient")
 
@@ -175,19 +175,19 @@ def _scores() -> Iterator[Change]:
     for detail, (id, allowed) in windows.items():
         yield id, {"allowed": allowed}, detail, LAYERED
     yield "softcap-ignored", {"cap": lambda s, cap: s, "bend": lambda p, s, cap: p}, "", LAYERED
-    clipped: dict[str, Callable[..., Any]] = {
+    clipped: dict[str, Step] = {
         "cap": lambda s, cap: np.clip(s, -cap, cap),
         "bend": lambda p, s, cap: p * (np.abs(s) < cap),
     }
     yield "softcap-ignored", clipped, "clipped instead", LAYERED
-    bare: dict[str, Callable[..., Any]] = {
+    bare: dict[str, Step] = {
         "cap": lambda s, cap: np.tanh(s / cap),
         "bend": lambda p, s, cap: p * (1 - np.tanh(s / cap) ** 2) / cap,
     }
     yield "softcap-ignored", bare, "tanh(s/c) without c in front", LAYERED
     yield "softcap-slope-missing", {"bend": lambda p, s, cap: p}, "", _SLOPE
     yield "softcap-slope-missing", {"bend": lambda p, s, cap: p * (1 - np.tanh(s / cap))}, "1 - tanh", _SLOPE
-    falls: dict[str, tuple[str, Callable[..., Any]]] = {
+    falls: dict[str, tuple[str, Step]] = {
         "": ("alibi-ignored", lambda s, slope, apart: s),
         "added": ("alibi-sign", lambda s, slope, apart: s + slope * np.abs(apart)),
         "i - j without its absolute value": ("alibi-sign", lambda s, slope, apart: s - slope * apart),
@@ -226,16 +226,16 @@ def _in_order(*steps: Scores) -> Scores:
     return scores
 
 
-def _cap(s: Array, sample: LayerSample, h: int, cap: Any, fall: Any) -> Array:
+def _cap(s: Array, sample: LayerSample, h: int, cap: Step, fall: Step) -> Array:
     return s if sample.softcap is None else cap(s, sample.softcap)
 
 
-def _cap_early(s: Array, sample: LayerSample, h: int, cap: Any, fall: Any) -> Array:
+def _cap_early(s: Array, sample: LayerSample, h: int, cap: Step, fall: Step) -> Array:
     return sample.factor * _cap(s / sample.factor, sample, h, cap, fall)
 
 
 def _fall(slope_of: Callable[[LayerSample, int], float]) -> Scores:
-    def falling(s: Array, sample: LayerSample, h: int, cap: Any, fall: Any) -> Array:
+    def falling(s: Array, sample: LayerSample, h: int, cap: Step, fall: Step) -> Array:
         apart = np.subtract.outer(np.arange(sample.n), np.arange(sample.n))
         return s if sample.alibi is None else np.asarray(fall(s, slope_of(sample, h), apart))
 
@@ -275,7 +275,7 @@ def _slopes() -> Iterator[Change]:
 
 def _errors() -> Iterator[Change]:
     only = ("layer_relative_error",)
-    errors: dict[str, tuple[str, Callable[..., Any]]] = {
+    errors: dict[str, tuple[str, Step]] = {
         "square root": ("loss-not-squared", lambda c, F: np.sqrt(_squares(c) / _squares(F))),
         "not divided": ("loss-scale", lambda c, F: _squares(c)),
         "divided by n": ("loss-scale", lambda c, F: _squares(c) / sum(len(one) for one in F)),

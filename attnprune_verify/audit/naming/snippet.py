@@ -8,12 +8,12 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from attnprune_verify.audit.naming.importing import import_lines
 from attnprune_verify.audit.naming.shrink import FEW, formula_of
 from attnprune_verify.audit.record import Call
 from attnprune_verify.audit.subject.process import Subject
+from attnprune_verify.audit.truth.formulas import Array
 from attnprune_verify.instance.layer import AttentionLayer
 
 __all__ = ["array_code", "as_code", "audit_code", "layer_arrays", "layer_code"]
@@ -32,7 +32,7 @@ def as_code(
     parts: tuple[str, ...] = (),
     ids: tuple[str, ...] = (),
     tensors: bool = False,
-    returned: tuple[NDArray[Any], ...] = (),
+    returned: tuple[Array, ...] = (),
 ) -> str | None:
     """Import the subject, build the arguments, call it, and print result, truth and difference.
 
@@ -136,13 +136,13 @@ def _call(expression: str, parts: tuple[str, ...], tensors: bool) -> list[str]:
     return lines + [f"{name[1:]} = {taken.format(fetched.format(name[1:], name))}" for name in parts]
 
 
-def _compared(call: Call, parts: tuple[str, ...], returned: tuple[NDArray[Any], ...]) -> list[str]:
+def _compared(call: Call, parts: tuple[str, ...], returned: tuple[Array, ...]) -> list[str]:
     """Result and expectation where they are farthest apart; without an expectation the result alone."""
     names = [name.lstrip(".") for name in parts] or ["result"]
     lines = ["", "np.set_printoptions(precision=17)"]
     if not call.expected:
         return [*lines, f"print({', '.join(names)}, sep='\\n')"]
-    found: list[NDArray[Any] | None] = [np.asarray(part) for part in returned] or [None] * len(call.expected)
+    found: list[Array | None] = [np.asarray(part) for part in returned] or [None] * len(call.expected)
     pairs = list(zip(names, call.expected, found, strict=False))
     far = [_far(np.asarray(part), got) for _, part, got in pairs]
     for (name, part, got), distance in zip(pairs, far, strict=True):
@@ -155,7 +155,7 @@ _BLAMED = 1e-3
 """Of the largest relative difference: an array that is off by less is right beside the one that is wrong."""
 
 
-def _far(right: NDArray[Any], got: NDArray[Any] | None) -> float:
+def _far(right: Array, got: Array | None) -> float:
     """Return how far an array is off, relative to its size."""
     if got is None or got.shape != right.shape:
         return np.inf
@@ -164,7 +164,7 @@ def _far(right: NDArray[Any], got: NDArray[Any] | None) -> float:
         return float(np.nan_to_num(gap / max(float(np.abs(right).max(initial=0.0)), 1e-300), nan=np.inf, posinf=np.inf))
 
 
-def _beside(function: str, name: str, several: bool, right: NDArray[Any], got: NDArray[Any] | None) -> list[str]:
+def _beside(function: str, name: str, several: bool, right: Array, got: Array | None) -> list[str]:
     """Lines that print an array, or its worst entries, beside what is right; what they print, as a comment."""
     label, expected = (f"{name} ", f"expected_{name}") if several else ("", "expected")
     if got is not None and got.shape != right.shape:
@@ -187,7 +187,7 @@ def _beside(function: str, name: str, several: bool, right: NDArray[Any], got: N
     return lines
 
 
-def _worst(right: NDArray[Any], got: NDArray[Any] | None) -> tuple[NDArray[Any], ...]:
+def _worst(right: Array, got: Array | None) -> tuple[Array, ...]:
     """The places of the largest differences, in their order in memory."""
     with np.errstate(all="ignore"):
         gap = np.zeros(right.shape) if got is None else np.abs(got.astype(float) - right.astype(float))
@@ -195,7 +195,7 @@ def _worst(right: NDArray[Any], got: NDArray[Any] | None) -> tuple[NDArray[Any],
     return np.unravel_index(np.sort(order), right.shape)
 
 
-def _digits(values: NDArray[Any]) -> str:
+def _digits(values: Array) -> str:
     return "  ".join(f"{value:>11.5g}" for value in values.ravel().astype(float))
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -29,9 +29,10 @@ __all__ = [
 ]  # fmt: skip
 
 Matrix = NDArray[np.float64]
+Bounds: TypeAlias = "tuple[Any, ...]"  # of every part: an array, or a number
 
 
-def loop_error(function: str, sample: Sample, unit_roundoff: float) -> tuple[Any, ...]:
+def loop_error(function: str, sample: Sample, unit_roundoff: float) -> Bounds:
     """Per returned part, the cost beyond the running-error bound of adding up all n^2 positions one by one.
 
     The bound assumes sums over n terms, twice; a loop over all pairs (i, j) rounds n^2 times, each time relative to the
@@ -42,7 +43,7 @@ def loop_error(function: str, sample: Sample, unit_roundoff: float) -> tuple[Any
     return tuple(1.01 * count * unit_roundoff * size for size in _sizes(function, sample, batch.astype(np.float64)))
 
 
-def _sizes(function: str, sample: Sample, batch: Matrix) -> tuple[Any, ...]:
+def _sizes(function: str, sample: Sample, batch: Matrix) -> Bounds:
     W, M, V = (np.abs(getattr(sample, name).astype(float)) for name in ("W", "M", "V"))
     if function in ("gradient", "loss_and_gradient", "hessian_vector_product"):
         dense = sample.W.astype(np.float64)
@@ -138,7 +139,7 @@ def rounding_bounds(function: str, sample: Sample) -> tuple[Matrix, ...]:
     return tuple(np.asarray(bound + more, dtype=float) for bound, more in pairs)
 
 
-def _bounds(function: str, sample: Sample, u: float) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
+def _bounds(function: str, sample: Sample, u: float) -> tuple[Bounds, Bounds]:
     """The running-error bound of every part, and what loops over single positions may cost beyond it."""
     if isinstance(sample, LayerSample):
         return layer_bounds(function, sample, u), layer_loops(function, sample, u)
@@ -190,7 +191,7 @@ def _pair(sample: Sample) -> tuple[Any, Any, Any, Any, Any]:
     return sample.M_Q, sample.M_K, sample.X, sample.W_Q, sample.W_K
 
 
-def _relative_error_bound(sample: Sample, u: float) -> tuple[Any, ...]:
+def _relative_error_bound(sample: Sample, u: float) -> Bounds:
     batch = sample.X if sample.X.ndim == 3 else sample.X[None]
     total = 0.0
     for tokens in batch:
@@ -204,7 +205,7 @@ def _relative_error_bound(sample: Sample, u: float) -> tuple[Any, ...]:
     return (1.01 * total / len(batch),)
 
 
-_BOUNDS: dict[str, Callable[[Sample, float], tuple[Any, ...]]] = {
+_BOUNDS: dict[str, Callable[[Sample, float], Bounds]] = {
     "attention": lambda sample, u: (running_error.attention_bound(sample.X, sample.W, sample.mask, u),),
     "loss": lambda sample, u: (running_error.loss_bound(sample.M, sample.X, sample.W, sample.lam, sample.mask, u),),
     "gradient": lambda sample, u: (
