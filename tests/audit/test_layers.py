@@ -157,3 +157,15 @@ def test_the_reference_layers_pass_in_other_precisions(dtype):
     assert [check.id for check in result.checks if check.status == "failed"] == []
     # In bfloat16 the small instances of some required regime leave nothing to decide: that is said, not passed over.
     assert result.outcome == ("incomplete" if dtype == "bfloat16" else "passed")
+
+
+def test_a_layer_loss_without_lam_is_judged_without_it():
+    def right(layer, M_Q, M_K, X):
+        return apv.layer_loss(layer, M_Q, M_K, X, 0.0)
+
+    def doubled(layer, M_Q, M_K, X):
+        return 2 * right(layer, M_Q, M_K, X)
+
+    only = ("layer_loss:calling", "layer_loss:values:full", "layer_loss:values:causal")
+    outcomes = [run_audit({"layer_loss": one}, only=only, names="never").outcome for one in (right, doubled)]
+    assert outcomes == ["passed", "failed"]
