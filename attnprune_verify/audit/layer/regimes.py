@@ -5,7 +5,7 @@ Regimes that a fused weight has too carry the same names, so that one check asks
 
 from __future__ import annotations
 
-from functools import lru_cache, partial
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -13,8 +13,15 @@ import numpy as np
 from attnprune_verify.audit.covering import covering
 from attnprune_verify.audit.layer.sample import LayerSample, make_layer_sample
 from attnprune_verify.audit.truth.precision import FLOAT32, FLOAT64, Precision, near_one
-from attnprune_verify.audit.truth.sample import Real, banded, documents, one_key, scattered
-from attnprune_verify.audit.truth.samples import CHANGES_OF_M
+from attnprune_verify.audit.truth.sample import banded, documents, one_key, scattered
+from attnprune_verify.audit.truth.samples import (
+    CHANGES_OF_M,
+    degenerate,
+    drawn_options,
+    masks_of,
+    nearer,
+    pruning_of,
+)
 from attnprune_verify.instance.rope import RoPE
 
 __all__ = ["LAYER_SAYS", "drawn_layer", "large_layers", "layer_regimes", "layers_together"]
@@ -65,35 +72,18 @@ _LLAMA3 = {
 }  # fmt: skip
 _LINEAR = {"rope_type": "linear", "factor": 2.0}
 _HALF, _PAIRS = RoPE(100.0, "half"), RoPE(100.0, "interleaved")
-_SIDES = ("M_Q", "M_K")
-
-
-def _masks(sample: LayerSample, change: Any, sides: tuple[str, ...] = _SIDES) -> LayerSample:
-    return sample.changed(**{name: change(getattr(sample, name)) for name in sides})
-
-
-def _nearer(size: float, M: Real) -> Real:
-    return np.asarray(1 + size * (M - 0.5))
-
-
-def _degenerate(sample: LayerSample) -> LayerSample:
-    X, holed = sample.X.copy(), {name: getattr(sample, name).copy() for name in ("W_Q", "W_K")}
-    X[0], X[-1] = 0.0, X[1]
-    for weight in holed.values():
-        weight.flat[::3] = 0.0
-    return sample.changed(X=X, **holed)
 
 
 def _offset(sample: LayerSample, size: float) -> LayerSample:
     """The same differences between logits, all of them near `size`: only exp can tell."""
-    X, holed = sample.X.copy(), {name: getattr(sample, name).copy() for name in ("W_Q", "W_K", *_SIDES)}
+    X, holed = sample.X.copy(), {name: getattr(sample, name).copy() for name in ("W_Q", "W_K", *LayerSample.MASKS)}
     X[:, 0] = 1.0
     for h in range(sample.heads):
         own = slice(h * sample.m, (h + 1) * sample.m)
         for name in ("W_Q", "W_K"):
             holed[name][0, own], holed[name][:, h * sample.m] = 0.0, 0.0
         holed["W_Q"][0, h * sample.m], holed["W_K"][0, h * sample.m] = size / sample.factor, 1.0
-        for name in _SIDES:
+        for name in LayerSample.MASKS:
             holed[name][0, h * sample.m] = 1.0
     return sample.changed(X=X, **holed)
 
@@ -168,23 +158,22 @@ def _drawn(seed: int, precision: Precision) -> dict[str, tuple[LayerSample, ...]
             make("outside-5x4-heads", 5, 4, 2, 3, causal=True, **wide),
             make("negative-4x6", 4, 6, 2, pruning=(-1.5, -0.1)),
         ),
-        "binary-M": tuple(
-            _masks(one, lambda M: (M > 0.4) * 1.0)
-            for one in (make("binary-5x4", 5, 4, 3), make("binary-5x4-heads", 5, 4, 2, 3, causal=True))
+        "binary-M": (
+            make("binary-5x4", 5, 4, 3).masked(lambda M: (M > 0.4) * 1.0),
+            make("binary-5x4-heads", 5, 4, 2, 3, causal=True).masked(lambda M: (M > 0.4) * 1.0),
         ),
-        "unpruned": tuple(
-            _masks(one, np.ones_like) for one in (make("ones-5x4", 5, 4, 3), make("ones-5x4-heads", 5, 4, 2, 3))
+        "unpruned": (
+            make("ones-5x4", 5, 4, 3).masked(np.ones_like),
+            make("ones-5x4-heads", 5, 4, 2, 3).masked(np.ones_like),
         ),
-        "M-near-1": (
-            *(_masks(make("near-5x4", 5, 4, 3, lam=0.0), partial(_nearer, size)) for size in near_one(precision)),
-            *(
-                _masks(make("near-5x4-heads", 5, 4, 2, 3, lam=0.0, causal=True), partial(_nearer, size))
-                for size in near_one(precision)
-            ),
+        "M-near-1": tuple(
+            one.masked(nearer(size))
+            for one in (make("near-5x4", 5, 4, 3, lam=0.0), make("near-5x4-heads", 5, 4, 2, 3, lam=0.0, causal=True))
+            for size in near_one(precision)
         ),
         "M-zero": (
-            _masks(make("zero-5x4-queries", 5, 4, 3), np.zeros_like, ("M_Q",)),
-            _masks(make("zero-5x4-keys", 5, 4, 2, 3, causal=True), np.zeros_like, ("M_K",)),
+            make("zero-5x4-queries", 5, 4, 3).masked(np.zeros_like, ("M_Q",)),
+            make("zero-5x4-keys", 5, 4, 2, 3, causal=True).masked(np.zeros_like, ("M_K",)),
         ),
         "lam-zero": (make("lam-zero-5x4", 5, 4, 3, lam=0.0), make("lam-zero-heads", 5, 4, 2, 3, lam=0.0, causal=True)),
         "lam-large": (
@@ -198,8 +187,8 @@ def _drawn(seed: int, precision: Precision) -> dict[str, tuple[LayerSample, ...]
         ),
         "sharp": (make("sharp-5x4", 5, 4, 3, largest=15.0), make("sharp-9x3", 9, 3, 2, 2, largest=30.0, causal=True)),
         "degenerate": (
-            _degenerate(make("degenerate-5x4", 5, 4, 3)),
-            _degenerate(make("degenerate-heads", 9, 3, 2, 3, causal=True)),
+            degenerate(make("degenerate-5x4", 5, 4, 3)),
+            degenerate(make("degenerate-heads", 9, 3, 2, 3, causal=True)),
         ),
         "float32": (
             make("float32-5x4", 5, 4, 3, **single),
@@ -244,13 +233,7 @@ def drawn_layer(seed: int, index: int, precision: Precision = FLOAT64) -> LayerS
     )[index % 11]  # fmt: skip
     if m % 2:
         feature.pop("rope", None)
-    options: dict[str, Any] = {
-        "largest": float(np.exp(rng.uniform(-1.0, 2.3))),
-        "pruning": ((0.1, 0.9), (-0.5, 1.5), (0.6, 1.4))[rng.integers(3)],
-        "lam": float(rng.choice([0.0, 0.05, 0.5, 1.5])),
-        "precision": precision,
-        **feature,
-    }
+    options = {**drawn_options(rng), "precision": precision, **feature}
     return make_layer_sample(f"layer-random-{index}", seed, n, d, m, heads, kv_heads, **options).exact()
 
 
@@ -328,17 +311,14 @@ def _accepted(table: dict[str, tuple[Any, ...]], refused: frozenset[str]) -> dic
 
 def _made(name: str, seed: int, row: dict[str, Any], precision: Precision) -> LayerSample:
     n, d, m = row["size"]
-    binary, given = row["M"] == "binary", row["mask"]
-    if row["M"] == CHANGES_OF_M[-1] and precision.unit_roundoff > 2.0**-40:
-        row = {**row, "M": (0.97, 1.03)}  # nearer, a coarser precision decides nothing
-    sample = make_layer_sample(
+    given = row["mask"]
+    made = make_layer_sample(
         name, seed, n, d, m, *row["heads"], biases=row["biases"], scale=row["scale"], rope=row["rope"],
         window=row["window"], softcap=row["softcap"], alibi=row["alibi"], causal=given == _CAUSAL,
-        mask=None if given == _CAUSAL else given, pruning=(0.1, 0.9) if binary else row["M"], lam=row["lam"],
-        k=row.get("k"), precision=precision,
+        mask=None if given == _CAUSAL else given, lam=row["lam"], k=row.get("k"), precision=precision,
+        pruning=pruning_of(row, precision),
     )  # fmt: skip
-    if binary:
-        sample = sample.changed(M_Q=(sample.M_Q > 0.4) * 1.0, M_K=(sample.M_K > 0.4) * 1.0)
+    sample = masks_of(row, made)
     empty = np.asarray(~sample.allowed.any(axis=1))
     if empty.any() and sample.mask is not None:
         sample = sample.changed(mask=np.where(empty[:, np.newaxis] & np.eye(n, dtype=bool), 1.0, sample.mask))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -51,6 +51,7 @@ class LayerSample(Sample):
     causal : whether the layer's mask is "causal"; else it is `mask`
     """
 
+    MASKS: ClassVar[tuple[str, ...]] = ("M_Q", "M_K")
     heads: int = 1
     kv_heads: int = 1
     b_Q: Real | None = None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
 from numpy.random import Generator
@@ -27,6 +27,7 @@ _SQUARE, _PAIR = ("W", "M", "V"), ("W_Q", "W_K", "M_Q", "M_K")
 class Sample:
     """One instance with everything any function of the contract may ask for; its numbers are exact in one precision."""
 
+    MASKS: ClassVar[tuple[str, ...]] = ("M", "M_Q", "M_K")
     name: str
     X: Real
     W: Real
@@ -153,6 +154,10 @@ class Sample:
         small = self.tokens(3)._cut(2)
         small = small.changed(**{name: getattr(small, name)[:, :2] for name in _PAIR})
         return small.changed(name=SMALLEST, **{name: rounded(getattr(small, name), 2) for name in ARRAYS}).exact()
+
+    def masked(self, change: Callable[[Real], Real], names: tuple[str, ...] = ()) -> Self:
+        """The instance with its pruning masks changed, or those of `names`."""
+        return self.changed(**{name: change(getattr(self, name)) for name in names or self.MASKS})
 
     def changed(self, **changes: Any) -> Self:
         """Return a sample like this one; what was computed for this one is not kept."""

@@ -5,9 +5,9 @@ Small (n, d <= 16) but for a few; shapes come from a small pool, because a compi
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import lru_cache
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -29,10 +29,12 @@ from attnprune_verify.audit.truth.sample import (
 )
 
 __all__ = [
-    "ARRAYS", "BENIGN", "CHANGES_OF_M", "REQUIRED", "STABILITY", "MaskMaker", "Sample", "banded", "causal", "drawn",
-    "inner_features", "large_samples", "make_sample", "regimes", "samples", "scattered",
+    "ARRAYS", "BENIGN", "CHANGES_OF_M", "REQUIRED", "STABILITY", "MaskMaker", "Sample", "banded", "causal",
+    "degenerate", "drawn", "drawn_options", "inner_features", "large_samples", "make_sample", "masks_of", "nearer",
+    "pruning_of", "regimes", "samples", "scattered",
 ]  # fmt: skip
 
+Kind = TypeVar("Kind", bound=Sample)
 _MASKS: tuple[MaskMaker | None, ...] = (None, causal, scattered, banded, one_key, documents)
 _BINARY = "binary"
 # What M is: uniform between two numbers, of 0 and 1, or close to 1.
@@ -63,36 +65,33 @@ def _together(seed: int, precision: Precision, batches: bool = False) -> Iterato
 
 
 def _made(name: str, seed: int, row: dict[str, Any], precision: Precision) -> Sample:
-    binary = row["M"] == _BINARY
     options = {key: row[key] for key in ("mask", "lam", "largest")}
-    n, d = row["size"]
-    pruning = (0.1, 0.9) if binary else row["M"]
+    pruning = pruning_of(row, precision)
+    made = make_sample(name, seed, *row["size"], pruning=pruning, k=row.get("k"), precision=precision, **options)
+    return masks_of(row, made)
+
+
+def pruning_of(row: dict[str, Any], precision: Precision) -> tuple[float, float]:
+    """The range of the masks of a row of levels."""
     if row["M"] == CHANGES_OF_M[-1] and precision.unit_roundoff > 2.0**-40:
-        pruning = (0.97, 1.03)  # nearer, a coarser precision decides nothing
-    sample = make_sample(name, seed, n, d, pruning=pruning, k=row.get("k"), precision=precision, **options)
-    kept = {one: (getattr(sample, one) > 0.4) * 1.0 for one in ("M", "M_Q", "M_K")} if binary else {}
-    return sample.changed(**{one: np.asarray(value) for one, value in kept.items()})
+        return 0.97, 1.03  # nearer, a coarser precision decides nothing
+    least, most = (0.1, 0.9) if row["M"] == _BINARY else row["M"]
+    return least, most
+
+
+def masks_of(row: dict[str, Any], sample: Kind) -> Kind:
+    """The sample of a row of levels, with masks of 0 and 1 where the row has them."""
+    return sample.masked(lambda M: np.asarray((M > 0.4) * 1.0)) if row["M"] == _BINARY else sample
 
 
 def _binary(sample: Sample) -> Sample:
     rng = np.random.default_rng(sample.seed)
-    return sample.changed(
-        **{name: (rng.random(getattr(sample, name).shape) < 0.6) * 1.0 for name in ("M", "M_Q", "M_K")}
-    )
+    return sample.masked(lambda M: (rng.random(M.shape) < 0.6) * 1.0)
 
 
-def _unpruned(sample: Sample) -> Sample:
-    return sample.changed(**{name: np.ones_like(getattr(sample, name)) for name in ("M", "M_Q", "M_K")})
-
-
-def _near_ones(sample: Sample, size: float) -> Sample:
-    """M so close to 1 that the loss is tiny, and not 0."""
-    nearly = {name: 1 + size * (getattr(sample, name) - 0.5) for name in ("M", "M_Q", "M_K")}
-    return sample.changed(**nearly)
-
-
-def _all_pruned(sample: Sample) -> Sample:
-    return sample.changed(**{name: np.zeros_like(getattr(sample, name)) for name in ("M", "M_Q", "M_K")})
+def nearer(size: float) -> Callable[[Real], Real]:
+    """The change of masks to ones so close to 1 that the loss is tiny, and not 0."""
+    return lambda M: np.asarray(1 + size * (M - 0.5))
 
 
 def _uneven(sample: Sample, factor: float) -> Sample:
@@ -102,17 +101,13 @@ def _uneven(sample: Sample, factor: float) -> Sample:
     return sample.changed(X=X)
 
 
-def _degenerate(sample: Sample) -> Sample:
+def degenerate(sample: Kind) -> Kind:
     """A zero token, two equal tokens, zeros in every weight."""
-    X = sample.X.copy()
+    X, holed = sample.X.copy(), {name: getattr(sample, name).copy() for name in ("W", "W_Q", "W_K")}
     X[0], X[-1] = 0.0, X[1]
-    return sample.changed(X=X, **{name: _with_zeros(getattr(sample, name)) for name in ("W", "W_Q", "W_K")})
-
-
-def _with_zeros(weight: Real) -> Real:
-    holed = weight.copy()
-    holed.flat[::3] = 0.0
-    return holed
+    for weight in holed.values():
+        weight.flat[::3] = 0.0
+    return sample.changed(X=X, **holed)
 
 
 def _symmetric(sample: Sample) -> Sample:
@@ -219,12 +214,18 @@ def _drawn(seed: int, precision: Precision) -> dict[str, tuple[Sample, ...]]:
             make("above-5x4", 5, 4, pruning=(1.1, 2.5)),
         ),
         "binary-M": (_binary(make("binary-5x4", 5, 4)), _binary(make("binary-4x6", 4, 6, mask=causal))),
-        "unpruned": (_unpruned(make("unpruned-5x4", 5, 4)), _unpruned(make("unpruned-4x6", 4, 6, mask=causal))),
-        "M-near-1": (
-            *(_near_ones(make("near-5x4", 5, 4, lam=0.0), size) for size in near_one(precision)),
-            *(_near_ones(make("near-4x6-causal", 4, 6, lam=0.0, mask=causal), size) for size in near_one(precision)),
+        "unpruned": (
+            make("unpruned-5x4", 5, 4).masked(np.ones_like),
+            make("unpruned-4x6", 4, 6, mask=causal).masked(np.ones_like),
         ),
-        "M-zero": (_all_pruned(make("zero-5x4", 5, 4)), _all_pruned(make("zero-4x6-causal", 4, 6, mask=causal))),
+        "M-near-1": (
+            *(make("near-5x4", 5, 4, lam=0.0).masked(nearer(size)) for size in near_one(precision)),
+            *(make("near-4x6-causal", 4, 6, lam=0.0, mask=causal).masked(nearer(size)) for size in near_one(precision)),
+        ),
+        "M-zero": (
+            make("zero-5x4", 5, 4).masked(np.zeros_like),
+            make("zero-4x6-causal", 4, 6, mask=causal).masked(np.zeros_like),
+        ),
         "lam-zero": (
             make("lam-zero-5x4", 5, 4, lam=0.0),
             make("lam-zero-4x6-causal", 4, 6, lam=0.0, mask=causal),
@@ -246,8 +247,8 @@ def _drawn(seed: int, precision: Precision) -> dict[str, tuple[Sample, ...]]:
             _tokens_times(make("tiny-tokens-4x6", 4, 6, mask=causal), 1e-3),
         ),
         "degenerate": (
-            _degenerate(make("degenerate-5x4", 5, 4)),
-            _degenerate(make("degenerate-9x3", 9, 3, mask=causal)),
+            degenerate(make("degenerate-5x4", 5, 4)),
+            degenerate(make("degenerate-9x3", 9, 3, mask=causal)),
             _symmetric(make("symmetric-5x4", 5, 4)),
             _symmetric(make("symmetric-4x6", 4, 6, mask=causal)),
         ),
@@ -323,17 +324,21 @@ _DRAWN_MASKS: tuple[MaskMaker | None, ...] = (None, causal, scattered, None, ban
 _SHAPES = ((5, 4), (4, 6), (9, 3))  # of a few shapes only: a compiling subject pays for each new one
 
 
+def drawn_options(rng: np.random.Generator) -> dict[str, Any]:
+    """Any size of logits, pruning and regulariser."""
+    return {
+        "largest": float(np.exp(rng.uniform(-1.0, 2.3))),
+        "pruning": ((0.1, 0.9), (-0.5, 1.5), (0.6, 1.4))[rng.integers(3)],
+        "lam": float(rng.choice([0.0, 0.05, 0.5, 1.5])),
+    }
+
+
 def drawn(seed: int, index: int, precision: Precision = FLOAT64) -> Sample:
     """One of arbitrarily many random instances: every size of logits, pruning, regulariser and mask."""
     rng = np.random.default_rng([seed, index, 99])
     n, d = _SHAPES[index % len(_SHAPES)]
-    options: dict[str, Any] = {
-        "largest": float(np.exp(rng.uniform(-1.0, 2.3))),
-        "mask": _DRAWN_MASKS[index % len(_DRAWN_MASKS)],
-        "pruning": ((0.1, 0.9), (-0.5, 1.5), (0.6, 1.4))[rng.integers(3)],
-        "lam": float(rng.choice([0.0, 0.05, 0.5, 1.5])),
-    }
-    return make_sample(f"random-{index}", seed, n, d, precision=precision, **options).exact()
+    mask = _DRAWN_MASKS[index % len(_DRAWN_MASKS)]
+    return make_sample(f"random-{index}", seed, n, d, mask=mask, precision=precision, **drawn_options(rng)).exact()
 
 
 @lru_cache(maxsize=4)
