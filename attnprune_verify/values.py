@@ -96,7 +96,7 @@ def as_choice(name: str, value: object, choices: Iterable[_T]) -> _T:
     >>> as_choice("layout", "halves", ("half", "interleaved"))
     Traceback (most recent call last):
         ...
-    attnprune_verify.errors.InvalidInstance: layout must be half or interleaved; got 'halves'
+    attnprune_verify.errors.InvalidInstance: layout must be half or interleaved; got 'halves'; did you mean half?
     """
     known = tuple(choices)
     for choice in known:
@@ -104,11 +104,12 @@ def as_choice(name: str, value: object, choices: Iterable[_T]) -> _T:
             return choice
     words = [str(choice) for choice in known]
     rule = " or ".join(words) if len(words) == 2 else f"one of {', '.join(words)}"
-    raise InvalidInstance(f"{name} must be {rule}; got {value!r:.60}")
+    hint = nearest(value, words) if isinstance(value, str) else ""
+    raise InvalidInstance(f"{name} must be {rule}; got {value!r:.60}{hint}")
 
 
 def nearest(word: str, known: Iterable[str]) -> str:
-    """The end of a message about a name that is none: those that come nearest, or nothing.
+    """Return the end of a message about a name that does not exist: the nearest ones, or nothing.
 
     Examples
     --------

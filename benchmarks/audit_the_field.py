@@ -96,7 +96,7 @@ PROGRAMS = (
 )
 HEAD = """# Programs that people use, audited
 
-What `attnprune-verify audit` says of them on a CPU, seed 0; written by
+Verdicts of `attnprune-verify audit` on them, on a CPU, seed 0; written by
 `python benchmarks/audit_the_field.py --out docs`. They are called through
 [published adapters](audit.md#published-adapters), which convert layers, sequences and tensors and repair nothing. Where
 no precision is declared, a program that computes in float32 fails one check, which names the option to use; everything
@@ -110,7 +110,7 @@ The losses that torch and jax differentiate are the literal formula, in `tests/a
 times itself with `torch.cuda.synchronize`; without a GPU that call is replaced by one that does nothing, and nothing
 else is. Of the published Wanda program the class is audited, with a loop of ours that prunes by its norms: the
 program's own loop needs a whole model. What SparseGPT's programs do at rho = 0 (one entry a block) and rho = 1 (an
-IndexError) is accepted, and said.
+IndexError) is accepted; the report lists it.
 """
 
 

@@ -19,7 +19,7 @@ from attnprune_verify.instance.validate import Array, as_reals, check_shapes
 from attnprune_verify.model.layer_functions import factored_gradient, factored_loss
 from attnprune_verify.values import as_count, as_number, as_positive
 
-__all__ = ["Refit", "refit_pair"]
+__all__ = ["RefitPair", "refit_pair"]
 
 _FORMS = {"X": ("n", "d"), "W_Q": ("d", "m"), "W_K": ("d", "m"), "kept_Q": ("d", "m"), "kept_K": ("d", "m")}
 _FORGET_MEAN, _FORGET_SQUARE = 0.9, 0.99  # Adam's two averages
@@ -27,7 +27,7 @@ _LOOK_EVERY = 5  # steps between looks at the validation samples
 
 
 @dataclass(frozen=True)
-class Refit:
+class RefitPair:
     """The tuned pair.
 
     Attributes
@@ -58,7 +58,7 @@ def refit_pair(
     rate: float = 0.02,
     validation: float = 0.25,
     progress: Callable[[int, int], object] | None = None,
-) -> Refit:
+) -> RefitPair:
     """Minimise the attention error over the values of the kept weights, by Adam on multipliers that start at 1.
 
     With M_Q, M_K real on the kept entries and 0 elsewhere, the objective is `factored_loss` with lam = 0 on the first
@@ -132,4 +132,4 @@ def refit_pair(
                 best, best_step = multipliers, step
         if progress is not None:
             progress(step, steps)
-    return Refit(best[0] * query, best[1] * key, best_step, np.array(seen))
+    return RefitPair(best[0] * query, best[1] * key, best_step, np.array(seen))

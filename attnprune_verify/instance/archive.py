@@ -14,6 +14,7 @@ import numpy as np
 
 from attnprune_verify.errors import InvalidInstance
 from attnprune_verify.instance.memory import require_memory
+from attnprune_verify.values import nearest
 
 __all__ = ["read_arrays"]
 
@@ -54,7 +55,7 @@ def _read_members(path: Path, archive: zipfile.ZipFile, names: Collection[str]) 
     if unknown:
         raise InvalidInstance(
             f"an instance file may hold {', '.join(names)}; {str(path)!r} also holds "
-            f"{', '.join(map(repr, unknown))[:200]}"
+            f"{', '.join(map(repr, unknown))[:200]}{nearest(unknown[0], names)}"
         )
     mapped = {name for name, info in members.items() if _can_be_mapped(name, info)}
     total = sum(info.file_size for name, info in members.items() if name not in mapped)

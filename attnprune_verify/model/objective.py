@@ -240,7 +240,7 @@ class Objective:
         return crew.map(partial(work, *arguments), range(len(self._rows.units)))
 
     def _several(self, masks: Any) -> Sequence[ArrayLike]:
-        """One array for the fused weight; a pair for a layer."""
+        """Return the masks as a sequence: one array for the fused weight, a pair for a layer."""
         if not self.problem.moves_keys:
             return (masks,)
         if not isinstance(masks, tuple | list) or len(masks) != 2:

@@ -18,7 +18,7 @@ import numpy as np
 from flint import arb, arb_mat
 from numpy.typing import NDArray
 
-from attnprune_verify.oracle.ball_forms import Head, add_columns, add_rows, heads_of, row_blocks, rows_of, turned
+from attnprune_verify.oracle.ball_forms import BallHead, add_columns, add_rows, heads_of, row_blocks, rows_of, turned
 from attnprune_verify.oracle.enclosure import Enclosure, as_ball, as_balls, enclose, hadamard, working_precision
 from attnprune_verify.oracle.inputs import Problem
 
@@ -108,7 +108,7 @@ def _rows(at: Problem) -> int:
     return int(at.samples.shape[0] * at.samples.shape[1])
 
 
-def _compared(at: Problem, dense: Problem | None) -> Iterator[tuple[Head, slice, list[_Row]]]:
+def _compared(at: Problem, dense: Problem | None) -> Iterator[tuple[BallHead, slice, list[_Row]]]:
     """Head by head and block by block, sample by sample."""
     for tokens in map(as_balls, at.samples):
         for head, plain in zip(heads_of(at, tokens), heads_of(dense or at, tokens, dense=True), strict=True):

@@ -18,7 +18,7 @@ from attnprune_verify.oracle.enclosure import as_ball, as_balls, hadamard
 from attnprune_verify.oracle.inputs import Problem, frequency
 
 __all__ = [
-    "Head", "add_columns", "add_rows", "attention_rows", "attention_term", "gradient_balls", "heads_of",
+    "BallHead", "add_columns", "add_rows", "attention_rows", "attention_term", "gradient_balls", "heads_of",
     "product_balls", "regular_term", "row_blocks", "rows_of", "turned",
 ]  # fmt: skip
 
@@ -77,7 +77,7 @@ def _gathered(at: Problem, directions: tuple[NDArray[Any], ...] | None) -> list[
     return [hadamard(W, total) for W, total in zip(weights, sums, strict=True)]
 
 
-class _Block(NamedTuple):
+class _BallBlock(NamedTuple):
     rows: slice
     f: _Rows
     c: _Rows
@@ -85,7 +85,7 @@ class _Block(NamedTuple):
     curve: _Rows | None
 
 
-class Head(NamedTuple):
+class BallHead(NamedTuple):
     """One head on one sample."""
 
     at: Problem
@@ -93,13 +93,13 @@ class Head(NamedTuple):
     queries: arb_mat
     keys: arb_mat
 
-    def softmax(self, rows: slice) -> _Block:
+    def softmax(self, rows: slice) -> _BallBlock:
         scores, slope, curve = self.scores(rows)
         f = [
             _softmax(row, np.flatnonzero(positions).tolist())
             for row, positions in zip(scores, self.at.allowed[rows], strict=True)
         ]
-        return _Block(rows, f, [], slope, curve)
+        return _BallBlock(rows, f, [], slope, curve)
 
     def scores(self, rows: slice) -> tuple[_Rows, _Rows | None, _Rows | None]:
         """Return the arguments of the softmax and, with a softcap, the first two derivatives of the cap."""
@@ -116,7 +116,7 @@ class Head(NamedTuple):
             scores = [[s - fall * abs(i - j) for j, s in enumerate(row)] for i, row in enumerate(scores, rows.start)]
         return scores, slope, curve
 
-    def add(self, totals: list[arb_mat], block: _Block, move: Head | None) -> None:
+    def add(self, totals: list[arb_mat], block: _BallBlock, move: BallHead | None) -> None:
         """Add p K and p^T Q, or their derivatives where queries and keys move."""
         p = _p(block)
         n, rows = len(self.at.allowed), len(block.f)
@@ -144,7 +144,7 @@ class Head(NamedTuple):
 
 def heads_of(
     at: Problem, tokens: arb_mat, masks: tuple[NDArray[Any], ...] | None = None, *, dense: bool = False
-) -> Iterator[Head]:
+) -> Iterator[BallHead]:
     """The heads at the problem's masks, with nothing pruned, or for a direction `masks`, which has no bias."""
     weights = [as_balls(W) for W in at.weights]
     if not dense:
@@ -155,10 +155,10 @@ def heads_of(
     for index in range(at.heads):
         places = (index, index * at.kv_heads // at.heads)
         sides = [turned(at, _columns(part, place * at.m, at.m)) for part, place in zip(rows, places, strict=False)]
-        yield Head(at, index, sides[0] * as_ball(at.scale), sides[1] if at.moves_keys else tokens)
+        yield BallHead(at, index, sides[0] * as_ball(at.scale), sides[1] if at.moves_keys else tokens)
 
 
-def _residuals(at: Problem, tokens: arb_mat) -> Iterator[tuple[Head, _Block]]:
+def _residuals(at: Problem, tokens: arb_mat) -> Iterator[tuple[BallHead, _BallBlock]]:
     """F(M), and c = F(M) - F(1), by heads and row blocks."""
     same = all(((M == 1) | (W == 0)).all() for M, W in zip(at.masks, at.weights, strict=True))
     for head, plain in zip(heads_of(at, tokens), heads_of(at, tokens, dense=True), strict=True):
@@ -185,7 +185,7 @@ def _softmax(row: list[arb], positions: list[int]) -> list[arb]:
     return weights
 
 
-def _p(block: _Block) -> _Rows:
+def _p(block: _BallBlock) -> _Rows:
     p = []
     for f, c in zip(block.f, block.c, strict=True):
         r = _dot(c, f)
@@ -193,7 +193,7 @@ def _p(block: _Block) -> _Rows:
     return p
 
 
-def _dp(block: _Block, moved: _Rows) -> _Rows:
+def _dp(block: _BallBlock, moved: _Rows) -> _Rows:
     """With dF = F*(du - (F*du)1): dF*F + c*dF - diag((dF*F + c*dF)1)F - diag((c*F)1)dF."""
     dp = []
     for f, c, du in zip(block.f, block.c, moved, strict=True):

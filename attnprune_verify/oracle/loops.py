@@ -34,7 +34,7 @@ def attention(at: Problem) -> NDArray[np.float64]:
     [[[[0.5, 0.5], [0.5, 0.5]]]]
     """
     at = at.floats()
-    heads = [[_Head(at, at.weights, h, tokens).softmax() for h in range(at.heads)] for tokens in at.samples.tolist()]
+    heads = [[_OneHead(at, at.weights, h, tokens).softmax() for h in range(at.heads)] for tokens in at.samples.tolist()]
     return np.real(np.asarray(heads))
 
 
@@ -99,15 +99,15 @@ def _gradient(at: Problem, masks: tuple[NDArray[Any], ...]) -> list[NDArray[np.c
     return [W * total + at.lam * M for W, total, M in zip(at.weights, sums, masks, strict=True)]
 
 
-def _pruned_and_dense(at: Problem, masks: tuple[NDArray[Any], ...]) -> Iterator[tuple[_Head, _Rows, _Rows]]:
+def _pruned_and_dense(at: Problem, masks: tuple[NDArray[Any], ...]) -> Iterator[tuple[_OneHead, _Rows, _Rows]]:
     pruned = tuple(M * W for M, W in zip(masks, at.weights, strict=True))
     for tokens in at.samples.tolist():
         for h in range(at.heads):
-            head = _Head(at, pruned, h, tokens)
-            yield head, head.softmax(), _Head(at, at.weights, h, tokens).softmax()
+            head = _OneHead(at, pruned, h, tokens)
+            yield head, head.softmax(), _OneHead(at, at.weights, h, tokens).softmax()
 
 
-class _Head:
+class _OneHead:
     """One head on one sample: its queries, its keys, and every pair of tokens by itself."""
 
     def __init__(self, at: Problem, weights: tuple[NDArray[Any], ...], h: int, tokens: _Rows) -> None:

@@ -238,7 +238,7 @@ def product_error(at: Problem, directions: Sequence[ArrayLike], unit_roundoff: f
     return _bound(at.floats(), floats, Rounding(unit_roundoff))
 
 
-class _Block(NamedTuple):
+class _ErrorBlock(NamedTuple):
     rows: slice
     positions: NDArray[np.bool_]
     found: Scores
@@ -252,14 +252,14 @@ def _row_blocks(n: int) -> Iterator[slice]:
     return (slice(start, min(start + step, n)) for start in range(0, n, step))
 
 
-def _blocks(at: Problem, head: Head, rounding: Rounding) -> Iterator[_Block]:
+def _blocks(at: Problem, head: Head, rounding: Rounding) -> Iterator[_ErrorBlock]:
     """F(M) and c of one head."""
     for rows in _row_blocks(len(at.allowed)):
         positions = at.allowed[rows]
         found = scores(at, head.number, head.pruned, rows, rounding)
         f = softmax(found, positions, rounding)
         dense = softmax(scores(at, head.number, head.dense, rows, rounding), positions, rounding)
-        yield _Block(rows, positions, found, f, residual(f, dense, positions, rounding))
+        yield _ErrorBlock(rows, positions, found, f, residual(f, dense, positions, rounding))
 
 
 def _bound(at: Problem, directions: tuple[Array, ...] | None, rounding: Rounding) -> Array:
@@ -323,7 +323,7 @@ def _slopes(
     return found
 
 
-def _moved(at: Problem, head: Head, block: _Block, p: Approx, rounding: Rounding) -> Approx:
+def _moved(at: Problem, head: Head, block: _ErrorBlock, p: Approx, rounding: Rounding) -> Approx:
     """The derivative of p*u' when the logits move by ds: dp*u' + p*ds*u''."""
     assert head.moved is not None
     (query, key), (moved_query, moved_key) = head.pruned, head.moved
@@ -342,7 +342,7 @@ def _moved(at: Problem, head: Head, block: _Block, p: Approx, rounding: Rounding
     return Approx(dp.value + more.value, size, error + 2 * rounding.u * (size + error))
 
 
-def _within(slopes: Approx, block: _Block) -> Approx:
+def _within(slopes: Approx, block: _ErrorBlock) -> Approx:
     """Return the values with 0 where the mask forbids."""
     return Approx(*(np.where(block.positions, part, 0.0) for part in slopes))
 

@@ -21,7 +21,7 @@ _Array: TypeAlias = NDArray[np.floating[Any]]
 _BLOCK = 2**18  # logits per row block
 
 
-class _Head(NamedTuple):
+class _ExpandedHead(NamedTuple):
     """Queries and keys of one head on one sample; each at the point, without pruning, and along every direction."""
 
     number: int
@@ -96,7 +96,7 @@ def _first_steps(at: Problem, lines: Sequence[_Array], room: float, kind: type[n
     return [np.exp2(-np.ceil(np.log2(reach))) if 0 < reach < np.inf else ones for reach in reaches]
 
 
-def _heads(at: Problem, lines: Sequence[_Array], kind: type[np.floating[Any]]) -> Iterator[_Head]:
+def _heads(at: Problem, lines: Sequence[_Array], kind: type[np.floating[Any]]) -> Iterator[_ExpandedHead]:
     weights = [W.astype(kind) for W in at.weights]
     matrices = [at.masks, [kind(1), kind(1)], *(at.parted(line) for line in lines)]
     m, group = at.m, at.heads // at.kv_heads
@@ -111,7 +111,7 @@ def _heads(at: Problem, lines: Sequence[_Array], kind: type[np.floating[Any]]) -
                     rows = tokens @ (mask * W)[:, own]
                     side.append(_turned(at, rows if bias is None or order > 1 else rows + bias[own]))
             queries, keys = sides
-            yield _Head(index, [kind(at.scale) * q for q in queries], keys or [tokens] * len(matrices))
+            yield _ExpandedHead(index, [kind(at.scale) * q for q in queries], keys or [tokens] * len(matrices))
 
 
 def _turned(at: Problem, rows: _Array) -> _Array:

@@ -9,10 +9,15 @@ from rich.console import Group, RenderableType
 from rich.padding import Padding
 from rich.text import Text
 
-__all__ = ["Block", "render_blocks"]
+__all__ = ["Block", "paragraph", "render_blocks"]
 
 Block = dict[str, Any]
 """A paragraph: ``indent`` in columns and ``spans``, pairs of a text and a style. Plain, so that it can be kept."""
+
+
+def paragraph(text: str, columns: int = 2, style: str = "") -> Block:
+    """Return a paragraph of one style."""
+    return {"indent": columns, "spans": [[text, style]]}
 
 
 def render_blocks(blocks: Iterable[Block]) -> RenderableType:

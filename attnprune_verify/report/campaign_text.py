@@ -38,12 +38,14 @@ def render_campaign(result: CampaignResult) -> Group:
 
 
 def closing_sentence(result: CampaignResult) -> str:
-    """Return the report's last line: the violated statements and the outcome."""
+    """Return the report's last line: the violated statements and the outcome, "judged" where all are the paper's."""
     found = _names(list(dict.fromkeys(claim.id for claim in result.found)))
     broken = _names(list(dict.fromkeys(claim.id for claim in result.broken)))
     paper = f"Violated statements of the paper: {found}." if found else "No statement of the paper was violated."
     own = f" Violated statements of ours, which is an error: {broken}." if broken else ""
-    return f"{paper}{own} Outcome: {result.outcome}."
+    of_ours = any(claim.own for claim in result.plan.claims)
+    outcome = "judged" if result.outcome == "passed" and not of_ours else result.outcome
+    return f"{paper}{own} Outcome: {outcome}."
 
 
 def _names(ids: Sequence[str]) -> str:

@@ -1,11 +1,12 @@
-"""One statement on a page: its text, the findings, the counterexample in numbers, the repair, and the next commands."""
+"""One statement in a few lines, or on a page: its text, the findings, the counterexample in numbers, the repair."""
 
 from __future__ import annotations
 
 import inspect
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import attnprune_verify
 from attnprune_verify.claims.excerpts import quotation
@@ -14,13 +15,15 @@ from attnprune_verify.claims.prior import known_or_new
 from attnprune_verify.claims.run import ClaimRecord, snippet, witness
 from attnprune_verify.claims.scope import hypotheses, quantifier, sentence
 from attnprune_verify.claims.symbols import symbols_of
-from attnprune_verify.report.blocks import Block
+from attnprune_verify.report.blocks import Block, paragraph
 from attnprune_verify.report.claims_text import STYLE
 
-__all__ = ["page_of"]
+__all__ = ["page_of", "summary_of"]
 
 _LONGEST = 400
 """Characters of a value printed in full; longer ones are in ``--format json``."""
+_BRIEF = 240
+"""Characters of a counterexample in the summary, chosen: three lines; longer ones are named by their origin."""
 _ASKS = {
     "identity": "both sides are equal",
     "upper": "the left side is at most the right one",
@@ -38,16 +41,41 @@ _MEANS = {
 }
 
 
+def summary_of(record: ClaimRecord, repairs: Sequence[ClaimRecord], *, kept: bool) -> list[Block]:
+    """Return the summary of a record, about ten lines: what it says, the verdict, the numbers behind it, the repair."""
+    return [*_summary(record, repairs, kept), paragraph("", 0)]
+
+
+def _summary(record: ClaimRecord, repairs: Sequence[ClaimRecord], kept: bool) -> Iterable[Block]:
+    claim, evidence = record.claim, record.evidence
+    yield _heading(record)
+    yield paragraph(claim.says)
+    found, refuted = witness(record), record.judgement.smallest is not None
+    grades = ", ".join([evidence.grade, *_grades(record)])
+    reasons = [grades] if refuted else [grades, record.judgement.reason]
+    if evidence.proof.value != "none":
+        reasons.append(f"the printed proof: {evidence.proof.value}")
+    if kept:
+        reasons.append("kept from an earlier run")
+    yield paragraph(f"evidence: {'; '.join(reasons)}")
+    if refuted and found is not None:
+        values = found.get("inputs", found.get("measured", {}))
+        shown = ", ".join(f"{name} = {json.dumps(value)}" for name, value in values.items())
+        yield paragraph(f"counterexample: {shown if len(shown) <= _BRIEF else found['origin']}")
+        if claimed := _claimed(record, found):
+            yield paragraph(claimed)
+    yield from (paragraph(f"repaired by {one.claim.test_id}, {one.statement.value}") for one in repairs)
+
+
 def page_of(record: ClaimRecord, repairs: Sequence[ClaimRecord], *, kept: bool) -> list[Block]:
     """Return the page of a record; `repairs` are the records that repair it, `kept` marks an earlier run."""
-    return [*_page(record, repairs, kept), _block("", 0)]
+    return [*_page(record, repairs, kept), paragraph("", 0)]
 
 
 def _page(record: ClaimRecord, repairs: Sequence[ClaimRecord], kept: bool) -> Iterable[Block]:
-    claim, verdict = record.claim, record.statement.value
-    name = f"{claim.id} ({claim.reading.name})"
-    yield {"indent": 0, "spans": [[name, "bold"], ["   ", ""], [verdict, STYLE[verdict]]]}
-    yield _block(f"{claim.title}; {claim.section}; {claim.kind.value}, {claim.source}")
+    claim = record.claim
+    yield _heading(record)
+    yield paragraph(f"{claim.title}; {claim.section}; {claim.kind.value}, {claim.source}")
     quoted = quotation(claim.id)
     if quoted is not None:
         yield from _part("the paper's words", f"{quoted.text} (line {quoted.line} of its LaTeX)")
@@ -71,9 +99,7 @@ def _page(record: ClaimRecord, repairs: Sequence[ClaimRecord], kept: bool) -> It
     yield from _part("proof of the repair", *dict.fromkeys(file for one in repairs for file in one.evidence.files))
     proof = record.evidence.proof.value
     steps = [] if proof == "none" else [f"the printed proof: {proof}", *record.evidence.proof_steps]
-    parts = record.evidence.parts
-    grades = [f"{part}: {grade}" for part, grade in parts.items()] if len(set(parts.values())) > 1 else []
-    yield from _part("evidence", record.evidence.grade, *grades, *steps, *record.evidence.files)
+    yield from _part("evidence", record.evidence.grade, *_grades(record), *steps, *record.evidence.files)
     for one in record.evidence.theorems:
         yield from _part(f"theorem {one['theorem']} in Coq ({one['part']})", one["type"])
     yield from _part("known or new", *known_or_new(claim))
@@ -81,6 +107,29 @@ def _page(record: ClaimRecord, repairs: Sequence[ClaimRecord], kept: bool) -> It
         standing = "all of it holds" if record.ancestors_hold else "not all of it holds"
         yield from _part("rests on", f"{', '.join(claim.uses)} ({standing})")
     yield from _part("code", _place(record))
+
+
+def _heading(record: ClaimRecord) -> Block:
+    claim, verdict = record.claim, record.statement.value
+    return {
+        "indent": 0,
+        "spans": [[f"{claim.id} ({claim.reading.name})", "bold"], ["   ", ""], [verdict, STYLE[verdict]]],
+    }
+
+
+def _grades(record: ClaimRecord) -> list[str]:
+    """Return the evidence of each part, where the parts differ."""
+    parts = record.evidence.parts
+    return [f"{part}: {grade}" for part, grade in parts.items()] if len(set(parts.values())) > 1 else []
+
+
+def _claimed(record: ClaimRecord, found: Mapping[str, Any]) -> str | None:
+    """Return the relation that is claimed, and both sides; None where the statement is measured or has no sides."""
+    if "measured" in record.claim.tags or found["relation"] is None or found["lhs"] is None:
+        return None
+    part = f" ({found['part']})" if found["part"] else ""
+    here = "which is false here: " if record.judgement.smallest is not None else ""
+    return f"claimed: lhs {found['relation']} rhs{part}; {here}lhs = {found['lhs']:.10g}, rhs = {found['rhs']:.10g}"
 
 
 def _verdict(record: ClaimRecord, kept: bool) -> Iterable[str]:
@@ -104,20 +153,19 @@ def _numbers(record: ClaimRecord) -> Iterable[Block]:
     yield from _part(title, found["origin"], *(f"{name} = {_short(value)}" for name, value in values.items()))
     if "measured" in record.claim.tags:
         return
-    if found["relation"] is not None and found["lhs"] is not None:
-        part = f" ({found['part']})" if found["part"] else ""
-        here = "which is false here: " if refuted else ""
-        sides = f"lhs = {found['lhs']:.10g}, rhs = {found['rhs']:.10g}"
-        yield _block(f"claimed: lhs {found['relation']} rhs{part}; {here}{sides}", 4)
+    if claimed := _claimed(record, found):
+        yield paragraph(claimed, 4)
         if not refuted and judgement.shown is not None and found["relation"] != "==":
             slack = f"slack {judgement.shown.slack:.3g}: the gap over the sum of both sides, 0 where they are equal"
-            yield _block(slack, 4)
+            yield paragraph(slack, 4)
             if judgement.shown.slack < 0:
-                yield _block(f"below 0 by the rounding of float64, for which {ROUNDING:g} is allowed: not violated", 4)
+                yield paragraph(
+                    f"below 0 by the rounding of float64, for which {ROUNDING:g} is allowed: not violated", 4
+                )
     command = snippet(record.claim, judgement.shown)
     if command is not None:
-        yield _block("to evaluate it again, in Python:", 4)
-        yield _block(command, 6)
+        yield paragraph("to evaluate it again, in Python:", 4)
+        yield paragraph(command, 6)
 
 
 def _place(record: ClaimRecord) -> str:
@@ -133,12 +181,8 @@ def _place(record: ClaimRecord) -> str:
 def _part(title: str, *lines: str) -> Iterable[Block]:
     shown = [line for line in lines if line]
     if shown:
-        yield _block(title, style="dim")
-        yield from (_block(line, 4) for line in shown)
-
-
-def _block(text: str, columns: int = 2, style: str = "") -> Block:
-    return {"indent": columns, "spans": [[text, style]]}
+        yield paragraph(title, style="dim")
+        yield from (paragraph(line, 4) for line in shown)
 
 
 def _short(value: object) -> str:

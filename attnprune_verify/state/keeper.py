@@ -32,7 +32,7 @@ class Sink:
         self._file, self._digest = file, hashlib.sha256(about.encode())
 
     def write(self, content: bytes) -> None:
-        """Write and count it in."""
+        """Write the content, and add it to the digest."""
         self._digest.update(content)
         self._file.write(content)
 

@@ -63,7 +63,7 @@ class BestMask:
     nodes: int
 
 
-class _Problem(NamedTuple):
+class _Search(NamedTuple):
     """Coefficients (m, m, d^2) of the differences z_k - z_j by row, in the order of branching, and f.
 
     `slip` bounds the rounding of any sum of such coefficients.
@@ -151,7 +151,7 @@ def _loss(instance: Instance, mask: Array) -> arb:
         return attention_term(fused(mask, instance.samples[0], instance.W, 0.0, instance.mask))
 
 
-def _posed(instance: Instance) -> _Problem:
+def _posed(instance: Instance) -> _Search:
     X, W = np.asarray(instance.samples[0], dtype=np.float64), np.asarray(instance.W, dtype=np.float64)
     pulls = []
     for x, allowed in zip(X, instance.allowed, strict=True):
@@ -166,10 +166,10 @@ def _posed(instance: Instance) -> _Problem:
     largest = max((float(np.abs(pull).sum(axis=1).max()) for pull in pulls), default=0.0)
     # products of three doubles, their difference and a sum of d^2 of them in any order, twice for a difference
     slip = 4 * (W.size + 8) * UNIT_ROUNDOFF * largest
-    return _Problem(differences, f, order, slip)
+    return _Search(differences, f, order, slip)
 
 
-def loss_below(problem: _Problem, fixed: Array, ones: int) -> Array:
+def loss_below(problem: _Search, fixed: Array, ones: int) -> Array:
     """The bound of each node: `fixed` (nodes, t) holds its first t entries, in the order of branching."""
     nodes, t = fixed.shape
     left = ones - fixed.sum(axis=1).astype(int)
@@ -193,7 +193,7 @@ def loss_below(problem: _Problem, fixed: Array, ones: int) -> Array:
     return total / 2 * (1 - 4 * UNIT_ROUNDOFF * (entries + 8))
 
 
-def _search(instance: Instance, problem: _Problem, ones: int, tolerance: float, most: int) -> tuple[Array, int, float]:
+def _search(instance: Instance, problem: _Search, ones: int, tolerance: float, most: int) -> tuple[Array, int, float]:
     """(best mask, nodes looked at, lower bound over all masks)."""
     size = instance.W.size
     best, value = _start(problem, ones, size)
@@ -230,7 +230,7 @@ def _search(instance: Instance, problem: _Problem, ones: int, tolerance: float, 
     return mask.reshape(instance.W.shape), nodes, bound
 
 
-def _start(problem: _Problem, ones: int, size: int) -> tuple[Array, float]:
+def _start(problem: _Search, ones: int, size: int) -> tuple[Array, float]:
     """The mask of the most influential entries, improved by exchanges of two entries while one helps."""
     best = (np.arange(size) < ones).astype(np.float64)
     value = float(loss_below(problem, best[None], ones)[0])

@@ -18,13 +18,13 @@ from attnprune_verify.instance.problem import Instance
 from attnprune_verify.instance.validate import Array
 from attnprune_verify.theory.balls import matrix, upper
 
-__all__ = ["Point", "ReducedLoss", "largest_above", "least_below", "solved", "triangular"]
+__all__ = ["ReducedPoint", "ReducedLoss", "largest_above", "least_below", "solved", "triangular"]
 
 _MOST = 160
 """Coordinates up to which a Hessian in balls is affordable: its factorisations take this cubed."""
 
 
-class Point(NamedTuple):
+class ReducedPoint(NamedTuple):
     """The loss at one point in the coordinates: all balls."""
 
     loss: arb
@@ -139,7 +139,7 @@ class ReducedLoss:
         ]
         return self.C.transpose() * arb_mat(slopes) + a * self.lam
 
-    def at(self, a: arb_mat) -> Point:
+    def at(self, a: arb_mat) -> ReducedPoint:
         """L, its gradient and Hessian; H_i = J^2 + diag(g) - s g^T - g s^T with g = J c."""
         table, size = self.C.tolist(), self.C.ncols()
         bent: list[list[arb]] = []
@@ -153,7 +153,7 @@ class ReducedLoss:
             )
             bent += ((basis * H * basis.transpose()) * arb_mat(table[place])).tolist()
         eye = arb_mat([[self.lam if i == j else 0 for j in range(size)] for i in range(size)])
-        return Point(
+        return ReducedPoint(
             loss=(squares + self.lam * sum((x * x for x in a.entries()), arb(0))) / 2,
             gradient=self.gradient(a),
             hessian=self.C.transpose() * arb_mat(bent) + eye,

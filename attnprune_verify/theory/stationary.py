@@ -14,7 +14,7 @@ from attnprune_verify.instance.problem import Instance
 from attnprune_verify.instance.validate import Array
 from attnprune_verify.theory import newton, rates, sharp
 from attnprune_verify.theory.balls import lower, precision, upper
-from attnprune_verify.theory.reduced import Point, ReducedLoss, largest_above, least_below, solved, triangular
+from attnprune_verify.theory.reduced import ReducedLoss, ReducedPoint, largest_above, least_below, solved, triangular
 
 __all__ = ["StationaryPoint", "certified_stationary_point"]
 
@@ -204,7 +204,7 @@ def _floats(balls: arb_mat) -> Array:
 def _searched(loss: ReducedLoss) -> arb_mat:
     """Newton's method from M = 1 with the sign of negative curvature turned, halved until the loss falls."""
     here = loss.start
-    at: Point = loss.at(here)
+    at: ReducedPoint = loss.at(here)
     for _ in range(_STEPS):
         values, vectors = np.linalg.eigh(_floats(at.hessian))
         slope = vectors.T @ _floats(at.gradient)[:, 0]
@@ -219,7 +219,7 @@ def _searched(loss: ReducedLoss) -> arb_mat:
     return here
 
 
-def _shorter(loss: ReducedLoss, here: arb_mat, at: Point, step: Array) -> tuple[arb_mat, Point] | None:
+def _shorter(loss: ReducedLoss, here: arb_mat, at: ReducedPoint, step: Array) -> tuple[arb_mat, ReducedPoint] | None:
     for halvings in range(40):
         there = _exact(here - arb_mat([[x] for x in (step * 0.5**halvings).tolist()]))
         moved = loss.at(there)

@@ -9,12 +9,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import Any
 
 from flint import arb, fmpq
 
 from proofs_check.producer import balls as b
-from proofs_check.producer.document import certificate
+from proofs_check.producer.document import Document, certificate
 from proofs_check.producer.notation import Q, ball, enclosure, table, word
 
 BITS = 128  # bits; chosen: the checker's first precision
@@ -213,13 +212,13 @@ class Problem:
             stack += [[*pattern[:index], bit, *pattern[index + 1 :]] for bit in (1, 0)]
 
 
-def documents() -> Iterator[tuple[str, dict[str, Any]]]:
+def documents() -> Iterator[tuple[str, Document]]:
     with b.precision(BITS):
         for name, case in cases():
             yield f"best_mask-{name}", _document(case)
 
 
-def _document(case: Case) -> dict[str, Any]:
+def _document(case: Case) -> Document:
     problem, d = Problem(case), len(case.W)
     best, loss, leaves = problem.leaves(case.share)
     target = ball(case.share) * loss

@@ -1,7 +1,6 @@
 """Every certificate, in the order of the paper."""
 
 from collections.abc import Iterator
-from typing import Any
 
 from proofs_check.producer import (
     best_mask,
@@ -16,6 +15,7 @@ from proofs_check.producer import (
     spurious_minimum,
     stationary_point,
 )
+from proofs_check.producer.document import Document
 
 PARTS = (
     pl_inequality,
@@ -32,6 +32,6 @@ PARTS = (
 )
 
 
-def all_documents() -> Iterator[tuple[str, dict[str, Any]]]:
+def all_documents() -> Iterator[tuple[str, Document]]:
     for part in PARTS:
         yield from part.documents()

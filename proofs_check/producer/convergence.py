@@ -5,12 +5,11 @@ same instances.
 from collections.abc import Iterator
 from dataclasses import replace
 from fractions import Fraction
-from typing import Any
 
 from flint import arb
 
 from proofs_check.producer import balls as b
-from proofs_check.producer.document import certificate
+from proofs_check.producer.document import Document, certificate
 from proofs_check.producer.notation import Q, ball, enclosure, word, words
 from proofs_check.producer.setting import Setting, floor_of_attention, point, start
 
@@ -46,7 +45,7 @@ def causal_from_ones() -> Setting:
     return replace(plain, B=plain.B[::-1], mask="causal")
 
 
-def hypotheses(setting: Setting, min_f: arb) -> dict[str, Any]:
+def hypotheses(setting: Setting, min_f: arb) -> Document:
     return {"psd_pivots": words(pivots(setting)), "delta_le_min_f": enclosure(min_f)}
 
 
@@ -57,7 +56,7 @@ def pivots(setting: Setting) -> list[Fraction]:
     return [first, last - A[0][1] ** 2 / first if first else last]
 
 
-def refute_zeros(setting: Setting) -> dict[str, Any]:
+def refute_zeros(setting: Setting) -> Document:
     now = point(setting, start(setting))
     loss = now.c_sq / 2
     n_sq = setting.n**2
@@ -82,7 +81,7 @@ def refute_zeros(setting: Setting) -> dict[str, Any]:
     )
 
 
-def refute_ones(setting: Setting) -> dict[str, Any]:
+def refute_ones(setting: Setting) -> Document:
     """The infimum over tau of (sigma(tau) - sigma(tau_0))^2 + weight tau^2, found by ternary search and enclosed
     with a margin.
     """
@@ -118,7 +117,7 @@ def refute_ones(setting: Setting) -> dict[str, Any]:
     )
 
 
-def confirm(setting: Setting) -> dict[str, Any]:
+def confirm(setting: Setting) -> Document:
     """Descend with eta = 0.9 / K until the guarantee of the corrected mu holds."""
     lipschitz = setting.lam + Q(5, 4) * max(setting.weights) ** 2 * setting.spectral() ** 2
     eta = Q(int(Q(9, 10) / lipschitz * 1000), 1000)
@@ -154,7 +153,7 @@ def _first_good(setting: Setting, eta: Fraction, mu: Fraction, right: arb) -> tu
     raise ArithmeticError("no iterate found")
 
 
-def documents() -> Iterator[tuple[str, dict[str, Any]]]:
+def documents() -> Iterator[tuple[str, Document]]:
     with b.precision(BITS):
         yield "our_convergence-refutation-from-zeros", refute_zeros(from_zeros())
         yield "our_convergence-refutation-from-ones", refute_ones(from_ones())

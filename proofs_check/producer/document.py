@@ -6,18 +6,20 @@ from typing import Any
 
 PAPER = "21d7f352cf0adbb5d7ec519f6cb72429e634623521a1d29561a73dc05ad80973"
 TOOL = "python-flint (Arb)"
+Document = dict[str, Any]
+"""A certificate as JSON has it."""
 
 
 def certificate(
     statement: str,
     kind: str,
-    reading: dict[str, Any],
-    inputs: dict[str, Any],
-    hypotheses: dict[str, Any],
-    quantities: dict[str, Any],
+    reading: Document,
+    inputs: Document,
+    hypotheses: Document,
+    quantities: Document,
     relation: str,
     bits: int = 0,
-) -> dict[str, Any]:
+) -> Document:
     """bits: Arb's precision; 0 when everything is exact rational arithmetic."""
     return {
         "schema": "attnprune-cert/1",
@@ -33,12 +35,12 @@ def certificate(
     }
 
 
-def written(document: dict[str, Any]) -> bytes:
+def written(document: Document) -> bytes:
     """Return the file: a row of a matrix, an enclosure and a short object each stand on one line."""
     return (_laid_out(document, "\n") + "\n").encode()
 
 
-def _laid_out(value: Any, line: str) -> str:
+def _laid_out(value: object, line: str) -> str:
     """Return JSON that breaks only containers of containers; `line` is the line break with the indent so far."""
     parts = value.values() if isinstance(value, dict) else value
     if not isinstance(value, dict | list) or not any(isinstance(part, dict | list) for part in parts):
@@ -50,7 +52,7 @@ def _laid_out(value: Any, line: str) -> str:
     return f"{{{deeper}" + f",{deeper}".join(pairs) + f"{line}}}"
 
 
-def write(document: dict[str, Any], path: Path) -> None:
+def write(document: Document, path: Path) -> None:
     temporary = path.with_suffix(".tmp")
     temporary.write_bytes(written(document))
     temporary.replace(path)

@@ -10,12 +10,11 @@ import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import Any
 
 from flint import arb
 
 from proofs_check.producer import balls as b
-from proofs_check.producer.document import certificate
+from proofs_check.producer.document import Document, certificate
 from proofs_check.producer.notation import Q, ball, balls, enclosure, table, word
 
 BITS = 128  # bits; chosen: the checker's first precision
@@ -131,7 +130,7 @@ def _softmax(z: list[float]) -> list[float]:
     return [entry / sum(grown) for entry in grown]
 
 
-def documents() -> Iterator[tuple[str, dict[str, Any]]]:
+def documents() -> Iterator[tuple[str, Document]]:
     with b.precision(BITS):
         for name, case in cases():
             yield f"mask_gap-{name}", _document(case)
@@ -146,7 +145,7 @@ def _divergence(f: b.Balls, X: b.Balls, change: b.Balls, allowed: b.Mask) -> arb
     return total
 
 
-def _document(case: Case) -> dict[str, Any]:
+def _document(case: Case) -> Document:
     problem, d = Problem(case), len(case.W)
     point = problem.relaxed(case.ones)
     mask = problem.mask(point, case.ones)

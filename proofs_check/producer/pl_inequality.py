@@ -10,7 +10,7 @@ from typing import Any
 from flint import arb
 
 from proofs_check.producer import balls as b
-from proofs_check.producer.document import certificate
+from proofs_check.producer.document import Document, certificate
 from proofs_check.producer.notation import Q, ball, balls, enclosure, exact_ends, table, word, words
 
 PAPER_MU, ALLOWED_MU, SQUARED_MU = "2*wmin*beta*delta", "2*wmin*beta*delta_allowed", "2*(wmin*beta*delta)^2"
@@ -133,7 +133,7 @@ def settled(case: Case) -> tuple[Numbers, int, str]:
     raise ArithmeticError("undecided at 1024 bits")
 
 
-def documents() -> Iterator[tuple[str, dict[str, Any]]]:
+def documents() -> Iterator[tuple[str, Document]]:
     for name, case in cases():
         found, bits, relation = settled(case)
         kind = "refutation" if relation == "lhs<rhs" else "confirmation"

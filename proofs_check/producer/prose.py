@@ -2,26 +2,25 @@
 
 from collections.abc import Iterator
 from fractions import Fraction
-from typing import Any
 
 from flint import arb
 
 from proofs_check.producer import balls as b
-from proofs_check.producer.document import certificate
+from proofs_check.producer.document import Document, certificate
 from proofs_check.producer.notation import Q, ball, balls, enclosure, table, word, words
 from proofs_check.producer.setting import Setting, point, start
 
 BITS = 256  # bits; chosen: twice the checkers' first precision
 
 
-def documents() -> Iterator[tuple[str, dict[str, Any]]]:
+def documents() -> Iterator[tuple[str, Document]]:
     with b.precision(BITS):
         yield from _theory()
         yield from _experiments()
         yield from _misprints()
 
 
-def _theory() -> Iterator[tuple[str, dict[str, Any]]]:
+def _theory() -> Iterator[tuple[str, Document]]:
     synthetic = {"n": 128, "d": 64, "R": "100/1"}
     lambdas = {"lambda_small": "1/1000", "lambda_large": "1/10"}
     L = {lam: _lipschitz(128, 64, Q(100), lam) for lam in (Q(1, 1000), Q(1, 10))}
@@ -35,7 +34,7 @@ def _theory() -> Iterator[tuple[str, dict[str, Any]]]:
     yield _momentum()
 
 
-def _experiments() -> Iterator[tuple[str, dict[str, Any]]]:
+def _experiments() -> Iterator[tuple[str, Document]]:
     yield _small("exp:reported_delta", "rho sweep", {"n": 512, "delta": "1/400"}, Q(1, 512), Q(1, 400))
     yield _small("exp:lam_in_unit_interval", "synthetic", {"n": 128, "lambda": "1/25"}, Q(1), Q(128, 25))
     divergent = {"n": 128, "lambda": "1/25", "eta": "5/2"}
@@ -60,7 +59,7 @@ def _experiments() -> Iterator[tuple[str, dict[str, Any]]]:
     yield _small("exp:whole_model_ratio", "Llama-3.2-1B", model, share, Q(1, 2))
 
 
-def _misprints() -> Iterator[tuple[str, dict[str, Any]]]:
+def _misprints() -> Iterator[tuple[str, Document]]:
     X, W = [[Q(1), Q(0)], [Q(1, 2), Q(1)]], [[Q(1), Q(-1, 2)], [Q(1, 3), Q(1)]]
     box = {"n": 2, "d": 2, "X": table(X), "W": table(W), "rho": "1/2"}
     yield _small("def:attn_prun", "minimum over the box", box, Q(0), Q(2))
@@ -73,8 +72,8 @@ def _misprints() -> Iterator[tuple[str, dict[str, Any]]]:
 
 
 def _small(
-    statement: str, reading: str, inputs: dict[str, Any], lhs: arb | Fraction, rhs: arb | Fraction, suffix: str = ""
-) -> tuple[str, dict[str, Any]]:
+    statement: str, reading: str, inputs: Document, lhs: arb | Fraction, rhs: arb | Fraction, suffix: str = ""
+) -> tuple[str, Document]:
     ends = [enclosure(side) if isinstance(side, arb) else words([side, side]) for side in (lhs, rhs)]
     bits = BITS if isinstance(lhs, arb) or isinstance(rhs, arb) else 0
     quantities = {"lhs": ends[0], "rhs": ends[1]}
@@ -82,7 +81,7 @@ def _small(
     return f"{statement.split(':')[1]}-refutation{suffix}", document
 
 
-def _momentum() -> tuple[str, dict[str, Any]]:
+def _momentum() -> tuple[str, Document]:
     """The regulariser alone overshoots: M falls through 0 with momentum 9/10."""
     X, W = b.identity(2), [[Q(1, 10), Q(-1, 10)], [Q(-1, 10), Q(1, 10)]]
     lam, momentum = Q(1, 2), Q(9, 10)
@@ -110,7 +109,7 @@ def _lipschitz(n: int, d: int, R: Fraction, lam: Fraction) -> arb:
     return ball(lam) + ball(30 * d * n**3 * R**6) * arb(n).sqrt()
 
 
-def _gradient() -> tuple[str, dict[str, Any]]:
+def _gradient() -> tuple[str, Document]:
     """M = 10^8 everywhere: ||grad L|| exceeds the paper's L."""
     X, W, M = b.identity(2), [[Q(1), Q(-1, 2)], [Q(1, 2), Q(1)]], [[Q(10**8)] * 2] * 2
     lam, R = Q(1, 2), Q(2)
@@ -123,7 +122,7 @@ def _gradient() -> tuple[str, dict[str, Any]]:
     return _small("exp:gradient_bounded", "one M", inputs, L * L, b.norm_sq(grad))
 
 
-def _dropped_sum() -> tuple[str, dict[str, Any]]:
+def _dropped_sum() -> tuple[str, Document]:
     X = [[Q(1), Q(2)], [Q(3), Q(-1)]]
     F, f = [[Q(1, 2), Q(1, 2)], [Q(1, 4), Q(3, 4)]], [[Q(1, 3), Q(2, 3)], [Q(2, 5), Q(3, 5)]]
     inputs = {"n": 2, "d": 2, "X": table(X), "F": table(F), "f": table(f), "W_entry": "2/1", "i_1": 0, "j_1": 1}

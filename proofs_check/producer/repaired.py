@@ -8,13 +8,13 @@ from typing import Any
 from flint import arb
 
 from proofs_check.producer import balls as b
-from proofs_check.producer.document import certificate
+from proofs_check.producer.document import Document, certificate
 from proofs_check.producer.notation import Q, ball, balls, enclosure, table, word
 
 BITS = 4096  # 1 + e^2828, of W = 1000, d = 2, has 4,081 bits before the point
 
 
-def documents() -> Iterator[tuple[str, dict[str, Any]]]:
+def documents() -> Iterator[tuple[str, Document]]:
     eye, ones, zeros = b.identity(2), [[Q(1)] * 2] * 2, [[Q(0)] * 2] * 2
     big = [[1000 * entry for entry in row] for row in eye]
     with b.precision(BITS):
@@ -24,7 +24,7 @@ def documents() -> Iterator[tuple[str, dict[str, Any]]]:
         yield "attn_prun-confirmation-best-mask", _best()
 
 
-def _floor(X: Any, W: Any, M: Any, mask: str) -> dict[str, Any]:
+def _floor(X: Any, W: Any, M: Any, mask: str) -> Document:
     n, d = len(X), len(W)
     allowed = b.causal(n) if mask == "causal" else b.full(n)
     F = b.attention(balls(X), b.hadamard(balls(M), balls(W)), allowed)
@@ -48,7 +48,7 @@ def _floor(X: Any, W: Any, M: Any, mask: str) -> dict[str, Any]:
     )
 
 
-def _best() -> dict[str, Any]:
+def _best() -> Document:
     """Half of nine weights pruned, four tokens, causal: the best of 126 masks."""
     d, rho, zeros = 3, Q(1, 2), 4
     X = [[Q((3 * i + 5 * j) % 7 - 3, 4) for j in range(d)] for i in range(4)]

@@ -2,12 +2,11 @@
 
 from collections.abc import Iterator
 from fractions import Fraction
-from typing import Any
 
 from flint import arb
 
 from proofs_check.producer import balls as b
-from proofs_check.producer.document import certificate
+from proofs_check.producer.document import Document, certificate
 from proofs_check.producer.notation import Q, ball, balls, enclosure, table, word
 from proofs_check.producer.setting import Setting, point, start
 from proofs_check.producer.stationary_point import over
@@ -21,13 +20,13 @@ W = [[-1, -2, -1, 2], [-15, 12, -7, -18], [-1, 12, -4, 12], [12, -7, -20, -10]]
 BEST = [[0, 0, 0, 0], [1, 1, 1, 1], [0, 1, 0, 1], [0, 1, 0, 1]]
 
 
-def documents() -> Iterator[tuple[str, dict[str, Any]]]:
+def documents() -> Iterator[tuple[str, Document]]:
     with b.precision(BITS):
         for power in range(4):
             yield f"returned_mask-lambda-1e-{power}", _document(Q(1, 10**power))
 
 
-def _document(lam: Fraction) -> dict[str, Any]:
+def _document(lam: Fraction) -> Document:
     setting = Setting("ones", [1] * 4, over(X, 8), over(W, 16), lam, Q(0), Q(0), Q(1), Q(1), "causal")
     M = start(setting)
     for _ in range(STEPS):

@@ -2,11 +2,11 @@
 
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import Any
 
 from flint import arb
 
 from proofs_check.producer import balls as b
+from proofs_check.producer.document import Document
 from proofs_check.producer.notation import Q, ball, table, word
 
 
@@ -65,7 +65,7 @@ class Setting:
         xi = ball(scale) / (arb(self.n) * arb(self.n).sqrt())
         return (xi + ball(self.epsilon)) / 2
 
-    def inputs(self) -> dict[str, Any]:
+    def inputs(self) -> Document:
         return {
             "n": self.n,
             "d": self.d,

@@ -6,13 +6,13 @@ from typing import Any
 from flint import arb
 
 from proofs_check.producer import balls as b
-from proofs_check.producer.document import certificate
+from proofs_check.producer.document import Document, certificate
 from proofs_check.producer.notation import Matrix, Q, ball, balls, enclosure, table, word
 
 BITS = 256  # bits; chosen: twice the checkers' first precision
 
 
-def documents() -> Iterator[tuple[str, dict[str, Any]]]:
+def documents() -> Iterator[tuple[str, Document]]:
     with b.precision(BITS):
         yield "bound_c-confirmation", _opposite_rows("fix:bound_c")
         yield "bound_basic_func-confirmation", _opposite_rows("fix:bound_basic_func")
@@ -36,7 +36,7 @@ def _document(statement: str, X: Matrix, W: Matrix, mask: Any, more: dict[str, M
     )
 
 
-def _opposite_rows(statement: str) -> dict[str, Any]:
+def _opposite_rows(statement: str) -> Document:
     """M = -1 turns the logits round: one-hot rows become other one-hot rows. The first row has no choice."""
     X, minus = b.identity(3), [[Q(-1)] * 3] * 3
     W = [[Q(w) for w in row] for row in ((20, -20, 20), (20, -20, 5), (20, -20, 0))]
@@ -51,7 +51,7 @@ def _opposite_rows(statement: str) -> dict[str, Any]:
     return _document(statement, X, W, "causal", {"M": minus}, largest, Q(2))
 
 
-def _nearly_uniform() -> dict[str, Any]:
+def _nearly_uniform() -> Document:
     """X = I_2, M = 1/10: the softmax Jacobian nearly halves. dF_ij/dM_ab = F_ij (X_jb - F_i X_b) X_ia W_ab."""
     X, W, M = b.identity(2), [[Q(1), Q(-1)], [Q(-2), Q(2)]], [[Q(1, 10)] * 2] * 2
     x, w = balls(X), balls(W)
@@ -67,7 +67,7 @@ def _nearly_uniform() -> dict[str, Any]:
     return _document("fix:bound_grad_f", X, W, None, {"M": M}, norm, Q(5, 4))
 
 
-def _halved() -> dict[str, Any]:
+def _halved() -> Document:
     """The first row alone has a choice; f = e_3 and F = (1/2, 1/2, 0), moved along e_1 - e_2 in the logits."""
     X = [[Q(1), Q(0)], [Q(-1), Q(0)], [Q(0), Q(1)]]
     W = [[Q(60), Q(100)], [Q(0), Q(0)]]
@@ -88,7 +88,7 @@ def _halved() -> dict[str, Any]:
     return _document("fix:lip_f_circ_c", X, W, words, {"M": M, "N": N, "V": V}, change, Q(7200, 4 * 10**12))
 
 
-def _regulariser() -> dict[str, Any]:
+def _regulariser() -> Document:
     """lambda/2 (||M_Q||^2 + ||M_K||^2) is the regulariser of def:reg_term, once for each mask."""
     first, second = [[Q(1), Q(1, 2)], [Q(0), Q(1)]], [[Q(1, 3), Q(1)], [Q(1), Q(1)]]
     both = [word(Q(1, 40) * sum(x * x for M in (first, second) for row in M for x in row))] * 2

@@ -8,12 +8,12 @@ from typing import Any
 from flint import arb
 
 from proofs_check.producer import balls as b
-from proofs_check.producer.document import certificate
+from proofs_check.producer.document import Document, certificate
 from proofs_check.producer.notation import Q, ball, balls, enclosure, table, word, words
 from proofs_check.producer.setting import Setting, point, start
 
 BITS = 256  # bits; chosen: twice the checkers' first precision
-Documents = Iterator[tuple[str, dict[str, Any]]]
+Documents = Iterator[tuple[str, Document]]
 
 
 def documents() -> Documents:
@@ -48,7 +48,7 @@ def _remark() -> Documents:
     )
 
 
-def _no_delta(X: Any, W: Any, M: Any, mask: str, domain: str, delta: Fraction) -> dict[str, Any]:
+def _no_delta(X: Any, W: Any, M: Any, mask: str, domain: str, delta: Fraction) -> Document:
     n = len(X)
     allowed = b.causal(n) if mask == "causal" else b.full(n)
     with b.precision(4096):
@@ -66,7 +66,7 @@ def _no_delta(X: Any, W: Any, M: Any, mask: str, domain: str, delta: Fraction) -
     )
 
 
-def _informal() -> dict[str, Any]:
+def _informal() -> Document:
     n, lam, epsilon, delta, R = 2, Q(1), Q(1, 100), Q(19, 100), Q(3, 2)
     front = lam / (delta * epsilon * n**2)
     return certificate(
@@ -85,7 +85,7 @@ def _informal() -> dict[str, Any]:
     )
 
 
-def _box_exit() -> dict[str, Any]:
+def _box_exit() -> Document:
     """X = (1/5)[[-2, -3], [4, 4]], W = (1/5)[[7, -9], [-7, -3]], lambda = 1/5, eta = 0.99/K:
     the first t with a negative entry.
     """
@@ -157,7 +157,7 @@ def _thresholding() -> Documents:
     )
 
 
-def _pruned(statement: str, kind: str, reading: Any, M: Any, ratios: Any, zeros: Any, wanted: Any) -> dict[str, Any]:
+def _pruned(statement: str, kind: str, reading: Any, M: Any, ratios: Any, zeros: Any, wanted: Any) -> Document:
     relation = "zeros!=wanted" if kind == "refutation" else "zeros==wanted"
     inputs = {"d": len(M), "M": table(M), "rho": words(ratios)}
     return certificate(statement, kind, reading, inputs, {}, {"zeros": zeros, "wanted": wanted}, relation)

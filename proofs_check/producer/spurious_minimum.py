@@ -5,12 +5,11 @@ then a ball on which the Hessian is positive.
 from collections.abc import Iterator
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import Any
 
 from flint import arb, arb_mat
 
 from proofs_check.producer import balls as b
-from proofs_check.producer.document import certificate
+from proofs_check.producer.document import Document, certificate
 from proofs_check.producer.notation import Q, balls, enclosure, exact_ends, table, word, words
 
 BITS = 256  # bits; chosen: twice the checkers' first precision
@@ -142,7 +141,7 @@ def _rounded(number: Fraction) -> Fraction:
     return Q(round(number * 10**40), 10**40)
 
 
-def documents() -> Iterator[tuple[str, dict[str, Any]]]:
+def documents() -> Iterator[tuple[str, Document]]:
     with b.precision(BITS):
         for name, case in cases():
             M = newton(case)

@@ -5,12 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import Any
 
 from flint import arb, arb_mat
 
 from proofs_check.producer import balls as b
-from proofs_check.producer.document import certificate
+from proofs_check.producer.document import Document, certificate
 from proofs_check.producer.notation import Q, ball, balls, enclosure, exact_ends, table, word, words
 
 BITS = 256  # bits; chosen: twice the checkers' first precision
@@ -84,7 +83,7 @@ def cases() -> Iterator[tuple[str, Case]]:
     )
 
 
-def documents() -> Iterator[tuple[str, dict[str, Any]]]:
+def documents() -> Iterator[tuple[str, Document]]:
     with b.precision(BITS):
         for name, case in cases():
             yield f"stationary_point-{name}", document(case)
@@ -212,7 +211,7 @@ def _newton(space: Coordinates, start: list[Fraction], digits: int) -> list[Frac
     return [Q(round(entry * 10**digits), 10**digits) for entry in y]
 
 
-def document(case: Case) -> dict[str, Any]:
+def document(case: Case) -> Document:
     space = Coordinates(case)
     y = _newton(space, [Q(str(entry)) for entry in case.start] if case.start else space.start(), case.digits)
     s, H, g = space.at(y)

@@ -46,7 +46,7 @@ class Instance:
 
     @cached_property
     def F(self) -> Matrix:
-        """f~(M)."""
+        """Return the attention f~(M)."""
         return _softmax(hadamard(self.u_tilde, self.Mc))
 
     @cached_property

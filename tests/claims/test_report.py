@@ -46,6 +46,8 @@ def test_the_closing_sentence_counts_statements_not_readings(result: ClaimsResul
         "2 of 3 statements of the paper hold under every reading, 1 of 1 sentences of its text, and 0 of 1 consequences"
         " drawn from it; 1 of 1 repaired or new statements hold. Outcome: passed."
     )
+    papers = ClaimsResult(tuple(record for record in some.records if record.claim.id == "lem:lower_bound_p"))
+    assert papers.outcome == "passed" and closing_sentence(papers).endswith(" statements hold. Outcome: judged.")
 
 
 def test_json_follows_its_schema(result: ClaimsResult) -> None:

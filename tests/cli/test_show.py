@@ -50,9 +50,26 @@ def test_a_counterexample_can_be_evaluated_again(capsys):
     assert again.certain is False
     assert numbers(again.relation) == (found["lhs"], found["rhs"])
     capsys.readouterr()
-    text = show(capsys, "show", "lem:PL_ineq")[1]
-    assert "which is false here: lhs = " in text and "kept from an earlier run" in text and "fix:PL_ineq" in text
-    assert max(map(len, text.splitlines())) <= 80 and not any(line.endswith(" ") for line in text.splitlines())
+    for more in ([], ["--all"]):
+        text = show(capsys, "show", "lem:PL_ineq", *more)[1]
+        assert "which is false here: lhs = " in text and "kept from an earlier run" in text and "fix:PL_ineq" in text
+        assert max(map(len, text.splitlines())) <= 80 and not any(line.endswith(" ") for line in text.splitlines())
+
+
+def test_a_summary_has_about_ten_lines_and_all_has_everything(capsys):
+    brief = show(capsys, "show", "lem:PL_ineq")[1]
+    whole = show(capsys, "show", "lem:PL_ineq", "--all")[1]
+    one, other, hint = brief.removesuffix("\n").split("\n\n")
+    assert one.startswith("lem:PL_ineq (full)   refuted") and other.startswith("lem:PL_ineq (causal)   vacuous")
+    assert max(text.count("\n") + 1 for text in (one, other)) <= 10 and hint.startswith("  --all prints")
+    for word in (
+        "  if\n    n >= 2\n",
+        "rerun('lem:PL_ineq'",
+        "proofs_check/coq/analysis/PLRefuted.v",
+        "theorem PL_ineq_full",
+    ):
+        assert word in whole and word not in brief
+    assert "--all prints" not in whole
 
 
 @pytest.mark.parametrize(
@@ -62,6 +79,8 @@ def test_a_counterexample_can_be_evaluated_again(capsys):
         (["show", "PL_ineq"], "lem:PL_ineq"),
         (["claims", "nothing:of-the-kind"], "got 'nothing:of-the-kind'"),
         (["show", "lem:PL_ineq", "--reading", "upside-down"], "--reading must be one of full, causal"),
+        (["show", "lem:PL_ineq", "--reading", "casual"], "got 'casual'; did you mean causal?"),
+        (["claims", "--verdict", "refutd"], "; did you mean refuted?"),
         (["show"], "Missing argument"),
         (["claims", "lem:PL_ineq", "--verdict", "wrong"], "'wrong' is not one of"),
     ],
@@ -149,10 +168,10 @@ def test_one_statement_alone_is_what_a_full_run_finds():
 
 def test_what_is_kept_is_shown_without_loading_what_computed_it(capsys, monkeypatch):
     monkeypatch.setattr(run, "judge_safely", lambda claim, _: judge(claim, BRIEF))
-    first = show(capsys, "show", "lem:PL_ineq")[1]
+    first = show(capsys, "show", "lem:PL_ineq", "--all")[1]
     program = "import sys\nfrom attnprune_verify.cli.main import main\ntry: main()\nexcept SystemExit: pass\n"
     program += "print(*sorted({name.split('.')[0] for name in sys.modules}), file=sys.stderr)"
-    command = [sys.executable, "-c", program, "show", "lem:PL_ineq", "--quiet"]
+    command = [sys.executable, "-c", program, "show", "lem:PL_ineq", "--all", "--quiet"]
     again = subprocess.run(command, capture_output=True, text=True, check=True)
     assert not {"numpy", "scipy", "flint", "mpmath", "autograd", "hypothesis"} & set(again.stderr.split())
     sentence = "    This verdict is kept from an earlier run of the same code; --fresh judges\n    anew.\n"

@@ -15,19 +15,19 @@ from attnprune_verify.experiments.beyond.candidates import CANDIDATES, curvature
 from attnprune_verify.experiments.beyond.report import beyond_summary, pays
 from attnprune_verify.experiments.beyond.run import BeyondPlan, run_beyond
 from attnprune_verify.experiments.paired import Truth, verdicts
-from attnprune_verify.experiments.synthetic.data import Cell, Problem, draw
+from attnprune_verify.experiments.synthetic.data import Cell, SyntheticProblem, draw
 from attnprune_verify.model.objective import Objective
 
 TINY = BeyondPlan(("shared",), (4,), (1 / 32,), seeds=2, n=12, d=6)
 
 
 @pytest.fixture(scope="module")
-def small() -> Problem:
+def small() -> SyntheticProblem:
     return draw(Cell("independent", 0, 4, 16, 6, scale=0.05))
 
 
 @pytest.mark.parametrize("name", CANDIDATES)
-def test_candidates_prune_what_they_must(name: str, small: Problem) -> None:
+def test_candidates_prune_what_they_must(name: str, small: SyntheticProblem) -> None:
     weight = CANDIDATES[name](small, 0.5)
     assert weight.shape == small.W.shape and np.isfinite(weight).all()
     if name == "tuned-pair":
@@ -45,7 +45,7 @@ def test_swaps_lower_the_exact_loss() -> None:
     assert objective.loss(swapped) < 0.8 * objective.loss(start)
 
 
-def test_curvature_is_the_diagonal_of_the_hessian_where_nothing_is_pruned(small: Problem) -> None:
+def test_curvature_is_the_diagonal_of_the_hessian_where_nothing_is_pruned(small: SyntheticProblem) -> None:
     objective = Objective(small.X, small.W, 0.0, "causal")
     basis = np.eye(36).reshape(36, 6, 6)
     diagonal = [np.vdot(unit, objective.hessian_vector_product(np.ones((6, 6)), unit)) for unit in basis]

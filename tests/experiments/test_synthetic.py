@@ -14,7 +14,7 @@ from attnprune_verify.errors import InvalidInstance
 from attnprune_verify.experiments.runs import complete, computing
 from attnprune_verify.experiments.synthetic import run as synthetic
 from attnprune_verify.experiments.synthetic.data import Cell, draw
-from attnprune_verify.experiments.synthetic.plan import FULL, QUICK, Run, SyntheticPlan, perform
+from attnprune_verify.experiments.synthetic.plan import FULL, QUICK, SyntheticPlan, SyntheticRun, perform
 from attnprune_verify.experiments.synthetic.plots import write_plots
 from attnprune_verify.experiments.synthetic.report import COLUMNS, summary, write_tables
 from attnprune_verify.experiments.synthetic.rivals import RIVALS, rivals
@@ -141,7 +141,7 @@ def test_every_run_gives_a_row_for_every_ratio(results: tuple[Results, Path]) ->
 
 
 def test_a_second_call_repeats_nothing(results: tuple[Results, Path], monkeypatch: pytest.MonkeyPatch) -> None:
-    def forbidden(_: Run) -> None:
+    def forbidden(_: SyntheticRun) -> None:
         raise AssertionError("a finished run was repeated")
 
     monkeypatch.setattr(synthetic, "perform", forbidden)
@@ -237,7 +237,7 @@ def test_damaged_journals_are_refused(tmp_path: Path) -> None:
 def measured(weights: str, seeds: int, measure: str = "in_mean") -> dict[str, tuple[float, float]]:
     values: dict[str, list[float]] = {}
     for seed in range(seeds):
-        for row in perform(Run("rivals", Cell(weights, seed, 16, 128), (0.5,)))["rows"]:  # type: ignore[arg-type]
+        for row in perform(SyntheticRun("rivals", Cell(weights, seed, 16, 128), (0.5,)))["rows"]:  # type: ignore[arg-type]
             values.setdefault(row["method"], []).append(row[measure])
     return {method: (float(np.mean(v)), float(np.std(v, ddof=1))) for method, v in values.items()}
 

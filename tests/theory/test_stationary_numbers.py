@@ -15,7 +15,7 @@ from scipy.optimize import brentq
 from attnprune_verify.instance.problem import Instance
 from attnprune_verify.theory import newton, stationary
 from attnprune_verify.theory.balls import precision
-from attnprune_verify.theory.reduced import Point, ReducedLoss
+from attnprune_verify.theory.reduced import ReducedLoss, ReducedPoint
 from attnprune_verify.theory.stationary import StationaryPoint, certified_stationary_point
 
 W, LAM = 1.5, 0.05
@@ -101,7 +101,7 @@ def test_a_gradient_that_is_only_enclosed_counts_with_its_whole_ball(monkeypatch
     """At the point itself the gradient's middle is 0: it may be anything in the ball, and the point elsewhere."""
     right, blur = ReducedLoss.at, 1e-4
 
-    def at(self: ReducedLoss, a: arb_mat) -> Point:
+    def at(self: ReducedLoss, a: arb_mat) -> ReducedPoint:
         found = right(self, a)
         return found._replace(gradient=arb_mat([[g + arb(0, blur)] for g in found.gradient.entries()]))
 

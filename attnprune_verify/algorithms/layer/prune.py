@@ -32,7 +32,7 @@ from attnprune_verify.instance.layer import AttentionLayer, as_layer
 from attnprune_verify.instance.memory import estimate_memory, require_memory
 from attnprune_verify.instance.validate import Array
 from attnprune_verify.model.layer_functions import layer_relative_error
-from attnprune_verify.values import as_choice, as_count, as_nonnegative, as_ratio
+from attnprune_verify.values import as_choice, as_count, as_nonnegative, as_ratio, nearest
 
 __all__ = ["LAYER_METHODS", "PATTERN_METHODS", "PrunedLayer", "check_options", "prune_layer"]
 
@@ -304,7 +304,7 @@ def _settings(method: str, options: dict[str, Any]) -> Any:
     unknown = sorted(set(options) - set(known))
     if unknown:
         rule = f"options of method {method!r} are {', '.join(known)}" if known else f"method {method!r} has no options"
-        raise InvalidInstance(f"{rule}; got {', '.join(map(repr, unknown))}")
+        raise InvalidInstance(f"{rule}; got {', '.join(map(repr, unknown))}{nearest(unknown[0], known)}")
     if kind is FisherOBSKL:
         start = {"sweeps": 1} | {name: options.pop(name) for name in first_stage if name in options}
         return FisherOBSKL(**options, start=FisherOBS(**start))

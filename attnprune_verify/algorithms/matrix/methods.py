@@ -22,7 +22,7 @@ from attnprune_verify.algorithms.matrix.prior import (
 )
 from attnprune_verify.algorithms.selection import smallest
 from attnprune_verify.errors import InvalidInstance
-from attnprune_verify.values import as_choice, as_count, as_nonnegative
+from attnprune_verify.values import as_choice, as_count, as_nonnegative, nearest
 
 __all__ = ["MATRIX_METHODS", "MatrixMethod", "matrix_options", "prune_matrix"]
 
@@ -134,7 +134,7 @@ def matrix_options(method: str, options: Mapping[str, Any]) -> Any:
     unknown = sorted(set(options) - set(known))
     if unknown:
         rule = f"options of method {method!r} are {', '.join(known)}" if known else f"method {method!r} has no options"
-        raise InvalidInstance(f"{rule}; got {', '.join(map(repr, unknown))}")
+        raise InvalidInstance(f"{rule}; got {', '.join(map(repr, unknown))}{nearest(unknown[0], known)}")
     return kind(**options)
 
 

@@ -15,7 +15,7 @@ from attnprune_verify.algorithms.descent import prune_mask_gd
 from attnprune_verify.algorithms.refit import refit_pair
 from attnprune_verify.algorithms.rounding import binary_mask
 from attnprune_verify.algorithms.trace import Descent
-from attnprune_verify.experiments.synthetic.data import Problem
+from attnprune_verify.experiments.synthetic.data import SyntheticProblem
 from attnprune_verify.instance.validate import Array
 from attnprune_verify.model.functions import attention
 from attnprune_verify.model.objective import Objective
@@ -23,39 +23,39 @@ from attnprune_verify.model.objective import Objective
 __all__ = ["CANDIDATES", "curvature"]
 
 
-def _best_reading(problem: Problem) -> tuple[str, float]:
+def _best_reading(problem: SyntheticProblem) -> tuple[str, float]:
     """The reading and lam that do best at the problem's logit scale, chosen after the fact and in their favour."""
     return ("literal-norm", 0.25) if problem.cell.scale >= 0.5 else ("literal-direct", 0.04)
 
 
-def _descend(problem: Problem, rho: float, *, factor: float = 1.0, **options: Any) -> Descent:
+def _descend(problem: SyntheticProblem, rho: float, *, factor: float = 1.0, **options: Any) -> Descent:
     reading, lam = _best_reading(problem)
     settings: dict[str, Any] = {"reading": reading, "mask": "causal", "momentum": 0.9} | options
     return prune_mask_gd(settings.pop("X", problem.X), problem.W, rho, factor * lam, **settings)
 
 
-def algorithm(problem: Problem, rho: float) -> Array:
+def algorithm(problem: SyntheticProblem, rho: float) -> Array:
     """Algorithm 1 in its best reading, for comparison."""
     return np.asarray(_descend(problem, rho).mask * problem.W)
 
 
-def guaranteed_step(problem: Problem, rho: float) -> Array:
+def guaranteed_step(problem: SyntheticProblem, rho: float) -> Array:
     """The step with a guarantee instead of eta = 0.1/lam."""
     return np.asarray(_descend(problem, rho, reading="theorem", momentum=0.0).mask * problem.W)
 
 
-def projected(problem: Problem, rho: float) -> Array:
+def projected(problem: SyntheticProblem, rho: float) -> Array:
     """M clipped to [0, 1] after every step."""
     return np.asarray(_descend(problem, rho, project=True).mask * problem.W)
 
 
-def sorted_by_product(problem: Problem, rho: float) -> Array:
+def sorted_by_product(problem: SyntheticProblem, rho: float) -> Array:
     """Rounding by |M W|, the entry's contribution, instead of M."""
     weighted = np.abs(_descend(problem, rho).M * problem.W)
     return np.asarray(binary_mask(weighted, rho) * problem.W)
 
 
-def continuation(problem: Problem, rho: float) -> Array:
+def continuation(problem: SyntheticProblem, rho: float) -> Array:
     """lam from 16 times to once its value in three stages, each from where the last ended."""
     M = None
     for factor, steps in ((16.0, 34), (4.0, 33), (1.0, 33)):
@@ -64,7 +64,7 @@ def continuation(problem: Problem, rho: float) -> Array:
     return np.asarray(result.mask * problem.W)
 
 
-def held_out_lambda(problem: Problem, rho: float) -> Array:
+def held_out_lambda(problem: SyntheticProblem, rho: float) -> Array:
     """lam chosen among five by the error on the last quarter of the samples, which the descents do not see."""
     judged = max(1, len(problem.X) // 4)
     objective = Objective(problem.X[-judged:], problem.W, 0.0, "causal")
@@ -72,7 +72,7 @@ def held_out_lambda(problem: Problem, rho: float) -> Array:
     return np.asarray(min(masks, key=objective.relative_error) * problem.W)
 
 
-def curvature(problem: Problem, weight: Array) -> Array:
+def curvature(problem: SyntheticProblem, weight: Array) -> Array:
     """Return, by entry of M, the Gauss-Newton second derivative of the attention error at M * W = `weight`.
 
     W_ab^2 mean_j sum_i X_ia^2 ||J_i X_b||^2 with J_i = diag(f_i) - f_i f_i^T; exact at M = 1, where c = 0.
@@ -87,12 +87,12 @@ def curvature(problem: Problem, weight: Array) -> Array:
     return np.asarray(problem.W**2 * total / len(problem.X))
 
 
-def loss_change(problem: Problem, rho: float) -> Array:
+def loss_change(problem: SyntheticProblem, rho: float) -> Array:
     """Rounding by the change of the loss, to second order, when an entry alone is removed from M = 1."""
     return np.asarray(binary_mask(curvature(problem, problem.W), rho) * problem.W)
 
 
-def swaps(problem: Problem, rho: float, rounds: int = 60) -> Array:
+def swaps(problem: SyntheticProblem, rho: float, rounds: int = 60) -> Array:
     """The smallest weights of W pruned, then entries exchanged as long as the exact loss falls.
 
     To second order a kept entry's removal costs -g + h/2 and a pruned one's return g + h/2. The pairs that promise a
@@ -125,20 +125,20 @@ def swaps(problem: Problem, rho: float, rounds: int = 60) -> Array:
     return np.asarray(mask * problem.W)
 
 
-def _exchange_cost(problem: Problem, mask: Array, gradient: Array) -> Array:
+def _exchange_cost(problem: SyntheticProblem, mask: Array, gradient: Array) -> Array:
     """The predicted change of the loss when an entry of the mask is flipped, flat."""
     slope = np.where(mask == 1, -gradient, gradient)
     return np.asarray(slope + curvature(problem, mask * problem.W) / 2).ravel()
 
 
-def tuned_fused(problem: Problem, rho: float) -> Array:
+def tuned_fused(problem: SyntheticProblem, rho: float) -> Array:
     """The smallest weights of W pruned, the kept ones tuned on the attention error."""
     identity = np.eye(len(problem.W))
     tuned = refit_pair(problem.X, problem.W, identity, ~magnitude_mask(problem.W, rho), identity, mask="causal")
     return np.asarray(tuned.W_Q @ tuned.W_K.T)
 
 
-def tuned_pair(problem: Problem, rho: float) -> Array:
+def tuned_pair(problem: SyntheticProblem, rho: float) -> Array:
     """The smallest weights of W_Q and of W_K pruned, the kept ones tuned on the attention error (`refit_pair`)."""
     root = np.sqrt(problem.cell.scale)
     W_Q, W_K = root * problem.W_Q, root * problem.W_K
@@ -147,7 +147,7 @@ def tuned_pair(problem: Problem, rho: float) -> Array:
     return np.asarray(tuned.W_Q @ tuned.W_K.T)
 
 
-CANDIDATES: dict[str, Callable[[Problem, float], Array]] = {
+CANDIDATES: dict[str, Callable[[SyntheticProblem, float], Array]] = {
     "algorithm": algorithm,
     "guaranteed-step": guaranteed_step,
     "projected": projected,

@@ -15,11 +15,11 @@ from attnprune_verify.experiments.synthetic.data import Cell, Weights, draw
 from attnprune_verify.experiments.synthetic.rivals import rivals
 from attnprune_verify.values import as_choice, as_count, as_positive, as_ratio
 
-__all__ = ["BeyondPlan", "Run", "run_beyond"]
+__all__ = ["BeyondPlan", "BeyondRun", "run_beyond"]
 
 
 @dataclass(frozen=True)
-class Run:
+class BeyondRun:
     """One candidate, or all baselines (candidate ""), on one problem."""
 
     candidate: str
@@ -60,14 +60,14 @@ class BeyondPlan:
         for name in ("seeds", "n", "d"):
             as_count(name, getattr(self, name), least=1)
 
-    def runs(self) -> list[Run]:
+    def runs(self) -> list[BeyondRun]:
         """Every run, in a fixed order."""
         regimes = product(self.weights, self.ks, self.scales, range(self.seeds), self.rhos)
         cells = [(Cell(weights, seed, k, self.n, self.d, scale=scale), rho) for weights, k, scale, seed, rho in regimes]
-        return [Run(name, cell, rho) for cell, rho in cells for name in ("", *self.candidates)]
+        return [BeyondRun(name, cell, rho) for cell, rho in cells for name in ("", *self.candidates)]
 
 
-def perform(run: Run) -> dict[str, Any]:
+def perform(run: BeyondRun) -> dict[str, Any]:
     """Measure one run: {"rows"}."""
     problem = draw(run.cell)
     if run.candidate:

@@ -16,7 +16,7 @@ from attnprune_verify.experiments.layer.plan import LayerPlan
 from attnprune_verify.experiments.layer.run import LayerResults
 from attnprune_verify.experiments.layer.tables import by_layer, by_method, ratio_of_means
 
-__all__ = ["Finding", "layer_statements"]
+__all__ = ["LayerFinding", "layer_statements"]
 
 _SET_LATER = "bounds set after measuring"
 _RIVALS = ("wanda", "sparsegpt")
@@ -53,7 +53,7 @@ _VARIANTS: tuple[tuple[str, str, str, float, dict[str, int], str], ...] = (
 
 
 @dataclass(frozen=True)
-class Finding:
+class LayerFinding:
     """One sentence under one reading.
 
     Attributes
@@ -111,7 +111,7 @@ class _Tables(NamedTuple):
     results: LayerResults
 
 
-def _paper(tables: _Tables) -> Iterator[Finding]:
+def _paper(tables: _Tables) -> Iterator[LayerFinding]:
     """Section 6.2: "consistently outperforms both Wanda and SparseGPT", "with a much lower increasing rate"."""
     methods = [method for method in tables.plan.methods if method.startswith("paper-gd")]
     for method in methods:
@@ -142,7 +142,7 @@ def _paper(tables: _Tables) -> Iterator[Finding]:
         yield from _growth(tables, method)
 
 
-def _growth(tables: _Tables, method: str) -> Iterator[Finding]:
+def _growth(tables: _Tables, method: str) -> Iterator[LayerFinding]:
     low, high = min(tables.plan.rhos), max(tables.plan.rhos)
     if low == high:
         return
@@ -176,7 +176,7 @@ def _growth(tables: _Tables, method: str) -> Iterator[Finding]:
         )
 
 
-def _ours(tables: _Tables) -> Iterator[Finding]:
+def _ours(tables: _Tables) -> Iterator[LayerFinding]:
     """Yield findings on the ratios that the attention-aware methods reach in every layer but the first."""
     for method, bounds in _BOUNDS.items():
         promised = " and ".join(f"{bound:g} at rho = {rho:g}" for rho, bound in bounds.items())
@@ -229,7 +229,7 @@ def _ours(tables: _Tables) -> Iterator[Finding]:
                 )
 
 
-def _what_failed(tables: _Tables) -> Iterator[Finding]:
+def _what_failed(tables: _Tables) -> Iterator[LayerFinding]:
     """Yield findings on failures: misleading in-sample errors, calibration on short sequences, weaker variants."""
     for method in ("ste", "fisher-obs-kl"):
         for row in _rows(tables, method):
@@ -257,7 +257,7 @@ def _what_failed(tables: _Tables) -> Iterator[Finding]:
     yield from _comparisons(tables)
 
 
-def _comparisons(tables: _Tables) -> Iterator[Finding]:
+def _comparisons(tables: _Tables) -> Iterator[LayerFinding]:
     """Yield findings that compare variants of one method, and so the effect of each part."""
     for rho in tables.plan.rhos:
         for variant, plain, id_, least, fixed, says in _VARIANTS:
@@ -267,8 +267,8 @@ def _comparisons(tables: _Tables) -> Iterator[Finding]:
                 yield _finding(id_, says, criterion, least, ratio, f"{variant}, rho = {rho:g}")
 
 
-def _finding(id_: str, says: str, criterion: str, lhs: float, rhs: float, reading: str) -> Finding:
-    return Finding(id_, says, criterion, float(lhs), float(rhs), bool(np.less_equal(lhs, rhs)), reading)
+def _finding(id_: str, says: str, criterion: str, lhs: float, rhs: float, reading: str) -> LayerFinding:
+    return LayerFinding(id_, says, criterion, float(lhs), float(rhs), bool(np.less_equal(lhs, rhs)), reading)
 
 
 def _rows(tables: _Tables, method: str) -> list[dict[str, Any]]:

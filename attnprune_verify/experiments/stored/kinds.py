@@ -14,7 +14,7 @@ from attnprune_verify.experiments.layer.sentences import layer_statements
 from attnprune_verify.experiments.stored.kind import Finding, Row, Stored, tuples
 from attnprune_verify.experiments.stored.whole_models import Perplexity
 from attnprune_verify.experiments.synthetic import report
-from attnprune_verify.experiments.synthetic.plan import Run, SyntheticPlan, perform
+from attnprune_verify.experiments.synthetic.plan import SyntheticPlan, SyntheticRun, perform
 from attnprune_verify.experiments.synthetic.run import Results
 from attnprune_verify.experiments.synthetic.sentences import figure2_statements
 
@@ -38,21 +38,21 @@ class Synthetic(Stored):
         """Return no files: all data are drawn."""
         return {}
 
-    def runs(self) -> list[Run]:
+    def runs(self) -> list[SyntheticRun]:
         """Return all runs except the diagnostic of chaos, which leaves no row."""
         return [run for run in self.plan.runs() if run.kind != "chaos"]
 
-    def rows(self, run: Run) -> list[Row]:
+    def rows(self, run: SyntheticRun) -> list[Row]:
         """One per method and rho."""
         return list(perform(run)["rows"])
 
-    def setting(self, run: Run) -> str:
+    def setting(self, run: SyntheticRun) -> str:
         """Return the setting without seed and k: a setting is calm if every draw is."""
         if run.kind != "descent":
             return ""
         return f"{run.cell.weights}, n = {run.cell.n}, {run.reading}, lam = {run.lam:g}"
 
-    def disturbed(self, run: Run, disturbance: float) -> list[Row] | None:
+    def disturbed(self, run: SyntheticRun, disturbance: float) -> list[Row] | None:
         """Return the rows of the run from M_0 = 1 + disturbance N(0, 1)."""
         return list(perform(run, disturbance)["rows"])
 

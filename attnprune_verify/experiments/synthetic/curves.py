@@ -42,7 +42,7 @@ class Curve:
         return np.asarray(self.values.std(axis=1, ddof=1 if self.values.shape[1] > 1 else 0))
 
     def text(self, only: float | None = None) -> str:
-        """The means, for reading; those at one position if it is given."""
+        """Return the means as text; the one at a position, where it is given."""
         points = [point for point in zip(self.axis, self.mean, strict=True) if only in (None, point[0])]
         return ", ".join(f"{position:g}: {value:.3f}" for position, value in points)
 

@@ -11,7 +11,7 @@ from attnprune_verify.instance.families import paper_synthetic
 from attnprune_verify.instance.validate import Array
 from attnprune_verify.model.functions import attention
 
-__all__ = ["Cell", "Errors", "Problem", "Weights", "draw"]
+__all__ = ["Cell", "Errors", "SyntheticProblem", "Weights", "draw"]
 
 Weights = Literal["independent", "shared"]
 
@@ -52,7 +52,7 @@ class Errors:
     out_pooled: float
 
 
-class Problem:
+class SyntheticProblem:
     """Weights, calibration samples, fresh samples, and the dense attention of both."""
 
     def __init__(self, cell: Cell) -> None:
@@ -83,6 +83,6 @@ class Problem:
         return Errors(means[0], means[1], pooled[0], pooled[1])
 
 
-def draw(cell: Cell) -> Problem:
+def draw(cell: Cell) -> SyntheticProblem:
     """The problem of a cell: weights depend on seed and kind only, so that sweeps over n and k share them."""
-    return Problem(cell)
+    return SyntheticProblem(cell)

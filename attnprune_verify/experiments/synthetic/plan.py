@@ -18,7 +18,7 @@ from attnprune_verify.experiments.synthetic.data import Cell, Weights, draw
 from attnprune_verify.experiments.synthetic.rivals import rivals
 from attnprune_verify.values import as_choice, as_count, as_lam, as_momentum, as_positive, as_ratio
 
-__all__ = ["FULL", "QUICK", "SyntheticPlan", "Run", "perform"]
+__all__ = ["FULL", "QUICK", "SyntheticPlan", "SyntheticRun", "perform"]
 
 
 @dataclass(frozen=True)
@@ -83,11 +83,11 @@ class SyntheticPlan:
         as_momentum(self.momentum)
         as_choice("momentum_form", self.momentum_form, get_args(MomentumForm))
 
-    def runs(self) -> list[Run]:
+    def runs(self) -> list[SyntheticRun]:
         """Every run, in a fixed order, none twice."""
         return list(dict.fromkeys(self._runs()))
 
-    def _runs(self) -> Iterator[Run]:
+    def _runs(self) -> Iterator[SyntheticRun]:
         all_rhos = tuple(sorted({*self.rhos, self.fixed_rho}))
         for weights in self.weights:
             for k, count in self.seeds:
@@ -95,11 +95,11 @@ class SyntheticPlan:
                     for n in sorted({*self.ns, self.fixed_n}):
                         cell = Cell(weights, seed, k, n, self.d, self.rank, self.scale)
                         at_fixed = n == self.fixed_n
-                        yield Run("rivals", cell, all_rhos if at_fixed else (self.fixed_rho,))
+                        yield SyntheticRun("rivals", cell, all_rhos if at_fixed else (self.fixed_rho,))
                         yield from self._descents(cell, all_rhos, at_fixed)
 
-    def _descents(self, cell: Cell, all_rhos: tuple[float, ...], at_fixed: bool) -> Iterator[Run]:
-        base = Run(
+    def _descents(self, cell: Cell, all_rhos: tuple[float, ...], at_fixed: bool) -> Iterator[SyntheticRun]:
+        base = SyntheticRun(
             "descent", cell, (self.fixed_rho,), steps=self.steps, momentum=self.momentum,
             momentum_form=self.momentum_form, project=self.project,
         )  # fmt: skip
@@ -129,7 +129,7 @@ FULL = SyntheticPlan(
 
 
 @dataclass(frozen=True)
-class Run:
+class SyntheticRun:
     """One unit of work; everything its result depends on."""
 
     kind: Literal["rivals", "descent", "chaos"]
@@ -148,7 +148,7 @@ class Run:
         return json.dumps(asdict(self), sort_keys=True)
 
 
-def perform(run: Run, disturbance: float = 0.0) -> dict[str, Any]:
+def perform(run: SyntheticRun, disturbance: float = 0.0) -> dict[str, Any]:
     """Do one run: {"rows"}, a row per method and rho. A descent starts at ``1 + disturbance N(0, 1)``."""
     problem = draw(run.cell)
     head: dict[str, Any] = asdict(run.cell)

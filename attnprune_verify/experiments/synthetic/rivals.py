@@ -8,7 +8,7 @@ import numpy as np
 
 from attnprune_verify.algorithms.baselines.magnitude import random_mask
 from attnprune_verify.algorithms.baselines.table import BASELINES, prune_by
-from attnprune_verify.experiments.synthetic.data import Problem
+from attnprune_verify.experiments.synthetic.data import SyntheticProblem
 from attnprune_verify.instance.validate import Array
 
 __all__ = ["RIVALS", "rivals"]
@@ -21,7 +21,7 @@ RIVALS = {
 }
 
 
-def rivals(problem: Problem, rho: float) -> Iterator[tuple[str, Array]]:
+def rivals(problem: SyntheticProblem, rho: float) -> Iterator[tuple[str, Array]]:
     """(name, fused weight) of every baseline at ratio `rho`.
 
     A matrix acts as ``X W``, so the weight of its linear layer, (out, in), is its transpose.

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from attnprune_verify.experiments.runs import Progress, complete, count_finished
-from attnprune_verify.experiments.synthetic.plan import Run, SyntheticPlan, perform
+from attnprune_verify.experiments.synthetic.plan import SyntheticPlan, SyntheticRun, perform
 
 __all__ = ["Results", "finished_of", "run_synthetic"]
 
@@ -77,9 +77,9 @@ def finished_of(plan: SyntheticPlan, folder: Path) -> tuple[int, int]:
     return count_finished(runs, folder / JOURNAL), len(runs)
 
 
-def _by_key(plan: SyntheticPlan) -> dict[str, Run]:
+def _by_key(plan: SyntheticPlan) -> dict[str, SyntheticRun]:
     return {run.key: run for run in plan.runs()}
 
 
-def _cost(run: Run) -> float:
+def _cost(run: SyntheticRun) -> float:
     return {"rivals": 0.02, "descent": 1.0, "chaos": 3.0}[run.kind] * run.cell.k * run.cell.n**2

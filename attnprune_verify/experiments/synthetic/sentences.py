@@ -27,7 +27,7 @@ from attnprune_verify.experiments.synthetic.curves import Curve, curve, pairs
 from attnprune_verify.experiments.synthetic.plan import SyntheticPlan
 from attnprune_verify.experiments.synthetic.run import Results
 
-__all__ = ["SENTENCES", "Finding", "figure2_statements"]
+__all__ = ["SENTENCES", "FigureFinding", "figure2_statements"]
 
 _COMPARABLE = 0.1  # chosen: within a tenth is comparable
 _CLOSE = 0.2
@@ -36,7 +36,7 @@ _OURS = "a bound of ours, set after measuring"
 
 
 @dataclass(frozen=True)
-class Finding:
+class FigureFinding:
     """One sentence under one reading.
 
     Attributes
@@ -73,7 +73,7 @@ class Finding:
 
 
 @dataclass(frozen=True)
-class _Curves:
+class _MeasuredCurves:
     """Our method and the two rivals the paper names, over one axis."""
 
     ours: Curve
@@ -86,11 +86,11 @@ class _Curves:
         return "; ".join(f"{name} {one.text(only)}" for name, one in named.items())
 
 
-_Judge = Callable[[_Curves, float], Doubts]
+_Judge = Callable[[_MeasuredCurves, float], Doubts]
 
 
 @dataclass(frozen=True)
-class Sentence:
+class FigureSentence:
     """A sentence, the axis it is about, and when it holds."""
 
     id: str
@@ -104,12 +104,12 @@ class Sentence:
     """Whether it is about the fixed point of the axis only."""
 
 
-def _u_shape(curves: _Curves, _: float) -> Doubts:
+def _u_shape(curves: _MeasuredCurves, _: float) -> Doubts:
     first, *inner, last = curves.ours.values
     return any_of(all_of([is_below(one, first, 1 - _CLOSE), is_below(one, last)]) for one in inner)
 
 
-def _optimum(curves: _Curves, _: float) -> Doubts:
+def _optimum(curves: _MeasuredCurves, _: float) -> Doubts:
     near = [lam for lam in curves.ours.axis if abs(math.log2(lam) + 4) <= 1]
     far = [lam for lam in curves.ours.axis if lam not in near]
     if not near or not far:
@@ -117,16 +117,16 @@ def _optimum(curves: _Curves, _: float) -> Doubts:
     return any_of(all_of(is_below(curves.ours.at(one), curves.ours.at(other)) for other in far) for one in near)
 
 
-def _outperforms(curves: _Curves, _: float) -> Doubts:
+def _outperforms(curves: _MeasuredCurves, _: float) -> Doubts:
     return all_of([pairs(curves.ours, curves.wanda, is_below), pairs(curves.ours, curves.sparsegpt, is_below)])
 
 
-def _significantly(curves: _Curves, _: float) -> Doubts:
+def _significantly(curves: _MeasuredCurves, _: float) -> Doubts:
     clear = partial(is_below, factor=1 - _COMPARABLE)
     return all_of([pairs(curves.ours, curves.wanda, clear), pairs(curves.ours, curves.sparsegpt, clear)])
 
 
-def _largely_at(curves: _Curves, position: float) -> Doubts:
+def _largely_at(curves: _MeasuredCurves, position: float) -> Doubts:
     ours = curves.ours.at(position)
     return all_of(is_below(ours, rival.at(position), 1 - _CLOSE) for rival in (curves.wanda, curves.sparsegpt))
 
@@ -135,22 +135,22 @@ def _rises(one: Curve) -> Doubts:
     return all_of(is_below(one.values[i], one.values[i + 1]) for i in range(len(one.axis) - 1))
 
 
-def _all_rise(curves: _Curves, _: float) -> Doubts:
+def _all_rise(curves: _MeasuredCurves, _: float) -> Doubts:
     return all_of(_rises(one) for one in (curves.ours, curves.wanda, curves.sparsegpt))
 
 
-def _slower(curves: _Curves, _: float) -> Doubts:
+def _slower(curves: _MeasuredCurves, _: float) -> Doubts:
     """An error that starts where the rivals' end rises no further: it must end below theirs, too."""
     ours, *others = (one.values[-1] - one.values[0] for one in (curves.ours, curves.wanda, curves.sparsegpt))
     below = [is_below(curves.ours.values[-1], rival.values[-1]) for rival in (curves.wanda, curves.sparsegpt)]
     return all_of([*(is_below(ours, other) for other in others), *below])
 
 
-def _wanda_better(curves: _Curves, _: float) -> Doubts:
+def _wanda_better(curves: _MeasuredCurves, _: float) -> Doubts:
     return all_of(is_below(curves.wanda.values[i], curves.sparsegpt.values[i]) for i in (-1, -2))
 
 
-def _within(curves: _Curves, fraction: float, indices: range) -> Doubts:
+def _within(curves: _MeasuredCurves, fraction: float, indices: range) -> Doubts:
     """|Wanda - SparseGPT| <= fraction of the larger, at the indexed points: neither is further below the other."""
     both = [(curves.wanda.values[i], curves.sparsegpt.values[i]) for i in indices]
     pairs_ = [pair for one, other in both for pair in ((one, other), (other, one))]
@@ -158,70 +158,70 @@ def _within(curves: _Curves, fraction: float, indices: range) -> Doubts:
 
 
 SENTENCES = (
-    Sentence(
+    FigureSentence(
         "exp:lambda-u-shape", "lam",
         "As lambda grows, the method's error first falls sharply, reaches a minimum and rises again: a U.",
         f"some lambda inside the grid has an error below both ends', more than {_CLOSE:.0%} below the first ({_OURS})",
         _u_shape,
     ),
-    Sentence(
+    FigureSentence(
         "exp:lambda-optimum", "lam",
         "The method does best around lambda = 2^-4.",
         "some lambda within a factor of two of 2^-4 has an error below that of every lambda further away",
         _optimum,
     ),
-    Sentence(
+    FigureSentence(
         "exp:large-margin", "rho",
         "The method outperforms Wanda and SparseGPT with a large margin.",
         f"more than {_CLOSE:.0%} below both at rho = 0.5, n = 128, or the plan's own fixed point ({_OURS})",
         _largely_at,
         at_fixed_point=True,
     ),
-    Sentence(
+    FigureSentence(
         "exp:n-errors-grow", "n",
         "As n grows, the error of all three methods grows.",
         "every step up in n raises all three",
         _all_rise,
     ),
-    Sentence(
+    FigureSentence(
         "exp:n-slower-increase", "n",
         "The method's error grows more slowly with n than the rivals'.",
         "from the smallest to the largest n it rises less than each rival's, and ends below them",
         _slower,
     ),
-    Sentence(
+    FigureSentence(
         "exp:n-margin", "n",
         "The method keeps a significant margin over both rivals at every n, particularly large ones.",
         f"more than {_COMPARABLE:.0%} below both at every n ({_OURS})",
         _significantly,
     ),
-    Sentence(
+    FigureSentence(
         "exp:n-wanda-better-for-larger-n", "n",
         "Wanda does better than SparseGPT for larger n.",
         "Wanda below SparseGPT at the two largest n",
         _wanda_better,
         of_method=False,
     ),
-    Sentence(
+    FigureSentence(
         "exp:n-comparable-for-smaller-n", "n",
         "Wanda becomes comparable to SparseGPT for small n.",
         f"at the smallest n they differ by at most {_COMPARABLE:.0%} of the larger ({_OURS})",
         lambda curves, _: _within(curves, _COMPARABLE, range(1)),
         of_method=False,
     ),
-    Sentence(
+    FigureSentence(
         "exp:rho-errors-rise", "rho",
         "As rho grows, the error of all three methods rises.",
         "every step up in rho raises all three",
         _all_rise,
     ),
-    Sentence(
+    FigureSentence(
         "exp:rho-consistently-outperforms", "rho",
         "The method consistently outperforms Wanda and SparseGPT across the range of rho.",
         "lower than both at every rho",
         _outperforms,
     ),
-    Sentence(
+    FigureSentence(
         "exp:rho-rivals-track-each-other", "rho",
         "Wanda and SparseGPT closely track each other over rho.",
         f"at every rho they differ by at most {_CLOSE:.0%} of the larger ({_OURS})",
@@ -249,7 +249,7 @@ def figure2_statements(results: Results) -> list[dict[str, Any]]:
     return [asdict(finding) for finding in _findings(results)]
 
 
-def _findings(results: Results) -> Iterator[Finding]:
+def _findings(results: Results) -> Iterator[FigureFinding]:
     curves = cache(partial(_curves, results))  # several sentences speak of the same ones
     for sentence in SENTENCES:
         family = [*_readings(results.plan, sentence, curves)]
@@ -258,8 +258,8 @@ def _findings(results: Results) -> Iterator[Finding]:
 
 
 def _readings(
-    plan: SyntheticPlan, sentence: Sentence, curves_of: Callable[..., _Curves | None]
-) -> Iterator[tuple[Doubts, Finding]]:
+    plan: SyntheticPlan, sentence: FigureSentence, curves_of: Callable[..., _MeasuredCurves | None]
+) -> Iterator[tuple[Doubts, FigureFinding]]:
     """The sentence under every reading, not judged yet."""
     lams: tuple[float | None, ...] = (None,) if sentence.axis == "lam" else plan.fixed_lams
     readings = plan.readings + (plan.side_readings if sentence.axis == "rho" else ())
@@ -272,7 +272,7 @@ def _readings(
         numbers = curves.text(sentence.of_method, plan.fixed_rho if sentence.at_fixed_point else None)
         yield (
             sentence.judge(curves, plan.fixed_rho),
-            Finding(
+            FigureFinding(
                 sentence.id, sentence.says, f"{sentence.criterion}; {RULE}", _WORDS[None], numbers, 1.0,
                 weights, k, *choice, measure, seeds,
             ),
@@ -281,7 +281,7 @@ def _readings(
 
 def _curves(
     results: Results, axis: str, measure: str, weights: str, k: int, reading: str, lam: float | None
-) -> _Curves | None:
+) -> _MeasuredCurves | None:
     plan, column = results.plan, _MEASURES[measure]
     fixed: dict[str, Any] = {"weights": weights, "k": k}
     fixed |= {"n": plan.fixed_n} if axis != "n" else {}
@@ -293,4 +293,4 @@ def _curves(
     wanda, sparsegpt = (curve(results.rows, other, column, method=name, **fixed) for name in ("wanda", "sparsegpt"))
     if ours is None or wanda is None or sparsegpt is None or len(ours.axis) < 2:
         return None
-    return _Curves(ours, wanda, sparsegpt)
+    return _MeasuredCurves(ours, wanda, sparsegpt)

@@ -15,13 +15,13 @@ from attnprune_verify.theory.arithmetic import FLOAT, working_precision
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-__all__ = ["BOUNDS", "Point", "draw_slack", "slacks"]
+__all__ = ["BOUNDS", "SlackPoint", "draw_slack", "slacks"]
 
 BOUNDS = ("thm:lip_grad_l", "fix:lip_grad_l", "lem:PL_ineq", "fix:PL_ineq")
 _ROUNDING = 1e-9  # chosen: the picture counts nothing below it as violated
 
 
-class Point(NamedTuple):
+class SlackPoint(NamedTuple):
     """One instance: the bound with its reading, the family, and the slack in float64."""
 
     bound: str
@@ -29,7 +29,7 @@ class Point(NamedTuple):
     slack: float
 
 
-def slacks(ids: Sequence[str] = BOUNDS, seed: int = 0) -> list[Point]:
+def slacks(ids: Sequence[str] = BOUNDS, seed: int = 0) -> list[SlackPoint]:
     """Every family's instances that meet the hypotheses, under each reading of each bound.
 
     Raises
@@ -50,7 +50,7 @@ def slacks(ids: Sequence[str] = BOUNDS, seed: int = 0) -> list[Point]:
             with working_precision():
                 trial = try_case(claim, case, FLOAT)
             if trial.failed is None and not trial.problem and np.isfinite(trial.slack):
-                found.append(Point(claim.test_id, _family(case.origin), trial.slack))
+                found.append(SlackPoint(claim.test_id, _family(case.origin), trial.slack))
     return found
 
 
@@ -60,12 +60,13 @@ def _family(origin: str) -> str:
     return name.removeprefix("family ").replace("_", " ") if name.startswith("family ") else name
 
 
-def draw_slack(points: Sequence[Point]) -> Figure:
+def draw_slack(points: Sequence[SlackPoint]) -> Figure:
     """A row per family; left of 0 the bound is violated, at 0 it is met, at 1 it is far from mattering.
 
     Examples
     --------
-    >>> figure = draw_slack([Point("lem:PL_ineq-full", "benign", -0.5), Point("fix:PL_ineq-any", "benign", 0.5)])
+    >>> points = [SlackPoint("lem:PL_ineq-full", "benign", -0.5), SlackPoint("fix:PL_ineq-any", "benign", 0.5)]
+    >>> figure = draw_slack(points)
     >>> len(figure.axes[0].collections)  # needs the extra `plot`
     2
     """

@@ -1,0 +1,50 @@
+"""A misspelt name is refused with the nearest one: methods, their options, readings, choices, names in files."""
+
+import numpy as np
+import pytest
+
+import attnprune_verify as apv
+from attnprune_verify.cli.main import main
+
+EYE = np.eye(2)
+
+
+def _misspelt_in_a_file(folder):
+    np.savez(folder / "instance.npz", X=EYE, W=EYE, lamb=0.1)
+    apv.load_instance(folder / "instance.npz")
+
+
+@pytest.mark.parametrize(
+    ("call", "meant"),
+    [
+        (lambda _: apv.prune_layer(apv.AttentionLayer(EYE, EYE), EYE, 0.5, "fisher-osb"), "fisher-obs"),
+        (lambda _: apv.prune_layer(apv.AttentionLayer(EYE, EYE), EYE, 0.5, "fisher-obs", dampng=1), "damping"),
+        (lambda _: apv.prune_mask_gd(EYE, EYE, 0.5, 0.1, reading="theorm"), "theorem"),
+        (lambda _: apv.AttentionLayer(EYE, EYE, rope=apv.RoPE(layout="halves")), "half"),
+        (_misspelt_in_a_file, "lam"),
+    ],
+)
+def test_a_misspelt_name_is_answered_with_the_nearest(call, meant, tmp_path):
+    with pytest.raises(apv.InvalidInput, match=rf"; did you mean {meant}( or [\w-]+)*\?$"):
+        call(tmp_path)
+
+
+def test_what_resembles_nothing_gets_no_hint():
+    with pytest.raises(apv.InvalidInput, match="got 'x'$"):
+        apv.RoPE(layout="x")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "meant"),
+    [
+        (["prune", "it.npz", "--rho", "0.5", "--reading", "litral-direct"], "literal-direct"),
+        (["audit-kernel", "it.py", "--mode", "bitwis"], "bitwise"),
+        (["chek"], "check"),
+    ],
+)
+def test_a_command_does_the_same_in_one_line(arguments, meant, capsys):
+    with pytest.raises(SystemExit) as end:
+        main(arguments)
+    assert end.value.code == 2
+    error = capsys.readouterr().err
+    assert f"did you mean {meant}" in error and error.count("\n") == 1
