@@ -14,8 +14,8 @@ from attnprune_verify.extras import has, need
 from attnprune_verify.pretrained.tensors import model_folder, read_json
 from attnprune_verify.values import as_choice
 from attnprune_verify.whole_model import folder as in_numpy
-from attnprune_verify.whole_model.folder import Paths
 from attnprune_verify.whole_model.plan import DENSE, LOSS_WINDOWS, Plan
+from attnprune_verify.whole_model.request import Paths
 
 __all__ = ["perplexity_of", "prune_model"]
 
@@ -39,7 +39,7 @@ def prune_model(
     budget: str = "auto",
     hold: Sequence[int] = (),
     dense_inputs: bool = False,
-    reconstruct: int = 0,
+    reconstruct: int | None = None,
     loss_windows: int = LOSS_WINDOWS,
     device: str = "auto",
     progress: Callable[[int, int, str], object] | None = None,
@@ -74,8 +74,9 @@ def prune_model(
         Blocks that are pruned by rho whatever the budgets of the others.
     dense_inputs : bool
         Calibrate on the dense blocks before instead of the pruned ones.
-    reconstruct : int
-        Steps of every pruned block towards the dense one's output; zeros stay where they are.
+    reconstruct : int, optional
+        Steps of every pruned block towards the dense one's output, a window each; zeros stay where they are. By default
+        40, at most 5 for each window, for methods of the output-obs kind, and none for prior methods.
     loss_windows : int
         Windows, the first of the k, that the metrics of the loss are taken from.
     device : "auto", "numpy", "cpu" or "cuda"
@@ -100,10 +101,9 @@ def prune_model(
         ...
     attnprune_verify.errors.InvalidInstance: a model must be a folder; got 'no-such-folder'
     """
-    choices: dict[str, Any] = {"pattern": pattern, "attention": attention, "rest": rest, "budget": budget, "seed": seed}
-    choices |= {"hold": tuple(hold), "dense_inputs": bool(dense_inputs), "reconstruct": reconstruct}
-    choices["loss_windows"] = loss_windows
-    plan = Plan(rho=rho, **choices)
+    further: dict[str, Any] = {"hold": tuple(hold), "dense_inputs": dense_inputs, "reconstruct": reconstruct}
+    # Plan refuses a budget that is none
+    plan = Plan(attention, rest, rho, pattern, budget, seed=seed, loss_windows=loss_windows, **further)  # type: ignore[arg-type]
     chosen = _device(device, Path(folder), plan)
     if chosen != "numpy":
         from attnprune_verify.torch.folder import prune_folder
@@ -114,7 +114,7 @@ def prune_model(
         if progress is not None:
             progress(done, steps, "pruning blocks")
 
-    return in_numpy.prune_model(folder, out, rho, calibration=calibration, k=k, n=n, **choices, progress=tell)
+    return in_numpy.prune_folder(folder, out, plan, calibration=calibration, k=k, n=n, progress=tell)
 
 
 def perplexity_of(folder: str | os.PathLike[str], texts: Sequence[str], n: int = 2048, device: str = "auto") -> float:
@@ -145,7 +145,7 @@ def perplexity_of(folder: str | os.PathLike[str], texts: Sequence[str], n: int =
 
 
 def _device(device: str, folder: Path, plan: Plan | None) -> str:
-    """Where the model of a folder is pruned by a plan."""
+    """Return the device on which the model of a folder is pruned by a plan."""
     as_choice("device", device, DEVICES)
     if device != "auto":
         if device != "numpy":
@@ -161,7 +161,7 @@ def _device(device: str, folder: Path, plan: Plan | None) -> str:
 
 
 def _in_numpy(plan: Plan) -> bool:
-    """Whether something of the plan needs a network in NumPy."""
+    """Return whether something of the plan needs a network in NumPy."""
     methods = {plan.attention: "Q", plan.rest: "V"}
     known = {name: MATRIX_METHODS.get(name) for name in methods if name != DENSE}
     metrics = [None if method is None else method.metric(methods[name]) for name, method in known.items()]

@@ -14,12 +14,13 @@ from attnprune_verify.whole_model.estimate import (
     curve_operations,
     judged_tokens,
     pass_operations,
+    reconstruction_operations,
     solver_operations,
 )
 
-VOCABULARY, LARGEST_BLOCK, BATCH, BACK_AND_FORTH = 128256, 512, 4, 8
-"""Of Llama 3; outputs between which the metric keeps products; windows a step; operations a weight and token of a pass
-forward (2) and of one with gradients of inputs and weights (6)."""
+VOCABULARY, LARGEST_BLOCK, BACK_AND_FORTH = 128256, 512, 8
+"""Of Llama 3; outputs between which the metric keeps products; operations a weight and token of a pass forward (2) and
+of one with gradients of inputs and weights (6)."""
 
 
 class Shape(NamedTuple):
@@ -66,7 +67,7 @@ def main() -> None:
             solver_operations(sizes),
             pass_operations(sizes, tokens),
             curve_operations(sizes, judged, len(sizes), head),
-            float(BACK_AND_FORTH) * chosen.steps * BATCH * chosen.n * weights,
+            reconstruction_operations(sizes, chosen.steps * chosen.n),
             float(BACK_AND_FORTH) * tokens * weights,
         )
         print(f"| {name} | {weights:.2g} | {' | '.join(f'{count:.1e}' for count in counts)} |")

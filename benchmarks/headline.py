@@ -28,14 +28,21 @@ from scipy.stats import t  # noqa: E402
 from attnprune_verify.pretrained.load import read_tokenizer  # noqa: E402
 from attnprune_verify.pretrained.texts import draw_windows, read_text, token_stream  # noqa: E402
 from attnprune_verify.torch import prune_  # noqa: E402
+from attnprune_verify.whole_model.reconstruct import steps_for  # noqa: E402
 
 SPARSEGPT, ALPS = ({"attention": name, "rest": name} for name in ("sparsegpt", "alps"))
 CASES: dict[str, dict[str, Any]] = {
     "SparseGPT": SPARSEGPT,
     "ALPS": ALPS,
-    "output-obs, every matrix by rho": {"budget": "matrix"},
+    "output-obs, every matrix by rho, no steps": {"budget": "matrix", "reconstruct": 0},
+    "output-obs, no steps": {"reconstruct": 0},
     "output-obs": {},
 }
+OWN = ("output-obs, every matrix by rho, no steps", "output-obs, no steps")
+"""The time that others are compared with, at a ratio and under a pattern, where budgets have nothing to divide."""
+RIVALS = ("SparseGPT", "ALPS", OWN[0])
+REPAIRED = (*RIVALS, "output-obs")
+"""Cases that are reconstructed as well, by a prescribed number of steps; the last does so by default."""
 TEXTS = (("texts/calibration.txt", "texts/held_out.txt"), ("texts/train.txt", "texts/test.txt"))
 
 
@@ -45,7 +52,8 @@ def main() -> None:
     parser.add_argument("folders", nargs="+", type=Path)
     parser.add_argument("--calibration", type=Path, help="another text to calibrate on")
     parser.add_argument("--sizes", nargs="+", default=["0.5", "2:4"])
-    for name, default in (("draws", 4), ("k", 8), ("n", 256), ("windows", 24), ("steps", 40)):
+    parser.add_argument("--steps", nargs="*", type=int, default=[40], help="of reconstruction, rivals too")
+    for name, default in (("draws", 4), ("k", 8), ("n", 256), ("windows", 24)):
         parser.add_argument(f"--{name}", type=int, default=default)
     chosen = parser.parse_args()
     torch.set_num_threads(1)
@@ -66,9 +74,11 @@ def table(folder: Path, size: str, chosen: argparse.Namespace) -> None:
     ]
     unseen = torch.from_numpy(draw_windows(streams[1], chosen.windows, chosen.n, 99))
     dense = predictions(model, unseen)
-    cases = {name: case for name, case in CASES.items() if size != "2:4" or name != "output-obs, every matrix by rho"}
-    again = {f"{name}, {chosen.steps} steps": {**case, "reconstruct": chosen.steps} for name, case in cases.items()}
-    cases |= {name: case for name, case in again.items() if "every" not in name and chosen.steps}
+    own = OWN[":" in size]
+    cases = {name: case for name, case in CASES.items() if name == own or name not in OWN or ":" not in size}
+    for steps in chosen.steps:
+        repaired = [name for name in REPAIRED if name in cases and (name in RIVALS or steps != steps_for(chosen.k))]
+        cases |= {f"{name.split(', no')[0]}, {steps} steps": {**CASES[name], "reconstruct": steps} for name in repaired}
     damage, seconds = ({name: np.zeros(chosen.draws) for name in cases} for _ in range(2))
     for seed in range(chosen.draws):
         windows = torch.from_numpy(draw_windows(streams[0], chosen.k, chosen.n, seed))
@@ -78,12 +88,11 @@ def table(folder: Path, size: str, chosen: argparse.Namespace) -> None:
             prune_(pruned, windows, **how, **case, seed=seed)
             seconds[name][seed] = time.process_time() - started
             damage[name][seed] = divergence(dense, predictions(pruned, unseen))
-    own = seconds["output-obs, every matrix by rho" if size != "2:4" else "output-obs"].sum()
     print(f"\n{folder.name} ({model.config.model_type}), {size}, {chosen.draws} draws, SparseGPT's KL", end=" ")
     print(f"{damage['SparseGPT'].mean():.4f}\n\n| | over SparseGPT | over ALPS | time |\n|---|---|---|---|")
     for name in cases:
         cells = [paired(damage[name], damage[rival]) if name != rival else "1" for rival in ("SparseGPT", "ALPS")]
-        print(f"| {name} | {' | '.join(cells)} | {seconds[name].sum() / own:.2f} |", flush=True)
+        print(f"| {name} | {' | '.join(cells)} | {seconds[name].sum() / seconds[own].sum():.2f} |", flush=True)
 
 
 def predictions(model: Any, ids: Any) -> Any:

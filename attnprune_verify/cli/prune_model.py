@@ -41,7 +41,10 @@ _TOKENS = 2048
     "--hold", type=int, multiple=True, help="Prune this block by --rho, whatever the others (may be repeated)."
 )
 @click.option(
-    "--reconstruct", type=int, default=0, metavar="STEPS", help="Steps of each pruned block towards the dense output."
+    "--reconstruct",
+    type=int,
+    metavar="STEPS",
+    help="Steps of each pruned block towards the dense output.  [default: 40, 5 a window at most; prior methods: 0]",
 )
 @click.option(
     "--loss-windows", type=int, default=16, show_default=True, help="Windows that gradients of the loss are taken of."

@@ -26,7 +26,7 @@ _CLOSE = 2.0**-6
 
 @dataclass(frozen=True)
 class Call:
-    """How the model calls one block on one window: all arguments but the states."""
+    """The model's call of one block on one window: all arguments but the states."""
 
     args: tuple[Any, ...]
     kwargs: dict[str, Any]
@@ -61,7 +61,7 @@ class Decoder:
 
     @property
     def depth(self) -> int:
-        """How many blocks there are."""
+        """The number of blocks."""
         return len(self.blocks)
 
     def calls(self, window: Any) -> tuple[Any, list[Call]]:
@@ -185,7 +185,7 @@ def _states_of(output: Any) -> Any:
 
 
 def _place_of(args: Any, kwargs: Any, tokens: int | None) -> int | str:
-    """Where the states stand: the first floating tensor (1, tokens, features)."""
+    """Return the place of the states: the first floating tensor (1, tokens, features)."""
     places: list[tuple[int | str, Any]] = [*enumerate(args), *kwargs.items()]
     for place, value in places:
         if isinstance(value, torch.Tensor) and value.is_floating_point() and value.dim() == 3:

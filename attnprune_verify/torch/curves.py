@@ -11,10 +11,11 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 import torch
 
+from attnprune_verify.algorithms.arrays import AnyArray
 from attnprune_verify.algorithms.matrix.allocation import curve_through, measured_at
 from attnprune_verify.algorithms.matrix.budget import Share
 from attnprune_verify.algorithms.matrix.methods import prune_matrix
@@ -46,7 +47,7 @@ def cheap_zeros(
     decoder: Decoder,
     structures: Sequence[Structure],
     pieces: Sequence[Sequence[Piece]],
-    ids: Sequence[Any],
+    ids: Sequence[AnyArray],
     plan: Plan,
     tokens: int,
     progress: Callable[[int], object],
@@ -83,7 +84,7 @@ def _damages(
     decoder: Decoder,
     structures: Sequence[Structure],
     groups: Mapping[Group, list[Piece]],
-    ids: tuple[Sequence[Any], Sequence[Any]],
+    ids: tuple[Sequence[AnyArray], Sequence[AnyArray]],
     rho: float,
     progress: Callable[[int], object],
 ) -> Iterator[tuple[Group, float]]:
@@ -133,7 +134,7 @@ def _divergences(decoder: Decoder, dense: Windows, several: Sequence[Windows]) -
 
 
 @contextmanager
-def _exchanged(parameters: Mapping[str, Any], new: Mapping[Piece, Any]) -> Iterator[None]:
+def _exchanged(parameters: Mapping[str, AnyArray], new: Mapping[Piece, AnyArray]) -> Iterator[None]:
     """Other weights for some pieces of an open block."""
     names = {piece.factor.name for piece in new}
     before = {name: parameters[name].data.clone() for name in names}
@@ -147,9 +148,9 @@ def _exchanged(parameters: Mapping[str, Any], new: Mapping[Piece, Any]) -> Itera
             parameters[name].data.copy_(data)
 
 
-def _cut(windows: Iterable[Any], tokens: int) -> list[Any]:
+def _cut(windows: Iterable[AnyArray], tokens: int) -> list[AnyArray]:
     """The first of them, so many tokens in all."""
-    found: list[Any] = []
+    found: list[AnyArray] = []
     for window in windows:
         found.append(window[:, :tokens])
         tokens -= found[-1].shape[1]

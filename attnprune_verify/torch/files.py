@@ -1,4 +1,4 @@
-"""Which matrices of a model's files its parameters hold: transformers fuses some of them when it loads."""
+"""Matrices of a model's files that its parameters hold: transformers fuses some of them when it loads."""
 
 from __future__ import annotations
 

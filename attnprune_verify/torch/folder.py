@@ -13,7 +13,7 @@ import torch
 from attnprune_verify.errors import InvalidInstance
 from attnprune_verify.extras import need
 from attnprune_verify.pretrained.load import read_tokenizer
-from attnprune_verify.pretrained.texts import calibration_windows, cut_windows, read_text
+from attnprune_verify.pretrained.texts import calibration_windows, cut_windows
 from attnprune_verify.torch.blocks import TOKENS, find_blocks, limits
 from attnprune_verify.torch.opened import Opened, open_folder
 from attnprune_verify.torch.pieces import from_bytes
@@ -21,10 +21,8 @@ from attnprune_verify.torch.rest import at_rest, plain_model
 from attnprune_verify.torch.windows import windows_of
 from attnprune_verify.torch.work import Progress, Work
 from attnprune_verify.values import as_count
-from attnprune_verify.whole_model.assembled import assemble, finished
-from attnprune_verify.whole_model.fingerprint import fingerprint, model_fields, texts_fields, versions
-from attnprune_verify.whole_model.folder import Paths, target_of
 from attnprune_verify.whole_model.plan import Plan
+from attnprune_verify.whole_model.request import Paths, Request, read_texts, target_of
 from attnprune_verify.whole_model.source import Patches, Source
 from attnprune_verify.whole_model.workplace import Workplace
 
@@ -72,47 +70,28 @@ def prune_folder(
     model = plain_model(opened.model)
     vocabulary, longest = limits(model)
     length = min(longest or _MOST, _MOST) if n is None else as_count("n", n, least=2)
-    texts = [read_text(path) for path in ([calibration] if isinstance(calibration, str | os.PathLike) else calibration)]
-    if not texts:
-        raise InvalidInstance("calibration must name at least one text; got none")
-    request = {
-        "model": model_fields(source.digests),
-        "calibration": {"texts": texts_fields(texts), "k": as_count("k", k, least=1), "n": length},
-        "plan": plan.settings(),
-        "dtype": "float32",
+    texts = read_texts(calibration)
+    environment = {
         "device": {"kind": device, "torch": torch.__version__},
         "transformers": need("pruning", "torch", "transformers").__version__,
     }
-    digest = fingerprint(request)["digest"]
-    workplace = Workplace(target.with_name(target.name + ".partial"), request)
-    if target.exists():
-        report = finished(target, digest)
-        workplace.remove()
+    request = Request(source, target, plan, texts, k, length, **environment)
+    if (report := request.finished()) is not None:
         return report
     tokenizer = read_tokenizer(Path(folder))
     ids = windows_of(calibration_windows(texts, tokenizer, k, length, plan.seed, framed=False), vocabulary, longest)
     tell = progress or (lambda *_: None)
     with at_rest(model):
         work = Work(find_blocks(model, ids[0].to(device)), plan, ids[0][:, :TOKENS].to(device))
-        files = _Files(opened, work, workplace)
-        with workplace.entered():
+        files = _Files(opened, work, request.workplace)
+        with request.workplace.entered():
             tell(0, work.steps, work.summary(ids))
-            rows = work.run(ids, workplace, lambda *_: source.refuse_changes(), tell)
+            rows = work.run(ids, request.workplace, lambda *_: source.refuse_changes(), tell)
             methods = {row["name"]: row["method"] for row in rows}
-            tensors = files.rows(methods)
-            report = {
-                "schema": "attnprune-verify/pruning/1",
-                "fingerprint": fingerprint({**request, "versions": versions()}),
-                "request": digest,
-                "method": {"attention": plan.attention, "rest": plan.rest},
-                "zeros": sum(row["zeros"] for row in tensors),
-                "size": sum(row["size"] for row in tensors),
-                "tensors": tensors,
-                "dense": work.dense(),
-                "mapped": opened.mapped,
-            }
-            report = assemble(source, files.patches(), report, workplace.path / "folder", target)
-    workplace.remove()
+            report = request.deliver(
+                files.rows(methods), files.patches(), {"dense": work.dense(), "mapped": opened.mapped}
+            )
+    request.workplace.remove()
     return report
 
 

@@ -1,4 +1,4 @@
-"""What one window's tokens say about the maps of a block: moments of inputs, and metrics of outputs from gradients."""
+"""Moments of the inputs of a block's maps, and metrics of their outputs from gradients, window by window."""
 
 from __future__ import annotations
 

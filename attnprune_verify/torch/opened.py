@@ -53,7 +53,7 @@ class Opened(NamedTuple):
         return found
 
     def place(self, name: str) -> Place:
-        """Where a tensor of the files lies."""
+        """The place of a tensor in the files."""
         return self.tensors.place(name)
 
     def _place(self, name: str) -> Place | None:

@@ -8,6 +8,7 @@ from typing import Any
 
 import torch
 
+from attnprune_verify.algorithms.arrays import AnyArray
 from attnprune_verify.algorithms.matrix.damping import Moments
 from attnprune_verify.torch.blocks import Call, Decoder, as_float32
 from attnprune_verify.torch.moments import (
@@ -38,15 +39,15 @@ class Windows:
     calls : for every window how each block is called
     """
 
-    ids: list[Any]
-    states: list[Any]
+    ids: list[AnyArray]
+    states: list[AnyArray]
     calls: list[list[Call]]
 
     @classmethod
-    def enter(cls, decoder: Decoder, ids: Sequence[Any]) -> Windows:
+    def enter(cls, decoder: Decoder, ids: Sequence[AnyArray]) -> Windows:
         """Before the first block."""
         device = next(decoder.model.parameters()).device
-        states: list[Any] = []
+        states: list[AnyArray] = []
         calls: list[list[Call]] = []
         for window in ids:
             before, called = decoder.calls(window.to(device))
@@ -60,7 +61,7 @@ class Windows:
         return cls(list(ids), states, calls)
 
 
-def forward(block: Any, index: int, windows: Windows) -> list[Any]:
+def forward(block: Any, index: int, windows: Windows) -> list[AnyArray]:
     """The states after the block, on the host."""
     device = next(block.parameters()).device
     with torch.no_grad():
@@ -72,7 +73,7 @@ def forward(block: Any, index: int, windows: Windows) -> list[Any]:
 
 def block_moments(
     block: Any,
-    parameters: Mapping[str, Any],
+    parameters: Mapping[str, AnyArray],
     structure: Structure,
     pieces: Sequence[Piece],
     windows: Windows,
@@ -146,7 +147,7 @@ def loss_moments(
         yield index, sums.finish()
 
 
-def _loss_gradient(decoder: Decoder, window: Any, states: Any, seed: int) -> Any:
+def _loss_gradient(decoder: Decoder, window: AnyArray, states: AnyArray, seed: int) -> AnyArray:
     """The gradient at the last states of the loss of labels drawn from the model's own prediction."""
     states, draw = states.requires_grad_(), torch.Generator().manual_seed(seed)
     with torch.enable_grad():

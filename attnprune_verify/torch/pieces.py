@@ -53,13 +53,13 @@ class Piece:
         return None if method is None else method.metric("Q" if self.part.role in ("Q", "K") else "V")
 
     def weight(self, parameters: Mapping[str, Any]) -> Any:
-        """Its weight (rows, in)."""
+        """Return its weight (rows, in)."""
         whole = self.factor.of(parameters[self.factor.name])
         return whole if len(self.part.rows) == len(whole) else whole[torch.from_numpy(self.part.rows)]
 
 
 def pieces_of(structure: Structure, plan: Plan, index: int, matrices: Mapping[str, NDArray[np.int64]]) -> list[Piece]:
-    """What the plan prunes of block `index`; `matrices` as `matrices_in_files` has them."""
+    """Return what the plan prunes of block `index`; `matrices` as `matrices_in_files` has them."""
     found: list[Piece] = []
     for linear in structure.maps.values():
         factor = linear.factor

@@ -50,7 +50,7 @@ class Product(NamedTuple):
         return self._rows(self.inputs)
 
     def rows(self, of_outputs: Any) -> Any:
-        """What has the outputs' shape, as (tokens, out)."""
+        """Return what has the outputs' shape, as (tokens, out)."""
         return self._rows(of_outputs)
 
     def _rows(self, tensor: Any) -> Any:
@@ -156,7 +156,7 @@ def _given(args: Any, kwargs: Mapping[str, Any], place: int, names: tuple[str, .
 
 
 def _factor(name: str, parameter: Any, weight: Any, transposed: bool) -> Factor | None:
-    """Which rows of the parameter a factor is; None where it is anything but whole rows, perhaps transposed."""
+    """Find the rows of the parameter that a factor is; None if it is not whole rows, perhaps transposed."""
     width = parameter.shape[-1]
     if not parameter.is_contiguous() or weight.shape[0] * weight.shape[1] == 0:
         return None

@@ -19,6 +19,7 @@ from attnprune_verify.torch.windows import windows_of
 from attnprune_verify.torch.work import Progress, Work
 from attnprune_verify.whole_model.fingerprint import fingerprint, versions
 from attnprune_verify.whole_model.plan import LOSS_WINDOWS, Plan
+from attnprune_verify.whole_model.request import counted
 from attnprune_verify.whole_model.workplace import Workplace
 
 __all__ = ["prune_"]
@@ -35,7 +36,7 @@ def prune_(
     seed: int = 0,
     budget: str = "auto",
     hold: Sequence[int] = (),
-    reconstruct: int = 0,
+    reconstruct: int | None = None,
     loss_windows: int = LOSS_WINDOWS,
     device: str | None = None,
     progress: Progress | None = None,
@@ -114,9 +115,7 @@ def prune_(
         "schema": "attnprune-verify/pruning/1",
         "fingerprint": fingerprint(fields),
         "method": {"attention": plan.attention, "rest": plan.rest},
-        "zeros": sum(row["zeros"] for row in rows),
-        "size": sum(row["size"] for row in rows),
-        "tensors": rows,
+        **counted(rows),
         "dense": work.dense(),
     }
 
@@ -142,7 +141,7 @@ def _place(resume: str | os.PathLike[str] | None) -> Iterator[Path]:
 
 
 class _Digests:
-    """What a model is, block by block; a block that was pruned here counts as what it was before."""
+    """Digests of a model, block by block; a block that was pruned here counts as what it was before."""
 
     def __init__(self, place: Path) -> None:
         self._file = place / "blocks.json"

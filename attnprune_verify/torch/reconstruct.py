@@ -7,6 +7,7 @@ from typing import Any
 
 import torch
 
+from attnprune_verify.algorithms.arrays import AnyArray
 from attnprune_verify.algorithms.matrix.output_obs import PrunedMatrix
 from attnprune_verify.torch.passes import Windows
 from attnprune_verify.torch.pieces import Piece
@@ -18,11 +19,11 @@ __all__ = ["reconstructed_block"]
 
 def reconstructed_block(
     block: Any,
-    parameters: Mapping[str, Any],
+    parameters: Mapping[str, AnyArray],
     pruned: Mapping[Piece, PrunedMatrix],
     windows: Windows,
     index: int,
-    goal: Sequence[Any],
+    goal: Sequence[AnyArray],
     plan: Plan,
 ) -> dict[Piece, PrunedMatrix]:
     """The pruned pieces of an open block after a few steps towards its dense output.
@@ -43,7 +44,7 @@ def reconstructed_block(
     device = next(iter(tensors.values())).device
     size = sum(float(one.square().sum(dtype=torch.float64)) for one in goal) / sum(one.shape[1] for one in goal)
 
-    def slopes(weights: Mapping[Piece, Any], window: int) -> dict[Piece, Any]:
+    def slopes(weights: Mapping[Piece, AnyArray], window: int) -> dict[Piece, AnyArray]:
         for piece, weight in weights.items():
             piece.factor.of(tensors[piece.factor.name].data)[_rows(piece, device)] = weight
         states, wanted = windows.states[window].to(device), goal[window].to(device)
@@ -68,7 +69,7 @@ def reconstructed_block(
             tensor.data.copy_(dense[name])
 
 
-def _slope(piece: Piece, gradient: Any, weight: Any) -> Any:
+def _slope(piece: Piece, gradient: AnyArray | None, weight: AnyArray) -> AnyArray:
     """The gradient at a piece; 0 where no token went (an expert)."""
     if gradient is None:
         return torch.zeros_like(weight)

@@ -105,7 +105,7 @@ def moved(model: Any, device: str | None) -> Iterator[None]:
 
 
 def _implementations(model: Any) -> dict[str, Any]:
-    """Which functions compute attention and experts, as far as this version of transformers lets choose."""
+    """Names of the functions that compute attention and experts, as far as transformers lets them be chosen."""
     return {
         what: getattr(model.config, f"_{what}", None)
         for what in _EAGER

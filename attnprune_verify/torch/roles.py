@@ -82,7 +82,7 @@ class Structure:
 
 
 def structure_of(block: Any, name: str, call: Call, states: Any) -> Structure:
-    """What the linear maps of a block are, from one window.
+    """Find what the linear maps of a block are, from one window.
 
     Parameters
     ----------
@@ -150,7 +150,7 @@ def _routers(products: Sequence[Product], parameters: Mapping[str, Any]) -> set[
 
 
 def _experts_beside(factor: Factor, parameters: Mapping[str, Any]) -> int:
-    """Of how many experts a factor is one: slices of its parameter, or weights numbered alike."""
+    """Count the experts that a factor is one of: slices of its parameter, or weights numbered alike."""
     p = parameters[factor.name]
     if p.dim() == 3:
         return int(p.shape[0])
@@ -192,7 +192,7 @@ def _sources(first: Mapping[Factor, Product], kept: Sequence[Factor]) -> dict[Fa
 
 
 class _Reach:
-    """What an attention was made of, and where its result goes."""
+    """Find what an attention was made of, and where its result goes."""
 
     def __init__(self, at: int, attention: Attention, products: Sequence[Product]) -> None:
         self._at, self._attention, self._products = at, attention, products
@@ -203,7 +203,7 @@ class _Reach:
         return int(tensor.shape[-3]) if tensor.dim() > 3 else int(tensor.shape[0]), int(tensor.shape[-1])
 
     def rows(self, product: Product, side: str, head: int | None = None) -> NDArray[np.bool_] | None:
-        """Which outputs of a map "query", "key" or "value" changes with; None if it cannot."""
+        """Find the outputs of a map that "query", "key" or "value" changes with; None if it cannot."""
         tensor = getattr(self._attention, side)
         if not tensor.requires_grad:
             return None

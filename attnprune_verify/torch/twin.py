@@ -43,7 +43,7 @@ class _ModuleTensors(Tensors):
 
 
 def network_of(model: Any, what: str) -> Family:
-    """How the model computes, in NumPy.
+    """Return the model's network in NumPy.
 
     Parameters
     ----------

@@ -42,10 +42,12 @@ from attnprune_verify.whole_model.estimate import (
     judged_tokens,
     matmul_rate,
     pass_operations,
+    reconstruction_operations,
     solver_operations,
 )
 from attnprune_verify.whole_model.joint import refit_together
 from attnprune_verify.whole_model.plan import Plan
+from attnprune_verify.whole_model.reconstruct import steps_for
 from attnprune_verify.whole_model.workplace import Workplace
 
 __all__ = ["Progress", "Work"]
@@ -91,16 +93,16 @@ class Work:
 
     @property
     def steps(self) -> int:
-        """How many steps `run` tells its progress in: blocks judged, forward and back for the loss, and pruned."""
+        """The number of steps of `run`: blocks judged, forward and back for the loss, and pruned."""
         passes = (self.plan.budget == "auto", any(map(asks_loss, self.pieces)), any(map(asks_loss, self.pieces)), True)
         return self.decoder.depth * sum(passes)
 
     def summary(self, ids: Sequence[Any]) -> str:
-        """What is about to be done."""
+        """Describe what is about to be done."""
         sizes, tokens = self._sizes(), sum(window.shape[1] for window in ids)
         weights = sum(out * into for out, into, _ in sizes)
         what = f"{weights} weights in {len(sizes)} maps of {self.decoder.depth} blocks, {tokens} tokens"
-        return f"{what}; about {self._seconds(sizes, tokens):.2g} s on one core of this machine"
+        return f"{what}; about {self._seconds(sizes, tokens, len(ids)):.2g} s on one core of this machine"
 
     def _sizes(self) -> list[Size]:
         parameters = [dict(block.named_parameters()) for block in self.decoder.blocks]
@@ -111,11 +113,13 @@ class Work:
                 found.append(Size(out, into, piece.part.blocks))
         return found
 
-    def _seconds(self, sizes: Sequence[Size], tokens: int) -> float:
-        """Seconds of the passes, of output-obs, the slowest method, for every piece, and of budgets."""
+    def _seconds(self, sizes: Sequence[Size], tokens: int, windows: int) -> float:
+        """Seconds of passes, of output-obs, the slowest method, for every piece, of budgets and of reconstruction."""
         operations = solver_operations(sizes) + pass_operations(sizes, tokens)
         if self.plan.budget == "auto":
             operations += curve_operations(sizes, *self._judged(sizes, tokens))
+        steps = steps_for(windows) if self.plan.reconstruct is None else self.plan.reconstruct
+        operations += reconstruction_operations(sizes, steps * tokens / windows)
         return operations / matmul_rate()
 
     def _judged(self, sizes: Sequence[Size], tokens: int) -> tuple[int, int, int]:
@@ -171,7 +175,7 @@ class Work:
         if pruned.intersection(left):
             raise InvalidInstance(f"{_DENSE}; block {min(pruned.intersection(left))} is pruned and is not kept")
         done = self._measure_loss(windows, workplace, left, pruned, progress)
-        goals = _Goals(workplace, windows) if self.plan.reconstruct and left else None
+        goals = _Goals(workplace, windows) if self.plan.reconstruct != 0 and left else None
         rows = []
         for index, block in enumerate(self.decoder.blocks):
             with widened(block) as (parameters, stored):
@@ -179,7 +183,7 @@ class Work:
                     goals.go_on(block, index, windows)
                 if index in left:
                     pruned_here = self._prune(block, parameters, windows, index, zeros[index], workplace)
-                    if goals is not None:
+                    if goals is not None and pruned_here:
                         goal, plan = goals[index + 1], self.plan
                         pruned_here = reconstructed_block(block, parameters, pruned_here, windows, index, goal, plan)
                     new = written(parameters, stored, pruned_here)
@@ -357,7 +361,7 @@ class _DenseStates:
 
 
 class _Goals(_DenseStates):
-    """What every dense block puts out, for reconstruction; a run that goes on has it from where it was."""
+    """Outputs of every dense block, for reconstruction; a run that resumes has them from where it was."""
 
     kind = "target"
 

@@ -83,7 +83,7 @@ def refitted(
 def block_moments(
     block: Block, hidden: Windows, methods: Mapping[str, str], outputs: Mapping[str, Moments], seed: tuple[int, ...]
 ) -> BlockMoments:
-    """What the maps named by `methods` need to know of the tokens."""
+    """Gather what the maps named by `methods` need of the tokens."""
     metrics = {role: MATRIX_METHODS[name].metric(role) for role, name in methods.items()}
     moments = BlockMoments(block, metrics, outputs, len(hidden), seed)
     if methods:

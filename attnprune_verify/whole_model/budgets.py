@@ -1,4 +1,4 @@
-"""How many weights of every map are pruned: the same share everywhere, or each map as far as it does least damage.
+"""Zeros of every map: the same share everywhere, or each map as far as it does least damage.
 
 OWL's shares: one ratio per block, lower where more of the scores |w| ||x|| are outliers (arXiv 2310.05175).
 
@@ -47,7 +47,7 @@ _LEAST, _MOST = 0.05, 0.95
 
 
 class Curves(NamedTuple):
-    """What pruning each map alone costs at the ratios of `GRID`, and the maps' sizes."""
+    """Costs of pruning each map alone at the ratios of `GRID`, and the maps' sizes."""
 
     damage: dict[tuple[int, str], list[float]]
     sizes: dict[tuple[int, str], int]

@@ -1,4 +1,4 @@
-"""How long pruning will take: operations by the maps' sizes, over rates measured here; and what budgets may take."""
+"""Estimates of time: operations by the maps' sizes, over rates measured here; and what budgets may take."""
 
 from __future__ import annotations
 
@@ -8,7 +8,15 @@ from typing import NamedTuple
 
 import numpy as np
 
-__all__ = ["Size", "curve_operations", "judged_tokens", "matmul_rate", "pass_operations", "solver_operations"]
+__all__ = [
+    "Size",
+    "curve_operations",
+    "judged_tokens",
+    "matmul_rate",
+    "pass_operations",
+    "reconstruction_operations",
+    "solver_operations",
+]
 
 _ITERATIONS, _REFIT = 30, 10
 """Steps of the splitting and of the refit (docs/output_obs.md, section 4)."""
@@ -18,6 +26,8 @@ than a product's by a factor two to three (LAPACK's syevd)."""
 _PASSES = 7
 """Passes of a token through a map, each 2 in out operations: 1 dense, 1 before and 1 after pruning, and 2 backward
 passes, for the loss and the probe, that cost 2 each."""
+_STEP = 8
+"""Operations a weight and token of a step of reconstruction: 2 forward, 4 backward, 2 for the dense block's output."""
 _SIZE = 512
 """Rows of the product that is timed; chosen: a millisecond, and as fast as larger ones."""
 _OF_PRUNING = 0.5
@@ -50,13 +60,18 @@ def pass_operations(sizes: Iterable[Size], tokens: int) -> float:
     return sum(tokens * (_PASSES * 2.0 * out * into + 2.0 * into**2) for out, into, _ in sizes)
 
 
+def reconstruction_operations(sizes: Iterable[Size], tokens: float) -> float:
+    """Operations of steps of reconstruction on so many tokens, all windows of all steps together."""
+    return _STEP * tokens * sum(out * into for out, into, _ in sizes)
+
+
 def curve_operations(sizes: Iterable[Size], judged: int, maps: int, head: int) -> float:
     """Operations of judging so many maps one by one: the blocks from the map's own on, half of them, and the head."""
     return judged * maps * (sum(out * into for out, into, _ in sizes) + 2.0 * head)
 
 
 def judged_tokens(sizes: Sequence[Size], tokens: int, maps: int, head: int) -> int:
-    """As many tokens as can be judged in half the operations of pruning itself, from 64 to 1024.
+    """Return as many tokens as can be judged in half the operations of pruning itself, from 64 to 1024.
 
     Parameters
     ----------

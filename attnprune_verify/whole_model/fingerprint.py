@@ -28,7 +28,7 @@ def fingerprint(fields: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def model_fields(files: Mapping[str, str]) -> dict[str, Any]:
-    """Of the digests of a model's files (`Source`) those that decide numbers: configuration, tokenizer and weights."""
+    """Pick the digests of a model's files (`Source`) that decide numbers: configuration, tokenizer and weights."""
     small = {name: files.get(f"{name}.json") for name in ("config", "tokenizer")}
     return {**small, "weights": {name: digest for name, digest in files.items() if name.endswith(".safetensors")}}
 
@@ -39,5 +39,5 @@ def texts_fields(texts: Sequence[str]) -> list[str]:
 
 
 def versions() -> dict[str, str]:
-    """What computes."""
+    """Versions of what computes."""
     return {"python": platform.python_version(), "machine": platform.machine(), **digests.versions(_PACKAGES)}

@@ -34,8 +34,8 @@ def prune_in_memory(
     for index in range(model.depth):
         block = model.block(index)
         pruned = prune_block(block, hidden, plan, index, None if zeros is None else zeros[index], outputs.get(index))
-        goal = list(forward(block, goal)) if plan.reconstruct else goal
-        if plan.reconstruct and pruned:
+        goal = list(forward(block, goal)) if plan.reconstruct != 0 else goal
+        if plan.reconstruct != 0 and pruned:
             pruned = reconstructed_block(block, pruned, hidden, goal, plan)
         new = {role: matrix.weight for role, matrix in pruned.items()}
         weights |= {(index, role): weight for role, weight in new.items()}

@@ -1,4 +1,4 @@
-"""What the tokens of one block say about its linear maps, gathered one window at a time."""
+"""Moments of the tokens at the linear maps of one block, gathered one window at a time."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is to be pruned how: one plan for folders, for models in memory and for torch."""
+"""Plans of pruning: one for folders, for models in memory and for torch."""
 
 from __future__ import annotations
 
@@ -6,13 +6,14 @@ from dataclasses import asdict, dataclass, fields
 from typing import Any, Literal, get_args
 
 from attnprune_verify.algorithms.layer.prune import LAYER_METHODS
+from attnprune_verify.algorithms.matrix.budget import as_pattern
 from attnprune_verify.algorithms.matrix.methods import MATRIX_METHODS, matrix_options
 from attnprune_verify.algorithms.matrix.output_obs import OutputOBS
 from attnprune_verify.errors import InvalidInstance
 from attnprune_verify.pretrained.block import Block
 from attnprune_verify.values import as_choice, as_count, as_ratio
 
-__all__ = ["ATTENTION_METHODS", "DENSE", "LOSS_WINDOWS", "REST_METHODS", "Plan"]
+__all__ = ["ATTENTION_METHODS", "DENSE", "LOSS_WINDOWS", "REST_METHODS", "Budgeting", "Plan"]
 
 DENSE, DEFAULT = "dense", "output-obs"
 ATTENTION_METHODS = tuple(dict.fromkeys((*LAYER_METHODS, *MATRIX_METHODS)))
@@ -25,7 +26,7 @@ Budgeting = Literal["auto", "matrix", "measured", "owl"]
 
 @dataclass(frozen=True)
 class Plan:
-    """How every linear map of a model is pruned.
+    """A method and a number of zeros for every linear map of a model.
 
     Attributes
     ----------
@@ -40,7 +41,8 @@ class Plan:
     only : the blocks to prune, empty for all
     hold : blocks that are pruned by rho whatever the budgets of the others
     loss_windows : calibration windows that the metrics of the loss are taken from
-    reconstruct : steps of every pruned block towards the dense one's output
+    reconstruct : steps of every pruned block towards the dense one's output; None: `reconstruct.steps_for`, where both
+        methods are of the output-obs kind
     seed : of everything random
 
     Raises
@@ -64,16 +66,18 @@ class Plan:
     only: tuple[int, ...] = ()
     hold: tuple[int, ...] = ()
     seed: int = 0
-    reconstruct: int = 0
+    reconstruct: int | None = 0
     loss_windows: int = LOSS_WINDOWS
 
     def __post_init__(self) -> None:
         for part, known in (("attention", ATTENTION_METHODS), ("rest", REST_METHODS)):
             name = as_choice(part, getattr(self, part), ("auto", DENSE, *known))
             object.__setattr__(self, part, DEFAULT if name == "auto" else name)
+        object.__setattr__(self, "dense_inputs", bool(self.dense_inputs))
         as_choice("budget", self.budget, get_args(Budgeting))
         as_count("seed", self.seed)
-        as_count("reconstruct", self.reconstruct)
+        if self.reconstruct is not None:
+            as_count("reconstruct", self.reconstruct)
         as_count("loss_windows", self.loss_windows, least=1)
         for name in ("only", "hold"):
             object.__setattr__(self, name, tuple(as_count("a block", index) for index in getattr(self, name)))
@@ -83,8 +87,10 @@ class Plan:
             )
         if self.pattern is None:
             object.__setattr__(self, "rho", as_ratio(self.rho))
-            if self.budget == "auto" and not self._divides():
-                object.__setattr__(self, "budget", "matrix")
+        if not self._chooses():
+            object.__setattr__(self, "budget", "matrix" if self.budget == "auto" else self.budget)
+            object.__setattr__(self, "reconstruct", self.reconstruct or 0)
+        if self.pattern is None:
             if self.budget != "matrix":
                 as_choice(f"attention with {self.budget} budgets", self.attention, (DENSE, *MATRIX_METHODS))
             return
@@ -92,11 +98,14 @@ class Plan:
             as_choice("a method with a pattern", name, MATRIX_METHODS)
         object.__setattr__(self, "budget", "matrix")
 
-    def _divides(self) -> bool:
-        """Whether "auto" has zeros to divide, among maps that are all pruned by methods of the output-obs kind."""
+    def _chooses(self) -> bool:
+        """Return whether some weights go and some stay, of maps that are all pruned by the output-obs kind."""
         methods = {self.attention, self.rest} - {DENSE}
         kinds = {MATRIX_METHODS[name].options if name in MATRIX_METHODS else None for name in methods}
-        return kinds == {OutputOBS} and 0 < (self.rho or 0) < 1
+        if self.pattern is None:
+            return kinds == {OutputOBS} and 0 < (self.rho or 0) < 1
+        pattern = as_pattern(self.pattern, 0)
+        return kinds == {OutputOBS} and 0 < pattern.kept < pattern.group
 
     def refuse_blocks_beyond(self, depth: int) -> None:
         """Refuse to hold a block that a model of `depth` blocks does not have, or where every block is held at rho.

@@ -27,7 +27,7 @@ _INTACT = "what is kept must read back as it was written"
 
 
 class Steps:
-    """What is computed for a folder; what the workplace holds intact is not computed again.
+    """The computation for a folder; what the workplace holds intact is not computed again.
 
     Nothing is kept that was computed from a model which is no longer the one that was hashed.
     """
@@ -41,7 +41,7 @@ class Steps:
 
     @cached_property
     def _zeros(self) -> Any:
-        """How many weights of each map are pruned; None where every matrix is pruned by rho."""
+        """Zeros of each map; None where every matrix is pruned by rho."""
         kept = self._workplace.zeros()
         if kept is None:
             kept = [zeros_by_map(self.model, self._ids, self.plan)]
@@ -59,7 +59,7 @@ class Steps:
         block, places = self.model.block(index), {}
         outputs = self._workplace.metrics(index)
         pruned = prune_block(block, states, self.plan, index, zeros and zeros[index], outputs)
-        if self.plan.reconstruct and pruned:
+        if self.plan.reconstruct != 0 and pruned:
             pruned = reconstructed_block(block, pruned, states, self._goal(index), self.plan)
         for role, matrix in pruned.items():
             places[role] = stored_weight(self.model.family.weight_place(index, role), block.weight(role), matrix)
@@ -85,7 +85,7 @@ class Steps:
         return states
 
     def _goal(self, index: int) -> Array:
-        """What the dense block `index` puts out, from the last dense states that are there."""
+        """Return what the dense block `index` puts out, from the last dense states that are there."""
         start, states = index + 1, self._workplace.states("target", index + 1)
         while states is None and start > 0:
             start -= 1

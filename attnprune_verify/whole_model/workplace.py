@@ -1,4 +1,4 @@
-"""Where an unfinished folder is kept: DIR.partial, with what is done and the hidden states before the next block."""
+"""DIR.partial, where an unfinished folder is kept: what is done and the hidden states before the next block."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ class Workplace:
                 raise
 
     def zeros(self) -> Any:
-        """How many zeros each map gets, if that is there; a list around it tells None apart."""
+        """Return the zeros of each map, if they are there, in a list that tells None apart."""
         document = self._kept.kept("zeros.json")
         return None if document is None else [document["zeros"]]
 
@@ -77,7 +77,7 @@ class Workplace:
         self._kept.remove(*(_states(kind, index) for index in range(count)))
 
     def has(self, kind: str, index: int) -> bool:
-        """Whether the "block" or the "metrics" of block `index` are there."""
+        """Return whether the "block" or the "metrics" of block `index` are there."""
         return self._kept.intact(f"{kind}-{index:04d}.arrays") is not None
 
     def metrics(self, index: int) -> dict[str, Moments] | None:

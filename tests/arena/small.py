@@ -32,7 +32,7 @@ def write_model(folder):
 
 def prune_words(model, text, out):
     words = ["prune-model", model, "--out", out, "--rho", "0.5", "--calibration", text, "--k", "4", "--n", "8"]
-    return [*map(str, words), "--budget", "owl", "--quiet"]
+    return [*map(str, words), "--budget", "owl", "--reconstruct", "0", "--quiet"]
 
 
 def campaign_words(out):

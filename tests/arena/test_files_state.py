@@ -89,7 +89,7 @@ def test_every_file_of_a_partial_folder(tmp_path, monkeypatch, pruning, stage):
         if stage == "block":
             patch.setattr(Workplace, "keep_block", lambda *args: stop() if calls else (calls.append(1), keep(*args)))
         else:
-            patch.setattr("attnprune_verify.whole_model.folder.assemble", stop)
+            patch.setattr("attnprune_verify.whole_model.request.assemble", stop)
         prune_model(out=out, **pruning)
     kept = contents(tmp_path / "out.partial")
     kinds = {name.partition("-")[0] for name in kept}

@@ -123,8 +123,11 @@ def bytes_of(model):
     return {name: tensor.clone() for name, tensor in model.state_dict().items()}
 
 
-def judge(before, after, report, rho):
-    """Raise unless every pruned tensor has floor(rho size) zeros a matrix and everything else is as before."""
+def judge(before, after, report, rho, *, divided=False):
+    """Raise unless every pruned tensor has floor(rho size) zeros a matrix and everything else is as before.
+
+    Where budgets divided the zeros among matrices their sum is floor(rho size) of all.
+    """
     rows = {row["name"]: row for row in report["tensors"]}
     assert rows
     for name, tensor in after.items():
@@ -133,8 +136,9 @@ def judge(before, after, report, rho):
             continue
         matrices = tensor.flatten(0, -3) if tensor.dim() > 2 else tensor[None]
         for matrix in matrices:
-            assert int((matrix == 0).sum()) == math.floor(rho * matrix.numel()), name
+            assert divided or int((matrix == 0).sum()) == math.floor(rho * matrix.numel()), name
         assert rows[name]["zeros"] == int((tensor == 0).sum()) and rows[name]["size"] == tensor.numel()
+    assert not divided or report["zeros"] == math.floor(rho * report["size"])
 
 
 def reloaded(model, folder):

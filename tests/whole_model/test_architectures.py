@@ -27,7 +27,9 @@ QUICK = ("qwen3_moe", "gpt2", "gpt_oss")
 
 def pruned(dense, method="auto", **choices):
     model = copy.deepcopy(dense)
-    report = prune_(model, IDS, **({"rho": 0.5, "budget": "matrix"} | choices), attention=method, rest=method)
+    report = prune_(
+        model, IDS, **({"rho": 0.5, "budget": "matrix", "reconstruct": 0} | choices), attention=method, rest=method
+    )
     return model, report
 
 

@@ -132,11 +132,45 @@ def test_folders_in_numpy_are_reconstructed_too(tmp_path):
         assert ((new == 0) == (old == 0)).all() and (new != old).any()
 
 
+@pytest.mark.parametrize(
+    ("plan", "steps"),
+    [
+        ({"rho": 0.5}, None),
+        ({"pattern": "2:4", "rest": "dense"}, None),
+        ({"rho": 0.5, "reconstruct": 0}, 0),
+        ({"rho": 0.5, "rest": "wanda"}, 0),
+        ({"rho": 0.5, "rest": "wanda", "reconstruct": 3}, 3),
+        ({"rho": 0}, 0),
+        ({"rho": 1}, 0),
+        ({"pattern": "4:4"}, 0),
+        ({"pattern": "0:4"}, 0),
+    ],
+)
+def test_a_few_steps_are_taken_where_output_obs_chooses(plan, steps):
+    assert Plan(**({"reconstruct": None} | plan)).reconstruct == steps
+
+
+def test_a_window_is_seen_again_when_all_were_seen():
+    """Five rounds at most by default; as many steps as were prescribed else."""
+    seen = []
+
+    def slopes(weights, window):
+        seen.append(window)
+        return weights
+
+    matrix = PrunedMatrix(np.eye(3), np.eye(3) == 1)
+    for steps, taken in ((None, 15), (4, 4)):
+        seen.clear()
+        moved = steps_of.reconstructed({"V": matrix}, slopes, 3, steps, seed=0)["V"].weight
+        assert len(seen) == taken and sorted(seen[:3]) == [0, 1, 2]
+        assert (np.diag(moved) < 1).all() and (moved[~matrix.kept] == 0).all()
+
+
 def test_more_windows_for_the_metrics_of_the_loss_change_what_they_say_of():
     """V is pruned in a metric of the loss, Q and K are not."""
     models = [tiny("llama") for _ in range(2)]
     for model, windows in zip(models, (1, 4), strict=True):
-        prune_(model, IDS, 0.5, loss_windows=windows, budget="matrix", device="cpu")
+        prune_(model, IDS, 0.5, loss_windows=windows, budget="matrix", reconstruct=0, device="cpu")
     first = [model.model.layers[0].self_attn for model in models]
     assert torch.equal(first[0].q_proj.weight, first[1].q_proj.weight)
     assert not torch.equal(first[0].v_proj.weight, first[1].v_proj.weight)

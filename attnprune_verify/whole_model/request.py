@@ -1,0 +1,120 @@
+"""A request to prune a folder: what tells it from any other, where it is worked on, and what is written in the end."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from attnprune_verify.errors import InvalidInstance
+from attnprune_verify.pretrained.texts import read_text
+from attnprune_verify.values import as_count
+from attnprune_verify.whole_model.assembled import assemble, finished
+from attnprune_verify.whole_model.fingerprint import fingerprint, model_fields, texts_fields, versions
+from attnprune_verify.whole_model.plan import Plan
+from attnprune_verify.whole_model.source import Patches, Source
+from attnprune_verify.whole_model.workplace import Workplace
+
+__all__ = ["Paths", "Request", "counted", "read_texts", "target_of"]
+
+Paths = str | os.PathLike[str] | Sequence[str | os.PathLike[str]]
+
+
+class Request:
+    """One model, plan and calibration, and the folder that is to hold the result.
+
+    Parameters
+    ----------
+    source : Source
+    target : Path
+        As `target_of` returns it.
+    plan : Plan
+    texts : sequence of str
+        Calibration texts.
+    k, n : int
+        Windows, and tokens of each.
+    **further
+        What else the numbers depend on.
+    """
+
+    def __init__(
+        self, source: Source, target: Path, plan: Plan, texts: Sequence[str], k: int, n: int, **further: Any
+    ) -> None:
+        self._source, self._target, self._plan = source, target, plan
+        self._fields = {
+            "model": model_fields(source.digests),
+            "calibration": {"texts": texts_fields(texts), "k": as_count("k", k, least=1), "n": n},
+            "plan": plan.settings(),
+            "dtype": "float32",
+            **further,
+        }
+        self._digest = fingerprint(self._fields)["digest"]
+        self.workplace = Workplace(target.with_name(target.name + ".partial"), self._fields)
+
+    def finished(self) -> dict[str, Any] | None:
+        """Return the report of the finished folder; None where there is no folder yet.
+
+        Raises
+        ------
+        InvalidInstance
+            If the folder is that of another request, or a file of it was changed.
+        """
+        if not self._target.exists():
+            return None
+        report = finished(self._target, self._digest)
+        self.workplace.remove()
+        return report
+
+    def deliver(
+        self,
+        rows: Sequence[Mapping[str, Any]],
+        patches: Mapping[str, Patches],
+        further: Mapping[str, Any] | None = None,
+    ) -> dict[str, Any]:
+        """Write the folder, its report last, and return the report.
+
+        Parameters
+        ----------
+        rows : sequence of mappings
+            Name, method, zeros and size of every pruned tensor.
+        patches : mapping
+            By file what is exchanged in it.
+        further : mapping, optional
+            What else the report is to hold.
+        """
+        report = {
+            "schema": "attnprune-verify/pruning/1",
+            "fingerprint": fingerprint({**self._fields, "versions": versions()}),
+            "request": self._digest,
+            "method": {"attention": self._plan.attention, "rest": self._plan.rest},
+            **counted(rows),
+            **(further or {}),
+        }
+        return assemble(self._source, patches, report, self.workplace.path / "folder", self._target)
+
+
+def counted(rows: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
+    """Return the zeros and the size of all tensors together, and the tensors."""
+    tensors = list(rows)
+    return {
+        "zeros": sum(row["zeros"] for row in tensors),
+        "size": sum(row["size"] for row in tensors),
+        "tensors": tensors,
+    }
+
+
+def read_texts(calibration: Paths) -> list[str]:
+    """Read one calibration text or several; at least one."""
+    texts = [read_text(path) for path in ([calibration] if isinstance(calibration, str | os.PathLike) else calibration)]
+    if not texts:
+        raise InvalidInstance("calibration must name at least one text; got none")
+    return texts
+
+
+def target_of(out: str | os.PathLike[str]) -> Path:
+    """Return the path of the new folder."""
+    target = Path(out)
+    if target.name in ("", "..") or target.is_symlink():
+        raise InvalidInstance(f"out must name a new folder; got {str(out)!r}")
+    return target
