@@ -23,7 +23,6 @@ from attnprune_verify.theory.arithmetic import FLOAT
 _SECTION = "F Lipschitz of Gradient"
 _TIMES = math.floor(300 / float(sharp.C_plus(arithmetic=FLOAT))) / 10
 """30/C_+, to one place and not above it."""
-_C_MINUS = float(sharp.C_minus(arithmetic=FLOAT))
 
 
 def lower_constant(q: Quantities) -> Any:
