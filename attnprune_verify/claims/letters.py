@@ -34,6 +34,16 @@ def _slopes(q: Quantities, of: Callable[[Quantities], Any]) -> Any:
     return np.stack([one.ravel() for one in found]) if found[0].ndim else np.reshape(found, (q.d, q.d))
 
 
+def _derivative(of: Callable[[Quantities], Any]) -> Callable[[Quantities], Any]:
+    """The derivative of every entry in every entry of M, whose two indices come last."""
+
+    def table(q: Quantities) -> Any:
+        found = [[np.asarray(q.directional(q.unit(a, b), of)) for b in range(q.d)] for a in range(q.d)]
+        return np.moveaxis(np.asarray(found, dtype=float), (0, 1), (-2, -1))
+
+    return table
+
+
 COMMON: Letters = {
     **_at_both("grad L", lambda q: q.gradient),
     **_at_both("f(M)", lambda q: q.F),
@@ -169,6 +179,15 @@ def _step(q: Quantities, L: Any) -> Any:
     return float(q.case["stretch"]) / float(L) * (1 - 1e-9)
 
 
+def _along_gradient(q: Quantities) -> Any:
+    return np.asarray(q.PiA, dtype=float) @ np.ravel(q.gradient)
+
+
+def _directional_step(q: Quantities) -> Any:
+    size = q.square(q.gradient)
+    return size / (q.lam * size + COMMON["C_+"](q) * q.square(_along_gradient(q)))
+
+
 _SPECTRAL: Letters = {"||": lambda q: "_2"}
 _TOKENS: Letters = {"n": lambda q: q.case["tokens"], "lam": lambda q: q.case["strength"]}
 _LEVEL: Letters = {"beta": lambda q: q.level}
@@ -183,6 +202,14 @@ _STOCHASTIC: Letters = {
 }
 """B 1 is summed in fractions: floats would not be 0."""
 _EVERY_PLACE: Letters = {"range j": lambda q: range(q.n), "range k": lambda q: range(q.n)}
+_MOVES: Letters = {
+    **_EVERY_PLACE,
+    "d(X (M o W) X^T)_ij/dM_ab": _derivative(lambda m: m.logits),
+    "du(M)_ij/dM_ab": _derivative(lambda m: m.ut),
+    "dalpha(M)_i/dM_ab": _derivative(lambda m: m.alphat),
+    "df(M)_ij/dM_ab": _derivative(lambda m: m.F),
+    "dc(M)_ij/dM_ab": _derivative(lambda m: m.c),
+}
 _ROW: Letters = {"s": _softmax, "f": lambda q: q.softmax(q.t)}
 
 OF_CLAIM: Mapping[str, Letters] = {
@@ -199,6 +226,9 @@ OF_CLAIM: Mapping[str, Letters] = {
         ("lem:lower_bound_p", "lem:lower_bound_p_informal", "lem:lower_bound_p_row", "fix:lower_bound_p",
          "fix:lower_bound_p_row"),
         _STOCHASTIC,
+    ),
+    **dict.fromkeys(
+        ("lem:grad_one_row_mat", "lem:grad_exp_func", "lem:grad_sum", "lem:grad_soft_prob", "lem:grad_one_unit"), _MOVES
     ),
     "fac:indexing": {"range i": lambda q: range(len(q.U)), "range j": lambda q: range(q.V.shape[1])},
     "fac:combine": {"range j": lambda q: range(len(q.u))},
@@ -257,6 +287,11 @@ OF_CLAIM: Mapping[str, Letters] = {
         "g": lambda q: q.gradient,
         "eta": lambda q: _step(q, q.lam + 1.25 * q.K**2),
         "L(M - eta g)": lambda q: q.at(q.M - q.gradient * _step(q, q.lam + 1.25 * q.K**2)).L,
+    },
+    "new:directional_step": {
+        "g": lambda q: q.gradient,
+        "Pi A g": _along_gradient,
+        "L(M - eta g)": lambda q: q.at(q.M - q.gradient * _directional_step(q)).L,
     },
     "new:ray_monotone": {
         "d/dtau L_attn(tau 1)": lambda q: q.at(np.ones((q.d, q.d)) * float(q.case["tau"])).G.sum(),

@@ -284,8 +284,8 @@ CLAIMS: tuple[Claim, ...] = (
         title="A step with a guarantee, without K",
         section="G Convergence of Gradient Descent",
         reading=ANY_MASK,
-        says="The step ||g||^2/(lam ||g||^2 + C_+ ||Pi A g||^2), never below 1/L, decreases L by eta ||g||^2/2.",
-        formula="L(M) - L(M - eta g) >= eta ||g||^2 / 2, eta L >= 1",
+        formula="L(M) - L(M - eta g) >= eta ||g||^2 / 2, eta L >= 1, eta = ||g||^2/(lam ||g||^2 + C_+ ||Pi A g||^2),"
+        " L = lam + C_+ K^2",
         strength=Strength.LOWER,
         margin=_directional,
         supply=Instances("any"),
