@@ -11,30 +11,33 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from attnprune_verify.claims.quantities import Quantities
 
 __all__ = ["COMMON", "OF_CLAIM", "Letters", "letters_of"]
 
-Letters = Mapping[str, Callable[[Quantities], Any]]
+Meaning = Callable[[Quantities], Any]
+"""What a letter stands for at a case: a number or an array."""
+Letters = Mapping[str, Meaning]
 
 
-def _other(of: Callable[[Quantities], Any]) -> Callable[[Quantities], Any]:
+def _other(of: Meaning) -> Meaning:
     """The same of the second mask, which a case calls N."""
     return lambda q: of(q.at(q.N))
 
 
-def _at_both(name: str, of: Callable[[Quantities], Any]) -> dict[str, Callable[[Quantities], Any]]:
+def _at_both(name: str, of: Meaning) -> dict[str, Meaning]:
     return {name: of, f"{name}(M)": of, f"{name}(M')": _other(of)}
 
 
-def _slopes(q: Quantities, of: Callable[[Quantities], Any]) -> Any:
+def _slopes(q: Quantities, of: Meaning) -> Any:
     """The derivative in every entry of M, by automatic differentiation; of a number in the shape of M."""
     found = [np.asarray(q.directional(q.unit(a, b), of)) for a in range(q.d) for b in range(q.d)]
     return np.stack([one.ravel() for one in found]) if found[0].ndim else np.reshape(found, (q.d, q.d))
 
 
-def _derivative(of: Callable[[Quantities], Any]) -> Callable[[Quantities], Any]:
+def _derivative(of: Meaning) -> Meaning:
     """The derivative of every entry in every entry of M, whose two indices come last."""
 
     def table(q: Quantities) -> Any:
@@ -118,7 +121,7 @@ def _jacobian(q: Quantities) -> Any:
     return np.diag(s) - np.outer(s, s)
 
 
-def _row_of_p(q: Quantities, logits: Any) -> Any:
+def _row_of_p(q: Quantities, logits: NDArray[np.float64]) -> Any:
     s = q.softmax(logits)
     c = s - q.softmax(q.t)
     return c * s - s * (c * s).sum()
@@ -149,7 +152,7 @@ def _third_of_loss(q: Quantities) -> Any:
     return 3 * (speed * bend).sum() + (_residual(q) * jerk).sum()
 
 
-def _largest(place: int) -> Callable[[Quantities], Any]:
+def _largest(place: int) -> Meaning:
     return lambda q: ([*sorted(_softmax(q), reverse=True), 0.0])[place]
 
 
@@ -158,14 +161,14 @@ def _shifted(q: Quantities) -> Any:
     return q.C @ q.C.T + np.eye(len(q.C)) * q.level
 
 
-def _across_ones(tokens: Any) -> Any:
+def _across_ones(tokens: NDArray[np.float64]) -> Any:
     """The least ||tokens^T v||^2 over unit vectors v with sum 0."""
     size = len(tokens)
     basis = np.linalg.svd(np.ones((1, size)))[2][1:]
     return np.linalg.eigvalsh(basis @ tokens @ tokens.T @ basis.T)[0]
 
 
-def _least_singular(tokens: Any) -> float:
+def _least_singular(tokens: NDArray[np.float64]) -> float:
     """The least of as many singular values as there are tokens: eigenvalues of X X^T would lose half of the digits."""
     tokens = np.asarray(tokens, dtype=float)
     return float(np.linalg.svd(tokens)[1].min(initial=np.inf)) if len(tokens) <= tokens.shape[1] else 0.0

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
@@ -87,7 +87,7 @@ def _claim(
     wrong: Wrong,
     *,
     rows: bool = False,
-    attains: Any = None,
+    attains: Callable[[], Iterator[Case]] | None = None,
     tight: bool = True,
     uses: tuple[str, ...] = (),
 ) -> Claim:
