@@ -11,27 +11,40 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from attnprune_verify.claims.quantities import Quantities
 
 __all__ = ["COMMON", "OF_CLAIM", "Letters", "letters_of"]
 
-Letters = Mapping[str, Callable[[Quantities], Any]]
+Meaning = Callable[[Quantities], Any]
+"""What a letter stands for at a case: a number or an array."""
+Letters = Mapping[str, Meaning]
 
 
-def _other(of: Callable[[Quantities], Any]) -> Callable[[Quantities], Any]:
+def _other(of: Meaning) -> Meaning:
     """The same of the second mask, which a case calls N."""
     return lambda q: of(q.at(q.N))
 
 
-def _at_both(name: str, of: Callable[[Quantities], Any]) -> dict[str, Callable[[Quantities], Any]]:
+def _at_both(name: str, of: Meaning) -> dict[str, Meaning]:
     return {name: of, f"{name}(M)": of, f"{name}(M')": _other(of)}
 
 
-def _slopes(q: Quantities, of: Callable[[Quantities], Any]) -> Any:
+def _slopes(q: Quantities, of: Meaning) -> Any:
     """The derivative in every entry of M, by automatic differentiation; of a number in the shape of M."""
     found = [np.asarray(q.directional(q.unit(a, b), of)) for a in range(q.d) for b in range(q.d)]
     return np.stack([one.ravel() for one in found]) if found[0].ndim else np.reshape(found, (q.d, q.d))
+
+
+def _derivative(of: Meaning) -> Meaning:
+    """The derivative of every entry in every entry of M, whose two indices come last."""
+
+    def table(q: Quantities) -> Any:
+        found = [[np.asarray(q.directional(q.unit(a, b), of)) for b in range(q.d)] for a in range(q.d)]
+        return np.moveaxis(np.asarray(found, dtype=float), (0, 1), (-2, -1))
+
+    return table
 
 
 COMMON: Letters = {
@@ -108,7 +121,7 @@ def _jacobian(q: Quantities) -> Any:
     return np.diag(s) - np.outer(s, s)
 
 
-def _row_of_p(q: Quantities, logits: Any) -> Any:
+def _row_of_p(q: Quantities, logits: NDArray[np.float64]) -> Any:
     s = q.softmax(logits)
     c = s - q.softmax(q.t)
     return c * s - s * (c * s).sum()
@@ -139,7 +152,7 @@ def _third_of_loss(q: Quantities) -> Any:
     return 3 * (speed * bend).sum() + (_residual(q) * jerk).sum()
 
 
-def _largest(place: int) -> Callable[[Quantities], Any]:
+def _largest(place: int) -> Meaning:
     return lambda q: ([*sorted(_softmax(q), reverse=True), 0.0])[place]
 
 
@@ -148,14 +161,14 @@ def _shifted(q: Quantities) -> Any:
     return q.C @ q.C.T + np.eye(len(q.C)) * q.level
 
 
-def _across_ones(tokens: Any) -> Any:
+def _across_ones(tokens: NDArray[np.float64]) -> Any:
     """The least ||tokens^T v||^2 over unit vectors v with sum 0."""
     size = len(tokens)
     basis = np.linalg.svd(np.ones((1, size)))[2][1:]
     return np.linalg.eigvalsh(basis @ tokens @ tokens.T @ basis.T)[0]
 
 
-def _least_singular(tokens: Any) -> float:
+def _least_singular(tokens: NDArray[np.float64]) -> float:
     """The least of as many singular values as there are tokens: eigenvalues of X X^T would lose half of the digits."""
     tokens = np.asarray(tokens, dtype=float)
     return float(np.linalg.svd(tokens)[1].min(initial=np.inf)) if len(tokens) <= tokens.shape[1] else 0.0
@@ -167,6 +180,15 @@ def _choosing(q: Quantities) -> Any:
 
 def _step(q: Quantities, L: Any) -> Any:
     return float(q.case["stretch"]) / float(L) * (1 - 1e-9)
+
+
+def _along_gradient(q: Quantities) -> Any:
+    return np.asarray(q.PiA, dtype=float) @ np.ravel(q.gradient)
+
+
+def _directional_step(q: Quantities) -> Any:
+    size = q.square(q.gradient)
+    return size / (q.lam * size + COMMON["C_+"](q) * q.square(_along_gradient(q)))
 
 
 _SPECTRAL: Letters = {"||": lambda q: "_2"}
@@ -183,6 +205,14 @@ _STOCHASTIC: Letters = {
 }
 """B 1 is summed in fractions: floats would not be 0."""
 _EVERY_PLACE: Letters = {"range j": lambda q: range(q.n), "range k": lambda q: range(q.n)}
+_MOVES: Letters = {
+    **_EVERY_PLACE,
+    "d(X (M o W) X^T)_ij/dM_ab": _derivative(lambda m: m.logits),
+    "du(M)_ij/dM_ab": _derivative(lambda m: m.ut),
+    "dalpha(M)_i/dM_ab": _derivative(lambda m: m.alphat),
+    "df(M)_ij/dM_ab": _derivative(lambda m: m.F),
+    "dc(M)_ij/dM_ab": _derivative(lambda m: m.c),
+}
 _ROW: Letters = {"s": _softmax, "f": lambda q: q.softmax(q.t)}
 
 OF_CLAIM: Mapping[str, Letters] = {
@@ -199,6 +229,9 @@ OF_CLAIM: Mapping[str, Letters] = {
         ("lem:lower_bound_p", "lem:lower_bound_p_informal", "lem:lower_bound_p_row", "fix:lower_bound_p",
          "fix:lower_bound_p_row"),
         _STOCHASTIC,
+    ),
+    **dict.fromkeys(
+        ("lem:grad_one_row_mat", "lem:grad_exp_func", "lem:grad_sum", "lem:grad_soft_prob", "lem:grad_one_unit"), _MOVES
     ),
     "fac:indexing": {"range i": lambda q: range(len(q.U)), "range j": lambda q: range(q.V.shape[1])},
     "fac:combine": {"range j": lambda q: range(len(q.u))},
@@ -257,6 +290,11 @@ OF_CLAIM: Mapping[str, Letters] = {
         "g": lambda q: q.gradient,
         "eta": lambda q: _step(q, q.lam + 1.25 * q.K**2),
         "L(M - eta g)": lambda q: q.at(q.M - q.gradient * _step(q, q.lam + 1.25 * q.K**2)).L,
+    },
+    "new:directional_step": {
+        "g": lambda q: q.gradient,
+        "Pi A g": _along_gradient,
+        "L(M - eta g)": lambda q: q.at(q.M - q.gradient * _directional_step(q)).L,
     },
     "new:ray_monotone": {
         "d/dtau L_attn(tau 1)": lambda q: q.at(np.ones((q.d, q.d)) * float(q.case["tau"])).G.sum(),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import pairwise, product
 from typing import Any, NamedTuple
@@ -37,7 +38,7 @@ class Scope:
             return float(self.indices[name])
         base, _, index = name.rpartition("_")
         if (array := self.stands_for(name)) is not None:
-            return _shaped(array)
+            return self.entry(array, _index(name)) if np.ndim(array) > 2 else _shaped(array)
         if base and set(index) <= self.indices.keys() and (array := self.stands_for(base)) is not None:
             return self.entry(array, index)
         raise Unreadable(f"the letter {name} stands for nothing here")
@@ -190,13 +191,18 @@ def _free(node: Node, bound: frozenset[str]) -> Iterator[str]:
     """Yield the indices of letters that no sum, minimum or maximum binds."""
     if node.kind == "over":
         bound = bound | set(node.text.partition("_")[2])
-    index = node.text.rpartition("_")[2] if "_" in node.text else ""
+    index = _index(node.text)
     if node.kind == "letter" and index and _indexed(node.text) and set(index) <= set("ijkab"):
         yield from set(index) - bound
     if node.kind == "entry":
         yield from set(node.text) - bound
     for part in node.parts:
         yield from _free(part, bound)
+
+
+def _index(name: str) -> str:
+    """Return the index of a letter; of a derivative, ``df_ij/dM_ab``, both."""
+    return "".join(re.findall(r"_([a-z]+)", name)) if "/dM_" in name else name.rpartition("_")[2] if "_" in name else ""
 
 
 def _indexed(name: str) -> bool:

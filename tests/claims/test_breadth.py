@@ -110,7 +110,7 @@ def test_heads_and_kernels_are_of_every_kind() -> None:
 
 def test_rows_have_as_many_tokens_as_is_said() -> None:
     sizes = {len(case["s"]) for case in seen("new:row_third_derivative", "literal")}
-    words = re.search(r"(\d) to (\d) tokens", find("new:row_third_derivative", "literal").says)
+    words = re.search(r"(\d) to (\d) tokens", find("new:row_third_derivative", "literal").note)
     assert words and (min(sizes), max(sizes)) == tuple(map(int, words.groups()))
 
 

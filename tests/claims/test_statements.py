@@ -21,8 +21,8 @@ from tests.claims.read_back import around, cases, holds_as_printed
 
 FORMAL = [claim for claim in claims() if "measured" not in claim.tags]
 RENDERED = [claim for claim in FORMAL if not claim.says]
-_CASES = 8  # chosen: each is moved to ten places inside, on and outside of the edges
-MOST = 85  # claims with words of their own when rendering began; the number may only fall
+_CASES = 16  # chosen: families with a single token are among them; each is moved to ten places about the edges
+MOST = 84  # claims with words of their own when rendering began; the number may only fall
 WORDS = re.compile(
     r"(?<![A-Za-z_])[0-9]|[<>=^|]|\b(?:every|each|all|any|some|no|none|never|always|only|whatever|either|exists|both|zero|two|three|half"
     r"|twice|double|quarter|least|most|exactly|less|more|than|above|below|larger|smaller|largest|smallest"

@@ -24,11 +24,10 @@ CLAIMS: tuple[Claim, ...] = (
     Claim(
         id="new:template",
         kind=Kind.LEMMA,
-        title="Short title",
+        title="Short title",  # names it; no number, quantifier or condition, which are rendered
         section="E Bounds for Basic Functions",
         reading=ANY_MASK,  # which attention mask, which formula
-        says="One sentence that a reader without the paper understands.",
-        formula="||f(M)||_F <= sqrt(n)",
+        formula="||f(M)||_F <= sqrt(n)",  # read back on cases: other letters go into claims/letters.py
         strength=Strength.UPPER,  # TIGHT demands cases that attain it: attains=...
         margin=_rows_are_short,
         supply=Instances("any"),  # families, limits, a Hypothesis strategy; Arrays(...) or Fixed(...) where no instance

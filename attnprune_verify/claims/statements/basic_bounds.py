@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
 
 from attnprune_verify.claims.case import Case
-from attnprune_verify.claims.core import Claim, Kind, Strength, Wrong
+from attnprune_verify.claims.core import Claim, Kind, Margin, Strength, Wrong
 from attnprune_verify.claims.hypotheses import ANY_MASK, LITERAL, mask_in_box
 from attnprune_verify.claims.quantities import Quantities
 from attnprune_verify.claims.relation import Relation, at_most
@@ -132,11 +132,11 @@ def _bound(
     id_: str,
     title: str,
     formula: str,
-    margin: Any,
+    margin: Margin,
     wrong: tuple[Wrong, ...],
     *,
     repairs: str | None = None,
-    attains: Any = None,
+    attains: Callable[[], Iterator[Case]] | None = None,
     uses: tuple[str, ...] = ("def:soft_prob_func",),
     source: str = "new",
     section: str = _SECTION,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
@@ -53,7 +53,14 @@ def _opposed() -> Iterator[Case]:
         yield Case({"B": 0.5 * np.sign(-M), "M": M, "lam": 0.5}, f"d = {d}, M outside the box")
 
 
-def _bound(id_: str, title: str, formula: str, margin: Margin, wrong: Wrong, attains: Any = None) -> Claim:
+def _bound(
+    id_: str,
+    title: str,
+    formula: str,
+    margin: Margin,
+    wrong: Wrong,
+    attains: Callable[[], Iterator[Case]] | None = None,
+) -> Claim:
     return Claim(
         id=id_,
         kind=Kind.LEMMA,

@@ -23,7 +23,6 @@ from attnprune_verify.theory.arithmetic import FLOAT
 _SECTION = "F Lipschitz of Gradient"
 _TIMES = math.floor(300 / float(sharp.C_plus(arithmetic=FLOAT))) / 10
 """30/C_+, to one place and not above it."""
-_C_MINUS = float(sharp.C_minus(arithmetic=FLOAT))
 
 
 def lower_constant(q: Quantities) -> Any:
@@ -285,8 +284,8 @@ CLAIMS: tuple[Claim, ...] = (
         title="A step with a guarantee, without K",
         section="G Convergence of Gradient Descent",
         reading=ANY_MASK,
-        says="The step ||g||^2/(lam ||g||^2 + C_+ ||Pi A g||^2), never below 1/L, decreases L by eta ||g||^2/2.",
-        formula="L(M) - L(M - eta g) >= eta ||g||^2 / 2, eta L >= 1",
+        formula="L(M) - L(M - eta g) >= eta ||g||^2 / 2, eta L >= 1, eta = ||g||^2/(lam ||g||^2 + C_+ ||Pi A g||^2),"
+        " L = lam + C_+ K^2",
         strength=Strength.LOWER,
         margin=_directional,
         supply=Instances("any"),

@@ -100,7 +100,7 @@ CLAIMS: tuple[Claim, ...] = (
     _lemma(
         "lem:grad_one_row_mat",
         "Gradient of a row of the logits",
-        "d(X (M o W) X^T)_{i0} / dM_{i1,j1} = W_{i1,j1} X_{i0,i1} X_{*,j1}",
+        "d(X (M o W) X^T)_ij/dM_ab = W_ab X_ia X_jb",
         lambda q: q.logits,
         _logits,
         _swapped,
@@ -112,7 +112,7 @@ CLAIMS: tuple[Claim, ...] = (
     _lemma(
         "lem:grad_exp_func",
         "Gradient of a row of u",
-        "du(M)_{i0}/dM_{i1,j1} = u(M)_{i0} o (W_{i1,j1} X_{i0,i1} X_{*,j1})",
+        "du(M)_ij/dM_ab = u(M)_ij W_ab X_ia X_jb",
         lambda q: q.ut,
         lambda q, i, j: q.ut * _logits(q, i, j),
         lambda q, i, j: q.u * _logits(q, i, j),
@@ -124,7 +124,7 @@ CLAIMS: tuple[Claim, ...] = (
     _lemma(
         "lem:grad_sum",
         "Gradient of the row sums",
-        "dalpha(M)_{i0}/dM_{i1,j1} = <u(M)_{i0} o (M_c)_{i0}, W_{i1,j1} X_{i0,i1} X_{*,j1}>",
+        "dalpha(M)_i/dM_ab = sum_j u(M)_ij (M_c)_ij W_ab X_ia X_jb",
         lambda q: q.alphat,
         lambda q, i, j: (q.ut * q.number(q.allowed.astype(float)) * _logits(q, i, j)).sum(axis=1),
         lambda q, i, j: (q.ut * _logits(q, i, j)).sum(axis=1) + q.number(q.allowed.astype(float)).sum(axis=1),
@@ -134,7 +134,7 @@ CLAIMS: tuple[Claim, ...] = (
     _lemma(
         "lem:grad_soft_prob",
         "Gradient of the softmax probabilities",
-        "df(M)_{i0,j0}/dM_{i1,j1} = f W X_{i0,i1} X_{j0,j1} - f <f_{i0}, W X_{i0,i1} X_{*,j1}>",
+        "df(M)_ij/dM_ab = f(M)_ij W_ab X_ia X_jb - f(M)_ij sum_k f(M)_ik W_ab X_ia X_kb",
         lambda q: q.F,
         _softmax,
         _softmax_without_correction,
@@ -144,7 +144,7 @@ CLAIMS: tuple[Claim, ...] = (
     _lemma(
         "lem:grad_one_unit",
         "Gradient of c",
-        "dc(M)_{i0,j0}/dM_{i1,j1} = df(M)_{i0,j0}/dM_{i1,j1}",
+        "dc(M)_ij/dM_ab = df(M)_ij/dM_ab",
         lambda q: q.c,
         _softmax,
         lambda q, i, j: -_softmax(q, i, j),

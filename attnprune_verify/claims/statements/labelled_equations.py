@@ -9,7 +9,7 @@ import numpy as np
 from numpy.random import Generator
 
 from attnprune_verify.claims.case import Case
-from attnprune_verify.claims.core import Claim, Kind, Reading, Strength, Wrong
+from attnprune_verify.claims.core import Claim, Kind, Margin, Reading, Strength, Wrong
 from attnprune_verify.claims.hypotheses import ANY_MASK, FULL, LITERAL
 from attnprune_verify.claims.lipschitz_pairs import PAIRS, diagonal_of, gradient_of, moved, p1_of, p2_of, paper_constant
 from attnprune_verify.claims.quantities import Quantities, extreme_eigenvalues
@@ -30,7 +30,7 @@ def _equation(
     section: str,
     title: str,
     formula: str,
-    margin: Any,
+    margin: Margin,
     wrong: Wrong,
     uses: tuple[str, ...],
     *,

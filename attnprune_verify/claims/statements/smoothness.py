@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
@@ -15,11 +15,8 @@ from attnprune_verify.claims.quantities import Quantities
 from attnprune_verify.claims.relation import Relation, at_most
 from attnprune_verify.claims.supply import Arrays, Instances, Supply
 from attnprune_verify.claims.trajectory import upper_constant
-from attnprune_verify.theory import sharp
-from attnprune_verify.theory.arithmetic import FLOAT
 
 _SECTION = "F Lipschitz of Gradient"
-_C_PLUS = float(sharp.C_plus(arithmetic=FLOAT))
 
 
 def _jacobian_norm(q: Quantities, half: float = 0.5) -> Relation:
@@ -90,7 +87,7 @@ def _claim(
     wrong: Wrong,
     *,
     rows: bool = False,
-    attains: Any = None,
+    attains: Callable[[], Iterator[Case]] | None = None,
     tight: bool = True,
     uses: tuple[str, ...] = (),
 ) -> Claim:

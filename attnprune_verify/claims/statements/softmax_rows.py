@@ -19,7 +19,7 @@ from attnprune_verify.theory import newton
 
 _SECTION = "F Lipschitz of Gradient"
 _TOKENS = (2, 3, 4, 5, 6)  # chosen: the lengths of rows that were searched
-_SEARCHED = f"found by search with {_TOKENS[0]} to {_TOKENS[-1]} tokens, not proved."
+_SEARCHED = f"found by search with {_TOKENS[0]} to {_TOKENS[-1]} tokens, not proved"
 _THIRD = 0.57141  # the largest found by search, rounded up
 
 
@@ -212,6 +212,8 @@ CLAIMS: tuple[Claim, ...] = (
         attains=_two_tokens,
         wrong=(Wrong("0.99 of it", lambda q: _second(q, 0.99)),),
         source="new",
+        note="a third cumulant of any number of tokens; the norm of such a form is attained where all"
+        " its directions agree",
     ),
     Claim(
         id="new:softmax_third_derivative",
@@ -227,6 +229,7 @@ CLAIMS: tuple[Claim, ...] = (
         attains=_and_equal_tokens,
         wrong=(Wrong("0.99 of it", lambda q: _jerk(q, 0.99)),),
         source="new",
+        note="a fourth cumulant, of any number of tokens",
     ),
     Claim(
         id="new:row_third_derivative",
@@ -243,5 +246,7 @@ CLAIMS: tuple[Claim, ...] = (
         wrong=(Wrong("0.566", lambda q: _third(q, 0.566)),),
         conjecture=True,
         source="new: numerical",
+        note=f"{_SEARCHED}; it is 3 <D1, D2> + <softmax - f, D3>; each factor has a sharp bound, but they are not"
+        " attained together",
     ),
 )
