@@ -53,7 +53,7 @@ def command(ids: tuple[str, ...], reading: str | None, form: str, everything: bo
         from attnprune_verify.report.blocks import paragraph, render_blocks
 
         key = "blocks" if everything else "summary"
-        more = [] if everything else [paragraph("--all prints the formula, the hypotheses, the evidence and more.")]
+        more = [] if everything else [paragraph("--all prints the whole sentence, the evidence and more.")]
         deliver(render_blocks([*(block for one in shown for block in one[key]), *more]), width=80)
     return EXIT[outcome]
 

@@ -49,7 +49,7 @@ def summary_of(record: ClaimRecord, repairs: Sequence[ClaimRecord], *, kept: boo
 def _summary(record: ClaimRecord, repairs: Sequence[ClaimRecord], kept: bool) -> Iterable[Block]:
     claim, evidence = record.claim, record.evidence
     yield _heading(record)
-    yield paragraph(claim.says)
+    yield paragraph(claim.says or f"{claim.title}: {claim.formula}")
     found, refuted = witness(record), record.judgement.smallest is not None
     grades = ", ".join([evidence.grade, *_grades(record)])
     reasons = [grades] if refuted else [grades, record.judgement.reason]
