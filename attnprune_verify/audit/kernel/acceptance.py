@@ -2,8 +2,9 @@
 
 Rows with nothing allowed are judged where a kernel declares conventions, returns log sum exp or takes packed
 sequences, and where its output is 0 there; else they are undefined, as for every kernel that is only promised masks
-without such rows. Masks of rank 3 and 4 and additive masks are judged where they are declared, or where one of the
-plainest of them is read rightly: a kernel that was written for (n, l) may take others and mean nothing by it.
+without such rows. Masks of rank 3 and 4 and additive masks are judged where they are declared, or where plain ones are
+read rightly, one that differs from head to head and from sample to sample and one of grouped heads among them: a kernel
+that was written for (n, l) may take others, broadcast them along an axis of its own, and mean nothing by it.
 """
 
 from __future__ import annotations
@@ -60,7 +61,7 @@ def _empty_rows(context: KernelContext, function: str) -> str:
 
 
 def _reads(context: KernelContext, function: str, feature: str, name: str) -> bool:
-    """Return whether one of the plainest masks of a kind is read rightly."""
+    """Return whether plain masks of a kind are read rightly, grouped heads where the kernel takes those."""
     if name in context.capabilities:
         return True
     key = f"{feature} of {function}"
@@ -75,13 +76,21 @@ def _reads(context: KernelContext, function: str, feature: str, name: str) -> bo
             "float mask": (sample.mask,),
         }[feature]
         some = [sample.changed(mask=mask, additive=feature == "float mask") for mask in plainest]
-        context.read[key] = any(_right(context, function, one) for one in some)
+        context.read[key] = all(_right(context, function, one) for one in some)
+        if feature != "float mask" and context.read[key]:
+            grouped = maker.make(f"{feature}, grouped", 5, 8, batch=2, heads=6, kv_heads=3)
+            mask = np.concatenate([plainest[-1]] * 2, axis=-3)
+            context.read[key] = _right(context, function, grouped.changed(mask=mask)) is not False
     return context.read[key]
 
 
-def _right(context: KernelContext, function: str, sample: Sample) -> bool:
-    reply = _answer(context, function, sample)
-    return reply is not None and judge(function, sample, reply.parts).status != "failed"
+def _right(context: KernelContext, function: str, sample: Sample) -> bool | None:
+    """Return whether the answer is right; None where there is none."""
+    try:
+        reply = context.ask(function, context.meant(sample), probing=True)
+    except (NoAnswer, Refused):
+        return None
+    return misshapen(function, sample, reply) is None and judge(function, sample, reply.parts).status != "failed"
 
 
 def _answer(context: KernelContext, function: str, sample: Sample) -> Reply | None:

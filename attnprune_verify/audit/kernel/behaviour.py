@@ -17,6 +17,7 @@ from attnprune_verify.audit.subject.process import NoAnswer
 
 __all__ = ["BEHAVIOUR"]
 
+_EQUAL_CALLS = 60  # chosen: a race of one call in twelve stays unseen in 1 of 200 runs
 _PERMUTED = ("plain", "causal", "grouped heads")
 
 
@@ -67,10 +68,34 @@ def _repeated(context: KernelContext, function: str) -> Finding:
                 gap = _gap(function, sample, first, again)
                 if gap is not None:
                     said = f"two equal calls differ by {gap}, on {sample.describe()}"
-                    return _failed(said, "nondeterministic", sample)
+                    return _failed(said, "cached" if _steady(context, function, sample) else "nondeterministic", sample)
         if turn and context.calls[function] >= 24:
             break
     return Finding("passed", f"equal calls, {context.calls[function]} in one process, gave equal results")
+
+
+def _steady(context: KernelContext, function: str, sample: Sample) -> bool:
+    """Report whether calls are equal in a process that sees no other: then other calls make them differ."""
+    if context.reopened is None:
+        return False
+    with context.reopened() as fresh:
+        try:
+            return not KernelContext(fresh, context.seed, context.precision).ask(
+                function, sample, times=(_EQUAL_CALLS, context.subject.seconds_per_call / 2)
+            ).other  # fmt: skip
+        except NoAnswer:
+            return False
+
+
+def _kept(context: KernelContext, function: str) -> Finding:
+    """Judge an answer that is read after another call: a buffer that is returned holds what that call computed."""
+    for sample in _samples(context, function):
+        first, again = context.answer(function, sample), context.ask(function, sample, then=True)
+        gap = _gap(function, sample, first, again)
+        if gap is not None and _gap(function, sample, first, context.ask(function, sample)) is None:
+            said = f"an answer has changed by {gap} after the next call, on {sample.describe()}"
+            return _failed(said, "stale-output", sample)
+    return Finding("passed", "answers are as they were after the next call")
 
 
 def _gap(function: str, sample: Sample, one: Reply, two: Reply) -> str | None:
@@ -195,6 +220,7 @@ BEHAVIOUR: dict[str, tuple[str, Callable[[KernelContext, str], Finding]]] = {
     "dtype": ("the results have the inputs' dtype", _type),
     "inputs-untouched": ("no input array is changed", _untouched),
     "repeated": ("equal inputs give equal results, call after call", _repeated),
+    "kept": ("an answer stays as it is when the next call is made", _kept),
     "refilled": ("the same arrays filled anew are read anew", _refilled),
     "strides": ("inputs may have any strides", _layouts),
     "permuted": ("batches and heads in another order give the same", _permuted),

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 
+import autograd.numpy as anp
 import numpy as np
 from scipy.optimize import minimize_scalar
 
@@ -20,6 +21,7 @@ __all__ = ["Candidate", "candidates"]
 
 Parts = tuple[Array, ...]
 _FEW = 12
+_FITTED = 3  # chosen: samples, small ones first, that a constant of changed logits is fitted to
 _FACTORS = np.geomspace(1 / 64, 64, 49)
 
 
@@ -44,6 +46,7 @@ def candidates(function: str, observed: list[Observation], indices: list[int]) -
             yield from _known_epsilons(function)
             yield from _varying(wrong, indices)
         yield from _scales(function, wrong, indices)
+        yield from _constants(function, wrong, indices)
 
 
 @lru_cache(maxsize=2)
@@ -142,7 +145,7 @@ def _scales(function: str, wrong: list[Observation], indices: list[int]) -> Iter
     for one in wrong:
         if min(one.sample.shape[4], one.parts[indices[0]].size) < 2:
             continue
-        fitted[id(one.sample)] = _best_factor(function, one, indices)
+        fitted[id(one.sample)] = _best_factor(function, [one], indices, _scaled)
     if not fitted:
         return
     factors = sorted(set(fitted.values()))
@@ -159,12 +162,35 @@ def _scales(function: str, wrong: list[Observation], indices: list[int]) -> Iter
         yield Candidate("logit-scale", words, lambda sample: differentiated(sample, wrong_scale))
 
 
-def _best_factor(function: str, one: Observation, indices: list[int]) -> float:
+def _constants(function: str, wrong: list[Observation], indices: list[int]) -> Iterator[Candidate]:
+    """The cap or the slopes times one constant for all samples, such as log(2) where exponentials have base 2."""
+    for feature, made in (("softcap", _capped), ("alibi", _sloped)):
+        if any(getattr(one.sample, feature) is None for one in wrong):
+            continue
+        factor = _best_factor(function, wrong[:_FITTED], indices, made)
+        yield _of_wrong(function, replace(made(factor), words=f"{feature} is multiplied by {told_from_one(factor)}"))
+
+
+def _scaled(factor: float) -> Wrong:
+    return Wrong("logit-scale", "", scale=lambda sample: factor * sample.factor)
+
+
+def _capped(factor: float) -> Wrong:
+    return Wrong("softcap-wrong", "", capped=lambda s, c: factor * c * anp.tanh(s / (factor * c)))
+
+
+def _sloped(factor: float) -> Wrong:
+    return Wrong("alibi-wrong", "", slopes=lambda alibi, heads, kv_heads: factor * alibi)
+
+
+def _best_factor(function: str, some: list[Observation], indices: list[int], made: Callable[[float], Wrong]) -> float:
+    """The factor with which a wrong formula comes closest to the results."""
+
     def left(log_factor: float) -> float:
-        factor = float(np.exp(log_factor))
-        wrong = Wrong("logit-scale", "", scale=lambda sample: factor * sample.factor)
-        parts = (output(one.sample, wrong),) if function == FORWARD else differentiated(one.sample, wrong)
-        gap = sum(float(np.linalg.norm(one.parts[i] - parts[i]) ** 2) for i in indices)
+        wrong, gap = made(float(np.exp(log_factor))), 0.0
+        for one in some:
+            parts = (output(one.sample, wrong),) if function == FORWARD else differentiated(one.sample, wrong)
+            gap += sum(float(np.linalg.norm(one.parts[i] - parts[i]) ** 2) for i in indices)
         return gap if np.isfinite(gap) else 1e300
 
     grid = np.log(_FACTORS)

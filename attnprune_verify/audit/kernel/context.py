@@ -236,9 +236,10 @@ class KernelContext:
             parts.append(f"{self.framework}, {self.precision.name}, sizes up to {self.largest.get(function, 0)}")
             if function in self._skipped:
                 parts.append(f"too slow for sizes {', '.join(map(str, sorted(self._skipped[function])))}")
-            refused = [key for key in self._refused if key[0] == function]
+            refused = _least(*({features for name, features in some if name == function}
+                               for some in (self._refused, self._taken)))  # fmt: skip
             if refused:
-                parts.append("refuses " + "; ".join(" with ".join(sorted(features)) for _, features in refused))
+                parts.append("refuses " + "; ".join(" with ".join(sorted(features)) for features in refused))
             found[function] = "; ".join(parts)
         return found
 
@@ -270,6 +271,21 @@ def _unread(sample: Sample, name: str, part: NDArray[np.float64]) -> NDArray[np.
         return part
     nothing = -np.inf if name == "lse" else 0.0
     return np.where(used if part.ndim == 3 else used[..., None], part, nothing)
+
+
+# Of masks, beside "mask" and a shape.
+_KINDS = ("mask of rank 3", "mask of rank 4", "float mask")
+
+
+def _least(refused: set[frozenset[str]], taken: set[frozenset[str]]) -> list[frozenset[str]]:
+    """Return the sets of features that are refused without any smaller one of them being refused.
+
+    A mask of a kind is refused for its kind, whatever its shape; "some" where others of the kind are read.
+    """
+    read = {feature for features in taken for feature in features}
+    named = {kind: kind.replace("mask", "some masks", 1) if kind in read else kind for kind in _KINDS}
+    less = {frozenset(named[kind] for kind in _KINDS if kind in features) or features for features in refused}
+    return sorted((one for one in less if not any(other < one for other in less)), key=sorted)
 
 
 def _names(parameters: Any) -> list[str]:

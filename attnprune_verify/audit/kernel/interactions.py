@@ -102,47 +102,54 @@ def _without(table: Table, refused: frozenset[str]) -> Table:
 
 
 def interaction(
-    row: Row, seed: int, dtype: str, index: int, conventions: Conventions | None = None, gradients: bool = False
-) -> Sample:
-    """The sample of a row; the same row gives the same numbers; `gradients`: of bias and sinks, too."""
+    row: Row, seed: int, dtype: str, index: int, conventions: Conventions | None = None, gradients: bool = False,
+    cotangent: bool = False,
+) -> Sample:  # fmt: skip
+    """The sample of a row; the same row gives the same numbers.
+
+    `gradients`: of bias and sinks, too; `cotangent`: one of log sum exp beside log sum exp.
+    """
     maker = Maker(seed, precision_named(dtype))
-    n, length = _lengths(row["lengths"], row["size"], index)
+    n, length = _lengths(row, index)
     m = row["m"]
     mv = {"equal": m, "smaller": max(m // 2 - 1, 1), "larger": m + 5}[row["mv"]]
     heads, kv_heads = {"equal": (2, 2), "grouped": (4, 2), "one key head": (2, 1)}[row["heads"]]
-    if n * length > _MANY:
-        heads, kv_heads = (1, 1) if heads == kv_heads else (2, 1)
     sample = maker.make(
         f"together {index}", n, m, length, mv, batch=row["batch"], heads=heads, kv_heads=kv_heads, scale=row["scale"]
     )
-    if row["level"]:
-        sample = maker.common(sample, row["level"] * (-1.0) ** index)
+    level = row["level"] * (-1.0) ** index
+    if level:
+        sample = maker.common(sample, level)
     window = row["window"] and max(row["window"] + index % 2, n - length + 1)
     slopes = np.exp2(-np.arange(1.0, heads + 1)) if row["alibi"] else None
     layout = "plain" if row["layout"] == "plain" else ("heads last", "spaced")[index % 2]
     sample = sample.changed(causal=row["causal"], window=window, softcap=row["softcap"], alibi=slopes, layout=layout)
     sample = _masked(sample, row["mask"], index, row["rank"], row["empty"])
-    sample = _with_parts(maker, sample, row)
+    sample = _with_parts(maker, sample, row, level)
+    if cotangent and sample.lse:
+        sample = maker.pulled(sample)
     wanted = tuple(name for name, part in (("dbias", sample.bias), ("dsinks", sample.sinks)) if part is not None)
     return sample.changed(conventions=conventions or Conventions(), wanted=wanted if gradients else ())
 
 
-def _with_parts(maker: Maker, sample: Sample, row: Row) -> Sample:
-    """Bias, sinks, dropout and log sum exp where the row has them."""
+def _with_parts(maker: Maker, sample: Sample, row: Row, level: float) -> Sample:
+    """Add bias, sinks, dropout and log sum exp where the row has them; sinks are as large as the logits, or hide."""
     if row["bias"] != "none":
         sample = maker.biased(sample, "full" if row["bias"] == "full" else "row")
     if row["sinks"]:
-        sample = maker.sunk(sample)
+        cap = sample.softcap or np.inf
+        sample = maker.sunk(sample, float(np.clip(level, -cap, cap)))
     if row["dropout"]:
         sample = maker.dropped(sample)
     return sample.changed(lse=row["lse"])
 
 
-_MANY = 1_500  # chosen: positions from which on one or two heads do
-
-
-def _lengths(kind: str, size: int, index: int) -> tuple[int, int]:
+def _lengths(row: Row, index: int) -> tuple[int, int]:
+    """Return n and l; beside a narrow window rows past the last key see some, if only a few rows are."""
+    kind, size = row["lengths"], row["size"]
     other = max(1, (size // 3, size // 2 + 1)[index % 2])
+    if kind == "more queries" and row["window"] == FACTORS["window"][1]:
+        other = max(1, size - 2)
     return {"equal": (size, size), "one query": (1, size), "fewer queries": (other, size)}.get(kind, (size, other))
 
 

@@ -94,6 +94,13 @@ class Maker:
         return sample.changed(mask=mask)
 
     @staticmethod
+    def late(sample: Sample) -> Sample:
+        """The last few keys alone are seen: blocks without any come first."""
+        mask = np.zeros((sample.q.shape[2], sample.k.shape[2]), dtype=bool)
+        mask[:, -5:] = True
+        return sample.changed(mask=mask)
+
+    @staticmethod
     def packed(sample: Sample) -> Sample:
         """Several texts in one row of tokens: positions of the same text see each other."""
         text = np.searchsorted(np.array([23, 53, 59]), np.arange(sample.q.shape[2]), side="right")
@@ -119,6 +126,10 @@ class Maker:
         return sample.changed(
             dropout=self._drawn(sample, "dropout").random((batch, heads, n, length)) < keep, keep=keep
         )
+
+    def pulled(self, sample: Sample) -> Sample:
+        """With a cotangent of log sum exp."""
+        return self.exact(sample, dlse=self._drawn(sample, "dlse").standard_normal(sample.do.shape[:3]))
 
     def packed_from(
         self,

@@ -19,6 +19,7 @@ from attnprune_verify.audit.kernel.sentences import SENTENCES
 from attnprune_verify.audit.kernel.shapes import misshapen
 from attnprune_verify.audit.kernel.shrink import cut, failure
 from attnprune_verify.audit.kernel.steps import evaluate
+from attnprune_verify.audit.kernel.telling import blocks_of_gradients, changed_logits, large_logits, other_mean
 from attnprune_verify.audit.kernel.truth import truth
 from attnprune_verify.audit.naming.diagnosis import Diagnosis
 from attnprune_verify.audit.subject.process import NoAnswer
@@ -27,6 +28,7 @@ __all__ = ["by_mechanism"]
 
 _TIMES = 5  # equal calls, of which a race shows in some
 _LEAST_WEIGHT = 1e-4  # of a position whose weight is said to be missing: far above what underflow takes
+_NOT_ONE = 1e-3  # chosen: by how much a row's sum is off that no precision explains
 _MANY = 150_000  # weights that are fetched for one look at them
 
 Rule = Callable[[KernelContext, str, Sample], "Diagnosis | None"]
@@ -122,6 +124,19 @@ def _positions(context: KernelContext, function: str, sample: Sample) -> Diagnos
     return Diagnosis(ids, words)
 
 
+def _sums(context: KernelContext, function: str, sample: Sample) -> Diagnosis | None:
+    """A split without any key that counts as one of weight 1: a row's weights sum to less than 1."""
+    found = _weights(context, sample) if function == FORWARD and not sample.extended else None
+    if found is None or not np.isfinite(found).all():
+        return None
+    sums = found.sum(axis=-1)
+    off = np.abs(sums - 1) * (sums != 0)
+    item = tuple(int(x) for x in np.unravel_index(int(off.argmax()), off.shape))
+    if off[item] <= _NOT_ONE:
+        return None
+    return Diagnosis(("not-normalised",), f"the weights of query {item[2]} sum to {sums[item]:.3g}")
+
+
 def _memory(context: KernelContext, function: str, sample: Sample) -> Diagnosis | None:
     """Keys read as if contiguous where a mask is causal; the plain layout has been found right."""
     if sample.layout == "plain" or failure(context, function, sample.changed(layout="plain")) is not None:
@@ -195,4 +210,9 @@ _RULES: tuple[tuple[str, Rule], ...] = (
     ("strides", _memory),
     ("other samples of a batch", _batch),
     ("the rest of a tile", _tile_tail),
+    ("large logits", large_logits),
+    ("rows of weights", _sums),
+    ("another mean of dP", other_mean),
+    ("blocks of gradients", blocks_of_gradients),
+    ("window, cap and slopes", changed_logits),
 )

@@ -187,7 +187,7 @@ def _packed(maker: Maker) -> tuple[Regime, ...]:
         pack("p slopes", (6, 5), (6, 5), alibi=slopes), pack("p scale", (4, 5), (4, 5), scale=0.5),
         pack("p tiles", (17, 33, 16), (17, 33, 16), 4, causal=True), pack("p many", (2,) * 12, (3,) * 12, 4),
         pack("p features", (5, 4), (5, 4), 64), pack("p empty", (3, 2), (4, 0)),
-        pack("p fewer", (7, 3), (3, 5), causal=True),
+        pack("p fewer", (7, 3), (3, 5), causal=True), pack("p crossed", (2, 4, 1), (4, 1, 2)),
     )  # fmt: skip
     logs = (some[2], some[4], some[5], some[7])
     return (

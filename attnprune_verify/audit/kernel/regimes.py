@@ -140,12 +140,27 @@ def _sizes(maker: Maker) -> tuple[Regime, ...]:
             "larger, mask",
             "the same, with a mask and more keys than queries",
             (make("m97", 97, 8, heads=1, masked=True), make("m40x300", 40, 8, 300, heads=1, masked=True),
-             maker.padded(make("padded97", 97, 8, heads=1)), maker.packed(make("packed97", 97, 8, heads=1))),
+             maker.padded(make("padded97", 97, 8, heads=1)), maker.packed(make("packed97", 97, 8, heads=1)),
+             maker.late(maker.common(make("late97", 97, 8, heads=1), -100.0))),
         ),
         Regime(
             "larger, more keys",
             "few queries, 300 keys",
             (make("q3", 3, 32, 300, heads=1), make("q1", 1, 64, 257, heads=1)),
+        ),
+        Regime(
+            "long",
+            "one query and a chunk of them, up to 4,097 keys: offsets beyond 16 bits, many splits",
+            (make("decode1025", 1, 64, 1025), make("decode4097", 1, 16, 4097, heads=1),
+             make("chunk1040", 64, 4, 1040, heads=1)),
+        ),
+        Regime(
+            "larger, changed logits",
+            "windows, slopes, caps and groups over several tiles",
+            (make("w130", 130, 8, heads=1, window=20, causal=True), make("w97", 97, 8, heads=1, window=33),
+             make("a70", 70, 8, alibi=np.array([0.5, 0.03125])), make("cap70", 70, 8, heads=1, softcap=2.0),
+             make("g97", 97, 8, heads=2, kv_heads=1, causal=True),
+             make("cm97", 97, 8, heads=1, causal=True, masked=True)),
         ),
         Regime(
             "head sizes",

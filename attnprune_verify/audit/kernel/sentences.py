@@ -56,7 +56,7 @@ SENTENCES: dict[str, str] = {
     "biased-rounding": "results or weights are rounded to one side, as truncation does, not to the nearest",
     "not-bitwise": "equal calls differ in a bit",
     "batch-variant": "a sample gives other bits in a batch than alone",
-    "stale-output": "what an earlier call computed, or left in memory, is given for other inputs",
+    "stale-output": "what another call computed, or left in memory, stands in a result",
     "nondeterministic": "two equal calls differ by more than rounding can",
     "mutates-input": "an input array is changed",
     "cached": "a result of an earlier call is given for other inputs",

@@ -45,12 +45,13 @@ def together(context: KernelContext, function: str) -> Together:
 
 def _made(context: KernelContext, function: str) -> Together:
     refused = frozenset(name for name in LEVELS if _refuses(context, function, (name,)))
-    if function == BACKWARD and not context.has(FORWARD, "return_lse"):
+    if function == BACKWARD and not (context.has(FORWARD, "return_lse") or _pulls(context)):
         refused |= {"lse"}
     # A framework that compiles for every shape and keyword pays for each row.
     strength = 2 if context.quick or context.framework == "jax" else 3
     largest = context.precision.name != "float64"  # whose truth is in balls
-    found = Together((), (), refused | ({"lse"} if function == BACKWARD else set()))  # counted where it means something
+    meaningless = {"lse"} if function == BACKWARD and not _pulls(context) else set()  # not counted
+    found = Together((), (), refused | meaningless)
     for strong in range(strength, 1, -1):
         asked = tuple(_accepted(context, function, rows(refused, strong, largest), found.pairs))
         samples = [_sample(context, row, place) for place, row in enumerate(asked)]
@@ -61,13 +62,18 @@ def _made(context: KernelContext, function: str) -> Together:
     return found
 
 
+def _pulls(context: KernelContext) -> bool:
+    """Return whether the backward pass takes a cotangent of log sum exp."""
+    return context.own_backward and context.has(BACKWARD, "dlse")
+
+
 def _sample(context: KernelContext, row: Row, place: int) -> Sample:
     """The sample of a row, the same for both functions, so that its truth is computed once."""
     key = (*row.values(), place)
     if key not in context.rows:
         gradients = not context.own_backward or context.has(BACKWARD, "wanted")
         context.rows[key] = interaction(
-            row, context.seed, context.precision.name, place, context.conventions, gradients
+            row, context.seed, context.precision.name, place, context.conventions, gradients, _pulls(context)
         )
     return context.rows[key]
 

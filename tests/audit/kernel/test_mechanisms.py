@@ -47,7 +47,10 @@ PROGRAMS = {
     "strides-ignored": ("here", "k = k if k.flags.c_contiguous else k[:, ::-1]", PLAIN.changed(layout="heads last")),
     "heads-mixed": ("there", "o = o * (1 if len(q) == 1 else 2)", PLAIN),
     "tile-tail": ("there", "o = o * (2 if length == 33 else 1)", LONG),
-    "unknown": ("there", "o = o * 2", PLAIN),
+    "not-normalised": ("there", "o = o * 2", PLAIN),
+    "unstable-exp": ("there", "o = o + ((v < 0).any() and np.abs(s[np.isfinite(s)]).max() > 50)",
+                     MAKER.common(PLAIN, 100.0)),
+    "unknown": ("there", "o = o + (v < 0).any()", PLAIN),
 }  # fmt: skip
 
 

@@ -165,10 +165,11 @@ def test_every_bug_that_happened_is_found_and_named(slice_, tmp_path):
 @pytest.mark.parametrize("dtype", ["float64", "float32", "bfloat16", "float16"])
 def test_a_right_kernel_with_every_optional_part_passes(dtype):
     pytest.importorskip("ml_dtypes")
-    result = run_kernel_audit(str(BASE), dtype, quick=True)
+    result = run_kernel_audit(str(BASE), dtype)
     assert [(one.id, one.reason) for one in result.checks if one.status in ("failed", "could_not_run")] == []
     assert result.outcome == "passed"
-    assert all(one.status != "not_applicable" for one in result.checks)
+    asked = [one for one in result.checks if not one.id.endswith(":rounding")]  # that is for 16-bit types
+    assert all(one.status != "not_applicable" for one in asked)
     assert {BACKWARD, FORWARD} == {one.function for one in result.checks}
 
 
