@@ -13,15 +13,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from attnprune_verify.audit.subject import confinement, landlock
-from attnprune_verify.audit.subject.functions import KEPT, KEPT_BYTES, LONGEST_MESSAGE, printable
-from attnprune_verify.audit.subject.here import Here
+from attnprune_verify.audit.subject import confinement, landlock, wire
+from attnprune_verify.audit.subject.functions import KEPT, KEPT_BYTES, LONGEST_MESSAGE, Functions, printable
 from attnprune_verify.audit.subject.line import Allowance, Line, LineBroken
 from attnprune_verify.audit.subject.reach import path_of_subjects
 from attnprune_verify.audit.subject.target import Target
 from attnprune_verify.errors import InvalidInstance
 
-__all__ = ["Answer", "Ended", "NoAnswer", "Parameter", "Subject", "SubjectLost"]
+__all__ = ["Answer", "Ended", "Here", "NoAnswer", "Parameter", "Subject", "SubjectLost"]
 
 SECONDS_PER_CALL = 30.0  # of processor time, as the contract says
 WALL_FACTOR = 10  # so many times that in all, as the contract says
@@ -344,3 +343,30 @@ def _parameters(found: Any) -> tuple[Parameter, ...] | None:
 def _clean(text: object) -> str:
     """Words of a subject as a report can hold them, whatever its process sent."""
     return printable(str(text)[:LONGEST_MESSAGE])
+
+
+class Here:
+    """A `Line` without a process."""
+
+    def __init__(self, target: Target) -> None:
+        self._target = target
+        self._functions: Functions | None = None
+
+    def exchange(self, request: dict[str, Any], largest: int) -> tuple[dict[str, Any], list[int], float]:
+        """Answer as the worker does, with copies of the arguments; nothing ends a call that hangs."""
+        if self._functions is None:
+            self._functions = Functions(self._target.object, request["names"], self._target.place)
+            try:
+                self._functions.bridge(request["bridge"], request["bridged"])
+            except ValueError as error:  # such as a dtype or a device that its framework has not
+                raise InvalidInstance(str(error)) from None
+            return {"status": "loaded", **self._functions.describe(), "version": None}, [], 0.0
+        header, content, spans = wire.placed({**request, "largest": largest})
+        memory = bytearray(content)
+        seen: list[bytes] = []
+        _, reply = self._functions.answer(wire.taken(header, memory), (lambda: seen.append(bytes(memory)),))
+        changed = wire.changed(spans, content, seen[-1])
+        return reply, changed, float(reply.get("seconds", 0.0))
+
+    def close(self) -> None:
+        """There is nothing to end."""
