@@ -14,7 +14,7 @@ from attnprune_verify.theory import layer_verdicts
 from attnprune_verify.theory.bounds import BOUND_IDS, Bound
 from attnprune_verify.theory.heads import head_floors
 from attnprune_verify.theory.layer_verdicts import layer_bounds, layer_theorem
-from attnprune_verify.theory.layers import layer_assumptions
+from attnprune_verify.theory.layers import layer_assumptions, layer_constants
 from attnprune_verify.theory.pair import pair_norm
 from attnprune_verify.theory.rotated import RotatedMap
 from attnprune_verify.theory.theorem import TheoremVerdict
@@ -158,3 +158,26 @@ def test_the_reported_reasons_are_the_worst_head_s(monkeypatch, worse, good, bad
     found = layer_theorem(two_heads())
     assert found.reasons[1:] == (f"head {worse}: reason {worse}",)
     assert (found.applies, found.vacuous) == bad
+
+
+SMALLER_IS_WORSE = """beta delta delta_allowed dense_floor min_abs_W mu_paper mu_corrected mu_operator kappa_T
+row_eigenvalue eta_paper eta_corrected curvature_lower linear_rate_threshold inner_product_floor""".split()
+"""Constants that promise less the smaller they are: floors, steps, rates; of the others the largest is the worst."""
+
+
+def test_every_constant_of_a_layer_is_that_of_its_worst_head() -> None:
+    found = layer_constants(two_heads(full=True, lam=0.1))
+    assert set(SMALLER_IS_WORSE) <= set(found.per_head)
+    differ = 0
+    for name, values in found.per_head.items():
+        if values is not None:
+            worst = min(values) if name in SMALLER_IS_WORSE else max(values)
+            assert found.values[name] == worst, name
+            differ += min(values) < max(values)
+    assert differ > 20
+
+
+def test_of_many_weights_the_steepest_head_is_judged(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its K is the largest, which is head 0's here: 3 times a weight of 1."""
+    monkeypatch.setattr(layer_verdicts, "_MANY", 0)
+    assert {bound.note.partition(":")[0] for bound in layer_bounds(two_heads(full=True, lam=0.1))} == {"head 0"}
