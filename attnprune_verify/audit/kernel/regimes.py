@@ -12,6 +12,7 @@ import numpy as np
 from attnprune_verify.audit.kernel.making import Maker
 from attnprune_verify.audit.kernel.optional import optional
 from attnprune_verify.audit.kernel.precision import precision_named
+from attnprune_verify.audit.kernel.real_inputs import real
 from attnprune_verify.audit.kernel.regime import Regime
 
 __all__ = ["BENIGN", "EXTREME", "Regime", "regimes"]
@@ -45,6 +46,7 @@ def regimes(seed: int, dtype: str) -> dict[str, Regime]:
         *_numbers(maker),
         *_huge(maker),
         *_modifiers(maker),
+        *real(maker),
         *optional(maker),
     )
     return {regime.name: regime for regime in found}
