@@ -11,7 +11,8 @@ from collections.abc import Callable
 import numpy as np
 
 from attnprune_verify.audit.kernel.foreign import Foreign
-from attnprune_verify.audit.kernel.sample import Array, Sample
+from attnprune_verify.audit.kernel.sample import BACKWARD, FORWARD, Array, Sample, parts_of
+from attnprune_verify.audit.kernel.steps import spread_over
 
 __all__ = ["own_attention"]
 
@@ -19,7 +20,7 @@ Rounding = Callable[[Array], Array]
 
 
 def own_attention(sample: Sample, weights: Rounding | None = None, answers: Rounding | None = None) -> dict[str, Array]:
-    """Return o, dq, dk and dv, as float64.
+    """Return what both functions return for a sample, by name, as float64, under the contract's own conventions.
 
     Parameters
     ----------
@@ -37,31 +38,47 @@ def own_attention(sample: Sample, weights: Rounding | None = None, answers: Roun
     kept, stored = weights or (exact if sample.precision.stored else _as_it_is), answers or exact
     kind: Foreign = np.float64 if sample.precision.name == "float64" else np.float32
     q, k, v, do = (getattr(sample, name).astype(kind) for name in ("q", "k", "v", "do"))
-    k, v = sample.grouped(k), sample.grouped(v)
-    raw = (q @ _turned(k)) * kind(sample.factor)
-    s, slope = raw, np.ones_like(raw)
+    k, v, factor = sample.grouped(k), sample.grouped(v), kind(sample.factor)
+    s, slope = _scores(sample, (q @ _turned(k)) * factor)
+    sink = np.asarray(-np.inf if sample.sinks is None else sample.sinks[:, None, None]).astype(kind)
+    top = np.maximum(s.max(axis=-1, keepdims=True), sink)
+    top = np.where(np.isneginf(top), kind(0), top)  # of a row with nothing allowed
+    exponentials = np.exp(s - top)
+    total = exponentials.sum(axis=-1, keepdims=True) + np.exp(sink - top)
+    divisor, dropped = np.where(total > 0, total, kind(1)), np.asarray(sample.kept).astype(kind)
+    p: Foreign = kept(exponentials / divisor).astype(kind)
+    dp = (do @ _turned(v)) * dropped
+    mean = (p * dp).sum(axis=-1, keepdims=True)
+    if sample.dlse is not None:
+        mean = mean - sample.dlse[..., None].astype(kind)
+    inner = p * (dp - mean)
+    ds: Foreign = kept(inner * slope).astype(kind)
+    with np.errstate(divide="ignore"):
+        lse = (top + np.log(total))[..., 0]
+    found = {
+        "o": ((kept(exponentials).astype(kind) * dropped) @ v) / divisor,
+        "dq": ds @ k * factor,
+        "dk": sample.per_key_head(_turned(ds) @ q * factor),
+        "dv": sample.per_key_head(_turned(p * dropped) @ do),
+        "lse": lse,
+        "dbias": spread_over(sample, inner),
+        "dsinks": (np.exp(sink - top) / divisor * -mean).sum(axis=(0, 2, 3)),
+    }
+    parts = (*parts_of(FORWARD, sample), *parts_of(BACKWARD, sample))
+    return {name: stored(np.asarray(found[name], dtype=np.float64)) for name in parts}
+
+
+def _scores(sample: Sample, raw: Array) -> tuple[Array, Array]:
+    """Scaled products after cap, bias, slopes and mask, and the derivative of the cap."""
+    kind, s, slope = raw.dtype.type, raw, np.ones_like(raw)
     if sample.softcap is not None:
         tanh = np.tanh(raw / kind(sample.softcap))
         s, slope = kind(sample.softcap) * tanh, 1 - tanh * tanh
+    if sample.bias is not None:
+        s = s + sample.bias.astype(kind)
     if sample.alibi is not None:
-        n, length = sample.allowed.shape
-        distance = np.abs(np.arange(n)[:, None] - np.arange(length)).astype(kind)
-        s = s - sample.alibi.astype(kind)[:, None, None] * distance
-    s = np.where(sample.allowed, s, -kind(np.inf))
-    exponentials = np.exp(s - s.max(axis=-1, keepdims=True))
-    total = exponentials.sum(axis=-1, keepdims=True)
-    o = (kept(exponentials).astype(kind) @ v) / total
-    p: Foreign = kept(exponentials / total).astype(kind)
-    dp = do @ _turned(v)
-    ds: Foreign = kept(p * (dp - (p * dp).sum(axis=-1, keepdims=True)) * slope).astype(kind)
-    dk, dv = _turned(ds) @ q * kind(sample.factor), _turned(p) @ do
-    found = {
-        "o": o,
-        "dq": ds @ k * kind(sample.factor),
-        "dk": sample.per_key_head(dk),
-        "dv": sample.per_key_head(dv),
-    }
-    return {name: stored(np.asarray(value, dtype=np.float64)) for name, value in found.items()}
+        s = s - sample.alibi.astype(kind)[:, None, None] * np.abs(sample.distance).astype(kind)
+    return np.where(sample.allowed, s, -kind(np.inf)), slope
 
 
 def _as_it_is(array: Array) -> Array:

@@ -11,23 +11,26 @@ from pathlib import Path
 
 import numpy as np
 
-from attnprune_verify.audit.kernel.foreign import Plain
-from attnprune_verify.audit.kernel.interactions import LEVELS, OPTIONAL, interaction, rows
+from attnprune_verify.audit.kernel.context import poisoned
+from attnprune_verify.audit.kernel.conventions import Conventions
+from attnprune_verify.audit.kernel.foreign import Foreign, Plain
+from attnprune_verify.audit.kernel.interactions import interaction, rows
 from attnprune_verify.audit.kernel.intervals import interval
 from attnprune_verify.audit.kernel.regimes import regimes
-from attnprune_verify.audit.kernel.sample import FORWARD, Sample
+from attnprune_verify.audit.kernel.sample import BACKWARD, FORWARD, Sample, parts_of
 from attnprune_verify.audit.kernel.tensors import Stored, of_dtype, packed
 from attnprune_verify.audit.run import Outcome
 from attnprune_verify.errors import InvalidInstance
 from attnprune_verify.files import dumps, write_whole
 from attnprune_verify.values import as_count
 
-__all__ = ["INDEX", "SCHEMA", "TENSORS", "VectorsResult", "vector_samples", "write_vectors"]
+__all__ = ["INDEX", "PROMISES", "SCHEMA", "TENSORS", "VectorsResult", "vector_samples", "write_vectors"]
 
 SCHEMA = "attnprune-verify/vectors/1"
 INDEX, TENSORS = "index.json", "vectors.safetensors"
 RULE = "An answer passes where lowest <= answer <= highest holds for every entry; nan passes nowhere."
-_FEATURES = {*LEVELS} - OPTIONAL  # what the index describes
+PROMISES = {"padding": "clean_padding", "empty rows": "zero_empty_rows"}
+"""Keywords of what not every kernel promises: one that does not know the keyword refuses it, and is not wrong."""
 _LONGEST = 130  # chosen: sizes up to here keep 256 vectors below 40 MB
 
 
@@ -84,12 +87,16 @@ def _instances(dtype: str, seed: int) -> Iterator[Sample]:
         by_regime = [regime.samples for regime in regimes(later, dtype).values()]
         for turn in zip_longest(*by_regime):
             yield from (one for one in turn if one is not None and _storable(one))
-        for place, row in enumerate(rows(OPTIONAL, 3, largest=False)):
-            yield interaction(row, later, dtype, place)
+        for place, row in enumerate(rows(frozenset(), 3, largest=False)):
+            sample = interaction(row, later, dtype, place, gradients=True)
+            if _storable(sample):
+                yield sample
 
 
 def _storable(sample: Sample) -> bool:
-    return sample.longest <= _LONGEST and set(sample.features) <= _FEATURES
+    """Return whether it is small, and has an answer: log sum exp beside sinks is left open, as are poisoned queries."""
+    left_open = (sample.lse and sample.sinks is not None) or (sample.poison is not None and sample.empty)
+    return sample.longest <= _LONGEST and not left_open
 
 
 def write_vectors(folder: Path, dtype: str = "float32", count: int = 256, seed: int = 0) -> Plain:
@@ -111,6 +118,7 @@ def write_vectors(folder: Path, dtype: str = "float32", count: int = 256, seed: 
         "dtype": dtype,
         "seed": seed,
         "rule": RULE,
+        "conventions": Conventions().as_dict(),
         "tensors": TENSORS,
         "sha256": hashlib.sha256(content).hexdigest(),
         "vectors": vectors,
@@ -123,21 +131,47 @@ def write_vectors(folder: Path, dtype: str = "float32", count: int = 256, seed: 
 
 def _vector(name: str, sample: Sample, tensors: dict[str, Stored]) -> Plain:
     """The entry of one instance; its arrays go to the tensors."""
-    dtype = sample.precision.name
-    for one in ("q", "k", "v", "do"):
-        tensors[f"{name}.{one}"] = of_dtype(getattr(sample, one), dtype)
+    dtype, packed = sample.precision.name, sample.ends is not None
+    arrays: dict[str, Foreign] = dict(zip(("q", "k", "v", "do"), poisoned(sample), strict=True))
+    if sample.dlse is not None:
+        arrays["dlse"] = sample.dlse
+    inputs = {key: _put(tensors, f"{name}.{key}", _shaped(key, array, packed), dtype) for key, array in arrays.items()}
     keywords: Plain = {}
     for key, value in sample.keywords(FORWARD).items():
-        if isinstance(value, np.ndarray):
-            kind = "bool" if value.dtype == bool else "float64" if dtype == "float64" else "float32"
-            tensors[f"{name}.{key}"], value = of_dtype(value, kind), f"{name}.{key}"
-        keywords[key] = value
+        keywords[key] = _put(tensors, f"{name}.{key}", value, _kind(key, value, dtype)) if _is_array(value) else value
+    keywords |= {promise: True for feature, promise in PROMISES.items() if feature in sample.features}
     answers = {}
-    for part in ("o", "dq", "dk", "dv"):
-        ends = {"lowest": f"{name}.{part}.lowest", "highest": f"{name}.{part}.highest"}
-        for end, array in zip(ends.values(), interval(part, sample), strict=True):
-            tensors[end] = of_dtype(array, "float64")
+    # gradients by what is poisoned may be anything
+    backward = parts_of(BACKWARD, sample) if sample.poison is None else ()
+    for part in (*parts_of(FORWARD, sample), *backward):
+        ends = {}
+        for end, array in zip(("lowest", "highest"), interval(part, sample), strict=True):
+            ends[end] = _put(tensors, f"{name}.{part}.{end}", _shaped(part, array, packed), "float64")
         answers[part] = {"answer": f"{name}.{part}", **ends}
-    inputs = {one: f"{name}.{one}" for one in ("q", "k", "v", "do")}
     features = [one for one in sample.features if one != "strides"]  # which a file has not
     return {"name": sample.name, "features": features, "inputs": inputs, "keywords": keywords, "answers": answers}
+
+
+def _put(tensors: dict[str, Stored], name: str, array: Foreign, kind: str) -> str:
+    tensors[name] = of_dtype(array, kind)
+    return name
+
+
+def _is_array(value: Foreign) -> bool:
+    return isinstance(value, np.ndarray)
+
+
+def _kind(key: str, value: Foreign, dtype: str) -> str:
+    """The type in which a keyword is stored: what is added to logits has the inputs' own, slopes that of the sums."""
+    if value.dtype.kind in "bi":
+        return "bool" if value.dtype.kind == "b" else "int32"
+    if key != "alibi":
+        return dtype
+    return "float64" if dtype == "float64" else "float32"
+
+
+def _shaped(name: str, array: Foreign, packed: bool) -> Foreign:
+    """Packed sequences are (total, heads, features), their log sum exp (heads, total)."""
+    if not packed or name in ("dbias", "dsinks"):
+        return array
+    return array[0] if name in ("lse", "dlse") else array[0].swapaxes(0, 1)
