@@ -176,7 +176,7 @@ class KernelAuditor(Examiner):
         try:
             self._namer = self._namer or Namer(self.context)
             if small is not None and small.extended and self._namer.everywhere(function) is None:
-                part = by_part(self.context, function, small)
+                part = self._namer.roughly(function, samples) or by_part(self.context, function, small)
                 if part is not None:
                     return part
             found = self._namer.name(function, samples)

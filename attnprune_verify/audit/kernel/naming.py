@@ -7,6 +7,8 @@ and lower precision. What is wrong with extreme logits alone is named by which o
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -72,18 +74,27 @@ class Namer:
             self._general[function] = self._whole(function)
         return self._general[function]
 
-    def _of_these(self, function: str, here: tuple[Sample, ...]) -> Diagnosis | None:
-        """A formula for some failing samples; for the plainest of them alone where all have no one formula."""
+    def roughly(self, function: str, here: tuple[Sample, ...]) -> Diagnosis | None:
+        """The name for outputs of optional parts that are right, but in a lower precision."""
+        observed = self._failing(function, (one for one in here if one.extended))
+        small = observed and all(0 in one.wrong for one in observed) and function == FORWARD
+        return self._low_precision(function, observed) if small else None
+
+    def _failing(self, function: str, some: Iterable[Sample]) -> list[Observation]:
+        """Return what was wrong on the smaller ones of these samples, in the right shape."""
         observed = []
-        plain = (one for one in here if one.longest <= _LONGEST and not one.extended)
-        for sample in sorted(plain, key=lambda one: one.work)[:_MOST_HERE]:
+        for sample in sorted((one for one in some if one.longest <= _LONGEST), key=lambda one: one.work)[:_MOST_HERE]:
             try:
                 reply = self.context.answer(function, sample)
             except NoAnswer:
                 continue
             if misshapen(function, sample, reply) is None:
                 observed.append(_observed(function, sample, reply))
-        observed = [one for one in observed if one.failed]
+        return [one for one in observed if one.failed]
+
+    def _of_these(self, function: str, here: tuple[Sample, ...]) -> Diagnosis | None:
+        """A formula for some failing samples; for the plainest of them alone where all have no one formula."""
+        observed = self._failing(function, (one for one in here if not one.extended))
         if not observed:
             return None
         found = self._fitted(function, observed)
