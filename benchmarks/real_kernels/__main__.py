@@ -1,40 +1,81 @@
 """Verdicts on attention kernels that people use: ``python -m benchmarks.real_kernels`` writes docs/kernels_real.md.
 
 What is not installed is left out, visibly. ``python -m benchmarks.real_kernels sdpa flex`` does only those, and keeps
-the other rows of the page.
+the other rows of the page, which stand beside it as JSON.
 """
 
+import functools
 import importlib.metadata
 import importlib.util
+import json
 import platform
+import re
 import resource
+import subprocess
 import sys
 from pathlib import Path
 
 from attnprune_verify.audit.kernel.run import run_kernel_audit
 from attnprune_verify.files import write_whole
+from benchmarks.real_kernels.conventions import COLUMNS, conventions
 
 HERE = Path(__file__).parent
-PAGE = HERE.parents[1] / "docs" / "kernels_real.md"
+PAGE, ROWS = HERE.parents[1] / "docs" / "kernels_real.md", HERE / "rows.json"
 SINGLE, MIXED, ALL = ("float32",), ("float32", "bfloat16"), ("float64", "float32", "bfloat16", "float16")
+TORCH, TRANSFORMERS, ONNX = ("torch",), ("torch", "transformers"), ("onnxruntime", "onnx")
 # Title, adapter, precisions, packages that it needs.
 KERNELS = (
-    ("torch SDPA, math", "sdpa.py:math", ALL, ("torch",)),
-    ("torch SDPA, flash (CPU)", "sdpa.py:flash", ALL, ("torch",)),
-    ("torch SDPA, default", "sdpa.py:default", MIXED, ("torch",)),
-    ("torch flex_attention", "flex.py", MIXED, ("torch",)),
-    ("transformers, Llama eager", "transformers_eager.py", MIXED, ("torch", "transformers")),
-    ("onnxruntime Attention", "onnx_attention.py", SINGLE, ("onnxruntime", "onnx")),
-    ("keras.ops.dot_product_attention", "keras_ops.py", MIXED, ("keras", "torch")),
-    ("jax.nn.dot_product_attention", "jax_nn.py", MIXED, ("jax",)),
+    ("torch SDPA, math", "sdpa.py:math", ALL, TORCH),
+    ("torch SDPA, flash (CPU)", "sdpa.py:flash", ALL, TORCH),
+    ("torch SDPA, default", "sdpa.py:default", SINGLE, TORCH),
+    ("torch's operator behind flash (CPU), with log sum exp", "sdpa.py:flash_lse", SINGLE, TORCH),
+    ("torch's operator behind math, with dropout given", "sdpa.py:math_dropout", SINGLE, TORCH),
+    ("torch SDPA of nested tensors", "nested.py", MIXED, TORCH),
+    ("torch flex_attention", "flex.py", SINGLE, TORCH),
+    ("transformers, Llama eager", "transformers_eager.py:llama", MIXED, TRANSFORMERS),
+    ("transformers, Qwen 3 eager", "transformers_eager.py:qwen3", SINGLE, TRANSFORMERS),
+    ("transformers, GPT-2 eager", "transformers_eager.py:gpt2", MIXED, TRANSFORMERS),
+    ("transformers, Gemma 2 eager", "transformers_eager.py:gemma2", SINGLE, TRANSFORMERS),
+    ("transformers, GPT-OSS eager", "transformers_eager.py:gpt_oss", SINGLE, TRANSFORMERS),
+    ("onnxruntime Attention", "onnx_attention.py", SINGLE, ONNX),
+    ("onnxruntime MultiHeadAttention", "onnx_attention.py:multi_head", SINGLE, ONNX),
+    ("keras.ops.dot_product_attention", "keras_ops.py", SINGLE, ("keras", "torch")),
+    ("jax.nn.dot_product_attention", "jax_nn.py", (), ("jax",)),
 )
+# With all triples; the others with --quick, which asks the same features in pairs.
+WHOLE = ("sdpa.py:math", "sdpa.py:flash", "nested.py", "flex.py", "onnx_attention.py", "onnx_attention.py:multi_head")
+# Programs in deviations/, and the packages that they need.
+DEVIATIONS = {
+    "onnxruntime_multi_head_causal": ONNX,
+    "transformers_bfloat16": TRANSFORMERS,
+    "torch_nested_bfloat16": TORCH,
+    "torch_flash_lse": TORCH,
+}
 HEAD = """# Attention kernels that people use
 
-Judged by `attnprune-verify audit-kernel` on a CPU, seed 0; written by `python -m benchmarks.real_kernels`. Forward by
-the kernel, backward by the framework's automatic differentiation. What fails is explained in [kernels.md](kernels.md).
+Judged by `attnprune-verify audit-kernel` on a CPU, seed 0 (transformers, keras, SDPA by default and torch's
+operators with `--quick`), with what each accepts of the optional parts: log sum exp, bias and its gradient, sinks,
+dropout, packed sequences, windows, softcap, masks of rank 2 to 4. Written by `python -m benchmarks.real_kernels`, whose
+folder has the adapters. Forward by the kernel, backward by the framework's automatic differentiation. torch's
+`varlen_attn` runs on no CPU; flex_attention has no backward pass there. jax.nn.dot_product_attention, which compiles
+for every shape, stands in the table of conventions alone; `attnprune-verify audit-kernel` on its adapter judges it.
+Incomplete: in 16-bit types the flash backend raises "No available kernel" on one of the combined instances.
 
 | kernel | version | dtype | verdict | passed | failed | undecided | n/a | mistakes named | CPU s |
 |---|---|---|---|---|---|---|---|---|---|
+"""
+CONVENTIONS = """
+## Conventions
+
+What each does where kernels differ, seen with equal logits and v = 1, so that the output is the weights: plain
+numbers, without the audit. Query i, key j, n queries, l keys. "Refused" is what the kernel or its adapter raises on.
+
+"""
+PROGRAMS = """
+## Deviations
+
+Each failure above, and one that only the second table shows, in a program of its own without this library. Right
+numbers beside them are computed by hand or in float64.
 """
 
 
@@ -43,34 +84,97 @@ def cpu_seconds():
     return sum(one.ru_utime + one.ru_stime for one in used)
 
 
-def row(title, adapter, dtype, packages):
+def judged(adapter, dtype, packages):
+    """The cells of one verdict, without the title and the dtype."""
     versions = ", ".join(f"{name} {importlib.metadata.version(name)}" for name in packages)
     start = cpu_seconds()
-    result = run_kernel_audit(str(HERE / adapter), dtype)
+    result = run_kernel_audit(str(HERE / adapter), dtype, quick=adapter not in WHOLE, names="first")
     spent, counts = cpu_seconds() - start, result.counts()
-    names = "; ".join(f"{function}: {', '.join(ids)}" for function, ids in result.diagnosis.items())
+    found = {name: [one for one in ids if one != "unknown"] for name, ids in result.diagnosis.items()}
+    names = "; ".join(f"{function}: {', '.join(ids)}" for function, ids in found.items() if ids)
     for record in result.checks:
         if record.status in ("failed", "could_not_run"):
             print(f"  {record.id}: {record.status}: {record.reason[:200]}", file=sys.stderr)
-    numbers = " | ".join(str(counts[name]) for name in ("passed", "failed", "inconclusive", "not_applicable"))
-    return f"| {title} | {versions} | {dtype} | {result.outcome} | {numbers} | {names} | {spent:.0f} |"
+    numbers = [str(counts[name]) for name in ("passed", "failed", "inconclusive", "not_applicable")]
+    return [versions, result.outcome, *numbers, names, f"{spent:.0f}"]
+
+
+@functools.cache
+def module_of(file):
+    spec = importlib.util.spec_from_file_location(Path(file).stem, HERE / file)
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def followed(adapter):
+    """The cells of one row of conventions."""
+    file, _, name = adapter.partition(":")
+    module = module_of(file)
+    return conventions((getattr(module, name) if name else module).attention, module.FRAMEWORK)
+
+
+def program(name):
+    """A program, and what it prints."""
+    path = HERE / "deviations" / f"{name}.py"
+    done = subprocess.run([sys.executable, path], capture_output=True, text=True, check=True)
+    docstring, code = re.match(r'"""(.*?)"""\n(.*)', path.read_text(encoding="utf-8"), re.S).groups()
+    said = re.sub(r"(\d\.\d{4})\d+", r"\1", done.stdout.strip())
+    return (
+        f"\n### {docstring.strip().partition(chr(10))[0]}\n\n{said_of(docstring)}```python\n{code.strip()}\n```\n\n"
+        + (f"prints\n\n```text\n{said}\n```\n")
+    )
+
+
+def said_of(docstring):
+    rest = docstring.strip().partition("\n")[2].strip()
+    return f"{rest}\n\n" if rest else ""
+
+
+def table(head, rows):
+    lines = [f"| {' | '.join(cells)} |" for cells in (head, ["---"] * len(head), *rows)]
+    return "\n".join(lines) + "\n"
+
+
+def page(known):
+    """The page from all rows that are known, in the order of KERNELS."""
+    verdicts = [
+        f"| {title} | {versions} | {dtype} | {' | '.join(rest)} |\n"
+        for title, _, dtypes, _ in KERNELS
+        for dtype in dtypes
+        for versions, *rest in [known.get(f"{title} {dtype}", ["not run"] + [""] * 7)]
+    ]
+    rows = [[title, *known[title]] for title, *_ in KERNELS if title in known]
+    programs = [known[name] for name in DEVIATIONS if name in known]
+    ending = f"\nMeasured on {platform.machine()}, Python {platform.python_version()}.\n"
+    return (
+        f"{HEAD}{''.join(verdicts)}{CONVENTIONS}{table(['kernel', *COLUMNS], rows)}"
+        f"{PROGRAMS}{''.join(programs)}{ending}"
+    )
 
 
 def main(chosen):
-    known = PAGE.read_text(encoding="utf-8").splitlines() if PAGE.is_file() else []
-    rows = {
-        tuple(line.split(" | ")[::2][:2]): line for line in known if line.startswith("| ") and "| kernel" not in line
-    }
+    known = json.loads(ROWS.read_text(encoding="utf-8")) if ROWS.is_file() else {}
+
+    def keep(name, value):
+        known[name] = value
+        write_whole(ROWS, (json.dumps(known, indent=1) + "\n").encode())
+        write_whole(PAGE, page(known).encode())
+
+    def lacking(packages):
+        return [name for name in packages if importlib.util.find_spec(name) is None]
+
     for title, adapter, dtypes, packages in KERNELS:
-        if chosen and not adapter.startswith(tuple(chosen)):
+        if (chosen and not adapter.startswith(tuple(chosen))) or lacking(packages):
+            print(title, "left as it was", ", ".join(lacking(packages)), file=sys.stderr)
             continue
-        missing = [name for name in packages if importlib.util.find_spec(name) is None]
         for dtype in dtypes:
-            print(title, dtype, "not installed" if missing else "", file=sys.stderr, flush=True)
-            line = f"| {title} | | {dtype} | not installed: {', '.join(missing)} | | | | | | |"
-            rows[(f"| {title}", dtype)] = line if missing else row(title, adapter, dtype, packages)
-            ending = f"\nMeasured on {platform.machine()}, Python {platform.python_version()}.\n"
-            write_whole(PAGE, (HEAD + "\n".join(rows.values()) + "\n" + ending).encode())
+            print(title, dtype, file=sys.stderr, flush=True)
+            keep(f"{title} {dtype}", judged(adapter, dtype, packages))
+        keep(title, followed(adapter))
+    for name, packages in DEVIATIONS.items():
+        if not lacking(packages) and (not chosen or name.startswith(tuple(chosen))):
+            keep(name, program(name))
 
 
 if __name__ == "__main__":
