@@ -11,7 +11,7 @@ pytest.importorskip("matplotlib", reason="pictures need the extra 'plot'")
 from attnprune_verify import Instance, attention, binary_mask, constants, loss, prune_mask_gd  # noqa: E402
 from attnprune_verify.claims.registry import find  # noqa: E402  # after the skip
 from attnprune_verify.cli.plot import KINDS, command  # noqa: E402
-from attnprune_verify.errors import InvalidInstance  # noqa: E402
+from attnprune_verify.errors import InvalidInput  # noqa: E402
 from attnprune_verify.report.plots import heatmaps, measured, slack, style, taylor  # noqa: E402
 from attnprune_verify.report.plots.constants import Compared, compared, draw_constants, least_pl_ratio, most_curvature  # noqa: E402
 from attnprune_verify.report.plots.descent import draw_descent, trajectories  # noqa: E402
@@ -136,9 +136,9 @@ def test_heads_stand_in_their_layers():
     (one,) = {row["held_out"] for row in rows if (row["method"], row["rho"], row["layer"], row["head"]) ==
               ("fisher-obs", 0.5, 3, 5)}  # fmt: skip
     assert panels["fisher-obs"][3, 5] == one
-    with pytest.raises(InvalidInstance, match="not there: .*'nobody'"):
+    with pytest.raises(InvalidInput, match="not there: .*'nobody'"):
         measured.draw_heads(rows, 0.5, ("nobody",))
-    with pytest.raises(InvalidInstance, match=r"got 0\.123"):
+    with pytest.raises(InvalidInput, match=r"got 0\.123"):
         measured.draw_heads(rows, 0.123)
 
 
