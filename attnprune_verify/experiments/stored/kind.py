@@ -85,6 +85,10 @@ class Stored(ABC):
         """Return the relative difference that the number `name` may show when the run is repeated."""
         return TOLERANCE
 
+    def tolerance_elsewhere(self, run: Any, name: str) -> float:
+        """Return `tolerance` on a machine that rounds otherwise than the record's."""
+        return self.tolerance(run, name)
+
 
 def tuples(value: Any) -> Any:
     """Lists of JSON as tuples, however deep."""

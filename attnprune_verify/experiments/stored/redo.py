@@ -111,12 +111,14 @@ def differences(path: Path, stored: Stored, runs: list[Any]) -> Iterator[str]:
     identity = [name for name in stored.columns if name not in stored.measured]
     held = {tuple(map(row.get, identity)): row for row in every}
     for run in runs:
-        elsewhere = kernel() != record.kernel and (is_chaotic(record, stored, run) or stored.by_rounding(run))
+        other = kernel() != record.kernel
+        tolerance = stored.tolerance_elsewhere if other else stored.tolerance
+        elsewhere = other and (is_chaotic(record, stored, run) or stored.by_rounding(run))
         neighbours = cache(partial(_neighbours, stored, run))
         for place, row in enumerate(stored.rows(run)):
             before = held.get(tuple(map(row.get, identity)), row)
             for name in stored.errors if elsewhere else stored.measured:
-                allowed = BETWEEN_KERNELS if elsewhere else stored.tolerance(run, name)
+                allowed = BETWEEN_KERNELS if elsewhere else tolerance(run, name)
                 near = partial(_equal, before.get(name), tolerance=allowed)
                 if not near(row.get(name)) and not (elsewhere and any(near(r[place].get(name)) for r in neighbours())):
                     where = ", ".join(f"{key} = {row[key]}" for key in identity if key in row)
