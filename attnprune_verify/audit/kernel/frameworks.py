@@ -245,18 +245,18 @@ class _Jax:
     differentiates = True
 
     def __init__(self, dtype: str, device: str) -> None:
-        self.jax: Any = need('FRAMEWORK = "jax"', "jax")
+        self.jax: Foreign = need('FRAMEWORK = "jax"', "jax")
         self.device = None if device == "cpu" else devices.jax_device(self.jax, device)
         if dtype == "float64":
             self.jax.config.update("jax_enable_x64", True)
         self.numpy = importlib.import_module("jax.numpy")
         self.type, self.wide = _numpy_type(dtype), np.dtype(_sums(dtype))
-        self.compiled: dict[str, Any] = {}  # by the program's text
+        self.compiled: dict[str, Foreign] = {}  # by the program's text
 
-    def made(self, values: Any, layout: str) -> Any:
+    def made(self, values: Foreign, layout: str) -> Foreign:
         return self._there(values.astype(self.type))
 
-    def side_input(self, values: Any) -> Any:
+    def side_input(self, values: Foreign) -> Foreign:
         return self._there(values.astype(self.wide) if values.dtype.kind == "f" else values)
 
     def _there(self, values: Foreign) -> Foreign:
@@ -269,34 +269,34 @@ class _Jax:
     def captured(self, call: Deferred) -> Deferred:
         raise NotImplementedError("jax records no calls on memory that can be filled again")
 
-    def fill(self, arrays: list[Any], values: tuple[Any, ...]) -> None:
+    def fill(self, arrays: list[Foreign], values: tuple[Foreign, ...]) -> None:
         arrays[:] = [self.made(value, "plain") for value in values]  # jax arrays cannot be changed
 
-    def bits(self, array: Any) -> bytes:
+    def bits(self, array: Foreign) -> bytes:
         return bytes(np.asarray(array).tobytes())
 
-    def read(self, value: Any) -> tuple[Any, str]:
+    def read(self, value: Foreign) -> tuple[Foreign, str]:
         array = np.asarray(value)
         if array.dtype.kind not in "biufV":
             raise TypeError(f"returns {array.dtype}, not real numbers")
         return array.astype(np.float64), array.dtype.name
 
     def differentiated(
-        self, function: Callable[..., Any], inputs: list[Any], keywords: dict[str, Any], also: list[str]
-    ) -> list[Any]:
+        self, function: Callable[..., Foreign], inputs: list[Foreign], keywords: dict[str, Foreign], also: list[str]
+    ) -> list[Foreign]:
         *arrays, do = inputs
 
-        def of(*leaves: Any) -> Any:
+        def of(*leaves: Foreign) -> Foreign:
             given = dict(zip(also, leaves[len(arrays) :], strict=True))
             return function(*leaves[: len(arrays)], **{**keywords, **given})
 
-        def pulled(do: Any, *leaves: Any) -> list[Any]:
+        def pulled(do: Foreign, *leaves: Foreign) -> list[Foreign]:
             o, pull = self.jax.vjp(of, *leaves)
             return list(pull(do.astype(o.dtype)))
 
         return self._at_once(pulled, do, *arrays, *(keywords[name] for name in also))
 
-    def _at_once(self, function: Callable[..., list[Any]], *arrays: Any) -> list[Any]:
+    def _at_once(self, function: Callable[..., list[Foreign]], *arrays: Foreign) -> list[Foreign]:
         """Return the results of a function compiled as a whole: operation by operation costs five times the time.
 
         The function is traced anew by each call, so that what it keeps between calls shows; one that reads its

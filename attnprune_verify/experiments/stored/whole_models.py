@@ -28,7 +28,7 @@ _DECIDED = {"nll": 2e-3, "kl": 0.03}
 """Methods whose float32 iterates decide what is kept: another rounding decides otherwise (0.6 % of the KL, seen)."""
 
 _DECIDED_ELSEWHERE = {"nll": 8e-3, "kl": 0.07}
-"""The same between kernels of OpenBLAS: twice what four of them moved 20 runs by (nll 0.0038, KL 0.035 of their values)."""
+"""The same between kernels of OpenBLAS: twice what four of them moved 20 runs by (0.0038 of the loss, 0.035 of KL)."""
 
 _DECIDING = ("output-obs", "block-obs", "identity-obs", "boa-obs", "output-only-obs", "alps", "paper-gd", "ste")
 
