@@ -29,9 +29,12 @@ BLIND = {
     "lem:PL_ineq-full": 1, "fix:PL_ineq-any": 1, "new:PL_near_dense-any": 1, "new:convex_near_dense-any": 1,
     "exp:divergent_step-definition": 1, "exp:reported_delta-n = 512": 1, "new:PL_ineq_sharp-full": 3,
     "new:ones_witness-full": 1, "new:L_against_paper-any": 1, "new:PL_ineq_paper_mu_allowed-causal": 1,
+    "lem:lower_bound_p-full": 2, "lem:lower_bound_p_informal-full": 2, "lem:lower_bound_p_row-full": 2,
+    "fix:lower_bound_p-any": 4, "fix:lower_bound_p_row-any": 4,
 }  # fmt: skip
-"""Changes that no case tells, so that the ledger alone notices them: ``<=`` for ``=`` where an instance is named, a
-condition that no case meets with equality, and terms too small to be seen beside the others."""
+"""Changes that no case tells, so that the ledger alone notices them: ``<=`` for ``=`` where an instance is named or
+where every case meets an equation among the conditions, a condition that no case meets with equality, and terms too
+small to be seen beside the others."""
 _SLOW = {"exp:full_rank_tokens-rank", "exp:full_rank_tokens-theorem"}
 """Their instances have 128 tokens."""
 
