@@ -2,10 +2,12 @@
 // leaves the machine, the console stays silent, nothing but a table or a formula in its own box scrolls sideways.
 //
 //   npm install --prefix TOOLS puppeteer-core axe-core
-//   node docs/_site/check_pages.mjs SITE TOOLS [--pictures FOLDER] [--only PATTERN] [--widths 375,700,1280]
+//   node docs/_site/check_pages.mjs SITE TOOLS [--pictures FOLDER] [--only PATTERN] [--widths 375,700,1280] [--draw SEED]
 //
+// With --draw axe-core runs at one width of a page and scheme, drawn by the seed; without, at all of them.
 // Links that lead elsewhere are listed, not followed. Needs a Chromium on the path (or in CHROMIUM). Prints one line for each finding, then how many pages were looked at;
 // exit code 0 without findings, 1 with, 2 for wrong usage.
+import { createHash } from "node:crypto";
 import { createServer } from "node:http";
 import { createRequire } from "node:module";
 import { mkdir, readdir, readFile } from "node:fs/promises";
@@ -23,10 +25,10 @@ function option(name) {
   const at = words.indexOf(name);
   return at < 0 ? null : words.splice(at, 2)[1];
 }
-const pictures = option("--pictures"), only = option("--only");
+const pictures = option("--pictures"), only = option("--only"), seed = option("--draw");
 const WIDTHS = (option("--widths") ?? "700,1280,1600").split(",").map(Number);
 if (words.length !== 2 || !existsSync(words[0]) || !WIDTHS.every(width => width > 0)) {
-  console.error("usage: check_pages.mjs SITE TOOLS [--pictures FOLDER] [--only PATTERN] [--widths 375,700,1280]; SITE is a folder of pages");
+  console.error("usage: check_pages.mjs SITE TOOLS [--pictures FOLDER] [--only PATTERN] [--widths 375,700,1280] [--draw SEED]; SITE is a folder of pages");
   process.exit(2);
 }
 const [site, tools] = words.map(word => resolve(word));
@@ -84,7 +86,9 @@ async function look(name, scheme) {
   const shown = await page.evaluate(() => document.body.dataset.mdColorScheme);
   if (shown && shown !== SCHEMES[scheme]) findings.push(`${now}: shown in the colours ${shown}`);
   await page.evaluate(axe);
-  for (const width of scheme === "light" ? WIDTHS : WIDTHS.slice(0, 2)) {
+  const widths = scheme === "light" ? WIDTHS : WIDTHS.slice(0, 2);
+  const chosen = seed && widths[createHash("sha256").update(`${seed} ${now}`).digest()[0] % widths.length];
+  for (const width of widths) {
     now = `${name} at ${width}, ${scheme}`;
     await page.setViewport({ width, height: 900 });
     await page.evaluate(() => new Promise(done => setTimeout(done, 150)));
@@ -97,6 +101,7 @@ async function look(name, scheme) {
       if (!link.startsWith(root)) outside.add(link);
     const over = await page.evaluate(() => document.documentElement.scrollWidth - window.innerWidth);
     if (over > 0) findings.push(`${now}: ${over} px wider than the window`);
+    if (seed && width !== chosen) continue;
     const options = { resultTypes: ["violations"], ...(scheme === "light" ? {} : { runOnly: COLOURS }) };
     const { violations } = await page.evaluate(chosen => axe.run(document, chosen), options);
     for (const one of violations)

@@ -7,7 +7,6 @@ import pytest
 
 from attnprune_verify.audit.auditor import Auditor
 from attnprune_verify.audit.naming.sentences import SENTENCES
-from tests.audit.drawn import drawn
 
 _spec = importlib.util.spec_from_file_location("kill_matrix", Path(__file__).with_name("kill_matrix.py"))
 kill_matrix = importlib.util.module_from_spec(_spec)
@@ -60,12 +59,10 @@ def test_named_by_the_first_check_that_fails(id, tmp_path):
     assert record.reason and (record.snippet or not record.error)
 
 
-@pytest.mark.thorough
-@pytest.mark.parametrize("slice_", range(8))  # chosen: small enough for two workers to share evenly
+@pytest.mark.thorough(share=1 / 6)
+@pytest.mark.parametrize("slice_", range(24))  # chosen: less than a minute each, for workers to share
 def test_the_whole_kill_matrix(slice_, tmp_path):
-    # CI takes a third: the whole costs five minutes of a core
-    chosen = drawn(WRONG, 1 / 3, "fused and layers")[slice_::8]
-    results = [(wrong, kill_matrix.audited(wrong, tmp_path)) for wrong in chosen]
+    results = [(wrong, kill_matrix.audited(wrong, tmp_path)) for wrong in WRONG[slice_::24]]
     assert [wrong.id for wrong, result in results if result.outcome != "failed"] == []
     assert [wrong.id for wrong, result in results if not kill_matrix.killers(result)] == []
     named = [(wrong, result) for wrong, result in results if wrong.names]

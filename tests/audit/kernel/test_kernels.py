@@ -13,7 +13,6 @@ from attnprune_verify.audit.kernel.checks import kernel_checks
 from attnprune_verify.audit.kernel.run import run_kernel_audit
 from attnprune_verify.audit.kernel.sentences import SENTENCES
 from attnprune_verify.errors import InvalidInstance
-from tests.audit.drawn import drawn
 
 _spec = importlib.util.spec_from_file_location("kernel_kill_matrix", Path(__file__).with_name("kill_matrix.py"))
 kill_matrix = importlib.util.module_from_spec(_spec)
@@ -95,8 +94,8 @@ def test_wrong_kernels_fail_by_name(id, tmp_path):
     assert kept and not any(np.isclose(one[3], one[5], rtol=1e-3, atol=0) for one in kept)
 
 
-@pytest.mark.thorough
-@pytest.mark.parametrize("slice_", drawn(range(16), 0.25, "kernels"))  # chosen: a minute each, for workers to share
+@pytest.mark.thorough(share=1 / 6)
+@pytest.mark.parametrize("slice_", range(16))  # chosen: a minute each, for workers to share
 def test_the_whole_kill_matrix(slice_, tmp_path):
     page = kill_matrix.PAGE.read_text(encoding="utf-8")
     survivors, missed, run = [], [], 0
