@@ -19,6 +19,9 @@ PACKAGES = ("attnprune_verify", "proofs_check")
 HEADLESS = re.compile(r"(What|Whether|How|Which|Where|Of|As|It|They|Those|Its|Their)\b")
 """First words that leave a reader without a subject or a verb."""
 
+BODIES = ("body", "orelse", "handlers", "finalbody", "cases")
+"""Fields of a statement that hold statements."""
+
 COMPLEXITY = 15
 """Chosen: branches of a function that still fits on a page."""
 
@@ -62,7 +65,9 @@ def numbers_without_a_reason(text: str) -> Iterator[str]:
 
 def headless_docstrings(text: str) -> Iterator[str]:
     """Yield first lines of docstrings that begin with a bare relative clause or a pronoun."""
-    for node in ast.walk(ast.parse(text)):
+    statements: list[ast.AST] = [ast.parse(text)]
+    for node in statements:  # grows: what stands inside statements, and no expressions, which take longer than the rest
+        statements += [inner for part in BODIES for inner in getattr(node, part, ())]
         if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
             first = (ast.get_docstring(node) or "").partition("\n")[0]
             if HEADLESS.match(first):
