@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 
 from attnprune_verify.audit.checks.selection import _selections, explained, judge_zeros, smallest_first
-from attnprune_verify.audit.layer.formulas import attention_part
 from attnprune_verify.audit.naming.diagnosis import diagnose
 from attnprune_verify.audit.naming.fitting import Observation, fits, same_as_right, tolerances
 from attnprune_verify.audit.naming.mistakes import MISTAKES
@@ -16,7 +15,7 @@ from attnprune_verify.audit.naming.sentences import SENTENCES
 from attnprune_verify.audit.record import Finding
 from attnprune_verify.audit.run import run_audit
 from attnprune_verify.audit.truth.asked import asked_samples
-from attnprune_verify.audit.truth.formulas import RIGHT
+from attnprune_verify.audit.truth.formulas import RIGHT, attention_part
 from attnprune_verify.audit.truth.precision import FLOAT64, PRECISIONS
 from attnprune_verify.audit.truth.reference import VALUED, reference, trusted
 from attnprune_verify.audit.truth.samples import regimes

@@ -9,7 +9,6 @@ import pytest
 
 import attnprune_verify as apv
 from attnprune_verify.audit.layer.bridge import bridged, described
-from attnprune_verify.audit.layer.formulas import attention_part
 from attnprune_verify.audit.layer.regimes import LAYER_SAYS, layer_regimes, layers_together
 from attnprune_verify.audit.layer.sample import LAYERED, REFUSABLE
 from attnprune_verify.audit.naming.diagnosis import diagnose
@@ -19,7 +18,7 @@ from attnprune_verify.audit.naming.snippet import array_code, layer_code
 from attnprune_verify.audit.run import run_audit
 from attnprune_verify.audit.subject import wire
 from attnprune_verify.audit.truth.asked import asked_samples
-from attnprune_verify.audit.truth.formulas import RIGHT
+from attnprune_verify.audit.truth.formulas import RIGHT, attention_part
 from attnprune_verify.audit.truth.precision import FLOAT64
 from attnprune_verify.audit.truth.reference import reference, trusted
 from attnprune_verify.audit.truth.tolerance import judge

@@ -11,7 +11,7 @@ import numpy as np
 from attnprune_verify.audit.checks.selection import smallest_first
 from attnprune_verify.audit.naming.mistakes import MISTAKES
 from attnprune_verify.audit.naming.sentences import search_for_names
-from attnprune_verify.audit.truth.formulas import RIGHT, Array, Steps, fused_part
+from attnprune_verify.audit.truth.formulas import RIGHT, Array, Steps, attention_part
 from attnprune_verify.audit.truth.samples import Sample
 from attnprune_verify.model.functions import gradient
 
@@ -214,7 +214,7 @@ def _etas(sample: Sample) -> tuple[float, ...]:
 
 
 def _wrong_gradient(sample: Sample, steps: Steps) -> Gradient:
-    return lambda M: fused_part("gradient", sample.changed(M=M), steps)[0] + sample.lam * M
+    return lambda M: attention_part("gradient", sample.changed(M=M), steps)[0] + sample.lam * M
 
 
 @search_for_names

@@ -1,4 +1,4 @@
-"""Known mistakes of layers: heads, groups, biases, scale, positions, caps and slopes."""
+"""Known mistakes that only layers show: heads, groups, biases, positions, caps and slopes."""
 
 from __future__ import annotations
 
@@ -8,9 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from attnprune_verify.audit.layer.formulas import Step, turned
 from attnprune_verify.audit.layer.sample import LAYERED, LayerSample
-from attnprune_verify.audit.truth.formulas import Array
+from attnprune_verify.audit.truth.formulas import Array, Step, turned
 from attnprune_verify.instance.rope import RoPE
 
 __all__ = ["layer_mistakes"]
@@ -23,7 +22,6 @@ _FORWARD = tuple(name for name in LAYERED if name != "layer_gradient")
 def layer_mistakes() -> Iterator[Change]:
     """The id, the steps exchanged, a detail, and the functions concerned."""
     yield from _heads()
-    yield from _scales()
     yield from _biases()
     yield from _positions()
     yield from _scores()
@@ -53,31 +51,6 @@ def _heads() -> Iterator[Change]:
     yield "heads-not-summed", {"over_heads": lambda parts: sum(parts) / len(parts)}, "averaged", ("layer_loss",)
     yield "heads-not-summed", {"over_heads": lambda parts: parts[0]}, "the first only", ("layer_loss",)
     yield "heads-not-summed", {"over_heads": lambda parts: parts[-1]}, "the last only", ("layer_loss",)
-
-
-_FACTORS: dict[str, Callable[[LayerSample], float]] = {
-    "none": lambda sample: 1.0,
-    "1/sqrt(m) whatever was given": lambda sample: sample.m**-0.5,
-    "1/sqrt(d)": lambda sample: sample.d**-0.5,
-    "1/sqrt(heads*m)": lambda sample: (sample.heads * sample.m) ** -0.5,
-    "1/m": lambda sample: 1 / sample.m,
-    "twice": lambda sample: sample.factor**2,
-    "1/sqrt(n)": lambda sample: sample.n**-0.5,
-    "sqrt(m)": lambda sample: sample.m**0.5,
-    "times 1/2": lambda sample: sample.factor / 2,
-    "times 2": lambda sample: sample.factor * 2,
-    "negative": lambda sample: -sample.factor,
-}
-
-
-def _scales() -> Iterator[Change]:
-    for detail, factor in _FACTORS.items():
-        id = "missing-scale" if detail == "none" else "logit-scale"
-        yield id, {"scale": factor, "slope_scale": factor}, detail, LAYERED
-        if detail != "none":
-            yield id, {"scale": factor}, f"{detail}, in the logits only", _SLOPE
-        slope = "scale-missing-in-gradient" if detail == "none" else "logit-scale"
-        yield slope, {"slope_scale": factor}, f"{detail}, in the derivative only", _SLOPE
 
 
 def _biases() -> Iterator[Change]:
@@ -266,36 +239,11 @@ def _slopes() -> Iterator[Change]:
     }
     for detail, group in groups.items():
         yield "gqa-gradient-not-summed", {"group": group}, detail, _SLOPE
-    yield "transposed-p", {"turn_p": lambda p: p}, "in the keys' gradient", _SLOPE
-    yield "missing-hadamard-W", {"pull_head": lambda Y, W, M: Y}, "", _SLOPE
-    yield "hadamard-uses-masked-W", {"pull_head": lambda Y, W, M: M * W * Y}, "", _SLOPE
-    yield "unmasked-partner", {"partner": lambda pruned, dense: dense}, "", _SLOPE
-    yield "gradient-sign", {"pull_head": lambda Y, W, M: -W * Y}, "", _SLOPE
+    yield "gradient-sign", {"pull": lambda Y, W, M: -W * Y}, "", _SLOPE
 
 
 def _errors() -> Iterator[Change]:
     only = ("layer_relative_error",)
-    errors: dict[str, tuple[str, Step]] = {
-        "square root": ("loss-not-squared", lambda c, F: np.sqrt(_squares(c) / _squares(F))),
-        "not divided": ("loss-scale", lambda c, F: _squares(c)),
-        "divided by n": ("loss-scale", lambda c, F: _squares(c) / sum(len(one) for one in F)),
-        "mean": ("loss-scale", lambda c, F: _squares(c) / sum(one.size for one in F)),
-        "a mean of ratios": (
-            "batch-not-averaged",
-            lambda c, F: np.mean([_squares([a]) / _squares([b]) for a, b in zip(c, F, strict=True)]),
-        ),
-        "divided by the pruned": (
-            "dense-target-uses-M",
-            lambda c, F: _squares(c) / _squares([a + b for a, b in zip(c, F, strict=True)]),
-        ),
-        "norm of the square": ("loss-scale", lambda c, F: _squares(c) / np.sqrt(_squares(F))),
-    }  # fmt: skip
-    for detail, (id, error) in errors.items():
-        yield id, {"error": error}, detail, only
     yield "heads-not-summed", {"errors": lambda parts: np.full(len(parts), np.mean(parts))}, "averaged", only
     yield "heads-not-summed", {"errors": lambda parts: np.array(parts) / len(parts)}, "divided by their number", only
     yield "head-layout", {"errors": lambda parts: np.array(parts)[::-1]}, "reversed", only
-
-
-def _squares(parts: list[Array]) -> Any:
-    return sum((part * part).sum() for part in parts)

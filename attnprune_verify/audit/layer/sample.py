@@ -43,30 +43,9 @@ _BARE: dict[str, dict[str, Any]] = {
 
 @dataclass(frozen=True, eq=False)
 class LayerSample(Sample):
-    """A layer with pruning masks, tokens and a regulariser. Of a `Sample`'s arrays it has no fused weight (zeros).
-
-    Attributes
-    ----------
-    b_Q, b_K, heads, kv_heads, scale, rope, window, softcap, alibi : as the arguments of `AttentionLayer`
-    causal : whether the layer's mask is "causal"; else it is `mask`
-    """
+    """A layer with pruning masks, tokens and a regulariser. Of a `Sample`'s arrays it has no fused weight (zeros)."""
 
     MASKS: ClassVar[tuple[str, ...]] = ("M_Q", "M_K")
-    heads: int = 1
-    kv_heads: int = 1
-    b_Q: Real | None = None
-    b_K: Real | None = None
-    scale: float | None = None
-    rope: RoPE | None = None
-    causal: bool = False
-    window: int | None = None
-    softcap: float | None = None
-    alibi: Real | None = None
-
-    @property
-    def m(self) -> int:
-        """Features of a head."""
-        return int(self.W_Q.shape[1]) // self.heads
 
     @property
     def factor(self) -> float:

@@ -6,10 +6,9 @@ from collections.abc import Callable, Iterator
 
 import numpy as np
 
-from attnprune_verify.audit.layer.formulas import attention_part
 from attnprune_verify.audit.naming.fitting import Observation, compared, tolerances
 from attnprune_verify.audit.naming.sentences import SENTENCES
-from attnprune_verify.audit.truth.formulas import RIGHT, Array
+from attnprune_verify.audit.truth.formulas import RIGHT, Array, attention_part
 from attnprune_verify.audit.truth.reference import reference
 
 __all__ = ["cut_off", "described", "told_from_one", "wrong_entries"]

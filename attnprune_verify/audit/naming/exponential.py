@@ -8,18 +8,15 @@ by this: what it makes of a row depends on the distance to the row's largest log
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from attnprune_verify.audit.layer.formulas import attention_part
-from attnprune_verify.audit.layer.sample import LAYERED
 from attnprune_verify.audit.naming.describing import told_from_one
 from attnprune_verify.audit.naming.fitting import Observation, matches, telling
 from attnprune_verify.audit.naming.others import right_product
-from attnprune_verify.audit.truth.formulas import RIGHT, Array, Steps
-from attnprune_verify.audit.truth.reference import reference
+from attnprune_verify.audit.truth.formulas import RIGHT, Array, Step, Steps, attention_part
+from attnprune_verify.audit.truth.reference import MAPS, reference
 
 __all__ = ["logit_factor", "one_curve", "smooth_in_distance"]
 
@@ -32,30 +29,22 @@ _JAGGED = 0.05  # half the mean square of an error's differences between neighbo
 _SLOPES = ("gradient", "loss_and_gradient", "factored_gradient", "layer_gradient", "hessian_vector_product")
 
 
-def _places(function: str) -> Iterator[tuple[str, Callable[[float], dict[str, Callable[..., Any]]]]]:
+def _places(function: str) -> Iterator[tuple[str, Callable[[float], dict[str, Step]]]]:
     """The places where a factor may stand, and the steps that have it there."""
-    if function in LAYERED:
-        yield "", lambda a: {"scale": lambda one: a * one.factor, "slope_scale": lambda one: a * one.factor}
-        if function in _SLOPES:
-            yield "in the logits only", lambda a: {"scale": lambda one: a * one.factor}
-        return
 
-    def scaled(a: float) -> Callable[[Array, Array], Array]:
-        return lambda X, A: a * (X @ A @ X.T)
+    def factors(*places: str) -> Callable[[float], dict[str, Step]]:
+        return lambda a: dict.fromkeys(places, lambda sample: a * sample.factor)
 
-    yield "", lambda a: {"logits": scaled(a), "dense_logits": scaled(a)}
-    if function == "attention":
+    yield "", factors("scale", "dense_scale", "slope_scale")
+    if function in MAPS:
         return
-    yield "in F(M) only", lambda a: {"logits": scaled(a)}
-    yield "in F(1) only", lambda a: {"dense_logits": scaled(a)}
-    if function == "hessian_vector_product":
-        written = {"product": right_product}
-        yield "in both", lambda a: {"logits": scaled(a), "dense_logits": scaled(a), **written}
+    yield "in F(M) only", factors("scale", "slope_scale")
+    yield "in F(1) only", factors("dense_scale")
     if function in _SLOPES:
-        yield (
-            "differentiated as it stands",
-            lambda a: {"logits": scaled(a), "dense_logits": scaled(a), "through": lambda p, allowed: a * p},
-        )
+        yield "in the logits only", factors("scale", "dense_scale")
+        yield "in the logits of F(M) only", factors("scale")
+    if function == "hessian_vector_product":
+        yield "in both", lambda a: {**factors("scale", "dense_scale")(a), "product": right_product}
 
 
 def logit_factor(function: str, observations: list[Observation]) -> str | None:
@@ -65,7 +54,7 @@ def logit_factor(function: str, observations: list[Observation]) -> str | None:
     --------
     >>> from attnprune_verify.audit.truth.asked import asked_samples
     >>> samples = asked_samples("attention", 0, "full")
-    >>> steps = {**RIGHT, "logits": lambda X, A: 1.0005 * (X @ A @ X.T)}
+    >>> steps = {**RIGHT, "scale": lambda sample: 1.0005 * sample.factor}
     >>> logit_factor("attention", [Observation(one, attention_part("attention", one, steps)) for one in samples])
     'factor 1.0005'
     """

@@ -13,8 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from attnprune_verify.audit.layer.formulas import attention_part
-from attnprune_verify.audit.truth.formulas import Array, Steps, through_entry
+from attnprune_verify.audit.truth.formulas import Array, Steps, attention_part, through_entry
 from attnprune_verify.audit.truth.reference import Component, reference, spread
 from attnprune_verify.audit.truth.samples import Sample
 

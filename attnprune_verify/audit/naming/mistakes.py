@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from functools import partial
+from itertools import starmap
 
 import numpy as np
 
 from attnprune_verify.audit.layer.mistakes import layer_mistakes
 from attnprune_verify.audit.naming.others import (
+    ERRORS,
     FORWARD,
     HVP,
     LOSSES,
@@ -18,14 +20,16 @@ from attnprune_verify.audit.naming.others import (
     right_product,
     weight_mistakes,
 )
-from attnprune_verify.audit.truth.formulas import Array, masked_softmax
-from attnprune_verify.audit.truth.samples import inner_features
+from attnprune_verify.audit.truth.formulas import Array, Step, masked_softmax
+from attnprune_verify.audit.truth.sample import Sample
 
 __all__ = ["MISTAKES", "Mistake"]
 
 
 _SLOPES = ("gradient", "loss_and_gradient", "hessian_vector_product", "factored_gradient", "layer_gradient")
 _FUSED_SLOPES = ("gradient", "loss_and_gradient", "hessian_vector_product")
+_PAIR_SLOPES = ("factored_gradient", "layer_gradient")
+_OF_FUSED = ("attention", "loss", "relative_error", "factored_loss", "factored_gradient", *_FUSED_SLOPES)
 _FIRST_SLOPES = ("gradient", "loss_and_gradient", "factored_gradient", "layer_gradient")
 _SEEN_CUT = (*FORWARD, *_FIRST_SLOPES)  # a second derivative just vanishes
 _REGULARIZED = (*LOSSES, *_SLOPES)
@@ -152,26 +156,28 @@ def _with_empty_rows(
     return softmax
 
 
-_LOGIT_FACTORS: dict[str, Callable[[int, int], float]] = {
-    "1/sqrt(d)": lambda n, d: d**-0.5,
-    "1/d": lambda n, d: 1.0 / d,
-    "1/sqrt(n)": lambda n, d: n**-0.5,
-    "1/n": lambda n, d: 1.0 / n,
-    "sqrt(d)": lambda n, d: d**0.5,
-    "1/2": lambda n, d: 0.5,
-    "2": lambda n, d: 2.0,
-    "-1": lambda n, d: -1.0,
-    "1/sqrt(2)": lambda n, d: 0.5**0.5,
-    "1/8": lambda n, d: 0.125,
-    "1/10": lambda n, d: 0.1,
-    "1/sqrt(m)": lambda n, d: inner_features(d) ** -0.5,
-    "ln 2, as of 2^x for exp(x)": lambda n, d: float(np.log(2)),
-    "1/ln 2": lambda n, d: 1 / float(np.log(2)),
+_FACTORS: dict[str, Callable[[Sample], float]] = {
+    "": lambda sample: 1.0,
+    "1/sqrt(m) whatever was given": lambda sample: sample.m**-0.5,
+    "1/sqrt(d)": lambda sample: sample.d**-0.5,
+    "1/d": lambda sample: 1.0 / sample.d,
+    "1/sqrt(n)": lambda sample: sample.n**-0.5,
+    "1/n": lambda sample: 1.0 / sample.n,
+    "sqrt(d)": lambda sample: sample.d**0.5,
+    "1/sqrt(heads*m)": lambda sample: (sample.heads * sample.m) ** -0.5,
+    "1/m": lambda sample: 1 / sample.m,
+    "sqrt(m)": lambda sample: sample.m**0.5,
+    "twice": lambda sample: sample.factor**2,
+    "times 1/2": lambda sample: 0.5 * sample.factor,
+    "times 2": lambda sample: 2.0 * sample.factor,
+    "negative": lambda sample: -sample.factor,
+    "times 1/sqrt(2)": lambda sample: 0.5**0.5 * sample.factor,
+    "times 1/8": lambda sample: 0.125 * sample.factor,
+    "times 1/10": lambda sample: 0.1 * sample.factor,
+    "times ln 2, as of 2^x for exp(x)": lambda sample: float(np.log(2)) * sample.factor,
+    "times 1/ln 2": lambda sample: sample.factor / float(np.log(2)),
 }
-
-
-def _scaled_logits(factor: Callable[[int, int], float]) -> Callable[[Array, Array], Array]:
-    return lambda X, A: factor(*X.shape) * (X @ A @ X.T)
+"""What stands in the place of the scale; a fused weight has the scale 1."""
 
 
 def _turned_logits(X: Array, A: Array) -> Array:
@@ -179,11 +185,11 @@ def _turned_logits(X: Array, A: Array) -> Array:
 
 
 def _logits() -> Iterator[Mistake]:
-    for detail, factor in _LOGIT_FACTORS.items():
-        logits = _scaled_logits(factor)
-        yield Mistake("logit-scale", {"logits": logits, "dense_logits": logits}, detail)
-        yield Mistake("logit-scale", {"logits": logits}, f"{detail} in F(M) only")
-        yield Mistake("logit-scale", {"dense_logits": logits}, f"{detail} in F(1) only")
+    for detail, factor in _FACTORS.items():
+        id = "logit-scale" if detail else "missing-scale"
+        yield Mistake(id, {"scale": factor, "dense_scale": factor}, detail)
+        yield Mistake(id, {"scale": factor}, f"{detail} in F(M) only", _OF_FUSED)
+        yield Mistake(id, {"dense_scale": factor}, f"{detail} in F(1) only", _OF_FUSED)
     yield Mistake("weight-transposed", {"logits": _turned_logits, "dense_logits": _turned_logits})
     yield Mistake("weight-transposed", {"logits": _turned_logits}, "in F(M) only")
     yield Mistake("weight-transposed", {"dense_logits": _turned_logits}, "in F(1) only")
@@ -254,32 +260,34 @@ def _gradients() -> Iterator[Mistake]:
     yield Mistake(
         "missing-softmax-correction", {"p": lambda c, F, dense: c * F * (1 - F)}, "diagonal of the Jacobian only"
     )
+    yield Mistake("transposed-p", {"turn_p": lambda p: p}, "in the keys' gradient", _PAIR_SLOPES)
     yield Mistake("transposed-p", {"side": np.transpose})
-    yield Mistake("transposed-p", {"turn": lambda Y: Y}, "in the second factor", only=("factored_gradient",))
-    yield Mistake(
-        "missing-hadamard-W",
-        {"pull": lambda Y, W, M: Y, "pull_pair": lambda Y, weight, other, pruning: Y @ (pruning * other)},
-    )
+    yield Mistake("missing-hadamard-W", {"pull": lambda Y, W, M: Y})
     yield Mistake("missing-hadamard-W", {"pull": lambda Y, W, M: M * Y}, "M stands there: the derivative in the weight")
-    by_weight: dict[str, Callable[..., Array]] = {"pull_pair": lambda Y, weight, other, pruning: Y @ (pruning * other)}
-    own: dict[str, Callable[..., Array]] = {"back": lambda G, M: M * G}
-    detail = "M stands there: the derivatives in the weights"
-    yield Mistake("missing-hadamard-W", {**by_weight, **own}, detail, only=("factored_gradient",))
     yield Mistake("hadamard-uses-masked-W", {"pull": lambda Y, W, M: M * W * Y})
-    yield Mistake("hadamard-uses-masked-W", own, only=("factored_gradient",))
-    yield Mistake("weight-transposed", {"pull": lambda Y, W, M: W.T * Y}, "in front")
-    yield Mistake("matmul-for-hadamard", {"pull": lambda Y, W, M: W @ Y}, "in front")
-    yield Mistake("gradient-transposed", {"pull": lambda Y, W, M: (W * Y).T})
-    yield Mistake("gradient-symmetrised", {"pull": lambda Y, W, M: (W * Y + (W * Y).T) / 2})
+    fronts: dict[tuple[str, str], Step] = {
+        ("weight-transposed", "in front"): lambda Y, W, M: W.T * Y,
+        ("matmul-for-hadamard", "in front"): lambda Y, W, M: W @ Y,
+        ("gradient-transposed", ""): lambda Y, W, M: (W * Y).T,
+        ("gradient-symmetrised", ""): lambda Y, W, M: (W * Y + (W * Y).T) / 2,
+    }
+    for (id, detail), pull in fronts.items():
+        yield Mistake(id, {"pull": pull}, detail, _FUSED_SLOPES)
     yield Mistake("gradient-symmetrised", {"side": lambda p: (p + p.T) / 2}, "X^T p X is")
-    yield Mistake("batch-not-averaged", {"pool": lambda M: M}, "as a ratio of sums", only=("relative_error",))
-    yield Mistake("unmasked-partner", {"pull_pair": lambda Y, weight, other, pruning: weight * (Y @ other)})
+    yield Mistake("batch-not-averaged", {"pool": lambda sample: True}, "as a ratio of sums", ("relative_error",))
+    yield Mistake("batch-not-averaged", {"pool": lambda sample: False}, "a mean of ratios", ("layer_relative_error",))
+    yield Mistake("unmasked-partner", {"partner": lambda pruned, dense: dense}, only=_PAIR_SLOPES)
+    for detail, factor in _FACTORS.items():
+        if not detail.startswith(("times", "negative")):  # these are constant factors of the gradient
+            id, where = "logit-scale" if detail else "scale-missing-in-gradient", f"{detail}, in the derivative only"
+            yield Mistake(id, {"slope_scale": factor}, where.lstrip(", "), ("layer_gradient",))
     yield Mistake("loss-not-squared", {"misfit": lambda c: np.sqrt((c * c).sum())}, only=LOSSES)
     yield Mistake("loss-not-squared", {"misfit": lambda c: np.abs(c).sum()}, "sum of absolute values", only=LOSSES)
     ratios: dict[str, tuple[str, Callable[..., Array]]] = {
         "square root": ("loss-not-squared", lambda c, F, dense: np.sqrt((c * c).sum() / (dense * dense).sum())),
         "divided by F(M)": ("dense-target-uses-M", lambda c, F, dense: (c * c).sum() / (F * F).sum()),
         "not divided": ("loss-scale", lambda c, F, dense: (c * c).sum()),
+        "divided by n": ("loss-scale", lambda c, F, dense: (c * c).sum() / len(c)),
         "mean": ("loss-scale", lambda c, F, dense: (c * c).mean()),
         "row by row": (
             "wrong-softmax-axis",
@@ -288,7 +296,7 @@ def _gradients() -> Iterator[Mistake]:
         "norm of the square": ("loss-scale", lambda c, F, dense: (c * c).sum() / np.sqrt((dense * dense).sum())),
     }
     for detail, (id, ratio) in ratios.items():
-        yield Mistake(id, {"ratio": ratio}, detail, only=("relative_error",))
+        yield Mistake(id, {"ratio": ratio}, detail, only=ERRORS)
     for power in range(-3, -13, -1):
         guarded = partial(_guarded_ratio, epsilon=10.0**power)
         yield Mistake(
@@ -337,16 +345,11 @@ def _derivatives() -> Iterator[Mistake]:
         "W M": (lambda M, W: W @ M, lambda Y, W, M: W.T @ Y),
     }
     for name, (weigh, pull) in products.items():
-        yield Mistake("matmul-for-hadamard", {"weigh": weigh, "pull": pull}, f"{name}, {detail}", _SLOPES)
-    for name, factor in _LOGIT_FACTORS.items():
-        logits = _scaled_logits(factor)
-        slopes: dict[str, Callable[..., Array]] = {  # the factor depends on n and on d, each on its own
-            "through": lambda p, allowed, factor=factor: p * factor(len(allowed), 1),
-            "back": lambda G, M, factor=factor: G * (factor(1, len(M)) / factor(1, 1)),
-        }
-        both = {"logits": logits, "dense_logits": logits}
-        yield Mistake("logit-scale", {**both, **slopes}, f"{name}, {detail}", _SLOPES)
-        yield Mistake("logit-scale", {"logits": logits, **slopes}, f"{name} in F(M) only, {detail}", _SLOPES)
+        yield Mistake("matmul-for-hadamard", {"weigh": weigh, "pull": pull}, f"{name}, {detail}", _FUSED_SLOPES)
+    for name, factor in _FACTORS.items():
+        id, pruned = "logit-scale" if name else "missing-scale", {"scale": factor, "slope_scale": factor}
+        yield Mistake(id, {**pruned, "dense_scale": factor}, f"{name}, {detail}".lstrip(", "), _SLOPES)
+        yield Mistake(id, pruned, f"{name} in F(M) only, {detail}", (*_FUSED_SLOPES, "factored_gradient"))
     turned = {"logits": _turned_logits, "dense_logits": _turned_logits}
     backwards: dict[str, Callable[..., Array]] = {**turned, "side": np.transpose}
     yield Mistake("weight-transposed", backwards, detail, _SLOPES)
@@ -376,11 +379,6 @@ def _products() -> Iterator[Mistake]:
             yield Mistake(mistake.id, {**mistake.steps, "product": right_product}, mistake.detail, only=HVP)
 
 
-def _layers() -> Iterator[Mistake]:
-    for id, steps, detail, only in layer_mistakes():
-        yield Mistake(id, steps, detail, only)
-
-
 MISTAKES: tuple[Mistake, ...] = (
     *_softmaxes(),
     *_logits(),
@@ -388,6 +386,6 @@ MISTAKES: tuple[Mistake, ...] = (
     *weight_mistakes(),
     *_derivatives(),
     *_products(),
-    *_layers(),
+    *starmap(Mistake, layer_mistakes()),
     *other_mistakes(),
 )

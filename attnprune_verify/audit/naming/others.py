@@ -8,16 +8,16 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from functools import partial
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
 
-from attnprune_verify.audit.layer.formulas import LAYER_STEPS, SHARED
 from attnprune_verify.audit.layer.sample import LAYERED
-from attnprune_verify.audit.truth.formulas import Array, masked_softmax
+from attnprune_verify.audit.truth.formulas import FUSED_ONLY, Array, Steps, masked_softmax
 
 __all__ = [
-    "FORWARD", "HVP", "LOSSES", "Mistake", "other_mistakes", "product_mistakes", "right_product", "weight_mistakes",
+    "ERRORS", "FORWARD", "HVP", "LOSSES", "Mistake", "other_mistakes", "product_mistakes", "right_product",
+    "weight_mistakes",
 ]  # fmt: skip
 
 HVP = ("hessian_vector_product",)
@@ -28,23 +28,22 @@ class Mistake:
     """A wrong formula: the right one with `steps` exchanged; `alone`: not tried together with another."""
 
     id: str
-    steps: dict[str, Callable[..., Array]]
+    steps: Steps
     detail: str = ""
     only: tuple[str, ...] = field(default=())
     alone: bool = False
 
     def applies(self, function: str) -> bool:
-        if function in LAYERED and not set(self.steps) <= {*SHARED, *LAYER_STEPS, "bias_of"}:
-            return False
-        return not self.only or function in self.only
+        taken = function not in LAYERED or not set(self.steps) & set(FUSED_ONLY)
+        return taken and (not self.only or function in self.only)
 
 
 Softmax: TypeAlias = Callable[..., Array]
 
-_ERRORS = ("relative_error", "layer_relative_error")
+ERRORS = ("relative_error", "layer_relative_error")
 LOSSES = ("loss", "factored_loss", "loss_and_gradient", "layer_loss")
 _MAPS = ("attention", "layer_attention")
-FORWARD = (*_MAPS, *LOSSES, *_ERRORS)
+FORWARD = (*_MAPS, *LOSSES, *ERRORS)
 _FUSED = ("attention", "loss", "factored_loss", "relative_error")
 
 
@@ -262,8 +261,10 @@ def _distances() -> Iterator[Mistake]:
         yield Mistake("loss-distance", {"misfit": misfit}, detail, LOSSES, alone=True)
     absolute: dict[str, Callable[..., Array]] = {"ratio": lambda c, F, dense: np.abs(c).sum() / np.abs(dense).sum()}
     yield Mistake("loss-not-squared", absolute, "sums of absolute values", ("relative_error",), alone=True)
-    averaged: dict[str, Callable[..., Array]] = {"average": lambda parts: parts}
-    yield Mistake("batch-not-averaged", averaged, "F(M) - F(1) is averaged first", ("loss",), alone=True)
+    averaged: dict[str, Callable[..., Any]] = {
+        "gather": lambda parts: [[sum(of_head) / len(of_head) for of_head in zip(*parts, strict=True)]]
+    }
+    yield Mistake("batch-not-averaged", averaged, "F(M) - F(1) is averaged first", ("loss", "layer_loss"), alone=True)
     larger: dict[str, Callable[..., Array]] = {
         "ratio": lambda c, F, dense: (c * c).sum() / max((F * F).sum(), (dense * dense).sum())
     }

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from attnprune_verify.audit.naming.shrink import FEW, SMALLEST, by_formula, fewer, formula_of, rounded, shorter
 from attnprune_verify.audit.truth.precision import FLOAT64, Precision
+from attnprune_verify.instance.rope import RoPE
 
 __all__ = [
     "ARRAYS", "MaskMaker", "Real", "Sample", "banded", "causal", "inner_features", "largest_logit", "make_sample",
@@ -25,7 +26,13 @@ _SQUARE, _PAIR = ("W", "M", "V"), ("W_Q", "W_K", "M_Q", "M_K")
 
 @dataclass(frozen=True, eq=False)
 class Sample:
-    """One instance with everything any function of the contract may ask for; its numbers are exact in one precision."""
+    """One instance with everything any function of the contract may ask for; its numbers are exact in one precision.
+
+    Attributes
+    ----------
+    b_Q, b_K, heads, kv_heads, scale, rope, window, softcap, alibi : of a layer, as the arguments of `AttentionLayer`
+    causal : whether the layer's mask is "causal"; else it is `mask`
+    """
 
     MASKS: ClassVar[tuple[str, ...]] = ("M", "M_Q", "M_K")
     name: str
@@ -42,6 +49,16 @@ class Sample:
     seed: int
     precision: Precision = FLOAT64
     memo: dict[Any, Any] = field(default_factory=dict, repr=False)
+    heads: int = 1
+    kv_heads: int = 1
+    b_Q: Real | None = None
+    b_K: Real | None = None
+    scale: float | None = None
+    rope: RoPE | None = None
+    causal: bool = False
+    window: int | None = None
+    softcap: float | None = None
+    alibi: Real | None = None
 
     @property
     def n(self) -> int:
@@ -50,6 +67,21 @@ class Sample:
     @property
     def d(self) -> int:
         return int(self.X.shape[-1])
+
+    @property
+    def m(self) -> int:
+        """Features of a head, or inner features of a pair of weights."""
+        return int(self.W_Q.shape[1]) // self.heads
+
+    @property
+    def factor(self) -> float:
+        """The scale of the logits, given or not; a fused weight has none."""
+        return 1.0
+
+    @property
+    def restricted(self) -> bool:
+        """Return whether some positions may be forbidden."""
+        return self.causal or self.mask is not None or self.window is not None
 
     @property
     def unit_roundoff(self) -> float:

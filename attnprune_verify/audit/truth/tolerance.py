@@ -17,9 +17,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from attnprune_verify.audit.contract import FUNCTIONS
-from attnprune_verify.audit.layer.formulas import attention_part
 from attnprune_verify.audit.layer.sample import LayerSample
-from attnprune_verify.audit.truth.formulas import RIGHT, Array
+from attnprune_verify.audit.truth.formulas import RIGHT, Array, attention_part
 from attnprune_verify.audit.truth.reference import Component, reference, spread
 from attnprune_verify.audit.truth.samples import Sample
 
