@@ -4,7 +4,10 @@ Rows with nothing allowed are judged where a kernel declares conventions, return
 sequences, and where its output is 0 there; else they are undefined, as for every kernel that is only promised masks
 without such rows. Masks of rank 3 and 4 and additive masks are judged where they are declared, or where plain ones are
 read rightly, one that differs from head to head and from sample to sample and one of grouped heads among them: a kernel
-that was written for (n, l) may take others, broadcast them along an axis of its own, and mean nothing by it.
+that was written for (n, l) may take others, broadcast them along an axis of its own, and mean nothing by it. One that
+reads masks of its heads, or of its samples, rightly means masks of rank 4: another answer to both at once is a mistake.
+A cotangent of log sum exp is judged where a backward pass has a parameter for it, or automatic differentiation lets it
+through: gradients that do not change with it belong to a log sum exp that is not meant to be differentiated.
 """
 
 from __future__ import annotations
@@ -14,11 +17,11 @@ import numpy as np
 from attnprune_verify.audit.kernel.context import KernelContext, Refused, Reply
 from attnprune_verify.audit.kernel.judge import judge
 from attnprune_verify.audit.kernel.making import Maker
-from attnprune_verify.audit.kernel.sample import FORWARD, Sample
+from attnprune_verify.audit.kernel.sample import BACKWARD, FORWARD, Sample
 from attnprune_verify.audit.kernel.shapes import misshapen
 from attnprune_verify.audit.subject.process import NoAnswer
 
-__all__ = ["unjudged"]
+__all__ = ["pulls", "unjudged"]
 
 _DECLARED_AS = {"mask of rank 3": "mask_rank_3", "mask of rank 4": "mask_rank_4", "float mask": "float_mask"}
 
@@ -36,10 +39,27 @@ def unjudged(context: KernelContext, function: str, sample: Sample) -> str | Non
         return "NaN where nothing is read is for kernels that declare padding='clean'"
     if sample.empty and _empty_rows(context, function) == "undefined":
         return "rows with nothing allowed are not judged: they are undefined, unless empty_rows='zero' is declared"
+    if sample.dlse is not None and function == BACKWARD and not pulls(context):
+        return "no gradient comes through log sum exp; declare dlse if it is meant to"
     for feature, name in _DECLARED_AS.items():
         if feature in sample.features and not _reads(context, function, feature, name):
             return f"{feature} is read as something else, or refused; declare {name} if it is meant"
     return None
+
+
+def pulls(context: KernelContext) -> bool:
+    """Return whether the backward pass takes a cotangent of log sum exp."""
+    if context.has(BACKWARD, "dlse") or context.own_backward or not context.has(FORWARD, "return_lse"):
+        return context.has(BACKWARD, "dlse")
+    if BACKWARD not in context.subject.functions:
+        return False
+    if "dlse" not in context.read:
+        maker = Maker(context.seed, context.precision)
+        pulled = maker.pulled(maker.make("dlse", 5, 8))
+        replies = [_answer(context, BACKWARD, one) for one in (pulled, pulled.changed(dlse=np.zeros((1, 2, 5))))]
+        parts = [reply.parts for reply in replies if reply is not None]
+        context.read["dlse"] = len(parts) == 2 and not all(map(np.array_equal, *parts))
+    return context.read["dlse"]
 
 
 def _empty_rows(context: KernelContext, function: str) -> str:
@@ -76,8 +96,12 @@ def _reads(context: KernelContext, function: str, feature: str, name: str) -> bo
             "float mask": (sample.mask,),
         }[feature]
         some = [sample.changed(mask=mask, additive=feature == "float mask") for mask in plainest]
-        context.read[key] = all(_right(context, function, one) for one in some)
-        if feature != "float mask" and context.read[key]:
+        read = [_right(context, function, one) for one in some]
+        context.read[key] = all(read)
+        if feature == "mask of rank 4" and read[0] and read[1] is False:
+            alone = (turned[None], sample.mask[None, None] & turned[:2, None])
+            context.read[key] = any(_right(context, function, sample.changed(mask=mask)) for mask in alone)
+        elif feature != "float mask" and context.read[key]:
             grouped = maker.make(f"{feature}, grouped", 5, 8, batch=2, heads=6, kv_heads=3)
             mask = np.concatenate([plainest[-1]] * 2, axis=-3)
             context.read[key] = _right(context, function, grouped.changed(mask=mask)) is not False

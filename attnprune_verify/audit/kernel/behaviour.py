@@ -54,6 +54,7 @@ def _untouched(context: KernelContext, function: str) -> Finding:
     for sample in _samples(context, function):
         changed = context.answer(function, sample).changed
         if changed:
+            context.writes.add(function)
             return _failed(f"changes its input {', '.join(changed)}, on {sample.describe()}", "mutates-input", sample)
     return Finding("passed", "every input is bit for bit as it was")
 

@@ -177,8 +177,10 @@ class _Kernel:
     def _call(self, inputs: list[Foreign], keywords: Plain, parts: list[str]) -> Callable[[], Foreign]:
         if self.differentiate:
             also = [_GRADIENTS[name] for name in parts if name in _GRADIENTS]
-            given = {name: value for name, value in keywords.items() if name != "wanted"}
-            return _partial(self.framework.differentiated, self.function, inputs, given, also)
+            given = {name: value for name, value in keywords.items() if name not in ("wanted", "dlse")}
+            dlse = keywords.get("dlse")
+            given |= {} if dlse is None else {"return_lse": True}
+            return _partial(self.framework.differentiated, self.function, inputs, given, also, dlse)
         return _partial(self.function, *inputs, **keywords)
 
     def _replayed(self, call: Deferred, slot: str) -> Deferred:

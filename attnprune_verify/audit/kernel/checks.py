@@ -81,9 +81,13 @@ def _judged_all(context: KernelContext, function: str, samples: tuple[Sample, ..
     refused: list[str] = []
     failing: list[Sample] = []
     worst: Verdict | None = None
+    writes = ""
     for sample in samples:
         try:
-            verdict = _judged(function, sample, context.answer(function, sample))
+            reply = context.answer(function, sample)
+            verdict = _judged(function, sample, reply)
+            if reply.changed and not writes and function not in context.writes:
+                writes = f"changes its input {', '.join(reply.changed)}, on {sample.describe()}"
         except (Refused, TooSlow) as none:
             refused.append(str(none))
             continue
@@ -98,6 +102,9 @@ def _judged_all(context: KernelContext, function: str, samples: tuple[Sample, ..
     if worst is not None:
         reason = f"{worst.reason}, on {failing[0].describe()}"
         return Finding("failed", reason, worst.error, worst.bound, worst.power, samples=tuple(failing))
+    if writes:
+        context.writes.add(function)
+        return Finding("failed", writes, ids=("mutates-input",))
     return _summary(verdicts, refused)
 
 

@@ -72,6 +72,7 @@ class KernelContext:
         self._given_up: dict[str, str] = {}
         self._rate: dict[str, float] = {}
         self._skipped: dict[str, set[int]] = {}
+        self.writes: set[str] = set()  # functions that were seen to change their inputs
         self.together: dict[str, Any] = {}  # by function, see kernel/together.py
         self.rows: dict[tuple[Any, ...], Sample] = {}
         self.tiny: dict[tuple[str, tuple[str, ...]], Sample] = {}
@@ -110,7 +111,8 @@ class KernelContext:
         """Return what a sample needs that the function has no parameter for; other features are only tried."""
         needed = {PARAMETERS[name] for name in sample.features if name in PARAMETERS}
         needed -= {"dlse", "wanted"} if function == FORWARD else {"return_lse"}
-        needed -= set() if self.own_backward else {"wanted"}
+        if not self.own_backward:
+            needed = {"return_lse" if name == "dlse" else name for name in needed - {"wanted"}}
         return sorted(name for name in needed if not self.has(function, name))
 
     def answer(self, function: str, sample: Sample) -> Reply:
@@ -159,8 +161,6 @@ class KernelContext:
             raise Refused(self._refused[key])
         if lacks := self.lacks(function, sample):
             raise Refused(f"{function} has no parameter {' and '.join(lacks)}")
-        if sample.dlse is not None and not self.own_backward and function == BACKWARD:
-            raise Refused("a cotangent of log sum exp is for kernels with a backward pass of their own")
         if not probing and (why := self.unjudged(self, function, sample)) is not None:
             raise Refused(why)
         self._check_budget(function, sample)
@@ -203,7 +203,7 @@ class KernelContext:
             self._rate[function] = min(self._rate.get(function, np.inf), answer.seconds / sample.work)
         self.largest[function] = max(self.largest.get(function, 0), sample.longest)
         *parts, types, changed, repeats = answer.parts
-        inputs = ("q", "k", "v", "do")[: len(arrays)] + ("mask",)
+        inputs = ("q", "k", "v", "do")[: len(arrays)] + ("array of a keyword",)
         return Reply(
             tuple(_unread(sample, name, part.astype(np.float64)) for name, part in zip(names, parts, strict=True)),
             tuple(TYPES[int(code)] if code >= 0 else "another type" for code in types),

@@ -51,9 +51,13 @@ class Framework(Protocol):
         """
 
     def differentiated(
-        self, function: Callable[..., Any], inputs: list[Any], keywords: dict[str, Any], also: list[str]
-    ) -> list[Any]:
-        """The gradients by q, k, v, and some keywords, of the inner product with do; zero for what is not used."""
+        self, function: Callable[..., Any], inputs: list[Any], keywords: dict[str, Any], also: list[str],
+        dlse: Any = None,
+    ) -> list[Any]:  # fmt: skip
+        """The gradients by q, k, v, and some keywords, of the inner product with do; zero for what is not used.
+
+        With `dlse` the function returns log sum exp, too, whose inner product with it is added.
+        """
 
 
 def framework_named(name: str, dtype: str, device: str = "cpu") -> Framework:
@@ -110,6 +114,11 @@ _COMPILED_AS_WRITTEN = {
 _POISONED = 4  # pieces of memory of each size; chosen: a kernel has few arrays of one size
 
 
+def _paired(result: Foreign, do: Foreign, dlse: Foreign) -> list[tuple[Foreign, Foreign]]:
+    """Return each result that is pulled back with its cotangent."""
+    return [(result, do)] if dlse is None else list(zip(result, (do, dlse), strict=True))
+
+
 class _NumPy:
     differentiates = False
 
@@ -148,8 +157,9 @@ class _NumPy:
         raise NotImplementedError("NumPy records no calls")
 
     def differentiated(
-        self, function: Callable[..., Any], inputs: list[Any], keywords: dict[str, Any], also: list[str]
-    ) -> list[Any]:
+        self, function: Callable[..., Any], inputs: list[Any], keywords: dict[str, Any], also: list[str],
+        dlse: Any = None,
+    ) -> list[Any]:  # fmt: skip
         raise TypeError("NumPy does not differentiate")
 
 
@@ -209,32 +219,36 @@ class _Torch:
         return self.device.captured(call)
 
     def differentiated(
-        self, function: Callable[..., Any], inputs: list[Any], keywords: dict[str, Any], also: list[str]
-    ) -> list[Any]:
+        self, function: Callable[..., Any], inputs: list[Any], keywords: dict[str, Any], also: list[str],
+        dlse: Any = None,
+    ) -> list[Any]:  # fmt: skip
         *arrays, do = inputs
         leaves = [*arrays, *(keywords[name] for name in also)]
         for leaf in leaves:
             leaf.requires_grad_(True)
         try:
-            o = function(*arrays, **keywords)
-            if not getattr(o, "requires_grad", False):
+            pulled = _paired(function(*arrays, **keywords), do, dlse)
+            pulled = [(one, by.to(one.dtype)) for one, by in pulled if getattr(one, "requires_grad", False)]
+            if not pulled:
                 return [self.torch.zeros_like(leaf) for leaf in leaves]
-            found = self._pulled(lambda: function(*arrays, **keywords), o, leaves, do.to(o.dtype))
+            found = self._pulled(lambda: function(*arrays, **keywords), pulled, leaves)
         finally:
             for leaf in leaves:
                 leaf.requires_grad_(False)
         pairs = zip(found, leaves, strict=True)
         return [self.torch.zeros_like(leaf) if gradient is None else gradient for gradient, leaf in pairs]
 
-    def _pulled(self, again: Callable[[], Any], o: Any, leaves: list[Any], do: Any) -> list[Any]:
+    def _pulled(self, again: Callable[[], Any], pulled: list[tuple[Any, Any]], leaves: list[Any]) -> list[Any]:
         """The gradients, by .backward(do) where autograd.grad is refused, as a reentrant checkpoint does."""
+        results, cotangents = zip(*pulled, strict=True)
         try:
-            return list(self.torch.autograd.grad(o, leaves, do, allow_unused=True))
+            return list(self.torch.autograd.grad(results, leaves, cotangents, allow_unused=True))
         except RuntimeError as error:
             if "checkpoint" not in str(error).lower():
                 raise
         try:
-            again().backward(do)
+            first = again()
+            (first[0] if isinstance(first, tuple) else first).backward(cotangents[0])
             return [leaf.grad for leaf in leaves]
         finally:
             for leaf in leaves:
@@ -282,19 +296,21 @@ class _Jax:
         return array.astype(np.float64), array.dtype.name
 
     def differentiated(
-        self, function: Callable[..., Foreign], inputs: list[Foreign], keywords: dict[str, Foreign], also: list[str]
-    ) -> list[Foreign]:
+        self, function: Callable[..., Foreign], inputs: list[Foreign], keywords: dict[str, Foreign], also: list[str],
+        dlse: Foreign = None,
+    ) -> list[Foreign]:  # fmt: skip
         *arrays, do = inputs
 
         def of(*leaves: Foreign) -> Foreign:
             given = dict(zip(also, leaves[len(arrays) :], strict=True))
             return function(*leaves[: len(arrays)], **{**keywords, **given})
 
-        def pulled(do: Foreign, *leaves: Foreign) -> list[Foreign]:
-            o, pull = self.jax.vjp(of, *leaves)
-            return list(pull(do.astype(o.dtype)))
+        def pulled(cotangents: tuple[Foreign, Foreign], *leaves: Foreign) -> list[Foreign]:
+            result, pull = self.jax.vjp(of, *leaves)
+            given = tuple(by.astype(one.dtype) for one, by in _paired(result, *cotangents))
+            return list(pull(self.jax.tree.unflatten(self.jax.tree.structure(result), given)))
 
-        return self._at_once(pulled, do, *arrays, *(keywords[name] for name in also))
+        return self._at_once(pulled, (do, dlse), *arrays, *(keywords[name] for name in also))
 
     def _at_once(self, function: Callable[..., list[Foreign]], *arrays: Foreign) -> list[Foreign]:
         """Return the results of a function compiled as a whole: operation by operation costs five times the time.

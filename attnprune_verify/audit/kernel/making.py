@@ -101,6 +101,13 @@ class Maker:
         return sample.changed(mask=mask)
 
     @staticmethod
+    def holed(sample: Sample) -> Sample:
+        """All but a key or two in every third row: tiles whose edges are allowed have forbidden positions inside."""
+        n, length = sample.q.shape[2], sample.k.shape[2]
+        i, j = np.arange(n)[:, None], np.arange(length)
+        return sample.changed(mask=(i % 3 != 1) | ((7 * i + j) % 31 != 0))
+
+    @staticmethod
     def packed(sample: Sample) -> Sample:
         """Several texts in one row of tokens: positions of the same text see each other."""
         text = np.searchsorted(np.array([23, 53, 59]), np.arange(sample.q.shape[2]), side="right")

@@ -140,6 +140,11 @@ def _added(maker: Maker) -> tuple[Regime, ...]:
     def at(level: float) -> Sample:
         return sunk(maker.common(make(f"s at {level:g}", 6, 8), level), level)
 
+    def above(gap: float) -> Sample:
+        """With the first head's sink far above its logits: exponentials overflow if they are not shifted by it."""
+        sample = sunk(make(f"s {gap:g} above", 6, 8))
+        return maker.exact(sample, sinks=np.array([gap, 0.5]))
+
     some = (
         biased(make("b full", 6, 8, 9, **grouped), "full"), biased(make("b heads", 7, 5, **grouped), "heads"),
         biased(make("b batch", 6, 8, batch=2, causal=True), "batch"), biased(make("b row", 33, 4, masked=True), "row"),
@@ -150,7 +155,7 @@ def _added(maker: Maker) -> tuple[Regime, ...]:
         sunk(make("s7", 7, 5, batch=2)), sunk(make("s high", 6, 8, 9, **grouped), 8.0), sunk(make("s low", 6, 8), -8.0),
         sunk(make("s causal", 33, 4, causal=True)), sunk(make("s mask", 9, 8, masked=True, mv=3)),
         sunk(make("s window", 17, 8, causal=True, window=4)), sunk(make("s cap", 7, 5, softcap=2.0)),
-        at(100.0), at(-100.0),
+        at(100.0), at(-100.0), above(100.0), above(1000.0),
         sunk(make("s one", 1, 8, 20)), sunk(make("s many", 70, 8, batch=2)),
     )  # fmt: skip
     return (

@@ -143,7 +143,8 @@ def _sizes(maker: Maker) -> tuple[Regime, ...]:
             "the same, with a mask and more keys than queries",
             (make("m97", 97, 8, heads=1, masked=True), make("m40x300", 40, 8, 300, heads=1, masked=True),
              maker.padded(make("padded97", 97, 8, heads=1)), maker.packed(make("packed97", 97, 8, heads=1)),
-             maker.late(maker.common(make("late97", 97, 8, heads=1), -100.0))),
+             maker.late(maker.common(make("late97", 97, 8, heads=1), -100.0)),
+             maker.holed(make("holed70", 70, 8, heads=1))),
         ),
         Regime(
             "larger, more keys",
@@ -159,7 +160,8 @@ def _sizes(maker: Maker) -> tuple[Regime, ...]:
         Regime(
             "larger, changed logits",
             "windows, slopes, caps and groups over several tiles",
-            (make("w130", 130, 8, heads=1, window=20, causal=True), make("w97", 97, 8, heads=1, window=33),
+            (make("w130", 130, 8, heads=1, window=20, causal=True), make("w256", 256, 4, heads=1, window=20),
+             make("w97", 97, 8, heads=1, window=33),
              make("a70", 70, 8, alibi=np.array([0.5, 0.03125])), make("cap70", 70, 8, heads=1, softcap=2.0),
              make("g97", 97, 8, heads=2, kv_heads=1, causal=True),
              make("cm97", 97, 8, heads=1, causal=True, masked=True)),

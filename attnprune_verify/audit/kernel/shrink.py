@@ -65,6 +65,7 @@ def without(sample: Sample, feature: str) -> Sample | None:
         "softcap": {"softcap": None},
         "alibi": {"alibi": None},
         "strides": {"layout": "plain"},
+        "spaced features": {"layout": "plain"},
         "float mask": {"additive": False},
         "bias": {"bias": None, "wanted": tuple(name for name in sample.wanted if name != "dbias")},
         "sinks": {"sinks": None, "wanted": tuple(name for name in sample.wanted if name != "dsinks")},

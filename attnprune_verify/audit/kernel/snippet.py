@@ -45,6 +45,9 @@ def as_code(function: str, sample: Sample, context: KernelContext) -> str | None
         if name == "mask" and sample.mask is not None and sample.mask.size > 4 * _LARGEST and not sample.additive:
             lines += _mask_by_rows(context, sample)
             keywords.append("mask=mask")
+        elif name == "dlse" and not own:
+            lines.append(f"dlse = {_keyword(context, value, sample)}")
+            keywords.append("return_lse=True")
         else:
             keywords.append(f"{name}={_keyword(context, value, sample)}")
     lines += _call(function, own, context.framework, keywords, sample)
@@ -160,11 +163,12 @@ def _call(function: str, own: bool, framework: str, keywords: list[str], sample:
         return [f"{named} = attention_backward(q, k, v, do{given})"]
     if sample.wanted:
         return ["# the gradients by q, k, v and the keywords, of the inner product with do:", f"# {named}"]
+    cotangent = "do" if sample.dlse is None else "(do, dlse)"
     if framework == "torch":
         return [
             "for leaf in (q, k, v):",
             "    leaf.requires_grad_(True)",
             f"o = attention(q, k, v{given})",
-            "dq, dk, dv = torch.autograd.grad(o, (q, k, v), do, allow_unused=True)",
+            f"dq, dk, dv = torch.autograd.grad(o, (q, k, v), {cotangent}, allow_unused=True)",
         ]
-    return [f"o, pull = jax.vjp(lambda q, k, v: attention(q, k, v{given}), q, k, v)", "dq, dk, dv = pull(do)"]
+    return [f"o, pull = jax.vjp(lambda q, k, v: attention(q, k, v{given}), q, k, v)", f"dq, dk, dv = pull({cotangent})"]

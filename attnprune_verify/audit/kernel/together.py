@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from itertools import combinations
 from typing import Any
 
-from attnprune_verify.audit.kernel.acceptance import unjudged
+from attnprune_verify.audit.kernel.acceptance import pulls, unjudged
 from attnprune_verify.audit.kernel.context import KernelContext, Refused
 from attnprune_verify.audit.kernel.interactions import FACTORS, LEVELS, Row, asked_together, interaction, rows
 from attnprune_verify.audit.kernel.sample import BACKWARD, FORWARD, Sample
@@ -45,26 +45,21 @@ def together(context: KernelContext, function: str) -> Together:
 
 def _made(context: KernelContext, function: str) -> Together:
     refused = frozenset(name for name in LEVELS if _refuses(context, function, (name,)))
-    if function == BACKWARD and not (context.has(FORWARD, "return_lse") or _pulls(context)):
+    if function == BACKWARD and not (context.has(FORWARD, "return_lse") or pulls(context)):
         refused |= {"lse"}
     # A framework that compiles for every shape and keyword pays for each row.
     strength = 2 if context.quick or context.framework == "jax" else 3
     largest = context.precision.name != "float64"  # whose truth is in balls
-    meaningless = {"lse"} if function == BACKWARD and not _pulls(context) else set()  # not counted
+    meaningless = {"lse"} if function == BACKWARD and not pulls(context) else set()  # not counted
     found = Together((), (), refused | meaningless)
     for strong in range(strength, 1, -1):
         asked = tuple(_accepted(context, function, rows(refused, strong, largest), found.pairs))
-        samples = [_sample(context, row, place) for place, row in enumerate(asked)]
+        samples = [_accepted_layout(context, function, row, place) for place, row in enumerate(asked)]
         kept = [(one, row) for one, row in zip(samples, asked, strict=True) if not unjudged(context, function, one)]
         found.samples, found.rows = tuple(one for one, _ in kept), tuple(row for _, row in kept)
         if context.predicted(function, found.samples) <= _MOST_SECONDS:
             break
     return found
-
-
-def _pulls(context: KernelContext) -> bool:
-    """Return whether the backward pass takes a cotangent of log sum exp."""
-    return context.own_backward and context.has(BACKWARD, "dlse")
 
 
 def _sample(context: KernelContext, row: Row, place: int) -> Sample:
@@ -73,9 +68,22 @@ def _sample(context: KernelContext, row: Row, place: int) -> Sample:
     if key not in context.rows:
         gradients = not context.own_backward or context.has(BACKWARD, "wanted")
         context.rows[key] = interaction(
-            row, context.seed, context.precision.name, place, context.conventions, gradients, _pulls(context)
+            row, context.seed, context.precision.name, place, context.conventions, gradients, pulls(context)
         )
     return context.rows[key]
+
+
+def _accepted_layout(context: KernelContext, function: str, row: Row, place: int) -> Sample:
+    """The sample of a row; with heads last in memory where features must lie side by side."""
+    sample, key = _sample(context, row, place), (function, ("spaced features",))
+    if sample.layout != "spaced":
+        return sample
+    if key not in context.tiny:
+        context.tiny[key] = _sample(context, _PLAIN, 0).changed(layout="spaced")
+    if not _raises(context, function, context.tiny[key]):
+        return sample
+    again = (*row.values(), place, "heads last")
+    return context.rows.setdefault(again, sample.changed(layout="heads last"))
 
 
 def _tiny(features: tuple[str, ...]) -> Row:
@@ -94,8 +102,12 @@ def _refuses(context: KernelContext, function: str, features: tuple[str, ...]) -
     key = (function, features)
     if key not in context.tiny:
         context.tiny[key] = _sample(context, _tiny(features), 0)
+    return _raises(context, function, context.tiny[key])
+
+
+def _raises(context: KernelContext, function: str, sample: Sample) -> bool:
     try:
-        context.answer(function, context.tiny[key])
+        context.answer(function, sample)
     except SubjectLost:
         raise
     except Refused:

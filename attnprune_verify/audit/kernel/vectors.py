@@ -148,7 +148,7 @@ def _vector(name: str, sample: Sample, tensors: dict[str, Stored]) -> Plain:
         for end, array in zip(("lowest", "highest"), interval(part, sample), strict=True):
             ends[end] = _put(tensors, f"{name}.{part}.{end}", _shaped(part, array, packed), "float64")
         answers[part] = {"answer": f"{name}.{part}", **ends}
-    features = [one for one in sample.features if one != "strides"]  # which a file has not
+    features = [one for one in sample.features if one not in ("strides", "spaced features")]  # which a file has not
     return {"name": sample.name, "features": features, "inputs": inputs, "keywords": keywords, "answers": answers}
 
 

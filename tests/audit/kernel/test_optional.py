@@ -135,6 +135,42 @@ def test_torch_differentiates_bias_and_sinks(tmp_path):
     assert record.status == "failed" and record.diagnosis == ("sink-gradient",)
 
 
+@pytest.mark.parametrize(
+    ("edit", "declared", "status"),
+    [
+        thorough("lse", False, "passed"),
+        ("2 * lse.detach() - lse", False, "failed"),
+        thorough("lse.detach()", False, "not_applicable"),
+        ("lse.detach() + 0 * lse", False, "not_applicable"),
+        thorough("lse.detach() + 0 * lse", True, "failed"),
+    ],
+)
+def test_a_cotangent_of_log_sum_exp_that_autodiff_lets_through_is_judged(edit, declared, status, tmp_path):
+    pytest.importorskip("torch")
+    source = BASE.with_name("torch_parts.py").read_text(encoding="utf-8")
+    source = source.replace("    p = torch.softmax", f"    lse = {edit}\n    p = torch.softmax")
+    source = source.replace('("mask_rank_3"', '("dlse", "mask_rank_3"') if declared else source
+    (record,) = records(written(tmp_path, source), BACKWARD, "log-sum-exp-gradient").values()
+    assert record.status == status
+    if status == "failed":
+        assert record.diagnosis == ("lse-gradient",)
+        kept = []
+        sys.modules.pop("kernel", None)  # of another test
+        exec(record.snippet, {"print": lambda *shown: kept.append(shown)})
+        assert kept and all(one[3] != one[5] for one in kept)
+    if status == "not_applicable":
+        assert "declare dlse" in record.reason
+
+
+def test_a_kernel_that_reads_masks_of_heads_but_not_of_samples_is_wrong(tmp_path):
+    """Nothing is declared: one that reads neither was written for (n, l)."""
+    broken = PLAIN.replace("mask is None else", "mask is None else MASK if mask.ndim == 4 else")
+    for read, status in (("mask[:1]", "failed"), ("mask[:1, :1]", "not_applicable")):
+        source = broken.replace("MASK", f"np.where({read}, s, -np.inf)")
+        (record,) = records(written(tmp_path, source), FORWARD, "mask-ranks").values()
+        assert record.status == status, record.reason
+
+
 def test_every_wrong_optional_part_is_an_edit_of_a_right_kernel_and_has_a_name():
     for wrong in WRONG.values():
         compile(wrong.source(), wrong.id, "exec")

@@ -1,0 +1,28 @@
+"""Gradients of a jax function are compiled, and still show what the function keeps from call to call."""
+
+import numpy as np
+import pytest
+
+from attnprune_verify.audit.kernel.frameworks import framework_named
+
+
+def test_a_function_that_changes_with_its_second_call_is_noticed_though_compiled():
+    pytest.importorskip("jax")
+    framework, calls = framework_named("jax", "float32"), []
+
+    def steady(q, k, v):
+        return q * k * v
+
+    def counting(q, k, v):
+        calls.append(None)
+        return len(calls) * q * k * v
+
+    def pulled(function):
+        inputs = [framework.made(np.full((1, 1, 2, 2), value), "plain") for value in (2.0, 3.0, 5.0, 1.0)]
+        return [np.asarray(part) for part in framework.differentiated(function, inputs, {}, [])]
+
+    assert np.array_equal(pulled(steady)[0], np.full((1, 1, 2, 2), 15.0))
+    assert all(map(np.array_equal, pulled(steady), pulled(steady)))
+    assert len(framework.compiled) == 1  # once for all equal programs
+    first, second = pulled(counting), pulled(counting)
+    assert all(np.array_equal(2 * one, two) for one, two in zip(first, second, strict=True))
