@@ -15,7 +15,7 @@ from attnprune_verify.pretrained.tensors import model_folder, read_json
 from attnprune_verify.values import as_choice
 from attnprune_verify.whole_model import folder as in_numpy
 from attnprune_verify.whole_model.plan import DENSE, LOSS_WINDOWS, Plan
-from attnprune_verify.whole_model.request import Paths
+from attnprune_verify.whole_model.request import Job, Paths
 
 __all__ = ["perplexity_of", "prune_model"]
 
@@ -101,20 +101,20 @@ def prune_model(
         ...
     attnprune_verify.errors.InvalidInstance: a model must be a folder; got 'no-such-folder'
     """
-    further: dict[str, Any] = {"hold": tuple(hold), "dense_inputs": dense_inputs, "reconstruct": reconstruct}
-    # Plan refuses a budget that is none
-    plan = Plan(attention, rest, rho, pattern, budget, seed=seed, loss_windows=loss_windows, **further)  # type: ignore[arg-type]
+    further: dict[str, Any] = {"budget": budget, "hold": tuple(hold), "dense_inputs": dense_inputs}
+    plan = Plan(attention, rest, rho, pattern, seed=seed, reconstruct=reconstruct, loss_windows=loss_windows, **further)
+    job = Job(folder, out, plan, calibration, k, n)
     chosen = _device(device, Path(folder), plan)
     if chosen != "numpy":
         from attnprune_verify.torch.folder import prune_folder
 
-        return prune_folder(folder, out, plan, calibration=calibration, k=k, n=n, device=chosen, progress=progress)
+        return prune_folder(job, chosen, progress)
 
     def tell(done: int, steps: int) -> None:
         if progress is not None:
             progress(done, steps, "pruning blocks")
 
-    return in_numpy.prune_folder(folder, out, plan, calibration=calibration, k=k, n=n, progress=tell)
+    return in_numpy.prune_folder(job, tell)
 
 
 def perplexity_of(folder: str | os.PathLike[str], texts: Sequence[str], n: int = 2048, device: str = "auto") -> float:

@@ -20,36 +20,19 @@ from attnprune_verify.torch.pieces import from_bytes
 from attnprune_verify.torch.rest import at_rest, plain_model
 from attnprune_verify.torch.windows import windows_of
 from attnprune_verify.torch.work import Progress, Work
-from attnprune_verify.values import as_count
-from attnprune_verify.whole_model.plan import Plan
-from attnprune_verify.whole_model.request import Paths, Request, read_texts, target_of
+from attnprune_verify.whole_model.request import Job, Request
 from attnprune_verify.whole_model.source import Patches, Source
 from attnprune_verify.whole_model.workplace import Workplace
 
 __all__ = ["folder_perplexity", "prune_folder"]
 
-_MOST = 2048
-"""Tokens of a window where the model allows more; as in `prune_model`."""
 
-
-def prune_folder(
-    folder: str | os.PathLike[str],
-    out: str | os.PathLike[str],
-    plan: Plan,
-    *,
-    calibration: Paths,
-    k: int = 128,
-    n: int | None = None,
-    device: str = "cpu",
-    progress: Progress | None = None,
-) -> dict[str, Any]:
-    """Prune the linear maps of the model in `folder` by a plan and write the result to `out`.
+def prune_folder(job: Job, device: str = "cpu", progress: Progress | None = None) -> dict[str, Any]:
+    """Prune the linear maps of the model in a folder by a plan and write the result to another.
 
     Parameters
     ----------
-    folder, out, calibration, k, n
-        As in `prune_model`.
-    plan : Plan
+    job : Job
     device : str
         Where blocks are computed.
     progress : callable, optional
@@ -65,21 +48,20 @@ def prune_folder(
     InvalidInstance
         If the model, a text or an option is not usable, or `out` is something else.
     """
-    target, source = target_of(out), Source(Path(folder))
-    opened = open_folder(Path(folder), device)
+    plan, folder, target = job.plan, Path(job.folder), job.target()
+    source, opened = Source(folder), open_folder(folder, device)
     model = plain_model(opened.model)
     vocabulary, longest = limits(model)
-    length = min(longest or _MOST, _MOST) if n is None else as_count("n", n, least=2)
-    texts = read_texts(calibration)
+    length, texts = job.length(longest), job.texts()
     environment = {
         "device": {"kind": device, "torch": torch.__version__},
         "transformers": need("pruning", "torch", "transformers").__version__,
     }
-    request = Request(source, target, plan, texts, k, length, **environment)
+    request = Request(source, target, plan, texts, job.k, length, **environment)
     if (report := request.finished()) is not None:
         return report
-    tokenizer = read_tokenizer(Path(folder))
-    ids = windows_of(calibration_windows(texts, tokenizer, k, length, plan.seed, framed=False), vocabulary, longest)
+    drawn = calibration_windows(texts, read_tokenizer(folder), job.k, length, plan.seed, framed=False)
+    ids = windows_of(drawn, vocabulary, longest)
     tell = progress or (lambda *_: None)
     with at_rest(model):
         work = Work(find_blocks(model, ids[0].to(device)), plan, ids[0][:, :TOKENS].to(device))

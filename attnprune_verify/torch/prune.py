@@ -82,9 +82,8 @@ def prune_(
         batches = tokenizer(texts, return_tensors="pt", padding=True, truncation=True, max_length=2048)
         report = prune_(model, batches, 0.5)
     """
-    # Plan refuses a budget that is none
-    further: dict[str, Any] = {"hold": tuple(hold), "reconstruct": reconstruct, "loss_windows": loss_windows}
-    plan = Plan(attention, rest, rho, pattern, budget, seed=seed, **further)  # type: ignore[arg-type]
+    further: dict[str, Any] = {"budget": budget, "hold": tuple(hold), "loss_windows": loss_windows}
+    plan = Plan(attention, rest, rho, pattern, seed=seed, reconstruct=reconstruct, **further)
     model = plain_model(model)
     with at_rest(model), moved(model, device):
         ids, work = _looked_at(model, batches, plan)

@@ -10,20 +10,16 @@ from typing import Any
 import numpy as np
 
 from attnprune_verify.algorithms.matrix.budget import as_pattern
-from attnprune_verify.errors import InvalidInstance
 from attnprune_verify.pretrained.load import load_pretrained
 from attnprune_verify.pretrained.network import PretrainedModel
 from attnprune_verify.pretrained.tensors import decoded
 from attnprune_verify.pretrained.texts import calibration_windows
-from attnprune_verify.values import as_count
 from attnprune_verify.whole_model.plan import DENSE, Budgeting, Plan
-from attnprune_verify.whole_model.request import Paths, Request, read_texts, target_of
+from attnprune_verify.whole_model.request import Job, Paths, Request
 from attnprune_verify.whole_model.source import Source
 from attnprune_verify.whole_model.steps import Steps
 
 __all__ = ["prune_folder", "prune_model"]
-
-_TOKENS = 2048
 
 
 def prune_model(
@@ -56,31 +52,20 @@ def prune_model(
     attnprune_verify.errors.InvalidInstance: a model must be a folder; got 'no-such-folder'
     """
     plan = Plan(rho=rho, budget=budget, reconstruct=reconstruct, **choices)
-    return prune_folder(folder, out, plan, calibration=calibration, k=k, n=n, progress=progress)
+    return prune_folder(Job(folder, out, plan, calibration, k, n), progress)
 
 
-def prune_folder(
-    folder: str | os.PathLike[str],
-    out: str | os.PathLike[str],
-    plan: Plan,
-    *,
-    calibration: Paths,
-    k: int = 128,
-    n: int | None = None,
-    progress: Callable[[int, int], None] | None = None,
-) -> dict[str, Any]:
-    """Prune the linear maps of the model in `folder` by a plan and write the result to `out`, block by block.
+def prune_folder(job: Job, progress: Callable[[int, int], None] | None = None) -> dict[str, Any]:
+    """Prune the linear maps of the model in a folder by a plan and write the result to another, block by block.
 
     Each block is calibrated on what the pruned blocks before it make of k windows of n tokens, and only one block and
-    one window are in memory. `out` is again such a folder: the same files, tensor names, dtypes and shards, pruned
+    one window are in memory. The result is again such a folder: the same files, tensor names, dtypes and shards, pruned
     weights exactly 0, all other tensors byte for byte as before, and a ``pruning.json``. It appears whole or not at
     all; what is done so far lies in ``out + ".partial"``, and the same call goes on from there.
 
     Parameters
     ----------
-    folder, out, calibration, k, n
-        As in `prune_model`.
-    plan : Plan
+    job : Job
     progress : callable, optional
         Called with (blocks done, blocks).
 
@@ -94,20 +79,17 @@ def prune_folder(
     InvalidInstance
         If the model, a text or an option is not usable, or `out` is something else.
     """
-    target, source = target_of(out), Source(Path(folder))
-    model = load_pretrained(folder, dtype=np.float32)
+    plan, target, source = job.plan, job.target(), Source(Path(job.folder))
+    model = load_pretrained(job.folder, dtype=np.float32)
     check_pattern(model, plan)
     plan.refuse_blocks_beyond(model.depth)
-    length = min(model.longest, _TOKENS) if n is None else as_count("n", n, least=2)
-    if length > model.longest:
-        raise InvalidInstance(f"a window may have at most {model.longest} tokens; got {length}")
-    texts = read_texts(calibration)
-    request = Request(source, target, plan, texts, k, length)
+    length, texts = job.length(model.longest), job.texts()
+    request = Request(source, target, plan, texts, job.k, length)
     if (report := request.finished()) is not None:
         return report
     with request.workplace.entered():
         framed = not model.family.predicts
-        ids = model.checked_ids(calibration_windows(texts, model.tokenizer, k, length, plan.seed, framed=framed))
+        ids = model.checked_ids(calibration_windows(texts, model.tokenizer, job.k, length, plan.seed, framed=framed))
         steps = Steps(model, ids, plan, request.workplace, source)
         for index in range(model.depth):
             steps.prune(index)

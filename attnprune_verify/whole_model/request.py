@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple, TypeAlias
 
 from attnprune_verify.errors import InvalidInstance
 from attnprune_verify.pretrained.texts import read_text
@@ -16,9 +16,52 @@ from attnprune_verify.whole_model.plan import Plan
 from attnprune_verify.whole_model.source import Patches, Source
 from attnprune_verify.whole_model.workplace import Workplace
 
-__all__ = ["Paths", "Request", "counted", "read_texts", "target_of"]
+__all__ = ["Job", "Paths", "Request", "counted"]
 
-Paths = str | os.PathLike[str] | Sequence[str | os.PathLike[str]]
+Place: TypeAlias = str | os.PathLike[str]
+Paths: TypeAlias = Place | Sequence[Place]
+_TOKENS = 2048
+"""Tokens of a window where the model allows more; chosen: as in the literature on pruning."""
+
+
+class Job(NamedTuple):
+    """A folder to prune, the new one, and how: the arguments that `prune_model` has in common for torch and NumPy."""
+
+    folder: Place
+    out: Place
+    plan: Plan
+    calibration: Paths
+    k: int = 128
+    n: int | None = None
+
+    def length(self, longest: int | None) -> int:
+        """Return the tokens of a window of a model that allows `longest` (None: any number).
+
+        Raises
+        ------
+        InvalidInstance
+            If n is no count, or more than that.
+        """
+        if self.n is None:
+            return min(longest or _TOKENS, _TOKENS)
+        length = as_count("n", self.n, least=2)
+        if longest is not None and length > longest:
+            raise InvalidInstance(f"a window may have at most {longest} tokens; got {length}")
+        return length
+
+    def texts(self) -> list[str]:
+        """Read the calibration texts; at least one."""
+        paths = [self.calibration] if isinstance(self.calibration, str | os.PathLike) else self.calibration
+        if not paths:
+            raise InvalidInstance("calibration must name at least one text; got none")
+        return [read_text(path) for path in paths]
+
+    def target(self) -> Path:
+        """Return the path of the new folder."""
+        target = Path(self.out)
+        if target.name in ("", "..") or target.is_symlink():
+            raise InvalidInstance(f"out must name a new folder; got {str(self.out)!r}")
+        return target
 
 
 class Request:
@@ -28,7 +71,7 @@ class Request:
     ----------
     source : Source
     target : Path
-        As `target_of` returns it.
+        As `Job.target` returns it.
     plan : Plan
     texts : sequence of str
         Calibration texts.
@@ -102,19 +145,3 @@ def counted(rows: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
         "size": sum(row["size"] for row in tensors),
         "tensors": tensors,
     }
-
-
-def read_texts(calibration: Paths) -> list[str]:
-    """Read one calibration text or several; at least one."""
-    texts = [read_text(path) for path in ([calibration] if isinstance(calibration, str | os.PathLike) else calibration)]
-    if not texts:
-        raise InvalidInstance("calibration must name at least one text; got none")
-    return texts
-
-
-def target_of(out: str | os.PathLike[str]) -> Path:
-    """Return the path of the new folder."""
-    target = Path(out)
-    if target.name in ("", "..") or target.is_symlink():
-        raise InvalidInstance(f"out must name a new folder; got {str(out)!r}")
-    return target

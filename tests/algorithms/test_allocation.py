@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from attnprune_verify.algorithms.arguments import pruned_count
-from attnprune_verify.algorithms.matrix.allocation import GRID, allocate
+from attnprune_verify.algorithms.matrix.allocation import FINE, GRID, allocate, curve_through
 from attnprune_verify.errors import InvalidInstance
 
 increments = st.lists(st.floats(0, 10), min_size=len(GRID), max_size=len(GRID))
@@ -27,6 +27,14 @@ def test_the_total_is_exact_and_bounds_hold(steps, rho, data):
     assert all(0 <= share <= Fraction(95, 100) for name, share in shares.items())
     free = sum(int(0.95 * sizes[name]) for name in curves if name not in held) + sum(zeros[name] for name in held)
     assert sum(zeros.values()) == min(pruned_count(rho, sum(sizes.values())), free)
+
+
+def test_bounds_between_two_counts_hold():
+    """5 % and 95 % of 4096 are no whole numbers, and the curve has a corner below the least ratio."""
+    curves = {"idle": curve_through(0.0, 0.5), "busy": curve_through(1.0, 0.5), "more": curve_through(5.0, 0.5)}
+    shares = allocate(curves, dict.fromkeys(curves, 4096), 0.5, grid=FINE, least=0.05, most=0.95)
+    assert shares["idle"] * 4096 == 3891
+    assert all(205 <= share * 4096 <= 3891 for share in shares.values())
 
 
 def test_the_least_sum_on_convex_curves():

@@ -120,7 +120,8 @@ def _pieces(
     slopes = np.diff(damage) / np.diff(ratios)
     ends = np.clip(ratios, least, most)
     ends[-1] = most  # beyond the grid the last slope goes on
-    counts = np.diff([int(np.ceil(least * size)), *(int(end * size) for end in ends[1:])])
+    first = int(np.ceil(least * size))
+    counts = np.diff([first, *(max(first, int(end * size)) for end in ends[1:])])
     return [(float(slope) / size, name, int(count)) for slope, count in zip(slopes, counts, strict=True) if count > 0]
 
 
