@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from attnprune_verify.instance.problem import Instance
-from attnprune_verify.theory import kappa, operator_norm
+from attnprune_verify.theory import gram, kappa, operator_norm
 from attnprune_verify.theory.kappa import kappa_plus, kappa_zero_sum, row_eigenvalue
 from attnprune_verify.theory.operator_norm import norm_bounds
 
@@ -121,6 +121,17 @@ def test_a_gram_matrix_is_within_its_error(far: float, monkeypatch: pytest.Monke
             off = distance(exact(S), [[entry / unit for entry in row] for row in gram])
             assert 0 < off <= error, (form.__name__, off, error)
         monkeypatch.undo()
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_the_gram_matrix_of_tokens_is_within_its_error(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    X = np.random.default_rng(seed).standard_normal((3, 5))
+    seen = handed_over(monkeypatch, gram, "least_eigenvalue")
+    assert gram.gram_floor(X).positive
+    ((S, error),) = seen
+    rows = exact(gram.normalised(X)[0])
+    wanted = [[sum(a * b for a, b in zip(one, other, strict=True)) for other in rows] for one in rows]
+    assert 0 < distance(exact(S), wanted) <= error
 
 
 @pytest.mark.parametrize("seed", range(4))
