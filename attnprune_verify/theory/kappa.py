@@ -103,7 +103,8 @@ def row_eigenvalue(F: Array, allowed: NDArray[np.bool_], rho: float = 0.0) -> fl
             continue
         J = np.diag(sigma) - np.outer(sigma, sigma) + 1.0 / m
         certified, _ = least_eigenvalue(J, 3 * rho + 8 * m * UNIT_ROUNDOFF)
-        lowest = min(lowest, max(certified, float(sigma.min()) * (1 - rho)))
+        # the difference, the product and the least weight's own rounding: below 4 u together
+        lowest = min(lowest, max(certified, float(sigma.min()) * (1 - rho - 4 * UNIT_ROUNDOFF)))
     return lowest
 
 

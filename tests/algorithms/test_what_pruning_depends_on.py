@@ -5,11 +5,17 @@ from itertools import product
 import numpy as np
 import pytest
 
+from attnprune_verify.algorithms.descent import Run
+from attnprune_verify.algorithms.gap import mask_gap
 from attnprune_verify.algorithms.matrix.allocation import GRID, allocate
 from attnprune_verify.algorithms.matrix.budget import Share
 from attnprune_verify.algorithms.matrix.damping import MomentSum, second_moments
 from attnprune_verify.algorithms.matrix.methods import MATRIX_METHODS, prune_matrix
+from attnprune_verify.algorithms.readings import as_reading
 from attnprune_verify.algorithms.selection import smallest, undecided
+from attnprune_verify.algorithms.trace import Settings
+from attnprune_verify.instance.problem import Instance
+from attnprune_verify.model.objective import Objective
 from tests.algorithms.test_matrix_methods import problem
 
 
@@ -82,3 +88,35 @@ def test_no_share_is_below_its_bound_whatever_the_sizes():
         shares = allocate(curves, sizes, rho, least=least, most=most)
         if sum(np.ceil(least * size) for size in sizes.values()) <= int(rho * sum(sizes.values())):
             assert min(shares.values()) >= least, (sizes, least, most)
+
+
+@pytest.mark.parametrize("form", ["heavy-ball", "ema"])
+def test_momentum_that_leads_uphill_is_forgotten(form):
+    """By the step taken and by the next one alike: from a velocity against the gradient, both start from none."""
+    rng = np.random.default_rng(4)
+    objective = Objective(rng.normal(size=(5, 3)), rng.normal(size=(3, 3)), 0.1)
+    settings = Settings(0.5, 0.1, as_reading("theorem"), None, 0.9, form, False)
+    begin = rng.random((3, 3))
+    still, uphill = (Run(objective, settings, None, [begin]) for _ in range(2))
+    gradient = objective.loss_and_gradient_at([begin])[1][0]
+    uphill.velocity = [-100 * gradient]
+    for run in (still, uphill):
+        run.descend(1)
+    np.testing.assert_array_equal(uphill.velocity[0], gradient)
+    share = 1.0 if form == "heavy-ball" else 0.1
+    np.testing.assert_allclose(still.velocity[0], share * gradient, rtol=1e-12)
+    np.testing.assert_allclose(uphill.masks[0], still.masks[0], rtol=1e-9)
+
+
+@pytest.mark.parametrize("balls", [0, mask_gap.BALLS])
+def test_no_bound_is_above_what_was_judged(balls, monkeypatch):
+    """A floor that comes out too large, by rounding or by mistake, is no more than the mask's own divergence."""
+    rng = np.random.default_rng(5)
+    instance = Instance(rng.normal(size=(4, 3)), rng.normal(size=(3, 3)))
+    monkeypatch.setattr(mask_gap, "BALLS", balls)
+    plain = mask_gap.certified_mask_gap(instance, rho=0.5, steps=5)
+    assert plain.bound < plain.kl and plain.arithmetic == ("balls" if balls else "rounding")
+    for name in ("divergence_floor", "floor_with_rounding"):
+        monkeypatch.setattr(mask_gap, name, lambda *_: 1e9)
+    found = mask_gap.certified_mask_gap(instance, rho=0.5, steps=5)
+    assert found.bound == found.kl and found.ratio == 1.0

@@ -18,6 +18,7 @@ from attnprune_verify.claims.registry import claims, find
 from attnprune_verify.errors import InvalidInstance
 from attnprune_verify.state.digests import differing_fields
 from attnprune_verify.state.journal import Journal
+from attnprune_verify.state.keeper import Keeper
 from attnprune_verify.state.sealed import sealed, unsealed
 
 
@@ -109,3 +110,24 @@ def test_a_kept_verdict_has_every_field_that_it_had(tmp_path, monkeypatch):
         if name in ("worst", "nearest", "witness", "smallest"):
             one, other = ((trial.case.as_json(), trial.slack, trial.certain) for trial in (one, other))
         assert one == other, name
+
+
+def test_what_is_kept_comes_back_under_its_own_name_and_request_alone(tmp_path):
+    """Documents and arrays: a file that is put in the place of another, or that another request wrote, is nothing."""
+    keepers = [Keeper(tmp_path / str(seed), {"seed": seed}, own=r".*") for seed in (1, 2)]
+    arrays = {"Q": np.arange(3.0)}
+    for keeper in keepers:
+        keeper.folder.mkdir()
+        keeper.keep("a.json", {"value": 1})
+        keeper.keep_arrays("a.arrays", arrays)
+    first, other = keepers
+    assert first.kept("a.json") == {"value": 1}
+    assert np.array_equal(first.arrays("a.arrays")["Q"], arrays["Q"])
+    for name, read in (("a.json", "kept"), ("a.arrays", "arrays")):
+        content = (first.folder / name).read_bytes()
+        (first.folder / f"b-{name}").write_bytes(content)
+        assert getattr(first, read)(f"b-{name}") is None, "under another name"
+        (other.folder / name).write_bytes(content)
+        assert getattr(other, read)(name) is None, "in another request's folder"
+        (first.folder / name).write_bytes(content[: len(content) // 2])
+        assert getattr(first, read)(name) is None, "cut off"

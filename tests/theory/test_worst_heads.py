@@ -12,6 +12,7 @@ from attnprune_verify.instance.rope import RoPE
 from attnprune_verify.model.layer_functions import layer_attention
 from attnprune_verify.theory import layer_verdicts
 from attnprune_verify.theory.bounds import BOUND_IDS, Bound
+from attnprune_verify.theory.guarantees import guarantees
 from attnprune_verify.theory.heads import head_floors
 from attnprune_verify.theory.layer_verdicts import layer_bounds, layer_theorem
 from attnprune_verify.theory.layers import layer_assumptions, layer_constants
@@ -181,3 +182,16 @@ def test_of_many_weights_the_steepest_head_is_judged(monkeypatch: pytest.MonkeyP
     """Its K is the largest, which is head 0's here: 3 times a weight of 1."""
     monkeypatch.setattr(layer_verdicts, "_MANY", 0)
     assert {bound.note.partition(":")[0] for bound in layer_bounds(two_heads(full=True, lam=0.1))} == {"head 0"}
+
+
+@pytest.mark.parametrize("mask", [None, "causal", np.eye(3), [[1, 0, 0], [1, 0, 1], [0, 1, 0]]], ids=str)
+@pytest.mark.parametrize("lam", [1e-3, 1e3])
+def test_rows_with_a_choice_bound_the_attention_term(mask, lam: float) -> None:  # type: ignore[no-untyped-def]
+    """A row with one allowed token adds nothing: the lesser of lam d^2/2 and the number of the other rows."""
+    instance = Instance(np.eye(3), np.eye(3), mask=mask, lam=lam)
+    rows = np.ones((3, 3)) if mask is None else np.tri(3) if isinstance(mask, str) else np.array(mask)
+    choices = sum(sum(row) > 1 for row in rows.tolist())
+    confinement = guarantees(instance)[0]
+    assert confinement.id == "confinement"
+    assert confinement.numbers["attention"] == pytest.approx(min(9 * lam / 2, choices))
+    assert ("says nothing" in confinement.says) is (9 * lam / 2 > choices)

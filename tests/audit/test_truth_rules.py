@@ -1,0 +1,46 @@
+"""How coarse a look is: the limits of what norms and 16-bit formats excuse, against their definitions."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from attnprune_verify.audit.truth import reference as truth
+from attnprune_verify.audit.truth.asked import asked_samples
+from attnprune_verify.audit.truth.precision import precision_named
+from attnprune_verify.audit.truth.tolerance import normwise_factor
+
+
+def sample():
+    return asked_samples("gradient", 0, "full")[0]
+
+
+@pytest.mark.parametrize("size", [1.0, 1e3, 1e9])
+def test_room_for_programs_that_are_stable_in_norm_only_ends_at_64(size):
+    """Four times the worst ratio ||x_i|| ||W|| ||x_j|| / (|x_i| |W| |x_j|), of the dense and the pruned weight.
+
+    One weight is `size` times larger than the others, where the tokens are as much smaller.
+    """
+    one = sample()
+    X, W = np.array(one.X, dtype=float), np.array(one.W, dtype=float)
+    X[..., 0] /= size
+    W[0, 0] *= size
+    made = one.changed(X=X, W=W)
+    norms = np.linalg.norm(X, axis=-1)
+    longest = norms[..., :, None] * norms[..., None, :]
+    entries = [abs(X) @ abs(A) @ np.swapaxes(abs(X), -1, -2) for A in (W, made.M * W)]
+    worst = max((longest * np.linalg.norm(A) / entry).max() for A, entry in zip((W, made.M * W), entries, strict=True))
+    assert normwise_factor("gradient", made) == pytest.approx(min(4 * max(worst, 1.0), 64.0))
+    assert (size < 10) == (4 * worst < 64), "on both sides of the limit"
+
+
+@pytest.mark.parametrize("name", ["bfloat16", "float16"])
+def test_the_spread_of_a_short_format_is_that_of_float32_as_much_coarser(name):
+    """The trusted code runs in float32, which a rounding of the format exceeds by u / 2^-24."""
+    one = sample()
+    short = replace(one, precision=precision_named(name), memo={})
+    plain = replace(one, precision=precision_named("float32"), memo={})
+    coarser = short.unit_roundoff / 2.0**-24
+    assert coarser > 1000
+    found, base = truth.spread("gradient", short), truth.spread("gradient", plain)
+    assert found == pytest.approx([coarser * spread for spread in base], rel=1e-9) and min(base) > 0
