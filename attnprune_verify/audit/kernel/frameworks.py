@@ -51,8 +51,8 @@ class Framework(Protocol):
         """
 
     def differentiated(
-        self, function: Callable[..., Any], inputs: list[Any], keywords: dict[str, Any], also: list[str],
-        dlse: Any = None,
+        self, function: Callable[..., Any], inputs: list[Any], keywords: dict[str, Foreign], also: list[str],
+        dlse: Foreign = None,
     ) -> list[Any]:  # fmt: skip
         """The gradients by q, k, v, and some keywords, of the inner product with do; zero for what is not used.
 
@@ -157,8 +157,8 @@ class _NumPy:
         raise NotImplementedError("NumPy records no calls")
 
     def differentiated(
-        self, function: Callable[..., Any], inputs: list[Any], keywords: dict[str, Any], also: list[str],
-        dlse: Any = None,
+        self, function: Callable[..., Any], inputs: list[Any], keywords: dict[str, Foreign], also: list[str],
+        dlse: Foreign = None,
     ) -> list[Any]:  # fmt: skip
         raise TypeError("NumPy does not differentiate")
 

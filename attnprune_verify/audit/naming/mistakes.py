@@ -177,7 +177,7 @@ _FACTORS: dict[str, Callable[[Sample], float]] = {
     "times ln 2, as of 2^x for exp(x)": lambda sample: float(np.log(2)) * sample.factor,
     "times 1/ln 2": lambda sample: sample.factor / float(np.log(2)),
 }
-"""What stands in the place of the scale; a fused weight has the scale 1."""
+"""Factor of the logits: a fused weight has the scale 1."""
 
 
 def _turned_logits(X: Array, A: Array) -> Array:

@@ -175,7 +175,7 @@ class _Problem:
         return tuple(weigh(self.steps["prune"](M), W) for M, W in zip(self.masks, self.weights, strict=True))
 
     def heads(self, X: Array) -> list[_Head]:
-        """What the heads give on one sample."""
+        """Return the output of the heads on one sample."""
         return [self._head(X, h) for h in range(self.sample.heads)]
 
     def _head(self, X: Array, h: int) -> _Head:
