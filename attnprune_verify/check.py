@@ -39,7 +39,7 @@ _EFFORT = 22.0
 _AT_ONES = 6.0 / 22.0  # the share of M = 1: see the lines above
 
 
-class _Point(NamedTuple):
+class _OraclePoint(NamedTuple):
     name: str
     instance: Instance | LayerInstance
     share: float
@@ -265,18 +265,18 @@ def _judge_gradient(
     return tuple(max(versions, key=_badness) for versions in zip(*found, strict=True))
 
 
-def _points(instance: Instance | LayerInstance, rng: np.random.Generator) -> list[_Point]:
+def _points(instance: Instance | LayerInstance, rng: np.random.Generator) -> list[_OraclePoint]:
     """The instance itself, in float64; without masks, at M = 1 and at a random M."""
     given = (instance.M if isinstance(instance, Instance) else instance.M_Q) is not None
     here = _in_float64(instance)
     if given:
-        return [_Point("M", here, 1.0)]
+        return [_OraclePoint("M", here, 1.0)]
     elsewhere: Instance | LayerInstance
     if isinstance(here, Instance):
         elsewhere = here.with_M(rng.uniform(0.1, 0.9, here.W.shape))
     else:
         elsewhere = here.with_masks(*(rng.uniform(0.1, 0.9, W.shape) for W in (here.layer.W_Q, here.layer.W_K)))
-    return [_Point("M = 1", here, _AT_ONES), _Point("random M", elsewhere, 1.0 - _AT_ONES)]
+    return [_OraclePoint("M = 1", here, _AT_ONES), _OraclePoint("random M", elsewhere, 1.0 - _AT_ONES)]
 
 
 def _in_float64(instance: Instance | LayerInstance) -> Instance | LayerInstance:
@@ -289,7 +289,7 @@ def _in_float64(instance: Instance | LayerInstance) -> Instance | LayerInstance:
 
 
 def _judge_at(
-    point: _Point, rng: np.random.Generator, effort: float, tell: Callable[[str], None]
+    point: _OraclePoint, rng: np.random.Generator, effort: float, tell: Callable[[str], None]
 ) -> tuple[OracleVerdict, ...]:
     def progress(oracle: str) -> None:
         tell(f"{oracle} at {point.name}")
@@ -299,7 +299,7 @@ def _judge_at(
     return tuple(_with_way_out(verdict, point) for verdict in verdicts)
 
 
-def _with_way_out(verdict: OracleVerdict, point: _Point) -> OracleVerdict:
+def _with_way_out(verdict: OracleVerdict, point: _OraclePoint) -> OracleVerdict:
     """Add to a skipped oracle's verdict the effort of the whole check that is enough to run it, in two digits."""
     if verdict.needs is None:
         return verdict

@@ -13,7 +13,7 @@ from types import TracebackType
 
 from proofs_check.__main__ import CERTIFICATES
 from proofs_check.checker import judge_bytes
-from proofs_check.checker.certificate import Verdict
+from proofs_check.checker.certificate import CertificateVerdict
 from proofs_check.checker.document import read_content
 from proofs_check.checker.reject import Reject
 from proofs_check.corpus.parts import invalid
@@ -42,7 +42,7 @@ class SecondChecker:
     def __init__(self, program: Path = PROGRAM) -> None:
         self._process = subprocess.Popen([str(program), "--stream"], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
 
-    def judge(self, content: bytes) -> Verdict:
+    def judge(self, content: bytes) -> CertificateVerdict:
         stdin, stdout = self._process.stdin, self._process.stdout
         if stdin is None or stdout is None:
             raise RuntimeError("the second checker has no pipes")
@@ -51,7 +51,7 @@ class SecondChecker:
         word, _, reason = stdout.readline().decode("ascii").rstrip("\n").partition(" ")
         if word not in ("ACCEPT", "REJECT", "UNDECIDED"):
             raise RuntimeError("the second checker ended without an answer")
-        return Verdict(word == "ACCEPT", reason, undecided=word == "UNDECIDED")
+        return CertificateVerdict(word == "ACCEPT", reason, undecided=word == "UNDECIDED")
 
     def __enter__(self) -> "SecondChecker":
         return self

@@ -113,10 +113,10 @@ def estimate_memory(
     for name, size in sizes.items():
         as_count(name, size, least=1)
     needed = _TASKS[as_choice("task", task, _TASKS)]
-    return needed(_Sizes(**sizes, layer=heads is not None), keep_dense, itemsize)
+    return needed(_TaskSizes(**sizes, layer=heads is not None), keep_dense, itemsize)
 
 
-class _Sizes:
+class _TaskSizes:
     def __init__(self, *, n: int, d: int, k: int, heads: int, kv_heads: int, m: int, layer: bool) -> None:
         self.n, self.d, self.k, self.layer = n, d, k, layer
         self.square = n * n
@@ -126,19 +126,19 @@ class _Sizes:
         self.weights = d * (heads + kv_heads) * m if layer else d * d
 
 
-def _objective(sizes: _Sizes, keep_dense: bool, itemsize: int) -> int:
+def _objective(sizes: _TaskSizes, keep_dense: bool, itemsize: int) -> int:
     """Buffers for a block of rows, queries (keys, turned and repeated, and slopes), pruned weights, gradients."""
     buffers = _threads() * min(3 * sizes.attention, 1_200_000 + 3 * sizes.square // 10)
     sides = 7 * sizes.rows + 5 * sizes.keys if sizes.layer else 2 * sizes.rows
     return itemsize * (buffers + sides + 3 * sizes.weights + (sizes.attention if keep_dense else 0))
 
 
-def _check(sizes: _Sizes, keep_dense: bool, itemsize: int) -> int:
+def _check(sizes: _TaskSizes, keep_dense: bool, itemsize: int) -> int:
     """The oracles differentiate whole n x n matrices, sample by sample, and everything is computed in float64."""
     return 8 * (60 * sizes.attention + 12 * sizes.rows + 20 * sizes.d * sizes.d) + 64 * 2**20
 
 
-def _prune(sizes: _Sizes, keep_dense: bool, itemsize: int) -> int:
+def _prune(sizes: _TaskSizes, keep_dense: bool, itemsize: int) -> int:
     """Bytes for the moments of inputs, the metrics behind them, and an objective without F(1); all in float64."""
     return (
         _objective(sizes, False, 8)
@@ -147,7 +147,7 @@ def _prune(sizes: _Sizes, keep_dense: bool, itemsize: int) -> int:
     )
 
 
-_TASKS: dict[str, Callable[[_Sizes, bool, int], int]] = {"objective": _objective, "check": _check, "prune": _prune}
+_TASKS: dict[str, Callable[[_TaskSizes, bool, int], int]] = {"objective": _objective, "check": _check, "prune": _prune}
 
 
 def require_memory(what: str, needed: int, instead: str = "") -> None:

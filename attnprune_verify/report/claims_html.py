@@ -12,7 +12,7 @@ from importlib import resources
 
 from attnprune_verify.claims.run import ClaimsResult
 from attnprune_verify.files import plain
-from attnprune_verify.report.claims_layout import HEIGHT, MARGIN, WIDTH, Layout, Node, arrange
+from attnprune_verify.report.claims_layout import HEIGHT, MARGIN, WIDTH, GraphLayout, GraphNode, arrange
 from attnprune_verify.report.claims_routes import repair_route, route
 from attnprune_verify.report.claims_text import closing_sentence
 
@@ -54,7 +54,7 @@ def _legend(result: ClaimsResult) -> str:
     return "\n".join(buttons)
 
 
-def _graph(layout: Layout) -> str:
+def _graph(layout: GraphLayout) -> str:
     place = {node.id: node for node in layout.nodes}
     lines = [
         f'<svg xmlns="http://www.w3.org/2000/svg" '
@@ -75,12 +75,12 @@ def _graph(layout: Layout) -> str:
     return "\n".join([*lines, "</svg>"])
 
 
-def _edge(user: Node, used: Node) -> str:
+def _edge(user: GraphNode, used: GraphNode) -> str:
     """A line from a statement to one it uses."""
     return f'<path class="edge" data-from="{escape(user.id)}" data-to="{escape(used.id)}" d="{route(user, used)}"/>'
 
 
-def _node(node: Node) -> str:
+def _node(node: GraphNode) -> str:
     """A box with one coloured part per reading; the check mark says that everything it rests on holds."""
     share = WIDTH / len(node.records)
     parts = [
@@ -104,7 +104,7 @@ def _node(node: Node) -> str:
     )
 
 
-def _label(node: Node) -> str:
+def _label(node: GraphNode) -> str:
     """The id; a long one in two lines, broken at one of its joints. Nothing is cut."""
     x = node.x + 22
     if len(node.id) <= _LETTERS:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from attnprune_verify.claims.run import ClaimRecord
 
-__all__ = ["Band", "COLUMNS", "GAP_X", "GAP_Y", "HEIGHT", "Layout", "MARGIN", "Node", "WIDTH", "arrange"]
+__all__ = ["Band", "COLUMNS", "GAP_X", "GAP_Y", "HEIGHT", "GraphLayout", "MARGIN", "GraphNode", "WIDTH", "arrange"]
 
 WIDTH, HEIGHT = 236, 32  # pixels, chosen by looking at the page
 COLUMNS, GAP_X, GAP_Y, MARGIN = 3, 30, 12, 34
@@ -16,7 +16,7 @@ _TITLE, _BETWEEN = 38, 16  # pixels, chosen by looking at the page
 
 
 @dataclass(frozen=True)
-class Node:
+class GraphNode:
     """One statement with all its readings."""
 
     id: str
@@ -40,16 +40,16 @@ class Band:
 
 
 @dataclass(frozen=True)
-class Layout:
+class GraphLayout:
     """Placed nodes and bands, and the size of the drawing."""
 
-    nodes: tuple[Node, ...]
+    nodes: tuple[GraphNode, ...]
     bands: tuple[Band, ...]
     width: int
     height: int
 
 
-def arrange(records: Sequence[ClaimRecord]) -> Layout:
+def arrange(records: Sequence[ClaimRecord]) -> GraphLayout:
     """Place every statement: sections from top to bottom, in a section the paper's order from left to right."""
     grouped: dict[str, list[ClaimRecord]] = {}
     for record in records:
@@ -59,7 +59,7 @@ def arrange(records: Sequence[ClaimRecord]) -> Layout:
         ids = sections.setdefault(_band_of(record), [])
         if record.claim.id not in ids:
             ids.append(record.claim.id)
-    nodes: list[Node] = []
+    nodes: list[GraphNode] = []
     bands: list[Band] = []
     y = _BETWEEN
     for title, ids in sections.items():
@@ -68,11 +68,11 @@ def arrange(records: Sequence[ClaimRecord]) -> Layout:
             top = y + _TITLE + row * (HEIGHT + GAP_Y)
             for column, name in enumerate(names):
                 if name:
-                    nodes.append(Node(name, tuple(grouped[name]), column, top))
+                    nodes.append(GraphNode(name, tuple(grouped[name]), column, top))
         height = _TITLE + len(rows) * (HEIGHT + GAP_Y)
         bands.append(Band(title, y, height))
         y += height + _BETWEEN
-    return Layout(tuple(nodes), tuple(bands), 2 * MARGIN + COLUMNS * (WIDTH + GAP_X) - GAP_X, y)
+    return GraphLayout(tuple(nodes), tuple(bands), 2 * MARGIN + COLUMNS * (WIDTH + GAP_X) - GAP_X, y)
 
 
 def _rows(ids: list[str], grouped: dict[str, list[ClaimRecord]]) -> list[list[str]]:

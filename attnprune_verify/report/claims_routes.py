@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import zlib
 
-from attnprune_verify.report.claims_layout import GAP_X, GAP_Y, HEIGHT, MARGIN, WIDTH, Node
+from attnprune_verify.report.claims_layout import GAP_X, GAP_Y, HEIGHT, MARGIN, WIDTH, GraphNode
 
 __all__ = ["repair_route", "route"]
 
 _LANES = 7  # chosen: lines of one gap lie beside each other
 
 
-def route(user: Node, used: Node) -> str:
+def route(user: GraphNode, used: GraphNode) -> str:
     """The path of an SVG line from a statement to one it uses, along gutters only.
 
     Lines to the same statement share a lane.
@@ -31,7 +31,7 @@ def route(user: Node, used: Node) -> str:
     )
 
 
-def repair_route(broken: Node, repair: Node) -> str:
+def repair_route(broken: GraphNode, repair: GraphNode) -> str:
     """Route from a statement to its repair: straight to a neighbour in the row, else like any other line."""
     if broken.y == repair.y and repair.column == broken.column + 1:
         return f"M{broken.x + WIDTH} {broken.y + HEIGHT // 2}H{repair.x}"
@@ -43,6 +43,6 @@ def _gutter(number: int) -> int:
     return MARGIN + number * (WIDTH + GAP_X) - GAP_X // 2
 
 
-def _side(node: Node, gutter: int) -> int:
+def _side(node: GraphNode, gutter: int) -> int:
     """The edge of a node at a gutter beside it."""
     return node.x if gutter == node.column else node.x + WIDTH

@@ -60,7 +60,7 @@ CHECKS: dict[str, Callable[[dict[str, Any]], str]] = {
 
 
 @dataclass(frozen=True)
-class Verdict:
+class CertificateVerdict:
     """ACCEPT, REJECT, or UNDECIDED where a limit of precision or work or a fault of the checker prevented one."""
 
     accepted: bool
@@ -72,21 +72,21 @@ class Verdict:
         return "ACCEPT" if self.accepted else "UNDECIDED" if self.undecided else "REJECT"
 
 
-def judge_file(path: Path) -> Verdict:
+def judge_file(path: Path) -> CertificateVerdict:
     return _judge(lambda: check(read_document(path)))
 
 
-def judge_bytes(content: bytes) -> Verdict:
+def judge_bytes(content: bytes) -> CertificateVerdict:
     return _judge(lambda: check(parse_document(content)))
 
 
-def _judge(verify: Callable[[], str]) -> Verdict:
+def _judge(verify: Callable[[], str]) -> CertificateVerdict:
     try:
-        return Verdict(True, verify())
+        return CertificateVerdict(True, verify())
     except Reject as rejection:
-        return Verdict(False, str(rejection), undecided=isinstance(rejection, GaveUp))
+        return CertificateVerdict(False, str(rejection), undecided=isinstance(rejection, GaveUp))
     except Exception as error:  # a fault of the checker must never pass as an acceptance
-        return Verdict(False, f"the check broke down ({type(error).__name__})", undecided=True)
+        return CertificateVerdict(False, f"the check broke down ({type(error).__name__})", undecided=True)
 
 
 def check(document: Any) -> str:

@@ -187,7 +187,7 @@ def _value(block: str) -> str:
 
 
 @dataclass(frozen=True)
-class Outcome:
+class MutantOutcome:
     """Result of a mutant. `compiles`: Coq accepts it; `caught`: Coq's output differs from the pinned one."""
 
     mutant: Mutant
@@ -195,7 +195,7 @@ class Outcome:
     caught: bool
 
 
-def run(root: Path, chosen: list[Mutant]) -> list[Outcome]:
+def run(root: Path, chosen: list[Mutant]) -> list[MutantOutcome]:
     """Judge mutants, and the sentences they come from, a batch a session of Coq."""
     source = without_comments((root / "Trusted.v").read_text(encoding="utf-8"))
     before = pinned.blocks((root / "types.out").read_text(encoding="utf-8"))
@@ -207,7 +207,7 @@ def run(root: Path, chosen: list[Mutant]) -> list[Outcome]:
     for start in range(0, len(everything), BATCH):
         batch = everything[start : start + BATCH]
         for mutant, now in zip(batch, printed(source, batch, root), strict=True):
-            outcomes.append(Outcome(mutant, now != "", now != _value(before[mutant.name])))
+            outcomes.append(MutantOutcome(mutant, now != "", now != _value(before[mutant.name])))
     return outcomes
 
 

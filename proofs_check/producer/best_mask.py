@@ -21,7 +21,7 @@ OPEN = 2  # the mark of an entry that is not decided, beside 0 and 1
 
 
 @dataclass(frozen=True)
-class Case:
+class BestMaskCase:
     X: list[list[int]]
     """In eighths."""
     W: list[list[int]]
@@ -45,11 +45,11 @@ class Case:
         return [[Q(entry, 8) for entry in row] for row in rows]
 
 
-def cases() -> Iterator[tuple[str, Case]]:
+def cases() -> Iterator[tuple[str, BestMaskCase]]:
     """Name of the file and its case."""
     yield (
         "four-features",
-        Case(
+        BestMaskCase(
             [[-8, 6, 12, -10], [-4, -9, 3, 12], [2, 3, 8, 0], [-6, -9, 3, -12]],
             [[7, -12, 5, -10], [-6, -1, -11, -7], [-7, -9, -8, 9], [-6, -11, -8, 1]],
             8,
@@ -58,7 +58,7 @@ def cases() -> Iterator[tuple[str, Case]]:
     )
     yield (
         "four-features-causal",
-        Case(
+        BestMaskCase(
             [[-8, 6, 12, -10], [-4, -9, 3, 12], [2, 3, 8, 0], [-6, -9, 3, -12]],
             [[7, -12, 5, -10], [-6, -1, -11, -7], [-7, -9, -8, 9], [-6, -11, -8, 1]],
             8,
@@ -66,7 +66,7 @@ def cases() -> Iterator[tuple[str, Case]]:
     )
     yield (
         "four-features-given-mask",
-        Case(
+        BestMaskCase(
             [[-11, -10, -10, -1], [-7, 11, 9, -3], [-4, 7, -6, 7], [-11, 6, 9, -7]],
             [[11, 12, 9, 9], [1, -6, 6, 7], [-9, -4, -1, -6], [-3, 9, -8, 12]],
             6,
@@ -76,7 +76,7 @@ def cases() -> Iterator[tuple[str, Case]]:
     )
     yield (
         "five-features-causal",
-        Case(
+        BestMaskCase(
             [[-8, 6, 12, -10, -4], [-9, 3, 12, 2, 3], [8, 0, -6, -9, 3], [-12, 0, 1, 7, 12]],
             [[-12, 5, -10, -6, -1], [-11, -7, -7, -9, -8], [9, -6, -11, -8, 1], [9, -3, 2, 12, 9], [-5, 10, 9, 10, -8]],
             12,
@@ -84,7 +84,7 @@ def cases() -> Iterator[tuple[str, Case]]:
     )
     yield (
         "five-features-half",
-        Case(
+        BestMaskCase(
             [[7, -4, 11, -1, 10], [11, 8, 4, -12, 2], [12, -5, 8, -11, -7]],
             [[-6, 4, 9, -10, -1], [-7, 3, 3, -3, 3], [-1, -4, -3, -5, 4], [-3, -7, 1, 7, -3], [2, 5, -10, 2, 6]],
             12,
@@ -94,7 +94,7 @@ def cases() -> Iterator[tuple[str, Case]]:
     )
     yield (
         "six-features-causal",
-        Case(
+        BestMaskCase(
             [[-5, 6, 5, -8, -1, 7], [3, 8, 6, -10, 7, -12], [3, -4, 5, -5, -6, 10], [3, 5, 5, 3, 0, 8]],
             [
                 [-4, -9, 12, -11, -3, -5],
@@ -109,10 +109,10 @@ def cases() -> Iterator[tuple[str, Case]]:
     )
 
 
-class Problem:
+class RowCoefficients:
     """Per row with a choice the coefficients of z_k - z_j in the mask's entries, in units of 1/8^3."""
 
-    def __init__(self, case: Case) -> None:
+    def __init__(self, case: BestMaskCase) -> None:
         self.size, self.ones = case.size, case.size - case.zeros
         self.rows: list[dict[tuple[int, int], list[int]]] = []
         influence = [0] * self.size
@@ -218,8 +218,8 @@ def documents() -> Iterator[tuple[str, Document]]:
             yield f"best_mask-{name}", _document(case)
 
 
-def _document(case: Case) -> Document:
-    problem, d = Problem(case), len(case.W)
+def _document(case: BestMaskCase) -> Document:
+    problem, d = RowCoefficients(case), len(case.W)
     best, loss, leaves = problem.leaves(case.share)
     target = ball(case.share) * loss
     least = b.least([bound for pattern, bound in leaves if pattern != best])

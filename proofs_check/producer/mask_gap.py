@@ -24,7 +24,7 @@ Floats = list[list[float]]
 
 
 @dataclass(frozen=True)
-class Case:
+class MaskGapCase:
     X: list[list[int]]
     """In eighths."""
     W: list[list[int]]
@@ -44,20 +44,20 @@ FOUR = [[-8, 6, 12, -10], [-4, -9, 3, 12], [2, 3, 8, 0], [-6, -9, 3, -12], [5, 7
 WEIGHTS = [[7, -12, 5, -10], [-6, -1, -11, -7], [-7, -9, -8, 9], [-6, -11, -8, 1]]
 
 
-def cases() -> Iterator[tuple[str, Case]]:
+def cases() -> Iterator[tuple[str, MaskGapCase]]:
     """Name of the file and its case."""
-    yield "four-features", Case(FOUR, WEIGHTS, 6, "full")
-    yield "four-features-causal", Case(FOUR, WEIGHTS, 5)
+    yield "four-features", MaskGapCase(FOUR, WEIGHTS, 6, "full")
+    yield "four-features-causal", MaskGapCase(FOUR, WEIGHTS, 5)
     yield (
         "four-features-given-mask",
-        Case(FOUR[:4], WEIGHTS, 4, "given", ((1, 1, 0, 0), (1, 1, 1, 0), (0, 1, 1, 1), (1, 0, 1, 1))),
+        MaskGapCase(FOUR[:4], WEIGHTS, 4, "given", ((1, 1, 0, 0), (1, 1, 1, 0), (0, 1, 1, 1), (1, 0, 1, 1))),
     )
 
 
-class Problem:
+class MaskDivergence:
     """The sum of the rows' divergences in floats, and its gradient, the mask as one list of entries."""
 
-    def __init__(self, case: Case) -> None:
+    def __init__(self, case: MaskGapCase) -> None:
         self.X = [[entry / 8 for entry in x] for x in case.X]
         self.W = [entry / 16 for row in case.W for entry in row]
         self.d, self.allowed = len(case.W), case.allowed
@@ -145,8 +145,8 @@ def _divergence(f: b.Balls, X: b.Balls, change: b.Balls, allowed: b.Mask) -> arb
     return total
 
 
-def _document(case: Case) -> Document:
-    problem, d = Problem(case), len(case.W)
+def _document(case: MaskGapCase) -> Document:
+    problem, d = MaskDivergence(case), len(case.W)
     point = problem.relaxed(case.ones)
     mask = problem.mask(point, case.ones)
     Y = [[Fraction(round(point[a * d + c] * UNIT), UNIT) for c in range(d)] for a in range(d)]
@@ -180,7 +180,7 @@ def _document(case: Case) -> Document:
 
 
 def _sides(
-    case: Case, X: list[list[Fraction]], W: list[list[Fraction]], M: list[list[int]], Y: list[list[Fraction]]
+    case: MaskGapCase, X: list[list[Fraction]], W: list[list[Fraction]], M: list[list[int]], Y: list[list[Fraction]]
 ) -> tuple[arb, arb]:
     """KL(M), and the least value of the tangent at Y over the masks."""
     x, w, at = balls(X), balls(W), balls(Y)

@@ -18,7 +18,7 @@ LOG2 = Q(6931471805599453, 10**16)
 
 
 @dataclass(frozen=True)
-class Case:
+class PLCase:
     X: list[list[Fraction]]
     W: list[list[Fraction]]
     M: list[list[Fraction]]
@@ -51,14 +51,14 @@ class Numbers:
     rhs: arb
 
 
-def cases() -> Iterator[tuple[str, Case]]:
+def cases() -> Iterator[tuple[str, PLCase]]:
     """Name of the file and its case; every refutation is followed by the confirmation of the corrected mu on the
     same instance.
     """
     eye, zeros = b.identity(2), [[Q(0)] * 2] * 2
     half = [[Q(1, 2)] * 2] * 2
     log_w = [[LOG2, 2 * LOG2], [2 * LOG2, LOG2]]
-    base = Case(eye, log_w, zeros, Q(0), Q(1), Q(1, 2), PAPER_MU)
+    base = PLCase(eye, log_w, zeros, Q(0), Q(1), Q(1, 2), PAPER_MU)
     yield from _pair("lambda-0", base)
     yield from _pair("lambda-1e-4", replace(base, lam=Q(1, 10**4)))
     for power in (1, 2, 3):
@@ -78,28 +78,28 @@ def cases() -> Iterator[tuple[str, Case]]:
     yield "PL_ineq-confirmation-attained-three-tokens", _attained(3)
 
 
-def _pair(name: str, case: Case) -> Iterator[tuple[str, Case]]:
+def _pair(name: str, case: PLCase) -> Iterator[tuple[str, PLCase]]:
     yield f"PL_ineq-refutation-{name}", case
     yield f"PL_ineq-confirmation-{name}", replace(case, mu=SQUARED_MU)
 
 
-def _four_tokens() -> Case:
+def _four_tokens() -> PLCase:
     """n = 4 < d = 5, X with orthonormal rows, weights of both signs, M inside the box: the refutation is not a
     matter of n = d = 2.
     """
     eye = [[Q(int(i == j)) for j in range(5)] for i in range(4)]
     signs = [[Q((-1) ** (i * j + i), 10) for j in range(5)] for i in range(5)]
     M = [[Q(1 + (3 * i + 2 * j) % 5, 10) for j in range(5)] for i in range(5)]
-    return Case(eye, signs, M, Q(1, 10**7), Q(1), Q(22, 100), PAPER_MU)
+    return PLCase(eye, signs, M, Q(1, 10**7), Q(1), Q(22, 100), PAPER_MU)
 
 
-def _attained(n: int) -> Case:
+def _attained(n: int) -> PLCase:
     """X = I, |W| = 1, F uniform: ||grad L||^2 = (min|W| beta delta)^2 ||c||^2 exactly."""
     W = [[Q(1 if i == j else -1) for j in range(n)] for i in range(n)]
-    return Case(b.identity(n), W, [[Q(0)] * n] * n, Q(0), Q(1), Q(1, n), SQUARED_MU)
+    return PLCase(b.identity(n), W, [[Q(0)] * n] * n, Q(0), Q(1), Q(1, n), SQUARED_MU)
 
 
-def numbers(case: Case) -> Numbers:
+def numbers(case: PLCase) -> Numbers:
     """Return both sides of the inequality, in balls at the working precision."""
     n, d = len(case.X), len(case.W)
     mask = case.allowed
@@ -121,7 +121,7 @@ def numbers(case: Case) -> Numbers:
     return Numbers(min_f, b.norm_sq(c), b.norm_sq(grad), rhs)
 
 
-def settled(case: Case) -> tuple[Numbers, int, str]:
+def settled(case: PLCase) -> tuple[Numbers, int, str]:
     """Double the precision until the relation is decided; an attained equality is reported as lhs >= rhs."""
     for bits in (128, 256, 512, 1024):
         with b.precision(bits):

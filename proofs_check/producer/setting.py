@@ -104,14 +104,14 @@ def floor_of_attention(setting: Setting, radius: arb) -> arb:
 
 
 @dataclass(frozen=True)
-class Point:
+class TokenPoint:
     c_sq: arb
     norm_sq: arb
     gradient: b.Balls
     F: b.Balls
 
 
-def point(setting: Setting, M: b.Balls) -> Point:
+def point(setting: Setting, M: b.Balls) -> TokenPoint:
     sizes = setting.sizes
     count = [[arb(s * t) for t in sizes] for s in sizes]
     B, W = ([[ball(e) for e in row] for row in A] for A in (setting.B, setting.W))
@@ -122,7 +122,7 @@ def point(setting: Setting, M: b.Balls) -> Point:
     lam = ball(setting.lam)
     grad = [[g + lam * m for g, m in zip(gs, ms, strict=True)] for gs, ms in zip(G, M, strict=True)]
     norm = sum((k * m * m for ks, ms in zip(count, M, strict=True) for k, m in zip(ks, ms, strict=True)), arb(0))
-    return Point(b.norm_sq(c), norm, grad, F)
+    return TokenPoint(b.norm_sq(c), norm, grad, F)
 
 
 def start(setting: Setting) -> b.Balls:

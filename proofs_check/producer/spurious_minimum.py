@@ -17,7 +17,7 @@ RADIUS = Q(1, 10**10)
 
 
 @dataclass(frozen=True)
-class Case:
+class MinimumCase:
     X: list[list[int]]
     W: list[list[int]]
     start: list[list[float]]
@@ -26,10 +26,10 @@ class Case:
     curvature: Fraction  # somewhat below the least eigenvalue of the Hessian
 
 
-def cases() -> Iterator[tuple[str, Case]]:
+def cases() -> Iterator[tuple[str, MinimumCase]]:
     yield (
         "four-tokens",
-        Case(
+        MinimumCase(
             [[-2, -1], [1, 3], [-2, -2], [2, 0]],
             [[-3, 3], [2, -3]],
             [[0.1159488534, 0.2368410716], [-0.3210097236, 0.2168730488]],
@@ -40,7 +40,7 @@ def cases() -> Iterator[tuple[str, Case]]:
     )
     yield (
         "five-tokens",
-        Case(
+        MinimumCase(
             [[0, -1], [-3, -2], [-2, 1], [0, 2], [2, -2]],
             [[-3, 3], [3, 3]],
             [[-0.2599294770, -0.3155898915], [0.3223881322, 0.2453948017]],
@@ -51,7 +51,7 @@ def cases() -> Iterator[tuple[str, Case]]:
     )
     yield (
         "four-tokens-again",
-        Case(
+        MinimumCase(
             [[-3, -1], [1, 2], [3, 0], [0, -2]],
             [[-1, -3], [-1, 3]],
             [[0.33378112, 0.33369237], [0.87647671, -0.29152817]],
@@ -62,7 +62,7 @@ def cases() -> Iterator[tuple[str, Case]]:
     )
     yield (
         "five-tokens-causal",
-        Case(
+        MinimumCase(
             [[1, -2], [-2, -3], [0, -3], [1, 3], [3, -1]],
             [[2, 2], [-3, 2]],
             [[0.2183513871, -0.1572010439], [0.0501455195, -0.5668578118]],
@@ -73,7 +73,7 @@ def cases() -> Iterator[tuple[str, Case]]:
     )
     yield (
         "seven-tokens-causal-in-box",
-        Case(
+        MinimumCase(
             [[0, 2], [-2, 3], [-3, 2], [-3, 1], [1, 1], [0, -1], [3, 1]],
             [[2, 2], [-3, -1]],
             [[0.00209233, 0.33303125], [0.59203062, 0.15713096]],
@@ -84,7 +84,7 @@ def cases() -> Iterator[tuple[str, Case]]:
     )
     yield (
         "six-tokens-causal-in-box",
-        Case(
+        MinimumCase(
             [[0, 1], [2, -2], [3, 2], [2, -3], [-2, 2], [-1, -3]],
             [[2, -1], [-3, 1]],
             [[0.19671602, 0.97194186], [0.19723738, 0.95702949]],
@@ -102,7 +102,7 @@ class Derivatives:
     hessian: list[list[arb]]
 
 
-def derivatives(case: Case, M: list[list[Fraction]]) -> Derivatives:
+def derivatives(case: MinimumCase, M: list[list[Fraction]]) -> Derivatives:
     """L_attn, W o (X^T p X) and sum_i A_i^T H_i A_i with H = J^2 + diag(g) - F g^T - g F^T, g = J c."""
     n, d = len(case.X), len(case.W)
     mask = b.causal(n) if case.mask == "causal" else b.full(n)
@@ -125,7 +125,7 @@ def derivatives(case: Case, M: list[list[Fraction]]) -> Derivatives:
     return Derivatives(b.norm_sq(c) / 2, grad, hessian)
 
 
-def newton(case: Case) -> list[list[Fraction]]:
+def newton(case: MinimumCase) -> list[list[Fraction]]:
     """The stationary point to 40 decimals, as exact fractions."""
     d = len(case.W)
     M = [[Q(str(entry)) for entry in row] for row in case.start]

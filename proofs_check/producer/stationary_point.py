@@ -16,7 +16,7 @@ BITS = 256  # bits; chosen: twice the checkers' first precision
 
 
 @dataclass(frozen=True)
-class Case:
+class StationaryCase:
     X: list[list[Fraction]]
     W: list[list[Fraction]]
     lam: Fraction
@@ -35,14 +35,14 @@ class Case:
         return b.causal(len(self.X)) if self.mask == "causal" else b.full(len(self.X))
 
 
-def cases() -> Iterator[tuple[str, Case]]:
+def cases() -> Iterator[tuple[str, StationaryCase]]:
     """Name of the file and its case: more tokens than features, where the space is all M; fewer, where it is not."""
     five = ((1, 1, 0, 0, 1), (1, 1, 1, 0, 0), (0, 1, 1, 1, 0), (1, 0, 1, 1, 1), (1, 1, 1, 1, 1))
     near, far = Q(1, 100), (0.1159488534, 0.2368410716, -0.3210097236, 0.2168730488)
-    yield "four-tokens", Case(over([[4, 5], [-7, 0], [8, 7], [4, 1]], 4), over([[6, -3], [3, -5]], 8), near)
+    yield "four-tokens", StationaryCase(over([[4, 5], [-7, 0], [8, 7], [4, 1]], 4), over([[6, -3], [3, -5]], 8), near)
     yield (
         "six-tokens-causal",
-        Case(
+        StationaryCase(
             over([[-4, -6], [0, -5], [7, 6], [7, 4], [-2, -5], [7, -8]], 4),
             over([[7, -8], [4, -6]], 8),
             near,
@@ -51,7 +51,7 @@ def cases() -> Iterator[tuple[str, Case]]:
     )
     yield (
         "seven-tokens",
-        Case(
+        StationaryCase(
             over([[4, 5, -7], [0, 8, 7], [4, 1, 7], [3, -2, 8], [-4, 1, -4], [-5, 0, -4], [1, -5, -6]], 4),
             over([[8, -6, 6], [-8, 5, -1], [-7, -8, 4]], 8),
             Q(1, 1000),
@@ -59,7 +59,7 @@ def cases() -> Iterator[tuple[str, Case]]:
     )
     yield (
         "five-tokens-given-mask",
-        Case(
+        StationaryCase(
             over([[-1, -4], [3, 7], [-6, -8], [7, 0], [-1, -2]], 4),
             over([[8, 3], [-3, 1]], 8),
             Q(1, 1000),
@@ -67,13 +67,15 @@ def cases() -> Iterator[tuple[str, Case]]:
             given=five,
         ),
     )
-    spurious = Case(over([[-2, -1], [1, 3], [-2, -2], [2, 0]], 1), over([[-3, 3], [2, -3]], 1), Q(1, 1000), start=far)
+    spurious = StationaryCase(
+        over([[-2, -1], [1, 3], [-2, -2], [2, 0]], 1), over([[-3, 3], [2, -3]], 1), Q(1, 1000), start=far
+    )
     yield "four-tokens-far-from-ones", spurious
-    two = Case(over([[-4, -6], [0, -5]], 4), over([[8, 7], [-2, 1]], 8), near, space="range", digits=3)
+    two = StationaryCase(over([[-4, -6], [0, -5]], 4), over([[8, 7], [-2, 1]], 8), near, space="range", digits=3)
     yield "two-tokens-range", two
     yield (
         "three-tokens-causal-range",
-        Case(
+        StationaryCase(
             over([[4, 5, -7, 0], [8, 7, 4, 1], [7, 3, -2, 8]], 4),
             over([[-5, -2, 3, 2], [-6, 2, 7, 4], [8, 1, -2, 1], [6, -6, -4, -4]], 8),
             near,
@@ -96,7 +98,7 @@ def over(rows: list[list[int]], unit: int) -> list[list[Fraction]]:
 class Coordinates:
     """L in coordinates y of the space, M = sum_k y_k D_k, from closed forms in the centred logits."""
 
-    def __init__(self, case: Case) -> None:
+    def __init__(self, case: StationaryCase) -> None:
         d = len(case.W)
         self.lam = ball(case.lam)
         slopes = [
@@ -211,7 +213,7 @@ def _newton(space: Coordinates, start: list[Fraction], digits: int) -> list[Frac
     return [Q(round(entry * 10**digits), 10**digits) for entry in y]
 
 
-def document(case: Case) -> Document:
+def document(case: StationaryCase) -> Document:
     space = Coordinates(case)
     y = _newton(space, [Q(str(entry)) for entry in case.start] if case.start else space.start(), case.digits)
     s, H, g = space.at(y)

@@ -17,7 +17,7 @@ from proofs_check.steps.exact import Matrix, Q, Vector, diag, dot, hadamard, mat
 
 
 @dataclass(frozen=True)
-class Instance:
+class StepInstance:
     """X, W, M, a mask and positive weights u, u~ on it."""
 
     seed: int
@@ -99,7 +99,7 @@ def _softmax(u: Matrix) -> Matrix:
     return [[entry / sum(row) for entry in row] for row in u]
 
 
-def instance(seed: int, n: int, d: int, mask: str = "full") -> Instance:
+def instance(seed: int, n: int, d: int, mask: str = "full") -> StepInstance:
     rng = random.Random(seed)
     Mc = [
         [Q(int(mask == "full" or (mask == "causal" and j <= i) or i == j or rng.random() < 0.5)) for j in range(n)]
@@ -107,7 +107,7 @@ def instance(seed: int, n: int, d: int, mask: str = "full") -> Instance:
     ]
     if mask == "causal":
         Mc = [[Q(int(j <= i)) for j in range(n)] for i in range(n)]
-    return Instance(
+    return StepInstance(
         seed, n, d, matrix(rng, n, d), matrix(rng, d, d), matrix(rng, d, d, 0, 3), Mc,
         matrix(rng, n, n, 1, 12), matrix(rng, n, n, 1, 12), Q(rng.randint(0, 9), 10),
     )  # fmt: skip
@@ -124,14 +124,14 @@ SHAPES = (
 )
 
 
-def at_zero() -> Instance:
+def at_zero() -> StepInstance:
     """M = 0, where the paper's F is exactly uniform whatever X and W are."""
     zeros, ones = [[Q(0)] * 2] * 2, [[Q(1)] * 2] * 2
     X, W = [[Q(1), Q(0)], [Q(1, 2), Q(1)]], [[Q(1, 2), Q(-1)], [Q(1, 3), Q(2)]]
-    return Instance(98, 2, 2, X, W, zeros, ones, [[Q(2), Q(1)], [Q(1), Q(3)]], ones, Q(1, 10))
+    return StepInstance(98, 2, 2, X, W, zeros, ones, [[Q(2), Q(1)], [Q(1), Q(3)]], ones, Q(1, 10))
 
 
-def instances(full_only: bool = False) -> Iterator[Instance]:
+def instances(full_only: bool = False) -> Iterator[StepInstance]:
     """M = 0, then random exact instances of several shapes and masks, the same ones every time."""
     yield at_zero()
     for seed, (n, d, mask) in enumerate(SHAPES):

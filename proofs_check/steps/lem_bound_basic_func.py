@@ -3,7 +3,7 @@
 from fractions import Fraction
 
 from proofs_check.steps.exact import dot, largest, norm_sq, root_at_most_sum, row_sums
-from proofs_check.steps.instance import Instance, instances
+from proofs_check.steps.instance import StepInstance, instances
 from proofs_check.steps.record import Step, on, step
 
 LABEL = "lem:bound_basic_func"
@@ -13,18 +13,18 @@ FAILING = ("part 1, reason", "part 10, 3")
 def steps() -> list[Step]:
     cases = list(instances())
 
-    def entries(x: Instance) -> list[Fraction]:
+    def entries(x: StepInstance) -> list[Fraction]:
         return [entry for row in x.F for entry in row]
 
-    def reversed_reason(x: Instance) -> tuple[str, bool]:
+    def reversed_reason(x: StepInstance) -> tuple[str, bool]:
         bad = [entry for entry in entries(x) if not entry <= entry * entry]
         return (f"{x}: F_ij = {bad[0]} > {bad[0] ** 2} = F_ij^2" if bad else str(x)), not bad
 
-    def R_sq(x: Instance) -> Fraction:
+    def R_sq(x: StepInstance) -> Fraction:
         """R^2 as small as the assumption allows: max(||X||_F, ||W||_F)^2, above 1."""
         return max(norm_sq(x.X), norm_sq(x.W), Fraction(2))
 
-    def products(x: Instance) -> list[tuple[Fraction, Fraction]]:
+    def products(x: StepInstance) -> list[tuple[Fraction, Fraction]]:
         """Parts 8 and 9, squared: against R^6."""
         found = []
         for i0, j0 in x.positions:
@@ -36,10 +36,10 @@ def steps() -> list[Step]:
                 ]
         return found
 
-    def diagonal(x: Instance) -> Fraction:
+    def diagonal(x: StepInstance) -> Fraction:
         return sum((entry**2 for entry in row_sums(x.p1)), Fraction(0))
 
-    def equality(x: Instance) -> tuple[str, bool]:
+    def equality(x: StepInstance) -> tuple[str, bool]:
         left, right = x.n * norm_sq(x.p1), Fraction(4 * x.n**2)
         return f"{x}: (||1||_2 ||c o F||_F)^2 = {left}, (sqrt(n) 2 sqrt(n))^2 = {right}", left == right
 

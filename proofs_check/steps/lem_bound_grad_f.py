@@ -3,7 +3,7 @@
 from fractions import Fraction
 
 from proofs_check.steps.exact import dot, norm_sq
-from proofs_check.steps.instance import Instance, instances
+from proofs_check.steps.instance import StepInstance, instances
 from proofs_check.steps.record import Step, on, step
 
 LABEL = "lem:bound_grad_f"
@@ -13,13 +13,13 @@ FAILING = ("second display, 1",)
 def steps() -> list[Step]:
     cases = list(instances())
 
-    def derivatives(x: Instance) -> list[Fraction]:
+    def derivatives(x: StepInstance) -> list[Fraction]:
         return [entry for i in range(x.n) for i1, j1 in x.entries for entry in x.dF(i, i1, j1)]
 
-    def R_sq(x: Instance) -> Fraction:
+    def R_sq(x: StepInstance) -> Fraction:
         return max(norm_sq(x.X), norm_sq(x.W), Fraction(2))
 
-    def split(x: Instance) -> bool:
+    def split(x: StepInstance) -> bool:
         for i in range(x.n):
             for i1, j1 in x.entries:
                 k, F = x.k(i, i1, j1), x.F[i]
@@ -27,7 +27,7 @@ def steps() -> list[Step]:
                     return False
         return True
 
-    def without_square(x: Instance) -> tuple[str, bool]:
+    def without_square(x: StepInstance) -> tuple[str, bool]:
         left, right = sum(e * e for e in derivatives(x)), sum(abs(e) for e in derivatives(x))
         return f"{x}: ||.||_F^2 = {left}, the displayed radicand {right}", left == right
 

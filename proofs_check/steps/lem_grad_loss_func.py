@@ -2,7 +2,7 @@
 
 from fractions import Fraction
 
-from proofs_check.steps.instance import Instance, instances
+from proofs_check.steps.instance import StepInstance, instances
 from proofs_check.steps.record import Step, step
 
 LABEL = "lem:grad_loss_func"
@@ -12,10 +12,10 @@ FAILING: tuple[str, ...] = ()
 def steps() -> list[Step]:
     cases = [(x, i1, j1) for x in instances() for i1, j1 in x.entries]
 
-    def summed(x: Instance, i1: int, j1: int) -> Fraction:
+    def summed(x: StepInstance, i1: int, j1: int) -> Fraction:
         return sum((x.B1(i, j, i1, j1) + x.B2(i, j, i1, j1) for i, j in x.positions), Fraction(0))
 
-    def regulariser(x: Instance, i1: int, j1: int) -> bool:
+    def regulariser(x: StepInstance, i1: int, j1: int) -> bool:
         """(lam/2)((m + h)^2 - m^2) = h lam m + lam h^2 / 2."""
         m, h = x.M[i1][j1], Fraction(1, 997)
         return x.lam / 2 * ((m + h) ** 2 - m**2) == h * x.lam * m + x.lam * h * h / 2

@@ -1,7 +1,7 @@
 """lem:grad_one_unit: dc_{i0,j0} = dF_{i0,j0}: f does not depend on M."""
 
 from proofs_check.steps.exact import dot
-from proofs_check.steps.instance import Instance
+from proofs_check.steps.instance import StepInstance
 from proofs_check.steps.lem_grad_soft_prob import places
 from proofs_check.steps.record import Step, step
 
@@ -10,7 +10,7 @@ FAILING: tuple[str, ...] = ()
 
 
 def steps() -> list[Step]:
-    def same_change(x: Instance, i0: int, j0: int, i1: int, j1: int) -> bool:
+    def same_change(x: StepInstance, i0: int, j0: int, i1: int, j1: int) -> bool:
         """f is constant, so c changes as F does when u~ moves along du~."""
         kept = [a * b for a, b in zip(x.u_tilde[i0], x.Mc[i0], strict=True)]
         moved = [a * (1 + k / 10**6) for a, k in zip(kept, x.k(i0, i1, j1), strict=True)]

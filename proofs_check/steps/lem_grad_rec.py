@@ -8,7 +8,7 @@ depend on it.
 from fractions import Fraction
 
 from proofs_check.steps.exact import dot
-from proofs_check.steps.instance import Instance, instances
+from proofs_check.steps.instance import StepInstance, instances
 from proofs_check.steps.record import Step, step
 
 LABEL = "lem:grad_rec"
@@ -18,17 +18,17 @@ FAILING = ("second display, 2",)
 def steps() -> list[Step]:
     cases = [(x, i1, j1) for x in instances() for i1, j1 in x.entries]
 
-    def terms(x: Instance, i1: int, j1: int) -> list[Fraction]:
+    def terms(x: StepInstance, i1: int, j1: int) -> list[Fraction]:
         return [x.B1(i0, j0, i1, j1) + x.B2(i0, j0, i1, j1) for i0, j0 in x.positions]
 
-    def summed(x: Instance, i1: int, j1: int) -> Fraction:
+    def summed(x: StepInstance, i1: int, j1: int) -> Fraction:
         return sum((dot(x.c[i], x.dF(i, i1, j1)) for i in range(x.n)), Fraction(0))
 
-    def one_term(x: Instance, i1: int, j1: int) -> bool:
+    def one_term(x: StepInstance, i1: int, j1: int) -> bool:
         """The printed line has no sum: it would hold for every (i0, j0)."""
         return all(term == summed(x, i1, j1) for term in terms(x, i1, j1))
 
-    def half_square(x: Instance, i1: int, j1: int) -> bool:
+    def half_square(x: StepInstance, i1: int, j1: int) -> bool:
         """1/2 ((c + h dc)^2 - c^2) = h c dc + h^2 dc^2 / 2: the first-order term is c dc."""
         h, rest = Fraction(1, 1000), Fraction(0)
         for i in range(x.n):
@@ -36,7 +36,7 @@ def steps() -> list[Step]:
                 rest += ((c + h * dc) ** 2 - c**2) / 2 - h * c * dc - h * h * dc**2 / 2
         return rest == 0
 
-    def named(case: tuple[Instance, int, int]) -> str:
+    def named(case: tuple[StepInstance, int, int]) -> str:
         return (
             f"{case[0]}, (i1, j1) = {case[1:]}: sum {summed(*case)}, single terms {', '.join(map(str, terms(*case)))}"
         )

@@ -6,13 +6,13 @@ from collections.abc import Iterator
 from fractions import Fraction
 
 from proofs_check.steps.exact import dot
-from proofs_check.steps.instance import Instance, instances
+from proofs_check.steps.instance import StepInstance, instances
 from proofs_check.steps.record import Step, step
 
 LABEL = "lem:grad_soft_prob"
 FAILING: tuple[str, ...] = ()
 
-Place = tuple[Instance, int, int, int, int]
+Place = tuple[StepInstance, int, int, int, int]
 
 
 def places() -> Iterator[Place]:

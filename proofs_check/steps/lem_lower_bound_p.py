@@ -1,7 +1,7 @@
 """lem:lower_bound_p: ||B o F - diag((B o F) 1) F||_F >= delta ||B||_F."""
 
 from proofs_check.steps.exact import Matrix, dot, norm_sq, row_sums, smallest
-from proofs_check.steps.instance import Instance, instances
+from proofs_check.steps.instance import StepInstance, instances
 from proofs_check.steps.record import Step, on, step
 
 LABEL = "lem:lower_bound_p"
@@ -11,7 +11,7 @@ FAILING: tuple[str, ...] = ()
 def steps() -> list[Step]:
     cases = list(instances(full_only=True))
 
-    def centred_rows(x: Instance) -> Matrix:
+    def centred_rows(x: StepInstance) -> Matrix:
         return [[(b - dot(c, f)) * w for b, w in zip(c, f, strict=True)] for c, f in zip(x.c, x.F, strict=True)]
 
     return [

@@ -3,36 +3,36 @@
 from fractions import Fraction
 
 from proofs_check.steps.exact import Matrix, diag, hadamard, outer, scaled, times, total, transpose
-from proofs_check.steps.instance import Instance, instances
+from proofs_check.steps.instance import StepInstance, instances
 from proofs_check.steps.record import Step, on, step
 
 LABEL = "lem:mat_view_b1"
 FAILING: tuple[str, ...] = ()
 
 
-def C1(x: Instance, i0: int, j0: int) -> Matrix:
+def C1(x: StepInstance, i0: int, j0: int) -> Matrix:
     return [[x.B1(i0, j0, i1, j1) for j1 in range(x.d)] for i1 in range(x.d)]
 
 
 def steps() -> list[Step]:
-    def weight(x: Instance, i0: int, j0: int) -> Fraction:
+    def weight(x: StepInstance, i0: int, j0: int) -> Fraction:
         return x.c[i0][j0] * x.F[i0][j0]
 
-    def sandwiched(x: Instance) -> bool:
+    def sandwiched(x: StepInstance) -> bool:
         return all(
             C1(x, i, j) == scaled(weight(x, i, j), times(diag(x.X[i]), x.W, diag(x.X[j]))) for i, j in x.positions
         )
 
-    def as_hadamard(x: Instance) -> bool:
+    def as_hadamard(x: StepInstance) -> bool:
         return all(C1(x, i, j) == scaled(weight(x, i, j), hadamard(x.W, outer(x.X[i], x.X[j]))) for i, j in x.positions)
 
-    def summed(x: Instance) -> Matrix:
+    def summed(x: StepInstance) -> Matrix:
         return total([C1(x, i, j) for i, j in x.positions])
 
-    def pulled_out(x: Instance) -> Matrix:
+    def pulled_out(x: StepInstance) -> Matrix:
         return hadamard(x.W, total([scaled(weight(x, i, j), outer(x.X[i], x.X[j])) for i, j in x.positions]))
 
-    def by_columns(x: Instance) -> Matrix:
+    def by_columns(x: StepInstance) -> Matrix:
         """W o sum over j0 of (X^T (p_1)_{*,j0}) X_{j0}^T."""
         columns = times(transpose(x.X), x.p1)
         return hadamard(x.W, total([outer([row[j] for row in columns], x.X[j]) for j in range(x.n)]))

@@ -16,26 +16,26 @@ from proofs_check.steps.exact import (
     total,
     transpose,
 )
-from proofs_check.steps.instance import Instance, instances
+from proofs_check.steps.instance import StepInstance, instances
 from proofs_check.steps.record import Step, on, step
 
 LABEL = "lem:mat_view_b2"
 FAILING: tuple[str, ...] = ()
 
 
-def C2(x: Instance, i0: int, j0: int) -> Matrix:
+def C2(x: StepInstance, i0: int, j0: int) -> Matrix:
     return [[x.B2(i0, j0, i1, j1) for j1 in range(x.d)] for i1 in range(x.d)]
 
 
 def steps() -> list[Step]:
-    def mean_key(x: Instance, i0: int) -> Vector:
+    def mean_key(x: StepInstance, i0: int) -> Vector:
         """X^T F_{i0}."""
         return apply(transpose(x.X), x.F[i0])
 
-    def weight(x: Instance, i0: int, j0: int) -> Fraction:
+    def weight(x: StepInstance, i0: int, j0: int) -> Fraction:
         return x.c[i0][j0] * x.F[i0][j0]
 
-    def entry(x: Instance) -> bool:
+    def entry(x: StepInstance) -> bool:
         """c F f^T X_{*,j1} (diag(X_{i0}) W_{*,j1})_{i1}."""
         return all(
             -C2(x, i, j)[a][b]
@@ -44,30 +44,30 @@ def steps() -> list[Step]:
             for a, b in x.entries
         )
 
-    def sandwiched(x: Instance) -> bool:
+    def sandwiched(x: StepInstance) -> bool:
         return all(
             scaled(-1, C2(x, i, j)) == scaled(weight(x, i, j), times(diag(x.X[i]), x.W, diag(mean_key(x, i))))
             for i, j in x.positions
         )
 
-    def as_hadamard(x: Instance) -> bool:
+    def as_hadamard(x: StepInstance) -> bool:
         return all(
             scaled(-1, C2(x, i, j)) == scaled(weight(x, i, j), hadamard(outer(x.X[i], mean_key(x, i)), x.W))
             for i, j in x.positions
         )
 
-    def summed(x: Instance) -> Matrix:
+    def summed(x: StepInstance) -> Matrix:
         return scaled(-1, total([C2(x, i, j) for i, j in x.positions]))
 
-    def by_rows(x: Instance) -> Matrix:
+    def by_rows(x: StepInstance) -> Matrix:
         """W o sum over i0 of (X_{i0} F_{i0}^T X) 1^T (p_1)_{i0}."""
         sums = row_sums(x.p1)
         return hadamard(x.W, total([scaled(sums[i], outer(x.X[i], mean_key(x, i))) for i in range(x.n)]))
 
-    def with_diag(x: Instance) -> Matrix:
+    def with_diag(x: StepInstance) -> Matrix:
         return hadamard(x.W, times(transpose(x.X), diag(row_sums(x.p1)), x.F, x.X))
 
-    def final(x: Instance) -> Matrix:
+    def final(x: StepInstance) -> Matrix:
         return hadamard(x.W, times(transpose(x.X), x.p2, x.X))
 
     return [

@@ -27,15 +27,15 @@ from proofs_check.steps.exact import (
     times,
     transpose,
 )
-from proofs_check.steps.instance import Instance, instances
+from proofs_check.steps.instance import StepInstance, instances
 from proofs_check.steps.record import Step, on, step
 
 LABEL = "lem:PL_ineq"
 FAILING = ("second display, 3", "second display, 4", "second display, 5", "second display, conclusion")
 
 
-def cases() -> list[tuple[Instance, Fraction, Fraction]]:
-    """Instance, beta, delta."""
+def cases() -> list[tuple[StepInstance, Fraction, Fraction]]:
+    """The instance, beta, delta."""
     found = []
     for x in instances(full_only=True):
         if x.n <= x.d and smallest(x.W) > 0:
@@ -48,7 +48,7 @@ def cases() -> list[tuple[Instance, Fraction, Fraction]]:
                 boxed = replace(x, M=[[abs(entry) / 2 for entry in row] for row in x.M])
                 found.append((boxed, beta, smallest(x.F)))
     half, ones = scaled(Q(1, 2), identity(2)), [[Q(1)] * 2] * 2
-    plain = Instance(
+    plain = StepInstance(
         99, 2, 2, half, scaled(Q(1, 10), [[Q(1), Q(-1)], [Q(-1), Q(1)]]), [[Q(0)] * 2] * 2, ones,
         [[Q(2), Q(1)], [Q(1), Q(2)]], ones, Q(0),
     )  # fmt: skip
@@ -58,25 +58,25 @@ def cases() -> list[tuple[Instance, Fraction, Fraction]]:
 def steps() -> list[Step]:
     every = cases()
 
-    def Y(x: Instance) -> Matrix:
+    def Y(x: StepInstance) -> Matrix:
         return times(transpose(x.X), x.p, x.X)
 
-    def G(x: Instance) -> Matrix:
+    def G(x: StepInstance) -> Matrix:
         return hadamard(x.W, Y(x))
 
-    def grad_sq(x: Instance) -> Fraction:
+    def grad_sq(x: StepInstance) -> Fraction:
         return norm_sq(plus(G(x), scaled(x.lam, x.M)))
 
-    def cap(x: Instance) -> Fraction:
+    def cap(x: StepInstance) -> Fraction:
         """(max|W| ||X||_F^2)^2."""
         return (largest(x.W) * norm_sq(x.X)) ** 2
 
-    def cross(x: Instance) -> bool:
+    def cross(x: StepInstance) -> bool:
         """||G + lam M||^2 >= ||G||^2 + lam^2 ||M||^2 - alpha_1, alpha_1 = 6 sqrt(n) max|W| ||X||_F^2 lam d."""
         short = norm_sq(G(x)) + x.lam**2 * norm_sq(x.M) - grad_sq(x)
         return short <= 0 or short**2 <= 36 * x.n * cap(x) * (x.lam * x.d) ** 2
 
-    def below(name: str, left: Fraction, right: Fraction, x: Instance) -> tuple[str, bool]:
+    def below(name: str, left: Fraction, right: Fraction, x: StepInstance) -> tuple[str, bool]:
         return f"{x}: {name}: {left} < {right}", left >= right
 
     def third(power: int) -> list[tuple[str, bool]]:

@@ -16,10 +16,10 @@ from proofs_check.steps.exact import (
     times,
     transpose,
 )
-from proofs_check.steps.instance import Instance, instance
+from proofs_check.steps.instance import StepInstance, instance
 from proofs_check.steps.record import Step, step
 
-Pair = tuple[Instance, Instance, Matrix, Matrix, Matrix, Matrix]
+Pair = tuple[StepInstance, StepInstance, Matrix, Matrix, Matrix, Matrix]
 
 LABEL = "thm:lip_grad_l"
 FAILING = ("first term, 4",)
@@ -34,7 +34,7 @@ def steps() -> list[Step]:
         A, B = times(diag(row_sums(a)), x.F), times(diag(row_sums(b)), y.F)
         cases.append((x, y, a, b, A, B))
 
-    def view(x: Instance, p: Matrix) -> Matrix:
+    def view(x: StepInstance, p: Matrix) -> Matrix:
         return hadamard(x.W, times(transpose(x.X), p, x.X))
 
     def gap(case: Pair) -> Matrix:
@@ -51,7 +51,7 @@ def steps() -> list[Step]:
         parts = view(x, gap(case)), scaled(x.lam, minus(x.M, y.M))
         return root_at_most_sum(norm_sq(plus(*parts)), norm_sq(parts[0]), norm_sq(parts[1]))
 
-    def sandwich(x: Instance, p: Matrix) -> Matrix:
+    def sandwich(x: StepInstance, p: Matrix) -> Matrix:
         return times(transpose(x.X), p, x.X)
 
     def equality(case: Pair) -> tuple[str, bool]:

@@ -1,7 +1,7 @@
 """thm:mat_view_l: dL/dM = W o (X^T p X) + lam M."""
 
 from proofs_check.steps.exact import Matrix, hadamard, minus, plus, scaled, times, total, transpose
-from proofs_check.steps.instance import Instance, instances
+from proofs_check.steps.instance import StepInstance, instances
 from proofs_check.steps.lem_mat_view_b1 import C1
 from proofs_check.steps.lem_mat_view_b2 import C2
 from proofs_check.steps.record import Step, on, step
@@ -11,19 +11,19 @@ FAILING: tuple[str, ...] = ()
 
 
 def steps() -> list[Step]:
-    def derivative(x: Instance) -> Matrix:
+    def derivative(x: StepInstance) -> Matrix:
         return [[x.dL(a, b) + x.lam * x.M[a][b] for b in range(x.d)] for a in range(x.d)]
 
-    def by_terms(x: Instance) -> Matrix:
+    def by_terms(x: StepInstance) -> Matrix:
         return plus(total([plus(C1(x, i, j), C2(x, i, j)) for i, j in x.positions]), scaled(x.lam, x.M))
 
-    def view(x: Instance, p: Matrix) -> Matrix:
+    def view(x: StepInstance, p: Matrix) -> Matrix:
         return hadamard(x.W, times(transpose(x.X), p, x.X))
 
-    def split(x: Instance) -> Matrix:
+    def split(x: StepInstance) -> Matrix:
         return plus(minus(view(x, x.p1), view(x, x.p2)), scaled(x.lam, x.M))
 
-    def joined(x: Instance) -> Matrix:
+    def joined(x: StepInstance) -> Matrix:
         return plus(view(x, x.p), scaled(x.lam, x.M))
 
     return [

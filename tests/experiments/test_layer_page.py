@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from attnprune_verify.experiments.layer.tables import by_layer, by_method
-from attnprune_verify.experiments.stored.kinds import Layer
+from attnprune_verify.experiments.stored.kinds import StoredLayer
 from attnprune_verify.experiments.stored.record import FOLDER, read
 
 PAGE = (Path(__file__).parents[2] / "docs" / "real_models.md").read_text(encoding="utf-8")
@@ -29,7 +29,7 @@ def table(title: str) -> list[list[str]]:
 
 def results(name: str) -> Any:
     record, rows = read(FOLDER / name)
-    return Layer(record.plan, "model").results(rows)
+    return StoredLayer(record.plan, "model").results(rows)
 
 
 def cells(row: dict[str, Any]) -> list[str]:

@@ -174,21 +174,21 @@ def test_a_sample_of_table_1_comes_out_again_and_a_forged_one_does_not(tmp_path:
 def test_a_forged_chaotic_row_is_seen_on_another_kernel(copy: Path) -> None:
     """There it need not come out again, but an error of 1.4 does not become one of 0.1, nor does a disturbed one."""
     record, rows = read(copy)
-    replace(record, kernel="another one").write(copy, table(rows, kinds.Synthetic.columns))
-    every = kinds.Synthetic(record.plan)
+    replace(record, kernel="another one").write(copy, table(rows, kinds.StoredSynthetic.columns))
+    every = kinds.StoredSynthetic(record.plan)
     run = min((one for one in every.runs() if is_chaotic(record, every, one)), key=lambda one: (one.cell.n, one.lam))
     assert list(differences(copy, every, [run])) == []
     for row in rows:
         row["in_mean"] *= 0.4 if row["method"] == "descent" else 1.0
-    replace(record, kernel="another one").write(copy, table(rows, kinds.Synthetic.columns))
+    replace(record, kernel="another one").write(copy, table(rows, kinds.StoredSynthetic.columns))
     assert all("in_mean" in one for one in differences(copy, every, [run])) and list(differences(copy, every, [run]))
 
 
 def test_a_chaotic_row_may_come_out_from_a_start_beside_its_own_on_another_kernel(copy: Path) -> None:
     """An error that only starts beside the run's own leave is right there, and one that none of them leaves is not."""
     record, rows = read(copy)
-    replace(record, kernel="another one").write(copy, table(rows, kinds.Synthetic.columns))
-    every = kinds.Synthetic(record.plan)
+    replace(record, kernel="another one").write(copy, table(rows, kinds.StoredSynthetic.columns))
+    every = kinds.StoredSynthetic(record.plan)
     run = min((one for one in every.runs() if is_chaotic(record, every, one)), key=lambda one: (one.cell.n, one.lam))
     far, true = [{**row, "in_mean": 9 * row["in_mean"]} for row in every.rows(run)], every.disturbed
     every.rows = lambda run: far  # type: ignore[method-assign]
@@ -226,7 +226,7 @@ def test_no_row_is_there_twice_and_none_of_a_draw_that_is_not_planned(name: str)
 
 def test_what_float32_decides_is_allowed_more_than_what_it_rounds() -> None:
     """The bands of `tolerance` are far below what separates the methods: a tenth of the KL would never pass."""
-    stored = kinds.Perplexity(read(FOLDER / "table1_small")[0].plan, SMALL)
+    stored = kinds.StoredPerplexity(read(FOLDER / "table1_small")[0].plan, SMALL)
     allowed = {run.attention: stored.tolerance(run, "kl") for run in stored.runs() if run.rest in ("dense", "wanda")}
     assert allowed["wanda"] < 1e-4 < allowed["paper-gd"] < 0.05
     assert all(allowed[run.attention] <= stored.tolerance_elsewhere(run, "kl") < 0.1 for run in stored.runs()[1:])
@@ -280,7 +280,7 @@ def test_the_command_makes_this_table(name: str) -> None:
     for option in ("out", "jobs", "plots", "form", "quiet"):
         given.pop(option)
     folder = str(given.pop("folder"))
-    stored = kinds.Perplexity(record.plan, folder)
+    stored = kinds.StoredPerplexity(record.plan, folder)
     assert record.plan["model"] == folder and PerplexityPlan(folder, **given) == stored.plan
 
 
@@ -296,7 +296,7 @@ def test_a_table_tells_ratios_from_their_reference(tmp_path: Path) -> None:
     record, rows = read(FOLDER / "output_obs_small")
     for row in rows:
         row["kl"] = {"output-obs": 0.1, "sparsegpt": 0.4, "dense": 0.0}[row["attention"]]
-    record.write(tmp_path / "made_up", table(rows, kinds.Perplexity.columns))
+    record.write(tmp_path / "made_up", table(rows, kinds.StoredPerplexity.columns))
     lines = [line.split(" | ") for line in markdown(tmp_path / "made_up").splitlines()]
     assert lines[0][0] == "| W_Q, W_K" and {len(line) for line in lines if line[0] != lines[1][0]} == {9}
     assert {line[7] for line in lines if line[0] == "| output-obs" and line[1] == "dense"} == {"0.250 [0.250, 0.250]"}
@@ -314,7 +314,7 @@ def test_the_command_makes_this_plan(name: str) -> None:
     choices = {key: value for key, value in context.params.items() if value not in (None, ())}
     for option in ("folder", "out", "jobs", "plots", "form", "quiet"):
         choices.pop(option, None)
-    assert LayerPlan("model", **choices) == kinds.Layer(record.plan, "model").plan
+    assert LayerPlan("model", **choices) == kinds.StoredLayer(record.plan, "model").plan
 
 
 def test_a_sentence_of_ours_that_fails_is_not_shipped() -> None:
@@ -366,6 +366,6 @@ def test_help_says_how_long_the_default_plan_took() -> None:
 
 def test_who_refines_what_it_keeps_is_compared_by_its_errors_on_another_kernel() -> None:
     """Rows of `output-obs` were not chaotic, and came out by a tenth otherwise where BLAS rounds otherwise."""
-    layer = object.__new__(kinds.Layer)
+    layer = object.__new__(kinds.StoredLayer)
     assert [layer.by_rounding(SimpleNamespace(method=m)) for m in ("output-obs", "sparsegpt")] == [True, False]
     assert layer.errors

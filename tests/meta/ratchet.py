@@ -9,7 +9,7 @@ import shutil
 import subprocess
 import tokenize
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
@@ -74,6 +74,12 @@ def headless_docstrings(text: str) -> Iterator[str]:
                 yield first
 
 
+def ambiguous_classes(texts: Iterable[str]) -> list[str]:
+    """Return the class names, leading underscores aside, that stand for more than one class."""
+    classes = (node for text in texts for node in ast.walk(ast.parse(text)) if isinstance(node, ast.ClassDef))
+    return sorted(name for name, count in Counter(node.name.lstrip("_") for node in classes).items() if count > 1)
+
+
 def complex_functions() -> int | None:
     """Count functions above the complexity allowed; None where ruff is not installed."""
     if not shutil.which("ruff"):
@@ -93,6 +99,7 @@ def counts() -> dict[str, int]:
         found["headless docstrings"] += len(list(headless_docstrings(text)))
         found["Any in 10,000 lines"] += len(re.findall(r"\bAny\b", text))
     found["Any in 10,000 lines"] = -(-10_000 * found["Any in 10,000 lines"] // lines)
+    found["class names with two meanings"] = len(ambiguous_classes(text for _, text in sources()))
     branches = complex_functions()
     return dict(found) if branches is None else {**found, "complex functions": branches}
 

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from tests.meta.ratchet import PINNED, counts, headless_docstrings, numbers_without_a_reason
+from tests.meta.ratchet import PINNED, ambiguous_classes, counts, headless_docstrings, numbers_without_a_reason
 
 
 def test_no_count_rises():
@@ -33,3 +33,7 @@ def test_a_number_without_a_reason_is_seen(text, found):
 def test_a_headless_docstring_is_seen():
     text = 'def f():\n    """What is left."""\n\ndef g():\n    """Return what is left."""\n'
     assert list(headless_docstrings(text)) == ["What is left."]
+
+
+def test_a_class_name_with_two_meanings_is_seen():
+    assert ambiguous_classes(["class Case: ...\nclass Plan: ...", "class _Case: ..."]) == ["Case"]

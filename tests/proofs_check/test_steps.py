@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from proofs_check.steps import exact
-from proofs_check.steps.instance import Instance, instance
+from proofs_check.steps.instance import StepInstance, instance
 from proofs_check.steps.record import FAILS, HOLDS, NOT_CHECKED, step
 from proofs_check.steps.table import PROOFS, replay
 
@@ -71,7 +71,7 @@ WRONG = {
 @pytest.mark.parametrize("name", WRONG)
 def test_a_wrong_formula_is_caught(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     attribute, formula, slug = WRONG[name]
-    monkeypatch.setattr(Instance, attribute, formula)
+    monkeypatch.setattr(StepInstance, attribute, formula)
     assert not replay(slug)[2]
 
 

@@ -74,7 +74,12 @@ MISTAKES: dict[str, tuple[Any, str, Any, str]] = {
     "sigmoid": (sigmoid_valley, "sigma", lambda tau: Fraction(1, 2) + tau / 4, "our_convergence-*-ones"),
     "rows without a choice": (sharp_bounds, "_choices", lambda instance, bits=0: Fraction(instance.n), "bound_c-*"),
     "the logits' slopes": (sharp_bounds, "_pull", lambda instance, i: [Fraction(1)] * instance.d, "bound_grad_f-*"),
-    "change of c o F": (sharp_bounds.Instance, "dense", lambda self, bits: self.weights("M", bits), "lip_f_circ_c-*"),
+    "change of c o F": (
+        sharp_bounds.BoundInstance,
+        "dense",
+        lambda self, bits: self.weights("M", bits),
+        "lip_f_circ_c-*",
+    ),
     "open coefficients turned round": (
         leaves.Difference,
         "extremes",

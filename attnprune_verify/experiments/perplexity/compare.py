@@ -13,14 +13,14 @@ from attnprune_verify.experiments.perplexity.run import run_perplexity
 from attnprune_verify.files import parse, read_regular
 from attnprune_verify.state.digests import differing_fields
 
-__all__ = ["Attribution", "Comparison", "attribute", "compare", "read_result"]
+__all__ = ["Attribution", "ResultDifference", "attribute", "compare", "read_result"]
 
 
 _RESULTS = ("perplexity.json", "pruning.json")
 
 
 @dataclass(frozen=True)
-class Comparison:
+class ResultDifference:
     """Differences between the fingerprints of two results.
 
     Attributes
@@ -83,7 +83,7 @@ def read_result(path: str | Path) -> dict[str, Any]:
     return found
 
 
-def compare(one: Mapping[str, Any], other: Mapping[str, Any]) -> Comparison:
+def compare(one: Mapping[str, Any], other: Mapping[str, Any]) -> ResultDifference:
     """The fields in which the fingerprints of two results differ.
 
     Examples
@@ -95,7 +95,7 @@ def compare(one: Mapping[str, Any], other: Mapping[str, Any]) -> Comparison:
     first, second = (result["fingerprint"] for result in (one, other))
     names = differing_fields(first["fields"], second["fields"])
     fields = {name: (_at(first["fields"], name), _at(second["fields"], name)) for name in names}
-    return Comparison(first["digest"] == second["digest"] and not names, fields)
+    return ResultDifference(first["digest"] == second["digest"] and not names, fields)
 
 
 def attribute(one: Mapping[str, Any], other: Mapping[str, Any]) -> list[Attribution]:

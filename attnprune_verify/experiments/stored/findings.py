@@ -8,7 +8,7 @@ from functools import cache
 
 from attnprune_verify.experiments.paired import verdicts
 from attnprune_verify.experiments.stored.kind import BESIDES
-from attnprune_verify.experiments.stored.kinds import KINDS, Finding, Synthetic
+from attnprune_verify.experiments.stored.kinds import KINDS, MeasuredSentence, StoredSynthetic
 from attnprune_verify.experiments.stored.record import FOLDER, NAMES, read
 from attnprune_verify.experiments.synthetic.run import Results
 
@@ -25,7 +25,7 @@ class Measured:
     criterion: str
     commands: list[str] = field(default_factory=list)
     data: list[str] = field(default_factory=list)
-    findings: list[Finding] = field(default_factory=list)
+    findings: list[MeasuredSentence] = field(default_factory=list)
     besides: list[str] = field(default_factory=list)
     """Findings on settings for which nobody had predicted the sentence."""
 
@@ -54,13 +54,13 @@ def measured() -> dict[str, Measured]:
     return found
 
 
-def _together(findings: Iterable[Finding]) -> list[Finding]:
+def _together(findings: Iterable[MeasuredSentence]) -> list[MeasuredSentence]:
     """Return each reading once; the verdicts of tested readings are corrected for the number of them.
 
     Examples
     --------
     >>> from attnprune_verify.experiments.paired import Doubts
-    >>> one = Finding("id", "says", "below", "agrees", "k = 1", "0.9", Doubts(0.02, 0.98))
+    >>> one = MeasuredSentence("id", "says", "below", "agrees", "k = 1", "0.9", Doubts(0.02, 0.98))
     >>> [found.verdict for found in _together([one, one])]
     ['agrees']
     >>> [found.verdict for found in _together([one, one._replace(reading="k = 2")])]
@@ -82,4 +82,4 @@ def stored_results() -> Results:
     True
     """
     record, rows = read(FOLDER / "figure2")
-    return Synthetic(record.plan).results(rows)
+    return StoredSynthetic(record.plan).results(rows)

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 from attnprune_verify.experiments.paired import Doubts
 
-__all__ = ["BESIDES", "BETWEEN_KERNELS", "TOLERANCE", "Finding", "Row", "Stored", "tuples"]
+__all__ = ["BESIDES", "BETWEEN_KERNELS", "TOLERANCE", "MeasuredSentence", "Row", "Stored", "tuples"]
 
 Row = dict[str, Any]
 
@@ -23,7 +23,7 @@ BETWEEN_KERNELS = 0.5
 BESIDES = "besides"
 
 
-class Finding(NamedTuple):
+class MeasuredSentence(NamedTuple):
     """One sentence under one reading, with the verdict of the measurements: "agrees", "disagrees" or "undecided".
 
     The verdict "besides" marks a sentence that nobody predicted before the measurement: it is reported and decides
@@ -79,7 +79,7 @@ class Stored(ABC):
         return None
 
     @abstractmethod
-    def findings(self, rows: list[Row]) -> Iterator[Finding]: ...
+    def findings(self, rows: list[Row]) -> Iterator[MeasuredSentence]: ...
 
     def tolerance(self, run: Any, name: str) -> float:
         """Return the relative difference that the number `name` may show when the run is repeated."""

@@ -11,17 +11,17 @@ from attnprune_verify.experiments.layer.plan import LayerPlan, LayerRun, parse_m
 from attnprune_verify.experiments.layer.report import command_line
 from attnprune_verify.experiments.layer.run import LayerResults, measure_run
 from attnprune_verify.experiments.layer.sentences import layer_statements
-from attnprune_verify.experiments.stored.kind import Finding, Row, Stored, tuples
-from attnprune_verify.experiments.stored.whole_models import Perplexity
+from attnprune_verify.experiments.stored.kind import MeasuredSentence, Row, Stored, tuples
+from attnprune_verify.experiments.stored.whole_models import StoredPerplexity
 from attnprune_verify.experiments.synthetic import report
 from attnprune_verify.experiments.synthetic.plan import SyntheticPlan, SyntheticRun, perform
 from attnprune_verify.experiments.synthetic.run import Results
 from attnprune_verify.experiments.synthetic.sentences import figure2_statements
 
-__all__ = ["KINDS", "Finding", "Layer", "Perplexity", "Stored", "Synthetic"]
+__all__ = ["KINDS", "MeasuredSentence", "StoredLayer", "StoredPerplexity", "Stored", "StoredSynthetic"]
 
 
-class Synthetic(Stored):
+class StoredSynthetic(Stored):
     """Section 6.1."""
 
     columns = report.COLUMNS
@@ -60,17 +60,19 @@ class Synthetic(Stored):
         """Return the stored table as `Results`, like `run_synthetic`."""
         return Results(self.plan, rows, [])
 
-    def findings(self, rows: list[Row]) -> Iterator[Finding]:
+    def findings(self, rows: list[Row]) -> Iterator[MeasuredSentence]:
         """Section 6.1's sentences."""
         for one in figure2_statements(self.results(rows)):
             p = f"p = {one['p']:.2g}"
             words = [f"{one['weights']} weights", f"k = {one['k']}", one["reading"]]
             words += ["" if one["lam"] is None else f"lam = {one['lam']:g}", one["measure"], f"{one['seeds']} seeds"]
             reading = ", ".join(filter(None, words))
-            yield Finding(one["id"], one["says"], one["criterion"], one["verdict"], reading, f"{one['numbers']}; {p}")
+            yield MeasuredSentence(
+                one["id"], one["says"], one["criterion"], one["verdict"], reading, f"{one['numbers']}; {p}"
+            )
 
 
-class Layer(Stored):
+class StoredLayer(Stored):
     """Section 6.2, and our methods."""
 
     columns = ("method", "rho", "n", "seed", "layer", "head", "in_sample", "held_out", "cosine_distance")
@@ -116,13 +118,13 @@ class Layer(Stored):
         whole = [row for row in rows if "head" not in row]
         return LayerResults(self.plan, [row for row in rows if "head" in row], whole)
 
-    def findings(self, rows: list[Row]) -> Iterator[Finding]:
+    def findings(self, rows: list[Row]) -> Iterator[MeasuredSentence]:
         """Section 6.2's sentences and ours."""
         for one in layer_statements(self.results(rows)):
             verdict = "agrees" if one["holds"] else "disagrees"
             found = "<=" if one["lhs"] <= one["rhs"] else ">"
             numbers = f"{one['criterion']}: {one['lhs']:.4g} {found} {one['rhs']:.4g}"
-            yield Finding(one["id"], one["says"], one["criterion"], verdict, one["reading"], numbers)
+            yield MeasuredSentence(one["id"], one["says"], one["criterion"], verdict, one["reading"], numbers)
 
 
-KINDS: dict[str, type[Stored]] = {"synthetic": Synthetic, "layer": Layer, "perplexity": Perplexity}
+KINDS: dict[str, type[Stored]] = {"synthetic": StoredSynthetic, "layer": StoredLayer, "perplexity": StoredPerplexity}

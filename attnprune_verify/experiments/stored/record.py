@@ -24,7 +24,7 @@ from attnprune_verify.errors import InvalidInput
 from attnprune_verify.files import dumps, parse, read_regular, write_whole
 from attnprune_verify.state.digests import of_arrays, of_files
 
-__all__ = ["FOLDER", "NAMES", "Record", "kernel", "read", "source"]
+__all__ = ["FOLDER", "NAMES", "StoredRecord", "kernel", "read", "source"]
 
 _HERE = files("attnprune_verify.experiments").joinpath("stored")
 FOLDER = Path(str(_HERE))
@@ -35,7 +35,7 @@ _COMPUTING = ("algorithms", "experiments", "instance", "model", "pretrained", "w
 
 
 @dataclass(frozen=True)
-class Record:
+class StoredRecord:
     """Everything that a stored table of numbers depends on.
 
     Attributes
@@ -80,7 +80,7 @@ class Record:
         write_whole(path.with_suffix(".json"), dumps(self._content() | {"digest": self.digest(table)}).encode())
 
 
-def read(path: Path) -> tuple[Record, list[dict[str, Any]]]:
+def read(path: Path) -> tuple[StoredRecord, list[dict[str, Any]]]:
     """The record at ``path.json`` and its rows.
 
     Raises
@@ -90,7 +90,7 @@ def read(path: Path) -> tuple[Record, list[dict[str, Any]]]:
     """
     content, table = parse(read_regular(path.with_suffix(".json"))), read_regular(path.with_suffix(".csv"))
     digest = content.pop("digest", None)
-    record = Record(**content)
+    record = StoredRecord(**content)
     rows = [_typed(row) for row in csv.DictReader(io.StringIO(table.decode()))]
     if record.digest(table) != digest or len(rows) != record.rows:
         raise InvalidInput(f"a stored run must be as it was measured; {path.name} was changed since")

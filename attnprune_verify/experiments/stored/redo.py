@@ -20,7 +20,7 @@ from attnprune_verify.errors import InvalidInput
 from attnprune_verify.experiments.runs import Progress, complete
 from attnprune_verify.experiments.stored.kind import BETWEEN_KERNELS, TOLERANCE, Row
 from attnprune_verify.experiments.stored.kinds import KINDS, Stored
-from attnprune_verify.experiments.stored.record import Record, code, kernel, read
+from attnprune_verify.experiments.stored.record import StoredRecord, code, kernel, read
 from attnprune_verify.files import table, write_whole
 from attnprune_verify.state.digests import of_files
 
@@ -78,7 +78,7 @@ def odds(path: Path, seconds: float, *, draws: int = 4000) -> tuple[float, float
     return min(found), sum(found) / len(found)
 
 
-def is_chaotic(record: Record, stored: Stored, run: Any) -> bool:
+def is_chaotic(record: StoredRecord, stored: Stored, run: Any) -> bool:
     """Return whether `DISTURBANCE` moved the numbers of the run's setting, or was never tried on that setting."""
     setting = stored.setting(run)
     return bool(setting) and record.moved.get(setting, math.inf) > TOLERANCE
@@ -150,7 +150,7 @@ def measure(path: Path, folder: str = "", progress: Progress | None = None) -> N
     runs = {f"{same}|{number}": run for number, run in enumerate(stored.runs())}
     done = complete(runs, partial(_timed, stored), journal, progress=progress)
     rows = [row for one in done for row in one["rows"]]
-    record = Record(before.experiment, stored.command, before.plan, inputs, code(), kernel(), len(rows))
+    record = StoredRecord(before.experiment, stored.command, before.plan, inputs, code(), kernel(), len(rows))
     for run, one in zip(runs.values(), done, strict=True):
         _note(record, stored, run, one["moved"])
     times = [{"run": number, "seconds": one["seconds"]} for number, one in enumerate(done)]
@@ -174,7 +174,7 @@ def disturb(path: Path, folder: str = "", progress: Progress | None = None) -> N
     journal.unlink(missing_ok=True)
 
 
-def _note(record: Record, stored: Stored, run: Any, moved: float | None) -> None:
+def _note(record: StoredRecord, stored: Stored, run: Any, moved: float | None) -> None:
     if moved is not None:
         setting = stored.setting(run)
         record.moved[setting] = max(record.moved.get(setting, 0.0), moved)

@@ -8,7 +8,7 @@ from typing import Any
 from attnprune_verify.errors import InvalidInput
 from attnprune_verify.experiments.perplexity.tables import by_draws
 from attnprune_verify.experiments.stored.record import read
-from attnprune_verify.experiments.stored.whole_models import Perplexity
+from attnprune_verify.experiments.stored.whole_models import StoredPerplexity
 
 __all__ = ["markdown"]
 
@@ -26,7 +26,7 @@ def markdown(path: Path) -> str:
     record, rows = read(path)
     if record.experiment != "perplexity":
         raise InvalidInput(f"a table is made of perplexity runs; {path.name} holds {record.experiment} runs")
-    results = Perplexity(record.plan).results(rows)
+    results = StoredPerplexity(record.plan).results(rows)
     lines = [_HEAD, "|" + "---|" * _HEAD.count(" | ") + "---|"]
     return "\n".join([*lines, *map(_line, by_draws(results))]) + "\n"
 

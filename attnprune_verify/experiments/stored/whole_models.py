@@ -14,10 +14,10 @@ from attnprune_verify.experiments.perplexity.plan import PerplexityPlan, Perplex
 from attnprune_verify.experiments.perplexity.report import command_line
 from attnprune_verify.experiments.perplexity.run import PerplexityResults, measure_dense, measure_run
 from attnprune_verify.experiments.perplexity.sentences import perplexity_statements
-from attnprune_verify.experiments.stored.kind import BESIDES, Finding, Row, Stored, tuples
+from attnprune_verify.experiments.stored.kind import BESIDES, MeasuredSentence, Row, Stored, tuples
 from attnprune_verify.whole_model.plan import DENSE
 
-__all__ = ["Perplexity"]
+__all__ = ["StoredPerplexity"]
 
 _TEXTS = ("calibration", "held_out")
 _DEFAULT_MODELS = ("tests/data/small_llama", "small-llama/first")
@@ -33,7 +33,7 @@ _DECIDED_ELSEWHERE = {"nll": 8e-3, "kl": 0.07}
 _DECIDING = ("output-obs", "block-obs", "identity-obs", "boa-obs", "output-only-obs", "alps", "paper-gd", "ste")
 
 
-class Perplexity(Stored):
+class StoredPerplexity(Stored):
     """Section 6.3. The plan's texts lie in the model's folder; the first run is the dense model."""
 
     columns = ("rest", "attention", "budget", "rho", "pattern", "k", "seed", "tokens", "nll", "kl")
@@ -94,7 +94,7 @@ class Perplexity(Stored):
             self.plan, {}, {name: dense[name] for name in names}, [row for row in full if row is not dense]
         )
 
-    def findings(self, rows: list[Row]) -> Iterator[Finding]:
+    def findings(self, rows: list[Row]) -> Iterator[MeasuredSentence]:
         """Section 6.3's sentences and ours."""
         if not rows:  # a plan that nobody has measured yet
             return
@@ -102,4 +102,4 @@ class Perplexity(Stored):
         for one in perplexity_statements(self.results(rows), bounds=True):
             verdict = one["verdict"] if one["id"] in asked else BESIDES
             words = (one["id"], one["says"], one["criterion"], verdict, f"{self._name}: {one['reading']}")
-            yield Finding(*words, one["numbers"], Doubts(*one["doubts"]))
+            yield MeasuredSentence(*words, one["numbers"], Doubts(*one["doubts"]))

@@ -11,7 +11,7 @@ from attnprune_verify.instance.families import paper_synthetic
 from attnprune_verify.instance.validate import Array
 from attnprune_verify.model.functions import attention
 
-__all__ = ["Cell", "Errors", "SyntheticProblem", "Weights", "draw"]
+__all__ = ["Cell", "AttentionErrors", "SyntheticProblem", "Weights", "draw"]
 
 Weights = Literal["independent", "shared"]
 
@@ -39,7 +39,7 @@ class Cell:
 
 
 @dataclass(frozen=True)
-class Errors:
+class AttentionErrors:
     """Relative errors of an attention matrix, in [0, 2], on the calibration samples and on fresh ones of the same law.
 
     `*_mean` averages ||F' - F||^2 / ||F||^2 over the samples; `*_pooled` divides the sum of the numerators by the sum
@@ -70,7 +70,7 @@ class SyntheticProblem:
         """The matrix between X and X^T that a pair of weights means."""
         return np.asarray(self.cell.scale * (W_Q @ W_K.T))
 
-    def errors(self, weight: Array) -> Errors:
+    def errors(self, weight: Array) -> AttentionErrors:
         """Return the errors of the attention with another fused weight, relative to the dense one."""
         means, pooled = [], []
         for X, dense in zip((self.X, self.fresh), self._dense, strict=True):
@@ -80,7 +80,7 @@ class SyntheticProblem:
             sizes = np.array([np.sum(F**2) for F in dense])
             means.append(float(np.mean(differences / sizes)))
             pooled.append(float(differences.sum() / sizes.sum()))
-        return Errors(means[0], means[1], pooled[0], pooled[1])
+        return AttentionErrors(means[0], means[1], pooled[0], pooled[1])
 
 
 def draw(cell: Cell) -> SyntheticProblem:

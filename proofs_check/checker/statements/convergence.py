@@ -33,7 +33,7 @@ LAST_STEP = 400  # chosen: the committed certificates end after 1 or 2 steps
 
 
 @dataclass(frozen=True)
-class Setting:
+class DescentSetting:
     """The data of the theorem."""
 
     blocks: b.Blocks
@@ -63,7 +63,9 @@ class Setting:
         return data.lam + Fraction(5, 4) * data.largest_weight() ** 2 * data.spectral_bound() ** 2
 
 
-def _setting(certificate: dict[str, Any], extra: tuple[str, ...], squared: bool) -> tuple[Setting, str, dict[str, Any]]:
+def _setting(
+    certificate: dict[str, Any], extra: tuple[str, ...], squared: bool
+) -> tuple[DescentSetting, str, dict[str, Any]]:
     reading = fields.closed(certificate["reading"], ("mask", "start", "mu"), "reading")
     mask = fields.choice(reading["mask"], ("full", "causal"), "reading.mask")
     start = fields.choice(reading["start"], ("zeros", "ones"), "reading.start")
@@ -81,7 +83,7 @@ def _setting(certificate: dict[str, Any], extra: tuple[str, ...], squared: bool)
     if data.norm_x_sq() > R**2 or norm_w > R**2:
         raise Reject("inputs.R must bound ||X||_F and ||W||_F")
     product = data.smallest_weight() * data.beta * data.delta
-    return Setting(data, epsilon, R, 2 * product**2 if squared else 2 * product), start, inputs
+    return DescentSetting(data, epsilon, R, 2 * product**2 if squared else 2 * product), start, inputs
 
 
 def check_refutation(certificate: dict[str, Any]) -> str:

@@ -33,7 +33,7 @@ _LONG = 100_000  # bits; chosen: a longer common denominator is bounded instead 
 
 
 @dataclass(frozen=True)
-class Instance:
+class ExactInstance:
     n: int
     d: int
     X: fields.Matrix
@@ -66,7 +66,7 @@ def check(certificate: dict[str, Any]) -> str:
     return f"{word}: {relation} with mu = {mu}, {named} mask, n = {instance.n}, d = {instance.d}"
 
 
-def read_instance(inputs: Any, named: str) -> Instance:
+def read_instance(inputs: Any, named: str) -> ExactInstance:
     """The inputs, inside the domain of the lemma."""
     keys = ("n", "d", "X", "W", "M", "mask", "lambda", "beta", "delta")
     inputs = fields.closed(inputs, keys, "inputs")
@@ -87,7 +87,7 @@ def read_instance(inputs: Any, named: str) -> Instance:
         raise Reject("inputs.lambda must lie in [0, 1]")
     if beta <= 0 or delta <= 0:
         raise Reject("inputs.beta and inputs.delta must be > 0")
-    return Instance(n, d, X, W, M, mask, lam, beta, delta)
+    return ExactInstance(n, d, X, W, M, mask, lam, beta, delta)
 
 
 def require_named_mask(named: str, mask: Mask, given: bool) -> None:
@@ -100,13 +100,13 @@ def require_named_mask(named: str, mask: Mask, given: bool) -> None:
         raise Reject(f"reading.mask is {named!r} but inputs.mask is another mask")
 
 
-def check_pivots(listed: Any, instance: Instance) -> None:
+def check_pivots(listed: Any, instance: ExactInstance) -> None:
     pivots = fields.rationals(listed, "hypotheses.psd_pivots", instance.n, fields.RESULT_DIGITS)
     if gram_pivots(instance.X, instance.beta) != pivots:
         raise Reject("psd_pivots are not the pivots of LDL^T of X X^T - beta I")
 
 
-def _verify(instance: Instance, mu: str, relation: str, claimed: dict[str, fields.Bounds]) -> bool:
+def _verify(instance: ExactInstance, mu: str, relation: str, claimed: dict[str, fields.Bounds]) -> bool:
     """Reject unless everything is true. Whether the inequality says nothing here: c = 0, or the right side is not
     above 0, which no square is below.
     """
@@ -144,13 +144,13 @@ def _verify(instance: Instance, mu: str, relation: str, claimed: dict[str, field
     return trivial
 
 
-def half_mu(instance: Instance, mu: str) -> Fraction:
+def half_mu(instance: ExactInstance, mu: str) -> Fraction:
     smallest = min(abs(entry) for row in instance.W for entry in row)
     product = smallest * instance.beta * instance.delta
     return product * product if mu == MU_SQUARED else product
 
 
-def right_side(instance: Instance, mu: str, c_sq: Number, bits: int) -> Number:
+def right_side(instance: ExactInstance, mu: str, c_sq: Number, bits: int) -> Number:
     """(mu/2) ||c||^2 + lam^2 ||M||^2 - 6 sqrt(n) max|W| ||X||_F^2 lam d."""
     largest = max(abs(entry) for row in instance.W for entry in row)
     slack = 6 * largest * norm_sq(instance.X) * instance.lam * instance.d
@@ -158,7 +158,7 @@ def right_side(instance: Instance, mu: str, c_sq: Number, bits: int) -> Number:
     return half_mu(instance, mu) * c_sq + mask_part - slack * square_root(Fraction(instance.n), bits)
 
 
-def require_bounded_logits(instance: Instance) -> None:
+def require_bounded_logits(instance: ExactInstance) -> None:
     """Exact logits are affordable: bound the length of their entries before computing them."""
     n, d = instance.n, instance.d
     x = 1 + _common_length(instance.X) // 64

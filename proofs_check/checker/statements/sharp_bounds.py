@@ -28,7 +28,7 @@ from proofs_check.checker.statements.pl_inequality import require_named_mask
 
 
 @dataclass(frozen=True)
-class Instance:
+class BoundInstance:
     n: int
     d: int
     X: fields.Matrix
@@ -47,10 +47,10 @@ class Instance:
         return softmax(relative(exact_logits(self.X, self.W), self.mask), bits)
 
 
-Side = Callable[[Instance, int], Number]
+Side = Callable[[BoundInstance, int], Number]
 
 
-def _check(names: tuple[str, ...], left: Callable[[Instance, int], list[Number]], right: Side, says: str) -> Any:
+def _check(names: tuple[str, ...], left: Callable[[BoundInstance, int], list[Number]], right: Side, says: str) -> Any:
     """The check of one bound: every number of `left` is at most `right`; lhs encloses the largest of them."""
 
     def check(certificate: dict[str, Any]) -> str:
@@ -79,28 +79,28 @@ def _check(names: tuple[str, ...], left: Callable[[Instance, int], list[Number]]
     return check
 
 
-def _read(inputs: Any, named: str, names: tuple[str, ...]) -> Instance:
+def _read(inputs: Any, named: str, names: tuple[str, ...]) -> BoundInstance:
     inputs = fields.closed(inputs, ("n", "d", "X", "W", "mask", *names), "inputs")
     n, d = fields.integer(inputs["n"], "inputs.n", 1, 6), fields.integer(inputs["d"], "inputs.d", 1, 6)
     X = short_matrix(inputs["X"], n, d, "inputs.X")
     W, *others = (short_matrix(inputs[key], d, d, f"inputs.{key}") for key in ("W", *names))
     mask = fields.attention_mask(inputs["mask"], n, "inputs.mask")
     require_named_mask(named, mask, isinstance(inputs["mask"], list))
-    return Instance(n, d, X, W, mask, dict(zip(names, others, strict=True)))
+    return BoundInstance(n, d, X, W, mask, dict(zip(names, others, strict=True)))
 
 
-def _choices(instance: Instance, bits: int = 0) -> Fraction:
+def _choices(instance: BoundInstance, bits: int = 0) -> Fraction:
     """n_e, the number of rows with at least two allowed positions."""
     return Fraction(sum(sum(row) >= 2 for row in instance.mask))
 
 
-def _residual(instance: Instance, bits: int) -> list[Number]:
+def _residual(instance: BoundInstance, bits: int) -> list[Number]:
     """||c||^2."""
     pairs = zip(instance.weights("M", bits), instance.dense(bits), strict=True)
     return [total(square(p - q) for F, f in pairs for p, q in zip(F, f, strict=True))]
 
 
-def _basic(instance: Instance, bits: int) -> list[Number]:
+def _basic(instance: BoundInstance, bits: int) -> list[Number]:
     """||c||^2 / 2, ||c o F||^2 and ||diag((c o F) 1)||^2."""
     rows = list(zip(instance.weights("M", bits), instance.dense(bits), strict=True))
     products = [[(p - q) * p for p, q in zip(F, f, strict=True)] for F, f in rows]
@@ -111,7 +111,7 @@ def _basic(instance: Instance, bits: int) -> list[Number]:
     ]
 
 
-def _jacobian(instance: Instance, bits: int) -> list[Number]:
+def _jacobian(instance: BoundInstance, bits: int) -> list[Number]:
     """||dF/dM||^2: dual numbers give dF_ij / dy_ib, y_i = (M o W)^T x_i, and dy_ib / dM_ab = X_ia W_ab."""
     norm: Number = Fraction(0)
     for i, row in enumerate(instance.logits("M")):
@@ -127,14 +127,14 @@ def _jacobian(instance: Instance, bits: int) -> list[Number]:
     return [norm]
 
 
-def _pull(instance: Instance, i: int) -> list[Fraction]:
+def _pull(instance: BoundInstance, i: int) -> list[Fraction]:
     """sum_a (X_ia W_ab)^2 for every b."""
     rows = zip(instance.X[i], instance.W, strict=True)
     squares = [[(x * w) ** 2 for w in row] for x, row in rows]
     return [sum(column, Fraction(0)) for column in zip(*squares, strict=True)]
 
 
-def _quarter_of_the_map(instance: Instance, bits: int) -> Fraction:
+def _quarter_of_the_map(instance: BoundInstance, bits: int) -> Fraction:
     """||Pi A||_F^2 / 4."""
     whole = Fraction(0)
     for i, allowed in enumerate(instance.mask):
@@ -145,7 +145,7 @@ def _quarter_of_the_map(instance: Instance, bits: int) -> Fraction:
     return whole / 4
 
 
-def _product_change(instance: Instance, bits: int) -> list[Number]:
+def _product_change(instance: BoundInstance, bits: int) -> list[Number]:
     """||c o F at M - c o F at N||^2."""
     rows = zip(instance.weights("M", bits), instance.weights("N", bits), instance.dense(bits), strict=True)
     return [
@@ -153,7 +153,7 @@ def _product_change(instance: Instance, bits: int) -> list[Number]:
     ]
 
 
-def _along(instance: Instance, bits: int) -> Fraction:
+def _along(instance: BoundInstance, bits: int) -> Fraction:
     """(||Pi A V|| / (2 ||V||))^2 ||M - N||^2, at most (K/2)^2 ||M - N||^2 because K = ||Pi A||."""
     length = frobenius_sq(instance.masks["V"])
     if not length:
