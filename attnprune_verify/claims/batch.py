@@ -8,7 +8,7 @@ import numpy as np
 from numpy.random import Generator
 
 from attnprune_verify.claims.case import Case
-from attnprune_verify.claims.quantities import Quantities
+from attnprune_verify.claims.quantities import Quantities, computed_once
 from attnprune_verify.theory.arithmetic import Arithmetic
 
 __all__ = ["Batch", "more_samples", "problem", "tokens"]
@@ -36,32 +36,32 @@ class Batch(Quantities):
         """The number of samples."""
         return len(self.parts)
 
-    @property
+    @computed_once
     def L_attn(self) -> Any:
         """The mean over the samples."""
         return sum((part.L_attn for part in self.parts), self.number(0.0)) / self.k
 
-    @property
+    @computed_once
     def G(self) -> Any:
         """The gradient of `L_attn`."""
         return sum((part.G for part in self.parts[1:]), self.parts[0].G) / self.k
 
-    @property
+    @computed_once
     def c(self) -> Any:
         """All residuals, over sqrt k."""
         return np.concatenate([part.c for part in self.parts]) / self.sqrt(self.number(float(self.k)))
 
-    @property
+    @computed_once
     def PiA(self) -> Any:
         """The samples' matrices above each other, over sqrt k."""
         return np.concatenate([part.PiA for part in self.parts]) / self.sqrt(self.number(float(self.k)))
 
-    @property
+    @computed_once
     def f_min(self) -> Any:
         """The least over the samples."""
         return self.smallest([part.f_min for part in self.parts])
 
-    @property
+    @computed_once
     def delta_allowed(self) -> Any:
         """The least over the samples."""
         return self.smallest([part.delta_allowed for part in self.parts])

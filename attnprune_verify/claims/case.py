@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -38,7 +38,7 @@ class Case:
 
     def but(self, origin: str | None = None, **values: Any) -> Case:
         """The same case with some values replaced."""
-        return replace(self, values={**self.values, **values}, origin=self.origin if origin is None else origin)
+        return Case({**self.values, **values}, self.origin if origin is None else origin)
 
     def vector(self, names: Iterable[str]) -> NDArray[np.float64]:
         """The named arrays as one vector, for an optimiser."""

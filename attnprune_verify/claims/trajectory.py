@@ -117,9 +117,15 @@ def lowest_loss(near: Quantities, modulus: Any, scale: Any) -> tuple[Any, bool]:
     return (near.L - below if certain else near.L), certain
 
 
-def below_start(case: Case, direction: Any, share: float) -> NDArray[np.float64]:
-    """A point of {L <= L(1)} in that direction from a good one, at a share of the way to where L is L(1)."""
-    centre, plain = minimiser(case), problem(Quantities(case))
+def below_start(
+    case: Case, direction: Any, share: float, centre: NDArray[np.float64] | None = None
+) -> NDArray[np.float64]:
+    """A point of {L <= L(1)} in that direction from a good one, at a share of the way to where L is L(1).
+
+    `centre` is the good point, `minimiser(case)`, where the caller has it.
+    """
+    plain = problem(Quantities(case))
+    centre = minimiser(case) if centre is None else centre
     limit = plain.at(np.ones(centre.shape)).L
     low, high = 0.0, 1.0
     while plain.at(centre + high * direction).L <= limit and high < _FAR:

@@ -26,6 +26,9 @@ PRECISION = 128
 """Bits of the midpoints of every printed constant: more than twice a double's, so that radii never show."""
 
 
+_AS_IT_IS = nullcontext()  # one for all: it may be entered any number of times
+
+
 class Undecidable(Exception):
     """Raised when this arithmetic cannot evaluate a quantity (the root of a fraction, an eigenvalue not isolated)."""
 
@@ -75,7 +78,7 @@ class Arithmetic(ABC):
 
     def precision(self) -> AbstractContextManager[None]:
         """Return the context in which a formula of `theory` is evaluated."""
-        return nullcontext()
+        return _AS_IT_IS
 
     def smallest(self, values: Any) -> Any:
         """The minimum."""
@@ -92,7 +95,8 @@ class _Float(Arithmetic):
     def lift(self, value: Any) -> Any:
         if isinstance(value, (float, int)):
             return float(value)
-        return np.asarray(value, dtype=np.float64) if np.ndim(value) else float(value)
+        shaped = value.ndim if isinstance(value, np.ndarray) else np.ndim(value)
+        return np.asarray(value, dtype=np.float64) if shaped else float(value)
 
     def sqrt(self, value: Any) -> Any:
         return math.sqrt(value) if value >= 0 else math.nan
@@ -118,10 +122,10 @@ class _Float(Arithmetic):
         return numerator / denominator
 
     def smallest(self, values: Any) -> Any:
-        return float(np.min(values))
+        return float(np.minimum.reduce(values, axis=None))
 
     def largest(self, values: Any) -> Any:
-        return float(np.max(values))
+        return float(np.maximum.reduce(values, axis=None))
 
 
 class _Exact(Arithmetic):

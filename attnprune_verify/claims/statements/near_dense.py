@@ -58,9 +58,9 @@ def _small_lam(rng: Generator, case: Case) -> dict[str, Any]:
     made = case.but(**drawn)
     placed = made.but(lam=float(_threshold(Quantities(made))) * drawn["part"])
     ways = [rng.standard_normal(case["W"].shape) for _ in range(2)]
-    shares = (0.999, float(rng.choice([0.1, 0.999])))
+    shares, centre = (0.999, float(rng.choice([0.1, 0.999]))), minimiser(placed)
     return drawn | {
-        name: below_start(placed, *way) for name, way in zip("MN", zip(ways, shares, strict=True), strict=True)
+        name: below_start(placed, *way, centre) for name, way in zip("MN", zip(ways, shares, strict=True), strict=True)
     }
 
 
