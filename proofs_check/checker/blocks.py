@@ -15,6 +15,7 @@ from typing import Any
 from proofs_check.checker import fields
 from proofs_check.checker.attention import attention_loss, exact_logits, gradient, logits, relative, softmax
 from proofs_check.checker.exponential import exponential
+from proofs_check.checker.fields import Document
 from proofs_check.checker.interval import Interval, Number, enclose, hull, lower, square, square_root, total, upper
 from proofs_check.checker.reject import GaveUp, Reject
 
@@ -95,7 +96,7 @@ class Blocks:
         return exact_logits(self.B, self.fused(M))
 
 
-def read_blocks(inputs: dict[str, Any], mask: str) -> Blocks:
+def read_blocks(inputs: Document, mask: str) -> Blocks:
     n = fields.integer(inputs["n"], "inputs.n", 2, 8)
     d = fields.integer(inputs["d"], "inputs.d", 1, MAX_FEATURES)
     if not isinstance(inputs["sizes"], list) or not 1 <= len(inputs["sizes"]) <= MAX_CLASSES:

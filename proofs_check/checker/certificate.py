@@ -7,6 +7,7 @@ from typing import Any
 
 from proofs_check.checker import fields
 from proofs_check.checker.document import parse_document, read_document
+from proofs_check.checker.fields import Document
 from proofs_check.checker.reject import GaveUp, Reject
 from proofs_check.checker.statements import (
     best_mask,
@@ -33,7 +34,7 @@ KEYS = (
     "schema", "statement", "reading", "kind", "paper_sha256", "inputs", "hypotheses", "quantities", "claim", "producer",
 )  # fmt: skip
 
-CHECKS: dict[str, Callable[[dict[str, Any]], str]] = {
+CHECKS: dict[str, Callable[[Document], str]] = {
     "lem:PL_ineq": pl_inequality.check,
     "thm:our_convergence": convergence.check_refutation,
     "fix:our_convergence": convergence.check_repaired,

@@ -9,6 +9,8 @@ from proofs_check.checker.reject import Reject
 
 Matrix = list[list[Fraction]]
 Bounds = tuple[Fraction, Fraction]
+Document = dict[str, Any]
+"""An object of JSON: a certificate, or a part of one."""
 
 MAX_SIZE = 64  # the format's limit of n and d; chosen: n^2 d^2 = 2^24 exact products
 INPUT_DIGITS = 2_000  # of a numerator or a denominator in `inputs`
@@ -17,7 +19,7 @@ _RATIONAL = re.compile(r"(-?)([0-9]+)(?:/([0-9]+))?", re.ASCII)
 _CHUNK = 4_000  # below CPython's limit on digits per conversion
 
 
-def closed(value: Any, keys: Collection[str], where: str, optional: Collection[str] = ()) -> dict[str, Any]:
+def closed(value: Any, keys: Collection[str], where: str, optional: Collection[str] = ()) -> Document:
     """An object with exactly these keys."""
     if not isinstance(value, dict):
         raise Reject(f"{where} must be an object")

@@ -17,6 +17,7 @@ from typing import Any
 from proofs_check.checker import fields
 from proofs_check.checker.attention import attention_loss, exact_logits, hadamard, relative
 from proofs_check.checker.exponential import exponential
+from proofs_check.checker.fields import Document
 from proofs_check.checker.interval import Interval, Number, bounds, enclose, hull, square, total
 from proofs_check.checker.leaves import Differences, Leaf, differences, read_leaves
 from proofs_check.checker.questions import Question, contains, decide, exact, less, precisions
@@ -29,7 +30,7 @@ MOST_LEAVES = 2_000  # chosen: the committed certificates have at most 617
 MOST_EXPONENTIALS = 40_000  # of all leaves together
 
 
-def check(certificate: dict[str, Any]) -> str:
+def check(certificate: Document) -> str:
     require_claim(certificate, "confirmation", "lhs<rhs")
     named = require_reading(certificate, {"mask": ("full", "causal", "given")})["mask"]
     keys = ("n", "d", "X", "W", "mask", "zeros", "M", "share", "leaves")

@@ -6,10 +6,10 @@ max|W|^2 ||X||_2^4. lhs encloses the smallest entry of M_t, rhs = 0.
 """
 
 from fractions import Fraction
-from typing import Any
 
 from proofs_check.checker import blocks as b
 from proofs_check.checker import fields
+from proofs_check.checker.fields import Document
 from proofs_check.checker.interval import Number, bounds, hull
 from proofs_check.checker.questions import Question, at_least, contains, decide, exact, less, precisions
 from proofs_check.checker.reject import Reject
@@ -18,7 +18,7 @@ from proofs_check.checker.statements.common import enclosures, no_hypotheses, re
 LAST_STEP = 2000  # chosen: the committed certificate leaves the box at step 149
 
 
-def check(certificate: dict[str, Any]) -> str:
+def check(certificate: Document) -> str:
     require_claim(certificate, "refutation", "lhs<rhs")
     require_reading(certificate, {"mask": ("full",), "start": ("ones",)})
     inputs = fields.closed(certificate["inputs"], ("n", "d", "X", "W", "lambda", "eta", "t"), "inputs")

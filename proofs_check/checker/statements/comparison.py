@@ -6,12 +6,13 @@ from fractions import Fraction
 from typing import Any
 
 from proofs_check.checker import fields
+from proofs_check.checker.fields import Document
 from proofs_check.checker.interval import Number, bounds, square_root
 from proofs_check.checker.questions import Question, contains, decide, less, precisions
 from proofs_check.checker.reject import Reject
 from proofs_check.checker.statements.common import enclosures, no_hypotheses, require_claim
 
-Inputs = dict[str, Any]
+Inputs = Document
 Sides = tuple[Number, Number]
 
 
@@ -27,10 +28,10 @@ class Comparison:
     """Inputs that are the paper's own numbers, and the values it reports: with others the certificate says nothing."""
 
 
-def check_among(comparisons: tuple[Comparison, ...]) -> Callable[[dict[str, Any]], str]:
+def check_among(comparisons: tuple[Comparison, ...]) -> Callable[[Document], str]:
     """The check of a statement with these readings; `reading` is {"of": one of their names}."""
 
-    def check(certificate: dict[str, Any]) -> str:
+    def check(certificate: Document) -> str:
         require_claim(certificate, "refutation", "lhs<rhs")
         reading = fields.closed(certificate["reading"], ("of",), "reading")
         named = fields.choice(reading["of"], tuple(found.reading for found in comparisons), "reading.of")

@@ -17,10 +17,10 @@ Facts used, with their short proofs, for any mask:
 
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import Any
 
 from proofs_check.checker import blocks as b
 from proofs_check.checker import fields
+from proofs_check.checker.fields import Document
 from proofs_check.checker.interval import Number, bounds, enclose, lower, square_root
 from proofs_check.checker.questions import Question, at_least, contains, decide, exact, less, precisions
 from proofs_check.checker.reject import Reject
@@ -63,9 +63,7 @@ class DescentSetting:
         return data.lam + Fraction(5, 4) * data.largest_weight() ** 2 * data.spectral_bound() ** 2
 
 
-def _setting(
-    certificate: dict[str, Any], extra: tuple[str, ...], squared: bool
-) -> tuple[DescentSetting, str, dict[str, Any]]:
+def _setting(certificate: Document, extra: tuple[str, ...], squared: bool) -> tuple[DescentSetting, str, Document]:
     reading = fields.closed(certificate["reading"], ("mask", "start", "mu"), "reading")
     mask = fields.choice(reading["mask"], ("full", "causal"), "reading.mask")
     start = fields.choice(reading["start"], ("zeros", "ones"), "reading.start")
@@ -86,7 +84,7 @@ def _setting(
     return DescentSetting(data, epsilon, R, 2 * product**2 if squared else 2 * product), start, inputs
 
 
-def check_refutation(certificate: dict[str, Any]) -> str:
+def check_refutation(certificate: Document) -> str:
     require_claim(certificate, "refutation", "lhs>rhs")
     reading = certificate["reading"]
     if isinstance(reading, dict) and reading.get("start") == "ones":
@@ -94,7 +92,7 @@ def check_refutation(certificate: dict[str, Any]) -> str:
     return _refute_from_zeros(certificate)
 
 
-def _claimed(certificate: dict[str, Any], names: tuple[str, ...]) -> dict[str, fields.Bounds]:
+def _claimed(certificate: Document, names: tuple[str, ...]) -> dict[str, fields.Bounds]:
     hypotheses = fields.closed(certificate["hypotheses"], HYPOTHESES, "hypotheses")
     quantities = fields.closed(certificate["quantities"], names, "quantities")
     claimed = {name: fields.enclosure(quantities[name], f"quantities.{name}") for name in names}
@@ -102,7 +100,7 @@ def _claimed(certificate: dict[str, Any], names: tuple[str, ...]) -> dict[str, f
     return claimed
 
 
-def _refute_from_zeros(certificate: dict[str, Any]) -> str:
+def _refute_from_zeros(certificate: Document) -> str:
     """L(M_t) >= L(M_0) - 1.5 eta T G^2 for t < T, with G above ||grad L|| on the sublevel set:
     too slow a descent for the guarantee.
 
@@ -145,7 +143,7 @@ def _refute_from_zeros(certificate: dict[str, Any]) -> str:
     return f"refutation: from M_0 = 0 no eta < 1/L reaches (xi + eps)/2 within T steps ({data.mask} mask)"
 
 
-def _refute_from_ones(certificate: dict[str, Any]) -> str:
+def _refute_from_ones(certificate: Document) -> str:
     """For EVERY M in R^(d x d): (L_attn(M) + lam^2/mu ||M||^2) / n^2 >= lhs > (xi + eps)/2, so no trajectory,
     step or T can help.
 
@@ -192,7 +190,7 @@ def _refute_from_ones(certificate: dict[str, Any]) -> str:
     return f"refutation: no M at all satisfies the guarantee ({where}), so no trajectory from M_0 = 1 does"
 
 
-def check_repaired(certificate: dict[str, Any]) -> str:
+def check_repaired(certificate: Document) -> str:
     """With mu = 2 (min|W| beta delta)^2 and eta < 1/K of fact (a): an explicit iterate t < T satisfies the
     guarantee.
     """

@@ -9,11 +9,11 @@ all D_ij of its allowed positions are equal. lhs = share KL(M) > 0; share is at 
 
 from collections.abc import Sequence
 from fractions import Fraction
-from typing import Any
 
 from proofs_check.checker import fields
 from proofs_check.checker.attention import Mask, exact_logits, hadamard, relative, softmax_row
 from proofs_check.checker.exponential import exponential
+from proofs_check.checker.fields import Document
 from proofs_check.checker.interval import Number, bounds, lower, total, upper
 from proofs_check.checker.logarithm import logarithm
 from proofs_check.checker.questions import Question, contains, decide, exact, less, precisions
@@ -26,7 +26,7 @@ MOST = 8
 """Tokens and features."""
 
 
-def check(certificate: dict[str, Any]) -> str:
+def check(certificate: Document) -> str:
     require_claim(certificate, "confirmation", "lhs<rhs")
     named = require_reading(certificate, {"mask": ("full", "causal", "given")})["mask"]
     keys = ("n", "d", "X", "W", "mask", "ones", "M", "Y", "share")

@@ -2,10 +2,10 @@
 
 from fractions import Fraction
 from math import floor
-from typing import Any
 
 from proofs_check.checker import fields
 from proofs_check.checker.attention import attention_loss, exact_logits, hadamard, norm_sq, relative
+from proofs_check.checker.fields import Document
 from proofs_check.checker.interval import bounds, total
 from proofs_check.checker.reject import Reject
 from proofs_check.checker.statements.common import enclosures, no_hypotheses, require_claim, require_reading
@@ -98,7 +98,7 @@ def _nothing_pruned(inputs: Inputs, bits: int) -> Sides:
 PROOF_LINE = "a line of the proof"
 
 
-def check_regulariser(certificate: dict[str, Any]) -> str:
+def check_regulariser(certificate: Document) -> str:
     """fix:new_loss. (lambda/2)(||M_Q||^2 + ||M_K||^2) = L_reg(M_Q) + L_reg(M_K), L_reg(M) = (1/2) lambda ||M||^2 as in
     def:reg_term.
     """

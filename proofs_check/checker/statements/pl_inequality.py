@@ -19,6 +19,7 @@ from proofs_check.checker.attention import (
     softmax,
 )
 from proofs_check.checker.exact_ties import difference_vanishes
+from proofs_check.checker.fields import Document
 from proofs_check.checker.interval import Number, bounds, hull, square_root
 from proofs_check.checker.pivots import gram_pivots
 from proofs_check.checker.questions import Question, at_least, contains, decide, exact, less, precisions
@@ -45,7 +46,7 @@ class ExactInstance:
     delta: Fraction
 
 
-def check(certificate: dict[str, Any]) -> str:
+def check(certificate: Document) -> str:
     reading = fields.closed(certificate["reading"], ("mask", "mu"), "reading")
     named = fields.choice(reading["mask"], ("full", "causal", "given"), "reading.mask")
     mu = fields.choice(reading["mu"], (MU_ALL, MU_ALLOWED, MU_SQUARED), "reading.mu")

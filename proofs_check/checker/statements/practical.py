@@ -3,11 +3,11 @@ and thm:our_convergence:informal's running time.
 """
 
 from fractions import Fraction
-from typing import Any
 
 from proofs_check.checker import fields
 from proofs_check.checker.attention import exact_logits, hadamard, relative, softmax
 from proofs_check.checker.exponential import exponential
+from proofs_check.checker.fields import Document
 from proofs_check.checker.interval import bounds, hull, square_root
 from proofs_check.checker.questions import Question, at_least, contains, decide, exact, less, precisions
 from proofs_check.checker.reject import Reject
@@ -18,7 +18,7 @@ SMALLEST_DOUBLE = Fraction(1, 2**1074)
 PRIME = 2**127 - 1  # chosen: a prime above 10^30, the largest denominator of an entry of X, so each has an inverse
 
 
-def check_remark(certificate: dict[str, Any]) -> str:
+def check_remark(certificate: Document) -> str:
     require_claim(certificate, "refutation", "lhs<rhs")
     no_hypotheses(certificate)
     reading = certificate["reading"]
@@ -27,7 +27,7 @@ def check_remark(certificate: dict[str, Any]) -> str:
     return _no_delta(certificate)
 
 
-def _no_delta(certificate: dict[str, Any]) -> str:
+def _no_delta(certificate: Document) -> str:
     """lhs = min F(M) over all positions is below rhs = delta = 2^-1074, the smallest positive double: no useful
     lower bound. With a causal mask it is exactly 0. Of a larger delta, above 1/n at the latest, it would say nothing.
     """
@@ -63,7 +63,7 @@ def _no_delta(certificate: dict[str, Any]) -> str:
     return f"refutation: min F(M) is below delta = 2^-1074 ({reading['mask']} mask, {domain})"
 
 
-def _no_beta(certificate: dict[str, Any]) -> str:
+def _no_beta(certificate: Document) -> str:
     """n > d: v != 0 with X^T v = 0, so v^T (X X^T - beta I) v = -beta |v|^2 < 0 for every beta > 0. lhs = |X^T
     v|^2, rhs = |v|^2.
     """
@@ -103,7 +103,7 @@ def rank_modulo(X: fields.Matrix) -> int:
     return rank
 
 
-def check_informal(certificate: dict[str, Any]) -> str:
+def check_informal(certificate: Document) -> str:
     """The formal T is a quartic in d on a family with fixed n, epsilon, lambda, R, beta, so not O(d poly(n)/epsilon).
 
     Family, for every d >= 2: n = 2, X = [e_1; e_2], W_ij = 1/d, M_0 = 1. Then X X^T = I, ||X||_F^2 = 2, ||W||_F =

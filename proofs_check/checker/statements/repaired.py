@@ -5,11 +5,11 @@ and pruning with a sparsity constraint.
 from fractions import Fraction
 from itertools import combinations
 from math import comb, floor
-from typing import Any
 
 from proofs_check.checker import fields
 from proofs_check.checker.attention import attention_loss, exact_logits, frobenius_sq, hadamard, relative, softmax
 from proofs_check.checker.exponential import exponential
+from proofs_check.checker.fields import Document
 from proofs_check.checker.interval import Number, bounds, hull, square_root, total
 from proofs_check.checker.questions import Question, contains, decide, exact, less, precisions
 from proofs_check.checker.reject import Reject
@@ -21,7 +21,7 @@ MOST_MASKS = 300  # chosen: the committed certificate compares 126, the halves o
 _MASKS: dict[str, tuple[str, ...]] = {"mask": ("full", "causal", "given")}
 
 
-def check_floor(certificate: dict[str, Any]) -> str:
+def check_floor(certificate: Document) -> str:
     """fix:practical. F(M)_ij >= 1 / sum_k exp(d ||W o x_i (x_k - x_j)^T||_F) over allowed j, k, when ||M||_F <= d.
 
     Proof: F_ij = 1 / sum_k exp(z_ik - z_ij) and z_ik - z_ij = <W o x_i (x_k - x_j)^T, M>. lhs = min F(M), rhs = the
@@ -62,7 +62,7 @@ def check_floor(certificate: dict[str, Any]) -> str:
     return f"instance: min F(M) is above the explicit floor ({named} mask)"
 
 
-def check_best_mask(certificate: dict[str, Any]) -> str:
+def check_best_mask(certificate: Document) -> str:
     """fix:attn_prun. Of all 0/1 masks with exactly floor(rho d^2) zeros, M has the least L_attn: lhs = L_attn(M) <
     rhs = the next best.
     """

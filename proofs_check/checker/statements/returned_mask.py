@@ -21,6 +21,7 @@ from typing import Any
 from proofs_check.checker import blocks as b
 from proofs_check.checker import fields
 from proofs_check.checker.attention import attention_loss, exact_logits, hadamard, relative
+from proofs_check.checker.fields import Document
 from proofs_check.checker.interval import Number, Undecided, bounds
 from proofs_check.checker.questions import Question, contains, decide, exact, less, precisions
 from proofs_check.checker.reject import Reject
@@ -34,7 +35,7 @@ C_PLUS, C_MINUS = Fraction(3082, 10**4), Fraction(2405, 10**4)
 _KEYS = ("n", "d", "X", "W", "lambda", "rho", "map_sq", "eta", "t", "M", "N")
 
 
-def check(certificate: dict[str, Any]) -> str:
+def check(certificate: Document) -> str:
     require_claim(certificate, "confirmation", "lhs<rhs")
     named = require_reading(certificate, {"mask": ("full", "causal"), "start": ("ones",)})["mask"]
     inputs = fields.closed(certificate["inputs"], _KEYS, "inputs")

@@ -19,6 +19,7 @@ from proofs_check.checker.attention import (
     softmax,
 )
 from proofs_check.checker.dual import Dual, zero
+from proofs_check.checker.fields import Document
 from proofs_check.checker.interval import Number, bounds, square, total
 from proofs_check.checker.questions import Question, at_least, contains, decide, exact, less, precisions
 from proofs_check.checker.reject import Reject
@@ -53,7 +54,7 @@ Side = Callable[[BoundInstance, int], Number]
 def _check(names: tuple[str, ...], left: Callable[[BoundInstance, int], list[Number]], right: Side, says: str) -> Any:
     """The check of one bound: every number of `left` is at most `right`; lhs encloses the largest of them."""
 
-    def check(certificate: dict[str, Any]) -> str:
+    def check(certificate: Document) -> str:
         require_claim(certificate, "confirmation", "lhs<=rhs")
         named = require_reading(certificate, {"mask": ("full", "causal", "given")})["mask"]
         instance = _read(certificate["inputs"], named, names)

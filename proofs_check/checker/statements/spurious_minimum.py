@@ -13,6 +13,7 @@ from math import lcm
 from typing import Any
 
 from proofs_check.checker import fields
+from proofs_check.checker.fields import Document
 from proofs_check.checker.interval import Interval, Number, bounds, enclose, lower, square_root, total, upper
 from proofs_check.checker.interval import square as squared
 from proofs_check.checker.jets import attention_jet, certainly_above
@@ -22,7 +23,7 @@ from proofs_check.checker.reject import Reject
 from proofs_check.checker.statements.pl_inequality import require_named_mask
 
 
-def check(certificate: dict[str, Any]) -> str:
+def check(certificate: Document) -> str:
     reading = fields.closed(certificate["reading"], ("mask", "domain"), "reading")
     named = fields.choice(reading["mask"], ("full", "causal", "given"), "reading.mask")
     domain = fields.choice(reading["domain"], ("ball", "box"), "reading.domain")

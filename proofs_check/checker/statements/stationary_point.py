@@ -21,11 +21,11 @@ Refused as saying nothing: lambda <= 0 (M = 1 is stationary for lambda = 0), an 
 
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import Any
 
 from proofs_check.checker import fields
 from proofs_check.checker.attention import Mask
 from proofs_check.checker.definite import Symmetric, definite, gram, inverse_form, opposite, shifted
+from proofs_check.checker.fields import Document
 from proofs_check.checker.interval import Number, bounds, enclose, hull, square_root, total, upper
 from proofs_check.checker.jets import Jet, row_jet
 from proofs_check.checker.questions import Answer, Question, contains, decide, exact, less
@@ -57,7 +57,7 @@ class Space:
         return [gram(_centred(row, allowed), bits) for row, allowed in zip(self.slopes, self.mask, strict=True)]
 
 
-def check(certificate: dict[str, Any]) -> str:
+def check(certificate: Document) -> str:
     require_claim(certificate, "confirmation", "lhs<rhs")
     reading = require_reading(certificate, {"mask": ("full", "causal", "given"), "space": ("whole", "range")})
     inputs = fields.closed(certificate["inputs"], ("n", "d", "X", "W", "mask", "lambda", "centre"), "inputs")

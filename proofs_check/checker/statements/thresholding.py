@@ -10,13 +10,14 @@ from math import floor
 from typing import Any
 
 from proofs_check.checker import fields
+from proofs_check.checker.fields import Document
 from proofs_check.checker.reject import Reject
 from proofs_check.checker.statements.common import no_hypotheses, require_claim, require_reading
 
 OUT_OF_RANGE = "out of range"
 
 
-def _read(certificate: dict[str, Any]) -> tuple[list[Fraction], list[Fraction], list[Any], list[Any]]:
+def _read(certificate: Document) -> tuple[list[Fraction], list[Fraction], list[Any], list[Any]]:
     inputs = fields.closed(certificate["inputs"], ("d", "M", "rho"), "inputs")
     d = fields.integer(inputs["d"], "inputs.d", 1, 16)
     entries = [entry for row in fields.matrix(inputs["M"], d, d, "inputs.M") for entry in row]
@@ -37,7 +38,7 @@ def _wanted(entries: list[Fraction], ratios: list[Fraction]) -> list[int]:
     return [floor(rho * len(entries)) for rho in ratios]
 
 
-def check_printed(certificate: dict[str, Any]) -> str:
+def check_printed(certificate: Document) -> str:
     require_claim(certificate, "refutation", "zeros!=wanted")
     reading = require_reading(certificate, {"order": ("ascending", "descending"), "base": ("0", "1")})
     entries, ratios, zeros, wanted = _read(certificate)
@@ -59,7 +60,7 @@ def _printed_zeros(entries: list[Fraction], ordered: list[Fraction], index: int)
     return sum(entry <= ordered[index] for entry in entries)
 
 
-def check_repaired(certificate: dict[str, Any]) -> str:
+def check_repaired(certificate: Document) -> str:
     """Stable ascending argsort, the first floor(rho d^2) set to 0, the rest to 1."""
     require_claim(certificate, "confirmation", "zeros==wanted")
     require_reading(certificate, {"order": ("ascending, ties by index",)})
