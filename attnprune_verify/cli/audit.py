@@ -107,7 +107,7 @@ def command(
         deliver(_list(only), target_file)
         return 0
     if target is None:
-        raise click.UsageError("Missing argument 'TARGET'.")
+        raise click.UsageError("TARGET must be given")
     from attnprune_verify.audit.run import run_audit
     from attnprune_verify.cli.progress import progress_bar
 

@@ -46,7 +46,7 @@ def command(context: click.Context, out: Path | None, dtype: str, count: int, se
             raise click.UsageError("--out does not go with check")
         return 0
     if out is None:
-        raise click.UsageError("Missing option '--out'.")
+        raise click.UsageError("--out must be given")
     from attnprune_verify.audit.kernel.vectors import write_vectors
 
     index = write_vectors(out, dtype, count, seed)

@@ -7,7 +7,6 @@ Exit codes: 0 passed, 1 failed, 2 usage or invalid input (one line on stderr, ne
 from __future__ import annotations
 
 import os
-import re
 import sys
 import traceback
 import warnings
@@ -17,6 +16,7 @@ import click
 
 from attnprune_verify.cli.codes import INCOMPLETE, INTERRUPTED, USAGE
 from attnprune_verify.cli.lazy import lazy_group
+from attnprune_verify.cli.messages import rule_first
 from attnprune_verify.cli.output import reader_left
 from attnprune_verify.errors import InvalidInput
 from attnprune_verify.files import printable
@@ -87,7 +87,7 @@ def _run(arguments: list[str] | None) -> int:
         click.echo(error.format_message())
         return USAGE
     except click.ClickException as error:
-        return _complain(error.format_message() + _nearest_choice(error))
+        return _complain(rule_first(error))
     except InvalidInput as error:
         return _complain(str(error))
     except (KeyboardInterrupt, click.Abort) as error:
@@ -109,17 +109,6 @@ def _run(arguments: list[str] | None) -> int:
         return _complain("this instance needs more memory than there is", INCOMPLETE)
     except BaseException as error:  # nothing of ours raises it, and a panic of a library is no Exception
         return _unforeseen(error)
-
-
-def _nearest_choice(error: click.ClickException) -> str:
-    """Return what to add about an option's value that is none of its choices: the nearest one, or nothing."""
-    kind = getattr(getattr(error, "param", None), "type", None)
-    given = re.match(r"'(.*)' is not one of ", getattr(error, "message", ""))
-    if given is None or not isinstance(kind, click.Choice):
-        return ""
-    from attnprune_verify.values import nearest
-
-    return nearest(given[1], map(str, kind.choices))
 
 
 def _complain(message: str, code: int = USAGE) -> int:

@@ -26,7 +26,7 @@ class _Seed(click.ParamType):  # type: ignore[type-arg]  # generic in some relea
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int | str:
         text = str(value)
         if text != "random" and not (text.isascii() and text.isdigit()):
-            self.fail(f'it must be an integer >= 0 or "random"; got {text!r}', param, ctx)
+            self.fail(f'must be an integer >= 0 or "random"; got {text!r}', param, ctx)
         return text if text == "random" else int(text)
 
 

@@ -71,7 +71,7 @@ def test_a_violated_statement_of_ours_ends_with_1(capsys, monkeypatch):
         (("fix:lip_f", "--index", "-1"), "index must"),
         (("fix:lip_f", "--out", __file__), "must be empty, new or"),
         (("fix:lip_f", "--out", os.path.dirname(__file__)), "must be empty, new or"),
-        ((), "Missing argument"),
+        ((), "STATEMENT must be given"),
     ],
 )
 def test_usage_errors_are_one_line(capsys, arguments, message):

@@ -48,3 +48,24 @@ def test_a_command_does_the_same_in_one_line(arguments, meant, capsys):
     assert end.value.code == 2
     error = capsys.readouterr().err
     assert f"did you mean {meant}" in error and error.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (["check", "it.npz", "--rho", "half"], "--rho must be a number; got 'half'"),
+        (["check", "it.npz", "--format", "xml"], "--format must be one of text, json; got 'xml'"),
+        (["check", "--layer", "x"], "--layer must be a whole number; got 'x'"),
+        (["audit", "it.py", "--limit", "-3"], "--limit must be in the range x>0; got -3.0"),
+        (["campaign", "--instances", "10"], "STATEMENT must be given"),
+        (["prune-model", "x"], "--out must be given"),
+        (["check", "--form", "json"], "an option must be one that --help lists; got '--form'; did you mean"),
+        (["campaign", "lem:PL_ineq", "--instances", "0"], "--instances must be a whole number >= 1"),
+    ],
+)
+def test_a_command_states_the_rule_and_then_the_value(arguments, says, capsys):
+    with pytest.raises(SystemExit) as end:
+        main(arguments)
+    assert end.value.code == 2
+    error = capsys.readouterr().err
+    assert error.startswith(f"Error: {says}") and error.count("\n") == 1

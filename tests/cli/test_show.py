@@ -92,8 +92,8 @@ def test_a_summary_has_about_ten_lines_and_all_has_everything(capsys, shared_cac
         (["show", "lem:PL_ineq", "--reading", "upside-down"], "--reading must be one of full, causal"),
         (["show", "lem:PL_ineq", "--reading", "casual"], "got 'casual'; did you mean causal?"),
         (["claims", "--verdict", "refutd"], "; did you mean refuted?"),
-        (["show"], "Missing argument"),
-        (["claims", "lem:PL_ineq", "--verdict", "wrong"], "'wrong' is not one of"),
+        (["show"], "ID must be given"),
+        (["claims", "lem:PL_ineq", "--verdict", "wrong"], "--verdict must be one of holds, refuted"),
     ],
 )
 def test_what_is_not_there_is_said_in_one_line(capsys, arguments, message):

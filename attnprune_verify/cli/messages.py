@@ -1,0 +1,38 @@
+"""Click's messages about options and arguments in the form of ours: the rule, then the value, then the nearest name."""
+
+from __future__ import annotations
+
+import re
+
+import click
+
+__all__ = ["rule_first"]
+
+_KINDS = {"float": "a number", "integer": "a whole number"}
+_WRONG_KIND = re.compile(r"(.+) is not a valid (float|integer)( range)?\.")
+_OUT_OF_RANGE = re.compile(r"(.+) is not in the range (.+)\.")
+_NO_CHOICE = re.compile(r"'(.*)' is not (one of )?'.*'\.")
+
+
+def rule_first(error: click.ClickException) -> str:
+    """Return the message of a usage error, for a value as ``--rho must be a number; got 'half'``."""
+    if isinstance(error, click.NoSuchOption):
+        meant = f"; did you mean {' or '.join(sorted(error.possibilities))}?" if error.possibilities else ""
+        return f"an option must be one that --help lists; got {error.option_name!r:.60}{meant}"
+    param = error.param if isinstance(error, click.BadParameter) else None
+    if param is None:
+        return error.format_message()
+    name = param.human_readable_name if isinstance(param, click.Argument) else max(param.opts, key=len)
+    name = name.rstrip(".")
+    choices = [str(one) for one in param.type.choices] if isinstance(param.type, click.Choice) else []
+    if isinstance(error, click.MissingParameter):
+        return f"{name} must be given{choices and ', one of ' + ', '.join(choices) or ''}"
+    if wrong := _WRONG_KIND.fullmatch(error.message):
+        return f"{name} must be {_KINDS[wrong[2]]}; got {wrong[1]}"
+    if wrong := _OUT_OF_RANGE.fullmatch(error.message):
+        return f"{name} must be in the range {wrong[2]}; got {wrong[1]}"
+    if choices and (wrong := _NO_CHOICE.fullmatch(error.message)):
+        from attnprune_verify.values import nearest  # loads NumPy
+
+        return f"{name} must be one of {', '.join(choices)}; got {wrong[1]!r:.60}{nearest(wrong[1], choices)}"
+    return f"{name} {error.message}" if error.message.startswith("must ") else f"{name}: {error.message}"
