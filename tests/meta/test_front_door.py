@@ -28,6 +28,7 @@ def loaded_after(code):
         "import attnprune_verify",
         "import attnprune_verify as apv, numpy as np; apv.gradient(np.eye(2), np.eye(2), np.eye(2))",
         "import attnprune_verify as apv; apv.binary_mask([[1.0, 2.0]], 0.5)",
+        "import attnprune_verify as apv; apv.prune_layer, apv.prune_model",
     ],
 )
 def test_light(code):

@@ -6,7 +6,6 @@ import math
 from dataclasses import dataclass, field, replace
 
 import numpy as np
-from scipy.optimize import minimize
 
 from attnprune_verify.algorithms.layer.calibration import Calibration
 from attnprune_verify.algorithms.layer.divergence import Divergence
@@ -140,6 +139,8 @@ class _Stage:
 
         if self._options.steps == 0 or begin.size == 0:
             return pruned
+        from scipy.optimize import minimize  # most of what importing `prune_layer` would take
+
         found = minimize(objective, begin, jac=True, method="L-BFGS-B", options={"maxiter": self._options.steps})
         return [Pruned(W, mask) for W, mask in zip(weights(found.x), kept, strict=True)]
 

@@ -12,7 +12,6 @@ from numpy.typing import ArrayLike, NDArray
 
 from attnprune_verify.algorithms.arguments import pruned_count
 from attnprune_verify.algorithms.baselines.table import BASELINES, prune_by
-from attnprune_verify.algorithms.gap.by_head import both_sides
 from attnprune_verify.algorithms.layer.calibration import Calibration
 from attnprune_verify.algorithms.layer.fisher_obs import FisherOBS, PrunedPair, prune_fisher_obs
 from attnprune_verify.algorithms.layer.heads import join_heads
@@ -161,6 +160,8 @@ def prune_layer(
         "in_sample_error": tuple(map(float, layer_relative_error(layer, pruned, X))),
     }
     if certify:
+        from attnprune_verify.algorithms.gap.by_head import both_sides  # loads balls and SciPy
+
         summary["mask_gap"] = both_sides(layer, data.X, outcome.kept_Q * 1.0, outcome.kept_K * 1.0)
     return PrunedLayer(pruned, outcome.kept_Q.astype(W_Q.dtype), outcome.kept_K.astype(W_K.dtype), summary)
 
