@@ -19,7 +19,7 @@ from attnprune_verify.audit.kernel.options import NOTHING_CHOSEN, Options
 from attnprune_verify.audit.kernel.precision import precision_named
 from attnprune_verify.audit.kernel.sample import Sample
 from attnprune_verify.audit.kernel.sentences import SENTENCES
-from attnprune_verify.audit.kernel.shrink import smallest_failing
+from attnprune_verify.audit.kernel.shrink import smallest_failing, without
 from attnprune_verify.audit.kernel.snippet import as_code
 from attnprune_verify.audit.kernel.whose import implied
 from attnprune_verify.audit.naming.diagnosis import Diagnosis
@@ -30,6 +30,7 @@ from attnprune_verify.audit.waivers import Waiver
 __all__ = ["KernelAuditor"]
 
 _MOST_MISTAKES = 3  # that one check names, each with the features it needs
+_MOST_BARED = 8  # failing instances whose other features are taken away, for known formulas to be tried on
 _MOST_SHRUNK = 6  # instances of a function
 _NOT_LOOKED_FOR = "its name was not looked for, as the option for names says"
 
@@ -179,12 +180,22 @@ class KernelAuditor(Examiner):
                 part = self._namer.roughly(function, samples) or by_part(self.context, function, small)
                 if part is not None:
                     return part
+            if small is not None and not small.extended and all(one.extended for one in samples):
+                samples = tuple(_bare(one, small) for one in samples[:_MOST_BARED])
             found = self._namer.name(function, samples)
         except (ArithmeticError, ValueError, IndexError, TypeError, NoAnswer, np.linalg.LinAlgError) as error:
             return Diagnosis(("unknown",), f"the search for the mistake broke off: {type(error).__name__}")
         if found.ids[0] in ("nondeterministic", "cached"):
             self._behaviour.setdefault(function, found.ids[0])
         return found
+
+
+def _bare(sample: Sample, small: Sample) -> Sample:
+    """The sample without the features that a smaller one fails without."""
+    for feature in sample.features:
+        if feature not in small.features and feature in sample.features:
+            sample = without(sample, feature) or sample
+    return sample
 
 
 def _plainest(sample: Sample) -> tuple[int, float]:

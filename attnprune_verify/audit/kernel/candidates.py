@@ -22,6 +22,9 @@ __all__ = ["Candidate", "candidates"]
 Parts = tuple[Array, ...]
 _FEW = 12
 _FITTED = 3  # chosen: samples, small ones first, that a constant of changed logits is fitted to
+_MOST_ZEROS = 1_000  # chosen: keys that may fill up a tile
+_WHOLE = 1e-3  # chosen: how far a number of keys is from a whole one by rounding
+_END = 1.1  # chosen: how close to the ends of the factors one is no fit
 _FACTORS = np.geomspace(1 / 64, 64, 49)
 
 
@@ -89,6 +92,8 @@ def _factors(function: str, wrong: list[Observation], indices: list[int]) -> Ite
         right = _right(function, one.sample)
         ratios += [float((one.parts[i] * right[i]).sum() / max((right[i] ** 2).sum(), 1e-300)) for i in indices]
     factor = float(np.median(ratios))
+    if factor == 0:  # zeros are no factor
+        return
     id = "output-scale" if function == FORWARD else "gradient-sign" if abs(factor + 1) < 0.02 else "gradient-scale"
     yield Candidate(
         id, f"the result is {told_from_one(factor)} times what it should be",
@@ -105,7 +110,7 @@ def _varying(wrong: list[Observation], indices: list[int]) -> Iterator[Candidate
         right = _right(BACKWARD, one.sample)
         products = sum(float((one.parts[i] * right[i]).sum()) for i in indices)
         factors[id(one.sample)] = products / max(sum(float((right[i] ** 2).sum()) for i in indices), 1e-300)
-    if factors and 2 not in indices:
+    if any(factors.values()) and 2 not in indices:
         yield Candidate(
             "gradient-scale", "the result has a factor that depends on the sizes or the scale",
             lambda sample: tuple(
@@ -127,7 +132,11 @@ def _epsilons(wrong: list[Observation]) -> Iterator[Candidate]:
                 ratio = (one.parts[0] * steps.o).sum(axis=-1) / (steps.o**2).sum(axis=-1)
                 found += [float(e) for e in (total * (1 / ratio - 1)).ravel() if np.isfinite(e)]
         epsilon = float(np.median(found)) if found else 0.0
-        if epsilon > 0:
+        zeros = round(min(epsilon, _MOST_ZEROS))
+        if not shifted and zeros and abs(epsilon / zeros - 1) < _WHOLE:  # exp(0) for each
+            words = f"{zeros} keys with logit 0 and value 0 count"
+            yield _of_wrong(FORWARD, Wrong("padding-counted", words, epsilon=float(zeros), shifted=False))
+        elif epsilon > 0:
             what = "the row sum" if shifted else "the row sum of unshifted exponentials"
             yield _of_wrong(FORWARD, Wrong("denominator-epsilon", f"about {epsilon:.2g} is added to {what}",
                                            epsilon=epsilon, shifted=shifted))  # fmt: skip
@@ -149,6 +158,8 @@ def _scales(function: str, wrong: list[Observation], indices: list[int]) -> Iter
     if not fitted:
         return
     factors = sorted(set(fitted.values()))
+    if not _FACTORS[0] < factors[0] / _END <= factors[-1] * _END < _FACTORS[-1]:
+        return  # at an end of what was tried any factor does as well
     said = told_from_one(factors[0]) if factors[-1] - factors[0] < 1e-3 * factors[-1] else "varying factors"
     words = f"the logits are multiplied by {said} beyond the scale"
 

@@ -160,6 +160,8 @@ def _rows(context: KernelContext, function: str, sample: Sample) -> Diagnosis | 
     """Rows or columns of a result that are 0 where nothing is: values beyond m, the last query."""
     for name, part in zip(parts_of(function, sample), context.ask(function, sample).parts, strict=True):
         true = truth(sample)[name].value
+        if true.any() and not part.any():
+            return Diagnosis(("zero-output",), f"{name} is all zeros")
         for axis, what in ((-1, "rows"), (-2, "columns")):
             gone = ~part.any(axis=axis) & np.abs(true).max(axis=axis).astype(bool)
             if gone.any() and not gone.all():

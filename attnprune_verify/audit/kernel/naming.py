@@ -42,7 +42,10 @@ _ROOM = 8.0  # a wrong formula's rounding, in units of the right one's
 _SMALL_ERROR = 0.2
 _SPREAD = 0.2
 _SHOWN, _NEAR = 24, 5.0  # queries whose weights are looked at, and how far below the largest logit
+_AHEAD = 3.0  # chosen: twice the spread of the logits
 _STRAIGHT = 0.2  # of a curve that a straight line may leave
+_ONE_SUM = 2.0**-5  # chosen: of a row's sum, what additions in 8 bits may lose
+_ALONG = 0.05  # chosen: of an error along the output, what rounding adds in other directions
 _VAGUE = 0.5  # an instance on which a lower precision may do anything says nothing about it
 
 
@@ -181,8 +184,11 @@ class Namer:
     def _one(self, function: str, observed: list[Observation], indices: list[int]) -> Diagnosis | None:
         """The formula that leaves least unexplained, if it explains these arrays everywhere."""
         best: tuple[float, Candidate] | None = None
+        every = list(range(len(parts_of(function, observed[0].sample)))) if observed else indices
         for candidate in candidates(function, observed, indices):
-            left = _left(function, observed, indices, candidate)
+            # Zeros are what many mistakes give: they name one only if the other arrays are its, too.
+            some = any(candidate.parts(one.sample)[i].any() for one in observed if one.failed for i in indices)
+            left = _left(function, observed, indices if some else every, candidate)
             if left is not None and (best is None or left < 0.3 * best[0]):
                 best = left, candidate
         return None if best is None else Diagnosis((best[1].id,), best[1].words)
@@ -195,6 +201,10 @@ class Namer:
             return None
         if not self.context.precision.stored and _share_off(function, wrong) < _SPREAD:
             return None  # rounding does not spare most entries
+        if function == FORWARD and max(map(_row_factor, wrong)) > _ONE_SUM:
+            return None  # it is row sums that are wrong
+        if function == BACKWARD and self._forward_wrong(wrong):
+            return None
         curve = self._curve() if function == FORWARD else None
         if curve is not None:
             return curve
@@ -204,12 +214,25 @@ class Namer:
                 return Diagnosis(("low-precision",), f"right up to the precision of {lower.name}")
         return None
 
+    def _forward_wrong(self, wrong: list[Observation]) -> bool:
+        """Report whether the output is wrong on the same samples, and not by its precision."""
+        replies = [(one.sample, self.context.known(FORWARD, one.sample)) for one in wrong]
+        seen = [_observed(FORWARD, sample, reply) for sample, reply in replies
+                if reply is not None and misshapen(FORWARD, sample, reply) is None]  # fmt: skip
+        failed = [one for one in seen if one.failed]
+        if not failed:
+            return False
+        found = self._fitted(FORWARD, failed)
+        return found is None or found.ids != ("low-precision",)
+
     def _curve(self) -> Diagnosis | None:
         """What an error is that depends on the distance to a row's largest logit alone; v = 1 shows the weights.
 
         Rounding leaves no curve: equal distances come from logits, and belong to row sums, that are rounded otherwise.
         """
-        sample = Maker(self.context.seed, self.context.precision).make("weights", _SHOWN, _SHOWN, batch=2)
+        maker = Maker(self.context.seed, self.context.precision)
+        ahead = _AHEAD * (np.arange(_SHOWN) == 0)  # the first key wins most rows, so that no block brings a new maximum
+        sample = maker.position_wise(maker.make("weights", _SHOWN, _SHOWN, batch=2), ahead, 1.0)
         sample = sample.changed(v=np.broadcast_to(np.eye(_SHOWN), sample.v.shape).copy())
         try:
             reply = self.context.ask(FORWARD, sample)
@@ -222,7 +245,7 @@ class Namer:
         largest = z.argmax(axis=-1)[..., np.newaxis]
         with np.errstate(divide="ignore", invalid="ignore"):
             error = np.log(weights / np.take_along_axis(weights, largest, axis=-1)) - z
-        seen = (z < 0) & (z > -_NEAR) & np.isfinite(error)
+        seen = (z < 0) & (z > -_NEAR) & np.isfinite(error) & (largest == 0)
         z, error = z[seen], error[seen]
         if not one_curve(z, error):
             return None
@@ -235,6 +258,14 @@ class Namer:
 
 def _plainest(sample: Sample) -> tuple[int, float]:
     return len(sample.features), sample.work
+
+
+def _row_factor(one: Observation) -> float:
+    """The largest factor, less 1, by which whole rows of the output are off; 0 where they are off in another way."""
+    right, off = truth(one.sample)["o"].value, one.parts[0] - truth(one.sample)["o"].value
+    factors = (off * right).sum(axis=-1) / np.maximum((right**2).sum(axis=-1), 1e-300)
+    left = np.linalg.norm(off - factors[..., None] * right)
+    return float(np.abs(factors).max()) if left <= _ALONG * np.linalg.norm(off) and right.shape[-1] > 1 else 0.0
 
 
 def _share_off(function: str, wrong: list[Observation]) -> float:

@@ -221,7 +221,8 @@ def _huge(maker: Maker) -> tuple[Regime, ...]:
             "far from zero",
             "all logits near 200, near -200 and near -2000: only exp can tell",
             (maker.common(make("at200", 5, 4), 200.0), maker.common(make("at-200", 5, 4), -200.0),
-             maker.common(make("at-2000", 5, 4), -2000.0)),
+             maker.common(make("at-2000", 5, 4), -2000.0), maker.common(make("q1 at200", 1, 4, 9), 200.0),
+             maker.common(make("q1 at-200", 1, 4, 9), -200.0)),
         ),
         Regime(
             "forbidden giants",

@@ -212,6 +212,8 @@ def _softmaxes() -> Iterator[WrongGradient]:
     for wrong in forward_mistakes():
         id = "gradient-of-unmasked" if wrong.id == "mask-ignored" else wrong.id
         yield WrongGradient(id, f"in the backward pass {wrong.words}", weights=partial(weights_of, wrong))
+    words = "exp(s - log sum) is taken with the log sum exp of the head that has the key head's number"
+    yield WrongGradient("heads-swapped", words, weights=_of_key_head, true_mean=True)
     for by, what in ((-1, "does not see key i"), (1, "sees key i + 1")):
         words = f"exp(s - log sum) is taken where query i {what}"
         yield WrongGradient("causal-off-by-one", words, weights=partial(_moved, by), true_mean=True)
@@ -222,6 +224,14 @@ def _softmaxes() -> Iterator[WrongGradient]:
     ):
         words = f"exp(s - log sum) is taken without the {name}"
         yield WrongGradient("gradient-of-unmasked", words, weights=partial(_unmasked, kept), true_mean=True)
+
+
+def _of_key_head(sample: Sample) -> Array:
+    """Weights by the log sum exp of head h // group in the place of head h."""
+    steps = evaluate(sample)
+    total = np.where(steps.allowed, np.exp(steps.s - steps.top), 0.0).sum(axis=-1, keepdims=True)
+    log_sum = steps.top + np.log(total)
+    return np.asarray(steps.p * np.exp(log_sum - log_sum[:, np.arange(sample.shape[1]) // sample.group]))
 
 
 def _moved(by: int, sample: Sample) -> Array:
