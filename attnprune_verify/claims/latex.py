@@ -94,6 +94,8 @@ def _fenced(node: Node) -> str:
 def _letter(name: str) -> str:
     if match := re.fullmatch(r"(max|min)\|(\|?)(.*?)\|?\|", name):
         return rf"\{match[1]} \lvert {match[3]} \rvert"
+    if "||" in name or "{" in name or re.search(r"\(\w+_", name):
+        return _phrase(name)
     if " " in name or "/" in name:
         first, _, rest = name.partition(" ")
         return f"{_LETTERS[first]} {rest}" if first in ("grad", "Hess", "Pi") else rf"\text{{{name}}}"
@@ -104,3 +106,21 @@ def _letter(name: str) -> str:
     word = f"\\{base}" if base in _WORDS else base if len(plain) == 1 else rf"\mathrm{{{base}}}"
     drawn = _LETTERS.get(base, word)
     return f"{drawn}{arguments}" + (f"_{{{index}}}" if index else "")
+
+
+_SPELLED = {
+    r"\|\|(.+?)\|\|": r"\\lVert \1 \\rVert ",
+    r"\b(min|sum)_": r"\\\1_",
+    r"\bgrad ": r"\\nabla ",
+    r"L_attn": r"L_{\\mathrm{attn}}",
+    r"\blam\b": r"\\lambda ",
+    r"(?<![a-z])(eta|mu)(?![a-z])": r"\\\1 ",
+    r"<": r"\\lt ",
+}
+"""What stands for what in a letter that is a whole expression, such as ``min_{t<T} ||grad L(M_t)||``."""
+
+
+def _phrase(name: str) -> str:
+    for pattern, drawn in _SPELLED.items():
+        name = re.sub(pattern, drawn, name)
+    return name

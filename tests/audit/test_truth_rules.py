@@ -43,4 +43,4 @@ def test_the_spread_of_a_short_format_is_that_of_float32_as_much_coarser(name):
     coarser = short.unit_roundoff / 2.0**-24
     assert coarser > 1000
     found, base = truth.spread("gradient", short), truth.spread("gradient", plain)
-    assert found == pytest.approx([coarser * spread for spread in base], rel=1e-9) and min(base) > 0
+    assert found == pytest.approx([coarser * spread for spread in base], rel=1e-9, abs=0) and min(base) > 0

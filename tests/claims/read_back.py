@@ -90,7 +90,7 @@ def printed(claim: Claim, known: list[Case]) -> Printed:
 
 def _long_names(letters: Letters) -> list[str]:
     """Return the letters that the reader must be given: those that are no word."""
-    return [name for name in (*COMMON, *letters) if not name.isalpha() and not name.startswith(("range ", "||"))]
+    return [name for name in (*COMMON, *letters) if not name.isalpha() and name != "||" and not name.startswith("range ")]
 
 
 def differences(claim: Claim) -> list[str]:

@@ -214,6 +214,17 @@ def test_an_ancestor_with_other_readings_holds_under_all_of_them(
     assert standing.ancestors_hold(one) is (verdicts == (HOLDS, HOLDS))
 
 
+@pytest.mark.parametrize("verdicts", [(HOLDS, HOLDS), (HOLDS, REFUTED), (REFUTED, HOLDS)])
+def test_what_each_reading_of_an_ancestor_rests_on_counts(
+    verdicts: tuple[Verdict, Verdict], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    one = named("lem:one", TEMPLATE.reading, uses=("lem:two",))
+    two = [named("lem:two", FULL, uses=("lem:a",)), named("lem:two", CAUSAL, uses=("lem:b",))]
+    last = zip((named("lem:a"), named("lem:b")), verdicts, strict=True)
+    standing = listed(monkeypatch, (one, HOLDS), *((each, HOLDS) for each in two), *last)
+    assert standing.ancestors_hold(one) is (verdicts == (HOLDS, HOLDS))
+
+
 @pytest.mark.parametrize("last", [HOLDS, REFUTED, Verdict.OPEN, Verdict.VACUOUS])
 def test_what_an_ancestor_rests_on_counts_too(last: Verdict, monkeypatch: pytest.MonkeyPatch) -> None:
     chain = [named("lem:a", uses=("lem:b",)), named("lem:b", uses=("lem:c",)), named("lem:c")]

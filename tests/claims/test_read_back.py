@@ -23,7 +23,7 @@ READ = [
     for claim in FORMAL
     if claim.test_id not in UNREAD and not (claim.id in VACUOUS and claim.reading.name == "causal")
 ]
-MOST = 104  # what is left, each with its reason; the number may only fall
+MOST = 96  # what is left, each with its reason; the number may only fall
 _OTHER = {"<=": "<", "<": "<=", ">=": ">", ">": ">=", "=": "<="}
 BLIND = {
     "lem:PL_ineq-full": 1, "fix:PL_ineq-any": 1, "new:PL_near_dense-any": 1, "new:convex_near_dense-any": 1,

@@ -322,7 +322,8 @@ CLAIMS: tuple[Claim, ...] = (
         reading=ANY_MASK,
         says="With eta < 2/L, L = lam + (5/4) K^2, a step from any M does not raise the loss; so from M = 1 it never"
         " rises, and ||M_t||^2 + ||c_t||^2/lam <= d^2 for every t.",
-        formula="||M_t||_F^2 + ||c_t||_F^2 / lam <= d^2, that is L(M_t) <= lam d^2/2; L(M_{t+1}) <= L(M_t)",
+        formula="L(M - eta g) <= L(M), L(M_{t+1}) - L(M_t) <= 0, ||M_t||_F^2 + ||c_t||_F^2 / lam <= d^2, that is"
+        " L(M_t) <= lam d^2/2",
         strength=Strength.TIGHT,
         margin=lambda q: _confined(q, constant=simple_L, gradients=False),
         supply=_WALK,
@@ -343,8 +344,8 @@ CLAIMS: tuple[Claim, ...] = (
         reading=ANY_MASK,
         says="With eta < 2/L, L = lam + C_+ K^2, a step from any M does not raise the loss; so from M = 1 it never"
         " rises, ||M_t||^2 + ||c_t||^2/lam <= d^2 for every t, and some gradient is small.",
-        formula="||M_t||_F^2 + ||c_t||_F^2 / lam <= d^2, that is L(M_t) <= lam d^2/2;"
-        " min_{t<T} ||grad||^2 <= lam d^2 / (eta (2 - eta L) T)",
+        formula="L(M - eta g) <= L(M), L(M_{t+1}) - L(M_t) <= 0, ||M_t||_F^2 + ||c_t||_F^2 / lam <= d^2, that is"
+        " L(M_t) <= lam d^2/2; min_{t<T} ||grad L(M_t)||_F^2 <= lam d^2 / (eta (2 - eta L) T)",
         strength=Strength.TIGHT,
         loose=frozenset({"smallest gradient before t ="}),
         margin=_confined,

@@ -168,7 +168,7 @@ CLAIMS: tuple[Claim, ...] = (
         title="Gradient of the regulariser",
         section=_SECTION,
         reading=LITERAL,
-        formula="dL_reg/dM_{i1,j1} = lam M_{i1,j1}",
+        formula="dL_reg/dM = lam M",
         strength=Strength.IDENTITY,
         arithmetic="exact",
         margin=lambda q: _regulariser(q, 1),

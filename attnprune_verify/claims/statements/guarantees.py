@@ -263,7 +263,7 @@ CLAIMS: tuple[Claim, ...] = (
         says="With mu = 2 (kappa_T l)^2, l the least lambda_2(J_i) on the way, and xi = K lam^{3/2} d^2/(n^2 mu),"
         " descent from M = 1 with eta <= 1/L reaches (xi + eps)/2 within T = 2 lam d^2/(eta mu eps n^2) steps. M = 1"
         " itself meets it for lam <= K^2/4 (new:ones_witness_sharp).",
-        formula="min_{t<T} L_attn(M_t)/n^2 + lam^2 ||M_t||^2/(mu n^2) <= (xi + eps)/2, T = 4 L(M_0)/(eta mu eps n^2),"
+        formula="min_{t<T} [L_attn(M_t)/n^2 + lam^2 ||M_t||^2/(mu n^2)] <= (xi + eps)/2, T = 4 L(M_0)/(eta mu eps n^2),"
         " xi = K lam^{3/2} d^2/(n^2 mu)",
         strength=Strength.UPPER,
         margin=_repaired,

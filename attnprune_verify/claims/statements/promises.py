@@ -321,7 +321,7 @@ CLAIMS: tuple[Claim, ...] = (
         section=_SECTION,
         reading=ANY_MASK,
         says="From M = 1 with eta = 1/L some gradient is at most r times its start lam d within L/(lam r^2) steps.",
-        formula="min_{t<T} ||grad L(M_t)||_F <= r lam d for T = L/(lam r^2)",
+        formula="min_{t<T} ||grad L(M_t)||_F <= r lam d, T = L/(lam r^2)",
         strength=Strength.UPPER,
         margin=_gradient_norm,
         supply=Instances("any", extra=_steps, small=True, free=("W", "X")),
