@@ -117,7 +117,7 @@ _SPELLED = {
     r"(?<![a-z])(eta|mu)(?![a-z])": r"\\\1 ",
     r"<": r"\\lt ",
 }
-"""What stands for what in a letter that is a whole expression, such as ``min_{t<T} ||grad L(M_t)||``."""
+"""Replacements inside a letter that is a whole expression, such as ``min_{t<T} ||grad L(M_t)||``."""
 
 
 def _phrase(name: str) -> str:

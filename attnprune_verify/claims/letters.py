@@ -178,7 +178,7 @@ def _choosing(q: Quantities) -> Any:
     return q.row_sizes >= 2
 
 
-def _step(q: Quantities, L: Any) -> Any:
+def _step(q: Quantities, L: float) -> Any:
     return float(q.case["stretch"]) / float(L) * (1 - 1e-9)
 
 
@@ -198,7 +198,7 @@ def _slope_of_square(q: Quantities) -> Any:
     return np.reshape([lam * (((M + E) ** 2).sum() - ((M - E) ** 2).sum()) / 4 for E in units], M.shape)
 
 
-def _walk(q: Quantities, eta: Any, steps: int) -> list[Quantities]:
+def _walk(q: Quantities, eta: float, steps: int) -> list[Quantities]:
     """The iterates M_0 = 1, M_1, ..., of gradient descent by eta, which may be a function of the point."""
     found = [q.at(np.ones((q.d, q.d)))]
     for _ in range(steps):
@@ -238,7 +238,7 @@ def _confining(L: Meaning) -> Letters:
 
 
 def _directional_walk(q: Quantities) -> list[Quantities]:
-    """As many iterates as the case has steps, fewer where the descent comes to rest."""
+    """Return one iterate a step of the case, fewer where the descent comes to rest."""
     found = _walk(
         q, lambda here: _directional_step(here) if here.gradient.any() else 0.0, int(q.case.get("steps", 4)) - 1
     )

@@ -90,7 +90,8 @@ def printed(claim: Claim, known: list[Case]) -> Printed:
 
 def _long_names(letters: Letters) -> list[str]:
     """Return the letters that the reader must be given: those that are no word."""
-    return [name for name in (*COMMON, *letters) if not name.isalpha() and name != "||" and not name.startswith("range ")]
+    given = [name for name in (*COMMON, *letters) if not name.isalpha()]
+    return [name for name in given if name != "||" and not name.startswith("range ")]
 
 
 def differences(claim: Claim) -> list[str]:

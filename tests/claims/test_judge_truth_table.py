@@ -26,7 +26,7 @@ SHOWS: dict[str, tuple[Any, Any]] = {
     "unknown": ("1.5 +/- 1", 1),
     "unmet": (1, 1),
 }
-"""What a case shows, and two sides that show it; ``unmet`` breaks a hypothesis. Floats see the middles."""
+"""Kind of a case by two sides that show it; ``unmet`` breaks a hypothesis. Floats see the middles."""
 CASE = Case({"X": np.eye(2), "W": np.eye(2), "M": np.ones((2, 2)), "mask": None}, "identity")
 
 
