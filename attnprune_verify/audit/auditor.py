@@ -163,9 +163,13 @@ class Auditor(Examiner):
 
     def _returned(self, call: Call, ids: tuple[str, ...]) -> tuple[NDArray[Any], ...]:
         """Return what the call of a snippet returns, asked once more; nothing where that differs from call to call."""
-        if not call.expected or call.literal or set(ids) & {"nondeterministic", "cached", "wrong-shape"}:
+        if not call.expected or call.literal or set(ids) & {"nondeterministic", "wrong-shape"}:
+            return ()
+        if "cached" in ids and call.earlier is None:
             return ()
         try:
+            if call.earlier is not None:
+                self.context.call(call.function, call.earlier.arguments, call.earlier.keywords)
             return self.context.call(call.function, call.arguments, call.keywords).parts
         except NoAnswer:
             return ()
@@ -176,14 +180,15 @@ class Auditor(Examiner):
         if call is None:
             return None
         try:
-            placed, keywords, names = context.placed(name, call.arguments, call.keywords, literal=call.literal)
+            theirs, positional = self._placed(call)
+            if call.earlier is not None:
+                theirs = replace(theirs, earlier=self._placed(call.earlier)[0])
         except NoAnswer:
             return None
-        positional = names[: len(placed)]
         title = f"{check.id} of the audit of {self.target.title}: {', '.join(ids) or finding.status}"
         return as_code(
             self.subject,
-            replace(call, arguments=dict(zip(positional, placed, strict=True)), keywords=keywords),
+            theirs,
             positional,
             title=printable(title),
             parts=_parts(name, context.of(name).returned),
@@ -191,6 +196,13 @@ class Auditor(Examiner):
             tensors=context.of(name).tensors,
             returned=self._returned(call, ids),
         ) or audit_code(self.subject, check.id, self.seed, self.dtype)
+
+    def _placed(self, call: Call) -> tuple[Call, list[str]]:
+        """The call in the subject's order, and the names of its positional arguments."""
+        given = (call.function, call.arguments, call.keywords)
+        placed, keywords, names = self.context.placed(*given, literal=call.literal)
+        positional = names[: len(placed)]
+        return replace(call, arguments=dict(zip(positional, placed, strict=True)), keywords=keywords), positional
 
 
 def _parts(function: str, returned: int) -> tuple[str, ...]:

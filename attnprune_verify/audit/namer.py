@@ -23,7 +23,7 @@ from attnprune_verify.audit.truth.tolerance import judge
 __all__ = ["Namer"]
 
 _UNKNOWN = ("unknown",)
-_MOST_SEARCHES = 4  # chosen: long searches of a function, of a second or two each
+_MOST_SEARCHES = 4  # chosen: long searches of a function, of a second or two each; half of them for large logits
 _WEAK = {"threshold-off-by-one", "ties-dropped", "wrong-count"}  # names that wrong entries get by chance
 _TELLING_LITTLE = ("ties", "edges")  # on equal or on few entries wrong rules agree with each other
 _VANISHED = {"dense-target-uses-M", "zero-output"}  # of a few instances: a part that is missing has no such cause
@@ -44,7 +44,7 @@ class Namer:
         self.context, self.reopened = context, reopened
         self._of_function: dict[str, Diagnosis | None] = {}
         self._of_single: dict[str, Diagnosis | None] = {}
-        self._tried: dict[str, int] = {}
+        self._tried: dict[tuple[str, bool], int] = {}
         self._seen: dict[str, tuple[str, ...]] = {}
         self._overflowed: set[str] = set()
         self._behaviour: dict[str, str] = {}
@@ -229,8 +229,9 @@ class Namer:
             again = diagnose(name, here, known=self._seen[name])
             if again.named:
                 return self._only_here(check, again)
-        self._tried[name] = self._tried.get(name, 0) + 1
-        if here and self._tried[name] <= _MOST_SEARCHES:  # the search is long
+        kind = (name, check.stability)  # large logits may show what others hardly do
+        self._tried[kind] = self._tried.get(kind, 0) + 1
+        if here and self._tried[kind] <= (_MOST_SEARCHES // 2 if check.stability else _MOST_SEARCHES):
             found = self._special(check, here, general)
             if check.stability and found.ids == (
                 "weights-changed",
@@ -262,7 +263,7 @@ class Namer:
         if single is not None and single.named:
             return single
         # Rounding in 16 bits would show on the benign instances too.
-        special = diagnose(name, here, pairs=self._tried[name] <= 2, precision="float32")
+        special = diagnose(name, here, pairs=self._tried[name, check.stability] <= 2, precision="float32")
         return self._only_here(check, special) if special.named else special
 
     @staticmethod

@@ -22,7 +22,10 @@ Status = Literal["passed", "failed", "inconclusive", "not_applicable", "could_no
 class Call:
     """A call of the subject that shows the failure, with what it should have returned (None: see the reason).
 
-    `literal`: made as the contract says, where the subject was found to want it otherwise.
+    Attributes
+    ----------
+    literal : whether it is made as the contract says, where the subject was found to want it otherwise
+    earlier : the call before, without which this one is right
     """
 
     function: str
@@ -30,6 +33,7 @@ class Call:
     keywords: dict[str, Any] = field(default_factory=dict)
     expected: tuple[NDArray[Any], ...] | None = None
     literal: bool = False
+    earlier: Call | None = None
 
 
 @dataclass(frozen=True, eq=False)

@@ -6,7 +6,9 @@ import numpy as np
 import pytest
 
 from attnprune_verify.audit.auditor import Auditor
+from attnprune_verify.audit.checks.factors import by_columns
 from attnprune_verify.audit.naming.mechanisms import Case, by_experiment, needed
+from attnprune_verify.audit.run import run_audit
 from attnprune_verify.audit.truth.asked import asked_samples
 from attnprune_verify.audit.truth.sample import causal, make_sample
 
@@ -65,6 +67,25 @@ def test_each_experiment_names_its_program(id, tmp_path):
         found, _ = by_experiment(case)
     assert found.ids[0] == id, found
     assert id != "unknown" or "excluded: numbers that are not finite, a race, earlier calls" in found.words
+
+
+def test_what_sums_do_not_tell_is_asked_and_shown_with_the_call_before(tmp_path, capsys):
+    kept = "    key = F.shape, logits.sum().round(6)\n    F = KEPT.setdefault(key, F)\n"
+    target = tmp_path / "subject.py"
+    target.write_text("KEPT = {}\n" + BASE.replace(F, F + kept), encoding="utf-8")
+    (found,) = run_audit(str(target), only="loss:one-changed").checks
+    assert found.diagnosis == ("cached",)
+    exec(compile(found.snippet, "snippet", "exec"), {})
+    assert float(capsys.readouterr().out.rsplit(":", 1)[1]) > 1e-6
+
+
+@pytest.mark.parametrize(("power", "ids"), [(1.0, ()), (1.3, ("baseline-score",))])
+def test_factors_over_columns_are_told_from_the_scores_themselves(power, ids):
+    rng = np.random.default_rng(0)
+    scores, norms = rng.uniform(0.1, 1, (6, 8)), rng.uniform(0.1, 9, 8)
+    chosen = np.argsort(np.argsort(scores * norms ** (power - 1), axis=1), axis=1) < 3
+    assert by_columns(scores, chosen, 8) == ids
+    assert by_columns(scores, rng.permuted(chosen, axis=1), 8) == ()
 
 
 @pytest.mark.thorough

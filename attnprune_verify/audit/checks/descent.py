@@ -26,6 +26,7 @@ from attnprune_verify.audit.checks.descent_mistakes import (
     named,
     named_by_first,
     named_long,
+    of_momentum,
     rounded_other,
     tolerance,
 )  # fmt: skip
@@ -191,22 +192,23 @@ def _counts(context: Context, function: str) -> Finding:
                 )
             problem = judge_zeros(mask, Selection("M", M, rho), M, flags_are_gone=False)
             if problem is not None:
-                reason, (id, *_) = problem
-                other = rounded_other(sample, M, mask, rho, STEPS) if id == "unknown" else ()
-                return Finding(
-                    "failed",
-                    f"{reason} (rho = {rho}), on {sample.describe()}",
-                    ids=other or (id,),
-                    call=_call(sample, (kept(M, rho), M), rho=rho),
-                )
+                said, call = f"(rho = {rho}), on {sample.describe()}", _call(sample, (kept(M, rho), M), rho=rho)
+                return _rounded(problem, mask, rho, said, call)
     (crossing, *_) = context.samples("lam-large", _F)[-3:]  # an odd number of steps leaves entries below 0
     mask, M = _run(context, crossing, steps=3)
     problem = judge_zeros(mask, Selection("M", M, RHO), M, flags_are_gone=False)
     if problem is not None:
-        reason, (id, *_) = problem
-        ids = (rounded_other(crossing, M, mask, RHO, 3) if id == "unknown" else ()) or (id,)
-        return Finding("failed", f"{reason}, where M is negative", ids=ids, call=_call(crossing, (kept(M), M), steps=3))
+        call = _call(crossing, (kept(M), M), steps=3)
+        return _rounded(problem, mask, RHO, f"where M is negative, on {crossing.describe()}", call)
     return Finding("passed", "entry by entry, for six ratios", power=0.0)
+
+
+def _rounded(problem: tuple[str, tuple[str, ...]], mask: Array, rho: float, where: str, call: Call) -> Finding:
+    """The failure of a mask that is not M rounded; with the right count it is another matrix, rounded."""
+    reason, (id, *_) = problem
+    as_many = int((mask == 0).sum()) == int(rho * mask.size)
+    ids = ("mask-of-other-M",) if id == "unknown" and as_many else (id,)
+    return Finding("failed", f"{reason} {where}", ids=ids, call=call)
 
 
 def _ties(context: Context, function: str) -> Finding:
@@ -241,7 +243,14 @@ def _momentum(context: Context, function: str) -> Finding:
         return Finding("failed", f"two equal calls with momentum differ, on {sample.describe()}", ids=ids, call=call)
     reason = "momentum has no effect" if plain else "no form of momentum gives these iterates"
     heavy = descend(gradient_of(sample), sample.W.shape, eta=0.1, momentum=0.9)
-    return _wrong(sample, reason, M, heavy, ("unknown",), momentum=0.9, eta=0.1)
+    right = descend(gradient_of(sample), sample.W.shape, eta=0.1)
+    told = not plain and close(sample, _run(context, sample, eta=0.1)[1], right)  # else other checks name what is wrong
+    why = of_momentum(sample, partial(_moved, context, sample), 0.1, 0.9) if told else ("unknown",)
+    return _wrong(sample, reason, M, heavy, why, momentum=0.9, eta=0.1)
+
+
+def _moved(context: Context, sample: Sample, steps: int) -> Array:
+    return _run(context, sample, momentum=0.9, eta=0.1, steps=steps)[1]
 
 
 def _guarantee(context: Context, function: str) -> Finding:

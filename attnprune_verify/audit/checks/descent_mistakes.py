@@ -17,7 +17,7 @@ from attnprune_verify.model.functions import gradient
 
 __all__ = [
     "CLOSE", "ETA", "RHO", "STEPS", "close", "descend", "first_wrong_step", "gradient_of", "kept", "named",
-    "named_by_first", "named_long", "rounded_other", "tolerance",
+    "named_by_first", "named_long", "of_momentum", "rounded_other", "tolerance",
 ]  # fmt: skip
 
 CLOSE = 1e-9  # chosen: far above the rounding of six steps, far below the effect of another step
@@ -254,6 +254,20 @@ def first_wrong_step(sample: Sample, iterate: Callable[[int], Array], steps: int
     if _parallel(step, slope):
         return ("ignores-step",)
     return ("hidden-momentum",) if _parallel(step + eta * slope, before) else ("unknown",)
+
+
+@search_for_names
+def of_momentum(sample: Sample, iterate: Callable[[int], Array], eta: float, momentum: float) -> tuple[str, ...]:
+    """Return what is wrong with the second step, fitted as a times the gradient there plus b times the first one.
+
+    Heavy ball has a = eta and b = eta momentum; of a moving average both are 1 - momentum of these.
+    """
+    of, (M, one, two) = gradient_of(sample), (iterate(count) for count in range(3))
+    slopes = np.stack([of(one).ravel(), of(M).ravel()], axis=1)
+    (a, b), *_ = np.linalg.lstsq(slopes, (one - two).ravel(), rcond=None)
+    if np.linalg.norm(slopes @ (a, b) - (one - two).ravel()) > _ALONG * np.linalg.norm(one - two):
+        return ("unknown",)
+    return ("hidden-momentum",) if abs(b / a - momentum) > _ALONG else ("ignores-step",)
 
 
 _ALONG = 1e-6  # of a step that may lie outside: its digits are those of M, of which it is a hundredth

@@ -23,6 +23,7 @@ from attnprune_verify.audit.truth.tolerance import judge
 __all__ = ["input_checks", "keeping_checks"]
 
 Variant = tuple[str, Sample, dict[str, Any]]
+_FEW_BITS = 16.0  # chosen: sums of multiples of its inverse, and of their squares, are exact even in float32
 
 
 def input_checks(function: str) -> Iterator[Check]:
@@ -198,8 +199,8 @@ def _one_changed(context: Context, function: str) -> Finding:
     if context.of(function).spared:  # being slow is no mistake
         return Finding("not_applicable", context.of(function).spared)
     for base in bases:
-        for name, variant in _variants(context, function, base):
-            context.ask(function, base)
+        for name, before, variant in _variants(context, function, base):
+            context.ask(function, before)
             answer = context.ask(function, variant)
             if context.misshapen(function, variant, answer) is not None:
                 continue  # which other checks say
@@ -207,24 +208,31 @@ def _one_changed(context: Context, function: str) -> Finding:
             if verdict.verdict in ("failed", "suspect"):
                 problem = f"after a call that differs in {name} alone: {verdict.reason}"
                 measured = {"error": verdict.error, "bound": verdict.bound}
-                return failed_on(function, variant, problem, **measured, ids=("cached",))
+                call = replace(call_on(function, variant), earlier=call_on(function, before))
+                return failed_on(function, variant, problem, **measured, ids=("cached",), call=call)
             changed[name] = None
     if not changed:
         return Finding("not_applicable", "nothing to change")
     return Finding("passed", f"{', '.join(changed)}, each alone")
 
 
-def _variants(context: Context, function: str, base: Sample) -> Iterator[tuple[str, Sample]]:
-    """Another mask, another lam, and each array with one other entry, the last one or all but the first row."""
+def _variants(context: Context, function: str, base: Sample) -> Iterator[tuple[str, Sample, Sample]]:
+    """Another mask, another lam, and each array with its last two entries exchanged.
+
+    All entries have few bits: no sum of them, or of their squares, tells exchanged ones from each other.
+    """
     names, binding = FUNCTIONS[function].arguments, context.binding(function)
+    base = base.changed(**{name: np.round(_FEW_BITS * getattr(base, name)) / _FEW_BITS for name in ARRAYS}).exact()
     if "mask" in names and binding.takes("mask"):
-        others = [None] if base.mask is not None else []
-        for mask in (*others, np.tri(base.n)):
-            yield "mask", base.changed(mask=mask)
+        if base.mask is not None:
+            yield "mask", base, base.changed(mask=None)
+        before = base if base.mask is None else base.changed(mask=np.tri(base.n).T)  # as many of 1 as in tri
+        yield "mask", before, base.changed(mask=np.tri(base.n))
     if "lam" in names and binding.takes("lam"):
-        yield "lam", base.changed(lam=2 * base.lam)
-    for name in ARRAYS:
-        if name in names:
-            array: Any = getattr(base, name).copy()
+        yield "lam", base, base.changed(lam=2 * base.lam)
+    for name in (one for one in ARRAYS if one in names):
+        array = getattr(base, name).copy()
+        array.flat[[-1, -2]] = array.flat[[-2, -1]]
+        if np.array_equal(array, getattr(base, name)):
             array.flat[-1] *= 1.5
-            yield name, base.changed(**{name: array}).exact()
+        yield name, base, base.changed(**{name: array}).exact()

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from attnprune_verify.audit.checks.factors import selected_by
 from attnprune_verify.audit.checks.inputs import keeping_checks
 from attnprune_verify.audit.checks.smaller import check, shrunk
 from attnprune_verify.audit.checks.structure import TIMES, precision_check
@@ -243,7 +244,8 @@ def judge_zeros(
         return "other entries go than the smallest", tuple(dict.fromkeys(known))
     if smallest:
         return "ties are broken by another rule than the lower flat index first", ("ties-dropped",)
-    return "other entries go than the smallest", ("unknown",)
+    by_factors = selected_by(sizes, gone) if flags_are_gone else ()  # what an M has is judged by its own rules
+    return "other entries go than the smallest", by_factors or ("unknown",)
 
 
 @search_for_names
@@ -281,6 +283,7 @@ def _wrong_choices(matrix: NDArray[Any], sizes: NDArray[Any], rho: float) -> Ite
         ("baseline-global-threshold", lambda: _per_row(sizes, rho)),
         ("baseline-global-threshold", lambda: _per_row(sizes.T, rho).T),
         ("clips-or-rounds-M", lambda: smallest_first(np.clip(sizes, 0.0, 1.0), count)),
+        ("baseline-score", lambda: smallest_first(np.maximum(np.where(sizes == matrix, sizes, 0.0), 0.0), count)),
         ("memory-layout", lambda: _as_in_memory(sizes, count)),
         ("ties-dropped", lambda: smallest_first(sizes.T, count).T),
     ]

@@ -59,10 +59,14 @@ class Hessian:
 
 @dataclass(frozen=True)
 class _Certificate:
-    """The fault of an output, if it has one; the residual on kept entries with its bound; what is unusual."""
+    """The fault of an output, if it has one; the residual on kept entries with its bound; what is unusual.
+
+    `part` names the part that is wrong where no program gives this output: the update, or else the choice.
+    """
 
     problem: str = ""
     ids: tuple[str, ...] = ()
+    part: tuple[str, ...] = ()
     residual: float = 0.0
     allowed: float = 0.0
     said: str = ""
@@ -142,7 +146,8 @@ def _judged(
         return found, None
     ids = found.ids
     if not ids and weight.shape == layer.weight.shape:
-        ids = named(layer, options, np.asarray(weight, dtype=float), pruned == 1)
+        ids = (*named(layer, options, np.asarray(weight, dtype=float), pruned == 1), *found.part)
+        ids = tuple(id for id in ids if id != "unknown")
     call = layer.call(function, right_output(layer, options, np.asarray(pruned == 1)))
     call.keywords.update(options)
     said = f"{found.problem}, on {layer.describe()}"
@@ -189,15 +194,19 @@ def _certify(
     wrong = (gone != chosen) & ~loose
     if wrong.any():
         none = ("threshold-off-by-one",) if said else ()
+        as_many = int(gone.sum()) == int(chosen.sum())
+        part = ("baseline-update",) if not off <= allowed else ("baseline-score",) * as_many
         return _Certificate(
             f"{int(wrong.sum())} of {wrong.size} entries are chosen otherwise than by the scores "
             f"({int(gone.sum())} pruned, {int(chosen.sum())} expected)",
             none,
+            part,
         )
     if not off <= allowed:
         return _Certificate(
             f"kept weights are not those of the update: the residual on kept entries is {off:.2g} of the largest, "
-            f"allowed {allowed:.2g}"
+            f"allowed {allowed:.2g}",
+            part=("baseline-update",),
         )
     return _Certificate(residual=off, allowed=allowed, said=said)
 

@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from attnprune_verify.algorithms.baselines.wanda import wanda_report
+from attnprune_verify.audit.checks.factors import by_columns
 from attnprune_verify.audit.checks.inputs import keeping_checks
 from attnprune_verify.audit.checks.selection import explained, smallest_first
 from attnprune_verify.audit.checks.smaller import check, shrunk
@@ -146,6 +147,9 @@ def _named(layer: LinearLayer, gone: Flags, loose: Flags, off: NDArray[Any]) -> 
     known += [id for id, choose in _wrong_choices(layer) if not ((gone != choose()) & ~loose).any()]
     if off.max() == off.min() == 1:
         known.append("threshold-off-by-one")
+    if not off.any():
+        norms = np.linalg.norm(layer.X.astype(float).reshape(-1, layer.X.shape[-1]), axis=0)
+        known += by_columns(np.abs(layer.weight.astype(float)) * norms, gone, layer.m or gone.shape[1])
     return tuple(dict.fromkeys(known))
 
 

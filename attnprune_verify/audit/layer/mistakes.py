@@ -57,6 +57,8 @@ def _biases() -> Iterator[Change]:
     for sides, detail in (("QK", "both"), ("Q", "of the queries"), ("K", "of the keys")):
         yield "bias-ignored", {f"bias_{side}": lambda b: 0 * b for side in sides}, detail, LAYERED
     yield "bias-ignored", {f"bias_{side}": lambda b: -b for side in "QK"}, "subtracted", LAYERED
+    late: dict[str, Step] = {"add": lambda rows, bias, turn, sample: turn(rows, sample) + bias}
+    yield "score-order", late, "biases are added after the rotation", LAYERED
     of_heads: dict[str, Callable[[int, int, int], int]] = {
         "h % kv_heads for h // group": lambda h, heads, kv_heads: h % kv_heads,
         "the first key head's for all": lambda h, heads, kv_heads: 0,

@@ -168,8 +168,11 @@ def _drawn(seed: int, precision: Precision) -> dict[str, tuple[LayerSample, ...]
         ),
         "M-near-1": tuple(
             one.masked(nearer(size))
-            for one in (make("near-5x4", 5, 4, 3, lam=0.0), make("near-5x4-heads", 5, 4, 2, 3, lam=0.0, causal=True))
-            for size in near_one(precision)
+            for one, nearest in (
+                (make("near-5x4", 5, 4, 3, lam=0.0), 1e-4),
+                (make("near-5x4-heads", 5, 4, 2, 3, lam=0.0, causal=True), 1e-6),
+            )
+            for size in near_one(precision, nearest)
         ),
         "M-zero": (
             make("zero-5x4-queries", 5, 4, 3).masked(np.zeros_like, ("M_Q",)),
@@ -269,7 +272,7 @@ _TABLE: dict[str, tuple[Any, ...]] = {
     "lam": (0.3, 0.0),
     "precision": (None, FLOAT32),
 }
-# What a refusal takes out of the table.
+# The levels that a refusal takes out of the table.
 _LEVELS: dict[str, tuple[str, tuple[Any, ...]]] = {
     "given-mask": ("mask", (scattered, banded, one_key, documents)),
     "groups": ("heads", ((4, 2),)),

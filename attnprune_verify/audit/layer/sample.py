@@ -20,7 +20,7 @@ __all__ = ["LAYERED", "REFUSABLE", "LayerSample", "make_layer_sample"]
 # The functions of the contract that take a layer.
 LAYERED = ("layer_attention", "layer_loss", "layer_gradient", "layer_relative_error")
 
-# What a subject may refuse with an exception: it is then not asked for it, which is said once.
+# A subject may refuse these with an exception: it is then not asked for them, which is said once.
 REFUSABLE = (
     "given-mask", "groups", "biases", "scale", "rope-half", "rope-interleaved", "rope-scaling", "window", "softcap",
     "alibi",

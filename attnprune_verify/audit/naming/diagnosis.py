@@ -385,5 +385,7 @@ def _factor(values: Array) -> str:
 
 
 def _worded(found: list[tuple[str, str]]) -> Diagnosis:
-    words = [f"{SENTENCES[id]}{f' ({detail})' if detail else ''}" for id, detail in found]
+    words = [
+        f"{SENTENCES[id]}{f' ({detail})' if detail and detail not in SENTENCES[id] else ''}" for id, detail in found
+    ]
     return Diagnosis(tuple(dict.fromkeys(id for id, _ in found)), "; and ".join(dict.fromkeys(words)))

@@ -25,6 +25,10 @@ __all__ = ["Case", "by_experiment", "needed"]
 
 _TIMES = 5
 """Equal calls: a race that shows in half of them escapes with chance 2^-5."""
+_CLEAR = 30.0
+"""Times the bound of a failure: another instance of the same size has a bound a few times as large or small."""
+_APART = 1e-3
+"""Between equal calls: far above what another order of summation makes in any precision that is asked."""
 _EDGES = (8, 16, 32, 64, 128, 256)
 """Sizes of blocks that kernels have."""
 _LEAST_WEIGHT = 1e-4
@@ -71,6 +75,12 @@ class Case:
         """The verdict on the function's result, or "none"."""
         parts = self.parts(sample, context)
         return "none" if parts is None else judge(self.function, sample or self.sample, parts).verdict
+
+    def clearly(self) -> bool:
+        """Return whether it fails by far more than decides: what just fails may just pass at another size."""
+        parts = self.parts()
+        found = None if parts is None else judge(self.function, self.sample, parts)
+        return found is None or not found.error <= _CLEAR * found.bound
 
     def fails(self, sample: Sample | None = None) -> bool:
         return self.verdict(sample) in ("failed", "suspect")
@@ -125,9 +135,16 @@ def _nan(case: Case) -> Diagnosis | None:
 
 
 def _race(case: Case) -> Diagnosis | None:
-    """A result that is right now and then."""
-    wrong = sum(case.fails() for _ in range(_TIMES))
-    return None if wrong in (0, _TIMES) else _said("nondeterministic", f"of {_TIMES} equal calls {wrong} are wrong")
+    """A result that is right now and then, or wrong in a way that changes: parts of a sum that overwrite each other."""
+    each = [case.parts() for _ in range(_TIMES)]
+    wrong = sum(one is None or judge(case.function, case.sample, one).verdict in ("failed", "suspect") for one in each)
+    if wrong not in (0, _TIMES):
+        return _said("nondeterministic", f"of {_TIMES} equal calls {wrong} are wrong")
+    there = [one for one in each if one is not None]
+    apart = any(
+        not np.allclose(a, b, rtol=_APART, atol=_APART) for one in there for a, b in zip(one, there[0], strict=True)
+    )
+    return _said("nondeterministic", "equal calls are wrong in different ways") if apart else None
 
 
 def _fresh(case: Case) -> Diagnosis | None:
@@ -297,7 +314,7 @@ def _block(case: Case) -> Diagnosis | None:
 def _sizes(case: Case) -> tuple[str, ...]:
     """Return what the neighbouring sizes show."""
     sample = case.sample
-    if sample.n < 3 or sample.n == sample.d:  # tokens taken for features are no rest of a tile
+    if sample.n < 3 or sample.n == sample.d or not case.clearly():  # tokens taken for features are no rest of a tile
         return ()
     if case.passes(sample.tokens(sample.n - 1)) and case.passes(_longer(sample)):
         return ("tile-tail",)
@@ -308,7 +325,19 @@ def _edge(case: Case) -> int:
     """The size of a block up to which the function is right, and not for one token more; 0 if there is none."""
     inside = (edge for edge in _EDGES if edge < case.sample.n)
     cut = ((edge, case.sample.tokens(edge), case.sample.tokens(edge + 1)) for edge in inside)
-    return next((edge for edge, whole, more in cut if case.passes(whole) and case.fails(more)), 0)
+    return next((edge for edge, whole, more in cut if case.passes(whole) and case.fails(more)), _other_edge(case))
+
+
+def _other_edge(case: Case) -> int:
+    """The size of a block that is no power of two, by halving; 0 where a few tokens are wrong, too."""
+    right, wrong = _EDGES[0], case.sample.n
+    if wrong <= right or not case.passes(case.sample.tokens(right)):
+        return 0
+    while wrong - right > 1:
+        middle = (right + wrong) // 2
+        right, wrong = (right, middle) if case.fails(case.sample.tokens(middle)) else (middle, wrong)
+    fails = case.fails(case.sample.tokens(min(wrong + 1, case.sample.n)))
+    return right if fails and case.passes(case.sample.tokens(right - 1)) else 0
 
 
 def _longer(sample: Sample) -> Sample:

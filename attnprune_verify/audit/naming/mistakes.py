@@ -29,6 +29,7 @@ __all__ = ["MISTAKES", "Mistake"]
 _SLOPES = ("gradient", "loss_and_gradient", "hessian_vector_product", "factored_gradient", "layer_gradient")
 _FUSED_SLOPES = ("gradient", "loss_and_gradient", "hessian_vector_product")
 _PAIR_SLOPES = ("factored_gradient", "layer_gradient")
+_OF_PAIRS = ("factored_loss", "layer_loss", *_PAIR_SLOPES)
 _OF_FUSED = ("attention", "loss", "relative_error", "factored_loss", "factored_gradient", *_FUSED_SLOPES)
 _FIRST_SLOPES = ("gradient", "loss_and_gradient", "factored_gradient", "layer_gradient")
 _SEEN_CUT = (*FORWARD, *_FIRST_SLOPES)  # a second derivative just vanishes
@@ -277,6 +278,12 @@ def _gradients() -> Iterator[Mistake]:
     yield Mistake("batch-not-averaged", {"pool": lambda sample: True}, "as a ratio of sums", ("relative_error",))
     yield Mistake("batch-not-averaged", {"pool": lambda sample: False}, "a mean of ratios", ("layer_relative_error",))
     yield Mistake("unmasked-partner", {"partner": lambda pruned, dense: dense}, only=_PAIR_SLOPES)
+    bare: dict[str, Step] = {
+        "M_K": lambda pruned, dense: (pruned[0], dense[1]),
+        "M_Q": lambda pruned, dense: (dense[0], pruned[1]),
+    }
+    for name, sides in bare.items():
+        yield Mistake("unmasked-partner", {"sides": sides}, f"{name} is not used", _OF_PAIRS)
     for detail, factor in _FACTORS.items():
         if not detail.startswith(("times", "negative")):  # these are constant factors of the gradient
             id, where = "logit-scale" if detail else "scale-missing-in-gradient", f"{detail}, in the derivative only"

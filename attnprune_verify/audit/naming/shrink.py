@@ -19,8 +19,7 @@ __all__ = [
 
 SMALLEST = "smallest found"
 DIGITS = (0, 1, 2)  # chosen: as few as a reader compares by eye
-FEW = 8
-"""Numbers that are written one by one, and compared one beside the other."""
+FEW = 8  # chosen: numbers that fit beside each other on a line, and are compared one by one
 _CALLS = 80  # chosen: of the subject, for one failure
 _SECONDS = 3.0  # chosen: for one failure; a report has a few
 _STEPS = ((31, 17, 43), (13, 41, 23), (53, 29, 11), (19, 37, 59), (47, 7, 61))

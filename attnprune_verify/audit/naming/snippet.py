@@ -60,6 +60,7 @@ def as_code(
     lines += [f"{name} = {_value(value)}" for name, value in inputs.items() if _written(name, value, names)]
     passed = [name if name in names else f"{name}={_argument(name, value)}" for name, value in inputs.items()]
     expression = f"{call.function}({', '.join(passed)})"
+    lines += _earlier(call, names)
     kind = next((id for id in ids if id in _SHOWN), "")
     last = [] if kind in ("mutates-input", "wrong-shape") else _compared(call, parts, returned)
     if kind:
@@ -80,6 +81,20 @@ def audit_code(subject: Subject, check: str, seed: int, dtype: str | None) -> st
         "import attnprune_verify as apv\n\n"
         f"print(apv.run_audit({', '.join(given)}, only={check!r}))\n"
     )
+
+
+def _earlier(call: Call, names: list[str]) -> list[str]:
+    """The call before, with the arguments that it has otherwise."""
+    if call.earlier is None:
+        return []
+    before, now = ({**one.arguments, **one.keywords} for one in (call.earlier, call))
+    other = {name: f"before_{name}" for name in before if _value(before[name]) != _value(now[name])}
+    lines = [f"{other[name]} = {_value(before[name])}" for name in other]
+    passed = [
+        other.get(name, name) if name in names else f"{name}={other.get(name, _argument(name, value))}"
+        for name, value in before.items()
+    ]
+    return [*lines, f"{call.function}({', '.join(passed)})  # the call before"]
 
 
 def _numbers(value: Any) -> int:
@@ -183,7 +198,12 @@ def _beside(function: str, name: str, several: bool, right: Array, got: Array | 
         lines.append(f"print('largest difference:', np.abs({name}{at} - {expected}).max())")
     if got is not None:
         here = got if places is None else got[places]
-        lines += [f"# {label}returned {_digits(here)}", f"# {' ' * len(label)}expected {_digits(chosen)}"]
+        for a in range(0, here.size, _ABREAST):
+            rows = (_digits(one.ravel()[a : a + _ABREAST]) for one in (here, chosen))
+            lines += [
+                f"# {words} {row}"
+                for words, row in zip((f"{label}returned", f"{' ' * len(label)}expected"), rows, strict=True)
+            ]
     return lines
 
 
@@ -195,8 +215,11 @@ def _worst(right: Array, got: Array | None) -> tuple[Array, ...]:
     return np.unravel_index(np.sort(order), right.shape)
 
 
+_ABREAST = 4  # numbers of 13 characters behind a name, on a terminal of 80
+
+
 def _digits(values: Array) -> str:
-    return "  ".join(f"{value:>11.5g}" for value in values.ravel().astype(float))
+    return "  ".join(f"{value:>11.5g}" for value in values.astype(float))
 
 
 @dataclass(frozen=True)

@@ -92,10 +92,12 @@ RIGHT: dict[str, Step] = {
     # scores
     "prune": lambda M: M,
     "weigh": lambda M, W: M * W,
+    "sides": lambda pruned, dense: pruned,
     "key_of": lambda h, heads, kv_heads: h // (heads // kv_heads),
     "columns": lambda h, count, m: np.arange(h * m, (h + 1) * m),
     "bias_Q": lambda b: b,
     "bias_K": lambda b: b,
+    "add": lambda rows, bias, turn, sample: turn(rows + bias, sample),
     "turn_Q": turned,
     "turn_K": turned,
     "logits": lambda X, A: X @ A @ X.T,
@@ -172,7 +174,8 @@ class _Problem:
     @property
     def pruned(self) -> Sides:
         weigh = self.steps["weigh"] if len(self.masks) == 1 else np.multiply
-        return tuple(weigh(self.steps["prune"](M), W) for M, W in zip(self.masks, self.weights, strict=True))
+        found = tuple(weigh(self.steps["prune"](M), W) for M, W in zip(self.masks, self.weights, strict=True))
+        return self.steps["sides"](found, self.weights) if len(found) > 1 else found
 
     def heads(self, X: Array) -> list[_Head]:
         """Return the output of the heads on one sample."""
@@ -208,12 +211,14 @@ class _Problem:
         return sides, logits, steps[f"{kind}softmax"](scores, self.allowed, sample.restricted)
 
     def _side(self, X: Array, h: int, side: str, weight: Array) -> Array:
-        own = self.columns(h, side)
-        rows, bias = X @ weight[:, own], getattr(self.sample, f"b_{side}")
-        if bias is not None:
-            of = self.columns(h, side, "bias_of") if "bias_of" in self.steps else own
-            rows = rows + self.steps[f"bias_{side}"](bias.astype(float)[of])
-        return np.asarray(self.steps[f"turn_{side}"](rows, self.sample))
+        own, turn, bias = self.columns(h, side), self.steps[f"turn_{side}"], getattr(self.sample, f"b_{side}")
+        rows = X @ weight[:, own]
+        if bias is None:
+            return np.asarray(turn(rows, self.sample))
+        of = self.columns(h, side, "bias_of") if "bias_of" in self.steps else own
+        return np.asarray(
+            self.steps["add"](rows, self.steps[f"bias_{side}"](bias.astype(float)[of]), turn, self.sample)
+        )
 
     def columns(self, h: int, side: str, key_of: str = "key_of") -> Array:
         """The columns of the weights that a head takes."""

@@ -75,9 +75,9 @@ PRECISIONS: dict[str, Precision] = {
 }
 
 
-def near_one(precision: Precision) -> tuple[float, ...]:
+def near_one(precision: Precision, nearest: float = 1e-4) -> tuple[float, ...]:
     """Return the distances of masks from 1: the smallest, and one where the loss still decides in this precision."""
-    return (1e-4,) if precision.unit_roundoff < 2.0**-40 else (1e-4, 3e-2)
+    return (nearest,) if precision.unit_roundoff < 2.0**-40 else (1e-4, 3e-2)
 
 
 def precision_named(name: str | None) -> Precision:

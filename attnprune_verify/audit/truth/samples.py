@@ -37,7 +37,7 @@ __all__ = [
 Kind = TypeVar("Kind", bound=Sample)
 _MASKS: tuple[MaskMaker | None, ...] = (None, causal, scattered, banded, one_key, documents)
 _BINARY = "binary"
-# What M is: uniform between two numbers, of 0 and 1, or close to 1.
+# M is uniform between two numbers, of 0 and 1, or close to 1.
 CHANGES_OF_M: tuple[Any, ...] = ((0.1, 0.9), (-1.0, 2.0), _BINARY, (1 - 1e-4, 1 + 1e-4))
 _TABLE: dict[str, tuple[Any, ...]] = {
     "mask": _MASKS,
@@ -220,7 +220,10 @@ def _drawn(seed: int, precision: Precision) -> dict[str, tuple[Sample, ...]]:
         ),
         "M-near-1": (
             *(make("near-5x4", 5, 4, lam=0.0).masked(nearer(size)) for size in near_one(precision)),
-            *(make("near-4x6-causal", 4, 6, lam=0.0, mask=causal).masked(nearer(size)) for size in near_one(precision)),
+            *(
+                make("near-4x6-causal", 4, 6, lam=0.0, mask=causal).masked(nearer(size))
+                for size in near_one(precision, 1e-6)
+            ),
         ),
         "M-zero": (
             make("zero-5x4", 5, 4).masked(np.zeros_like),
@@ -277,6 +280,7 @@ def _drawn(seed: int, precision: Precision) -> dict[str, tuple[Sample, ...]]:
             make("logits-1000-5x4", 5, 4, largest=1000.0),
             make("logits-1000-9x3-causal", 9, 3, largest=1000.0, mask=causal),
             make("logits-1000-4x6", 4, 6, largest=1000.0, mask=scattered),
+            make("logits-8000-70x5", 70, 5, largest=8000.0),  # far larger than any of the first block of a row
         ),
         "logits-1000-float32": (
             make("logits-1000-5x4-float32", 5, 4, largest=1000.0, **single),
