@@ -1,4 +1,4 @@
-r"""What softmax attention and its gradients are on a sample, with a certain radius: balls, or float64 with its bound.
+r"""Softmax attention and its gradients on a sample, with a certain radius: balls, or float64 with its bound.
 
 Per query head, with the positions a query may attend to:
 
