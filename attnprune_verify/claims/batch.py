@@ -8,7 +8,8 @@ import numpy as np
 from numpy.random import Generator
 
 from attnprune_verify.claims.case import Case
-from attnprune_verify.claims.quantities import Quantities, computed_once
+from attnprune_verify.claims.once import computed_once
+from attnprune_verify.claims.quantities import Quantities
 from attnprune_verify.theory.arithmetic import Arithmetic
 
 __all__ = ["Batch", "more_samples", "problem", "tokens"]
