@@ -8,7 +8,8 @@ import numpy as np
 from numpy.random import Generator
 
 from attnprune_verify.claims.case import Case
-from attnprune_verify.claims.quantities import Quantities, computed_once
+from attnprune_verify.claims.once import computed_once
+from attnprune_verify.claims.quantities import Quantities
 from attnprune_verify.theory.arithmetic import Arithmetic
 
 __all__ = ["Batch", "more_samples", "problem", "tokens"]
@@ -78,7 +79,7 @@ def problem(q: Quantities) -> Quantities:
 
 
 def more_samples(rng: Generator, case: Case) -> dict[str, Any]:
-    """Of every other case a batch: one or two samples like the first, or its tokens in another order."""
+    """Return more samples for every other case: one or two like the first, or its tokens in another order."""
     X = case["X"]
     count = int(rng.choice([0, 0, 1, 2]))
     drawn = [X[rng.permutation(len(X))] if rng.integers(2) else rng.permuted(X, axis=1) for _ in range(count)]

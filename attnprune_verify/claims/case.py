@@ -33,7 +33,7 @@ class Case:
 
     @property
     def size(self) -> int:
-        """How many numbers it holds."""
+        """The number of numbers that the case holds."""
         return sum(int(getattr(value, "size", 1)) for value in self.values.values())
 
     def but(self, origin: str | None = None, **values: Any) -> Case:

@@ -1,4 +1,4 @@
-"""What a claim is: a statement as data, with the hypotheses it needs and the relation it asserts.
+"""A claim: a statement as data, with the hypotheses that it needs and the relation that it asserts.
 
 A claim never says whether it is true. `judge` runs its margin on many cases and computes the verdict.
 """
@@ -48,7 +48,7 @@ class Kind(Enum):
 
 
 class Strength(Enum):
-    """How much a statement says. TIGHT: a bound that some instance or limit attains, which the judge then demands."""
+    """Strength of a statement. TIGHT: a bound that some instance or limit attains, which the judge then demands."""
 
     IDENTITY = "identity"
     UPPER = "upper"
@@ -57,7 +57,7 @@ class Strength(Enum):
 
 
 class Verdict(Enum):
-    """What is found about a statement, always computed from the checks that ran."""
+    """Verdict on a statement, always computed from the checks that ran."""
 
     HOLDS = "holds"
     REFUTED = "refuted"
@@ -200,7 +200,7 @@ class Claim:
 
     @property
     def own(self) -> bool:
-        """Whether the statement is ours (a repair or new), so that its failure is our failure."""
+        """True if the statement is ours (a repair or new), so that its failure is our failure."""
         return self.id.startswith(("fix:", "new:"))
 
     @property

@@ -1,4 +1,4 @@
-"""What can be proved or certified about a statement: read from the index that the package carries.
+"""Proofs and certificates of a statement, read from the index that the package carries.
 
 ``python -m proofs_check.evidence`` writes `evidence_index.json`: it replays proofs, re-checks certificates and lists
 formal theorems; a test computes the index again. Nothing here is typed: a piece of evidence counts for a verdict only
@@ -81,12 +81,12 @@ def weigh(judgement: Judgement) -> Evidence:
 
 
 def _says_so(row: dict[str, Any], judgement: Judgement) -> bool:
-    """Whether a theorem says what the judge found, under a reading that covers the claim's."""
+    """Return whether a theorem states the judge's verdict, under a reading that covers the claim's."""
     return bool(row["supports"] == judgement.statement.value) and _covers(row["reading"], judgement.claim)
 
 
 def _parts(judgement: Judgement) -> tuple[str, ...]:
-    """What has to be proved: of an own statement that is called tight, that the bound cannot be improved as well."""
+    """Return the parts to prove; for a tight statement of ours, also that the bound cannot be improved."""
     claim = judgement.claim
     sharp = claim.own and claim.strength is Strength.TIGHT and judgement.statement is Verdict.HOLDS
     return ("bound", "sharp") if sharp else ("whole",)
@@ -117,7 +117,7 @@ def _covers(reading: str, claim: Claim) -> bool:
 
 
 def _agrees(row: dict[str, Any], judgement: Judgement) -> bool:
-    """Whether a certificate says the same as the verdict, on a mask that the claim's reading allows."""
+    """Return whether a certificate agrees with the verdict, on a mask that the claim's reading allows."""
     mask, allowed = row["reading"].get("mask"), judgement.claim.reading.mask
     if mask is not None and not _covers(mask, judgement.claim) and allowed not in ("any", "given", None):
         return False

@@ -26,7 +26,7 @@ __all__ = ["QUICK", "THOROUGH", "Effort", "attack", "stored_attacks"]
 
 
 class Effort(NamedTuple):
-    """How long to try: family cases kept for limits, examples drawn, optimiser starts and evaluations per start."""
+    """Effort of an attack: family cases kept for limits, examples drawn, optimiser starts, evaluations per start."""
 
     limits: int
     examples: int

@@ -38,7 +38,7 @@ _ARITHMETIC: dict[str, Arithmetic] = {"float": FLOAT, "ball": BALL, "exact": EXA
 
 @dataclass
 class Judgement:
-    """What the judge found: the statement's verdict, how it was reached, and the worst case.
+    """Result of judging one claim: the statement's verdict, how it was reached, and the worst case.
 
     `certified` says that the verdict rests on ball or exact arithmetic (for `refuted`: the witness was confirmed).
     """
@@ -91,7 +91,7 @@ class Judgement:
 
     @property
     def attained(self) -> float | None:
-        """How nearly the parts called sharp are attained, the least of them; None where there is no bound."""
+        """The least ratio to which a part called sharp is attained; None where there is no bound."""
         return min(self._sharp.values(), default=None)
 
     @property
@@ -196,7 +196,7 @@ def _conclude(claim: Claim, judgement: Judgement, confirmed: list[Trial], arithm
 
 
 def _cannot_be_meant(claim: Claim, rng: np.random.Generator, judgement: Judgement) -> bool:
-    """Whether the claimed defect certainly shows on every case of the supply."""
+    """Return whether the claimed defect certainly shows on every case of the supply."""
     arithmetic = EXACT if claim.arithmetic == "exact" else BALL
     shown: list[Trial] = []
     for case in claim.supply.families(rng):

@@ -147,7 +147,7 @@ class _Reader:
                 return found
 
     def _starts(self) -> bool:
-        """Whether a factor follows."""
+        """Return whether a factor follows."""
         token, kind = self.next, self.kind
         if kind in ("letter", "number"):
             return token != "o" and token not in _BETWEEN

@@ -79,7 +79,7 @@ def misprint(entry: Formula, text: str) -> str:
 
 
 def _value(compute: Callable[[], Any]) -> Any:
-    """What is computed, as a truth value, a float, or the name of a division by 0."""
+    """Return the computed value: a truth value, a float, or the name of a division by 0."""
     try:
         found = compute()
     except ZeroDivisionError as error:

@@ -1,4 +1,4 @@
-"""Whether a repaired or new statement was known before: as it is, as an instance of something known, or not found.
+"""Prior work on repaired and new statements: known as it is, as an instance of something known, or not found.
 
 Typed by hand, because no program can know it. A statement that is not listed was not searched for, which is said: it
 may well be known. The date is that of the last search, and is missing where a textbook needs none.
@@ -17,7 +17,7 @@ STATUS = ("known", "instance of known", "not found", "not searched")
 
 
 class Prior(NamedTuple):
-    """What a search found: one of `STATUS`, where it stands, and when the search was."""
+    """Result of a search of the literature: one of `STATUS`, the place, and the date of the search."""
 
     status: str
     reference: str = ""

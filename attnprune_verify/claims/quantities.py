@@ -12,34 +12,21 @@ three. Every quantity is computed once, on demand::
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, Generic, TypeVar
+from typing import Any
 
 import numpy as np
 from flint import arb, ctx
 
 from attnprune_verify.claims.case import Case
+from attnprune_verify.claims.once import computed_once
 from attnprune_verify.theory.arithmetic import BALL, FLOAT, Arithmetic, Undecidable, along, derivative_part
 
-__all__ = ["Quantities", "computed_once", "extreme_eigenvalues", "positive_definite", "spectral_norm", "variance"]
-
-_T = TypeVar("_T")
+__all__ = ["Quantities", "extreme_eigenvalues", "positive_definite", "spectral_norm", "variance"]
 
 _SAME_AT_EVERY_MASK = frozenset(
     "case arithmetic sqrt exp log smallest largest X W lam f logits_dense allowed unmasked".split()
 )
 """Attributes that do not depend on M: `Quantities.at` hands on those that are there."""
-
-
-class computed_once(Generic[_T]):  # noqa: N801  # used as a decorator
-    """`functools.cached_property` without its lock, which before Python 3.12 takes longer than most quantities."""
-
-    def __init__(self, compute: Callable[[Any], _T]) -> None:
-        self.compute, self.name, self.__doc__ = compute, compute.__name__, compute.__doc__
-
-    def __get__(self, owner: Any, kind: type | None = None) -> _T:
-        value: _T = self.compute(owner)
-        owner.__dict__[self.name] = value  # found before this descriptor from now on
-        return value
 
 
 class Quantities:

@@ -67,7 +67,7 @@ def less(lhs: Any, rhs: Any, part: str = "") -> Relation:
 
 
 def slack(relation: Relation) -> float:
-    """How far the relation is from failing, in [-1, 1] and free of scale: (large - small) / (|large| + |small|).
+    """Distance of the relation from failing, in [-1, 1] and free of scale: (large - small) / (|large| + |small|).
 
     For an identity minus the largest deviation over the largest entry. nan when a side is not a number.
     """
@@ -153,7 +153,7 @@ def numbers(relation: Relation) -> tuple[float | None, float | None]:
 
 
 def decide(relation: Relation) -> bool | None:
-    """Whether the relation certainly holds (True), certainly fails (False), or cannot be told (None).
+    """Return True if the relation certainly holds, False if it certainly fails, None if neither is certain.
 
     For exact fractions and for balls; an identity between balls counts as holding when the two sides overlap and
     their radii are negligible.
@@ -191,7 +191,7 @@ def _decide_one(kind: str, a: Any, b: Any) -> bool | None:
 
 
 def agrees_to(relation: Relation, digits: int) -> bool:
-    """Whether both sides are balls so small, and so close, that they agree to that many digits: an attained bound."""
+    """Return whether both sides are small balls that agree to that many digits: an attained bound."""
     sides = np.broadcast_arrays(
         np.atleast_1d(np.asarray(relation.lhs, dtype=object)), np.atleast_1d(np.asarray(relation.rhs, dtype=object))
     )

@@ -46,7 +46,7 @@ class Perplexity(NamedTuple):
 
 @cache
 def synthetic() -> Synthetic:
-    """What Section 6.1 sets.
+    """Settings of Section 6.1.
 
     Examples
     --------
@@ -67,7 +67,7 @@ def synthetic() -> Synthetic:
 
 @cache
 def real() -> Real:
-    """What Section 6.2 sets, and what it says it measured.
+    """Settings of Section 6.2, and the measurements it reports.
 
     Examples
     --------
@@ -87,7 +87,7 @@ def real() -> Real:
 
 @cache
 def perplexity() -> Perplexity:
-    """What Section 6.3 says is pruned.
+    """The shares that Section 6.3 prunes, of MLP, attention and the whole model.
 
     Examples
     --------

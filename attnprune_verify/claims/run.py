@@ -63,7 +63,7 @@ class ClaimRecord:
 
     @property
     def note(self) -> str:
-        """How the verdict was reached, and what else is worth knowing."""
+        """The reason of the verdict, and remarks."""
         parts = [self.judgement.reason, self.claim.note]
         if "tautology" in self.claim.tags:
             parts.append("a tautology: it restates a definition, and no instance could refute it")
@@ -146,7 +146,7 @@ class ClaimsResult:
 
     @property
     def counts(self) -> Counter[str]:
-        """How many statements got which verdict."""
+        """Number of statements by verdict."""
         return Counter(record.statement.value for record in self.records)
 
     def as_dict(self) -> dict[str, Any]:

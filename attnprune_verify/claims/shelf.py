@@ -1,4 +1,4 @@
-"""Where what was computed is kept between runs, and under which key: of every file and library it depends on.
+"""A cache of verdicts between runs; a key covers every file and library that the verdict depends on.
 
 Light: what is kept is shown without loading what computed it.
 """
@@ -46,7 +46,7 @@ def code_key(leave_out: Iterable[str]) -> str:
 
 
 def kept(code: str, name: str) -> dict[str, Any] | None:
-    """What `keep` kept under this name with this very code; None where nothing is, or it was changed since."""
+    """Return the entry that `keep` stored under this name with the present code; None if there is none."""
     return kept_document(_place(code, name), f"{code} {name}")
 
 
@@ -59,13 +59,13 @@ def keep(code: str, name: str, document: Mapping[str, Any]) -> None:
 
 
 def kept_page(id_: str) -> list[dict[str, Any]] | None:
-    """What `keep_page` kept for this statement with this very code, if it did."""
+    """Return the page that `keep_page` stored for this statement with the present code, if there is one."""
     page = kept(code_key(_NO_PAGE), f"page {id_}")
     return None if page is None else page["readings"]
 
 
 def keep_page(id_: str, readings: list[dict[str, Any]]) -> None:
-    """Keep what is shown of a statement: of each reading its place among all, its JSON row and its blocks of text."""
+    """Store a statement's page: for each reading its place in the order, its JSON row and its blocks of text."""
     keep(code_key(_NO_PAGE), f"page {id_}", {"readings": readings})
 
 

@@ -1,4 +1,4 @@
-"""Where cases come from: named families, limits, and random drafts, for instances and for plain arrays."""
+"""Sources of cases: named families, limits, and random drafts, for instances and for plain arrays."""
 
 from __future__ import annotations
 

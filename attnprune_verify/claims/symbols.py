@@ -1,4 +1,4 @@
-"""What the letters of a statement stand for: those it uses, in words, so that a sentence can be read alone."""
+"""Meanings of the letters that a statement uses, in words, so that a sentence can be read alone."""
 
 from __future__ import annotations
 
@@ -74,6 +74,6 @@ def symbols_of(claim: Claim) -> dict[str, str]:
 
 
 def said(name: str, text: str) -> bool:
-    """Whether a text defines a symbol: ``K = ...``, ``P is a bound``, ``m the number``."""
+    """Return whether a text defines a symbol: ``K = ...``, ``P is a bound``, ``m the number``."""
     after = r",? (?:=(?! [01]\b) |being |is the |is a |is that |the (?:number|largest|least|smallest|mean|rows))"
     return bool(re.search(_WORD + re.escape(name) + after, text))

@@ -20,8 +20,8 @@ __all__ = ["Trial", "certain", "matters", "try_case"]
 _SHARE = 0.1  # chosen: a tenth of the square in the attention term makes that term matter
 _LARGEST = 200
 """Up to this n d the matrix of Pi A is formed."""
+# chosen: balls of 2048 bits that overlap to 60 digits count as equal, so that a non-strict bound is attained there
 _EQUAL_DIGITS = 60
-# balls of 512 bits that overlap to 60 digits: both sides are equal there, and a non-strict bound is attained
 
 
 @dataclass(frozen=True)
@@ -81,7 +81,7 @@ def _ratios(found: Iterable[Relation]) -> dict[str, float]:
 
 
 def matters(case: Case) -> bool:
-    """Whether attention decides: some row has a choice, and K^2/(K^2 + lam) > 1/10. True where there is no instance."""
+    """Return whether attention decides: some row has a choice, and K^2/(K^2 + lam) > 1/10. True without an instance."""
     if "X" not in case or "W" not in case or np.ndim(case["X"]) != 2:
         return True
     q = Quantities(case)

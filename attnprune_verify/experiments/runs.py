@@ -13,7 +13,10 @@ from attnprune_verify.files import alone
 from attnprune_verify.state.digests import of_document, versions
 from attnprune_verify.state.journal import Journal
 
-__all__ = ["Progress", "can_run_in_parallel", "complete", "computing", "count_finished"]
+__all__ = ["Progress", "Row", "can_run_in_parallel", "complete", "computing", "count_finished"]
+
+Row = dict[str, Any]
+"""One row of a table of measurements, or the result of a run: values by name."""
 
 Progress = Callable[[int, int], object]
 """Called as ``progress(runs done, runs)``, first with the runs that the journal held already."""
@@ -30,7 +33,7 @@ def complete(
     processes: int = 1,
     progress: Progress | None = None,
     cost: Callable[[_Task], float] = lambda task: 0.0,
-) -> list[dict[str, Any]]:
+) -> list[Row]:
     """The result of every run, in the order of `runs`; those that `journal` holds are not repeated.
 
     Parameters
@@ -73,7 +76,7 @@ def _complete(
     processes: int,
     progress: Progress | None,
     cost: Callable[[_Task], float],
-) -> list[dict[str, Any]]:
+) -> list[Row]:
     known = {} if kept is None else kept.finished
     finished = {key: known[key] for key in runs if key in known}
     missing = [(key, task) for key, task in runs.items() if key not in finished]
@@ -106,14 +109,12 @@ def can_run_in_parallel() -> bool:
     return find_spec("joblib") is not None
 
 
-def _keyed(perform: Callable[[_Task], Mapping[str, Any]], item: tuple[str, _Task]) -> dict[str, Any]:
+def _keyed(perform: Callable[[_Task], Mapping[str, Any]], item: tuple[str, _Task]) -> Row:
     key, task = item
     return {"key": key, **perform(task)}
 
 
-def _run_all(
-    function: Callable[[_Task], dict[str, Any]], tasks: Sequence[_Task], processes: int
-) -> Iterable[dict[str, Any]]:
+def _run_all(function: Callable[[_Task], Row], tasks: Sequence[_Task], processes: int) -> Iterable[Row]:
     """``function(task)`` for every task, each as soon as it is done, in any order.
 
     Small matrices lose by threaded BLAS when the other cores are busy, so workers get one BLAS thread each.
@@ -123,6 +124,6 @@ def _run_all(
         return
     import joblib
 
-    options: dict[str, Any] = {"return_as": "generator_unordered", "batch_size": 1}
+    options: Row = {"return_as": "generator_unordered", "batch_size": 1}
     with joblib.parallel_config("loky", n_jobs=min(processes, len(tasks)), inner_max_num_threads=1):
         yield from joblib.Parallel(**options)(joblib.delayed(function)(task) for task in tasks)

@@ -36,7 +36,7 @@ __all__ = ["JOINT_WINDOWS", "Goal", "Value", "Weights", "refit_attention", "refi
 
 JOINT_WINDOWS = 16
 """Windows that f is measured on; chosen as `plan.LOSS_WINDOWS` is."""
-_FARTHEST = 4.0
+_FARTHEST = 4.0  # chosen: a parabola through two points is trusted up to four times the step tried
 _SIDES = ("Q", "K")
 Weights: TypeAlias = Mapping[str, Array]
 

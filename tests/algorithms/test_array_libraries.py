@@ -110,7 +110,7 @@ def test_annealing_leaves_less_where_curvatures_are_spread(drawn):
     weight, inputs, outputs = moments(drawn, np.asarray)
     H, G = used_metrics(inputs, outputs, OutputOBS(damping=0.003, output_damping=0.01))
     target = in_blocks(weight, HEADS)
-    assert splitting._Problem(target, H, G).middle < splitting._SPREAD
+    assert splitting._Splitting(target, H, G).middle < splitting._SPREAD
     left = {
         annealed: two_sided_objective(splitting.split(target, H, G, Share(0.5), annealed=annealed).weight, target, H, G)
         for annealed in (False, True)

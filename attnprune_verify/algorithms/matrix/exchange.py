@@ -46,7 +46,7 @@ def exchange(
     """
     if not 0 < pattern.kept < pattern.group or comb(pattern.group, pattern.kept) > _MOST_SUPPORTS:
         return pruned
-    search = _Search(pruned, target, H, G, pattern)
+    search = _Exchange(pruned, target, H, G, pattern)
     for _ in range(sweeps):
         worth = xp_of(target).nonzero(search.gains() > _TOLERANCE)[0]
         if not any([search.improve(int(worth[i])) for i in range(worth.shape[0])]):
@@ -65,10 +65,10 @@ def best_exchange(pruned: Pruned, target: AnyArray, H: AnyArray, G: AnyArray | N
 
     At most 1e-7 where `exchange` ended by itself: its certificate.
     """
-    return max(0.0, float(xp_of(target).max(_Search(pruned, target, H, G, pattern).gains())))
+    return max(0.0, float(xp_of(target).max(_Exchange(pruned, target, H, G, pattern).gains())))
 
 
-class _Search:
+class _Exchange:
     """Weights, their gradient and objective, kept up to date."""
 
     def __init__(self, pruned: Pruned, target: AnyArray, H: AnyArray, G: AnyArray | None, pattern: Pattern) -> None:

@@ -55,7 +55,7 @@ class MatrixMethod:
 
 
 @dataclass(frozen=True)
-class _Nothing:
+class _NoOptions:
     """No options."""
 
 
@@ -204,8 +204,8 @@ def _check_sizes(weight: AnyArray, inputs: Moments, outputs: Moments | None, bud
 
 
 MATRIX_METHODS: Mapping[str, MatrixMethod] = {
-    "magnitude": MatrixMethod(_magnitude, _Nothing),
-    "wanda": MatrixMethod(_wanda, _Nothing),
+    "magnitude": MatrixMethod(_magnitude, _NoOptions),
+    "wanda": MatrixMethod(_wanda, _NoOptions),
     "sparsegpt": MatrixMethod(_sparsegpt, SparseGPTOptions),
     "output-obs": MatrixMethod(prune_output_obs, OutputOBS, attention="attention", rest="loss"),
     "block-obs": MatrixMethod(prune_output_obs, OutputOBS, attention="attention", rest="attention"),

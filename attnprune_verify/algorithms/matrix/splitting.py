@@ -54,13 +54,13 @@ def split(
     annealed : bool or None
         Which schedule; None anneals large matrices whose curvatures are spread widely.
     """
-    problem = _Problem(target, H, G)
+    problem = _Splitting(target, H, G)
     if annealed is None:
         annealed = is_large(target) and problem.middle < _SPREAD
     return problem.finish((_anneal if annealed else _adapt)(problem, budget), budget)
 
 
-def _anneal(problem: _Problem, budget: Budget) -> AnyArray:
+def _anneal(problem: _Splitting, budget: Budget) -> AnyArray:
     """W after a fixed number of iterations, the penalty growing geometrically.
 
     With U = V / penalty and Z = W + U, relaxed, D is Z where it is kept and the next U is Z where it is not.
@@ -76,7 +76,7 @@ def _anneal(problem: _Problem, budget: Budget) -> AnyArray:
     return W
 
 
-def _adapt(problem: _Problem, budget: Budget) -> AnyArray:
+def _adapt(problem: _Splitting, budget: Budget) -> AnyArray:
     """W where the support has settled, the penalty growing by how much of it changes."""
     xp = problem.xp
     start = problem.project(problem.target, budget)
@@ -105,7 +105,7 @@ def _adapt(problem: _Problem, budget: Budget) -> AnyArray:
     return W
 
 
-class _Problem:
+class _Splitting:
     """The problem in units in which both metrics have a diagonal of ones."""
 
     def __init__(self, target: AnyArray, H: AnyArray, G: AnyArray | None) -> None:

@@ -22,7 +22,7 @@ Function = Callable[..., Any]
 Arguments = dict[str, Any]
 
 
-class _Framework(Protocol):
+class _Autodiff(Protocol):
     """The operations that an adapter needs of an array library."""
 
     @property
@@ -61,7 +61,7 @@ def torch_functions(target: object) -> SimpleNamespace:
     InvalidInstance
         If it has none of the contract's functions.
     """
-    return _functions(target, _Torch())
+    return _functions(target, _TorchAutodiff())
 
 
 def torch_loss(loss: Function, wrt: str = "M", *, second_order: bool = False) -> SimpleNamespace:
@@ -95,7 +95,7 @@ def torch_loss(loss: Function, wrt: str = "M", *, second_order: bool = False) ->
     >>> sorted(name for name in vars(target) if name[0].isalpha() and name.islower())
     ['gradient', 'loss', 'loss_and_gradient']
     """
-    return _differentiated(loss, wrt, second_order, _Torch())
+    return _differentiated(loss, wrt, second_order, _TorchAutodiff())
 
 
 def jax_functions(target: object, *, x64: bool | None = None) -> SimpleNamespace:
@@ -106,7 +106,7 @@ def jax_functions(target: object, *, x64: bool | None = None) -> SimpleNamespace
     x64 : bool, optional
         ``jax_enable_x64`` during the calls; None leaves it as it is.
     """
-    return _functions(target, _Jax(x64))
+    return _functions(target, _JaxAutodiff(x64))
 
 
 def jax_loss(loss: Function, wrt: str = "M", *, x64: bool | None = None, second_order: bool = False) -> SimpleNamespace:
@@ -114,16 +114,16 @@ def jax_loss(loss: Function, wrt: str = "M", *, x64: bool | None = None, second_
 
     Nothing is compiled here: hand in ``jax.jit(loss)`` to have that. Parameters as of `torch_loss` and `jax_functions`.
     """
-    return _differentiated(loss, wrt, second_order, _Jax(x64))
+    return _differentiated(loss, wrt, second_order, _JaxAutodiff(x64))
 
 
-def _functions(target: object, framework: _Framework) -> SimpleNamespace:
+def _functions(target: object, framework: _Autodiff) -> SimpleNamespace:
     found = functions_of(target)
     adapted = {name: _converting(name, function, framework) for name, function in found.items()}
     return together(adapted, framework.name, titled(f"{framework.name}_functions", target))
 
 
-def _converting(name: str, function: Function, framework: _Framework) -> Function:
+def _converting(name: str, function: Function, framework: _Autodiff) -> Function:
     parameters = named_parameters(function)
     signature = inspect.Signature(parameters)
 
@@ -135,13 +135,13 @@ def _converting(name: str, function: Function, framework: _Framework) -> Functio
     return made(name, framework.name, call, parameters)
 
 
-def _tensors(given: inspect.BoundArguments, framework: _Framework, **others: Any) -> inspect.BoundArguments:
+def _tensors(given: inspect.BoundArguments, framework: _Autodiff, **others: Any) -> inspect.BoundArguments:
     """The arguments as tensors, `others` in place of some; masks of positions are bool there."""
     values = {name: _converted(name, value, framework) for name, value in given.arguments.items()}
     return inspect.BoundArguments(given.signature, OrderedDict({**values, **others}))
 
 
-def _converted(name: str, value: Any, framework: _Framework) -> Any:
+def _converted(name: str, value: Any, framework: _Autodiff) -> Any:
     if isinstance(value, tuple):  # of *arguments
         return tuple(framework.tensor(one) for one in value)
     if isinstance(value, dict):  # of **keywords
@@ -149,7 +149,7 @@ def _converted(name: str, value: Any, framework: _Framework) -> Any:
     return framework.tensor(value != 0 if name == "mask" and value is not None else value)
 
 
-def _differentiated(loss: Function, wrt: str, second_order: bool, framework: _Framework) -> SimpleNamespace:
+def _differentiated(loss: Function, wrt: str, second_order: bool, framework: _Autodiff) -> SimpleNamespace:
     parameters = named_parameters(loss)
     names = [one.name for one in parameters]
     if wrt not in names:
@@ -199,7 +199,7 @@ def _differentiated(loss: Function, wrt: str, second_order: bool, framework: _Fr
 
 
 @dataclass(frozen=True)
-class _Torch:
+class _TorchAutodiff:
     name: str = "torch"
 
     def tensor(self, array: Any) -> Any:
@@ -235,7 +235,7 @@ class _Torch:
 
 
 @dataclass(frozen=True)
-class _Jax:
+class _JaxAutodiff:
     x64: bool | None = None
     name: str = "jax"
 

@@ -1,4 +1,4 @@
-"""How a kernel behaves as a program: shapes, types, untouched inputs, memory layouts, equal and refilled inputs."""
+"""Checks of a kernel as a program: shapes, types, untouched inputs, memory layouts, equal and refilled inputs."""
 
 from __future__ import annotations
 
@@ -100,7 +100,7 @@ def _kept(context: KernelContext, function: str) -> Finding:
 
 
 def _gap(function: str, sample: Sample, one: Reply, two: Reply) -> str | None:
-    """How far two answers to equal inputs are apart, if it is more than twice what rounding explains."""
+    """Describe the gap between two answers to equal inputs, if it is more than twice what rounding explains."""
     errors = attention_errors(sample).worst
     for name, first, second in zip(parts_of(function, sample), one.parts, two.parts, strict=True):
         if first.shape != second.shape:
@@ -138,7 +138,7 @@ def _refilled(context: KernelContext, function: str) -> Finding:
 
 
 def _constant(context: KernelContext, function: str) -> bool:
-    """Whether every call returns the same numbers anyway."""
+    """Return whether every call returns the same numbers anyway."""
     first = context.answer(function, context.regimes()["plain"].samples[0])
     return all(np.ptp(part) == 0 for part in first.parts)
 
@@ -181,7 +181,7 @@ def _reason(function: str, sample: Sample, reply: Reply) -> str | None:
 
 
 def _far(one: Reply, two: Reply) -> bool:
-    """Whether two answers differ by more than low precision makes of them."""
+    """Return whether two answers differ by more than low precision explains."""
     pairs = zip(one.parts, two.parts, strict=True)
     return any(not np.linalg.norm(a - b) <= 0.1 * np.linalg.norm(a) for a, b in pairs)
 

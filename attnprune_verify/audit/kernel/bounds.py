@@ -1,4 +1,4 @@
-r"""How far may an honest kernel be from the truth? Entry by entry, at worst and typically.
+r"""Bounds of an honest kernel's distance from the truth: entry by entry, at worst and typically.
 
 An honest kernel in a precision (`Precision`: u is the unit roundoff of its sums, w that of its 16-bit type or 0)
 

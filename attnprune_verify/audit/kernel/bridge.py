@@ -67,10 +67,10 @@ def bridged(
     if name not in FRAMEWORKS:
         raise ValueError(f"FRAMEWORK must be one of {', '.join(FRAMEWORKS)}; got {name!r}")
     framework = framework_named(name, dtype, device)
-    found = {key: _Kernel(key, function, framework) for key, function in functions.items()}
+    found = {key: _BridgedKernel(key, function, framework) for key, function in functions.items()}
     own = BACKWARD in functions
     if not own and framework.differentiates:
-        found[BACKWARD] = _Kernel(BACKWARD, functions[FORWARD], framework, differentiate=True)
+        found[BACKWARD] = _BridgedKernel(BACKWARD, functions[FORWARD], framework, differentiate=True)
     said = {"framework": name, "own": own, **_declared(functions, holder)}
     facts = np.frombuffer(json.dumps(said).encode(), dtype=np.uint8)
     return {**found, FACTS: lambda: facts}
@@ -111,7 +111,7 @@ def _named(functions: Mapping[str, Callable[..., Foreign]], holder: Foreign, wan
     return None
 
 
-class _Kernel:
+class _BridgedKernel:
     """One function of the subject, with its arrays made and read."""
 
     def __init__(

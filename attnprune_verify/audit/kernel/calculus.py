@@ -20,7 +20,7 @@ __all__ = ["Calculus", "Typical", "Worst"]
 
 
 class Calculus(Protocol):
-    """How errors, all non-negative, are put together."""
+    """Rules that combine errors, all non-negative."""
 
     @property
     def u(self) -> float:

@@ -8,7 +8,6 @@ from functools import lru_cache
 
 import autograd.numpy as anp
 import numpy as np
-from scipy.optimize import minimize_scalar
 
 from attnprune_verify.audit.kernel.observation import Observation
 from attnprune_verify.audit.kernel.sample import BACKWARD, FORWARD, Array, Sample, parts_of
@@ -20,7 +19,7 @@ from attnprune_verify.audit.naming.describing import told_from_one
 __all__ = ["Candidate", "candidates"]
 
 Parts = tuple[Array, ...]
-_FEW = 12
+_FEW = 12  # chosen: of fewer numbers something is always the factor
 _FITTED = 3  # chosen: samples, small ones first, that a constant of changed logits is fitted to
 _MOST_ZEROS = 1_000  # chosen: keys that may fill up a tile
 _WHOLE = 1e-3  # chosen: how far a number of keys is from a whole one by rounding
@@ -207,4 +206,6 @@ def _best_factor(function: str, some: list[Observation], indices: list[int], mad
     grid = np.log(_FACTORS)
     best = int(np.argmin([left(x) for x in grid]))
     low, high = grid[max(best - 1, 0)], grid[min(best + 1, len(grid) - 1)]
+    from scipy.optimize import minimize_scalar  # a third of what importing the audit of kernels would take
+
     return float(np.exp(minimize_scalar(left, bounds=(low, high), method="bounded", options={"xatol": 1e-12}).x))

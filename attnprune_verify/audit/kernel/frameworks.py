@@ -19,7 +19,7 @@ __all__ = ["Framework", "framework_named", "laid_out"]
 
 
 class Framework(Protocol):
-    """What the bridge needs of an array library."""
+    """The part of an array library that the bridge uses."""
 
     differentiates: bool
 
@@ -33,7 +33,7 @@ class Framework(Protocol):
         """Put other numbers into arrays that were passed before."""
 
     def bits(self, array: Any) -> bytes:
-        """What an array holds, to see whether it was changed."""
+        """Return an array's bytes, which show whether it was changed."""
 
     def read(self, value: Any) -> tuple[Any, str]:
         """A result as float64, and its dtype's name."""

@@ -88,7 +88,7 @@ def rows(refused: frozenset[str], strength: int, largest: bool = True) -> tuple[
 
 
 def asked_together(asked: tuple[Row, ...], refused: frozenset[str]) -> str:
-    """How many pairs and triples of accepted levels the rows hold."""
+    """Describe how many pairs and triples of accepted levels the rows hold."""
     table = _without(FACTORS, refused)
     (pairs, of_pairs), (triples, of_triples) = (covered(asked, table, strength) for strength in (2, 3))
     return f"{pairs} of {of_pairs} pairs and {triples} of {of_triples} triples of what is accepted"

@@ -27,8 +27,8 @@ __all__ = [
 
 # Honest kernels reach at most 0.57 of these (docs/kernels.md, tests/audit/kernel/test_bounds.py).
 NORM, ENTRY = 2.0, 6.0
-COARSE = 0.25
-_SQUARED = 1e-140
+COARSE = 0.25  # chosen: an instance that may move a result by a quarter of its norm decides nothing
+_SQUARED = 1e-140  # chosen: squares of smaller errors come near 2.2e-308, where float64 underflows
 
 
 @dataclass(frozen=True)
@@ -69,7 +69,7 @@ def judge_parts(
 
 
 def allowed_norms(name: str, sample: Sample, precision: Precision | None = None) -> Array:
-    """What is allowed in the norm of each head, (batch, heads)."""
+    """The allowed error of each head in the norm, (batch, heads)."""
     errors = attention_errors(sample, precision)
     with np.errstate(over="ignore"):
         worst = of_heads(errors.worst[name])

@@ -1,4 +1,4 @@
-"""How samples are made: random inputs of a shape, exact in a precision, and what is then done to them."""
+"""Make samples: random inputs of a shape, exact in a precision, and changes of them."""
 
 from __future__ import annotations
 

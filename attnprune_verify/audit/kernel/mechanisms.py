@@ -1,4 +1,4 @@
-"""What is found out about a failure that no formula explains: rules in order, each with an experiment of its own.
+"""Causes of a failure that no formula explains: rules in order, each with an experiment of its own.
 
 Each rule is (what it excludes if it finds nothing, the experiment). Beside each stands the program that made it
 necessary; `tests/audit/kernel/test_mechanisms.py` has one for each.
@@ -88,7 +88,7 @@ def _forward_too(context: KernelContext, function: str, sample: Sample) -> Diagn
 
 
 def _weights(context: KernelContext, sample: Sample) -> Array | None:
-    """What every position counts for: the result for unit vectors as values, (batch, heads, n, l)."""
+    """Return the weight of every position: the result for unit vectors as values, (batch, heads, n, l)."""
     batch, heads, kv_heads, n, length, _, _ = sample.shape
     if heads * n * length > _MANY:
         return None
@@ -180,7 +180,7 @@ def _tile_tail(context: KernelContext, function: str, sample: Sample) -> Diagnos
 
 
 def _tail(context: KernelContext, function: str, sample: Sample) -> tuple[str, ...]:
-    """Whether the failure is gone one size below and one above."""
+    """Return whether the failure is gone one size below and one above."""
     n, length = sample.shape[3:5]
     if length < 3:
         return ()

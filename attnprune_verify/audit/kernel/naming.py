@@ -1,4 +1,4 @@
-"""Which known mistake gives exactly what a kernel returned?
+"""Search for the known mistake that gives exactly what a kernel returned.
 
 First what needs no formula (zeros, constants), then the known wrong formulas, each compared with everything that was
 observed on ordinary instances: it has to give the wrong results and must not contradict the right ones. Then factors
@@ -33,14 +33,14 @@ from attnprune_verify.audit.subject.process import NoAnswer
 
 __all__ = ["Namer"]
 
-_MOST_WRONG, _MOST_RIGHT = 10, 8
-_LONGEST = 140
+_MOST_WRONG, _MOST_RIGHT = 10, 8  # chosen: samples that a formula is compared with; each costs an evaluation
+_LONGEST = 140  # chosen: queries or keys, above the block sizes of 64 and 128
 _MOST_HERE, _FEW_HERE = 8, 3  # failing samples that one formula has to explain, and if there is none, the plainest
 _EXPLAINED = 0.25  # of the error a formula may leave at most
 _CLOSE = 1e-3  # of the error that a formula may leave although rounding does not explain it
 _ROOM = 8.0  # a wrong formula's rounding, in units of the right one's
 _SMALL_ERROR = 0.2
-_SPREAD = 0.2
+_SPREAD = 0.2  # chosen: the least share of entries off that rounding may be the name of
 _SHOWN, _NEAR = 24, 5.0  # queries whose weights are looked at, and how far below the largest logit
 _AHEAD = 3.0  # chosen: twice the spread of the logits
 _STRAIGHT = 0.2  # of a curve that a straight line may leave
@@ -106,7 +106,7 @@ class Namer:
         return found
 
     def _plainly(self, function: str) -> bool:
-        """Whether plain instances are right, or wrong in a known way: else a name for others fits by chance."""
+        """Return whether plain instances are right, or wrong in a known way: else a name for others fits by chance."""
         if function not in self._plain:
             plain = self.seen(function).get("plain", [])
             wrong = any(one.failed for one in plain)
@@ -157,7 +157,7 @@ class Namer:
         return found
 
     def _raised(self, function: str) -> bool:
-        """Whether large logits made it raise, where it answers otherwise."""
+        """Return whether large logits made the kernel raise that answers on others."""
         asked = [sample for name in EXTREME for sample in self.context.regimes()[name].samples]
         return any(self.context.overflowed(function, sample) for sample in asked)
 
@@ -226,7 +226,7 @@ class Namer:
         return found is None or found.ids != ("low-precision",)
 
     def _curve(self) -> Diagnosis | None:
-        """What an error is that depends on the distance to a row's largest logit alone; v = 1 shows the weights.
+        """Name an error that depends only on the distance to a row's largest logit; v = 1 shows the weights.
 
         Rounding leaves no curve: equal distances come from logits, and belong to row sums, that are rounded otherwise.
         """
@@ -269,7 +269,7 @@ def _row_factor(one: Observation) -> float:
 
 
 def _share_off(function: str, wrong: list[Observation]) -> float:
-    """Of the entries of the arrays that are wrong the share that rounding does not explain."""
+    """Return the share of entries, in the wrong arrays, that rounding does not explain."""
     off = count = 0
     for one in wrong:
         errors = attention_errors(one.sample).worst
@@ -357,7 +357,7 @@ def _left(function: str, observed: list[Observation], indices: list[int], candid
 
 
 def _share(one: Observation, name: str, index: int, formula: Array, rows: NDArray[np.bool_]) -> float | None:
-    """What is left of one array's error: -1 where there is none, None where the formula contradicts it."""
+    """Return the rest of one array's error: -1 where there is none, None where the formula contradicts it."""
     true, part = truth(one.sample)[name].value, one.parts[index]
     allowed = _allowed(one.sample, name)
     with np.errstate(invalid="ignore", over="ignore"):

@@ -1,4 +1,4 @@
-"""What was seen of a kernel, for those who look for the mistake behind it."""
+"""Observations of a kernel, for the search for the mistake behind them."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ __all__ = ["Observation"]
 
 @dataclass(frozen=True, eq=False)
 class Observation:
-    """What a function returned on a sample, and which of its arrays are wrong."""
+    """Result of a function on a sample, with the arrays that are wrong."""
 
     sample: Sample
     parts: tuple[NDArray[np.float64], ...]

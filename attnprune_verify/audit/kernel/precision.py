@@ -38,7 +38,7 @@ class Precision:
 
     @property
     def stored(self) -> float:
-        """What one rounding of a stored intermediate costs: nothing extra where sums have the inputs' precision."""
+        """Rounding of a stored intermediate: nothing extra where sums have the inputs' precision."""
         return self.unit if self.unit > self.sums else 0.0
 
     def exact(self, values: Any) -> Array:
@@ -64,7 +64,7 @@ def _precision(name: str, digits: int, least: int, sums: tuple[int, int] | None 
     return Precision(name, 2.0**-digits, 2.0**-digits_of_sums, 2.0**least, 2.0**least_of_sums, 2.0**reach)
 
 
-_SINGLE = (24, -126)
+_SINGLE = (24, -126)  # float32: bits of the significand, least normal exponent (IEEE 754)
 PRECISIONS: dict[str, Precision] = {
     "float64": _precision("float64", 53, -1022),
     "float32": _precision("float32", *_SINGLE),

@@ -1,4 +1,4 @@
-"""What each mistake id says about a kernel, in one sentence."""
+"""One sentence about a kernel for each mistake id."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a kernel has to return: shapes and types."""
+"""Shapes and types of a kernel's results."""
 
 from __future__ import annotations
 

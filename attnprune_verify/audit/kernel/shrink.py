@@ -18,7 +18,7 @@ __all__ = ["cut", "cuts", "failure", "smallest_failing", "without"]
 
 # Calls and seconds of each of the three passes; jax compiles for every new shape.
 _CALLS = {"numpy": 40, "torch": 40, "jax": 8}
-_SECONDS = 2.0
+_SECONDS = 2.0  # chosen: as long as a reader waits for a smaller instance
 _ARRAYS = ("q", "k", "v", "do")
 _SEEDED = 64  # numbers; larger arrays are given by a formula where the failure stays
 

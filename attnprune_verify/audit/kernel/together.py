@@ -29,7 +29,7 @@ class Together:
     pairs: set[frozenset[str]] = field(default_factory=set)
 
     def describe(self) -> str:
-        """How many pairs and triples were asked, and which pairs are refused."""
+        """Describe the number of pairs and triples tried, and the pairs refused."""
         said = asked_together(self.rows, self.refused)
         listed = "; ".join(" with ".join(sorted(pair)) for pair in sorted(self.pairs, key=sorted))
         return f"{said}{f'; not together: {listed}' if listed else ''}"
@@ -98,7 +98,7 @@ def _tiny(features: tuple[str, ...]) -> Row:
 
 
 def _refuses(context: KernelContext, function: str, features: tuple[str, ...]) -> bool:
-    """Whether the function raises where it is given these features on a small plain instance."""
+    """Return whether the function raises on a small plain instance with these features."""
     key = (function, features)
     if key not in context.tiny:
         context.tiny[key] = _sample(context, _tiny(features), 0)

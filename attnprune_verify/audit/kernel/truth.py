@@ -1,4 +1,4 @@
-r"""What softmax attention and its gradients are on a sample, with a certain radius: balls, or float64 with its bound.
+r"""Softmax attention and its gradients on a sample, with a certain radius: balls, or float64 with its bound.
 
 Per query head, with the positions a query may attend to:
 
@@ -103,7 +103,7 @@ def _head(sample: Sample, item: int, head: int) -> dict[str, Any]:
     k, v = as_balls(sample.k[item, key]), as_balls(sample.v[item, key])
     scale = 1 / arb(sample.q.shape[3]).sqrt() if sample.scale is None else as_ball(sample.scale)
     allowed = _at(sample.allowed, sample, item, head)
-    scores = _Scores(sample, (item, head), scale, allowed)
+    scores = _TrueScores(sample, (item, head), scale, allowed)
     logits, slopes, by_bias = scores.of((q * k.transpose()).entries())
     kept = _kept(sample, item, head)
     dp = (do * v.transpose()).entries()
@@ -145,7 +145,7 @@ def _kept(sample: Sample, item: int, head: int) -> list[arb] | None:
     return [share if stays else arb(0) for stays in sample.dropout[item, head].ravel()]
 
 
-class _Scores:
+class _TrueScores:
     """The logits of one head in the declared order, with their derivatives by the scaled products and by the bias."""
 
     def __init__(self, sample: Sample, place: tuple[int, int], scale: arb, allowed: Any) -> None:

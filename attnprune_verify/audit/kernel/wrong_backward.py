@@ -58,7 +58,7 @@ class WrongGradient:
 
 
 def gradients(sample: Sample, wrong: WrongGradient) -> Three:
-    """What the wrong backward pass returns."""
+    """Return the result of the wrong backward pass."""
     with np.errstate(all="ignore"):
         return _gradients(sample, wrong)
 

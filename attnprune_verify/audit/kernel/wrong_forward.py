@@ -85,7 +85,7 @@ class Wrong:
 
 
 def output(sample: Sample, wrong: Wrong) -> Array:
-    """What the wrong formula returns."""
+    """Return the result of the wrong formula."""
     with np.errstate(all="ignore"):
         return np.asarray(_attend(sample, wrong, sample.q, sample.k, sample.v))
 

@@ -1,4 +1,4 @@
-"""How to add a claim: copy this file, or one entry of a file beside it, and name a new file in ``registry._MODULES``.
+"""Template of a claim: copy this file, or an entry of one beside it, and name a new file in ``registry._MODULES``.
 
 A statement of the paper carries its `\\label`; ours are `fix:` (beside what they repair) or `new:`. Evidence is found
 by that id: a theorem listed in ``proofs_check/coq/theorems.json``, a certificate, or a proof under the heading of that

@@ -152,7 +152,7 @@ def _attained_rank_one() -> Iterator[Case]:
 
 
 def _beside_a_steep_rest() -> Iterator[Case]:
-    """Where the curvature is L on the whole step."""
+    """Yield cases where the curvature is L on the whole step."""
     rest = steepest_rest()
     yield rest.but(f"{rest.origin} times 1.001", M=1.001 * rest["M"])
 

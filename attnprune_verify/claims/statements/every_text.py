@@ -1,4 +1,4 @@
-"""What pruning does to any text: tokens behind RMSNorm lie in one ellipsoid, and a row's KL is at most range^2 / 8."""
+"""Bounds of pruning for any text: tokens behind RMSNorm lie in one ellipsoid, and a row's KL is at most range^2 / 8."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def _norm_weight(rng: Generator, case: Case) -> dict[str, Any]:
 
 
 def _ranges(q: Quantities, moved: float = 1.0, eighth: float = 1.0, plain: float = 1.0) -> list[Relation]:
-    """Of tokens gamma * u, ||u|| <= sqrt d: the move of each logit, and the divergence of each row, twice."""
+    """Bound the move of each logit, and each row's divergence twice, for tokens gamma * u, ||u|| <= sqrt d."""
     longest = q.largest([q.square(x) for x in q.X])
     if not longest > 0:
         return []

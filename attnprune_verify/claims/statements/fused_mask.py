@@ -1,4 +1,4 @@
-"""What a mask on the fused weight means for a real layer: it need not factor, and heads do not add up (ours).
+"""A mask on the fused weight of a real layer (ours): it need not factor, and heads do not add up.
 
 The cases are integer layers, so ranks and logits are exact. The functions of the library that say the same of any layer
 are `fused_mask_ranks` and `sum_of_heads` in `attnprune_verify.model.fusion`.
@@ -71,7 +71,7 @@ def _cosine(q: Quantities, frequency: int) -> Any:
 
 
 def _rotary_ranks(q: Quantities, more: int = 3) -> list[Relation]:
-    """Of each frequency: rank at most 2 as it stands, at least 3 under the mask."""
+    """Require, for each frequency, rank at most 2 without the mask and at least 3 under it."""
     found = []
     for frequency in range(_size(q.case) // 2):
         part = _cosine(q, frequency)

@@ -1,4 +1,4 @@
-"""What descent does guarantee: the repaired theorem, its sharp form, and how little M = 1 needs."""
+"""Guarantees of descent: the repaired theorem, its sharp form, and those that M = 1 meets."""
 
 from __future__ import annotations
 
@@ -158,7 +158,7 @@ def _any_share(rng: Generator, case: Case) -> dict[str, Any]:
 
 
 def _stationary(q: Quantities, longer: float = 1.0, factor: float = 1.0) -> list[Relation]:
-    """Of the first ceil(1/(eta lam r^2)) iterates the one with the least of both sides' larger ratio.
+    """Judge the first ceil(1/(eta lam r^2)) iterates by the one whose larger ratio of both sides is least.
 
     `longer` makes the steps longer, beyond 1/L; `factor` scales the second right side.
     """

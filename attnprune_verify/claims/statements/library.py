@@ -1,4 +1,4 @@
-"""What `check` prints, judged: the certified numbers of `constants` and the guarantees, on the instances themselves."""
+"""The numbers that `check` prints, judged: those of `constants` and of the guarantees, on the instances themselves."""
 
 from __future__ import annotations
 

@@ -23,7 +23,7 @@ _LARGEST_RANGE = 600.0
 
 
 def _rows(q: Quantities) -> list[tuple[Any, ...]]:
-    """Of each row that can move: C_+ ||Pi Delta_i||^2, the range of Delta_i, V_i, t_i, max_j (c_j - <c, s>)_+."""
+    """Return, for rows that can move: C_+ ||Pi Delta_i||^2, the range of Delta_i, V_i, t_i, max_j (c_j - <c, s>)_+."""
     delta, found = q.X @ (q.gradient * q.W) @ q.X.T, []
     for i in np.flatnonzero(q.row_sizes >= 2):
         S = q.allowed[i]

@@ -59,7 +59,7 @@ def _floor(q: Quantities, steep: float = 1.0, sign: float = 1.0) -> list[Relatio
 
 
 def _library(q: Quantities, more: float = 1.0) -> list[Relation]:
-    """What `certified_mask_gap` returns against every mask, and the mask it found against its divergence."""
+    """Compare the bound of `certified_mask_gap` with every mask, and the mask it found with its divergence."""
     if q.d**2 > _MOST_ENTRIES:
         return []
     instance, one = Instance(q.case["X"], q.case["W"], mask=q.case["mask"]), q.number(1.0)

@@ -61,7 +61,7 @@ def _title(id_: str) -> str:
 
 
 def _where(entry: Measured) -> str:
-    """What it was measured on: a sentence about more would be broader than its check."""
+    """Return what the sentence was measured on; a sentence about more would be broader than its check."""
     which: dict[str, list[str]] = {}
     for data in entry.data:
         kind, _, one = data.partition(": ")
@@ -71,7 +71,7 @@ def _where(entry: Measured) -> str:
 
 
 def _counts(entry: Measured) -> str:
-    """How many readings say what, and why some say nothing."""
+    """Return how many readings agree and disagree, and why some decide nothing."""
     counts = Counter(one.verdict for one in entry.findings)
     verbs = {"agrees": "agree", "disagrees": "disagree", "undecided": "are undecided"}
     said = ", ".join(f"{counts[word]} {verb}" for word, verb in verbs.items() if counts[word])
@@ -84,7 +84,7 @@ def _counts(entry: Measured) -> str:
 
 
 def _besides(entry: Measured) -> str:
-    """What was found where the sentence had not been asked: to leave it out would be to choose."""
+    """Return the findings that nobody had predicted; to leave them out would be to choose."""
     return f"Besides, where no bound was set beforehand: {'; '.join(entry.besides)}. " if entry.besides else ""
 
 

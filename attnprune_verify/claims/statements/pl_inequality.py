@@ -60,7 +60,7 @@ def _unsquared_allowed(q: Quantities) -> Relation:
 
 
 def _literal_hypotheses(mask: str, formal: bool) -> tuple:  # type: ignore[type-arg]
-    """Those of the assumptions that `check` asks for; the informal version leaves out M and lam."""
+    """Return the assumptions that `check` tests; the informal version leaves out M and lam."""
     known = {
         "beta": beta_positive(mask),
         "delta": delta_positive(mask),

@@ -1,4 +1,4 @@
-"""What the proof of the PL inequality is made of: true lemmas, two of which the causal mask makes vacuous."""
+"""Ingredients of the PL inequality's proof: true lemmas, two of which the causal mask makes vacuous."""
 
 from __future__ import annotations
 

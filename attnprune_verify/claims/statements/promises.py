@@ -1,4 +1,4 @@
-"""What `check` promises for descent from M = 1: floors, gradients, gaps and rates, as the library computes them."""
+"""Promises of `check` for descent from M = 1: floors, gradients, gaps and rates, as the library computes them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the text says about its synthetic experiments: parameters that contradict the theory, at the paper's sizes."""
+"""Sentences of the text on its synthetic experiments: parameters that contradict the theory, at the paper's sizes."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def _largest_logit(q: Quantities, limit: float) -> Relation:
 
 
 def _steepest_rows() -> Iterator[Case]:
-    """Of each draw the row that bends most at M = 1, and the direction V in which it does.
+    """Return the row of each draw that bends most at M = 1, and the direction V in which it does.
 
     Row i sees V through the logits' move A V = X (V o W)^T x_i and answers J A V. With D = diag(sum_a W_ab^2 x_ia^2),
     (J A)(J A)^T = J X D X^T J, so V = W o (x_i (X^T J y)^T) for the leading left singular vector y.
@@ -150,7 +150,7 @@ def _taller(rng: Generator, case: Case) -> Case:
 
 
 def _squared_off(q: Quantities) -> Quantities:
-    """As many tokens as features."""
+    """Cut the case to as many tokens as features."""
     return Quantities(q.case.but(X=q.case["X"][: q.case["X"].shape[1]]), q.arithmetic)
 
 

@@ -1,4 +1,4 @@
-"""What the text says about its experiments on Llama-3.2-1B: reported numbers, shapes, ratios, a cross-reference."""
+"""Sentences of the text on its experiments on Llama-3.2-1B: reported numbers, shapes, ratios, a cross-reference."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def _least_xi(q: Quantities, factor: Fraction = Fraction(1)) -> Relation:
 
 
 def _pruned_shares() -> dict[str, Fraction]:
-    """What is pruned of what: half of every MLP with half of some W_Q and W_K, the only maps the method prunes.
+    """Return the pruned shares: half of every MLP with half of some W_Q and W_K, the only maps the method prunes.
 
     W_Q and W_K of the last layer (Section 6.2) or of all (Table 1's "Attn"), over all parameters or over the blocks'
     maps.

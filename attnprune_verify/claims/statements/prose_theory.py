@@ -1,4 +1,4 @@
-"""What the text says about its own theory: rates, bounds, masks and steps."""
+"""Sentences of the text on its own theory: rates, bounds, masks and steps."""
 
 from __future__ import annotations
 
@@ -88,7 +88,7 @@ def _with_rho(rng: Generator, case: Case) -> Case:
 
 
 def _proportion(q: Quantities, more: int = 0) -> Relation:
-    """Of both ways to count the one that comes nearer."""
+    """Return the nearer of both ways to count."""
     M = q.case["M"]
     wanted = int(q.case["rho"] * M.size) + more
     return equal(

@@ -94,7 +94,7 @@ def _attention(q: Quantities, V: Any) -> Any:
 
 
 def _library(q: Quantities, more: float = 1.0) -> list[Relation]:
-    """What `certified_refit` returns against weights on the support, and the weights it found."""
+    """Compare the bound of `certified_refit` with weights on the support, and with the weights it found."""
     if q.d**2 > _MOST_ENTRIES:
         return []
     case, one, rows = q.case, q.number(1.0), q.number(float(q.n))

@@ -1,4 +1,4 @@
-"""What rows say apart: curvature with each row's own constant, and where the PL constant of the operator is 0."""
+"""Rows on their own: curvature with each row's own constant, and where the PL constant of the operator is 0."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _ROUNDING = 1e-9
 
 
 def _row_constants(q: Quantities) -> list[tuple[int, Any, Any]]:
-    """Of each row with a choice: its number, C_i^+ and C_i^-."""
+    """Return for each row with a choice its number, C_i^+ and C_i^-."""
     found, zero = [], q.number(0.0)
     for i in np.flatnonzero(q.row_sizes >= 2):
         s, c = q.F[i, q.allowed[i]], q.c[i, q.allowed[i]]

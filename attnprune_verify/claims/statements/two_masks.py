@@ -25,7 +25,7 @@ _STEPS = 6  # chosen: the first six steps are compared
 
 
 def _layer(rng: Generator, case: Case) -> Case:
-    """As many heads as divide the columns, or fewer, and as many key heads as divide those."""
+    """Return a layer: heads whose number divides the columns, and key heads whose number divides the heads."""
     columns, n = case["W_Q"].shape[1], len(case["X"])
     heads = int(rng.choice([h for h in range(1, columns + 1) if columns % h == 0]))
     groups = int(rng.choice([g for g in range(1, heads + 1) if heads % g == 0]))

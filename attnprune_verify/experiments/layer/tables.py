@@ -8,13 +8,14 @@ from typing import Any
 import numpy as np
 
 from attnprune_verify.experiments.layer.run import LayerResults
+from attnprune_verify.experiments.runs import Row
 
 __all__ = ["REFERENCE", "by_layer", "by_method", "ratio_of_means"]
 
 REFERENCE = "sparsegpt"
 
 
-def by_method(results: LayerResults) -> list[dict[str, Any]]:
+def by_method(results: LayerResults) -> list[Row]:
     """One row per method, rho and n over all layers, heads and seeds.
 
     `ratio` is the geometric mean over (layer, head, seed) of the held-out error over SparseGPT's on the same head and
@@ -43,7 +44,7 @@ def by_method(results: LayerResults) -> list[dict[str, Any]]:
     return table
 
 
-def by_layer(results: LayerResults) -> list[dict[str, Any]]:
+def by_layer(results: LayerResults) -> list[Row]:
     """One row per method, rho, n and layer: the mean over heads and seeds, and its ratio to SparseGPT's mean."""
     groups = _groups(results.rows, "method", "rho", "n", "layer")
     table = []
@@ -69,11 +70,11 @@ def ratio_of_means(results: LayerResults, method: str, reference: str = REFERENC
     return _mean(ours) / _mean(theirs) if ours and theirs and _mean(theirs) > 0 else None
 
 
-def _mean(rows: list[dict[str, Any]], name: str = "held_out") -> float:
+def _mean(rows: list[Row], name: str = "held_out") -> float:
     return float(np.mean([row[name] for row in rows]))
 
 
-def _paired(rows: list[dict[str, Any]], reference: list[dict[str, Any]]) -> list[float]:
+def _paired(rows: list[Row], reference: list[Row]) -> list[float]:
     known = {(row["layer"], row["head"], row["seed"]): row["held_out"] for row in reference}
     pairs = [(row["held_out"], known.get((row["layer"], row["head"], row["seed"]), 0.0)) for row in rows]
     return [ours / theirs for ours, theirs in pairs if theirs > 0]
@@ -91,12 +92,12 @@ def _spread(ratios: list[float]) -> dict[str, float | None]:
     }
 
 
-def _select(rows: Iterable[dict[str, Any]], **fixed: Any) -> list[dict[str, Any]]:
+def _select(rows: Iterable[Row], **fixed: Any) -> list[Row]:
     return [row for row in rows if all(row[name] == value for name, value in fixed.items())]
 
 
-def _groups(rows: Iterable[dict[str, Any]], *names: str) -> dict[tuple[Any, ...], list[dict[str, Any]]]:
-    found: dict[tuple[Any, ...], list[dict[str, Any]]] = {}
+def _groups(rows: Iterable[Row], *names: str) -> dict[tuple[Any, ...], list[Row]]:
+    found: dict[tuple[Any, ...], list[Row]] = {}
     for row in rows:
         found.setdefault(tuple(row[name] for name in names), []).append(row)
     return found

@@ -20,6 +20,7 @@ from scipy.special import stdtrit
 from attnprune_verify.experiments.paired import LEVEL, RULE, Doubts, all_of, is_below, verdicts
 from attnprune_verify.experiments.perplexity.run import PerplexityResults
 from attnprune_verify.experiments.perplexity.tables import REFERENCE, by_draws
+from attnprune_verify.experiments.runs import Row
 from attnprune_verify.whole_model.plan import DENSE
 
 __all__ = ["PerplexityFinding", "perplexity_statements"]
@@ -93,7 +94,7 @@ class _Sentence(NamedTuple):
     doubts: Doubts
 
 
-def perplexity_statements(results: PerplexityResults, *, bounds: bool = True) -> list[dict[str, Any]]:
+def perplexity_statements(results: PerplexityResults, *, bounds: bool = True) -> list[Row]:
     """Every sentence that the measured methods allow to be judged: the fields of `PerplexityFinding` each.
 
     Parameters
@@ -134,20 +135,18 @@ class _Table:
     def __init__(self, results: PerplexityResults) -> None:
         self.held = results.plan.hold
         self.means = {_key(row): row for row in by_draws(results) if row["layer"] is None}
-        self._rows: dict[tuple[Any, ...], list[dict[str, Any]]] = {}
+        self._rows: dict[tuple[Any, ...], list[Row]] = {}
         for row in results.rows:
             if row["layer"] is None:
                 self._rows.setdefault(_key(row), []).append(row)
 
-    def settings(self) -> list[dict[str, Any]]:
+    def settings(self) -> list[Row]:
         """Sizes and calibration sizes that were measured, budgets by matrix."""
         names = ("rho", "pattern", "k")
         found = dict.fromkeys(tuple(row[name] for name in names) for row in self.means.values())
         return [dict(zip(names, values, strict=True)) for values in found]
 
-    def below(
-        self, one: dict[str, Any], other: dict[str, Any], factor: float, what: str = "nll"
-    ) -> tuple[Doubts, str] | None:
+    def below(self, one: Row, other: Row, factor: float, what: str = "nll") -> tuple[Doubts, str] | None:
         """Test, over common draws, whether one setting's perplexity (or "kl") is below `factor` times the other's."""
         first, second = (self._rows.get(_key(setting), []) for setting in (one, other))
         beside = {row["seed"]: row for row in second}
@@ -222,7 +221,7 @@ def _baselines(table: _Table) -> Iterator[_Sentence]:
         )
 
 
-def _table_1(table: _Table) -> list[dict[str, Any]]:
+def _table_1(table: _Table) -> list[Row]:
     """The settings of Table 1: half of the weights, nothing structured; k is swept."""
     return [one for one in table.settings() if one["rho"] == _TABLE_1 and one["pattern"] is None]
 
@@ -282,8 +281,8 @@ def _ours(table: _Table, promised_here: bool) -> Iterator[_Sentence]:
 
 def _compared(
     table: _Table,
-    one: dict[str, Any],
-    other: dict[str, Any],
+    one: Row,
+    other: Row,
     id_: str,
     says: str,
     criterion: str,
@@ -309,7 +308,7 @@ def _interval(logs: NDArray[np.float64]) -> str:
     return f"{middle:.4g} [{low:.4g}, {high:.4g}]"
 
 
-def _row(setting: dict[str, Any], rest: str, attention: str) -> dict[str, Any]:
+def _row(setting: Row, rest: str, attention: str) -> Row:
     return {**setting, "rest": rest, "attention": attention, "budget": "matrix"}
 
 
@@ -317,10 +316,10 @@ def _zeros(size: float | str) -> str:
     return size if isinstance(size, str) else f"rho = {size:g}"
 
 
-def _reading(row: dict[str, Any]) -> str:
+def _reading(row: Row) -> str:
     budgets = "" if row["budget"] == "matrix" else f", budgets {row['budget']}"
     return f"rest {row['rest']}, {_zeros(row['pattern'] or row['rho'])}{budgets}, k = {row['k']}"
 
 
-def _key(row: dict[str, Any]) -> tuple[Any, ...]:
+def _key(row: Row) -> tuple[Any, ...]:
     return tuple(row[name] for name in ("rest", "attention", "budget", "rho", "pattern", "k"))

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 from scipy.special import stdtrit
 
 from attnprune_verify.experiments.perplexity.run import PerplexityResults
+from attnprune_verify.experiments.runs import Row
 
 __all__ = ["REFERENCE", "by_draws", "paired_ratio"]
 
@@ -17,7 +17,7 @@ REFERENCE = "sparsegpt"
 _SETTING = ("rho", "pattern", "k", "layer")
 
 
-def by_draws(results: PerplexityResults) -> list[dict[str, Any]]:
+def by_draws(results: PerplexityResults) -> list[Row]:
     """One row per method and setting, over all draws of calibration windows.
 
     `added` is the relative increase of perplexity over the dense model; `ratio` the geometric mean over the draws of
@@ -47,7 +47,7 @@ def by_draws(results: PerplexityResults) -> list[dict[str, Any]]:
 
 
 def paired_ratio(
-    results: PerplexityResults, ours: dict[str, Any], reference: dict[str, Any]
+    results: PerplexityResults, ours: Row, reference: Row
 ) -> tuple[float, float | None, float | None] | None:
     """Geometric mean over the draws of KL over the reference's on the same draw, with its 95 % interval.
 
@@ -66,7 +66,7 @@ def paired_ratio(
     return math.exp(centre), math.exp(centre - reach), math.exp(centre + reach)
 
 
-def _select(rows: Sequence[dict[str, Any]], fixed: dict[str, Any]) -> list[dict[str, Any]]:
+def _select(rows: Sequence[Row], fixed: Row) -> list[Row]:
     return [row for row in rows if all(row[name] == value for name, value in fixed.items())]
 
 
