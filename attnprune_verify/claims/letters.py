@@ -198,7 +198,7 @@ def _slope_of_square(q: Quantities) -> Any:
     return np.reshape([lam * (((M + E) ** 2).sum() - ((M - E) ** 2).sum()) / 4 for E in units], M.shape)
 
 
-def _walk(q: Quantities, eta: float | Meaning, steps: int) -> list[Quantities]:
+def _walk(q: Quantities, eta: float | Callable[[Quantities], float], steps: int) -> list[Quantities]:
     """The iterates M_0 = 1, M_1, ..., of gradient descent by eta, which may be a function of the point."""
     found = [q.at(np.ones((q.d, q.d)))]
     for _ in range(steps):

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import shutil
+import subprocess
 from fractions import Fraction
 from pathlib import Path
 
@@ -57,3 +59,41 @@ def test_a_gap_loses_the_drift_at_both_of_its_ends(
     else:
         with pytest.raises(GaveUp, match="gap"):
             returned_mask.check(document)
+
+
+ROOTS = """
+let () =
+  List.iter (fun bits ->
+      Real.bits := bits;
+      for k = 1 to 400 do
+        let x = { Real.m = Z.of_int k; e = -3 } in
+        let square upwards = let r = Real.root ~upwards x in Real.times r r in
+        assert (Real.order (square false) x <= 0 && Real.order x (square true) <= 0)
+      done)
+    [ 8; 24; 64 ];
+  print_string "roots"
+"""
+
+
+@pytest.mark.skipif(shutil.which("ocamlfind") is None, reason="the second checker needs OCaml")
+def test_roots_of_the_second_checker_are_rounded_outwards(tmp_path: Path) -> None:
+    """The square of the lower root is not above the number, that of the upper one not below."""
+    sources = ["refuse.ml", "exact.ml", "real.ml"]
+    for name in sources:
+        shutil.copy(CERTIFICATES.parent / "second" / name, tmp_path)
+    (tmp_path / "roots.ml").write_text(ROOTS, encoding="utf-8")
+    command = [
+        "ocamlfind",
+        "ocamlc",
+        "-w",
+        "-a",
+        "-package",
+        "zarith,unix",
+        "-linkpkg",
+        *sources,
+        "roots.ml",
+        "-o",
+        "roots",
+    ]
+    subprocess.run([*command, "-o", "roots"], cwd=tmp_path, check=True, capture_output=True)
+    assert subprocess.run([tmp_path / "roots"], capture_output=True, text=True, check=True).stdout == "roots"
