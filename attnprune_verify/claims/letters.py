@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from attnprune_verify.claims.quantities import Quantities
+from attnprune_verify.claims.walked_letters import WALKED, along_gradient, directional_step, step
 
 __all__ = ["COMMON", "OF_CLAIM", "Letters", "letters_of"]
 
@@ -178,101 +179,11 @@ def _choosing(q: Quantities) -> Any:
     return q.row_sizes >= 2
 
 
-def _step(q: Quantities, L: float) -> Any:
-    return float(q.case["stretch"]) / float(L) * (1 - 1e-9)
-
-
-def _along_gradient(q: Quantities) -> Any:
-    return np.asarray(q.PiA, dtype=float) @ np.ravel(q.gradient)
-
-
-def _directional_step(q: Quantities) -> Any:
-    size = q.square(q.gradient)
-    return size / (q.lam * size + COMMON["C_+"](q) * q.square(_along_gradient(q)))
-
-
 def _slope_of_square(q: Quantities) -> Any:
     """The central difference of lam ||M||^2/2 in each entry, exact for a quadratic."""
     M, lam = np.asarray(q.M, dtype=float), float(q.lam)
     units = np.eye(M.size).reshape(-1, *M.shape)
     return np.reshape([lam * (((M + E) ** 2).sum() - ((M - E) ** 2).sum()) / 4 for E in units], M.shape)
-
-
-def _walk(q: Quantities, eta: float | Meaning, steps: int) -> list[Quantities]:
-    """The iterates M_0 = 1, M_1, ..., of gradient descent by eta, which may be a function of the point."""
-    found = [q.at(np.ones((q.d, q.d)))]
-    for _ in range(steps):
-        here = found[-1]
-        found.append(q.at(here.M - here.gradient * (eta(here) if callable(eta) else eta)))
-    return found
-
-
-def _sharp(q: Quantities) -> Any:
-    return q.lam + COMMON["C_+"](q) * q.K**2
-
-
-def _simple(q: Quantities) -> Any:
-    return q.lam + 1.25 * q.K**2
-
-
-def _confining(L: Meaning) -> Letters:
-    """Letters of a walk of eight steps, or as many as the case has, by its stretch over L: a number for each t."""
-
-    def over(more: int, of: Meaning) -> Meaning:
-        return lambda q: [of(one) for one in _walk(q, _step(q, L(q)), int(q.case.get("steps", 8)) + more)]
-
-    return {
-        "g": lambda q: q.gradient,
-        "eta": lambda q: _step(q, L(q)),
-        "L": L,
-        "T": lambda q: np.arange(1, int(q.case.get("steps", 8)) + 1),
-        "L(M - eta g)": lambda q: q.at(q.M - q.gradient * _step(q, L(q))).L,
-        "||M_t||_F^2": over(0, lambda q: q.square(q.M)),
-        "||c_t||_F^2": over(0, lambda q: q.square(q.c)),
-        "L(M_t)": over(0, lambda q: q.L),
-        "L(M_{t+1}) - L(M_t)": lambda q: np.diff(over(0, lambda one: one.L)(q)),
-        "min_{t<T} ||grad L(M_t)||_F^2": lambda q: np.minimum.accumulate(
-            over(-1, lambda one: one.square(one.gradient))(q)
-        ),
-    }
-
-
-def _directional_walk(q: Quantities) -> list[Quantities]:
-    """Return one iterate a step of the case, fewer where the descent comes to rest."""
-    found = _walk(
-        q, lambda here: _directional_step(here) if here.gradient.any() else 0.0, int(q.case.get("steps", 4)) - 1
-    )
-    return [one for one in found if one.gradient.any()]
-
-
-def _first_accepted(q: Quantities) -> Any:
-    """The first of eta_0, beta eta_0, beta^2 eta_0, ... that decreases L by alpha eta ||g||^2."""
-    eta, g = float(q.case["first"]), q.gradient
-    while q.at(q.M - g * eta).L > q.L - float(q.case["alpha_"]) * eta * q.square(g):
-        eta *= float(q.case["beta_"])
-    return eta
-
-
-def _of_the_theorem(L: Meaning, least: Callable[[list[Quantities], Quantities], Any]) -> Letters:
-    """Letters of the repaired theorem: a walk of T steps, mu from what is least on the way, and the eps of that T."""
-
-    def walk(q: Quantities) -> list[Quantities]:
-        return _walk(q, _step(q, L(q)), int(q.case["T"]) - 1)
-
-    def mu(q: Quantities) -> Any:
-        return 2 * least(walk(q), q) ** 2
-
-    def smallest(q: Quantities) -> Any:
-        return min(one.L_attn / q.n**2 + q.lam**2 * one.square(one.M) / (mu(q) * q.n**2) for one in walk(q))
-
-    return {
-        "eta": lambda q: _step(q, L(q)),
-        "mu": mu,
-        "T": lambda q: float(q.case["T"]),
-        "L(M_0)": lambda q: q.at(np.ones((q.d, q.d))).L,
-        "eps": lambda q: 2 * q.lam * q.d**2 / (_step(q, L(q)) * mu(q) * float(q.case["T"]) * q.n**2),
-        "min_{t<T} [L_attn(M_t)/n^2 + lam^2 ||M_t||^2/(mu n^2)]": smallest,
-    }
 
 
 _SPECTRAL: Letters = {"||": lambda q: "_2"}
@@ -372,43 +283,16 @@ OF_CLAIM: Mapping[str, Letters] = {
     },
     "new:descent_lemma": {
         "g": lambda q: q.gradient,
-        "eta": lambda q: _step(q, q.lam + 1.25 * q.K**2),
-        "L(M - eta g)": lambda q: q.at(q.M - q.gradient * _step(q, q.lam + 1.25 * q.K**2)).L,
+        "eta": lambda q: step(q, q.lam + 1.25 * q.K**2),
+        "L(M - eta g)": lambda q: q.at(q.M - q.gradient * step(q, q.lam + 1.25 * q.K**2)).L,
     },
     "new:directional_step": {
         "g": lambda q: q.gradient,
-        "Pi A g": _along_gradient,
-        "L(M - eta g)": lambda q: q.at(q.M - q.gradient * _directional_step(q)).L,
+        "Pi A g": along_gradient,
+        "L(M - eta g)": lambda q: q.at(q.M - q.gradient * directional_step(q)).L,
     },
     "lem:grad_reg": {"dL_reg/dM": _slope_of_square},
-    "new:armijo_step": {
-        "eta": _first_accepted,
-        "eta_0": lambda q: float(q.case["first"]),
-        "alpha": lambda q: float(q.case["alpha_"]),
-        "beta": lambda q: float(q.case["beta_"]),
-    },
-    "new:confinement": _confining(_simple),
-    "new:confinement_sharp": _confining(_sharp),
-    "new:gradient_norm": {
-        "L": _sharp,
-        "T": lambda q: float(q.case["T"]),
-        "r": lambda q: math.sqrt(_sharp(q) / (q.lam * float(q.case["T"]))),
-        "min_{t<T} ||grad L(M_t)||_F": lambda q: min(
-            q.norm(one.gradient) for one in _walk(q, (1 - 1e-9) / _sharp(q) * (1 - 1e-9), int(q.case["T"]) - 1)
-        ),
-    },
-    "new:stopping_rule": {
-        "min_{t<T} ||grad L(M_t)||^2": lambda q: np.minimum.accumulate(
-            [one.square(one.gradient) for one in _directional_walk(q)]
-        ),
-        "sum_{t<T} eta_t": lambda q: np.cumsum([_directional_step(one) for one in _directional_walk(q)]),
-    },
-    "new:our_convergence_sharp": _of_the_theorem(
-        _sharp, lambda walk, q: q.kappa_T * min(one.lambda_2 for one in walk)
-    ),
-    "fix:our_convergence": _of_the_theorem(
-        _simple, lambda walk, q: q.w_min * q.beta * min(one.delta_allowed for one in walk)
-    ),
+    **WALKED,
     "new:ray_monotone": {
         "d/dtau L_attn(tau 1)": lambda q: q.at(np.ones((q.d, q.d)) * float(q.case["tau"])).G.sum(),
     },

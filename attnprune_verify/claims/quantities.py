@@ -343,15 +343,11 @@ def extreme_eigenvalues(symmetric: Any, arithmetic: Arithmetic) -> tuple[Any, An
 
 def positive_definite(gram: Any, shift: Any) -> bool:
     """Return whether gram - shift I certainly has positive pivots (L D L^T without square roots)."""
-    work = gram.copy()
-    size = len(work)
-    for i in range(size):
-        work[i, i] = work[i, i] - shift
-    for k in range(size):
+    work = gram - np.diag([shift] * len(gram))
+    for k in range(len(work)):
         if not work[k, k] > 0:
             return False
-        for i in range(k + 1, size):
-            work[i, k + 1 :] = work[i, k + 1 :] - work[i, k] / work[k, k] * work[k, k + 1 :]
+        work[k + 1 :, k + 1 :] -= np.outer(work[k + 1 :, k] / work[k, k], work[k, k + 1 :])
     return True
 
 
@@ -363,10 +359,9 @@ def _eigenvalues(symmetric: Any) -> list[arb]:
     eigenvalue of S is that of B times a factor between the inverses of the extreme eigenvalues of V^T V, which is
     nearly I.
     """
-    size = len(symmetric)
     vectors = _near_eigenvectors(symmetric)
     near_diagonal = vectors.T @ symmetric @ vectors
-    defect = vectors.T @ vectors - BALL.lift(np.eye(size))
+    defect = vectors.T @ vectors - BALL.lift(np.eye(len(symmetric)))
     spread = BALL.largest(np.abs(defect).sum(axis=1)).upper()
     if not spread < 1:
         raise Undecidable("eigenvectors that are not independent")
@@ -382,14 +377,10 @@ def _near_eigenvectors(symmetric: Any) -> Any:
     """Approximate eigenvectors of the midpoints: nothing rests on their quality but the width of the enclosures."""
     import mpmath
 
-    size = len(symmetric)
     with mpmath.workprec(ctx.prec):
-        middle = mpmath.matrix(size, size)
-        for i in range(size):
-            for j in range(size):
-                middle[i, j] = mpmath.mpf(arb(symmetric[i, j]).mid())
+        middle = mpmath.matrix([[mpmath.mpf(arb(entry).mid()) for entry in row] for row in symmetric.tolist()])
         try:
             _, found = mpmath.eigsy((middle + middle.T) / 2)
         except (RuntimeError, ZeroDivisionError) as error:
             raise Undecidable("eigenvectors") from error
-        return np.array([[arb(found[i, j]) for j in range(size)] for i in range(size)], dtype=object)
+        return np.array([[arb(entry) for entry in row] for row in found.tolist()], dtype=object)

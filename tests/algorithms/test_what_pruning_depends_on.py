@@ -5,6 +5,7 @@ from itertools import product
 import numpy as np
 import pytest
 
+from attnprune_verify.algorithms.baselines.wanda import wanda_report
 from attnprune_verify.algorithms.descent import Run
 from attnprune_verify.algorithms.gap import mask_gap
 from attnprune_verify.algorithms.matrix.allocation import GRID, allocate
@@ -12,9 +13,11 @@ from attnprune_verify.algorithms.matrix.budget import Share
 from attnprune_verify.algorithms.matrix.damping import MomentSum, second_moments
 from attnprune_verify.algorithms.matrix.methods import MATRIX_METHODS, prune_matrix
 from attnprune_verify.algorithms.readings import as_reading
+from attnprune_verify.algorithms.refit import refit_pair
 from attnprune_verify.algorithms.selection import smallest, undecided
 from attnprune_verify.algorithms.trace import Settings
 from attnprune_verify.instance.problem import Instance
+from attnprune_verify.model import factored_loss
 from attnprune_verify.model.objective import Objective
 from tests.algorithms.test_matrix_methods import problem
 
@@ -120,3 +123,27 @@ def test_no_bound_is_above_what_was_judged(balls, monkeypatch):
         monkeypatch.setattr(mask_gap, name, lambda *_: 1e9)
     found = mask_gap.certified_mask_gap(instance, rho=0.5, steps=5)
     assert found.bound == found.kl and found.ratio == 1.0
+
+
+def test_an_entry_that_float32_could_decide_otherwise_is_undecided():
+    """Scores a ten-millionth apart, and as far apart as no rounding brings together."""
+    weight = np.array([[1.0, 1.0 + 1e-8, 3.0, 5.0]])
+    found = wanda_report(weight, np.ones((1, 2, 4)), 0.25)
+    np.testing.assert_array_equal(found.pruned, [[True, False, False, False]])
+    np.testing.assert_array_equal(found.undecided, [[True, True, False, False]])
+
+
+@pytest.mark.parametrize("rate", [0.02, 0.5, 2.0])
+def test_tuned_weights_are_those_of_the_least_loss_that_was_seen(rate):
+    """Also where large steps make the loss rise again, still below its start."""
+    rng = np.random.default_rng(6)
+    X, W_Q, W_K = rng.normal(size=(8, 5, 4)), rng.normal(size=(4, 3)), rng.normal(size=(4, 3))
+    kept = (np.abs(W_Q) > 0.5).astype(float), (np.abs(W_K) > 0.5).astype(float)
+    found = refit_pair(X, W_Q, W_K, *kept, rate=rate, steps=60)
+    least = found.validation[found.validation[:, 1].argmin()]
+    assert found.steps == least[0]
+    ratios = [
+        np.where(keep == 1, tuned / W, 0.0)
+        for tuned, W, keep in zip((found.W_Q, found.W_K), (W_Q, W_K), kept, strict=True)
+    ]
+    assert factored_loss(*ratios, X[6:], W_Q, W_K) == pytest.approx(least[1], rel=1e-9)

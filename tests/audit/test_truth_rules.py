@@ -6,9 +6,12 @@ import numpy as np
 import pytest
 
 from attnprune_verify.audit.truth import reference as truth
+from attnprune_verify.audit.truth import tolerance
 from attnprune_verify.audit.truth.asked import asked_samples
 from attnprune_verify.audit.truth.precision import precision_named
-from attnprune_verify.audit.truth.tolerance import normwise_factor
+from attnprune_verify.audit.truth.tolerance import compare, hidden_terms, judge, normwise_factor
+
+U = 2.0**-53
 
 
 def sample():
@@ -44,3 +47,33 @@ def test_the_spread_of_a_short_format_is_that_of_float32_as_much_coarser(name):
     assert coarser > 1000
     found, base = truth.spread("gradient", short), truth.spread("gradient", plain)
     assert found == pytest.approx([coarser * spread for spread in base], rel=1e-9, abs=0) and min(base) > 0
+
+
+def test_a_loop_over_a_batch_rounds_once_a_position_of_every_sample():
+    """Three equal samples have the sizes of one, and three times as many positions to add up."""
+    one = asked_samples("gradient", 0, "n>d")[0]
+    three = one.changed(X=np.stack([one.X] * 3))
+    alone, together = (truth.loop_error("gradient", each, U)[0] for each in (one, three))
+    n, more = one.n**2, one.n + one.d + 8
+    np.testing.assert_allclose(together, alone * (3 * n + more) / (n + more), rtol=1e-9)
+
+
+def test_a_result_is_seen_as_coarsely_as_its_coarsest_part():
+    one = asked_samples("loss_and_gradient", 0, "full")[0]
+    parts = tuple(part.value for part in truth.reference("loss_and_gradient", one))
+    each = [
+        compare(part, right, noise, one.unit_roundoff, one.n).resolution
+        for part, right, noise in zip(
+            parts, truth.reference("loss_and_gradient", one), truth.spread("loss_and_gradient", one), strict=True
+        )
+    ]
+    assert min(each) < max(each) == judge("loss_and_gradient", one, parts).resolution
+
+
+@pytest.mark.parametrize(("sizes", "hidden"), [((1.0, 1.0), None), ((1.0, 0.0), "made up"), ((0.0, 1.0), "made up")])
+def test_a_term_shows_where_every_part_shows_it(sizes, hidden, monkeypatch):
+    one = asked_samples("loss_and_gradient", 0, "full")[0]
+    parts = truth.reference("loss_and_gradient", one)
+    made = tuple(size * (1 + np.abs(part.value)) for size, part in zip(sizes, parts, strict=True))
+    monkeypatch.setattr(tolerance, "_terms", lambda *_: {"made up": made})
+    assert hidden_terms("loss_and_gradient", [one]) == hidden

@@ -11,12 +11,13 @@ import pytest
 from flint import arb
 
 from attnprune_verify.claims import evidence
+from attnprune_verify.claims.campaign.judge import ROUNDING, _slack
 from attnprune_verify.claims.case import Case
 from attnprune_verify.claims.core import Claim, Hypothesis, Strength, Verdict
 from attnprune_verify.claims.evidence import weigh
 from attnprune_verify.claims.hypotheses import ANY_MASK, CAUSAL, FULL
 from attnprune_verify.claims.judge import Judgement, judge
-from attnprune_verify.claims.relation import Relation, agrees_to, at_most
+from attnprune_verify.claims.relation import Relation, agrees_to, at_most, equal
 from attnprune_verify.claims.statements._template import CLAIMS
 
 SHOWS: dict[str, tuple[Any, Any]] = {
@@ -122,3 +123,11 @@ def test_a_theorem_about_one_mask_proves_nothing_about_another(
 def test_arrays_agree_where_every_entry_does(far: tuple[int, ...]) -> None:
     sides = np.array([arb(1)] * 3), np.array([arb(2) if place in far else arb(1) for place in range(3)])
     assert agrees_to(at_most(*sides), 30) is (not far)
+
+
+@pytest.mark.parametrize("off", [(), (1e-6,), (1e-6, 1e-8), (1e-8, 0.0, 1e-6), (0.0, 1e-6, 1e-7)])
+def test_an_identity_has_the_slack_of_its_worst_entry(off: tuple[float, ...]) -> None:
+    """Floats a millionth apart beside floats that are nearer: 1 - error/bound of the worst, wherever it stands."""
+    lhs = np.ones(max(len(off), 1))
+    found = _slack(0.0, equal(lhs, lhs + np.array(off or (0.0,))))
+    assert found == (pytest.approx(1 - 1e-6 / (ROUNDING * 2), rel=1e-3) if off else 1.0)

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
 from attnprune_verify.algorithms.baselines.magnitude import magnitude_mask
 from attnprune_verify.errors import InvalidInstance
+from attnprune_verify.experiments.beyond import candidates
 from attnprune_verify.experiments.beyond import run as beyond
 from attnprune_verify.experiments.beyond.candidates import CANDIDATES, curvature
 from attnprune_verify.experiments.beyond.report import beyond_summary, pays
@@ -108,3 +110,28 @@ def test_tuning_the_kept_pair_pays_in_the_papers_setting_with_64_samples() -> No
     regime = {"weights": "independent", "k": 64, "scale": 1.0}
     family = [pays(measured, name, 0.5, **regime) for name in plan.candidates]
     assert verdicts(family) == [True, False]
+
+
+def test_lam_is_chosen_on_samples_that_no_descent_saw(small: SyntheticProblem, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Three quarters are fitted, the last is judged, and the mask with the least error there is taken."""
+    seen: dict[str, list[np.ndarray]] = {"fitted": [], "judged": []}
+
+    class Judged:
+        def __init__(self, X: np.ndarray, *_: object) -> None:
+            seen["judged"].append(X)
+
+        def relative_error(self, mask: np.ndarray) -> float:
+            return float(abs(mask[0, 0] - 3))
+
+    def descended(problem: SyntheticProblem, rho: float, *, factor: float, X: np.ndarray) -> SimpleNamespace:
+        seen["fitted"].append(X)
+        return SimpleNamespace(mask=np.full(problem.W.shape, float(len(seen["fitted"]))))
+
+    monkeypatch.setattr(candidates, "Objective", Judged)
+    monkeypatch.setattr(candidates, "_descend", descended)
+    weight = candidates.held_out_lambda(small, 0.5)
+    np.testing.assert_array_equal(weight, 3 * small.W)
+    assert len(seen["fitted"]) == 5
+    for X in seen["fitted"]:
+        np.testing.assert_array_equal(np.concatenate([X, *seen["judged"]]), small.X)
+    assert len(seen["judged"][0]) == len(small.X) // 4

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
+from dataclasses import replace
 from itertools import product
 
 import pytest
@@ -99,3 +100,15 @@ def test_each_finding_is_named(status: str) -> None:
     text = text_of(render_audit(made("passed", status, "passed", "passed", "passed")))
     assert f"{status.replace('_', ' ')} loss:lam" in text and "because of loss:lam" in text
     assert "loss:value" not in text.partition("function ")[0]
+
+
+@pytest.mark.parametrize("powers", [(0.5, 0.25), (0.25, 0.5), (1e-9, None), (None, 0.125), (None, None)])
+def test_the_coarsest_power_is_shown(powers: tuple[float | None, float | None]) -> None:
+    """Of the checks that passed: errors below the largest of their powers may have gone unnoticed in one of them."""
+    result = made("passed", "passed", "failed", "passed", "passed")
+    given = iter((*powers, *[1e-3] * 3))
+    changed = replace(result, checks=tuple(replace(one, power=next(given)) for one in result.checks))
+    text = text_of(render_audit(changed))
+    (line,) = [line for line in text.splitlines() if re.match(r"loss {2,}", line)]
+    seen = [power for power in powers if power is not None]
+    assert line.split()[-1] == (f"{max(seen):.1g}" if seen else "-")

@@ -51,6 +51,7 @@ def read(text: str, result: CheckResult) -> dict[str, Any]:
         "open": "not fully decided" in gradient,
         "theorem": rest.partition(". Outcome")[0],
         "outcome": re.search(r"Outcome: (\w+)", last)[1],
+        "violated": re.findall(r"[a-z]+:\w+", last.partition("Outcome: ")[2]),
     }
 
 
@@ -71,7 +72,13 @@ def expected(result: CheckResult) -> dict[str, Any]:
         "open": "failed" not in statuses and "inconclusive" in statuses,
         "theorem": f"the paper's convergence theorem {apply}{empty}",
         "outcome": result.outcome,
+        "violated": [bound.id for bound in _broken(result)] if result.outcome == "failed" else [],
     }
+
+
+def _broken(result: CheckResult) -> list[Any]:
+    """Return the violated bounds that are failures: the paper's are findings."""
+    return [bound for bound in result.bounds if bound.status == "violated" and bound.id.startswith("fix:")]
 
 
 def sides(line: str) -> list[float]:
@@ -116,9 +123,13 @@ def test_oracles(result: CheckResult, one: str, other: str) -> None:
     compared(replace(result, gradient=changed, outcome=outcome))
 
 
+@pytest.mark.parametrize("of", ["", "fix:", "lem:", "fix:PL"])
 @pytest.mark.parametrize("status", ["holds", "violated", "undecided", "not_applicable"])
-def test_bounds(result: CheckResult, status: str) -> None:
-    compared(replace(result, bounds=tuple(replace(bound, status=status) for bound in result.bounds)))
+def test_bounds(result: CheckResult, status: str, of: str) -> None:
+    """All of them, those of one kind, or one."""
+    bounds = tuple(replace(one, status=status) if one.id.startswith(of) else one for one in result.bounds)
+    changed = replace(result, bounds=bounds)
+    compared(replace(changed, outcome="failed") if _broken(changed) else changed)
 
 
 def test_every_number_is_shown(result: CheckResult) -> None:

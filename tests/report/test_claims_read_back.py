@@ -5,10 +5,12 @@ from __future__ import annotations
 import re
 from collections import Counter
 from dataclasses import replace
+from itertools import product
 
 import pytest
 
 from attnprune_verify.claims.core import Verdict
+from attnprune_verify.claims.hypotheses import CAUSAL
 from attnprune_verify.claims.run import ClaimRecord, ClaimsResult, run_claims, witness
 from attnprune_verify.report.claims_text import render_claims
 from attnprune_verify.report.show_text import page_of
@@ -117,3 +119,15 @@ def test_show_says_the_opposite_where_the_verdict_is(result: ClaimsResult) -> No
     for verdict, word in words.items():
         assert word in said[Verdict(verdict)]
     assert "not" not in said[Verdict.HOLDS].split()
+
+
+@pytest.mark.parametrize("verdicts", [*product((Verdict.HOLDS, Verdict.REFUTED), repeat=2)])
+def test_a_statement_holds_where_each_of_its_readings_does(
+    verdicts: tuple[Verdict, Verdict], result: ClaimsResult
+) -> None:
+    """Of two readings of one statement the first and the last count alike."""
+    first, claim = result.records[0], result.records[0].claim
+    assert claim.reading.name != CAUSAL.name
+    pairs = zip((claim, replace(claim, reading=CAUSAL)), verdicts, strict=True)
+    records = [replace(first, judgement=replace(first.judgement, claim=one, statement=told)) for one, told in pairs]
+    compared(ClaimsResult((*records, *result.records[1:])))
