@@ -14,7 +14,7 @@ from attnprune_verify.instance.validate import Array
 from attnprune_verify.pretrained.network import PretrainedModel
 from attnprune_verify.whole_model.reconstruct import ECHOES, steps_for
 
-__all__ = ["echo_count", "steps_of", "with_echoes"]
+__all__ = ["echo_count", "steps_fields", "steps_of", "with_echoes"]
 
 
 def echo_count(windows: int, steps: int | None) -> int:
@@ -37,6 +37,20 @@ def steps_of(windows: int, steps: int | None) -> int:
     (30, 50, 7)
     """
     return steps_for((1 + ECHOES) * windows) if steps is None else steps
+
+
+def steps_fields(windows: int, steps: int | None) -> dict[str, dict[str, int]]:
+    """Return what a request depends on besides its plan, where steps are taken: how many, and on how many echoes.
+
+    Examples
+    --------
+    >>> steps_fields(8, None)
+    {'reconstruction': {'steps': 50, 'echoes': 16}}
+    >>> steps_fields(8, 0)
+    {}
+    """
+    taken = {"steps": steps_of(windows, steps), "echoes": echo_count(windows, steps)}
+    return {} if steps == 0 else {"reconstruction": taken}
 
 
 def with_echoes(model: PretrainedModel, ids: NDArray[np.int64], steps: int | None, seed: int) -> NDArray[np.int64]:

@@ -26,14 +26,14 @@ Slopes: TypeAlias = Callable[[Mapping[Any, AnyArray], int], Mapping[Any, AnyArra
 """Gradients of one window's loss at some weights (out, in), by the names of their maps."""
 _RATE = 0.02
 """First step, in root mean squares of its map's kept weights; chosen: with 60 steps 0.02 leaves 0.98 of the KL of 0.015
-on the model of the tests (means of two draws), and as much on one four times as large."""
+on the model of the tests (means of two draws)."""
 ECHOES = 2
 """Windows drawn from the dense model for each real one, where steps would see the same ones again (`echoes`); chosen:
 with 60 steps of rate 0.015 one, two and four of each of 8 windows leave 0.92, 0.91 and 0.89 of the KL that none leave,
 on the model of the tests (means of two draws)."""
 _STEPS, _ROUNDS = 50, 5
-"""Steps where none are prescribed, and how often they see a window at most; chosen: with 50 of them output-obs takes less
-than three times its own time on small models, where 60 do not, and leave 0.97 of the KL (means of two draws)."""
+"""Steps where none are prescribed, and how often they see a window at most; chosen: with 50 of them output-obs takes
+less than three times its own time on small models; 60 do not, and leave 0.97 of the KL (means of two draws)."""
 _MEAN, _SQUARE, _TINY = 0.9, 0.95, 1e-12
 """Decays of Adam's averages, the second as short as a few dozen steps need; and what keeps 0 / 0 away."""
 
