@@ -61,7 +61,7 @@ class Windows:
         return cls(list(ids), states, calls)
 
     def first(self, count: int) -> Windows:
-        """The first of them."""
+        """Return the first windows."""
         return Windows(self.ids[:count], self.states[:count], self.calls[:count])
 
 

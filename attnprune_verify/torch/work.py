@@ -8,7 +8,7 @@ from typing import Any, TypeAlias
 import numpy as np
 import torch
 
-from attnprune_verify.algorithms.arrays import on_host
+from attnprune_verify.algorithms.arrays import AnyArray, on_host
 from attnprune_verify.algorithms.matrix.damping import Moments
 from attnprune_verify.algorithms.matrix.methods import MATRIX_METHODS, matrix_options, prune_matrix
 from attnprune_verify.algorithms.matrix.metrics import LOSS_METRICS
@@ -205,8 +205,8 @@ class Work:
             progress(done + index + 1, self.steps, "pruning blocks")
         return rows
 
-    def _echoes(self, ids: Sequence[Any], workplace: Workplace, pruned: frozenset[int]) -> list[Any]:
-        """What the steps of reconstruction see besides the windows, drawn while the model is dense."""
+    def _echoes(self, ids: Sequence[AnyArray], workplace: Workplace, pruned: frozenset[int]) -> list[AnyArray]:
+        """Return what the steps of reconstruction see besides the windows, drawn while the model is dense."""
         count = echo_count(len(ids), self.plan.reconstruct)
         if count and workplace.echoes() is None:
             if pruned:

@@ -54,13 +54,13 @@ def steps_fields(windows: int, steps: int | None) -> dict[str, dict[str, int]]:
 
 
 def with_echoes(model: PretrainedModel, ids: NDArray[np.int64], steps: int | None, seed: int) -> NDArray[np.int64]:
-    """The windows (k, n), and behind them their echoes; a model that predicts nothing (an encoder) has none."""
+    """Return the windows (k, n), and behind them their echoes; a model that predicts nothing (an encoder) has none."""
     count = echo_count(len(ids), steps) if model.family.predicts else 0
     drawn = [_echo(model.logits(ids[i % len(ids), None])[0], ids[i % len(ids)], (seed, i)) for i in range(count)]
     return np.stack([*ids, *drawn])
 
 
 def _echo(logits: Array, window: NDArray[np.int64], seed: tuple[int, int]) -> NDArray[np.int64]:
-    """The window with a draw from the softmax of the logits before it in every place but the first."""
+    """Return the window with a draw from the softmax of the logits before it in every place but the first."""
     noise = np.random.default_rng(seed).gumbel(size=logits[:-1].shape).astype(logits.dtype)
     return np.concatenate([window[:1], (logits[:-1] + noise).argmax(-1)])

@@ -41,7 +41,7 @@ class Steps:
 
     @cached_property
     def _seen(self) -> NDArray[np.int64]:
-        """All windows that states are kept of: those of the text, and behind them what reconstruction sees besides."""
+        """Return all windows that states are kept of: those of the text, then their echoes."""
         ids, plan = self._ids, self.plan
         return ids if plan.reconstruct == 0 else with_echoes(self.model, ids, plan.reconstruct, plan.seed)
 
