@@ -76,7 +76,8 @@ def prune_model(
         Calibrate on the dense blocks before instead of the pruned ones.
     reconstruct : int, optional
         Steps of every pruned block towards the dense one's output, a window each; zeros stay where they are. By default
-        40, at most 5 for each window, for methods of the output-obs kind, and none for prior methods.
+        50, at most 15 for each window, for methods of the output-obs kind, and none for prior methods. Where windows
+        are fewer than steps, up to two more for each are drawn from the dense model's predictions.
     loss_windows : int
         Windows, the first of the k, that the metrics of the loss are taken from.
     device : "auto", "numpy", "cpu" or "cuda"

@@ -1,6 +1,6 @@
 """Operations of pruning models of several sizes by output-obs: solvers, passes, budgets, reconstruction.
 
-Run ``python benchmarks/costs.py [--k 128] [--n 2048] [--steps 40]``: nothing is pruned, operations are counted from the
+Run ``python benchmarks/costs.py [--k 128] [--n 2048] [--steps 50]``: nothing is pruned, operations are counted from the
 shapes as `prune-model` does for its estimate (`attnprune_verify/whole_model/estimate.py`).
 """
 
@@ -53,7 +53,7 @@ SHAPES = {
 def main() -> None:
     """Print the table."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    for name, default in (("k", 128), ("n", 2048), ("steps", 40)):
+    for name, default in (("k", 128), ("n", 2048), ("steps", 50)):
         parser.add_argument(f"--{name}", type=int, default=default)
     chosen = parser.parse_args()
     tokens = chosen.k * chosen.n

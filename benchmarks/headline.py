@@ -28,7 +28,7 @@ from scipy.stats import t  # noqa: E402
 from attnprune_verify.pretrained.load import read_tokenizer  # noqa: E402
 from attnprune_verify.pretrained.texts import draw_windows, read_text, token_stream  # noqa: E402
 from attnprune_verify.torch import prune_  # noqa: E402
-from attnprune_verify.whole_model.reconstruct import steps_for  # noqa: E402
+from attnprune_verify.whole_model.echoes import steps_of  # noqa: E402
 
 SPARSEGPT, ALPS = ({"attention": name, "rest": name} for name in ("sparsegpt", "alps"))
 CASES: dict[str, dict[str, Any]] = {
@@ -52,7 +52,7 @@ def main() -> None:
     parser.add_argument("folders", nargs="+", type=Path)
     parser.add_argument("--calibration", type=Path, help="another text to calibrate on")
     parser.add_argument("--sizes", nargs="+", default=["0.5", "2:4"])
-    parser.add_argument("--steps", nargs="*", type=int, default=[40], help="of reconstruction, rivals too")
+    parser.add_argument("--steps", nargs="*", type=int, default=[50], help="of reconstruction, rivals too")
     for name, default in (("draws", 4), ("k", 8), ("n", 256), ("windows", 24)):
         parser.add_argument(f"--{name}", type=int, default=default)
     chosen = parser.parse_args()
@@ -77,7 +77,9 @@ def table(folder: Path, size: str, chosen: argparse.Namespace) -> None:
     own = OWN[":" in size]
     cases = {name: case for name, case in CASES.items() if name == own or name not in OWN or ":" not in size}
     for steps in chosen.steps:
-        repaired = [name for name in REPAIRED if name in cases and (name in RIVALS or steps != steps_for(chosen.k))]
+        repaired = [
+            name for name in REPAIRED if name in cases and (name in RIVALS or steps != steps_of(chosen.k, None))
+        ]
         cases |= {f"{name.split(', no')[0]}, {steps} steps": {**CASES[name], "reconstruct": steps} for name in repaired}
     damage, seconds = ({name: np.zeros(chosen.draws) for name in cases} for _ in range(2))
     for seed in range(chosen.draws):

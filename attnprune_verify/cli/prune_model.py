@@ -44,7 +44,7 @@ _TOKENS = 2048
     "--reconstruct",
     type=int,
     metavar="STEPS",
-    help="Steps of each pruned block towards the dense output.  [default: 40, 5 a window at most; prior methods: 0]",
+    help="Steps of each pruned block towards the dense output.  [default: 50, 15 a window at most; prior methods: 0]",
 )
 @click.option(
     "--loss-windows", type=int, default=16, show_default=True, help="Windows that gradients of the loss are taken of."

@@ -60,6 +60,10 @@ class Windows:
             calls.append(of_window)
         return cls(list(ids), states, calls)
 
+    def first(self, count: int) -> Windows:
+        """Return the first windows."""
+        return Windows(self.ids[:count], self.states[:count], self.calls[:count])
+
 
 def forward(block: Any, index: int, windows: Windows) -> list[AnyArray]:
     """The states after the block, on the host."""

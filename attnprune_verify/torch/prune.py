@@ -17,6 +17,7 @@ from attnprune_verify.torch.blocks import TOKENS, Decoder, find_blocks, limits
 from attnprune_verify.torch.rest import at_rest, moved, plain_model
 from attnprune_verify.torch.windows import windows_of
 from attnprune_verify.torch.work import Progress, Work
+from attnprune_verify.whole_model.echoes import steps_fields
 from attnprune_verify.whole_model.fingerprint import fingerprint, versions
 from attnprune_verify.whole_model.plan import LOSS_WINDOWS, Plan
 from attnprune_verify.whole_model.request import counted
@@ -94,6 +95,7 @@ def prune_(
                 "windows": [hashlib.sha256(window.numpy().tobytes()).hexdigest() for window in ids],
                 "plan": plan.settings(),
                 "dtype": "float32",
+                **steps_fields(len(ids), plan.reconstruct),
                 "versions": versions() | {"torch": torch.__version__},
             }
             workplace = Workplace(place / "prune.partial", fields)

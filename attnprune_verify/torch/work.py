@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
 from typing import Any, TypeAlias
 
 import numpy as np
 import torch
 
-from attnprune_verify.algorithms.arrays import on_host
+from attnprune_verify.algorithms.arrays import AnyArray, on_host
 from attnprune_verify.algorithms.matrix.damping import Moments
 from attnprune_verify.algorithms.matrix.methods import MATRIX_METHODS, matrix_options, prune_matrix
 from attnprune_verify.algorithms.matrix.metrics import LOSS_METRICS
@@ -17,6 +16,7 @@ from attnprune_verify.algorithms.matrix.output_obs import PrunedMatrix
 from attnprune_verify.errors import InvalidInstance
 from attnprune_verify.torch.blocks import Decoder
 from attnprune_verify.torch.curves import cheap_zeros, grouped
+from attnprune_verify.torch.echoes import echoes_of
 from attnprune_verify.torch.files import matrices_in_files
 from attnprune_verify.torch.joint import AttentionGoal
 from attnprune_verify.torch.moments import PROBED, InputMoments, asks_loss
@@ -35,7 +35,9 @@ from attnprune_verify.torch.products import Products
 from attnprune_verify.torch.reconstruct import reconstructed_block
 from attnprune_verify.torch.rest import widened
 from attnprune_verify.torch.roles import Structure, structure_of
+from attnprune_verify.torch.states import DenseStates, Goals
 from attnprune_verify.torch.twin import budget_zeros, network_of, prune_attention
+from attnprune_verify.whole_model.echoes import echo_count, steps_of
 from attnprune_verify.whole_model.estimate import (
     Size,
     curve_operations,
@@ -47,7 +49,6 @@ from attnprune_verify.whole_model.estimate import (
 )
 from attnprune_verify.whole_model.joint import refit_together
 from attnprune_verify.whole_model.plan import Plan
-from attnprune_verify.whole_model.reconstruct import steps_for
 from attnprune_verify.whole_model.workplace import Workplace
 
 __all__ = ["Progress", "Work"]
@@ -118,8 +119,9 @@ class Work:
         operations = solver_operations(sizes) + pass_operations(sizes, tokens)
         if self.plan.budget == "auto":
             operations += curve_operations(sizes, *self._judged(sizes, tokens))
-        steps = steps_for(windows) if self.plan.reconstruct is None else self.plan.reconstruct
-        operations += reconstruction_operations(sizes, steps * tokens / windows)
+        steps = steps_of(windows, self.plan.reconstruct)
+        seen = steps + echo_count(windows, steps) / 2  # an echo goes forward twice, half of what a step takes
+        operations += reconstruction_operations(sizes, seen * tokens / windows)
         return operations / matmul_rate()
 
     def _judged(self, sizes: Sequence[Size], tokens: int) -> tuple[int, int, int]:
@@ -163,7 +165,6 @@ class Work:
         list of dict
             For every pruned parameter its name, methods, zeros and size.
         """
-        windows = Windows.enter(self.decoder, ids)
         zeros: list[dict[str, int]] = [{} for _ in self.pieces]
         if self.plan.budget != "matrix":
             if workplace.zeros() is None:
@@ -174,15 +175,18 @@ class Work:
         left = [index for index in range(self.decoder.depth) if not workplace.has("block", index)]
         if pruned.intersection(left):
             raise InvalidInstance(f"{_DENSE}; block {min(pruned.intersection(left))} is pruned and is not kept")
-        done = self._measure_loss(windows, workplace, left, pruned, progress)
-        goals = _Goals(workplace, windows) if self.plan.reconstruct != 0 and left else None
+        repairing = self.plan.reconstruct != 0 and bool(left)
+        windows = Windows.enter(self.decoder, [*ids, *(self._echoes(ids, workplace, pruned) if repairing else ())])
+        done = self._measure_loss(windows.first(len(ids)), workplace, left, pruned, progress)
+        goals = Goals(workplace, windows) if repairing else None
         rows = []
         for index, block in enumerate(self.decoder.blocks):
             with widened(block) as (parameters, stored):
                 if goals is not None and index not in pruned:
                     goals.go_on(block, index, windows)
                 if index in left:
-                    pruned_here = self._prune(block, parameters, windows, index, zeros[index], workplace)
+                    text = windows.first(len(ids))
+                    pruned_here = self._prune(block, parameters, text, index, zeros[index], workplace)
                     if goals is not None and pruned_here:
                         goal, plan = goals[index + 1], self.plan
                         pruned_here = reconstructed_block(block, parameters, pruned_here, windows, index, goal, plan)
@@ -200,6 +204,16 @@ class Work:
             keep(index, new)
             progress(done + index + 1, self.steps, "pruning blocks")
         return rows
+
+    def _echoes(self, ids: Sequence[AnyArray], workplace: Workplace, pruned: frozenset[int]) -> list[AnyArray]:
+        """Return what the steps of reconstruction see besides the windows, drawn while the model is dense."""
+        count = echo_count(len(ids), self.plan.reconstruct)
+        if count and workplace.echoes() is None:
+            if pruned:
+                raise InvalidInstance(f"{_DENSE}; block {min(pruned)} is pruned, and no echoes are kept")
+            found = echoes_of(self.decoder, ids, count, self.plan.seed)
+            workplace.keep_echoes([window[0].tolist() for window in found])
+        return [torch.tensor(window)[None] for window in workplace.echoes() or ()]
 
     def _divide(self, ids: Sequence[Any], progress: Progress) -> list[dict[str, int]]:
         """For every block the zeros of each piece by its key."""
@@ -252,9 +266,8 @@ class Work:
         if not all(workplace.has("metrics", index) for index in left):
             if pruned:
                 raise InvalidInstance(f"{_DENSE}; block {min(pruned)} is pruned, and not all metrics are kept")
-            count = self.plan.loss_windows
-            first = Windows(windows.ids[:count], windows.states[:count], windows.calls[:count])
-            dense = _DenseStates(workplace, first)
+            first = windows.first(self.plan.loss_windows)
+            dense = DenseStates(workplace, first)
             for index in range(depth):
                 block = self.decoder.blocks[index]
                 with widened(block):
@@ -338,38 +351,6 @@ class Work:
             "zeros": int((tensor == 0).sum()),
             "size": tensor.numel(),
         }
-
-
-class _DenseStates:
-    """States before every block, on the disk, under the number of the block."""
-
-    kind = "dense"
-
-    def __init__(self, workplace: Workplace, windows: Windows) -> None:
-        self._workplace, self._lengths = workplace, [states.shape[1] for states in windows.states]
-        self.keep(0, windows.states)
-
-    def keep(self, index: int, states: Sequence[Any]) -> None:
-        shape = (sum(self._lengths), states[0].shape[2])
-        self._workplace.keep_states(self.kind, index, (one[0].numpy() for one in states), shape)
-
-    def __getitem__(self, index: int) -> list[Any]:
-        mapped = self._workplace.states(self.kind, index)
-        if mapped is None:
-            raise InvalidInstance(f"what is kept must read back as it was written; states {index} do not")
-        return [part[None] for part in torch.split(torch.from_numpy(np.array(mapped)), self._lengths)]
-
-
-class _Goals(_DenseStates):
-    """Outputs of every dense block, for reconstruction; a run that resumes has them from where it was."""
-
-    kind = "target"
-
-    def go_on(self, block: Any, index: int, windows: Windows) -> None:
-        """Compute the states after a dense block, unless they are there; those before it are no longer needed."""
-        if self._workplace.states(self.kind, index + 1) is None:
-            self.keep(index + 1, forward(block, index, replace(windows, states=self[index])))
-        self._workplace.drop_states(self.kind, index + 1)
 
 
 def _structures(decoder: Decoder, window: Any) -> list[Structure]:

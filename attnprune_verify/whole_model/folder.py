@@ -84,7 +84,7 @@ def prune_folder(job: Job, progress: Callable[[int, int], None] | None = None) -
     check_pattern(model, plan)
     plan.refuse_blocks_beyond(model.depth)
     length, texts = job.length(model.longest), job.texts()
-    request = Request(source, target, plan, texts, job.k, length)
+    request = Request(source, target, plan, texts, job.k, length, predicts=model.family.predicts)
     if (report := request.finished()) is not None:
         return report
     with request.workplace.entered():

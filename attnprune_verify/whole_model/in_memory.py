@@ -9,6 +9,7 @@ from attnprune_verify.instance.validate import Array
 from attnprune_verify.pretrained.network import PretrainedModel
 from attnprune_verify.whole_model.blockwise import forward, prune_block, reconstructed_block
 from attnprune_verify.whole_model.budgets import Zeros
+from attnprune_verify.whole_model.echoes import with_echoes
 from attnprune_verify.whole_model.loss import dense_states, loss_moments, loss_roles
 from attnprune_verify.whole_model.plan import Plan
 
@@ -25,7 +26,8 @@ def prune_in_memory(
     zeros : list of mappings, optional
         For every block how many weights of each map are pruned (`zeros_by_map`).
     """
-    hidden: list[Array] = list(model.family.embed(ids))
+    seen = ids if plan.reconstruct == 0 else with_echoes(model, ids, plan.reconstruct, plan.seed)
+    hidden: list[Array] = list(model.family.embed(seen))
     outputs = (
         dict(loss_moments(model, plan, dense_states(model, ids, plan.loss_windows))) if loss_roles(model, plan) else {}
     )
@@ -33,7 +35,8 @@ def prune_in_memory(
     goal = hidden
     for index in range(model.depth):
         block = model.block(index)
-        pruned = prune_block(block, hidden, plan, index, None if zeros is None else zeros[index], outputs.get(index))
+        own_zeros = None if zeros is None else zeros[index]
+        pruned = prune_block(block, hidden[: len(ids)], plan, index, own_zeros, outputs.get(index))
         goal = list(forward(block, goal)) if plan.reconstruct != 0 else goal
         if plan.reconstruct != 0 and pruned:
             pruned = reconstructed_block(block, pruned, hidden, goal, plan)

@@ -11,6 +11,7 @@ from attnprune_verify.errors import InvalidInstance
 from attnprune_verify.pretrained.texts import read_text
 from attnprune_verify.values import as_count
 from attnprune_verify.whole_model.assembled import assemble, finished
+from attnprune_verify.whole_model.echoes import steps_fields
 from attnprune_verify.whole_model.fingerprint import fingerprint, model_fields, texts_fields, versions
 from attnprune_verify.whole_model.plan import Plan
 from attnprune_verify.whole_model.source import Patches, Source
@@ -77,12 +78,23 @@ class Request:
         Calibration texts.
     k, n : int
         Windows, and tokens of each.
+    predicts : bool
+        Whether the model predicts tokens, as no encoder does.
     **further
         What else the numbers depend on.
     """
 
     def __init__(
-        self, source: Source, target: Path, plan: Plan, texts: Sequence[str], k: int, n: int, **further: Any
+        self,
+        source: Source,
+        target: Path,
+        plan: Plan,
+        texts: Sequence[str],
+        k: int,
+        n: int,
+        *,
+        predicts: bool = True,
+        **further: Any,
     ) -> None:
         self._source, self._target, self._plan = source, target, plan
         self._fields = {
@@ -90,6 +102,7 @@ class Request:
             "calibration": {"texts": texts_fields(texts), "k": as_count("k", k, least=1), "n": n},
             "plan": plan.settings(),
             "dtype": "float32",
+            **(steps_fields(k, plan.reconstruct) if predicts else {}),
             **further,
         }
         self._digest = fingerprint(self._fields)["digest"]

@@ -15,6 +15,7 @@ from attnprune_verify.pretrained.network import PretrainedModel
 from attnprune_verify.pretrained.tensors import decoded
 from attnprune_verify.whole_model.blockwise import forward, prune_block, reconstructed_block
 from attnprune_verify.whole_model.budgets import zeros_by_map
+from attnprune_verify.whole_model.echoes import with_echoes
 from attnprune_verify.whole_model.loss import loss_moments, loss_roles
 from attnprune_verify.whole_model.plan import Plan
 from attnprune_verify.whole_model.source import Patches, Source
@@ -37,7 +38,12 @@ class Steps:
     ) -> None:
         self.model, self.plan = model, plan
         self._ids, self._workplace, self._source = ids, workplace, source
-        self._shape = (*ids.shape, model.family.width)
+
+    @cached_property
+    def _seen(self) -> NDArray[np.int64]:
+        """Return all windows that states are kept of: those of the text, then their echoes."""
+        ids, plan = self._ids, self.plan
+        return ids if plan.reconstruct == 0 else with_echoes(self.model, ids, plan.reconstruct, plan.seed)
 
     @cached_property
     def _zeros(self) -> Any:
@@ -58,7 +64,7 @@ class Steps:
         states = self._before(index)
         block, places = self.model.block(index), {}
         outputs = self._workplace.metrics(index)
-        pruned = prune_block(block, states, self.plan, index, zeros and zeros[index], outputs)
+        pruned = prune_block(block, states[: len(self._ids)], self.plan, index, zeros and zeros[index], outputs)
         if self.plan.reconstruct != 0 and pruned:
             pruned = reconstructed_block(block, pruned, states, self._goal(index), self.plan)
         for role, matrix in pruned.items():
@@ -73,7 +79,7 @@ class Steps:
             start -= 1
             states = self._workplace.states("hidden", start)
         if states is None:
-            states = self._kept("hidden", 0, (self.model.family.embed(ids[np.newaxis])[0] for ids in self._ids))
+            states = self._kept("hidden", 0, (self.model.family.embed(ids[np.newaxis])[0] for ids in self._seen))
         for done in range(start, index):
             block = self.model.block(done)
             if not self.plan.dense_inputs:
@@ -91,7 +97,7 @@ class Steps:
             start -= 1
             states = self._workplace.states("target", start)
         if states is None:
-            states = self._kept("target", 0, (self.model.family.embed(ids[np.newaxis])[0] for ids in self._ids))
+            states = self._kept("target", 0, (self.model.family.embed(ids[np.newaxis])[0] for ids in self._seen))
         for done in range(start, index + 1):
             states = self._kept("target", done + 1, forward(self.model.block(done), states))
         self._workplace.drop_states("target", index + 1)
@@ -99,7 +105,8 @@ class Steps:
 
     def _kept(self, kind: str, index: int, windows: Iterable[Array], shape: tuple[int, ...] = ()) -> Array:
         """Write states down, and map them from the disk."""
-        self._workplace.keep_states(kind, index, self._of_this_model(windows), shape or self._shape)
+        shape = shape or (*self._seen.shape, self.model.family.width)
+        self._workplace.keep_states(kind, index, self._of_this_model(windows), shape)
         states = self._workplace.states(kind, index)
         if states is None:
             raise InvalidInstance(f"{_INTACT}; {kind} states {index} in {str(self._workplace.path)!r} are not")

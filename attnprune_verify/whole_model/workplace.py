@@ -35,7 +35,7 @@ class Workplace:
     def __init__(self, path: Path, request: Mapping[str, Any]) -> None:
         self.path = path
         self._kept = Keeper(
-            path, request, own=r"zeros\.json|(hidden|dense|target)-\d{4,}\.npy|(metrics|block)-\d{4,}\.arrays"
+            path, request, own=r"(zeros|echoes)\.json|(hidden|dense|target)-\d{4,}\.npy|(metrics|block)-\d{4,}\.arrays"
         )
 
     @contextmanager
@@ -57,6 +57,15 @@ class Workplace:
     def keep_zeros(self, zeros: Any) -> None:
         """Write how many zeros each map gets."""
         self._kept.keep("zeros.json", {"zeros": zeros})
+
+    def echoes(self) -> list[list[int]] | None:
+        """Return the ids of the windows that were drawn from the dense model, if they are there."""
+        document = self._kept.kept("echoes.json")
+        return None if document is None else document["echoes"]
+
+    def keep_echoes(self, ids: list[list[int]]) -> None:
+        """Write the windows that were drawn from the dense model."""
+        self._kept.keep("echoes.json", {"echoes": ids})
 
     def states(self, kind: str, index: int) -> Array | None:
         """The "hidden" ("dense", "target") states before block `index`, mapped from the disk, if they are there."""

@@ -11,14 +11,17 @@ pytest.importorskip("safetensors", reason="reading model folders needs the extra
 
 from attnprune_verify.algorithms.matrix.output_obs import PrunedMatrix  # noqa: E402  # after the skips
 from attnprune_verify.pretrained import load_pretrained  # noqa: E402
+from attnprune_verify.pretrained.likelihood import log_probabilities  # noqa: E402
 from attnprune_verify.torch import prune_  # noqa: E402
 from attnprune_verify.torch.blocks import find_blocks  # noqa: E402
+from attnprune_verify.torch.echoes import echoes_of  # noqa: E402
 from attnprune_verify.torch.passes import Windows, forward  # noqa: E402
 from attnprune_verify.torch.reconstruct import reconstructed_block  # noqa: E402
 from attnprune_verify.torch.rest import widened  # noqa: E402
 from attnprune_verify.torch.work import Work  # noqa: E402
 from attnprune_verify.whole_model import blockwise, prune_model  # noqa: E402
 from attnprune_verify.whole_model import reconstruct as steps_of  # noqa: E402
+from attnprune_verify.whole_model.echoes import with_echoes  # noqa: E402
 from attnprune_verify.whole_model.in_memory import prune_in_memory  # noqa: E402
 from attnprune_verify.whole_model.plan import Plan  # noqa: E402
 from tests.whole_model.decoders import IDS, tiny  # noqa: E402
@@ -107,16 +110,18 @@ def test_zeros_and_patterns_stay_and_other_weights_do_not_change(kind, choices):
 @pytest.mark.parametrize("on", ["the model as it was left", "the model read anew"])
 def test_an_interrupted_run_goes_on_to_the_same_weights(tmp_path, on):
     whole, left = tiny("llama"), tiny("llama")
-    prune_(whole, IDS, 0.5, **FAST, reconstruct=2)
+    steps = len(IDS) + 2  # two echoes, which a pruned model would draw otherwise
+    prune_(whole, IDS, 0.5, **FAST, reconstruct=steps)
 
     def stop(done, _steps, what):
         if done == 1 and what == "pruning blocks":
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        prune_(left, IDS, 0.5, **FAST, reconstruct=2, resume=tmp_path, progress=stop)
+        prune_(left, IDS, 0.5, **FAST, reconstruct=steps, resume=tmp_path, progress=stop)
+    assert (tmp_path / "prune.partial" / "echoes.json").is_file()
     again = left if on == "the model as it was left" else tiny("llama")
-    prune_(again, IDS, 0.5, **FAST, reconstruct=2, resume=tmp_path)
+    prune_(again, IDS, 0.5, **FAST, reconstruct=steps, resume=tmp_path)
     assert all(torch.equal(tensor, whole.state_dict()[name]) for name, tensor in again.state_dict().items())
     assert not list(tmp_path.iterdir())
 
@@ -124,7 +129,7 @@ def test_an_interrupted_run_goes_on_to_the_same_weights(tmp_path, on):
 def test_folders_in_numpy_are_reconstructed_too(tmp_path):
     calibration, _ = write_texts(tmp_path)
     choices = {"calibration": calibration, "k": 3, "n": 24, "rest": "wanda", "attention": "wanda"}
-    prune_model(MODEL, tmp_path / "out", 0.5, **choices, reconstruct=2)
+    prune_model(MODEL, tmp_path / "out", 0.5, **choices, reconstruct=5)  # three windows, two echoes
     prune_model(MODEL, tmp_path / "without", 0.5, **choices)
     with_, without = (load_pretrained(tmp_path / name, dtype=np.float32).block(0) for name in ("out", "without"))
     for role in with_.roles:
@@ -148,6 +153,43 @@ def test_folders_in_numpy_are_reconstructed_too(tmp_path):
 )
 def test_a_few_steps_are_taken_where_output_obs_chooses(plan, steps):
     assert Plan(**({"reconstruct": None} | plan)).reconstruct == steps
+
+
+def _draws(how, ids, count):
+    if how == "numpy":
+        return with_echoes(load_pretrained(MODEL, dtype=np.float32), ids, len(ids) + count, seed=0)[len(ids) :]
+    model = transformers.AutoModelForCausalLM.from_pretrained(MODEL, dtype=torch.float32).eval()
+    rows = [torch.from_numpy(row)[None] for row in ids]
+    return np.concatenate([echo.numpy() for echo in echoes_of(find_blocks(model, rows[0]), rows, count, 0)])
+
+
+@pytest.mark.parametrize("how", ["numpy", "torch"])
+def test_echoes_are_as_likely_as_the_model_says(how):
+    """The mean log probability of the draws after the real tokens is minus the entropy, within 4 standard errors."""
+    ids = _windows(4)
+    drawn = _draws(how, ids, 7)
+    assert drawn.shape == (7, 48) and (drawn[:, 0] == ids[[0, 1, 2, 3, 0, 1, 2], 0]).all()
+    assert (drawn[0] != drawn[4]).any()
+    log_p = log_probabilities(load_pretrained(MODEL, dtype=np.float32).logits(ids))[[0, 1, 2, 3, 0, 1, 2], :-1]
+    entropy = -(np.exp(log_p) * log_p).sum(-1)
+    variance = (np.exp(log_p) * log_p**2).sum(-1) - entropy**2
+    found = np.take_along_axis(log_p, drawn[:, 1:, None], -1)[..., 0]
+    error = np.sqrt(variance.sum()) / entropy.size
+    assert abs(found.mean() + entropy.mean()) < 4 * error
+    real = np.take_along_axis(log_p[:4], ids[:, 1:, None], -1)[..., 0]
+    shifted = np.take_along_axis(log_p, drawn[:, :-1, None], -1)[..., 0]
+    assert abs(shifted.mean() + entropy.mean()) > 4 * error and (found[:4] != real).any()
+
+
+def test_zeros_are_chosen_by_the_windows_of_the_text_alone():
+    """The first block's: what reconstruction sees changes kept weights, and the blocks behind it."""
+    dense, models = tiny("llama"), []
+    for steps in (0, len(IDS) + 2):
+        models.append(copy.deepcopy(dense))
+        prune_(models[-1], IDS, 0.5, budget="matrix", reconstruct=steps)
+    first, second = (dict(model.model.layers[0].named_parameters()) for model in models)
+    assert all(torch.equal(first[name] == 0, second[name] == 0) for name in first)
+    assert any(not torch.equal(first[name], second[name]) for name in first)
 
 
 def test_a_window_is_seen_again_when_all_were_seen():

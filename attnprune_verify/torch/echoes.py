@@ -1,0 +1,31 @@
+"""Echoes of calibration windows (`whole_model.echoes`), drawn from any decoder."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+
+from attnprune_verify.algorithms.arrays import AnyArray
+from attnprune_verify.torch.blocks import Decoder
+from attnprune_verify.torch.passes import Windows, forward
+from attnprune_verify.torch.rest import widened
+
+__all__ = ["echoes_of"]
+
+
+def echoes_of(decoder: Decoder, ids: Sequence[AnyArray], count: int, seed: int) -> list[AnyArray]:
+    """Draw so many echoes of the windows (1, n), in turn, while the decoder is dense."""
+    windows = Windows.enter(decoder, ids[:count])
+    for index, block in enumerate(decoder.blocks):
+        with widened(block):
+            windows.states = forward(block, index, windows)
+    device = next(decoder.model.parameters()).device
+    draw, found = torch.Generator().manual_seed(seed), []
+    for number in range(count):
+        window = windows.ids[number % len(windows.ids)]
+        with torch.no_grad():
+            logits = decoder.logits(window.to(device), windows.states[number % len(windows.ids)].to(device))
+        chances = logits[:-1, : decoder.vocabulary].softmax(-1).cpu()
+        found.append(torch.cat([window[0, :1], torch.multinomial(chances, 1, generator=draw)[:, 0]])[None])
+    return found
