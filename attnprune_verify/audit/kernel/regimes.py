@@ -169,8 +169,8 @@ def _sizes(maker: Maker) -> tuple[Regime, ...]:
         Regime(
             "head sizes",
             "m from 2 to 256",
-            (make("h2", 6, 2), make("h80", 6, 80, heads=1), make("h128", 6, 128, heads=1),
-             make("h256", 6, 256, heads=1)),
+            (make("h2", 6, 2), make("h64", 6, 64, heads=1, causal=True), make("h80", 6, 80, heads=1),
+             make("h128", 6, 128, heads=1, causal=True), make("h256", 6, 256, heads=1)),
         ),
     )  # fmt: skip
 
