@@ -59,7 +59,7 @@ dropout, packed sequences, windows, softcap, masks of rank 2 to 4. Written by `p
 folder has the adapters. Forward by the kernel, backward by the framework's automatic differentiation. torch's
 `varlen_attn` runs on no CPU; flex_attention has no backward pass there. jax.nn.dot_product_attention, which compiles
 for every shape, stands in the table of conventions alone; `attnprune-verify audit-kernel` on its adapter judges it.
-Incomplete: in 16-bit types the flash backend raises "No available kernel" on one of the combined instances.
+The flash backend raises "No available kernel" where features do not lie side by side in memory, and is not asked that.
 
 | kernel | version | dtype | verdict | passed | failed | undecided | n/a | mistakes named | CPU s |
 |---|---|---|---|---|---|---|---|---|---|
