@@ -23,9 +23,7 @@ from attnprune_verify.theory.arithmetic import BALL, FLOAT, Arithmetic, Undecida
 
 __all__ = ["Quantities", "extreme_eigenvalues", "positive_definite", "spectral_norm", "variance"]
 
-_SAME_AT_EVERY_MASK = frozenset(
-    "case arithmetic sqrt exp log smallest largest X W lam f logits_dense allowed unmasked".split()
-)
+_SAME_AT_EVERY_MASK = frozenset("X W lam f logits_dense allowed unmasked".split())
 """Attributes that do not depend on M: `Quantities.at` hands on those that are there."""
 
 
@@ -58,7 +56,7 @@ class Quantities:
     def at(self, M: Any) -> Quantities:
         """The same problem at another pruning mask, already in this arithmetic."""
         self.X, self.W  # noqa: B018  # lifted once
-        other = object.__new__(type(self))
+        other = type(self)(self.case, self.arithmetic)
         other.__dict__.update({name: one for name, one in self.__dict__.items() if name in _SAME_AT_EVERY_MASK}, M=M)
         return other
 
