@@ -115,7 +115,7 @@ def test_a_fault_is_a_rejection(second: both.SecondChecker) -> None:
 
 def test_a_mutant_that_only_one_accepts_is_reported(program: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The comparison itself: with a first checker that accepts everything it finds disagreements."""
-    accepting = both.Verdict(True, "whatever")
+    accepting = both.CertificateVerdict(True, "whatever")
     monkeypatch.setattr(fuzz, "judge_bytes", lambda content: accepting)
     assert fuzz.compare(0, 20)["disagree"] > 0
 

@@ -154,7 +154,7 @@ def _call(expression: str, parts: tuple[str, ...], tensors: bool) -> list[str]:
 def _compared(call: Call, parts: tuple[str, ...], returned: tuple[Array, ...]) -> list[str]:
     """Result and expectation where they are farthest apart; without an expectation the result alone."""
     names = [name.lstrip(".") for name in parts] or ["result"]
-    lines = ["", "np.set_printoptions(precision=17)"]
+    lines = ["np.set_printoptions(precision=17)"]
     if not call.expected:
         return [*lines, f"print({', '.join(names)}, sep='\\n')"]
     found: list[Array | None] = [np.asarray(part) for part in returned] or [None] * len(call.expected)
