@@ -1,11 +1,6 @@
 """Settings of every test run: one BLAS thread per worker, deterministic Hypothesis, a drawn share of long tests."""
 
-import gc
 import os
-
-# Ten thousand collected tests stay until the end: unless they are set aside, every collection of cycles walks over
-# them again (3.5 of 13 seconds of collecting, `pytest --collect-only` with and without).
-gc.disable()
 
 # Before NumPy is imported: threaded BLAS collapses when workers share the cores.
 for _variable in ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS"):
@@ -32,11 +27,6 @@ def pytest_configure(config):
         from tests.sizes.registry import SMALLEST, shrink
 
         shrink(SMALLEST)
-
-
-def pytest_collection_finish(session):
-    gc.freeze()
-    gc.enable()
 
 
 def pytest_collection_modifyitems(config, items):

@@ -17,6 +17,8 @@ class computed_once(Generic[_T]):  # noqa: N801  # used as a decorator
         self.compute, self.name, self.__doc__ = compute, compute.__name__, compute.__doc__
 
     def __get__(self, owner: Any, kind: type | None = None) -> _T:
+        if owner is None:
+            return self  # type: ignore[return-value]  # read from the class, as help() does
         value: _T = self.compute(owner)
         owner.__dict__[self.name] = value  # found before this descriptor from now on
         return value

@@ -11,7 +11,7 @@ __all__ = ["rule_first"]
 _KINDS = {"float": "a number", "integer": "a whole number"}
 _WRONG_KIND = re.compile(r"(.+) is not a valid (float|integer)( range)?\.")
 _OUT_OF_RANGE = re.compile(r"(.+) is not in the range (.+)\.")
-_NO_CHOICE = re.compile(r"'(.*)' is not (one of )?'.*'\.")
+_NO_CHOICE = re.compile(r"(['\"])(.*)\1 is not (one of )?'.*'\.")
 
 
 def rule_first(error: click.ClickException) -> str:
@@ -28,11 +28,11 @@ def rule_first(error: click.ClickException) -> str:
     if isinstance(error, click.MissingParameter):
         return f"{name} must be given{choices and ', one of ' + ', '.join(choices) or ''}"
     if wrong := _WRONG_KIND.fullmatch(error.message):
-        return f"{name} must be {_KINDS[wrong[2]]}; got {wrong[1]}"
+        return f"{name} must be {_KINDS[wrong[2]]}; got {wrong[1]:.60}"
     if wrong := _OUT_OF_RANGE.fullmatch(error.message):
-        return f"{name} must be in the range {wrong[2]}; got {wrong[1]}"
+        return f"{name} must be in the range {wrong[2]}; got {wrong[1]:.60}"
     if choices and (wrong := _NO_CHOICE.fullmatch(error.message)):
         from attnprune_verify.values import nearest  # loads NumPy
 
-        return f"{name} must be one of {', '.join(choices)}; got {wrong[1]!r:.60}{nearest(wrong[1], choices)}"
+        return f"{name} must be one of {', '.join(choices)}; got {wrong[2]!r:.60}{nearest(wrong[2], choices)}"
     return f"{name} {error.message}" if error.message.startswith("must ") else f"{name}: {error.message}"

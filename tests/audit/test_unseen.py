@@ -35,7 +35,7 @@ def test_an_interaction_is_found_named_and_told_with_the_features_it_needs(one, 
     assert len(failed[0].snippet.splitlines()) <= 40
 
 
-@pytest.mark.thorough(share=1 / 6)
+@pytest.mark.thorough
 @pytest.mark.parametrize("one", WRONG, ids=lambda one: one.id)
 def test_wrong_ones_fail(one, tmp_path):
     needed(one.base)

@@ -67,7 +67,6 @@ def apply(mutant: Mutant) -> int:
     pairs = [*zip(_codes(compile(before, path, "exec")), _codes(compile(after, path, "exec")), strict=True)]
     changed = {_place(old): new for old, new in pairs[1:] if _own(old) != _own(new)}
     reached = 0
-    gc.unfreeze()  # conftest.py sets aside what stands after collecting; `get_objects` leaves that out
     for found in gc.get_objects():
         if isinstance(found, FunctionType) and found.__code__.co_filename == path:
             new = changed.get(_place(found.__code__))

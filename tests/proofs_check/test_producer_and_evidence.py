@@ -32,7 +32,7 @@ def test_certificates_are_regenerated_byte_for_byte() -> None:
     assert max(path.stat().st_size for path in CERTIFICATES.iterdir()) <= 300_000
 
 
-@pytest.mark.thorough
+@pytest.mark.thorough(share=1)  # no other stage of CI makes them anew
 def test_certificates_of_searches_are_regenerated_byte_for_byte() -> None:
     assert regenerated(SEARCHES) == set(OF_SEARCHES)
 

@@ -229,10 +229,10 @@ def _variants(context: Context, function: str, base: Sample) -> Iterator[tuple[s
         before = base if base.mask is None else base.changed(mask=np.tri(base.n).T)  # as many of 1 as in tri
         yield "mask", before, base.changed(mask=np.tri(base.n))
     if "lam" in names and binding.takes("lam"):
-        yield "lam", base, base.changed(lam=2 * base.lam)
+        yield "lam", base, base.changed(lam=2 * base.lam or 1.0)
     for name in (one for one in ARRAYS if one in names):
         array = getattr(base, name).copy()
         array.flat[[-1, -2]] = array.flat[[-2, -1]]
         if np.array_equal(array, getattr(base, name)):
-            array.flat[-1] *= 1.5
+            array.flat[-1] += 1 / _FEW_BITS
         yield name, base, base.changed(**{name: array}).exact()

@@ -283,7 +283,7 @@ def _wrong_choices(matrix: NDArray[Any], sizes: NDArray[Any], rho: float) -> Ite
         ("baseline-global-threshold", lambda: _per_row(sizes, rho)),
         ("baseline-global-threshold", lambda: _per_row(sizes.T, rho).T),
         ("clips-or-rounds-M", lambda: smallest_first(np.clip(sizes, 0.0, 1.0), count)),
-        ("baseline-score", lambda: smallest_first(np.maximum(np.where(sizes == matrix, sizes, 0.0), 0.0), count)),
+        ("baseline-score", lambda: smallest_first(np.where(sizes == matrix, sizes, 0.0), count)),
         ("memory-layout", lambda: _as_in_memory(sizes, count)),
         ("ties-dropped", lambda: smallest_first(sizes.T, count).T),
     ]

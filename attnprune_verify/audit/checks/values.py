@@ -126,7 +126,7 @@ def _excused(context: Context, function: str, regime: str) -> Finding | None:
 
 def _answered(context: Context, function: str, regime: str, asked: tuple[Sample, ...]) -> _Answers:
     found, stability = _Answers(), regime in STABILITY
-    # Suspects were calibrated on the other instances: an interaction is wrong by more than that.
+    # The limit of `suspect` was calibrated on the other instances: an interaction is wrong by more than that.
     fails = ("failed",) if regime.endswith("together") else ("failed", "suspect")
     for sample in asked:
         if context.too_slow(function, sample) or (function == "relative_error" and sample.n > _MOST_TOKENS):
