@@ -10,6 +10,7 @@ transformers = pytest.importorskip("transformers", reason="pruning torch models 
 pytest.importorskip("safetensors", reason="reading model folders needs the extra 'real'")
 
 from attnprune_verify.algorithms.matrix.output_obs import PrunedMatrix  # noqa: E402  # after the skips
+from attnprune_verify.errors import InvalidInstance  # noqa: E402
 from attnprune_verify.pretrained import load_pretrained  # noqa: E402
 from attnprune_verify.pretrained.likelihood import log_probabilities  # noqa: E402
 from attnprune_verify.torch import prune_  # noqa: E402
@@ -19,11 +20,14 @@ from attnprune_verify.torch.passes import Windows, forward  # noqa: E402
 from attnprune_verify.torch.reconstruct import reconstructed_block  # noqa: E402
 from attnprune_verify.torch.rest import widened  # noqa: E402
 from attnprune_verify.torch.work import Work  # noqa: E402
-from attnprune_verify.whole_model import blockwise, prune_model  # noqa: E402
+from attnprune_verify.whole_model import blockwise, echoes, prune_model, request  # noqa: E402
 from attnprune_verify.whole_model import reconstruct as steps_of  # noqa: E402
-from attnprune_verify.whole_model.echoes import with_echoes  # noqa: E402
+from attnprune_verify.whole_model import steps as of_folders  # noqa: E402
+from attnprune_verify.whole_model.echoes import drawn_echoes, with_echoes  # noqa: E402
 from attnprune_verify.whole_model.in_memory import prune_in_memory  # noqa: E402
 from attnprune_verify.whole_model.plan import Plan  # noqa: E402
+from attnprune_verify.whole_model.request import effort  # noqa: E402
+from attnprune_verify.whole_model.workplace import Workplace  # noqa: E402
 from tests.whole_model.decoders import IDS, tiny  # noqa: E402
 from tests.whole_model.small import MODEL, write_texts  # noqa: E402
 
@@ -51,8 +55,8 @@ def test_the_model_comes_closer_to_the_dense_one_on_other_text():
 
 @pytest.mark.thorough
 def test_steps_uphill_are_noticed(monkeypatch):
-    right = steps_of._RATE
-    monkeypatch.setattr(steps_of, "_RATE", -right)
+    right = steps_of.RATE
+    monkeypatch.setattr(steps_of, "RATE", -right)
     assert not _closer() < 0.85
 
 
@@ -179,6 +183,102 @@ def test_echoes_are_as_likely_as_the_model_says(how):
     real = np.take_along_axis(log_p[:4], ids[:, 1:, None], -1)[..., 0]
     shifted = np.take_along_axis(log_p, drawn[:, :-1, None], -1)[..., 0]
     assert abs(shifted.mean() + entropy.mean()) > 4 * error and (found[:4] != real).any()
+
+
+def test_every_window_goes_through_the_model_once_for_all_its_echoes(monkeypatch):
+    dense, ids, seen = load_pretrained(MODEL, dtype=np.float32), _windows(2), []
+    logits = type(dense).logits
+    monkeypatch.setattr(type(dense), "logits", lambda self, one: seen.append(one) or logits(self, one))
+    together = drawn_echoes(dense, ids, 4, 0)
+    assert len(seen) == 2
+    assert (together[:2] == drawn_echoes(dense, ids, 2, 0)).all() and (together[:2] != together[2:]).any()
+
+
+@pytest.mark.parametrize("value", [float("nan"), float("inf"), -float("inf")])
+def test_nothing_is_drawn_from_predictions_that_are_not_finite(monkeypatch, value):
+    dense, ids = load_pretrained(MODEL, dtype=np.float32), _windows(1)
+    monkeypatch.setattr(type(dense), "logits", lambda self, one: np.full((*one.shape, 5), value, dtype=np.float32))
+    rule = "predictions must be finite to draw from; those of window 0 are not"
+    with pytest.raises(InvalidInstance, match=rule):
+        drawn_echoes(dense, ids, 1, 0)
+    model = tiny("llama")
+    decoder = find_blocks(model, IDS[:1])
+    monkeypatch.setattr(decoder, "logits", lambda window, states: torch.full((window.shape[1], 500), value))
+    with pytest.raises(InvalidInstance, match=rule):
+        echoes_of(decoder, [IDS[:1]], 1, 0)
+
+
+def test_the_echo_of_a_window_of_one_token_is_that_token():
+    assert (drawn_echoes(load_pretrained(MODEL, dtype=np.float32), np.array([[7]]), 2, 0) == 7).all()
+    decoder = find_blocks(tiny("llama"), IDS[:1])
+    assert [echo.tolist() for echo in echoes_of(decoder, [IDS[:1, :1]], 2, 0)] == [IDS[:1, :1].tolist()] * 2
+
+
+def _interrupted(monkeypatch, folder, choices):
+    """Prune the first block, and stop."""
+    keep, kept = Workplace.keep_block, []
+
+    def stopping(self, *args):
+        if kept:
+            raise KeyboardInterrupt
+        kept.append(keep(self, *args))
+
+    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+        patch.setattr(Workplace, "keep_block", stopping)
+        prune_model(MODEL, folder, 0.5, **choices)
+
+
+@pytest.mark.parametrize("kept", ["intact", "damaged"])
+def test_a_folder_resumes_on_the_echoes_that_are_kept(tmp_path, monkeypatch, kept):
+    """Another computer may draw others; where the kept ones are damaged, all that came of them is computed anew."""
+    calibration, _ = write_texts(tmp_path)
+    choices = {"calibration": calibration, "k": 2, "n": 24, **FAST, "reconstruct": 4}
+    _interrupted(monkeypatch, tmp_path / "out", choices)
+    file, others = tmp_path / "out.partial" / "echoes.json", []
+    kept_states = list((tmp_path / "out.partial").glob("hidden-*"))
+    assert file.is_file() and kept_states
+
+    def elsewhere(_model, ids, count, _seed):
+        others.append(count)
+        return np.repeat(ids, 2, axis=0)[:count]
+
+    seen, reconstructed = [], of_folders.reconstructed_block
+
+    def watched(block, pruned, states, goal, plan):
+        seen.append((np.array(states), np.array(goal)))
+        return reconstructed(block, pruned, states, goal, plan)
+
+    monkeypatch.setattr(of_folders, "drawn_echoes", elsewhere)
+    monkeypatch.setattr(of_folders, "reconstructed_block", watched)
+    if kept == "damaged":
+        file.write_text(file.read_text().replace("1", "2"))
+    prune_model(MODEL, tmp_path / "out", 0.5, **choices)
+    if kept == "intact":
+        assert not others
+        monkeypatch.undo()
+        prune_model(MODEL, tmp_path / "whole", 0.5, **choices)
+        one, other = (tmp_path / name / "model.safetensors" for name in ("out", "whole"))
+        assert one.read_bytes() == other.read_bytes()
+        return
+    assert others == [2]
+    for of_block in seen[0]:  # the echoes are copies of the first window, and so are their states
+        assert (of_block[2:] == of_block[0]).all()
+
+
+def test_a_request_depends_on_what_is_spent_by_default(monkeypatch):
+    """Of an encoder too; a run of another rate, other steps or another share for budgets is another request."""
+    plans = [Plan(rho=0.5, reconstruct=steps, budget="auto") for steps in (None, 4, 0)]
+
+    def fields():
+        return [effort(plan, 8, predicts=predicts) for plan in plans for predicts in (True, False)]
+
+    before = fields()
+    assert before[1]["reconstruction"] == {"steps": 40, "rate": steps_of.RATE, "echoes": 0}
+    monkeypatch.setattr(echoes, "RATE", 0.015)
+    assert [one != other for one, other in zip(before, fields(), strict=True)] == [True] * 4 + [False] * 2
+    monkeypatch.setattr(request, "OF_PRUNING", 0.5)
+    assert all(one != other for one, other in zip(before, fields(), strict=True))
+    assert effort(Plan(rho=0.5, reconstruct=0), 8) == {}
 
 
 def test_zeros_are_chosen_by_the_windows_of_the_text_alone():
