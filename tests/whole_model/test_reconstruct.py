@@ -13,9 +13,10 @@ from attnprune_verify.algorithms.matrix.output_obs import PrunedMatrix  # noqa: 
 from attnprune_verify.errors import InvalidInstance  # noqa: E402
 from attnprune_verify.pretrained import load_pretrained  # noqa: E402
 from attnprune_verify.pretrained.likelihood import log_probabilities  # noqa: E402
-from attnprune_verify.torch import prune_  # noqa: E402
+from attnprune_verify.torch import prune_, work  # noqa: E402
 from attnprune_verify.torch.blocks import find_blocks  # noqa: E402
 from attnprune_verify.torch.echoes import echoes_of  # noqa: E402
+from attnprune_verify.torch.folder import prune_folder  # noqa: E402
 from attnprune_verify.torch.passes import Windows, forward  # noqa: E402
 from attnprune_verify.torch.reconstruct import reconstructed_block  # noqa: E402
 from attnprune_verify.torch.rest import widened  # noqa: E402
@@ -26,7 +27,7 @@ from attnprune_verify.whole_model import steps as of_folders  # noqa: E402
 from attnprune_verify.whole_model.echoes import drawn_echoes, with_echoes  # noqa: E402
 from attnprune_verify.whole_model.in_memory import prune_in_memory  # noqa: E402
 from attnprune_verify.whole_model.plan import Plan  # noqa: E402
-from attnprune_verify.whole_model.request import effort  # noqa: E402
+from attnprune_verify.whole_model.request import Job, effort  # noqa: E402
 from attnprune_verify.whole_model.workplace import Workplace  # noqa: E402
 from tests.whole_model.decoders import IDS, tiny  # noqa: E402
 from tests.whole_model.small import MODEL, write_texts  # noqa: E402
@@ -67,19 +68,19 @@ def test_torch_and_closed_forms_take_the_same_steps():
     block, hidden = dense.block(0), list(dense.family.embed(ids))
     model = transformers.AutoModelForCausalLM.from_pretrained(MODEL, dtype=torch.float32).eval().requires_grad_(False)
     rows = [torch.from_numpy(row)[None] for row in ids]
-    work = Work(find_blocks(model, rows[0]), plan, rows[0][:, :13])
-    windows = Windows.enter(work.decoder, rows)
+    looked_at = Work(find_blocks(model, rows[0]), plan, rows[0][:, :13])
+    windows = Windows.enter(looked_at.decoder, rows)
     cut, by_role = {}, {}
-    with widened(work.decoder.blocks[0]) as (parameters, _):
-        for piece in work.pieces[0]:
+    with widened(looked_at.decoder.blocks[0]) as (parameters, _):
+        for piece in looked_at.pieces[0]:
             weight = piece.weight(parameters).numpy()
             kept = np.abs(weight) > np.median(np.abs(weight))
             cut[piece] = PrunedMatrix(np.where(kept, weight, 0).astype(np.float32), kept)
             names = {dense.family.weight_place(0, role).name.split("layers.0.")[1]: role for role in block.roles}
             by_role[names[piece.factor.name]] = piece
-        goal = forward(work.decoder.blocks[0], 0, windows)
+        goal = forward(looked_at.decoder.blocks[0], 0, windows)
         before = {name: tensor.data.clone() for name, tensor in parameters.items()}
-        theirs = reconstructed_block(work.decoder.blocks[0], parameters, cut, windows, 0, goal, plan)
+        theirs = reconstructed_block(looked_at.decoder.blocks[0], parameters, cut, windows, 0, goal, plan)
         assert all(torch.equal(before[name], tensor.data) for name, tensor in parameters.items())
     pruned = {role: cut[piece] for role, piece in by_role.items()}
     ours = blockwise.reconstructed_block(block, pruned, hidden, list(blockwise.forward(block, hidden)), plan)
@@ -263,6 +264,30 @@ def test_a_folder_resumes_on_the_echoes_that_are_kept(tmp_path, monkeypatch, kep
     assert others == [2]
     for of_block in seen[0]:  # the echoes are copies of the first window, and so are their states
         assert (of_block[2:] == of_block[0]).all()
+
+
+def test_a_torch_folder_computes_anew_what_came_of_damaged_echoes(tmp_path, monkeypatch):
+    calibration, _ = write_texts(tmp_path)
+    job = Job(MODEL, tmp_path / "out", Plan(**FAST, rho=0.5, reconstruct=4), calibration, 2, 24)
+
+    def stop(done, _steps, what):
+        if done == 1 and what == "pruning blocks":
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        prune_folder(job, progress=stop)
+    file, seen = tmp_path / "out.partial" / "echoes.json", []
+    file.write_text(file.read_text().replace("1", "2"))
+
+    def watched(block, parameters, pruned, windows, index, goal, plan):
+        seen.append((windows.states, goal))
+        return reconstructed_block(block, parameters, pruned, windows, index, goal, plan)
+
+    monkeypatch.setattr(work, "echoes_of", lambda _decoder, ids, count, _seed: [ids[0]] * count)
+    monkeypatch.setattr(work, "reconstructed_block", watched)
+    prune_folder(job)
+    for of_block in seen[0]:
+        assert torch.equal(of_block[2], of_block[0]) and not torch.equal(of_block[1], of_block[0])
 
 
 def test_a_request_depends_on_what_is_spent_by_default(monkeypatch):
