@@ -10,12 +10,22 @@ from attnprune_verify.algorithms.arrays import AnyArray
 from attnprune_verify.torch.blocks import Decoder
 from attnprune_verify.torch.passes import Windows, forward
 from attnprune_verify.torch.rest import widened
+from attnprune_verify.whole_model.echoes import refuse_infinite
 
 __all__ = ["echoes_of"]
 
 
 def echoes_of(decoder: Decoder, ids: Sequence[AnyArray], count: int, seed: int) -> list[AnyArray]:
-    """Draw so many echoes of the windows (1, n), in turn, while the decoder is dense."""
+    """Draw so many echoes of the windows (1, n), in turn, while the decoder is dense.
+
+    Every window goes through the blocks once, and through the head for each of its echoes: draws come in turn from one
+    generator, and the logits of all windows together may be larger than the model.
+
+    Raises
+    ------
+    InvalidInstance
+        If a prediction is not finite.
+    """
     windows = Windows.enter(decoder, ids[:count])
     for index, block in enumerate(decoder.blocks):
         with widened(block):
@@ -26,6 +36,8 @@ def echoes_of(decoder: Decoder, ids: Sequence[AnyArray], count: int, seed: int) 
         window = windows.ids[number % len(windows.ids)]
         with torch.no_grad():
             logits = decoder.logits(window.to(device), windows.states[number % len(windows.ids)].to(device))
-        chances = logits[:-1, : decoder.vocabulary].softmax(-1).cpu()
+        rows = logits[:-1, : decoder.vocabulary]
+        refuse_infinite(bool(torch.isfinite(rows).all()), number % len(windows.ids))
+        chances = rows.softmax(-1).cpu()
         found.append(torch.cat([window[0, :1], torch.multinomial(chances, 1, generator=draw)[:, 0]])[None])
     return found

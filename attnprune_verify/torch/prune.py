@@ -17,10 +17,9 @@ from attnprune_verify.torch.blocks import TOKENS, Decoder, find_blocks, limits
 from attnprune_verify.torch.rest import at_rest, moved, plain_model
 from attnprune_verify.torch.windows import windows_of
 from attnprune_verify.torch.work import Progress, Work
-from attnprune_verify.whole_model.echoes import steps_fields
 from attnprune_verify.whole_model.fingerprint import fingerprint, versions
 from attnprune_verify.whole_model.plan import LOSS_WINDOWS, Plan
-from attnprune_verify.whole_model.request import counted
+from attnprune_verify.whole_model.request import counted, effort
 from attnprune_verify.whole_model.workplace import Workplace
 
 __all__ = ["prune_"]
@@ -95,7 +94,7 @@ def prune_(
                 "windows": [hashlib.sha256(window.numpy().tobytes()).hexdigest() for window in ids],
                 "plan": plan.settings(),
                 "dtype": "float32",
-                **steps_fields(len(ids), plan.reconstruct),
+                **effort(plan, len(ids)),
                 "versions": versions() | {"torch": torch.__version__},
             }
             workplace = Workplace(place / "prune.partial", fields)

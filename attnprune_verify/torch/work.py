@@ -212,6 +212,7 @@ class Work:
             if pruned:
                 raise InvalidInstance(f"{_DENSE}; block {min(pruned)} is pruned, and no echoes are kept")
             found = echoes_of(self.decoder, ids, count, self.plan.seed)
+            workplace.forget_echoes(self.decoder.depth)
             workplace.keep_echoes([window[0].tolist() for window in found])
         return [torch.tensor(window)[None] for window in workplace.echoes() or ()]
 

@@ -2,7 +2,7 @@
 
 Steps of reconstruction see a window each. Where windows are fewer than steps, the kept weights fit these windows and
 nothing else. Tokens drawn from the dense model's own predictions after the real ones before them are such as it meets,
-cost one dense pass, and need no more text. Metrics and budgets are of the real windows alone.
+cost one dense pass of each window, and need no more text. Metrics and budgets are of the real windows alone.
 """
 
 from __future__ import annotations
@@ -10,11 +10,11 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from attnprune_verify.instance.validate import Array
+from attnprune_verify.errors import InvalidInstance
 from attnprune_verify.pretrained.network import PretrainedModel
-from attnprune_verify.whole_model.reconstruct import ECHOES, steps_for
+from attnprune_verify.whole_model.reconstruct import ECHOES, RATE, steps_for
 
-__all__ = ["echo_count", "steps_fields", "steps_of", "with_echoes"]
+__all__ = ["drawn_echoes", "echo_count", "refuse_infinite", "steps_fields", "steps_of", "with_echoes"]
 
 
 def echo_count(windows: int, steps: int | None) -> int:
@@ -39,28 +39,55 @@ def steps_of(windows: int, steps: int | None) -> int:
     return steps_for((1 + ECHOES) * windows) if steps is None else steps
 
 
-def steps_fields(windows: int, steps: int | None) -> dict[str, dict[str, int]]:
-    """Return what a request depends on besides its plan, where steps are taken: how many, and on how many echoes.
+def steps_fields(windows: int, steps: int | None, *, predicts: bool = True) -> dict[str, dict[str, float]]:
+    """Return what a request depends on besides its plan, where steps are taken: how many, how large, on what echoes.
 
     Examples
     --------
     >>> steps_fields(8, None)
-    {'reconstruction': {'steps': 50, 'echoes': 16}}
+    {'reconstruction': {'steps': 50, 'rate': 0.02, 'echoes': 16}}
+    >>> steps_fields(8, None, predicts=False)
+    {'reconstruction': {'steps': 40, 'rate': 0.02, 'echoes': 0}}
     >>> steps_fields(8, 0)
     {}
     """
-    taken = {"steps": steps_of(windows, steps), "echoes": echo_count(windows, steps)}
-    return {} if steps == 0 else {"reconstruction": taken}
+    if steps == 0:
+        return {}
+    echoes = echo_count(windows, steps) if predicts else 0
+    taken = steps_for(windows + echoes) if steps is None else steps
+    return {"reconstruction": {"steps": taken, "rate": RATE, "echoes": echoes}}
 
 
 def with_echoes(model: PretrainedModel, ids: NDArray[np.int64], steps: int | None, seed: int) -> NDArray[np.int64]:
     """Return the windows (k, n), and behind them their echoes; a model that predicts nothing (an encoder) has none."""
     count = echo_count(len(ids), steps) if model.family.predicts else 0
-    drawn = [_echo(model.logits(ids[i % len(ids), None])[0], ids[i % len(ids)], (seed, i)) for i in range(count)]
-    return np.stack([*ids, *drawn])
+    return np.concatenate([ids, drawn_echoes(model, ids, count, seed)])
 
 
-def _echo(logits: Array, window: NDArray[np.int64], seed: tuple[int, int]) -> NDArray[np.int64]:
-    """Return the window with a draw from the softmax of the logits before it in every place but the first."""
-    noise = np.random.default_rng(seed).gumbel(size=logits[:-1].shape).astype(logits.dtype)
-    return np.concatenate([window[:1], (logits[:-1] + noise).argmax(-1)])
+def drawn_echoes(model: PretrainedModel, ids: NDArray[np.int64], count: int, seed: int) -> NDArray[np.int64]:
+    """Draw so many echoes (count, n) of the windows (k, n), in turn; every window goes through the model once.
+
+    Raises
+    ------
+    InvalidInstance
+        If a prediction is not finite.
+    """
+    drawn = np.empty((count, ids.shape[1]), dtype=np.int64)
+    for number, window in enumerate(ids[:count]):
+        logits = model.logits(window[np.newaxis])[0, :-1]
+        refuse_infinite(bool(np.isfinite(logits).all()), number)
+        for echo in range(number, count, len(ids)):
+            noise = np.random.default_rng((seed, echo)).gumbel(size=logits.shape).astype(logits.dtype)
+            drawn[echo] = [window[0], *(logits + noise).argmax(-1)]
+    return drawn
+
+
+def refuse_infinite(finite: bool, number: int) -> None:
+    """Refuse to draw from predictions that are not finite.
+
+    Raises
+    ------
+    InvalidInstance
+    """
+    if not finite:
+        raise InvalidInstance(f"the model's predictions must be finite to draw from; those of window {number} are not")

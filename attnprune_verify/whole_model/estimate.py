@@ -9,6 +9,7 @@ from typing import NamedTuple
 import numpy as np
 
 __all__ = [
+    "OF_PRUNING",
     "Size",
     "curve_operations",
     "judged_tokens",
@@ -30,7 +31,7 @@ _STEP = 8
 """Operations a weight and token of a step of reconstruction: 2 forward, 4 backward, 2 for the dense block's output."""
 _SIZE = 512
 """Rows of the product that is timed; chosen: a millisecond, and as fast as larger ones."""
-_OF_PRUNING = 0.125
+OF_PRUNING = 0.125
 """Chosen: what judging may take of pruning's operations, less than the steps of reconstruction, in which time is better
 spent: against half of them it leaves 1.02 and 1.01 of the KL without steps on the model of the tests (two draws)."""
 _FEWEST, _MOST = 64, 1024
@@ -84,7 +85,7 @@ def judged_tokens(sizes: Sequence[Size], tokens: int, maps: int, head: int) -> i
     head : int
         Weights of the map to the logits.
     """
-    allowed = _OF_PRUNING * (solver_operations(sizes) + pass_operations(sizes, tokens))
+    allowed = OF_PRUNING * (solver_operations(sizes) + pass_operations(sizes, tokens))
     return int(min(max(allowed / max(curve_operations(sizes, 1, maps, head), 1.0), _FEWEST), _MOST))
 
 

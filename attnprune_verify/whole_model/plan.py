@@ -41,8 +41,8 @@ class Plan:
     only : the blocks to prune, empty for all
     hold : blocks that are pruned by rho whatever the budgets of the others
     loss_windows : calibration windows that the metrics of the loss are taken from
-    reconstruct : steps of every pruned block towards the dense one's output; None: `reconstruct.steps_for`, where both
-        methods are of the output-obs kind
+    reconstruct : steps of every pruned block towards the dense one's output; None: `echoes.steps_of` (for encoders
+        `reconstruct.steps_for`), where both methods are of the output-obs kind
     seed : of everything random
 
     Raises

@@ -12,12 +12,13 @@ from attnprune_verify.pretrained.texts import read_text
 from attnprune_verify.values import as_count
 from attnprune_verify.whole_model.assembled import assemble, finished
 from attnprune_verify.whole_model.echoes import steps_fields
+from attnprune_verify.whole_model.estimate import OF_PRUNING
 from attnprune_verify.whole_model.fingerprint import fingerprint, model_fields, texts_fields, versions
 from attnprune_verify.whole_model.plan import Plan
 from attnprune_verify.whole_model.source import Patches, Source
 from attnprune_verify.whole_model.workplace import Workplace
 
-__all__ = ["Job", "Paths", "Request", "counted"]
+__all__ = ["Job", "Paths", "Request", "counted", "effort"]
 
 Place: TypeAlias = str | os.PathLike[str]
 Paths: TypeAlias = Place | Sequence[Place]
@@ -53,9 +54,10 @@ class Job(NamedTuple):
     def texts(self) -> list[str]:
         """Read the calibration texts; at least one."""
         paths = [self.calibration] if isinstance(self.calibration, str | os.PathLike) else self.calibration
-        if not paths:
+        texts = [read_text(path) for path in paths]
+        if not texts:
             raise InvalidInstance("calibration must name at least one text; got none")
-        return [read_text(path) for path in paths]
+        return texts
 
     def target(self) -> Path:
         """Return the path of the new folder."""
@@ -102,7 +104,7 @@ class Request:
             "calibration": {"texts": texts_fields(texts), "k": as_count("k", k, least=1), "n": n},
             "plan": plan.settings(),
             "dtype": "float32",
-            **(steps_fields(k, plan.reconstruct) if predicts else {}),
+            **effort(plan, k, predicts=predicts),
             **further,
         }
         self._digest = fingerprint(self._fields)["digest"]
@@ -148,6 +150,18 @@ class Request:
             **(further or {}),
         }
         return assemble(self._source, patches, report, self.workplace.path / "folder", self._target)
+
+
+def effort(plan: Plan, windows: int, *, predicts: bool = True) -> dict[str, Any]:
+    """Return what the numbers of a plan depend on besides its settings: how much is spent by default.
+
+    Examples
+    --------
+    >>> effort(Plan(rho=0.5, reconstruct=0, budget="auto"), 8)
+    {'budgets': {'of_pruning': 0.125}}
+    """
+    judged = {"budgets": {"of_pruning": OF_PRUNING}} if plan.budget == "auto" else {}
+    return {**steps_fields(windows, plan.reconstruct, predicts=predicts), **judged}
 
 
 def counted(rows: Iterable[Mapping[str, Any]]) -> dict[str, Any]:

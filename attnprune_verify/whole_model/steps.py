@@ -15,7 +15,7 @@ from attnprune_verify.pretrained.network import PretrainedModel
 from attnprune_verify.pretrained.tensors import decoded
 from attnprune_verify.whole_model.blockwise import forward, prune_block, reconstructed_block
 from attnprune_verify.whole_model.budgets import zeros_by_map
-from attnprune_verify.whole_model.echoes import with_echoes
+from attnprune_verify.whole_model.echoes import drawn_echoes, echo_count
 from attnprune_verify.whole_model.loss import loss_moments, loss_roles
 from attnprune_verify.whole_model.plan import Plan
 from attnprune_verify.whole_model.source import Patches, Source
@@ -42,8 +42,17 @@ class Steps:
     @cached_property
     def _seen(self) -> NDArray[np.int64]:
         """Return all windows that states are kept of: those of the text, then their echoes."""
-        ids, plan = self._ids, self.plan
-        return ids if plan.reconstruct == 0 else with_echoes(self.model, ids, plan.reconstruct, plan.seed)
+        ids, plan, place = self._ids, self.plan, self._workplace
+        count = echo_count(len(ids), plan.reconstruct) if plan.reconstruct != 0 and self.model.family.predicts else 0
+        if not count:
+            return ids
+        kept = place.echoes()
+        if kept is None:
+            kept = drawn_echoes(self.model, ids, count, plan.seed).tolist()
+            self._source.refuse_changes()
+            place.forget_echoes(self.model.depth)
+            place.keep_echoes(kept)
+        return np.concatenate([ids, np.array(kept, dtype=np.int64)])
 
     @cached_property
     def _zeros(self) -> Any:
@@ -74,12 +83,12 @@ class Steps:
 
     def _before(self, index: int) -> Array:
         """The hidden states before block `index`, from the last block before which they are there."""
-        states, start = None, index + 1
+        seen, states, start = self._seen, None, index + 1  # drawn anew, echoes drop the states of others
         while states is None and start > 0:
             start -= 1
             states = self._workplace.states("hidden", start)
         if states is None:
-            states = self._kept("hidden", 0, (self.model.family.embed(ids[np.newaxis])[0] for ids in self._seen))
+            states = self._kept("hidden", 0, (self.model.family.embed(ids[np.newaxis])[0] for ids in seen))
         for done in range(start, index):
             block = self.model.block(done)
             if not self.plan.dense_inputs:

@@ -67,6 +67,12 @@ class Workplace:
         """Write the windows that were drawn from the dense model."""
         self._kept.keep("echoes.json", {"echoes": ids})
 
+    def forget_echoes(self, depth: int) -> None:
+        """Delete the echoes, and the states that were computed from them, of a model of `depth` blocks."""
+        self._kept.remove("echoes.json")
+        for kind in ("hidden", "target"):
+            self.drop_states(kind, depth + 1)
+
     def states(self, kind: str, index: int) -> Array | None:
         """The "hidden" ("dense", "target") states before block `index`, mapped from the disk, if they are there."""
         file = self._kept.intact(_states(kind, index))

@@ -23,6 +23,7 @@ from attnprune_verify.pretrained.texts import calibration_windows  # noqa: E402
 from attnprune_verify.whole_model import prune_model  # noqa: E402
 from attnprune_verify.whole_model.in_memory import prune_in_memory  # noqa: E402
 from attnprune_verify.whole_model.plan import Plan  # noqa: E402
+from attnprune_verify.whole_model.request import Job  # noqa: E402
 from attnprune_verify.whole_model.workplace import Workplace  # noqa: E402
 from tests.whole_model.small import MODEL, write_texts  # noqa: E402
 
@@ -166,6 +167,15 @@ def test_unfinished_work_of_another_request_is_kept(tmp_path, texts, monkeypatch
     with pytest.raises(InvalidInstance, match="its request has another plan.seed"):
         prune_model(MODEL, tmp_path / "out", **(wanted | {"seed": 1}))
     prune_model(MODEL, tmp_path / "out", **wanted)
+
+
+@pytest.mark.parametrize("kind", [tuple, iter, np.array], ids=["tuple", "iterator", "array"])
+def test_calibration_may_be_any_texts_but_none(texts, kind):
+    plan = Plan(rho=0.5)
+    paths = [str(path) for path in texts]
+    assert Job(MODEL, "out", plan, kind(paths)).texts() == [path.read_text() for path in texts]
+    with pytest.raises(InvalidInstance, match="calibration must name at least one text; got none"):
+        Job(MODEL, "out", plan, kind([])).texts()
 
 
 @pytest.mark.parametrize(

@@ -10,20 +10,25 @@ transformers = pytest.importorskip("transformers", reason="pruning torch models 
 pytest.importorskip("safetensors", reason="reading model folders needs the extra 'real'")
 
 from attnprune_verify.algorithms.matrix.output_obs import PrunedMatrix  # noqa: E402  # after the skips
+from attnprune_verify.errors import InvalidInstance  # noqa: E402
 from attnprune_verify.pretrained import load_pretrained  # noqa: E402
 from attnprune_verify.pretrained.likelihood import log_probabilities  # noqa: E402
-from attnprune_verify.torch import prune_  # noqa: E402
+from attnprune_verify.torch import prune_, work  # noqa: E402
 from attnprune_verify.torch.blocks import find_blocks  # noqa: E402
 from attnprune_verify.torch.echoes import echoes_of  # noqa: E402
+from attnprune_verify.torch.folder import prune_folder  # noqa: E402
 from attnprune_verify.torch.passes import Windows, forward  # noqa: E402
 from attnprune_verify.torch.reconstruct import reconstructed_block  # noqa: E402
 from attnprune_verify.torch.rest import widened  # noqa: E402
 from attnprune_verify.torch.work import Work  # noqa: E402
-from attnprune_verify.whole_model import blockwise, prune_model  # noqa: E402
+from attnprune_verify.whole_model import blockwise, echoes, prune_model, request  # noqa: E402
 from attnprune_verify.whole_model import reconstruct as steps_of  # noqa: E402
-from attnprune_verify.whole_model.echoes import with_echoes  # noqa: E402
+from attnprune_verify.whole_model import steps as of_folders  # noqa: E402
+from attnprune_verify.whole_model.echoes import drawn_echoes, with_echoes  # noqa: E402
 from attnprune_verify.whole_model.in_memory import prune_in_memory  # noqa: E402
 from attnprune_verify.whole_model.plan import Plan  # noqa: E402
+from attnprune_verify.whole_model.request import Job, effort  # noqa: E402
+from attnprune_verify.whole_model.workplace import Workplace  # noqa: E402
 from tests.whole_model.decoders import IDS, tiny  # noqa: E402
 from tests.whole_model.small import MODEL, write_texts  # noqa: E402
 
@@ -51,8 +56,8 @@ def test_the_model_comes_closer_to_the_dense_one_on_other_text():
 
 @pytest.mark.thorough
 def test_steps_uphill_are_noticed(monkeypatch):
-    right = steps_of._RATE
-    monkeypatch.setattr(steps_of, "_RATE", -right)
+    right = steps_of.RATE
+    monkeypatch.setattr(steps_of, "RATE", -right)
     assert not _closer() < 0.85
 
 
@@ -63,19 +68,19 @@ def test_torch_and_closed_forms_take_the_same_steps():
     block, hidden = dense.block(0), list(dense.family.embed(ids))
     model = transformers.AutoModelForCausalLM.from_pretrained(MODEL, dtype=torch.float32).eval().requires_grad_(False)
     rows = [torch.from_numpy(row)[None] for row in ids]
-    work = Work(find_blocks(model, rows[0]), plan, rows[0][:, :13])
-    windows = Windows.enter(work.decoder, rows)
+    looked_at = Work(find_blocks(model, rows[0]), plan, rows[0][:, :13])
+    windows = Windows.enter(looked_at.decoder, rows)
     cut, by_role = {}, {}
-    with widened(work.decoder.blocks[0]) as (parameters, _):
-        for piece in work.pieces[0]:
+    with widened(looked_at.decoder.blocks[0]) as (parameters, _):
+        for piece in looked_at.pieces[0]:
             weight = piece.weight(parameters).numpy()
             kept = np.abs(weight) > np.median(np.abs(weight))
             cut[piece] = PrunedMatrix(np.where(kept, weight, 0).astype(np.float32), kept)
             names = {dense.family.weight_place(0, role).name.split("layers.0.")[1]: role for role in block.roles}
             by_role[names[piece.factor.name]] = piece
-        goal = forward(work.decoder.blocks[0], 0, windows)
+        goal = forward(looked_at.decoder.blocks[0], 0, windows)
         before = {name: tensor.data.clone() for name, tensor in parameters.items()}
-        theirs = reconstructed_block(work.decoder.blocks[0], parameters, cut, windows, 0, goal, plan)
+        theirs = reconstructed_block(looked_at.decoder.blocks[0], parameters, cut, windows, 0, goal, plan)
         assert all(torch.equal(before[name], tensor.data) for name, tensor in parameters.items())
     pruned = {role: cut[piece] for role, piece in by_role.items()}
     ours = blockwise.reconstructed_block(block, pruned, hidden, list(blockwise.forward(block, hidden)), plan)
@@ -179,6 +184,126 @@ def test_echoes_are_as_likely_as_the_model_says(how):
     real = np.take_along_axis(log_p[:4], ids[:, 1:, None], -1)[..., 0]
     shifted = np.take_along_axis(log_p, drawn[:, :-1, None], -1)[..., 0]
     assert abs(shifted.mean() + entropy.mean()) > 4 * error and (found[:4] != real).any()
+
+
+def test_every_window_goes_through_the_model_once_for_all_its_echoes(monkeypatch):
+    dense, ids, seen = load_pretrained(MODEL, dtype=np.float32), _windows(2), []
+    logits = type(dense).logits
+    monkeypatch.setattr(type(dense), "logits", lambda self, one: seen.append(one) or logits(self, one))
+    together = drawn_echoes(dense, ids, 4, 0)
+    assert len(seen) == 2
+    assert (together[:2] == drawn_echoes(dense, ids, 2, 0)).all() and (together[:2] != together[2:]).any()
+
+
+@pytest.mark.parametrize("value", [float("nan"), float("inf"), -float("inf")])
+def test_nothing_is_drawn_from_predictions_that_are_not_finite(monkeypatch, value):
+    dense, ids = load_pretrained(MODEL, dtype=np.float32), _windows(1)
+    monkeypatch.setattr(type(dense), "logits", lambda self, one: np.full((*one.shape, 5), value, dtype=np.float32))
+    rule = "predictions must be finite to draw from; those of window 0 are not"
+    with pytest.raises(InvalidInstance, match=rule):
+        drawn_echoes(dense, ids, 1, 0)
+    model = tiny("llama")
+    decoder = find_blocks(model, IDS[:1])
+    monkeypatch.setattr(decoder, "logits", lambda window, states: torch.full((window.shape[1], 500), value))
+    with pytest.raises(InvalidInstance, match=rule):
+        echoes_of(decoder, [IDS[:1]], 1, 0)
+
+
+def test_the_echo_of_a_window_of_one_token_is_that_token():
+    assert (drawn_echoes(load_pretrained(MODEL, dtype=np.float32), np.array([[7]]), 2, 0) == 7).all()
+    decoder = find_blocks(tiny("llama"), IDS[:1])
+    assert [echo.tolist() for echo in echoes_of(decoder, [IDS[:1, :1]], 2, 0)] == [IDS[:1, :1].tolist()] * 2
+
+
+def _interrupted(monkeypatch, folder, choices):
+    """Prune the first block, and stop."""
+    keep, kept = Workplace.keep_block, []
+
+    def stopping(self, *args):
+        if kept:
+            raise KeyboardInterrupt
+        kept.append(keep(self, *args))
+
+    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+        patch.setattr(Workplace, "keep_block", stopping)
+        prune_model(MODEL, folder, 0.5, **choices)
+
+
+@pytest.mark.parametrize("kept", ["intact", "damaged"])
+def test_a_folder_resumes_on_the_echoes_that_are_kept(tmp_path, monkeypatch, kept):
+    """Another computer may draw others; where the kept ones are damaged, all that came of them is computed anew."""
+    calibration, _ = write_texts(tmp_path)
+    choices = {"calibration": calibration, "k": 2, "n": 24, **FAST, "reconstruct": 4}
+    _interrupted(monkeypatch, tmp_path / "out", choices)
+    file, others = tmp_path / "out.partial" / "echoes.json", []
+    kept_states = list((tmp_path / "out.partial").glob("hidden-*"))
+    assert file.is_file() and kept_states
+
+    def elsewhere(_model, ids, count, _seed):
+        others.append(count)
+        return np.repeat(ids, 2, axis=0)[:count]
+
+    seen, reconstructed = [], of_folders.reconstructed_block
+
+    def watched(block, pruned, states, goal, plan):
+        seen.append((np.array(states), np.array(goal)))
+        return reconstructed(block, pruned, states, goal, plan)
+
+    monkeypatch.setattr(of_folders, "drawn_echoes", elsewhere)
+    monkeypatch.setattr(of_folders, "reconstructed_block", watched)
+    if kept == "damaged":
+        file.write_text(file.read_text().replace("1", "2"))
+    prune_model(MODEL, tmp_path / "out", 0.5, **choices)
+    if kept == "intact":
+        assert not others
+        monkeypatch.undo()
+        prune_model(MODEL, tmp_path / "whole", 0.5, **choices)
+        one, other = (tmp_path / name / "model.safetensors" for name in ("out", "whole"))
+        assert one.read_bytes() == other.read_bytes()
+        return
+    assert others == [2]
+    for of_block in seen[0]:  # the echoes are copies of the first window, and so are their states
+        assert (of_block[2:] == of_block[0]).all()
+
+
+def test_a_torch_folder_computes_anew_what_came_of_damaged_echoes(tmp_path, monkeypatch):
+    calibration, _ = write_texts(tmp_path)
+    job = Job(MODEL, tmp_path / "out", Plan(**FAST, rho=0.5, reconstruct=4), calibration, 2, 24)
+
+    def stop(done, _steps, what):
+        if done == 1 and what == "pruning blocks":
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        prune_folder(job, progress=stop)
+    file, seen = tmp_path / "out.partial" / "echoes.json", []
+    file.write_text(file.read_text().replace("1", "2"))
+
+    def watched(block, parameters, pruned, windows, index, goal, plan):
+        seen.append((windows.states, goal))
+        return reconstructed_block(block, parameters, pruned, windows, index, goal, plan)
+
+    monkeypatch.setattr(work, "echoes_of", lambda _decoder, ids, count, _seed: [ids[0]] * count)
+    monkeypatch.setattr(work, "reconstructed_block", watched)
+    prune_folder(job)
+    for of_block in seen[0]:
+        assert torch.equal(of_block[2], of_block[0]) and not torch.equal(of_block[1], of_block[0])
+
+
+def test_a_request_depends_on_what_is_spent_by_default(monkeypatch):
+    """Of an encoder too; a run of another rate, other steps or another share for budgets is another request."""
+    plans = [Plan(rho=0.5, reconstruct=steps, budget="auto") for steps in (None, 4, 0)]
+
+    def fields():
+        return [effort(plan, 8, predicts=predicts) for plan in plans for predicts in (True, False)]
+
+    before = fields()
+    assert before[1]["reconstruction"] == {"steps": 40, "rate": steps_of.RATE, "echoes": 0}
+    monkeypatch.setattr(echoes, "RATE", 0.015)
+    assert [one != other for one, other in zip(before, fields(), strict=True)] == [True] * 4 + [False] * 2
+    monkeypatch.setattr(request, "OF_PRUNING", 0.5)
+    assert all(one != other for one, other in zip(before, fields(), strict=True))
+    assert effort(Plan(rho=0.5, reconstruct=0), 8) == {}
 
 
 def test_zeros_are_chosen_by_the_windows_of_the_text_alone():
