@@ -4,6 +4,7 @@ What is not installed is left out, visibly. ``python -m benchmarks.real_kernels 
 the other rows of the page, which stand beside it as JSON.
 """
 
+import collections
 import functools
 import importlib.metadata
 import importlib.util
@@ -59,7 +60,8 @@ dropout, packed sequences, windows, softcap, masks of rank 2 to 4. Written by `p
 folder has the adapters. Forward by the kernel, backward by the framework's automatic differentiation. torch's
 `varlen_attn` runs on no CPU; flex_attention has no backward pass there. jax.nn.dot_product_attention, which compiles
 for every shape, stands in the table of conventions alone; `attnprune-verify audit-kernel` on its adapter judges it.
-The flash backend raises "No available kernel" where features do not lie side by side in memory, and is not asked that.
+The flash backend raises "No available kernel" where features do not lie side by side in memory, on one small sample:
+there it counts as a refusal; combined instances then have heads last.
 
 | kernel | version | dtype | verdict | passed | failed | undecided | n/a | mistakes named | CPU s |
 |---|---|---|---|---|---|---|---|---|---|
@@ -136,6 +138,17 @@ def table(head, rows):
     return "\n".join(lines) + "\n"
 
 
+def unequal(known):
+    """The sentence under the table where rows of later audits have another number of checks."""
+    rows = {f"{title} {dtype}": known.get(f"{title} {dtype}") for title, _, dtypes, _ in KERNELS for dtype in dtypes}
+    checks = {name: sum(map(int, cells[2:6])) for name, cells in rows.items() if cells}
+    usual = collections.Counter(checks.values()).most_common(1)[0][0] if checks else 0
+    others = [f"{name} ({count})" for name, count in checks.items() if count != usual]
+    if not others:
+        return ""
+    return f"\nRows run again later have another number of checks than the {usual} of the rest: {'; '.join(others)}.\n"
+
+
 def page(known):
     """The page from all rows that are known, in the order of KERNELS."""
     verdicts = [
@@ -148,7 +161,7 @@ def page(known):
     programs = [known[name] for name in DEVIATIONS if name in known]
     ending = f"\nMeasured on {platform.machine()}, Python {platform.python_version()}.\n"
     return (
-        f"{HEAD}{''.join(verdicts)}{CONVENTIONS}{table(['kernel', *COLUMNS], rows)}"
+        f"{HEAD}{''.join(verdicts)}{unequal(known)}{CONVENTIONS}{table(['kernel', *COLUMNS], rows)}"
         f"{PROGRAMS}{''.join(programs)}{ending}"
     )
 

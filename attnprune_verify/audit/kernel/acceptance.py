@@ -5,9 +5,11 @@ sequences, and where its output is 0 there; else they are undefined, as for ever
 without such rows. Masks of rank 3 and 4 and additive masks are judged where they are declared, or where plain ones are
 read rightly, one that differs from head to head and from sample to sample and one of grouped heads among them: a kernel
 that was written for (n, l) may take others, broadcast them along an axis of its own, and mean nothing by it. One that
-reads masks of its heads, or of its samples, rightly means masks of rank 4: another answer to both at once is a mistake.
+reads masks of its heads, or of its samples, rightly means masks of rank 4: another answer to both at once is a mistake,
+unless it declares the one axis.
 A cotangent of log sum exp is judged where a backward pass has a parameter for it, or automatic differentiation lets it
-through: gradients that do not change with it belong to a log sum exp that is not meant to be differentiated.
+through: gradients that do not change with it, beyond their rounding, belong to a log sum exp that is not meant to be
+differentiated.
 """
 
 from __future__ import annotations
@@ -15,15 +17,16 @@ from __future__ import annotations
 import numpy as np
 
 from attnprune_verify.audit.kernel.context import KernelContext, Refused, Reply
-from attnprune_verify.audit.kernel.judge import judge
+from attnprune_verify.audit.kernel.judge import allowed_entries, judge
 from attnprune_verify.audit.kernel.making import Maker
-from attnprune_verify.audit.kernel.sample import BACKWARD, FORWARD, Sample
+from attnprune_verify.audit.kernel.sample import BACKWARD, FORWARD, Sample, parts_of
 from attnprune_verify.audit.kernel.shapes import misshapen
 from attnprune_verify.audit.subject.process import NoAnswer
 
-__all__ = ["pulls", "unjudged"]
+__all__ = ["another_declaration", "pulls", "unjudged"]
 
 _DECLARED_AS = {"mask of rank 3": "mask_rank_3", "mask of rank 4": "mask_rank_4", "float mask": "float_mask"}
+_ONE_AXIS = {"mask_per_sample": 1, "mask_per_head": 0}  # and the axis of a mask of rank 4 that has size 1 then
 
 
 def unjudged(context: KernelContext, function: str, sample: Sample) -> str | None:
@@ -41,10 +44,27 @@ def unjudged(context: KernelContext, function: str, sample: Sample) -> str | Non
         return "rows with nothing allowed are not judged: they are undefined, unless empty_rows='zero' is declared"
     if sample.dlse is not None and function == BACKWARD and not pulls(context):
         return "no gradient comes through log sum exp; declare dlse if it is meant to"
+    named = [] if "mask_rank_4" in context.capabilities else [one for one in _ONE_AXIS if one in context.capabilities]
+    if named and "mask of rank 4" in sample.features and not _within(sample, named):
+        return f"masks with more axes of their own are not judged: {' and '.join(named)} is declared"
     for feature, name in _DECLARED_AS.items():
         if feature in sample.features and not _reads(context, function, feature, name):
             return f"{feature} is read as something else, or refused; declare {name} if it is meant"
     return None
+
+
+def another_declaration(context: KernelContext, function: str, samples: tuple[Sample, ...]) -> str:
+    """Return the advice to declare the one axis of masks that are read rightly, where that makes all samples right."""
+    high = all("mask of rank 4" in sample.features for sample in samples)
+    for name in _ONE_AXIS:
+        if high and context.read.get(f"{name} of {function}") and not any(_within(one, [name]) for one in samples):
+            return f"; declare {name} in CAPABILITIES if that is meant"
+    return ""
+
+
+def _within(sample: Sample, names: list[str]) -> bool:
+    """Return whether a mask of rank 4 differs along one of the named axes at most."""
+    return sample.mask is not None and any(sample.mask.shape[_ONE_AXIS[name]] == 1 for name in names)
 
 
 def pulls(context: KernelContext) -> bool:
@@ -56,9 +76,14 @@ def pulls(context: KernelContext) -> bool:
     if "dlse" not in context.read:
         maker = Maker(context.seed, context.precision)
         pulled = maker.pulled(maker.make("dlse", 5, 8))
-        replies = [_answer(context, BACKWARD, one) for one in (pulled, pulled.changed(dlse=np.zeros((1, 2, 5))))]
+        without = pulled.changed(dlse=np.zeros((1, 2, 5)))
+        replies = [_answer(context, BACKWARD, one) for one in (pulled, without)]
         parts = [reply.parts for reply in replies if reply is not None]
-        context.read["dlse"] = len(parts) == 2 and not all(map(np.array_equal, *parts))
+        bounds = [allowed_entries(name, without) for name in parts_of(BACKWARD, without)]
+        with np.errstate(invalid="ignore"):  # gradients that ignore the cotangent are all within the bound of one truth
+            context.read["dlse"] = len(parts) == 2 and not all(
+                (np.abs(one - two) <= 2 * bound).all() for one, two, bound in zip(*parts, bounds, strict=True)
+            )
     return context.read["dlse"]
 
 
@@ -82,7 +107,7 @@ def _empty_rows(context: KernelContext, function: str) -> str:
 
 def _reads(context: KernelContext, function: str, feature: str, name: str) -> bool:
     """Return whether plain masks of a kind are read rightly, grouped heads where the kernel takes those."""
-    if name in context.capabilities:
+    if name in context.capabilities or (name == "mask_rank_4" and set(_ONE_AXIS) & set(context.capabilities)):
         return True
     key = f"{feature} of {function}"
     if key not in context.read:
@@ -99,8 +124,10 @@ def _reads(context: KernelContext, function: str, feature: str, name: str) -> bo
         read = [_right(context, function, one) for one in some]
         context.read[key] = all(read)
         if feature == "mask of rank 4" and read[0] and read[1] is False:
-            alone = (turned[None], sample.mask[None, None] & turned[:2, None])
-            context.read[key] = any(_right(context, function, sample.changed(mask=mask)) for mask in alone)
+            alone = {"mask_per_sample": turned[[0, 2]][:, None], "mask_per_head": turned[None]}  # no row is empty
+            for axis, mask in alone.items():
+                context.read[f"{axis} of {function}"] = bool(_right(context, function, sample.changed(mask=mask)))
+            context.read[key] = any(context.read[f"{axis} of {function}"] for axis in alone)
         elif feature != "float mask" and context.read[key]:
             grouped = maker.make(f"{feature}, grouped", 5, 8, batch=2, heads=6, kv_heads=3)
             mask = np.concatenate([plainest[-1]] * 2, axis=-3)

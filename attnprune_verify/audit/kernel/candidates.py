@@ -132,8 +132,10 @@ def _epsilons(wrong: list[Observation]) -> Iterator[Candidate]:
                 found += [float(e) for e in (total * (1 / ratio - 1)).ravel() if np.isfinite(e)]
         epsilon = float(np.median(found)) if found else 0.0
         zeros = round(min(epsilon, _MOST_ZEROS))
-        if not shifted and zeros and abs(epsilon / zeros - 1) < _WHOLE:  # exp(0) for each
-            words = f"{zeros} keys with logit 0 and value 0 count"
+        if not shifted and zeros > 0 and abs(epsilon / zeros - 1) < _WHOLE:  # exp(0) for each
+            words = (
+                f"{zeros} keys with logit 0 and value 0 count" if zeros > 1 else "1 key with logit 0 and value 0 counts"
+            )
             yield _of_wrong(FORWARD, Wrong("padding-counted", words, epsilon=float(zeros), shifted=False))
         elif epsilon > 0:
             what = "the row sum" if shifted else "the row sum of unshifted exponentials"

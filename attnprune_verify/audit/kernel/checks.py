@@ -7,6 +7,7 @@ from dataclasses import replace
 
 import numpy as np
 
+from attnprune_verify.audit.kernel.acceptance import another_declaration
 from attnprune_verify.audit.kernel.behaviour import BEHAVIOUR
 from attnprune_verify.audit.kernel.bias import rounds_to_one_side
 from attnprune_verify.audit.kernel.context import KernelContext, Refused, Reply, TooSlow, overflows
@@ -107,6 +108,7 @@ def _judged_all(context: KernelContext, function: str, samples: tuple[Sample, ..
             worst = worst or verdict
     if worst is not None:
         reason = f"{worst.reason}, on {failing[0].describe()}"
+        reason += another_declaration(context, function, tuple(failing))
         return Finding("failed", reason, worst.error, worst.bound, worst.power, samples=tuple(failing))
     if writes:
         context.writes.add(function)

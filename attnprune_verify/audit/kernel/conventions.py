@@ -22,7 +22,7 @@ _CHOICES: dict[str, tuple[Foreign, ...]] = {
     "order": tuple(permutations(ORDER)),
 }
 # What CAPABILITIES may name beside the keywords of optional parts, because no signature shows it.
-CAPABILITIES = ("mask_rank_3", "mask_rank_4", "float_mask")
+CAPABILITIES = ("mask_rank_3", "mask_rank_4", "mask_per_sample", "mask_per_head", "float_mask")
 
 
 @dataclass(frozen=True)

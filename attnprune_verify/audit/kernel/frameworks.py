@@ -226,29 +226,35 @@ class _Torch:
         leaves = [*arrays, *(keywords[name] for name in also)]
         for leaf in leaves:
             leaf.requires_grad_(True)
+
+        def results() -> list[tuple[Any, Any]]:
+            pairs = _paired(function(*arrays, **keywords), do, dlse)
+            return [(one, by.to(one.dtype)) for one, by in pairs if getattr(one, "requires_grad", False)]
+
         try:
-            pulled = _paired(function(*arrays, **keywords), do, dlse)
-            pulled = [(one, by.to(one.dtype)) for one, by in pulled if getattr(one, "requires_grad", False)]
-            if not pulled:
-                return [self.torch.zeros_like(leaf) for leaf in leaves]
-            found = self._pulled(lambda: function(*arrays, **keywords), pulled, leaves)
+            found = self._pulled(results, leaves)
         finally:
             for leaf in leaves:
                 leaf.requires_grad_(False)
         pairs = zip(found, leaves, strict=True)
         return [self.torch.zeros_like(leaf) if gradient is None else gradient for gradient, leaf in pairs]
 
-    def _pulled(self, again: Callable[[], Any], pulled: list[tuple[Any, Any]], leaves: list[Any]) -> list[Any]:
-        """The gradients, by .backward(do) where autograd.grad is refused, as a reentrant checkpoint does."""
-        results, cotangents = zip(*pulled, strict=True)
+    def _pulled(self, results: Callable[[], list[tuple[Any, Any]]], leaves: list[Any]) -> list[Any]:
+        """The gradients of results with their cotangents, None where there is none.
+
+        By autograd.backward where autograd.grad is refused, as a reentrant checkpoint does.
+        """
+        pulled = results()
+        if not pulled:
+            return [None] * len(leaves)
+        outputs, cotangents = zip(*pulled, strict=True)
         try:
-            return list(self.torch.autograd.grad(results, leaves, cotangents, allow_unused=True))
+            return list(self.torch.autograd.grad(outputs, leaves, cotangents, allow_unused=True))
         except RuntimeError as error:
             if "checkpoint" not in str(error).lower():
                 raise
         try:
-            first = again()
-            (first[0] if isinstance(first, tuple) else first).backward(cotangents[0])
+            self.torch.autograd.backward(*zip(*results(), strict=True))
             return [leaf.grad for leaf in leaves]
         finally:
             for leaf in leaves:

@@ -163,12 +163,16 @@ def _call(function: str, own: bool, framework: str, keywords: list[str], sample:
         return [f"{named} = attention_backward(q, k, v, do{given})"]
     if sample.wanted:
         return ["# the gradients by q, k, v and the keywords, of the inner product with do:", f"# {named}"]
-    cotangent = "do" if sample.dlse is None else "(do, dlse)"
     if framework == "torch":
+        leaves = ["for leaf in (q, k, v):", "    leaf.requires_grad_(True)"]
+        if sample.dlse is None:
+            pulled = "torch.autograd.grad(o, (q, k, v), do, allow_unused=True)"
+            return [*leaves, f"o = attention(q, k, v{given})", f"dq, dk, dv = {pulled}"]
         return [
-            "for leaf in (q, k, v):",
-            "    leaf.requires_grad_(True)",
-            f"o = attention(q, k, v{given})",
-            f"dq, dk, dv = torch.autograd.grad(o, (q, k, v), {cotangent}, allow_unused=True)",
+            *leaves,
+            f"pairs = zip(attention(q, k, v{given}), (do, dlse))",
+            "outputs, cotangents = zip(*(pair for pair in pairs if pair[0].requires_grad))",
+            "dq, dk, dv = torch.autograd.grad(outputs, (q, k, v), cotangents, allow_unused=True)",
         ]
+    cotangent = "do" if sample.dlse is None else "(do, dlse)"
     return [f"o, pull = jax.vjp(lambda q, k, v: attention(q, k, v{given}), q, k, v)", f"dq, dk, dv = pull({cotangent})"]

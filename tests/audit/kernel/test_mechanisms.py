@@ -8,10 +8,13 @@ import pytest
 
 from attnprune_verify.audit.kernel.auditor import KernelAuditor
 from attnprune_verify.audit.kernel.bridge import FORWARD
+from attnprune_verify.audit.kernel.candidates import candidates
 from attnprune_verify.audit.kernel.making import Maker
 from attnprune_verify.audit.kernel.mechanisms import by_mechanism
+from attnprune_verify.audit.kernel.observation import Observation
 from attnprune_verify.audit.kernel.precision import precision_named
 from attnprune_verify.audit.kernel.shrink import cuts, smallest_failing, without
+from attnprune_verify.audit.kernel.steps import evaluate
 
 SOURCE = """
 import numpy as np
@@ -85,3 +88,12 @@ def test_a_feature_taken_away_leaves_the_others(tmp_path):
         assert less is not None and set(less.features) == set(start.features) - {feature}
         assert less.allowed.any(axis=1).all()
     assert all(one.allowed.any(axis=1).all() for one in cuts(start))
+
+
+@pytest.mark.parametrize(("zeros", "words"), [(-3, None), (1, "1 key with logit"), (2, "2 keys with logit")])
+def test_zeros_that_are_counted_are_at_least_one_key(zeros, words):
+    steps = evaluate(PLAIN)
+    total = np.exp(np.where(steps.allowed, steps.s, -np.inf)).sum(axis=-1, keepdims=True)
+    seen = Observation(PLAIN, (steps.o * total / (total + zeros),), (0,))
+    found = [one.words for one in candidates(FORWARD, [seen], [0]) if "with logit 0 and value 0" in one.words]
+    assert len(found) == (words is not None) and all(one.startswith(words) for one in found)

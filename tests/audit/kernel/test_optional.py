@@ -143,6 +143,7 @@ def test_torch_differentiates_bias_and_sinks(tmp_path):
         thorough("lse.detach()", False, "not_applicable"),
         ("lse.detach() + 0 * lse", False, "not_applicable"),
         thorough("lse.detach() + 0 * lse", True, "failed"),
+        ("lse.detach()", True, "failed"),  # the snippet leaves out what needs no gradient
     ],
 )
 def test_a_cotangent_of_log_sum_exp_that_autodiff_lets_through_is_judged(edit, declared, status, tmp_path):
@@ -162,13 +163,84 @@ def test_a_cotangent_of_log_sum_exp_that_autodiff_lets_through_is_judged(edit, d
         assert "declare dlse" in record.reason
 
 
+def misread(tmp_path, read, declared=""):
+    """The plain kernel, of masks of rank 4 reading a part alone."""
+    edited = PLAIN.replace(
+        "mask is None else", f"mask is None else np.where({read}, s, -np.inf) if mask.ndim == 4 else"
+    )
+    return written(tmp_path, declared + edited)
+
+
 def test_a_kernel_that_reads_masks_of_heads_but_not_of_samples_is_wrong(tmp_path):
     """Nothing is declared: one that reads neither was written for (n, l)."""
-    broken = PLAIN.replace("mask is None else", "mask is None else MASK if mask.ndim == 4 else")
     for read, status in (("mask[:1]", "failed"), ("mask[:1, :1]", "not_applicable")):
-        source = broken.replace("MASK", f"np.where({read}, s, -np.inf)")
-        (record,) = records(written(tmp_path, source), FORWARD, "mask-ranks").values()
+        (record,) = records(misread(tmp_path, read), FORWARD, "mask-ranks").values()
         assert record.status == status, record.reason
+
+
+@pytest.mark.parametrize(("read", "name"), [("mask[:, :1]", "mask_per_sample"), ("mask[:1]", "mask_per_head")])
+def test_masks_that_differ_along_one_axis_are_declared(read, name, tmp_path):
+    (record,) = records(misread(tmp_path, read), FORWARD, "mask-ranks").values()
+    assert record.status == "failed" and f"declare {name} in CAPABILITIES if that is meant" in record.reason
+    declared = f"CAPABILITIES = ({name!r},)\n"
+    (record,) = records(misread(tmp_path, read, declared), FORWARD, "mask-ranks").values()
+    assert record.status == "passed" and f"{name} is declared" in record.reason
+    (record,) = records(misread(tmp_path, "mask[:1, :1]", declared), FORWARD, "mask-ranks").values()
+    assert record.status == "failed" and "declare" not in record.reason  # what is declared is verified
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_masks_of_samples_alone_are_read_whatever_the_seed(seed, tmp_path):
+    with KernelAuditor(misread(tmp_path, "mask[:, :1]"), seed=seed) as auditor:
+        assert auditor.record(CHECKS["attention:values:mask-ranks"]).status == "failed"
+
+
+def test_a_log_sum_exp_that_a_checkpoint_returns_has_its_cotangent(tmp_path):
+    """autograd.grad is refused there: the results are pulled back by .backward, all with their own cotangents."""
+    pytest.importorskip("torch")
+    source = BASE.with_name("torch_parts.py").read_text(encoding="utf-8")
+    source = source.replace('("mask_rank_3"', '("dlse", "mask_rank_3"').replace("def attention(", "def attend(")
+    source += """
+
+def attention(q, k, v, *, causal=False, scale=None, mask=None, return_lse=False):
+    def run(q, k, v):
+        return attend(q, k, v, causal=causal, scale=scale, mask=mask, return_lse=return_lse)
+
+    return torch.utils.checkpoint.checkpoint(run, q, k, v, use_reentrant=True)
+"""
+    source = source.replace("import torch\n", "import torch\nimport torch.utils.checkpoint\n", 1)
+    found = records(written(tmp_path, source), BACKWARD, "log-sum-exp-gradient", "plain")
+    assert {name: one.status for name, one in found.items()} == dict.fromkeys(found, "passed")
+
+
+UNORDERED = """
+
+_SUMMED, _CALLS = attention, []
+
+
+class Unordered(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x):
+        return x.clone()
+
+    @staticmethod
+    def backward(ctx, gradient):
+        _CALLS.append(0)  # stands for atomic additions, whose order is another in every call
+        return gradient * (1 + len(_CALLS) % 5 * torch.finfo(gradient.dtype).eps)
+
+
+def attention(q, k, v, *, causal=False, scale=None, mask=None, return_lse=False):
+    found = _SUMMED(*map(Unordered.apply, (q, k, v)), causal=causal, scale=scale, mask=mask, return_lse=return_lse)
+    return (found[0], LSE) if return_lse else found
+"""
+
+
+@pytest.mark.parametrize(("lse", "status"), [("found[1].detach()", "not_applicable"), thorough("found[1]", "passed")])
+def test_sums_in_any_order_are_no_gradient_of_log_sum_exp(lse, status, tmp_path):
+    pytest.importorskip("torch")
+    source = BASE.with_name("torch_parts.py").read_text(encoding="utf-8") + UNORDERED.replace("LSE", lse)
+    (record,) = records(written(tmp_path, source), BACKWARD, "log-sum-exp-gradient").values()
+    assert record.status == status
 
 
 def test_every_wrong_optional_part_is_an_edit_of_a_right_kernel_and_has_a_name():
