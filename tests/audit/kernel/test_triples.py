@@ -31,7 +31,7 @@ SEEN = {
     ("heads", "one key head"): "1 == k.shape[1] < q.shape[1]",
     ("batch", 2): "len(q) > 1",
     ("m", 5): "q.shape[3] == 5",
-    ("m", 80): "q.shape[3] > 64",
+    ("m", "large"): "q.shape[3] >= 64",
     ("mv", "smaller"): "v.shape[3] < q.shape[3]",
     ("mv", "larger"): "v.shape[3] > q.shape[3]",
     ("scale", 0.3): "more.get('scale') is not None",
