@@ -28,7 +28,7 @@ from scipy.stats import t  # noqa: E402
 from attnprune_verify.pretrained.load import read_tokenizer  # noqa: E402
 from attnprune_verify.pretrained.texts import draw_windows, read_text, token_stream  # noqa: E402
 from attnprune_verify.torch import prune_  # noqa: E402
-from attnprune_verify.whole_model.echoes import steps_of  # noqa: E402
+from attnprune_verify.whole_model.echoes import steps_of  # noqa: E402  # after the thread counts
 
 SPARSEGPT, ALPS = ({"attention": name, "rest": name} for name in ("sparsegpt", "alps"))
 CASES: dict[str, dict[str, Any]] = {

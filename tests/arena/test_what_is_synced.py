@@ -26,7 +26,7 @@ pytestmark = pytest.mark.skipif(not Path("/proc/self/fd").exists(), reason="this
 
 
 class Recorder:
-    """What is on the disk: the content of files by inode, and the names in folders, at their last sync."""
+    """A disk after a crash: the content of files by inode, and the names in folders, at their last sync."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.contents: dict[int, bytes] = {}

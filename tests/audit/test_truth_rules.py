@@ -1,4 +1,4 @@
-"""How coarse a look is: the limits of what norms and 16-bit formats excuse, against their definitions."""
+"""Limits of the truth: what norms and 16-bit formats excuse, against their definitions."""
 
 from dataclasses import replace
 

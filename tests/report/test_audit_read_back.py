@@ -104,7 +104,7 @@ def test_each_finding_is_named(status: str) -> None:
 
 @pytest.mark.parametrize("powers", [(0.5, 0.25), (0.25, 0.5), (1e-9, None), (None, 0.125), (None, None)])
 def test_the_coarsest_power_is_shown(powers: tuple[float | None, float | None]) -> None:
-    """Of the checks that passed: errors below the largest of their powers may have gone unnoticed in one of them."""
+    """Passed checks have a power: errors below the largest of their powers may have gone unnoticed in one of them."""
     result = made("passed", "passed", "failed", "passed", "passed")
     given = iter((*powers, *[1e-3] * 3))
     changed = replace(result, checks=tuple(replace(one, power=next(given)) for one in result.checks))

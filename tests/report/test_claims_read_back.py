@@ -125,7 +125,7 @@ def test_show_says_the_opposite_where_the_verdict_is(result: ClaimsResult) -> No
 def test_a_statement_holds_where_each_of_its_readings_does(
     verdicts: tuple[Verdict, Verdict], result: ClaimsResult
 ) -> None:
-    """Of two readings of one statement the first and the last count alike."""
+    """The first and the last of two readings of one statement count alike."""
     first, claim = result.records[0], result.records[0].claim
     assert claim.reading.name != CAUSAL.name
     pairs = zip((claim, replace(claim, reading=CAUSAL)), verdicts, strict=True)

@@ -18,7 +18,7 @@ from attnprune_verify.theory.kappa import kappa_plus, kappa_zero_sum, row_eigenv
 from attnprune_verify.theory.operator_norm import norm_bounds
 
 
-def exact(array) -> list[list[Fraction]]:  # type: ignore[no-untyped-def]
+def exact(array) -> list[list[Fraction]]:  # type: ignore[no-untyped-def]  # whatever NumPy makes an array of
     return [[Fraction(x) for x in row] for row in np.asarray(array, dtype=float).tolist()]
 
 

@@ -291,7 +291,7 @@ def test_a_torch_folder_computes_anew_what_came_of_damaged_echoes(tmp_path, monk
 
 
 def test_a_request_depends_on_what_is_spent_by_default(monkeypatch):
-    """Of an encoder too; a run of another rate, other steps or another share for budgets is another request."""
+    """A run of another rate, other steps or another share for budgets is another request, for encoders too."""
     plans = [Plan(rho=0.5, reconstruct=steps, budget="auto") for steps in (None, 4, 0)]
 
     def fields():
