@@ -5,7 +5,6 @@ comparison and every function they call.
 """
 
 import ast
-import copy
 import inspect
 import sys
 import textwrap
@@ -61,10 +60,11 @@ def changes(node: ast.AST) -> Iterator[tuple[str, ast.AST]]:
 def broken(entry: Formula) -> Iterator[tuple[str, str]]:
     """(what was changed, the source of the changed function)."""
     whole = body(entry)
+    text = ast.unparse(whole)
     places = [place for statement in whole.body[1:] for place in ast.walk(statement)]
     for index, place in enumerate(places):
         for says, _ in changes(place):
-            fresh = copy.deepcopy(whole)
+            (fresh,) = ast.parse(text).body  # many times faster than a deep copy
             target = [node for statement in fresh.body[1:] for node in ast.walk(statement)][index]
             new = next(node for text, node in changes(target) if text == says)
 

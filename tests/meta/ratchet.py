@@ -10,6 +10,7 @@ import subprocess
 import tokenize
 from collections import Counter
 from collections.abc import Iterable, Iterator
+from functools import lru_cache
 from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
@@ -45,9 +46,23 @@ def is_number(node: ast.expr | None) -> bool:
     )
 
 
+@lru_cache(maxsize=1)
+def parsed(text: str) -> ast.Module:
+    """Return the tree of a source, which several counts walk; kept trees of all sources would cost more than parsing."""
+    return ast.parse(text)
+
+
+def statements(text: str) -> Iterator[ast.AST]:
+    """Yield the module and all that stands in bodies; no expressions, which take longer than the rest."""
+    found: list[ast.AST] = [parsed(text)]
+    for node in found:  # grows
+        found += [inner for part in BODIES for inner in getattr(node, part, ())]
+        yield node
+
+
 def numbers_without_a_reason(text: str) -> Iterator[str]:
     """Yield names of module-level numbers with no comment on or above their line and no string below."""
-    body = ast.parse(text).body
+    body = parsed(text).body
     pairs = itertools.zip_longest(body, body[1:])
     found = [
         (one, after) for one, after in pairs if isinstance(one, ast.Assign | ast.AnnAssign) and is_number(one.value)
@@ -65,19 +80,21 @@ def numbers_without_a_reason(text: str) -> Iterator[str]:
 
 def headless_docstrings(text: str) -> Iterator[str]:
     """Yield first lines of docstrings that begin with a bare relative clause or a pronoun."""
-    statements: list[ast.AST] = [ast.parse(text)]
-    for node in statements:  # grows: what stands inside statements, and no expressions, which take longer than the rest
-        statements += [inner for part in BODIES for inner in getattr(node, part, ())]
+    for node in statements(text):
         if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
             first = (ast.get_docstring(node) or "").partition("\n")[0]
             if HEADLESS.match(first):
                 yield first
 
 
-def ambiguous_classes(texts: Iterable[str]) -> list[str]:
-    """Return the class names, leading underscores aside, that stand for more than one class."""
-    classes = (node for text in texts for node in ast.walk(ast.parse(text)) if isinstance(node, ast.ClassDef))
-    return sorted(name for name, count in Counter(node.name.lstrip("_") for node in classes).items() if count > 1)
+def class_names(text: str) -> Iterator[str]:
+    """Yield the names of a source's classes, leading underscores aside."""
+    return (node.name.lstrip("_") for node in statements(text) if isinstance(node, ast.ClassDef))
+
+
+def repeated(names: Iterable[str]) -> list[str]:
+    """Return the names that stand for more than one class."""
+    return [name for name, count in Counter(names).items() if count > 1]
 
 
 def complex_functions() -> int | None:
@@ -92,14 +109,16 @@ def complex_functions() -> int | None:
 def counts() -> dict[str, int]:
     """Return the count of each kind over the package and the checkers."""
     found: Counter[str] = Counter()
+    names: list[str] = []
     lines = 0
     for _, text in sources():
         lines += text.count("\n")
         found["numbers without a reason"] += len(list(numbers_without_a_reason(text)))
         found["headless docstrings"] += len(list(headless_docstrings(text)))
         found["Any in 10,000 lines"] += len(re.findall(r"\bAny\b", text))
+        names += class_names(text)
     found["Any in 10,000 lines"] = -(-10_000 * found["Any in 10,000 lines"] // lines)
-    found["class names with two meanings"] = len(ambiguous_classes(text for _, text in sources()))
+    found["class names with two meanings"] = len(repeated(names))
     branches = complex_functions()
     return dict(found) if branches is None else {**found, "complex functions": branches}
 

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from tests.meta.ratchet import PINNED, ambiguous_classes, counts, headless_docstrings, numbers_without_a_reason
+from tests.meta.ratchet import PINNED, class_names, counts, headless_docstrings, numbers_without_a_reason, repeated
 
 
 def test_no_count_rises():
@@ -36,4 +36,4 @@ def test_a_headless_docstring_is_seen():
 
 
 def test_a_class_name_with_two_meanings_is_seen():
-    assert ambiguous_classes(["class Case: ...\nclass Plan: ...", "class _Case: ..."]) == ["Case"]
+    assert repeated(class_names("class Case: ...\nclass Plan: ...\nif True:\n    class _Case: ...")) == ["Case"]

@@ -11,7 +11,7 @@ import csv
 import hashlib
 import io
 import json
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from functools import cache
 from importlib.metadata import version
 from importlib.resources import files
@@ -72,7 +72,7 @@ class StoredRecord:
         return hashlib.sha256(json.dumps(self._content(), sort_keys=True).encode() + table).hexdigest()
 
     def _content(self) -> dict[str, Any]:
-        return {name: value for name, value in asdict(self).items() if name != "moved" or value}
+        return {name: value for name, value in vars(self).items() if name != "moved" or value}
 
     def write(self, path: Path, table: bytes) -> None:
         """Write ``path.json`` and ``path.csv``."""
@@ -102,12 +102,10 @@ def _typed(row: dict[str, str]) -> dict[str, Any]:
 
 
 def _value(text: str) -> Any:
-    for kind in (int, float):
-        try:
-            return kind(text)
-        except ValueError:
-            pass
-    return {"True": True, "False": False}.get(text, text)
+    try:
+        return int(text) if text.lstrip("-").isdigit() else float(text)
+    except ValueError:
+        return {"True": True, "False": False}.get(text, text)
 
 
 @cache
