@@ -8,15 +8,55 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import combinations, product
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["covered", "covering"]
+__all__ = ["Hiding", "covered", "covering"]
 
 _CANDIDATES = 24  # chosen: 48 give 3 % fewer rows on the kernels' table and take twice as long
 _KEYS = tuple[int, ...]
+
+
+class Hiding(NamedTuple):
+    """Levels beside which other factors change nothing, so that a row with them shows no mistake in those.
+
+    Attributes
+    ----------
+    levels : mapping of str to object
+        The levels that hide when they stand together.
+    hidden : frozenset of str
+        The factors that they hide.
+    unless : tuple of str and object, optional
+        A factor and its level beside which nothing is hidden.
+    """
+
+    levels: Mapping[str, Any]
+    hidden: frozenset[str]
+    unless: tuple[str, Any] | None = None
+
+
+class _Shade:
+    """A `Hiding` on rows of places of levels."""
+
+    def __init__(self, hiding: Hiding, table: Mapping[str, Sequence[Any]], wanted: Sequence[_KEYS]) -> None:
+        names = list(table)
+        self.held = {names.index(name): table[name].index(level) for name, level in hiding.levels.items()}
+        factor, level = hiding.unless or (names[0], None)
+        self.unless = names.index(factor), table[factor].index(level) if level in table[factor] else -1
+        hidden = {names.index(name) for name in hiding.hidden}
+        self.counts = np.array([self.held.keys() <= set(key) or not hidden & set(key) for key in wanted])
+
+    def falls_on(self, row: NDArray[np.int64]) -> bool:
+        factor, level = self.unless
+        return row[factor] != level and all(row[place] == level for place, level in self.held.items())
+
+    def lift(self, row: NDArray[np.int64], kept: _KEYS) -> None:
+        """Make one of the hiding levels plain, if one is not kept."""
+        free = [factor for factor in self.held if factor not in kept]
+        if free and self.falls_on(row):
+            row[free[0]] = 0
 
 
 class _Tuples:
@@ -56,6 +96,7 @@ def covering(
     more: Sequence[Sequence[str]] = (),
     seed: int = 0,
     weak: Sequence[str] = (),
+    hiding: Sequence[Hiding] = (),
 ) -> Iterator[dict[str, Any]]:
     """Rows, one level of each factor, in which all combinations of `strength` factors and those in `more` stand.
 
@@ -71,6 +112,8 @@ def covering(
         Of the candidates; the same seed gives the same rows.
     weak : sequence of str
         Factors that take part in pairs only, and in `more`.
+    hiding : sequence of Hiding
+        What hides other factors: its rows count for those only where a combination has the hiding levels itself.
 
     Yields
     ------
@@ -91,15 +134,24 @@ def covering(
         tuple(sorted(names.index(name) for name in group)) for group in more if all(len(table[n]) > 1 for n in group)
     )
     tuples, rng = _Tuples(sizes, [key for key in wanted if key]), np.random.default_rng(seed)
+    shades = [
+        _Shade(one, table, tuples.wanted)
+        for one in hiding
+        if all(level in table[name] for name, level in one.levels.items())
+    ]
     while tuples.missing.any():
         held = rng.choice(np.flatnonzero(tuples.missing), _CANDIDATES)
         rows = np.stack([rng.integers(0, size, _CANDIDATES) for size in sizes], axis=1)
         for row, place in zip(rows, held, strict=True):
             factors, levels = tuples.levels(int(place))
             row[list(factors)] = levels
-        places = tuples.places(rows)
-        best = int(tuples.missing[places].sum(axis=1).argmax())
-        tuples.missing[places[best]] = False
+            for shade in shades:
+                shade.lift(row, factors)
+        places, counted = tuples.places(rows), np.ones((len(rows), len(tuples.wanted)), dtype=bool)
+        for shade in shades:
+            counted[[shade.falls_on(row) for row in rows]] &= shade.counts
+        best = int((tuples.missing[places] & counted).sum(axis=1).argmax())
+        tuples.missing[places[best][counted[best]]] = False
         yield {name: table[name][level] for name, level in zip(names, rows[best], strict=True)}
 
 

@@ -119,6 +119,14 @@ def test_a_request_larger_than_a_pipe_waits_for_nobody(tmp_path):
             subject.call("loss", [np.ones(1 << 16)])
 
 
+def test_earlier_results_that_are_read_again_do_not_count_as_the_answer(tmp_path):
+    path = tmp_path / "subject.py"
+    path.write_text("import numpy as np\ndef loss(X):\n    return np.zeros(int(X[0]))\n")
+    with Subject(parse_target(str(path)), ("loss",)) as subject:
+        for numbers in (130_000, 130_000, 1):  # a megabyte each, and the next answer carries both once more
+            subject.call("loss", [np.array([numbers], float)])
+
+
 def test_memory_without_end_is_an_error_of_the_subject(audit):
     greedy = "import numpy as np\n    keep = [np.empty(1 << 28) for _ in range(8)]"  # 16 GiB, never touched
     records, outcome = audit(f"{RIGHT}\ndef loss(M, X, W, lam=0.0, mask=None):\n    {greedy}\n")

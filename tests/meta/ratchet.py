@@ -48,7 +48,7 @@ def is_number(node: ast.expr | None) -> bool:
 
 @lru_cache(maxsize=1)
 def parsed(text: str) -> ast.Module:
-    """Return the tree of a source, which several counts walk; kept trees of all sources would cost more than parsing."""
+    """Return the tree of a source, which several counts walk; keeping all trees costs more than parsing anew."""
     return ast.parse(text)
 
 

@@ -6,13 +6,13 @@ them together: causal beside decoding, a window beside grouped heads, a mask bes
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from functools import lru_cache
 from typing import Any
 
 import numpy as np
 
-from attnprune_verify.audit.covering import covered, covering
+from attnprune_verify.audit.covering import Hiding, covered, covering
 from attnprune_verify.audit.kernel.conventions import Conventions
 from attnprune_verify.audit.kernel.making import Maker
 from attnprune_verify.audit.kernel.precision import precision_named
@@ -75,16 +75,35 @@ _LARGE: Table = {
     **FACTORS, "size": (96, 127, 128, 129, 192), "mask": ("none", "scattered", "documents", "band"),
     "batch": (1,), "m": (8,), "level": (0.0,), "scale": (None,),
 }  # fmt: skip
+# The weight of the only key that a query sees is 1, whatever its logit; beside a sink it is not.
+_OF_LOGITS = frozenset({"window", "softcap", "alibi", "m", "scale", "level", "bias"})
+_ONE_KEY = Hiding({"mask": "one key a row"}, _OF_LOGITS | {"causal"}, ("sinks", True))
+_FIRST_KEY = Hiding({"causal": True, "lengths": "one query"}, _OF_LOGITS | {"mask", "rank"}, ("sinks", True))
+_BAND = Hiding({"mask": "band"}, frozenset({"window"}), ("rank", "per head"))  # is as narrow as the window
+_NO_KEY = Hiding({"lengths": "one query", "empty": True}, frozenset(FACTORS) - {"lengths", "empty", "lse"})
 
 
 @lru_cache(maxsize=16)
-def rows(refused: frozenset[str], strength: int, largest: bool = True) -> tuple[Row, ...]:
-    """The rows for a kernel that refuses these features; pairs with large sizes come last."""
+def rows(refused: frozenset[str], strength: int, largest: bool = True, bottom_right: bool = False) -> tuple[Row, ...]:
+    """The rows for a kernel that refuses these features; pairs with large sizes come last.
+
+    `bottom_right`: a causal query sees all keys where it is the only one; else it sees the first key.
+    """
     table = _without(FACTORS, refused)
+    hiding = (_ONE_KEY, _BAND, _NO_KEY, *(() if bottom_right else (_FIRST_KEY,)))
     if strength < 3:
-        return tuple(covering({**table, "size": (7, 17, 55)}, 2))
-    small = tuple(covering(table, 3, _TILED, weak=_WEAK))
-    return small if not largest else (*small, *covering(_without(_LARGE, refused), 2, (("size", "causal", "mask"),)))
+        return (*covering({**table, "size": (7, 17, 55)}, 2, hiding=hiding), *_decoding(table))
+    small = tuple(covering(table, 3, _TILED, weak=_WEAK, hiding=hiding))
+    large = _without(_LARGE, refused)
+    return small if not largest else (*small, *covering(large, 2, (("size", "causal", "mask"),), hiding=hiding))
+
+
+def _decoding(table: Table) -> Iterator[Row]:
+    """Yield one query with each mask and window alone: few keys are left where two of them meet."""
+    plain = {**{factor: levels[0] for factor, levels in table.items()}, "lengths": "one query", "size": 17}
+    alone = (("mask", "scattered"), ("mask", "band"), ("mask", "last or first keys"), ("window", 2))
+    if "one query" in table["lengths"]:
+        yield from ({**plain, factor: level} for factor, level in alone if level in table[factor])
 
 
 def asked_together(asked: tuple[Row, ...], refused: frozenset[str]) -> str:
@@ -125,12 +144,14 @@ def interaction(
     slopes = np.exp2(-np.arange(1.0, heads + 1)) if row["alibi"] else None
     layout = "plain" if row["layout"] == "plain" else ("heads last", "spaced")[index % 2]
     sample = sample.changed(causal=row["causal"], window=window, softcap=row["softcap"], alibi=slopes, layout=layout)
+    conventions = conventions or Conventions()
+    sample = sample.changed(conventions=conventions)
     sample = _masked(sample, row["mask"], index, row["rank"], row["empty"])
     sample = _with_parts(maker, sample, row, level)
     if cotangent and sample.lse:
         sample = maker.pulled(sample)
     wanted = tuple(name for name, part in (("dbias", sample.bias), ("dsinks", sample.sinks)) if part is not None)
-    return sample.changed(conventions=conventions or Conventions(), wanted=wanted if gradients else ())
+    return sample.changed(wanted=wanted if gradients else ())
 
 
 def _with_parts(maker: Maker, sample: Sample, row: Row, level: float) -> Sample:
@@ -161,7 +182,9 @@ def _masked(sample: Sample, kind: str, index: int, rank: str, empty: bool) -> Sa
     allowed = sample.allowed
     n, length = allowed.shape
     rng = np.random.default_rng([sample.shape[3], length, index])
-    mask = np.asarray(_mask(kind, n, length, rng, index))
+    cut = sample.causal or sample.window is not None
+    late = cut and not (sample.causal and sample.conventions.bottom_right)  # keys past the last query are seen by few
+    mask = np.asarray(_mask(kind, n, length, rng, index, min(n, length) if late else length))
     for i in np.flatnonzero(~(mask & allowed).any(axis=1)):
         mask[i, rng.choice(np.flatnonzero(allowed[i]))] = True
     if empty:
@@ -174,8 +197,9 @@ def _masked(sample: Sample, kind: str, index: int, rank: str, empty: bool) -> Sa
     return sample.changed(mask=own[None] if rank == "per head" else own[:, None])
 
 
-def _mask(kind: str, n: int, length: int, rng: np.random.Generator, index: int) -> Mask:
-    i, j = np.arange(n)[:, None] + max(length - n, 0), np.arange(length)
+def _mask(kind: str, n: int, length: int, rng: np.random.Generator, index: int, end: int) -> Mask:
+    """Return a mask whose last query stands at key `end` - 1."""
+    i, j = np.arange(n)[:, None] + max(end - n, 0), np.arange(length)
     if kind == "scattered":
         return np.asarray(rng.random((n, length)) < (0.5, 0.95)[index % 2])
     if kind == "band":
@@ -183,7 +207,8 @@ def _mask(kind: str, n: int, length: int, rng: np.random.Generator, index: int) 
     if kind == "one key a row":
         return np.asarray(rng.integers(0, length, (n, 1)) == j)
     if kind == "documents":
-        ends = np.array([length // 5 + 1, length // 2 + 1, (4 * length) // 5])
+        ends = np.array([end // 5 + 1, end // 2 + 1, (4 * end) // 5])
         return np.asarray(np.searchsorted(ends, i, side="right") == np.searchsorted(ends, j, side="right"))
-    tile = max(1, min(16, length // 3))
-    return np.broadcast_to((j >= length - tile) if index % 2 else (j < 1), (n, length)).copy()
+    if index % 2:
+        return np.broadcast_to(j >= end - max(1, min(16, end // 3)), (n, length)).copy()
+    return np.asarray((j < 1) | (i % 2 == 1))

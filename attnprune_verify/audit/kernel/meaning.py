@@ -45,6 +45,8 @@ _PARTS = (
     ("mask of rank 4", "mask-broadcast"),
     ("mask of rank 3", "mask-broadcast"),
 )
+# Changes of the logits, each of which a packed path may lose.
+_LOST_WHERE_PACKED = (("window", "window-wrong"), ("softcap", "softcap-wrong"), ("alibi", "alibi-wrong"))
 _RESULTS = {"lse": "lse-wrong", "dbias": "bias-gradient", "dsinks": "sink-gradient"}
 
 
@@ -79,8 +81,12 @@ def by_part(context: KernelContext, function: str, sample: Sample) -> Diagnosis 
     if wrong and set(wrong) <= set(_RESULTS) and not {"nan-leak", "empty-row", "varlen-offset"} & set(needed[:1]):
         ids = tuple(_RESULTS[name] for name in wrong)
         return Diagnosis(ids, "; ".join(filter(None, (_said(id, sample, reply) for id in ids))))
+    beside: list[str] = []
+    if needed[:1] == ["varlen-offset"]:
+        beside = needed[1:] + [id for feature, id in _LOST_WHERE_PACKED if _needs(context, function, sample, feature)]
     if needed:
-        return Diagnosis((needed[0],), f"{SENTENCES[needed[0]]}{_nan_in([(sample, reply)])}")
+        id, where = (beside[0], ", in packed sequences alone") if beside else (needed[0], "")
+        return Diagnosis((id,), f"{SENTENCES[id]}{where}{_nan_in([(sample, reply)])}")
     return None
 
 

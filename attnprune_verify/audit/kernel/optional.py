@@ -193,6 +193,7 @@ def _packed(maker: Maker) -> tuple[Regime, ...]:
         pack("p tiles", (17, 33, 16), (17, 33, 16), 4, causal=True), pack("p many", (2,) * 12, (3,) * 12, 4),
         pack("p features", (5, 4), (5, 4), 64), pack("p empty", (3, 2), (4, 0)),
         pack("p fewer", (7, 3), (3, 5), causal=True), pack("p crossed", (2, 4, 1), (4, 1, 2)),
+        pack("p keys alone", (3, 0, 2), (4, 5, 2)), maker.sunk(pack("p sinks", (4, 6), (4, 6), **grouped), 0.0),
         maker.common(pack("p near 4", (19, 7), (19, 7)), 4.0), maker.common(pack("p near 12", (5, 4), (5, 4)), 12.0),
     )  # fmt: skip
     logs = (some[2], some[4], some[5], some[7])

@@ -53,7 +53,8 @@ def _made(context: KernelContext, function: str) -> Together:
     meaningless = {"lse"} if function == BACKWARD and not pulls(context) else set()  # not counted
     found = Together((), (), refused | meaningless)
     for strong in range(strength, 1, -1):
-        asked = tuple(_accepted(context, function, rows(refused, strong, largest), found.pairs))
+        every = rows(refused, strong, largest, context.conventions.bottom_right)
+        asked = tuple(_accepted(context, function, every, found.pairs))
         samples = [_accepted_layout(context, function, row, place) for place, row in enumerate(asked)]
         kept = [(one, row) for one, row in zip(samples, asked, strict=True) if not unjudged(context, function, one)]
         found.samples, found.rows = tuple(one for one, _ in kept), tuple(row for _, row in kept)

@@ -175,6 +175,7 @@ class Subject:
             "attributes": list(attributes),
         }
         most = largest_answer(given) if largest is None else largest
+        most += sum(len(part) for number in again for part in self._results[number])
         allowed = Allowance(self.seconds_per_call, WALL_FACTOR * self.seconds_per_call)
         reply, touched, wall = self._exchange(line, request, most, allowed)
         if reply.get("status") == "returned":
