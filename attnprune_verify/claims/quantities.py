@@ -15,13 +15,13 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-from flint import arb, ctx
 
 from attnprune_verify.claims.case import Case
+from attnprune_verify.claims.eigenvalues import eigenvalues, positive_definite, spectral_norm
 from attnprune_verify.claims.once import computed_once
 from attnprune_verify.theory.arithmetic import BALL, FLOAT, Arithmetic, Undecidable, along, derivative_part
 
-__all__ = ["Quantities", "extreme_eigenvalues", "positive_definite", "spectral_norm", "variance"]
+__all__ = ["Quantities", "variance"]
 
 _SAME_AT_EVERY_MASK = frozenset("X W lam f logits_dense allowed unmasked".split())
 """Attributes that do not depend on M: `Quantities.at` hands on those that are there."""
@@ -271,7 +271,7 @@ class Quantities:
         if self.arithmetic is FLOAT:
             return float(self.singular_values[place - 1])
         small = self.PiA.T @ self.PiA if self.d <= self.n else self.PiA @ self.PiA.T
-        values = _eigenvalues(small)
+        values = eigenvalues(small)
         return values[place - 1].nonnegative_part().sqrt()
 
     @computed_once
@@ -284,7 +284,7 @@ class Quantities:
         if self.arithmetic is FLOAT:
             return float(np.linalg.eigvalsh(J)[1])
         # J 1 = 0 and J is positive semidefinite: adding 11^T moves the zero eigenvalue to m >= 2 > ||J||
-        return BALL.smallest(_eigenvalues(J + self.number(np.ones(J.shape))))
+        return BALL.smallest(eigenvalues(J + self.number(np.ones(J.shape))))
 
     @computed_once
     def curvature(self) -> Any:
@@ -319,66 +319,3 @@ def variance(s: Any, v: Any) -> Any:
     """Var_s(v) = v^T (diag(s) - s s^T) v = sum_{j<k} s_j s_k (v_j - v_k)^2, where nothing cancels."""
     gaps = v[:, None] - v[None, :]
     return (s[:, None] * s[None, :] * (gaps * gaps)).sum() / 2  # the power of a ball around 0 would be nan
-
-
-def spectral_norm(array: Any) -> arb:
-    """Enclosure of the largest singular value of an object array of balls, through verified eigenvalues."""
-    smaller = array.T @ array if array.shape[1] <= array.shape[0] else array @ array.T
-    largest: arb = BALL.largest(_eigenvalues(smaller)).nonnegative_part().sqrt()
-    return largest
-
-
-def extreme_eigenvalues(symmetric: Any, arithmetic: Arithmetic) -> tuple[Any, Any]:
-    """(least, largest) eigenvalue of a symmetric matrix."""
-    if arithmetic is FLOAT:
-        values = np.linalg.eigvalsh((symmetric + symmetric.T) / 2)
-        return float(values[0]), float(values[-1])
-    if arithmetic is not BALL:
-        return arithmetic.extreme_eigenvalues(symmetric)
-    found = _eigenvalues(symmetric)
-    return BALL.smallest(found), BALL.largest(found)
-
-
-def positive_definite(gram: Any, shift: Any) -> bool:
-    """Return whether gram - shift I certainly has positive pivots (L D L^T without square roots)."""
-    work = gram - np.diag([shift] * len(gram))
-    for k in range(len(work)):
-        if not work[k, k] > 0:
-            return False
-        work[k + 1 :, k + 1 :] -= np.outer(work[k + 1 :, k] / work[k, k], work[k, k + 1 :])
-    return True
-
-
-def _eigenvalues(symmetric: Any) -> list[arb]:
-    """Enclosures of all eigenvalues of a symmetric matrix of balls, largest first.
-
-    With V the eigenvectors mpmath finds at the same precision, B = V^T S V is nearly diagonal. Weyl: its k-th
-    eigenvalue is within the largest off-diagonal row sum of its k-th largest diagonal entry. Ostrowski: the k-th
-    eigenvalue of S is that of B times a factor between the inverses of the extreme eigenvalues of V^T V, which is
-    nearly I.
-    """
-    vectors = _near_eigenvectors(symmetric)
-    near_diagonal = vectors.T @ symmetric @ vectors
-    defect = vectors.T @ vectors - BALL.lift(np.eye(len(symmetric)))
-    spread = BALL.largest(np.abs(defect).sum(axis=1)).upper()
-    if not spread < 1:
-        raise Undecidable("eigenvectors that are not independent")
-    radius = BALL.largest(np.abs(near_diagonal - np.diag(np.diag(near_diagonal))).sum(axis=1)).upper()
-    factor = (1 / (1 + arb(spread))).union(1 / (1 - arb(spread)))
-    diagonal = sorted(np.diag(near_diagonal), key=float, reverse=True)
-    # sorting by midpoints moves an enclosure by at most its own radius, which is added
-    blur = BALL.largest([arb(entry.rad()) for entry in diagonal]).upper() * 2
-    return [(entry + arb(0, radius + blur)) * factor for entry in diagonal]
-
-
-def _near_eigenvectors(symmetric: Any) -> Any:
-    """Approximate eigenvectors of the midpoints: nothing rests on their quality but the width of the enclosures."""
-    import mpmath
-
-    with mpmath.workprec(ctx.prec):
-        middle = mpmath.matrix([[mpmath.mpf(arb(entry).mid()) for entry in row] for row in symmetric.tolist()])
-        try:
-            _, found = mpmath.eigsy((middle + middle.T) / 2)
-        except (RuntimeError, ZeroDivisionError) as error:
-            raise Undecidable("eigenvectors") from error
-        return np.array([[arb(entry) for entry in row] for row in found.tolist()], dtype=object)

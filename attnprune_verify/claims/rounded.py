@@ -9,13 +9,15 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import NDArray
 
+from attnprune_verify.claims.case import Case
 from attnprune_verify.claims.core import Claim
 from attnprune_verify.claims.trial import Trial, try_case
-from attnprune_verify.theory.arithmetic import BALL, working_precision
+from attnprune_verify.theory.arithmetic import BALL, FLOAT, working_precision
 
 __all__ = ["rounded"]
 
 _MORE_DIGITS = 3  # chosen: digits behind the leading one; more are no simpler than the number found
+_CLEARLY = 1e-6  # chosen: a thousand times the relative slack that float64 may lose (`judge.ROUNDING`)
 _ROUNDS = 3  # chosen: where one number is simple, another may become so
 
 
@@ -42,20 +44,35 @@ def rounded(claim: Claim, trial: Trial) -> Trial:
     ([[-1.0, 1.0], [1.0, 1.0]], False)
     """
     names = claim.supply.free if claim.free is None else claim.free
+    stuck: dict[str, Trial] = {}
+    """By array: the trial in which it could not be made simpler, and cannot while the trial is the same."""
     for name in names * _ROUNDS:  # where one is simple, another may become so
         array = np.asarray(trial.case.get(name, 0))
         largest = float(np.abs(array).max(initial=0.0)) if array.dtype == np.float64 else 0.0
-        if not 0 < largest < math.inf:
+        if stuck.get(name) is trial or not 0 < largest < math.inf:
             continue
         for shorter in _shorter(array, largest):
             if np.array_equal(shorter, array):
+                stuck[name] = trial
                 break
-            with working_precision():
-                found = try_case(claim, replace(trial.case, values={**trial.case.values, name: shorter}), BALL)
-            if found.failed is None and not found.problem and found.certain is False:
+            found = _violation(claim, replace(trial.case, values={**trial.case.values, name: shorter}))
+            if found is not None:
                 trial = found
                 break
+        else:
+            stuck[name] = trial
     return trial
+
+
+def _violation(claim: Claim, case: Case) -> Trial | None:
+    """The certain violation, if it is one; what clearly holds in floats is not looked at in balls."""
+    if claim.arithmetic == "float":
+        plain = try_case(claim, case, FLOAT)
+        if plain.failed is not None or plain.slack > _CLEARLY:
+            return None
+    with working_precision():
+        found = try_case(claim, case, BALL)
+    return found if found.failed is None and not found.problem and found.certain is False else None
 
 
 def _shorter(array: NDArray[np.float64], largest: float) -> Iterator[NDArray[np.float64]]:

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
+from functools import lru_cache
 from math import lcm
 from operator import mul
 
@@ -21,6 +22,7 @@ from proofs_check.checker.interval import Number, exactly, lower, square, total
 Mask = list[list[bool]]
 Rows = Sequence[Sequence[Number]]
 Shifted = list[Number | None]
+_ROWS = 64  # chosen: as many tokens as a certificate may have
 
 
 def logits(X: Matrix, E: Rows) -> list[list[Number]]:
@@ -78,6 +80,12 @@ def row_loss(row: Shifted, target: Sequence[Number], X: Matrix, bits: int) -> Du
     return squared_distance(pairs, mass)
 
 
+@lru_cache(maxsize=_ROWS)
+def _dense_row(row: tuple[Number | None, ...], bits: int) -> list[Number]:
+    """A row of f, which is the same at every step of a descent."""
+    return softmax_row(list(row), bits)
+
+
 @dataclass(frozen=True)
 class AttentionLoss:
     """||c||_F^2 and the matrix of dL_attn / dE_ab, E = M o W."""
@@ -97,7 +105,7 @@ def attention_loss(X: Matrix, z: Sequence[Shifted], z_dense: Sequence[Shifted], 
     for i in range(n):
         if z[i] == z_dense[i]:
             continue
-        row = row_loss(z[i], softmax_row(z_dense[i], bits), X, bits)
+        row = row_loss(z[i], _dense_row(tuple(z_dense[i]), bits), X, bits)
         c_sq = c_sq + row.value
         for a in range(d):
             if X[i][a]:

@@ -10,10 +10,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
+from functools import cached_property
 from typing import Any
 
 from proofs_check.checker import fields
-from proofs_check.checker.attention import attention_loss, exact_logits, gradient, logits, relative, softmax
+from proofs_check.checker.attention import Shifted, attention_loss, exact_logits, gradient, logits, relative, softmax
 from proofs_check.checker.exponential import exponential
 from proofs_check.checker.fields import Document
 from proofs_check.checker.interval import Interval, Number, enclose, hull, lower, square, square_root, total, upper
@@ -177,13 +178,19 @@ class State:
     M: list[list[Number]]
     c_sq: Number
     gradient: list[list[Number]]
-    F: list[list[Number]]
+    logits: list[Shifted]
+    bits: int
+
+    @cached_property
+    def F(self) -> list[list[Number]]:  # noqa: N802  # the paper's letter
+        """The softmax of the logits, which a walk does without."""
+        return softmax(self.logits, self.bits)
 
 
 def state(blocks: Blocks, M: list[list[Number]], bits: int) -> State:
     z = relative(blocks.logits(M), blocks.allowed)
     loss = attention_loss(blocks.B, z, relative(blocks.dense_logits(), blocks.allowed), bits)
-    return State(M, loss.c_sq, gradient(loss.slope, blocks.W, M, blocks.lam), softmax(z, bits))
+    return State(M, loss.c_sq, gradient(loss.slope, blocks.W, M, blocks.lam), z, bits)
 
 
 def require_affordable(steps: int, n: int, classes: int) -> None:

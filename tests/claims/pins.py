@@ -14,7 +14,7 @@ import json
 import math
 import zlib
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -37,11 +37,26 @@ _NEAR = 0.01
 _ON_THE_EDGE = 2
 _TOUCHES = 5
 _BINARY_PLACES = 2.0**20
+_SAYS_NOTHING = (Undecidable, ArithmeticError, np.linalg.LinAlgError, ValueError)
 
 
 def pinned_claims() -> list[Claim]:
     """All but the measured ones, whose cases are the stored runs."""
     return [claim for claim in claims() if "measured" not in claim.tags]
+
+
+class Drawn:
+    """A claim's cases, and what its margin says on each of them, worked out once."""
+
+    def __init__(self, claim: Claim) -> None:
+        rng = np.random.default_rng(zlib.crc32(claim.test_id.encode()))
+        self.named = [claim.supply.complete(case, rng) for case in (claim.attains() if claim.attains else ())]
+        for hypothesis in claim.hypotheses:
+            self.named += [claim.supply.complete(case, rng) for case in hypothesis.cases(rng)]
+        self.families = list(claim.supply.families(rng))
+        self.cases = self.named + self.families
+        self.said = {id(case): _relations(claim, case) for case in self.cases}
+        self.fails = _fails(claim, self.cases)
 
 
 def pin(claim: Claim, silent: int | None = None) -> dict[str, Any]:
@@ -50,28 +65,26 @@ def pin(claim: Claim, silent: int | None = None) -> dict[str, Any]:
     Beside how many cases there are, fail each hypothesis, are of each kind. Unsteady sides are null; cases with no
     other (`silent` ones, where that was found out before) are not counted.
     """
-    rng = np.random.default_rng(zlib.crc32(claim.test_id.encode()))
-    named = [claim.supply.complete(case, rng) for case in (claim.attains() if claim.attains else ())]
-    for hypothesis in claim.hypotheses:
-        named += [claim.supply.complete(case, rng) for case in hypothesis.cases(rng)]
-    families = list(claim.supply.families(rng))
+    drawn = Drawn(claim)
+    return pinned(claim, drawn, drawn.said, silent)
+
+
+def pinned(claim: Claim, drawn: Drawn, said: Mapping[int, Sequence[Relation]], silent: int | None) -> dict[str, Any]:
+    """`pin`, of what is said on the cases that were drawn."""
+    named, families = drawn.named, drawn.families
     step = max(1, len(families) // _TRIED)
     wanted = _CASES + min(len(named), _CASES)
     found: list[Any] = []
-    parts: set[str] = set()
+    parts: set[tuple[str, bool]] = set()
     for case in [*named[:_CASES], *families[::step], *named[_CASES:]]:
-        sides = _sides(claim, case)
+        sides = _sized(said[id(case)])
         full = len(found) >= wanted + (says_nothing(found) if silent is None else silent)
         if not sides or (full and _telling(sides) <= parts):
             continue
         found.append(_steady(claim, case, sides) if silent is None else sides)
         parts |= _telling(sides)
-    judged = {
-        "cases": [len(named), len(families)],
-        "fails": _fails(claim, named + families),
-        "reach": _reach(claim, named + families),
-    }
-    return judged | {"sides": found}
+    reach = _reach([case for case in drawn.cases if said[id(case)]])
+    return {"cases": [len(named), len(families)], "fails": drawn.fails, "reach": reach, "sides": found}
 
 
 def _telling(sides: list[Any]) -> set[tuple[str, bool]]:
@@ -90,12 +103,11 @@ def _fails(claim: Claim, cases: list[Case]) -> dict[str, int]:
         return {one.name: sum(not _meets(claim, one, case) for case in some) for one in claim.hypotheses}
 
 
-def _reach(claim: Claim, cases: list[Case]) -> dict[str, int]:
-    """By kind of instance: on how many of all cases the margin says anything."""
+def _reach(cases: Sequence[Case]) -> dict[str, int]:
+    """By kind of instance: how many of the cases on which the margin says anything."""
     reached: Counter[str] = Counter()
     for case in cases:
-        if _sides(claim, case):
-            reached.update(["any", *(kind for kind, is_one in _KINDS.items() if is_one(case))])
+        reached.update(["any", *(kind for kind, is_one in _KINDS.items() if is_one(case))])
     return dict(sorted(reached.items()))
 
 
@@ -128,7 +140,7 @@ _KINDS: dict[str, Callable[[Case], bool]] = {
 def _meets(claim: Claim, hypothesis: Hypothesis, case: Case) -> bool:
     try:
         return bool(hypothesis.holds(Quantities(case, _ARITHMETIC[claim.arithmetic])))
-    except (Undecidable, ArithmeticError, np.linalg.LinAlgError, ValueError):
+    except _SAYS_NOTHING:
         return False
 
 
@@ -144,7 +156,7 @@ def _steady(claim: Claim, case: Case, sides: list[Any]) -> list[Any]:
     """
     rng = np.random.default_rng(zlib.crc32(case.origin.encode()))
     for _ in range(_TOUCHES):
-        moved = _sides(claim, _touched(case, rng))
+        moved = _sized(_relations(claim, _touched(case, rng)))
         if [side[:2] for side in moved] != [side[:2] for side in sides]:
             raise ValueError(f"{claim.test_id}: which relations {case.origin!r} has depends on the last bits")
         sides = [_shared(one, other) for one, other in zip(sides, moved, strict=True)]
@@ -172,15 +184,22 @@ def _touched(case: Case, rng: np.random.Generator) -> Case:
     return case.but(**moved)
 
 
-def _sides(claim: Claim, case: Any) -> list[Any]:
+def _relations(claim: Claim, case: Case) -> Sequence[Relation]:
+    """The first few relations of every part on a case; none where a hypothesis fails or nothing can be said."""
     with working_precision(), np.errstate(all="ignore"):
         q = Quantities(case, _ARITHMETIC[claim.arithmetic])
         try:
             if not all(hypothesis.holds(q) for hypothesis in claim.hypotheses):
                 return []
-            return [[one.kind, one.part, _size(one.lhs), _size(one.rhs)] for one in _some(relations(claim.margin, q))]
-        except (Undecidable, ArithmeticError, np.linalg.LinAlgError, ValueError):
+            found = _some(relations(claim.margin, q))
+            _sized(found)  # a side without a size says nothing either
+            return found
+        except _SAYS_NOTHING:
             return []
+
+
+def _sized(said: Sequence[Relation]) -> list[Any]:
+    return [[one.kind, one.part, _size(one.lhs), _size(one.rhs)] for one in said]
 
 
 def _some(found: Sequence[Relation]) -> list[Relation]:

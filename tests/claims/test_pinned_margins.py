@@ -11,10 +11,11 @@ import pytest
 from attnprune_verify.claims import evidence
 from attnprune_verify.claims.case import Case
 from attnprune_verify.claims.core import Claim, Strength, Verdict, mutant
+from attnprune_verify.claims.eigenvalues import extreme_eigenvalues
 from attnprune_verify.claims.evidence import weigh
 from attnprune_verify.claims.falsifier import Effort
 from attnprune_verify.claims.judge import Judgement, judge
-from attnprune_verify.claims.quantities import Quantities, extreme_eigenvalues
+from attnprune_verify.claims.quantities import Quantities
 from attnprune_verify.claims.registry import find
 from attnprune_verify.claims.relation import Relation, at_most, less
 from attnprune_verify.claims.statements import landscape

@@ -10,13 +10,8 @@ from flint import arb
 
 from attnprune_verify.claims import excerpts
 from attnprune_verify.claims.case import Case
-from attnprune_verify.claims.quantities import (
-    Quantities,
-    extreme_eigenvalues,
-    positive_definite,
-    spectral_norm,
-    variance,
-)
+from attnprune_verify.claims.eigenvalues import extreme_eigenvalues, positive_definite, spectral_norm
+from attnprune_verify.claims.quantities import Quantities, variance
 from attnprune_verify.errors import InvalidInstance
 from attnprune_verify.model import gradient, hessian_vector_product, loss
 from attnprune_verify.oracle import ball

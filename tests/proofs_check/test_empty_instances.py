@@ -129,7 +129,7 @@ def keys_of_one_hash(count: int) -> list[str]:
     """
     letters = np.frombuffer(b"abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789+-", dtype=np.uint8)
     word = np.uint32
-    places = np.arange(64**4, dtype=np.uint32)
+    places = np.arange(300 * count, dtype=np.uint32)  # one in 4^4 = 256 is letters throughout
     first = sum(letters[(places >> word(6 * i)) & word(63)].astype(word) << word(8 * i) for i in range(4))
 
     def rotl(x: Any, r: int) -> Any:

@@ -12,7 +12,7 @@ from proofs_check import both, fuzz, mutations
 from proofs_check.__main__ import CERTIFICATES
 from proofs_check.checker import judge_bytes
 from proofs_check.corpus import __main__ as corpus
-from proofs_check.corpus.parts import invalid
+from proofs_check.corpus.parts import invalid, parts
 from proofs_check.corpus.trap import Trap
 
 FILES = sorted(CERTIFICATES.glob("*.json"))
@@ -42,6 +42,22 @@ def test_it_accepts_every_certificate(program: Path) -> None:
     assert done.stdout.endswith(f"{len(FILES)} of {len(FILES)} certificates accepted\n")
 
 
+def walks(content: bytes) -> bool:
+    """Whether a certificate is judged by a search or a descent, which take most of the time."""
+    return any(
+        f'"{statement}"'.encode() in content for statement in ("new:best_mask", "new:descent_mask_far_from_best")
+    )
+
+
+def test_the_first_checker_rejects_the_corpus() -> None:
+    """All but most of those that walk; `python -m proofs_check.both`, another stage of CI, gives all to both."""
+    long = [name for name, content in invalid().items() if walks(content)]
+    judged = [*(name for name in invalid() if name not in long), *long[::6]]
+    assert [name for name in judged if judge_bytes(invalid()[name]).accepted] == []
+    assert len(judged) > 500
+
+
+@pytest.mark.thorough(share=1)
 def test_the_corpus_is_the_pinned_one_and_the_first_checker_rejects_all_of_it(monkeypatch: pytest.MonkeyPatch) -> None:
     """The index judges every trap, and stops at one that is accepted or breaks the checker."""
     assert corpus.main(["--check"]) == 0
@@ -50,14 +66,20 @@ def test_the_corpus_is_the_pinned_one_and_the_first_checker_rejects_all_of_it(mo
     assert corpus.main(["--check"]) == 1
 
 
-def test_the_corpus_is_written_where_nothing_is_overwritten(tmp_path: Path) -> None:
+def test_the_corpus_is_written_where_nothing_is_overwritten(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of each part its first two."""
+    few = {title: [trap for trap in traps if not walks(trap.content)][:2] for title, traps in parts().items()}
+    files = {trap.name + ".json": trap.content for traps in few.values() for trap in traps}
+    for name, value in {"parts": lambda: few, "invalid": lambda: files, "index": corpus.index.__wrapped__}.items():
+        monkeypatch.setattr(corpus, name, value)
     assert corpus.main(["--out", str(tmp_path / "there")]) == 0
     written = {path.name: path.read_bytes() for path in (tmp_path / "there").iterdir()}
-    assert written.pop("INDEX.md").count(b"\n| `") == len(invalid())
-    assert written == dict(invalid())
-    (tmp_path / "there" / "nul-byte.json").write_text("mine")
+    assert written.pop("INDEX.md").count(b"\n| `") == len(files) > 10
+    assert written == files
+    first = tmp_path / "there" / min(files)
+    first.write_text("mine")
     assert corpus.main(["--out", str(tmp_path / "there")]) == 2
-    assert (tmp_path / "there" / "nul-byte.json").read_text() == "mine"
+    assert first.read_text() == "mine"
 
 
 def test_a_trap_that_is_none_is_not_taken_into_the_corpus() -> None:
@@ -132,9 +154,9 @@ def test_tokens_that_a_mutation_made_a_text_are_not_eliminated() -> None:
 
 
 def test_both_agree_on_a_sample_of_mutants(program: Path) -> None:
-    found = fuzz.compare(14, 250)
+    found = fuzz.compare(14, 150)
     assert found["disagree"] == 0
-    assert found["limit"] <= 5 and found["accept"] > 30 and found["reject"] > 100
+    assert found["limit"] <= 3 and found["accept"] > 18 and found["reject"] > 60
 
 
 @pytest.mark.thorough

@@ -11,8 +11,9 @@ from numpy.random import Generator
 from attnprune_verify.claims.agreement import conformable
 from attnprune_verify.claims.case import Case
 from attnprune_verify.claims.core import Claim, Kind, Strength, Wrong
+from attnprune_verify.claims.eigenvalues import spectral_norm
 from attnprune_verify.claims.hypotheses import LITERAL
-from attnprune_verify.claims.quantities import Quantities, spectral_norm
+from attnprune_verify.claims.quantities import Quantities
 from attnprune_verify.claims.relation import Relation, at_most, equal
 from attnprune_verify.claims.supply import Arrays
 from attnprune_verify.theory.arithmetic import along, derivative_part

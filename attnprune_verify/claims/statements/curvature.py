@@ -11,9 +11,10 @@ from numpy.random import Generator
 
 from attnprune_verify.claims.case import Case
 from attnprune_verify.claims.core import Claim, Kind, Strength, Wrong
+from attnprune_verify.claims.eigenvalues import extreme_eigenvalues, spectral_norm
 from attnprune_verify.claims.hypotheses import ANY_MASK, LITERAL
 from attnprune_verify.claims.lipschitz_pairs import steepest_rest
-from attnprune_verify.claims.quantities import Quantities, extreme_eigenvalues, spectral_norm
+from attnprune_verify.claims.quantities import Quantities
 from attnprune_verify.claims.relation import Relation, at_least, at_most
 from attnprune_verify.claims.supply import Arrays, Instances
 from attnprune_verify.claims.trajectory import sharp_L, upper_constant

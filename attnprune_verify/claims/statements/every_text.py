@@ -10,8 +10,9 @@ from numpy.random import Generator
 
 from attnprune_verify.claims.case import Case
 from attnprune_verify.claims.core import Claim, Kind, Strength, Wrong
+from attnprune_verify.claims.eigenvalues import spectral_norm
 from attnprune_verify.claims.hypotheses import ANY_MASK
-from attnprune_verify.claims.quantities import Quantities, spectral_norm
+from attnprune_verify.claims.quantities import Quantities
 from attnprune_verify.claims.relation import Relation, at_most
 from attnprune_verify.claims.supply import Instances
 from attnprune_verify.theory.arithmetic import FLOAT

@@ -11,8 +11,9 @@ from numpy.typing import NDArray
 
 from attnprune_verify.claims.case import Case
 from attnprune_verify.claims.core import Claim, Kind, Reading, Strength, Wrong
+from attnprune_verify.claims.eigenvalues import extreme_eigenvalues
 from attnprune_verify.claims.hypotheses import ANY_MASK
-from attnprune_verify.claims.quantities import Quantities, extreme_eigenvalues
+from attnprune_verify.claims.quantities import Quantities
 from attnprune_verify.claims.relation import Relation, at_least, at_most, less
 from attnprune_verify.claims.supply import Fixed, Instances
 from attnprune_verify.theory import sharp

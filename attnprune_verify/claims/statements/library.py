@@ -9,8 +9,9 @@ import numpy as np
 
 from attnprune_verify.claims.case import Case
 from attnprune_verify.claims.core import Claim, Kind, Strength, Wrong
+from attnprune_verify.claims.eigenvalues import extreme_eigenvalues
 from attnprune_verify.claims.hypotheses import ANY_MASK
-from attnprune_verify.claims.quantities import Quantities, extreme_eigenvalues
+from attnprune_verify.claims.quantities import Quantities
 from attnprune_verify.claims.relation import Relation, at_most
 from attnprune_verify.claims.supply import Instances
 from attnprune_verify.instance.problem import Instance

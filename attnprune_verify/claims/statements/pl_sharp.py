@@ -10,8 +10,9 @@ from numpy.random import Generator
 
 from attnprune_verify.claims.case import Case
 from attnprune_verify.claims.core import Claim, Hypothesis, Kind, Strength, Wrong
+from attnprune_verify.claims.eigenvalues import extreme_eigenvalues
 from attnprune_verify.claims.hypotheses import ANY_MASK, FULL, beta_positive, delta_allowed_positive, weights_nonzero
-from attnprune_verify.claims.quantities import Quantities, extreme_eigenvalues
+from attnprune_verify.claims.quantities import Quantities
 from attnprune_verify.claims.relation import Relation, at_least, at_most
 from attnprune_verify.claims.supply import Instances
 from attnprune_verify.theory import rates, sharp

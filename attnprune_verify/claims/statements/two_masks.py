@@ -10,8 +10,9 @@ from numpy.random import Generator
 
 from attnprune_verify.claims.case import Case
 from attnprune_verify.claims.core import Claim, Kind, Reading, Strength, Wrong
+from attnprune_verify.claims.eigenvalues import extreme_eigenvalues
 from attnprune_verify.claims.pair import Pair, norm_of_pair
-from attnprune_verify.claims.quantities import Quantities, extreme_eigenvalues
+from attnprune_verify.claims.quantities import Quantities
 from attnprune_verify.claims.relation import Relation, at_least, at_most, equal
 from attnprune_verify.claims.supply import Arrays, read_mask
 from attnprune_verify.claims.trajectory import moving
