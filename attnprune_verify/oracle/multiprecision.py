@@ -15,7 +15,8 @@ import math
 import sys
 from collections.abc import Callable, Iterable, Sequence
 from fractions import Fraction
-from typing import Any, TypeAlias
+from functools import cached_property
+from typing import Any, NamedTuple, TypeAlias
 
 import mpmath
 import numpy as np
@@ -39,6 +40,14 @@ __all__ = ["Literal", "cost", "directional_derivative", "gradient", "hessian_vec
 _Matrix: TypeAlias = NDArray[Any]
 _Line: TypeAlias = Callable[[int], Any]
 _Raw: TypeAlias = tuple[int, int, int, int]
+
+
+class _Sides(NamedTuple):
+    """One head's queries, times the scale, and keys of one sample."""
+
+    head: int
+    query: Fixed
+    key: Fixed
 
 
 def loss(at: Problem, *, digits: int = 50) -> Any:
@@ -160,7 +169,12 @@ class Literal:
         self._columns = [np.flatnonzero(row).tolist() for row in at.allowed]
         self._fall = None if at.alibi is None else [self._number(slope) for slope in at.alibi]
         ones = [np.ones_like(W) for W in at.weights]
-        self._dense = [self._softmax(h, *aligned(powers)) for h, powers in self._logits([ones])]
+        self._dense = [self._softmax(sides.head, *aligned([logits])) for sides, logits in self._standing(ones)]
+
+    @cached_property
+    def _here(self) -> list[tuple[_Sides, Fixed]]:
+        """Queries, keys and logits at M, which every line starts from."""
+        return self._standing(self._at.masks)
 
     def at_M(self) -> Any:
         """L(M)."""
@@ -183,7 +197,7 @@ class Literal:
         `halvings` are counted from where the logits move by about 1, or M by about its size (at least 1): so the step
         suits weights and masks of any scale. The constant is left out because it may dwarf everything that varies.
         """
-        moves = self._logits([self._at.masks, steps])
+        moves = self._moves(steps)
         by, at = (max(_log2(self._fixed(part)) for part in parts) for parts in (steps, self._at.masks))
         reach = max(by - max(at, 0.0), *(_log2(part) / i for _, powers in moves for i, part in enumerate(powers) if i))
         halvings += int(reach) if by > -math.inf else 0
@@ -221,32 +235,35 @@ class Literal:
     def _fixed(self, array: Any) -> Fixed:
         return fixed(np.asarray(array), self._bits + 40)
 
-    def _logits(self, line: Sequence[Sequence[_Matrix]]) -> list[tuple[int, list[Fixed]]]:
-        """Return for every sample and head: the head, and scale q k^T at line[0] + t line[1] by powers of t."""
+    def _sides(self, masks: Sequence[_Matrix], order: int) -> list[_Sides]:
+        """Return for every sample and head the queries and keys that the masks times t^order add; biases at t^0."""
         at, bits, found = self._at, self._bits + 40, []
-        weighted = [
-            [_times(self._fixed(M), self._fixed(W)) for M, W in zip(masks, at.weights, strict=True)] for masks in line
-        ]
+        weighted = [_times(self._fixed(M), self._fixed(W)) for M, W in zip(masks, at.weights, strict=True)]
         for tokens in self._tokens:
             rows = [
-                [
-                    self._shifted(product(tokens, A, bits), None if order else bias)
-                    for A, bias in zip(sides, at.biases, strict=False)
-                ]
-                for order, sides in enumerate(weighted)
+                self._shifted(product(tokens, A, bits), None if order else bias)
+                for A, bias in zip(weighted, at.biases, strict=False)
             ]
             for head in range(at.heads):
                 places = (head, head // (at.heads // at.kv_heads))
-                turned = [
-                    [self._turned(side, place) for side, place in zip(sides, places, strict=False)] for sides in rows
-                ]
-                queries = [_times(sides[0], self._scale) for sides in turned]
-                keys = [sides[1] for sides in turned] if at.moves_keys else [tokens]
-                powers: list[list[Fixed]] = [[] for _ in range(len(queries) + len(keys) - 1)]
-                for i, query in enumerate(queries):
-                    for j, key in enumerate(keys):
-                        powers[i + j].append(product(query, key.T, bits))
-                found.append((head, [_sum(parts) for parts in powers]))
+                query, *keys = (self._turned(side, place) for side, place in zip(rows, places, strict=False))
+                found.append(_Sides(head, _times(query, self._scale), keys[0] if at.moves_keys else tokens))
+        return found
+
+    def _standing(self, masks: Sequence[_Matrix]) -> list[tuple[_Sides, Fixed]]:
+        """Return for every sample and head the queries and keys under the masks, and scale q k^T."""
+        sides = self._sides(masks, 0)
+        return [(one, product(one.query, one.key.T, self._bits + 40)) for one in sides]
+
+    def _moves(self, steps: Sequence[_Matrix]) -> list[tuple[int, list[Fixed]]]:
+        """Return for every sample and head: the head, and scale q k^T on the line through M by powers of t."""
+        bits, found = self._bits + 40, []
+        for (here, logits), step in zip(self._here, self._sides(steps, 1), strict=True):
+            powers = [logits, product(step.query, here.key.T, bits)]
+            if self._at.moves_keys:
+                powers[1] = _sum([product(here.query, step.key.T, bits), powers[1]])
+                powers.append(product(step.query, step.key.T, bits))
+            found.append((here.head, powers))
         return found
 
     def _shifted(self, rows: Fixed, bias: Any) -> Fixed:

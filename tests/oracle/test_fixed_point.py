@@ -1,11 +1,17 @@
-"""The limb products of the multiprecision oracle are exact."""
+"""The products of the multiprecision oracle are exact, by integers and by limbs."""
 
 from fractions import Fraction
 
 import numpy as np
 import pytest
 
+from attnprune_verify.oracle import fixed_point
 from attnprune_verify.oracle.fixed_point import Fixed, aligned, fixed, product
+
+
+@pytest.fixture(params=["limbs", "integers"], autouse=True)
+def way(request, monkeypatch):
+    monkeypatch.setattr(fixed_point, "_FEW", 0 if request.param == "limbs" else 10**9)
 
 
 def as_fractions(matrix):

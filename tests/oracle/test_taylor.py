@@ -33,7 +33,7 @@ def informative(count, seed):
 @pytest.mark.parametrize("scale", SCALES)
 @pytest.mark.parametrize("mistake", WRONG)
 def test_catches(mistake, scale):
-    for index, problem in enumerate(informative(8, seed=1)):
+    for index, problem in enumerate(informative(5, seed=1)):
         found = verdict(problem, scale * WRONG[mistake](problem), index, scale)
         assert found.status == "failed" and found.slope < 1.1, (mistake, scale, found, problem)
 
@@ -43,14 +43,14 @@ def test_never_blames_a_correct_gradient(scale):
     """Logits from 0.1 to 1000, M = 1, n = 1, d = 1, masks, batches, lam = 0 and 1e5."""
     rng = np.random.default_rng(2)
     statuses = []
-    for index in range(120):
+    for index in range(60):
         problem = random_problem(rng, index, largest=9)
         if index % 5 == 0:
             problem.M = np.ones_like(problem.M)
         found = verdict(problem, scale * closed_form(problem), index, scale)
         assert found.status != "failed", (found, problem)
         statuses.append(found.status)
-    assert statuses.count("passed") >= 110
+    assert statuses.count("passed") >= 55
 
 
 def test_never_blames_float32_code():

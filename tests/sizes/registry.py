@@ -27,6 +27,7 @@ SMALLEST: dict[str, dict[str, float]] = {
     },
     "oracle.ball_forms": {"_BLOCK": 1},
     "oracle.ball_series": {"_BLOCK": 1},
+    "oracle.fixed_point": {"_FEW": 0},
     "oracle.running_error": {"_BLOCK": 1},
     "oracle.taylor_differences": {"_BLOCK": 1},
     "theory.attention_floor": {"_ROWS": 1},
