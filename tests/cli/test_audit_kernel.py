@@ -1,8 +1,6 @@
 """``attnprune-verify audit-kernel``: formats, exit codes, the options of pytest."""
 
 import json
-import subprocess
-import sys
 from importlib import resources
 from pathlib import Path
 from xml.etree import ElementTree
@@ -10,16 +8,25 @@ from xml.etree import ElementTree
 import jsonschema
 import pytest
 
-from attnprune_verify.audit.kernel.run import run_kernel_audit
+from attnprune_verify.audit.kernel import run as auditing
 from attnprune_verify.cli.audit import report_of
 from attnprune_verify.cli.main import main
+from tests.spec.test_executable_spec import LEAN
+
+pytest_plugins = ["pytester"]
 
 TEXTBOOK = Path(__file__).parents[1] / "audit" / "kernel" / "wrong" / "textbook.py"
 
 
-def run(*arguments, cwd=None):
-    program = [sys.executable, "-m", "attnprune_verify", "audit-kernel", *map(str, arguments)]
-    return subprocess.run(program, capture_output=True, text=True, cwd=cwd, check=False)
+@pytest.fixture
+def audit_kernel(capsys):
+    def run(*arguments):
+        with pytest.raises(SystemExit) as end:
+            main(["audit-kernel", *map(str, arguments)])
+        printed = capsys.readouterr()
+        return end.value.code, printed.out, printed.err
+
+    return run
 
 
 @pytest.fixture(scope="module")
@@ -29,10 +36,13 @@ def wrong(tmp_path_factory):
     return path
 
 
-def test_json_meets_the_schema_and_the_exit_code(wrong, tmp_path):
+def test_the_result_is_right_in_every_format(wrong, tmp_path, audit_kernel, monkeypatch):
+    """As JSON by the command; then as JUnit, HTML and one sentence, from the result of that run."""
+    results, run = [], auditing.run_kernel_audit
+    monkeypatch.setattr(auditing, "run_kernel_audit", lambda *a, **o: results.append(run(*a, **o)) or results[0])
     out = tmp_path / "report.json"
-    done = run(wrong, "--format", "json", "--out", out, "--quiet", "--only", "*:values:plain")
-    assert done.returncode == 1 and done.stdout == ""
+    chosen = ("--only", "*:values:plain", "--only", "*:shape")
+    assert audit_kernel(wrong, "--format", "json", "--out", out, "--quiet", *chosen) == (1, "", "")
     report = json.loads(out.read_text())
     schema = json.loads(resources.files("attnprune_verify.report").joinpath("schemas/audit.schema.json").read_text())
     jsonschema.validate(report, schema)
@@ -41,10 +51,7 @@ def test_json_meets_the_schema_and_the_exit_code(wrong, tmp_path):
     failed = [check for check in report["checks"] if check["status"] == "failed"]
     assert failed and all("zero-output" in check["diagnosis"] for check in failed)
     assert any("import numpy as np" in check["evidence"]["snippet"] for check in failed)
-
-
-def test_junit_and_html(wrong):
-    result = run_kernel_audit(str(wrong), only=("*:values:plain", "*:shape"))
+    (result,) = results
     assert int(ElementTree.fromstring(report_of(result, "junit")).get("failures")) > 0
     assert "zero-output" in report_of(result, "html") and "its gradients dq, dk, dv" in report_of(result, "html")
     assert "attention (zero-output)" in report_of(result, "text", quiet=True)
@@ -53,38 +60,26 @@ def test_junit_and_html(wrong):
 @pytest.mark.parametrize(
     "arguments", [("nowhere.py",), (TEXTBOOK, "--dtype", "float8"), (TEXTBOOK, "--out", "/nowhere/x")]
 )
-def test_bad_usage_is_one_line(arguments):
-    done = run(*arguments)
-    assert done.returncode == 2
-    assert "Traceback" not in done.stderr
+def test_bad_usage_is_one_line(arguments, audit_kernel):
+    code, out, err = audit_kernel(*arguments)
+    assert code == 2 and out == "" and err.startswith("Error: ") and err.count("\n") == 1
 
 
-def test_pytest_judges_a_kernel(wrong):
-    program = [
-        sys.executable,
-        "-m",
-        "pytest",
-        "-q",
-        "-n",
-        "0",
-        "-p",
-        "no:cacheprovider",
-        "--pyargs",
-        "attnprune_verify.spec",
-    ]
-    chosen = ["--attnprune-kernel", str(wrong), "-k", "shape or plain or missing"]
-    done = subprocess.run([*program, *chosen], capture_output=True, text=True, cwd=wrong.parent, check=False)
-    assert done.returncode == 1
-    assert "test_kernel[attention:values:plain]" in done.stdout and "zero-output" in done.stdout
-    assert "test_check" not in done.stdout
+def test_pytest_judges_a_kernel(wrong, pytester):
+    program = ["-q", "-p", "no:xdist", *LEAN, "--pyargs", "attnprune_verify.spec"]
+    chosen = ["--attnprune-kernel", str(wrong), "-k", "attention:shape or attention:values:plain"]
+    done = pytester.runpytest_inprocess(*program, *chosen)
+    assert done.ret == 1 and (done.parseoutcomes()["passed"], done.parseoutcomes()["failed"]) == (1, 1)
+    printed = done.stdout.str()
+    assert "test_kernel[attention:values:plain]" in printed and "zero-output" in printed
+    assert "test_check" not in printed
 
 
-def test_only_modes_and_names(capsys):
+def test_only_modes_and_names(audit_kernel):
     words = ["--mode", "bitwise", "--mode", "many", "--name", "never", "--format", "json", "--quiet"]
-    with pytest.raises(SystemExit) as end:
-        main(["audit-kernel", str(TEXTBOOK), "--only", "*:mode:*", *words])
-    report = json.loads(capsys.readouterr().out)
-    assert end.value.code == 0 and [check["status"] for check in report["checks"]] == ["passed"] * 4
+    code, out, _ = audit_kernel(TEXTBOOK, "--only", "*:mode:*", *words)
+    report = json.loads(out)
+    assert code == 0 and [check["status"] for check in report["checks"]] == ["passed"] * 4
     assert [check["id"] for check in report["checks"]][:2] == ["attention:mode:bitwise", "attention:mode:many"]
 
 
@@ -96,8 +91,6 @@ def test_only_modes_and_names(capsys):
         (("--only", "attention:valus:plain"), "matches none"),
     ],
 )
-def test_choices_that_cannot_be_are_one_line(words, said, capsys):
-    with pytest.raises(SystemExit) as end:
-        main(["audit-kernel", str(TEXTBOOK), *words])
-    error = capsys.readouterr().err
-    assert end.value.code == 2 and said in error and len(error.splitlines()) == 1
+def test_choices_that_cannot_be_are_one_line(words, said, audit_kernel):
+    code, _, error = audit_kernel(TEXTBOOK, *words)
+    assert code == 2 and said in error and len(error.splitlines()) == 1

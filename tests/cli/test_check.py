@@ -55,8 +55,9 @@ def saved(tmp_path):
     return save
 
 
-def test_default_instance_is_the_papers_and_its_failed_assumptions_come_first(cli, monkeypatch):
-    """As JSON and as text; the second run shows the result of the first, which takes seconds."""
+@pytest.fixture
+def run_once(monkeypatch):
+    """The second report of a test shows the result of the first run."""
     results = []
 
     def once(instance, **options):
@@ -65,6 +66,11 @@ def test_default_instance_is_the_papers_and_its_failed_assumptions_come_first(cl
         return results[0]
 
     monkeypatch.setattr("attnprune_verify.check.run_check", once)
+
+
+@pytest.mark.usefixtures("run_once")
+def test_default_instance_is_the_papers_and_its_failed_assumptions_come_first(cli):
+    """As JSON and as text."""
     code, out, _ = cli("check", "--format", "json")
     report = as_json(out)
     assert code == 0 and report["outcome"] == "passed"
@@ -127,11 +133,14 @@ def test_strict_turns_a_failed_assumption_into_a_failure(cli, saved):
     assert code == 1 and as_json(out)["outcome"] == "failed"
 
 
+@pytest.mark.usefixtures("run_once")
 @pytest.mark.parametrize("name", sorted(FAMILIES))
-def test_every_family_passes_in_strict_json(cli, saved, name):
+def test_every_family_passes_as_text_and_in_strict_json(cli, saved, name):
     sizes = {"n": 10, "d": 6} if name == "paper_synthetic" else {}
-    instance = FAMILIES[name](np.random.default_rng(1), **sizes)
-    code, out, _ = cli("check", saved(instance), "--format", "json")
+    path = saved(FAMILIES[name](np.random.default_rng(1), **sizes))
+    code, out, err = cli("check", path)
+    assert code in (0, 3) and err == "" and "Outcome:" in out.splitlines()[-1] and "Traceback" not in out
+    code, out, _ = cli("check", path, "--format", "json")
     report = as_json(out)
     assert {v["status"] for v in report["gradient"]} <= {"passed", "inconclusive"}
     assert code == {"passed": 0, "incomplete": 3}[report["outcome"]]
@@ -140,13 +149,6 @@ def test_every_family_passes_in_strict_json(cli, saved, name):
         "not_applicable",
         "undecided",
     }
-
-
-@pytest.mark.parametrize("name", sorted(FAMILIES))
-def test_every_family_reads_as_text(cli, saved, name):
-    sizes = {"n": 10, "d": 6} if name == "paper_synthetic" else {}
-    code, out, err = cli("check", saved(FAMILIES[name](np.random.default_rng(1), **sizes)))
-    assert code in (0, 3) and err == "" and "Outcome:" in out.splitlines()[-1] and "Traceback" not in out
 
 
 def test_a_batch_and_a_float32_pair(cli, saved):
@@ -216,52 +218,74 @@ def test_as_a_program_without_a_terminal(tmp_path):
     """Plain bytes out, no colour codes, nothing on stderr, from any directory."""
     save_instance(tmp_path / "i.npz", COUNTEREXAMPLE)
     result = subprocess.run(
-        [sys.executable, "-m", "attnprune_verify", "check", "i.npz"], capture_output=True, cwd=tmp_path
-    )
-    assert result.returncode == 0 and result.stderr == b"" and b"\x1b" not in result.stdout
-    ascii_only = subprocess.run(
         [sys.executable, "-m", "attnprune_verify", "check", "i.npz"],
         capture_output=True,
         cwd=tmp_path,
         env={"PYTHONIOENCODING": "ascii", "PATH": ""},
     )
-    assert ascii_only.returncode == 0 and b"Traceback" not in ascii_only.stderr
+    assert result.returncode == 0 and result.stderr == b"" and b"\x1b" not in result.stdout
+
+
+@pytest.fixture
+def pipe_without_reader():
+    reading, writing = os.pipe()
+    os.close(reading)
+    return writing
+
+
+AN_ASSUMPTION_FAILS = Instance(np.eye(2), np.ones((2, 2)), lam=2.0)
 
 
 @pytest.mark.parametrize("form", ["text", "json"])
-def test_a_reader_that_goes_away_is_no_failure(tmp_path, form):
-    """As `| true` does: exit code 1 would say that the gradient was refuted."""
-    save_instance(tmp_path / "i.npz", Instance(np.eye(2), np.ones((2, 2)), lam=2.0))
-    reading, writing = os.pipe()
-    os.close(reading)
-    arguments = [sys.executable, "-m", "attnprune_verify", "check", "i.npz", "--format", form]
-    result = subprocess.run(arguments, cwd=tmp_path, stdout=writing, stderr=subprocess.PIPE)
-    strict = subprocess.run([*arguments, "--strict"], cwd=tmp_path, stdout=writing, stderr=subprocess.PIPE)
-    os.close(writing)
-    assert result.returncode == 0 and result.stderr == b""
-    assert strict.returncode == 1 and strict.stderr == b""  # nor is a failure a success: lam is above 1
+@pytest.mark.parametrize(("strict", "code"), [((), 0), (("--strict",), 1)])
+def test_a_reader_that_goes_away_is_no_failure(saved, monkeypatch, pipe_without_reader, form, strict, code):
+    """As `| true` does: exit code 1 would say that the gradient was refuted; nor is a failure a success."""
+    path = str(saved(AN_ASSUMPTION_FAILS))
+    with open(pipe_without_reader, "w") as stdout, pytest.raises(SystemExit) as end:  # closing it writes what is left
+        monkeypatch.setattr(sys, "stdout", stdout)
+        main(["check", path, "--format", form, *strict])
+    assert end.value.code == code
 
 
-@pytest.mark.parametrize("command", [("check", "i.npz"), ("claims", "--help"), ("audit", "café.py")])
-def test_a_terminal_that_lacks_letters_ends_nothing(tmp_path, command):
-    save_instance(tmp_path / "i.npz", COUNTEREXAMPLE)
-    (tmp_path / "café.py").write_text(
-        "import numpy as np\n\ndef causal_mask(n):\n    return np.tri(n)\n", encoding="utf-8"
-    )
+def test_a_process_whose_reader_goes_away_ends_as_any_other(saved, pipe_without_reader):
+    program = [sys.executable, "-m", "attnprune_verify", "check", saved(AN_ASSUMPTION_FAILS), "--strict"]
+    result = subprocess.run(program, stdout=pipe_without_reader, stderr=subprocess.PIPE)
+    os.close(pipe_without_reader)
+    assert result.returncode == 1 and result.stderr == b""
+
+
+@pytest.mark.parametrize(
+    ("command", "code", "printed"),
+    [(("claims", "--help"), 0, b"Judge every"), (("audit", "café.py"), 1, b"mask-strict")],
+)
+def test_a_terminal_that_lacks_letters_ends_nothing(tmp_path, command, code, printed):
+    source = "import numpy as np\n\ndef causal_mask(n):\n    return np.tri(n, k=-1)\n"
+    (tmp_path / "café.py").write_text(source, encoding="utf-8")
     result = subprocess.run(
         [sys.executable, "-m", "attnprune_verify", *command],
         cwd=tmp_path,
         env={**os.environ, "PYTHONIOENCODING": "ascii"},
         capture_output=True,
     )
-    assert result.returncode == 0 and result.stderr == b""
+    assert result.returncode == code and result.stderr == b"" and printed in result.stdout
 
 
-@pytest.mark.parametrize(("form", "closed"), [("text", ">&-"), ("text", "2>&-"), ("text", ">&- 2>&-"), ("json", ">&-")])
-def test_closed_streams_are_no_failure(tmp_path, closed, form):
-    save_instance(tmp_path / "i.npz", COUNTEREXAMPLE)
-    command = f'"$0" -m attnprune_verify check i.npz --format {form} {closed}'
-    result = subprocess.run(["sh", "-c", command, sys.executable], cwd=tmp_path, capture_output=True)
+@pytest.mark.parametrize("form", ["text", "json"])
+@pytest.mark.parametrize("closed", [("stdout",), ("stderr",), ("stdout", "stderr")], ids=" and ".join)
+def test_closed_streams_are_no_failure(saved, monkeypatch, closed, form):
+    """Python starts with None in the place of a stream that is closed."""
+    for name in closed:
+        monkeypatch.setattr(sys, name, None)
+    with pytest.raises(SystemExit) as end:
+        main(["check", str(saved(COUNTEREXAMPLE)), "--format", form])
+    assert end.value.code == 0
+    for name in closed:
+        getattr(sys, name).close()
+
+
+def test_a_process_with_closed_streams_ends_as_any_other(saved):
+    command = '"$0" -m attnprune_verify check "$1" >&- 2>&-'
+    result = subprocess.run(["sh", "-c", command, sys.executable, saved(COUNTEREXAMPLE)], capture_output=True)
     assert result.returncode == 0 and result.stderr == b""
 
 

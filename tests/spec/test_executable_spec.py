@@ -1,4 +1,4 @@
-"""The executable spec as others run it: a pytest of its own, on their target."""
+"""The executable spec as others run it: a pytest of its own, on their target; long tests in a process of its own."""
 
 import os
 import subprocess
@@ -6,6 +6,7 @@ import sys
 
 import pytest
 
+import attnprune_verify.audit.auditor  # noqa: F401  # NumPy cannot be loaded again by a run in this process
 from attnprune_verify.audit.checks import all_checks
 
 WRONG = """
@@ -28,8 +29,24 @@ LEAN = ("-p", "no:cacheprovider", "-p", "no:hypothesispytest", "--assert=plain")
 """Options under which a pytest of its own starts in half the time: the checks raise what they print themselves."""
 
 
+pytest_plugins = ["pytester"]
+
+
 @pytest.fixture
-def spec(tmp_path):
+def spec(pytester):
+    pytester.makepyfile(subject=WRONG)
+
+    def run(*options):
+        result = pytester.runpytest_inprocess(
+            "--pyargs", "attnprune_verify.spec", "-q", "-p", "no:xdist", *LEAN, *options
+        )
+        return int(result.ret), result.stdout.str()
+
+    return run
+
+
+@pytest.fixture
+def spec_apart(tmp_path):
     (tmp_path / "subject.py").write_text(WRONG, encoding="utf-8")
 
     def run(*options):
@@ -43,45 +60,45 @@ def spec(tmp_path):
 
 
 def test_a_wrong_target(spec):
-    result = spec("--attnprune-target", "subject.py", "-k", "_mask", "-rfs")
-    assert result.returncode == 1
-    assert "test_check[def:mask-causal_mask:values]" in result.stdout and "mask-strict" in result.stdout
-    assert "could not run: " in result.stdout and "later" in result.stdout
-    assert "test_check[alg:mask_gd-binary_mask" not in result.stdout
+    code, printed = spec("--attnprune-target", "subject.py", "-k", "_mask", "-rfs")
+    assert code == 1
+    assert "test_check[def:mask-causal_mask:values]" in printed and "mask-strict" in printed
+    assert "could not run: " in printed and "later" in printed
+    assert "test_check[alg:mask_gd-binary_mask" not in printed
 
 
 @pytest.mark.thorough
-def test_a_chosen_function(spec):
-    result = spec("--attnprune-target", "subject", "-k", "binary_mask")
+def test_a_chosen_function(spec_apart):
+    result = spec_apart("--attnprune-target", "subject", "-k", "binary_mask")
     count = sum(check.function == "binary_mask" for check in all_checks())
     assert result.returncode == 0 and f"{count} passed" in result.stdout
 
 
 @pytest.mark.thorough
-def test_the_default_target_is_the_reference(spec):
-    result = spec("-k", "causal_mask")
+def test_the_default_target_is_the_reference(spec_apart):
+    result = spec_apart("-k", "causal_mask")
     assert result.returncode == 0 and "1 passed" in result.stdout
 
 
 @pytest.mark.thorough
-def test_a_missing_target_is_a_usage_error(spec):
-    result = spec("--attnprune-target", "missing.py", "-k", "causal_mask")
+def test_a_missing_target_is_a_usage_error(spec_apart):
+    result = spec_apart("--attnprune-target", "missing.py", "-k", "causal_mask")
     assert result.returncode == 4 and "there is no file 'missing.py'" in result.stdout + result.stderr
 
 
 @pytest.mark.thorough
-def test_bad_options_are_one_line(spec, tmp_path):
+def test_bad_options_are_one_line(spec_apart, tmp_path):
     (tmp_path / "known.toml").write_text('[[waive]]\ncheck = "nothing:*"\nreason = "r"\n', encoding="utf-8")
-    result = spec("--attnprune-target", "subject.py", "--attnprune-deviations", "known.toml", "-k", "causal_mask")
+    result = spec_apart("--attnprune-target", "subject.py", "--attnprune-deviations", "known.toml", "-k", "causal_mask")
     assert result.returncode == 4 and "match none" in result.stdout + result.stderr
 
 
-def test_deviations(spec, tmp_path):
-    (tmp_path / "known.toml").write_text(
+def test_deviations(spec, pytester):
+    (pytester.path / "known.toml").write_text(
         '[[xfail]]\ncheck = "causal_mask:*"\nreason = "issue 3"\n'
         '[[skip]]\ncheck = "magnitude_mask:*"\nreason = "later"\n',
         encoding="utf-8",
     )
     options = ("--attnprune-target", "subject.py", "--attnprune-deviations", "known.toml", "-rs")
-    result = spec(*options, "-k", "causal_mask or magnitude_mask")
-    assert result.returncode == 0 and "issue 3" in result.stdout and "later" in result.stdout
+    code, printed = spec(*options, "-k", "causal_mask or magnitude_mask")
+    assert code == 0 and "issue 3" in printed and "later" in printed
