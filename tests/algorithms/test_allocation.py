@@ -5,7 +5,7 @@ from itertools import product
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from attnprune_verify.algorithms.arguments import pruned_count
@@ -15,6 +15,7 @@ from attnprune_verify.errors import InvalidInstance
 increments = st.lists(st.floats(0, 10), min_size=len(GRID), max_size=len(GRID))
 
 
+@settings(max_examples=50)
 @given(st.lists(increments, min_size=1, max_size=5), st.floats(0.05, 0.9), st.data())
 def test_the_total_is_exact_and_bounds_hold(steps, rho, data):
     curves = {index: list(np.cumsum(part)) for index, part in enumerate(steps)}

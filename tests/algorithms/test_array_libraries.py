@@ -100,9 +100,9 @@ def test_large_vectors_are_split_where_sorting_splits_them():
     misleading = np.ones(size)
     misleading[:: size // 2**14] = 0.0
     for scores in (rng.random(size), np.round(rng.random(size), 2), misleading, np.sort(rng.random(size))):
+        order = np.argsort(scores, kind="stable")
         for count in (1, size // 3, size - 5):
             chosen = smallest(scores, count)
-            order = np.argsort(scores, kind="stable")
             assert chosen[order[:count]].all() and chosen.sum() == count
 
 

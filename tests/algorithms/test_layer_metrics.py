@@ -17,17 +17,20 @@ from tests.model.layers import KINDS, random_layer, rotations
 ROUNDING = 1e-12
 
 
-def second_derivative(layer, X, side, block, d, m):
-    """The KL's Hessian at the dense weights within one head's block of W_Q (side 0) or W_K (side 1), by autograd."""
+def second_derivatives(layer, X, side, heads, d, m):
+    """The KL's Hessian at the dense weights within every head's block of W_Q (side 0) or W_K (side 1), by autograd.
+
+    The KL is a sum over heads, so one direction moves the same entry of all blocks.
+    """
     at = layered(layer, None, None, X)
     columns = []
     for p in range(d):
         for c in range(m):
             along = [np.zeros(W.shape) for W in at.weights]
-            along[side][p, block * m + c] = 1
+            along[side][p, c::m] = 1
             moved = autodiff.divergence_hessian_vector_product(at, at.weights, along)
-            columns.append(moved[side][:, block * m : (block + 1) * m].ravel())
-    return np.array(columns).reshape(d, m, d, m)
+            columns.append(moved[side].reshape(d, heads, m).swapaxes(0, 1))
+    return np.array(columns).reshape(d, m, heads, d, m).transpose(2, 0, 1, 3, 4)
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -37,14 +40,10 @@ def test_metrics_are_the_second_derivative_of_the_divergence(kind):
     data = Calibration(layer, X)
     G_Q, G_K = query_metric(data, data.keys), key_metric(data, data.queries, row_weights(data))
     h_Q, h_K = fisher_diagonal(data)
-    for block in {0, layer.heads - 1}:
-        exact = second_derivative(layer, X, 0, block, d, m)
-        np.testing.assert_allclose(G_Q[block], np.einsum("pcpe->ce", exact), atol=ROUNDING * np.abs(exact).max())
-        np.testing.assert_allclose(h_Q[block], np.einsum("pcpc->pc", exact), atol=ROUNDING * np.abs(exact).max())
-    for block in {0, layer.kv_heads - 1}:
-        exact = second_derivative(layer, X, 1, block, d, m)
-        np.testing.assert_allclose(G_K[block], np.einsum("pcpe->ce", exact), atol=ROUNDING * np.abs(exact).max())
-        np.testing.assert_allclose(h_K[block], np.einsum("pcpc->pc", exact), atol=ROUNDING * np.abs(exact).max())
+    for side, heads, G, h in ((0, layer.heads, G_Q, h_Q), (1, layer.kv_heads, G_K, h_K)):
+        exact = second_derivatives(layer, X, side, heads, d, m)
+        np.testing.assert_allclose(G, np.einsum("hpcpe->hce", exact), atol=ROUNDING * np.abs(exact).max())
+        np.testing.assert_allclose(h, np.einsum("hpcpc->hpc", exact), atol=ROUNDING * np.abs(exact).max())
 
 
 @pytest.mark.parametrize("kind", ["groups", "rope half", "rope interleaved"])

@@ -86,7 +86,7 @@ def test_the_simulation_sees_what_the_former_rule_and_a_missing_correction_do() 
     assert families_with_an_error(paired, "normal", 7, 1) > 0.5 * LEVEL * RUNS
 
 
-@pytest.mark.parametrize("noise", ["normal", "skewed errors"])
+@pytest.mark.parametrize("noise", ["skewed errors", pytest.param("normal", marks=pytest.mark.thorough)])
 def test_sentences_made_of_several_comparisons_err_as_rarely(noise: str) -> None:
     """Rising over five points, alike everywhere: "each step rises" and "some step falls" are both wrong verdicts.
 

@@ -30,7 +30,7 @@ from tests.whole_model.small import MODEL, write_texts  # noqa: E402
 
 @pytest.fixture(scope="module")
 def texts(tmp_path_factory):
-    return tuple((str(path),) for path in write_texts(tmp_path_factory.mktemp("texts")))
+    return tuple((str(path),) for path in write_texts(tmp_path_factory.mktemp("texts"), letters=5000))
 
 
 def _plan(texts, **choices):
@@ -178,11 +178,11 @@ def test_budgets_and_everything_have_sentences_of_their_own():
 
 
 def test_many_readings_are_corrected_together():
-    """One reading with p = 0.01 is believed; the same among forty is not."""
+    """One reading with p = 0.01 is believed; the same among twenty is not."""
     noise = np.array([0.0, 0.02, 0.0, -0.02, 0.04])
     methods = {"paper-gd": DRAWS, "wanda": DRAWS + 0.035 + noise}
-    rows = [row for k in range(1, 41) for row in _with_rests(methods, k=k)]
-    few, many = (perplexity_statements(_results(rows[:count])) for count in (6, 240))
+    rows = [row for k in range(1, 21) for row in _with_rests(methods, k=k)]
+    few, many = (perplexity_statements(_results(rows[:count])) for count in (6, 120))
     assert [one["verdict"] for one in few] == ["agrees"] and {one["verdict"] for one in many} == {"undecided"}
 
 

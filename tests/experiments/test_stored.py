@@ -8,6 +8,7 @@ import shlex
 import shutil
 import subprocess
 from dataclasses import replace
+from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
 from types import SimpleNamespace
@@ -25,6 +26,7 @@ from attnprune_verify.experiments.layer.plan import LayerPlan
 from attnprune_verify.experiments.perplexity.plan import PerplexityPlan
 from attnprune_verify.experiments.stored import kinds
 from attnprune_verify.experiments.stored.findings import measured, stored_results
+from attnprune_verify.experiments.stored.kind import Stored
 from attnprune_verify.experiments.stored.record import FOLDER, NAMES, kernel, read
 from attnprune_verify.experiments.stored.redo import differences, disturb, folder_of, is_chaotic, measure, odds, sample
 from attnprune_verify.experiments.stored.tables import markdown
@@ -73,10 +75,17 @@ def forge(path: Path, what: str) -> None:
     path.with_suffix(".json").write_text(json.dumps(record))
 
 
+def each_run_once(stored: Stored) -> Stored:
+    """Keep the rows of a run that is done again, for what is compared with the same run later in a test."""
+    stored.rows, stored.disturbed = cache(stored.rows), cache(stored.disturbed)  # type: ignore[method-assign]
+    return stored
+
+
 @pytest.mark.parametrize("what", ["an error", "a row left out", "rows exchanged", "a seed", "the code", "no digest"])
 def test_what_was_changed_by_hand_is_refused(copy: Path, what: str) -> None:
-    forge(copy, "nothing")
-    read(copy)
+    if what == "an error":
+        forge(copy, "nothing")
+        read(copy)
     forge(copy, what)
     with pytest.raises(InvalidInput, match="figure2 was changed since"):
         read(copy)
@@ -85,6 +94,7 @@ def test_what_was_changed_by_hand_is_refused(copy: Path, what: str) -> None:
 def test_a_forged_number_under_a_right_digest_comes_out_otherwise(copy: Path) -> None:
     record, rows = read(copy)
     stored, runs = sample(copy, SEED, 0.1, chaotic=False)
+    each_run_once(stored)
     assert runs and not list(differences(copy, stored, runs))
     for row in rows:
         if row["method"] == "wanda":
@@ -146,7 +156,7 @@ def test_a_change_of_our_own_rounding_shows_in_chaotic_runs_only(copy: Path, mon
 
 
 def test_a_sample_of_the_synthetic_runs_comes_out_again() -> None:
-    stored, runs = sample(FOLDER / "figure2", SEED, 1.0, chaotic=False)
+    stored, runs = sample(FOLDER / "figure2", SEED, 0.5, chaotic=False)
     assert runs and list(differences(FOLDER / "figure2", stored, runs)) == []
 
 
@@ -163,6 +173,7 @@ def test_a_sample_of_table_1_comes_out_again_and_a_forged_one_does_not(tmp_path:
     name = "table1_small"
     assert folder_of(FOLDER / name, ["elsewhere", SMALL]) == SMALL and folder_of(FOLDER / "figure2", [SMALL]) == ""
     stored, runs = sample(FOLDER / name, SEED, 1.0, SMALL)
+    each_run_once(stored)
     assert runs and list(differences(FOLDER / name, stored, runs)) == []
     record, rows = read(FOLDER / name)
     for row in rows:
@@ -176,20 +187,21 @@ def test_a_forged_chaotic_row_is_seen_on_another_kernel(copy: Path) -> None:
     """There it need not come out again, but an error of 1.4 does not become one of 0.1, nor does a disturbed one."""
     record, rows = read(copy)
     replace(record, kernel="another one").write(copy, table(rows, kinds.StoredSynthetic.columns))
-    every = kinds.StoredSynthetic(record.plan)
+    every = each_run_once(kinds.StoredSynthetic(record.plan))
     run = min((one for one in every.runs() if is_chaotic(record, every, one)), key=lambda one: (one.cell.n, one.lam))
     assert list(differences(copy, every, [run])) == []
     for row in rows:
         row["in_mean"] *= 0.4 if row["method"] == "descent" else 1.0
     replace(record, kernel="another one").write(copy, table(rows, kinds.StoredSynthetic.columns))
-    assert all("in_mean" in one for one in differences(copy, every, [run])) and list(differences(copy, every, [run]))
+    found = list(differences(copy, every, [run]))
+    assert found and all("in_mean" in one for one in found)
 
 
 def test_a_chaotic_row_may_come_out_from_a_start_beside_its_own_on_another_kernel(copy: Path) -> None:
     """An error that only starts beside the run's own leave is right there, and one that none of them leaves is not."""
     record, rows = read(copy)
     replace(record, kernel="another one").write(copy, table(rows, kinds.StoredSynthetic.columns))
-    every = kinds.StoredSynthetic(record.plan)
+    every = each_run_once(kinds.StoredSynthetic(record.plan))
     run = min((one for one in every.runs() if is_chaotic(record, every, one)), key=lambda one: (one.cell.n, one.lam))
     far, true = [{**row, "in_mean": 9 * row["in_mean"]} for row in every.rows(run)], every.disturbed
     every.rows = lambda run: far  # type: ignore[method-assign]
@@ -197,13 +209,14 @@ def test_a_chaotic_row_may_come_out_from_a_start_beside_its_own_on_another_kerne
     every.disturbed = lambda run, size: far if size > 1e-12 else true(run, size)  # type: ignore[method-assign]
     assert list(differences(copy, every, [run])) == []
     every.disturbed = lambda run, size: far  # type: ignore[method-assign]
-    assert all("in_mean" in one for one in differences(copy, every, [run])) and list(differences(copy, every, [run]))
+    found = list(differences(copy, every, [run]))
+    assert found and all("in_mean" in one for one in found)
 
 
 @pytest.mark.parametrize("name", NAMES)
 def test_no_run_is_certain_to_be_left_out_of_a_sample(name: str) -> None:
     """As in .ci/run; however long a run is said to take, which is not compared with anything."""
-    least, mean = odds(FOLDER / name, 8.0, draws=4000)
+    least, mean = odds(FOLDER / name, 8.0, draws=2000)
     assert 0 < least <= mean and mean > 0.02
     lines = (FOLDER / name).with_suffix(".seconds.csv").read_text().splitlines()[1:]
     assert max(float(line.split(",")[1]) for line in lines) < 75

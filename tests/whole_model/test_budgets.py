@@ -26,8 +26,8 @@ def _sizes(model, plan):
     ]
 
 
-@pytest.mark.parametrize("rho", [0.0, 0.03, 0.5, 0.7, 0.97, 1.0])
-@pytest.mark.parametrize("hold", [(), (0,), (0, 1)])
+@pytest.mark.parametrize("rho", [0.0, 0.03, 0.5, 0.97, 1.0])
+@pytest.mark.parametrize("hold", [(), (0, 1)])
 def test_owl_prunes_as_much_in_all_as_one_ratio_would(small, rho, hold):
     plan = Plan("output-obs", "wanda", rho, budget="owl", hold=hold)
     zeros, sizes = zeros_by_map(small, IDS, plan), _sizes(small, plan)
