@@ -246,8 +246,9 @@ class _Propagation(ForwardErrors):
 
     @property
     def cotangent(self) -> Array | float:
-        """The size of the cotangent of log sum exp."""
-        return 0.0 if self.sample.dlse is None else np.abs(self.sample.dlse)[..., None]
+        """The size of the cotangent of log sum exp; twice that in base 2, as 1/log(2) and the product are rounded."""
+        times = 1.0 if self.sample.conventions.unit == 1 else 2.0
+        return 0.0 if self.sample.pull is None else times * np.abs(self.sample.pull)[..., None]
 
     @property
     def largest(self) -> Array:

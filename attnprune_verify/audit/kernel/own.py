@@ -49,8 +49,8 @@ def own_attention(sample: Sample, weights: Rounding | None = None, answers: Roun
     p: Foreign = kept(exponentials / divisor).astype(kind)
     dp = (do @ _turned(v)) * dropped
     mean = (p * dp).sum(axis=-1, keepdims=True)
-    if sample.dlse is not None:
-        mean = mean - sample.dlse[..., None].astype(kind)
+    if sample.pull is not None:
+        mean = mean - sample.pull[..., None].astype(kind)
     inner = p * (dp - mean)
     ds: Foreign = kept(inner * slope).astype(kind)
     with np.errstate(divide="ignore"):

@@ -206,6 +206,11 @@ class Sample:
         return self.q.shape[2] > self.k.shape[2] and (self.conventions.bottom_right or self.window is not None)
 
     @property
+    def pull(self) -> Array | None:
+        """Return the cotangent of the natural logarithm, d lse' / d lse = 1 / log(base) of the one that comes out."""
+        return None if self.dlse is None else self.dlse / self.conventions.unit
+
+    @property
     def extended(self) -> bool:
         """Return whether it has parts beyond those that known wrong formulas are written for."""
         parts = (self.bias, self.sinks, self.dropout, self.dlse, self.ends, self.poison)

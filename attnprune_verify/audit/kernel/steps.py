@@ -89,7 +89,7 @@ def _evaluate(sample: Sample) -> Steps:
     p = exponentials / np.where(found, total, 1.0)
     dp = np.where(allowed, kept * (sample.do @ _turned(v)), 0.0)
     mean = (p * dp).sum(axis=-1, keepdims=True)
-    inner = dp - mean if sample.dlse is None else dp - mean + sample.dlse[..., None]
+    inner = dp - mean if sample.pull is None else dp - mean + sample.pull[..., None]
     ds = p * inner
     through, used = ds * slope, p * kept
     dk, dv = scale * (_turned(through) @ sample.q), _turned(used) @ sample.do

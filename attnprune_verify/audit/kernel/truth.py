@@ -109,17 +109,18 @@ def _head(sample: Sample, item: int, head: int) -> dict[str, Any]:
     dp = (do * v.transpose()).entries()
     dp = dp if kept is None else [a * b for a, b in zip(dp, kept, strict=True)]
     used, through, ds, lse = [], [], [], []
+    unit = arb(2).log() if sample.conventions.lse_base == "2" else arb(1)
     sink = None if sample.sinks is None else as_ball(sample.sinks[head])
     for i in range(n):
         row = slice(i * length, (i + 1) * length)
         weights, last, log = _softmax(logits[row], scores.allowed[i], sink)
         mean = sum((a * b for a, b in zip(weights, dp[row], strict=True)), arb(0))
-        inner = -mean if sample.dlse is None else as_ball(sample.dlse[item, head, i]) - mean
+        inner = -mean if sample.dlse is None else as_ball(sample.dlse[item, head, i]) / unit - mean
         gradient = [a * (b + inner) for a, b in zip(weights, dp[row], strict=True)]
         used += weights
         through += [a * b for a, b in zip(gradient, slopes[row], strict=True)]
         ds.append([*(a * b for a, b in zip(gradient, by_bias[row], strict=True)), last * inner])
-        lse.append(log / (arb(2).log() if sample.conventions.lse_base == "2" else 1))
+        lse.append(log / unit)
     used = used if kept is None else [a * b for a, b in zip(used, kept, strict=True)]
     p, dl = arb_mat(n, length, used), arb_mat(n, length, through)
     found = {"o": p * v, "dq": dl * k * scale, "dk": dl.transpose() * q * scale, "dv": p.transpose() * do}

@@ -197,11 +197,11 @@ class _Arithmetic:
         dp = dp if s.dropout is None else self.stored(self.dropped(dp), "dp")
         used = self.stored(p, "p")
         mean = (do * o).sum(-1, keepdims=True) if how.mean == "output" else (used * dp).sum(-1, keepdims=True)
-        mean = mean if s.dlse is None else mean - s.dlse[..., None].astype(self.type)
+        mean = mean if s.pull is None else mean - s.pull[..., None].astype(self.type)
         ds = used * (dp - mean)
         if how.through_max:
             first = np.argmax(logits, axis=-1)[..., None]
-            total = ds.sum(-1, keepdims=True) - (0 if s.dlse is None else s.dlse[..., None].astype(self.type))
+            total = ds.sum(-1, keepdims=True) - (0 if s.pull is None else s.pull[..., None].astype(self.type))
             total = total if sunk is None else total + sunk * -mean
             moved = np.where(np.isfinite(logits.max(-1, keepdims=True)), np.take_along_axis(ds, first, -1) - total, 0)
             np.put_along_axis(ds, first, moved, -1)

@@ -144,6 +144,7 @@ def test_torch_differentiates_bias_and_sinks(tmp_path):
         ("lse.detach() + 0 * lse", False, "not_applicable"),
         thorough("lse.detach() + 0 * lse", True, "failed"),
         ("lse.detach()", True, "failed"),  # the snippet leaves out what needs no gradient
+        ("lse / 0.6931471805599453", "2", "passed"),  # of the logarithm in base 2, as it is returned
     ],
 )
 def test_a_cotangent_of_log_sum_exp_that_autodiff_lets_through_is_judged(edit, declared, status, tmp_path):
@@ -151,6 +152,7 @@ def test_a_cotangent_of_log_sum_exp_that_autodiff_lets_through_is_judged(edit, d
     source = BASE.with_name("torch_parts.py").read_text(encoding="utf-8")
     source = source.replace("    p = torch.softmax", f"    lse = {edit}\n    p = torch.softmax")
     source = source.replace('("mask_rank_3"', '("dlse", "mask_rank_3"') if declared else source
+    source += "\nCONVENTIONS = {'lse_base': '2'}\n" if declared == "2" else ""
     (record,) = records(written(tmp_path, source), BACKWARD, "log-sum-exp-gradient").values()
     assert record.status == status
     if status == "failed":

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 from flint import arb, arb_mat
 
+from attnprune_verify.audit.kernel.conventions import Conventions
 from attnprune_verify.audit.kernel.precision import PRECISIONS, precision_named
 from attnprune_verify.audit.kernel.regimes import BENIGN, EXTREME, regimes
 from attnprune_verify.audit.kernel.truth import by_balls, by_float64, truth
@@ -12,14 +13,16 @@ from attnprune_verify.oracle.enclosure import working_precision
 
 
 def sample(regime, name, dtype="float64"):
+    name, *base = name.split(", base ")
     (found,) = [s for s in regimes(0, dtype)[regime].samples if s.name == name]
-    return found
+    return found.changed(conventions=Conventions(lse_base=base[0])) if base else found
 
 
 EVERY = [("plain", "n7"), ("causal", "c5"), ("mask", "m5"), ("grouped heads", "g6-2"), ("all at once", "all"),
          ("window", "w3c"), ("softcap", "cap2"), ("alibi", "alibi7"), ("scale", "s3"),
          ("bias and sinks", "b full, sinks"), ("dropout", "dg"), ("packed", "p slopes"), ("packed", "p causal"),
-         ("log-sum-exp gradient", "dlg"), ("empty rows", "er6, lse"), ("bias gradient", "b cap, db"),
+         ("log-sum-exp gradient", "dlg"),
+         ("log-sum-exp gradient", "dlg, base 2"), ("empty rows", "er6, lse"), ("bias gradient", "b cap, db"),
          ("logits of 1000", "w1000")]  # fmt: skip
 
 
@@ -96,7 +99,10 @@ def _row(one, place, row, keys, v, moved):
     kept = [w * float(stays[j]) / arb(one.keep) for w, j in zip(weights, keys, strict=True)]
     values = [sum((w * v[j, c] for w, j in zip(kept, keys, strict=True)), arb(0)) for c in range(v.ncols())]
     inner = sum((arb(float(d)) * x for d, x in zip(one.do[place], values, strict=True)), arb(0)) / total
-    return inner if one.dlse is None else inner + arb(float(one.dlse[place])) * total.log()
+    if one.dlse is None:
+        return inner
+    unit = arb(2).log() if one.conventions.lse_base == "2" else 1
+    return inner + arb(float(one.dlse[place])) * total.log() / unit
 
 
 def _exact(array):
