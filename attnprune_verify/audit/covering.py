@@ -32,15 +32,15 @@ class Hiding(NamedTuple):
         A factor and its level beside which nothing is hidden.
     """
 
-    levels: Mapping[str, Any]
+    levels: Mapping[str, object]
     hidden: frozenset[str]
-    unless: tuple[str, Any] | None = None
+    unless: tuple[str, object] | None = None
 
 
 class _Shade:
     """A `Hiding` on rows of places of levels."""
 
-    def __init__(self, hiding: Hiding, table: Mapping[str, Sequence[Any]], wanted: Sequence[_KEYS]) -> None:
+    def __init__(self, hiding: Hiding, table: Mapping[str, Sequence[object]], wanted: Sequence[_KEYS]) -> None:
         names = list(table)
         self.held = {names.index(name): table[name].index(level) for name, level in hiding.levels.items()}
         factor, level = hiding.unless or (names[0], None)
