@@ -159,7 +159,7 @@ class Claim:
     margin: Margin
     supply: Supply
     says: str = ""
-    """Words of a statement whose formula is not read back; `scope.sentence` renders the others."""
+    """Words of a measured statement; `scope.sentence` renders the others."""
     hypotheses: tuple[Hypothesis, ...] = ()
     uses: tuple[str, ...] = ()
     wrong: tuple[Wrong, ...] = ()

@@ -46,8 +46,7 @@ def misprinted(claim: Claim) -> str:
     assumed = {hypothesis.condition for hypothesis in claim.hypotheses if hypothesis.condition}
     if asked and asked != assumed:
         return f"{claim.id} assumes {sorted(assumed)}, the library {sorted(asked)}"
-    text = f"{claim.says} {claim.formula}"
-    return next(filter(None, (misprint(entry, text) for entry in formulas_of(claim.id))), "")
+    return next(filter(None, (misprint(entry, claim.formula) for entry in formulas_of(claim.id))), "")
 
 
 def misprint(entry: Formula, text: str) -> str:

@@ -1,7 +1,7 @@
 """Statements as sentences: quantifier, hypotheses and formula, from the supply, the hypotheses and what is read back.
 
-A claim whose formula is read back has no words of its own: what a reader sees is rendered here, so that nothing is
-printed that is not checked. Its title names it, without numbers, quantifiers and conditions.
+A claim has no words of its own but where it was measured: what a reader sees is rendered here. Its title names it,
+without numbers, quantifiers and conditions.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _SECOND = ("N", "M'")
 
 
 def sentence(claim: Claim) -> str:
-    """Return the statement as one sentence; of a claim that is not read back the words that it was given.
+    """Return the statement as one sentence; of a measured one the words that it was given.
 
     Examples
     --------

@@ -32,6 +32,11 @@ def directional_step(q: Quantities) -> float:
     return float(size / (q.lam * size + _C_PLUS * q.square(along_gradient(q))))
 
 
+def _start(q: Quantities) -> Any:
+    """M_0, where every walk begins."""
+    return _walk(q, 0.0, 0)[0].M
+
+
 def _walk(q: Quantities, eta: float | Meaning, steps: int) -> list[Quantities]:
     """The iterates M_0 = 1, M_1, ..., of gradient descent by eta, which may be a function of the point."""
     found = [q.at(np.ones((q.d, q.d)))]
@@ -57,6 +62,7 @@ def _confining(L: Meaning) -> Mapping[str, Meaning]:
 
     return {
         "g": lambda q: q.gradient,
+        "M_0": _start,
         "eta": lambda q: step(q, L(q)),
         "L": L,
         "T": lambda q: np.arange(1, int(q.case.get("steps", 8)) + 1),
@@ -87,19 +93,25 @@ def _first_accepted(q: Quantities) -> float:
     return eta
 
 
-def _of_the_theorem(L: Meaning, least: Callable[[list[Quantities], Quantities], float]) -> Mapping[str, Meaning]:
-    """Letters of the repaired theorem: a walk of T steps, mu from what is least on the way, and the eps of that T."""
+def _of_the_theorem(L: Meaning, name: str, of: Meaning, times: Meaning) -> Mapping[str, Meaning]:
+    """Letters of the repaired theorem: a walk of T steps, what is least on the way by its name, mu and eps."""
 
     def walk(q: Quantities) -> list[Quantities]:
         return _walk(q, step(q, L(q)), int(q.case["T"]) - 1)
 
+    def least(q: Quantities) -> float:
+        return float(min(of(one) for one in (walk(q) if L(q) else [q])))  # where L is 0, every M is stationary
+
     def mu(q: Quantities) -> float:
-        return 2 * least(walk(q), q) ** 2
+        return float(2 * (times(q) * least(q)) ** 2)
 
     def smallest(q: Quantities) -> float:
         return min(float(one.L_attn / q.n**2 + q.lam**2 * one.square(one.M) / (mu(q) * q.n**2)) for one in walk(q))
 
     return {
+        name: least,
+        "L": L,
+        "M_0": _start,
         "eta": lambda q: step(q, L(q)),
         "mu": mu,
         "T": lambda q: float(q.case["T"]),
@@ -120,6 +132,8 @@ WALKED: Mapping[str, Mapping[str, Meaning]] = {
     "new:confinement_sharp": _confining(_sharp),
     "new:gradient_norm": {
         "L": _sharp,
+        "M_0": _start,
+        "eta": lambda q: (1 - 1e-9) / _sharp(q),
         "T": lambda q: float(q.case["T"]),
         "r": lambda q: math.sqrt(_sharp(q) / (q.lam * float(q.case["T"]))),
         "min_{t<T} ||grad L(M_t)||_F": lambda q: min(
@@ -127,14 +141,13 @@ WALKED: Mapping[str, Mapping[str, Meaning]] = {
         ),
     },
     "new:stopping_rule": {
+        "M_0": _start,
         "min_{t<T} ||grad L(M_t)||^2": lambda q: np.minimum.accumulate(
             [one.square(one.gradient) for one in _directional_walk(q)]
         ),
         "sum_{t<T} eta_t": lambda q: np.cumsum([directional_step(one) for one in _directional_walk(q)]),
     },
-    "new:our_convergence_sharp": _of_the_theorem(_sharp, lambda walk, q: q.kappa_T * min(one.lambda_2 for one in walk)),
-    "fix:our_convergence": _of_the_theorem(
-        _simple, lambda walk, q: q.w_min * q.beta * min(one.delta_allowed for one in walk)
-    ),
+    "new:our_convergence_sharp": _of_the_theorem(_sharp, "l", lambda q: q.lambda_2, lambda q: q.kappa_T),
+    "fix:our_convergence": _of_the_theorem(_simple, "delta", lambda q: q.delta_allowed, lambda q: q.w_min * q.beta),
 }
 """By claim: letters that are numbers of a walk, one for each t where a letter stands for every t."""

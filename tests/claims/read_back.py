@@ -30,6 +30,8 @@ _SEVERAL = 4  # chosen: so many relations may share the name of a part
 _OF_TOKENS = {"c", "f", "p"}  # letters that a formula without tokens may define
 _ROUNDING = 1e-6  # chosen: above what an identity may lose, below every quantity that is bounded
 
+_AS_LONG = 0.95  # chosen: the longest steps of the checks are 1.95/L where 2/L is printed
+
 Pair = tuple[float, float]
 Sides = list[list[list[Pair]]]
 Form = Callable[[Pair, Pair], bool]
@@ -101,10 +103,12 @@ def differences(claim: Claim) -> list[str]:
     links: list[list[list[Pair]]] = [[] for _ in text.links]
     parts: dict[tuple[str, str], list[list[Pair]]] = {}
     unmet: set[int] = set()
+    near: set[int] = set()
     met = 0
     for met, (q, found) in enumerate(_evaluated(claim, known), 1):
         scope = Scope(q, letters_of(claim.id), text.definitions)
         unmet |= {index for index, one in enumerate(text.conditions) if not _holds(one, scope)}
+        near |= {index for index, one in enumerate(text.conditions) if not _of_a_step(one) or _tight(one, scope)}
         for one, values in zip(text.links, links, strict=True):
             values.append(one.values(scope))
         for relation in found:
@@ -116,7 +120,9 @@ def differences(claim: Claim) -> list[str]:
         raise Unreadable("no case meets the hypotheses")
     for side in parts.values():
         side += [[] for _ in range(met - len(side))]
-    return [*_compared(text, links, parts), *(f"condition {index} fails" for index in sorted(unmet))]
+    far = {*range(len(text.conditions))} - near
+    unlike = [f"condition {index} fails" for index in sorted(unmet)]
+    return [*_compared(text, links, parts), *unlike, *(f"no step comes near condition {index}" for index in far)]
 
 
 def unlike_hypotheses(claim: Claim) -> list[str]:
@@ -184,6 +190,15 @@ def _holds(link: Link, scope: Scope, exactly: bool = False) -> bool:
     """Whether a condition is met, up to rounding or exactly."""
     relation = {"<": operator.lt, "<=": operator.le, "=": operator.eq}[link.relation]
     return all(relation(a, b) or (not exactly and link.relation != "<" and _close(a, b)) for a, b in link.values(scope))
+
+
+def _of_a_step(link: Link) -> bool:
+    """Whether a condition bounds the step of a descent, which the check then takes as long."""
+    return link.small.kind == "letter" and link.small.text == "eta"
+
+
+def _tight(link: Link, scope: Scope) -> bool:
+    return all(a >= _AS_LONG * b for a, b in link.values(scope))
 
 
 def _close(a: float, b: float) -> bool:

@@ -54,8 +54,8 @@ def test_a_reason_is_demanded(copied):
     [
         ("new:bound_p-any", "formula", "3 sqrt(n)", "2 sqrt(n)"),
         ("new:descent_lemma-any", "formula", "<=", "<"),
-        ("new:confinement-any", "says", "any M", "some M"),
-        ("new:armijo_step-any", "says", "0 < beta < 1", "0 <= beta <= 1"),
+        ("new:confinement-any", "formula", "eta < 2/L", "eta <= 2/L"),
+        ("new:armijo_step-any", "formula", "0 < beta < 1", "0 <= beta <= 1"),
         ("new:gradient_norm-any", "hypotheses", "lam > 0", ""),
     ],
 )

@@ -111,18 +111,13 @@ CLAIMS: tuple[Claim, ...] = (
     Claim(
         id="new:best_mask",
         kind=Kind.THEOREM,
-        title="The best 0/1 mask, certified",
+        title="The best binary mask, certified",
         section="4 Main Results",
         reading=ANY_MASK,
-        says="`certified_best_mask` bounds L_attn from below over all 0/1 masks with a given number of zeros, and so"
-        " tells how much a returned mask certainly loses at most against the best. Below a node of its search, where"
-        " some entries are fixed, F_ij lies between l_ij and u_ij, the extremes being over the masks B that the node"
-        " leaves, and a linear function's extreme is a sum of the smallest coefficients. For small d the search ends,"
-        " and reaches the best loss up to its tolerance and rounding (for d <= 3 seen); stopped earlier, its bound"
-        " still holds.",
         formula="L_attn(B) >= 1/2 sum_ij dist(f_ij, [l_ij, u_ij])^2, l_ij = 1/sum_k exp(max_B (z_ik - z_ij)),"
         " u_ij = 1/sum_k exp(min_B (z_ik - z_ij)); where it ends, bound <= min_B L_attn(B) and (1 -"
-        f" {4 * _TOLERANCE:g})^{{1/2}} min_B L_attn(B)^{{1/2}} <= bound^{{1/2}} + rounding",
+        f" {4 * _TOLERANCE:g})^{{1/2}} min_B L_attn(B)^{{1/2}} <= bound^{{1/2}} + rounding; B over the 0/1 masks"
+        " with the given zeros that a node of the search leaves",
         strength=Strength.TIGHT,
         loose=frozenset({"stopped early"}),
         margin=_best,
@@ -141,11 +136,8 @@ CLAIMS: tuple[Claim, ...] = (
         title="The returned mask can be far from the best",
         section="4 Main Results",
         reading=CAUSAL,
-        says="On an instance with six tokens and four features the 0/1 mask that alg:mask_gd returns at rho = 1/2 after"
-        f" {_STEPS} steps of 1/{1 / _ETA:g}, which is below 1/L, has more than {_TIMES} times the attention error of"
-        f" another with as many zeros, for each of {len(_STRENGTHS)} lam from {min(_STRENGTHS):g} to"
-        f" {max(_STRENGTHS):g}: no small factor near the best mask can be promised.",
-        formula=f"{_TIMES} L_attn(best) < L_attn(returned)",
+        formula=f"{_TIMES} L_attn(best) < L_attn(returned), n = 6, d = 4, as many zeros, rho = 1/2, {_STEPS} steps"
+        f" of 1/{1 / _ETA:g} <= 1/L, each of {len(_STRENGTHS)} lam from {min(_STRENGTHS):g} to {max(_STRENGTHS):g}",
         strength=Strength.LOWER,
         arithmetic="ball",
         margin=_far,

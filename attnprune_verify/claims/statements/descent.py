@@ -262,9 +262,8 @@ CLAIMS: tuple[Claim, ...] = (
         title="Gradient descent for the pruning mask",
         section="3 Preliminary",
         reading=_SAME_STEP,
-        says="Descent along the gradient of the mean of k samples' losses, then the floor(rho d^2) smallest entries of"
-        " M become 0 and the others 1.",
-        formula="M <- M - (eta/k)(W o sum_j X_j^T p_j X_j + lam M); M_ij <- 1 if M_ij > tau else 0",
+        formula="M <- M - (eta/k)(W o sum_j X_j^T p_j X_j + lam M); the floor(rho d^2) smallest M_ij <- 0, the"
+        " others 1",
         strength=Strength.IDENTITY,
         arithmetic="ball",
         margin=lambda q: _zeros(q, 1),
@@ -282,7 +281,6 @@ CLAIMS: tuple[Claim, ...] = (
         title="Gradient descent for the pruning mask, repaired",
         section="3 Preliminary",
         reading=ANY_MASK,
-        says="An n x n mask, lam M outside the mean over samples, and stable rounding to exactly floor(rho d^2) zeros.",
         formula="M <- M - eta ((1/k) sum_j W o (X_j^T p_j X_j) + lam M); the floor(rho d^2) smallest become 0",
         strength=Strength.IDENTITY,
         arithmetic="ball",
@@ -299,12 +297,11 @@ CLAIMS: tuple[Claim, ...] = (
     Claim(
         id="thm:convergence",
         kind=Kind.THEOREM,
-        title="Convergence under a proxy PL inequality",
+        title="Convergence from a proxy PL inequality",
         section="5 Technique Overview",
         reading=LITERAL,
-        says="A proxy PL inequality and an L-Lipschitz gradient bring min g below xi + eps in T steps; checked with"
-        " proxies that satisfy it with equality.",
-        formula="T = 2 eta^{-1} (mu eps/2)^{-2/alpha} f(w0) implies min_{t<T} g(w_t) <= xi + eps",
+        formula="T = 2 eta^{-1} (mu eps/2)^{-2/alpha} f(w0) implies min_{t<T} g(w_t) <= xi + eps, for proxies g that"
+        " meet the inequality with equality",
         strength=Strength.UPPER,
         margin=_imported,
         supply=Arrays({"a": "n", "w": "n"}, make=_powers, rounds=24),
@@ -320,10 +317,8 @@ CLAIMS: tuple[Claim, ...] = (
         title="Iterates are confined",
         section=_APPENDIX,
         reading=ANY_MASK,
-        says="With eta < 2/L, L = lam + (5/4) K^2, a step from any M does not raise the loss; so from M = 1 it never"
-        " rises, and ||M_t||^2 + ||c_t||^2/lam <= d^2 for every t.",
         formula="L(M - eta g) <= L(M), L(M_{t+1}) - L(M_t) <= 0, ||M_t||_F^2 + ||c_t||_F^2 / lam <= d^2, that is"
-        " L(M_t) <= lam d^2/2",
+        " L(M_t) <= lam d^2/2, L = lam + (5/4) K^2, M_0 = 1 if lam > 0 and eta < 2/L",
         strength=Strength.TIGHT,
         margin=lambda q: _confined(q, constant=simple_L, gradients=False),
         supply=_WALK,
@@ -342,10 +337,9 @@ CLAIMS: tuple[Claim, ...] = (
         title="Iterates are confined, with the sharp constant",
         section=_APPENDIX,
         reading=ANY_MASK,
-        says="With eta < 2/L, L = lam + C_+ K^2, a step from any M does not raise the loss; so from M = 1 it never"
-        " rises, ||M_t||^2 + ||c_t||^2/lam <= d^2 for every t, and some gradient is small.",
         formula="L(M - eta g) <= L(M), L(M_{t+1}) - L(M_t) <= 0, ||M_t||_F^2 + ||c_t||_F^2 / lam <= d^2, that is"
-        " L(M_t) <= lam d^2/2; min_{t<T} ||grad L(M_t)||_F^2 <= lam d^2 / (eta (2 - eta L) T)",
+        " L(M_t) <= lam d^2/2; min_{t<T} ||grad L(M_t)||_F^2 <= lam d^2 / (eta (2 - eta L) T), L = lam + C_+ K^2,"
+        " M_0 = 1 if lam > 0 and eta < 2/L",
         strength=Strength.TIGHT,
         loose=frozenset({"smallest gradient before t ="}),
         margin=_confined,
@@ -382,8 +376,6 @@ CLAIMS: tuple[Claim, ...] = (
         title="Descent leaves the box",
         section=_APPENDIX,
         reading=Reading("full", "no attention mask; M_0 = 1, step below 1/L", "full"),
-        says="On one instance with two tokens an entry of M becomes certainly negative, while ||M_t||_F <= d holds at"
-        " every step.",
         formula=f"min_ij (M_t)_ij < 0 for some t <= {_LEAVING}; ||M_t||_F <= d for all of these t",
         strength=Strength.UPPER,
         arithmetic="ball",

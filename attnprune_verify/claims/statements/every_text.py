@@ -61,12 +61,9 @@ CLAIMS: tuple[Claim, ...] = (
     Claim(
         id="new:kl_for_every_text",
         kind=Kind.THEOREM,
-        title="A bound of the divergence for every text",
+        title="A bound of the divergence over texts",
         section="4 Main Results",
         reading=ANY_MASK,
-        says="Behind RMSNorm with weight gamma a token is gamma * u with ||u|| <= sqrt d, whatever the text. So pruning"
-        " moves no logit by more than w/2, w = 2 d ||diag(gamma) ((M - 1) o W) diag(gamma)||, and in no row of any text"
-        " is KL(f_i || F_i(M)) above w^2/8, nor above w.",
         formula="||u_i|| <= sqrt(d), x_i = gamma o u_i: |z_ij(M) - z_ij(1)| <= w/2, KL(f_i || F_i(M)) <= min(w^2/8, w),"
         " w = 2 d ||diag(gamma) ((M - 1) o W) diag(gamma)||_2",
         strength=Strength.TIGHT,

@@ -110,8 +110,6 @@ CLAIMS: tuple[Claim, ...] = (
         title="A fused mask need not factor",
         section="6 Experiment",
         reading=_PLAIN,
-        says="A 0/1 mask on a head's fused weight can lift its rank above the head's size: then no W_Q, W_K of the"
-        f" layer's shapes have that product. A random mask does on each of {_DRAWS}.",
         formula=f"rank(M o W_Q W_K^T) >= m + 1 on each of {_DRAWS}, m the head's size",
         strength=Strength.LOWER,
         arithmetic="exact",
@@ -127,8 +125,6 @@ CLAIMS: tuple[Claim, ...] = (
         title="A fused mask need not rotate",
         section="6 Experiment",
         reading=_ROTARY,
-        says="With rotary positions one mask acts on every offset's fused weight, and it can lift the rank of every"
-        f" frequency's part above 2: then no pair of weights gives it. A random mask does on each of {_DRAWS}.",
         formula=f"rank(C_a) <= 2, rank(M o C_a) >= 3 on each of {_DRAWS}, C_a the cosine part of frequency a",
         strength=Strength.LOWER,
         arithmetic="exact",
@@ -144,9 +140,7 @@ CLAIMS: tuple[Claim, ...] = (
         title="Repeating key heads adds the heads' logits up",
         section="6 Experiment",
         reading=_GROUPED,
-        says="Repeating the key heads until X W_Q W_K^T X^T type-checks computes the sum of all heads' logits, which"
-        f" no head of the model attends with on any of {_DRAWS}.",
-        formula="X W_Q (repeated W_K)^T X^T = sum_h X W_Q^h (W_K^g(h))^T X^T",
+        formula=f"X W_Q (repeated W_K)^T X^T = sum_h X W_Q^h (W_K^g(h))^T X^T, which no head attends with on {_DRAWS}",
         strength=Strength.IDENTITY,
         arithmetic="exact",
         margin=_sum_of_heads,

@@ -239,11 +239,9 @@ CLAIMS: tuple[Claim, ...] = (
         title="Main result, repaired",
         section=_SECTION,
         reading=ANY_MASK,
-        says="With mu = 2 (min|W| beta delta)^2, delta a bound of the allowed entries on the way, and the paper's xi,"
-        " descent from M = 1 with eta <= 1/(lam + (5/4) K^2) reaches (xi + eps)/2 within T = 2 lam d^2/(eta mu eps"
-        " n^2) steps, at one t. M = 1 itself meets it for lam d <= 6 sqrt(n) max|W| ||X||_F^2 (new:ones_witness).",
         formula="min_{t<T} [L_attn(M_t)/n^2 + lam^2 ||M_t||^2/(mu n^2)] <= (xi + eps)/2, T = 4 L(M_0)/(eta mu eps n^2),"
-        " xi = 12 n^{-3/2} max|W| ||X||_F^2 lam d / mu",
+        " xi = 12 n^{-3/2} max|W| ||X||_F^2 lam d / mu, mu = 2 (min|W| beta delta)^2, L = lam + (5/4) K^2, M_0 = 1"
+        " if lam > 0 and beta > 0 and delta > 0 and min|W| > 0 and eta <= 1/L",
         strength=Strength.UPPER,
         margin=_squared,
         supply=Instances("any", extra=_walk_steps, small=True, free=("W", "X")),
@@ -260,11 +258,9 @@ CLAIMS: tuple[Claim, ...] = (
         title="Main result with the operator's constants",
         section=_SECTION,
         reading=ANY_MASK,
-        says="With mu = 2 (kappa_T l)^2, l the least lambda_2(J_i) on the way, and xi = K lam^{3/2} d^2/(n^2 mu),"
-        " descent from M = 1 with eta <= 1/L reaches (xi + eps)/2 within T = 2 lam d^2/(eta mu eps n^2) steps. M = 1"
-        " itself meets it for lam <= K^2/4 (new:ones_witness_sharp).",
         formula="min_{t<T} [L_attn(M_t)/n^2 + lam^2 ||M_t||^2/(mu n^2)] <= (xi + eps)/2, T = 4 L(M_0)/(eta mu eps n^2),"
-        " xi = K lam^{3/2} d^2/(n^2 mu)",
+        " xi = K lam^{3/2} d^2/(n^2 mu), mu = 2 (kappa_T l)^2, L = lam + C_+ K^2, M_0 = 1 if lam > 0 and kappa_T > 0"
+        " and eta <= 1/L",
         strength=Strength.UPPER,
         margin=_repaired,
         supply=Instances("any", extra=_walk_steps, small=True, free=("W", "X"), lam=None),
@@ -297,9 +293,6 @@ CLAIMS: tuple[Claim, ...] = (
         title="Pruning nothing satisfies the sharp theorem too",
         section=_SECTION,
         reading=ANY_MASK,
-        says="For 0 < lam <= K^2/4 the initial M = 1 already meets new:our_convergence_sharp; above, L is strongly"
-        " convex,"
-        " as C_- < 1/4: for no lam does it say more than one of the two.",
         formula="lam <= K^2/4 implies lam^2 d^2/(mu n^2) <= xi/2, xi = K lam^{3/2} d^2/(n^2 mu); C_- K^2 <= K^2/4",
         strength=Strength.TIGHT,
         loose=frozenset({"strongly convex"}),
@@ -313,15 +306,12 @@ CLAIMS: tuple[Claim, ...] = (
     Claim(
         id="new:our_convergence_from_ones",
         kind=Kind.THEOREM,
-        title="Where the printed theorem survives",
+        title="Survival of the printed theorem",
         section=_SECTION,
         reading=FULL,
-        says="From M = 1, without a mask, for every lam > 0 and with delta below every f(M_t), the printed guarantee is"
-        " true for d <= 19 n^{5/2}: up to lam d = 6 sqrt(n) max|W| ||X||^2 by M = 1 itself (new:ones_witness), and"
-        " above because the"
-        " printed PL inequality then holds on ||M|| <= d.",
         formula="d <= 19 n^{5/2} implies min_{t<T} [L_attn(M_t)/n^2 + lam^2 ||M_t||^2/(mu n^2)] <= (xi + eps)/2, mu = 2"
-        " min|W| beta delta; lam d > 6 sqrt(n) max|W| ||X||^2, ||M|| <= d <= 19 n^{5/2} imply lem:PL_ineq's printed"
+        " min|W| beta delta, M_0 = 1, delta below each f(M_t); lam d > 6 sqrt(n) max|W| ||X||^2, ||M|| <= d <= 19"
+        " n^{5/2} imply lem:PL_ineq's printed"
         " inequality",
         strength=Strength.LOWER,
         margin=_survives,
@@ -346,11 +336,8 @@ CLAIMS: tuple[Claim, ...] = (
         title="A small gradient and a small residual at one iterate",
         section=_SECTION,
         reading=ANY_MASK,
-        says="From M = 1 with eta <= 1/L, for every r > 0: one of the first ceil(1/(eta lam r^2)) iterates has both a"
-        " gradient of at most r lam d and kappa_T l ||c|| <= (1 + r) lam d, l the least lambda_2(J_i) on the way. For"
-        " r < 1 it is not M = 1 itself, where c = 0 and the gradient is lam d.",
         formula="some t < T = ceil(1/(eta lam r^2)): ||grad L(M_t)|| <= r lam d and kappa_T l ||c(M_t)|| <= (1 + r) lam"
-        " d; ||grad L(1)|| = lam d",
+        " d; ||grad L(1)|| = lam d; M_0 = 1, eta <= 1/L, r > 0, l the least lambda_2(J_i) on the way",
         strength=Strength.UPPER,
         margin=_stationary,
         supply=Instances("any", extra=_ratio, small=True, free=("W", "X")),

@@ -147,13 +147,10 @@ CLAIMS: tuple[Claim, ...] = (
         title="Descent with momentum",
         section=_SECTION,
         reading=ANY_MASK,
-        says="For lam > 0 heavy ball with momentum 0 <= theta < 1 and a step below 2 (1 - theta)/L never raises its"
-        " energy, from any M_t and M_{t-1}; from rest at M = 1 the loss stays at most lam d^2/2 (it need not fall in"
-        " every step) and"
-        " the least gradient is bounded. Longer steps are not covered, up to those of new:heavy_ball_diverges.",
         formula="E_t = L(M_t) + (theta/(2 eta)) ||M_t - M_{t-1}||_F^2, E_{t+1} <= E_t - ((1 - theta)/eta - L/2)"
         " ||M_{t+1} - M_t||_F^2; for eta < 2 (1 - theta)/L min_{t<T} ||grad L(M_t)||_F^2 <="
-        " (1 + theta)^2 lam d^2/(eta (2 (1 - theta) - eta L) T)",
+        " (1 + theta)^2 lam d^2/(eta (2 (1 - theta) - eta L) T), L(M_t) <= lam d^2/2, from rest at M_0 = 1; 0 <="
+        " theta < 1",
         strength=Strength.UPPER,
         margin=_energy,
         supply=Instances("any", extra=_moving, small=True, free=("M", "N"), rounds=1),
@@ -171,14 +168,12 @@ CLAIMS: tuple[Claim, ...] = (
     Claim(
         id="new:heavy_ball_diverges",
         kind=Kind.THEOREM,
-        title="Where descent with momentum diverges",
+        title="Divergence of descent with momentum",
         section=_SECTION,
         reading=ANY_MASK,
-        says="Off the range of (Pi A)^*, as where W_ij = 0, L is (lam/2) ||M||^2, and heavy ball from rest is a"
-        " linear recursion: with x = eta lam - 2 (1 + theta) that part of M grows at least like r^t as soon as x > 0,"
-        " whatever the tokens, the weights and the start.",
         formula="eta lam > 2 (1 + theta) implies |P M_t| >= r^t |P M_0|, r ="
-        " (x + 1 + theta + sqrt(x^2 + 2 x (1 + theta) + (1 - theta)^2))/2 > 1",
+        " (x + 1 + theta + sqrt(x^2 + 2 x (1 + theta) + (1 - theta)^2))/2 > 1, x = eta lam - 2 (1 + theta), P off"
+        " the range of (Pi A)^*",
         strength=Strength.LOWER,
         margin=_grows,
         supply=_LONG,

@@ -162,13 +162,11 @@ CLAIMS: tuple[Claim, ...] = (
     Claim(
         id="new:spurious_minima",
         kind=Kind.THEOREM,
-        title="Spurious minima when n > d",
+        title="Spurious minima",
         section=_SECTION,
         reading=_N_ABOVE_D,
-        says=f"With more tokens than features there can be strict local minima with positive attention error inside"
-        f" ||M||_F <= d, also inside the box: so on {len(_SPURIOUS)} instances with {_SIZES} two features, where"
-        " no PL constant can exist.",
-        formula="grad L_attn(M*) = 0, Hess L_attn(M*) > 0, L_attn(M*) > 0",
+        formula="grad L_attn(M*) = 0, Hess L_attn(M*) > 0, L_attn(M*) > 0 with n > d, ||M*||_F <= d, also in"
+        " [0,1]^{dxd}",
         strength=Strength.LOWER,
         arithmetic="ball",
         margin=_strict_minimum,

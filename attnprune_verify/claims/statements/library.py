@@ -94,9 +94,6 @@ CLAIMS: tuple[Claim, ...] = (
         title="The library's own constants",
         section="F Lipschitz of Gradient",
         reading=ANY_MASK,
-        says="`constants` gives K_lower <= ||Pi A|| <= K, with K at most"
-        f" {_NEARLY} times ||Pi A|| for d <= {DENSE_LIMIT} (no such promise above), a kappa_T and a least"
-        " lambda_2(J_i) that are not above the true ones, and an L_sharp that is not below the curvature.",
         formula=f"K_lower <= ||Pi A|| <= K, K <= {_NEARLY} ||Pi A|| for d <= {DENSE_LIMIT}, lambda_max(Hess L) <="
         " L_sharp, kappa_T and lambda_2 from below",
         strength=Strength.UPPER,
@@ -117,10 +114,9 @@ CLAIMS: tuple[Claim, ...] = (
         title="Curvature at one M",
         section="F Lipschitz of Gradient",
         reading=ANY_MASK,
-        says="With the actual residual c in place of the worst one: C_i^+ = b^2 + b max_j (c_j - <c, s>)_+ and C_i^- ="
-        " b (max_j (<c, s> - c_j) - min s)_+ with b = s1 (1 - s1 + s2) of the two largest weights, or"
-        " Gershgorin's bounds, or C_+ and C_-, the least of them; near M = 1 only J^2 is left.",
-        formula="-max_i C_i^- K^2 I <= Hess L(M) - lam I <= max_i C_i^+ K^2 I",
+        formula="-max_i C_i^- K^2 I <= Hess L(M) - lam I <= max_i C_i^+ K^2 I, C_i^+ = b^2 + b max_j (c_j - <c,"
+        " s>)_+, C_i^- = b (max_j (<c, s> - c_j) - min s)_+, b = s1 (1 - s1 + s2) of the two largest weights of row"
+        " i, or Gershgorin's bounds, or C_+ and C_-, the least of them",
         strength=Strength.TIGHT,
         margin=_local,
         supply=Instances("any", small=True, free=("M",)),

@@ -177,10 +177,10 @@ CLAIMS: tuple[Claim, ...] = (
         title="A longer step, from the rows' own variances",
         section=_SECTION,
         reading=ANY_MASK,
-        says="With r_i = eta range(Delta_i), V_i = Var(Delta_i) under row i and t_i its largest weight, the curvature"
-        " on the segment is at most L_seg(eta); a step with eta L_seg(eta) <= 1 decreases L by eta ||g||^2/2.",
         formula="L_seg = lam + ||g||^-2 sum_i min{C_+ ||Pi Delta_i||^2, e^{r_i} V_i [min(1/2, e^{r_i} t_i) + min(1/2,"
-        " max_j (c_j - <c, s>)_+ + 4 (e^{r_i} - 1) t_i)]}",
+        " max_j (c_j - <c, s>)_+ + 4 (e^{r_i} - 1) t_i)]} bounds the curvature on the segment, and eta L_seg <= 1"
+        " implies L(M - eta g) <= L(M) - eta ||g||^2/2; r_i = eta range(Delta_i), V_i = Var(Delta_i) under row i,"
+        " t_i its largest weight",
         strength=Strength.LOWER,
         margin=_segment,
         supply=Instances("any", extra=_share),
@@ -196,12 +196,11 @@ CLAIMS: tuple[Claim, ...] = (
     Claim(
         id="new:armijo_step",
         kind=Kind.LEMMA,
-        title="Backtracking never stops far below 1/L",
+        title="Length of a backtracking step",
         section=_SECTION,
         reading=ANY_MASK,
-        says="Backtracking by 0 < beta < 1 from eta_0 > 0 until L decreases by alpha eta ||g||^2, 0 < alpha < 1, ends"
-        " with eta >= min(eta_0, 2 (1 - alpha) beta/L), for every lam >= 0 with L = lam + C_+ K^2 > 0.",
-        formula="eta >= min(eta_0, 2 (1 - alpha) beta / (lam + C_+ K^2))",
+        formula="eta >= min(eta_0, 2 (1 - alpha) beta / (lam + C_+ K^2)) if eta_0 > 0 and 0 < alpha < 1 and 0 < beta"
+        " < 1",
         strength=Strength.LOWER,
         margin=_armijo,
         supply=Instances("any", extra=_trial),
@@ -213,12 +212,10 @@ CLAIMS: tuple[Claim, ...] = (
     Claim(
         id="new:stopping_rule",
         kind=Kind.LEMMA,
-        title="When to stop",
+        title="A stopping rule",
         section=_SECTION,
         reading=ANY_MASK,
-        says="From M = 1, the smallest squared gradient seen along directional steps is at most lam d^2 over the sum"
-        " of the steps.",
-        formula="min_{t<T} ||grad L(M_t)||^2 <= lam d^2 / sum_{t<T} eta_t",
+        formula="min_{t<T} ||grad L(M_t)||^2 <= lam d^2 / sum_{t<T} eta_t, M_0 = 1",
         strength=Strength.UPPER,
         margin=_stopping,
         supply=Instances("any", small=True, free=("W", "X")),

@@ -144,9 +144,6 @@ CLAIMS: tuple[Claim, ...] = (
         title="Main result, informal",
         section="1 Introduction",
         reading=_INFORMAL,
-        says=f"Time O(d poly(n)/eps): at fixed n, lam, R, mu and eps the number of steps alone grows faster than d^2,"
-        f" as L(M_0) = lam d^2/2 and L contains d; from d = {_DIMENSIONS[-1]} to twice that by {_LAST_GROWTH:.3f}. R^6"
-        " and 1/mu are hidden.",
         formula="T(2d) <= 2 T(d) up to 1 %, T = 2 lam d^2 (lam + 30 d n^{7/2} R^6)/(mu eps n^2)",
         strength=Strength.UPPER,
         arithmetic="exact",
@@ -155,6 +152,8 @@ CLAIMS: tuple[Claim, ...] = (
         uses=("thm:our_convergence",),
         wrong=(Wrong("quadratic in d", lambda q: _growth(q, 2)),),
         repaired_by="fix:our_convergence",
+        finding=f"T grows faster than d^2, as L(M_0) = lam d^2/2 and L contains d: from d = {_DIMENSIONS[-1]} to twice"
+        f" that by {_LAST_GROWTH:.3f}; R^6 and 1/mu are hidden",
         note="refers to the unmasked problem, the formal version to the causal one",
     ),
     Claim(
@@ -163,8 +162,6 @@ CLAIMS: tuple[Claim, ...] = (
         title="Main result",
         section=_SECTION,
         reading=_SAME_T,
-        says="Gradient descent brings the smallest attention error plus regulariser below (xi + eps)/2: false for two"
-        " tokens in many features, for every t.",
         formula=_THEOREM,
         strength=Strength.UPPER,
         arithmetic="ball",
@@ -181,7 +178,6 @@ CLAIMS: tuple[Claim, ...] = (
         title="Main result",
         section=_SECTION,
         reading=CAUSAL,
-        says="With the causal mask of its own definition, delta > 0 over all positions cannot hold.",
         formula=_THEOREM,
         strength=Strength.UPPER,
         margin=_literal,
@@ -209,8 +205,6 @@ CLAIMS: tuple[Claim, ...] = (
         title="The main theorem fails over allowed positions too",
         section=_SECTION,
         reading=CAUSAL,
-        says="Reading delta over the allowed positions makes the theorem meaningful under the causal mask, and false:"
-        " the same two tokens in the other order, so that the second row, which has a choice, is the one that matters.",
         formula="left side > right side for every t, n = 2, d = 1e5, causal, mu = 2 min|W| beta delta_allowed",
         strength=Strength.UPPER,
         arithmetic="ball",
@@ -262,11 +256,9 @@ CLAIMS: tuple[Claim, ...] = (
     Claim(
         id="new:no_common_floor",
         kind=Kind.LEMMA,
-        title="No floor of the attention serves every instance",
+        title="Attention floors depend on the instance",
         section=_SECTION,
         reading=FULL,
-        says="On an instance with two tokens, two features and M = 1 an attention entry is below 2^-1074, the smallest"
-        " positive double: what bounds the entries from below depends on tokens and weights.",
         formula="min_ij F(M)_ij < 2^-1074 at X = I_2, W = 1000 I, M = 1",
         strength=Strength.UPPER,
         arithmetic="ball",

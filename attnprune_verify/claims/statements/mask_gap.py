@@ -80,13 +80,9 @@ CLAIMS: tuple[Claim, ...] = (
     Claim(
         id="new:certified_mask_gap",
         kind=Kind.THEOREM,
-        title="A bound of every mask's divergence from one gradient",
+        title="A bound of masks' divergence from a gradient",
         section="4 Main Results",
         reading=ANY_MASK,
-        says="The sum over the rows of KL(f_i || F_i(M)) is convex in M. Its tangent at any real matrix Y is therefore"
-        " below it at every mask, and the least value of the tangent over the masks with k ones is that of the k"
-        " smallest entries of the gradient: one gradient and one sort bound the divergence of every such mask from"
-        " below. `certified_mask_gap` looks for a good Y and evaluates the bound with its rounding paid.",
         formula="KL(B) >= KL(Y) - <G, Y> + tau k + sum_ab min(G_ab - tau, 0), G = W o (X^T (F(Y) - f) X), for all real"
         " Y, tau and all B in [0, 1]^(d x d) whose entries add up to k",
         strength=Strength.UPPER,

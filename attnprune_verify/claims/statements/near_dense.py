@@ -146,12 +146,8 @@ CLAIMS: tuple[Claim, ...] = (
         title="Linear convergence for small lam",
         section=_SECTION,
         reading=ANY_MASK,
-        says="For sqrt(lam) d <= f_min/sqrt 5, descent from M = 1 (or any M with L(M) <= L(1)) with eta = 1/L"
-        " (or less, at eta L times the rate) closes the gap to the global minimum, which one M attains, as L is"
-        " lam-strongly convex between any two such M; n > d, masks and zero weights allowed; k samples share one"
-        " threshold, f_min being the least of all.",
         formula="0 < lam <= threshold implies L(M_t) - min L <= (1 - rate)^t start, rate = lam/L, start = lam d^2/2,"
-        " threshold = f_min^2/(5 k d^2)",
+        " threshold = f_min^2/(5 k d^2), M_0 = 1 or L(M_0) <= L(1), eta = 1/L, f_min the least of k samples",
         strength=Strength.UPPER,
         margin=_linear,
         supply=Instances("any", extra=_small_lam, small=True, free=("W", "X")),

@@ -135,9 +135,8 @@ CLAIMS: tuple[Claim, ...] = (
         title="g-proxy, xi-optimal PL inequality",
         section="5 Technique Overview",
         reading=LITERAL,
-        says="f satisfies the (g, xi, alpha, mu)-PL inequality when ||grad f||^alpha >= (mu/2)(g - xi) everywhere; the"
-        " check: diagonal quadratics satisfy it with g = 2f, xi = 0, alpha = 2, mu = 2 min a^2.",
-        formula="||grad f(w)||^alpha >= (mu/2) (g(w) - xi) for all w",
+        formula="||grad f(w)||^alpha >= (mu/2) (g(w) - xi) for all w; of diagonal quadratics f: g = 2f, xi = 0,"
+        " alpha = 2, mu = 2 min a^2",
         strength=Strength.LOWER,
         arithmetic="exact",
         margin=lambda q: _diagonal(q, min(q.a * q.a)),

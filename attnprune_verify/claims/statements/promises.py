@@ -244,11 +244,9 @@ CLAIMS: tuple[Claim, ...] = (
         title="A batch is one sample",
         section=_SECTION,
         reading=ANY_MASK,
-        says="Loss, gradient and descent of k samples are 1/k times, and step for step, those of their tokens below"
-        " each other, under the block-diagonal attention mask, with k lam and steps of eta/k. So what is proved for one"
-        " sample and any mask holds for batches.",
         formula="(1/k) sum_s L_attn,s(M) + (lam/2) ||M||^2 = (1/k) (L_attn(M) + (k lam/2) ||M||^2), and so its"
-        " gradient",
+        " gradient, of tokens below each other under the block-diagonal mask; a step of eta on the left is one of"
+        " eta/k on the right",
         strength=Strength.IDENTITY,
         arithmetic="ball",
         margin=_stacked,
@@ -264,10 +262,8 @@ CLAIMS: tuple[Claim, ...] = (
         title="A floor of the attention on the way of descent",
         section=_SECTION,
         reading=ANY_MASK,
-        says="The delta that the repaired theorem is printed with: wherever L is at most L(1), and so at every M_t,"
-        " every allowed entry of F is at least the better of two floors, v the largest ||W o x_i x_j^T||_F, m the"
-        " number of tokens, f_min the least allowed entry of f, all over k samples.",
-        formula="F(M_t)_ij >= max(f_min - sqrt(k lam) d, exp(-2 d v - log(m)))",
+        formula="F(M_t)_ij >= max(f_min - sqrt(k lam) d, exp(-2 d v - log(m))), v the largest ||W o x_i x_j^T||_F, m"
+        " the number of tokens, f_min the least allowed entry of f, all over k samples, where L(M_t) <= L(1)",
         strength=Strength.LOWER,
         margin=_floor,
         supply=Instances("any", extra=_small_lam, small=True, free=("W", "X")),
@@ -287,12 +283,10 @@ CLAIMS: tuple[Claim, ...] = (
         title="What `check` guarantees",
         section=_SECTION,
         reading=ANY_MASK,
-        says="Every number in the guarantees that `check` prints for descent from M = 1 with eta = 1/L_sharp, of one"
-        " sample or a batch: confinement, the least gradient, the repaired theorem, linear convergence, strong"
-        " convexity, their thresholds and modulus.",
         formula="L(M_t) <= loss, L_attn(M_t) <= min(loss, n_e); min_{t<T} ||grad L(M_t)|| <= gradient; F(M_t) >="
         " delta, min_{t<T} [L_attn/n^2 +"
-        " lam^2 ||M||^2/(mu n^2)] <= (xi + eps)/2; L(M_t) - min L <= (1 - rate)^t (L(1) - min L)",
+        " lam^2 ||M||^2/(mu n^2)] <= (xi + eps)/2; L(M_t) - min L <= (1 - rate)^t (L(1) - min L), M_0 = 1, eta ="
+        " 1/L_sharp, one sample or several; the numbers that `check` prints",
         strength=Strength.UPPER,
         margin=_promised,
         supply=Instances("any", extra=_any_lam, small=True, free=("W", "X"), rounds=1),
@@ -317,11 +311,10 @@ CLAIMS: tuple[Claim, ...] = (
     Claim(
         id="new:gradient_norm",
         kind=Kind.THEOREM,
-        title="Steps until the gradient is small",
+        title="Steps to a small gradient",
         section=_SECTION,
         reading=ANY_MASK,
-        says="From M = 1 with eta = 1/L some gradient is at most r times its start lam d within L/(lam r^2) steps.",
-        formula="min_{t<T} ||grad L(M_t)||_F <= r lam d, T = L/(lam r^2)",
+        formula="min_{t<T} ||grad L(M_t)||_F <= r lam d, T = L/(lam r^2), L = lam + C_+ K^2, eta = 1/L, M_0 = 1",
         strength=Strength.UPPER,
         margin=_gradient_norm,
         supply=Instances("any", extra=_steps, small=True, free=("W", "X")),
@@ -337,8 +330,8 @@ CLAIMS: tuple[Claim, ...] = (
         title="Linear convergence for large lam",
         section=_SECTION,
         reading=ANY_MASK,
-        says="For lam > C_- K^2 descent with eta = 1/L closes the gap to the only minimum from any M_0.",
-        formula="L(M_t) - min L <= (1 - rate)^t start, rate = (lam - C_- K^2)/L, start = L(M_0) - min L",
+        formula="L(M_t) - min L <= (1 - rate)^t start, rate = (lam - C_- K^2)/L, start = L(M_0) - min L, lam > C_-"
+        " K^2, eta = 1/L, any M_0",
         strength=Strength.UPPER,
         margin=_convex_descent,
         supply=Instances("any", extra=_part, small=True, free=("M",)),

@@ -167,11 +167,9 @@ _SYNTHETIC = one_case(tokens=_SET.tokens, strength=_SET.lam)
 CLAIMS: tuple[Claim, ...] = (
     sentence(
         "exp:step_size",
-        "eta = 0.1/lam follows the theorem",
-        f"At {_SIZE}, lam = {float(_SET.lam):g} and k = {_FEW} the step {float(_SET.step):g}/lam is of the size that"
-        " the"
-        " theorem has, proportional to 1/L; at most 2/L in any case.",
-        f"eta L <= 2 with eta = {float(_SET.step):g}/lam; L >= ||d f_i(1 + t V)||^2/(k ||V||^2) for every row i",
+        "The experiments' step and the theorem's",
+        f"eta L <= 2 with eta = {float(_SET.step):g}/lam, {_SIZE}, lam = {float(_SET.lam):g}, k = {_FEW}; L >= ||d"
+        " f_i(1 + t V)||^2/(k ||V||^2) for every row i",
         _step,
         Fixed(_steepest_rows),
         (Wrong("a tenth of the step", lambda q: _step(q, _SET.step / 10)),),
@@ -184,9 +182,7 @@ CLAIMS: tuple[Claim, ...] = (
     ),
     sentence(
         "exp:divergent_step",
-        "eta = 0.1/lam is stable for the rescaled lam",
-        f"With lam~ = n lam and eta = {float(_SET.step):g}/lam descent with momentum {float(_SET.momentum):g} is stable"
-        f" on the regulariser alone, which needs eta lam~ < {_LONGEST:g}.",
+        "Stability of the experiments' step for the rescaled lam",
         f"eta n lam <= {_LONGEST:g} at n = {_SET.tokens}, eta = {float(_SET.step):g}/lam",
         lambda q: _expands(q, 1, _LONGEST),
         _SYNTHETIC,
@@ -201,9 +197,7 @@ CLAIMS: tuple[Claim, ...] = (
     ),
     sentence(
         "exp:divergent_step",
-        "eta = 0.1/lam is stable for the rescaled lam",
-        f"With lam~ = n lam and eta = {float(_SET.step):g}/lam descent is stable on the regulariser alone, which needs"
-        " eta lam~/k < 2.",
+        "Stability of the experiments' step for the rescaled lam",
         f"eta n lam/k <= 2 at n = {_SET.tokens}, k = {_FEW} and k = {_MANY}, eta = {float(_SET.step):g}/lam",
         lambda q: [_expands(q, k, 2.0) for k in _SET.samples],
         _SYNTHETIC,
@@ -216,9 +210,7 @@ CLAIMS: tuple[Claim, ...] = (
     sentence(
         "exp:lam_in_unit_interval",
         "The rescaled lam is in range",
-        f"lam~ = n lam at n = {_SET.tokens}, lam = {float(_SET.lam):g} lies in [0, 1], where Algorithm 1 and the lemmas"
-        " have it.",
-        "n lam <= 1",
+        f"n lam <= 1 at n = {_SET.tokens}, lam = {float(_SET.lam):g}",
         lambda q: at_most(q.case["tokens"] * q.strength, Fraction(1)),
         _SYNTHETIC,
         (Wrong("n lam <= 1/2", lambda q: at_most(q.case["tokens"] * q.strength, Fraction(1, 2))),),
@@ -229,8 +221,7 @@ CLAIMS: tuple[Claim, ...] = (
     sentence(
         "exp:full_rank_tokens",
         "X is a full-rank Gaussian matrix",
-        f"X has full rank {_SET.features} = min(n, d) on each draw of the recipe at {_SIZE}.",
-        "rank X >= min(n, d)",
+        f"rank X >= min(n, d) at {_SIZE}",
         lambda q: _rank_is(q, min(np.shape(q.case["X"]))),
         Fixed(_sets),
         (Wrong("rank n", lambda q: _rank_is(q, max(np.shape(q.case["X"])))),),
@@ -240,9 +231,8 @@ CLAIMS: tuple[Claim, ...] = (
     ),
     sentence(
         "exp:full_rank_tokens",
-        "X is full rank, so beta > 0",
-        f"At {_SIZE} X X^T has full rank, so that the theorem's beta > 0 exists.",
-        "rank(X X^T) = rank X >= n",
+        "Full rank of X and the theorem's beta",
+        f"rank(X X^T) = rank X >= n at {_SIZE}",
         lambda q: _rank_is(q, len(q.case["X"])),
         Fixed(_sets),
         (Wrong("rank n + 1", lambda q: _rank_is(q, len(q.case["X"]) + 1)),),
@@ -255,10 +245,8 @@ CLAIMS: tuple[Claim, ...] = (
     ),
     sentence(
         "exp:exp_is_computable",
-        "exp(X W X^T) can be computed as written",
-        f"On data drawn by the paper's recipe ({_SIZE}, k = {_FEW}) the algorithm's exp(X W X^T) is finite in float64,"
-        f" logits being at most {_OVERFLOW:.2f}.",
-        f"max_ij (X W X^T)_ij <= {_OVERFLOW:.2f}",
+        "The exponential as written",
+        f"max_ij (X W X^T)_ij <= {_OVERFLOW:.2f} on data drawn by the recipe, {_SIZE}, k = {_FEW}",
         lambda q: _largest_logit(q, _OVERFLOW),
         Fixed(_calibration),
         (Wrong("logits up to 88.7 (float32)", lambda q: _largest_logit(q, 88.7)),),
@@ -269,8 +257,7 @@ CLAIMS: tuple[Claim, ...] = (
     ),
     sentence(
         "exp:batch_regulariser",
-        "lam means the same for every k",
-        f"In the algorithm's line a given lam weighs as much against the loss at k = {_FEW} as at k = {_MANY}.",
+        "The meaning of lam across batch sizes",
         f"(lam/k at k = {_FEW}) = (lam/k at k = {_MANY})",
         lambda q: equal(q.strength / _FEW, q.strength / _MANY),
         one_case(strength=_SET.lam),
@@ -285,7 +272,6 @@ CLAIMS: tuple[Claim, ...] = (
     sentence(
         "exp:supports_theory",
         "The experiments support the theory",
-        f"At {_SIZE} with the causal mask the theorem's assumptions beta > 0 and delta > 0 can hold.",
         f"max(beta, delta) > 0 at {_SIZE}, causal mask",
         _both_positive,
         Fixed(_sets),
@@ -299,10 +285,9 @@ CLAIMS: tuple[Claim, ...] = (
     Claim(
         id="new:beta_needs_n_le_d",
         kind=Kind.LEMMA,
-        title="beta > 0 needs n <= d",
+        title="beta and the number of tokens",
         section="6 Experiment",
         reading=Reading("any", "more tokens than features, any attention mask", "any"),
-        says="With more tokens than features X X^T is singular, so X X^T >= beta I forces beta <= 0.",
         formula="det(X X^T) = 0 if n > d",
         strength=Strength.IDENTITY,
         arithmetic="exact",

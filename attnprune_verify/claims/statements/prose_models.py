@@ -119,9 +119,7 @@ def _same_section(q: Quantities) -> int:
 CLAIMS: tuple[Claim, ...] = (
     sentence(
         "exp:reported_delta",
-        "delta of about 0.0025 was measured",
-        f"The least attention entry of rows with n = {_SET.tokens} tokens, the experiment's with varying rho, is about"
-        f" {float(_SET.delta):g}.",
+        "The reported delta",
         f"{float(_SET.delta):g} <= 1/n at n = {_SET.tokens}",
         lambda q: at_most(q.delta_reported, Fraction(1, q.case["tokens"])),
         one_case(delta_reported=_SET.delta, tokens=_SET.tokens),
@@ -136,7 +134,6 @@ CLAIMS: tuple[Claim, ...] = (
     sentence(
         "exp:vacuous_guarantee",
         "The guarantee says something at the reported numbers",
-        "At the reported lam, d and delta the guarantee is below the largest possible attention error 1/n.",
         "xi/2 <= 1/n at the reported lam, d, delta, with max|W| = min|W| and ||X||_F^2 = n beta, where it is least",
         _least_xi,
         Fixed(_lengths),
@@ -150,7 +147,6 @@ CLAIMS: tuple[Claim, ...] = (
     sentence(
         "exp:square_weights",
         "W_Q and W_K are d x d",
-        f"With d = {_HIDDEN} in Llama-3.2-1B the loss's (M_Q o W_Q)(M_K o W_K)^T is the product of two d x d matrices.",
         f"(M_Q o W_Q)(M_K o W_K)^T with W_Q {_HIDDEN} x {_HIDDEN}, W_K {_HIDDEN} x {_KEYS}",
         lambda q: equal(q.number(q.case["key_features"]), q.number(_KEYS)),
         one_case(features=_HIDDEN, key_features=_KEYS),
@@ -170,7 +166,6 @@ CLAIMS: tuple[Claim, ...] = (
     sentence(
         "exp:baselines_reference",
         "Baselines as in the other section",
-        "The baselines of the real-model section are those of the section it refers to.",
         "the reference leads to another section",
         lambda q: equal(q.number(_same_section(q)), q.number(0)),
         Fixed(_cross_reference),
@@ -184,9 +179,8 @@ CLAIMS: tuple[Claim, ...] = (
     ),
     sentence(
         "exp:whole_model_ratio",
-        f"The whole model is pruned to {float(_SHARES.of_model):g}",
-        f"Pruning half of every MLP and half of W_Q and W_K prunes {float(_SHARES.of_model):g} of the whole model.",
-        f"the largest of four pruned shares >= {float(_SHARES.of_model):g}",
+        "The pruned share of the whole model",
+        f"the largest of four pruned shares >= {float(_SHARES.of_model):g} with half of each MLP, W_Q and W_K pruned",
         lambda q: at_least(q.number(max(_pruned_shares().values())), q.number(_SHARES.of_model)),
         one_case(shares=", ".join(f"{name}: {float(share):.3f}" for name, share in _pruned_shares().items())),
         (Wrong("at least 0.46", lambda q: at_least(q.number(_MOST), q.number(Fraction(46, 100)))),),
@@ -202,10 +196,8 @@ CLAIMS: tuple[Claim, ...] = (
         title="W_Q and W_K are a small part of a model",
         section="6 Experiment",
         reading=Reading("Llama", "blocks with gated MLP, no biases; h heads and g key heads of m, f inner features"),
-        says="W_Q and W_K are a share (h+g)m / (2(h+g)m + 3f) of the weights of the blocks' maps:"
-        f" {_OF_MAPS} ({float(_OF_MAPS):.1%}) in Llama-3.2-1B, where they are {_OF_ALL} ({float(_OF_ALL):.1%}) of all"
-        " parameters. So much the theory is about.",
-        formula="(|W_Q| + |W_K|) / (all maps) = (h+g)m / (2(h+g)m + 3f)",
+        formula=f"(|W_Q| + |W_K|) / (all maps) = (h+g)m / (2(h+g)m + 3f); {_OF_MAPS} ({float(_OF_MAPS):.1%}) in"
+        f" Llama-3.2-1B, and {_OF_ALL} ({float(_OF_ALL):.1%}) of its parameters",
         strength=Strength.IDENTITY,
         arithmetic="exact",
         margin=_shares,

@@ -129,8 +129,7 @@ def _least_weights(q: Quantities, factor: float = 1.0) -> list[Relation]:
 CLAIMS: tuple[Claim, ...] = (
     sentence(
         "exp:smaller_lam_takes_longer",
-        "Smaller lam means longer run time",
-        "The number of steps T grows as lam shrinks.",
+        "The regulariser's strength and the run time",
         "T(lam/2) >= T(lam), T = 2 lam d^2 (lam + C)/(mu eps n^2)",
         lambda q: at_least(_steps(q, q.lam / 2), _steps(q, q.lam)),
         Arrays({"lam": "", "C": ""}, make=_positive),
@@ -143,8 +142,7 @@ CLAIMS: tuple[Claim, ...] = (
     sentence(
         "exp:xi_vanishes",
         "xi vanishes with lam",
-        "At fixed mu, xi is proportional to lam, and so vanishes with it.",
-        "xi(lam/2) = xi(lam)/2",
+        "xi(lam/2) = xi(lam)/2 at fixed mu",
         lambda q: equal(_xi(q, q.lam / 2), _xi(q, q.lam) / 2),
         Arrays({"lam": "", "C": ""}, make=_positive),
         (Wrong("proportional to lam^2", lambda q: equal(_xi(q, q.lam / 2), _xi(q, q.lam) / 4)),),
@@ -158,7 +156,6 @@ CLAIMS: tuple[Claim, ...] = (
     sentence(
         "exp:gradient_bounded",
         "A Lipschitz gradient is bounded",
-        "",
         "||grad L(M)||_F <= 3 sqrt(n) max|W| ||X||_F^2 + lam d for all real M",
         _bounded,
         Instances("any", extra=_far_out, small=True, lam=0.04),
@@ -172,7 +169,6 @@ CLAIMS: tuple[Claim, ...] = (
     sentence(
         "exp:gradient_bounded",
         "A Lipschitz gradient is bounded",
-        "",
         "||grad L(M)||_F <= 3 sqrt(n) max|W| ||X||_F^2 + lam d if 0 <= M_ij <= 1",
         _bounded,
         Instances("any", in_box=True, small=True),
@@ -185,8 +181,8 @@ CLAIMS: tuple[Claim, ...] = (
     sentence(
         "exp:near_optimal_mask",
         "The returned mask is near-optimal",
-        "The 0/1 mask that the algorithm returns meets the theorem's bound on the attention error.",
-        "min L_attn(M)/n^2 <= (xi + eps)/2 over 0/1 masks M with at least floor(rho d^2) zeros",
+        "min L_attn(M)/n^2 <= (xi + eps)/2 over 0/1 masks M with at least floor(rho d^2) zeros, the returned mask"
+        " among them",
         _rounded,
         Fixed(_dense_start),
         (Wrong("a hundred times the left side", lambda q: _rounded(q, 100.0)),),
@@ -199,9 +195,8 @@ CLAIMS: tuple[Claim, ...] = (
     ),
     sentence(
         "exp:exact_proportion",
-        "Only the specified proportion is pruned",
-        "Thresholding at the rho-th percentile leaves exactly floor(rho d^2) zeros.",
-        "#zeros = floor(rho d^2)",
+        "The pruned proportion",
+        "#zeros = floor(rho d^2) of M cut at its rho-th percentile",
         _proportion,
         Arrays({"M": "dd"}, make=_with_rho),
         (Wrong("always one fewer", lambda q: _proportion(q, -1)),),
@@ -214,8 +209,7 @@ CLAIMS: tuple[Claim, ...] = (
     ),
     sentence(
         "exp:any_attention_mask",
-        "The analysis covers any attention mask",
-        "The analysis, and with it the PL lemma's delta > 0, applies to any attention mask.",
+        "The analysis and the attention mask",
         "min_ij F(M)_ij > 0 for every attention mask",
         lambda q: less(q.number(0.0), q.delta),
         Instances("given", small=True, free=()),
@@ -231,9 +225,8 @@ CLAIMS: tuple[Claim, ...] = (
     ),
     sentence(
         "exp:mask_stays_in_box",
-        "M stays in [0,1]",
-        "Every iterate of descent with a safe step lies in [0,1]^{dxd}, as the lemmas have M.",
-        "0 <= M_t for all t",
+        "M stays in the box",
+        "0 <= M_t for all t, as M_t in [0,1]^{dxd} has it, with eta <= 1/L",
         _in_box,
         Fixed(_leaves_the_box),
         (Wrong("entries stay above 1/2", lambda q: _in_box(q, 0.5)),),
@@ -246,7 +239,6 @@ CLAIMS: tuple[Claim, ...] = (
     sentence(
         "exp:momentum",
         "Momentum is covered",
-        f"With momentum {_MOMENTUM:g} and eta < 1/L the loss never rises, as the theorem's descent lemma needs it.",
         f"L(M_{{t+1}}) <= L(M_t) with momentum {_MOMENTUM:g} and eta < 1/L",
         lambda q: _monotone(q, _MOMENTUM),
         Fixed(_momentum_case),

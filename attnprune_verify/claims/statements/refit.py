@@ -114,12 +114,9 @@ CLAIMS: tuple[Claim, ...] = (
         title="The best weights on a support, certified",
         section="4 Main Results",
         reading=ANY_MASK,
-        says="The sum over the rows of KL(f_i || softmax(X V X^T)_i) is convex in V. With sigma > 0 not above the least"
-        " eigenvalue of its Hessian at Y on a support, g its gradient there, and kappa ||V|| not below the difference"
-        " of any two logits of a row that V makes, no weights on that support have a smaller sum than that at Y less a"
-        " multiple of ||g||^2/sigma, where kappa ||g|| <= sigma. `certified_refit` finds such a Y by Newton's method"
-        " and evaluates the bound with its rounding paid.",
-        formula="KL(V) >= KL(Y) - 2 ||g||^2/(sigma (1 + sqrt(1 - kappa ||g||/sigma))^2) for all V on the support of Y",
+        formula="KL(V) >= KL(Y) - 2 ||g||^2/(sigma (1 + sqrt(1 - kappa ||g||/sigma))^2) for all V on the support of"
+        " Y, sigma > 0 not above the least eigenvalue of the Hessian at Y on its support, g the gradient there,"
+        " kappa ||V|| not below the difference of two logits of a row that V makes, kappa ||g|| <= sigma",
         strength=Strength.UPPER,
         margin=lambda q: [*_gain(q), *_library(q)],
         supply=Instances("any", extra=_drawn, small=True, free=(), rounds=1),

@@ -102,10 +102,9 @@ CLAIMS: tuple[Claim, ...] = (
         title="Curvature at one M, row by row",
         section="F Lipschitz of Gradient",
         reading=ANY_MASK,
-        says="Rows weigh with their own constants C_i^+ and C_i^- of new:local_curvature (without Gershgorin's bounds):"
-        " the curvature lies between two sums over rows, neither further out than the largest constant times K^2.",
         formula="-||sum_i C_i^- (Pi A)_i^T (Pi A)_i|| I <= Hess L(M) - lam I <= ||sum_i C_i^+ (Pi A)_i^T (Pi A)_i|| I,"
-        " ||sum_i C_i (Pi A)_i^T (Pi A)_i|| <= max_i C_i K^2",
+        " ||sum_i C_i (Pi A)_i^T (Pi A)_i|| <= max_i C_i K^2, C_i^+ and C_i^- those of new:local_curvature without"
+        " Gershgorin's bounds",
         strength=Strength.TIGHT,
         margin=_weighted,
         supply=Instances("any", small=True, free=("M",), rounds=1),
@@ -120,12 +119,9 @@ CLAIMS: tuple[Claim, ...] = (
     Claim(
         id="new:kappa_vanishes",
         kind=Kind.LEMMA,
-        title="Where the operator's PL constant is 0",
+        title="Vanishing of the operator's PL constant",
         section="G Convergence of Gradient Descent",
         reading=ANY_MASK,
-        says="kappa_T = 0 without a mask as soon as n > d, and with any mask as soon as a row has d + 2 allowed"
-        " positions, as causal rows have for n >= d + 2, whatever tokens and weights: new:PL_sharp says nothing there."
-        " With d + 1 allowed positions it can be positive.",
         formula="n > d and no mask, or max_i m_i >= d + 2, implies kappa_T = 0",
         strength=Strength.UPPER,
         margin=_vanishes,

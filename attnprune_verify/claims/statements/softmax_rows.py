@@ -157,13 +157,11 @@ CLAIMS: tuple[Claim, ...] = (
     Claim(
         id="new:softmax_move",
         kind=Kind.LEMMA,
-        title="Softmax and its Jacobian under a move of the logits",
+        title="Softmax and its Jacobian as the logits move",
         section=_SECTION,
         reading=ANY_MASK,
-        says="A move u of a row's logits with r = max u - min u over the allowed positions changes each weight, and"
-        " the Jacobian as a quadratic form, at most by the factor e^r either way; here u is the row of X ((M' - M) o"
-        " W) X^T.",
-        formula="e^-r s_j <= s'_j <= e^r s_j, e^-r J(s) <= J(s') <= e^r J(s)",
+        formula="e^-r s_j <= s'_j <= e^r s_j, e^-r J(s) <= J(s') <= e^r J(s), r = max u - min u over the allowed"
+        " positions, u that row of X ((M' - M) o W) X^T",
         strength=Strength.TIGHT,
         loose=frozenset({"row: form from above", "row: form from below"}),  # all directions; u and v pin the constant
         margin=_row_moves,
@@ -182,9 +180,6 @@ CLAIMS: tuple[Claim, ...] = (
         title="Second and third derivatives of a row, proved",
         section=_SECTION,
         reading=LITERAL,
-        says="Proved bounds, for any number of tokens, of the second and third derivatives of a softmax row along a"
-        " direction of norm v, and of the third of a row's loss with s = ||softmax - f||; searches come nearest to the"
-        " second.",
         formula="||d^2 softmax|| <= (2/5) v^2, ||d^3 softmax|| <= (51/100) v^3, |d^3 1/2 ||softmax - f||^2| <="
         " (3/5 + (51/100) s) v^3",
         strength=Strength.UPPER,
@@ -198,6 +193,7 @@ CLAIMS: tuple[Claim, ...] = (
             Wrong("half of the row's", lambda q: _proved(q, loss=0.5)),
         ),
         source="new",
+        note="v is the norm of the direction, s that of softmax - f; for rows of any number of tokens",
     ),
     Claim(
         id="new:softmax_second_derivative",

@@ -97,13 +97,11 @@ CLAIMS: tuple[Claim, ...] = (
         title="A stationary point that one evaluation proves",
         section="G Convergence of Gradient Descent",
         reading=ANY_MASK,
-        says="Let g and H be gradient and Hessian at some M on the range of Pi A (off it L = (lam/2) ||M||^2), m > 0"
-        " the least eigenvalue of H, N = <g, H^-1 g>, k the largest ||(Pi A)_i||, s the largest ||c_i||. If N is small,"
-        " which `certified_stationary_point` checks in balls, then within R of M in the range there is exactly one"
-        " stationary point, at most 2 sqrt(N/m) away, Hess L >= m/2 there, and descent with eta = 2/(m/2 + L) stays and"
-        " contracts, L being an upper bound of Hess L there.",
         formula="4 N < m R^2 implies |M* - M| <= 2 sqrt(N/m) and |M_t - M*| <= ((L - m/2)/(L + m/2))^t |M_0 - M*|;"
-        " R = m/(b + sqrt(b^2 + 2 a m)), a = (51/200) k^2 K^2, b = (3/5 + (51/100) s) k K^2, eta = 2/(m/2 + L)",
+        " R = m/(b + sqrt(b^2 + 2 a m)), a = (51/200) k^2 K^2, b = (3/5 + (51/100) s) k K^2, eta = 2/(m/2 + L); on"
+        " the range of Pi A, where M* is the only stationary point within R and Hess L >= m/2, g and H gradient and"
+        " Hessian at M, m > 0 the least eigenvalue of H, N = <g, H^-1 g>, k the largest ||(Pi A)_i||, s the largest"
+        " ||c_i||, L an upper bound of Hess L",
         strength=Strength.UPPER,
         margin=_point,
         supply=Instances("any", extra=_extra, small=True, free=()),

@@ -209,14 +209,13 @@ def _two_tokens() -> Iterator[Case]:
     yield Case({**values, **more}, "X = I, two heads")
 
 
-def _claim(id_: str, title: str, says: str, formula: str, margin: Any, wrong: tuple[Wrong, ...], **more: Any) -> Claim:
+def _claim(id_: str, title: str, formula: str, margin: Any, wrong: tuple[Wrong, ...], **more: Any) -> Claim:
     return Claim(
         id=id_,
         kind=Kind.THEOREM,
         title=title,
         section="6 Experiment",
         reading=_HEADS,
-        says=says,
         formula=formula,
         strength=more.pop("strength", Strength.UPPER),
         margin=margin,
@@ -230,11 +229,10 @@ def _claim(id_: str, title: str, says: str, formula: str, margin: Any, wrong: tu
 CLAIMS: tuple[Claim, ...] = (
     _claim(
         "new:pair_lipschitz",
-        "Smoothness with two masks",
-        "The loss of masks on W_Q and W_K, all heads together, has no global Lipschitz constant of the gradient, but"
-        " one on each ball of radius R; C_+ k^2 R^2 is approached, so it does grow like R^2; P is a bound of ||p||_F.",
+        "Smoothness with a pair of masks",
         "||grad L(M) - grad L(M')||_F <= (lam + C_+ k^2 R^2 + k P) ||M - M'||_F, M = (M_Q, M_K) within R of 0,"
-        " k = s max_c ||X diag(W_Q e_c)|| max_c ||X_0 diag(W_K e_c)||; with rotations X in place of X_0",
+        " k = s max_c ||X diag(W_Q e_c)|| max_c ||X_0 diag(W_K e_c)||; with rotations X in place of X_0; all heads"
+        " together, P a bound of ||p||_F",
         _moves,
         (
             Wrong("0.98 of it", lambda q: _moves(q, 0.98)),
@@ -245,11 +243,9 @@ CLAIMS: tuple[Claim, ...] = (
     ),
     _claim(
         "new:pair_descent",
-        "Descent with two masks",
-        "From M_Q = M_K = 1, with N entries in both masks, descent with eta < 2/L, L = lam + C_+ k^2 N +"
-        " k sqrt(lam N)/2, keeps ||M_Q||^2 + ||M_K||^2 <= N and the loss at most what it was, whatever the number of"
-        " heads and tokens; k is that of new:pair_lipschitz.",
-        "L(M_t) <= lam N/2, min_{t<T} ||grad L(M_t)||_F^2 <= lam N/(eta (2 - eta L) T)",
+        "Descent with a pair of masks",
+        "L(M_t) <= lam N/2, min_{t<T} ||grad L(M_t)||_F^2 <= lam N/(eta (2 - eta L) T), M_Q = M_K = 1 at first, N"
+        " entries in both, eta < 2/L, L = lam + C_+ k^2 N + k sqrt(lam N)/2, k that of new:pair_lipschitz",
         _descends,
         (
             Wrong("0.9 of the least gradient", lambda q: _descends(q, sooner=0.9)),
@@ -261,11 +257,9 @@ CLAIMS: tuple[Claim, ...] = (
     ),
     _claim(
         "new:pair_no_PL",
-        "No PL inequality with two masks",
-        "M_Q = M_K = 0 is a stationary point for every lam, with the attention error of uniform rows: whatever tokens"
-        " and weights, the PL inequality of lem:PL_ineq has no counterpart for the loss that the experiments use unless"
-        " its xi is at least that error.",
-        "grad L(0, 0) = 0, ||c(0, 0)||^2 = sum_{h,i} ||1/m_i - f_i^h||^2",
+        "Failure of the PL inequality with a pair of masks",
+        "grad L(0, 0) = 0, ||c(0, 0)||^2 = sum_{h,i} ||1/m_i - f_i^h||^2, f_i^h the dense row of head h, m_i its"
+        " allowed positions",
         _at_zero,
         (
             Wrong("M_Q = 0 alone", lambda q: _at_zero(q, 1.0)),
@@ -276,11 +270,9 @@ CLAIMS: tuple[Claim, ...] = (
     ),
     _claim(
         "new:pair_PL",
-        "A PL inequality with two masks where the keys are long",
-        "Where the masked keys of every head tell tokens apart, t > 0 being the least ||v X (M_K o W_K^h)|| over"
-        " zero-sum unit vectors v, which asks for heads with at least n - 1 features, and X X^T >= beta I, the gradient"
-        " in M_Q alone bounds the attention error; near M_K = 0, t is 0. `scale` is that of the logits.",
-        "||grad_Q L_attn||_F >= scale min|W_Q| sqrt(beta) t delta ||c||_F",
+        "A PL inequality with a pair of masks and long keys",
+        "||grad_Q L_attn||_F >= scale min|W_Q| sqrt(beta) t delta ||c||_F, t > 0 the least ||v X (M_K o W_K^h)||"
+        " over heads h and zero-sum unit vectors v, X X^T >= beta I, scale that of the logits",
         _pl,
         (
             Wrong("1.02 times it", lambda q: _pl(q, 1.02)),
