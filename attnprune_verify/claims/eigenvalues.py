@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 from flint import arb, ctx
+from numpy.typing import NDArray
 
 from attnprune_verify.theory.arithmetic import BALL, FLOAT, Arithmetic, Undecidable
 
 __all__ = ["eigenvalues", "extreme_eigenvalues", "positive_definite", "spectral_norm"]
+
+_Balls: TypeAlias = NDArray[Any]
+"""An object array of balls."""
 
 _FLOAT_BITS = 53
 """Significant bits of float64, where eigenvectors start."""
@@ -17,7 +21,7 @@ _SWEEPS = 60
 """Chosen: each sweep of Jacobi's method doubles the digits; from axes that are no eigenvectors it takes about ten."""
 
 
-def spectral_norm(array: Any) -> arb:
+def spectral_norm(array: _Balls) -> arb:
     """Enclosure of the largest singular value of an object array of balls, through verified eigenvalues."""
     smaller = array.T @ array if array.shape[1] <= array.shape[0] else array @ array.T
     largest: arb = BALL.largest(eigenvalues(smaller)).nonnegative_part().sqrt()
@@ -45,7 +49,7 @@ def positive_definite(gram: Any, shift: Any) -> bool:
     return True
 
 
-def eigenvalues(symmetric: Any) -> list[arb]:
+def eigenvalues(symmetric: _Balls) -> list[arb]:
     """Enclosures of all eigenvalues of a symmetric matrix of balls, largest first.
 
     With V the eigenvectors found at the same precision, B = V^T S V is nearly diagonal. Weyl: its k-th
@@ -67,14 +71,14 @@ def eigenvalues(symmetric: Any) -> list[arb]:
     return [(entry + arb(0, radius + blur)) * factor for entry in diagonal]
 
 
-def _near_eigenvectors(symmetric: Any) -> Any:
+def _near_eigenvectors(symmetric: _Balls) -> _Balls:
     """Approximate eigenvectors of the midpoints: nothing rests on their quality but the width of the enclosures.
 
     Those of float64, made orthonormal to all digits by V <- V (3 I - V^T V)/2, then Jacobi's rotations: few are left.
     """
     middle = _midpoints(symmetric + symmetric.T) / 2
     plain = middle.astype(float)
-    vectors = BALL.lift(np.linalg.eigh(plain)[1] if np.isfinite(plain).all() else np.eye(len(plain)))
+    vectors: _Balls = BALL.lift(np.linalg.eigh(plain)[1] if np.isfinite(plain).all() else np.eye(len(plain)))
     for _ in range(int(ctx.prec / _FLOAT_BITS).bit_length()):
         vectors = _midpoints(vectors @ (BALL.lift(3 * np.eye(len(plain))) - vectors.T @ vectors) / 2)
     turned = vectors.T @ middle @ vectors
@@ -86,7 +90,7 @@ def _near_eigenvectors(symmetric: Any) -> Any:
     return vectors
 
 
-def _rotate(turned: Any, vectors: Any, p: int, q: int, negligible: arb) -> bool:
+def _rotate(turned: _Balls, vectors: _Balls, p: int, q: int, negligible: arb) -> bool:
     """Turn the axes p and q so that the entry between them vanishes; not where it is negligible."""
     first, entry, second = _midpoints(turned[[p, p, q], [p, q, q]])
     if not abs(entry) > negligible:
@@ -100,5 +104,5 @@ def _rotate(turned: Any, vectors: Any, p: int, q: int, negligible: arb) -> bool:
     return True
 
 
-def _midpoints(balls: Any) -> Any:
+def _midpoints(balls: _Balls) -> _Balls:
     return np.array([arb(entry).mid() for entry in np.ravel(balls)], dtype=object).reshape(np.shape(balls))
