@@ -8,7 +8,7 @@ import numpy as np
 from numpy.random import Generator
 
 from attnprune_verify.claims.case import Case
-from attnprune_verify.claims.once import computed_once
+from attnprune_verify.claims.once import computed_once, same_in_copies
 from attnprune_verify.claims.quantities import Quantities
 from attnprune_verify.theory.arithmetic import Arithmetic
 
@@ -29,7 +29,7 @@ class Batch(Quantities):
     def at(self, M: Any) -> Batch:
         """The same samples at another pruning mask."""
         other = Batch(self.case, self.arithmetic, [part.at(M) for part in self.parts])
-        other.__dict__.update(M=M, lam=self.lam)
+        other.__dict__.update(home=self.home, M=M, lam=self.lam)
         return other
 
     @property
@@ -52,12 +52,12 @@ class Batch(Quantities):
         """All residuals, over sqrt k."""
         return np.concatenate([part.c for part in self.parts]) / self.sqrt(self.number(float(self.k)))
 
-    @computed_once
+    @same_in_copies
     def PiA(self) -> Any:
         """The samples' matrices above each other, over sqrt k."""
         return np.concatenate([part.PiA for part in self.parts]) / self.sqrt(self.number(float(self.k)))
 
-    @computed_once
+    @same_in_copies
     def f_min(self) -> Any:
         """The least over the samples."""
         return self.smallest([part.f_min for part in self.parts])

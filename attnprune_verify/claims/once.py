@@ -1,11 +1,11 @@
-"""An attribute that is computed when it is first read."""
+"""Attributes that are computed when they are first read, once for an object or once for all its copies."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any, Generic, TypeVar
 
-__all__ = ["computed_once"]
+__all__ = ["computed_once", "same_in_copies"]
 
 _T = TypeVar("_T")
 
@@ -21,4 +21,15 @@ class computed_once(Generic[_T]):  # noqa: N801  # used as a decorator
             return self  # type: ignore[return-value]  # read from the class, as help() does
         value: _T = self.compute(owner)
         owner.__dict__[self.name] = value  # found before this descriptor from now on
+        return value
+
+
+class same_in_copies(computed_once[_T]):  # noqa: N801  # used as a decorator
+    """A quantity that an object shares with its `home`, the object that it was made from."""
+
+    def __get__(self, owner: Any, kind: type | None = None) -> _T:
+        if owner is None or owner.home is owner:
+            return super().__get__(owner, kind)
+        value: _T = getattr(owner.home, self.name)
+        owner.__dict__[self.name] = value
         return value

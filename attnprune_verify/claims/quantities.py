@@ -18,13 +18,10 @@ import numpy as np
 
 from attnprune_verify.claims.case import Case
 from attnprune_verify.claims.eigenvalues import eigenvalues, positive_definite, spectral_norm
-from attnprune_verify.claims.once import computed_once
+from attnprune_verify.claims.once import computed_once, same_in_copies
 from attnprune_verify.theory.arithmetic import BALL, FLOAT, Arithmetic, Undecidable, along, derivative_part
 
 __all__ = ["Quantities", "variance"]
-
-_SAME_AT_EVERY_MASK = frozenset("X W lam f logits_dense allowed unmasked".split())
-"""Attributes that do not depend on M: `Quantities.at` hands on those that are there."""
 
 
 class Quantities:
@@ -33,6 +30,7 @@ class Quantities:
     def __init__(self, case: Case, arithmetic: Arithmetic = FLOAT) -> None:
         self.case = case
         self.arithmetic = arithmetic
+        self.home = self  # whose quantities without M are those of this object
         self.sqrt, self.exp, self.log = arithmetic.sqrt, arithmetic.exp, arithmetic.log
         self.smallest, self.largest = arithmetic.smallest, arithmetic.largest
 
@@ -55,14 +53,12 @@ class Quantities:
 
     def at(self, M: Any) -> Quantities:
         """The same problem at another pruning mask, already in this arithmetic."""
-        self.X, self.W  # noqa: B018  # lifted once
         other = type(self)(self.case, self.arithmetic)
-        other.__dict__.update({name: one for name, one in self.__dict__.items() if name in _SAME_AT_EVERY_MASK}, M=M)
+        other.__dict__.update(home=self.home, X=self.X, W=self.W, M=M, lam=self.lam)
         return other
 
     def directional(self, direction: Any, of: Callable[[Quantities], Any]) -> Any:
         """d/dt of a quantity at M + t direction, t = 0: automatic differentiation of its definition."""
-        self.f  # noqa: B018  # shared with the moved copy
         moved = self.at(along(self.M, direction, self.arithmetic))
         return derivative_part(of(moved), self.arithmetic)
 
@@ -74,15 +70,15 @@ class Quantities:
 
     # sizes and the attention mask
 
-    @computed_once
+    @same_in_copies
     def n(self) -> int:
         return int(np.shape(self.case["X"])[0])
 
-    @computed_once
+    @same_in_copies
     def d(self) -> int:
         return int(np.shape(self.case["X"])[1])
 
-    @computed_once
+    @same_in_copies
     def allowed(self) -> Any:
         """M_c as booleans; all True without a mask."""
         mask = self.case.get("mask")
@@ -90,17 +86,17 @@ class Quantities:
             return np.ones((self.n, self.n), dtype=bool)
         return np.tri(self.n, dtype=bool) if isinstance(mask, str) else np.asarray(mask, dtype=bool)
 
-    @computed_once
+    @same_in_copies
     def unmasked(self) -> bool:
         """True if every row may see every position."""
         return bool(self.allowed.all())
 
-    @computed_once
+    @same_in_copies
     def row_sizes(self) -> Any:
         """m_i, the number of allowed positions of each row."""
         return self.allowed.sum(axis=1)
 
-    @computed_once
+    @same_in_copies
     def n_e(self) -> int:
         """The number of rows with at least two allowed positions; the others contribute nothing."""
         return int((self.row_sizes >= 2).sum())
@@ -111,7 +107,7 @@ class Quantities:
 
     # definitions
 
-    @computed_once
+    @same_in_copies
     def logits_dense(self) -> Any:
         return self.X @ self.W @ self.X.T
 
@@ -119,7 +115,7 @@ class Quantities:
     def logits(self) -> Any:
         return self.X @ (self.M * self.W) @ self.X.T
 
-    @computed_once
+    @same_in_copies
     def u(self) -> Any:
         return self.exp(self.logits_dense)
 
@@ -127,7 +123,7 @@ class Quantities:
     def ut(self) -> Any:
         return self.exp(self.logits)
 
-    @computed_once
+    @same_in_copies
     def alpha(self) -> Any:
         return (self.u * self.allowed).sum(axis=1)
 
@@ -135,7 +131,7 @@ class Quantities:
     def alphat(self) -> Any:
         return (self.ut * self.allowed).sum(axis=1)
 
-    @computed_once
+    @same_in_copies
     def f(self) -> Any:
         return self._softmax(self.logits_dense)
 
@@ -186,20 +182,20 @@ class Quantities:
         """The Frobenius or Euclidean norm."""
         return self.sqrt(self.square(array))
 
-    @computed_once
+    @same_in_copies
     def w_min(self) -> Any:
         return self.smallest(np.abs(self.W))
 
-    @computed_once
+    @same_in_copies
     def w_max(self) -> Any:
         return self.largest(np.abs(self.W))
 
-    @computed_once
+    @same_in_copies
     def R(self) -> Any:
         """The smallest R the bounded-parameters assumption admits: max(1, ||X||_F, ||W||_F), just above 1."""
         return self.largest([self.number(1.0 + 1e-9), self.norm(self.X), self.norm(self.W)])
 
-    @computed_once
+    @same_in_copies
     def beta(self) -> Any:
         """A number with X X^T - beta I certainly positive semidefinite, just below the least eigenvalue; 0 if none."""
         values = np.linalg.eigvalsh(np.asarray(self.case["X"], dtype=float) @ np.asarray(self.case["X"], dtype=float).T)
@@ -221,7 +217,7 @@ class Quantities:
         chosen = self.F[self.allowed & (self.row_sizes >= 2)[:, None]]
         return self.smallest(chosen) if chosen.size else self.number(1.0)
 
-    @computed_once
+    @same_in_copies
     def f_min(self) -> Any:
         """min f over the allowed positions of rows with at least two of them."""
         chosen = self.f[self.allowed & (self.row_sizes >= 2)[:, None]]
@@ -229,7 +225,7 @@ class Quantities:
 
     # operators
 
-    @computed_once
+    @same_in_copies
     def PiA(self) -> Any:
         """The matrix (n^2, d^2) of M -> Pi(X (M o W) X^T): logits, centred over the allowed positions of each row."""
         weights = self.arithmetic.lift(self.allowed.astype(float))
@@ -239,19 +235,19 @@ class Quantities:
         full = self.X[:, None, :, None] * self.W[None, None, :, :] * centred[:, :, None, :]
         return full.reshape(self.n**2, self.d**2)
 
-    @computed_once
+    @same_in_copies
     def K(self) -> Any:
         """||Pi A||: float64, or an enclosure."""
         if self.arithmetic is FLOAT:
             return float(self.singular_values[0])
         return spectral_norm(self.PiA)
 
-    @computed_once
+    @same_in_copies
     def singular_values(self) -> Any:
         """The singular values of Pi A in float64, largest first."""
         return np.linalg.svd(self.PiA, compute_uv=False)
 
-    @computed_once
+    @same_in_copies
     def kappa_T(self) -> Any:
         """The least singular value of A^* on T (supported on the mask, zero row sums); 0 when dim T > d^2."""
         dimension = int((self.row_sizes - 1).sum())
@@ -259,7 +255,7 @@ class Quantities:
             return self.number(0.0)
         return self.singular_value(dimension)
 
-    @computed_once
+    @same_in_copies
     def kappa_plus(self) -> Any:
         """The smallest nonzero singular value of Pi A; the rank is taken from float64 with a threshold of 1e-9."""
         plain = self if self.arithmetic is FLOAT else Quantities(self.case)

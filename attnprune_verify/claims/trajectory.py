@@ -82,7 +82,6 @@ def descend(q: Quantities, eta: Any, steps: int, momentum: float = 0.0, start: A
 
     From M_0 = 1 where no start is given. `eta` may be a function of the point.
     """
-    q.f, q.allowed  # noqa: B018  # the same on the whole way
     point = q.at(q.number(np.ones((q.d, q.d))) if start is None else start)
     velocity = q.number(np.zeros((q.d, q.d)))
     yield point

@@ -9,9 +9,11 @@ import pytest
 from flint import arb
 
 from attnprune_verify.claims import excerpts
+from attnprune_verify.claims.batch import problem
 from attnprune_verify.claims.case import Case
 from attnprune_verify.claims.eigenvalues import extreme_eigenvalues, positive_definite, spectral_norm
 from attnprune_verify.claims.quantities import Quantities, variance
+from attnprune_verify.claims.trajectory import descend
 from attnprune_verify.errors import InvalidInstance
 from attnprune_verify.model import gradient, hessian_vector_product, loss
 from attnprune_verify.oracle import ball
@@ -42,6 +44,19 @@ def test_gradient_loss_and_curvature(case: Case) -> None:
     V = np.arange(q.d**2, dtype=float).reshape(q.d, q.d)
     with_lam = (q.curvature @ V.ravel()).reshape(q.d, q.d) + case["lam"] * V
     np.testing.assert_allclose(with_lam, hessian_vector_product(case["M"], V, *values), rtol=1e-9, atol=1e-12)
+
+
+def test_what_no_mask_changes_is_computed_once_on_a_whole_descent(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The work is counted: a softmax a step and sample, one dense one a sample, and one norm of the operator."""
+    softmaxes, norms = [], []
+    softmax, PiA = Quantities._softmax, Quantities.PiA.compute  # type: ignore[attr-defined]
+    monkeypatch.setattr(Quantities, "_softmax", lambda q, logits: softmaxes.append(1) or softmax(q, logits))
+    monkeypatch.setattr(Quantities.PiA, "compute", lambda q: norms.append(1) or PiA(q))
+    whole = problem(Quantities(CASES[1].but(others=np.stack([CASES[1]["X"][::-1]]))))
+    points = list(descend(whole, lambda q: 1 / (q.K + 1), steps=5))
+    assert len([point.L for point in points]) == 6 and len({id(point.K) for point in points}) == 1
+    assert len(softmaxes) == 2 * (6 + 1) and len(norms) == 2
+    np.testing.assert_array_equal(points[-1].gradient, whole.at(points[-1].M).gradient)
 
 
 @pytest.mark.parametrize("case", CASES)
