@@ -29,7 +29,7 @@ class Batch(Quantities):
     def at(self, M: Any) -> Batch:
         """The same samples at another pruning mask."""
         other = Batch(self.case, self.arithmetic, [part.at(M) for part in self.parts])
-        other.__dict__.update(home=self.home, M=M, lam=self.lam)
+        other.__dict__.update(home=self.home or self, M=M, lam=self.lam)
         return other
 
     @property

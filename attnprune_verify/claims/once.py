@@ -28,7 +28,7 @@ class same_in_copies(computed_once[_T]):  # noqa: N801  # used as a decorator
     """A quantity that an object shares with its `home`, the object that it was made from."""
 
     def __get__(self, owner: Any, kind: type | None = None) -> _T:
-        if owner is None or owner.home is owner:
+        if owner is None or owner.home is None:
             return super().__get__(owner, kind)
         value: _T = getattr(owner.home, self.name)
         owner.__dict__[self.name] = value

@@ -27,10 +27,12 @@ __all__ = ["Quantities", "variance"]
 class Quantities:
     """The case's values, lifted, and what the paper builds from them. ``q.name`` also reads any other value."""
 
+    home: Quantities | None = None
+    """The object that this one was made from by `at`: what does not depend on M is computed there."""
+
     def __init__(self, case: Case, arithmetic: Arithmetic = FLOAT) -> None:
         self.case = case
         self.arithmetic = arithmetic
-        self.home = self  # whose quantities without M are those of this object
         self.sqrt, self.exp, self.log = arithmetic.sqrt, arithmetic.exp, arithmetic.log
         self.smallest, self.largest = arithmetic.smallest, arithmetic.largest
 
@@ -54,7 +56,7 @@ class Quantities:
     def at(self, M: Any) -> Quantities:
         """The same problem at another pruning mask, already in this arithmetic."""
         other = type(self)(self.case, self.arithmetic)
-        other.__dict__.update(home=self.home, X=self.X, W=self.W, M=M, lam=self.lam)
+        other.__dict__.update(home=self.home or self, X=self.X, W=self.W, M=M, lam=self.lam)
         return other
 
     def directional(self, direction: Any, of: Callable[[Quantities], Any]) -> Any:
