@@ -181,7 +181,7 @@ class _BridgedKernel:
             dlse = keywords.get("dlse")
             given |= {} if dlse is None else {"return_lse": True}
             return _partial(self.framework.differentiated, self.function, inputs, given, also, dlse)
-        return _partial(self.function, *inputs, **keywords)
+        return self.framework.called(self.function, inputs, keywords)
 
     def _replayed(self, call: Deferred, slot: str) -> Deferred:
         """The call on a slot's arrays, recorded when they were made."""

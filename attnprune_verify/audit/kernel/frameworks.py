@@ -7,12 +7,13 @@ from __future__ import annotations
 
 import importlib
 from collections.abc import Callable
+from functools import partial
 from typing import Any, Protocol
 
 import numpy as np
 
 from attnprune_verify.audit.kernel import devices
-from attnprune_verify.audit.kernel.foreign import Deferred, Foreign
+from attnprune_verify.audit.kernel.foreign import Deferred, Foreign, Plain
 from attnprune_verify.extras import need
 
 __all__ = ["Framework", "framework_named", "laid_out"]
@@ -49,6 +50,9 @@ class Framework(Protocol):
         NotImplementedError
             Where nothing can be recorded.
         """
+
+    def called(self, function: Callable[..., Any], inputs: list[Any], keywords: dict[str, Foreign]) -> Deferred:
+        """The call of a function, to be made."""
 
     def differentiated(
         self, function: Callable[..., Any], inputs: list[Any], keywords: dict[str, Foreign], also: list[str],
@@ -111,6 +115,9 @@ _COMPILED_AS_WRITTEN = {
     "xla_allow_excess_precision": False,  # roundings to 16 bits that the kernel prescribes stay
     "xla_backend_optimization_level": 0,  # each shape is compiled for a call or two: half the time
 }
+# Where this XLA has the choice: loops in place of fusion emitters, a third of the time again (0.10 s for 0.32 s, a
+# backward pass of some 16 queries, jax 0.10.2), and no fusions with YNNPACK: some are wrong (docs/kernels_real.md).
+_PLAINLY = {"xla_cpu_use_fusion_emitters": False, "xla_cpu_experimental_ynn_fusion_type": ""}
 _POISONED = 4  # pieces of memory of each size; chosen: a kernel has few arrays of one size
 
 
@@ -119,7 +126,14 @@ def _paired(result: Foreign, do: Foreign, dlse: Foreign) -> list[tuple[Foreign, 
     return [(result, do)] if dlse is None else list(zip(result, (do, dlse), strict=True))
 
 
-class _NumPy:
+class _AsWritten:
+    """A framework that runs a function operation by operation."""
+
+    def called(self, function: Callable[..., Any], inputs: list[Any], keywords: dict[str, Foreign]) -> Deferred:
+        return partial(function, *inputs, **keywords)
+
+
+class _NumPy(_AsWritten):
     differentiates = False
 
     def __init__(self, dtype: str) -> None:
@@ -163,7 +177,7 @@ class _NumPy:
         raise TypeError("NumPy does not differentiate")
 
 
-class _Torch:
+class _Torch(_AsWritten):
     differentiates = True
 
     def __init__(self, dtype: str, device: str) -> None:
@@ -272,6 +286,8 @@ class _Jax:
         self.numpy = importlib.import_module("jax.numpy")
         self.type, self.wide = _numpy_type(dtype), np.dtype(_sums(dtype))
         self.compiled: dict[str, Foreign] = {}  # by the program's text
+        self.options: Plain = {}
+        self.seen: set[int] = set()  # functions that have been called, by id
 
     def made(self, values: Foreign, layout: str) -> Foreign:
         return self._there(values.astype(self.type))
@@ -301,6 +317,16 @@ class _Jax:
             raise TypeError(f"returns {array.dtype}, not real numbers")
         return array.astype(np.float64), array.dtype.name
 
+    def called(
+        self, function: Callable[..., Foreign], inputs: list[Foreign], keywords: dict[str, Foreign]
+    ) -> Deferred:  # fmt: skip
+        """The call compiled as a whole, but for the first: what that keeps of its arrays are numbers."""
+        given = partial(function, **keywords)
+        if id(function) in self.seen:
+            return partial(self._at_once, given, *inputs)
+        self.seen.add(id(function))
+        return partial(given, *inputs)
+
     def differentiated(
         self, function: Callable[..., Foreign], inputs: list[Foreign], keywords: dict[str, Foreign], also: list[str],
         dlse: Foreign = None,
@@ -316,19 +342,34 @@ class _Jax:
             given = tuple(by.astype(one.dtype) for one, by in _paired(result, *cotangents))
             return list(pull(self.jax.tree.unflatten(self.jax.tree.structure(result), given)))
 
-        return self._at_once(pulled, (do, dlse), *arrays, *(keywords[name] for name in also))
+        return list(self._at_once(pulled, (do, dlse), *arrays, *(keywords[name] for name in also)))
 
-    def _at_once(self, function: Callable[..., list[Foreign]], *arrays: Foreign) -> list[Foreign]:
-        """Return the results of a function compiled as a whole: operation by operation costs five times the time.
+    def _understood(self) -> Plain:
+        """Return the options of the compiler that this version of it has."""
+        try:
+            self.jax.jit(abs).lower(1.0).compile(_COMPILED_AS_WRITTEN | _PLAINLY)
+        except RuntimeError:  # it names an option that it does not have
+            return _COMPILED_AS_WRITTEN
+        return _COMPILED_AS_WRITTEN | _PLAINLY
+
+    def _at_once(self, function: Callable[..., Foreign], *arrays: Foreign) -> Foreign:
+        """Return what a function returns, compiled as a whole: operation by operation costs five times the time.
 
         The function is traced anew by each call, so that what it keeps between calls shows; one that reads its
-        numbers while it is traced runs operation by operation.
+        numbers while it is traced runs operation by operation. What depends on no array is computed while the function
+        is traced: a mask that it keeps for each shape holds numbers.
         """
+
+        def folded(*arrays: Foreign) -> Foreign:
+            with self.jax.ensure_compile_time_eval():
+                return function(*arrays)
+
         try:
-            lowered = self.jax.jit(function).lower(*arrays)
+            lowered = self.jax.jit(folded).lower(*arrays)
         except self.jax.errors.JAXTypeError:
             return function(*arrays)
         text = lowered.as_text()
         if text not in self.compiled:
-            self.compiled[text] = lowered.compile(_COMPILED_AS_WRITTEN)
-        return list(self.compiled[text](*arrays))
+            self.options = self.options or self._understood()
+            self.compiled[text] = lowered.compile(self.options)
+        return self.compiled[text](*arrays)

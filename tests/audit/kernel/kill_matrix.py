@@ -13,6 +13,7 @@ import tempfile
 import tomllib
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from attnprune_verify.audit.kernel.auditor import KernelAuditor
 from attnprune_verify.audit.kernel.bridge import BACKWARD, FORWARD
@@ -71,10 +72,10 @@ def catalogue(*files: str) -> list[WrongKernel]:
     return found
 
 
-def audited(wrong: WrongKernel, folder: Path | str, seed: int = 0, quick: bool = False) -> AuditResult:
+def audited(wrong: WrongKernel, folder: Path | str, **options: Any) -> AuditResult:
     path = Path(folder) / f"kernel_{abs(hash(wrong.id))}.py"
     path.write_text(wrong.source(), encoding="utf-8")
-    return run_kernel_audit(str(path), wrong.dtype, seed, quick=quick)
+    return run_kernel_audit(str(path), wrong.dtype, **options)
 
 
 def killers(result: AuditResult, function: str) -> list[str]:

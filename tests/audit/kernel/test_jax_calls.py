@@ -1,4 +1,4 @@
-"""Gradients of a jax function are compiled, and still show what the function keeps from call to call."""
+"""Calls of a jax function are compiled, and still show what the function keeps from call to call."""
 
 import numpy as np
 import pytest
@@ -26,3 +26,21 @@ def test_a_function_that_changes_with_its_second_call_is_noticed_though_compiled
     assert len(framework.compiled) == 1  # once for all equal programs
     first, second = pulled(counting), pulled(counting)
     assert all(np.array_equal(2 * one, two) for one, two in zip(first, second, strict=True))
+
+
+def test_what_a_function_keeps_from_call_to_call_holds_numbers_though_compiled():
+    jnp = pytest.importorskip("jax.numpy")
+    framework, kept, first = framework_named("jax", "float32"), {}, []
+
+    def masked(q, k, v):
+        first.append(q)
+        mask = kept.setdefault(q.shape, jnp.tril(jnp.ones(q.shape[2:])))
+        return q * mask + 0 * (k + v)
+
+    for size in (2, 3, 3):
+        right = np.tril(np.ones((size, size)))
+        inputs = [framework.made(np.full((1, 1, size, size), value), "plain") for value in (size, 1.0, 1.0, 1.0)]
+        assert np.array_equal(framework.called(masked, inputs[:3], {})()[0, 0], size * right)
+        assert np.array_equal(framework.differentiated(masked, inputs, {}, [])[0][0, 0], right)
+    assert np.array_equal(first[0], np.full((1, 1, 2, 2), 2.0))  # the first call's arrays are no tracers
+    assert len(framework.compiled) == 3  # two backward, one forward

@@ -79,10 +79,11 @@ def test_right_kernels_pass_in_every_precision_and_for_other_seeds(base, dtype):
         assert trouble(quickly(str(BASES / f"{base}.py"), dtype, seed)) == []
 
 
-@pytest.mark.parametrize("id", ["no scale", "no correction", "h % kv_heads"])
-def test_wrong_kernels_fail_by_name(id, tmp_path):
+@pytest.mark.parametrize(("id", "regime"), [("no scale", "plain"), ("no correction", "causal"),
+                                            ("h % kv_heads", "grouped-heads")])  # fmt: skip
+def test_wrong_kernels_fail_by_name(id, regime, tmp_path):
     wrong = WRONG[id]
-    result = kill_matrix.audited(wrong, tmp_path, quick=True)
+    result = kill_matrix.audited(wrong, tmp_path, quick=True, only=f"{wrong.function}:values:{regime}")
     assert result.outcome == "failed" and result.exit_code == 1
     assert result.diagnosis[wrong.function][0] == wrong.names[0]
     failed = [one for one in result.checks if one.status == "failed" and one.function == wrong.function]
@@ -141,10 +142,11 @@ def test_modifiers_are_judged_where_a_kernel_names_them(tmp_path):
     source = FORWARD_ONLY.replace("scale=None)", "scale=None, softcap=None)").replace(
         "    p = np", "    if softcap:\n        s = softcap * np.tanh(s / softcap)\n    p = np"
     )
-    status = {one.name: one.status for one in quickly(kernel(tmp_path, source)).checks if one.function == FORWARD}
-    assert status["values:softcap"] == "passed" and status["values:window"] == "not_applicable"
+    some = ("attention:values:softcap", "attention:values:window")
+    status = {one.name: one.status for one in quickly(kernel(tmp_path, source), only=some).checks}
+    assert status == {"values:softcap": "passed", "values:window": "not_applicable"}
     wrong = source.replace("softcap * np.tanh(s / softcap)", "s")
-    assert quickly(kernel(tmp_path, wrong)).diagnosis == {FORWARD: ("modifier-ignored",)}
+    assert quickly(kernel(tmp_path, wrong), only=some).diagnosis == {FORWARD: ("modifier-ignored",)}
 
 
 def test_a_plain_case_that_raises_is_incomplete(tmp_path):
@@ -177,7 +179,8 @@ def test_live_objects_and_waivers(tmp_path):
     exec(FORWARD_ONLY, space)
     waivers = tmp_path / "deviations.toml"
     waivers.write_text('[[skip]]\ncheck = "attention:values:larger*"\nreason = "slow"\n', encoding="utf-8")
-    result = quickly({"attention": space["attention"]}, "float64", deviations=waivers)
+    some = ("attention:values:plain", "attention:values:larger*")
+    result = quickly({"attention": space["attention"]}, "float64", deviations=waivers, only=some)
     assert result.outcome == "passed" and result.sha256 is None
     assert result.counts()["waived"] == 5
 
@@ -224,4 +227,4 @@ def test_a_small_smooth_error_is_no_rounding(tmp_path, dtype, old, new, id):
     assert old in source
     path = tmp_path / "kernel.py"
     path.write_text(source.replace(old, new, 1).partition("\n\ndef attention_backward")[0], encoding="utf-8")
-    assert quickly(str(path), dtype).diagnosis == {FORWARD: (id,)}
+    assert quickly(str(path), dtype, only="attention:values:plain").diagnosis == {FORWARD: (id,)}
