@@ -122,7 +122,10 @@ class Auditor(Examiner):
         elif finding.status == "failed":
             found = self.namer.name(check, finding)
             ids, words = found.ids, found.words
-            finding = self._smaller(check, finding, ids)
+            smaller = self._smaller(check, finding, ids)
+            if ids == ("unknown",) and smaller is not finding and (again := self.namer.on_smaller(check, smaller)):
+                ids, words = again.ids, again.words
+            finding = smaller
         if finding.status in ("failed", "could_not_run"):
             snippet = self._snippet(check, finding, ids if finding.status == "failed" else ())
         if finding.samples:

@@ -28,6 +28,7 @@ _WEAK = {"threshold-off-by-one", "ties-dropped", "wrong-count"}  # names that wr
 _TELLING_LITTLE = ("ties", "edges")  # on equal or on few entries wrong rules agree with each other
 _VANISHED = {"dense-target-uses-M", "zero-output"}  # of a few instances: a part that is missing has no such cause
 _CORE = ("full", "causal", "given-mask", "outside-box", "lam-large", "binary-M")
+_TAME = 2.0  # chosen: the largest logit of the benign instances
 _MOST_ALIKE = 6  # chosen: twice the failing instances that a first search takes, numbers tell little each
 _LAYER_CORE = (*_CORE, "several-heads")
 
@@ -81,6 +82,7 @@ class Namer:
         if finding.ids or check.function not in ENCLOSED or not finding.samples:
             return None
         try:
+            check, finding = self._tamed(check, finding)
             found = self._diagnose(check, finding)
             if found.named:
                 return found
@@ -88,6 +90,17 @@ class Namer:
         except (ArithmeticError, ValueError, IndexError, TypeError, NoAnswer) as error:
             # A verdict stands whether or not its cause can be found.
             return Diagnosis(_UNKNOWN, f"the search for the mistake broke off: {type(error).__name__}")
+
+    def on_smaller(self, check: Check, finding: Finding) -> Diagnosis | None:
+        """The name that an unnamed failure has on the smaller instance alone, where the error may be far larger."""
+        if check.function not in ENCLOSED:
+            return None
+        try:
+            here = self._observed(check.function, list(finding.samples[:1]))
+            found = diagnose(check.function, here, pairs=False, precision=False) if here else None
+        except (ArithmeticError, ValueError, IndexError, TypeError, NoAnswer):
+            return None
+        return found if found is not None and found.named and not _VANISHED & set(found.ids) else None
 
     def _as_in_general(self, check: Check, finding: Finding) -> Diagnosis | None:
         """A law that is broken, of a function whose values are wrong by name."""
@@ -211,15 +224,34 @@ class Namer:
         here = [one for one in self._observed(name, alike) if _any_wrong(name, [one])]
         return diagnose(name, here, pairs=False, precision=False) if here else Diagnosis(_UNKNOWN, "")
 
+    def _tamed(self, check: Check, finding: Finding) -> tuple[Check, Finding]:
+        """The failure with small logits, where it shows there, too: that exp overflows is not what is wrong then.
+
+        A sum over the last tile alone is 0 beside logits of thousands, and any wrong mask picks one entry a row.
+        """
+        name, large = check.function, [one for one in finding.samples if _towering(one)]
+        if len(large) < len(finding.samples) or self._in_general(name) is not None:
+            return check, finding
+        for sample in large[:1]:
+            factor = (_TAME / max(sample.largest[-2:])) ** 0.5
+            tame = sample.changed(X=(sample.X * factor).astype(sample.X.dtype), name=f"{sample.name}-scaled").exact()
+            if not _towering(tame) and Case(self.context, name, tame).fails():
+                return replace(check, stability=False, says=f"on {tame.describe()}"), replace(finding, samples=(tame,))
+        return check, finding
+
+    def _in_general(self, name: str) -> Diagnosis | None:
+        """The mistake on the benign instances; None where they are right."""
+        if name not in self._of_function:
+            core = self._core(name)
+            self._of_function[name] = self._general(name, core) if _any_wrong(name, core) else None
+        return self._of_function[name]
+
     def _diagnose(self, check: Check, finding: Finding) -> Diagnosis:
         """On the benign instances and the failing ones together; else on the failing ones alone."""
         name = check.function
         here = self._observed(name, sorted(finding.samples, key=lambda sample: sample.work)[:3])
         here = [one for one in here if _any_wrong(name, [one])] or here  # of two that are compared one may be right
-        if name not in self._of_function:
-            core = self._core(name)
-            self._of_function[name] = self._general(name, core) if _any_wrong(name, core) else None
-        general = self._of_function[name]
+        general = self._in_general(name)
         if general is not None and general.named:
             return general
         if general is None and (check.stability or all(map(_towering, finding.samples))) and _overflowing(here):

@@ -69,6 +69,29 @@ def test_each_experiment_names_its_program(id, tmp_path):
     assert id != "unknown" or "excluded: numbers that are not finite, a race, earlier calls" in found.words
 
 
+CUT = "    weights[:, -6:] *= len(weights) < 64\n" + F
+
+
+def test_exp_is_blamed_only_for_what_small_logits_do_not_show(tmp_path):
+    """Without the last keys a row of large logits may sum to 0; what is wrong is not how exp is computed."""
+    target = tmp_path / "subject.py"
+    target.write_text(BASE.replace(F, CUT), encoding="utf-8")
+    (found,) = run_audit(str(target), only="attention:values:logits-1000").checks
+    assert found.diagnosis[0] == "last-block-dropped" and "unstable-exp" not in found.diagnosis, found
+
+
+FILL = "    logits = np.where(allowed, logits, -30.0)\n    allowed = np.ones_like(allowed)\n" + SHIFT
+
+
+def test_what_hardly_shows_is_named_on_the_smallest_instance(tmp_path):
+    """Beside logits of 2 a fill of -30 is within the rounding of a number; the smallest instance shows it."""
+    target = tmp_path / "subject.py"
+    target.write_text(BASE.replace(SHIFT, FILL), encoding="utf-8")
+    records = run_audit(str(target), only="loss:values:*", quick=True, names="first").checks
+    first = next(one for one in records if one.status == "failed")
+    assert first.diagnosis == ("mask-leaks",) and "fill -30" in first.words, first
+
+
 def test_what_sums_do_not_tell_is_asked_and_shown_with_the_call_before(tmp_path, capsys):
     kept = "    key = F.shape, logits.sum().round(6)\n    F = KEPT.setdefault(key, F)\n"
     target = tmp_path / "subject.py"

@@ -147,7 +147,7 @@ def _drawn(seed: int, precision: Precision) -> dict[str, tuple[LayerSample, ...]
         "alibi": (make("sloped-9x3", 9, 3, 2, 2, alibi=True), make("sloped-5x4", 5, 4, 3, alibi=True, causal=True)),
         "all-features": (
             make("all-9x3", 9, 3, 4, 4, 2, rope=_HALF, **every),
-            make("all-5x4", 5, 4, 2, 2, 1, rope=_PAIRS, **{**every, "causal": False, "mask": scattered}, k=2),
+            make("all-5x4", 5, 4, 2, 2, 1, rope=_PAIRS, **{**every, "causal": False, "mask": scattered}, k=3),
         ),
         "one-token": (make("one-token", 1, 4, 2, 2),),
         "one-feature": (make("one-feature", 5, 1, 1, 2), make("one-feature-a-head", 5, 4, 1, 3, causal=True)),

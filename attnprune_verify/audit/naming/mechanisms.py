@@ -267,7 +267,7 @@ def _positions(case: Case) -> Diagnosis | None:
     lost = (F == 0) & (right.value > _LEAST_WEIGHT)
     keys = np.flatnonzero(lost.reshape(-1, F.shape[-1]).any(axis=0))
     rows = np.flatnonzero(~F.reshape(-1, *F.shape[-2:]).any(axis=(0, 2)))
-    if len(rows):
+    if len(rows) and not np.delete(lost, rows, axis=-2).any():  # a row is 0, too, where all it sees is lost
         return _said("rows-dropped", f"rows {rows[0]} to {rows[-1]} are 0", *_sizes(case))
     if len(keys):
         last = keys[-1] == F.shape[-1] - 1 and len(keys) == keys[-1] - keys[0] + 1 and not F[..., keys].any()
