@@ -1,11 +1,15 @@
 """Snippets run as pasted, in a fresh interpreter and another folder, and print where result and truth disagree."""
 
+import re
 import subprocess
 import sys
+import textwrap
+from pathlib import Path
 
 import numpy as np
 import pytest
 
+from attnprune_verify.audit.auditor import Auditor
 from attnprune_verify.audit.naming.snippet import array_code
 from attnprune_verify.audit.run import run_audit
 
@@ -50,40 +54,72 @@ def executed(snippet, folder, before=""):
     return run.stdout
 
 
-def failed(target, function, name=None, **options):
-    result = run_audit(target, only=(function if name is None else f"{function}:{name}",), **options)
-    return next(record for record in result.checks if record.status == "failed")
+FORKS = """
+import os, runpy, sys
+import numpy
+for path in sys.argv[1:]:
+    print(path, flush=True)
+    if not os.fork():
+        runpy.run_path(path, run_name="__main__")
+        sys.exit()
+    assert os.wait()[1] == 0
+"""
 
 
-@pytest.mark.parametrize(
-    "spec",
-    [
-        "plain.py",
-        "standard/random.py",
-        "two-words.py",
-        "sibling.py",
-        "methods.py:Methods",
-        "methods.py:Static",
-        "methods.py:Outer.inner",
-        "methods.py:table",
-        "methods.py:mine",
-        "standard/random.py:causal_mask",
-        "plain",
-        "methods:Methods",
-        "methods:table",
-        "methods:mine",
-        "package",
-        "package.relative",
-        "package/__init__.py",
-        "package/relative.py",
-        "package/deep/deeper.py",
-        "package.deep.deeper:causal_mask",
-    ],
+def executed_apart(snippets, folder):
+    """What each of several snippets prints, in a fork of one fresh interpreter that has imported NumPy alone."""
+    paths = [str(folder / "elsewhere" / f"pasted{place}.py") for place in range(len(snippets))]
+    for path, snippet in zip(paths, snippets, strict=True):
+        Path(path).write_text(snippet, encoding="utf-8")
+    (folder / "elsewhere" / "forks.py").write_text(FORKS, encoding="utf-8")
+    command = [sys.executable, str(folder / "elsewhere" / "forks.py"), *paths]
+    run = subprocess.run(command, cwd=folder / "elsewhere", capture_output=True, text=True, check=False, timeout=60)
+    assert run.returncode == 0, run.stderr
+    return re.split("|".join(map(re.escape, paths)), run.stdout)[1:]
+
+
+def on_a_terminal(snippet):
+    """The lines of a report 80 columns wide, indented there, broken between words and pasted from there."""
+    lines = (textwrap.wrap(line, 76, break_long_words=False, break_on_hyphens=False) for line in snippet.splitlines())
+    return "\n".join("\n".join(some) for some in lines)
+
+
+def failed(target, function):
+    """The first check that fails; those after it do not run."""
+    with Auditor(target, only=(function,)) as auditor:
+        records = map(auditor.record, auditor.checks)
+        return next(record for record in records if record.status == "failed")
+
+
+TARGETS = (
+    "plain.py",
+    "standard/random.py",
+    "two-words.py",
+    "sibling.py",
+    "methods.py:Methods",
+    "methods.py:Static",
+    "methods.py:Outer.inner",
+    "methods.py:table",
+    "methods.py:mine",
+    "standard/random.py:causal_mask",
+    "plain",
+    "methods:Methods",
+    "methods:table",
+    "methods:mine",
+    "package",
+    "package.relative",
+    "package/__init__.py",
+    "package/relative.py",
+    "package/deep/deeper.py",
+    "package.deep.deeper:causal_mask",
 )
-def test_every_kind_of_target(folder, spec):
-    snippet = failed(spec, "causal_mask").snippet
-    printed = executed(snippet, folder)
-    assert "they differ at [[0, 0]]" in printed and "expected:" in printed
+
+
+def test_every_kind_of_target(folder):
+    printed = executed_apart([failed(spec, "causal_mask").snippet for spec in TARGETS], folder)
+    assert len(printed) == len(TARGETS)
+    for spec, text in zip(TARGETS, printed, strict=True):
+        assert "they differ at [[0, 0]]" in text and "expected:" in text, spec
 
 
 def test_live_objects_are_imported_where_that_finds_them(folder, monkeypatch):
@@ -189,12 +225,14 @@ ORDER = "(a, b, c, lam=0, mask=None):\n    X, M, W = b, c, a\n    F"
 )  # fmt: skip
 def test_the_smallest_instance_shows_the_mistake(folder, source, old, new, function, largest, said):
     """Masks, baselines, descents and layers are cut down as gradients are, and their snippets show the difference."""
-    (folder / "code" / "subject.py").write_text(source.replace(old, new) if old else source, encoding="utf-8")
-    record = failed("subject.py", function)
-    printed = executed(record.snippet, folder)
-    assert said in printed and "expected" in printed
+    name = "an_implementation_of_the_contract.py"
+    (folder / "code" / name).write_text(source.replace(old, new) if old else source, encoding="utf-8")
+    record = failed(name, function)
+    assert compile(on_a_terminal(record.snippet), "pasted", "exec")
     sized = "\nprint('size', max(v.size for v in list(globals().values()) if isinstance(v, np.ndarray)))"
-    assert int(executed(record.snippet + sized, folder).rpartition("size")[2]) <= largest, record.snippet
+    printed, _, size = executed(record.snippet + sized, folder).rpartition("size")
+    assert said in printed and "expected" in printed
+    assert int(size) <= largest, record.snippet
     differences = [line.rpartition(":")[2] for line in printed.splitlines() if "largest difference" in line]
     assert not differences or max(map(float, differences)) > 0
     if said == "they differ at":
@@ -223,7 +261,8 @@ def test_what_is_wrong_about_a_program_is_shown_in_its_way(folder, change, check
     text = GRADIENT.replace("lam=0.0, mask=None):\n    F", f"lam=0.0, mask=None):\n{change}    F")
     (folder / "code" / "subject.py").write_text(text, encoding="utf-8")
     names = ("gradient:values:full", f"gradient:{check}")
-    record = {one.id: one for one in run_audit("subject.py", only=names).checks}[names[1]]
+    look = "never" if check in ("inputs-untouched", "values:sizes") else "all"
+    record = {one.id: one for one in run_audit("subject.py", only=names, names=look).checks}[names[1]]
     assert record.status == "failed", record
     where = {"cwd": folder / "code"} if check == "values:sizes" else {}
     if where:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from textwrap import wrap
 from typing import Any
 
 import numpy as np
@@ -21,6 +22,7 @@ __all__ = ["array_code", "as_code", "audit_code", "layer_arrays", "layer_code"]
 _LARGEST = 2000  # chosen: numbers of an array beyond which no screen holds it
 _MOST_LINES = 36  # chosen: with the lines above it a failure fits on a screen of 40
 _TIMES = 20  # equal calls, of which some differ
+_WIDE = 74  # chosen: columns of a comment, within the 80 of a terminal, indented
 
 
 def as_code(
@@ -52,7 +54,7 @@ def as_code(
     given = (*call.arguments.values(), *call.keywords.values())
     if max(_numbers(value) for value in given) > _LARGEST:
         return None
-    lines = [f"# {title}", "import numpy as np"]
+    lines = [*_comment(title), "import numpy as np"]
     if any(isinstance(value, AttentionLayer) for value in given):
         lines.append("import attnprune_verify as apv")
     lines += [*import_lines(subject, call.function), ""]
@@ -76,11 +78,14 @@ def audit_code(subject: Subject, check: str, seed: int, dtype: str | None) -> st
         return None
     given = [repr(subject.target.spec), *([f"seed={seed}"] if seed else []), *([f"dtype={dtype!r}"] if dtype else [])]
     given += [f"adapter={subject.target.adapter!r}"] if subject.target.adapter else []
-    return (
-        "# The instance is too large to be written down; from the same folder, this asks for it again.\n"
-        "import attnprune_verify as apv\n\n"
-        f"print(apv.run_audit({', '.join(given)}, only={check!r}))\n"
-    )
+    words = "The instance is too large to be written down; from the same folder, this runs the check again."
+    audit = f"print(apv.run_audit({', '.join(given)}, only={check!r}))"
+    return "\n".join([*_comment(words), "import attnprune_verify as apv", "", audit, ""])
+
+
+def _comment(words: str) -> list[str]:
+    """A comment in lines that a terminal does not break: what it breaks off would be code where it is pasted."""
+    return wrap(words, _WIDE, initial_indent="# ", subsequent_indent="# ", break_long_words=False)
 
 
 def _earlier(call: Call, names: list[str]) -> list[str]:
@@ -94,7 +99,7 @@ def _earlier(call: Call, names: list[str]) -> list[str]:
         other.get(name, name) if name in names else f"{name}={other.get(name, _argument(name, value))}"
         for name, value in before.items()
     ]
-    return [*lines, f"{call.function}({', '.join(passed)})  # the call before"]
+    return [*lines, "# the call before", f"{call.function}({', '.join(passed)})"]
 
 
 def _numbers(value: Any) -> int:
@@ -185,8 +190,8 @@ def _beside(function: str, name: str, several: bool, right: Array, got: Array | 
     if got is not None and got.shape != right.shape:
         got = None
     places = None if right.size <= FEW else _worst(right, got)
-    at = "" if places is None else "[at]"
-    lines = [] if places is None else [f"at = {tuple(one.tolist() for one in places)}  # where they are farthest apart"]
+    at = "" if places is None else "[farthest]"
+    lines = [] if places is None else [f"farthest = {tuple(one.tolist() for one in places)}"]
     chosen = right if places is None else right[places]
     lines.append(f"{expected} = {array_code(chosen)}")
     lines.append(f"print({label + 'returned:'!r}, {name}{at}, {'expected:'!r}, {expected}, sep='\\n')")
