@@ -31,11 +31,11 @@ def catalogue():
     return sys.modules[name]
 
 
-def audited(wrong, folder, dtype=None) -> AuditResult:
-    """The audit of one wrong implementation, of its function alone."""
+def audited(wrong, folder, dtype=None, **options) -> AuditResult:
+    """The audit of one wrong implementation, of its function alone; options are those of `run_audit`."""
     path = Path(folder) / f"{wrong.function}_{abs(hash(wrong.id))}.py"
     path.write_text(wrong.source(), encoding="utf-8")
-    return run_audit(str(path), only=(wrong.function,), dtype=dtype)
+    return run_audit(str(path), only=(wrong.function,), dtype=dtype, **options)
 
 
 def killers(result) -> list[str]:

@@ -73,7 +73,7 @@ def test_formulas_enclosures_and_the_model_agree(function):
 
 
 def test_a_refused_feature_is_not_asked_and_said_once():
-    result = run_audit(str(RIGHT_ONES / "layer_fused.py"), only=("layer_attention",))
+    result = run_audit(str(RIGHT_ONES / "layer_fused.py"), only=("layer_attention",), quick=True)
     status = {check.name: check.status for check in result.checks}
     assert result.outcome == "passed" and status["values:full"] == status["values:several-heads"] == "passed"
     assert status["values:rope-half"] == status["values:all-features"] == "not_applicable"
@@ -92,8 +92,8 @@ def numbers_for_rope(layer, X):
 
 
 def test_the_plain_layer_cannot_be_refused_and_a_refusal_hides_nothing():
-    assert run_audit({"layer_attention": plain_refused}, only=("layer_attention",)).outcome == "incomplete"
-    found = run_audit({"layer_attention": numbers_for_rope}, only=("layer_attention",))
+    assert run_audit({"layer_attention": plain_refused}, only=("layer_attention",), quick=True).outcome == "incomplete"
+    found = run_audit({"layer_attention": numbers_for_rope}, only=("layer_attention",), quick=True)
     assert found.outcome == "failed" and found.diagnosis == {"layer_attention": ("wrong-shape",)}
 
 
@@ -107,7 +107,16 @@ def test_json_holds_a_finding_about_a_layer(tmp_path):
     assert "apv.AttentionLayer(" in told["checks"][0]["evidence"]["snippet"]
 
 
-@pytest.mark.parametrize("id", ["layer: h % kv_heads, gradient", "layer: window one too wide", "layer: group averaged"])
+@pytest.mark.parametrize(
+    "id",
+    [
+        "layer: window one too wide",
+        *(
+            pytest.param(f"layer: {one}", marks=pytest.mark.thorough)
+            for one in ("h % kv_heads, gradient", "group averaged")
+        ),
+    ],
+)
 def test_wrong_layers_are_named(id, tmp_path):
     (wrong,) = (one for one in WRONG if one.id == id)
     result = kill_matrix.audited(wrong, tmp_path)

@@ -12,6 +12,7 @@ import time
 import tomllib
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from attnprune_verify.audit.kernel.run import run_kernel_audit
 from attnprune_verify.audit.run import AuditResult, run_audit
@@ -42,12 +43,13 @@ class Unseen:
             text = text.replace(old, new)
         return text
 
-    def audited(self, folder: Path | str) -> AuditResult:
+    def audited(self, folder: Path | str, **options: Any) -> AuditResult:
+        """The audit of the program, with these options of it."""
         path = Path(folder) / "subject.py"
         path.write_text(self.source(), encoding="utf-8")
         if self.kind == "kernels":
-            return run_kernel_audit(str(path))
-        return run_audit(_target(path, self.base), only=self.function)
+            return run_kernel_audit(str(path), **options)
+        return run_audit(_target(path, self.base), only=self.function, **options)
 
     def named(self, result: AuditResult) -> bool:
         """Return whether one of the names is given to the function, or to the other one that follows from it."""
