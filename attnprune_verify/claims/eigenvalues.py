@@ -63,7 +63,8 @@ def eigenvalues(symmetric: _Balls) -> list[arb]:
     spread = BALL.largest(np.abs(defect).sum(axis=1)).upper()
     if not spread < 1:
         raise Undecidable("eigenvectors that are not independent")
-    radius = BALL.largest(np.abs(near_diagonal - np.diag(np.diag(near_diagonal))).sum(axis=1)).upper()
+    beside = near_diagonal * (1 - np.eye(len(symmetric), dtype=int))
+    radius = BALL.largest(np.abs(beside).sum(axis=1)).upper()
     factor = (1 / (1 + arb(spread))).union(1 / (1 - arb(spread)))
     diagonal = sorted(np.diag(near_diagonal), key=float, reverse=True)
     # sorting by midpoints moves an enclosure by at most its own radius, which is added

@@ -9,6 +9,7 @@ import pytest
 
 from attnprune_verify.claims import registry
 from attnprune_verify.claims.campaign import examine, judge
+from attnprune_verify.claims.campaign.checkpoint import Checkpoint
 from attnprune_verify.claims.campaign.decide import HOLDS, NOT_MET, UNDECIDED, VIOLATED, Decision, _weigh
 from attnprune_verify.claims.campaign.draw import Draw, Sizes, index_of, locate
 from attnprune_verify.claims.campaign.plan import Plan
@@ -125,3 +126,10 @@ def test_an_instance_is_what_it_was_when_it_was_reported(number: Any, shape: Any
     assert [locate(index) for index in (31, 32, 32_767, 32_768, 10**6)] == [
         (31, 0), (0, 1), (31, 1023), (32, 0), (960, 530),
     ]  # fmt: skip
+
+
+def test_a_group_that_comes_twice_counts_once() -> None:
+    kept = Checkpoint(None, {}, 1)
+    for group_number in (3, 3, 5):
+        kept.add(group_number, [Tally(instances=2, met=1)], 0.5)
+    assert (kept.done, kept.tallies, kept.seconds) == ({3, 5}, [Tally(instances=4, met=2)], 1.0)

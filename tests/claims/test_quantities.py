@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from flint import arb
 
+from attnprune_verify.claims import eigenvalues as enclosing
 from attnprune_verify.claims import excerpts
 from attnprune_verify.claims.batch import problem
 from attnprune_verify.claims.case import Case
@@ -151,3 +152,28 @@ def test_pivots_say_whether_a_matrix_less_a_shift_is_positive_definite(
     with working_precision():
         assert positive_definite(gram, arithmetic.lift(least - 1e-6))
         assert not positive_definite(gram, arithmetic.lift(least + 1e-6))
+
+
+@pytest.mark.parametrize("turn", [0.0, 0.02])
+@pytest.mark.parametrize("size", [0.9, 1.0, 1.1])
+def test_eigenvalues_are_enclosed_whatever_the_vectors(
+    size: float, turn: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nothing rests on the vectors but the width: turned, too long and too short ones enclose the same numbers."""
+    S = np.random.default_rng(0).standard_normal((3, 3))
+    S = S + S.T
+    values, vectors = np.linalg.eigh(S)
+    around = np.array([[np.cos(turn), -np.sin(turn), 0], [np.sin(turn), np.cos(turn), 0], [0, 0, 1]])
+    monkeypatch.setattr(enclosing, "_near_eigenvectors", lambda symmetric: BALL.lift(size * vectors @ around))
+    with working_precision():
+        found = enclosing.eigenvalues(BALL.lift(S))
+        assert all((one + arb(0, 1e-14)).contains(arb(value)) for one, value in zip(found, values[::-1], strict=True))
+
+
+def test_eigenvalues_of_wide_balls_hold_every_matrix_in_them() -> None:
+    """The largest of 1 +- 0.9 and 1.2 +- 0.01 is 1.9 as well as 1.21: order by midpoints alone would miss it."""
+    with working_precision():
+        wide = np.diag([arb(1, 0.9), arb(1.2, 0.01)]) + BALL.lift(np.zeros((2, 2)))
+        largest, least = enclosing.eigenvalues(wide)
+        for first in (0.11, 1.0, 1.89):
+            assert largest.contains(arb(max(first, 1.2))) and least.contains(arb(min(first, 1.2)))

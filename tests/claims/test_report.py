@@ -179,6 +179,18 @@ def test_nodes_do_not_overlap(result: ClaimsResult) -> None:
             assert abs(one.x - other.x) >= WIDTH or abs(one.y - other.y) >= HEIGHT
 
 
+def test_sections_are_in_the_papers_order(result: ClaimsResult) -> None:
+    """The main text, whose sections have numbers, then the appendix, whose sections have letters; so in the text."""
+    from attnprune_verify.report.claims_layout import arrange
+
+    titles = [band.title for band in arrange(result.records).bands if not band.title.startswith("In the text")]
+    assert titles == sorted(titles) and titles[0][0].isdigit() and titles[-1][0].isalpha()
+    console = Console(width=200, record=True, file=io.StringIO(), highlight=False)
+    console.print(render_claims(result), markup=False)
+    text = console.export_text()
+    assert [text.index(f"\n{title}\n") for title in titles] == sorted(text.index(f"\n{title}\n") for title in titles)
+
+
 def test_text_in_the_page_is_escaped(result: ClaimsResult) -> None:
     record = result.records[0]
     claim = replace(record.claim, title="</script><b>", says="<img src=x>")
