@@ -3,6 +3,7 @@
 import json
 import os
 import re
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -10,6 +11,7 @@ import pytest
 from attnprune_verify.claims import excerpts, prior
 from attnprune_verify.claims.core import Strength
 from attnprune_verify.claims.excerpts import quotation
+from attnprune_verify.claims.falsifier import Effort
 from attnprune_verify.claims.registry import claims
 from attnprune_verify.claims.run import assemble, judge_safely
 from attnprune_verify.claims.scope import sentence
@@ -93,3 +95,12 @@ def test_what_is_known_is_said_of_statements_that_exist() -> None:
         assert entry.status in prior.STATUS and entry.reference
         assert entry.searched is None or re.fullmatch(r"\d{4}-\d\d-\d\d", entry.searched)
     assert json.dumps(prior.prior_of(next(claim for claim in claims() if claim.own)))
+
+
+@pytest.mark.parametrize("slack", [-1e-12, 0.0, 1e-12])
+def test_only_a_slack_below_0_is_explained_by_rounding(slack: float) -> None:
+    (claim,) = [one for one in claims() if one.id == "new:bound_p"]
+    (record,) = assemble([judge_safely(claim, Effort(0, 0, 0, 0))]).records
+    record.judgement.nearest = replace(record.judgement.shown, slack=slack)  # type: ignore[type-var]
+    text = "\n".join("".join(span[0] for span in block["spans"]) for block in page_of(record, (), kept=False))
+    assert f"slack {slack:.3g}" in text and ("below 0 by the rounding" in text) is (slack < 0)
