@@ -20,7 +20,7 @@ __all__ = ["command"]
     type=click.Choice(["float64", "float32", "bfloat16", "float16"]),
     default="float32",
     show_default=True,
-    help="Of the inputs, and what the kernel promises.",
+    help="Floating-point format of the inputs, and of the accuracy that the kernel promises.",
 )
 @click.option(
     "--format", "form", type=click.Choice(["text", "json", "junit", "html"]), default="text", show_default=True

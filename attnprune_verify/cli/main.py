@@ -106,7 +106,7 @@ def _run(arguments: list[str] | None) -> int:
     except OSError as error:
         return _complain(f"{error.strerror or error}" + (f": {error.filename!r}" if error.filename else ""))
     except MemoryError:
-        return _complain("this instance needs more memory than there is", INCOMPLETE)
+        return _complain("this needs more memory than there is", INCOMPLETE)
     except BaseException as error:  # nothing of ours raises it, and a panic of a library is no Exception
         return _unforeseen(error)
 

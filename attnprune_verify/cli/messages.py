@@ -19,6 +19,8 @@ def rule_first(error: click.ClickException) -> str:
     if isinstance(error, click.NoSuchOption):
         meant = f"; did you mean {' or '.join(sorted(error.possibilities))}?" if error.possibilities else ""
         return f"an option must be one that --help lists; got {error.option_name!r:.60}{meant}"
+    if isinstance(error, click.BadOptionUsage) and error.message.endswith("requires an argument."):
+        return f"{error.option_name} must be followed by its value"
     param = error.param if isinstance(error, click.BadParameter) else None
     if param is None:
         return error.format_message()

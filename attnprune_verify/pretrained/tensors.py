@@ -188,7 +188,8 @@ def read_json(file: Path) -> dict[str, Any]:
     try:
         content = parse(read_regular(inside(file.parent, file.name)))
     except ValueError as error:
-        raise InvalidInstance(f"{file.name} must be valid JSON; {str(error)[:100]}") from error
+        reason = str(error).removeprefix("must be valid JSON; ")[:100]
+        raise InvalidInstance(f"{file.name} must be valid JSON; {reason}") from error
     if not isinstance(content, dict):
         raise InvalidInstance(f"{file.name} must hold a JSON object; got {type(content).__name__}")
     return content

@@ -61,9 +61,13 @@ def test_a_command_does_the_same_in_one_line(arguments, meant, capsys):
         (["prune-model", "x"], "--out must be given"),
         (["check", "--form", "json"], "an option must be one that --help lists; got '--form'; did you mean"),
         (["campaign", "lem:PL_ineq", "--instances", "0"], "--instances must be a whole number >= 1"),
+        (["audit", "it.py", "--only"], "--only must be followed by its value"),
+        (["check", ".", "--layer", "0", "--text", "it.txt"], "config.json must be valid JSON; Expecting property name"),
     ],
 )
-def test_a_command_states_the_rule_and_then_the_value(arguments, says, capsys):
+def test_a_command_states_the_rule_and_then_the_value(arguments, says, capsys, tmp_path, monkeypatch):
+    (tmp_path / "config.json").write_text("{")
+    monkeypatch.chdir(tmp_path)
     with pytest.raises(SystemExit) as end:
         main(arguments)
     assert end.value.code == 2
