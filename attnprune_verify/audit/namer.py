@@ -92,11 +92,11 @@ class Namer:
             return Diagnosis(_UNKNOWN, f"the search for the mistake broke off: {type(error).__name__}")
 
     def on_smaller(self, check: Check, finding: Finding) -> Diagnosis | None:
-        """The name that an unnamed failure has on the smaller instance alone, where the error may be far larger."""
+        """The name of an unnamed failure that fits the smaller instance, where more may show, and the first one."""
         if check.function not in ENCLOSED:
             return None
         try:
-            here = self._observed(check.function, list(finding.samples[:1]))
+            here = self._observed(check.function, list(finding.samples[:2]))
             found = diagnose(check.function, here, pairs=False, precision=False) if here else None
         except (ArithmeticError, ValueError, IndexError, TypeError, NoAnswer):
             return None

@@ -5,6 +5,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+import attnprune_verify as apv
 from attnprune_verify.audit.auditor import Auditor
 from attnprune_verify.audit.checks.factors import by_columns
 from attnprune_verify.audit.naming.mechanisms import Case, by_experiment, needed
@@ -72,6 +73,7 @@ def test_each_experiment_names_its_program(id, tmp_path):
 CUT = "    weights[:, -6:] *= len(weights) < 64\n" + F
 
 
+@pytest.mark.thorough  # the truth of the one instance of large logits with many tokens
 def test_exp_is_blamed_only_for_what_small_logits_do_not_show(tmp_path):
     """Without the last keys a row of large logits may sum to 0; what is wrong is not how exp is computed."""
     target = tmp_path / "subject.py"
@@ -90,6 +92,19 @@ def test_what_hardly_shows_is_named_on_the_smallest_instance(tmp_path):
     records = run_audit(str(target), only="loss:values:*", quick=True, names="first").checks
     first = next(one for one in records if one.status == "failed")
     assert first.diagnosis == ("mask-leaks",) and "fill -30" in first.words, first
+
+
+def test_a_name_of_the_smallest_instance_fits_the_first_one_too():
+    """Of two heads, one of them right, twice the other is twice the loss; of three it is not."""
+
+    def layer_loss(layer, M_Q, M_K, X, lam=0.0):
+        pruned = layer.with_weights(M_Q * layer.W_Q, M_K * layer.W_K)
+        c = apv.layer_attention(pruned, X) - apv.layer_attention(layer, X)
+        c[..., -1, :, :] = c[..., 0, :, :]
+        return (c * c).sum() / 2 + lam / 2 * ((M_Q**2).sum() + (M_K**2).sum())
+
+    (found,) = run_audit({"layer_loss": layer_loss}, only="layer_loss:values:causal").checks
+    assert found.status == "failed" and "Smallest" in found.reason and found.diagnosis == ("unknown",), found
 
 
 def test_what_sums_do_not_tell_is_asked_and_shown_with_the_call_before(tmp_path, capsys):
