@@ -141,6 +141,7 @@ class _BridgedKernel:
         copiers = tuple(map(_copier, (*inputs, *arrays_by_name)))
         call = self._call(inputs, keywords, how["parts"])
         call = self._replayed(call, how["slot"]) if how.get("replay") else call
+        call = _partial(self.framework.traced, call) if how.get("traced") else call
         result, *copies = [*map(_invoke, (call, *copiers))]
         if how.get("then"):  # the same call on other numbers, before the answer is read
             self._call([self.framework.made(array[..., ::-1], "plain") for array in arrays], keywords, how["parts"])()

@@ -54,6 +54,9 @@ class Framework(Protocol):
     def called(self, function: Callable[..., Any], inputs: list[Any], keywords: dict[str, Foreign]) -> Deferred:
         """The call of a function, to be made."""
 
+    def traced(self, call: Deferred) -> Foreign:
+        """Make a call of which only its exceptions matter."""
+
     def differentiated(
         self, function: Callable[..., Any], inputs: list[Any], keywords: dict[str, Foreign], also: list[str],
         dlse: Foreign = None,
@@ -131,6 +134,9 @@ class _AsWritten:
 
     def called(self, function: Callable[..., Any], inputs: list[Any], keywords: dict[str, Foreign]) -> Deferred:
         return partial(function, *inputs, **keywords)
+
+    def traced(self, call: Deferred) -> Foreign:
+        return call()
 
 
 class _NumPy(_AsWritten):
@@ -287,6 +293,7 @@ class _Jax:
         self.type, self.wide = _numpy_type(dtype), np.dtype(_sums(dtype))
         self.compiled: dict[str, Foreign] = {}  # by the program's text
         self.options: Plain = {}
+        self.tracing = False
         self.seen: set[int] = set()  # functions that have been called, by id
 
     def made(self, values: Foreign, layout: str) -> Foreign:
@@ -344,6 +351,14 @@ class _Jax:
 
         return list(self._at_once(pulled, (do, dlse), *arrays, *(keywords[name] for name in also)))
 
+    def traced(self, call: Deferred) -> Foreign:
+        """Return zeros of the answer's shapes: what a function refuses shows while it is traced, not compiled."""
+        self.tracing = True
+        try:
+            return call()
+        finally:
+            self.tracing = False
+
     def _understood(self) -> Plain:
         """Return the options of the compiler that this version of it has."""
         try:
@@ -365,6 +380,9 @@ class _Jax:
                 return function(*arrays)
 
         try:
+            if self.tracing:
+                shapes = self.jax.eval_shape(folded, *arrays)
+                return self.jax.tree.map(lambda one: np.zeros(one.shape, one.dtype), shapes)
             lowered = self.jax.jit(folded).lower(*arrays)
         except self.jax.errors.JAXTypeError:
             return function(*arrays)

@@ -44,3 +44,21 @@ def test_what_a_function_keeps_from_call_to_call_holds_numbers_though_compiled()
         assert np.array_equal(framework.differentiated(masked, inputs, {}, [])[0][0, 0], right)
     assert np.array_equal(first[0], np.full((1, 1, 2, 2), 2.0))  # the first call's arrays are no tracers
     assert len(framework.compiled) == 3  # two backward, one forward
+
+
+def test_a_traced_call_raises_what_the_function_does_and_compiles_nothing():
+    pytest.importorskip("jax")
+    framework = framework_named("jax", "float32")
+    inputs = [framework.made(np.ones((1, 1, 2, 2)), "plain") for _ in range(4)]
+
+    def refusing(q, k, v, scale=None):
+        if scale is not None:
+            raise NotImplementedError("a scale")
+        return q * k * v
+
+    for _ in range(2):
+        assert framework.traced(framework.called(refusing, inputs[:3], {})).shape == (1, 1, 2, 2)
+    with pytest.raises(NotImplementedError, match="a scale"):
+        framework.traced(framework.called(refusing, inputs[:3], {"scale": 2.0}))
+    gradients = framework.traced(lambda: framework.differentiated(refusing, inputs, {}, []))
+    assert [part.shape for part in gradients] == [(1, 1, 2, 2)] * 3 and not framework.compiled
