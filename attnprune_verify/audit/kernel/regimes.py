@@ -58,8 +58,15 @@ def _plain(maker: Maker) -> tuple[Regime, ...]:
     return (
         Regime(
             "plain",
-            "heads = kv_heads, n = l, no mask",
-            (make("n4", 4, 8, heads=1), make("n7", 7, 5, batch=2, heads=3), make("n16", 16, 4), make("n33", 33, 16)),
+            "heads = kv_heads, n = l, no mask; 17 heads, 17 samples: beyond numbers of four bits",
+            (
+                make("n4", 4, 8, heads=1),
+                make("n7", 7, 5, batch=2, heads=3),
+                make("h17", 3, 4, heads=17),
+                make("b17", 3, 4, batch=17, heads=1),
+                make("n16", 16, 4),
+                make("n33", 33, 16),
+            ),
             required=True,
         ),
         Regime("smallest", "one query, one key, one feature", one),
@@ -168,9 +175,9 @@ def _sizes(maker: Maker) -> tuple[Regime, ...]:
         ),
         Regime(
             "head sizes",
-            "m from 2 to 256",
-            (make("h2", 6, 2), make("h64", 6, 64, heads=1, causal=True), make("h80", 6, 80, heads=1),
-             make("h128", 6, 128, heads=1, causal=True), make("h256", 6, 256, heads=1)),
+            "m from 2 to 256, and n = l = m = mv: no size tells the layout",
+            (make("h2", 6, 2), make("square24", 24, 24), make("h64", 6, 64, heads=1, causal=True),
+             make("h80", 6, 80, heads=1), make("h128", 6, 128, heads=1, causal=True), make("h256", 6, 256, heads=1)),
         ),
     )  # fmt: skip
 
