@@ -113,7 +113,7 @@ def covering(
     weak : sequence of str
         Factors that take part in pairs only, and in `more`.
     hiding : sequence of Hiding
-        What hides other factors: its rows count for those only where a combination has the hiding levels itself.
+        Levels that hide other factors: rows with them count for those only where a combination has the levels itself.
 
     Yields
     ------

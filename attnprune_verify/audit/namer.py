@@ -225,15 +225,15 @@ class Namer:
         return diagnose(name, here, pairs=False, precision=False) if here else Diagnosis(_UNKNOWN, "")
 
     def _tamed(self, check: Check, finding: Finding) -> tuple[Check, Finding]:
-        """The failure with small logits, where it shows there, too: that exp overflows is not what is wrong then.
+        """Return the failure on the same instance with small logits, if it fails there too; else the failure itself.
 
         A sum over the last tile alone is 0 beside logits of thousands, and any wrong mask picks one entry a row.
         """
         name, large = check.function, [one for one in finding.samples if _towering(one)]
         if len(large) < len(finding.samples) or self._in_general(name) is not None:
             return check, finding
-        for sample in large[:1]:
-            factor = (_TAME / max(sample.largest[-2:])) ** 0.5
+        if large and np.isfinite(top := max(large[0].largest[-2:])):
+            sample, factor = large[0], (_TAME / top) ** 0.5
             tame = sample.changed(X=(sample.X * factor).astype(sample.X.dtype), name=f"{sample.name}-scaled").exact()
             if not _towering(tame) and Case(self.context, name, tame).fails():
                 return replace(check, stability=False, says=f"on {tame.describe()}"), replace(finding, samples=(tame,))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import cmp_to_key
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -66,10 +67,16 @@ def eigenvalues(symmetric: _Balls) -> list[arb]:
     beside = near_diagonal * (1 - np.eye(len(symmetric), dtype=int))
     radius = BALL.largest(np.abs(beside).sum(axis=1)).upper()
     factor = (1 / (1 + arb(spread))).union(1 / (1 - arb(spread)))
-    diagonal = sorted(np.diag(near_diagonal), key=float, reverse=True)
+    diagonal = sorted(np.diag(near_diagonal), key=cmp_to_key(_by_midpoint), reverse=True)
     # sorting by midpoints moves an enclosure by at most its own radius, which is added
     blur = BALL.largest([arb(entry.rad()) for entry in diagonal]).upper() * 2
     return [(entry + arb(0, radius + blur)) * factor for entry in diagonal]
+
+
+def _by_midpoint(first: arb, second: arb) -> int:
+    """Compare the midpoints exactly: as floats, two of them may be one or 0."""
+    less, more = first.mid() < second.mid(), first.mid() > second.mid()
+    return int(more) - int(less)
 
 
 def _near_eigenvectors(symmetric: _Balls) -> _Balls:
@@ -79,7 +86,10 @@ def _near_eigenvectors(symmetric: _Balls) -> _Balls:
     """
     middle = _midpoints(symmetric + symmetric.T) / 2
     plain = middle.astype(float)
-    vectors: _Balls = BALL.lift(np.linalg.eigh(plain)[1] if np.isfinite(plain).all() else np.eye(len(plain)))
+    try:
+        vectors: _Balls = BALL.lift(np.linalg.eigh(plain)[1] if np.isfinite(plain).all() else np.eye(len(plain)))
+    except np.linalg.LinAlgError:  # no convergence: Jacobi's rotations begin at the axes
+        vectors = BALL.lift(np.eye(len(plain)))
     for _ in range(int(ctx.prec / _FLOAT_BITS).bit_length()):
         vectors = _midpoints(vectors @ (BALL.lift(3 * np.eye(len(plain))) - vectors.T @ vectors) / 2)
     turned = vectors.T @ middle @ vectors

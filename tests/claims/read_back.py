@@ -187,13 +187,13 @@ def _pairs(relation: Any) -> Iterator[Pair]:
 
 
 def _holds(link: Link, scope: Scope, exactly: bool = False) -> bool:
-    """Whether a condition is met, up to rounding or exactly."""
+    """Return whether a condition is met, up to rounding or exactly."""
     relation = {"<": operator.lt, "<=": operator.le, "=": operator.eq}[link.relation]
     return all(relation(a, b) or (not exactly and link.relation != "<" and _close(a, b)) for a, b in link.values(scope))
 
 
 def _of_a_step(link: Link) -> bool:
-    """Whether a condition bounds the step of a descent, which the check then takes as long."""
+    """Return whether a condition bounds the step of a descent, which the check then takes as long."""
     return link.small.kind == "letter" and link.small.text == "eta"
 
 

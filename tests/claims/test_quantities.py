@@ -12,7 +12,7 @@ from attnprune_verify.claims import eigenvalues as enclosing
 from attnprune_verify.claims import excerpts
 from attnprune_verify.claims.batch import problem
 from attnprune_verify.claims.case import Case
-from attnprune_verify.claims.eigenvalues import extreme_eigenvalues, positive_definite, spectral_norm
+from attnprune_verify.claims.eigenvalues import eigenvalues, extreme_eigenvalues, positive_definite, spectral_norm
 from attnprune_verify.claims.quantities import Quantities, variance
 from attnprune_verify.claims.trajectory import descend
 from attnprune_verify.errors import InvalidInstance
@@ -177,3 +177,18 @@ def test_eigenvalues_of_wide_balls_hold_every_matrix_in_them() -> None:
         largest, least = enclosing.eigenvalues(wide)
         for first in (0.11, 1.0, 1.89):
             assert largest.contains(arb(max(first, 1.2))) and least.contains(arb(min(first, 1.2)))
+
+
+@pytest.mark.parametrize(
+    "diagonal",
+    [("1", "1.00000000000000000086736173798840354720596224069595336914"), ("1e-350", "1e-330", "1")],
+    ids=["equal as floats", "0 as floats"],
+)
+def test_eigenvalues_are_enclosed_in_their_order_though_floats_cannot_tell_them_apart(diagonal):
+    with working_precision():
+        entries = [arb(one) for one in diagonal]
+        matrix = np.array(
+            [[entries[i] if i == j else arb(0) for j in range(len(entries))] for i in range(len(entries))]
+        )
+        found = eigenvalues(matrix)
+        assert all(ball.contains(entry) for ball, entry in zip(found, reversed(entries), strict=True))

@@ -41,7 +41,7 @@ def parts(claim: Claim) -> dict[str, bool]:
 
 
 def weakened(claim: Claim, drawn: Drawn) -> Iterator[tuple[str, str, Said]]:
-    """What is done, to which part, and what the claim says after it."""
+    """Yield the change, the part, and the relations of each case after it."""
     for part, scales in parts(claim).items():
         if scales:
             yield "1 % weaker", part, each(drawn, lambda case, one, part=part: weaker(one, part))
@@ -56,7 +56,7 @@ def weaker(one: Relation, part: str) -> Relation:
 
 
 def each(drawn: Drawn, change: Callable[[Case, Relation], Relation | None]) -> Said:
-    """What is said on each case, relation by relation changed or dropped."""
+    """Return the relations of each case, changed or dropped one by one."""
     changed = {}
     with working_precision():
         for case in drawn.cases:

@@ -33,8 +33,8 @@ _SEEN = 0.95  # chosen: the usual level
 
 def scale_checks(function: str) -> Iterator[Check]:
     """Large sizes and rare errors, for the functions with values."""
-    seen = f"an error on {_rate(_RARE):.1%} of them is seen with probability {_SEEN:.0%}"
-    yield check(function, "rare-errors", f"right on up to {_RARE} random instances: {seen}", _rare)
+    seen = f"an error on {_rate(_FEWEST):.1%} to {_rate(_RARE):.1%} of them is seen with probability {_SEEN:.0%}"
+    yield check(function, "rare-errors", f"right on {_FEWEST} to {_RARE} random instances: {seen}", _rare)
     yield check(function, "values:sizes", "right values up to n = 1100 and d = 1100", _sizes)
 
 

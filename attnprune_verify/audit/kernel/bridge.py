@@ -141,7 +141,6 @@ class _BridgedKernel:
         copiers = tuple(map(_copier, (*inputs, *arrays_by_name)))
         call = self._call(inputs, keywords, how["parts"])
         call = self._replayed(call, how["slot"]) if how.get("replay") else call
-        call = _partial(self.framework.traced, call) if how.get("traced") else call
         result, *copies = [*map(_invoke, (call, *copiers))]
         if how.get("then"):  # the same call on other numbers, before the answer is read
             self._call([self.framework.made(array[..., ::-1], "plain") for array in arrays], keywords, how["parts"])()
@@ -182,7 +181,7 @@ class _BridgedKernel:
             dlse = keywords.get("dlse")
             given |= {} if dlse is None else {"return_lse": True}
             return _partial(self.framework.differentiated, self.function, inputs, given, also, dlse)
-        return self.framework.called(self.function, inputs, keywords)
+        return _partial(self.function, *inputs, **keywords)
 
     def _replayed(self, call: Deferred, slot: str) -> Deferred:
         """The call on a slot's arrays, recorded when they were made."""

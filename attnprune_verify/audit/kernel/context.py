@@ -115,13 +115,13 @@ class KernelContext:
             needed = {"return_lse" if name == "dlse" else name for name in needed - {"wanted"}}
         return sorted(name for name in needed if not self.has(function, name))
 
-    def answer(self, function: str, sample: Sample, **more: Foreign) -> Reply:
-        """Return what the function returns on a sample, in fresh contiguous arrays; asked once, `more` as of `ask`."""
+    def answer(self, function: str, sample: Sample) -> Reply:
+        """Return what the function returns on a sample, in fresh contiguous arrays; asked once."""
         key = (function, id(sample))
         if key not in self._replies:
             self._held.append(sample)
             try:
-                self._replies[key] = self.ask(function, sample, **more)
+                self._replies[key] = self.ask(function, sample)
             except NoAnswer as none:
                 self._replies[key] = none
         found = self._replies[key]

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import importlib
 from collections.abc import Callable
-from functools import partial
 from typing import Any, Protocol
 
 import numpy as np
@@ -50,12 +49,6 @@ class Framework(Protocol):
         NotImplementedError
             Where nothing can be recorded.
         """
-
-    def called(self, function: Callable[..., Any], inputs: list[Any], keywords: dict[str, Foreign]) -> Deferred:
-        """The call of a function, to be made."""
-
-    def traced(self, call: Deferred) -> Foreign:
-        """Make a call of which only its exceptions matter."""
 
     def differentiated(
         self, function: Callable[..., Any], inputs: list[Any], keywords: dict[str, Foreign], also: list[str],
@@ -129,17 +122,7 @@ def _paired(result: Foreign, do: Foreign, dlse: Foreign) -> list[tuple[Foreign, 
     return [(result, do)] if dlse is None else list(zip(result, (do, dlse), strict=True))
 
 
-class _AsWritten:
-    """A framework that runs a function operation by operation."""
-
-    def called(self, function: Callable[..., Any], inputs: list[Any], keywords: dict[str, Foreign]) -> Deferred:
-        return partial(function, *inputs, **keywords)
-
-    def traced(self, call: Deferred) -> Foreign:
-        return call()
-
-
-class _NumPy(_AsWritten):
+class _NumPy:
     differentiates = False
 
     def __init__(self, dtype: str) -> None:
@@ -183,7 +166,7 @@ class _NumPy(_AsWritten):
         raise TypeError("NumPy does not differentiate")
 
 
-class _Torch(_AsWritten):
+class _Torch:
     differentiates = True
 
     def __init__(self, dtype: str, device: str) -> None:
@@ -293,8 +276,6 @@ class _Jax:
         self.type, self.wide = _numpy_type(dtype), np.dtype(_sums(dtype))
         self.compiled: dict[str, Foreign] = {}  # by the program's text
         self.options: Plain = {}
-        self.tracing = False
-        self.seen: set[int] = set()  # functions that have been called, by id
 
     def made(self, values: Foreign, layout: str) -> Foreign:
         return self._there(values.astype(self.type))
@@ -324,16 +305,6 @@ class _Jax:
             raise TypeError(f"returns {array.dtype}, not real numbers")
         return array.astype(np.float64), array.dtype.name
 
-    def called(
-        self, function: Callable[..., Foreign], inputs: list[Foreign], keywords: dict[str, Foreign]
-    ) -> Deferred:  # fmt: skip
-        """The call compiled as a whole, but for the first: what that keeps of its arrays are numbers."""
-        given = partial(function, **keywords)
-        if id(function) in self.seen:
-            return partial(self._at_once, given, *inputs)
-        self.seen.add(id(function))
-        return partial(given, *inputs)
-
     def differentiated(
         self, function: Callable[..., Foreign], inputs: list[Foreign], keywords: dict[str, Foreign], also: list[str],
         dlse: Foreign = None,
@@ -351,43 +322,35 @@ class _Jax:
 
         return list(self._at_once(pulled, (do, dlse), *arrays, *(keywords[name] for name in also)))
 
-    def traced(self, call: Deferred) -> Foreign:
-        """Return zeros of the answer's shapes: what a function refuses shows while it is traced, not compiled."""
-        self.tracing = True
-        try:
-            return call()
-        finally:
-            self.tracing = False
-
     def _understood(self) -> Plain:
         """Return the options of the compiler that this version of it has."""
         try:
             self.jax.jit(abs).lower(1.0).compile(_COMPILED_AS_WRITTEN | _PLAINLY)
-        except RuntimeError:  # it names an option that it does not have
+        except RuntimeError:  # this version of the compiler lacks one of the options
             return _COMPILED_AS_WRITTEN
         return _COMPILED_AS_WRITTEN | _PLAINLY
 
-    def _at_once(self, function: Callable[..., Foreign], *arrays: Foreign) -> Foreign:
-        """Return what a function returns, compiled as a whole: operation by operation costs five times the time.
+    def _at_once(self, function: Callable[..., list[Foreign]], *arrays: Foreign) -> list[Foreign]:
+        """Return the results of a function compiled as a whole: operation by operation costs five times the time.
 
-        The function is traced anew by each call, so that what it keeps between calls shows; one that reads its
-        numbers while it is traced runs operation by operation. What depends on no array is computed while the function
-        is traced: a mask that it keeps for each shape holds numbers.
+        The function is traced anew by each call, so that what it keeps between calls shows; what depends on no array
+        is computed while it is traced, so that a mask kept for a shape holds numbers. A function that cannot be traced,
+        or that calls back into Python, runs operation by operation.
         """
 
-        def folded(*arrays: Foreign) -> Foreign:
+        def folded(*arrays: Foreign) -> list[Foreign]:
             with self.jax.ensure_compile_time_eval():
                 return function(*arrays)
 
         try:
-            if self.tracing:
-                shapes = self.jax.eval_shape(folded, *arrays)
-                return self.jax.tree.map(lambda one: np.zeros(one.shape, one.dtype), shapes)
             lowered = self.jax.jit(folded).lower(*arrays)
-        except self.jax.errors.JAXTypeError:
+        except Exception:  # as where arrays have methods that their stand-ins lack: what the call itself raises counts
             return function(*arrays)
         text = lowered.as_text()
+        if "callback" in text:  # which the text names by a number alone
+            return function(*arrays)
         if text not in self.compiled:
             self.options = self.options or self._understood()
             self.compiled[text] = lowered.compile(self.options)
-        return self.compiled[text](*arrays)
+        results: list[Foreign] = self.compiled[text](*arrays)
+        return results

@@ -185,7 +185,7 @@ def _masked(sample: Sample, kind: str, index: int, rank: str, empty: bool) -> Sa
     cut = sample.causal or sample.window is not None
     late = cut and not (sample.causal and sample.conventions.bottom_right)  # keys past the last query are seen by few
     mask = np.asarray(_mask(kind, n, length, rng, index, min(n, length) if late else length))
-    for i in np.flatnonzero(~(mask & allowed).any(axis=1)):
+    for i in np.flatnonzero(~(mask & allowed).any(axis=1) & allowed.any(axis=1)):
         mask[i, rng.choice(np.flatnonzero(allowed[i]))] = True
     if empty:
         mask[index % 3 :: 3] = False

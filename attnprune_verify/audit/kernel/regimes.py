@@ -175,7 +175,7 @@ def _sizes(maker: Maker) -> tuple[Regime, ...]:
         ),
         Regime(
             "head sizes",
-            "m from 2 to 256, and n = l = m = mv: no size tells the layout",
+            "m from 2 to 256, and n = l = m = mv: sizes that do not determine the layout",
             (make("h2", 6, 2), make("square24", 24, 24), make("h64", 6, 64, heads=1, causal=True),
              make("h80", 6, 80, heads=1), make("h128", 6, 128, heads=1, causal=True), make("h256", 6, 256, heads=1)),
         ),

@@ -207,7 +207,7 @@ class Sample:
 
     @property
     def pull(self) -> Array | None:
-        """Return the cotangent of the natural logarithm, d lse' / d lse = 1 / log(base) of the one that comes out."""
+        """Return the cotangent of the natural logarithm, d lse' / d lse = 1 / log(base) of the returned logarithm."""
         return None if self.dlse is None else self.dlse / self.conventions.unit
 
     @property

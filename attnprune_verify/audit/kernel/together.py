@@ -108,7 +108,7 @@ def _refuses(context: KernelContext, function: str, features: tuple[str, ...]) -
 
 def _raises(context: KernelContext, function: str, sample: Sample) -> bool:
     try:
-        context.answer(function, sample, traced=True)
+        context.answer(function, sample)
     except SubjectLost:
         raise
     except Refused:

@@ -7,6 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from attnprune_verify.audit.kernel.conventions import Conventions
 from attnprune_verify.audit.kernel.interactions import _WEAK, FACTORS, interaction, rows
 
 PATH = Path(__file__).parent / "wrong" / "parts.py"
@@ -21,9 +22,9 @@ SEEN = 1e-3  # of the largest entry: far above what rounding explains in any for
 
 
 def outputs(sample):
-    """Return o and the gradients of a right kernel."""
-    features = {name: getattr(sample, name) for name in WITHOUT if name != "dropout"}
-    features |= {"dropout_mask": sample.dropout, "dropout_keep": sample.keep}
+    """Return o and the gradients of a right kernel; causal limit and window, of any convention, are parts of its mask."""
+    features = {name: getattr(sample, name) for name in WITHOUT if name not in ("dropout", "causal", "window")}
+    features |= {"mask": sample.allowed, "dropout_mask": sample.dropout, "dropout_keep": sample.keep}
     arrays = sample.q, sample.k, sample.v
     with np.errstate(all="ignore"):
         o = RIGHT.attention(*arrays, **features)
@@ -34,11 +35,11 @@ def shows(right, other):
     return np.abs(right - other).max() > SEEN * np.abs(right).max()
 
 
-def silent(asked, strength, aside=()):
+def silent(asked, strength, aside=(), conventions=None):
     """Return the combinations of a feature with other levels that no row shows to be left out, forward or backward."""
     hidden, shown = set(), (set(), set())
     for place, row in enumerate(asked):
-        sample = interaction(row, 0, "float32", place)
+        sample = interaction(row, 0, "float32", place, conventions)
         right = outputs(sample)
         present = [
             (factor, level)
@@ -58,17 +59,20 @@ def silent(asked, strength, aside=()):
     return [{met for met in hidden - seen if met[0] != wide} for seen in shown]
 
 
-def test_every_pair_shows():
+@pytest.mark.parametrize("alignment", ["top-left", "bottom-right"])
+def test_every_pair_shows(alignment):
     few = {
         frozenset({("mask", "band"), ("window", 2)}),  # both leave the same keys
         frozenset({("mask", "band"), ("lengths", "fewer queries")}),
         frozenset({("mask", "last or first keys"), ("window", 2)}),
         frozenset({("window", 2), ("m", "large")}),
     }
-    assert all({frozenset(met) for met in found} <= few for found in silent(rows(frozenset(), 2), 2))
+    asked = rows(frozenset(), 2, bottom_right=alignment == "bottom-right")
+    found = silent(asked, 2, conventions=Conventions(causal_alignment=alignment))
+    assert all({frozenset(met) for met in one} <= few for one in found), found
 
 
 @pytest.mark.thorough
 def test_nearly_every_triple_shows():
     found = silent(rows(frozenset(), 3), 3, aside=_WEAK)
-    assert all(len(one) <= 47 for one in found), found  # as measured: may only fall; 81 without what rows know to hide
+    assert all(len(one) <= 47 for one in found), found  # as measured: may only fall; 81 without `hiding`
