@@ -130,7 +130,7 @@ def bugs(results: list[tuple[WrongKernel, list[Record]]]) -> str:
     for wrong, records in results:
         failed = [one for one in records if one.status == "failed"]
         names = list(dict.fromkeys(id for one in failed for id in one.diagnosis))
-        found, named = found + bool(failed), named + (set(wrong.names) <= set(names))
+        found, named = found + bool(failed), named + (wrong.names != ("unknown",) and set(wrong.names) <= set(names))
         by = failed[0].name if failed else "nothing"
         by += f" and {len(failed) - 1} more" if len(failed) > 1 else ""
         assert wrong.issue is not None

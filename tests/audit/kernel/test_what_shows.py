@@ -22,7 +22,7 @@ SEEN = 1e-3  # of the largest entry: far above what rounding explains in any for
 
 
 def outputs(sample):
-    """Return o and the gradients of a right kernel; causal limit and window, of any convention, are parts of its mask."""
+    """Return o and the gradients of a right kernel, whose mask has the causal limit and the window."""
     features = {name: getattr(sample, name) for name in WITHOUT if name not in ("dropout", "causal", "window")}
     features |= {"mask": sample.allowed, "dropout_mask": sample.dropout, "dropout_keep": sample.keep}
     arrays = sample.q, sample.k, sample.v
