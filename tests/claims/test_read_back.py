@@ -32,7 +32,7 @@ BLIND = {
     "lem:lower_bound_p-full": 2, "lem:lower_bound_p_informal-full": 2, "lem:lower_bound_p_row-full": 2,
     "fix:lower_bound_p-any": 4, "fix:lower_bound_p_row-any": 4, "new:confinement-any": 2,
     "new:confinement_sharp-any": 2, "new:our_convergence_sharp-any": 1, "fix:our_convergence-any": 2,
-    "new:armijo_step-any": 7,
+    "new:armijo_step-any": 7, "exp:lam_in_unit_interval-literal": 2,
 }  # fmt: skip
 """Changes that no case tells, so that the ledger alone notices them: ``<=`` for ``=`` where an instance is named or
 where every case meets an equation among the conditions, a condition that no case meets with equality (steps

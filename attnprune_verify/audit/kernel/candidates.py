@@ -41,10 +41,10 @@ def candidates(function: str, observed: list[Observation], indices: list[int]) -
     yield from _fixed(function)
     wrong = [one for one in observed if one.failed and all(np.isfinite(one.parts[i]).all() for i in indices)]
     if wrong:
-        yield from _factors(function, wrong, indices)
         if function == FORWARD:
-            yield from _epsilons(wrong)
-        else:
+            yield from _epsilons(wrong)  # before a factor: in rows with one key both are one
+        yield from _factors(function, wrong, indices)
+        if function == BACKWARD:
             yield from _known_epsilons(function)
             yield from _varying(wrong, indices)
         yield from _scales(function, wrong, indices)
