@@ -95,7 +95,7 @@ def test_what_hardly_shows_is_named_on_the_smallest_instance(tmp_path):
 
 
 def test_a_name_of_the_smallest_instance_fits_the_first_one_too():
-    """Of two heads, one of them right, twice the other is twice the loss; of three it is not."""
+    """A head counted twice doubles the loss of two heads, one of them right; with three heads it does not."""
 
     def layer_loss(layer, M_Q, M_K, X, lam=0.0):
         pruned = layer.with_weights(M_Q * layer.W_Q, M_K * layer.W_K)

@@ -50,7 +50,7 @@ def test_gradient_loss_and_curvature(case: Case) -> None:
 def test_what_no_mask_changes_is_computed_once_on_a_whole_descent(monkeypatch: pytest.MonkeyPatch) -> None:
     """The work is counted: a softmax a step and sample, one dense one a sample, and one norm of the operator."""
     softmaxes, norms = [], []
-    softmax, PiA = Quantities._softmax, Quantities.PiA.compute  # type: ignore[attr-defined]
+    softmax, PiA = Quantities._softmax, Quantities.PiA.compute  # type: ignore[attr-defined]  # of the descriptor
     monkeypatch.setattr(Quantities, "_softmax", lambda q, logits: softmaxes.append(1) or softmax(q, logits))
     monkeypatch.setattr(Quantities.PiA, "compute", lambda q: norms.append(1) or PiA(q))
     whole = problem(Quantities(CASES[1].but(others=np.stack([CASES[1]["X"][::-1]]))))

@@ -60,7 +60,7 @@ def test_a_page_has_the_papers_words_then_what_is_judged_then_what_was_found() -
     (claim,) = [one for one in TEXT if one.id == "exp:exact_proportion"]
     (record,) = assemble([judge_safely(claim)]).records
     text = "\n".join("".join(span[0] for span in block["spans"]) for block in page_of(record, (), kept=False))
-    wanted = ("the paper's words", quotation(claim.id).text, claim.formula, claim.finding)  # type: ignore[union-attr]
+    wanted = ("the paper's words", quotation(claim.id).text, claim.formula, claim.finding)  # type: ignore[union-attr]  # texts of the paper are quoted
     places = [text.index(words) for words in wanted]
     assert places == sorted(places) and "line 360" not in text.partition("judged")[2]
 

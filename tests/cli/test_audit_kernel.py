@@ -37,7 +37,7 @@ def wrong(tmp_path_factory):
 
 
 def test_the_result_is_right_in_every_format(wrong, tmp_path, audit_kernel, monkeypatch):
-    """As JSON by the command; then as JUnit, HTML and one sentence, from the result of that run."""
+    """The command writes JSON; JUnit, HTML and one sentence come from the result of that run."""
     results, run = [], auditing.run_kernel_audit
     monkeypatch.setattr(auditing, "run_kernel_audit", lambda *a, **o: results.append(run(*a, **o)) or results[0])
     out = tmp_path / "report.json"

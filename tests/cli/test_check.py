@@ -70,7 +70,7 @@ def run_once(monkeypatch):
 
 @pytest.mark.usefixtures("run_once")
 def test_default_instance_is_the_papers_and_its_failed_assumptions_come_first(cli):
-    """As JSON and as text."""
+    """JSON and text list the instance and the failed assumptions."""
     code, out, _ = cli("check", "--format", "json")
     report = as_json(out)
     assert code == 0 and report["outcome"] == "passed"
@@ -239,7 +239,7 @@ AN_ASSUMPTION_FAILS = Instance(np.eye(2), np.ones((2, 2)), lam=2.0)
 @pytest.mark.parametrize("form", ["text", "json"])
 @pytest.mark.parametrize(("strict", "code"), [((), 0), (("--strict",), 1)])
 def test_a_reader_that_goes_away_is_no_failure(saved, monkeypatch, pipe_without_reader, form, strict, code):
-    """As `| true` does: exit code 1 would say that the gradient was refuted; nor is a failure a success."""
+    """`| true` closes the stream early: exit code 1 would mean a refuted gradient, and a failure stays a failure."""
     path = str(saved(AN_ASSUMPTION_FAILS))
     with open(pipe_without_reader, "w") as stdout, pytest.raises(SystemExit) as end:  # closing it writes what is left
         monkeypatch.setattr(sys, "stdout", stdout)

@@ -67,7 +67,7 @@ def test_the_corpus_is_the_pinned_one_and_the_first_checker_rejects_all_of_it(mo
 
 
 def test_the_corpus_is_written_where_nothing_is_overwritten(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Of each part its first two."""
+    """The first two traps of each part are written; the whole corpus would take longer."""
     few = {title: [trap for trap in traps if not walks(trap.content)][:2] for title, traps in parts().items()}
     files = {trap.name + ".json": trap.content for traps in few.values() for trap in traps}
     for name, value in {"parts": lambda: few, "invalid": lambda: files, "index": corpus.index.__wrapped__}.items():

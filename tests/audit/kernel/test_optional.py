@@ -53,6 +53,7 @@ def thorough(*values):
         thorough("gradient of the sinks has the wrong sign", "sinks-gradient"),
         thorough("dropout on the wrong factor in backward", "dropout"),
         thorough("packed keys start where the queries do", "packed"),
+        ("packed backward without the cap", "packed"),
     ],
 )
 def test_a_wrong_part_fails_by_name(id, check, tmp_path):
