@@ -28,12 +28,12 @@ class Fixed(NamedTuple):
 
 
 def fixed(array: NDArray[Any], bits: int) -> Fixed:
-    """Convert floats or fractions, rounding to multiples of 2**-bits times the largest magnitude (or better)."""
+    """Convert floats exactly, other fractions to multiples of 2**-bits times the largest magnitude."""
     ratios = [value.as_integer_ratio() for value in array.astype(object).flat]
     largest = max((abs(top).bit_length() - bottom.bit_length() for top, bottom in ratios if top), default=0)
     places = bits - largest
-    if all(bottom & (bottom - 1) == 0 for _, bottom in ratios):  # floats: exact at this many binary places
-        places = min(places, max(bottom.bit_length() for _, bottom in ratios) - 1)
+    if all(bottom & (bottom - 1) == 0 for _, bottom in ratios):  # floats: at this many binary places
+        places = max(bottom.bit_length() for _, bottom in ratios) - 1
     up, down = max(places, 0), max(-places, 0)
     integers = np.empty(len(ratios), dtype=object)
     integers[:] = [((top << (up + 1)) // (bottom << down) + 1) >> 1 for top, bottom in ratios]

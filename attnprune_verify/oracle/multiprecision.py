@@ -178,55 +178,51 @@ class Literal:
 
     def at_M(self) -> Any:
         """L(M)."""
-        steps = [np.zeros(part.shape) for part in self._at.masks]
-        return self._line(steps, 0)[0](0) + self._lam * self._square(steps, 0)[0] / 2
+        return self._line([np.zeros(part.shape) for part in self._at.masks], 0)[0](0) + self._size(self._at.masks) / 2
 
     def slope(self, *direction: ArrayLike) -> Any:
         """d/dt L(M + tD) at t = 0 by a central difference."""
-        line, halvings = self._line(self._at.directions(*direction), round(self._digits * math.log2(10) / 3))
-        return _global((line(1) - line(-1)) * self._mp.mpf(2) ** (halvings - 1))
+        steps = self._at.directions(*direction)
+        line, halvings = self._line(steps, round(self._digits * math.log2(10) / 3))
+        return _global((line(1) - line(-1)) * self._mp.mpf(2) ** (halvings - 1) + self._size(self._at.masks, steps))
 
     def curvature(self, *direction: ArrayLike) -> Any:
         """d^2/dt^2 L(M + tD) at t = 0 by a second difference."""
-        line, halvings = self._line(self._at.directions(*direction), round(self._digits * math.log2(10) / 4))
-        return _global((line(1) - 2 * line(0) + line(-1)) * self._mp.mpf(2) ** (2 * halvings))
+        steps = self._at.directions(*direction)
+        line, halvings = self._line(steps, round(self._digits * math.log2(10) / 4))
+        return _global((line(1) - 2 * line(0) + line(-1)) * self._mp.mpf(2) ** (2 * halvings) + self._size(steps))
 
     def _line(self, steps: Sequence[_Matrix], halvings: int) -> tuple[_Line, int]:
-        """The function s -> L(M + s h D) - lam/2 ||M||^2 for integers s, and the number of halvings in h = 2**-number.
+        """The function s -> L(M + s h D) without the regulariser for integers s, and the number of halvings in h.
 
-        `halvings` are counted from where the logits move by about 1, or M by about its size (at least 1): so the step
-        suits weights and masks of any scale. The constant is left out because it may dwarf everything that varies.
+        h = 2**-number; `halvings` are counted from where the logits move by about 1, which suits weights and masks of
+        any scale. The regulariser's differences are exact for any h and are left to the caller: the part that varies
+        here would hide a small lam.
         """
         moves = self._moves(steps)
-        by, at = (max(_log2(self._fixed(part)) for part in parts) for parts in (steps, self._at.masks))
-        reach = max(by - max(at, 0.0), *(_log2(part) / i for _, powers in moves for i, part in enumerate(powers) if i))
-        halvings += int(reach) if by > -math.inf else 0
+        reach = max(_log2(part) / i for _, powers in moves for i, part in enumerate(powers) if i)
+        halvings += int(reach) if reach > -math.inf else 0
         lines = []
         for head, powers in moves:
             scaled = [Fixed(part.integers, part.exponent - i * halvings) for i, part in enumerate(powers)]
             lines.append((head, *aligned(scaled)))
-        squares = self._square(steps, halvings)
 
         def value(s: int) -> Any:
             misfit = self._mp.zero
             for dense, (head, powers, exponent) in zip(self._dense, lines, strict=True):
                 logits = sum(part * s**i for i, part in enumerate(powers))
                 misfit += self._distance(self._softmax(head, [np.asarray(logits)], exponent), dense)
-            size = squares[1] * s + squares[2] * s**2
-            return misfit / (2 * len(self._tokens)) + self._lam * size / 2
+            return misfit / (2 * len(self._tokens))
 
         return value, halvings
 
-    def _square(self, steps: Sequence[_Matrix], halvings: int) -> list[Any]:
-        """The coefficients of 1, s, s^2 in ||M + s 2**-halvings D||^2."""
-        totals = [self._mp.zero] * 3
-        for mask, step in zip(self._at.masks, steps, strict=True):
-            at, by = self._fixed(mask), self._fixed(step)
-            by = Fixed(by.integers, by.exponent - halvings)
-            for power, (left, right, times) in enumerate(((at, at, 1), (at, by, 2), (by, by, 1))):
-                total = int((left.integers * right.integers).sum())
-                totals[power] += times * self._mp.ldexp(total, left.exponent + right.exponent)
-        return totals
+    def _size(self, left: Sequence[_Matrix], right: Sequence[_Matrix] | None = None) -> Any:
+        """lam <A, B>, with B = A by default; <A, B> exactly."""
+        total = self._mp.zero
+        for one, other in zip(left, left if right is None else right, strict=True):
+            entries = _times(self._fixed(one), self._fixed(other))
+            total += self._mp.ldexp(int(entries.integers.sum()), entries.exponent)
+        return self._lam * total
 
     def _number(self, value: Any) -> Any:
         top, bottom = value.item().as_integer_ratio() if isinstance(value, np.generic) else value.as_integer_ratio()

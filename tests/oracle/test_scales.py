@@ -10,6 +10,7 @@ from attnprune_verify.instance.problem import Instance, LayerInstance
 from attnprune_verify.model import gradient as reference_gradient
 from attnprune_verify.oracle import multiprecision, taylor
 from attnprune_verify.oracle.inputs import fused
+from attnprune_verify.oracle.running_error import gradient_error
 from attnprune_verify.oracle.verdict import ORACLES, against, judge_gradient
 from tests.oracle.problems import closed_form, random_problem
 
@@ -119,3 +120,23 @@ def test_steps_of_ordinary_problems_stay_as_calibrated():
     problem.M = np.clip(problem.M, 0, 1)
     found = taylor.taylor_verdict(problem.M, closed_form(problem), *problem.args[1:], rng=np.random.default_rng(0))
     assert found.status == "passed" and abs(found.slope - 2) < 0.01
+
+
+@pytest.mark.parametrize("lam", [0.0, 1e-30])
+@pytest.mark.parametrize("small", [0.0, 1e-300, 1e-45])
+@pytest.mark.parametrize("where", ["weight", "feature", "token"])
+def test_entries_far_below_the_others_are_neither_blamed_nor_believed(where, small, lam):
+    """Each entry is judged at its own size: what is lost beside a loss near 1 is the oracle's, not the gradient's."""
+    X, W, M = mild(4)
+    X, W = X.copy(), W.copy()
+    {"weight": W[1], "feature": X[:, 1], "token": X[1]}[where][...] *= small
+    at, right = fused(M, X, W, lam), reference_gradient(M, X, W, lam)
+    instance = Instance(X, W, M=M, lam=lam)
+    found = judge_gradient(instance, right, rng=np.random.default_rng(0), effort=2)
+    assert "failed" not in {verdict.status for verdict in found}, found
+    exact = multiprecision.gradient(at).astype(float).reshape(3, 3)
+    assert (np.abs(exact - right) <= gradient_error(at).reshape(3, 3)).all()
+    wrong = right.copy()
+    wrong[1, 1] += 3 * gradient_error(at).reshape(3, 3)[1, 1]
+    seen = judge_gradient(instance, wrong, rng=np.random.default_rng(0), effort=2)
+    assert (wrong == right).all() or {one.oracle: one.status for one in seen}["multiprecision"] == "failed"
