@@ -13,8 +13,8 @@ import statistics
 for variable in ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS"):
     os.environ.setdefault(variable, "1")
 
-from attnprune_verify.claims.campaign.draw import LANES_A_GROUP, Group  # noqa: E402
-from attnprune_verify.claims.campaign.plan import Plan  # noqa: E402
+from attnprune_verify.claims.campaign.draw import LANES_A_GROUP, Quota  # noqa: E402
+from attnprune_verify.claims.campaign.plan import CampaignPlan  # noqa: E402
 from attnprune_verify.claims.campaign.workers import judge_group  # noqa: E402
 
 STATEMENTS = (
@@ -44,9 +44,9 @@ def main() -> None:
 
 
 def _line(name: str, ids: list[str], options: argparse.Namespace) -> None:
-    plan = Plan.of(ids, LANES_A_GROUP, 0, options.sizes)
-    judge_group(plan, Group(0, 8))  # what is computed once
-    seconds = [judge_group(plan, Group(number, LANES_A_GROUP)).seconds for number in range(options.groups)]
+    plan = CampaignPlan.of(ids, LANES_A_GROUP, 0, options.sizes)
+    judge_group(plan, Quota(0, 8))  # what is computed once
+    seconds = [judge_group(plan, Quota(number, LANES_A_GROUP)).seconds for number in range(options.groups)]
     rates = [LANES_A_GROUP * len(plan.claims) / one for one in seconds]
     print(f"{name:<28}{len(plan.claims):>9}{statistics.median(rates):>12,.0f}{max(rates):>12,.0f}", flush=True)
 

@@ -10,7 +10,7 @@ from typing import Literal, get_args
 import numpy as np
 from numpy.typing import ArrayLike
 
-from attnprune_verify.algorithms.readings import MomentumForm, Reading, as_reading
+from attnprune_verify.algorithms.readings import DescentReading, MomentumForm, as_reading
 from attnprune_verify.algorithms.rounding import binary_mask
 from attnprune_verify.algorithms.steps import safe_step, sharp_step
 from attnprune_verify.algorithms.trace import Descent, Settings, Trace
@@ -35,7 +35,7 @@ def prune_mask_gd(
     eta: float | None = None,
     steps: int = 100,
     momentum: float = 0.0,
-    reading: str | Reading = "theorem",
+    reading: str | DescentReading = "theorem",
     momentum_form: MomentumForm = "heavy-ball",
     project: bool = False,
     initial: ArrayLike | None = None,
@@ -72,7 +72,7 @@ def prune_mask_gd(
         Steps to take (in addition to those of `resume`).
     momentum : float
         In [0, 1); Section 6.1 says 0.9.
-    reading : str or Reading
+    reading : str or DescentReading
         The place of lam and the choice of eta.
     momentum_form : "heavy-ball", "ema" or "nesterov"
     project : bool
@@ -257,7 +257,7 @@ def _norm(matrices: Sequence[Array]) -> float:
 def _settings(
     rho: float,
     lam: float,
-    reading: str | Reading,
+    reading: str | DescentReading,
     eta: float | None,
     momentum: float,
     momentum_form: MomentumForm,

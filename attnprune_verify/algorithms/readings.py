@@ -23,14 +23,14 @@ from typing import Literal
 from attnprune_verify.errors import InvalidInstance
 from attnprune_verify.values import as_choice
 
-__all__ = ["READINGS", "MomentumForm", "Reading", "as_reading"]
+__all__ = ["READINGS", "MomentumForm", "DescentReading", "as_reading"]
 
 MomentumForm = Literal["heavy-ball", "ema", "nesterov"]
 StepRule = Literal["directional", "sharp", "0.1/lam", "0.1/(n lam)"]
 
 
 @dataclass(frozen=True)
-class Reading:
+class DescentReading:
     """One reading of the algorithm: the place of lam, and the step."""
 
     name: str
@@ -60,20 +60,20 @@ class Reading:
 
 
 _ALL = (
-    Reading("theorem", "directional"),
-    Reading("theorem-sharp", "sharp"),
-    Reading("literal-direct", "0.1/lam", over_samples=True),
-    Reading("literal-tilde", "0.1/lam", times_tokens=True, over_samples=True),
-    Reading("literal-norm", "0.1/(n lam)", times_tokens=True, over_samples=True),
-    Reading("mean-direct", "0.1/lam"),
-    Reading("mean-tilde", "0.1/lam", times_tokens=True),
-    Reading("mean-norm", "0.1/(n lam)", times_tokens=True),
+    DescentReading("theorem", "directional"),
+    DescentReading("theorem-sharp", "sharp"),
+    DescentReading("literal-direct", "0.1/lam", over_samples=True),
+    DescentReading("literal-tilde", "0.1/lam", times_tokens=True, over_samples=True),
+    DescentReading("literal-norm", "0.1/(n lam)", times_tokens=True, over_samples=True),
+    DescentReading("mean-direct", "0.1/lam"),
+    DescentReading("mean-tilde", "0.1/lam", times_tokens=True),
+    DescentReading("mean-norm", "0.1/(n lam)", times_tokens=True),
 )
 
-READINGS: dict[str, Reading] = {reading.name: reading for reading in _ALL}
+READINGS: dict[str, DescentReading] = {reading.name: reading for reading in _ALL}
 
 
-def as_reading(reading: str | Reading) -> Reading:
+def as_reading(reading: str | DescentReading) -> DescentReading:
     """The reading of that name.
 
     Examples
@@ -81,6 +81,6 @@ def as_reading(reading: str | Reading) -> Reading:
     >>> as_reading("literal-norm").strength(0.04, n=128, k=16)
     0.32
     """
-    if isinstance(reading, Reading):
+    if isinstance(reading, DescentReading):
         return reading
     return READINGS[as_choice("reading", reading, READINGS)]

@@ -7,7 +7,7 @@ from typing import Literal
 
 import numpy as np
 
-from attnprune_verify.algorithms.readings import MomentumForm, Reading
+from attnprune_verify.algorithms.readings import DescentReading, MomentumForm
 from attnprune_verify.instance.validate import Array
 
 __all__ = ["Descent", "Settings", "Trace"]
@@ -56,7 +56,7 @@ class Settings:
 
     rho: float
     lam: float
-    reading: Reading
+    reading: DescentReading
     eta: float | None
     momentum: float
     momentum_form: MomentumForm

@@ -18,7 +18,7 @@ from attnprune_verify.audit.truth.precision import FLOAT64, Precision
 from attnprune_verify.audit.truth.reference import parameters
 from attnprune_verify.audit.truth.samples import Sample
 
-__all__ = ["MOST_CALLS", "Context", "Known", "NotAccepted", "shape_ids"]
+__all__ = ["MOST_CALLS", "Context", "FunctionFacts", "NotAccepted", "shape_ids"]
 
 _TOO_SLOW = 2.0  # chosen: predicted seconds beyond which an instance is left out
 _SMALL = 6.0e2  # chosen: work of the instances that are never left out
@@ -36,7 +36,7 @@ class NotAccepted(NoAnswer):
 
 
 @dataclass
-class Known:
+class FunctionFacts:
     """The facts about one function of the subject.
 
     Attributes
@@ -100,14 +100,14 @@ class Context:
         self.subject = subject
         self.seed = seed
         self.declared = declared
-        self._known: dict[str, Known] = {}
+        self._known: dict[str, FunctionFacts] = {}
         self._kept: list[Sample] = []  # so that no id is used twice
 
-    def of(self, function: str) -> Known:
+    def of(self, function: str) -> FunctionFacts:
         """The facts about a function."""
         if function not in self._known:
             binding = bound(FUNCTIONS[function], self.subject.functions.get(function))
-            self._known[function] = known = Known(binding)
+            self._known[function] = known = FunctionFacts(binding)
             for words in (f"takes no {' and no '.join(binding.refused)}" if binding.refused else "", binding.note):
                 if words:
                     known.say(words)
@@ -373,7 +373,7 @@ def shape_ids(function: str, sample: Sample, parts: tuple[NDArray[Any], ...]) ->
     return ("parts-exchanged",) if turned and len(parts) > 1 else ("wrong-shape",)
 
 
-def _learn(known: Known, refusal: NoAnswer) -> None:
+def _learn(known: FunctionFacts, refusal: NoAnswer) -> None:
     """Give up a function that costs more than it tells."""
     if isinstance(refusal, SubjectLost):
         known.deaths += 1

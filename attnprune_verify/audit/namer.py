@@ -11,7 +11,7 @@ from attnprune_verify.audit.context import MOST_CALLS, Context
 from attnprune_verify.audit.layer.sample import LAYERED
 from attnprune_verify.audit.naming.diagnosis import Diagnosis, diagnose
 from attnprune_verify.audit.naming.fitting import Observation
-from attnprune_verify.audit.naming.mechanisms import Case, by_experiment, needed
+from attnprune_verify.audit.naming.mechanisms import FailingCase, by_experiment, needed
 from attnprune_verify.audit.naming.sentences import SENTENCES
 from attnprune_verify.audit.probes import smoothly_wrong
 from attnprune_verify.audit.record import Check, Finding, Record
@@ -202,14 +202,14 @@ class Namer:
         """The name that an experiment gives; else the features the failure needs, and what was excluded."""
         told = self._told.get(name, "")
         if self.context.of(name).calls > MOST_CALLS // 2:
-            again = by_experiment(Case(self.context, name, finding.samples[0]), told, alone=True)[0]
+            again = by_experiment(FailingCase(self.context, name, finding.samples[0]), told, alone=True)[0]
             return again if again.named else unnamed
-        fails = Case(self.context, name, finding.samples[0]).fails
+        fails = FailingCase(self.context, name, finding.samples[0]).fails
         needs, bare = needed(finding.samples[0], fails)
         alike = [one for one in finding.samples if needs <= one.extras]
         found = self._of_formulas(name, sorted(alike, key=lambda one: one.work)[:_MOST_ALIKE])
         if not found.named or (_VANISHED & set(found.ids) and name != "attention"):
-            case = Case(self.context, name, bare, self.reopened)
+            case = FailingCase(self.context, name, bare, self.reopened)
             found, now = by_experiment(case, told)
             self._told[name] = now or told
         needs -= {"lam"}
@@ -235,7 +235,7 @@ class Namer:
         if large and np.isfinite(top := max(large[0].largest[-2:])):
             sample, factor = large[0], (_TAME / top) ** 0.5
             tame = sample.changed(X=(sample.X * factor).astype(sample.X.dtype), name=f"{sample.name}-scaled").exact()
-            if not _towering(tame) and Case(self.context, name, tame).fails():
+            if not _towering(tame) and FailingCase(self.context, name, tame).fails():
                 return replace(check, stability=False, says=f"on {tame.describe()}"), replace(finding, samples=(tame,))
         return check, finding
 

@@ -15,8 +15,8 @@ from autograd import grad
 from autograd.tracer import getval
 from numpy.typing import ArrayLike, NDArray
 
-from attnprune_verify.oracle.comparison import Claim, OracleVerdict, against
-from attnprune_verify.oracle.inputs import Problem, frequency
+from attnprune_verify.oracle.comparison import GradientClaim, OracleVerdict, against
+from attnprune_verify.oracle.inputs import OracleInput, frequency
 
 __all__ = ["cost", "divergence", "divergence_gradient", "divergence_hessian_vector_product"]
 __all__ += ["gradient", "hessian_vector_product", "judge", "loss"]
@@ -25,7 +25,7 @@ _Matrix: TypeAlias = NDArray[np.float64]
 _Function: TypeAlias = Callable[[Any], Any]  # of the list of masks (or weights)
 
 
-def loss(at: Problem) -> float:
+def loss(at: OracleInput) -> float:
     """L(M) = 1/2 ||F(M) - F(1)||_F^2 + lam/2 ||M||_F^2, the first term averaged over a batch (def:loss_func).
 
     Examples
@@ -39,7 +39,7 @@ def loss(at: Problem) -> float:
     return float(_literal(at)(list(at.masks)))
 
 
-def gradient(at: Problem) -> list[_Matrix]:
+def gradient(at: OracleInput) -> list[_Matrix]:
     """The gradient of `loss` with respect to each mask, by reverse mode.
 
     Examples
@@ -54,7 +54,7 @@ def gradient(at: Problem) -> list[_Matrix]:
     return _first(_literal(at), at.masks)
 
 
-def hessian_vector_product(at: Problem, *directions: ArrayLike) -> list[_Matrix]:
+def hessian_vector_product(at: OracleInput, *directions: ArrayLike) -> list[_Matrix]:
     """The gradient of <gradient(M), V> with respect to each mask, by reverse mode over reverse mode.
 
     Examples
@@ -69,40 +69,40 @@ def hessian_vector_product(at: Problem, *directions: ArrayLike) -> list[_Matrix]
     return _second(_literal(at), at.masks, at.directions(*directions))
 
 
-def divergence(at: Problem, *weights: ArrayLike) -> float:
+def divergence(at: OracleInput, *weights: ArrayLike) -> float:
     """sum KL(F || F~) over samples, heads and rows; F~ has these weights instead of the problem's own."""
     at = at.floats()
     return float(_kl(at)(list(at.directions(*weights))))
 
 
-def divergence_gradient(at: Problem, *weights: ArrayLike) -> list[_Matrix]:
+def divergence_gradient(at: OracleInput, *weights: ArrayLike) -> list[_Matrix]:
     """The gradient of `divergence` in the weights."""
     at = at.floats()
     return _first(_kl(at), at.directions(*weights))
 
 
 def divergence_hessian_vector_product(
-    at: Problem, weights: Sequence[ArrayLike], directions: Sequence[ArrayLike]
+    at: OracleInput, weights: Sequence[ArrayLike], directions: Sequence[ArrayLike]
 ) -> list[_Matrix]:
     """The second derivative of `divergence` in the weights, applied to `directions`."""
     at = at.floats()
     return _second(_kl(at), at.directions(*weights), at.directions(*directions))
 
 
-def cost(at: Problem) -> float:
+def cost(at: OracleInput) -> float:
     """Nominal seconds: two dozen passes over all n^2 logits of a head, forbidden ones too, and the products twice."""
     k, n, _ = at.samples.shape
     return float(2e-7 * k * at.heads * n * n + 2e-9 * at.products)
 
 
-def judge(claim: Claim) -> OracleVerdict:
+def judge(claim: GradientClaim) -> OracleVerdict:
     """Every entry. Reverse mode rounds where the closed form does, and twice as often: its own error counts, too."""
     found = claim.at.flat(gradient(claim.at))
     bound, fine = claim.bound + 2 * claim.own, claim.fine.entries + 2 * claim.own
     return against("autodiff", claim.given, found, bound, fine, "all entries, float64")
 
 
-def _literal(at: Problem) -> _Function:
+def _literal(at: OracleInput) -> _Function:
     dense = [anp.exp(logs) for logs in _log_attention(at, at.weights)]
 
     def literal(masks: Any) -> Any:
@@ -115,7 +115,7 @@ def _literal(at: Problem) -> _Function:
     return literal
 
 
-def _kl(at: Problem) -> _Function:
+def _kl(at: OracleInput) -> _Function:
     dense = _log_attention(at, at.weights)
 
     def kl(weights: Any) -> Any:
@@ -128,7 +128,7 @@ def _kl(at: Problem) -> _Function:
     return kl
 
 
-def _log_attention(at: Problem, weights: Sequence[Any]) -> list[Any]:
+def _log_attention(at: OracleInput, weights: Sequence[Any]) -> list[Any]:
     """log F for every sample and head in turn; -inf where the mask forbids."""
     n, m = len(at.allowed), at.m
     cos, sin, quarter = _rotation(at, n, m)
@@ -152,7 +152,7 @@ def _log_attention(at: Problem, weights: Sequence[Any]) -> list[Any]:
     return found
 
 
-def _rotation(at: Problem, n: int, m: int) -> tuple[Any, Any, Any]:
+def _rotation(at: OracleInput, n: int, m: int) -> tuple[Any, Any, Any]:
     """cos and sin of every position and feature, and J: row x becomes the partners of its features, with sign."""
     if at.rope is None:
         return None, None, None

@@ -3,7 +3,7 @@
 The inputs are taken as the exact numbers they are (floats, integers or `fractions.Fraction`), so an enclosure here
 certainly contains the true value of the formula. The gradient is the closed form of thm:mat_view_l; that the closed
 form is the derivative of the loss is confirmed independently by `attnprune_verify.oracle.ball_series`. The functions of
-a fused weight or a pair and those of a layer (``layer_...``) are one computation on a `Problem`.
+a fused weight or a pair and those of a layer (``layer_...``) are one computation on an `OracleInput`.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ from attnprune_verify.oracle.ball_forms import (
     regular_term,
 )
 from attnprune_verify.oracle.ball_series import directional_derivative, second_directional_derivative, slope_along
-from attnprune_verify.oracle.comparison import Claim, OracleVerdict, against
+from attnprune_verify.oracle.comparison import GradientClaim, OracleVerdict, against
 from attnprune_verify.oracle.enclosure import Enclosure, as_ball, as_balls, enclose, refined, working_precision
-from attnprune_verify.oracle.inputs import LayerLike, Problem, fused, layered, pair
+from attnprune_verify.oracle.inputs import LayerLike, OracleInput, fused, layered, pair
 
 __all__ = [
     "Enclosure", "attention", "contains_zero", "cost", "directional_derivative", "enclosed_gradient", "enclosed_loss",
@@ -210,29 +210,29 @@ def layer_gradient(
     return of_Q, of_K
 
 
-def enclosed_loss(at: Problem, prec: int = 128, target: float | None = None) -> Enclosure:
+def enclosed_loss(at: OracleInput, prec: int = 128, target: float | None = None) -> Enclosure:
     """The loss at a point."""
     return refined(lambda: ([attention_term(at) + regular_term(at)], ()), prec, target)
 
 
-def enclosed_gradient(at: Problem, prec: int = 128, target: float | None = None) -> Enclosure:
-    """Enclose all entries of the gradient in one vector, in the order of `Problem.flat`."""
+def enclosed_gradient(at: OracleInput, prec: int = 128, target: float | None = None) -> Enclosure:
+    """Enclose all entries of the gradient in one vector, in the order of `OracleInput.flat`."""
     return _with_regular(at, lambda: gradient_balls(at), at.masks, prec, target)
 
 
 def enclosed_product(
-    at: Problem, directions: tuple[NDArray[Any], ...], prec: int = 128, target: float | None = None
+    at: OracleInput, directions: tuple[NDArray[Any], ...], prec: int = 128, target: float | None = None
 ) -> Enclosure:
     """The Hessian times `directions`, in one vector."""
     return _with_regular(at, lambda: product_balls(at, directions), directions, prec, target)
 
 
-def cost(at: Problem) -> float:
+def cost(at: OracleInput) -> float:
     """Nominal seconds: per logit two exponentials and a dozen products at 192 bits, each with Python around it."""
     return 8e-6 * at.logits + 2e-8 * at.products
 
 
-def judge(claim: Claim) -> OracleVerdict:
+def judge(claim: GradientClaim) -> OracleVerdict:
     """Every entry against its enclosure, which a power series along a random direction confirms where affordable."""
     at, exact, bound = claim.at, claim.exact, claim.bound
     assert exact is not None  # enclosed where `cost` allows
@@ -263,14 +263,14 @@ def contains_zero(exact: Enclosure) -> NDArray[np.bool_]:
     return np.asarray((exact.lower <= 0) & (exact.upper >= 0))
 
 
-def _attention(at: Problem, shape: tuple[int, ...], prec: int) -> Enclosure:
+def _attention(at: OracleInput, shape: tuple[int, ...], prec: int) -> Enclosure:
     with working_precision(prec):
         balls = [entry for rows in attention_rows(at, dense=True) for row in rows for entry in row]
         return enclose(balls, (*shape, len(at.allowed)))
 
 
 def _with_regular(
-    at: Problem, compute: Any, masks: tuple[NDArray[Any], ...], prec: int, target: float | None
+    at: OracleInput, compute: Any, masks: tuple[NDArray[Any], ...], prec: int, target: float | None
 ) -> Enclosure:
     def entries() -> tuple[list[Any], tuple[int, ...]]:
         parts = [slope + as_balls(M) * as_ball(at.lam) for slope, M in zip(compute(), masks, strict=True)]
@@ -279,7 +279,7 @@ def _with_regular(
     return refined(entries, prec, target)
 
 
-def _parted(at: Problem, whole: Enclosure) -> list[Enclosure]:
+def _parted(at: OracleInput, whole: Enclosure) -> list[Enclosure]:
     return [
         Enclosure(lower, upper) for lower, upper in zip(at.parted(whole.lower), at.parted(whole.upper), strict=True)
     ]

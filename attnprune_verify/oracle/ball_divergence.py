@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from attnprune_verify.oracle.ball_forms import BallHead, add_columns, add_rows, heads_of, row_blocks, rows_of, turned
 from attnprune_verify.oracle.enclosure import Enclosure, as_ball, as_balls, enclose, hadamard, working_precision
-from attnprune_verify.oracle.inputs import Problem
+from attnprune_verify.oracle.inputs import OracleInput
 
 __all__ = ["divergence", "divergence_floor", "divergence_slope"]
 
@@ -28,13 +28,13 @@ _BITS = 96
 """Precision: what cancels between logits of size 1000 and a divergence of 1e-12 takes fifty bits, doubles have 53."""
 
 
-def divergence(at: Problem, dense: Problem | None = None) -> Enclosure:
+def divergence(at: OracleInput, dense: OracleInput | None = None) -> Enclosure:
     """KL(F(1) || F(M)) at the problem's masks: mean over rows, summed over heads.
 
     Parameters
     ----------
-    at : Problem
-    dense : Problem, optional
+    at : OracleInput
+    dense : OracleInput, optional
         The problem that F(1) is of, where the kept weights were moved as well.
 
     Examples
@@ -52,12 +52,12 @@ def divergence(at: Problem, dense: Problem | None = None) -> Enclosure:
         return enclose([total / _rows(at)], ())
 
 
-def divergence_floor(at: Problem, place: int, ones: int) -> float:
+def divergence_floor(at: OracleInput, place: int, ones: int) -> float:
     """A number that KL(F(1) || F(B)) is not below, for any B with so many ones as mask number `place`.
 
     Parameters
     ----------
-    at : Problem
+    at : OracleInput
         With any real matrix as that mask; the bound is the better the nearer it is to the best masks.
     place : int
     ones : int
@@ -77,12 +77,12 @@ def divergence_floor(at: Problem, place: int, ones: int) -> float:
     return bound if bound > 0 else 0.0  # a divergence never is below 0; NaN is not above it
 
 
-def divergence_slope(at: Problem, dense: Problem, place: int, support: NDArray[Any]) -> tuple[float, float]:
+def divergence_slope(at: OracleInput, dense: OracleInput, place: int, support: NDArray[Any]) -> tuple[float, float]:
     """A number that the divergence is not below, and one that its slope in weight number `place` is not above.
 
     Parameters
     ----------
-    at, dense : Problem
+    at, dense : OracleInput
         Masks of ones; other weights, and those of F(1).
     place : int
     support : array of bool
@@ -104,11 +104,11 @@ class _Row(NamedTuple):
     c: list[arb]
 
 
-def _rows(at: Problem) -> int:
+def _rows(at: OracleInput) -> int:
     return int(at.samples.shape[0] * at.samples.shape[1])
 
 
-def _compared(at: Problem, dense: Problem | None) -> Iterator[tuple[BallHead, slice, list[_Row]]]:
+def _compared(at: OracleInput, dense: OracleInput | None) -> Iterator[tuple[BallHead, slice, list[_Row]]]:
     """Head by head and block by block, sample by sample."""
     for tokens in map(as_balls, at.samples):
         for head, plain in zip(heads_of(at, tokens), heads_of(dense or at, tokens, dense=True), strict=True):
@@ -138,7 +138,7 @@ def _softmax(row: list[arb]) -> tuple[arb, list[arb]]:
     return mass.log() + shift, [entry * inverse for entry in grown]
 
 
-def _value_and_slope(at: Problem, dense: Problem | None, place: int) -> tuple[arb, arb_mat]:
+def _value_and_slope(at: OracleInput, dense: OracleInput | None, place: int) -> tuple[arb, arb_mat]:
     """The sum of KL over all rows, and its derivative in the product of one mask and its weight."""
     value, total = arb(0), arb_mat(*at.weights[place].shape)
     n = len(at.allowed)

@@ -15,7 +15,7 @@ from flint import arb, arb_mat
 from numpy.typing import NDArray
 
 from attnprune_verify.oracle.enclosure import as_ball, as_balls, hadamard
-from attnprune_verify.oracle.inputs import Problem, frequency
+from attnprune_verify.oracle.inputs import OracleInput, frequency
 
 __all__ = [
     "BallHead", "add_columns", "add_rows", "attention_rows", "attention_term", "gradient_balls", "heads_of",
@@ -26,14 +26,14 @@ _BLOCK = 2**17  # logits per row block: bounds the memory, about 100 bytes each
 _Rows = list[list[arb]]
 
 
-def attention_rows(at: Problem, *, dense: bool = False) -> Iterator[_Rows]:
+def attention_rows(at: OracleInput, *, dense: bool = False) -> Iterator[_Rows]:
     """F(M), or F(1), sample by sample and head by head."""
     for tokens in map(as_balls, at.samples):
         for head in heads_of(at, tokens, dense=dense):
             yield [row for block in row_blocks(len(at.allowed)) for row in head.softmax(block).f]
 
 
-def attention_term(at: Problem) -> arb:
+def attention_term(at: OracleInput) -> arb:
     """1/2 ||F(M) - F(1)||_F^2, averaged over samples and summed over heads."""
     total = arb(0)
     for tokens in map(as_balls, at.samples):
@@ -42,22 +42,22 @@ def attention_term(at: Problem) -> arb:
     return total / (2 * len(at.samples))
 
 
-def regular_term(at: Problem) -> arb:
+def regular_term(at: OracleInput) -> arb:
     """lam/2 times the squares of all masks."""
     return as_ball(at.lam) / 2 * sum((entry * entry for M in at.masks for entry in as_balls(M).entries()), arb(0))
 
 
-def gradient_balls(at: Problem) -> list[arb_mat]:
+def gradient_balls(at: OracleInput) -> list[arb_mat]:
     """The derivative of `attention_term` in every mask."""
     return _gathered(at, None)
 
 
-def product_balls(at: Problem, directions: tuple[NDArray[Any], ...]) -> list[arb_mat]:
+def product_balls(at: OracleInput, directions: tuple[NDArray[Any], ...]) -> list[arb_mat]:
     """The derivative of `gradient_balls` along `directions`."""
     return _gathered(at, directions)
 
 
-def _gathered(at: Problem, directions: tuple[NDArray[Any], ...] | None) -> list[arb_mat]:
+def _gathered(at: OracleInput, directions: tuple[NDArray[Any], ...] | None) -> list[arb_mat]:
     weights = [as_balls(W) for W in at.weights]
     sums = [arb_mat(W.nrows(), W.ncols()) for W in weights]
     for tokens in map(as_balls, at.samples):
@@ -88,7 +88,7 @@ class _BallBlock(NamedTuple):
 class BallHead(NamedTuple):
     """One head on one sample."""
 
-    at: Problem
+    at: OracleInput
     number: int
     queries: arb_mat
     keys: arb_mat
@@ -143,7 +143,7 @@ class BallHead(NamedTuple):
 
 
 def heads_of(
-    at: Problem, tokens: arb_mat, masks: tuple[NDArray[Any], ...] | None = None, *, dense: bool = False
+    at: OracleInput, tokens: arb_mat, masks: tuple[NDArray[Any], ...] | None = None, *, dense: bool = False
 ) -> Iterator[BallHead]:
     """The heads at the problem's masks, with nothing pruned, or for a direction `masks`, which has no bias."""
     weights = [as_balls(W) for W in at.weights]
@@ -158,7 +158,7 @@ def heads_of(
         yield BallHead(at, index, sides[0] * as_ball(at.scale), sides[1] if at.moves_keys else tokens)
 
 
-def _residuals(at: Problem, tokens: arb_mat) -> Iterator[tuple[BallHead, _BallBlock]]:
+def _residuals(at: OracleInput, tokens: arb_mat) -> Iterator[tuple[BallHead, _BallBlock]]:
     """F(M), and c = F(M) - F(1), by heads and row blocks."""
     same = all(((M == 1) | (W == 0)).all() for M, W in zip(at.masks, at.weights, strict=True))
     for head, plain in zip(heads_of(at, tokens), heads_of(at, tokens, dense=True), strict=True):
@@ -216,7 +216,7 @@ def _dot(left: list[arb], right: list[arb]) -> arb:
     return sum((a * b for a, b in zip(left, right, strict=True)), arb(0))
 
 
-def turned(at: Problem, rows: arb_mat, *, back: bool = False) -> arb_mat:
+def turned(at: OracleInput, rows: arb_mat, *, back: bool = False) -> arb_mat:
     """Row i turned by R_i, or back."""
     if at.rope is None:
         return rows

@@ -15,7 +15,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from attnprune_verify.instance.mask import MaskLike
 from attnprune_verify.oracle.enclosure import Enclosure, as_ball, as_balls, enclose, hadamard, working_precision
-from attnprune_verify.oracle.inputs import Problem, frequency, fused
+from attnprune_verify.oracle.inputs import OracleInput, frequency, fused
 
 __all__ = ["directional_derivative", "second_directional_derivative", "slope_along"]
 
@@ -55,7 +55,7 @@ def second_directional_derivative(
         return enclose([slope_along(at, at.directions(D), order=2)], ())
 
 
-def slope_along(at: Problem, directions: tuple[NDArray[Any], ...], order: int = 1) -> arb:
+def slope_along(at: OracleInput, directions: tuple[NDArray[Any], ...], order: int = 1) -> arb:
     """The first or second derivative of the loss along `directions`, at the precision that is set."""
     with working_precision(ctx.prec, cap=order + 1):
         dense = [as_balls(W) for W in at.weights]
@@ -77,7 +77,9 @@ def slope_along(at: Problem, directions: tuple[NDArray[Any], ...], order: int = 
         return total[order] * order  # order! = order for 1 and 2
 
 
-def _heads(at: Problem, tokens: arb_mat, starts: list[arb_mat], steps: list[arb_mat]) -> Iterator[tuple[_Line, _Line]]:
+def _heads(
+    at: OracleInput, tokens: arb_mat, starts: list[arb_mat], steps: list[arb_mat]
+) -> Iterator[tuple[_Line, _Line]]:
     """Queries and keys of every head."""
     n, m = tokens.nrows(), at.m
     sides = [
@@ -94,7 +96,7 @@ def _heads(at: Problem, tokens: arb_mat, starts: list[arb_mat], steps: list[arb_
         yield query, lines[1] if at.moves_keys else (tokens, arb_mat(n, m))
 
 
-def _turned(at: Problem, rows: list[list[arb]], bias: Any, columns: range) -> arb_mat:
+def _turned(at: OracleInput, rows: list[list[arb]], bias: Any, columns: range) -> arb_mat:
     """The head's columns with their bias; each pair of features times a matrix of the plane."""
     own = [[row[c] if bias is None else row[c] + as_ball(bias[c]) for c in columns] for row in rows]
     if at.rope is None:
@@ -110,7 +112,7 @@ def _turned(at: Problem, rows: list[list[arb]], bias: Any, columns: range) -> ar
     return arb_mat(own)
 
 
-def _misfit(at: Problem, head: int, moving: tuple[_Line, _Line], still: tuple[_Line, _Line]) -> arb_series:
+def _misfit(at: OracleInput, head: int, moving: tuple[_Line, _Line], still: tuple[_Line, _Line]) -> arb_series:
     """||F(M + tD) - F(1)||_F^2 of one head on one sample as a power series in t."""
     total = arb_series([0])
     (q, dq), (k, dk) = (
@@ -133,7 +135,7 @@ def _misfit(at: Problem, head: int, moving: tuple[_Line, _Line], still: tuple[_L
     return total
 
 
-def _score(at: Problem, head: int, i: int, j: int, logit: arb_series) -> arb_series:
+def _score(at: OracleInput, head: int, i: int, j: int, logit: arb_series) -> arb_series:
     """cap tanh(s / cap) - slope |i - j|, with tanh x = (1 - e) / (1 + e) or its mirror image, e = exp(-2 |x|)."""
     if at.softcap is not None:
         cap = as_ball(at.softcap)

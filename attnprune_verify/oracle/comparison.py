@@ -23,9 +23,19 @@ from typing import Any, Literal, NamedTuple, TypeAlias
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from attnprune_verify.oracle.inputs import Problem
+from attnprune_verify.oracle.inputs import OracleInput
 
-__all__ = ["SIGMAS", "WORTH", "Claim", "OracleVerdict", "Resolution", "Status", "against", "length", "unaffordable"]
+__all__ = [
+    "SIGMAS",
+    "WORTH",
+    "GradientClaim",
+    "OracleVerdict",
+    "Resolution",
+    "Status",
+    "against",
+    "length",
+    "unaffordable",
+]
 
 Status: TypeAlias = Literal["passed", "failed", "inconclusive"]
 _Array: TypeAlias = NDArray[np.float64]
@@ -42,12 +52,12 @@ class Resolution(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Claim:
+class GradientClaim:
     """A gradient to be judged: all entries in one vector, M_Q's before M_K's.
 
     Attributes
     ----------
-    at : Problem
+    at : OracleInput
     given : (size,) array
         The claimed gradient.
     reference : (size,) array
@@ -64,7 +74,7 @@ class Claim:
         Nominal seconds for this oracle.
     """
 
-    at: Problem
+    at: OracleInput
     given: _Array
     reference: _Array
     exact: Any

@@ -8,26 +8,26 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["Fixed", "aligned", "fixed", "product", "rounded"]
+__all__ = ["FixedPoint", "aligned", "fixed", "product", "rounded"]
 
 
 _FEW = 10_000
 """Products of entries up to which Python's integers beat limbs: `timeit` of both, 240 bits, four times at 20^3."""
 
 
-class Fixed(NamedTuple):
+class FixedPoint(NamedTuple):
     """The matrix ``integers * 2**exponent``; `integers` is an object array of Python integers."""
 
     integers: NDArray[Any]
     exponent: int
 
     @property
-    def T(self) -> Fixed:
+    def T(self) -> FixedPoint:
         """The transpose."""
-        return Fixed(self.integers.T, self.exponent)
+        return FixedPoint(self.integers.T, self.exponent)
 
 
-def fixed(array: NDArray[Any], bits: int) -> Fixed:
+def fixed(array: NDArray[Any], bits: int) -> FixedPoint:
     """Convert floats exactly, other fractions to multiples of 2**-bits times the largest magnitude."""
     ratios = [value.as_integer_ratio() for value in array.astype(object).flat]
     largest = max((abs(top).bit_length() - bottom.bit_length() for top, bottom in ratios if top), default=0)
@@ -37,20 +37,20 @@ def fixed(array: NDArray[Any], bits: int) -> Fixed:
     up, down = max(places, 0), max(-places, 0)
     integers = np.empty(len(ratios), dtype=object)
     integers[:] = [((top << (up + 1)) // (bottom << down) + 1) >> 1 for top, bottom in ratios]
-    return Fixed(integers.reshape(array.shape), -places)
+    return FixedPoint(integers.reshape(array.shape), -places)
 
 
-def aligned(matrices: list[Fixed]) -> tuple[list[NDArray[Any]], int]:
+def aligned(matrices: list[FixedPoint]) -> tuple[list[NDArray[Any]], int]:
     """The integers of all matrices over one common power of two, and its exponent; nothing is rounded."""
     exponent = min(matrix.exponent for matrix in matrices)
     return [matrix.integers << (matrix.exponent - exponent) for matrix in matrices], exponent
 
 
-def product(left: Fixed, right: Fixed, bits: int) -> Fixed:
+def product(left: FixedPoint, right: FixedPoint, bits: int) -> FixedPoint:
     """The matrix product, exact up to the final rounding to `bits` bits below the largest entry."""
     few = left.integers.size * right.integers.shape[1] <= _FEW
     total = left.integers @ right.integers if few else _by_limbs(left.integers, right.integers)
-    return rounded(Fixed(total, left.exponent + right.exponent), bits)
+    return rounded(FixedPoint(total, left.exponent + right.exponent), bits)
 
 
 def _by_limbs(left: NDArray[Any], right: NDArray[Any]) -> NDArray[Any]:
@@ -77,10 +77,10 @@ def _limbs(integers: NDArray[Any], width: int) -> list[NDArray[np.float64]]:
     return limbs
 
 
-def rounded(matrix: Fixed, bits: int) -> Fixed:
+def rounded(matrix: FixedPoint, bits: int) -> FixedPoint:
     """The matrix rounded to `bits` bits below its largest entry."""
     largest = max((abs(value) for value in matrix.integers.flat), default=0)
     excess = largest.bit_length() - bits
     if excess <= 0:
         return matrix
-    return Fixed((matrix.integers + (1 << (excess - 1))) >> excess, matrix.exponent + excess)
+    return FixedPoint((matrix.integers + (1 << (excess - 1))) >> excess, matrix.exponent + excess)

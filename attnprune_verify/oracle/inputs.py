@@ -1,6 +1,6 @@
 """Arguments of the oracles: shapes checked, batches and attention masks brought to one form. No mathematics here.
 
-Every oracle takes a `Problem`: a point, and all that the loss there depends on, in the numbers that were given. The
+Every oracle takes an `OracleInput`: a point, and all that the loss there depends on, in the numbers given. The
 fused weight is a layer of one head whose keys are the tokens themselves. How heads, groups and rotations make logits
 of it, each oracle works out for itself; they share only `frequency`, which says what a layer's numbers mean.
 """
@@ -19,7 +19,7 @@ from attnprune_verify.instance.mask import Mask, MaskLike, as_mask
 from attnprune_verify.instance.problem import Instance, LayerInstance
 from attnprune_verify.instance.validate import check_shapes
 
-__all__ = ["LayerLike", "Problem", "frequency", "fused", "layered", "pair", "posed"]
+__all__ = ["LayerLike", "OracleInput", "frequency", "fused", "layered", "pair", "posed"]
 
 _Matrix = NDArray[Any]
 _ONE = ("d", "d")
@@ -49,7 +49,7 @@ class LayerLike(Protocol):
     alibi: Any
 
 
-class Problem(NamedTuple):
+class OracleInput(NamedTuple):
     """A point and the loss around it: `masks` and `weights` are (M,) and (W,), or (M_Q, M_K) and (W_Q, W_K)."""
 
     masks: tuple[_Matrix, ...]
@@ -91,7 +91,7 @@ class Problem(NamedTuple):
         """Number of entries of the gradient."""
         return sum(M.size for M in self.masks)
 
-    def floats(self) -> Problem:
+    def floats(self) -> OracleInput:
         """Return the problem with all arrays in float64, which holds float32 exactly."""
         floats = [tuple(np.asarray(part, dtype=np.float64) for part in parts) for parts in (self.masks, self.weights)]
         biases = tuple(None if b is None else np.asarray(b, dtype=np.float64) for b in self.biases)
@@ -121,7 +121,7 @@ class Problem(NamedTuple):
         return [part.reshape(M.shape) for part, M in zip(np.split(vector, ends[:-1]), self.masks, strict=True)]
 
 
-def fused(M: ArrayLike, X: ArrayLike, W: ArrayLike, lam: Any = 0.0, mask: MaskLike = None) -> Problem:
+def fused(M: ArrayLike, X: ArrayLike, W: ArrayLike, lam: Any = 0.0, mask: MaskLike = None) -> OracleInput:
     """The paper's problem, logits X (M * W) X^T; no number is converted.
 
     Raises
@@ -134,7 +134,7 @@ def fused(M: ArrayLike, X: ArrayLike, W: ArrayLike, lam: Any = 0.0, mask: MaskLi
 
 def pair(
     M_Q: ArrayLike, M_K: ArrayLike, X: ArrayLike, W_Q: ArrayLike, W_K: ArrayLike, lam: Any = 0.0, mask: MaskLike = None
-) -> Problem:
+) -> OracleInput:
     """Logits X (M_Q * W_Q)(M_K * W_K)^T X^T (eq:new_loss)."""
     arrays = {"M_Q": M_Q, "M_K": M_K, "X": X, "W_Q": W_Q, "W_K": W_K}
     if np.shape(W_Q) != np.shape(W_K):
@@ -142,7 +142,9 @@ def pair(
     return _problem(arrays, mask, lam=lam)
 
 
-def layered(layer: LayerLike, M_Q: ArrayLike | None, M_K: ArrayLike | None, X: ArrayLike, lam: Any = 0.0) -> Problem:
+def layered(
+    layer: LayerLike, M_Q: ArrayLike | None, M_K: ArrayLike | None, X: ArrayLike, lam: Any = 0.0
+) -> OracleInput:
     """The problem of a layer (any object with its attributes); masks of None stand for all ones."""
     masks = {
         name: np.ones(np.shape(W)) if M is None else M
@@ -153,15 +155,17 @@ def layered(layer: LayerLike, M_Q: ArrayLike | None, M_K: ArrayLike | None, X: A
     )
 
 
-def posed(instance: Instance | LayerInstance) -> Problem:
+def posed(instance: Instance | LayerInstance) -> OracleInput:
     """The problem of an instance at its masks (ones where it has none); nothing is checked again."""
     n, lam = instance.n, instance.lam
     if isinstance(instance, Instance):
-        return Problem((instance.M_or_ones,), (instance.W,), instance.samples, _allowed(instance.mask, None, n), lam)
+        return OracleInput(
+            (instance.M_or_ones,), (instance.W,), instance.samples, _allowed(instance.mask, None, n), lam
+        )
     layer = instance.layer
     allowed = _allowed(layer.mask, layer.window, n)
     weights = layer.W_Q, layer.W_K
-    return Problem(instance.masks_or_ones, weights, instance.samples, allowed, lam, **_options(layer))
+    return OracleInput(instance.masks_or_ones, weights, instance.samples, allowed, lam, **_options(layer))
 
 
 def frequency(rope: Any, pair: int, m: int, number: Callable[[Any], Any] = float, pi: Any = math.pi) -> Any:
@@ -193,7 +197,7 @@ def _arrays(named: dict[str, ArrayLike]) -> dict[str, _Matrix]:
     return {name: np.asarray(value) for name, value in named.items()}
 
 
-def _problem(named: dict[str, Any], mask: MaskLike, window: int | None = None, **options: Any) -> Problem:
+def _problem(named: dict[str, Any], mask: MaskLike, window: int | None = None, **options: Any) -> OracleInput:
     arrays = _arrays(named)
     n = check_shapes(_FORMS, arrays)["n"]
     allowed = _allowed(as_mask(mask, n).stated, window, n)
@@ -201,7 +205,7 @@ def _problem(named: dict[str, Any], mask: MaskLike, window: int | None = None, *
     masks, weights = (tuple(arrays[name] for name in arrays if name[0] == letter) for letter in "MW")
     if len(masks) == 2:
         masks, weights = ((arrays[f"{letter}_Q"], arrays[f"{letter}_K"]) for letter in "MW")
-    return Problem(masks, weights, X if X.ndim == 3 else X[np.newaxis], allowed, **options)
+    return OracleInput(masks, weights, X if X.ndim == 3 else X[np.newaxis], allowed, **options)
 
 
 def _allowed(mask: Any, window: int | None, n: int) -> NDArray[np.bool_]:

@@ -16,7 +16,7 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from attnprune_verify.oracle.inputs import Problem, frequency
+from attnprune_verify.oracle.inputs import OracleInput, frequency
 
 __all__ = ["attention", "gradient", "hessian_vector_product", "loss"]
 
@@ -24,7 +24,7 @@ _Rows: TypeAlias = list[list[Any]]
 _STEP = 2.0**-70  # errors are of second order: 2**-140
 
 
-def attention(at: Problem) -> NDArray[np.float64]:
+def attention(at: OracleInput) -> NDArray[np.float64]:
     """F of the weights as they are, nothing pruned; (k, heads, n, n).
 
     Examples
@@ -38,7 +38,7 @@ def attention(at: Problem) -> NDArray[np.float64]:
     return np.real(np.asarray(heads))
 
 
-def loss(at: Problem) -> float:
+def loss(at: OracleInput) -> float:
     """L(M) = 1/2 sum (F(M)_ij - F(1)_ij)^2 + lam/2 sum M_ab^2: averaged over samples, summed over heads.
 
     Examples
@@ -56,7 +56,7 @@ def loss(at: Problem) -> float:
     return float(total / len(at.samples) + at.lam / 2 * squares)
 
 
-def gradient(at: Problem) -> list[NDArray[np.float64]]:
+def gradient(at: OracleInput) -> list[NDArray[np.float64]]:
     """W_ab sum_i X_ia (dL / dq_ib) + lam M_ab, and the same for the keys, where they have weights.
 
     Examples
@@ -69,7 +69,7 @@ def gradient(at: Problem) -> list[NDArray[np.float64]]:
     return [part.real.copy() for part in _gradient(at, at.masks)]
 
 
-def hessian_vector_product(at: Problem, *directions: ArrayLike) -> list[NDArray[np.float64]]:
+def hessian_vector_product(at: OracleInput, *directions: ArrayLike) -> list[NDArray[np.float64]]:
     """The derivative of `gradient` along `directions`, by a complex step.
 
     Examples
@@ -84,7 +84,7 @@ def hessian_vector_product(at: Problem, *directions: ArrayLike) -> list[NDArray[
     return [part.imag / _STEP for part in _gradient(at, moved)]
 
 
-def _gradient(at: Problem, masks: tuple[NDArray[Any], ...]) -> list[NDArray[np.complex128]]:
+def _gradient(at: OracleInput, masks: tuple[NDArray[Any], ...]) -> list[NDArray[np.complex128]]:
     sums = [np.zeros(W.shape, dtype=np.complex128) for W in at.weights]
     for head, f, f_dense in _pruned_and_dense(at, masks):
         n = len(f)
@@ -99,7 +99,7 @@ def _gradient(at: Problem, masks: tuple[NDArray[Any], ...]) -> list[NDArray[np.c
     return [W * total + at.lam * M for W, total, M in zip(at.weights, sums, masks, strict=True)]
 
 
-def _pruned_and_dense(at: Problem, masks: tuple[NDArray[Any], ...]) -> Iterator[tuple[_OneHead, _Rows, _Rows]]:
+def _pruned_and_dense(at: OracleInput, masks: tuple[NDArray[Any], ...]) -> Iterator[tuple[_OneHead, _Rows, _Rows]]:
     pruned = tuple(M * W for M, W in zip(masks, at.weights, strict=True))
     for tokens in at.samples.tolist():
         for h in range(at.heads):
@@ -110,7 +110,7 @@ def _pruned_and_dense(at: Problem, masks: tuple[NDArray[Any], ...]) -> Iterator[
 class _OneHead:
     """One head on one sample: its queries, its keys, and every pair of tokens by itself."""
 
-    def __init__(self, at: Problem, weights: tuple[NDArray[Any], ...], h: int, tokens: _Rows) -> None:
+    def __init__(self, at: OracleInput, weights: tuple[NDArray[Any], ...], h: int, tokens: _Rows) -> None:
         self.at, self.h, self.tokens, m = at, h, tokens, at.m
         own = range(h * m, h * m + m)
         shared = range(h // (at.heads // at.kv_heads) * m, h // (at.heads // at.kv_heads) * m + m)

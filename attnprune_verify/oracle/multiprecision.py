@@ -26,14 +26,14 @@ from numpy.typing import ArrayLike, NDArray
 from attnprune_verify.oracle.comparison import (
     SIGMAS,
     WORTH,
-    Claim,
+    GradientClaim,
     OracleVerdict,
     Status,
     against,
     length,
 )
-from attnprune_verify.oracle.fixed_point import Fixed, aligned, fixed, product, rounded
-from attnprune_verify.oracle.inputs import Problem, frequency
+from attnprune_verify.oracle.fixed_point import FixedPoint, aligned, fixed, product, rounded
+from attnprune_verify.oracle.inputs import OracleInput, frequency
 
 __all__ = ["Literal", "cost", "directional_derivative", "gradient", "hessian_vector_product", "judge", "loss"]
 
@@ -46,11 +46,11 @@ class _Sides(NamedTuple):
     """One head's queries, times the scale, and keys of one sample."""
 
     head: int
-    query: Fixed
-    key: Fixed
+    query: FixedPoint
+    key: FixedPoint
 
 
-def loss(at: Problem, *, digits: int = 50) -> Any:
+def loss(at: OracleInput, *, digits: int = 50) -> Any:
     """L(M) = 1/2 ||F(M) - F(1)||_F^2 + lam/2 ||M||_F^2 as an mpmath number (def:loss_func).
 
     Examples
@@ -63,7 +63,7 @@ def loss(at: Problem, *, digits: int = 50) -> Any:
     return _global(Literal(at, digits=digits).at_M())
 
 
-def directional_derivative(at: Problem, *direction: ArrayLike, digits: int = 50) -> Any:
+def directional_derivative(at: OracleInput, *direction: ArrayLike, digits: int = 50) -> Any:
     """d/dt L(M + tD) at t = 0 as an mpmath number, from two evaluations of the loss.
 
     Examples
@@ -76,8 +76,8 @@ def directional_derivative(at: Problem, *direction: ArrayLike, digits: int = 50)
     return Literal(at, digits=digits).slope(*direction)
 
 
-def gradient(at: Problem, *, digits: int = 50, entries: Iterable[int] | None = None) -> _Matrix:
-    """The gradient of the loss by central differences, as one vector (`Problem.flat`), or only the named `entries`.
+def gradient(at: OracleInput, *, digits: int = 50, entries: Iterable[int] | None = None) -> _Matrix:
+    """The gradient of the loss by central differences, as one vector (`OracleInput.flat`), or only the named `entries`.
 
     Examples
     --------
@@ -91,7 +91,7 @@ def gradient(at: Problem, *, digits: int = 50, entries: Iterable[int] | None = N
 
 
 def hessian_vector_product(
-    at: Problem, *directions: ArrayLike, digits: int = 50, entries: Iterable[int] | None = None
+    at: OracleInput, *directions: ArrayLike, digits: int = 50, entries: Iterable[int] | None = None
 ) -> _Matrix:
     """The Hessian of the loss times V by second differences, (q(V + E) - q(V - E)) / 4 with q the quadratic form.
 
@@ -112,12 +112,12 @@ def hessian_vector_product(
     return _collect(entry, at.size, entries)
 
 
-def cost(at: Problem) -> float:
+def cost(at: OracleInput) -> float:
     """Nominal seconds of F(1) and one difference: exponentials at 60 digits, products of integers cut into limbs."""
     return _start(at) + _each(at)
 
 
-def judge(claim: Claim) -> OracleVerdict:
+def judge(claim: GradientClaim) -> OracleVerdict:
     """Every entry of a small problem; else along as many random directions, up to 4, as half the effort pays for."""
     at, start, each = claim.at, _start(claim.at), _each(claim.at)
     literal, bound, fine = Literal(at), claim.bound, claim.fine
@@ -142,15 +142,15 @@ def judge(claim: Claim) -> OracleVerdict:
     return OracleVerdict("multiprecision", status, worst, limits[0] if status == "failed" else limits[1], note)
 
 
-def _start(at: Problem) -> float:
+def _start(at: OracleInput) -> float:
     return 3.5e-6 * _scores(at) + 1e-8 * at.products
 
 
-def _each(at: Problem) -> float:
+def _each(at: OracleInput) -> float:
     return 1.2e-5 * _scores(at) + 1.3e-8 * at.products + 4e-6 * at.size
 
 
-def _scores(at: Problem) -> int:
+def _scores(at: OracleInput) -> int:
     """Logits, counted more than once where caps and distances keep them from being shifted as integers."""
     return at.logits * (1 + 3 * (at.softcap is not None) + (at.alibi is not None))
 
@@ -158,7 +158,7 @@ def _scores(at: Problem) -> int:
 class Literal:
     """The literal loss of one problem, F(1) kept, ready to be evaluated along lines through M."""
 
-    def __init__(self, at: Problem, *, digits: int = 50) -> None:
+    def __init__(self, at: OracleInput, *, digits: int = 50) -> None:
         self._at, self._digits = at, digits
         self._bits = math.ceil((digits + 10) * math.log2(10))
         self._mp = mpmath.MPContext()  # its own precision: nobody else's is changed
@@ -172,7 +172,7 @@ class Literal:
         self._dense = [self._softmax(sides.head, *aligned([logits])) for sides, logits in self._standing(ones)]
 
     @cached_property
-    def _here(self) -> list[tuple[_Sides, Fixed]]:
+    def _here(self) -> list[tuple[_Sides, FixedPoint]]:
         """Queries, keys and logits at M, which every line starts from."""
         return self._standing(self._at.masks)
 
@@ -204,7 +204,7 @@ class Literal:
         halvings += int(reach) if reach > -math.inf else 0
         lines = []
         for head, powers in moves:
-            scaled = [Fixed(part.integers, part.exponent - i * halvings) for i, part in enumerate(powers)]
+            scaled = [FixedPoint(part.integers, part.exponent - i * halvings) for i, part in enumerate(powers)]
             lines.append((head, *aligned(scaled)))
 
         def value(s: int) -> Any:
@@ -228,7 +228,7 @@ class Literal:
         top, bottom = value.item().as_integer_ratio() if isinstance(value, np.generic) else value.as_integer_ratio()
         return self._mp.mpf(int(top)) / int(bottom)
 
-    def _fixed(self, array: Any) -> Fixed:
+    def _fixed(self, array: Any) -> FixedPoint:
         return fixed(np.asarray(array), self._bits + 40)
 
     def _sides(self, masks: Sequence[_Matrix], order: int) -> list[_Sides]:
@@ -246,12 +246,12 @@ class Literal:
                 found.append(_Sides(head, _times(query, self._scale), keys[0] if at.moves_keys else tokens))
         return found
 
-    def _standing(self, masks: Sequence[_Matrix]) -> list[tuple[_Sides, Fixed]]:
+    def _standing(self, masks: Sequence[_Matrix]) -> list[tuple[_Sides, FixedPoint]]:
         """Return for every sample and head the queries and keys under the masks, and scale q k^T."""
         sides = self._sides(masks, 0)
         return [(one, product(one.query, one.key.T, self._bits + 40)) for one in sides]
 
-    def _moves(self, steps: Sequence[_Matrix]) -> list[tuple[int, list[Fixed]]]:
+    def _moves(self, steps: Sequence[_Matrix]) -> list[tuple[int, list[FixedPoint]]]:
         """Return for every sample and head: the head, and scale q k^T on the line through M by powers of t."""
         bits, found = self._bits + 40, []
         for (here, logits), step in zip(self._here, self._sides(steps, 1), strict=True):
@@ -262,10 +262,10 @@ class Literal:
             found.append((here.head, powers))
         return found
 
-    def _shifted(self, rows: Fixed, bias: Any) -> Fixed:
+    def _shifted(self, rows: FixedPoint, bias: Any) -> FixedPoint:
         return rows if bias is None else _sum([rows, self._fixed(np.asarray(bias)[np.newaxis])])
 
-    def _rotations(self, n: int, m: int) -> tuple[Fixed, Fixed]:
+    def _rotations(self, n: int, m: int) -> tuple[FixedPoint, FixedPoint]:
         """The cosines and sines of every position and pair."""
         waves = [frequency(self._at.rope, pair, m, self._number, self._mp.pi) for pair in range(m // 2)]
         one = self._mp.mpf(2) ** self._bits
@@ -273,14 +273,14 @@ class Literal:
             [[int(self._mp.nint(turn(i * wave) * one)) for wave in waves] for i in range(n)]
             for turn in (self._mp.cos, self._mp.sin)
         ]
-        return Fixed(np.array(tables[0], dtype=object), -self._bits), Fixed(
+        return FixedPoint(np.array(tables[0], dtype=object), -self._bits), FixedPoint(
             np.array(tables[1], dtype=object), -self._bits
         )
 
-    def _turned(self, rows: Fixed, place: int) -> Fixed:
+    def _turned(self, rows: FixedPoint, place: int) -> FixedPoint:
         """The columns of one head, turned by position."""
         m = self._at.m
-        own = Fixed(rows.integers[:, place * m : (place + 1) * m], rows.exponent)
+        own = FixedPoint(rows.integers[:, place * m : (place + 1) * m], rows.exponent)
         if self._turns is None:
             return own
         half = self._at.rope.layout == "half"
@@ -289,7 +289,7 @@ class Literal:
         turned = np.empty_like(own.integers)
         turned[:, a] = own.integers[:, a] * cos - own.integers[:, b] * sin
         turned[:, b] = own.integers[:, a] * sin + own.integers[:, b] * cos
-        return rounded(Fixed(turned, own.exponent + exponent), self._bits + 40)
+        return rounded(FixedPoint(turned, own.exponent + exponent), self._bits + 40)
 
     def _softmax(self, head: int, logits: list[_Matrix], exponent: int) -> list[list[_Raw]]:
         """Rows of the softmax of logits[0] * 2**exponent, allowed positions only, as raw mpmath numbers."""
@@ -324,21 +324,21 @@ class Literal:
         return self._mp.make_mpf(libmp.mpf_sum(squares, self._bits, "n"))
 
 
-def _log2(matrix: Fixed) -> float:
+def _log2(matrix: FixedPoint) -> float:
     """The binary logarithm of the largest entry, rounded up to an integer; -inf for zeros."""
     bits = max(abs(value).bit_length() for value in matrix.integers.flat)
     return float(bits + matrix.exponent) if bits else -math.inf
 
 
-def _times(left: Fixed, right: Fixed) -> Fixed:
+def _times(left: FixedPoint, right: FixedPoint) -> FixedPoint:
     """The entrywise product, exactly."""
-    return Fixed(left.integers * right.integers, left.exponent + right.exponent)
+    return FixedPoint(left.integers * right.integers, left.exponent + right.exponent)
 
 
-def _sum(parts: list[Fixed]) -> Fixed:
+def _sum(parts: list[FixedPoint]) -> FixedPoint:
     """The sum, exactly; a single row goes to every row."""
     integers, exponent = aligned(parts)
-    return Fixed(np.asarray(sum(integers)), exponent)
+    return FixedPoint(np.asarray(sum(integers)), exponent)
 
 
 def _collect(entry: Callable[[_Matrix], Any], size: int, entries: Iterable[int] | None) -> _Matrix:

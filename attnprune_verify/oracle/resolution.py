@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from attnprune_verify.oracle.comparison import Resolution
-from attnprune_verify.oracle.inputs import Problem, frequency
+from attnprune_verify.oracle.inputs import OracleInput, frequency
 
 __all__ = ["resolution"]
 
@@ -23,7 +23,7 @@ _MARGIN = 10.0  # calibrated on NumPy code: correct implementations stay below, 
 
 
 def resolution(
-    at: Problem,
+    at: OracleInput,
     reference: NDArray[np.float64],
     bound: NDArray[np.float64],
     rng: np.random.Generator,
@@ -58,7 +58,7 @@ def resolution(
     return Resolution(entries, _MARGIN * (norm + unit * math.hypot(*reference)))
 
 
-def _gradient(at: Problem, places: NDArray[np.int_]) -> list[NDArray[Any]]:
+def _gradient(at: OracleInput, places: NDArray[np.int_]) -> list[NDArray[Any]]:
     """The closed form, one head after another; token i stands at position places[i]."""
     number, m = at.samples.dtype.type, at.m
     sums = [np.zeros_like(W) for W in at.weights]
@@ -94,7 +94,7 @@ def _shifted(rows: NDArray[Any], bias: Any, own: slice) -> NDArray[Any]:
     return rows if bias is None else rows + np.asarray(bias)[own].astype(rows.dtype)
 
 
-def _turned(at: Problem, rows: NDArray[Any], places: NDArray[np.int_], *, back: bool = False) -> NDArray[Any]:
+def _turned(at: OracleInput, rows: NDArray[Any], places: NDArray[np.int_], *, back: bool = False) -> NDArray[Any]:
     if at.rope is None:
         return rows
     m = rows.shape[1]

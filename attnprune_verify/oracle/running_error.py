@@ -57,7 +57,7 @@ from attnprune_verify.oracle.error_propagation import (
     softmax,
     times,
 )
-from attnprune_verify.oracle.inputs import LayerLike, Problem, fused, layered, pair
+from attnprune_verify.oracle.inputs import LayerLike, OracleInput, fused, layered, pair
 from attnprune_verify.oracle.score_errors import Head, Side, Turn, heads, logit_error, pulled, scores, turn_of
 
 __all__ = [
@@ -192,7 +192,7 @@ def hessian_vector_product_bound(
     return at.parted(product_error(at, at.directions(V), unit_roundoff))[0]
 
 
-def attention_error(at: Problem, unit_roundoff: float = U64) -> Array:
+def attention_error(at: OracleInput, unit_roundoff: float = U64) -> Array:
     """Bound F^h entry by entry, nothing pruned; (k, heads, n, n)."""
     at, rounding, n = at.floats(), Rounding(unit_roundoff), len(at.allowed)
     bounds = np.zeros((len(at.samples), at.heads, n, n))
@@ -206,7 +206,7 @@ def attention_error(at: Problem, unit_roundoff: float = U64) -> Array:
         return _SAFETY * bounds
 
 
-def loss_error(at: Problem, unit_roundoff: float = U64) -> float:
+def loss_error(at: OracleInput, unit_roundoff: float = U64) -> float:
     """Bound the loss."""
     at, rounding = at.floats(), Rounding(unit_roundoff)
     k, n, _ = at.samples.shape
@@ -227,12 +227,12 @@ def loss_error(at: Problem, unit_roundoff: float = U64) -> float:
     return float("inf") if np.isnan(bound) else _SAFETY * float(bound)
 
 
-def gradient_error(at: Problem, unit_roundoff: float = U64) -> Array:
-    """Bound the gradient, all entries in one vector (`Problem.flat`)."""
+def gradient_error(at: OracleInput, unit_roundoff: float = U64) -> Array:
+    """Bound the gradient, all entries in one vector (`OracleInput.flat`)."""
     return _bound(at.floats(), None, Rounding(unit_roundoff))
 
 
-def product_error(at: Problem, directions: Sequence[ArrayLike], unit_roundoff: float = U64) -> Array:
+def product_error(at: OracleInput, directions: Sequence[ArrayLike], unit_roundoff: float = U64) -> Array:
     """Bound the Hessian's product with `directions`, in one vector."""
     floats = tuple(np.asarray(part, dtype=np.float64) for part in directions)
     return _bound(at.floats(), floats, Rounding(unit_roundoff))
@@ -252,7 +252,7 @@ def _row_blocks(n: int) -> Iterator[slice]:
     return (slice(start, min(start + step, n)) for start in range(0, n, step))
 
 
-def _blocks(at: Problem, head: Head, rounding: Rounding) -> Iterator[_ErrorBlock]:
+def _blocks(at: OracleInput, head: Head, rounding: Rounding) -> Iterator[_ErrorBlock]:
     """F(M) and c of one head."""
     for rows in _row_blocks(len(at.allowed)):
         positions = at.allowed[rows]
@@ -262,7 +262,7 @@ def _blocks(at: Problem, head: Head, rounding: Rounding) -> Iterator[_ErrorBlock
         yield _ErrorBlock(rows, positions, found, f, residual(f, dense, positions, rounding))
 
 
-def _bound(at: Problem, directions: tuple[Array, ...] | None, rounding: Rounding) -> Array:
+def _bound(at: OracleInput, directions: tuple[Array, ...] | None, rounding: Rounding) -> Array:
     k, n, d = at.samples.shape
     with np.errstate(all="ignore"):
         turn = turn_of(at)
@@ -293,7 +293,7 @@ def _bound(at: Problem, directions: tuple[Array, ...] | None, rounding: Rounding
 
 
 def _slopes(
-    at: Problem, head: Head, tokens: Array, turn: Turn | None, moving: bool, rounding: Rounding
+    at: OracleInput, head: Head, tokens: Array, turn: Turn | None, moving: bool, rounding: Rounding
 ) -> list[tuple[Array, Array]]:
     """Size and error of the derivatives of one head's loss in its masked weights, but for the sums' roundings."""
     n, d = tokens.shape
@@ -323,7 +323,7 @@ def _slopes(
     return found
 
 
-def _moved(at: Problem, head: Head, block: _ErrorBlock, p: Approx, rounding: Rounding) -> Approx:
+def _moved(at: OracleInput, head: Head, block: _ErrorBlock, p: Approx, rounding: Rounding) -> Approx:
     """The derivative of p*u' when the logits move by ds: dp*u' + p*ds*u''."""
     assert head.moved is not None
     (query, key), (moved_query, moved_key) = head.pruned, head.moved
@@ -355,7 +355,7 @@ def _add(total: Approx, slopes: Approx, side: Side, seen: slice, rows: slice, ro
     total.error[rows] += slopes.error @ (side.size[seen] + angle) + slopes.size @ angle + lost
 
 
-def _bar(at: Problem, head: Head, side: Side) -> Array:
+def _bar(at: OracleInput, head: Head, side: Side) -> Array:
     """|A| of one side, (d, m), from the problem itself."""
     place = head.number if side is head.pruned[0] else head.number // (at.heads // at.kv_heads)
     which = 0 if side is head.pruned[0] else 1

@@ -25,7 +25,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from attnprune_verify.oracle.error_propagation import FLOAT64, U64, Approx, Array, Rounding, Scores
-from attnprune_verify.oracle.inputs import Problem, frequency
+from attnprune_verify.oracle.inputs import OracleInput, frequency
 
 __all__ = ["Head", "Side", "Turn", "heads", "logit_error", "pulled", "scores", "turn_of"]
 
@@ -80,7 +80,7 @@ class Head(NamedTuple):
     moved: tuple[Side, Side] | None
 
 
-def turn_of(at: Problem) -> Turn | None:
+def turn_of(at: OracleInput) -> Turn | None:
     """The rotations of a problem in float64."""
     if at.rope is None:
         return None
@@ -106,7 +106,7 @@ def _drift(rope: Any, pair: int, m: int) -> float:
     return drift + (18 + 4 * exponent) * high / (high - low) * fast / float(frequency(rope, pair, m))
 
 
-def heads(at: Problem, tokens: Array, turn: Turn | None, directions: tuple[Array, ...] | None = None) -> list[Head]:
+def heads(at: OracleInput, tokens: Array, turn: Turn | None, directions: tuple[Array, ...] | None = None) -> list[Head]:
     """Return all heads on one sample, with the scale in the queries."""
     dense = _sides(at, tokens, at.weights, turn)
     pruned = _sides(at, tokens, [M * W for M, W in zip(at.masks, at.weights, strict=True)], turn)
@@ -117,7 +117,7 @@ def heads(at: Problem, tokens: Array, turn: Turn | None, directions: tuple[Array
 
 
 def _sides(
-    at: Problem, tokens: Array, weights: Any, turn: Turn | None, *, bias: bool = True
+    at: OracleInput, tokens: Array, weights: Any, turn: Turn | None, *, bias: bool = True
 ) -> list[tuple[Side, Side]]:
     d, m, found = tokens.shape[1], at.m, []
     far = np.abs(tokens).sum(axis=1, keepdims=True) + d + 4
@@ -141,7 +141,7 @@ def _sides(
     return found
 
 
-def logit_error(at: Problem, query: Side, key: Side, rows: slice, rounding: Rounding) -> Array:
+def logit_error(at: OracleInput, query: Side, key: Side, rows: slice, rounding: Rounding) -> Array:
     """|computed - true| of scale q k^T, for some rows."""
     d, m = at.samples.shape[2], at.m
     q, k = query.size[rows], key.size.T
@@ -159,7 +159,7 @@ def logit_error(at: Problem, query: Side, key: Side, rows: slice, rounding: Roun
     return np.asarray(rounding.gamma(terms) * (q @ k + angles + lost) + angles + lost)
 
 
-def scores(at: Problem, head: int, sides: tuple[Side, Side], rows: slice, rounding: Rounding) -> Scores:
+def scores(at: OracleInput, head: int, sides: tuple[Side, Side], rows: slice, rounding: Rounding) -> Scores:
     """Logits, capped and lowered, in the arithmetic of the sums."""
     rounding = rounding.working
     value = sides[0].value[rows] @ sides[1].value.T
@@ -208,7 +208,7 @@ def _tanh_error(logits: Array, own: Array, moved: Array, cap: float, rounding: R
     return np.asarray(np.where(np.isnan(error), 2.0, error))
 
 
-def pulled(at: Problem, tokens: Array, turn: Turn | None, rows: Approx, rounding: Rounding) -> tuple[Array, Array]:
+def pulled(at: OracleInput, tokens: Array, turn: Turn | None, rows: Approx, rounding: Rounding) -> tuple[Array, Array]:
     """X^T R_i^T rows: a bound of its size and of its error, but for the roundings of the sums."""
     size, error = rows.size, rows.error
     if turn is not None:

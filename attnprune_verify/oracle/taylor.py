@@ -24,8 +24,8 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from attnprune_verify.instance.mask import MaskLike
-from attnprune_verify.oracle.comparison import Claim, OracleVerdict
-from attnprune_verify.oracle.inputs import Problem, fused
+from attnprune_verify.oracle.comparison import GradientClaim, OracleVerdict
+from attnprune_verify.oracle.inputs import OracleInput, fused
 from attnprune_verify.oracle.running_error import gradient_error
 from attnprune_verify.oracle.taylor_differences import differences
 
@@ -158,14 +158,14 @@ def taylor_verdict(
 
 
 def slope(
-    at: Problem, gradient: Sequence[ArrayLike], direction: Sequence[ArrayLike], known: Known | None = None
+    at: OracleInput, gradient: Sequence[ArrayLike], direction: Sequence[ArrayLike], known: Known | None = None
 ) -> SlopeVerdict:
     """`taylor_slope` for any problem."""
     return _slopes(at, gradient, [at.flat(direction)], known or Known(), random_signs=False)[0]
 
 
 def verdict(
-    at: Problem,
+    at: OracleInput,
     gradient: Sequence[ArrayLike],
     *,
     rng: np.random.Generator,
@@ -185,12 +185,12 @@ def verdict(
     return _together(verdicts, bool(largest == 0))
 
 
-def cost(at: Problem) -> float:
+def cost(at: OracleInput) -> float:
     """Nominal seconds along one direction: 40 steps with an exponential and a dozen products each, in long double."""
     return 4e-6 * at.logits
 
 
-def judge(claim: Claim) -> OracleVerdict:
+def judge(claim: GradientClaim) -> OracleVerdict:
     """Judge along the gradient and three directions of random signs; along the gradient alone if costs are high."""
     count = 4 if 4 * cost(claim.at) < claim.effort else 1
     known = Known(bound=claim.bound, usual=claim.fine.entries, norm=claim.fine.norm)
@@ -231,7 +231,7 @@ def _with(verdict: SlopeVerdict, status: Status, reason: str, power: float) -> S
 
 
 def _slopes(
-    at: Problem, gradient: Sequence[ArrayLike], directions: Sequence[_Array], known: Known, random_signs: bool
+    at: OracleInput, gradient: Sequence[ArrayLike], directions: Sequence[_Array], known: Known, random_signs: bool
 ) -> list[SlopeVerdict]:
     given = at.flat(gradient)
     rough = 2.0**-24 if np.asarray(gradient[0]).dtype == np.float32 else 2.0**-53

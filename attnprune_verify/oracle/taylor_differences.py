@@ -13,7 +13,7 @@ from typing import Any, NamedTuple, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from attnprune_verify.oracle.inputs import Problem, frequency
+from attnprune_verify.oracle.inputs import OracleInput, frequency
 
 __all__ = ["differences"]
 
@@ -30,7 +30,7 @@ class _ExpandedHead(NamedTuple):
 
 
 def differences(
-    at: Problem, directions: Sequence[_Array], halvings: NDArray[np.int_], kind: type[np.floating[Any]]
+    at: OracleInput, directions: Sequence[_Array], halvings: NDArray[np.int_], kind: type[np.floating[Any]]
 ) -> list[tuple[_Array, _Array, _Array]]:
     """Return for each direction D: D, the step sizes h and L(M + hD) - L(M); steps are 2**-halvings times the first."""
     lines = [direction.astype(kind) for direction in directions]
@@ -62,7 +62,13 @@ def differences(
 
 
 def _changes(
-    at: Problem, logits: _Array, f: _Array, c: _Array, positions: NDArray[np.bool_], moves: tuple[Any, Any], hs: _Array
+    at: OracleInput,
+    logits: _Array,
+    f: _Array,
+    c: _Array,
+    positions: NDArray[np.bool_],
+    moves: tuple[Any, Any],
+    hs: _Array,
 ) -> _Array:
     """1/2 ||c + dF||^2 - 1/2 ||c||^2 for every step."""
     found = []
@@ -83,7 +89,7 @@ def _changes(
     return np.array(found)
 
 
-def _first_steps(at: Problem, lines: Sequence[_Array], room: float, kind: type[np.floating[Any]]) -> list[_Array]:
+def _first_steps(at: OracleInput, lines: Sequence[_Array], room: float, kind: type[np.floating[Any]]) -> list[_Array]:
     """Powers of two, where the logits move by about 1 (or the mask by its size, if they hardly move)."""
     reaches = [np.abs(line).max() / kind(room) for line in lines]
     for head in _heads(at, lines, kind):
@@ -96,7 +102,7 @@ def _first_steps(at: Problem, lines: Sequence[_Array], room: float, kind: type[n
     return [np.exp2(-np.ceil(np.log2(reach))) if 0 < reach < np.inf else ones for reach in reaches]
 
 
-def _heads(at: Problem, lines: Sequence[_Array], kind: type[np.floating[Any]]) -> Iterator[_ExpandedHead]:
+def _heads(at: OracleInput, lines: Sequence[_Array], kind: type[np.floating[Any]]) -> Iterator[_ExpandedHead]:
     weights = [W.astype(kind) for W in at.weights]
     matrices = [at.masks, [kind(1), kind(1)], *(at.parted(line) for line in lines)]
     m, group = at.m, at.heads // at.kv_heads
@@ -114,7 +120,7 @@ def _heads(at: Problem, lines: Sequence[_Array], kind: type[np.floating[Any]]) -
             yield _ExpandedHead(index, [kind(at.scale) * q for q in queries], keys or [tokens] * len(matrices))
 
 
-def _turned(at: Problem, rows: _Array) -> _Array:
+def _turned(at: OracleInput, rows: _Array) -> _Array:
     """Pairs of features as complex numbers, times exp(i angle)."""
     if at.rope is None:
         return rows
@@ -127,7 +133,7 @@ def _turned(at: Problem, rows: _Array) -> _Array:
     return turned
 
 
-def _scores(at: Problem, head: int, logits: _Array, start: int) -> _Array:
+def _scores(at: OracleInput, head: int, logits: _Array, start: int) -> _Array:
     """Capped, then lowered with the distance."""
     if at.softcap is not None:
         logits = at.softcap * np.tanh(logits / at.softcap)

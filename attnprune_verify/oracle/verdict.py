@@ -22,7 +22,7 @@ from attnprune_verify.instance.problem import Instance, LayerInstance
 from attnprune_verify.oracle import autodiff, ball, multiprecision, taylor
 from attnprune_verify.oracle.comparison import (
     SIGMAS,
-    Claim,
+    GradientClaim,
     OracleVerdict,
     Resolution,
     Status,
@@ -30,7 +30,7 @@ from attnprune_verify.oracle.comparison import (
     length,
     unaffordable,
 )
-from attnprune_verify.oracle.inputs import Problem, posed
+from attnprune_verify.oracle.inputs import OracleInput, posed
 from attnprune_verify.oracle.resolution import resolution
 from attnprune_verify.oracle.running_error import gradient_error
 
@@ -45,8 +45,8 @@ class Oracle(NamedTuple):
     """An independent judge of a gradient."""
 
     name: str
-    cost: Callable[[Problem], float]
-    judge: Callable[[Claim], OracleVerdict]
+    cost: Callable[[OracleInput], float]
+    judge: Callable[[GradientClaim], OracleVerdict]
 
 
 ORACLES = (
@@ -117,8 +117,8 @@ def judge_gradient(
 
 
 def _claim(
-    at: Problem, given: NDArray[np.float64], dtype: np.dtype[np.floating], rng: np.random.Generator, effort: float
-) -> Claim:
+    at: OracleInput, given: NDArray[np.float64], dtype: np.dtype[np.floating], rng: np.random.Generator, effort: float
+) -> GradientClaim:
     own = gradient_error(at)
     bound = own if dtype == np.float64 else gradient_error(at, float(np.finfo(dtype).eps) / 2)
     bits, exact = _BITS, None
@@ -133,4 +133,4 @@ def _claim(
     fine = Resolution(bound, SIGMAS * length(bound))
     if not length(bound) <= _FINE * length(reference) and reference.any():
         fine = resolution(at, reference, bound, rng, 8 if at.products < _QUICK else 2)
-    return Claim(at, given, reference, exact, bits, bound, own, fine, rng, effort)
+    return GradientClaim(at, given, reference, exact, bits, bound, own, fine, rng, effort)

@@ -24,13 +24,13 @@ from attnprune_verify.model.maps import Heads
 from attnprune_verify.model.softmax import softmax_block
 from attnprune_verify.pretrained.pieces import Activation, Linear, Norm
 
-__all__ = ["INPUT_OF", "Block", "Trace", "attend"]
+__all__ = ["INPUT_OF", "Block", "BlockTrace", "attend"]
 
 INPUT_OF = {"Q": "x", "K": "x", "V": "x", "O": "mixed", "gate": "y", "up": "y", "down": "inner"}
 
 
 @dataclass(frozen=True)
-class Trace:
+class BlockTrace:
     """Intermediate values of a block; all (k, n, features).
 
     Attributes
@@ -113,7 +113,7 @@ class Block:
         changed = {role: replace(self.maps[role], weight=weights[role]) for role in self.maps if role in weights}
         return replace(self, layer=self.layer.with_weights(W_Q, W_K), maps={**self.maps, **changed})
 
-    def __call__(self, hidden: Array) -> Trace:
+    def __call__(self, hidden: Array) -> BlockTrace:
         """Run the block on hidden states (k, n, d)."""
         before, after = self.norms
         x = before(hidden) if self.norm_first else hidden
@@ -128,7 +128,7 @@ class Block:
         output: Array = middle + self.maps["down"](inner)
         if not self.norm_first:
             output = after(output)
-        return Trace(hidden, x, mixed, middle, y, gate, up, inner, output)
+        return BlockTrace(hidden, x, mixed, middle, y, gate, up, inner, output)
 
 
 def attend(layer: AttentionLayer, X: Array, values: Array) -> Array:

@@ -16,7 +16,7 @@ import torch
 
 from attnprune_verify.errors import InvalidInstance
 
-__all__ = ["TOKENS", "Call", "Decoder", "as_float32", "find_blocks", "limits"]
+__all__ = ["TOKENS", "BlockCall", "Decoder", "as_float32", "find_blocks", "limits"]
 
 TOKENS = 13
 """Tokens of the window that structure is looked at with; chosen: a prime, which no size of a model is."""
@@ -25,7 +25,7 @@ _CLOSE = 2.0**-6
 
 
 @dataclass(frozen=True)
-class Call:
+class BlockCall:
     """The model's call of one block on one window: all arguments but the states."""
 
     args: tuple[Any, ...]
@@ -64,9 +64,9 @@ class Decoder:
         """The number of blocks."""
         return len(self.blocks)
 
-    def calls(self, window: Any) -> tuple[Any, list[Call]]:
+    def calls(self, window: Any) -> tuple[Any, list[BlockCall]]:
         """The states before the first block for one window of ids (1, n), and how each block is called."""
-        calls: list[Call] = []
+        calls: list[BlockCall] = []
         with ExitStack() as stack, torch.no_grad():
             first: list[Any] = []
 
@@ -74,7 +74,7 @@ class Decoder:
                 place = _place_of(args, kwargs, window.shape[1])
                 first.append(args[place] if isinstance(place, int) else kwargs[place])
                 calls.append(
-                    Call(
+                    BlockCall(
                         tuple(None if i == place else value for i, value in enumerate(args)),
                         {name: None if name == place else value for name, value in kwargs.items()},
                         place,
@@ -165,8 +165,8 @@ def find_blocks(model: Any, window: Any) -> Decoder:
 
 def as_float32(value: Any) -> Any:
     """Arguments of a block in float32; what is no floating tensor stays."""
-    if isinstance(value, Call):
-        return Call(as_float32(value.args), as_float32(value.kwargs), value.place)
+    if isinstance(value, BlockCall):
+        return BlockCall(as_float32(value.args), as_float32(value.kwargs), value.place)
     if type(value) in (tuple, list):
         return type(value)(map(as_float32, value))
     if type(value) is dict:

@@ -11,7 +11,7 @@ import torch
 from attnprune_verify.torch.passes import Windows
 from attnprune_verify.torch.pieces import Piece, to_numpy
 from attnprune_verify.torch.products import Factor, Products
-from attnprune_verify.whole_model.joint import JOINT_WINDOWS, Value, Weights
+from attnprune_verify.whole_model.joint import JOINT_WINDOWS, GoalValue, Weights
 
 __all__ = ["AttentionGoal"]
 
@@ -53,7 +53,7 @@ class AttentionGoal:
         with torch.no_grad():
             self._dense = [self._leaving(states, call)[0] for states, call in self._inputs]
 
-    def __call__(self, weights: Weights, *, slopes: bool = True) -> Value:
+    def __call__(self, weights: Weights, *, slopes: bool = True) -> GoalValue:
         """f at these weights of the pieces, and its gradients there."""
         dense = {key: piece.weight(self._parameters).clone() for key, piece in self._pieces.items()}
         try:
@@ -68,7 +68,7 @@ class AttentionGoal:
             target = piece.factor.of(self._parameters[piece.factor.name])
             target[torch.from_numpy(piece.part.rows).to(target.device)] = weight.to(target)
 
-    def _value(self, slopes: bool) -> Value:
+    def _value(self, slopes: bool) -> GoalValue:
         f = 0.0
         gradients = {key: np.zeros(piece.weight(self._parameters).shape) for key, piece in self._pieces.items()}
         factors = {piece.factor for piece in self._pieces.values()}
@@ -86,7 +86,7 @@ class AttentionGoal:
                     if piece.factor == product.factor and gradient is not None:
                         rows = product.rows(gradient)[:, torch.from_numpy(piece.part.rows).to(gradient.device)]
                         gradients[key] += to_numpy(rows.T @ product.x.detach())
-        return Value(f, gradients if slopes else {})
+        return GoalValue(f, gradients if slopes else {})
 
     def _leaving(self, states: Any, call: Any) -> tuple[Any, Products]:
         with Products(self._parameters) as seen:

@@ -10,7 +10,7 @@ import torch
 
 from attnprune_verify.algorithms.arrays import AnyArray
 from attnprune_verify.algorithms.matrix.damping import Moments
-from attnprune_verify.torch.blocks import Call, Decoder, as_float32
+from attnprune_verify.torch.blocks import BlockCall, Decoder, as_float32
 from attnprune_verify.torch.moments import (
     PROBED,
     InputMoments,
@@ -41,18 +41,18 @@ class Windows:
 
     ids: list[AnyArray]
     states: list[AnyArray]
-    calls: list[list[Call]]
+    calls: list[list[BlockCall]]
 
     @classmethod
     def enter(cls, decoder: Decoder, ids: Sequence[AnyArray]) -> Windows:
         """Before the first block."""
         device = next(decoder.model.parameters()).device
         states: list[AnyArray] = []
-        calls: list[list[Call]] = []
+        calls: list[list[BlockCall]] = []
         for window in ids:
             before, called = decoder.calls(window.to(device))
             states.append(before.detach().float().cpu())
-            of_window: list[Call] = []
+            of_window: list[BlockCall] = []
             for index, call in enumerate(called):
                 wide = as_float32(call)
                 wide = _shared(wide, of_window[-1]) if of_window else wide
@@ -165,8 +165,8 @@ def _loss_gradient(decoder: Decoder, window: AnyArray, states: AnyArray, seed: i
 
 def _shared(value: Any, last: Any) -> Any:
     """`last` where it is the same, so that equal masks and positions of many windows are kept once."""
-    if isinstance(value, Call):
-        return Call(_shared(value.args, last.args), _shared(value.kwargs, last.kwargs), value.place)
+    if isinstance(value, BlockCall):
+        return BlockCall(_shared(value.args, last.args), _shared(value.kwargs, last.kwargs), value.place)
     if type(value) is not type(last):
         return value
     if type(value) in (tuple, list) and len(value) == len(last):

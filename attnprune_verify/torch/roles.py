@@ -17,7 +17,7 @@ import torch
 from numpy.typing import NDArray
 
 from attnprune_verify.errors import InvalidInstance
-from attnprune_verify.torch.blocks import Call, as_float32
+from attnprune_verify.torch.blocks import BlockCall, as_float32
 from attnprune_verify.torch.products import Attention, Factor, Product, Products
 from attnprune_verify.torch.rest import widened
 
@@ -81,7 +81,7 @@ class Structure:
     dense: tuple[str, ...]
 
 
-def structure_of(block: Any, name: str, call: Call, states: Any) -> Structure:
+def structure_of(block: Any, name: str, call: BlockCall, states: Any) -> Structure:
     """Find what the linear maps of a block are, from one window.
 
     Parameters
@@ -89,7 +89,7 @@ def structure_of(block: Any, name: str, call: Call, states: Any) -> Structure:
     block : module
     name : str
         How the model calls it, for messages.
-    call : Call
+    call : BlockCall
     states : (1, n, d) tensor
         Before the block.
 

@@ -32,7 +32,7 @@ from attnprune_verify.algorithms.matrix.two_sided import solve
 from attnprune_verify.instance.validate import Array
 from attnprune_verify.pretrained.block import Block, attend
 
-__all__ = ["JOINT_WINDOWS", "Goal", "Value", "Weights", "refit_attention", "refit_together"]
+__all__ = ["JOINT_WINDOWS", "Goal", "GoalValue", "Weights", "refit_attention", "refit_together"]
 
 JOINT_WINDOWS = 16
 """Windows that f is measured on; chosen as `plan.LOSS_WINDOWS` is."""
@@ -41,7 +41,7 @@ _SIDES = ("Q", "K")
 Weights: TypeAlias = Mapping[str, Array]
 
 
-class Value(NamedTuple):
+class GoalValue(NamedTuple):
     """f, and its gradients by side where they were asked for."""
 
     f: float
@@ -53,7 +53,7 @@ class Goal(Protocol):
 
     tokens: int
 
-    def __call__(self, weights: Weights, *, slopes: bool = True) -> Value: ...
+    def __call__(self, weights: Weights, *, slopes: bool = True) -> GoalValue: ...
 
 
 def refit_attention(
@@ -78,7 +78,7 @@ def refit_attention(
     options : OutputOBS
         Its `joint_steps` and dampings.
     """
-    goal = _Goal(block, [np.asarray(window) for window in hidden[:JOINT_WINDOWS]])
+    goal = _SummedGoal(block, [np.asarray(window) for window in hidden[:JOINT_WINDOWS]])
     return {**pruned, **refit_together(goal, {side: pruned[side] for side in _SIDES}, metrics, options)}
 
 
@@ -90,7 +90,7 @@ def refit_together(
 ) -> dict[str, PrunedMatrix]:
     """Move what all sides keep towards the least of `goal`, each in its own metric; masks stay, f never rises."""
     kept = {side: matrix.kept for side, matrix in pruned.items()}
-    sides = {side: _Side(kept[side], *metrics[side], goal.tokens, options) for side in kept}
+    sides = {side: _PrunedSide(kept[side], *metrics[side], goal.tokens, options) for side in kept}
     weights: Weights = {side: matrix.weight for side, matrix in pruned.items()}
     reach, now, best = 1.0, goal(weights), weights
     for number in range(options.joint_steps):
@@ -118,7 +118,7 @@ def _reach(tried: float, f: float, slope: float, there: float) -> float:
     return float(min(least, _FARTHEST * tried))
 
 
-class _Side:
+class _PrunedSide:
     """One matrix: what it keeps, and its metrics, which times `scale` are about the second derivative of f."""
 
     def __init__(
@@ -137,7 +137,7 @@ class _Side:
         return np.asarray(from_blocks(solve(self._kept, towards, self._H, self._G, self._steps), self._shape))
 
 
-class _Goal:
+class _SummedGoal:
     """f and its gradients, window by window."""
 
     def __init__(self, block: Block, hidden: Sequence[Array]) -> None:
@@ -148,7 +148,7 @@ class _Goal:
         self._values = [block.maps["V"](x) for x in self._x]
         self._dense = [attend(self._layer, x, v)[0] for x, v in zip(self._x, self._values, strict=True)]
 
-    def __call__(self, weights: Weights, *, slopes: bool = True) -> Value:
+    def __call__(self, weights: Weights, *, slopes: bool = True) -> GoalValue:
         layer, f = self._layer.with_weights(weights["Q"].T, weights["K"].T), 0.0
         gradients: dict[str, Array] = {side: np.zeros(weights[side].shape) for side in _SIDES} if slopes else {}
         for x, values, dense in zip(self._x, self._values, self._dense, strict=True):
@@ -158,4 +158,4 @@ class _Goal:
                 found = attention_backward(layer, x[0], values[0], 2 * change @ self._out)
                 gradients["Q"] += found.queries.T @ x[0]
                 gradients["K"] += found.keys.T @ x[0]
-        return Value(f, gradients)
+        return GoalValue(f, gradients)

@@ -8,7 +8,7 @@ import numpy as np
 
 from attnprune_verify.algorithms.matrix.damping import Moments, MomentSum
 from attnprune_verify.algorithms.matrix.metrics import OutputSums, probe
-from attnprune_verify.pretrained.block import INPUT_OF, Block, Trace
+from attnprune_verify.pretrained.block import INPUT_OF, Block, BlockTrace
 
 __all__ = ["BlockMoments"]
 
@@ -49,7 +49,7 @@ class BlockMoments:
         }
         self._rng = np.random.default_rng(seed)
 
-    def add(self, trace: Trace) -> None:
+    def add(self, trace: BlockTrace) -> None:
         """One window."""
         for source, total in self._inputs.items():
             total.add(getattr(trace, source)[0])

@@ -10,7 +10,7 @@ import pytest
 
 from attnprune_verify.claims import shelf
 from attnprune_verify.claims.campaign.examine import refuse_other_slack
-from attnprune_verify.claims.campaign.plan import Plan
+from attnprune_verify.claims.campaign.plan import CampaignPlan
 from attnprune_verify.claims.campaign.run import run_campaign
 from attnprune_verify.claims.campaign.tally import Tally
 from attnprune_verify.errors import InvalidInstance
@@ -238,7 +238,7 @@ def test_counts_that_do_not_fit_each_other(campaign, name, change):
         stopped_by="attnprune_verify.claims.campaign.examine:refuse_other_slack", quick=True)  # fmt: skip
 def test_the_worst_slack_is_evaluated_anew():
     result = run_campaign("fix:lip_f", 40, sizes="n=2,d=2")
-    plan, claim, worst = Plan.of("fix:lip_f", 40, 0, "n=2,d=2"), result.plan.claims[0], result.tallies[0].worst
+    plan, claim, worst = CampaignPlan.of("fix:lip_f", 40, 0, "n=2,d=2"), result.plan.claims[0], result.tallies[0].worst
     refuse_other_slack(plan, claim, result.tallies[0])
     for change in ({"slack": worst.slack + 1e-9}, {"index": worst.index + 1}, {"d": 3}):
         other = replace(worst, **change)

@@ -8,7 +8,7 @@ import pytest
 import attnprune_verify as apv
 from attnprune_verify.audit.auditor import Auditor
 from attnprune_verify.audit.checks.factors import by_columns
-from attnprune_verify.audit.naming.mechanisms import Case, by_experiment, needed
+from attnprune_verify.audit.naming.mechanisms import FailingCase, by_experiment, needed
 from attnprune_verify.audit.run import run_audit
 from attnprune_verify.audit.truth.asked import asked_samples
 from attnprune_verify.audit.truth.sample import causal, make_sample
@@ -64,7 +64,7 @@ def test_each_experiment_names_its_program(id, tmp_path):
     with opened(tmp_path, line, instead) as auditor:
         if id == "cached":  # what is kept is kept by an earlier call
             auditor.context.ask(function, make_sample("other", 0, 5, 4))
-        case = Case(auditor.context, function, sample, auditor.reopened)
+        case = FailingCase(auditor.context, function, sample, auditor.reopened)
         found, _ = by_experiment(case)
     assert found.ids[0] == id, found
     assert id != "unknown" or "excluded: numbers that are not finite, a race, earlier calls" in found.words
@@ -132,7 +132,10 @@ def test_none_names_a_right_function(tmp_path):
     with opened(tmp_path) as auditor:
         for function, some in samples.items():
             for sample in some:
-                assert not by_experiment(Case(auditor.context, function, sample))[0].named, (function, sample.name)
+                assert not by_experiment(FailingCase(auditor.context, function, sample))[0].named, (
+                    function,
+                    sample.name,
+                )
 
 
 def test_the_features_a_failure_needs_are_found_one_by_one():

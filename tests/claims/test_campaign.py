@@ -12,12 +12,12 @@ import pytest
 from attnprune_verify.claims import registry
 from attnprune_verify.claims.campaign import judge, plan, run, workers
 from attnprune_verify.claims.campaign.decide import HOLDS, NOT_MET, VIOLATED, decide_lanes
-from attnprune_verify.claims.campaign.draw import Draw, Group, Sizes, groups, index_of, locate
+from attnprune_verify.claims.campaign.draw import Draw, Quota, Sizes, groups, index_of, locate
 from attnprune_verify.claims.campaign.examine import examine
 from attnprune_verify.claims.campaign.forms import FORMS
 from attnprune_verify.claims.campaign.plan import as_sizes
 from attnprune_verify.claims.campaign.run import run_campaign
-from attnprune_verify.claims.campaign.tally import Tally, Worst
+from attnprune_verify.claims.campaign.tally import LeastSlack, Tally
 from attnprune_verify.claims.core import mutant
 from attnprune_verify.claims.trial import try_case
 from attnprune_verify.errors import InvalidInstance
@@ -251,7 +251,7 @@ def test_the_worst_instance_alone_has_the_same_slack(whole):
 
 
 def test_merging_is_associative_and_ordered():
-    parts = [Tally(1, 1, 0, 0, Worst(s, i, 2, 2)) for s, i in ((0.5, 3), (0.25, 7), (0.25, 2), (0.75, 1))]
+    parts = [Tally(1, 1, 0, 0, LeastSlack(s, i, 2, 2)) for s, i in ((0.5, 3), (0.25, 7), (0.25, 2), (0.75, 1))]
     left = ((parts[0] + parts[1]) + parts[2]) + parts[3]
     assert left == parts[3] + (parts[2] + (parts[1] + parts[0])) and left.worst.index == 2
     assert Tally.from_dict(json.loads(json.dumps(left.as_dict()))) == left
@@ -287,10 +287,13 @@ def test_only_statements_about_instances_are_attacked():
     for claim in registry.claims():
         if claim.id not in attackable:
             with pytest.raises(InvalidInstance, match="a campaign attacks statements about instances.*nearest are"):
-                plan.Plan.of(claim.id, 1, 0, None)
+                plan.CampaignPlan.of(claim.id, 1, 0, None)
     with pytest.raises(InvalidInstance, match="did you mean lem:PL_ineq"):
-        plan.Plan.of("lem:PL_inq", 1, 0, None)
-    assert [claim.reading.name for claim in plan.Plan.of("lem:PL_ineq", 1, 0, None).claims] == ["full", "causal"]
+        plan.CampaignPlan.of("lem:PL_inq", 1, 0, None)
+    assert [claim.reading.name for claim in plan.CampaignPlan.of("lem:PL_ineq", 1, 0, None).claims] == [
+        "full",
+        "causal",
+    ]
 
 
 @pytest.mark.parametrize("sizes", ["n=0", "n=3..2", "n=2..65", "m=3", "n=2,n=3", "n=", "", 7, {"k": 2}, {"n": 2.5}])
@@ -321,4 +324,4 @@ def test_a_scheduler_needs_dask(monkeypatch):
 
 
 def test_groups_are_asked_for_by_number():
-    assert list(groups(33))[0] == Group(0, 2)
+    assert list(groups(33))[0] == Quota(0, 2)

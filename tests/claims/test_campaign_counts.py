@@ -12,9 +12,9 @@ from attnprune_verify.claims.campaign import examine, judge
 from attnprune_verify.claims.campaign.checkpoint import Checkpoint
 from attnprune_verify.claims.campaign.decide import HOLDS, NOT_MET, UNDECIDED, VIOLATED, Decision, _weigh
 from attnprune_verify.claims.campaign.draw import Draw, Sizes, index_of, locate
-from attnprune_verify.claims.campaign.plan import Plan
+from attnprune_verify.claims.campaign.plan import CampaignPlan
 from attnprune_verify.claims.campaign.run import CampaignResult
-from attnprune_verify.claims.campaign.tally import Tally, Worst
+from attnprune_verify.claims.campaign.tally import LeastSlack, Tally
 from attnprune_verify.claims.relation import at_least, at_most, equal, less
 from attnprune_verify.claims.trial import Trial
 from attnprune_verify.theory.lane_arithmetic import stacked
@@ -59,7 +59,7 @@ def test_what_speaks_against_ours_is_judged_again_in_balls(answer: int, monkeypa
 
 
 def result(violations: int, claim: str) -> CampaignResult:
-    plan = Plan.of(["lem:PL_ineq", "fix:lip_f"], 50, 0, None)
+    plan = CampaignPlan.of(["lem:PL_ineq", "fix:lip_f"], 50, 0, None)
     tallies = tuple(Tally(50, 40, 0, violations if one.id == claim else 0) for one in plan.claims)
     return CampaignResult(plan, tallies, (None,) * len(tallies), 2.0, False)
 
@@ -73,15 +73,15 @@ def test_one_violation_of_ours_is_a_failure(violations: int) -> None:
 
 
 def test_merging_adds_all_counts() -> None:
-    left, right = Tally(5, 4, 1, 2, Worst(0.5, 3, 2, 2)), Tally(7, 6, 2, 3, Worst(0.5, 1, 2, 2))
-    assert left + right == Tally(12, 10, 3, 5, Worst(0.5, 1, 2, 2)) == right + left
+    left, right = Tally(5, 4, 1, 2, LeastSlack(0.5, 3, 2, 2)), Tally(7, 6, 2, 3, LeastSlack(0.5, 1, 2, 2))
+    assert left + right == Tally(12, 10, 3, 5, LeastSlack(0.5, 1, 2, 2)) == right + left
 
 
 @pytest.mark.parametrize(("answer", "sure"), [(HOLDS, True), (VIOLATED, False), (UNDECIDED, None), (NOT_MET, None)])
 def test_the_worst_instance_is_what_balls_say(answer: int, sure: bool | None, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(examine, "in_balls", lambda claim, case: (answer, Trial(case)))
-    plan = Plan.of("fix:lip_f", 5, 0, "n=2,d=2")
-    assert examine.confirmed(plan, OURS, Tally(5, 5, 0, 1, Worst(-0.1, 2, 2, 2))) is sure
+    plan = CampaignPlan.of("fix:lip_f", 5, 0, "n=2,d=2")
+    assert examine.confirmed(plan, OURS, Tally(5, 5, 0, 1, LeastSlack(-0.1, 2, 2, 2))) is sure
     assert examine.confirmed(plan, OURS, Tally(5, 5)) is None
 
 

@@ -66,7 +66,7 @@ def test_the_score_modifier_has_the_derivatives_that_its_test_demands(monkeypatc
 
 def test_the_oracle_tells_right_gradients_from_wrong_ones(monkeypatch):
     literal = types.ModuleType("literal")
-    exec(block("def judge(claim: Claim)"), vars(literal))
+    exec(block("def judge(claim: GradientClaim)"), vars(literal))
     (registered,) = re.findall(r'`(Oracle\("literal".*?\))`', PAGE)
     monkeypatch.setattr(verdict, "ORACLES", (eval(registered, {"Oracle": verdict.Oracle, "literal": literal}),))
     rng = np.random.default_rng(0)

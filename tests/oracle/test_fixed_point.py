@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from attnprune_verify.oracle import fixed_point
-from attnprune_verify.oracle.fixed_point import Fixed, aligned, fixed, product
+from attnprune_verify.oracle.fixed_point import FixedPoint, aligned, fixed, product
 
 
 @pytest.fixture(params=["limbs", "integers"], autouse=True)
@@ -37,8 +37,8 @@ def test_limbs_at_their_largest_do_not_round():
     """Every limb full: all bits of every integer set, the longest sums."""
     for inner in (1, 3, 64, 1000):
         largest = (1 << 400) - 1
-        left = Fixed(np.full((2, inner), largest, dtype=object), 0)
-        right = Fixed(np.full((inner, 2), -largest, dtype=object), 0)
+        left = FixedPoint(np.full((2, inner), largest, dtype=object), 0)
+        right = FixedPoint(np.full((inner, 2), -largest, dtype=object), 0)
         assert (product(left, right, bits=2000).integers == -inner * largest**2).all()
 
 
@@ -57,6 +57,6 @@ def test_fractions_round_to_nearest_and_zero_stays_zero():
 
 
 def test_aligned_keeps_the_values():
-    matrices = [Fixed(np.array([[3]], dtype=object), 5), Fixed(np.array([[7]], dtype=object), -2)]
+    matrices = [FixedPoint(np.array([[3]], dtype=object), 5), FixedPoint(np.array([[7]], dtype=object), -2)]
     integers, exponent = aligned(matrices)
     assert [int(part[0, 0]) * Fraction(2) ** exponent for part in integers] == [96, Fraction(7, 4)]

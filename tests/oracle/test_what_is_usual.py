@@ -11,15 +11,15 @@ import pytest
 from attnprune_verify.instance.problem import Instance
 from attnprune_verify.oracle import ball, loops, multiprecision, taylor, verdict
 from attnprune_verify.oracle import resolution as measured
-from attnprune_verify.oracle.comparison import Claim, Resolution
+from attnprune_verify.oracle.comparison import GradientClaim, Resolution
 from attnprune_verify.oracle.enclosure import Enclosure
-from attnprune_verify.oracle.inputs import Problem, posed
+from attnprune_verify.oracle.inputs import OracleInput, posed
 from attnprune_verify.oracle.running_error import gradient_error
 
 UNITS = {np.float32: 2.0**-24, np.float64: 2.0**-53}
 
 
-def problem(dtype: Any = np.float64, lam: float = 0.25) -> tuple[Problem, np.ndarray]:
+def problem(dtype: Any = np.float64, lam: float = 0.25) -> tuple[OracleInput, np.ndarray]:
     """A problem and its right gradient, one vector."""
     rng = np.random.default_rng(0)
     X, W, M = (part.astype(dtype) for part in (rng.normal(size=(4, 3)), rng.normal(size=(3, 3)), rng.random((3, 3))))
@@ -39,7 +39,7 @@ def test_the_resolution_is_the_spread_and_a_rounding_of_the_value(
     at, right = problem(dtype)
     right = np.round(right * 2**10) / 2**10  # exact in float32, so that the code below is
 
-    def trusted(moved: Problem, tokens: Any) -> list[np.ndarray]:
+    def trusted(moved: OracleInput, tokens: Any) -> list[np.ndarray]:
         """Return the reference in the order of the features asked for, found by where each weight has gone."""
         places = [int(np.flatnonzero(at.weights[0].ravel() == w)[0]) for w in moved.weights[0].ravel()]
         return [(right[places] + off).reshape(3, 3)]
@@ -100,7 +100,7 @@ def test_a_direction_is_judged_by_the_lesser_limit(entries: float, norm: float, 
     size = math.hypot(*right)
     given = right + off * size * np.eye(9)[4]
     fine = Resolution(np.full(9, entries * size), norm * size)
-    claim = Claim(
+    claim = GradientClaim(
         at, given, right, None, 192, np.full(9, 1e-2 * size), np.zeros(9), fine, np.random.default_rng(0), 1e-9
     )
     found = multiprecision.judge(claim)
@@ -130,7 +130,7 @@ def balls(given: list[float], lower: list[float], upper: list[float], bound: flo
     at, _ = problem()
     ends = [np.r_[part, np.ones(7)] for part in (lower, upper)]
     exact, fine = Enclosure(*ends), Resolution(np.full(9, bound), 9 * bound)
-    claim = Claim(
+    claim = GradientClaim(
         at, np.r_[given, np.ones(7)], exact.midpoint, exact, 192, np.full(9, bound), np.zeros(9), fine,
         np.random.default_rng(0), 1e-9,
     )  # fmt: skip
@@ -161,7 +161,7 @@ def test_more_bits_where_one_entry_is_not_enclosed_finely(
     at, right = problem()
     tried = []
 
-    def enclosed(at: Problem, bits: int) -> Enclosure:
+    def enclosed(at: OracleInput, bits: int) -> Enclosure:
         tried.append(bits)
         radius = np.where(np.isin(np.arange(9), wide), 1.0, 0.0) * (len(tried) == 1)
         return Enclosure(right - radius, right + radius)

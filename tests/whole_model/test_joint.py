@@ -52,7 +52,7 @@ def test_the_attention_comes_nearer_and_the_masks_stay(block, hidden, monkeypatc
 
 def test_f_and_its_slopes(block, hidden):
     """f is the error of the block's own pass; slopes by central differences of it."""
-    goal, rng = joint._Goal(block, list(hidden)), np.random.default_rng(1)
+    goal, rng = joint._SummedGoal(block, list(hidden)), np.random.default_rng(1)
     weights = {side: block.weight(side) + 0.1 * rng.standard_normal(block.weight(side).shape) for side in "QK"}
     directions = {side: rng.standard_normal(weights[side].shape) for side in "QK"}
     now, h = goal(weights), 1e-5
@@ -69,12 +69,12 @@ def test_f_and_its_slopes(block, hidden):
 
 def test_the_steps_are_about_newtons(block, hidden):
     """In the units of f: a step of the wrong tokens or metric would be off by a factor of a hundred."""
-    plan, goal = Plan("output-obs", "dense", pattern="2:4"), joint._Goal(block, list(hidden))
+    plan, goal = Plan("output-obs", "dense", pattern="2:4"), joint._SummedGoal(block, list(hidden))
     moments = block_moments(block, hidden, {"Q": "output-obs", "K": "output-obs"}, {}, (plan.seed, INDEX))
     options, rng = matrix_options("output-obs", {}), np.random.default_rng(2)
     for side in "QK":
         weight = block.weight(side)
-        one = joint._Side(
+        one = joint._PrunedSide(
             np.ones(weight.shape, bool), moments.inputs(side), moments.outputs(side), goal.tokens, options
         )
         weights = {"Q": block.weight("Q"), "K": block.weight("K")}

@@ -17,7 +17,7 @@ from attnprune_verify.torch import prune_  # noqa: E402
 from attnprune_verify.whole_model import prune_model  # noqa: E402
 from attnprune_verify.whole_model.budgets import zeros_by_map  # noqa: E402
 from attnprune_verify.whole_model.in_memory import prune_in_memory  # noqa: E402
-from attnprune_verify.whole_model.joint import _Goal  # noqa: E402
+from attnprune_verify.whole_model.joint import _SummedGoal  # noqa: E402
 from attnprune_verify.whole_model.plan import Plan  # noqa: E402
 from tests.whole_model.small import MODEL, write_texts  # noqa: E402
 
@@ -156,7 +156,7 @@ def test_patterns_are_refitted_together_here_too(small, monkeypatch):
         network = load_pretrained(MODEL, dtype=np.float32)
         block = network.block(0)
         hidden = list(network.family.embed(IDS))
-        goal = _Goal(block, hidden)
+        goal = _SummedGoal(block, hidden)
         attention = model.model.layers[0].self_attn
         weights = {"Q": attention.q_proj.weight.numpy(force=True), "K": attention.k_proj.weight.numpy(force=True)}
         damages[steps] = goal(weights, slopes=False).f

@@ -50,7 +50,7 @@ class Posed(NamedTuple):
             return Fused(self.X, np.asarray(self.source.W, dtype=np.float64), self.source.visible)
         return Heads(self.source, self.X)
 
-    def at(self, mask: Array) -> inputs.Problem:
+    def at(self, mask: Array) -> inputs.OracleInput:
         """The point with this mask on the map that moves, for balls."""
         masks = tuple(mask if i == self.place else given for i, given in enumerate(self.masks))
         if isinstance(self.source, Instance):
@@ -88,7 +88,7 @@ class Refitted(NamedTuple):
         """The KL as a function of that weight, in float64."""
         return OneMap(self.before.dense(), self.weights, self.place, self.support.astype(np.float64))
 
-    def at(self, weight: Array | None) -> inputs.Problem:
+    def at(self, weight: Array | None) -> inputs.OracleInput:
         """The point with this weight as the one that moves, or the dense problem, for balls."""
         dense = self.before.at(np.ones(self.moved.shape))
         dense = dense._replace(masks=tuple(np.ones(W.shape) for W in self.weights))

@@ -17,10 +17,10 @@ from attnprune_verify.instance.validate import Array, as_real
 from attnprune_verify.model.maps import Heads
 from attnprune_verify.model.softmax import bent_softmax, quiet
 
-__all__ = ["Calibration", "Moments"]
+__all__ = ["Calibration", "RowMetrics"]
 
 
-class Moments(NamedTuple):
+class RowMetrics(NamedTuple):
     """A block of rows of the dense attention F, and the weights of a logit's change in the metrics.
 
     Where scores are modified, s -> u(s), a change ds moves the softmax by u'(s) ds: `first` is F * u', `second` is
@@ -71,23 +71,23 @@ class Calibration:
         """X W_K + b_K, turned by position, for blocks (kv_heads, d, m); (k*heads, n, m)."""
         return self.maps.keys(join_heads(W_K))
 
-    def attention(self) -> Iterator[Moments]:
+    def attention(self) -> Iterator[RowMetrics]:
         """Blocks of rows of the dense attention; (k*heads, rows, columns)."""
         return self._moments(self.queries, self.keys, self.layer.modifiers)
 
-    def attention_of(self, index: int) -> Iterator[Moments]:
+    def attention_of(self, index: int) -> Iterator[RowMetrics]:
         """The same for one (sample, head), counted sample by sample; (rows, columns)."""
         one = slice(index, index + 1)
         modifiers = [modifier.of_head(index % self.layer.heads) for modifier in self.layer.modifiers]
         for block, *weights in self._moments(self.queries[one], self.keys[one], modifiers):
-            yield Moments(block, *(weight[0] for weight in weights))
+            yield RowMetrics(block, *(weight[0] for weight in weights))
 
-    def _moments(self, queries: Array, keys: Array, modifiers: Sequence[ScoreModifier]) -> Iterator[Moments]:
+    def _moments(self, queries: Array, keys: Array, modifiers: Sequence[ScoreModifier]) -> Iterator[RowMetrics]:
         for block in self.maps.blocks():
             with quiet():
                 F, bend = bent_softmax(queries, keys, block, modifiers=modifiers)
             first = F if bend is None else F * bend.slope
-            yield Moments(block, F, first, first if bend is None else first * bend.slope)
+            yield RowMetrics(block, F, first, first if bend is None else first * bend.slope)
 
     def per_head(self, of_samples: Array) -> Array:
         """(k*heads, ...) summed over the samples: (heads, ...)."""

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from attnprune_verify.algorithms.descent import Run
 from attnprune_verify.algorithms.layer.calibration import Calibration
 from attnprune_verify.algorithms.layer.heads import keep_largest, split_heads
-from attnprune_verify.algorithms.readings import Reading
+from attnprune_verify.algorithms.readings import DescentReading
 from attnprune_verify.algorithms.trace import Settings
 from attnprune_verify.errors import InvalidInstance
 from attnprune_verify.model.objective import Objective
@@ -65,7 +65,7 @@ def descend_on_masks(
         If the descent diverges (masks or logits leave the floating-point range).
     """
     # 1/k in front of everything, or of nothing: the averaged loss with lam/k, at the step or k times the step.
-    reading = Reading(options.reading, "0.1/lam", over_samples=options.reading != "mean")
+    reading = DescentReading(options.reading, "0.1/lam", over_samples=options.reading != "mean")
     step = options.step_size * (data.k if options.reading == "sum" else 1)
     settings = Settings(rho, options.lam, reading, step, options.momentum, "heavy-ball", project=False)
     objective = Objective.of(data.maps, reading.strength(options.lam, data.n, data.k), keep_dense=False)

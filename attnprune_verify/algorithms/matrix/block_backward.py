@@ -9,7 +9,7 @@ import numpy as np
 
 from attnprune_verify.algorithms.matrix.backward import attention_backward
 from attnprune_verify.instance.validate import Array
-from attnprune_verify.pretrained.block import Block, Trace
+from attnprune_verify.pretrained.block import Block, BlockTrace
 
 __all__ = ["BlockGradients", "attention_gradients", "block_backward"]
 
@@ -21,7 +21,7 @@ class BlockGradients(NamedTuple):
     hidden: Array
 
 
-def block_backward(block: Block, trace: Trace, upstream: Array) -> BlockGradients:
+def block_backward(block: Block, trace: BlockTrace, upstream: Array) -> BlockGradients:
     """From the gradient at the block's output (k, n, d) to those at its maps and its input.
 
     Norm first: output = middle + down(inner), so what comes back reaches `middle` directly and through the second half,
@@ -47,7 +47,7 @@ def block_backward(block: Block, trace: Trace, upstream: Array) -> BlockGradient
     return BlockGradients(gradients, hidden)
 
 
-def attention_gradients(block: Block, trace: Trace, upstream: Array) -> dict[str, Array]:
+def attention_gradients(block: Block, trace: BlockTrace, upstream: Array) -> dict[str, Array]:
     """Gradients at Q, K, V and O from the one at the attention's output, which is O's (k, n, d)."""
     d_mixed, values = upstream @ block.weight("O"), block.maps["V"](trace.x)
     of_windows = [attention_backward(block.layer, *window) for window in zip(trace.x, values, d_mixed, strict=True)]

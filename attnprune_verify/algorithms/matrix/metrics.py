@@ -25,15 +25,15 @@ from attnprune_verify.algorithms.matrix.damping import MomentSum
 from attnprune_verify.errors import InvalidInstance
 from attnprune_verify.instance.validate import Array
 from attnprune_verify.model.maps import Heads
-from attnprune_verify.pretrained.block import Block, Trace
+from attnprune_verify.pretrained.block import Block, BlockTrace
 from attnprune_verify.values import as_choice
 
-__all__ = ["LOSS_METRICS", "OUTPUT_METRICS", "OutputSums", "Rows", "output_blocks", "probe"]
+__all__ = ["LOSS_METRICS", "OUTPUT_METRICS", "OutputSums", "OutputRows", "output_blocks", "probe"]
 
 _LARGEST_BLOCK = 512  # outputs; chosen: the metric's products cost tokens times outputs times this
 
 
-class Rows(NamedTuple):
+class OutputRows(NamedTuple):
     """r (k, n, out) and the tokens' weights t (k, n), or None for 1."""
 
     rows: Array
@@ -43,11 +43,11 @@ class Rows(NamedTuple):
 def probe(
     metric: str,
     block: Block,
-    trace: Trace,
+    trace: BlockTrace,
     rng: np.random.Generator,
     upstream: Array | None = None,
     roles: Iterable[str] = "QKVO",
-) -> dict[str, Rows]:
+) -> dict[str, OutputRows]:
     """Rows of the metric of that name for every role it knows; where only some are wanted, perhaps for no others.
 
     Parameters
@@ -55,7 +55,7 @@ def probe(
     metric : str
         A key of `OUTPUT_METRICS`.
     block : Block
-    trace : Trace
+    trace : BlockTrace
         Of windows (k, n, d).
     rng : numpy Generator
     upstream : (k, n, d) array, optional
@@ -85,7 +85,7 @@ class OutputSums:
     def __init__(self, block: Block, roles: Iterable[str], sequences: int) -> None:
         self.sums = {role: MomentSum(len(block.weight(role)), sequences, output_blocks(block, role)) for role in roles}
 
-    def add(self, probed: Mapping[str, Rows]) -> None:
+    def add(self, probed: Mapping[str, OutputRows]) -> None:
         """Take what `probe` returned; roles that are not wanted are left out."""
         for role in self.sums.keys() & probed.keys():
             rows, weights = probed[role]
@@ -101,58 +101,60 @@ def output_blocks(block: Block, role: str) -> int:
     return next(count for count in range(-(-out // _LARGEST_BLOCK), out + 1) if out % count == 0)
 
 
-def _attention(block: Block, trace: Trace, rng: np.random.Generator, _: Array | None) -> dict[str, Rows]:
+def _attention(block: Block, trace: BlockTrace, rng: np.random.Generator, _: Array | None) -> dict[str, OutputRows]:
     outer = block_backward(block, trace, random_signs(rng, trace.output.shape, trace.output.dtype)).maps
     return {**weighted(trace, outer), **_attention_alone(block, trace, rng, None)}
 
 
-def _attention_alone(block: Block, trace: Trace, rng: np.random.Generator, _: Array | None) -> dict[str, Rows]:
+def _attention_alone(
+    block: Block, trace: BlockTrace, rng: np.random.Generator, _: Array | None
+) -> dict[str, OutputRows]:
     """Metrics of Q, K, V only: half the passes."""
     inner = attention_gradients(block, trace, random_signs(rng, trace.middle.shape, trace.middle.dtype))
     return weighted(trace, {role: inner[role] for role in "QKV"})
 
 
-def _loss(block: Block, trace: Trace, _: np.random.Generator, upstream: Array | None) -> dict[str, Rows]:
+def _loss(block: Block, trace: BlockTrace, _: np.random.Generator, upstream: Array | None) -> dict[str, OutputRows]:
     assert upstream is not None
     return weighted(trace, block_backward(block, trace, upstream).maps)
 
 
-def _kfac(block: Block, trace: Trace, _: np.random.Generator, upstream: Array | None) -> dict[str, Rows]:
+def _kfac(block: Block, trace: BlockTrace, _: np.random.Generator, upstream: Array | None) -> dict[str, OutputRows]:
     assert upstream is not None
     return unweighted(trace, block_backward(block, trace, upstream).maps)
 
 
-def _output_only(block: Block, trace: Trace, rng: np.random.Generator, _: Array | None) -> dict[str, Rows]:
+def _output_only(block: Block, trace: BlockTrace, rng: np.random.Generator, _: Array | None) -> dict[str, OutputRows]:
     inner = attention_gradients(block, trace, random_signs(rng, trace.middle.shape, trace.middle.dtype))
-    return {role: Rows(inner[role], None) for role in "QKV"}
+    return {role: OutputRows(inner[role], None) for role in "QKV"}
 
 
-def _boa(block: Block, trace: Trace, _: np.random.Generator, __: Array | None) -> dict[str, Rows]:
+def _boa(block: Block, trace: BlockTrace, _: np.random.Generator, __: Array | None) -> dict[str, OutputRows]:
     """The keys a query meets and the queries a key meets, turned by position; tokens of one window, all pairs."""
     layer, (k, n, _d) = block.layer, trace.x.shape
     maps = Heads(layer, trace.x)
     queries, keys = (side.reshape(k, layer.heads, n, -1) for side in maps.sides([layer.W_Q, layer.W_K]))
     per_group = queries.reshape(k, layer.kv_heads, layer.group, n, -1)
     summed = per_group.swapaxes(2, 3).reshape(k, layer.kv_heads, n * layer.group, -1)
-    return {"Q": Rows(_merge(keys), None), "K": Rows(_merge(summed), None)}
+    return {"Q": OutputRows(_merge(keys), None), "K": OutputRows(_merge(summed), None)}
 
 
-def weighted(trace: Trace, gradients: Mapping[str, Array]) -> dict[str, Rows]:
+def weighted(trace: BlockTrace, gradients: Mapping[str, Array]) -> dict[str, OutputRows]:
     """Tokens count by the squared length of the map's input."""
     sizes: dict[int, Array] = {}
     for role in gradients:
         rows = trace.input_of(role)
         if id(rows) not in sizes:
             sizes[id(rows)] = np.einsum("kna,kna->kn", rows, rows, dtype=np.float64)
-    return {role: Rows(rows, sizes[id(trace.input_of(role))]) for role, rows in gradients.items()}
+    return {role: OutputRows(rows, sizes[id(trace.input_of(role))]) for role, rows in gradients.items()}
 
 
-def unweighted(_: Trace, gradients: Mapping[str, Array]) -> dict[str, Rows]:
+def unweighted(_: BlockTrace, gradients: Mapping[str, Array]) -> dict[str, OutputRows]:
     """All tokens count the same."""
-    return {role: Rows(rows, None) for role, rows in gradients.items()}
+    return {role: OutputRows(rows, None) for role, rows in gradients.items()}
 
 
-LOSS_METRICS: Mapping[str, Callable[[Trace, Mapping[str, Array]], dict[str, Rows]]] = {
+LOSS_METRICS: Mapping[str, Callable[[BlockTrace, Mapping[str, Array]], dict[str, OutputRows]]] = {
     "loss": weighted,
     "kfac": unweighted,
 }
@@ -165,7 +167,7 @@ def _merge(of_heads: Array) -> Array:
     return of_heads.swapaxes(1, 2).reshape(k, n, heads * m)
 
 
-_Source = Callable[[Block, Trace, np.random.Generator, Array | None], dict[str, Rows]]
+_Source = Callable[[Block, BlockTrace, np.random.Generator, Array | None], dict[str, OutputRows]]
 
 OUTPUT_METRICS: Mapping[str, _Source] = {
     "attention": _attention,

@@ -17,7 +17,7 @@ from attnprune_verify.audit.record import Check, Finding
 from attnprune_verify.audit.subject.process import NoAnswer
 from attnprune_verify.audit.truth.asked import asked_samples
 from attnprune_verify.audit.truth.samples import BENIGN, REQUIRED, STABILITY, Sample
-from attnprune_verify.audit.truth.tolerance import Judgement, hidden_terms, judge
+from attnprune_verify.audit.truth.tolerance import ValueJudgement, hidden_terms, judge
 from attnprune_verify.oracle.taylor import taylor_verdict
 
 __all__ = ["values_checks"]
@@ -80,8 +80,8 @@ def values_checks(function: str) -> Iterator[Check]:
 class _Answers:
     """The instances of a regime by what came of them; `misshapen` ends the check."""
 
-    wrong: list[tuple[Sample, Judgement]] = field(default_factory=list)
-    right: list[tuple[Sample, Judgement]] = field(default_factory=list)
+    wrong: list[tuple[Sample, ValueJudgement]] = field(default_factory=list)
+    right: list[tuple[Sample, ValueJudgement]] = field(default_factory=list)
     silent: list[tuple[Sample, NoAnswer]] = field(default_factory=list)
     left_out: int = 0
     misshapen: Finding | None = None
@@ -136,7 +136,7 @@ def _answered(context: Context, function: str, regime: str, asked: tuple[Sample,
             answer = context.answer(function, sample)
         except NoAnswer as refusal:
             if refusal.unreadable or (stability and context.of(function).answered and _arithmetic(str(refusal))):
-                found.wrong.append((sample, Judgement("failed", np.inf, 0.0, np.nan, str(refusal))))
+                found.wrong.append((sample, ValueJudgement("failed", np.inf, 0.0, np.nan, str(refusal))))
             else:
                 found.silent.append((sample, refusal))
             continue
@@ -195,7 +195,7 @@ def _arithmetic(reason: str) -> bool:
     return any(name in reason for name in ("OverflowError", "ZeroDivisionError", "FloatingPointError", "math domain"))
 
 
-def _judged(function: str, wrong: list[tuple[Sample, Judgement]], tried: int, note: str = "") -> Finding:
+def _judged(function: str, wrong: list[tuple[Sample, ValueJudgement]], tried: int, note: str = "") -> Finding:
     """The finding for wrong values, told by the smallest wrong instance."""
     wrong = sorted(wrong, key=lambda item: (item[1].verdict != "failed", item[0].work))
     sample, verdict = wrong[0]

@@ -19,7 +19,7 @@ import numpy as np
 from attnprune_verify.audit.kernel.context import KernelContext, Refused, Reply
 from attnprune_verify.audit.kernel.judge import allowed_entries, judge
 from attnprune_verify.audit.kernel.making import Maker
-from attnprune_verify.audit.kernel.sample import BACKWARD, FORWARD, Sample, parts_of
+from attnprune_verify.audit.kernel.sample import BACKWARD, FORWARD, KernelSample, parts_of
 from attnprune_verify.audit.kernel.shapes import misshapen
 from attnprune_verify.audit.subject.process import NoAnswer
 
@@ -29,7 +29,7 @@ _DECLARED_AS = {"mask of rank 3": "mask_rank_3", "mask of rank 4": "mask_rank_4"
 _ONE_AXIS = {"mask_per_sample": 1, "mask_per_head": 0}  # and the axis of a mask of rank 4 that has size 1 then
 
 
-def unjudged(context: KernelContext, function: str, sample: Sample) -> str | None:
+def unjudged(context: KernelContext, function: str, sample: KernelSample) -> str | None:
     """Why a sample is not asked, or None."""
     _, _, _, n, length, *_ = sample.shape
     if sample.causal and sample.conventions.bottom_right and n != length and sample.alibi is not None:
@@ -53,7 +53,7 @@ def unjudged(context: KernelContext, function: str, sample: Sample) -> str | Non
     return None
 
 
-def another_declaration(context: KernelContext, function: str, samples: tuple[Sample, ...]) -> str:
+def another_declaration(context: KernelContext, function: str, samples: tuple[KernelSample, ...]) -> str:
     """Return the advice to declare the one axis of masks that are read rightly, where that makes all samples right."""
     high = all("mask of rank 4" in sample.features for sample in samples)
     for name in _ONE_AXIS:
@@ -62,7 +62,7 @@ def another_declaration(context: KernelContext, function: str, samples: tuple[Sa
     return ""
 
 
-def _within(sample: Sample, names: list[str]) -> bool:
+def _within(sample: KernelSample, names: list[str]) -> bool:
     """Return whether a mask of rank 4 differs along one of the named axes at most."""
     return sample.mask is not None and any(sample.mask.shape[_ONE_AXIS[name]] == 1 for name in names)
 
@@ -135,7 +135,7 @@ def _reads(context: KernelContext, function: str, feature: str, name: str) -> bo
     return context.read[key]
 
 
-def _right(context: KernelContext, function: str, sample: Sample) -> bool | None:
+def _right(context: KernelContext, function: str, sample: KernelSample) -> bool | None:
     """Return whether the answer is right; None where there is none."""
     try:
         reply = context.ask(function, context.meant(sample), probing=True)
@@ -144,7 +144,7 @@ def _right(context: KernelContext, function: str, sample: Sample) -> bool | None
     return misshapen(function, sample, reply) is None and judge(function, sample, reply.parts).status != "failed"
 
 
-def _answer(context: KernelContext, function: str, sample: Sample) -> Reply | None:
+def _answer(context: KernelContext, function: str, sample: KernelSample) -> Reply | None:
     """Return what is returned, in the right shape."""
     try:
         reply = context.ask(function, context.meant(sample), probing=True)

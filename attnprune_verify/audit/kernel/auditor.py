@@ -14,10 +14,10 @@ from attnprune_verify.audit.kernel.counterexample import counterexample
 from attnprune_verify.audit.kernel.currency import currency
 from attnprune_verify.audit.kernel.foreign import Plain
 from attnprune_verify.audit.kernel.meaning import by_convention, by_part
-from attnprune_verify.audit.kernel.naming import Namer
+from attnprune_verify.audit.kernel.naming import KernelNamer
 from attnprune_verify.audit.kernel.options import NOTHING_CHOSEN, Options
 from attnprune_verify.audit.kernel.precision import precision_named
-from attnprune_verify.audit.kernel.sample import Sample
+from attnprune_verify.audit.kernel.sample import KernelSample
 from attnprune_verify.audit.kernel.sentences import SENTENCES
 from attnprune_verify.audit.kernel.shrink import smallest_failing, without
 from attnprune_verify.audit.kernel.snippet import as_code
@@ -62,10 +62,10 @@ class KernelAuditor(Examiner):
         self._forked = self.target.kind != "live" or _framework(self.target.object) == "numpy"
         self._through = (bridge.__name__, dtype, options.device)
         self.subject = self.opened()
-        self._namer: Namer | None = None
+        self._namer: KernelNamer | None = None
         self._shrunk: dict[str, int] = {}
         self._behaviour: dict[str, str] = {}
-        self._failing: list[tuple[Check, Sample]] = []
+        self._failing: list[tuple[Check, KernelSample]] = []
 
     def __enter__(self) -> KernelAuditor:
         super().__enter__()
@@ -130,7 +130,7 @@ class KernelAuditor(Examiner):
             return Diagnosis(finding.ids, "; ".join(SENTENCES[id] for id in finding.ids))
         return self._name(check.function, finding.samples)
 
-    def _by_values(self, check: Check, finding: Finding) -> tuple[Diagnosis, Sample, str]:
+    def _by_values(self, check: Check, finding: Finding) -> tuple[Diagnosis, KernelSample, str]:
         """The names of all mistakes that a check of values shows, each with the features it needs."""
         function, left = check.function, sorted(finding.samples, key=_plainest)
         first, said = left[0], finding.reason
@@ -165,17 +165,17 @@ class KernelAuditor(Examiner):
         self._shrunk.setdefault(function, 0)
         return self.options.names == "all" or (self.options.names == "first" and first)
 
-    def _smallest(self, function: str, sample: Sample) -> tuple[Sample, str] | None:
+    def _smallest(self, function: str, sample: KernelSample) -> tuple[KernelSample, str] | None:
         """A smaller instance that fails; a few times for each function."""
         self._shrunk[function] = self._shrunk.get(function, 0) + 1
         return smallest_failing(self.context, function, sample) if self._shrunk[function] <= _MOST_SHRUNK else None
 
-    def _name(self, function: str, samples: tuple[Sample, ...], small: Sample | None = None) -> Diagnosis:
+    def _name(self, function: str, samples: tuple[KernelSample, ...], small: KernelSample | None = None) -> Diagnosis:
         behaviour = self._behaviour.get(function)
         if behaviour in ("wrong-shape", "nondeterministic", "cached"):
             return Diagnosis((behaviour,), SENTENCES[behaviour])
         try:
-            self._namer = self._namer or Namer(self.context)
+            self._namer = self._namer or KernelNamer(self.context)
             if small is not None and small.extended and self._namer.everywhere(function) is None:
                 part = self._namer.roughly(function, samples) or by_part(self.context, function, small)
                 if part is not None:
@@ -190,7 +190,7 @@ class KernelAuditor(Examiner):
         return found
 
 
-def _bare(sample: Sample, small: Sample) -> Sample:
+def _bare(sample: KernelSample, small: KernelSample) -> KernelSample:
     """The sample without the features that a smaller one fails without."""
     for feature in sample.features:
         if feature not in small.features and feature in sample.features:
@@ -198,7 +198,7 @@ def _bare(sample: Sample, small: Sample) -> Sample:
     return sample
 
 
-def _plainest(sample: Sample) -> tuple[int, float]:
+def _plainest(sample: KernelSample) -> tuple[int, float]:
     return len(sample.features), sample.work
 
 

@@ -10,7 +10,7 @@ from attnprune_verify.audit.kernel.bounds import attention_errors
 from attnprune_verify.audit.kernel.bridge import LAYOUTS
 from attnprune_verify.audit.kernel.context import KernelContext, Refused, Reply
 from attnprune_verify.audit.kernel.judge import judge
-from attnprune_verify.audit.kernel.sample import BACKWARD, Sample, parts_of
+from attnprune_verify.audit.kernel.sample import BACKWARD, KernelSample, parts_of
 from attnprune_verify.audit.kernel.shapes import misshapen, mistyped
 from attnprune_verify.audit.record import Finding
 from attnprune_verify.audit.subject.process import NoAnswer
@@ -21,7 +21,7 @@ _EQUAL_CALLS = 60  # chosen: a race of one call in twelve stays unseen in 1 of 2
 _PERMUTED = ("plain", "causal", "grouped heads")
 
 
-def _samples(context: KernelContext, function: str) -> list[Sample]:
+def _samples(context: KernelContext, function: str) -> list[KernelSample]:
     """A plain sample, and one for each feature the kernel takes."""
     found = []
     for name in ("plain", "causal", "mask", "scale", "grouped heads", "more keys", "value size"):
@@ -75,7 +75,7 @@ def _repeated(context: KernelContext, function: str) -> Finding:
     return Finding("passed", f"equal calls, {context.calls[function]} in one process, gave equal results")
 
 
-def _steady(context: KernelContext, function: str, sample: Sample) -> bool:
+def _steady(context: KernelContext, function: str, sample: KernelSample) -> bool:
     """Report whether calls are equal in a process that sees no other: then other calls make them differ."""
     if context.reopened is None:
         return False
@@ -99,7 +99,7 @@ def _kept(context: KernelContext, function: str) -> Finding:
     return Finding("passed", "answers are as they were after the next call")
 
 
-def _gap(function: str, sample: Sample, one: Reply, two: Reply) -> str | None:
+def _gap(function: str, sample: KernelSample, one: Reply, two: Reply) -> str | None:
     """Describe the gap between two answers to equal inputs, if it is more than twice what rounding explains."""
     errors = attention_errors(sample).worst
     for name, first, second in zip(parts_of(function, sample), one.parts, two.parts, strict=True):
@@ -174,7 +174,7 @@ def _layouts(context: KernelContext, function: str) -> Finding:
     return Finding("passed", f"inputs with any strides give the same{said}")
 
 
-def _reason(function: str, sample: Sample, reply: Reply) -> str | None:
+def _reason(function: str, sample: KernelSample, reply: Reply) -> str | None:
     """Why an answer in the right shape is wrong, or None."""
     verdict = judge(function, sample, reply.parts)
     return verdict.reason if verdict.status == "failed" else None
@@ -206,13 +206,13 @@ def _permuted(context: KernelContext, function: str) -> Finding:
     return Finding("passed", "batches and heads do not know of each other")
 
 
-def _turned_over(sample: Sample) -> Sample:
+def _turned_over(sample: KernelSample) -> KernelSample:
     """Batches and heads in reverse order: groups of heads stay together."""
     arrays = {name: np.ascontiguousarray(getattr(sample, name)[::-1, ::-1]) for name in ("q", "k", "v", "do")}
     return sample.changed(**arrays, name=f"{sample.name}, turned over")
 
 
-def _failed(reason: str, id: str, sample: Sample) -> Finding:
+def _failed(reason: str, id: str, sample: KernelSample) -> Finding:
     return Finding("failed", reason, ids=(id,) if id else (), samples=(sample,))
 
 

@@ -32,10 +32,10 @@ from attnprune_verify.audit.kernel.bounds import attention_errors, worst_errors
 from attnprune_verify.audit.kernel.context import KernelContext, Refused
 from attnprune_verify.audit.kernel.foreign import Plain
 from attnprune_verify.audit.kernel.making import Maker
-from attnprune_verify.audit.kernel.precision import PRECISIONS, Precision
-from attnprune_verify.audit.kernel.sample import Array, Sample, parts_of
+from attnprune_verify.audit.kernel.precision import PRECISIONS, KernelPrecision
+from attnprune_verify.audit.kernel.sample import Array, KernelSample, parts_of
 from attnprune_verify.audit.kernel.shapes import misshapen
-from attnprune_verify.audit.kernel.steps import Steps, evaluate
+from attnprune_verify.audit.kernel.steps import KernelSteps, evaluate
 from attnprune_verify.audit.kernel.truth import truth
 from attnprune_verify.audit.record import Finding
 
@@ -64,7 +64,7 @@ class Bias:
 
 
 @lru_cache(maxsize=4)  # as the regimes: what was computed for a sample serves both functions
-def bias_samples(seed: int, precision: Precision) -> tuple[Sample, ...]:
+def bias_samples(seed: int, precision: KernelPrecision) -> tuple[KernelSample, ...]:
     """Instances on which truncation shows: q, v and dO of one sign, and a first key with half of each row's weight.
 
     Its own value is 0: where the row sum is made of truncated weights, only the share of the others shrinks.
@@ -118,7 +118,7 @@ def rounds_to_one_side(context: KernelContext, function: str) -> Finding:
     return Finding("passed", f"{said}, where rounding explains {worst.allowed:.2f}", abs(worst.mean), worst.allowed)
 
 
-def bias_of(part: str, got: Array, sample: Sample) -> Bias:
+def bias_of(part: str, got: Array, sample: KernelSample) -> Bias:
     """The mean signed error of an array, in halves of a unit in the last place, and what is allowed."""
     true, w = truth(sample)[part].value, sample.precision.unit
     size = np.maximum(np.abs(true), sample.precision.tiny)
@@ -129,7 +129,7 @@ def bias_of(part: str, got: Array, sample: Sample) -> Bias:
     return Bias(part, float((c * (got - true)).sum()), float(single.sum() + _PRODUCTS * w + chance))
 
 
-def _single_errors(sample: Sample) -> dict[str, Array]:
+def _single_errors(sample: KernelSample) -> dict[str, Array]:
     """Return the worst errors in float32, computed once per sample."""
     if "worst in float32" not in sample.memo:
         sample.memo["worst in float32"] = worst_errors(sample, PRECISIONS["float32"])
@@ -137,7 +137,7 @@ def _single_errors(sample: Sample) -> dict[str, Array]:
     return found
 
 
-def _roundings(part: str, c: Array, sample: Sample) -> float:
+def _roundings(part: str, c: Array, sample: KernelSample) -> float:
     """The sum over all roundings before the answer's of (a dT/dr)^2."""
     steps, w, scale = evaluate(sample), sample.precision.unit, sample.factor
     if part in ("dk", "dv"):
@@ -156,7 +156,7 @@ def _roundings(part: str, c: Array, sample: Sample) -> float:
     return float(w**2 * _of_logits(steps, g, mean, sample.do))
 
 
-def _of_logits(steps: Steps, g: Array, mean: Array, do: Array) -> float:
+def _of_logits(steps: KernelSteps, g: Array, mean: Array, do: Array) -> float:
     """The roundings of weights, dP, dS, dO / row sum and o, as they reach dq and dk."""
     shared = np.abs((steps.ds * g).sum(axis=-1, keepdims=True))
     of_weight = np.abs(steps.ds * g) + steps.p * (np.abs(steps.dp * mean) + shared)

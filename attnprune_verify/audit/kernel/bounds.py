@@ -1,6 +1,6 @@
 r"""Bounds of an honest kernel's distance from the truth: entry by entry, at worst and typically.
 
-An honest kernel in a precision (`Precision`: u is the unit roundoff of its sums, w that of its 16-bit type or 0)
+An honest kernel in a precision (`KernelPrecision`: u is the unit roundoff of its sums, w that of its 16-bit type or 0)
 
 * adds products in any order, blocks or splits; folds the scale, log2(e) or both into q, into the logits or into exp2;
 * subtracts a row's largest logit, or a running one (online softmax: blocks of neighbouring keys, joined in any order),
@@ -30,8 +30,8 @@ import numpy as np
 
 from attnprune_verify.audit.kernel.calculus import Typical, Worst
 from attnprune_verify.audit.kernel.forward_errors import CLAMPED, ForwardErrors, compounded
-from attnprune_verify.audit.kernel.precision import Precision
-from attnprune_verify.audit.kernel.sample import Array, Sample
+from attnprune_verify.audit.kernel.precision import KernelPrecision
+from attnprune_verify.audit.kernel.sample import Array, KernelSample
 from attnprune_verify.audit.kernel.steps import spread_over
 
 __all__ = ["Errors", "attention_errors", "worst_errors"]
@@ -47,7 +47,7 @@ class Errors:
     typical: dict[str, Array]
 
 
-def attention_errors(sample: Sample, precision: Precision | None = None) -> Errors:
+def attention_errors(sample: KernelSample, precision: KernelPrecision | None = None) -> Errors:
     """The errors of o, dq, dk and dv in a precision (default: the sample's), once per sample and precision."""
     precision = precision or sample.precision
     key = ("errors", precision)
@@ -60,7 +60,7 @@ def attention_errors(sample: Sample, precision: Precision | None = None) -> Erro
     return found
 
 
-def worst_errors(sample: Sample, precision: Precision) -> dict[str, Array]:
+def worst_errors(sample: KernelSample, precision: KernelPrecision) -> dict[str, Array]:
     """Return what no honest kernel in a precision exceeds."""
     with np.errstate(all="ignore"):
         return _Propagation(sample, precision, Worst(precision.sums)).outputs()

@@ -41,7 +41,7 @@ _partial = functools.partial
 _invoke: Foreign = operator.call
 
 
-class Unreadable:
+class UnreadableResult:
     """Stands for a result that holds no numbers: whoever reads it is told why."""
 
     def __init__(self, why: str) -> None:
@@ -147,7 +147,7 @@ class _BridgedKernel:
         try:
             parts = self._read(result, how["parts"], packed)
         except Exception as error:  # whatever it is, it is not what the contract says
-            return Unreadable(f"{type(error).__name__}: {error}")
+            return UnreadableResult(f"{type(error).__name__}: {error}")
         after = tuple(map(self.framework.bits, copies))
         changed = [float(old != new) for old, new in zip(before, after, strict=False)]
         changed.append(float(masks != after[len(before) :]))

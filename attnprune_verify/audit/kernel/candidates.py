@@ -9,11 +9,11 @@ from functools import lru_cache
 import autograd.numpy as anp
 import numpy as np
 
-from attnprune_verify.audit.kernel.observation import Observation
-from attnprune_verify.audit.kernel.sample import BACKWARD, FORWARD, Array, Sample, parts_of
+from attnprune_verify.audit.kernel.observation import KernelObservation
+from attnprune_verify.audit.kernel.sample import BACKWARD, FORWARD, Array, KernelSample, parts_of
 from attnprune_verify.audit.kernel.steps import evaluate
 from attnprune_verify.audit.kernel.wrong_backward import WrongGradient, backward_mistakes, gradients
-from attnprune_verify.audit.kernel.wrong_forward import Wrong, differentiated, forward_mistakes, output
+from attnprune_verify.audit.kernel.wrong_forward import Slip, differentiated, forward_mistakes, output
 from attnprune_verify.audit.naming.describing import told_from_one
 
 __all__ = ["Candidate", "candidates"]
@@ -33,10 +33,10 @@ class Candidate:
 
     id: str
     words: str
-    parts: Callable[[Sample], Parts]
+    parts: Callable[[KernelSample], Parts]
 
 
-def candidates(function: str, observed: list[Observation], indices: list[int]) -> Iterator[Candidate]:
+def candidates(function: str, observed: list[KernelObservation], indices: list[int]) -> Iterator[Candidate]:
     """Fixed formulas first, then those with a constant that the observations determine."""
     yield from _fixed(function)
     wrong = [one for one in observed if one.failed and all(np.isfinite(one.parts[i]).all() for i in indices)]
@@ -57,8 +57,8 @@ def _fixed(function: str) -> tuple[Candidate, ...]:
     return (*own, *(_of_wrong(function, wrong) for wrong in forward_mistakes()))
 
 
-def _of_wrong(function: str, wrong: Wrong) -> Candidate:
-    def parts(sample: Sample) -> Parts:
+def _of_wrong(function: str, wrong: Slip) -> Candidate:
+    def parts(sample: KernelSample) -> Parts:
         key = ("wrong", function, wrong.id, wrong.words)
         if key not in sample.memo:
             sample.memo[key] = (output(sample, wrong),) if function == FORWARD else differentiated(sample, wrong)
@@ -69,7 +69,7 @@ def _of_wrong(function: str, wrong: Wrong) -> Candidate:
 
 
 def _of_gradient(wrong: WrongGradient) -> Candidate:
-    def parts(sample: Sample) -> Parts:
+    def parts(sample: KernelSample) -> Parts:
         key = ("wrong gradient", wrong.id, wrong.words)
         if key not in sample.memo:
             sample.memo[key] = gradients(sample, wrong)
@@ -79,12 +79,12 @@ def _of_gradient(wrong: WrongGradient) -> Candidate:
     return Candidate(wrong.id, wrong.words, parts)
 
 
-def _right(function: str, sample: Sample) -> Parts:
+def _right(function: str, sample: KernelSample) -> Parts:
     steps = evaluate(sample)
     return tuple(getattr(steps, name) for name in parts_of(function, sample))
 
 
-def _factors(function: str, wrong: list[Observation], indices: list[int]) -> Iterator[Candidate]:
+def _factors(function: str, wrong: list[KernelObservation], indices: list[int]) -> Iterator[Candidate]:
     """One constant factor for all samples."""
     ratios = []
     for one in wrong:
@@ -100,7 +100,7 @@ def _factors(function: str, wrong: list[Observation], indices: list[int]) -> Ite
     )  # fmt: skip
 
 
-def _varying(wrong: list[Observation], indices: list[int]) -> Iterator[Candidate]:
+def _varying(wrong: list[KernelObservation], indices: list[int]) -> Iterator[Candidate]:
     """One factor for dq and dk a sample, such as 1/m or another scale than the given one."""
     factors: dict[int, float] = {}
     for one in wrong:
@@ -119,7 +119,7 @@ def _varying(wrong: list[Observation], indices: list[int]) -> Iterator[Candidate
         )  # fmt: skip
 
 
-def _epsilons(wrong: list[Observation]) -> Iterator[Candidate]:
+def _epsilons(wrong: list[KernelObservation]) -> Iterator[Candidate]:
     """O = A / (S + epsilon) for the row sum S of exponentials, shifted or not: epsilon from the smallest rows."""
     for shifted in (True, False):
         found = []
@@ -136,20 +136,20 @@ def _epsilons(wrong: list[Observation]) -> Iterator[Candidate]:
             words = (
                 f"{zeros} keys with logit 0 and value 0 count" if zeros > 1 else "1 key with logit 0 and value 0 counts"
             )
-            yield _of_wrong(FORWARD, Wrong("padding-counted", words, epsilon=float(zeros), shifted=False))
+            yield _of_wrong(FORWARD, Slip("padding-counted", words, epsilon=float(zeros), shifted=False))
         elif epsilon > 0:
             what = "the row sum" if shifted else "the row sum of unshifted exponentials"
-            yield _of_wrong(FORWARD, Wrong("denominator-epsilon", f"about {epsilon:.2g} is added to {what}",
+            yield _of_wrong(FORWARD, Slip("denominator-epsilon", f"about {epsilon:.2g} is added to {what}",
                                            epsilon=epsilon, shifted=shifted))  # fmt: skip
 
 
 def _known_epsilons(function: str) -> Iterator[Candidate]:
     for power in range(-12, 1):
         words = f"about 1e{power} is added to the row sum"
-        yield _of_wrong(function, Wrong("denominator-epsilon", words, epsilon=10.0**power))
+        yield _of_wrong(function, Slip("denominator-epsilon", words, epsilon=10.0**power))
 
 
-def _scales(function: str, wrong: list[Observation], indices: list[int]) -> Iterator[Candidate]:
+def _scales(function: str, wrong: list[KernelObservation], indices: list[int]) -> Iterator[Candidate]:
     """Logits with another factor, fitted for each wrong sample: many numbers explained by one."""
     fitted: dict[int, float] = {}
     for one in wrong:
@@ -164,17 +164,17 @@ def _scales(function: str, wrong: list[Observation], indices: list[int]) -> Iter
     said = told_from_one(factors[0]) if factors[-1] - factors[0] < 1e-3 * factors[-1] else "varying factors"
     words = f"the logits are multiplied by {said} beyond the scale"
 
-    def scale(sample: Sample) -> float:
+    def scale(sample: KernelSample) -> float:
         return sample.factor * fitted.get(id(sample), 1.0)
 
-    wrong_scale = Wrong("logit-scale", words, scale=scale)
+    wrong_scale = Slip("logit-scale", words, scale=scale)
     if function == FORWARD:
         yield Candidate("logit-scale", words, lambda sample: (output(sample, wrong_scale),))
     else:
         yield Candidate("logit-scale", words, lambda sample: differentiated(sample, wrong_scale))
 
 
-def _constants(function: str, wrong: list[Observation], indices: list[int]) -> Iterator[Candidate]:
+def _constants(function: str, wrong: list[KernelObservation], indices: list[int]) -> Iterator[Candidate]:
     """The cap or the slopes times one constant for all samples, such as log(2) where exponentials have base 2."""
     for feature, made in (("softcap", _capped), ("alibi", _sloped)):
         if any(getattr(one.sample, feature) is None for one in wrong):
@@ -183,19 +183,21 @@ def _constants(function: str, wrong: list[Observation], indices: list[int]) -> I
         yield _of_wrong(function, replace(made(factor), words=f"{feature} is multiplied by {told_from_one(factor)}"))
 
 
-def _scaled(factor: float) -> Wrong:
-    return Wrong("logit-scale", "", scale=lambda sample: factor * sample.factor)
+def _scaled(factor: float) -> Slip:
+    return Slip("logit-scale", "", scale=lambda sample: factor * sample.factor)
 
 
-def _capped(factor: float) -> Wrong:
-    return Wrong("softcap-wrong", "", capped=lambda s, c: factor * c * anp.tanh(s / (factor * c)))
+def _capped(factor: float) -> Slip:
+    return Slip("softcap-wrong", "", capped=lambda s, c: factor * c * anp.tanh(s / (factor * c)))
 
 
-def _sloped(factor: float) -> Wrong:
-    return Wrong("alibi-wrong", "", slopes=lambda alibi, heads, kv_heads: factor * alibi)
+def _sloped(factor: float) -> Slip:
+    return Slip("alibi-wrong", "", slopes=lambda alibi, heads, kv_heads: factor * alibi)
 
 
-def _best_factor(function: str, some: list[Observation], indices: list[int], made: Callable[[float], Wrong]) -> float:
+def _best_factor(
+    function: str, some: list[KernelObservation], indices: list[int], made: Callable[[float], Slip]
+) -> float:
     """The factor with which a wrong formula comes closest to the results."""
 
     def left(log_factor: float) -> float:

@@ -11,10 +11,10 @@ from attnprune_verify.audit.kernel.acceptance import another_declaration
 from attnprune_verify.audit.kernel.behaviour import BEHAVIOUR
 from attnprune_verify.audit.kernel.bias import rounds_to_one_side
 from attnprune_verify.audit.kernel.context import KernelContext, Refused, Reply, TooSlow, overflows
-from attnprune_verify.audit.kernel.judge import Verdict, judge
+from attnprune_verify.audit.kernel.judge import KernelVerdict, judge
 from attnprune_verify.audit.kernel.modes import MODE_CHECKS
 from attnprune_verify.audit.kernel.regimes import regimes
-from attnprune_verify.audit.kernel.sample import BACKWARD, FORWARD, Sample
+from attnprune_verify.audit.kernel.sample import BACKWARD, FORWARD, KernelSample
 from attnprune_verify.audit.kernel.shapes import misshapen
 from attnprune_verify.audit.kernel.together import together
 from attnprune_verify.audit.record import Check, Finding
@@ -82,12 +82,12 @@ def _together(context: KernelContext, function: str) -> Finding:
     return replace(judged, reason=f"{judged.reason}; {found.describe()}") if judged.status == "passed" else judged
 
 
-def _judged_all(context: KernelContext, function: str, samples: tuple[Sample, ...]) -> Finding:
+def _judged_all(context: KernelContext, function: str, samples: tuple[KernelSample, ...]) -> Finding:
     """The first failure decides, and one decided sample is enough to pass."""
-    verdicts: list[Verdict] = []
+    verdicts: list[KernelVerdict] = []
     refused: list[str] = []
-    failing: list[Sample] = []
-    worst: Verdict | None = None
+    failing: list[KernelSample] = []
+    worst: KernelVerdict | None = None
     writes = ""
     for sample in samples:
         try:
@@ -101,7 +101,7 @@ def _judged_all(context: KernelContext, function: str, samples: tuple[Sample, ..
         except NoAnswer as none:
             if not overflows(none):
                 raise
-            verdict = Verdict("failed", function, np.inf, 0.0, np.inf, f"{none}, on {sample.describe()}")
+            verdict = KernelVerdict("failed", function, np.inf, 0.0, np.inf, f"{none}, on {sample.describe()}")
         verdicts.append(verdict)
         if verdict.status == "failed":
             failing.append(sample)
@@ -116,14 +116,14 @@ def _judged_all(context: KernelContext, function: str, samples: tuple[Sample, ..
     return _summary(verdicts, refused)
 
 
-def _judged(function: str, sample: Sample, reply: Reply) -> Verdict:
+def _judged(function: str, sample: KernelSample, reply: Reply) -> KernelVerdict:
     problem = misshapen(function, sample, reply)
     if problem is not None:
-        return Verdict("failed", function, np.inf, 0.0, np.inf, problem)
+        return KernelVerdict("failed", function, np.inf, 0.0, np.inf, problem)
     return judge(function, sample, reply.parts)
 
 
-def _summary(verdicts: list[Verdict], refused: list[str]) -> Finding:
+def _summary(verdicts: list[KernelVerdict], refused: list[str]) -> Finding:
     decided = [verdict for verdict in verdicts if verdict.status == "passed"]
     open_ = [verdict for verdict in verdicts if verdict.status == "inconclusive"]
     said = "; ".join(dict.fromkeys(refused))

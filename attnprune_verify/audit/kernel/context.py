@@ -13,9 +13,9 @@ from numpy.typing import NDArray
 from attnprune_verify.audit.kernel.bridge import FACTS, TYPES
 from attnprune_verify.audit.kernel.conventions import Conventions
 from attnprune_verify.audit.kernel.foreign import Foreign
-from attnprune_verify.audit.kernel.precision import Precision
+from attnprune_verify.audit.kernel.precision import KernelPrecision
 from attnprune_verify.audit.kernel.regimes import Regime, regimes
-from attnprune_verify.audit.kernel.sample import BACKWARD, FORWARD, Sample, parts_of
+from attnprune_verify.audit.kernel.sample import BACKWARD, FORWARD, KernelSample, parts_of
 from attnprune_verify.audit.subject.process import NoAnswer, Subject, SubjectLost
 
 __all__ = ["KernelContext", "Refused", "Reply", "TooSlow", "overflows"]
@@ -58,13 +58,13 @@ class TooSlow(NoAnswer):
 class KernelContext:
     """Every method that calls the subject may raise `NoAnswer`."""
 
-    def __init__(self, subject: Subject, seed: int, precision: Precision) -> None:
+    def __init__(self, subject: Subject, seed: int, precision: KernelPrecision) -> None:
         self.subject, self.seed, self.precision = subject, seed, precision
         self.notes: dict[str, str] = {}
         self.largest: dict[str, int] = {}
         self.calls: dict[str, int] = {}
         self._replies: dict[tuple[str, int], Reply | NoAnswer] = {}
-        self._held: list[Sample] = []  # those with replies: another sample must not come to have the id of one
+        self._held: list[KernelSample] = []  # those with replies: another sample must not come to have the id of one
         self._refused: dict[tuple[str, frozenset[str]], str] = {}
         self._refused_all = ""
         self._taken: set[tuple[str, frozenset[str]]] = set()
@@ -74,8 +74,8 @@ class KernelContext:
         self._skipped: dict[str, set[int]] = {}
         self.writes: set[str] = set()  # functions that were seen to change their inputs
         self.together: dict[str, Any] = {}  # by function, see kernel/together.py
-        self.rows: dict[tuple[Any, ...], Sample] = {}
-        self.tiny: dict[tuple[str, tuple[str, ...]], Sample] = {}
+        self.rows: dict[tuple[Any, ...], KernelSample] = {}
+        self.tiny: dict[tuple[str, tuple[str, ...]], KernelSample] = {}
         self.quick = False  # pairs of small sizes only
         self.reopened: Callable[[], Subject] | None = None  # the kernel again, in a process of its own
         facts: dict[str, Any] = {}
@@ -88,7 +88,7 @@ class KernelContext:
         self.declares = bool(facts.get("declares"))  # conventions or capabilities, whichever
         self._regimes: dict[str, Regime] = {}
         self.read: dict[str, bool] = {}  # what the kernel was seen to mean, see kernel/acceptance.py
-        self.unjudged: Callable[[KernelContext, str, Sample], str | None] = lambda *_: None
+        self.unjudged: Callable[[KernelContext, str, KernelSample], str | None] = lambda *_: None
         if not self.own_backward and BACKWARD in subject.functions:
             self.notes[BACKWARD] = f"by {self.framework}'s automatic differentiation of attention"
 
@@ -101,13 +101,13 @@ class KernelContext:
             }
         return self._regimes
 
-    def meant(self, sample: Sample) -> Sample:
+    def meant(self, sample: KernelSample) -> KernelSample:
         """The sample under the conventions that the kernel declares."""
         if self.conventions == sample.conventions:
             return sample
         return sample.changed(conventions=self.conventions)
 
-    def lacks(self, function: str, sample: Sample) -> list[str]:
+    def lacks(self, function: str, sample: KernelSample) -> list[str]:
         """Return what a sample needs that the function has no parameter for; other features are only tried."""
         needed = {PARAMETERS[name] for name in sample.features if name in PARAMETERS}
         needed -= {"dlse", "wanted"} if function == FORWARD else {"return_lse"}
@@ -115,7 +115,7 @@ class KernelContext:
             needed = {"return_lse" if name == "dlse" else name for name in needed - {"wanted"}}
         return sorted(name for name in needed if not self.has(function, name))
 
-    def answer(self, function: str, sample: Sample) -> Reply:
+    def answer(self, function: str, sample: KernelSample) -> Reply:
         """Return what the function returns on a sample, in fresh contiguous arrays; asked once."""
         key = (function, id(sample))
         if key not in self._replies:
@@ -129,17 +129,17 @@ class KernelContext:
             raise found
         return found
 
-    def known(self, function: str, sample: Sample) -> Reply | None:
+    def known(self, function: str, sample: KernelSample) -> Reply | None:
         """Return what the function has returned on a sample; None where it was not asked or gave no answer."""
         found = self._replies.get((function, id(sample)))
         return found if isinstance(found, Reply) else None
 
-    def overflowed(self, function: str, sample: Sample) -> bool:
+    def overflowed(self, function: str, sample: KernelSample) -> bool:
         """Return whether the answer was an arithmetic error."""
         found = self._replies.get((function, id(sample)))
         return isinstance(found, NoAnswer) and overflows(found)
 
-    def predicted(self, function: str, some: Iterable[Sample]) -> float:
+    def predicted(self, function: str, some: Iterable[KernelSample]) -> float:
         """Seconds that calls on these samples will take, as far as earlier calls show."""
         return self._rate.get(function, 0.0) * sum(sample.work for sample in some)
 
@@ -148,7 +148,13 @@ class KernelContext:
         return parameter in (*_names(self.subject.functions.get(function)), *self.capabilities)
 
     def ask(
-        self, function: str, sample: Sample, layout: str = "", slot: str = "", probing: bool = False, **more: Foreign
+        self,
+        function: str,
+        sample: KernelSample,
+        layout: str = "",
+        slot: str = "",
+        probing: bool = False,
+        **more: Foreign,
     ) -> Reply:
         """Return what the function returns, asked again; `more` is for the bridge, as modes have it.
 
@@ -183,12 +189,12 @@ class KernelContext:
         self._taken.add(key)
         return reply
 
-    def _undeclared(self, sample: Sample) -> bool:
+    def _undeclared(self, sample: KernelSample) -> bool:
         """Return whether it has a mask that the kernel has not declared to read, and may refuse on any sizes."""
         high = sample.mask is not None and sample.mask.ndim > 2
         return (high or sample.additive) and not self.capabilities
 
-    def _call(self, function: str, arrays: list[Any], how: dict[str, Any], sample: Sample) -> Reply:
+    def _call(self, function: str, arrays: list[Any], how: dict[str, Any], sample: KernelSample) -> Reply:
         self.calls[function] = self.calls.get(function, 0) + 1
         names = parts_of(function, sample)
         try:
@@ -212,7 +218,7 @@ class KernelContext:
             int(repeats[1]),
         )
 
-    def _check_budget(self, function: str, sample: Sample) -> None:
+    def _check_budget(self, function: str, sample: KernelSample) -> None:
         if function in self._given_up:
             raise NoAnswer(f"is not called any more: an earlier call {self._given_up[function]}")
         if self.calls.get(function, 0) >= _MOST_CALLS:
@@ -252,7 +258,7 @@ PARAMETERS = {
 }  # fmt: skip
 
 
-def poisoned(sample: Sample) -> tuple[NDArray[np.float64], ...]:
+def poisoned(sample: KernelSample) -> tuple[NDArray[np.float64], ...]:
     """q, k, v and do, with the poison where nothing may be read."""
     arrays = (sample.q, sample.k, sample.v, sample.do)
     if sample.poison is None:
@@ -262,7 +268,7 @@ def poisoned(sample: Sample) -> tuple[NDArray[np.float64], ...]:
     return tuple(np.where(used[..., None], x, sample.poison) for used, x in zip(seen, arrays, strict=True))
 
 
-def _unread(sample: Sample, name: str, part: NDArray[np.float64]) -> NDArray[np.float64]:
+def _unread(sample: KernelSample, name: str, part: NDArray[np.float64]) -> NDArray[np.float64]:
     """A result without its entries that belong to poisoned inputs, which may be anything."""
     if sample.poison is None or name not in ("o", "lse", "dq", "dk", "dv"):
         return part

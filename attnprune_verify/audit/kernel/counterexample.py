@@ -7,14 +7,14 @@ import numpy as np
 from attnprune_verify.audit.kernel.context import KernelContext
 from attnprune_verify.audit.kernel.foreign import Numbers, Plain
 from attnprune_verify.audit.kernel.intervals import interval
-from attnprune_verify.audit.kernel.sample import BACKWARD, Sample, parts_of
+from attnprune_verify.audit.kernel.sample import BACKWARD, KernelSample, parts_of
 from attnprune_verify.audit.subject.process import NoAnswer
 from attnprune_verify.files import plain
 
 __all__ = ["as_data", "counterexample"]
 
 
-def counterexample(check: str, function: str, sample: Sample, context: KernelContext) -> Plain:
+def counterexample(check: str, function: str, sample: KernelSample, context: KernelContext) -> Plain:
     """Describe a failure for a program.
 
     Returns

@@ -11,7 +11,7 @@ from attnprune_verify.audit.kernel.bounds import attention_errors
 from attnprune_verify.audit.kernel.context import KernelContext
 from attnprune_verify.audit.kernel.frameworks import framework_named
 from attnprune_verify.audit.kernel.own import own_attention
-from attnprune_verify.audit.kernel.sample import Array, Sample, parts_of
+from attnprune_verify.audit.kernel.sample import Array, KernelSample, parts_of
 from attnprune_verify.audit.kernel.shapes import misshapen
 from attnprune_verify.audit.kernel.truth import truth
 
@@ -53,7 +53,7 @@ def _times(ratio: float) -> str:
     return f"{ratio:.2g} times" if np.isfinite(ratio) else "not finite beside"
 
 
-def _answered(context: KernelContext, function: str) -> Iterator[tuple[Sample, Parts]]:
+def _answered(context: KernelContext, function: str) -> Iterator[tuple[KernelSample, Parts]]:
     """Ordinary instances with what the kernel has answered; nothing is run anew."""
     for name in _MEASURED:
         for sample in context.regimes()[name].samples:
@@ -63,7 +63,7 @@ def _answered(context: KernelContext, function: str) -> Iterator[tuple[Sample, P
                 yield sample, dict(zip(parts_of(function, sample), reply.parts, strict=True))
 
 
-def _size(names: tuple[str, ...], answers: list[tuple[Sample, Parts]]) -> float:
+def _size(names: tuple[str, ...], answers: list[tuple[KernelSample, Parts]]) -> float:
     """The median over the instances of the error in units of the typical one."""
     shares = []
     for sample, parts in answers:
@@ -75,7 +75,7 @@ def _size(names: tuple[str, ...], answers: list[tuple[Sample, Parts]]) -> float:
     return float(np.median(np.nan_to_num(shares, nan=np.inf)))
 
 
-def torch_attention(sample: Sample) -> Parts:
+def torch_attention(sample: KernelSample) -> Parts:
     """o, dq, dk and dv of torch's scaled_dot_product_attention on a sample.
 
     Raises

@@ -14,7 +14,7 @@ from attnprune_verify.audit.kernel.judge import judge
 from attnprune_verify.audit.kernel.options import CPU
 from attnprune_verify.audit.kernel.precision import precision_named
 from attnprune_verify.audit.kernel.regimes import regimes
-from attnprune_verify.audit.kernel.sample import BACKWARD, FORWARD, Sample, parts_of
+from attnprune_verify.audit.kernel.sample import BACKWARD, FORWARD, KernelSample, parts_of
 from attnprune_verify.audit.subject.terms import drawn
 from attnprune_verify.errors import InvalidInstance
 
@@ -162,7 +162,7 @@ class AttentionEvaluator:
             "status": verdict.status, "reason": verdict.reason, "error": verdict.error, "bound": verdict.bound,
         }  # fmt: skip
 
-    def _samples(self) -> list[Sample]:
+    def _samples(self) -> list[KernelSample]:
         return [
             sample
             for regime in regimes(self.seed, self.dtype).values()

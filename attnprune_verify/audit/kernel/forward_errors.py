@@ -7,9 +7,9 @@ from functools import cached_property
 import numpy as np
 
 from attnprune_verify.audit.kernel.calculus import Calculus
-from attnprune_verify.audit.kernel.precision import Precision
-from attnprune_verify.audit.kernel.sample import Array, Sample
-from attnprune_verify.audit.kernel.steps import Steps, evaluate
+from attnprune_verify.audit.kernel.precision import KernelPrecision
+from attnprune_verify.audit.kernel.sample import Array, KernelSample
+from attnprune_verify.audit.kernel.steps import KernelSteps, evaluate
 
 __all__ = ["CLAMPED", "ForwardErrors", "compounded", "maximum_changes"]
 
@@ -21,9 +21,9 @@ _OVERFLOW = 700.0  # exp of it is the largest power of ten below float64's range
 class ForwardErrors:
     """One sample, one precision, one calculus."""
 
-    def __init__(self, sample: Sample, precision: Precision, calculus: Calculus) -> None:
+    def __init__(self, sample: KernelSample, precision: KernelPrecision, calculus: Calculus) -> None:
         self.sample, self.precision, self.calculus = sample, precision, calculus
-        self.steps: Steps = evaluate(sample)
+        self.steps: KernelSteps = evaluate(sample)
         self.u, self.w = precision.sums, precision.stored
         self.tiny, self.exp = precision.tiny_sums, precision.exp
         self.count = max(int(self.steps.allowed.sum(axis=-1).max()), 1)  # terms of the longest row

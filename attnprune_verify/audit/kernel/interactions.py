@@ -16,7 +16,7 @@ from attnprune_verify.audit.covering import Hiding, covered, covering
 from attnprune_verify.audit.kernel.conventions import Conventions
 from attnprune_verify.audit.kernel.making import Maker
 from attnprune_verify.audit.kernel.precision import precision_named
-from attnprune_verify.audit.kernel.sample import Mask, Sample
+from attnprune_verify.audit.kernel.sample import KernelSample, Mask
 
 __all__ = ["FACTORS", "LEVELS", "OPTIONAL", "Row", "asked_together", "interaction", "rows"]
 
@@ -124,7 +124,7 @@ def _without(table: Table, refused: frozenset[str]) -> Table:
 def interaction(
     row: Row, seed: int, dtype: str, index: int, conventions: Conventions | None = None, gradients: bool = False,
     cotangent: bool = False,
-) -> Sample:  # fmt: skip
+) -> KernelSample:  # fmt: skip
     """The sample of a row; the same row gives the same numbers.
 
     `gradients`: of bias and sinks, too; `cotangent`: one of log sum exp beside log sum exp.
@@ -154,7 +154,7 @@ def interaction(
     return sample.changed(wanted=wanted if gradients else ())
 
 
-def _with_parts(maker: Maker, sample: Sample, row: Row, level: float) -> Sample:
+def _with_parts(maker: Maker, sample: KernelSample, row: Row, level: float) -> KernelSample:
     """Add bias, sinks, dropout and log sum exp where the row has them; sinks are as large as the logits, or hide."""
     if row["bias"] != "none":
         sample = maker.biased(sample, "full" if row["bias"] == "full" else "row")
@@ -175,7 +175,7 @@ def _lengths(row: Row, index: int) -> tuple[int, int]:
     return {"equal": (size, size), "one query": (1, size), "fewer queries": (other, size)}.get(kind, (size, other))
 
 
-def _masked(sample: Sample, kind: str, index: int, rank: str, empty: bool) -> Sample:
+def _masked(sample: KernelSample, kind: str, index: int, rank: str, empty: bool) -> KernelSample:
     """With a mask that leaves every row a position, or some rows none; heads or samples may have masks of their own."""
     if kind == "none":
         return sample

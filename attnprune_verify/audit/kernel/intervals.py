@@ -5,13 +5,13 @@ from __future__ import annotations
 import numpy as np
 
 from attnprune_verify.audit.kernel.judge import allowed_entries
-from attnprune_verify.audit.kernel.sample import Array, Sample
+from attnprune_verify.audit.kernel.sample import Array, KernelSample
 from attnprune_verify.audit.kernel.truth import truth
 
 __all__ = ["interval"]
 
 
-def interval(part: str, sample: Sample) -> tuple[Array, Array]:
+def interval(part: str, sample: KernelSample) -> tuple[Array, Array]:
     """Return the lowest and the highest that an entry may be: the truth, its radius and what the audit allows there.
 
     Outwards to the next float64, so that no honest answer is lost by the ends' own rounding.

@@ -17,12 +17,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from attnprune_verify.audit.kernel.bounds import attention_errors
-from attnprune_verify.audit.kernel.precision import Precision
-from attnprune_verify.audit.kernel.sample import Array, Sample, parts_of
+from attnprune_verify.audit.kernel.precision import KernelPrecision
+from attnprune_verify.audit.kernel.sample import Array, KernelSample, parts_of
 from attnprune_verify.audit.kernel.truth import Value, truth
 
 __all__ = [
-    "COARSE", "Verdict", "allowed_entries", "allowed_norms", "judge", "judge_part", "judge_parts", "of_heads"
+    "COARSE", "KernelVerdict", "allowed_entries", "allowed_norms", "judge", "judge_part", "judge_parts", "of_heads"
 ]  # fmt: skip
 
 # Honest kernels reach at most 0.57 of these (docs/kernels.md, tests/audit/kernel/test_bounds.py).
@@ -32,7 +32,7 @@ _SQUARED = 1e-140  # chosen: squares of smaller errors come near 2.2e-308, where
 
 
 @dataclass(frozen=True)
-class Verdict:
+class KernelVerdict:
     """On one returned array, or on all of a call.
 
     Attributes
@@ -50,8 +50,8 @@ class Verdict:
 
 
 def judge(
-    function: str, sample: Sample, parts: tuple[NDArray[Any], ...], precision: Precision | None = None
-) -> Verdict:
+    function: str, sample: KernelSample, parts: tuple[NDArray[Any], ...], precision: KernelPrecision | None = None
+) -> KernelVerdict:
     """Judge what a function returned on a sample; the worst of its arrays decides."""
     verdicts = judge_parts(function, sample, parts, precision)
     rank = {"passed": 0, "inconclusive": 1, "failed": 2}
@@ -59,8 +59,8 @@ def judge(
 
 
 def judge_parts(
-    function: str, sample: Sample, parts: tuple[NDArray[Any], ...], precision: Precision | None = None
-) -> list[Verdict]:
+    function: str, sample: KernelSample, parts: tuple[NDArray[Any], ...], precision: KernelPrecision | None = None
+) -> list[KernelVerdict]:
     """Judge every array on its own."""
     precision = precision or sample.precision
     return [
@@ -68,7 +68,7 @@ def judge_parts(
     ]
 
 
-def allowed_norms(name: str, sample: Sample, precision: Precision | None = None) -> Array:
+def allowed_norms(name: str, sample: KernelSample, precision: KernelPrecision | None = None) -> Array:
     """The allowed error of each head in the norm, (batch, heads)."""
     errors = attention_errors(sample, precision)
     with np.errstate(over="ignore"):
@@ -80,7 +80,7 @@ def allowed_norms(name: str, sample: Sample, precision: Precision | None = None)
     return np.asarray(np.minimum(worst, (NORM + (ENTRY - NORM) / np.sqrt(entries)) * typical))
 
 
-def allowed_entries(name: str, sample: Sample, precision: Precision | None = None) -> Array:
+def allowed_entries(name: str, sample: KernelSample, precision: KernelPrecision | None = None) -> Array:
     """Return what is allowed in each entry."""
     errors = attention_errors(sample, precision)
     worst, typical = errors.worst[name], errors.typical[name]
@@ -95,7 +95,9 @@ def of_heads(array: Array) -> Array:
     return np.asarray(np.linalg.norm(array, axis=(-2, -1) if array.ndim == 4 else -1))
 
 
-def judge_part(name: str, part: NDArray[Any], sample: Sample, precision: Precision | None = None) -> Verdict:
+def judge_part(
+    name: str, part: NDArray[Any], sample: KernelSample, precision: KernelPrecision | None = None
+) -> KernelVerdict:
     """Judge one array."""
     precision = precision or sample.precision
     true: Value = truth(sample)[name]
@@ -117,14 +119,14 @@ def judge_part(name: str, part: NDArray[Any], sample: Sample, precision: Precisi
         times = total[where] / norms[where]
         place = f"batch {where[0]}, head {where[1]}" if off.ndim > 2 else "all of it"
         reason = f"{name} is off by {total[where]:.3g} in norm ({place}), {times:.1f} times what rounding explains"
-        return Verdict("failed", name, float(total[where]), float(norms[where]), power, reason)
+        return KernelVerdict("failed", name, float(total[where]), float(norms[where]), power, reason)
     error, allowed = float(np.max(total)), float(np.max(norms))
     if power > COARSE:
         condition = power / precision.unit
         reason = f"{name} is ill-conditioned in {precision.name}: condition number {condition:.2g}, so that rounding "
         reason += f"alone may move it by {power:.2g} of its norm"
-        return Verdict("inconclusive", name, error, allowed, power, reason)
-    return Verdict("passed", name, error, allowed, power)
+        return KernelVerdict("inconclusive", name, error, allowed, power, reason)
+    return KernelVerdict("passed", name, error, allowed, power)
 
 
 def _power(norms: Array, size: Array) -> float:
@@ -134,15 +136,15 @@ def _power(norms: Array, size: Array) -> float:
     return float(np.max(ratio))
 
 
-def _wrong_entry(name: str, got: Array, off: Array, bound: Array, power: float) -> Verdict:
+def _wrong_entry(name: str, got: Array, off: Array, bound: Array, power: float) -> KernelVerdict:
     wrong = ~(off <= bound)
     with np.errstate(divide="ignore", invalid="ignore"):
         excess = np.where(wrong, np.nan_to_num(off / bound, nan=np.inf), -1.0)
     where = tuple(int(i) for i in np.unravel_index(int(np.argmax(excess)), wrong.shape))
     count = f"{np.count_nonzero(wrong)} of {wrong.size} entries are wrong"
     if not np.isfinite(got[where]):
-        return Verdict(
+        return KernelVerdict(
             "failed", name, np.inf, float(bound[where]), power, f"{name}{list(where)} is {got[where]}; {count}"
         )
     reason = f"{name}{list(where)} is off by {off[where]:.3g}, where rounding explains {bound[where]:.3g}; {count}"
-    return Verdict("failed", name, float(off[where]), float(bound[where]), power, reason)
+    return KernelVerdict("failed", name, float(off[where]), float(bound[where]), power, reason)

@@ -13,7 +13,7 @@ import numpy as np
 from attnprune_verify.audit.kernel.context import KernelContext, Reply
 from attnprune_verify.audit.kernel.foreign import Foreign
 from attnprune_verify.audit.kernel.judge import judge, judge_parts
-from attnprune_verify.audit.kernel.sample import Array, Sample, parts_of
+from attnprune_verify.audit.kernel.sample import Array, KernelSample, parts_of
 from attnprune_verify.audit.kernel.sentences import SENTENCES
 from attnprune_verify.audit.kernel.shapes import misshapen
 from attnprune_verify.audit.kernel.shrink import failure, without
@@ -50,7 +50,7 @@ _LOST_WHERE_PACKED = (("window", "window-wrong"), ("softcap", "softcap-wrong"), 
 _RESULTS = {"lse": "lse-wrong", "dbias": "bias-gradient", "dsinks": "sink-gradient"}
 
 
-def by_convention(context: KernelContext, function: str, samples: tuple[Sample, ...]) -> Diagnosis | None:
+def by_convention(context: KernelContext, function: str, samples: tuple[KernelSample, ...]) -> Diagnosis | None:
     """The declaration that would make every failing answer right, if there is one."""
     some = sorted(samples, key=lambda one: (len(one.features), one.work))[:_FEW]
     answers = [(one, _answer(context, function, one)) for one in some]
@@ -70,7 +70,7 @@ def by_convention(context: KernelContext, function: str, samples: tuple[Sample, 
     return None
 
 
-def by_part(context: KernelContext, function: str, sample: Sample) -> Diagnosis | None:
+def by_part(context: KernelContext, function: str, sample: KernelSample) -> Diagnosis | None:
     """The name for the smallest failing instance by its wrong results, then by the part it needs."""
     reply = _answer(context, function, sample)
     if reply is None:
@@ -90,7 +90,7 @@ def by_part(context: KernelContext, function: str, sample: Sample) -> Diagnosis 
     return None
 
 
-def _needs(context: KernelContext, function: str, sample: Sample, feature: str) -> bool:
+def _needs(context: KernelContext, function: str, sample: KernelSample, feature: str) -> bool:
     """Return whether the failure goes away with the feature."""
     if feature not in sample.features:
         return False
@@ -98,7 +98,7 @@ def _needs(context: KernelContext, function: str, sample: Sample, feature: str) 
     return less is None or failure(context, function, less) is None
 
 
-def _concerns(name: str, sample: Sample) -> bool:
+def _concerns(name: str, sample: KernelSample) -> bool:
     """Return whether a convention can show on a sample."""
     present = set(sample.features)
     return {
@@ -110,7 +110,7 @@ def _concerns(name: str, sample: Sample) -> bool:
     }[name] or (name == "order" and sample.softcap is not None)  # fmt: skip
 
 
-def _answer(context: KernelContext, function: str, sample: Sample) -> Reply | None:
+def _answer(context: KernelContext, function: str, sample: KernelSample) -> Reply | None:
     try:
         reply = context.answer(function, sample)
     except NoAnswer:
@@ -118,7 +118,7 @@ def _answer(context: KernelContext, function: str, sample: Sample) -> Reply | No
     return reply if misshapen(function, sample, reply) is None else None
 
 
-def _only_where_empty(function: str, sample: Sample, reply: Reply) -> bool:
+def _only_where_empty(function: str, sample: KernelSample, reply: Reply) -> bool:
     """Return whether the answer is right but for o, log sum exp and dq of rows with nothing allowed."""
     if not sample.empty:
         return False
@@ -131,11 +131,11 @@ def _only_where_empty(function: str, sample: Sample, reply: Reply) -> bool:
     return judge(function, sample, tuple(mended)).status != "failed"
 
 
-def _nan_in(answers: list[tuple[Sample, Reply]]) -> str:
+def _nan_in(answers: list[tuple[KernelSample, Reply]]) -> str:
     return " (a result is nan)" if any(np.isnan(part).any() for _, reply in answers for part in reply.parts) else ""
 
 
-def _said(id: str, sample: Sample, reply: Reply) -> str:
+def _said(id: str, sample: KernelSample, reply: Reply) -> str:
     """Return of a wrong log sum exp what it is instead, where that is known."""
     if id != "lse-wrong":
         return SENTENCES[id]
@@ -147,7 +147,7 @@ def _said(id: str, sample: Sample, reply: Reply) -> str:
     return SENTENCES[id]
 
 
-def _logarithms(sample: Sample) -> Iterator[tuple[str, Array]]:
+def _logarithms(sample: KernelSample) -> Iterator[tuple[str, Array]]:
     """Return what is returned in place of log sum exp."""
     steps = evaluate(sample)
     lse, top = steps.lse * sample.conventions.unit, steps.top[..., 0]

@@ -14,7 +14,7 @@ import numpy as np
 from attnprune_verify.audit.kernel.bounds import attention_errors
 from attnprune_verify.audit.kernel.context import KernelContext, Reply
 from attnprune_verify.audit.kernel.judge import judge
-from attnprune_verify.audit.kernel.sample import BACKWARD, FORWARD, Array, Sample, parts_of
+from attnprune_verify.audit.kernel.sample import BACKWARD, FORWARD, Array, KernelSample, parts_of
 from attnprune_verify.audit.kernel.sentences import SENTENCES
 from attnprune_verify.audit.kernel.shapes import misshapen
 from attnprune_verify.audit.kernel.shrink import cut, failure
@@ -31,10 +31,10 @@ _LEAST_WEIGHT = 1e-4  # of a position whose weight is said to be missing: far ab
 _NOT_ONE = 1e-3  # chosen: by how much a row's sum is off that no precision explains
 _MANY = 150_000  # weights that are fetched for one look at them
 
-Rule = Callable[[KernelContext, str, Sample], "Diagnosis | None"]
+Rule = Callable[[KernelContext, str, KernelSample], "Diagnosis | None"]
 
 
-def by_mechanism(context: KernelContext, function: str, sample: Sample) -> Diagnosis:
+def by_mechanism(context: KernelContext, function: str, sample: KernelSample) -> Diagnosis:
     """The name that the first telling experiment gives, or "unknown" with what was excluded."""
     excluded = []
     for excludes, rule in _RULES:
@@ -48,7 +48,7 @@ def by_mechanism(context: KernelContext, function: str, sample: Sample) -> Diagn
     return Diagnosis(("unknown",), f"{SENTENCES['unknown']}; excluded: {', '.join(excluded)}")
 
 
-def _nan(context: KernelContext, function: str, sample: Sample) -> Diagnosis | None:
+def _nan(context: KernelContext, function: str, sample: KernelSample) -> Diagnosis | None:
     """An online softmax that subtracts -inf from -inf; a gradient through a masked branch."""
     reply = context.ask(function, sample)
     bad = [
@@ -61,7 +61,7 @@ def _nan(context: KernelContext, function: str, sample: Sample) -> Diagnosis | N
     return Diagnosis((id,), f"{SENTENCES[id]} (in {', '.join(bad)})")
 
 
-def _again(context: KernelContext, function: str, sample: Sample) -> Diagnosis | None:
+def _again(context: KernelContext, function: str, sample: KernelSample) -> Diagnosis | None:
     """A race: every seventh call loses a tile."""
     wrong = sum(failure(context, function, sample) is not None for _ in range(_TIMES))
     if wrong in (0, _TIMES):
@@ -69,7 +69,7 @@ def _again(context: KernelContext, function: str, sample: Sample) -> Diagnosis |
     return Diagnosis(("nondeterministic",), f"of {_TIMES} equal calls {wrong} are wrong")
 
 
-def _fresh(context: KernelContext, function: str, sample: Sample) -> Diagnosis | None:
+def _fresh(context: KernelContext, function: str, sample: KernelSample) -> Diagnosis | None:
     """Keys kept from an earlier call with the same shapes: right in a process that has seen nothing else."""
     if context.reopened is None:
         return None
@@ -80,14 +80,14 @@ def _fresh(context: KernelContext, function: str, sample: Sample) -> Diagnosis |
     return Diagnosis(("cached",), "right in a process that has seen no other call") if right else None
 
 
-def _forward_too(context: KernelContext, function: str, sample: Sample) -> Diagnosis | None:
+def _forward_too(context: KernelContext, function: str, sample: KernelSample) -> Diagnosis | None:
     """A gradient that a framework makes of a forward pass that is wrong on the same inputs."""
     if function != BACKWARD or context.own_backward or failure(context, FORWARD, sample) is None:
         return None
     return Diagnosis(("follows-from-forward",), SENTENCES["follows-from-forward"])
 
 
-def _weights(context: KernelContext, sample: Sample) -> Array | None:
+def _weights(context: KernelContext, sample: KernelSample) -> Array | None:
     """Return the weight of every position: the result for unit vectors as values, (batch, heads, n, l)."""
     batch, heads, kv_heads, n, length, _, _ = sample.shape
     if heads * n * length > _MANY:
@@ -98,7 +98,7 @@ def _weights(context: KernelContext, sample: Sample) -> Array | None:
     return reply.parts[0] if misshapen(FORWARD, probe, reply) is None else None
 
 
-def _positions(context: KernelContext, function: str, sample: Sample) -> Diagnosis | None:
+def _positions(context: KernelContext, function: str, sample: KernelSample) -> Diagnosis | None:
     """Weight where it is forbidden, as by a causal limit divided by the group; none where it is due."""
     found = _weights(context, sample) if function == FORWARD and not sample.extended else None
     if found is None or not np.isfinite(found).all():
@@ -124,7 +124,7 @@ def _positions(context: KernelContext, function: str, sample: Sample) -> Diagnos
     return Diagnosis(ids, words)
 
 
-def _sums(context: KernelContext, function: str, sample: Sample) -> Diagnosis | None:
+def _sums(context: KernelContext, function: str, sample: KernelSample) -> Diagnosis | None:
     """A split without any key that counts as one of weight 1: a row's weights sum to less than 1."""
     found = _weights(context, sample) if function == FORWARD and not sample.extended else None
     if found is None or not np.isfinite(found).all():
@@ -137,14 +137,14 @@ def _sums(context: KernelContext, function: str, sample: Sample) -> Diagnosis | 
     return Diagnosis(("not-normalised",), f"the weights of query {item[2]} sum to {sums[item]:.3g}")
 
 
-def _memory(context: KernelContext, function: str, sample: Sample) -> Diagnosis | None:
+def _memory(context: KernelContext, function: str, sample: KernelSample) -> Diagnosis | None:
     """Keys read as if contiguous where a mask is causal; the plain layout has been found right."""
     if sample.layout == "plain" or failure(context, function, sample.changed(layout="plain")) is not None:
         return None
     return Diagnosis(("strides-ignored",), f"wrong where the inputs are {sample.layout} in memory")
 
 
-def _batch(context: KernelContext, function: str, sample: Sample) -> Diagnosis | None:
+def _batch(context: KernelContext, function: str, sample: KernelSample) -> Diagnosis | None:
     """A mask used in the first sample alone: each sample of the batch is right by itself."""
     alone = [cut(_from(sample, item), batch=1) for item in range(sample.shape[0])]
     if len(alone) < 2 or any(one is None or failure(context, function, one) is not None for one in alone):
@@ -152,11 +152,11 @@ def _batch(context: KernelContext, function: str, sample: Sample) -> Diagnosis |
     return Diagnosis(("heads-mixed",), "wrong in a batch, and right for each of its samples alone")
 
 
-def _from(sample: Sample, item: int) -> Sample:
+def _from(sample: KernelSample, item: int) -> KernelSample:
     return sample.changed(**{name: getattr(sample, name)[item:] for name in ("q", "k", "v", "do")})
 
 
-def _rows(context: KernelContext, function: str, sample: Sample) -> Diagnosis | None:
+def _rows(context: KernelContext, function: str, sample: KernelSample) -> Diagnosis | None:
     """Rows or columns of a result that are 0 where nothing is: values beyond m, the last query."""
     for name, part in zip(parts_of(function, sample), context.ask(function, sample).parts, strict=True):
         true = truth(sample)[name].value
@@ -172,14 +172,14 @@ def _rows(context: KernelContext, function: str, sample: Sample) -> Diagnosis | 
     return None
 
 
-def _tile_tail(context: KernelContext, function: str, sample: Sample) -> Diagnosis | None:
+def _tile_tail(context: KernelContext, function: str, sample: KernelSample) -> Diagnosis | None:
     """Wrong for 129 keys, right for 128 and for 127."""
     found = _tail(context, function, sample)
     n, length = sample.shape[3:5]
     return Diagnosis(found, f"wrong for n = {n}, l = {length}, and right one smaller and one larger") if found else None
 
 
-def _tail(context: KernelContext, function: str, sample: Sample) -> tuple[str, ...]:
+def _tail(context: KernelContext, function: str, sample: KernelSample) -> tuple[str, ...]:
     """Return whether the failure is gone one size below and one above."""
     n, length = sample.shape[3:5]
     if length < 3:
@@ -190,7 +190,7 @@ def _tail(context: KernelContext, function: str, sample: Sample) -> tuple[str, .
     return ("tile-tail",) if all(one is not None and failure(context, function, one) is None for one in near) else ()
 
 
-def _longer(sample: Sample, square: bool) -> Sample:
+def _longer(sample: KernelSample, square: bool) -> KernelSample:
     """With the first key, or token, once more at the end."""
 
     def more(array: Any, axis: int) -> Any:

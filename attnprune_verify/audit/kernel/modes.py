@@ -8,7 +8,7 @@ import numpy as np
 
 from attnprune_verify.audit.kernel.context import KernelContext, Refused, Reply
 from attnprune_verify.audit.kernel.judge import judge
-from attnprune_verify.audit.kernel.sample import Sample
+from attnprune_verify.audit.kernel.sample import KernelSample
 from attnprune_verify.audit.kernel.shapes import misshapen
 from attnprune_verify.audit.record import Finding
 from attnprune_verify.audit.subject.process import NoAnswer
@@ -22,7 +22,9 @@ _ORDINARY = ("plain", "causal", "mask", "grouped heads", "more keys", "value siz
 _INPUTS = ("q", "k", "v", "do")
 
 
-def _accepted(context: KernelContext, function: str, names: tuple[str, ...], last: bool = False) -> Iterator[Sample]:
+def _accepted(
+    context: KernelContext, function: str, names: tuple[str, ...], last: bool = False
+) -> Iterator[KernelSample]:
     """The samples of these regimes that the kernel takes; of each the last, or all."""
     for name in names:
         for sample in context.regimes()[name].samples[-1 if last else 0 :]:
@@ -69,11 +71,11 @@ def _batch_invariant(context: KernelContext, function: str) -> Finding:
     return Finding("passed", f"{count} batches, equal to the bit to the sample alone")
 
 
-def _of_batch(sample: Sample, places: list[int]) -> Sample:
+def _of_batch(sample: KernelSample, places: list[int]) -> KernelSample:
     return sample.changed(**{name: getattr(sample, name)[places] for name in _INPUTS})
 
 
-def _filled_up(one: Sample, place: int, size: int) -> Sample:
+def _filled_up(one: KernelSample, place: int, size: int) -> KernelSample:
     """A batch of other numbers of the same sizes, with the sample at its place."""
     rng = np.random.default_rng([place, size])
     arrays = {}
@@ -100,7 +102,7 @@ def _poisoned(context: KernelContext, function: str) -> Finding:
     return Finding("passed", f"{count} calls over memory filled with nan")
 
 
-def _sizes(sample: Sample) -> list[int]:
+def _sizes(sample: KernelSample) -> list[int]:
     """Sizes of arrays that a kernel may have: inputs, answers, logits, and one number a row."""
     logits = sample.q.size // sample.q.shape[-1] * sample.k.shape[-2]
     found = {getattr(sample, name).size for name in _INPUTS} | {logits, sample.q.size // sample.q.shape[-1]}
@@ -143,7 +145,7 @@ def _many(context: KernelContext, function: str) -> Finding:
     return Finding("passed", f"{made} tiny calls{beside}")
 
 
-def _right(function: str, sample: Sample, reply: Reply) -> bool:
+def _right(function: str, sample: KernelSample, reply: Reply) -> bool:
     return misshapen(function, sample, reply) is None and judge(function, sample, reply.parts).status != "failed"
 
 
@@ -151,7 +153,7 @@ def _finite(reply: Reply) -> bool:
     return all(np.isfinite(part).all() for part in reply.parts)
 
 
-def _failed(reason: str, id: str, sample: Sample) -> Finding:
+def _failed(reason: str, id: str, sample: KernelSample) -> Finding:
     return Finding("failed", reason, ids=(id,), samples=(sample,))
 
 

@@ -18,10 +18,10 @@ from attnprune_verify.audit.kernel.context import KernelContext, Reply
 from attnprune_verify.audit.kernel.judge import allowed_norms, judge, judge_parts
 from attnprune_verify.audit.kernel.making import Maker
 from attnprune_verify.audit.kernel.mechanisms import by_mechanism
-from attnprune_verify.audit.kernel.observation import Observation
+from attnprune_verify.audit.kernel.observation import KernelObservation
 from attnprune_verify.audit.kernel.precision import LOWER
 from attnprune_verify.audit.kernel.regimes import BENIGN, EXTREME
-from attnprune_verify.audit.kernel.sample import BACKWARD, FORWARD, Array, Sample, parts_of
+from attnprune_verify.audit.kernel.sample import BACKWARD, FORWARD, Array, KernelSample, parts_of
 from attnprune_verify.audit.kernel.sentences import SENTENCES
 from attnprune_verify.audit.kernel.shapes import misshapen
 from attnprune_verify.audit.kernel.steps import evaluate
@@ -31,7 +31,7 @@ from attnprune_verify.audit.naming.diagnosis import Diagnosis
 from attnprune_verify.audit.naming.exponential import one_curve
 from attnprune_verify.audit.subject.process import NoAnswer
 
-__all__ = ["Namer"]
+__all__ = ["KernelNamer"]
 
 _MOST_WRONG, _MOST_RIGHT = 10, 8  # chosen: samples that a formula is compared with; each costs an evaluation
 _LONGEST = 140  # chosen: queries or keys, above the block sizes of 64 and 128
@@ -49,16 +49,16 @@ _ALONG = 0.05  # chosen: of an error along the output, what rounding adds in oth
 _VAGUE = 0.5  # an instance on which a lower precision may do anything says nothing about it
 
 
-class Namer:
+class KernelNamer:
     """Names the mistakes of one kernel; everything it asks has been asked before."""
 
     def __init__(self, context: KernelContext) -> None:
         self.context = context
-        self._seen: dict[str, dict[str, list[Observation]]] = {}
+        self._seen: dict[str, dict[str, list[KernelObservation]]] = {}
         self._general: dict[str, Diagnosis | None] = {}
         self._plain: dict[str, Diagnosis | None] = {}
 
-    def name(self, function: str, here: tuple[Sample, ...]) -> Diagnosis:
+    def name(self, function: str, here: tuple[KernelSample, ...]) -> Diagnosis:
         """The name for a failure on these samples: of the function as a whole, of these alone, or by an experiment."""
         general = self.everywhere(function)
         if general is not None:
@@ -77,13 +77,13 @@ class Namer:
             self._general[function] = self._whole(function)
         return self._general[function]
 
-    def roughly(self, function: str, here: tuple[Sample, ...]) -> Diagnosis | None:
+    def roughly(self, function: str, here: tuple[KernelSample, ...]) -> Diagnosis | None:
         """The name for outputs of optional parts that are right, but in a lower precision."""
         observed = self._failing(function, (one for one in here if one.extended))
         small = observed and all(0 in one.wrong for one in observed) and function == FORWARD
         return self._low_precision(function, observed) if small else None
 
-    def _failing(self, function: str, some: Iterable[Sample]) -> list[Observation]:
+    def _failing(self, function: str, some: Iterable[KernelSample]) -> list[KernelObservation]:
         """Return what was wrong on the smaller ones of these samples, in the right shape."""
         observed = []
         for sample in sorted((one for one in some if one.longest <= _LONGEST), key=lambda one: one.work)[:_MOST_HERE]:
@@ -95,7 +95,7 @@ class Namer:
                 observed.append(_observed(function, sample, reply))
         return [one for one in observed if one.failed]
 
-    def _of_these(self, function: str, here: tuple[Sample, ...]) -> Diagnosis | None:
+    def _of_these(self, function: str, here: tuple[KernelSample, ...]) -> Diagnosis | None:
         """A formula for some failing samples; for the plainest of them alone where all have no one formula."""
         observed = self._failing(function, (one for one in here if not one.extended))
         if not observed:
@@ -121,10 +121,10 @@ class Namer:
         forward = self._general[FORWARD]
         return forward and Diagnosis(forward.ids, f"as in attention: {forward.words}")
 
-    def seen(self, function: str) -> dict[str, list[Observation]]:
+    def seen(self, function: str) -> dict[str, list[KernelObservation]]:
         """Per regime what was returned in the right shape; asked for now where it has not been asked yet."""
         if function not in self._seen:
-            found: dict[str, list[Observation]] = {}
+            found: dict[str, list[KernelObservation]] = {}
             for name, regime in self.context.regimes().items():
                 for sample in regime.samples:
                     if sample.extended:
@@ -166,7 +166,7 @@ class Namer:
         hidden = {"forbidden giants", "forbidden future"}
         return _named("mask-finite" if failing and failing <= hidden else "unstable-exp")
 
-    def _fitted(self, function: str, observed: list[Observation]) -> Diagnosis | None:
+    def _fitted(self, function: str, observed: list[KernelObservation]) -> Diagnosis | None:
         wrong = sorted({index for one in observed for index in one.wrong})
         together = self._one(function, observed, wrong)
         if together is not None:
@@ -181,7 +181,7 @@ class Namer:
             return wrong_forward
         return self._low_precision(function, observed)
 
-    def _one(self, function: str, observed: list[Observation], indices: list[int]) -> Diagnosis | None:
+    def _one(self, function: str, observed: list[KernelObservation], indices: list[int]) -> Diagnosis | None:
         """The formula that leaves least unexplained, if it explains these arrays everywhere."""
         best: tuple[float, Candidate] | None = None
         every = list(range(len(parts_of(function, observed[0].sample)))) if observed else indices
@@ -193,7 +193,7 @@ class Namer:
                 best = left, candidate
         return None if best is None else Diagnosis((best[1].id,), best[1].words)
 
-    def _low_precision(self, function: str, observed: list[Observation]) -> Diagnosis | None:
+    def _low_precision(self, function: str, observed: list[KernelObservation]) -> Diagnosis | None:
         wrong = [one for one in observed if one.failed]
         if not wrong or max(_relative(function, one) for one in wrong) > _SMALL_ERROR * (
             4 if self.context.precision.stored else 1
@@ -214,7 +214,7 @@ class Namer:
                 return Diagnosis(("low-precision",), f"right up to the precision of {lower.name}")
         return None
 
-    def _forward_wrong(self, wrong: list[Observation]) -> bool:
+    def _forward_wrong(self, wrong: list[KernelObservation]) -> bool:
         """Report whether the output is wrong on the same samples, and not by its precision."""
         replies = [(one.sample, self.context.known(FORWARD, one.sample)) for one in wrong]
         seen = [_observed(FORWARD, sample, reply) for sample, reply in replies
@@ -256,11 +256,11 @@ class Namer:
         return _named("approximate-exp")
 
 
-def _plainest(sample: Sample) -> tuple[int, float]:
+def _plainest(sample: KernelSample) -> tuple[int, float]:
     return len(sample.features), sample.work
 
 
-def _row_factor(one: Observation) -> float:
+def _row_factor(one: KernelObservation) -> float:
     """The largest factor, less 1, by which whole rows of the output are off; 0 where they are off in another way."""
     right, off = truth(one.sample)["o"].value, one.parts[0] - truth(one.sample)["o"].value
     factors = (off * right).sum(axis=-1) / np.maximum((right**2).sum(axis=-1), 1e-300)
@@ -268,7 +268,7 @@ def _row_factor(one: Observation) -> float:
     return float(np.abs(factors).max()) if left <= _ALONG * np.linalg.norm(off) and right.shape[-1] > 1 else 0.0
 
 
-def _share_off(function: str, wrong: list[Observation]) -> float:
+def _share_off(function: str, wrong: list[KernelObservation]) -> float:
     """Return the share of entries, in the wrong arrays, that rounding does not explain."""
     off = count = 0
     for one in wrong:
@@ -280,19 +280,19 @@ def _share_off(function: str, wrong: list[Observation]) -> float:
     return off / max(count, 1)
 
 
-def _observed(function: str, sample: Sample, reply: Reply) -> Observation:
+def _observed(function: str, sample: KernelSample, reply: Reply) -> KernelObservation:
     verdicts = judge_parts(function, sample, reply.parts)
     wrong = tuple(index for index, verdict in enumerate(verdicts) if verdict.status == "failed")
-    return Observation(sample, reply.parts, wrong)
+    return KernelObservation(sample, reply.parts, wrong)
 
 
 def _named(id: str) -> Diagnosis:
     return Diagnosis((id,), SENTENCES[id])
 
 
-def _chosen(seen: dict[str, list[Observation]]) -> list[Observation]:
+def _chosen(seen: dict[str, list[KernelObservation]]) -> list[KernelObservation]:
     """Failures of every ordinary regime, small ones first, and what is right about the benign ones."""
-    wrong: list[Observation] = []
+    wrong: list[KernelObservation] = []
     groups = [
         sorted((one for one in group if one.failed and one.sample.longest <= _LONGEST), key=lambda one: one.sample.work)
         for name, group in seen.items()
@@ -304,7 +304,7 @@ def _chosen(seen: dict[str, list[Observation]]) -> list[Observation]:
     return wrong[:_MOST_WRONG] + right[:_MOST_RIGHT]
 
 
-def _without_formula(function: str, wrong: list[Observation]) -> Diagnosis | None:
+def _without_formula(function: str, wrong: list[KernelObservation]) -> Diagnosis | None:
     """All zeros, or the same numbers whatever goes in."""
     for index, name in enumerate(parts_of(function, wrong[0].sample)):
         parts = [one.parts[index] for one in wrong if np.any(truth(one.sample)[name].value)]
@@ -322,17 +322,17 @@ def _without_formula(function: str, wrong: list[Observation]) -> Diagnosis | Non
     return None
 
 
-def _off(one: Observation, name: str, index: int) -> float:
+def _off(one: KernelObservation, name: str, index: int) -> float:
     with np.errstate(invalid="ignore", over="ignore"):
         gap = float(np.linalg.norm(one.parts[index] - truth(one.sample)[name].value))
     return np.inf if np.isnan(gap) else gap
 
 
-def _allowed(sample: Sample, name: str) -> float:
+def _allowed(sample: KernelSample, name: str) -> float:
     return float(np.linalg.norm(allowed_norms(name, sample)))
 
 
-def _relative(function: str, one: Observation) -> float:
+def _relative(function: str, one: KernelObservation) -> float:
     found = 0.0
     for index, name in enumerate(parts_of(function, one.sample)):
         size = float(np.linalg.norm(truth(one.sample)[name].value))
@@ -340,7 +340,7 @@ def _relative(function: str, one: Observation) -> float:
     return found
 
 
-def _left(function: str, observed: list[Observation], indices: list[int], candidate: Candidate) -> float | None:
+def _left(function: str, observed: list[KernelObservation], indices: list[int], candidate: Candidate) -> float | None:
     """The largest share of an error that the formula leaves unexplained; None if it leaves too much anywhere."""
     worst = None
     for one in observed:
@@ -356,7 +356,7 @@ def _left(function: str, observed: list[Observation], indices: list[int], candid
     return worst
 
 
-def _share(one: Observation, name: str, index: int, formula: Array, rows: NDArray[np.bool_]) -> float | None:
+def _share(one: KernelObservation, name: str, index: int, formula: Array, rows: NDArray[np.bool_]) -> float | None:
     """Return the rest of one array's error: -1 where there is none, None where the formula contradicts it."""
     true, part = truth(one.sample)[name].value, one.parts[index]
     allowed = _allowed(one.sample, name)

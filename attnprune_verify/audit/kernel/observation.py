@@ -7,16 +7,16 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from attnprune_verify.audit.kernel.sample import Sample
+from attnprune_verify.audit.kernel.sample import KernelSample
 
-__all__ = ["Observation"]
+__all__ = ["KernelObservation"]
 
 
 @dataclass(frozen=True, eq=False)
-class Observation:
+class KernelObservation:
     """Result of a function on a sample, with the arrays that are wrong."""
 
-    sample: Sample
+    sample: KernelSample
     parts: tuple[NDArray[np.float64], ...]
     wrong: tuple[int, ...]
 

@@ -7,7 +7,7 @@ import numpy as np
 from attnprune_verify.audit.kernel.foreign import Plain
 from attnprune_verify.audit.kernel.making import Maker
 from attnprune_verify.audit.kernel.regime import Regime
-from attnprune_verify.audit.kernel.sample import Sample
+from attnprune_verify.audit.kernel.sample import KernelSample
 
 __all__ = ["optional"]
 
@@ -44,7 +44,7 @@ def _causal_lengths(maker: Maker) -> tuple[Regime, ...]:
 def _masks(maker: Maker) -> tuple[Regime, ...]:
     """Masks of higher rank: along some axes of their own, along others broadcast."""
 
-    def drawn(name: str, shape: tuple[int, ...], sample: Sample) -> Sample:
+    def drawn(name: str, shape: tuple[int, ...], sample: KernelSample) -> KernelSample:
         """With at least key 0 allowed."""
         mask = np.random.default_rng([maker.seed, *name.encode()]).random(shape) < 0.6
         mask[..., 0] = True
@@ -87,7 +87,7 @@ def _log_sum_exp(maker: Maker) -> tuple[Regime, ...]:
     )  # fmt: skip
 
 
-def _part(sample: Sample, start: int, stop: int) -> Sample:
+def _part(sample: KernelSample, start: int, stop: int) -> KernelSample:
     """Return what a split of the keys computes: its own output and log sum exp."""
     assert sample.mask is not None
     own = slice(start, stop)
@@ -103,7 +103,7 @@ def _part(sample: Sample, start: int, stop: int) -> Sample:
 def _nothing_allowed(maker: Maker) -> tuple[Regime, ...]:
     make = maker.make
 
-    def without(sample: Sample, rows: slice) -> Sample:
+    def without(sample: KernelSample, rows: slice) -> KernelSample:
         mask = np.ones(sample.allowed.shape[-2:], dtype=bool) if sample.mask is None else sample.mask.copy()
         mask[rows] = False
         return sample.changed(mask=mask)
@@ -137,10 +137,10 @@ def _added(maker: Maker) -> tuple[Regime, ...]:
     make, biased, sunk = maker.make, maker.biased, maker.sunk
     grouped: Plain = {"batch": 2, "heads": 4, "kv_heads": 2}
 
-    def at(level: float) -> Sample:
+    def at(level: float) -> KernelSample:
         return sunk(maker.common(make(f"s at {level:g}", 6, 8), level), level)
 
-    def above(gap: float) -> Sample:
+    def above(gap: float) -> KernelSample:
         """With the first head's sink far above its logits: exponentials overflow if they are not shifted by it."""
         sample = sunk(make(f"s {gap:g} above", 6, 8))
         return maker.exact(sample, sinks=np.array([gap, 0.5]))

@@ -11,7 +11,7 @@ from collections.abc import Callable
 import numpy as np
 
 from attnprune_verify.audit.kernel.foreign import Foreign
-from attnprune_verify.audit.kernel.sample import BACKWARD, FORWARD, Array, Sample, parts_of
+from attnprune_verify.audit.kernel.sample import BACKWARD, FORWARD, Array, KernelSample, parts_of
 from attnprune_verify.audit.kernel.steps import spread_over
 
 __all__ = ["own_attention"]
@@ -19,12 +19,14 @@ __all__ = ["own_attention"]
 Rounding = Callable[[Array], Array]
 
 
-def own_attention(sample: Sample, weights: Rounding | None = None, answers: Rounding | None = None) -> dict[str, Array]:
+def own_attention(
+    sample: KernelSample, weights: Rounding | None = None, answers: Rounding | None = None
+) -> dict[str, Array]:
     """Return what both functions return for a sample, by name, as float64, under the contract's own conventions.
 
     Parameters
     ----------
-    sample : Sample
+    sample : KernelSample
     weights, answers : callable, optional
         How weights and dS, and how answers are rounded; to the nearest number of the sample's precision by default.
 
@@ -68,7 +70,7 @@ def own_attention(sample: Sample, weights: Rounding | None = None, answers: Roun
     return {name: stored(np.asarray(found[name], dtype=np.float64)) for name in parts}
 
 
-def _scores(sample: Sample, raw: Array) -> tuple[Array, Array]:
+def _scores(sample: KernelSample, raw: Array) -> tuple[Array, Array]:
     """Scaled products after cap, bias, slopes and mask, and the derivative of the cap."""
     kind, s, slope = raw.dtype.type, raw, np.ones_like(raw)
     if sample.softcap is not None:

@@ -10,13 +10,13 @@ from numpy.typing import NDArray
 
 from attnprune_verify.errors import InvalidInstance
 
-__all__ = ["LOWER", "PRECISIONS", "Precision", "precision_named"]
+__all__ = ["LOWER", "PRECISIONS", "KernelPrecision", "precision_named"]
 
 Array = NDArray[np.float64]
 
 
 @dataclass(frozen=True)
-class Precision:
+class KernelPrecision:
     """A type of inputs, and the type in which an honest kernel adds.
 
     Attributes
@@ -54,18 +54,20 @@ class Precision:
         return array.astype(np.dtype(self.name)).astype(np.float64)
 
 
-def _lower(name: str, digits: int, least: int = -126) -> Precision:
+def _lower(name: str, digits: int, least: int = -126) -> KernelPrecision:
     """Everything rounded to so many digits, exp to the nearest."""
     return replace(_precision(name, digits, least), exp=2.0)
 
 
-def _precision(name: str, digits: int, least: int, sums: tuple[int, int] | None = None, reach: int = 20) -> Precision:
+def _precision(
+    name: str, digits: int, least: int, sums: tuple[int, int] | None = None, reach: int = 20
+) -> KernelPrecision:
     digits_of_sums, least_of_sums = sums or (digits, least)
-    return Precision(name, 2.0**-digits, 2.0**-digits_of_sums, 2.0**least, 2.0**least_of_sums, 2.0**reach)
+    return KernelPrecision(name, 2.0**-digits, 2.0**-digits_of_sums, 2.0**least, 2.0**least_of_sums, 2.0**reach)
 
 
 _SINGLE = (24, -126)  # float32: bits of the significand, least normal exponent (IEEE 754)
-PRECISIONS: dict[str, Precision] = {
+PRECISIONS: dict[str, KernelPrecision] = {
     "float64": _precision("float64", 53, -1022),
     "float32": _precision("float32", *_SINGLE),
     "bfloat16": _precision("bfloat16", 8, -126, _SINGLE),
@@ -73,7 +75,7 @@ PRECISIONS: dict[str, Precision] = {
 }
 # In what a kernel that keeps too few digits may have computed, finest first.
 _TFLOAT32, _BFLOAT16 = _lower("tfloat32", 11), _lower("bfloat16", 8)
-LOWER: dict[str, tuple[Precision, ...]] = {
+LOWER: dict[str, tuple[KernelPrecision, ...]] = {
     "float64": (_lower("float32", 24), _TFLOAT32, _BFLOAT16),
     "float32": (_TFLOAT32, _BFLOAT16),
     "bfloat16": (_BFLOAT16,),
@@ -81,7 +83,7 @@ LOWER: dict[str, tuple[Precision, ...]] = {
 }
 
 
-def precision_named(name: str) -> Precision:
+def precision_named(name: str) -> KernelPrecision:
     """The precision with this name.
 
     Raises

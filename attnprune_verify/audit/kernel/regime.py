@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from attnprune_verify.audit.kernel.sample import Sample
+from attnprune_verify.audit.kernel.sample import KernelSample
 
 __all__ = ["Regime"]
 
@@ -20,5 +20,5 @@ class Regime:
 
     name: str
     says: str
-    samples: tuple[Sample, ...]
+    samples: tuple[KernelSample, ...]
     required: bool = False

@@ -9,9 +9,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from attnprune_verify.audit.kernel.conventions import Conventions
-from attnprune_verify.audit.kernel.precision import Precision
+from attnprune_verify.audit.kernel.precision import KernelPrecision
 
-__all__ = ["BACKWARD", "FORWARD", "Array", "Mask", "Sample", "parts_of"]
+__all__ = ["BACKWARD", "FORWARD", "Array", "Mask", "KernelSample", "parts_of"]
 
 Array = NDArray[np.float64]
 Mask = NDArray[np.bool_]
@@ -20,7 +20,7 @@ _DEFAULT = Conventions()
 
 
 @dataclass(frozen=True, eq=False)
-class Sample:
+class KernelSample:
     """Inputs exact in `precision`, held as float64.
 
     Attributes
@@ -46,7 +46,7 @@ class Sample:
     """
 
     name: str
-    precision: Precision
+    precision: KernelPrecision
     q: Array
     k: Array
     v: Array
@@ -250,7 +250,7 @@ class Sample:
         total: Array = array.reshape(batch, heads // self.group, self.group, *rest).sum(axis=2)
         return total
 
-    def changed(self, **changes: Any) -> Sample:
+    def changed(self, **changes: Any) -> KernelSample:
         """A sample like this one; what was computed for this one is not kept."""
         filled = {"seeded": 0.0} if {"q", "k", "v", "do"} & set(changes) else {}
         return replace(self, **{"memo": {}, **filled, **changes})
@@ -279,7 +279,7 @@ class Sample:
         return f"{self.name} ({shape}{options}{values}{others}, {self.precision.name})"
 
 
-def parts_of(function: str, sample: Sample) -> tuple[str, ...]:
+def parts_of(function: str, sample: KernelSample) -> tuple[str, ...]:
     """The arrays that a function returns for a sample."""
     if function == FORWARD:
         return ("o", "lse") if sample.lse else ("o",)

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from attnprune_verify.audit.kernel.context import Reply
-from attnprune_verify.audit.kernel.sample import Sample, parts_of
+from attnprune_verify.audit.kernel.sample import KernelSample, parts_of
 
 __all__ = ["misshapen", "mistyped", "shapes"]
 
 
-def shapes(sample: Sample) -> dict[str, tuple[int, ...]]:
+def shapes(sample: KernelSample) -> dict[str, tuple[int, ...]]:
     """Return of o, log sum exp and the gradients."""
     found: dict[str, tuple[int, ...]] = {"o": sample.do.shape, "lse": sample.do.shape[:3]}
     found |= {"dq": sample.q.shape, "dk": sample.k.shape, "dv": sample.v.shape}
@@ -16,7 +16,7 @@ def shapes(sample: Sample) -> dict[str, tuple[int, ...]]:
     return found | {name: part.shape for name, part in more.items() if part is not None}
 
 
-def misshapen(function: str, sample: Sample, reply: Reply) -> str | None:
+def misshapen(function: str, sample: KernelSample, reply: Reply) -> str | None:
     """Return which array has another shape than the contract's, or None."""
     for name, part in zip(parts_of(function, sample), reply.parts, strict=True):
         if part.shape != shapes(sample)[name]:
@@ -24,7 +24,7 @@ def misshapen(function: str, sample: Sample, reply: Reply) -> str | None:
     return None
 
 
-def mistyped(function: str, sample: Sample, reply: Reply) -> str | None:
+def mistyped(function: str, sample: KernelSample, reply: Reply) -> str | None:
     """Return which array has another type than the inputs, or None."""
     for name, kind in zip(parts_of(function, sample), reply.types, strict=True):
         if name in ("o", "dq", "dk", "dv") and kind != sample.precision.name:

@@ -9,7 +9,7 @@ import numpy as np
 
 from attnprune_verify.audit.kernel.context import KernelContext
 from attnprune_verify.audit.kernel.judge import judge
-from attnprune_verify.audit.kernel.sample import Sample
+from attnprune_verify.audit.kernel.sample import KernelSample
 from attnprune_verify.audit.kernel.shapes import misshapen
 from attnprune_verify.audit.naming.shrink import SMALLEST, fewer, rounded, smallest
 from attnprune_verify.audit.subject.process import NoAnswer
@@ -23,17 +23,17 @@ _ARRAYS = ("q", "k", "v", "do")
 _SEEDED = 64  # numbers; larger arrays are given by a formula where the failure stays
 
 
-def smallest_failing(context: KernelContext, function: str, sample: Sample) -> tuple[Sample, str] | None:
+def smallest_failing(context: KernelContext, function: str, sample: KernelSample) -> tuple[KernelSample, str] | None:
     """The smallest sample found that fails, and how; None if the sample itself does not fail again."""
     said = failure(context, function, sample)
     if said is None:
         return None
 
-    def fails(smaller: Sample) -> bool:
+    def fails(smaller: KernelSample) -> bool:
         return failure(context, function, smaller) is not None
 
     calls = _CALLS[context.framework]
-    steps: tuple[Callable[[Sample], Iterator[Sample]], ...] = (_plainer, cuts, _rounder)
+    steps: tuple[Callable[[KernelSample], Iterator[KernelSample]], ...] = (_plainer, cuts, _rounder)
     best = sample
     for step in steps:
         best = smallest(best, step, fails, calls=calls, seconds=_SECONDS)
@@ -42,7 +42,7 @@ def smallest_failing(context: KernelContext, function: str, sample: Sample) -> t
     return best, failure(context, function, best) or said
 
 
-def failure(context: KernelContext, function: str, sample: Sample) -> str | None:
+def failure(context: KernelContext, function: str, sample: KernelSample) -> str | None:
     """Why what is returned on a sample is wrong, in the right shape; None where it is not."""
     try:
         reply = context.ask(function, sample)
@@ -54,7 +54,7 @@ def failure(context: KernelContext, function: str, sample: Sample) -> str | None
         return None
 
 
-def without(sample: Sample, feature: str) -> Sample | None:
+def without(sample: KernelSample, feature: str) -> KernelSample | None:
     """The sample without one of its features; None where that leaves a row without keys."""
     batch, heads, kv_heads, n, length, m, mv = sample.shape
     changes: dict[str, dict[str, Any]] = {
@@ -96,14 +96,14 @@ def without(sample: Sample, feature: str) -> Sample | None:
     return cut(sample, m=min(m, mv), mv=min(m, mv))
 
 
-def _plainer(sample: Sample) -> Iterator[Sample]:
+def _plainer(sample: KernelSample) -> Iterator[KernelSample]:
     """One sample of the batch, one feature less."""
     if sample.shape[0] > 1:
         yield from _kept([cut(sample, batch=1), _last_of_batch(sample)])
     yield from _kept(without(sample, feature) for feature in sample.features)
 
 
-def _last_of_batch(sample: Sample) -> Sample:
+def _last_of_batch(sample: KernelSample) -> KernelSample:
     arrays = {name: getattr(sample, name)[-1:] for name in _ARRAYS}
     arrays |= {name: _along(getattr(sample, name), 0, slice(-1, None)) for name in ("mask", "bias", "dropout", "dlse")}
     return sample.changed(name=SMALLEST, **arrays)
@@ -119,7 +119,7 @@ def _along(array: Any, axis: int, part: slice) -> Any:
     return array[(slice(None),) * place + (part,)]
 
 
-def cuts(sample: Sample) -> Iterator[Sample]:
+def cuts(sample: KernelSample) -> Iterator[KernelSample]:
     """Fewer key heads, tokens, keys or features; the boldest first."""
     batch, _, kv_heads, n, length, m, mv = sample.shape
     square, same = n == length, m == mv
@@ -137,7 +137,7 @@ def cuts(sample: Sample) -> Iterator[Sample]:
         yield from _kept([cut(sample, mv=size)])
 
 
-def _rounder(sample: Sample) -> Iterator[Sample]:
+def _rounder(sample: KernelSample) -> Iterator[KernelSample]:
     """Fewer digits, where no array becomes zero and no two samples of a batch become equal."""
     for names in (_ARRAYS, *((name,) for name in _ARRAYS)):
         for digits in (0, 1):
@@ -150,7 +150,7 @@ def _telling(arrays: dict[str, Any]) -> bool:
     return all(array.any() and len(np.unique(array, axis=0)) == len(array) for array in arrays.values())
 
 
-def _seeded(sample: Sample) -> Iterator[Sample]:
+def _seeded(sample: KernelSample) -> Iterator[KernelSample]:
     """The same shapes and features filled by a formula that takes a line to write."""
     for factor in (1.0, 3.0):
         rng = np.random.default_rng(0)
@@ -161,11 +161,11 @@ def _seeded(sample: Sample) -> Iterator[Sample]:
         yield sample.changed(name=SMALLEST, seeded=factor, **filled)
 
 
-def _kept(some: Any) -> Iterator[Sample]:
+def _kept(some: Any) -> Iterator[KernelSample]:
     return (one for one in some if one is not None)
 
 
-def _whole(sample: Sample, empty_rows: bool) -> Sample | None:
+def _whole(sample: KernelSample, empty_rows: bool) -> KernelSample | None:
     """The sample, with a position in every row that its mask leaves empty; None if it has another reason.
 
     Where rows may be empty, one has to stay so.
@@ -183,7 +183,7 @@ def _whole(sample: Sample, empty_rows: bool) -> Sample | None:
     return sample.changed(mask=mask)
 
 
-def cut(sample: Sample, **sizes: int) -> Sample | None:
+def cut(sample: KernelSample, **sizes: int) -> KernelSample | None:
     """The first so many entries along batch, kv_heads, n, l, m or mv."""
     names = ("batch", "heads", "kv_heads", "n", "l", "m", "mv")
     own = dict(zip(names, sample.shape, strict=True)) | sizes
@@ -221,7 +221,7 @@ def cut(sample: Sample, **sizes: int) -> Sample | None:
     )
 
 
-def _shorter(sample: Sample, sizes: dict[str, int]) -> Sample | None:
+def _shorter(sample: KernelSample, sizes: dict[str, int]) -> KernelSample | None:
     """Packed sequences without the last ones, as far as they fit into the sizes; None where none does."""
     assert sample.ends is not None
     limits = [sizes.get(name, size) for name, size in zip(("n", "l"), sample.shape[3:5], strict=True)]

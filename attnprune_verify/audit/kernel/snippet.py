@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 from attnprune_verify.audit.kernel.bounds import attention_errors
 from attnprune_verify.audit.kernel.context import KernelContext, poisoned
 from attnprune_verify.audit.kernel.judge import judge_part
-from attnprune_verify.audit.kernel.sample import BACKWARD, FORWARD, Sample, parts_of
+from attnprune_verify.audit.kernel.sample import BACKWARD, FORWARD, KernelSample, parts_of
 from attnprune_verify.audit.kernel.truth import truth
 from attnprune_verify.audit.naming.importing import import_lines
 from attnprune_verify.audit.subject.process import NoAnswer
@@ -19,7 +19,7 @@ _LARGEST = 64  # numbers of an array that are written down; a larger one is give
 _MOST_SHOWN = 8  # numbers returned and expected beside each other
 
 
-def as_code(function: str, sample: Sample, context: KernelContext) -> str | None:
+def as_code(function: str, sample: KernelSample, context: KernelContext) -> str | None:
     """Imports, inputs, the call, and what is returned beside what is right; None where the instance is too large.
 
     Of a result of more than eight numbers those that are furthest off stand there.
@@ -54,7 +54,7 @@ def as_code(function: str, sample: Sample, context: KernelContext) -> str | None
     return "\n".join([*lines, *_beside(function, sample, context)]) + "\n"
 
 
-def _by_formula(context: KernelContext, sample: Sample, names: tuple[str, ...]) -> list[str]:
+def _by_formula(context: KernelContext, sample: KernelSample, names: tuple[str, ...]) -> list[str]:
     lines = ["rng = np.random.default_rng(0)"]
     factor = "" if sample.seeded == 1 else f" * {sample.seeded:g}"
     for name in ("q", "k", "v", "do"):
@@ -77,7 +77,7 @@ def _laid_out(framework: str, layout: str, names: tuple[str, ...]) -> list[str]:
     return [f"{listed} = ({turned} for x in ({listed}{',' * (len(names) == 1)}))"]
 
 
-def _mask_by_rows(context: KernelContext, sample: Sample) -> list[str]:
+def _mask_by_rows(context: KernelContext, sample: KernelSample) -> list[str]:
     """A large mask as the keys from which and to which each row may look, where that says all."""
     mask = np.asarray(sample.mask)
     packed = np.packbits(mask).tobytes().hex()
@@ -86,7 +86,7 @@ def _mask_by_rows(context: KernelContext, sample: Sample) -> list[str]:
     return [f"mask = {'torch.from_numpy' if context.framework == 'torch' else ''}({made})"]
 
 
-def _beside(function: str, sample: Sample, context: KernelContext) -> list[str]:
+def _beside(function: str, sample: KernelSample, context: KernelContext) -> list[str]:
     """Returned beside expected, at most eight of the numbers that are furthest off."""
     true = truth(sample)
     try:
@@ -141,7 +141,7 @@ def _numbers(array: NDArray[np.float64]) -> str:
     return text.replace("\n", "\n    ").replace("nan", "np.nan").replace("inf", "np.inf")
 
 
-def _keyword(context: KernelContext, value: object, sample: Sample) -> str:
+def _keyword(context: KernelContext, value: object, sample: KernelSample) -> str:
     if not isinstance(value, np.ndarray):
         return repr(value)
     module = {"numpy": "np.array", "torch": "torch.tensor", "jax": "jnp.array"}[context.framework]
@@ -154,7 +154,7 @@ def _keyword(context: KernelContext, value: object, sample: Sample) -> str:
     return _made(context, _numbers(value), "float64" if sample.precision.name == "float64" else "float32")
 
 
-def _call(function: str, own: bool, framework: str, keywords: list[str], sample: Sample) -> list[str]:
+def _call(function: str, own: bool, framework: str, keywords: list[str], sample: KernelSample) -> list[str]:
     given = "".join(f", {keyword}" for keyword in keywords)
     named = ", ".join(parts_of(function, sample))
     if function == FORWARD:

@@ -9,13 +9,13 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from attnprune_verify.audit.kernel.sample import Array, Mask, Sample
+from attnprune_verify.audit.kernel.sample import Array, KernelSample, Mask
 
-__all__ = ["Steps", "evaluate", "spread_over"]
+__all__ = ["KernelSteps", "evaluate", "spread_over"]
 
 
 @dataclass(frozen=True, eq=False)
-class Steps:
+class KernelSteps:
     """Per query head, shapes (batch, heads, ...); dk and dv are summed over groups; a sink is the last column.
 
     Attributes
@@ -51,16 +51,16 @@ class Steps:
     dsinks: Array
 
 
-def evaluate(sample: Sample) -> Steps:
+def evaluate(sample: KernelSample) -> KernelSteps:
     """All steps, once per sample."""
     if "steps" not in sample.memo:
         with np.errstate(all="ignore"):
             sample.memo["steps"] = _evaluate(sample)
-    found: Steps = sample.memo["steps"]
+    found: KernelSteps = sample.memo["steps"]
     return found
 
 
-def spread_over(sample: Sample, array: Array) -> Array:
+def spread_over(sample: KernelSample, array: Array) -> Array:
     """Something per bias entry, summed over what the bias was broadcast along."""
     if sample.bias is None:
         return np.zeros(0)
@@ -68,7 +68,7 @@ def spread_over(sample: Sample, array: Array) -> Array:
     return np.asarray(array.sum(axis=axes, keepdims=True))
 
 
-def _evaluate(sample: Sample) -> Steps:
+def _evaluate(sample: KernelSample) -> KernelSteps:
     scale, length = sample.factor, sample.k.shape[2]
     k, v = sample.grouped(sample.k), sample.grouped(sample.v)
     raw = scale * (sample.q @ _turned(k))
@@ -94,14 +94,14 @@ def _evaluate(sample: Sample) -> Steps:
     through, used = ds * slope, p * kept
     dk, dv = scale * (_turned(through) @ sample.q), _turned(used) @ sample.do
     lse = np.where(found, top + np.log(total), -np.inf)[..., 0] / sample.conventions.unit
-    return Steps(
+    return KernelSteps(
         allowed, raw, s, slope, by_bias, kept, top, p, used @ v, lse, dp, mean, inner, ds, k, v,
         scale * (through @ k), sample.per_key_head(dk)[:, :, :length], sample.per_key_head(dv)[:, :, :length],
         spread_over(sample, (ds * by_bias)[..., :length]), ds[..., length:].sum(axis=(0, 2, 3)),
     )  # fmt: skip
 
 
-def _scores(sample: Sample, raw: Array) -> tuple[Array, Array, Array, Mask]:
+def _scores(sample: KernelSample, raw: Array) -> tuple[Array, Array, Array, Mask]:
     """The logits in the declared order, their derivatives by the scaled products and by the bias, and what is allowed.
 
     A mask that comes before the softcap forbids nothing: those logits are -c, and constant.

@@ -9,10 +9,10 @@ import numpy as np
 
 from attnprune_verify.audit.kernel.context import KernelContext
 from attnprune_verify.audit.kernel.judge import judge_parts
-from attnprune_verify.audit.kernel.sample import BACKWARD, Array, Sample
+from attnprune_verify.audit.kernel.sample import BACKWARD, Array, KernelSample
 from attnprune_verify.audit.kernel.sentences import SENTENCES
 from attnprune_verify.audit.kernel.shrink import failure, without
-from attnprune_verify.audit.kernel.steps import Steps, evaluate
+from attnprune_verify.audit.kernel.steps import KernelSteps, evaluate
 from attnprune_verify.audit.naming.diagnosis import Diagnosis
 
 __all__ = ["blocks_of_gradients", "changed_logits", "large_logits", "other_mean"]
@@ -24,7 +24,7 @@ _LARGE, _SMALLER = 30.0, 64.0  # chosen: e^30 is beyond float32's digits; a powe
 _CHANGES = (("softcap", "softcap-wrong"), ("alibi", "alibi-wrong"), ("window", "window-wrong"))
 
 
-def other_mean(context: KernelContext, function: str, sample: Sample) -> Diagnosis | None:
+def other_mean(context: KernelContext, function: str, sample: KernelSample) -> Diagnosis | None:
     """A mean of dP over the first m of mv features: dq is off by a multiple of P K in each row, and dv is right."""
     if function != BACKWARD or sample.shape[5] < 3:  # of fewer features everything is nearly a multiple
         return None
@@ -40,7 +40,7 @@ def other_mean(context: KernelContext, function: str, sample: Sample) -> Diagnos
     return Diagnosis(("wrong-softmax-correction",), words)
 
 
-def blocks_of_gradients(context: KernelContext, function: str, sample: Sample) -> Diagnosis | None:
+def blocks_of_gradients(context: KernelContext, function: str, sample: KernelSample) -> Diagnosis | None:
     """A dq that the last block of keys overwrites: the least-squares factors of the terms are 0 and 1."""
     if function != BACKWARD:
         return None
@@ -63,7 +63,7 @@ def blocks_of_gradients(context: KernelContext, function: str, sample: Sample) -
     return None
 
 
-def _terms(sample: Sample, steps: Steps) -> tuple[Array, ...]:
+def _terms(sample: KernelSample, steps: KernelSteps) -> tuple[Array, ...]:
     """Per gradient the terms that it is the sum of: (its entries, keys) of dq, (its entries, queries) of dk and dv."""
     length = sample.k.shape[2]
     batch, heads, kv_heads, n, _, m, mv = sample.shape
@@ -77,7 +77,7 @@ def _terms(sample: Sample, steps: Steps) -> tuple[Array, ...]:
     return tuple(x.reshape(-1, x.shape[-1]) for x in (dq, *own))
 
 
-def large_logits(context: KernelContext, function: str, sample: Sample) -> Diagnosis | None:
+def large_logits(context: KernelContext, function: str, sample: KernelSample) -> Diagnosis | None:
     """Splits joined by exp(lse): right where the logits are smaller."""
     steps = evaluate(sample)
     if np.abs(np.where(steps.allowed, steps.s, 0.0)).max() < _LARGE:
@@ -90,7 +90,7 @@ def large_logits(context: KernelContext, function: str, sample: Sample) -> Diagn
     return Diagnosis(("unstable-exp",), f"right where the logits are {_SMALLER:g} times smaller")
 
 
-def changed_logits(context: KernelContext, function: str, sample: Sample) -> Diagnosis | None:
+def changed_logits(context: KernelContext, function: str, sample: KernelSample) -> Diagnosis | None:
     """Slopes that multiply the place in a tile: right without them, and no formula fits."""
     needed = []
     for feature, id in _CHANGES:

@@ -10,7 +10,7 @@ from typing import Any
 from attnprune_verify.audit.kernel.acceptance import pulls, unjudged
 from attnprune_verify.audit.kernel.context import KernelContext, Refused
 from attnprune_verify.audit.kernel.interactions import FACTORS, LEVELS, Row, asked_together, interaction, rows
-from attnprune_verify.audit.kernel.sample import BACKWARD, FORWARD, Sample
+from attnprune_verify.audit.kernel.sample import BACKWARD, FORWARD, KernelSample
 from attnprune_verify.audit.subject.process import NoAnswer, SubjectLost
 
 __all__ = ["Together", "together"]
@@ -23,7 +23,7 @@ _PLAIN: dict[str, Any] = {name: levels[0] for name, levels in FACTORS.items()}
 class Together:
     """The samples of all interactions that a function accepts, and the rows they stand for."""
 
-    samples: tuple[Sample, ...]
+    samples: tuple[KernelSample, ...]
     rows: tuple[Row, ...]
     refused: frozenset[str]
     pairs: set[frozenset[str]] = field(default_factory=set)
@@ -63,7 +63,7 @@ def _made(context: KernelContext, function: str) -> Together:
     return found
 
 
-def _sample(context: KernelContext, row: Row, place: int) -> Sample:
+def _sample(context: KernelContext, row: Row, place: int) -> KernelSample:
     """The sample of a row, the same for both functions, so that its truth is computed once."""
     key = (*row.values(), place)
     if key not in context.rows:
@@ -74,7 +74,7 @@ def _sample(context: KernelContext, row: Row, place: int) -> Sample:
     return context.rows[key]
 
 
-def _accepted_layout(context: KernelContext, function: str, row: Row, place: int) -> Sample:
+def _accepted_layout(context: KernelContext, function: str, row: Row, place: int) -> KernelSample:
     """The sample of a row; with heads last in memory where features must lie side by side."""
     sample, key = _sample(context, row, place), (function, ("spaced features",))
     if sample.layout != "spaced":
@@ -106,7 +106,7 @@ def _refuses(context: KernelContext, function: str, features: tuple[str, ...]) -
     return _raises(context, function, context.tiny[key])
 
 
-def _raises(context: KernelContext, function: str, sample: Sample) -> bool:
+def _raises(context: KernelContext, function: str, sample: KernelSample) -> bool:
     try:
         context.answer(function, sample)
     except SubjectLost:

@@ -24,7 +24,7 @@ from flint import arb, arb_mat
 
 from attnprune_verify.audit.kernel.bounds import worst_errors
 from attnprune_verify.audit.kernel.precision import PRECISIONS
-from attnprune_verify.audit.kernel.sample import Array, Sample, parts_of
+from attnprune_verify.audit.kernel.sample import Array, KernelSample, parts_of
 from attnprune_verify.audit.kernel.steps import evaluate, spread_over
 from attnprune_verify.oracle.enclosure import as_ball, as_balls, working_precision
 
@@ -43,13 +43,13 @@ class Value:
     radius: Array
 
 
-def _names(sample: Sample) -> tuple[str, ...]:
+def _names(sample: KernelSample) -> tuple[str, ...]:
     """All results of a sample."""
     more = {"dbias": sample.bias, "dsinks": sample.sinks}
     return ("o", "lse", "dq", "dk", "dv", *(name for name, part in more.items() if part is not None))
 
 
-def truth(sample: Sample) -> dict[str, Value]:
+def truth(sample: KernelSample) -> dict[str, Value]:
     """o, lse, dq, dk and dv, dbias and dsinks where there are such; computed once per sample."""
     if "truth" not in sample.memo:
         batch, heads, _, n, length, _, _ = sample.shape
@@ -60,13 +60,13 @@ def truth(sample: Sample) -> dict[str, Value]:
     return found
 
 
-def by_float64(sample: Sample) -> dict[str, Value]:
+def by_float64(sample: KernelSample) -> dict[str, Value]:
     """NumPy in float64, and the worst that rounding there can do."""
     steps, errors = evaluate(sample), worst_errors(sample, PRECISIONS["float64"])
     return {name: Value(getattr(steps, name), errors[name]) for name in _names(sample)}
 
 
-def by_balls(sample: Sample) -> dict[str, Value]:
+def by_balls(sample: KernelSample) -> dict[str, Value]:
     """Ball arithmetic, head by head."""
     batch, heads, kv_heads, n, length, *_ = sample.shape
     with working_precision(_BITS):
@@ -95,7 +95,7 @@ def _value(balls: Any) -> Value:
     return Value(middle, np.where(nothing, 0.0, np.where(np.isnan(found), np.inf, found)))
 
 
-def _head(sample: Sample, item: int, head: int) -> dict[str, Any]:
+def _head(sample: KernelSample, item: int, head: int) -> dict[str, Any]:
     """o, log sum exp, dq, this head's part of dk and dv, and the gradient by bias and sink."""
     key = head // sample.group
     n, length = sample.q.shape[2], sample.k.shape[2]
@@ -132,13 +132,13 @@ def _rows(matrix: arb_mat) -> list[list[arb]]:
     return [entries[start : start + columns] for start in range(0, len(entries), columns)]
 
 
-def _at(array: Any, sample: Sample, item: int, head: int) -> Any:
+def _at(array: Any, sample: KernelSample, item: int, head: int) -> Any:
     """Return what one head reads of something that is broadcast to (batch, heads, n, l)."""
     batch, heads, _, n, length, *_ = sample.shape
     return np.broadcast_to(array, (batch, heads, n, length))[item, head]
 
 
-def _kept(sample: Sample, item: int, head: int) -> list[arb] | None:
+def _kept(sample: KernelSample, item: int, head: int) -> list[arb] | None:
     """Return what dropout multiplies a head's weights by."""
     if sample.dropout is None:
         return None
@@ -149,7 +149,7 @@ def _kept(sample: Sample, item: int, head: int) -> list[arb] | None:
 class _TrueScores:
     """The logits of one head in the declared order, with their derivatives by the scaled products and by the bias."""
 
-    def __init__(self, sample: Sample, place: tuple[int, int], scale: arb, allowed: Any) -> None:
+    def __init__(self, sample: KernelSample, place: tuple[int, int], scale: arb, allowed: Any) -> None:
         self.sample, self.place, self.scale = sample, place, scale
         self.first = sample.softcap is not None and sample.conventions.mask_first
         self.forbidden = ~allowed.ravel() if self.first else None

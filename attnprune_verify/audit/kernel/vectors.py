@@ -17,7 +17,7 @@ from attnprune_verify.audit.kernel.foreign import Foreign, Plain
 from attnprune_verify.audit.kernel.interactions import interaction, rows
 from attnprune_verify.audit.kernel.intervals import interval
 from attnprune_verify.audit.kernel.regimes import regimes
-from attnprune_verify.audit.kernel.sample import BACKWARD, FORWARD, Sample, parts_of
+from attnprune_verify.audit.kernel.sample import BACKWARD, FORWARD, KernelSample, parts_of
 from attnprune_verify.audit.kernel.tensors import Stored, of_dtype, packed
 from attnprune_verify.audit.run import Outcome
 from attnprune_verify.errors import InvalidInstance
@@ -70,7 +70,7 @@ class VectorsResult:
         }
 
 
-def vector_samples(dtype: str, count: int, seed: int = 0) -> list[Sample]:
+def vector_samples(dtype: str, count: int, seed: int = 0) -> list[KernelSample]:
     """The instances: of every regime one, then another one of each, then all triples of features.
 
     Examples
@@ -81,7 +81,7 @@ def vector_samples(dtype: str, count: int, seed: int = 0) -> list[Sample]:
     return list(islice(_instances(dtype, seed), count))
 
 
-def _instances(dtype: str, seed: int) -> Iterator[Sample]:
+def _instances(dtype: str, seed: int) -> Iterator[KernelSample]:
     """Instances without end; those of later seeds come last."""
     for later in _count(seed):
         by_regime = [regime.samples for regime in regimes(later, dtype).values()]
@@ -93,7 +93,7 @@ def _instances(dtype: str, seed: int) -> Iterator[Sample]:
                 yield sample
 
 
-def _storable(sample: Sample) -> bool:
+def _storable(sample: KernelSample) -> bool:
     """Return whether it is small, and has an answer: log sum exp beside sinks is left open, as are poisoned queries."""
     left_open = (sample.lse and sample.sinks is not None) or (sample.poison is not None and sample.empty)
     return sample.longest <= _LONGEST and not left_open
@@ -129,7 +129,7 @@ def write_vectors(folder: Path, dtype: str = "float32", count: int = 256, seed: 
     return index
 
 
-def _vector(name: str, sample: Sample, tensors: dict[str, Stored]) -> Plain:
+def _vector(name: str, sample: KernelSample, tensors: dict[str, Stored]) -> Plain:
     """The entry of one instance; its arrays go to the tensors."""
     dtype, packed = sample.precision.name, sample.ends is not None
     arrays: dict[str, Foreign] = dict(zip(("q", "k", "v", "do"), poisoned(sample), strict=True))

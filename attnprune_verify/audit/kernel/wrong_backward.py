@@ -9,9 +9,9 @@ from typing import Any
 
 import numpy as np
 
-from attnprune_verify.audit.kernel.sample import Array, Sample
+from attnprune_verify.audit.kernel.sample import Array, KernelSample
 from attnprune_verify.audit.kernel.steps import evaluate
-from attnprune_verify.audit.kernel.wrong_forward import Wrong, forward_mistakes, output
+from attnprune_verify.audit.kernel.wrong_forward import Slip, forward_mistakes, output
 
 __all__ = ["WrongGradient", "backward_mistakes", "gradients", "weights_of"]
 
@@ -47,23 +47,23 @@ class WrongGradient:
 
     id: str
     words: str
-    weights: Callable[[Sample], Array] | None = None
+    weights: Callable[[KernelSample], Array] | None = None
     ds: Callable[[Array, Array], Array] | None = None
     factors: Callable[[float], tuple[float, float]] = lambda scale: (scale, scale)
     grouping: Grouping = _summed
     transposed: bool = False
     uncapped: bool = False
     true_mean: bool = False
-    after: Callable[[Sample, Array, Array, Array], Three] | None = None
+    after: Callable[[KernelSample, Array, Array, Array], Three] | None = None
 
 
-def gradients(sample: Sample, wrong: WrongGradient) -> Three:
+def gradients(sample: KernelSample, wrong: WrongGradient) -> Three:
     """Return the result of the wrong backward pass."""
     with np.errstate(all="ignore"):
         return _gradients(sample, wrong)
 
 
-def _gradients(sample: Sample, wrong: WrongGradient) -> Three:
+def _gradients(sample: KernelSample, wrong: WrongGradient) -> Three:
     steps = evaluate(sample)
     p = steps.p if wrong.weights is None else wrong.weights(sample)
     dp = sample.do @ _turned(steps.v)
@@ -77,7 +77,7 @@ def _gradients(sample: Sample, wrong: WrongGradient) -> Three:
     return (dq, dk, dv) if wrong.after is None else wrong.after(sample, dq, dk, dv)
 
 
-def weights_of(wrong: Wrong, sample: Sample) -> Array:
+def weights_of(wrong: Slip, sample: KernelSample) -> Array:
     """A wrong formula's weights: its output for unit vectors as values."""
     batch, _, kv_heads, _, length, _, _ = sample.shape
     units = np.broadcast_to(np.eye(length), (batch, kv_heads, length, length))
@@ -133,15 +133,15 @@ def _signs() -> Iterator[WrongGradient]:
         )
 
 
-def _signed(signs: tuple[int, int, int], sample: Sample, dq: Array, dk: Array, dv: Array) -> Three:
+def _signed(signs: tuple[int, int, int], sample: KernelSample, dq: Array, dk: Array, dv: Array) -> Three:
     return signs[0] * dq, signs[1] * dk, signs[2] * dv
 
 
 def _turns() -> Iterator[WrongGradient]:
-    def swapped(sample: Sample, dq: Array, dk: Array, dv: Array) -> Three:
+    def swapped(sample: KernelSample, dq: Array, dk: Array, dv: Array) -> Three:
         return (dk, dq, dv) if dq.shape == dk.shape else (dq, dk, dv)
 
-    def permuted(sample: Sample, dq: Array, dk: Array, dv: Array) -> Three:
+    def permuted(sample: KernelSample, dq: Array, dk: Array, dv: Array) -> Three:
         return (dq, dv, dk) if dv.shape == dk.shape else (dq, dk, dv)
 
     id = "gradient-transposed"
@@ -226,7 +226,7 @@ def _softmaxes() -> Iterator[WrongGradient]:
         yield WrongGradient("gradient-of-unmasked", words, weights=partial(_unmasked, kept), true_mean=True)
 
 
-def _of_key_head(sample: Sample) -> Array:
+def _of_key_head(sample: KernelSample) -> Array:
     """Weights by the log sum exp of head h // group in the place of head h."""
     steps = evaluate(sample)
     total = np.where(steps.allowed, np.exp(steps.s - steps.top), 0.0).sum(axis=-1, keepdims=True)
@@ -234,7 +234,7 @@ def _of_key_head(sample: Sample) -> Array:
     return np.asarray(steps.p * np.exp(log_sum - log_sum[:, np.arange(sample.shape[1]) // sample.group]))
 
 
-def _moved(by: int, sample: Sample) -> Array:
+def _moved(by: int, sample: KernelSample) -> Array:
     """exp(s - log sum) with the causal mask shifted in the exponential alone."""
     if not sample.causal:
         return evaluate(sample).p
@@ -242,7 +242,7 @@ def _moved(by: int, sample: Sample) -> Array:
     return np.asarray(_unmasked({"causal": False}, sample) * np.tri(n, length, by, dtype=bool))
 
 
-def _unmasked(kept: dict[str, Any], sample: Sample) -> Array:
+def _unmasked(kept: dict[str, Any], sample: KernelSample) -> Array:
     """exp(s - log sum), the sum over allowed positions, the exponential over more of them."""
     steps, allowed = evaluate(sample), sample.changed(**kept).allowed
     total = np.where(steps.allowed, np.exp(steps.s - steps.top), 0.0).sum(axis=-1, keepdims=True)
@@ -259,7 +259,7 @@ def _cuts() -> Iterator[WrongGradient]:
         )
 
 
-def _without_last(block: int, sample: Sample, dq: Array, dk: Array, dv: Array) -> Three:
+def _without_last(block: int, sample: KernelSample, dq: Array, dk: Array, dv: Array) -> Three:
     n = sample.q.shape[2]
     kept = n // block * block if n % block else n
     if block == 1:

@@ -16,24 +16,24 @@ import numpy as np
 from autograd import make_vjp
 from autograd.tracer import getval
 
-from attnprune_verify.audit.kernel.sample import Array, Mask, Sample
+from attnprune_verify.audit.kernel.sample import Array, KernelSample, Mask
 
-__all__ = ["Wrong", "differentiated", "forward_mistakes", "output"]
+__all__ = ["Slip", "differentiated", "forward_mistakes", "output"]
 
-Scale = Callable[[Sample], float]
-Positions = Callable[[Sample], Mask]
+Scale = Callable[[KernelSample], float]
+Positions = Callable[[KernelSample], Mask]
 
 
-def _right_scale(sample: Sample) -> float:
+def _right_scale(sample: KernelSample) -> float:
     return sample.factor
 
 
-def _right_positions(sample: Sample) -> Mask:
+def _right_positions(sample: KernelSample) -> Mask:
     return sample.allowed
 
 
 @dataclass(frozen=True)
-class Wrong:
+class Slip:
     """One wrong formula; every field that is not given is right.
 
     Attributes
@@ -74,7 +74,7 @@ class Wrong:
     bare: tuple[str, ...] = ()
     padding: int = 0
     hidden: bool = True
-    fill: Callable[[Sample], float | None] | None = None
+    fill: Callable[[KernelSample], float | None] | None = None
     reads: int | None = None
     capped: Callable[[Any, float], Any] = lambda s, c: c * anp.tanh(s / c)
     twice: int = 0
@@ -84,13 +84,13 @@ class Wrong:
     distance: Callable[[Array], Array] = np.abs
 
 
-def output(sample: Sample, wrong: Wrong) -> Array:
+def output(sample: KernelSample, wrong: Slip) -> Array:
     """Return the result of the wrong formula."""
     with np.errstate(all="ignore"):
         return np.asarray(_attend(sample, wrong, sample.q, sample.k, sample.v))
 
 
-def differentiated(sample: Sample, wrong: Wrong) -> tuple[Array, Array, Array]:
+def differentiated(sample: KernelSample, wrong: Slip) -> tuple[Array, Array, Array]:
     """dq, dk and dv of the wrong formula, by reverse mode."""
     with np.errstate(all="ignore"):
         pull, _ = make_vjp(lambda qkv: _attend(sample, wrong, *qkv))((sample.q, sample.k, sample.v))
@@ -98,7 +98,7 @@ def differentiated(sample: Sample, wrong: Wrong) -> tuple[Array, Array, Array]:
     return dq, dk, dv
 
 
-def _attend(sample: Sample, wrong: Wrong, q: Any, k: Any, v: Any) -> Any:
+def _attend(sample: KernelSample, wrong: Slip, q: Any, k: Any, v: Any) -> Any:
     heads, kv_heads = sample.q.shape[1], sample.k.shape[1]
     keep = max(1, wrong.keep(sample.k.shape[2]))
     chosen = [wrong.heads(head, heads, kv_heads) for head in range(heads)]
@@ -136,7 +136,7 @@ def _attend(sample: Sample, wrong: Wrong, q: Any, k: Any, v: Any) -> Any:
     return _softmax(logits, allowed, wrong) @ v
 
 
-def _averaged(logits: Any, allowed: Any, v: Any, wrong: Wrong) -> Any:
+def _averaged(logits: Any, allowed: Any, v: Any, wrong: Slip) -> Any:
     """Blocks of keys, each with a softmax of its own."""
     starts = range(0, logits.shape[-1], wrong.averaged)
     parts = [slice(start, start + wrong.averaged) for start in starts]
@@ -153,7 +153,7 @@ def _filled_up(hidden: bool, block: int, logits: Any, allowed: Any, v: Any) -> t
     return logits, np.concatenate([allowed, seen], axis=1), v
 
 
-def _softmax(logits: Any, allowed: Any, wrong: Wrong) -> Any:
+def _softmax(logits: Any, allowed: Any, wrong: Slip) -> Any:
     top = np.where(allowed, getval(logits), -np.inf).max(axis=wrong.axis, keepdims=True) if wrong.shifted else 0.0
     top = np.where(np.isfinite(top), top, 0.0)
     weights = anp.exp(anp.where(allowed, logits - top, 0.0)) * allowed
@@ -162,7 +162,7 @@ def _softmax(logits: Any, allowed: Any, wrong: Wrong) -> Any:
     return weights / (anp.sum(weights, axis=wrong.axis, keepdims=True) + wrong.epsilon)
 
 
-def _forgetful(logits: Any, allowed: Any, v: Any, wrong: Wrong) -> Any:
+def _forgetful(logits: Any, allowed: Any, v: Any, wrong: Slip) -> Any:
     """Online softmax that does not rescale what it has added up so far when the maximum changes."""
     top, total, acc = -np.inf, 0.0, 0.0
     for start in range(0, logits.shape[-1], wrong.block):
@@ -178,44 +178,44 @@ def _forgetful(logits: Any, allowed: Any, v: Any, wrong: Wrong) -> Any:
     return acc / total
 
 
-def forward_mistakes() -> Iterator[Wrong]:
+def forward_mistakes() -> Iterator[Slip]:
     """The known ones, those with the fewest changes first."""
-    yield Wrong("missing-scale", "the logits are not scaled", scale=lambda sample: 1.0)
+    yield Slip("missing-scale", "the logits are not scaled", scale=lambda sample: 1.0)
     yield from _scales()
     yield from _masks()
-    yield Wrong("wrong-softmax-axis", "the softmax runs over the queries", axis=-2)
-    yield Wrong("wrong-softmax-axis", "the softmax runs over the heads", axis=1)
-    yield Wrong("wrong-softmax-axis", "the softmax runs over queries and keys", axis=(-2, -1))
-    yield Wrong("heads-swapped", "query head h reads key head h % kv_heads", heads=lambda h, _, g: h % g)
-    yield Wrong("heads-swapped", "key heads are read in reverse order", heads=lambda h, n, g: g - 1 - h // (n // g))
-    yield Wrong("heads-swapped", "every query head reads the first key head", heads=lambda h, _, g: 0)
-    yield Wrong("heads-swapped", "query head h reads key head h, or the last", heads=lambda h, _, g: min(h, g - 1))
-    yield Wrong("not-normalised", "weights are not divided by the row sum", normalised=False)
-    yield Wrong("not-normalised", "neither shifted nor divided by the row sum", normalised=False, shifted=False)
-    yield Wrong("first-key-only", "only the first key is read", keep=lambda length: 1)
+    yield Slip("wrong-softmax-axis", "the softmax runs over the queries", axis=-2)
+    yield Slip("wrong-softmax-axis", "the softmax runs over the heads", axis=1)
+    yield Slip("wrong-softmax-axis", "the softmax runs over queries and keys", axis=(-2, -1))
+    yield Slip("heads-swapped", "query head h reads key head h % kv_heads", heads=lambda h, _, g: h % g)
+    yield Slip("heads-swapped", "key heads are read in reverse order", heads=lambda h, n, g: g - 1 - h // (n // g))
+    yield Slip("heads-swapped", "every query head reads the first key head", heads=lambda h, _, g: 0)
+    yield Slip("heads-swapped", "query head h reads key head h, or the last", heads=lambda h, _, g: min(h, g - 1))
+    yield Slip("not-normalised", "weights are not divided by the row sum", normalised=False)
+    yield Slip("not-normalised", "neither shifted nor divided by the row sum", normalised=False, shifted=False)
+    yield Slip("first-key-only", "only the first key is read", keep=lambda length: 1)
     yield from _modifiers()
     yield from _blocks()
 
 
-def _modifiers() -> Iterator[Wrong]:
+def _modifiers() -> Iterator[Slip]:
     for name in ("softcap", "alibi"):
-        yield Wrong("modifier-ignored", f"{name} is ignored", bare=(name,))
-    yield Wrong("score-order", "the cap is applied to forbidden logits, too: they are -c", fill=_lowest_capped)
-    yield Wrong("score-order", "slopes are subtracted before the cap", slope_first=True)
+        yield Slip("modifier-ignored", f"{name} is ignored", bare=(name,))
+    yield Slip("score-order", "the cap is applied to forbidden logits, too: they are -c", fill=_lowest_capped)
+    yield Slip("score-order", "slopes are subtracted before the cap", slope_first=True)
     for words, capped in (
         ("s tanh(s / c) stands for c tanh(s / c)", lambda s, c: s * anp.tanh(s / c)),
         ("tanh(s / c) is not multiplied by c", lambda s, c: anp.tanh(s / c)),
         ("c tanh(s): the logit is not divided by c", lambda s, c: c * anp.tanh(s)),
         ("logits are clipped at +-c", lambda s, c: anp.clip(s, -c, c)),
     ):
-        yield Wrong("softcap-wrong", words, capped=capped)
+        yield Slip("softcap-wrong", words, capped=capped)
     for words, slopes in (
         ("the slope of the key head", lambda a, h, g: a[np.arange(h) // (h // g)]),
         ("the slope of head h % kv_heads", lambda a, h, g: a[np.arange(h) % g]),
         ("the slope of the first head for all", lambda a, h, g: a[[0] * h]),
         ("the slopes in reverse order", lambda a, h, g: a[::-1]),
     ):
-        yield Wrong("alibi-wrong", f"query heads get {words}", slopes=slopes)
+        yield Slip("alibi-wrong", f"query heads get {words}", slopes=slopes)
     for words, distance in (
         ("slopes are added", lambda x: -np.abs(x)),
         ("slopes multiply i - j, not |i - j|", lambda x: x),
@@ -223,20 +223,20 @@ def _modifiers() -> Iterator[Wrong]:
         ("slopes multiply |i - j| + 1 off the diagonal", lambda x: np.abs(x) + (x != 0)),
         ("slopes multiply (i - j)^2", lambda x: x * x),
     ):
-        yield Wrong("alibi-wrong", words, distance=distance)
+        yield Slip("alibi-wrong", words, distance=distance)
     for reads in (4, 8, 16, 32, 64, 128):
-        yield Wrong("features-dropped", f"features beyond {reads} do not enter the logits", reads=reads)
+        yield Slip("features-dropped", f"features beyond {reads} do not enter the logits", reads=reads)
 
 
-def _lowest_capped(sample: Sample) -> float | None:
+def _lowest_capped(sample: KernelSample) -> float | None:
     return None if sample.softcap is None else -sample.softcap
 
 
-def _scales() -> Iterator[Wrong]:
-    def of(words: str, scale: Scale) -> Wrong:
-        return Wrong("logit-scale", words, scale=scale)
+def _scales() -> Iterator[Slip]:
+    def of(words: str, scale: Scale) -> Slip:
+        return Slip("logit-scale", words, scale=scale)
 
-    def size(sample: Sample, which: int) -> float:
+    def size(sample: KernelSample, which: int) -> float:
         return float(sample.shape[which])
 
     yield of("a given scale is ignored", lambda s: size(s, 5) ** -0.5)
@@ -255,64 +255,64 @@ def _scales() -> Iterator[Wrong]:
     yield of("all logits are 0", lambda s: 0.0)
 
 
-def _masks() -> Iterator[Wrong]:
+def _masks() -> Iterator[Slip]:
     def only(**changes: Any) -> Positions:
         return lambda sample: replace(sample, memo={}, **changes).allowed
 
-    yield Wrong("mask-ignored", "no position is forbidden", allowed=only(mask=None, causal=False, window=None))
-    yield Wrong("mask-ignored", "causal is ignored", allowed=only(causal=False))
-    yield Wrong("mask-ignored", "the mask is ignored", allowed=only(mask=None))
-    yield Wrong("modifier-ignored", "the window is ignored", allowed=only(window=None))
-    yield Wrong("mask-inverted", "True means forbidden", allowed=_inverted)
-    yield Wrong("mask-inverted", "causal is read the wrong way round", allowed=_anticausal)
-    yield Wrong("causal-off-by-one", "query i sees key i + 1", allowed=lambda sample: _shifted(sample, 1))
-    yield Wrong("causal-off-by-one", "query i does not see key i", allowed=lambda sample: _shifted(sample, -1))
-    yield Wrong("window-off-by-one", "the window is one larger", allowed=lambda s: _resized(s, 1))
-    yield Wrong("window-off-by-one", "the window is one smaller", allowed=lambda s: _resized(s, -1))
+    yield Slip("mask-ignored", "no position is forbidden", allowed=only(mask=None, causal=False, window=None))
+    yield Slip("mask-ignored", "causal is ignored", allowed=only(causal=False))
+    yield Slip("mask-ignored", "the mask is ignored", allowed=only(mask=None))
+    yield Slip("modifier-ignored", "the window is ignored", allowed=only(window=None))
+    yield Slip("mask-inverted", "True means forbidden", allowed=_inverted)
+    yield Slip("mask-inverted", "causal is read the wrong way round", allowed=_anticausal)
+    yield Slip("causal-off-by-one", "query i sees key i + 1", allowed=lambda sample: _shifted(sample, 1))
+    yield Slip("causal-off-by-one", "query i does not see key i", allowed=lambda sample: _shifted(sample, -1))
+    yield Slip("window-off-by-one", "the window is one larger", allowed=lambda s: _resized(s, 1))
+    yield Slip("window-off-by-one", "the window is one smaller", allowed=lambda s: _resized(s, -1))
     for words, side in (("after", 1), ("before", -1)):
-        yield Wrong("window-wrong", f"keys {words} the query are outside the window", allowed=partial(_half, side))
-    yield Wrong("window-wrong", "the window reaches to both sides although causal", allowed=_both_sides)
-    yield Wrong("mask-after-softmax", "weights are masked after the softmax, not normalised again", masking="after")
-    yield Wrong("mask-multiplies-logits", "forbidden logits are 0, not -inf", masking="times")
+        yield Slip("window-wrong", f"keys {words} the query are outside the window", allowed=partial(_half, side))
+    yield Slip("window-wrong", "the window reaches to both sides although causal", allowed=_both_sides)
+    yield Slip("mask-after-softmax", "weights are masked after the softmax, not normalised again", masking="after")
+    yield Slip("mask-multiplies-logits", "forbidden logits are 0, not -inf", masking="times")
     for fill in (-5.0, -10.0, -20.0, -30.0, -50.0, -80.0, -100.0, -1000.0):
-        yield Wrong("mask-finite", f"forbidden logits are {fill:g}", fill=lambda _, fill=fill: fill)  # type: ignore[misc]
-    yield Wrong("mask-added", "the mask is added to the logits as 0 and 1", masking="plus")
+        yield Slip("mask-finite", f"forbidden logits are {fill:g}", fill=lambda _, fill=fill: fill)  # type: ignore[misc]
+    yield Slip("mask-added", "the mask is added to the logits as 0 and 1", masking="plus")
 
 
-def _inverted(sample: Sample) -> Mask:
+def _inverted(sample: KernelSample) -> Mask:
     return sample.allowed if sample.mask is None else sample.changed(mask=~sample.mask).allowed
 
 
-def _anticausal(sample: Sample) -> Mask:
+def _anticausal(sample: KernelSample) -> Mask:
     if not sample.causal:
         return sample.allowed
     n, length = sample.allowed.shape
     return np.asarray(sample.changed(causal=False).allowed & ~np.tri(n, length, -1, dtype=bool))
 
 
-def _shifted(sample: Sample, by: int) -> Mask:
+def _shifted(sample: KernelSample, by: int) -> Mask:
     if not sample.causal:
         return sample.allowed
     n, length = sample.allowed.shape
     return np.asarray(sample.changed(causal=False).allowed & np.tri(n, length, by, dtype=bool))
 
 
-def _resized(sample: Sample, by: int) -> Mask:
+def _resized(sample: KernelSample, by: int) -> Mask:
     return sample.allowed if sample.window is None else sample.changed(window=sample.window + by).allowed
 
 
-def _half(side: int, sample: Sample) -> Mask:
+def _half(side: int, sample: KernelSample) -> Mask:
     if sample.window is None:
         return sample.allowed
     n, length = sample.allowed.shape
     return np.asarray(sample.allowed & (side * (np.arange(n)[:, None] - np.arange(length)) >= 0))
 
 
-def _both_sides(sample: Sample) -> Mask:
+def _both_sides(sample: KernelSample) -> Mask:
     return sample.allowed if sample.window is None else sample.changed(causal=False).allowed
 
 
-def _blocks() -> Iterator[Wrong]:
+def _blocks() -> Iterator[Slip]:
     for block in (1, 2, 4, 8, 16, 32, 64, 128):
         for forgets, what in (
             ("acc", "accumulator is"),
@@ -320,22 +320,22 @@ def _blocks() -> Iterator[Wrong]:
             ("both", "accumulator and row sum are"),
         ):
             words = f"with a new maximum the {what} not rescaled (blocks of {block})"
-            yield Wrong("missing-rescale", words, block=block, forgets=forgets)
+            yield Slip("missing-rescale", words, block=block, forgets=forgets)
     for block in (4, 8, 16, 32, 64, 128):
         words = f"the last block of {block} keys begins earlier where it is incomplete: keys count twice"
-        yield Wrong("keys-counted-twice", words, twice=block)
-        yield Wrong("splits-averaged", f"blocks of {block} keys are averaged, not weighted", averaged=block)
+        yield Slip("keys-counted-twice", words, twice=block)
+        yield Slip("splits-averaged", f"blocks of {block} keys are averaged, not weighted", averaged=block)
         words = f"keys of zeros that fill up the last block of {block} count"
-        yield Wrong("padding-counted", words, padding=block)
-        yield Wrong("padding-counted", f"{words}, also if causal", padding=block, hidden=False)
+        yield Slip("padding-counted", words, padding=block)
+        yield Slip("padding-counted", f"{words}, also if causal", padding=block, hidden=False)
     for block in (2, 3, 4, 5, 8, 10, 16, 32, 64, 128):
         words = f"the last, incomplete block of {block} keys is dropped"
-        yield Wrong("last-block-dropped", words, keep=partial(_whole_blocks, block))
+        yield Slip("last-block-dropped", words, keep=partial(_whole_blocks, block))
         words = f"the last block of {block} keys is dropped"
-        yield Wrong("last-block-dropped", words, keep=partial(_all_but_last, block))
+        yield Slip("last-block-dropped", words, keep=partial(_all_but_last, block))
     for fewer in (1, 2):
         words = f"the last {fewer} keys are dropped"
-        yield Wrong("last-block-dropped", words, keep=partial(_fewer, fewer))
+        yield Slip("last-block-dropped", words, keep=partial(_fewer, fewer))
 
 
 def _whole_blocks(block: int, length: int) -> int:

@@ -21,7 +21,7 @@ from attnprune_verify.audit.truth.reference import MAPS, reference
 from attnprune_verify.audit.truth.samples import Sample
 from attnprune_verify.audit.truth.tolerance import judge
 
-__all__ = ["Case", "by_experiment", "needed"]
+__all__ = ["FailingCase", "by_experiment", "needed"]
 
 _TIMES = 5
 """Equal calls: a race that shows in half of them escapes with chance 2^-5."""
@@ -49,7 +49,7 @@ _LOSS_OF = {
 
 
 @dataclass(frozen=True)
-class Case:
+class FailingCase:
     """A function and an instance on which it is wrong.
 
     Attributes
@@ -89,7 +89,7 @@ class Case:
         return sample is not None and self.verdict(sample) == "passed"
 
 
-Rule = Callable[[Case], "Diagnosis | None"]
+Rule = Callable[[FailingCase], "Diagnosis | None"]
 
 
 def needed(sample: Sample, fails: Callable[[Sample], bool]) -> tuple[frozenset[str], Sample]:
@@ -101,7 +101,7 @@ def needed(sample: Sample, fails: Callable[[Sample], bool]) -> tuple[frozenset[s
     return sample.extras, sample
 
 
-def by_experiment(case: Case, first: str = "", alone: bool = False) -> tuple[Diagnosis, str]:
+def by_experiment(case: FailingCase, first: str = "", alone: bool = False) -> tuple[Diagnosis, str]:
     """The name that the first telling experiment gives, and which that was; `first` is run before the others.
 
     `alone`: only this one.
@@ -124,7 +124,7 @@ def _said(id: str, words: str = "", *more: str) -> Diagnosis:
     return Diagnosis((id, *more), f"{SENTENCES[id]}{f' ({words})' if words else ''}")
 
 
-def _nan(case: Case) -> Diagnosis | None:
+def _nan(case: FailingCase) -> Diagnosis | None:
     """A mask added as (mask - 1) * inf; an online softmax that subtracts -inf from -inf."""
     parts = case.parts()
     if parts is None or all(np.isfinite(part).all() for part in parts):
@@ -134,7 +134,7 @@ def _nan(case: Case) -> Diagnosis | None:
     return _said("masked-block-nan" if masked else "nan-output")
 
 
-def _race(case: Case) -> Diagnosis | None:
+def _race(case: FailingCase) -> Diagnosis | None:
     """A result that is right now and then, or wrong in a way that changes: parts of a sum that overwrite each other."""
     each = [case.parts() for _ in range(_TIMES)]
     wrong = sum(one is None or judge(case.function, case.sample, one).verdict in ("failed", "suspect") for one in each)
@@ -147,7 +147,7 @@ def _race(case: Case) -> Diagnosis | None:
     return _said("nondeterministic", "equal calls are wrong in different ways") if apart else None
 
 
-def _fresh(case: Case) -> Diagnosis | None:
+def _fresh(case: FailingCase) -> Diagnosis | None:
     """A dense target kept by shape and weight alone: right in a process that has run nothing else."""
     if case.reopened is None:
         return None
@@ -161,7 +161,7 @@ def _fresh(case: Case) -> Diagnosis | None:
     return None
 
 
-def _anew(case: Case, *some: Sample) -> list[str]:
+def _anew(case: FailingCase, *some: Sample) -> list[str]:
     """The verdicts on instances, called one after the other in a process that has run nothing else."""
     assert case.reopened is not None
     with case.reopened() as subject:
@@ -171,12 +171,12 @@ def _anew(case: Case, *some: Sample) -> list[str]:
         return [case.verdict(one, fresh) for one in some]
 
 
-def _derived(case: Case) -> Diagnosis | None:
+def _derived(case: FailingCase) -> Diagnosis | None:
     """A derivative that a framework makes of a loss that is wrong itself."""
     loss, G = _LOSS_OF.get(case.function, ""), case.parts()
     if loss not in case.context.subject.functions or G is None or case.sample.precision.short:
         return None
-    if not Case(case.context, loss, case.sample).fails():
+    if not FailingCase(case.context, loss, case.sample).fails():
         return None
     names = ("M",) if len(G) == 1 else ("M_Q", "M_K")
     rng = np.random.default_rng(0)
@@ -200,16 +200,16 @@ def _inner(G: tuple[Array, ...], towards: list[Array]) -> Array:
     return np.asarray(sum((a * b).sum() for a, b in zip(G, towards, strict=True)))
 
 
-def _moved(case: Case, loss: str, names: tuple[str, ...], towards: list[Array], step: float) -> Array | None:
+def _moved(case: FailingCase, loss: str, names: tuple[str, ...], towards: list[Array], step: float) -> Array | None:
     changed = {
         name: (getattr(case.sample, name).astype(float) + step * one).astype(getattr(case.sample, name).dtype)
         for name, one in zip(names, towards, strict=True)
     }
-    parts = Case(case.context, loss, case.sample.changed(**changed)).parts()
+    parts = FailingCase(case.context, loss, case.sample.changed(**changed)).parts()
     return None if parts is None else np.asarray(parts[-1], dtype=float)
 
 
-def _samples_of_batch(case: Case) -> Diagnosis | None:
+def _samples_of_batch(case: FailingCase) -> Diagnosis | None:
     """Samples that count differently, as the first and the last alone; or that depend on each other."""
     X = case.sample.X
     if X.ndim < 3 or len(X) < 2:
@@ -229,7 +229,7 @@ def _samples_of_batch(case: Case) -> Diagnosis | None:
     return _said("batch-not-averaged" if same else "batch-weights", f"the weights are {listed}")
 
 
-def _weights_of(case: Case, each: list[Array]) -> Array | None:
+def _weights_of(case: FailingCase, each: list[Array]) -> Array | None:
     """The weights w with result = regulariser + sum_i w_i term_i in every cyclic order of the samples."""
     X, count = case.sample.X, len(each)
     whole = _flat(reference(case.function, case.sample))
@@ -252,7 +252,7 @@ def _flat(components: Any) -> Array:
     return np.concatenate([np.ravel(part.value) for part in components])
 
 
-def _positions(case: Case) -> Diagnosis | None:
+def _positions(case: FailingCase) -> Diagnosis | None:
     """Weight at a forbidden position, none where it is due, rows that do not sum to 1."""
     parts = case.parts() if case.function in MAPS else None
     if parts is None or not np.isfinite(parts[0]).all():
@@ -279,7 +279,7 @@ def _positions(case: Case) -> Diagnosis | None:
     return None
 
 
-def _early_exit(case: Case) -> Diagnosis | None:
+def _early_exit(case: FailingCase) -> Diagnosis | None:
     """The attention term left out where M is close to 1: exactly the regulariser is returned, and not further away."""
     names = ("M",) if not case.function.startswith(("factored", "layer")) else ("M_Q", "M_K")
     gaps = [getattr(case.sample, name).astype(float) - 1 for name in names]
@@ -303,7 +303,7 @@ def _arrays(sample: Sample, names: tuple[str, ...]) -> list[tuple[str, Array]]:
     return [(name, getattr(sample, name)) for name in names]
 
 
-def _block(case: Case) -> Diagnosis | None:
+def _block(case: FailingCase) -> Diagnosis | None:
     """Wrong where a block is not full, or from one token beyond a block on."""
     found, n = _sizes(case), case.sample.n
     if found == ("tile-tail",):
@@ -311,7 +311,7 @@ def _block(case: Case) -> Diagnosis | None:
     return _said(found[0], f"{_edge(case)} tokens are right, one more is wrong") if found else None
 
 
-def _sizes(case: Case) -> tuple[str, ...]:
+def _sizes(case: FailingCase) -> tuple[str, ...]:
     """Return what the neighbouring sizes show."""
     sample = case.sample
     if sample.n < 3 or sample.n == sample.d or not case.clearly():  # tokens taken for features are no rest of a tile
@@ -321,14 +321,14 @@ def _sizes(case: Case) -> tuple[str, ...]:
     return ("block-edge",) if _edge(case) else ()
 
 
-def _edge(case: Case) -> int:
+def _edge(case: FailingCase) -> int:
     """The size of a block up to which the function is right, and not for one token more; 0 if there is none."""
     inside = (edge for edge in _EDGES if edge < case.sample.n)
     cut = ((edge, case.sample.tokens(edge), case.sample.tokens(edge + 1)) for edge in inside)
     return next((edge for edge, whole, more in cut if case.passes(whole) and case.fails(more)), _other_edge(case))
 
 
-def _other_edge(case: Case) -> int:
+def _other_edge(case: FailingCase) -> int:
     """The size of a block that is no power of two, by halving; 0 where a few tokens are wrong, too."""
     right, wrong = _EDGES[0], case.sample.n
     if wrong <= right or not case.passes(case.sample.tokens(right)):

@@ -154,13 +154,13 @@ def attention_part(function: str, sample: Sample, steps: Steps) -> tuple[Array, 
     def compute(entered: Sample) -> tuple[Array, ...]:
         masks, weights = (tuple(getattr(entered, f"{kind}{side}").astype(float) for side in sides) for kind in "MW")
         with np.errstate(all="ignore"):
-            return _ENDS[function](_Problem(entered, masks, weights, all_steps))
+            return _ENDS[function](_FormulaProblem(entered, masks, weights, all_steps))
 
     return through_entry(sample, all_steps, compute)
 
 
 @dataclass(frozen=True)
-class _Problem:
+class _FormulaProblem:
     sample: Sample
     masks: Sides
     weights: Sides
@@ -177,11 +177,11 @@ class _Problem:
         found = tuple(weigh(self.steps["prune"](M), W) for M, W in zip(self.masks, self.weights, strict=True))
         return self.steps["sides"](found, self.weights) if len(found) > 1 else found
 
-    def heads(self, X: Array) -> list[_Head]:
+    def heads(self, X: Array) -> list[_HeadFormulas]:
         """Return the output of the heads on one sample."""
         return [self._head(X, h) for h in range(self.sample.heads)]
 
-    def _head(self, X: Array, h: int) -> _Head:
+    def _head(self, X: Array, h: int) -> _HeadFormulas:
         sides, logits, F = self.attended(X, h, self.pruned)
         if "target" in self.steps:
             masked = tuple(M * W for M, W in zip(self.masks, self.weights, strict=True))
@@ -190,8 +190,8 @@ class _Problem:
         dense_sides, _, dense = self.attended(X, h, self.weights, "dense_")
         return self._filled(h, sides, dense_sides, logits, F, dense)
 
-    def _filled(self, h: int, sides: Sides, dense_sides: Sides, logits: Array, F: Array, dense: Array) -> _Head:
-        return _Head(h, sides, dense_sides, logits, F, dense, self.steps["residual"](F, dense, self.allowed))
+    def _filled(self, h: int, sides: Sides, dense_sides: Sides, logits: Array, F: Array, dense: Array) -> _HeadFormulas:
+        return _HeadFormulas(h, sides, dense_sides, logits, F, dense, self.steps["residual"](F, dense, self.allowed))
 
     @property
     def allowed(self) -> Array:
@@ -229,7 +229,7 @@ class _Problem:
 
 
 @dataclass(frozen=True)
-class _Head:
+class _HeadFormulas:
     h: int
     sides: Sides
     dense_sides: Sides
@@ -239,18 +239,18 @@ class _Head:
     c: Array
 
 
-def _attention(one: _Problem) -> tuple[Array, ...]:
+def _attention(one: _FormulaProblem) -> tuple[Array, ...]:
     maps = [[one.attended(X, h, one.weights)[2] for h in range(one.sample.heads)] for X in one.samples]
     each = [np.stack(heads) if isinstance(one.sample, LayerSample) else heads[0] for heads in maps]
     return (np.stack(each) if one.sample.X.ndim == 3 else each[0],)
 
 
-def _loss(one: _Problem) -> tuple[Array, ...]:
+def _loss(one: _FormulaProblem) -> tuple[Array, ...]:
     cs = one.steps["gather"]([[head.c for head in one.heads(X)] for X in one.samples])
     return (np.asarray(np.mean([one.steps["over_heads"]([one.steps["misfit"](c) for c in heads]) for heads in cs])),)
 
 
-def _relative_error(one: _Problem) -> tuple[Array, ...]:
+def _relative_error(one: _FormulaProblem) -> tuple[Array, ...]:
     found = []
     for heads in zip(*(one.heads(X) for X in one.samples), strict=True):
         parts = [(head.c, head.F, head.dense) for head in heads]
@@ -261,7 +261,7 @@ def _relative_error(one: _Problem) -> tuple[Array, ...]:
     return (np.asarray(one.steps["errors"](found) if isinstance(one.sample, LayerSample) else found[0]),)
 
 
-def _gradient(one: _Problem) -> tuple[Array, ...]:
+def _gradient(one: _FormulaProblem) -> tuple[Array, ...]:
     slopes = _slopes_of_fused if len(one.masks) == 1 else _slopes_of_pair
     means = (sum(parts) / len(parts) for parts in zip(*(slopes(one, X) for X in one.samples), strict=True))
     pulled = (
@@ -270,13 +270,13 @@ def _gradient(one: _Problem) -> tuple[Array, ...]:
     return tuple(np.asarray(one.steps["back"](G, M)) for G, M in zip(pulled, one.masks, strict=True))
 
 
-def _p_of(one: _Problem, head: _Head) -> Array:
+def _p_of(one: _FormulaProblem, head: _HeadFormulas) -> Array:
     """The derivative of the loss in the logits, over the scale."""
     p = one.steps["through"](one.steps["p"](head.c, head.F, head.dense), one.allowed)
     return np.asarray(one.steps["side"](p if one.sample.softcap is None else _bent(one, p, head)))
 
 
-def _bent(one: _Problem, p: Array, head: _Head) -> Array:
+def _bent(one: _FormulaProblem, p: Array, head: _HeadFormulas) -> Array:
     """P times the derivative of the scores in the logits: that of the cap, or of scores taken in another order."""
     steps = one.steps
     if steps["scores"] is _modified or steps["bend"] is not RIGHT["bend"]:
@@ -285,13 +285,13 @@ def _bent(one: _Problem, p: Array, head: _Head) -> Array:
     return np.asarray(p * moved.imag / _IMAGINARY)
 
 
-def _slopes_of_fused(one: _Problem, X: Array) -> Sides:
+def _slopes_of_fused(one: _FormulaProblem, X: Array) -> Sides:
     """X^T p X, the derivative in the masked weight."""
     (head,) = one.heads(X)
     return (one.steps["slope_scale"](one.sample) * (X.T @ _p_of(one, head) @ X),)
 
 
-def _slopes_of_pair(one: _Problem, X: Array) -> Sides:
+def _slopes_of_pair(one: _FormulaProblem, X: Array) -> Sides:
     """The derivatives in the masked weights of queries and keys."""
     steps, sample, scale = one.steps, one.sample, one.steps["slope_scale"](one.sample)
     of_Q, of_K = np.zeros(sample.W_Q.shape), np.zeros(sample.W_K.shape)
@@ -307,15 +307,15 @@ def _slopes_of_pair(one: _Problem, X: Array) -> Sides:
     return of_Q, of_K
 
 
-def _product(one: _Problem) -> tuple[Array, ...]:
+def _product(one: _FormulaProblem) -> tuple[Array, ...]:
     if "product" in one.steps:
         return (_spelled_product(one),)
     moved = one.masks[0] + 1j * _IMAGINARY * one.sample.V.astype(float)
-    (slope,) = _gradient(_Problem(one.sample, (moved,), one.weights, one.steps))
+    (slope,) = _gradient(_FormulaProblem(one.sample, (moved,), one.weights, one.steps))
     return (np.asarray(slope.imag / _IMAGINARY),)
 
 
-def _spelled_product(one: _Problem) -> Array:
+def _spelled_product(one: _FormulaProblem) -> Array:
     """The product written out, for mistakes in its own terms."""
     steps, W, V, found = one.steps, one.weights[0], one.sample.V.astype(float), []
     moved = steps["direction"](V, W) if "direction" in steps else V * W
@@ -327,7 +327,7 @@ def _spelled_product(one: _Problem) -> Array:
     return np.asarray(sum(found) / len(found))
 
 
-_ENDS: dict[str, Callable[[_Problem], tuple[Array, ...]]] = {
+_ENDS: dict[str, Callable[[_FormulaProblem], tuple[Array, ...]]] = {
     **dict.fromkeys(("attention", "layer_attention"), _attention),
     **dict.fromkeys(("loss", "factored_loss", "layer_loss"), _loss),
     **dict.fromkeys(("gradient", "factored_gradient", "layer_gradient"), _gradient),

@@ -22,7 +22,7 @@ from attnprune_verify.audit.truth.formulas import RIGHT, Array, attention_part
 from attnprune_verify.audit.truth.reference import Component, reference, spread
 from attnprune_verify.audit.truth.samples import Sample
 
-__all__ = ["Judgement", "compare", "hidden_terms", "judge", "normwise_factor", "resolution_factor"]
+__all__ = ["ValueJudgement", "compare", "hidden_terms", "judge", "normwise_factor", "resolution_factor"]
 
 # CHECKING's K = 10 was calibrated on NumPy alone; log-sum-exp, blocked, torch and jax styles need the rest
 # (tests/audit/test_calibration.py measures the largest error of right implementations in units of spread + u ||g||).
@@ -38,7 +38,7 @@ Verdict = Literal["passed", "failed", "suspect", "inconclusive"]
 
 
 @dataclass(frozen=True)
-class Judgement:
+class ValueJudgement:
     """The verdict on one returned value.
 
     Attributes
@@ -54,7 +54,7 @@ class Judgement:
     reason: str
 
 
-def judge(function: str, sample: Sample, parts: tuple[NDArray[Any], ...], *, stability: bool = False) -> Judgement:
+def judge(function: str, sample: Sample, parts: tuple[NDArray[Any], ...], *, stability: bool = False) -> ValueJudgement:
     """Judge what `function` returned on `sample`; the worst of its parts decides."""
     truth = reference(function, sample)
     verdicts = [
@@ -69,10 +69,10 @@ def judge(function: str, sample: Sample, parts: tuple[NDArray[Any], ...], *, sta
         f"{' and '.join(wrong)} {'is' if len(wrong) == 1 else 'are'} wrong: {worst.reason}" if names else worst.reason
     )
     reason = reason if _RANK[worst.verdict] > 1 else worst.reason
-    return Judgement(worst.verdict, worst.error, worst.bound, max(one.resolution for one in verdicts), reason)
+    return ValueJudgement(worst.verdict, worst.error, worst.bound, max(one.resolution for one in verdicts), reason)
 
 
-def _normwise(function: str, sample: Sample, one: Judgement) -> Judgement:
+def _normwise(function: str, sample: Sample, one: ValueJudgement) -> ValueJudgement:
     """A result just beyond the entrywise bound decides nothing: a program may be stable in norm only."""
     if one.verdict != "failed" or not one.error <= normwise_factor(function, sample) * one.bound:
         return one
@@ -138,7 +138,7 @@ def compare(
     tokens: int,
     *,
     stability: bool = False,
-) -> Judgement:
+) -> ValueJudgement:
     """Compare one array, of the right shape, with its enclosure."""
     size = float(np.linalg.norm(truth.value))
     with np.errstate(invalid="ignore", over="ignore"):
@@ -157,8 +157,8 @@ def compare(
         got, error, allowed = np.asarray(part)[where], float(errors[where]), float(bound[where])
         place = f" at {tuple(int(i) for i in where)}" if wrong.ndim else ""
         if not np.isfinite(got):
-            return Judgement("failed", np.inf, allowed, power, f"returns {got}{place}")
-        return Judgement(
+            return ValueJudgement("failed", np.inf, allowed, power, f"returns {got}{place}")
+        return ValueJudgement(
             "failed",
             error,
             allowed,
@@ -168,13 +168,13 @@ def compare(
         )
     total = float(np.linalg.norm(errors))
     if size == 0 and total == 0:
-        return Judgement("passed", 0.0, float(np.max(bound, initial=0.0)), 0.0, "exactly zero")
+        return ValueJudgement("passed", 0.0, float(np.max(bound, initial=0.0)), 0.0, "exactly zero")
     coarse = _COARSE_16 if unit_roundoff > _SHORT else COARSE
     if not resolution <= coarse * size:
         if total > max(0.5 * size, _FAR * resolution) and not stability:
             reason = f"suspect: off by {_relative(total, size)} of the norm, with a resolution of {power:.2g}"
-            return Judgement("suspect", total, resolution, power, reason)
-        return Judgement(
+            return ValueJudgement("suspect", total, resolution, power, reason)
+        return ValueJudgement(
             "inconclusive",
             total,
             resolution,
@@ -182,7 +182,7 @@ def compare(
             f"the resolution {resolution:.3g} is coarser than {coarse:.0%} of {size:.3g}",
         )
     if total > resolution and not stability:
-        return Judgement(
+        return ValueJudgement(
             "suspect",
             total,
             resolution,
@@ -190,7 +190,7 @@ def compare(
             f"suspect: off by {total:.3g} in norm, within the rounding bound but {total / resolution:.1f} times what "
             "correct code shows",
         )
-    return Judgement("passed", total, resolution, power, "")
+    return ValueJudgement("passed", total, resolution, power, "")
 
 
 def _relative(error: float, size: float) -> str:

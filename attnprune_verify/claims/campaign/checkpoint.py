@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from attnprune_verify.claims.campaign.draw import Group, locate
+from attnprune_verify.claims.campaign.draw import Quota, locate
 from attnprune_verify.claims.campaign.tally import Tally
 from attnprune_verify.errors import InvalidInstance
 from attnprune_verify.state.keeper import Keeper
@@ -43,7 +43,7 @@ class Checkpoint:
         self._saved_at = time.monotonic()
 
     @contextmanager
-    def opened(self, groups: Iterable[Group]) -> Iterator[None]:
+    def opened(self, groups: Iterable[Quota]) -> Iterator[None]:
         """Lock the folder, read its findings on these groups, and write all findings at the end.
 
         Raises

@@ -39,14 +39,14 @@ class Sizes(NamedTuple):
         return {"n": list(self.n), "d": list(self.d)}
 
 
-class Group(NamedTuple):
+class Quota(NamedTuple):
     """A group, and the number of its instances that a campaign needs."""
 
     number: int
     lanes: int
 
 
-def groups(instances: int) -> Iterator[Group]:
+def groups(instances: int) -> Iterator[Quota]:
     """The groups that hold the instances 0, ..., instances - 1.
 
     Examples
@@ -57,7 +57,7 @@ def groups(instances: int) -> Iterator[Group]:
     for chunk in range(-(-instances // _CHUNK)):
         left = min(instances - chunk * _CHUNK, _CHUNK)
         for slot in range(min(GROUPS, left)):
-            yield Group(chunk * GROUPS + slot, -(-(left - slot) // GROUPS))
+            yield Quota(chunk * GROUPS + slot, -(-(left - slot) // GROUPS))
 
 
 def locate(index: int) -> tuple[int, int]:

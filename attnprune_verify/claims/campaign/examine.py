@@ -8,7 +8,7 @@ from typing import Any
 from attnprune_verify.claims.campaign.decide import HOLDS, NOT_MET, UNDECIDED, VIOLATED
 from attnprune_verify.claims.campaign.draw import Draw, locate
 from attnprune_verify.claims.campaign.judge import Group, case_of, decide, in_balls
-from attnprune_verify.claims.campaign.plan import Plan
+from attnprune_verify.claims.campaign.plan import CampaignPlan
 from attnprune_verify.claims.campaign.tally import Tally
 from attnprune_verify.claims.case import Case
 from attnprune_verify.claims.core import Claim
@@ -54,7 +54,7 @@ def examine(id_: str, index: int, *, seed: int = 0, sizes: object = None) -> lis
     >>> [(one.claim.reading.name, one.state) for one in examine("fix:PL_ineq", 12, sizes="n=3,d=4")]
     [('any', 'holds')]
     """
-    plan = Plan.of(id_, 1, seed, sizes)
+    plan = CampaignPlan.of(id_, 1, seed, sizes)
     found = []
     for claim in plan.claims:
         group = _alone(plan, index)
@@ -65,7 +65,7 @@ def examine(id_: str, index: int, *, seed: int = 0, sizes: object = None) -> lis
     return found
 
 
-def confirmed(plan: Plan, claim: Claim, tally: Tally) -> bool | None:
+def confirmed(plan: CampaignPlan, claim: Claim, tally: Tally) -> bool | None:
     """Judge the worst instance in balls: True if the statement certainly holds there, False if violated, else None."""
     if tally.worst is None or (tally.worst.n or 1) ** 2 * (tally.worst.d or 1) ** 2 > _LARGEST:
         return None
@@ -73,7 +73,7 @@ def confirmed(plan: Plan, claim: Claim, tally: Tally) -> bool | None:
     return {HOLDS: True, VIOLATED: False}.get(in_balls(claim, case)[0])
 
 
-def refuse_other_slack(plan: Plan, claim: Claim, tally: Tally) -> None:
+def refuse_other_slack(plan: CampaignPlan, claim: Claim, tally: Tally) -> None:
     """Evaluate the worst instance anew and refuse a slack or sizes that differ from the recorded ones in any bit.
 
     Raises
@@ -94,7 +94,7 @@ def refuse_other_slack(plan: Plan, claim: Claim, tally: Tally) -> None:
         )
 
 
-def _alone(plan: Plan, index: int) -> Group:
+def _alone(plan: CampaignPlan, index: int) -> Group:
     number, lane = locate(index)
     return Group(Draw.of(plan.seed, plan.sizes, number, lane, 1))
 

@@ -21,7 +21,7 @@ from attnprune_verify.claims.campaign.decide import (
 from attnprune_verify.claims.campaign.draw import Draw, index_of, own_generator
 from attnprune_verify.claims.campaign.forms import margin_of
 from attnprune_verify.claims.campaign.quantities import LaneCase, LaneQuantities
-from attnprune_verify.claims.campaign.tally import Tally, Worst
+from attnprune_verify.claims.campaign.tally import LeastSlack, Tally
 from attnprune_verify.claims.case import Case
 from attnprune_verify.claims.core import Claim
 from attnprune_verify.claims.lipschitz_pairs import second_mask
@@ -105,7 +105,7 @@ def tally(claim: Claim, group: Group) -> Tally:
         lane = int(np.argmin(slack))  # lanes of a group ascend with their indices, and the first one is taken
         index = index_of(group.draw.group, int(group.draw.lanes[lane]))
         shape = (group.draw.n, group.draw.d) if isinstance(claim.supply, Instances) else (None, None)
-        worst = Worst(float(slack[lane]), index, *shape)
+        worst = LeastSlack(float(slack[lane]), index, *shape)
     return Tally(
         instances=len(found.state),
         met=int(met.sum()),

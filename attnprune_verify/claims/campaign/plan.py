@@ -16,7 +16,7 @@ from attnprune_verify.claims.core import Claim
 from attnprune_verify.errors import InvalidInstance
 from attnprune_verify.values import as_count
 
-__all__ = ["DEFAULT_SIZES", "Plan", "as_sizes"]
+__all__ = ["DEFAULT_SIZES", "CampaignPlan", "as_sizes"]
 
 DEFAULT_SIZES = Sizes((2, 8), (2, 8))
 _LARGEST = 64  # chosen: a lane of 64 x 64 logits is 32 KiB, 1024 of them 32 MiB
@@ -24,7 +24,7 @@ _SEEDS = 2**64  # seeds are words of 64 bits
 
 
 @dataclass(frozen=True)
-class Plan:
+class CampaignPlan:
     """A campaign's settings; its results depend on them, on the code and on the machine's rounding.
 
     Attributes
@@ -41,7 +41,7 @@ class Plan:
     sizes: Sizes
 
     @classmethod
-    def of(cls, ids: str | Iterable[str], instances: object, seed: object, sizes: object) -> Plan:
+    def of(cls, ids: str | Iterable[str], instances: object, seed: object, sizes: object) -> CampaignPlan:
         """Check the settings.
 
         Raises

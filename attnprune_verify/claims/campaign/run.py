@@ -9,10 +9,10 @@ from pathlib import Path
 from typing import Any
 
 from attnprune_verify.claims.campaign.checkpoint import Checkpoint
-from attnprune_verify.claims.campaign.draw import Group, groups
+from attnprune_verify.claims.campaign.draw import Quota, groups
 from attnprune_verify.claims.campaign.examine import confirmed, refuse_other_slack
 from attnprune_verify.claims.campaign.kernel import code, kernel
-from attnprune_verify.claims.campaign.plan import Plan
+from attnprune_verify.claims.campaign.plan import CampaignPlan
 from attnprune_verify.claims.campaign.tally import Tally
 from attnprune_verify.claims.campaign.workers import perform, refuse_missing_dask
 from attnprune_verify.claims.core import Claim
@@ -30,7 +30,7 @@ class CampaignResult:
 
     Attributes
     ----------
-    plan : Plan
+    plan : CampaignPlan
     tallies : tuple of Tally
         One for each of ``plan.claims``.
     confirmed : tuple of (bool or None)
@@ -41,7 +41,7 @@ class CampaignResult:
         True if the campaign resumed an earlier run.
     """
 
-    plan: Plan
+    plan: CampaignPlan
     tallies: tuple[Tally, ...]
     confirmed: tuple[bool | None, ...]
     seconds: float
@@ -144,7 +144,7 @@ def run_campaign(
     >>> [(row["id"], row["reading"], row["violations"] > 0) for row in result.as_dict()["statements"]]
     [('lem:PL_ineq', 'full', True), ('lem:PL_ineq', 'causal', False), ('fix:PL_ineq', 'any', False)]
     """
-    plan = Plan.of(ids, instances, seed, sizes)
+    plan = CampaignPlan.of(ids, instances, seed, sizes)
     processes = as_count("jobs", jobs, least=1)
     refuse_missing_dask(scheduler)
     request = {**plan.as_dict(), "kernel": kernel(), "code": code()}
@@ -159,7 +159,12 @@ def run_campaign(
 
 
 def _judge(
-    plan: Plan, asked: list[Group], store: Checkpoint, processes: int, scheduler: str | None, progress: Progress | None
+    plan: CampaignPlan,
+    asked: list[Quota],
+    store: Checkpoint,
+    processes: int,
+    scheduler: str | None,
+    progress: Progress | None,
 ) -> None:
     """Judge the groups that are not yet judged."""
     lanes = {group.number: group.lanes for group in asked}
@@ -178,7 +183,7 @@ def _judge(
         raise RuntimeError(f"every instance must be judged; {plan.instances - done} were not")
 
 
-def _refuse_other_slacks(plan: Plan, store: Checkpoint) -> None:
+def _refuse_other_slacks(plan: CampaignPlan, store: Checkpoint) -> None:
     for claim, tally in zip(plan.claims, store.tallies, strict=True):
         refuse_other_slack(plan, claim, tally)
 

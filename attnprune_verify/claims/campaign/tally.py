@@ -12,11 +12,11 @@ from typing import Any
 from attnprune_verify.errors import InvalidInstance
 from attnprune_verify.values import as_count, as_number
 
-__all__ = ["Tally", "Worst"]
+__all__ = ["Tally", "LeastSlack"]
 
 
 @dataclass(frozen=True)
-class Worst:
+class LeastSlack:
     """The instance with the least slack, of equal ones the first."""
 
     slack: float
@@ -25,7 +25,7 @@ class Worst:
     d: int | None
 
     @classmethod
-    def from_list(cls, values: object) -> Worst:
+    def from_list(cls, values: object) -> LeastSlack:
         """Return the worst instance from a list of slack, index, n and d; refuse wrong types.
 
         Raises
@@ -46,7 +46,7 @@ class Tally:
     met: int = 0
     undecided: int = 0
     violations: int = 0
-    worst: Worst | None = None
+    worst: LeastSlack | None = None
 
     def __add__(self, other: Tally) -> Tally:
         worst = min((one for one in (self.worst, other.worst) if one is not None), default=None, key=_order)
@@ -72,11 +72,11 @@ class Tally:
         InvalidInstance
         """
         counts = {name: as_count(name, values.get(name)) for name in ("instances", "met", "undecided", "violations")}
-        found = cls(**counts, worst=None if values.get("worst") is None else Worst.from_list(values["worst"]))
+        found = cls(**counts, worst=None if values.get("worst") is None else LeastSlack.from_list(values["worst"]))
         if not found.undecided + found.violations <= found.met <= found.instances:
             raise InvalidInstance(f"undecided + violations <= met <= instances must hold; got {found}")
         return found
 
 
-def _order(one: Worst) -> tuple[float, int]:
+def _order(one: LeastSlack) -> tuple[float, int]:
     return (math.inf if math.isnan(one.slack) else one.slack), one.index

@@ -14,10 +14,10 @@ from itertools import islice
 from typing import Any, NamedTuple
 
 from attnprune_verify.claims.campaign.draw import Draw
-from attnprune_verify.claims.campaign.draw import Group as Asked
+from attnprune_verify.claims.campaign.draw import Quota as Asked
 from attnprune_verify.claims.campaign.judge import Group, tally
 from attnprune_verify.claims.campaign.kernel import code, kernel
-from attnprune_verify.claims.campaign.plan import Plan
+from attnprune_verify.claims.campaign.plan import CampaignPlan
 from attnprune_verify.claims.campaign.tally import Tally
 from attnprune_verify.errors import InvalidInstance
 from attnprune_verify.extras import need
@@ -45,7 +45,7 @@ class Found(NamedTuple):
     code: str
 
 
-def judge_group(plan: Plan, asked: Asked) -> Found:
+def judge_group(plan: CampaignPlan, asked: Asked) -> Found:
     """Judge one group under every statement of the plan."""
     started = time.process_time()
     group = Group(Draw.of(plan.seed, plan.sizes, asked.number, 0, asked.lanes))
@@ -53,7 +53,7 @@ def judge_group(plan: Plan, asked: Asked) -> Found:
     return Found(asked.number, tallies, time.process_time() - started, kernel(), code())
 
 
-def perform(plan: Plan, groups: Sequence[Asked], jobs: int, scheduler: str | None) -> Iterator[Found]:
+def perform(plan: CampaignPlan, groups: Sequence[Asked], jobs: int, scheduler: str | None) -> Iterator[Found]:
     """Judge the groups, each handed out as soon as it is done."""
     if scheduler is not None:
         yield from _on_cluster(plan, groups, scheduler)
@@ -63,7 +63,7 @@ def perform(plan: Plan, groups: Sequence[Asked], jobs: int, scheduler: str | Non
         yield from (judge_group(plan, asked) for asked in groups)
 
 
-def _in_processes(plan: Plan, groups: Sequence[Asked], jobs: int) -> Iterator[Found]:
+def _in_processes(plan: CampaignPlan, groups: Sequence[Asked], jobs: int) -> Iterator[Found]:
     """Judge groups in processes; a process that dies is replaced, and its group judged again."""
     missing = {asked.number: asked for asked in groups}
     deaths = 0
@@ -84,7 +84,7 @@ def _in_processes(plan: Plan, groups: Sequence[Asked], jobs: int) -> Iterator[Fo
             _close(pool, kill=not finished)
 
 
-def _flowing(pool: Any, plan: Plan, groups: list[Asked], jobs: int) -> Iterator[Found]:
+def _flowing(pool: Any, plan: CampaignPlan, groups: list[Asked], jobs: int) -> Iterator[Found]:
     waiting = iter(groups)
     running: set[Future[Found]] = set()
     while True:
@@ -151,7 +151,7 @@ def refuse_missing_dask(scheduler: str | None) -> None:
             raise InvalidInstance(f"--scheduler must read like tcp://127.0.0.1:8786; got {scheduler!r:.60}")
 
 
-def _on_cluster(plan: Plan, groups: Sequence[Asked], scheduler: str) -> Iterator[Found]:
+def _on_cluster(plan: CampaignPlan, groups: Sequence[Asked], scheduler: str) -> Iterator[Found]:
     """Judge groups on a Dask cluster, which gives the group of a worker that died to another one."""
     import distributed
 

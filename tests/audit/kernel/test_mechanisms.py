@@ -11,7 +11,7 @@ from attnprune_verify.audit.kernel.bridge import FORWARD
 from attnprune_verify.audit.kernel.candidates import candidates
 from attnprune_verify.audit.kernel.making import Maker
 from attnprune_verify.audit.kernel.mechanisms import by_mechanism
-from attnprune_verify.audit.kernel.observation import Observation
+from attnprune_verify.audit.kernel.observation import KernelObservation
 from attnprune_verify.audit.kernel.precision import precision_named
 from attnprune_verify.audit.kernel.shrink import cuts, smallest_failing, without
 from attnprune_verify.audit.kernel.steps import evaluate
@@ -94,6 +94,6 @@ def test_a_feature_taken_away_leaves_the_others(tmp_path):
 def test_zeros_that_are_counted_are_at_least_one_key(zeros, words):
     steps = evaluate(PLAIN)
     total = np.exp(np.where(steps.allowed, steps.s, -np.inf)).sum(axis=-1, keepdims=True)
-    seen = Observation(PLAIN, (steps.o * total / (total + zeros),), (0,))
+    seen = KernelObservation(PLAIN, (steps.o * total / (total + zeros),), (0,))
     found = [one.words for one in candidates(FORWARD, [seen], [0]) if "with logit 0 and value 0" in one.words]
     assert len(found) == (words is not None) and all(one.startswith(words) for one in found)

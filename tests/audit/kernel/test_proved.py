@@ -13,7 +13,7 @@ from flint import arb, ctx
 from attnprune_verify.audit.kernel.bounds import attention_errors
 from attnprune_verify.audit.kernel.forward_errors import maximum_changes
 from attnprune_verify.audit.kernel.precision import PRECISIONS
-from attnprune_verify.audit.kernel.sample import Sample
+from attnprune_verify.audit.kernel.sample import KernelSample
 from attnprune_verify.audit.kernel.truth import truth
 
 
@@ -45,7 +45,7 @@ def drawn(rng, dtype):
     if rng.random() < 0.3:  # logits that rise, one value for all
         k = precision.exact(np.sort(k, axis=2))
         v = np.ones_like(v)
-    return Sample("drawn", precision, q, k, v, do, scale=float(rng.choice([0.25, 1.0])))
+    return KernelSample("drawn", precision, q, k, v, do, scale=float(rng.choice([0.25, 1.0])))
 
 
 def theorems(sample):
@@ -181,7 +181,7 @@ def test_additions_of_both_sums_count():
     true = float(p @ v.astype(float))
     off = abs(float(out / total) - true)
     one = np.zeros((1, 1, 1, 1)) + 1
-    sample = Sample(
+    sample = KernelSample(
         "drift",
         PRECISIONS["float32"],
         one,
