@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import inspect
 from dataclasses import replace
-from typing import Any
+from typing import Any, Self
 
 from numpy.typing import NDArray
 
 from attnprune_verify.audit.checks import chosen_checks
 from attnprune_verify.audit.context import MOST_CALLS, Context
-from attnprune_verify.audit.contract import FUNCTIONS
+from attnprune_verify.audit.contract import FUNCTIONS, is_kernel
 from attnprune_verify.audit.examiner import Examiner
 from attnprune_verify.audit.layer.bridge import MODULE
 from attnprune_verify.audit.layer.sample import LAYERED
@@ -23,6 +23,7 @@ from attnprune_verify.audit.subject.functions import printable
 from attnprune_verify.audit.subject.process import NoAnswer, Subject
 from attnprune_verify.audit.truth.precision import precision_named
 from attnprune_verify.audit.waivers import Waiver
+from attnprune_verify.errors import InvalidInstance
 
 __all__ = ["NAMES", "Auditor"]
 
@@ -71,6 +72,16 @@ class Auditor(Examiner):
 
     def opened(self) -> Subject:
         return Subject(self.target, tuple(FUNCTIONS), (MODULE, *LAYERED), bridged=LAYERED, forked=self._forked)
+
+    def __enter__(self) -> Self:
+        super().__enter__()
+        if set(self.subject.functions) == {"attention"} and is_kernel(self.subject.functions["attention"]):
+            self.subject.close()
+            title = self.target.title
+            raise InvalidInstance(
+                f"attention must take (X, W, mask=None); that of {title!r} takes q, k, v: use audit-kernel"
+            )
+        return self
 
     @property
     def checks(self) -> tuple[Check, ...]:

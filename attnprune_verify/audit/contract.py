@@ -7,7 +7,7 @@ from typing import Any
 
 from attnprune_verify.audit.subject.process import Parameter
 
-__all__ = ["Binding", "FUNCTIONS", "NotTaken", "RULES", "Signature", "argument_of", "bound"]
+__all__ = ["Binding", "FUNCTIONS", "NotTaken", "RULES", "Signature", "argument_of", "bound", "is_kernel"]
 
 
 @dataclass(frozen=True)
@@ -305,6 +305,12 @@ def bound(signature: Signature, parameters: tuple[Parameter, ...] | None) -> Bin
     order = [name for name in arguments if name in required or name not in names][:room]
     by_name = tuple(name for name in optional if name not in order and (name in names or anything))
     return Binding(tuple(order), by_name, _missing(arguments, (*order, *by_name)), others)
+
+
+def is_kernel(parameters: tuple[Parameter, ...] | None) -> bool:
+    """Report whether a function named attention takes queries, keys and values, as `audit-kernel` calls it."""
+    first = tuple(one.name.lower() for one in parameters or ())[:3]
+    return first in (("q", "k", "v"), ("query", "key", "value"))
 
 
 def _missing(arguments: tuple[str, ...], taken: tuple[str, ...]) -> tuple[str, ...]:

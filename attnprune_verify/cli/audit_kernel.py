@@ -46,7 +46,7 @@ __all__ = ["command"]
     "modes",
     multiple=True,
     type=click.Choice(["bitwise", "batch-invariant", "poisoned", "replay", "many"]),
-    help="Further questions: equal bits, memory that was not written, captured calls, races.",
+    help="Further checks: equal bits, memory that was not written, captured calls, races.",
 )
 @click.option(
     "--device", default="cpu", show_default=True, help="Where the arrays are, such as cuda; the truth stays here."

@@ -94,5 +94,5 @@ def _problem(instance: str | None, layer: int | None, text: str | None, n: int |
     if layer is None and text is None and n is None:
         return paper_synthetic(np.random.default_rng(0)) if instance is None else load_instance(instance)
     if instance is None or layer is None or text is None:
-        raise click.UsageError("a model's layer needs its folder, --layer and --text")
+        raise click.UsageError("a model's layer needs its folder, --layer and --text; --n goes with them")
     return instance_of_model(instance, layer, text, 128 if n is None else n)

@@ -125,13 +125,13 @@ def _report(result: Descent, instance: Instance, effort: float) -> str:
         f"M in         [{trace.least[-1]:.4g}, {trace.greatest[-1]:.4g}], outside [0, 1]: {int(trace.outside[-1])}",
         f"pruned       {np.count_nonzero(result.mask == 0)} of {result.mask.size}",
         f"error        {objective.relative_error(result.mask):.6g}",
-        f"  of the mask that prunes the smallest |W| instead: {objective.relative_error(smallest):.6g}",
+        f"  by pruning the smallest |W| instead: {objective.relative_error(smallest):.6g}",
     ]
     lines += _gap(result, instance, effort)
     if trace.ascents:
         lines.append(f"the loss rose in {trace.ascents} of {result.steps} steps")
     if np.unique(result.M).size == 1:
-        lines.append("all entries of M are equal: the mask is nothing but the order of ties")
+        lines.append("all entries of M are equal: only the order of ties decides the mask")
     return "\n".join(lines)
 
 
@@ -142,11 +142,11 @@ def _gap(result: Descent, instance: Instance, effort: float) -> list[str]:
 
     cost = gap_cost(instance.n, instance.d, instance.d, instance.k or 1)
     if cost > effort:
-        return [f"bound        of all masks with as many zeros: not run, an effort of {cost:.2g} is enough"]
+        return [f"bound        of all masks with as many zeros: not run, needs --effort {cost:.2g}"]
     gap = certified_mask_gap(instance, masks=result.mask, on="W")
     return [
         f"divergence   {gap.kl:.6g}, mean over rows of KL(F(1) || F(M)) in nats",
-        f"  no mask with as many zeros has less than {gap.bound:.6g}; one that was found has {gap.best_kl:.6g}",
+        f"  every mask with as many zeros has at least {gap.bound:.6g}; the best one found has {gap.best_kl:.6g}",
     ]
 
 

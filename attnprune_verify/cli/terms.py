@@ -56,7 +56,7 @@ def terms_options(command: Callable[..., Any]) -> Callable[..., Any]:
             "--limit",
             type=_SECONDS,
             metavar="SECONDS",
-            help="Time of the whole audit; the checks left then could not run.",
+            help="Time limit of the whole audit; checks left at its end count as not run.",
         ),
         click.option(
             "--seed",

@@ -198,7 +198,7 @@ def judge(claim: GradientClaim) -> OracleVerdict:
     found = verdict(claim.at, parts, rng=claim.rng, directions=count, known=known)
     short = math.nan if math.isnan(found.slope) else max(0.0, 2 - found.slope)
     seen = found.detection_power
-    power = f", would have seen a relative error of {seen:.1g}" if seen < 1 else ""
+    power = f", enough to detect a relative error of {seen:.1g}" if seen < 1 else ""
     note = f"{found.reason}; {count} direction{'s'[: count - 1]}{power}"
     if found.status == "passed" and math.isnan(short):
         short = 0.0  # a constant loss

@@ -141,8 +141,7 @@ def _headline(result: CheckResult) -> Text:
     if not failing:
         return Text("No assumption of the paper that this layer has a number for fails.", style=_UNSURE)
     names = " and ".join(", ".join(a.id for a in failing).rsplit(", ", 1))
-    verb = "fails" if len(failing) == 1 else "fail"
-    return Text(f"Assumptions of the paper that fail on this instance: {names} {verb}.", style=_BAD)
+    return Text(f"Assumptions of the paper that fail on this instance: {names}.", style=_BAD)
 
 
 def _table(title: str, *columns: tuple[str, str]) -> Table:

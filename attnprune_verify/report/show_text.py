@@ -104,7 +104,7 @@ def _page(record: ClaimRecord, repairs: Sequence[ClaimRecord], kept: bool) -> It
         yield from _part(f"theorem {one['theorem']} in Coq ({one['part']})", one["type"])
     yield from _part("known or new", *known_or_new(claim))
     if claim.uses:
-        standing = "all of it holds" if record.ancestors_hold else "not all of it holds"
+        standing = "all of them hold" if record.ancestors_hold else "not all of them hold"
         yield from _part("rests on", f"{', '.join(claim.uses)} ({standing})")
     yield from _part("code", _place(record))
 
@@ -128,7 +128,7 @@ def _claimed(record: ClaimRecord, found: Mapping[str, Any]) -> str | None:
     if "measured" in record.claim.tags or found["relation"] is None or found["lhs"] is None:
         return None
     part = f" ({found['part']})" if found["part"] else ""
-    here = "which is false here: " if record.judgement.smallest is not None else ""
+    here = "false here: " if record.judgement.smallest is not None else ""
     return f"claimed: lhs {found['relation']} rhs{part}; {here}lhs = {found['lhs']:.10g}, rhs = {found['rhs']:.10g}"
 
 

@@ -219,7 +219,7 @@ def _norm(instance: Instance, found: Measurements) -> Assumption:
 def _unit_interval(instance: Instance) -> Assumption:
     lam = instance.lam
     if conditions.lam_in_unit_interval(lam):
-        reason = f"lam = {lam!r} lies in [0, 1], as lem:PL_ineq asks."
+        reason = f"lam = {lam!r} lies in [0, 1], as lem:PL_ineq assumes."
         return _judged("lam-in-unit-interval", True, arb(lam), reason)
     reason = f"lam = {lam!r} lies outside [0, 1], so lem:PL_ineq and the theorem do not speak about it."
     return _judged("lam-in-unit-interval", False, arb(lam), reason)

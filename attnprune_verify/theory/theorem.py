@@ -99,7 +99,7 @@ def theorem(
             empty.append(f"It asks for T = {show(balls['T_paper'])} steps of size {show(balls['eta_paper'])}.")
     elif instance.lam <= nearest(balls["vacuity_threshold"]):
         empty.append(
-            f"mu = 0, so xi and T are not numbers; for every mu > 0, M = 1 would satisfy it, since lam = "
+            f"mu = 0, so xi and T are infinite; for every mu > 0, M = 1 would satisfy it, since lam = "
             f"{instance.lam:.3g} <= 6 sqrt(n) max|W| ||X||_F^2 / d = {show(balls['vacuity_threshold'])}."
         )
     numbers = {

@@ -57,14 +57,14 @@ DEVIATIONS = {
 ADDED = "`kept`, `values:long` and `values:larger-changed-logits`"
 HEAD = """# Attention kernels that people use
 
-Judged by `attnprune-verify audit-kernel` on a CPU, seed 0 (transformers, keras, SDPA by default and torch's
-operators with `--quick`), with what each accepts of the optional parts: log sum exp, bias and its gradient, sinks,
-dropout, packed sequences, windows, softcap, masks of rank 2 to 4. Written by `python -m benchmarks.real_kernels`, whose
-folder has the adapters. Forward by the kernel, backward by the framework's automatic differentiation. torch's
-`varlen_attn` runs on no CPU; flex_attention has no backward pass there. jax.nn.dot_product_attention, which compiles
-for every shape, stands in the table of conventions alone; `attnprune-verify audit-kernel` on its adapter judges it.
-The flash backend raises "No available kernel" where features do not lie side by side in memory, on one small sample:
-there it counts as a refusal; combined instances then have heads last.
+`attnprune-verify audit-kernel` audited these kernels on a CPU with seed 0 (transformers, keras, SDPA by default and
+torch's operators with `--quick`). Optional parts are audited where a kernel accepts them: log sum exp, bias and its
+gradient, sinks, dropout, packed sequences, windows, softcap, masks of rank 2 to 4. `python -m benchmarks.real_kernels`
+writes this page; its folder has the adapters. The kernel computes the forward pass, the framework's automatic
+differentiation the backward pass. Two things cannot run on a CPU: torch's `varlen_attn`, and the backward pass of
+flex_attention. jax.nn.dot_product_attention compiles for every shape, so only the table of conventions lists it;
+`attnprune-verify audit-kernel` on its adapter audits it. On one small sample the flash backend raises "No available
+kernel", because features are not adjacent in memory; this counts as a refusal, and combined instances have heads last.
 
 | kernel | version | dtype | verdict | passed | failed | undecided | n/a | mistakes named | CPU s |
 |---|---|---|---|---|---|---|---|---|---|
@@ -72,16 +72,16 @@ there it counts as a refusal; combined instances then have heads last.
 CONVENTIONS = """
 ## Conventions
 
-What each does where kernels differ, seen with equal logits and v = 1, so that the output is the weights: plain
-numbers, without the audit. Query i, key j, n queries, l keys. "Refused" is what the kernel or its adapter raises on.
+Kernels differ in these cases. Each was called once with equal logits and the identity as v, so that the output is
+the weights; the audit is not involved. i is a query of n, j a key of l. "Refused": the kernel or its adapter raises.
 
 """
 PROGRAMS = """
 ## Deviations
 
-Each failure above, one that only the second table shows, and one of a compiler that made a right kernel fail, in
-programs of their own without this library. Right numbers beside them are computed by hand, in float64 or operation by
-operation.
+Programs that reproduce each deviation without this library: the failures of the first table, one that only the second
+table shows, and one in a compiler that made a correct kernel fail. The right numbers in them are computed by hand, in
+float64, or operation by operation.
 """
 
 
@@ -150,8 +150,8 @@ def unequal(known):
     others = [f"{name} ({count})" for name, count in checks.items() if count != usual]
     if not others:
         return ""
-    said = f"Rows of {usual} checks were measured before {ADDED} were checks of both functions."
-    return f"\n{said} Measured later, with these: {'; '.join(others)}.\n"
+    said = f"Rows of {usual} checks were measured before the checks {ADDED} applied to both functions."
+    return f"\n{said} Measured with them: {'; '.join(others)}.\n"
 
 
 def page(known):

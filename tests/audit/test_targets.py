@@ -30,6 +30,8 @@ mine = causal_mask
 def folder(tmp_path, monkeypatch):
     (tmp_path / "subject.py").write_text(MODULE, encoding="utf-8")
     (tmp_path / "sibling.py").write_text("k = 0\n", encoding="utf-8")
+    (tmp_path / "kernel.py").write_text("def attention(q, k, v, causal=False): return v\n", encoding="utf-8")
+    (tmp_path / "notes.md").write_text("# Notes\n", encoding="utf-8")
     package = tmp_path / "package"
     package.mkdir()
     (package / "__init__.py").write_text("__version__ = '0.3'\n", encoding="utf-8")
@@ -74,6 +76,8 @@ def test_forms(folder, spec):
         ("subject.py:1x", "must be package.module"),
         ("subject.py:", "must be package.module"),
         ("json", "has none of them"),
+        ("kernel.py", "use audit-kernel"),
+        ("notes.md", "must be package.module"),
     ],
 )
 def test_bad_targets(folder, spec, said):

@@ -60,8 +60,8 @@ def test_prune_prints_the_divergence_beside_the_bound(tmp_path: Path, capsys: py
     path = tmp_path / "instance.npz"
     apv.save_instance(path, apv.Instance(rng.normal(size=(5, 3)), rng.normal(size=(3, 3)), lam=0.04))
     code, out, err = _run(capsys, "prune", path, "--rho", 0.5)
-    assert code == 0 and "no mask with as many zeros has less than" in out, err
-    assert "not run, an effort of" in _run(capsys, "prune", path, "--rho", 0.5, "--effort", "1e-9")[1]
+    assert code == 0 and "every mask with as many zeros has at least" in out, err
+    assert "not run, needs --effort " in _run(capsys, "prune", path, "--rho", 0.5, "--effort", "1e-9")[1]
 
 
 def test_prune_layer_keeps_the_gap_of_its_masks() -> None:

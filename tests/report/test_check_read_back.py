@@ -36,7 +36,7 @@ def read(text: str, result: CheckResult) -> dict[str, Any]:
     """Return what the text says: verdicts by row, the headline, the theorem's line, the last sentence."""
     last = [line for line in text.splitlines() if "Outcome:" in line][0]
     theorem = row(text, "thm:our_convergence").split("\n")[0]
-    said = re.search(r"Assumptions of the paper that fail on this instance: (.*) fails?\.", text)
+    said = re.search(r"Assumptions of the paper that fail on this instance: (.*?)\.\n", text, re.DOTALL)
     all_hold = "Every assumption of the paper's theorem holds on this instance." in text
     gradient, _, rest = last.partition("; ")
     return {

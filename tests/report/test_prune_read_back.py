@@ -40,9 +40,7 @@ def test_every_line_is_the_result_s(result: Descent) -> None:
         "M in": [result.M.min(), result.M.max(), np.count_nonzero((result.M < 0) | (result.M > 1))],
         "pruned": [3, 9],
         "error": [apv.relative_error(result.mask, given.X, given.W)],
-        "  of the mask that prunes the smallest |W| instead:": [
-            apv.relative_error(smallest.astype(float), given.X, given.W)
-        ],
+        "  by pruning the smallest |W| instead:": [apv.relative_error(smallest.astype(float), given.X, given.W)],
         "step": sorted({float(f"{one:.4g}") for one in (trace.step.min(), trace.step.max())}),
     }
     for label, expected in shown.items():

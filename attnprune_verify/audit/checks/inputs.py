@@ -175,7 +175,7 @@ def _same(context: Context, function: str, variants: list[Variant], id: str) -> 
             return failed_on(function, sample, reason, **measured, ids=ids, call=call)
         passed.append(what)
     if not passed:
-        return Finding("not_applicable", f"takes none of them: {refused[0]}" if refused else "nothing to ask")
+        return Finding("not_applicable", f"takes none of them: {refused[0]}" if refused else "no case applies")
     left = f"; not taken: {refused[0]}" if refused else ""
     return Finding("passed", f"{', '.join(dict.fromkeys(passed))}{left}")
 

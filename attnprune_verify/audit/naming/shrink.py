@@ -17,7 +17,7 @@ __all__ = [
     "DIGITS", "FEW", "SMALLEST", "by_formula", "doubtless", "fewer", "formula_of", "rounded", "shorter", "smallest",
 ]  # fmt: skip
 
-SMALLEST = "smallest found"
+SMALLEST = "the smallest found"
 DIGITS = (0, 1, 2)  # chosen: as few as a reader compares by eye
 FEW = 8  # chosen: numbers that fit beside each other on a line, and are compared one by one
 _CALLS = 80  # chosen: of the subject, for one failure

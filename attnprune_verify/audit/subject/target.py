@@ -98,7 +98,7 @@ def parse_target(spec: str) -> Target:
             raise InvalidInstance(f"{rule}; there is no file {path!r}{nearest(path, beside)}")
         return Target(text, "file", f"{file.resolve()}{':' + attribute if attribute else ''}")
     module, colon, attribute = text.partition(":")
-    if not _DOTTED.fullmatch(module) or (colon and not _DOTTED.fullmatch(attribute)):
+    if not _DOTTED.fullmatch(module) or (colon and not _DOTTED.fullmatch(attribute)) or Path(text).is_file():
         raise InvalidInstance(f"{rule}; got {text!r}")
     return Target(text, "module", text)
 

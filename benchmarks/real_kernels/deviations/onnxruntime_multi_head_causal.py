@@ -1,6 +1,6 @@
 """onnxruntime's MultiHeadAttention (CPU), unidirectional and without a cache: the last query sees every key.
 
-With as many keys as queries that is right; with more it is neither of the two alignments of a causal mask.
+With as many keys as queries this is right; with more keys it is neither of the two alignments of a causal mask.
 """
 
 import numpy as np

@@ -1,6 +1,6 @@
-"""The log sum exp of torch's fused CPU attention is 0 where a query may see nothing; that of no terms is -inf.
+"""torch's fused CPU attention returns a log sum exp of 0 where no key is allowed; the log of an empty sum is -inf.
 
-An operator of torch's own that promises nothing: whoever joins parts of the keys by it has to know.
+The operator is internal to torch and undocumented. Code that joins parts of the keys by it gets wrong weights.
 """
 
 import torch

@@ -1,4 +1,4 @@
-"""torch's attention of nested tensors in bfloat16 (CPU) rounds logits to bfloat16; that of one tensor does not."""
+"""torch's attention of nested tensors in bfloat16 (CPU) rounds logits to bfloat16; that of a plain tensor does not."""
 
 import math
 

@@ -1,6 +1,6 @@
 """jax's compiler on CPUs, XLA: dq and dk of a blockwise attention are wrong where keys are repeated for grouped heads.
 
-Found by the audit of a right kernel. Operation by operation, and without fusions with YNNPACK, they are right.
+The audit of a correct kernel showed it. Evaluated operation by operation, or without YNNPACK fusions, both are right.
 """
 
 import jax
