@@ -137,7 +137,7 @@ def write_whole(path: Path, content: bytes) -> None:
 
 
 def plain(value: Any) -> Any:
-    """Turn mappings, sequences, NumPy scalars and arrays into what JSON knows; inf and nan become strings.
+    """Turn mappings, sequences, NumPy scalars and arrays into JSON's types; inf and nan become strings.
 
     Examples
     --------

@@ -21,7 +21,7 @@ _T = TypeVar("_T")
 
 
 def as_number(name: str, value: object, bound: str = "", holds: Callable[[float], bool] = math.isfinite) -> float:
-    """`value` as a float that obeys the bound; text, complex and masked values are no numbers, whatever float() says.
+    """`value` as a float that obeys the bound; text, complex and masked values are refused even if float() takes them.
 
     Examples
     --------

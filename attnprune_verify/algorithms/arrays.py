@@ -43,7 +43,7 @@ def xp_of(*arrays: AnyArray | None) -> Any:
 
 
 def is_large(array: AnyArray) -> bool:
-    """Return whether a weight has so many entries that float32 is worth its rounding."""
+    """Return whether a weight is large enough for float32 to be worth its rounding."""
     size = 1
     for length in array.shape:
         size *= length
@@ -85,7 +85,7 @@ def masked(kept: AnyArray, array: AnyArray) -> AnyArray:
 
 
 def on_host(array: AnyArray) -> Any:
-    """The same numbers as a NumPy array."""
+    """Return the numbers as a NumPy array."""
     return np.asarray(array.cpu() if is_torch_array(array) else array)
 
 

@@ -170,7 +170,7 @@ class Run:
         self.taken = [float(x) for x in trace.step]
 
     def descend(self, steps: int, progress: Callable[[int, int], object] | None = None) -> None:
-        """Take so many steps, or fewer where the descent comes to rest or diverges."""
+        """Take `steps` steps, or fewer if the descent converges or diverges."""
         limit = _FAR * max(1.0, _norm(self.masks))
         gradient = self._evaluate()
         for done in range(1, steps + 1):

@@ -45,7 +45,7 @@ class DescentReading:
         return lam * (n if self.times_tokens else 1) / (k if self.over_samples else 1)
 
     def fixed_step(self, lam: float, n: int) -> float | None:
-        """eta by the reading's rule; None for the two rules that look at the instance.
+        """eta by the reading's rule; None for the two rules that depend on the instance.
 
         Raises
         ------

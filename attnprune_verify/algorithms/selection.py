@@ -65,7 +65,7 @@ def _ranked(scores: AnyArray, count: int) -> AnyArray:
 
 
 def _from_sample(scores: Array, count: int) -> Array | None:
-    """The same, from the scores between two quantiles of a sample; None where it does not lie between them."""
+    """Select by the scores between two quantiles of a sample; None if the threshold is not between them."""
     sample = np.sort(scores[:: scores.size // _SAMPLE])
     low, high = (int((count / scores.size + side) * len(sample)) for side in (-_MARGIN, _MARGIN))
     least = sample[low] if low >= 0 else -np.inf

@@ -85,7 +85,7 @@ class Auditor(Examiner):
 
     @property
     def checks(self) -> tuple[Check, ...]:
-        """Return what is to be asked; `only` narrows it to some functions or checks."""
+        """Return the checks to run; `only` selects some functions or checks."""
         return chosen_checks(self.only)
 
     @property
@@ -163,7 +163,7 @@ class Auditor(Examiner):
         return self.namer.settled(records, self.checks)
 
     def _smaller(self, check: Check, finding: Finding, ids: tuple[str, ...]) -> Finding:
-        """The same failure on a smaller instance, as far as there is one; once for every mistake of a function."""
+        """Show the failure on a smaller instance, if there is one; once for every mistake of a function."""
         name = check.function
         known = sum(function == name for function, _ in self._shrunk)
         dear = self.context.of(name).calls > MOST_CALLS // 2
@@ -176,7 +176,7 @@ class Auditor(Examiner):
             return finding
 
     def _returned(self, call: Call, ids: tuple[str, ...]) -> tuple[NDArray[Any], ...]:
-        """Return what the call of a snippet returns, asked once more; nothing where that differs from call to call."""
+        """Call the snippet's function once more and return its result; nothing if results differ from call to call."""
         if not call.expected or call.literal or set(ids) & {"nondeterministic", "wrong-shape"}:
             return ()
         if "cached" in ids and call.earlier is None:

@@ -32,7 +32,7 @@ _LAYER_ARRAYS = ("layer_attention", "layer_gradient")
 
 
 class NotAccepted(NoAnswer):
-    """The subject has no parameter for what it was to be asked."""
+    """Raised when the subject has no parameter for an argument of the check."""
 
 
 @dataclass
@@ -83,7 +83,7 @@ class FunctionFacts:
     answers: dict[int, Answer | NoAnswer] = field(default_factory=dict)
 
     def say(self, words: str) -> None:
-        """Note something that the report says once."""
+        """Note something that the report lists once."""
         if words not in self.note:
             self.note = f"{self.note}; {words}" if self.note else words
 
@@ -138,7 +138,7 @@ class Context:
         return tuple(sample for sample in found if sample is not None)
 
     def fitted(self, function: str, sample: Sample) -> Sample | None:
-        """The sample as this function can be asked it: without the regulariser it does not know; None with a mask."""
+        """The sample, with lam = 0 if the function takes no lam; None if the function cannot take the sample."""
         binding = self.binding(function)
         if sample.features & self.of(function).refused or (sample.mask is not None and not binding.takes("mask")):
             return None
@@ -155,7 +155,7 @@ class Context:
         return known.binding.reordered(known.order) if known.order else known.binding
 
     def answer(self, function: str, sample: Sample) -> Answer:
-        """Return what the function returns on a sample; asked once."""
+        """Return the function's result on a sample, from a single call."""
         answers = self.of(function).answers
         if id(sample) not in answers:
             self._kept.append(sample)
@@ -169,12 +169,12 @@ class Context:
         return found
 
     def known(self, function: str, sample: Sample) -> Answer | None:
-        """Return what `answer` returned for this sample, if it was asked."""
+        """Return the kept result of `answer` for this sample, if there is one."""
         found = self.of(function).answers.get(id(sample))
         return found if isinstance(found, Answer) else None
 
     def ask(self, function: str, sample: Sample, **others: Any) -> Answer:
-        """Return what the function returns on a sample, asked again; `others` replace arguments."""
+        """Call the function on a sample again and return the result; `others` replace arguments."""
         values = dict(zip(FUNCTIONS[function].arguments, parameters(function, sample), strict=True))
         answer = self.call(function, {**values, **others}, where=sample.name)
         if sample.work >= _SMALL / 6:
@@ -273,7 +273,7 @@ class Context:
         return ", ".join(sorted(frozenset.union(*every))) if every and all(every) else None
 
     def asked(self, function: str) -> list[Sample]:
-        """The samples the function was asked on."""
+        """The samples on which the function was called."""
         return [sample for sample in self._kept if id(sample) in self.of(function).answers]
 
     def too_slow(self, function: str, sample: Sample) -> bool:
@@ -374,7 +374,7 @@ def shape_ids(function: str, sample: Sample, parts: tuple[NDArray[Any], ...]) ->
 
 
 def _learn(known: FunctionFacts, refusal: NoAnswer) -> None:
-    """Give up a function that costs more than it tells."""
+    """Stop calling a function that takes too long."""
     if isinstance(refusal, SubjectLost):
         known.deaths += 1
         if refusal.hung or known.deaths >= _MOST_DEATHS:

@@ -262,7 +262,7 @@ class Binding:
         return name not in self.refused
 
     def reordered(self, order: tuple[str, ...]) -> Binding:
-        """The same with some of the positional arguments in another order."""
+        """Return the binding with some of the positional arguments in another order."""
         return replace(self, order=(*order, *self.order[len(order) :]))
 
     def place(self, values: dict[str, Any], options: dict[str, Any]) -> tuple[list[Any], dict[str, Any], list[str]]:

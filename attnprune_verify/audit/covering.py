@@ -38,7 +38,7 @@ class Hiding(NamedTuple):
 
 
 class _Shade:
-    """A `Hiding` on rows of places of levels."""
+    """A `Hiding` on rows that list a level's place for each factor."""
 
     def __init__(self, hiding: Hiding, table: Mapping[str, Sequence[object]], wanted: Sequence[_KEYS]) -> None:
         names = list(table)

@@ -1,4 +1,4 @@
-"""Asks checks of a subject and writes down what they find: waivers, refusals, answers nobody foresaw."""
+"""Runs checks on a subject and records their findings, waivers, refusals and unexpected results."""
 
 from __future__ import annotations
 
@@ -170,7 +170,7 @@ class Examiner:
             return self._explained(check, finding)
 
     def settled(self, records: list[Record]) -> list[Record]:
-        """The records, with what only all of them together tell."""
+        """The records, completed with the findings that need all of them."""
         return records
 
     def _explained(self, check: Check, finding: Finding) -> Record:

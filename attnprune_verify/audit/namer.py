@@ -64,7 +64,7 @@ class Namer:
         return Diagnosis(ids, words)
 
     def _comes_and_goes(self, check: Check, finding: Finding) -> Diagnosis | None:
-        """A race that is right when it is asked again."""
+        """A race: the result of a second call is right."""
         name = check.function
         if finding.ids or name in self._behaviour or not self._differs_now(name, finding):
             return None
@@ -143,7 +143,7 @@ class Namer:
         return ids, words
 
     def settled(self, records: list[Record], checks: tuple[Check, ...]) -> list[Record]:
-        """Once everything was asked: failures without a name, of functions that have one, may be of that name, too."""
+        """After all checks: give unnamed failures the name of the function's mistake, where it explains them."""
         names: dict[str, list[str]] = {}
         for record in records:
             if record.status == "failed" and record.diagnosis != _UNKNOWN:

@@ -36,7 +36,7 @@ _KEPT = 0.5  # of an error that a formula makes a move of the inputs changes som
 
 
 def probe(context: Context, function: str) -> None:
-    """Find out, and remember it in the context."""
+    """Probe the function and keep the result in the context."""
     try:
         if function not in ENCLOSED:
             _probe_other(context, function)

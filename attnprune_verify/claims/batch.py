@@ -16,7 +16,7 @@ __all__ = ["Batch", "more_samples", "problem", "tokens"]
 
 
 class Batch(Quantities):
-    """The case's X and its `others`, k samples in all; of a single one it says what `Quantities` does.
+    """The case's X and its `others`, k samples in all; for k = 1 the numbers are those of `Quantities`.
 
     L_attn and G are means over the samples, c and Pi A are stacked and divided by sqrt k (so that ||c||^2 is the mean,
     and K the norm of the averaged operator), f_min and delta_allowed are the least of all samples.
@@ -27,7 +27,7 @@ class Batch(Quantities):
         self.parts = parts or [Quantities(case.but(X=sample), arithmetic) for sample in tokens(case)]
 
     def at(self, M: Any) -> Batch:
-        """The same samples at another pruning mask."""
+        """Return the samples at another pruning mask."""
         other = Batch(self.case, self.arithmetic, [part.at(M) for part in self.parts])
         other.__dict__.update(home=self.home or self, M=M, lam=self.lam)
         return other

@@ -37,7 +37,7 @@ class Case:
         return sum(int(getattr(value, "size", 1)) for value in self.values.values())
 
     def but(self, origin: str | None = None, **values: Any) -> Case:
-        """The same case with some values replaced."""
+        """Return the case with some values replaced."""
         return Case({**self.values, **values}, self.origin if origin is None else origin)
 
     def vector(self, names: Iterable[str]) -> NDArray[np.float64]:

@@ -112,7 +112,7 @@ def _own_grade(judgement: Judgement) -> str:
 
 
 def _covers(reading: str, claim: Claim) -> bool:
-    """A proof for any mask covers every reading; another only its own."""
+    """Report whether a proof covers a reading: one for any mask covers all, another only its own."""
     return reading == "any" or reading in (claim.reading.name, claim.reading.mask)
 
 
@@ -127,5 +127,5 @@ def _agrees(row: dict[str, Any], judgement: Judgement) -> bool:
 
 
 def _certifies(row: dict[str, Any], judgement: Judgement) -> bool:
-    """One instance refutes; it proves only what says that an instance exists. What says less proves nothing."""
+    """Report whether the row settles the claim: an instance refutes, or proves existence; a weaker part does not."""
     return row["part"] != "less" and (row["kind"] == "refutation" or EXISTENTIAL in judgement.claim.tags)

@@ -45,7 +45,7 @@ def attack(
     effort: Effort,
     decided: Callable[[], bool],
 ) -> None:
-    """Call `attempt` on every case the attack finds; stops early once `decided()` says enough violations are in."""
+    """Call `attempt` on every case of the attack; stop early once `decided()` is true."""
     trials: list[Trial] = []
 
     def keep(case: Case) -> float:

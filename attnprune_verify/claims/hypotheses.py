@@ -119,5 +119,5 @@ def _generator(mask: str) -> Any:
 
 
 def never() -> Hypothesis:
-    """A condition nothing meets; for testing that the judge says `vacuous`."""
+    """A condition that no case meets; for tests of the verdict `vacuous`."""
     return Hypothesis("never", lambda q: False, lambda rng: ())

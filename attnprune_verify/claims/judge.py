@@ -110,7 +110,7 @@ class Judgement:
 
 
 def judge(claim: Claim, effort: falsifier.Effort = falsifier.QUICK, cases: Iterable[Case] | None = None) -> Judgement:
-    """Attack the claim and say what is left of it.
+    """Attack the claim and return its judgement.
 
     Parameters
     ----------

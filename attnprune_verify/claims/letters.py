@@ -24,7 +24,7 @@ Letters = Mapping[str, Meaning]
 
 
 def _other(of: Meaning) -> Meaning:
-    """The same of the second mask, which a case calls N."""
+    """The letter's value at the second mask, N of the case."""
     return lambda q: of(q.at(q.N))
 
 

@@ -41,7 +41,7 @@ def formulas_of(claim_id: str) -> list[Formula]:
 
 
 def misprinted(claim: Claim) -> str:
-    """Why the claim does not say what the library computes or assumes; empty where it does."""
+    """The reasons why the claim's text differs from what the library computes or assumes; empty if it agrees."""
     asked = {entry.path for entry in formulas_of(claim.id) if entry.module == conditions.__name__}
     assumed = {hypothesis.condition for hypothesis in claim.hypotheses if hypothesis.condition}
     if asked and asked != assumed:
@@ -50,7 +50,7 @@ def misprinted(claim: Claim) -> str:
 
 
 def misprint(entry: Formula, text: str) -> str:
-    """Why `text` does not print what the formula computes; empty where it does.
+    """The reasons why `text` differs from what the formula computes; empty if it agrees.
 
     Examples
     --------

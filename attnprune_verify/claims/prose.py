@@ -15,7 +15,7 @@ __all__ = ["one_case", "sentence"]
 def sentence(
     id_: str, title: str, formula: str, margin: Margin, supply: Supply, wrong: tuple[Wrong, ...], **more: Any
 ) -> Claim:
-    """A sentence of the text as a claim; an upper bound as printed in Section 6, unless `more` says otherwise."""
+    """A sentence of the text as a claim; by default an upper bound, as printed in Section 6."""
     given = {"section": "6 Experiment", "reading": LITERAL, "strength": Strength.UPPER, "source": "the paper's text"}
     return Claim(
         id=id_, kind=Kind.EXPERIMENT, title=title, formula=formula, margin=margin, supply=supply,

@@ -54,7 +54,7 @@ class Quantities:
         return formula(*values, arithmetic=self.arithmetic)
 
     def at(self, M: Any) -> Quantities:
-        """The same problem at another pruning mask, already in this arithmetic."""
+        """Return the problem at another pruning mask, already in this arithmetic."""
         other = type(self)(self.case, self.arithmetic)
         other.__dict__.update(home=self.home or self, X=self.X, W=self.W, M=M, lam=self.lam)
         return other

@@ -1,4 +1,4 @@
-"""A relation between two computed sides, and what each arithmetic can say about it."""
+"""A relation between two computed sides, decided in each arithmetic."""
 
 from __future__ import annotations
 
@@ -99,7 +99,7 @@ def _slack_of_one(a: float, b: float, strict: bool) -> float:
 
 
 def attained(relation: Relation) -> float | None:
-    """small / large for a bound between non-negative numbers: 1 where it is met. None where that says nothing."""
+    """small / large for a bound between non-negative numbers: 1 with equality; None where the ratio has no meaning."""
     if relation.kind == "==":
         return None
     small, large = (relation.lhs, relation.rhs) if relation.kind in ("<=", "<") else (relation.rhs, relation.lhs)

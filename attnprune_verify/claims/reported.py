@@ -26,7 +26,7 @@ class Synthetic(NamedTuple):
 
 
 class Real(NamedTuple):
-    """Section 6.2."""
+    """The real models and settings of Section 6.2."""
 
     features: int
     lam: Fraction

@@ -65,7 +65,7 @@ def rounded(claim: Claim, trial: Trial) -> Trial:
 
 
 def _violation(claim: Claim, case: Case) -> Trial | None:
-    """The certain violation, if it is one; what clearly holds in floats is not looked at in balls."""
+    """The violation if it is certain; a case that clearly holds in floats is not evaluated in balls."""
     if claim.arithmetic == "float":
         plain = try_case(claim, case, FLOAT)
         if plain.failed is not None or plain.slack > _CLEARLY:

@@ -53,7 +53,7 @@ class ClaimRecord:
 
     @property
     def not_pinned(self) -> dict[str, float]:
-        """Parts whose bound could be 1 % weaker or stronger without a case, a formal proof or a certificate telling.
+        """Parts whose bound could be 1 % weaker or stronger without any case, formal proof or certificate showing it.
 
         With how near a case comes, 1 where the bound is met. Paper and own statements alike, where they hold.
         """
@@ -167,7 +167,7 @@ def run_claims(
     beside: Iterable[str] = (),
     keep_verdicts: bool = False,
 ) -> ClaimsResult:
-    """Judge every statement of the paper, and every repaired and new one, or those asked for.
+    """Judge every statement of the paper, and every repaired and new one, or only those in `ids`.
 
     Parameters
     ----------
@@ -235,7 +235,7 @@ def assemble(judgements: Iterable[Judgement]) -> ClaimsResult:
 
 
 def _nobody_asks(claim: Claim) -> bool:
-    """In place of judging what a statement rests on that was wanted for itself alone."""
+    """Report False for a claim that was judged only because a requested one rests on it."""
     return False
 
 

@@ -1,4 +1,4 @@
-"""The verdict of each statement, judged when somebody first asks, and whether all that a statement rests on holds."""
+"""The verdict of each statement, judged on first use, and whether everything that it rests on holds."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ __all__ = ["Standing"]
 
 
 class Standing:
-    """Judgements by claim, each made once; a statement that does not hold spares those that it would be asked with."""
+    """Judgements by claim, each made once; once one statement fails, those joined with it are not judged."""
 
     def __init__(self, judged: Callable[[Claim], Judgement]) -> None:
         self._judged = judged

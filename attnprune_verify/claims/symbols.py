@@ -59,7 +59,7 @@ _PATTERNS["f"] = re.compile(_WORD + r"f(?![A-Za-z0-9_('])")
 
 
 def symbols_of(claim: Claim) -> dict[str, str]:
-    """The symbols in a statement of ours, with what they stand for, unless its text says so itself.
+    """The symbols in a statement of ours with their meanings, except those that its text defines.
 
     Examples
     --------

@@ -47,7 +47,7 @@ def progress_bar(label: str, *, show: bool = True) -> Iterator[Callable[[int, in
 
 @contextmanager
 def stages(first: str = "reading", *, show: bool = True) -> Iterator[Callable[[str], None] | None]:
-    """Yield ``tell(what)``, for work with named stages and no total; None if `show` is False."""
+    """Yield ``tell(stage)``, for work with named stages and no total; None if `show` is False."""
     if not show:
         yield None
         return

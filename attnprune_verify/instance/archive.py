@@ -82,14 +82,14 @@ def _read_members(path: Path, archive: zipfile.ZipFile, names: Collection[str]) 
 
 
 def _can_be_mapped(name: str, info: zipfile.ZipInfo) -> bool:
-    """Tokens, stored as they are, and so many that reading them at once would matter."""
+    """Tokens stored uncompressed, and too large to be read at once."""
     return name == "X" and info.compress_type == zipfile.ZIP_STORED and info.file_size >= _LEAST_MAPPED
 
 
 def _mapped(
     path: Path, info: zipfile.ZipInfo, start: int, shape: tuple[int, ...], order: Literal["C", "F"], dtype: Any
 ) -> Any:
-    """An array of the file that the system reads where it is looked at; its check sum is compared as any other's.
+    """An array mapped from the file, whose pages are read on use; its check sum is compared as any other's.
 
     Before a member's bytes stand 30 bytes, its name and an extra field; `start` is where the numbers begin in it.
     """

@@ -154,7 +154,7 @@ class AttentionLayer(Frozen):
         return self.heads // self.kv_heads
 
     def with_weights(self, W_Q: ArrayLike, W_K: ArrayLike) -> AttentionLayer:
-        """The same layer with other weights."""
+        """Return the layer with other weights."""
         options = ("heads", "kv_heads", "scale", "rope", "mask", "window", "softcap", "alibi")
         return AttentionLayer(W_Q, W_K, self.b_Q, self.b_K, **{name: getattr(self, name) for name in options})
 

@@ -141,7 +141,7 @@ class Instance(_OnTokens):
         return np.ones_like(self.W) if self.M is None else self.M
 
     def with_M(self, M: ArrayLike) -> Instance:
-        """The same problem at another pruning mask; only M is validated."""
+        """Return the problem at another pruning mask; only M is validated."""
         mask = as_real("M", M)
         check_shapes(_FORMS, {"W": self.W, "M": mask})
         if mask.dtype == np.float64 != self.W.dtype:  # then the whole problem is computed in float64
@@ -216,7 +216,7 @@ class LayerInstance(_OnTokens):
         return self.M_Q, self.M_K
 
     def with_masks(self, M_Q: ArrayLike, M_K: ArrayLike) -> LayerInstance:
-        """The same problem at other pruning masks; only they are validated."""
+        """Return the problem at other pruning masks; only the masks are validated."""
         masks = dict(zip(("M_Q", "M_K"), as_reals(M_Q=M_Q, M_K=M_K), strict=True))
         check_shapes(_LAYER_FORMS, {"W_Q": self.layer.W_Q, "W_K": self.layer.W_K, **masks})
         return copy(self)._keep(**masks)

@@ -136,7 +136,7 @@ class RoPE(Frozen):
         return self.turn(rows, np.arange(start, start + rows.shape[-2]), back=back)
 
     def turn(self, rows: Array, positions: NDArray[np.integer[Any]], *, back: bool = False) -> Array:
-        """The same for rows that are the tokens at these positions."""
+        """Rotate rows that belong to the tokens at these positions."""
         m = rows.shape[-1]
         angles = positions[:, np.newaxis] * self.frequencies(m)
         cos, sin = np.cos(angles).astype(rows.dtype), np.sin(angles).astype(rows.dtype)

@@ -1,4 +1,4 @@
-"""KL(F(1) || F(M)) in balls, its floor over all masks of one map with so many ones, and its slope in a weight.
+"""KL(F(1) || F(M)) in balls, its lower bound over masks of one map with k ones, and its slope in a weight.
 
 With f = F(1), z the logits at M and the mean over the rows of all samples::
 
@@ -53,7 +53,7 @@ def divergence(at: OracleInput, dense: OracleInput | None = None) -> Enclosure:
 
 
 def divergence_floor(at: OracleInput, place: int, ones: int) -> float:
-    """A number that KL(F(1) || F(B)) is not below, for any B with so many ones as mask number `place`.
+    """Lower bound of KL(F(1) || F(B)) over all B with as many ones as mask number `place`.
 
     Parameters
     ----------

@@ -352,5 +352,5 @@ def _collect(entry: Callable[[_Matrix], Any], size: int, entries: Iterable[int] 
 
 
 def _global(value: Any) -> Any:
-    """The same number in mpmath's ordinary context, nothing rounded."""
+    """Return the number in mpmath's ordinary context, without rounding."""
     return mpmath.mp.make_mpf(value._mpf_)

@@ -108,7 +108,7 @@ class Block:
         return self.maps[role].weight
 
     def with_weights(self, weights: Mapping[str, Array]) -> Block:
-        """The same block with other (out, in) weights of some maps; biases stay."""
+        """Return the block with other (out, in) weights of some maps; biases stay."""
         W_Q, W_K = (weights[role].T if role in weights else self.weight(role).T for role in "QK")
         changed = {role: replace(self.maps[role], weight=weights[role]) for role in self.maps if role in weights}
         return replace(self, layer=self.layer.with_weights(W_Q, W_K), maps={**self.maps, **changed})

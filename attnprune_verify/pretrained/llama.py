@@ -142,7 +142,7 @@ class Llama:
 
 
 class Qwen2(Llama):
-    """Biases on queries, keys and values; a window in the layers that the file says."""
+    """Biases on queries, keys and values; a window in the layers named by config.json."""
 
     def _biased_maps(self, config: Config) -> set[str]:
         return set("QKV")

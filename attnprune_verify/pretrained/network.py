@@ -115,14 +115,14 @@ class PretrainedModel:
         return block.with_weights(changed) if changed else block
 
     def with_layers(self, layers: Sequence[AttentionLayer]) -> PretrainedModel:
-        """The same network with other attention layers."""
+        """Return the network with other attention layers."""
         if len(layers) != self.depth:
             raise InvalidInstance(f"the model has {self.depth} layers; got {len(layers)}")
         others = {key: W for key, W in self._weights.items() if key[1] not in "QK"}
         return PretrainedModel(self.family, self.tokenizer, dict(enumerate(layers)), others)
 
     def with_weights(self, weights: Mapping[tuple[int, str], Array]) -> PretrainedModel:
-        """The same network with other (out, in) weights at (block, role), roles as in `Block`."""
+        """Return the network with other (out, in) weights at (block, role), roles as in `Block`."""
         return PretrainedModel(self.family, self.tokenizer, self._layers, {**self._weights, **weights})
 
     def logits(self, ids: ArrayLike) -> Array:

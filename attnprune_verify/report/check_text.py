@@ -1,4 +1,4 @@
-"""The result of ``attnprune-verify check`` as text that says the important thing first."""
+"""The result of ``attnprune-verify check`` as text, the most important line first."""
 
 from __future__ import annotations
 
@@ -94,7 +94,7 @@ def closing_sentence(result: CheckResult) -> str:
 
 
 def _way_out(result: CheckResult) -> str:
-    """The option with which everything runs that was left out for want of effort."""
+    """The option with which every check runs that needs more effort than was allowed."""
     enough = max((v.needs for v in result.gradient if v.needs is not None), default=None)
     return "" if enough is None else f": --effort {enough:g} lets them run"
 

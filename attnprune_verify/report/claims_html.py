@@ -81,7 +81,7 @@ def _edge(user: GraphNode, used: GraphNode) -> str:
 
 
 def _node(node: GraphNode) -> str:
-    """A box with one coloured part per reading; the check mark says that everything it rests on holds."""
+    """A box with one coloured part per reading; a check mark if everything it rests on holds."""
     share = WIDTH / len(node.records)
     parts = [
         f'<rect class="{record.statement.value}" x="{node.x + index * share:.1f}" y="{node.y}" width="{share:.1f}" '

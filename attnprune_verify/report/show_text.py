@@ -42,7 +42,7 @@ _MEANS = {
 
 
 def summary_of(record: ClaimRecord, repairs: Sequence[ClaimRecord], *, kept: bool) -> list[Block]:
-    """Return the summary of a record, about ten lines: what it says, the verdict, the numbers behind it, the repair."""
+    """Return the summary of a record, about ten lines: the statement, the verdict, its numbers, the repair."""
     return [*_summary(record, repairs, kept), paragraph("", 0)]
 
 

@@ -97,7 +97,7 @@ def power_of_two(exponent: int) -> arb:
 
 
 def exponential(exponent: float) -> arb:
-    """e^exponent, also for exponents like -1e300 that `arb.exp` gives up on (it then returns a ball around 0).
+    """e^exponent, also for exponents like -1e300, for which `arb.exp` returns a wide ball around 0.
 
     Beyond 2^60 the fraction of the binary exponent is below the resolution of the argument and left out.
     """
@@ -112,7 +112,7 @@ def matrix(array: Array) -> arb_mat:
 
 
 def doubles(*arrays: Array) -> tuple[Array, ...]:
-    """The same numbers in float64; exact, as no array is wider."""
+    """Return the numbers in float64; exact, as no array is wider."""
     return tuple(np.asarray(array, dtype=np.float64) for array in arrays)
 
 

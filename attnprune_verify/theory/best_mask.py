@@ -194,7 +194,7 @@ def loss_below(problem: _Search, fixed: Array, ones: int) -> Array:
 
 
 def _search(instance: Instance, problem: _Search, ones: int, tolerance: float, most: int) -> tuple[Array, int, float]:
-    """(best mask, nodes looked at, lower bound over all masks)."""
+    """(best mask, nodes visited, lower bound over all masks)."""
     size = instance.W.size
     best, value = _start(problem, ones, size)
     stack: list[tuple[Array, Array]] = [(np.zeros((1, 0)), np.zeros(1))]

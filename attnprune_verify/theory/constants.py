@@ -202,7 +202,7 @@ def constant_balls(
     delta: float | None = None,
     floor: AttentionFloor | None = None,
 ) -> dict[str, arb]:
-    """The same as balls, whose exponents are unlimited. Parameters as `constants`; `floor` replaces that of F(M)."""
+    """Return the constants as balls, whose exponents are unlimited; `floor` replaces that of F(M)."""
     n, d, lam = instance.n, instance.d, instance.lam
     found, norm = measure(instance), logit_norm(instance)
     K = arb(norm.upper.upper())

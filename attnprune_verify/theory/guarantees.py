@@ -131,7 +131,7 @@ def _confinement(instance: Instance) -> Guarantee:
 
 
 def _gradient_norm(instance: Instance, balls: Mapping[str, arb]) -> Guarantee:
-    """`rates.steps_to_gradient`: at M = 1 the norm is lam d exactly, so only T > L_sharp / lam says something."""
+    """`rates.steps_to_gradient`: at M = 1 the norm is lam d exactly, so only T > L_sharp / lam is informative."""
     lam, d = arb(instance.lam), instance.d
     if instance.lam == 0:
         return _made("gradient-norm", True, "lam = 0: the gradient at M = 1 is 0.", gradient=arb(0), T=arb(0))

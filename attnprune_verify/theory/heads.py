@@ -91,7 +91,7 @@ def _fused(instance: LayerInstance) -> tuple[Instance, ...]:
 
 @once_per_instance
 def head_norms(instance: LayerInstance) -> tuple[NormBounds, ...]:
-    """K of each head from both sides; none where `no_constant` says why.
+    """K of each head from both sides; empty where `no_constant` gives a reason.
 
     Examples
     --------

@@ -135,7 +135,7 @@ def contracting_step(m: Number, L: Number, *, arithmetic: Arithmetic = BALL) -> 
 
 @formula("(L - m/2)/(L + m/2)", "new:certified_stationary_point")
 def contraction(m: Number, L: Number, *, arithmetic: Arithmetic = BALL) -> Any:
-    """The factor by which each such step shrinks the distance on the range.
+    """Factor by which a step of `contracting_step` shrinks the distance on the range.
 
     Examples
     --------

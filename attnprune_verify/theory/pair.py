@@ -41,7 +41,7 @@ def lipschitz(k: Number, R: Number, P: Number, lam: Number, *, arithmetic: Arith
 
 @formula("lam + C_+ k^2 N + k sqrt(lam N)/2", "new:pair_descent")
 def lipschitz_confined(k: Number, N: Number, lam: Number, *, arithmetic: Arithmetic = BALL) -> Any:
-    """The same on {L <= L(1, 1)}, where ||M||^2 <= N and ||p||_F <= ||c||_F/2 <= sqrt(lam N)/2: no n, no heads.
+    """Lipschitz constant on {L <= L(1, 1)}: there ||M||^2 <= N and ||p||_F <= ||c||_F/2 <= sqrt(lam N)/2.
 
     Examples
     --------

@@ -149,7 +149,7 @@ def _exchanged(parameters: Mapping[str, AnyArray], new: Mapping[Piece, AnyArray]
 
 
 def _cut(windows: Iterable[AnyArray], tokens: int) -> list[AnyArray]:
-    """The first of them, so many tokens in all."""
+    """Return the first windows, up to a total number of tokens."""
     found: list[AnyArray] = []
     for window in windows:
         found.append(window[:, :tokens])

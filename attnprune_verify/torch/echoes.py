@@ -16,7 +16,7 @@ __all__ = ["echoes_of"]
 
 
 def echoes_of(decoder: Decoder, ids: Sequence[AnyArray], count: int, seed: int) -> list[AnyArray]:
-    """Draw so many echoes of the windows (1, n), in turn, while the decoder is dense.
+    """Draw a number of echoes of the windows (1, n), in turn, while the decoder is dense.
 
     Every window goes through the blocks once, and through the head for each of its echoes: draws come in turn from one
     generator, and the logits of all windows together may be larger than the model.

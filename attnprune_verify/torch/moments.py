@@ -108,5 +108,5 @@ def probe_signs(like: Any, draw: torch.Generator) -> Any:
 
 
 def asks_loss(pieces: Iterable[Piece]) -> list[Piece]:
-    """The pieces whose method asks for a metric of the loss."""
+    """The pieces whose method uses a metric of the loss."""
     return [piece for piece in pieces if piece.metric in LOSS_METRICS]

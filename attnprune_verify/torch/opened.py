@@ -132,7 +132,7 @@ def _without_memory() -> Iterator[None]:
 
 
 def _tensor(place: Place) -> Any:
-    """A tensor mapped from its file; what is written to it would stay in memory."""
+    """A tensor mapped from its file; writes to it stay in memory."""
     raw = np.memmap(
         place.file, np.uint8, "c", place.offset, (int(np.prod(place.shape)) * DTYPES[place.dtype].itemsize,)
     )

@@ -48,7 +48,7 @@ class Piece:
 
     @property
     def metric(self) -> str | None:
-        """The output metric that the method asks for; None for a method of the attention layer as a whole."""
+        """The output metric that the method uses; None for a method of the attention layer as a whole."""
         method = MATRIX_METHODS.get(self.method)
         return None if method is None else method.metric("Q" if self.part.role in ("Q", "K") else "V")
 

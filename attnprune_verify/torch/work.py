@@ -59,7 +59,7 @@ Progress: TypeAlias = Callable[[int, int, str], object]
 
 
 class Work:
-    """A decoder that is to be pruned by a plan: everything is looked at, and refused if it must be, before it begins.
+    """A decoder to be pruned by a plan; everything is checked, and refused if necessary, before the work begins.
 
     Parameters
     ----------
@@ -259,7 +259,7 @@ class Work:
         pruned: frozenset[int],
         progress: Progress,
     ) -> int:
-        """Keep the metrics of the loss of every block, if a piece asks for one; give the steps that are done."""
+        """Keep the metrics of the loss of every block, if a piece uses one; return the steps that are done."""
         depth = self.decoder.depth
         before = depth if self.plan.budget == "auto" else 0
         if not any(map(asks_loss, self.pieces)):

@@ -1,4 +1,4 @@
-"""One block: what its calibration tokens say about every linear map, and the maps pruned by it."""
+"""One block: statistics of its calibration tokens for every linear map, and the maps pruned by them."""
 
 from __future__ import annotations
 
@@ -100,7 +100,7 @@ def budget_of(plan: Plan, weight: Array, zeros: int | None = None) -> Budget:
 
 
 def _attention_by_layer(block: Block, hidden: Windows, plan: Plan) -> dict[str, PrunedMatrix]:
-    """W_Q and W_K by one of the methods that look at the attention layer as a whole."""
+    """Prune W_Q and W_K by one of the methods that take the attention layer as a whole."""
     X = np.stack([block(np.asarray(window)[np.newaxis]).x[0] for window in hidden])
     options: dict[str, Any] = {"seed": plan.seed} if plan.attention == "random" else {}
     result = prune_layer(block.layer, X, plan.rho or 0.0, plan.attention, **options)

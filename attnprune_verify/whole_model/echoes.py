@@ -29,7 +29,7 @@ def echo_count(windows: int, steps: int | None) -> int:
 
 
 def steps_of(windows: int, steps: int | None) -> int:
-    """Return the number of steps where `steps` are prescribed, or None, and a model that predicts has so many windows.
+    """Return the number of steps for a model with `windows` windows; None for `steps` takes the default.
 
     Examples
     --------
@@ -65,7 +65,7 @@ def with_echoes(model: PretrainedModel, ids: NDArray[np.int64], steps: int | Non
 
 
 def drawn_echoes(model: PretrainedModel, ids: NDArray[np.int64], count: int, seed: int) -> NDArray[np.int64]:
-    """Draw so many echoes (count, n) of the windows (k, n), in turn; every window goes through the model once.
+    """Draw `count` echoes (count, n) of the windows (k, n), in turn; every window goes through the model once.
 
     Raises
     ------

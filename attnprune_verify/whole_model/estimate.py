@@ -58,17 +58,17 @@ def solver_operations(sizes: Iterable[Size]) -> float:
 
 
 def pass_operations(sizes: Iterable[Size], tokens: int) -> float:
-    """Operations of all passes of so many tokens through these maps, and of their inputs' moments."""
+    """Operations of all passes of `tokens` tokens through these maps, and of their inputs' moments."""
     return sum(tokens * (_PASSES * 2.0 * out * into + 2.0 * into**2) for out, into, _ in sizes)
 
 
 def reconstruction_operations(sizes: Iterable[Size], tokens: float) -> float:
-    """Operations of steps of reconstruction on so many tokens, all windows of all steps together."""
+    """Operations of reconstruction on `tokens` tokens: all windows of all steps together."""
     return _STEP * tokens * sum(out * into for out, into, _ in sizes)
 
 
 def curve_operations(sizes: Iterable[Size], judged: int, maps: int, head: int) -> float:
-    """Operations of judging so many maps one by one: the blocks from the map's own on, half of them, and the head."""
+    """Operations of judging `maps` maps one by one: on average half of the blocks, and the head."""
     return judged * maps * (sum(out * into for out, into, _ in sizes) + 2.0 * head)
 
 

@@ -1,4 +1,4 @@
-"""The same pruning without files: a model with other weights, for experiments."""
+"""Pruning without files, for experiments: a model with other weights."""
 
 from __future__ import annotations
 

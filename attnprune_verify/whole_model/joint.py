@@ -42,7 +42,7 @@ Weights: TypeAlias = Mapping[str, Array]
 
 
 class GoalValue(NamedTuple):
-    """f, and its gradients by side where they were asked for."""
+    """f, and its gradients by side where they are requested."""
 
     f: float
     gradients: Weights

@@ -20,7 +20,7 @@ __all__ = ["dense_states", "loss_moments", "loss_roles"]
 
 
 def loss_roles(model: PretrainedModel, plan: Plan) -> dict[str, str]:
-    """The maps for which the plan's methods ask for a metric of the loss, and which."""
+    """The maps for which the plan's methods use a metric of the loss, each with its metric."""
     names = {role: plan.rest if role not in ("Q", "K") else plan.attention for role in model.block(0).roles}
     asked = {role: MATRIX_METHODS[name].metric(role) for role, name in names.items() if name in MATRIX_METHODS}
     return {role: metric for role, metric in asked.items() if metric is not None and metric in LOSS_METRICS}
@@ -29,7 +29,7 @@ def loss_roles(model: PretrainedModel, plan: Plan) -> dict[str, str]:
 def loss_moments(
     model: PretrainedModel, plan: Plan, states: Sequence[Sequence[Array]]
 ) -> Iterator[tuple[int, dict[str, Moments]]]:
-    """(block, metric of each map that asks for the loss's), from the last block to the first; nothing if none asks.
+    """(block, metric of the loss for each map that uses one), from the last block to the first; nothing if none does.
 
     Parameters
     ----------

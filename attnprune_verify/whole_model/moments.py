@@ -14,7 +14,7 @@ __all__ = ["BlockMoments"]
 
 
 class BlockMoments:
-    """Second moments of the maps' inputs, and the output metrics that are asked for.
+    """Second moments of the maps' inputs, and the requested output metrics.
 
     Metrics of the loss need the whole model; they come from outside.
 
@@ -61,7 +61,7 @@ class BlockMoments:
         return self._inputs[INPUT_OF[role]].finish()
 
     def outputs(self, role: str) -> Moments | None:
-        """The metric of a map's outputs, in blocks; None for a method that asks for none."""
+        """The metric of a map's outputs, in blocks; None for a method without one."""
         if role in self._given:
             return self._given[role]
         found = [sums.sums[role] for sums in self._outputs.values() if role in sums.sums]

@@ -41,7 +41,7 @@ _MEAN, _SQUARE, _TINY = 0.9, 0.95, 1e-12
 def reconstructed(
     pruned: Mapping[Any, PrunedMatrix], slopes: Slopes, windows: int, steps: int | None, seed: int
 ) -> dict[Any, PrunedMatrix]:
-    """The same masks with other weights.
+    """Return the pruned maps with other weights and their masks.
 
     Parameters
     ----------
@@ -74,7 +74,7 @@ def reconstructed(
 
 
 def steps_for(windows: int) -> int:
-    """Return how many steps are taken by default where there are so many windows, echoes among them.
+    """Return the default number of steps for a number of windows, echoes included.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""A request to prune a folder: what tells it from any other, where it is worked on, and what is written in the end."""
+"""A request to prune a folder: its identity, the place of the unfinished work, and the files written at the end."""
 
 from __future__ import annotations
 

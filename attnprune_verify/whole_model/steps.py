@@ -126,7 +126,7 @@ class Steps:
         self._source.refuse_changes()
 
     def _measure_loss(self) -> None:
-        """Keep the loss's metrics of every block, if a method asks for them; dense hidden states lie on the disk."""
+        """Keep the loss's metrics of every block, if a method uses them; dense hidden states lie on the disk."""
         model, place = self.model, self._workplace
         if not loss_roles(model, self.plan) or all(
             place.has("metrics", index) or place.has("block", index) for index in range(model.depth)

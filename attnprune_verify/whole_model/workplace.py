@@ -50,7 +50,7 @@ class Workplace:
                 raise
 
     def zeros(self) -> Any:
-        """Return the zeros of each map, if they are there, in a list that tells None apart."""
+        """Return a list with the zeros of each map, None among them; None if nothing is kept."""
         document = self._kept.kept("zeros.json")
         return None if document is None else [document["zeros"]]
 

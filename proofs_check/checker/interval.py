@@ -124,7 +124,7 @@ def total(numbers: Iterable[Number]) -> Number:
 
 
 def exactly(rows: Sequence[Sequence[Number]]) -> list[list[Fraction]]:
-    """The same matrix, all of whose entries are known exactly."""
+    """Return the matrix as one whose entries are all exact."""
     result = []
     for row in rows:
         exact = [entry for entry in row if not isinstance(entry, Interval)]

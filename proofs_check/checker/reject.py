@@ -2,7 +2,7 @@
 
 
 class Reject(Exception):
-    """The certificate is not accepted; the message says why.
+    """Raised for a certificate that is not accepted; the message is the reason.
 
     Raised, never asserted, so that `python -O` changes nothing.
     """

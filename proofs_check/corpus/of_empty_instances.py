@@ -1,4 +1,4 @@
-"""Traps that are true and say nothing: no attention, nothing pruned, both sides 0, numbers that nobody asked about."""
+"""Traps that are true and prove nothing: no attention, nothing pruned, both sides 0, unrelated numbers."""
 
 import json
 from collections.abc import Iterator
@@ -136,7 +136,7 @@ def _remark() -> Iterator[Trap]:
 
 
 def _exactly_delta(trap: Trap, delta: str) -> Trap:
-    """The same trap with rhs = delta, which has to be one number."""
+    """The trap with rhs = delta, which has to be one number."""
     document = json.loads(trap.content)
     document["quantities"] |= {"lhs": OPEN, "rhs": [delta, delta]}
     return Trap(trap.name, trap.says, written(document))

@@ -1,4 +1,4 @@
-"""Traps of new:certified_mask_gap: bounds that prove less, masks that are none, instances that say nothing."""
+"""Traps of new:certified_mask_gap: weaker bounds, invalid masks, instances that prove nothing."""
 
 from collections.abc import Iterator
 from fractions import Fraction

@@ -162,7 +162,7 @@ def _many_masks(document: dict[str, Any]) -> None:
 
 
 def _reported() -> Iterator[Trap]:
-    """Arithmetic that is true of numbers which nobody reported: it says nothing about the paper."""
+    """Arithmetic that is true of numbers that the paper does not report."""
     delta, theory = "reported_delta-refutation", "supports_theory-refutation-n-128"
     for name, says, base, changes in (
         ("delta-99-exceeds-one-over-n", "a delta of 99 that nobody reports", delta, {"delta": "99/1"}),

@@ -34,13 +34,13 @@ def from_ones() -> Setting:
 
 
 def causal_from_zeros() -> Setting:
-    """The same under the causal mask: only the second row of F depends on M, and the loss is half as large."""
+    """The instance under the causal mask: only the second row of F depends on M, and the loss is half as large."""
     plain = from_zeros()
     return replace(plain, epsilon=plain.epsilon / 2, mask="causal")
 
 
 def causal_from_ones() -> Setting:
-    """The same with the tokens exchanged, so that the one with equal features sees both."""
+    """The instance with the tokens exchanged, so that the token with equal features attends to both."""
     plain = from_ones()
     return replace(plain, B=plain.B[::-1], mask="causal")
 

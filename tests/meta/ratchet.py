@@ -20,6 +20,12 @@ PACKAGES = ("attnprune_verify", "proofs_check")
 HEADLESS = re.compile(r"(What|Whether|How|Which|Where|Of|As|It|They|Those|Its|Their)\b")
 """First words that leave a reader without a subject or a verb."""
 
+READ_TWICE = re.compile(
+    r"(The same|Such)\b|.*\b(ask|say|tell|know|want|look at|look for|give up)s?\b|.*\b(asked|said|told|looked at)\b"
+    r"|.*\bso (many|much)\b|Return whether (it|they)\b"
+)
+"""First lines where a program does as a person does, or whose subject or number stands in another text."""
+
 BODIES = ("body", "orelse", "handlers", "finalbody", "cases")
 """Fields of a statement that hold statements."""
 
@@ -78,12 +84,12 @@ def numbers_without_a_reason(text: str) -> Iterator[str]:
             yield ast.unparse(node).split("=")[0].strip()
 
 
-def headless_docstrings(text: str) -> Iterator[str]:
-    """Yield first lines of docstrings that begin with a bare relative clause or a pronoun."""
+def first_lines(text: str, kind: re.Pattern[str]) -> Iterator[str]:
+    """Yield the first lines of docstrings that match, names in backquotes left out."""
     for node in statements(text):
         if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
             first = (ast.get_docstring(node) or "").partition("\n")[0]
-            if HEADLESS.match(first):
+            if kind.match(re.sub("`[^`]*`", "", first)):
                 yield first
 
 
@@ -114,7 +120,8 @@ def counts() -> dict[str, int]:
     for _, text in sources():
         lines += text.count("\n")
         found["numbers without a reason"] += len(list(numbers_without_a_reason(text)))
-        found["headless docstrings"] += len(list(headless_docstrings(text)))
+        found["headless docstrings"] += len(list(first_lines(text, HEADLESS)))
+        found["first lines read twice"] += len(list(first_lines(text, READ_TWICE)))
         found["Any in 10,000 lines"] += len(re.findall(r"\bAny\b", text))
         names += class_names(text)
     found["Any in 10,000 lines"] = -(-10_000 * found["Any in 10,000 lines"] // lines)

@@ -1,4 +1,4 @@
-"""Masks that look at the weights only, or at nothing."""
+"""Masks that depend on the weights only, or on nothing."""
 
 from __future__ import annotations
 

@@ -35,7 +35,7 @@ _RESTARTS = 12
 
 @dataclass(frozen=True)
 class MaskGap:
-    """A lower bound of the divergence of every mask with so many ones on one map, and masks to compare with it.
+    """Lower bound of the divergence over all masks of one map with a given number of ones, and masks to compare.
 
     Attributes
     ----------
@@ -65,7 +65,7 @@ class MaskGap:
 
     @property
     def ratio(self) -> float:
-        """kl / bound: the judged mask is at most so many times as far away as the best one; 1 where both are 0."""
+        """kl / bound: an upper bound of the judged mask's divergence over the best mask's; 1 where both are 0."""
         if self.bound > 0:
             return self.kl / self.bound
         return 1.0 if self.kl == 0 else np.inf
@@ -87,7 +87,7 @@ def certified_mask_gap(
     steps: int = 300,
     seed: int = 0,
 ) -> MaskGap:
-    """Bound the divergence of all 0/1 masks with so many ones on one map from below, and look for the best of them.
+    """Bound from below the divergence of all 0/1 masks of one map with a given number of ones; search for the best.
 
     ::
 

@@ -210,7 +210,7 @@ def _one_head(
 
 
 def as_ones(mask: Array, given: bool, rho: float | None, keep: int | None) -> int:
-    """The number of ones: of the given mask, of floor(rho size) zeros, or as said."""
+    """The number of ones: of the given mask, of floor(rho size) zeros, or the number given."""
     told = [name for name, value in (("masks", given or None), ("rho", rho), ("keep", keep)) if value is not None]
     if len(told) != 1:
         raise InvalidInstance(f"exactly one of masks, rho and keep says how many ones; got {', '.join(told) or 'none'}")

@@ -68,7 +68,7 @@ class Refit:
 
     @property
     def ratio(self) -> float:
-        """kl / bound: the given weights are at most so many times as far away as the best; 1 where both are 0."""
+        """kl / bound: an upper bound of the given weights' divergence over the best weights'; 1 where both are 0."""
         if self.bound > 0:
             return self.kl / self.bound
         return 1.0 if self.kl == 0 else np.inf

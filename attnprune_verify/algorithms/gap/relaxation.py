@@ -37,7 +37,7 @@ class Relaxed(NamedTuple):
 
 
 def floor(value: float, gradient: Array, at: Array, ones: int) -> float:
-    """KL(Y) + min <g, B - Y> over the masks B with so many ones."""
+    """KL(Y) + min <g, B - Y> over the masks B with `ones` ones."""
     least = np.partition(gradient.ravel(), ones - 1)[:ones].sum() if ones else 0.0
     return float(value - np.vdot(gradient, at) + least)
 

@@ -32,7 +32,7 @@ _UP = 1.01
 
 
 def gamma(count: float) -> float:
-    """Relative to the sum of absolute values, the error of a sum that takes so many roundings."""
+    """Bound of a sum's error relative to the sum of absolute values, for a number of roundings."""
     return _UP * count * UNIT
 
 
@@ -45,7 +45,7 @@ class Tangent(NamedTuple):
 
 
 def floor_with_rounding(divergence: OneMap, at: Array, ones: int) -> float:
-    """A number, at least 0, that the divergence of no mask with so many ones is below.
+    """Lower bound, at least 0, of the divergence of all masks with this number of ones.
 
     Parameters
     ----------

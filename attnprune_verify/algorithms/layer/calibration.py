@@ -76,7 +76,7 @@ class Calibration:
         return self._moments(self.queries, self.keys, self.layer.modifiers)
 
     def attention_of(self, index: int) -> Iterator[RowMetrics]:
-        """The same for one (sample, head), counted sample by sample; (rows, columns)."""
+        """Yield blocks of rows for one (sample, head), counted sample by sample; (rows, columns)."""
         one = slice(index, index + 1)
         modifiers = [modifier.of_head(index % self.layer.heads) for modifier in self.layer.modifiers]
         for block, *weights in self._moments(self.queries[one], self.keys[one], modifiers):

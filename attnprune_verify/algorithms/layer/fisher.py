@@ -57,12 +57,12 @@ def key_metric(data: Calibration, queries: Array, weights: Array) -> Array:
 
 
 def query_metric_size(data: Calibration, keys: Array) -> float:
-    """The size of what `centred_products` of the keys subtracts: its rounding errors are relative to this."""
+    """Size of the terms that `centred_products` of the keys subtracts; its rounding errors are relative to this."""
     return float(data.size.sum() * np.square(keys).sum(axis=2).max())
 
 
 def key_metric_size(data: Calibration, queries: Array) -> float:
-    """The same for sums over t_i q_i q_i^T: t_i is a difference, too."""
+    """Size of the terms in sums over t_i q_i q_i^T; t_i is a difference, too."""
     return float(data.size.max() * np.square(queries).sum())
 
 

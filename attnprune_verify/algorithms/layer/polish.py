@@ -71,7 +71,7 @@ def prune_fisher_obs_kl(data: Calibration, rho: float, options: FisherOBSKL) -> 
 
 
 def _split_calibration(data: Calibration, rho: float, options: FisherOBSKL) -> float:
-    """The ridge with the least attention error on the sequences that were not fitted; nothing else is looked at."""
+    """Choose the ridge by the attention error alone, on the sequences that were not fitted."""
     if data.k == 1:
         return _WITHOUT_SPLIT
     fitted, other = Calibration(data.layer, data.X[::2]), data.X[1::2]

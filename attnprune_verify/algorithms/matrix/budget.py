@@ -16,7 +16,7 @@ __all__ = ["Budget", "Pattern", "PerBlock", "Share", "as_pattern", "choose_by_gr
 
 
 class Budget(Protocol):
-    """A rule for choosing what to prune among the next inputs of all outputs."""
+    """A rule that selects the entries to prune among the next inputs, for all outputs."""
 
     def together(self, blocksize: int) -> int:
         """Return the number of inputs that are chosen together."""

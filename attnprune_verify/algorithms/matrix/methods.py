@@ -1,4 +1,4 @@
-"""Every method that prunes one linear map, by name: what it needs to know, and what it does."""
+"""Every method that prunes one linear map, by name: its inputs and its function."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ class MatrixMethod:
     rest: str | None = None
 
     def metric(self, role: str) -> str | None:
-        """The output metric it asks for at the map of that role."""
+        """The output metric that the method uses for the map of that role."""
         return self.attention if role in ("Q", "K") else self.rest
 
 

@@ -1,4 +1,4 @@
-"""Output metrics by name: what a probe of one block says about the outputs of each of its maps.
+"""Output metrics by name, computed for each map of a block from a probe of the block.
 
 A source turns a block, its trace of some windows and random numbers into rows r and weights t for every role; the
 metric is the sum of t_i r_i r_i^T over all tokens, block by block of outputs (`MomentSum`).
@@ -48,7 +48,7 @@ def probe(
     upstream: Array | None = None,
     roles: Iterable[str] = "QKVO",
 ) -> dict[str, OutputRows]:
-    """Rows of the metric of that name for every role it knows; where only some are wanted, perhaps for no others.
+    """Rows of the metric of that name by role; if only some roles are requested, others may be missing.
 
     Parameters
     ----------
@@ -86,7 +86,7 @@ class OutputSums:
         self.sums = {role: MomentSum(len(block.weight(role)), sequences, output_blocks(block, role)) for role in roles}
 
     def add(self, probed: Mapping[str, OutputRows]) -> None:
-        """Take what `probe` returned; roles that are not wanted are left out."""
+        """Take the result of `probe`; roles that are not requested are left out."""
         for role in self.sums.keys() & probed.keys():
             rows, weights = probed[role]
             for index, window in enumerate(rows):

@@ -1,4 +1,4 @@
-"""`output-obs`: two-sided OBS of any linear map, with the metric of what its outputs do further on."""
+"""`output-obs`: two-sided OBS of any linear map, with a metric of its outputs' effect on the rest of the model."""
 
 from __future__ import annotations
 
@@ -122,7 +122,7 @@ def prune_output_obs(
 
 
 def used_metrics(inputs: Moments, outputs: Moments | None, options: OutputOBS) -> tuple[AnyArray, AnyArray | None]:
-    """H and G, damped as the options say."""
+    """H and G, damped by the options."""
     H = damped(inputs.H, TRUST * inputs.damping if options.damping is None else options.damping)
     return H, None if outputs is None else usable_metric(outputs, options.output_damping)
 

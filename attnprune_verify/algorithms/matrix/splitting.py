@@ -140,7 +140,7 @@ class _Splitting:
         return by_block(self.A @ side_by_side(rotated), right.shape[0])
 
     def project(self, W: AnyArray, budget: Budget) -> AnyArray:
-        """W with what the budget gives up set to 0."""
+        """W with the entries that the budget prunes set to 0."""
         return masked(~budget.choose(self.xp.abs(W), 0), W)
 
     def finish(self, W: AnyArray, budget: Budget) -> Pruned:

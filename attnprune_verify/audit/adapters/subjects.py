@@ -21,7 +21,7 @@ _KINDS = inspect.Parameter
 def made(
     name: str, framework: str, call: Callable[..., Any], parameters: Iterable[inspect.Parameter], title: str = ""
 ) -> Callable[..., Any]:
-    """`call` under the contract's name, with these parameters; it says whose arrays it computes with, and its title.
+    """`call` under the contract's name, with these parameters, the framework of its arrays, and its title.
 
     A live target whose attribute ``FRAMEWORK`` is "torch" or "jax" is not forked: their threads do not survive it.
     """

@@ -1,4 +1,4 @@
-"""The checks, by what they ask; `all_checks` puts them in order."""
+"""The checks by subject; `all_checks` puts them in order."""
 
 from __future__ import annotations
 

@@ -163,7 +163,7 @@ def _iterates(context: Context, function: str, regime: str) -> Finding:
 
 
 def _judged(context: Context, sample: Sample, steps: int) -> Finding | None:
-    """A failure if M after so many steps is not where it should be."""
+    """Compare M after a number of steps with the true one; a failure if they differ."""
     _, M = _run(context, sample, steps=steps)
     expected = descend(gradient_of(sample), sample.W.shape, steps)
     if close(sample, M, expected):
@@ -172,7 +172,7 @@ def _judged(context: Context, sample: Sample, steps: int) -> Finding | None:
 
 
 def _smaller(context: Context, sample: Sample, reason: str, ids: tuple[str, ...]) -> Finding | None:
-    """The same on a smaller instance, after fewer steps."""
+    """Show the failure on a smaller instance, after fewer steps."""
 
     def cuts(case: tuple[Sample, int]) -> Iterator[tuple[Sample, int]]:
         one, steps = case

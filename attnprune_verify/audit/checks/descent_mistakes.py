@@ -235,7 +235,7 @@ def named_long(sample: Sample, M: Array, steps: int, eta: float) -> tuple[str, .
 
 @search_for_names
 def first_wrong_step(sample: Sample, iterate: Callable[[int], Array], steps: int, eta: float) -> tuple[str, ...]:
-    """Return what is wrong with the first wrong one of so many steps; `iterate` gives M after a number of them.
+    """Return the mistake of the first wrong step among `steps`; `iterate` gives M after a number of steps.
 
     From M_{k-1}, which is right, to M_k: no step at all, one along the gradient of another length, or one that goes on
     as the step before did.

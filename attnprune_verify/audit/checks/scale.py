@@ -39,7 +39,7 @@ def scale_checks(function: str) -> Iterator[Check]:
 
 
 def _rate(count: int) -> float:
-    """The rate of errors that so many random instances miss with probability 1 - _SEEN."""
+    """The error rate that this number of random instances misses with probability 1 - _SEEN."""
     return 1 - float((1 - _SEEN) ** (1 / count))
 
 

@@ -28,7 +28,7 @@ Flags = NDArray[np.bool_]
 
 @dataclass(frozen=True, eq=False)
 class Selection:
-    """A matrix to round, and the ratio of entries to give up."""
+    """A matrix to round, and the ratio of entries to set to 0."""
 
     name: str
     matrix: NDArray[Any]
@@ -194,7 +194,7 @@ def _rounding(context: Context, function: str, name: str) -> Finding:
 
 
 def _judged(context: Context, function: str, selection: Selection) -> Finding | None:
-    """A failure on one matrix, which knows how to look for a smaller one."""
+    """A failure on one matrix, with a search for a smaller matrix that fails."""
     arguments = dict(zip(FUNCTIONS[function].arguments, (selection.matrix, selection.rho), strict=True))
     answer = context.call(function, arguments, where=selection.name)
     sizes = np.abs(selection.matrix) if function == "magnitude_mask" else selection.matrix

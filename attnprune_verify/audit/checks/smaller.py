@@ -89,7 +89,7 @@ def shrunk(
 def smaller_values(
     context: Context, function: str, sample: Sample, reason: str, stability: bool, ids: tuple[str, ...]
 ) -> Finding | None:
-    """The same wrong values on a smaller instance."""
+    """Show the wrong values on a smaller instance."""
 
     def judged(one: Sample) -> Finding | None:
         answer = context.ask(function, one)

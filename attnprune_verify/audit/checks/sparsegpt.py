@@ -137,7 +137,7 @@ def _outputs(context: Context, function: str, name: str) -> Finding:
 def _judged(
     context: Context, function: str, layer: LinearLayer, options: dict[str, Any]
 ) -> tuple[_Certificate, Finding | None]:
-    """The certificate of one layer's output, and the failure if it says one."""
+    """The certificate of one layer's output, and the failure if it shows one."""
     answer = _ask(context, function, layer, options)
     weight, pruned = answer.parts[0], _pruned(answer, layer)
     found = _certify(layer, options, weight, pruned, context.precision(function).unit_roundoff)
@@ -246,7 +246,7 @@ def _choice(
 
 
 def _deterministic(context: Context, function: str) -> Finding:
-    """Sums in another order are no fault: only what the certificate tells apart counts."""
+    """Accept sums in another order: only differences beyond the certificate's bounds count."""
     unit = context.precision(function).unit_roundoff
     for layer, options in _layers(context, function, "values"):
         answers = [_ask(context, function, layer, options) for _ in range(1 + TIMES)]

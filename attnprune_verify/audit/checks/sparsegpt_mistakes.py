@@ -26,7 +26,7 @@ _SINGLE = 1e-4  # what float32 may cost relative to the largest weight
 
 @search_for_names
 def named(layer: LinearLayer, options: Switches, weight: Matrix, gone: Flags) -> tuple[str, ...]:
-    """The known mistakes that give this output; several where the layer cannot tell them apart."""
+    """The known mistakes that give this output; several if they agree on the layer."""
     size = max(1.0, float(np.abs(weight).max()))
     room = (_float32_room(layer, options) if layer.weight.dtype == np.float32 else 1e-7) * size
     right, chosen = right_output(layer, options, gone)

@@ -196,7 +196,7 @@ def _arithmetic(reason: str) -> bool:
 
 
 def _judged(function: str, wrong: list[tuple[Sample, ValueJudgement]], tried: int, note: str = "") -> Finding:
-    """The finding for wrong values, told by the smallest wrong instance."""
+    """The finding for wrong values, described on the smallest wrong instance."""
     wrong = sorted(wrong, key=lambda item: (item[1].verdict != "failed", item[0].work))
     sample, verdict = wrong[0]
     measured = {"error": verdict.error, "bound": verdict.bound, "power": verdict.resolution}

@@ -1,4 +1,4 @@
-"""Reasons for not asking a kernel: it has not declared something, or nobody has laid down what it means.
+"""Reasons for not calling a kernel: a feature is not declared, or its meaning is not defined.
 
 Rows with nothing allowed are judged where a kernel declares conventions, returns log sum exp or takes packed
 sequences, and where its output is 0 there; else they are undefined, as for every kernel that is only promised masks
@@ -30,7 +30,7 @@ _ONE_AXIS = {"mask_per_sample": 1, "mask_per_head": 0}  # and the axis of a mask
 
 
 def unjudged(context: KernelContext, function: str, sample: KernelSample) -> str | None:
-    """Why a sample is not asked, or None."""
+    """The reason why the kernel is not called on a sample, or None."""
     _, _, _, n, length, *_ = sample.shape
     if sample.causal and sample.conventions.bottom_right and n != length and sample.alibi is not None:
         return "slopes under a causal mask that ends at the last key are left open"

@@ -160,7 +160,7 @@ class KernelAuditor(Examiner):
         return Diagnosis(ids, "; ".join(dict.fromkeys(one.words for one in found))), first, said
 
     def _looked_for(self, function: str) -> bool:
-        """Report whether the name of one more failure of a function is looked for, as the options say."""
+        """Report whether the options allow a search for the name of one more failure of a function."""
         first = function not in self._shrunk
         self._shrunk.setdefault(function, 0)
         return self.options.names == "all" or (self.options.names == "first" and first)

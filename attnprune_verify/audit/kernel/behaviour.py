@@ -114,7 +114,7 @@ def _gap(function: str, sample: KernelSample, one: Reply, two: Reply) -> str | N
 
 
 def _refilled(context: KernelContext, function: str) -> Finding:
-    """The same arrays, filled with other numbers: what was kept about them is stale."""
+    """Refill the same arrays with other numbers, so that anything cached for them is stale."""
     first = context.regimes()["plain"].samples[1]
     other = first.changed(q=first.k.copy(), k=first.q.copy(), v=first.v[:, ::-1].copy(), name=f"{first.name}, refilled")
     before = context.ask(function, first, slot="kept")

@@ -42,7 +42,7 @@ _invoke: Foreign = operator.call
 
 
 class UnreadableResult:
-    """Stands for a result that holds no numbers: whoever reads it is told why."""
+    """Stands for a result without numbers; reading it raises an error with the reason."""
 
     def __init__(self, why: str) -> None:
         object.__setattr__(self, "_why", why)

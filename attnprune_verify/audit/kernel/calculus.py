@@ -27,10 +27,10 @@ class Calculus(Protocol):
         """Unit roundoff of the sums."""
 
     def chain(self, terms: int) -> float:
-        """The error of a sum of so many terms, relative to the sum of their absolute values."""
+        """The error of a sum of `terms` terms, relative to the sum of their absolute values."""
 
     def repeated(self, times: Array) -> Array:
-        """The error of a product of so many factors, relative to that of one."""
+        """The error of a product of several factors, relative to the error of one."""
 
     def add(self, *errors: Array | float) -> Array:
         """The error of a sum whose terms have these errors."""

@@ -117,7 +117,7 @@ def framework_meant(fn: Foreign) -> str:
 
 
 def plainly_called(fn: Foreign, arrays: int = 3) -> Call:
-    """A callable that takes so many arrays and the contract's keywords; the given one, where it does so already."""
+    """A callable that takes a number of arrays and the contract's keywords; the given one, if it does so already."""
     function_of_torch = _function_of_torch(fn)
     if function_of_torch is not None:
         old_style = fn.setup_context is function_of_torch.setup_context  # forward takes ctx first

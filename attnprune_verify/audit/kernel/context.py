@@ -116,7 +116,7 @@ class KernelContext:
         return sorted(name for name in needed if not self.has(function, name))
 
     def answer(self, function: str, sample: KernelSample) -> Reply:
-        """Return what the function returns on a sample, in fresh contiguous arrays; asked once."""
+        """Return the function's result on a sample in fresh contiguous arrays, from a single call."""
         key = (function, id(sample))
         if key not in self._replies:
             self._held.append(sample)
@@ -130,7 +130,7 @@ class KernelContext:
         return found
 
     def known(self, function: str, sample: KernelSample) -> Reply | None:
-        """Return what the function has returned on a sample; None where it was not asked or gave no answer."""
+        """Return the function's kept result on a sample; None if it was not called or returned nothing."""
         found = self._replies.get((function, id(sample)))
         return found if isinstance(found, Reply) else None
 
@@ -156,7 +156,7 @@ class KernelContext:
         probing: bool = False,
         **more: Foreign,
     ) -> Reply:
-        """Return what the function returns, asked again; `more` is for the bridge, as modes have it.
+        """Call the function again and return the result; `more` are the bridge's arguments for modes.
 
         `probing`: whatever the kernel has not declared.
         """
@@ -190,7 +190,7 @@ class KernelContext:
         return reply
 
     def _undeclared(self, sample: KernelSample) -> bool:
-        """Return whether it has a mask that the kernel has not declared to read, and may refuse on any sizes."""
+        """Return whether the sample has a mask that the kernel has not declared, and may refuse on any sizes."""
         high = sample.mask is not None and sample.mask.ndim > 2
         return (high or sample.additive) and not self.capabilities
 
@@ -229,7 +229,7 @@ class KernelContext:
             raise TooSlow(f"too slow: size {sample.longest} would take about {seconds:.0f} s")
 
     def refusals(self, function: str) -> list[str]:
-        """Return what the function refuses, each said once."""
+        """Return the features that the function refuses, each once."""
         return [reason for (name, _), reason in self._refused.items() if name == function]
 
     def all_notes(self) -> dict[str, str]:

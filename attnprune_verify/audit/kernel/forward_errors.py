@@ -183,7 +183,7 @@ class ForwardErrors:
             return np.where(self.steps.p > 0, -np.log(self.steps.p), self.steps.top - self.steps.s) * self.steps.allowed
 
     def stored(self, times: int) -> float:
-        """The error of so many roundings to the 16-bit type."""
+        """The error of a number of roundings to the 16-bit type."""
         return float(compounded(np.asarray(times * self.w)))
 
     @property

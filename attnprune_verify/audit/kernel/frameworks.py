@@ -39,7 +39,7 @@ class Framework(Protocol):
         """A result as float64, and its dtype's name."""
 
     def poison(self, sizes: list[int]) -> None:
-        """Fill memory of so many numbers with NaN and free it: what is not written afterwards shows."""
+        """Fill memory of these sizes with NaN and free it, so that entries never written show up."""
 
     def captured(self, call: Deferred) -> Deferred:
         """A call recorded once, to be repeated on what its arrays hold then.
@@ -78,7 +78,7 @@ def framework_named(name: str, dtype: str, device: str = "cpu") -> Framework:
 
 
 def laid_out(array: Any, layout: str) -> Any:
-    """The same numbers in another memory layout."""
+    """Return the numbers in another memory layout."""
     if layout == "transposed":
         return np.ascontiguousarray(np.swapaxes(array, -1, -2)).swapaxes(-1, -2)
     if layout == "heads last":

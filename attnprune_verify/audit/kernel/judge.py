@@ -130,7 +130,7 @@ def judge_part(
 
 
 def _power(norms: Array, size: Array) -> float:
-    """The relative error that would have been noticed in the worst head; heads that are exactly 0 tell in full."""
+    """The relative error that would have been noticed in the worst head; in heads that are exactly 0 any error is."""
     with np.errstate(divide="ignore", invalid="ignore"):
         ratio = np.where(size > 0, norms / size, 0.0)
     return float(np.max(ratio))

@@ -61,7 +61,7 @@ class Maker:
         return self.position_wise(sample, np.linspace(low, high, sample.k.shape[2]), query)
 
     def position_wise(self, sample: KernelSample, logits: Array, query: float) -> KernelSample:
-        """Logits moved by an amount for each key, through feature 0."""
+        """Shift each key's logits by an amount of its own, through feature 0."""
         q, k = sample.q.copy(), sample.k.copy()
         q[..., 0] = query
         k[..., 0] = logits / (query * sample.factor)
@@ -88,7 +88,7 @@ class Maker:
 
     @staticmethod
     def padded(sample: KernelSample) -> KernelSample:
-        """Keys that nobody sees: three within a block, and the last third, which begins within a block."""
+        """Mask that no query may read: three keys within a block, and the last third, which begins within a block."""
         mask = np.ones((sample.q.shape[2], sample.k.shape[2]), dtype=bool)
         mask[:, [5, 18, 19]], mask[:, 2 * mask.shape[1] // 3 :] = False, False
         return sample.changed(mask=mask)

@@ -35,7 +35,7 @@ Rule = Callable[[KernelContext, str, KernelSample], "Diagnosis | None"]
 
 
 def by_mechanism(context: KernelContext, function: str, sample: KernelSample) -> Diagnosis:
-    """The name that the first telling experiment gives, or "unknown" with what was excluded."""
+    """The mistake named by the first conclusive experiment, or "unknown" with the excluded ones."""
     excluded = []
     for excludes, rule in _RULES:
         try:

@@ -50,7 +50,7 @@ _VAGUE = 0.5  # an instance on which a lower precision may do anything says noth
 
 
 class KernelNamer:
-    """Names the mistakes of one kernel; everything it asks has been asked before."""
+    """Names the mistakes of one kernel, from results of calls made before."""
 
     def __init__(self, context: KernelContext) -> None:
         self.context = context
@@ -122,7 +122,7 @@ class KernelNamer:
         return forward and Diagnosis(forward.ids, f"as in attention: {forward.words}")
 
     def seen(self, function: str) -> dict[str, list[KernelObservation]]:
-        """Per regime what was returned in the right shape; asked for now where it has not been asked yet."""
+        """The results of the right shape by regime; the kernel is called where a regime has none yet."""
         if function not in self._seen:
             found: dict[str, list[KernelObservation]] = {}
             for name, regime in self.context.regimes().items():

@@ -55,7 +55,7 @@ class KernelPrecision:
 
 
 def _lower(name: str, digits: int, least: int = -126) -> KernelPrecision:
-    """Everything rounded to so many digits, exp to the nearest."""
+    """Round everything to a number of digits, exp to the nearest."""
     return replace(_precision(name, digits, least), exp=2.0)
 
 

@@ -1,4 +1,4 @@
-"""The regimes: what can go wrong on its own, and the samples that show it. Each says what it is for.
+"""The regimes: separate causes of wrong results, each with its purpose and the samples that show it.
 
 Small but for a few; shapes come from a small pool, because a compiling subject pays for each new one.
 """

@@ -1,4 +1,4 @@
-"""The same call many times, in the subject's process: which answer is furthest from the first?"""
+"""Repeat one call many times in the subject's process, and keep the result furthest from the first."""
 
 from __future__ import annotations
 

@@ -163,7 +163,7 @@ class KernelSample:
 
     @property
     def features(self) -> tuple[str, ...]:
-        """Return what the sample asks for beyond the plain case; a subject may refuse any of it."""
+        """Return the features of the sample beyond the plain case; a subject may refuse any of them."""
         _, heads, kv_heads, n, length, m, mv = self.shape
         asked = {
             "causal": self.causal,
@@ -212,7 +212,7 @@ class KernelSample:
 
     @property
     def extended(self) -> bool:
-        """Return whether it has parts beyond those that known wrong formulas are written for."""
+        """Return whether the sample has features that the known wrong formulas do not cover."""
         parts = (self.bias, self.sinks, self.dropout, self.dlse, self.ends, self.poison)
         high = self.mask is not None and self.mask.ndim > 2
         return high or self.lse or self.additive or any(part is not None for part in parts) or self.empty

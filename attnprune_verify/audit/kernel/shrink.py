@@ -151,7 +151,7 @@ def _telling(arrays: dict[str, Any]) -> bool:
 
 
 def _seeded(sample: KernelSample) -> Iterator[KernelSample]:
-    """The same shapes and features filled by a formula that takes a line to write."""
+    """Fill the arrays, features unchanged, by a formula of one line."""
     for factor in (1.0, 3.0):
         rng = np.random.default_rng(0)
         filled = {
@@ -184,7 +184,7 @@ def _whole(sample: KernelSample, empty_rows: bool) -> KernelSample | None:
 
 
 def cut(sample: KernelSample, **sizes: int) -> KernelSample | None:
-    """The first so many entries along batch, kv_heads, n, l, m or mv."""
+    """The first entries, in a given number, along batch, kv_heads, n, l, m or mv."""
     names = ("batch", "heads", "kv_heads", "n", "l", "m", "mv")
     own = dict(zip(names, sample.shape, strict=True)) | sizes
     own["heads"] = own["kv_heads"] * sample.group

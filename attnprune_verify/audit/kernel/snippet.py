@@ -65,7 +65,7 @@ def _by_formula(context: KernelContext, sample: KernelSample, names: tuple[str, 
 
 
 def _laid_out(framework: str, layout: str, names: tuple[str, ...]) -> list[str]:
-    """The same numbers, laid out otherwise in memory."""
+    """Code that lays out the same numbers otherwise in memory."""
     listed = ", ".join(names)
     if layout == "heads last":
         turned = "np.ascontiguousarray(x.swapaxes(1, 2)).swapaxes(1, 2)"
@@ -78,7 +78,7 @@ def _laid_out(framework: str, layout: str, names: tuple[str, ...]) -> list[str]:
 
 
 def _mask_by_rows(context: KernelContext, sample: KernelSample) -> list[str]:
-    """A large mask as the keys from which and to which each row may look, where that says all."""
+    """Code that unpacks a large mask from its bits."""
     mask = np.asarray(sample.mask)
     packed = np.packbits(mask).tobytes().hex()
     made = f"np.unpackbits(np.frombuffer(bytes.fromhex('{packed}'), np.uint8), count={mask.size})"

@@ -1,4 +1,4 @@
-"""Softmax attention and its gradients in float64, with every intermediate an error analysis asks for.
+"""Softmax attention and its gradients in float64, with every intermediate that the error analysis uses.
 
 A sink is one more key of every head: its logit is given, its key and its value are 0.
 """

@@ -1,4 +1,4 @@
-"""Asks a kernel everything it accepts in all triples: what it refuses is found out first, with tiny samples."""
+"""Runs a kernel on all triples of the features that it accepts; tiny samples first show the ones it refuses."""
 
 from __future__ import annotations
 

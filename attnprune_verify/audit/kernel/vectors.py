@@ -94,7 +94,7 @@ def _instances(dtype: str, seed: int) -> Iterator[KernelSample]:
 
 
 def _storable(sample: KernelSample) -> bool:
-    """Return whether it is small, and has an answer: log sum exp beside sinks is left open, as are poisoned queries."""
+    """Return whether a sample is small and has one right result: not log sum exp with sinks, nor poisoned queries."""
     left_open = (sample.lse and sample.sinks is not None) or (sample.poison is not None and sample.empty)
     return sample.longest <= _LONGEST and not left_open
 

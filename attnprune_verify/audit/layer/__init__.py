@@ -1,1 +1,1 @@
-"""Real attention layers as subjects are asked about them: instances, truths, formulas, and how a layer travels."""
+"""Audit of real attention layers: instances, true values, formulas, and a layer's form in the subject's process."""

@@ -75,7 +75,7 @@ _HALF, _PAIRS = RoPE(100.0, "half"), RoPE(100.0, "interleaved")
 
 
 def _offset(sample: LayerSample, size: float) -> LayerSample:
-    """The same differences between logits, all of them near `size`: only exp can tell."""
+    """Shift all logits near `size` without changing their differences, so that only exp is tested."""
     X, holed = sample.X.copy(), {name: getattr(sample, name).copy() for name in ("W_Q", "W_K", *LayerSample.MASKS)}
     X[:, 0] = 1.0
     for h in range(sample.heads):

@@ -169,7 +169,7 @@ class LayerSample(Sample):
         return rounded.changed(**{name: None if v is None else self.precision.exact(v) for name, v in more.items()})
 
     def recast(self, dtype: Any) -> Self:
-        """The same numbers in arrays of another dtype."""
+        """Return the numbers in arrays of another dtype."""
         names = ("X", "W_Q", "W_K", "M_Q", "M_K", "b_Q", "b_K", "alibi")
         given = {name: getattr(self, name) for name in names}
         return self.changed(**{name: None if v is None else v.astype(dtype) for name, v in given.items()})

@@ -109,7 +109,7 @@ def layer_loops(function: str, sample: LayerSample, u: float) -> tuple[Any, ...]
 
 
 def layer_trusted(function: str, sample: LayerSample) -> tuple[NDArray[Any], ...]:
-    """The library's own floating-point result, in float32 unless the sample asks for float64."""
+    """The library's own floating-point result, in float32 unless the sample is in float64."""
     dtype = np.float64 if sample.unit_roundoff < 2.0**-40 else np.float32
     cast = sample.recast(dtype)
     if function == "layer_attention":

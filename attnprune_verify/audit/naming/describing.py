@@ -15,7 +15,7 @@ __all__ = ["cut_off", "described", "told_from_one", "wrong_entries"]
 
 
 def told_from_one(factor: float) -> str:
-    """A factor, told from 1."""
+    """Describe a factor; one close to 1 by its difference from 1."""
     return f"{factor:.6g}" if f"{factor:.6g}" != "1" else f"1 {'+' if factor > 1 else '-'} {abs(factor - 1):.2g}"
 
 

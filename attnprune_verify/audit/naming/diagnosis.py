@@ -58,7 +58,7 @@ def diagnose(
     precision: bool | str = True,
     known: tuple[str, ...] = (),
 ) -> Diagnosis:
-    """Compare what was returned with the known wrong formulas, alone and in pairs; else say what can be said.
+    """Compare the result with the known wrong formulas, alone and in pairs; without a match, describe the error.
 
     `precision` is whether rounding in a coarser format is an explanation; "float32": in this one only.
     With `known` ids only their formulas are tried, which is cheap, and factors.
@@ -104,7 +104,7 @@ def _wrong_parts(function: str, observations: list[Observation]) -> list[int]:
 
 
 def _only(observations: list[Observation], parts: list[int]) -> list[Observation]:
-    """The observations with only some parts to be looked at."""
+    """The observations restricted to some parts."""
     return [
         Observation(o.sample, tuple(part if index in parts else None for index, part in enumerate(o.parts)))
         for o in observations

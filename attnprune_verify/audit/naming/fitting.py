@@ -48,7 +48,7 @@ class Fit:
 
 
 def compared(function: str, observations: list[Observation]) -> Iterator[tuple[Array, Component]]:
-    """Yield each returned part that is looked at with the right one."""
+    """Yield each returned part under comparison, with the right one."""
     for one in observations:
         for part, truth in zip(one.parts, reference(function, one.sample), strict=True):
             if part is not None:
@@ -112,7 +112,7 @@ def _own(sample: Sample, part: Array) -> float:
 
 
 def same_as_right(function: str, observations: list[Observation], steps: Steps, name: object, right: Steps) -> bool:
-    """Return whether these steps cannot be told from the right ones on the observed samples."""
+    """Return whether these steps agree with the right ones on the observed samples."""
     for observation in observations:
         allowed = tolerances(function, observation.sample)
         pairs = zip(

@@ -77,7 +77,7 @@ class FailingCase:
         return "none" if parts is None else judge(self.function, sample or self.sample, parts).verdict
 
     def clearly(self) -> bool:
-        """Return whether it fails by far more than decides: what just fails may just pass at another size."""
+        """Return whether the failure is far beyond its bound; a close one might pass at another size."""
         parts = self.parts()
         found = None if parts is None else judge(self.function, self.sample, parts)
         return found is None or not found.error <= _CLEAR * found.bound
@@ -102,7 +102,7 @@ def needed(sample: Sample, fails: Callable[[Sample], bool]) -> tuple[frozenset[s
 
 
 def by_experiment(case: FailingCase, first: str = "", alone: bool = False) -> tuple[Diagnosis, str]:
-    """The name that the first telling experiment gives, and which that was; `first` is run before the others.
+    """The mistake named by the first conclusive experiment, and that experiment; `first` runs before the others.
 
     `alone`: only this one.
     """

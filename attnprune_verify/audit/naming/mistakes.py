@@ -37,7 +37,7 @@ _REGULARIZED = (*LOSSES, *_SLOPES)
 
 
 def _everywhere(id: str, softmax: Callable[..., Array], detail: str = "") -> Iterator[Mistake]:
-    """The same wrong softmax in both, in the pruned, or in the dense attention."""
+    """One wrong softmax in both attentions, in the pruned one, or in the dense one."""
     yield Mistake(id, {"softmax": softmax, "dense_softmax": softmax}, detail)
     yield Mistake(id, {"softmax": softmax}, f"{detail}, in F(M) only".lstrip(", "))
     yield Mistake(id, {"dense_softmax": softmax}, f"{detail}, in F(1) only".lstrip(", "))

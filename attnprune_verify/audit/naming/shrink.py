@@ -64,7 +64,7 @@ def fewer(size: int) -> Iterator[int]:
 
 
 def rounded(array: NDArray[Any], digits: int) -> NDArray[Any]:
-    """Round to so many digits, without the sign of zero."""
+    """Round to a number of digits, without the sign of zero."""
     return np.asarray(np.round(array, digits) + array.dtype.type(0))
 
 

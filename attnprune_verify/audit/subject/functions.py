@@ -57,7 +57,7 @@ class Functions:
                 self.way = "itself"
 
     def bridge(self, through: list[str], needed_by: list[str]) -> None:
-        """Wrap what was found as a module of ours says: `bridged(functions, holder, *settings)` in `through[0]`."""
+        """Wrap the functions by `bridged(functions, holder, *settings)` of the module `through[0]`."""
         if through and (not needed_by or any(name in self.found for name in needed_by)):
             module, *settings = through
             self.found = importlib.import_module(module).bridged(self.found, self.holder, *settings)
@@ -192,7 +192,7 @@ def _as_array(value: Any, largest: int) -> Any:
 
 
 def _as_parts(value: Any, parts: int, attributes: list[str], largest: int) -> list[Any]:
-    """The numbers in a result: one array, so many of them (0: one, or those of a tuple), or attributes of an object."""
+    """The numbers in a result: one array, `parts` arrays (0: one, or a tuple's), or attributes of an object."""
     if attributes:
         items = [value[name] if isinstance(value, dict) else getattr(value, name) for name in attributes]
     elif not parts:

@@ -30,7 +30,7 @@ def limit_resources() -> None:
 
 
 def descendants(of: int) -> list[int]:
-    """All processes below one, dead ones that nobody has asked after included; none where there is no ``/proc``."""
+    """All processes below one, including dead ones not yet waited for; none where there is no ``/proc``."""
     found: list[int] = []
     open_ = [of]
     while open_:
@@ -51,7 +51,7 @@ def descendants(of: int) -> list[int]:
 
 
 def processor_seconds(pids: Iterable[int]) -> dict[int, float]:
-    """The processor time of each process that is there, its threads included, whatever it says itself."""
+    """The processor time of each existing process, threads included, as the system counts it."""
     found = {}
     for pid in pids:
         try:

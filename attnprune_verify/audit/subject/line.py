@@ -173,7 +173,7 @@ class Line:
                 self._ready(self._socket.fileno(), to_write=True)
 
     def _read(self, size: int) -> bytes:
-        """So many bytes; what comes with them is kept for the next time."""
+        """Read a number of bytes; bytes that arrive beyond them are kept for the next call."""
         parts, had = [self._rest], len(self._rest)
         while had < size:
             if self._ready(self._in):
@@ -209,7 +209,7 @@ class Line:
         return False
 
     def _end(self) -> str:
-        """Wait for a process that has gone, and say how."""
+        """Wait for a process that has ended, and describe its end."""
         try:
             code: int | None = self._process.wait(timeout=_PATIENCE)
         except subprocess.TimeoutExpired:

@@ -72,7 +72,7 @@ def mount_own(folder: str) -> list[str]:
 
 
 def drop_rights() -> None:
-    """Give up what root, in a namespace or outside, may do beyond others, reading files apart; nobody can undo it."""
+    """Drop root's capabilities, in a namespace or outside, except for reading files; this cannot be undone."""
     try:
         libc = ctypes.CDLL(None)
         for right in range(64):

@@ -200,7 +200,7 @@ class Subject:
 
     @property
     def apart(self) -> bool:
-        """Return whether it has a process of its own."""
+        """Return whether the subject has a process of its own."""
         return self.target.kind != "live" or (self.forked and hasattr(os, "fork"))
 
     def _start(self) -> Line | Here:
@@ -261,7 +261,7 @@ class Subject:
             raise SubjectLost(str(broken), hung=broken.hung) from None
 
     def _end(self, reason: str) -> Ended:
-        """Close the run; nothing is asked any more."""
+        """Close the run; no further call is made."""
         self.close()
         self.ended = reason
         self.refused += 1
@@ -286,7 +286,7 @@ class Subject:
 
 
 def largest_answer(given: list[Any]) -> int:
-    """Bytes that an answer to these arguments may have: so many numbers for every batch, head and pair of indices.
+    """The most bytes of a result for these arguments: a few numbers for every batch, head and pair of indices.
 
     Examples
     --------

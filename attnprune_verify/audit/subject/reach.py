@@ -37,7 +37,7 @@ def leave_working_directory() -> Iterator[None]:
 
 
 def path_of_subjects() -> list[str]:
-    """Return the path on which a subject's modules are looked for."""
+    """Return the import path of a subject's modules."""
     return list(_left[0] if _left else sys.path)
 
 
@@ -103,6 +103,6 @@ def _found(name: str) -> str | None:
 
 
 def _editable() -> list[str]:
-    """The folders of editable installs that a finder, not the path, knows of."""
+    """The folders of editable installs that an import finder, not the path, provides."""
     maps = [getattr(module, "MAPPING", {}) for name, module in list(sys.modules.items()) if "__editable__" in name]
     return [str(Path(place).parent) for one in maps if isinstance(one, dict) for place in one.values()]

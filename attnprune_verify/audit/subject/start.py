@@ -83,7 +83,7 @@ def memory_file(size: int, content: bytes) -> int:
 
 
 class _Forked:
-    """A forked process, asked after as `subprocess.Popen` is."""
+    """A forked process with the interface of `subprocess.Popen`."""
 
     def __init__(self, pid: int) -> None:
         self.pid = pid

@@ -104,7 +104,7 @@ def parse_target(spec: str) -> Target:
 
 
 def source_file(target: Target, path: list[str]) -> str | None:
-    """The file an import of the target would read, without importing anything; None where only an import tells."""
+    """The file that an import of the target would read, without an import; None if only an import can show it."""
     if target.kind == "file":
         return target.location
     found, search, name = None, path, ""

@@ -72,7 +72,7 @@ class _Ends:
 
 
 def serve(inbox: int, outbox: int, holder: Any = None, alias: str = "") -> None:
-    """Answer requests until there are no more; of a live object, or of what the first request says to import."""
+    """Answer requests until there are no more, for a live object or for the import named by the first request."""
     ends = _Ends(inbox, outbox)
     first, _ = ends.request()
     functions: Functions | None = None

@@ -33,7 +33,7 @@ class Precision:
 
     @property
     def short(self) -> bool:
-        """Return whether it has 16 bits."""
+        """Return whether the format has 16 bits."""
         return self.unit_roundoff > 2.0**-20
 
     def exact(self, values: Any) -> NDArray[Any]:
@@ -50,15 +50,15 @@ class Precision:
         return float(self.exact(value))
 
     def holds(self, *sizes: float) -> bool:
-        """Return whether instances of it may hold numbers of these sizes."""
+        """Return whether instances of this precision may hold numbers of these sizes."""
         return not self.short or all(size <= _LARGEST_16 for size in sizes)
 
     def covers(self, other: Precision) -> bool:
-        """Return whether a target of this precision is asked instances of another: of a declared one, of no other."""
+        """Return whether instances of `other` suit this target: a declared precision takes only its own."""
         return other == self or (not self.declared and other.unit_roundoff >= self.unit_roundoff)
 
     def carried_by(self, dtype: str) -> Precision:
-        """The same numbers in arrays of another dtype."""
+        """Return the numbers in arrays of another dtype."""
         return replace(self, carrier=dtype)
 
 

@@ -227,7 +227,7 @@ _BOUNDS: dict[str, Callable[[Sample, float], Bounds]] = {
 
 
 def trusted(function: str, sample: Sample) -> tuple[Matrix, ...]:
-    """The library's own floating-point result, in float32 unless the sample asks for float64."""
+    """The library's own floating-point result, in float32 unless the sample is in float64."""
     if isinstance(sample, LayerSample):
         return layer_trusted(function, sample)
     dtype = np.float64 if sample.unit_roundoff < 2.0**-40 else np.float32

@@ -26,7 +26,7 @@ _SQUARE, _PAIR = ("W", "M", "V"), ("W_Q", "W_K", "M_Q", "M_K")
 
 @dataclass(frozen=True, eq=False)
 class Sample:
-    """One instance with everything any function of the contract may ask for; its numbers are exact in one precision.
+    """One instance with the arguments of every function of the contract; its numbers are exact in one precision.
 
     Attributes
     ----------
@@ -85,7 +85,7 @@ class Sample:
 
     @property
     def unit_roundoff(self) -> float:
-        """The unit roundoff of the precision that the contract wants on these inputs."""
+        """The unit roundoff of the precision that the contract prescribes for these inputs."""
         return self.precision.unit_roundoff
 
     @property
@@ -129,7 +129,7 @@ class Sample:
         return self.changed(X=self.X[..., :n, :], mask=self._cut_mask(n))
 
     def cuts(self, names: tuple[str, ...]) -> Iterator[Self]:
-        """Smaller and rounder instances, as far as the arguments `names` tell them apart.
+        """Smaller and rounder instances that differ in the arguments `names`.
 
         The samples of a batch stay different, and none becomes 0.
         """
@@ -196,7 +196,7 @@ class Sample:
         return replace(self, memo={}, **changes)
 
     def exact(self) -> Self:
-        """The sample with every number rounded to its precision: only such ones are asked."""
+        """The sample with every number rounded to its precision; only rounded samples are used."""
         rounded = {name: self.precision.exact(getattr(self, name)) for name in ARRAYS}
         return self.changed(**rounded, lam=self.precision.number(self.lam))
 

@@ -56,7 +56,7 @@ _LONG: tuple[MaskMaker, ...] = (causal, banded, one_key, documents)
 
 
 def _together(seed: int, precision: Precision, batches: bool = False) -> Iterator[Sample]:
-    """Every pair of levels in a few instances; what is asked of batches is apart, since many functions take none."""
+    """Every pair of levels in a few instances; batches are separate, since many functions take none."""
     for place, row in enumerate(covering(_BATCHES if batches else _TABLE)):
         yield _made(f"{'batch-' * batches}together-{place}", seed, row, row["precision"] or precision)
     for mask in () if batches else _LONG:
@@ -115,7 +115,7 @@ def _symmetric(sample: Sample) -> Sample:
 
 
 def _offset(sample: Sample, size: float) -> Sample:
-    """The same differences between logits, all of them near `size`: only exp can tell."""
+    """Shift all logits near `size` without changing their differences, so that only exp is tested."""
     X, W, M = sample.X.copy(), sample.W.copy(), sample.M.copy()
     X[:, 0] = 1.0
     W[0, :], W[:, 0], W[0, 0], M[0, 0] = 0.0, 0.0, size, 1.0
@@ -126,7 +126,7 @@ def _offset(sample: Sample, size: float) -> Sample:
 
 
 def _forbidden_giant(sample: Sample, size: float) -> Sample:
-    """The last token's logit towers over the others, and no row may look at it."""
+    """Make the last token's logits by far the largest, and forbid the token in every row."""
     sample = _offset(sample, 0.0)
     X = sample.X.copy()
     X[-1, 0] = size

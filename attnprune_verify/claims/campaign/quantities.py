@@ -45,7 +45,7 @@ class LaneCase:
         return self[name] if name in self else default
 
     def but(self, origin: str | None = None, **values: Any) -> LaneCase:
-        """The same cases with some plain numbers replaced."""
+        """Return the cases with some plain numbers replaced."""
         kept = {name: array for name, array in self.arrays.items() if name not in values}
         return LaneCase(kept, {**self.common, **values})
 
@@ -55,7 +55,7 @@ class LaneCase:
 
 
 class LaneQuantities(Quantities):
-    """The same attributes as `Quantities`, every number a `Lane`."""
+    """The attributes of `Quantities`, every number a `Lane`."""
 
     case: Any
 
@@ -76,7 +76,7 @@ class LaneQuantities(Quantities):
         return lifted
 
     def at(self, M: Any) -> Quantities:
-        """The same problems at other masks; the last one is kept, since many statements compare the same two."""
+        """Return the problems at other masks; the last result is kept, since many statements compare the same two."""
         if self._moved is None or self._moved[0] is not M:
             moved = super().at(M)
             for name in ("_table", "_spectrum", "K"):

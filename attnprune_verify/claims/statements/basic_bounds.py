@@ -28,7 +28,7 @@ def _flipped(case_scale: float = 40.0, M: float = -1.0, n: int = 2) -> Iterator[
 
 
 def _all_flipped() -> Iterator[Case]:
-    """Two, three and five rows, and three of which two have a choice: the bounds grow with n_e as they say."""
+    """Two, three and five rows, and three with a choice in two of them: the bounds grow with n_e as stated."""
     for n in (2, 3, 5):
         yield from _flipped(n=n)
     (case,) = _flipped(n=3)

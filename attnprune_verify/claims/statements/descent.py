@@ -229,7 +229,7 @@ def _where_rows_bend_most() -> Iterator[Case]:
 
 
 def _one_step(q: Quantities, share: float | None = None) -> Relation:
-    """Both sides plus the decrease asked for, so that neither is a small difference."""
+    """Both sides plus the required decrease, so that neither is a small difference."""
     eta = step_below(q, float(q.case["stretch"]), simple_L)
     rate = 1 - eta * simple_L(q) / 2 if share is None else q.number(share)
     reached = q.at(q.M - q.gradient * eta).L

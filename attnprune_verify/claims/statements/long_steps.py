@@ -85,7 +85,7 @@ def _share(rng: Generator, case: Case) -> dict[str, Any]:
 
 
 def _sleeping_row() -> Iterator[Case]:
-    """Row 1 is at -1 and wants 1; its step would carry row 2, nearly one-hot where it should be, from -15 past 0."""
+    """Row 1 is at -1, its target is 1; its step would move row 2, nearly one-hot at its target, from -15 past 0."""
     X = np.array([[1.0, 0.0], [40.0, 1.0]])
     W = np.array([[-1 / 39, 0.0], [55 / 39, 0.0]])  # logit differences m_11 in row 1, 40 m_11 - 55 m_21 in row 2
     M = np.array([[-1.0, 0.0], [-25 / 55, 0.0]])

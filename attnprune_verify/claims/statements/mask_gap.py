@@ -1,4 +1,4 @@
-"""A lower bound of the divergence of every mask with so many ones, from one gradient: against every such mask."""
+"""A lower bound of the divergence over all masks with k ones, from one gradient; compared with every mask."""
 
 from __future__ import annotations
 

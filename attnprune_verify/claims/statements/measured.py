@@ -34,7 +34,7 @@ def _each(id_: str) -> Callable[[], Iterator[Case]]:
 
 
 def _best(id_: str) -> Callable[[], Iterator[Case]]:
-    """The best reading: one that agrees, else one that nobody can tell, else one that disagrees."""
+    """The best reading: one that agrees, else one that is undecided, else one that disagrees."""
 
     def cases() -> Iterator[Case]:
         for wanted in ("agrees", "undecided", "disagrees"):

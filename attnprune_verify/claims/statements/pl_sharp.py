@@ -1,4 +1,4 @@
-"""PL inequalities that say more: global in M, with the operator's own constants, or surviving n > d."""
+"""Stronger PL inequalities: global in M, with the operator's own constants, or valid for n > d."""
 
 from __future__ import annotations
 

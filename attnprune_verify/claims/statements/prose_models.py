@@ -35,7 +35,7 @@ _MAPS = ("Q", "K", "V", "O", "gate", "up", "down")
 
 
 def _cross_reference() -> Iterator[Case]:
-    """The label of the section in which the baselines are named, and the section they are said to be those of."""
+    """The label of the section that names the baselines, and the section that the text refers to."""
     text = excerpt("exp:baselines_reference")
     (label,) = re.findall(r"\\subsection\{.*\}\\label\{([^}]*)\}", text)
     (reference,) = re.findall(r"baselines are .*the same as Section~\\ref\{([^}]*)\}", text)
@@ -43,7 +43,7 @@ def _cross_reference() -> Iterator[Case]:
 
 
 def _lengths() -> Iterator[Case]:
-    """Section 6.2 varies n without saying over what; these lengths, and the longer the worse."""
+    """The lengths n of Section 6.2, whose text gives none; longer ones are worse."""
     for n in (_SHORTEST, 256, 400, _LONGEST):
         values = {
             "tokens": Fraction(n), "features": Fraction(_SET.features), "strength": _SET.lam, "floor": _SET.delta,

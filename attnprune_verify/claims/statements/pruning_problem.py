@@ -1,4 +1,4 @@
-"""The pruning problem and its loss: well-defined numbers, but no sparsity is asked for anywhere."""
+"""The pruning problem and its loss: well-defined numbers, but nothing in them requires sparsity."""
 
 from __future__ import annotations
 

@@ -69,7 +69,7 @@ def _bends() -> Iterator[Case]:
 
 
 def _first_head(q: Quantities) -> Quantities:
-    """The same tokens and the first head alone."""
+    """Return the case with its tokens and the first head alone."""
     two, case = Pair(q), q.case
     left, right = (slice(0, two.m) for _ in range(2))
     own = {name: case[name][:, left] for name in ("W_Q", "M_Q", "N_Q")}

@@ -120,7 +120,7 @@ class PerplexityPlan:
             run.plan()
 
     def runs(self, depth: int) -> list[PerplexityRun]:
-        """Every combination once, runs on the same draw of texts after each other; N:M for methods that know it."""
+        """Every combination once, ordered by the draw of texts; N:M for methods that support it."""
         sizes: list[tuple[float | None, str | None, str]]
         sizes = [(rho, None, budget) for rho in self.rhos for budget in self.budgets]
         sizes += [(None, pattern, "matrix") for pattern in self.patterns]

@@ -18,7 +18,7 @@ Sides = tuple[Number, Number]
 
 @dataclass(frozen=True)
 class Comparison:
-    """One reading of a statement: the keys of its inputs, its two sides at a precision, and what lhs < rhs says."""
+    """One reading of a statement: the keys of its inputs, its two sides at a precision, the meaning of lhs < rhs."""
 
     reading: str
     keys: tuple[str, ...]
