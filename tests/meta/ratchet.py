@@ -89,7 +89,7 @@ def first_lines(text: str, kind: re.Pattern[str]) -> Iterator[str]:
     for node in statements(text):
         if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
             first = (ast.get_docstring(node) or "").partition("\n")[0]
-            if kind.match(re.sub("`[^`]*`", "", first)):
+            if kind.match(re.sub("`+[^`]*`+", "", first)):
                 yield first
 
 

@@ -44,7 +44,7 @@ def test_a_headless_docstring_is_seen():
         ("Return whether it is small.", True),
         ("Wait for a process and say how it ended.", True),
         ("Samples the function was asked on.", True),
-        ("Yield `tell(stage)` for each stage.", False),
+        ("Yield ``tell(stage)`` for each stage.", False),
         ("Return the numbers in another layout.", False),
         ("Bound the divergence of the known masks.", False),
     ],

@@ -108,9 +108,7 @@ def check_pivots(listed: Any, instance: ExactInstance) -> None:
 
 
 def _verify(instance: ExactInstance, mu: str, relation: str, claimed: dict[str, fields.Bounds]) -> bool:
-    """Reject unless everything is true. Whether the inequality says nothing here: c = 0, or the right side is not
-    above 0, which no square is below.
-    """
+    """Reject unless everything is true; report whether the inequality is trivial: c = 0, or a right side not > 0."""
     n, d = instance.n, instance.d
     require_bounded_logits(instance)
     z = relative(exact_logits(instance.X, hadamard(instance.M, instance.W)), instance.mask)
