@@ -8,7 +8,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-from attnprune_verify.algorithms.matrix.methods import MATRIX_METHODS
+from attnprune_verify.algorithms.methods import MATRIX_METHODS
 from attnprune_verify.errors import InvalidInstance
 from attnprune_verify.extras import has, need
 from attnprune_verify.pretrained.tensors import model_folder, read_json

@@ -16,7 +16,7 @@ import statistics  # noqa: E402  # after the thread counts
 from pathlib import Path  # noqa: E402  # after the thread counts
 from typing import Any  # noqa: E402  # after the thread counts
 
-from attnprune_verify.algorithms.matrix.methods import matrix_options  # noqa: E402  # after the thread counts
+from attnprune_verify.algorithms.methods import matrix_options  # noqa: E402  # after the thread counts
 from attnprune_verify.experiments.perplexity.plan import PerplexityPlan, PerplexityRun  # noqa: E402  # as above
 from attnprune_verify.experiments.perplexity.run import measure_run  # noqa: E402  # after the thread counts
 from attnprune_verify.whole_model import blockwise  # noqa: E402  # after the thread counts

@@ -26,8 +26,8 @@ import numpy as np  # noqa: E402
 from attnprune_verify.algorithms.matrix.budget import Share  # noqa: E402
 from attnprune_verify.algorithms.matrix.damping import Moments, MomentSum  # noqa: E402
 from attnprune_verify.algorithms.matrix.exchange import two_sided_objective  # noqa: E402
-from attnprune_verify.algorithms.matrix.methods import prune_matrix  # noqa: E402
 from attnprune_verify.algorithms.matrix.output_obs import OutputOBS, in_blocks, used_metrics  # noqa: E402
+from attnprune_verify.algorithms.matrix.prune import prune_matrix  # noqa: E402
 
 SHAPES = {"Q": (2048, 32), "gate": (8192, 16)}
 """Outputs, and the blocks of them that the metric keeps apart; the inputs are 2048."""

@@ -57,7 +57,7 @@ class NamingMethods(click.Command):
     """A command whose help ends with the names of the pruning methods, looked up when the help is printed."""
 
     def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        from attnprune_verify.algorithms.layer.prune import LAYER_METHODS
+        from attnprune_verify.algorithms.methods import LAYER_METHODS
         from attnprune_verify.whole_model.plan import ATTENTION_METHODS, REST_METHODS
 
         every = any(option.name == "rest" for option in self.params)

@@ -18,7 +18,7 @@ import torch
 from attnprune_verify.algorithms.arrays import AnyArray
 from attnprune_verify.algorithms.matrix.allocation import curve_through, measured_at
 from attnprune_verify.algorithms.matrix.budget import Share
-from attnprune_verify.algorithms.matrix.methods import prune_matrix
+from attnprune_verify.algorithms.matrix.prune import prune_matrix
 from attnprune_verify.torch.blocks import Decoder
 from attnprune_verify.torch.passes import Windows, block_moments, forward
 from attnprune_verify.torch.pieces import Piece, for_solvers

@@ -13,8 +13,8 @@ from numpy.typing import NDArray
 
 from attnprune_verify.algorithms.arguments import pruned_count
 from attnprune_verify.algorithms.matrix.budget import Budget, Share, as_pattern
-from attnprune_verify.algorithms.matrix.methods import MATRIX_METHODS
 from attnprune_verify.algorithms.matrix.output_obs import PrunedMatrix
+from attnprune_verify.algorithms.methods import MATRIX_METHODS
 from attnprune_verify.errors import InvalidInstance
 from attnprune_verify.instance.validate import Array
 from attnprune_verify.torch.products import Factor

@@ -10,9 +10,10 @@ import torch
 
 from attnprune_verify.algorithms.arrays import AnyArray, on_host
 from attnprune_verify.algorithms.matrix.damping import Moments
-from attnprune_verify.algorithms.matrix.methods import MATRIX_METHODS, matrix_options, prune_matrix
 from attnprune_verify.algorithms.matrix.metrics import LOSS_METRICS
 from attnprune_verify.algorithms.matrix.output_obs import PrunedMatrix
+from attnprune_verify.algorithms.matrix.prune import prune_matrix
+from attnprune_verify.algorithms.methods import MATRIX_METHODS, matrix_options
 from attnprune_verify.errors import InvalidInstance
 from attnprune_verify.torch.blocks import Decoder
 from attnprune_verify.torch.curves import cheap_zeros, grouped

@@ -12,8 +12,9 @@ from attnprune_verify.algorithms.layer.prune import prune_layer
 from attnprune_verify.algorithms.matrix.block_backward import block_backward
 from attnprune_verify.algorithms.matrix.budget import Budget, Share, as_pattern
 from attnprune_verify.algorithms.matrix.damping import Moments
-from attnprune_verify.algorithms.matrix.methods import MATRIX_METHODS, matrix_options, prune_matrix
 from attnprune_verify.algorithms.matrix.output_obs import PrunedMatrix
+from attnprune_verify.algorithms.matrix.prune import prune_matrix
+from attnprune_verify.algorithms.methods import MATRIX_METHODS, matrix_options
 from attnprune_verify.instance.validate import Array
 from attnprune_verify.pretrained.block import Block
 from attnprune_verify.whole_model.joint import refit_attention

@@ -24,8 +24,8 @@ from numpy.typing import NDArray
 from attnprune_verify.algorithms.arguments import pruned_count
 from attnprune_verify.algorithms.matrix.allocation import FINE, GRID, allocate, curve_through, measured_at
 from attnprune_verify.algorithms.matrix.budget import Share
-from attnprune_verify.algorithms.matrix.methods import prune_matrix
 from attnprune_verify.algorithms.matrix.owl import outlier_share, owl_ratios
+from attnprune_verify.algorithms.matrix.prune import prune_matrix
 from attnprune_verify.errors import InvalidInstance
 from attnprune_verify.instance.validate import Array
 from attnprune_verify.pretrained.likelihood import divergences, log_probabilities

@@ -9,8 +9,8 @@ from numpy.typing import NDArray
 
 from attnprune_verify.algorithms.matrix.damping import Moments
 from attnprune_verify.algorithms.matrix.loss_metric import loss_metrics_by_block
-from attnprune_verify.algorithms.matrix.methods import MATRIX_METHODS
 from attnprune_verify.algorithms.matrix.metrics import LOSS_METRICS
+from attnprune_verify.algorithms.methods import MATRIX_METHODS
 from attnprune_verify.instance.validate import Array
 from attnprune_verify.pretrained.network import PretrainedModel
 from attnprune_verify.whole_model.blockwise import forward

@@ -5,10 +5,9 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass, fields
 from typing import Any, Literal, get_args
 
-from attnprune_verify.algorithms.layer.prune import LAYER_METHODS
 from attnprune_verify.algorithms.matrix.budget import as_pattern
-from attnprune_verify.algorithms.matrix.methods import MATRIX_METHODS, matrix_options
 from attnprune_verify.algorithms.matrix.output_obs import OutputOBS
+from attnprune_verify.algorithms.methods import MATRIX_METHODS, METHODS, matrix_options
 from attnprune_verify.errors import InvalidInstance
 from attnprune_verify.pretrained.block import Block
 from attnprune_verify.values import as_choice, as_count, as_ratio
@@ -16,7 +15,7 @@ from attnprune_verify.values import as_choice, as_count, as_ratio
 __all__ = ["ATTENTION_METHODS", "DENSE", "LOSS_WINDOWS", "REST_METHODS", "Budgeting", "Plan"]
 
 DENSE, DEFAULT = "dense", "output-obs"
-ATTENTION_METHODS = tuple(dict.fromkeys((*LAYER_METHODS, *MATRIX_METHODS)))
+ATTENTION_METHODS = tuple(METHODS)
 REST_METHODS = tuple(MATRIX_METHODS)
 LOSS_WINDOWS = 16
 """Chosen: 128 would take 2.3 times the operations of a 1B model's solvers (`python benchmarks/costs.py`), and 32 in

@@ -9,8 +9,9 @@ from attnprune_verify.algorithms.matrix import splitting
 from attnprune_verify.algorithms.matrix.budget import Pattern, Share
 from attnprune_verify.algorithms.matrix.damping import MomentSum
 from attnprune_verify.algorithms.matrix.exchange import two_sided_objective
-from attnprune_verify.algorithms.matrix.methods import MATRIX_METHODS, prune_matrix
 from attnprune_verify.algorithms.matrix.output_obs import OutputOBS, in_blocks, used_metrics
+from attnprune_verify.algorithms.matrix.prune import prune_matrix
+from attnprune_verify.algorithms.methods import MATRIX_METHODS
 from attnprune_verify.algorithms.selection import smallest
 
 OUT, IN, HEADS, WINDOWS = 48, 64, 3, 8

@@ -7,7 +7,7 @@ import pytest
 
 import attnprune_verify
 from attnprune_verify.algorithms.baselines.table import BASELINES, prune_by
-from attnprune_verify.algorithms.layer.prune import LAYER_METHODS
+from attnprune_verify.algorithms.methods import LAYER_METHODS
 from attnprune_verify.errors import InvalidInstance
 from attnprune_verify.experiments.synthetic.rivals import RIVALS
 

@@ -5,8 +5,14 @@ import pytest
 
 from attnprune_verify.algorithms.layer.calibration import Calibration
 from attnprune_verify.algorithms.layer.divergence import Divergence
-from attnprune_verify.algorithms.layer.fisher import fisher_diagonal, key_metric, query_metric, row_weights
-from attnprune_verify.algorithms.layer.fisher_squared import squared_query_metric, squared_row_weights
+from attnprune_verify.algorithms.layer.fisher import (
+    fisher_diagonal,
+    key_metric,
+    query_metric,
+    row_weights,
+    squared_query_metric,
+    squared_row_weights,
+)
 from attnprune_verify.algorithms.layer.heads import join_heads, split_heads
 from attnprune_verify.algorithms.layer.multiplier import key_target, query_target
 from attnprune_verify.model.layer_functions import layer_hessian_vector_product

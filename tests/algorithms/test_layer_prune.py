@@ -7,10 +7,11 @@ from attnprune_verify.algorithms.arguments import pruned_count
 from attnprune_verify.algorithms.baselines.sparsegpt import sparsegpt
 from attnprune_verify.algorithms.baselines.table import BASELINES
 from attnprune_verify.algorithms.layer.heads import join_heads, keep_largest, split_heads
-from attnprune_verify.algorithms.layer.prune import LAYER_METHODS, PATTERN_METHODS, prune_layer
+from attnprune_verify.algorithms.layer.prune import prune_layer
 from attnprune_verify.algorithms.matrix.budget import PerBlock
 from attnprune_verify.algorithms.matrix.damping import damped, shrinkage_damping
 from attnprune_verify.algorithms.matrix.two_sided import Pruned, prune_two_sided, refit
+from attnprune_verify.algorithms.methods import LAYER_METHODS, PATTERN_METHODS
 from attnprune_verify.errors import InvalidInstance
 from attnprune_verify.instance.layer import AttentionLayer
 from attnprune_verify.instance.rope import RoPE

@@ -13,9 +13,10 @@ from attnprune_verify.algorithms.baselines.wanda import wanda_mask
 from attnprune_verify.algorithms.matrix.budget import Pattern, Share, as_pattern
 from attnprune_verify.algorithms.matrix.damping import Moments, MomentSum, second_moments
 from attnprune_verify.algorithms.matrix.exchange import best_exchange, exchange, two_sided_objective
-from attnprune_verify.algorithms.matrix.methods import MATRIX_METHODS, prune_matrix
 from attnprune_verify.algorithms.matrix.output_obs import usable_metric
+from attnprune_verify.algorithms.matrix.prune import prune_matrix
 from attnprune_verify.algorithms.matrix.two_sided import prune_two_sided, refit
+from attnprune_verify.algorithms.methods import MATRIX_METHODS
 from attnprune_verify.errors import InvalidInstance
 
 BUDGETS = {

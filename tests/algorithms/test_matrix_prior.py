@@ -7,9 +7,9 @@ import pytest
 
 from attnprune_verify.algorithms.matrix.budget import Pattern, Share
 from attnprune_verify.algorithms.matrix.damping import Moments, second_moments
-from attnprune_verify.algorithms.matrix.methods import prune_matrix
 from attnprune_verify.algorithms.matrix.output_obs import usable_metric
 from attnprune_verify.algorithms.matrix.owl import outlier_share, owl_ratios
+from attnprune_verify.algorithms.matrix.prune import prune_matrix
 from attnprune_verify.algorithms.matrix.two_sided import prune_two_sided, refit
 from tests.algorithms.test_matrix_methods import least, problem
 

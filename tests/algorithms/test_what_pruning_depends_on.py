@@ -11,7 +11,8 @@ from attnprune_verify.algorithms.gap import mask_gap
 from attnprune_verify.algorithms.matrix.allocation import GRID, allocate
 from attnprune_verify.algorithms.matrix.budget import Share
 from attnprune_verify.algorithms.matrix.damping import MomentSum, second_moments
-from attnprune_verify.algorithms.matrix.methods import MATRIX_METHODS, prune_matrix
+from attnprune_verify.algorithms.matrix.prune import prune_matrix
+from attnprune_verify.algorithms.methods import MATRIX_METHODS
 from attnprune_verify.algorithms.readings import as_reading
 from attnprune_verify.algorithms.refit import refit_pair
 from attnprune_verify.algorithms.selection import smallest, undecided

@@ -138,7 +138,7 @@ def test_what_ends_soon_or_is_quiet_says_nothing(capsys):
 
 @pytest.mark.parametrize("command", [["experiment", "layer"], ["experiment", "perplexity"], ["prune-model"]])
 def test_help_lists_the_methods(capsys, command):
-    from attnprune_verify.algorithms.layer.prune import LAYER_METHODS
+    from attnprune_verify.algorithms.methods import LAYER_METHODS
 
     words = run(capsys, *command, "--help")[1].replace(",", " ").split()
     assert set(LAYER_METHODS) <= set(words)

@@ -6,7 +6,7 @@ import pytest
 pytest.importorskip("safetensors", reason="reading model folders needs the extra 'real'")
 pytest.importorskip("tokenizers", reason="reading texts needs the extra 'real'")
 
-from attnprune_verify.algorithms.matrix.methods import matrix_options  # noqa: E402  # after the skips
+from attnprune_verify.algorithms.methods import matrix_options  # noqa: E402  # after the skips
 from attnprune_verify.pretrained import load_pretrained  # noqa: E402
 from attnprune_verify.whole_model import joint  # noqa: E402
 from attnprune_verify.whole_model.blockwise import block_moments, prune_block  # noqa: E402

@@ -1,14 +1,16 @@
-"""The dense layer on the calibration tokens, the start of every attention-aware method; all in float64."""
+"""The dense layer on the calibration tokens, where every method starts, and the outcome where it ends; in float64."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 
 from attnprune_verify.algorithms.layer.heads import join_heads, split_heads
+from attnprune_verify.algorithms.matrix.output_obs import PrunedMatrix
+from attnprune_verify.algorithms.matrix.two_sided import Pruned
 from attnprune_verify.errors import InvalidInstance
 from attnprune_verify.instance.layer import AttentionLayer, as_layer
 from attnprune_verify.instance.mask import RowBlock
@@ -17,7 +19,7 @@ from attnprune_verify.instance.validate import Array, as_real
 from attnprune_verify.model.maps import Heads
 from attnprune_verify.model.softmax import bent_softmax, quiet
 
-__all__ = ["Calibration", "RowMetrics"]
+__all__ = ["Calibration", "LayerOutcome", "RowMetrics", "by_heads", "by_masks", "by_outputs"]
 
 
 class RowMetrics(NamedTuple):
@@ -103,3 +105,27 @@ class Calibration:
     def for_heads(self, of_tokens: Array) -> Array:
         """(k, ...) repeated for the heads: (k*heads, ...)."""
         return np.repeat(of_tokens, self.layer.heads, axis=0)
+
+
+class LayerOutcome(NamedTuple):
+    """W_Q (d, heads*m) and W_K (d, kv_heads*m), each with what it keeps, and what the method chose for itself."""
+
+    Q: Pruned
+    K: Pruned
+    chosen: Mapping[str, float]
+
+
+def by_heads(Q: Pruned, K: Pruned, **chosen: float) -> LayerOutcome:
+    """Join blocks (heads, d, m)."""
+    Q, K = (Pruned(join_heads(np.where(kept, weight, 0.0)), join_heads(kept)) for weight, kept in (Q, K))
+    return LayerOutcome(Q, K, chosen)
+
+
+def by_masks(data: Calibration, masks: tuple[NDArray[np.bool_], NDArray[np.bool_]]) -> LayerOutcome:
+    """Keep the weights in masks (heads, d, m) as they are."""
+    return by_heads(Pruned(data.W_Q, masks[0]), Pruned(data.W_K, masks[1]))
+
+
+def by_outputs(Q: PrunedMatrix, K: PrunedMatrix, **chosen: float) -> LayerOutcome:
+    """Transpose matrices (out, in)."""
+    return LayerOutcome(Pruned(Q.weight.T, Q.kept.T), Pruned(K.weight.T, K.kept.T), chosen)

@@ -9,13 +9,15 @@ from typing import Literal, get_args
 import numpy as np
 
 from attnprune_verify.algorithms.arrays import inverse_factor
-from attnprune_verify.algorithms.layer.calibration import Calibration
+from attnprune_verify.algorithms.layer.calibration import Calibration, LayerOutcome, by_heads
 from attnprune_verify.algorithms.layer.fisher import (
     key_metric,
     key_metric_size,
     query_metric,
     query_metric_size,
     row_weights,
+    squared_query_metric,
+    squared_row_weights,
 )
 from attnprune_verify.algorithms.layer.fisher_draws import Estimate
 from attnprune_verify.algorithms.layer.fisher_estimate import (
@@ -23,7 +25,6 @@ from attnprune_verify.algorithms.layer.fisher_estimate import (
     estimated_query_metric,
     estimated_row_weights,
 )
-from attnprune_verify.algorithms.layer.fisher_squared import squared_query_metric, squared_row_weights
 from attnprune_verify.algorithms.layer.multiplier import key_target, query_target
 from attnprune_verify.algorithms.matrix.budget import PerBlock
 from attnprune_verify.algorithms.matrix.damping import damped, input_metric
@@ -116,6 +117,10 @@ class PrunedPair:
     G_K: Array
     damping: float
     errors: Mapping[str, float] = field(default_factory=dict)
+
+    def outcome(self, **chosen: float) -> LayerOutcome:
+        """Both matrices in the layer's layout."""
+        return by_heads(self.Q, self.K, **{"damping": self.damping, **chosen, **self.errors})
 
 
 def prune_fisher_obs(data: Calibration, rho: float, options: FisherOBS) -> PrunedPair:

@@ -12,11 +12,11 @@ from typing import Literal
 
 import numpy as np
 
-from attnprune_verify.algorithms.layer.calibration import Calibration
+from attnprune_verify.algorithms.layer.calibration import Calibration, LayerOutcome, by_outputs
 from attnprune_verify.algorithms.matrix.backward import softmax_probe
 from attnprune_verify.algorithms.matrix.budget import Budget, Pattern, PerBlock, Share
 from attnprune_verify.algorithms.matrix.damping import MomentSum, second_moments
-from attnprune_verify.algorithms.matrix.output_obs import TRUST, OutputOBS, PrunedMatrix, prune_output_obs
+from attnprune_verify.algorithms.matrix.output_obs import TRUST, OutputOBS, prune_output_obs
 from attnprune_verify.values import as_choice, as_count
 
 __all__ = ["LayerOutputOBS", "prune_layer_output_obs"]
@@ -46,10 +46,8 @@ class LayerOutputOBS(OutputOBS):
         as_count("seed", self.seed)
 
 
-def prune_layer_output_obs(
-    data: Calibration, goal: float | Pattern, options: LayerOutputOBS
-) -> tuple[PrunedMatrix, PrunedMatrix, dict[str, float]]:
-    """Return the pruned W_Q and W_K (out, in), and the dampings that were chosen."""
+def prune_layer_output_obs(data: Calibration, goal: float | Pattern, options: LayerOutputOBS) -> LayerOutcome:
+    """Prune W_Q and W_K; the dampings are chosen by the calibration sequences where the options name none."""
     layer, inputs = data.layer, second_moments(data.X)
     outputs = {
         "Q": MomentSum(layer.heads * layer.m, data.k * options.probes, layer.heads),
@@ -70,7 +68,7 @@ def prune_layer_output_obs(
     chosen = {"damping": TRUST * inputs.damping if options.damping is None else options.damping}
     if options.output_damping is None:
         chosen |= {f"output_damping_{side}": metric.damping for side, metric in metrics.items()}
-    return Q, K, chosen
+    return by_outputs(Q, K, **chosen)
 
 
 _BUDGETS: dict[str, Callable[[float], Budget]] = {"head": PerBlock, "matrix": Share}

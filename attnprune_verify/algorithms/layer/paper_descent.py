@@ -12,10 +12,9 @@ from dataclasses import dataclass
 from typing import Literal, get_args
 
 import numpy as np
-from numpy.typing import NDArray
 
 from attnprune_verify.algorithms.descent import Run
-from attnprune_verify.algorithms.layer.calibration import Calibration
+from attnprune_verify.algorithms.layer.calibration import Calibration, LayerOutcome, by_masks
 from attnprune_verify.algorithms.layer.heads import keep_largest, split_heads
 from attnprune_verify.algorithms.readings import DescentReading
 from attnprune_verify.algorithms.trace import Settings
@@ -54,9 +53,7 @@ class PaperDescent:
         as_count("steps", self.steps)
 
 
-def descend_on_masks(
-    data: Calibration, rho: float, options: PaperDescent
-) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
+def descend_on_masks(data: Calibration, rho: float, options: PaperDescent) -> LayerOutcome:
     """Heavy-ball descent from M = 1, then the largest entries of every head.
 
     Raises
@@ -73,8 +70,6 @@ def descend_on_masks(
     run.descend(options.steps)
     if run.status == "diverged":
         raise InvalidInstance(f"the descent must stay finite; with step_size = {options.step_size} it {run.message}")
-    of_Q, of_K = run.masks
-    return (
-        keep_largest(split_heads(of_Q, data.layer.heads), rho),
-        keep_largest(split_heads(of_K, data.layer.kv_heads), rho),
-    )
+    by_head = zip(run.masks, (data.layer.heads, data.layer.kv_heads), strict=True)
+    kept_Q, kept_K = (keep_largest(split_heads(M, heads), rho) for M, heads in by_head)
+    return by_masks(data, (kept_Q, kept_K))

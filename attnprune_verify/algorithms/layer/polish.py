@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 
-from attnprune_verify.algorithms.layer.calibration import Calibration
+from attnprune_verify.algorithms.layer.calibration import Calibration, LayerOutcome
 from attnprune_verify.algorithms.layer.divergence import Divergence
 from attnprune_verify.algorithms.layer.fisher import fisher_diagonal
 from attnprune_verify.algorithms.layer.fisher_obs import FisherOBS, PrunedPair, prune_fisher_obs
@@ -24,8 +24,8 @@ _WITHOUT_SPLIT = 30.0  # chosen: the middle one, where a single sequence leaves 
 
 
 @dataclass(frozen=True)
-class FisherOBSKL:
-    """Options of the method ``fisher-obs-kl``.
+class Polish:
+    """Options of the second stage.
 
     Attributes
     ----------
@@ -39,15 +39,12 @@ class FisherOBSKL:
         Rounds of exchanging pruned and kept weights (exact count), each followed by another `steps` iterations.
     swap_share : float
         The largest share of a head's weights exchanged per round.
-    start : FisherOBS
-        Options of the first stage; given to `prune_layer` by their own names.
     """
 
     ridge: float | None = None
     steps: int = 30
     swap_rounds: int = 0
     swap_share: float = 0.02
-    start: FisherOBS = field(default_factory=lambda: FisherOBS(sweeps=1))
 
     def __post_init__(self) -> None:
         if self.ridge is not None and self.ridge != math.inf:
@@ -57,17 +54,28 @@ class FisherOBSKL:
         as_ratio(self.swap_share, "swap_share")
 
 
-def prune_fisher_obs_kl(data: Calibration, rho: float, options: FisherOBSKL) -> tuple[PrunedPair, float]:
-    """`prune_fisher_obs`, then `polish`, then `swap_rounds` exchanges, each polished; and the ridge that was used."""
+@dataclass(frozen=True)
+class FisherOBSKL(FisherOBS, Polish):
+    """Options of the method ``fisher-obs-kl``: those of `Polish`, and those of the first stage with one sweep."""
+
+    sweeps: int = 1
+
+    def __post_init__(self) -> None:
+        FisherOBS.__post_init__(self)
+        Polish.__post_init__(self)
+
+
+def prune_fisher_obs_kl(data: Calibration, rho: float, options: FisherOBSKL) -> LayerOutcome:
+    """`prune_fisher_obs`, then `polish`, then `swap_rounds` exchanges, each polished."""
     ridge = _split_calibration(data, rho, options) if options.ridge is None else options.ridge
-    pair = prune_fisher_obs(data, rho, options.start)
+    pair = prune_fisher_obs(data, rho, options)
     if ridge == math.inf:
-        return pair, ridge
+        return pair.outcome(ridge=ridge)
     stage = _Stage(data, pair, replace(options, ridge=ridge))
     weights = stage.descend([pair.Q, pair.K])
     for _ in range(options.swap_rounds):
         weights = stage.descend(stage.swap(weights))
-    return PrunedPair(weights[0], weights[1], pair.G_Q, pair.G_K, pair.damping, pair.errors), ridge
+    return replace(pair, Q=weights[0], K=weights[1]).outcome(ridge=ridge)
 
 
 def _split_calibration(data: Calibration, rho: float, options: FisherOBSKL) -> float:
@@ -75,7 +83,7 @@ def _split_calibration(data: Calibration, rho: float, options: FisherOBSKL) -> f
     if data.k == 1:
         return _WITHOUT_SPLIT
     fitted, other = Calibration(data.layer, data.X[::2]), data.X[1::2]
-    pair = prune_fisher_obs(fitted, rho, options.start)
+    pair = prune_fisher_obs(fitted, rho, options)
 
     def error(found: PrunedPair) -> float:
         pruned = data.layer.with_weights(join_heads(found.Q.weight), join_heads(found.K.weight))
@@ -98,7 +106,7 @@ def polish(data: Calibration, pair: PrunedPair, options: FisherOBSKL) -> PrunedP
     metric put them.
     """
     Q, K = _Stage(data, pair, options).descend([pair.Q, pair.K])
-    return PrunedPair(Q, K, pair.G_Q, pair.G_K, pair.damping, pair.errors)
+    return replace(pair, Q=Q, K=K)
 
 
 class _Stage:

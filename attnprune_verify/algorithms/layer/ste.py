@@ -5,9 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
-from attnprune_verify.algorithms.layer.calibration import Calibration
+from attnprune_verify.algorithms.layer.calibration import Calibration, LayerOutcome, by_masks
 from attnprune_verify.algorithms.layer.divergence import Divergence
 from attnprune_verify.algorithms.layer.fisher import fisher_diagonal
 from attnprune_verify.algorithms.layer.heads import keep_largest
@@ -39,7 +38,7 @@ class STE:
         as_positive("step_size", self.step_size)
 
 
-def learn_masks(data: Calibration, rho: float, options: STE) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
+def learn_masks(data: Calibration, rho: float, options: STE) -> LayerOutcome:
     """The masks after `steps` steps; the kept weights do not change.
 
     Scores start at log(w^2 h) of the Fisher diagonal. Each step masks all but the best scores of every head, takes the
@@ -62,7 +61,7 @@ def learn_masks(data: Calibration, rho: float, options: STE) -> tuple[NDArray[np
             spread = np.sqrt(second[i] / (1 - _DECAY_SECOND ** (step + 1)))
             # Adam's epsilon is relative: the KL has no natural scale, and a layer may be saturated.
             scores[i] = scores[i] - rate * mean / (spread + _EPS * (spread.max() or 1.0))
-    return keep_largest(scores[0], rho), keep_largest(scores[1], rho)
+    return by_masks(data, (keep_largest(scores[0], rho), keep_largest(scores[1], rho)))
 
 
 def _log_saliency(W: Array, h: Array) -> Array:

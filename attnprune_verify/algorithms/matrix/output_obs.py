@@ -35,6 +35,7 @@ __all__ = [
     "from_blocks",
     "in_blocks",
     "prune_output_obs",
+    "prune_output_only",
     "usable_metric",
     "used_metrics",
 ]
@@ -119,6 +120,15 @@ def prune_output_obs(
             pruned = refit(pruned, target, H, G, options.refit_steps)
         pruned = exchange(pruned, target, H, G, budget, _SWEEPS)
     return _joined(pruned, weight)
+
+
+def prune_output_only(
+    weight: AnyArray, inputs: Moments, outputs: Moments | None, budget: Budget, options: OutputOBS
+) -> PrunedMatrix:
+    """Prune in the outputs' metric alone: all inputs count the same."""
+    size = inputs.H.shape[0]
+    flat = inputs._replace(H=eye_like(size, inputs.H) * xp_of(inputs.H).linalg.trace(inputs.H) / size)
+    return prune_output_obs(weight, flat, outputs, budget, options)
 
 
 def used_metrics(inputs: Moments, outputs: Moments | None, options: OutputOBS) -> tuple[AnyArray, AnyArray | None]:

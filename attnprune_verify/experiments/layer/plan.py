@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from attnprune_verify.algorithms.layer.prune import check_options
+from attnprune_verify.algorithms.methods import layer_options
 from attnprune_verify.errors import InvalidInstance
 from attnprune_verify.experiments.documents import default_texts
 from attnprune_verify.files import parse
@@ -155,5 +155,5 @@ def parse_method(text: str) -> tuple[str, dict[str, Any]]:
             options[key] = parse(value)
         except ValueError:
             options[key] = value
-    check_options(name, options)
+    layer_options(name, options)
     return name, options
