@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import re
 
-from attnprune_verify.claims.letters import COMMON, letters_of
-from attnprune_verify.claims.notation import Node, Unreadable, clauses
+from attnprune_verify.claims.letters import names_of
+from attnprune_verify.claims.notation import Clause, Node, Unreadable, clauses
 
 __all__ = ["in_latex"]
 
@@ -26,17 +26,21 @@ def in_latex(formula: str, claim_id: str = "") -> str | None:
     >>> in_latex("||p||_F <= 3 sqrt(n)")
     '\\lVert p \\rVert_F \\le 3 \\, \\sqrt{n}'
     """
-    names = [name for name in (*COMMON, *letters_of(claim_id)) if not name.isalpha() and not name.startswith("range")]
     try:
-        found = clauses(formula, [name for name in names if name != "||"])
+        found = clauses(formula, names_of(claim_id))
     except Unreadable:
         return None
     texts = []
     for clause in found:
-        sides = [_tex(side) for side in clause.sides]
-        text = sides[0] + "".join(f" {_RELATIONS[r]} {s}" for r, s in zip(clause.relations, sides[1:], strict=True))
+        text = _chain(clause)
         texts.append(rf"\text{{if }} {text}" if clause.condition else text)
+        texts += [rf"\text{{ wherever }} {_chain(one)}" for one in clause.own]
     return r", \quad ".join(texts)
+
+
+def _chain(clause: Clause) -> str:
+    sides = [_tex(side) for side in clause.sides]
+    return sides[0] + "".join(f" {_RELATIONS[r]} {s}" for r, s in zip(clause.relations, sides[1:], strict=True))
 
 
 def _tex(node: Node, within: int = 0) -> str:
@@ -94,7 +98,7 @@ def _fenced(node: Node) -> str:
 def _letter(name: str) -> str:
     if match := re.fullmatch(r"(max|min)\|(\|?)(.*?)\|?\|", name):
         return rf"\{match[1]} \lvert {match[3]} \rvert"
-    if "||" in name or "{" in name or re.search(r"\(\w+_", name):
+    if any(sign in name for sign in ("||", "{", "<")) or re.search(r"\(\w+_", name):
         return _phrase(name)
     if " " in name or "/" in name:
         first, _, rest = name.partition(" ")
@@ -103,6 +107,8 @@ def _letter(name: str) -> str:
     arguments = base[base.index("(") :] if "(" in base else ""
     base = base.removesuffix(arguments)
     plain = base.rstrip("'")
+    if base.endswith("~"):
+        return rf"\tilde{{{base[:-1]}}}"
     word = f"\\{base}" if base in _WORDS else base if len(plain) == 1 else rf"\mathrm{{{base}}}"
     drawn = _LETTERS.get(base, word)
     return f"{drawn}{arguments}" + (f"_{{{index}}}" if index else "")
@@ -110,11 +116,12 @@ def _letter(name: str) -> str:
 
 _SPELLED = {
     r"\|\|(.+?)\|\|": r"\\lVert \1 \\rVert ",
-    r"\b(min|sum)_": r"\\\1_",
+    r"\b(min|max|sum)_": r"\\\1_",
     r"\bgrad ": r"\\nabla ",
     r"L_attn": r"L_{\\mathrm{attn}}",
     r"\blam\b": r"\\lambda ",
     r"(?<![a-z])(eta|mu)(?![a-z])": r"\\\1 ",
+    r"<(.+), (.+)>": r"\\langle \1, \2 \\rangle ",
     r"<": r"\\lt ",
 }
 """Replacements inside a letter that is a whole expression, such as ``min_{t<T} ||grad L(M_t)||``."""

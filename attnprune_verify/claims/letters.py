@@ -13,10 +13,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from attnprune_verify.claims.derived_letters import DERIVED, EVERY_PLACE
+from attnprune_verify.claims.noted_letters import NOTED
 from attnprune_verify.claims.quantities import Quantities
 from attnprune_verify.claims.walked_letters import WALKED, along_gradient, directional_step, step
 
-__all__ = ["COMMON", "OF_CLAIM", "Letters", "letters_of"]
+__all__ = ["COMMON", "OF_CLAIM", "Letters", "letters_of", "names_of"]
 
 Meaning = Callable[[Quantities], Any]
 """What a letter stands for at a case: a number or an array."""
@@ -36,16 +38,6 @@ def _slopes(q: Quantities, of: Meaning) -> Any:
     """The derivative in every entry of M, by automatic differentiation; of a number in the shape of M."""
     found = [np.asarray(q.directional(q.unit(a, b), of)) for a in range(q.d) for b in range(q.d)]
     return np.stack([one.ravel() for one in found]) if found[0].ndim else np.reshape(found, (q.d, q.d))
-
-
-def _derivative(of: Meaning) -> Meaning:
-    """The derivative of every entry in every entry of M, whose two indices come last."""
-
-    def table(q: Quantities) -> Any:
-        found = [[np.asarray(q.directional(q.unit(a, b), of)) for b in range(q.d)] for a in range(q.d)]
-        return np.moveaxis(np.asarray(found, dtype=float), (0, 1), (-2, -1))
-
-    return table
 
 
 COMMON: Letters = {
@@ -199,15 +191,6 @@ _STOCHASTIC: Letters = {
     "B 1": lambda q: q.case["B"].sum(axis=1),
 }
 """B 1 is summed in fractions: floats would not be 0."""
-_EVERY_PLACE: Letters = {"range j": lambda q: range(q.n), "range k": lambda q: range(q.n)}
-_MOVES: Letters = {
-    **_EVERY_PLACE,
-    "d(X (M o W) X^T)_ij/dM_ab": _derivative(lambda m: m.logits),
-    "du(M)_ij/dM_ab": _derivative(lambda m: m.ut),
-    "dalpha(M)_i/dM_ab": _derivative(lambda m: m.alphat),
-    "df(M)_ij/dM_ab": _derivative(lambda m: m.F),
-    "dc(M)_ij/dM_ab": _derivative(lambda m: m.c),
-}
 _ROW: Letters = {"s": _softmax, "f": lambda q: q.softmax(q.t)}
 
 OF_CLAIM: Mapping[str, Letters] = {
@@ -225,9 +208,6 @@ OF_CLAIM: Mapping[str, Letters] = {
          "fix:lower_bound_p_row"),
         _STOCHASTIC,
     ),
-    **dict.fromkeys(
-        ("lem:grad_one_row_mat", "lem:grad_exp_func", "lem:grad_sum", "lem:grad_soft_prob", "lem:grad_one_unit"), _MOVES
-    ),
     "fac:indexing": {"range i": lambda q: range(len(q.U)), "range j": lambda q: range(q.V.shape[1])},
     "fac:combine": {"range j": lambda q: range(len(q.u))},
     "fac:norm_bound": {"u": lambda q: q.case["u"]},
@@ -235,10 +215,11 @@ OF_CLAIM: Mapping[str, Letters] = {
     "eq:lip_diag_1": _SPECTRAL,
     "eq:lip_diag_2": _SPECTRAL,
     "eq:lip_l_1": {"f": lambda q: q.F},
-    "rem:practical": _EVERY_PLACE,
-    "exp:any_attention_mask": _EVERY_PLACE,
-    "new:causal_floor": _EVERY_PLACE,
-    "new:no_common_floor": _EVERY_PLACE,
+    "rem:practical": EVERY_PLACE,
+    "exp:any_attention_mask": EVERY_PLACE,
+    "new:causal_floor": EVERY_PLACE,
+    "new:no_common_floor": EVERY_PLACE,
+    "exp:batch_regulariser": {"lam": lambda q: q.case["strength"]},
     "exp:divergent_step": _TOKENS,
     "exp:lam_in_unit_interval": _TOKENS,
     "exp:reported_delta": _TOKENS,
@@ -312,4 +293,10 @@ OF_CLAIM: Mapping[str, Letters] = {
 
 def letters_of(claim_id: str) -> Letters:
     """Return the letters of one claim."""
-    return OF_CLAIM.get(claim_id, {})
+    return {**OF_CLAIM.get(claim_id, {}), **DERIVED.get(claim_id, {})}
+
+
+def names_of(claim_id: str) -> list[str]:
+    """Return the letters that the reader of a claim's formula must be given: those that are no word."""
+    given = (*COMMON, *letters_of(claim_id), *NOTED.get(claim_id, ()))
+    return [name for name in given if not name.isalpha() and name != "||" and not name.startswith("range ")]

@@ -4,6 +4,10 @@ A space is a product, ``o`` the product entry by entry, ``^T`` a transpose, ``||
 product, ``sum_i`` a sum over an index, ``x_i`` an entry. A text holds relations, definitions and conditions::
 
     ||p||_F <= 3 sqrt(n)             if lam > 0             with mu = 2 (min|W| beta delta)^2
+
+A condition after ``if`` is one of all relations, one after ``wherever`` of the relation before it alone::
+
+    f(M)_ij = 0 wherever (M_c)_ij = 0
 """
 
 from __future__ import annotations
@@ -15,16 +19,17 @@ from typing import NamedTuple
 __all__ = ["Clause", "Node", "Unreadable", "clauses"]
 
 RELATIONS = ("<=", ">=", "=", "<", ">")
-FUNCTIONS = ("sqrt", "exp", "log", "W0", "diag", "tr", "rank", "floor", "det", "lambda_min", "lambda_max")
+FUNCTIONS = ("sqrt", "exp", "log", "W0", "diag", "tr", "rank", "floor", "ceil", "det", "lambda_min", "lambda_max")
 SEVERAL = ("min", "max")
-REDUCTIONS = ("sum", "min", "max")
+REDUCTIONS = ("sum", "prod", "min", "max")
 _CONDITIONS = ("if", "for", "when", "with", "where", "at", "over")
-_BETWEEN = (",", ";", "and", "implies", "that is", "so that", *_CONDITIONS)
+_OWN = "wherever"
+_BETWEEN = (",", ";", "and", "implies", "that is", "so that", _OWN, *_CONDITIONS)
 _TOKEN = re.compile(
     r"\s*(?:(?P<word>that is|so that)(?![\w'])"
     r"|(?P<function>(?:" + "|".join(FUNCTIONS) + r")(?![\w']))"
-    r"|(?P<letter>(?:max|min)\|\|?\w+\|?\||(?:grad|Hess|Pi|vec) [A-Z]\w*(?:\([^()]*\))?|C_[+-]|kappa_[+T]"
-    r"|[a-zA-Z]\w*'*(?:\([A-Z]'?\))?(?:_\w+)?)"
+    r"|(?P<letter>(?:max|min)\|\|?\w+\|?\||(?:grad|Hess|Pi|vec) (?:[A-Z]\w*(?:\([^()]*\))?|f\(w\))|C_[+-]|kappa_[+T]"
+    r"|[a-zA-Z]\w*'*~?(?:\([A-Z]'?\)|(?<=[fg])\([a-z]\))?(?:_\w+)?)"
     r"|(?P<number>\d+(?:\.\d+)?(?:e-?\d+)?)"
     r"|(?P<sign>\|\|(?:_F|_2)?|<=|>=|\^T|_[a-z]+|[-+/^(){}\[\]<>=,;|]))"
 )
@@ -43,11 +48,12 @@ class Node(NamedTuple):
 
 
 class Clause(NamedTuple):
-    """A chain of relations, ``left <= middle <= right``, and whether it is a condition of the others."""
+    """A chain of relations, ``left <= middle <= right``, whether it is a condition of the others, and its own ones."""
 
     sides: tuple[Node, ...]
     relations: tuple[str, ...]
     condition: bool
+    own: tuple[Clause, ...] = ()
 
 
 def clauses(text: str, letters: Iterable[str] = ()) -> list[Clause]:
@@ -95,6 +101,8 @@ class _Reader:
         condition = False
         while self.next:
             found.append(self.clause(condition))
+            if self.next == _OWN:
+                found[-1] = found[-1]._replace(own=tuple(self.own()))
             before = self.next
             while self.next in _BETWEEN:
                 word = self.take()
@@ -105,12 +113,18 @@ class _Reader:
                 raise Unreadable(f"{self.rest!r} in {self.text!r}")
         return found
 
+    def own(self) -> Iterator[Clause]:
+        """Yield the conditions of one relation alone: ``wherever n > d and lam > 0``."""
+        while self.next in (_OWN, "and"):
+            self.place += 1
+            yield self.clause(True)
+
     def clause(self, condition: bool) -> Clause:
         sides, relations = [self.sum()], []
         while self.next in RELATIONS and self.kind != "open":
             relations.append(self.take())
             sides.append(self.sum())
-        if self.next == "for" and self.rest.startswith(("for all", "for every")):
+        if self.next == "for" and self.rest.startswith(("for all", "for every", "for some")):
             while self.next and self.next not in (",", ";"):  # that is what a relation means
                 self.place += 1
         if self.next and self.next not in _BETWEEN:

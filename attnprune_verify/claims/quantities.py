@@ -11,7 +11,8 @@ three. Every quantity is computed once, on demand::
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -29,6 +30,8 @@ class Quantities:
 
     home: Quantities | None = None
     """The object that this one was made from by `at`: what does not depend on M is computed there."""
+    noted: Mapping[str, Any] = MappingProxyType({})
+    """What letters of the printed formula stand for here, as the margin computed them."""
 
     def __init__(self, case: Case, arithmetic: Arithmetic = FLOAT) -> None:
         self.case = case
@@ -44,6 +47,10 @@ class Quantities:
         lifted = value if isinstance(value, (str, int, bool, type(None))) else self.arithmetic.lift(value)
         self.__dict__[name] = lifted
         return lifted
+
+    def note(self, letters: Mapping[str, Any]) -> None:
+        """Note what letters of the printed formula stand for, beside the relation that is computed from the same."""
+        self.__dict__["noted"] = {**self.noted, **letters}
 
     def number(self, value: Any) -> Any:
         """A constant in this arithmetic."""

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import math
+import operator
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import reduce
 from itertools import pairwise, product
 from typing import Any, NamedTuple
 
@@ -49,6 +51,8 @@ class Scope:
             return value(self.definitions[name], self)
         if name in self.letters:
             return self.letters[name](self.q)
+        if name in self.q.noted:
+            return self.q.noted[name]
         if name in self.q.case and not isinstance(self.q.case[name], str):
             return self.q.case[name]
         return COMMON[name](self.q) if name in COMMON else None
@@ -106,14 +110,17 @@ def value(node: Node, scope: Scope) -> Any:
 
 
 def _over(node: Node, scope: Scope) -> Any:
-    """A sum, minimum or maximum over indices."""
+    """A sum, product, minimum or maximum over indices."""
     name, _, index = node.text.partition("_")
     found = [value(node.parts[0], scope) for _ in _places(scope, index)]
-    return sum(found) if name == "sum" else _OPERATIONS[name](*found)
+    return sum(found) if name == "sum" else _shaped(_OPERATIONS[name](*found))
 
 
 def _times(a: Any, b: Any) -> Any:
-    return a * b if isinstance(a, float) or isinstance(b, float) else a @ b
+    """A product; of two columns, such as one number for each t, entry by entry."""
+    if isinstance(a, float) or isinstance(b, float) or a.shape == b.shape == (len(a), 1):
+        return a * b
+    return a @ b
 
 
 def _power(base: Any, exponent: float) -> Any:
@@ -136,6 +143,7 @@ _OPERATIONS: dict[str, Callable[..., Any]] = {
     "divide": lambda a, b: a / b,
     "hadamard": lambda a, b: a * b,
     "power": _power,
+    "prod": lambda *several: reduce(_times, several),
     "transpose": lambda a: a if isinstance(a, float) else a.T,
     "absolute": lambda a: np.abs(a),
     "inner": lambda a, b: float(np.sum(a * b)),
@@ -143,7 +151,7 @@ _OPERATIONS: dict[str, Callable[..., Any]] = {
     "max": lambda *several: max(several),
 }
 _FUNCTIONS: dict[str, Callable[[Any], Any]] = {
-    "sqrt": math.sqrt,
+    "sqrt": lambda a: math.sqrt(a) if a >= 0 else math.nan,
     "exp": np.exp,
     "log": math.log,
     "W0": FLOAT.lambertw,
@@ -151,6 +159,7 @@ _FUNCTIONS: dict[str, Callable[[Any], Any]] = {
     "tr": lambda a: a if isinstance(a, float) else np.trace(a),
     "rank": lambda a: float(np.linalg.matrix_rank(a)),
     "floor": math.floor,
+    "ceil": math.ceil,
     "det": np.linalg.det,
     "lambda_min": lambda a: a if isinstance(a, float) else np.linalg.eigvalsh((a + a.T) / 2)[0],
     "lambda_max": lambda a: a if isinstance(a, float) else np.linalg.eigvalsh((a + a.T) / 2)[-1],
@@ -158,21 +167,33 @@ _FUNCTIONS: dict[str, Callable[[Any], Any]] = {
 
 
 class Link(NamedTuple):
-    """One printed relation: ``small <= large``, ``small < large`` or ``small = large``."""
+    """One printed relation: ``small <= large``, ``small < large`` or ``small = large``, and where it is meant."""
 
     small: Node
     large: Node
     relation: str
+    own: tuple[Link, ...] = ()
 
     def values(self, scope: Scope) -> list[tuple[float, float]]:
         """Return both sides at a case; one pair for each value of an index that nothing binds, or entry of an array."""
-        free = sorted({letter for node in (self.small, self.large) for letter in _free(node, frozenset())})
+        nodes = [side for link in (self, *self.own) for side in (link.small, link.large)]
+        free = sorted({letter for node in nodes for letter in _free(node, frozenset())})
         found = []
-        scope.features = frozenset(_features(self.small)) | frozenset(_features(self.large))
+        scope.features = frozenset(letter for node in nodes for letter in _features(node))
         for _ in _places(scope, free):
+            if not all(one.holds(scope) for one in self.own):
+                continue
             both = np.broadcast_arrays(value(self.small, scope), value(self.large, scope))
             found += list(zip(*(side.ravel().tolist() for side in both), strict=True))
         return found
+
+    def holds(self, scope: Scope) -> bool:
+        """Return whether the relation holds exactly, at the places that the indices are set to."""
+        both = np.broadcast_arrays(value(self.small, scope), value(self.large, scope))
+        return bool(np.all(_RELATIONS[self.relation](*both)))
+
+
+_RELATIONS: dict[str, Callable[[Any, Any], Any]] = {"<": operator.lt, "<=": operator.le, "=": operator.eq}
 
 
 def _places(scope: Scope, letters: Sequence[str]) -> Iterator[None]:
@@ -202,11 +223,15 @@ def _free(node: Node, bound: frozenset[str]) -> Iterator[str]:
 
 def _index(name: str) -> str:
     """Return the index of a letter; of a derivative, ``df_ij/dM_ab``, both."""
-    return "".join(re.findall(r"_([a-z]+)", name)) if "/dM_" in name else name.rpartition("_")[2] if "_" in name else ""
+    if "/dM_" not in name:
+        return name.rpartition("_")[2] if "_" in name else ""
+    while (bare := re.sub(r"\([^()]*\)", "", name)) != name:
+        name = bare
+    return "".join(re.findall(r"_([ijkab]+)(?![a-z])", name))
 
 
 def _indexed(name: str) -> bool:
-    return name not in COMMON and " " not in name
+    return "/dM_" in name or (name not in COMMON and " " not in name)
 
 
 def _features(node: Node) -> Iterator[str]:
@@ -233,7 +258,8 @@ class Printed(NamedTuple):
         known = {*known}
         for clause in clauses(text, more):
             first = clause.sides[0]
-            if clause.relations == ("=",) and first.kind == "letter" and first.text not in known:
+            new = first.kind == "letter" and not known & {first.text, first.text.rpartition("_")[0]}
+            if clause.relations == ("=",) and new:
                 definitions[first.text] = clause.sides[1]
             else:
                 (conditions if clause.condition else links).extend(_links(clause))
@@ -244,8 +270,9 @@ def _links(clause: Clause) -> Iterator[Link]:
     for relation, (left, right) in zip(clause.relations, pairwise(clause.sides), strict=True):
         small, large = (right, left) if relation in (">=", ">") else (left, right)
         kind = relation.replace(">", "<")
-        for a, b in product(_each(small, "max"), _each(large, "min")):
-            yield Link(a, b, kind)
+        one_of = [(small, large)] if relation == "=" else product(_each(small, "max"), _each(large, "min"))
+        for a, b in one_of:
+            yield Link(a, b, kind, tuple(link for one in clause.own for link in _links(one)))
 
 
 def _each(node: Node, kind: str) -> Iterator[Node]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 import operator
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from itertools import chain, islice
 from typing import Any
 
@@ -16,8 +16,8 @@ import numpy as np
 
 from attnprune_verify.claims.case import Case
 from attnprune_verify.claims.core import Claim, relations
-from attnprune_verify.claims.letters import COMMON, Letters, letters_of
-from attnprune_verify.claims.notation import Unreadable
+from attnprune_verify.claims.letters import COMMON, Letters, letters_of, names_of
+from attnprune_verify.claims.notation import Node, Unreadable
 from attnprune_verify.claims.quantities import Quantities
 from attnprune_verify.claims.readback import Link, Printed, Scope
 from attnprune_verify.claims.relation import kind_of
@@ -27,13 +27,16 @@ CLOSE = 1e-7  # chosen: sides are computed in float64 along two ways, derivative
 _CASES = 16  # chosen: cases of the supply that are compared, those that attain a bound beside them
 _FEW = 4  # chosen: of claims that differentiate in each entry of M
 _SEVERAL = 4  # chosen: so many relations may share the name of a part
-_OF_TOKENS = {"c", "f", "p"}  # letters that a formula without tokens may define
+_OF_TOKENS = {"alpha", "c", "f", "p", "K", "R"}  # letters that a formula without tokens may define
 _ROUNDING = 1e-6  # chosen: above what an identity may lose, below every quantity that is bounded
 
-_AS_LONG = 0.95  # chosen: the longest steps of the checks are 1.95/L where 2/L is printed
+_AS_LONG = 0.949  # chosen: the longest steps of the checks are 1.9/L where 2/L is printed
 
 Pair = tuple[float, float]
 Sides = list[list[list[Pair]]]
+_RELATIONS = {"<": operator.lt, "<=": operator.le, "=": operator.eq}
+_LEAST = Node("letter", text="R")  # stands for the least number that the condition allows
+_NEVER_EQUAL = {"new:convex_near_dense-any"}  # no case is known where ||c|| is the radius exactly
 Form = Callable[[Pair, Pair], bool]
 
 
@@ -56,7 +59,10 @@ def _scaled(one: Pair, other: Pair) -> bool:
 
 def _moved(one: Pair, other: Pair) -> bool:
     """Both sides plus one number, or with the sides and signs exchanged."""
-    return _near(one[1] - one[0], other[1] - other[0], 1e-3 * max(map(abs, (*one, *other))))
+    gap, wanted, scale = one[1] - one[0], other[1] - other[0], max(map(abs, other))
+    if abs(wanted) > _ROUNDING * scale and abs(gap - wanted) > 1e-3 * abs(wanted):
+        return False  # nothing beside a printed side, but not beside what is computed
+    return _near(gap, wanted, 1e-3 * max(scale, *map(abs, one)))
 
 
 def _squared(one: Pair, other: Pair) -> bool:
@@ -78,37 +84,26 @@ def cases(claim: Claim) -> list[Case]:
     return [claim.supply.complete(case, rng) for case in found]
 
 
-def printed(claim: Claim, known: list[Case]) -> Printed:
-    """Return the relations of the claim's formula."""
-    letters = letters_of(claim.id)
+def printed(claim: Claim, known: list[Case], noted: Iterable[str] = ()) -> Printed:
+    """Return the relations of the claim's formula; `noted` are the letters that the margin computes."""
     common = COMMON.keys() if "X" in known[0] else COMMON.keys() - _OF_TOKENS
-    names = {*common, *letters, *chain.from_iterable(case.values for case in known)}
-    return Printed.of(
-        claim.formula,
-        names,
-        _long_names(letters),
-    )
-
-
-def _long_names(letters: Letters) -> list[str]:
-    """Return the letters that the reader must be given: those that are no word."""
-    given = [name for name in (*COMMON, *letters) if not name.isalpha()]
-    return [name for name in given if name != "||" and not name.startswith("range ")]
+    names = {*common, *letters_of(claim.id), *noted, *chain.from_iterable(case.values for case in known)}
+    return Printed.of(claim.formula, names, names_of(claim.id))
 
 
 def differences(claim: Claim) -> list[str]:
     """Return what the formula and the computation do not have in common; raise `Unreadable` where it cannot be read."""
     known = cases(claim)[: _FEW if "/dM_" in claim.formula else None]
-    text = printed(claim, known)
+    evaluated = list(_evaluated(claim, known))
+    text = printed(claim, known, {name for q, _ in evaluated for name in q.noted})
     links: list[list[list[Pair]]] = [[] for _ in text.links]
     parts: dict[tuple[str, str], list[list[Pair]]] = {}
-    unmet: set[int] = set()
-    near: set[int] = set()
+    conditions: list[list[Pair]] = [[] for _ in text.conditions]
     met = 0
-    for met, (q, found) in enumerate(_evaluated(claim, known), 1):
+    for met, (q, found) in enumerate(evaluated, 1):
         scope = Scope(q, letters_of(claim.id), text.definitions)
-        unmet |= {index for index, one in enumerate(text.conditions) if not _holds(one, scope)}
-        near |= {index for index, one in enumerate(text.conditions) if not _of_a_step(one) or _tight(one, scope)}
+        for one, pairs in zip(text.conditions, conditions, strict=True):
+            pairs += one.values(scope)
         for one, values in zip(text.links, links, strict=True):
             values.append(one.values(scope))
         for relation in found:
@@ -120,9 +115,68 @@ def differences(claim: Claim) -> list[str]:
         raise Unreadable("no case meets the hypotheses")
     for side in parts.values():
         side += [[] for _ in range(met - len(side))]
-    far = {*range(len(text.conditions))} - near
-    unlike = [f"condition {index} fails" for index in sorted(unmet)]
-    return [*_compared(text, links, parts), *unlike, *(f"no step comes near condition {index}" for index in far)]
+    for index, pairs in _at_edges(claim, text, known):
+        conditions[index] += pairs
+    judged = (
+        _of_a_condition(one, pairs, claim.test_id in _NEVER_EQUAL)
+        for one, pairs in zip(text.conditions, conditions, strict=True)
+    )
+    unlike = [f"condition {index}: {word}" for index, word in enumerate(judged) if word]
+    unlike += _own_conditions(claim, evaluated, text)
+    return [*_compared(text, links, parts), *unlike]
+
+
+def _at_edges(claim: Claim, text: Printed, known: list[Case]) -> Iterator[tuple[int, list[Pair]]]:
+    """Yield the conditions' sides at cases about the edges of hypotheses, where these hold; of steps there are none."""
+    chosen = [(index, one) for index, one in enumerate(text.conditions) if not _of_a_step(one)]
+    if not chosen or not claim.hypotheses:
+        return
+    for case in chain.from_iterable(around(case) for case in known[:_FEW] if "M" in case):
+        with np.errstate(all="ignore"):
+            q = Quantities(case, FLOAT)
+            if ("X" not in case or q.n > 1) and all(one.holds(q) for one in claim.hypotheses):
+                scope = Scope(q, letters_of(claim.id), text.definitions)
+                yield from ((index, one.values(scope)) for index, one in chosen if _of_the_case(one, scope))
+
+
+def _own_conditions(claim: Claim, evaluated: list[tuple[Quantities, Any]], text: Printed) -> Iterator[str]:
+    """Yield conditions of one relation with ``<=`` that are never met with equality, or always."""
+    letters = letters_of(claim.id)
+    for number, link in enumerate(text.links):
+        for place, one in enumerate(link.own):
+            for other, word in (("<", "never met with equality"), ("=", "an equation")) if one.relation == "<=" else ():
+                changed = link._replace(own=(*link.own[:place], one._replace(relation=other), *link.own[place + 1 :]))
+                scopes = [Scope(q, letters, text.definitions) for q, _ in evaluated]
+                if all(len(link.values(scope)) == len(changed.values(scope)) for scope in scopes):
+                    yield f"condition {place} of relation {number} is {word}"
+
+
+def _of_the_case(link: Link, scope: Scope) -> bool:
+    """Return whether a condition is one of the case, so that it can be read without what the margin notes."""
+    try:
+        link.values(scope)
+    except (Unreadable, AttributeError, ArithmeticError):
+        return False
+    return not _of_a_step(link)
+
+
+def _of_a_condition(link: Link, pairs: list[Pair], never_equal: bool = False) -> str:
+    """Return what is wrong with a condition as the cases meet it: that it fails, or is not as sharp as it is printed.
+
+    ``<=`` is printed where some case meets it with equality and not all do, ``<`` where none does, and each bound is
+    approached.
+    """
+    relation = _RELATIONS[link.relation]
+    if not all(relation(a, b) or (link.relation != "<" and _close(a, b)) for a, b in pairs):
+        return "fails"
+    met = [abs(a - b) <= _ROUNDING * max(abs(a), abs(b)) for a, b in pairs]
+    if link.relation != "=" and all(met) and link.large != _LEAST:
+        return "is an equation in each case"
+    if any(met) != (link.relation != "<") and not never_equal:
+        return "is met with equality" if any(met) else "is never met with equality"
+    sizes = [(a, b) for a, b in pairs if a and b]  # of a bound that is 0, the edges of hypotheses are compared instead
+    near = any(min(a, b) > 0 and a >= _AS_LONG * b or max(a, b) < 0 and b <= a * _AS_LONG for a, b in sizes)
+    return "" if near or not sizes else "is approached by no case"
 
 
 def unlike_hypotheses(claim: Claim) -> list[str]:
@@ -142,7 +196,8 @@ def unlike_hypotheses(claim: Claim) -> list[str]:
             if "X" in case and q.n < 2:
                 continue
             scope = Scope(q, letters_of(claim.id), text.definitions)
-            if all(one.holds(q) for one in asked) != all(_holds(one, scope, exactly=True) for one in text.conditions):
+            given = [one for one in text.conditions if _of_the_case(one, scope)]
+            if all(one.holds(q) for one in asked) != all(_holds(one, scope, exactly=True) for one in given):
                 found.append(case.origin)
     return found
 
@@ -167,7 +222,7 @@ def around(case: Case) -> Iterator[Case]:
 def holds_as_printed(condition: str, claim: Claim, q: Quantities, letters: Letters) -> bool:
     """Return whether a condition of the notation, ``beta > 0 and n >= 2``, is met at a case, exactly."""
     known = {**letters_of(claim.id), **letters}
-    text = Printed.of(condition, {*COMMON, *known, *q.case.values}, _long_names(known))
+    text = Printed.of(condition, {*COMMON, *known, *q.case.values}, [*names_of(claim.id), *letters])
     scope = Scope(q, known, text.definitions)
     return all(_holds(one, scope, exactly=True) for one in text.links)
 
@@ -188,17 +243,13 @@ def _pairs(relation: Any) -> Iterator[Pair]:
 
 def _holds(link: Link, scope: Scope, exactly: bool = False) -> bool:
     """Return whether a condition is met, up to rounding or exactly."""
-    relation = {"<": operator.lt, "<=": operator.le, "=": operator.eq}[link.relation]
+    relation = _RELATIONS[link.relation]
     return all(relation(a, b) or (not exactly and link.relation != "<" and _close(a, b)) for a, b in link.values(scope))
 
 
 def _of_a_step(link: Link) -> bool:
     """Return whether a condition bounds the step of a descent, which the check then takes as long."""
     return link.small.kind == "letter" and link.small.text == "eta"
-
-
-def _tight(link: Link, scope: Scope) -> bool:
-    return all(a >= _AS_LONG * b for a, b in link.values(scope))
 
 
 def _close(a: float, b: float) -> bool:
@@ -208,8 +259,10 @@ def _close(a: float, b: float) -> bool:
 def _compared(text: Printed, links: Sides, parts: dict[tuple[str, str], list[list[Pair]]]) -> Iterator[str]:
     unmatched = {*parts}
     for number, (one, values) in enumerate(zip(text.links, links, strict=True)):
-        found = {key for key, pairs in parts.items() if key[1] == one.relation and _matches(values, pairs)}
-        several = {key for key, pairs in parts.items() if key[1] == one.relation and _among(values, pairs)}
+        found = {key for key, pairs in parts.items() if key[1] == one.relation and _printed_as(one, values, pairs)}
+        unequal = any(not _same((a, a), (a, b)) for pairs in values for a, b in pairs)
+        alike = [key for key in parts if key[1] == one.relation and unequal and not one.own]
+        several = {key for key in alike if _among(values, parts[key])}
         equal = one.relation == "=" and all(_same_numbers(pairs) for pairs in values)
         if not found and not several and not equal:
             yield f"relation {number} is computed nowhere"
@@ -240,7 +293,26 @@ def _same_numbers(pairs: list[Pair]) -> bool:
 
 def _deviation(relation: str, side: list[list[Pair]]) -> bool:
     """Whether the part bounds a deviation by the rounding of it, not a quantity by another."""
-    return relation == "<=" and all(0 <= a and b < _ROUNDING for pairs in side for a, b in pairs)
+    return all(0 <= a and b < _ROUNDING if relation == "<=" else a == b == 0 for pairs in side for a, b in pairs)
+
+
+def _printed_as(link: Link, values: list[list[Pair]], pairs: list[list[Pair]]) -> bool:
+    """Return whether a relation is that of a part: where it is meant only there, and an equation up to its scale."""
+    if link.own and any(len(one) != len(other) for one, other in zip(values, pairs, strict=True)):
+        return False
+    return _matches(values, pairs) or (link.relation == "=" and all(map(_equal_sides, values, pairs)))
+
+
+def _equal_sides(printed: list[Pair], computed: list[Pair]) -> bool:
+    """Return whether entries of both sides are equal but for what is nothing beside the largest."""
+    if not computed or len(printed) != len(computed):
+        return not computed
+    scale = max(max(abs(a), abs(b)) for a, b in computed)
+    return all(
+        _near(x, y, scale)
+        for one, other in zip(printed, computed, strict=True)
+        for x, y in zip(one, other, strict=True)
+    )
 
 
 def _matches(printed: list[list[Pair]], computed: list[list[Pair]]) -> bool:

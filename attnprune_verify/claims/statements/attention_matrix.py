@@ -54,7 +54,7 @@ def _dense_and_pruned(q: Quantities) -> list[Quantities]:
 def _exponential(q: Quantities, entry: Any) -> list[Relation]:
     found = []
     for at, name, values in zip(_dense_and_pruned(q), ("u(M)", "u"), (q.ut, q.u), strict=True):
-        table = np.array([[entry(at, i, j) for j in range(q.n)] for i in range(q.n)], dtype=object)
+        table = np.array([[entry(at, i, j) for j in range(q.n)] for i in range(q.n)])
         found.append(equal(values, q.exp(table), name))
     return found
 
@@ -75,14 +75,14 @@ def _sum(q: Quantities, masked: bool) -> list[Relation]:
 
 def _probabilities(q: Quantities, weights: Callable[[Quantities], Any]) -> list[Relation]:
     found = []
-    for at, M, carried in zip(_dense_and_pruned(q), (q.case["M"], 1.0), (q.F, q.f), strict=True):
+    for name, at, M, carried in zip(("f(M)", "f"), _dense_and_pruned(q), (q.case["M"], 1.0), (q.F, q.f), strict=True):
         literal = weights(at) / weights(at).sum(axis=1)[:, None]
         outside = literal[~q.allowed]
         found += [
             agree(q, literal, attention(q.case["X"], M * q.case["W"], q.case["mask"])),
-            equal(literal, carried),
-            equal(outside, q.number(np.zeros(outside.shape)), "zero where the mask forbids"),
-            _rows(literal, q),
+            equal(literal, carried, name),
+            equal(outside, q.number(np.zeros(outside.shape)), f"{name}, zero where the mask forbids"),
+            _rows(literal, q)._replace(part=f"{name}, rows sum to 1"),
         ]
     return found
 
@@ -94,7 +94,7 @@ CLAIMS: tuple[Claim, ...] = (
         title="Attention matrix",
         section="1 Introduction",
         reading=FULL,
-        formula="Softmax(X W X^T) = D^{-1} exp(X W X^T), D = diag(exp(X W X^T) 1)",
+        formula="Softmax(X W X^T) = D^{-1} exp(X W X^T), Softmax(X W X^T) 1 = 1, D = diag(exp(X W X^T) 1)",
         strength=Strength.IDENTITY,
         arithmetic="ball",
         margin=_dense,
@@ -129,7 +129,7 @@ CLAIMS: tuple[Claim, ...] = (
         title="Exponential function u",
         section="C Gradient Calculation",
         reading=LITERAL,
-        formula="u(M) = exp(X (M o W) X^T)",
+        formula="u(M) = exp(X (M o W) X^T), u = exp(X W X^T)",
         strength=Strength.IDENTITY,
         arithmetic="ball",
         margin=lambda q: _exponential(q, _logit),
@@ -156,7 +156,8 @@ CLAIMS: tuple[Claim, ...] = (
         title="Softmax probability function f",
         section="C Gradient Calculation",
         reading=ANY_MASK,
-        formula="f(M) = diag(alpha(M))^{-1} (u(M) o M_c)",
+        formula="f(M) = diag(alpha(M))^{-1} (u(M) o M_c), f(M) 1 = 1, f(M)_ij = 0 wherever (M_c)_ij = 0, f ="
+        " diag(alpha)^{-1} (u o M_c), f 1 = 1, f_ij = 0 wherever (M_c)_ij = 0",
         strength=Strength.IDENTITY,
         arithmetic="ball",
         margin=lambda q: _probabilities(q, lambda m: m.ut * q.number(q.allowed.astype(float))),

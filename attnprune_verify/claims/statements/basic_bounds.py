@@ -166,7 +166,7 @@ CLAIMS: tuple[Claim, ...] = (
         title="Bounded parameters",
         section=_SECTION,
         reading=LITERAL,
-        formula="R > 1, ||X||_F <= R, ||W||_F <= R, R = max(||X||_F, ||W||_F) or just above 1",
+        formula="1 <= R, ||X||_F <= R, ||W||_F <= R, R = max(1, ||X||_F, ||W||_F)",
         strength=Strength.UPPER,
         margin=lambda q: [at_most(q.norm(q.X), q.R), at_most(q.norm(q.W), q.R), at_most(q.number(1.0), q.R)],
         supply=_ANY,

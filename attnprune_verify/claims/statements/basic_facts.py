@@ -188,7 +188,7 @@ CLAIMS: tuple[Claim, ...] = (
         title="Products with diagonal matrices",
         section=_SECTION,
         reading=LITERAL,
-        formula="u o v = diag(u) v = diag(v) u; X_{*,j} = W_{*,j} u_j gives X = W diag(u)",
+        formula="u o v = diag(u) v = diag(v) u, W o (1 u^T) = W diag(u)",
         strength=Strength.IDENTITY,
         arithmetic="exact",
         margin=_combine,
@@ -236,7 +236,10 @@ CLAIMS: tuple[Claim, ...] = (
         title="Basic algebra",
         section=_SECTION,
         reading=LITERAL,
-        formula="e.g. diag(u) Z diag(v) = (u v^T) o Z, tr[X Y^T] = tr[Y^T X]",
+        formula="<u, v> = <v, u> = u^T v = <u o v, 1>, u o v = v o u = diag(u) v = diag(v) u, <u o v, w> = <u o w, v>"
+        " = <w o v, u>, u^T (v o w) = u^T diag(v) w, (X o Y)^T = X^T o Y^T, diag(u) Z diag(v) = (u v^T) o Z, X Y^T ="
+        " sum_j (X^T)_j ((Y^T)_j)^T, sum_k (u o (Z^T)_k) = u o (Z 1), ||X||_F^2 = tr(X X^T), tr(X Y^T) = tr(Y^T X),"
+        " ||diag(u)||_F^2 = ||u||^2, X o (e_i h_j^T) = X_ij e_i h_j^T, (X o Y)_ij = X_ij Y_ij",
         strength=Strength.IDENTITY,
         arithmetic="exact",
         margin=_algebra,

@@ -64,6 +64,8 @@ def _imported(q: Quantities, fraction: float = 1.0) -> Relation | tuple[Relation
             power = power * size
         best = power if best is None else q.smallest([best, power])
         w = w - a * w * moving(eta)
+    mu, start = q.number(2.0), {"T": T, "f(w_0)": value, "eta": eta}
+    q.note({**start, "min_{t<T} g(w_t)": best, "eps": eps, "mu": mu, "xi": q.number(0.0), "alpha": alpha})
     return at_most(best, eps)
 
 
@@ -243,8 +245,11 @@ def _out_of_the_box() -> Iterator[Case]:
 
 def _leaves(q: Quantities, level: float = 0.0) -> list[Relation]:
     """These steps suffice; balls widen too much for many more at this precision."""
-    points = list(descend(q, step_below(q, 0.99), _LEAVING))
+    eta = step_below(q, 0.99)
+    points = list(descend(q, eta, _LEAVING))
     least = q.smallest([q.smallest(point.M) for point in points])
+    q.note({f"min_{{t<{len(points)}}} min_ij (M_t)_ij": least, "M_0": points[0].M, "eta": eta})
+    q.note({"||M_t||_F^2": [q.square(point.M) for point in points]})
     inside = [at_most(q.square(point.M), q.number(float(q.d**2)), f"t = {t}") for t, point in enumerate(points)]
     return [less(least, q.number(level), "an entry below"), *inside]
 
@@ -300,8 +305,7 @@ CLAIMS: tuple[Claim, ...] = (
         title="Convergence from a proxy PL inequality",
         section="5 Technique Overview",
         reading=LITERAL,
-        formula="T = 2 eta^{-1} (mu eps/2)^{-2/alpha} f(w0) implies min_{t<T} g(w_t) <= xi + eps, for proxies g that"
-        " meet the inequality with equality",
+        formula="min_{t<T} g(w_t) <= xi + eps, T = 2 eta^{-1} (mu eps/2)^{-2/alpha} f(w_0)",
         strength=Strength.UPPER,
         margin=_imported,
         supply=Arrays({"a": "n", "w": "n"}, make=_powers, rounds=24),
@@ -376,7 +380,8 @@ CLAIMS: tuple[Claim, ...] = (
         title="Descent leaves the box",
         section=_APPENDIX,
         reading=Reading("full", "no attention mask; M_0 = 1, step below 1/L", "full"),
-        formula=f"min_ij (M_t)_ij < 0 for some t <= {_LEAVING}; ||M_t||_F <= d for all of these t",
+        formula=f"min_{{t<{_LEAVING + 1}}} min_ij (M_t)_ij < 0, ||M_t||_F^2 <= d^2, M_0 = 1, L = lam + C_+ K^2 if eta"
+        " < 1/L",
         strength=Strength.UPPER,
         arithmetic="ball",
         margin=_leaves,

@@ -34,7 +34,7 @@ def _ranges(q: Quantities, moved: float = 1.0, eighth: float = 1.0, plain: float
     size = q.number(float(np.linalg.norm(framed, 2))) if q.arithmetic is FLOAT else spectral_norm(framed)
     w, one = size * q.number(2.0 * q.d), q.number(1.0)
     D, z = Z @ change @ Z.T, Z @ q.W @ Z.T
-    found = []
+    found, moves, divergences = [], [], []
     for i in np.flatnonzero(q.row_sizes >= 2):
         S = q.allowed[i]
         steps, logits = D[i, S], z[i, S]
@@ -42,11 +42,14 @@ def _ranges(q: Quantities, moved: float = 1.0, eighth: float = 1.0, plain: float
         f, top = weights / weights.sum(), q.largest(steps)
         divergence = q.log((f * q.exp(steps - top)).sum()) + top - (f * steps).sum() + one
         reach = q.largest([top, -q.smallest(steps)])
+        moves.append(reach)
+        divergences.append(divergence - one)
         found += [
             at_most(reach + one, w / 2 * q.number(moved) + one, "logit", offset=one),
             at_most(divergence, w * w / 8 * q.number(eighth) + one, "an eighth of the square", offset=one),
             at_most(divergence, w * q.number(plain) + one, "the range itself", offset=one),
         ]
+    q.note({"max_j |z_ij(M) - z_ij(1)|": moves, "KL(f_i || F_i(M))": divergences, "gamma": q.v})
     return found
 
 
@@ -64,8 +67,8 @@ CLAIMS: tuple[Claim, ...] = (
         title="A bound of the divergence over texts",
         section="4 Main Results",
         reading=ANY_MASK,
-        formula="||u_i|| <= sqrt(d), x_i = gamma o u_i: |z_ij(M) - z_ij(1)| <= w/2, KL(f_i || F_i(M)) <= min(w^2/8, w),"
-        " w = 2 d ||diag(gamma) ((M - 1) o W) diag(gamma)||_2",
+        formula="max_j |z_ij(M) - z_ij(1)| <= w/2, KL(f_i || F_i(M)) <= w^2/8, KL(f_i || F_i(M)) <= w, w = 2 d"
+        " ||diag(gamma) ((M - 1) o W) diag(gamma)||_2 for all tokens behind a normalisation with weights gamma",
         strength=Strength.TIGHT,
         loose=frozenset({"the range itself"}),
         margin=_ranges,

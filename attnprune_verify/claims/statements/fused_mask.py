@@ -39,7 +39,7 @@ def _layers() -> Iterator[Case]:
             yield Case({**values, "heads": heads, "kv_heads": groups}, name)
 
 
-_DRAWS = f"{len(list(_layers()))} random integer layers"
+_LAYERS = len(list(_layers()))
 
 
 def _rank(matrix: Any) -> int:
@@ -63,6 +63,12 @@ def _masked_rank(q: Quantities) -> int:
     return _rank(np.asarray(q.case["M"]) * (W_Q @ W_K.T))
 
 
+def _grows(q: Quantities) -> Relation:
+    W_Q, W_K = _head(q.case, 0)
+    q.note({"W_Q": W_Q, "W_K": W_K, "m": _size(q.case), "layers": _LAYERS})
+    return at_least(q.number(_masked_rank(q)), q.number(_size(q.case) + 1))
+
+
 def _cosine(q: Quantities, frequency: int) -> Any:
     """The part of W(r) that multiplies cos(w r) for one frequency: it turns features a and a + m/2 of the head."""
     W_Q, W_K = _head(q.case, 0)
@@ -72,9 +78,9 @@ def _cosine(q: Quantities, frequency: int) -> Any:
 
 def _rotary_ranks(q: Quantities, more: int = 3) -> list[Relation]:
     """Require, for each frequency, rank at most 2 without the mask and at least 3 under it."""
-    found = []
-    for frequency in range(_size(q.case) // 2):
-        part = _cosine(q, frequency)
+    found, parts = [], [_cosine(q, frequency) for frequency in range(_size(q.case) // 2)]
+    q.note({"C": np.array(parts), "layers": _LAYERS})
+    for part in parts:
         found.append(at_most(q.number(_rank(part)), q.number(2), "without the mask"))
         found.append(at_least(q.number(_rank(np.asarray(q.case["M"]) * part)), q.number(more), "under the mask"))
     return found
@@ -96,10 +102,12 @@ def _sum_of_heads(q: Quantities, heads: int | None = None) -> list[Relation]:
     whole = _unheaded(q.case)
     difference = whole - sum(_logits(q.case, head) for head in range(counted))
     found = [equal(q.number(int(np.abs(difference).max())), q.number(0), "the sum of all heads")]
+    q.note({"X W_Q (repeated W_K)^T X^T": whole, "sum_h X W_Q^h (W_K^{g(h)})^T X^T": whole - difference})
     for head in range(int(q.case["heads"])):
         apart = whole - _logits(q.case, head)
         spread = int((apart.max(axis=1) - apart.min(axis=1)).max())
         found.append(at_least(q.number(spread), q.number(1), "no head's own"))
+    q.note({"spread": [float(part.lhs) for part in found[1:]], "layers": _LAYERS})
     return found
 
 
@@ -110,10 +118,10 @@ CLAIMS: tuple[Claim, ...] = (
         title="A fused mask need not factor",
         section="6 Experiment",
         reading=_PLAIN,
-        formula=f"rank(M o W_Q W_K^T) >= m + 1 on each of {_DRAWS}, m the head's size",
+        formula=f"rank(M o (W_Q W_K^T)) >= m + 1 at layers = {_LAYERS}",
         strength=Strength.LOWER,
         arithmetic="exact",
-        margin=lambda q: at_least(q.number(_masked_rank(q)), q.number(_size(q.case) + 1)),
+        margin=_grows,
         supply=Fixed(_layers),
         uses=("def:attn_matrix",),
         wrong=(Wrong("the rank stays", lambda q: at_most(q.number(_masked_rank(q)), q.number(_size(q.case)))),),
@@ -125,7 +133,7 @@ CLAIMS: tuple[Claim, ...] = (
         title="A fused mask need not rotate",
         section="6 Experiment",
         reading=_ROTARY,
-        formula=f"rank(C_a) <= 2, rank(M o C_a) >= 3 on each of {_DRAWS}, C_a the cosine part of frequency a",
+        formula=f"rank(C_a) <= 2, rank(M o C_a) >= 3 at layers = {_LAYERS}",
         strength=Strength.LOWER,
         arithmetic="exact",
         margin=_rotary_ranks,
@@ -140,7 +148,7 @@ CLAIMS: tuple[Claim, ...] = (
         title="Repeating key heads adds the heads' logits up",
         section="6 Experiment",
         reading=_GROUPED,
-        formula=f"X W_Q (repeated W_K)^T X^T = sum_h X W_Q^h (W_K^g(h))^T X^T, which no head attends with on {_DRAWS}",
+        formula=f"X W_Q (repeated W_K)^T X^T = sum_h X W_Q^h (W_K^{{g(h)}})^T X^T, spread >= 1 at layers = {_LAYERS}",
         strength=Strength.IDENTITY,
         arithmetic="exact",
         margin=_sum_of_heads,

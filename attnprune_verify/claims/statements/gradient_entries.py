@@ -14,6 +14,7 @@ from attnprune_verify.claims.supply import Arrays, Instances
 _SECTION = "C Gradient Calculation"
 _ANY = Instances("any", small=True, rounds=1)
 _FULL = Instances("full", small=True, rounds=1)
+_BOTH = "B1(M)_ijab = c(M)_ij f(M)_ij W_ab X_ia X_jb, B2(M)_ijab = -c(M)_ij f(M)_ij sum_k f(M)_ik W_ab X_ia X_kb"
 _Entry = Callable[[Quantities, int, int], Any]
 
 
@@ -154,7 +155,7 @@ CLAIMS: tuple[Claim, ...] = (
     _lemma(
         "lem:grad_rec",
         "Gradient of the reconstruction error",
-        "dL_attn/dM_{i1,j1} = sum_{i0,j0} (B1(M) + B2(M))",
+        f"dL_attn/dM_ab = sum_ij (B1(M)_ijab + B2(M)_ijab), {_BOTH}",
         lambda q: q.L_attn,
         lambda q, i, j: _B1(q, i, j) + _B2(q, i, j),
         lambda q, i, j: _B1(q, i, j),
@@ -179,7 +180,7 @@ CLAIMS: tuple[Claim, ...] = (
     _lemma(
         "lem:grad_loss_func",
         "Gradient of the loss, entry by entry",
-        "dL/dM_{i1,j1} = sum_{i0,j0} (B1(M) + B2(M)) + B3(M)",
+        f"dL/dM_ab = sum_ij (B1(M)_ijab + B2(M)_ijab) + B3(M)_ab, {_BOTH}, B3(M)_ab = lam M_ab",
         lambda q: q.L_attn + q.lam * (q.M * q.M).sum() / 2,
         lambda q, i, j: _B1(q, i, j) + _B2(q, i, j) + _B3(q, i, j),
         lambda q, i, j: _B1(q, i, j) + _B2(q, i, j) + _B3(q, i, j) * 2,

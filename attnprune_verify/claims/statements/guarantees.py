@@ -21,10 +21,11 @@ from attnprune_verify.claims.pl_relation import as_printed
 from attnprune_verify.claims.quantities import Quantities
 from attnprune_verify.claims.relation import Relation, at_least, at_most
 from attnprune_verify.claims.supply import Instances
-from attnprune_verify.claims.trajectory import descend, simple_L, step_below
+from attnprune_verify.claims.trajectory import descend, sharp_L, simple_L, step_below
 from attnprune_verify.theory import paper, rates, sharp
 
 _SECTION = "4 Main Results"
+_LEAST = "min_{t<T} [L_attn(M_t)/n^2 + lam^2 ||M_t||^2/(mu n^2)]"
 _SMALLEST_MU = 1e-100
 """Below it float64 cannot carry 1/mu, and the promise is beyond any step count."""
 _MOST_STEPS = 60
@@ -43,6 +44,8 @@ def _guaranteed(
     eps = q.of(paper.iterations, q.of(rates.start_loss, q.d, q.lam), eta, mu, len(points), q.n)
     at_one_entry = q.of(paper.at_ones, q.n, 1, q.lam, mu)  # lam^2/(mu n^2)
     best = q.smallest([point.L_attn / q.n**2 + at_one_entry * q.square(point.M) for point in points])
+    q.note({_LEAST: best, "xi": xi, "eps": eps, "mu": mu, "T": len(points), "eta": eta, "M_0": points[0].M})
+    q.note({"L(M_0)": points[0].L, "l": q.smallest([point.delta for point in points])})
     return [at_most(best, q.of(paper.goal, xi, eps * q.number(eps_factor)), part)]
 
 
@@ -105,6 +108,7 @@ def _at_the_threshold() -> Iterator[Case]:
 def _met_or_convex(q: Quantities, factor: float = 1.0) -> Relation:
     """lam <= K^2/4: M = 1 meets the guarantee of new:our_convergence_sharp, for any mu > 0; else strong convexity."""
     lam, mu = q.K * q.K / 4 * q.number(float(q.case["share"]) * factor), q.number(float(q.case.get("mu", 1.0)))
+    q.note({"lam": lam, "mu": mu, "s": q.number(float(q.case["share"]))})
     if float(q.case["share"]) > 1:
         return at_least(lam, q.of(sharp.convexity_threshold, q.K), "strongly convex")
     return at_most(_at_ones(q, lam, mu), q.of(sharp.xi_confined, q.n, q.d, q.K, lam, mu) / 2, "met by M = 1")
@@ -145,11 +149,13 @@ def _above(q: Quantities) -> bool:
 
 def _constant_weights() -> Iterator[Case]:
     """X = I, |W| = 1/10, M = 0, where the lemma fails for small lam; and large lam: a step needs all of eps."""
+    values = {"X": np.eye(1, 19), "W": np.full((19, 19), 0.1), "M": np.zeros((19, 19)), "lam": 1.0, "mask": None}
+    yield Case(values, "one token, d = 19")
     for n in (2, 3):
         W = 0.1 * (np.ones((n, n)) - 2 * np.eye(n))
-        for lam in (0.6 * n**0.5 * 1.000001, 1e6):
-            values = {"X": np.eye(n), "W": W, "M": np.zeros((n, n)), "lam": lam, "mask": None}
-            yield Case(values, f"X = I_{n}, M = 0")
+        for lam, M in ((0.6 * n**0.5 * 1.000001, 0.0), (1e6, 0.0), (1e6, 1.0)):
+            values = {"X": np.eye(n), "W": W, "M": np.full((n, n), M), "lam": lam, "mask": None}
+            yield Case(values, f"X = I_{n}, M = {M:g}")
 
 
 def _any_share(rng: Generator, case: Case) -> dict[str, Any]:
@@ -171,6 +177,9 @@ def _stationary(q: Quantities, longer: float = 1.0, factor: float = 1.0) -> list
     near, far = r * q.lam * q.d, (1 + r) * q.lam * q.d * q.number(factor)
     sides = [(q.norm(point.gradient), bound * q.norm(point.c)) for point in points]
     gradient, residual = min(sides, key=lambda pair: max(float(pair[0] / near), float(pair[1] / far)))
+    walked = {"T": T, "eta": eta, "r": r, "l": q.smallest([point.lambda_2 for point in points]), "M_0": points[0].M}
+    q.note({**walked, "||grad L(M_t)||_F": gradient, "kappa_T l ||c(M_t)||_F": residual, "L": sharp_L(q)})
+    q.note({"||grad L(M_0)||_F": q.norm(points[0].gradient)})
     return [at_most(gradient, near, "gradient"), at_most(residual, far, "residual")]
 
 
@@ -293,7 +302,8 @@ CLAIMS: tuple[Claim, ...] = (
         title="Pruning nothing satisfies the sharp theorem too",
         section=_SECTION,
         reading=ANY_MASK,
-        formula="lam <= K^2/4 implies lam^2 d^2/(mu n^2) <= xi/2, xi = K lam^{3/2} d^2/(n^2 mu); C_- K^2 <= K^2/4",
+        formula="lam^2 d^2/(mu n^2) <= xi/2 wherever s <= 1, lam >= C_- K^2 wherever s > 1, lam = s K^2/4,"
+        " xi = K lam^{3/2} d^2/(n^2 mu)",
         strength=Strength.TIGHT,
         loose=frozenset({"strongly convex"}),
         margin=_met_or_convex,
@@ -309,10 +319,11 @@ CLAIMS: tuple[Claim, ...] = (
         title="Survival of the printed theorem",
         section=_SECTION,
         reading=FULL,
-        formula="d <= 19 n^{5/2} implies min_{t<T} [L_attn(M_t)/n^2 + lam^2 ||M_t||^2/(mu n^2)] <= (xi + eps)/2, mu = 2"
-        " min|W| beta delta, M_0 = 1, delta below each f(M_t); lam d > 6 sqrt(n) max|W| ||X||^2, ||M|| <= d <= 19"
-        " n^{5/2} imply lem:PL_ineq's printed"
-        " inequality",
+        formula="||grad L||^2 >= (nu/2) (||c||^2 + (2 lam^2/nu) ||M||^2 - 12 sqrt(n) max|W| ||X||_F^2 lam d/nu)"
+        " wherever lam d > 6 sqrt(n) max|W| ||X||_F^2 and ||M||_F^2 <= d^2, min_{t<T} [L_attn(M_t)/n^2 + lam^2"
+        " ||M_t||^2/(mu n^2)] <= (xi + eps)/2, nu = 2 min|W| beta delta, mu = 2 min|W| beta l, xi = 12 n^{-3/2}"
+        " max|W| ||X||_F^2 lam d/mu, eps = 4 L(M_0)/(eta mu T n^2), L = lam + 30 d n^{7/2} R^6, M_0 = 1 if lam > 0"
+        " and beta > 0 and min|W| > 0 and d <= 19 n^{5/2} and eta = 1/L",
         strength=Strength.LOWER,
         margin=_survives,
         supply=Instances("full", extra=_beyond_the_threshold),
@@ -336,8 +347,8 @@ CLAIMS: tuple[Claim, ...] = (
         title="A small gradient and a small residual at one iterate",
         section=_SECTION,
         reading=ANY_MASK,
-        formula="some t < T = ceil(1/(eta lam r^2)): ||grad L(M_t)|| <= r lam d and kappa_T l ||c(M_t)|| <= (1 + r) lam"
-        " d; ||grad L(1)|| = lam d; M_0 = 1, eta <= 1/L, r > 0, l the least lambda_2(J_i) on the way",
+        formula="||grad L(M_t)||_F <= r lam d, kappa_T l ||c(M_t)||_F <= (1 + r) lam d for some t<T, T = ceil(1/(eta"
+        " lam r^2)), ||grad L(M_0)||_F = lam d, M_0 = 1, L = lam + C_+ K^2 if lam > 0 and r > 0 and eta <= 1/L",
         strength=Strength.UPPER,
         margin=_stationary,
         supply=Instances("any", extra=_ratio, small=True, free=("W", "X")),

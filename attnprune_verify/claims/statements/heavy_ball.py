@@ -25,7 +25,7 @@ _FEW_STEPS = 4  # chosen: growth by a factor a step shows in four
 
 def _moving(rng: Generator, case: Case) -> dict[str, Any]:
     """M_{t-1} beside M = M_t, a momentum, and the step as a share of the longest."""
-    theta = float(rng.choice([0.0, 0.5, 0.9]))
+    theta = float(rng.choice([0.0, 0.5, 0.96]))
     return {
         "N": case["M"] + float(rng.choice([1e-3, 0.3])) * rng.standard_normal(case["M"].shape),
         "theta": theta,
@@ -72,13 +72,16 @@ def _energy(
     after = moved.L + weight * q.square(moved.M - q.M)
     fall = q.of(momentum.energy_loss, theta, eta, L) * q.square(moved.M - q.M)
     parts = [at_most(after + fall * q.number(less), before, "energy")]
+    q.note({"E_{t+1}": after, "E_t": before, "||M_{t+1} - M_t||_F^2": q.square(moved.M - q.M), "eta": eta})
     points = list(descend(q, eta, _STEPS, float(q.case["theta"])))
+    least = [q.smallest([q.square(point.gradient) for point in points[:T]]) for T in range(1, _STEPS + 1)]
+    q.note({"min_{t<T} ||grad L(M_t)||_F^2": least, "T": range(1, _STEPS + 1), "M_0": points[0].M})
+    q.note({"L(M_t)": [point.L for point in points]})
     limit = q.of(rates.start_loss, q.d, q.lam)
     parts += [at_most(point.L, limit, f"loss, t = {t}") for t, point in enumerate(points)]
-    for T in range(1, _STEPS + 1):
-        least = q.smallest([q.square(point.gradient) for point in points[:T]])
+    for T, smallest in enumerate(least, 1):
         bound = q.of(momentum.smallest_gradient, q.d, q.lam, theta, eta, L, T)
-        parts.append(at_most(least, bound * q.number(sooner), f"smallest gradient before t = {T}"))
+        parts.append(at_most(smallest, bound * q.number(sooner), f"smallest gradient before t = {T}"))
     return parts
 
 
@@ -121,16 +124,21 @@ def _grows(q: Quantities, more: float = 1.0) -> list[Relation]:
     if V is None:
         return []
     theta, eta = q.number(float(q.case["theta"])), q.number(float(q.case["eta"]))
-    r = q.of(momentum.growth, eta * q.lam - 2 * (1 + theta), theta)
-    parts = []
+    beyond = eta * q.lam - 2 * (1 + theta)
+    r = q.of(momentum.growth, beyond, theta)
+    parts, starts = [], []
     for start in (q.M, q.number(np.ones((q.d, q.d)))):
         # what rounding makes of a sum that is 0, or nearly, says nothing
         least, noise = abs((start * V).sum()), q.number(1e-6) * q.norm(start) * q.norm(V)
         if not least > noise:
             continue
+        starts.append(least * q.number(1 - 1e-6))
         for t, point in enumerate(descend(q, eta, _FEW_STEPS, float(q.case["theta"]), start)):
             parts.append(at_least(abs((point.M * V).sum()), least * q.number(1 - 1e-6), f"t = {t}"))
             least = least * r * q.number(more)
+    steps = _FEW_STEPS + 1
+    q.note({"x": beyond, "|P M_t|": [part.lhs for part in parts], "t": [*range(steps)] * len(starts)})
+    q.note({"|P M_0|": [start for start in starts for _ in range(steps)]})
     return parts
 
 
@@ -147,10 +155,9 @@ CLAIMS: tuple[Claim, ...] = (
         title="Descent with momentum",
         section=_SECTION,
         reading=ANY_MASK,
-        formula="E_t = L(M_t) + (theta/(2 eta)) ||M_t - M_{t-1}||_F^2, E_{t+1} <= E_t - ((1 - theta)/eta - L/2)"
-        " ||M_{t+1} - M_t||_F^2; for eta < 2 (1 - theta)/L min_{t<T} ||grad L(M_t)||_F^2 <="
-        " (1 + theta)^2 lam d^2/(eta (2 (1 - theta) - eta L) T), L(M_t) <= lam d^2/2, from rest at M_0 = 1; 0 <="
-        " theta < 1",
+        formula="E_t = L(M) + (theta/(2 eta)) ||M - M'||_F^2, E_{t+1} + ((1 - theta)/eta - L/2) ||M_{t+1} - M_t||_F^2"
+        " <= E_t, L(M_t) <= lam d^2/2, min_{t<T} ||grad L(M_t)||_F^2 <= (1 + theta)^2 lam d^2/(eta (2 (1 - theta) -"
+        " eta L) T), M_0 = 1, L = lam + C_+ K^2 if lam > 0 and 0 <= theta < 1 and eta < 2 (1 - theta)/L",
         strength=Strength.UPPER,
         margin=_energy,
         supply=Instances("any", extra=_moving, small=True, free=("M", "N"), rounds=1),
@@ -171,9 +178,8 @@ CLAIMS: tuple[Claim, ...] = (
         title="Divergence of descent with momentum",
         section=_SECTION,
         reading=ANY_MASK,
-        formula="eta lam > 2 (1 + theta) implies |P M_t| >= r^t |P M_0|, r ="
-        " (x + 1 + theta + sqrt(x^2 + 2 x (1 + theta) + (1 - theta)^2))/2 > 1, x = eta lam - 2 (1 + theta), P off"
-        " the range of (Pi A)^*",
+        formula="|P M_t| >= r^t |P M_0|, r = (x + 1 + theta + sqrt(x^2 + 2 x (1 + theta) + (1 - theta)^2))/2, x = eta"
+        " lam - 2 (1 + theta) if eta lam > 2 (1 + theta)",
         strength=Strength.LOWER,
         margin=_grows,
         supply=_LONG,

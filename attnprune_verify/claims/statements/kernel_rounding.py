@@ -60,6 +60,7 @@ def _product(q: Quantities, unit: float = _U, fewer: int = 0) -> Relation:
     n, off = len(q.x), q.number(_OFF)
     made = (q.x + off * q.signs) * q.z * (1 + q.turns * q.number(_U))
     error = _chained(q, made, q.turns, _U) - (q.x * q.z).sum()
+    q.note({"|y - sum_j x_j z_j|": abs(error), "eps": off, "n": n, "u": _U})
     sums = (_grow(q, unit, n - fewer) - 1) * ((abs(q.x) + off) * abs(q.z)).sum()
     return at_most(abs(error), off * abs(q.z).sum() + sums)
 
@@ -72,6 +73,7 @@ def _online(q: Quantities, rescaled: bool = True) -> Relation:
         back = q.exp(before - shift) if rescaled else q.number(1.0)
         total, out = total * back + q.exp(s - shift), out * back + q.exp(s - shift) * v
     weights = q.exp(q.x)
+    q.note({"out": out, "total": total, "softmax(s)": weights / weights.sum(), "v": q.z})
     return equal(out / total, (weights * q.z).sum() / weights.sum())
 
 
@@ -90,6 +92,8 @@ def _output(q: Quantities, own: bool = True, common: bool = True, unit: float = 
     centred = (p * off * abs(q.z - o)).sum() / kept
     terms = (p * (1 + off) / kept * abs(q.z)).sum() * (_grow(q, unit, 2 * n - 1) * _grow(q, _W, 1) - 1)
     shared = _grow(q, unit, 2 * n) * _grow(q, _W, 2) if common else q.number(1.0)
+    terms_off = _grow(q, _U, 2 * n - 1) * _grow(q, _W, 1) - 1
+    q.note({"|y - o|": abs(y - o), "o": o, "p": p, "v": q.z, "e": off, "C": terms_off, "u": u, "w": w, "n": n})
     return at_most(abs(y - o), shared * (centred + (terms if own else 0)) + (shared - 1) * abs(o))
 
 
@@ -100,6 +104,8 @@ def _logit_gradient(q: Quantities, stored: int = 3, weight: float = _OFF) -> lis
     made = (z + 2 * off * q.signs) * (1 + u * q.turns) * (1 + w * q.turns)
     made = p * (1 + off * q.turns) * made * (1 + u * q.turns) * (1 + w * q.turns) * (1 + w * q.turns)
     K = (1 + q.number(weight)) * _grow(q, _U, 2) * _grow(q, _W, stored)
+    q.note({"ds": made, "p": p, "dp": q.x, "D": q.z, "u": u, "w": w})
+    q.note(dict.fromkeys(("eps", "eta", "rho"), off))
     bounds = K * p * 2 * off + (K - 1) * abs(p * z)
     return [at_most(error, bound) for error, bound in zip(abs(made - p * z), bounds, strict=True)]
 
@@ -111,8 +117,8 @@ CLAIMS: tuple[Claim, ...] = (
         title="Rounding of a sum of products",
         section=_SECTION,
         reading=_ANY,
-        formula="|y - sum x_j z_j| <= sum eps_j |z_j| + ((1 - u)^-n - 1) sum (|x_j| + eps_j) |z_j|, factors x_j off"
-        " by eps_j, added in any order",
+        formula="|y - sum_j x_j z_j| <= sum_j eps |z_j| + ((1 - u)^{-n} - 1) sum_j (|x_j| + eps) |z_j| for all orders"
+        " of the sum and all factors within eps of x_j",
         strength=Strength.UPPER,
         margin=_product,
         supply=_ROUNDED,
@@ -128,7 +134,7 @@ CLAIMS: tuple[Claim, ...] = (
         title="Online softmax is softmax",
         section=_SECTION,
         reading=_ANY,
-        formula="out / total = sum_j softmax(s)_j v_j, with any shifts, blocks joined in any order, without rounding",
+        formula="out / total = sum_j softmax(s)_j v_j for all shifts and all orders of the blocks",
         strength=Strength.IDENTITY,
         margin=_online,
         supply=_ROUNDED,
@@ -141,8 +147,8 @@ CLAIMS: tuple[Claim, ...] = (
         title="Rounding of attention, forward",
         section=_SECTION,
         reading=_ANY,
-        formula="|y - o| <= G (sum p e |v - o| / (1 - sum p e) + sum p (1 + e) c |v| / (1 - sum p e)) + (G - 1) |o|,"
-        " blocks cut, joined and added in any way",
+        formula="|y - o| <= G (sum_j p_j e |v_j - o| + sum_j p_j (1 + e) C |v_j|)/(1 - sum_j p_j e) + (G - 1) |o|, G"
+        " = (1 - u)^{-2 n} (1 - w)^{-2}, C = (1 - u)^{1 - 2 n} (1 - w)^{-1} - 1 for all ways to cut and join blocks",
         strength=Strength.UPPER,
         margin=_output,
         supply=_ROUNDED,
@@ -159,8 +165,8 @@ CLAIMS: tuple[Claim, ...] = (
         title="Rounding of attention, backward",
         section=_SECTION,
         reading=_ANY,
-        formula="|ds - p (dp - D)| <= K p (eps + eta) + (K - 1) |p (dp - D)|,  K = (1 + rho) (1 - u)^-2 (1 - w)^-3,"
-        " weights computed anew; shown of dS",
+        formula="|ds_j - p (dp_j - D_j)| <= K p (eps + eta) + (K - 1) |p (dp_j - D_j)|, K = (1 + rho) (1 - u)^{-2}"
+        " (1 - w)^{-3}",
         strength=Strength.UPPER,
         margin=_logit_gradient,
         supply=_ROUNDED,

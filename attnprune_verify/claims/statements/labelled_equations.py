@@ -173,6 +173,8 @@ def _mean_value(q: Quantities, everywhere: bool = False) -> list[Relation]:
     if everywhere:
         return [equal(slope(q.number(0)), rise)]
     slopes = [slope(q.number(k) / _NODES) for k in range(_NODES + 1)]
+    way = "_t <grad f(x + t (y - x)), y - x>"
+    q.note({f"min{way}": min(slopes), f"max{way}": max(slopes), "f(x)": value(q.x), "f(y)": value(q.y)})
     return [at_most(min(slopes), rise, "some t below"), at_least(max(slopes), rise, "some t above")]
 
 
@@ -256,7 +258,7 @@ CLAIMS: tuple[Claim, ...] = (
     _equation(
         "eq:mat_total", _C,
         "A row of the logits",
-        "d(X (M o W) X^T)_{i0}/dM_{i1,j1} = d(X (M o W)^T X_{i0})/dM_{i1,j1} = X (d(M o W)^T/dM_{i1,j1}) X_{i0}",
+        "(d(X (M o W) X^T)/dM_ab)^T = d(X (M o W)^T X^T)/dM_ab = X d(M o W)^T/dM_ab X^T",
         lambda q: _chain(q, _rows),
         Wrong("d(M o W) not transposed", lambda q: _chain(q, lambda q, i, j: _rows(q, i, j, transposed=False))),
         ("fac:indexing", "fac:calculus"), supply=_FULL, reading=FULL,
@@ -265,7 +267,7 @@ CLAIMS: tuple[Claim, ...] = (
     _equation(
         "eq:mat_mask", _C,
         "The masked weight",
-        "d(M o W)^T/dM_{i1,j1} = (W^T)_{j1,i1} e_{j1} e_{i1}^T = W_{i1,j1} e_{j1} e_{i1}^T",
+        "d(M o W)^T/dM_ab = (W^T)_ba e_b e_a^T = W_ab e_b e_a^T",
         lambda q: _chain(q, _masked_weight),
         Wrong("at (i1, j1)", lambda q: _chain(q, lambda q, i, j: _masked_weight(q, i, j, transposed=False))),
         ("fac:calculus", "lem:mask_hadamard"), supply=_FULL, reading=FULL,
@@ -273,7 +275,7 @@ CLAIMS: tuple[Claim, ...] = (
     _equation(
         "eq:grad_prob", _C,
         "The product rule for f(M)",
-        "df(M)/dM_{i1,j1} = (d alpha^{-1}/dM_{i1,j1}) (u o M_c) + (d(u o M_c)/dM_{i1,j1}) alpha^{-1}",
+        "df(M)_ij/dM_ab = d(1/alpha(M))_i/dM_ab u(M)_ij (M_c)_ij + d(u(M) o M_c)_ij/dM_ab / alpha(M)_i",
         lambda q: _chain(q, _quotient),
         Wrong("a minus between", lambda q: _chain(q, lambda q, i, j: _quotient(q, i, j, -1))),
         ("def:soft_prob_func", "fac:calculus"), supply=_ANY,
@@ -281,8 +283,8 @@ CLAIMS: tuple[Claim, ...] = (
     _equation(
         "eq:grad_proB_1(M)", _C,
         "The first term of the product rule",
-        "(d alpha^{-1}/dM_{i1,j1}) (u o M_c) = -(u o M_c) alpha^{-2} d alpha/dM_{i1,j1} = -f <f_{i0}, W_{i1,j1}"
-        " X_{i0,i1} X_{*,j1}>",
+        "d(1/alpha(M))_i/dM_ab u(M)_ij (M_c)_ij = -u(M)_ij (M_c)_ij dalpha(M)_i/dM_ab / alpha(M)_i^2"
+        " = -f(M)_ij sum_k f(M)_ik W_ab X_ia X_kb",
         lambda q: _chain(q, _first_term),
         Wrong("alpha^{-1} for alpha^{-2}", lambda q: _chain(q, lambda q, i, j: _first_term(q, i, j, 1))),
         ("lem:grad_sum", "def:soft_prob_func", "fac:calculus"), supply=_ANY,
@@ -290,7 +292,7 @@ CLAIMS: tuple[Claim, ...] = (
     _equation(
         "eq:grad_proB_2(M)", _C,
         "The second term of the product rule",
-        "(d(u o M_c)/dM_{i1,j1}) alpha^{-1} = M_c (du/dM_{i1,j1}) alpha^{-1} = f W_{i1,j1} X_{i0,i1} X_{j0,j1}",
+        "d(u(M) o M_c)_ij/dM_ab / alpha(M)_i = (M_c)_ij du(M)_ij/dM_ab / alpha(M)_i = f(M)_ij W_ab X_ia X_jb",
         lambda q: _chain(q, _second_term),
         Wrong("i1 and j1 swapped", lambda q: _chain(q, lambda q, i, j: _second_term(q, i, j, swapped=True))),
         ("lem:grad_exp_func", "def:soft_prob_func"), supply=_ANY,
@@ -298,21 +300,22 @@ CLAIMS: tuple[Claim, ...] = (
     _equation(
         "eq:one_unit_c1", _D,
         "C_1 as a matrix",
-        "C_1(M) = c f diag(X_{i0}) W diag(X_{j0}) = c f (W o (X_{i0} X_{j0}^T))",
+        "C1(M)_ij = c(M)_ij f(M)_ij diag(X_i) W diag(X_j) = c(M)_ij f(M)_ij (W o (X_i X_j^T))",
         _C1, Wrong("diag(X_{i0}) twice", lambda q: _C1(q, right=0)),
         ("fac:indexing", "fac:combine", "fac:algebra"), supply=_ANY,
     ),
     _equation(
         "eq:one_init_c2", _D,
         "C_2 as a matrix",
-        "-C_2(M) = c f diag(X_{i0}) W diag(X^T f(M)_{i0})",
+        "-C2(M)_ij = c(M)_ij f(M)_ij diag(X_i) W diag(X^T f(M)_i)",
         _C2, Wrong("without the sign", lambda q: _C2(q, 1)),
         ("fac:indexing", "fac:algebra"), supply=_ANY,
     ),
     _equation(
         "eq:mean_thm", _F,
         "The mean value theorem in one variable",
-        "f(y) - f(x) = <grad f(x + t (y - x)), y - x> for some t in [0, 1]",
+        "min_t <grad f(x + t (y - x)), y - x> <= f(y) - f(x) <= max_t <grad f(x + t (y - x)), y - x>, f(x) = sum_i"
+        " (a_i x_i^3 + b_i x_i), f(y) = sum_i (a_i y_i^3 + b_i y_i)",
         _mean_value, Wrong("at t = 0", lambda q: _mean_value(q, everywhere=True)),
         (), supply=Arrays({"a": "n", "b": "n", "x": "n", "y": "n"}), reading=LITERAL, strength=Strength.LOWER,
         arithmetic="exact",
@@ -322,7 +325,7 @@ CLAIMS: tuple[Claim, ...] = (
         "eq:lip_diag_1", _F,
         "The diagonal through the spectral norm",
         "||diag(P 1) - diag(P' 1)||_F = ||(P - P') 1||_2 <= ||P - P'|| ||1||_2 = sqrt(n) ||P - P'||"
-        ", P = f(M) o c(M), P' = f(M') o c(M')",
+        ", P 1 - P' 1 = (P - P') 1, P = f(M) o c(M), P' = f(M') o c(M')",
         _diagonal, Wrong("half of sqrt(n)", lambda q: _diagonal(q, 0.5)),
         ("fac:algebra", "fac:norm_bound"), **_BOUND,
     ),
@@ -337,7 +340,8 @@ CLAIMS: tuple[Claim, ...] = (
     _equation(
         "eq:lip_l_0", _F,
         "The gradient's change, term by term",
-        "||grad L(M) - grad L(M')||_F <= ||W o (X^T (p - p') X)||_F + ||lam (M - M')||_F",
+        "||grad L(M) - grad L(M')||_F <= ||W o (X^T (p - p') X)||_F + ||lam (M - M')||_F,"
+        " grad L(M) - grad L(M') = W o (X^T (p - p') X) + lam (M - M')",
         _two_terms, Wrong("the second left out", lambda q: _two_terms(q, both=False)),
         ("thm:mat_view_l",), **_BOUND,
     ),
@@ -361,7 +365,8 @@ CLAIMS: tuple[Claim, ...] = (
     _equation(
         "eq:convergence:add_squre", _G,
         "The square of B + lam M",
-        "||B + lam M||^2 = ||B||^2 + lam^2 ||M||^2 + 2 <B, lam M> >= ... - 2 ||B|| ||lam M|| >= ... - 2 R lam d",
+        "||B + lam M||^2 = ||B||^2 + lam^2 ||M||^2 + 2 <B, lam M>, 2 <B, lam M> >= -2 ||B|| ||lam M|| >= -2 R lam d,"
+        " if 0 <= M_ij <= 1",
         _square, Wrong("R lam d", lambda q: _square(q, 1)),
         (), supply=Arrays({"B": "dd", "M": "dd"}, make=_in_box), reading=LITERAL, strength=Strength.LOWER,
         arithmetic="float", attains=_opposed,

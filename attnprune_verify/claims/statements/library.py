@@ -45,6 +45,14 @@ def _constants(q: Quantities, low: float = 1.0, near_for_every_d: bool = False) 
     if q.n_e:  # without a row that has a choice the factors of mu multiply c = 0
         parts.append(at_most(q.number(found.kappa_T), q.kappa_T, "kappa_T"))
         parts.append(at_most(q.number(found.row_eigenvalue), q.lambda_2, "lambda_2"))
+    numbers = {
+        "K_lower": found.K_lower,
+        "K": found.K,
+        "L_sharp": found.L_sharp,
+        "k": found.kappa_T,
+        "l": found.row_eigenvalue,
+    }
+    q.note({**numbers, "||Pi A||": q.K})
     return parts
 
 
@@ -54,7 +62,8 @@ def _many_features() -> Iterator[Case]:
     Few tokens and many, and weights of 0.
     """
     rng = np.random.default_rng(0)
-    for n, d, mask in ((4, DENSE_LIMIT + 1, "causal"), (3, DENSE_LIMIT, None), (9, 4, rng.random((9, 9)) < 0.3)):
+    more = ((2, _CURVATURE_LIMIT + 1, None), (1, 2, None))
+    for n, d, mask in ((4, DENSE_LIMIT + 1, "causal"), (3, DENSE_LIMIT, None), (9, 4, rng.random((9, 9)) < 0.3), *more):
         W = np.where(rng.random((d, d)) < 0.2, 0.0, rng.standard_normal((d, d)))
         allowed = mask | np.eye(n, dtype=bool) if isinstance(mask, np.ndarray) else mask
         values = {"X": rng.standard_normal((n, d)), "W": W, "M": np.ones((d, d)), "lam": 0.0, "mask": allowed}
@@ -94,8 +103,8 @@ CLAIMS: tuple[Claim, ...] = (
         title="The library's own constants",
         section="F Lipschitz of Gradient",
         reading=ANY_MASK,
-        formula=f"K_lower <= ||Pi A|| <= K, K <= {_NEARLY} ||Pi A|| for d <= {DENSE_LIMIT}, lambda_max(Hess L) <="
-        " L_sharp, kappa_T and lambda_2 from below",
+        formula=f"K_lower <= ||Pi A|| <= K, K <= {_NEARLY} ||Pi A|| wherever d <= {DENSE_LIMIT}, lambda_max(Hess L(M))"
+        f" <= L_sharp wherever d <= {_CURVATURE_LIMIT}, k <= kappa_T wherever n_e > 0, l <= lambda_2 wherever n_e > 0",
         strength=Strength.UPPER,
         margin=_constants,
         supply=Instances("any", small=True, free=()),  # K does not depend on M, and at d = 33 M is long

@@ -30,6 +30,7 @@ from attnprune_verify.claims.supply import Arrays
 from attnprune_verify.theory import paper
 
 _SECTION = "F Lipschitz of Gradient"
+_FACTORS = " ||x - y||, L_i = ||f(x)_i - f(y)_i||_F/||x - y||, R_i = max(1, ||f(x)_i||_F, ||f(y)_i||_F)"
 
 
 def _mean_value(q: Quantities, factor: float = 1.0) -> Relation:
@@ -133,7 +134,8 @@ CLAIMS: tuple[Claim, ...] = (
         title="Mean value theorem for matrix functions",
         section=_SECTION,
         reading=LITERAL,
-        formula="||g(Y) - g(X)||_F <= R ||Y - X||_F when ||g'||_F <= R",
+        formula="||g(Y) - g(X)||_F <= R ||Y - X||_F, R = max(||dg(X)||_F, ||dg(Y)||_F), g(X) = A X B + X o X, g(Y) ="
+        " A Y B + Y o Y",
         strength=Strength.UPPER,
         margin=_mean_value,
         supply=Arrays({"A": "nn", "B": "nn", "X": "nn", "Y": "nn"}, free=("X", "Y")),
@@ -146,7 +148,7 @@ CLAIMS: tuple[Claim, ...] = (
         title="Lipschitz constant of a product",
         section=_SECTION,
         reading=LITERAL,
-        formula="||prod f_i(x) - prod f_i(y)||_F <= 2^{n-1} max L_i prod R_i ||x - y||_F, R_i >= 1",
+        formula=f"||prod_i f(x)_i - prod_i f(y)_i||_F <= 2^{{n-1}} (max_i L_i) prod_i R_i{_FACTORS}",
         strength=Strength.UPPER,
         margin=lambda q: _product(q, lambda n: 2.0 ** (n - 1)),
         supply=Arrays({"P": "nmm", "Q": "nmm"}, free=("P", "Q"), sizes=(1, 2, 3)),
@@ -160,7 +162,7 @@ CLAIMS: tuple[Claim, ...] = (
         title="Lipschitz constant of a product, sharp",
         section=_SECTION,
         reading=LITERAL,
-        formula="||prod f_i(x) - prod f_i(y)||_F <= n max L_i prod R_i ||x - y||_F, R_i >= 1",
+        formula=f"||prod_i f(x)_i - prod_i f(y)_i||_F <= n (max_i L_i) prod_i R_i{_FACTORS}",
         strength=Strength.TIGHT,
         margin=lambda q: _product(q, float),
         supply=Arrays({"P": "nmm", "Q": "nmm"}, free=("P", "Q"), sizes=(1, 2, 3)),

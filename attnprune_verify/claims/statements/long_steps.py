@@ -65,10 +65,14 @@ def _segment(q: Quantities, stretch: float = 1.0, growth: bool = True, bend: flo
         return []
     rows, longest = _rows(q), q.number(_longest(q.case, growth))
     part = longest * q.number(float(q.case.get("share", 0.5)))
-    found = [_bends(q, part, _segment_L(q, rows, part, growth) * q.number(bend))]
-    for eta in (longest, part):
-        if eta * _segment_L(q, rows, eta, growth) <= 1:
-            found.append(_decreases(q, eta * q.number(stretch)))
+    L = _segment_L(q, rows, part, growth)
+    found = [_bends(q, part, L * q.number(bend))]
+    steps = [eta for eta in (longest, part) if eta * _segment_L(q, rows, eta, growth) <= 1]
+    found += [_decreases(q, eta * q.number(stretch)) for eta in steps]
+    always, width, spread, top, pull = zip(*rows, strict=True) if rows else ((),) * 5
+    q.note({"r": [one * part for one in width], "V": spread, "t": top, "u": pull, "L_seg": L})
+    q.note({"eta": steps, "g": q.gradient, "D": [one / upper_constant(q) for one in always]})
+    q.note({"<g, Hess L(M - t g) g>": found[0].lhs, "L(M - eta g)": [q.at(q.M - q.gradient * eta).L for eta in steps]})
     return found
 
 
@@ -126,8 +130,8 @@ def _armijo(q: Quantities, factor: float = 1.0) -> list[Relation]:
 def _trial(rng: Generator, case: Case) -> dict[str, Any]:
     return {
         "first": float(rng.choice([0.1, 1.0, 30.0, 1e3])),
-        "alpha_": float(rng.choice([0.1, 0.5, 0.9])),
-        "beta_": float(rng.choice([0.25, 0.5, 0.9])),
+        "alpha_": float(rng.choice([0.1, 0.5, 0.96])),
+        "beta_": float(rng.choice([0.25, 0.5, 0.96])),
     }
 
 
@@ -177,10 +181,9 @@ CLAIMS: tuple[Claim, ...] = (
         title="A longer step, from the rows' own variances",
         section=_SECTION,
         reading=ANY_MASK,
-        formula="L_seg = lam + ||g||^-2 sum_i min{C_+ ||Pi Delta_i||^2, e^{r_i} V_i [min(1/2, e^{r_i} t_i) + min(1/2,"
-        " max_j (c_j - <c, s>)_+ + 4 (e^{r_i} - 1) t_i)]} bounds the curvature on the segment, and eta L_seg <= 1"
-        " implies L(M - eta g) <= L(M) - eta ||g||^2/2; r_i = eta range(Delta_i), V_i = Var(Delta_i) under row i,"
-        " t_i its largest weight",
+        formula="<g, Hess L(M - t g) g> <= L_seg ||g||^2, L(M - eta g) + eta ||g||^2/2 <= L(M), L_seg = lam +"
+        " ||g||^{-2} sum_i min(C_+ D_i, e^{r_i} V_i (min(1/2, e^{r_i} t_i) + min(1/2, u_i + 4 (e^{r_i} - 1) t_i)))"
+        " for every row i whose logits move by D_i and range over r_i",
         strength=Strength.LOWER,
         margin=_segment,
         supply=Instances("any", extra=_share),

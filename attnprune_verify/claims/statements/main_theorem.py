@@ -23,14 +23,15 @@ from attnprune_verify.claims.hypotheses import (
 from attnprune_verify.claims.quantities import Quantities
 from attnprune_verify.claims.relation import Relation, at_least, at_most, less
 from attnprune_verify.claims.supply import Fixed, Instances
-from attnprune_verify.theory import paper, rates
+from attnprune_verify.theory import paper, rates, sharp
 from attnprune_verify.theory.arithmetic import EXACT
 
 _SECTION = "4 Main Results"
 _THEOREM = (
-    "min_{t<T} L_attn(M_t)/n^2 + lam^2/(mu n^2) ||M_t||^2 <= (xi + eps)/2, T = 4 L(M_0)/(eta mu eps n^2),"
+    "min_{t<T} [L_attn(M_t)/n^2 + lam^2 ||M_t||^2/(mu n^2)] <= (xi + eps)/2, T = 4 L(M_0)/(eta mu eps n^2),"
     " mu = 2 min|W| beta delta, xi = 12 n^{-3/2} max|W| ||X||_F^2 lam d/mu"
 )
+_LEAST = "min_{t<T} [L_attn(M_t)/n^2 + lam^2 ||M_t||^2/(mu n^2)]", "min_M [L_attn(M)/n^2 + lam^2 ||M||^2/(mu n^2)]"
 _PIECES = 512  # chosen: pieces of [0, 1], each enclosed in balls
 
 
@@ -67,7 +68,14 @@ def _wide_sides(q: Quantities) -> tuple[Any, Any]:
         x = sigma(one) - sigma(high)
         pieces.append(x * x + weight * low * low)
     xi = q.of(paper.xi_theorem, 2, d, one / d, q.sqrt(one * 2), lam, mu)
-    return q.smallest(pieces), 4 * q.of(paper.goal, xi, eps)
+    least, eta = q.smallest(pieces), one / (lam + q.of(sharp.C_plus) / 2)
+    T = q.of(paper.iterations, q.of(rates.start_loss, d, lam), eta, mu, eps, 2)
+    q.note(
+        {"T": T, "eta": eta, "L(M_0)": q.of(rates.start_loss, d, lam), "mu": mu, "xi": xi, "n": one * 2, "beta": one}
+    )
+    q.note({"min|W|": one / d, "max|W|": one / d, "||X||_F": q.sqrt(one * 2), "delta": delta, "delta_allowed": delta})
+    q.note({name: least / 4 for name in _LEAST})
+    return least, 4 * q.of(paper.goal, xi, eps)
 
 
 def _growth(q: Quantities, exponent: int) -> Relation:
@@ -79,6 +87,7 @@ def _growth(q: Quantities, exponent: int) -> Relation:
         return q.of(paper.iterations, q.of(rates.start_loss, d, lam), eta, mu, eps, n)
 
     d = int(q.case["d"])
+    q.note({"T(2d)": steps(2 * d), "T(d)": steps(d)})
     return at_most(steps(2 * d), 2**exponent * steps(d) * q.number(Fraction(101, 100)))
 
 
@@ -144,7 +153,7 @@ CLAIMS: tuple[Claim, ...] = (
         title="Main result, informal",
         section="1 Introduction",
         reading=_INFORMAL,
-        formula="T(2d) <= 2 T(d) up to 1 %, T = 2 lam d^2 (lam + 30 d n^{7/2} R^6)/(mu eps n^2)",
+        formula="T(2d) <= 1.01 2 T(d), T(d) = 2 lam d^2 (lam + 30 d n^{7/2} R^6)/(mu eps n^2)",
         strength=Strength.UPPER,
         arithmetic="exact",
         margin=lambda q: _growth(q, 1),
@@ -205,7 +214,8 @@ CLAIMS: tuple[Claim, ...] = (
         title="The main theorem fails over allowed positions too",
         section=_SECTION,
         reading=CAUSAL,
-        formula="left side > right side for every t, n = 2, d = 1e5, causal, mu = 2 min|W| beta delta_allowed",
+        formula="min_M [L_attn(M)/n^2 + lam^2 ||M||^2/(mu n^2)] > (xi + eps)/2, n = 2, d = 1e5, mu = 2 min|W| beta"
+        " delta_allowed, xi = 12 n^{-3/2} max|W| ||X||_F^2 lam d/mu",
         strength=Strength.UPPER,
         arithmetic="ball",
         margin=lambda q: less(_wide_sides(q)[1], _wide_sides(q)[0]),
@@ -259,7 +269,7 @@ CLAIMS: tuple[Claim, ...] = (
         title="Attention floors depend on the instance",
         section=_SECTION,
         reading=FULL,
-        formula="min_ij F(M)_ij < 2^-1074 at X = I_2, W = 1000 I, M = 1",
+        formula="min_ij F(M)_ij < 2^{-1074} at X = I, W = 1000 I, M = 1, d = 2",
         strength=Strength.UPPER,
         arithmetic="ball",
         margin=lambda q: less(q.delta, q.number(5e-324)),

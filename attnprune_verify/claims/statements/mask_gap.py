@@ -55,7 +55,9 @@ def _floor(q: Quantities, steep: float = 1.0, sign: float = 1.0) -> list[Relatio
     tau = q.number(_threshold(G * sign, ones))
     least = tau * ones + sum((q.smallest([g * q.number(sign) - tau, q.number(0.0)]) for g in G.ravel()), q.number(0.0))
     bound = divergence_of(q, q.N * q.W) - (G * q.N).sum() + least
-    return [at_most(bound + one, of_mask + one, "tangent", offset=one) for of_mask in _of_all_masks(q)]
+    masks = list(_of_all_masks(q))
+    q.note({"KL(B)": masks, "KL(M')": divergence_of(q, q.N * q.W), "tau": tau, "k": ones})
+    return [at_most(bound + one, of_mask + one, "tangent", offset=one) for of_mask in masks]
 
 
 def _library(q: Quantities, more: float = 1.0) -> list[Relation]:
@@ -69,6 +71,7 @@ def _library(q: Quantities, more: float = 1.0) -> list[Relation]:
     parts = [at_most(bound + one, of_mask + one, "bound", offset=one) for of_mask in _of_all_masks(q)]
     reached = q.number(found.best_kl) * rows
     seen = divergence_of(q, q.number(found.best) * q.W)
+    q.note({"bound": bound, "KL(best)": seen, "best": reached})
     return [*parts, at_most(seen + one, reached + one, "mask found", offset=one)]
 
 
@@ -83,8 +86,8 @@ CLAIMS: tuple[Claim, ...] = (
         title="A bound of masks' divergence from a gradient",
         section="4 Main Results",
         reading=ANY_MASK,
-        formula="KL(B) >= KL(Y) - <G, Y> + tau k + sum_ab min(G_ab - tau, 0), G = W o (X^T (F(Y) - f) X), for all real"
-        " Y, tau and all B in [0, 1]^(d x d) whose entries add up to k",
+        formula="KL(M') - <G, M'> + tau k + sum_ab min(G_ab - tau, 0) <= KL(B), bound <= KL(B), KL(best) <= best, G ="
+        " W o (X^T (f(M') - f) X) for all B in the unit box whose entries add up to k",
         strength=Strength.UPPER,
         margin=_both,
         supply=Instances("any", extra=_drawn, small=True, free=(), rounds=1),

@@ -91,21 +91,40 @@ def _linear(q: Quantities, rate: int = 1, modulus: float = 1.0, k: int | None = 
     lowest, certain = lowest_loss(near, lam, q.of(rates.gap, slow, allowed, _STEPS))
     lowest = q.largest([lowest, q.number(0.0)])  # L is nowhere negative
     found = []
-    for t, point in enumerate(descend(start, eta, _STEPS)):
-        if t % 10 == 0:
-            left = q.of(rates.gap, slow, allowed, rate * t)
-            found.append(at_most(point.L - lowest + allowed, left + allowed, f"t = {t}", offset=allowed))
+    walked = list(descend(start, eta, _STEPS))[::10]
+    q.note(
+        {
+            "lam": lam,
+            "eta": eta,
+            "s": shrink,
+            "rate": slow,
+            "K": start.K,
+            "f_min": start.f_min,
+            "k": len(tokens(q.case)),
+            "M_0": walked[0].M,
+        }
+    )
+    q.note({"L(M_t) - min L": [point.L - lowest for point in walked], "t": range(0, _STEPS + 1, 10), "start": allowed})
+    for t, point in zip(range(0, _STEPS + 1, 10), walked, strict=True):
+        left = q.of(rates.gap, slow, allowed, rate * t)
+        found.append(at_most(point.L - lowest + allowed, left + allowed, f"t = {t}", offset=allowed))
     drawn = [start.at(q.number(q.case[name])) for name in "MN" if name in q.case]
     points = [point for point in drawn if point.L <= allowed]
+    before: list[Any] = []
+    after: list[Any] = []
+    bends: list[Any] = []
     for point in points if certain else ():
         gap, moved = point.L - lowest, start.at(point.M - point.gradient * eta).L - lowest
+        before, after = [*before, gap], [*after, moved]
         left = q.of(rates.gap, slow, gap, rate)
         found.append(at_most(moved + allowed, left + allowed, "one step from L <= L(1)", offset=allowed))
     if len(points) == 2:
         step = points[0].M - points[1].M
         shift, more = start.K * start.K * q.square(step), lam * q.square(step) * q.number(modulus - 1)
         bend = ((points[0].G - points[1].G) * step).sum()
+        bends.append(bend)
         found.append(at_least(bend + shift, more + shift, "one minimiser: strongly convex", offset=shift))
+    q.note({"L(M) - min L": before, "L(M - eta g) - min L": after, "<grad L_attn(M) - grad L_attn(M'), M - M'>": bends})
     return found
 
 
@@ -146,8 +165,9 @@ CLAIMS: tuple[Claim, ...] = (
         title="Linear convergence for small lam",
         section=_SECTION,
         reading=ANY_MASK,
-        formula="0 < lam <= threshold implies L(M_t) - min L <= (1 - rate)^t start, rate = lam/L, start = lam d^2/2,"
-        " threshold = f_min^2/(5 k d^2), M_0 = 1 or L(M_0) <= L(1), eta = 1/L, f_min the least of k samples",
+        formula="L(M_t) - min L <= (1 - rate)^t start, L(M - eta g) - min L <= (1 - rate) (L(M) - min L), <grad"
+        " L_attn(M) - grad L_attn(M'), M - M'> >= 0, rate = s lam/L, eta = s/L, start = lam d^2/2, threshold ="
+        " f_min^2/(5 k d^2), L = lam + C_+ K^2, M_0 = 1 if 0 < lam <= threshold and 0 < s <= 1",
         strength=Strength.UPPER,
         margin=_linear,
         supply=Instances("any", extra=_small_lam, small=True, free=("W", "X")),

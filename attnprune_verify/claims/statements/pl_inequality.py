@@ -135,8 +135,8 @@ CLAIMS: tuple[Claim, ...] = (
         title="g-proxy, xi-optimal PL inequality",
         section="5 Technique Overview",
         reading=LITERAL,
-        formula="||grad f(w)||^alpha >= (mu/2) (g(w) - xi) for all w; of diagonal quadratics f: g = 2f, xi = 0,"
-        " alpha = 2, mu = 2 min a^2",
+        formula="||grad f(w)||^alpha >= (mu/2) (g(w) - xi), f(w) = 1/2 ||diag(a) w||^2, grad f(w) = diag(a)^2 w,"
+        " g(w) = 2 f(w), xi = 0, alpha = 2, mu = 2 min_i a_i^2",
         strength=Strength.LOWER,
         arithmetic="exact",
         margin=lambda q: _diagonal(q, min(q.a * q.a)),

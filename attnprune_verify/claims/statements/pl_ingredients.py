@@ -265,7 +265,7 @@ CLAIMS: tuple[Claim, ...] = (
         title="Inequalities of square roots",
         section=_SECTION,
         reading=LITERAL,
-        formula="sqrt(a^2+b^2) >= (|a|+|b|)/sqrt 2; |a| > |b|: sqrt(|a|-|b|) >= sqrt|a| - sqrt|b|",
+        formula="sqrt(a^2 + b^2) >= (|a| + |b|)/sqrt(2), sqrt(|a| - |b|) >= sqrt(|a|) - sqrt(|b|) wherever |a| > |b|",
         strength=Strength.TIGHT,
         margin=_roots,
         supply=Arrays({"a": "", "b": ""}, free=("a", "b"), rounds=24),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import numpy as np
@@ -45,6 +45,9 @@ def _floor(q: Quantities, factor: float = 1.0, whole_mean: bool = False) -> list
         found = q.largest([found, q.of(rates.near_floor, q.d, whole.f_min, q.lam, 1)])
     points = list(descend(whole, step_below(whole, _ALMOST_ONE), _STEPS))
     parts = [at_least(q.smallest([point.delta_allowed for point in points]), found, "descent")]
+    widest = q.largest([q.norm(q.W * (x[:, None] * y[None, :])) for X in tokens(q.case) for x in X for y in X])
+    q.note({"least": found, "min_t min F(M_t)_ij": parts[0].lhs, "f_min": whole.f_min, "k": len(tokens(q.case))})
+    q.note({"v": widest, "m": q.n, "L(M)": whole.at(q.M).L, "min F(M)_ij": whole.at(q.M).delta_allowed})
     drawn = whole.at(q.M)
     if drawn.L <= q.of(rates.start_loss, q.d, q.lam):
         parts.append(at_least(drawn.delta_allowed, found, "where L <= L(1)"))
@@ -66,6 +69,7 @@ def _one_sample_pays() -> Iterator[Case]:
         values = {"X": np.array([[1.0, 0.0], [2.0, 1.0]]), "W": np.array([[w, -w], [0.0, 0.0]])}
         more = {"others": np.zeros((2, 2, 2)), "M": np.array([[e, -e], [0.0, 0.0]]), "lam": lam, "mask": mask}
         yield Case({**values, **more}, f"three samples, one moves, W = {w}")
+        yield Case({**values, **more, "M": np.ones((d, d))}, f"three samples at M = 1, W = {w}")
 
 
 def _promised(
@@ -98,15 +102,21 @@ def _promised(
             "threshold above",
         ),
     ]
+    q.note(_letters(whole, points, entries))
+    q.note({"||M - 1||^2": [], "<grad L(M) - grad L(1), M - 1>": [], "modulus": 0.0})
     near = whole.at(q.number(minimiser(q.case)))
     for name in ("linear-convergence", "strong-convexity"):
         numbers = promises.get(name)
+        sign = "'" * (name == "strong-convexity")
         if numbers is None:
+            q.note({f"L(M_t) - min{sign} L": [], f"rate{sign}": 1.0, f"start{sign}": 0.0, f"t{sign}": []})
             continue
         modulus = q.lam if name == "linear-convergence" else q.number(numbers["modulus"])
         lowest, certain = lowest_loss(near, modulus, loss)
         rate = q.number(numbers["rate"] * slower)
         start = points[0].L - lowest if certain or name == "strong-convexity" else loss
+        q.note({f"L(M_t) - min{sign} L": [point.L - lowest for point in points]})
+        q.note({f"rate{sign}": rate * q.number(_ALMOST_ONE), f"start{sign}": start, f"t{sign}": range(len(points))})
         for t, point in enumerate(points):
             left = q.of(rates.gap, rate * q.number(_ALMOST_ONE), start, t)
             parts.append(at_most(point.L - lowest + loss, left + loss, name, offset=loss))
@@ -115,25 +125,63 @@ def _promised(
     return parts
 
 
+def _letters(whole: Quantities, points: list[Quantities], entries: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what the formula's letters stand for: the walk, and the numbers of the guarantees that apply."""
+    goal, limits = entries["gradient-norm"].numbers, entries["confinement"].numbers
+    squares = [whole.square(point.gradient) for point in points]
+    return {
+        "M_0": points[0].M,
+        "L(M_t)": [point.L for point in points],
+        "L_attn(M_t)": [point.L_attn for point in points],
+        "min_{s<t} ||grad L(M_s)||^2": np.minimum.accumulate(np.asarray(squares[:-1])),
+        "s": range(1, len(points)),
+        "T": goal["T"],
+        "gradient": goal["gradient"],
+        "loss": limits["loss"],
+        "attention": limits["attention"],
+        "threshold": entries["linear-convergence"].numbers.get("threshold", 0.0),
+        "convexity": entries["strong-convexity"].numbers["threshold"],
+        "f_min": whole.f_min,
+        "k": len(tokens(whole.case)),
+        "K": whole.K,
+    }
+
+
 def _modulus(q: Quantities, one: Quantities, other: Quantities, modulus: float) -> Relation:
     """<grad L(M) - grad L(M'), M - M'> >= modulus ||M - M'||^2, and K^2 ||M - M'||^2 on both sides."""
     step = one.M - other.M
     shift = one.K * one.K * q.square(step)
     bend = ((one.gradient - other.gradient) * step).sum()
+    q.note({"||M - 1||^2": q.square(step), "<grad L(M) - grad L(1), M - 1>": bend, "modulus": modulus})
     return at_least(bend + shift, q.number(modulus) * q.square(step) + shift, "modulus", offset=shift)
 
 
 def _repaired(q: Quantities, points: list[Quantities], numbers: Any) -> list[Relation]:
     """delta below every F(M_t), and the guarantee with the eps that t steps reach."""
+    least = "min_{s<t} [L_attn(M_s)/n^2 + lam^2 ||M_s||^2/(mu n^2)]"
     if numbers is None or not numbers["mu"] > 1e-100 or not numbers["T"] < 1e200:
+        nothing: dict[str, Any] = {least: [], "delta(M_t)": [], "||1||^2": [], "eps_s": []}
+        q.note(nothing | dict.fromkeys(("delta", "xi", "at_ones", "mu"), 1.0))
         return []
     mu, xi = q.number(numbers["mu"]), q.number(numbers["xi"])
     parts = [at_least(q.smallest([point.delta_allowed for point in points]), q.number(numbers["delta"]), "delta")]
     eps = 0.02 / q.n
+    smallest = []
     for t in range(1, len(points)):
         sizes = [mu * point.L_attn + q.lam * q.lam * q.square(point.M) for point in points[:t]]
+        smallest.append(q.smallest(sizes))
         promise = (xi + q.number(eps * numbers["T"] / t)) * mu * q.n**2 / 2
-        parts.append(at_most(q.smallest(sizes), promise, "repaired-theorem"))
+        parts.append(at_most(smallest[-1], promise, "repaired-theorem"))
+    q.note({least: [one / (mu * q.n**2) for one in smallest], "delta(M_t)": parts[0].lhs, "delta": numbers["delta"]})
+    q.note(
+        {
+            "xi": xi,
+            "eps_s": [eps * numbers["T"] / t for t in range(1, len(points))],
+            "mu": mu,
+            "at_ones": numbers["at_ones"],
+            "||1||^2": q.d**2,
+        }
+    )
     at_ones = q.number(numbers["at_ones"]) * mu * q.n**2
     parts.append(at_least(at_ones, q.lam * q.lam * q.d**2, "at M = 1"))
     return parts
@@ -191,7 +239,10 @@ def _convex_descent(q: Quantities, rate_factor: float = 1.0) -> list[Relation]:
     if not certain:
         return []
     start, parts = first.L - lowest, []
-    for t, point in enumerate(descend(here, eta, 4, start=q.M)):
+    points = list(descend(here, eta, 4, start=q.M))
+    q.note({"lam": lam, "rate": rate, "eta": eta, "start": start, "t": range(len(points))})
+    q.note({"L(M_t) - min L": [point.L - lowest for point in points], "L(M_0) - min L": first.L - lowest})
+    for t, point in enumerate(points):
         left = q.of(rates.gap, rate, start, t)
         parts.append(at_most(point.L - lowest + start, left + start, f"t = {t}", offset=start))
     return parts
@@ -223,6 +274,9 @@ def _stacked(q: Quantities, times: bool = True) -> list[Relation]:
     eta = q.number(float(q.case["share"]) / steepest if steepest else 1.0)
     *_, moved = descend(whole, eta, 2)
     *_, other = descend(one, eta / k, 2)
+    left, right = whole.at(q.M), one.at(q.M)
+    q.note({"k": k, "L'(M)": one.L, "grad L'(M)": one.gradient, "L(M)": whole.L, "grad L(M)": whole.gradient})
+    q.note({"M_2": moved.M, "M'_2": other.M, "sum_s L_attn,s(M)": left.L_attn * k, "L'_attn(M)": right.L_attn})
     return [
         equal(whole.L * k, one.L, "loss"),
         equal(whole.gradient * k, one.gradient, "gradient"),
@@ -244,9 +298,8 @@ CLAIMS: tuple[Claim, ...] = (
         title="A batch is one sample",
         section=_SECTION,
         reading=ANY_MASK,
-        formula="(1/k) sum_s L_attn,s(M) + (lam/2) ||M||^2 = (1/k) (L_attn(M) + (k lam/2) ||M||^2), and so its"
-        " gradient, of tokens below each other under the block-diagonal mask; a step of eta on the left is one of"
-        " eta/k on the right",
+        formula="k L(M) = L'(M), k grad L(M) = grad L'(M), M_2 = M'_2, L(M) = (1/k) sum_s L_attn,s(M) + (lam/2)"
+        " ||M||^2, L'(M) = L'_attn(M) + (k lam/2) ||M||^2",
         strength=Strength.IDENTITY,
         arithmetic="ball",
         margin=_stacked,
@@ -262,8 +315,8 @@ CLAIMS: tuple[Claim, ...] = (
         title="A floor of the attention on the way of descent",
         section=_SECTION,
         reading=ANY_MASK,
-        formula="F(M_t)_ij >= max(f_min - sqrt(k lam) d, exp(-2 d v - log(m))), v the largest ||W o x_i x_j^T||_F, m"
-        " the number of tokens, f_min the least allowed entry of f, all over k samples, where L(M_t) <= L(1)",
+        formula="min_t min F(M_t)_ij >= least, min F(M)_ij >= least wherever L(M) <= lam d^2/2, least = max(f_min -"
+        " sqrt(k lam) d, exp(-2 d v - log(m))) if lam > 0",
         strength=Strength.LOWER,
         margin=_floor,
         supply=Instances("any", extra=_small_lam, small=True, free=("W", "X")),
@@ -283,10 +336,11 @@ CLAIMS: tuple[Claim, ...] = (
         title="What `check` guarantees",
         section=_SECTION,
         reading=ANY_MASK,
-        formula="L(M_t) <= loss, L_attn(M_t) <= min(loss, n_e); min_{t<T} ||grad L(M_t)|| <= gradient; F(M_t) >="
-        " delta, min_{t<T} [L_attn/n^2 +"
-        " lam^2 ||M||^2/(mu n^2)] <= (xi + eps)/2; L(M_t) - min L <= (1 - rate)^t (L(1) - min L), M_0 = 1, eta ="
-        " 1/L_sharp, one sample or several; the numbers that `check` prints",
+        formula="L(M_t) <= loss, L_attn(M_t) <= attention, min_{s<t} ||grad L(M_s)||^2 <= gradient^2 T/s, delta(M_t)"
+        " >= delta, min_{s<t} [L_attn(M_s)/n^2 + lam^2 ||M_s||^2/(mu n^2)] <= (xi + eps_s)/2, lam^2 ||1||^2/(mu n^2)"
+        " <= at_ones, L(M_t) - min L <= (1 - rate)^t start, L(M_t) - min' L <= (1 - rate')^{t'} start', threshold <="
+        " f_min^2/(5 k d^2), C_- K^2 <= convexity, <grad L(M) - grad L(1), M - 1> >= modulus ||M - 1||^2, M_0 = 1 if"
+        " lam > 0",
         strength=Strength.UPPER,
         margin=_promised,
         supply=Instances("any", extra=_any_lam, small=True, free=("W", "X"), rounds=1),
@@ -330,8 +384,8 @@ CLAIMS: tuple[Claim, ...] = (
         title="Linear convergence for large lam",
         section=_SECTION,
         reading=ANY_MASK,
-        formula="L(M_t) - min L <= (1 - rate)^t start, rate = (lam - C_- K^2)/L, start = L(M_0) - min L, lam > C_-"
-        " K^2, eta = 1/L, any M_0",
+        formula="L(M_t) - min L <= (1 - rate)^t start, rate = (lam - C_- K^2)/L, start = L(M_0) - min L, L = lam +"
+        " C_+ K^2 if lam > C_- K^2 and eta = 1/L",
         strength=Strength.UPPER,
         margin=_convex_descent,
         supply=Instances("any", extra=_part, small=True, free=("M",)),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from fractions import Fraction
-from itertools import product
+from itertools import pairwise, product
 from typing import Any
 
 import numpy as np
@@ -31,6 +31,19 @@ def _steps(q: Quantities, lam: Any) -> Any:
     return q.of(paper.iterations, q.of(rates.start_loss, 1, lam), 1 / (lam + q.C), 1, 1, 1)
 
 
+def _longer(q: Quantities) -> Relation:
+    """T at half of lam and at lam; d = n = mu = eps = 1."""
+    half, whole = _steps(q, q.lam / 2), _steps(q, q.lam)
+    q.note({"T(lam/2)": half, "T(lam)": whole, **dict.fromkeys(("d", "n", "mu", "eps"), 1)})
+    return at_least(half, whole)
+
+
+def _halved(q: Quantities) -> Relation:
+    half, whole = _xi(q, q.lam / 2), _xi(q, q.lam)
+    q.note({"xi(lam/2)": half, "xi(lam)": whole, "d": q.C, **dict.fromkeys(("n", "max|W|", "||X||_F", "mu"), 1)})
+    return equal(half, whole / 2)
+
+
 def _xi(q: Quantities, lam: Any) -> Any:
     """xi of the theorem at n = 1, with d max|W| ||X||_F^2 / mu = C."""
     return q.of(paper.xi_theorem, 1, q.C, 1, 1, lam, 1)
@@ -54,11 +67,13 @@ def _rounded(q: Quantities, factor: float = 1.0) -> Relation:
 
     mu is the printed one, with half of delta at M = 1: from there the T steps of 1/L move M by less than 1e-3.
     """
-    eps, mu = q.number(_EPS), q.of(paper.mu, q.w_min, q.beta, q.delta / 2)
+    eps, delta = q.number(_EPS), q.delta / 2
+    mu = q.of(paper.mu, q.w_min, q.beta, delta)
     masks = (np.array(entries).reshape(q.d, q.d) for entries in product((0.0, 1.0), repeat=q.d**2))
     pruned = [mask for mask in masks if (mask == 0).sum() >= q.d**2 / 2]
     best = q.smallest([q.at(q.number(mask)).L_attn for mask in pruned])
     xi = q.of(paper.xi_theorem, q.n, q.d, q.w_max, q.norm(q.X), q.lam, mu)
+    q.note({"min_M L_attn(M)": best, "eps": eps, "delta": delta, "xi": xi, "mu": mu})
     return at_most(best / q.n**2 * q.number(factor), q.of(paper.goal, xi, eps))
 
 
@@ -91,9 +106,9 @@ def _proportion(q: Quantities, more: int = 0) -> Relation:
     """Return the nearer of both ways to count."""
     M = q.case["M"]
     wanted = int(q.case["rho"] * M.size) + more
-    return equal(
-        q.number(min(_printed_zeros(M, q.case["rho"]), key=lambda zeros: abs(zeros - wanted))), q.number(wanted)
-    )
+    zeros = min(_printed_zeros(M, q.case["rho"]), key=lambda zeros: abs(zeros - wanted))
+    q.note({"#zeros": zeros, "d": len(M)})
+    return equal(q.number(zeros), q.number(wanted))
 
 
 def _leaves_the_box() -> Iterator[Case]:
@@ -103,7 +118,10 @@ def _leaves_the_box() -> Iterator[Case]:
 
 def _in_box(q: Quantities, low: float = 0.0) -> Relation:
     """The smallest entry met on the way; steps of 1/(lam + C_+ K^2)."""
-    least = q.smallest([q.smallest(point.M) for point in descend(q, step_below(q, 0.99), 140)])
+    eta = step_below(q, 0.99)
+    points = list(descend(q, eta, 140))
+    least = q.smallest([q.smallest(point.M) for point in points])
+    q.note({f"min_{{t<{len(points)}}} min_ij (M_t)_ij": least, "M_0": points[0].M, "eta": eta})
     return at_least(least + 2, q.number(2.0 + low))
 
 
@@ -115,8 +133,10 @@ def _momentum_case() -> Iterator[Case]:
 def _monotone(q: Quantities, momentum: float) -> Relation:
     """The largest ratio L(M_{t+1})/L(M_t) in 60 heavy-ball steps of 0.99/L."""
     eta = step_below(q, 0.99)
-    losses = [point.L for point in descend(q, eta, 60, momentum)]
-    ratios = [after / before for before, after in zip(losses, losses[1:], strict=False)]
+    points = list(descend(q, eta, 60, momentum))
+    ratios = [after.L / before.L for before, after in pairwise(points)]
+    q.note({f"max_{{t<{len(ratios)}}} L(M_{{t+1}})/L(M_t)": max(ratios, key=float)})
+    q.note({"momentum": momentum, "M_0": points[0].M, "eta": eta})
     return at_most(q.largest(ratios), q.number(1.0))
 
 
@@ -130,8 +150,8 @@ CLAIMS: tuple[Claim, ...] = (
     sentence(
         "exp:smaller_lam_takes_longer",
         "The regulariser's strength and the run time",
-        "T(lam/2) >= T(lam), T = 2 lam d^2 (lam + C)/(mu eps n^2)",
-        lambda q: at_least(_steps(q, q.lam / 2), _steps(q, q.lam)),
+        "T(lam/2) >= T(lam), T(lam) = 2 lam d^2 (lam + C)/(mu eps n^2), T(lam/2) = lam d^2 (lam/2 + C)/(mu eps n^2)",
+        _longer,
         Arrays({"lam": "", "C": ""}, make=_positive),
         (Wrong("T independent of lam", lambda q: equal(_steps(q, q.lam / 2), _steps(q, q.lam))),),
         strength=Strength.LOWER,
@@ -142,8 +162,8 @@ CLAIMS: tuple[Claim, ...] = (
     sentence(
         "exp:xi_vanishes",
         "xi vanishes with lam",
-        "xi(lam/2) = xi(lam)/2 at fixed mu",
-        lambda q: equal(_xi(q, q.lam / 2), _xi(q, q.lam) / 2),
+        "xi(lam/2) = xi(lam)/2, xi(lam) = 12 max|W| ||X||_F^2 lam d/mu at n = 1",
+        _halved,
         Arrays({"lam": "", "C": ""}, make=_positive),
         (Wrong("proportional to lam^2", lambda q: equal(_xi(q, q.lam / 2), _xi(q, q.lam) / 4)),),
         section="1 Introduction",
@@ -181,8 +201,8 @@ CLAIMS: tuple[Claim, ...] = (
     sentence(
         "exp:near_optimal_mask",
         "The returned mask is near-optimal",
-        "min L_attn(M)/n^2 <= (xi + eps)/2 over 0/1 masks M with at least floor(rho d^2) zeros, the returned mask"
-        " among them",
+        "min_M L_attn(M)/n^2 <= (xi + eps)/2, mu = 2 min|W| beta delta, xi = 12 n^{-3/2} max|W| ||X||_F^2 lam d/mu,"
+        f" eps = {_EPS:g}",
         _rounded,
         Fixed(_dense_start),
         (Wrong("a hundred times the left side", lambda q: _rounded(q, 100.0)),),
@@ -196,7 +216,7 @@ CLAIMS: tuple[Claim, ...] = (
     sentence(
         "exp:exact_proportion",
         "The pruned proportion",
-        "#zeros = floor(rho d^2) of M cut at its rho-th percentile",
+        "#zeros = floor(rho d^2)",
         _proportion,
         Arrays({"M": "dd"}, make=_with_rho),
         (Wrong("always one fewer", lambda q: _proportion(q, -1)),),
@@ -226,7 +246,7 @@ CLAIMS: tuple[Claim, ...] = (
     sentence(
         "exp:mask_stays_in_box",
         "M stays in the box",
-        "0 <= M_t for all t, as M_t in [0,1]^{dxd} has it, with eta <= 1/L",
+        "min_{t<141} min_ij (M_t)_ij >= 0, M_0 = 1, L = lam + C_+ K^2 if eta < 1/L",
         _in_box,
         Fixed(_leaves_the_box),
         (Wrong("entries stay above 1/2", lambda q: _in_box(q, 0.5)),),
@@ -239,7 +259,7 @@ CLAIMS: tuple[Claim, ...] = (
     sentence(
         "exp:momentum",
         "Momentum is covered",
-        f"L(M_{{t+1}}) <= L(M_t) with momentum {_MOMENTUM:g} and eta < 1/L",
+        f"max_{{t<60}} L(M_{{t+1}})/L(M_t) <= 1, momentum = {_MOMENTUM:g}, M_0 = 1, L = lam + C_+ K^2 if eta < 1/L",
         lambda q: _monotone(q, _MOMENTUM),
         Fixed(_momentum_case),
         (Wrong("momentum 0.99", lambda q: _monotone(q, 0.99)),),

@@ -82,7 +82,9 @@ def _factored(q: Quantities, regulariser: Any) -> Relation:
     dense = q.number(attention(q.case["X"], q.case["W_Q"] @ q.case["W_K"].T, q.case["mask"]))
     ours = q.square(pruned - dense) / 2 + regulariser(q)
     M_Q, M_K, X, W_Q, W_K = (q.case[name] for name in ("M_Q", "M_K", "X", "W_Q", "W_K"))
-    return agree(q, np.array([ours]), [factored_loss(M_Q, M_K, X, W_Q, W_K, q.case["lam"], q.case["mask"])])
+    found = factored_loss(M_Q, M_K, X, W_Q, W_K, q.case["lam"], q.case["mask"])
+    q.note({"L(M_Q, M_K)": found, "F(M_Q, M_K)": pruned, "F(1, 1)": dense})
+    return agree(q, np.array([ours]), [found])
 
 
 def _with_lam(q: Quantities) -> Any:
@@ -121,7 +123,8 @@ CLAIMS: tuple[Claim, ...] = (
         title="Attention weights pruning with causal mask",
         section="3 Preliminary",
         reading=CAUSAL,
-        formula="L(M) = 1/2 ||D^{-1} A - D~^{-1} A~||_F^2 + (lam/2) ||M||_F^2, A = exp(X W X^T) o M_c",
+        formula="L(M) = 1/2 ||D~^{-1} A~ - D^{-1} A||_F^2 + (lam/2) ||M||_F^2, A = exp(X W X^T) o M_c, D = diag(A 1),"
+        " A~ = exp(X (M o W) X^T) o M_c, D~ = diag(A~ 1)",
         strength=Strength.IDENTITY,
         arithmetic="ball",
         margin=_loss,

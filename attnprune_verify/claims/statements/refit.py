@@ -74,14 +74,15 @@ def _gain(q: Quantities, part: float = 1.0, steepest: bool = False) -> list[Rela
     slopes = q.X.T @ (_attention(q, Y) - q.f) @ q.X
     g = q.sqrt(sum((slopes[a, b] ** 2 for a, b in np.argwhere(q.case["support"]).tolist()), q.number(0.0)))
     sigma = q.number(_curvature(q)[1 if steepest else 0])
+    here, best, other = (divergence_of(q, q.number(q.case[name])) for name in ("Y", "best", "N"))
+    q.note({"||g||": g, "sigma": sigma, "kappa": _reach(q), "KL(Y)": here, "KL(V)": best, "KL(V')": other})
     if not sigma > 0 or not _reach(q) * g < sigma:
         return []
     root = one + q.sqrt(one - _reach(q) * g / sigma)
     gain = g * g * 2 / (sigma * root * root) * q.number(part)
-    here = divergence_of(q, Y)
     return [
-        at_most(here + one, divergence_of(q, q.number(q.case[name])) + gain + one, label, offset=one)
-        for name, label in (("best", "the best weights"), ("N", "other weights"))
+        at_most(here + one, of_weights + gain + one, label, offset=one)
+        for of_weights, label in ((best, "the best weights"), (other, "other weights"))
     ]
 
 
@@ -104,6 +105,8 @@ def _library(q: Quantities, more: float = 1.0) -> list[Relation]:
         if np.linalg.norm(case[name] - found.weight) <= found.radius:
             parts.append(at_most(bound + one, divergence_of(q, q.number(case[name])) + one, "bound", offset=one))
     reached = q.number(found.best_kl) * rows
+    q.note({"bound": bound, "KL(near)": [part.rhs - one for part in parts], "best": reached})
+    q.note({"KL(best)": divergence_of(q, q.number(found.weight))})
     return [*parts, at_most(divergence_of(q, q.number(found.weight)) + one, reached + one, "found", offset=one)]
 
 
@@ -114,9 +117,9 @@ CLAIMS: tuple[Claim, ...] = (
         title="The best weights on a support, certified",
         section="4 Main Results",
         reading=ANY_MASK,
-        formula="KL(V) >= KL(Y) - 2 ||g||^2/(sigma (1 + sqrt(1 - kappa ||g||/sigma))^2) for all V on the support of"
-        " Y, sigma > 0 not above the least eigenvalue of the Hessian at Y on its support, g the gradient there,"
-        " kappa ||V|| not below the difference of two logits of a row that V makes, kappa ||g|| <= sigma",
+        formula="KL(Y) - gain <= KL(V) wherever sigma > 0 and kappa ||g|| < sigma, KL(Y) - gain <= KL(V') wherever"
+        " sigma > 0 and kappa ||g|| < sigma, bound <= KL(near), KL(best) <= best, gain = 2 ||g||^2/(sigma (1 + sqrt(1"
+        " - kappa ||g||/sigma))^2) for all weights on the support of Y",
         strength=Strength.UPPER,
         margin=lambda q: [*_gain(q), *_library(q)],
         supply=Instances("any", extra=_drawn, small=True, free=(), rounds=1),

@@ -53,6 +53,8 @@ def _weighted(q: Quantities, factor: float = 1.0, mean: bool = False) -> list[Re
             block = q.PiA[i * q.n : (i + 1) * q.n]
             total = total + (block.T @ block) * (average if mean else constant)
         _, bound = extreme_eigenvalues(total, q.arithmetic)
+        sign = "+" if end == "largest" else "-"
+        q.note({f"||sum_i C_i^{sign} (Pi A)_i^T (Pi A)_i||": bound, f"C{sign}": list(constants.values())})
         parts.append(at_most(found + shift, bound * q.number(factor) + shift, end, offset=shift))
         parts.append(at_most(bound, q.largest(list(constants.values())) * q.K * q.K, f"{end}, against one constant"))
     return parts
@@ -102,9 +104,9 @@ CLAIMS: tuple[Claim, ...] = (
         title="Curvature at one M, row by row",
         section="F Lipschitz of Gradient",
         reading=ANY_MASK,
-        formula="-||sum_i C_i^- (Pi A)_i^T (Pi A)_i|| I <= Hess L(M) - lam I <= ||sum_i C_i^+ (Pi A)_i^T (Pi A)_i|| I,"
-        " ||sum_i C_i (Pi A)_i^T (Pi A)_i|| <= max_i C_i K^2, C_i^+ and C_i^- those of new:local_curvature without"
-        " Gershgorin's bounds",
+        formula="lambda_max(Hess L_attn(M)) <= ||sum_i C_i^+ (Pi A)_i^T (Pi A)_i|| <= (max_i C+_i) K^2,"
+        " -lambda_min(Hess L_attn(M)) <= ||sum_i C_i^- (Pi A)_i^T (Pi A)_i|| <= (max_i C-_i) K^2, C+_i = min(C_+,"
+        " b_i^2 + b_i max(0, u_i)), C-_i = min(C_-, b_i max(0, v_i - s_i)), b_i = t_i (1 - t_i + t'_i)",
         strength=Strength.TIGHT,
         margin=_weighted,
         supply=Instances("any", small=True, free=("M",), rounds=1),

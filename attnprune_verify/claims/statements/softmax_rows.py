@@ -29,6 +29,8 @@ def _row_moves(q: Quantities, weights: float = 1.0, jacobian: float = 1.0) -> li
     moved = q.at(q.N)
     step = q.X @ ((q.N - q.M) * q.W) @ q.X.T
     found = []
+    ranges = q.number(np.zeros(q.n))
+    forms: dict[str, list[Any]] = {name: [] for name in (*_FORMS, "Var_s(v)", "Var_s'(v)", "r_v")}
     for i in np.flatnonzero(q.row_sizes >= 2):
         S = q.allowed[i]
         before, after, u = q.F[i, S], moved.F[i, S], step[i, S]
@@ -39,15 +41,22 @@ def _row_moves(q: Quantities, weights: float = 1.0, jacobian: float = 1.0) -> li
                 at_most(new * shrink, old, f"row {i}: weight from above"),
                 at_most(old * shrink, new, f"row {i}: weight from below"),
             ]
-        shrink = q.exp(-r * q.number(jacobian))
+        shrink, ranges[i] = q.exp(-r * q.number(jacobian)), r
         for v in (q.v[S], u):
+            for name, number in (("Var_s(v)", variance(before, v)), ("Var_s'(v)", variance(after, v)), ("r_v", r)):
+                forms[name].append(number)
             found += [
                 at_most(variance(after, v) * shrink, variance(before, v), f"row {i}: Jacobian from above"),
                 at_most(variance(before, v) * shrink, variance(after, v), f"row {i}: Jacobian from below"),
             ]
         for one, other, side in ((before, after, "above"), (after, before, "below")):
             found.append(_as_forms(q, one, other, shrink, f"row {i}: form from {side}"))
+            forms[_FORMS[side == "below"]].append(found[-1].lhs - 1)
+    q.note({**forms, "r": ranges})
     return found
+
+
+_FORMS = "lambda_min(J(s) - e^{-r} J(s'))", "lambda_min(J(s') - e^{-r} J(s))"
 
 
 def _as_forms(q: Quantities, one: Any, other: Any, shrink: Any, part: str) -> Relation:
@@ -160,8 +169,9 @@ CLAIMS: tuple[Claim, ...] = (
         title="Softmax and its Jacobian as the logits move",
         section=_SECTION,
         reading=ANY_MASK,
-        formula="e^-r s_j <= s'_j <= e^r s_j, e^-r J(s) <= J(s') <= e^r J(s), r = max u - min u over the allowed"
-        " positions, u that row of X ((M' - M) o W) X^T",
+        formula="e^{-r_i} f(M')_ij <= f(M)_ij, e^{-r_i} f(M)_ij <= f(M')_ij, e^{-r_v} Var_s'(v) <= Var_s(v), e^{-r_v}"
+        " Var_s(v) <= Var_s'(v), lambda_min(J(s) - e^{-r} J(s')) >= 0, lambda_min(J(s') - e^{-r} J(s)) >= 0, r_i ="
+        " max_j (X ((M' - M) o W) X^T)_ij - min_j (X ((M' - M) o W) X^T)_ij",
         strength=Strength.TIGHT,
         loose=frozenset({"row: form from above", "row: form from below"}),  # all directions; u and v pin the constant
         margin=_row_moves,

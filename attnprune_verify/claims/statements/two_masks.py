@@ -102,6 +102,8 @@ def _moves(q: Quantities, factor: float = 1.0, alone: bool = False) -> Relation:
     step_Q, step_K = q.M_Q - q.N_Q, q.M_K - q.N_K
     change = _joined(q, a.G_Q - b.G_Q + step_Q * q.lam, a.G_K - b.G_K + step_K * q.lam)
     L = q.of(pair.lipschitz, k, R, P, q.lam)
+    q.note({"||grad L(M) - grad L(M')||": q.sqrt(change), "||M - M'||": q.sqrt(_joined(q, step_Q, step_K))})
+    q.note({"k": k, "R": R, "P": P, "rows": two.rows})
     return at_most(q.sqrt(change), L * q.sqrt(_joined(q, step_Q, step_K)) * q.number(factor))
 
 
@@ -114,9 +116,11 @@ def _descends(q: Quantities, loss: float = 1.0, sooner: float = 1.0, alone: bool
     limit = q.of(pair.start_loss, N, q.lam)
     parts: list[Relation] = _from_below(q, two, eta, limit)
     gradients: list[Any] = []
+    losses: list[Any] = []
     for t in range(_STEPS + 1):
         at = two.at(Q, K)
         value = two.square(at.c) / 2 + q.lam * _joined(q, Q, K) / 2
+        losses.append(value)
         parts.append(at_most(value, limit * q.number(loss if t else 1.0), f"loss, t = {t}"))
         if t:
             bound = q.of(pair.smallest_gradient, N, q.lam, eta, L, t)
@@ -124,6 +128,9 @@ def _descends(q: Quantities, loss: float = 1.0, sooner: float = 1.0, alone: bool
         step_Q, step_K = at.G_Q + Q * q.lam, at.G_K + K * q.lam
         gradients.append(_joined(q, step_Q, step_K))
         Q, K = Q - step_Q * moving(eta), K - step_K * moving(eta)
+    least = [q.smallest(gradients[:t]) for t in range(1, _STEPS + 1)]
+    q.note({"L(M_t)": losses, "min_{t<T} ||grad L(M_t)||^2": least, "T": range(1, _STEPS + 1)})
+    q.note({"N": N, "eta": eta, "k": norm_of_pair(q)})
     return parts
 
 
@@ -135,9 +142,11 @@ def _from_below(q: Quantities, two: Pair, eta: Any, limit: Any) -> list[Relation
     at = two.at(Q, K)
     before = two.square(at.c) / 2 + q.lam * _joined(q, Q, K) / 2
     if not before <= limit:
+        q.note({"L(M)": [], "L(M - eta g)": []})
         return []
     Q, K = Q - (at.G_Q + Q * q.lam) * eta, K - (at.G_K + K * q.lam) * eta
     after = two.square(two.at(Q, K).c) / 2 + q.lam * _joined(q, Q, K) / 2
+    q.note({"L(M)": before, "L(M - eta g)": after})
     return [at_most(after + limit, before + limit, "from any masks with L <= lam N/2", offset=limit)]
 
 
@@ -162,6 +171,8 @@ def _at_zero(q: Quantities, keys: float = 0.0, alone: bool = False) -> list[Rela
     two = Pair(q)
     at = two.at(q.number(np.zeros(np.shape(q.case["M_Q"]))), q.number(np.full(np.shape(q.case["M_K"]), keys)))
     uniform = [[1 / q.number(float(len(f))) - f for f in head] for head in two.dense[: 1 if alone else None]]
+    q.note({"grad_Q L(0)": at.G_Q, "grad_K L(0)": at.G_K, "||c(0)||": q.sqrt(two.square(at.c))})
+    q.note({"sum_{h,i} ||1/m_i - f_i^h||^2": two.square(uniform)})
     return [
         equal(at.G_Q, q.number(np.zeros(np.shape(q.case["M_Q"]))), "M_Q"),
         equal(at.G_K, q.number(np.zeros(np.shape(q.case["M_K"]))), "M_K"),
@@ -184,6 +195,9 @@ def _pl(q: Quantities, factor: float = 1.0, longest: bool = False) -> list[Relat
         squares.append(least)
     chosen = q.largest(squares) if longest else q.smallest(squares)
     t = q.sqrt(q.largest([chosen * q.number(1 - 1e-9), q.number(0.0)]))
+    q.note({"||grad_Q L_attn||": q.norm(at.G_Q), "||c||": q.sqrt(two.square(at.c)), "t": t, "scale": two.scale})
+    q.note({"min_{h,v} ||v X (M_K o W_K^h)||": t})
+    q.note({"min|W_Q|": q.smallest(np.abs(q.W_Q)), "delta": q.smallest(at.floor)})
     root = q.of(pair.pl_root, two.scale, q.smallest(np.abs(q.W_Q)), q.beta, t, q.smallest(at.floor))
     return [at_least(q.norm(at.G_Q), root * q.sqrt(two.square(at.c)) * q.number(factor))]
 
@@ -230,9 +244,8 @@ CLAIMS: tuple[Claim, ...] = (
     _claim(
         "new:pair_lipschitz",
         "Smoothness with a pair of masks",
-        "||grad L(M) - grad L(M')||_F <= (lam + C_+ k^2 R^2 + k P) ||M - M'||_F, M = (M_Q, M_K) within R of 0,"
-        " k = s max_c ||X diag(W_Q e_c)|| max_c ||X_0 diag(W_K e_c)||; with rotations X in place of X_0; all heads"
-        " together, P a bound of ||p||_F",
+        "||grad L(M) - grad L(M')|| <= (lam + C_+ k^2 R^2 + k P) ||M - M'||, k = scale max_c ||X diag(W_Q e_c)||"
+        " max_c ||X_0 diag(W_K e_c)||, P = 8 sqrt(2)/27 sqrt(rows) for all masks within R of the origin",
         _moves,
         (
             Wrong("0.98 of it", lambda q: _moves(q, 0.98)),
@@ -244,8 +257,8 @@ CLAIMS: tuple[Claim, ...] = (
     _claim(
         "new:pair_descent",
         "Descent with a pair of masks",
-        "L(M_t) <= lam N/2, min_{t<T} ||grad L(M_t)||_F^2 <= lam N/(eta (2 - eta L) T), M_Q = M_K = 1 at first, N"
-        " entries in both, eta < 2/L, L = lam + C_+ k^2 N + k sqrt(lam N)/2, k that of new:pair_lipschitz",
+        "L(M_t) <= lam N/2, L(M - eta g) <= L(M), min_{t<T} ||grad L(M_t)||^2 <= lam N/(eta (2 - eta L) T), L = lam"
+        " + C_+ k^2 N + k sqrt(lam N)/2, k = scale max_c ||X diag(W_Q e_c)|| max_c ||X_0 diag(W_K e_c)|| if eta < 2/L",
         _descends,
         (
             Wrong("0.9 of the least gradient", lambda q: _descends(q, sooner=0.9)),
@@ -258,8 +271,7 @@ CLAIMS: tuple[Claim, ...] = (
     _claim(
         "new:pair_no_PL",
         "Failure of the PL inequality with a pair of masks",
-        "grad L(0, 0) = 0, ||c(0, 0)||^2 = sum_{h,i} ||1/m_i - f_i^h||^2, f_i^h the dense row of head h, m_i its"
-        " allowed positions",
+        "grad_Q L(0) = 0, grad_K L(0) = 0, ||c(0)||^2 = sum_{h,i} ||1/m_i - f_i^h||^2",
         _at_zero,
         (
             Wrong("M_Q = 0 alone", lambda q: _at_zero(q, 1.0)),
@@ -271,8 +283,7 @@ CLAIMS: tuple[Claim, ...] = (
     _claim(
         "new:pair_PL",
         "A PL inequality with a pair of masks and long keys",
-        "||grad_Q L_attn||_F >= scale min|W_Q| sqrt(beta) t delta ||c||_F, t > 0 the least ||v X (M_K o W_K^h)||"
-        " over heads h and zero-sum unit vectors v, X X^T >= beta I, scale that of the logits",
+        "||grad_Q L_attn|| >= scale min|W_Q| sqrt(beta) t delta ||c||, t = min_{h,v} ||v X (M_K o W_K^h)|| if beta > 0",
         _pl,
         (
             Wrong("1.02 times it", lambda q: _pl(q, 1.02)),
