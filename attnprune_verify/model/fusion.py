@@ -128,7 +128,7 @@ def sum_of_heads(layer: AttentionLayer, X: ArrayLike) -> HeadSum:
     Parameters
     ----------
     layer : AttentionLayer
-        Without RoPE, which the unheaded formula has no place for.
+        Without `rope`, `softcap` and `alibi`, which the unheaded formula has no place for.
     X : (n, d) array
 
     Returns
@@ -140,7 +140,7 @@ def sum_of_heads(layer: AttentionLayer, X: ArrayLike) -> HeadSum:
     Raises
     ------
     InvalidInstance
-        If the layer has RoPE, or X is not one sample of its width.
+        If the layer has one of these, or X is not one sample of its width.
 
     Examples
     --------
@@ -151,8 +151,9 @@ def sum_of_heads(layer: AttentionLayer, X: ArrayLike) -> HeadSum:
     >>> gap.logits_to_sum_of_heads < 1e-14, gap.attention_to_nearest_head > 0.1
     (True, True)
     """
-    if layer.rope is not None:
-        raise InvalidInstance("the unheaded formula has no place for RoPE; give a layer without it")
+    for name in ("rope", "softcap", "alibi"):
+        if getattr(layer, name) is not None:
+            raise InvalidInstance(f"the unheaded formula has no place for {name}; give a layer without it")
     attention = layer_attention(layer, X)
     if attention.ndim != 3:
         raise InvalidInstance(f"X must be one sample (n, d); got {np.shape(X)}")
@@ -165,7 +166,7 @@ def sum_of_heads(layer: AttentionLayer, X: ArrayLike) -> HeadSum:
     if layer.b_K is not None:
         keys = keys + layer.b_K.reshape(layer.kv_heads, m).repeat(layer.group, axis=0).ravel()
     unheaded = layer.scale * (queries @ keys.T)
-    one = AttentionLayer(queries, keys, scale=layer.scale, mask=layer.mask)  # n tokens as features, X = I
+    one = AttentionLayer(queries, keys, scale=layer.scale, mask=layer.mask, window=layer.window)  # X = I
     total = np.zeros_like(unheaded)
     for h in range(layer.heads):  # by the columns of its own key head, not by what was repeated
         group = slice(h // layer.group * m, (h // layer.group + 1) * m)

@@ -1,19 +1,22 @@
 """Instance files of layers: what is written is read back, and every breach of a rule is refused in one line."""
 
+import inspect
 import json
 
 import numpy as np
 import pytest
 
 from attnprune_verify.errors import InvalidInstance
+from attnprune_verify.instance.layer import AttentionLayer
 from attnprune_verify.instance.mask import Causal, Window
 from attnprune_verify.instance.npz import load_instance, save_instance
 from attnprune_verify.instance.problem import Instance, LayerInstance
+from attnprune_verify.instance.rope import RoPE
 from attnprune_verify.model.layer_functions import layer_gradient
-from tests.model.layers import KINDS, LLAMA3, random_layer, random_masks
+from tests.model.layers import KINDS, LLAMA3, MODIFIED, random_layer, random_masks
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", KINDS | MODIFIED)
 def test_round_trip(tmp_path, kind):
     layer, X = random_layer(kind)
     M_Q, M_K = random_masks(layer)
@@ -25,6 +28,49 @@ def test_round_trip(tmp_path, kind):
         layer_gradient(again.layer, again.M_Q, again.M_K, again.X, 0.3),
     )
     assert all((a == b).all() for a, b in zip(before, after, strict=True))
+
+
+def parts(kind):
+    """Return the names of the parameters of a constructor, all of which are attributes as well."""
+    return [name for name in inspect.signature(kind).parameters if name != "layer"]
+
+
+RNG = np.random.default_rng(0)
+THREE = RNG.standard_normal((2, 3, 4)).astype(np.float32)
+FULL = AttentionLayer(
+    *(RNG.standard_normal(shape) for shape in ((4, 8), (4, 4), (8,), (4,))), heads=4, kv_heads=2, scale=0.3, window=2,
+    rope=RoPE(50.0, "interleaved", {"rope_type": "linear", "factor": 3.0}), mask="causal", softcap=1.7,
+    alibi=[0.5, 0.25, 0.125, 0.1],
+)  # fmt: skip
+EVERYTHING = {
+    "W": Instance(THREE, np.ones((4, 4), np.float32), M=THREE[:, 0].T @ THREE[:, 0], mask=np.eye(3), lam=0.1),
+    "pair": Instance(THREE, W_Q=RNG.standard_normal((4, 2)), W_K=np.ones((4, 2)), mask="causal", lam=1e-300),
+    "layer": LayerInstance(FULL, THREE, M_Q=np.full((4, 8), 0.7), M_K=np.full((4, 4), 0.6), lam=0.1),
+}
+
+
+@pytest.mark.parametrize("name", EVERYTHING)
+def test_a_file_holds_every_part_with_all_its_digits(tmp_path, name):
+    """Each parameter of the constructors; lam in float64 beside data in float32."""
+    instance = EVERYTHING[name]
+    save_instance(tmp_path / "all.npz", instance)
+    again = load_instance(tmp_path / "all.npz")
+    compared = [(instance, again, part) for part in parts(type(instance))]
+    if name == "layer":
+        compared += [(instance.layer, again.layer, part) for part in parts(AttentionLayer)]
+    for before, after, part in compared:
+        left, right = getattr(before, part), getattr(after, part)
+        assert type(left) is type(right) and getattr(left, "dtype", None) == getattr(right, "dtype", None), part
+        assert np.array_equal(left, right) if isinstance(left, np.ndarray) else left == right, part
+
+
+def test_the_examples_have_every_part():
+    """A new parameter without a value in an example would be written to no file unnoticed."""
+    for kind in (Instance, LayerInstance):
+        given = [one for one in EVERYTHING.values() if type(one) is kind]
+        assert [part for part in parts(kind) if all(getattr(one, part) is None for one in given)] == []
+    plain = AttentionLayer(np.ones((4, 4)), np.ones((4, 4)))
+    assert [part for part in parts(AttentionLayer) if repr(getattr(FULL, part)) == repr(getattr(plain, part))] == []
 
 
 def test_a_composed_mask_of_a_fused_problem_is_written_out(tmp_path):

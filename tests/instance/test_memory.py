@@ -12,6 +12,7 @@ from attnprune_verify.cli.main import main
 from attnprune_verify.errors import InvalidInstance
 from attnprune_verify.instance import archive
 from attnprune_verify.instance.memory import as_bytes, estimate_memory, memory_budget, require_memory, shown
+from attnprune_verify.model import objective
 
 RNG = np.random.default_rng(0)
 
@@ -47,6 +48,34 @@ def test_a_layers_objective_takes_no_more_than_estimated(sizes):
     assert taken <= estimate_memory("objective", **named, keep_dense=False) <= 4 * taken + 2**20
 
 
+X, W, M = RNG.standard_normal((256, 8)), RNG.standard_normal((8, 8)) / 8, RNG.uniform(size=(8, 8))
+ONE_HEAD = apv.AttentionLayer(W, np.eye(8))
+OF_ONE_WEIGHT = ("loss", "gradient", "hessian_vector_product", "relative_error")
+CALLED_ONCE = {
+    "loss": lambda: apv.loss(M, X, W),
+    "gradient": lambda: apv.gradient(M, X, W, mask="causal"),
+    "hessian_vector_product": lambda: apv.hessian_vector_product(M, M, X, W),
+    "relative_error": lambda: apv.relative_error(M, X, W),
+    "factored_loss": lambda: apv.factored_loss(M, M, X, W, W),
+    "factored_gradient": lambda: apv.factored_gradient(M, M, X, W, W),
+    "layer_loss": lambda: apv.layer_loss(ONE_HEAD, M, M, X),
+    "layer_gradient": lambda: apv.layer_gradient(ONE_HEAD, M, M, X),
+    "layer_relative_error": lambda: apv.layer_relative_error(ONE_HEAD, apv.AttentionLayer(M * W, M), X),
+}
+
+
+@pytest.mark.parametrize("name", CALLED_ONCE)
+def test_a_function_called_once_holds_no_n_x_n_array(name, monkeypatch):
+    """Nothing is gained by keeping F(1) for one value, and a long text would not fit."""
+    sizes = {"n": 256, "d": 8} | ({} if name in OF_ONE_WEIGHT else {"heads": 1, "kv_heads": 1, "m": 8})
+    without, held = (estimate_memory("objective", **sizes, keep_dense=keep) for keep in (False, True))
+    monkeypatch.setattr(objective, "_WORTH_ASKING", 0)
+    monkeypatch.setenv("ATTNPRUNE_MEMORY", str((without + held) // 2))
+    CALLED_ONCE[name]()
+    with pytest.raises(InvalidInstance, match="keep_dense=False needs no n x n array"):
+        apv.Objective(X, W)
+
+
 def test_what_does_not_fit_is_refused_before_it_is_allocated(monkeypatch):
     monkeypatch.setenv("ATTNPRUNE_MEMORY", "30MB")
     X, W = RNG.standard_normal((2048, 16)), np.eye(16)
@@ -66,7 +95,11 @@ def test_check_and_prune_layer_are_refused_with_the_numbers(monkeypatch):
     monkeypatch.setenv("ATTNPRUNE_MEMORY", "10MB")
     with pytest.raises(InvalidInstance, match=r"a check with n = 3, d = 3, k = 1 must fit .*ATTNPRUNE_MEMORY"):
         apv.run_check(apv.Instance(np.eye(3), np.eye(3)))
+    with pytest.raises(InvalidInstance, match=r"a check with n = 3, d = 4, k = 5 must fit"):
+        apv.run_check(apv.Instance(np.ones((5, 3, 4)), np.eye(4)))
     layer = apv.AttentionLayer(np.eye(4), np.eye(4), heads=2)
+    with pytest.raises(InvalidInstance, match="a check with n = 5, d = 4, k = 3, heads = 2, kv_heads = 2, m = 2 must"):
+        apv.run_check(apv.LayerInstance(layer, np.ones((3, 5, 4))))
     with pytest.raises(InvalidInstance, match="pruning with n = 5, d = 4, k = 1, heads = 2, kv_heads = 2, m = 2 must"):
         apv.prune_layer(layer, np.ones((5, 4)), 0.5)
 
@@ -136,6 +169,15 @@ def test_the_budget(monkeypatch):
     with pytest.raises(InvalidInstance, match="a thing must fit into the memory budget of 6 GiB .* 7 GiB are needed"):
         require_memory("a thing", 7 * 2**30)
     assert shown(1) == "1 bytes" and shown(1536) == "1.5 KiB"
+
+
+@pytest.mark.parametrize("power", [0, 9, 10])
+@pytest.mark.parametrize("unit", ["", "B", "kB", "KiB", "MB", "mib", "GB", "GiB", "tb", "TiB"])
+def test_every_unit_and_power_is_read(unit, power):
+    letters = unit.lower().removesuffix("b")
+    base = 1024 if letters.endswith("i") else 1000
+    size = 2 * 10**power * base ** ("kmgt".index(letters[0]) + 1 if letters else 0)
+    assert as_bytes(f"2e{power}{unit}") == as_bytes(f" {2 * 10**power} {unit} ") == size
 
 
 def test_sizes_are_checked():

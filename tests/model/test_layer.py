@@ -23,7 +23,7 @@ from attnprune_verify.model.layer_functions import (
 from attnprune_verify.model.objective import Objective
 from attnprune_verify.oracle import autodiff, ball, loops, taylor
 from attnprune_verify.oracle.inputs import layered
-from tests.model.layers import KINDS, LLAMA3, random_layer, random_masks, rotations
+from tests.model.layers import KINDS, LLAMA3, MODIFIED, random_layer, random_masks, rotations
 
 ROUNDING = 2e-14
 
@@ -316,14 +316,29 @@ def test_a_fused_mask_is_rarely_deployable():
     assert not ranks.deployable and len(ranks.ranks) == 4 and ranks.largest == 2
 
 
-@pytest.mark.parametrize("kind", ["heads", "groups"])
+@pytest.mark.parametrize("kind", KINDS | MODIFIED)
 def test_repeated_key_heads_compute_the_sum(kind):
+    """One softmax of the heads' summed logits under the layer's own mask, compared with each head by the definition."""
     layer, X = random_layer(kind)
+    refused = [name for name in ("rope", "softcap", "alibi") if getattr(layer, name) is not None]
+    if refused:
+        with pytest.raises(InvalidInstance, match=f"no place for {refused[0]}"):
+            sum_of_heads(layer, X[0])
+        return
     gap = sum_of_heads(layer, X[0])
     assert gap.logits_to_sum_of_heads < 1e-14
-    assert gap.attention_to_nearest_head > 0.1
-    with pytest.raises(InvalidInstance, match="no place for RoPE"):
-        sum_of_heads(random_layer("rope half")[0], X[0])
+    Q, K = (X[0] @ W + (0.0 if b is None else b) for W, b in ((layer.W_Q, layer.b_Q), (layer.W_K, layer.b_K)))
+    m = layer.m
+    logits = [layer.scale * part(Q, h, m) @ part(K, h // layer.group, m).T for h in range(layer.heads)]
+    allowed = layer.visible.allowed(6)
+    one, *each = (np.exp(np.where(allowed, z, -np.inf)) for z in (sum(logits), *logits))
+    one, *each = (w / w.sum(axis=1, keepdims=True) for w in (one, *each))
+    nearest = min(np.linalg.norm(one - F) / np.linalg.norm(F) for F in each)
+    assert gap.attention_to_nearest_head == pytest.approx(nearest, rel=1e-9, abs=1e-12)
+
+
+def part(rows, head, m):
+    return rows[:, head * m : (head + 1) * m]
 
 
 def test_the_relative_error_of_a_batch_is_that_of_all_its_samples_together():

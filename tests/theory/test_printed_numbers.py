@@ -56,6 +56,7 @@ INSTANCES = {
     "large W": made(n=2, d=2, size=4.0, seed=3, lam=1e-3, M=True),
     "small lam": made(n=3, d=3, seed=4, size=0.1, lam=1e-5, M=True),
     "large lam": made(n=3, d=3, seed=5, size=0.3, lam=40.0, mask="causal"),
+    "two of five allowed": made(n=5, d=5, seed=8, size=0.02, lam=0.1, mask=np.tri(5) - np.tri(5, k=-2)),
 }
 
 
