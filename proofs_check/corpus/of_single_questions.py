@@ -38,6 +38,19 @@ def traps() -> Iterator[Trap]:
     for name, base, quantity in _MOVED:
         yield spoiled(name, f"the enclosure of {quantity} lies beside its number", base, _beside(quantity))
     yield from _long()
+    eye = [[f"{int(i == j)}/1" for j in range(4)] for i in range(4)]
+    yield opened("box-left-after-too-much-work", "t n^2 d is above the limit", BOX, n=4, d=4, X=eye, W=eye, t=2000)
+    accented = put("producer", "tool", value="\N{LATIN SMALL LETTER E WITH ACUTE}" * 201)
+    yield spoiled("tool-of-201-accented-letters", "at most 200 characters, whatever their bytes", ZEROS, accented)
+    yield opened(
+        "best-of-all-with-rho-rounded-up", "rho d^2 = 4.6 is 4 zeros; the best mask with 5 is given",
+        "attn_prun-confirmation-best-mask", rho="23/45",
+        M=[["0/1", "1/1", "0/1"], ["0/1", "0/1", "1/1"], ["1/1", "1/1", "0/1"]],
+    )  # fmt: skip
+    yield opened(
+        "gradient-with-R-1", "R is above 1", "gradient_bounded-refutation", R="1/1", X=[["1/2", "0/1"], ["0/1", "1/2"]],
+        W=[["1/2", "-1/2"], ["1/4", "1/2"]],
+    )  # fmt: skip
     yield opened("delta-above-every-entry-in-the-ball", "F is below delta for some M in the ball", ONES, delta="49/100")
     yield opened("guarantee-not-reached-yet", "M_0 is not good enough, M_1 is", REPAIRED, t=0)
     yield opened("row-without-a-choice", "a causal first row does not depend on M", f"{ONES}-causal", row=0)

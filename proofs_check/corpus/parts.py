@@ -7,6 +7,7 @@ from proofs_check.corpus import (
     in_the_fields,
     in_the_text,
     of_empty_instances,
+    of_every_form,
     of_mask_gaps,
     of_masks_and_points,
     of_single_questions,
@@ -26,6 +27,7 @@ _PARTS = {
     "The bound of every mask's divergence": of_mask_gaps,
     "Instances that say nothing": of_empty_instances,
     "Single questions": of_single_questions,
+    "What every form has": of_every_form,
 }
 
 

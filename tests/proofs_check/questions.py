@@ -1,8 +1,9 @@
 """The first checker with one of its questions switched off, and the traps that notice.
 
-A question is a ``raise Reject`` or a pair ("what is asked", answer) of a statement's list. Switched off, the raise does
-nothing and the answer is yes; a trap notices when it is then accepted, breaks the checker or is refused for another
-reason. ``python -m tests.proofs_check.questions`` writes which traps end at which question into questions.json.
+A question is a ``raise Reject``, a pair ("what is asked", answer) of a statement's list, or a call whose result nobody
+takes, which is made for what it refuses. Switched off, the raise and the call do nothing and the answer is yes; a trap
+notices when it is then accepted, breaks the checker or is refused for another reason.
+``python -m tests.proofs_check.questions`` writes which traps end at which question into questions.json.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ import json
 import re
 import signal
 import sys
+import traceback
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -44,7 +46,20 @@ class Site(NamedTuple):
         return f"{self.module}: {self.text}"
 
 
+_COLLECTS = {"add", "append", "extend", "decide"}
+"""Calls without a result that put something somewhere, or that decide the pairs, which are questions themselves."""
+
+
+def _is_call(node: ast.AST) -> bool:
+    if not isinstance(node, ast.Expr) or not isinstance(node.value, ast.Call):
+        return False
+    called = node.value.func
+    return (called.attr if isinstance(called, ast.Attribute) else getattr(called, "id", "")) not in _COLLECTS
+
+
 def _is_question(node: ast.AST) -> bool:
+    if _is_call(node):
+        return True
     if isinstance(node, ast.Raise) and isinstance(node.exc, ast.Call):
         return getattr(node.exc.func, "id", "") in ("Reject", "GaveUp")
     if isinstance(node, ast.Tuple) and len(node.elts) == 2 and isinstance(node.ctx, ast.Load):
@@ -64,7 +79,7 @@ class _Off(ast.NodeTransformer):
         if _is_question(node):
             self.left -= 1
             if self.left == -1:
-                if isinstance(node, ast.Raise):
+                if isinstance(node, ast.Raise | ast.Expr):
                     return ast.copy_location(ast.Pass(), node)
                 assert isinstance(node, ast.Tuple)
                 node.elts[1] = ast.copy_location(ast.Constant(True), node.elts[1])
@@ -77,19 +92,22 @@ def sites() -> Iterator[Site]:
     for path in sorted(FOLDER.rglob("*.py")):
         module = ".".join(path.relative_to(FOLDER).with_suffix("").parts)
         tree = ast.parse(path.read_text("utf-8"))
-        visited: list[ast.AST] = []
-        _collect(tree, visited)
-        for number, node in enumerate(visited):
+        visited: list[tuple[ast.AST, str]] = []
+        _collect(tree, visited, "")
+        for number, (node, function) in enumerate(visited):
             lines = range(getattr(node, "lineno", 0), getattr(node, "end_lineno", 0) + 1)
-            yield Site(module, number, ast.unparse(node), lines)
+            # the same call stands in several functions of a module, each of which needs it
+            yield Site(
+                module, number, f"{function} {ast.unparse(node)}" if _is_call(node) else ast.unparse(node), lines
+            )
 
 
-def _collect(node: ast.AST, found: list[ast.AST]) -> None:
-    """Gather the questions in the order in which `_Off` visits them."""
+def _collect(node: ast.AST, found: list[tuple[ast.AST, str]], function: str) -> None:
+    """Gather the questions and the functions they stand in, in the order in which `_Off` visits them."""
     if _is_question(node):
-        found.append(node)
+        found.append((node, function))
     for child in ast.iter_child_nodes(node):
-        _collect(child, found)
+        _collect(child, found, node.name if isinstance(node, ast.FunctionDef) else function)
 
 
 @contextmanager
@@ -166,15 +184,14 @@ def _run_on(*_: object) -> None:
     raise _RunsOn
 
 
-def _ends(names: list[str]) -> dict[str, tuple[str, int, str]]:
-    """Return where each trap is refused: file and line of the last Reject, and the reason."""
+def _ends(names: list[str]) -> dict[str, tuple[list[tuple[str, int]], str]]:
+    """Return where each trap is refused: files and lines of the calls to the last Reject, inmost first; the reason."""
     last: list[tuple[str, int]] = []
     reject = importlib.import_module(f"{PACKAGE}.reject").Reject
     original = reject.__init__
 
     def remember(self: Exception, *arguments: object) -> None:
-        frame = sys._getframe(1)
-        last.append((frame.f_code.co_filename, frame.f_lineno))
+        last[:] = [(frame.f_code.co_filename, line) for frame, line in traceback.walk_stack(sys._getframe(1))]
         original(self, *arguments)
 
     reject.__init__ = remember
@@ -182,7 +199,7 @@ def _ends(names: list[str]) -> dict[str, tuple[str, int, str]]:
         found = {}
         for name in names:
             says = reason(checker.judge_bytes, name)
-            found[name] = (*last[-1], says)
+            found[name] = (last[:], says)
         return found
     finally:
         del reject.__init__
@@ -203,13 +220,15 @@ def traps_by_question() -> dict[str, list[str]]:
     ends = _ends([name.removesuffix(".json") for name in invalid()])
     found: dict[str, list[str]] = {}
     for site in sites():
+        path = str(FOLDER / (site.module.replace(".", "/") + ".py"))
         if site.text.startswith("raise"):
-            path = str(FOLDER / (site.module.replace(".", "/") + ".py"))
-            here = [name for name, (file, line, _) in ends.items() if file == path and line in site.lines]
-        else:
+            here = [name for name, (((file, line), *_), _) in ends.items() if file == path and line in site.lines]
+        elif site.text.startswith("("):
             pattern = _pattern(site)
-            here = [name for name, (_, _, says) in ends.items() if pattern.fullmatch(says)]
-        found.setdefault(site.name, []).extend(noticing(site, {name: ends[name][2] for name in here[:_SEVERAL]}, 2))
+            here = [name for name, (_, says) in ends.items() if pattern.fullmatch(says)]
+        else:
+            here = [name for name, (calls, _) in ends.items() if any(f == path and n in site.lines for f, n in calls)]
+        found.setdefault(site.name, []).extend(noticing(site, {name: ends[name][1] for name in here[:_SEVERAL]}, 2))
     return dict(sorted(found.items()))
 
 

@@ -1,7 +1,10 @@
 """The checker's intervals, exponential, pivots and derivatives against exact arithmetic and against Arb."""
 
+import functools
 from fractions import Fraction
+from typing import Any
 
+import numpy as np
 import pytest
 from flint import arb, ctx, fmpq
 from hypothesis import given
@@ -9,7 +12,9 @@ from hypothesis import strategies as st
 
 from proofs_check.checker import interval as iv
 from proofs_check.checker.attention import attention_loss, exact_logits, gradient, hadamard, norm_sq, relative
+from proofs_check.checker.exact_ties import _gradient_of_residual
 from proofs_check.checker.exponential import exponential
+from proofs_check.checker.fields import _from_digits
 from proofs_check.checker.jets import attention_jet, certainly_above
 from proofs_check.checker.pivots import gram_pivots
 from proofs_check.checker.reject import Reject
@@ -146,3 +151,29 @@ def test_m_equal_to_one_is_exact() -> None:
     ones = [[Q(1)] * 3] * 3
     assert loss.c_sq == 0
     assert norm_sq(gradient(loss.slope, W, ones, Q(1, 3))) == 1
+
+
+@pytest.mark.parametrize(
+    "mask", [np.ones((4, 4), bool), np.tri(4, dtype=bool), np.eye(4, k=-1) + np.eye(4) > 0], ids=str
+)
+def test_the_gradient_of_a_residual_is_that_of_a_uniform_row(mask: Any) -> None:
+    """W_ab x_ia sum_j p_j x_jb, p = c/m: J c of m equal weights where the allowed entries of c sum to 0."""
+    rng = np.random.default_rng(3)
+    X, W = rng.integers(-5, 6, (4, 3)), rng.integers(-5, 6, (3, 3))
+    for i, row in enumerate(mask):
+        c = np.where(row, rng.integers(-5, 6, 4), 0)
+        c[i] -= c.sum()
+        found = _gradient_of_residual(i, [Q(int(e)) for e in c], X.tolist(), W.tolist(), mask.tolist())
+        assert found == [
+            [Q(int(w * X[i, a] * (c @ X[:, b])), int(row.sum())) for b, w in enumerate(W[a])] for a in range(3)
+        ]
+
+
+@pytest.mark.parametrize("length", [1, 3_999, 4_000, 4_001, 8_001, 12_003, 16_001, 19_999])
+def test_long_numbers_are_read_digit_by_digit(length: int) -> None:
+    """In chunks below CPython's limit on digits: their number is seen modulo primes, which needs no conversion."""
+    digits = "".join(str(value) for value in np.random.default_rng(length).integers(0, 10, length))
+    for prime in (1_000_003, 998_244_353):
+        assert _from_digits(digits) % prime == functools.reduce(
+            lambda rest, one: (10 * rest + int(one)) % prime, digits, 0
+        )

@@ -26,6 +26,11 @@ ELSEWHERE = {
     "pivots: raise GaveUp('the entries of X are too long for an exact LDL^T of this size')": "test_hostile_files.py",
     "statements.pl_inequality: raise GaveUp('the entries of X, W and M are too long for exact logits of this size')":
         "test_hostile_files.py",
+    "pivots: gram_pivots _require_affordable(n, max(2 * longest + n.bit_length(), shifted))": "test_hostile_files.py",
+    "pivots: ldl_pivots _require_affordable(n, max((entry.bit_length() for row in a for entry in row)))":
+        "test_hostile_files.py",
+    "statements.convergence: check_repaired b.require_affordable(last, data.n, len(data.sizes))":
+        "five tokens of five classes would be needed; two other statements call it, and each has a trap",
     "interval: raise Reject('square root of a negative number')": "roots of sums of squares alone are taken",
     "logarithm: raise Reject('the logarithm of a number that is not positive is needed')": "of positive inputs alone",
     "statements.box_exit: ('||M_s||_F <= d for every s <= t', at_least(exact(d * d), bounds(data.norm_sq(M))))":
@@ -72,7 +77,7 @@ def test_a_question_of_the_sample_is_needed(site: Site) -> None:
 
 def bounded(site: Site) -> bool:
     """Whether a trap ends without the question: a limit of work that is gone would be waited for."""
-    return "GaveUp" not in site.text and not site.module.startswith("document")
+    return "GaveUp" not in site.text and "affordable" not in site.text and not site.module.startswith("document")
 
 
 @pytest.mark.thorough
