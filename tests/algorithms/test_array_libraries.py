@@ -117,3 +117,16 @@ def test_annealing_leaves_less_where_curvatures_are_spread(drawn):
         for annealed in (False, True)
     }
     assert left[True] < left[False]
+
+
+@pytest.mark.parametrize(
+    ("given", "summed"),
+    [("float16", "float32"), ("bfloat16", "float32"), ("float32", "float32"), ("float64", "float64")],
+)
+def test_moments_of_short_floats_are_summed_in_float32_at_least(given, summed):
+    """4096 tokens of size 8 have a sum of squares that float16 does not hold."""
+    torch = pytest.importorskip("torch", reason="the extra 'torch' is not installed")
+    moments = MomentSum(2, 1)
+    moments.add(torch.full((4096, 2), 8.0, dtype=getattr(torch, given)))
+    H = moments.finish().H
+    assert H.dtype == getattr(torch, summed) and np.asarray(H).ravel() == pytest.approx(64.0)

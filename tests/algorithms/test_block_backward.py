@@ -18,6 +18,7 @@ KINDS = {
     "decoder": dict(norm_first=True, gated=True, act="silu", mask="causal", rope=RoPE(100.0), kv_heads=1),
     "decoder, gelu": dict(norm_first=True, gated=True, act="gelu_new", mask="causal", kv_heads=2),
     "capped": dict(norm_first=True, gated=True, act="silu", mask="causal", kv_heads=1, softcap=2.0),
+    "two groups of two": dict(norm_first=True, gated=True, act="silu", mask="causal", heads=4, kv_heads=2),
     "encoder": dict(norm_first=False, gated=False, act="gelu", kv_heads=2),
     "encoder, relu": dict(norm_first=False, gated=False, act="relu", kv_heads=2),
 }
@@ -29,9 +30,10 @@ def random_block(kind, seed=0, d=6, inner=5, n=7, k=2):
     options = dict(KINDS[kind])
     norm_first, gated, act = (options.pop(name) for name in ("norm_first", "gated", "act"))
     normal = lambda *shape: 0.5 * rng.normal(size=shape)  # noqa: E731
-    m, kv = 4, options["kv_heads"] * 4
-    layer = AttentionLayer(normal(d, 8), normal(d, kv), normal(8), normal(kv), heads=2, **options)
-    shapes = {"V": (kv, d), "O": (d, 2 * m), "gate": (inner, d), "up": (inner, d), "down": (d, inner)}
+    heads = options.pop("heads", 2)
+    wide, kv = 4 * heads, 4 * options["kv_heads"]
+    layer = AttentionLayer(normal(d, wide), normal(d, kv), normal(wide), normal(kv), heads=heads, **options)
+    shapes = {"V": (kv, d), "O": (d, wide), "gate": (inner, d), "up": (inner, d), "down": (d, inner)}
     maps = {role: Linear(normal(*shape), normal(shape[0])) for role, shape in shapes.items() if gated or role != "gate"}
     norm = lambda: RMSNorm(1 + normal(d), 1e-3) if norm_first else LayerNorm(1 + normal(d), normal(d), 1e-3)  # noqa: E731
     return Block(layer, maps, (norm(), norm()), activation(act), norm_first), rng.normal(size=(k, n, d))
@@ -63,7 +65,9 @@ def shifted(block, role, change):
     if role in ("Q", "K"):
         layer = block.layer
         biases = (layer.b_Q + change, layer.b_K) if role == "Q" else (layer.b_Q, layer.b_K + change)
-        options = dict(heads=2, kv_heads=layer.kv_heads, rope=layer.rope, mask=layer.mask, softcap=layer.softcap)
+        options = dict(
+            heads=layer.heads, kv_heads=layer.kv_heads, rope=layer.rope, mask=layer.mask, softcap=layer.softcap
+        )
         return replace(block, layer=AttentionLayer(layer.W_Q, layer.W_K, *biases, **options))
     changed = replace(block.maps[role], bias=block.maps[role].bias + change)
     return replace(block, maps={**block.maps, role: changed})
@@ -82,18 +86,21 @@ def test_every_metric_is_positive_semidefinite_and_of_the_right_size(metric):
         assert np.linalg.eigvalsh(H).min() >= -1e-12 * np.abs(H).max()
 
 
-def test_boa_is_the_gram_matrix_of_the_partner():
+@pytest.mark.parametrize("kind", ["encoder", "two groups of two"])
+def test_boa_is_the_gram_matrix_of_the_partner(kind):
     """BoA (arXiv 2406.13474): K^T K for queries, Q^T Q for keys, head by head (summed over the queries of a group)."""
-    block, hidden = random_block("encoder")
+    block, hidden = random_block(kind)
     trace = block(hidden)
     sums = OutputSums(block, "QK", len(hidden))
     sums.add(probe("boa", block, trace, np.random.default_rng(0)))
     layer = block.layer
-    queries, keys = hidden @ layer.W_Q + layer.b_Q, hidden @ layer.W_K + layer.b_K
-    for role, partner, factor in (("Q", keys, 1.0), ("K", queries, layer.scale)):
-        for head in range(2):
-            rows = factor * partner[..., 4 * head : 4 * head + 4].reshape(-1, 4)
-            assert sums.sums[role].finish().H[head] == pytest.approx(rows.T @ rows / len(rows), rel=1e-9)
+    x, group = block.norms[0](hidden) if block.norm_first else hidden, layer.group
+    queries, keys = (side.reshape(14, -1, 4) for side in (x @ layer.W_Q + layer.b_Q, x @ layer.W_K + layer.b_K))
+    met = {"Q": [keys[:, head // group] for head in range(layer.heads)]}
+    met["K"] = [layer.scale * queries[:, group * g : group * (g + 1)].reshape(-1, 4) for g in range(layer.kv_heads)]
+    for role, partners in met.items():
+        for found, rows in zip(sums.sums[role].finish().H, partners, strict=True):
+            assert found == pytest.approx(rows.T @ rows / len(rows), rel=1e-9)
 
 
 def test_the_factors_of_k_fac():

@@ -119,3 +119,17 @@ def test_the_twin_agrees_but_for_declared_entries(kind: str, pattern: tuple[floa
 def test_the_twin_agrees_but_for_declared_entries_over_many_draws(kind: str, pattern: tuple[float, int, int]) -> None:
     for seed in range(100, 140):
         compare(kind, pattern, SHAPES[seed % len(SHAPES)], seed)
+
+
+@pytest.mark.parametrize("scale", [1.0, 1e-3])
+@pytest.mark.parametrize("kind", ["gaussian", "rank8"])
+def test_the_stray_holds_what_is_off_along_a_row_and_across_rows(kind: str, scale: float) -> None:
+    """U of a float32 program against that of float64: entries of a row over its diagonal, and the diagonals."""
+    weight, X = draw(kind, 8, 64, 1, 128, 5)
+    X = (X * np.linspace(1.0, scale, 64)).astype(F)
+    report = sparsegpt_report(weight, X, 0.5)
+    H = np.diag(np.full(64, report.damping)) + sum(2 / len(X) * sequence.T @ sequence for sequence in X.astype(float))
+    exact, rough = (np.linalg.cholesky(np.linalg.inv(part)).T for part in (H, H.astype(F)))
+    along = np.abs(rough / np.diag(rough)[:, None] - exact / np.diag(exact)[:, None]).max()
+    across = np.abs(np.diag(rough) / np.diag(exact) - 1).max()
+    assert max(along, across) <= report.float32_stray <= 100 * max(along, across) + 1e-6

@@ -7,10 +7,12 @@ reason, at the end of proofs_check/PROOFS.md.
 
 import numpy as np
 import pytest
+from flint import arb
 
 from attnprune_verify.instance.problem import Instance
-from attnprune_verify.theory import operator_norm, spectral
+from attnprune_verify.theory import bounds, curvature, operator_norm, spectral
 from attnprune_verify.theory.logit_map import LogitMap
+from attnprune_verify.theory.measure import logit_norm
 
 SIZE = 150
 U = 2.0**-53
@@ -72,3 +74,36 @@ def test_the_trace_term_holds_the_rounding_of_the_diagonal_as_well(size):
     """_alpha is by 2 u above Rump's alpha, so 2 u trace also covers u (|theta| + max |S_ii|): see PROOFS.md."""
     gamma = (size + 1) * U / (1 - (size + 1) * U)
     assert spectral._alpha(size) >= gamma / (1 - gamma) + 2 * U
+
+
+@pytest.mark.parametrize("far", ["M", "1"])
+def test_the_curvature_pays_for_the_errors_of_both_attention_matrices(far, monkeypatch):
+    """F(M) and F(1) are rounded by amounts of their own: the larger of the two counts, whichever it is."""
+    rng = np.random.default_rng(3)
+    instance = Instance(rng.standard_normal((4, 3)), 0.3 * rng.standard_normal((3, 3)), M=np.zeros((3, 3)))
+    exact = curvature.local_curvature(instance)
+    error = {"M": lambda M: 1e-5 * (not M.all()), "1": lambda M: 1e-5 * bool(M.all())}[far]
+    monkeypatch.setattr(curvature, "weight_error", lambda _, M: error(M))
+    rounded = curvature.local_curvature(instance)
+    K = float(logit_norm(instance).upper)
+    assert rounded.upper - exact.upper >= 28e-5 * K**2 and exact.lower - rounded.lower >= 28e-5 * K**2
+
+
+@pytest.mark.parametrize(
+    ("whole", "attention", "status"),
+    [
+        (arb(4), arb(4), "holds"),
+        (arb(4, 2), arb(2), "holds"),  # the triangle inequality is enough
+        (arb(6), arb(2), "holds"),  # so is it where the sum seems too large: one of the two numbers is a bound
+        (arb(4), arb(9), "holds"),
+        (arb(6), arb(5), "violated"),
+        (arb(6), arb(3, 2), "violated"),
+        (arb(5, 1), arb(9), "undecided"),  # a change of the whole gradient that may be too large, and may not
+        (arb(5, 1), arb(4, 1), "undecided"),
+    ],
+    ids=str,
+)
+def test_a_lipschitz_bound_is_judged_by_the_whole_gradient(whole, attention, status):
+    """lam = 2 and a constant of 3: whole <= 5, or attention <= 3, proves it; whole > 5 alone refutes it."""
+    found = bounds._lipschitz("name", bounds._Steepest(whole, attention, "here"), 2.0, arb(3))
+    assert found.status == status
