@@ -24,9 +24,9 @@ NOT_MEASURED = "not measured"
 COLUMNS = ("kernel", "dtype", "verdict", "passed", "failed", "named", *MODES, "error", "seconds")
 HEAD = """# Attention kernels on a GPU
 
-Judged by `attnprune-verify audit-kernel --quick --device cuda` in every mode, seed 0; written by
-`python benchmarks/on_gpu.py kernels`. Backward passes are torch's automatic differentiation.
-[check_attention.md](check_attention.md) has the modes; `error` is the forward pass's in units of an honest kernel's.
+`python benchmarks/on_gpu.py kernels` writes this page on a machine with a GPU. It audits each kernel with
+`attnprune-verify audit-kernel --quick --device cuda`, seed 0, in every [mode](check_attention.md). Backward passes are
+torch's automatic differentiation; `error` is the forward pass's error in units of an honest kernel's.
 
 """
 
@@ -75,7 +75,7 @@ def empty() -> list[dict[str, str]]:
     return [{"kernel": f"torch SDPA, {backend.lower()}", "dtype": dtype} for backend in BACKENDS for dtype in DTYPES]
 
 
-UNMEASURED = "No GPU was at hand: nothing is measured yet."
+UNMEASURED = "Nothing is measured yet: no GPU was available."
 
 
 def run(device: str, tiny: bool = False, path: Path = PAGE) -> int:

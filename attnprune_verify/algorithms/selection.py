@@ -43,7 +43,7 @@ def smallest(scores: AnyArray, count: int) -> AnyArray:
 
 
 def smallest_of(parts: Sequence[AnyArray], count: int) -> list[AnyArray]:
-    """For a few arrays of one shape, where each is among the `count` smallest at its place; ties as in `smallest`."""
+    """Mark where each of a few arrays is among the `count` smallest at its place; ties as in `smallest`."""
     xp = xp_of(*parts)
     before = [[xp.astype(one <= other, xp.int8) for other in parts[i + 1 :]] for i, one in enumerate(parts)]
     masks = []

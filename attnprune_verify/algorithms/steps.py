@@ -58,8 +58,8 @@ def smoothness(objective: Objective) -> float:
     """An upper bound of the gradient's Lipschitz constant: lam + C_+ K^2, with K^2 bounded from above.
 
     K is the norm of V -> Pi X (V * W) X^T. For |W_ij| <= a_i b_j it is at most ||X diag(a)||_2 ||X_c diag(b)||_2, with
-    X_c the columns of X centred (subtracting the mean over all positions only takes more away than over the allowed
-    ones). Tried are (row maxima of |W|, 1) and (1, column maxima); the lesser counts, averaged over the samples.
+    X_c the tokens centred by their mean over all positions. The pairs (a, b) are (row maxima of |W|, 1) and
+    (1, column maxima); the lesser bound is used, averaged over the samples.
     """
     magnitude = np.abs(objective.W).astype(np.float64)
     ones = np.ones(len(magnitude))

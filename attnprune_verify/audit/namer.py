@@ -247,7 +247,7 @@ class Namer:
         return self._of_function[name]
 
     def _diagnose(self, check: Check, finding: Finding) -> Diagnosis:
-        """On the benign instances and the failing ones together; else on the failing ones alone."""
+        """Diagnose on the benign and the failing instances together; else on the failing ones alone."""
         name = check.function
         here = self._observed(name, sorted(finding.samples, key=lambda sample: sample.work)[:3])
         here = [one for one in here if _any_wrong(name, [one])] or here  # of two that are compared one may be right
@@ -332,5 +332,5 @@ def _towering(sample: Sample) -> bool:
 
 
 def _overflowing(here: list[Observation]) -> bool:
-    """Nothing finite, or nothing at all, on instances where only exp is in danger."""
+    """Return whether results are not finite, or missing, on instances where only exp can overflow."""
     return not here or any(not all(np.isfinite(part).all() for part in one.parts if part is not None) for one in here)

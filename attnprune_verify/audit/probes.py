@@ -174,7 +174,7 @@ def _truth(function: str, sample: Sample) -> list[NDArray[np.float64]]:
 
 
 def _probe_precision(context: Context, function: str) -> None:
-    """Without a promise: the finest precision the function is right in, if its errors look like rounding."""
+    """Choose the finest precision in which the function is right, if none is declared and errors look like rounding."""
     if context.declared.declared:
         return
     asked = [sample for regime in _BENIGN for sample in context.samples(regime, function)]

@@ -33,15 +33,15 @@ class AuditResult:
     Attributes
     ----------
     target, version, sha256 : what was audited
-    expected_checks : how many checks there are to answer, whatever the target has
+    expected_checks : number of checks, independent of the target
     checks : one record per check
-    notes : what was found out about each function, such as whether it takes batches
+    notes : properties of each function, such as whether it takes batches
     functions : those of the contract that was audited
-    dtype : the precision it promised, if it did
+    dtype : the precision that the target declares, if any
     largest : the largest n and the largest d that each function was judged on
-    matrices : of those that prune matrices, the most rows and columns
+    matrices : the most rows and columns for each function that prunes matrices
     confinement : what was closed to the target: its kind, Landlock's ABI, and a list
-    counterexample : of a kernel that failed, one small failing instance: inputs, what was returned, what is right
+    counterexample : one small failing instance of a kernel: inputs, returned and right values
     outcome : "passed", "failed", or "incomplete" when something could not be run or decided
     """
 

@@ -81,7 +81,7 @@ def _trial(row: Mapping[str, Any] | None) -> Trial | None:
 
 
 def _encoded(value: Any) -> Any:
-    """In words of JSON: arrays with their kind of numbers, exact fractions, and what is not finite."""
+    """Encode as JSON: arrays with their dtypes, exact fractions, and infinities."""
     if isinstance(value, np.ndarray):
         return {"array": _encoded(value.tolist()), "kind": value.dtype.kind, "shape": list(value.shape)}
     if isinstance(value, np.generic):

@@ -14,7 +14,7 @@ __all__ = ["Pair", "PairPoint", "norm_of_pair"]
 
 
 class PairPoint(NamedTuple):
-    """At one (M_Q, M_K): c and p by head and row (allowed positions), the gradient of L_attn in both masks, keys."""
+    """Values at one (M_Q, M_K): c and p by head and row (allowed positions), L_attn's gradients in both masks, keys."""
 
     c: list[list[Any]]
     p: list[list[Any]]
@@ -73,7 +73,7 @@ class Pair:
         return found
 
     def at(self, M_Q: Any, M_K: Any) -> PairPoint:
-        """Everything at these masks."""
+        """Return the values at these masks."""
         q, A_Q, A_K = self.q, M_Q * self.q.W_Q, M_K * self.q.W_K
         zero = q.number(0.0)
         G_Q, G_K = q.number(np.zeros(np.shape(A_Q))), q.number(np.zeros(np.shape(A_K)))

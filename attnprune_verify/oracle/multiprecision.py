@@ -118,7 +118,7 @@ def cost(at: OracleInput) -> float:
 
 
 def judge(claim: GradientClaim) -> OracleVerdict:
-    """Every entry of a small problem; else along as many random directions, up to 4, as half the effort pays for."""
+    """Compare every entry of a small problem; else up to 4 random directions, as many as half the effort allows."""
     at, start, each = claim.at, _start(claim.at), _each(claim.at)
     literal, bound, fine = Literal(at), claim.bound, claim.fine
     if start + (each + 1e-3) * at.size <= min(1.0, claim.effort):

@@ -29,7 +29,7 @@ def resolution(
     rng: np.random.Generator,
     trials: int = _TRIALS,
 ) -> Resolution:
-    """Entry by entry min(bound, 10 (spread + u |reference|)), and in norm the same with the norm of the errors.
+    """min(bound, 10 (spread + u |reference|)) for each entry, and with the norm of the errors for the norm.
 
     `spread` is the largest error of the trusted code over `trials` random permutations of tokens and features; the
     arrays' common dtype is the precision judged.

@@ -43,7 +43,7 @@ def delta_positive(delta: Number, *, arithmetic: Arithmetic = BALL) -> bool:
 
 @formula("min|W| > 0", *_PL, min_W="min|W|")
 def weights_nonzero(min_W: Number, *, arithmetic: Arithmetic = BALL) -> bool:
-    """No weight is 0: min|W| is a factor of mu.
+    """Condition that no weight is 0: min|W| is a factor of mu.
 
     Examples
     --------

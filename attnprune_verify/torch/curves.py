@@ -52,7 +52,7 @@ def cheap_zeros(
     tokens: int,
     progress: Callable[[int], object],
 ) -> list[dict[str, int]]:
-    """For every block the zeros of each piece by its key: ``floor(rho * size)`` in all, the least sum of damage.
+    """Zeros of each piece by its key, by block: ``floor(rho * size)`` in all, with the least sum of damage.
 
     Parameters
     ----------

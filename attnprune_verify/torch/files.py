@@ -23,7 +23,7 @@ def as_filed(model: Any, tensors: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def matrices_in_files(model: Any, names: Mapping[str, Any]) -> dict[str, NDArray[np.int64]]:
-    """For every parameter the number of the file's matrix that each of its rows belongs to.
+    """Map every parameter to the numbers of the file's matrices that its rows belong to.
 
     Rows are those of the parameter seen as (-1, its last dimension). They are numbered, and what becomes of the
     numbers on the way to a file is looked at.

@@ -106,7 +106,7 @@ class _Files:
                 opened.filed(f"{work.decoder.names[index]}.{inner}", parameters[inner].data)
 
     def rows(self, methods: Mapping[str, str]) -> list[dict[str, Any]]:
-        """For every tensor of the files its name, method, zeros and size."""
+        """Name, method, zeros and size of every tensor of the files."""
         return [
             {"name": name, "method": methods[parameter], "zeros": int((tensor == 0).sum()), "size": tensor.numel()}
             for index in range(self._work.decoder.depth)
@@ -114,7 +114,7 @@ class _Files:
         ]
 
     def patches(self) -> dict[str, Patches]:
-        """By file what is exchanged in it."""
+        """Return the replaced tensors by file."""
         found: dict[str, dict[int, tuple[int, Callable[[], bytes]]]] = {}
         for index in range(self._work.decoder.depth):
             for name, (_, tensor) in self._block(index).items():

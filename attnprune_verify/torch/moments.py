@@ -81,7 +81,7 @@ class OutputMoments:
                 self._seen.add(piece.key)
 
     def finish(self) -> dict[str, Moments]:
-        """By the pieces' keys; those that no token went to are left out."""
+        """Return the moments by the pieces' keys; pieces without tokens are left out."""
         return {key: total.finish() for key, total in self._sums.items() if key in self._seen}
 
 

@@ -45,7 +45,7 @@ class Windows:
 
     @classmethod
     def enter(cls, decoder: Decoder, ids: Sequence[AnyArray]) -> Windows:
-        """Before the first block."""
+        """Begin the pass before the first block."""
         device = next(decoder.model.parameters()).device
         states: list[AnyArray] = []
         calls: list[list[BlockCall]] = []

@@ -166,7 +166,7 @@ class _Digests:
         keep_document(self._file, self._dense)
 
     def remove(self) -> None:
-        """Nothing is left to go on with."""
+        """Delete the record: nothing is left to resume."""
         self._file.unlink(missing_ok=True)
 
 

@@ -60,7 +60,7 @@ def plain_model(model: Any) -> Any:
 
 @contextmanager
 def at_rest(model: Any) -> Iterator[None]:
-    """In evaluation mode, not compiled, without gradients of weights, attention and experts by plain functions."""
+    """Set evaluation mode, no compilation, no gradients of weights; attention and experts by plain functions."""
     modules = list(model.modules())
     before = [(module, module.training, module.__dict__.get("_compiled_call_impl")) for module in modules]
     wanted = [(parameter, parameter.requires_grad) for parameter in model.parameters()]
@@ -88,7 +88,7 @@ def at_rest(model: Any) -> Iterator[None]:
 
 @contextmanager
 def moved(model: Any, device: str | None) -> Iterator[None]:
-    """On another device, and back where it was; None leaves it there."""
+    """Move the model to another device, and back at the end; None does not move it."""
     before = next(model.parameters()).device
     try:
         there = before if device is None else torch.device(device)

@@ -66,7 +66,7 @@ def network_of(model: Any, what: str) -> Family:
 
 
 def budget_zeros(family: Family, windows: Sequence[Any], plan: Plan) -> list[dict[str, int]]:
-    """For every block the zeros of each parameter, where budgets differ from map to map."""
+    """Zeros of each parameter by block, where budgets differ from map to map."""
     if len({window.shape for window in windows}) > 1:
         raise InvalidInstance(f"windows must have one length with {plan.budget} budgets; they have several")
     ids = torch.cat(list(windows)).numpy()

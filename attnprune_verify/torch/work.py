@@ -218,7 +218,7 @@ class Work:
         return [torch.tensor(window)[None] for window in workplace.echoes() or ()]
 
     def _divide(self, ids: Sequence[Any], progress: Progress) -> list[dict[str, int]]:
-        """For every block the zeros of each piece by its key."""
+        """Zeros of each piece by its key, by block."""
         if self.plan.budget == "auto":
             tokens, _, _ = self._judged(self._sizes(), sum(window.shape[1] for window in ids))
 

@@ -56,7 +56,7 @@ class Curves(NamedTuple):
 def zeros_by_map(
     model: PretrainedModel, ids: NDArray[np.int64], plan: Plan, curves: Curves | None = None
 ) -> Zeros | None:
-    """For every block the zeros of each map; None where every matrix is pruned by the plan's own ratio.
+    """Zeros of each map by block; None where every matrix is pruned by the plan's own ratio.
 
     `curves` are those of `measured_curves` for the same model, windows and methods; without them they are measured.
     """
@@ -112,7 +112,7 @@ def owl_shares(
 def _exactly(
     ratios: Mapping[int, float], sizes: Mapping[tuple[int, str], int], rho: float
 ) -> dict[tuple[int, str], Fraction]:
-    """By the blocks' ratios, moved together until the total is exact; a block without one is pruned by rho."""
+    """Zeros by the blocks' ratios, shifted together until the total is exact; a block without one is pruned by rho."""
     zeros = {name: pruned_count(rho, size) for name, size in sizes.items() if name[0] not in ratios}
     free = {name: size for name, size in sizes.items() if name[0] in ratios}
     left = pruned_count(rho, sum(sizes.values())) - sum(zeros.values())
@@ -168,7 +168,7 @@ def _curves(
     plan: Plan,
     ratios: Sequence[float],
 ) -> Iterator[tuple[tuple[int, str], int, list[float]]]:
-    """For every map its name, its size, and the damage done at each ratio, fitted and judged on two sets of windows."""
+    """Name, size and damage at each ratio of every map, fitted and judged on two sets of windows."""
     fitted, judged = (list(model.family.embed(part)) for part in ids)
     dense = _predictions(model.family, model.output(ids[1]))
     outputs = dict(loss_moments(model, plan, dense_states(model, ids[0]))) if loss_roles(model, plan) else {}

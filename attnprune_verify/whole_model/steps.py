@@ -155,7 +155,7 @@ class Steps:
         return found
 
     def patches(self) -> dict[str, Patches]:
-        """By file what is exchanged in it."""
+        """Return the replaced tensors by file."""
         found: dict[str, dict[int, Any]] = {}
         block = lru_cache(maxsize=1)(self.block)  # its maps mostly follow each other in a file
 

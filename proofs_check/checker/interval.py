@@ -87,7 +87,7 @@ def _quotient(lo: int, hi: int, divisor: Interval) -> Interval:
 
 
 class Undecided(Exception):
-    """Not decidable at this precision; the caller doubles it."""
+    """Raised when a comparison is undecided at this precision; the caller doubles it."""
 
 
 def enclose(number: Fraction | int, bits: int) -> Interval:

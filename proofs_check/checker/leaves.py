@@ -77,7 +77,7 @@ Differences = list[dict[tuple[int, int], Difference]]
 
 
 def differences(X: fields.Matrix, W: fields.Matrix, mask: Mask) -> Differences:
-    """Per row with a choice, for allowed j < k."""
+    """Differences of logits by row with a choice, for allowed j < k."""
     result = []
     for x, allowed in zip(X, mask, strict=True):
         columns = [j for j, keep in enumerate(allowed) if keep]

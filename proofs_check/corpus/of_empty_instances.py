@@ -39,7 +39,7 @@ def _bounds() -> Iterator[Trap]:
 
 
 def _under(name: str, says: str, base: str, named: str, **inputs: Any) -> Trap:
-    """Under another mask than that of the base."""
+    """The certificate under another mask than that of the base."""
     document = json.loads(opened(name, says, base, **inputs).content)
     document["reading"]["mask"] = named
     return Trap(name, says, written(document))

@@ -102,7 +102,7 @@ def _masks() -> Iterator[Trap]:
 
 
 def opened_mask(name: str, says: str, base: str, mask: list[list[str]]) -> Trap:
-    """With another attention mask, listed."""
+    """The certificate with another attention mask, listed."""
     trap = opened(name, says, base, mask=mask)
     return Trap(name, says, trap.content.replace(b'"reading":{"mask":"full"', b'"reading":{"mask":"given"'))
 

@@ -110,7 +110,7 @@ def cases() -> Iterator[tuple[str, BestMaskCase]]:
 
 
 class RowCoefficients:
-    """Per row with a choice the coefficients of z_k - z_j in the mask's entries, in units of 1/8^3."""
+    """Coefficients of z_k - z_j in the mask's entries by row with a choice, in units of 1/8^3."""
 
     def __init__(self, case: BestMaskCase) -> None:
         self.size, self.ones = case.size, case.size - case.zeros

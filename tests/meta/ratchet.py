@@ -17,8 +17,8 @@ ROOT = Path(__file__).parents[2]
 PINNED = Path(__file__).with_name("ratchet.json")
 PACKAGES = ("attnprune_verify", "proofs_check")
 
-HEADLESS = re.compile(r"(What|Whether|How|Which|Where|Of|As|It|They|Those|Its|Their)\b")
-"""First words that leave a reader without a subject or a verb."""
+HEADLESS = re.compile(r"(What|Whether|How|Which|Where|Of|As|It|They|Those|Its|Their|About|By|In|On|Per|Under)\b")
+"""First words of lines without a subject or a verb."""
 
 READ_TWICE = re.compile(
     r"(The same|Such)\b|.*\b(ask|say|tell|know|want|look at|look for|give up)s?\b|.*\b(asked|said|told|looked at)\b"

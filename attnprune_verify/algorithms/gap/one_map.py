@@ -134,7 +134,7 @@ class OneMap:
         return np.asarray(self.weight * pulled / self.rows)
 
     def scale(self, mask: Array) -> Array:
-        """About the diagonal of the Hessian: w_ac^2 sum_i x_ia^2 v_ic, v the spread of the partners; > 0.
+        """Approximate diagonal of the Hessian: w_ac^2 sum_i x_ia^2 v_ic, v the spread of the partners; > 0.
 
         Rotations are looked away from: they mix two features of a pair, whose spreads are averaged.
         """

@@ -175,7 +175,7 @@ def _newton(function: OneMap, weight: Array, steps: int) -> Array:
 
 
 def _direction(function: OneMap, weight: Array, gradient: Array, tolerance: float) -> Array:
-    """About the solution of H d = -g on the support: by its columns, or by conjugate gradients where they are many."""
+    """Solve H d = -g on the support approximately: by its columns, or by conjugate gradients where they are many."""
     curved, shape = function.curved(weight), weight.shape
     places = np.flatnonzero(function.weight)
     found = np.zeros(weight.size)

@@ -66,7 +66,7 @@ def projected(point: Array, metric: Array, ones: int) -> Array:
 
 
 def relaxed(divergence: OneMap, ones: int, steps: int) -> Relaxed:
-    """At most `steps` steps; the bound of the first point alone where `steps` is 0."""
+    """Take at most `steps` steps; with 0 return the bound of the first point."""
     mask = np.full(divergence.weight.shape, ones / divergence.weight.size)
     value, gradient = divergence.value_and_gradient(mask)
     best = Relaxed(mask, floor(value, gradient, mask, ones), mask)

@@ -67,7 +67,7 @@ def importance(shares: Array, size: Array) -> Array:
 
 
 def draw_rows(likely: Array, rows: int, rng: np.random.Generator, groups: int = GROUPS) -> list[Drawn]:
-    """About `rows` of (k, n) tokens, for each sample those that fall into it; all of them if there are no more."""
+    """Draw about `rows` of the (k, n) tokens, listed by sample; all of them if there are no more."""
     k, n = likely.shape
     points = groups * max(1, math.ceil(rows / groups))
     flat, start = likely.ravel() / likely.sum(), rng.random()

@@ -102,8 +102,8 @@ def polish(data: Calibration, pair: PrunedPair, options: FisherOBSKL) -> PrunedP
         minimise  sum KL(F || F~) + ridge damping / (2 d) tr(D^T D G),   D = W - W_OBS on the kept weights
 
     for W_Q with G_Q and for W_K with G_K: `ridge` times what damping adds to the two-sided metric (H (x) G) / tr H.
-    Calibration tokens are few, so the KL alone overfits them; directions in which they say little stay where the
-    metric put them.
+    Calibration tokens are few, so the KL alone overfits them; in directions that they do not determine, the pull
+    keeps the weights of the metric's solution.
     """
     Q, K = _Stage(data, pair, options).descend([pair.Q, pair.K])
     return replace(pair, Q=Q, K=K)

@@ -22,7 +22,7 @@ class BlockGradients(NamedTuple):
 
 
 def block_backward(block: Block, trace: BlockTrace, upstream: Array) -> BlockGradients:
-    """From the gradient at the block's output (k, n, d) to those at its maps and its input.
+    """Return the gradients at a block's maps and its input from the gradient at its output (k, n, d).
 
     Norm first: output = middle + down(inner), so what comes back reaches `middle` directly and through the second half,
     and the input directly and through the attention half. Norm last: the same with each norm after its sum.

@@ -61,7 +61,7 @@ def two_sided_objective(weight: AnyArray, target: AnyArray, H: AnyArray, G: AnyA
 
 
 def best_exchange(pruned: Pruned, target: AnyArray, H: AnyArray, G: AnyArray | None, pattern: Pattern) -> float:
-    """By how much the best single exchange would lower the objective, relative to it; computed anew from the weights.
+    """Relative decrease of the objective by the best single exchange, computed anew from the weights.
 
     At most 1e-7 where `exchange` ended by itself: its certificate.
     """

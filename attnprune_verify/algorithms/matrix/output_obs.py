@@ -68,7 +68,7 @@ class OutputOBS:
         N:M patterns: how often the local search and the refit follow each other before the last search.
     joint_steps : int
         N:M patterns in a whole model: steps that move what W_Q and W_K keep together, towards the dense attention
-        output (`whole_model.joint`); a single matrix knows nothing of it.
+        output (`whole_model.joint`); not used for a single matrix.
     """
 
     damping: float | None = None
@@ -138,7 +138,7 @@ def used_metrics(inputs: Moments, outputs: Moments | None, options: OutputOBS) -
 
 
 def _joined(pruned: Pruned, weight: AnyArray) -> PrunedMatrix:
-    """Blocks (blocks, in, m) to (out, in)."""
+    """Join blocks (blocks, in, m) to a matrix (out, in)."""
     new, kept = (from_blocks(part, weight.shape) for part in pruned)
     return PrunedMatrix(xp_of(weight).astype(masked(kept, new), weight.dtype, copy=False), kept)
 

@@ -32,7 +32,7 @@ class _Autodiff(Protocol):
         """The array as it enters a function; anything else as it is."""
 
     def scope(self) -> contextlib.AbstractContextManager[Any]:
-        """In what every call runs."""
+        """Return the context in which every call runs."""
 
     def loss_and_gradient(self, loss: Callable[[Any], Any], at: Any) -> tuple[Any, Any]:
         """The loss and its gradient there."""

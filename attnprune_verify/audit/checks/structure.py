@@ -130,7 +130,7 @@ def _deterministic(context: Context, function: str) -> Finding:
 def _differing(
     first: Sequence[NDArray[Any]], second: Sequence[NDArray[Any]], truth: Sequence[Component]
 ) -> tuple[float, float] | None:
-    """By how much two answers differ, and by how much they may: equal numbers elsewhere may be summed otherwise."""
+    """The difference of two results and its bound: equal numbers at other places may be summed in another order."""
     for one, two, part in zip(first, second, truth, strict=True):
         with np.errstate(invalid="ignore"):
             gap = np.abs(one - two) if one.shape == two.shape else np.inf

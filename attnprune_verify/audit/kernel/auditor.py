@@ -84,7 +84,7 @@ class KernelAuditor(Examiner):
 
     @property
     def notes(self) -> dict[str, str]:
-        """Per function: the framework, the precision, the largest size, what is refused."""
+        """Notes by function: the framework, the precision, the largest size, the refused features."""
         found = self.context.all_notes()
         for function, said in currency(self.context).items():
             found[function] = f"{found[function]}; {said}"

@@ -41,7 +41,7 @@ _SAFETY = 1.01  # for the float64 rounding of all that follows, and products of 
 
 @dataclass(frozen=True)
 class Errors:
-    """Per output array: what no honest kernel exceeds, and what it typically reaches at most."""
+    """Error bounds by output array: the worst case of an honest kernel, and its typical maximum."""
 
     worst: dict[str, Array]
     typical: dict[str, Array]

@@ -203,7 +203,7 @@ class _BridgedKernel:
 
 
 def _packed(array: Foreign) -> Foreign:
-    """From (1, heads, total, m) to (total, heads, m)."""
+    """Reshape (1, heads, total, m) to (total, heads, m)."""
     return np.ascontiguousarray(array[0].swapaxes(0, 1))
 
 

@@ -233,7 +233,7 @@ class KernelContext:
         return [reason for (name, _), reason in self._refused.items() if name == function]
 
     def all_notes(self) -> dict[str, str]:
-        """Per function: how it was called, the largest size judged, what it refuses."""
+        """Notes by function: its calling convention, the largest size judged, the refused features."""
         found = {}
         for function in (FORWARD, BACKWARD):
             if function not in self.subject.functions:

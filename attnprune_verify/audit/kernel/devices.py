@@ -15,7 +15,7 @@ _WARM = 3  # calls before a capture; chosen: as many as torch's own page on CUDA
 
 
 class Device(Protocol):
-    """Everything that an adapter of torch needs of the place where tensors are."""
+    """The operations of a device that an adapter of torch uses."""
 
     def put(self, tensor: Foreign) -> Foreign:
         """The tensor there; one that is there already is not copied."""

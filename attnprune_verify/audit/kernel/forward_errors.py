@@ -216,7 +216,7 @@ def maximum_changes(s: Array) -> Array:
 
 
 def _records(s: Array) -> Array:
-    """Per key, how often the largest logit changes on the way from it to the right."""
+    """Count, for each key, how often the running maximum of the logits changes after it."""
     found = np.zeros(s.shape)
     for start in range(s.shape[-1] - 1):
         best = np.maximum.accumulate(s[..., start:], axis=-1)

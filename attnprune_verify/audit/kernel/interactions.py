@@ -176,7 +176,7 @@ def _lengths(row: Row, index: int) -> tuple[int, int]:
 
 
 def _masked(sample: KernelSample, kind: str, index: int, rank: str, empty: bool) -> KernelSample:
-    """With a mask that leaves every row a position, or some rows none; heads or samples may have masks of their own."""
+    """Add a mask that leaves every row a position, or some rows none; heads or samples may have masks of their own."""
     if kind == "none":
         return sample
     allowed = sample.allowed

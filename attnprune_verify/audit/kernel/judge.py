@@ -33,7 +33,7 @@ _SQUARED = 1e-140  # chosen: squares of smaller errors come near 2.2e-308, where
 
 @dataclass(frozen=True)
 class KernelVerdict:
-    """On one returned array, or on all of a call.
+    """The verdict on one returned array, or on all arrays of a call.
 
     Attributes
     ----------

@@ -39,7 +39,7 @@ class Maker:
 
     @staticmethod
     def scattered(rng: np.random.Generator, n: int, length: int, causal: bool) -> Mask:
-        """About half of the positions, one position in some rows, none of the rows empty (causal or not)."""
+        """Mask of about half of the positions: one position in some rows, no row empty (causal or not)."""
         mask: Mask = rng.random((n, length)) < 0.55
         mask[::4] = False
         for i in range(n):
@@ -117,25 +117,25 @@ class Maker:
         return np.random.default_rng([self.seed, *f"{what} {sample.name}".encode()])
 
     def biased(self, sample: KernelSample, kind: str) -> KernelSample:
-        """With a normal bias: "full", the same for all samples ("heads"), all heads ("batch"), or both ("row")."""
+        """Add a normal bias: "full", the same for all samples ("heads"), all heads ("batch"), or both ("row")."""
         batch, heads, _, n, length, *_ = sample.shape
         first = {"full": (batch, heads), "heads": (1, heads), "batch": (batch, 1), "row": (1, 1)}[kind]
         bias = self._drawn(sample, "bias").standard_normal((*first, n, length))
         return self.exact(sample, bias=bias)
 
     def sunk(self, sample: KernelSample, level: float = 0.0) -> KernelSample:
-        """With sinks around a level."""
+        """Add sinks around a level."""
         return self.exact(sample, sinks=level + self._drawn(sample, "sinks").standard_normal(sample.shape[1]))
 
     def dropped(self, sample: KernelSample, keep: float = 0.75) -> KernelSample:
-        """With dropout: weights stay with a probability."""
+        """Add dropout: weights stay with a probability."""
         batch, heads, _, n, length, *_ = sample.shape
         return sample.changed(
             dropout=self._drawn(sample, "dropout").random((batch, heads, n, length)) < keep, keep=keep
         )
 
     def pulled(self, sample: KernelSample) -> KernelSample:
-        """With a cotangent of log sum exp."""
+        """Add a cotangent of log sum exp."""
         return self.exact(sample, dlse=self._drawn(sample, "dlse").standard_normal(sample.do.shape[:3]))
 
     def packed_from(

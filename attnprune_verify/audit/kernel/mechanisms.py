@@ -191,7 +191,7 @@ def _tail(context: KernelContext, function: str, sample: KernelSample) -> tuple[
 
 
 def _longer(sample: KernelSample, square: bool) -> KernelSample:
-    """With the first key, or token, once more at the end."""
+    """Repeat the first key, or token, at the end."""
 
     def more(array: Any, axis: int) -> Any:
         first = np.take(array, [0], axis=axis)

@@ -45,7 +45,7 @@ def _masks(maker: Maker) -> tuple[Regime, ...]:
     """Masks of higher rank: along some axes of their own, along others broadcast."""
 
     def drawn(name: str, shape: tuple[int, ...], sample: KernelSample) -> KernelSample:
-        """With at least key 0 allowed."""
+        """Draw a mask with at least key 0 allowed."""
         mask = np.random.default_rng([maker.seed, *name.encode()]).random(shape) < 0.6
         mask[..., 0] = True
         return sample.changed(name=name, mask=mask)
@@ -133,7 +133,7 @@ def _nothing_allowed(maker: Maker) -> tuple[Regime, ...]:
 
 
 def _added(maker: Maker) -> tuple[Regime, ...]:
-    """Bias and sinks, each with its gradient and without."""
+    """Regimes of bias and sinks, each with and without its gradient."""
     make, biased, sunk = maker.make, maker.biased, maker.sunk
     grouped: Plain = {"batch": 2, "heads": 4, "kv_heads": 2}
 
@@ -141,7 +141,7 @@ def _added(maker: Maker) -> tuple[Regime, ...]:
         return sunk(maker.common(make(f"s at {level:g}", 6, 8), level), level)
 
     def above(gap: float) -> KernelSample:
-        """With the first head's sink far above its logits: exponentials overflow if they are not shifted by it."""
+        """Raise the first head's sink far above its logits: exponentials overflow unless shifted by it."""
         sample = sunk(make(f"s {gap:g} above", 6, 8))
         return maker.exact(sample, sinks=np.array([gap, 0.5]))
 

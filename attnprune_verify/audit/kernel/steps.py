@@ -16,7 +16,7 @@ __all__ = ["KernelSteps", "evaluate", "spread_over"]
 
 @dataclass(frozen=True, eq=False)
 class KernelSteps:
-    """Per query head, shapes (batch, heads, ...); dk and dv are summed over groups; a sink is the last column.
+    """Intermediates by query head, (batch, heads, ...); dk and dv are summed over groups; a sink is the last column.
 
     Attributes
     ----------

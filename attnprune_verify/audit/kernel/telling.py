@@ -64,7 +64,7 @@ def blocks_of_gradients(context: KernelContext, function: str, sample: KernelSam
 
 
 def _terms(sample: KernelSample, steps: KernelSteps) -> tuple[Array, ...]:
-    """Per gradient the terms that it is the sum of: (its entries, keys) of dq, (its entries, queries) of dk and dv."""
+    """Terms that sum to each gradient: (its entries, keys) of dq, (its entries, queries) of dk and dv."""
     length = sample.k.shape[2]
     batch, heads, kv_heads, n, _, m, mv = sample.shape
     if batch * heads * n * length * max(m, mv) > _MANY:

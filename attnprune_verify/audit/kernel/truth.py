@@ -156,7 +156,7 @@ class _TrueScores:
         self.allowed = np.ones_like(allowed) if self.first else allowed
 
     def of(self, entries: list[arb]) -> tuple[list[arb], list[arb], list[arb]]:
-        """From the products of queries and keys, row by row."""
+        """Enclose the results row by row, from the products of queries and keys."""
         count, sample, length = len(entries), self.sample, self.sample.k.shape[2]
         slopes, by_bias = [arb(1)] * count, [arb(1)] * count
         for step in sample.conventions.order:

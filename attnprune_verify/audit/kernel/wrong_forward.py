@@ -144,7 +144,7 @@ def _averaged(logits: Any, allowed: Any, v: Any, wrong: Slip) -> Any:
 
 
 def _filled_up(hidden: bool, block: int, logits: Any, allowed: Any, v: Any) -> tuple[Any, Any, Any]:
-    """With keys and values of zeros up to a multiple of the block."""
+    """Pad keys and values with zeros to a multiple of the block."""
     n, length = allowed.shape
     more = -length % block
     logits = anp.concatenate([logits, np.zeros((*logits.shape[:3], more))], axis=-1)

@@ -123,7 +123,7 @@ def _exchanged(function: str, observations: list[Observation]) -> Diagnosis | No
 
 
 def _all_zero(function: str, observations: list[Observation]) -> Diagnosis | None:
-    """Nothing but zeros where the truth has none: that is no wrong factor, nor a dense target of pruned weights."""
+    """Return whether the result is all zeros and the truth is not; no wrong factor explains this."""
     for observation in observations:
         looked_at = list(compared(function, [observation]))
         if any(part.any() for part, _ in looked_at) or not any(truth.value.any() for _, truth in looked_at):

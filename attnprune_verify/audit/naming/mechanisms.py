@@ -341,7 +341,7 @@ def _other_edge(case: FailingCase) -> int:
 
 
 def _longer(sample: Sample) -> Sample:
-    """With the first token once more at the end."""
+    """Repeat the first token at the end."""
     X = np.concatenate([sample.X, sample.X[..., :1, :]], axis=-2)
     mask = sample.mask
     if mask is not None:

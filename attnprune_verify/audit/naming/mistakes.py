@@ -116,7 +116,7 @@ def _clipped(A: Array, allowed: Array, given: bool, *, most: float) -> Array:
 
 
 def _zeroed(A: Array, allowed: Array, given: bool, *, highest: float) -> Array:
-    """Not shifted, and 0 where that gives no number."""
+    """Softmax without a shift, with 0 in place of NaN."""
     with np.errstate(all="ignore"):
         grown = np.where(A.real > highest, np.inf, np.exp(A.real))
         weights = np.where(allowed, np.where(A.real < -highest - 15.3, 0.0, grown), 0.0)

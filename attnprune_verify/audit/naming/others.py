@@ -357,7 +357,7 @@ def _lowered(A: Array, allowed: Array, given: bool, *, epsilon: float) -> Array:
 
 
 def weight_mistakes() -> Iterator[Mistake]:
-    """In both softmaxes first, then in F(M) or in F(1) alone."""
+    """Mistakes in the weights: in both softmaxes first, then in F(M) or in F(1) alone."""
     softmaxes: dict[str, tuple[str, Softmax]] = {
         "every allowed position gets 1/m": ("uniform-attention", _uniform),
         "shifted exponentials": ("not-normalised", partial(_unnormalised, shifted=True)),

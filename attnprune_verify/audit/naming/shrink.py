@@ -37,7 +37,7 @@ def smallest(
     calls: int = _CALLS,
     seconds: float = _SECONDS,
 ) -> Case:
-    """From the first smaller one that still fails on, until none does or the budget of calls and seconds is spent.
+    """Shrink to the first smaller case that still fails, again and again, until none does or the budget is spent.
 
     Examples
     --------

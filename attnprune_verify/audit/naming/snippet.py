@@ -298,7 +298,7 @@ _SHOWN: dict[str, Callable[[_Expression], list[str]]] = {
 
 
 def layer_arrays(layer: AttentionLayer) -> list[Any]:
-    """Everything in it that may be large."""
+    """Return the layer's arrays that may be large."""
     found = (layer.W_Q, layer.W_K, layer.mask)
     return [part for part in found if isinstance(part, np.ndarray)]
 

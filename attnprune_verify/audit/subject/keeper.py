@@ -82,7 +82,7 @@ def _first_of_all(folder: str, last: mmap.mmap) -> list[str]:
 
 
 def _watch(child: int, life: int, ended: int, last: mmap.mmap | None) -> int:
-    """Until the child, the audit or the memory ends; the subject's wait status."""
+    """Wait until the child, the audit or the memory ends; return the subject's wait status."""
     while True:
         ready, _, _ = select.select([life, ended], [], [], _MOMENT)
         if life in ready:

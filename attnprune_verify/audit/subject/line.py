@@ -159,7 +159,7 @@ class Line:
         return reply
 
     def _expect_silence(self) -> None:
-        """Nothing is to be read now: either the other end is closed, or somebody has written out of turn."""
+        """Raise if there is something to read now: the other end is closed, or something was written out of turn."""
         if self._rest or select.select([self._in], [], [], 0)[0]:
             raise EOFError if not self._rest and not os.read(self._in, 1) else ValueError("out of turn")
 
@@ -223,7 +223,7 @@ class Line:
 
 
 def _protect_audit(pid: int) -> None:
-    """When memory runs out the system shall end the subject, not the audit."""
+    """Make the system end the subject, not the audit, when memory runs out."""
     try:
         Path(f"/proc/{pid}/oom_score_adj").write_text("1000")
     except OSError:

@@ -370,4 +370,4 @@ class Here:
         return reply, changed, float(reply.get("seconds", 0.0))
 
     def close(self) -> None:
-        """There is nothing to end."""
+        """Do nothing: no process was started."""

@@ -122,7 +122,7 @@ def _forked(target: Target, channels: Channels, variables: dict[str, str]) -> _F
 
 
 def _forget_everything_but(*kept: int) -> None:
-    """No file, socket or stream of the audit is the subject's."""
+    """Close every file, socket and stream of the audit in the subject's process, except `kept`."""
     nowhere = os.open(os.devnull, os.O_RDWR)
     for channel in (0, 1, 2):
         os.dup2(nowhere, channel)

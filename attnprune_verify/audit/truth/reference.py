@@ -33,7 +33,7 @@ Bounds: TypeAlias = "tuple[Any, ...]"  # of every part: an array, or a number
 
 
 def loop_error(function: str, sample: Sample, unit_roundoff: float) -> Bounds:
-    """Per returned part, the cost beyond the running-error bound of adding up all n^2 positions one by one.
+    """Extra rounding error, by returned part, of summing all n^2 positions one by one.
 
     The bound assumes sums over n terms, twice; a loop over all pairs (i, j) rounds n^2 times, each time relative to the
     partial sum: at most n^2 u times the sum of absolute values.

@@ -162,7 +162,7 @@ class Sample:
         return self.changed(X=self.X[..., :d], **square, **{name: getattr(self, name)[:d] for name in _PAIR})
 
     def _simpler(self, names: tuple[str, ...]) -> Iterator[Self]:
-        """No mask, a plain factor of the regulariser, arrays by a formula, fewer digits."""
+        """Simpler instances: no mask, a plain lam, arrays by a formula, fewer digits."""
         if self.mask is not None:
             yield self.changed(mask=None)
         yield from (self.changed(lam=lam) for lam in (0.0, 1.0) if self.lam not in (0.0, lam))
@@ -222,7 +222,7 @@ def causal(rng: Generator, n: int) -> NDArray[np.float64]:
 
 
 def scattered(rng: Generator, n: int) -> NDArray[np.float64]:
-    """About half of the positions, above the diagonal too, none of the rows empty."""
+    """Mask of about half of the positions, above the diagonal too; no row is empty."""
     mask = (rng.random((n, n)) < 0.5).astype(float)
     mask[np.arange(n), rng.integers(0, n, n)] = 1.0
     return mask

@@ -151,7 +151,7 @@ def _singular(q: Quantities) -> Relation:
 
 
 def _taller(rng: Generator, case: Case) -> Case:
-    """At least one token more than features."""
+    """Require at least one token more than features."""
     X = case["X"]
     while len(X) <= X.shape[1]:
         X = np.vstack([X, rng.integers(-3, 4, (1, X.shape[1])).astype(float)])

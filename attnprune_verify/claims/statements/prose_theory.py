@@ -141,7 +141,7 @@ def _monotone(q: Quantities, momentum: float) -> Relation:
 
 
 def _least_weights(q: Quantities, factor: float = 1.0) -> list[Relation]:
-    """Row by row over the allowed positions."""
+    """Bound the least weight of each row over its allowed positions."""
     rows = zip(q.F, q.allowed, q.row_sizes.tolist(), strict=True)
     return [at_most(q.smallest(row[S]), q.of(sharp.largest_delta, m) * q.number(factor)) for row, S, m in rows]
 
