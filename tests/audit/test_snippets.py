@@ -92,33 +92,36 @@ def failed(target, function):
 
 
 TARGETS = (
-    "plain.py",
     "standard/random.py",
     "two-words.py",
     "sibling.py",
-    "methods.py:Methods",
     "methods.py:Static",
     "methods.py:Outer.inner",
     "methods.py:table",
-    "methods.py:mine",
-    "standard/random.py:causal_mask",
     "plain",
     "methods:Methods",
+    "package",
+    "package/__init__.py",
+    "package/deep/deeper.py",
+)
+MORE_TARGETS = (
+    "plain.py",
+    "methods.py:Methods",
+    "methods.py:mine",
+    "standard/random.py:causal_mask",
     "methods:table",
     "methods:mine",
-    "package",
     "package.relative",
-    "package/__init__.py",
     "package/relative.py",
-    "package/deep/deeper.py",
     "package.deep.deeper:causal_mask",
 )
 
 
-def test_every_kind_of_target(folder):
-    printed = executed_apart([failed(spec, "causal_mask").snippet for spec in TARGETS], folder)
-    assert len(printed) == len(TARGETS)
-    for spec, text in zip(TARGETS, printed, strict=True):
+@pytest.mark.parametrize("targets", [TARGETS, pytest.param(MORE_TARGETS, marks=pytest.mark.thorough)])
+def test_every_kind_of_target(targets, folder):
+    printed = executed_apart([failed(spec, "causal_mask").snippet for spec in targets], folder)
+    assert len(printed) == len(targets)
+    for spec, text in zip(targets, printed, strict=True):
         assert "they differ at [[0, 0]]" in text and "expected:" in text, spec
 
 
@@ -127,9 +130,9 @@ def test_live_objects_are_imported_where_that_finds_them(folder, monkeypatch):
     import methods
 
     live = [methods, methods.causal_mask, {"causal_mask": methods.causal_mask}, methods.Methods]
-    for target in live:
-        printed = executed(failed(target, "causal_mask").snippet, folder, f"import sys; sys.path[:0] = {sys.path!r}\n")
-        assert "they differ at [[0, 0]]" in printed
+    before = f"import sys; sys.path[:0] = {sys.path!r}\n"
+    printed = executed_apart([before + failed(target, "causal_mask").snippet for target in live], folder)
+    assert len(printed) == len(live) and all("they differ at [[0, 0]]" in text for text in printed)
 
 
 def test_what_no_import_finds_says_what_to_put_there(folder):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from functools import cached_property
 
 import numpy as np
@@ -216,9 +217,13 @@ def maximum_changes(s: Array) -> Array:
 
 
 def _records(s: Array) -> Array:
-    """Count, for each key, how often the running maximum of the logits changes after it."""
-    found = np.zeros(s.shape)
-    for start in range(s.shape[-1] - 1):
-        best = np.maximum.accumulate(s[..., start:], axis=-1)
-        found[..., start] = (best[..., 1:] > best[..., :-1]).sum(axis=-1)
-    return found
+    """Count, for each key, how often the running maximum of the logits changes after it.
+
+    Once more than from the next larger one; never, if there is none.
+    """
+    rows = s.reshape(math.prod(s.shape[:-1]), s.shape[-1])
+    found, each = np.zeros(rows.shape), np.arange(len(rows))
+    for start in range(rows.shape[1] - 2, -1, -1):
+        first = start + 1 + (rows[:, start + 1 :] > rows[:, start, None]).argmax(axis=1)
+        found[:, start] = np.where(rows[each, first] > rows[:, start], 1 + found[each, first], 0)
+    return found.reshape(s.shape)

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Any
+from functools import partial
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -29,6 +30,7 @@ _OWN = 4.0  # units of rounding of what was returned: an order of summation more
 _ROOM = 100.0  # in units of the rounding error of the right formula; a wrong one may cancel more
 
 Factors = tuple[float, float]
+Kept = TypeVar("Kept")
 
 
 @dataclass(frozen=True, eq=False)
@@ -57,11 +59,21 @@ def compared(function: str, observations: list[Observation]) -> Iterator[tuple[A
 
 def tolerances(function: str, sample: Sample) -> tuple[float, ...]:
     """Return how far a formula may be off, in norm, and still be called the same to rounding."""
-    truth = reference(function, sample)
-    return tuple(
-        _ROOM * (spread(function, sample)[index] + sample.unit_roundoff * (float(np.linalg.norm(part.value)) + 1e-300))
-        for index, part in enumerate(truth)
-    )
+
+    def computed() -> tuple[float, ...]:
+        sizes = (float(np.linalg.norm(part.value)) + 1e-300 for part in reference(function, sample))
+        both = zip(spread(function, sample), sizes, strict=True)
+        return tuple(_ROOM * (off + sample.unit_roundoff * size) for off, size in both)
+
+    return _once(sample, ("tolerances", function), computed)
+
+
+def _once(sample: Sample, key: object, compute: Callable[[], Kept]) -> Kept:
+    """Return what is computed once for a sample."""
+    if key not in sample.memo:
+        sample.memo[key] = compute()
+    found: Kept = sample.memo[key]
+    return found
 
 
 def telling(function: str, observations: list[Observation], candidates: int, free: int = 0) -> bool:
@@ -113,16 +125,15 @@ def _own(sample: Sample, part: Array) -> float:
 
 def same_as_right(function: str, observations: list[Observation], steps: Steps, name: object, right: Steps) -> bool:
     """Return whether these steps agree with the right ones on the observed samples."""
-    for observation in observations:
-        allowed = tolerances(function, observation.sample)
-        pairs = zip(
-            observation.parts,
-            _attention(function, observation.sample, steps, name),
-            _attention(function, observation.sample, right, "right"),
-            allowed,
-            strict=True,
-        )
-        if not all(part is None or _close(ours, theirs, 2 * bound) for part, ours, theirs, bound in pairs):
+
+    def alike(sample: Sample) -> tuple[bool, ...]:
+        both = (_attention(function, sample, *one) for one in ((steps, name), (right, "right")))
+        pairs = zip(*both, tolerances(function, sample), strict=True)
+        return tuple(_close(ours, theirs, 2 * bound) for ours, theirs, bound in pairs)
+
+    for sample, parts in ((one.sample, one.parts) for one in observations):
+        same = _once(sample, ("same as right", function, name), partial(alike, sample))
+        if not all(part is None or one for part, one in zip(parts, same, strict=True)):
             return False
     return True
 
@@ -159,19 +170,18 @@ def _forms(function: str) -> list[str]:
 
 
 def _attention(function: str, sample: Sample, steps: Steps, name: object) -> tuple[Array, ...]:
-    key = ("formula", function, name)
     if name is None:
         return attention_part(function, sample, steps)
-    if key not in sample.memo:
-        sample.memo[key] = attention_part(function, sample, steps)
-    found: tuple[Array, ...] = sample.memo[key]
-    return found
+    return _once(sample, ("formula", function, name), partial(attention_part, function, sample, steps))
 
 
 def _regular(form: str, function: str, sample: Sample, steps: Steps) -> tuple[Array, ...]:
     if function in _UNREGULARIZED:
         return tuple(np.zeros(part.value.shape) for part in reference(function, sample))
-    return through_entry(sample, steps, lambda entered: _REGULARIZERS[form](function, entered))
+    compute = partial(_REGULARIZERS[form], function)
+    if "enter" in steps:
+        return through_entry(sample, steps, compute)
+    return _once(sample, ("regularizer", function, form), partial(compute, sample))
 
 
 def _close(part: Array, candidate: Array, tolerance: float) -> bool:

@@ -141,11 +141,19 @@ class Line:
         if not _open_lines:
             keeper.control(_SET_DUMPABLE, 1)
         try:
-            self._process.wait(timeout=_PATIENCE)
+            self._wait()
         except subprocess.TimeoutExpired:
             start.kill_group(self._process.pid)
             self._process.wait()
         shutil.rmtree(self._folder, ignore_errors=True)
+
+    def _wait(self) -> int:
+        """Wait for the process to end, where Linux tells of it without looking again and again; return its code."""
+        if hasattr(os, "pidfd_open") and self._process.poll() is None:
+            watched = os.pidfd_open(self._process.pid)
+            select.select([watched], [], [], _PATIENCE)
+            os.close(watched)
+        return self._process.wait(timeout=_PATIENCE)
 
     def _reply(self, ticket: bytes, largest: int) -> dict[str, Any]:
         if self._read(len(ticket)) != ticket:
@@ -211,7 +219,7 @@ class Line:
     def _end(self) -> str:
         """Wait for a process that has ended, and describe its end."""
         try:
-            code: int | None = self._process.wait(timeout=_PATIENCE)
+            code: int | None = self._wait()
         except subprocess.TimeoutExpired:
             code = None
         self.close()

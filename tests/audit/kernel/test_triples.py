@@ -11,8 +11,10 @@ import pytest
 from attnprune_verify.audit.kernel.auditor import KernelAuditor
 from attnprune_verify.audit.kernel.checks import kernel_checks
 from attnprune_verify.audit.kernel.interactions import FACTORS, interaction, rows
+from attnprune_verify.audit.kernel.judge import judge
 from attnprune_verify.audit.kernel.options import Options
 from attnprune_verify.audit.kernel.sample import BACKWARD, FORWARD
+from attnprune_verify.audit.kernel.together import together
 
 RIGHT = Path(__file__).parent / "wrong" / "parts.py"
 CHECKS = {check.id: check for check in kernel_checks()}
@@ -103,18 +105,32 @@ def record_of(path, function):
         return auditor.record(CHECKS[f"{function}:values:together"])
 
 
-@pytest.mark.parametrize(
-    "case",
-    [DRAWN[0], *(pytest.param(one, marks=pytest.mark.thorough) for one in DRAWN[1:])],
-    ids=[named(one) for one in DRAWN],
-)
-def test_what_errs_only_where_three_features_meet_fails(case, tmp_path):
+def fails_somewhere(path, function):
+    """Report whether a sample of the interactions fails; those after it are not judged."""
+    with KernelAuditor(str(path)) as auditor:
+        samples = together(auditor.context, function).samples
+        parts = ((one, auditor.context.answer(function, one).parts) for one in samples)
+        return any(judge(function, sample, answer).status == "failed" for sample, answer in parts)
+
+
+def wrong_where(case, tmp_path):
+    """Write the right kernel, wrong where three features meet; return its file, and which function is wrong."""
     met, forward, which = case
     condition = " and ".join(f"({SEEN[one]})" for one in met)
     path = tmp_path / "kernel.py"
     wrapped = textwrap.dedent(WRAPPED).format(condition=condition, forward=forward, which=which)
     path.write_text(RIGHT.read_text(encoding="utf-8") + wrapped, encoding="utf-8")
-    assert record_of(path, FORWARD if forward else BACKWARD).status == "failed"
+    return path, FORWARD if forward else BACKWARD
+
+
+def test_a_meeting_of_three_features_is_asked_and_judged(tmp_path):
+    assert fails_somewhere(*wrong_where(DRAWN[0], tmp_path))
+
+
+@pytest.mark.thorough
+@pytest.mark.parametrize("case", DRAWN, ids=map(named, DRAWN))
+def test_what_errs_only_where_three_features_meet_fails(case, tmp_path):
+    assert record_of(*wrong_where(case, tmp_path)).status == "failed"
 
 
 def has(sample, factor, level):
