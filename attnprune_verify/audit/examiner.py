@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 import time
+import warnings
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -128,7 +129,9 @@ class Examiner:
     def record(self, check: Check) -> Record:
         """Run one check, and time it; nothing the subject does can raise from here."""
         start = time.perf_counter()
-        found = self._asked(check)
+        with np.errstate(all="ignore"), warnings.catch_warnings():
+            warnings.simplefilter("ignore", RuntimeWarning)  # of whatever a subject returns; its lines are the audit's
+            found = self._asked(check)
         return replace(found, seconds=time.perf_counter() - start)
 
     def _asked(self, check: Check) -> Record:
@@ -143,8 +146,7 @@ class Examiner:
         if self.subject.ended:
             return self._record(check, Finding("could_not_run", f"{name} {self.subject.ended}"))
         refused = self.subject.refused
-        with np.errstate(all="ignore"):  # whatever a subject returns is compared without complaints
-            finding = self._finding(check)
+        finding = self._finding(check)
         if self.subject.refused > refused:  # what a check makes of calls that were not made is no finding
             finding = Finding("could_not_run", f"{name} {self.subject.ended}")
         if waiver is not None and finding.status in ("failed", "could_not_run", "inconclusive"):
@@ -166,8 +168,7 @@ class Examiner:
             return Finding("could_not_run", f"the answer could not be judged: {type(error).__name__}: {error}")
 
     def _record(self, check: Check, finding: Finding) -> Record:
-        with np.errstate(all="ignore"):
-            return self._explained(check, finding)
+        return self._explained(check, finding)
 
     def settled(self, records: list[Record]) -> list[Record]:
         """The records, completed with the findings that need all of them."""

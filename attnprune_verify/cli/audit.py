@@ -97,7 +97,7 @@ def command(
     Exit code 0 passed, 1 failed, 2 TARGET or an option is invalid, 3 something could not be run or decided.
     """
     target_file = output_file(out)
-    waivers_file = None if waive_current is None else output_file(str(waive_current))
+    waivers_file = None if waive_current is None else output_file(str(waive_current), "waive_current", "deviations")
     if contract:
         refuse_beside("--contract", {*_OF_A_RUN, "only", "listing"})
         deliver(_contract(target), target_file)

@@ -24,20 +24,38 @@ EXIT = {"passed": 0, "failed": 1, "incomplete": 3}
 _NARROWEST = 80  # a terminal's traditional width
 
 
-def output_file(out: str | None) -> Path | None:
-    """The file that --out names, refused before any work if no file can take that name.
+def output_file(out: str | None, option: str = "out", renews: str = "") -> Path | None:
+    """The file that --out, or another option, names, refused before any work if no file can take that name.
 
     Raises
     ------
     click.UsageError
-        If it is a folder, a device or a pipe (a rename would replace it), or its folder does not exist.
+        If it is a folder, a device or a pipe (a rename would replace it), or its folder does not exist; or if another
+        option or argument names that file, but for the option `renews`.
     """
     if out is None:
         return None
     path = Path(out)
+    _refuse_another(path, option, renews)
     if (path.exists() and not path.is_file()) or not path.absolute().parent.is_dir() or not path.name:
         raise click.UsageError(f"--out must name a file in a folder that exists; got {out!r}")
     return path
+
+
+def _refuse_another(path: Path, option: str, renews: str) -> None:
+    """Refuse a file to write that the command line also names in another place, such as TARGET."""
+    context = click.get_current_context(silent=True)
+    if context is None:
+        return
+    for parameter in context.command.params:
+        name, argument = str(parameter.name), isinstance(parameter, click.Argument)
+        given = context.params.get(name)
+        if given is None or name in (option, renews) or not (argument or isinstance(parameter.type, click.Path)):
+            continue
+        for one in map(str, given if isinstance(given, tuple) else (given,)):
+            if os.path.realpath(path) in map(os.path.realpath, (one, one.partition(":")[0])):  # module.py:object
+                place = name.upper() if argument else f"the file of {parameter.opts[0]}"
+                raise click.UsageError(f"--{option.replace('_', '-')} must not name {place}; got {str(path)!r}")
 
 
 def deliver(report: str | RenderableType, target: Path | None = None, *, width: int = 120) -> None:

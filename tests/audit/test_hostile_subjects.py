@@ -190,6 +190,20 @@ def test_a_useless_value_is_a_failure(audit, value):
     assert outcome == "failed" and records["loss:values:full"].status == "failed"
 
 
+def test_nan_in_some_calls_is_no_warning(audit):
+    """`filterwarnings` makes a warning of the audit an error here; users would read its source line."""
+    source = """
+    import numpy as np
+    CALLS = []
+    def attention(X, W, mask=None):
+        CALLS.append(0)
+        return np.eye(len(X)) * (np.nan if len(CALLS) % 2 else 1)
+    """
+    records, outcome = audit(source, only=("attention:deterministic",))
+    assert outcome == "failed"
+    assert "differ by inf" in records["attention:deterministic"].reason
+
+
 def test_a_huge_answer_is_refused(audit):
     source = "import numpy as np\ndef loss(M, X, W, lam=0.0, mask=None):\n    return np.zeros((6_000, 6_000))\n"
     records, outcome = audit(source, only=("loss",), seconds=20.0)

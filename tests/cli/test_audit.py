@@ -38,6 +38,27 @@ def test_exit_codes(subject, source, code, capsys):
         assert printed.err == ""
 
 
+@pytest.mark.parametrize(
+    ("more", "rule"),
+    [
+        (["subject.py", "--out", "subject.py"], "--out must not name TARGET"),
+        (["./subject.py:causal_mask", "--out", "link.py"], "--out must not name TARGET"),
+        (["subject.py", "--out", "dev.toml", "--deviations", "dev.toml"], "--out must not name the file of --dev"),
+        (["subject.py", "--waive-current", "subject.py"], "--waive-current must not name TARGET"),
+        (["subject.py", "--waive-current", "new", "--out", "new"], "--out must not name the file of --waive-current"),
+    ],
+)
+def test_no_report_takes_the_place_of_what_is_read(subject, tmp_path, more, rule, capsys):
+    subject(RIGHT)
+    (tmp_path / "link.py").symlink_to("subject.py")
+    (tmp_path / "dev.toml").write_text("")
+    before = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
+    for command_, *rest in (["audit", *more], ["audit-kernel", *more])[: 1 if "--waive-current" in more else 2]:
+        assert _run([command_, *rest]) == 2
+        assert rule in capsys.readouterr().err
+    assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == before
+
+
 @pytest.mark.parametrize("form", ["text", "json", "junit", "html"])
 def test_out_writes_the_whole_report(subject, tmp_path, form, capsys):
     assert _run(["audit", subject(WRONG), "--format", form, "--out", "report"]) == 1

@@ -132,12 +132,17 @@ def _differing(
 ) -> tuple[float, float] | None:
     """The difference of two results and its bound: equal numbers at other places may be summed in another order."""
     for one, two, part in zip(first, second, truth, strict=True):
-        with np.errstate(invalid="ignore"):
-            gap = np.abs(one - two) if one.shape == two.shape else np.inf
-            equal = np.array_equal(one, two, equal_nan=True)
-        if not equal and not np.all(gap <= part.bound):
-            return float(np.nanmax(gap)), float(np.max(part.bound))
+        gap = _gap(one, two) if one.shape == two.shape else np.array(np.inf)
+        if not np.all(gap <= part.bound):
+            return float(np.max(gap)), float(np.max(part.bound))
     return None
+
+
+def _gap(one: NDArray[Any], two: NDArray[Any]) -> NDArray[np.float64]:
+    """Return how far two results are apart: 0 where both are nan, infinite where one is."""
+    with np.errstate(invalid="ignore"):
+        same = (one == two) | (np.isnan(one) & np.isnan(two))
+        return np.where(same, 0.0, np.nan_to_num(np.abs(one - two), nan=np.inf, posinf=np.inf))
 
 
 def _defaults(context: Context, function: str) -> Finding:

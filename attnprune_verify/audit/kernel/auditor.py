@@ -109,11 +109,10 @@ class KernelAuditor(Examiner):
         diagnosis, instance, snippet, reason = Diagnosis((), ""), None, None, finding.reason
         if finding.status == "failed":
             small = finding.samples[0] if finding.samples else None
-            with np.errstate(all="ignore"):
-                if finding.ids or not check.name.startswith("values:"):
-                    diagnosis = self._behaves(check, finding)
-                else:
-                    diagnosis, small, reason = self._by_values(check, finding)
+            if finding.ids or not check.name.startswith("values:"):
+                diagnosis = self._behaves(check, finding)
+            else:
+                diagnosis, small, reason = self._by_values(check, finding)
             if small is not None:
                 self._failing.append((check, small))
                 instance = small.describe()
