@@ -9,6 +9,7 @@ import numpy as np
 
 from attnprune_verify.audit.context import MOST_CALLS, Context
 from attnprune_verify.audit.layer.sample import LAYERED
+from attnprune_verify.audit.naming.describing import summed_up
 from attnprune_verify.audit.naming.diagnosis import Diagnosis, diagnose
 from attnprune_verify.audit.naming.fitting import Observation
 from attnprune_verify.audit.naming.mechanisms import FailingCase, by_experiment, needed
@@ -30,6 +31,7 @@ _VANISHED = {"dense-target-uses-M", "zero-output"}  # of a few instances: a part
 _CORE = ("full", "causal", "given-mask", "outside-box", "lam-large", "binary-M")
 _TAME = 2.0  # chosen: the largest logit of the benign instances
 _MOST_ALIKE = 6  # chosen: twice the failing instances that a first search takes, numbers tell little each
+_MOST_WORK = 40_000.0  # chosen: instances up to 30 x 20, whose truth costs a few milliseconds
 _LAYER_CORE = (*_CORE, "several-heads")
 
 
@@ -203,7 +205,9 @@ class Namer:
         told = self._told.get(name, "")
         if self.context.of(name).calls > MOST_CALLS // 2:
             again = by_experiment(FailingCase(self.context, name, finding.samples[0]), told, alone=True)[0]
-            return again if again.named else unnamed
+            asked = [one for one in self.context.asked(name) if one.work <= _MOST_WORK]
+            told = summed_up(name, self._observed(name, asked))
+            return again if again.named else Diagnosis(_UNKNOWN, "; ".join(filter(None, (unnamed.words, told))))
         fails = FailingCase(self.context, name, finding.samples[0]).fails
         needs, bare = needed(finding.samples[0], fails)
         alike = [one for one in finding.samples if needs <= one.extras]

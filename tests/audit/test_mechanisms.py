@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 import attnprune_verify as apv
+from attnprune_verify.audit import namer
 from attnprune_verify.audit.auditor import Auditor
 from attnprune_verify.audit.checks.factors import by_columns
 from attnprune_verify.audit.naming.mechanisms import FailingCase, by_experiment, needed
@@ -105,6 +106,18 @@ def test_a_name_of_the_smallest_instance_fits_the_first_one_too():
 
     (found,) = run_audit({"layer_loss": layer_loss}, only="layer_loss:values:causal").checks
     assert found.status == "failed" and "Smallest" in found.reason and found.diagnosis == ("unknown",), found
+
+
+def test_where_no_call_is_left_for_experiments_what_was_asked_is_listed(tmp_path, monkeypatch):
+    monkeypatch.setattr(namer, "MOST_CALLS", 2)  # spent before the first failure
+    target = tmp_path / "subject.py"
+    odd = "    if mask is not None:\n        misfit = misfit + 1e-3 * len(X) * abs(X[-1, -1])\n"
+    target.write_text(BASE.replace(LOSS, LOSS + odd), encoding="utf-8")
+    records = run_audit(str(target), only="loss:values:*", quick=True).checks
+    first = next(one for one in records if one.status == "failed")
+    assert first.diagnosis == ("unknown",)
+    assert "instances so far are wrong, all with mask; the smallest: " in first.words, first.words
+    assert "; the largest deviation: 0.00" in first.words
 
 
 def test_what_sums_do_not_tell_is_asked_and_shown_with_the_call_before(tmp_path, capsys):

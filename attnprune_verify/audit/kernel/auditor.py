@@ -12,6 +12,7 @@ from attnprune_verify.audit.kernel.context import KernelContext
 from attnprune_verify.audit.kernel.contract import FUNCTIONS
 from attnprune_verify.audit.kernel.counterexample import counterexample
 from attnprune_verify.audit.kernel.currency import currency
+from attnprune_verify.audit.kernel.exchanges import by_heads
 from attnprune_verify.audit.kernel.foreign import Plain
 from attnprune_verify.audit.kernel.meaning import by_convention, by_part
 from attnprune_verify.audit.kernel.naming import KernelNamer
@@ -176,7 +177,9 @@ class KernelAuditor(Examiner):
         try:
             self._namer = self._namer or KernelNamer(self.context)
             if small is not None and small.extended and self._namer.everywhere(function) is None:
-                part = self._namer.roughly(function, samples) or by_part(self.context, function, small)
+                part = self._namer.roughly(function, samples)
+                part = part or by_heads(self.context, function, min(samples, key=_plainest))
+                part = part or by_part(self.context, function, small)
                 if part is not None:
                     return part
             if small is not None and not small.extended and all(one.extended for one in samples):

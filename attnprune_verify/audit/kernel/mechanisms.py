@@ -13,6 +13,7 @@ import numpy as np
 
 from attnprune_verify.audit.kernel.bounds import attention_errors
 from attnprune_verify.audit.kernel.context import KernelContext, Reply
+from attnprune_verify.audit.kernel.exchanges import other_heads, shares_of_heads
 from attnprune_verify.audit.kernel.judge import judge
 from attnprune_verify.audit.kernel.sample import BACKWARD, FORWARD, Array, KernelSample, parts_of
 from attnprune_verify.audit.kernel.sentences import SENTENCES
@@ -159,11 +160,11 @@ def _from(sample: KernelSample, item: int) -> KernelSample:
 def _rows(context: KernelContext, function: str, sample: KernelSample) -> Diagnosis | None:
     """Rows or columns of a result that are 0 where nothing is: values beyond m, the last query."""
     for name, part in zip(parts_of(function, sample), context.ask(function, sample).parts, strict=True):
-        true = truth(sample)[name].value
-        if true.any() and not part.any():
+        shown = np.abs(truth(sample)[name].value) > attention_errors(sample).worst[name]  # else 0 may be right
+        if shown.any() and not part.any():
             return Diagnosis(("zero-output",), f"{name} is all zeros")
         for axis, what in ((-1, "rows"), (-2, "columns")):
-            gone = ~part.any(axis=axis) & np.abs(true).max(axis=axis).astype(bool)
+            gone = ~part.any(axis=axis) & shown.any(axis=axis)
             if gone.any() and not gone.all():
                 places = np.unique(np.argwhere(gone)[:, -1])
                 id = "rows-dropped" if what == "rows" else "features-dropped"
@@ -210,11 +211,13 @@ _RULES: tuple[tuple[str, Rule], ...] = (
     ("rows and columns of zeros", _rows),
     ("forbidden and missing positions", _positions),
     ("strides", _memory),
+    ("keys and values of other heads", other_heads),
     ("other samples of a batch", _batch),
     ("the rest of a tile", _tile_tail),
     ("large logits", large_logits),
     ("rows of weights", _sums),
     ("another mean of dP", other_mean),
+    ("shares of heads", shares_of_heads),
     ("blocks of gradients", blocks_of_gradients),
     ("window, cap and slopes", changed_logits),
 )

@@ -10,8 +10,9 @@ from attnprune_verify.audit.naming.fitting import Observation, compared, toleran
 from attnprune_verify.audit.naming.sentences import SENTENCES
 from attnprune_verify.audit.truth.formulas import RIGHT, Array, attention_part
 from attnprune_verify.audit.truth.reference import reference
+from attnprune_verify.audit.truth.tolerance import judge
 
-__all__ = ["cut_off", "described", "told_from_one", "wrong_entries"]
+__all__ = ["cut_off", "described", "summed_up", "told_from_one", "wrong_entries"]
 
 
 def told_from_one(factor: float) -> str:
@@ -31,6 +32,28 @@ def described(function: str, observations: list[Observation]) -> str:
     if same and abs(ratios[0] - 1) > 1e-14:
         said.append(f"everything returned is {told_from_one(ratios[0])} times what is right")
     return ", ".join(said) if said else SENTENCES["unknown"]
+
+
+def summed_up(function: str, observations: list[Observation]) -> str:
+    """Return which of all instances asked so far are wrong: how many, what they have in common, two extremes.
+
+    Nothing where none is wrong. For functions that have no call left for an experiment.
+    """
+    judged = [(one.sample, judge(function, one.sample, tuple(p for p in one.parts if p is not None)))
+              for one in observations]  # fmt: skip
+    wrong = [(sample, one) for sample, one in judged if one.verdict in ("failed", "suspect")]
+    if not wrong:
+        return ""
+    right = [sample.extras for sample, one in judged if one.verdict == "passed"]
+    common = frozenset.intersection(*(sample.extras for sample, _ in wrong))
+    telling = sorted(common - frozenset.intersection(*right)) if right else []
+    smallest = min((sample for sample, _ in wrong), key=lambda sample: sample.work)
+    worst, off = max(wrong, key=lambda one: one[1].error)
+    shared = f", all with {' and '.join(telling)}" if telling else ""
+    return (
+        f"{len(wrong)} of {len(judged)} instances so far are wrong{shared}; "
+        f"the smallest: {smallest.describe()}; the largest deviation: {off.error:.3g}, on {worst.describe()}"
+    )
 
 
 def _ratios(function: str, observations: list[Observation]) -> Iterator[float]:

@@ -49,6 +49,7 @@ PROGRAMS = {
     "features-dropped": ("there", "o[..., 3] = 0", PLAIN),
     "strides-ignored": ("here", "k = k if k.flags.c_contiguous else k[:, ::-1]", PLAIN.changed(layout="heads last")),
     "heads-mixed": ("there", "o = o * (1 if len(q) == 1 else 2)", PLAIN),
+    "heads-swapped": ("here", "v = v[:, [0, 1, 0]]", MAKER.make("heads", 5, 4, heads=3)),
     "tile-tail": ("there", "o = o * (2 if length == 33 else 1)", LONG),
     "not-normalised": ("there", "o = o * 2", PLAIN),
     "unstable-exp": ("there", "o = o + ((v < 0).any() and np.abs(s[np.isfinite(s)]).max() > 50)",
