@@ -23,7 +23,7 @@ from attnprune_verify.claims.rounded import rounded
 from attnprune_verify.claims.trial import Trial, certain, matters, try_case
 from attnprune_verify.theory.arithmetic import BALL, EXACT, FLOAT, Arithmetic, working_precision
 
-__all__ = ["Judgement", "judge"]
+__all__ = ["Judgement", "judge", "judge_safely"]
 
 ROUNDING = 1e-9
 """Relative slack that float64 may lose: a smaller violation is not looked at, a larger one is decided by balls."""
@@ -159,6 +159,15 @@ def judge(claim: Claim, effort: falsifier.Effort = falsifier.QUICK, cases: Itera
         falsifier.attack(claim, attempt, rng, effort, decided=lambda: len(confirmed) >= _ENOUGH)
     _conclude(claim, judgement, confirmed, arithmetic)
     return judgement
+
+
+def judge_safely(claim: Claim, effort: falsifier.Effort = falsifier.QUICK) -> Judgement:
+    """`judge`, where a check that breaks leaves its claim `open` and the run incomplete instead of ending it."""
+    try:
+        return judge(claim, effort)
+    except Exception as error:  # whatever breaks in one check must not hide the others
+        message = f"{type(error).__name__}: {error}"
+        return Judgement(claim, error=message, reason=f"could not be run: {message}")
 
 
 def _conclude(claim: Claim, judgement: Judgement, confirmed: list[Trial], arithmetic: Arithmetic) -> None:

@@ -22,7 +22,7 @@ from attnprune_verify.claims.judge import Judgement
 from attnprune_verify.claims.relation import Relation, numbers
 from attnprune_verify.claims.trial import Trial
 
-__all__ = ["code_and_libraries", "keep", "kept"]
+__all__ = ["code_and_libraries", "in_words_of_json", "judgement_in", "keep", "kept"]
 
 _ABOVE = ("cli", "report", "spec", "audit")  # floors that no verdict depends on
 _PLAIN = ("tried", "met", "slack", "best", "certified", "undecided", "reason", "error", "misprint")
@@ -32,13 +32,10 @@ _TRIALS = ("worst", "nearest", "witness", "smallest")
 def kept(claim: Claim, effort: Effort) -> Judgement | None:
     """The verdict of an earlier run on the same claim, code, data and libraries, if there is one."""
     try:
-        content = _decoded(shelf.kept(code_and_libraries(), _name(claim, effort)))
-        found = Judgement(claim, kept=True, **{name: content[name] for name in _PLAIN})
-        found.statement, found.failed = Verdict(content["statement"]), Counter(content["failed"])
-        for name in _TRIALS:
-            setattr(found, name, _trial(content[name]))
+        found = judgement_in(claim, shelf.kept(code_and_libraries(), _name(claim, effort)))
     except (ValueError, KeyError, TypeError):  # not there, or not what was written
         return None
+    found.kept = True
     return found
 
 
@@ -46,11 +43,39 @@ def keep(judgement: Judgement, effort: Effort) -> None:
     """Keep a verdict, where the user's cache can be written to; what could not be run is tried again next time."""
     if judgement.error:
         return
+    with suppress(TypeError):  # a case that JSON cannot hold
+        shelf.keep(code_and_libraries(), _name(judgement.claim, effort), in_words_of_json(judgement))
+
+
+def in_words_of_json(judgement: Judgement) -> dict[str, Any]:
+    """Return the judgement without its claim, relations by their two numbers.
+
+    Raises
+    ------
+    TypeError
+        If JSON cannot hold one of its cases.
+    """
     content = {name: getattr(judgement, name) for name in _PLAIN}
     content |= {"statement": judgement.statement.value, "failed": dict(judgement.failed)}
     content |= {name: _row(getattr(judgement, name)) for name in _TRIALS}
-    with suppress(TypeError):  # a case that JSON cannot hold
-        shelf.keep(code_and_libraries(), _name(judgement.claim, effort), _encoded(content))
+    encoded: dict[str, Any] = _encoded(content)
+    return encoded
+
+
+def judgement_in(claim: Claim, document: Mapping[str, Any] | None) -> Judgement:
+    """Return the claim's judgement that `in_words_of_json` wrote.
+
+    Raises
+    ------
+    ValueError, KeyError, TypeError
+        If the document is another one.
+    """
+    content = _decoded(document)
+    found = Judgement(claim, **{name: content[name] for name in _PLAIN})
+    found.statement, found.failed = Verdict(content["statement"]), Counter(content["failed"])
+    for name in _TRIALS:
+        setattr(found, name, _trial(content[name]))
+    return found
 
 
 def _name(claim: Claim, effort: Effort) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
+from itertools import count
 from typing import Any
 
 import numpy as np
@@ -15,10 +16,11 @@ from attnprune_verify.claims.core import Claim, Strength, Verdict
 from attnprune_verify.claims.evidence import Evidence, weigh
 from attnprune_verify.claims.excerpts import quotation
 from attnprune_verify.claims.falsifier import QUICK, Effort
-from attnprune_verify.claims.judge import Judgement, judge
+from attnprune_verify.claims.judge import Judgement, judge_safely
 from attnprune_verify.claims.prior import prior_of
 from attnprune_verify.claims.relation import numbers
 from attnprune_verify.claims.scope import hypotheses, quantifier, sentence
+from attnprune_verify.claims.several import judgements, worthwhile
 from attnprune_verify.claims.standing import Standing
 from attnprune_verify.claims.symbols import symbols_of
 from attnprune_verify.claims.trial import Trial, certain
@@ -166,6 +168,7 @@ def run_claims(
     ids: Iterable[str] = (),
     beside: Iterable[str] = (),
     keep_verdicts: bool = False,
+    processes: int = 1,
 ) -> ClaimsResult:
     """Judge every statement of the paper, and every repaired and new one, or only those in `ids`.
 
@@ -174,13 +177,16 @@ def run_claims(
     effort : Effort
         How long the falsifier tries; the result is the same every time for the same effort.
     progress : callable, optional
-        Called as ``progress(done, total)`` before each claim.
+        Called as ``progress(done, total)``, once for each claim.
     ids : iterable of str
         Only these statements, and of what they rest on as much as decides whether all of it holds; none means all.
     beside : iterable of str
         Statements judged as well, but not what they rest on: their ``ancestors_hold`` is False.
     keep_verdicts : bool
         Take verdicts from the user's cache where this code has reached them before, and put new ones there.
+    processes : int
+        At most so many processes judge, where there are enough statements to pay for them; the result is the same. More
+        than 1 needs a main module that is guarded by ``if __name__ == "__main__"``.
 
     Returns
     -------
@@ -203,24 +209,36 @@ def run_claims(
     """
     asked = registry.named(ids) or {claim.id for claim in registry.claims()}
     alone = registry.named(beside)
-    total = sum(claim.id in registry.with_ancestors(asked | alone) for claim in registry.claims())
-    done = 0
+    wanted = [claim for claim in registry.claims() if claim.id in asked | alone]
+    needed = registry.with_ancestors(asked | alone)
+    total = sum(claim.id in needed for claim in registry.claims())
+    started = count()
+    ahead: dict[str, Judgement] = {}
+
+    def begin() -> None:
+        if progress is not None:
+            progress(next(started), total)
 
     def judged(claim: Claim) -> Judgement:
-        nonlocal done
-        if progress is not None:
-            progress(done, total)
-        done += 1
+        if claim.test_id in ahead:
+            return ahead[claim.test_id]
+        begin()
         earlier = kept.kept(claim, effort) if keep_verdicts else None
         found = earlier or judge_safely(claim, effort)
         if keep_verdicts and earlier is None:
             kept.keep(found, effort)
         return found
 
+    if worthwhile(len(wanted), effort, processes) > 1:
+        missing = [claim for claim in wanted if not (keep_verdicts and kept.kept(claim, effort))]
+        for one in judgements(missing, effort, processes):
+            begin()
+            ahead[one.claim.test_id] = one
+            if keep_verdicts:
+                kept.keep(one, effort)
     standing = Standing(judged)
-    claims = [claim for claim in registry.claims() if claim.id in asked | alone]
-    found = [standing.of(claim) for claim in claims]  # in the paper's order, before what they rest on
-    hold = {one.id: standing.ancestors_hold for one in claims if one.id in asked}
+    found = [standing.of(claim) for claim in wanted]  # in the paper's order, before what they rest on
+    hold = {one.id: standing.ancestors_hold for one in wanted if one.id in asked}
     return ClaimsResult(
         tuple(ClaimRecord(one, weigh(one), hold.get(one.claim.id, _nobody_asks)(one.claim)) for one in found)
     )
@@ -237,15 +255,6 @@ def assemble(judgements: Iterable[Judgement]) -> ClaimsResult:
 def _nobody_asks(claim: Claim) -> bool:
     """Report False for a claim that was judged only because a requested one rests on it."""
     return False
-
-
-def judge_safely(claim: Claim, effort: Effort = QUICK) -> Judgement:
-    """`judge`, where a check that breaks leaves its claim `open` and the run incomplete instead of ending it."""
-    try:
-        return judge(claim, effort)
-    except Exception as error:  # whatever breaks in one check must not hide the others
-        message = f"{type(error).__name__}: {error}"
-        return Judgement(claim, error=message, reason=f"could not be run: {message}")
 
 
 def rerun(id_: str, reading: str, values: Mapping[str, Any]) -> Trial:

@@ -10,7 +10,7 @@ import numpy as np
 
 from attnprune_verify.claims.case import Case
 from attnprune_verify.claims.core import Claim, Margin, relations
-from attnprune_verify.claims.quantities import Quantities
+from attnprune_verify.claims.quantities import Quantities, in_floats
 from attnprune_verify.claims.relation import Relation, agrees_to, attained, decide, kind_of, slack
 from attnprune_verify.errors import InvalidInstance
 from attnprune_verify.theory.arithmetic import BALL, FLOAT, Arithmetic, Undecidable, working_precision
@@ -41,7 +41,7 @@ class Trial:
 
 def try_case(claim: Claim, case: Case, arithmetic: Arithmetic, margin: Margin | None = None) -> Trial:
     """Evaluate one case: first the hypotheses, then the relations."""
-    quantities = Quantities(case, arithmetic)
+    quantities = in_floats(case) if arithmetic is FLOAT else Quantities(case, arithmetic)
     try:
         for hypothesis in claim.hypotheses:
             if not hypothesis.holds(quantities):
@@ -84,7 +84,7 @@ def matters(case: Case) -> bool:
     """Return whether attention decides: some row has a choice, and K^2/(K^2 + lam) > 1/10. True without an instance."""
     if "X" not in case or "W" not in case or np.ndim(case["X"]) != 2:
         return True
-    q = Quantities(case)
+    q = in_floats(case)
     if q.n * q.d > _LARGEST:  # K from below, by the mask of ones
         kept = np.where(q.allowed, q.logits_dense, 0.0)
         centred = kept - q.allowed * (kept.sum(axis=1) / q.row_sizes)[:, None]

@@ -84,7 +84,7 @@ def command(
         return EXIT["failed" if any(one.claim.own and one.in_balls == "violated" for one in found) else "passed"]
 
     from attnprune_verify.claims.campaign.run import run_campaign
-    from attnprune_verify.claims.campaign.workers import WorkersLost
+    from attnprune_verify.state.processes import WorkersLost
 
     settings: dict[str, Any] = {"seed": seed, "sizes": sizes, "out": out, "jobs": jobs, "scheduler": scheduler}
     try:

@@ -17,6 +17,7 @@ _VERDICTS = ("holds", "refuted", "misstated", "ill-posed", "not-reproduced", "va
 @click.option(
     "--thorough", is_flag=True, help="Try ten times as many cases for each statement: minutes instead of seconds."
 )
+@click.option("--jobs", type=int, help="Processes that judge.  [default: one per core, if they pay]")
 @click.option("--quiet", is_flag=True, help="No progress; as text, only the closing sentence.")
 @click.argument("ids", nargs=-1, metavar="[ID]...")
 @click.option(
@@ -27,7 +28,13 @@ _VERDICTS = ("holds", "refuted", "misstated", "ill-posed", "not-reproduced", "va
     help="Show only this verdict (may be repeated).",
 )
 def command(
-    form: str, out: str | None, thorough: bool, quiet: bool, ids: tuple[str, ...], verdicts: tuple[str, ...]
+    form: str,
+    out: str | None,
+    thorough: bool,
+    jobs: int | None,
+    quiet: bool,
+    ids: tuple[str, ...],
+    verdicts: tuple[str, ...],
 ) -> int:
     """Judge every statement of the paper, and every repaired and new one, or only those named.
 
@@ -42,9 +49,12 @@ def command(
     from attnprune_verify.claims.falsifier import QUICK, THOROUGH
     from attnprune_verify.claims.run import ClaimsResult, run_claims
     from attnprune_verify.cli.progress import progress_bar
+    from attnprune_verify.state.processes import cores
+    from attnprune_verify.values import as_count
 
+    processes = as_count("jobs", cores() if jobs is None else jobs, least=1)
     with progress_bar("judging statements", show=not quiet) as tell:
-        result = run_claims(THOROUGH if thorough else QUICK, tell, ids=ids)
+        result = run_claims(THOROUGH if thorough else QUICK, tell, ids=ids, processes=processes)
     if verdicts:
         result = ClaimsResult(tuple(one for one in result.records if one.statement.value in verdicts))
     if form == "json":

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cache, partial
 from importlib.util import find_spec
 from pathlib import Path
@@ -12,6 +12,7 @@ from attnprune_verify.experiments.stored.record import code, kernel
 from attnprune_verify.files import alone
 from attnprune_verify.state.digests import of_document, versions
 from attnprune_verify.state.journal import Journal
+from attnprune_verify.state.processes import unordered
 
 __all__ = ["Progress", "Row", "can_run_in_parallel", "complete", "computing", "count_finished"]
 
@@ -114,16 +115,9 @@ def _keyed(perform: Callable[[_Task], Mapping[str, Any]], item: tuple[str, _Task
     return {"key": key, **perform(task)}
 
 
-def _run_all(function: Callable[[_Task], Row], tasks: Sequence[_Task], processes: int) -> Iterable[Row]:
-    """``function(task)`` for every task, each as soon as it is done, in any order.
-
-    Small matrices lose by threaded BLAS when the other cores are busy, so workers get one BLAS thread each.
-    """
+def _run_all(function: Callable[[_Task], Row], tasks: Sequence[_Task], processes: int) -> Iterator[Row]:
+    """Yield ``function(task)`` for every task, each as soon as it is done, in any order."""
     if processes <= 1 or len(tasks) <= 1 or not can_run_in_parallel():
         yield from map(function, tasks)
         return
-    import joblib
-
-    options: Row = {"return_as": "generator_unordered", "batch_size": 1}
-    with joblib.parallel_config("loky", n_jobs=min(processes, len(tasks)), inner_max_num_threads=1):
-        yield from joblib.Parallel(**options)(joblib.delayed(function)(task) for task in tasks)
+    yield from (result for _, result in unordered(function, tasks, processes))

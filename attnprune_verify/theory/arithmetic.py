@@ -135,7 +135,7 @@ class _Exact(Arithmetic):
     def lift(self, value: Any) -> Any:
         if np.ndim(value):
             array = np.asarray(value)
-            return np.array([_fraction(entry) for entry in array.ravel()], dtype=object).reshape(array.shape)
+            return np.array([_fraction(entry) for entry in array.ravel().tolist()], dtype=object).reshape(array.shape)
         return _fraction(value)
 
     def sqrt(self, value: Any) -> Any:
@@ -155,7 +155,7 @@ class _Ball(Arithmetic):
     def lift(self, value: Any) -> Any:
         if not isinstance(value, (arb, float, int)) and np.ndim(value):
             array = np.asarray(value)
-            return np.array([_ball(entry) for entry in array.ravel()], dtype=object).reshape(array.shape)
+            return np.array([_ball(entry) for entry in array.ravel().tolist()], dtype=object).reshape(array.shape)
         return _ball(value)
 
     def sqrt(self, value: Any) -> Any:

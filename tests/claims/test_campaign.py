@@ -21,6 +21,7 @@ from attnprune_verify.claims.campaign.tally import LeastSlack, Tally
 from attnprune_verify.claims.core import mutant
 from attnprune_verify.claims.trial import try_case
 from attnprune_verify.errors import InvalidInstance
+from attnprune_verify.state import processes
 from attnprune_verify.theory.arithmetic import BALL, FLOAT, working_precision
 
 SCHEMA = json.loads(
@@ -218,8 +219,8 @@ def test_the_order_does_not_matter(whole, monkeypatch):
 
 @pytest.mark.thorough
 def test_processes_need_nothing_but_the_standard_library(whole, monkeypatch):
-    find = workers.find_spec
-    monkeypatch.setattr(workers, "find_spec", lambda name: None if name == "joblib" else find(name))
+    find = processes.find_spec
+    monkeypatch.setattr(processes, "find_spec", lambda name: None if name == "joblib" else find(name))
     one, other = same(whole, run_campaign(IDS, ASKED, seed=2, sizes=SIZES, jobs=2))
     assert one == other
 

@@ -6,12 +6,12 @@ Only quantities that branch on values or need LAPACK are written here; all other
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import cached_property
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from attnprune_verify.claims.once import computed_once, same_in_copies
 from attnprune_verify.claims.quantities import Quantities
 from attnprune_verify.theory.arithmetic import Arithmetic, Undecidable
 from attnprune_verify.theory.lane_arithmetic import LANES, eigenvalues, lapack_error, stacked
@@ -79,9 +79,6 @@ class LaneQuantities(Quantities):
         """Return the problems at other masks; the last result is kept, since many statements compare the same two."""
         if self._moved is None or self._moved[0] is not M:
             moved = super().at(M)
-            for name in ("_table", "_spectrum", "K"):
-                if name in self.__dict__:
-                    moved.__dict__[name] = self.__dict__[name]
             assert isinstance(moved, LaneQuantities)
             self._moved = (M, moved)
         return self._moved[1]
@@ -113,21 +110,21 @@ class LaneQuantities(Quantities):
         basis[row, column] = 1.0
         return self.arithmetic.lift(basis)
 
-    @cached_property
+    @same_in_copies
     def n(self) -> int:
         return int(self.case.arrays["X"].shape[1])
 
-    @cached_property
+    @same_in_copies
     def d(self) -> int:
         return int(self.case.arrays["X"].shape[2])
 
-    @cached_property
+    @computed_once
     def lam(self) -> Any:
         if "lam" in self.case.arrays:
             return stacked(self.case.arrays["lam"])
         return self.number(self.case.common.get("lam", 0.0))
 
-    @cached_property
+    @same_in_copies
     def beta(self) -> Any:
         """Lower bound of lambda_min; no proof by pivots, since the 1e-13 subtracted is far above LAPACK's error."""
         X = self.case.arrays["X"]
@@ -139,7 +136,7 @@ class LaneQuantities(Quantities):
 
     # operators
 
-    @cached_property
+    @same_in_copies
     def _table(self) -> tuple[Any, Any]:
         """Pi A as stacked matrices (b, n^2, d^2), and how far rounding may have moved each, in the Frobenius norm."""
         X, W = self.case.arrays["X"], self.case.arrays["W"]
@@ -153,7 +150,7 @@ class LaneQuantities(Quantities):
         whole = np.sqrt((X * X).sum(axis=(1, 2))) * np.abs(W).max(axis=(1, 2)) * longest * 2 * n * np.sqrt(d)
         return table.reshape(b, n * n, d * d), (n + 8) * U * whole
 
-    @cached_property
+    @same_in_copies
     def _spectrum(self) -> tuple[_Array, _Array]:
         """Singular values of Pi A, largest first (b, r), and how far off each may be (b,)."""
         table, moved = self._table
@@ -161,7 +158,7 @@ class LaneQuantities(Quantities):
         size = np.sqrt((values * values).sum(axis=1))
         return values, moved + lapack_error(max(table.shape[1:])) * size
 
-    @cached_property
+    @same_in_copies
     def K(self) -> Any:
         """Largest singular value, from the eigenvalues of the smaller Gram matrix, which lose no accuracy there."""
         table, moved = self._table
@@ -179,7 +176,7 @@ class LaneQuantities(Quantities):
             return self.number(0.0)
         return Lane(np.ascontiguousarray(values[:, place - 1]), off)
 
-    @cached_property
+    @same_in_copies
     def kappa_plus(self) -> Any:
         values, off = self._spectrum
         ranks = (values > 1e-9 * np.maximum(values[:, :1], 1e-300)).sum(axis=1)

@@ -93,7 +93,7 @@ def _spread(ratios: list[float]) -> dict[str, float | None]:
 
 
 def _select(rows: Iterable[Row], **fixed: Any) -> list[Row]:
-    return [row for row in rows if all(row[name] == value for name, value in fixed.items())]
+    return [row for row in rows if fixed.items() <= row.items()]
 
 
 def _groups(rows: Iterable[Row], *names: str) -> dict[tuple[Any, ...], list[Row]]:

@@ -28,7 +28,7 @@ def by_draws(results: PerplexityResults) -> list[Row]:
     names = ("rest", "attention", "budget", *_SETTING)
     for key in dict.fromkeys(tuple(row[name] for name in names) for row in results.rows):
         fixed = dict(zip(names, key, strict=True))
-        rows = [row for row in results.rows if all(row[name] == value for name, value in fixed.items())]
+        rows = _select(results.rows, fixed)
         beside = {"rest": fixed["rest"], "attention": REFERENCE, "budget": "matrix"}
         table.append(
             {
@@ -67,7 +67,7 @@ def paired_ratio(
 
 
 def _select(rows: Sequence[Row], fixed: Row) -> list[Row]:
-    return [row for row in rows if all(row[name] == value for name, value in fixed.items())]
+    return [row for row in rows if fixed.items() <= row.items()]
 
 
 def _named(name: str, ratio: tuple[float, float | None, float | None] | None) -> dict[str, float | None]:
