@@ -28,7 +28,16 @@ from attnprune_verify.experiments.stored import kinds
 from attnprune_verify.experiments.stored.findings import measured, stored_results
 from attnprune_verify.experiments.stored.kind import Stored
 from attnprune_verify.experiments.stored.record import FOLDER, NAMES, kernel, read
-from attnprune_verify.experiments.stored.redo import differences, disturb, folder_of, is_chaotic, measure, odds, sample
+from attnprune_verify.experiments.stored.redo import (
+    differences,
+    disturb,
+    folder_of,
+    is_chaotic,
+    measure,
+    odds,
+    sample,
+    times,
+)
 from attnprune_verify.experiments.stored.tables import markdown
 from attnprune_verify.experiments.synthetic.plan import FULL, QUICK
 from attnprune_verify.experiments.synthetic.report import summary
@@ -47,8 +56,8 @@ SEED = subprocess.run(["git", "rev-parse", "HEAD"], cwd=ROOT, capture_output=Tru
 
 @pytest.fixture
 def copy(tmp_path: Path) -> Path:
-    for suffix in (".json", ".csv", ".seconds.csv"):
-        shutil.copy((FOLDER / "figure2").with_suffix(suffix), tmp_path)
+    for name in ("figure2.json", "figure2.csv", "seconds.csv"):
+        shutil.copy(FOLDER / name, tmp_path)
     return tmp_path / "figure2"
 
 
@@ -123,6 +132,7 @@ def test_measuring_goes_on_after_an_interruption(copy: Path, monkeypatch: pytest
     measure(copy, progress=lambda done, runs: seen.append(done))
     again, rows = read(copy)
     assert seen[0] == 1 and again.rows == len(rows) > 5 and again.kernel == kernel()
+    assert len(times(copy)) == seen[-1] and times(copy.with_name("layer")) == times(FOLDER / "layer")
     assert not list(differences(copy, *sample(copy, SEED, 9.0))) and not list(copy.parent.glob("*.jsonl"))
 
 
@@ -218,8 +228,7 @@ def test_no_run_is_certain_to_be_left_out_of_a_sample(name: str) -> None:
     """As in .ci/run; however long a run is said to take, which is not compared with anything."""
     least, mean = odds(FOLDER / name, 8.0, draws=2000)
     assert 0 < least <= mean and mean > 0.02
-    lines = (FOLDER / name).with_suffix(".seconds.csv").read_text().splitlines()[1:]
-    assert max(float(line.split(",")[1]) for line in lines) < 75
+    assert max(times(FOLDER / name)) < 75
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -372,8 +381,7 @@ def test_the_algorithm_repeats_an_earlier_measurement(setting: tuple[str, str, f
 def test_help_says_how_long_the_default_plan_took() -> None:
     """The processor time of the stored run on two cores; and what `--full` does more."""
     words = " ".join(synthetic_command.get_help(synthetic_command.make_context("synthetic", ["--quiet"])).split())
-    lines = (FOLDER / "figure2").with_suffix(".seconds.csv").read_text().splitlines()[1:]
-    minutes = sum(float(line.split(",")[1]) for line in lines) / 2 / 60
+    minutes = sum(times(FOLDER / "figure2")) / 2 / 60
     assert "about five minutes on two cores" in words and 4 < minutes < 6
     assert "three times the runs" in words and 2.5 < len(FULL.runs()) / len(QUICK.runs()) < 3.5
 

@@ -1,7 +1,7 @@
 """A stored run: its rows, one a line, and a record of everything they depend on, with a digest over both.
 
-`NAME.csv` holds the rows, `NAME.json` the record, `NAME.seconds.csv` how long things took, which nothing is compared
-with. A record whose digest does not fit is refused: numbers are written by ``python -m
+`NAME.csv` holds the rows, `NAME.json` the record, `seconds.csv` of the folder the time of each record's runs, which
+nothing is compared with. A record whose digest does not fit is refused: numbers are written by ``python -m
 attnprune_verify.experiments.stored measure``, never typed.
 """
 

@@ -24,7 +24,7 @@ from attnprune_verify.experiments.stored.record import StoredRecord, code, kerne
 from attnprune_verify.files import table, write_whole
 from attnprune_verify.state.digests import of_files
 
-__all__ = ["differences", "disturb", "folder_of", "is_chaotic", "measure", "odds", "sample"]
+__all__ = ["differences", "disturb", "folder_of", "is_chaotic", "measure", "odds", "sample", "times"]
 
 DISTURBANCE = 1e-12
 """Of M_0, to test whether a run is chaotic: above rounding, and a calm run's numbers stay within `TOLERANCE`."""
@@ -48,7 +48,7 @@ def sample(
         return stored, []
     if stored.inputs() != record.inputs:
         raise InvalidInput(f"{path.name} must be repeated on the model and texts it was measured on")
-    costs = _times(path)
+    costs = times(path)
     if not chaotic:
         runs = stored.runs()
         costs = [math.inf if is_chaotic(record, stored, run) else cost for run, cost in zip(runs, costs, strict=True)]
@@ -72,7 +72,7 @@ def _drawn(costs: Sequence[float], draw: Random, seconds: float, long: bool) -> 
 
 def odds(path: Path, seconds: float, *, draws: int = 4000) -> tuple[float, float]:
     """Estimate, from `draws` samples, the least and the mean probability that a run of the record is in a sample."""
-    costs = _times(path)
+    costs = times(path)
     drawn = Counter(place for seed in range(draws) for place in _drawn(costs, Random(seed), seconds, True))
     found = [drawn[place] / draws for place in range(len(costs))]
     return min(found), sum(found) / len(found)
@@ -84,8 +84,15 @@ def is_chaotic(record: StoredRecord, stored: Stored, run: Any) -> bool:
     return bool(setting) and record.moved.get(setting, math.inf) > TOLERANCE
 
 
-def _times(path: Path) -> list[float]:
-    return [float(line.split(",")[1]) for line in path.with_suffix(".seconds.csv").read_text().splitlines()[1:]]
+def times(path: Path) -> list[float]:
+    """Return the seconds that each run of a record took."""
+    return [float(one) for one in _every_time(path)[path.name].split()]
+
+
+def _every_time(path: Path) -> dict[str, str]:
+    """Return the line of every record in the folder's ``seconds.csv``."""
+    lines = path.with_name("seconds.csv").read_text().splitlines()[1:]
+    return dict(line.split(",") for line in lines)
 
 
 def folder_of(path: Path, folders: Sequence[str]) -> str:
@@ -153,8 +160,9 @@ def measure(path: Path, folder: str = "", progress: Progress | None = None) -> N
     record = StoredRecord(before.experiment, stored.command, before.plan, inputs, code(), kernel(), len(rows))
     for run, one in zip(runs.values(), done, strict=True):
         _note(record, stored, run, one["moved"])
-    times = [{"run": number, "seconds": one["seconds"]} for number, one in enumerate(done)]
-    write_whole(path.with_suffix(".seconds.csv"), table(times, ("run", "seconds")))
+    seconds = _every_time(path) | {path.name: " ".join(str(one["seconds"]) for one in done)}
+    each = [{"record": name, "seconds": line} for name, line in sorted(seconds.items())]
+    write_whole(path.with_name("seconds.csv"), table(each, ("record", "seconds")))
     record.write(path, table(rows, stored.columns))
     journal.unlink()
 
