@@ -135,6 +135,15 @@ def test_rivals_keep_their_own_conventions(method):
         assert (pruned.layer.W_Q == weight.T).all() and ((pruned.mask_Q == 0) == gone.T).all()
 
 
+def test_a_ratio_too_small_for_any_head_still_prunes_in_the_rivals_convention():
+    """0.005 of a head's 144 weights is none; SparseGPT counts over all heads, and its kept weights move."""
+    layer, X, _ = realistic()
+    weight, gone = sparsegpt(layer.W_Q.T, X, 0.005)
+    by_rival, by_head = (prune_layer(layer, X, 0.005, method) for method in ("sparsegpt", "fisher-obs"))
+    assert gone.any() and (by_rival.layer.W_Q == weight.T).all() and ((by_rival.mask_Q == 0) == gone.T).all()
+    assert (by_head.layer.W_Q == layer.W_Q).all()
+
+
 @pytest.mark.parametrize("blocksize", [8, 24])
 def test_identity_metric_is_sparsegpt_head_by_head(blocksize):
     """SparseGPT prunes one more per block than int(rho * size); rho is chosen here so that both mean the same count."""
