@@ -213,6 +213,10 @@ def around(case: Case) -> Iterator[Case]:
     for name, mask in {"a corner": corner, "ones": np.ones_like(M), "outside": box + 0.5, "below": box - 0.5}.items():
         yield case.but(f"{case.origin}; {name}", M=mask, lam=0.5)
     yield case.but(f"{case.origin}; near 1", M=1 + 0.01 * (box - 0.5), lam=0.5)
+    if "W" in case and np.ndim(case.get("X")) == 2 and len(case["X"]) > 2:
+        mask = case["mask"][:2, :2] | np.eye(2, dtype=bool) if isinstance(case["mask"], np.ndarray) else case["mask"]
+        others = {"others": case["others"][:, :2]} if "others" in case else {}
+        yield case.but(f"{case.origin}; two tokens", X=case["X"][:2], mask=mask, M=box / 2, lam=0.5, **others)
     if "W" in case:
         zero = case["W"].copy()
         zero.flat[0] = 0.0
