@@ -26,6 +26,7 @@ class Scope:
     def __init__(self, q: Quantities, letters: Letters, definitions: Mapping[str, Node]) -> None:
         self.q, self.letters, self.definitions = q, letters, definitions
         self.indices: dict[str, int] = {}
+        self.computed: dict[str, Any] = {}
         self.features: frozenset[str] = frozenset()
         """Indices of entries of M and W, which run over features."""
 
@@ -49,13 +50,15 @@ class Scope:
         """Return the array or the number of a letter, None where it has none."""
         if name in self.definitions:
             return value(self.definitions[name], self)
+        if name in self.computed:
+            return self.computed[name]
         if name in self.letters:
-            return self.letters[name](self.q)
+            return self.computed.setdefault(name, self.letters[name](self.q))
         if name in self.q.noted:
             return self.q.noted[name]
         if name in self.q.case and not isinstance(self.q.case[name], str):
             return self.q.case[name]
-        return COMMON[name](self.q) if name in COMMON else None
+        return self.computed.setdefault(name, COMMON[name](self.q)) if name in COMMON else None
 
     def entry(self, array: Any, index: str) -> Any:
         """Return the entry or, of a matrix with one index, the row as a column."""

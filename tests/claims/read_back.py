@@ -78,10 +78,17 @@ FORMS: tuple[Form, ...] = (_same, _scaled, _moved, _squared, _rooted)
 
 
 def cases(claim: Claim) -> list[Case]:
-    """Return cases of the claim's supply, and those that attain its bounds."""
-    rng = np.random.default_rng(0)
-    found = chain(islice(claim.supply.families(rng), _CASES), claim.attains() if claim.attains else ())
-    return [claim.supply.complete(case, rng) for case in found]
+    """Return cases of the claim's supply, and those that attain its bounds; the same each time."""
+    key = id(claim.supply), id(claim.attains)
+    if key not in _DRAWN:
+        rng = np.random.default_rng(0)
+        found = chain(islice(claim.supply.families(rng), _CASES), claim.attains() if claim.attains else ())
+        _DRAWN[key] = claim, [claim.supply.complete(case, rng) for case in found]
+    return _DRAWN[key][1]
+
+
+_DRAWN: dict[tuple[int, int], tuple[Claim, list[Case]]] = {}
+"""By the supply and what attains the bounds, which the claim keeps alive."""
 
 
 def printed(claim: Claim, known: list[Case], noted: Iterable[str] = ()) -> Printed:

@@ -6,6 +6,7 @@ import math
 import sys
 from collections.abc import Iterator
 from fractions import Fraction
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -42,19 +43,22 @@ def _draws(k: int | None = None) -> Iterator[tuple[Any, str]]:
             yield draw, f"paper_synthetic {_SIZE}, shared={shared}, seed {seed}"
 
 
-def _sets() -> Iterator[Case]:
-    for draw, origin in _draws():
-        yield from_instance(draw, origin, M=np.ones((draw.d, draw.d)))
+@cache
+def _sets() -> tuple[Case, ...]:
+    return tuple(from_instance(draw, origin, M=np.ones((draw.d, draw.d))) for draw, origin in _draws())
 
 
-def _calibration() -> Iterator[Case]:
+@cache
+def _calibration() -> tuple[Case, ...]:
     """k = 16 samples; of each the largest logit's sample."""
+    cases = []
     for batch, origin in _draws(_FEW):
         samples, W = np.asarray(batch.X), np.asarray(batch.W)
         tables = np.where(batch.allowed, samples @ W @ samples.transpose(0, 2, 1), -np.inf)
         worst = int(np.argmax(tables.max(axis=(1, 2))))
         values = {"X": samples[worst], "W": W, "M": np.ones(W.shape), "lam": batch.lam, "mask": "causal"}
-        yield Case(values, f"{origin}, k = {_FEW}, sample {worst}")
+        cases.append(Case(values, f"{origin}, k = {_FEW}, sample {worst}"))
+    return tuple(cases)
 
 
 def _largest_logit(q: Quantities, limit: float) -> Relation:
@@ -67,12 +71,14 @@ def _largest_logit(q: Quantities, limit: float) -> Relation:
     return at_most(logit, q.number(limit))
 
 
-def _steepest_rows() -> Iterator[Case]:
+@cache
+def _steepest_rows() -> tuple[Case, ...]:
     """Return the row of each draw that bends most at M = 1, and the direction V in which it does.
 
     Row i sees V through the logits' move A V = X (V o W)^T x_i and answers J A V. With D = diag(sum_a W_ab^2 x_ia^2),
     (J A)(J A)^T = J X D X^T J, so V = W o (x_i (X^T J y)^T) for the leading left singular vector y.
     """
+    cases = []
     for draw, origin in _draws():
         X, W = np.asarray(draw.X), np.asarray(draw.W)
         found = []
@@ -83,7 +89,8 @@ def _steepest_rows() -> Iterator[Case]:
             found.append((float(sizes[0]), i, W * np.outer(X[i], X[: i + 1].T @ J @ left[:, 0])))
         _, row, direction = max(found, key=lambda one: one[0])
         case = from_instance(draw, f"{origin}, row {row}", M=np.ones(W.shape))
-        yield case.but(row=row, V=direction / np.linalg.norm(direction))
+        cases.append(case.but(row=row, V=direction / np.linalg.norm(direction)))
+    return tuple(cases)
 
 
 def _jacobian(logits: Any) -> Any:
