@@ -31,7 +31,7 @@ _OF_A_RUN = {"form", "dtype", "adapter", "deviations", "waive_current", "names",
 @click.option(
     "--dtype",
     type=click.Choice(["float64", "float32", "bfloat16", "float16"]),
-    help="What the target promises: inputs are exact in it, tolerances are for it. Without it: float64.",
+    help="Floating-point format that the target promises, for inputs and tolerances. Without it: float64.",
 )
 @click.option(
     "--as",
@@ -59,7 +59,7 @@ _OF_A_RUN = {"form", "dtype", "adapter", "deviations", "waive_current", "names",
     type=click.Choice(["never", "first", "all"]),
     default="all",
     show_default=True,
-    help="The failures of a function whose mistake is looked for: none, the first, all.",
+    help="Look for the mistake behind no failure, the first one of each function, or all.",
 )
 @click.option("--quick", is_flag=True, help="Without large sizes, features together, random instances, long descents.")
 @click.option("--quiet", is_flag=True, help="No progress; as text, only the closing sentence.")

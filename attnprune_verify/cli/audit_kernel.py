@@ -68,10 +68,10 @@ def command(
 ) -> int:
     """Audit an attention kernel TARGET: package.module, package.module:object or path/to/file.py.
 
-    It has attention(q, k, v, *, causal=False, scale=None, mask=None) and, if it has one of its own,
-    attention_backward(q, k, v, do, *, ...) -> (dq, dk, dv). FRAMEWORK = "numpy", "torch" or "jax" in the module says
-    whose arrays go in; torch and jax kernels without a backward pass are differentiated. q is (batch, heads, n, m),
-    k (batch, kv_heads, l, m), v (batch, kv_heads, l, mv); mask is bool (n, l), True = may attend.
+    TARGET has attention(q, k, v, *, causal=False, scale=None, mask=None) and, optionally,
+    attention_backward(q, k, v, do, *, ...) -> (dq, dk, dv). FRAMEWORK = "numpy", "torch" or "jax" in the module names
+    the framework of the arrays; torch and jax kernels without a backward pass are differentiated. q is (batch, heads,
+    n, m), k (batch, kv_heads, l, m), v (batch, kv_heads, l, mv); mask is bool (n, l), True = may attend.
 
     \b
     Example:

@@ -29,13 +29,13 @@ __all__ = ["command"]
     "--attention",
     multiple=True,
     metavar="METHOD|dense",
-    help="For W_Q and W_K (may be repeated).  [default: wanda, sparsegpt, auto]",
+    help="Method for W_Q and W_K (may be repeated).  [default: wanda, sparsegpt, auto]",
 )
 @click.option(
     "--rest",
     multiple=True,
     metavar="METHOD|dense|same",
-    help="For V, O, MLP; same: as W_Q and W_K (may be repeated).  [default: dense]",
+    help="Method for V, O, MLP; same: as W_Q and W_K (may be repeated).  [default: dense]",
 )
 @click.option("--rho", "rhos", multiple=True, type=NUMBER, help="A pruning ratio (may be repeated).  [default: 0.5]")
 @click.option("--pattern", "patterns", multiple=True, metavar="N:M", help="Keep N of every M (may be repeated).")
@@ -46,7 +46,7 @@ __all__ = ["command"]
     type=click.Choice(["matrix", "measured", "owl"]),
     help="Division of the zeros between matrices (may be repeated).  [default: matrix]",
 )
-@click.option("--hold", type=int, multiple=True, help="Prune this block by rho, whatever the others (may be repeated).")
+@click.option("--hold", type=int, multiple=True, help="Prune this block by exactly rho (may be repeated).")
 @click.option("--k", "ks", multiple=True, type=int, help="Calibration windows (may be repeated).  [default: 8]")
 @click.option("--n", type=int, help="Tokens of a window.  [default: the model's context, at most 2048]")
 @click.option("--seeds", type=int, help="Draws of the calibration windows.  [default: 1]")

@@ -22,17 +22,24 @@ _SHOWN = 8  # wrong or missing answers that a text lists; chosen: what a screen 
     type=click.Choice(["float64", "float32", "bfloat16", "float16"]),
     default="float32",
     show_default=True,
-    help="Of the inputs, and what a kernel promises.",
+    help="Floating-point format of the inputs, and of the promised accuracy.",
 )
 @click.option(
-    "--count", type=click.IntRange(min=1), default=256, show_default=True, metavar="N", help="At most so many vectors."
+    "--count",
+    type=click.IntRange(min=1),
+    default=256,
+    show_default=True,
+    metavar="N",
+    help="Write at most N vectors.",
 )
-@click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True, metavar="N", help="Of the inputs.")
+@click.option(
+    "--seed", type=click.IntRange(min=0), default=0, show_default=True, metavar="N", help="Seed of the inputs."
+)
 @click.pass_context
 def command(context: click.Context, out: Path | None, dtype: str, count: int, seed: int) -> int:
-    """Write test vectors of softmax attention: inputs, and for every answer its lowest and its highest right value.
+    """Write test vectors of softmax attention: inputs, and the lowest and highest right value of every output.
 
-    The files are read with fifty lines of any language; docs/kernel_vectors.md has them for Python and JavaScript.
+    About fifty lines in any language read the files; docs/kernel_vectors.md has them for Python and JavaScript.
 
     \b
     Example:

@@ -27,28 +27,24 @@ _TOKENS = 2048
 @click.option(
     "--calibration", multiple=True, required=True, type=click.Path(), help="A text to calibrate on (may be repeated)."
 )
-@click.option("--attention", metavar="METHOD", default="auto", help="For W_Q and W_K.  [default: auto]")
-@click.option("--rest", metavar="METHOD|dense", default="auto", help="For V, O and the MLP.  [default: auto]")
+@click.option("--attention", metavar="METHOD", default="auto", help="Method for W_Q and W_K.  [default: auto]")
+@click.option("--rest", metavar="METHOD|dense", default="auto", help="Method for V, O and the MLP.  [default: auto]")
 @click.option(
     "--budget",
     type=click.Choice(["auto", "matrix", "measured", "owl"]),
     default="auto",
     show_default=True,
-    help="matrix: rho in every matrix; else rho over all: by the damage measured, or by OWL's count of outliers. "
-    "auto: damage measured cheaply; prior methods prune every matrix by rho.",
+    help="matrix: prune every matrix by rho. Else rho is the total, divided by measured damage (measured; auto: by a "
+    "cheap measure) or by OWL's count of outliers (owl). Prior methods always prune every matrix by rho.",
 )
-@click.option(
-    "--hold", type=int, multiple=True, help="Prune this block by --rho, whatever the others (may be repeated)."
-)
+@click.option("--hold", type=int, multiple=True, help="Prune this block by exactly --rho (may be repeated).")
 @click.option(
     "--reconstruct",
     type=int,
     metavar="STEPS",
-    help="Steps of each pruned block towards the dense output.  [default: 50, 15 a window at most; prior methods: 0]",
+    help="Steps of each pruned block towards the dense output.  [default: 50, at most 15 a window; prior methods: 0]",
 )
-@click.option(
-    "--loss-windows", type=int, default=16, show_default=True, help="Windows that gradients of the loss are taken of."
-)
+@click.option("--loss-windows", type=int, default=16, show_default=True, help="Windows for the gradients of the loss.")
 @click.option("--k", type=int, default=128, show_default=True, help="Windows of calibration text.")
 @click.option("--n", type=int, help="Tokens of a window.  [default: the model's context, at most 2048]")
 @click.option("--seed", type=int, default=0, show_default=True, help="Seed by which the windows are drawn.")

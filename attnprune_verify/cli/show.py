@@ -18,7 +18,7 @@ __all__ = ["command"]
 @click.argument("ids", nargs=-1, required=True, metavar="ID...")
 @click.option("--reading", help="Show only this reading, such as full or causal.")
 @click.option("--format", "form", type=click.Choice(["text", "json"]), default="text", show_default=True)
-@click.option("--all", "everything", is_flag=True, help="Print hypotheses, proofs, files and how to repeat it, too.")
+@click.option("--all", "everything", is_flag=True, help="Print hypotheses, proofs, files and code to repeat it, too.")
 @click.option("--fresh", is_flag=True, help="Judge anew, even if a verdict is kept.")
 @click.option("--quiet", is_flag=True, help="No progress.")
 def command(ids: tuple[str, ...], reading: str | None, form: str, everything: bool, fresh: bool, quiet: bool) -> int:

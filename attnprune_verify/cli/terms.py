@@ -42,7 +42,7 @@ def terms_options(command: Callable[..., Any]) -> Callable[..., Any]:
             type=click.Choice(["available", "required", "off"]),
             default="available",
             show_default=True,
-            help="Close files, network and signals to TARGET: as far as possible; at least by Landlock; not at all.",
+            help="Keep TARGET from files, network and signals: as far as possible; by Landlock or not run; not at all.",
         ),
         click.option(
             "--call-limit",

@@ -94,10 +94,10 @@ def _section(record: Any) -> str:
 
 _SECTIONS = {
     "paper": ("The paper's statements", "Definitions, facts, lemmas, theorems and the algorithm, as printed."),
-    "prose": ("What the paper says in its text", "Its sentences, in its own words, beside what was found."),
+    "prose": ("What the paper says in its text", "Sentences of the paper, quoted, each with its verdict."),
     "consequences": (
         "Consequences of the text",
-        "No sentences of the paper: what its text, its numbers and its tables amount to.",
+        "Not sentences of the paper, but consequences of its text, its numbers and its tables.",
     ),
     "repairs": ("Repaired statements", "What takes the place of a statement that does not hold, or is not sharp."),
     "new": ("New statements", "Ours, not the paper's."),
@@ -122,9 +122,9 @@ def _overview(result: Any, home: dict[str, str]) -> str:
     lines = [
         "# Every statement, judged\n",
         f"{_text(closing_sentence(result))}\n",
-        "Computed while these pages were built, by what `attnprune-verify claims` runs. [The graph of the statements]"
-        "(../claims_graph.html) shows what rests on what. [How a verdict is reached](../explanation/verdicts.md) says "
-        "what the words mean.\n",
+        "`attnprune-verify claims` computed these verdicts while the site was built. [The graph of the statements]"
+        "(../claims_graph.html) shows on which statements each one rests; [How a verdict is reached]"
+        "(../explanation/verdicts.md) explains the words.\n",
     ]
     for section, (title, sentence) in _SECTIONS.items():
         lines.append(
