@@ -1,0 +1,85 @@
+"""What is kept comes back as it was; workers that are lost are counted; what is not alike is not judged together."""
+
+from __future__ import annotations
+
+from concurrent.futures import BrokenExecutor
+from dataclasses import replace
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+from flint import arb
+
+from attnprune_verify.claims import eigenvalues, kept
+from attnprune_verify.claims.campaign import judge as judging
+from attnprune_verify.claims.campaign import workers
+from attnprune_verify.claims.case import Case
+from attnprune_verify.claims.judge import Judgement
+from attnprune_verify.claims.registry import claims
+from attnprune_verify.claims.relation import Relation
+from attnprune_verify.claims.standing import Standing
+from attnprune_verify.claims.trial import Trial
+from attnprune_verify.theory.arithmetic import BALL
+from attnprune_verify.theory.balls import precision
+
+
+@pytest.mark.parametrize(("failed", "certain"), [("beta", True), ("beta", False), (None, True), (None, False)])
+def test_a_kept_trial_has_every_field_in_its_place(failed: Any, certain: bool) -> None:
+    case = Case({"X": np.eye(2), "lam": 0.5, "mask": np.tri(2, dtype=bool)}, "drawn")
+    trial = Trial(case, failed, -0.25, Relation("<=", 1.0, 2.0, "a part"), certain, "a problem")
+    again = kept._trial(kept._decoded(kept._encoded(kept._row(trial))))
+    assert again is not None
+    for name in ("failed", "slack", "relation", "certain", "problem"):
+        assert getattr(again, name) == getattr(trial, name), name
+    assert again.case.origin == "drawn" and again.case.values.keys() == case.values.keys()
+    for name, value in case.values.items():
+        assert np.array_equal(again.case.values[name], value) and type(again.case.values[name]) is type(value)
+
+
+def test_cases_under_unlike_masks_are_not_judged_together() -> None:
+    """Lanes share their masks and counts: only numbers and arrays of numbers may differ in one group."""
+    like = {"X": np.ones((2, 2)), "mask": np.tri(2, dtype=bool), "n": 2, "lam": 0.5}
+    unlike = [{"mask": np.ones((2, 2), dtype=bool)}, {"n": 3}, {"X": np.ones((2, 3))}, {"kind": "word"}]
+    alike = [{"X": np.eye(2)}, {"lam": 0.7}, {"mask": np.tri(2, dtype=bool)}]
+    for change in unlike:
+        assert len(judging._alike([Case(like, ""), Case(like | change, "")])) == 2, change
+    for change in alike:
+        assert len(judging._alike([Case(like, ""), Case(like | change, "")])) == 1, change
+
+
+@pytest.mark.parametrize(("found", "lost"), [(1, False), (0, True)])
+def test_only_deaths_without_a_result_between_them_end_a_campaign(found: int, lost: bool, monkeypatch: Any) -> None:
+    """Nine groups, and a pool that breaks after one result each time; another one breaks before any."""
+    pools: list[int] = []
+
+    def breaking(pool: Any, plan: Any, groups: list[Any], jobs: int) -> Any:
+        yield from (SimpleNamespace(group=asked.number) for asked in groups[:found])
+        raise BrokenExecutor
+
+    monkeypatch.setattr(workers, "_flowing", breaking)
+    monkeypatch.setattr(workers, "_pool", pools.append)
+    monkeypatch.setattr(workers, "_close", lambda pool, kill: None)
+    groups: Any = [SimpleNamespace(number=number) for number in range(9)]
+    judged = workers._in_processes(None, groups, 2)  # type: ignore[arg-type]
+    if lost:
+        with pytest.raises(workers.WorkersLost, match="6 worker processes"):
+            list(judged)
+        assert len(pools) == 6
+    else:
+        assert [one.group for one in judged] == list(range(9))
+
+
+@pytest.mark.parametrize("size", [2, 4, 7])
+def test_what_is_left_beside_a_diagonal_is_summed_over_its_row(size: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The matrix of ones has the eigenvalues n and 0: with I for eigenvectors each row leaves n - 1 beside its 1."""
+    with precision():
+        monkeypatch.setattr(eigenvalues, "_near_eigenvectors", lambda S: BALL.lift(np.eye(size)))
+        found = eigenvalues.eigenvalues(BALL.lift(np.ones((size, size))))
+    assert found[0].contains(arb(size)) and all(one.contains(arb(0)) for one in found[1:])
+
+
+def test_a_statement_that_nobody_states_holds_nothing_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    one = replace(claims()[0], uses=("lem:nowhere",))
+    monkeypatch.setattr("attnprune_verify.claims.standing.registry.claims", lambda: (one,))
+    assert not Standing(lambda claim: Judgement(claim)).ancestors_hold(one)
