@@ -22,7 +22,7 @@ _SHARE = 60
 
 
 def worthwhile(count: int, effort: Effort, processes: int) -> int:
-    """Return how many of the processes pay for so many statements; 1 means none beside this one.
+    """Return the number of processes worth starting for this number of statements; 1 means none beside this one.
 
     Examples
     --------

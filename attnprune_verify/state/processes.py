@@ -79,7 +79,7 @@ def unordered(
 def _flowing(
     pool: Any, function: Callable[[_Task], _Result], tasks: list[tuple[int, _Task]], most: int
 ) -> Iterator[tuple[int, _Result]]:
-    """Give tasks to the pool, at most so many at once, and yield each result with its task's place."""
+    """Submit tasks to the pool, a bounded number at once, and yield each result with its task's index."""
     waiting = iter(tasks)
     running: dict[Future[_Result], int] = {}
     while True:

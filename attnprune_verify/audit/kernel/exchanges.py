@@ -10,8 +10,8 @@ from itertools import product
 import numpy as np
 
 from attnprune_verify.audit.kernel.context import KernelContext
-from attnprune_verify.audit.kernel.sample import BACKWARD, FORWARD, Array, Sample
-from attnprune_verify.audit.kernel.steps import Steps, evaluate
+from attnprune_verify.audit.kernel.sample import BACKWARD, FORWARD, Array, KernelSample
+from attnprune_verify.audit.kernel.steps import KernelSteps, evaluate
 from attnprune_verify.audit.naming.diagnosis import Diagnosis
 
 __all__ = ["by_heads", "other_heads", "shares_of_heads"]
@@ -23,12 +23,12 @@ _MOST = 50_000_000  # chosen: multiplications of all pairs of heads, a second or
 Place = tuple[int, int]  # a sample and a key head
 
 
-def by_heads(context: KernelContext, function: str, sample: Sample) -> Diagnosis | None:
+def by_heads(context: KernelContext, function: str, sample: KernelSample) -> Diagnosis | None:
     """The name that either experiment gives."""
     return other_heads(context, function, sample) or shares_of_heads(context, function, sample)
 
 
-def other_heads(context: KernelContext, function: str, sample: Sample) -> Diagnosis | None:
+def other_heads(context: KernelContext, function: str, sample: KernelSample) -> Diagnosis | None:
     """Values of head h % kv_heads under the weights of h // group; the number of a head, or a sample, in four bits."""
     batch, heads, kv_heads, n, length, _, mv = sample.shape
     pairs = (batch * kv_heads) ** 2
@@ -55,7 +55,7 @@ def other_heads(context: KernelContext, function: str, sample: Sample) -> Diagno
     return Diagnosis(("heads-mixed" if mixed else "heads-swapped",), words)
 
 
-def _whole(sample: Sample) -> bool:
+def _whole(sample: KernelSample) -> bool:
     """Report whether a sample is neither packed nor padded."""
     return sample.ends is None and sample.poison is None
 
@@ -64,7 +64,7 @@ def _named(place: Place) -> str:
     return f"key head {place[1]} of sample {place[0]}"
 
 
-def shares_of_heads(context: KernelContext, function: str, sample: Sample) -> Diagnosis | None:
+def shares_of_heads(context: KernelContext, function: str, sample: KernelSample) -> Diagnosis | None:
     """A dk that is that of the first query head of a group, times the group: factors of all heads by least squares."""
     if function != BACKWARD or not _whole(sample):
         return None
@@ -81,7 +81,7 @@ def shares_of_heads(context: KernelContext, function: str, sample: Sample) -> Di
     return None
 
 
-def _by_head(sample: Sample, steps: Steps) -> tuple[Array, Array]:
+def _by_head(sample: KernelSample, steps: KernelSteps) -> tuple[Array, Array]:
     """The terms of dk and of dv by query head, (batch, heads, l, features)."""
     through, used = (x[..., : sample.k.shape[2]] for x in (steps.ds * steps.slope, steps.p * steps.kept))
     dk, dv = sample.factor * (np.swapaxes(through, -1, -2) @ sample.q), np.swapaxes(used, -1, -2) @ sample.do

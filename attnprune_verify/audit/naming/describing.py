@@ -35,7 +35,7 @@ def described(function: str, observations: list[Observation]) -> str:
 
 
 def summed_up(function: str, observations: list[Observation]) -> str:
-    """Return which of all instances asked so far are wrong: how many, what they have in common, two extremes.
+    """Describe the failing instances run until now: their number, what they have in common, two extremes.
 
     Nothing where none is wrong. For functions that have no call left for an experiment.
     """

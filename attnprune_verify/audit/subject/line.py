@@ -148,7 +148,7 @@ class Line:
         shutil.rmtree(self._folder, ignore_errors=True)
 
     def _wait(self) -> int:
-        """Wait for the process to end, where Linux tells of it without looking again and again; return its code."""
+        """Wait for the end of the process, without polling where Linux allows it; return its exit code."""
         if hasattr(os, "pidfd_open") and self._process.poll() is None:
             watched = os.pidfd_open(self._process.pid)
             select.select([watched], [], [], _PATIENCE)
