@@ -17,33 +17,39 @@ from types import CodeType, FunctionType, ModuleType
 from typing import Any
 
 import attnprune_verify
+from tests.mutants.operators import edited
 
 ROOT = Path(attnprune_verify.__file__).parent
 
 
 @dataclass(frozen=True)
 class Mutant:
-    """A text of one file, once in it, and what stands there instead.
+    """A mistake in one file: an operator at a place of a function, or a text that is once in it, and its substitute.
 
     Attributes
     ----------
     id : short name
     file : path below the package
-    old, new : texts
+    function, operator : where, and one of `operators.OPERATORS` with the number of the place, ``left 2``
+    old, new : texts, where no operator makes the mistake
     catcher : test that fails then, ``path::name``; parts of the name in brackets may be left out
     why : what the change would mean; for a survivor of the first release its name there
     """
 
     id: str
     file: str
-    old: str
-    new: str
     catcher: str
+    old: str = ""
+    new: str = ""
+    function: str = ""
+    operator: str = ""
     why: str = ""
 
     def sources(self) -> tuple[str, str]:
         """The file as it is, and as it is changed."""
         text = (ROOT / self.file).read_text("utf-8")
+        if self.function:
+            return text, edited(text, self.function, self.operator)
         if text.count(self.old) != 1:
             raise ValueError(f"{self.id}: {self.old!r} must stand once in {self.file}; it does {text.count(self.old)}x")
         return text, text.replace(self.old, self.new)

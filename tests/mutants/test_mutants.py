@@ -19,6 +19,7 @@ import pytest
 from attnprune_verify.claims.registry import claims
 from attnprune_verify.theory.formula import FORMULAS
 from tests.mutants.catalogue import MUTANTS
+from tests.mutants.operators import edited
 from tests.mutants.patching import Mutant
 
 ROOT = Path(__file__).parents[2]
@@ -40,7 +41,7 @@ def outcome(mutants: list[Mutant], folder: Path) -> dict[str, str]:
 
 
 def test_the_catalogue_stands() -> None:
-    """Each text stands once in its file; each test that is named exists; each registered formula has its mutant."""
+    """Each place and text is in its file; each test that is named exists; each registered formula has its mutant."""
     claims()
     assert len(MUTANTS) > 150 and not [name for name, count in Counter(one.id for one in MUTANTS).items() if count > 1]
     for one in MUTANTS:
@@ -54,7 +55,31 @@ def test_the_catalogue_stands() -> None:
 
 def test_a_text_that_is_not_there_is_an_error() -> None:
     with pytest.raises(ValueError, match="must stand once"):
-        Mutant("gone", "theory/sharp.py", "no such text", "", QUICK).sources()
+        Mutant("gone", "theory/sharp.py", QUICK, "no such text").sources()
+
+
+@pytest.mark.parametrize(("function", "operator"), [("no_such", "left"), ("mu", "relation 9")])
+def test_a_place_that_is_not_there_is_an_error(function: str, operator: str) -> None:
+    with pytest.raises(ValueError, match=r"no function no_such|must have a place for 'relation 9'"):
+        Mutant("gone", "theory/sharp.py", QUICK, function=function, operator=operator).sources()
+
+
+@pytest.mark.parametrize(
+    ("operator", "changed"),
+    [
+        ("relation", "(a <= b) and min(c, d - 1) > 0"),
+        ("relation 2", "a < b and (min(c, d - 1) >= 0)"),
+        ("left", "(a < b)"),
+        ("left 2", "a < b and min(c, (d)) > 0"),
+        ("right 2", "a < b and min(c, (1)) > 0"),
+        ("sign", "a < b and min(c, (d + 1)) > 0"),
+        ("partner", "a < b and (max)(c, d - 1) > 0"),
+        ("inside", "a < b and (c) > 0"),
+    ],
+)
+def test_an_operator_changes_one_place(operator: str, changed: str) -> None:
+    text = "def test(a, b, c, d):\n    return {}\n"
+    assert edited(text.format("a < b and min(c, d - 1) > 0"), "test", operator) == text.format(changed)
 
 
 def test_a_sample_is_caught(tmp_path: Path) -> None:
