@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from concurrent.futures import BrokenExecutor
 from dataclasses import replace
-from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -13,13 +12,13 @@ from flint import arb
 
 from attnprune_verify.claims import eigenvalues, kept
 from attnprune_verify.claims.campaign import judge as judging
-from attnprune_verify.claims.campaign import workers
 from attnprune_verify.claims.case import Case
 from attnprune_verify.claims.judge import Judgement
 from attnprune_verify.claims.registry import claims
 from attnprune_verify.claims.relation import Relation
 from attnprune_verify.claims.standing import Standing
 from attnprune_verify.claims.trial import Trial
+from attnprune_verify.state import processes
 from attnprune_verify.theory.arithmetic import BALL
 from attnprune_verify.theory.balls import precision
 
@@ -49,25 +48,24 @@ def test_cases_under_unlike_masks_are_not_judged_together() -> None:
 
 
 @pytest.mark.parametrize(("found", "lost"), [(1, False), (0, True)])
-def test_only_deaths_without_a_result_between_them_end_a_campaign(found: int, lost: bool, monkeypatch: Any) -> None:
-    """Nine groups, and a pool that breaks after one result each time; another one breaks before any."""
+def test_only_deaths_without_a_result_between_them_end_the_work(found: int, lost: bool, monkeypatch: Any) -> None:
+    """Nine tasks, and a pool that breaks after one result each time; another one breaks before any."""
     pools: list[int] = []
 
-    def breaking(pool: Any, plan: Any, groups: list[Any], jobs: int) -> Any:
-        yield from (SimpleNamespace(group=asked.number) for asked in groups[:found])
+    def breaking(pool: Any, function: Any, tasks: list[Any], most: int) -> Any:
+        yield from ((place, function(task)) for place, task in tasks[:found])
         raise BrokenExecutor
 
-    monkeypatch.setattr(workers, "_flowing", breaking)
-    monkeypatch.setattr(workers, "_pool", pools.append)
-    monkeypatch.setattr(workers, "_close", lambda pool, kill: None)
-    groups: Any = [SimpleNamespace(number=number) for number in range(9)]
-    judged = workers._in_processes(None, groups, 2)  # type: ignore[arg-type]
+    monkeypatch.setattr(processes, "_flowing", breaking)
+    monkeypatch.setattr(processes, "_pool", lambda count, guarded: pools.append(count))
+    monkeypatch.setattr(processes, "_close", lambda pool, kill: None)
+    results = processes.unordered(str, range(9), 2)
     if lost:
-        with pytest.raises(workers.WorkersLost, match="6 worker processes"):
-            list(judged)
+        with pytest.raises(processes.WorkersLost, match="6 worker processes"):
+            list(results)
         assert len(pools) == 6
     else:
-        assert [one.group for one in judged] == list(range(9))
+        assert list(results) == [(place, str(place)) for place in range(9)]
 
 
 @pytest.mark.parametrize("size", [2, 4, 7])
