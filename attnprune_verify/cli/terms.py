@@ -6,7 +6,7 @@ import pkgutil
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, get_args
 
 import click
 
@@ -91,12 +91,12 @@ def ready(report_of: Callable[[AuditResult], str | RenderableType]) -> Iterator[
 
 def _rehearsal() -> AuditResult:
     """Return a result with one example of everything that a report shows."""
-    from attnprune_verify.audit.record import Record
+    from attnprune_verify.audit.record import Record, Status
     from attnprune_verify.audit.run import AuditResult
 
     words = "é \N{CJK UNIFIED IDEOGRAPH-4E00}"
     records = tuple(
         Record(f"loss:{status}", "loss", "", words, True, status, words, ("unknown",), words, snippet="1\n")
-        for status in ("failed", "passed", "inconclusive", "could_not_run", "waived", "not_applicable")
+        for status in get_args(Status)
     )
     return AuditResult(words, None, None, 0, len(records), records)

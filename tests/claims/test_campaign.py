@@ -283,6 +283,14 @@ def test_another_command_another_kernel_and_damage_are_refused(tmp_path, monkeyp
 # what is asked for
 
 
+@pytest.mark.parametrize("change", [{"code": "another"}, {"kernel": {**run.kernel(), "numpy": "0"}}])
+def test_a_worker_with_other_code_or_libraries_is_refused(change, monkeypatch):
+    honest = run.perform
+    monkeypatch.setattr(run, "perform", lambda *args: (found._replace(**change) for found in honest(*args)))
+    with pytest.raises(InvalidInstance, match="every worker must compute as this machine does"):
+        run_campaign("fix:lip_f", 40, sizes=SIZES)
+
+
 def test_only_statements_about_instances_are_attacked():
     attackable = {claim.id for claim in ATTACKED}
     for claim in registry.claims():

@@ -14,9 +14,11 @@ from click.testing import CliRunner  # noqa: E402  # after the skips
 
 from attnprune_verify.cli.main import program  # noqa: E402
 from attnprune_verify.errors import InvalidInput, InvalidInstance  # noqa: E402
+from attnprune_verify.experiments.perplexity import compare as compare_module  # noqa: E402
 from attnprune_verify.experiments.perplexity import run as running  # noqa: E402
 from attnprune_verify.experiments.perplexity.compare import attribute, compare, read_result  # noqa: E402
 from attnprune_verify.experiments.perplexity.plan import PerplexityPlan  # noqa: E402
+from attnprune_verify.experiments.perplexity.plots import draw_damage  # noqa: E402
 from attnprune_verify.experiments.perplexity.report import as_document, summary, write_tables  # noqa: E402
 from attnprune_verify.experiments.perplexity.run import PerplexityResults, run_perplexity  # noqa: E402
 from attnprune_verify.experiments.perplexity.sentences import perplexity_statements  # noqa: E402
@@ -218,6 +220,30 @@ def test_results_are_compared_field_by_field(tmp_path, texts):
     assert set(steps) == {"", "ks", "n", "all"}
     assert steps[""].kl == documents[0]["rows"][0]["kl"] and steps["all"].kl == documents[1]["rows"][0]["kl"]
     assert steps["ks"].dense == steps[""].dense != steps["n"].dense
+
+
+@pytest.mark.parametrize("together", [False, True])
+def test_all_choices_together_are_rerun_where_there_are_several(monkeypatch, texts, together):
+    plans = [{"plan": _plan(texts, ks=(k,), n=n).document()} for k, n in ((2, 24), (3, 32 if together else 24))]
+    monkeypatch.setattr(compare_module, "_rerun", lambda name, plan: (name, *plan.ks, plan.n))
+    expected = [("", 2, 24), ("ks", 3, 24), *([("n", 2, 32), ("all", 3, 32)] if together else [])]
+    assert sorted(attribute(*plans)) == sorted(expected)
+
+
+def test_every_panel_draws_its_own_rest():
+    pytest.importorskip("matplotlib", reason="drawing needs the extra 'plot'")
+    row = {"attention": "wanda", "budget": "matrix", "pattern": None, "k": 8, "layer": None, "seed": 0, "nll": 3.0}
+    found = {("dense", 0.5): 0.1, ("dense", 0.7): 0.2, ("wanda", 0.5): 0.3, ("wanda", 0.7): 0.4}
+    rows = [
+        {**row, "rest": rest, "rho": rho, "kl": kl, "perplexity": 20.0, "seconds": 1.0}
+        for (rest, rho), kl in found.items()
+    ]
+    results = PerplexityResults(PerplexityPlan("m"), {}, {"perplexity": 19.0, "nll": 2.94, "tokens": 9}, rows)
+    drawn = {
+        panel.get_title(): [(*line.get_xdata(), *line.get_ydata()) for line in panel.get_lines()]
+        for panel in draw_damage(results, "rho").axes
+    }
+    assert drawn == {"rest: dense": [(0.5, 0.7, 0.1, 0.2)], "rest: wanda": [(0.5, 0.7, 0.3, 0.4)]}
 
 
 def _folder(path):

@@ -26,9 +26,9 @@ from attnprune_verify.theory.theorem import theorem
 
 ORDERS = [(0, 1, 2), (1, 0, 2), (2, 0, 1)]
 RNG = np.random.default_rng(20)
-SAMPLES = RNG.standard_normal((3, 4, 3)) * np.array([0.1, 0.9, 0.3]).reshape(-1, 1, 1)
-W, M = RNG.standard_normal((3, 3)), RNG.uniform(0.0, 1.0, (3, 3))
-WEIGHTS = RNG.standard_normal((2, 3, 8))
+SAMPLES = RNG.standard_normal((3, 3, 4)) * np.array([0.1, 0.9, 0.3]).reshape(-1, 1, 1)
+W, M = RNG.standard_normal((4, 4)), RNG.uniform(0.0, 1.0, (4, 4))
+WEIGHTS = RNG.standard_normal((2, 4, 8))
 
 
 def fused(order, mask):
@@ -92,7 +92,7 @@ STILL = RoPE(scaling={"rope_type": "linear", "factor": 1e30})  # every angle is 
 
 @pytest.mark.parametrize("given", [{}, {"eps": 0.3, "eta": 0.07, "beta": 0.011, "delta": 0.013}], ids=["own", "given"])
 @pytest.mark.parametrize("part", [{"rope": STILL}, {"alibi": np.zeros(4)}], ids=["rope", "alibi"])
-@pytest.mark.parametrize("mask", [None, "causal", [[1, 0, 0, 0], [1, 1, 0, 0], [1, 1, 1, 0], [1, 0, 0, 1]]], ids=str)
+@pytest.mark.parametrize("mask", [None, "causal", [[1, 0, 0], [1, 1, 0], [1, 0, 1]]], ids=str)
 def test_a_part_that_does_nothing_changes_no_constant(part, mask, given):
     """Constants of a layer without a fused weight are computed on another path; all that it has are the same."""
     plain, turned = (layer_constants(layered((1, 0, 2), mask=mask, **more), **given) for more in ({}, part))

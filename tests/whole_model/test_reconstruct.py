@@ -233,14 +233,14 @@ def _interrupted(monkeypatch, folder, choices):
 def test_a_folder_resumes_on_the_echoes_that_are_kept(tmp_path, monkeypatch, kept):
     """Another computer may draw others; where the kept ones are damaged, all that came of them is computed anew."""
     calibration, _ = write_texts(tmp_path)
-    choices = {"calibration": calibration, "k": 2, "n": 24, **FAST, "reconstruct": 4}
+    choices = {"calibration": calibration, "k": 2, "n": 24, **FAST, "reconstruct": 4, "seed": 3}
     _interrupted(monkeypatch, tmp_path / "out", choices)
     file, others = tmp_path / "out.partial" / "echoes.json", []
     kept_states = list((tmp_path / "out.partial").glob("hidden-*"))
     assert file.is_file() and kept_states
 
-    def elsewhere(_model, ids, count, _seed):
-        others.append(count)
+    def elsewhere(_model, ids, count, seed):
+        others.append((count, seed))
         return np.repeat(ids, 2, axis=0)[:count]
 
     seen, reconstructed = [], of_folders.reconstructed_block
@@ -261,7 +261,7 @@ def test_a_folder_resumes_on_the_echoes_that_are_kept(tmp_path, monkeypatch, kep
         one, other = (tmp_path / name / "model.safetensors" for name in ("out", "whole"))
         assert one.read_bytes() == other.read_bytes()
         return
-    assert others == [2]
+    assert others == [(2, 3)]
     for of_block in seen[0]:  # the echoes are copies of the first window, and so are their states
         assert (of_block[2:] == of_block[0]).all()
 
