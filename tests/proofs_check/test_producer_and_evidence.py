@@ -37,6 +37,7 @@ def test_certificates_of_searches_are_regenerated_byte_for_byte() -> None:
     assert regenerated(SEARCHES) == set(OF_SEARCHES)
 
 
+@pytest.mark.thorough  # CI runs the same as a step of its own, `python -m proofs_check.evidence --check`
 def test_committed_index_is_the_computed_one() -> None:
     assert evidence.INDEX.read_bytes() == evidence.written(), "run python -m proofs_check.evidence"
 
