@@ -185,8 +185,7 @@ def run_claims(
     keep_verdicts : bool
         Take verdicts from the user's cache where this code has reached them before, and put new ones there.
     processes : int
-        At most so many processes judge, where there are enough statements to pay for them; the result is the same. More
-        than 1 needs a main module that is guarded by ``if __name__ == "__main__"``.
+        At most so many processes judge, where there are enough statements to pay for them; the result is the same.
 
     Returns
     -------

@@ -40,7 +40,7 @@ def judgements(claims: Sequence[Claim], effort: Effort, processes: int) -> Itera
     """
     judged, last_first = partial(_judged, effort), claims[::-1]
     names = [claim.test_id for claim in last_first]
-    for place, document in unordered(judged, names, worthwhile(len(names), effort, processes), guarded=True):
+    for place, document in unordered(judged, names, worthwhile(len(names), effort, processes), importable=True):
         claim = last_first[place]
         yield judge_safely(claim, effort) if document is None else judgement_in(claim, document)
 

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import os
 import signal
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, BrokenExecutor, Future, wait
 from contextlib import contextmanager
 from importlib.util import find_spec
+from types import ModuleType
 from typing import Any, TypeVar
 
 __all__ = ["DEATHS", "WAITING", "WorkersLost", "cores", "unordered"]
@@ -34,7 +36,7 @@ def cores() -> int:
 
 
 def unordered(
-    function: Callable[[_Task], _Result], tasks: Sequence[_Task], processes: int, *, guarded: bool = False
+    function: Callable[[_Task], _Result], tasks: Sequence[_Task], processes: int, *, importable: bool = False
 ) -> Iterator[tuple[int, _Result]]:
     """Yield ``(place, function(tasks[place]))`` as soon as each is done; tasks start in their order.
 
@@ -45,8 +47,9 @@ def unordered(
     tasks : sequence
     processes : int
         How many tasks run at the same time, one BLAS thread each.
-    guarded : bool
-        True if the main module is guarded, as our program's is: the standard library's processes start faster.
+    importable : bool
+        True if function and tasks are those of modules: the standard library's processes start faster, and do not run
+        the main module, guarded or not.
 
     Yields
     ------
@@ -60,10 +63,10 @@ def unordered(
     missing = dict(enumerate(tasks))
     deaths = 0
     while missing:
-        pool = _pool(min(processes, len(missing)), guarded)
+        pool = _pool(min(processes, len(missing)), importable)
         finished = False
         try:
-            for place, result in _flowing(pool, function, list(missing.items()), WAITING * processes):
+            for place, result in _flowing(pool, function, list(missing.items()), WAITING * processes, importable):
                 del missing[place]
                 deaths = 0
                 yield place, result
@@ -77,14 +80,14 @@ def unordered(
 
 
 def _flowing(
-    pool: Any, function: Callable[[_Task], _Result], tasks: list[tuple[int, _Task]], most: int
+    pool: Any, function: Callable[[_Task], _Result], tasks: list[tuple[int, _Task]], most: int, importable: bool
 ) -> Iterator[tuple[int, _Result]]:
     """Submit tasks to the pool, a bounded number at once, and yield each result with its task's index."""
     waiting = iter(tasks)
     running: dict[Future[_Result], int] = {}
     while True:
         for place, task in waiting:
-            with _interrupts_waiting():
+            with _interrupts_waiting(), _main_module(hidden=importable):
                 running[pool.submit(function, task)] = place
             if len(running) >= most:
                 break
@@ -94,14 +97,14 @@ def _flowing(
             yield running.pop(future), future.result()
 
 
-def _pool(processes: int, guarded: bool) -> Any:
+def _pool(processes: int, importable: bool) -> Any:
     """Return joblib's processes where it is installed, which need no guarded main module; else the standard library's.
 
     Small products lose by threaded BLAS when the other cores are busy, so a process gets one BLAS thread.
     """
     for variable in ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS"):
         os.environ.setdefault(variable, "1")
-    if not guarded and find_spec("joblib") is not None:
+    if not importable and find_spec("joblib") is not None:
         from joblib.externals.loky import ProcessPoolExecutor
 
         return ProcessPoolExecutor(processes, initializer=_follow, initargs=(os.getpid(),))
@@ -141,3 +144,15 @@ def _interrupts_waiting() -> Iterator[None]:
         yield
     finally:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
+@contextmanager
+def _main_module(*, hidden: bool) -> Iterator[None]:
+    """Hide the main module from a process that is started meanwhile, which would run it, if its function needs none."""
+    main = sys.modules["__main__"]
+    if hidden:
+        sys.modules["__main__"] = ModuleType("__main__")
+    try:
+        yield
+    finally:
+        sys.modules["__main__"] = main

@@ -52,12 +52,12 @@ def test_only_deaths_without_a_result_between_them_end_the_work(found: int, lost
     """Nine tasks, and a pool that breaks after one result each time; another one breaks before any."""
     pools: list[int] = []
 
-    def breaking(pool: Any, function: Any, tasks: list[Any], most: int) -> Any:
+    def breaking(pool: Any, function: Any, tasks: list[Any], *others: Any) -> Any:
         yield from ((place, function(task)) for place, task in tasks[:found])
         raise BrokenExecutor
 
     monkeypatch.setattr(processes, "_flowing", breaking)
-    monkeypatch.setattr(processes, "_pool", lambda count, guarded: pools.append(count))
+    monkeypatch.setattr(processes, "_pool", lambda count, importable: pools.append(count))
     monkeypatch.setattr(processes, "_close", lambda pool, kill: None)
     results = processes.unordered(str, range(9), 2)
     if lost:

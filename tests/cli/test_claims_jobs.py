@@ -8,7 +8,7 @@ import time
 
 import pytest
 
-from attnprune_verify.claims import several
+from attnprune_verify.claims import registry, several
 from attnprune_verify.claims.falsifier import QUICK, THOROUGH, Effort
 from attnprune_verify.claims.run import run_claims
 from attnprune_verify.files import dumps
@@ -23,13 +23,23 @@ def test_few_statements_are_judged_without_processes():
 @pytest.mark.thorough
 def test_processes_change_no_byte(monkeypatch):
     monkeypatch.setattr(several, "_SHARE", 1)
-    # the main module of this process, pytest's, may be one that is not guarded
-    monkeypatch.setattr(several, "unordered", lambda *given, guarded: unordered(*given))
     brief, told = Effort(0, 2, 0, 0), []
     alone = run_claims(brief)
     shared = run_claims(brief, lambda done, total: told.append((done, total)), processes=2)
     assert dumps(shared.as_dict()) == dumps(alone.as_dict())
     assert told == [(done, len(alone.records)) for done in range(len(alone.records))]
+
+
+@pytest.mark.thorough
+def test_a_main_module_without_a_guard_is_not_run_again(tmp_path):
+    script = tmp_path / "mine.py"
+    script.write_text(
+        "print('begun')\nimport attnprune_verify.claims.several as several\nseveral._SHARE = 1\n"
+        "from attnprune_verify.claims.falsifier import Effort\nfrom attnprune_verify.claims.run import run_claims\n"
+        "print(len(run_claims(Effort(0, 1, 0, 0), processes=2).records))\n"
+    )
+    done = subprocess.run([sys.executable, str(script)], capture_output=True, text=True, check=True, cwd=tmp_path)
+    assert done.stdout.split() == ["begun", str(len(registry.claims()))] and not done.stderr
 
 
 def die_once(path):
