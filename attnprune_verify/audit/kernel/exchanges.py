@@ -72,13 +72,19 @@ def shares_of_heads(context: KernelContext, function: str, sample: KernelSample)
     for name, part, terms in zip(("dk", "dv"), parts[1:], _by_head(sample, evaluate(sample)), strict=False):
         found = _shares(part, terms)
         own = np.repeat(np.eye(part.shape[1]), sample.group, axis=1)  # (kv_heads, heads)
-        if found is None or (np.abs(found - own) <= _LEFT).all():
+        if found is None or _one_factor(found, own):
             continue
         item, key = (int(x) for x in np.argwhere((np.abs(found - own) > _LEFT).any(axis=2))[0])
         times = ", ".join(f"{share:.3g}" for share in np.round(found[item, key], 3) + 0.0)
         words = f"in {name} of key head {key} the query heads count {times} times, not each of its group once"
         return Diagnosis(("gqa-gradient-not-summed" if sample.group > 1 else "heads-mixed",), words)
     return None
+
+
+def _one_factor(found: Array, own: Array) -> bool:
+    """Report whether each key head has the query heads of its group alone, all with one factor: none is mixed up."""
+    factor = (found * own).sum(axis=-1, keepdims=True) / own.sum(axis=-1, keepdims=True)
+    return bool((np.abs(found - factor * own) <= _LEFT).all())
 
 
 def _by_head(sample: KernelSample, steps: KernelSteps) -> tuple[Array, Array]:
