@@ -106,7 +106,7 @@ def _trial(row: Mapping[str, Any] | None) -> Trial | None:
 
 
 def _encoded(value: Any) -> Any:
-    """Encode as JSON: arrays with their dtypes, exact fractions, and infinities."""
+    """Encode as JSON: arrays with the kind of their numbers, exact fractions, and numbers that are not finite."""
     if isinstance(value, np.ndarray):
         return {"array": _encoded(value.tolist()), "kind": value.dtype.kind, "shape": list(value.shape)}
     if isinstance(value, np.generic):

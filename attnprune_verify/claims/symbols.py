@@ -33,6 +33,7 @@ SYMBOLS: dict[str, str] = {
     "X_0": "the tokens less the mean of all",
     "beta": "a number with X X^T - beta I positive semidefinite",
     "delta": "a lower bound of the attention entries",
+    "delta_T": "the least lower bound of the attention entries at M_0, ..., M_{T-1}",
     "kappa_T": "the least ||W o (X^T V X)|| of V with norm 1 and zero row sums that is 0 where the mask forbids",
     "kappa_+": "the smallest nonzero singular value of the map from M to the centred logits",
     "beta_c": "the least ||X_c^T v||^2 of the unit vectors v with sum 0",

@@ -38,7 +38,7 @@ def output_file(out: str | None, option: str = "out", renews: str = "") -> Path 
     path = Path(out)
     _refuse_another(path, option, renews)
     if (path.exists() and not path.is_file()) or not path.absolute().parent.is_dir() or not path.name:
-        raise click.UsageError(f"--out must name a file in a folder that exists; got {out!r}")
+        raise click.UsageError(f"--{option.replace('_', '-')} must name a file in a folder that exists; got {out!r}")
     return path
 
 
@@ -50,12 +50,19 @@ def _refuse_another(path: Path, option: str, renews: str) -> None:
     for parameter in context.command.params:
         name, argument = str(parameter.name), isinstance(parameter, click.Argument)
         given = context.params.get(name)
-        if given is None or name in (option, renews) or not (argument or isinstance(parameter.type, click.Path)):
+        names_a_file = name == "target" or isinstance(parameter.type, click.Path)
+        if given is None or name in (option, renews) or not names_a_file:
             continue
         for one in map(str, given if isinstance(given, tuple) else (given,)):
-            if os.path.realpath(path) in map(os.path.realpath, (one, one.partition(":")[0])):  # module.py:object
+            if os.path.realpath(path) in map(os.path.realpath, (one, *_files_of_module(one.partition(":")[0]))):
                 place = name.upper() if argument else f"the file of {parameter.opts[0]}"
                 raise click.UsageError(f"--{option.replace('_', '-')} must not name {place}; got {str(path)!r}")
+
+
+def _files_of_module(name: str) -> tuple[str, ...]:
+    """Return the files that TARGET may stand for: a file itself, or a module here by its dotted name."""
+    place = os.path.join(*name.split(".")) if name else name
+    return name, f"{place}.py", os.path.join(place, "__init__.py")
 
 
 def deliver(report: str | RenderableType, target: Path | None = None, *, width: int = 120) -> None:

@@ -21,6 +21,7 @@ DEATHS = 5
 WAITING = 4
 """Chosen: tasks that wait for each process, so that none is idle and a million tasks are not queued at once."""
 
+_ONE_THREAD = dict.fromkeys(("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS"), "1")
 _Task = TypeVar("_Task")
 _Result = TypeVar("_Result")
 
@@ -87,7 +88,7 @@ def _flowing(
     running: dict[Future[_Result], int] = {}
     while True:
         for place, task in waiting:
-            with _interrupts_waiting(), _main_module(hidden=importable):
+            with _interrupts_waiting(), _one_thread(), _main_module(hidden=importable):
                 running[pool.submit(function, task)] = place
             if len(running) >= most:
                 break
@@ -102,12 +103,10 @@ def _pool(processes: int, importable: bool) -> Any:
 
     Small products lose by threaded BLAS when the other cores are busy, so a process gets one BLAS thread.
     """
-    for variable in ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS"):
-        os.environ.setdefault(variable, "1")
     if not importable and find_spec("joblib") is not None:
         from joblib.externals.loky import ProcessPoolExecutor
 
-        return ProcessPoolExecutor(processes, initializer=_follow, initargs=(os.getpid(),))
+        return ProcessPoolExecutor(processes, initializer=_follow, initargs=(os.getpid(),), env=_ONE_THREAD)
     from concurrent.futures import ProcessPoolExecutor as Pool
     from multiprocessing import get_context
 
@@ -144,6 +143,21 @@ def _interrupts_waiting() -> Iterator[None]:
         yield
     finally:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
+@contextmanager
+def _one_thread() -> Iterator[None]:
+    """Give one BLAS thread to a process that is started meanwhile; the caller's environment stays as it was."""
+    before = {name: os.environ.get(name) for name in _ONE_THREAD}
+    os.environ.update(_ONE_THREAD)
+    try:
+        yield
+    finally:
+        for name, value in before.items():
+            if value is None:
+                del os.environ[name]
+            else:
+                os.environ[name] = value
 
 
 @contextmanager

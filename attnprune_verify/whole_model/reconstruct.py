@@ -41,7 +41,7 @@ _MEAN, _SQUARE, _TINY = 0.9, 0.95, 1e-12
 def reconstructed(
     pruned: Mapping[Any, PrunedMatrix], slopes: Slopes, windows: int, steps: int | None, seed: int
 ) -> dict[Any, PrunedMatrix]:
-    """Return the pruned maps with other weights and their masks.
+    """Return the pruned maps with new weights and the same masks.
 
     Parameters
     ----------

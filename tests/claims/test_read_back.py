@@ -32,7 +32,7 @@ READ = [
 MOST = 16  # what is left, each with its reason; the number may only fall
 _OTHER = {"<=": "<", "<": "<=", ">=": ">", ">": ">=", "=": "<="}
 BLIND = {
-    "asp:bound_parameters-literal": 1, "def:PL-literal": 1, "new:L_against_paper-any": 1,
+    "def:PL-literal": 1, "new:L_against_paper-any": 1,
     "new:certified_constants-any": 1,
     "new:PL_ineq_paper_mu_allowed-causal": 1, "new:convex_near_dense-any": 1, "new:heavy_ball-any": 1,
     "new:no_common_floor-full": 2, "new:our_convergence_from_ones-full": 1,

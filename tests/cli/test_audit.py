@@ -42,6 +42,7 @@ def test_exit_codes(subject, source, code, capsys):
     ("more", "rule"),
     [
         (["subject.py", "--out", "subject.py"], "--out must not name TARGET"),
+        (["subject:causal_mask", "--out", "subject.py"], "--out must not name TARGET"),
         (["./subject.py:causal_mask", "--out", "link.py"], "--out must not name TARGET"),
         (["subject.py", "--out", "dev.toml", "--deviations", "dev.toml"], "--out must not name the file of --dev"),
         (["subject.py", "--waive-current", "subject.py"], "--waive-current must not name TARGET"),

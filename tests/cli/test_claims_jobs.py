@@ -1,6 +1,7 @@
 """Statements judged in several processes: the same report to the byte, deaths survived, interruptions clean."""
 
 import os
+import pickle
 import signal
 import subprocess
 import sys
@@ -18,6 +19,25 @@ from attnprune_verify.state.processes import DEATHS, WorkersLost, unordered
 def test_few_statements_are_judged_without_processes():
     assert several.worthwhile(2, QUICK, 8) == several.worthwhile(273, Effort(0, 0, 0, 0), 8) == 1
     assert several.worthwhile(273, QUICK, 1) == 1 and several.worthwhile(273, THOROUGH, 8) == 8
+
+
+def test_what_comes_from_a_process_is_what_one_process_computes(monkeypatch):
+    """Tasks and results pass through pickles, as between processes; the last statements come first."""
+    order = []
+
+    def elsewhere(function, tasks, processes, *, importable):
+        assert processes == 2 and importable
+        order.extend(tasks)
+        through = pickle.loads(pickle.dumps((function, tasks)))
+        return ((place, pickle.loads(pickle.dumps(through[0](task)))) for place, task in enumerate(through[1]))
+
+    monkeypatch.setattr(several, "_SHARE", 1)
+    monkeypatch.setattr(several, "unordered", elsewhere)
+    ids, effort = ("lem:PL_ineq", "fix:PL_ineq", "fac:norm_bound"), Effort(0, 1, 0, 0)
+    alone, shared = (run_claims(effort, ids=ids, processes=processes) for processes in (1, 2))
+    assert dumps(shared.as_dict()) == dumps(alone.as_dict())
+    names = [claim.test_id for claim in registry.claims()]
+    assert [names.index(one) for one in order] == sorted(map(names.index, order), reverse=True)
 
 
 @pytest.mark.thorough

@@ -11,7 +11,7 @@ from attnprune_verify.claims.case import Case
 from attnprune_verify.claims.core import Claim, Kind, Margin, Strength, Wrong
 from attnprune_verify.claims.hypotheses import ANY_MASK, LITERAL, mask_in_box
 from attnprune_verify.claims.quantities import Quantities
-from attnprune_verify.claims.relation import Relation, at_most
+from attnprune_verify.claims.relation import Relation, at_most, less
 from attnprune_verify.claims.supply import Instances
 from attnprune_verify.theory import sharp
 
@@ -166,9 +166,9 @@ CLAIMS: tuple[Claim, ...] = (
         title="Bounded parameters",
         section=_SECTION,
         reading=LITERAL,
-        formula="1 <= R, ||X||_F <= R, ||W||_F <= R, R = max(1, ||X||_F, ||W||_F)",
+        formula="1 < R, ||X||_F <= R, ||W||_F <= R",
         strength=Strength.UPPER,
-        margin=lambda q: [at_most(q.norm(q.X), q.R), at_most(q.norm(q.W), q.R), at_most(q.number(1.0), q.R)],
+        margin=lambda q: [less(q.number(1.0), q.R), at_most(q.norm(q.X), q.R), at_most(q.norm(q.W), q.R)],
         supply=_ANY,
         wrong=(Wrong("R is at most sqrt(d), a constant in n", lambda q: at_most(q.norm(q.X), _root(q, q.d))),),
         tags=frozenset({"tautology"}),

@@ -146,5 +146,7 @@ CLAIMS: tuple[Claim, ...] = (
         wrong=(Wrong("eight times", lambda q: _far(q, 8.0)),),
         source="new",
         tags=frozenset({"existential"}),
+        note=f"M is what alg:mask_gd returns at rho = 1/2 after {_STEPS} steps of 1/{1 / _ETA:g}, at most 1/L; M' is"
+        " the best mask with as many zeros",
     ),
 )

@@ -45,7 +45,7 @@ def _guaranteed(
     at_one_entry = q.of(paper.at_ones, q.n, 1, q.lam, mu)  # lam^2/(mu n^2)
     best = q.smallest([point.L_attn / q.n**2 + at_one_entry * q.square(point.M) for point in points])
     q.note({_LEAST: best, "xi": xi, "eps": eps, "mu": mu, "T": len(points), "eta": eta, "M_0": points[0].M})
-    q.note({"L(M_0)": points[0].L, "l": q.smallest([point.delta for point in points])})
+    q.note({"L(M_0)": points[0].L, "delta_T": q.smallest([point.delta for point in points])})
     return [at_most(best, q.of(paper.goal, xi, eps * q.number(eps_factor)), part)]
 
 
@@ -279,6 +279,7 @@ CLAIMS: tuple[Claim, ...] = (
         wrong=(Wrong("eps halved", lambda q: _repaired(q, eps_factor=0.5)),),
         repairs="thm:our_convergence",
         source="new",
+        note="l is the least lambda_2(J_i) of the rows at M_0, ..., M_{T-1}",
     ),
     Claim(
         id="new:ones_witness",
@@ -321,7 +322,7 @@ CLAIMS: tuple[Claim, ...] = (
         reading=FULL,
         formula="||grad L||^2 >= (nu/2) (||c||^2 + (2 lam^2/nu) ||M||^2 - 12 sqrt(n) max|W| ||X||_F^2 lam d/nu)"
         " wherever lam d > 6 sqrt(n) max|W| ||X||_F^2 and ||M||_F^2 <= d^2, min_{t<T} [L_attn(M_t)/n^2 + lam^2"
-        " ||M_t||^2/(mu n^2)] <= (xi + eps)/2, nu = 2 min|W| beta delta, mu = 2 min|W| beta l, xi = 12 n^{-3/2}"
+        " ||M_t||^2/(mu n^2)] <= (xi + eps)/2, nu = 2 min|W| beta delta, mu = 2 min|W| beta delta_T, xi = 12 n^{-3/2}"
         " max|W| ||X||_F^2 lam d/mu, eps = 4 L(M_0)/(eta mu T n^2), L = lam + 30 d n^{7/2} R^6, M_0 = 1 if lam > 0"
         " and beta > 0 and min|W| > 0 and d <= 19 n^{5/2} and eta = 1/L",
         strength=Strength.LOWER,
@@ -360,5 +361,6 @@ CLAIMS: tuple[Claim, ...] = (
             Wrong("(1 + r)/30 in place of 1 + r", lambda q: _stationary(q, factor=1 / 30)),
         ),
         source="new",
+        note="l is the least lambda_2(J_i) of the rows at M_0, ..., M_{T-1}",
     ),
 )
