@@ -31,7 +31,7 @@ class Quantities:
     home: Quantities | None = None
     """The object that this one was made from by `at`: what does not depend on M is computed there."""
     noted: Mapping[str, Any] = MappingProxyType({})
-    """What letters of the printed formula stand for here, as the margin computed them."""
+    """The values of the printed formula's letters on this case, as the margin computed them."""
 
     def __init__(self, case: Case, arithmetic: Arithmetic = FLOAT) -> None:
         self.case = case

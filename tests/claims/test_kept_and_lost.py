@@ -1,7 +1,9 @@
-"""What is kept comes back as it was; workers that are lost are counted; what is not alike is not judged together."""
+"""Kept trials come back as they were, lost workers are counted, and unlike cases are not judged together."""
 
 from __future__ import annotations
 
+import os
+import sys
 from concurrent.futures import BrokenExecutor
 from dataclasses import replace
 from typing import Any
@@ -81,3 +83,18 @@ def test_a_statement_that_nobody_states_holds_nothing_up(monkeypatch: pytest.Mon
     one = replace(claims()[0], uses=("lem:nowhere",))
     monkeypatch.setattr("attnprune_verify.claims.standing.registry.claims", lambda: (one,))
     assert not Standing(lambda claim: Judgement(claim)).ancestors_hold(one)
+
+
+@pytest.mark.parametrize("given", [None, "4"])
+def test_a_process_that_starts_sees_one_thread_and_no_main_module(given: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The caller's settings and main module are back afterwards, even where the start fails."""
+    for name in processes._ONE_THREAD:
+        monkeypatch.delenv(name, raising=False)
+        if given is not None:
+            monkeypatch.setenv(name, given)
+    main = sys.modules["__main__"]
+    with pytest.raises(OSError), processes._one_thread(), processes._main_module(hidden=True):
+        assert {os.environ[name] for name in processes._ONE_THREAD} == {"1"}
+        assert sys.modules["__main__"] is not main and not hasattr(sys.modules["__main__"], "__file__")
+        raise OSError
+    assert {os.environ.get(name) for name in processes._ONE_THREAD} == {given} and sys.modules["__main__"] is main

@@ -1,4 +1,4 @@
-"""What an oracle costs adds up over heads and samples; what it computes does not depend on the rows of a block."""
+"""An oracle's cost adds up over heads and samples; its result does not depend on the rows of a block."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ RESULTS = {
 @pytest.mark.parametrize("name", RESULTS)
 @pytest.mark.parametrize("rows", [1, 2])
 def test_blocks_of_one_row_and_of_two_compute_what_one_block_does(name, rows, monkeypatch):
-    """Of a layer with everything that depends on a position; five rows, so that the last block is shorter."""
+    """A layer with everything that depends on a position has five rows, so that the last block is shorter."""
     module, result = RESULTS[name]
     at = at_masks(EVERYTHING, X)
     whole = result(at)

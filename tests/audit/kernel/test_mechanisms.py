@@ -6,6 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from attnprune_verify.audit.kernel import exchanges
 from attnprune_verify.audit.kernel.auditor import KernelAuditor
 from attnprune_verify.audit.kernel.bridge import FORWARD
 from attnprune_verify.audit.kernel.candidates import candidates
@@ -98,3 +99,10 @@ def test_zeros_that_are_counted_are_at_least_one_key(zeros, words):
     seen = KernelObservation(PLAIN, (steps.o * total / (total + zeros),), (0,))
     found = [one.words for one in candidates(FORWARD, [seen], [0]) if "with logit 0 and value 0" in one.words]
     assert len(found) == (words is not None) and all(one.startswith(words) for one in found)
+
+
+def test_one_factor_of_a_head_is_no_mix_of_heads():
+    """A lost sink makes weights larger, head by head; neither another head's share nor a lost one is such a factor."""
+    own = np.repeat(np.eye(2), 2, axis=1)
+    for shares, alone in [(1.3 * own, True), (own[::-1], False), (own * [1, 0, 1, 1], False), (own + 0.1, False)]:
+        assert exchanges._one_factor(shares[None], own) is alone
