@@ -10,10 +10,10 @@ from attnprune_verify.algorithms.layer.prune import prune_layer as prune_layer
 from attnprune_verify.algorithms.refit import refit_pair as refit_pair
 from attnprune_verify.algorithms.rounding import binary_mask as binary_mask
 from attnprune_verify.algorithms.rounding import threshold_mask as threshold_mask
+from attnprune_verify.audit.functions.run import run_audit as run_audit
 from attnprune_verify.audit.kernel.check import check_attention as check_attention
 from attnprune_verify.audit.kernel.evaluator import AttentionEvaluator as AttentionEvaluator
 from attnprune_verify.audit.kernel.run import run_kernel_audit as run_kernel_audit
-from attnprune_verify.audit.run import run_audit as run_audit
 from attnprune_verify.check import run_check as run_check
 from attnprune_verify.claims.campaign.run import run_campaign as run_campaign
 from attnprune_verify.claims.run import run_claims as run_claims

@@ -19,7 +19,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT))
 
-from attnprune_verify.audit.run import run_audit  # noqa: E402  # of this checkout, wherever the command is run
+from attnprune_verify.audit.functions.run import run_audit  # noqa: E402  # of this checkout, wherever the command is run
 from attnprune_verify.files import write_whole  # noqa: E402
 
 FIELD = ROOT / "benchmarks" / "field"

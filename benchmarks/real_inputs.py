@@ -1,4 +1,4 @@
-"""Derive the stored inputs of attnprune_verify/audit/kernel/real_inputs.py: ``python -m benchmarks.real_inputs``.
+"""Derive the stored inputs of audit/kernel/problem/real_inputs.py of the package: ``python -m benchmarks.real_inputs``.
 
 The text is the held-out one of the small Llama; of its windows of 33 tokens the one with the fewest different tokens.
 """
@@ -8,8 +8,8 @@ from pathlib import Path
 import numpy as np
 
 import attnprune_verify as apv
-from attnprune_verify.audit.kernel.real_inputs import BLOCKS, STORED
-from attnprune_verify.audit.kernel.tensors import of_dtype, packed
+from attnprune_verify.audit.kernel.problem.real_inputs import BLOCKS, STORED
+from attnprune_verify.audit.kernel.problem.tensors import of_dtype, packed
 from attnprune_verify.files import write_whole
 from attnprune_verify.model.maps import Heads
 

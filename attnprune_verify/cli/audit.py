@@ -14,7 +14,7 @@ from attnprune_verify.cli.terms import OPTIONS, ready, terms_options
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
-    from attnprune_verify.audit.run import AuditResult
+    from attnprune_verify.audit.functions.run import AuditResult
 
 __all__ = ["command", "report_of"]
 
@@ -108,7 +108,7 @@ def command(
         return 0
     if target is None:
         raise click.UsageError("TARGET must be given")
-    from attnprune_verify.audit.run import run_audit
+    from attnprune_verify.audit.functions.run import run_audit
     from attnprune_verify.cli.progress import progress_bar
 
     with ready(lambda result: report_of(result, form, quiet=quiet)):
@@ -139,7 +139,7 @@ def _contract(function: str | None) -> str:
 
 
 def _list(only: tuple[str, ...]) -> str:
-    from attnprune_verify.audit.checks import chosen_checks
+    from attnprune_verify.audit.functions.checks import chosen_checks
 
     found = chosen_checks(only)
     width = max(len(check.id) for check in found)

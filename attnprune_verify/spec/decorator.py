@@ -65,7 +65,7 @@ def parametrize_with_checks(
     """
 
     def made(waivers: tuple[Waiver, ...]) -> Examiner:
-        from attnprune_verify.audit.auditor import Auditor
+        from attnprune_verify.audit.functions.auditor import Auditor
 
         return Auditor(target, seed, waivers, only, dtype)
 
@@ -90,8 +90,8 @@ def parametrize_with_kernel_checks(
 
     def made(waivers: tuple[Waiver, ...]) -> Examiner:
         from attnprune_verify.audit.kernel.auditor import KernelAuditor
-        from attnprune_verify.audit.kernel.callables import subject_of
         from attnprune_verify.audit.kernel.options import Options
+        from attnprune_verify.audit.kernel.process.callables import subject_of
 
         options = Options.of(quick=False, only=only, names="all", modes=modes, device=device)
         return KernelAuditor(subject_of(target, backward, framework, conventions), dtype, seed, waivers, options)

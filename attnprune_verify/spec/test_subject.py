@@ -10,8 +10,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from attnprune_verify.audit.auditor import Auditor
-from attnprune_verify.audit.checks import all_checks
+from attnprune_verify.audit.functions.auditor import Auditor
+from attnprune_verify.audit.functions.checks import all_checks
 from attnprune_verify.audit.record import Check
 from attnprune_verify.audit.waivers import load_waivers
 from attnprune_verify.errors import InvalidInstance

@@ -16,8 +16,8 @@ import pytest
 
 import attnprune_verify
 from attnprune_verify import run_audit
+from attnprune_verify.audit.functions.run import AuditResult
 from attnprune_verify.audit.kernel.run import run_kernel_audit
-from attnprune_verify.audit.run import AuditResult
 from tests.arena.catalogue import attack, undefended
 from tests.arena.subjects import ZEROES, audited, run, subject
 
@@ -129,7 +129,7 @@ def test_profile_hook(tmp_path: Path) -> None:
 
 
 @attack("B", "a profile hook puts q of an attention kernel back, in NumPy and in torch",
-        stopped_by="attnprune_verify.audit.kernel.bridge:bridged")  # fmt: skip
+        stopped_by="attnprune_verify.audit.kernel.process.bridge:bridged")  # fmt: skip
 @pytest.mark.parametrize(("framework", "copy"), [("numpy", "q.copy()"), ("torch", "q.clone()")])
 def test_profile_hook_of_a_kernel(tmp_path: Path, framework: str, copy: str) -> None:
     pytest.importorskip(framework)

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from attnprune_verify.audit import adapters
-from attnprune_verify.audit.run import run_audit
+from attnprune_verify.audit.functions.run import run_audit
 from attnprune_verify.cli.main import main
 from attnprune_verify.errors import InvalidInstance
 

@@ -4,7 +4,7 @@ import textwrap
 
 import pytest
 
-from attnprune_verify.audit.run import run_audit
+from attnprune_verify.audit.functions.run import run_audit
 
 ONE = """
 import numpy as np

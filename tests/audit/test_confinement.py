@@ -8,7 +8,7 @@ from pathlib import Path
 import jsonschema
 import pytest
 
-from attnprune_verify.audit.run import run_audit
+from attnprune_verify.audit.functions.run import run_audit
 from attnprune_verify.audit.subject import landlock, wire
 from attnprune_verify.audit.subject.environment import CACHES, KEPT, ONE_THREAD
 from attnprune_verify.audit.subject.process import largest_answer

@@ -3,14 +3,14 @@
 import numpy as np
 import pytest
 
-from attnprune_verify.audit.checks.descent_mistakes import ETA, STEPS, descend, gradient_of, named_by_first
-from attnprune_verify.audit.naming.describing import cut_off
-from attnprune_verify.audit.naming.diagnosis import diagnose
-from attnprune_verify.audit.naming.exponential import logit_factor, one_curve
-from attnprune_verify.audit.naming.fitting import Observation
-from attnprune_verify.audit.truth.asked import asked_samples
-from attnprune_verify.audit.truth.formulas import RIGHT, attention_part
-from attnprune_verify.audit.truth.reference import reference
+from attnprune_verify.audit.functions.checks.descent_mistakes import ETA, STEPS, descend, gradient_of, named_by_first
+from attnprune_verify.audit.functions.naming.describing import cut_off
+from attnprune_verify.audit.functions.naming.diagnosis import diagnose
+from attnprune_verify.audit.functions.naming.exponential import logit_factor, one_curve
+from attnprune_verify.audit.functions.naming.fitting import Observation
+from attnprune_verify.audit.functions.truth.formulas import RIGHT, attention_part
+from attnprune_verify.audit.functions.truth.reference import reference
+from attnprune_verify.audit.functions.truth.samples_for import asked_samples
 
 SAMPLES = [one for regime in ("full", "causal", "given-mask") for one in asked_samples("loss", 0, regime)]
 

@@ -5,7 +5,7 @@ from itertools import combinations, product
 import pytest
 
 from attnprune_verify.audit.covering import covered, covering
-from attnprune_verify.audit.kernel.interactions import _WEAK, FACTORS, LEVELS, interaction, rows
+from attnprune_verify.audit.kernel.problem.interactions import _WEAK, FACTORS, LEVELS, interaction, rows
 
 TABLE = {"a": (0, 1), "b": (0, 1, 2), "c": (0, 1, 2), "d": (0,), "e": (0, 1)}
 

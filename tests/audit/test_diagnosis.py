@@ -7,18 +7,18 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from attnprune_verify.audit.checks.selection import _selections, explained, judge_zeros, smallest_first
-from attnprune_verify.audit.naming.diagnosis import diagnose
-from attnprune_verify.audit.naming.fitting import Observation, fits, same_as_right, tolerances
-from attnprune_verify.audit.naming.mistakes import MISTAKES
-from attnprune_verify.audit.naming.sentences import SENTENCES
+from attnprune_verify.audit.functions.checks.selection import _selections, explained, judge_zeros, smallest_first
+from attnprune_verify.audit.functions.naming.diagnosis import diagnose
+from attnprune_verify.audit.functions.naming.fitting import Observation, fits, same_as_right, tolerances
+from attnprune_verify.audit.functions.naming.mistakes import MISTAKES
+from attnprune_verify.audit.functions.naming.sentences import SENTENCES
+from attnprune_verify.audit.functions.run import run_audit
+from attnprune_verify.audit.functions.truth.formulas import RIGHT, attention_part
+from attnprune_verify.audit.functions.truth.precision import FLOAT64, PRECISIONS
+from attnprune_verify.audit.functions.truth.reference import VALUED, reference, trusted
+from attnprune_verify.audit.functions.truth.samples import regimes
+from attnprune_verify.audit.functions.truth.samples_for import asked_samples
 from attnprune_verify.audit.record import Finding
-from attnprune_verify.audit.run import run_audit
-from attnprune_verify.audit.truth.asked import asked_samples
-from attnprune_verify.audit.truth.formulas import RIGHT, attention_part
-from attnprune_verify.audit.truth.precision import FLOAT64, PRECISIONS
-from attnprune_verify.audit.truth.reference import VALUED, reference, trusted
-from attnprune_verify.audit.truth.samples import regimes
 
 _spec = importlib.util.spec_from_file_location("kill_matrix", Path(__file__).with_name("kill_matrix.py"))
 kill_matrix = importlib.util.module_from_spec(_spec)

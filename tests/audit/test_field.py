@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import attnprune_verify as apv
-from attnprune_verify.audit.run import run_audit
+from attnprune_verify.audit.functions.run import run_audit
 
 SOFTMAX = """
 import numpy as np

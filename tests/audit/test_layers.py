@@ -8,20 +8,20 @@ import numpy as np
 import pytest
 
 import attnprune_verify as apv
-from attnprune_verify.audit.layer.bridge import bridged, described
-from attnprune_verify.audit.layer.regimes import LAYER_SAYS, layer_regimes, layers_together
-from attnprune_verify.audit.layer.sample import LAYERED, REFUSABLE
-from attnprune_verify.audit.naming.diagnosis import diagnose
-from attnprune_verify.audit.naming.fitting import Observation
-from attnprune_verify.audit.naming.mistakes import MISTAKES
-from attnprune_verify.audit.naming.snippet import array_code, layer_code
-from attnprune_verify.audit.run import run_audit
+from attnprune_verify.audit.functions.layer.bridge import bridged, described
+from attnprune_verify.audit.functions.layer.regimes import LAYER_SAYS, layer_regimes, layers_together
+from attnprune_verify.audit.functions.layer.sample import LAYERED, REFUSABLE
+from attnprune_verify.audit.functions.naming.diagnosis import diagnose
+from attnprune_verify.audit.functions.naming.fitting import Observation
+from attnprune_verify.audit.functions.naming.mistakes import MISTAKES
+from attnprune_verify.audit.functions.naming.snippet import array_code, layer_code
+from attnprune_verify.audit.functions.run import run_audit
+from attnprune_verify.audit.functions.truth.formulas import RIGHT, attention_part
+from attnprune_verify.audit.functions.truth.precision import FLOAT64
+from attnprune_verify.audit.functions.truth.reference import reference, trusted
+from attnprune_verify.audit.functions.truth.samples_for import asked_samples
+from attnprune_verify.audit.functions.truth.tolerance import judge
 from attnprune_verify.audit.subject import wire
-from attnprune_verify.audit.truth.asked import asked_samples
-from attnprune_verify.audit.truth.formulas import RIGHT, attention_part
-from attnprune_verify.audit.truth.precision import FLOAT64
-from attnprune_verify.audit.truth.reference import reference, trusted
-from attnprune_verify.audit.truth.tolerance import judge
 
 RIGHT_ONES = Path(__file__).parent / "right"
 _spec = importlib.util.spec_from_file_location("kill_matrix", Path(__file__).with_name("kill_matrix.py"))

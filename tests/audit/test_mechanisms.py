@@ -6,13 +6,13 @@ import numpy as np
 import pytest
 
 import attnprune_verify as apv
-from attnprune_verify.audit import namer
-from attnprune_verify.audit.auditor import Auditor
-from attnprune_verify.audit.checks.factors import by_columns
-from attnprune_verify.audit.naming.mechanisms import FailingCase, by_experiment, needed
-from attnprune_verify.audit.run import run_audit
-from attnprune_verify.audit.truth.asked import asked_samples
-from attnprune_verify.audit.truth.sample import causal, make_sample
+from attnprune_verify.audit.functions import namer
+from attnprune_verify.audit.functions.auditor import Auditor
+from attnprune_verify.audit.functions.checks.factors import by_columns
+from attnprune_verify.audit.functions.naming.mechanisms import FailingCase, by_experiment, needed
+from attnprune_verify.audit.functions.run import run_audit
+from attnprune_verify.audit.functions.truth.sample import causal, make_sample
+from attnprune_verify.audit.functions.truth.samples_for import asked_samples
 
 BASE = (Path(__file__).parent / "wrong" / "base.py").read_text(encoding="utf-8")
 MASKED = make_sample("masked", 0, 5, 4, mask=causal)

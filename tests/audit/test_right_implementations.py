@@ -8,11 +8,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from attnprune_verify.audit import context
-from attnprune_verify.audit.auditor import Auditor
-from attnprune_verify.audit.checks import scale
-from attnprune_verify.audit.run import outcome_of, run_audit
-from attnprune_verify.audit.truth.reference import reference, spread
+from attnprune_verify.audit.functions import context
+from attnprune_verify.audit.functions.auditor import Auditor
+from attnprune_verify.audit.functions.checks import scale
+from attnprune_verify.audit.functions.run import outcome_of, run_audit
+from attnprune_verify.audit.functions.truth.reference import reference, spread
 
 RIGHT = Path(__file__).parent / "right"
 BASE = Path(__file__).parent / "wrong" / "base.py"

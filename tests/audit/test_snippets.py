@@ -9,9 +9,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from attnprune_verify.audit.auditor import Auditor
-from attnprune_verify.audit.naming.snippet import array_code
-from attnprune_verify.audit.run import run_audit
+from attnprune_verify.audit.functions.auditor import Auditor
+from attnprune_verify.audit.functions.naming.snippet import array_code
+from attnprune_verify.audit.functions.run import run_audit
 
 STRICT = "import numpy as np\n\ndef causal_mask(n):\n    return np.tri(n, k=-1)\n"
 FILES = {

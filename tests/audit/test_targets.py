@@ -2,8 +2,8 @@
 
 import pytest
 
-from attnprune_verify.audit.auditor import Auditor
-from attnprune_verify.audit.run import run_audit
+from attnprune_verify.audit.functions.auditor import Auditor
+from attnprune_verify.audit.functions.run import run_audit
 from attnprune_verify.audit.subject.target import parse_target
 from attnprune_verify.errors import InvalidInstance
 

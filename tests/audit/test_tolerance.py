@@ -3,11 +3,11 @@
 import numpy as np
 import pytest
 
-from attnprune_verify.audit.truth.layers import layers
-from attnprune_verify.audit.truth.precision import PRECISIONS, precision_named
-from attnprune_verify.audit.truth.reference import VALUED, Component, loop_error, reference, spread, trusted
-from attnprune_verify.audit.truth.samples import BENIGN, STABILITY, regimes
-from attnprune_verify.audit.truth.tolerance import compare, hidden_terms, judge
+from attnprune_verify.audit.functions.truth.layers import layers
+from attnprune_verify.audit.functions.truth.precision import PRECISIONS, precision_named
+from attnprune_verify.audit.functions.truth.reference import VALUED, Component, loop_error, reference, spread, trusted
+from attnprune_verify.audit.functions.truth.samples import BENIGN, STABILITY, regimes
+from attnprune_verify.audit.functions.truth.tolerance import compare, hidden_terms, judge
 
 U = 2.0**-53
 

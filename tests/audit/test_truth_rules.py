@@ -5,11 +5,11 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from attnprune_verify.audit.truth import reference as truth
-from attnprune_verify.audit.truth import tolerance
-from attnprune_verify.audit.truth.asked import asked_samples
-from attnprune_verify.audit.truth.precision import precision_named
-from attnprune_verify.audit.truth.tolerance import compare, hidden_terms, judge, normwise_factor
+from attnprune_verify.audit.functions.truth import reference as truth
+from attnprune_verify.audit.functions.truth import tolerance
+from attnprune_verify.audit.functions.truth.precision import precision_named
+from attnprune_verify.audit.functions.truth.samples_for import asked_samples
+from attnprune_verify.audit.functions.truth.tolerance import compare, hidden_terms, judge, normwise_factor
 
 U = 2.0**-53
 

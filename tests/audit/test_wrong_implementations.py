@@ -6,13 +6,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from attnprune_verify.audit.auditor import Auditor
-from attnprune_verify.audit.naming.diagnosis import diagnose
-from attnprune_verify.audit.naming.fitting import Observation
-from attnprune_verify.audit.naming.sentences import SENTENCES
-from attnprune_verify.audit.truth.asked import asked_samples
-from attnprune_verify.audit.truth.reference import parameters
-from attnprune_verify.audit.truth.tolerance import judge
+from attnprune_verify.audit.functions.auditor import Auditor
+from attnprune_verify.audit.functions.naming.diagnosis import diagnose
+from attnprune_verify.audit.functions.naming.fitting import Observation
+from attnprune_verify.audit.functions.naming.sentences import SENTENCES
+from attnprune_verify.audit.functions.truth.reference import parameters
+from attnprune_verify.audit.functions.truth.samples_for import asked_samples
+from attnprune_verify.audit.functions.truth.tolerance import judge
 
 _spec = importlib.util.spec_from_file_location("kill_matrix", Path(__file__).with_name("kill_matrix.py"))
 kill_matrix = importlib.util.module_from_spec(_spec)

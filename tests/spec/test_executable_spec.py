@@ -6,8 +6,8 @@ import sys
 
 import pytest
 
-import attnprune_verify.audit.auditor  # noqa: F401  # NumPy cannot be loaded again by a run in this process
-from attnprune_verify.audit.checks import all_checks
+import attnprune_verify.audit.functions.auditor  # noqa: F401  # NumPy cannot be loaded again by a run in this process
+from attnprune_verify.audit.functions.checks import all_checks
 
 WRONG = """
 import numpy as np

@@ -5,9 +5,9 @@ import sys
 
 import pytest
 
-import attnprune_verify.audit.auditor
+import attnprune_verify.audit.functions.auditor
 import attnprune_verify.audit.kernel.auditor  # noqa: F401  # NumPy cannot be loaded again by a run in this process
-from attnprune_verify.audit.checks import chosen_checks
+from attnprune_verify.audit.functions.checks import chosen_checks
 from attnprune_verify.spec import decorator, parametrize_with_checks
 from tests.spec.test_executable_spec import LEAN
 

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import numpy as np
 
-from attnprune_verify.audit.kernel.foreign import Foreign, Plain
-from attnprune_verify.audit.kernel.tensors import unpacked
+from attnprune_verify.audit.kernel.problem.tensors import unpacked
+from attnprune_verify.audit.kernel.typing import Foreign, Plain
 from attnprune_verify.audit.kernel.vectors import INDEX, SCHEMA, VectorsResult
 from attnprune_verify.errors import InvalidInstance
 from attnprune_verify.files import read_regular

@@ -5,25 +5,25 @@ from __future__ import annotations
 import numpy as np
 
 from attnprune_verify.audit.examiner import Examiner
-from attnprune_verify.audit.kernel import bridge
-from attnprune_verify.audit.kernel.acceptance import unjudged
+from attnprune_verify.audit.functions.naming.diagnosis import Diagnosis
 from attnprune_verify.audit.kernel.checks import kernel_checks
-from attnprune_verify.audit.kernel.context import KernelContext
+from attnprune_verify.audit.kernel.checks.skip_reason import unjudged
 from attnprune_verify.audit.kernel.contract import FUNCTIONS
 from attnprune_verify.audit.kernel.counterexample import counterexample
-from attnprune_verify.audit.kernel.currency import currency
-from attnprune_verify.audit.kernel.exchanges import by_heads
-from attnprune_verify.audit.kernel.foreign import Plain
-from attnprune_verify.audit.kernel.meaning import by_convention, by_part
-from attnprune_verify.audit.kernel.naming import KernelNamer
+from attnprune_verify.audit.kernel.names.conventions_diagnosis import by_convention, by_part
+from attnprune_verify.audit.kernel.names.cross_talk import by_heads
+from attnprune_verify.audit.kernel.names.naming import KernelNamer
+from attnprune_verify.audit.kernel.names.sentences import SENTENCES
+from attnprune_verify.audit.kernel.names.shrink import smallest_failing, without
 from attnprune_verify.audit.kernel.options import NOTHING_CHOSEN, Options
-from attnprune_verify.audit.kernel.precision import precision_named
-from attnprune_verify.audit.kernel.sample import KernelSample
-from attnprune_verify.audit.kernel.sentences import SENTENCES
-from attnprune_verify.audit.kernel.shrink import smallest_failing, without
+from attnprune_verify.audit.kernel.problem.precision import precision_named
+from attnprune_verify.audit.kernel.problem.sample import KernelSample
+from attnprune_verify.audit.kernel.process import bridge
+from attnprune_verify.audit.kernel.process.context import KernelContext
+from attnprune_verify.audit.kernel.process.detect_framework import implied
+from attnprune_verify.audit.kernel.reference_error import currency
 from attnprune_verify.audit.kernel.snippet import as_code
-from attnprune_verify.audit.kernel.whose import implied
-from attnprune_verify.audit.naming.diagnosis import Diagnosis
+from attnprune_verify.audit.kernel.typing import Plain
 from attnprune_verify.audit.record import Check, Finding, Record, chosen
 from attnprune_verify.audit.subject.process import NoAnswer, Subject
 from attnprune_verify.audit.waivers import Waiver

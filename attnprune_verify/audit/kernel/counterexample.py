@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 
-from attnprune_verify.audit.kernel.context import KernelContext
-from attnprune_verify.audit.kernel.foreign import Numbers, Plain
-from attnprune_verify.audit.kernel.intervals import interval
-from attnprune_verify.audit.kernel.sample import BACKWARD, KernelSample, parts_of
+from attnprune_verify.audit.kernel.problem.sample import BACKWARD, KernelSample, parts_of
+from attnprune_verify.audit.kernel.process.context import KernelContext
+from attnprune_verify.audit.kernel.truth.intervals import interval
+from attnprune_verify.audit.kernel.typing import Numbers, Plain
 from attnprune_verify.audit.subject.process import NoAnswer
 from attnprune_verify.files import plain
 

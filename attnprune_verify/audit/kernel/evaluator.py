@@ -9,12 +9,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from attnprune_verify.audit.kernel.check import check_attention
-from attnprune_verify.audit.kernel.foreign import Call, Foreign, Plain
-from attnprune_verify.audit.kernel.judge import judge
 from attnprune_verify.audit.kernel.options import CPU
-from attnprune_verify.audit.kernel.precision import precision_named
-from attnprune_verify.audit.kernel.regimes import regimes
-from attnprune_verify.audit.kernel.sample import BACKWARD, FORWARD, KernelSample, parts_of
+from attnprune_verify.audit.kernel.problem.precision import precision_named
+from attnprune_verify.audit.kernel.problem.regimes import regimes
+from attnprune_verify.audit.kernel.problem.sample import BACKWARD, FORWARD, KernelSample, parts_of
+from attnprune_verify.audit.kernel.truth.judge import judge
+from attnprune_verify.audit.kernel.typing import Call, Foreign, Plain
 from attnprune_verify.audit.subject.terms import drawn
 from attnprune_verify.errors import InvalidInstance
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from attnprune_verify.audit.kernel.bounds import attention_errors
-from attnprune_verify.audit.kernel.context import KernelContext, poisoned
-from attnprune_verify.audit.kernel.judge import judge_part
-from attnprune_verify.audit.kernel.sample import BACKWARD, FORWARD, KernelSample, parts_of
-from attnprune_verify.audit.kernel.truth import truth
+from attnprune_verify.audit.kernel.problem.sample import BACKWARD, FORWARD, KernelSample, parts_of
+from attnprune_verify.audit.kernel.process.context import KernelContext, poisoned
+from attnprune_verify.audit.kernel.truth.bounds import attention_errors
+from attnprune_verify.audit.kernel.truth.judge import judge_part
+from attnprune_verify.audit.kernel.truth.truth import truth
 from attnprune_verify.audit.naming.importing import import_lines
 from attnprune_verify.audit.subject.process import NoAnswer
 

@@ -11,15 +11,15 @@ from pathlib import Path
 
 import numpy as np
 
-from attnprune_verify.audit.kernel.context import poisoned
-from attnprune_verify.audit.kernel.conventions import Conventions
-from attnprune_verify.audit.kernel.foreign import Foreign, Plain
-from attnprune_verify.audit.kernel.interactions import interaction, rows
-from attnprune_verify.audit.kernel.intervals import interval
-from attnprune_verify.audit.kernel.regimes import regimes
-from attnprune_verify.audit.kernel.sample import BACKWARD, FORWARD, KernelSample, parts_of
-from attnprune_verify.audit.kernel.tensors import Stored, of_dtype, packed
-from attnprune_verify.audit.run import Outcome
+from attnprune_verify.audit.functions.run import Outcome
+from attnprune_verify.audit.kernel.problem.conventions import Conventions
+from attnprune_verify.audit.kernel.problem.interactions import interaction, rows
+from attnprune_verify.audit.kernel.problem.regimes import regimes
+from attnprune_verify.audit.kernel.problem.sample import BACKWARD, FORWARD, KernelSample, parts_of
+from attnprune_verify.audit.kernel.problem.tensors import Stored, of_dtype, packed
+from attnprune_verify.audit.kernel.process.context import poisoned
+from attnprune_verify.audit.kernel.truth.intervals import interval
+from attnprune_verify.audit.kernel.typing import Foreign, Plain
 from attnprune_verify.errors import InvalidInstance
 from attnprune_verify.files import dumps, write_whole
 from attnprune_verify.values import as_count

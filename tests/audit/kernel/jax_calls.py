@@ -4,7 +4,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from attnprune_verify.audit.kernel.frameworks import framework_named
+from attnprune_verify.audit.kernel.process.frameworks import framework_named
 
 
 def test_a_function_that_changes_with_its_second_call_is_noticed_though_compiled():

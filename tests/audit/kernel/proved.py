@@ -1,7 +1,7 @@
 """Right sides of the theorems of proofs_check/coq/rounding, in balls of 128 bits: proofs_check/coq/Trusted.v, retold.
 
 One row of one head: `s` are its exact logits, `p` its weights, `a` how far computed logits may be off. Names are those
-of Trusted.v. Nothing here is shared with attnprune_verify/audit/kernel/bounds.py.
+of Trusted.v. Nothing here is shared with attnprune_verify/audit/kernel/truth/bounds.py.
 """
 
 from dataclasses import dataclass

@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 
 from attnprune_verify import check_attention
-from attnprune_verify.audit.kernel.bias import bias_of, bias_samples
-from attnprune_verify.audit.kernel.own import own_attention
-from attnprune_verify.audit.kernel.precision import PRECISIONS
+from attnprune_verify.audit.kernel.checks.bias import bias_of, bias_samples
+from attnprune_verify.audit.kernel.problem.precision import PRECISIONS
+from attnprune_verify.audit.kernel.truth.reference_kernel import own_attention
 
 _spec = importlib.util.spec_from_file_location("honest_kernels_of_bias", Path(__file__).with_name("honest.py"))
 honest = importlib.util.module_from_spec(_spec)

@@ -7,11 +7,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from attnprune_verify.audit.kernel.bounds import attention_errors
-from attnprune_verify.audit.kernel.judge import ENTRY, NORM, allowed_norms, judge_parts, of_heads
-from attnprune_verify.audit.kernel.precision import PRECISIONS
-from attnprune_verify.audit.kernel.regimes import regimes
-from attnprune_verify.audit.kernel.truth import truth
+from attnprune_verify.audit.kernel.problem.precision import PRECISIONS
+from attnprune_verify.audit.kernel.problem.regimes import regimes
+from attnprune_verify.audit.kernel.truth.bounds import attention_errors
+from attnprune_verify.audit.kernel.truth.judge import ENTRY, NORM, allowed_norms, judge_parts, of_heads
+from attnprune_verify.audit.kernel.truth.truth import truth
 
 _spec = importlib.util.spec_from_file_location("honest_kernels", Path(__file__).with_name("honest.py"))
 honest = importlib.util.module_from_spec(_spec)

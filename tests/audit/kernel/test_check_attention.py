@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 
 import attnprune_verify as apv
-from attnprune_verify.audit.kernel.callables import framework_meant, kernel_of
 from attnprune_verify.audit.kernel.evaluator import AttentionEvaluator
+from attnprune_verify.audit.kernel.process.callables import framework_meant, kernel_of
 from attnprune_verify.errors import InvalidInstance
 from attnprune_verify.spec import parametrize_with_kernel_checks
 

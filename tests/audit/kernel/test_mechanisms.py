@@ -6,16 +6,16 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from attnprune_verify.audit.kernel import exchanges
 from attnprune_verify.audit.kernel.auditor import KernelAuditor
-from attnprune_verify.audit.kernel.bridge import FORWARD
-from attnprune_verify.audit.kernel.candidates import candidates
-from attnprune_verify.audit.kernel.making import Maker
-from attnprune_verify.audit.kernel.mechanisms import by_mechanism
-from attnprune_verify.audit.kernel.observation import KernelObservation
-from attnprune_verify.audit.kernel.precision import precision_named
-from attnprune_verify.audit.kernel.shrink import cuts, smallest_failing, without
-from attnprune_verify.audit.kernel.steps import evaluate
+from attnprune_verify.audit.kernel.names import cross_talk
+from attnprune_verify.audit.kernel.names.candidates import candidates
+from attnprune_verify.audit.kernel.names.mechanisms import by_mechanism
+from attnprune_verify.audit.kernel.names.observation import KernelObservation
+from attnprune_verify.audit.kernel.names.shrink import cuts, smallest_failing, without
+from attnprune_verify.audit.kernel.problem.precision import precision_named
+from attnprune_verify.audit.kernel.problem.sample_factory import Maker
+from attnprune_verify.audit.kernel.process.bridge import FORWARD
+from attnprune_verify.audit.kernel.truth.steps import evaluate
 
 SOURCE = """
 import numpy as np
@@ -105,4 +105,4 @@ def test_one_factor_of_a_head_is_no_mix_of_heads():
     """A lost sink makes weights larger, head by head; neither another head's share nor a lost one is such a factor."""
     own = np.repeat(np.eye(2), 2, axis=1)
     for shares, alone in [(1.3 * own, True), (own[::-1], False), (own * [1, 0, 1, 1], False), (own + 0.1, False)]:
-        assert exchanges._one_factor(shares[None], own) is alone
+        assert cross_talk._one_factor(shares[None], own) is alone

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 from attnprune_verify import check_attention
-from attnprune_verify.audit.kernel import devices
 from attnprune_verify.audit.kernel.checks import kernel_checks
+from attnprune_verify.audit.kernel.process import devices
 from attnprune_verify.errors import InvalidInstance
 
 MODES = ("bitwise", "batch-invariant", "poisoned", "replay", "many")

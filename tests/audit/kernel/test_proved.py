@@ -10,11 +10,11 @@ import numpy as np
 import pytest
 from flint import arb, ctx
 
-from attnprune_verify.audit.kernel.bounds import attention_errors
-from attnprune_verify.audit.kernel.forward_errors import maximum_changes
-from attnprune_verify.audit.kernel.precision import PRECISIONS
-from attnprune_verify.audit.kernel.sample import KernelSample
-from attnprune_verify.audit.kernel.truth import truth
+from attnprune_verify.audit.kernel.problem.precision import PRECISIONS
+from attnprune_verify.audit.kernel.problem.sample import KernelSample
+from attnprune_verify.audit.kernel.truth.bounds import attention_errors
+from attnprune_verify.audit.kernel.truth.forward_errors import maximum_changes
+from attnprune_verify.audit.kernel.truth.truth import truth
 
 
 def beside(name):

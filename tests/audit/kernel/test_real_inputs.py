@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 
 from attnprune_verify.audit.kernel.check import check_attention
-from attnprune_verify.audit.kernel.real_inputs import BLOCKS, STORED
-from attnprune_verify.audit.kernel.regimes import regimes
-from attnprune_verify.audit.kernel.tensors import unpacked
+from attnprune_verify.audit.kernel.problem.real_inputs import BLOCKS, STORED
+from attnprune_verify.audit.kernel.problem.regimes import regimes
+from attnprune_verify.audit.kernel.problem.tensors import unpacked
 
 
 def test_they_are_what_the_command_derives():

@@ -10,11 +10,11 @@ import pytest
 
 from attnprune_verify.audit.kernel.auditor import KernelAuditor
 from attnprune_verify.audit.kernel.checks import kernel_checks
-from attnprune_verify.audit.kernel.interactions import FACTORS, interaction, rows
-from attnprune_verify.audit.kernel.judge import judge
+from attnprune_verify.audit.kernel.checks.combined_features import together
 from attnprune_verify.audit.kernel.options import Options
-from attnprune_verify.audit.kernel.sample import BACKWARD, FORWARD
-from attnprune_verify.audit.kernel.together import together
+from attnprune_verify.audit.kernel.problem.interactions import FACTORS, interaction, rows
+from attnprune_verify.audit.kernel.problem.sample import BACKWARD, FORWARD
+from attnprune_verify.audit.kernel.truth.judge import judge
 
 RIGHT = Path(__file__).parent / "wrong" / "parts.py"
 CHECKS = {check.id: check for check in kernel_checks()}

@@ -4,10 +4,10 @@ import numpy as np
 import pytest
 from flint import arb, arb_mat
 
-from attnprune_verify.audit.kernel.conventions import Conventions
-from attnprune_verify.audit.kernel.precision import PRECISIONS, precision_named
-from attnprune_verify.audit.kernel.regimes import BENIGN, EXTREME, regimes
-from attnprune_verify.audit.kernel.truth import by_balls, by_float64, truth
+from attnprune_verify.audit.kernel.problem.conventions import Conventions
+from attnprune_verify.audit.kernel.problem.precision import PRECISIONS, precision_named
+from attnprune_verify.audit.kernel.problem.regimes import BENIGN, EXTREME, regimes
+from attnprune_verify.audit.kernel.truth.truth import by_balls, by_float64, truth
 from attnprune_verify.errors import InvalidInstance
 from attnprune_verify.oracle.enclosure import working_precision
 

@@ -12,8 +12,8 @@ import numpy as np
 import pytest
 
 from attnprune_verify.audit.kernel.answers import check_answers, read_vectors
-from attnprune_verify.audit.kernel.own import own_attention
-from attnprune_verify.audit.kernel.tensors import of_dtype, packed, unpacked
+from attnprune_verify.audit.kernel.problem.tensors import of_dtype, packed, unpacked
+from attnprune_verify.audit.kernel.truth.reference_kernel import own_attention
 from attnprune_verify.audit.kernel.vectors import vector_samples, write_vectors
 from attnprune_verify.cli.main import main
 from attnprune_verify.errors import InvalidInstance

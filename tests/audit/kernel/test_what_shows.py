@@ -7,8 +7,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from attnprune_verify.audit.kernel.conventions import Conventions
-from attnprune_verify.audit.kernel.interactions import _WEAK, FACTORS, interaction, rows
+from attnprune_verify.audit.kernel.problem.conventions import Conventions
+from attnprune_verify.audit.kernel.problem.interactions import _WEAK, FACTORS, interaction, rows
 
 PATH = Path(__file__).parent / "wrong" / "parts.py"
 SPEC = importlib.util.spec_from_file_location("right_kernel_with_all_parts", PATH)

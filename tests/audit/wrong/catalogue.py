@@ -1,7 +1,7 @@
 """Wrong implementations, each an edit of a line or two of `base.py` or `layer_base.py`: see the TOML files.
 
-There source text changes; in the formulas the audit compares with (`attnprune_verify.audit.naming.mistakes`) steps do.
-So the two cannot agree by sharing a mistake.
+There source text changes; in the formulas the audit compares with (`attnprune_verify.audit.functions.naming.mistakes`)
+steps do. So the two cannot agree by sharing a mistake.
 """
 
 from __future__ import annotations

@@ -1,0 +1,1 @@
+"""The audit of the paper's functions, and of the layer's."""

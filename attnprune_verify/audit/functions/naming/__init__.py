@@ -1,0 +1,1 @@
+"""Names for the mistakes of a function."""

@@ -1,0 +1,139 @@
+"""The checks of a kernel: its values, regime by regime, and how it behaves as a program."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+
+import numpy as np
+
+from attnprune_verify.audit.kernel.checks.behaviour import BEHAVIOUR
+from attnprune_verify.audit.kernel.checks.bias import rounds_to_one_side
+from attnprune_verify.audit.kernel.checks.combined_features import together
+from attnprune_verify.audit.kernel.checks.modes import MODE_CHECKS
+from attnprune_verify.audit.kernel.checks.skip_reason import another_declaration
+from attnprune_verify.audit.kernel.problem.regimes import regimes
+from attnprune_verify.audit.kernel.problem.sample import BACKWARD, FORWARD, KernelSample
+from attnprune_verify.audit.kernel.process.context import KernelContext, Refused, Reply, TooSlow, overflows
+from attnprune_verify.audit.kernel.process.shapes import misshapen
+from attnprune_verify.audit.kernel.truth.judge import KernelVerdict, judge
+from attnprune_verify.audit.record import Check, Finding
+from attnprune_verify.audit.subject.process import NoAnswer
+
+__all__ = ["kernel_checks", "slug"]
+
+_FEWEST = 2  # chosen: the first and the last sample of a regime; of many a third
+
+
+def kernel_checks(modes: tuple[str, ...] = ()) -> tuple[Check, ...]:
+    """Every check of both functions, and those of the modes; the same list for every target."""
+    return tuple(check for function in (FORWARD, BACKWARD) for check in _checks_of(function, modes))
+
+
+def slug(regime: str) -> str:
+    """A regime's name in a check's id."""
+    return regime.replace(",", "").replace(" ", "-")
+
+
+def _checks_of(function: str, modes: tuple[str, ...]) -> Iterator[Check]:
+    for name, (says, ask) in BEHAVIOUR.items():
+        yield Check(function, name, says, None, _bound(ask, function))
+    says = "16-bit answers and weights are rounded to the nearest, not to one side"
+    yield Check(function, "rounding", says, None, _bound(rounds_to_one_side, function))
+    for name, regime in regimes(0, "float32").items():  # names and purposes are the same for all
+        yield Check(
+            function, f"values:{slug(name)}", regime.says, None, _values(function, name), required=regime.required
+        )
+
+    says = "what is accepted, in all pairs and triples: masks, lengths, tiles, windows, heads, sizes, memory"
+    yield Check(function, "values:together", says, None, _bound(_together, function))
+    for mode in dict.fromkeys(modes):
+        says, ask = MODE_CHECKS[mode]
+        yield Check(function, f"mode:{mode}", says, None, _bound(ask, function))
+
+
+def _bound(ask: Callable[[KernelContext, str], Finding], function: str) -> Callable[[KernelContext], Finding]:
+    def run(context: KernelContext) -> Finding:
+        try:
+            return ask(context, function)
+        except (Refused, TooSlow) as none:
+            return Finding("not_applicable", str(none))
+
+    return run
+
+
+def _values(function: str, name: str) -> Callable[[KernelContext], Finding]:
+    return lambda context: _regime(context, function, name)
+
+
+def _regime(context: KernelContext, function: str, name: str) -> Finding:
+    """All samples of a regime; if in haste, of a framework that compiles for every shape, some of them."""
+    samples = context.regimes()[name].samples
+    if context.quick and context.framework == "jax":
+        places = np.linspace(0, len(samples) - 1, max(_FEWEST, len(samples) // 3))
+        samples = tuple(samples[place] for place in sorted(set(places.astype(int))))
+    return _judged_all(context, function, samples)
+
+
+def _together(context: KernelContext, function: str) -> Finding:
+    """All interactions of what the function accepts."""
+    found = together(context, function)
+    judged = _judged_all(context, function, found.samples)
+    return replace(judged, reason=f"{judged.reason}; {found.describe()}") if judged.status == "passed" else judged
+
+
+def _judged_all(context: KernelContext, function: str, samples: tuple[KernelSample, ...]) -> Finding:
+    """The first failure decides, and one decided sample is enough to pass."""
+    verdicts: list[KernelVerdict] = []
+    refused: list[str] = []
+    failing: list[KernelSample] = []
+    worst: KernelVerdict | None = None
+    writes = ""
+    for sample in samples:
+        try:
+            reply = context.answer(function, sample)
+            verdict = _judged(function, sample, reply)
+            if reply.changed and not writes and function not in context.writes:
+                writes = f"changes its input {', '.join(reply.changed)}, on {sample.describe()}"
+        except (Refused, TooSlow) as none:
+            refused.append(str(none))
+            continue
+        except NoAnswer as none:
+            if not overflows(none):
+                raise
+            verdict = KernelVerdict("failed", function, np.inf, 0.0, np.inf, f"{none}, on {sample.describe()}")
+        verdicts.append(verdict)
+        if verdict.status == "failed":
+            failing.append(sample)
+            worst = worst or verdict
+    if worst is not None:
+        reason = f"{worst.reason}, on {failing[0].describe()}"
+        reason += another_declaration(context, function, tuple(failing))
+        return Finding("failed", reason, worst.error, worst.bound, worst.power, samples=tuple(failing))
+    if writes:
+        context.writes.add(function)
+        return Finding("failed", writes, ids=("mutates-input",))
+    return _summary(verdicts, refused)
+
+
+def _judged(function: str, sample: KernelSample, reply: Reply) -> KernelVerdict:
+    problem = misshapen(function, sample, reply)
+    if problem is not None:
+        return KernelVerdict("failed", function, np.inf, 0.0, np.inf, problem)
+    return judge(function, sample, reply.parts)
+
+
+def _summary(verdicts: list[KernelVerdict], refused: list[str]) -> Finding:
+    decided = [verdict for verdict in verdicts if verdict.status == "passed"]
+    open_ = [verdict for verdict in verdicts if verdict.status == "inconclusive"]
+    said = "; ".join(dict.fromkeys(refused))
+    if not verdicts:
+        return Finding("not_applicable", said)
+    if not decided:
+        worst = max(open_, key=lambda verdict: verdict.power)
+        return Finding("inconclusive", worst.reason, worst.error, worst.bound, worst.power)
+    largest = max(decided, key=lambda verdict: verdict.error / verdict.bound if verdict.bound > 0 else 0.0)
+    undecided = f"; {len(open_)} more cannot be decided: {open_[0].reason}" if open_ else ""
+    reason = f"{len(decided)} of {len(verdicts)} instances agree{undecided}{f'; {said}' if said else ''}"
+    power = max(verdict.power for verdict in decided)
+    return Finding("passed", reason, largest.error, largest.bound, power)

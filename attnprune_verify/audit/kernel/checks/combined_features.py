@@ -1,0 +1,138 @@
+"""Runs a kernel on all triples of the features that it accepts; tiny samples first show the ones it refuses."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from itertools import combinations
+from typing import Any
+
+from attnprune_verify.audit.kernel.checks.skip_reason import pulls, unjudged
+from attnprune_verify.audit.kernel.problem.interactions import FACTORS, LEVELS, Row, asked_together, interaction, rows
+from attnprune_verify.audit.kernel.problem.sample import BACKWARD, FORWARD, KernelSample
+from attnprune_verify.audit.kernel.process.context import KernelContext, Refused
+from attnprune_verify.audit.subject.process import NoAnswer, SubjectLost
+
+__all__ = ["Together", "together"]
+
+_MOST_SECONDS = 20.0  # chosen: above, a slow kernel is asked pairs of small sizes instead of triples
+_PLAIN: dict[str, Any] = {name: levels[0] for name, levels in FACTORS.items()}
+
+
+@dataclass
+class Together:
+    """The samples of all interactions that a function accepts, and the rows they stand for."""
+
+    samples: tuple[KernelSample, ...]
+    rows: tuple[Row, ...]
+    refused: frozenset[str]
+    pairs: set[frozenset[str]] = field(default_factory=set)
+
+    def describe(self) -> str:
+        """Describe the number of pairs and triples tried, and the pairs refused."""
+        said = asked_together(self.rows, self.refused)
+        listed = "; ".join(" with ".join(sorted(pair)) for pair in sorted(self.pairs, key=sorted))
+        return f"{said}{f'; not together: {listed}' if listed else ''}"
+
+
+def together(context: KernelContext, function: str) -> Together:
+    """The samples, made once for each function of a kernel."""
+    if function not in context.together:
+        context.together[function] = _made(context, function)
+    found: Together = context.together[function]
+    return found
+
+
+def _made(context: KernelContext, function: str) -> Together:
+    refused = frozenset(name for name in LEVELS if _refuses(context, function, (name,)))
+    if function == BACKWARD and not (context.has(FORWARD, "return_lse") or pulls(context)):
+        refused |= {"lse"}
+    # A framework that compiles for every shape and keyword pays for each row.
+    strength = 2 if context.quick or context.framework == "jax" else 3
+    largest = context.precision.name != "float64"  # whose truth is in balls
+    meaningless = {"lse"} if function == BACKWARD and not pulls(context) else set()  # not counted
+    found = Together((), (), refused | meaningless)
+    for strong in range(strength, 1, -1):
+        every = rows(refused, strong, largest, context.conventions.bottom_right)
+        asked = tuple(_accepted(context, function, every, found.pairs))
+        samples = [_accepted_layout(context, function, row, place) for place, row in enumerate(asked)]
+        kept = [(one, row) for one, row in zip(samples, asked, strict=True) if not unjudged(context, function, one)]
+        found.samples, found.rows = tuple(one for one, _ in kept), tuple(row for _, row in kept)
+        if context.predicted(function, found.samples) <= _MOST_SECONDS:
+            break
+    return found
+
+
+def _sample(context: KernelContext, row: Row, place: int) -> KernelSample:
+    """The sample of a row, the same for both functions, so that its truth is computed once."""
+    key = (*row.values(), place)
+    if key not in context.rows:
+        gradients = not context.own_backward or context.has(BACKWARD, "wanted")
+        context.rows[key] = interaction(
+            row, context.seed, context.precision.name, place, context.conventions, gradients, pulls(context)
+        )
+    return context.rows[key]
+
+
+def _accepted_layout(context: KernelContext, function: str, row: Row, place: int) -> KernelSample:
+    """The sample of a row; with heads last in memory where features must lie side by side."""
+    sample, key = _sample(context, row, place), (function, ("spaced features",))
+    if sample.layout != "spaced":
+        return sample
+    if key not in context.tiny:
+        context.tiny[key] = _sample(context, _PLAIN, 0).changed(layout="spaced")
+    if not _raises(context, function, context.tiny[key]):
+        return sample
+    again = (*row.values(), place, "heads last")
+    return context.rows.setdefault(again, sample.changed(layout="heads last"))
+
+
+def _tiny(features: tuple[str, ...]) -> Row:
+    """The plain row with these features, as small as they show."""
+    chosen = dict(_PLAIN)
+    for name in features:
+        factor, levels = LEVELS[name]
+        chosen[factor] = levels[0] if factor != "lengths" else "fewer queries"
+        if factor in ("rank", "empty") and chosen["mask"] == "none":
+            chosen["mask"] = "scattered"
+    return chosen
+
+
+def _refuses(context: KernelContext, function: str, features: tuple[str, ...]) -> bool:
+    """Return whether the function raises on a small plain instance with these features."""
+    key = (function, features)
+    if key not in context.tiny:
+        context.tiny[key] = _sample(context, _tiny(features), 0)
+    return _raises(context, function, context.tiny[key])
+
+
+def _raises(context: KernelContext, function: str, sample: KernelSample) -> bool:
+    try:
+        context.answer(function, sample)
+    except SubjectLost:
+        raise
+    except Refused:
+        return True
+    except NoAnswer:
+        return False
+    return False
+
+
+def _accepted(
+    context: KernelContext, function: str, every: tuple[Row, ...], pairs: set[frozenset[str]]
+) -> Iterator[Row]:
+    """The rows; one that holds a pair which is refused gives two, each with one of the pair."""
+    for row in every:
+        yield from _split(context, function, row, pairs)
+
+
+def _split(context: KernelContext, function: str, row: Row, pairs: set[frozenset[str]]) -> Iterator[Row]:
+    present = [name for name, (factor, levels) in LEVELS.items() if row[factor] in levels]
+    for pair in combinations(present, 2):
+        if _refuses(context, function, pair):
+            pairs.add(frozenset(pair))
+            for name in pair:
+                factor = LEVELS[name][0]
+                yield from _split(context, function, {**row, factor: _PLAIN[factor]}, pairs)
+            return
+    yield row

@@ -1,0 +1,215 @@
+"""The known mistakes as formulas of one function, those with a constant to be fitted included."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from functools import lru_cache
+
+import autograd.numpy as anp
+import numpy as np
+
+from attnprune_verify.audit.functions.naming.describing import told_from_one
+from attnprune_verify.audit.kernel.names.observation import KernelObservation
+from attnprune_verify.audit.kernel.names.wrong_backward import WrongGradient, backward_mistakes, gradients
+from attnprune_verify.audit.kernel.names.wrong_forward import Slip, differentiated, forward_mistakes, output
+from attnprune_verify.audit.kernel.problem.sample import BACKWARD, FORWARD, Array, KernelSample, parts_of
+from attnprune_verify.audit.kernel.truth.steps import evaluate
+
+__all__ = ["Candidate", "candidates"]
+
+Parts = tuple[Array, ...]
+_FEW = 12  # chosen: of fewer numbers something is always the factor
+_FITTED = 3  # chosen: samples, small ones first, that a constant of changed logits is fitted to
+_MOST_ZEROS = 1_000  # chosen: keys that may fill up a tile
+_WHOLE = 1e-3  # chosen: how far a number of keys is from a whole one by rounding
+_END = 1.1  # chosen: how close to the ends of the factors one is no fit
+_FACTORS = np.geomspace(1 / 64, 64, 49)
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """A mistake, and what it makes of a sample."""
+
+    id: str
+    words: str
+    parts: Callable[[KernelSample], Parts]
+
+
+def candidates(function: str, observed: list[KernelObservation], indices: list[int]) -> Iterator[Candidate]:
+    """Fixed formulas first, then those with a constant that the observations determine."""
+    yield from _fixed(function)
+    wrong = [one for one in observed if one.failed and all(np.isfinite(one.parts[i]).all() for i in indices)]
+    if wrong:
+        if function == FORWARD:
+            yield from _epsilons(wrong)  # before a factor: in rows with one key both are one
+        yield from _factors(function, wrong, indices)
+        if function == BACKWARD:
+            yield from _known_epsilons(function)
+            yield from _varying(wrong, indices)
+        yield from _scales(function, wrong, indices)
+        yield from _constants(function, wrong, indices)
+
+
+@lru_cache(maxsize=2)
+def _fixed(function: str) -> tuple[Candidate, ...]:
+    own = () if function == FORWARD else tuple(_of_gradient(wrong) for wrong in backward_mistakes())
+    return (*own, *(_of_wrong(function, wrong) for wrong in forward_mistakes()))
+
+
+def _of_wrong(function: str, wrong: Slip) -> Candidate:
+    def parts(sample: KernelSample) -> Parts:
+        key = ("wrong", function, wrong.id, wrong.words)
+        if key not in sample.memo:
+            sample.memo[key] = (output(sample, wrong),) if function == FORWARD else differentiated(sample, wrong)
+        found: Parts = sample.memo[key]
+        return found
+
+    return Candidate(wrong.id, wrong.words, parts)
+
+
+def _of_gradient(wrong: WrongGradient) -> Candidate:
+    def parts(sample: KernelSample) -> Parts:
+        key = ("wrong gradient", wrong.id, wrong.words)
+        if key not in sample.memo:
+            sample.memo[key] = gradients(sample, wrong)
+        found: Parts = sample.memo[key]
+        return found
+
+    return Candidate(wrong.id, wrong.words, parts)
+
+
+def _right(function: str, sample: KernelSample) -> Parts:
+    steps = evaluate(sample)
+    return tuple(getattr(steps, name) for name in parts_of(function, sample))
+
+
+def _factors(function: str, wrong: list[KernelObservation], indices: list[int]) -> Iterator[Candidate]:
+    """One constant factor for all samples."""
+    ratios = []
+    for one in wrong:
+        right = _right(function, one.sample)
+        ratios += [float((one.parts[i] * right[i]).sum() / max((right[i] ** 2).sum(), 1e-300)) for i in indices]
+    factor = float(np.median(ratios))
+    if factor == 0:  # zeros are no factor
+        return
+    id = "output-scale" if function == FORWARD else "gradient-sign" if abs(factor + 1) < 0.02 else "gradient-scale"
+    yield Candidate(
+        id, f"the result is {told_from_one(factor)} times what it should be",
+        lambda sample: tuple(factor * part for part in _right(function, sample)),
+    )  # fmt: skip
+
+
+def _varying(wrong: list[KernelObservation], indices: list[int]) -> Iterator[Candidate]:
+    """One factor for dq and dk a sample, such as 1/m or another scale than the given one."""
+    factors: dict[int, float] = {}
+    for one in wrong:
+        if sum(one.parts[i].size for i in indices) < _FEW:
+            continue  # of few numbers something is always the factor
+        right = _right(BACKWARD, one.sample)
+        products = sum(float((one.parts[i] * right[i]).sum()) for i in indices)
+        factors[id(one.sample)] = products / max(sum(float((right[i] ** 2).sum()) for i in indices), 1e-300)
+    if any(factors.values()) and 2 not in indices:
+        yield Candidate(
+            "gradient-scale", "the result has a factor that depends on the sizes or the scale",
+            lambda sample: tuple(
+                part * (factors.get(id(sample), 1.0) if index < 2 else 1.0)
+                for index, part in enumerate(_right(BACKWARD, sample))
+            ),
+        )  # fmt: skip
+
+
+def _epsilons(wrong: list[KernelObservation]) -> Iterator[Candidate]:
+    """O = A / (S + epsilon) for the row sum S of exponentials, shifted or not: epsilon from the smallest rows."""
+    for shifted in (True, False):
+        found = []
+        for one in wrong:
+            steps = evaluate(one.sample)
+            with np.errstate(all="ignore"):
+                s = np.where(steps.allowed, steps.s - (steps.top if shifted else 0.0), -np.inf)
+                total = np.exp(s).sum(axis=-1)
+                ratio = (one.parts[0] * steps.o).sum(axis=-1) / (steps.o**2).sum(axis=-1)
+                found += [float(e) for e in (total * (1 / ratio - 1)).ravel() if np.isfinite(e)]
+        epsilon = float(np.median(found)) if found else 0.0
+        zeros = round(min(epsilon, _MOST_ZEROS))
+        if not shifted and zeros > 0 and abs(epsilon / zeros - 1) < _WHOLE:  # exp(0) for each
+            words = (
+                f"{zeros} keys with logit 0 and value 0 count" if zeros > 1 else "1 key with logit 0 and value 0 counts"
+            )
+            yield _of_wrong(FORWARD, Slip("padding-counted", words, epsilon=float(zeros), shifted=False))
+        elif epsilon > 0:
+            what = "the row sum" if shifted else "the row sum of unshifted exponentials"
+            yield _of_wrong(FORWARD, Slip("denominator-epsilon", f"about {epsilon:.2g} is added to {what}",
+                                           epsilon=epsilon, shifted=shifted))  # fmt: skip
+
+
+def _known_epsilons(function: str) -> Iterator[Candidate]:
+    for power in range(-12, 1):
+        words = f"about 1e{power} is added to the row sum"
+        yield _of_wrong(function, Slip("denominator-epsilon", words, epsilon=10.0**power))
+
+
+def _scales(function: str, wrong: list[KernelObservation], indices: list[int]) -> Iterator[Candidate]:
+    """Logits with another factor, fitted for each wrong sample: many numbers explained by one."""
+    fitted: dict[int, float] = {}
+    for one in wrong:
+        if min(one.sample.shape[4], one.parts[indices[0]].size) < 2:
+            continue
+        fitted[id(one.sample)] = _best_factor(function, [one], indices, _scaled)
+    if not fitted:
+        return
+    factors = sorted(set(fitted.values()))
+    if not _FACTORS[0] < factors[0] / _END <= factors[-1] * _END < _FACTORS[-1]:
+        return  # at an end of what was tried any factor does as well
+    said = told_from_one(factors[0]) if factors[-1] - factors[0] < 1e-3 * factors[-1] else "varying factors"
+    words = f"the logits are multiplied by {said} beyond the scale"
+
+    def scale(sample: KernelSample) -> float:
+        return sample.factor * fitted.get(id(sample), 1.0)
+
+    wrong_scale = Slip("logit-scale", words, scale=scale)
+    if function == FORWARD:
+        yield Candidate("logit-scale", words, lambda sample: (output(sample, wrong_scale),))
+    else:
+        yield Candidate("logit-scale", words, lambda sample: differentiated(sample, wrong_scale))
+
+
+def _constants(function: str, wrong: list[KernelObservation], indices: list[int]) -> Iterator[Candidate]:
+    """The cap or the slopes times one constant for all samples, such as log(2) where exponentials have base 2."""
+    for feature, made in (("softcap", _capped), ("alibi", _sloped)):
+        if any(getattr(one.sample, feature) is None for one in wrong):
+            continue
+        factor = _best_factor(function, wrong[:_FITTED], indices, made)
+        yield _of_wrong(function, replace(made(factor), words=f"{feature} is multiplied by {told_from_one(factor)}"))
+
+
+def _scaled(factor: float) -> Slip:
+    return Slip("logit-scale", "", scale=lambda sample: factor * sample.factor)
+
+
+def _capped(factor: float) -> Slip:
+    return Slip("softcap-wrong", "", capped=lambda s, c: factor * c * anp.tanh(s / (factor * c)))
+
+
+def _sloped(factor: float) -> Slip:
+    return Slip("alibi-wrong", "", slopes=lambda alibi, heads, kv_heads: factor * alibi)
+
+
+def _best_factor(
+    function: str, some: list[KernelObservation], indices: list[int], made: Callable[[float], Slip]
+) -> float:
+    """The factor with which a wrong formula comes closest to the results."""
+
+    def left(log_factor: float) -> float:
+        wrong, gap = made(float(np.exp(log_factor))), 0.0
+        for one in some:
+            parts = (output(one.sample, wrong),) if function == FORWARD else differentiated(one.sample, wrong)
+            gap += sum(float(np.linalg.norm(one.parts[i] - parts[i]) ** 2) for i in indices)
+        return gap if np.isfinite(gap) else 1e300
+
+    grid = np.log(_FACTORS)
+    best = int(np.argmin([left(x) for x in grid]))
+    low, high = grid[max(best - 1, 0)], grid[min(best + 1, len(grid) - 1)]
+    from scipy.optimize import minimize_scalar  # a third of what importing the audit of kernels would take
+
+    return float(np.exp(minimize_scalar(left, bounds=(low, high), method="bounded", options={"xatol": 1e-12}).x))

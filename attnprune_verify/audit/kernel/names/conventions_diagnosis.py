@@ -1,0 +1,168 @@
+"""Names of failures in optional parts: another convention than the declared one, or the part that the failure needs.
+
+First every other declaration is tried on what was returned: if one makes all of it right, that is what the kernel
+means. Then the results that are wrong on the smallest failing instance, and the parts that it cannot do without.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from attnprune_verify.audit.functions.naming.diagnosis import Diagnosis
+from attnprune_verify.audit.kernel.names.sentences import SENTENCES
+from attnprune_verify.audit.kernel.names.shrink import failure, without
+from attnprune_verify.audit.kernel.problem.sample import Array, KernelSample, parts_of
+from attnprune_verify.audit.kernel.process.context import KernelContext, Reply
+from attnprune_verify.audit.kernel.process.shapes import misshapen
+from attnprune_verify.audit.kernel.truth.judge import judge, judge_parts
+from attnprune_verify.audit.kernel.truth.steps import evaluate
+from attnprune_verify.audit.kernel.typing import Foreign
+from attnprune_verify.audit.subject.process import NoAnswer
+
+__all__ = ["by_convention", "by_part"]
+
+_FEW = 6  # chosen: failing samples that a declaration has to make right, plainest first
+_BESIDE = {"causal_alignment": (), "window_inclusive": ("window-off-by-one",), "lse_base": ("lse-base",),
+           "order": ("score-order",)}  # fmt: skip
+_MEANS = {
+    "causal_alignment": "the causal mask is aligned {value}",
+    "window_inclusive": "the window holds i - j = window, too",
+    "lse_base": "log sum exp has base {value}",
+    "order": "the order is {value}",
+}
+# What a failure is called that cannot do without a feature; the first that is there.
+_PARTS = (
+    ("padding", "nan-leak"),
+    ("empty rows", "empty-row"),
+    ("packed", "varlen-offset"),
+    ("dropout", "dropout-wrong"),
+    ("dlse", "lse-gradient"),
+    ("sinks", "sink-wrong"),
+    ("bias", "bias-wrong"),
+    ("float mask", "mask-broadcast"),
+    ("mask of rank 4", "mask-broadcast"),
+    ("mask of rank 3", "mask-broadcast"),
+)
+# Changes of the logits, each of which a packed path may lose.
+_LOST_WHERE_PACKED = (("window", "window-wrong"), ("softcap", "softcap-wrong"), ("alibi", "alibi-wrong"))
+_RESULTS = {"lse": "lse-wrong", "dbias": "bias-gradient", "dsinks": "sink-gradient"}
+
+
+def by_convention(context: KernelContext, function: str, samples: tuple[KernelSample, ...]) -> Diagnosis | None:
+    """The declaration that would make every failing answer right, if there is one."""
+    some = sorted(samples, key=lambda one: (len(one.features), one.work))[:_FEW]
+    answers = [(one, _answer(context, function, one)) for one in some]
+    known = [(one, reply) for one, reply in answers if reply is not None]
+    if not known or len(known) < len(answers):
+        return None
+    for name, value, meant in context.conventions.others():
+        if _concerns(name, known[0][0]) and all(
+            judge(function, one.changed(conventions=meant), reply.parts).status != "failed" for one, reply in known
+        ):
+            shown = " ".join(value) if isinstance(value, tuple) else value
+            said = f"{_MEANS[name].format(value=shown)}; declare {name}={value!r} if that is meant"
+            return Diagnosis(("convention", *_BESIDE[name]), said)
+    if all(_only_where_empty(function, one, reply) for one, reply in known):
+        said = "rows with nothing allowed are not 0 (log sum exp -inf); declare empty_rows='undefined' if that is meant"
+        return Diagnosis(("empty-row", "convention"), f"{said}{_nan_in(known)}")
+    return None
+
+
+def by_part(context: KernelContext, function: str, sample: KernelSample) -> Diagnosis | None:
+    """The name for the smallest failing instance by its wrong results, then by the part it needs."""
+    reply = _answer(context, function, sample)
+    if reply is None:
+        return None
+    verdicts = zip(parts_of(function, sample), judge_parts(function, sample, reply.parts), strict=True)
+    wrong = [name for name, verdict in verdicts if verdict.status == "failed"]
+    needed = [id for feature, id in _PARTS if _needs(context, function, sample, feature)]
+    if wrong and set(wrong) <= set(_RESULTS) and not {"nan-leak", "empty-row", "varlen-offset"} & set(needed[:1]):
+        ids = tuple(_RESULTS[name] for name in wrong)
+        return Diagnosis(ids, "; ".join(filter(None, (_said(id, sample, reply) for id in ids))))
+    beside: list[str] = []
+    if needed[:1] == ["varlen-offset"]:
+        beside = needed[1:] + [id for feature, id in _LOST_WHERE_PACKED if _needs(context, function, sample, feature)]
+    if needed:
+        id, where = (beside[0], ", in packed sequences alone") if beside else (needed[0], "")
+        return Diagnosis((id,), f"{SENTENCES[id]}{where}{_nan_in([(sample, reply)])}")
+    return None
+
+
+def _needs(context: KernelContext, function: str, sample: KernelSample, feature: str) -> bool:
+    """Return whether the failure goes away with the feature."""
+    if feature not in sample.features:
+        return False
+    less = without(sample, feature)
+    return less is None or failure(context, function, less) is None
+
+
+def _concerns(name: str, sample: KernelSample) -> bool:
+    """Return whether a convention can show on a sample."""
+    present = set(sample.features)
+    return {
+        "causal_alignment": sample.causal and (bool({"l != n", "packed"} & present)),
+        "window_inclusive": sample.window is not None,
+        "lse_base": sample.lse,
+        "order": bool({"softcap", "bias", "alibi"} & present) and len({"softcap", "bias", "alibi", "mask", "causal",
+                                                                        "scale", "window"} & present) > 1,
+    }[name] or (name == "order" and sample.softcap is not None)  # fmt: skip
+
+
+def _answer(context: KernelContext, function: str, sample: KernelSample) -> Reply | None:
+    try:
+        reply = context.answer(function, sample)
+    except NoAnswer:
+        return None
+    return reply if misshapen(function, sample, reply) is None else None
+
+
+def _only_where_empty(function: str, sample: KernelSample, reply: Reply) -> bool:
+    """Return whether the answer is right but for o, log sum exp and dq of rows with nothing allowed."""
+    if not sample.empty:
+        return False
+    rows, steps = ~sample.seen[1], evaluate(sample)
+    mended: list[Foreign] = []
+    for name, part in zip(parts_of(function, sample), reply.parts, strict=True):
+        right: Array = getattr(steps, name)
+        own = rows if name == "lse" else rows[..., None]
+        mended.append(np.where(own, right, part) if name in ("o", "lse", "dq") else part)
+    return judge(function, sample, tuple(mended)).status != "failed"
+
+
+def _nan_in(answers: list[tuple[KernelSample, Reply]]) -> str:
+    return " (a result is nan)" if any(np.isnan(part).any() for _, reply in answers for part in reply.parts) else ""
+
+
+def _said(id: str, sample: KernelSample, reply: Reply) -> str:
+    """Return of a wrong log sum exp what it is instead, where that is known."""
+    if id != "lse-wrong":
+        return SENTENCES[id]
+    steps, got = evaluate(sample), reply.parts[1]
+    for words, formula in _logarithms(sample):
+        with np.errstate(all="ignore"):
+            if np.allclose(got, formula, rtol=1e-3, atol=1e-3) and not np.allclose(formula, steps.lse):
+                return f"log sum exp is {words}"
+    return SENTENCES[id]
+
+
+def _logarithms(sample: KernelSample) -> Iterator[tuple[str, Array]]:
+    """Return what is returned in place of log sum exp."""
+    steps = evaluate(sample)
+    lse, top = steps.lse * sample.conventions.unit, steps.top[..., 0]
+    plain = sample.changed(softcap=None, alibi=None, bias=None)
+    with np.errstate(all="ignore"):
+        yield "0", np.zeros_like(lse)
+        yield "the largest logit", top
+        yield "without the largest logit: log of the shifted sum", lse - top
+        yield "the shifted sum of exponentials, not its logarithm", np.exp(lse - top)
+        yield "the sum of exponentials, not its logarithm", np.exp(lse)
+        yield "in base 2", lse / np.log(2)
+        yield "multiplied by log(2)", lse * np.log(2)
+        yield "the largest logit plus the binary logarithm of the sum", top + (lse - top) / np.log(2)
+        yield "negative", -lse
+        yield "divided by the scale", lse / sample.factor
+        yield "of logits that are not scaled", evaluate(plain.changed(scale=1.0)).lse
+        yield "of logits without softcap, bias and slopes", evaluate(plain).lse
+        yield "of all positions, forbidden ones included", evaluate(sample.changed(mask=None, causal=False)).lse

@@ -1,0 +1,109 @@
+"""Experiments on heads and samples: what stands in a result belongs to others, or counts more or less than once.
+
+Each is a rule of `mechanisms`; beside each stands the program that made it necessary.
+"""
+
+from __future__ import annotations
+
+from itertools import product
+
+import numpy as np
+
+from attnprune_verify.audit.functions.naming.diagnosis import Diagnosis
+from attnprune_verify.audit.kernel.problem.sample import BACKWARD, FORWARD, Array, KernelSample
+from attnprune_verify.audit.kernel.process.context import KernelContext
+from attnprune_verify.audit.kernel.truth.steps import KernelSteps, evaluate
+
+__all__ = ["by_heads", "other_heads", "shares_of_heads"]
+
+_LEFT = 1e-2  # chosen: of an error, what a rule may leave; rounding leaves less and another mistake more
+_FEWEST = 6  # chosen: numbers of a head's result, of fewer one in many pairs of heads fits by chance
+_MOST = 50_000_000  # chosen: multiplications of all pairs of heads, a second or two
+
+Place = tuple[int, int]  # a sample and a key head
+
+
+def by_heads(context: KernelContext, function: str, sample: KernelSample) -> Diagnosis | None:
+    """The name that either experiment gives."""
+    return other_heads(context, function, sample) or shares_of_heads(context, function, sample)
+
+
+def other_heads(context: KernelContext, function: str, sample: KernelSample) -> Diagnosis | None:
+    """Values of head h % kv_heads under the weights of h // group; the number of a head, or a sample, in four bits."""
+    batch, heads, kv_heads, n, length, _, mv = sample.shape
+    pairs = (batch * kv_heads) ** 2
+    if function != FORWARD or not _whole(sample) or n * mv < _FEWEST or pairs * sample.work > _MOST:
+        return None
+    got, right = context.ask(function, sample).parts[0], evaluate(sample).o
+    off = np.linalg.norm(got - right, axis=(2, 3))
+    wrong = [(int(b), int(h)) for b, h in np.argwhere(off > _LEFT * off.max())]
+    read: dict[Place, tuple[Place, Place]] = {}
+    for key in product(range(batch), range(kv_heads)):
+        steps = evaluate(sample.changed(k=np.broadcast_to(sample.k[key], sample.k.shape)))
+        weights = (steps.p * steps.kept)[..., :length]  # without the sink
+        for value in product(range(batch), range(kv_heads)):
+            left = np.linalg.norm(got - weights @ sample.v[value], axis=(2, 3))
+            read |= {one: (key, value) for one in wrong if left[one] <= _LEFT * off[one] and one not in read}
+    if len(read) < len(wrong):
+        return None
+    (item, head), (key, value) = next(iter(read.items()))
+    mixed = any(b != one for (one, _), places in read.items() for b, _ in places)
+    words = (
+        f"query head {head} of sample {item} reads the keys of {_named(key)} and the values of {_named(value)}, "
+        f"not of {_named((item, head // sample.group))}"
+    )
+    return Diagnosis(("heads-mixed" if mixed else "heads-swapped",), words)
+
+
+def _whole(sample: KernelSample) -> bool:
+    """Report whether a sample is neither packed nor padded."""
+    return sample.ends is None and sample.poison is None
+
+
+def _named(place: Place) -> str:
+    return f"key head {place[1]} of sample {place[0]}"
+
+
+def shares_of_heads(context: KernelContext, function: str, sample: KernelSample) -> Diagnosis | None:
+    """A dk that is that of the first query head of a group, times the group: factors of all heads by least squares."""
+    if function != BACKWARD or not _whole(sample):
+        return None
+    parts = context.ask(function, sample).parts
+    for name, part, terms in zip(("dk", "dv"), parts[1:], _by_head(sample, evaluate(sample)), strict=False):
+        found = _shares(part, terms)
+        own = np.repeat(np.eye(part.shape[1]), sample.group, axis=1)  # (kv_heads, heads)
+        if found is None or _one_factor(found, own):
+            continue
+        item, key = (int(x) for x in np.argwhere((np.abs(found - own) > _LEFT).any(axis=2))[0])
+        times = ", ".join(f"{share:.3g}" for share in np.round(found[item, key], 3) + 0.0)
+        words = f"in {name} of key head {key} the query heads count {times} times, not each of its group once"
+        return Diagnosis(("gqa-gradient-not-summed" if sample.group > 1 else "heads-mixed",), words)
+    return None
+
+
+def _one_factor(found: Array, own: Array) -> bool:
+    """Report whether each key head has the query heads of its group alone, all with one factor: none is mixed up."""
+    factor = (found * own).sum(axis=-1, keepdims=True) / own.sum(axis=-1, keepdims=True)
+    return bool((np.abs(found - factor * own) <= _LEFT).all())
+
+
+def _by_head(sample: KernelSample, steps: KernelSteps) -> tuple[Array, Array]:
+    """The terms of dk and of dv by query head, (batch, heads, l, features)."""
+    through, used = (x[..., : sample.k.shape[2]] for x in (steps.ds * steps.slope, steps.p * steps.kept))
+    dk, dv = sample.factor * (np.swapaxes(through, -1, -2) @ sample.q), np.swapaxes(used, -1, -2) @ sample.do
+    return dk, dv
+
+
+def _shares(part: Array, terms: Array) -> Array | None:
+    """The factor of each query head in each key head, (batch, kv_heads, heads); None where no factors explain it."""
+    batch, heads = terms.shape[:2]
+    if terms[0, 0].size < max(2 * heads, _FEWEST):
+        return None
+    found = np.zeros((*part.shape[:2], heads))
+    for item, key in product(range(batch), range(part.shape[1])):
+        columns, wanted = terms[item].reshape(heads, -1).T, part[item, key].ravel()
+        found[item, key], _, rank, _ = np.linalg.lstsq(columns, wanted, rcond=None)
+        gap = np.linalg.norm(columns @ found[item, key] - wanted)
+        if rank < heads or not gap <= _LEFT * np.linalg.norm(wanted):
+            return None
+    return found

@@ -1,0 +1,372 @@
+"""Search for the known mistake that gives exactly what a kernel returned.
+
+First what needs no formula (zeros, constants), then the known wrong formulas, each compared with everything that was
+observed on ordinary instances: it has to give the wrong results and must not contradict the right ones. Then factors
+and lower precision. What is wrong with extreme logits alone is named by which of them fail.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import numpy as np
+from numpy.typing import NDArray
+
+from attnprune_verify.audit.functions.naming.describing import told_from_one
+from attnprune_verify.audit.functions.naming.diagnosis import Diagnosis
+from attnprune_verify.audit.functions.naming.exponential import one_curve
+from attnprune_verify.audit.kernel.names.candidates import Candidate, candidates
+from attnprune_verify.audit.kernel.names.mechanisms import by_mechanism
+from attnprune_verify.audit.kernel.names.observation import KernelObservation
+from attnprune_verify.audit.kernel.names.sentences import SENTENCES
+from attnprune_verify.audit.kernel.problem.precision import LOWER
+from attnprune_verify.audit.kernel.problem.regimes import BENIGN, EXTREME
+from attnprune_verify.audit.kernel.problem.sample import BACKWARD, FORWARD, Array, KernelSample, parts_of
+from attnprune_verify.audit.kernel.problem.sample_factory import Maker
+from attnprune_verify.audit.kernel.process.context import KernelContext, Reply
+from attnprune_verify.audit.kernel.process.shapes import misshapen
+from attnprune_verify.audit.kernel.truth.bounds import attention_errors
+from attnprune_verify.audit.kernel.truth.judge import allowed_norms, judge, judge_parts
+from attnprune_verify.audit.kernel.truth.steps import evaluate
+from attnprune_verify.audit.kernel.truth.truth import truth
+from attnprune_verify.audit.subject.process import NoAnswer
+
+__all__ = ["KernelNamer"]
+
+_MOST_WRONG, _MOST_RIGHT = 10, 8  # chosen: samples that a formula is compared with; each costs an evaluation
+_LONGEST = 140  # chosen: queries or keys, above the block sizes of 64 and 128
+_MOST_HERE, _FEW_HERE = 8, 3  # failing samples that one formula has to explain, and if there is none, the plainest
+_EXPLAINED = 0.25  # of the error a formula may leave at most
+_CLOSE = 1e-3  # of the error that a formula may leave although rounding does not explain it
+_ROOM = 8.0  # a wrong formula's rounding, in units of the right one's
+_SMALL_ERROR = 0.2
+_SPREAD = 0.2  # chosen: the least share of entries off that rounding may be the name of
+_SHOWN, _NEAR = 24, 5.0  # queries whose weights are looked at, and how far below the largest logit
+_AHEAD = 3.0  # chosen: twice the spread of the logits
+_STRAIGHT = 0.2  # of a curve that a straight line may leave
+_ONE_SUM = 2.0**-5  # chosen: of a row's sum, what additions in 8 bits may lose
+_ALONG = 0.05  # chosen: of an error along the output, what rounding adds in other directions
+_VAGUE = 0.5  # an instance on which a lower precision may do anything says nothing about it
+
+
+class KernelNamer:
+    """Names the mistakes of one kernel, from results of calls made before."""
+
+    def __init__(self, context: KernelContext) -> None:
+        self.context = context
+        self._seen: dict[str, dict[str, list[KernelObservation]]] = {}
+        self._general: dict[str, Diagnosis | None] = {}
+        self._plain: dict[str, Diagnosis | None] = {}
+
+    def name(self, function: str, here: tuple[KernelSample, ...]) -> Diagnosis:
+        """The name for a failure on these samples: of the function as a whole, of these alone, or by an experiment."""
+        general = self.everywhere(function)
+        if general is not None:
+            return general
+        special = self._of_these(function, here) if self._plainly(function) else None
+        if special is not None:
+            return special
+        inherited = self._inherited(function)
+        if inherited is not None or not here:
+            return inherited or Diagnosis(("unknown",), SENTENCES["unknown"])
+        return by_mechanism(self.context, function, min(here, key=_plainest))
+
+    def everywhere(self, function: str) -> Diagnosis | None:
+        """The mistake that explains every failure of the regimes, if one does."""
+        if function not in self._general:
+            self._general[function] = self._whole(function)
+        return self._general[function]
+
+    def roughly(self, function: str, here: tuple[KernelSample, ...]) -> Diagnosis | None:
+        """The name for outputs of optional parts that are right, but in a lower precision."""
+        observed = self._failing(function, (one for one in here if one.extended))
+        small = observed and all(0 in one.wrong for one in observed) and function == FORWARD
+        return self._low_precision(function, observed) if small else None
+
+    def _failing(self, function: str, some: Iterable[KernelSample]) -> list[KernelObservation]:
+        """Return what was wrong on the smaller ones of these samples, in the right shape."""
+        observed = []
+        for sample in sorted((one for one in some if one.longest <= _LONGEST), key=lambda one: one.work)[:_MOST_HERE]:
+            try:
+                reply = self.context.answer(function, sample)
+            except NoAnswer:
+                continue
+            if misshapen(function, sample, reply) is None:
+                observed.append(_observed(function, sample, reply))
+        return [one for one in observed if one.failed]
+
+    def _of_these(self, function: str, here: tuple[KernelSample, ...]) -> Diagnosis | None:
+        """A formula for some failing samples; for the plainest of them alone where all have no one formula."""
+        observed = self._failing(function, (one for one in here if not one.extended))
+        if not observed:
+            return None
+        found = self._fitted(function, observed)
+        if found is None and len(observed) > _FEW_HERE:
+            found = self._fitted(function, sorted(observed, key=lambda one: _plainest(one.sample))[:_FEW_HERE])
+        return found
+
+    def _plainly(self, function: str) -> bool:
+        """Return whether plain instances are right, or wrong in a known way: else a name for others fits by chance."""
+        if function not in self._plain:
+            plain = self.seen(function).get("plain", [])
+            wrong = any(one.failed for one in plain)
+            self._plain[function] = self._fitted(function, plain) if wrong else _named("unknown")
+        return self._plain[function] is not None
+
+    def _inherited(self, function: str) -> Diagnosis | None:
+        """A backward pass without a mistake of its own has that of the forward pass."""
+        if function != BACKWARD or FORWARD not in self.context.subject.functions:
+            return None
+        self.name(FORWARD, ())
+        forward = self._general[FORWARD]
+        return forward and Diagnosis(forward.ids, f"as in attention: {forward.words}")
+
+    def seen(self, function: str) -> dict[str, list[KernelObservation]]:
+        """The results of the right shape by regime; the kernel is called where a regime has none yet."""
+        if function not in self._seen:
+            found: dict[str, list[KernelObservation]] = {}
+            for name, regime in self.context.regimes().items():
+                for sample in regime.samples:
+                    if sample.extended:
+                        continue
+                    try:
+                        reply = self.context.answer(function, sample)
+                    except NoAnswer:
+                        continue
+                    if misshapen(function, sample, reply) is None:
+                        found.setdefault(name, []).append(_observed(function, sample, reply))
+            self._seen[function] = found
+        return self._seen[function]
+
+    def _whole(self, function: str) -> Diagnosis | None:
+        seen = self.seen(function)
+        failing = {name for name, group in seen.items() if any(one.failed for one in group)}
+        ordinary = [one for name, group in seen.items() if name not in EXTREME for one in group]
+        if not any(one.failed for one in ordinary):
+            return self._extreme(failing) if failing or self._raised(function) else None
+        fixed = _without_formula(function, [one for one in ordinary if one.failed])
+        if fixed is not None:
+            return fixed
+        chosen = _chosen(seen)
+        found = self._fitted(function, chosen)
+        if found is None and failing <= {"mask", "causal and mask", "all at once", "more keys, mask", "larger, mask",
+                                         "causal", "larger, causal", "window", *EXTREME}:  # fmt: skip
+            wrong = [one for one in chosen if one.failed]
+            if all(any(not np.isfinite(part).all() for part in one.parts) for one in wrong):
+                return _named("masked-block-nan")
+        return found
+
+    def _raised(self, function: str) -> bool:
+        """Return whether large logits made the kernel raise that answers on others."""
+        asked = [sample for name in EXTREME for sample in self.context.regimes()[name].samples]
+        return any(self.context.overflowed(function, sample) for sample in asked)
+
+    @staticmethod
+    def _extreme(failing: set[str]) -> Diagnosis | None:
+        hidden = {"forbidden giants", "forbidden future"}
+        return _named("mask-finite" if failing and failing <= hidden else "unstable-exp")
+
+    def _fitted(self, function: str, observed: list[KernelObservation]) -> Diagnosis | None:
+        wrong = sorted({index for one in observed for index in one.wrong})
+        together = self._one(function, observed, wrong)
+        if together is not None:
+            return together
+        each = [self._one(function, observed, [index]) for index in wrong] if len(wrong) > 1 else []
+        named = [one for one in each if one is not None]
+        if each and len(named) == len(each):
+            ids = tuple(dict.fromkeys(id for one in named for id in one.ids))
+            return Diagnosis(ids, "; ".join(dict.fromkeys(one.words for one in named)))
+        wrong_forward = self._inherited(function)  # before rounding, which it would be blamed on
+        if wrong_forward is not None and wrong_forward.ids != ("low-precision",):
+            return wrong_forward
+        return self._low_precision(function, observed)
+
+    def _one(self, function: str, observed: list[KernelObservation], indices: list[int]) -> Diagnosis | None:
+        """The formula that leaves least unexplained, if it explains these arrays everywhere."""
+        best: tuple[float, Candidate] | None = None
+        every = list(range(len(parts_of(function, observed[0].sample)))) if observed else indices
+        for candidate in candidates(function, observed, indices):
+            # Zeros are what many mistakes give: they name one only if the other arrays are its, too.
+            some = any(candidate.parts(one.sample)[i].any() for one in observed if one.failed for i in indices)
+            left = _left(function, observed, indices if some else every, candidate)
+            if left is not None and (best is None or left < 0.3 * best[0]):
+                best = left, candidate
+        return None if best is None else Diagnosis((best[1].id,), best[1].words)
+
+    def _low_precision(self, function: str, observed: list[KernelObservation]) -> Diagnosis | None:
+        wrong = [one for one in observed if one.failed]
+        if not wrong or max(_relative(function, one) for one in wrong) > _SMALL_ERROR * (
+            4 if self.context.precision.stored else 1
+        ):
+            return None
+        if not self.context.precision.stored and _share_off(function, wrong) < _SPREAD:
+            return None  # rounding does not spare most entries
+        if function == FORWARD and max(map(_row_factor, wrong)) > _ONE_SUM:
+            return None  # it is row sums that are wrong
+        if function == BACKWARD and self._forward_wrong(wrong):
+            return None
+        curve = self._curve() if function == FORWARD else None
+        if curve is not None:
+            return curve
+        for lower in LOWER[self.context.precision.name]:
+            verdicts = [judge(function, one.sample, one.parts, lower) for one in wrong]
+            if all(one.status != "failed" for one in verdicts) and min(one.power for one in verdicts) < _VAGUE:
+                return Diagnosis(("low-precision",), f"right up to the precision of {lower.name}")
+        return None
+
+    def _forward_wrong(self, wrong: list[KernelObservation]) -> bool:
+        """Report whether the output is wrong on the same samples, and not by its precision."""
+        replies = [(one.sample, self.context.known(FORWARD, one.sample)) for one in wrong]
+        seen = [_observed(FORWARD, sample, reply) for sample, reply in replies
+                if reply is not None and misshapen(FORWARD, sample, reply) is None]  # fmt: skip
+        failed = [one for one in seen if one.failed]
+        if not failed:
+            return False
+        found = self._fitted(FORWARD, failed)
+        return found is None or found.ids != ("low-precision",)
+
+    def _curve(self) -> Diagnosis | None:
+        """Name an error that depends only on the distance to a row's largest logit; v = 1 shows the weights.
+
+        Rounding leaves no curve: equal distances come from logits, and belong to row sums, that are rounded otherwise.
+        """
+        maker = Maker(self.context.seed, self.context.precision)
+        ahead = _AHEAD * (np.arange(_SHOWN) == 0)  # the first key wins most rows, so that no block brings a new maximum
+        sample = maker.position_wise(maker.make("weights", _SHOWN, _SHOWN, batch=2), ahead, 1.0)
+        sample = sample.changed(v=np.broadcast_to(np.eye(_SHOWN), sample.v.shape).copy())
+        try:
+            reply = self.context.ask(FORWARD, sample)
+        except NoAnswer:
+            return None
+        if misshapen(FORWARD, sample, reply) is not None or not (reply.parts[0] >= 0).all():
+            return None
+        steps, weights = evaluate(sample), reply.parts[0]
+        z = steps.s - steps.top
+        largest = z.argmax(axis=-1)[..., np.newaxis]
+        with np.errstate(divide="ignore", invalid="ignore"):
+            error = np.log(weights / np.take_along_axis(weights, largest, axis=-1)) - z
+        seen = (z < 0) & (z > -_NEAR) & np.isfinite(error) & (largest == 0)
+        z, error = z[seen], error[seen]
+        if not one_curve(z, error):
+            return None
+        factor = float(z @ error / (z @ z))
+        if np.linalg.norm(error - factor * z) <= _STRAIGHT * np.linalg.norm(error):
+            words = f"the logits are multiplied by {told_from_one(1 + factor)} beyond the scale"
+            return Diagnosis(("logit-scale",), words)
+        return _named("approximate-exp")
+
+
+def _plainest(sample: KernelSample) -> tuple[int, float]:
+    return len(sample.features), sample.work
+
+
+def _row_factor(one: KernelObservation) -> float:
+    """The largest factor, less 1, by which whole rows of the output are off; 0 where they are off in another way."""
+    right, off = truth(one.sample)["o"].value, one.parts[0] - truth(one.sample)["o"].value
+    factors = (off * right).sum(axis=-1) / np.maximum((right**2).sum(axis=-1), 1e-300)
+    left = np.linalg.norm(off - factors[..., None] * right)
+    return float(np.abs(factors).max()) if left <= _ALONG * np.linalg.norm(off) and right.shape[-1] > 1 else 0.0
+
+
+def _share_off(function: str, wrong: list[KernelObservation]) -> float:
+    """Return the share of entries, in the wrong arrays, that rounding does not explain."""
+    off = count = 0
+    for one in wrong:
+        errors = attention_errors(one.sample).worst
+        for index in one.wrong:
+            name = parts_of(function, one.sample)[index]
+            off += int((np.abs(one.parts[index] - truth(one.sample)[name].value) > errors[name]).sum())
+            count += one.parts[index].size
+    return off / max(count, 1)
+
+
+def _observed(function: str, sample: KernelSample, reply: Reply) -> KernelObservation:
+    verdicts = judge_parts(function, sample, reply.parts)
+    wrong = tuple(index for index, verdict in enumerate(verdicts) if verdict.status == "failed")
+    return KernelObservation(sample, reply.parts, wrong)
+
+
+def _named(id: str) -> Diagnosis:
+    return Diagnosis((id,), SENTENCES[id])
+
+
+def _chosen(seen: dict[str, list[KernelObservation]]) -> list[KernelObservation]:
+    """Failures of every ordinary regime, small ones first, and what is right about the benign ones."""
+    wrong: list[KernelObservation] = []
+    groups = [
+        sorted((one for one in group if one.failed and one.sample.longest <= _LONGEST), key=lambda one: one.sample.work)
+        for name, group in seen.items()
+        if name not in EXTREME
+    ]
+    for turn in range(3):
+        wrong += [group[turn] for group in groups if len(group) > turn]
+    right = [one for name in BENIGN for one in seen.get(name, []) if not one.failed and one.sample.longest <= 40]
+    return wrong[:_MOST_WRONG] + right[:_MOST_RIGHT]
+
+
+def _without_formula(function: str, wrong: list[KernelObservation]) -> Diagnosis | None:
+    """All zeros, or the same numbers whatever goes in."""
+    for index, name in enumerate(parts_of(function, wrong[0].sample)):
+        parts = [one.parts[index] for one in wrong if np.any(truth(one.sample)[name].value)]
+        if parts and all(not part.any() for part in parts):
+            return Diagnosis(("zero-output",), f"{name} is all zeros")
+        many = [part for part in parts if part.size > 1 and np.isfinite(part).all()]
+        if len(many) > 1 and all(np.ptp(part) == 0 for part in many):
+            return Diagnosis(("constant-output",), f"all entries of {name} are equal")
+        by_shape: dict[tuple[int, ...], list[NDArray[np.float64]]] = {}
+        for part in many:
+            by_shape.setdefault(part.shape, []).append(part)
+        same = [group for group in by_shape.values() if len(group) > 2]
+        if same and all(np.array_equal(group[0], other) for group in same for other in group[1:]):
+            return Diagnosis(("constant-output",), f"{name} is the same for different inputs")
+    return None
+
+
+def _off(one: KernelObservation, name: str, index: int) -> float:
+    with np.errstate(invalid="ignore", over="ignore"):
+        gap = float(np.linalg.norm(one.parts[index] - truth(one.sample)[name].value))
+    return np.inf if np.isnan(gap) else gap
+
+
+def _allowed(sample: KernelSample, name: str) -> float:
+    return float(np.linalg.norm(allowed_norms(name, sample)))
+
+
+def _relative(function: str, one: KernelObservation) -> float:
+    found = 0.0
+    for index, name in enumerate(parts_of(function, one.sample)):
+        size = float(np.linalg.norm(truth(one.sample)[name].value))
+        found = max(found, _off(one, name, index) / size if size > 0 else 0.0)
+    return found
+
+
+def _left(function: str, observed: list[KernelObservation], indices: list[int], candidate: Candidate) -> float | None:
+    """The largest share of an error that the formula leaves unexplained; None if it leaves too much anywhere."""
+    worst = None
+    for one in observed:
+        formula = candidate.parts(one.sample)
+        for index in indices:
+            name = parts_of(function, one.sample)[index]
+            rows = np.asarray(np.isfinite(formula[index]).all(axis=-1, keepdims=True))
+            share = _share(one, name, index, formula[index], rows)
+            if share is None:
+                return None
+            if share >= 0:
+                worst = share if worst is None else max(worst, share)
+    return worst
+
+
+def _share(one: KernelObservation, name: str, index: int, formula: Array, rows: NDArray[np.bool_]) -> float | None:
+    """Return the rest of one array's error: -1 where there is none, None where the formula contradicts it."""
+    true, part = truth(one.sample)[name].value, one.parts[index]
+    allowed = _allowed(one.sample, name)
+    with np.errstate(invalid="ignore", over="ignore"):
+        off = float(np.linalg.norm(np.where(rows, part - true, 0.0)))
+        left = float(np.linalg.norm(np.where(rows, part - formula, 0.0)))
+    if not np.isfinite(off):
+        return None
+    if off <= allowed:
+        # A right array: the formula must not say otherwise.
+        return -1.0 if left <= _ROOM * allowed + 1e-12 * float(np.linalg.norm(true)) else None
+    room = max(_ROOM * allowed / off, _CLOSE)
+    return left / off if left <= min(room, _EXPLAINED) * off else None

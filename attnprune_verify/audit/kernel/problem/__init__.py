@@ -1,0 +1,1 @@
+"""Samples of an attention kernel, by purpose."""

@@ -1,0 +1,286 @@
+"""One instance of softmax attention: what goes into a kernel, and what the judge has computed about it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from attnprune_verify.audit.kernel.problem.conventions import Conventions
+from attnprune_verify.audit.kernel.problem.precision import KernelPrecision
+
+__all__ = ["BACKWARD", "FORWARD", "Array", "Mask", "KernelSample", "parts_of"]
+
+Array = NDArray[np.float64]
+Mask = NDArray[np.bool_]
+FORWARD, BACKWARD = "attention", "attention_backward"
+_DEFAULT = Conventions()
+
+
+@dataclass(frozen=True, eq=False)
+class KernelSample:
+    """Inputs exact in `precision`, held as float64.
+
+    Attributes
+    ----------
+    q, k, v, do : (batch, heads, n, m), (batch, kv_heads, l, m), (batch, kv_heads, l, mv), (batch, heads, n, mv)
+    mask : bool, True = may attend, (n, l) or of rank 3 or 4 and broadcast to (batch, heads, n, l); or None
+    additive : whether the mask is given as 0 and -inf
+    scale : None means 1/sqrt(m)
+    window, softcap, alibi : modifiers of the scores, None when absent
+    bias : added to the logits, broadcast to (batch, heads, n, l)
+    sinks : (heads,), one more logit of each row, without a value
+    dropout, keep : which weights stay, (batch, heads, n, l), and with what probability: P * dropout / keep
+    lse : whether log sum exp is asked for, too
+    dlse : its cotangent, (batch, heads, n)
+    ends : where the packed sequences of queries and of keys end; there is one batch entry then
+    poison : what k and v hold at keys that no query may see, and q and do at queries that may see none
+    wanted : further gradients that are asked for, of "dbias" and "dsinks"
+    layout : how the inputs lie in memory
+    conventions : what the kernel declares
+    seeded : the factor of the formula that fills the arrays, where they are filled by one (0: they are not)
+    generic : random enough that roundings are independent, so that a typical error says something
+    memo : what was computed for this sample
+    """
+
+    name: str
+    precision: KernelPrecision
+    q: Array
+    k: Array
+    v: Array
+    do: Array
+    causal: bool = False
+    scale: float | None = None
+    mask: Mask | None = None
+    additive: bool = False
+    window: int | None = None
+    softcap: float | None = None
+    alibi: Array | None = None
+    bias: Array | None = None
+    sinks: Array | None = None
+    dropout: Mask | None = None
+    keep: float = 1.0
+    lse: bool = False
+    dlse: Array | None = None
+    ends: tuple[tuple[int, ...], tuple[int, ...]] | None = None
+    poison: float | None = None
+    wanted: tuple[str, ...] = ()
+    layout: str = "plain"
+    conventions: Conventions = _DEFAULT
+    seeded: float = 0.0
+    generic: bool = True
+    memo: dict[Any, Any] = field(default_factory=dict, repr=False)
+
+    @property
+    def shape(self) -> tuple[int, int, int, int, int, int, int]:
+        """batch, heads, kv_heads, n, l, m, mv."""
+        batch, heads, n, m = self.q.shape
+        return batch, heads, self.k.shape[1], n, self.k.shape[2], m, self.v.shape[3]
+
+    @property
+    def group(self) -> int:
+        return int(self.q.shape[1] // self.k.shape[1])
+
+    @property
+    def factor(self) -> float:
+        """The scale of the logits."""
+        return float(self.q.shape[3] ** -0.5 if self.scale is None else self.scale)
+
+    @property
+    def distance(self) -> NDArray[np.int64]:
+        """i - j, (n, l); in packed sequences from the starts of both."""
+        (of_queries, _), (of_keys, _) = self._places
+        return of_queries[:, None] - of_keys
+
+    @property
+    def _places(self) -> tuple[tuple[NDArray[np.int64], NDArray[np.int64]], ...]:
+        """Return of queries and of keys: the position in the sequence, and which sequence."""
+        found = []
+        for side, total in enumerate((self.q.shape[2], self.k.shape[2])):
+            ends = np.array((total,) if self.ends is None else self.ends[side])
+            which = np.searchsorted(ends, np.arange(total), side="right")
+            starts = np.concatenate([[0], ends[:-1]])
+            found.append((np.arange(total) - starts[which], which))
+        return tuple(found)
+
+    @property
+    def _shift(self) -> NDArray[np.int64] | int:
+        """Return how much further a causal query sees than its own position."""
+        if not (self.causal and self.conventions.bottom_right):
+            return 0
+        if self.ends is None:
+            return int(self.k.shape[2] - self.q.shape[2])
+        lengths = [np.diff(side, prepend=0) for side in self.ends]
+        shifts: NDArray[np.int64] = (lengths[1] - lengths[0])[self._places[0][1]][:, None]
+        return shifts
+
+    @property
+    def allowed(self) -> Mask:
+        """Return which positions a query may attend to: (n, l), or (batch, heads, n, l) under a mask of higher rank."""
+        batch, heads, _, n, length, *_ = self.shape
+        distance = self.distance + self._shift
+        found = np.ones((n, length), dtype=bool)
+        if self.causal:
+            found &= distance >= 0
+        if self.window is not None:
+            reach = self.window + self.conventions.window_inclusive
+            found &= (distance if self.causal else np.abs(distance)) < reach
+        if self.ends is not None:
+            found &= self._places[0][1][:, None] == self._places[1][1]
+        if self.mask is None or self.mask.ndim == 2:
+            return found if self.mask is None else found & self.mask
+        return np.broadcast_to(found & self.mask, (batch, heads, n, length))
+
+    @property
+    def seen(self) -> tuple[Mask, Mask]:
+        """Return which keys any query may see, (batch, kv_heads, l), and which queries see any, (batch, heads, n)."""
+        batch, heads, kv_heads, n, length, *_ = self.shape
+        allowed = np.broadcast_to(self.allowed, (batch, heads, n, length))
+        keys = np.asarray(allowed.any(axis=2)).reshape(batch, kv_heads, self.group, length)
+        return np.asarray(keys.any(axis=2)), np.asarray(allowed.any(axis=3))
+
+    @property
+    def empty(self) -> bool:
+        """Return whether a query may see nothing, but for a sink."""
+        return not bool(self.allowed.any(axis=-1).all())
+
+    @property
+    def kept(self) -> Array | float:
+        """Return what dropout multiplies weights by."""
+        return 1.0 if self.dropout is None else self.dropout / self.keep
+
+    @property
+    def work(self) -> float:
+        """Multiplications of a forward pass."""
+        batch, heads, _, n, length, m, mv = self.shape
+        return float(batch * heads * n * length * (m + mv))
+
+    @property
+    def longest(self) -> int:
+        return max(self.shape[3:])
+
+    @property
+    def features(self) -> tuple[str, ...]:
+        """Return the features of the sample beyond the plain case; a subject may refuse any of them."""
+        _, heads, kv_heads, n, length, m, mv = self.shape
+        asked = {
+            "causal": self.causal,
+            "mask": self.mask is not None,
+            "scale": self.scale is not None,
+            "kv_heads < heads": kv_heads < heads,
+            "l != n": n != length,
+            "mv != m": m != mv,
+            "window": self.window is not None,
+            "softcap": self.softcap is not None,
+            "alibi": self.alibi is not None,
+            "strides": self.layout not in ("plain", "spaced"),
+            "spaced features": self.layout == "spaced",
+            "mask of rank 3": self.mask is not None and self.mask.ndim == 3,
+            "mask of rank 4": self.mask is not None and self.mask.ndim == 4,
+            **{f"mask {self._pattern}": True for _ in range(self.mask is not None and self.mask.ndim > 2)},
+            "float mask": self.additive,
+            "bias": self.bias is not None,
+            "sinks": self.sinks is not None,
+            "dropout": self.dropout is not None,
+            "lse": self.lse,
+            "dlse": self.dlse is not None,
+            "packed": self.ends is not None,
+            "padding": self.poison is not None,
+            "empty rows": (self.mask is not None or self.bottom_heavy or self.ends is not None) and self.empty,
+            **{name: True for name in self.wanted},
+        }
+        return tuple(name for name, present in asked.items() if present)
+
+    @property
+    def _pattern(self) -> str:
+        """Along which axes a mask is given, such as (batch, 1, n, l)."""
+        assert self.mask is not None
+        names = ("batch", "heads", "n", "l")[-self.mask.ndim :]
+        return f"({', '.join('1' if size == 1 else name for name, size in zip(names, self.mask.shape, strict=True))})"
+
+    @property
+    def bottom_heavy(self) -> bool:
+        """Return whether a causal limit or a window can leave rows empty without a mask."""
+        return self.q.shape[2] > self.k.shape[2] and (self.conventions.bottom_right or self.window is not None)
+
+    @property
+    def pull(self) -> Array | None:
+        """Return the cotangent of the natural logarithm, d lse' / d lse = 1 / log(base) of the returned logarithm."""
+        return None if self.dlse is None else self.dlse / self.conventions.unit
+
+    @property
+    def extended(self) -> bool:
+        """Return whether the sample has features that the known wrong formulas do not cover."""
+        parts = (self.bias, self.sinks, self.dropout, self.dlse, self.ends, self.poison)
+        high = self.mask is not None and self.mask.ndim > 2
+        return high or self.lse or self.additive or any(part is not None for part in parts) or self.empty
+
+    def keywords(self, function: str) -> dict[str, Any]:
+        """The keyword arguments that are not at their default."""
+        mask: Any = self.mask
+        if self.additive and self.mask is not None:
+            mask = np.where(self.mask, 0.0, -np.inf)
+        given: dict[str, Any] = {
+            "causal": self.causal or None,
+            "scale": self.scale,
+            "mask": mask,
+            "window": self.window,
+        }
+        given |= {"softcap": self.softcap, "alibi": self.alibi, "bias": self.bias, "sinks": self.sinks}
+        if self.dropout is not None:
+            given |= {"dropout_mask": self.dropout, "dropout_keep": self.keep}
+        if self.ends is not None:
+            starts = [np.array([0, *side], dtype=np.int32) for side in self.ends]
+            given |= {"cu_seqlens_q": starts[0], "cu_seqlens_k": starts[1]}
+        if function == FORWARD:
+            given["return_lse"] = self.lse or None
+        else:
+            given |= {"dlse": self.dlse, "wanted": self.wanted or None}
+        return {name: value for name, value in given.items() if value is not None}
+
+    def grouped(self, array: Array) -> Array:
+        """Keys or values of every query head: head h reads key head h // group."""
+        return np.repeat(array, self.group, axis=1)
+
+    def per_key_head(self, array: Array) -> Array:
+        """The sum over the query heads of each group, (batch, kv_heads, ...)."""
+        batch, heads, *rest = array.shape
+        total: Array = array.reshape(batch, heads // self.group, self.group, *rest).sum(axis=2)
+        return total
+
+    def changed(self, **changes: Any) -> KernelSample:
+        """A sample like this one; what was computed for this one is not kept."""
+        filled = {"seeded": 0.0} if {"q", "k", "v", "do"} & set(changes) else {}
+        return replace(self, **{"memo": {}, **filled, **changes})
+
+    def describe(self) -> str:
+        batch, heads, kv_heads, n, length, m, mv = self.shape
+        shape = f"batch={batch}, heads={heads}, kv_heads={kv_heads}, n={n}, l={length}, m={m}, mv={mv}"
+        names = ("causal", "mask", "mask of rank 3", "mask of rank 4", "float mask", "bias", "sinks", "dropout", "lse")
+        options = "".join(f", {name}" for name in (*names, "dlse", "empty rows") if name in self.features)
+        values = "".join(
+            f", {name}={getattr(self, name):g}"
+            for name in ("scale", "window", "softcap")
+            if getattr(self, name) is not None
+        )
+        others = "".join(
+            said
+            for said, is_so in (
+                (", alibi", self.alibi is not None),
+                (f", {self.layout} in memory", self.layout != "plain"),
+                (", causal up to the last key", self.causal and self.conventions.bottom_right),
+                (f", packed up to {self.ends}", self.ends is not None),
+                (f", {self.poison} where nothing is read", self.poison is not None),
+            )
+            if is_so
+        )
+        return f"{self.name} ({shape}{options}{values}{others}, {self.precision.name})"
+
+
+def parts_of(function: str, sample: KernelSample) -> tuple[str, ...]:
+    """The arrays that a function returns for a sample."""
+    if function == FORWARD:
+        return ("o", "lse") if sample.lse else ("o",)
+    return ("dq", "dk", "dv", *sample.wanted)

@@ -1,0 +1,1 @@
+"""Calls of a kernel in the process in which it runs."""

@@ -1,0 +1,223 @@
+"""Runs in the subject's process: NumPy float64 goes in, the kernel is called in its own framework, float64 comes out.
+
+`bridged` wraps what was found in the target, so that the worker can call it as any function. A wrapped function takes
+q, k, v (and do) as float64 and one keyword, `how`: the kernel's own keywords, the memory layout of its inputs, and a
+slot whose arrays are filled again. It returns a mapping of float64 arrays with two more: the types that came back, and
+which inputs were changed. Without a backward pass of its own, a torch or jax kernel gets its framework's.
+"""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import json
+import operator
+import sys
+from collections.abc import Callable, Iterable, Mapping, Sequence
+
+import numpy as np
+
+from attnprune_verify.audit.kernel.problem.conventions import CAPABILITIES, Conventions
+from attnprune_verify.audit.kernel.problem.sample import BACKWARD, FORWARD
+from attnprune_verify.audit.kernel.process.detect_framework import whose_arrays
+from attnprune_verify.audit.kernel.process.frameworks import Framework, framework_named
+from attnprune_verify.audit.kernel.process.repeats import repeated
+from attnprune_verify.audit.kernel.typing import Deferred, Foreign, Plain
+from attnprune_verify.errors import InvalidInstance
+
+__all__ = ["BACKWARD", "FACTS", "FORWARD", "FRAMEWORKS", "LAYOUTS", "TYPES", "bridged", "framework_of"]
+
+FACTS = "facts of the kernel"
+FRAMEWORKS = ("numpy", "torch", "jax")
+TYPES = ("float16", "bfloat16", "float32", "float64", "longdouble", "int32", "int64", "bool", "complex64", "complex128")
+# Names that CAPABILITIES may hold where a function takes **keywords.
+_OPTIONAL = (
+    "window", "softcap", "alibi", "return_lse", "dlse", "bias", "sinks", "dropout_mask", "cu_seqlens_q", "wanted"
+)  # fmt: skip
+LAYOUTS = ("plain", "transposed", "heads last", "spaced", "reversed", "expanded")
+_GRADIENTS = {"dbias": "bias", "dsinks": "sinks"}  # by autodiff: of which keywords
+_SIGNATURE = inspect.signature
+_partial = functools.partial
+_invoke: Foreign = operator.call
+
+
+class UnreadableResult:
+    """Stands for a result without numbers; reading it raises an error with the reason."""
+
+    def __init__(self, why: str) -> None:
+        object.__setattr__(self, "_why", why)
+
+    def __getattr__(self, name: str) -> Foreign:
+        raise TypeError(object.__getattribute__(self, "_why"))
+
+
+def bridged(
+    functions: Mapping[str, Callable[..., Foreign]], holder: Foreign, dtype: str, device: str = "cpu"
+) -> dict[str, Callable[..., Foreign]]:
+    """The kernel's functions, callable with float64 arrays; its backward pass is autodiff's where it has none.
+
+    Raises
+    ------
+    ValueError
+        If FRAMEWORK is unknown, or its library cannot make this dtype or has no such device.
+    """
+    if FORWARD not in functions and BACKWARD not in functions:
+        return {}
+    name = whose_arrays(framework_of(functions, holder), functions, holder)
+    if name not in FRAMEWORKS:
+        raise ValueError(f"FRAMEWORK must be one of {', '.join(FRAMEWORKS)}; got {name!r}")
+    framework = framework_named(name, dtype, device)
+    found = {key: _BridgedKernel(key, function, framework) for key, function in functions.items()}
+    own = BACKWARD in functions
+    if not own and framework.differentiates:
+        found[BACKWARD] = _BridgedKernel(BACKWARD, functions[FORWARD], framework, differentiate=True)
+    said = {"framework": name, "own": own, **_declared(functions, holder)}
+    facts = np.frombuffer(json.dumps(said).encode(), dtype=np.uint8)
+    return {**found, FACTS: lambda: facts}
+
+
+def _declared(functions: Mapping[str, Callable[..., Foreign]], holder: Foreign) -> Plain:
+    """Return what the target declares: its conventions, and what no signature shows."""
+    conventions, capabilities = (_named(functions, holder, name) for name in ("CONVENTIONS", "CAPABILITIES"))
+    if conventions is not None and not isinstance(conventions, Mapping):
+        raise InvalidInstance(f"CONVENTIONS must be a mapping of names to choices; got {conventions!r}")
+    if isinstance(capabilities, str) or not isinstance(capabilities, Iterable | None):
+        raise InvalidInstance(f"CAPABILITIES must be a sequence of names; got {capabilities!r}")
+    named = [str(one) for one in capabilities or ()]
+    unknown = [one for one in named if one not in (*CAPABILITIES, *_OPTIONAL)]
+    if unknown:
+        raise InvalidInstance(f"CAPABILITIES must be of {', '.join((*CAPABILITIES, *_OPTIONAL))}; got {unknown[0]!r}")
+    given = None if conventions is None else dict(conventions)
+    return {"conventions": given and Conventions.declared(given).as_dict(), "capabilities": named,
+            "declares": conventions is not None or capabilities is not None}  # fmt: skip
+
+
+def framework_of(functions: Mapping[str, Callable[..., Foreign]], holder: Foreign) -> str:
+    """FRAMEWORK of the target, or of the module that one of its functions comes from."""
+    return str(_named(functions, holder, "FRAMEWORK") or "numpy")
+
+
+def _named(functions: Mapping[str, Callable[..., Foreign]], holder: Foreign, wanted: str) -> Foreign:
+    """Return what the target, or the module that one of its functions comes from, calls so."""
+    places: list[Foreign] = [holder]
+    for function in functions.values():
+        inner = inspect.unwrap(function)
+        places += [inner, getattr(inner, "__globals__", {}), sys.modules.get(getattr(inner, "__module__", None) or "")]
+    places.append(sys.modules.get(type(holder).__module__))
+    for place in places:
+        found = place.get(wanted) if isinstance(place, Mapping) else getattr(place, wanted, None)
+        if found is not None:
+            return found
+    return None
+
+
+class _BridgedKernel:
+    """One function of the subject, with its arrays made and read."""
+
+    def __init__(
+        self, name: str, function: Callable[..., Foreign], framework: Framework, differentiate: bool = False
+    ) -> None:
+        self.name, self.function, self.framework, self.differentiate = name, function, framework, differentiate
+        self._slots: dict[str, list[Foreign]] = {}
+        self._graphs: dict[str, Deferred] = {}
+        try:
+            self.__signature__ = _SIGNATURE(function)
+        except (TypeError, ValueError):
+            pass
+
+    def __call__(self, *arrays: Foreign, how: Plain) -> Foreign:
+        return repeated(_partial(self._once, arrays, how), *how.get("times", ()))
+
+    def _once(self, arrays: tuple[Foreign, ...], how: Plain) -> Foreign:
+        packed = bool(how.get("packed"))
+        inputs = self._inputs([_packed(array) for array in arrays] if packed else arrays, how)
+        if how.get("poison"):
+            self.framework.poison(how["poison"])
+        before = tuple(self.framework.bits(array) for array in inputs)
+        keywords = {key: self._keyword(key, value) for key, value in how["keywords"].items()}
+        arrays_by_name = [value for value in keywords.values() if not isinstance(value, (bool, int, float, tuple))]
+        masks = tuple(map(self.framework.bits, arrays_by_name))
+        # One step of the interpreter: no hook of the subject's runs between its return and the copies.
+        copiers = tuple(map(_copier, (*inputs, *arrays_by_name)))
+        call = self._call(inputs, keywords, how["parts"])
+        call = self._replayed(call, how["slot"]) if how.get("replay") else call
+        result, *copies = [*map(_invoke, (call, *copiers))]
+        if how.get("then"):  # the same call on other numbers, before the answer is read
+            self._call([self.framework.made(array[..., ::-1], "plain") for array in arrays], keywords, how["parts"])()
+        try:
+            parts = self._read(result, how["parts"], packed)
+        except Exception as error:  # whatever it is, it is not what the contract says
+            return UnreadableResult(f"{type(error).__name__}: {error}")
+        after = tuple(map(self.framework.bits, copies))
+        changed = [float(old != new) for old, new in zip(before, after, strict=False)]
+        changed.append(float(masks != after[len(before) :]))
+        return {**parts, "changed": np.array(changed)}
+
+    def _keyword(self, name: str, value: Foreign) -> Foreign:
+        """A mask, slopes and the like; what is added to logits has the kernel's own dtype."""
+        if isinstance(value, list):
+            return tuple(value)
+        if not isinstance(value, np.ndarray):
+            return value
+        if name in ("bias", "sinks", "mask") and value.dtype.kind == "f":
+            return self.framework.made(value, "plain")
+        return self.framework.side_input(value)
+
+    def _inputs(self, arrays: Sequence[Foreign], how: Plain) -> list[Foreign]:
+        """Fresh arrays, or those of a slot filled again."""
+        slot, layout = how.get("slot", ""), how.get("layout", "plain")
+        if slot in self._slots:
+            self.framework.fill(self._slots[slot], tuple(arrays))
+            return self._slots[slot]
+        made = [self.framework.made(array, layout) for array in arrays]
+        if slot:
+            self._slots[slot] = made
+        return made
+
+    def _call(self, inputs: list[Foreign], keywords: Plain, parts: list[str]) -> Callable[[], Foreign]:
+        if self.differentiate:
+            also = [_GRADIENTS[name] for name in parts if name in _GRADIENTS]
+            given = {name: value for name, value in keywords.items() if name not in ("wanted", "dlse")}
+            dlse = keywords.get("dlse")
+            given |= {} if dlse is None else {"return_lse": True}
+            return _partial(self.framework.differentiated, self.function, inputs, given, also, dlse)
+        return _partial(self.function, *inputs, **keywords)
+
+    def _replayed(self, call: Deferred, slot: str) -> Deferred:
+        """The call on a slot's arrays, recorded when they were made."""
+        if slot not in self._graphs:
+            self._graphs[slot] = self.framework.captured(call)
+        return self._graphs[slot]
+
+    def _read(self, result: Foreign, names: list[str], packed: bool) -> Plain:
+        values = [result] if names == ["o"] else list(result)
+        if len(values) != len(names):
+            raise TypeError(f"returns {len(values)} things instead of {len(names)}")
+        parts: Plain = {}
+        types = []
+        for name, value in zip(names, values, strict=True):
+            read, kind = self.framework.read(value)
+            parts[name] = _unpacked(name, read, parts) if packed else read
+            types.append(TYPES.index(kind) if kind in TYPES else -1)
+        return {**parts, "types": np.array(types)}
+
+
+def _packed(array: Foreign) -> Foreign:
+    """Reshape (1, heads, total, m) to (total, heads, m)."""
+    return np.ascontiguousarray(array[0].swapaxes(0, 1))
+
+
+def _unpacked(name: str, array: Foreign, parts: Mapping[str, Foreign]) -> Foreign:
+    """Back again; log sum exp may come as (heads, total) or (total, heads)."""
+    if name == "lse" and array.ndim == 2:
+        heads = parts["o"].shape[1] if parts["o"].ndim == 4 else 0
+        return (array if len(array) == heads else array.T)[None]
+    if name == "lse":
+        return array
+    return array.swapaxes(0, 1)[None] if array.ndim == 3 else array
+
+
+def _copier(array: Foreign) -> Callable[[], Foreign]:
+    """A method in C that copies an array or tensor; the keyword arrays of a kernel, too."""
+    found: Callable[[], Foreign] = getattr(array, "clone", None) or array.copy
+    return found

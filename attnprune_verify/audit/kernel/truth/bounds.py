@@ -1,0 +1,259 @@
+r"""Bounds of an honest kernel's distance from the truth: entry by entry, at worst and typically.
+
+An honest kernel in a precision (`KernelPrecision`: u is the unit roundoff of its sums, w that of its 16-bit type or 0)
+
+* adds products in any order, blocks or splits; folds the scale, log2(e) or both into q, into the logits or into exp2;
+* subtracts a row's largest logit, or a running one (online softmax: blocks of neighbouring keys, joined in any order),
+  or log(row sum) afterwards; its exp errs by at most 64 units of u, exp(0) is 1, and its log by at most 4 units;
+* divides by the row sum before or after the product with V;
+* rounds probabilities (before or after that division), dP, dS, dO / row sum and every output to the 16-bit type, and
+  an output once more when a scale is applied, heads are summed or blocks are joined after the rounding;
+* takes (P * dP) 1 from P and dP, or as dO O^T from the (rounded) output; may differentiate through the maximum;
+* loses what is subnormal; its exp may end at 2^32 smallest normal numbers instead of at 0.
+
+Logits are off by `a = scale gamma_{m+8} |q||k| + 6 u |s|`, weights by `e = exp(a + path) - 1`, where the path holds the
+roundings of the differences and `64 u (1 + R)`; R counts how often a running maximum may still change after this key.
+Rows are brought back to sum 1, which costs `/ (1 - sum p e)`. In the output the errors of the weights appear centred,
+`sum_j p_j e_j |v_j - o|`, because a softmax does not see what is common to a row; what a term has of its own (its
+storing, its sums, what exp(s - log sum) errs by) meets |v_j|, and what all terms share (the row sum's own sum, the
+division, log sum exp) meets |o|. A backward pass may compute logits and weights anew, so that their errors do not
+cancel there. The gradient follows from dS = P * (dP - mean) with the errors of all three. Every line below is written
+once, for both calculi of `attnprune_verify.audit.kernel.truth.calculus`; docs/kernels.md lists which of them
+proofs_check/coq/rounding proves for `Worst`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from attnprune_verify.audit.kernel.problem.precision import KernelPrecision
+from attnprune_verify.audit.kernel.problem.sample import Array, KernelSample
+from attnprune_verify.audit.kernel.truth.calculus import Typical, Worst
+from attnprune_verify.audit.kernel.truth.forward_errors import CLAMPED, ForwardErrors, compounded
+from attnprune_verify.audit.kernel.truth.steps import spread_over
+
+__all__ = ["Errors", "attention_errors", "worst_errors"]
+
+_SAFETY = 1.01  # for the float64 rounding of all that follows, and products of two small errors
+
+
+@dataclass(frozen=True)
+class Errors:
+    """Error bounds by output array: the worst case of an honest kernel, and its typical maximum."""
+
+    worst: dict[str, Array]
+    typical: dict[str, Array]
+
+
+def attention_errors(sample: KernelSample, precision: KernelPrecision | None = None) -> Errors:
+    """The errors of o, dq, dk and dv in a precision (default: the sample's), once per sample and precision."""
+    precision = precision or sample.precision
+    key = ("errors", precision)
+    if key not in sample.memo:
+        with np.errstate(all="ignore"):
+            sample.memo[key] = Errors(
+                worst_errors(sample, precision), _Propagation(sample, precision, Typical(precision.sums)).outputs()
+            )
+    found: Errors = sample.memo[key]
+    return found
+
+
+def worst_errors(sample: KernelSample, precision: KernelPrecision) -> dict[str, Array]:
+    """Return what no honest kernel in a precision exceeds."""
+    with np.errstate(all="ignore"):
+        return _Propagation(sample, precision, Worst(precision.sums)).outputs()
+
+
+class _Propagation(ForwardErrors):
+    """One sample, one precision, one calculus."""
+
+    def outputs(self) -> dict[str, Array]:
+        logit = self.logits()
+        exponent = self.exponents(logit)
+        weights = self.probabilities(logit, exponent)
+        o = self.output(logit, exponent)
+        independent, mean, plain = self.logit_gradient(exponent, weights, logit, o)
+        length = self.sample.k.shape[2]  # without the sink
+        found = {
+            "o": o,
+            "lse": self.log_sum_exp(logit, exponent),
+            "dq": self.query_gradient(independent, mean),
+            "dk": self.key_gradient(independent, mean),
+            "dv": self.value_gradient(weights),
+        }
+        own = self.calculus.add(plain, self.steps.p * mean)
+        if self.sample.bias is not None:
+            found["dbias"] = self.bias_gradient(own[..., :length])
+        if self.sample.sinks is not None:
+            found["dsinks"] = self.sink_gradient(own[..., length])
+        return {name: np.where(np.isnan(error), np.inf, _SAFETY * error) for name, error in found.items()}
+
+    def value_products(self) -> Array:
+        """Return the error of dP = dO V^T."""
+        sample, steps, calculus = self.sample, self.steps, self.calculus
+        do, turned = sample.do, np.swapaxes(steps.v, -1, -2)
+        size = np.abs(do) @ np.abs(turned)
+        lost = self.lost(do) @ np.abs(turned) + np.abs(do) @ self.lost(turned) + do.shape[3] * self.tiny
+        if self.w:  # dO / row sum in the 16-bit type, and dP itself
+            lost = (
+                lost
+                + self.precision.tiny
+                + self.count * self.precision.tiny * self.w * np.abs(turned).sum(axis=-2, keepdims=True)
+            )
+        return calculus.add(
+            calculus.chain(do.shape[3] + 8) * size * steps.kept,
+            self.stored(1) * calculus.through(np.abs(do), turned) * steps.kept,
+            self.stored(self.times) * np.abs(steps.dp),
+            self.dropping * np.abs(steps.dp),
+        ) + np.where(steps.allowed, lost * steps.kept, 0.0)
+
+    def mean_error(self, exponent: Array, logit: Array, o: Array, dp: Array) -> Array:
+        """Return the error of (P * dP) 1, from its terms and from dO O^T: both, because either is honest."""
+        steps, calculus, do = self.steps, self.calculus, self.sample.do
+        grown, own, common = self.averaged(logit, exponent)
+        kept, size = self.kept(exponent), np.abs(steps.dp)
+        with np.errstate(divide="ignore", invalid="ignore"):
+            centred = calculus.along(steps.p * exponent * np.abs(steps.dp - steps.mean), -1) / kept
+        centred = np.where(kept > 0, centred, size.max(axis=-1, keepdims=True) + np.abs(steps.mean))
+        chain = calculus.chain(2 * self.count + 8)
+        terms = calculus.add(
+            calculus.along(grown * own * size, -1),
+            calculus.along(grown * self.stored(1) * size, -1),
+            calculus.along(grown * dp, -1),
+            chain * (grown * size).sum(axis=-1, keepdims=True),
+        )
+        shared = compounded(calculus.add(common, 2 * self.u))
+        terms = calculus.add(
+            (1 + shared) * centred,
+            (1 + shared) * terms * (1 + compounded(own.max(axis=-1, keepdims=True) + chain + self.stored(1))),
+            shared * np.abs(steps.mean),
+        )
+        product = calculus.chain(do.shape[3] + 8) * np.abs(do * steps.o).sum(axis=-1, keepdims=True)
+        return calculus.add(terms, calculus.along(np.abs(do) * o, -1), product)
+
+    def logit_gradient(self, exponent: Array, weights: Array, logit: Array, o: Array) -> tuple[Array, Array, Array]:
+        """Return the errors of dS times the cap's derivative: independent from key to key, and by a row's mean.
+
+        The third array has those of dS times its derivative by the bias, which a sink has, too.
+        """
+        steps, calculus, sample = self.steps, self.calculus, self.sample
+        dp = self.value_products()
+        mean = self.mean_error(exponent, logit, o, dp)
+        sized = np.abs(steps.dp) + np.abs(steps.mean) + self.cotangent
+        grown = steps.p * (1 + weights)  # what a weight may have become
+        centred = calculus.add(dp, 2 * self.u * sized, self.w * np.abs(steps.inner))
+        ds = np.abs(steps.ds)
+        rounded = compounded(np.asarray(3 * self.u) + self.stored(3))
+        parts = [weights * ds, (1 + rounded) * grown * centred, rounded * (1 + weights) * ds]
+        # Differentiated through the maximum, whatever the row's gradient sums to goes to the largest logits.
+        leak = calculus.add(calculus.along(grown * centred, -1), mean)
+        leak = calculus.add(leak, calculus.chain(self.count + 8) * (steps.p * sized).sum(axis=-1, keepdims=True))
+        parts.append(np.where(steps.allowed & (self.largest - steps.s <= 2 * logit), leak, 0.0))
+        error, plain = steps.slope * calculus.add(*parts), steps.by_bias * calculus.add(*parts)
+        if sample.softcap is not None:
+            tanh = np.sqrt(np.maximum(1 - steps.slope, 0.0))
+            capped = ds * (2 * tanh * (logit / sample.softcap + self.exp * self.u) + 4 * self.u)
+            error = calculus.add(error, capped)
+            plain = calculus.add(plain, capped * (steps.by_bias != 1))
+        through = ds * steps.slope
+        lost = np.where((through < 2 * self.least) | (steps.p < 2 * self.least), through, 0.0)
+        size = np.max(steps.kept) * (np.abs(sample.do) @ np.abs(np.swapaxes(steps.v, -1, -2))) + np.abs(steps.mean)
+        lost = lost + CLAMPED * self.tiny * steps.slope * size
+        independent, plain = (calculus.add(np.where(steps.allowed, x, 0.0), lost) for x in (error, plain))
+        return independent, (1 + rounded) * (1 + weights) * mean, plain
+
+    def bias_gradient(self, own: Array) -> Array:
+        """Return the error of dbias: of dS, summed; each head may be rounded before it is added."""
+        steps, sample, calculus = self.steps, self.sample, self.calculus
+        size = np.abs(steps.ds * steps.by_bias)[..., : sample.k.shape[2]]
+        worst = isinstance(calculus, Worst)
+        errors = spread_over(sample, own) if worst else np.sqrt(spread_over(sample, own**2))
+        joined = self.stored(2) * (spread_over(sample, size) if worst else np.sqrt(spread_over(sample, size**2)))
+        terms = size.size // steps.dbias.size
+        chain = calculus.chain(terms + 8) * spread_over(sample, size)
+        rounded = compounded(np.asarray(4 * self.u) + self.stored(3))
+        error = calculus.add((1 + rounded) * errors, joined, chain, rounded * np.abs(steps.dbias))
+        return np.asarray(error + self.precision.tiny + terms * self.tiny)
+
+    def sink_gradient(self, own: Array) -> Array:
+        """Return the error of dsinks: of the sinks' dS, which are added before they are rounded."""
+        size, calculus = np.abs(self.steps.ds[..., -1]), self.calculus
+        errors = own.sum(axis=(0, 2)) if isinstance(calculus, Worst) else np.sqrt((own**2).sum(axis=(0, 2)))
+        chain = calculus.chain(size.shape[0] * size.shape[2] + 8) * size.sum(axis=(0, 2))
+        rounded = compounded(np.asarray(4 * self.u) + self.stored(1)) * np.abs(self.steps.dsinks)
+        return np.asarray(calculus.add(errors, chain, rounded) + self.precision.tiny)
+
+    def query_gradient(self, independent: Array, mean: Array) -> Array:
+        """A row's mean moves all its keys alike: dq_i errs by mean_i sum_j p_ij k_j there."""
+        steps, calculus, scale = self.steps, self.calculus, self.sample.factor
+        weights = steps.p * steps.slope * mean
+        together = weights @ np.abs(steps.k) if isinstance(calculus, Worst) else np.abs(weights @ steps.k)
+        through = np.abs(steps.ds * steps.slope)
+        rounded = compounded(np.asarray(4 * self.u) + self.stored(3))
+        error = calculus.add(
+            (1 + rounded) * scale * calculus.through(independent, steps.k),
+            (1 + rounded) * scale * together,
+            (1 + rounded) * scale * calculus.chain(self.count + 8) * (through @ np.abs(steps.k)),
+            rounded * np.abs(steps.dq),
+        )
+        lost = scale * (through @ self.lost(steps.k)) + 2 * max(scale, 1.0) * self.count * self.tiny
+        return np.asarray(error + lost + max(scale, 1.0) * self.precision.tiny)
+
+    def key_gradient(self, independent: Array, mean: Array) -> Array:
+        steps, sample, scale = self.steps, self.sample, self.sample.factor
+        length = sample.k.shape[2]  # without the sink
+        error = np.swapaxes(self.calculus.add(independent, steps.p * steps.slope * mean), -1, -2)[:, :, :length]
+        through = np.swapaxes(steps.ds * steps.slope, -1, -2)[:, :, :length]
+        lost = scale * (np.abs(through) @ self.lost(sample.q))
+        summed = self.over_queries(scale * self.calculus.through(error, sample.q), scale * through, sample.q, steps.dk)
+        return np.asarray(summed + sample.per_key_head(lost) + max(scale, 1.0) * self.floor())
+
+    def value_gradient(self, weights: Array) -> Array:
+        steps, sample = self.steps, self.sample
+        stored = self.stored(self.times) + self.dropping
+        errors = (steps.p * (weights + (1 + weights) * stored) + self.lost_weights()) * steps.kept
+        length = sample.k.shape[2]  # without the sink
+        turned = np.swapaxes(steps.p * steps.kept, -1, -2)[:, :, :length]
+        own = self.calculus.through(np.swapaxes(errors, -1, -2)[:, :, :length], sample.do)
+        divided = self.stored(1) * self.calculus.through(turned, sample.do)  # dO / row sum in the 16-bit type
+        lost = sample.per_key_head(turned @ self.lost(sample.do))
+        return np.asarray(
+            self.over_queries(self.calculus.add(own, divided), turned, sample.do, steps.dv) + lost + self.floor()
+        )
+
+    def over_queries(self, own: Array, left: Array, right: Array, value: Array) -> Array:
+        """Sums over the queries of all heads of a group; each head may be rounded before the heads are added."""
+        sample, calculus = self.sample, self.calculus
+        heads = self.per_key_head(own)
+        size = sample.per_key_head(np.abs(left) @ np.abs(right))
+        joined = self.stored(2) * self.per_key_head(np.abs(left @ right))
+        chain = calculus.chain(sample.q.shape[2] * sample.group + 8)
+        rounded = compounded(np.asarray(4 * self.u) + self.stored(3))
+        grown = (1 + rounded) * (1 + self.stored(2))
+        return calculus.add(grown * heads, grown * chain * size, (1 + rounded) * joined, rounded * np.abs(value))
+
+    def per_key_head(self, errors: Array) -> Array:
+        if isinstance(self.calculus, Worst):
+            return self.sample.per_key_head(errors)
+        return np.sqrt(self.sample.per_key_head(errors**2))
+
+    def floor(self) -> float:
+        """Return what outputs may lose to underflow: of each product, and of each head's result."""
+        terms = 2 * self.sample.q.shape[2] * self.sample.group
+        return float(terms) * self.tiny + float(self.sample.group + 1) * self.precision.tiny
+
+    @property
+    def cotangent(self) -> Array | float:
+        """The size of the cotangent of log sum exp; twice that in base 2, as 1/log(2) and the product are rounded."""
+        times = 1.0 if self.sample.conventions.unit == 1 else 2.0
+        return 0.0 if self.sample.pull is None else times * np.abs(self.sample.pull)[..., None]
+
+    @property
+    def largest(self) -> Array:
+        """The largest logit of a row; where a sink may be larger, it need not be the one that is subtracted."""
+        if self.sample.sinks is None:
+            return self.steps.top
+        keys = np.where(self.steps.allowed, self.steps.s, -np.inf)[..., :-1].max(axis=-1, keepdims=True)
+        return np.asarray(np.minimum(self.steps.top, keys))

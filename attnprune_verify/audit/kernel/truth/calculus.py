@@ -1,0 +1,103 @@
+"""Two ways to add up rounding errors: as if all conspired, and as if they were independent.
+
+`Worst` bounds: errors add, and a sum of k terms in any order errs by gamma_k = k u / (1 - k u) of its absolute terms
+(Higham, Accuracy and Stability of Numerical Algorithms, section 4.2). `Typical` is a root mean square: independent
+errors add in squares, and a sum of k terms errs by about sqrt(k) u / 3 (Higham & Mary, SIAM J. Sci. Comput. 41 (2019)
+A2815); it is used with a factor, and on random inputs only.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import reduce
+from typing import Protocol
+
+import numpy as np
+
+from attnprune_verify.audit.kernel.problem.sample import Array
+
+__all__ = ["Calculus", "Typical", "Worst"]
+
+
+class Calculus(Protocol):
+    """Rules that combine errors, all non-negative."""
+
+    @property
+    def u(self) -> float:
+        """Unit roundoff of the sums."""
+
+    def chain(self, terms: int) -> float:
+        """The error of a sum of `terms` terms, relative to the sum of their absolute values."""
+
+    def repeated(self, times: Array) -> Array:
+        """The error of a product of several factors, relative to the error of one."""
+
+    def add(self, *errors: Array | float) -> Array:
+        """The error of a sum whose terms have these errors."""
+
+    def through(self, errors: Array, matrix: Array) -> Array:
+        """The error of a matrix product whose left factor has these errors."""
+
+    def along(self, errors: Array, axis: int) -> Array:
+        """The error of a sum along an axis, which is kept."""
+
+    def centred(self, errors: Array, matrix: Array, product: Array, kept: Array | float = 1.0) -> Array:
+        """The error of sum_j w_j (c_j x_j - sum_t w_t c_t x_t) when w has these errors, c is `kept`."""
+
+
+@dataclass(frozen=True)
+class Worst:
+    """Absolute values."""
+
+    u: float
+
+    def chain(self, terms: int) -> float:
+        return terms * self.u / (1 - terms * self.u) if terms * self.u < 0.5 else float(np.inf)
+
+    def repeated(self, times: Array) -> Array:
+        return times
+
+    def add(self, *errors: Array | float) -> Array:
+        return np.asarray(reduce(lambda total, error: total + error, errors))
+
+    def through(self, errors: Array, matrix: Array) -> Array:
+        return np.asarray(errors @ np.abs(matrix))
+
+    def along(self, errors: Array, axis: int) -> Array:
+        return np.asarray(errors.sum(axis=axis, keepdims=True))
+
+    def centred(self, errors: Array, matrix: Array, product: Array, kept: Array | float = 1.0) -> Array:
+        found = np.empty_like(product)
+        for i in range(product.shape[-2]):  # one query at a time: (..., l, mv) is the largest array here
+            own = matrix if isinstance(kept, float) else kept[..., i, :, None] * matrix
+            spread = np.abs(own - product[..., i : i + 1, :])
+            found[..., i, :] = np.einsum("...j,...jc->...c", errors[..., i, :], spread)
+        return found
+
+
+@dataclass(frozen=True)
+class Typical:
+    """Root sums of squares."""
+
+    u: float
+
+    def chain(self, terms: int) -> float:
+        return float(self.u * (1 + 0.5 * np.sqrt(terms)))
+
+    def repeated(self, times: Array) -> Array:
+        return np.sqrt(times)
+
+    def add(self, *errors: Array | float) -> Array:
+        return np.asarray(np.sqrt(reduce(lambda total, error: total + error**2, errors, np.zeros(()))))
+
+    def through(self, errors: Array, matrix: Array) -> Array:
+        return np.asarray(np.sqrt(errors**2 @ matrix**2))
+
+    def along(self, errors: Array, axis: int) -> Array:
+        return np.asarray(np.sqrt((errors**2).sum(axis=axis, keepdims=True)))
+
+    def centred(self, errors: Array, matrix: Array, product: Array, kept: Array | float = 1.0) -> Array:
+        squares = errors**2
+        total = (squares * kept**2) @ matrix**2 - 2 * product * ((squares * kept) @ matrix)
+        total = total + product**2 * squares.sum(-1, keepdims=True)
+        return np.asarray(np.sqrt(np.maximum(total, 0.0)))
