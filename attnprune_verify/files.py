@@ -7,8 +7,9 @@ import io
 import json
 import math
 import os
+import re
+import secrets
 import stat
-import threading
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -22,16 +23,19 @@ except ImportError:  # not on this system: nothing keeps two processes apart the
     fcntl = None  # type: ignore[assignment]  # Windows has none
 
 __all__ = [
-    "alone", "dumps", "lines", "parse", "plain", "printable", "read_lines", "read_regular", "table", "whole_file",
-    "write_whole",
+    "LARGEST", "PART", "alone", "dumps", "lines", "parse", "plain", "printable", "read_lines", "read_regular", "table",
+    "whole_file", "write_whole",
 ]  # fmt: skip
 
+LARGEST = 64 * 2**20  # bytes of a file that is read at once, chosen: ten times the largest text or JSON in use
+PART = re.compile(r"\.attnprune-[0-9a-f]{16}\.part")
+"""Names of files that are being written, or that a killed process was writing."""
 DEEPEST = 100  # levels of JSON, chosen: nothing that is read here has ten; Python itself stops below a thousand
 
 
 @contextmanager
 def alone(path: Path) -> Iterator[None]:
-    """Hold a folder, or a file that is made if missing, until the end: one process at a time is at work there.
+    """Hold a folder, or a file that is made with its folder if missing: one process at a time is at work there.
 
     Where the file system has no locks, nothing is held.
 
@@ -54,7 +58,10 @@ def alone(path: Path) -> Iterator[None]:
     if fcntl is None:
         yield
         return
-    mode = os.O_RDONLY if path.is_dir() else os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_NONBLOCK
+    mode = os.O_RDONLY
+    if not path.is_dir():
+        path.parent.mkdir(parents=True, exist_ok=True)
+        mode = os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_NONBLOCK
     held = os.open(path, mode | os.O_CLOEXEC, 0o666)
     try:
         fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -69,18 +76,22 @@ def alone(path: Path) -> Iterator[None]:
         os.close(held)
 
 
-def read_regular(path: Path) -> bytes:
-    """The content of a file; a pipe, on which one could wait for ever, a device and a folder are refused.
+def read_regular(path: Path, most: int = LARGEST) -> bytes:
+    """Read a file of at most `most` bytes; a pipe, on which one could wait for ever, a device and a folder are refused.
 
     Raises
     ------
     InvalidInstance
-        If it is no regular file.
+        If it is no regular file, or larger.
     """
     with open(path, "rb", opener=lambda name, flags: os.open(name, flags | getattr(os, "O_NONBLOCK", 0))) as file:
-        if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+        found = os.fstat(file.fileno())
+        if not stat.S_ISREG(found.st_mode):
             raise InvalidInstance(f"{str(path)!r} must be a file; it is a pipe or a device")
-        return file.read()
+        content = file.read(most + 1) if found.st_size <= most else b""
+        if max(found.st_size, len(content)) > most:
+            raise InvalidInstance(f"{str(path)!r} must have at most {most} bytes; it has {found.st_size}")
+        return content
 
 
 def printable(text: str) -> str:
@@ -105,9 +116,9 @@ def whole_file(path: Path) -> Iterator[BinaryIO]:
     OSError
         If the file cannot be written; it carries the name of `path`, not the temporary one.
     """
-    temporary = path.with_name(f".{path.name}.{os.getpid()}-{threading.get_ident()}.part")
+    temporary = path.with_name(f".attnprune-{secrets.token_hex(8)}.part")
     try:
-        with temporary.open("wb") as file:
+        with temporary.open("xb") as file:
             yield file
             file.flush()
             os.fsync(file.fileno())

@@ -53,9 +53,7 @@ def kept(code: str, name: str) -> dict[str, Any] | None:
 def keep(code: str, name: str, document: Mapping[str, Any]) -> None:
     """Keep a document, where the user's cache can be written to and JSON can hold it."""
     with suppress(OSError, TypeError, ValueError):
-        place = _place(code, name)
-        place.parent.mkdir(parents=True, exist_ok=True)
-        keep_document(place, document, f"{code} {name}")
+        keep_document(_place(code, name), document, f"{code} {name}")
 
 
 def kept_page(id_: str) -> list[dict[str, Any]] | None:

@@ -36,13 +36,14 @@ def command(
     from attnprune_verify.cli.output import plotted
     from attnprune_verify.experiments.assumptions.measure import measure_assumptions
     from attnprune_verify.experiments.assumptions.report import draw_assumptions, summary, write_tables
+    from attnprune_verify.state.outputs import outputs_in
     from attnprune_verify.values import as_count
 
-    results = measure_assumptions(str(folder), texts, ns, k, as_count("seed", seed))
-    out.mkdir(parents=True, exist_ok=True)
-    paths = write_tables(results, out)
-    if plots:
-        paths += plotted(lambda: draw_assumptions(results, out))
+    with outputs_in(out, r"assumptions\.(csv|json|png|svg)"):
+        results = measure_assumptions(str(folder), texts, ns, k, as_count("seed", seed))
+        paths = write_tables(results, out)
+        if plots:
+            paths += plotted(lambda: draw_assumptions(results, out))
     if not quiet:
         click.echo(summary(results))
         click.echo("Written: " + ", ".join(map(str, paths)), err=True)

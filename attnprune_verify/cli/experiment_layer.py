@@ -59,19 +59,21 @@ def command(folder: Path, out: Path, jobs: int, plots: bool, form: str, quiet: b
     from attnprune_verify.experiments.layer.report import as_document, summary, write_tables
     from attnprune_verify.experiments.layer.run import run_layers
     from attnprune_verify.files import dumps
+    from attnprune_verify.state.outputs import outputs_in
 
     given = {name: value for name, value in choices.items() if value not in (None, ())}
     plan = LayerPlan(str(folder), **given)
     processes = as_processes(jobs)
-    try:
-        with progress_bar("runs", show=not quiet) as bar:
-            results = run_layers(plan, out, processes=processes, progress=bar)
-    except KeyboardInterrupt:
-        click.echo(f"Interrupted: finished runs are kept in {out}; the same command resumes from there.", err=True)
-        return INTERRUPTED
-    paths = write_tables(results, out)
-    if plots:
-        paths += plotted(lambda: write_plots(results, out))
+    with outputs_in(out, r"layer(-n\d+)?\.(csv|json|png|svg)"):
+        try:
+            with progress_bar("runs", show=not quiet) as bar:
+                results = run_layers(plan, out, processes=processes, progress=bar)
+        except KeyboardInterrupt:
+            click.echo(f"Interrupted: finished runs are kept in {out}; the same command resumes from there.", err=True)
+            return INTERRUPTED
+        paths = write_tables(results, out)
+        if plots:
+            paths += plotted(lambda: write_plots(results, out))
     if not quiet:
         click.echo(dumps(as_document(results), None).rstrip() if form == "json" else summary(results))
         click.echo("Written: " + ", ".join(map(str, paths)), err=True)

@@ -75,19 +75,21 @@ def command(folder: Path, out: Path, jobs: int, plots: bool, form: str, quiet: b
     from attnprune_verify.experiments.perplexity.report import as_document, summary, write_tables
     from attnprune_verify.experiments.perplexity.run import run_perplexity
     from attnprune_verify.files import dumps
+    from attnprune_verify.state.outputs import outputs_in
 
     given = {name: value for name, value in choices.items() if value not in (None, ())}
     plan = PerplexityPlan(str(folder), **given)
     processes = as_processes(jobs)
-    try:
-        with progress_bar("runs", show=not quiet) as bar:
-            results = run_perplexity(plan, out, processes=processes, progress=bar)
-    except KeyboardInterrupt:
-        click.echo(f"Interrupted: finished runs are kept in {out}; the same command resumes from there.", err=True)
-        return INTERRUPTED
-    paths = write_tables(results, out)
-    if plots:
-        paths += plotted(lambda: _plots(results, out))
+    with outputs_in(out, r"(perplexity(-\w+)?|times)\.(csv|json|png|svg)"):
+        try:
+            with progress_bar("runs", show=not quiet) as bar:
+                results = run_perplexity(plan, out, processes=processes, progress=bar)
+        except KeyboardInterrupt:
+            click.echo(f"Interrupted: finished runs are kept in {out}; the same command resumes from there.", err=True)
+            return INTERRUPTED
+        paths = write_tables(results, out)
+        if plots:
+            paths += plotted(lambda: _plots(results, out))
     if not quiet:
         deliver(dumps(as_document(results)) if form == "json" else summary(results) + "\n")
         click.echo("Written: " + ", ".join(map(str, paths)), err=True)

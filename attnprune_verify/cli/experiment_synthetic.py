@@ -67,21 +67,23 @@ def command(full: bool, out: Path, jobs: int | None, plots: bool, form: str, qui
     from attnprune_verify.experiments.synthetic.report import as_document, summary, write_tables
     from attnprune_verify.experiments.synthetic.run import finished_of, run_synthetic
     from attnprune_verify.files import dumps
+    from attnprune_verify.state.outputs import outputs_in
 
     plan = _chosen(FULL if full else QUICK, **choices)
     processes = as_processes(jobs)
-    try:
-        with progress_bar("runs", show=not quiet) as progress:
-            results = run_synthetic(plan, out, processes=processes, progress=progress)
-    except KeyboardInterrupt:
-        kept, total = finished_of(plan, out)
-        click.echo(
-            f"Interrupted: {kept} of {total} runs are kept in {out}; the same command resumes from there.", err=True
-        )
-        return INTERRUPTED
-    paths = write_tables(results, out)
-    if plots:
-        paths += plotted(lambda: write_plots(results, out))
+    with outputs_in(out, r"results\.(csv|json)|figure2_\w+\.(png|svg)"):
+        try:
+            with progress_bar("runs", show=not quiet) as progress:
+                results = run_synthetic(plan, out, processes=processes, progress=progress)
+        except KeyboardInterrupt:
+            kept, total = finished_of(plan, out)
+            click.echo(
+                f"Interrupted: {kept} of {total} runs are kept in {out}; the same command resumes from there.", err=True
+            )
+            return INTERRUPTED
+        paths = write_tables(results, out)
+        if plots:
+            paths += plotted(lambda: write_plots(results, out))
     if not quiet:
         click.echo(dumps(as_document(results), None).rstrip() if form == "json" else summary(results))
         click.echo("Written: " + ", ".join(str(path) for path in paths), err=True)

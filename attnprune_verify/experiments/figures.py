@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import io
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from attnprune_verify.extras import need
-from attnprune_verify.files import whole_file
+from attnprune_verify.files import write_whole
+from attnprune_verify.state.outputs import write_output
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -18,16 +20,22 @@ def save(figure: Figure, folder: Path, name: str) -> list[Path]:
     """Write ``name.png`` and ``name.svg``."""
     paths = [folder / f"{name}.{form}" for form in ("png", "svg")]
     for path in paths:
-        save_as(figure, path)
+        write_output(path, _drawn(figure, path))
     return paths
 
 
 def save_as(figure: Figure, path: Path) -> None:
     """Write one file, in the format that its ending names."""
+    write_whole(path, _drawn(figure, path))
+
+
+def _drawn(figure: Figure, path: Path) -> bytes:
     need("drawing", "plot")
     import matplotlib as mpl
 
     form = path.suffix[1:].lower()
     metadata = {"svg": {"Date": None}, "pdf": {"CreationDate": None}}.get(form)
-    with whole_file(path) as file, mpl.rc_context({"svg.hashsalt": path.stem}):
-        figure.savefig(file, format=form, dpi=130, metadata=metadata)
+    content = io.BytesIO()
+    with mpl.rc_context({"svg.hashsalt": path.stem}):
+        figure.savefig(content, format=form, dpi=130, metadata=metadata)
+    return content.getvalue()

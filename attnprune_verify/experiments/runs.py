@@ -65,7 +65,6 @@ def complete(
     """
     if journal is None:
         return _complete(runs, perform, None, processes, progress, cost)
-    journal.parent.mkdir(parents=True, exist_ok=True)
     with alone(journal):
         return _complete(runs, perform, Journal(journal, computing()), processes, progress, cost)
 

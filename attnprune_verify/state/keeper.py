@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from attnprune_verify.errors import InvalidInstance
-from attnprune_verify.files import alone, dumps, parse, read_regular, whole_file
+from attnprune_verify.files import PART, alone, dumps, parse, read_regular, whole_file
 from attnprune_verify.state.digests import differing_fields, of_document
 from attnprune_verify.state.sealed import keep_document, kept_document, unsealed
 
@@ -74,7 +74,6 @@ class Keeper:
         self._request: dict[str, Any] = parse(dumps(request).encode())
         self._about, self._claim_name = of_document(self._request), claim
         self._own = re.compile(own or "(?!)")
-        self._part = re.compile(rf"\.(?:{re.escape(claim)}|{own or '(?!)'})\.\d+-\d+\.part")
 
     @contextmanager
     def claimed(self) -> Iterator[dict[str, Any] | None]:
@@ -95,7 +94,7 @@ class Keeper:
     def _claim(self, rule: str) -> dict[str, Any] | None:
         path = self.folder / self._claim_name
         if not os.path.lexists(path):
-            strangers = [one.name for one in self.folder.iterdir() if not self._part.fullmatch(one.name)]
+            strangers = [one.name for one in self.folder.iterdir() if not PART.fullmatch(one.name)]
             if strangers:
                 raise InvalidInstance(f"{rule}; it holds {min(strangers)!r}")
             self._remove_parts()
@@ -178,4 +177,4 @@ class Keeper:
 
     def _remove_parts(self) -> None:
         """Delete the partial files of a killed process."""
-        self.remove(*(one.name for one in self.folder.iterdir() if self._part.fullmatch(one.name)))
+        self.remove(*(one.name for one in self.folder.iterdir() if PART.fullmatch(one.name)))

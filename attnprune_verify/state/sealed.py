@@ -47,7 +47,8 @@ def unsealed(content: bytes, about: str = "") -> dict[str, Any]:
 
 
 def keep_document(path: Path, document: Mapping[str, Any], about: str = "") -> None:
-    """Write the sealed document to `path`, whole or not at all."""
+    """Write the sealed document to `path`, whole or not at all; the folder is made if missing."""
+    path.parent.mkdir(parents=True, exist_ok=True)
     write_whole(path, sealed(document, about))
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import re
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -12,7 +13,7 @@ from typing import Any
 
 import torch
 
-from attnprune_verify.state.sealed import keep_document, kept_document
+from attnprune_verify.state.keeper import Keeper
 from attnprune_verify.torch.blocks import TOKENS, Decoder, find_blocks, limits
 from attnprune_verify.torch.rest import at_rest, moved, plain_model
 from attnprune_verify.torch.windows import windows_of
@@ -23,6 +24,8 @@ from attnprune_verify.whole_model.request import counted, effort
 from attnprune_verify.whole_model.workplace import Workplace
 
 __all__ = ["prune_"]
+
+_BLOCKS = "blocks.json"
 
 
 def prune_(
@@ -87,8 +90,7 @@ def prune_(
     model = plain_model(model)
     with at_rest(model), moved(model, device):
         ids, work = _looked_at(model, batches, plan)
-        with _place(resume) as place:
-            known = _Digests(place)
+        with _place(resume) as place, _Digests(place).claimed() as known:
             fields = {
                 "model": known.of(work.decoder),
                 "windows": [hashlib.sha256(window.numpy().tobytes()).hexdigest() for window in ids],
@@ -135,20 +137,25 @@ def _place(resume: str | os.PathLike[str] | None) -> Iterator[Path]:
         with tempfile.TemporaryDirectory() as name:
             yield Path(name)
     else:
-        path = Path(resume)
-        path.mkdir(parents=True, exist_ok=True)
-        yield path
+        yield Path(resume)
 
 
 class _Digests:
     """Digests of a model, block by block; a block that was pruned here counts as what it was before."""
 
     def __init__(self, place: Path) -> None:
-        self._file = place / "blocks.json"
+        self._kept = Keeper(place / "blocks.partial", {"schema": "attnprune-verify/blocks/1"}, own=re.escape(_BLOCKS))
         self._now: list[str] = []
         self.pruned: frozenset[int] = frozenset()
         self._blocks: list[dict[str, Any]] = []
-        self._dense = dict(kept_document(self._file) or {})
+        self._dense: dict[str, Any] = {}
+
+    @contextmanager
+    def claimed(self) -> Iterator[_Digests]:
+        """Read the record of the pruned blocks, in a folder of its own that is locked."""
+        with self._kept.claimed():
+            self._dense = self._kept.kept(_BLOCKS) or {}
+            yield self
 
     def of(self, decoder: Decoder) -> str:
         """The digest of the dense model."""
@@ -163,11 +170,11 @@ class _Digests:
     def keep(self, index: int, new: Mapping[str, Any]) -> None:
         """Note what block `index` becomes, before it does."""
         self._dense[_digest({**self._blocks[index], **new})] = self._now[index]
-        keep_document(self._file, self._dense)
+        self._kept.keep(_BLOCKS, self._dense)
 
     def remove(self) -> None:
         """Delete the record: nothing is left to resume."""
-        self._file.unlink(missing_ok=True)
+        self._kept.clear()
 
 
 def _digest(tensors: Mapping[str, Any]) -> str:

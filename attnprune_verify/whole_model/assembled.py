@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import os
-import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from attnprune_verify.errors import InvalidInstance
-from attnprune_verify.files import parse, read_regular, sync_folder, write_whole
+from attnprune_verify.files import PART, parse, read_regular, sync_folder, write_whole
 from attnprune_verify.state.digests import of_file
 from attnprune_verify.state.sealed import sealed, unsealed
 from attnprune_verify.whole_model.source import Patches, Source
@@ -17,7 +16,6 @@ from attnprune_verify.whole_model.source import Patches, Source
 __all__ = ["assemble", "finished"]
 
 _REPORT = "pruning.json"
-_PART = re.compile(rf"\.{re.escape(_REPORT)}\.\d+-\d+\.part")
 
 
 def assemble(
@@ -36,7 +34,7 @@ def assemble(
         raise InvalidInstance(f"{str(folder)!r} must be a folder of ours; it is a link")
     folder.mkdir(exist_ok=True)
     for one in sorted(folder.iterdir()):
-        if one.name not in names and not _PART.fullmatch(one.name):
+        if one.name not in names and not PART.fullmatch(one.name):
             raise InvalidInstance(f"{str(folder)!r} must hold files of ours only; it holds {one.name!r}")
         one.unlink()
     files = {name: source.copy(name, folder, patches.get(name, {})) for name in source.digests}

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from attnprune_verify.cli.main import main
-from attnprune_verify.files import whole_file
+from attnprune_verify.files import PART, whole_file
 from attnprune_verify.state.keeper import Keeper
 from tests.arena.catalogue import attack
 from tests.arena.small import campaign_words, contents, experiment_words, forked, prune_words, write_model
@@ -185,7 +185,7 @@ def test_content_first_then_the_name_then_the_folder(tmp_path, monkeypatch):
     monkeypatch.setattr(os, "replace", lambda a, b: done.append("rename") or rename(a, b))
     with whole_file(tmp_path / "a") as file:
         file.write(b"content")
-    assert len(done) == 3 and done[0].startswith(".a.") and done[1:] == ["rename", tmp_path.name]
+    assert len(done) == 3 and PART.fullmatch(done[0]) and done[1:] == ["rename", tmp_path.name]
 
 
 @attack("G", "a kill leaves a temporary file of ours, beside one of the user that looks alike",
@@ -194,9 +194,9 @@ def test_what_a_kill_leaves_is_removed(tmp_path):
     keeper = Keeper(tmp_path / "kept", {}, own=r"block-\d{4}\.arrays")
     with keeper.claimed():
         keeper.keep_arrays("block-0000.arrays", {"Q": np.eye(2)})
-    (tmp_path / "kept" / ".block-0001.arrays.12-34.part").write_bytes(b"half")
-    (tmp_path / "kept" / ".block-0001.arrays.part").write_bytes(b"of the user")
+    (tmp_path / "kept" / ".attnprune-0123456789abcdef.part").write_bytes(b"half")
+    (tmp_path / "kept" / ".attnprune-of-mine.part").write_bytes(b"of the user")
     with keeper.claimed():
-        assert not (tmp_path / "kept" / ".block-0001.arrays.12-34.part").exists()
+        assert not (tmp_path / "kept" / ".attnprune-0123456789abcdef.part").exists()
         keeper.clear()
-    assert contents(tmp_path / "kept") == {".block-0001.arrays.part": b"of the user"}
+    assert contents(tmp_path / "kept") == {".attnprune-of-mine.part": b"of the user"}

@@ -100,7 +100,7 @@ def runs(folder: Path) -> Iterator[None]:
         journal.add({"key": key})
         yield
     with (folder / "runs.jsonl").open("ab") as file:  # a line that was cut off
-        file.write(b'{"key": "d"')
+        file.write(b'{"code": "code", "key": "d"')
     Journal(folder / "runs.jsonl", "code").add({"key": "e"})
     yield
 

@@ -32,7 +32,7 @@ def test_it_writes_the_table_and_says_what_agrees(tmp_path: Path, capsys: pytest
     assert run("synthetic", "--out", tmp_path, *SMALL) == 0
     printed = capsys.readouterr()
     assert "Error at rho = 0.5" in printed.out and "Written: " in printed.err
-    assert {path.name for path in tmp_path.iterdir()} == {"results.csv", "results.json", "runs.jsonl"}
+    assert {path.name for path in tmp_path.iterdir()} == {"results.csv", "results.json", "runs.jsonl", "written.json"}
 
 
 def test_json_is_strict_and_alone_on_stdout(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

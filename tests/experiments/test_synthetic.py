@@ -161,7 +161,7 @@ def test_an_interrupted_experiment_goes_on(results: tuple[Results, Path], tmp_pa
         run_synthetic(TINY, tmp_path, progress=interrupt)
     assert len(Journal(tmp_path / synthetic.JOURNAL, computing()).finished) == 5
     with (tmp_path / synthetic.JOURNAL).open("ab") as file:
-        file.write(b'{"key": "cut off in the midd')
+        file.write(f'{{"code": "{computing()}", "key": "cut off in the midd'.encode())
     progress: list[tuple[int, int]] = []
     resumed = run_synthetic(TINY, tmp_path, progress=lambda *now: progress.append(now))
     assert progress[0] == (5, len(TINY.runs())) and progress[-1][0] == len(TINY.runs())

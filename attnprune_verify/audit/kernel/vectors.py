@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import count as _count
@@ -21,16 +22,18 @@ from attnprune_verify.audit.kernel.process.context import poisoned
 from attnprune_verify.audit.kernel.truth.intervals import interval
 from attnprune_verify.audit.kernel.typing import Foreign, Plain
 from attnprune_verify.errors import InvalidInstance
-from attnprune_verify.files import dumps, write_whole
+from attnprune_verify.files import dumps
+from attnprune_verify.state.outputs import LIST, outputs_in, write_output
 from attnprune_verify.values import as_count
 
-__all__ = ["INDEX", "PROMISES", "SCHEMA", "TENSORS", "VectorsResult", "vector_samples", "write_vectors"]
+__all__ = ["INDEX", "MOST", "PROMISES", "SCHEMA", "TENSORS", "VectorsResult", "vector_samples", "write_vectors"]
 
 SCHEMA = "attnprune-verify/vectors/1"
 INDEX, TENSORS = "index.json", "vectors.safetensors"
 RULE = "An answer passes where lowest <= answer <= highest holds for every entry; nan passes nowhere."
 PROMISES = {"padding": "clean_padding", "empty rows": "zero_empty_rows"}
 """Keywords of what not every kernel promises: one that does not know the keyword refuses it, and is not wrong."""
+MOST = 256 * 2**20  # bytes of a file of arrays, chosen: six times what 256 vectors have
 _LONGEST = 130  # chosen: sizes up to here keep 256 vectors below 40 MB
 
 
@@ -108,24 +111,26 @@ def write_vectors(folder: Path, dtype: str = "float32", count: int = 256, seed: 
         If the folder holds anything else, or the count is no positive integer.
     """
     samples = vector_samples(dtype, as_count("count", count, least=1), seed)
-    if folder.exists() and (not folder.is_dir() or {one.name for one in folder.iterdir()} - {INDEX, TENSORS}):
+    if folder.exists() and (not folder.is_dir() or {one.name for one in folder.iterdir()} - {INDEX, LIST, TENSORS}):
         raise InvalidInstance(f"--out must be a folder that is new, empty or of vectors; got {str(folder)!r}")
-    tensors: dict[str, Stored] = {}
-    vectors = [_vector(str(place), sample, tensors) for place, sample in enumerate(samples)]
-    content = packed(tensors)
-    index = {
-        "schema": SCHEMA,
-        "dtype": dtype,
-        "seed": seed,
-        "rule": RULE,
-        "conventions": Conventions().as_dict(),
-        "tensors": TENSORS,
-        "sha256": hashlib.sha256(content).hexdigest(),
-        "vectors": vectors,
-    }
-    folder.mkdir(parents=True, exist_ok=True)
-    write_whole(folder / TENSORS, content)
-    write_whole(folder / INDEX, dumps(index).encode())
+    with outputs_in(folder, "|".join(map(re.escape, (INDEX, TENSORS)))):
+        tensors: dict[str, Stored] = {}
+        vectors = [_vector(str(place), sample, tensors) for place, sample in enumerate(samples)]
+        content = packed(tensors)
+        if len(content) > MOST:
+            raise InvalidInstance(f"vectors must have at most {MOST} bytes; {count} have {len(content)}; lower count")
+        index = {
+            "schema": SCHEMA,
+            "dtype": dtype,
+            "seed": seed,
+            "rule": RULE,
+            "conventions": Conventions().as_dict(),
+            "tensors": TENSORS,
+            "sha256": hashlib.sha256(content).hexdigest(),
+            "vectors": vectors,
+        }
+        write_output(folder / TENSORS, content)
+        write_output(folder / INDEX, dumps(index).encode())
     return index
 
 

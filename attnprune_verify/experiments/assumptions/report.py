@@ -9,7 +9,8 @@ import numpy as np
 from attnprune_verify.experiments.assumptions.measure import LAM, RealAssumptions
 from attnprune_verify.experiments.figures import save
 from attnprune_verify.extras import need
-from attnprune_verify.files import dumps, table, write_whole
+from attnprune_verify.files import dumps, table
+from attnprune_verify.state.outputs import write_output
 
 __all__ = ["draw_assumptions", "summary", "write_tables"]
 
@@ -20,9 +21,9 @@ PAPER_BETA, PAPER_DELTA = 0.034, 0.0025  # as the paper reports them
 def write_tables(results: RealAssumptions, folder: Path) -> list[Path]:
     """Write ``assumptions.csv`` (one row per head and sequence) and ``assumptions.json`` (medians)."""
     rows, document = folder / "assumptions.csv", folder / "assumptions.json"
-    write_whole(rows, table(results.rows, list(results.rows[0])))
+    write_output(rows, table(results.rows, list(results.rows[0])))
     medians = {"schema": SCHEMA, "model": results.model, "k": results.k, "lam": LAM, "table": results.table()}
-    write_whole(document, dumps(medians).encode())
+    write_output(document, dumps(medians).encode())
     return [rows, document]
 
 

@@ -11,7 +11,8 @@ from attnprune_verify.experiments.layer.plan import LayerPlan
 from attnprune_verify.experiments.layer.run import LayerResults
 from attnprune_verify.experiments.layer.sentences import layer_statements
 from attnprune_verify.experiments.layer.tables import by_layer, by_method
-from attnprune_verify.files import dumps, table, write_whole
+from attnprune_verify.files import dumps, table
+from attnprune_verify.state.outputs import write_output
 
 __all__ = ["as_document", "command_line", "summary", "write_tables"]
 
@@ -62,8 +63,8 @@ def command_line(plan: LayerPlan) -> str:
 def write_tables(results: LayerResults, folder: Path) -> list[Path]:
     """Write ``layer.csv`` (one row per head) and ``layer.json``, each whole or not at all."""
     rows, document = folder / "layer.csv", folder / "layer.json"
-    write_whole(rows, table(results.rows, COLUMNS))
-    write_whole(document, dumps(as_document(results)).encode())
+    write_output(rows, table(results.rows, COLUMNS))
+    write_output(document, dumps(as_document(results)).encode())
     return [rows, document]
 
 

@@ -10,7 +10,8 @@ from attnprune_verify.experiments.perplexity.plan import PerplexityPlan
 from attnprune_verify.experiments.perplexity.run import PerplexityResults
 from attnprune_verify.experiments.perplexity.sentences import perplexity_statements
 from attnprune_verify.experiments.perplexity.tables import by_draws
-from attnprune_verify.files import dumps, table, write_whole
+from attnprune_verify.files import dumps, table
+from attnprune_verify.state.outputs import write_output
 
 __all__ = ["as_document", "command_line", "summary", "write_tables"]
 
@@ -69,9 +70,9 @@ def _text(path: str, folder: str | None) -> str:
 def write_tables(results: PerplexityResults, folder: Path) -> list[Path]:
     """Write ``perplexity.csv`` and ``perplexity.json`` without times, and ``times.csv`` beside them."""
     rows, document, times = (folder / name for name in ("perplexity.csv", "perplexity.json", "times.csv"))
-    write_whole(rows, table(results.rows, (*_CHOICES, *_MEASURED)))
-    write_whole(times, table(results.rows, (*_CHOICES, "seconds")))
-    write_whole(document, dumps(as_document(results, times=False)).encode())
+    write_output(rows, table(results.rows, (*_CHOICES, *_MEASURED)))
+    write_output(times, table(results.rows, (*_CHOICES, "seconds")))
+    write_output(document, dumps(as_document(results, times=False)).encode())
     return [rows, document, times]
 
 

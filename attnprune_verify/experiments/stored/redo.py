@@ -17,12 +17,13 @@ from random import Random
 from typing import Any
 
 from attnprune_verify.errors import InvalidInput
-from attnprune_verify.experiments.runs import Progress, complete
+from attnprune_verify.experiments.runs import Progress, complete, computing
 from attnprune_verify.experiments.stored.kind import BETWEEN_KERNELS, TOLERANCE, Row
 from attnprune_verify.experiments.stored.kinds import KINDS, Stored
 from attnprune_verify.experiments.stored.record import StoredRecord, code, kernel, read
 from attnprune_verify.files import table, write_whole
 from attnprune_verify.state.digests import of_files
+from attnprune_verify.state.journal import Journal
 
 __all__ = ["differences", "disturb", "folder_of", "is_chaotic", "measure", "odds", "sample", "times"]
 
@@ -164,7 +165,7 @@ def measure(path: Path, folder: str = "", progress: Progress | None = None) -> N
     each = [{"record": name, "seconds": line} for name, line in sorted(seconds.items())]
     write_whole(path.with_name("seconds.csv"), table(each, ("record", "seconds")))
     record.write(path, table(rows, stored.columns))
-    journal.unlink()
+    Journal(journal, computing()).remove()
 
 
 def disturb(path: Path, folder: str = "", progress: Progress | None = None) -> None:
@@ -179,7 +180,7 @@ def disturb(path: Path, folder: str = "", progress: Progress | None = None) -> N
     for run, one in zip(thought, complete(runs, partial(_timed, stored), journal, progress=progress), strict=True):
         _note(record, stored, run, one["moved"])
     record.write(path, path.with_suffix(".csv").read_bytes())
-    journal.unlink(missing_ok=True)
+    Journal(journal, computing()).remove()
 
 
 def _note(record: StoredRecord, stored: Stored, run: Any, moved: float | None) -> None:

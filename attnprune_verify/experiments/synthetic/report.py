@@ -12,7 +12,8 @@ from attnprune_verify.experiments.synthetic.curves import Curve, curve
 from attnprune_verify.experiments.synthetic.rivals import RIVALS
 from attnprune_verify.experiments.synthetic.run import Results
 from attnprune_verify.experiments.synthetic.sentences import figure2_statements
-from attnprune_verify.files import dumps, table, write_whole
+from attnprune_verify.files import dumps, table
+from attnprune_verify.state.outputs import write_output
 
 __all__ = ["COLUMNS", "MEASURED", "as_document", "summary", "write_tables"]
 
@@ -41,8 +42,8 @@ def as_document(results: Results) -> dict[str, Any]:
 def write_tables(results: Results, folder: Path) -> list[Path]:
     """Write `results.csv` (one row per method, setting and rho) and `results.json`, each whole or not at all."""
     rows, document = folder / "results.csv", folder / "results.json"
-    write_whole(rows, table(results.rows, COLUMNS))
-    write_whole(document, dumps(as_document(results)).encode())
+    write_output(rows, table(results.rows, COLUMNS))
+    write_output(document, dumps(as_document(results)).encode())
     return [rows, document]
 
 
