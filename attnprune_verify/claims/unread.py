@@ -1,6 +1,6 @@
 """Claims whose formula is shown as text alone, because it is not read back; the list may only shrink.
 
-Their sentences are pinned by the ledger of the tests, like all others.
+Their sentences have digests in the tests, like all others.
 """
 
 from __future__ import annotations

@@ -37,10 +37,10 @@ BLIND = {
     "new:PL_ineq_paper_mu_allowed-causal": 1, "new:convex_near_dense-any": 1, "new:heavy_ball-any": 1,
     "new:no_common_floor-full": 2, "new:our_convergence_from_ones-full": 1,
 }  # fmt: skip
-"""Changes that no case tells, so that the ledger alone notices them: a maximum with 1 where no case is between 1 and
-2; a sign before a number that is 0; ``<=`` for ``=`` where an instance is named, or the reverse where no case is on the
-edge; a sign that the cases without momentum hide; numbers below the least float; a power of n = 1 on the edge; a bound
-from below that is as near as another."""
+"""Changes that no case tells, so that only `tests.repinned` notices them: a maximum with 1 where no case is between 1
+and 2; a sign before a number that is 0; ``<=`` for ``=`` where an instance is named, or the reverse where no case is on
+the edge; a sign that the cases without momentum hide; numbers below the least float; a power of n = 1 on the edge; a
+bound from below that is as near as another."""
 _SLOW = {"exp:full_rank_tokens-rank", "exp:full_rank_tokens-theorem"}
 """Their instances have 128 tokens."""
 

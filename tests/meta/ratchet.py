@@ -29,7 +29,8 @@ READ_TWICE = re.compile(
 """First lines where a program does as a person does, or whose subject or number stands in another text."""
 
 HALF_A_SENTENCE = re.compile(
-    r"Returns? (what|how|where|which|when|who|whom|whose|why|of|as|in|on|by|per|at|to|from|for|with|under|if|that|it|they|them)\b"
+    r"Returns? (what|how|where|which|when|who|whom|whose|why|if|that|it|they|them"
+    r"|of|as|in|on|by|per|at|to|from|for|with|under)\b"
 )
 """First lines of functions in which no article and no noun follows "Return"; a value is none, "whether" begins none."""
 

@@ -2,7 +2,7 @@
 
 A number comes from a command where it stands in a fence that the build runs or on a page that is `WRITTEN`. The others,
 those of tables that a command wrote once among them, are counted page by page in typed_numbers.json, which may only
-shrink. Whatever it comes from, and whether it is a digit or a word, a number of a page is pinned by the ledger of
+shrink. Whatever it comes from, and whether it is a digit or a word, a number of a page has a digest in
 `tests.repinned`: the commands run in the thorough profile, but a changed number is noticed by default.
 ``python -m tests.meta.typed_numbers`` counts anew.
 """

@@ -1,13 +1,6 @@
-"""Enter the reason for pins that changed: ``python -m tests.repinned "the reason"``."""
+"""Renew the digests: ``python -m tests.repinned``; the reason for a change stands in the body of its commit."""
 
-import sys
+from tests.repinned.ledger import renew
 
-from tests.repinned.ledger import enter
-
-if len(sys.argv) != 2:
-    sys.exit('usage: python -m tests.repinned "the reason"')
-try:
-    changed = enter(sys.argv[1])
-except ValueError as error:
-    sys.exit(f"error: {error}")
+changed = renew()
 print(f"{len(changed)} changed: {', '.join(changed[:5])}{', ...' if len(changed) > 5 else ''}")

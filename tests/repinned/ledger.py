@@ -1,9 +1,8 @@
-"""What is pinned, and why each pin was last changed.
+"""Digests of what is typed or pinned: a changed word, number or proposition fails a test that names it.
 
-Pins of margins, the propositions that Coq prints and the stored tables are each written anew by one command; sentences
-(of claims, theorems, proofs by hand, quotations, prior work) and numbers on pages are typed. Whoever changes one runs
-``python -m tests.repinned "the reason"`` as well: the ledger then names every item that changed, with the reason. A
-changed item without an entry makes a test fail.
+A sentence of a claim, a proof by hand or a number on a page is compared with nothing else in this repository, so that a
+slip in it would pass every other test. ``python -m tests.repinned`` writes the digests anew; a reviewer sees the items
+in the same commit, and the reason in its body.
 """
 
 from __future__ import annotations
@@ -13,7 +12,6 @@ import json
 import re
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 from attnprune_verify.claims.core import Claim
 from attnprune_verify.claims.prior import PRIOR
@@ -23,13 +21,12 @@ from attnprune_verify.claims.symbols import SYMBOLS
 from tests.meta.typed_numbers import every_page, numbers
 
 ROOT = Path(__file__).resolve().parents[2]
-LEDGER = Path(__file__).parent / "ledger.json"
-_SHORT = 12  # hexadecimal digits, 48 bits: two versions of one item collide by chance once in 3e14
-_FEWEST_WORDS = 3  # chosen: a reason of fewer words names no cause
+DIGESTS = Path(__file__).parent / "digests.json"
+_DIGITS = 6  # hexadecimal: a changed item keeps its digest by chance once in 17 million times
 
 
 def items() -> Iterator[tuple[str, str]]:
-    """Yield every pinned item as (name, text)."""
+    """Yield every pinned item as (kind and name, text)."""
     margins = json.loads((ROOT / "tests/claims/pinned_margins.json").read_text("utf-8"))
     for claim, pinned in margins.items():
         yield f"margin {claim}", json.dumps(pinned, sort_keys=True)
@@ -70,42 +67,41 @@ def words_of(claim: Claim) -> list[object]:
     ]
 
 
-def digests() -> dict[str, str]:
-    """Return the digest of each pinned item."""
-    return {name: hashlib.sha256(text.encode()).hexdigest()[:_SHORT] for name, text in items()}
+def digests() -> dict[str, list[str]]:
+    """Map every kind to its items in order, each as its digest and its name."""
+    found: dict[str, list[str]] = {}
+    for name, text in items():
+        kind, _, rest = name.partition(" ")
+        found.setdefault(kind, []).append(f"{hashlib.sha256(text.encode()).hexdigest()[:_DIGITS]} {rest}")
+    return {kind: sorted(of_kind, key=lambda item: item[_DIGITS:]) for kind, of_kind in found.items()}
 
 
-def read() -> dict[str, Any]:
-    """Return the ledger: ``now`` (digest by item) and ``changes`` (reason and items, the newest last)."""
-    return dict(json.loads(LEDGER.read_text("utf-8")))
+def packed(now: dict[str, list[str]]) -> dict[str, str]:
+    """Join the digests of each kind, names left out: they stand in the files that the items come from."""
+    return {kind: "".join(item[:_DIGITS] for item in of_kind) for kind, of_kind in now.items()}
 
 
-def differences(before: dict[str, str], after: dict[str, str]) -> list[str]:
-    """Return the items that are new, gone or changed."""
-    return sorted(name for name in before.keys() | after.keys() if before.get(name) != after.get(name))
+def differences(pinned: dict[str, str], now: dict[str, list[str]]) -> list[str]:
+    """List the items that changed; a kind with more or fewer items than pinned by the numbers of them."""
+    found = []
+    for kind in sorted(pinned.keys() | now.keys()):
+        before, after = re.findall("." * _DIGITS, pinned.get(kind, "")), now.get(kind, [])
+        if len(before) != len(after):
+            found.append(f"{kind}: {len(after)} items, {len(before)} pinned")
+        else:
+            pairs = zip(before, after, strict=True)
+            found += [f"{kind}{item[_DIGITS:]}" for digest, item in pairs if item[:_DIGITS] != digest]
+    return found
 
 
-def enter(why: str) -> list[str]:
-    """Write what changed since the last entry into the ledger, with the reason; return the items."""
-    if len(why.split()) < _FEWEST_WORDS:
-        raise ValueError(f"a reason must have at least {_FEWEST_WORDS} words; got {why!r}")
-    ledger = read() if LEDGER.exists() else {"now": {}, "changes": []}
+def read() -> dict[str, str]:
+    """Return the pinned digests of each kind, joined."""
+    return dict(json.loads(DIGESTS.read_text("utf-8")))
+
+
+def renew() -> list[str]:
+    """Write the digests of now; return the items that changed."""
     now = digests()
-    changed = differences(ledger["now"], now)
-    if changed:
-        ledger["changes"].append({"why": why, "items": _shortened(changed, now)})
-        lines = ",\n".join(f"  {json.dumps(name)}: {json.dumps(digest)}" for name, digest in sorted(now.items()))
-        entries = ",\n".join(f"  {json.dumps(entry)}" for entry in ledger["changes"])
-        LEDGER.write_text(f'{{"changes": [\n{entries}\n],\n"now": {{\n{lines}\n}}}}\n', "utf-8")
+    changed = differences(read() if DIGESTS.exists() else {}, now)
+    DIGESTS.write_text(json.dumps(packed(now), indent=0) + "\n", "utf-8")
     return changed
-
-
-def _shortened(changed: list[str], now: dict[str, str]) -> list[str]:
-    """Return the items, of which those of a kind that changed as a whole are named by their kind."""
-    whole = {kind for kind in map(_kind, changed) if {name for name in now if _kind(name) == kind} <= {*changed}}
-    single = [name for name in changed if _kind(name) not in whole]
-    return [*(f"every {kind}" for kind in sorted(whole)), *single]
-
-
-def _kind(name: str) -> str:
-    return name.partition(" ")[0]

@@ -1,6 +1,5 @@
-"""A pin that was written anew has an entry in the ledger, with a reason."""
+"""Whatever is typed or pinned changes only together with its digest."""
 
-import json
 from dataclasses import replace
 
 import pytest
@@ -11,9 +10,9 @@ from tests.repinned import ledger
 SENTENCES = {"sentence", "theorem", "proof", "quotation", "prior", "symbol", "page"}
 
 
-def test_every_change_is_entered():
-    changed = ledger.differences(ledger.read()["now"], ledger.digests())
-    assert changed == [], 'pins changed: read them, then run python -m tests.repinned "the reason"'
+def test_every_change_is_pinned():
+    changed = ledger.differences(ledger.read(), ledger.digests())
+    assert changed == [], "typed texts changed: read them, then run python -m tests.repinned"
 
 
 def test_every_kind_is_pinned():
@@ -22,31 +21,33 @@ def test_every_kind_is_pinned():
     assert len(dict(ledger.items())) == len(list(ledger.items()))
 
 
-def test_every_entry_has_a_reason():
-    for entry in ledger.read()["changes"]:
-        assert len(entry["why"].split()) >= 3 and entry["items"]
-
-
 @pytest.fixture
 def copied(tmp_path, monkeypatch):
-    """The ledger of three items, in a folder of its own."""
-    monkeypatch.setattr(ledger, "LEDGER", tmp_path / "ledger.json")
+    """The digests of three items, in a folder of their own."""
+    monkeypatch.setattr(ledger, "DIGESTS", tmp_path / "digests.json")
     monkeypatch.setattr(ledger, "items", lambda: iter([("margin a", "1"), ("table b", "2"), ("table c", "3")]))
-    ledger.enter("the very first entry")
+    assert len(ledger.renew()) == 2
     return monkeypatch
 
 
-def test_a_changed_digit_is_named(copied):
-    copied.setattr(ledger, "items", lambda: iter([("margin a", "1"), ("table b", "3"), ("table c", "3")]))
-    assert ledger.differences(ledger.read()["now"], ledger.digests()) == ["table b"]
-    assert ledger.enter("measured anew with another seed") == ["table b"]
-    assert ledger.read()["changes"][-1] == {"why": "measured anew with another seed", "items": ["table b"]}
-
-
-def test_a_reason_is_demanded(copied):
-    with pytest.raises(ValueError, match="at least 3 words"):
-        ledger.enter("because")
-    assert json.loads(ledger.LEDGER.read_text())["changes"][0]["items"] == ["every margin", "every table"]
+@pytest.mark.parametrize(
+    ("items", "changed"),
+    [
+        ([("margin a", "1"), ("table c", "3"), ("table b", "2")], []),
+        ([("margin a", "1"), ("table b", "3"), ("table c", "3")], ["table b"]),
+        ([("margin a", "1"), ("table b", "2")], ["table: 1 items, 2 pinned"]),
+        ([("margin a", "1"), ("table b", "2"), ("table bb", "2"), ("table c", "3")], ["table: 3 items, 2 pinned"]),
+        (
+            [("table b", "2"), ("table c", "3"), ("page a", "1")],
+            ["margin: 0 items, 1 pinned", "page: 1 items, 0 pinned"],
+        ),
+    ],
+)
+def test_a_changed_item_is_named(copied, items, changed):
+    copied.setattr(ledger, "items", lambda: iter(items))
+    found = ledger.differences(ledger.read(), ledger.digests())
+    assert found == changed
+    assert ledger.renew() == found and not ledger.renew()
 
 
 @pytest.mark.parametrize(
