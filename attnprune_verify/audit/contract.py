@@ -5,9 +5,16 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Any
 
-from attnprune_verify.audit.subject.process import Parameter
+__all__ = ["Binding", "FUNCTIONS", "NotTaken", "Parameter", "RULES", "Signature", "argument_of", "bound", "is_kernel"]
 
-__all__ = ["Binding", "FUNCTIONS", "NotTaken", "RULES", "Signature", "argument_of", "bound", "is_kernel"]
+
+@dataclass(frozen=True)
+class Parameter:
+    """A parameter of a subject's function."""
+
+    name: str
+    kind: str  # of inspect.Parameter: POSITIONAL_ONLY, POSITIONAL_OR_KEYWORD, VAR_POSITIONAL, KEYWORD_ONLY, VAR_KEYWORD
+    has_default: bool
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from attnprune_verify.errors import InvalidInstance
 from attnprune_verify.values import nearest
 
-__all__ = ["Call", "Check", "Finding", "Record", "Status", "chosen"]
+__all__ = ["Call", "Check", "Diagnosis", "Finding", "Record", "Status", "chosen"]
 
 Status = Literal["passed", "failed", "inconclusive", "not_applicable", "could_not_run", "waived"]
 
@@ -60,6 +60,18 @@ class Finding:
     samples: tuple[Any, ...] = ()
     call: Call | None = None
     shrink: Callable[[tuple[str, ...]], Finding | None] | None = None
+
+
+@dataclass(frozen=True)
+class Diagnosis:
+    """Mistake ids, most important first, and what is known in words."""
+
+    ids: tuple[str, ...]
+    words: str
+
+    @property
+    def named(self) -> bool:
+        return self.ids != ("unknown",)
 
 
 @dataclass(frozen=True, eq=False)

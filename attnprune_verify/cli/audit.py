@@ -14,7 +14,7 @@ from attnprune_verify.cli.terms import OPTIONS, ready, terms_options
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
-    from attnprune_verify.audit.functions.run import AuditResult
+    from attnprune_verify.audit.result import AuditResult
 
 __all__ = ["command", "report_of"]
 

@@ -15,7 +15,7 @@ from attnprune_verify.cli.output import laid_out
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
-    from attnprune_verify.audit.functions.run import AuditResult
+    from attnprune_verify.audit.result import AuditResult
 
 __all__ = ["OPTIONS", "ready", "terms_options"]
 
@@ -91,8 +91,8 @@ def ready(report_of: Callable[[AuditResult], str | RenderableType]) -> Iterator[
 
 def _rehearsal() -> AuditResult:
     """Return a result with one example of everything that a report shows."""
-    from attnprune_verify.audit.functions.run import AuditResult
     from attnprune_verify.audit.record import Record, Status
+    from attnprune_verify.audit.result import AuditResult
 
     words = "é \N{CJK UNIFIED IDEOGRAPH-4E00}"
     records = tuple(

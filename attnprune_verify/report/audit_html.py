@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from html import escape
 
-from attnprune_verify.audit.functions.run import AuditResult
 from attnprune_verify.audit.record import Record
+from attnprune_verify.audit.result import AuditResult
 from attnprune_verify.report.audit_findings import (
     Findings,
     accounted,

@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from xml.etree import ElementTree
 
-from attnprune_verify.audit.functions.run import AuditResult
 from attnprune_verify.audit.record import Record
+from attnprune_verify.audit.result import AuditResult
 from attnprune_verify.report.audit_findings import command_of, confined, present, shown_reason
 
 __all__ = ["audit_junit"]

@@ -7,7 +7,7 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-from attnprune_verify.audit.functions.run import AuditResult
+from attnprune_verify.audit.result import AuditResult
 from attnprune_verify.report.audit_findings import (
     Findings,
     accounted,

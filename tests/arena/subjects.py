@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from attnprune_verify import run_audit
-from attnprune_verify.audit.functions.run import AuditResult
+from attnprune_verify.audit.result import AuditResult
 
 RIGHT = "import numpy as np\ndef causal_mask(n):\n    return np.tri(n)\n"
 WRONG = "import numpy as np\ndef causal_mask(n):\n    attack()\n    return np.tri(n, k=-1)\n"

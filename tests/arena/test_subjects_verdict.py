@@ -16,8 +16,8 @@ import pytest
 
 import attnprune_verify
 from attnprune_verify import run_audit
-from attnprune_verify.audit.functions.run import AuditResult
 from attnprune_verify.audit.kernel.run import run_kernel_audit
+from attnprune_verify.audit.result import AuditResult
 from tests.arena.catalogue import attack, undefended
 from tests.arena.subjects import ZEROES, audited, run, subject
 

@@ -15,7 +15,8 @@ import tempfile
 from pathlib import Path
 
 from attnprune_verify.audit.contract import FUNCTIONS
-from attnprune_verify.audit.functions.run import AuditResult, run_audit
+from attnprune_verify.audit.functions.run import run_audit
+from attnprune_verify.audit.result import AuditResult
 
 HERE = Path(__file__).parent
 PAGE = HERE.parents[1] / "docs" / "kill_matrix.md"

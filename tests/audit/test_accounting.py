@@ -7,8 +7,9 @@ import pytest
 from attnprune_verify.audit.contract import FUNCTIONS
 from attnprune_verify.audit.functions.auditor import Auditor
 from attnprune_verify.audit.functions.checks import all_checks, descent_mistakes, selection, sparsegpt_mistakes, wanda
-from attnprune_verify.audit.functions.run import outcome_of, run_audit
+from attnprune_verify.audit.functions.run import run_audit
 from attnprune_verify.audit.record import Record
+from attnprune_verify.audit.result import outcome_of
 from attnprune_verify.audit.waivers import load_waivers
 from attnprune_verify.errors import InvalidInstance
 

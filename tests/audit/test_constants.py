@@ -6,11 +6,12 @@ import pytest
 from attnprune_verify.audit.functions.checks.descent_mistakes import ETA, STEPS, descend, gradient_of, named_by_first
 from attnprune_verify.audit.functions.naming.describing import cut_off
 from attnprune_verify.audit.functions.naming.diagnosis import diagnose
-from attnprune_verify.audit.functions.naming.exponential import logit_factor, one_curve
+from attnprune_verify.audit.functions.naming.exponential import logit_factor
 from attnprune_verify.audit.functions.naming.fitting import Observation
 from attnprune_verify.audit.functions.truth.formulas import RIGHT, attention_part
 from attnprune_verify.audit.functions.truth.reference import reference
 from attnprune_verify.audit.functions.truth.samples_for import asked_samples
+from attnprune_verify.audit.naming.words import follows_curve
 
 SAMPLES = [one for regime in ("full", "causal", "given-mask") for one in asked_samples("loss", 0, regime)]
 
@@ -45,9 +46,9 @@ def test_right_results_and_noise_have_no_factor_and_no_bound(function):
 
 def test_rounding_is_no_curve_and_a_polynomial_is():
     z = -np.random.default_rng(1).uniform(0, 5, 400)
-    assert one_curve(z, 1000 * np.log1p(z / 1000) - z)
+    assert follows_curve(z, 1000 * np.log1p(z / 1000) - z)
     rounded = np.log(np.exp(z).astype(np.float16).astype(float)) - z
-    assert not one_curve(z, rounded) and not one_curve(z[:20], z[:20])
+    assert not follows_curve(z, rounded) and not follows_curve(z[:20], z[:20])
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,8 @@ import numpy as np
 import pytest
 
 from attnprune_verify.audit.functions.auditor import Auditor
-from attnprune_verify.audit.functions.run import outcome_of, run_audit
+from attnprune_verify.audit.functions.run import run_audit
+from attnprune_verify.audit.result import outcome_of
 from attnprune_verify.audit.subject.process import Subject, SubjectLost
 from attnprune_verify.audit.subject.target import parse_target
 from attnprune_verify.errors import InvalidInstance

@@ -13,8 +13,9 @@ from xml.etree import ElementTree
 import numpy as np
 import pytest
 
-from attnprune_verify.audit.functions.run import AuditResult, run_audit
+from attnprune_verify.audit.functions.run import run_audit
 from attnprune_verify.audit.record import Record
+from attnprune_verify.audit.result import AuditResult
 from attnprune_verify.files import dumps
 from attnprune_verify.report.audit_contract import contract_text
 from attnprune_verify.report.audit_findings import closing_sentence

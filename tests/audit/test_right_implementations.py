@@ -11,8 +11,9 @@ import pytest
 from attnprune_verify.audit.functions import context
 from attnprune_verify.audit.functions.auditor import Auditor
 from attnprune_verify.audit.functions.checks import scale
-from attnprune_verify.audit.functions.run import outcome_of, run_audit
+from attnprune_verify.audit.functions.run import run_audit
 from attnprune_verify.audit.functions.truth.reference import reference, spread
+from attnprune_verify.audit.result import outcome_of
 
 RIGHT = Path(__file__).parent / "right"
 BASE = Path(__file__).parent / "wrong" / "base.py"

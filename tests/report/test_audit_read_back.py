@@ -9,8 +9,8 @@ from itertools import product
 
 import pytest
 
-from attnprune_verify.audit.functions.run import AuditResult
 from attnprune_verify.audit.record import Record
+from attnprune_verify.audit.result import AuditResult
 from attnprune_verify.report.audit_text import render_audit
 from tests.report.reading import known, text_of, unknown
 

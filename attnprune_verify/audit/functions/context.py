@@ -16,9 +16,9 @@ from attnprune_verify.audit.functions.truth.precision import FLOAT64, Precision
 from attnprune_verify.audit.functions.truth.reference import parameters
 from attnprune_verify.audit.functions.truth.samples import Sample
 from attnprune_verify.audit.functions.truth.samples_for import asked_samples
-from attnprune_verify.audit.subject.process import Answer, NoAnswer, Subject, SubjectLost
+from attnprune_verify.audit.subject.process import Answer, NoAnswer, NotAccepted, Subject, SubjectLost
 
-__all__ = ["MOST_CALLS", "Context", "FunctionFacts", "NotAccepted", "shape_ids"]
+__all__ = ["MOST_CALLS", "Context", "FunctionFacts", "shape_ids"]
 
 _TOO_SLOW = 2.0  # chosen: predicted seconds beyond which an instance is left out
 _SMALL = 6.0e2  # chosen: work of the instances that are never left out
@@ -29,10 +29,6 @@ _DEFAULTS: dict[str, Any] = {"mask": None, "lam": 0.0, "momentum": 0.0}
 _NUMBERS = ("loss", "relative_error", "factored_loss", "layer_loss", "layer_relative_error")
 _ARRAYS = ("gradient", "loss_and_gradient", "hessian_vector_product", "factored_gradient")
 _LAYER_ARRAYS = ("layer_attention", "layer_gradient")
-
-
-class NotAccepted(NoAnswer):
-    """Raised when the subject has no parameter for an argument of the check."""
 
 
 @dataclass

@@ -5,7 +5,6 @@ from __future__ import annotations
 import numpy as np
 
 from attnprune_verify.audit.examiner import Examiner
-from attnprune_verify.audit.functions.naming.diagnosis import Diagnosis
 from attnprune_verify.audit.kernel.checks import kernel_checks
 from attnprune_verify.audit.kernel.checks.skip_reason import unjudged
 from attnprune_verify.audit.kernel.contract import FUNCTIONS
@@ -24,7 +23,7 @@ from attnprune_verify.audit.kernel.process.detect_framework import implied
 from attnprune_verify.audit.kernel.reference_error import currency
 from attnprune_verify.audit.kernel.snippet import as_code
 from attnprune_verify.audit.kernel.typing import Plain
-from attnprune_verify.audit.record import Check, Finding, Record, chosen
+from attnprune_verify.audit.record import Check, Diagnosis, Finding, Record, chosen
 from attnprune_verify.audit.subject.process import NoAnswer, Subject
 from attnprune_verify.audit.waivers import Waiver
 

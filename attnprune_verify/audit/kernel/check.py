@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from attnprune_verify.audit.functions.run import AuditResult
 from attnprune_verify.audit.kernel.options import CPU
 from attnprune_verify.audit.kernel.process.callables import subject_of
 from attnprune_verify.audit.kernel.run import run_kernel_audit
 from attnprune_verify.audit.kernel.typing import Call, Foreign
+from attnprune_verify.audit.result import AuditResult
 from attnprune_verify.audit.subject.process import SECONDS_PER_CALL
 
 __all__ = ["check_attention"]

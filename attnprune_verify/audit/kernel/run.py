@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
-from attnprune_verify.audit.functions.run import AuditResult, asked
 from attnprune_verify.audit.kernel.auditor import KernelAuditor
 from attnprune_verify.audit.kernel.options import CPU, Options
+from attnprune_verify.audit.result import AuditResult, run_checks
 from attnprune_verify.audit.subject.process import SECONDS_PER_CALL
 from attnprune_verify.audit.subject.terms import Terms, drawn
 from attnprune_verify.audit.waivers import load_waivers
@@ -90,4 +90,4 @@ def run_kernel_audit(
     auditor = KernelAuditor(target, dtype, drawn(seed), waivers, options)
     auditor.rule(terms.rule)
     with auditor:
-        return asked(auditor, progress)
+        return run_checks(auditor, progress)

@@ -12,7 +12,6 @@ from pathlib import Path
 
 import numpy as np
 
-from attnprune_verify.audit.functions.run import Outcome
 from attnprune_verify.audit.kernel.problem.conventions import Conventions
 from attnprune_verify.audit.kernel.problem.interactions import interaction, rows
 from attnprune_verify.audit.kernel.problem.regimes import regimes
@@ -21,6 +20,7 @@ from attnprune_verify.audit.kernel.problem.tensors import Stored, of_dtype, pack
 from attnprune_verify.audit.kernel.process.context import poisoned
 from attnprune_verify.audit.kernel.truth.intervals import interval
 from attnprune_verify.audit.kernel.typing import Foreign, Plain
+from attnprune_verify.audit.result import Outcome
 from attnprune_verify.errors import InvalidInstance
 from attnprune_verify.files import dumps
 from attnprune_verify.state.outputs import LIST, outputs_in, write_output

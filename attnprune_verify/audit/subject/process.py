@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from attnprune_verify.audit.contract import Parameter
 from attnprune_verify.audit.subject import confinement, landlock, wire
 from attnprune_verify.audit.subject.functions import KEPT, KEPT_BYTES, LONGEST_MESSAGE, Functions, printable
 from attnprune_verify.audit.subject.line import Allowance, Line, LineBroken
@@ -20,7 +21,7 @@ from attnprune_verify.audit.subject.reach import path_of_subjects
 from attnprune_verify.audit.subject.target import Target
 from attnprune_verify.errors import InvalidInstance
 
-__all__ = ["Answer", "Ended", "Here", "NoAnswer", "Parameter", "Subject", "SubjectLost"]
+__all__ = ["Answer", "Ended", "Here", "NoAnswer", "NotAccepted", "Subject", "SubjectLost"]
 
 SECONDS_PER_CALL = 30.0  # of processor time, as the contract says
 WALL_FACTOR = 10  # so many times that in all, as the contract says
@@ -29,15 +30,6 @@ _LEAST_ANSWER = 1 << 20  # bytes that every answer may have; chosen: 131072 numb
 _LARGEST_ANSWER = 1 << 26  # bytes; right ones are far smaller
 _LOOKED_AT = 1 << 16  # bytes of earlier results that are read again at every call
 _NUMBERS_PER_PAIR = 8  # numbers an answer may have per batch, head and pair of indices: four parts, of 16 bytes each
-
-
-@dataclass(frozen=True)
-class Parameter:
-    """A parameter of a subject's function."""
-
-    name: str
-    kind: str  # of inspect.Parameter: POSITIONAL_ONLY, POSITIONAL_OR_KEYWORD, VAR_POSITIONAL, KEYWORD_ONLY, VAR_KEYWORD
-    has_default: bool
 
 
 @dataclass(frozen=True)
@@ -65,6 +57,10 @@ class NoAnswer(Exception):
         super().__init__(reason)
         self.raised = raised
         self.unreadable = unreadable
+
+
+class NotAccepted(NoAnswer):
+    """Raised when the subject has no parameter for an argument of the check."""
 
 
 class SubjectLost(NoAnswer):

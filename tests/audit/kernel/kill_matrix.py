@@ -15,13 +15,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from attnprune_verify.audit.functions.run import AuditResult
 from attnprune_verify.audit.kernel.auditor import KernelAuditor
 from attnprune_verify.audit.kernel.checks import kernel_checks
 from attnprune_verify.audit.kernel.options import Options
 from attnprune_verify.audit.kernel.process.bridge import BACKWARD, FORWARD
 from attnprune_verify.audit.kernel.run import run_kernel_audit
 from attnprune_verify.audit.record import Record
+from attnprune_verify.audit.result import AuditResult
 
 HERE = Path(__file__).parent
 PAGE = HERE.parents[2] / "docs" / "kernel_kill_matrix.md"

@@ -14,8 +14,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from attnprune_verify.audit.functions.run import AuditResult, run_audit
+from attnprune_verify.audit.functions.run import run_audit
 from attnprune_verify.audit.kernel.run import run_kernel_audit
+from attnprune_verify.audit.result import AuditResult
 
 HERE = Path(__file__).parent
 BASES = {"": HERE.parent / "wrong" / "base.py", "layer": HERE.parent / "wrong" / "layer_base.py"}

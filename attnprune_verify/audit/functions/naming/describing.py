@@ -11,13 +11,9 @@ from attnprune_verify.audit.functions.naming.sentences import SENTENCES
 from attnprune_verify.audit.functions.truth.formulas import RIGHT, Array, attention_part
 from attnprune_verify.audit.functions.truth.reference import reference
 from attnprune_verify.audit.functions.truth.tolerance import judge
+from attnprune_verify.audit.naming.words import format_factor
 
-__all__ = ["cut_off", "described", "summed_up", "told_from_one", "wrong_entries"]
-
-
-def told_from_one(factor: float) -> str:
-    """Describe a factor; one close to 1 by its difference from 1."""
-    return f"{factor:.6g}" if f"{factor:.6g}" != "1" else f"1 {'+' if factor > 1 else '-'} {abs(factor - 1):.2g}"
+__all__ = ["cut_off", "described", "summed_up", "wrong_entries"]
 
 
 def described(function: str, observations: list[Observation]) -> str:
@@ -30,7 +26,7 @@ def described(function: str, observations: list[Observation]) -> str:
     ratios = list(_ratios(function, observations))
     same = len(ratios) > 1 and np.ptp(ratios) <= 1e-9 * abs(ratios[0])  # of one number something is always true
     if same and abs(ratios[0] - 1) > 1e-14:
-        said.append(f"everything returned is {told_from_one(ratios[0])} times what is right")
+        said.append(f"everything returned is {format_factor(ratios[0])} times what is right")
     return ", ".join(said) if said else SENTENCES["unknown"]
 
 

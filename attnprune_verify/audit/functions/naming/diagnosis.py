@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from itertools import combinations
 from typing import TypeAlias
 
 import numpy as np
 
 from attnprune_verify.audit.functions.layer.sample import LayerSample
-from attnprune_verify.audit.functions.naming.describing import cut_off, described, told_from_one, wrong_entries
+from attnprune_verify.audit.functions.naming.describing import cut_off, described, wrong_entries
 from attnprune_verify.audit.functions.naming.exponential import logit_factor, smooth_in_distance
 from attnprune_verify.audit.functions.naming.fitting import (
     LISTED,
@@ -29,25 +28,15 @@ from attnprune_verify.audit.functions.truth.formulas import RIGHT, Array, Steps
 from attnprune_verify.audit.functions.truth.precision import FLOAT32, PRECISIONS, Precision
 from attnprune_verify.audit.functions.truth.reference import MAPS, reference
 from attnprune_verify.audit.functions.truth.samples import Sample
+from attnprune_verify.audit.naming.words import format_factor
+from attnprune_verify.audit.record import Diagnosis
 
-__all__ = ["Diagnosis", "diagnose"]
+__all__ = ["diagnose"]
 
 Attempt: TypeAlias = "Callable[[str, list[Observation]], Diagnosis | None]"
 
 _VARIANTS = 3  # chosen: of a mistake, in pairs, whose number is the square of all
 _TURNED = {"gradient-transposed": "transposed", "gradient-symmetrised": "symmetrised"}
-
-
-@dataclass(frozen=True)
-class Diagnosis:
-    """Mistake ids, most important first, and what is known in words."""
-
-    ids: tuple[str, ...]
-    words: str
-
-    @property
-    def named(self) -> bool:
-        return self.ids != ("unknown",)
 
 
 def diagnose(
@@ -381,7 +370,7 @@ def _differs(values: Array, number: float) -> bool:
 def _factor(values: Array) -> str:
     low, high = float(values.min()), float(values.max())
     same = high - low <= 1e-6 * abs(high)
-    return f"factor {told_from_one(low)}" if same else f"factor between {low:.3g} and {high:.3g}"
+    return f"factor {format_factor(low)}" if same else f"factor between {low:.3g} and {high:.3g}"
 
 
 def _worded(found: list[tuple[str, str]]) -> Diagnosis:

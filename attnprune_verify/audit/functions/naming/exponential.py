@@ -12,20 +12,18 @@ from collections.abc import Callable, Iterator
 import numpy as np
 from numpy.typing import NDArray
 
-from attnprune_verify.audit.functions.naming.describing import told_from_one
 from attnprune_verify.audit.functions.naming.fitting import Observation, matches, telling
 from attnprune_verify.audit.functions.naming.structural_mistakes import right_product
 from attnprune_verify.audit.functions.truth.formulas import RIGHT, Array, Step, Steps, attention_part
 from attnprune_verify.audit.functions.truth.reference import MAPS, reference
+from attnprune_verify.audit.naming.words import follows_curve, format_factor
 
-__all__ = ["logit_factor", "one_curve", "smooth_in_distance"]
+__all__ = ["logit_factor", "smooth_in_distance"]
 
 _STARTS = np.geomspace(0.05, 20.0, 13)
 _FITTED, _TURNS = 6, 12  # observations of the fit, and its steps
 _FORMULAS = 50.0  # starts and places: so many formulas are tried
 _NUMBERS = 4  # that one factor has to explain
-_FEWEST = 60  # weights that tell whether they are a function of the distance
-_JAGGED = 0.05  # half the mean square of an error's differences between neighbours, over its variance: of noise 1
 _SLOPES = ("gradient", "loss_and_gradient", "factored_gradient", "layer_gradient", "hessian_vector_product")
 
 
@@ -73,7 +71,7 @@ def logit_factor(function: str, observations: list[Observation]) -> str | None:
         if factor is None or not matches(function, observations, {**RIGHT, **steps_of(factor)}, None):
             continue
         if not matches(function, observations, RIGHT, None):
-            return f"factor {told_from_one(factor)}{f' {where}' if where else ''}"
+            return f"factor {format_factor(factor)}{f' {where}' if where else ''}"
     return None
 
 
@@ -136,19 +134,4 @@ def smooth_in_distance(function: str, observations: list[Observation]) -> bool:
         distances.append(z[seen])
         errors.append(error[seen])
     z, error = np.concatenate(distances), np.concatenate(errors)
-    return one_curve(z, error) and bool(np.abs(error).max() > 1e-12)
-
-
-def one_curve(z: NDArray[np.float64], error: NDArray[np.float64]) -> bool:
-    """Return whether errors are a function of the distances z: von Neumann's ratio of neighbours is far below 1.
-
-    Examples
-    --------
-    >>> z = -np.random.default_rng(0).uniform(0, 5, 200)
-    >>> one_curve(z, 1e-4 * z**2), one_curve(z, 1e-4 * np.random.default_rng(1).standard_normal(200))
-    (True, False)
-    """
-    if z.size < _FEWEST:
-        return False
-    ordered = error[np.argsort(z)]
-    return bool(np.mean(np.diff(ordered) ** 2) / 2 <= _JAGGED * np.var(ordered))
+    return follows_curve(z, error) and bool(np.abs(error).max() > 1e-12)

@@ -13,12 +13,12 @@ from typing import Any
 import numpy as np
 
 from attnprune_verify.audit.functions.context import Context
-from attnprune_verify.audit.functions.naming.diagnosis import Diagnosis
 from attnprune_verify.audit.functions.naming.sentences import SENTENCES
 from attnprune_verify.audit.functions.truth.formulas import Array
 from attnprune_verify.audit.functions.truth.reference import MAPS, reference
 from attnprune_verify.audit.functions.truth.samples import Sample
 from attnprune_verify.audit.functions.truth.tolerance import judge
+from attnprune_verify.audit.record import Diagnosis
 from attnprune_verify.audit.subject.process import NoAnswer, Subject
 
 __all__ = ["FailingCase", "by_experiment", "needed"]

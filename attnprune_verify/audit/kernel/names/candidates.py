@@ -9,12 +9,12 @@ from functools import lru_cache
 import autograd.numpy as anp
 import numpy as np
 
-from attnprune_verify.audit.functions.naming.describing import told_from_one
 from attnprune_verify.audit.kernel.names.observation import KernelObservation
 from attnprune_verify.audit.kernel.names.wrong_backward import WrongGradient, backward_mistakes, gradients
 from attnprune_verify.audit.kernel.names.wrong_forward import Slip, differentiated, forward_mistakes, output
 from attnprune_verify.audit.kernel.problem.sample import BACKWARD, FORWARD, Array, KernelSample, parts_of
 from attnprune_verify.audit.kernel.truth.steps import evaluate
+from attnprune_verify.audit.naming.words import format_factor
 
 __all__ = ["Candidate", "candidates"]
 
@@ -95,7 +95,7 @@ def _factors(function: str, wrong: list[KernelObservation], indices: list[int]) 
         return
     id = "output-scale" if function == FORWARD else "gradient-sign" if abs(factor + 1) < 0.02 else "gradient-scale"
     yield Candidate(
-        id, f"the result is {told_from_one(factor)} times what it should be",
+        id, f"the result is {format_factor(factor)} times what it should be",
         lambda sample: tuple(factor * part for part in _right(function, sample)),
     )  # fmt: skip
 
@@ -161,7 +161,7 @@ def _scales(function: str, wrong: list[KernelObservation], indices: list[int]) -
     factors = sorted(set(fitted.values()))
     if not _FACTORS[0] < factors[0] / _END <= factors[-1] * _END < _FACTORS[-1]:
         return  # at an end of what was tried any factor does as well
-    said = told_from_one(factors[0]) if factors[-1] - factors[0] < 1e-3 * factors[-1] else "varying factors"
+    said = format_factor(factors[0]) if factors[-1] - factors[0] < 1e-3 * factors[-1] else "varying factors"
     words = f"the logits are multiplied by {said} beyond the scale"
 
     def scale(sample: KernelSample) -> float:
@@ -180,7 +180,7 @@ def _constants(function: str, wrong: list[KernelObservation], indices: list[int]
         if any(getattr(one.sample, feature) is None for one in wrong):
             continue
         factor = _best_factor(function, wrong[:_FITTED], indices, made)
-        yield _of_wrong(function, replace(made(factor), words=f"{feature} is multiplied by {told_from_one(factor)}"))
+        yield _of_wrong(function, replace(made(factor), words=f"{feature} is multiplied by {format_factor(factor)}"))
 
 
 def _scaled(factor: float) -> Slip:

@@ -9,10 +9,10 @@ from itertools import product
 
 import numpy as np
 
-from attnprune_verify.audit.functions.naming.diagnosis import Diagnosis
 from attnprune_verify.audit.kernel.problem.sample import BACKWARD, FORWARD, Array, KernelSample
 from attnprune_verify.audit.kernel.process.context import KernelContext
 from attnprune_verify.audit.kernel.truth.steps import KernelSteps, evaluate
+from attnprune_verify.audit.record import Diagnosis
 
 __all__ = ["by_heads", "other_heads", "shares_of_heads"]
 

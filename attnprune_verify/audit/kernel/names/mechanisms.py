@@ -11,7 +11,6 @@ from typing import Any
 
 import numpy as np
 
-from attnprune_verify.audit.functions.naming.diagnosis import Diagnosis
 from attnprune_verify.audit.kernel.names.cross_talk import other_heads, shares_of_heads
 from attnprune_verify.audit.kernel.names.experiments import (
     blocks_of_gradients,
@@ -28,6 +27,7 @@ from attnprune_verify.audit.kernel.truth.bounds import attention_errors
 from attnprune_verify.audit.kernel.truth.judge import judge
 from attnprune_verify.audit.kernel.truth.steps import evaluate
 from attnprune_verify.audit.kernel.truth.truth import truth
+from attnprune_verify.audit.record import Diagnosis
 from attnprune_verify.audit.subject.process import NoAnswer
 
 __all__ = ["by_mechanism"]

@@ -12,9 +12,6 @@ from collections.abc import Iterable
 import numpy as np
 from numpy.typing import NDArray
 
-from attnprune_verify.audit.functions.naming.describing import told_from_one
-from attnprune_verify.audit.functions.naming.diagnosis import Diagnosis
-from attnprune_verify.audit.functions.naming.exponential import one_curve
 from attnprune_verify.audit.kernel.names.candidates import Candidate, candidates
 from attnprune_verify.audit.kernel.names.mechanisms import by_mechanism
 from attnprune_verify.audit.kernel.names.observation import KernelObservation
@@ -29,6 +26,8 @@ from attnprune_verify.audit.kernel.truth.bounds import attention_errors
 from attnprune_verify.audit.kernel.truth.judge import allowed_norms, judge, judge_parts
 from attnprune_verify.audit.kernel.truth.steps import evaluate
 from attnprune_verify.audit.kernel.truth.truth import truth
+from attnprune_verify.audit.naming.words import follows_curve, format_factor
+from attnprune_verify.audit.record import Diagnosis
 from attnprune_verify.audit.subject.process import NoAnswer
 
 __all__ = ["KernelNamer"]
@@ -247,11 +246,11 @@ class KernelNamer:
             error = np.log(weights / np.take_along_axis(weights, largest, axis=-1)) - z
         seen = (z < 0) & (z > -_NEAR) & np.isfinite(error) & (largest == 0)
         z, error = z[seen], error[seen]
-        if not one_curve(z, error):
+        if not follows_curve(z, error):
             return None
         factor = float(z @ error / (z @ z))
         if np.linalg.norm(error - factor * z) <= _STRAIGHT * np.linalg.norm(error):
-            words = f"the logits are multiplied by {told_from_one(1 + factor)} beyond the scale"
+            words = f"the logits are multiplied by {format_factor(1 + factor)} beyond the scale"
             return Diagnosis(("logit-scale",), words)
         return _named("approximate-exp")
 

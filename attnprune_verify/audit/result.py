@@ -1,0 +1,186 @@
+"""The result of an audit: every check of an auditor run, and the outcome of the whole."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from attnprune_verify.audit.contract import FUNCTIONS, Signature
+from attnprune_verify.audit.examiner import Examiner
+from attnprune_verify.audit.record import Record
+from attnprune_verify.audit.subject.confinement import NOTHING
+from attnprune_verify.audit.subject.functions import printable
+from attnprune_verify.errors import InvalidInstance
+from attnprune_verify.values import nearest
+
+__all__ = ["SCHEMA", "AuditResult", "Outcome", "outcome_of", "run_checks"]
+
+SCHEMA = "attnprune-verify/audit/1"
+Outcome = Literal["passed", "failed", "incomplete"]
+
+
+@dataclass(frozen=True, repr=False)
+class AuditResult:
+    """The result of an audit; `as_dict` is the JSON of ``attnprune-verify audit``.
+
+    Attributes
+    ----------
+    target, version, sha256 : what was audited
+    expected_checks : number of checks, independent of the target
+    checks : one record per check
+    notes : properties of each function, such as whether it takes batches
+    functions : those of the contract that was audited
+    dtype : the precision that the target declares, if any
+    largest : the largest n and the largest d that each function was judged on
+    matrices : the most rows and columns for each function that prunes matrices
+    confinement : what was closed to the target: its kind, Landlock's ABI, and a list
+    counterexample : one small failing instance of a kernel: inputs, returned and right values
+    outcome : "passed", "failed", or "incomplete" when something could not be run or decided
+    """
+
+    target: str
+    version: str | None
+    sha256: str | None
+    seed: int
+    expected_checks: int
+    checks: tuple[Record, ...]
+    notes: dict[str, str] = field(default_factory=dict)
+    functions: Mapping[str, Signature] = field(default_factory=lambda: FUNCTIONS)
+    dtype: str | None = None
+    largest: dict[str, tuple[int, int]] = field(default_factory=dict)
+    matrices: dict[str, tuple[int, int]] = field(default_factory=dict)
+    confinement: dict[str, Any] = field(default_factory=lambda: NOTHING)
+    counterexample: Mapping[str, object] | None = field(default=None, compare=False)
+
+    @property
+    def outcome(self) -> Outcome:
+        return outcome_of(self.checks, self.expected_checks)
+
+    @property
+    def exit_code(self) -> int:
+        return {"passed": 0, "failed": 1, "incomplete": 3}[self.outcome]
+
+    @property
+    def diagnosis(self) -> dict[str, tuple[str, ...]]:
+        """The mistakes named per function, those of the first failed checks first."""
+        found: dict[str, dict[str, None]] = {}
+        for record in self.checks:
+            if record.status == "failed":
+                found.setdefault(record.function, {}).update(dict.fromkeys(record.diagnosis))
+        return {name: tuple(ids) for name, ids in found.items()}
+
+    def assert_passed(self) -> None:
+        """Raise what a test raises, unless the audit passed.
+
+        Raises
+        ------
+        AssertionError
+            With the first failures, or with what could not be decided, and the first runnable snippet.
+        """
+        if self.outcome != "passed":
+            snippets = [f"\n{record.snippet}" for record in self.checks if record.snippet]
+            raise AssertionError("\n".join([repr(self), *snippets[:1]]))
+
+    def __repr__(self) -> str:
+        """The outcome, and the first failures: at most ten lines."""
+        counts = ", ".join(f"{count} {name.replace('_', ' ')}" for name, count in self.counts().items() if count)
+        failed = [record for record in self.checks if record.status == "failed"]
+        lines = [f"<audit of {self.target}: {self.outcome} ({counts})"]
+        for record in failed[:8]:
+            reason = " ".join(record.reason.split())[:90]
+            lines.append(f"  {record.id}: {', '.join(record.diagnosis)}: {reason}")
+        return "\n".join(lines) + (f" and {len(failed) - 8} more>" if len(failed) > 8 else ">")
+
+    def counts(self) -> dict[str, int]:
+        """Count the checks of each status."""
+        names = ("passed", "failed", "inconclusive", "not_applicable", "could_not_run", "waived")
+        return {name: sum(record.status == name for record in self.checks) for name in names}
+
+    def as_dict(self) -> dict[str, Any]:
+        """Plain data, in the layout of the schema "attnprune-verify/audit/1"; what was found comes first."""
+        return {
+            "schema": SCHEMA,
+            "target": {"spec": self.target, "version": self.version, "sha256": self.sha256},
+            "seed": self.seed,
+            "confinement": dict(self.confinement),
+            "outcome": self.outcome,
+            "expected_checks": self.expected_checks,
+            "counts": self.counts(),
+            "notes": dict(self.notes),
+            "dtype": self.dtype,
+            "largest": {name: {"n": n, "d": d} for name, (n, d) in self.largest.items()},
+            "largest_matrix": {name: {"rows": n, "columns": d} for name, (n, d) in self.matrices.items()},
+            **({"counterexample": self.counterexample} if self.counterexample is not None else {}),
+            "checks": [record.as_dict() for record in sorted(self.checks, key=_findings_first)],
+        }
+
+
+def _findings_first(record: Record) -> int:
+    order = ("failed", "could_not_run", "inconclusive", "waived", "passed", "not_applicable")
+    return order.index(record.status)
+
+
+def outcome_of(checks: tuple[Record, ...], expected: int) -> Outcome:
+    """Failed if a check failed; incomplete if one is missing, could not run, or was required and not decided.
+
+    `not_applicable` never matters. A function none of whose required checks was decided makes a run incomplete, as
+    does a run in which nothing passed at all.
+    """
+    if any(record.status == "failed" for record in checks):
+        return "failed"
+    if len(checks) < expected or any(record.status == "could_not_run" for record in checks):
+        return "incomplete"
+    if any(record.required and record.status == "inconclusive" for record in checks):
+        return "incomplete"
+    return "passed" if any(record.status == "passed" for record in checks) else "incomplete"
+
+
+def run_checks(auditor: Examiner, progress: Callable[[str, int, int], object] | None = None) -> AuditResult:
+    """Run every check of an auditor that has been entered.
+
+    Raises
+    ------
+    InvalidInstance
+        If a waiver matches no check, or a check that has to fail passes.
+    """
+    stale = auditor.stale_waivers()
+    if stale:
+        listed = ", ".join(f"[[{waiver.kind}]] {waiver.check!r}" for waiver in stale)
+        hint = nearest(stale[0].check, (check.id for check in auditor.checks if auditor.present(check.function)))
+        raise InvalidInstance(
+            f"every entry of the deviations file must match a check of the target; {listed} match none{hint}"
+        )
+    checks = auditor.checks
+    asked_of = tuple(dict.fromkeys(check.function for check in checks))
+    if not any(map(auditor.present, asked_of)):
+        raise InvalidInstance(
+            f"TARGET must have a function that is asked about; {auditor.target.title!r} has no {', no '.join(asked_of)}"
+        )
+    records = []
+    applying, done = sum(auditor.present(check.function) for check in checks), 0
+    for check in checks:
+        if progress is not None and auditor.present(check.function):
+            progress(check.id, done, applying)
+            done += 1
+        records.append(auditor.record(check))
+    records = auditor.settled(records)
+    for waiver in auditor.waivers:
+        passed = [record.id for record in records if waiver.matches(record.id) and record.status == "passed"]
+        if waiver.kind == "xfail" and passed:
+            raise InvalidInstance(f"[[xfail]] {waiver.check!r} must fail; {', '.join(passed)} passed: remove the entry")
+    return AuditResult(
+        printable(auditor.target.title),
+        auditor.subject.version,
+        auditor.sha256,
+        auditor.seed,
+        len(checks),
+        tuple(records),
+        auditor.notes,
+        auditor.functions,
+        auditor.dtype,
+        auditor.largest,
+        auditor.matrices,
+        auditor.subject.confinement,
+        auditor.counterexample,
+    )
