@@ -11,13 +11,13 @@ from attnprune_verify.audit.functions.checks.selection import _selections, expla
 from attnprune_verify.audit.functions.naming.diagnosis import diagnose
 from attnprune_verify.audit.functions.naming.fitting import Observation, fits, same_as_right, tolerances
 from attnprune_verify.audit.functions.naming.mistakes import MISTAKES
-from attnprune_verify.audit.functions.naming.sentences import SENTENCES
 from attnprune_verify.audit.functions.run import run_audit
 from attnprune_verify.audit.functions.truth.formulas import RIGHT, attention_part
 from attnprune_verify.audit.functions.truth.precision import FLOAT64, PRECISIONS
 from attnprune_verify.audit.functions.truth.reference import VALUED, reference, trusted
 from attnprune_verify.audit.functions.truth.samples import regimes
 from attnprune_verify.audit.functions.truth.samples_for import asked_samples
+from attnprune_verify.audit.mistakes import SENTENCES
 from attnprune_verify.audit.record import Finding
 
 _spec = importlib.util.spec_from_file_location("kill_matrix", Path(__file__).with_name("kill_matrix.py"))

@@ -9,10 +9,10 @@ import pytest
 from attnprune_verify.audit.functions.auditor import Auditor
 from attnprune_verify.audit.functions.naming.diagnosis import diagnose
 from attnprune_verify.audit.functions.naming.fitting import Observation
-from attnprune_verify.audit.functions.naming.sentences import SENTENCES
 from attnprune_verify.audit.functions.truth.reference import parameters
 from attnprune_verify.audit.functions.truth.samples_for import asked_samples
 from attnprune_verify.audit.functions.truth.tolerance import judge
+from attnprune_verify.audit.mistakes import SENTENCES
 
 _spec = importlib.util.spec_from_file_location("kill_matrix", Path(__file__).with_name("kill_matrix.py"))
 kill_matrix = importlib.util.module_from_spec(_spec)

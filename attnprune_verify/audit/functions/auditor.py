@@ -15,10 +15,10 @@ from attnprune_verify.audit.functions.context import MOST_CALLS, Context
 from attnprune_verify.audit.functions.layer.bridge import MODULE
 from attnprune_verify.audit.functions.layer.sample import LAYERED
 from attnprune_verify.audit.functions.namer import Namer
-from attnprune_verify.audit.functions.naming.sentences import SENTENCES
 from attnprune_verify.audit.functions.naming.snippet import as_code, audit_code
 from attnprune_verify.audit.functions.probes import probe
 from attnprune_verify.audit.functions.truth.precision import precision_named
+from attnprune_verify.audit.mistakes import SENTENCES
 from attnprune_verify.audit.record import Call, Check, Finding, Record
 from attnprune_verify.audit.subject.functions import printable
 from attnprune_verify.audit.subject.process import NoAnswer, Subject

@@ -13,11 +13,11 @@ from attnprune_verify.audit.functions.naming.describing import summed_up
 from attnprune_verify.audit.functions.naming.diagnosis import diagnose
 from attnprune_verify.audit.functions.naming.fitting import Observation
 from attnprune_verify.audit.functions.naming.mechanisms import FailingCase, by_experiment, needed
-from attnprune_verify.audit.functions.naming.sentences import SENTENCES
 from attnprune_verify.audit.functions.probes import smoothly_wrong
 from attnprune_verify.audit.functions.truth.reference import ENCLOSED
 from attnprune_verify.audit.functions.truth.samples import Sample
 from attnprune_verify.audit.functions.truth.tolerance import judge
+from attnprune_verify.audit.mistakes import SENTENCES
 from attnprune_verify.audit.record import Check, Diagnosis, Finding, Record
 from attnprune_verify.audit.subject.process import NoAnswer, Subject
 

@@ -12,7 +12,6 @@ from attnprune_verify.audit.kernel.counterexample import counterexample
 from attnprune_verify.audit.kernel.names.conventions_diagnosis import by_convention, by_part
 from attnprune_verify.audit.kernel.names.cross_talk import by_heads
 from attnprune_verify.audit.kernel.names.naming import KernelNamer
-from attnprune_verify.audit.kernel.names.sentences import SENTENCES
 from attnprune_verify.audit.kernel.names.shrink import smallest_failing, without
 from attnprune_verify.audit.kernel.options import NOTHING_CHOSEN, Options
 from attnprune_verify.audit.kernel.problem.precision import precision_named
@@ -23,6 +22,7 @@ from attnprune_verify.audit.kernel.process.detect_framework import implied
 from attnprune_verify.audit.kernel.reference_error import currency
 from attnprune_verify.audit.kernel.snippet import as_code
 from attnprune_verify.audit.kernel.typing import Plain
+from attnprune_verify.audit.mistakes import SENTENCES
 from attnprune_verify.audit.record import Check, Diagnosis, Finding, Record, chosen
 from attnprune_verify.audit.subject.process import NoAnswer, Subject
 from attnprune_verify.audit.waivers import Waiver

@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 
 from attnprune_verify.audit.kernel.checks import kernel_checks
-from attnprune_verify.audit.kernel.names.sentences import SENTENCES
 from attnprune_verify.audit.kernel.process.bridge import BACKWARD, FORWARD
 from attnprune_verify.audit.kernel.run import run_kernel_audit
+from attnprune_verify.audit.mistakes import SENTENCES
 from attnprune_verify.errors import InvalidInstance
 
 _spec = importlib.util.spec_from_file_location("kernel_kill_matrix", Path(__file__).with_name("kill_matrix.py"))

@@ -8,10 +8,10 @@ import pytest
 
 from attnprune_verify.audit.kernel.auditor import KernelAuditor
 from attnprune_verify.audit.kernel.checks import kernel_checks
-from attnprune_verify.audit.kernel.names.sentences import SENTENCES
 from attnprune_verify.audit.kernel.problem.conventions import ORDER, Conventions
 from attnprune_verify.audit.kernel.problem.sample import BACKWARD, FORWARD
 from attnprune_verify.audit.kernel.run import run_kernel_audit
+from attnprune_verify.audit.mistakes import SENTENCES
 from attnprune_verify.errors import InvalidInstance
 from attnprune_verify.report.audit_findings import closing_sentence
 

@@ -16,7 +16,7 @@ from attnprune_verify.audit.functions.checks.inputs import keeping_checks
 from attnprune_verify.audit.functions.checks.smaller import check, shrunk
 from attnprune_verify.audit.functions.checks.structure import TIMES, precision_check
 from attnprune_verify.audit.functions.context import Context
-from attnprune_verify.audit.functions.naming.sentences import search_for_names
+from attnprune_verify.audit.functions.naming.guarded_search import search_for_names
 from attnprune_verify.audit.functions.truth.precision import Precision
 from attnprune_verify.audit.naming.shrink import SMALLEST, doubtless, fewer
 from attnprune_verify.audit.record import Call, Check, Finding

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from attnprune_verify.algorithms.baselines.sparsegpt import sparsegpt_report
 from attnprune_verify.audit.functions.checks.selection import smallest_first
-from attnprune_verify.audit.functions.naming.sentences import search_for_names
+from attnprune_verify.audit.functions.naming.guarded_search import search_for_names
 from attnprune_verify.audit.functions.truth.layers import LinearLayer
 
 __all__ = ["named", "right_output"]

@@ -20,7 +20,7 @@ from attnprune_verify.audit.functions.checks.selection import explained, smalles
 from attnprune_verify.audit.functions.checks.smaller import check, shrunk
 from attnprune_verify.audit.functions.checks.structure import TIMES, precision_check
 from attnprune_verify.audit.functions.context import Context
-from attnprune_verify.audit.functions.naming.sentences import search_for_names
+from attnprune_verify.audit.functions.naming.guarded_search import search_for_names
 from attnprune_verify.audit.functions.truth.layers import LinearLayer, layers
 from attnprune_verify.audit.record import Check, Finding
 

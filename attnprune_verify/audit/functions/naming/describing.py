@@ -7,10 +7,10 @@ from collections.abc import Callable, Iterator
 import numpy as np
 
 from attnprune_verify.audit.functions.naming.fitting import Observation, compared, tolerances
-from attnprune_verify.audit.functions.naming.sentences import SENTENCES
 from attnprune_verify.audit.functions.truth.formulas import RIGHT, Array, attention_part
 from attnprune_verify.audit.functions.truth.reference import reference
 from attnprune_verify.audit.functions.truth.tolerance import judge
+from attnprune_verify.audit.mistakes import SENTENCES
 from attnprune_verify.audit.naming.words import format_factor
 
 __all__ = ["cut_off", "described", "summed_up", "wrong_entries"]

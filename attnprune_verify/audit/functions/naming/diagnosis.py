@@ -23,11 +23,11 @@ from attnprune_verify.audit.functions.naming.fitting import (
     telling,
 )
 from attnprune_verify.audit.functions.naming.mistakes import MISTAKES, Mistake
-from attnprune_verify.audit.functions.naming.sentences import SENTENCES
 from attnprune_verify.audit.functions.truth.formulas import RIGHT, Array, Steps
 from attnprune_verify.audit.functions.truth.precision import FLOAT32, PRECISIONS, Precision
 from attnprune_verify.audit.functions.truth.reference import MAPS, reference
 from attnprune_verify.audit.functions.truth.samples import Sample
+from attnprune_verify.audit.mistakes import SENTENCES, explained
 from attnprune_verify.audit.naming.words import format_factor
 from attnprune_verify.audit.record import Diagnosis
 
@@ -374,7 +374,5 @@ def _factor(values: Array) -> str:
 
 
 def _worded(found: list[tuple[str, str]]) -> Diagnosis:
-    words = [
-        f"{SENTENCES[id]}{f' ({detail})' if detail and detail not in SENTENCES[id] else ''}" for id, detail in found
-    ]
+    words = [explained(id, detail) for id, detail in found]
     return Diagnosis(tuple(dict.fromkeys(id for id, _ in found)), "; and ".join(dict.fromkeys(words)))

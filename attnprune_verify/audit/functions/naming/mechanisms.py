@@ -13,11 +13,11 @@ from typing import Any
 import numpy as np
 
 from attnprune_verify.audit.functions.context import Context
-from attnprune_verify.audit.functions.naming.sentences import SENTENCES
 from attnprune_verify.audit.functions.truth.formulas import Array
 from attnprune_verify.audit.functions.truth.reference import MAPS, reference
 from attnprune_verify.audit.functions.truth.samples import Sample
 from attnprune_verify.audit.functions.truth.tolerance import judge
+from attnprune_verify.audit.mistakes import explained
 from attnprune_verify.audit.record import Diagnosis
 from attnprune_verify.audit.subject.process import NoAnswer, Subject
 
@@ -121,7 +121,7 @@ def by_experiment(case: FailingCase, first: str = "", alone: bool = False) -> tu
 
 
 def _said(id: str, words: str = "", *more: str) -> Diagnosis:
-    return Diagnosis((id, *more), f"{SENTENCES[id]}{f' ({words})' if words else ''}")
+    return Diagnosis((id, *more), explained(id, words))
 
 
 def _nan(case: FailingCase) -> Diagnosis | None:

@@ -10,7 +10,6 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from attnprune_verify.audit.kernel.names.sentences import SENTENCES
 from attnprune_verify.audit.kernel.names.shrink import failure, without
 from attnprune_verify.audit.kernel.problem.sample import Array, KernelSample, parts_of
 from attnprune_verify.audit.kernel.process.context import KernelContext, Reply
@@ -18,6 +17,7 @@ from attnprune_verify.audit.kernel.process.shapes import misshapen
 from attnprune_verify.audit.kernel.truth.judge import judge, judge_parts
 from attnprune_verify.audit.kernel.truth.steps import evaluate
 from attnprune_verify.audit.kernel.typing import Foreign
+from attnprune_verify.audit.mistakes import SENTENCES
 from attnprune_verify.audit.record import Diagnosis
 from attnprune_verify.audit.subject.process import NoAnswer
 

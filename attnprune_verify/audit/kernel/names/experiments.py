@@ -7,12 +7,12 @@ from __future__ import annotations
 
 import numpy as np
 
-from attnprune_verify.audit.kernel.names.sentences import SENTENCES
 from attnprune_verify.audit.kernel.names.shrink import failure, without
 from attnprune_verify.audit.kernel.problem.sample import BACKWARD, Array, KernelSample
 from attnprune_verify.audit.kernel.process.context import KernelContext
 from attnprune_verify.audit.kernel.truth.judge import judge_parts
 from attnprune_verify.audit.kernel.truth.steps import KernelSteps, evaluate
+from attnprune_verify.audit.mistakes import SENTENCES
 from attnprune_verify.audit.record import Diagnosis
 
 __all__ = ["blocks_of_gradients", "changed_logits", "large_logits", "other_mean"]

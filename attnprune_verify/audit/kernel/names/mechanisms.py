@@ -18,7 +18,6 @@ from attnprune_verify.audit.kernel.names.experiments import (
     large_logits,
     other_mean,
 )
-from attnprune_verify.audit.kernel.names.sentences import SENTENCES
 from attnprune_verify.audit.kernel.names.shrink import cut, failure
 from attnprune_verify.audit.kernel.problem.sample import BACKWARD, FORWARD, Array, KernelSample, parts_of
 from attnprune_verify.audit.kernel.process.context import KernelContext, Reply
@@ -27,6 +26,7 @@ from attnprune_verify.audit.kernel.truth.bounds import attention_errors
 from attnprune_verify.audit.kernel.truth.judge import judge
 from attnprune_verify.audit.kernel.truth.steps import evaluate
 from attnprune_verify.audit.kernel.truth.truth import truth
+from attnprune_verify.audit.mistakes import SENTENCES
 from attnprune_verify.audit.record import Diagnosis
 from attnprune_verify.audit.subject.process import NoAnswer
 

@@ -15,7 +15,6 @@ from numpy.typing import NDArray
 from attnprune_verify.audit.kernel.names.candidates import Candidate, candidates
 from attnprune_verify.audit.kernel.names.mechanisms import by_mechanism
 from attnprune_verify.audit.kernel.names.observation import KernelObservation
-from attnprune_verify.audit.kernel.names.sentences import SENTENCES
 from attnprune_verify.audit.kernel.problem.precision import LOWER
 from attnprune_verify.audit.kernel.problem.regimes import BENIGN, EXTREME
 from attnprune_verify.audit.kernel.problem.sample import BACKWARD, FORWARD, Array, KernelSample, parts_of
@@ -26,6 +25,7 @@ from attnprune_verify.audit.kernel.truth.bounds import attention_errors
 from attnprune_verify.audit.kernel.truth.judge import allowed_norms, judge, judge_parts
 from attnprune_verify.audit.kernel.truth.steps import evaluate
 from attnprune_verify.audit.kernel.truth.truth import truth
+from attnprune_verify.audit.mistakes import SENTENCES
 from attnprune_verify.audit.naming.words import follows_curve, format_factor
 from attnprune_verify.audit.record import Diagnosis
 from attnprune_verify.audit.subject.process import NoAnswer
