@@ -268,7 +268,7 @@ def main() -> None:
         results = measure([tuple(map(int, size.split(","))) for size in chosen.sizes], chosen.budget)
     if chosen.fisher is not None:
         results["fisher"] = json.loads(chosen.fisher.read_text("utf-8"))
-    (chosen.out / "performance.json").write_text(json.dumps(results, indent=1) + "\n", encoding="utf-8")
+    (chosen.out / "performance.json").write_text(json.dumps(results) + "\n", encoding="utf-8")
     print(write_page(results, chosen.out))
 
 

@@ -45,6 +45,7 @@ def main(out: str = "docs/assets/pl_inequality.svg") -> None:
     axes.set(xlabel="|W|, every entry", ylabel="both sides of lem:PL_ineq", ylim=(1e-13, None))
     axes.legend(frameon=False, fontsize=8)
     figure.savefig(Path(out), metadata={"Date": None})
+    Path(out).write_text(" ".join(Path(out).read_text("utf-8").split()) + "\n", "utf-8")  # on one line
 
 
 if __name__ == "__main__":

@@ -84,7 +84,7 @@ def _save(chosen: argparse.Namespace, model: SmallLlama, tokenizer: Any, corpus:
     (partial / "texts").mkdir(parents=True, exist_ok=True)
     model.save(partial, "float16" if chosen.tiny else "float32")
     (partial / "model.safetensors").chmod(0o644)
-    tokenizer.save(str(partial / "tokenizer.json"))
+    tokenizer.save(str(partial / "tokenizer.json"), pretty=not chosen.tiny)
     for name, texts in zip(("train", "test"), corpus, strict=True):
         (partial / "texts" / f"{name}.txt").write_text(START.join(texts), encoding="utf-8")
     choices = {name: value for name, value in vars(chosen).items() if name != "out"}

@@ -189,20 +189,12 @@ def index() -> dict[str, Any]:
 
 
 def written() -> bytes:
-    """The index as JSON, one certificate or theorem a line."""
+    """The index as JSON, one statement a line."""
     head = index()
-    statements = [f"  {json.dumps(name)}: {_lines(entry)}" for name, entry in head.pop("statements").items()]
+    statements = [f"  {json.dumps(name)}: {json.dumps(entry)}" for name, entry in head.pop("statements").items()]
     rest = [f" {json.dumps(key)}: {json.dumps(value)}" for key, value in head.items()]
     body = ",\n".join([*rest, ' "statements": {\n' + ",\n".join(statements) + "\n }"])
     return f"{{\n{body}\n}}\n".encode()
-
-
-def _lines(entry: dict[str, Any]) -> str:
-    fields = []
-    for key, value in entry.items():
-        rows = [f"\n    {json.dumps(row)}" for row in value] if isinstance(value, list) else []
-        fields.append(f"\n   {json.dumps(key)}: " + (f"[{','.join(rows)}]" if rows else json.dumps(value)))
-    return "{" + ",".join(fields) + "}"
 
 
 def main(arguments: list[str]) -> int:

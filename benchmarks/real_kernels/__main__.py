@@ -176,7 +176,8 @@ def main(chosen):
 
     def keep(name, value):
         known[name] = value
-        write_whole(ROWS, (json.dumps(known, indent=1) + "\n").encode())
+        rows = ",\n".join(f" {json.dumps(name)}: {json.dumps(row)}" for name, row in known.items())
+        write_whole(ROWS, f"{{\n{rows}\n}}\n".encode())
         write_whole(PAGE, page(known).encode())
 
     def lacking(packages):
