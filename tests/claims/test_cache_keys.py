@@ -36,7 +36,7 @@ NOT_COMPUTING = {
 @pytest.fixture(scope="module")
 def copied(tmp_path_factory: pytest.TempPathFactory) -> Path:
     target = tmp_path_factory.mktemp("copied") / "attnprune_verify"
-    shutil.copytree(PACKAGE, target, ignore=shutil.ignore_patterns("__pycache__", "*.csv"))
+    shutil.copytree(PACKAGE, target, ignore=shutil.ignore_patterns("__pycache__", "*.xz"))
     return target
 
 

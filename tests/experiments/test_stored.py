@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import lzma
 import re
 import shlex
 import shutil
@@ -27,7 +28,18 @@ from attnprune_verify.experiments.perplexity.plan import PerplexityPlan
 from attnprune_verify.experiments.stored import kinds
 from attnprune_verify.experiments.stored.findings import measured, stored_results
 from attnprune_verify.experiments.stored.kind import Stored
-from attnprune_verify.experiments.stored.record import FOLDER, NAMES, kernel, read
+from attnprune_verify.experiments.stored.record import (
+    FOLDER,
+    NAMES,
+    StoredRecord,
+    kernel,
+    once,
+    own,
+    read,
+    table_of,
+    taken,
+    times,
+)
 from attnprune_verify.experiments.stored.redo import (
     differences,
     disturb,
@@ -36,7 +48,6 @@ from attnprune_verify.experiments.stored.redo import (
     measure,
     odds,
     sample,
-    times,
 )
 from attnprune_verify.experiments.stored.tables import markdown
 from attnprune_verify.experiments.synthetic.plan import FULL, QUICK
@@ -56,17 +67,15 @@ SEED = subprocess.run(["git", "rev-parse", "HEAD"], cwd=ROOT, capture_output=Tru
 
 @pytest.fixture
 def copy(tmp_path: Path) -> Path:
-    for name in ("figure2.json", "figure2.csv", "seconds.csv"):
+    for name in ("records.json", "rows.xz"):
         shutil.copy(FOLDER / name, tmp_path)
     return tmp_path / "figure2"
 
 
-def cells(path: Path) -> list[list[str]]:
-    return [line.split(",") for line in path.with_suffix(".csv").read_text().splitlines()]
-
-
 def forge(path: Path, what: str) -> None:
-    rows, record = cells(path), json.loads(path.with_suffix(".json").read_text())
+    records = json.loads(path.with_name("records.json").read_text())
+    tables = json.loads(lzma.decompress(path.with_name("rows.xz").read_bytes()))
+    record, rows = records[path.name], [line.split(",") for line in tables[path.name]["table"].splitlines()]
     if what == "an error":
         rows[7][rows[0].index("in_mean")] = "0.001"
     elif what == "a row left out":
@@ -80,8 +89,9 @@ def forge(path: Path, what: str) -> None:
         record["code"]["source"] = "0" * 64
     elif what == "no digest":
         del record["digest"]
-    path.with_suffix(".csv").write_text("\n".join(map(",".join, rows)) + "\n")
-    path.with_suffix(".json").write_text(json.dumps(record))
+    tables[path.name]["table"] = "\n".join(map(",".join, rows)) + "\n"
+    path.with_name("rows.xz").write_bytes(lzma.compress(json.dumps(tables).encode()))
+    path.with_name("records.json").write_text(json.dumps(records))
 
 
 def each_run_once(stored: Stored) -> Stored:
@@ -150,7 +160,7 @@ def test_a_change_of_our_own_rounding_shows_in_chaotic_runs_only(copy: Path, mon
     calm = [run for run in runs if stored.setting(run) and run not in chaotic]
     assert chaotic and calm and set(again.moved) == {stored.setting(run) for run in chaotic + calm}
     assert not list(differences(copy, stored, runs))
-    replace(again, moved=dict.fromkeys(again.moved, 0.0)).write(copy, copy.with_suffix(".csv").read_bytes())
+    replace(again, moved=dict.fromkeys(again.moved, 0.0)).write(copy, table_of(copy))
     disturb(copy)  # what was thought calm
     assert read(copy)[0].moved == again.moved
     before, own = kernel.__wrapped__(), Objective.loss_and_gradient_at
@@ -245,6 +255,39 @@ def test_no_row_is_there_twice_and_none_of_a_draw_that_is_not_planned(name: str)
         planned = {(run.method, run.rho, run.n, run.seed) for run in stored.runs()}
         assert {(row["method"], row["rho"], row["n"], row["seed"]) for row in rows} == planned
         assert len(rows) % len(planned) == 0
+
+
+def test_a_number_stands_once() -> None:
+    """Two measurements of one run differ in their last digits: two truths, of which a reader would have to choose."""
+    seen: dict[Any, str] = {}
+    for name in NAMES:
+        record, rows = own(FOLDER / name)
+        kind = kinds.KINDS[record.experiment]
+        where = json.dumps([record.experiment, record.inputs, [record.plan[one] for one in kind.beside]])
+        known = [one for one in kind.columns if one not in kind.measured]
+        for row in rows:
+            if not taken(row):
+                key = (where, *map(row.get, known))
+                assert key not in seen, (name, seen[key], key[1:])
+                seen[key] = name
+    assert len(seen) > 9000
+
+
+def test_a_row_of_another_record_is_taken_from_there_and_only_where_it_was_measured(tmp_path: Path) -> None:
+    columns, kind = kinds.StoredPerplexity.columns, kinds.StoredPerplexity
+    record, rows = read(FOLDER / "output_obs_small")
+    record.write(tmp_path / "first", table(rows, columns))
+    assert not any(map(taken, own(tmp_path / "first")[1]))
+    again = [row | {"kl": row["kl"] * (1 + 1e-7)} for row in rows]
+    elsewhere = replace(record, plan=record.plan | {"hold": [0]})
+    for name, of, count in (("second", record, len(rows)), ("third", elsewhere, 0)):
+        of.write(tmp_path / name, once(tmp_path / name, of, list(again), kind))
+        assert sum(map(bool, map(taken, own(tmp_path / name)[1]))) == count
+    assert read(tmp_path / "second")[1] == rows and read(tmp_path / "third")[1] == again
+    shorter: StoredRecord = replace(record, rows=len(rows) - 1)
+    shorter.write(tmp_path / "first", table(rows[1:], columns))
+    with pytest.raises(InvalidInput, match="first lacks one of second"):
+        read(tmp_path / "second")
 
 
 def test_what_float32_decides_is_allowed_more_than_what_it_rounds() -> None:

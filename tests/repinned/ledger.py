@@ -18,6 +18,7 @@ from attnprune_verify.claims.prior import PRIOR
 from attnprune_verify.claims.registry import claims
 from attnprune_verify.claims.scope import hypotheses, quantifier
 from attnprune_verify.claims.symbols import SYMBOLS
+from attnprune_verify.experiments.stored.record import FOLDER, NAMES, table_of
 from tests.meta.typed_numbers import every_page, numbers
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -33,8 +34,8 @@ def items() -> Iterator[tuple[str, str]]:
     for line in (ROOT / "proofs_check/coq/types.txt").read_text("utf-8").splitlines():
         name, _, text = line.partition(" = ")
         yield f"proposition {name}", text
-    for path in sorted((ROOT / "attnprune_verify/experiments/stored").glob("*.csv")):
-        yield f"table {path.stem}", path.read_text("utf-8")
+    for name in NAMES:
+        yield f"table {name}", table_of(FOLDER / name).decode()
     yield from sentences()
     yield "table performance", (ROOT / "docs/performance.json").read_text("utf-8")
     for page in every_page():

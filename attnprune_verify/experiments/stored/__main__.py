@@ -6,8 +6,10 @@ import sys
 
 import click
 
+from attnprune_verify.experiments.stored.kinds import KINDS
 from attnprune_verify.experiments.stored.record import FOLDER, NAMES, kernel, read
 from attnprune_verify.experiments.stored.redo import differences, disturb, folder_of, is_chaotic, measure, odds, sample
+from attnprune_verify.files import table as csv
 
 
 @click.group()
@@ -63,6 +65,14 @@ def measure_one(name: str, model: str) -> None:
 def disturb_one(name: str, model: str) -> None:
     """Disturb every run of the settings recorded as calm; a setting that moves is recorded as chaotic."""
     disturb(FOLDER / name, model, lambda done, runs: click.echo(f"\r{done} of {runs} runs", nl=done == runs, err=True))
+
+
+@main.command("rows")
+@click.argument("name", type=click.Choice(NAMES))
+def rows(name: str) -> None:
+    """Print the rows of a record as CSV, with the numbers that it takes from other records."""
+    record, found = read(FOLDER / name)
+    click.echo(csv(found, KINDS[record.experiment].columns), nl=False)
 
 
 @main.command("table")

@@ -49,6 +49,8 @@ class Stored(ABC):
 
     columns: Sequence[str]
     measured: Sequence[str]
+    beside: Sequence[str] = ()
+    """Settings of the plan that no column shows and that change the numbers of a row."""
     errors: Sequence[str] = ()
     """The measured columns that verdicts rest on; of chaotic runs on other machines only these are compared."""
     command: str

@@ -77,6 +77,7 @@ class StoredLayer(Stored):
 
     columns = ("method", "rho", "n", "seed", "layer", "head", "in_sample", "held_out", "cosine_distance")
     measured = ("in_sample", "held_out", "cosine_distance")
+    beside = ("k", "held_out_n", "layers")
     errors = ("in_sample", "held_out")
     needs_model = True
 

@@ -1,8 +1,9 @@
-"""A stored run: its rows, one a line, and a record of everything they depend on, with a digest over both.
+"""A stored run: its rows, and a record of everything they depend on, with a digest over both.
 
-`NAME.csv` holds the rows, `NAME.json` the record, `seconds.csv` of the folder the time of each record's runs, which
-nothing is compared with. A record whose digest does not fit is refused: numbers are written by ``python -m
-attnprune_verify.experiments.stored measure``, never typed.
+A folder holds its records in `records.json`, one a line, and their tables in `rows.xz`, with the time of each run (not
+compared). A record whose digest does not fit is refused: numbers are written by ``python -m
+attnprune_verify.experiments.stored measure``, never typed. Every number stands once: a row that another record has
+measured before on the same model, texts and settings names that record (`=NAME`) in place of numbers.
 """
 
 from __future__ import annotations
@@ -11,8 +12,9 @@ import csv
 import hashlib
 import io
 import json
+import lzma
 from dataclasses import dataclass, field
-from functools import cache
+from functools import cache, lru_cache
 from importlib.metadata import version
 from importlib.resources import files
 from pathlib import Path
@@ -21,14 +23,16 @@ from typing import Any
 import numpy as np
 
 from attnprune_verify.errors import InvalidInput
-from attnprune_verify.files import dumps, parse, read_regular, write_whole
+from attnprune_verify.files import parse, read_regular, table, write_whole
 from attnprune_verify.state.digests import of_arrays, of_files
 
-__all__ = ["FOLDER", "NAMES", "StoredRecord", "kernel", "read", "source"]
+__all__ = ["FOLDER", "NAMES", "StoredRecord", "kernel", "once", "own", "read", "source", "table_of", "taken", "times"]
 
 _HERE = files("attnprune_verify.experiments").joinpath("stored")
 FOLDER = Path(str(_HERE))
-NAMES = tuple(sorted(path.stem for path in FOLDER.glob("*.json")))
+NAMES = tuple(sorted(parse(read_regular(FOLDER / "records.json"))))
+_TAKEN = "="
+"""Before the name of the record that holds a row's numbers; no number and no word in a table begins so."""
 
 _COMPUTING = ("algorithms", "experiments", "instance", "model", "pretrained", "whole_model")
 """The parts of the package whose code decides the numbers."""
@@ -74,27 +78,96 @@ class StoredRecord:
     def _content(self) -> dict[str, Any]:
         return {name: value for name, value in vars(self).items() if name != "moved" or value}
 
-    def write(self, path: Path, table: bytes) -> None:
-        """Write ``path.json`` and ``path.csv``."""
-        write_whole(path.with_suffix(".csv"), table)
-        write_whole(path.with_suffix(".json"), dumps(self._content() | {"digest": self.digest(table)}).encode())
+    def write(self, path: Path, table: bytes, seconds: str | None = None) -> None:
+        """Write the record called ``path.name`` in the folder, and its table; without `seconds` the times stay."""
+        records, tables = (_contents(path.parent, name) for name in ("records.json", "rows.xz"))
+        records[path.name] = self._content() | {"digest": self.digest(table)}
+        kept = tables.get(path.name, {"seconds": ""})["seconds"]
+        tables[path.name] = {"seconds": kept if seconds is None else seconds, "table": table.decode()}
+        lines = ",\n".join(f"{json.dumps(name)}: {json.dumps(records[name])}" for name in sorted(records))
+        text = json.dumps({name: tables[name] for name in sorted(tables)}).encode()
+        write_whole(path.with_name("rows.xz"), lzma.compress(text, preset=9 | lzma.PRESET_EXTREME))
+        write_whole(path.with_name("records.json"), f"{{\n{lines}\n}}\n".encode())
+
+
+def _contents(folder: Path, name: str) -> dict[str, Any]:
+    return dict(_unpacked(read_regular(folder / name))) if (folder / name).exists() else {}
+
+
+@lru_cache(maxsize=4)
+def _unpacked(content: bytes) -> dict[str, Any]:
+    return dict(json.loads(lzma.decompress(content) if content.startswith(b"\xfd7zXZ") else content))
+
+
+def table_of(path: Path) -> bytes:
+    """The record's table as it is stored, CSV."""
+    return str(_contents(path.parent, "rows.xz")[path.name]["table"]).encode()
+
+
+def times(path: Path) -> list[float]:
+    """Return the seconds that each run of a record took."""
+    return [float(seconds) for seconds in _contents(path.parent, "rows.xz")[path.name]["seconds"].split()]
 
 
 def read(path: Path) -> tuple[StoredRecord, list[dict[str, Any]]]:
-    """The record at ``path.json`` and its rows.
+    """Return the record called ``path.name`` in the folder, and its rows; numbers of other records are filled in.
 
     Raises
     ------
     InvalidInput
         If record and rows are not as they were written.
     """
-    content, table = parse(read_regular(path.with_suffix(".json"))), read_regular(path.with_suffix(".csv"))
+    record, rows = own(path)
+    names = table_of(path).decode().partition("\n")[0].split(",")
+    held = cache(lambda owner, known: {tuple(map(row.get, known)): row for row in own(path.with_name(owner))[1]})
+    for place, row in enumerate(rows):
+        for name, owner in taken(row).items():
+            known = tuple(names[: names.index(name)])
+            rows[place] = held(owner, known).get(tuple(map(row.get, known)), {name: _TAKEN})
+            if taken(rows[place]):
+                raise InvalidInput(
+                    f"a stored row must be measured by the record it names; {owner} lacks one of {path.name}"
+                )
+    return record, rows
+
+
+def own(path: Path) -> tuple[StoredRecord, list[dict[str, Any]]]:
+    """Return a record and its rows as they are stored: some name the record that holds their numbers.
+
+    Raises
+    ------
+    InvalidInput
+        If record and rows are not as they were written.
+    """
+    content, text = dict(_contents(path.parent, "records.json")[path.name]), table_of(path)
     digest = content.pop("digest", None)
     record = StoredRecord(**content)
-    rows = [_typed(row) for row in csv.DictReader(io.StringIO(table.decode()))]
-    if record.digest(table) != digest or len(rows) != record.rows:
+    rows = [_typed(row) for row in csv.DictReader(io.StringIO(text.decode()))]
+    if record.digest(text) != digest or len(rows) != record.rows:
         raise InvalidInput(f"a stored run must be as it was measured; {path.name} was changed since")
     return record, rows
+
+
+def taken(row: dict[str, Any]) -> dict[str, str]:
+    """Map the column where a row names another record to the name of that record; empty for a row with numbers."""
+    words = {name: value for name, value in row.items() if isinstance(value, str)}
+    return {name: word.removeprefix(_TAKEN) for name, word in words.items() if word.startswith(_TAKEN)}
+
+
+def once(path: Path, record: StoredRecord, rows: list[dict[str, Any]], kind: Any) -> bytes:
+    """The table to store: rows that another record of the folder has measured, on equal inputs, name that record."""
+    known = tuple(name for name in kind.columns if name not in kind.measured)
+    held: dict[tuple[Any, ...], str] = {}
+    for name in _contents(path.parent, "records.json"):
+        before, theirs = own(path.with_name(name))
+        same = (before.experiment, before.inputs) == (record.experiment, record.inputs)
+        if same and name != path.name and all(before.plan[one] == record.plan[one] for one in kind.beside):
+            held |= {tuple(map(row.get, known)): name for row in theirs if not taken(row)}
+    for place, row in enumerate(rows):
+        key = tuple(map(row.get, known))
+        if key in held:
+            rows[place] = dict(zip(known, key, strict=True)) | {kind.measured[0]: f"{_TAKEN}{held[key]}"}
+    return table(rows, kind.columns)
 
 
 def _typed(row: dict[str, str]) -> dict[str, Any]:

@@ -20,12 +20,10 @@ from attnprune_verify.errors import InvalidInput
 from attnprune_verify.experiments.runs import Progress, complete, computing
 from attnprune_verify.experiments.stored.kind import BETWEEN_KERNELS, TOLERANCE, Row
 from attnprune_verify.experiments.stored.kinds import KINDS, Stored
-from attnprune_verify.experiments.stored.record import StoredRecord, code, kernel, read
-from attnprune_verify.files import table, write_whole
-from attnprune_verify.state.digests import of_files
+from attnprune_verify.experiments.stored.record import StoredRecord, code, kernel, once, read, table_of, times
 from attnprune_verify.state.journal import Journal
 
-__all__ = ["differences", "disturb", "folder_of", "is_chaotic", "measure", "odds", "sample", "times"]
+__all__ = ["differences", "disturb", "folder_of", "is_chaotic", "measure", "odds", "sample"]
 
 DISTURBANCE = 1e-12
 """Of M_0, to test whether a run is chaotic: above rounding, and a calm run's numbers stay within `TOLERANCE`."""
@@ -53,7 +51,7 @@ def sample(
     if not chaotic:
         runs = stored.runs()
         costs = [math.inf if is_chaotic(record, stored, run) else cost for run, cost in zip(runs, costs, strict=True)]
-    of_table = of_files(path.parent, [path.with_suffix(".csv")])
+    of_table = hashlib.sha256(table_of(path)).hexdigest()
     return stored, [stored.runs()[place] for place in _drawn(costs, Random(f"{seed} {of_table}"), seconds, long)]
 
 
@@ -83,17 +81,6 @@ def is_chaotic(record: StoredRecord, stored: Stored, run: Any) -> bool:
     """Return whether `DISTURBANCE` moved the numbers of the run's setting, or was never tried on that setting."""
     setting = stored.setting(run)
     return bool(setting) and record.moved.get(setting, math.inf) > TOLERANCE
-
-
-def times(path: Path) -> list[float]:
-    """Return the seconds that each run of a record took."""
-    return [float(one) for one in _every_time(path)[path.name].split()]
-
-
-def _every_time(path: Path) -> dict[str, str]:
-    """Return the line of every record in the folder's ``seconds.csv``."""
-    lines = path.with_name("seconds.csv").read_text().splitlines()[1:]
-    return dict(line.split(",") for line in lines)
 
 
 def folder_of(path: Path, folders: Sequence[str]) -> str:
@@ -161,10 +148,8 @@ def measure(path: Path, folder: str = "", progress: Progress | None = None) -> N
     record = StoredRecord(before.experiment, stored.command, before.plan, inputs, code(), kernel(), len(rows))
     for run, one in zip(runs.values(), done, strict=True):
         _note(record, stored, run, one["moved"])
-    seconds = _every_time(path) | {path.name: " ".join(str(one["seconds"]) for one in done)}
-    each = [{"record": name, "seconds": line} for name, line in sorted(seconds.items())]
-    write_whole(path.with_name("seconds.csv"), table(each, ("record", "seconds")))
-    record.write(path, table(rows, stored.columns))
+    seconds = " ".join(str(one["seconds"]) for one in done)
+    record.write(path, once(path, record, rows, stored), seconds)
     Journal(journal, computing()).remove()
 
 
@@ -179,7 +164,7 @@ def disturb(path: Path, folder: str = "", progress: Progress | None = None) -> N
     runs = {f"{code()['source']}|{kernel()}|{number}": run for number, run in enumerate(thought)}
     for run, one in zip(thought, complete(runs, partial(_timed, stored), journal, progress=progress), strict=True):
         _note(record, stored, run, one["moved"])
-    record.write(path, path.with_suffix(".csv").read_bytes())
+    record.write(path, table_of(path))
     Journal(journal, computing()).remove()
 
 

@@ -38,6 +38,7 @@ class StoredPerplexity(Stored):
 
     columns = ("rest", "attention", "budget", "rho", "pattern", "k", "seed", "tokens", "nll", "kl")
     measured = ("nll", "kl")
+    beside = ("hold", "n", "windows")
     needs_model = True
 
     def __init__(self, plan: Row, folder: str = "") -> None:
