@@ -7,10 +7,9 @@ from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
 from attnprune_verify.experiments.paired import Doubts
+from attnprune_verify.experiments.stored.record import Row
 
 __all__ = ["BESIDES", "BETWEEN_KERNELS", "TOLERANCE", "MeasuredSentence", "Row", "Stored", "tuples"]
-
-Row = dict[str, Any]
 
 TOLERANCE = 1e-9
 """Relative; runs that are not chaotic come out equal to about 1e-13 after a change of rounding."""

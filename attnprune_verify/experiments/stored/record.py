@@ -26,8 +26,22 @@ from attnprune_verify.errors import InvalidInput
 from attnprune_verify.files import parse, read_regular, table, write_whole
 from attnprune_verify.state.digests import of_arrays, of_files
 
-__all__ = ["FOLDER", "NAMES", "StoredRecord", "kernel", "once", "own", "read", "source", "table_of", "taken", "times"]
+__all__ = [
+    "FOLDER",
+    "NAMES",
+    "Row",
+    "StoredRecord",
+    "kernel",
+    "once",
+    "own",
+    "read",
+    "source",
+    "table_of",
+    "taken",
+    "times",
+]
 
+Row = dict[str, Any]
 _HERE = files("attnprune_verify.experiments").joinpath("stored")
 FOLDER = Path(str(_HERE))
 NAMES = tuple(sorted(parse(read_regular(FOLDER / "records.json"))))
@@ -64,7 +78,7 @@ class StoredRecord:
 
     experiment: str
     command: str
-    plan: dict[str, Any]
+    plan: Row
     inputs: dict[str, str]
     code: dict[str, str]
     kernel: str
@@ -75,7 +89,7 @@ class StoredRecord:
         """Return the digest of the record and its table."""
         return hashlib.sha256(json.dumps(self._content(), sort_keys=True).encode() + table).hexdigest()
 
-    def _content(self) -> dict[str, Any]:
+    def _content(self) -> Row:
         return {name: value for name, value in vars(self).items() if name != "moved" or value}
 
     def write(self, path: Path, table: bytes, seconds: str | None = None) -> None:
@@ -90,12 +104,12 @@ class StoredRecord:
         write_whole(path.with_name("records.json"), f"{{\n{lines}\n}}\n".encode())
 
 
-def _contents(folder: Path, name: str) -> dict[str, Any]:
+def _contents(folder: Path, name: str) -> Row:
     return dict(_unpacked(read_regular(folder / name))) if (folder / name).exists() else {}
 
 
 @lru_cache(maxsize=4)
-def _unpacked(content: bytes) -> dict[str, Any]:
+def _unpacked(content: bytes) -> Row:
     return dict(json.loads(lzma.decompress(content) if content.startswith(b"\xfd7zXZ") else content))
 
 
@@ -109,7 +123,7 @@ def times(path: Path) -> list[float]:
     return [float(seconds) for seconds in _contents(path.parent, "rows.xz")[path.name]["seconds"].split()]
 
 
-def read(path: Path) -> tuple[StoredRecord, list[dict[str, Any]]]:
+def read(path: Path) -> tuple[StoredRecord, list[Row]]:
     """Return the record called ``path.name`` in the folder, and its rows; numbers of other records are filled in.
 
     Raises
@@ -131,7 +145,7 @@ def read(path: Path) -> tuple[StoredRecord, list[dict[str, Any]]]:
     return record, rows
 
 
-def own(path: Path) -> tuple[StoredRecord, list[dict[str, Any]]]:
+def own(path: Path) -> tuple[StoredRecord, list[Row]]:
     """Return a record and its rows as they are stored: some name the record that holds their numbers.
 
     Raises
@@ -148,13 +162,13 @@ def own(path: Path) -> tuple[StoredRecord, list[dict[str, Any]]]:
     return record, rows
 
 
-def taken(row: dict[str, Any]) -> dict[str, str]:
+def taken(row: Row) -> dict[str, str]:
     """Map the column where a row names another record to the name of that record; empty for a row with numbers."""
     words = {name: value for name, value in row.items() if isinstance(value, str)}
     return {name: word.removeprefix(_TAKEN) for name, word in words.items() if word.startswith(_TAKEN)}
 
 
-def once(path: Path, record: StoredRecord, rows: list[dict[str, Any]], kind: Any) -> bytes:
+def once(path: Path, record: StoredRecord, rows: list[Row], kind: Any) -> bytes:
     """The table to store: rows that another record of the folder has measured, on equal inputs, name that record."""
     known = tuple(name for name in kind.columns if name not in kind.measured)
     held: dict[tuple[Any, ...], str] = {}
@@ -170,7 +184,7 @@ def once(path: Path, record: StoredRecord, rows: list[dict[str, Any]], kind: Any
     return table(rows, kind.columns)
 
 
-def _typed(row: dict[str, str]) -> dict[str, Any]:
+def _typed(row: dict[str, str]) -> Row:
     return {name: _value(text) for name, text in row.items() if text != ""}
 
 
