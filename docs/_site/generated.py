@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import lzma
 import re
 from collections.abc import Iterator
 from functools import cache
@@ -33,6 +34,8 @@ def pages() -> Iterator[tuple[str, str]]:
     yield "measured.md", _measured()
     yield "notation.md", _of_the_checkout("NOTATION.md")
     yield "contributing.md", _of_the_checkout("CONTRIBUTING.md")
+    for name, folder in (("kill_matrix", "audit"), ("kernel_kill_matrix", "audit/kernel")):
+        yield f"{name}.md", lzma.decompress((ROOT / "tests" / folder / "kill_matrix.md.xz").read_bytes()).decode()
     yield "changelog.md", _of_the_checkout("CHANGELOG.md")
 
 

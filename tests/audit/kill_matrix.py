@@ -1,15 +1,16 @@
 """The kill matrix: every wrong implementation against every check of its function.
 
-``python tests/audit/kill_matrix.py`` writes docs/kill_matrix.md; ``pytest --attnprune-thorough`` computes it again.
-With ``--dtype float32`` every wrong implementation has to fail in that precision and every right one to pass; nothing
-is written, and the exit code is 1 where one does not. ``--every N`` takes one in N, ``--part I`` the I-th such slice
-(from 1); the slices together are everything.
+``python tests/audit/kill_matrix.py`` writes the page that the site shows; ``pytest --attnprune-thorough`` computes
+it again. With ``--dtype float32`` every wrong implementation has to fail in that precision and every right one to
+pass; nothing is written, and the exit code is 1 where one does not. ``--every N`` takes one in N, ``--part I`` the I-th
+such slice (from 1); the slices together are everything.
 """
 
 from __future__ import annotations
 
 import argparse
 import importlib.util
+import lzma
 import sys
 import tempfile
 from pathlib import Path
@@ -19,7 +20,7 @@ from attnprune_verify.audit.functions.run import run_audit
 from attnprune_verify.audit.result import AuditResult
 
 HERE = Path(__file__).parent
-PAGE = HERE.parents[1] / "docs" / "kill_matrix.md"
+PAGE = HERE / "kill_matrix.md.xz"
 
 
 def catalogue():
@@ -163,8 +164,7 @@ def write_page(wrong) -> None:
         for index, one in enumerate(wrong, 1):
             print(f"\r{index} of {len(wrong)}", end="", file=sys.stderr)
             results.append((one, audited(one, folder)))
-    PAGE.parent.mkdir(exist_ok=True)
-    PAGE.write_text(render(results), encoding="utf-8")
+    PAGE.write_bytes(lzma.compress(render(results).encode()))
     print(f"\n{PAGE.name} written", file=sys.stderr)
 
 

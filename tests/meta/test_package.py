@@ -44,7 +44,7 @@ def test_the_long_description_has_no_relative_link(base, monkeypatch):
     exec(compile((ROOT / "hatch_build.py").read_text(encoding="utf-8"), "hatch_build.py", "exec"), scope)
     text = scope["absolute"]((ROOT / "README.md").read_text(encoding="utf-8"), base)
     assert re.findall(r"\]\((?!https?:)[^)]*\)", text) == []
-    assert "docs/kill_matrix.md" in text
+    assert "docs/audit.md" in text
 
 
 def test_what_the_tests_read_is_in_the_source_distribution():

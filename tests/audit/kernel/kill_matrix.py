@@ -1,6 +1,6 @@
 """The kernels' kill matrix: every wrong kernel against every check of its function.
 
-``python tests/audit/kernel/kill_matrix.py`` writes docs/kernel_kill_matrix.md; ``pytest --attnprune-thorough``
+``python tests/audit/kernel/kill_matrix.py`` writes the page that the site shows; ``pytest --attnprune-thorough``
 computes it again. ``python tests/audit/kernel/kill_matrix.py bugs`` writes docs/kernel_bugs.md: mistakes of public
 issues, each against the values of the function that it is in.
 """
@@ -8,6 +8,7 @@ issues, each against the values of the function that it is in.
 from __future__ import annotations
 
 import importlib.util
+import lzma
 import sys
 import tempfile
 import tomllib
@@ -24,7 +25,7 @@ from attnprune_verify.audit.record import Record
 from attnprune_verify.audit.result import AuditResult
 
 HERE = Path(__file__).parent
-PAGE = HERE.parents[2] / "docs" / "kernel_kill_matrix.md"
+PAGE = HERE / "kill_matrix.md.xz"
 BUGS = PAGE.with_name("kernel_bugs.md")
 # Issues of which there is no emulation here, and why.
 ELSEWHERE = {
@@ -176,7 +177,7 @@ def main() -> None:
                 found = diagnoses(results[-1][1], wrong.function)
                 if not set(wrong.names) <= set(found):
                     print(f"    meant {wrong.names}, got {found}", file=sys.stderr)
-    PAGE.write_text(render(results), encoding="utf-8")
+    PAGE.write_bytes(lzma.compress(render(results).encode()))
 
 
 if __name__ == "__main__":
