@@ -22,6 +22,8 @@ GENERATED = (
     "notation.md",
     "contributing.md",
     "changelog.md",
+    "kill_matrix.md",
+    "kernel_kill_matrix.md",
 )
 NEEDS = re.compile(r'^```python needs="([^"]+)"\n(.*?)^```$', flags=re.DOTALL | re.MULTILINE)
 
