@@ -14,6 +14,8 @@ from attnprune_verify.audit.result import AuditResult
 
 RIGHT = "import numpy as np\ndef causal_mask(n):\n    return np.tri(n)\n"
 WRONG = "import numpy as np\ndef causal_mask(n):\n    attack()\n    return np.tri(n, k=-1)\n"
+CLOSED = {"PermissionError", "OSError", "FileNotFoundError"}
+"""What an attempt ends in where it is closed."""
 ZEROES = (
     "def loss(M, X, W, lam=0.0, mask=None):\n    value = right(M, X, W, lam, mask)\n    M[:] = 0\n    return value\n"
 )
@@ -32,9 +34,21 @@ def audited(folder: Path, attack: str, code: str = WRONG, only: str = "causal_ma
 
 
 def told(folder: Path, words: str, **terms: Any) -> str:
-    """Return what the expression ``words`` is inside the subject, or the name of the error that it raises."""
+    """Return what the expression ``words`` is inside the subject, or the name of the error that it raises.
+
+    In it ``tried(way, ...)`` calls each way, and is what they return or the names of the errors they raise.
+    """
     attack = f"""
-    import os
+    import ctypes, os, socket, subprocess, sys, time
+    libc = ctypes.CDLL(None, use_errno=True)
+    def tried(*ways):
+        found = []
+        for way in ways:
+            try:
+                found.append(way())
+            except BaseException as error:
+                found.append(type(error).__name__)
+        return found
     def attack():
         try:
             answer = {words}

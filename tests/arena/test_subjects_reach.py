@@ -12,11 +12,12 @@ from attnprune_verify import run_audit
 from attnprune_verify.audit.kernel.run import run_kernel_audit
 from attnprune_verify.audit.subject import landlock, namespaces
 from tests.arena.catalogue import attack, undefended
-from tests.arena.subjects import RIGHT, audited, run, subject, told
+from tests.arena.subjects import CLOSED, RIGHT, audited, run, subject, told
 
 LANDLOCK = "attnprune_verify.audit.subject.landlock:restrict"
 NAMESPACES = "attnprune_verify.audit.subject.namespaces:enter"
-OWN_MOUNTS = "attnprune_verify.audit.subject.namespaces:mount_own"
+OWN_MOUNTS = "attnprune_verify.audit.subject.view:mount_own"
+FILTER = "attnprune_verify.audit.subject.syscalls:refuse"
 ENVIRONMENT = "attnprune_verify.audit.subject.environment:environment"
 CALLS = "attnprune_verify.audit.subject.line:Line._ready"
 
@@ -46,20 +47,20 @@ def test_private_file(tmp_path: Path) -> None:
     (tmp_path / "home" / "id_rsa").write_text("private")
     here = tmp_path / "code"
     here.mkdir()
-    assert told(here, f"open({str(tmp_path / 'home' / 'id_rsa')!r}).read()") == "PermissionError"
-    assert told(here, "open('/etc/shadow').read()") == "PermissionError"
+    assert told(here, f"open({str(tmp_path / 'home' / 'id_rsa')!r}).read()") in CLOSED
+    assert told(here, "open('/etc/shadow').read()") in CLOSED
 
 
 @attack("C", "a hidden file beside the target is read", stopped_by="attnprune_verify.audit.subject.reach:plan")
 def test_hidden_file(tmp_path: Path) -> None:
     (tmp_path / ".env").write_text("private")
-    assert told(tmp_path, "open(__file__.replace('subject.py', '.env')).read()") == "PermissionError"
+    assert told(tmp_path, "open(__file__.replace('subject.py', '.env')).read()") in CLOSED
 
 
 @attack("C", "a symbolic link in the temporary folder points at a private file", stopped_by=LANDLOCK)
 def test_link_to_a_private_file(tmp_path: Path) -> None:
     words = "[os.symlink('/etc/shadow', os.environ['TMPDIR'] + '/x'), "
-    assert told(tmp_path, words + "open(os.environ['TMPDIR'] + '/x').read()]") == "PermissionError"
+    assert told(tmp_path, words + "open(os.environ['TMPDIR'] + '/x').read()]") in CLOSED
 
 
 @attack(
@@ -71,7 +72,7 @@ def test_target_in_the_home_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     monkeypatch.setenv("HOME", str(tmp_path))
     (tmp_path / "letter.txt").write_text("private")
     (tmp_path / "helper.py").write_text("WORD = 'helped'\n")
-    assert told(tmp_path, "open(__file__.replace('subject.py', 'letter.txt')).read()") == "PermissionError"
+    assert told(tmp_path, "open(__file__.replace('subject.py', 'letter.txt')).read()") in CLOSED
     assert told(tmp_path, "__import__('helper').WORD") == "helped"
 
 
@@ -127,16 +128,16 @@ def test_tcp(tmp_path: Path) -> None:
         assert told(tmp_path, words) in ("PermissionError", "OSError")
 
 
-@attack("C", "a datagram leaves by UDP", stopped_by=NAMESPACES)
+@attack("C", "a datagram leaves by UDP", stopped_by=FILTER)
 def test_udp(tmp_path: Path) -> None:
-    if not namespaces_here(tmp_path):
-        pytest.skip("this user may make no namespaces, and the report says so")
+    if "network" not in audited(tmp_path, "", RIGHT).confinement["closed"]:
+        pytest.skip("the network cannot be closed here, and the report says so")
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as server:
         server.bind(("127.0.0.1", 0))
         server.settimeout(0.2)
         s = "__import__('socket')"
         words = f"{s}.socket({s}.AF_INET, {s}.SOCK_DGRAM).sendto(b'secret', ('127.0.0.1', {server.getsockname()[1]}))"
-        assert told(tmp_path, words) == "OSError"
+        assert told(tmp_path, words) in CLOSED
         with pytest.raises(TimeoutError):
             server.recv(16)
 
@@ -221,14 +222,14 @@ def test_required(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert run_kernel_audit(str(kernel), confine="required").exit_code == 3 and not marker.exists()
 
 
-def namespaces_here(folder: Path) -> bool:
-    return "network" in audited(folder, "", RIGHT).confinement["closed"]
-
-
 # What is not defended
 
 
-@undefended("C", "a program reads what lies beside it and on Python's path, hidden files apart")
+@undefended(
+    "C",
+    "a program reads what lies beside it and on Python's path, hidden files apart, and in a home or temporary folder "
+    "code alone",
+)
 def test_reads_beside_itself(tmp_path: Path) -> None:
     (tmp_path / "data.txt").write_text("beside")
     assert told(tmp_path, "open(__file__.replace('subject.py', 'data.txt')).read()") == "beside"

@@ -7,16 +7,14 @@ from __future__ import annotations
 
 from typing import Any
 
-from attnprune_verify.audit.subject import landlock, limits, namespaces
+from attnprune_verify.audit.subject import landlock, limits, namespaces, syscalls, view
 
-__all__ = ["CHOICES", "DEVICES", "NOTHING", "OFF", "put_in_force"]
+__all__ = ["CHOICES", "NOTHING", "OFF", "put_in_force"]
 
 CHOICES = ("available", "required", "off")
-DEVICES = ("/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom")
-"""Devices that may be read and written. Those of a GPU (``/dev/nvidia*``) belong here once GPU subjects are audited."""
-_SHARED = "/dev/shm"
 NOTHING: dict[str, Any] = {"kind": "none", "abi": None, "closed": []}
 OFF: dict[str, Any] = {"kind": "off", "abi": None, "closed": []}
+_BY_A_MOUNT = {"/": view.CLOSED, "/proc": ["processes"], view.SHARED: ["shared-memory"]}
 
 
 def put_in_force(order: dict[str, Any], own: list[str] | None) -> dict[str, Any]:
@@ -40,11 +38,14 @@ def put_in_force(order: dict[str, Any], own: list[str] | None) -> dict[str, Any]
     namespaces.drop_rights()
     allowed = [(path, landlock.READ) for path in order["read"]]
     allowed += [(path, landlock.LISTED) for path in order["listed"]]
-    allowed += [(path, landlock.USED) for path in DEVICES]
-    allowed += [(path, landlock.WRITTEN) for path in {order["folder"], _SHARED} & {order["folder"], *(own or [])}]
+    allowed += [(path, landlock.USED) for path in view.DEVICES]
+    allowed += [(path, landlock.WRITTEN) for path in {order["folder"], view.SHARED} & {order["folder"], *(own or [])}]
     closed = landlock.restrict(allowed)
+    closed += ["hidden-files"] * (bool(closed) and order["whole"])
     if own is not None:
-        closed += [*namespaces.CLOSED, *(["shared-memory"] if _SHARED in own else [])]
-        closed += ["disk"] if order["folder"] in own else []
-    kind = "landlock" if "files" in closed else "namespaces" if closed else "none"
-    return {"kind": kind, "abi": landlock.abi() or None, "closed": closed}
+        mounted = {**_BY_A_MOUNT, order["folder"]: ["disk"]}
+        closed += [*namespaces.CLOSED, *(name for path in own for name in mounted[path])]
+    syscalls.join_new_keyring()
+    closed += syscalls.refuse(disk="attributes" not in closed)
+    kind = "landlock" if "files" in closed else "namespaces" if own is not None else "seccomp" if closed else "none"
+    return {"kind": kind, "abi": landlock.abi() or None, "closed": list(dict.fromkeys(closed))}

@@ -4,7 +4,7 @@
 ORDERS says, and writes to the pipe TOLD what is in force; with the standard library alone, so that it starts in a
 moment. It adopts what the subject's processes leave behind (Linux), ends all of them when the subject is gone, when the
 pipe LIFE is closed (the audit has enough, or is dead itself), or when together they hold too much memory, shared memory
-included, and then ends as the subject did.
+included, removes the temporary folder, and then ends as the subject did.
 """
 
 from __future__ import annotations
@@ -13,12 +13,14 @@ import json
 import mmap
 import os
 import select
+import shutil
 import signal
 import struct
 import sys
 import time
+from typing import Any
 
-from attnprune_verify.audit.subject import confinement, limits, namespaces
+from attnprune_verify.audit.subject import confinement, limits, namespaces, view
 
 __all__ = ["TOO_MUCH_MEMORY", "control", "keep", "main"]
 
@@ -27,13 +29,13 @@ _MOMENT = 0.2
 _SET_CHILD_SUBREAPER, _SET_PARENT_DEATH_SIGNAL, _SET_DUMPABLE = 36, 1, 4  # of prctl, in linux/prctl.h
 _CHANNELS = 1 << 12  # more than the audit has open
 _STATUS = struct.Struct("<i")
-_PAGE = os.sysconf("SC_PAGE_SIZE") if hasattr(os, "sysconf") else 4096
 
 
 def keep(life: int, orders: int, told: int) -> None:
     """Fork. Returns in the child, confined, in a session of its own; the parent stays here until all is over."""
     with open(orders, encoding="utf-8") as file:
         order = json.load(file)
+    os.mkdir(order["folder"], 0o700)
     control(_SET_CHILD_SUBREAPER, 1)
     apart = order["confined"] and namespaces.enter()
     ended, waking = os.pipe()
@@ -47,7 +49,7 @@ def keep(life: int, orders: int, told: int) -> None:
         signal.signal(signal.SIGCHLD, signal.SIG_DFL)
         for channel in (ended, waking, life):
             os.close(channel)
-        own = _first_of_all(order["folder"], last) if apart else None
+        own = _first_of_all(order, last) if apart else None
         last.close()
         os.setsid()
         control(_SET_PARENT_DEATH_SIGNAL, signal.SIGKILL)
@@ -60,16 +62,17 @@ def keep(life: int, orders: int, told: int) -> None:
             _close(channel)
     status = _watch(child, life, ended, last if apart else None)
     _end_all()
+    shutil.rmtree(order["folder"], ignore_errors=True)
     _end_as(status)
 
 
-def _first_of_all(folder: str, last: mmap.mmap) -> list[str]:
+def _first_of_all(order: dict[str, Any], last: mmap.mmap) -> list[str]:
     """Be the first process of the new namespaces, whose end is that of all others, and return in its child.
 
     The kernel spares a first process most signals; the subject is therefore the second.
     """
     control(_SET_PARENT_DEATH_SIGNAL, signal.SIGKILL)
-    own = namespaces.mount_own(folder)
+    own = view.mount_own(order["shown"], order["folder"])
     child = os.fork()
     if child == 0:
         return own
@@ -83,6 +86,7 @@ def _first_of_all(folder: str, last: mmap.mmap) -> list[str]:
 
 def _watch(child: int, life: int, ended: int, last: mmap.mmap | None) -> int:
     """Wait until the child, the audit or the memory ends; return the subject's wait status."""
+    looked = 0.0
     while True:
         ready, _, _ = select.select([life, ended], [], [], _MOMENT)
         if life in ready:
@@ -92,8 +96,10 @@ def _watch(child: int, life: int, ended: int, last: mmap.mmap | None) -> int:
         for pid, status in _reaped():
             if pid == child:
                 return int(_STATUS.unpack(last[:])[0]) if last is not None and status == 0 else status
-        if sum(_memory(pid) for pid in limits.descendants(os.getpid())) > limits.MEMORY:
-            return TOO_MUCH_MEMORY << 8
+        if time.monotonic() >= looked + _MOMENT:  # not after every child that has ended
+            looked = time.monotonic()
+            if limits.memory(limits.descendants(os.getpid())) > limits.MEMORY:
+                return TOO_MUCH_MEMORY << 8
 
 
 def _reaped() -> list[tuple[int, int]]:
@@ -122,14 +128,6 @@ def _end_all() -> None:
         if not living:
             return
         time.sleep(0.001)
-
-
-def _memory(pid: int) -> int:
-    try:
-        with open(f"/proc/{pid}/statm", encoding="utf-8") as file:
-            return int(file.read().split()[1]) * _PAGE
-    except (OSError, ValueError, IndexError):
-        return 0
 
 
 def _end_as(status: int) -> None:

@@ -56,7 +56,7 @@ def restrict(allowed: Iterable[tuple[str, int]]) -> list[str]:
     rules = libc.syscall(_CREATE, handled, ctypes.c_size_t(len(handled)), ctypes.c_uint32(0))
     if rules < 0:
         return []
-    for path, rights in allowed:
+    for path, rights in allowed:  # free of links: a rule is about what a path leads to
         _allow(libc, rules, path, rights & files)
     libc.prctl(_NO_NEW_PRIVILEGES, 1, 0, 0, 0)
     failed = libc.syscall(_RESTRICT, rules, ctypes.c_uint32(0))
@@ -65,13 +65,14 @@ def restrict(allowed: Iterable[tuple[str, int]]) -> list[str]:
 
 
 def _allow(libc: ctypes.CDLL, rules: int, path: str, rights: int) -> None:
-    """Add a rule; a path that is not there, or cannot be had, stays closed."""
+    """Add a rule; a path that is not there, cannot be had, or is a link by now, stays closed."""
     try:
-        place = os.open(path, os.O_PATH | os.O_CLOEXEC)
+        place = os.open(path, os.O_PATH | os.O_CLOEXEC | os.O_NOFOLLOW)
     except OSError:
         return
-    if not stat.S_ISDIR(os.fstat(place).st_mode):
-        rights &= _OF_A_FILE
+    mode = os.fstat(place).st_mode
+    if not stat.S_ISDIR(mode):
+        rights &= 0 if stat.S_ISLNK(mode) else _OF_A_FILE
     libc.syscall(_ADD, rules, 1, struct.pack("<Qi", rights, place), ctypes.c_uint32(0))  # 1: beneath a path
     os.close(place)
 

@@ -6,10 +6,14 @@ import os
 import time
 from collections.abc import Iterable
 
-__all__ = ["LARGEST_FILE", "MEMORY", "descendants", "limit_resources", "processor_seconds"]
+__all__ = ["LARGEST_FILE", "MEMORY", "descendants", "limit_resources", "memory", "processor_seconds"]
 
 MEMORY = (8 << 30) + (os.cpu_count() or 1) * (64 << 20)  # bytes a subject may hold, with its threads' stacks
 LARGEST_FILE = 1 << 30  # bytes of one file; chosen: as much as its temporary folder in memory holds
+_PAGE = os.sysconf("SC_PAGE_SIZE") if hasattr(os, "sysconf") else 4096
+_TICKS = os.sysconf("SC_CLK_TCK") if hasattr(os, "sysconf") else 100
+_OF_CHILDREN = slice(13, 15)  # cutime and cstime in /proc/PID/stat, counted from the state
+_BLOCK = 512  # bytes, of st_blocks
 _CLOCK_OF_A_PROCESS = 2  # CPUCLOCK_SCHED: the id of the clock of process p is (~p << 3) | 2
 
 
@@ -51,11 +55,29 @@ def descendants(of: int) -> list[int]:
 
 
 def processor_seconds(pids: Iterable[int]) -> dict[int, float]:
-    """The processor time of each existing process, threads included, as the system counts it."""
+    """The processor time of each existing process, threads and ended children that were waited for included."""
     found = {}
     for pid in pids:
         try:
-            found[pid] = time.clock_gettime((~pid << 3) | _CLOCK_OF_A_PROCESS)
-        except (OSError, AttributeError, OverflowError):
+            with open(f"/proc/{pid}/stat", encoding="utf-8", errors="replace") as file:
+                ticks = file.read().rpartition(")")[2].split()[_OF_CHILDREN]
+            found[pid] = time.clock_gettime((~pid << 3) | _CLOCK_OF_A_PROCESS) + sum(map(int, ticks)) / _TICKS
+        except (OSError, AttributeError, OverflowError, ValueError):
             continue
     return found
+
+
+def memory(pids: Iterable[int]) -> int:
+    """Bytes that processes hold: what they have mapped, and files without a name, which may be mapped by none."""
+    mapped, unnamed = 0, {}
+    for pid in pids:
+        try:
+            with open(f"/proc/{pid}/statm", encoding="utf-8") as file:
+                mapped += int(file.read().split()[1]) * _PAGE
+            for entry in os.scandir(f"/proc/{pid}/fd"):
+                if os.readlink(entry.path).startswith("/memfd:"):
+                    found = os.stat(entry.path)
+                    unnamed[found.st_dev, found.st_ino] = found.st_blocks * _BLOCK
+        except (OSError, ValueError, IndexError):
+            continue
+    return mapped + sum(unnamed.values())

@@ -66,7 +66,8 @@ class Line:
         self._in, answers = os.pipe()
         life, self._life = os.pipe()
         in_force, told = os.pipe()
-        self._folder = os.path.realpath(tempfile.mkdtemp(prefix="attnprune-audit-"))
+        name = f"attnprune-audit-{secrets.token_hex(8)}"  # made and removed by the keeper, which outlives the audit
+        self._folder = os.path.join(os.path.realpath(tempfile.gettempdir()), name)
         orders = start.order_file(reach.plan(target, path, self._folder, confined=confined))
         channels = start.Channels(requests.fileno(), answers, life, orders, told)
         try:
@@ -81,7 +82,6 @@ class Line:
         with open(in_force, "rb") as file:  # ends when the subject's process begins, or is dead
             said = file.read()
         self.confinement: dict[str, Any] = json.loads(said) if said else {}
-        self._pids = limits.descendants(self._process.pid)
 
     def exchange(
         self, request: dict[str, Any], largest: int, allowance: Allowance
@@ -145,7 +145,7 @@ class Line:
         except subprocess.TimeoutExpired:
             start.kill_group(self._process.pid)
             self._process.wait()
-        shutil.rmtree(self._folder, ignore_errors=True)
+            shutil.rmtree(self._folder, ignore_errors=True)
 
     def _wait(self) -> int:
         """Wait for the end of the process, without polling where Linux allows it; return its exit code."""
@@ -195,7 +195,7 @@ class Line:
 
     def _begin(self, allowance: Allowance) -> None:
         self._allowance, self._began, self.told = allowance, time.monotonic(), False
-        self._used = limits.processor_seconds(self._pids)
+        self._used: dict[int, float] = {}
 
     def _ready(self, channel: int, *, to_write: bool = False) -> bool:
         """Wait a moment for a channel; polled, because a child of the subject may keep it open after its death."""
@@ -208,10 +208,9 @@ class Line:
         if rest <= 0:
             raise LineBroken(f"did not end within {self._allowance.wall:g} s", hung=True)
         if self._allowance.processor < self._allowance.wall:
-            self._pids = limits.descendants(self._process.pid)
-            now = limits.processor_seconds(self._pids)
-            used = sum(seconds - self._used.setdefault(pid, seconds) for pid, seconds in now.items())
-            if used >= self._allowance.processor:
+            now = limits.processor_seconds([self._process.pid, *limits.descendants(self._process.pid)])
+            self._used = self._used or now  # from the first moment on: what ends leaves its time to who waited for it
+            if sum(now.values()) - sum(self._used.values()) >= self._allowance.processor:
                 said = f"did not end within {self._allowance.processor:g} s of processor time"
                 raise LineBroken(said, hung=True)
         return False

@@ -1,4 +1,4 @@
-"""Namespaces: processes, network, shared memory and mounts of a subject's own, where the user may have them (Linux).
+"""Namespaces: processes, network and messages of a subject's own, where the user may have them (Linux).
 
 With the standard library alone. Root makes them as such; others inside a user namespace of their own, in which they
 are themselves. Whoever may make none goes without.
@@ -9,18 +9,15 @@ from __future__ import annotations
 import ctypes
 import os
 
-__all__ = ["CLOSED", "drop_rights", "enter", "mount_own"]
+__all__ = ["CLOSED", "drop_rights", "enter"]
 
-# CLONE_NEWNS, NEWIPC, NEWUSER, NEWPID, NEWNET of linux/sched.h.
-_MOUNTS, _IPC, _USER, _PROCESSES, _NETWORK = 0x20000, 0x8000000, 0x10000000, 0x20000000, 0x40000000
+# CLONE_NEWIPC, NEWUSER, NEWPID, NEWNET of linux/sched.h.
+_IPC, _USER, _PROCESSES, _NETWORK = 0x8000000, 0x10000000, 0x20000000, 0x40000000
 _OWN = _IPC | _PROCESSES | _NETWORK
-_PRIVATE = 0x40000 | 0x4000  # MS_PRIVATE | MS_REC: what is mounted here is mounted nowhere else
-_HARMLESS = 2 | 4  # MS_NOSUID | MS_NODEV
-_IN_MEMORY = b"size=1g,nr_inodes=100k,mode=700"  # chosen: caches of compilers are far smaller, a disk far larger
 _KEPT_RIGHTS = (1, 2, 3)  # DAC_OVERRIDE, DAC_READ_SEARCH, FOWNER: root reads the files of others, as it did before
 _DROP_FROM_BOUNDING_SET = 24  # of prctl
 _CAPABILITY_VERSION = 0x20080522
-CLOSED = ["network", "processes", "ipc"]
+CLOSED = ["network", "ipc"]
 
 
 def enter() -> bool:
@@ -48,27 +45,6 @@ def _entered() -> bool:
     except (OSError, AttributeError):
         return False
     return True
-
-
-def mount_own(folder: str) -> list[str]:
-    """Give this process a ``/proc``, a ``/dev/shm`` and a folder of its own, the latter two in memory of limited size.
-
-    For the first process in the new namespaces.
-
-    Returns
-    -------
-    list of str
-        The paths that are its own now.
-    """
-    libc = ctypes.CDLL(None)
-    if libc.unshare(_MOUNTS) or libc.mount(b"none", b"/", None, _PRIVATE, None):
-        return []
-    wanted = (("/proc", b"proc", b""), ("/dev/shm", b"tmpfs", _IN_MEMORY), (folder, b"tmpfs", _IN_MEMORY))
-    return [
-        path
-        for path, kind, options in wanted
-        if os.path.isdir(path) and libc.mount(kind, os.fsencode(path), kind, _HARMLESS, options) == 0
-    ]
 
 
 def drop_rights() -> None:

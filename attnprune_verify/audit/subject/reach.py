@@ -5,7 +5,8 @@ from __future__ import annotations
 import importlib.util
 import os
 import sys
-from collections.abc import Iterator
+import tempfile
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -16,10 +17,13 @@ from attnprune_verify.audit.subject.target import Target, source_file
 __all__ = ["folders_of", "leave_working_directory", "path_of_subjects", "plan"]
 
 _LIBRARIES = ("/usr", "/lib", "/lib32", "/lib64", "/bin", "/nix/store", "/gnu/store")
-_SETTINGS = ("ld.so.cache", "ld.so.preload", "localtime", "passwd", "group", "nsswitch.conf")  # below /etc; no secrets
+# Below /etc; no secrets.
+_SETTINGS = ("ld.so.cache", "ld.so.preload", "localtime", "passwd", "group", "nsswitch.conf", "alternatives")
 _OF_A_PREFIX = ("bin", "lib", "lib64", "include", "pyvenv.cfg")  # the rest of a prefix may be a home
 _PACKAGE = str(Path(attnprune_verify.__file__).resolve().parent)
 _STATE = ("/proc", "/sys")  # other processes' memory, files and environment stay closed
+_MOST_NAMES = 20_000  # chosen: a tenth of a second; a folder of code has some thousand
+_DEEPEST = 100  # folders, chosen: what lies deeper stays closed
 
 _left: list[list[str]] = []
 
@@ -42,18 +46,33 @@ def path_of_subjects() -> list[str]:
 
 
 def plan(target: Target, path: list[str], folder: str, *, confined: bool) -> dict[str, Any]:
-    """Return, as plain data, what a subject may read and its temporary folder, where alone it may write."""
-    read = [*_LIBRARIES, *(f"/etc/{name}" for name in _SETTINGS), *_STATE]
+    """Return, as plain data, what a subject may read and its temporary folder, where alone it may write.
+
+    ``read`` and ``listed`` are free of links; ``shown`` are the same places under the names that they have for others;
+    ``whole``: whether hidden files are closed at every depth.
+    """
+    named = [*_LIBRARIES, *(f"/etc/{name}" for name in _SETTINGS), *_STATE]
     for prefix in dict.fromkeys((sys.prefix, sys.exec_prefix, sys.base_prefix, sys.base_exec_prefix)):
-        read += [os.path.join(os.path.realpath(prefix), part) for part in _OF_A_PREFIX]
-    read += [os.path.realpath(sys.executable), *filter(None, os.environ.get("LD_LIBRARY_PATH", "").split(":"))]
-    read.append(_PACKAGE)
-    listed = [os.path.dirname(_PACKAGE)]
-    for place in dict.fromkeys(map(os.path.realpath, [*path, *folders_of(target, path), *_editable()])):
-        if not any(place == one or place.startswith(one.rstrip("/") + "/") for one in read):
-            listed += [place] * os.path.isdir(place)
-            read += _visible(place)
-    return {"confined": confined, "read": read, "listed": listed, "folder": folder}
+        named += [os.path.join(prefix, part) for part in _OF_A_PREFIX]
+    named += [sys.executable, *filter(None, os.environ.get("LD_LIBRARY_PATH", "").split(":")), _PACKAGE]
+    read = list(dict.fromkeys(map(os.path.realpath, named)))
+    listed, shown, rest = [os.path.dirname(_PACKAGE)], [*named], _MOST_NAMES
+    home, shared = map(os.path.realpath, (os.path.expanduser("~"), tempfile.gettempdir()))
+    for name in dict.fromkeys(map(os.path.abspath, [*folders_of(target, path), *path, *_editable()])):
+        place = os.path.realpath(name)
+        if _below(place, read):
+            shown.append(name)
+            continue
+        private = place == shared or _below(home, [place])
+        files, folders, rest = _visible(place, rest, code_alone=private)
+        read += files
+        listed += folders
+        shown += files if private else [name]
+    return {"confined": confined, "read": read, "listed": listed, "shown": shown, "folder": folder, "whole": rest > 0}
+
+
+def _below(place: str, others: Iterable[str]) -> bool:
+    return any(place == one or place.startswith(one.rstrip("/") + "/") for one in others)
 
 
 def folders_of(target: Target, path: list[str]) -> list[str]:
@@ -70,20 +89,52 @@ def folders_of(target: Target, path: list[str]) -> list[str]:
     return [folder, os.path.dirname(os.path.abspath(file))]
 
 
-def _visible(place: str) -> list[str]:
-    """List the readable part of a folder that code is imported from: no hidden files, and of a home the code alone."""
+def _visible(place: str, rest: int, *, code_alone: bool) -> tuple[list[str], list[str], int]:
+    """List what may be read of a folder that code is imported from: nothing hidden, and nothing through a link.
+
+    A rule holds for all that lies below a path. A folder with something hidden below it is therefore listed alone, and
+    has rules for each of its parts.
+
+    Parameters
+    ----------
+    rest : int
+        So many names are looked at; folders that are met after that are read as they are.
+    code_alone : bool
+        Of this folder Python files and packages are read, and nothing else.
+
+    Returns
+    -------
+    tuple
+        Paths that may be read, folders whose names may be listed alone, and how many names are left.
+    """
     if not os.path.isdir(place):
-        return [place]  # an archive
-    home = os.path.realpath(os.path.expanduser("~"))
-    private = home == place or home.startswith(place.rstrip("/") + "/")
+        return [place], [], rest  # an archive
+    if place.count("/") > _DEEPEST:
+        return [], [], rest
+    read: list[str] = []
+    listed: list[str] = []
+    hidden = code_alone
+    installed = os.path.basename(place) in ("site-packages", "dist-packages")  # everybody's, and too many to look at
     try:
-        names = [name for name in os.listdir(place) if not name.startswith(".")]
+        entries = list(os.scandir(place)) if rest > 0 else []
     except OSError:
-        return []
-    found = [os.path.join(place, name) for name in names]
-    if private:
-        found = [one for one in found if one.endswith(".py") or os.path.isfile(os.path.join(one, "__init__.py"))]
-    return found
+        return [], [], rest
+    for entry in entries:
+        rest -= 1
+        if entry.name.startswith("."):
+            hidden = True
+        elif entry.is_symlink():
+            continue  # a rule would be about what it points at
+        elif not entry.is_dir(follow_symlinks=False):
+            read += [entry.path] * (not code_alone or entry.name.endswith(".py"))
+        elif not code_alone or os.path.isfile(os.path.join(entry.path, "__init__.py")):
+            files, folders, rest = (
+                ([entry.path], [], rest) if installed else _visible(entry.path, rest, code_alone=False)
+            )
+            read += files
+            listed += folders
+            hidden |= files != [entry.path]
+    return (read, [place, *listed], rest) if hidden else ([place], [], rest)
 
 
 def _file_of(alive: Any) -> str | None:
