@@ -171,12 +171,12 @@ def require_memory(what: str, needed: int, instead: str = "") -> None:
 
 def shown(size: int) -> str:
     """Bytes for a reader: 5.2 GiB."""
-    number, unit = float(size), "bytes"
+    number, unit = float(min(size, 2**200)), "bytes"
     for larger in ("KiB", "MiB", "GiB", "TiB", "PiB"):
         if number < 1024:
             break
         number, unit = number / 1024, larger
-    return f"{number:.3g} {unit}" if number < 1000 else f"{number:.0f} {unit}"
+    return f"{number:.3g} {unit}" if not 1000 <= number < 10**6 else f"{number:.0f} {unit}"
 
 
 def _threads() -> int:

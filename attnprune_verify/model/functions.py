@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from attnprune_verify.instance.mask import MaskLike
+from attnprune_verify.instance.memory import require_memory
 from attnprune_verify.instance.validate import Array
 from attnprune_verify.model.maps import Fused, Problem
 from attnprune_verify.model.objective import Objective
@@ -43,7 +44,7 @@ def causal_mask(n: SupportsIndex) -> NDArray[np.float64]:
     Raises
     ------
     InvalidInstance
-        If n is not an integer >= 1.
+        If n is not an integer >= 1, or the mask does not fit into the memory budget.
 
     Examples
     --------
@@ -52,7 +53,9 @@ def causal_mask(n: SupportsIndex) -> NDArray[np.float64]:
            [1., 1., 0.],
            [1., 1., 1.]])
     """
-    return np.tri(as_count("n", n, least=1))
+    size = as_count("n", n, least=1)
+    require_memory(f"a mask with n = {size!r:.30}", 9 * size**2)  # float64, and bool before it
+    return np.tri(size)
 
 
 def attention(X: ArrayLike, W: ArrayLike, mask: MaskLike = None) -> Array:

@@ -132,7 +132,13 @@ def prune_layer(
     prune = METHODS[method].layer
     assert prune is not None  # `layer_options` has refused the others
     trivial = _trivial(data, goal) if METHODS[method].by_head and isinstance(goal, float) else None
-    Q, K, chosen = trivial or prune(data, goal, settings)
+    try:
+        with np.errstate(over="raise", invalid="raise", divide="raise"):
+            Q, K, chosen = trivial or prune(data, goal, settings)
+    except ArithmeticError as error:
+        largest = {"X": data.X, "W_Q": data.W_Q, "W_K": data.W_K}
+        said = ", ".join(f"|{name}| {np.abs(array).max():.3g}" for name, array in largest.items())
+        raise InvalidInstance(f"pruning by {method} must stay within float64; the largest are {said}") from error
     W_Q, W_K = (one.weight.astype(layer.W_Q.dtype) for one in (Q, K))
     pruned = layer.with_weights(W_Q, W_K)
     summary = {

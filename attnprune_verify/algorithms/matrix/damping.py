@@ -6,6 +6,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from attnprune_verify.algorithms.arguments import refuse_powers
 from attnprune_verify.algorithms.arrays import AnyArray, dot, eye_like, is_numpy_array, working_dtype, xp_of, zeros_like
 from attnprune_verify.errors import InvalidInstance
 from attnprune_verify.instance.validate import Array
@@ -13,6 +14,7 @@ from attnprune_verify.instance.validate import Array
 __all__ = ["MomentSum", "Moments", "damped", "input_metric", "second_moments", "shrinkage_damping", "trace"]
 
 _LEAST, _MOST = 0.01, 1.0  # of the mean diagonal; chosen: SparseGPT's percdamp, and where shrinkage is a half
+_POWER = 8  # tokens in the longest product: the key map's metric has four, and so has the square of H
 _PIECES = 8  # chosen: fewer sequences than this are cut, so that a variance of draws can be estimated
 _WIDE = 1024  # features: chosen. From here on float64 products take longer than the solvers on a whole window
 
@@ -133,7 +135,8 @@ class MomentSum:
 
 
 def second_moments(X: Array) -> Moments:
-    """`MomentSum` of the sequences X (k, n, d)."""
+    """`MomentSum` of the sequences X (k, n, d), refused where products of their metrics leave float64."""
+    refuse_powers(X.reshape(-1, 1), _POWER)  # what one feature loses, the damping exceeds
     moments = MomentSum(X.shape[2], len(X))
     for sequence in X:
         moments.add(sequence)
