@@ -6,7 +6,7 @@ import math
 import operator
 from collections.abc import Callable, Iterable
 from difflib import get_close_matches
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -14,10 +14,11 @@ from attnprune_verify.errors import InvalidInstance
 
 __all__ = [
     "as_choice", "as_count", "as_lam", "as_momentum", "as_nonnegative", "as_number", "as_positive", "as_ratio",
-    "nearest",
+    "as_shaped", "nearest",
 ]  # fmt: skip
 
 _T = TypeVar("_T")
+_KINDS = {dict: "an object", list: "a list", str: "text"}
 
 
 def as_number(name: str, value: object, bound: str = "", holds: Callable[[float], bool] = math.isfinite) -> float:
@@ -86,6 +87,45 @@ def as_count(name: str, value: object, *, least: int = 0) -> int:
     if number < least:
         raise InvalidInstance(f"{name} must be an integer >= {least}; got {number}")
     return number
+
+
+def as_shaped(name: str, value: Any, shape: Any) -> Any:
+    """Return `value`, which JSON held, if it has the shape.
+
+    Parameters
+    ----------
+    name : str
+        How messages call the value.
+    value : as JSON has it
+    shape : type, list or dict
+        A type; [shape of every item]; or a dict with the shapes of fields that must be there, or {str: shape of every
+        field}.
+
+    Raises
+    ------
+    InvalidInstance
+        If it has another; the part that differs is named.
+
+    Examples
+    --------
+    >>> as_shaped("index", {"vectors": [{"name": "n4"}, {"name": 4}]}, {"vectors": [{"name": str}]})
+    Traceback (most recent call last):
+        ...
+    attnprune_verify.errors.InvalidInstance: index.vectors[1].name must be text; got 4
+    """
+    kind: Any = shape if isinstance(shape, type) else type(shape)
+    if not isinstance(value, kind):
+        raise InvalidInstance(f"{name} must be {_KINDS[kind]}; got {value!r:.60}")
+    if isinstance(shape, list):
+        for place, item in enumerate(value):
+            as_shaped(f"{name}[{place}]", item, shape[0])
+    elif isinstance(shape, dict):
+        for key, inner in shape.items():
+            if key is not str and key not in value:
+                raise InvalidInstance(f"{name} must hold {key!r}; it holds {', '.join(value)!r:.60}")
+            for field in value if key is str else (key,):
+                as_shaped(f"{name}.{field}"[:120], value[field], inner)
+    return value
 
 
 def as_choice(name: str, value: object, choices: Iterable[_T]) -> _T:

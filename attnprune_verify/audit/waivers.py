@@ -65,7 +65,7 @@ def load_waivers(path: str | Path) -> tuple[Waiver, ...]:
     except OSError as error:
         raise InvalidInstance(f"{rule} be readable; got {error.strerror}") from error
     except InvalidInstance as error:
-        raise InvalidInstance(f"{rule} be a file; got a pipe or a device") from error
+        raise InvalidInstance(f"{rule} be readable; {error}") from error
     except (tomllib.TOMLDecodeError, UnicodeDecodeError, RecursionError) as error:
         raise InvalidInstance(f"{rule} be TOML; got {error}") from error
     unknown = sorted(set(content) - set(_KINDS))

@@ -82,7 +82,7 @@ def check(folder: Path, answers: Path, without: tuple[str, ...], form: str) -> i
     Exit code 0 all answers lie inside, 1 one lies outside, 2 a file or an option is invalid, 3 answers are missing.
     """
     from attnprune_verify.audit.kernel.answers import check_answers
-    from attnprune_verify.files import dumps
+    from attnprune_verify.files import dumps, printable
 
     result = check_answers(folder, answers, without)
     if form == "json":
@@ -90,9 +90,10 @@ def check(folder: Path, answers: Path, without: tuple[str, ...], form: str) -> i
         return EXIT[result.outcome]
     counts = f"{len(result.passed)} inside, {len(result.failed)} outside, {len(result.missing)} missing"
     lines = [f"Outcome: {result.outcome} ({counts})."]
-    lines += [f"  {name}: {reason}" for name, reason in list(result.reasons.items())[:_SHOWN]]
+    lines += [f"  {printable(f'{name}: {reason}')}" for name, reason in list(result.reasons.items())[:_SHOWN]]
     if result.missing:
         more = f" and {len(result.missing) - _SHOWN} more" if len(result.missing) > _SHOWN else ""
-        lines.append(f"  missing: {', '.join(result.missing[:_SHOWN])}{more}; --without declares what a kernel has not")
+        names = printable(", ".join(result.missing[:_SHOWN]))
+        lines.append(f"  missing: {names}{more}; --without declares what a kernel has not")
     deliver("\n".join(lines) + "\n")
     return EXIT[result.outcome]

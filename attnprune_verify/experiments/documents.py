@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from attnprune_verify.errors import InvalidInstance
 from attnprune_verify.extras import need
+from attnprune_verify.files import read_regular
 
 __all__ = ["default_texts", "draw_sequences", "read_documents"]
 
@@ -36,10 +37,8 @@ def read_documents(paths: Sequence[str | os.PathLike[str]], part: str) -> list[s
     for path in map(Path, paths or default_texts(part)):
         if not path.is_file():
             raise InvalidInstance(f"a document must be a text file; got {str(path)!r}")
-        if path.stat().st_size > _LARGEST:
-            raise InvalidInstance(f"a document may have at most {_LARGEST} bytes; {str(path)!r} is larger")
         try:
-            text = " ".join(path.read_text(encoding="utf-8").split())
+            text = " ".join(read_regular(path, _LARGEST).decode().split())
         except UnicodeDecodeError as error:
             raise InvalidInstance(f"a document must be UTF-8 text; {str(path)!r} is not") from error
         if not text:

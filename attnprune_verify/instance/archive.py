@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import struct
+import sys
 import zipfile
 import zlib
 from collections.abc import Collection
@@ -77,7 +78,13 @@ def _read_members(path: Path, archive: zipfile.ZipFile, names: Collection[str]) 
             content[name] = _mapped(path, info, start, shape, "F" if fortran else "C", dtype)
             continue
         with archive.open(info) as file:
-            content[name] = np.lib.format.read_array(file, allow_pickle=False)
+            content[name] = array = np.lib.format.read_array(file, allow_pickle=False)
+        if dtype.kind == "U" and dtype.itemsize:
+            points = np.ascontiguousarray(array).view(np.dtype("u4").newbyteorder(dtype.byteorder))
+            if points.size and points.max() > sys.maxunicode:
+                raise InvalidInstance(
+                    f"{name} must hold text in Unicode; {str(path)!r} holds a point {points.max():#x}"
+                )
     return content
 
 

@@ -12,11 +12,10 @@ from numpy.typing import NDArray
 
 from attnprune_verify.errors import InvalidInstance
 from attnprune_verify.extras import need
+from attnprune_verify.files import read_regular
 from attnprune_verify.pretrained.panics import refusing_panics
 
 __all__ = ["calibration_windows", "cut_windows", "draw_windows", "read_text", "token_stream"]
-
-_LARGEST = 64 * 2**20  # bytes of one file
 
 
 def read_text(path: str | os.PathLike[str]) -> str:
@@ -30,10 +29,8 @@ def read_text(path: str | os.PathLike[str]) -> str:
     file = Path(path)
     if not file.is_file():
         raise InvalidInstance(f"a text must be a file; got {str(path)!r}")
-    if file.stat().st_size > _LARGEST:
-        raise InvalidInstance(f"a text may have at most {_LARGEST} bytes; {str(path)!r} is larger")
     try:
-        text = file.read_bytes().decode("utf-8")
+        text = read_regular(file).decode("utf-8")
     except UnicodeDecodeError as error:
         raise InvalidInstance(f"a text must be UTF-8; {str(path)!r} is not") from error
     if not text.strip():

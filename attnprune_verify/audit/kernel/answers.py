@@ -3,23 +3,27 @@
 from __future__ import annotations
 
 import hashlib
-import json
 from pathlib import Path
 
 import numpy as np
 
 from attnprune_verify.audit.kernel.problem.tensors import unpacked
 from attnprune_verify.audit.kernel.typing import Foreign, Plain
-from attnprune_verify.audit.kernel.vectors import INDEX, SCHEMA, VectorsResult
+from attnprune_verify.audit.kernel.vectors import INDEX, MOST, SCHEMA, VectorsResult
 from attnprune_verify.errors import InvalidInstance
-from attnprune_verify.files import read_regular
-from attnprune_verify.values import nearest
+from attnprune_verify.files import parse, read_regular
+from attnprune_verify.values import as_shaped, nearest
 
 __all__ = ["BACKWARD_PARTS", "check_answers", "read_vectors"]
 
 BACKWARD_PARTS = "backward"
 """Stands for all gradients, where only o and log sum exp are answered."""
 Tensors = dict[str, Foreign]
+_ANSWERS = {str: dict.fromkeys(("answer", "lowest", "highest"), str)}
+_SHAPE = {
+    "schema": str, "tensors": str, "sha256": str,
+    "vectors": [{"name": str, "features": [str], "answers": _ANSWERS}],
+}  # fmt: skip
 
 
 def read_vectors(folder: Path) -> tuple[Plain, Tensors]:
@@ -31,17 +35,23 @@ def read_vectors(folder: Path) -> tuple[Plain, Tensors]:
         If there are none, or a file is not the one that was written.
     """
     try:
-        index = json.loads(read_regular(folder / INDEX))
+        index: Plain = as_shaped(INDEX, parse(read_regular(folder / INDEX)), _SHAPE)
         if index["schema"] != SCHEMA:
-            raise ValueError(f"its schema is {index['schema']!r}")
-        content = read_regular(folder / Path(index["tensors"]).name)
+            raise InvalidInstance(f"its schema is {index['schema']!r:.60}")
+        content = read_regular(folder / Path(index["tensors"]).name, MOST)
         if hashlib.sha256(content).hexdigest() != index["sha256"]:
-            raise ValueError("the tensors are not those it was written with")
-        return index, unpacked(content, "the vectors")
-    except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
-        if isinstance(error, InvalidInstance):
-            raise
-        said = error.strerror if isinstance(error, OSError) else f"{error}"
+            raise InvalidInstance("the tensors are not those it was written with")
+        tensors = unpacked(content, "the vectors")
+        for vector in index["vectors"]:
+            for ends in vector["answers"].values():
+                shapes = {tensors[ends[end]].shape if ends[end] in tensors else None for end in ("lowest", "highest")}
+                if None in shapes or len(shapes) > 1:
+                    raise InvalidInstance(
+                        f"the ends of {ends['answer']!r:.60} must be arrays of one shape in its tensors"
+                    )
+        return index, tensors
+    except (OSError, InvalidInstance) as error:
+        said = error.strerror if isinstance(error, OSError) else error
         raise InvalidInstance(f"DIR must hold vectors of {SCHEMA!r}; {str(folder)!r}: {said}") from None
 
 
@@ -64,7 +74,7 @@ def check_answers(folder: Path, answers: Path, without: tuple[str, ...] = ()) ->
     """
     index, tensors = read_vectors(folder)
     try:
-        given = unpacked(read_regular(answers), "ANSWERS")
+        given = unpacked(read_regular(answers, MOST), "ANSWERS")
     except OSError as error:
         raise InvalidInstance(f"ANSWERS must be a file; {str(answers)!r}: {error.strerror}") from None
     places = {
@@ -101,6 +111,7 @@ def _wrong(answer: Foreign, lowest: Foreign, highest: Foreign) -> str:
     """Why an answer is wrong; empty if it is right."""
     if answer.shape != lowest.shape:
         return f"the shape is {answer.shape} where {lowest.shape} is right"
+    lowest, highest, answer = (one.astype(np.float64) for one in (lowest, highest, answer))
     inside = (lowest <= answer) & (answer <= highest)
     if inside.all():
         return ""

@@ -145,10 +145,11 @@ def _import_file(path: str) -> Any:
         folder, package = os.path.split(folder)
         parts.insert(0, package)
     sys.path.insert(0, folder)
-    if len(parts) > 1 or name == "__init__":
+    if (len(parts) > 1 or name == "__init__") and "." not in name:
         module = importlib.import_module(".".join(parts))
         if os.path.samefile(module.__file__ or "", path):
             return module
+    name = name.replace(".", "_")  # with a dot it would be part of a package
     spec = importlib.util.spec_from_file_location(name, path)
     if spec is None or spec.loader is None:
         raise ImportError(f"not a Python file: {path}")

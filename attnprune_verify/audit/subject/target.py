@@ -13,6 +13,7 @@ from types import ModuleType
 from typing import Any, Literal
 
 from attnprune_verify.errors import InvalidInstance
+from attnprune_verify.files import read_regular
 from attnprune_verify.values import nearest
 
 __all__ = ["Target", "fingerprint", "parse_target", "source_file", "target_of"]
@@ -94,6 +95,8 @@ def parse_target(spec: str) -> Target:
             raise InvalidInstance(f"{rule}; got the object {attribute!r}")
         file = Path(path)
         if not file.is_file():
+            if file.exists():
+                raise InvalidInstance(f"{rule}; {path!r} is {'a folder' if file.is_dir() else 'a pipe or a device'}")
             beside = [str(one) for one in file.parent.glob("*.py")] if file.parent.is_dir() else []
             raise InvalidInstance(f"{rule}; there is no file {path!r}{nearest(path, beside)}")
         return Target(text, "file", f"{file.resolve()}{':' + attribute if attribute else ''}")
@@ -125,5 +128,5 @@ def fingerprint(file: str | None) -> str | None:
     sources = sorted(path.parent.rglob("*.py")) if path.name == "__init__.py" else [path]
     digest = hashlib.sha256()
     for source in sources:
-        digest.update(source.read_bytes())
+        digest.update(read_regular(source))
     return digest.hexdigest()

@@ -11,7 +11,7 @@ from typing import Any
 from attnprune_verify.algorithms.methods import layer_options
 from attnprune_verify.errors import InvalidInstance
 from attnprune_verify.experiments.documents import default_texts
-from attnprune_verify.files import parse
+from attnprune_verify.files import parse, read_regular
 from attnprune_verify.values import as_count, as_ratio
 
 __all__ = ["LayerPlan", "LayerRun", "parse_method"]
@@ -122,7 +122,7 @@ class LayerPlan:
         for part in ("calibration", "held_out"):
             for document in getattr(self, part) or default_texts(part):
                 if Path(document).is_file():
-                    digest.update(Path(document).read_bytes())
+                    digest.update(read_regular(Path(document)))
         return digest.hexdigest()[:16]
 
 

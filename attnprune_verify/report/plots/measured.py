@@ -40,7 +40,7 @@ def read_heads(folder: Path) -> list[dict[str, Any]]:
     """
     path = folder / "layer.csv"
     try:
-        rows = list(csv.DictReader(path.read_text(encoding="utf-8").splitlines()))
+        rows = list(csv.DictReader(read_regular(path).decode().splitlines()))
         return [
             {"method": row["method"], "rho": float(row["rho"]), "n": int(row["n"]), "layer": int(row["layer"]),
              "head": int(row["head"]), "held_out": float(row["held_out"])}
