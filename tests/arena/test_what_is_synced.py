@@ -6,7 +6,6 @@ lie there must be as they were when they were synced, and a new name's folder mu
 
 from __future__ import annotations
 
-import ast
 import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -14,7 +13,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-import attnprune_verify
 from attnprune_verify.files import whole_file, write_whole
 from attnprune_verify.instance.npz import save_instance
 from attnprune_verify.instance.problem import Instance
@@ -121,30 +119,3 @@ def test_the_recorder_notices_what_is_not_synced(tmp_path: Path, monkeypatch: py
         recorder.survive(tmp_path, appended=True)
     with pytest.raises(AssertionError, match="before its sync"):
         os.replace(tmp_path / "a", tmp_path / "b")
-
-
-WRITERS = {
-    "files.py", "state/journal.py",  # above
-    "whole_model/source.py",  # syncs the copy and reads it back: tests/whole_model/test_folder.py
-    "audit/subject/line.py", "audit/subject/namespaces.py", "audit/subject/start.py", "cli/main.py",  # /proc, /dev/null
-}  # fmt: skip
-
-
-def _opens_for_writing(call: ast.Call) -> bool:
-    name = call.func.attr if isinstance(call.func, ast.Attribute) else getattr(call.func, "id", "")
-    if name in ("write_text", "write_bytes"):
-        return True
-    texts = [one.value for one in [*call.args, *(k.value for k in call.keywords)] if isinstance(one, ast.Constant)]
-    modes = [text for text in texts if isinstance(text, str) and text and set(text) <= set("rwaxbt+")]
-    return name == "open" and any(set(mode) & set("wax+") for mode in modes)
-
-
-def test_files_are_opened_for_writing_in_these_places_alone() -> None:
-    root = Path(attnprune_verify.__file__).parent
-    found = {
-        path.relative_to(root).as_posix()
-        for path in root.rglob("*.py")
-        for node in ast.walk(ast.parse(path.read_text("utf-8")))
-        if isinstance(node, ast.Call) and _opens_for_writing(node)
-    }
-    assert found == WRITERS

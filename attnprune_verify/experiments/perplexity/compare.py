@@ -12,6 +12,7 @@ from attnprune_verify.experiments.perplexity.plan import PerplexityPlan
 from attnprune_verify.experiments.perplexity.run import run_perplexity
 from attnprune_verify.files import parse, read_regular
 from attnprune_verify.state.digests import differing_fields
+from attnprune_verify.values import as_shaped
 
 __all__ = ["Attribution", "ResultDifference", "attribute", "compare", "read_result"]
 
@@ -71,15 +72,11 @@ def read_result(path: str | Path) -> dict[str, Any]:
         (file,) = there
     if not file.is_file():
         raise InvalidInput(f"a result must be a file; got {str(path)!r}")
+    read = read_regular(file)
     try:
-        content = parse(read_regular(file))
-        fields = content["fingerprint"]["fields"]
-        digest = content["fingerprint"]["digest"]
-    except (ValueError, KeyError, TypeError) as error:
-        raise InvalidInput(f"a result must be JSON with a fingerprint; {str(path)!r} is not") from error
-    if not isinstance(fields, Mapping) or not isinstance(digest, str):
-        raise InvalidInput(f"a result must be JSON with a fingerprint; {str(path)!r} is not")
-    found: dict[str, Any] = content
+        found: dict[str, Any] = as_shaped("it", parse(read), {"fingerprint": {"fields": dict, "digest": str}})
+    except InvalidInput as error:
+        raise InvalidInput(f"a result must be JSON with a fingerprint; {str(path)!r} is not: {error}") from error
     return found
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -17,6 +16,7 @@ from attnprune_verify.experiments.synthetic import report
 from attnprune_verify.experiments.synthetic.plan import SyntheticPlan, SyntheticRun, perform
 from attnprune_verify.experiments.synthetic.run import Results
 from attnprune_verify.experiments.synthetic.sentences import figure2_statements
+from attnprune_verify.state.digests import of_file
 
 __all__ = ["KINDS", "MeasuredSentence", "StoredLayer", "StoredPerplexity", "Stored", "StoredSynthetic"]
 
@@ -94,7 +94,7 @@ class StoredLayer(Stored):
         folder = Path(self.plan.model)
         paths = [folder / "config.json", *sorted(folder.glob("*.safetensors")), folder / "tokenizer.json"]
         paths += [path for part in ("calibration", "held_out") for path in default_texts(part)]
-        return {path.name: hashlib.sha256(path.read_bytes()).hexdigest() for path in paths}
+        return {path.name: of_file(path) for path in paths}
 
     def runs(self) -> list[LayerRun]:
         """One method at one ratio on all layers."""

@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 import math
 import time
@@ -21,6 +20,7 @@ from attnprune_verify.experiments.runs import Progress, complete, computing
 from attnprune_verify.experiments.stored.kind import BETWEEN_KERNELS, TOLERANCE, Row
 from attnprune_verify.experiments.stored.kinds import KINDS, Stored
 from attnprune_verify.experiments.stored.record import StoredRecord, code, kernel, once, read, table_of, times
+from attnprune_verify.state.digests import of_file
 from attnprune_verify.state.journal import Journal
 
 __all__ = ["differences", "disturb", "folder_of", "is_chaotic", "measure", "odds", "sample"]
@@ -89,7 +89,7 @@ def folder_of(path: Path, folders: Sequence[str]) -> str:
     for folder in folders if wanted else ():
         files = {name: Path(folder) / name for name in wanted}
         if all(file.is_file() for file in files.values()) and wanted == {
-            name: hashlib.sha256(file.read_bytes()).hexdigest() for name, file in files.items()
+            name: of_file(file) for name, file in files.items()
         }:
             return folder
     return ""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import math
 from collections.abc import Iterator
 from dataclasses import replace
@@ -15,6 +14,7 @@ from attnprune_verify.experiments.perplexity.report import command_line
 from attnprune_verify.experiments.perplexity.run import PerplexityResults, measure_dense, measure_run
 from attnprune_verify.experiments.perplexity.sentences import perplexity_statements
 from attnprune_verify.experiments.stored.kind import BESIDES, MeasuredSentence, Row, Stored, tuples
+from attnprune_verify.state.digests import of_file
 from attnprune_verify.whole_model.plan import DENSE
 
 __all__ = ["StoredPerplexity"]
@@ -54,7 +54,7 @@ class StoredPerplexity(Stored):
         folder = Path(self.plan.model)
         paths = [folder / "config.json", *sorted(folder.glob("*.safetensors")), folder / "tokenizer.json"]
         paths += [Path(path) for part in _TEXTS for path in getattr(self.plan, part)]
-        return {path.name: hashlib.sha256(path.read_bytes()).hexdigest() for path in paths}
+        return {path.name: of_file(path) for path in paths}
 
     def runs(self) -> list[PerplexityRun]:
         """The dense model, then every combination of methods, sizes and draws."""
