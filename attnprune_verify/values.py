@@ -96,7 +96,7 @@ def as_shaped(name: str, value: Any, shape: Any) -> Any:
     ----------
     name : str
         How messages call the value.
-    value : as JSON has it
+    value : object
     shape : type, list or dict
         A type; [shape of every item]; or a dict with the shapes of fields that must be there, or {str: shape of every
         field}.

@@ -79,7 +79,7 @@ def write_output(path: Path, content: bytes) -> None:
     listed = _listed(path.parent)
     there = _refuse_foreign(path, listed)
     new = [len(content), hashlib.sha256(content).hexdigest()]
-    keep_document(path.parent / LIST, {**listed, path.name: [one for one in (there, new) if one]}, LIST)
+    keep_document(path.parent / LIST, {**listed, path.name: [new] if there is None else [there, new]}, LIST)
     write_whole(path, content)
     keep_document(path.parent / LIST, {**listed, path.name: [new]}, LIST)
 

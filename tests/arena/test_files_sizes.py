@@ -57,7 +57,7 @@ SPARSE = {
 }
 
 
-@attack("E", "a sparse file of 3 GiB is given wherever a file is read", stopped_by=READ, quick=True)
+@attack("E", "a sparse file larger than memory is given wherever a file is read", stopped_by=READ, quick=True)
 @pytest.mark.parametrize("kind", SPARSE)
 def test_sparse_files(tmp_path, capsys, vectors, kind):
     """Nothing of that size is read, so that the command cannot hold it."""
