@@ -28,11 +28,9 @@ OF_A_PATH = set(
     "write_text write_bytes unlink rename mkdir rmdir touch symlink_to hardlink_to chmod tofile savefig".split()
 )
 
-SUBJECT = "an audited program's own processes and folder, by the system's tables"
+SUBJECT = "a room: an audited program's own processes and folder, by the system's tables"
 WRITERS = {
-    "audit/subject/line.py": SUBJECT,
-    "audit/subject/namespaces.py": SUBJECT,
-    "audit/subject/start.py": SUBJECT,
+    "audit/subject": SUBJECT,
     "cli/main.py": "the null device in the place of a closed stream",
     "cli/output.py": "the null device in the place of a reader who left",
     "cli/prune.py": "into a whole_file",
@@ -44,11 +42,8 @@ WRITERS = {
     "whole_model/source.py": "the new model's files, inside a claimed folder",
 }
 READERS = {
+    "audit/subject": SUBJECT,
     "audit/kernel/problem/real_inputs.py": "the package's own file",
-    "audit/subject/keeper.py": SUBJECT,
-    "audit/subject/limits.py": SUBJECT,
-    "audit/subject/line.py": SUBJECT,
-    "audit/subject/start.py": "the numbers of streams",
     "claims/evidence.py": "the package's own file",
     "claims/excerpts.py": "the package's own file",
     "claims/falsifier.py": "the package's own file",
@@ -113,7 +108,7 @@ def places() -> dict[str, set[str]]:
         name, source = path.relative_to(ROOT).as_posix(), path.read_text("utf-8")
         if not name.startswith("state/") and name != "files.py" and _THOUGHT_OF.search(source):
             for kind, _ in opened(source):
-                found[kind].add(name)
+                found[kind].add("audit/subject" if name.startswith("audit/subject/") else name)
     return found
 
 
