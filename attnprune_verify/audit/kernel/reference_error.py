@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 
 import numpy as np
 
+from attnprune_verify.audit.kernel.problem.features import features_of
 from attnprune_verify.audit.kernel.problem.sample import Array, KernelSample, parts_of
 from attnprune_verify.audit.kernel.process.context import KernelContext
 from attnprune_verify.audit.kernel.process.frameworks import framework_named
@@ -83,7 +84,7 @@ def torch_attention(sample: KernelSample) -> Parts:
     NotImplementedError
         For a window, a softcap or slopes, which it has not.
     """
-    if {"window", "softcap", "alibi"} & set(sample.features):
+    if any(feature.of_logits for feature in features_of(sample)):
         raise NotImplementedError("torch's kernel has no such modifier")
     torch = framework_named("torch", sample.precision.name)
     allowed = torch.side_input(sample.allowed)

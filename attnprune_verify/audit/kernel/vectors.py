@@ -13,6 +13,7 @@ from pathlib import Path
 import numpy as np
 
 from attnprune_verify.audit.kernel.problem.conventions import Conventions
+from attnprune_verify.audit.kernel.problem.features import FEATURES
 from attnprune_verify.audit.kernel.problem.interactions import interaction, rows
 from attnprune_verify.audit.kernel.problem.regimes import regimes
 from attnprune_verify.audit.kernel.problem.sample import BACKWARD, FORWARD, KernelSample, parts_of
@@ -31,7 +32,7 @@ __all__ = ["INDEX", "MOST", "PROMISES", "SCHEMA", "TENSORS", "VectorsResult", "v
 SCHEMA = "attnprune-verify/vectors/1"
 INDEX, TENSORS = "index.json", "vectors.safetensors"
 RULE = "An answer passes where lowest <= answer <= highest holds for every entry; nan passes nowhere."
-PROMISES = {"padding": "clean_padding", "empty rows": "zero_empty_rows"}
+PROMISES = {feature.name: feature.promise for feature in FEATURES if feature.promise}
 """Keywords of what not every kernel promises: one that does not know the keyword refuses it, and is not wrong."""
 MOST = 256 * 2**20  # bytes of a file of arrays, chosen: six times what 256 vectors have
 _LONGEST = 130  # chosen: sizes up to here keep 256 vectors below 40 MB
@@ -153,7 +154,7 @@ def _vector(name: str, sample: KernelSample, tensors: dict[str, Stored]) -> Plai
         for end, array in zip(("lowest", "highest"), interval(part, sample), strict=True):
             ends[end] = _put(tensors, f"{name}.{part}.{end}", _shaped(part, array, packed), "float64")
         answers[part] = {"answer": f"{name}.{part}", **ends}
-    features = [one for one in sample.features if one not in ("strides", "spaced features")]  # which a file has not
+    features = list(sample.changed(layout="plain").features)  # a file has no strides
     return {"name": sample.name, "features": features, "inputs": inputs, "keywords": keywords, "answers": answers}
 
 

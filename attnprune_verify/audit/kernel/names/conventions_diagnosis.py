@@ -11,6 +11,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from attnprune_verify.audit.kernel.names.shrink import failure, without
+from attnprune_verify.audit.kernel.problem.features import FEATURES
 from attnprune_verify.audit.kernel.problem.sample import Array, KernelSample, parts_of
 from attnprune_verify.audit.kernel.process.context import KernelContext, Reply
 from attnprune_verify.audit.kernel.process.shapes import misshapen
@@ -32,21 +33,12 @@ _MEANS = {
     "lse_base": "log sum exp has base {value}",
     "order": "the order is {value}",
 }
-# What a failure is called that cannot do without a feature; the first that is there.
-_PARTS = (
-    ("padding", "nan-leak"),
-    ("empty rows", "empty-row"),
-    ("packed", "varlen-offset"),
-    ("dropout", "dropout-wrong"),
-    ("dlse", "lse-gradient"),
-    ("sinks", "sink-wrong"),
-    ("bias", "bias-wrong"),
-    ("float mask", "mask-broadcast"),
-    ("mask of rank 4", "mask-broadcast"),
-    ("mask of rank 3", "mask-broadcast"),
-)
-# Changes of the logits, each of which a packed path may lose.
-_LOST_WHERE_PACKED = (("window", "window-wrong"), ("softcap", "softcap-wrong"), ("alibi", "alibi-wrong"))
+_PARTS = [
+    (feature.name, feature.mistake) for feature in reversed(FEATURES) if feature.mistake and not feature.of_logits
+]
+"""Names of failures that go away with a feature; the first that is there."""
+_LOST_WHERE_PACKED = [(feature.name, feature.mistake) for feature in FEATURES if feature.of_logits]
+"""Changes of the logits, each of which a packed path may lose."""
 _RESULTS = {"lse": "lse-wrong", "dbias": "bias-gradient", "dsinks": "sink-gradient"}
 
 
@@ -100,14 +92,15 @@ def _needs(context: KernelContext, function: str, sample: KernelSample, feature:
 
 def _concerns(name: str, sample: KernelSample) -> bool:
     """Return whether a convention can show on a sample."""
-    present = set(sample.features)
+    changes = (sample.softcap, sample.bias, sample.alibi)
+    beside = (sample.mask, sample.scale, sample.window, sample.causal or None)
     return {
-        "causal_alignment": sample.causal and (bool({"l != n", "packed"} & present)),
+        "causal_alignment": sample.causal and (sample.shape[3] != sample.shape[4] or sample.ends is not None),
         "window_inclusive": sample.window is not None,
         "lse_base": sample.lse,
-        "order": bool({"softcap", "bias", "alibi"} & present) and len({"softcap", "bias", "alibi", "mask", "causal",
-                                                                        "scale", "window"} & present) > 1,
-    }[name] or (name == "order" and sample.softcap is not None)  # fmt: skip
+        "order": sample.softcap is not None
+        or (any(x is not None for x in changes) and sum(x is not None for x in (*changes, *beside)) > 1),
+    }[name]
 
 
 def _answer(context: KernelContext, function: str, sample: KernelSample) -> Reply | None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import numpy as np
 
 from attnprune_verify.audit.kernel.names.shrink import failure, without
+from attnprune_verify.audit.kernel.problem.features import FEATURES
 from attnprune_verify.audit.kernel.problem.sample import BACKWARD, Array, KernelSample
 from attnprune_verify.audit.kernel.process.context import KernelContext
 from attnprune_verify.audit.kernel.truth.judge import judge_parts
@@ -21,7 +22,7 @@ _LEFT = 1e-2  # chosen: of an error, what a rule may leave; rounding leaves less
 _MANY = 2_000_000  # chosen: numbers of a least-squares problem that is solved in under a second
 _SEEN = 1e-3  # chosen: of the largest term, below which a term's factor is not read
 _LARGE, _SMALLER = 30.0, 64.0  # chosen: e^30 is beyond float32's digits; a power of 2, so that logits stay exact
-_CHANGES = (("softcap", "softcap-wrong"), ("alibi", "alibi-wrong"), ("window", "window-wrong"))
+_CHANGES = [(feature.name, feature.mistake) for feature in FEATURES if feature.of_logits]
 
 
 def other_mean(context: KernelContext, function: str, sample: KernelSample) -> Diagnosis | None:

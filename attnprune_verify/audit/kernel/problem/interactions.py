@@ -14,11 +14,12 @@ import numpy as np
 
 from attnprune_verify.audit.covering import Hiding, covered, covering
 from attnprune_verify.audit.kernel.problem.conventions import Conventions
+from attnprune_verify.audit.kernel.problem.features import FEATURES
 from attnprune_verify.audit.kernel.problem.precision import precision_named
 from attnprune_verify.audit.kernel.problem.sample import KernelSample, Mask
 from attnprune_verify.audit.kernel.problem.sample_factory import Maker
 
-__all__ = ["FACTORS", "LEVELS", "OPTIONAL", "Row", "asked_together", "interaction", "rows"]
+__all__ = ["FACTORS", "LEVELS", "Row", "asked_together", "interaction", "rows"]
 
 Row = Mapping[str, Any]
 Table = dict[str, tuple[Any, ...]]
@@ -47,26 +48,8 @@ FACTORS: Table = {
     "empty": (False, True),
 }
 _HEAD_SIZES = (80, 64, 128)  # in turn: the sizes that kernels have code of their own for, and one between
-# What a refusal of a feature takes out of the table.
-LEVELS: dict[str, tuple[str, tuple[Any, ...]]] = {
-    "causal": ("causal", (True,)),
-    "mask": ("mask", FACTORS["mask"][1:]),
-    "scale": ("scale", (0.3,)),
-    "kv_heads < heads": ("heads", ("grouped", "one key head")),
-    "l != n": ("lengths", FACTORS["lengths"][1:]),
-    "mv != m": ("mv", ("smaller", "larger")),
-    "window": ("window", (2, 1000)),
-    "softcap": ("softcap", (2.0,)),
-    "alibi": ("alibi", (True,)),
-    "strides": ("layout", ("heads last or spaced",)),
-    "bias": ("bias", ("full", "one row for all")),
-    "sinks": ("sinks", (True,)),
-    "dropout": ("dropout", (True,)),
-    "lse": ("lse", (True,)),
-    "mask of rank 4": ("rank", ("per head", "per batch")),
-    "empty rows": ("empty", (True,)),
-}
-OPTIONAL = frozenset({"bias", "sinks", "dropout", "lse", "mask of rank 4", "empty rows"})
+LEVELS = {feature.name: (feature.factor, FACTORS[feature.factor][1:]) for feature in FEATURES if feature.factor}
+"""The levels that a refusal of a feature takes out of the table."""
 _WEAK = ("size", "rank", "empty")  # in pairs only: of masks alone
 # Besides all triples of the other factors: a size with two of those that decide which tiles are visited.
 _TILED = (("size", "causal", "lengths"), ("size", "causal", "window"))

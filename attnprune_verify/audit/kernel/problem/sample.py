@@ -9,9 +9,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from attnprune_verify.audit.kernel.problem.conventions import Conventions
+from attnprune_verify.audit.kernel.problem.features import features_of
 from attnprune_verify.audit.kernel.problem.precision import KernelPrecision
 
-__all__ = ["BACKWARD", "FORWARD", "Array", "Mask", "KernelSample", "parts_of"]
+__all__ = ["BACKWARD", "FORWARD", "Array", "Mask", "KernelSample", "along", "parts_of"]
 
 Array = NDArray[np.float64]
 Mask = NDArray[np.bool_]
@@ -163,42 +164,8 @@ class KernelSample:
 
     @property
     def features(self) -> tuple[str, ...]:
-        """Return the features of the sample beyond the plain case; a subject may refuse any of them."""
-        _, heads, kv_heads, n, length, m, mv = self.shape
-        asked = {
-            "causal": self.causal,
-            "mask": self.mask is not None,
-            "scale": self.scale is not None,
-            "kv_heads < heads": kv_heads < heads,
-            "l != n": n != length,
-            "mv != m": m != mv,
-            "window": self.window is not None,
-            "softcap": self.softcap is not None,
-            "alibi": self.alibi is not None,
-            "strides": self.layout not in ("plain", "spaced"),
-            "spaced features": self.layout == "spaced",
-            "mask of rank 3": self.mask is not None and self.mask.ndim == 3,
-            "mask of rank 4": self.mask is not None and self.mask.ndim == 4,
-            **{f"mask {self._pattern}": True for _ in range(self.mask is not None and self.mask.ndim > 2)},
-            "float mask": self.additive,
-            "bias": self.bias is not None,
-            "sinks": self.sinks is not None,
-            "dropout": self.dropout is not None,
-            "lse": self.lse,
-            "dlse": self.dlse is not None,
-            "packed": self.ends is not None,
-            "padding": self.poison is not None,
-            "empty rows": (self.mask is not None or self.bottom_heavy or self.ends is not None) and self.empty,
-            **{name: True for name in self.wanted},
-        }
-        return tuple(name for name, present in asked.items() if present)
-
-    @property
-    def _pattern(self) -> str:
-        """Along which axes a mask is given, such as (batch, 1, n, l)."""
-        assert self.mask is not None
-        names = ("batch", "heads", "n", "l")[-self.mask.ndim :]
-        return f"({', '.join('1' if size == 1 else name for name, size in zip(names, self.mask.shape, strict=True))})"
+        """Names of the features beyond the plain case; a subject may refuse any of them."""
+        return tuple(feature.named_on(self) for feature in features_of(self))
 
     @property
     def bottom_heavy(self) -> bool:
@@ -255,6 +222,80 @@ class KernelSample:
         filled = {"seeded": 0.0} if {"q", "k", "v", "do"} & set(changes) else {}
         return replace(self, **{"memo": {}, **filled, **changes})
 
+    def first_of_groups(self) -> KernelSample:
+        """The sample with the first query head of each group alone."""
+        heads = slice(None, None, self.group)
+        parts = {name: getattr(self, name) for name in ("alibi", "sinks")}
+        changes: dict[str, Any] = {name: None if part is None else part[heads] for name, part in parts.items()}
+        changes |= {name: along(getattr(self, name), 1, heads) for name in ("mask", "bias", "dropout", "dlse")}
+        return self.changed(q=self.q[:, heads], do=self.do[:, heads], **changes)
+
+    def without_new_empty_rows(self, allowed: bool) -> KernelSample | None:
+        """The sample, with a position in every row that its mask leaves empty; None if the row is empty without it.
+
+        Where empty rows are `allowed`, they stay.
+        """
+        empty = ~self.allowed.any(axis=-1)
+        if allowed or not empty.any() or self.sinks is not None:
+            return self
+        if empty.ndim > 1 or self.ends is not None:
+            return None
+        bare = self.changed(mask=None).allowed
+        if self.mask is None or not bare.any(axis=1).all():
+            return None
+        mask = self.mask.copy()
+        mask[empty, bare[empty].argmax(axis=1)] = True
+        return self.changed(mask=mask)
+
+    def cut(self, **sizes: int) -> KernelSample | None:
+        """The first entries, in a given number, along batch, kv_heads, n, l, m or mv."""
+        names = ("batch", "heads", "kv_heads", "n", "l", "m", "mv")
+        own = dict(zip(names, self.shape, strict=True)) | sizes
+        own["heads"] = own["kv_heads"] * self.group
+        if self.ends is not None and {"n", "l"} & set(sizes):
+            return self._shorter(sizes)
+
+        def part(array: Any, *along: str) -> Any:
+            return np.ascontiguousarray(array[tuple(slice(own[name]) for name in along)])
+
+        def of(array: Any) -> Any:
+            """Some of what is broadcast to (batch, heads, n, l)."""
+            if array is None:
+                return None
+            axes = ("batch", "heads", "n", "l")[4 - array.ndim :]
+            return array[
+                tuple(
+                    slice(own[name]) if size > 1 else slice(None) for name, size in zip(axes, array.shape, strict=True)
+                )
+            ]
+
+        return self.changed(
+            q=part(self.q, "batch", "heads", "n", "m"),
+            k=part(self.k, "batch", "kv_heads", "l", "m"),
+            v=part(self.v, "batch", "kv_heads", "l", "mv"),
+            do=part(self.do, "batch", "heads", "n", "mv"),
+            mask=of(self.mask),
+            bias=of(self.bias),
+            dropout=of(self.dropout),
+            dlse=None if self.dlse is None else part(self.dlse, "batch", "heads", "n"),
+            alibi=None if self.alibi is None else self.alibi[: own["heads"]],
+            sinks=None if self.sinks is None else self.sinks[: own["heads"]],
+        ).without_new_empty_rows(self.empty)
+
+    def _shorter(self, sizes: dict[str, int]) -> KernelSample | None:
+        """Packed sequences without the last ones, as far as they fit into the sizes; None where none does."""
+        assert self.ends is not None
+        limits = [sizes.get(name, size) for name, size in zip(("n", "l"), self.shape[3:5], strict=True)]
+        fitting = [pair for pair in zip(*self.ends, strict=True) if pair[0] <= limits[0] and pair[1] <= limits[1]]
+        if not fitting or fitting[-1][0] < 1 or fitting[-1][1] < 1 or len(fitting) == len(self.ends[0]):
+            return None
+        n, length = fitting[-1]
+        arrays = {
+            name: getattr(self, name)[:, :, : n if name in ("q", "do") else length] for name in ("q", "k", "v", "do")
+        }
+        ends = tuple(tuple(pair[side] for pair in fitting) for side in (0, 1))
+        return self.changed(ends=ends, **arrays)
+
     def describe(self) -> str:
         batch, heads, kv_heads, n, length, m, mv = self.shape
         shape = f"batch={batch}, heads={heads}, kv_heads={kv_heads}, n={n}, l={length}, m={m}, mv={mv}"
@@ -284,3 +325,13 @@ def parts_of(function: str, sample: KernelSample) -> tuple[str, ...]:
     if function == FORWARD:
         return ("o", "lse") if sample.lse else ("o",)
     return ("dq", "dk", "dv", *sample.wanted)
+
+
+def along(array: Any, axis: int, part: slice) -> Any:
+    """Some of what is given for each sample (axis 0) or head (axis 1); what is broadcast along the axis stays."""
+    if array is None or array.ndim < 3:
+        return array
+    place = axis + array.ndim - 4 if array.dtype == bool else axis  # masks may leave leading axes out
+    if place < 0 or array.shape[place] == 1:
+        return array
+    return array[(slice(None),) * place + (part,)]
