@@ -32,7 +32,7 @@ def currency(context: KernelContext) -> dict[str, str]:
     """
     found = {}
     for function in context.subject.functions:
-        if function not in context.calls:
+        if not context.functions[function].calls:
             continue
         seen = [(sample, parts) for sample, parts in _answered(context, function)]
         if not seen:
@@ -43,7 +43,7 @@ def currency(context: KernelContext) -> dict[str, str]:
         if not unit > 0:
             continue
         said = f"its error is {_times(mine / unit)} that of an honest kernel in {context.precision.name}"
-        if context.framework == "torch" or "torch" in sys.modules:
+        if context.declared.framework == "torch" or "torch" in sys.modules:
             theirs = [(sample, torch_attention(sample)) for sample, _ in seen]
             said += f"; torch's own {_times(_size(names, theirs) / unit)}"
         found[function] = said

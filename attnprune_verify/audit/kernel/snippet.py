@@ -32,14 +32,14 @@ def as_code(function: str, sample: KernelSample, context: KernelContext) -> str 
         return None
     if max(sizes) > _LARGEST and not sample.seeded:
         return None
-    own = function == FORWARD or context.own_backward
+    own = function == FORWARD or context.declared.own_backward
     lines = [*_imports(context), *import_lines(context.subject, function if own else FORWARD), ""]
     if max(sizes) > _LARGEST:
         lines += _by_formula(context, sample, tuple(arrays))
     else:
         lines += [f"{name} = {_made(context, _numbers(a), sample.precision.name)}" for name, a in arrays.items()]
-    if sample.layout != "plain" and context.framework != "jax":
-        lines += _laid_out(context.framework, sample.layout, tuple(arrays))
+    if sample.layout != "plain" and context.declared.framework != "jax":
+        lines += _laid_out(context.declared.framework, sample.layout, tuple(arrays))
     keywords = []
     for name, value in sample.keywords(function).items():
         if name == "mask" and sample.mask is not None and sample.mask.size > 4 * _LARGEST and not sample.additive:
@@ -50,7 +50,7 @@ def as_code(function: str, sample: KernelSample, context: KernelContext) -> str 
             keywords.append("return_lse=True")
         else:
             keywords.append(f"{name}={_keyword(context, value, sample)}")
-    lines += _call(function, own, context.framework, keywords, sample)
+    lines += _call(function, own, context.declared.framework, keywords, sample)
     return "\n".join([*lines, *_beside(function, sample, context)]) + "\n"
 
 
@@ -83,7 +83,7 @@ def _mask_by_rows(context: KernelContext, sample: KernelSample) -> list[str]:
     packed = np.packbits(mask).tobytes().hex()
     made = f"np.unpackbits(np.frombuffer(bytes.fromhex('{packed}'), np.uint8), count={mask.size})"
     made = f"{made}.reshape{mask.shape}.astype(bool)"
-    return [f"mask = {'torch.from_numpy' if context.framework == 'torch' else ''}({made})"]
+    return [f"mask = {'torch.from_numpy' if context.declared.framework == 'torch' else ''}({made})"]
 
 
 def _beside(function: str, sample: KernelSample, context: KernelContext) -> list[str]:
@@ -115,9 +115,9 @@ def _beside(function: str, sample: KernelSample, context: KernelContext) -> list
 
 def _imports(context: KernelContext) -> list[str]:
     lines = ["import numpy as np"]
-    if context.framework == "torch":
+    if context.declared.framework == "torch":
         lines.append("import torch")
-    elif context.framework == "jax":
+    elif context.declared.framework == "jax":
         lines.append("import jax")
         if context.precision.name == "float64":
             lines.append('jax.config.update("jax_enable_x64", True)')
@@ -128,9 +128,9 @@ def _imports(context: KernelContext) -> list[str]:
 
 
 def _made(context: KernelContext, numbers: str, dtype: str) -> str:
-    if context.framework == "torch":
+    if context.declared.framework == "torch":
         return f"torch.tensor({numbers}, dtype=torch.{dtype})"
-    if context.framework == "jax":
+    if context.declared.framework == "jax":
         return f"jnp.array({numbers}, dtype=jnp.{dtype})"
     kind = "ml_dtypes.bfloat16" if dtype == "bfloat16" else f"np.{dtype}"
     return f"np.array({numbers}, dtype={kind})"
@@ -144,7 +144,7 @@ def _numbers(array: NDArray[np.float64]) -> str:
 def _keyword(context: KernelContext, value: object, sample: KernelSample) -> str:
     if not isinstance(value, np.ndarray):
         return repr(value)
-    module = {"numpy": "np.array", "torch": "torch.tensor", "jax": "jnp.array"}[context.framework]
+    module = {"numpy": "np.array", "torch": "torch.tensor", "jax": "jnp.array"}[context.declared.framework]
     if value.dtype.kind == "i":
         return f"{module}({value.tolist()}, dtype={module.partition('.')[0]}.int32)"
     if any(value is part for part in (sample.bias, sample.sinks)) or sample.additive and value.ndim > 1:

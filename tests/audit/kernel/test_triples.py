@@ -10,7 +10,7 @@ import pytest
 
 from attnprune_verify.audit.kernel.auditor import KernelAuditor
 from attnprune_verify.audit.kernel.checks import kernel_checks
-from attnprune_verify.audit.kernel.checks.combined_features import together
+from attnprune_verify.audit.kernel.checks.combined_features import combined_features
 from attnprune_verify.audit.kernel.options import Options
 from attnprune_verify.audit.kernel.problem.interactions import FACTORS, interaction, rows
 from attnprune_verify.audit.kernel.problem.sample import BACKWARD, FORWARD
@@ -108,7 +108,7 @@ def record_of(path, function):
 def fails_somewhere(path, function):
     """Report whether a sample of the interactions fails; those after it are not judged."""
     with KernelAuditor(str(path)) as auditor:
-        samples = together(auditor.context, function).samples
+        samples = combined_features(auditor.context, function).samples
         parts = ((one, auditor.context.answer(function, one).parts) for one in samples)
         return any(judge(function, sample, answer).status == "failed" for sample, answer in parts)
 

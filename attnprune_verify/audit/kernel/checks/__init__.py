@@ -9,7 +9,7 @@ import numpy as np
 
 from attnprune_verify.audit.kernel.checks.behaviour import BEHAVIOUR
 from attnprune_verify.audit.kernel.checks.bias import rounds_to_one_side
-from attnprune_verify.audit.kernel.checks.combined_features import together
+from attnprune_verify.audit.kernel.checks.combined_features import combined_features
 from attnprune_verify.audit.kernel.checks.modes import MODE_CHECKS
 from attnprune_verify.audit.kernel.checks.skip_reason import another_declaration
 from attnprune_verify.audit.kernel.problem.regimes import regimes
@@ -69,7 +69,7 @@ def _values(function: str, name: str) -> Callable[[KernelContext], Finding]:
 def _regime(context: KernelContext, function: str, name: str) -> Finding:
     """All samples of a regime; if in haste, of a framework that compiles for every shape, some of them."""
     samples = context.regimes()[name].samples
-    if context.quick and context.framework == "jax":
+    if context.quick and context.declared.framework == "jax":
         places = np.linspace(0, len(samples) - 1, max(_FEWEST, len(samples) // 3))
         samples = tuple(samples[place] for place in sorted(set(places.astype(int))))
     return _judged_all(context, function, samples)
@@ -77,7 +77,7 @@ def _regime(context: KernelContext, function: str, name: str) -> Finding:
 
 def _together(context: KernelContext, function: str) -> Finding:
     """All interactions of what the function accepts."""
-    found = together(context, function)
+    found = combined_features(context, function)
     judged = _judged_all(context, function, found.samples)
     return replace(judged, reason=f"{judged.reason}; {found.describe()}") if judged.status == "passed" else judged
 
@@ -93,7 +93,7 @@ def _judged_all(context: KernelContext, function: str, samples: tuple[KernelSamp
         try:
             reply = context.answer(function, sample)
             verdict = _judged(function, sample, reply)
-            if reply.changed and not writes and function not in context.writes:
+            if reply.changed and not writes and not context.functions[function].writes:
                 writes = f"changes its input {', '.join(reply.changed)}, on {sample.describe()}"
         except (Refused, TooSlow) as none:
             refused.append(str(none))
@@ -111,7 +111,7 @@ def _judged_all(context: KernelContext, function: str, samples: tuple[KernelSamp
         reason += another_declaration(context, function, tuple(failing))
         return Finding("failed", reason, worst.error, worst.bound, worst.power, samples=tuple(failing))
     if writes:
-        context.writes.add(function)
+        context.functions[function].writes = True
         return Finding("failed", writes, ids=("mutates-input",))
     return _summary(verdicts, refused)
 

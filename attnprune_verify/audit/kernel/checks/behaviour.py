@@ -54,7 +54,7 @@ def _untouched(context: KernelContext, function: str) -> Finding:
     for sample in _samples(context, function):
         changed = context.answer(function, sample).changed
         if changed:
-            context.writes.add(function)
+            context.functions[function].writes = True
             return _failed(f"changes its input {', '.join(changed)}, on {sample.describe()}", "mutates-input", sample)
     return Finding("passed", "every input is bit for bit as it was")
 
@@ -70,9 +70,9 @@ def _repeated(context: KernelContext, function: str) -> Finding:
                 if gap is not None:
                     said = f"two equal calls differ by {gap}, on {sample.describe()}"
                     return _failed(said, "cached" if _steady(context, function, sample) else "nondeterministic", sample)
-        if turn and context.calls[function] >= 24:
+        if turn and context.functions[function].calls >= 24:
             break
-    return Finding("passed", f"equal calls, {context.calls[function]} in one process, gave equal results")
+    return Finding("passed", f"equal calls, {context.functions[function].calls} in one process, gave equal results")
 
 
 def _steady(context: KernelContext, function: str, sample: KernelSample) -> bool:
@@ -144,7 +144,7 @@ def _constant(context: KernelContext, function: str) -> bool:
 
 
 def _layouts(context: KernelContext, function: str) -> Finding:
-    if context.framework == "jax":
+    if context.declared.framework == "jax":
         return Finding("not_applicable", "jax arrays have no strides")
     sample = context.regimes()["plain"].samples[1]
     flat = sample.changed(do=np.ones_like(sample.do), generic=False, name=f"{sample.name}, do = 1")

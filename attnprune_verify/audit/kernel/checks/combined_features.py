@@ -7,20 +7,20 @@ from dataclasses import dataclass, field
 from itertools import combinations
 from typing import Any
 
-from attnprune_verify.audit.kernel.checks.skip_reason import pulls, unjudged
+from attnprune_verify.audit.kernel.checks.skip_reason import accepts_lse_cotangent, skip_reason
 from attnprune_verify.audit.kernel.problem.interactions import FACTORS, LEVELS, Row, asked_together, interaction, rows
 from attnprune_verify.audit.kernel.problem.sample import BACKWARD, FORWARD, KernelSample
 from attnprune_verify.audit.kernel.process.context import KernelContext, Refused
 from attnprune_verify.audit.subject.process import NoAnswer, SubjectLost
 
-__all__ = ["Together", "together"]
+__all__ = ["CombinedFeatures", "combined_features"]
 
 _MOST_SECONDS = 20.0  # chosen: above, a slow kernel is asked pairs of small sizes instead of triples
 _PLAIN: dict[str, Any] = {name: levels[0] for name, levels in FACTORS.items()}
 
 
 @dataclass
-class Together:
+class CombinedFeatures:
     """The samples of all interactions that a function accepts, and the rows they stand for."""
 
     samples: tuple[KernelSample, ...]
@@ -35,28 +35,28 @@ class Together:
         return f"{said}{f'; not together: {listed}' if listed else ''}"
 
 
-def together(context: KernelContext, function: str) -> Together:
+def combined_features(context: KernelContext, function: str) -> CombinedFeatures:
     """The samples, made once for each function of a kernel."""
-    if function not in context.together:
-        context.together[function] = _made(context, function)
-    found: Together = context.together[function]
+    facts = context.functions[function]
+    facts.combined = facts.combined or _made(context, function)
+    found: CombinedFeatures = facts.combined
     return found
 
 
-def _made(context: KernelContext, function: str) -> Together:
+def _made(context: KernelContext, function: str) -> CombinedFeatures:
     refused = frozenset(name for name in LEVELS if _refuses(context, function, (name,)))
-    if function == BACKWARD and not (context.has(FORWARD, "return_lse") or pulls(context)):
+    if function == BACKWARD and not (context.has(FORWARD, "return_lse") or accepts_lse_cotangent(context)):
         refused |= {"lse"}
     # A framework that compiles for every shape and keyword pays for each row.
-    strength = 2 if context.quick or context.framework == "jax" else 3
+    strength = 2 if context.quick or context.declared.framework == "jax" else 3
     largest = context.precision.name != "float64"  # whose truth is in balls
-    meaningless = {"lse"} if function == BACKWARD and not pulls(context) else set()  # not counted
-    found = Together((), (), refused | meaningless)
+    meaningless = {"lse"} if function == BACKWARD and not accepts_lse_cotangent(context) else set()  # not counted
+    found = CombinedFeatures((), (), refused | meaningless)
     for strong in range(strength, 1, -1):
-        every = rows(refused, strong, largest, context.conventions.bottom_right)
+        every = rows(refused, strong, largest, context.declared.conventions.bottom_right)
         asked = tuple(_accepted(context, function, every, found.pairs))
         samples = [_accepted_layout(context, function, row, place) for place, row in enumerate(asked)]
-        kept = [(one, row) for one, row in zip(samples, asked, strict=True) if not unjudged(context, function, one)]
+        kept = [(one, row) for one, row in zip(samples, asked, strict=True) if not skip_reason(context, function, one)]
         found.samples, found.rows = tuple(one for one, _ in kept), tuple(row for _, row in kept)
         if context.predicted(function, found.samples) <= _MOST_SECONDS:
             break
@@ -67,21 +67,26 @@ def _sample(context: KernelContext, row: Row, place: int) -> KernelSample:
     """The sample of a row, the same for both functions, so that its truth is computed once."""
     key = (*row.values(), place)
     if key not in context.rows:
-        gradients = not context.own_backward or context.has(BACKWARD, "wanted")
+        gradients = not context.declared.own_backward or context.has(BACKWARD, "wanted")
         context.rows[key] = interaction(
-            row, context.seed, context.precision.name, place, context.conventions, gradients, pulls(context)
+            row,
+            context.seed,
+            context.precision.name,
+            place,
+            context.declared.conventions,
+            gradients,
+            accepts_lse_cotangent(context),
         )
     return context.rows[key]
 
 
 def _accepted_layout(context: KernelContext, function: str, row: Row, place: int) -> KernelSample:
     """The sample of a row; with heads last in memory where features must lie side by side."""
-    sample, key = _sample(context, row, place), (function, ("spaced features",))
+    sample, tiny = _sample(context, row, place), context.functions[function].tiny
     if sample.layout != "spaced":
         return sample
-    if key not in context.tiny:
-        context.tiny[key] = _sample(context, _PLAIN, 0).changed(layout="spaced")
-    if not _raises(context, function, context.tiny[key]):
+    spaced = _sample(context, _PLAIN, 0).changed(layout="spaced")
+    if not _raises(context, function, tiny.setdefault(spaced.features, spaced)):
         return sample
     again = (*row.values(), place, "heads last")
     return context.rows.setdefault(again, sample.changed(layout="heads last"))
@@ -100,10 +105,10 @@ def _tiny(features: tuple[str, ...]) -> Row:
 
 def _refuses(context: KernelContext, function: str, features: tuple[str, ...]) -> bool:
     """Return whether the function raises on a small plain instance with these features."""
-    key = (function, features)
-    if key not in context.tiny:
-        context.tiny[key] = _sample(context, _tiny(features), 0)
-    return _raises(context, function, context.tiny[key])
+    tiny = context.functions[function].tiny
+    if features not in tiny:
+        tiny[features] = _sample(context, _tiny(features), 0)
+    return _raises(context, function, tiny[features])
 
 
 def _raises(context: KernelContext, function: str, sample: KernelSample) -> bool:

@@ -126,7 +126,7 @@ def _replayed(context: KernelContext, function: str) -> Finding:
                 count += 1
         except NoAnswer as none:
             if "NotImplementedError" in str(none):
-                return Finding("not_applicable", f"{context.framework} records no calls here: {none}")
+                return Finding("not_applicable", f"{context.declared.framework} records no calls here: {none}")
             raise
     return Finding("passed", f"{count} replays of captured calls on other values")
 

@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from attnprune_verify.audit.kernel.problem.features import features_of
 from attnprune_verify.audit.kernel.problem.sample import BACKWARD, FORWARD, KernelSample, parts_of
 from attnprune_verify.audit.kernel.problem.sample_factory import Maker
 from attnprune_verify.audit.kernel.process.context import KernelContext, Refused, Reply
@@ -23,13 +24,12 @@ from attnprune_verify.audit.kernel.process.shapes import misshapen
 from attnprune_verify.audit.kernel.truth.judge import allowed_entries, judge
 from attnprune_verify.audit.subject.process import NoAnswer
 
-__all__ = ["another_declaration", "pulls", "unjudged"]
+__all__ = ["accepts_lse_cotangent", "another_declaration", "skip_reason"]
 
-_DECLARED_AS = {"mask of rank 3": "mask_rank_3", "mask of rank 4": "mask_rank_4", "float mask": "float_mask"}
 _ONE_AXIS = {"mask_per_sample": 1, "mask_per_head": 0}  # and the axis of a mask of rank 4 that has size 1 then
 
 
-def unjudged(context: KernelContext, function: str, sample: KernelSample) -> str | None:
+def skip_reason(context: KernelContext, function: str, sample: KernelSample) -> str | None:
     """The reason why the kernel is not called on a sample, or None."""
     _, _, _, n, length, *_ = sample.shape
     if sample.causal and sample.conventions.bottom_right and n != length and sample.alibi is not None:
@@ -42,22 +42,28 @@ def unjudged(context: KernelContext, function: str, sample: KernelSample) -> str
         return "NaN where nothing is read is for kernels that declare padding='clean'"
     if sample.empty and _empty_rows(context, function) == "undefined":
         return "rows with nothing allowed are not judged: they are undefined, unless empty_rows='zero' is declared"
-    if sample.dlse is not None and function == BACKWARD and not pulls(context):
+    if sample.dlse is not None and function == BACKWARD and not accepts_lse_cotangent(context):
         return "no gradient comes through log sum exp; declare dlse if it is meant to"
-    named = [] if "mask_rank_4" in context.capabilities else [one for one in _ONE_AXIS if one in context.capabilities]
-    if named and "mask of rank 4" in sample.features and not _within(sample, named):
+    capabilities = context.declared.capabilities
+    named = [] if "mask_rank_4" in capabilities else [axis for axis in _ONE_AXIS if axis in capabilities]
+    if named and _of_rank_4(sample) and not _within(sample, named):
         return f"masks with more axes of their own are not judged: {' and '.join(named)} is declared"
-    for feature, name in _DECLARED_AS.items():
-        if feature in sample.features and not _reads(context, function, feature, name):
-            return f"{feature} is read as something else, or refused; declare {name} if it is meant"
+    for feature in features_of(sample):
+        if feature.capability and not _reads(context, function, feature.capability):
+            return f"{feature.name} is read as something else, or refused; declare {feature.capability} if it is meant"
     return None
+
+
+def _of_rank_4(sample: KernelSample) -> bool:
+    return sample.mask is not None and sample.mask.ndim == 4
 
 
 def another_declaration(context: KernelContext, function: str, samples: tuple[KernelSample, ...]) -> str:
     """Return the advice to declare the one axis of masks that are read rightly, where that makes all samples right."""
-    high = all("mask of rank 4" in sample.features for sample in samples)
+    reads = context.functions[function].reads
     for name in _ONE_AXIS:
-        if high and context.read.get(f"{name} of {function}") and not any(_within(one, [name]) for one in samples):
+        right = all(map(_of_rank_4, samples)) and reads.get(name)
+        if right and not any(_within(sample, [name]) for sample in samples):
             return f"; declare {name} in CAPABILITIES if that is meant"
     return ""
 
@@ -67,13 +73,14 @@ def _within(sample: KernelSample, names: list[str]) -> bool:
     return sample.mask is not None and any(sample.mask.shape[_ONE_AXIS[name]] == 1 for name in names)
 
 
-def pulls(context: KernelContext) -> bool:
+def accepts_lse_cotangent(context: KernelContext) -> bool:
     """Return whether the backward pass takes a cotangent of log sum exp."""
-    if context.has(BACKWARD, "dlse") or context.own_backward or not context.has(FORWARD, "return_lse"):
+    if context.has(BACKWARD, "dlse") or context.declared.own_backward or not context.has(FORWARD, "return_lse"):
         return context.has(BACKWARD, "dlse")
     if BACKWARD not in context.subject.functions:
         return False
-    if "dlse" not in context.read:
+    facts = context.functions[BACKWARD]
+    if facts.accepts_lse_cotangent is None:
         maker = Maker(context.seed, context.precision)
         pulled = maker.pulled(maker.make("dlse", 5, 8))
         without = pulled.changed(dlse=np.zeros((1, 2, 5)))
@@ -81,58 +88,59 @@ def pulls(context: KernelContext) -> bool:
         parts = [reply.parts for reply in replies if reply is not None]
         bounds = [allowed_entries(name, without) for name in parts_of(BACKWARD, without)]
         with np.errstate(invalid="ignore"):  # gradients that ignore the cotangent are all within the bound of one truth
-            context.read["dlse"] = len(parts) == 2 and not all(
+            facts.accepts_lse_cotangent = len(parts) == 2 and not all(
                 (np.abs(one - two) <= 2 * bound).all() for one, two, bound in zip(*parts, bounds, strict=True)
             )
-    return context.read["dlse"]
+    return facts.accepts_lse_cotangent
 
 
 def _empty_rows(context: KernelContext, function: str) -> str:
     """Return what the kernel means by rows with nothing allowed."""
-    if context.declares or context.has(FORWARD, "return_lse") or context.has(FORWARD, "cu_seqlens_q"):
-        return context.conventions.empty_rows
-    if "empty rows" not in context.read:
+    if context.declared.anything or context.has(FORWARD, "return_lse") or context.has(FORWARD, "cu_seqlens_q"):
+        return context.declared.conventions.empty_rows
+    facts = context.functions[FORWARD]
+    if facts.zero_empty_rows is None:
         maker = Maker(context.seed, context.precision)
         sample = maker.make("empty", 5, 8)
         mask = np.ones((5, 5), dtype=bool)
         mask[2] = False
         reply = _answer(context, FORWARD, sample.changed(mask=mask))
-        context.read["empty rows"] = reply is not None and not reply.parts[0][:, :, 2].any()
-        if reply is not None and not context.read["empty rows"]:
-            context.notes[FORWARD] = "; ".join(
-                [*filter(None, [context.notes.get(FORWARD)]), "rows with nothing allowed: not judged, not declared"]
-            )
-    return "zero" if context.read["empty rows"] else "undefined"
+        facts.zero_empty_rows = reply is not None and not reply.parts[0][:, :, 2].any()
+        if reply is not None and not facts.zero_empty_rows:
+            undeclared = "rows with nothing allowed: not judged, not declared"
+            facts.note = f"{facts.note}; {undeclared}" if facts.note else undeclared
+    return "zero" if facts.zero_empty_rows else "undefined"
 
 
-def _reads(context: KernelContext, function: str, feature: str, name: str) -> bool:
+def _reads(context: KernelContext, function: str, kind: str) -> bool:
     """Return whether plain masks of a kind are read rightly, grouped heads where the kernel takes those."""
-    if name in context.capabilities or (name == "mask_rank_4" and set(_ONE_AXIS) & set(context.capabilities)):
+    capabilities, reads = context.declared.capabilities, context.functions[function].reads
+    if kind in capabilities or (kind == "mask_rank_4" and set(_ONE_AXIS) & set(capabilities)):
         return True
-    key = f"{feature} of {function}"
-    if key not in context.read:
+    if kind not in reads:
         maker = Maker(context.seed, context.precision)
-        sample = maker.make(feature, 5, 8, batch=2, heads=3, masked=True)
+        sample = maker.make(kind, 5, 8, batch=2, heads=3, masked=True)
         assert sample.mask is not None
         turned = np.stack([sample.mask, sample.mask[::-1], ~sample.mask | np.eye(5, dtype=bool)])
         plainest = {
-            "mask of rank 3": (sample.mask[None], turned),
-            "mask of rank 4": (sample.mask[None, None], np.stack([turned, turned[::-1]])),
-            "float mask": (sample.mask,),
-        }[feature]
-        some = [sample.changed(mask=mask, additive=feature == "float mask") for mask in plainest]
-        read = [_right(context, function, one) for one in some]
-        context.read[key] = all(read)
-        if feature == "mask of rank 4" and read[0] and read[1] is False:
-            alone = {"mask_per_sample": turned[[0, 2]][:, None], "mask_per_head": turned[None]}  # no row is empty
-            for axis, mask in alone.items():
-                context.read[f"{axis} of {function}"] = bool(_right(context, function, sample.changed(mask=mask)))
-            context.read[key] = any(context.read[f"{axis} of {function}"] for axis in alone)
-        elif feature != "float mask" and context.read[key]:
-            grouped = maker.make(f"{feature}, grouped", 5, 8, batch=2, heads=6, kv_heads=3)
+            "mask_rank_3": (sample.mask[None], turned),
+            "mask_rank_4": (sample.mask[None, None], np.stack([turned, turned[::-1]])),
+            "float_mask": (sample.mask,),
+        }[kind]
+        right = [
+            _right(context, function, sample.changed(mask=mask, additive=kind == "float_mask")) for mask in plainest
+        ]
+        reads[kind] = all(right)
+        if kind == "mask_rank_4" and right[0] and right[1] is False:
+            by_axis = {"mask_per_sample": turned[[0, 2]][:, None], "mask_per_head": turned[None]}  # no row is empty
+            for axis, mask in by_axis.items():
+                reads[axis] = bool(_right(context, function, sample.changed(mask=mask)))
+            reads[kind] = any(reads[axis] for axis in by_axis)
+        elif kind != "float_mask" and reads[kind]:
+            grouped = maker.make(f"{kind}, grouped", 5, 8, batch=2, heads=6, kv_heads=3)
             mask = np.concatenate([plainest[-1]] * 2, axis=-3)
-            context.read[key] = _right(context, function, grouped.changed(mask=mask)) is not False
-    return context.read[key]
+            reads[kind] = _right(context, function, grouped.changed(mask=mask)) is not False
+    return reads[kind]
 
 
 def _right(context: KernelContext, function: str, sample: KernelSample) -> bool | None:

@@ -49,7 +49,7 @@ def by_convention(context: KernelContext, function: str, samples: tuple[KernelSa
     known = [(one, reply) for one, reply in answers if reply is not None]
     if not known or len(known) < len(answers):
         return None
-    for name, value, meant in context.conventions.others():
+    for name, value, meant in context.declared.conventions.others():
         if _concerns(name, known[0][0]) and all(
             judge(function, one.changed(conventions=meant), reply.parts).status != "failed" for one, reply in known
         ):

@@ -88,7 +88,7 @@ def _fresh(context: KernelContext, function: str, sample: KernelSample) -> Diagn
 
 def _forward_too(context: KernelContext, function: str, sample: KernelSample) -> Diagnosis | None:
     """A gradient that a framework makes of a forward pass that is wrong on the same inputs."""
-    if function != BACKWARD or context.own_backward or failure(context, FORWARD, sample) is None:
+    if function != BACKWARD or context.declared.own_backward or failure(context, FORWARD, sample) is None:
         return None
     return Diagnosis(("follows-from-forward",), SENTENCES["follows-from-forward"])
 

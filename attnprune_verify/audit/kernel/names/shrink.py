@@ -33,7 +33,7 @@ def smallest_failing(context: KernelContext, function: str, sample: KernelSample
     def fails(smaller: KernelSample) -> bool:
         return failure(context, function, smaller) is not None
 
-    calls = _CALLS[context.framework]
+    calls = _CALLS[context.declared.framework]
     steps: tuple[Callable[[KernelSample], Iterator[KernelSample]], ...] = (_plainer, cuts, _rounder)
     best = sample
     for step in steps:

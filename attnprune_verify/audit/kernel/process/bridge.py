@@ -18,6 +18,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 import numpy as np
 
 from attnprune_verify.audit.kernel.problem.conventions import CAPABILITIES, Conventions
+from attnprune_verify.audit.kernel.problem.features import FEATURES
 from attnprune_verify.audit.kernel.problem.sample import BACKWARD, FORWARD
 from attnprune_verify.audit.kernel.process.detect_framework import whose_arrays
 from attnprune_verify.audit.kernel.process.frameworks import Framework, framework_named
@@ -30,10 +31,8 @@ __all__ = ["BACKWARD", "FACTS", "FORWARD", "FRAMEWORKS", "LAYOUTS", "TYPES", "br
 FACTS = "facts of the kernel"
 FRAMEWORKS = ("numpy", "torch", "jax")
 TYPES = ("float16", "bfloat16", "float32", "float64", "longdouble", "int32", "int64", "bool", "complex64", "complex128")
-# Names that CAPABILITIES may hold where a function takes **keywords.
-_OPTIONAL = (
-    "window", "softcap", "alibi", "return_lse", "dlse", "bias", "sinks", "dropout_mask", "cu_seqlens_q", "wanted"
-)  # fmt: skip
+_OPTIONAL = tuple(dict.fromkeys(feature.parameter for feature in FEATURES if feature.parameter))
+"""Parameters that CAPABILITIES may name where a function takes **keywords."""
 LAYOUTS = ("plain", "transposed", "heads last", "spaced", "reversed", "expanded")
 _GRADIENTS = {"dbias": "bias", "dsinks": "sinks"}  # by autodiff: of which keywords
 _SIGNATURE = inspect.signature

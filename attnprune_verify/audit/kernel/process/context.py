@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import json
+from collections import defaultdict
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from attnprune_verify.audit.kernel.problem.conventions import Conventions
+from attnprune_verify.audit.kernel.problem.features import FEATURES, features_of
 from attnprune_verify.audit.kernel.problem.precision import KernelPrecision
 from attnprune_verify.audit.kernel.problem.regimes import Regime, regimes
 from attnprune_verify.audit.kernel.problem.sample import BACKWARD, FORWARD, KernelSample, parts_of
@@ -18,7 +20,7 @@ from attnprune_verify.audit.kernel.process.bridge import FACTS, TYPES
 from attnprune_verify.audit.kernel.typing import Foreign
 from attnprune_verify.audit.subject.process import NoAnswer, Subject, SubjectLost
 
-__all__ = ["KernelContext", "Refused", "Reply", "TooSlow", "overflows"]
+__all__ = ["Declared", "FunctionFacts", "KernelContext", "Refused", "Reply", "TooSlow", "overflows"]
 
 SMALL = 64  # sizes that are never too slow
 _TOO_SLOW = 5.0  # predicted seconds of a call
@@ -30,7 +32,7 @@ _ARITHMETIC = ("OverflowError", "ZeroDivisionError", "FloatingPointError")
 
 @dataclass(frozen=True, eq=False)
 class Reply:
-    """Return what a call returned.
+    """Results of one call, with their types and what the call changed.
 
     Attributes
     ----------
@@ -55,42 +57,129 @@ class TooSlow(NoAnswer):
     """A large sample that would take too long."""
 
 
+@dataclass(frozen=True)
+class Declared:
+    """Statements of a kernel about itself, as the bridge reads them in the kernel's process.
+
+    Attributes
+    ----------
+    framework : str
+        "numpy", "torch" or "jax".
+    own_backward : bool
+        Whether the backward pass is the kernel's own, not the framework's automatic differentiation.
+    capabilities : tuple of str
+        The words of CAPABILITIES.
+    conventions : Conventions
+        Those of CONVENTIONS, the defaults where it names none.
+    anything : bool
+        Whether CAPABILITIES or CONVENTIONS is there.
+    """
+
+    framework: str = "numpy"
+    own_backward: bool = False
+    capabilities: tuple[str, ...] = ()
+    conventions: Conventions = field(default_factory=Conventions)
+    anything: bool = False
+
+    @classmethod
+    def by(cls, subject: Subject) -> Declared:
+        """Read the statements of a kernel that runs."""
+        if FACTS not in subject.functions:
+            return cls()
+        facts = json.loads(bytes(subject.call(FACTS, []).parts[0].astype(np.uint8)))
+        conventions = Conventions.declared(facts.get("conventions") or {})
+        capabilities = tuple(facts.get("capabilities", ()))
+        return cls(
+            facts.get("framework", "numpy"), bool(facts.get("own")), capabilities, conventions, facts.get("declares")
+        )
+
+
+@dataclass
+class FunctionFacts:
+    """Facts about one function of the kernel, from the calls made so far.
+
+    Attributes
+    ----------
+    note : str
+        A remark for the report.
+    largest : int
+        The largest size that it was called on.
+    replies : dict
+        Samples and what came back, by the sample's id; the sample is kept so that no other gets its id.
+    refused : dict
+        The reason by set of features that it raised on.
+    accepted : set
+        The sets of features that it took.
+    refuses_all : str
+        Why no call of it can succeed.
+    given_up : str
+        Why it is not called any more.
+    seconds : float
+        Seconds of a unit of work at best; infinite before the first call that is long enough.
+    skipped : set of int
+        Sizes that would have taken too long.
+    writes : bool
+        Whether it was seen to change its inputs.
+    reads : dict
+        Whether it was seen to read masks of a kind rightly, by the word of CAPABILITIES.
+    accepts_lse_cotangent : bool or None
+        Whether gradients come through log sum exp; None before the probe.
+    zero_empty_rows : bool or None
+        Whether rows with nothing allowed are 0; None before the probe.
+    combined : object
+        The combinations of features that it accepts, see checks/combined_features.py.
+    tiny : dict
+        The smallest samples with given features.
+    """
+
+    note: str = ""
+    calls: int = 0
+    largest: int = 0
+    replies: dict[int, tuple[KernelSample, Reply | NoAnswer]] = field(default_factory=dict)
+    refused: dict[frozenset[str], str] = field(default_factory=dict)
+    accepted: set[frozenset[str]] = field(default_factory=set)
+    refuses_all: str = ""
+    given_up: str = ""
+    deaths: int = 0
+    seconds: float = np.inf
+    skipped: set[int] = field(default_factory=set)
+    writes: bool = False
+    reads: dict[str, bool] = field(default_factory=dict)
+    accepts_lse_cotangent: bool | None = None
+    zero_empty_rows: bool | None = None
+    combined: Any = None
+    tiny: dict[tuple[str, ...], KernelSample] = field(default_factory=dict)
+
+
 class KernelContext:
-    """Every method that calls the subject may raise `NoAnswer`."""
+    """The kernel and what its calls have shown; every method that calls it may raise `NoAnswer`.
+
+    Attributes
+    ----------
+    functions : dict
+        Facts by function.
+    rows : dict
+        Samples of combined features, shared by both functions.
+    quick : bool
+        Whether features are combined in pairs of small sizes only.
+    reopened : callable or None
+        Starts the kernel again, in a process of its own.
+    skip_reason : callable
+        Why the kernel is not called on a sample, or None; see checks/skip_reason.py.
+    """
 
     def __init__(self, subject: Subject, seed: int, precision: KernelPrecision) -> None:
         self.subject, self.seed, self.precision = subject, seed, precision
-        self.notes: dict[str, str] = {}
-        self.largest: dict[str, int] = {}
-        self.calls: dict[str, int] = {}
-        self._replies: dict[tuple[str, int], Reply | NoAnswer] = {}
-        self._held: list[KernelSample] = []  # those with replies: another sample must not come to have the id of one
-        self._refused: dict[tuple[str, frozenset[str]], str] = {}
-        self._refused_all = ""
-        self._taken: set[tuple[str, frozenset[str]]] = set()
-        self._deaths: dict[str, int] = {}
-        self._given_up: dict[str, str] = {}
-        self._rate: dict[str, float] = {}
-        self._skipped: dict[str, set[int]] = {}
-        self.writes: set[str] = set()  # functions that were seen to change their inputs
-        self.together: dict[str, Any] = {}  # by function, see kernel/together.py
+        self.declared = Declared.by(subject)
+        self.functions: dict[str, FunctionFacts] = defaultdict(FunctionFacts)
         self.rows: dict[tuple[Any, ...], KernelSample] = {}
-        self.tiny: dict[tuple[str, tuple[str, ...]], KernelSample] = {}
-        self.quick = False  # pairs of small sizes only
-        self.reopened: Callable[[], Subject] | None = None  # the kernel again, in a process of its own
-        facts: dict[str, Any] = {}
-        if FACTS in subject.functions:
-            facts = json.loads(bytes(subject.call(FACTS, []).parts[0].astype(np.uint8)))
-        self.framework = str(facts.get("framework", "numpy"))
-        self.own_backward = bool(facts.get("own"))
-        self.capabilities = tuple(facts.get("capabilities", ()))
-        self.conventions = Conventions.declared(facts.get("conventions") or {})
-        self.declares = bool(facts.get("declares"))  # conventions or capabilities, whichever
+        self.quick = False
+        self.reopened: Callable[[], Subject] | None = None
+        self.skip_reason: Callable[[KernelContext, str, KernelSample], str | None] = lambda *_: None
         self._regimes: dict[str, Regime] = {}
-        self.read: dict[str, bool] = {}  # what the kernel was seen to mean, see kernel/acceptance.py
-        self.unjudged: Callable[[KernelContext, str, KernelSample], str | None] = lambda *_: None
-        if not self.own_backward and BACKWARD in subject.functions:
-            self.notes[BACKWARD] = f"by {self.framework}'s automatic differentiation of attention"
+        if not self.declared.own_backward and BACKWARD in subject.functions:
+            note = f"by {self.declared.framework}'s automatic differentiation of attention"
+            self.functions[BACKWARD].note = note
 
     def regimes(self) -> dict[str, Regime]:
         """Every regime, under the conventions that the kernel declares."""
@@ -103,49 +192,49 @@ class KernelContext:
 
     def meant(self, sample: KernelSample) -> KernelSample:
         """The sample under the conventions that the kernel declares."""
-        if self.conventions == sample.conventions:
+        if self.declared.conventions == sample.conventions:
             return sample
-        return sample.changed(conventions=self.conventions)
+        return sample.changed(conventions=self.declared.conventions)
 
     def lacks(self, function: str, sample: KernelSample) -> list[str]:
-        """Return what a sample needs that the function has no parameter for; other features are only tried."""
-        needed = {PARAMETERS[name] for name in sample.features if name in PARAMETERS}
+        """Parameters that features of the sample need and the function has not; layouts and grouped heads need none."""
+        needed = {feature.parameter for feature in features_of(sample)} - {""}
         needed -= {"dlse", "wanted"} if function == FORWARD else {"return_lse"}
-        if not self.own_backward:
+        if not self.declared.own_backward:
             needed = {"return_lse" if name == "dlse" else name for name in needed - {"wanted"}}
         return sorted(name for name in needed if not self.has(function, name))
 
     def answer(self, function: str, sample: KernelSample) -> Reply:
         """Return the function's result on a sample in fresh contiguous arrays, from a single call."""
-        key = (function, id(sample))
-        if key not in self._replies:
-            self._held.append(sample)
+        replies = self.functions[function].replies
+        if id(sample) not in replies:
             try:
-                self._replies[key] = self.ask(function, sample)
+                replies[id(sample)] = sample, self.ask(function, sample)
             except NoAnswer as none:
-                self._replies[key] = none
-        found = self._replies[key]
+                replies[id(sample)] = sample, none
+        _, found = replies[id(sample)]
         if isinstance(found, NoAnswer):
             raise found
         return found
 
     def known(self, function: str, sample: KernelSample) -> Reply | None:
         """Return the function's kept result on a sample; None if it was not called or returned nothing."""
-        found = self._replies.get((function, id(sample)))
+        _, found = self.functions[function].replies.get(id(sample), (sample, None))
         return found if isinstance(found, Reply) else None
 
     def overflowed(self, function: str, sample: KernelSample) -> bool:
         """Return whether the answer was an arithmetic error."""
-        found = self._replies.get((function, id(sample)))
+        _, found = self.functions[function].replies.get(id(sample), (sample, None))
         return isinstance(found, NoAnswer) and overflows(found)
 
-    def predicted(self, function: str, some: Iterable[KernelSample]) -> float:
+    def predicted(self, function: str, samples: Iterable[KernelSample]) -> float:
         """Seconds that calls on these samples will take, as far as earlier calls show."""
-        return self._rate.get(function, 0.0) * sum(sample.work for sample in some)
+        rate = self.functions[function].seconds
+        return rate * sum(sample.work for sample in samples) if np.isfinite(rate) else 0.0
 
     def has(self, function: str, parameter: str) -> bool:
         """Return whether the function names the parameter, or the target declares it."""
-        return parameter in (*_names(self.subject.functions.get(function)), *self.capabilities)
+        return parameter in (*_names(self.subject.functions.get(function)), *self.declared.capabilities)
 
     def ask(
         self,
@@ -160,14 +249,12 @@ class KernelContext:
 
         `probing`: whatever the kernel has not declared.
         """
-        key = (function, frozenset(sample.features))
-        if function == BACKWARD and self._refused_all:
-            raise Refused(self._refused_all)
-        if key in self._refused:
-            raise Refused(self._refused[key])
+        facts, features = self.functions[function], frozenset(sample.features)
+        if why := facts.refuses_all or facts.refused.get(features):
+            raise Refused(why)
         if lacks := self.lacks(function, sample):
             raise Refused(f"{function} has no parameter {' and '.join(lacks)}")
-        if not probing and (why := self.unjudged(self, function, sample)) is not None:
+        if not probing and (why := self.skip_reason(self, function, sample)) is not None:
             raise Refused(why)
         self._check_budget(function, sample)
         arrays = list(poisoned(sample))[: 3 + (function == BACKWARD)]
@@ -176,38 +263,39 @@ class KernelContext:
         try:
             reply = self._call(function, arrays, how, sample)
         except NoAnswer as none:
-            undifferentiated = function == BACKWARD and not self.own_backward and "NotImplementedError" in str(none)
-            if undifferentiated and not sample.features:  # with features it is they that are refused
-                self.notes[BACKWARD] = f"attention cannot be differentiated: it {none}"
-                self._refused_all = self.notes[BACKWARD]
-                raise Refused(self._refused_all) from None
-            open_ = key not in self._taken or self._undeclared(sample)
-            if none.raised and sample.features and open_ and not overflows(none):
-                self._refused[key] = f"{function} refuses {', '.join(sample.features)}: it {none}"
-                raise Refused(self._refused[key]) from None
+            undifferentiated = function == BACKWARD and not self.declared.own_backward
+            if undifferentiated and "NotImplementedError" in str(none) and not features:
+                # with features it is they that are refused
+                facts.note = facts.refuses_all = f"attention cannot be differentiated: it {none}"
+                raise Refused(facts.refuses_all) from None
+            unsure = features not in facts.accepted or self._undeclared(sample)
+            if none.raised and features and unsure and not overflows(none):
+                facts.refused[features] = f"{function} refuses {', '.join(sample.features)}: it {none}"
+                raise Refused(facts.refused[features]) from None
             raise
-        self._taken.add(key)
+        facts.accepted.add(features)
         return reply
 
     def _undeclared(self, sample: KernelSample) -> bool:
         """Return whether the sample has a mask that the kernel has not declared, and may refuse on any sizes."""
         high = sample.mask is not None and sample.mask.ndim > 2
-        return (high or sample.additive) and not self.capabilities
+        return (high or sample.additive) and not self.declared.capabilities
 
     def _call(self, function: str, arrays: list[Any], how: dict[str, Any], sample: KernelSample) -> Reply:
-        self.calls[function] = self.calls.get(function, 0) + 1
+        facts = self.functions[function]
+        facts.calls += 1
         names = parts_of(function, sample)
         try:
             attributes = (*names, "types", "changed", "repeats")
             answer = self.subject.call(function, arrays, {"how": how}, attributes=attributes)
         except SubjectLost as lost:
-            self._deaths[function] = self._deaths.get(function, 0) + 1
-            if lost.hung or self._deaths[function] >= _MOST_DEATHS:
-                self._given_up[function] = str(lost)
+            facts.deaths += 1
+            if lost.hung or facts.deaths >= _MOST_DEATHS:
+                facts.given_up = str(lost)
             raise
         if sample.work >= _RATED:
-            self._rate[function] = min(self._rate.get(function, np.inf), answer.seconds / sample.work)
-        self.largest[function] = max(self.largest.get(function, 0), sample.longest)
+            facts.seconds = min(facts.seconds, answer.seconds / sample.work)
+        facts.largest = max(facts.largest, sample.longest)
         *parts, types, changed, repeats = answer.parts
         inputs = ("q", "k", "v", "do")[: len(arrays)] + ("array of a keyword",)
         return Reply(
@@ -219,18 +307,15 @@ class KernelContext:
         )
 
     def _check_budget(self, function: str, sample: KernelSample) -> None:
-        if function in self._given_up:
-            raise NoAnswer(f"is not called any more: an earlier call {self._given_up[function]}")
-        if self.calls.get(function, 0) >= _MOST_CALLS:
+        facts = self.functions[function]
+        if facts.given_up:
+            raise NoAnswer(f"is not called any more: an earlier call {facts.given_up}")
+        if facts.calls >= _MOST_CALLS:
             raise TooSlow(f"{function} has been called {_MOST_CALLS} times")
-        seconds = self._rate.get(function, 0.0) * sample.work
+        seconds = self.predicted(function, [sample])
         if sample.longest > SMALL and seconds > _TOO_SLOW:
-            self._skipped.setdefault(function, set()).add(sample.longest)
+            facts.skipped.add(sample.longest)
             raise TooSlow(f"too slow: size {sample.longest} would take about {seconds:.0f} s")
-
-    def refusals(self, function: str) -> list[str]:
-        """Return the features that the function refuses, each once."""
-        return [reason for (name, _), reason in self._refused.items() if name == function]
 
     def all_notes(self) -> dict[str, str]:
         """Notes by function: its calling convention, the largest size judged, the refused features."""
@@ -238,24 +323,16 @@ class KernelContext:
         for function in (FORWARD, BACKWARD):
             if function not in self.subject.functions:
                 continue
-            parts = [self.notes[function]] if function in self.notes else []
-            parts.append(f"{self.framework}, {self.precision.name}, sizes up to {self.largest.get(function, 0)}")
-            if function in self._skipped:
-                parts.append(f"too slow for sizes {', '.join(map(str, sorted(self._skipped[function])))}")
-            refused = _least(*({features for name, features in some if name == function}
-                               for some in (self._refused, self._taken)))  # fmt: skip
+            facts = self.functions[function]
+            parts = [facts.note] if facts.note else []
+            parts.append(f"{self.declared.framework}, {self.precision.name}, sizes up to {facts.largest}")
+            if facts.skipped:
+                parts.append(f"too slow for sizes {', '.join(map(str, sorted(facts.skipped)))}")
+            refused = _least(set(facts.refused), facts.accepted)
             if refused:
                 parts.append("refuses " + "; ".join(" with ".join(sorted(features)) for features in refused))
             found[function] = "; ".join(parts)
         return found
-
-
-# The parameter that a feature needs; CAPABILITIES may name it in place of the signature.
-PARAMETERS = {
-    "window": "window", "softcap": "softcap", "alibi": "alibi", "bias": "bias", "sinks": "sinks",
-    "dropout": "dropout_mask", "lse": "return_lse", "dlse": "dlse", "packed": "cu_seqlens_q",
-    "dbias": "wanted", "dsinks": "wanted",
-}  # fmt: skip
 
 
 def poisoned(sample: KernelSample) -> tuple[NDArray[np.float64], ...]:
@@ -279,8 +356,8 @@ def _unread(sample: KernelSample, name: str, part: NDArray[np.float64]) -> NDArr
     return np.where(used if part.ndim == 3 else used[..., None], part, nothing)
 
 
-# Of masks, beside "mask" and a shape.
-_KINDS = ("mask of rank 3", "mask of rank 4", "float mask")
+_KINDS = [feature.name for feature in FEATURES if feature.capability]
+"""Kinds of masks, which have a shape as a feature beside them."""
 
 
 def _least(refused: set[frozenset[str]], taken: set[frozenset[str]]) -> list[frozenset[str]]:
