@@ -53,6 +53,7 @@ __all__ = ["command"]
 )
 @terms_options
 @click.option("--quick", is_flag=True, help="Features together in pairs and small sizes only, not in triples.")
+@click.option("--plan", "planned", is_flag=True, help="List the checks and why each applies or not; judge nothing.")
 @click.option("--quiet", is_flag=True, help="No progress; as text, only the closing sentence.")
 def command(
     target: str,
@@ -63,6 +64,7 @@ def command(
     only: tuple[str, ...],
     modes: tuple[str, ...],
     quick: bool,
+    planned: bool,
     quiet: bool,
     **terms: Any,
 ) -> int:
@@ -82,11 +84,19 @@ def command(
     Exit code 0 passed, 1 failed, 2 TARGET or an option is invalid, 3 something could not be run or decided.
     """
     target_file = output_file(out)
+    from attnprune_verify.audit.kernel.options import Options
+    from attnprune_verify.audit.kernel.plan import plan
     from attnprune_verify.audit.kernel.run import run_kernel_audit
+    from attnprune_verify.audit.subject.terms import Terms, drawn
     from attnprune_verify.cli.audit import report_of
     from attnprune_verify.cli.progress import progress_bar
 
     with ready(lambda result: report_of(result, form, quiet=quiet)):
+        if planned:
+            limits = Terms(*(terms[name] for name in ("limit", "call_limit", "confine")))
+            options = Options.of(quick=quick, only=only, names=terms["names"], modes=modes, device=terms["device"])
+            deliver(f"{plan(target, dtype, drawn(terms['seed']), options, limits)}\n", target_file)
+            return 0
         with progress_bar("auditing", show=not quiet) as bar:
             told = None if bar is None else lambda _, done, total: bar(done, total)
             result = run_kernel_audit(

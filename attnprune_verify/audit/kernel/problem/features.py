@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 
 __all__ = ["FEATURES", "Feature", "feature_named", "features_of"]
+
+Sample: TypeAlias = Any
+"""A `KernelSample`, whose module reads this table."""
 
 
 @dataclass(frozen=True)
@@ -41,8 +44,8 @@ class Feature:
 
     name: str
     says: str
-    present: Callable[[Any], bool]
-    dropped: Callable[[Any], Any]
+    present: Callable[[Sample], bool]
+    dropped: Callable[[Sample], Sample]
     factor: str = ""
     parameter: str = ""
     capability: str = ""
@@ -50,7 +53,7 @@ class Feature:
     mistake: str = ""
     of_logits: bool = False
 
-    def named_on(self, sample: Any) -> str:
+    def named_on(self, sample: Sample) -> str:
         """Return the name; that of a mask's shape lists its axes, such as "mask (batch, 1, n, l)"."""
         if self is not _SHAPE:
             return self.name
@@ -58,31 +61,31 @@ class Feature:
         return f"mask ({', '.join('1' if size == 1 else axis for axis, size in axes)})"
 
 
-def _reset(**defaults: Any) -> Callable[[Any], Any]:
+def _reset(**defaults: Any) -> Callable[[Sample], Sample]:
     return lambda sample: sample.changed(**defaults).without_new_empty_rows(sample.empty)
 
 
-def _unasked(gradient: str, **defaults: Any) -> Callable[[Any], Any]:
-    """The sample for which a gradient is not asked for."""
+def _unasked(gradient: str, **defaults: Any) -> Callable[[Sample], Sample]:
+    """The sample without one of its further gradients."""
     return lambda sample: _reset(wanted=tuple(name for name in sample.wanted if name != gradient), **defaults)(sample)
 
 
-def _one_mask(sample: Any) -> Any:
+def _one_mask(sample: Sample) -> Sample:
     """The sample with the mask of its first batch entry and head for all."""
     batch, heads, _, n, length, *_ = sample.shape
     return _reset(mask=np.broadcast_to(sample.mask, (batch, heads, n, length))[0, 0].copy())(sample)
 
 
-def _of_rank(rank: int) -> Callable[[Any], bool]:
+def _of_rank(rank: int) -> Callable[[Sample], bool]:
     return lambda sample: sample.mask is not None and sample.mask.ndim == rank
 
 
-def _equal_lengths(sample: Any) -> Any:
+def _equal_lengths(sample: Sample) -> Sample:
     size = min(sample.shape[3:5])
     return sample.cut(n=size, l=size)
 
 
-def _equal_widths(sample: Any) -> Any:
+def _equal_widths(sample: Sample) -> Sample:
     size = min(sample.shape[5:7])
     return sample.cut(m=size, mv=size)
 
@@ -139,7 +142,7 @@ FEATURES = (
 _BY_NAME = {feature.name: feature for feature in FEATURES}
 
 
-def features_of(sample: Any) -> tuple[Feature, ...]:
+def features_of(sample: Sample) -> tuple[Feature, ...]:
     """Return the features that a sample has."""
     return tuple(feature for feature in FEATURES if feature.present(sample))
 

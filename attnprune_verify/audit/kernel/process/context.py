@@ -20,7 +20,7 @@ from attnprune_verify.audit.kernel.process.bridge import FACTS, TYPES
 from attnprune_verify.audit.kernel.typing import Foreign
 from attnprune_verify.audit.subject.process import NoAnswer, Subject, SubjectLost
 
-__all__ = ["Declared", "FunctionFacts", "KernelContext", "Refused", "Reply", "TooSlow", "overflows"]
+__all__ = ["Declared", "CallFacts", "KernelContext", "Refused", "Reply", "TooSlow", "overflows"]
 
 SMALL = 64  # sizes that are never too slow
 _TOO_SLOW = 5.0  # predicted seconds of a call
@@ -95,7 +95,7 @@ class Declared:
 
 
 @dataclass
-class FunctionFacts:
+class CallFacts:
     """Facts about one function of the kernel, from the calls made so far.
 
     Attributes
@@ -171,7 +171,7 @@ class KernelContext:
     def __init__(self, subject: Subject, seed: int, precision: KernelPrecision) -> None:
         self.subject, self.seed, self.precision = subject, seed, precision
         self.declared = Declared.by(subject)
-        self.functions: dict[str, FunctionFacts] = defaultdict(FunctionFacts)
+        self.functions: dict[str, CallFacts] = defaultdict(CallFacts)
         self.rows: dict[tuple[Any, ...], KernelSample] = {}
         self.quick = False
         self.reopened: Callable[[], Subject] | None = None
@@ -180,6 +180,11 @@ class KernelContext:
         if not self.declared.own_backward and BACKWARD in subject.functions:
             note = f"by {self.declared.framework}'s automatic differentiation of attention"
             self.functions[BACKWARD].note = note
+
+    @property
+    def calls(self) -> dict[str, int]:
+        """The number of calls so far, by function."""
+        return {function: facts.calls for function, facts in self.functions.items()}
 
     def regimes(self) -> dict[str, Regime]:
         """Every regime, under the conventions that the kernel declares."""
