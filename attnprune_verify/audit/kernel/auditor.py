@@ -7,6 +7,7 @@ import numpy as np
 from attnprune_verify.audit.examiner import Examiner
 from attnprune_verify.audit.kernel.checks import kernel_checks
 from attnprune_verify.audit.kernel.checks.skip_reason import skip_reason
+from attnprune_verify.audit.kernel.checks.subnormal_weights import seen_precision
 from attnprune_verify.audit.kernel.contract import FUNCTIONS
 from attnprune_verify.audit.kernel.counterexample import counterexample
 from attnprune_verify.audit.kernel.names.conventions_diagnosis import by_convention, by_part
@@ -72,6 +73,7 @@ class KernelAuditor(Examiner):
         self.context: KernelContext = KernelContext(self.subject, self.seed, self.precision)
         self.context.quick = self.options.quick
         self.context.skip_reason = skip_reason
+        self.context.precision = seen_precision(self.context)
         self.context.reopened = self.reopened if self._forked else None
         return self
 

@@ -20,6 +20,7 @@ class Honest:
     exp: str = "exp"  # exp, exp2, or off by 60 units: noisy, smooth, biased
     block: int = 0  # online softmax in blocks of so many keys; 0: all at once
     reverse: bool = False  # last block first
+    lag: float = 0.0  # the running maximum is raised only when it grows by more
     splits: int = 1  # independent parts of the keys, joined at the end
     normalise: str = "after"  # after or before the product with V, or logsumexp: exp(s - lse)
     mean: str = "terms"  # (P * dP) 1 from its terms, or from the output
@@ -174,6 +175,8 @@ class _Arithmetic:
         for start in reversed(starts) if self.how.reverse else starts:
             part = logits[..., start : start + block]
             top = part.max(-1, keepdims=True)
+            if self.how.lag:
+                top = np.where(top <= state[0] + self.type(self.how.lag), state[0], top)
             p = np.where(np.isfinite(part), self.exp_of(part - top), self.type(0))
             p = np.where(np.isfinite(top), p, self.type(0))
             kept = p if self.sample.dropout is None else p * self.kept[..., keys[start : start + block]]
@@ -242,6 +245,8 @@ VARIANTS = {
     "online, blocks of 3": Honest(block=3, sink_first=True, store=("p", "ds"), mean="output"),
     "online, blocks of 16": Honest(block=16, scale_on="exp2", store=ALL, mean="output"),
     "online, blocks of 64, backwards": Honest(block=64, reverse=True, store=("p", "ds"), mean="output"),
+    "online, raised late": Honest(block=1, lag=5.5, exp="noisy"),
+    "online, raised late, backwards": Honest(block=3, lag=8, reverse=True, scale_on="exp2", store=ALL, mean="output"),
     "two splits": Honest(splits=2, block=4),
     "five splits": Honest(splits=5, sink_first=True, scale_on="exp2", store=("p",), mean="output"),
     "added forwards": Honest(products="forward"),

@@ -4,7 +4,8 @@ One row of one head: `s` are its exact logits, `p` its weights, `a` how far comp
 of Trusted.v. Nothing here is shared with attnprune_verify/audit/kernel/truth/bounds.py.
 """
 
-from dataclasses import dataclass
+from bisect import bisect_right
+from dataclasses import dataclass, field
 
 from flint import arb
 
@@ -84,20 +85,23 @@ def logit_gradient_error(u, w, p, rho, eps, eta, ds):
     return K * p * (eps + eta) + (K - 1) * abs(ds)
 
 
-def records(s, j):
-    """How often a running maximum can change after key j: larger logits on the way right, and on the way left."""
-    found = 0
-    for way in (s[j + 1 :], s[:j][::-1]):
-        best = s[j]
-        for x in way:
-            if x > best:
-                best, found = x, found + 1
-    return found
+def larger(s, a):
+    """How many other keys' computed logits may exceed key j's: no shift changes more often after it, in any order.
+
+    Each new shift is the computed logit of another key, above all that came before.
+    """
+    low, high = ([float(x + sign * y) for x, y in zip(s, a, strict=True)] for sign in (-1, 1))
+    ordered = sorted(high)
+    return [len(s) - bisect_right(ordered, x) - (y > x) for x, y in zip(low, high, strict=True)]
 
 
 @dataclass
 class Row:
-    """All bounds of one row that follow from the theorems, each the worst of the ways to compute it."""
+    """All bounds of one row that follow from the theorems, each the worst of the ways to compute it.
+
+    `given` holds lines of the program, which take the place of those that follow: a theorem is then asked for what the
+    program has before it. `certain`: whether anything is left of the row sum for sure, as all theorems on weights ask.
+    """
 
     q: list
     k: list  # of keys
@@ -108,32 +112,40 @@ class Row:
     e: int
     w: arb
     h: arb
+    given: dict = field(default_factory=dict)
 
     def __post_init__(self):
         n, m, u, w, e = len(self.k), len(self.q), self.u, self.w, self.e
+        self.lines = {}
         self.s = [self.scale * sum((x * y for x, y in zip(self.q, key, strict=True))) for key in self.k]
         fold = [(grow(u, 1) - 1) * abs(x) for x in self.q]  # the scale and log2(e), folded into q
-        self.a = [gradient_error(m, u, self.h, w, 3, 0, self.scale, self.q, fold, key) for key in self.k]
+        self.a = self.line("a", [gradient_error(m, u, self.h, w, 3, 0, self.scale, self.q, fold, y) for y in self.k])
         self.amax, self.top, self.p = max(self.a), max(self.s), prob(self.s)
-        self.changes = [records(self.s, j) for j in range(n)]
-        self.E = exponent(u, e, self.top, self.amax, self.s, self.a, self.changes)
-        self.above = [lse(self.s) - x for x in self.s]
+        changes = larger(self.s, self.a)
+        self.E = self.line("E", exponent(u, e, self.top, self.amax, self.s, self.a, changes))
+        self.o = [sum((x * y[c] for x, y in zip(self.p, self.v, strict=True))) for c in range(len(self.do))]
+        self.certain = remaining(self.p, self.E) > 0
+        if not self.certain:
+            return
+        total = lse(self.s)
+        self.above = [total - x for x in self.s]
         # L for the computed logits: a = 0, all distances larger by what the logits are off
         logits = [x.exp() - 1 for x in self.a]
-        path = exponent(u, e, self.top + 2 * self.amax, arb(0), self.s, [arb(0)] * n, self.changes)
+        path = exponent(u, e, self.top + 2 * self.amax, arb(0), self.s, [arb(0)] * n, changes)
         reach = min(self.above) + 2 * self.amax
-        self.b = lse_error(n, u, 4, reach, grown(self.p, logits), path, abs(lse(self.s)) + self.amax)
-        self.b_anew = lse_error(n, u, 4, reach, self.p, self.E, lse(self.s))
-        self.o = [sum((x * y[c] for x, y in zip(self.p, self.v, strict=True))) for c in range(len(self.do))]
-        self.o_error = [self.output(c) for c in range(len(self.do))]
-        one_key = n == 1  # its weight is exp(0), whichever way
-        self.rho = [
-            max(
-                weight_divided(n, u, w, self.p, self.E, j),
-                arb(0) if one_key else weight_of_lse(u, e, w, self.a[j], self.b_anew, self.above[j]),
-            )
-            for j in range(n)
-        ]
+        self.b = lse_error(n, u, 4, reach, grown(self.p, logits), path, abs(total) + self.amax)
+        (b_anew,) = self.lines["lse"] = [lse_error(n, u, 4, reach, self.p, self.E, total)]
+        self.o_error = self.line("o", [self.output(c) for c in range(len(self.do))])
+        ways = [[weight_divided(n, u, w, self.p, self.E, j) for j in range(n)]]
+        if n > 1:  # the weight of one key is exp(0), whichever way
+            rows = zip(self.a, self.above, strict=True)
+            ways.append([weight_of_lse(u, e, w, a, b_anew, above) for a, above in rows])
+        self.rho = self.line("rho", [max(x) for x in zip(*ways, strict=True)])
+
+    def line(self, name, theorem):
+        """Keep what the theorem allows; go on with what is given."""
+        self.lines[name] = theorem
+        return [arb(float(x)) for x in self.given[name]] if name in self.given else theorem
 
     def ways(self):
         """Weights divided first, and exp(s - L): errors of the exponentials, of each term, and of all."""
@@ -162,11 +174,12 @@ class Row:
         mv, u, w = len(self.do), self.u, self.w
         dp = [sum((x * y for x, y in zip(self.do, value, strict=True))) for value in self.v]
         over = [(grow(w, 1) - 1) * abs(x) for x in self.do]  # dO / row sum, stored
-        dp_error = [gradient_error(mv, u, self.h, w, 0, 1, arb(1), self.do, over, value) for value in self.v]
+        eps = [gradient_error(mv, u, self.h, w, 0, 1, arb(1), self.do, over, value) for value in self.v]
+        eps = self.line("eps", eps)
         mean = sum((x * y for x, y in zip(self.p, dp, strict=True)))
-        terms = max(self.mean(dp, dp_error, mean, *way) for way in self.ways())
+        terms = max(self.mean(dp, eps, mean, *way) for way in self.ways())
         product = product_error(mv, u, self.h, self.o, self.o_error, self.do)
-        eta = max(terms, product)
+        (eta,) = self.line("eta", [max(terms, product)])
         ds = [x * (y - mean) for x, y in zip(self.p, dp, strict=True)]
-        rows = zip(self.p, self.rho, dp_error, ds, strict=True)
-        return ds, [logit_gradient_error(u, w, p, rho, eps, eta, x) for p, rho, eps, x in rows]
+        rows = zip(self.p, self.rho, eps, ds, strict=True)
+        return ds, self.line("ds", [logit_gradient_error(u, w, p, rho, x, eta, y) for p, rho, x, y in rows])

@@ -2,6 +2,7 @@
 
 import importlib.util
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -9,9 +10,12 @@ import pytest
 
 from attnprune_verify.audit.kernel.problem.precision import PRECISIONS
 from attnprune_verify.audit.kernel.problem.regimes import regimes
+from attnprune_verify.audit.kernel.problem.sample_factory import Maker
+from attnprune_verify.audit.kernel.run import run_kernel_audit
 from attnprune_verify.audit.kernel.truth.bounds import attention_errors
 from attnprune_verify.audit.kernel.truth.judge import ENTRY, NORM, allowed_norms, judge_parts, of_heads
 from attnprune_verify.audit.kernel.truth.truth import truth
+from benchmarks.other_tolerance import table
 
 _spec = importlib.util.spec_from_file_location("honest_kernels", Path(__file__).with_name("honest.py"))
 honest = importlib.util.module_from_spec(_spec)
@@ -37,9 +41,11 @@ def shares(dtype, seed=0, longest=40, variants=honest.VARIANTS):
     """The largest honest error in units of each bound: (in an entry at worst, in a head's norm)."""
     worst, norm = 0.0, 0.0
     for sample in samples(dtype, seed, longest):
-        true, errors = truth(sample), attention_errors(sample)
+        true = truth(sample)
         for name, kernel in variants.items():
             found = kernel.all(sample)
+            precision = replace(sample.precision, flushes=sample.precision.flushes or kernel.flush)
+            errors = attention_errors(sample, precision)
             for part, value in found.items():
                 same = value == true[part].value  # log sum exp of a row with nothing allowed
                 with np.errstate(invalid="ignore"):
@@ -49,8 +55,12 @@ def shares(dtype, seed=0, longest=40, variants=honest.VARIANTS):
                 worst = max(worst, share_of(off, errors.worst[part]))
                 if sample.generic:
                     assert (off <= ENTRY * errors.typical[part]).all(), (name, sample.describe(), part)
-                    assert (of_heads(off) <= allowed_norms(part, sample)).all(), (name, sample.describe(), part)
-                    norm = max(norm, share_of(of_heads(off), allowed_norms(part, sample)))
+                    assert (of_heads(off) <= allowed_norms(part, sample, precision)).all(), (
+                        name,
+                        sample.describe(),
+                        part,
+                    )
+                    norm = max(norm, share_of(of_heads(off), allowed_norms(part, sample, precision)))
     return worst, norm
 
 
@@ -98,3 +108,49 @@ def test_tf32_products_fail_at_every_size(name):
     assert judge_parts("attention", sample, (found["o"],))[0].status == "failed"
     parts = judge_parts("attention_backward", sample, (found["dq"], found["dk"], found["dv"]))
     assert "failed" in {verdict.status for verdict in parts}
+
+
+@pytest.mark.parametrize("length", [64, 1024, *(pytest.param(x, marks=pytest.mark.thorough) for x in (4096, 16384))])
+@pytest.mark.parametrize(("dtype", "share"), [("float16", 0.03), ("bfloat16", 0.06)])
+def test_a_row_that_is_a_little_too_small_fails_at_every_length(dtype, share, length):
+    sample = Maker(0, PRECISIONS[dtype]).make("long", 2, 64, length, 64, heads=1)
+    o = truth(sample)["o"].value.copy()
+    o[:, :, 0] *= 1 - share
+    assert judge_parts("attention", sample, (o,))[0].status == "failed"
+
+
+FLUSHED = """
+import numpy as np
+FRAMEWORK = "numpy"
+
+def stored(x):
+    x = x.astype(np.float16)
+    return np.where(np.abs(x) < np.float16(2**-14), np.float16(0), x)
+
+def attention(q, k, v):
+    s = q.astype(np.float32) @ np.swapaxes(k, -1, -2).astype(np.float32) * np.float32(q.shape[-1] ** -0.5)
+    p = np.exp(s - s.max(-1, keepdims=True))
+    p = stored(p / p.sum(-1, keepdims=True)).astype(np.float32)
+    o = p @ v.astype(np.float32)
+    return stored(o * np.float32(0.84 if k.shape[-2] > 4096 and LATE else 1))
+"""
+
+
+def run_on_long_rows(tmp_path, source, late):
+    path = tmp_path / f"kernel_{late}.py"
+    path.write_text(f"LATE = {late}" + source, encoding="utf-8")
+    only = ("attention:values:long", "attention:values:plain")
+    return run_kernel_audit(str(path), "float16", only=only, names="never")
+
+
+def test_a_kernel_that_loses_subnormal_weights_is_right_and_no_other_may(tmp_path):
+    assert run_on_long_rows(tmp_path, FLUSHED, False).outcome == "passed"
+    kept = FLUSHED.replace("np.where(np.abs(x) < np.float16(2**-14), np.float16(0), x)", "x")
+    assert run_on_long_rows(tmp_path, kept, False).outcome == "passed"
+    assert run_on_long_rows(tmp_path, kept, True).outcome == "failed"
+
+
+@pytest.mark.thorough
+def test_the_page_shows_the_other_tolerance():
+    page = Path(__file__).parents[3] / "docs" / "kernels.md"
+    assert table() in page.read_text(encoding="utf-8")

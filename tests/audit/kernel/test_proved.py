@@ -1,9 +1,11 @@
 """The bound that judges is never below what proofs_check/coq/rounding proves, nor far above it."""
 
+import ast
+import copy
 import importlib.util
 import sys
 from fractions import Fraction
-from itertools import product
+from itertools import permutations, product
 from pathlib import Path
 
 import numpy as np
@@ -12,9 +14,10 @@ from flint import arb, ctx
 
 from attnprune_verify.audit.kernel.problem.precision import PRECISIONS
 from attnprune_verify.audit.kernel.problem.sample import KernelSample
-from attnprune_verify.audit.kernel.truth.bounds import attention_errors
-from attnprune_verify.audit.kernel.truth.forward_errors import maximum_changes
-from attnprune_verify.audit.kernel.truth.truth import truth
+from attnprune_verify.audit.kernel.truth import bounds, forward_errors
+from attnprune_verify.audit.kernel.truth.bounds import _Propagation, attention_errors
+from attnprune_verify.audit.kernel.truth.calculus import Worst
+from attnprune_verify.audit.kernel.truth.forward_errors import larger_logits, maximum_changes
 
 
 def beside(name):
@@ -28,110 +31,243 @@ def beside(name):
 proved, programs = beside("proved"), beside("programs")
 
 FACTOR = 30.0
-"""By how much the program may exceed a theorem: both ways to D and to the weights are added there, not the worse taken,
-and logits have 6 u |s|; measured: at most 26 over the 10^4 entries of the thorough profile, where all values are equal.
-In float16, whose subnormal weights may be lost, which no theorem covers, it may exceed it by any factor."""
+"""By how much the program may exceed a theorem on a few logits of ordinary size: logits have 6 u |s|, a row's largest
+3 u and shifts that lag 32 u, which no theorem covers.
+In float16, whose subnormal weights are lost in part, which no theorem covers either, it may exceed it by any factor."""
 
 
-def drawn(rng, dtype):
-    """A sample of one head without a mask; sizes, scales and shapes of logits as they come."""
-    precision = PRECISIONS[dtype]
-    n, length, m, mv = (int(x) for x in rng.integers(1, 6, size=4))
-    spread = float(rng.choice([0.1, 1.0, 3.0]))
-    q, k, v, do = (
-        precision.exact(size * rng.standard_normal((1, 1, *shape)))
-        for size, shape in ((spread, (n, m)), (1.0, (length, m)), (1.0, (length, mv)), (1.0, (n, mv)))
-    )
-    if rng.random() < 0.3:  # logits that rise, one value for all
-        k = precision.exact(np.sort(k, axis=2))
-        v = np.ones_like(v)
-    return KernelSample("drawn", precision, q, k, v, do, scale=float(rng.choice([0.25, 1.0])))
+def lines(sample, propagation=_Propagation):
+    """The program's lines of a sample, in the order in which each follows from those before."""
+    precision = sample.precision
+    with np.errstate(all="ignore"):
+        made = propagation(sample, precision, Worst(precision.sums))
+        a = made.logits()
+        E = made.exponents(a)
+        rho, o = made.probabilities(a, E), made.output(a, E)
+        eps = made.value_products()
+        independent, mean, _ = made.logit_gradient(E, rho, a, o)
+        found = {"a": a, "E": E, "o": o, "lse": made.log_sum_exp(a, E)[..., None], "rho": rho, "eps": eps}
+        found |= {"eta": made.mean_error(E, a, o, eps), "ds": independent + made.steps.p * mean}
+        found |= {"dq": made.query_gradient(independent, mean), "dk": made.key_gradient(independent, mean)}
+        return {name: np.asarray(x[0, 0]) for name, x in (found | {"dv": made.value_gradient(rho)}).items()}
 
 
-def theorems(sample):
-    """What the theorems allow in o, dq, dk and dv of such a sample."""
+def theorems(sample, given=None):
+    """What the theorems allow, line by line; of `given` lines if there are such, else of one another.
+
+    A row of which nothing is certain has no bound on what follows from its weights: 0 stands there.
+    """
+    precision = sample.precision
     with ctx.workprec(128):
-        return _theorems(sample, sample.precision)
-
-
-def _theorems(sample, precision):
-    u, w, h = (arb(float(x)) for x in (precision.sums, precision.stored, precision.tiny_sums))
-    q, k, v, do = (
-        [[arb(float(x)) for x in row] for row in part[0, 0]] for part in (sample.q, sample.k, sample.v, sample.do)
-    )
-    scale = arb(sample.factor)
-    rows = [proved.Row(x, k, v, y, scale, u, int(precision.exp), w, h) for x, y in zip(q, do, strict=True)]
-    slopes = [row.logit_gradients() for row in rows]
-
-    def product(x, eps, z, c):
-        return proved.gradient_error(len(x), u, h, w, 4, 3, c, x, eps, z)
-
-    dq = [[product(ds, off, [key[c] for key in k], scale) for c in range(len(k[0]))] for ds, off in slopes]
-    dk = [
-        [
-            product([ds[j] for ds, _ in slopes], [off[j] for _, off in slopes], [x[c] for x in q], scale)
-            for c in range(len(q[0]))
+        u, w, h = (arb(float(x)) for x in (precision.sums, precision.stored, precision.tiny_sums))
+        q, k, v, do = (
+            [[arb(float(x)) for x in row] for row in part[0, 0]] for part in (sample.q, sample.k, sample.v, sample.do)
+        )
+        scale, n = arb(sample.factor), len(q)
+        own = [
+            {name: x[i] for name, x in (given or {}).items() if len(x) == n and name not in "dqdkdv"} for i in range(n)
         ]
-        for j in range(len(k))
-    ]
-    dv = [
-        [
-            product([r.p[j] for r in rows], [r.p[j] * r.rho[j] for r in rows], [x[c] for x in do], arb(1))
-            for c in range(len(do[0]))
+        rows = [
+            proved.Row(*row, scale, u, int(precision.exp), w, h, one)
+            for *row, one in zip(q, [k] * n, [v] * n, do, own, strict=True)
         ]
-        for j in range(len(k))
-    ]
-    found = {"o": [row.o_error for row in rows], "dq": dq, "dk": dk, "dv": dv}
-    return {name: np.array([[float(x.upper()) for x in row] for row in part]) for name, part in found.items()}
+        found = {name: [row.lines[name] for row in rows] for name in ("a", "E")}
+        if all(row.certain for row in rows):
+            slopes = [row.logit_gradients() for row in rows]
+            found = {name: [row.lines[name] for row in rows] for name in rows[0].lines}
+
+            def product(x, eps, z, c):
+                return proved.gradient_error(len(x), u, h, w, 4, 3, c, x, eps, z)
+
+            turned = [list(zip(*x, strict=True)) for x in (q, k, do)]
+            found["dq"] = [[product(*row, column, scale) for column in turned[1]] for row in slopes]
+            by_key = [[list(zip(*x, strict=True)) for x in zip(*slopes, strict=True)][i] for i in (0, 1)]
+            found["dk"] = [[product(*row, x, scale) for x in turned[0]] for row in zip(*by_key, strict=True)]
+            weights = [[(r.p[j], r.p[j] * r.rho[j]) for r in rows] for j in range(len(k))]
+            found["dv"] = [[product(*zip(*row, strict=True), x, arb(1)) for x in turned[2]] for row in weights]
+        return {name: np.array([[float(x.upper()) for x in row] for row in part]) for name, part in found.items()}
 
 
-def compare(seed, entries):
-    """Smallest quotient of the program's bound and the theorem's, per array, and the largest but for float16."""
-    rng, quotients, seen = np.random.default_rng(seed), {}, 0
-    while seen < entries:
-        sample = drawn(rng, str(rng.choice(list(PRECISIONS))))
-        errors = attention_errors(sample).worst
-        for name, bound in theorems(sample).items():
-            found = errors[name][0, 0] / bound
-            least, most = quotients.get(name, (np.inf, 0.0))
-            counted = 0.0 if sample.precision.name == "float16" else float(found.max())
-            quotients[name] = min(least, float(found.min())), max(most, counted)
-            seen += bound.size
+def smallest(program, bounds):
+    """The least quotient of a program's lines and the theorems' bounds, and the largest, by line."""
+    with np.errstate(divide="ignore", invalid="ignore"):
+        quotients = {name: np.where(bound > 0, program[name] / bound, np.inf) for name, bound in bounds.items()}
+    return {name: (float(np.min(x)), float(np.max(np.where(np.isinf(x), 0.0, x)))) for name, x in quotients.items()}
+
+
+def compare(seed, count, kinds=programs.KINDS):
+    """Quotients of the program and the theorems: line by line of the program's own, and of the theorems' composed.
+
+    The largest is taken of a few ordinary logits, not in float16, and not of lse, which no theorem stores in 16 bits.
+    """
+    rng, quotients = np.random.default_rng(seed), {}
+    for place in range(count):
+        kind = kinds[place % len(kinds)]
+        sample = programs.drawn(rng, str(rng.choice(list(PRECISIONS))), kind)
+        program = lines(sample)
+        judged = {name: attention_errors(sample).worst[name][0, 0] for name in ("o", "dq", "dk", "dv")}
+        for given, values in ((program, program), (None, judged)):
+            bounds = {name: x for name, x in theorems(sample, given).items() if name in values}
+            for name, (least, most) in smallest(values, bounds).items():
+                key = name if given else f"composed {name}"
+                counted = most if kind == "few" and sample.precision.name != "float16" and name != "lse" else 0.0
+                before = quotients.get(key, (np.inf, 0.0))
+                quotients[key] = min(before[0], least), max(before[1], counted)
     return quotients
 
 
 def test_the_program_is_never_below_a_theorem():
-    for name, (least, most) in compare(0, 2000).items():
+    kinds = [kind for kind in programs.KINDS if kind not in ("keys ahead", "many keys", "many queries")]
+    for name, (least, most) in compare(0, 20, kinds).items():
         assert 1 <= least and most <= FACTOR, (name, least, most)
 
 
 @pytest.mark.thorough
-def test_nor_on_ten_thousand_entries():
-    for name, (least, most) in compare(1, 10_000).items():
+def test_nor_on_a_thousand_samples():
+    for name, (least, most) in compare(1, 1000).items():
         assert 1 <= least and most <= FACTOR, (name, least, most)
 
 
-def run_programs(seed, count, each=4):
-    """The largest error of so many random programs, in units of the bound, by array."""
-    rng, worst = np.random.default_rng(seed), dict.fromkeys(("o", "dq", "dk", "dv"), 0.0)
-    for _ in range(count // each):
-        sample = drawn(rng, str(rng.choice(list(PRECISIONS))))
-        true, errors = truth(sample), attention_errors(sample).worst
-        for _ in range(each):
-            for name, found in programs.Program(rng, sample).run(sample).items():
-                off = np.maximum(np.abs(found - true[name].value[0, 0]) - true[name].radius[0, 0], 0.0)
-                worst[name] = max(worst[name], float((off / errors[name][0, 0]).max()))
-    return worst
+BEFORE = {"a": "", "E": "a", "o": "a E", "lse": "a E", "rho": "a E", "eps": "", "eta": "a E o eps", "ds": "rho eps eta",
+          "dq": "ds", "dk": "ds", "dv": "rho"}  # fmt: skip
+"""The lines that each line follows from."""
+
+
+class Smaller(ast.NodeTransformer):
+    """Makes the term at one place of a method 10 % smaller: an error that is added to others, or what is returned."""
+
+    def __init__(self, place=-1):
+        self.place, self.terms = place, []
+
+    def term(self, node):
+        if isinstance(node, ast.Starred) or ast.unparse(node).startswith(
+            ("add(", "calculus.add(", "self.calculus.add(")
+        ):
+            return node  # its own terms are made smaller
+        self.terms.append(ast.unparse(node))
+        smaller = ast.Call(ast.Name("smaller", ast.Load()), [node], [])
+        return smaller if self.place == len(self.terms) - 1 else node
+
+    def visit_Call(self, node):
+        self.generic_visit(node)
+        if getattr(node.func, "attr", getattr(node.func, "id", "")) == "add":
+            node.args = [self.term(x) for x in node.args]
+        return node
+
+    def visit_Return(self, node):
+        self.generic_visit(node)
+        if isinstance(node.value, ast.Tuple):
+            node.value.elts = [self.term(x) if isinstance(x, ast.BinOp) else x for x in node.value.elts]
+        else:
+            node.value = self.term(node.value)
+        return node
+
+
+def smaller_programs():
+    """Every program of which a term is 10 % smaller: its name, and the class."""
+    for module, name in ((forward_errors, "ForwardErrors"), (bounds, "_Propagation")):
+        tree = ast.parse(Path(module.__file__).read_text(encoding="utf-8"))
+        (found,) = [node for node in tree.body if isinstance(node, ast.ClassDef) and node.name == name]
+        for method in [node for node in found.body if isinstance(node, ast.FunctionDef)]:
+            if method.name in ("__init__", "outputs"):
+                continue
+            (every := Smaller()).visit(copy.deepcopy(method))
+            for place, term in enumerate(every.terms):
+                body = ast.Module([Smaller(place).visit(copy.deepcopy(method))], [])
+                made = vars(module) | {"smaller": lambda x: x if np.asarray(x).dtype == bool else 0.9 * x}
+                exec(compile(ast.fix_missing_locations(body), module.__file__, "exec"), made)
+                yield f"{method.name}: {term}", type("Smaller", (_Propagation,), {method.name: made[method.name]})
+
+
+def unseen_if_smaller(samples, wanted=()):
+    """The terms that no theorem sees 10 % smaller; those that start with what is wanted, if anything is."""
+    whole = [(sample, program := lines(sample), theorems(sample, program)) for sample in samples]
+    unseen, tried = set(), set()
+    for name, propagation in smaller_programs():
+        if wanted and not name.startswith(wanted):
+            continue
+        tried.add(name)
+        for sample, program, allowed in whole:
+            made = lines(sample, propagation)
+            moved = {line for line in made if not np.array_equal(made[line], program[line], equal_nan=True)}
+            first = {line for line in moved if not moved & set(BEFORE[line].split())} & set(allowed)
+            found = smallest(made, {line: allowed[line] for line in first})
+            if any(least < 1 for least, _ in found.values()):
+                break
+        else:
+            unseen.add(name)
+    return tried, unseen
+
+
+LINES = (
+    "logits: self.calculus.chain(m + 8)", "exponential: ", "changes: larger_logits", "exponents: np.where",
+    "probabilities: np.where", "log_sum_exp: total", "log_sum_exp: self.calculus.chain(2 * self.count)",
+    "output: way.chain", "output: shared", "value_products: (1 + self.stored(2)) * calculus.chain",
+    "mean_error: product", "mean_error: calculus.along(np.abs(do) * o", "mean_error: np.maximum",
+    "logit_gradient: (1 + rounded) * grown * centred", "logit_gradient: weights * ds",
+    "logit_gradient: (1 + rounded) * (1 + weights) * mean",
+    "query_gradient: (1 + rounded) * scale * chain", "over_queries: grown * chain * size",
+)  # fmt: skip
+"""a, 64 units, R, e, rho, lse and b, o, dP, D, dS, dQ, dK and dV."""
+
+SLACK = {
+    "no theorem has it: 3 u |max|, and what is larger for it":
+        ("exponents: 3 *", "averaged: turned", "logits: 3 *", "log_sum_exp: 4 *", "log_sum_exp: _LOG", "path: 2 *",
+         "furthest: ", "logarithm: ", "probabilities: turned", "probabilities: rounded", "probabilities: total"),
+    "no theorem has it: shifts that lag": ("lag: ",),
+    "no theorem has it: underflow of weights and dS, exp that ends above 0":
+        ("logit_gradient: lost", "lost_weights: ", "underflow: ", "lost: ", "floor: ",
+         "output: calculus.through(self.lost"),
+    "no theorem has it: the gradient through the maximum":
+        ("logit_gradient: calculus.", "logit_gradient: mean", "logit_gradient: np.where"),
+    "no theorem has it: lse stored in 16 bits, heads joined after rounding, dO / row sum stored":
+        ("log_sum_exp: self.w", "over_queries: (1 + rounded) * joined", "value_gradient: divided"),
+    "counted twice: the 3 u + 3 w of dS hold the difference's own":
+        ("logit_gradient: 2 *", "logit_gradient: self.w"),
+    "the larger of two ways is taken: exp(s - L), P stored in it, is below the other on these samples":
+        ("averaged: ", "output: calculus.through(grown * own", "probabilities: self.stored", "output: 2 *",
+         "probabilities: self.exponential_of"),
+    "the larger of two ways is taken: D from its terms is below dO O^T": ("mean_error: ",),
+    "of higher order where the result is small": ("over_queries: rounded",),
+    "a larger bound, as it is what is left": ("kept: ",),
+    "typically, or a row of which nothing is certain": ("per_key_head: ", "largest_weight: ", "changes: np.asarray"),
+    "a mask": ("several: ",),
+    "an optional part":
+        ("bias_gradient: ", "sink_gradient: ", "biased: ", "cotangent: ", "logit_gradient: capped",
+         "logit_gradient: error", "logit_gradient: plain", "logits: self.exp *", "logits: steps.slope *",
+         "value_products: self.dropping"),
+}  # fmt: skip
+"""Terms that may be 10 % smaller without a theorem that notices, by the reason."""
+
+
+def sampled(*kinds, dtypes=("float32",), seed=0):
+    rng = np.random.default_rng(seed)
+    return [programs.drawn(rng, dtype, kind) for kind in kinds for dtype in dtypes]
+
+
+def test_every_line_is_seen_to_be_ten_percent_smaller():
+    tried, unseen = unseen_if_smaller(
+        sampled("many features", "many values", "permuted", "few", "keys ahead", "many queries"), LINES
+    )
+    assert unseen == set() and all(any(name.startswith(line) for name in tried) for line in LINES)
+
+
+@pytest.mark.thorough
+def test_every_term_is_or_has_a_reason():
+    samples = sampled(*programs.KINDS, dtypes=("float32", "bfloat16", "float64"))
+    _, unseen = unseen_if_smaller(samples)
+    reasons = tuple(start for some in SLACK.values() for start in some)
+    assert {name for name in unseen if not name.startswith(reasons) or name.startswith(LINES)} == set()
 
 
 def test_random_honest_programs_stay_inside():
-    worst = run_programs(0, 300)
-    assert max(worst.values()) <= 1 and min(worst.values()) >= 0.05, worst  # and they do err
+    worst = programs.run_programs(0, 300)
+    assert max(worst.values()) <= 1 and min(worst.values()) >= 0.01, worst  # and they do err
 
 
 @pytest.mark.thorough
-def test_ten_thousand_do():
-    worst = run_programs(1, 10_000)
+def test_a_hundred_thousand_do():
+    worst = programs.run_programs(1, 100_000)
     assert max(worst.values()) <= 1, worst
 
 
@@ -159,9 +295,21 @@ def changes(plan, s, key):
 )
 def test_no_order_of_joining_changes_the_maximum_more_often(values):
     s = np.array(values, dtype=float)
-    counted = maximum_changes(s)
     most = [max(changes(plan, s, key) for plan in plans(0, 5)) for key in range(5)]
-    assert counted.tolist() == most == [proved.records(list(s), key) for key in range(5)]
+    assert maximum_changes(s).tolist() == most
+
+
+def test_nor_does_any_order_of_any_keys_raise_it_more_often():
+    """Of all logits between two ends, on a grid; the program and the retelling count alike."""
+    s, a = np.array([0.0, 0.5, 2.0, 0.5]), np.array([0.25, 0.75, 0.25, 0.0])
+    counted = larger_logits(s - a, s + a)
+    most = np.zeros(4)
+    for logits in product(*((x - y, x, x + y) for x, y in zip(s, a, strict=True))):
+        for order in permutations(range(4)):
+            moved = [logits[i] for i in order]
+            found = [max(changes(plan, moved, place) for plan in plans(0, 4)) for place in range(4)]
+            most[list(order)] = np.maximum(most[list(order)], found)
+    assert counted.tolist() == most.tolist() == proved.larger([*map(arb, s)], [*map(arb, a)])
 
 
 def test_additions_of_both_sums_count():

@@ -68,7 +68,7 @@ def _sample(context: KernelContext, row: Row, place: int) -> KernelSample:
     key = (*row.values(), place)
     if key not in context.rows:
         gradients = not context.declared.own_backward or context.has(BACKWARD, "wanted")
-        context.rows[key] = interaction(
+        made = interaction(
             row,
             context.seed,
             context.precision.name,
@@ -77,6 +77,7 @@ def _sample(context: KernelContext, row: Row, place: int) -> KernelSample:
             gradients,
             accepts_lse_cotangent(context),
         )
+        context.rows[key] = context.meant(made)
     return context.rows[key]
 
 

@@ -23,9 +23,11 @@ class KernelPrecision:
     ----------
     unit : unit roundoff of the inputs' type; probabilities, dp, ds and outputs may be rounded to it
     sums : unit roundoff of logits, softmax and sums: float32's for the 16-bit types, else `unit`
-    tiny, tiny_sums : the smallest normal numbers of the two; what is below may be lost
+    tiny, tiny_sums : the smallest normal numbers of the two
     reach : a power of two that inputs may be scaled by without leaving the type
     exp : by how many units of `sums` exp may err
+    flushes : bool
+        Whether stored numbers below `tiny` may become 0; inputs and sums always may.
     """
 
     name: str
@@ -35,6 +37,12 @@ class KernelPrecision:
     tiny_sums: float
     reach: float
     exp: float = 64.0
+    flushes: bool = True
+
+    @property
+    def lost(self) -> float:
+        """The most that a number loses to underflow when it is stored: half of the smallest subnormal one, or all."""
+        return self.tiny if self.flushes else self.tiny * self.unit
 
     @property
     def stored(self) -> float:
@@ -71,7 +79,8 @@ PRECISIONS: dict[str, KernelPrecision] = {
     "float64": _precision("float64", 53, -1022),
     "float32": _precision("float32", *_SINGLE),
     "bfloat16": _precision("bfloat16", 8, -126, _SINGLE),
-    "float16": _precision("float16", 11, -14, _SINGLE, reach=5),
+    # Weights of some thousand keys are subnormal here; checks/subnormal_weights.py sees which kernels lose them.
+    "float16": replace(_precision("float16", 11, -14, _SINGLE, reach=5), flushes=False),
 }
 # In what a kernel that keeps too few digits may have computed, finest first.
 _TFLOAT32, _BFLOAT16 = _lower("tfloat32", 11), _lower("bfloat16", 8)

@@ -196,10 +196,10 @@ class KernelContext:
         return self._regimes
 
     def meant(self, sample: KernelSample) -> KernelSample:
-        """The sample under the conventions that the kernel declares."""
-        if self.declared.conventions == sample.conventions:
+        """The sample under the conventions that the kernel declares, and in the precision that it was seen to have."""
+        if (self.declared.conventions, self.precision) == (sample.conventions, sample.precision):
             return sample
-        return sample.changed(conventions=self.declared.conventions)
+        return sample.changed(conventions=self.declared.conventions, precision=self.precision)
 
     def lacks(self, function: str, sample: KernelSample) -> list[str]:
         """Parameters that features of the sample need and the function has not; layouts and grouped heads need none."""

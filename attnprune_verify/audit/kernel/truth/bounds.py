@@ -3,16 +3,18 @@ r"""Bounds of an honest kernel's distance from the truth: entry by entry, at wor
 An honest kernel in a precision (`KernelPrecision`: u is the unit roundoff of its sums, w that of its 16-bit type or 0)
 
 * adds products in any order, blocks or splits; folds the scale, log2(e) or both into q, into the logits or into exp2;
-* subtracts a row's largest logit, or a running one (online softmax: blocks of neighbouring keys, joined in any order),
-  or log(row sum) afterwards; its exp errs by at most 64 units of u, exp(0) is 1, and its log by at most 4 units;
+* subtracts a row's largest logit, or a running one (online softmax: blocks of any keys, joined in any order, the shift
+  raised when a logit exceeds it by more than up to 8), or log(row sum) afterwards; its exp errs by at most 64 units of
+  u, exp(0) is 1, and its log by at most 4 units;
 * divides by the row sum before or after the product with V;
 * rounds probabilities (before or after that division), dP, dS, dO / row sum and every output to the 16-bit type, and
   an output once more when a scale is applied, heads are summed or blocks are joined after the rounding;
 * takes (P * dP) 1 from P and dP, or as dO O^T from the (rounded) output; may differentiate through the maximum;
-* loses what is subnormal; its exp may end at 2^32 smallest normal numbers instead of at 0.
+* loses what is subnormal, of stored numbers where `KernelPrecision.flushes`; its exp may end at 2^32 smallest normal
+  numbers instead of at 0.
 
 Logits are off by `a = scale gamma_{m+8} |q||k| + 6 u |s|`, weights by `e = exp(a + path) - 1`, where the path holds the
-roundings of the differences and `64 u (1 + R)`; R counts how often a running maximum may still change after this key.
+roundings of the differences and `64 u (1 + R)`; R counts the other keys whose computed logit may exceed this key's.
 Rows are brought back to sum 1, which costs `/ (1 - sum p e)`. In the output the errors of the weights appear centred,
 `sum_j p_j e_j |v_j - o|`, because a softmax does not see what is common to a row; what a term has of its own (its
 storing, its sums, what exp(s - log sum) errs by) meets |v_j|, and what all terms share (the row sum's own sum, the
@@ -31,7 +33,7 @@ import numpy as np
 from attnprune_verify.audit.kernel.problem.precision import KernelPrecision
 from attnprune_verify.audit.kernel.problem.sample import Array, KernelSample
 from attnprune_verify.audit.kernel.truth.calculus import Typical, Worst
-from attnprune_verify.audit.kernel.truth.forward_errors import CLAMPED, ForwardErrors, compounded
+from attnprune_verify.audit.kernel.truth.forward_errors import ForwardErrors, Mean, compounded
 from attnprune_verify.audit.kernel.truth.steps import spread_over
 
 __all__ = ["Errors", "attention_errors", "worst_errors"]
@@ -96,42 +98,42 @@ class _Propagation(ForwardErrors):
         do, turned = sample.do, np.swapaxes(steps.v, -1, -2)
         size = np.abs(do) @ np.abs(turned)
         lost = self.lost(do) @ np.abs(turned) + np.abs(do) @ self.lost(turned) + do.shape[3] * self.tiny
-        if self.w:  # dO / row sum in the 16-bit type, and dP itself
+        if self.w:  # dO / row sum in the 16-bit type, dP itself, and dP - D
             lost = (
                 lost
-                + self.precision.tiny
-                + self.count * self.precision.tiny * self.w * np.abs(turned).sum(axis=-2, keepdims=True)
+                + 2 * self.precision.lost
+                + self.count * self.precision.lost * np.abs(turned).sum(axis=-2, keepdims=True)
             )
         return calculus.add(
-            calculus.chain(do.shape[3] + 8) * size * steps.kept,
-            self.stored(1) * calculus.through(np.abs(do), turned) * steps.kept,
+            (1 + self.stored(2)) * calculus.chain(do.shape[3] + 8) * size * steps.kept,
+            (1 + self.stored(1)) * self.stored(1) * calculus.through(np.abs(do), turned) * steps.kept,
             self.stored(self.times) * np.abs(steps.dp),
             self.dropping * np.abs(steps.dp),
         ) + np.where(steps.allowed, lost * steps.kept, 0.0)
 
     def mean_error(self, exponent: Array, logit: Array, o: Array, dp: Array) -> Array:
-        """Return the error of (P * dP) 1, from its terms and from dO O^T: both, because either is honest."""
+        """Return the error of (P * dP) 1, from its terms or from dO O^T: the larger, because either is honest."""
         steps, calculus, do = self.steps, self.calculus, self.sample.do
-        grown, own, common = self.averaged(logit, exponent)
+        grown, ways = self.averaged(logit, exponent)
         kept, size = self.kept(exponent), np.abs(steps.dp)
         with np.errstate(divide="ignore", invalid="ignore"):
             centred = calculus.along(steps.p * exponent * np.abs(steps.dp - steps.mean), -1) / kept
         centred = np.where(kept > 0, centred, size.max(axis=-1, keepdims=True) + np.abs(steps.mean))
-        chain = calculus.chain(2 * self.count + 8)
-        terms = calculus.add(
-            calculus.along(grown * own * size, -1),
-            calculus.along(grown * self.stored(1) * size, -1),
-            calculus.along(grown * dp, -1),
-            chain * (grown * size).sum(axis=-1, keepdims=True),
-        )
-        shared = compounded(calculus.add(common, 2 * self.u))
-        terms = calculus.add(
-            (1 + shared) * centred,
-            (1 + shared) * terms * (1 + compounded(own.max(axis=-1, keepdims=True) + chain + self.stored(1))),
-            shared * np.abs(steps.mean),
-        )
+
+        def error(way: Mean) -> Array:
+            own = way.own + 2 * logit  # of logits computed anew, which the row sum has not seen
+            terms = calculus.add(
+                calculus.along(grown * own * size, -1),
+                calculus.along(grown * self.stored(1) * size, -1),
+                calculus.along(grown * dp, -1),
+                way.chain * (grown * size).sum(axis=-1, keepdims=True),
+            )
+            shared = compounded(calculus.add(way.common, 2 * self.u))
+            most = compounded(own.max(axis=-1, keepdims=True) + way.chain + self.stored(1))
+            return calculus.add((1 + shared) * centred, (1 + shared) * terms * (1 + most), shared * np.abs(steps.mean))
+
         product = calculus.chain(do.shape[3] + 8) * np.abs(do * steps.o).sum(axis=-1, keepdims=True)
-        return calculus.add(terms, calculus.along(np.abs(do) * o, -1), product)
+        return np.maximum(np.maximum(*map(error, ways)), calculus.add(calculus.along(np.abs(do) * o, -1), product))
 
     def logit_gradient(self, exponent: Array, weights: Array, logit: Array, o: Array) -> tuple[Array, Array, Array]:
         """Return the errors of dS times the cap's derivative: independent from key to key, and by a row's mean.
@@ -146,21 +148,31 @@ class _Propagation(ForwardErrors):
         centred = calculus.add(dp, 2 * self.u * sized, self.w * np.abs(steps.inner))
         ds = np.abs(steps.ds)
         rounded = compounded(np.asarray(3 * self.u) + self.stored(3))
-        parts = [weights * ds, (1 + rounded) * grown * centred, rounded * (1 + weights) * ds]
         # Differentiated through the maximum, whatever the row's gradient sums to goes to the largest logits.
-        leak = calculus.add(calculus.along(grown * centred, -1), mean)
-        leak = calculus.add(leak, calculus.chain(self.count + 8) * (steps.p * sized).sum(axis=-1, keepdims=True))
-        parts.append(np.where(steps.allowed & (self.largest - steps.s <= 2 * logit), leak, 0.0))
-        error, plain = steps.slope * calculus.add(*parts), steps.by_bias * calculus.add(*parts)
+        leak = calculus.add(
+            calculus.along(grown * centred, -1),
+            mean,
+            calculus.chain(self.count + 8) * (steps.p * sized).sum(axis=-1, keepdims=True),
+        )
+        low, high = self.between(logit)
+        if sample.sinks is not None:  # which need not be subtracted
+            low = low[..., :-1]
+        largest = steps.allowed & (high >= low.max(axis=-1, keepdims=True))
+        own = calculus.add(
+            weights * ds,
+            (1 + rounded) * grown * centred,
+            rounded * (1 + weights) * ds,
+            np.where(largest, leak, 0.0),
+        )
+        error, plain = steps.slope * own, steps.by_bias * own
         if sample.softcap is not None:
             tanh = np.sqrt(np.maximum(1 - steps.slope, 0.0))
             capped = ds * (2 * tanh * (logit / sample.softcap + self.exp * self.u) + 4 * self.u)
             error = calculus.add(error, capped)
             plain = calculus.add(plain, capped * (steps.by_bias != 1))
-        through = ds * steps.slope
-        lost = np.where((through < 2 * self.least) | (steps.p < 2 * self.least), through, 0.0)
         size = np.max(steps.kept) * (np.abs(sample.do) @ np.abs(np.swapaxes(steps.v, -1, -2))) + np.abs(steps.mean)
-        lost = lost + CLAMPED * self.tiny * steps.slope * size
+        off = np.where(steps.allowed, np.maximum(error, plain) + grown * mean, 0.0)
+        lost = self.lost_weights(weights) * (size + self.cotangent) + self.underflow(ds, off)
         independent, plain = (calculus.add(np.where(steps.allowed, x, 0.0), lost) for x in (error, plain))
         return independent, (1 + rounded) * (1 + weights) * mean, plain
 
@@ -175,7 +187,7 @@ class _Propagation(ForwardErrors):
         chain = calculus.chain(terms + 8) * spread_over(sample, size)
         rounded = compounded(np.asarray(4 * self.u) + self.stored(3))
         error = calculus.add((1 + rounded) * errors, joined, chain, rounded * np.abs(steps.dbias))
-        return np.asarray(error + self.precision.tiny + terms * self.tiny)
+        return np.asarray(error + 2 * self.precision.lost + terms * self.tiny)
 
     def sink_gradient(self, own: Array) -> Array:
         """Return the error of dsinks: of the sinks' dS, which are added before they are rounded."""
@@ -183,7 +195,7 @@ class _Propagation(ForwardErrors):
         errors = own.sum(axis=(0, 2)) if isinstance(calculus, Worst) else np.sqrt((own**2).sum(axis=(0, 2)))
         chain = calculus.chain(size.shape[0] * size.shape[2] + 8) * size.sum(axis=(0, 2))
         rounded = compounded(np.asarray(4 * self.u) + self.stored(1)) * np.abs(self.steps.dsinks)
-        return np.asarray(calculus.add(errors, chain, rounded) + self.precision.tiny)
+        return np.asarray(calculus.add(errors, chain, rounded) + self.precision.lost)
 
     def query_gradient(self, independent: Array, mean: Array) -> Array:
         """A row's mean moves all its keys alike: dq_i errs by mean_i sum_j p_ij k_j there."""
@@ -191,15 +203,15 @@ class _Propagation(ForwardErrors):
         weights = steps.p * steps.slope * mean
         together = weights @ np.abs(steps.k) if isinstance(calculus, Worst) else np.abs(weights @ steps.k)
         through = np.abs(steps.ds * steps.slope)
-        rounded = compounded(np.asarray(4 * self.u) + self.stored(3))
+        rounded, chain = compounded(np.asarray(4 * self.u) + self.stored(3)), calculus.chain(self.count + 8)
         error = calculus.add(
-            (1 + rounded) * scale * calculus.through(independent, steps.k),
-            (1 + rounded) * scale * together,
-            (1 + rounded) * scale * calculus.chain(self.count + 8) * (through @ np.abs(steps.k)),
+            (1 + rounded) * (1 + chain) * scale * calculus.through(independent, steps.k),
+            (1 + rounded) * (1 + chain) * scale * together,
+            (1 + rounded) * scale * chain * (through @ np.abs(steps.k)),
             rounded * np.abs(steps.dq),
         )
         lost = scale * (through @ self.lost(steps.k)) + 2 * max(scale, 1.0) * self.count * self.tiny
-        return np.asarray(error + lost + max(scale, 1.0) * self.precision.tiny)
+        return np.asarray(error + lost + 2 * max(scale, 1.0) * self.precision.lost)
 
     def key_gradient(self, independent: Array, mean: Array) -> Array:
         steps, sample, scale = self.steps, self.sample, self.sample.factor
@@ -213,7 +225,7 @@ class _Propagation(ForwardErrors):
     def value_gradient(self, weights: Array) -> Array:
         steps, sample = self.steps, self.sample
         stored = self.stored(self.times) + self.dropping
-        errors = (steps.p * (weights + (1 + weights) * stored) + self.lost_weights()) * steps.kept
+        errors = (steps.p * (weights + (1 + weights) * stored) + self.lost_weights(weights)) * steps.kept
         length = sample.k.shape[2]  # without the sink
         turned = np.swapaxes(steps.p * steps.kept, -1, -2)[:, :, :length]
         own = self.calculus.through(np.swapaxes(errors, -1, -2)[:, :, :length], sample.do)
@@ -232,7 +244,9 @@ class _Propagation(ForwardErrors):
         chain = calculus.chain(sample.q.shape[2] * sample.group + 8)
         rounded = compounded(np.asarray(4 * self.u) + self.stored(3))
         grown = (1 + rounded) * (1 + self.stored(2))
-        return calculus.add(grown * heads, grown * chain * size, (1 + rounded) * joined, rounded * np.abs(value))
+        return calculus.add(
+            grown * (1 + chain) * heads, grown * chain * size, (1 + rounded) * joined, rounded * np.abs(value)
+        )
 
     def per_key_head(self, errors: Array) -> Array:
         if isinstance(self.calculus, Worst):
@@ -242,18 +256,10 @@ class _Propagation(ForwardErrors):
     def floor(self) -> float:
         """Return what outputs may lose to underflow: of each product, and of each head's result."""
         terms = 2 * self.sample.q.shape[2] * self.sample.group
-        return float(terms) * self.tiny + float(self.sample.group + 1) * self.precision.tiny
+        return float(terms) * self.tiny + float(self.sample.group + 1) * self.precision.lost
 
     @property
     def cotangent(self) -> Array | float:
         """The size of the cotangent of log sum exp; twice that in base 2, as 1/log(2) and the product are rounded."""
         times = 1.0 if self.sample.conventions.unit == 1 else 2.0
         return 0.0 if self.sample.pull is None else times * np.abs(self.sample.pull)[..., None]
-
-    @property
-    def largest(self) -> Array:
-        """The largest logit of a row; where a sink may be larger, it need not be the one that is subtracted."""
-        if self.sample.sinks is None:
-            return self.steps.top
-        keys = np.where(self.steps.allowed, self.steps.s, -np.inf)[..., :-1].max(axis=-1, keepdims=True)
-        return np.asarray(np.minimum(self.steps.top, keys))

@@ -3,20 +3,31 @@
 from __future__ import annotations
 
 import math
-from functools import cached_property
+from dataclasses import dataclass
+from functools import cached_property, reduce
 
 import numpy as np
 
 from attnprune_verify.audit.kernel.problem.precision import KernelPrecision
-from attnprune_verify.audit.kernel.problem.sample import Array, KernelSample
-from attnprune_verify.audit.kernel.truth.calculus import Calculus
+from attnprune_verify.audit.kernel.problem.sample import Array, KernelSample, Mask
+from attnprune_verify.audit.kernel.truth.calculus import Calculus, Worst
 from attnprune_verify.audit.kernel.truth.steps import KernelSteps, evaluate
 
-__all__ = ["CLAMPED", "ForwardErrors", "compounded", "maximum_changes"]
+__all__ = ["CLAMPED", "LAG", "ForwardErrors", "Mean", "compounded", "larger_logits", "maximum_changes"]
 
 CLAMPED = 2.0**32  # exp may end so many smallest normal numbers above 0
+LAG = 8.0  # how far a shift may stay below a logit before it is raised (chosen: kernels wait for log(256) = 5.5)
 _LOG = 4.0  # by how many units log may err (chosen: libraries promise at most 4)
-_OVERFLOW = 700.0  # exp of it is the largest power of ten below float64's range
+_UNKNOWN = 300.0  # logits that are off by more say nothing: the weight of a key may be 0 in float64 and 1 in the kernel
+
+
+@dataclass(frozen=True)
+class Mean:
+    """Relative errors of a mean under weights: each term's own, of the terms' sum, and what all terms share."""
+
+    own: Array
+    chain: float
+    common: Array
 
 
 class ForwardErrors:
@@ -49,30 +60,33 @@ class ForwardErrors:
     def exponents(self, logit: Array) -> Array:
         """Relative errors of the exponentials, common ones included; 0 where nothing is allowed."""
         error = self.calculus.add(logit, self.path(logit), 3 * self.u * np.abs(self.steps.top))
-        return np.where(self.steps.allowed, np.expm1(np.minimum(error, _OVERFLOW)), 0.0)
+        return np.where(self.steps.allowed, _growth(error), 0.0)
 
     def path(self, logit: Array) -> Array:
         """Return what exponentials and their arguments add, from a key's own to the end: in units of the logit."""
-        steps = self.steps
-        furthest = np.where(steps.allowed, logit, 0.0).max(axis=-1, keepdims=True)
-        distance = np.where(steps.allowed, steps.top - steps.s + logit + furthest, 0.0)
-        sunk = float(self.sample.sinks is not None)  # a sink may be the first or the last of all
-        changes = self.calculus.repeated(1.0 + sunk + self.changes)
+        steps, furthest = self.steps, self.furthest(logit)
+        distance = np.where(steps.allowed, steps.top - steps.s + logit + furthest + 2 * self.lag, 0.0)
+        changes = self.calculus.repeated(1.0 + self.changes(logit))
         return self.calculus.add(2 * self.u * distance, self.exponential * changes)
+
+    def furthest(self, logit: Array) -> Array:
+        """The largest error of a row's logits."""
+        return np.asarray(np.where(self.steps.allowed, logit, 0.0).max(axis=-1, keepdims=True))
 
     def kept(self, exponent: Array) -> Array:
         """Return what is left of a row sum at least, as a share; at most 0 where nothing is certain."""
         return np.asarray(1 - self.calculus.along(self.steps.p * exponent, -1))
 
-    def logarithm(self, logit: Array, exponent: Array) -> Array:
-        """Return the error of log sum exp, but for the row sum's own additions; 0 where one weight is all."""
-        steps, add = self.steps, self.calculus.add
+    def logarithm(self, logit: Array, exponent: Array) -> tuple[Array, Array]:
+        """Return the errors of log sum exp by the exponentials and by its own roundings; 0 where a row has one key.
+
+        The row sum's own additions are not in them.
+        """
         with np.errstate(divide="ignore"):
             total = -np.log(np.maximum(self.kept(exponent), 0.0))
-        above = self.above
-        distance = above + np.where(steps.allowed, logit, 0.0).max(axis=-1, keepdims=True)
-        rounded = add(_LOG * self.u * distance, self.u * (np.abs(steps.top) + above))
-        return np.where(above > 0, add(total, rounded), 0.0)
+        distance = self.above + self.furthest(logit) + self.lag
+        rounded = self.calculus.add(_LOG * self.u * distance, self.u * (np.abs(self.steps.top) + distance))
+        return np.where(self.several, total, 0.0), np.where(self.several, rounded, 0.0)
 
     def log_sum_exp(self, logit: Array, exponent: Array) -> Array:
         """Return the error of log sum exp as a result: the logits' own errors stay, and all of a row's sum shows.
@@ -82,71 +96,90 @@ class ForwardErrors:
         steps, add = self.steps, self.calculus.add
         with np.errstate(divide="ignore"):
             total = -np.log(np.maximum(1 - (steps.p * exponent).sum(axis=-1, keepdims=True), 0.0))
-        furthest = np.where(steps.allowed, logit, 0.0).max(axis=-1, keepdims=True)
-        size = np.abs(steps.top) + self.above
+        distance = self.above + self.furthest(logit) + self.lag
+        size = np.abs(steps.top) + distance
         error = add(
             total,
             self.calculus.chain(2 * self.count),
-            _LOG * self.u * (self.above + furthest),
+            _LOG * self.u * distance,
             4 * self.u * size,
             self.w * size,  # it may be stored in the 16-bit type
         )
-        found = np.where(steps.allowed.any(axis=-1, keepdims=True), error + self.precision.tiny, 0.0)
+        found = np.where(steps.allowed.any(axis=-1, keepdims=True), error + self.precision.lost, 0.0)
         return np.asarray(found[..., 0] / self.sample.conventions.unit)
 
     def exponential_of(self, logit: Array, log: Array) -> Array:
-        """Return what exp(s - L) adds to a weight, L off by `log`; a weight that is 1 is exp(0)."""
+        """Return what exp(s - L) adds to a weight, L off by `log`; that of a row's only key is exp(0)."""
         error = self.exponential + 2 * self.u * (self.lower + logit + log)
-        return np.where(self.steps.allowed & (self.steps.p < 1), error, 0.0)
+        return np.where(self.steps.allowed & self.several, error, 0.0)
 
     def probabilities(self, logit: Array, exponent: Array) -> Array:
         """Relative errors of the weights in a backward pass: computed anew, divided by the row sum or exp(s - L)."""
         steps, add = self.steps, self.calculus.add
-        kept, log = self.kept(exponent), self.logarithm(logit, exponent)
-        sums, rounded = self.calculus.chain(2 * self.count), 3 * self.u * np.abs(steps.top) * (steps.p < 1)
-        own = compounded(add(sums, self.stored(1), log, self.exponential_of(logit, log), rounded))
+        kept, (total, rounded) = self.kept(exponent), self.logarithm(logit, exponent)
         shares = self.calculus.along(steps.p * exponent, -1)
+        turned, sums = 3 * self.u * np.abs(steps.top) * self.several, self.calculus.chain(2 * self.count)
+        own = add(sums, rounded, turned, self.stored(1))
+        of_log = add(own, self.exponential_of(logit, add(total, rounded)))
+        ways = ((exponent, add(sums, self.stored(1))), (np.where(steps.allowed, _growth(logit), 0.0), of_log))
         with np.errstate(divide="ignore", invalid="ignore"):
-            error = add(exponent, shares, own * (1 + exponent)) / kept
-            whole = np.where(steps.p > 0, 2 / steps.p, 0.0)  # a weight is at most 1, but for its rounding
-        return np.where(steps.allowed, np.where(kept > 0, np.minimum(error, whole), whole), 0.0)
+            error = reduce(np.maximum, (add(e, shares, compounded(x) * (1 + e)) / kept for e, x in ways))
+        return np.where(steps.allowed, np.where(kept > 0, error, self.largest_weight(logit, own)), 0.0)
 
-    def averaged(self, logit: Array, exponent: Array) -> tuple[Array, Array, Array]:
-        """Return what a weight may grow to, and the errors of each term and of a whole row, in a mean under weights."""
-        steps, add = self.steps, self.calculus.add
-        kept = self.kept(exponent)
-        path = np.expm1(np.minimum(self.path(logit), _OVERFLOW))
-        log = self.logarithm(logit, np.where(steps.allowed, path, 0.0))
+    def largest_weight(self, logit: Array, rounded: Array) -> Array:
+        """The most that a weight computed anew may be, relative to what it is, where nothing of a row is certain.
+
+        Its logit exceeds the one that the row's shift is at least by 2 a, and the largest by what both are off.
+        """
+        steps = self.steps
+        low, high = self.between(logit)
+        most = np.exp(np.minimum(high - low, high - low.max(axis=-1, keepdims=True)))
+        most = most * (1 + compounded(np.asarray(rounded + 2 * self.exponential + 4 * self.u * logit)))
         with np.errstate(divide="ignore", invalid="ignore"):
-            grown = np.where(kept > 0, np.minimum(steps.p * (1 + exponent) / kept, 1.0), steps.allowed)
-        common = add(log, 3 * self.u * np.abs(steps.top) * (log > 0), self.calculus.chain(2 * self.count - 2))
-        return grown, self.exponential_of(logit, log), common
+            return np.where(most > 0, np.maximum(most / steps.p, 1.0), 0.0)
+
+    def averaged(self, logit: Array, exponent: Array) -> tuple[Array, tuple[Mean, Mean]]:
+        """Return what a weight may grow to; and, divided by the row sum or by exp(s - L), the errors of a mean."""
+        steps, add, chain = self.steps, self.calculus.add, self.calculus.chain
+        kept = self.kept(exponent)
+        log = add(*self.logarithm(logit, np.where(steps.allowed, _growth(self.path(logit)), 0.0)))
+        with np.errstate(divide="ignore", invalid="ignore"):
+            grown = np.where(kept > 0, steps.p * (1 + exponent) / kept, steps.allowed)
+        sums, turned = chain(2 * self.count - 2), 3 * self.u * np.abs(steps.top) * self.several
+        return grown, (
+            Mean(np.zeros_like(grown), chain(2 * self.count + 8), np.zeros_like(log) + sums),
+            Mean(self.exponential_of(logit, log), chain(self.count + 8), add(log, turned, sums)),
+        )
 
     def output(self, logit: Array, exponent: Array) -> Array:
         steps, calculus = self.steps, self.calculus
-        grown, own, common = self.averaged(logit, exponent)
+        grown, ways = self.averaged(logit, exponent)
         with np.errstate(divide="ignore", invalid="ignore"):
             kept = self.kept(exponent)
             errors = calculus.centred(steps.p * exponent, steps.v, steps.o, steps.kept)
-            centred = np.where(kept > 0, errors / kept, np.inf)
-        furthest = np.max(steps.kept) * np.abs(steps.v).max(axis=-2, keepdims=True) + np.abs(steps.o)
-        chain = calculus.chain(2 * self.count + 8)
-        grown, own = grown * steps.kept, own + self.dropping
-        terms = calculus.add(
-            calculus.through(grown * own, steps.v),
-            calculus.through(grown * self.stored(self.times), steps.v),
-            chain * (grown @ np.abs(steps.v)),
-        )
-        shared = compounded(calculus.add(common, 2 * self.u, self.stored(2)))
-        error = calculus.add(
-            (1 + shared) * np.minimum(centred, furthest),
-            (1 + shared) * terms * (1 + compounded(own.max(axis=-1, keepdims=True) + chain + self.stored(self.times))),
-            shared * np.abs(steps.o),
-            calculus.through(self.lost_weights() * steps.kept, steps.v),
-        )
-        return np.asarray(
-            error + steps.p * steps.kept @ self.lost(steps.v) + self.precision.tiny + 2 * self.count * self.tiny
-        )
+            # where nothing of a row is certain, its output still lies between the values
+            furthest = np.max(steps.kept) * np.abs(steps.v).max(axis=-2, keepdims=True) + np.abs(steps.o)
+            centred = np.where(kept > 0, errors / kept, furthest)
+        grown = grown * steps.kept
+
+        def error(way: Mean) -> Array:
+            own = way.own + self.dropping
+            terms = calculus.add(
+                calculus.through(grown * own, steps.v),
+                calculus.through(grown * self.stored(self.times), steps.v),
+                way.chain * (grown @ np.abs(steps.v)),
+            )
+            shared = compounded(calculus.add(way.common, 2 * self.u, self.stored(2)))
+            most = compounded(own.max(axis=-1, keepdims=True) + way.chain + self.stored(self.times))
+            return calculus.add(
+                (1 + shared) * centred,
+                (1 + shared) * terms * (1 + most),
+                shared * np.abs(steps.o),
+                calculus.through(self.lost_weights(exponent) * steps.kept, steps.v),
+            )
+
+        lost = steps.p * steps.kept @ self.lost(steps.v) + 2 * self.precision.lost + 2 * self.count * self.tiny
+        return np.asarray(np.maximum(*map(error, ways)) + lost)
 
     @property
     def biased(self) -> Array | float:
@@ -158,13 +191,28 @@ class ForwardErrors:
             [np.broadcast_to(np.abs(bias), self.steps.s[..., :-1].shape), 0 * self.steps.top], axis=-1
         )
 
-    @property
-    def changes(self) -> Array:
-        """R of every key, once per sample."""
+    def changes(self, logit: Array) -> Array:
+        """R of every key: how many other keys' computed logits may exceed its own; typically, those of neighbours."""
+        if isinstance(self.calculus, Worst):
+            return larger_logits(*self.between(logit))
         if "changes" not in self.sample.memo:
             self.sample.memo["changes"] = maximum_changes(np.where(self.steps.allowed, self.steps.s, -np.inf))
-        found: Array = self.sample.memo["changes"]
-        return found
+        return np.asarray(self.sample.memo["changes"] + float(self.sample.sinks is not None))  # first or last of all
+
+    def between(self, logit: Array) -> tuple[Array, Array]:
+        """Return the ends of the intervals of computed logits; both are -inf where nothing is allowed."""
+        steps, reach = self.steps, logit * (1 + 2.0**-53 / self.u)  # `s` is itself computed, in float64
+        return np.where(steps.allowed, steps.s - reach, -np.inf), np.where(steps.allowed, steps.s + reach, -np.inf)
+
+    @property
+    def lag(self) -> float:
+        """The most that a shift may lag behind; typically no more than exp errs anyway."""
+        return LAG if isinstance(self.calculus, Worst) else 0.0
+
+    @cached_property
+    def several(self) -> Mask:
+        """The rows of more than one key: the weight of a row's only key is exp(0), and its log is 0."""
+        return np.asarray(self.steps.allowed.sum(axis=-1, keepdims=True) > 1)
 
     @cached_property
     def above(self) -> Array:
@@ -174,7 +222,7 @@ class ForwardErrors:
 
     @property
     def exponential(self) -> float:
-        """Return what one exp may err by, in units of the logit."""
+        """The error of one exp, in units of the logit."""
         return float(compounded(np.asarray(self.exp * self.u)))
 
     @cached_property
@@ -187,19 +235,24 @@ class ForwardErrors:
         """The error of a number of roundings to the 16-bit type."""
         return float(compounded(np.asarray(times * self.w)))
 
-    @property
-    def least(self) -> float:
-        """The smallest normal number of stored intermediates."""
-        return self.precision.tiny if self.w else self.tiny
+    def lost_weights(self, error: Array) -> Array:
+        """The loss of weights by underflow, which are off by a relative error, and what exp adds that ends above 0."""
+        return self.underflow(self.steps.p, self.steps.p * error) + CLAMPED * self.tiny
 
-    def lost_weights(self) -> Array:
-        """Return what underflow takes from a weight, and what an exp that does not reach 0 adds."""
-        return np.where(self.steps.p < 2 * self.least, self.steps.p, 0.0) + CLAMPED * self.tiny
+    def underflow(self, size: Array, error: Array) -> Array:
+        """The loss of numbers that are stored, off by an error: none where they surely are normal."""
+        normal, most = (self.precision.tiny, self.precision.lost) if self.w else (self.tiny, self.tiny)
+        return np.where(size - error >= normal, 0.0, np.fmin(size + error, most))
 
     def lost(self, array: Array) -> Array:
-        """Return what of an input is subnormal."""
+        """The subnormal numbers of an input, which may be lost."""
         size = np.abs(array)
         return np.where(size < self.precision.tiny, size, 0.0)
+
+
+def _growth(error: Array) -> Array:
+    """Return the value of exp(error) - 1."""
+    return np.where(error < _UNKNOWN, np.expm1(np.minimum(error, _UNKNOWN)), np.inf)
 
 
 def compounded(error: Array) -> Array:
@@ -207,8 +260,20 @@ def compounded(error: Array) -> Array:
     return np.where(error < 1, error / np.where(error < 1, 1 - error, 1.0), np.inf)
 
 
+def larger_logits(low: Array, high: Array) -> Array:
+    """Count, for each key, the others whose logit may be larger, of logits between two ends.
+
+    Whatever is joined in whatever order, and however late a shift is raised: each new one is the logit of another key,
+    above all before it.
+    """
+    rows = math.prod(low.shape[:-1])
+    lows, highs = low.reshape(rows, -1), np.sort(high.reshape(rows, -1), axis=-1)
+    above = [own.size - np.searchsorted(row, own, side="right") for own, row in zip(lows, highs, strict=True)]
+    return np.asarray(np.reshape(above, low.shape) - (high > low), dtype=float)
+
+
 def maximum_changes(s: Array) -> Array:
-    """Return how often a running maximum can change after a key, whatever blocks are joined in whatever order.
+    """Return how often a running maximum can change after a key, whatever neighbouring blocks are joined.
 
     A new maximum of a growing block of neighbours is above all logits between it and the key: a record of the walk
     that starts at the key and goes right, or left.
