@@ -13,16 +13,17 @@ from attnprune_verify.algorithms.gap.by_head import HeadGap, gaps_by_head
 from attnprune_verify.errors import InvalidInstance
 from attnprune_verify.instance.memory import estimate_memory, require_memory
 from attnprune_verify.instance.problem import Instance, LayerInstance
+from attnprune_verify.instance.validate import Array
 from attnprune_verify.model.objective import Objective
 from attnprune_verify.oracle.verdict import OracleVerdict, judge_gradient
 from attnprune_verify.pretrained.load import load_pretrained
 from attnprune_verify.pretrained.texts import read_text, token_stream
-from attnprune_verify.theory.assumptions import Assumption, assumptions
-from attnprune_verify.theory.bounds import Bound, evaluate_bounds
-from attnprune_verify.theory.constants import Constants, constants
-from attnprune_verify.theory.layer_verdicts import layer_bounds, layer_theorem
-from attnprune_verify.theory.layers import LayerAssumption, LayerConstants, layer_assumptions, layer_constants
-from attnprune_verify.theory.theorem import TheoremVerdict, theorem
+from attnprune_verify.theory.assumptions import Assumption
+from attnprune_verify.theory.bounds import Bound
+from attnprune_verify.theory.constants import Constants
+from attnprune_verify.theory.layers import LayerConstants
+from attnprune_verify.theory.of_problem import theory_of
+from attnprune_verify.theory.theorem import TheoremVerdict
 from attnprune_verify.values import as_count, as_positive, as_ratio
 
 __all__ = ["SCHEMA", "CheckResult", "instance_of_model", "run_check"]
@@ -82,13 +83,13 @@ class CheckResult:
         """The result as plain data, in the layout of the schema "attnprune-verify/check/1"."""
         return {
             "schema": SCHEMA,
-            "instance": _described(self.instance),
-            "assumptions": [_assumption(a) for a in self.assumptions],
+            "instance": self.instance.as_dict(),
+            "assumptions": [a.as_dict() for a in self.assumptions],
             "gradient": [
                 {"oracle": v.oracle, "status": v.status, "value": v.value, "tolerance": v.tolerance, "note": v.note}
                 for v in self.gradient
             ],
-            "constants": _constants(self.constants),
+            "constants": self.constants.document(),
             "bounds": [
                 {"id": b.id, "lhs": b.lhs, "rhs": b.rhs, "status": b.status, "note": b.note} for b in self.bounds
             ],
@@ -100,45 +101,6 @@ class CheckResult:
             },
             "outcome": self.outcome,
         } | ({} if self.mask_gaps is None else {"mask_gaps": [gap.as_dict() for gap in self.mask_gaps]})
-
-
-def _require_memory_for(instance: Instance | LayerInstance) -> None:
-    sizes: dict[str, Any] = {"n": instance.n, "d": instance.d, "k": instance.k or 1}
-    if isinstance(instance, LayerInstance):
-        sizes |= {name: getattr(instance.layer, name) for name in ("heads", "kv_heads", "m")}
-    said = ", ".join(f"{name} = {size}" for name, size in sizes.items())
-    require_memory(f"a check with {said}", estimate_memory("check", **sizes))
-
-
-def _described(instance: Instance | LayerInstance) -> dict[str, Any]:
-    sizes = {"n": instance.n, "d": instance.d, "k": instance.k, "mask": instance.mask_kind, "lam": instance.lam}
-    if isinstance(instance, Instance):
-        return sizes
-    layer, rope = instance.layer, instance.layer.rope
-    scaling = None if rope is None or rope.scaling is None else dict(rope.scaling)
-    return {
-        **sizes,
-        **{name: getattr(layer, name) for name in ("heads", "kv_heads", "m", "window", "softcap")},
-        "alibi": None if layer.alibi is None else layer.alibi.tolist(),
-        "rope": None if rope is None else {"theta": rope.theta, "layout": rope.layout, "scaling": scaling},
-    }
-
-
-def _assumption(found: Assumption) -> dict[str, Any]:
-    """A number that no head of a layer has is null."""
-    known = not isinstance(found, LayerAssumption) or found.known
-    item: dict[str, Any] = {"id": found.id, "holds": found.holds}
-    item |= {"value": found.value if known else None, "log10": found.log10 if known else None, "reason": found.reason}
-    if isinstance(found, LayerAssumption):
-        item["per_head"] = None if found.per_head is None else list(found.per_head)
-    return item
-
-
-def _constants(found: Constants | LayerConstants) -> dict[str, Any]:
-    if isinstance(found, Constants):
-        return {**found.as_dict(), "log10": dict(found.log10)}
-    per_head = {name: None if values is None else list(values) for name, values in found.per_head.items()}
-    return {**found.values, "log10": dict(found.log10), "per_head": per_head, "reasons": dict(found.reasons)}
 
 
 def run_check(
@@ -198,27 +160,19 @@ def run_check(
     tell = progress or (lambda _: None)
     as_positive("effort", effort)
     ratio = None if rho is None else as_ratio(rho)
-    _require_memory_for(instance)
+    said = ", ".join(f"{name} = {size}" for name, size in instance.sizes.items())
+    require_memory(f"a check with {said}", estimate_memory("check", **instance.sizes))
     rng = np.random.default_rng(seed)
-    if isinstance(instance, LayerInstance):
-        tell("assumptions")
-        judged: tuple[Assumption, ...] = layer_assumptions(instance, beta, delta)
-        verdicts = _judge_gradient(instance, rng, effort, tell)
-        tell("constants")
-        numbers: Constants | LayerConstants = layer_constants(instance, beta=beta, delta=delta)
-        bounds = layer_bounds(instance, tell)
-        tell("theorem")
-        statement = layer_theorem(instance, beta=beta, delta=delta)
-    else:
-        tell("assumptions")
-        judged = assumptions(instance, beta=beta, delta=delta)
-        verdicts = _judge_gradient(instance, rng, effort, tell)
-        tell("constants")
-        numbers = constants(instance, beta=beta, delta=delta)
-        tell("bounds")
-        bounds = evaluate_bounds(instance)
-        tell("theorem")
-        statement = theorem(instance, beta=beta, delta=delta)
+    theory = theory_of(instance)
+    tell("assumptions")
+    judged = theory.assumptions(instance, beta=beta, delta=delta)
+    verdicts = _judge_gradient(instance, rng, effort, tell)
+    tell("constants")
+    numbers = theory.constants(instance, beta=beta, delta=delta)
+    tell("bounds")
+    bounds = theory.bounds(instance, tell)
+    tell("theorem")
+    statement = theory.theorem(instance, beta=beta, delta=delta)
     if ratio is not None:
         tell("masks")
     gaps = None if ratio is None else gaps_by_head(instance, ratio, effort)
@@ -250,12 +204,9 @@ def instance_of_model(
     return LayerInstance(block.layer, block(hidden).x[0])
 
 
-def gradient(instance: Instance | LayerInstance) -> Any:
-    """The closed form at the instance's masks, which are validated: an array, or a pair of them for a layer."""
-    objective = Objective(instance)
-    if isinstance(instance, Instance):
-        return objective.loss_and_gradient_at([instance.M_or_ones])[1][0]
-    return objective.loss_and_gradient_at(instance.masks_or_ones)[1]
+def gradient(instance: Instance | LayerInstance) -> tuple[Array, ...]:
+    """The closed form at the instance's masks, which are validated: one array a mask."""
+    return tuple(Objective(instance).loss_and_gradient_at(instance.masks_or_ones)[1])
 
 
 def _judge_gradient(
@@ -267,25 +218,11 @@ def _judge_gradient(
 
 def _points(instance: Instance | LayerInstance, rng: np.random.Generator) -> list[_OraclePoint]:
     """The instance itself, in float64; without masks, at M = 1 and at a random M."""
-    given = (instance.M if isinstance(instance, Instance) else instance.M_Q) is not None
-    here = _in_float64(instance)
-    if given:
+    here = instance.in_float64()
+    if instance.masks is not None:
         return [_OraclePoint("M", here, 1.0)]
-    elsewhere: Instance | LayerInstance
-    if isinstance(here, Instance):
-        elsewhere = here.with_M(rng.uniform(0.1, 0.9, here.W.shape))
-    else:
-        elsewhere = here.with_masks(*(rng.uniform(0.1, 0.9, W.shape) for W in (here.layer.W_Q, here.layer.W_K)))
+    elsewhere = here.with_masks(*(rng.uniform(0.1, 0.9, W.shape) for W in here.weights))
     return [_OraclePoint("M = 1", here, _AT_ONES), _OraclePoint("random M", elsewhere, 1.0 - _AT_ONES)]
-
-
-def _in_float64(instance: Instance | LayerInstance) -> Instance | LayerInstance:
-    if instance.X.dtype == np.float64:
-        return instance
-    if isinstance(instance, Instance):
-        return instance.with_M(instance.M_or_ones.astype(np.float64))
-    M_Q, M_K = (M.astype(np.float64) for M in instance.masks_or_ones)
-    return LayerInstance(instance.layer, instance.X.astype(np.float64), M_Q=M_Q, M_K=M_K, lam=instance.lam)
 
 
 def _judge_at(

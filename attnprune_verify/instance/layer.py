@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import Any
 
 from numpy.typing import ArrayLike
@@ -33,6 +34,7 @@ class AttentionLayer(Frozen):
         q_i = x_i W_Q^h + b_Q^h,   k_j = x_j W_K^g + b_K^g,   g = floor(h / (heads / kv_heads))
         S^h[i, j] = scale * (q_i R_i^T) . (k_j R_j^T) = scale * q_i R_{j-i} k_j^T
         S^h <- softcap tanh(S^h / softcap),  then  S^h[i, j] <- S^h[i, j] - alibi_h |i - j|       (where given)
+        S^h <- u(S^h) for each u of `scores`, in their order
         F^h = softmax of each row of S^h over the allowed positions
 
     With one head, no bias, scale 1 and no RoPE this is the paper's attention with W = W_Q W_K^T.
@@ -58,13 +60,15 @@ class AttentionLayer(Frozen):
         > 0.
     alibi : (heads,) array, optional
         Slopes.
+    scores : sequence of ScoreModifier
+        Further functions of the logits. An oracle without a formula of one declines, and no file stores them.
 
     Attributes
     ----------
     visible : Mask
         The allowed positions: `mask` and `window` together.
     modifiers : tuple of ScoreModifier
-        `softcap` and `alibi` in the order in which they apply.
+        `softcap`, `alibi` and `scores` in the order in which they apply.
 
     Raises
     ------
@@ -91,6 +95,7 @@ class AttentionLayer(Frozen):
     window: int | None
     softcap: float | None
     alibi: Array | None
+    scores: tuple[ScoreModifier, ...]
     visible: Mask
     modifiers: tuple[ScoreModifier, ...]
 
@@ -109,6 +114,7 @@ class AttentionLayer(Frozen):
         window: int | None = None,
         softcap: float | None = None,
         alibi: ArrayLike | None = None,
+        scores: Sequence[ScoreModifier] = (),
     ) -> None:
         heads = as_count("heads", heads, least=1)
         kv_heads = heads if kv_heads is None else as_count("kv_heads", kv_heads, least=1)
@@ -125,18 +131,20 @@ class AttentionLayer(Frozen):
         near = None if window is None else Window(window)
         capped = None if softcap is None else Softcap(softcap)
         falling = None if alibi is None else Alibi(alibi, heads)
+        if not (isinstance(scores, Sequence) and all(isinstance(modifier, ScoreModifier) for modifier in scores)):
+            raise InvalidInstance(f"scores must be a sequence of ScoreModifier; got {scores!r:.80}")
         self._keep(**{name: arrays.get(name) for name in named}, heads=heads, kv_heads=kv_heads)
         self._keep(scale=1 / math.sqrt(m) if scale is None else as_positive("scale", scale), rope=rope)
         self._keep(mask=stated.stated, window=near and near.width, visible=stated if near is None else stated & near)
         self._keep(softcap=capped and capped.cap, alibi=falling and falling.slopes)
-        self._keep(modifiers=tuple(modifier for modifier in (capped, falling) if modifier is not None))
+        self._keep(scores=tuple(scores), modifiers=tuple(filter(None, (capped, falling, *scores))))
 
     @classmethod
     def of_pair(cls, W_Q: Array, W_K: Array, visible: Mask) -> AttentionLayer:
         """The paper's factored weight, one head with scale 1, from data that are validated."""
         absent = dict.fromkeys(("b_Q", "b_K", "rope", "window", "softcap", "alibi"))
-        layer = cls.__new__(cls)._keep(W_Q=W_Q, W_K=W_K, heads=1, kv_heads=1, scale=1.0, modifiers=(), **absent)
-        return layer._keep(visible=visible, mask=visible.stated)
+        layer = cls.__new__(cls)._keep(W_Q=W_Q, W_K=W_K, heads=1, kv_heads=1, scale=1.0, **absent)
+        return layer._keep(visible=visible, mask=visible.stated, scores=(), modifiers=())
 
     @property
     def d(self) -> int:
@@ -153,9 +161,14 @@ class AttentionLayer(Frozen):
         """Number of query heads that share one key head."""
         return self.heads // self.kv_heads
 
+    @property
+    def bending(self) -> str:
+        """Name of the first modifier that bends the logits; "" where they are linear in each mask."""
+        return "softcap" if self.softcap is not None else next((type(score).__name__ for score in self.scores), "")
+
     def with_weights(self, W_Q: ArrayLike, W_K: ArrayLike) -> AttentionLayer:
         """Return the layer with other weights."""
-        options = ("heads", "kv_heads", "scale", "rope", "mask", "window", "softcap", "alibi")
+        options = ("heads", "kv_heads", "scale", "rope", "mask", "window", "softcap", "alibi", "scores")
         return AttentionLayer(W_Q, W_K, self.b_Q, self.b_K, **{name: getattr(self, name) for name in options})
 
     def __repr__(self) -> str:
@@ -169,7 +182,7 @@ class AttentionLayer(Frozen):
     def _more(self) -> str:
         """Return the optional features that are in use, for the layer's repr."""
         alibi = None if self.alibi is None else self.alibi.tolist()
-        more = {"window": self.window, "softcap": self.softcap, "alibi": alibi}
+        more = {"window": self.window, "softcap": self.softcap, "alibi": alibi, "scores": self.scores or None}
         return "".join(f", {name}={value}" for name, value in more.items() if value is not None)
 
 

@@ -131,6 +131,8 @@ def _of_fused(instance: Instance) -> dict[str, Any]:
 
 def _of_layer(instance: LayerInstance) -> dict[str, Any]:
     layer = instance.layer
+    if layer.scores:
+        raise InvalidInstance(f"an instance file holds no scores; got a layer with scores = {layer.scores}")
     names = ("W_Q", "W_K", "b_Q", "b_K", "alibi", *_COUNTS, "scale", "softcap")
     content = {name: getattr(layer, name) for name in names}
     if layer.rope is not None:

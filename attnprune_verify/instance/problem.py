@@ -39,6 +39,11 @@ class _OnTokens(Frozen):
         return int(self.X.shape[0]) if self.X.ndim == 3 else None
 
     @property
+    def sizes(self) -> dict[str, Any]:
+        """Numbers of tokens, features and samples by letter; a layer's of heads and their features too."""
+        return {"n": self.n, "d": self.d, "k": self.k or 1}
+
+    @property
     def samples(self) -> Array:
         """X as a batch (k, n, d), also when it is a single sample."""
         return self.X if self.X.ndim == 3 else self.X[np.newaxis]
@@ -136,6 +141,33 @@ class Instance(_OnTokens):
         return self.visible.kind
 
     @property
+    def weights(self) -> tuple[Array, ...]:
+        """The weights that masks prune, (W,)."""
+        return (self.W,)
+
+    @property
+    def masks(self) -> tuple[Array, ...] | None:
+        """The pruning masks, (M,); None where the instance has none."""
+        return None if self.M is None else (self.M,)
+
+    @property
+    def masks_or_ones(self) -> tuple[Array, ...]:
+        """The pruning masks, or all ones (nothing pruned) when the instance has none."""
+        return (self.M_or_ones,)
+
+    def with_masks(self, M: ArrayLike) -> Instance:
+        """Return the problem at another pruning mask, as `with_M`."""
+        return self.with_M(M)
+
+    def in_float64(self) -> Instance:
+        """Return the problem in float64, at ones where it has no mask; a problem in float64 as it is."""
+        return self if self.X.dtype == np.float64 else self.with_M(self.M_or_ones.astype(np.float64))
+
+    def as_dict(self) -> dict[str, object]:
+        """Return sizes, kind of mask and lam as plain data."""
+        return {"n": self.n, "d": self.d, "k": self.k, "mask": self.mask_kind, "lam": self.lam}
+
+    @property
     def M_or_ones(self) -> Array:
         """The pruning mask, or all ones (nothing pruned) when the instance has none."""
         return np.ones_like(self.W) if self.M is None else self.M
@@ -209,11 +241,42 @@ class LayerInstance(_OnTokens):
         return as_mask(self.layer.mask).kind
 
     @property
+    def sizes(self) -> dict[str, Any]:
+        """Numbers of tokens, features, samples, query heads, key heads, and features of a head, by letter or name."""
+        return super().sizes | {name: getattr(self.layer, name) for name in ("heads", "kv_heads", "m")}
+
+    @property
+    def weights(self) -> tuple[Array, Array]:
+        """The weights that masks prune, (W_Q, W_K)."""
+        return self.layer.W_Q, self.layer.W_K
+
+    @property
+    def masks(self) -> tuple[Array, Array] | None:
+        """The pruning masks, (M_Q, M_K); None where the instance has none."""
+        return None if self.M_Q is None or self.M_K is None else (self.M_Q, self.M_K)
+
+    def in_float64(self) -> LayerInstance:
+        """Return the problem in float64, at ones where it has no masks; a problem in float64 as it is."""
+        if self.X.dtype == np.float64:
+            return self
+        M_Q, M_K = (M.astype(np.float64) for M in self.masks_or_ones)
+        return LayerInstance(self.layer, self.X.astype(np.float64), M_Q=M_Q, M_K=M_K, lam=self.lam)
+
+    def as_dict(self) -> dict[str, object]:
+        """Return sizes, kind of mask, lam and the layer's options as plain data."""
+        layer, rope = self.layer, self.layer.rope
+        scaling = None if rope is None or rope.scaling is None else dict(rope.scaling)
+        return {
+            **{"n": self.n, "d": self.d, "k": self.k, "mask": self.mask_kind, "lam": self.lam},
+            **{name: getattr(layer, name) for name in ("heads", "kv_heads", "m", "window", "softcap")},
+            "alibi": None if layer.alibi is None else layer.alibi.tolist(),
+            "rope": None if rope is None else {"theta": rope.theta, "layout": rope.layout, "scaling": scaling},
+        } | ({"scores": list(map(repr, layer.scores))} if layer.scores else {})
+
+    @property
     def masks_or_ones(self) -> tuple[Array, Array]:
         """The pruning masks, or all ones (nothing pruned) when the instance has none."""
-        if self.M_Q is None or self.M_K is None:
-            return np.ones_like(self.layer.W_Q), np.ones_like(self.layer.W_K)
-        return self.M_Q, self.M_K
+        return self.masks or (np.ones_like(self.layer.W_Q), np.ones_like(self.layer.W_K))
 
     def with_masks(self, M_Q: ArrayLike, M_K: ArrayLike) -> LayerInstance:
         """Return the problem at other pruning masks; only the masks are validated."""

@@ -31,7 +31,7 @@ class Bend(NamedTuple):
 
 
 class ScoreModifier(ABC):
-    """s -> u(s) for the logits (k*heads, rows, columns) of a block of rows."""
+    """s -> u(s) for the logits (k*heads, rows, columns) of a block of rows; |u'| <= 1, which error bounds assume."""
 
     may_lower = False  # whether u may fall far below s, so that an unshifted exp could vanish
 

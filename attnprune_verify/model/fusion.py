@@ -151,8 +151,8 @@ def sum_of_heads(layer: AttentionLayer, X: ArrayLike) -> HeadSum:
     >>> gap.logits_to_sum_of_heads < 1e-14, gap.attention_to_nearest_head > 0.1
     (True, True)
     """
-    for name in ("rope", "softcap", "alibi"):
-        if getattr(layer, name) is not None:
+    for name in ("rope", "softcap", "alibi", "scores"):
+        if not (getattr(layer, name) is None or name == "scores" and not layer.scores):
             raise InvalidInstance(f"the unheaded formula has no place for {name}; give a layer without it")
     attention = layer_attention(layer, X)
     if attention.ndim != 3:

@@ -17,6 +17,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from attnprune_verify.oracle.comparison import GradientClaim, OracleVerdict, against
 from attnprune_verify.oracle.inputs import OracleInput, frequency
+from attnprune_verify.oracle.score_formulas import SCORES
 
 __all__ = ["cost", "divergence", "divergence_gradient", "divergence_hessian_vector_product"]
 __all__ += ["gradient", "hessian_vector_product", "judge", "loss"]
@@ -148,6 +149,8 @@ def _log_attention(at: OracleInput, weights: Sequence[Any]) -> list[Any]:
                 logits = at.softcap * anp.tanh(logits / at.softcap)
             if at.alibi is not None:
                 logits = logits - float(at.alibi[head]) * distance
+            for score in at.scores:
+                logits = SCORES[type(score)].value(score, logits)
             found.append(_log_softmax(logits, at.allowed))
     return found
 

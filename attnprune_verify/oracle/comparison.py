@@ -17,6 +17,7 @@ A gradient that is zero within 192 bits has no relative error: errors are then a
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple, TypeAlias
 
@@ -151,6 +152,12 @@ def unaffordable(oracle: str, cost: float, effort: float) -> OracleVerdict:
     """Return the verdict of an oracle that was skipped because it costs more than the effort allows."""
     note = f"not run: nominally {cost:.2g} s of exact arithmetic, of which {effort:.2g} s are allowed"
     return OracleVerdict(oracle, "inconclusive", math.nan, math.nan, note, needs=cost)
+
+
+def declined(oracle: str, unknown: Sequence[str]) -> OracleVerdict:
+    """Return the verdict of an oracle that has no formula of something that the layer does to its logits."""
+    note = f"declined: it has no formula of {' and '.join(unknown)}"
+    return OracleVerdict(oracle, "inconclusive", math.nan, math.nan, note)
 
 
 def length(array: _Array) -> float:

@@ -47,6 +47,7 @@ class LayerLike(Protocol):
     window: int | None
     softcap: float | None
     alibi: Any
+    scores: Any
 
 
 class OracleInput(NamedTuple):
@@ -64,6 +65,7 @@ class OracleInput(NamedTuple):
     rope: Any = None
     softcap: float | None = None
     alibi: Any = None
+    scores: tuple[Any, ...] = ()
 
     @property
     def moves_keys(self) -> bool:
@@ -151,18 +153,28 @@ def layered(
         for name, M, W in (("M_Q", M_Q, layer.W_Q), ("M_K", M_K, layer.W_K))
     }
     return _problem(
-        {"X": X, "W_Q": layer.W_Q, "W_K": layer.W_K, **masks}, layer.mask, layer.window, **_options(layer), lam=lam
+        {"X": X, "W_Q": layer.W_Q, "W_K": layer.W_K, **masks},
+        layer.mask,
+        layer.window,
+        **_options(_without_scores(layer)),
+        lam=lam,
     )
 
 
-def posed(instance: Instance | LayerInstance) -> OracleInput:
-    """The problem of an instance at its masks (ones where it has none); nothing is checked again."""
+def posed(instance: Instance | LayerInstance, *, scores: bool = False) -> OracleInput:
+    """The problem of an instance at its masks (ones where it has none); nothing is checked again.
+
+    Raises
+    ------
+    InvalidInstance
+        If the layer has `scores`, except for a caller that passes over the oracles without their formulas.
+    """
     n, lam = instance.n, instance.lam
     if isinstance(instance, Instance):
         return OracleInput(
             (instance.M_or_ones,), (instance.W,), instance.samples, _allowed(instance.mask, None, n), lam
         )
-    layer = instance.layer
+    layer = instance.layer if scores else _without_scores(instance.layer)
     allowed = _allowed(layer.mask, layer.window, n)
     weights = layer.W_Q, layer.W_K
     return OracleInput(instance.masks_or_ones, weights, instance.samples, allowed, lam, **_options(layer))
@@ -188,9 +200,19 @@ def frequency(rope: Any, pair: int, m: int, number: Callable[[Any], Any] = float
     return slow if kept <= 0 else kept * fast + (1 - kept) * slow
 
 
+def _without_scores(layer: LayerLike) -> LayerLike:
+    """The layer itself, if no formula of its scores is needed."""
+    if getattr(layer, "scores", ()):
+        raise InvalidInstance(
+            f"a layer must have no scores here, only `judge_gradient` passes them on; got {layer.scores}"
+        )
+    return layer
+
+
 def _options(layer: LayerLike) -> dict[str, Any]:
     names = ("heads", "kv_heads", "scale", "rope", "softcap", "alibi")
-    return {**{name: getattr(layer, name) for name in names}, "biases": (layer.b_Q, layer.b_K)}
+    more = {"biases": (layer.b_Q, layer.b_K), "scores": getattr(layer, "scores", ())}
+    return {name: getattr(layer, name) for name in names} | more
 
 
 def _arrays(named: dict[str, ArrayLike]) -> dict[str, _Matrix]:

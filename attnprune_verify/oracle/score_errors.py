@@ -13,7 +13,7 @@ their two places. Line by line: proofs_check/PROOFS.md, "The running-error bound
 A cap c tanh(s/c) passes an error e of s on with the largest slope within reach, 1/cosh^2(max(|s| - e, 0) / c), and
 rounds: s/c once or twice (as an error 4 u |s| of s), tanh itself within 4 u, the product and c once. Its slope 1 - t^2
 is then off by 2 |t| dt + dt^2 + 4 u, its curvature -2/c t (1 - t^2) by the product rule. Lowering by slope |i - j|
-rounds twice.
+rounds twice. A modifier of `SCORES` passes an error e of s on as e in u, max|u''| e in u', and so on.
 """
 
 from __future__ import annotations
@@ -26,8 +26,9 @@ from numpy.typing import NDArray
 
 from attnprune_verify.oracle.error_propagation import FLOAT64, U64, Approx, Array, Rounding, Scores
 from attnprune_verify.oracle.inputs import OracleInput, frequency
+from attnprune_verify.oracle.score_formulas import SCORES, derivatives
 
-__all__ = ["Head", "Side", "Turn", "heads", "logit_error", "pulled", "scores", "turn_of"]
+__all__ = ["Head", "Side", "Turn", "chained", "heads", "logit_error", "pulled", "scores", "turn_of"]
 
 
 class Turn(NamedTuple):
@@ -173,7 +174,32 @@ def scores(at: OracleInput, head: int, sides: tuple[Side, Side], rows: slice, ro
         size = np.abs(value) + 2 * np.abs(fall)
         own, error = own + 3 * FLOAT64.u * (size + own), error + 3 * rounding.u * (size + error) + 2 * rounding.tiny
         value = value - fall
+    for score in at.scores:  # one, and no softcap: see `chained`
+        value, own, error, bend, curve = _bent(score, value, own, error, rounding)
     return Scores(value, own, error, bend, curve)
+
+
+def chained(at: OracleInput) -> bool:
+    """Return whether a score follows a softcap or another score; the errors of such a chain are not derived."""
+    return bool(at.scores) and len(at.scores) + (at.softcap is not None) > 1
+
+
+def _bent(
+    score: Any, logits: Array, own: Array, error: Array, rounding: Rounding
+) -> tuple[Array, Array, Array, Approx, Approx]:
+    """Pass errors of s on to u, u' and u'' by the mean value theorem, and add the roundings."""
+    formula, (value, *slopes) = SCORES[type(score)], derivatives(score, logits)
+    count, steepest, third = formula.roundings, formula.steepest(score), formula.third(score)
+    errors = [
+        part + count * (kind.gamma(1) * (np.abs(value) + part) + kind.tiny)
+        for part, kind in ((own, FLOAT64), (error, rounding))
+    ]
+    found = []
+    for slope, bound, lipschitz in zip(slopes, (1.0, steepest), (steepest, third), strict=True):
+        moved = lipschitz * error + count * (rounding.gamma(1) * bound + rounding.tiny)
+        size = np.minimum(np.abs(slope) + lipschitz * own + count * FLOAT64.u * bound, bound)
+        found.append(Approx(slope, size, moved))
+    return value, errors[0], errors[1], found[0], found[1]
 
 
 def _capped(

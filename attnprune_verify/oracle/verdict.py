@@ -12,7 +12,8 @@ so a verdict is the same on every machine and under every load.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -27,12 +28,15 @@ from attnprune_verify.oracle.comparison import (
     Resolution,
     Status,
     against,
+    declined,
     length,
     unaffordable,
 )
 from attnprune_verify.oracle.inputs import OracleInput, posed
 from attnprune_verify.oracle.resolution import resolution
 from attnprune_verify.oracle.running_error import gradient_error
+from attnprune_verify.oracle.score_errors import chained
+from attnprune_verify.oracle.score_formulas import SCORES
 
 __all__ = ["ORACLES", "Oracle", "OracleVerdict", "Status", "against", "judge_gradient"]
 
@@ -47,10 +51,17 @@ class Oracle(NamedTuple):
     name: str
     cost: Callable[[OracleInput], float]
     judge: Callable[[GradientClaim], OracleVerdict]
+    scores: Mapping[type, Any] = MappingProxyType({})
+
+    def unknown(self, at: OracleInput) -> list[str]:
+        """Names of the layer's scores that the oracle has no formula of."""
+        if chained(at):
+            return [f"the chain of {type(at.scores[-1]).__name__} to what is before it"]
+        return [type(score).__name__ for score in at.scores if type(score) not in self.scores]
 
 
 ORACLES = (
-    Oracle("autodiff", autodiff.cost, autodiff.judge),
+    Oracle("autodiff", autodiff.cost, autodiff.judge, SCORES),
     Oracle("taylor-slope", taylor.cost, taylor.judge),
     Oracle("multiprecision", multiprecision.cost, multiprecision.judge),
     Oracle("ball", ball.cost, ball.judge),
@@ -102,14 +113,20 @@ def judge_gradient(
     >>> [v.status for v in judge_gradient(instance, -right, rng=np.random.default_rng(0))]
     ['failed', 'failed', 'failed', 'failed']
     """
-    at, dtype = posed(instance), instance.X.dtype
-    given = at.flat([gradient] if isinstance(instance, Instance) else gradient)
+    at, dtype = posed(instance, scores=True), instance.X.dtype
+    given = at.flat(gradient if len(at.masks) > 1 or isinstance(gradient, tuple) else [gradient])
     if not np.isfinite(given).all():
         return tuple(OracleVerdict(o.name, "failed", math.inf, 0.0, "an entry is not finite") for o in ORACLES)
     tell = progress or (lambda name: None)
+    unknown = {oracle.name: oracle.unknown(at) for oracle in ORACLES}
+    if all(unknown.values()):
+        return tuple(declined(name, what) for name, what in unknown.items())
     claim = _claim(at, given, np.dtype(dtype), rng, effort)
     found = []
     for oracle in ORACLES:
+        if unknown[oracle.name]:
+            found.append(declined(oracle.name, unknown[oracle.name]))
+            continue
         tell(oracle.name)
         cost = oracle.cost(at)
         found.append(oracle.judge(claim) if cost <= effort else unaffordable(oracle.name, cost, effort))
@@ -122,7 +139,7 @@ def _claim(
     own = gradient_error(at)
     bound = own if dtype == np.float64 else gradient_error(at, float(np.finfo(dtype).eps) / 2)
     bits, exact = _BITS, None
-    if ball.cost(at) <= effort:
+    if ball.cost(at) <= effort and not at.scores:
         exact = ball.enclosed_gradient(at, bits)
         if not (exact.radius <= bound).all():  # astronomically large logits
             bits *= 8
@@ -131,6 +148,6 @@ def _claim(
         at.flat(autodiff.gradient(at)) if exact is None else np.where(ball.contains_zero(exact), 0.0, exact.midpoint)
     )
     fine = Resolution(bound, SIGMAS * length(bound))
-    if not length(bound) <= _FINE * length(reference) and reference.any():
+    if not at.scores and not length(bound) <= _FINE * length(reference) and reference.any():
         fine = resolution(at, reference, bound, rng, 8 if at.products < _QUICK else 2)
     return GradientClaim(at, given, reference, exact, bits, bound, own, fine, rng, effort)

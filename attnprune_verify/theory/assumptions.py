@@ -42,6 +42,10 @@ class Assumption:
     log10: float
     reason: str
 
+    def as_dict(self) -> dict[str, object]:
+        """Return the attributes as plain data."""
+        return dict(vars(self))
+
 
 def assumptions(instance: Instance, beta: float | None = None, delta: float | None = None) -> tuple[Assumption, ...]:
     """The assumptions of thm:our_convergence, lem:PL_ineq and asp:bound_parameters on `instance`.

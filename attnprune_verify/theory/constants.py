@@ -135,6 +135,10 @@ class Constants:
         """Return all constants by name, without the logarithms."""
         return {name: self[name] for name in NAMES}
 
+    def document(self) -> dict[str, object]:
+        """Return values and logarithms as plain data."""
+        return {**self.as_dict(), "log10": dict(self.log10)}
+
 
 NAMES = tuple(field.name for field in fields(Constants) if field.name != "log10")
 """Names of all constants, in the order they are printed."""

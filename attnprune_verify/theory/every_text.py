@@ -109,6 +109,8 @@ def bound_for_every_text(layer: AttentionLayer, changed: AttentionLayer, gamma: 
 
 
 def _same_but_weights(layer: AttentionLayer, changed: AttentionLayer) -> None:
+    if layer.scores or changed.scores:
+        raise InvalidInstance("how far scores move a logit must be known; give layers without scores")
     same = ("heads", "kv_heads", "scale", "rope", "window", "softcap")
     differ = [name for name in same if getattr(layer, name) != getattr(changed, name)]
     if layer.W_Q.shape != changed.W_Q.shape or layer.W_K.shape != changed.W_K.shape:

@@ -33,8 +33,8 @@ def obstacle(layer: AttentionLayer) -> str:
     """
     if layer.rope is not None:
         return "rotations turn the weight between two tokens by their distance: there is no fused weight"
-    if layer.softcap is not None:
-        return "the softcap bends the logits: there is no fused weight"
+    if layer.bending:
+        return f"the {layer.bending} bends the logits: there is no fused weight"
     if layer.alibi is not None and layer.alibi.any():
         return "ALiBi adds a term to the logits X W X^T, which the paper does not have"
     return ""
@@ -42,7 +42,7 @@ def obstacle(layer: AttentionLayer) -> str:
 
 def no_constant(layer: AttentionLayer) -> str:
     """Why the layer has no K = ||Pi A||; empty where it has. Whatever is only added to the logits does not matter."""
-    return "the softcap bends the logits: they are not linear in a mask" if layer.softcap is not None else ""
+    return f"the {layer.bending} bends the logits: they are not linear in a mask" if layer.bending else ""
 
 
 def tokens_of(instance: LayerInstance) -> Array:

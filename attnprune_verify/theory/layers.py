@@ -56,6 +56,11 @@ class LayerConstants:
     def __getitem__(self, name: str) -> float | None:
         return self.values[name]
 
+    def document(self) -> dict[str, object]:
+        """Return values, logarithms, numbers of every head and reasons as plain data."""
+        per_head = {name: None if values is None else list(values) for name, values in self.per_head.items()}
+        return {**self.values, "log10": dict(self.log10), "per_head": per_head, "reasons": dict(self.reasons)}
+
 
 @precise
 def layer_constants(
@@ -176,6 +181,11 @@ class LayerAssumption(Assumption):
 
     per_head: tuple[float, ...] | None = None
     known: bool = True
+
+    def as_dict(self) -> dict[str, object]:
+        """Return the attributes as plain data; a number that no head has is None."""
+        found = super().as_dict() | {"per_head": None if self.per_head is None else list(self.per_head)}
+        return found | ({} if found.pop("known") else {"value": None, "log10": None})
 
 
 @precise

@@ -99,7 +99,7 @@ def bilinear(layer: AttentionLayer) -> bool:
     >>> bilinear(AttentionLayer([[1.0]], [[1.0]])), bilinear(AttentionLayer([[1.0]], [[1.0]], [1.0]))
     (True, False)
     """
-    return layer.softcap is None and layer.b_Q is None and layer.b_K is None
+    return not layer.bending and layer.b_Q is None and layer.b_K is None
 
 
 def pair_norm(instance: LayerInstance) -> arb:

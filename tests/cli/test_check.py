@@ -179,7 +179,7 @@ def test_quiet_is_one_sentence(cli, saved):
 )
 def test_a_wrong_gradient_fails_with_exit_code_1(cli, saved, monkeypatch, wrong, status):
     true = checking.gradient
-    monkeypatch.setattr(checking, "gradient", lambda *arguments: wrong(true(*arguments)))
+    monkeypatch.setattr(checking, "gradient", lambda *arguments: tuple(map(wrong, true(*arguments))))
     code, out, _ = cli("check", saved(FAMILIES["benign"](np.random.default_rng(0))), "--format", "json")
     report = as_json(out)
     assert code == 1 and report["outcome"] == "failed"

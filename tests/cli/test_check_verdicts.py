@@ -49,7 +49,8 @@ def test_a_violated_repair_is_a_failure_and_a_violated_statement_of_the_paper_is
     broken: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     bounds = tuple(Bound(name, 1.0, 2.0, "violated" if name == broken else "holds", "") for name in BOUND_IDS)
-    monkeypatch.setattr(check, "evaluate_bounds", lambda instance: bounds)
+    theory = check.theory_of(SMALL)._replace(bounds=lambda instance, progress: bounds)
+    monkeypatch.setattr(check, "theory_of", lambda instance: theory)
     assert run_check(SMALL).outcome == ("failed" if broken.startswith("fix:") else "passed")
 
 

@@ -58,12 +58,12 @@ def left(one, other, *changed):
 def test_in_float64_an_instance_is_the_same(name):
     """Without a mask it gets one of ones, which carries the precision."""
     given = INSTANCES[name]
-    found = check._in_float64(given)
+    found = given.in_float64()
     masks = [one for one in ("M", "M_Q", "M_K") if getattr(given, one, 0) is None]
     rounded = ["W"] if name == "pair" else []  # the product of the pair, rounded once less
     left(given, found, *masks, *rounded)
     assert all((getattr(found, one) == 1).all() for one in masks)
-    assert check._in_float64(found) is found or fields(check._in_float64(found)) == fields(found)
+    assert found.in_float64() is found or fields(found.in_float64()) == fields(found)
 
 
 @pytest.mark.parametrize("name", INSTANCES)
@@ -79,7 +79,7 @@ def test_at_other_masks_an_instance_is_the_same(name):
 
 @pytest.mark.parametrize("name", INSTANCES)
 def test_the_points_of_a_check_differ_in_masks_alone(name):
-    given = check._in_float64(INSTANCES[name])
+    given = INSTANCES[name].in_float64()
     for point in check._points(INSTANCES[name], np.random.default_rng(0)):
         left(given, point.instance, *(one for one in ("M", "M_Q", "M_K") if hasattr(given, one)))
 

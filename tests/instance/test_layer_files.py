@@ -12,6 +12,7 @@ from attnprune_verify.instance.mask import Causal, Window
 from attnprune_verify.instance.npz import load_instance, save_instance
 from attnprune_verify.instance.problem import Instance, LayerInstance
 from attnprune_verify.instance.rope import RoPE
+from attnprune_verify.instance.scores import Softcap
 from attnprune_verify.model.layer_functions import layer_gradient
 from tests.model.layers import KINDS, LLAMA3, MODIFIED, random_layer, random_masks
 
@@ -70,7 +71,15 @@ def test_the_examples_have_every_part():
         given = [one for one in EVERYTHING.values() if type(one) is kind]
         assert [part for part in parts(kind) if all(getattr(one, part) is None for one in given)] == []
     plain = AttentionLayer(np.ones((4, 4)), np.ones((4, 4)))
-    assert [part for part in parts(AttentionLayer) if repr(getattr(FULL, part)) == repr(getattr(plain, part))] == []
+    same = [part for part in parts(AttentionLayer) if repr(getattr(FULL, part)) == repr(getattr(plain, part))]
+    assert same == ["scores"]  # which no file holds
+
+
+def test_a_layer_with_scores_is_refused(tmp_path):
+    layer = AttentionLayer(np.ones((4, 4)), np.ones((4, 4)), scores=(Softcap(1.0),))
+    with pytest.raises(InvalidInstance, match="an instance file holds no scores"):
+        save_instance(tmp_path / "layer.npz", LayerInstance(layer, np.ones((2, 4))))
+    assert not list(tmp_path.iterdir())
 
 
 def test_a_composed_mask_of_a_fused_problem_is_written_out(tmp_path):

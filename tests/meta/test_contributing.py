@@ -5,15 +5,17 @@ import tomllib
 import types
 from pathlib import Path
 
+import autograd.numpy as anp
 import numpy as np
 import pytest
 
+from attnprune_verify.check import run_check
 from attnprune_verify.instance import mask, scores
 from attnprune_verify.instance.layer import AttentionLayer
-from attnprune_verify.instance.problem import Instance
+from attnprune_verify.instance.problem import Instance, LayerInstance
 from attnprune_verify.model import gradient
 from attnprune_verify.model.layer_functions import layer_attention
-from attnprune_verify.oracle import verdict
+from attnprune_verify.oracle import score_formulas, verdict
 from tests.model import test_modifiers
 
 ROOT = Path(__file__).parents[2]
@@ -62,6 +64,32 @@ def test_the_score_modifier_has_the_derivatives_that_its_test_demands(monkeypatc
     run(block("class RootCap"))
     with pytest.raises(AssertionError):
         run(block("class RootCap").replace("-3 /", "-2 /"))
+
+
+def test_oracles_decline_the_score_modifier_until_its_formula_is_there():
+    exec(block("class RootCap"), room := dict(vars(scores)))
+    cap = room["RootCap"]
+    rng = np.random.default_rng(0)
+    weights, X = (rng.normal(size=(5, 8)), rng.normal(size=(5, 4))), rng.normal(size=(2, 6, 5))
+
+    def judged(modifier, softcap=None):
+        layer = AttentionLayer(*weights, heads=2, kv_heads=1, softcap=softcap, scores=(modifier,))
+        found = run_check(LayerInstance(layer, X))
+        return found.outcome, found.gradient
+
+    outcome, verdicts = judged(cap(0.7))
+    assert outcome == "incomplete" and {found.note for found in verdicts} == {"declined: it has no formula of RootCap"}
+    exec(block("SCORES[RootCap]"), {**room, **vars(score_formulas), "anp": anp})
+    wrong = type("Steeper", (cap,), {"bend": lambda self, u: cap.bend(self, u)._replace(slope=1 - (u / self.cap) ** 2)})
+    score_formulas.SCORES[wrong] = score_formulas.SCORES[cap]
+    try:
+        for modifier, status in ((cap(0.7), "passed"), (cap(40.0), "passed"), (wrong(0.7), "failed")):
+            first, *rest = judged(modifier)[1]
+            assert (first.oracle, first.status) == ("autodiff", status)
+            assert all(found.note.startswith("declined") for found in rest)
+        assert "the chain of RootCap" in judged(cap(0.7), softcap=2.0)[1][0].note
+    finally:
+        del score_formulas.SCORES[cap], score_formulas.SCORES[wrong]
 
 
 def test_the_oracle_tells_right_gradients_from_wrong_ones(monkeypatch):

@@ -15,7 +15,7 @@ ALLOWED = {
     "inputs": set(),
     "comparison": {f"{ORACLE}inputs"},
     "loops": {f"{ORACLE}inputs"},
-    "autodiff": SHARED,
+    "autodiff": SHARED | {f"{ORACLE}score_formulas"},
     "multiprecision": SHARED | {f"{ORACLE}fixed_point"},
     "fixed_point": set(),
     "ball": SHARED | {f"{ORACLE}{part}" for part in ("ball_forms", "ball_series", "enclosure")},
@@ -25,7 +25,8 @@ ALLOWED = {
     "taylor": SHARED | {f"{ORACLE}{part}" for part in ("running_error", "taylor_differences")},
     "taylor_differences": {f"{ORACLE}inputs"},
     "running_error": {f"{ORACLE}{part}" for part in ("error_propagation", "inputs", "score_errors")},
-    "score_errors": {f"{ORACLE}{part}" for part in ("error_propagation", "inputs")},
+    "score_errors": {f"{ORACLE}{part}" for part in ("error_propagation", "inputs", "score_formulas")},
+    "score_formulas": set(),
     "error_propagation": set(),
     "resolution": SHARED,
 }

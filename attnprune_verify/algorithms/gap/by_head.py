@@ -62,8 +62,8 @@ def gaps_by_head(instance: Instance | LayerInstance, rho: float, effort: float) 
         cost = gap_cost(instance.n, instance.d, instance.d, samples)
         return (_judged(instance.with_M(np.ones_like(instance.W)), None, rho, cost, effort),)
     layer, left, found = instance.layer, effort, []
-    if layer.softcap is not None:
-        return (HeadGap("W_Q", None, None, "the softcap bends the logits: they are not linear in a mask"),)
+    if layer.bending:
+        return (HeadGap("W_Q", None, None, f"the {layer.bending} bends the logits: they are not linear in a mask"),)
     for head in range(layer.heads):
         cost = gap_cost(instance.n, instance.d, layer.m, samples)
         found.append(_judged(LayerInstance(layer, instance.X), head, rho, cost, left))

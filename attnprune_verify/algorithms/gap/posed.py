@@ -161,8 +161,8 @@ def _of_instance(source: Instance, X: Array, mask: Any, on: Any) -> Posed:
 
 
 def _of_layer(source: AttentionLayer, X: Array, masks: Any, on: Any) -> Posed:
-    if source.softcap is not None:
-        raise InvalidInstance("the softcap bends the logits: they are not linear in a mask, nothing is bounded")
+    if source.bending:
+        raise InvalidInstance(f"the {source.bending} bends the logits: they are not linear in a mask")
     side, head = on if isinstance(on, tuple) and len(on) == 2 else (on, None)
     if side not in ("Q", "K"):
         raise InvalidInstance(f"on must be 'Q', 'K', or one of them with a head, ('Q', 0); got {on!r:.60}")
