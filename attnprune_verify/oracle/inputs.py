@@ -47,7 +47,7 @@ class LayerLike(Protocol):
     window: int | None
     softcap: float | None
     alibi: Any
-    scores: Any
+    scores: object
 
 
 class OracleInput(NamedTuple):
@@ -65,7 +65,7 @@ class OracleInput(NamedTuple):
     rope: Any = None
     softcap: float | None = None
     alibi: Any = None
-    scores: tuple[Any, ...] = ()
+    scores: tuple[object, ...] = ()
 
     @property
     def moves_keys(self) -> bool:

@@ -185,7 +185,7 @@ def chained(at: OracleInput) -> bool:
 
 
 def _bent(
-    score: Any, logits: Array, own: Array, error: Array, rounding: Rounding
+    score: object, logits: Array, own: Array, error: Array, rounding: Rounding
 ) -> tuple[Array, Array, Array, Approx, Approx]:
     """Pass errors of s on to u, u' and u'' by the mean value theorem, and add the roundings."""
     formula, (value, *slopes) = SCORES[type(score)], derivatives(score, logits)

@@ -51,7 +51,7 @@ class Oracle(NamedTuple):
     name: str
     cost: Callable[[OracleInput], float]
     judge: Callable[[GradientClaim], OracleVerdict]
-    scores: Mapping[type, Any] = MappingProxyType({})
+    scores: Mapping[type, object] = MappingProxyType({})
 
     def unknown(self, at: OracleInput) -> list[str]:
         """Names of the layer's scores that the oracle has no formula of."""

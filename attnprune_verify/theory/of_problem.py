@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from attnprune_verify.instance.problem import Instance, LayerInstance
 from attnprune_verify.theory.assumptions import Assumption, assumptions
@@ -21,7 +21,7 @@ class Theory(NamedTuple):
 
     assumptions: Callable[..., tuple[Assumption, ...]]
     constants: Callable[..., Constants | LayerConstants]
-    bounds: Callable[[Any, Callable[[str], None]], tuple[Bound, ...]]
+    bounds: Callable[..., tuple[Bound, ...]]
     theorem: Callable[..., TheoremVerdict]
 
 
