@@ -47,7 +47,6 @@ class LayerLike(Protocol):
     window: int | None
     softcap: float | None
     alibi: Any
-    scores: object
 
 
 class OracleInput(NamedTuple):
@@ -202,9 +201,9 @@ def frequency(rope: Any, pair: int, m: int, number: Callable[[Any], Any] = float
 
 def _without_scores(layer: LayerLike) -> LayerLike:
     """The layer itself, if no formula of its scores is needed."""
-    if getattr(layer, "scores", ()):
+    if scores := getattr(layer, "scores", ()):
         raise InvalidInstance(
-            f"a layer must have no scores here, only `judge_gradient` passes them on; got {layer.scores}"
+            f"a layer must have no scores here, only `judge_gradient` passes them on; got {scores}"
         )
     return layer
 
