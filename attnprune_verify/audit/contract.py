@@ -23,14 +23,22 @@ class Signature:
 
     Attributes
     ----------
-    arguments : in this order where they are passed by position
-    returns : what comes out, in words
-    parts : how many arrays or numbers it returns; 0: one, or a tuple of them
-    attributes : the attributes read from the object it returns, when it returns one
-    defaults : the last so many arguments may be left out
-    options : what is passed by keyword only, with its default
-    claim : the statement of the paper it implements, if it is one
-    says : what it computes, in one line
+    arguments : tuple[str, ...]
+        In this order where they are passed by position.
+    returns : str
+        What comes out, in words.
+    parts : int
+        How many arrays or numbers it returns; 0: one, or a tuple of them.
+    attributes : tuple[str, ...]
+        The attributes read from the object it returns, when it returns one.
+    defaults : int
+        The last so many arguments may be left out.
+    options : tuple[tuple[str, object], ...]
+        What is passed by keyword only, with its default.
+    claim : str or None
+        The statement of the paper it implements, if it is one.
+    says : str
+        What it computes, in one line.
     """
 
     name: str
@@ -252,11 +260,16 @@ class Binding:
 
     Attributes
     ----------
-    order : the arguments passed by position, in this order
-    named : the arguments passed by keyword
-    refused : the arguments there is no parameter for
-    others : whether keywords beyond these are taken: any (None), or only some
-    note : what is unusual about it, in words
+    order : tuple[str, ...]
+        The arguments passed by position, in this order.
+    named : tuple[str, ...]
+        The arguments passed by keyword.
+    refused : tuple[str, ...]
+        The arguments there is no parameter for.
+    others : tuple[str, ...] or None
+        Whether keywords beyond these are taken: any (None), or only some.
+    note : str
+        What is unusual about it, in words.
     """
 
     order: tuple[str, ...]

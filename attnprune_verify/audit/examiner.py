@@ -30,8 +30,10 @@ class Examiner:
 
     Attributes
     ----------
-    functions : those of the contract that the target is held to
-    context : what the checks are given
+    functions : Mapping[str, Signature]
+        Those of the contract that the target is held to.
+    context : Any
+        What the checks are given.
     """
 
     functions: Mapping[str, Signature]

@@ -24,8 +24,10 @@ class Call:
 
     Attributes
     ----------
-    literal : whether it is made as the contract says, where the subject was found to want it otherwise
-    earlier : the call before, without which this one is right
+    literal : bool
+        Whether it is made as the contract says, where the subject was found to want it otherwise.
+    earlier : Call or None
+        The call before, without which this one is right.
     """
 
     function: str
@@ -42,12 +44,18 @@ class Finding:
 
     Attributes
     ----------
-    error, bound : the largest error and what is allowed there
-    power : the smallest relative error the check would have noticed
-    ids : the mistakes it names by itself
-    fitting : all the names that would do, where one was chosen
-    samples : the failing instances, smallest first, for the diagnosis
-    shrink : looks for the same failure on a smaller instance, under one of these ids (none: any)
+    error, bound : float or None
+        The largest error and what is allowed there.
+    power : float or None
+        The smallest relative error the check would have noticed.
+    ids : tuple[str, ...]
+        The mistakes it names by itself.
+    fitting : tuple[str, ...]
+        All the names that would do, where one was chosen.
+    samples : tuple[Any, ...]
+        The failing instances, smallest first, for the diagnosis.
+    shrink : Callable[[tuple[str, ...]], Finding or None] or None
+        Looks for the same failure on a smaller instance, under one of these ids (none: any).
     """
 
     status: Status
@@ -80,7 +88,8 @@ class Check:
 
     Attributes
     ----------
-    required : a benign question that has to be decided before anything can pass
+    required : bool
+        A benign question that has to be decided before anything can pass.
     """
 
     function: str

@@ -26,15 +26,23 @@ class AuditResult:
 
     Attributes
     ----------
-    target, version, sha256 : what was audited
-    expected_checks : number of checks, independent of the target
+    target, version, sha256 : str, str or None
+        What was audited.
+    expected_checks : int
+        Number of checks, independent of the target.
     checks : one record per check
-    notes : properties of each function, such as whether it takes batches
-    functions : those of the contract that was audited
-    dtype : the precision that the target declares, if any
-    largest : the largest n and the largest d that each function was judged on
-    matrices : the most rows and columns for each function that prunes matrices
-    confinement : what was closed to the target: its kind, Landlock's ABI, and a list
+    notes : dict[str, str]
+        Properties of each function, such as whether it takes batches.
+    functions : Mapping[str, Signature]
+        Those of the contract that was audited.
+    dtype : str or None
+        The precision that the target declares, if any.
+    largest : dict[str, tuple[int, int]]
+        The largest n and the largest d that each function was judged on.
+    matrices : dict[str, tuple[int, int]]
+        The most rows and columns for each function that prunes matrices.
+    confinement : dict[str, Any]
+        What was closed to the target: its kind, Landlock's ABI, and a list.
     counterexample : one small failing instance of a kernel: inputs, returned and right values
     outcome : "passed", "failed", or "incomplete" when something could not be run or decided
     """

@@ -64,7 +64,7 @@ class Layout:
 
     @property
     def is_small(self) -> bool:
-        """Return whether the buffers are small enough to be kept between calls."""
+        """True for buffers that are small enough to be kept between calls."""
         return len(self.units) * self.units[0].size < _SMALL
 
 

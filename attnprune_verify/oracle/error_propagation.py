@@ -128,7 +128,7 @@ def _exponent_rounding(logit_error: Array, spread: Array, rounding: Rounding) ->
 
 
 def _others(values: Array) -> Array:
-    """Return for each entry the sum of the other (non-negative) entries of its row, rounded up."""
+    """For each entry the sum of the other (non-negative) entries of its row, rounded up."""
     total = values.sum(axis=1, keepdims=True)
     return np.asarray(np.maximum(total - values, 0.0) + (values.shape[1] + 4) * 2 * U64 * total)
 

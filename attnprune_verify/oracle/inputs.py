@@ -68,7 +68,7 @@ class OracleInput(NamedTuple):
 
     @property
     def moves_keys(self) -> bool:
-        """Return whether the keys have weights; without them the keys are the tokens."""
+        """True where the keys have weights; without them the keys are the tokens."""
         return len(self.weights) == 2
 
     @property

@@ -232,7 +232,7 @@ class Literal:
         return fixed(np.asarray(array), self._bits + 40)
 
     def _sides(self, masks: Sequence[_Matrix], order: int) -> list[_Sides]:
-        """Return for every sample and head the queries and keys that the masks times t^order add; biases at t^0."""
+        """For every sample and head: the queries and keys that the masks times t^order add; biases at t^0."""
         at, bits, found = self._at, self._bits + 40, []
         weighted = [_times(self._fixed(M), self._fixed(W)) for M, W in zip(masks, at.weights, strict=True)]
         for tokens in self._tokens:
@@ -247,12 +247,12 @@ class Literal:
         return found
 
     def _standing(self, masks: Sequence[_Matrix]) -> list[tuple[_Sides, FixedPoint]]:
-        """Return for every sample and head the queries and keys under the masks, and scale q k^T."""
+        """For every sample and head: the queries and keys under the masks, and scale q k^T."""
         sides = self._sides(masks, 0)
         return [(one, product(one.query, one.key.T, self._bits + 40)) for one in sides]
 
     def _moves(self, steps: Sequence[_Matrix]) -> list[tuple[int, list[FixedPoint]]]:
-        """Return for every sample and head: the head, and scale q k^T on the line through M by powers of t."""
+        """For every sample and head: the head, and scale q k^T on the line through M by powers of t."""
         bits, found = self._bits + 40, []
         for (here, logits), step in zip(self._here, self._sides(steps, 1), strict=True):
             powers = [logits, product(step.query, here.key.T, bits)]

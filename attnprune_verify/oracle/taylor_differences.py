@@ -32,7 +32,7 @@ class _ExpandedHead(NamedTuple):
 def differences(
     at: OracleInput, directions: Sequence[_Array], halvings: NDArray[np.int_], kind: type[np.floating[Any]]
 ) -> list[tuple[_Array, _Array, _Array]]:
-    """Return for each direction D: D, the step sizes h and L(M + hD) - L(M); steps are 2**-halvings times the first."""
+    """For each direction D: D, the step sizes h and L(M + hD) - L(M); steps are 2**-halvings times the first."""
     lines = [direction.astype(kind) for direction in directions]
     masks = [M.astype(kind) for M in at.masks]
     point = np.concatenate([M.ravel() for M in masks])

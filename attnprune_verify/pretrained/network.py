@@ -164,7 +164,7 @@ class PretrainedModel:
             yield checked[start : start + step]
 
     def attention_inputs(self, ids: ArrayLike) -> list[Array]:
-        """Return for every layer the X (k, n, d) that its W_Q and W_K act on.
+        """For every layer the X (k, n, d) that its W_Q and W_K act on.
 
         Parameters
         ----------

@@ -104,7 +104,7 @@ def command_of(result: AuditResult) -> str:
 
 
 def accounted(result: AuditResult) -> str:
-    """Return how many checks apply to the target, and whether some are missing."""
+    """State the number of checks that apply to the target, and of those that are missing."""
     applying, missing = (
         len(result.checks) - result.counts()["not_applicable"],
         result.expected_checks - len(result.checks),

@@ -31,7 +31,7 @@ class GramFloor:
 
     @property
     def positive(self) -> bool:
-        """Return whether lambda_min > 0; exact, since zero is reported only when proved."""
+        """True where lambda_min > 0; exact, since zero is reported only when proved."""
         return bool(self.enclosure > 0)
 
 

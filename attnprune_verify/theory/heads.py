@@ -54,7 +54,7 @@ def tokens_of(instance: LayerInstance) -> Array:
 
 
 def head_weights(instance: LayerInstance) -> list[tuple[Array, Array]]:
-    """Return by head: scale times its query weight, and its key weight, with the biases as last row."""
+    """For each head: scale times its query weight, and its key weight, with the biases as last row."""
     layer = instance.layer
     biased = not (layer.b_Q is None and layer.b_K is None)
     sides = []

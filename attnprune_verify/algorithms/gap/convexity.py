@@ -34,7 +34,7 @@ _UP = 1.01
 
 
 def still_to_gain(slope: float, sigma: float, kappa: float) -> float:
-    """Return how far the least value is at most below the present one: inf where nothing follows.
+    """Bound of what is still to gain: the present value minus the least one; inf where nothing follows.
 
     Examples
     --------

@@ -111,9 +111,9 @@ def certified_mask_gap(
         Share of zeros, floor(rho size) of them, in place of the judged mask.
     keep : int, optional
         Number of ones, in place of the judged mask.
-    on : "Q", "K", or a pair of these and a head
-        The map: W_Q or W_K of all heads together, or ("Q", 3) of one head (of the heads that share key head 3 for
-        "K"). A fused weight has one.
+    on : Any
+        "Q", "K", or a pair of these and a head The map: W_Q or W_K of all heads together, or ("Q", 3) of one head (of
+        the heads that share key head 3 for "K"). A fused weight has one.
     steps : int
         Of the descent; 0 gives one gradient and one sort. Each also buys 50 products with the Hessian for exchanges.
     seed : int

@@ -60,7 +60,7 @@ class OneMap:
         self.other = problem.sides(list(given))[1 - place]
 
     def _constant(self) -> Array:
-        """Return what every mask leaves in the logits, by head: ALiBi's slopes, and -inf where nothing may be seen."""
+        """The part of the logits, by head, that no mask changes: ALiBi's slopes, and -inf where nothing may be seen."""
         n, problem = self.problem.n, self.problem
         distance = np.abs(np.subtract.outer(np.arange(n), np.arange(n)))
         falls = [modifier.slopes for modifier in problem.modifiers if isinstance(modifier, Alibi)]

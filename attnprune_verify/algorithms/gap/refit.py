@@ -74,7 +74,7 @@ class Refit:
         return 1.0 if self.kl == 0 else np.inf
 
     def as_dict(self) -> dict[str, Any]:
-        """Return what JSON reports hold; an infinite radius is null."""
+        """The certificate as plain data for JSON; an infinite radius is null."""
         found = {name: getattr(self, name) for name in ("kl", "best_kl", "bound", "certified", "arithmetic")}
         return found | {"ratio": self.ratio, "radius": self.radius if np.isfinite(self.radius) else None}
 
@@ -102,8 +102,9 @@ def certified_refit(
     weights : (d, d) array, or pair of arrays
         The pruned W of an instance, or (W_Q, W_K) of a layer, which hold exact zeros: those of the judged map give the
         support, the start and what is judged; the other map stays as given.
-    on : "Q", "K", or a pair of these and a head
-        The map: W_Q or W_K of all heads together, or ("Q", 3) of one head. A fused weight has one, "W".
+    on : Any
+        "Q", "K", or a pair of these and a head The map: W_Q or W_K of all heads together, or ("Q", 3) of one head. A
+        fused weight has one, "W".
     steps : int
         Of Newton's method at most; 0 judges the given weights alone.
 

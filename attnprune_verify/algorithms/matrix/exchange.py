@@ -84,7 +84,7 @@ class _Exchange:
         self.supports = xp.asarray(table, device=device(H))
 
     def gains(self) -> AnyArray:
-        """Return what the best exchange of each group alone takes off the objective, relative to it; (groups,)."""
+        """The decrease of the objective by the best exchange in each group, relative to the objective; (groups,)."""
         xp, groups = self.xp, self.H.shape[0] // self.group
         found = [self.moves(start, min(start + _TOGETHER, groups))[2] for start in range(0, groups, _TOGETHER)]
         best = xp.concat([xp.min(change, axis=(0, 2, 3)) for change in found])

@@ -49,7 +49,8 @@ def torch_functions(target: object) -> SimpleNamespace:
 
     Parameters
     ----------
-    target : module, object, mapping of functions, or a function with a name of the contract
+    target : object
+        Module, object, mapping of functions, or a function with a name of the contract.
 
     Returns
     -------

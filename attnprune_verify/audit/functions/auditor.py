@@ -85,7 +85,7 @@ class Auditor(Examiner):
 
     @property
     def checks(self) -> tuple[Check, ...]:
-        """Return the checks to run; `only` selects some functions or checks."""
+        """The checks to run, after the selection by `only`."""
         return chosen_checks(self.only)
 
     @property

@@ -37,20 +37,36 @@ class FunctionFacts:
 
     Attributes
     ----------
-    coarser : the precision it is right in, where that is not the declared one
-    smooth : whether its error follows the inputs
-    boolean_masks : what it does with masks of 0 and 1, where it takes bool alone
-    order : its parameters, where they come in another order than the contract's
-    changed : an input that a call changed, and the instance; overwritten: the instance that changed an earlier result
-    tensors : whether it returns tensors with a graph, or that may have one
-    returned : how many things it returned last
-    refused : the features of layers that it refuses
-    wrong : the regimes on which it was found wrong
-    largest, matrix : the largest n and d, the largest shape of a matrix, that it was judged on
-    spared : why it is not called on the largest instances any more, though right so far
-    given_up : why it is not called at all any more
-    rate, timed : seconds for a unit of work at best, and (work, seconds) of its calls
-    batches : why it takes no batch; "" where it does
+    coarser : Precision or None
+        The precision it is right in, where that is not the declared one.
+    smooth : bool or None
+        Whether its error follows the inputs.
+    boolean_masks : str
+        What it does with masks of 0 and 1, where it takes bool alone.
+    order : tuple[str, ...]
+        Its parameters, where they come in another order than the contract's.
+    changed : tuple[str, str] or None
+        An input that a call changed, and the instance.
+    overwritten : str or None
+        The instance whose call changed an earlier result.
+    tensors : bool
+        Whether it returns tensors with a graph, or that may have one.
+    returned : int
+        How many things it returned last.
+    refused : set[str]
+        The features of layers that it refuses.
+    wrong : set[str]
+        The regimes on which it was found wrong.
+    largest, matrix : tuple[int, int]
+        The largest n and d, the largest shape of a matrix, that it was judged on.
+    spared : str
+        Why it is not called on the largest instances any more, though right so far.
+    given_up : str
+        Why it is not called at all any more.
+    rate, timed : float, list[tuple[float, float]]
+        Seconds for a unit of work at best, and (work, seconds) of its calls.
+    batches : str or None
+        Why it takes no batch; "" where it does.
     """
 
     binding: Binding
@@ -85,11 +101,9 @@ class FunctionFacts:
 
 
 class Context:
-    """Calls with memory. Every method that calls the subject may raise `NoAnswer`.
+    """Calls with memory, judged in the `declared` precision unless the subject turns out to be coarser.
 
-    Attributes
-    ----------
-    declared : the precision the target is judged in unless it turns out to be coarser
+    Every method that calls the subject may raise `NoAnswer`.
     """
 
     def __init__(self, subject: Subject, seed: int, declared: Precision = FLOAT64) -> None:
@@ -146,7 +160,7 @@ class Context:
         return bare
 
     def binding(self, function: str) -> Binding:
-        """Return how the function is called."""
+        """The places of the function's arguments in a call."""
         known = self.of(function)
         return known.binding.reordered(known.order) if known.order else known.binding
 
@@ -262,7 +276,7 @@ class Context:
         known.answers, known.batches = {}, None
 
     def refuses(self, function: str, regime: str) -> str | None:
-        """Return what a function refuses of all instances of a regime, or None."""
+        """Features that make the function refuse every instance of a regime; None where it takes one."""
         refused = self.of(function).refused
         asked = asked_samples(function, self.seed, regime, self.precision(function))
         every = [sample.features & refused for sample in asked]
@@ -364,7 +378,7 @@ def shapes(function: str, sample: Sample) -> tuple[tuple[int, ...], ...]:
 
 
 def shape_ids(function: str, sample: Sample, parts: tuple[NDArray[Any], ...]) -> tuple[str, ...]:
-    """Return what parts of wrong shapes may be: each other's."""
+    """Name the mistake of results whose shapes are wrong: exchanged, or simply wrong."""
     turned = tuple(part.shape for part in parts) == shapes(function, sample)[::-1]
     return ("parts-exchanged",) if turned and len(parts) > 1 else ("wrong-shape",)
 

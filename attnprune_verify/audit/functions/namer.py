@@ -40,7 +40,8 @@ class Namer:
 
     Parameters
     ----------
-    reopened : starts the target in a process of its own; None where it cannot
+    reopened : Callable[[], Subject] or None
+        Starts the target in a process of its own; None where it cannot.
     """
 
     def __init__(self, context: Context, reopened: Callable[[], Subject] | None = None) -> None:
@@ -309,7 +310,7 @@ class Namer:
         return Diagnosis(special.ids, f"{special.words} (only here: {check.says})")
 
     def _in_single(self, name: str) -> Diagnosis | None:
-        """Return what is wrong with benign instances in float32; None if nothing is."""
+        """Diagnose benign instances in float32; None if they are right."""
         if name not in self._of_single:
             benign = self._observed(name, list(self.context.samples("float32", name)))
             wrong = _any_wrong(name, benign)

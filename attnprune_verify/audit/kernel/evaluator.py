@@ -28,9 +28,12 @@ class Question:
     Attributes
     ----------
     function : "attention" or "attention_backward"
-    inputs : q, k, v (and do) as float64 arrays whose numbers are exact in the dtype
-    keywords : those that are not at their default
-    parts : the names of the arrays that come back
+    inputs : dict[str, NDArray[np.float64]]
+        Q, k, v (and do) as float64 arrays whose numbers are exact in the dtype.
+    keywords : Plain
+        Those that are not at their default.
+    parts : tuple[str, ...]
+        The names of the arrays that come back.
     """
 
     function: str

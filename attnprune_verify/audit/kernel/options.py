@@ -20,10 +20,13 @@ class Options:
     Attributes
     ----------
     quick : features together in pairs and small sizes only, not in triples
-    only : patterns of functions or checks; none: all
-    names : whether the mistake is looked for behind no failure, the first one of each function, or all
+    only : tuple[str, ...]
+        Patterns of functions or checks; none: all.
+    names : str
+        Whether the mistake is looked for behind no failure, the first one of each function, or all.
     modes : further questions, of `MODES`
-    device : where the kernel's arrays are
+    device : str
+        Where the kernel's arrays are.
 
     Raises
     ------

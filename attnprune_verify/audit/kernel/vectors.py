@@ -45,8 +45,10 @@ class VectorsResult:
     Attributes
     ----------
     passed, failed, missing : names of answers, such as "17.dq"
-    reasons : why each of `failed` did
-    left_out : what was declared not to be answered
+    reasons : dict[str, str]
+        Why each of `failed` did.
+    left_out : tuple[str, ...]
+        What was declared not to be answered.
     """
 
     passed: tuple[str, ...]

@@ -33,8 +33,10 @@ class Allowance:
 
     Attributes
     ----------
-    processor : seconds of processor time of the subject's processes
-    wall : seconds until an answer, whatever they do
+    processor : float
+        Seconds of processor time of the subject's processes.
+    wall : float
+        Seconds until an answer, whatever they do.
     """
 
     processor: float
@@ -55,8 +57,10 @@ class Line:
 
     Attributes
     ----------
-    confinement : what is in force, as it stands in the result
-    told : whether the call that was asked for last has ended; of the first request, the import
+    confinement : dict[str, Any]
+        What is in force, as it stands in the result.
+    told
+        Whether the call that was asked for last has ended; of the first request, the import.
     """
 
     def __init__(self, target: Target, path: list[str], *, confined: bool) -> None:
@@ -126,7 +130,7 @@ class Line:
 
     @property
     def alive(self) -> bool:
-        """Return whether the process has not been ended."""
+        """True until the process is ended."""
         return self._life >= 0
 
     def close(self) -> None:

@@ -38,9 +38,12 @@ class Answer:
 
     Attributes
     ----------
-    changed : indices of the changed arguments, keyword arguments after the others, seen from outside
-    overwritten : whether something returned earlier, as it was received then, has changed since
-    detached : whether tensors had to be taken out of their graph
+    changed : tuple[int, ...]
+        Indices of the changed arguments, keyword arguments after the others, seen from outside.
+    overwritten : bool
+        Whether something returned earlier, as it was received then, has changed since.
+    detached : bool
+        Whether tensors had to be taken out of their graph.
     """
 
     parts: tuple[NDArray[Any], ...]
@@ -81,18 +84,29 @@ class Subject:
 
     Attributes
     ----------
-    functions : the names it has, with the parameters of each (None: unknown)
-    broken : names that are there but cannot be had, and why
-    bridge : a module that wraps the functions in the subject's process, and its settings
-    bridged : only a target that has one of these functions needs it; empty: every one
-    forked : whether a live object runs in a copy of this process, where the platform can make one
-    made : whether the target is a class of which an instance was made
-    way : how its functions are had: "attribute", "item" of a mapping, or "itself"
-    seconds_per_call : processor time of a call; in all it may take ten times that
-    limit : seconds that the whole run may take, from the subject's start
+    functions : dict[str, tuple[Parameter, ...] or None]
+        The names it has, with the parameters of each (None: unknown).
+    broken : dict[str, str]
+        Names that are there but cannot be had, and why.
+    bridge : tuple[str, ...]
+        A module that wraps the functions in the subject's process, and its settings.
+    bridged : tuple[str, ...]
+        Only a target that has one of these functions needs it; empty: every one.
+    forked : bool
+        Whether a live object runs in a copy of this process, where the platform can make one.
+    made : bool
+        Whether the target is a class of which an instance was made.
+    way : str
+        How its functions are had: "attribute", "item" of a mapping, or "itself".
+    seconds_per_call : float
+        Processor time of a call; in all it may take ten times that.
+    limit : float or None
+        Seconds that the whole run may take, from the subject's start.
     confine : "available", "required" or "off"
-    confinement : what was in force, as it stands in the result
-    ended : why the run is over, and `refused`, how many calls were refused since
+    confinement : dict[str, Any]
+        What was in force, as it stands in the result.
+    ended : str
+        Why the run is over, and `refused`, how many calls were refused since.
     """
 
     target: Target
@@ -196,7 +210,7 @@ class Subject:
 
     @property
     def apart(self) -> bool:
-        """Return whether the subject has a process of its own."""
+        """True where the subject has a process of its own."""
         return self.target.kind != "live" or (self.forked and hasattr(os, "fork"))
 
     def _start(self) -> Line | Here:

@@ -148,7 +148,7 @@ def read_perplexity(folder: Path) -> dict[str, Any]:
 
 
 def perplexities(rows: Sequence[dict[str, Any]]) -> dict[str, list[tuple[float, float]]]:
-    """Return by method (ratio, mean perplexity over the draws) at the smallest calibration size, whole models only.
+    """Mean perplexity over the draws by method, as (ratio, perplexity), of whole models at the smallest calibration.
 
     Examples
     --------

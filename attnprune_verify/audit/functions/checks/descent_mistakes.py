@@ -42,7 +42,7 @@ _DECAYS: tuple[Decay, ...] = (
 
 
 def tolerance(sample: Sample) -> float:
-    """Return what a few steps may be off, relative: rounding stays rounding on benign instances."""
+    """The relative error that a few steps may have: rounding stays rounding on benign instances."""
     unit = sample.unit_roundoff
     return max(CLOSE, (24 if sample.precision.short else 300) * unit)
 
@@ -258,7 +258,7 @@ def first_wrong_step(sample: Sample, iterate: Callable[[int], Array], steps: int
 
 @search_for_names
 def of_momentum(sample: Sample, iterate: Callable[[int], Array], eta: float, momentum: float) -> tuple[str, ...]:
-    """Return what is wrong with the second step, fitted as a times the gradient there plus b times the first one.
+    """Name the mistake of the second step, fitted as a times the gradient there plus b times the first step.
 
     Heavy ball has a = eta and b = eta momentum; of a moving average both are 1 - momentum of these.
     """

@@ -68,9 +68,12 @@ def shrunk(
 
     Parameters
     ----------
-    cuts : the smaller cases
-    judged : what is found on one, None where it is right
-    by_name : whether what is found there has to fit the ids
+    cuts : Callable[[Case], Iterator[Case]]
+        The smaller cases.
+    judged : Callable[[Case], Finding or None]
+        What is found on one, None where it is right.
+    by_name : bool
+        Whether what is found there has to fit the ids.
     """
 
     def alike(one: Case) -> Finding | None:

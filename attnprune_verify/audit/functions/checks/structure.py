@@ -139,7 +139,7 @@ def _differing(
 
 
 def _gap(one: NDArray[Any], two: NDArray[Any]) -> NDArray[np.float64]:
-    """Return how far two results are apart: 0 where both are nan, infinite where one is."""
+    """The distance of two results: 0 where both are nan, infinite where only one is."""
     with np.errstate(invalid="ignore"):
         same = (one == two) | (np.isnan(one) & np.isnan(two))
         return np.where(same, 0.0, np.nan_to_num(np.abs(one - two), nan=np.inf, posinf=np.inf))

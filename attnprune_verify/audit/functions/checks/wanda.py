@@ -106,7 +106,7 @@ def _judged(context: Context, function: str, layer: LinearLayer) -> tuple[Findin
 
 
 def _changed_weight(parts: tuple[NDArray[Any], ...], layer: LinearLayer) -> tuple[str, tuple[str, ...]] | None:
-    """Return what is wrong with a new weight as such: kept entries stay, the others are 0."""
+    """Name the mistake of a new weight in which a kept entry has changed or a pruned one is not 0."""
     weight = parts[0]
     if weight.shape != layer.weight.shape or weight.dtype.kind != "f" or len(parts) > 2:
         return f"returns {weight.dtype} of shape {weight.shape} instead of {layer.weight.shape}", ("wrong-shape",)

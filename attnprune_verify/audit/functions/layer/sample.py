@@ -91,7 +91,7 @@ class LayerSample(Sample):
 
     @property
     def positional(self) -> bool:
-        """Return whether the order of the tokens matters."""
+        """True where the order of the tokens matters."""
         return self.causal or self.rope is not None or self.window is not None or self.alibi is not None
 
     @property

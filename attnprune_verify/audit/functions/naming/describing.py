@@ -17,7 +17,7 @@ __all__ = ["cut_off", "described", "summed_up", "wrong_entries"]
 
 
 def described(function: str, observations: list[Observation]) -> str:
-    """Return what is known of an error nobody has a name for."""
+    """Describe an error without a name by the properties of the wrong numbers."""
     said: list[str] = []
     each = [[(part, one.value, one.bound) for part, one in compared(function, [o])] for o in observations]
     for name, property_of in _PROPERTIES.items():

@@ -332,7 +332,7 @@ def _ids_of_form(form: str, factors: Array) -> dict[str, str]:
 
 
 def _no_factor(function: str, index: int, observations: list[Observation], column: Array) -> dict[str, str] | None:
-    """Return what makes factors of the attention term that are no wrong factor, or None."""
+    """Mistakes that only look like factors of the attention term, with details; None where a factor is wrong."""
     scaled = [(o.sample, factor) for o, factor in zip(observations, column, strict=True) if factor == factor]
     wrong = [(sample, factor) for sample, factor in scaled if abs(factor - 1) > _ONE]
     if all(abs(factor) < _ZERO for _, factor in wrong):

@@ -58,7 +58,7 @@ def compared(function: str, observations: list[Observation]) -> Iterator[tuple[A
 
 
 def tolerances(function: str, sample: Sample) -> tuple[float, ...]:
-    """Return how far a formula may be off, in norm, and still be called the same to rounding."""
+    """Largest distance, in norm, at which a formula counts as equal up to rounding; one for each part."""
 
     def computed() -> tuple[float, ...]:
         sizes = (float(np.linalg.norm(part.value)) + 1e-300 for part in reference(function, sample))
@@ -69,7 +69,7 @@ def tolerances(function: str, sample: Sample) -> tuple[float, ...]:
 
 
 def _once(sample: Sample, key: object, compute: Callable[[], Kept]) -> Kept:
-    """Return what is computed once for a sample."""
+    """Compute a value of a sample on its first use, and keep it."""
     if key not in sample.memo:
         sample.memo[key] = compute()
     found: Kept = sample.memo[key]

@@ -54,7 +54,8 @@ class FailingCase:
 
     Attributes
     ----------
-    reopened : starts the target in a process of its own; None where it cannot
+    reopened : Callable[[], Subject] or None
+        Starts the target in a process of its own; None where it cannot.
     """
 
     context: Context
@@ -63,7 +64,7 @@ class FailingCase:
     reopened: Callable[[], Subject] | None = None
 
     def parts(self, sample: Sample | None = None, context: Context | None = None) -> tuple[Array, ...] | None:
-        """Return what the function returns, called once more; None without an answer of the right shape."""
+        """Results of one more call; None without an answer of the right shape."""
         sample, context = sample or self.sample, context or self.context
         try:
             answer = context.ask(self.function, sample)
@@ -312,7 +313,7 @@ def _block(case: FailingCase) -> Diagnosis | None:
 
 
 def _sizes(case: FailingCase) -> tuple[str, ...]:
-    """Return what the neighbouring sizes show."""
+    """Diagnose by the neighbouring sizes."""
     sample = case.sample
     if sample.n < 3 or sample.n == sample.d or not case.clearly():  # tokens taken for features are no rest of a tile
         return ()

@@ -43,13 +43,20 @@ def as_code(
 
     Parameters
     ----------
-    call : the arguments in the subject's order and under its names
-    names : the variables that hold the positional arguments
-    title : the first line, a comment
-    parts : the names of what is returned, where it is several things; with a dot in front: attributes of one object
-    ids : the mistake; one about the program and not its numbers is shown in its own way
-    tensors : whether what is returned has to be taken out of a graph
-    returned : what the call returned, if it is known: its worst entries are shown beside what is right
+    call : Call
+        The arguments in the subject's order and under its names.
+    names : list[str]
+        The variables that hold the positional arguments.
+    title : str
+        The first line, a comment.
+    parts : tuple[str, ...]
+        The names of what is returned, where it is several things; with a dot in front: attributes of one object.
+    ids : tuple[str, ...]
+        The mistake; one about the program and not its numbers is shown in its own way.
+    tensors : bool
+        Whether what is returned has to be taken out of a graph.
+    returned : tuple[Array, ...]
+        What the call returned, if it is known: its worst entries are shown beside what is right.
     """
     given = (*call.arguments.values(), *call.keywords.values())
     if max(_numbers(value) for value in given) > _LARGEST:
@@ -176,7 +183,7 @@ _BLAMED = 1e-3
 
 
 def _far(right: Array, got: Array | None) -> float:
-    """Return how far an array is off, relative to its size."""
+    """The error of an array, relative to its size."""
     if got is None or got.shape != right.shape:
         return np.inf
     with np.errstate(all="ignore"):

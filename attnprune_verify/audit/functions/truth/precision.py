@@ -21,9 +21,12 @@ class Precision:
 
     Attributes
     ----------
-    unit_roundoff : of inputs and results; formats of 16 bits compute in float32
-    carrier : the dtype of the NumPy arrays that hold its numbers (NumPy has no bfloat16)
-    declared : whether the target promised it, so that it is asked nothing finer and nothing coarser
+    unit_roundoff : float
+        Of inputs and results; formats of 16 bits compute in float32.
+    carrier : str
+        The dtype of the NumPy arrays that hold its numbers (NumPy has no bfloat16).
+    declared : bool
+        Whether the target promised it, so that it is asked nothing finer and nothing coarser.
     """
 
     name: str
@@ -33,7 +36,7 @@ class Precision:
 
     @property
     def short(self) -> bool:
-        """Return whether the format has 16 bits."""
+        """True for formats of 16 bits."""
         return self.unit_roundoff > 2.0**-20
 
     def exact(self, values: Any) -> NDArray[Any]:

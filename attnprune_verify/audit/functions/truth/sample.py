@@ -30,8 +30,10 @@ class Sample:
 
     Attributes
     ----------
-    b_Q, b_K, heads, kv_heads, scale, rope, window, softcap, alibi : of a layer, as the arguments of `AttentionLayer`
-    causal : whether the layer's mask is "causal"; else it is `mask`
+    b_Q, b_K, heads, kv_heads, scale, rope, window, softcap, alibi
+        Of a layer, as the arguments of `AttentionLayer`.
+    causal : bool
+        Whether the layer's mask is "causal"; else it is `mask`.
     """
 
     MASKS: ClassVar[tuple[str, ...]] = ("M", "M_Q", "M_K")
@@ -80,7 +82,7 @@ class Sample:
 
     @property
     def restricted(self) -> bool:
-        """Return whether some positions may be forbidden."""
+        """True where some positions may be forbidden."""
         return self.causal or self.mask is not None or self.window is not None
 
     @property

@@ -43,8 +43,10 @@ class ValueJudgement:
 
     Attributes
     ----------
-    error, bound : the largest error and the bound in that entry
-    resolution : the smallest relative error, in norm, that would have been noticed: the detection power
+    error, bound : float
+        The largest error and the bound in that entry.
+    resolution : float
+        The smallest relative error, in norm, that would have been noticed: the detection power.
     """
 
     verdict: Verdict

@@ -95,7 +95,7 @@ def accepts_lse_cotangent(context: KernelContext) -> bool:
 
 
 def _empty_rows(context: KernelContext, function: str) -> str:
-    """Return what the kernel means by rows with nothing allowed."""
+    """The convention of the kernel for rows with nothing allowed: "zero" or "undefined"."""
     if context.declared.anything or context.has(FORWARD, "return_lse") or context.has(FORWARD, "cu_seqlens_q"):
         return context.declared.conventions.empty_rows
     facts = context.functions[FORWARD]
@@ -153,7 +153,7 @@ def _right(context: KernelContext, function: str, sample: KernelSample) -> bool 
 
 
 def _answer(context: KernelContext, function: str, sample: KernelSample) -> Reply | None:
-    """Return what is returned, in the right shape."""
+    """The reply of a probe; None without an answer of the right shape."""
     try:
         reply = context.ask(function, context.meant(sample), probing=True)
     except (NoAnswer, Refused):

@@ -129,7 +129,7 @@ def _nan_in(answers: list[tuple[KernelSample, Reply]]) -> str:
 
 
 def _said(id: str, sample: KernelSample, reply: Reply) -> str:
-    """Return of a wrong log sum exp what it is instead, where that is known."""
+    """Name what a wrong log sum exp equals instead, if known; of other mistakes the sentence."""
     if id != "lse-wrong":
         return SENTENCES[id]
     steps, got = evaluate(sample), reply.parts[1]
@@ -141,7 +141,7 @@ def _said(id: str, sample: KernelSample, reply: Reply) -> str:
 
 
 def _logarithms(sample: KernelSample) -> Iterator[tuple[str, Array]]:
-    """Return what is returned in place of log sum exp."""
+    """Values that kernels return in place of log sum exp, each after its description."""
     steps = evaluate(sample)
     lse, top = steps.lse * sample.conventions.unit, steps.top[..., 0]
     plain = sample.changed(softcap=None, alibi=None, bias=None)

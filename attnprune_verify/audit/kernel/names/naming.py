@@ -83,7 +83,7 @@ class KernelNamer:
         return self._low_precision(function, observed) if small else None
 
     def _failing(self, function: str, some: Iterable[KernelSample]) -> list[KernelObservation]:
-        """Return what was wrong on the smaller ones of these samples, in the right shape."""
+        """Wrong results on the smaller of these samples, in the right shape."""
         observed = []
         for sample in sorted((one for one in some if one.longest <= _LONGEST), key=lambda one: one.work)[:_MOST_HERE]:
             try:

@@ -35,14 +35,21 @@ class WrongGradient:
 
     Attributes
     ----------
-    weights : a wrong softmax that the backward pass uses
-    ds : the gradient by the logits, from the steps
-    factors : of dq and dk, in place of the scale
+    weights : Callable[[KernelSample], Array] or None
+        A wrong softmax that the backward pass uses.
+    ds : Callable[[Array, Array], Array] or None
+        The gradient by the logits, from the steps.
+    factors : Callable[[float], tuple[float, float]]
+        Of dq and dk, in place of the scale.
     grouping : from query heads to key heads
-    transposed : dS and P, where they are square
-    uncapped : whether the derivative of the softcap is left out
-    true_mean : (P * dP) 1 comes from the right output, whatever the weights
-    after : what happens to dq, dk, dv at the end
+    transposed : bool
+        DS and P, where they are square.
+    uncapped : bool
+        Whether the derivative of the softcap is left out.
+    true_mean : bool
+        (P * dP) 1 comes from the right output, whatever the weights.
+    after : Callable[[KernelSample, Array, Array, Array], Three] or None
+        What happens to dq, dk, dv at the end.
     """
 
     id: str

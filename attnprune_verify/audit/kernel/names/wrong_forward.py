@@ -38,24 +38,41 @@ class Slip:
 
     Attributes
     ----------
-    scale, allowed : of the logits
-    axis : of the softmax (of (batch, heads, n, l))
+    scale, allowed : Scale, Positions
+        Of the logits.
+    axis : int or tuple[int, ...]
+        Of the softmax (of (batch, heads, n, l)).
     masking : "before", "after" (weights are masked, not normalised again), "times" or "plus" (of the logits)
-    heads : which key head a query head reads, from (head, heads, kv_heads)
-    keep : how many keys are read, from l
-    block, forgets : online softmax in such blocks that does not rescale "acc", "sum" or "both"
-    epsilon, shifted : added to the row sum, of exponentials that are shifted or not
-    normalised : whether weights are divided by the row sum
-    bare : modifiers that are left out
-    padding, hidden : keys of zeros fill the last block of so many keys, and count, unless causal hides them
-    fill : the logit of forbidden positions, from the sample; None where it is not forbidden that way
-    reads : how many features of q and k enter the logits
-    capped : what stands for c tanh(s / c), from (s, c)
-    twice : the last, incomplete block of so many keys is moved forward to be complete
-    averaged : outputs of blocks of so many keys are averaged
-    slope_first : whether slopes are subtracted before the cap
-    slopes : the slope of each query head, from (alibi, heads, kv_heads)
-    distance : what a slope multiplies, from i - j
+    heads : Callable[[int, int, int], int]
+        Which key head a query head reads, from (head, heads, kv_heads).
+    keep : Callable[[int], int]
+        How many keys are read, from l.
+    block, forgets : int, str
+        Online softmax in such blocks that does not rescale "acc", "sum" or "both".
+    epsilon, shifted : float, bool
+        Added to the row sum, of exponentials that are shifted or not.
+    normalised : bool
+        Whether weights are divided by the row sum.
+    bare : tuple[str, ...]
+        Modifiers that are left out.
+    padding, hidden : int, bool
+        Keys of zeros fill the last block of so many keys, and count, unless causal hides them.
+    fill : Callable[[KernelSample], float or None] or None
+        The logit of forbidden positions, from the sample; None where it is not forbidden that way.
+    reads : int or None
+        How many features of q and k enter the logits.
+    capped : Callable[[Any, float], Any]
+        What stands for c tanh(s / c), from (s, c).
+    twice : int
+        The last, incomplete block of so many keys is moved forward to be complete.
+    averaged : int
+        Outputs of blocks of so many keys are averaged.
+    slope_first : bool
+        Whether slopes are subtracted before the cap.
+    slopes : Callable[[Array, int, int], Array]
+        The slope of each query head, from (alibi, heads, kv_heads).
+    distance : Callable[[Array], Array]
+        What a slope multiplies, from i - j.
     """
 
     id: str

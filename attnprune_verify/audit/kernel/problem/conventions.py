@@ -33,10 +33,14 @@ class Conventions:
     ----------
     causal_alignment : query i sees keys j <= i ("top-left"), or j <= i + l - n ("bottom-right")
     window_inclusive : i - j < window, or i - j <= window
-    lse_base : of the logarithm that comes with `return_lse`
-    empty_rows : o = 0, lse = -inf and gradients 0 where nothing is allowed ("zero"), or anything
-    padding : "clean" where k and v may hold anything at keys that no query may see
-    order : in which the logits are changed
+    lse_base : str
+        Of the logarithm that comes with `return_lse`.
+    empty_rows : str
+        O = 0, lse = -inf and gradients 0 where nothing is allowed ("zero"), or anything.
+    padding : str
+        "clean" where k and v may hold anything at keys that no query may see.
+    order : tuple[str, ...]
+        In which the logits are changed.
     """
 
     causal_alignment: str = "top-left"
@@ -81,7 +85,7 @@ class Conventions:
 
     @property
     def mask_first(self) -> bool:
-        """Return whether forbidden logits are capped, too."""
+        """True where forbidden logits are capped, too."""
         return self.order.index("mask") < self.order.index("softcap")
 
     def others(self) -> Iterator[tuple[str, Foreign, Conventions]]:

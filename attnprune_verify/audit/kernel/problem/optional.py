@@ -88,7 +88,7 @@ def _log_sum_exp(maker: Maker) -> tuple[Regime, ...]:
 
 
 def _part(sample: KernelSample, start: int, stop: int) -> KernelSample:
-    """Return what a split of the keys computes: its own output and log sum exp."""
+    """The sample of a split of the keys, which has an output and a log sum exp of its own."""
     assert sample.mask is not None
     own = slice(start, stop)
     return sample.changed(

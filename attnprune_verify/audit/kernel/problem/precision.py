@@ -21,11 +21,16 @@ class KernelPrecision:
 
     Attributes
     ----------
-    unit : unit roundoff of the inputs' type; probabilities, dp, ds and outputs may be rounded to it
-    sums : unit roundoff of logits, softmax and sums: float32's for the 16-bit types, else `unit`
-    tiny, tiny_sums : the smallest normal numbers of the two
-    reach : a power of two that inputs may be scaled by without leaving the type
-    exp : by how many units of `sums` exp may err
+    unit : float
+        Unit roundoff of the inputs' type; probabilities, dp, ds and outputs may be rounded to it.
+    sums : float
+        Unit roundoff of logits, softmax and sums: float32's for the 16-bit types, else `unit`.
+    tiny, tiny_sums : float
+        The smallest normal numbers of the two.
+    reach : float
+        A power of two that inputs may be scaled by without leaving the type.
+    exp : float
+        By how many units of `sums` exp may err.
     flushes : bool
         Whether stored numbers below `tiny` may become 0; inputs and sums always may.
     """

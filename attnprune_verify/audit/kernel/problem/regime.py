@@ -15,7 +15,8 @@ class Regime:
 
     Attributes
     ----------
-    required : has to be decided before anything can pass
+    required : bool
+        Has to be decided before anything can pass.
     """
 
     name: str

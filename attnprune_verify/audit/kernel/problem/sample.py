@@ -27,23 +27,39 @@ class KernelSample:
     Attributes
     ----------
     q, k, v, do : (batch, heads, n, m), (batch, kv_heads, l, m), (batch, kv_heads, l, mv), (batch, heads, n, mv)
-    mask : bool, True = may attend, (n, l) or of rank 3 or 4 and broadcast to (batch, heads, n, l); or None
-    additive : whether the mask is given as 0 and -inf
+    mask : Mask or None
+        Bool, True = may attend, (n, l) or of rank 3 or 4 and broadcast to (batch, heads, n, l); or None.
+    additive : bool
+        Whether the mask is given as 0 and -inf.
     scale : None means 1/sqrt(m)
-    window, softcap, alibi : modifiers of the scores, None when absent
-    bias : added to the logits, broadcast to (batch, heads, n, l)
-    sinks : (heads,), one more logit of each row, without a value
-    dropout, keep : which weights stay, (batch, heads, n, l), and with what probability: P * dropout / keep
-    lse : whether log sum exp is asked for, too
-    dlse : its cotangent, (batch, heads, n)
-    ends : where the packed sequences of queries and of keys end; there is one batch entry then
-    poison : what k and v hold at keys that no query may see, and q and do at queries that may see none
-    wanted : further gradients that are asked for, of "dbias" and "dsinks"
-    layout : how the inputs lie in memory
-    conventions : what the kernel declares
-    seeded : the factor of the formula that fills the arrays, where they are filled by one (0: they are not)
-    generic : random enough that roundings are independent, so that a typical error says something
-    memo : what was computed for this sample
+    window, softcap, alibi : int or None, float or None, Array or None
+        Modifiers of the scores, None when absent.
+    bias : Array or None
+        Added to the logits, broadcast to (batch, heads, n, l).
+    sinks : Array or None
+        (heads,), one more logit of each row, without a value.
+    dropout, keep : Mask or None, float
+        Which weights stay, (batch, heads, n, l), and with what probability: P * dropout / keep.
+    lse : bool
+        Whether log sum exp is asked for, too.
+    dlse : Array or None
+        Its cotangent, (batch, heads, n).
+    ends : tuple[tuple[int, ...], tuple[int, ...]] or None
+        Where the packed sequences of queries and of keys end; there is one batch entry then.
+    poison : float or None
+        What k and v hold at keys that no query may see, and q and do at queries that may see none.
+    wanted : tuple[str, ...]
+        Further gradients that are asked for, of "dbias" and "dsinks".
+    layout : str
+        How the inputs lie in memory.
+    conventions : Conventions
+        What the kernel declares.
+    seeded : float
+        The factor of the formula that fills the arrays, where they are filled by one (0: they are not).
+    generic : bool
+        Random enough that roundings are independent, so that a typical error says something.
+    memo : dict[Any, Any]
+        What was computed for this sample.
     """
 
     name: str
@@ -97,7 +113,7 @@ class KernelSample:
 
     @property
     def _places(self) -> tuple[tuple[NDArray[np.int64], NDArray[np.int64]], ...]:
-        """Return of queries and of keys: the position in the sequence, and which sequence."""
+        """For queries and for keys: position within the packed sequence, and index of the sequence."""
         found = []
         for side, total in enumerate((self.q.shape[2], self.k.shape[2])):
             ends = np.array((total,) if self.ends is None else self.ends[side])
@@ -108,7 +124,7 @@ class KernelSample:
 
     @property
     def _shift(self) -> NDArray[np.int64] | int:
-        """Return how much further a causal query sees than its own position."""
+        """Number of positions beyond its own up to which a causal query sees."""
         if not (self.causal and self.conventions.bottom_right):
             return 0
         if self.ends is None:
@@ -119,7 +135,7 @@ class KernelSample:
 
     @property
     def allowed(self) -> Mask:
-        """Return which positions a query may attend to: (n, l), or (batch, heads, n, l) under a mask of higher rank."""
+        """Positions that a query may attend to: (n, l), or (batch, heads, n, l) under a mask of higher rank."""
         batch, heads, _, n, length, *_ = self.shape
         distance = self.distance + self._shift
         found = np.ones((n, length), dtype=bool)
@@ -136,7 +152,7 @@ class KernelSample:
 
     @property
     def seen(self) -> tuple[Mask, Mask]:
-        """Return which keys any query may see, (batch, kv_heads, l), and which queries see any, (batch, heads, n)."""
+        """Keys that any query may see, (batch, kv_heads, l), and queries that see any key, (batch, heads, n)."""
         batch, heads, kv_heads, n, length, *_ = self.shape
         allowed = np.broadcast_to(self.allowed, (batch, heads, n, length))
         keys = np.asarray(allowed.any(axis=2)).reshape(batch, kv_heads, self.group, length)
@@ -144,12 +160,12 @@ class KernelSample:
 
     @property
     def empty(self) -> bool:
-        """Return whether a query may see nothing, but for a sink."""
+        """True where some query may see nothing, but for a sink."""
         return not bool(self.allowed.any(axis=-1).all())
 
     @property
     def kept(self) -> Array | float:
-        """Return what dropout multiplies weights by."""
+        """The factor of each weight by dropout."""
         return 1.0 if self.dropout is None else self.dropout / self.keep
 
     @property
@@ -169,17 +185,17 @@ class KernelSample:
 
     @property
     def bottom_heavy(self) -> bool:
-        """Return whether a causal limit or a window can leave rows empty without a mask."""
+        """True where a causal limit or a window can leave rows empty without a mask."""
         return self.q.shape[2] > self.k.shape[2] and (self.conventions.bottom_right or self.window is not None)
 
     @property
     def pull(self) -> Array | None:
-        """Return the cotangent of the natural logarithm, d lse' / d lse = 1 / log(base) of the returned logarithm."""
+        """The cotangent of the natural logarithm; d lse' / d lse = 1 / log(base) for the returned logarithm."""
         return None if self.dlse is None else self.dlse / self.conventions.unit
 
     @property
     def extended(self) -> bool:
-        """Return whether the sample has features that the known wrong formulas do not cover."""
+        """True for features that the known wrong formulas do not cover."""
         parts = (self.bias, self.sinks, self.dropout, self.dlse, self.ends, self.poison)
         high = self.mask is not None and self.mask.ndim > 2
         return high or self.lse or self.additive or any(part is not None for part in parts) or self.empty

@@ -76,7 +76,7 @@ def bridged(
 
 
 def _declared(functions: Mapping[str, Callable[..., Foreign]], holder: Foreign) -> Plain:
-    """Return what the target declares: its conventions, and what no signature shows."""
+    """Read the target's CONVENTIONS and CAPABILITIES."""
     conventions, capabilities = (_named(functions, holder, name) for name in ("CONVENTIONS", "CAPABILITIES"))
     if conventions is not None and not isinstance(conventions, Mapping):
         raise InvalidInstance(f"CONVENTIONS must be a mapping of names to choices; got {conventions!r}")
@@ -97,7 +97,7 @@ def framework_of(functions: Mapping[str, Callable[..., Foreign]], holder: Foreig
 
 
 def _named(functions: Mapping[str, Callable[..., Foreign]], holder: Foreign, wanted: str) -> Foreign:
-    """Return what the target, or the module that one of its functions comes from, calls so."""
+    """The attribute of this name of the target, or of the module that one of its functions comes from."""
     places: list[Foreign] = [holder]
     for function in functions.values():
         inner = inspect.unwrap(function)

@@ -88,7 +88,7 @@ def subject_of(
     framework: str | None = None,
     conventions: Mapping[str, Foreign] | None = None,
 ) -> object:
-    """Return what an audit takes of this: `kernel_of` a callable; any other target as it is.
+    """The target of an audit: `kernel_of` a callable; anything else as it is.
 
     Raises
     ------
@@ -193,5 +193,5 @@ def _adapted(call: Call, parameters: list[inspect.Parameter], arrays: int, posit
 
 
 def _default(name: str, inputs: tuple[Foreign, ...]) -> Foreign:
-    """Return what a parameter without a default gets where the contract gives nothing."""
+    """The value for a parameter without a default for which the contract gives nothing."""
     return {"causal": False, "scale": float(inputs[0].shape[-1] ** -0.5)}.get(name)

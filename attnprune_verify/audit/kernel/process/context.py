@@ -36,10 +36,13 @@ class Reply:
 
     Attributes
     ----------
-    parts : the arrays, as float64
+    parts : tuple[NDArray[np.float64], ...]
+        The arrays, as float64.
     types : their dtypes' names
-    changed : the inputs that were changed by the call
-    made, other : how many equal calls were made, and how many of them differ from the first in a bit
+    changed : tuple[str, ...]
+        The inputs that were changed by the call.
+    made, other : int
+        How many equal calls were made, and how many of them differ from the first in a bit.
     """
 
     parts: tuple[NDArray[np.float64], ...]

@@ -9,7 +9,7 @@ __all__ = ["misshapen", "mistyped", "shapes"]
 
 
 def shapes(sample: KernelSample) -> dict[str, tuple[int, ...]]:
-    """Return of o, log sum exp and the gradients."""
+    """Expected shapes of o, lse and the gradients."""
     found: dict[str, tuple[int, ...]] = {"o": sample.do.shape, "lse": sample.do.shape[:3]}
     found |= {"dq": sample.q.shape, "dk": sample.k.shape, "dv": sample.v.shape}
     more = {"dbias": sample.bias, "dsinks": sample.sinks}
@@ -17,7 +17,7 @@ def shapes(sample: KernelSample) -> dict[str, tuple[int, ...]]:
 
 
 def misshapen(function: str, sample: KernelSample, reply: Reply) -> str | None:
-    """Return which array has another shape than the contract's, or None."""
+    """Name the first array whose shape is not the contract's, or None."""
     for name, part in zip(parts_of(function, sample), reply.parts, strict=True):
         if part.shape != shapes(sample)[name]:
             return f"{name} has the shape {part.shape} where the contract says {shapes(sample)[name]}"
@@ -25,7 +25,7 @@ def misshapen(function: str, sample: KernelSample, reply: Reply) -> str | None:
 
 
 def mistyped(function: str, sample: KernelSample, reply: Reply) -> str | None:
-    """Return which array has another type than the inputs, or None."""
+    """Name the first array whose type is not that of the inputs, or None."""
     for name, kind in zip(parts_of(function, sample), reply.types, strict=True):
         if name in ("o", "dq", "dk", "dv") and kind != sample.precision.name:
             return f"{name} is {kind} where the inputs are {sample.precision.name}"

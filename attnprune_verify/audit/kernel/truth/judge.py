@@ -37,8 +37,10 @@ class KernelVerdict:
 
     Attributes
     ----------
-    error, bound : the largest error (in an entry, or in norm) and what is allowed there
-    power : the smallest relative error, in norm, that would have been noticed
+    error, bound : float
+        The largest error (in an entry, or in norm) and what is allowed there.
+    power : float
+        The smallest relative error, in norm, that would have been noticed.
     """
 
     status: Literal["passed", "failed", "inconclusive"]
@@ -81,7 +83,7 @@ def allowed_norms(name: str, sample: KernelSample, precision: KernelPrecision | 
 
 
 def allowed_entries(name: str, sample: KernelSample, precision: KernelPrecision | None = None) -> Array:
-    """Return what is allowed in each entry."""
+    """Largest error allowed in each entry."""
     errors = attention_errors(sample, precision)
     worst, typical = errors.worst[name], errors.typical[name]
     # below, squares have underflowed

@@ -22,7 +22,7 @@ Rounding = Callable[[Array], Array]
 def own_attention(
     sample: KernelSample, weights: Rounding | None = None, answers: Rounding | None = None
 ) -> dict[str, Array]:
-    """Return what both functions return for a sample, by name, as float64, under the contract's own conventions.
+    """Results of both functions for a sample, by name, as float64, under the contract's own conventions.
 
     Parameters
     ----------

@@ -22,10 +22,14 @@ class KernelSteps:
     ----------
     raw, s : logits before and after softcap, bias and ALiBi
     slope, by_bias : ds / d raw and ds / d bias
-    kept : what dropout multiplies weights by, 1 where there is none
-    p, dp, mean, ds : softmax, kept * dO V^T, (P * dP) 1, and the gradient by s
-    inner : dP - mean, plus the cotangent of log sum exp
-    k, v : keys and values as each query head reads them
+    kept : Array or float
+        What dropout multiplies weights by, 1 where there is none.
+    p, dp, mean, ds : Array
+        Softmax, kept * dO V^T, (P * dP) 1, and the gradient by s.
+    inner : Array
+        DP - mean, plus the cotangent of log sum exp.
+    k, v : Array
+        Keys and values as each query head reads them.
     """
 
     allowed: Mask

@@ -133,13 +133,13 @@ def _rows(matrix: arb_mat) -> list[list[arb]]:
 
 
 def _at(array: Any, sample: KernelSample, item: int, head: int) -> Any:
-    """Return what one head reads of something that is broadcast to (batch, heads, n, l)."""
+    """The part for one head of an array that is broadcast to (batch, heads, n, l)."""
     batch, heads, _, n, length, *_ = sample.shape
     return np.broadcast_to(array, (batch, heads, n, length))[item, head]
 
 
 def _kept(sample: KernelSample, item: int, head: int) -> list[arb] | None:
-    """Return what dropout multiplies a head's weights by."""
+    """The factors of a head's weights by dropout."""
     if sample.dropout is None:
         return None
     share = 1 / as_ball(sample.keep)
