@@ -52,7 +52,7 @@ class Finding:
         The mistakes it names by itself.
     fitting : tuple[str, ...]
         All the names that would do, where one was chosen.
-    samples : tuple[Any, ...]
+    samples : tuple
         The failing instances, smallest first, for the diagnosis.
     shrink : Callable[[tuple[str, ...]], Finding or None] or None
         Looks for the same failure on a smaller instance, under one of these ids (none: any).

@@ -41,7 +41,7 @@ class AuditResult:
         The largest n and the largest d that each function was judged on.
     matrices : dict[str, tuple[int, int]]
         The most rows and columns for each function that prunes matrices.
-    confinement : dict[str, Any]
+    confinement : dict
         What was closed to the target: its kind, Landlock's ABI, and a list.
     counterexample : one small failing instance of a kernel: inputs, returned and right values
     outcome : "passed", "failed", or "incomplete" when something could not be run or decided

@@ -57,7 +57,7 @@ class Line:
 
     Attributes
     ----------
-    confinement : dict[str, Any]
+    confinement : dict
         What is in force, as it stands in the result.
     told
         Whether the call that was asked for last has ended; of the first request, the import.

@@ -103,7 +103,7 @@ class Subject:
     limit : float or None
         Seconds that the whole run may take, from the subject's start.
     confine : "available", "required" or "off"
-    confinement : dict[str, Any]
+    confinement : dict
         What was in force, as it stands in the result.
     ended : str
         Why the run is over, and `refused`, how many calls were refused since.

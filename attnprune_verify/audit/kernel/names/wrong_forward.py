@@ -61,7 +61,7 @@ class Slip:
         The logit of forbidden positions, from the sample; None where it is not forbidden that way.
     reads : int or None
         How many features of q and k enter the logits.
-    capped : Callable[[Any, float], Any]
+    capped : Callable
         What stands for c tanh(s / c), from (s, c).
     twice : int
         The last, incomplete block of so many keys is moved forward to be complete.

@@ -58,7 +58,7 @@ class KernelSample:
         The factor of the formula that fills the arrays, where they are filled by one (0: they are not).
     generic : bool
         Random enough that roundings are independent, so that a typical error says something.
-    memo : dict[Any, Any]
+    memo : dict
         What was computed for this sample.
     """
 
