@@ -202,9 +202,7 @@ def frequency(rope: Any, pair: int, m: int, number: Callable[[Any], Any] = float
 def _without_scores(layer: LayerLike) -> LayerLike:
     """The layer itself, if no formula of its scores is needed."""
     if scores := getattr(layer, "scores", ()):
-        raise InvalidInstance(
-            f"a layer must have no scores here, only `judge_gradient` passes them on; got {scores}"
-        )
+        raise InvalidInstance(f"a layer must have no scores here, only `judge_gradient` passes them on; got {scores}")
     return layer
 
 
