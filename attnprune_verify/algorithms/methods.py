@@ -5,17 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields
 from functools import partial
+from importlib import import_module
 from typing import Any, TypeAlias
 
 from attnprune_verify.algorithms.arrays import AnyArray
 from attnprune_verify.algorithms.baselines.table import BASELINES
 from attnprune_verify.algorithms.layer import baselines as of_layers
 from attnprune_verify.algorithms.layer.calibration import Calibration, LayerOutcome
-from attnprune_verify.algorithms.layer.fisher_obs import FisherOBS, prune_fisher_obs
 from attnprune_verify.algorithms.layer.output_obs import LayerOutputOBS, prune_layer_output_obs
-from attnprune_verify.algorithms.layer.paper_descent import PaperDescent, descend_on_masks
-from attnprune_verify.algorithms.layer.polish import FisherOBSKL, prune_fisher_obs_kl
-from attnprune_verify.algorithms.layer.ste import STE, learn_masks
 from attnprune_verify.algorithms.matrix import baselines as of_matrices
 from attnprune_verify.algorithms.matrix.budget import Budget
 from attnprune_verify.algorithms.matrix.damping import Moments
@@ -36,6 +33,21 @@ class NoOptions:
 
 
 @dataclass(frozen=True)
+class Later:
+    """A function or class in a file of `algorithms/layer`, imported where it is first used: no map needs that file."""
+
+    file: str
+    name: str
+
+    def found(self) -> Any:
+        """Return the function or class."""
+        return getattr(import_module(f"attnprune_verify.algorithms.layer.{self.file}"), self.name)
+
+    def __call__(self, *given: Any) -> Any:
+        return self.found()(*given)
+
+
+@dataclass(frozen=True)
 class Method:
     """A pruning method; `layer` or `matrix` is None where it does not prune that kind of subject.
 
@@ -45,7 +57,7 @@ class Method:
         ``(calibration, rho or pattern, options)`` to a `LayerOutcome`: W_Q and W_K of an attention layer.
     matrix : callable or None
         ``(weight, inputs, outputs, budget, options)`` to a `PrunedMatrix`: one linear map, N:M patterns included.
-    options : type
+    options : type or Later
         A dataclass.
     layer_options : type or None
         The dataclass for layers; None where it is `options`.
@@ -60,7 +72,7 @@ class Method:
 
     layer: Callable[[Calibration, Any, Options], LayerOutcome] | None = None
     matrix: Callable[[AnyArray, Moments, Moments | None, Budget, Options], PrunedMatrix] | None = None
-    options: type[Options] = NoOptions
+    options: type[Options] | Later = NoOptions
     layer_options: type[Options] | None = None
     patterns: bool = False
     by_head: bool = True
@@ -86,11 +98,16 @@ METHODS: Mapping[str, Method] = {
         for name in BASELINES
         if name != "magnitude"
     },
-    "paper-gd": Method(descend_on_masks, options=PaperDescent),
-    "fisher-diagonal": Method(of_layers.prune_fisher_diagonal, options=of_layers.FisherDiagonal),
-    "fisher-obs": Method(lambda *given: prune_fisher_obs(*given).outcome(), options=FisherOBS),
-    "fisher-obs-kl": Method(prune_fisher_obs_kl, options=FisherOBSKL),
-    "ste": Method(learn_masks, options=STE),
+    "paper-gd": Method(Later("paper_descent", "descend_on_masks"), options=Later("paper_descent", "PaperDescent")),
+    "fisher-diagonal": Method(
+        Later("fisher_diagonal", "prune_fisher_diagonal"), options=Later("fisher_diagonal", "FisherDiagonal")
+    ),
+    "fisher-obs": Method(
+        lambda *given: Later("fisher_obs", "prune_fisher_obs")(*given).outcome(),
+        options=Later("fisher_obs", "FisherOBS"),
+    ),
+    "fisher-obs-kl": Method(Later("polish", "prune_fisher_obs_kl"), options=Later("polish", "FisherOBSKL")),
+    "ste": Method(Later("ste", "learn_masks"), options=Later("ste", "STE")),
     "output-obs": Method(
         prune_layer_output_obs, prune_output_obs, OutputOBS, LayerOutputOBS, True, attention="attention", rest="loss"
     ),
@@ -125,7 +142,8 @@ def matrix_options(method: str, options: Mapping[str, Any]) -> Options:
     return _checked(method, METHODS[as_choice("method", method, MATRIX_METHODS)].options, options)
 
 
-def _checked(method: str, kind: type[Options], options: Mapping[str, Any]) -> Options:
+def _checked(method: str, options_of: type[Options] | Later, options: Mapping[str, Any]) -> Options:
+    kind = options_of.found() if isinstance(options_of, Later) else options_of
     known = [one.name for one in fields(kind)]
     unknown = sorted(set(options) - set(known))
     if unknown:

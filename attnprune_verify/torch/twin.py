@@ -10,7 +10,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from attnprune_verify.algorithms.layer.prune import prune_layer
+from attnprune_verify.algorithms.layer.solve import solve_layer
 from attnprune_verify.algorithms.matrix.output_obs import PrunedMatrix
 from attnprune_verify.errors import InvalidInstance
 from attnprune_verify.instance.validate import Array
@@ -82,7 +82,7 @@ def prune_attention(family: Family, index: int, tokens: Sequence[Array], plan: P
     if len({rows.shape for rows in tokens}) > 1:
         raise InvalidInstance(f"windows must have one length with the method {plan.attention}; they have several")
     options: dict[str, Any] = {"seed": plan.seed} if plan.attention == "random" else {}
-    layer = prune_layer(family.block(index).layer, np.stack(tokens), plan.rho or 0.0, plan.attention, **options)
+    layer = solve_layer(family.block(index).layer, np.stack(tokens), plan.rho or 0.0, plan.attention, None, options)
     return {
         "Q": PrunedMatrix(layer.layer.W_Q.T.copy(), layer.mask_Q.T == 1),
         "K": PrunedMatrix(layer.layer.W_K.T.copy(), layer.mask_K.T == 1),

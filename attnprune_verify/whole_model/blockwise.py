@@ -8,7 +8,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from attnprune_verify.algorithms.layer.prune import prune_layer
+from attnprune_verify.algorithms.layer.solve import solve_layer
 from attnprune_verify.algorithms.matrix.block_backward import block_backward
 from attnprune_verify.algorithms.matrix.budget import Budget, Share, as_pattern
 from attnprune_verify.algorithms.matrix.damping import Moments
@@ -104,7 +104,7 @@ def _attention_by_layer(block: Block, hidden: Windows, plan: Plan) -> dict[str, 
     """Prune W_Q and W_K by one of the methods that take the attention layer as a whole."""
     X = np.stack([block(np.asarray(window)[np.newaxis]).x[0] for window in hidden])
     options: dict[str, Any] = {"seed": plan.seed} if plan.attention == "random" else {}
-    result = prune_layer(block.layer, X, plan.rho or 0.0, plan.attention, **options)
+    result = solve_layer(block.layer, X, plan.rho or 0.0, plan.attention, None, options)
     return {
         "Q": PrunedMatrix(result.layer.W_Q.T, result.mask_Q.T == 1),
         "K": PrunedMatrix(result.layer.W_K.T, result.mask_K.T == 1),

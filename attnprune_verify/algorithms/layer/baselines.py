@@ -1,29 +1,21 @@
-"""Baselines on a layer: random, magnitude and Fisher-diagonal masks of every head, and rivals as their authors do."""
+"""Baselines on a layer: random and magnitude masks of every head, and rivals as their authors do."""
 
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 
 from attnprune_verify.algorithms.baselines.table import prune_by
 from attnprune_verify.algorithms.layer.calibration import Calibration, LayerOutcome, by_masks, by_outputs
-from attnprune_verify.algorithms.layer.fisher import fisher_diagonal
 from attnprune_verify.algorithms.layer.heads import keep_largest
 from attnprune_verify.algorithms.matrix.baselines import prune_magnitude
 from attnprune_verify.algorithms.matrix.budget import Pattern
 from attnprune_verify.algorithms.matrix.output_obs import PrunedMatrix
-from attnprune_verify.values import as_choice, as_count
+from attnprune_verify.values import as_count
 
-__all__ = [
-    "FisherDiagonal",
-    "Random",
-    "own_convention",
-    "prune_fisher_diagonal",
-    "prune_heads_by_magnitude",
-    "prune_random",
-]
+__all__ = ["Random", "own_convention", "prune_heads_by_magnitude", "prune_random"]
 
 
 @dataclass(frozen=True)
@@ -59,29 +51,3 @@ def own_convention(name: str, data: Calibration, goal: float | Pattern, options:
     rho = goal if isinstance(goal, float) else 0.0
     new = (prune_by(name, W.T, data.X, rho, **settings) for W in (data.layer.W_Q, data.layer.W_K))
     return by_outputs(*(PrunedMatrix(weight, ~gone) for weight, gone in new))
-
-
-@dataclass(frozen=True)
-class FisherDiagonal:
-    """Options of the method ``fisher-diagonal``.
-
-    Attributes
-    ----------
-    threshold : "head" or "layer"
-        Over each head's block, or over all heads together: then the counts are exact per matrix only, and heads on
-        which little depends in absolute terms are emptied.
-    """
-
-    threshold: Literal["head", "layer"] = "head"
-
-    def __post_init__(self) -> None:
-        as_choice("threshold", self.threshold, ("head", "layer"))
-
-
-def prune_fisher_diagonal(data: Calibration, rho: float, options: FisherDiagonal) -> LayerOutcome:
-    """The largest w^2 h, h the KL's second derivative in that weight (`fisher_diagonal`)."""
-    h_Q, h_K = fisher_diagonal(data)
-    scores = data.W_Q**2 * h_Q, data.W_K**2 * h_K
-    if options.threshold == "head":
-        return by_masks(data, (keep_largest(scores[0], rho), keep_largest(scores[1], rho)))
-    return by_masks(data, (keep_largest(scores[0][np.newaxis], rho)[0], keep_largest(scores[1][np.newaxis], rho)[0]))
