@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import sys
 from dataclasses import dataclass
 
@@ -46,11 +45,6 @@ class AttentionFloor:
         """delta over all positions: exactly 0 as soon as the mask forbids one."""
         return arb(0) if self.masked else self.allowed
 
-    @property
-    def log10_allowed(self) -> float:
-        """log10 of `allowed`."""
-        return self.log_allowed / math.log(10.0)
-
 
 def attention_floor(instance: Instance, M: Array | None = None) -> AttentionFloor:
     """min_ij F(M)_ij over the allowed positions, smallest over a batch (the hypothesis on delta of lem:PL_ineq).
@@ -66,8 +60,8 @@ def attention_floor(instance: Instance, M: Array | None = None) -> AttentionFloo
     --------
     >>> import numpy as np
     >>> floor = attention_floor(Instance(np.eye(2), np.diag([1000.0, 1000.0])))
-    >>> round(floor.log10_allowed, 6), floor.masked
-    (-434.294482, False)
+    >>> round(floor.log_allowed, 6), floor.masked
+    (-1000.0, False)
     """
     M = instance.M_or_ones if M is None else M
     mask_scaled, mask_exponent = normalised(M)

@@ -56,11 +56,6 @@ class LogitMap:
         """(k, n, n): Pi X_j (N * W) X_j^T, without the factor 1/sqrt(k)."""
         return self.centre(self.X @ (N * self.W) @ self.Y.swapaxes(1, 2))
 
-    def adjoint(self, P: Array) -> Array:
-        """(d, d): sum_j W * (X_j^T Pi P_j X_j)."""
-        pulled: Array = np.einsum("kia,kib->ab", self.X, self.centre(P) @ self.Y, optimize=True)
-        return self.W * pulled
-
     def normal(self, N: Array) -> Array:
         """(1/k) sum_j A_j^* Pi_j A_j applied to N; O(d^3) per sample without a mask (no n x n matrix)."""
         V = N * self.W

@@ -20,7 +20,6 @@ from proofs_check.producer.notation import Q, ball, balls, enclosure, table, wor
 BITS = 128  # bits; chosen: the checker's first precision
 STEPS = 400  # of Frank and Wolfe; chosen: any point proves a bound, a better one a larger bound
 UNIT = 4096  # chosen: entries of the point are rounded to multiples of 1/4096, short fractions in the file
-Floats = list[list[float]]
 
 
 @dataclass(frozen=True)
