@@ -4,6 +4,7 @@ import os
 import random
 import signal
 import sys
+import tempfile
 import time
 from pathlib import Path
 
@@ -63,22 +64,25 @@ def contents(folder):
     return {str(one.relative_to(folder)): one.read_bytes() for one in sorted(folder.rglob("*")) if one.is_file()}
 
 
-def forked(words, said: Path, *, kill_after=None, file_limit=None):
-    """The exit code of a command in a forked process, negative for a signal; what it prints lies in `said`."""
+def forked(words, said: Path, *, kill_after=None, kill_by=signal.SIGKILL, file_limit=None, temporary=None):
+    """The exit code of a command, or a program, in a forked process, negative for a signal; what it prints is `said`.
+
+    Its temporary files lie in the folder `temporary`.
+    """
     reading, writing = os.pipe()
     process = os.fork()
     if not process:
-        _child(words, writing, file_limit)
+        _child(words, writing, file_limit, temporary)
     os.close(writing)
     if kill_after is not None:
         time.sleep(kill_after)
-        os.kill(process, signal.SIGKILL)
+        os.kill(process, kill_by)
     with open(reading, "rb") as pipe:
         said.write_bytes(pipe.read())
     return os.waitstatus_to_exitcode(os.waitpid(process, 0)[1])
 
 
-def _child(words, writing, file_limit):
+def _child(words, writing, file_limit, temporary):
     code = 99  # no exit code of the program
     try:
         os.dup2(writing, 1)
@@ -88,11 +92,15 @@ def _child(words, writing, file_limit):
             import resource
 
             resource.setrlimit(resource.RLIMIT_FSIZE, (file_limit, file_limit))
+        if temporary is not None:
+            os.environ["TMPDIR"] = tempfile.tempdir = str(temporary)
         from attnprune_verify.claims.campaign import checkpoint
         from attnprune_verify.cli.main import main
 
         checkpoint._EVERY = 0.0  # every group is written down at once, so that there is more to interrupt
-        main(words)
+        words() if callable(words) else main(words)
+        code = 0
+        sys.stdout.flush()
     except SystemExit as end:
         code = end.code if isinstance(end.code, int) else 98
         sys.stdout.flush()
