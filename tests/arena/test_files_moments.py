@@ -143,7 +143,7 @@ def settled(folder):
     return left
 
 
-@attack("G", "kill -9, SIGTERM and full disks at forty random moments of every command that writes",
+@attack("G", "SIGKILL, SIGTERM and full disks at forty random moments of every command that writes",
         stopped_by="attnprune_verify.state.outputs:write_output")  # fmt: skip
 def test_forty_moments(tmp_path, monkeypatch):
     rng, whole, works, told = random.Random(SEED), {}, {}, []
