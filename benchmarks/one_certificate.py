@@ -14,7 +14,7 @@ import time
 import numpy as np
 
 import attnprune_verify as apv
-from attnprune_verify.algorithms.gap.posed import posed
+from attnprune_verify.algorithms.gap.problem import posed
 from attnprune_verify.algorithms.gap.relaxation import relaxed
 from attnprune_verify.algorithms.gap.rounding import floor_with_rounding
 

@@ -14,7 +14,7 @@ from pathlib import Path
 import numpy as np
 
 import attnprune_verify as apv
-from attnprune_verify.algorithms.gap.posed import posed_refit
+from attnprune_verify.algorithms.gap.problem import posed_refit
 from attnprune_verify.check import instance_of_model
 
 MODEL = Path(__file__).resolve().parents[1] / "tests" / "data" / "small_llama"

@@ -11,7 +11,7 @@ from numpy.random import Generator
 from numpy.typing import NDArray
 
 import attnprune_verify as apv
-from attnprune_verify.algorithms.gap.posed import posed
+from attnprune_verify.algorithms.gap.problem import posed
 from attnprune_verify.algorithms.gap.relaxation import floor, projected, relaxed
 from attnprune_verify.algorithms.gap.rounding import floor_with_rounding
 from attnprune_verify.oracle.ball_divergence import divergence, divergence_floor

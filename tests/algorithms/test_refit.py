@@ -12,7 +12,7 @@ from scipy.optimize import minimize
 import attnprune_verify as apv
 from attnprune_verify.algorithms.gap.convexity import hessian, least_curvature, reach, still_to_gain
 from attnprune_verify.algorithms.gap.mask_gap import BALLS
-from attnprune_verify.algorithms.gap.posed import posed_refit
+from attnprune_verify.algorithms.gap.problem import posed_refit
 
 
 def _layer(**more: Any) -> tuple[apv.AttentionLayer, NDArray[Any]]:

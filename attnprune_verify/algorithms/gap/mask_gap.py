@@ -10,7 +10,7 @@ from numpy.typing import ArrayLike
 
 from attnprune_verify.algorithms.gap.exchange import improved, rounded
 from attnprune_verify.algorithms.gap.one_map import OneMap
-from attnprune_verify.algorithms.gap.posed import Posed, as_ones, posed
+from attnprune_verify.algorithms.gap.problem import Posed, as_ones, posed
 from attnprune_verify.algorithms.gap.relaxation import relaxed
 from attnprune_verify.algorithms.gap.rounding import floor_with_rounding
 from attnprune_verify.instance.validate import Array

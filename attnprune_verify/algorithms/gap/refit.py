@@ -13,7 +13,7 @@ from scipy.sparse.linalg import LinearOperator, cg
 from attnprune_verify.algorithms.gap.convexity import MOST, hessian, least_curvature, reach, still_to_gain
 from attnprune_verify.algorithms.gap.mask_gap import BALLS
 from attnprune_verify.algorithms.gap.one_map import OneMap
-from attnprune_verify.algorithms.gap.posed import posed_refit
+from attnprune_verify.algorithms.gap.problem import posed_refit
 from attnprune_verify.algorithms.gap.rounding import tangent
 from attnprune_verify.instance.validate import Array
 from attnprune_verify.oracle.ball_divergence import divergence, divergence_slope

@@ -20,7 +20,7 @@ from attnprune_verify.audit.kernel.problem.sample import KernelSample
 from attnprune_verify.audit.kernel.process import bridge
 from attnprune_verify.audit.kernel.process.context import KernelContext
 from attnprune_verify.audit.kernel.process.detect_framework import implied
-from attnprune_verify.audit.kernel.reference_error import currency
+from attnprune_verify.audit.kernel.reference_error import reference_errors
 from attnprune_verify.audit.kernel.snippet import as_code
 from attnprune_verify.audit.kernel.typing import Plain
 from attnprune_verify.audit.mistakes import SENTENCES
@@ -88,7 +88,7 @@ class KernelAuditor(Examiner):
     def notes(self) -> dict[str, str]:
         """Notes by function: the framework, the precision, the largest size, the refused features."""
         found = self.context.all_notes()
-        for function, said in currency(self.context).items():
+        for function, said in reference_errors(self.context).items():
             found[function] = f"{found[function]}; {said}"
         return found
 

@@ -16,14 +16,14 @@ from attnprune_verify.audit.kernel.truth.bounds import attention_errors
 from attnprune_verify.audit.kernel.truth.reference_kernel import own_attention
 from attnprune_verify.audit.kernel.truth.truth import truth
 
-__all__ = ["currency", "torch_attention"]
+__all__ = ["reference_errors", "torch_attention"]
 
 _MEASURED = ("plain", "causal", "mask", "grouped heads", "more keys", "value size", "larger")
 _LONGEST = 129  # chosen: sizes up to here cost the own kernel milliseconds
 Parts = dict[str, Array]
 
 
-def currency(context: KernelContext) -> dict[str, str]:
+def reference_errors(context: KernelContext) -> dict[str, str]:
     """Return a sentence for each function: its error in units of an honest kernel's, and torch's own beside it.
 
     The unit is the error of `own_attention` on the same instances: of both, per instance, the norm of the error over

@@ -28,9 +28,9 @@ def as_code(function: str, sample: KernelSample, context: KernelContext) -> str 
     arrays = {name: array if sample.ends is None else array[0].swapaxes(0, 1) for name, array in given}
     sizes = [array.size for array in arrays.values()] + [0 if sample.mask is None else sample.mask.size // 4]
     others = [part for part in (sample.bias, sample.dropout, sample.dlse) if part is not None]
-    if max([0, *(part.size // 4 for part in others)]) > _LARGEST or (sample.seeded and sample.ends is not None):
+    if max([0, *(part.size // 4 for part in others)]) > _LARGEST or (sample.fill_factor and sample.ends is not None):
         return None
-    if max(sizes) > _LARGEST and not sample.seeded:
+    if max(sizes) > _LARGEST and not sample.fill_factor:
         return None
     own = function == FORWARD or context.declared.own_backward
     lines = [*_imports(context), *import_lines(context.subject, function if own else FORWARD), ""]
@@ -56,7 +56,7 @@ def as_code(function: str, sample: KernelSample, context: KernelContext) -> str 
 
 def _by_formula(context: KernelContext, sample: KernelSample, names: tuple[str, ...]) -> list[str]:
     lines = ["rng = np.random.default_rng(0)"]
-    factor = "" if sample.seeded == 1 else f" * {sample.seeded:g}"
+    factor = "" if sample.fill_factor == 1 else f" * {sample.fill_factor:g}"
     for name in ("q", "k", "v", "do"):
         if name in names:
             drawn = f"rng.integers(-4, 5, {getattr(sample, name).shape}) / 4{factor}"

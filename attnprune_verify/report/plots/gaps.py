@@ -50,7 +50,7 @@ def gap_rows(
     >>> row.bound <= row.divergences["best found"] <= row.divergences["random"]
     True
     """
-    from attnprune_verify.algorithms.gap.posed import posed
+    from attnprune_verify.algorithms.gap.problem import posed
 
     asked = posed(problem, X, None, on)
     function = asked.divergence()

@@ -11,7 +11,7 @@ import numpy as np
 
 from attnprune_verify.audit.kernel.names.observation import KernelObservation
 from attnprune_verify.audit.kernel.names.wrong_backward import WrongGradient, backward_mistakes, gradients
-from attnprune_verify.audit.kernel.names.wrong_forward import Slip, differentiated, forward_mistakes, output
+from attnprune_verify.audit.kernel.names.wrong_forward import WrongForward, differentiated, forward_mistakes, output
 from attnprune_verify.audit.kernel.problem.sample import BACKWARD, FORWARD, Array, KernelSample, parts_of
 from attnprune_verify.audit.kernel.truth.steps import evaluate
 from attnprune_verify.audit.naming.words import format_factor
@@ -57,7 +57,7 @@ def _fixed(function: str) -> tuple[Candidate, ...]:
     return (*own, *(_of_wrong(function, wrong) for wrong in forward_mistakes()))
 
 
-def _of_wrong(function: str, wrong: Slip) -> Candidate:
+def _of_wrong(function: str, wrong: WrongForward) -> Candidate:
     def parts(sample: KernelSample) -> Parts:
         key = ("wrong", function, wrong.id, wrong.words)
         if key not in sample.memo:
@@ -136,17 +136,17 @@ def _epsilons(wrong: list[KernelObservation]) -> Iterator[Candidate]:
             words = (
                 f"{zeros} keys with logit 0 and value 0 count" if zeros > 1 else "1 key with logit 0 and value 0 counts"
             )
-            yield _of_wrong(FORWARD, Slip("padding-counted", words, epsilon=float(zeros), shifted=False))
+            yield _of_wrong(FORWARD, WrongForward("padding-counted", words, epsilon=float(zeros), shifted=False))
         elif epsilon > 0:
             what = "the row sum" if shifted else "the row sum of unshifted exponentials"
-            yield _of_wrong(FORWARD, Slip("denominator-epsilon", f"about {epsilon:.2g} is added to {what}",
+            yield _of_wrong(FORWARD, WrongForward("denominator-epsilon", f"about {epsilon:.2g} is added to {what}",
                                            epsilon=epsilon, shifted=shifted))  # fmt: skip
 
 
 def _known_epsilons(function: str) -> Iterator[Candidate]:
     for power in range(-12, 1):
         words = f"about 1e{power} is added to the row sum"
-        yield _of_wrong(function, Slip("denominator-epsilon", words, epsilon=10.0**power))
+        yield _of_wrong(function, WrongForward("denominator-epsilon", words, epsilon=10.0**power))
 
 
 def _scales(function: str, wrong: list[KernelObservation], indices: list[int]) -> Iterator[Candidate]:
@@ -167,7 +167,7 @@ def _scales(function: str, wrong: list[KernelObservation], indices: list[int]) -
     def scale(sample: KernelSample) -> float:
         return sample.factor * fitted.get(id(sample), 1.0)
 
-    wrong_scale = Slip("logit-scale", words, scale=scale)
+    wrong_scale = WrongForward("logit-scale", words, scale=scale)
     if function == FORWARD:
         yield Candidate("logit-scale", words, lambda sample: (output(sample, wrong_scale),))
     else:
@@ -183,20 +183,20 @@ def _constants(function: str, wrong: list[KernelObservation], indices: list[int]
         yield _of_wrong(function, replace(made(factor), words=f"{feature} is multiplied by {format_factor(factor)}"))
 
 
-def _scaled(factor: float) -> Slip:
-    return Slip("logit-scale", "", scale=lambda sample: factor * sample.factor)
+def _scaled(factor: float) -> WrongForward:
+    return WrongForward("logit-scale", "", scale=lambda sample: factor * sample.factor)
 
 
-def _capped(factor: float) -> Slip:
-    return Slip("softcap-wrong", "", capped=lambda s, c: factor * c * anp.tanh(s / (factor * c)))
+def _capped(factor: float) -> WrongForward:
+    return WrongForward("softcap-wrong", "", capped=lambda s, c: factor * c * anp.tanh(s / (factor * c)))
 
 
-def _sloped(factor: float) -> Slip:
-    return Slip("alibi-wrong", "", slopes=lambda alibi, heads, kv_heads: factor * alibi)
+def _sloped(factor: float) -> WrongForward:
+    return WrongForward("alibi-wrong", "", slopes=lambda alibi, heads, kv_heads: factor * alibi)
 
 
 def _best_factor(
-    function: str, some: list[KernelObservation], indices: list[int], made: Callable[[float], Slip]
+    function: str, some: list[KernelObservation], indices: list[int], made: Callable[[float], WrongForward]
 ) -> float:
     """The factor with which a wrong formula comes closest to the results."""
 

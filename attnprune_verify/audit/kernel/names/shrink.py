@@ -119,7 +119,7 @@ def _seeded(sample: KernelSample) -> Iterator[KernelSample]:
             name: sample.precision.exact(rng.integers(-4, 5, getattr(sample, name).shape) / 4 * factor)
             for name in _ARRAYS
         }
-        yield sample.changed(name=SMALLEST, seeded=factor, **filled)
+        yield sample.changed(name=SMALLEST, fill_factor=factor, **filled)
 
 
 def _kept(some: Any) -> Iterator[KernelSample]:

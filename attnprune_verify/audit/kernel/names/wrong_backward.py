@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from attnprune_verify.audit.kernel.names.wrong_forward import Slip, forward_mistakes, output
+from attnprune_verify.audit.kernel.names.wrong_forward import WrongForward, forward_mistakes, output
 from attnprune_verify.audit.kernel.problem.sample import Array, KernelSample
 from attnprune_verify.audit.kernel.truth.steps import evaluate
 
@@ -84,7 +84,7 @@ def _gradients(sample: KernelSample, wrong: WrongGradient) -> Three:
     return (dq, dk, dv) if wrong.after is None else wrong.after(sample, dq, dk, dv)
 
 
-def weights_of(wrong: Slip, sample: KernelSample) -> Array:
+def weights_of(wrong: WrongForward, sample: KernelSample) -> Array:
     """A wrong formula's weights: its output for unit vectors as values."""
     batch, _, kv_heads, _, length, _, _ = sample.shape
     units = np.broadcast_to(np.eye(length), (batch, kv_heads, length, length))

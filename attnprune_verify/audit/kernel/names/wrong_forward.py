@@ -18,7 +18,7 @@ from autograd.tracer import getval
 
 from attnprune_verify.audit.kernel.problem.sample import Array, KernelSample, Mask
 
-__all__ = ["Slip", "differentiated", "forward_mistakes", "output"]
+__all__ = ["WrongForward", "differentiated", "forward_mistakes", "output"]
 
 Scale = Callable[[KernelSample], float]
 Positions = Callable[[KernelSample], Mask]
@@ -33,7 +33,7 @@ def _right_positions(sample: KernelSample) -> Mask:
 
 
 @dataclass(frozen=True)
-class Slip:
+class WrongForward:
     """One wrong formula; every field that is not given is right.
 
     Attributes
@@ -101,13 +101,13 @@ class Slip:
     distance: Callable[[Array], Array] = np.abs
 
 
-def output(sample: KernelSample, wrong: Slip) -> Array:
+def output(sample: KernelSample, wrong: WrongForward) -> Array:
     """Return the result of the wrong formula."""
     with np.errstate(all="ignore"):
         return np.asarray(_attend(sample, wrong, sample.q, sample.k, sample.v))
 
 
-def differentiated(sample: KernelSample, wrong: Slip) -> tuple[Array, Array, Array]:
+def differentiated(sample: KernelSample, wrong: WrongForward) -> tuple[Array, Array, Array]:
     """dq, dk and dv of the wrong formula, by reverse mode."""
     with np.errstate(all="ignore"):
         pull, _ = make_vjp(lambda qkv: _attend(sample, wrong, *qkv))((sample.q, sample.k, sample.v))
@@ -115,7 +115,7 @@ def differentiated(sample: KernelSample, wrong: Slip) -> tuple[Array, Array, Arr
     return dq, dk, dv
 
 
-def _attend(sample: KernelSample, wrong: Slip, q: Any, k: Any, v: Any) -> Any:
+def _attend(sample: KernelSample, wrong: WrongForward, q: Any, k: Any, v: Any) -> Any:
     heads, kv_heads = sample.q.shape[1], sample.k.shape[1]
     keep = max(1, wrong.keep(sample.k.shape[2]))
     chosen = [wrong.heads(head, heads, kv_heads) for head in range(heads)]
@@ -153,7 +153,7 @@ def _attend(sample: KernelSample, wrong: Slip, q: Any, k: Any, v: Any) -> Any:
     return _softmax(logits, allowed, wrong) @ v
 
 
-def _averaged(logits: Any, allowed: Any, v: Any, wrong: Slip) -> Any:
+def _averaged(logits: Any, allowed: Any, v: Any, wrong: WrongForward) -> Any:
     """Blocks of keys, each with a softmax of its own."""
     starts = range(0, logits.shape[-1], wrong.averaged)
     parts = [slice(start, start + wrong.averaged) for start in starts]
@@ -170,7 +170,7 @@ def _filled_up(hidden: bool, block: int, logits: Any, allowed: Any, v: Any) -> t
     return logits, np.concatenate([allowed, seen], axis=1), v
 
 
-def _softmax(logits: Any, allowed: Any, wrong: Slip) -> Any:
+def _softmax(logits: Any, allowed: Any, wrong: WrongForward) -> Any:
     top = np.where(allowed, getval(logits), -np.inf).max(axis=wrong.axis, keepdims=True) if wrong.shifted else 0.0
     top = np.where(np.isfinite(top), top, 0.0)
     weights = anp.exp(anp.where(allowed, logits - top, 0.0)) * allowed
@@ -179,7 +179,7 @@ def _softmax(logits: Any, allowed: Any, wrong: Slip) -> Any:
     return weights / (anp.sum(weights, axis=wrong.axis, keepdims=True) + wrong.epsilon)
 
 
-def _forgetful(logits: Any, allowed: Any, v: Any, wrong: Slip) -> Any:
+def _forgetful(logits: Any, allowed: Any, v: Any, wrong: WrongForward) -> Any:
     """Online softmax that does not rescale what it has added up so far when the maximum changes."""
     top, total, acc = -np.inf, 0.0, 0.0
     for start in range(0, logits.shape[-1], wrong.block):
@@ -195,44 +195,48 @@ def _forgetful(logits: Any, allowed: Any, v: Any, wrong: Slip) -> Any:
     return acc / total
 
 
-def forward_mistakes() -> Iterator[Slip]:
+def forward_mistakes() -> Iterator[WrongForward]:
     """The known ones, those with the fewest changes first."""
-    yield Slip("missing-scale", "the logits are not scaled", scale=lambda sample: 1.0)
+    yield WrongForward("missing-scale", "the logits are not scaled", scale=lambda sample: 1.0)
     yield from _scales()
     yield from _masks()
-    yield Slip("wrong-softmax-axis", "the softmax runs over the queries", axis=-2)
-    yield Slip("wrong-softmax-axis", "the softmax runs over the heads", axis=1)
-    yield Slip("wrong-softmax-axis", "the softmax runs over queries and keys", axis=(-2, -1))
-    yield Slip("heads-swapped", "query head h reads key head h % kv_heads", heads=lambda h, _, g: h % g)
-    yield Slip("heads-swapped", "key heads are read in reverse order", heads=lambda h, n, g: g - 1 - h // (n // g))
-    yield Slip("heads-swapped", "every query head reads the first key head", heads=lambda h, _, g: 0)
-    yield Slip("heads-swapped", "query head h reads key head h, or the last", heads=lambda h, _, g: min(h, g - 1))
-    yield Slip("not-normalised", "weights are not divided by the row sum", normalised=False)
-    yield Slip("not-normalised", "neither shifted nor divided by the row sum", normalised=False, shifted=False)
-    yield Slip("first-key-only", "only the first key is read", keep=lambda length: 1)
+    yield WrongForward("wrong-softmax-axis", "the softmax runs over the queries", axis=-2)
+    yield WrongForward("wrong-softmax-axis", "the softmax runs over the heads", axis=1)
+    yield WrongForward("wrong-softmax-axis", "the softmax runs over queries and keys", axis=(-2, -1))
+    yield WrongForward("heads-swapped", "query head h reads key head h % kv_heads", heads=lambda h, _, g: h % g)
+    yield WrongForward(
+        "heads-swapped", "key heads are read in reverse order", heads=lambda h, n, g: g - 1 - h // (n // g)
+    )
+    yield WrongForward("heads-swapped", "every query head reads the first key head", heads=lambda h, _, g: 0)
+    yield WrongForward(
+        "heads-swapped", "query head h reads key head h, or the last", heads=lambda h, _, g: min(h, g - 1)
+    )
+    yield WrongForward("not-normalised", "weights are not divided by the row sum", normalised=False)
+    yield WrongForward("not-normalised", "neither shifted nor divided by the row sum", normalised=False, shifted=False)
+    yield WrongForward("first-key-only", "only the first key is read", keep=lambda length: 1)
     yield from _modifiers()
     yield from _blocks()
 
 
-def _modifiers() -> Iterator[Slip]:
+def _modifiers() -> Iterator[WrongForward]:
     for name in ("softcap", "alibi"):
-        yield Slip("modifier-ignored", f"{name} is ignored", bare=(name,))
-    yield Slip("score-order", "the cap is applied to forbidden logits, too: they are -c", fill=_lowest_capped)
-    yield Slip("score-order", "slopes are subtracted before the cap", slope_first=True)
+        yield WrongForward("modifier-ignored", f"{name} is ignored", bare=(name,))
+    yield WrongForward("score-order", "the cap is applied to forbidden logits, too: they are -c", fill=_lowest_capped)
+    yield WrongForward("score-order", "slopes are subtracted before the cap", slope_first=True)
     for words, capped in (
         ("s tanh(s / c) stands for c tanh(s / c)", lambda s, c: s * anp.tanh(s / c)),
         ("tanh(s / c) is not multiplied by c", lambda s, c: anp.tanh(s / c)),
         ("c tanh(s): the logit is not divided by c", lambda s, c: c * anp.tanh(s)),
         ("logits are clipped at +-c", lambda s, c: anp.clip(s, -c, c)),
     ):
-        yield Slip("softcap-wrong", words, capped=capped)
+        yield WrongForward("softcap-wrong", words, capped=capped)
     for words, slopes in (
         ("the slope of the key head", lambda a, h, g: a[np.arange(h) // (h // g)]),
         ("the slope of head h % kv_heads", lambda a, h, g: a[np.arange(h) % g]),
         ("the slope of the first head for all", lambda a, h, g: a[[0] * h]),
         ("the slopes in reverse order", lambda a, h, g: a[::-1]),
     ):
-        yield Slip("alibi-wrong", f"query heads get {words}", slopes=slopes)
+        yield WrongForward("alibi-wrong", f"query heads get {words}", slopes=slopes)
     for words, distance in (
         ("slopes are added", lambda x: -np.abs(x)),
         ("slopes multiply i - j, not |i - j|", lambda x: x),
@@ -240,18 +244,18 @@ def _modifiers() -> Iterator[Slip]:
         ("slopes multiply |i - j| + 1 off the diagonal", lambda x: np.abs(x) + (x != 0)),
         ("slopes multiply (i - j)^2", lambda x: x * x),
     ):
-        yield Slip("alibi-wrong", words, distance=distance)
+        yield WrongForward("alibi-wrong", words, distance=distance)
     for reads in (4, 8, 16, 32, 64, 128):
-        yield Slip("features-dropped", f"features beyond {reads} do not enter the logits", reads=reads)
+        yield WrongForward("features-dropped", f"features beyond {reads} do not enter the logits", reads=reads)
 
 
 def _lowest_capped(sample: KernelSample) -> float | None:
     return None if sample.softcap is None else -sample.softcap
 
 
-def _scales() -> Iterator[Slip]:
-    def of(words: str, scale: Scale) -> Slip:
-        return Slip("logit-scale", words, scale=scale)
+def _scales() -> Iterator[WrongForward]:
+    def of(words: str, scale: Scale) -> WrongForward:
+        return WrongForward("logit-scale", words, scale=scale)
 
     def size(sample: KernelSample, which: int) -> float:
         return float(sample.shape[which])
@@ -272,28 +276,32 @@ def _scales() -> Iterator[Slip]:
     yield of("all logits are 0", lambda s: 0.0)
 
 
-def _masks() -> Iterator[Slip]:
+def _masks() -> Iterator[WrongForward]:
     def only(**changes: Any) -> Positions:
         return lambda sample: replace(sample, memo={}, **changes).allowed
 
-    yield Slip("mask-ignored", "no position is forbidden", allowed=only(mask=None, causal=False, window=None))
-    yield Slip("mask-ignored", "causal is ignored", allowed=only(causal=False))
-    yield Slip("mask-ignored", "the mask is ignored", allowed=only(mask=None))
-    yield Slip("modifier-ignored", "the window is ignored", allowed=only(window=None))
-    yield Slip("mask-inverted", "True means forbidden", allowed=_inverted)
-    yield Slip("mask-inverted", "causal is read the wrong way round", allowed=_anticausal)
-    yield Slip("causal-off-by-one", "query i sees key i + 1", allowed=lambda sample: _shifted(sample, 1))
-    yield Slip("causal-off-by-one", "query i does not see key i", allowed=lambda sample: _shifted(sample, -1))
-    yield Slip("window-off-by-one", "the window is one larger", allowed=lambda s: _resized(s, 1))
-    yield Slip("window-off-by-one", "the window is one smaller", allowed=lambda s: _resized(s, -1))
+    yield WrongForward("mask-ignored", "no position is forbidden", allowed=only(mask=None, causal=False, window=None))
+    yield WrongForward("mask-ignored", "causal is ignored", allowed=only(causal=False))
+    yield WrongForward("mask-ignored", "the mask is ignored", allowed=only(mask=None))
+    yield WrongForward("modifier-ignored", "the window is ignored", allowed=only(window=None))
+    yield WrongForward("mask-inverted", "True means forbidden", allowed=_inverted)
+    yield WrongForward("mask-inverted", "causal is read the wrong way round", allowed=_anticausal)
+    yield WrongForward("causal-off-by-one", "query i sees key i + 1", allowed=lambda sample: _shifted(sample, 1))
+    yield WrongForward("causal-off-by-one", "query i does not see key i", allowed=lambda sample: _shifted(sample, -1))
+    yield WrongForward("window-off-by-one", "the window is one larger", allowed=lambda s: _resized(s, 1))
+    yield WrongForward("window-off-by-one", "the window is one smaller", allowed=lambda s: _resized(s, -1))
     for words, side in (("after", 1), ("before", -1)):
-        yield Slip("window-wrong", f"keys {words} the query are outside the window", allowed=partial(_half, side))
-    yield Slip("window-wrong", "the window reaches to both sides although causal", allowed=_both_sides)
-    yield Slip("mask-after-softmax", "weights are masked after the softmax, not normalised again", masking="after")
-    yield Slip("mask-multiplies-logits", "forbidden logits are 0, not -inf", masking="times")
+        yield WrongForward(
+            "window-wrong", f"keys {words} the query are outside the window", allowed=partial(_half, side)
+        )
+    yield WrongForward("window-wrong", "the window reaches to both sides although causal", allowed=_both_sides)
+    yield WrongForward(
+        "mask-after-softmax", "weights are masked after the softmax, not normalised again", masking="after"
+    )
+    yield WrongForward("mask-multiplies-logits", "forbidden logits are 0, not -inf", masking="times")
     for fill in (-5.0, -10.0, -20.0, -30.0, -50.0, -80.0, -100.0, -1000.0):
-        yield Slip("mask-finite", f"forbidden logits are {fill:g}", fill=lambda _, fill=fill: fill)  # type: ignore[misc]
-    yield Slip("mask-added", "the mask is added to the logits as 0 and 1", masking="plus")
+        yield WrongForward("mask-finite", f"forbidden logits are {fill:g}", fill=lambda _, fill=fill: fill)  # type: ignore[misc]
+    yield WrongForward("mask-added", "the mask is added to the logits as 0 and 1", masking="plus")
 
 
 def _inverted(sample: KernelSample) -> Mask:
@@ -329,7 +337,7 @@ def _both_sides(sample: KernelSample) -> Mask:
     return sample.allowed if sample.window is None else sample.changed(causal=False).allowed
 
 
-def _blocks() -> Iterator[Slip]:
+def _blocks() -> Iterator[WrongForward]:
     for block in (1, 2, 4, 8, 16, 32, 64, 128):
         for forgets, what in (
             ("acc", "accumulator is"),
@@ -337,22 +345,22 @@ def _blocks() -> Iterator[Slip]:
             ("both", "accumulator and row sum are"),
         ):
             words = f"with a new maximum the {what} not rescaled (blocks of {block})"
-            yield Slip("missing-rescale", words, block=block, forgets=forgets)
+            yield WrongForward("missing-rescale", words, block=block, forgets=forgets)
     for block in (4, 8, 16, 32, 64, 128):
         words = f"the last block of {block} keys begins earlier where it is incomplete: keys count twice"
-        yield Slip("keys-counted-twice", words, twice=block)
-        yield Slip("splits-averaged", f"blocks of {block} keys are averaged, not weighted", averaged=block)
+        yield WrongForward("keys-counted-twice", words, twice=block)
+        yield WrongForward("splits-averaged", f"blocks of {block} keys are averaged, not weighted", averaged=block)
         words = f"keys of zeros that fill up the last block of {block} count"
-        yield Slip("padding-counted", words, padding=block)
-        yield Slip("padding-counted", f"{words}, also if causal", padding=block, hidden=False)
+        yield WrongForward("padding-counted", words, padding=block)
+        yield WrongForward("padding-counted", f"{words}, also if causal", padding=block, hidden=False)
     for block in (2, 3, 4, 5, 8, 10, 16, 32, 64, 128):
         words = f"the last, incomplete block of {block} keys is dropped"
-        yield Slip("last-block-dropped", words, keep=partial(_whole_blocks, block))
+        yield WrongForward("last-block-dropped", words, keep=partial(_whole_blocks, block))
         words = f"the last block of {block} keys is dropped"
-        yield Slip("last-block-dropped", words, keep=partial(_all_but_last, block))
+        yield WrongForward("last-block-dropped", words, keep=partial(_all_but_last, block))
     for fewer in (1, 2):
         words = f"the last {fewer} keys are dropped"
-        yield Slip("last-block-dropped", words, keep=partial(_fewer, fewer))
+        yield WrongForward("last-block-dropped", words, keep=partial(_fewer, fewer))
 
 
 def _whole_blocks(block: int, length: int) -> int:

@@ -54,7 +54,7 @@ class KernelSample:
         How the inputs lie in memory.
     conventions : Conventions
         What the kernel declares.
-    seeded : float
+    fill_factor : float
         The factor of the formula that fills the arrays, where they are filled by one (0: they are not).
     generic : bool
         Random enough that roundings are independent, so that a typical error says something.
@@ -86,7 +86,7 @@ class KernelSample:
     wanted: tuple[str, ...] = ()
     layout: str = "plain"
     conventions: Conventions = _DEFAULT
-    seeded: float = 0.0
+    fill_factor: float = 0.0
     generic: bool = True
     memo: dict[Any, Any] = field(default_factory=dict, repr=False)
 
@@ -235,7 +235,7 @@ class KernelSample:
 
     def changed(self, **changes: Any) -> KernelSample:
         """A sample like this one; what was computed for this one is not kept."""
-        filled = {"seeded": 0.0} if {"q", "k", "v", "do"} & set(changes) else {}
+        filled = {"fill_factor": 0.0} if {"q", "k", "v", "do"} & set(changes) else {}
         return replace(self, **{"memo": {}, **filled, **changes})
 
     def first_of_groups(self) -> KernelSample:
