@@ -34,14 +34,14 @@ class NoOptions:
 
 @dataclass(frozen=True)
 class Later:
-    """A function or class in a file of `algorithms/layer`, imported where it is first used: no map needs that file."""
+    """A function or class, whose module is imported where it is first used: no map needs the methods of layers."""
 
-    file: str
+    module: str
     name: str
 
     def found(self) -> Any:
         """Return the function or class."""
-        return getattr(import_module(f"attnprune_verify.algorithms.layer.{self.file}"), self.name)
+        return getattr(import_module(self.module), self.name)
 
     def __call__(self, *given: Any) -> Any:
         return self.found()(*given)
@@ -98,16 +98,26 @@ METHODS: Mapping[str, Method] = {
         for name in BASELINES
         if name != "magnitude"
     },
-    "paper-gd": Method(Later("paper_descent", "descend_on_masks"), options=Later("paper_descent", "PaperDescent")),
+    "paper-gd": Method(
+        Later("attnprune_verify.algorithms.layer.paper_descent", "descend_on_masks"),
+        options=Later("attnprune_verify.algorithms.layer.paper_descent", "PaperDescent"),
+    ),
     "fisher-diagonal": Method(
-        Later("fisher_diagonal", "prune_fisher_diagonal"), options=Later("fisher_diagonal", "FisherDiagonal")
+        Later("attnprune_verify.algorithms.layer.fisher_diagonal", "prune_fisher_diagonal"),
+        options=Later("attnprune_verify.algorithms.layer.fisher_diagonal", "FisherDiagonal"),
     ),
     "fisher-obs": Method(
-        lambda *given: Later("fisher_obs", "prune_fisher_obs")(*given).outcome(),
-        options=Later("fisher_obs", "FisherOBS"),
+        lambda *given: Later("attnprune_verify.algorithms.layer.fisher_obs", "prune_fisher_obs")(*given).outcome(),
+        options=Later("attnprune_verify.algorithms.layer.fisher_obs", "FisherOBS"),
     ),
-    "fisher-obs-kl": Method(Later("polish", "prune_fisher_obs_kl"), options=Later("polish", "FisherOBSKL")),
-    "ste": Method(Later("ste", "learn_masks"), options=Later("ste", "STE")),
+    "fisher-obs-kl": Method(
+        Later("attnprune_verify.algorithms.layer.polish", "prune_fisher_obs_kl"),
+        options=Later("attnprune_verify.algorithms.layer.polish", "FisherOBSKL"),
+    ),
+    "ste": Method(
+        Later("attnprune_verify.algorithms.layer.ste", "learn_masks"),
+        options=Later("attnprune_verify.algorithms.layer.ste", "STE"),
+    ),
     "output-obs": Method(
         prune_layer_output_obs, prune_output_obs, OutputOBS, LayerOutputOBS, True, attention="attention", rest="loss"
     ),
