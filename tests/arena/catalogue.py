@@ -25,7 +25,8 @@ PROMISES = {
     ),
     "B": (
         "Wrong code is never called passed",
-        "A program under audit cannot change what is judged, computed or printed.",
+        "The auditing process computes, judges and prints, holds the arguments, and counts and times calls itself: a "
+        "program under audit can only answer wrongly. Its answers are what its process says, as listed below.",
     ),
     "C": (
         "Secrets and reach",

@@ -6,6 +6,7 @@ import pty
 import shutil
 import subprocess
 import sys
+import textwrap
 import threading
 from pathlib import Path
 from textwrap import dedent
@@ -18,6 +19,8 @@ import attnprune_verify
 from attnprune_verify import run_audit
 from attnprune_verify.audit.kernel.run import run_kernel_audit
 from attnprune_verify.audit.result import AuditResult
+from attnprune_verify.audit.subject.process import Subject
+from attnprune_verify.audit.subject.target import parse_target
 from tests.arena.catalogue import attack, undefended
 from tests.arena.subjects import ZEROES, audited, run, subject
 
@@ -246,6 +249,172 @@ def test_recognises_the_audit(tmp_path: Path) -> None:
 @undefended("B", "a program returns numbers that it has computed with this package")
 def test_computed_with_this_package(tmp_path: Path) -> None:
     assert audited(tmp_path, "", "from attnprune_verify import causal_mask\n").outcome == "passed"
+
+
+# What the worker says
+
+
+@attack("B", "the step that sends the memory of the arguments is changed in place, and sends a copy",
+        stopped_by=LINE)  # fmt: skip
+def test_setstate_of_a_step(tmp_path: Path) -> None:
+    hidden(
+        tmp_path,
+        """
+        frame = sys._getframe(2)
+        while "after" not in frame.f_locals:
+            frame = frame.f_back
+        step = frame.f_locals["after"][0]
+        outbox, (word, view) = step.args
+        step.__setstate__((step.func, (outbox, (word, bytes(view))), {}, None))
+        """,
+    )
+
+
+@attack("B", "pages of the arguments are mapped anew, so that the file in which they lay stays as it was",
+        stopped_by=LINE)  # fmt: skip
+def test_pages_mapped_anew(tmp_path: Path) -> None:
+    hidden(
+        tmp_path,
+        """
+        import ctypes
+        mmap = ctypes.CDLL(None).mmap
+        mmap.restype, mmap.argtypes = ctypes.c_size_t, [*[ctypes.c_size_t] * 2, *[ctypes.c_int] * 3, ctypes.c_long]
+        first = M.__array_interface__["data"][0] // 4096 * 4096
+        old = ctypes.string_at(first, 4096)
+        assert mmap(first, 4096, 3, 0x32, -1, 0) == first
+        ctypes.memmove(first, old, 4096)
+        """,
+    )
+
+
+@attack("B", "six processes that share the memory of the arguments put it back after the call", stopped_by=LINE)
+def test_processes_that_put_back(tmp_path: Path) -> None:
+    hidden(
+        tmp_path,
+        """
+        old = M.copy()
+        for _ in range(6):
+            if os.fork() == 0:
+                time.sleep(0.001)
+                for _ in range(1000):
+                    M[:] = old
+                os._exit(0)
+        """,
+    )
+
+
+@attack("B", "an array inside a mapping that is an argument is changed", stopped_by=LINE)
+def test_arrays_inside_a_mapping(tmp_path: Path) -> None:
+    with Subject(
+        parse_target(str(subject(tmp_path, "", "def loss(head):\n    head['W'][0] = 5\n    return 0.0\n"))), ("loss",)
+    ) as one:
+        assert one.call("loss", [{"W": np.zeros(3), "heads": 1}]).changed == (0,)
+
+
+def hidden(folder: Path, hide: str) -> None:
+    """A loss that hides by these lines that it then zeroes M is found."""
+    attack = f"import os, sys, time\ndef attack(M):\n{textwrap.indent(dedent(hide), '    ')}\n"
+    code = REFERENCE + ZEROES.replace("    M[:] = 0\n", "    attack(M)\n    M[:] = 0\n")
+    found = audited(folder, attack, code, only="loss:inputs-untouched").checks
+    assert [record.diagnosis for record in found] == [("mutates-input",)], found
+
+
+@attack("B", "results are written into one array, of which the worker's memory keeps copies; whole, turned over, or "
+        "in a larger one", stopped_by="attnprune_verify.audit.subject.process:Subject._written_over")  # fmt: skip
+@pytest.mark.parametrize("made", ["np.empty(shape)", "np.empty(shape[::-1]).T", "np.empty((9, *shape))[4, ::-1]"])
+def test_results_of_which_copies_are_kept(tmp_path: Path, made: str) -> None:
+    code = f"""
+import sys
+import numpy as np
+from attnprune_verify import gradient as right
+class Copies(dict):
+    def __setitem__(self, number, parts):
+        dict.__setitem__(self, number, [part.copy() for part in parts])
+one = {{}}
+def gradient(M, X, W, lam=0.0, mask=None):
+    shape = W.shape
+    kept = one.setdefault(shape, {made})
+    kept[:] = right(M, X, W, lam, mask)
+    frame = sys._getframe(1)
+    while frame is not None:
+        for value in frame.f_locals.values():
+            if isinstance(getattr(value, "_kept", None), dict):
+                value._kept = Copies(value._kept)
+        frame = frame.f_back
+    return kept
+"""
+    (record,) = audited(tmp_path, "", code, only="gradient:results-kept").checks
+    assert record.diagnosis == ("overwrites-results",), record
+
+
+KERNEL = """
+import sys, time
+import numpy as np
+def attention(q, k, v):
+    s = q @ np.swapaxes(k, -1, -2) / np.sqrt(q.shape[-1], dtype=q.dtype)
+    p = np.exp(s - s.max(-1, keepdims=True))
+    o = p / p.sum(-1, keepdims=True) @ v
+    attack(q, o)
+    return o
+"""
+
+
+@attack("B", "the bridge to a kernel is made to say that an input's bits are those before the call",
+        stopped_by="attnprune_verify.audit.kernel.process.context:KernelContext._call")  # fmt: skip
+@pytest.mark.parametrize("dtype", ["float64", "float32", "float16"])
+def test_bits_that_lie(tmp_path: Path, dtype: str) -> None:
+    attack = """
+def attack(q, o):
+    frame = sys._getframe(2)
+    while not hasattr(frame.f_locals.get("self"), "framework"):
+        frame = frame.f_back
+    type(frame.f_locals["self"].framework).bits = lambda *_: b""
+    q *= 2
+"""
+    path = str(subject(tmp_path, attack, KERNEL))
+    (record,) = run_kernel_audit(path, dtype, only="attention:inputs-untouched").checks
+    assert record.status == "failed" and "changes its input q" in record.reason, record
+
+
+@attack("B", "the clocks of the subject's process run away, or stand, where many equal calls are asked for",
+        stopped_by="attnprune_verify.audit.kernel.process.context:KernelContext.repeat")  # fmt: skip
+@pytest.mark.parametrize(("mode", "step"), [("many", 1e6), ("many", 0.0), ("bitwise", 1e6)])
+def test_clocks_that_run_away(tmp_path: Path, mode: str, step: float) -> None:
+    attack = f"""
+import itertools
+calls, ticks = itertools.count(1), itertools.count(0.0, {step})
+time.process_time = time.perf_counter = time.monotonic = lambda: next(ticks)
+def attack(q, o):
+    if next(calls) % 47 == 0:
+        o += 1
+"""
+    path = str(subject(tmp_path, KERNEL.split("def")[0] + attack, KERNEL))
+    (record,) = run_kernel_audit(path, modes=mode, only=f"attention:mode:{mode}").checks
+    assert record.status == "failed", record
+
+
+@undefended("B", "a program that changes the worker's step *and* maps its arguments anew: it has given its own "
+            "function copies")  # fmt: skip
+def test_step_and_pages(tmp_path: Path) -> None:
+    attack = """
+import ctypes, sys
+def attack(M):
+    frame = sys._getframe(2)
+    while "after" not in frame.f_locals:
+        frame = frame.f_back
+    step = frame.f_locals["after"][0]
+    outbox, (word, view) = step.args
+    step.__setstate__((step.func, (outbox, (word, bytes(view))), {}, None))
+    mmap = ctypes.CDLL(None).mmap
+    mmap.restype, mmap.argtypes = ctypes.c_size_t, [*[ctypes.c_size_t] * 2, *[ctypes.c_int] * 3, ctypes.c_long]
+    first = M.__array_interface__["data"][0] // 4096 * 4096
+    size = (M.__array_interface__["data"][0] + M.nbytes - first + 4095) // 4096 * 4096
+    old = ctypes.string_at(first, size)
+    assert mmap(first, size, 3, 0x32, -1, 0) == first
+    ctypes.memmove(first, old, size)
+"""
+    code = REFERENCE + ZEROES.replace("    M[:] = 0\n", "    attack(M)\n    M[:] = 0\n")
+    assert audited(tmp_path, attack, code, only="loss:inputs-untouched").outcome == "passed"
 
 
 # B3: the line and the terminal

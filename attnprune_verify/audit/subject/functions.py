@@ -78,7 +78,7 @@ class Functions:
         request : dict
             What is called with which arguments, and the numbers of the earlier calls whose results are read again.
         after : tuple of callable
-            Steps that follow the call: copy the memory of the arguments, tell that the call has ended, wait for the
+            Steps that follow the call: tell that it has ended, with the memory of the arguments, and wait for the
             ticket. They are made of callables in C: between the function's return and the ticket no line of Python
             runs in this thread, and no hook that the subject has set.
         """
@@ -99,8 +99,9 @@ class Functions:
         again = {str(number): self._kept[number] for number in request["again"]}
         self._kept[request["number"]] = [part for part in parts if part.ndim and part.nbytes <= KEPT_BYTES]
         self._kept.pop(request["number"] - KEPT, None)
-        seconds = end - start
-        return ticket, {"status": "returned", "parts": parts, "seconds": seconds, "again": again, "detached": detached}
+        places = [[part.__array_interface__["data"][0], part.strides] for part in parts]
+        told = {"parts": parts, "places": places, "seconds": end - start, "again": again, "detached": detached}
+        return ticket, {"status": "returned", **told}
 
 
 def load(kind: str, place: str, adapter: str) -> tuple[Any, Any, str]:

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import fcntl
+import io
 import json
+import mmap
 import os
 import secrets
 import select
@@ -24,6 +27,8 @@ _HEADER = 1 << 16  # bytes an answer may have beyond its arrays: names, shapes, 
 _PATIENCE = 10.0  # seconds to wait for a process that has been told to end
 _MOMENT = 0.25  # seconds between two looks at a subject that has not answered
 _SET_DUMPABLE = 4  # of prctl
+_SET_PIPE_SIZE, _GET_PIPE_SIZE = 1031, 1032  # of fcntl
+_WIDE, _NARROW = 1 << 20, 1 << 14  # bytes: what Linux lets a user have, and what any system has
 _open_lines: set[int] = set()
 
 
@@ -68,6 +73,7 @@ class Line:
         self._socket.setblocking(False)
         self._rest = b""
         self._in, answers = os.pipe()
+        self._at_once = _widened(self._in) - mmap.PAGESIZE  # the first of its pages begins with ENDED
         life, self._life = os.pipe()
         in_force, told = os.pipe()
         name = f"attnprune-audit-{secrets.token_hex(8)}"  # made and removed by the keeper, which outlives the audit
@@ -86,6 +92,8 @@ class Line:
         with open(in_force, "rb") as file:  # ends when the subject's process begins, or is dead
             said = file.read()
         self.confinement: dict[str, Any] = json.loads(said) if said else {}
+        self._memory: io.FileIO | None = None
+        self._worker = limits.descendants(self._process.pid)[-1:]  # the only one, or the only one of the first one
 
     def exchange(
         self, request: dict[str, Any], largest: int, allowance: Allowance
@@ -100,19 +108,21 @@ class Line:
         try:
             self._expect_silence()
             header, content, spans = wire.placed({**request, "largest": largest})
-            memory = start.memory_file(2 * len(content), content)
+            memory, told = start.memory_file(0, content), min(len(content), self._at_once)
             try:
-                self._send(worker.HEADER.pack(len(header), len(content)) + header, memory)
-                if self._read(len(worker.ENDED)) != worker.ENDED:
+                self._send(worker.HEADER.pack(len(header), len(content), told) + header, memory)
+                end = self._read(len(worker.ENDED) + told)
+                if not end.startswith(worker.ENDED):
                     raise ValueError("out of turn")
                 self.told, seconds = True, time.monotonic() - self._began
-                seen = os.pread(memory, len(content), len(content))
+                seen = wire.changed(spans, content[:told], end[len(worker.ENDED) :])  # as it was when the call returned
+                seen += wire.changed(spans, content, os.pread(memory, len(content), 0))
             finally:
                 os.close(memory)
             self._expect_silence()
             ticket = secrets.token_bytes(worker.TICKET)
             self._send(ticket)
-            return self._reply(ticket, largest), wire.changed(spans, content, seen), seconds
+            return self._reply(ticket, largest), seen, seconds
         except (OSError, EOFError):
             reason = self._end()
             raise LineBroken(reason) from None
@@ -122,6 +132,15 @@ class Line:
         except Exception:  # the subject may have written anything into the pipe
             self.close()
             raise LineBroken("broke the line to the audit: wrote out of turn", out_of_turn=True) from None
+
+    def memory(self, address: int, size: int) -> bytes | None:
+        """Read from an address of the subject's process; None where that cannot be read."""
+        try:
+            if self._memory is None:
+                self._memory = open(f"/proc/{self._worker[0]}/mem", "rb", buffering=0)
+            return os.pread(self._memory.fileno(), size, address)
+        except (OSError, IndexError, OverflowError):
+            return None
 
     @property
     def pid(self) -> int:
@@ -138,6 +157,8 @@ class Line:
         if self._life < 0:
             return
         self._socket.close()
+        if self._memory is not None:
+            self._memory.close()
         for channel in (self._life, self._in):
             os.close(channel)
         self._life = -1
@@ -231,6 +252,15 @@ class Line:
         if code == keeper.TOO_MUCH_MEMORY:
             return f"took more than {limits.MEMORY / 2**30:.1f} GiB of memory, with what it shares"
         return f"ended its interpreter (exit code {code})"
+
+
+def _widened(pipe: int) -> int:
+    """Widen a pipe as far as a user may; return the number of bytes it holds."""
+    try:
+        fcntl.fcntl(pipe, _SET_PIPE_SIZE, _WIDE)
+        return fcntl.fcntl(pipe, _GET_PIPE_SIZE)
+    except OSError:
+        return _NARROW
 
 
 def _protect_audit(pid: int) -> None:

@@ -5,7 +5,9 @@ from __future__ import annotations
 import math
 import os
 import time
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
+from itertools import zip_longest
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -131,6 +133,7 @@ class Subject:
     _begun: float = field(default_factory=time.monotonic)
     _path: list[str] = field(default_factory=path_of_subjects)
     _results: dict[int, list[bytes]] = field(default_factory=dict)
+    _places: dict[int, list[InMemory]] = field(default_factory=dict)
 
     def __enter__(self) -> Subject:
         self._begun = time.monotonic()
@@ -192,9 +195,10 @@ class Subject:
             try:
                 overwritten = self._overwritten(reply["again"], again)
                 answer = _answer(reply, parts if not attributes else len(attributes), wall)
+                self._remember(answer, reply.get("places", []))
+                overwritten |= self._written_over(line)
             except Exception:
                 raise self._end("broke the line to the audit: the answer is none") from None
-            self._remember(answer)
             return replace(answer, changed=_arguments(given, touched), overwritten=overwritten)
         said = _clean(reply.get("error"))
         if reply.get("status") == "unreadable":
@@ -205,6 +209,7 @@ class Subject:
         """End the process, and whatever it started."""
         line, self._line = self._line, None
         self._results.clear()
+        self._places.clear()
         if line is not None:
             line.close()
 
@@ -264,6 +269,7 @@ class Subject:
         except LineBroken as broken:
             self._line = None
             self._results.clear()
+            self._places.clear()
             if broken.out_of_turn:
                 raise self._end(str(broken)) from None
             if self.limit is not None and time.monotonic() >= self._begun + self.limit:
@@ -290,9 +296,46 @@ class Subject:
         now = {number: [part.tobytes() for part in again[str(number)]] for number in numbers}
         return any(self._results[number] != parts for number, parts in now.items())
 
-    def _remember(self, answer: Answer) -> None:
-        self._results[self.calls] = [p.tobytes() for p in answer.parts if p.ndim and p.nbytes <= KEPT_BYTES]
-        self._results.pop(self.calls - KEPT, None)
+    def _written_over(self, line: Line | Here) -> bool:
+        """Report whether memory in which a kept result lies holds something else, as seen from outside."""
+        if isinstance(line, Here):
+            return False
+        return any(
+            place.read(line.memory) not in (None, place.content) for kept in self._places.values() for place in kept
+        )
+
+    def _remember(self, answer: Answer, places: list[Any]) -> None:
+        kept = [(p, place) for p, place in zip_longest(answer.parts, places) if p.ndim and p.nbytes <= KEPT_BYTES]
+        self._results[self.calls] = [p.tobytes() for p, _ in kept]
+        self._places[self.calls] = [InMemory.of(p, *place) for p, place in kept if place and p.size]
+        for results in (self._results, self._places):
+            results.pop(self.calls - KEPT, None)
+
+
+@dataclass(frozen=True)
+class InMemory:
+    """A place in the subject's memory: bytes from `start`, with a result in its own layout in them."""
+
+    content: bytes
+    shape: tuple[int, ...]
+    dtype: np.dtype[Any]
+    strides: tuple[int, ...]
+    start: int
+    size: int
+    offset: int
+
+    @classmethod
+    def of(cls, part: NDArray[Any], address: int, strides: list[int]) -> InMemory:
+        reach = [int(stride) * (length - 1) for stride, length in zip(strides, part.shape, strict=True)]
+        low, high = sum(r for r in reach if r < 0), sum(r for r in reach if r > 0) + part.itemsize
+        return cls(part.tobytes(), part.shape, part.dtype, tuple(strides), int(address) + low, high - low, -low)
+
+    def read(self, memory: Callable[[int, int], bytes | None]) -> bytes | None:
+        """The array as it is now, None where it cannot be read."""
+        now = memory(self.start, self.size) if self.size <= _LARGEST_ANSWER else None
+        if now is None or len(now) < self.size:
+            return None
+        return np.ndarray(self.shape, self.dtype, now, self.offset, self.strides).tobytes()
 
 
 def largest_answer(given: list[Any]) -> int:
@@ -323,12 +366,12 @@ def largest_answer(given: list[Any]) -> int:
 
 
 def _arguments(given: list[Any], touched: list[int]) -> tuple[int, ...]:
-    """The places of the arguments that are arrays and were changed; arrays inside of others count for no place."""
+    """The places of the arguments that were changed, or an array inside of them."""
     places, index = [], 0
     for place, one in enumerate(given):
-        if isinstance(one, np.ndarray):
-            places += [place] * (index in touched)
-        index += _arrays_in(one)
+        count = _arrays_in(one)
+        places += [place] * any(index <= changed < index + count for changed in touched)
+        index += count
     return tuple(places)
 
 

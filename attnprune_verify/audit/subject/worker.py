@@ -5,8 +5,9 @@ other; standard output and error are somebody else's. It uses only the standard 
 references to what it needs before the subject is imported (a subject may replace `numpy.asarray`).
 
 A request is a length (8 bytes) and a header, and brings the file of the memory in which its arrays lie. When the call
-has ended the worker writes `ENDED`; the audit looks at that memory, and only then sends a ticket, which nobody could
-know before, and which the answer must carry. Whatever else is written into the pipe, and whenever, ends the run.
+has ended the worker writes `ENDED` and that memory, in one call of the system: what is in the pipe nobody can change.
+The audit looks at the memory itself as well, and only then sends a ticket, which nobody could know before, and which
+the answer must carry. Whatever else is written into the pipe, and whenever, ends the run.
 """
 
 from __future__ import annotations
@@ -27,10 +28,10 @@ __all__ = ["ENDED", "HEADER", "TICKET", "main", "serve"]
 
 ENDED = b"ended   "
 TICKET = 16  # bytes
-HEADER = struct.Struct("<QQ")  # how long the JSON is, how large the memory
-_read, _write, _encode, _taken = os.read, os.write, wire.encode, wire.taken
+HEADER = struct.Struct("<QQQ")  # how long the JSON is, how large the memory, how much of it a pipe holds at once
+_read, _write, _write_all, _encode, _taken = os.read, os.write, os.writev, wire.encode, wire.taken
 _recv_fds, _close, _map = socket.recv_fds, os.close, mmap.mmap
-_partial, _whole = functools.partial, slice(None)
+_partial = functools.partial
 
 
 class _Ends:
@@ -38,21 +39,18 @@ class _Ends:
 
     def __init__(self, inbox: int, outbox: int) -> None:
         self._socket, self._inbox, self._outbox = socket.socket(fileno=inbox), inbox, outbox
-        self.tell = _partial(_write, outbox, ENDED)
         self.ticket = _partial(_read, inbox, TICKET)
 
     def request(self) -> tuple[Any, Callable[[], object]]:
-        """The next request, and what copies the memory of its arguments."""
+        """Receive a request; return it, and the step that follows its call."""
         lengths, files, _, _ = _recv_fds(self._socket, HEADER.size, 1)
         if not lengths:
             raise EOFError
-        size, room = HEADER.unpack(lengths)
+        size, room, told = HEADER.unpack(lengths)
         header = self._exactly(size)
-        memory = _map(files[0], 2 * room)
+        memory = _map(files[0], max(room, 1))
         _close(files[0])
-        view = memoryview(memory)
-        copy = _partial(view[room : 2 * room].__setitem__, _whole, view[:room])
-        return _taken(header, memory), copy
+        return _taken(header, memory), _partial(_write_all, self._outbox, (ENDED, memoryview(memory)[:told]))
 
     def answer(self, ticket: bytes, reply: dict[str, Any]) -> None:
         """Send the answer to the request that the ticket belongs to."""
@@ -74,7 +72,7 @@ class _Ends:
 def serve(inbox: int, outbox: int, holder: Any = None, alias: str = "") -> None:
     """Answer requests until there are no more, for a live object or for the import named by the first request."""
     ends = _Ends(inbox, outbox)
-    first, _ = ends.request()
+    first, tell = ends.request()
     functions: Functions | None = None
     description: dict[str, Any] = {"status": "raised"}
     module = None
@@ -82,7 +80,7 @@ def serve(inbox: int, outbox: int, holder: Any = None, alias: str = "") -> None:
         if holder is None:
             sys.path[:] = first["path"]
             module, holder, alias = load(first["kind"], first["place"], first["adapter"])
-        ends.tell()
+        tell()
         description = {"status": "unlisted"}
         functions = Functions(holder, first["names"], alias)
         try:
@@ -94,14 +92,14 @@ def serve(inbox: int, outbox: int, holder: Any = None, alias: str = "") -> None:
     except BaseException as error:
         description["error"] = line_of(error)
     if description["status"] == "raised":
-        ends.tell()
+        tell()
     ends.answer(ends.ticket(), description)
     while functions is not None and description["status"] == "loaded":
         try:
-            request, copy = ends.request()
+            request, tell = ends.request()
         except EOFError:
             return
-        ends.answer(*functions.answer(request, (copy, ends.tell, ends.ticket)))
+        ends.answer(*functions.answer(request, (tell, ends.ticket)))
 
 
 def main() -> None:

@@ -81,9 +81,9 @@ def _steady(context: KernelContext, function: str, sample: KernelSample) -> bool
         return False
     with context.reopened() as fresh:
         try:
-            return not KernelContext(fresh, context.seed, context.precision).ask(
-                function, sample, times=(_EQUAL_CALLS, context.subject.seconds_per_call / 2)
-            ).other  # fmt: skip
+            return (
+                not KernelContext(fresh, context.seed, context.precision).repeat(function, sample, _EQUAL_CALLS).other
+            )
         except NoAnswer:
             return False
 

@@ -54,6 +54,12 @@ class KernelPrecision:
         """Rounding of a stored intermediate: nothing extra where sums have the inputs' precision."""
         return self.unit if self.unit > self.sums else 0.0
 
+    def laid_down(self, values: Array) -> NDArray[Any]:
+        """Numbers of this type as they lie in memory, bfloat16 as its 16 bits."""
+        if self.name == "bfloat16":
+            return (values.astype(np.float32, order="C").view(np.uint32) >> 16).astype(np.uint16)
+        return np.ascontiguousarray(values, self.name)
+
     def exact(self, values: Any) -> Array:
         """The nearest numbers of this type, as float64."""
         array = np.asarray(values, dtype=np.float64)

@@ -1,9 +1,10 @@
 """Runs in the subject's process: NumPy float64 goes in, the kernel is called in its own framework, float64 comes out.
 
 `bridged` wraps what was found in the target, so that the worker can call it as any function. A wrapped function takes
-q, k, v (and do) as float64 and one keyword, `how`: the kernel's own keywords, the memory layout of its inputs, and a
-slot whose arrays are filled again. It returns a mapping of float64 arrays with two more: the types that came back, and
-which inputs were changed. Without a backward pass of its own, a torch or jax kernel gets its framework's.
+q, k, v (and do), as float64 or in the kernel's own type, and one keyword, `how`: the kernel's keywords, the memory
+layout of its inputs, and a slot whose arrays are filled again. It returns a mapping of float64 arrays with two more:
+the types that came back, and which inputs were changed. Without a backward pass of its own, a torch or jax kernel gets
+its framework's.
 """
 
 from __future__ import annotations
@@ -22,7 +23,6 @@ from attnprune_verify.audit.kernel.problem.features import FEATURES
 from attnprune_verify.audit.kernel.problem.sample import BACKWARD, FORWARD
 from attnprune_verify.audit.kernel.process.detect_framework import whose_arrays
 from attnprune_verify.audit.kernel.process.frameworks import Framework, framework_named
-from attnprune_verify.audit.kernel.process.repeats import repeated
 from attnprune_verify.audit.kernel.typing import Deferred, Foreign, Plain
 from attnprune_verify.errors import InvalidInstance
 
@@ -125,9 +125,6 @@ class _BridgedKernel:
             pass
 
     def __call__(self, *arrays: Foreign, how: Plain) -> Foreign:
-        return repeated(_partial(self._once, arrays, how), *how.get("times", ()))
-
-    def _once(self, arrays: tuple[Foreign, ...], how: Plain) -> Foreign:
         packed = bool(how.get("packed"))
         inputs = self._inputs([_packed(array) for array in arrays] if packed else arrays, how)
         if how.get("poison"):

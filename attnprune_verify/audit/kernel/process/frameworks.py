@@ -24,7 +24,10 @@ class Framework(Protocol):
     differentiates: bool
 
     def made(self, values: Any, layout: str) -> Any:
-        """An array of the kernel's dtype, laid out in memory."""
+        """An array of the kernel's dtype, laid out in memory: `values` themselves where they lie there so already.
+
+        Bits of bfloat16 come as uint16.
+        """
 
     def side_input(self, values: Any) -> Any:
         """A mask, or slopes in the precision of the sums."""
@@ -103,6 +106,11 @@ def _numpy_type(dtype: str) -> Any:
         raise ValueError("bfloat16 in NumPy needs the package ml_dtypes, which is not installed") from None
 
 
+def _typed(values: Foreign, kind: Foreign) -> Foreign:
+    """The numbers in a type; no copy of those that have it, or its 16 bits."""
+    return values.view(kind) if values.dtype == np.uint16 else values.astype(kind, copy=False)
+
+
 def _sums(dtype: str) -> str:
     return "float64" if dtype == "float64" else "float32"
 
@@ -129,14 +137,14 @@ class _NumPy:
         self.type, self.wide = _numpy_type(dtype), np.dtype(_sums(dtype))
 
     def made(self, values: Any, layout: str) -> Any:
-        return laid_out(values.astype(self.type), layout)
+        return laid_out(_typed(values, self.type), layout)
 
     def side_input(self, values: Any) -> Any:
-        return values.astype(self.wide) if values.dtype.kind == "f" else values.copy()
+        return values.astype(self.wide) if values.dtype.kind == "f" else values
 
     def fill(self, arrays: list[Any], values: tuple[Any, ...]) -> None:
         for array, value in zip(arrays, values, strict=True):
-            array[...] = value.astype(self.type)
+            array[...] = _typed(value, self.type)
 
     def bits(self, array: Any) -> bytes:
         return bytes(array.tobytes())
@@ -176,8 +184,10 @@ class _Torch:
 
     def _there(self, values: Foreign, kind: Foreign) -> Foreign:
         """The numbers on the device, rounded on the CPU."""
-        mine = np.array(values, np.uint8 if values.dtype == bool else None, order="C")  # DLPack wants it writable
-        return self.device.put(self.torch.from_dlpack(mine).to(kind))
+        given = {"b": np.uint8, "u": np.int16}.get(values.dtype.kind)
+        values = np.ascontiguousarray(values) if given is None else np.ascontiguousarray(values).view(given)
+        mine = self.torch.from_dlpack(values if values.flags.writeable else values.copy())  # DLPack wants it writable
+        return self.device.put(mine.to(kind) if given is None else mine.view(kind))
 
     def made(self, values: Any, layout: str) -> Any:
         exact = self._there(values, self.type)
@@ -278,7 +288,7 @@ class _Jax:
         self.options: Plain = {}
 
     def made(self, values: Foreign, layout: str) -> Foreign:
-        return self._there(values.astype(self.type))
+        return self._there(_typed(values, self.type).copy())  # which jax would take as it is
 
     def side_input(self, values: Foreign) -> Foreign:
         return self._there(values.astype(self.wide) if values.dtype.kind == "f" else values)
