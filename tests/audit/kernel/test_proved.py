@@ -123,8 +123,8 @@ def test_the_program_is_never_below_a_theorem():
 
 
 @pytest.mark.thorough
-def test_nor_on_a_thousand_samples():
-    for name, (least, most) in compare(1, 1000).items():
+def test_nor_on_two_hundred_samples():
+    for name, (least, most) in compare(1, 200).items():
         assert 1 <= least and most <= FACTOR, (name, least, most)
 
 
@@ -219,11 +219,11 @@ SLACK = {
         ("logit_gradient: lost", "lost_weights: ", "underflow: ", "lost: ", "floor: ",
          "output: calculus.through(self.lost"),
     "no theorem has it: the gradient through the maximum":
-        ("logit_gradient: calculus.", "logit_gradient: mean", "logit_gradient: np.where"),
+        ("logit_gradient: calculus.", "logit_gradient: (1 + rounded) * grown.sum", "logit_gradient: np.where",
+         "logit_gradient: row"),
     "no theorem has it: lse stored in 16 bits, heads joined after rounding, dO / row sum stored":
         ("log_sum_exp: self.w", "over_queries: (1 + rounded) * joined", "value_gradient: divided"),
-    "counted twice: the 3 u + 3 w of dS hold the difference's own":
-        ("logit_gradient: 2 *", "logit_gradient: self.w"),
+    "counted twice: the 3 u + 3 w of dS hold the difference's own": ("logit_gradient: 2 *",),
     "the larger of two ways is taken: exp(s - L), P stored in it, is below the other on these samples":
         ("averaged: ", "output: calculus.through(grown * own", "probabilities: self.stored", "output: 2 *",
          "probabilities: self.exponential_of"),

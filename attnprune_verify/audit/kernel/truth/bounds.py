@@ -145,25 +145,21 @@ class _Propagation(ForwardErrors):
         mean = self.mean_error(exponent, logit, o, dp)
         sized = np.abs(steps.dp) + np.abs(steps.mean) + self.cotangent
         grown = steps.p * (1 + weights)  # what a weight may have become
-        centred = calculus.add(dp, 2 * self.u * sized, self.w * np.abs(steps.inner))
+        centred = calculus.add(dp, 2 * self.u * sized)
         ds = np.abs(steps.ds)
         rounded = compounded(np.asarray(3 * self.u) + self.stored(3))
+        row = calculus.add(weights * ds, (1 + rounded) * grown * centred, rounded * (1 + weights) * ds)
         # Differentiated through the maximum, whatever the row's gradient sums to goes to the largest logits.
         leak = calculus.add(
-            calculus.along(grown * centred, -1),
-            mean,
+            calculus.along(row, -1),
+            (1 + rounded) * grown.sum(axis=-1, keepdims=True) * mean,
             calculus.chain(self.count + 8) * (steps.p * sized).sum(axis=-1, keepdims=True),
         )
         low, high = self.between(logit)
         if sample.sinks is not None:  # which need not be subtracted
             low = low[..., :-1]
         largest = steps.allowed & (high >= low.max(axis=-1, keepdims=True))
-        own = calculus.add(
-            weights * ds,
-            (1 + rounded) * grown * centred,
-            rounded * (1 + weights) * ds,
-            np.where(largest, leak, 0.0),
-        )
+        own = calculus.add(row, np.where(largest, leak, 0.0))
         error, plain = steps.slope * own, steps.by_bias * own
         if sample.softcap is not None:
             tanh = np.sqrt(np.maximum(1 - steps.slope, 0.0))
