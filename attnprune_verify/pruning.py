@@ -5,13 +5,12 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Sequence
 from importlib.util import find_spec
-from pathlib import Path
 from typing import Any
 
 from attnprune_verify.algorithms.methods import MATRIX_METHODS
 from attnprune_verify.errors import InvalidInstance
 from attnprune_verify.extras import has, need
-from attnprune_verify.pretrained.tensors import model_folder, read_json
+from attnprune_verify.pretrained.folder import ModelFolder
 from attnprune_verify.values import as_choice
 from attnprune_verify.whole_model import folder as in_numpy
 from attnprune_verify.whole_model.plan import DENSE, LOSS_WINDOWS, Plan
@@ -104,8 +103,9 @@ def prune_model(
     """
     further: dict[str, Any] = {"budget": budget, "hold": tuple(hold), "dense_inputs": dense_inputs}
     plan = Plan(attention, rest, rho, pattern, seed=seed, reconstruct=reconstruct, loss_windows=loss_windows, **further)
-    job = Job(folder, out, plan, calibration, k, n)
-    chosen = _device(device, Path(folder), plan)
+    model = ModelFolder(folder)
+    job = Job(model, out, plan, calibration, k, n)
+    chosen = _device(device, model, plan)
     if chosen != "numpy":
         from attnprune_verify.torch.folder import prune_folder
 
@@ -130,22 +130,23 @@ def perplexity_of(folder: str | os.PathLike[str], texts: Sequence[str], n: int =
     device : str
         As in `prune_model`.
     """
-    chosen = _device(device, Path(folder), None)
+    opened = ModelFolder(folder)
+    chosen = _device(device, opened, None)
     if chosen != "numpy":
         from attnprune_verify.torch.folder import folder_perplexity
 
-        return folder_perplexity(folder, texts, n, chosen)
+        return folder_perplexity(opened, texts, n, chosen)
     import numpy as np
 
-    from attnprune_verify.pretrained.load import load_pretrained
+    from attnprune_verify.pretrained.load import opened_network
     from attnprune_verify.pretrained.texts import cut_windows
 
-    model = load_pretrained(folder, dtype=np.float32)
+    model = opened_network(opened, np.float32)
     losses = [model.token_losses(ids).ravel() for ids in cut_windows(texts, model.tokenizer, min(n, model.longest))]
     return float(np.exp(np.concatenate(losses).mean(dtype=np.float64)))
 
 
-def _device(device: str, folder: Path, plan: Plan | None) -> str:
+def _device(device: str, folder: ModelFolder, plan: Plan | None) -> str:
     """Return the device on which the model of a folder is pruned by a plan."""
     as_choice("device", device, DEVICES)
     if device != "auto":
@@ -156,7 +157,7 @@ def _device(device: str, folder: Path, plan: Plan | None) -> str:
         return device
     if not (has("torch") and has("real") and find_spec("transformers")) or (plan is not None and _in_numpy(plan)):
         return "numpy"
-    if read_json(model_folder(folder) / "config.json").get("model_type") == "bert":
+    if folder.config.get("model_type") == "bert":
         return "numpy"
     return "cuda" if need("pruning", "torch").cuda.is_available() else "cpu"
 

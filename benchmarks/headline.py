@@ -25,7 +25,7 @@ import torch  # noqa: E402
 import transformers  # noqa: E402
 from scipy.stats import t  # noqa: E402
 
-from attnprune_verify.pretrained.load import read_tokenizer  # noqa: E402
+from attnprune_verify.pretrained.folder import ModelFolder  # noqa: E402
 from attnprune_verify.pretrained.texts import draw_windows, read_text, token_stream  # noqa: E402
 from attnprune_verify.torch import prune_  # noqa: E402
 from attnprune_verify.whole_model.echoes import steps_of  # noqa: E402  # after the thread counts
@@ -66,7 +66,7 @@ def main() -> None:
 def table(folder: Path, size: str, chosen: argparse.Namespace) -> None:
     """Print the cases of one model at one ratio or pattern, over SparseGPT and over ALPS."""
     model = transformers.AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32)
-    tokenizer = read_tokenizer(folder)
+    tokenizer = ModelFolder(folder).tokenizer
     calibration, held_out = next(pair for pair in TEXTS if (folder / pair[0]).is_file())
     streams = [
         token_stream([read_text(path)], tokenizer)

@@ -11,8 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from attnprune_verify.errors import InvalidInstance
-from attnprune_verify.extras import need
 from attnprune_verify.files import read_regular
+from attnprune_verify.pretrained.texts import encode, special_tokens
 
 __all__ = ["default_texts", "draw_sequences", "read_documents"]
 
@@ -57,14 +57,11 @@ def draw_sequences(
     InvalidInstance
         If there is no tokenizer, or a document is too short for n tokens.
     """
-    if tokenizer is None:
-        need("reading texts", "real", "tokenizers")
-        raise InvalidInstance("the model folder must hold tokenizer.json; it holds none")
-    before, after = _special_tokens(tokenizer)
+    before, after = special_tokens(tokenizer)
     inner = n - len(before) - len(after)
     if inner < 1:
         raise InvalidInstance(f"n must leave room beside {len(before) + len(after)} special tokens; got {n}")
-    tokens = [tokenizer.encode(text, add_special_tokens=False).ids for text in documents]
+    tokens = [encode(text, tokenizer, special=False).tolist() for text in documents]
     shortest = min(map(len, tokens))
     if shortest < inner:
         raise InvalidInstance(f"every document must have at least {inner} tokens for n = {n}; one has {shortest}")
@@ -74,12 +71,3 @@ def draw_sequences(
         start = int(rng.integers(0, len(document) - inner + 1))
         sequences.append([*before, *document[start : start + inner], *after])
     return np.array(sequences, dtype=np.int64)
-
-
-def _special_tokens(tokenizer: Any) -> tuple[list[int], list[int]]:
-    """Return the ids that the tokenizer puts before a text, and those that it puts after it."""
-    plain, full = tokenizer.encode("a", add_special_tokens=False).ids, tokenizer.encode("a").ids
-    for start in range(len(full) - len(plain) + 1):
-        if full[start : start + len(plain)] == plain:
-            return full[:start], full[start + len(plain) :]
-    return [], []

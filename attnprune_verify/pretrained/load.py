@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -11,12 +10,11 @@ import numpy as np
 from attnprune_verify.errors import InvalidInstance
 from attnprune_verify.pretrained.bert import Bert
 from attnprune_verify.pretrained.config import Config
+from attnprune_verify.pretrained.folder import ModelFolder
 from attnprune_verify.pretrained.llama import Llama, Mistral, Qwen2
 from attnprune_verify.pretrained.network import PretrainedModel
-from attnprune_verify.pretrained.panics import refusing_panics
-from attnprune_verify.pretrained.tensors import Tensors, inside, model_folder, read_json
 
-__all__ = ["FAMILIES", "load_pretrained", "read_tokenizer"]
+__all__ = ["FAMILIES", "load_pretrained", "opened_network"]
 
 FAMILIES: dict[str, type[Llama] | type[Bert]] = {
     "bert": Bert,
@@ -57,30 +55,12 @@ def load_pretrained(folder: str | os.PathLike[str], *, dtype: type[np.floating[A
         ...
     attnprune_verify.errors.InvalidInstance: a model must be a folder; got 'no-such-folder'
     """
-    path = model_folder(folder)
-    config = Config(read_json(path / "config.json"))
+    return opened_network(ModelFolder(folder), dtype)
+
+
+def opened_network(folder: ModelFolder, dtype: type[np.floating[Any]]) -> PretrainedModel:
+    """Return the network of a folder that was judged; what `load_pretrained` does for a path."""
+    config = Config(folder.config)
     if config.family not in FAMILIES:
         raise InvalidInstance(f"model_type must be one of {', '.join(FAMILIES)}; got {config.family!r:.60}")
-    tensors = Tensors(path, dtype)
-    layers = config.count("num_hidden_layers")
-    if layers > len(tensors):  # before a name is made for each of them
-        raise InvalidInstance(f"a model must hold tensors for its {layers} num_hidden_layers; it holds {len(tensors)}")
-    family = FAMILIES[config.family](config, tensors)
-    return PretrainedModel(family, read_tokenizer(path))
-
-
-def read_tokenizer(folder: Path) -> Any:
-    """The tokenizer of a model folder; None where there is none, or nothing to read it with."""
-    file = folder / "tokenizer.json"
-    if not file.is_file():
-        return None
-    try:
-        from tokenizers import Tokenizer
-    except ImportError:
-        return None
-    inside(file.parent, file.name)
-    with refusing_panics("tokenizer.json must be a tokenizer file"):
-        tokenizer = Tokenizer.from_file(str(file))
-    tokenizer.no_truncation()
-    tokenizer.no_padding()
-    return tokenizer
+    return PretrainedModel(FAMILIES[config.family](config, folder.tensors(dtype)), folder.tokenizer)

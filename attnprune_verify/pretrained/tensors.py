@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import os
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -11,14 +10,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from attnprune_verify.errors import InvalidInstance
-from attnprune_verify.extras import need
-from attnprune_verify.files import parse, read_regular
 from attnprune_verify.instance.validate import Array
 
-__all__ = ["Place", "Tensors", "decoded", "encoded", "inside", "mapped", "model_folder", "read_json", "weight_files"]
+__all__ = ["Place", "Tensors", "decoded", "encoded", "mapped"]
 
 _DTYPES = {"F64": "<f8", "F32": "<f4", "F16": "<f2", "BF16": "<u2"}
-_SINGLE, _INDEX = "model.safetensors", "model.safetensors.index.json"
 _PIECE = 1 << 22  # numbers looked at together; chosen: 16 MiB as float32
 
 
@@ -33,23 +29,10 @@ class Place(NamedTuple):
 
 
 class Tensors:
-    """The tensors of a folder by name; each is mapped from its file when it is first used.
+    """The tensors of a model by name, each mapped from its file when it is first used and converted to `dtype`."""
 
-    Raises
-    ------
-    InvalidInstance
-        If a file is missing, leads out of the folder, or is no intact safetensors file.
-    """
-
-    def __init__(self, folder: Path, dtype: type[np.floating[Any]]) -> None:
-        self._dtype = np.dtype(dtype)
-        self._places: dict[str, Place] = {}
-        for file in weight_files(folder):
-            for name, place in _places(file).items():
-                if name in self._places:
-                    first = self._places[name].file.name
-                    raise InvalidInstance(f"a tensor must be in one file; {name!r} is in {first} and in {file.name}")
-                self._places[name] = place
+    def __init__(self, places: Mapping[str, Place], dtype: type[np.floating[Any]]) -> None:
+        self._places, self._dtype = dict(places), np.dtype(dtype)
 
     def __len__(self) -> int:
         return len(self._places)
@@ -153,86 +136,6 @@ def encoded(values: Array, dtype: str) -> NDArray[Any]:
         return values.astype(_DTYPES[dtype])
     bits = values.astype("<f4").view("<u4")
     return np.asarray((bits + 0x7FFF + ((bits >> 16) & 1)) >> 16).astype("<u2")
-
-
-def model_folder(path: str | os.PathLike[str]) -> Path:
-    """The path of a folder that exists."""
-    if not Path(path).is_dir():
-        raise InvalidInstance(f"a model must be a folder; got {str(path)!r}")
-    return Path(path)
-
-
-def inside(folder: Path, name: str) -> Path:
-    """The file `name` of a model folder, if it is a file of that folder or a link to a blob of the hub's cache.
-
-    Raises
-    ------
-    InvalidInstance
-        If it is a link to somewhere else.
-    """
-    home, target = folder.resolve(), (folder / name).resolve()
-    blobs = home.parent.parent / "blobs"
-    if not target.is_relative_to(home) and not (home.parent.name == "snapshots" and target.parent == blobs):
-        raise InvalidInstance(f"links of a model must stay in its folder or the hub's cache; {name} leads out of it")
-    return folder / name
-
-
-def read_json(file: Path) -> dict[str, Any]:
-    """A JSON object from a file of reasonable size."""
-    if not file.is_file():
-        raise InvalidInstance(f"a model folder must hold {file.name}; there is none in {str(file.parent)!r}")
-    content = read_regular(inside(file.parent, file.name))
-    try:
-        content = parse(content)
-    except ValueError as error:
-        reason = str(error).removeprefix("must be valid JSON; ")[:100]
-        raise InvalidInstance(f"{file.name} must be valid JSON; {reason}") from error
-    if not isinstance(content, dict):
-        raise InvalidInstance(f"{file.name} must hold a JSON object; got {type(content).__name__}")
-    return content
-
-
-def weight_files(folder: Path) -> list[Path]:
-    """The safetensors files of a model."""
-    if (folder / _SINGLE).is_file():
-        return [inside(folder, _SINGLE)]
-    if not (folder / _INDEX).is_file():
-        raise InvalidInstance(f"a model folder must hold {_SINGLE} or {_INDEX}; {str(folder)!r} holds neither")
-    weight_map = read_json(folder / _INDEX).get("weight_map")
-    if not isinstance(weight_map, Mapping) or not weight_map:
-        raise InvalidInstance(f"{_INDEX} must hold a non-empty object weight_map; got {type(weight_map).__name__}")
-    files = []
-    for name in sorted({str(value) for value in weight_map.values()}):
-        if Path(name).name != name or "\\" in name or not name.endswith(".safetensors"):
-            raise InvalidInstance(f"{_INDEX} may name only *.safetensors files beside it; got {name[:80]!r}")
-        if not (folder / name).is_file():
-            raise InvalidInstance(f"{_INDEX} names {name!r}, which is not in {str(folder)!r}")
-        files.append(inside(folder, name))
-    return files
-
-
-def _places(file: Path) -> dict[str, Place]:
-    """Return the place of each tensor; the safetensors library checks the header before its offsets are used."""
-    safe_open = _safe_open()
-    try:
-        with safe_open(str(file), framework="np"):
-            pass
-        with file.open("rb") as handle:
-            length = int.from_bytes(handle.read(8), "little")
-            header = parse(handle.read(length))
-    except Exception as error:  # the library raises its own kinds, none of them public
-        first = (str(error).splitlines() or [""])[0][:120]
-        raise InvalidInstance(f"{file.name} must be an intact safetensors file; {first}") from error
-    header.pop("__metadata__", None)
-    return {
-        name: Place(name, file, entry["dtype"], tuple(entry["shape"]), 8 + length + entry["data_offsets"][0])
-        for name, entry in header.items()
-    }
-
-
-def _safe_open() -> Callable[..., Any]:
-    opener: Callable[..., Any] = need("reading model files", "real", "safetensors").safe_open
-    return opener
 
 
 def _some(names: Mapping[str, object]) -> str:

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache, partial
-from pathlib import Path
 from typing import Any
 
 import torch
 
 from attnprune_verify.errors import InvalidInstance
 from attnprune_verify.extras import need
-from attnprune_verify.pretrained.load import read_tokenizer
+from attnprune_verify.pretrained.folder import ModelFolder
 from attnprune_verify.pretrained.texts import calibration_windows, cut_windows
 from attnprune_verify.torch.blocks import TOKENS, find_blocks, limits
 from attnprune_verify.torch.opened import Opened, open_folder
@@ -48,7 +46,7 @@ def prune_folder(job: Job, device: str = "cpu", progress: Progress | None = None
     InvalidInstance
         If the model, a text or an option is not usable, or `out` is something else.
     """
-    plan, folder, target = job.plan, Path(job.folder), job.target()
+    plan, folder, target = job.plan, job.folder, job.target()
     source, opened = Source(folder), open_folder(folder, device)
     model = plain_model(opened.model)
     vocabulary, longest = limits(model)
@@ -60,7 +58,7 @@ def prune_folder(job: Job, device: str = "cpu", progress: Progress | None = None
     request = Request(source, target, plan, texts, job.k, length, **environment)
     if (report := request.finished()) is not None:
         return report
-    drawn = calibration_windows(texts, read_tokenizer(folder), job.k, length, plan.seed, framed=False)
+    drawn = calibration_windows(texts, folder.tokenizer, job.k, length, plan.seed, framed=False)
     ids = windows_of(drawn, vocabulary, longest)
     tell = progress or (lambda *_: None)
     with at_rest(model):
@@ -77,13 +75,13 @@ def prune_folder(job: Job, device: str = "cpu", progress: Progress | None = None
     return report
 
 
-def folder_perplexity(folder: str | os.PathLike[str], texts: Sequence[str], n: int, device: str = "cpu") -> float:
+def folder_perplexity(folder: ModelFolder, texts: Sequence[str], n: int, device: str = "cpu") -> float:
     """exp of the mean loss of every token but the first of its window, windows of n tokens side by side."""
-    model, tokenizer = open_folder(Path(folder), device).model, read_tokenizer(Path(folder))
+    model = open_folder(folder, device).model
     vocabulary, longest = limits(model)
     total, tokens = 0.0, 0
     with at_rest(model), torch.no_grad():
-        for group in cut_windows(texts, tokenizer, min(n, longest or n)):
+        for group in cut_windows(texts, folder.tokenizer, min(n, longest or n)):
             for window in windows_of(group, vocabulary, longest):
                 ids = window.to(device)
                 logits = model(input_ids=ids).logits[0, :-1].float()

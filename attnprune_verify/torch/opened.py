@@ -8,9 +8,11 @@ is run.
 
 from __future__ import annotations
 
+import logging
+import warnings
 from collections.abc import Iterator
-from contextlib import contextmanager
-from pathlib import Path
+from contextlib import contextmanager, suppress
+from types import ModuleType, SimpleNamespace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -18,12 +20,19 @@ import torch
 
 from attnprune_verify.errors import InvalidInstance
 from attnprune_verify.extras import need
-from attnprune_verify.pretrained.tensors import Place, Tensors, model_folder, read_json
+from attnprune_verify.pretrained.folder import ModelFolder, named_values
+from attnprune_verify.pretrained.tensors import Place, Tensors
+from attnprune_verify.state.child import in_child
 from attnprune_verify.torch.files import as_filed
+from attnprune_verify.values import as_choice
 
 __all__ = ["DTYPES", "Opened", "open_folder"]
 
 DTYPES = {"F64": torch.float64, "F32": torch.float32, "F16": torch.float16, "BF16": torch.bfloat16}
+_MEMORY = (
+    4  # bytes for each of the weights' files; chosen: two copies of every BF16 parameter as float32, never touched
+)
+_TENSORS = 100  # tensors a second; 20 are made in a millisecond
 
 
 class Opened(NamedTuple):
@@ -60,57 +69,137 @@ class Opened(NamedTuple):
         return self.tensors.place(name) if name in self.tensors else None
 
 
-def open_folder(folder: Path, device: str = "cpu") -> Opened:
-    """Open the model of a folder in Hugging Face's layout, on a device.
+def open_folder(folder: ModelFolder, device: str = "cpu") -> Opened:
+    """Open the model of a folder, on a device; first without its weights, in a process of its own.
 
     Raises
     ------
     InvalidInstance
-        If transformers cannot, or the model needs code of its own, or is quantised.
+        If transformers cannot, if the model needs code of its own or is quantised, or if the tensors of the files are
+        not those of the network that config.json describes.
     """
     transformers = need("pruning a model of this type", "torch", "transformers")
-    content, tensors = read_json(model_folder(folder) / "config.json"), Tensors(folder, np.float32)
-    for key in ("auto_map", "quantization_config"):
-        if content.get(key) is not None:
-            raise InvalidInstance(f"config.json must have no {key}; it has one")
-    transformers.logging.disable_progress_bar()
-    try:
-        config = transformers.AutoConfig.from_pretrained(folder, local_files_only=True)
-        model = _mapped(transformers, config, tensors)
-        mapped = model is not None
-        if model is None:
-            model = transformers.AutoModelForCausalLM.from_pretrained(
-                folder, config=config, dtype=_commonest(tensors), local_files_only=True
-            )
-    except InvalidInstance:
-        raise
-    except Exception as error:  # the library raises whatever its parts do
-        first = (str(error).splitlines() or [type(error).__name__])[0][:200]
-        raise InvalidInstance(f"transformers must open the model in {str(folder)!r}; {first}") from error
+    for name, value in named_values(folder.config):
+        if name in ("auto_map", "quantization_config") and value is not None:
+            raise InvalidInstance(f"config.json must have no {name}; it has one")
+        if name.endswith("attn_implementation") and "/" in str(value):
+            raise InvalidInstance(f"config.json must name no code from elsewhere; {name} is {value!r:.60}")
+    rule, tensors = f"transformers must open the model in {str(folder.path)!r}", folder.tensors(np.float32)
+    size = sum(file.stat().st_size for file in folder.weights)
+    with _silent(transformers):
+
+        def without_weights() -> bytes:
+            torch.set_num_threads(1)  # threads of the parent are not in a forked process
+            with suppress(Exception):  # is raised again below
+                _skeleton(transformers, folder)
+            return b""
+
+        in_child(rule, without_weights, memory=_MEMORY * size, seconds=len(tensors) // _TENSORS)
+        try:
+            config, model = _skeleton(transformers, folder)
+            mapped = _mapped(model, tensors)
+            if not mapped:
+                model = _read(transformers, folder, config, tensors)
+        except InvalidInstance:
+            raise
+        except Exception as error:  # the library raises whatever its parts do
+            message = " ".join(str(error).split())[:200] or type(error).__name__
+            raise InvalidInstance(f"{rule}; {message}") from error
     if device != "cpu":
         model = model.to(device)
     return Opened(model.eval().requires_grad_(False), tensors, mapped and device == "cpu")
 
 
-def _mapped(transformers: Any, config: Any, tensors: Tensors) -> Any:
-    """The model with every tensor mapped from its file; None where names or shapes are not the files'."""
+@contextmanager
+def _silent(transformers: ModuleType) -> Iterator[None]:
+    """Keep the library's warnings and progress from the terminal; one error states what is wrong."""
+    level = transformers.logging.get_verbosity()
+    transformers.logging.set_verbosity(logging.CRITICAL)
+    transformers.logging.disable_progress_bar()
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            yield
+    finally:
+        transformers.logging.set_verbosity(level)
+
+
+def _skeleton(transformers: ModuleType, folder: ModelFolder) -> tuple[Any, Any]:
+    """Make the configuration and the model, whose parameters take no memory."""
+    config = transformers.AutoConfig.from_pretrained(folder.path, local_files_only=True)
+    kinds = ("default", *transformers.modeling_rope_utils.ROPE_INIT_FUNCTIONS)
+    for name, value in named_values(config.to_dict()):
+        if name == "rope_type":
+            as_choice("rope_type in config.json", value, kinds)
     with _without_memory():
-        model = transformers.AutoModelForCausalLM.from_config(config)
-    tied = {name for name, p in model.named_parameters(remove_duplicate=False) if name not in tensors and p.is_meta}
-    for name, tensor in list(model.state_dict(keep_vars=True).items()):
-        if name in tied:
-            continue
+        return config, transformers.AutoModelForCausalLM.from_config(config)
+
+
+def _mapped(model: Any, tensors: Tensors) -> bool:
+    """Map every tensor of the model from its file; False where names or shapes are not the files'.
+
+    Raises
+    ------
+    InvalidInstance
+        If a parameter would be read from integers, or a tensor is tied to one with other numbers.
+    """
+    state = model.state_dict(keep_vars=True)
+    if _unexpected(model, [place.name for place in tensors.places() if place.name not in state]):
+        return False
+    parameters: dict[int, str] = {}
+    for name, tensor in list(state.items()):
+        if name not in tensors and tensor.is_meta:
+            continue  # tied to another one, or missing
         place = tensors.place(name) if name in tensors else None
-        if place is None or place.shape != tuple(tensor.shape) or place.dtype not in DTYPES:
-            return None
+        is_parameter = isinstance(tensor, torch.nn.Parameter)
+        if place is None or place.shape != tuple(tensor.shape):
+            return False
+        if place.dtype not in DTYPES:
+            if is_parameter:
+                raise InvalidInstance(f"tensor {name!r} must be one of {', '.join(DTYPES)}; got {place.dtype}")
+            return False
         owner, _, leaf = name.rpartition(".")
         module = model.get_submodule(owner)
-        if isinstance(tensor, torch.nn.Parameter):
+        if is_parameter:
             module._parameters[leaf] = torch.nn.Parameter(_tensor(place), requires_grad=False)
+            parameters[id(module._parameters[leaf])] = name
         else:
             module._buffers[leaf] = _tensor(place).to(tensor.dtype)
     model.tie_weights()
-    return None if any(parameter.is_meta for parameter in model.parameters()) else model
+    for name, parameter in model.named_parameters(remove_duplicate=False):
+        source = parameters.get(id(parameter), name)
+        if source != name and name in tensors and not tensors.equal(name, source):
+            raise InvalidInstance(f"tie_word_embeddings is true, but {name!r} differs from {source!r}")
+    return not any(parameter.is_meta for parameter in model.parameters())
+
+
+def _unexpected(model: Any, names: list[str]) -> set[str]:
+    """Pick the names of tensors that no part of the model reads or ignores."""
+    found = SimpleNamespace(missing_keys=set(), unexpected_keys=set(names))
+    if names and hasattr(model, "_adjust_missing_and_unexpected_keys"):
+        model._adjust_missing_and_unexpected_keys(found)
+    return set(found.unexpected_keys)
+
+
+def _read(transformers: ModuleType, folder: ModelFolder, config: Any, tensors: Tensors) -> Any:
+    """Let transformers read the model, all of it, from names and shapes that it converts.
+
+    Raises
+    ------
+    InvalidInstance
+        If it misses a tensor, is left with one, or finds one of another shape.
+    """
+    model, info = transformers.AutoModelForCausalLM.from_pretrained(
+        folder.path, config=config, dtype=_commonest(tensors), local_files_only=True, output_loading_info=True,
+        ignore_mismatched_sizes=True,
+    )  # fmt: skip
+    for name, found, wanted in sorted(info.get("mismatched_keys") or ()):
+        raise InvalidInstance(f"tensor {name!r} must have shape {tuple(wanted)} by config.json; got {tuple(found)}")
+    for name in sorted(info.get("missing_keys") or ()):
+        raise InvalidInstance(f"the model must hold a tensor {name!r}; it is missing")
+    for name in sorted(info.get("unexpected_keys") or ()):
+        raise InvalidInstance(f"the model holds a tensor {name!r}, which config.json has no place for")
+    return model
 
 
 @contextmanager

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from attnprune_verify.algorithms.matrix.budget import as_pattern
-from attnprune_verify.pretrained.load import load_pretrained
+from attnprune_verify.pretrained.folder import ModelFolder
+from attnprune_verify.pretrained.load import opened_network
 from attnprune_verify.pretrained.network import PretrainedModel
 from attnprune_verify.pretrained.tensors import decoded
 from attnprune_verify.pretrained.texts import calibration_windows
@@ -52,7 +52,7 @@ def prune_model(
     attnprune_verify.errors.InvalidInstance: a model must be a folder; got 'no-such-folder'
     """
     plan = Plan(rho=rho, budget=budget, reconstruct=reconstruct, **choices)
-    return prune_folder(Job(folder, out, plan, calibration, k, n), progress)
+    return prune_folder(Job(ModelFolder(folder), out, plan, calibration, k, n), progress)
 
 
 def prune_folder(job: Job, progress: Callable[[int, int], None] | None = None) -> dict[str, Any]:
@@ -79,8 +79,8 @@ def prune_folder(job: Job, progress: Callable[[int, int], None] | None = None) -
     InvalidInstance
         If the model, a text or an option is not usable, or `out` is something else.
     """
-    plan, target, source = job.plan, job.target(), Source(Path(job.folder))
-    model = load_pretrained(job.folder, dtype=np.float32)
+    plan, target, source = job.plan, job.target(), Source(job.folder)
+    model = opened_network(job.folder, np.float32)
     check_pattern(model, plan)
     plan.refuse_blocks_beyond(model.depth)
     length, texts = job.length(model.longest), job.texts()

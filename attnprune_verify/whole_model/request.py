@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any, NamedTuple, TypeAlias
 
 from attnprune_verify.errors import InvalidInstance
+from attnprune_verify.pretrained.folder import ModelFolder
 from attnprune_verify.pretrained.texts import read_text
 from attnprune_verify.values import as_count
 from attnprune_verify.whole_model.assembled import assemble, finished
@@ -29,7 +30,7 @@ _TOKENS = 2048
 class Job(NamedTuple):
     """A folder to prune, the new one, and how: the arguments that `prune_model` has in common for torch and NumPy."""
 
-    folder: Place
+    folder: ModelFolder
     out: Place
     plan: Plan
     calibration: Paths

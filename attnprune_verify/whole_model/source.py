@@ -13,7 +13,7 @@ import numpy as np
 
 from attnprune_verify.errors import InvalidInstance
 from attnprune_verify.files import sync_folder
-from attnprune_verify.pretrained.tensors import Tensors, inside, model_folder, weight_files
+from attnprune_verify.pretrained.folder import ModelFolder, inside
 from attnprune_verify.state.digests import of_file
 
 __all__ = ["Patches", "Source"]
@@ -42,14 +42,14 @@ class Source:
         If one is a link out of the folder, or those beside the weights have more than 64 MiB.
     """
 
-    def __init__(self, folder: Path) -> None:
-        self._folder, weights = model_folder(folder), weight_files(folder)
+    def __init__(self, model: ModelFolder) -> None:
+        self._model, folder = model, model.path
         beside = [one.name for one in folder.iterdir() if one.name in _BESIDE or one.name.startswith(_LEGAL)]
         self._files = {name: inside(folder, name) for name in sorted(beside) if (folder / name).is_file()}
         size = sum(file.stat().st_size for file in self._files.values())
         if size > _MOST_BESIDE:
             raise InvalidInstance(f"a model may have at most {_MOST_BESIDE} bytes beside its weights; got {size}")
-        self._files |= {file.name: file for file in weights}
+        self._files |= {file.name: file for file in model.weights}
         self._stamps = self._stamped()
 
     @cached_property
@@ -61,7 +61,7 @@ class Source:
         InvalidInstance
         """
         found = {name: of_file(file) for name, file in self._files.items()}
-        Tensors(self._folder, np.float32).refuse_infinite()
+        self._model.tensors(np.float32).refuse_infinite()
         self.refuse_changes()
         return found
 

@@ -31,7 +31,7 @@ def test_every_window_of_a_document_can_be_drawn(length: int) -> None:
         num_special_tokens_to_add=lambda *_: 0,
     )
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("attnprune_verify.experiments.documents._special_tokens", lambda _: ([], []))
+        patch.setattr("attnprune_verify.experiments.documents.special_tokens", lambda _: ([], []))
         drawn = draw_sequences(["x" * length], words, 60, 3, np.random.default_rng(0))
     assert {tuple(row) for row in drawn.tolist()} == {(at, at + 1, at + 2) for at in range(length - 2)}
 

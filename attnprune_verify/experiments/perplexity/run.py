@@ -18,6 +18,7 @@ from attnprune_verify.experiments.perplexity.judge import Judge
 from attnprune_verify.experiments.perplexity.plan import PerplexityPlan, PerplexityRun
 from attnprune_verify.experiments.runs import Progress, complete
 from attnprune_verify.pretrained import PretrainedModel, load_pretrained
+from attnprune_verify.pretrained.folder import ModelFolder
 from attnprune_verify.pretrained.texts import cut_windows, draw_windows, read_text, token_stream
 from attnprune_verify.whole_model.budgets import Curves, measured_curves, zeros_by_map
 from attnprune_verify.whole_model.fingerprint import fingerprint, model_fields, texts_fields, versions
@@ -109,7 +110,7 @@ def _key(source: dict[str, Any], run: PerplexityRun) -> str:
 def _fields(plan: PerplexityPlan, model: PretrainedModel) -> dict[str, Any]:
     length = _length(plan)
     return {
-        "model": model_fields(Source(Path(plan.model)).digests),
+        "model": model_fields(Source(ModelFolder(plan.model)).digests),
         "texts": {part: texts_fields(_texts(plan, part)) for part in ("calibration", "held_out")},
         "window": {"tokens": length, "stride": length, "first_token": _FIRST_TOKEN},
         "choices": plan.fields() | {"n": length},
