@@ -40,6 +40,7 @@ def prune_model(
     dense_inputs: bool = False,
     reconstruct: int | None = None,
     loss_windows: int = LOSS_WINDOWS,
+    keep_zeros: bool = True,
     device: str = "auto",
     progress: Callable[[int, int, str], object] | None = None,
 ) -> dict[str, Any]:
@@ -79,6 +80,9 @@ def prune_model(
         are fewer than steps, up to two more for each are drawn from the dense model's predictions.
     loss_windows : int
         Windows, the first of the k, that the metrics of the loss are taken from.
+    keep_zeros : bool
+        Whether weights that are 0 in `folder` stay 0 and count among those that are pruned; a matrix with more of them
+        than the ratio or pattern asks for keeps them all. `zeros_before` of the result is their number.
     device : "auto", "numpy", "cpu" or "cuda"
         "cpu" and "cuda" are torch's; "auto" is the first of "cuda", "cpu" and "numpy" that is there and can do it.
     progress : callable, optional
@@ -102,7 +106,8 @@ def prune_model(
     attnprune_verify.errors.InvalidInstance: a model must be a folder; got 'no-such-folder'
     """
     further: dict[str, Any] = {"budget": budget, "hold": tuple(hold), "dense_inputs": dense_inputs}
-    plan = Plan(attention, rest, rho, pattern, seed=seed, reconstruct=reconstruct, loss_windows=loss_windows, **further)
+    further |= {"reconstruct": reconstruct, "loss_windows": loss_windows, "keep_zeros": keep_zeros}
+    plan = Plan(attention, rest, rho, pattern, seed=seed, **further)
     model = ModelFolder(folder)
     job = Job(model, out, plan, calibration, k, n)
     chosen = _device(device, model, plan)

@@ -61,9 +61,10 @@ _TOKENS = 2048
     type=click.Path(),
     help="Print the perplexity of this text, dense and pruned (may be repeated).",
 )
+@click.option("--fill-zeros", is_flag=True, help="Let weights that are 0 move; by default they stay 0 and count.")
 @click.option("--dense-inputs", is_flag=True, help="Calibrate each block on the dense outputs of the blocks before it.")
 @click.option("--quiet", is_flag=True, help="Print nothing.")
-def command(folder: Path, out: Path, quiet: bool, evaluate: tuple[str, ...], **choices: Any) -> int:
+def command(folder: Path, out: Path, quiet: bool, evaluate: tuple[str, ...], fill_zeros: bool, **choices: Any) -> int:
     """Prune the model in FOLDER (config.json, safetensors, tokenizer.json) and write it to the new folder DIR.
 
     With torch and transformers installed: any decoder of transformers whose blocks run one after the other, such as
@@ -96,7 +97,7 @@ def command(folder: Path, out: Path, quiet: bool, evaluate: tuple[str, ...], **c
                 if bar is not None:
                     bar(done, steps)
 
-            report = prune_model(folder, out, progress=tell, **choices)
+            report = prune_model(folder, out, progress=tell, keep_zeros=not fill_zeros, **choices)
     except KeyboardInterrupt:
         click.echo(f"Interrupted: the same command resumes from {out}.partial.", err=True)
         return INTERRUPTED
@@ -104,6 +105,9 @@ def command(folder: Path, out: Path, quiet: bool, evaluate: tuple[str, ...], **c
         share = report["zeros"] / max(report["size"], 1)
         methods = report["method"]
         click.echo(f"{out}: {report['zeros']} of {report['size']} weights are 0 ({share:.2%})")
+        if report["zeros_before"]:
+            kept = "may have moved" if fill_zeros else "stay 0 and count among these"
+            click.echo(f"{report['zeros_before']} weights were 0 before: they {kept}")
         click.echo(f"W_Q and W_K by {methods['attention']}, the rest by {methods['rest']}; details in pruning.json")
         for (name, _), before, after in zip(texts, perplexities(folder), perplexities(out), strict=True):
             click.echo(f"perplexity of {name}: {before:.4g} before, {after:.4g} after")

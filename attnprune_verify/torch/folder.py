@@ -68,9 +68,8 @@ def prune_folder(job: Job, device: str = "cpu", progress: Progress | None = None
             tell(0, work.steps, work.summary(ids))
             rows = work.run(ids, request.workplace, lambda *_: source.refuse_changes(), tell)
             methods = {row["name"]: row["method"] for row in rows}
-            report = request.deliver(
-                files.rows(methods), files.patches(), {"dense": work.dense(), "mapped": opened.mapped}
-            )
+            further = {"dense": work.dense(), "mapped": opened.mapped, "zeros_before": work.zeros_before}
+            report = request.deliver(files.rows(methods), files.patches(), further)
     request.workplace.remove()
     return report
 

@@ -12,13 +12,14 @@ import torch
 from numpy.typing import NDArray
 
 from attnprune_verify.algorithms.arguments import pruned_count
-from attnprune_verify.algorithms.matrix.budget import Budget, Share, as_pattern
+from attnprune_verify.algorithms.matrix.budget import Pattern, Share, as_pattern
 from attnprune_verify.algorithms.matrix.output_obs import PrunedMatrix
 from attnprune_verify.algorithms.methods import MATRIX_METHODS
 from attnprune_verify.errors import InvalidInstance
 from attnprune_verify.instance.validate import Array
 from attnprune_verify.torch.products import Factor
 from attnprune_verify.torch.roles import Part, Structure
+from attnprune_verify.whole_model.budgets import at_least
 from attnprune_verify.whole_model.plan import DENSE, Plan
 
 __all__ = ["HOSTS", "Piece", "as_bytes", "budgets", "for_solvers", "from_bytes", "pieces_of", "to_numpy", "written"]
@@ -73,14 +74,17 @@ def pieces_of(structure: Structure, plan: Plan, index: int, matrices: Mapping[st
     return found
 
 
-def budgets(pieces: list[Piece], parameters: Mapping[str, Any], plan: Plan, zeros: Mapping[str, int]) -> list[Budget]:
+def budgets(
+    pieces: list[Piece], parameters: Mapping[str, Any], plan: Plan, zeros: Mapping[str, int]
+) -> list[Share | Pattern]:
     """The pattern of every piece, or its share of the zeros of its matrix, which come to an exact total.
 
     Of what is pruned of a matrix ``floor(rho * size)`` weights go, or of each piece as many as `zeros` has by its key.
     """
     if plan.pattern is not None:
         return [as_pattern(plan.pattern, piece.weight(parameters).shape[1]) for piece in pieces]
-    sizes = [piece.weight(parameters).numel() for piece in pieces]
+    weights = [piece.weight(parameters) for piece in pieces]
+    sizes = [weight.numel() for weight in weights]
     if zeros:
         return [Share(Fraction(zeros[piece.key], size)) for piece, size in zip(pieces, sizes, strict=True)]
     of_matrix: dict[tuple[Factor, int], int] = {}
@@ -88,13 +92,19 @@ def budgets(pieces: list[Piece], parameters: Mapping[str, Any], plan: Plan, zero
     for piece, size in zip(pieces, sizes, strict=True):
         before.append(of_matrix.get((piece.factor, piece.matrix), 0))
         of_matrix[piece.factor, piece.matrix] = before[-1] + size
-    found: list[Budget] = []
+    counts = []
     for piece, start, size in zip(pieces, before, sizes, strict=True):
         whole = of_matrix[piece.factor, piece.matrix]
         total = pruned_count(plan.rho or 0.0, whole)
         first, last = (total * edge // whole for edge in (start, start + size))
-        found.append(Share(Fraction(last - first, size)))
-    return found
+        counts.append(last - first)
+    if plan.keep_zeros:
+        present = [int((weight == 0).sum()) for weight in weights]
+        for matrix in of_matrix:
+            places = [i for i, piece in enumerate(pieces) if (piece.factor, piece.matrix) == matrix]
+            raised = at_least([counts[i] for i in places], [present[i] for i in places])
+            counts = [dict(zip(places, raised, strict=True)).get(i, count) for i, count in enumerate(counts)]
+    return [Share(Fraction(count, size)) for count, size in zip(counts, sizes, strict=True)]
 
 
 def written(

@@ -41,6 +41,7 @@ def prune_(
     hold: Sequence[int] = (),
     reconstruct: int | None = None,
     loss_windows: int = LOSS_WINDOWS,
+    keep_zeros: bool = True,
     device: str | None = None,
     progress: Progress | None = None,
     resume: str | os.PathLike[str] | None = None,
@@ -57,7 +58,7 @@ def prune_(
         not, nor after an exception; then the blocks that were done are pruned.
     batches : (k, n) integer tensor, mapping with input_ids and perhaps attention_mask, or an iterable of such
         Calibration windows, as a tokenizer or a DataLoader gives them; padding is cut off.
-    rho, pattern, attention, rest, seed, budget, hold, reconstruct, loss_windows
+    rho, pattern, attention, rest, seed, budget, hold, reconstruct, loss_windows, keep_zeros
         As in `prune_model`. Methods of a layer as a whole and the budgets "measured" and "owl" need a network in NumPy:
         they work for the model types Llama, Qwen2 and Mistral.
     device : str, optional
@@ -71,7 +72,8 @@ def prune_(
     -------
     dict
         As `prune_model`: fingerprint, method, and for every pruned parameter its zeros; `dense`: weights of blocks with
-        more than one dimension that are no linear map, or are none to be pruned.
+        more than one dimension that are no linear map, or are none to be pruned; `zeros_before`: zeros that the pruned
+        ones had, all kept unless `keep_zeros` is False.
 
     Raises
     ------
@@ -85,8 +87,13 @@ def prune_(
         batches = tokenizer(texts, return_tensors="pt", padding=True, truncation=True, max_length=2048)
         report = prune_(model, batches, 0.5)
     """
-    further: dict[str, Any] = {"budget": budget, "hold": tuple(hold), "loss_windows": loss_windows}
-    plan = Plan(attention, rest, rho, pattern, seed=seed, reconstruct=reconstruct, **further)
+    further: dict[str, Any] = {
+        "budget": budget,
+        "hold": tuple(hold),
+        "loss_windows": loss_windows,
+        "keep_zeros": keep_zeros,
+    }
+    plan = Plan(attention, rest, rho, pattern, seed=seed, reconstruct=reconstruct, keep_zeros=keep_zeros, **further)
     model = plain_model(model)
     with at_rest(model), moved(model, device):
         ids, work = _looked_at(model, batches, plan)
@@ -119,6 +126,7 @@ def prune_(
         "method": {"attention": plan.attention, "rest": plan.rest},
         **counted(rows),
         "dense": work.dense(),
+        "zeros_before": work.zeros_before,
     }
 
 

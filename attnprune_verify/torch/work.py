@@ -38,6 +38,8 @@ from attnprune_verify.torch.rest import widened
 from attnprune_verify.torch.roles import Structure, structure_of
 from attnprune_verify.torch.states import DenseStates, Goals
 from attnprune_verify.torch.twin import budget_zeros, network_of, prune_attention
+from attnprune_verify.whole_model.blockwise import with_zeros
+from attnprune_verify.whole_model.budgets import at_least
 from attnprune_verify.whole_model.echoes import echo_count, steps_of
 from attnprune_verify.whole_model.estimate import (
     Size,
@@ -72,6 +74,7 @@ class Work:
     Attributes
     ----------
     structures, pieces : for every block its maps, and what is pruned of them
+    zeros_before : zeros that the pieces had before, known once `run` has begun
 
     Raises
     ------
@@ -82,6 +85,7 @@ class Work:
     def __init__(self, decoder: Decoder, plan: Plan, window: Any) -> None:
         self.decoder, self.plan = decoder, plan
         plan.refuse_blocks_beyond(decoder.depth)
+        self.zeros_before = 0
         self.structures = _structures(decoder, window)
         self.pieces = [self._pieces(index) for index in range(decoder.depth)]
         if not any(self.pieces) and not {plan.attention, plan.rest} <= {"dense"}:
@@ -166,12 +170,16 @@ class Work:
         list of dict
             For every pruned parameter its name, methods, zeros and size.
         """
+        if workplace.present() is None:
+            workplace.keep_present(self._present())
+        present = workplace.present() or []
+        self.zeros_before = sum(sum(of_block.values()) for of_block in present)
         zeros: list[dict[str, int]] = [{} for _ in self.pieces]
         if self.plan.budget != "matrix":
             if workplace.zeros() is None:
                 if pruned:
                     raise InvalidInstance(f"{_DENSE}; block {min(pruned)} is pruned, and no budgets are kept")
-                workplace.keep_zeros(self._divide(ids, progress))
+                workplace.keep_zeros(self._with_present(self._divide(ids, progress), present))
             (zeros,) = workplace.zeros()
         left = [index for index in range(self.decoder.depth) if not workplace.has("block", index)]
         if pruned.intersection(left):
@@ -205,6 +213,22 @@ class Work:
             keep(index, new)
             progress(done + index + 1, self.steps, "pruning blocks")
         return rows
+
+    def _present(self) -> list[dict[str, int]]:
+        """Count the zeros that each piece has, by its key, by block."""
+        parameters = [dict(block.named_parameters()) for block in self.decoder.blocks]
+        return [
+            {piece.key: int((piece.weight(of_block) == 0).sum()) for piece in pieces}
+            for of_block, pieces in zip(parameters, self.pieces, strict=True)
+        ]
+
+    def _with_present(self, zeros: list[dict[str, int]], present: list[dict[str, int]]) -> list[dict[str, int]]:
+        """Give every piece at least the zeros that it has; the total stays."""
+        if not self.plan.keep_zeros:
+            return zeros
+        pairs = [(count, have[key]) for of, have in zip(zeros, present, strict=True) for key, count in of.items()]
+        counts = iter(at_least(*map(list, zip(*pairs, strict=True))))
+        return [{key: next(counts) for key in of_block} for of_block in zeros]
 
     def _echoes(self, ids: Sequence[AnyArray], workplace: Workplace, pruned: frozenset[int]) -> list[AnyArray]:
         """Return what the steps of reconstruction see besides the windows, drawn while the model is dense."""
@@ -304,7 +328,8 @@ class Work:
             if metric is not None and not isinstance(metric.H, type(weight)):
                 there: Any = torch.from_numpy(metric.H).to(weight)
                 metric = metric._replace(H=there)
-            pruned[piece.key] = prune_matrix(piece.method, weight, inputs.finish(piece.factor), metric, budget)
+            moments, keep = inputs.finish(piece.factor), plan.keep_zeros
+            pruned[piece.key] = prune_matrix(piece.method, weight, moments, metric, budget, keep_zeros=keep)
         pruned |= self._refitted(block, parameters, windows, index, pruned, inputs, outputs)
         return {piece: pruned[piece.key] for piece in pieces}
 
@@ -343,7 +368,8 @@ class Work:
                 calls[index](block, states.to(device))
             tokens.append(to_numpy(next(p.x for p in seen.products if p.factor == sides["Q"].factor)))
         found = prune_attention(self._network, index, tokens, self.plan)
-        return {piece.key: found[role] for role, piece in sides.items()}
+        weights = {role: to_numpy(piece.weight(parameters)) for role, piece in sides.items()}
+        return {piece.key: with_zeros(found[role], weights[role], self.plan) for role, piece in sides.items()}
 
     def _row(self, index: int, inner: str, tensor: Any) -> dict[str, Any]:
         methods = [piece.method for piece in self.pieces[index] if piece.factor.name == inner]

@@ -10,7 +10,7 @@ import numpy as np
 
 from attnprune_verify.algorithms.layer.solve import solve_layer
 from attnprune_verify.algorithms.matrix.block_backward import block_backward
-from attnprune_verify.algorithms.matrix.budget import Budget, Share, as_pattern
+from attnprune_verify.algorithms.matrix.budget import Pattern, Share, as_pattern
 from attnprune_verify.algorithms.matrix.damping import Moments
 from attnprune_verify.algorithms.matrix.output_obs import PrunedMatrix
 from attnprune_verify.algorithms.matrix.prune import prune_matrix
@@ -22,7 +22,7 @@ from attnprune_verify.whole_model.moments import BlockMoments
 from attnprune_verify.whole_model.plan import Plan
 from attnprune_verify.whole_model.reconstruct import reconstructed
 
-__all__ = ["block_moments", "budget_of", "forward", "prune_block", "reconstructed_block", "refitted"]
+__all__ = ["block_moments", "budget_of", "forward", "prune_block", "reconstructed_block", "refitted", "with_zeros"]
 
 Windows: TypeAlias = Sequence[Array] | Array
 
@@ -61,7 +61,9 @@ def prune_block(
     for role, name in by_matrix.items():
         weight = block.weight(role)
         budget = budget_of(plan, weight, None if zeros is None else zeros[role])
-        pruned[role] = prune_matrix(name, weight, moments.inputs(role), moments.outputs(role), budget)
+        pruned[role] = prune_matrix(
+            name, weight, moments.inputs(role), moments.outputs(role), budget, keep_zeros=plan.keep_zeros
+        )
     return refitted(block, hidden, pruned, plan, moments.inputs, moments.outputs)
 
 
@@ -93,7 +95,7 @@ def block_moments(
     return moments
 
 
-def budget_of(plan: Plan, weight: Array, zeros: int | None = None) -> Budget:
+def budget_of(plan: Plan, weight: Array, zeros: int | None = None) -> Share | Pattern:
     """The plan's pattern, or `zeros`, or its ratio."""
     if plan.pattern is not None:
         return as_pattern(plan.pattern, weight.shape[1])
@@ -105,10 +107,17 @@ def _attention_by_layer(block: Block, hidden: Windows, plan: Plan) -> dict[str, 
     X = np.stack([block(np.asarray(window)[np.newaxis]).x[0] for window in hidden])
     options: dict[str, Any] = {"seed": plan.seed} if plan.attention == "random" else {}
     result = solve_layer(block.layer, X, plan.rho or 0.0, plan.attention, None, options)
+    sides = {"Q": (result.layer.W_Q, result.mask_Q), "K": (result.layer.W_K, result.mask_K)}
     return {
-        "Q": PrunedMatrix(result.layer.W_Q.T, result.mask_Q.T == 1),
-        "K": PrunedMatrix(result.layer.W_K.T, result.mask_K.T == 1),
+        side: with_zeros(PrunedMatrix(weight.T, mask.T == 1), block.weight(side), plan)
+        for side, (weight, mask) in sides.items()
     }
+
+
+def with_zeros(pruned: PrunedMatrix, weight: Array, plan: Plan) -> PrunedMatrix:
+    """The matrix with the zeros of the dense weight as well, where a method of a whole layer filled them."""
+    kept = pruned.kept & (weight != 0) if plan.keep_zeros else pruned.kept
+    return PrunedMatrix(np.where(kept, pruned.weight, 0), kept)
 
 
 def reconstructed_block(

@@ -16,6 +16,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from fractions import Fraction
+from itertools import accumulate, pairwise
 from typing import NamedTuple, TypeAlias
 
 import numpy as np
@@ -35,7 +36,17 @@ from attnprune_verify.whole_model.estimate import Size, judged_tokens
 from attnprune_verify.whole_model.loss import dense_states, loss_moments, loss_roles
 from attnprune_verify.whole_model.plan import DENSE, Plan
 
-__all__ = ["CHEAP", "CURVE_WINDOWS", "Curves", "Zeros", "measured_curves", "owl_shares", "shares_by", "zeros_by_map"]
+__all__ = [
+    "CHEAP",
+    "CURVE_WINDOWS",
+    "Curves",
+    "Zeros",
+    "at_least",
+    "measured_curves",
+    "owl_shares",
+    "shares_by",
+    "zeros_by_map",
+]
 
 Zeros: TypeAlias = list[dict[str, int]]
 CURVE_WINDOWS = 16
@@ -72,6 +83,23 @@ def zeros_by_map(
     for (index, role), share in shares.items():
         zeros[index][role] = int(share * sizes[index, role])
     return zeros
+
+
+def at_least(zeros: Sequence[int], present: Sequence[int]) -> list[int]:
+    """Raise counts of zeros to those that are there, and take as much from the others in proportion to their room.
+
+    The sum stays, unless more zeros are there than it.
+
+    Examples
+    --------
+    >>> at_least([5, 5, 5], [8, 1, 0])
+    [8, 4, 3]
+    """
+    raised = [max(pair) for pair in zip(zeros, present, strict=True)]
+    room = list(accumulate((count - least for count, least in zip(raised, present, strict=True)), initial=0))
+    taken = min(sum(raised) - sum(zeros), room[-1])
+    edges = [taken * edge // max(room[-1], 1) for edge in room]
+    return [count - (last - first) for count, (first, last) in zip(raised, pairwise(edges), strict=True)]
 
 
 def shares_by(

@@ -95,7 +95,11 @@ def prune_folder(job: Job, progress: Callable[[int, int], None] | None = None) -
             steps.prune(index)
             if progress is not None:
                 progress(index + 1, model.depth)
-        report = request.deliver(_tensors(model, plan, steps), steps.patches())
+        report = request.deliver(
+            _tensors(model, plan, steps),
+            steps.patches(),
+            {"zeros_before": sum(sum(of.values()) for of in steps.present)},
+        )
     request.workplace.remove()
     return report
 

@@ -43,6 +43,7 @@ class Plan:
     reconstruct : steps of every pruned block towards the dense one's output; None: `echoes.steps_of` (for encoders
         `reconstruct.steps_for`), where both methods are of the output-obs kind
     seed : of everything random
+    keep_zeros : whether weights that are 0 before stay 0, and count among those that are pruned
 
     Raises
     ------
@@ -67,12 +68,14 @@ class Plan:
     seed: int = 0
     reconstruct: int | None = 0
     loss_windows: int = LOSS_WINDOWS
+    keep_zeros: bool = True
 
     def __post_init__(self) -> None:
         for part, known in (("attention", ATTENTION_METHODS), ("rest", REST_METHODS)):
             name = as_choice(part, getattr(self, part), ("auto", DENSE, *known))
             object.__setattr__(self, part, DEFAULT if name == "auto" else name)
-        object.__setattr__(self, "dense_inputs", bool(self.dense_inputs))
+        for name in ("dense_inputs", "keep_zeros"):
+            object.__setattr__(self, name, bool(getattr(self, name)))
         as_choice("budget", self.budget, get_args(Budgeting))
         as_count("seed", self.seed)
         if self.reconstruct is not None:

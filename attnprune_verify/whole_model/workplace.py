@@ -35,7 +35,9 @@ class Workplace:
     def __init__(self, path: Path, request: Mapping[str, Any]) -> None:
         self.path = path
         self._kept = Keeper(
-            path, request, own=r"(zeros|echoes)\.json|(hidden|dense|target)-\d{4,}\.npy|(metrics|block)-\d{4,}\.arrays"
+            path,
+            request,
+            own=r"(zeros|echoes|present)\.json|(hidden|dense|target)-\d{4,}\.npy|(metrics|block)-\d{4,}\.arrays",
         )
 
     @contextmanager
@@ -57,6 +59,15 @@ class Workplace:
     def keep_zeros(self, zeros: Any) -> None:
         """Write how many zeros each map gets."""
         self._kept.keep("zeros.json", {"zeros": zeros})
+
+    def present(self) -> list[dict[str, int]] | None:
+        """Return the zeros that the maps of each block had before, by the maps' keys, if they are kept."""
+        document = self._kept.kept("present.json")
+        return None if document is None else document["present"]
+
+    def keep_present(self, present: list[dict[str, int]]) -> None:
+        """Write the zeros that the maps of each block have while the model is dense."""
+        self._kept.keep("present.json", {"present": present})
 
     def echoes(self) -> list[list[int]] | None:
         """Return the ids of the windows that were drawn from the dense model, if they are there."""

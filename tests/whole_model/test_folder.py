@@ -18,6 +18,7 @@ from safetensors.numpy import load_file, save_file  # noqa: E402
 
 from attnprune_verify.errors import InvalidInstance  # noqa: E402
 from attnprune_verify.pretrained import load_pretrained  # noqa: E402
+from attnprune_verify.pretrained.folder import ModelFolder  # noqa: E402
 from attnprune_verify.pretrained.tensors import decoded, encoded  # noqa: E402
 from attnprune_verify.pretrained.texts import calibration_windows  # noqa: E402
 from attnprune_verify.whole_model import prune_model  # noqa: E402
@@ -182,9 +183,9 @@ def test_unfinished_work_of_another_request_is_kept(tmp_path, texts, monkeypatch
 def test_calibration_may_be_any_texts_but_none(texts, kind):
     plan = Plan(rho=0.5)
     paths = [str(path) for path in texts]
-    assert Job(MODEL, "out", plan, kind(paths)).texts() == [path.read_text() for path in texts]
+    assert Job(ModelFolder(MODEL), "out", plan, kind(paths)).texts() == [path.read_text() for path in texts]
     with pytest.raises(InvalidInstance, match="calibration must name at least one text; got none"):
-        Job(MODEL, "out", plan, kind([])).texts()
+        Job(ModelFolder(MODEL), "out", plan, kind([])).texts()
 
 
 @pytest.mark.parametrize(

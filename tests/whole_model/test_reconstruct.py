@@ -12,6 +12,7 @@ pytest.importorskip("safetensors", reason="reading model folders needs the extra
 from attnprune_verify.algorithms.matrix.output_obs import PrunedMatrix  # noqa: E402  # after the skips
 from attnprune_verify.errors import InvalidInstance  # noqa: E402
 from attnprune_verify.pretrained import load_pretrained  # noqa: E402
+from attnprune_verify.pretrained.folder import ModelFolder  # noqa: E402
 from attnprune_verify.pretrained.likelihood import log_probabilities  # noqa: E402
 from attnprune_verify.torch import prune_, work  # noqa: E402
 from attnprune_verify.torch.blocks import find_blocks  # noqa: E402
@@ -268,7 +269,7 @@ def test_a_folder_resumes_on_the_echoes_that_are_kept(tmp_path, monkeypatch, kep
 
 def test_a_torch_folder_computes_anew_what_came_of_damaged_echoes(tmp_path, monkeypatch):
     calibration, _ = write_texts(tmp_path)
-    job = Job(MODEL, tmp_path / "out", Plan(**FAST, rho=0.5, reconstruct=4), calibration, 2, 24)
+    job = Job(ModelFolder(MODEL), tmp_path / "out", Plan(**FAST, rho=0.5, reconstruct=4), calibration, 2, 24)
 
     def stop(done, _steps, what):
         if done == 1 and what == "pruning blocks":

@@ -180,10 +180,12 @@ def sparsegpt_from_hessian(
     prune_m: int = 0,
     blocksize: int = 128,
     percdamp: float = 0.01,
+    zeros: AnyArray | None = None,
 ) -> tuple[AnyArray, AnyArray]:
     """`sparsegpt` where H = (2/N) X^T X is at hand and X no longer is; H is not changed.
 
-    Arrays of any library; computed in the precision of H, for NumPy in float64 (large weights in that of H too).
+    Arrays of any library; computed in the precision of H, for NumPy in float64 (large weights in that of H too). What
+    is True in `zeros` is pruned first, and always.
 
     Raises
     ------
@@ -202,6 +204,7 @@ def sparsegpt_from_hessian(
         dtype = xp.float32
     work = xp.asarray(weight, dtype=dtype, copy=True)
     sweep = _Sweep(work, xp.astype(factor, dtype, copy=False), prune_n, prune_m, rho, None)
+    sweep.zeros = zeros
     sweep.run(dead, blocksize)
     return xp.astype(sweep.weight, weight.dtype, copy=False), sweep.pruned
 
@@ -216,6 +219,7 @@ class _Sweep:
         self.prunes = n > 0 if m else ratio > 0
         self.pruned = xp.zeros_like(weight, dtype=xp.bool)
         self.undecided = np.zeros(weight.shape if stray is not None else 0, dtype=np.bool_)
+        self.zeros: AnyArray | None = None
         self.error = 0.0
 
     def run(self, dead: AnyArray, blocksize: int) -> None:
@@ -249,10 +253,13 @@ class _Sweep:
         """Prune the `count` smallest |w / u_jj| of each row of `ratios` (squares would order them the same way)."""
         xp, shape = self.xp, (self.weight.shape[0], -1)
         sizes = xp.abs(ratios)
+        zeros = None if self.zeros is None else xp.reshape(self.zeros[:, columns], sizes.shape)
+        if zeros is not None:
+            sizes = xp.where(zeros, -1.0, sizes)
         pruned = smallest(sizes, count)
         if not self.m and count:
             pruned = pruned | (sizes <= xp.max(masked(pruned, sizes)))  # all ties with the threshold
-        self.pruned[:, columns] = xp.reshape(pruned, shape)
+        self.pruned[:, columns] = xp.reshape(pruned if zeros is None else pruned | zeros, shape)
         if self.stray is not None:
             # An update moves weights by multiples of what was removed: its rounding is relative to the largest weight.
             rounding = self.stray * (sizes.reshape(shape) + self.largest / scale)

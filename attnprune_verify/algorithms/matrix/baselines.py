@@ -8,7 +8,7 @@ from fractions import Fraction
 from attnprune_verify.algorithms.arguments import pruned_count
 from attnprune_verify.algorithms.arrays import AnyArray, diagonal, masked, xp_of
 from attnprune_verify.algorithms.baselines.sparsegpt import sparsegpt_from_hessian
-from attnprune_verify.algorithms.matrix.budget import Budget, Pattern, Share, choose_by_group
+from attnprune_verify.algorithms.matrix.budget import Budget, Pattern, Share, choose_by_group, without_zeros
 from attnprune_verify.algorithms.matrix.damping import Moments
 from attnprune_verify.algorithms.matrix.output_obs import TRUST, PrunedMatrix
 from attnprune_verify.algorithms.selection import smallest
@@ -48,20 +48,22 @@ class SparseGPTDamped(SparseGPTOptions):
 def prune_magnitude(weight: AnyArray, _: object, __: object, budget: Budget, ___: object = None) -> PrunedMatrix:
     """Keep the largest |w| of the matrix, or of every group of a pattern."""
     xp = xp_of(weight)
-    scores = xp.abs(weight)
+    budget, zeros = without_zeros(budget, weight)
+    scores = xp.where(zeros, -1.0, xp.abs(weight))
     if isinstance(budget, Pattern):
-        return _masked(weight, choose_by_group(scores, budget))
+        return _masked(weight, choose_by_group(scores, budget) | zeros)
     count = pruned_count(_ratio(budget), weight.shape[0] * weight.shape[1])
-    return _masked(weight, xp.reshape(smallest(xp.reshape(scores, (-1,)), count), weight.shape))
+    return _masked(weight, xp.reshape(smallest(xp.reshape(scores, (-1,)), count), weight.shape) | zeros)
 
 
 def prune_wanda(weight: AnyArray, inputs: Moments, _: Moments | None, budget: Budget, __: object) -> PrunedMatrix:
     """Prune by |w| times the input's root mean square, in Wanda's own convention: per output."""
     xp = xp_of(weight, inputs.H)
-    scores = xp.abs(weight) * xp.sqrt(diagonal(inputs.H))
+    budget, zeros = without_zeros(budget, weight)
+    scores = xp.where(zeros, -1.0, xp.abs(weight) * xp.sqrt(diagonal(inputs.H)))
     if isinstance(budget, Pattern):
-        return _masked(weight, choose_by_group(scores, budget))
-    return _masked(weight, smallest(scores, pruned_count(_ratio(budget), weight.shape[1])))
+        return _masked(weight, choose_by_group(scores, budget) | zeros)
+    return _masked(weight, smallest(scores, pruned_count(_ratio(budget), weight.shape[1])) | zeros)
 
 
 def prune_sparsegpt(
@@ -69,6 +71,7 @@ def prune_sparsegpt(
 ) -> PrunedMatrix:
     """Prune by SparseGPT's own program on the Hessian 2 X^T X."""
     percdamp = TRUST * inputs.damping if options.percdamp is None else options.percdamp
+    budget, zeros = without_zeros(budget, weight)
     groups = {"prune_n": 0, "prune_m": 0}
     if isinstance(budget, Pattern):
         groups = {"prune_n": budget.group - budget.kept, "prune_m": budget.group}
@@ -78,6 +81,7 @@ def prune_sparsegpt(
         0.0 if isinstance(budget, Pattern) else float(_ratio(budget)),
         blocksize=options.blocksize + -options.blocksize % (groups["prune_m"] or 1),
         percdamp=percdamp,
+        zeros=zeros,
         **groups,
     )
     return PrunedMatrix(new, ~pruned)

@@ -12,7 +12,7 @@ from attnprune_verify.algorithms.selection import FEW, smallest, smallest_of
 from attnprune_verify.errors import InvalidInstance
 from attnprune_verify.values import as_count
 
-__all__ = ["Budget", "Pattern", "PerBlock", "Share", "as_pattern", "choose_by_group"]
+__all__ = ["Budget", "KeepingZeros", "Pattern", "PerBlock", "Share", "as_pattern", "choose_by_group", "without_zeros"]
 
 
 class Budget(Protocol):
@@ -82,6 +82,36 @@ class Pattern(NamedTuple):
 
     def __str__(self) -> str:
         return f"{self.kept}:{self.group}"
+
+
+class KeepingZeros(NamedTuple):
+    """A budget of a weight that has zeros: these are chosen first, and stay zero where they are more than it prunes."""
+
+    budget: Share | Pattern
+    zeros: AnyArray
+    """(out, in), True at the zeros."""
+
+    def together(self, blocksize: int) -> int:
+        return self.budget.together(blocksize)
+
+    def choose(self, scores: AnyArray, start: int) -> AnyArray:
+        xp, (blocks, chunk, outputs) = xp_of(scores), scores.shape
+        zeros = swapped(xp.reshape(self.zeros, (blocks, outputs, -1)))[:, start : start + chunk, :]
+        return self.budget.choose(xp.where(zeros, -1.0, scores), start) | zeros
+
+
+def without_zeros(budget: Budget, weight: AnyArray) -> tuple[Budget, AnyArray]:
+    """Return the budget that keeps no zeros, and where it kept them: nowhere, for a budget that keeps none.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> without_zeros(Share(0.5), np.zeros((1, 2)))
+    (Share(rho=0.5), array([[False, False]]))
+    """
+    if isinstance(budget, KeepingZeros):
+        return budget.budget, budget.zeros
+    return budget, xp_of(weight).zeros_like(weight, dtype=xp_of(weight).bool)
 
 
 def choose_by_group(scores: AnyArray, pattern: Pattern) -> AnyArray:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from attnprune_verify.algorithms.arrays import AnyArray
-from attnprune_verify.algorithms.matrix.budget import Budget, Pattern
+from attnprune_verify.algorithms.arrays import AnyArray, swapped, xp_of
+from attnprune_verify.algorithms.baselines.table import BASELINES
+from attnprune_verify.algorithms.matrix.budget import Budget, KeepingZeros, Pattern, Share
 from attnprune_verify.algorithms.matrix.damping import Moments
 from attnprune_verify.algorithms.matrix.output_obs import PrunedMatrix
 from attnprune_verify.algorithms.methods import METHODS, matrix_options
@@ -15,7 +16,14 @@ __all__ = ["prune_matrix"]
 
 
 def prune_matrix(
-    method: str, weight: AnyArray, inputs: Moments, outputs: Moments | None, budget: Budget, **options: Any
+    method: str,
+    weight: AnyArray,
+    inputs: Moments,
+    outputs: Moments | None,
+    budget: Share | Pattern,
+    *,
+    keep_zeros: bool = False,
+    **options: Any,
 ) -> PrunedMatrix:
     """Prune one weight (out, in) by the method of that name.
 
@@ -31,6 +39,9 @@ def prune_matrix(
     outputs : Moments or None
         Metric of its outputs, of blocks of them; None is the identity.
     budget : Share or Pattern
+    keep_zeros : bool
+        Whether the zeros of `weight` stay zero and count among those of the budget. Where they are all it asks for,
+        nothing is pruned and nothing moves.
     **options
         Fields of the method's dataclass.
 
@@ -53,7 +64,16 @@ def prune_matrix(
     _check_sizes(weight, inputs, outputs, budget)
     prune = METHODS[method].matrix
     assert prune is not None  # `matrix_options` has refused the others
-    return prune(weight, inputs, outputs, budget, settings)
+    xp = xp_of(weight)
+    zeros = weight == 0
+    if not (keep_zeros and bool(xp.any(zeros))):
+        return prune(weight, inputs, outputs, budget, settings)
+    keeping = KeepingZeros(budget, zeros)
+    if method not in BASELINES and bool(
+        xp.all(swapped(zeros) == keeping.choose(swapped(xp.abs(weight))[None, ...], 0)[0, ...])
+    ):
+        return PrunedMatrix(weight, ~zeros)
+    return prune(weight, inputs, outputs, keeping, settings)
 
 
 def _check_sizes(weight: AnyArray, inputs: Moments, outputs: Moments | None, budget: Budget) -> None:
