@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from pathlib import Path
 from typing import Any
 
@@ -88,8 +89,14 @@ def command(folder: Path, out: Path, quiet: bool, evaluate: tuple[str, ...], fil
     def perplexities(of: Path) -> list[float]:
         return [perplexity_of(of, [text], choices["n"] or _TOKENS, choices["device"]) for _, text in texts]
 
+    def warn(message: Warning | str, *_: Any, **__: Any) -> None:
+        if not quiet:
+            click.echo(f"Warning: {message}", err=True)
+
     try:
-        with progress_bar("steps", show=not quiet) as bar:
+        with progress_bar("steps", show=not quiet) as bar, warnings.catch_warnings():
+            warnings.simplefilter("always", UserWarning)
+            warnings.showwarning = warn
 
             def tell(done: int, steps: int, what: str) -> None:
                 if bar is not None and done == 0:

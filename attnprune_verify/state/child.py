@@ -20,7 +20,7 @@ _LONGEST = 200  # characters of a library's message, chosen: two lines of a term
 
 
 def in_child(rule: str, work: Callable[[], bytes], *, memory: int = 0, seconds: int = 0) -> bytes:
-    """Return what `work` returns, computed in a forked process with bounded memory and processor time.
+    """Run `work` in a forked process with bounded memory and processor time, and return its result.
 
     The child prints nothing. Where processes cannot be forked, `work` runs in this one.
 
@@ -115,6 +115,6 @@ def _lower(limit: int, most: int) -> None:
     import resource
 
     soft, hard = resource.getrlimit(limit)
-    least = min(one for one in (most, soft, hard) if one != resource.RLIM_INFINITY)
+    least = min(bound for bound in (most, soft, hard) if bound != resource.RLIM_INFINITY)
     with suppress(OSError, ValueError):
         resource.setrlimit(limit, (least, hard))

@@ -16,6 +16,7 @@ from attnprune_verify.torch.blocks import TOKENS, find_blocks, limits
 from attnprune_verify.torch.opened import Opened, open_folder
 from attnprune_verify.torch.pieces import from_bytes
 from attnprune_verify.torch.rest import at_rest, plain_model
+from attnprune_verify.torch.sinks import sink_lost
 from attnprune_verify.torch.windows import windows_of
 from attnprune_verify.torch.work import Progress, Work
 from attnprune_verify.whole_model.request import Job, Request
@@ -50,7 +51,7 @@ def prune_folder(job: Job, device: str = "cpu", progress: Progress | None = None
     source, opened = Source(folder), open_folder(folder, device)
     model = plain_model(opened.model)
     vocabulary, longest = limits(model)
-    length, texts = job.length(longest), job.texts()
+    length, texts = job.length(longest), job.texts
     environment = {
         "device": {"kind": device, "torch": torch.__version__},
         "transformers": need("pruning", "torch", "transformers").__version__,
@@ -66,9 +67,11 @@ def prune_folder(job: Job, device: str = "cpu", progress: Progress | None = None
         files = _Files(opened, work, request.workplace)
         with request.workplace.entered():
             tell(0, work.steps, work.summary(ids))
+            lost = sink_lost(work.decoder, ids)
             rows = work.run(ids, request.workplace, lambda *_: source.refuse_changes(), tell)
             methods = {row["name"]: row["method"] for row in rows}
-            further = {"dense": work.dense(), "mapped": opened.mapped, "zeros_before": work.zeros_before}
+            further = {"dense": work.dense(), "mapped": opened.mapped, "warnings": lost}
+            further["zeros_before"] = work.zeros_before
             report = request.deliver(files.rows(methods), files.patches(), further)
     request.workplace.remove()
     return report

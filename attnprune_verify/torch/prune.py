@@ -16,6 +16,7 @@ import torch
 from attnprune_verify.state.keeper import Keeper
 from attnprune_verify.torch.blocks import TOKENS, Decoder, find_blocks, limits
 from attnprune_verify.torch.rest import at_rest, moved, plain_model
+from attnprune_verify.torch.sinks import sink_lost
 from attnprune_verify.torch.windows import windows_of
 from attnprune_verify.torch.work import Progress, Work
 from attnprune_verify.whole_model.fingerprint import fingerprint, versions
@@ -117,6 +118,7 @@ def prune_(
             with workplace.entered():
                 tell = progress or (lambda *_: None)
                 tell(0, work.steps, work.summary(ids))
+                lost = [] if known.pruned else sink_lost(work.decoder, ids)
                 rows = work.run(ids, workplace, keep, tell, known.pruned)
             workplace.remove()
             known.remove()
@@ -127,6 +129,7 @@ def prune_(
         **counted(rows),
         "dense": work.dense(),
         "zeros_before": work.zeros_before,
+        "warnings": lost,
     }
 
 

@@ -39,7 +39,7 @@ from attnprune_verify.torch.roles import Structure, structure_of
 from attnprune_verify.torch.states import DenseStates, Goals
 from attnprune_verify.torch.twin import budget_zeros, network_of, prune_attention
 from attnprune_verify.whole_model.blockwise import with_zeros
-from attnprune_verify.whole_model.budgets import at_least
+from attnprune_verify.whole_model.budgets import with_present
 from attnprune_verify.whole_model.echoes import echo_count, steps_of
 from attnprune_verify.whole_model.estimate import (
     Size,
@@ -74,7 +74,8 @@ class Work:
     Attributes
     ----------
     structures, pieces : for every block its maps, and what is pruned of them
-    zeros_before : zeros that the pieces had before, known once `run` has begun
+    zeros_before : int
+        Zeros that the pieces had before, known once `run` has begun.
 
     Raises
     ------
@@ -179,7 +180,8 @@ class Work:
             if workplace.zeros() is None:
                 if pruned:
                     raise InvalidInstance(f"{_DENSE}; block {min(pruned)} is pruned, and no budgets are kept")
-                workplace.keep_zeros(self._with_present(self._divide(ids, progress), present))
+                divided = self._divide(ids, progress)
+                workplace.keep_zeros(with_present(divided, present) if self.plan.keep_zeros else divided)
             (zeros,) = workplace.zeros()
         left = [index for index in range(self.decoder.depth) if not workplace.has("block", index)]
         if pruned.intersection(left):
@@ -221,14 +223,6 @@ class Work:
             {piece.key: int((piece.weight(of_block) == 0).sum()) for piece in pieces}
             for of_block, pieces in zip(parameters, self.pieces, strict=True)
         ]
-
-    def _with_present(self, zeros: list[dict[str, int]], present: list[dict[str, int]]) -> list[dict[str, int]]:
-        """Give every piece at least the zeros that it has; the total stays."""
-        if not self.plan.keep_zeros:
-            return zeros
-        pairs = [(count, have[key]) for of, have in zip(zeros, present, strict=True) for key, count in of.items()]
-        counts = iter(at_least(*map(list, zip(*pairs, strict=True))))
-        return [{key: next(counts) for key in of_block} for of_block in zeros]
 
     def _echoes(self, ids: Sequence[AnyArray], workplace: Workplace, pruned: frozenset[int]) -> list[AnyArray]:
         """Return what the steps of reconstruction see besides the windows, drawn while the model is dense."""

@@ -45,6 +45,7 @@ __all__ = [
     "measured_curves",
     "owl_shares",
     "shares_by",
+    "with_present",
     "zeros_by_map",
 ]
 
@@ -100,6 +101,16 @@ def at_least(zeros: Sequence[int], present: Sequence[int]) -> list[int]:
     taken = min(sum(raised) - sum(zeros), room[-1])
     edges = [taken * edge // max(room[-1], 1) for edge in room]
     return [count - (last - first) for count, (first, last) in zip(raised, pairwise(edges), strict=True)]
+
+
+def with_present(zeros: Zeros, present: Zeros) -> Zeros:
+    """Raise the counts of each map, by block, to the zeros that it has; the total stays (`at_least`)."""
+    names = [(index, name) for index, of_block in enumerate(zeros) for name in of_block]
+    counts = at_least(*([blocks[index][name] for index, name in names] for blocks in (zeros, present)))
+    raised: Zeros = [{} for _ in zeros]
+    for (index, name), count in zip(names, counts, strict=True):
+        raised[index][name] = count
+    return raised
 
 
 def shares_by(

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from attnprune_verify.algorithms.matrix.budget import as_pattern
 from attnprune_verify.pretrained.folder import ModelFolder
@@ -16,6 +18,7 @@ from attnprune_verify.pretrained.tensors import decoded
 from attnprune_verify.pretrained.texts import calibration_windows
 from attnprune_verify.whole_model.plan import DENSE, Budgeting, Plan
 from attnprune_verify.whole_model.request import Job, Paths, Request
+from attnprune_verify.whole_model.sinks import first_share, sink_lost
 from attnprune_verify.whole_model.source import Source
 from attnprune_verify.whole_model.steps import Steps
 
@@ -83,13 +86,15 @@ def prune_folder(job: Job, progress: Callable[[int, int], None] | None = None) -
     model = opened_network(job.folder, np.float32)
     check_pattern(model, plan)
     plan.refuse_blocks_beyond(model.depth)
-    length, texts = job.length(model.longest), job.texts()
+    length, texts = job.length(model.longest), job.texts
     request = Request(source, target, plan, texts, job.k, length, predicts=model.family.predicts)
     if (report := request.finished()) is not None:
         return report
     with request.workplace.entered():
         framed = not model.family.predicts
         ids = model.checked_ids(calibration_windows(texts, model.tokenizer, job.k, length, plan.seed, framed=framed))
+        token = job.folder.config.get("bos_token_id") if model.family.predicts else None
+        lost = sink_lost(token, list(ids), model.family.vocabulary, partial(_first_share, model))
         steps = Steps(model, ids, plan, request.workplace, source)
         for index in range(model.depth):
             steps.prune(index)
@@ -98,10 +103,18 @@ def prune_folder(job: Job, progress: Callable[[int, int], None] | None = None) -
         report = request.deliver(
             _tensors(model, plan, steps),
             steps.patches(),
-            {"zeros_before": sum(sum(of.values()) for of in steps.present)},
+            {"zeros_before": sum(sum(of.values()) for of in steps.present), "warnings": lost},
         )
     request.workplace.remove()
     return report
+
+
+def _first_share(model: PretrainedModel, ids: NDArray[np.int64]) -> float:
+    """The first token's share of the energy of the states of one window."""
+    states = [model.family.embed(ids[np.newaxis])[0]]
+    for index in range(model.depth):
+        states.append(model.block(index)(states[-1][np.newaxis]).output[0])
+    return first_share(states[1:])
 
 
 def check_pattern(model: PretrainedModel, plan: Plan) -> None:

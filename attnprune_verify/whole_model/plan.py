@@ -43,7 +43,8 @@ class Plan:
     reconstruct : steps of every pruned block towards the dense one's output; None: `echoes.steps_of` (for encoders
         `reconstruct.steps_for`), where both methods are of the output-obs kind
     seed : of everything random
-    keep_zeros : whether weights that are 0 before stay 0, and count among those that are pruned
+    keep_zeros : bool
+        Whether weights that are 0 before stay 0, and count among those that are pruned.
 
     Raises
     ------

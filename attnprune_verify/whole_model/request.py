@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, TypeAlias
 
 from attnprune_verify.errors import InvalidInstance
 from attnprune_verify.pretrained.folder import ModelFolder
@@ -27,8 +28,17 @@ _TOKENS = 2048
 """Tokens of a window where the model allows more; chosen: as in the literature on pruning."""
 
 
-class Job(NamedTuple):
-    """A folder to prune, the new one, and how: the arguments that `prune_model` has in common for torch and NumPy."""
+@dataclass(frozen=True)
+class Job:
+    """A folder to prune, the new one, and how: the arguments that `prune_model` has in common for torch and NumPy.
+
+    All that can be decided without the network is decided when it is made, before torch is loaded.
+
+    Raises
+    ------
+    InvalidInstance
+        If `out` names no new folder, k or n is no count, or a text is not usable.
+    """
 
     folder: ModelFolder
     out: Place
@@ -36,6 +46,18 @@ class Job(NamedTuple):
     calibration: Paths
     k: int = 128
     n: int | None = None
+    texts: list[str] = field(init=False)
+    """Content of the calibration texts; at least one."""
+
+    def __post_init__(self) -> None:
+        self.target()
+        as_count("k", self.k, least=1)
+        if self.n is not None:
+            as_count("n", self.n, least=2)
+        paths = [self.calibration] if isinstance(self.calibration, str | os.PathLike) else self.calibration
+        object.__setattr__(self, "texts", [read_text(path) for path in paths])
+        if not self.texts:
+            raise InvalidInstance("calibration must name at least one text; got none")
 
     def length(self, longest: int | None) -> int:
         """Return the tokens of a window of a model that allows `longest` (None: any number).
@@ -43,22 +65,13 @@ class Job(NamedTuple):
         Raises
         ------
         InvalidInstance
-            If n is no count, or more than that.
+            If n is more than that.
         """
         if self.n is None:
             return min(longest or _TOKENS, _TOKENS)
-        length = as_count("n", self.n, least=2)
-        if longest is not None and length > longest:
-            raise InvalidInstance(f"a window may have at most {longest} tokens; got {length}")
-        return length
-
-    def texts(self) -> list[str]:
-        """Read the calibration texts; at least one."""
-        paths = [self.calibration] if isinstance(self.calibration, str | os.PathLike) else self.calibration
-        texts = [read_text(path) for path in paths]
-        if not texts:
-            raise InvalidInstance("calibration must name at least one text; got none")
-        return texts
+        if longest is not None and self.n > longest:
+            raise InvalidInstance(f"a window may have at most {longest} tokens; got {self.n}")
+        return self.n
 
     def target(self) -> Path:
         """Return the path of the new folder."""
@@ -102,7 +115,7 @@ class Request:
         self._source, self._target, self._plan = source, target, plan
         self._fields = {
             "model": model_fields(source.digests),
-            "calibration": {"texts": texts_fields(texts), "k": as_count("k", k, least=1), "n": n},
+            "calibration": {"texts": texts_fields(texts), "k": k, "n": n},
             "plan": plan.settings(),
             "dtype": "float32",
             **effort(plan, k, predicts=predicts),

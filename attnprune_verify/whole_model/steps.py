@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from functools import cached_property, lru_cache, partial
-from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -15,7 +14,7 @@ from attnprune_verify.instance.validate import Array
 from attnprune_verify.pretrained.network import PretrainedModel
 from attnprune_verify.pretrained.tensors import decoded
 from attnprune_verify.whole_model.blockwise import forward, prune_block, reconstructed_block
-from attnprune_verify.whole_model.budgets import Zeros, at_least, zeros_by_map
+from attnprune_verify.whole_model.budgets import Zeros, with_present, zeros_by_map
 from attnprune_verify.whole_model.echoes import drawn_echoes, echo_count
 from attnprune_verify.whole_model.loss import loss_moments, loss_roles
 from attnprune_verify.whole_model.plan import Plan
@@ -62,15 +61,10 @@ class Steps:
         if kept is None:
             kept = [zeros_by_map(self.model, self._ids, self.plan)]
             if kept[0] is not None and self.plan.keep_zeros:
-                kept[0] = self._with_present(kept[0])
+                kept[0] = with_present(kept[0], self.present)
             self._source.refuse_changes()
             self._workplace.keep_zeros(kept[0])
         return kept[0]
-
-    def _with_present(self, zeros: Zeros) -> Zeros:
-        """Give every map at least the zeros that it has; the total stays."""
-        counts = iter(at_least(*(list(chain(*map(dict.values, each))) for each in (zeros, self.present))))
-        return [{role: next(counts) for role in of_block} for of_block in zeros]
 
     @cached_property
     def present(self) -> Zeros:

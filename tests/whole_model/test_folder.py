@@ -183,9 +183,9 @@ def test_unfinished_work_of_another_request_is_kept(tmp_path, texts, monkeypatch
 def test_calibration_may_be_any_texts_but_none(texts, kind):
     plan = Plan(rho=0.5)
     paths = [str(path) for path in texts]
-    assert Job(ModelFolder(MODEL), "out", plan, kind(paths)).texts() == [path.read_text() for path in texts]
+    assert Job(ModelFolder(MODEL), "out", plan, kind(paths)).texts == [path.read_text() for path in texts]
     with pytest.raises(InvalidInstance, match="calibration must name at least one text; got none"):
-        Job(ModelFolder(MODEL), "out", plan, kind([])).texts()
+        Job(ModelFolder(MODEL), "out", plan, kind([]))
 
 
 @pytest.mark.parametrize(
