@@ -106,7 +106,8 @@ class Keeper:
         except (InvalidInstance, KeyError, TypeError, ValueError) as error:
             raise InvalidInstance(f"a claim must be as it was written; {str(path)!r} is not") from error
         if theirs != self._request:
-            raise InvalidInstance(f"{rule}; its request has another {differing_fields(theirs, self._request)[0]}")
+            other = differing_fields(theirs, self._request)[0]
+            raise InvalidInstance(f"{rule}; its request has another {other}: repeat that request, or move it away")
         self._remove_parts()
         return state
 

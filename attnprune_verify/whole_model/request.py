@@ -122,7 +122,9 @@ class Request:
             **further,
         }
         self._digest = fingerprint(self._fields)["digest"]
-        self.workplace = Workplace(target.with_name(target.name + ".partial"), self._fields)
+        # Blocks of two versions are never mixed; a finished folder, whose report names its versions, stays valid.
+        unfinished = {**self._fields, "versions": versions()}
+        self.workplace = Workplace(target.with_name(target.name + ".partial"), unfinished)
 
     def finished(self) -> dict[str, Any] | None:
         """Return the report of the finished folder; None where there is no folder yet.

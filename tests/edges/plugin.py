@@ -9,6 +9,7 @@ comparisons while modules are loaded; each that meets equal sides writes an empt
 from __future__ import annotations
 
 import ast
+import builtins
 import importlib.abc
 import importlib.machinery
 import os
@@ -84,10 +85,6 @@ class _Loader(importlib.machinery.SourceFileLoader):
         tree = ast.fix_missing_locations(_Watched(chosen).visit(tree))
         return compile(tree, path, "exec", dont_inherit=True)
 
-    def exec_module(self, module: Any) -> None:
-        module.__dict__["_edges_met"] = met
-        super().exec_module(module)
-
 
 class _Finder(importlib.abc.MetaPathFinder):
     def find_spec(self, fullname: str, path: Any, target: Any = None) -> Any:
@@ -101,4 +98,5 @@ class _Finder(importlib.abc.MetaPathFinder):
 
 if os.environ.get("ATTNPRUNE_EDGES"):
     Path(os.environ["ATTNPRUNE_EDGES"]).mkdir(parents=True, exist_ok=True)
+    builtins._edges_met = met  # in no module's own names, which some tests list
     sys.meta_path.insert(0, _Finder())

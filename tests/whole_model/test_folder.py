@@ -21,7 +21,7 @@ from attnprune_verify.pretrained import load_pretrained  # noqa: E402
 from attnprune_verify.pretrained.folder import ModelFolder  # noqa: E402
 from attnprune_verify.pretrained.tensors import decoded, encoded  # noqa: E402
 from attnprune_verify.pretrained.texts import calibration_windows  # noqa: E402
-from attnprune_verify.whole_model import prune_model  # noqa: E402
+from attnprune_verify.whole_model import fingerprint, prune_model, request  # noqa: E402
 from attnprune_verify.whole_model.in_memory import prune_in_memory  # noqa: E402
 from attnprune_verify.whole_model.plan import Plan  # noqa: E402
 from attnprune_verify.whole_model.request import Job  # noqa: E402
@@ -176,7 +176,15 @@ def test_unfinished_work_of_another_request_is_kept(tmp_path, texts, monkeypatch
         prune_model(MODEL, tmp_path / "out", **wanted)
     with pytest.raises(InvalidInstance, match="its request has another plan.seed"):
         prune_model(MODEL, tmp_path / "out", **(wanted | {"seed": 1}))
-    prune_model(MODEL, tmp_path / "out", **wanted)
+    for package in fingerprint.versions():
+        other = fingerprint.versions() | {package: "another"}
+        with monkeypatch.context() as patch:
+            patch.setattr(request, "versions", lambda other=other: other)
+            with pytest.raises(InvalidInstance, match=f"another versions.{package}: repeat that request, or move"):
+                prune_model(MODEL, tmp_path / "out", **wanted)
+    first = prune_model(MODEL, tmp_path / "out", **wanted)
+    monkeypatch.setattr(request, "versions", lambda: {})
+    assert prune_model(MODEL, tmp_path / "out", **wanted) == first
 
 
 @pytest.mark.parametrize("kind", [tuple, iter, np.array], ids=["tuple", "iterator", "array"])
