@@ -16,6 +16,7 @@ pytest.importorskip("tokenizers", reason="reading texts needs the extra 'real'")
 from safetensors import safe_open  # noqa: E402  # after the skips
 from safetensors.numpy import load_file, save_file  # noqa: E402
 
+from attnprune_verify.cli.main import main  # noqa: E402
 from attnprune_verify.errors import InvalidInstance  # noqa: E402
 from attnprune_verify.pretrained import load_pretrained  # noqa: E402
 from attnprune_verify.pretrained.folder import ModelFolder  # noqa: E402
@@ -313,3 +314,24 @@ def test_killed_whenever_something_was_finished(tmp_path, texts):
     subprocess.run([*words, "--out", str(tmp_path / "out")], check=True)
     assert killed and _files(tmp_path / "out") == _files(tmp_path / "whole")
     assert not (tmp_path / "out.partial").exists()
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["--k", "0"],
+        ["--n", "1"],
+        ["--calibration", "nowhere.txt"],
+        ["--out", ".."],
+        ["--rest", "nothing"],
+        ["--rho", "2"],
+    ],
+    ids=lambda words: words[0],
+)
+def test_a_wrong_option_is_refused_before_torch_is_loaded(tmp_path, texts, words, monkeypatch, capsys):
+    """What is on disk and in the words decides; neither torch nor transformers is imported."""
+    monkeypatch.setattr("attnprune_verify.pruning.need", lambda *_: pytest.fail("torch was loaded"))
+    given = {"--out": str(tmp_path / "out"), "--rho": "0.5", "--calibration": str(texts[0])} | {words[0]: words[1]}
+    with pytest.raises(SystemExit) as ended:
+        main(["prune-model", str(MODEL), *(word for pair in given.items() for word in pair)])
+    assert ended.value.code == 2 and len(capsys.readouterr().err.splitlines()) == 1
