@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 
+from attnprune_verify.audit.contract import Signature
 from attnprune_verify.audit.examiner import Examiner
 from attnprune_verify.audit.kernel.checks import kernel_checks
 from attnprune_verify.audit.kernel.checks.skip_reason import skip_reason
 from attnprune_verify.audit.kernel.checks.subnormal_weights import seen_precision
-from attnprune_verify.audit.kernel.contract import FUNCTIONS
 from attnprune_verify.audit.kernel.counterexample import counterexample
 from attnprune_verify.audit.kernel.names.conventions_diagnosis import by_convention, by_part
 from attnprune_verify.audit.kernel.names.cross_talk import by_heads
@@ -28,8 +28,14 @@ from attnprune_verify.audit.record import Check, Diagnosis, Finding, Record, cho
 from attnprune_verify.audit.subject.process import NoAnswer, Subject
 from attnprune_verify.audit.waivers import Waiver
 
-__all__ = ["KernelAuditor"]
+__all__ = ["FUNCTIONS", "KernelAuditor"]
 
+FUNCTIONS: dict[str, Signature] = {
+    "attention": Signature("attention", ("q", "k", "v"), "softmax(scale q k^T) v", "o"),
+    "attention_backward": Signature(
+        "attention_backward", ("q", "k", "v", "do"), "its gradients dq, dk, dv", "dq, dk, dv", parts=3
+    ),
+}
 _MOST_MISTAKES = 3  # that one check names, each with the features it needs
 _MOST_BARED = 8  # failing instances whose other features are taken away, for known formulas to be tried on
 _MOST_SHRUNK = 6  # instances of a function

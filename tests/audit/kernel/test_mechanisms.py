@@ -8,9 +8,8 @@ import pytest
 
 from attnprune_verify.audit.kernel.auditor import KernelAuditor
 from attnprune_verify.audit.kernel.names import cross_talk
-from attnprune_verify.audit.kernel.names.candidates import candidates
+from attnprune_verify.audit.kernel.names.candidates import KernelObservation, candidates
 from attnprune_verify.audit.kernel.names.mechanisms import by_mechanism
-from attnprune_verify.audit.kernel.names.observation import KernelObservation
 from attnprune_verify.audit.kernel.names.shrink import cuts, smallest_failing, without
 from attnprune_verify.audit.kernel.problem.precision import precision_named
 from attnprune_verify.audit.kernel.problem.sample_factory import Maker

@@ -8,15 +8,15 @@ from functools import lru_cache
 
 import autograd.numpy as anp
 import numpy as np
+from numpy.typing import NDArray
 
-from attnprune_verify.audit.kernel.names.observation import KernelObservation
 from attnprune_verify.audit.kernel.names.wrong_backward import WrongGradient, backward_mistakes, gradients
 from attnprune_verify.audit.kernel.names.wrong_forward import WrongForward, differentiated, forward_mistakes, output
 from attnprune_verify.audit.kernel.problem.sample import BACKWARD, FORWARD, Array, KernelSample, parts_of
 from attnprune_verify.audit.kernel.truth.steps import evaluate
 from attnprune_verify.audit.naming.words import format_factor
 
-__all__ = ["Candidate", "candidates"]
+__all__ = ["Candidate", "KernelObservation", "candidates"]
 
 Parts = tuple[Array, ...]
 _FEW = 12  # chosen: of fewer numbers something is always the factor
@@ -25,6 +25,19 @@ _MOST_ZEROS = 1_000  # chosen: keys that may fill up a tile
 _WHOLE = 1e-3  # chosen: how far a number of keys is from a whole one by rounding
 _END = 1.1  # chosen: how close to the ends of the factors one is no fit
 _FACTORS = np.geomspace(1 / 64, 64, 49)
+
+
+@dataclass(frozen=True, eq=False)
+class KernelObservation:
+    """Result of a function on a sample, with the arrays that are wrong."""
+
+    sample: KernelSample
+    parts: tuple[NDArray[np.float64], ...]
+    wrong: tuple[int, ...]
+
+    @property
+    def failed(self) -> bool:
+        return bool(self.wrong)
 
 
 @dataclass(frozen=True)

@@ -12,9 +12,8 @@ from collections.abc import Iterable
 import numpy as np
 from numpy.typing import NDArray
 
-from attnprune_verify.audit.kernel.names.candidates import Candidate, candidates
+from attnprune_verify.audit.kernel.names.candidates import Candidate, KernelObservation, candidates
 from attnprune_verify.audit.kernel.names.mechanisms import by_mechanism
-from attnprune_verify.audit.kernel.names.observation import KernelObservation
 from attnprune_verify.audit.kernel.problem.precision import LOWER
 from attnprune_verify.audit.kernel.problem.regimes import BENIGN, EXTREME
 from attnprune_verify.audit.kernel.problem.sample import BACKWARD, FORWARD, Array, KernelSample, parts_of

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from attnprune_verify.audit.kernel.problem.regime import Regime
-from attnprune_verify.audit.kernel.problem.sample import KernelSample
+from attnprune_verify.audit.kernel.problem.sample import KernelSample, Regime
 from attnprune_verify.audit.kernel.problem.sample_factory import Maker
 from attnprune_verify.audit.kernel.typing import Plain
 

@@ -15,8 +15,7 @@ from __future__ import annotations
 from functools import cache
 from pathlib import Path
 
-from attnprune_verify.audit.kernel.problem.regime import Regime
-from attnprune_verify.audit.kernel.problem.sample import Array
+from attnprune_verify.audit.kernel.problem.sample import Array, Regime
 from attnprune_verify.audit.kernel.problem.sample_factory import Maker
 from attnprune_verify.audit.kernel.problem.tensors import unpacked
 

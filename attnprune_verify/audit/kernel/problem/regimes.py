@@ -12,7 +12,7 @@ import numpy as np
 from attnprune_verify.audit.kernel.problem.optional import optional
 from attnprune_verify.audit.kernel.problem.precision import precision_named
 from attnprune_verify.audit.kernel.problem.real_inputs import real
-from attnprune_verify.audit.kernel.problem.regime import Regime
+from attnprune_verify.audit.kernel.problem.sample import Regime
 from attnprune_verify.audit.kernel.problem.sample_factory import Maker
 
 __all__ = ["BENIGN", "EXTREME", "Regime", "regimes"]

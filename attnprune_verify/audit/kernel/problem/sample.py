@@ -12,7 +12,7 @@ from attnprune_verify.audit.kernel.problem.conventions import Conventions
 from attnprune_verify.audit.kernel.problem.features import features_of
 from attnprune_verify.audit.kernel.problem.precision import KernelPrecision
 
-__all__ = ["BACKWARD", "FORWARD", "Array", "Mask", "KernelSample", "along", "parts_of"]
+__all__ = ["BACKWARD", "FORWARD", "Array", "Mask", "KernelSample", "Regime", "along", "parts_of"]
 
 Array = NDArray[np.float64]
 Mask = NDArray[np.bool_]
@@ -334,6 +334,22 @@ class KernelSample:
             if is_so
         )
         return f"{self.name} ({shape}{options}{values}{others}, {self.precision.name})"
+
+
+@dataclass(frozen=True)
+class Regime:
+    """Samples with one purpose.
+
+    Attributes
+    ----------
+    required : bool
+        Has to be decided before anything can pass.
+    """
+
+    name: str
+    says: str
+    samples: tuple[KernelSample, ...]
+    required: bool = False
 
 
 def parts_of(function: str, sample: KernelSample) -> tuple[str, ...]:
