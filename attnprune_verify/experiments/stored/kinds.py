@@ -62,13 +62,22 @@ class StoredSynthetic(Stored):
 
     def findings(self, rows: list[Row]) -> Iterator[MeasuredSentence]:
         """Section 6.1's sentences."""
-        for one in figure2_statements(self.results(rows)):
-            p = f"p = {one['p']:.2g}"
-            words = [f"{one['weights']} weights", f"k = {one['k']}", one["reading"]]
-            words += ["" if one["lam"] is None else f"lam = {one['lam']:g}", one["measure"], f"{one['seeds']} seeds"]
+        for sentence in figure2_statements(self.results(rows)):
+            p = f"p = {sentence['p']:.2g}"
+            words = [f"{sentence['weights']} weights", f"k = {sentence['k']}", sentence["reading"]]
+            words += [
+                "" if sentence["lam"] is None else f"lam = {sentence['lam']:g}",
+                sentence["measure"],
+                f"{sentence['seeds']} seeds",
+            ]
             reading = ", ".join(filter(None, words))
             yield MeasuredSentence(
-                one["id"], one["says"], one["criterion"], one["verdict"], reading, f"{one['numbers']}; {p}"
+                sentence["id"],
+                sentence["says"],
+                sentence["criterion"],
+                sentence["verdict"],
+                reading,
+                f"{sentence['numbers']}; {p}",
             )
 
 
@@ -121,11 +130,13 @@ class StoredLayer(Stored):
 
     def findings(self, rows: list[Row]) -> Iterator[MeasuredSentence]:
         """Section 6.2's sentences and ours."""
-        for one in layer_statements(self.results(rows)):
-            verdict = "agrees" if one["holds"] else "disagrees"
-            found = "<=" if one["lhs"] <= one["rhs"] else ">"
-            numbers = f"{one['criterion']}: {one['lhs']:.4g} {found} {one['rhs']:.4g}"
-            yield MeasuredSentence(one["id"], one["says"], one["criterion"], verdict, one["reading"], numbers)
+        for sentence in layer_statements(self.results(rows)):
+            verdict = "agrees" if sentence["holds"] else "disagrees"
+            found = "<=" if sentence["lhs"] <= sentence["rhs"] else ">"
+            numbers = f"{sentence['criterion']}: {sentence['lhs']:.4g} {found} {sentence['rhs']:.4g}"
+            yield MeasuredSentence(
+                sentence["id"], sentence["says"], sentence["criterion"], verdict, sentence["reading"], numbers
+            )
 
 
 KINDS: dict[str, type[Stored]] = {"synthetic": StoredSynthetic, "layer": StoredLayer, "perplexity": StoredPerplexity}

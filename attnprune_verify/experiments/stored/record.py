@@ -175,7 +175,7 @@ def once(path: Path, record: StoredRecord, rows: list[Row], kind: Any) -> bytes:
     for name in _contents(path.parent, "records.json"):
         before, theirs = own(path.with_name(name))
         same = (before.experiment, before.inputs) == (record.experiment, record.inputs)
-        if same and name != path.name and all(before.plan[one] == record.plan[one] for one in kind.beside):
+        if same and name != path.name and all(before.plan[key] == record.plan[key] for key in kind.beside):
             held |= {tuple(map(row.get, known)): name for row in theirs if not taken(row)}
     for place, row in enumerate(rows):
         key = tuple(map(row.get, known))
