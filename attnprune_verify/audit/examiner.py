@@ -15,7 +15,8 @@ import numpy as np
 
 from attnprune_verify.audit.contract import Signature
 from attnprune_verify.audit.record import Check, Finding, Record
-from attnprune_verify.audit.subject.process import NoAnswer, NotAccepted, Subject
+from attnprune_verify.audit.subject.answers import NoAnswer, NotAccepted
+from attnprune_verify.audit.subject.process import Subject
 from attnprune_verify.audit.subject.target import fingerprint, source_file, target_of
 from attnprune_verify.audit.waivers import Waiver, waiver_for
 from attnprune_verify.errors import InvalidInstance

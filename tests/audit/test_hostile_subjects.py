@@ -9,7 +9,8 @@ import pytest
 from attnprune_verify.audit.functions.auditor import Auditor
 from attnprune_verify.audit.functions.run import run_audit
 from attnprune_verify.audit.result import outcome_of
-from attnprune_verify.audit.subject.process import Subject, SubjectLost
+from attnprune_verify.audit.subject.answers import SubjectLost
+from attnprune_verify.audit.subject.process import Subject
 from attnprune_verify.audit.subject.target import parse_target
 from attnprune_verify.errors import InvalidInstance
 

@@ -20,8 +20,9 @@ from attnprune_verify.audit.functions.probes import probe
 from attnprune_verify.audit.functions.truth.precision import precision_named
 from attnprune_verify.audit.mistakes import SENTENCES
 from attnprune_verify.audit.record import Call, Check, Finding, Record
+from attnprune_verify.audit.subject.answers import NoAnswer
 from attnprune_verify.audit.subject.functions import printable
-from attnprune_verify.audit.subject.process import NoAnswer, Subject
+from attnprune_verify.audit.subject.process import Subject
 from attnprune_verify.audit.waivers import Waiver
 from attnprune_verify.errors import InvalidInstance
 

@@ -16,7 +16,8 @@ from attnprune_verify.audit.functions.truth.precision import FLOAT64, Precision
 from attnprune_verify.audit.functions.truth.reference import parameters
 from attnprune_verify.audit.functions.truth.samples import Sample
 from attnprune_verify.audit.functions.truth.samples_for import asked_samples
-from attnprune_verify.audit.subject.process import Answer, NoAnswer, NotAccepted, Subject, SubjectLost
+from attnprune_verify.audit.subject.answers import Answer, NoAnswer, NotAccepted, SubjectLost
+from attnprune_verify.audit.subject.process import Subject
 
 __all__ = ["MOST_CALLS", "Context", "FunctionFacts", "shape_ids"]
 

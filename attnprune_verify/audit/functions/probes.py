@@ -25,7 +25,7 @@ from attnprune_verify.audit.functions.truth.reference import ENCLOSED, reference
 from attnprune_verify.audit.functions.truth.sample import ARRAYS
 from attnprune_verify.audit.functions.truth.samples import Sample
 from attnprune_verify.audit.functions.truth.tolerance import judge
-from attnprune_verify.audit.subject.process import Answer, NoAnswer, SubjectLost
+from attnprune_verify.audit.subject.answers import Answer, NoAnswer, SubjectLost
 
 __all__ = ["probe", "smoothly_wrong"]
 

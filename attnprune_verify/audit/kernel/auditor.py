@@ -25,7 +25,8 @@ from attnprune_verify.audit.kernel.snippet import as_code
 from attnprune_verify.audit.kernel.typing import Plain
 from attnprune_verify.audit.mistakes import SENTENCES
 from attnprune_verify.audit.record import Check, Diagnosis, Finding, Record, chosen
-from attnprune_verify.audit.subject.process import NoAnswer, Subject
+from attnprune_verify.audit.subject.answers import NoAnswer
+from attnprune_verify.audit.subject.process import Subject
 from attnprune_verify.audit.waivers import Waiver
 
 __all__ = ["FUNCTIONS", "KernelAuditor"]

@@ -8,7 +8,7 @@ from attnprune_verify.audit.kernel.problem.sample import BACKWARD, KernelSample,
 from attnprune_verify.audit.kernel.process.context import KernelContext
 from attnprune_verify.audit.kernel.truth.intervals import interval
 from attnprune_verify.audit.kernel.typing import Numbers, Plain
-from attnprune_verify.audit.subject.process import NoAnswer
+from attnprune_verify.audit.subject.answers import NoAnswer
 from attnprune_verify.files import plain
 
 __all__ = ["as_data", "counterexample"]

@@ -11,7 +11,7 @@ from attnprune_verify.audit.kernel.truth.bounds import attention_errors
 from attnprune_verify.audit.kernel.truth.judge import judge_part
 from attnprune_verify.audit.kernel.truth.truth import truth
 from attnprune_verify.audit.naming.importing import import_lines
-from attnprune_verify.audit.subject.process import NoAnswer
+from attnprune_verify.audit.subject.answers import NoAnswer
 
 __all__ = ["as_code"]
 

@@ -17,13 +17,14 @@ from numpy.typing import NDArray
 
 from attnprune_verify.audit.contract import Parameter
 from attnprune_verify.audit.subject import confinement, landlock, wire
+from attnprune_verify.audit.subject.answers import Answer, Ended, NoAnswer, SubjectLost
 from attnprune_verify.audit.subject.functions import KEPT, KEPT_BYTES, LONGEST_MESSAGE, Functions, printable
 from attnprune_verify.audit.subject.line import Allowance, Line, LineBroken
 from attnprune_verify.audit.subject.reach import path_of_subjects
 from attnprune_verify.audit.subject.target import Target
 from attnprune_verify.errors import InvalidInstance
 
-__all__ = ["Answer", "Ended", "Here", "NoAnswer", "NotAccepted", "Subject", "SubjectLost"]
+__all__ = ["Here", "Subject"]
 
 SECONDS_PER_CALL = 30.0  # of processor time, as the contract says
 WALL_FACTOR = 10  # so many times that in all, as the contract says
@@ -32,52 +33,6 @@ _LEAST_ANSWER = 1 << 20  # bytes that every answer may have; chosen: 131072 numb
 _LARGEST_ANSWER = 1 << 26  # bytes; right ones are far smaller
 _LOOKED_AT = 1 << 16  # bytes of earlier results that are read again at every call
 _NUMBERS_PER_PAIR = 8  # numbers an answer may have per batch, head and pair of indices: four parts, of 16 bytes each
-
-
-@dataclass(frozen=True)
-class Answer:
-    """The result of a call: its numbers, the arguments it changed, and the time it took.
-
-    Attributes
-    ----------
-    changed : tuple[int, ...]
-        Indices of the changed arguments, keyword arguments after the others, seen from outside.
-    overwritten : bool
-        Whether something returned earlier, as it was received then, has changed since.
-    detached : bool
-        Whether tensors had to be taken out of their graph.
-    """
-
-    parts: tuple[NDArray[Any], ...]
-    changed: tuple[int, ...]
-    seconds: float
-    overwritten: bool = False
-    detached: bool = False
-
-
-class NoAnswer(Exception):
-    """A call without numbers: it raised, returned something unreadable, hung, or took the interpreter with it."""
-
-    def __init__(self, reason: str, *, raised: bool = False, unreadable: bool = False) -> None:
-        super().__init__(reason)
-        self.raised = raised
-        self.unreadable = unreadable
-
-
-class NotAccepted(NoAnswer):
-    """Raised when the subject has no parameter for an argument of the check."""
-
-
-class SubjectLost(NoAnswer):
-    """The process hung or died; it has been replaced."""
-
-    def __init__(self, reason: str, *, hung: bool = False) -> None:
-        super().__init__(reason)
-        self.hung = hung
-
-
-class Ended(SubjectLost):
-    """The run is over: its time is up, or nothing that comes from the subject's process can be believed any more."""
 
 
 @dataclass

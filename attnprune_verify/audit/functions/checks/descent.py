@@ -40,7 +40,7 @@ from attnprune_verify.audit.functions.truth.precision import FLOAT32
 from attnprune_verify.audit.functions.truth.samples import Sample
 from attnprune_verify.audit.naming.shrink import fewer
 from attnprune_verify.audit.record import Call, Check, Finding
-from attnprune_verify.audit.subject.process import NoAnswer
+from attnprune_verify.audit.subject.answers import NoAnswer
 from attnprune_verify.model.functions import loss
 
 __all__ = ["coarser_descent", "descent_checks", "iterate"]

@@ -18,7 +18,7 @@ from attnprune_verify.audit.functions.truth.precision import FLOAT64
 from attnprune_verify.audit.functions.truth.reference import ENCLOSED, MAPS, VALUED, permuted, reference
 from attnprune_verify.audit.functions.truth.samples import Sample
 from attnprune_verify.audit.record import Check, Finding
-from attnprune_verify.audit.subject.process import NoAnswer
+from attnprune_verify.audit.subject.answers import NoAnswer
 
 __all__ = ["identity_checks"]
 

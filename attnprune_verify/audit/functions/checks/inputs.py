@@ -18,7 +18,7 @@ from attnprune_verify.audit.functions.truth.reference import ENCLOSED, VALUED, p
 from attnprune_verify.audit.functions.truth.samples import ARRAYS, Sample
 from attnprune_verify.audit.functions.truth.tolerance import judge
 from attnprune_verify.audit.record import Call, Check, Finding
-from attnprune_verify.audit.subject.process import NoAnswer, SubjectLost
+from attnprune_verify.audit.subject.answers import NoAnswer, SubjectLost
 
 __all__ = ["input_checks", "keeping_checks"]
 

@@ -21,7 +21,7 @@ from attnprune_verify.audit.functions.truth.reference import rounding_bounds, tr
 from attnprune_verify.audit.functions.truth.samples import Sample
 from attnprune_verify.audit.functions.truth.samples_for import large_ones, random_one
 from attnprune_verify.audit.record import Check, Finding
-from attnprune_verify.audit.subject.process import SubjectLost
+from attnprune_verify.audit.subject.answers import SubjectLost
 
 __all__ = ["scale_checks"]
 

@@ -14,7 +14,7 @@ from attnprune_verify.audit.functions.truth.samples import STABILITY, Sample
 from attnprune_verify.audit.functions.truth.tolerance import judge
 from attnprune_verify.audit.naming.shrink import smallest
 from attnprune_verify.audit.record import Call, Check, Finding
-from attnprune_verify.audit.subject.process import NoAnswer
+from attnprune_verify.audit.subject.answers import NoAnswer
 
 __all__ = ["call_on", "check", "failed_on", "is_right", "shrunk", "smaller_values", "wrong_already"]
 

@@ -25,7 +25,7 @@ from attnprune_verify.audit.functions.checks.structure import TIMES, precision_c
 from attnprune_verify.audit.functions.context import Context
 from attnprune_verify.audit.functions.truth.layers import LinearLayer, layers
 from attnprune_verify.audit.record import Check, Finding
-from attnprune_verify.audit.subject.process import Answer, NoAnswer
+from attnprune_verify.audit.subject.answers import Answer, NoAnswer
 
 __all__ = ["Hessian", "coarser_sparsegpt", "hessian", "sparsegpt_checks"]
 

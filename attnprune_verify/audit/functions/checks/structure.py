@@ -17,7 +17,7 @@ from attnprune_verify.audit.functions.truth.samples import Sample
 from attnprune_verify.audit.functions.truth.samples_for import asked_samples
 from attnprune_verify.audit.functions.truth.tolerance import judge
 from attnprune_verify.audit.record import Call, Check, Finding
-from attnprune_verify.audit.subject.process import NoAnswer
+from attnprune_verify.audit.subject.answers import NoAnswer
 
 __all__ = ["TIMES", "plain_samples", "precision_check", "structure_checks"]
 

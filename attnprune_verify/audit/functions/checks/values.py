@@ -17,7 +17,7 @@ from attnprune_verify.audit.functions.truth.samples import BENIGN, REQUIRED, STA
 from attnprune_verify.audit.functions.truth.samples_for import asked_samples
 from attnprune_verify.audit.functions.truth.tolerance import ValueJudgement, hidden_terms, judge
 from attnprune_verify.audit.record import Check, Finding
-from attnprune_verify.audit.subject.process import NoAnswer
+from attnprune_verify.audit.subject.answers import NoAnswer
 from attnprune_verify.oracle.taylor import taylor_verdict
 
 __all__ = ["values_checks"]

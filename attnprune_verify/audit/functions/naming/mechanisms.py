@@ -19,7 +19,8 @@ from attnprune_verify.audit.functions.truth.samples import Sample
 from attnprune_verify.audit.functions.truth.tolerance import judge
 from attnprune_verify.audit.mistakes import explained
 from attnprune_verify.audit.record import Diagnosis
-from attnprune_verify.audit.subject.process import NoAnswer, Subject
+from attnprune_verify.audit.subject.answers import NoAnswer
+from attnprune_verify.audit.subject.process import Subject
 
 __all__ = ["FailingCase", "by_experiment", "needed"]
 

@@ -14,11 +14,12 @@ from attnprune_verify.audit.kernel.checks.modes import MODE_CHECKS
 from attnprune_verify.audit.kernel.checks.skip_reason import another_declaration
 from attnprune_verify.audit.kernel.problem.regimes import regimes
 from attnprune_verify.audit.kernel.problem.sample import BACKWARD, FORWARD, KernelSample
-from attnprune_verify.audit.kernel.process.context import KernelContext, Refused, Reply, TooSlow, overflows
+from attnprune_verify.audit.kernel.process.context import KernelContext, overflows
+from attnprune_verify.audit.kernel.process.facts import Refused, Reply, TooSlow
 from attnprune_verify.audit.kernel.process.shapes import misshapen
 from attnprune_verify.audit.kernel.truth.judge import KernelVerdict, judge
 from attnprune_verify.audit.record import Check, Finding
-from attnprune_verify.audit.subject.process import NoAnswer
+from attnprune_verify.audit.subject.answers import NoAnswer
 
 __all__ = ["kernel_checks", "slug"]
 

@@ -8,12 +8,13 @@ import numpy as np
 
 from attnprune_verify.audit.kernel.problem.sample import BACKWARD, KernelSample, parts_of
 from attnprune_verify.audit.kernel.process.bridge import LAYOUTS
-from attnprune_verify.audit.kernel.process.context import KernelContext, Refused, Reply
+from attnprune_verify.audit.kernel.process.context import KernelContext
+from attnprune_verify.audit.kernel.process.facts import Refused, Reply
 from attnprune_verify.audit.kernel.process.shapes import misshapen, mistyped
 from attnprune_verify.audit.kernel.truth.bounds import attention_errors
 from attnprune_verify.audit.kernel.truth.judge import judge
 from attnprune_verify.audit.record import Finding
-from attnprune_verify.audit.subject.process import NoAnswer
+from attnprune_verify.audit.subject.answers import NoAnswer
 
 __all__ = ["BEHAVIOUR"]
 

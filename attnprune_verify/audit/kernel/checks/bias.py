@@ -31,7 +31,8 @@ import numpy as np
 from attnprune_verify.audit.kernel.problem.precision import PRECISIONS, KernelPrecision
 from attnprune_verify.audit.kernel.problem.sample import Array, KernelSample, parts_of
 from attnprune_verify.audit.kernel.problem.sample_factory import Maker
-from attnprune_verify.audit.kernel.process.context import KernelContext, Refused
+from attnprune_verify.audit.kernel.process.context import KernelContext
+from attnprune_verify.audit.kernel.process.facts import Refused
 from attnprune_verify.audit.kernel.process.shapes import misshapen
 from attnprune_verify.audit.kernel.truth.bounds import attention_errors, worst_errors
 from attnprune_verify.audit.kernel.truth.steps import KernelSteps, evaluate

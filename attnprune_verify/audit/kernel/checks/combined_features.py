@@ -10,8 +10,9 @@ from typing import Any
 from attnprune_verify.audit.kernel.checks.skip_reason import accepts_lse_cotangent, skip_reason
 from attnprune_verify.audit.kernel.problem.interactions import FACTORS, LEVELS, Row, asked_together, interaction, rows
 from attnprune_verify.audit.kernel.problem.sample import BACKWARD, FORWARD, KernelSample
-from attnprune_verify.audit.kernel.process.context import KernelContext, Refused
-from attnprune_verify.audit.subject.process import NoAnswer, SubjectLost
+from attnprune_verify.audit.kernel.process.context import KernelContext
+from attnprune_verify.audit.kernel.process.facts import Refused
+from attnprune_verify.audit.subject.answers import NoAnswer, SubjectLost
 
 __all__ = ["CombinedFeatures", "combined_features"]
 

@@ -19,10 +19,11 @@ import numpy as np
 from attnprune_verify.audit.kernel.problem.features import features_of
 from attnprune_verify.audit.kernel.problem.sample import BACKWARD, FORWARD, KernelSample, parts_of
 from attnprune_verify.audit.kernel.problem.sample_factory import Maker
-from attnprune_verify.audit.kernel.process.context import KernelContext, Refused, Reply
+from attnprune_verify.audit.kernel.process.context import KernelContext
+from attnprune_verify.audit.kernel.process.facts import Refused, Reply
 from attnprune_verify.audit.kernel.process.shapes import misshapen
 from attnprune_verify.audit.kernel.truth.judge import allowed_entries, judge
-from attnprune_verify.audit.subject.process import NoAnswer
+from attnprune_verify.audit.subject.answers import NoAnswer
 
 __all__ = ["accepts_lse_cotangent", "another_declaration", "skip_reason"]
 

@@ -11,7 +11,7 @@ from attnprune_verify.audit.kernel.problem.sample import BACKWARD, FORWARD, Kern
 from attnprune_verify.audit.kernel.process.context import KernelContext
 from attnprune_verify.audit.kernel.process.shapes import misshapen
 from attnprune_verify.audit.kernel.truth.judge import judge
-from attnprune_verify.audit.subject.process import NoAnswer
+from attnprune_verify.audit.subject.answers import NoAnswer
 
 __all__ = ["seen_precision"]
 

@@ -13,14 +13,15 @@ import numpy as np
 from attnprune_verify.audit.kernel.names.shrink import failure, without
 from attnprune_verify.audit.kernel.problem.features import FEATURES
 from attnprune_verify.audit.kernel.problem.sample import Array, KernelSample, parts_of
-from attnprune_verify.audit.kernel.process.context import KernelContext, Reply
+from attnprune_verify.audit.kernel.process.context import KernelContext
+from attnprune_verify.audit.kernel.process.facts import Reply
 from attnprune_verify.audit.kernel.process.shapes import misshapen
 from attnprune_verify.audit.kernel.truth.judge import judge, judge_parts
 from attnprune_verify.audit.kernel.truth.steps import evaluate
 from attnprune_verify.audit.kernel.typing import Foreign
 from attnprune_verify.audit.mistakes import SENTENCES
 from attnprune_verify.audit.record import Diagnosis
-from attnprune_verify.audit.subject.process import NoAnswer
+from attnprune_verify.audit.subject.answers import NoAnswer
 
 __all__ = ["by_convention", "by_part"]
 

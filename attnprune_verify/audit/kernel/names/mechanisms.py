@@ -20,7 +20,8 @@ from attnprune_verify.audit.kernel.names.experiments import (
 )
 from attnprune_verify.audit.kernel.names.shrink import cut, failure
 from attnprune_verify.audit.kernel.problem.sample import BACKWARD, FORWARD, Array, KernelSample, parts_of
-from attnprune_verify.audit.kernel.process.context import KernelContext, Reply
+from attnprune_verify.audit.kernel.process.context import KernelContext
+from attnprune_verify.audit.kernel.process.facts import Reply
 from attnprune_verify.audit.kernel.process.shapes import misshapen
 from attnprune_verify.audit.kernel.truth.bounds import attention_errors
 from attnprune_verify.audit.kernel.truth.judge import judge
@@ -28,7 +29,7 @@ from attnprune_verify.audit.kernel.truth.steps import evaluate
 from attnprune_verify.audit.kernel.truth.truth import truth
 from attnprune_verify.audit.mistakes import SENTENCES
 from attnprune_verify.audit.record import Diagnosis
-from attnprune_verify.audit.subject.process import NoAnswer
+from attnprune_verify.audit.subject.answers import NoAnswer
 
 __all__ = ["by_mechanism"]
 

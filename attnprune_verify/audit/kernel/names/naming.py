@@ -18,7 +18,8 @@ from attnprune_verify.audit.kernel.problem.precision import LOWER
 from attnprune_verify.audit.kernel.problem.regimes import BENIGN, EXTREME
 from attnprune_verify.audit.kernel.problem.sample import BACKWARD, FORWARD, Array, KernelSample, parts_of
 from attnprune_verify.audit.kernel.problem.sample_factory import Maker
-from attnprune_verify.audit.kernel.process.context import KernelContext, Reply
+from attnprune_verify.audit.kernel.process.context import KernelContext
+from attnprune_verify.audit.kernel.process.facts import Reply
 from attnprune_verify.audit.kernel.process.shapes import misshapen
 from attnprune_verify.audit.kernel.truth.bounds import attention_errors
 from attnprune_verify.audit.kernel.truth.judge import allowed_norms, judge, judge_parts
@@ -27,7 +28,7 @@ from attnprune_verify.audit.kernel.truth.truth import truth
 from attnprune_verify.audit.mistakes import SENTENCES
 from attnprune_verify.audit.naming.words import follows_curve, format_factor
 from attnprune_verify.audit.record import Diagnosis
-from attnprune_verify.audit.subject.process import NoAnswer
+from attnprune_verify.audit.subject.answers import NoAnswer
 
 __all__ = ["KernelNamer"]
 

@@ -13,7 +13,7 @@ from attnprune_verify.audit.kernel.process.context import KernelContext
 from attnprune_verify.audit.kernel.process.shapes import misshapen
 from attnprune_verify.audit.kernel.truth.judge import judge
 from attnprune_verify.audit.naming.shrink import SMALLEST, fewer, rounded, smallest
-from attnprune_verify.audit.subject.process import NoAnswer
+from attnprune_verify.audit.subject.answers import NoAnswer
 
 __all__ = ["cut", "cuts", "failure", "smallest_failing", "without"]
 
@@ -122,5 +122,5 @@ def _seeded(sample: KernelSample) -> Iterator[KernelSample]:
         yield sample.changed(name=SMALLEST, fill_factor=factor, **filled)
 
 
-def _kept(some: Any) -> Iterator[KernelSample]:
-    return (one for one in some if one is not None)
+def _kept(samples: Any) -> Iterator[KernelSample]:
+    return (sample for sample in samples if sample is not None)

@@ -2,26 +2,26 @@
 
 from __future__ import annotations
 
-import json
 import time
 from collections import defaultdict
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from attnprune_verify.audit.kernel.problem.conventions import Conventions
 from attnprune_verify.audit.kernel.problem.features import FEATURES, features_of
 from attnprune_verify.audit.kernel.problem.precision import KernelPrecision
 from attnprune_verify.audit.kernel.problem.regimes import Regime, regimes
 from attnprune_verify.audit.kernel.problem.sample import BACKWARD, FORWARD, KernelSample, parts_of
-from attnprune_verify.audit.kernel.process.bridge import FACTS, TYPES
+from attnprune_verify.audit.kernel.process.bridge import TYPES
+from attnprune_verify.audit.kernel.process.facts import CallFacts, Declared, Refused, Reply, TooSlow
 from attnprune_verify.audit.kernel.typing import Foreign
-from attnprune_verify.audit.subject.process import NoAnswer, Subject, SubjectLost
+from attnprune_verify.audit.subject.answers import NoAnswer, SubjectLost
+from attnprune_verify.audit.subject.process import Subject
 
-__all__ = ["Declared", "CallFacts", "KernelContext", "Refused", "Reply", "TooSlow", "overflows"]
+__all__ = ["KernelContext", "overflows"]
 
 SMALL = 64  # sizes that are never too slow
 _TOO_SLOW = 5.0  # predicted seconds of a call
@@ -30,130 +30,6 @@ _MOST_CALLS = 700  # chosen: 100 of the regimes, 180 of their interactions, as m
 _MOST_DEATHS = 2
 _SHARE = 0.5  # of the time of a call that equal calls together may take; chosen
 _ARITHMETIC = ("OverflowError", "ZeroDivisionError", "FloatingPointError")
-
-
-@dataclass(frozen=True, eq=False)
-class Reply:
-    """Results of one call, with their types and what the call changed.
-
-    Attributes
-    ----------
-    parts : tuple[NDArray[np.float64], ...]
-        The arrays, as float64.
-    types : their dtypes' names
-    changed : tuple[str, ...]
-        The inputs that were changed by the call.
-    made, other : int
-        How many equal calls were made, and how many of them differ from the first in a bit.
-    """
-
-    parts: tuple[NDArray[np.float64], ...]
-    types: tuple[str, ...]
-    changed: tuple[str, ...]
-    made: int = 1
-    other: int = 0
-
-
-class Refused(NoAnswer):
-    """The kernel raised on something that it may refuse."""
-
-
-class TooSlow(NoAnswer):
-    """A large sample that would take too long."""
-
-
-@dataclass(frozen=True)
-class Declared:
-    """Statements of a kernel about itself, as the bridge reads them in the kernel's process.
-
-    Attributes
-    ----------
-    framework : str
-        "numpy", "torch" or "jax".
-    own_backward : bool
-        Whether the backward pass is the kernel's own, not the framework's automatic differentiation.
-    capabilities : tuple of str
-        The words of CAPABILITIES.
-    conventions : Conventions
-        Those of CONVENTIONS, the defaults where it names none.
-    anything : bool
-        Whether CAPABILITIES or CONVENTIONS is there.
-    """
-
-    framework: str = "numpy"
-    own_backward: bool = False
-    capabilities: tuple[str, ...] = ()
-    conventions: Conventions = field(default_factory=Conventions)
-    anything: bool = False
-
-    @classmethod
-    def by(cls, subject: Subject) -> Declared:
-        """Read the statements of a kernel that runs."""
-        if FACTS not in subject.functions:
-            return cls()
-        facts = json.loads(bytes(subject.call(FACTS, []).parts[0].astype(np.uint8)))
-        conventions = Conventions.declared(facts.get("conventions") or {})
-        capabilities = tuple(facts.get("capabilities", ()))
-        return cls(
-            facts.get("framework", "numpy"), bool(facts.get("own")), capabilities, conventions, facts.get("declares")
-        )
-
-
-@dataclass
-class CallFacts:
-    """Facts about one function of the kernel, from the calls made so far.
-
-    Attributes
-    ----------
-    note : str
-        A remark for the report.
-    largest : int
-        The largest size that it was called on.
-    replies : dict
-        Samples and what came back, by the sample's id; the sample is kept so that no other gets its id.
-    refused : dict
-        The reason by set of features that it raised on.
-    accepted : set
-        The sets of features that it took.
-    refuses_all : str
-        Why no call of it can succeed.
-    given_up : str
-        Why it is not called any more.
-    seconds : float
-        Seconds of a unit of work at best; infinite before the first call that is long enough.
-    skipped : set of int
-        Sizes that would have taken too long.
-    writes : bool
-        Whether it was seen to change its inputs.
-    reads : dict
-        Whether it was seen to read masks of a kind rightly, by the word of CAPABILITIES.
-    accepts_lse_cotangent : bool or None
-        Whether gradients come through log sum exp; None before the probe.
-    zero_empty_rows : bool or None
-        Whether rows with nothing allowed are 0; None before the probe.
-    combined : object
-        The combinations of features that it accepts, see checks/combined_features.py.
-    tiny : dict
-        The smallest samples with given features.
-    """
-
-    note: str = ""
-    calls: int = 0
-    largest: int = 0
-    replies: dict[int, tuple[KernelSample, Reply | NoAnswer]] = field(default_factory=dict)
-    refused: dict[frozenset[str], str] = field(default_factory=dict)
-    accepted: set[frozenset[str]] = field(default_factory=set)
-    refuses_all: str = ""
-    given_up: str = ""
-    deaths: int = 0
-    seconds: float = np.inf
-    skipped: set[int] = field(default_factory=set)
-    writes: bool = False
-    reads: dict[str, bool] = field(default_factory=dict)
-    accepts_lse_cotangent: bool | None = None
-    zero_empty_rows: bool | None = None
-    combined: Any = None
-    tiny: dict[tuple[str, ...], KernelSample] = field(default_factory=dict)
 
 
 class KernelContext:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from attnprune_verify.audit.kernel.problem.sample import KernelSample, parts_of
-from attnprune_verify.audit.kernel.process.context import Reply
+from attnprune_verify.audit.kernel.process.facts import Reply
 
 __all__ = ["misshapen", "mistyped", "shapes"]
 
