@@ -52,8 +52,6 @@ class FunctionFacts:
         The instance whose call changed an earlier result.
     tensors : bool
         Whether it returns tensors with a graph, or that may have one.
-    returned : int
-        How many things it returned last.
     refused : set[str]
         The features of layers that it refuses.
     wrong : set[str]
@@ -79,7 +77,7 @@ class FunctionFacts:
     changed: tuple[str, str] | None = None
     overwritten: str | None = None
     tensors: bool = False
-    returned: int = 1
+    returned: int = 1  # things in its last result
     refused: set[str] = field(default_factory=set)
     wrong: set[str] = field(default_factory=set)
     largest: tuple[int, int] = (0, 0)
