@@ -5,7 +5,7 @@ A claim never says whether it is true. `judge` runs its margin on many cases and
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import Enum
 from typing import Any
@@ -26,6 +26,7 @@ __all__ = [
     "Proof",
     "Reading",
     "Strength",
+    "Unmet",
     "Verdict",
     "Wrong",
     "mutant",
@@ -100,10 +101,20 @@ class Hypothesis:
     """
 
     name: str
-    holds: Callable[[Quantities], bool]
-    cases: Callable[[Generator], Iterable[Case]]
+    holds: Callable[[Quantities], bool] = field(default=lambda q: True)
+    """By default the margin decides it on the way, and raises `Unmet` with its name."""
+    cases: Callable[[Generator], Iterable[Case]] = field(default=lambda rng: ())
     condition: str = ""
     """The path of the condition of `theory` it rests on, e.g. "conditions.in_box"."""
+    limit: bool = False
+    """Whether it limits what is checked, and not the statement: "d <= 3", where all masks can be compared."""
+
+
+class Unmet(Exception):
+    """Raised by a margin where a hypothesis of its claim does not hold; the message is its name.
+
+    A case that is skipped in any other way is undecided, and a claim with such a case does not hold.
+    """
 
 
 Margin = Callable[[Quantities], Relation | Sequence[Relation]]
@@ -176,6 +187,8 @@ class Claim:
     loose: frozenset[str] = frozenset()
     """Parts of a TIGHT statement that are bounds but not the best ones."""
     conjecture: bool = False
+    beyond: Mapping[str, str] = field(default_factory=dict)
+    """By part of the sentence that a formal proof of the rest does not cover: its grade, "by hand" or "measured"."""
     printed: bool = True
     """Whether the margin is what is printed; not so for a wrong neighbour."""
     finding: str = ""

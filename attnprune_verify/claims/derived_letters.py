@@ -142,7 +142,8 @@ DERIVED: Mapping[str, Mapping[str, Meaning]] = {
         ("new:rounding_sum", "new:online_softmax", "new:rounding_output", "new:rounding_gradient"), _LOGITS
     ),
     "new:weighted_curvature": _ROWS,
-    "new:segment_step": {"range i": lambda q: range(len(q.noted["r"]))},
+    "new:strongly_convex_descent": {"lam": lambda q: 0.2405 * q.K**2 * (1 + q.case["part"])},
+    "new:segment_step": {"g": lambda q: q.gradient, "range i": lambda q: range(len(q.noted["r"]))},
     "new:softmax_move": {"range i": lambda q: np.flatnonzero(q.row_sizes > 1)},
     "exp:whole_model_ratio": {"range i": lambda q: range(len(q.noted["s"]))},
     "fac:algebra": {

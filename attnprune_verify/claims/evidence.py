@@ -35,10 +35,13 @@ class Evidence(NamedTuple):
     proof_steps: tuple[str, ...]
     """The displayed steps that fail, in words."""
     parts: dict[str, str]
-    """The grade of each part: "bound" and "sharp" where an own statement says that its bound cannot be improved, else
-    "whole"; "by hand" for a part that is neither formal nor certified and has a proof in PROOFS.md."""
+    """The grade of each part: "bound" and "sharp" where an own statement says
+    that its bound cannot be improved; else "whole". A part that is neither formal nor certified is "by hand" where
+    PROOFS.md has its proof."""
     theorems: tuple[dict[str, str], ...]
     """The formal theorems: theorem, part, type (the proposition as `Trusted.v` puts it), type_sha256."""
+    sentence: dict[str, str]
+    """The grade of each part of the sentence where they differ: those of `Claim.beyond`, and the rest of it."""
 
 
 @cache
@@ -74,10 +77,17 @@ def weigh(judgement: Judgement) -> Evidence:
     grades = {part: "formal" if proved & {"whole", part} else best for part in _parts(judgement)}
     if attained and grades.get("sharp", "formal") != "formal":  # one instance shows that a bound is reached
         grades["sharp"] = "certified"
+    beyond = judgement.claim.beyond if judgement.statement is Verdict.HOLDS else {}
+    sentence = {"the rest": max(grades.values(), key=GRADES.index), **beyond} if beyond else {}
+    if beyond:
+        grades = dict.fromkeys(grades, "measured")
     grade = max(grades.values(), key=GRADES.index)  # a proof by hand is said, and raises no grade
+    by_hand = by_hand or "by hand" in beyond.values()
     parts = {part: "by hand" if by_hand and one in ("exact", "measured") else one for part, one in grades.items()}
     theorems = tuple({key: row[key] for key in ("theorem", "part", "type", "type_sha256")} for row in formal)
-    return Evidence(Proof(entry.get("proof", "none")), grade, tuple(dict.fromkeys(files)), failing, parts, theorems)
+    return Evidence(
+        Proof(entry.get("proof", "none")), grade, tuple(dict.fromkeys(files)), failing, parts, theorems, sentence
+    )
 
 
 def _says_so(row: dict[str, Any], judgement: Judgement) -> bool:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 import numpy as np
@@ -23,11 +23,15 @@ __all__ = [
     "beta_positive",
     "delta_allowed_positive",
     "delta_positive",
+    "few_entries",
     "lam_in_unit_interval",
+    "lam_positive",
     "mask_in_box",
     "mask_norm",
+    "moving",
     "never",
     "several_tokens",
+    "some_choice",
     "weights_nonzero",
 ]
 
@@ -106,6 +110,31 @@ def lam_in_unit_interval(mask: str = "full") -> Hypothesis:
 def several_tokens(mask: str = "full") -> Hypothesis:
     """n >= 2: with one token F = 1 whatever M is."""
     return Hypothesis("n >= 2", lambda q: q.n >= 2, _generator(mask))
+
+
+def some_choice(cases: Callable[[Generator], Iterable[Case]] = lambda rng: ()) -> Hypothesis:
+    """Some row has two allowed positions."""
+    return Hypothesis("n_e >= 1", lambda q: bool(q.n_e >= 1), cases)
+
+
+def lam_positive(cases: Callable[[Generator], Iterable[Case]]) -> Hypothesis:
+    """The loss is regularised."""
+    return Hypothesis("lam > 0", lambda q: float(q.case.get("lam", 0.0)) > 0, cases)
+
+
+def moving(name: str = "||grad L(M)|| > 0") -> Hypothesis:
+    """The gradient is not 0, nor is what it does to L, so that there is a step."""
+
+    def holds(q: Quantities) -> bool:
+        size = q.square(q.gradient)
+        return bool(size > 0 and q.lam * size + q.square(q.PiA @ q.gradient.ravel()) > 0)
+
+    return Hypothesis(name, holds)
+
+
+def few_entries(most: int) -> Hypothesis:
+    """So few entries of M that all 0/1 masks, or Hessians, can be computed."""
+    return Hypothesis(f"d^2 <= {most}", lambda q: q.d**2 <= most, limit=True)
 
 
 def _on(condition: Callable[..., bool], name: str, values: Callable[[Quantities], Any], cases: Any) -> Hypothesis:

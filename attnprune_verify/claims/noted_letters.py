@@ -75,6 +75,7 @@ NOTED: Mapping[str, tuple[str, ...]] = {
         "max_c ||X_0 diag(W_K e_c)||",
     ),
     "new:pair_descent": (
+        "L(M)",
         "L(M_t)",
         "L(M - eta g)",
         "min_{t<T} ||grad L(M_t)||^2",
@@ -97,6 +98,14 @@ NOTED: Mapping[str, tuple[str, ...]] = {
         "L(M_Q, M_K)",
         "F(M_Q, M_K)",
         "F(1, 1)",
+    ),
+    "new:stopping_rule": (
+        "min_{t<T} ||grad L(M_t)||^2",
+        "sum_{t<T} eta_t",
+        "L(M_{t+1})",
+        "L(M_t)",
+        "||grad L(M_t)||",
+        "eta_t",
     ),
     "new:rounding_sum": ("|y - sum_j x_j z_j|",),
     "new:online_softmax": ("softmax(s)",),

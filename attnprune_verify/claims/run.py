@@ -19,7 +19,7 @@ from attnprune_verify.claims.falsifier import QUICK, Effort
 from attnprune_verify.claims.judge import Judgement, judge_safely
 from attnprune_verify.claims.prior import prior_of
 from attnprune_verify.claims.relation import numbers
-from attnprune_verify.claims.scope import hypotheses, quantifier, sentence
+from attnprune_verify.claims.scope import hypotheses, limits, quantifier, sentence
 from attnprune_verify.claims.several import judgements, worthwhile
 from attnprune_verify.claims.standing import Standing
 from attnprune_verify.claims.symbols import symbols_of
@@ -92,6 +92,7 @@ class ClaimRecord:
             "evidence": self.evidence.grade,
             "evidence_files": list(self.evidence.files),
             "parts": [{"part": part, "evidence": grade} for part, grade in self.evidence.parts.items()],
+            "sentence_parts": [{"part": part, "evidence": grade} for part, grade in self.evidence.sentence.items()],
             "theorems": [dict(theorem) for theorem in self.evidence.theorems],
             "repaired_by": claim.repaired_by,
             "uses": list(claim.uses),
@@ -104,6 +105,7 @@ class ClaimRecord:
             "group": claim.group,
             "for": quantifier(claim),
             "hypotheses": hypotheses(claim),
+            "checked_where": limits(claim),
             "prior": prior_of(claim),
             "symbols": symbols_of(claim),
             "reading_says": claim.reading.says,

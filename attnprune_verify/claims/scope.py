@@ -15,7 +15,7 @@ from attnprune_verify.claims.core import Claim, Strength
 from attnprune_verify.claims.letters import letters_of
 from attnprune_verify.claims.supply import Arrays, Fixed, Instances, Supply
 
-__all__ = ["hypotheses", "quantifier", "sentence"]
+__all__ = ["hypotheses", "limits", "quantifier", "sentence"]
 
 _MASKS = {
     "full": "no attention mask",
@@ -38,7 +38,9 @@ def sentence(claim: Claim) -> str:
     """  # noqa: E501  # a sentence is one line
     if claim.says:
         return claim.says
-    met = f", if {_listed(hypotheses(claim))}" if claim.hypotheses else ""
+    squeezed = "".join(claim.formula.split())
+    unprinted = [name for name in hypotheses(claim) if "".join(name.split()) not in squeezed]
+    met = f", if {_listed(unprinted)}" if unprinted else ""
     guessed = "Conjectured, not proved, for" if claim.conjecture else "For"
     sharp = ", a bound that is met or approached" if claim.strength is Strength.TIGHT else ""
     return f"{guessed} {quantifier(claim)}{met}: {claim.formula}{sharp}."
@@ -70,13 +72,27 @@ def quantifier(claim: Claim) -> str:
 def hypotheses(claim: Claim) -> list[str]:
     """Return the names of the hypotheses, which every case is checked to meet before it counts.
 
+    Those that only limit what is checked are `limits`.
+
     Examples
     --------
     >>> from attnprune_verify.claims.registry import find
     >>> hypotheses(find("new:gradient_norm", "any"))
     ['lam > 0']
     """
-    return [hypothesis.name for hypothesis in claim.hypotheses]
+    return [hypothesis.name for hypothesis in claim.hypotheses if not hypothesis.limit]
+
+
+def limits(claim: Claim) -> list[str]:
+    """Return the names of the limits of the check, which are no part of the statement.
+
+    Examples
+    --------
+    >>> from attnprune_verify.claims.registry import find
+    >>> limits(find("new:certified_mask_gap", "any"))
+    ['d^2 <= 9']
+    """
+    return [hypothesis.name for hypothesis in claim.hypotheses if hypothesis.limit]
 
 
 def _of_instances(supply: Instances, formula: str) -> list[str]:

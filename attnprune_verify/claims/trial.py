@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from attnprune_verify.claims.case import Case
-from attnprune_verify.claims.core import Claim, Margin, relations
+from attnprune_verify.claims.core import Claim, Margin, Unmet, relations
 from attnprune_verify.claims.quantities import Quantities, in_floats
 from attnprune_verify.claims.relation import Relation, agrees_to, attained, decide, kind_of, slack
 from attnprune_verify.errors import InvalidInstance
@@ -47,6 +47,10 @@ def try_case(claim: Claim, case: Case, arithmetic: Arithmetic, margin: Margin | 
             if not hypothesis.holds(quantities):
                 return Trial(case, failed=hypothesis.name)
         found = relations(margin or claim.margin, quantities)
+    except Unmet as skipped:
+        if str(skipped) in {hypothesis.name for hypothesis in claim.hypotheses}:
+            return Trial(case, failed=str(skipped))
+        return Trial(case, problem=f"skipped for a condition that is not printed: {skipped}")
     except (
         Undecidable,
         InvalidInstance,
@@ -57,7 +61,7 @@ def try_case(claim: Claim, case: Case, arithmetic: Arithmetic, margin: Margin | 
     ) as error:
         return Trial(case, problem=f"{type(error).__name__}: {error}")
     if not found:
-        return Trial(case, failed="the statement says nothing about this case")
+        return Trial(case, problem="skipped without a hypothesis that names the condition")
     slacks = [slack(relation) for relation in found]
     worst = int(np.argmin([-2.0 if math.isnan(value) else value for value in slacks]))
     answers: list[bool | None] = [decide(relation) for relation in found] if arithmetic is not FLOAT else [None]

@@ -77,20 +77,14 @@ def _confining(L: Meaning) -> Mapping[str, Meaning]:
     }
 
 
-def _directional_walk(q: Quantities) -> list[Quantities]:
-    """Return one iterate a step of the case, fewer where the descent comes to rest."""
-    found = _walk(
-        q, lambda here: directional_step(here) if here.gradient.any() else 0.0, int(q.case.get("steps", 4)) - 1
-    )
-    return [one for one in found if one.gradient.any()]
-
-
 def _first_accepted(q: Quantities) -> float:
     """The first of eta_0, beta eta_0, beta^2 eta_0, ... that decreases L by alpha eta ||g||^2."""
     eta, g = float(q.case["first"]), q.gradient
-    while q.at(q.M - g * eta).L > q.L - float(q.case["alpha_"]) * eta * q.square(g):
+    for _ in range(400):
+        if not q.at(q.M - g * eta).L > q.L - float(q.case["alpha_"]) * eta * q.square(g):
+            return eta
         eta *= float(q.case["beta_"])
-    return eta
+    raise ArithmeticError("backtracking does not end")
 
 
 def _of_the_theorem(L: Meaning, name: str, of: Meaning, times: Meaning) -> Mapping[str, Meaning]:
@@ -139,13 +133,6 @@ WALKED: Mapping[str, Mapping[str, Meaning]] = {
         "min_{t<T} ||grad L(M_t)||_F": lambda q: min(
             q.norm(one.gradient) for one in _walk(q, (1 - 1e-9) / _sharp(q) * (1 - 1e-9), int(q.case["T"]) - 1)
         ),
-    },
-    "new:stopping_rule": {
-        "M_0": _start,
-        "min_{t<T} ||grad L(M_t)||^2": lambda q: np.minimum.accumulate(
-            [one.square(one.gradient) for one in _directional_walk(q)]
-        ),
-        "sum_{t<T} eta_t": lambda q: np.cumsum([directional_step(one) for one in _directional_walk(q)]),
     },
     "new:our_convergence_sharp": _of_the_theorem(_sharp, "l", lambda q: q.lambda_2, lambda q: q.kappa_T),
     "fix:our_convergence": _of_the_theorem(_simple, "delta", lambda q: q.delta_allowed, lambda q: q.w_min * q.beta),

@@ -23,7 +23,7 @@ STYLE = {
     "open": "cyan",
 }
 _SHORTEST = 9  # the width of the verdicts, "ill-posed", where no longer one is there
-_LONGEST = 57  # characters of a name, after which the kind of evidence still fits into 80 columns beside such a verdict
+_LONGEST = 48  # characters of a name, after which the kind of evidence still fits into 80 columns beside such a verdict
 _TAUTOLOGY = " It restates a definition: a tautology."
 _PROOF = {"sound": "green", "gap": "yellow", "wrong": "red", "none": "dim"}
 
@@ -49,8 +49,8 @@ def closing_sentence(result: ClaimsResult) -> str:
     outcome = "judged" if result.outcome == "passed" and not groups["own"] else result.outcome
     return (
         f"{share['paper']} statements of the paper hold under every reading, {share['text']} sentences of its text, and"
-        f" {share['consequence']} consequences drawn from it; {share['own']} repaired or new statements hold."
-        f" Outcome: {outcome}."
+        f" {share['consequence']} consequences drawn from it; {share['own']} repaired or new statements hold"
+        f"{'' if outcome == 'judged' else '; only these can fail'}. Outcome: {outcome}."
     )
 
 
@@ -89,11 +89,16 @@ def _lines(records: list[ClaimRecord]) -> list[RenderableType]:
         line.append(f"{name:{width}}  ")
         if proofs:  # a section without proofs has no such column: its names are the longest, and 80 columns few
             line.append(f"{'' if proof == 'none' else 'proof ' + proof:{proofs + 6}}  ", style=_PROOF[proof])
-        line.append(record.evidence.grade if len(name) <= width else f"\n{'':11}{record.evidence.grade}", style="dim")
+        grades = record.evidence.parts
+        grade = "by hand, " * ("by hand" in grades.values()) + record.evidence.grade
+        line.append(grade if len(name) <= width else f"\n{'':11}{grade}", style="dim")
         says = sentence(record.claim).removesuffix(f" {where}") + (
             _TAUTOLOGY if "tautology" in record.claim.tags else ""
         )
         lines += [line, Padding(Text(says), (0, 0, 0, 11))]
+        if record.evidence.sentence:
+            parts = ", ".join(f"{part}: {grade}" for part, grade in record.evidence.sentence.items())
+            lines.append(Padding(Text(f"Evidence: {parts}."), (0, 0, 0, 11)))
         if record.claim.finding:
             lines.append(Padding(Text(f"Found: {record.claim.finding}."), (0, 0, 0, 11)))
     return lines

@@ -13,7 +13,7 @@ from attnprune_verify.claims.excerpts import quotation
 from attnprune_verify.claims.judge import ROUNDING
 from attnprune_verify.claims.prior import known_or_new
 from attnprune_verify.claims.run import ClaimRecord, snippet, witness
-from attnprune_verify.claims.scope import hypotheses, quantifier, sentence
+from attnprune_verify.claims.scope import hypotheses, limits, quantifier, sentence
 from attnprune_verify.claims.symbols import symbols_of
 from attnprune_verify.report.blocks import Block, paragraph
 from attnprune_verify.report.claims_text import STYLE
@@ -50,6 +50,12 @@ def _summary(record: ClaimRecord, repairs: Sequence[ClaimRecord], kept: bool) ->
     claim, evidence = record.claim, record.evidence
     yield _heading(record)
     yield paragraph(claim.says or f"{claim.title}: {claim.formula}")
+    if letters := "; ".join(f"{name} is {words}" for name, words in symbols_of(claim).items()):
+        yield paragraph(f"where {letters}")
+    if beyond := [name for name in hypotheses(claim) if "".join(name.split()) not in "".join(claim.formula.split())]:
+        yield paragraph(f"if {' and '.join(beyond)}")
+    if limits(claim):
+        yield paragraph(f"checked where {' and '.join(limits(claim))}")
     found, refuted = witness(record), record.judgement.smallest is not None
     grades = ", ".join([evidence.grade, *_grades(record)])
     reasons = [grades] if refuted else [grades, record.judgement.reason]
@@ -88,6 +94,7 @@ def _page(record: ClaimRecord, repairs: Sequence[ClaimRecord], kept: bool) -> It
     yield from _part("reading", claim.reading.says)
     yield from _part("for", quantifier(claim))
     yield from _part("if", *hypotheses(claim))
+    yield from _part("checked where", *limits(claim))
     if "measured" not in claim.tags:
         yield from _part("kind of relation", f"{claim.strength.value}: {_ASKS[claim.strength.value]}")
     yield from _part("verdict", *_verdict(record, kept))
@@ -119,7 +126,7 @@ def _heading(record: ClaimRecord) -> Block:
 
 def _grades(record: ClaimRecord) -> list[str]:
     """Return the evidence of each part, where the parts differ."""
-    parts = record.evidence.parts
+    parts = record.evidence.sentence or record.evidence.parts
     return [f"{part}: {grade}" for part, grade in parts.items()] if len(set(parts.values())) > 1 else []
 
 
@@ -135,10 +142,16 @@ def _claimed(record: ClaimRecord, found: Mapping[str, Any]) -> str | None:
 def _verdict(record: ClaimRecord, kept: bool) -> Iterable[str]:
     judgement, verdict = record.judgement, record.statement.value
     yield f"{verdict}: {_MEANS[verdict]}"
-    met = f"; {judgement.tried} cases tried, {judgement.met} met the hypotheses" if judgement.tried else ""
+    met = f"; {judgement.tried} cases tried, {_outcome(record)}" if judgement.tried else ""
     yield judgement.reason + met
     if kept:
         yield "This verdict is kept from an earlier run of the same code; --fresh judges anew."
+
+
+def _outcome(record: ClaimRecord) -> str:
+    """Count of the cases: with hypotheses how many met them, else how many were decided."""
+    judgement, word = record.judgement, "met the conditions" if record.claim.hypotheses else "decided"
+    return f"{judgement.met} {word}"
 
 
 def _numbers(record: ClaimRecord) -> Iterable[Block]:

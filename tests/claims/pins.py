@@ -21,7 +21,7 @@ from typing import Any
 import numpy as np
 
 from attnprune_verify.claims.case import Case
-from attnprune_verify.claims.core import Claim, Hypothesis, relations
+from attnprune_verify.claims.core import Claim, Hypothesis, Unmet, relations
 from attnprune_verify.claims.judge import _ARITHMETIC
 from attnprune_verify.claims.quantities import Quantities
 from attnprune_verify.claims.registry import claims
@@ -37,7 +37,7 @@ _NEAR = 0.01
 _ON_THE_EDGE = 2
 _TOUCHES = 5
 _BINARY_PLACES = 2.0**20
-_SAYS_NOTHING = (Undecidable, ArithmeticError, np.linalg.LinAlgError, ValueError)
+_SAYS_NOTHING = (Undecidable, Unmet, ArithmeticError, np.linalg.LinAlgError, ValueError)
 
 
 def pinned_claims() -> list[Claim]:

@@ -18,12 +18,12 @@ import pytest
 from attnprune_verify.claims import registry
 from attnprune_verify.claims.batch import Batch, problem
 from attnprune_verify.claims.case import Case
-from attnprune_verify.claims.core import Claim, Strength, Verdict, mutant, relations
+from attnprune_verify.claims.core import Claim, Hypothesis, Strength, Unmet, Verdict, mutant, relations
 from attnprune_verify.claims.falsifier import Effort
 from attnprune_verify.claims.judge import judge
 from attnprune_verify.claims.quantities import Quantities
 from attnprune_verify.claims.registry import claims, find
-from attnprune_verify.claims.relation import at_most, attained, kind_of
+from attnprune_verify.claims.relation import Relation, at_most, attained, kind_of
 from attnprune_verify.claims.scope import sentence
 from attnprune_verify.claims.statements import best_mask, descent, promises, pruning_problem
 from attnprune_verify.claims.trajectory import lowest_loss, minimiser
@@ -134,7 +134,15 @@ def without(*parts: str) -> Callable[[Claim], Claim]:
 
     def narrowed(claim: Claim) -> Claim:
         margin = claim.margin
-        return replace(claim, margin=lambda q: [one for one in relations(margin, q) if kind_of(one.part) not in parts])
+        rest = Hypothesis("another part is computed")
+
+        def kept(q: Quantities) -> list[Relation]:
+            found = [one for one in relations(margin, q) if kind_of(one.part) not in parts]
+            if not found:
+                raise Unmet(rest.name)
+            return found
+
+        return replace(claim, margin=kept, hypotheses=(*claim.hypotheses, rest))
 
     return narrowed
 
@@ -143,8 +151,7 @@ def on(kept: Callable[[Case], bool]) -> Callable[[Claim], Claim]:
     """The claim as it is checked on some cases alone."""
 
     def narrowed(claim: Claim) -> Claim:
-        margin = claim.margin
-        return replace(claim, margin=lambda q: relations(margin, q) if kept(q.case) else [])
+        return replace(claim, hypotheses=(*claim.hypotheses, Hypothesis("kept", lambda q: kept(q.case))))
 
     return narrowed
 

@@ -44,7 +44,7 @@ def test_the_closing_sentence_counts_statements_not_readings(result: ClaimsResul
     some = ClaimsResult(tuple(record for record in result.records if record.claim.id in kept))
     assert closing_sentence(some) == (
         "2 of 3 statements of the paper hold under every reading, 1 of 1 sentences of its text, and 0 of 1 consequences"
-        " drawn from it; 1 of 1 repaired or new statements hold. Outcome: passed."
+        " drawn from it; 1 of 1 repaired or new statements hold; only these can fail. Outcome: passed."
     )
     papers = ClaimsResult(tuple(record for record in some.records if record.claim.id == "lem:lower_bound_p"))
     assert papers.outcome == "passed" and closing_sentence(papers).endswith(" statements hold. Outcome: judged.")
@@ -125,7 +125,7 @@ def test_where_something_was_measured_is_said_once_above_what_was_measured_there
             assert line != f"{where.removesuffix('.')}:"  # once
             where = f"{line.removesuffix(':')}."
         elif line.startswith(" "):
-            if not line.strip().startswith("Found: "):
+            if not line.strip().startswith(("Found: ", "Evidence: ")):
                 said[name] = f"{line.strip()} {where}".strip()
         elif line.split(" ")[0] in verdicts and len(said) < len(records):
             name = re.fullmatch(r"\S+ +(\S+ \(.*?\))(?:  .*)?", line)[1]

@@ -17,7 +17,8 @@ from attnprune_verify.claims.registry import claims, find
 from attnprune_verify.claims.scope import sentence
 from attnprune_verify.claims.supply import Instances
 from attnprune_verify.theory.arithmetic import FLOAT
-from tests.claims.read_back import around, cases, holds_as_printed
+from tests.claims.outside import around
+from tests.claims.read_back import cases, holds_as_printed
 
 FORMAL = [claim for claim in claims() if "measured" not in claim.tags]
 _CASES = 16  # chosen: families with a single token are among them; each is moved to ten places about the edges

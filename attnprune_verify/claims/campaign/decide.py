@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from attnprune_verify.claims.campaign.quantities import LaneQuantities
-from attnprune_verify.claims.core import Claim, Margin, relations
+from attnprune_verify.claims.core import Claim, Margin, Unmet, relations
 from attnprune_verify.claims.relation import Relation
 from attnprune_verify.theory.lanes import WIDER, Diverges, Lane, middle, reach
 
@@ -65,7 +65,10 @@ def _uniform(claim: Claim, q: LaneQuantities, lanes: int, margin: Margin) -> Dec
         for hypothesis in claim.hypotheses:
             if not hypothesis.holds(q):
                 return None
-        asserted = relations(margin, q)
+        try:
+            asserted = relations(margin, q)
+        except Unmet:
+            return None
         return _weigh(asserted, lanes) if asserted else None
 
 

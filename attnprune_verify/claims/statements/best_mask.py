@@ -14,7 +14,7 @@ from numpy.random import Generator
 from attnprune_verify.algorithms.descent import prune_mask_gd
 from attnprune_verify.claims.case import Case
 from attnprune_verify.claims.core import Claim, Kind, Strength, Wrong
-from attnprune_verify.claims.hypotheses import ANY_MASK, CAUSAL
+from attnprune_verify.claims.hypotheses import ANY_MASK, CAUSAL, few_entries
 from attnprune_verify.claims.quantities import Quantities
 from attnprune_verify.claims.relation import Relation, at_least, equal, less
 from attnprune_verify.claims.supply import Fixed, Instances
@@ -44,8 +44,6 @@ def _all_masks(q: Quantities) -> Iterator[Any]:
 
 def _best(q: Quantities, more: float = 1.0, found: float = 1.0) -> list[Relation]:
     """The least L_attn of all masks, one by one, against the bound from both sides, and the loss of the mask found."""
-    if q.d**2 > _MOST_ENTRIES:
-        return []
     case = q.case
     instance = Instance(case["X"], case["W"], mask=case["mask"])
     best = certified_best_mask(instance, case["zeros"], tolerance=_TOLERANCE)
@@ -122,6 +120,7 @@ CLAIMS: tuple[Claim, ...] = (
         loose=frozenset({"stopped early"}),
         margin=_best,
         attains=_tiny_losses,
+        hypotheses=(few_entries(_MOST_ENTRIES),),
         supply=Instances("any", extra=_zeros, small=True, free=(), rounds=1),
         uses=("def:loss_func",),
         wrong=(

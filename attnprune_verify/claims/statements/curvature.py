@@ -12,7 +12,7 @@ from numpy.random import Generator
 from attnprune_verify.claims.case import Case
 from attnprune_verify.claims.core import Claim, Kind, Strength, Wrong
 from attnprune_verify.claims.eigenvalues import extreme_eigenvalues, spectral_norm
-from attnprune_verify.claims.hypotheses import ANY_MASK, LITERAL
+from attnprune_verify.claims.hypotheses import ANY_MASK, LITERAL, moving
 from attnprune_verify.claims.lipschitz_pairs import steepest_rest
 from attnprune_verify.claims.quantities import Quantities
 from attnprune_verify.claims.relation import Relation, at_least, at_most
@@ -162,12 +162,8 @@ def _directional(q: Quantities, more: float = 1.0, bend: float | None = None) ->
     """eta = ||g||^2 / (lam ||g||^2 + C_+ ||Pi Delta||^2), Delta = A g, decreases L by at least eta ||g||^2 / 2."""
     g = q.gradient
     size = q.square(g)
-    if not size > 0:
-        return []
     moved = q.PiA @ g.ravel()
     steepest = q.lam * size + (upper_constant(q) if bend is None else q.number(bend)) * q.square(moved)
-    if not steepest > 0:
-        return []
     step = size / steepest
     # written so that neither side is a small difference
     reached = q.at(q.M - g * step).L
@@ -285,9 +281,10 @@ CLAIMS: tuple[Claim, ...] = (
         section="G Convergence of Gradient Descent",
         reading=ANY_MASK,
         formula="L(M) - L(M - eta g) >= eta ||g||^2 / 2, eta L >= 1, eta = ||g||^2/(lam ||g||^2 + C_+ ||Pi A g||^2),"
-        " L = lam + C_+ K^2",
+        " L = lam + C_+ K^2 if ||g|| > 0",
         strength=Strength.LOWER,
         margin=_directional,
+        hypotheses=(moving("||g|| > 0"),),
         supply=Instances("any"),
         uses=("new:row_hessian", "thm:mat_view_l"),
         attains=_beside_a_steep_rest,

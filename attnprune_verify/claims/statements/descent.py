@@ -14,8 +14,8 @@ from attnprune_verify.algorithms.rounding import binary_mask
 from attnprune_verify.claims.agreement import agree, conformable
 from attnprune_verify.claims.batch import Batch, more_samples, tokens
 from attnprune_verify.claims.case import Case
-from attnprune_verify.claims.core import Claim, Hypothesis, Kind, Reading, Strength, Wrong
-from attnprune_verify.claims.hypotheses import ANY_MASK, LITERAL
+from attnprune_verify.claims.core import Claim, Hypothesis, Kind, Reading, Strength, Unmet, Wrong
+from attnprune_verify.claims.hypotheses import ANY_MASK, LITERAL, lam_positive
 from attnprune_verify.claims.lipschitz_pairs import smooth, steepest_rest
 from attnprune_verify.claims.quantities import Quantities
 from attnprune_verify.claims.relation import Relation, at_most, equal, less
@@ -25,6 +25,7 @@ from attnprune_verify.theory import rates
 
 _SECTION = "4 Main Results"
 _APPENDIX = "G Convergence of Gradient Descent"
+_MOST_STEPS = 4000  # chosen: seconds
 _LEAVING = 50  # chosen: the stored case leaves the box earlier
 
 
@@ -36,7 +37,7 @@ def _powers(rng: Generator, case: Case) -> Case:
     a = np.abs(case["a"]) % 4 + 1 / 16
     alpha = int(rng.integers(1, 4))
     shrink = float(rng.choice([0.05, 0.2, 0.5]))
-    return case.but(a=a, w=case["w"] % 8, alpha=alpha, step=float(rng.choice([0.1, 0.5, 0.99])), shrink=shrink)
+    return case.but(a=a, w=case["w"] % 8, alpha=alpha, step=float(rng.choice([0.1, 0.5, 1.0])), shrink=shrink)
 
 
 def _imported(q: Quantities, fraction: float = 1.0) -> Relation | tuple[Relation, ...]:
@@ -44,8 +45,6 @@ def _imported(q: Quantities, fraction: float = 1.0) -> Relation | tuple[Relation
     a, w, alpha = q.a, q.w, int(q.case["alpha"])
     gradient = a * w
     first = q.norm(gradient)
-    if not first > 0:
-        return ()
     level = first * q.number(float(q.case["shrink"]))  # the gradient norm that eps asks for
     eps = level
     for _ in range(alpha - 1):
@@ -54,8 +53,8 @@ def _imported(q: Quantities, fraction: float = 1.0) -> Relation | tuple[Relation
     value = (a * w * w).sum() / 2
     T = 2 * value / (eta * level * level)
     steps = math.ceil(float(T) * fraction)
-    if steps > 4000:
-        return ()
+    if steps > _MOST_STEPS:
+        raise Unmet(_LONG_RUN.name)
     best = None
     for _ in range(max(steps, 1)):
         size = q.norm(a * w)
@@ -64,8 +63,8 @@ def _imported(q: Quantities, fraction: float = 1.0) -> Relation | tuple[Relation
             power = power * size
         best = power if best is None else q.smallest([best, power])
         w = w - a * w * moving(eta)
-    mu, start = q.number(2.0), {"T": T, "f(w_0)": value, "eta": eta}
-    q.note({**start, "min_{t<T} g(w_t)": best, "eps": eps, "mu": mu, "xi": q.number(0.0), "alpha": alpha})
+    q.note({"T": T, "f(w_0)": value, "eta": eta, "L": q.largest(a), "mu": q.number(2.0), "xi": q.number(0.0)})
+    q.note({"min_{t<T} g(w_t)": best, "eps": eps, "alpha": alpha})
     return at_most(best, eps)
 
 
@@ -254,7 +253,8 @@ def _leaves(q: Quantities, level: float = 0.0) -> list[Relation]:
     return [less(least, q.number(level), "an entry below"), *inside]
 
 
-_LAM = Hypothesis("lam > 0", lambda q: q.case.get("lam", 0.0) > 0, _long_walks)
+_LAM = lam_positive(_long_walks)
+_LONG_RUN = Hypothesis(f"T <= {_MOST_STEPS}", limit=True)
 _WALK = Instances("any", extra=_stretch, small=True, free=("W", "X"))
 _SAME_STEP = Reading(
     "literal", "as printed: tau the entry floor(rho d^2) of the ascending order, counted from 0; distinct entries"
@@ -305,10 +305,12 @@ CLAIMS: tuple[Claim, ...] = (
         title="Convergence from a proxy PL inequality",
         section="5 Technique Overview",
         reading=LITERAL,
-        formula="min_{t<T} g(w_t) <= xi + eps, T = 2 eta^{-1} (mu eps/2)^{-2/alpha} f(w_0)",
+        formula="min_{t<T} g(w_t) <= xi + eps, T = 2 eta^{-1} (mu eps/2)^{-2/alpha} f(w_0) if eps > 0 and 0 < eta"
+        " <= 1/L",
         strength=Strength.UPPER,
         margin=_imported,
         supply=Arrays({"a": "n", "w": "n"}, make=_powers, rounds=24),
+        hypotheses=(Hypothesis("eps > 0", lambda q: bool(q.norm(q.a * q.w) > 0)), _LONG_RUN),
         uses=("def:PL",),
         attains=_slow,
         wrong=(Wrong("a tenth of the steps", lambda q: _imported(q, 0.1)),),
@@ -322,7 +324,7 @@ CLAIMS: tuple[Claim, ...] = (
         section=_APPENDIX,
         reading=ANY_MASK,
         formula="L(M - eta g) <= L(M), L(M_{t+1}) - L(M_t) <= 0, ||M_t||_F^2 + ||c_t||_F^2 / lam <= d^2, that is"
-        " L(M_t) <= lam d^2/2, L = lam + (5/4) K^2, M_0 = 1 if lam > 0 and eta < 2/L",
+        " L(M_t) <= lam d^2/2, L = lam + (5/4) K^2, M_0 = 1 if lam > 0 and 0 < eta < 2/L",
         strength=Strength.TIGHT,
         margin=lambda q: _confined(q, constant=simple_L, gradients=False),
         supply=_WALK,
@@ -343,7 +345,7 @@ CLAIMS: tuple[Claim, ...] = (
         reading=ANY_MASK,
         formula="L(M - eta g) <= L(M), L(M_{t+1}) - L(M_t) <= 0, ||M_t||_F^2 + ||c_t||_F^2 / lam <= d^2, that is"
         " L(M_t) <= lam d^2/2; min_{t<T} ||grad L(M_t)||_F^2 <= lam d^2 / (eta (2 - eta L) T), L = lam + C_+ K^2,"
-        " M_0 = 1 if lam > 0 and eta < 2/L",
+        " M_0 = 1 if lam > 0 and 0 < eta < 2/L",
         strength=Strength.TIGHT,
         loose=frozenset({"smallest gradient before t ="}),
         margin=_confined,
@@ -365,7 +367,7 @@ CLAIMS: tuple[Claim, ...] = (
         title="Descent lemma",
         section=_APPENDIX,
         reading=ANY_MASK,
-        formula="L(M - eta g) <= L(M) - eta (1 - eta L/2) ||g||^2, L = lam + (5/4) K^2",
+        formula="L(M - eta g) <= L(M) - eta (1 - eta L/2) ||g||^2, L = lam + (5/4) K^2 if lam > 0",
         strength=Strength.UPPER,
         margin=_one_step,
         supply=_WALK,

@@ -9,9 +9,9 @@ import numpy as np
 from numpy.random import Generator
 
 from attnprune_verify.claims.case import Case
-from attnprune_verify.claims.core import Claim, Kind, Strength, Wrong
+from attnprune_verify.claims.core import Claim, Hypothesis, Kind, Strength, Wrong
 from attnprune_verify.claims.eigenvalues import spectral_norm
-from attnprune_verify.claims.hypotheses import ANY_MASK
+from attnprune_verify.claims.hypotheses import ANY_MASK, some_choice
 from attnprune_verify.claims.quantities import Quantities
 from attnprune_verify.claims.relation import Relation, at_most
 from attnprune_verify.claims.supply import Instances
@@ -25,8 +25,6 @@ def _norm_weight(rng: Generator, case: Case) -> dict[str, Any]:
 def _ranges(q: Quantities, moved: float = 1.0, eighth: float = 1.0, plain: float = 1.0) -> list[Relation]:
     """Bound the move of each logit, and each row's divergence twice, for tokens gamma * u, ||u|| <= sqrt d."""
     longest = q.largest([q.square(x) for x in q.X])
-    if not longest > 0:
-        return []
     scale = q.sqrt(q.number(float(q.d)) / longest)
     Z = q.X * scale * q.v
     change = (q.M - 1) * q.W
@@ -68,11 +66,12 @@ CLAIMS: tuple[Claim, ...] = (
         section="4 Main Results",
         reading=ANY_MASK,
         formula="max_j |z_ij(M) - z_ij(1)| <= w/2, KL(f_i || F_i(M)) <= w^2/8, KL(f_i || F_i(M)) <= w, w = 2 d"
-        " ||diag(gamma) ((M - 1) o W) diag(gamma)||_2 for all tokens behind a normalisation with weights gamma",
+        " ||diag(gamma) ((M - 1) o W) diag(gamma)||_2 if ||X|| > 0 and n_e >= 1",
         strength=Strength.TIGHT,
         loose=frozenset({"the range itself"}),
         margin=_ranges,
         attains=_nearly_uniform,
+        hypotheses=(Hypothesis("||X|| > 0", lambda q: bool(q.square(q.X) > 0)), some_choice()),
         supply=Instances("any", extra=_norm_weight, small=True, free=()),
         uses=("def:soft_prob_func",),
         wrong=(

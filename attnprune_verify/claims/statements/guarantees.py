@@ -9,12 +9,13 @@ import numpy as np
 from numpy.random import Generator
 
 from attnprune_verify.claims.case import Case
-from attnprune_verify.claims.core import Claim, Hypothesis, Kind, Strength, Wrong
+from attnprune_verify.claims.core import Claim, Hypothesis, Kind, Strength, Unmet, Wrong
 from attnprune_verify.claims.hypotheses import (
     ANY_MASK,
     FULL,
     beta_positive,
     delta_allowed_positive,
+    lam_positive,
     weights_nonzero,
 )
 from attnprune_verify.claims.pl_relation import as_printed
@@ -55,7 +56,7 @@ def _repaired(q: Quantities, eps_factor: float = 1.0, xi_factor: float = 1.0) ->
     points = list(descend(q, eta, int(q.case["T"])))[:-1]
     mu = q.of(sharp.mu_by_operator, q.kappa_T, q.smallest([point.lambda_2 for point in points]))
     if not mu > _SMALLEST_MU:
-        return []
+        raise Unmet(_MU.name)
     xi = q.of(sharp.xi_confined, q.n, q.d, q.K, q.lam, mu)
     return _guaranteed(q, eta, points, mu, xi * q.number(xi_factor), eps_factor)
 
@@ -66,7 +67,7 @@ def _squared(q: Quantities, eps_factor: float = 1.0, xi_factor: float = 1.0) -> 
     points = list(descend(q, eta, int(q.case["T"])))[:-1]
     mu = q.of(sharp.mu, q.w_min, q.beta, q.smallest([point.delta_allowed for point in points]))
     if not mu > _SMALLEST_MU:
-        return []
+        raise Unmet(_MU.name)
     xi = q.of(paper.xi_theorem, q.n, q.d, q.w_max, q.norm(q.X), q.lam, mu)
     return _guaranteed(q, eta, points, mu, xi * q.number(xi_factor), eps_factor)
 
@@ -169,9 +170,9 @@ def _stationary(q: Quantities, longer: float = 1.0, factor: float = 1.0) -> list
     `longer` makes the steps longer, beyond 1/L; `factor` scales the second right side.
     """
     r, eta = q.number(float(q.case["share"])), step_below(q, float(q.case["stretch"]))
-    T = int(np.ceil(float(1 / (eta * q.lam * r * r)) * (1 + 1e-8))) if q.lam > 0 else _MOST_STEPS + 1
+    T = int(np.ceil(float(1 / (eta * q.lam * r * r)) * (1 + 1e-8)))
     if T > _MOST_STEPS:
-        return []
+        raise Unmet(_SHORT.name)
     points = list(descend(q, eta * q.number(longer), T - 1))
     bound = q.kappa_T * q.smallest([point.lambda_2 for point in points])
     near, far = r * q.lam * q.d, (1 + r) * q.lam * q.d * q.number(factor)
@@ -221,7 +222,9 @@ def _one_feature_floor() -> Iterator[Case]:
 
 
 _NORM = Hypothesis("||M||_F <= d", lambda q: bool(q.square(q.M) <= q.d**2), lambda rng: _one_feature_floor())
-_LAM = Hypothesis("lam > 0", lambda q: q.case.get("lam", 0.0) > 0, lambda rng: _weak_weights())
+_LAM = lam_positive(lambda rng: _weak_weights())
+_MU = Hypothesis(f"mu > {_SMALLEST_MU:g}", limit=True)
+_SHORT = Hypothesis(f"T <= {_MOST_STEPS}", limit=True)
 _KAPPA = Hypothesis("kappa_T > 0", lambda q: bool(q.kappa_T > 0), lambda rng: _weak_weights())
 
 CLAIMS: tuple[Claim, ...] = (
@@ -231,7 +234,7 @@ CLAIMS: tuple[Claim, ...] = (
         title="A lower bound of the attention entries",
         section=_SECTION,
         reading=ANY_MASK,
-        formula="F(M)_ij >= 1 / sum_k exp(d ||W o x_i (x_k - x_j)^T||_F)",
+        formula="F(M)_ij >= 1 / sum_k exp(d ||W o x_i (x_k - x_j)^T||_F) if ||M||_F <= d",
         strength=Strength.TIGHT,
         margin=_floor,
         supply=Instances("any", extra=_in_ball, small=True),
@@ -250,11 +253,11 @@ CLAIMS: tuple[Claim, ...] = (
         reading=ANY_MASK,
         formula="min_{t<T} [L_attn(M_t)/n^2 + lam^2 ||M_t||^2/(mu n^2)] <= (xi + eps)/2, T = 4 L(M_0)/(eta mu eps n^2),"
         " xi = 12 n^{-3/2} max|W| ||X||_F^2 lam d / mu, mu = 2 (min|W| beta delta)^2, L = lam + (5/4) K^2, M_0 = 1"
-        " if lam > 0 and beta > 0 and delta > 0 and min|W| > 0 and eta <= 1/L",
+        " if lam > 0 and beta > 0 and delta > 0 and min|W| > 0 and 0 < eta <= 1/L",
         strength=Strength.UPPER,
         margin=_squared,
         supply=Instances("any", extra=_walk_steps, small=True, free=("W", "X")),
-        hypotheses=(_LAM, beta_positive("any"), delta_allowed_positive(), weights_nonzero("any")),
+        hypotheses=(_LAM, beta_positive("any"), delta_allowed_positive(), weights_nonzero("any"), _MU),
         uses=("fix:PL_ineq", "new:confinement", "new:lip_grad_row_constant", "thm:convergence"),
         attains=_weak_weights,
         wrong=(Wrong("eps halved and xi dropped", lambda q: _squared(q, eps_factor=0.5, xi_factor=0.0)),),
@@ -269,11 +272,11 @@ CLAIMS: tuple[Claim, ...] = (
         reading=ANY_MASK,
         formula="min_{t<T} [L_attn(M_t)/n^2 + lam^2 ||M_t||^2/(mu n^2)] <= (xi + eps)/2, T = 4 L(M_0)/(eta mu eps n^2),"
         " xi = K lam^{3/2} d^2/(n^2 mu), mu = 2 (kappa_T l)^2, L = lam + C_+ K^2, M_0 = 1 if lam > 0 and kappa_T > 0"
-        " and eta <= 1/L",
+        " and 0 < eta <= 1/L",
         strength=Strength.UPPER,
         margin=_repaired,
         supply=Instances("any", extra=_walk_steps, small=True, free=("W", "X"), lam=None),
-        hypotheses=(_LAM, _KAPPA),
+        hypotheses=(_LAM, _KAPPA, _MU),
         uses=("new:PL_sharp", "new:confinement_sharp", "fix:lip_grad_l", "thm:convergence"),
         attains=_weak_weights,
         wrong=(Wrong("eps halved", lambda q: _repaired(q, eps_factor=0.5)),),
@@ -287,8 +290,8 @@ CLAIMS: tuple[Claim, ...] = (
         title="Pruning nothing satisfies the theorem",
         section=_SECTION,
         reading=FULL,
-        formula="lam <= 6 sqrt(n) max|W| ||X||_F^2 / d implies lam^2 d^2/(mu n^2) <= xi/2,"
-        " xi = 12 n^{-3/2} max|W| ||X||_F^2 lam d / mu",
+        formula="lam^2 d^2/(mu n^2) <= xi/2, xi = 12 n^{-3/2} max|W| ||X||_F^2 lam d / mu if mu > 0 and 0 < lam <= 6"
+        " sqrt(n) max|W| ||X||_F^2 / d",
         strength=Strength.TIGHT,
         margin=_dense_is_enough,
         supply=Instances("full", extra=_share, free=("W", "X")),
@@ -304,7 +307,7 @@ CLAIMS: tuple[Claim, ...] = (
         section=_SECTION,
         reading=ANY_MASK,
         formula="lam^2 d^2/(mu n^2) <= xi/2 wherever s <= 1, lam >= C_- K^2 wherever s > 1, lam = s K^2/4,"
-        " xi = K lam^{3/2} d^2/(n^2 mu)",
+        " xi = K lam^{3/2} d^2/(n^2 mu) if mu > 0",
         strength=Strength.TIGHT,
         loose=frozenset({"strongly convex"}),
         margin=_met_or_convex,
@@ -323,8 +326,8 @@ CLAIMS: tuple[Claim, ...] = (
         formula="||grad L||^2 >= (nu/2) (||c||^2 + (2 lam^2/nu) ||M||^2 - 12 sqrt(n) max|W| ||X||_F^2 lam d/nu)"
         " wherever lam d > 6 sqrt(n) max|W| ||X||_F^2 and ||M||_F^2 <= d^2, min_{t<T} [L_attn(M_t)/n^2 + lam^2"
         " ||M_t||^2/(mu n^2)] <= (xi + eps)/2, nu = 2 min|W| beta delta, mu = 2 min|W| beta delta_T, xi = 12 n^{-3/2}"
-        " max|W| ||X||_F^2 lam d/mu, eps = 4 L(M_0)/(eta mu T n^2), L = lam + 30 d n^{7/2} R^6, M_0 = 1 if lam > 0"
-        " and beta > 0 and min|W| > 0 and d <= 19 n^{5/2} and eta = 1/L",
+        " max|W| ||X||_F^2 lam d/mu, eps = 4 L(M_0)/(eta mu T n^2), L = lam + 30 d n^{7/2} R^6, eta = 1/L, M_0 = 1 if"
+        " lam > 0 and beta > 0 and min|W| > 0 and d <= 19 n^{5/2}",
         strength=Strength.LOWER,
         margin=_survives,
         supply=Instances("full", extra=_beyond_the_threshold),
@@ -349,11 +352,12 @@ CLAIMS: tuple[Claim, ...] = (
         section=_SECTION,
         reading=ANY_MASK,
         formula="||grad L(M_t)||_F <= r lam d, kappa_T l ||c(M_t)||_F <= (1 + r) lam d for some t<T, T = ceil(1/(eta"
-        " lam r^2)), ||grad L(M_0)||_F = lam d, M_0 = 1, L = lam + C_+ K^2 if lam > 0 and r > 0 and eta <= 1/L",
+        " lam r^2)), ||grad L(M_0)||_F = lam d, M_0 = 1, L = lam + C_+ K^2 if lam > 0 and r > 0 and 0 < eta <="
+        " 1/L",
         strength=Strength.UPPER,
         margin=_stationary,
         supply=Instances("any", extra=_ratio, small=True, free=("W", "X")),
-        hypotheses=(_LAM,),
+        hypotheses=(_LAM, _SHORT),
         uses=("new:gradient_norm", "new:PL_sharp"),
         attains=_weak_weights,
         wrong=(

@@ -9,8 +9,8 @@ import numpy as np
 from numpy.random import Generator
 
 from attnprune_verify.claims.case import Case
-from attnprune_verify.claims.core import Claim, Hypothesis, Kind, Strength, Wrong
-from attnprune_verify.claims.hypotheses import ANY_MASK
+from attnprune_verify.claims.core import Claim, Hypothesis, Kind, Strength, Unmet, Wrong
+from attnprune_verify.claims.hypotheses import ANY_MASK, lam_positive
 from attnprune_verify.claims.lipschitz_pairs import smooth, steepest_rest
 from attnprune_verify.claims.quantities import Quantities
 from attnprune_verify.claims.relation import Relation, at_least, at_most
@@ -62,8 +62,6 @@ def _energy(
 ) -> list[Relation]:
     """One step from any M_t and M_{t-1}; then from rest at M = 1 the loss and the least gradient."""
     theta, L = q.number(float(q.case["theta"])), sharp_L(q) if bend is None else smooth(q, bend)
-    if not L > 0:
-        return []
     longest = float(q.of(momentum.longest_step, theta, L))
     eta = q.number(longest * float(q.case["share"]) * longer * (1 - 1e-12))
     weight = q.of(momentum.energy_weight, theta, eta)
@@ -122,7 +120,7 @@ def _grows(q: Quantities, more: float = 1.0) -> list[Relation]:
     """|<M_t, V>| of a V off the range of (Pi A)^*, after t steps from rest at the case's M and at M = 1."""
     V = _off_the_range(q)
     if V is None:
-        return []
+        raise Unmet(_UNSEEN.name)
     theta, eta = q.number(float(q.case["theta"])), q.number(float(q.case["eta"]))
     beyond = eta * q.lam - 2 * (1 + theta)
     r = q.of(momentum.growth, beyond, theta)
@@ -136,6 +134,8 @@ def _grows(q: Quantities, more: float = 1.0) -> list[Relation]:
         for t, point in enumerate(descend(q, eta, _FEW_STEPS, float(q.case["theta"]), start)):
             parts.append(at_least(abs((point.M * V).sum()), least * q.number(1 - 1e-6), f"t = {t}"))
             least = least * r * q.number(more)
+    if not parts:
+        raise Unmet(_UNSEEN.name)
     steps = _FEW_STEPS + 1
     q.note({"x": beyond, "|P M_t|": [part.lhs for part in parts], "t": [*range(steps)] * len(starts)})
     q.note({"|P M_0|": [start for start in starts for _ in range(steps)]})
@@ -147,6 +147,7 @@ def _certainly_longer(q: Quantities) -> bool:
 
 
 _LONG = Instances("any", extra=_long_step, small=True, free=(), rounds=1)
+_UNSEEN = Hypothesis("a matrix that moves no logit is known, and M_0 is not across it", limit=True)
 
 CLAIMS: tuple[Claim, ...] = (
     Claim(
@@ -157,11 +158,12 @@ CLAIMS: tuple[Claim, ...] = (
         reading=ANY_MASK,
         formula="E_t = L(M) + (theta/(2 eta)) ||M - M'||_F^2, E_{t+1} + ((1 - theta)/eta - L/2) ||M_{t+1} - M_t||_F^2"
         " <= E_t, L(M_t) <= lam d^2/2, min_{t<T} ||grad L(M_t)||_F^2 <= (1 + theta)^2 lam d^2/(eta (2 (1 - theta) -"
-        " eta L) T), M_0 = 1, L = lam + C_+ K^2 if lam > 0 and 0 <= theta < 1 and eta < 2 (1 - theta)/L",
+        " eta L) T), M_0 = 1, L = lam + C_+ K^2 if lam > 0 and 0 <= theta < 1 and 0 < eta < 2 (1 -"
+        " theta)/L",
         strength=Strength.UPPER,
         margin=_energy,
         supply=Instances("any", extra=_moving, small=True, free=("M", "N"), rounds=1),
-        hypotheses=(Hypothesis("lam > 0", lambda q: bool(q.lam > 0), lambda rng: _known()),),
+        hypotheses=(lam_positive(lambda rng: _known()),),
         uses=("fix:lip_grad_l",),
         attains=_known,
         wrong=(
@@ -179,11 +181,11 @@ CLAIMS: tuple[Claim, ...] = (
         section=_SECTION,
         reading=ANY_MASK,
         formula="|P M_t| >= r^t |P M_0|, r = (x + 1 + theta + sqrt(x^2 + 2 x (1 + theta) + (1 - theta)^2))/2, x = eta"
-        " lam - 2 (1 + theta) if eta lam > 2 (1 + theta)",
+        " lam - 2 (1 + theta) if theta >= 0 and eta lam > 2 (1 + theta)",
         strength=Strength.LOWER,
         margin=_grows,
         supply=_LONG,
-        hypotheses=(Hypothesis("eta lam > 2 (1 + theta)", _certainly_longer, _LONG.families),),
+        hypotheses=(Hypothesis("eta lam > 2 (1 + theta)", _certainly_longer, _LONG.families), _UNSEEN),
         uses=("thm:mat_view_l",),
         wrong=(Wrong("1.1 r", lambda q: _grows(q, 1.1)),),
         source="new",

@@ -11,13 +11,17 @@ import numpy as np
 from numpy.random import Generator
 
 from attnprune_verify.claims.case import Case
-from attnprune_verify.claims.core import Claim, Kind, Reading, Strength, Wrong
+from attnprune_verify.claims.core import Claim, Hypothesis, Kind, Reading, Strength, Unmet, Wrong
 from attnprune_verify.claims.quantities import Quantities
 from attnprune_verify.claims.relation import Relation, at_most, equal
 from attnprune_verify.claims.supply import Arrays
 
 _SECTION = "E Bounds for Basic Functions"
-_ANY = Reading("standard model", "every operation has a relative error of at most u; nothing overflows or underflows")
+_ANY = Reading(
+    "standard model",
+    "every operation has a relative error of at most u < 1, every 16-bit storing of at most w < 1; nothing overflows or"
+    " underflows",
+)
 _U, _W = 2.0**-10, 2.0**-8
 """Chosen: coarse, so that products of two errors show."""
 _OFF = 2.0**-6
@@ -45,6 +49,12 @@ def _signed(rng: Generator, case: Case) -> Case:
     return case.but(case.origin, signs=signs, turns=turns, x=small, z=np.clip(case["z"], -_LARGEST, _LARGEST))
 
 
+def _further(rng: Generator, case: Case) -> Case:
+    """`_signed`, with logits that are off by much too."""
+    return _signed(rng, case).but(off=float(rng.choice([_OFF, _OFF, 0.676, 1.0])))
+
+
+_REMAINING = Hypothesis("sum_j p_j e_j < 1")
 _ROUNDED = Arrays({"x": "n", "z": "n"}, make=_signed, rounds=24)
 
 
@@ -79,21 +89,24 @@ def _online(q: Quantities, rescaled: bool = True) -> Relation:
 
 def _output(q: Quantities, own: bool = True, common: bool = True, unit: float = _U) -> Relation:
     """One row: logits off by 1/64, exp by 2 u, weights stored, both sums rounded, divided, stored twice."""
-    n, u, w, a = len(q.x), q.number(_U), q.number(_W), q.number(_OFF)
+    n, u, w, a = len(q.x), q.number(_U), q.number(_W), q.number(float(q.case["off"]))
     exact = q.exp(q.x)
     p = exact / exact.sum()
+    off = q.exp(a) / (1 - 2 * u) - 1
+    kept = 1 - (p * off).sum()
+    q.note({"p": p, "e": [off] * n})
     made = q.exp(q.x + a * q.signs) * (1 + 2 * u * q.signs)
     stored = made * (1 + w * q.turns) * q.z * (1 + u * q.turns)
     y = _chained(q, stored, q.turns, _U) / _chained(q, made, -q.turns, _U)
     y = y * (1 + u * q.turns[0]) * (1 + w * q.turns[0]) * (1 + w * q.turns[0])
     o = (p * q.z).sum()
-    off = q.exp(a) / (1 - 2 * u) - 1
-    kept = 1 - (p * off).sum()
     centred = (p * off * abs(q.z - o)).sum() / kept
     terms = (p * (1 + off) / kept * abs(q.z)).sum() * (_grow(q, unit, 2 * n - 1) * _grow(q, _W, 1) - 1)
     shared = _grow(q, unit, 2 * n) * _grow(q, _W, 2) if common else q.number(1.0)
     terms_off = _grow(q, _U, 2 * n - 1) * _grow(q, _W, 1) - 1
-    q.note({"|y - o|": abs(y - o), "o": o, "p": p, "v": q.z, "e": off, "C": terms_off, "u": u, "w": w, "n": n})
+    q.note({"|y - o|": abs(y - o), "o": o, "v": q.z, "C": terms_off, "u": u, "w": w, "n": n})
+    if not kept > 0:
+        raise Unmet(_REMAINING.name)
     return at_most(abs(y - o), shared * (centred + (terms if own else 0)) + (shared - 1) * abs(o))
 
 
@@ -117,8 +130,7 @@ CLAIMS: tuple[Claim, ...] = (
         title="Rounding of a sum of products",
         section=_SECTION,
         reading=_ANY,
-        formula="|y - sum_j x_j z_j| <= sum_j eps |z_j| + ((1 - u)^{-n} - 1) sum_j (|x_j| + eps) |z_j| for all orders"
-        " of the sum and all factors within eps of x_j",
+        formula="|y - sum_j x_j z_j| <= sum_j eps |z_j| + ((1 - u)^{-n} - 1) sum_j (|x_j| + eps) |z_j|",
         strength=Strength.UPPER,
         margin=_product,
         supply=_ROUNDED,
@@ -134,7 +146,7 @@ CLAIMS: tuple[Claim, ...] = (
         title="Online softmax is softmax",
         section=_SECTION,
         reading=_ANY,
-        formula="out / total = sum_j softmax(s)_j v_j for all shifts and all orders of the blocks",
+        formula="out / total = sum_j softmax(s)_j v_j",
         strength=Strength.IDENTITY,
         margin=_online,
         supply=_ROUNDED,
@@ -147,11 +159,12 @@ CLAIMS: tuple[Claim, ...] = (
         title="Rounding of attention, forward",
         section=_SECTION,
         reading=_ANY,
-        formula="|y - o| <= G (sum_j p_j e |v_j - o| + sum_j p_j (1 + e) C |v_j|)/(1 - sum_j p_j e) + (G - 1) |o|, G"
-        " = (1 - u)^{-2 n} (1 - w)^{-2}, C = (1 - u)^{1 - 2 n} (1 - w)^{-1} - 1 for all ways to cut and join blocks",
+        formula="|y - o| <= G (sum_j p_j e_j |v_j - o| + sum_j p_j (1 + e_j) C |v_j|)/(1 - sum_j p_j e_j) + (G - 1)"
+        " |o|, G = (1 - u)^{-2 n} (1 - w)^{-2}, C = (1 - u)^{1 - 2 n} (1 - w)^{-1} - 1 if sum_j p_j e_j < 1",
         strength=Strength.UPPER,
         margin=_output,
-        supply=_ROUNDED,
+        supply=Arrays({"x": "n", "z": "n"}, make=_further, rounds=24),
+        hypotheses=(_REMAINING,),
         uses=("new:online_softmax", "new:rounding_sum"),
         wrong=(
             Wrong("no errors of single terms", lambda q: _output(q, own=False)),

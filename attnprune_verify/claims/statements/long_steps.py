@@ -9,12 +9,13 @@ import numpy as np
 from numpy.random import Generator
 
 from attnprune_verify.claims.case import Case
-from attnprune_verify.claims.core import Claim, Kind, Strength, Wrong
-from attnprune_verify.claims.hypotheses import ANY_MASK
+from attnprune_verify.claims.core import Claim, Hypothesis, Kind, Strength, Unmet, Wrong
+from attnprune_verify.claims.hypotheses import ANY_MASK, lam_positive, moving
 from attnprune_verify.claims.quantities import Quantities, variance
 from attnprune_verify.claims.relation import Relation, at_least, at_most
 from attnprune_verify.claims.supply import Instances
-from attnprune_verify.claims.trajectory import descend, sharp_L, upper_constant
+from attnprune_verify.claims.trajectory import moving as moving_by
+from attnprune_verify.claims.trajectory import sharp_L, upper_constant
 from attnprune_verify.theory.arithmetic import Undecidable
 
 _SECTION = "G Convergence of Gradient Descent"
@@ -60,32 +61,34 @@ def _longest(case: Case, growth: bool) -> float:
 
 
 def _segment(q: Quantities, stretch: float = 1.0, growth: bool = True, bend: float = 1.0) -> list[Relation]:
-    """eta L_seg(eta) <= 1 implies L(M) - L(M - eta g) >= eta ||g||^2/2; at the longest such eta and at a part of it."""
-    if not q.square(q.gradient) > 0:
-        return []
-    rows, longest = _rows(q), q.number(_longest(q.case, growth))
-    part = longest * q.number(float(q.case.get("share", 0.5)))
-    L = _segment_L(q, rows, part, growth)
-    found = [_bends(q, part, L * q.number(bend))]
-    steps = [eta for eta in (longest, part) if eta * _segment_L(q, rows, eta, growth) <= 1]
-    found += [_decreases(q, eta * q.number(stretch)) for eta in steps]
+    """Bound the curvature on a step of any length, and where eta L_seg(eta) <= 1 the decrease.
+
+    The case's share is of the longest such step, beyond it above 1.
+    """
+    rows = _rows(q)
+    eta = q.number(_longest(q.case, growth)) * q.number(float(q.case.get("share", 1.0)))
+    place = eta * q.number(float(q.case.get("place", 1.0)))
+    L = _segment_L(q, rows, eta, growth)
+    found = [_bends(q, place, L * q.number(bend))]
+    if eta * L <= 1:
+        found.append(_decreases(q, eta * q.number(stretch)))
     always, width, spread, top, pull = zip(*rows, strict=True) if rows else ((),) * 5
-    q.note({"r": [one * part for one in width], "V": spread, "t": top, "u": pull, "L_seg": L})
-    q.note({"eta": steps, "g": q.gradient, "D": [one / upper_constant(q) for one in always]})
-    q.note({"<g, Hess L(M - t g) g>": found[0].lhs, "L(M - eta g)": [q.at(q.M - q.gradient * eta).L for eta in steps]})
+    q.note({"r": [one * eta for one in width], "V": spread, "s": top, "u": pull, "L_seg": L})
+    q.note({"eta": eta, "t": place, "g": q.gradient, "D": [one / upper_constant(q) for one in always]})
+    q.note({"<g, Hess L(M - t g) g>": found[0].lhs, "L(M - eta g)": q.at(q.M - q.gradient * eta).L})
     return found
 
 
-def _bends(q: Quantities, eta: Any, L: Any) -> Relation:
+def _bends(q: Quantities, place: Any, L: Any) -> Relation:
     """<g, Hess L(M - t g) g> <= L_seg(eta) ||g||^2 for some 0 <= t <= eta."""
     g, size = q.gradient, q.square(q.gradient)
-    there = q.at(q.M - g * (eta * q.number(float(q.case.get("place", 1.0)))))
+    there = q.at(q.M - g * place)
     bend = (there.directional(g, lambda m: m.G) * g).sum() + q.lam * size
     return at_most(bend, L * size, "curvature on the segment")
 
 
 def _share(rng: Generator, case: Case) -> dict[str, Any]:
-    return {"share": float(rng.choice([0.01, 0.3, 0.8])), "place": float(rng.choice([0.0, 0.5, 1.0]))}
+    return {"share": float(rng.choice([0.01, 0.3, 1.0, 1.0, 20.0])), "place": float(rng.choice([0.0, 0.5, 1.0]))}
 
 
 def _sleeping_row() -> Iterator[Case]:
@@ -117,8 +120,6 @@ def _backtracked(q: Quantities, first: Any, alpha: Any, beta: Any) -> Any:
 
 def _armijo(q: Quantities, factor: float = 1.0) -> list[Relation]:
     """eta >= min(eta_0, 2 (1 - alpha) beta/L)."""
-    if not q.square(q.gradient) > 0:
-        return []
     first, alpha, beta = q.first, q.alpha_, q.beta_
     eta = _backtracked(q, first, alpha, beta)
     shortest = (1 - alpha) * beta * 2 / sharp_L(q)
@@ -153,23 +154,45 @@ def _directional(point: Quantities) -> Any:
 
 
 def _stopping(q: Quantities, factor: float = 1.0) -> list[Relation]:
-    """min_{t<T} ||grad L(M_t)||^2 sum_{t<T} eta_t <= lam d^2 along directional steps from M = 1, for every T seen."""
-    steps, found = int(q.case.get("steps", 4)), list[Relation]()
-    sizes, total = [], q.number(0.0)
-    for point in descend(q, _directional, steps):
-        size = point.square(point.gradient)
-        if len(found) == steps or not (size > 0 and _bend_along(point) > 0):
-            return found
-        sizes.append(size)
-        total = total + _directional(point)
-        found.append(at_most(q.smallest(sizes) * total, q.lam * q.d**2 * q.number(factor), "T steps"))
-    return found
+    """min_{t<T} ||grad L(M_t)||^2 sum_{t<T} eta_t <= lam d^2 from M = 1, for every T up to a step that does not pay.
+
+    The case stretches the directional steps, which pay.
+    """
+    points, stretch = [q.at(q.number(np.ones((q.d, q.d))))], float(q.case.get("stretch", 1.0))
+    sizes, etas, sums, least, pays = list[Any](), list[Any](), list[Any](), list[Any](), True
+    for _ in range(int(q.case.get("steps", 4))):
+        here = points[-1]
+        size = here.square(here.gradient)
+        if not (size > 0 and _bend_along(here) > 0):
+            break
+        eta = _directional(here) * q.number(stretch)
+        there = q.at(here.M - here.gradient * moving_by(eta))
+        pays = stretch <= 1 or bool(there.L + eta * size / 2 <= here.L)  # up to 1 they pay, but for rounding
+        if sizes and not pays:
+            break
+        points, sizes, etas = [*points, there], [*sizes, size], [*etas, eta]
+        sums, least = [*sums, sum(etas, q.number(0.0))], [*least, q.smallest(sizes)]
+    losses = [point.L for point in points]
+    q.note({"M_0": points[0].M, "eta_t": etas, "L(M_t)": losses[:-1], "L(M_{t+1})": losses[1:]})
+    q.note({"||grad L(M_t)||": [q.sqrt(size) for size in sizes], "min_{t<T} ||grad L(M_t)||^2": least})
+    q.note({"sum_{t<T} eta_t": sums})
+    if not (pays if len(sizes) == 1 else sizes):
+        raise Unmet(_PAYS.name)
+    limit = q.lam * q.d**2 * q.number(factor)
+    return [at_most(smallest * total, limit, "T steps") for smallest, total in zip(least, sums, strict=True)]
+
+
+_PAYS = Hypothesis("L(M_{t+1}) + eta_t ||grad L(M_t)||^2/2 <= L(M_t)")
+
+
+def _stretched(rng: Generator, case: Case) -> dict[str, Any]:
+    return {"stretch": float(rng.choice([0.5, 1.0, 1.0, 1.5, 30.0]))}
 
 
 def _many_steps() -> Iterator[Case]:
     """Sixty steps, with weights of 0 and more tokens than features."""
     X, W = np.array([[1.0, 0.5], [-1.0, 2.0], [0.5, -1.5]]), np.array([[1.0, 0.0], [-0.5, 2.0]])
-    values = {"X": X, "W": W, "M": np.ones((2, 2)), "mask": "causal", "steps": 60}
+    values = {"X": X, "W": W, "M": np.ones((2, 2)), "mask": "causal", "steps": 60, "stretch": 1.0}
     for lam in (1e-3, 0.3):
         yield Case({**values, "lam": lam}, f"60 steps, lam = {lam}")
 
@@ -181,12 +204,13 @@ CLAIMS: tuple[Claim, ...] = (
         title="A longer step, from the rows' own variances",
         section=_SECTION,
         reading=ANY_MASK,
-        formula="<g, Hess L(M - t g) g> <= L_seg ||g||^2, L(M - eta g) + eta ||g||^2/2 <= L(M), L_seg = lam +"
-        " ||g||^{-2} sum_i min(C_+ D_i, e^{r_i} V_i (min(1/2, e^{r_i} t_i) + min(1/2, u_i + 4 (e^{r_i} - 1) t_i)))"
-        " for every row i whose logits move by D_i and range over r_i",
+        formula="<g, Hess L(M - t g) g> <= L_seg ||g||^2, L(M - eta g) + eta ||g||^2/2 <= L(M) wherever eta L_seg <="
+        " 1, L_seg = lam + ||g||^{-2} sum_i min(C_+ D_i, e^{r_i} V_i (min(1/2, e^{r_i} s_i) + min(1/2, u_i + 4"
+        " (e^{r_i} - 1) s_i))) if ||g|| > 0 and 0 <= t <= eta",
         strength=Strength.LOWER,
         margin=_segment,
         supply=Instances("any", extra=_share),
+        hypotheses=(moving("||g|| > 0"),),
         uses=("new:softmax_move", "new:local_curvature", "new:directional_step"),
         attains=_sleeping_row,
         wrong=(
@@ -202,11 +226,12 @@ CLAIMS: tuple[Claim, ...] = (
         title="Length of a backtracking step",
         section=_SECTION,
         reading=ANY_MASK,
-        formula="eta >= min(eta_0, 2 (1 - alpha) beta / (lam + C_+ K^2)) if eta_0 > 0 and 0 < alpha < 1 and 0 < beta"
-        " < 1",
+        formula="eta >= min(eta_0, 2 (1 - alpha) beta / (lam + C_+ K^2)) if ||grad L(M)|| > 0 and eta_0 > 0 and 0 <"
+        " alpha < 1 and 0 < beta < 1",
         strength=Strength.LOWER,
         margin=_armijo,
         supply=Instances("any", extra=_trial),
+        hypotheses=(moving(),),
         uses=("new:curvature_range",),
         attains=_pure_regulariser,
         wrong=(Wrong("1.1 times that", lambda q: _armijo(q, 1.1)),),
@@ -218,10 +243,12 @@ CLAIMS: tuple[Claim, ...] = (
         title="A stopping rule",
         section=_SECTION,
         reading=ANY_MASK,
-        formula="min_{t<T} ||grad L(M_t)||^2 <= lam d^2 / sum_{t<T} eta_t, M_0 = 1",
+        formula="min_{t<T} ||grad L(M_t)||^2 <= lam d^2 / sum_{t<T} eta_t, M_0 = 1 if lam > 0 and L(M_{t+1}) + eta_t"
+        " ||grad L(M_t)||^2/2 <= L(M_t)",
         strength=Strength.UPPER,
         margin=_stopping,
-        supply=Instances("any", small=True, free=("W", "X")),
+        supply=Instances("any", extra=_stretched, small=True, free=("W", "X")),
+        hypotheses=(lam_positive(lambda rng: _many_steps()), _PAYS),
         uses=("new:directional_step",),
         attains=_many_steps,
         wrong=(Wrong("0.9 of it", lambda q: _stopping(q, 0.9)),),

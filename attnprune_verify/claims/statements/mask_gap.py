@@ -13,7 +13,7 @@ from attnprune_verify.algorithms.gap.mask_gap import certified_mask_gap
 from attnprune_verify.claims.case import Case
 from attnprune_verify.claims.core import Claim, Kind, Strength, Wrong
 from attnprune_verify.claims.divergence import divergence_of
-from attnprune_verify.claims.hypotheses import ANY_MASK
+from attnprune_verify.claims.hypotheses import ANY_MASK, few_entries
 from attnprune_verify.claims.quantities import Quantities
 from attnprune_verify.claims.relation import Relation, at_most
 from attnprune_verify.claims.supply import Instances
@@ -47,8 +47,6 @@ def _threshold(entries: Any, ones: int) -> float:
 
 def _floor(q: Quantities, steep: float = 1.0, sign: float = 1.0) -> list[Relation]:
     """The tangent at N, least over the masks, against the divergence of each; and the library's own bound."""
-    if q.d**2 > _MOST_ENTRIES:
-        return []
     ones, one = q.case["ones"], q.number(1.0)
     at = q.at(q.N)
     G = q.W * (q.X.T @ at.c @ q.X) * q.number(steep)
@@ -62,8 +60,6 @@ def _floor(q: Quantities, steep: float = 1.0, sign: float = 1.0) -> list[Relatio
 
 def _library(q: Quantities, more: float = 1.0) -> list[Relation]:
     """Compare the bound of `certified_mask_gap` with every mask, and the mask it found with its divergence."""
-    if q.d**2 > _MOST_ENTRIES:
-        return []
     instance, one = Instance(q.case["X"], q.case["W"], mask=q.case["mask"]), q.number(1.0)
     found = certified_mask_gap(instance, keep=q.case["ones"], on="W", steps=4)
     rows = q.number(float(q.n))
@@ -90,7 +86,9 @@ CLAIMS: tuple[Claim, ...] = (
         " W o (X^T (f(M') - f) X) for all B in the unit box whose entries add up to k",
         strength=Strength.UPPER,
         margin=_both,
+        hypotheses=(few_entries(_MOST_ENTRIES),),
         supply=Instances("any", extra=_drawn, small=True, free=(), rounds=1),
+        beyond={"bound <= KL(B)": "by hand", "KL(best) <= best": "measured"},
         uses=("def:soft_prob_func",),
         wrong=(
             Wrong("twice the gradient", lambda q: _floor(q, steep=2.0)),

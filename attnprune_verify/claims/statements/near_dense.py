@@ -75,10 +75,7 @@ def _linear(q: Quantities, rate: int = 1, modulus: float = 1.0, k: int | None = 
     Between any two points of {L <= L(1)} L is lam-strongly convex, so there is one minimiser; and from each such point
     one step closes a part of the gap, so every step of a descent does.
     """
-    threshold = _threshold(q, k)
-    lam = q.number(float(q.case["part"])) * threshold
-    if not q.of(rates.converges_linearly, lam, threshold):
-        return []
+    lam = q.number(float(q.case["part"])) * _threshold(q, k)
     start = problem(Quantities(q.case.but(lam=0.0), q.arithmetic))
     start.__dict__["lam"] = lam
     L = q.of(sharp.lipschitz, start.K, lam)
@@ -143,6 +140,11 @@ def _one_of_many() -> Iterator[Case]:
     )
 
 
+def _small(q: Quantities) -> bool:
+    threshold = _threshold(q)
+    return bool(q.of(rates.converges_linearly, q.number(float(q.case["part"])) * threshold, threshold))
+
+
 CLAIMS: tuple[Claim, ...] = (
     Claim(
         id="new:convex_near_dense",
@@ -171,6 +173,7 @@ CLAIMS: tuple[Claim, ...] = (
         strength=Strength.UPPER,
         margin=_linear,
         supply=Instances("any", extra=_small_lam, small=True, free=("W", "X")),
+        hypotheses=(Hypothesis("0 < lam <= threshold", _small),),
         attains=_one_of_many,
         uses=("new:convex_near_dense", "new:confinement_sharp", "fix:lip_grad_l"),
         wrong=(

@@ -176,7 +176,7 @@ def _several(mask: str) -> Hypothesis:
 _SUMS = " if B 1 = 0 and f 1 = 1"
 _ROW = f"||(B_i - <B_i, f_i> 1) o f_i|| >= delta ||B_i||{_SUMS}"
 _MATRIX = f"||B o f - diag((B o f) 1) f||_F >= delta ||B||_F{_SUMS}"
-_ON_THE_MASK = ", B o M_c = B and f o M_c = f"
+_ON_THE_MASK = " if B 1 = 0 and B o M_c = B"
 _NEVER = "no f(M) with a causal mask and two tokens is such"
 
 
@@ -217,7 +217,7 @@ def _repaired_p(id_: str, repairs: str, uses: tuple[str, ...]) -> Claim:
         title="Lower bound for a row over allowed positions" if rows else "Lower bound over allowed positions",
         section=_SECTION,
         reading=ANY_MASK,
-        formula=(_ROW if rows else _MATRIX).replace("delta", "min_allowed f") + _ON_THE_MASK,
+        formula=(_ROW if rows else _MATRIX).replace("delta", "min_allowed f").replace(_SUMS, _ON_THE_MASK),
         strength=Strength.TIGHT,
         arithmetic="exact",
         margin=lambda q: bound(q, _delta(q.f, q.case["allowed"])),

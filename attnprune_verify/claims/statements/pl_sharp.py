@@ -11,7 +11,14 @@ from numpy.random import Generator
 from attnprune_verify.claims.case import Case
 from attnprune_verify.claims.core import Claim, Hypothesis, Kind, Strength, Wrong
 from attnprune_verify.claims.eigenvalues import extreme_eigenvalues
-from attnprune_verify.claims.hypotheses import ANY_MASK, FULL, beta_positive, delta_allowed_positive, weights_nonzero
+from attnprune_verify.claims.hypotheses import (
+    ANY_MASK,
+    FULL,
+    beta_positive,
+    delta_allowed_positive,
+    some_choice,
+    weights_nonzero,
+)
 from attnprune_verify.claims.quantities import Quantities
 from attnprune_verify.claims.relation import Relation, at_least, at_most
 from attnprune_verify.claims.supply import Instances
@@ -174,7 +181,8 @@ CLAIMS: tuple[Claim, ...] = (
         section=_SECTION,
         reading=ANY_MASK,
         formula="||grad L||^2 + (mu/2) xi >= (mu/2) ||c||^2 + lam^2 ||M||^2, (mu/2) xi = 2 lam sum_i W0((m_i - 1)/e),"
-        " mu = 2 (min|W| beta delta)^2, xi = 4 lam sum_i W0((m_i - 1)/e)/mu",
+        " mu = 2 (min|W| beta delta)^2, xi = 4 lam sum_i W0((m_i - 1)/e)/mu if beta > 0 and"
+        " delta > 0 and min|W| > 0",
         strength=Strength.TIGHT,
         margin=_global,
         supply=Instances("any"),
@@ -194,7 +202,7 @@ CLAIMS: tuple[Claim, ...] = (
         title="Residual bounded by gradient and regulariser",
         section=_SECTION,
         reading=ANY_MASK,
-        formula="min|W| beta delta ||c||_F <= ||grad L||_F + lam ||M||_F",
+        formula="min|W| beta delta ||c||_F <= ||grad L||_F + lam ||M||_F if beta > 0 and delta > 0 and min|W| > 0",
         strength=Strength.TIGHT,
         margin=_direct,
         supply=Instances("any"),
@@ -225,13 +233,13 @@ CLAIMS: tuple[Claim, ...] = (
         title="How the sharp constants compare",
         section=_SECTION,
         reading=ANY_MASK,
-        formula="kappa_T >= min|W| beta, lambda_2(J_i) >= min_allowed F_ij",
+        formula="kappa_T >= min|W| beta, lambda_2(J_i) >= min_allowed F_ij if beta > 0 and n_e >= 1",
         strength=Strength.TIGHT,
         margin=_constants,
         supply=Instances("any"),
         hypotheses=(
             beta_positive("any"),
-            Hypothesis("n_e >= 1", lambda q: q.n_e >= 1, lambda rng: _two_tokens()),
+            some_choice(lambda rng: _two_tokens()),
         ),
         uses=("lem:lower_bound_XBX", "lem:lower_bound_hadamard"),
         attains=_two_tokens,
@@ -244,7 +252,7 @@ CLAIMS: tuple[Claim, ...] = (
         title="Lower bound of kappa_T by centred tokens",
         section=_SECTION,
         reading=FULL,
-        formula="kappa_T^2 >= min|W|^2 beta beta_c, beta_c >= beta",
+        formula="kappa_T^2 >= min|W|^2 beta beta_c, beta_c >= beta if beta > 0 and n >= 2",
         strength=Strength.LOWER,
         margin=_centred,
         supply=Instances("full", least_tokens=2),
@@ -264,7 +272,7 @@ CLAIMS: tuple[Claim, ...] = (
         section=_SECTION,
         reading=ANY_MASK,
         formula="kappa_T^2 >= min|W|^2 lambda_min(X_L X_L^T) min_i beta_i, lambda_min(X_L X_L^T) >= beta,"
-        " min_i beta_i >= beta",
+        " min_i beta_i >= beta if lambda_min(X_L X_L^T) > 0 and min_i beta_i > 0",
         strength=Strength.TIGHT,
         margin=_masked,
         supply=Instances("any", free=("W", "X")),

@@ -10,8 +10,8 @@ from numpy.random import Generator
 
 from attnprune_verify.claims.batch import Batch, more_samples, problem, tokens
 from attnprune_verify.claims.case import Case
-from attnprune_verify.claims.core import Claim, Hypothesis, Kind, Strength, Wrong
-from attnprune_verify.claims.hypotheses import ANY_MASK
+from attnprune_verify.claims.core import Claim, Hypothesis, Kind, Strength, Unmet, Wrong
+from attnprune_verify.claims.hypotheses import ANY_MASK, lam_positive
 from attnprune_verify.claims.quantities import Quantities
 from attnprune_verify.claims.relation import Relation, at_least, at_most, equal
 from attnprune_verify.claims.supply import Instances
@@ -43,8 +43,10 @@ def _floor(q: Quantities, factor: float = 1.0, whole_mean: bool = False) -> list
     found = q.number(lower(path_floor(_instance(q.case))) * factor)
     if whole_mean:
         found = q.largest([found, q.of(rates.near_floor, q.d, whole.f_min, q.lam, 1)])
-    points = list(descend(whole, step_below(whole, _ALMOST_ONE), _STEPS))
+    eta = step_below(whole, float(q.case.get("stretch", 1.9)))
+    points = list(descend(whole, eta, _STEPS))
     parts = [at_least(q.smallest([point.delta_allowed for point in points]), found, "descent")]
+    q.note({"eta": eta, "M_0": points[0].M, "K": whole.K})
     widest = q.largest([q.norm(q.W * (x[:, None] * y[None, :])) for X in tokens(q.case) for x in X for y in X])
     q.note({"least": found, "min_t min F(M_t)_ij": parts[0].lhs, "f_min": whole.f_min, "k": len(tokens(q.case))})
     q.note({"v": widest, "m": q.n, "L(M)": whole.at(q.M).L, "min F(M)_ij": whole.at(q.M).delta_allowed})
@@ -57,6 +59,7 @@ def _floor(q: Quantities, factor: float = 1.0, whole_mean: bool = False) -> list
 def _small_lam(rng: Generator, case: Case) -> dict[str, Any]:
     W = case["W"] / max(1.0, float(np.abs(case["W"]).max()))
     drawn = more_samples(rng, case) | {"lam": float(rng.choice([1e-12, 1e-4, 0.04])), "W": W}
+    drawn["stretch"] = float(rng.choice([0.5, 1.0, 1.9]))
     return drawn | {"M": below_start(case.but(**drawn), rng.standard_normal(W.shape), 0.999)}
 
 
@@ -173,15 +176,8 @@ def _repaired(q: Quantities, points: list[Quantities], numbers: Any) -> list[Rel
         promise = (xi + q.number(eps * numbers["T"] / t)) * mu * q.n**2 / 2
         parts.append(at_most(smallest[-1], promise, "repaired-theorem"))
     q.note({least: [one / (mu * q.n**2) for one in smallest], "delta(M_t)": parts[0].lhs, "delta": numbers["delta"]})
-    q.note(
-        {
-            "xi": xi,
-            "eps_s": [eps * numbers["T"] / t for t in range(1, len(points))],
-            "mu": mu,
-            "at_ones": numbers["at_ones"],
-            "||1||^2": q.d**2,
-        }
-    )
+    left = [eps * numbers["T"] / t for t in range(1, len(points))]
+    q.note({"xi": xi, "eps_s": left, "mu": mu, "at_ones": numbers["at_ones"], "||1||^2": q.d**2})
     at_ones = q.number(numbers["at_ones"]) * mu * q.n**2
     parts.append(at_least(at_ones, q.lam * q.lam * q.d**2, "at M = 1"))
     return parts
@@ -227,8 +223,6 @@ def _at_once() -> Iterator[Case]:
 def _convex_descent(q: Quantities, rate_factor: float = 1.0) -> list[Relation]:
     """lam above C_- K^2 by the case's part: the gap to the minimum from a start that is not M = 1."""
     lam = q.of(_beyond, q.K, q.number(float(q.case["part"])))
-    if not q.of(rates.strongly_convex, q.K, lam):
-        return []
     here = Quantities(q.case.but(lam=0.0), q.arithmetic)
     here.__dict__["lam"] = lam
     L = sharp_L(here)
@@ -237,7 +231,7 @@ def _convex_descent(q: Quantities, rate_factor: float = 1.0) -> list[Relation]:
     near, first = here.at(q.number(minimiser(q.case.but(lam=float(lam))))), here.at(q.M)
     lowest, certain = lowest_loss(near, q.of(sharp.lower_curvature, q.K, lam), first.L - near.L)
     if not certain:
-        return []
+        raise Unmet(_ENCLOSED.name)
     start, parts = first.L - lowest, []
     points = list(descend(here, eta, 4, start=q.M))
     q.note({"lam": lam, "rate": rate, "eta": eta, "start": start, "t": range(len(points))})
@@ -289,7 +283,11 @@ def _several(rng: Generator, case: Case) -> dict[str, Any]:
     return more_samples(rng, case) | {"lam": lam, "share": float(rng.choice([0.3, 1.5]))}
 
 
-_LAM = Hypothesis("lam > 0", lambda q: q.case.get("lam", 0.0) > 0, lambda rng: _no_attention())
+_LAM = lam_positive(lambda rng: _no_attention())
+_ENCLOSED = Hypothesis("min L is enclosed from both sides", limit=True)
+_CONVEX = Hypothesis(
+    "lam > C_- K^2", lambda q: bool(q.of(rates.strongly_convex, q.K, q.of(_beyond, q.K, q.number(q.case["part"]))))
+)
 
 CLAIMS: tuple[Claim, ...] = (
     Claim(
@@ -316,7 +314,7 @@ CLAIMS: tuple[Claim, ...] = (
         section=_SECTION,
         reading=ANY_MASK,
         formula="min_t min F(M_t)_ij >= least, min F(M)_ij >= least wherever L(M) <= lam d^2/2, least = max(f_min -"
-        " sqrt(k lam) d, exp(-2 d v - log(m))) if lam > 0",
+        " sqrt(k lam) d, exp(-2 d v - log(m))), M_0 = 1, L = lam + C_+ K^2 if lam > 0 and 0 < eta < 2/L",
         strength=Strength.LOWER,
         margin=_floor,
         supply=Instances("any", extra=_small_lam, small=True, free=("W", "X")),
@@ -368,7 +366,8 @@ CLAIMS: tuple[Claim, ...] = (
         title="Steps to a small gradient",
         section=_SECTION,
         reading=ANY_MASK,
-        formula="min_{t<T} ||grad L(M_t)||_F <= r lam d, T = L/(lam r^2), L = lam + C_+ K^2, eta = 1/L, M_0 = 1",
+        formula="min_{t<T} ||grad L(M_t)||_F <= r lam d, T = L/(lam r^2), L = lam + C_+ K^2, eta = 1/L, M_0 = 1"
+        " if lam > 0",
         strength=Strength.UPPER,
         margin=_gradient_norm,
         supply=Instances("any", extra=_steps, small=True, free=("W", "X")),
@@ -385,10 +384,11 @@ CLAIMS: tuple[Claim, ...] = (
         section=_SECTION,
         reading=ANY_MASK,
         formula="L(M_t) - min L <= (1 - rate)^t start, rate = (lam - C_- K^2)/L, start = L(M_0) - min L, L = lam +"
-        " C_+ K^2 if lam > C_- K^2 and eta = 1/L",
+        " C_+ K^2, eta = 1/L if lam > C_- K^2",
         strength=Strength.UPPER,
         margin=_convex_descent,
         supply=Instances("any", extra=_part, small=True, free=("M",)),
+        hypotheses=(_CONVEX, _ENCLOSED),
         uses=("new:strong_convexity", "fix:lip_grad_l"),
         wrong=(Wrong("three times the rate", lambda q: _convex_descent(q, 3.0)),),
         source="new",

@@ -12,7 +12,7 @@ from numpy.random import Generator
 
 from attnprune_verify.claims.case import Case
 from attnprune_verify.claims.core import Claim, Kind, Reading, Strength, Wrong
-from attnprune_verify.claims.hypotheses import ANY_MASK, FULL, mask_in_box, several_tokens
+from attnprune_verify.claims.hypotheses import ANY_MASK, FULL, mask_in_box
 from attnprune_verify.claims.prose import sentence
 from attnprune_verify.claims.quantities import Quantities
 from attnprune_verify.claims.relation import Relation, at_least, at_most, equal, less
@@ -278,7 +278,6 @@ CLAIMS: tuple[Claim, ...] = (
         strength=Strength.TIGHT,
         margin=_least_weights,
         supply=Instances("any"),
-        hypotheses=(several_tokens("any"),),
         uses=("def:soft_prob_func",),
         wrong=(Wrong("0.95/m", lambda q: _least_weights(q, 0.95)),),
         source="new",

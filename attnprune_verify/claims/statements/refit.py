@@ -11,7 +11,7 @@ from attnprune_verify.algorithms.gap.refit import certified_refit
 from attnprune_verify.claims.case import Case
 from attnprune_verify.claims.core import Claim, Kind, Strength, Wrong
 from attnprune_verify.claims.divergence import divergence_of
-from attnprune_verify.claims.hypotheses import ANY_MASK
+from attnprune_verify.claims.hypotheses import ANY_MASK, few_entries
 from attnprune_verify.claims.quantities import Quantities
 from attnprune_verify.claims.relation import Relation, at_most
 from attnprune_verify.claims.supply import Instances
@@ -68,8 +68,6 @@ def _reach(q: Quantities) -> Any:
 
 def _gain(q: Quantities, part: float = 1.0, steepest: bool = False) -> list[Relation]:
     """KL at Y against KL at other weights on the support: these gain at most what the slope at Y allows."""
-    if q.d**2 > _MOST_ENTRIES:
-        return []
     one, Y = q.number(1.0), q.number(q.case["Y"])
     slopes = q.X.T @ (_attention(q, Y) - q.f) @ q.X
     g = q.sqrt(sum((slopes[a, b] ** 2 for a, b in np.argwhere(q.case["support"]).tolist()), q.number(0.0)))
@@ -96,8 +94,6 @@ def _attention(q: Quantities, V: Any) -> Any:
 
 def _library(q: Quantities, more: float = 1.0) -> list[Relation]:
     """Compare the bound of `certified_refit` with weights on the support, and with the weights it found."""
-    if q.d**2 > _MOST_ENTRIES:
-        return []
     case, one, rows = q.case, q.number(1.0), q.number(float(q.n))
     found = certified_refit(Instance(case["X"], case["W"], mask=case["mask"]), weights=case["start"], on="W")
     bound, parts = q.number(found.bound) * rows * q.number(more), []
@@ -122,6 +118,7 @@ CLAIMS: tuple[Claim, ...] = (
         " - kappa ||g||/sigma))^2) for all weights on the support of Y",
         strength=Strength.UPPER,
         margin=lambda q: [*_gain(q), *_library(q)],
+        hypotheses=(few_entries(_MOST_ENTRIES),),
         supply=Instances("any", extra=_drawn, small=True, free=(), rounds=1),
         uses=("def:soft_prob_func",),
         wrong=(

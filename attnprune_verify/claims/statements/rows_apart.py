@@ -11,7 +11,7 @@ from numpy.random import Generator
 from attnprune_verify.claims.case import Case
 from attnprune_verify.claims.core import Claim, Hypothesis, Kind, Strength, Wrong
 from attnprune_verify.claims.eigenvalues import extreme_eigenvalues
-from attnprune_verify.claims.hypotheses import ANY_MASK
+from attnprune_verify.claims.hypotheses import ANY_MASK, some_choice
 from attnprune_verify.claims.quantities import Quantities
 from attnprune_verify.claims.relation import Relation, at_most
 from attnprune_verify.claims.supply import Instances, read_mask
@@ -38,8 +38,6 @@ def _row_constants(q: Quantities) -> list[tuple[int, Any, Any]]:
 def _weighted(q: Quantities, factor: float = 1.0, mean: bool = False) -> list[Relation]:
     """Both ends of Hess L_attn against sum_i C_i (Pi A)_i^T (Pi A)_i, and that against max_i C_i K^2."""
     rows = _row_constants(q)
-    if not rows:
-        return []
     least, largest = extreme_eigenvalues(q.curvature, q.arithmetic)
     shift = q.K * q.K  # so that the rounding of an eigenvalue 0 decides nothing
     parts = []
@@ -106,10 +104,11 @@ CLAIMS: tuple[Claim, ...] = (
         reading=ANY_MASK,
         formula="lambda_max(Hess L_attn(M)) <= ||sum_i C_i^+ (Pi A)_i^T (Pi A)_i|| <= (max_i C+_i) K^2,"
         " -lambda_min(Hess L_attn(M)) <= ||sum_i C_i^- (Pi A)_i^T (Pi A)_i|| <= (max_i C-_i) K^2, C+_i = min(C_+,"
-        " b_i^2 + b_i max(0, u_i)), C-_i = min(C_-, b_i max(0, v_i - s_i)), b_i = t_i (1 - t_i + t'_i)",
+        " b_i^2 + b_i max(0, u_i)), C-_i = min(C_-, b_i max(0, v_i - s_i)), b_i = t_i (1 - t_i + t'_i) if n_e >= 1",
         strength=Strength.TIGHT,
         margin=_weighted,
         supply=Instances("any", small=True, free=("M",), rounds=1),
+        hypotheses=(some_choice(),),
         uses=("new:local_curvature",),
         attains=_two_rows,
         wrong=(

@@ -11,7 +11,7 @@ from numpy.random import Generator
 from attnprune_verify.claims.case import Case
 from attnprune_verify.claims.core import Claim, Kind, Strength, Wrong
 from attnprune_verify.claims.eigenvalues import extreme_eigenvalues
-from attnprune_verify.claims.hypotheses import ANY_MASK, LITERAL
+from attnprune_verify.claims.hypotheses import ANY_MASK, LITERAL, some_choice
 from attnprune_verify.claims.lipschitz_pairs import one_feature, second_mask
 from attnprune_verify.claims.quantities import Quantities, variance
 from attnprune_verify.claims.relation import Relation, at_least, at_most
@@ -171,13 +171,14 @@ CLAIMS: tuple[Claim, ...] = (
         reading=ANY_MASK,
         formula="e^{-r_i} f(M')_ij <= f(M)_ij, e^{-r_i} f(M)_ij <= f(M')_ij, e^{-r_v} Var_s'(v) <= Var_s(v), e^{-r_v}"
         " Var_s(v) <= Var_s'(v), lambda_min(J(s) - e^{-r} J(s')) >= 0, lambda_min(J(s') - e^{-r} J(s)) >= 0, r_i ="
-        " max_j (X ((M' - M) o W) X^T)_ij - min_j (X ((M' - M) o W) X^T)_ij",
+        " max_j (X ((M' - M) o W) X^T)_ij - min_j (X ((M' - M) o W) X^T)_ij if n_e >= 1",
         strength=Strength.TIGHT,
         loose=frozenset({"row: form from above", "row: form from below"}),  # all directions; u and v pin the constant
         margin=_row_moves,
         supply=Instances("any", extra=_move_and_direction, free=("M", "N", "W", "v")),
         uses=("def:soft_prob_func",),
         attains=_nearly_one_hot,
+        hypotheses=(some_choice(),),
         wrong=(
             Wrong("weights within e^{0.99 r}", lambda q: _row_moves(q, weights=0.99)),
             Wrong("the Jacobian within e^{0.99 r}", lambda q: _row_moves(q, jacobian=0.99)),

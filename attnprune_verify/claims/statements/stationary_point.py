@@ -8,7 +8,7 @@ import numpy as np
 from numpy.random import Generator
 
 from attnprune_verify.claims.case import Case
-from attnprune_verify.claims.core import Claim, Kind, Strength, Wrong
+from attnprune_verify.claims.core import Claim, Hypothesis, Kind, Strength, Unmet, Wrong
 from attnprune_verify.claims.hypotheses import ANY_MASK
 from attnprune_verify.claims.quantities import Quantities
 from attnprune_verify.claims.relation import Relation, at_least, at_most
@@ -55,7 +55,7 @@ def _point(q: Quantities, more: float = 1.0, nearer: float = 1.0, faster: int = 
     """
     found = _found(q)
     if found is None:
-        return []
+        raise Unmet(_NEAR.name)
     part = float(q.case["part"])
     one, other = _moved(q, found, q.first, part * found.radius), _moved(q, found, q.second, found.radius)
     step = one - other
@@ -90,6 +90,8 @@ def _arrival(q: Quantities, found: StationaryPoint) -> list[Relation]:
     return [at_most(seen, q.K * q.number(found.basin) + slip, "arrival")]
 
 
+_NEAR = Hypothesis("4 N < m R^2")
+
 CLAIMS: tuple[Claim, ...] = (
     Claim(
         id="new:certified_stationary_point",
@@ -105,6 +107,7 @@ CLAIMS: tuple[Claim, ...] = (
         strength=Strength.UPPER,
         margin=_point,
         supply=Instances("any", extra=_extra, small=True, free=()),
+        hypotheses=(_NEAR,),
         uses=("new:row_third_bound", "fix:lip_grad_l"),
         wrong=(
             Wrong("twice the modulus", lambda q: _point(q, more=2.0)),

@@ -9,8 +9,9 @@ import numpy as np
 from numpy.random import Generator
 
 from attnprune_verify.claims.case import Case
-from attnprune_verify.claims.core import Claim, Kind, Reading, Strength, Wrong
+from attnprune_verify.claims.core import Claim, Hypothesis, Kind, Reading, Strength, Wrong
 from attnprune_verify.claims.eigenvalues import extreme_eigenvalues
+from attnprune_verify.claims.hypotheses import lam_positive, some_choice
 from attnprune_verify.claims.pair import Pair, norm_of_pair
 from attnprune_verify.claims.quantities import Quantities
 from attnprune_verify.claims.relation import Relation, at_least, at_most, equal
@@ -130,7 +131,7 @@ def _descends(q: Quantities, loss: float = 1.0, sooner: float = 1.0, alone: bool
         Q, K = Q - step_Q * moving(eta), K - step_K * moving(eta)
     least = [q.smallest(gradients[:t]) for t in range(1, _STEPS + 1)]
     q.note({"L(M_t)": losses, "min_{t<T} ||grad L(M_t)||^2": least, "T": range(1, _STEPS + 1)})
-    q.note({"N": N, "eta": eta, "k": norm_of_pair(q)})
+    q.note({"N": N, "eta": eta, "k": norm_of_pair(q), "M_0": np.ones(two.entries)})
     return parts
 
 
@@ -141,12 +142,11 @@ def _from_below(q: Quantities, two: Pair, eta: Any, limit: Any) -> list[Relation
     Q, K = q.M_Q * inside, q.M_K * inside
     at = two.at(Q, K)
     before = two.square(at.c) / 2 + q.lam * _joined(q, Q, K) / 2
-    if not before <= limit:
-        q.note({"L(M)": [], "L(M - eta g)": []})
-        return []
     Q, K = Q - (at.G_Q + Q * q.lam) * eta, K - (at.G_K + K * q.lam) * eta
     after = two.square(two.at(Q, K).c) / 2 + q.lam * _joined(q, Q, K) / 2
     q.note({"L(M)": before, "L(M - eta g)": after})
+    if not before <= limit:
+        return []
     return [at_most(after + limit, before + limit, "from any masks with L <= lam N/2", offset=limit)]
 
 
@@ -184,8 +184,6 @@ def _pl(q: Quantities, factor: float = 1.0, longest: bool = False) -> list[Relat
     """s w sqrt(beta) t delta ||c|| <= ||grad_Q L_attn||, t over zero-sum vectors of all tokens."""
     two = Pair(q)
     at = two.at(q.M_Q, q.M_K)
-    if not at.floor or not q.beta > 0:
-        return []
     basis = np.array([[1.0] * h + [-float(h)] + [0.0] * (q.n - h - 1) for h in range(1, q.n)])
     sides = q.number(basis / np.linalg.norm(basis, axis=1)[:, None])
     squares = []
@@ -245,26 +243,29 @@ CLAIMS: tuple[Claim, ...] = (
         "new:pair_lipschitz",
         "Smoothness with a pair of masks",
         "||grad L(M) - grad L(M')|| <= (lam + C_+ k^2 R^2 + k P) ||M - M'||, k = scale max_c ||X diag(W_Q e_c)||"
-        " max_c ||X_0 diag(W_K e_c)||, P = 8 sqrt(2)/27 sqrt(rows) for all masks within R of the origin",
+        " max_c ||X_0 diag(W_K e_c)||, P = 8 sqrt(2)/27 sqrt(rows) if lam >= 0",
         _moves,
         (
             Wrong("0.98 of it", lambda q: _moves(q, 0.98)),
             Wrong("k of the first head", lambda q: _moves(q, alone=True)),
         ),
+        hypotheses=(Hypothesis("lam >= 0", lambda q: float(q.case["lam"]) >= 0),),
         uses=("new:row_hessian", "new:bound_p_sharp"),
         attains=_one_or_two_heads,
     ),
     _claim(
         "new:pair_descent",
         "Descent with a pair of masks",
-        "L(M_t) <= lam N/2, L(M - eta g) <= L(M), min_{t<T} ||grad L(M_t)||^2 <= lam N/(eta (2 - eta L) T), L = lam"
-        " + C_+ k^2 N + k sqrt(lam N)/2, k = scale max_c ||X diag(W_Q e_c)|| max_c ||X_0 diag(W_K e_c)|| if eta < 2/L",
+        "L(M_t) <= lam N/2, L(M - eta g) <= L(M) wherever L(M) <= lam N/2, min_{t<T} ||grad L(M_t)||^2 <= lam N/(eta"
+        " (2 - eta L) T), M_0 = 1, L = lam + C_+ k^2 N + k sqrt(lam N)/2, k = scale max_c ||X diag(W_Q e_c)|| max_c"
+        " ||X_0 diag(W_K e_c)|| if lam > 0 and 0 < eta < 2/L",
         _descends,
         (
             Wrong("0.9 of the least gradient", lambda q: _descends(q, sooner=0.9)),
             Wrong("a thousandth of the loss after a step", lambda q: _descends(q, loss=1e-3)),
             Wrong("k of the first head", lambda q: _descends(q, alone=True)),
         ),
+        hypotheses=(lam_positive(lambda rng: _no_attention()),),
         uses=("new:pair_lipschitz",),
         attains=_no_attention,
     ),
@@ -283,7 +284,8 @@ CLAIMS: tuple[Claim, ...] = (
     _claim(
         "new:pair_PL",
         "A PL inequality with a pair of masks and long keys",
-        "||grad_Q L_attn|| >= scale min|W_Q| sqrt(beta) t delta ||c||, t = min_{h,v} ||v X (M_K o W_K^h)|| if beta > 0",
+        "||grad_Q L_attn|| >= scale min|W_Q| sqrt(beta) t delta ||c||, t = min_{h,v} ||v X (M_K o W_K^h)|| if beta > 0"
+        " and n_e >= 1",
         _pl,
         (
             Wrong("1.02 times it", lambda q: _pl(q, 1.02)),
@@ -291,6 +293,7 @@ CLAIMS: tuple[Claim, ...] = (
         ),
         strength=Strength.LOWER,
         supply=Arrays(_SHAPES, make=_wide, sizes=(2, 3, 4), rounds=48),
+        hypotheses=(Hypothesis("beta > 0", lambda q: bool(q.beta > 0)), some_choice()),
         uses=("lem:lower_bound_p",),
         attains=_two_tokens,
     ),
