@@ -20,9 +20,9 @@ from attnprune_verify.algorithms.matrix.allocation import curve_through, measure
 from attnprune_verify.algorithms.matrix.budget import Share
 from attnprune_verify.algorithms.matrix.prune import prune_matrix
 from attnprune_verify.torch.blocks import Decoder
+from attnprune_verify.torch.model_state import widened
 from attnprune_verify.torch.passes import Windows, block_moments, forward
 from attnprune_verify.torch.pieces import Piece, for_solvers
-from attnprune_verify.torch.rest import widened
 from attnprune_verify.torch.roles import Structure
 from attnprune_verify.whole_model.budgets import CHEAP, CURVE_WINDOWS, shares_by
 from attnprune_verify.whole_model.plan import Plan

@@ -8,8 +8,8 @@ import torch
 
 from attnprune_verify.algorithms.arrays import AnyArray
 from attnprune_verify.torch.blocks import Decoder
+from attnprune_verify.torch.model_state import widened
 from attnprune_verify.torch.passes import Windows, forward
-from attnprune_verify.torch.rest import widened
 from attnprune_verify.whole_model.echoes import refuse_infinite
 
 __all__ = ["echoes_of"]

@@ -13,12 +13,12 @@ from attnprune_verify.extras import need
 from attnprune_verify.pretrained.folder import ModelFolder
 from attnprune_verify.pretrained.texts import calibration_windows, cut_windows
 from attnprune_verify.torch.blocks import TOKENS, find_blocks, limits
+from attnprune_verify.torch.model_state import at_rest, plain_model
 from attnprune_verify.torch.opened import Opened, open_folder
 from attnprune_verify.torch.pieces import from_bytes
-from attnprune_verify.torch.rest import at_rest, plain_model
+from attnprune_verify.torch.pruning_run import Progress, PruningRun
 from attnprune_verify.torch.sinks import sink_lost
 from attnprune_verify.torch.windows import windows_of
-from attnprune_verify.torch.work import Progress, Work
 from attnprune_verify.whole_model.request import Job, Request
 from attnprune_verify.whole_model.source import Patches, Source
 from attnprune_verify.whole_model.workplace import Workplace
@@ -63,7 +63,7 @@ def prune_folder(job: Job, device: str = "cpu", progress: Progress | None = None
     ids = windows_of(drawn, vocabulary, longest)
     tell = progress or (lambda *_: None)
     with at_rest(model):
-        work = Work(find_blocks(model, ids[0].to(device)), plan, ids[0][:, :TOKENS].to(device))
+        work = PruningRun(find_blocks(model, ids[0].to(device)), plan, ids[0][:, :TOKENS].to(device))
         files = _Files(opened, work, request.workplace)
         with request.workplace.entered():
             tell(0, work.steps, work.summary(ids))
@@ -97,7 +97,7 @@ def folder_perplexity(folder: ModelFolder, texts: Sequence[str], n: int, device:
 class _Files:
     """The files' tensors of what a workplace holds of every block."""
 
-    def __init__(self, opened: Opened, work: Work, workplace: Workplace) -> None:
+    def __init__(self, opened: Opened, work: PruningRun, workplace: Workplace) -> None:
         self._opened, self._work, self._workplace = opened, work, workplace
         self._block = lru_cache(maxsize=1)(self._filed)  # tensors of a block mostly follow each other in a file
         for index, pieces in enumerate(work.pieces):  # refused before any work

@@ -11,6 +11,7 @@ import torch
 from attnprune_verify.algorithms.arrays import AnyArray
 from attnprune_verify.algorithms.matrix.damping import Moments
 from attnprune_verify.torch.blocks import BlockCall, Decoder, as_float32
+from attnprune_verify.torch.model_state import widened
 from attnprune_verify.torch.moments import (
     PROBED,
     InputMoments,
@@ -21,7 +22,6 @@ from attnprune_verify.torch.moments import (
 )
 from attnprune_verify.torch.pieces import Piece
 from attnprune_verify.torch.products import Products
-from attnprune_verify.torch.rest import widened
 from attnprune_verify.torch.roles import Structure
 
 __all__ = ["Windows", "block_moments", "forward", "loss_moments"]

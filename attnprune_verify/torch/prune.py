@@ -15,10 +15,10 @@ import torch
 
 from attnprune_verify.state.keeper import Keeper
 from attnprune_verify.torch.blocks import TOKENS, Decoder, find_blocks, limits
-from attnprune_verify.torch.rest import at_rest, moved, plain_model
+from attnprune_verify.torch.model_state import at_rest, moved, plain_model
+from attnprune_verify.torch.pruning_run import Progress, PruningRun
 from attnprune_verify.torch.sinks import sink_lost
 from attnprune_verify.torch.windows import windows_of
-from attnprune_verify.torch.work import Progress, Work
 from attnprune_verify.whole_model.fingerprint import fingerprint, versions
 from attnprune_verify.whole_model.plan import LOSS_WINDOWS, Plan
 from attnprune_verify.whole_model.request import counted, effort
@@ -94,7 +94,7 @@ def prune_(
         "loss_windows": loss_windows,
         "keep_zeros": keep_zeros,
     }
-    plan = Plan(attention, rest, rho, pattern, seed=seed, reconstruct=reconstruct, keep_zeros=keep_zeros, **further)
+    plan = Plan(attention, rest, rho, pattern, seed=seed, reconstruct=reconstruct, **further)
     model = plain_model(model)
     with at_rest(model), moved(model, device):
         ids, work = _looked_at(model, batches, plan)
@@ -133,12 +133,12 @@ def prune_(
     }
 
 
-def _looked_at(model: Any, batches: Any, plan: Plan) -> tuple[list[Any], Work]:
+def _looked_at(model: Any, batches: Any, plan: Plan) -> tuple[list[Any], PruningRun]:
     """The windows, and the work to be done; everything that must be refused is refused here."""
     vocabulary, longest = limits(model)
     ids = windows_of(batches, vocabulary, longest)
     window = max(ids, key=lambda one: one.shape[1])[:, :TOKENS].to(next(model.parameters()).device)
-    return ids, Work(find_blocks(model, window), plan, window)
+    return ids, PruningRun(find_blocks(model, window), plan, window)
 
 
 @contextmanager

@@ -18,8 +18,8 @@ from numpy.typing import NDArray
 
 from attnprune_verify.errors import InvalidInstance
 from attnprune_verify.torch.blocks import BlockCall, as_float32
+from attnprune_verify.torch.model_state import widened
 from attnprune_verify.torch.products import Attention, Factor, Product, Products
-from attnprune_verify.torch.rest import widened
 
 __all__ = ["LinearMap", "Part", "Structure", "structure_of"]
 

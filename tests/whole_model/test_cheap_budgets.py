@@ -14,7 +14,7 @@ from attnprune_verify.algorithms.matrix.allocation import FINE, curve_through, m
 from attnprune_verify.pretrained import load_pretrained  # noqa: E402
 from attnprune_verify.torch import curves, prune_  # noqa: E402
 from attnprune_verify.torch.blocks import find_blocks  # noqa: E402
-from attnprune_verify.torch.work import Work  # noqa: E402
+from attnprune_verify.torch.pruning_run import PruningRun  # noqa: E402
 from attnprune_verify.whole_model import budgets  # noqa: E402
 from attnprune_verify.whole_model.estimate import (  # noqa: E402
     Size,
@@ -49,7 +49,7 @@ def test_two_paths_measure_the_same_damage(monkeypatch):
     model = transformers.AutoModelForCausalLM.from_pretrained(MODEL, dtype=torch.float32).eval()
     monkeypatch.setattr(curves, "shares_by", lambda damage, sizes, plan: taken.update(damage) or {})
     ids = [torch.from_numpy(row)[None] for row in KNOWN]
-    work = Work(find_blocks(model, ids[0]), plan, ids[0][:, :13])
+    work = PruningRun(find_blocks(model, ids[0]), plan, ids[0][:, :13])
     work._divide(ids, lambda *_: None)
     by_name = {(index, dense.family.weight_place(index, role).name): curve for (index, role), curve in ours.items()}
     theirs = {(i, f"model.layers.{i}.{name.split()[0]}"): curve for (i, name), curve in taken.items()}

@@ -14,14 +14,14 @@ from attnprune_verify.errors import InvalidInstance  # noqa: E402
 from attnprune_verify.pretrained import load_pretrained  # noqa: E402
 from attnprune_verify.pretrained.folder import ModelFolder  # noqa: E402
 from attnprune_verify.pretrained.likelihood import log_probabilities  # noqa: E402
-from attnprune_verify.torch import prune_, work  # noqa: E402
+from attnprune_verify.torch import prune_, pruning_run  # noqa: E402
 from attnprune_verify.torch.blocks import find_blocks  # noqa: E402
 from attnprune_verify.torch.echoes import echoes_of  # noqa: E402
 from attnprune_verify.torch.folder import prune_folder  # noqa: E402
+from attnprune_verify.torch.model_state import widened  # noqa: E402
 from attnprune_verify.torch.passes import Windows, forward  # noqa: E402
+from attnprune_verify.torch.pruning_run import PruningRun  # noqa: E402
 from attnprune_verify.torch.reconstruct import reconstructed_block  # noqa: E402
-from attnprune_verify.torch.rest import widened  # noqa: E402
-from attnprune_verify.torch.work import Work  # noqa: E402
 from attnprune_verify.whole_model import blockwise, echoes, prune_model, request  # noqa: E402
 from attnprune_verify.whole_model import reconstruct as steps_of  # noqa: E402
 from attnprune_verify.whole_model import steps as of_folders  # noqa: E402
@@ -69,7 +69,7 @@ def test_torch_and_closed_forms_take_the_same_steps():
     block, hidden = dense.block(0), list(dense.family.embed(ids))
     model = transformers.AutoModelForCausalLM.from_pretrained(MODEL, dtype=torch.float32).eval().requires_grad_(False)
     rows = [torch.from_numpy(row)[None] for row in ids]
-    looked_at = Work(find_blocks(model, rows[0]), plan, rows[0][:, :13])
+    looked_at = PruningRun(find_blocks(model, rows[0]), plan, rows[0][:, :13])
     windows = Windows.enter(looked_at.decoder, rows)
     cut, by_role = {}, {}
     with widened(looked_at.decoder.blocks[0]) as (parameters, _):
@@ -284,8 +284,8 @@ def test_a_torch_folder_computes_anew_what_came_of_damaged_echoes(tmp_path, monk
         seen.append((windows.states, goal))
         return reconstructed_block(block, parameters, pruned, windows, index, goal, plan)
 
-    monkeypatch.setattr(work, "echoes_of", lambda _decoder, ids, count, _seed: [ids[0]] * count)
-    monkeypatch.setattr(work, "reconstructed_block", watched)
+    monkeypatch.setattr(pruning_run, "echoes_of", lambda _decoder, ids, count, _seed: [ids[0]] * count)
+    monkeypatch.setattr(pruning_run, "reconstructed_block", watched)
     prune_folder(job)
     for of_block in seen[0]:
         assert torch.equal(of_block[2], of_block[0]) and not torch.equal(of_block[1], of_block[0])

@@ -149,7 +149,7 @@ def test_patterns_are_refitted_together_here_too(small, monkeypatch):
     damages = {}
     for steps in (0, 1):
         options = dataclasses.replace(OutputOBS(), joint_steps=steps)
-        monkeypatch.setattr("attnprune_verify.torch.work.matrix_options", lambda *_, options=options: options)
+        monkeypatch.setattr("attnprune_verify.torch.pruning_run.matrix_options", lambda *_, options=options: options)
         model = copy.deepcopy(small)
         prune_(model, [torch.from_numpy(IDS)], pattern="2:4", rest="dense")
         assert int((model.model.layers[1].self_attn.q_proj.weight == 0).sum()) == 64 * 64 // 2

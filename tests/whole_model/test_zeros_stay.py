@@ -104,3 +104,18 @@ def test_counts_are_raised_to_the_zeros_that_are_there():
         found = at_least(zeros, present)
         assert all(count >= least for count, least in zip(found, present, strict=True))
         assert sum(found) == max(sum(zeros), sum(present))
+
+
+@pytest.mark.parametrize("order", range(len(ORDERS)))
+def test_a_second_pruning_in_memory_fills_no_zero(tmp_path, order):
+    torch = pytest.importorskip("torch", reason="pruning torch models needs the extra 'torch'")
+    transformers = pytest.importorskip("transformers", reason="pruning torch models needs transformers")
+    from attnprune_verify.torch import prune_
+
+    folder, _ = write_model(tmp_path / "model")
+    model, ids = transformers.AutoModelForCausalLM.from_pretrained(folder), torch.arange(16).reshape(2, 8)
+    before = prune_(model, ids, **ORDERS[order][0])
+    was = {row["name"]: model.get_parameter(row["name"]) == 0 for row in before["tensors"]}
+    report = prune_(model, ids, **ORDERS[order][1])
+    assert report["zeros_before"] == before["zeros"] and report["warnings"] == []
+    assert all(bool((model.get_parameter(name)[zeros] == 0).all()) for name, zeros in was.items())

@@ -20,7 +20,9 @@ from attnprune_verify.torch.curves import cheap_zeros, grouped
 from attnprune_verify.torch.echoes import echoes_of
 from attnprune_verify.torch.files import matrices_in_files
 from attnprune_verify.torch.joint import AttentionGoal
+from attnprune_verify.torch.model_state import widened
 from attnprune_verify.torch.moments import PROBED, InputMoments, asks_loss
+from attnprune_verify.torch.numpy_network import budget_zeros, network_of, prune_attention
 from attnprune_verify.torch.passes import Windows, block_moments, forward, loss_moments
 from attnprune_verify.torch.pieces import (
     Piece,
@@ -34,10 +36,8 @@ from attnprune_verify.torch.pieces import (
 )
 from attnprune_verify.torch.products import Products
 from attnprune_verify.torch.reconstruct import reconstructed_block
-from attnprune_verify.torch.rest import widened
 from attnprune_verify.torch.roles import Structure, structure_of
 from attnprune_verify.torch.states import DenseStates, Goals
-from attnprune_verify.torch.twin import budget_zeros, network_of, prune_attention
 from attnprune_verify.whole_model.blockwise import with_zeros
 from attnprune_verify.whole_model.budgets import with_present
 from attnprune_verify.whole_model.echoes import echo_count, steps_of
@@ -54,14 +54,14 @@ from attnprune_verify.whole_model.joint import refit_together
 from attnprune_verify.whole_model.plan import Plan
 from attnprune_verify.whole_model.workplace import Workplace
 
-__all__ = ["Progress", "Work"]
+__all__ = ["Progress", "PruningRun"]
 
 _DENSE = "to go on from here the model must be dense"
 Progress: TypeAlias = Callable[[int, int, str], object]
 """Called with (steps done, steps, what is being done)."""
 
 
-class Work:
+class PruningRun:
     """A decoder to be pruned by a plan; everything is checked, and refused if necessary, before the work begins.
 
     Parameters
