@@ -803,24 +803,26 @@ Definition product (u h : R) n (x z : vec) (y : R) :=
 Inductive plan := weigh (m : R) (j : nat) | meet (m : R) (a b : plan).
 Definition shift (p : plan) := match p with weigh m _ => m | meet m _ _ => m end.
 Fixpoint keys (p : plan) : list nat := match p with weigh _ j => j :: nil | meet _ a b => keys a ++ keys b end.
-(* shifts never go down on the way to the end, and none is below a key's own logit *)
-Fixpoint climbing (s : vec) (p : plan) : Prop := match p with
-  | weigh m j => s j <= m
-  | meet m a b => climbing s a /\ climbing s b /\ shift a <= m /\ shift b <= m end.
-(* F a b: the computed exponential of a - b; the difference, perhaps times log2(e), in two roundings, exp within e u *)
-Definition exponential (u e : R) (F : R -> R -> R) := (forall a, F a a = 1) /\
-  forall a b, exists x, Rabs (x - (a - b)) <= 2 * u * Rabs (a - b) /\ rounded (e * u) (exp x) (F a b).
+(* shifts never go down on the way to the end, and none is more than tau below a key's own logit: tau = 0, or the
+   threshold up to which a kernel leaves its shift where it is (lazy rescaling) *)
+Fixpoint climbing (tau : R) (s : vec) (p : plan) : Prop := match p with
+  | weigh m j => s j <= m + tau
+  | meet m a b => climbing tau s a /\ climbing tau s b /\ shift a <= m /\ shift b <= m end.
+(* F a b: the computed exponential of a - b; the difference, perhaps times log2(e), in two roundings, exp within e u and
+   what underflow loses, hx: exp may end at 0, or at some number above it *)
+Definition exponential (u e hx : R) (F : R -> R -> R) := (forall a, F a a = 1) /\
+  forall a b, exists x, Rabs (x - (a - b)) <= 2 * u * Rabs (a - b) /\ fl (e * u) hx (exp x) (F a b).
 (* what is brought to another shift is multiplied and rounded; to the same one, left as it is *)
-Definition rescaled (u : R) F (from to y z : R) := (from = to /\ z = y) \/ rounded u (y * F from to) z.
+Definition rescaled (u h : R) F (from to y z : R) := (from = to /\ z = y) \/ fl u h (y * F from to) z.
 (* y is the running sum at the end; `one j g y`: what key j, of weight g, adds *)
-Fixpoint carried (u : R) (F : R -> R -> R) (s : vec) (one : nat -> R -> R -> Prop) (p : plan) (y : R) : Prop :=
+Fixpoint carried (u h : R) (F : R -> R -> R) (s : vec) (one : nat -> R -> R -> Prop) (p : plan) (y : R) : Prop :=
   match p with
   | weigh m j => one j (F (s j) m) y
-  | meet m a b => exists ya yb za zb, carried u F s one a ya /\ carried u F s one b yb /\
-      rescaled u F (shift a) m ya za /\ rescaled u F (shift b) m yb zb /\ rounded u (za + zb) y end.
+  | meet m a b => exists ya yb za zb, carried u h F s one a ya /\ carried u h F s one b yb /\
+      rescaled u h F (shift a) m ya za /\ rescaled u h F (shift b) m yb zb /\ rounded u (za + zb) y end.
 (* the row sum adds the weights; the output adds weight times value, the weight perhaps stored in 16 bits (or w = 0) *)
 Definition own_weight (j : nat) (g y : R) := y = g.
-Definition times_value (u w : R) (v : vec) (j : nat) (g y : R) := exists q, rounded w g q /\ rounded u (q * v j) y.
+Definition times_value (u h w hw : R) (v : vec) (j : nat) (g y : R) := exists q, fl w hw g q /\ fl u h (q * v j) y.
 (* the product of all exponentials that key j meets, and how many there are beyond the first *)
 Fixpoint weight (F : R -> R -> R) (s : vec) (p : plan) (j : nat) : R := match p with
   | weigh m i => if Nat.eqb i j then F (s i) m else 0
@@ -842,8 +844,8 @@ Definition output n (s v : vec) := rsum n (fun j => prob n s j * v j).
 Definition logits_off n (s sh a : vec) (amax top : R) :=
   forall j, (j < n)%nat -> Rabs (sh j - s j) <= a j /\ a j <= amax /\ s j <= top.
 (* e_j of docs/kernels.md: by what an exponential may be off, relatively, after changes j changes of the shift *)
-Definition exponent (u e top amax : R) (s a : vec) (changes : nat -> nat) : vec := fun j =>
-  exp (a j + 2 * u * (top - s j + a j + amax)) * grow (e * u) (S (changes j)) - 1.
+Definition exponent (u e tau top amax : R) (s a : vec) (changes : nat -> nat) : vec := fun j =>
+  exp (a j + 2 * u * (top - s j + a j + amax + 2 * tau)) * grow (e * u) (S (changes j)) - 1.
 (* what is left of the row sum at least; what a weight may grow to; errors of weights seen in the output *)
 Definition remaining n (p E : vec) := 1 - rsum n (fun j => p j * E j).
 Definition grown n (p E : vec) : vec := fun j => p j * (1 + E j) / remaining n p E.
@@ -852,28 +854,48 @@ Definition centred n (p E v : vec) (o : R) := rsum n (fun j => p j * E j * Rabs 
 Definition output_bound n (p E v c : vec) (G o : R) :=
   G * (centred n p E v o + rsum n (fun j => grown n p E j * c j * Rabs (v j))) + (G - 1) * Rabs o.
 (* A / l, or A times the reciprocal *)
-Definition divided (u A l y : R) := rounded u (A / l) y \/ exists r, rounded u (/ l) r /\ rounded u (A * r) y.
+Definition divided (u h A l y : R) := fl u h (A / l) y \/ exists r, rounded u (/ l) r /\ fl u h (A * r) y.
 (* ---- further roundings of a result: stored, scaled, stored again when blocks or heads are joined ---- *)
-Fixpoint rounded_times (u : R) (k : nat) (x y : R) : Prop :=
-  match k with O => y = x | S k => exists z, rounded_times u k x z /\ rounded u z y end.
-Definition settled u j w k x y := exists z, rounded_times u j x z /\ rounded_times w k z y.
+Fixpoint rounded_times (u h : R) (k : nat) (x y : R) : Prop :=
+  match k with O => y = x | S k => exists z, rounded_times u h k x z /\ fl u h z y end.
+Definition settled u j w k x y := exists z, rounded_times u 0 j x z /\ rounded_times w 0 k z y.
 (* one row: computed logits, exponentials, and the row sum of a plan *)
-Definition row n (u e : R) F (s sh a : vec) amax top (count : nat -> nat) (p : plan) := 0 <= u < 1 /\ 0 <= e * u < 1 /\
-  (0 < n)%nat /\ exponential u e F /\ logits_off n s sh a amax top /\ each_once n (keys p) /\ climbing sh p /\
-  shift p <= top + amax /\ forall j, (j < n)%nat -> (changes p j <= count j)%nat.
-(* ---- running maxima of neighbours: every shift is the largest logit of a range that grows, lo <= i < hi ---- *)
-Definition largest (s : vec) (lo hi : nat) (m : R) := (forall i, (lo <= i < hi)%nat -> s i <= m) /\
+Definition row n (u e hx tau : R) F (s sh a : vec) amax top (count : nat -> nat) (p : plan) := 0 <= u < 1 /\
+  0 <= e * u < 1 /\ (0 < n)%nat /\ exponential u e hx F /\ logits_off n s sh a amax top /\ each_once n (keys p) /\
+  climbing tau sh p /\ shift p <= top + amax /\ 0 <= tau /\ forall j, (j < n)%nat -> (changes p j <= count j)%nat.
+(* ---- what underflow takes ---- *)
+(* of a sum of weights times x_j: hx of each exponential, hw of a weight that is stored, h of each product; all of it
+   may grow on the way to the end *)
+Definition lost n (u e hx tau h w hw : R) (count : nat -> nat) (x : vec) :=
+  exp ((1 + 2 * u) * tau) * (1 + w) * ((1 + u) ^ 2 * (1 + e * u + hx)) ^ n *
+  (rsum n (fun j => (INR (S (count j)) * hx + hw) * Rabs (x j)) + INR (3 * n) * h).
+(* what the reciprocal of the row sum is at most, and what share of the row sum is lost *)
+Definition reciprocal n u amax top (s p E : vec) := grow u (2 * (n - 1)) * exp (top + amax - lse n s) / remaining n p E.
+Definition lost_share n u e hx tau h amax top count (s p E : vec) :=
+  lost n u e hx tau h 0 0 count (fun _ => 1) * reciprocal n u amax top s p E.
+(* ---- running maxima of neighbours: every shift is a logit of a range that grows, lo <= i < hi, and at most tau below
+   the largest of it; where it changes, by more than tau ---- *)
+Definition largest (tau : R) (s : vec) (lo hi : nat) (m : R) := (forall i, (lo <= i < hi)%nat -> s i <= m + tau) /\
   exists i, (lo <= i < hi)%nat /\ s i = m.
-Fixpoint running (s : vec) (p : plan) (lo hi : nat) : Prop := match p with
-  | weigh m j => (lo <= j < hi)%nat /\ largest s lo hi m
-  | meet m a b => largest s lo hi m /\ (exists l h, (lo <= l)%nat /\ (h <= hi)%nat /\ running s a l h) /\
-      exists l h, (lo <= l)%nat /\ (h <= hi)%nat /\ running s b l h end.
+Fixpoint running (tau : R) (s : vec) (p : plan) (lo hi : nat) : Prop := match p with
+  | weigh m j => (lo <= j < hi)%nat /\ largest tau s lo hi m
+  | meet m a b => largest tau s lo hi m /\
+      (exists l h, (lo <= l)%nat /\ (h <= hi)%nat /\ running tau s a l h /\ (shift a = m \/ shift a + tau < m)) /\
+      exists l h, (lo <= l)%nat /\ (h <= hi)%nat /\ running tau s b l h /\ (shift b = m \/ shift b + tau < m) end.
 (* how often the largest so far changes on a way, from `best` on; R: on the ways from key j to the right and the left *)
 Fixpoint records (s : vec) (way : list nat) (best : R) : nat := match way with
   | nil => O
   | i :: way => if Rlt_dec best (s i) then S (records s way (s i)) else records s way best end.
 Definition both_ways n (s : vec) (j : nat) :=
   (records s (seq (S j) (n - S j)) (s j) + records s (rev (seq 0 j)) (s j))%nat.
+(* ---- any blocks in any order: each shift is a logit of a key; where it changes, by more than tau ---- *)
+Fixpoint raised n (tau : R) (s : vec) (p : plan) : Prop := match p with
+  | weigh m j => True
+  | meet m a b => raised n tau s a /\ raised n tau s b /\ (shift a = m \/ shift a + tau < m) /\
+      (shift b = m \/ shift b + tau < m) /\ exists i, (i < n)%nat /\ s i = m end.
+(* how many computed logits may be larger than that of key j, where they are off by a *)
+Definition larger n (s a : vec) (j : nat) :=
+  length (filter (fun i => if Rlt_dec (s j - a j) (s i + a i) then negb (Nat.eqb i j) else false) (seq 0 n)).
 (* IEEE numbers of `prec` binary digits, the smallest 2^emin, subnormal ones included, and none too large: float32 is
    24, -149, float64 53, -1074.  Rounding to nearest, ties to even. *)
 Definition format prec emin (x : R) := generic_format radix2 (FLT_exp emin prec) x.
@@ -899,42 +921,71 @@ Definition grow_gamma := forall u k, 0 <= u < 1 -> INR k * u < 1 -> grow u k <= 
 Definition online_exact := forall n s v p, each_once n (keys p) ->
   unrounded s v p = exp (- shift p) * rsum n (fun j => exp (s j) * v j) /\
   ((0 < n)%nat -> unrounded s v p / unrounded s (fun _ => 1) p = output n s v).
+(* k parts with outputs and logs of sums of their own, joined like keys whose logits are the logs *)
+Definition joined_exact := forall k (n : nat -> nat) (s v : nat -> vec), (0 < k)%nat ->
+  (forall i, (i < k)%nat -> (0 < n i)%nat) ->
+  let Z := rsum k (fun i => rsum (n i) (fun j => exp (s i j))) in
+  lse k (fun i => lse (n i) (s i)) = ln Z /\ output k (fun i => lse (n i) (s i)) (fun i => output (n i) (s i) (v i)) =
+  rsum k (fun i => rsum (n i) (fun j => exp (s i j) * v i j)) / Z.
+(* a logit x through a cap f, which moves nothing further apart, and a bias added to it; both within their roundings *)
+Definition score_error := forall u h k f x xh eps y b bh beta z, 0 <= u -> 0 <= h -> 0 <= k ->
+  (forall p q, Rabs (f p - f q) <= Rabs (p - q)) -> Rabs (xh - x) <= eps -> Rabs (bh - b) <= beta ->
+  fl (k * u) h (f xh) y -> rounded u (y + bh) z ->
+  Rabs (z - (f x + b)) <= (1 + u) * (eps + k * u * (Rabs (f x) + eps) + h + beta) + u * Rabs (f x + b).
 (* however neighbours are joined, key j meets no more changes than records on its way to the right and to the left *)
-Definition changes_at_most_records := forall n s p j, running s p 0 n -> NoDup (keys p) -> In j (keys p) ->
-  (changes p j <= both_ways n s j)%nat.
-(* the output, divided by the row sum at the end *)
-Definition output_error := forall n u e w F s sh a amax top count pl p v l A y0 y, 0 <= w < 1 ->
-  row n u e F s sh a amax top count p -> each_once n (keys pl) ->
-  (forall j, (j < n)%nat -> weight F sh pl j = weight F sh p j) ->
-  carried u F sh own_weight pl l -> carried u F sh (times_value u w v) p A -> divided u A l y0 ->
-  rounded_times w 2 y0 y ->
-  let E := exponent u e top amax s a count in 0 < remaining n (prob n s) E ->
-  Rabs (y - output n s v) <= output_bound n (prob n s) E v (fun _ => grow u (2 * n - 1) * grow w 1 - 1)
-    (grow u (2 * n) * grow w 2) (output n s v).
-(* log sum exp: log within k units; D: how far the result is from the shift *)
-Definition lse_error := forall n u e k D F s sh a amax top count p l g y,
-  row n u e F s sh a amax top count p -> 0 <= k ->
-  carried u F sh own_weight p l -> Rabs (g - ln l) <= k * u * Rabs (ln l) -> rounded u (shift p + g) y ->
-  let E := exponent u e top amax s a count in 0 < remaining n (prob n s) E -> Rabs (lse n s - shift p) <= D ->
-  let B := ln (grow u (2 * (n - 1)) / remaining n (prob n s) E) in let B' := B + k * u * (D + B) in
+Definition changes_at_most_records := forall n tau s p j, 0 <= tau -> running tau s p 0 n -> NoDup (keys p) ->
+  In j (keys p) -> (changes p j <= both_ways n s j)%nat.
+(* in any order: no more changes than there are other keys whose computed logit may be larger, by exact logits s *)
+Definition changes_at_most_larger := forall n tau s sh a p j, 0 <= tau ->
+  (forall i, (i < n)%nat -> Rabs (sh i - s i) <= a i) -> climbing tau sh p -> raised n tau sh p -> NoDup (keys p) ->
+  In j (keys p) -> (j < n)%nat -> (changes p j <= larger n s a j)%nat.
+(* the output, divided by the row sum at the end; the row sum may be added in another order, pl; values are off by eps.
+   What underflow takes vanishes with hx = h = hw = 0.  Parts are joined by the same rule: joined_exact *)
+Definition output_error := forall n u e hx tau h w hw F s sh a amax top count pl p v vh eps l A y0 y, 0 <= w < 1 ->
+  2 * u <= 1 -> 0 <= hx -> 0 <= h -> 0 <= hw -> row n u e hx tau F s sh a amax top count p ->
+  row n u e hx tau F s sh a amax top count pl ->
+  (forall H, (forall x, H x x = 1) -> forall j, (j < n)%nat -> weight H sh pl j = weight H sh p j) ->
+  (forall j, (j < n)%nat -> Rabs (vh j - v j) <= eps j) ->
+  carried u h F sh own_weight pl l -> carried u h F sh (times_value u h w hw vh) p A -> divided u h A l y0 ->
+  rounded_times w hw 2 y0 y ->
+  let E := exponent u e tau top amax s a count in 0 < remaining n (prob n s) E ->
+  let eta := lost_share n u e hx tau h amax top count s (prob n s) E in eta < 1 ->
+  let C := grow u (2 * n - 1) * grow w 1 in let G := grow u (2 * n) * grow w 2 / (1 - eta) in
+  Rabs (y - output n s v) <= output_bound n (prob n s) E v (fun _ => C - 1) G (output n s v) +
+    G * rsum n (fun j => grown n (prob n s) E j * C * eps j) + (1 + w) ^ 2 * ((1 + u) ^ 2 *
+    (lost n u e hx tau h w hw count (fun j => Rabs (v j) + eps j) *
+      reciprocal n u amax top s (prob n s) E / (1 - eta)) + h) + (2 + w) * hw.
+(* log sum exp: log within k units; top is the largest logit *)
+Definition lse_error := forall n u e hx tau h k F s sh a amax top count p l g y, 2 * u <= 1 -> 0 <= hx -> 0 <= h ->
+  row n u e hx tau F s sh a amax top count p -> 0 <= k -> (exists i, (i < n)%nat /\ s i = top) ->
+  carried u h F sh own_weight p l -> Rabs (g - ln l) <= k * u * Rabs (ln l) -> rounded u (shift p + g) y ->
+  let E := exponent u e tau top amax s a count in 0 < remaining n (prob n s) E ->
+  let eta := lost_share n u e hx tau h amax top count s (prob n s) E in eta < 1 ->
+  let B := ln (grow u (2 * (n - 1)) / remaining n (prob n s) E / (1 - eta)) in
+  let B' := B + k * u * (lse n s - top + amax + tau + B) in
   Rabs (y - lse n s) <= B' + u * (Rabs (lse n s) + B').
 (* a weight computed anew, from logits of its own: divided by the row sum, or as exp(s - log sum exp) *)
-Definition weight_divided := forall n u e w F F' s sh sh' a amax top count p l q y j, 0 <= w < 1 ->
-  row n u e F s sh a amax top count p -> carried u F sh own_weight p l -> exponential u e F' ->
-  logits_off n s sh' a amax top -> (forall i, (i < n)%nat -> sh' i <= shift p) -> (j < n)%nat ->
-  divided u (F' (sh' j) (shift p)) l q -> rounded w q y -> let E := exponent u e top amax s a count in
+Definition weight_divided := forall n u e tau w F F' s sh sh' a amax top count p l q y j, 0 <= w < 1 ->
+  row n u e 0 tau F s sh a amax top count p -> carried u 0 F sh own_weight p l -> exponential u e 0 F' ->
+  logits_off n s sh' a amax top -> (forall i, (i < n)%nat -> sh' i <= shift p + tau) -> (j < n)%nat ->
+  divided u 0 (F' (sh' j) (shift p)) l q -> rounded w q y -> let E := exponent u e tau top amax s a count in
   0 < remaining n (prob n s) E -> Rabs (y - prob n s j) <=
   prob n s j * ((1 + E j) / remaining n (prob n s) E * (grow u (2 * n) * grow w 1) - 1).
 Definition weight_of_lse := forall n u e w s a b L x g y j sj, 0 <= w < 1 -> 0 <= u -> 0 <= e * u < 1 -> (j < n)%nat ->
   Rabs (sj - s j) <= a -> Rabs (L - lse n s) <= b -> Rabs (x - (sj - L)) <= 2 * u * Rabs (sj - L) ->
   rounded (e * u) (exp x) g -> rounded w g y -> Rabs (y - prob n s j) <= prob n s j *
   (exp (a + b + 2 * u * (lse n s - s j + a + b)) * (grow (e * u) 1 * grow w 1) - 1).
+(* what such a weight is at most, however small the sum may have come out: its logit was sh in L, and is sj now *)
+Definition weight_of_lse_at_most := forall n u e hx w hw s sh a b L x g y j sj, 0 <= w < 1 -> 0 <= u -> 2 * u <= 1 ->
+  0 <= e * u < 1 -> 0 <= hx -> 0 <= b -> (j < n)%nat -> Rabs (sh j - s j) <= a -> Rabs (sj - s j) <= a ->
+  lse n sh - b <= L -> Rabs (x - (sj - L)) <= 2 * u * Rabs (sj - L) -> fl (e * u) hx (exp x) g -> fl w hw g y ->
+  y <= (exp ((1 + 2 * u) * (2 * a + b)) * (1 + e * u) + hx) * (1 + w) + hw.
 (* the output from weights that are divided first, or are exp(s - L); L is off by b for the computed logits *)
-Definition output_divided_first := forall n u e w F s sh a amax top count p v l q y0 y, 0 <= w < 1 ->
-  row n u e F s sh a amax top count p -> carried u F sh own_weight p l ->
-  (forall j, (j < n)%nat -> exists z, divided u (weight F sh p j) l z /\ rounded w z (q j)) ->
-  product u 0 n q v y0 -> rounded_times w 2 y0 y ->
-  let E := exponent u e top amax s a count in 0 < remaining n (prob n s) E ->
+Definition output_divided_first := forall n u e tau w F s sh a amax top count p v l q y0 y, 0 <= w < 1 ->
+  row n u e 0 tau F s sh a amax top count p -> carried u 0 F sh own_weight p l ->
+  (forall j, (j < n)%nat -> exists z, divided u 0 (weight F sh p j) l z /\ rounded w z (q j)) ->
+  product u 0 n q v y0 -> rounded_times w 0 2 y0 y ->
+  let E := exponent u e tau top amax s a count in 0 < remaining n (prob n s) E ->
   Rabs (y - output n s v) <= output_bound n (prob n s) E v (fun _ => grow u (n + 2) * grow w 1 - 1)
     (grow u (2 * (n - 1)) * grow w 2) (output n s v).
 Definition output_of_lse := forall n u e w b s sh a v L q y0 y,
@@ -942,7 +993,7 @@ Definition output_of_lse := forall n u e w b s sh a v L q y0 y,
   (forall j, (j < n)%nat -> Rabs (sh j - s j) <= a j) -> Rabs (L - lse n sh) <= b ->
   (forall j, (j < n)%nat -> exists x z, Rabs (x - (sh j - L)) <= 2 * u * Rabs (sh j - L) /\
     rounded (e * u) (exp x) z /\ rounded w z (q j)) ->
-  product u 0 n q v y0 -> rounded_times w 2 y0 y ->
+  product u 0 n q v y0 -> rounded_times w 0 2 y0 y ->
   let E := fun j => exp (a j) - 1 in 0 < remaining n (prob n s) E -> Rabs (y - output n s v) <=
   output_bound n (prob n s) E v
     (fun j => exp (2 * u * (lse n sh - sh j + b)) * (grow (e * u) 1 * grow u n * grow w 1) - 1)
@@ -966,10 +1017,12 @@ Definition gradient_error := forall n u h w j k c x xh eps z y0 y, 0 <= u < 1 ->
   K * Rabs c * (rsum n (fun i => eps i * Rabs (z i)) +
     (grow u n - 1) * rsum n (fun i => (Rabs (x i) + eps i) * Rabs (z i)) + grow u n * INR (2 * n) * h) +
   (K - 1) * Rabs (c * g).
-(* the hypotheses are met, in bfloat16 with sums in float32 and exp off by 64 units, by a row whose shift changes *)
-Definition hypotheses_met := let u := bpow radix2 (- 24) in let w := bpow radix2 (- 8) in exists F s sh a p v l A y0 y,
-  row 2 u 64 F s sh a 0 1 (changes p) p /\ changes p 0 = 1%nat /\ carried u F sh own_weight p l /\
-  carried u F sh (times_value u w v) p A /\ divided u A l y0 /\ rounded_times w 2 y0 y /\
-  0 < remaining 2 (prob 2 s) (exponent u 64 1 0 s a (changes p)).
+(* the hypotheses are met, in bfloat16 with sums in float32 and exp off by 64 units, by a row whose shift changes, stays
+   below a logit, and leaves nothing of a weight *)
+Definition hypotheses_met := let u := bpow radix2 (- 24) in let w := bpow radix2 (- 8) in let h := bpow radix2 (- 149)
+  in let hx := exp (- 99) in exists F s sh a p v l A y0 y, row 2 u 64 hx 1 F s sh a 0 100 (changes p) p /\ changes p 0
+  = 1%nat /\ weight F sh p 0 = 0 /\ shift p < sh 1%nat /\ carried u h F sh own_weight p l /\ carried u h F sh
+  (times_value u h w h v) p A /\ divided u h A l y0 /\ rounded_times w h 2 y0 y /\ let E := exponent u 64 1 100 0 s a
+  (changes p) in 0 < remaining 2 (prob 2 s) E /\ lost_share 2 u 64 hx 1 h 0 100 (changes p) s (prob 2 s) E < 1.
 End Statement.
 End Rounding.

@@ -35,8 +35,6 @@ NOT_HOLDING = {
     "lem:PL_ineq-causal": Verdict.VACUOUS,
     "exp:square_weights-Llama-3.2-1B": Verdict.ILL_POSED,
     "exp:baselines_reference-literal": Verdict.ILL_POSED,
-    "new:lip_diag-any": Verdict.OPEN,
-    "new:lip_diag_f-any": Verdict.OPEN,
     "new:row_third_derivative-literal": Verdict.OPEN,
 }
 HOLDING_PROSE = {

@@ -263,7 +263,7 @@ def test_bad_output_is_refused_before_any_work(quick: Path, monkeypatch: pytest.
 
 
 def test_open_verdicts_are_worded(result: ClaimsResult) -> None:
-    conjecture = next(r for r in result.records if r.claim.id == "new:lip_diag")
+    conjecture = next(r for r in result.records if r.claim.id == "new:row_third_derivative")
     assert conjecture.statement is Verdict.OPEN and "a conjecture" in conjecture.note
     assert Judgement(conjecture.claim).statement is Verdict.OPEN  # the default, never `holds`
 

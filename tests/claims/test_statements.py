@@ -133,5 +133,5 @@ def test_a_sentence_has_every_part() -> None:
     assert all(one.name in text for one in claim.hypotheses) and claim.formula in text
     assert text.endswith("met or approached.") and claim.strength is Strength.TIGHT
     assert "for one instance at least" in sentence(find("new:PL_ineq_sharp", "full")).lower()
-    assert sentence(find("new:lip_diag", "any")).startswith("Conjectured, not proved, for every")
+    assert sentence(find("new:row_third_derivative", "literal")).startswith("Conjectured, not proved, for every")
     assert "M in [0,1]^{dxd}, lam >= 0 and the causal attention mask" in sentence(find("lem:PL_ineq", "causal"))

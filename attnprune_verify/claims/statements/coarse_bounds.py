@@ -60,6 +60,7 @@ def _bound(
     margin: Margin,
     wrong: Wrong,
     attains: Callable[[], Iterator[Case]] | None = None,
+    note: str = "",
 ) -> Claim:
     return Claim(
         id=id_,
@@ -75,6 +76,7 @@ def _bound(
         attains=attains,
         wrong=(wrong,),
         source="new",
+        note=note,
     )
 
 
@@ -105,6 +107,7 @@ CLAIMS: tuple[Claim, ...] = (
         "||p||_F <= 3 sqrt(n)",
         lambda q: at_most(q.norm(q.p), _root(q, 9.0 * q.n)),
         Wrong("0.41 sqrt(n)", lambda q: at_most(q.norm(q.p), _root(q, 0.41**2 * q.n))),
+        note="7.2 times too large: new:bound_p_sharp has 8 sqrt(2)/27 in place of 3",
     ),
     _bound(
         "new:p_norm_half_c",
@@ -120,6 +123,7 @@ CLAIMS: tuple[Claim, ...] = (
         "||W o (X^T p X)||_F <= 3 sqrt(n) max|W| ||X||_F^2",
         _upper,
         Wrong("0.41 in place of 3", lambda q: _upper(q, 0.41)),
+        note="7.2 times too large: new:attention_gradient_sharp has 8 sqrt(2)/27 in place of 3",
     ),
     Claim(
         id="fix:lower_bound_B_plus_M",

@@ -24,9 +24,7 @@ from attnprune_verify.theory import sharp
 
 _SECTION = "F Lipschitz of Gradient"
 _Q = (5 + 13**0.5) / 12  # the q that maximises q (1 - q) (4 q - 1)
-_DIAGONAL_PROVED = 0.54
-"""sqrt 2 times the largest 2 a^2 (1 - a) + a/8, which is 0.38153 at a = (4 + sqrt 19)/12; rounded up (PROOFS.md)."""
-_CORRECTION = 0.50788  # the largest found by search, rounded up
+_CORRECTION = 0.50788  # 0.507868 at two tokens, a = (3 + sqrt 3)/6, rounded up (PROOFS.md)
 
 CLAIMS: tuple[Claim, ...] = (
     Claim(
@@ -102,7 +100,7 @@ CLAIMS: tuple[Claim, ...] = (
     Claim(
         id="new:lip_diag",
         kind=Kind.LEMMA,
-        title="Lipschitz of the diagonal (conjecture)",
+        title="Lipschitz of the diagonal, sharp",
         section=_SECTION,
         reading=ANY_MASK,
         formula="||diag((f(M) o c(M)) 1) - diag((f(M') o c(M')) 1)||_F <= sqrt 2 q (1-q) (4q-1) K ||M - M'||_F,"
@@ -114,44 +112,25 @@ CLAIMS: tuple[Claim, ...] = (
         attains=sharpest_bend,
         wrong=(Wrong("0.53 K", lipschitz(diagonal_of, lambda q: q.K * q.number(0.53))),),
         repairs="lem:lip_diag",
-        conjecture=True,
-        source="new: numerical",
-        note="found by search; new:lip_diag_bound is close, and what is missing is that a third token, which raises the"
-        " 1-norm of that proof a little, lowers the 2-norm by more",
-    ),
-    Claim(
-        id="new:lip_diag_bound",
-        kind=Kind.LEMMA,
-        title="Lipschitz of the diagonal, proved",
-        section=_SECTION,
-        reading=ANY_MASK,
-        formula=f"||diag((f(M) o c(M)) 1) - diag((f(M') o c(M')) 1)||_F <= {_DIAGONAL_PROVED:g} K ||M - M'||_F",
-        strength=Strength.UPPER,
-        margin=lipschitz(diagonal_of, lambda q: q.K * q.number(_DIAGONAL_PROVED)),
-        supply=PAIRS,
-        uses=("fix:lip_f_circ_c",),
-        attains=sharpest_bend,
-        wrong=(Wrong("0.53 K", lipschitz(diagonal_of, lambda q: q.K * q.number(0.53))),),
-        repairs="lem:lip_diag",
         source="new",
+        note="a third token raises the 1-norm of the row's derivative a little and lowers its 2-norm by more",
     ),
     Claim(
         id="new:lip_diag_f",
         kind=Kind.LEMMA,
-        title="Lipschitz of the correction term (conjecture)",
+        title="Lipschitz of the correction term",
         section=_SECTION,
         reading=ANY_MASK,
         formula=f"||p2(M) - p2(M')||_F <= {_CORRECTION} K ||M - M'||_F",
         strength=Strength.UPPER,
         margin=lipschitz(p2_of, lambda q: q.K * q.number(_CORRECTION)),
         supply=PAIRS,
-        uses=("fix:lip_f_circ_c",),
+        uses=("new:lip_diag", "new:jacobian_two_largest"),
         attains=sharpest_bend,
         wrong=(Wrong("0.5 K", lipschitz(p2_of, lambda q: q.K * q.number(0.5))),),
         repairs="lem:lip_diag_f",
-        conjecture=True,
-        source="new: numerical",
-        note="found by search: a row's rate is the norm of s (J (2s - f))^T + <s, s - f> J, s the row, largest at a"
-        " vertex f; of the two terms no bound by one number of the row is sharp, as they are not largest together",
+        source="new",
+        note="a row's rate is the norm of s (J (2s - f))^T + <s, s - f> J, s the row, largest at a vertex f and at two"
+        " tokens",
     ),
 )

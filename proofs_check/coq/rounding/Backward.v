@@ -69,32 +69,3 @@ Proof.
 Qed.
 Definition checked_logit_gradient_error : Statement.logit_gradient_error :=
   fun u w p ph rho dp dph eps D Dh eta x z y => logit_gradient_error u w p ph rho dp dph eps D Dh eta x z y.
-
-Theorem mean_of_terms n p t r v vh eps tau c d D y : (forall j, (j < n)%nat -> 0 <= p j) -> rsum n p = 1 ->
-  (forall j, (j < n)%nat -> Rabs (t j) <= r j /\ Rabs (tau j) <= c j /\ Rabs (vh j - v j) <= eps j) -> Rabs d <= D ->
-  y = exp d * rsum n (fun j => p j * exp (t j) / rsum n (fun i => p i * exp (t i)) * exp (tau j) * vh j) ->
-  let E := fun j => exp (r j) - 1 in let o := rsum n (fun j => p j * v j) in 0 < remaining n p E ->
-  Rabs (y - o) <= output_bound n p E v (fun j => exp (c j) - 1) (exp D) o +
-    exp D * rsum n (fun j => grown n p E j * exp (c j) * eps j).
-Proof.
-  intros P0 P1 H Hd Hy E o Left.
-  set (m := fun j => p j * exp (t j) / rsum n (fun i => p i * exp (t i))) in *.
-  replace (y - o) with ((exp d * rsum n (fun j => m j * exp (tau j) * v j) - o)
-    + exp d * rsum n (fun j => m j * exp (tau j) * (vh j - v j))).
-  2: { rewrite Hy. rewrite (rsum_ext n (fun j => m j * exp (tau j) * (vh j - v j))
-         (fun j => m j * exp (tau j) * vh j - m j * exp (tau j) * v j)) by (intros; ring). rewrite rsum_minus. unfold m. ring. }
-  assert (Ht : forall j, (j < n)%nat -> Rabs (t j) <= r j) by (intros; apply H; assumption).
-  eapply Rle_trans; [apply Rabs_triang|]. apply Rplus_le_compat.
-  - apply (fair_bound n p t r P0 P1 Ht Left v tau c d D); [intros; apply H; assumption|exact Hd|reflexivity].
-  - rewrite Rabs_mult, Rabs_pos_eq by (left; apply exp_pos).
-    apply Rmult_le_compat; [left; apply exp_pos|apply Rabs_pos|apply exp_le; unfold Rabs in Hd; destruct (Rcase_abs _); lra|].
-    eapply Rle_trans; [apply rsum_abs_le|]. apply rsum_le. intros j Hj. rewrite !Rabs_mult.
-    pose proof (moved_grown n p t r P0 P1 Ht Left j Hj) as [M0 M1]. fold E in M1.
-    change (moved n p t j) with (m j) in M0, M1. destruct (H j Hj) as (_ & Hc & He).
-    rewrite (Rabs_pos_eq (m j)) by exact M0. rewrite (Rabs_pos_eq (exp _)) by (left; apply exp_pos).
-    apply Rmult_le_compat; [apply Rmult_le_pos; [exact M0|left; apply exp_pos]|apply Rabs_pos| |exact He].
-    apply Rmult_le_compat; [exact M0|left; apply exp_pos|exact M1|].
-    apply exp_le. unfold Rabs in Hc; destruct (Rcase_abs _); lra.
-Qed.
-Definition checked_mean_of_terms : Statement.mean_of_terms :=
-  fun n p t r v vh eps tau c d D y => mean_of_terms n p t r v vh eps tau c d D y.

@@ -61,8 +61,8 @@ Proof.
 Qed.
 
 Section Weights.
-Variables (u e : R) (F : R -> R -> R) (s : vec).
-Hypotheses (Hu : 0 <= u < 1) (He : 0 <= e * u < 1) (HF : exponential u e F).
+Variables (u e tau : R) (F : R -> R -> R) (s : vec).
+Hypotheses (Hu : 0 <= u < 1) (He : 0 <= e * u < 1) (HF : exponential u e 0 F) (Tau : 0 <= tau).
 
 (* one exponential *)
 Lemma exponential_near a b : near (2 * u * Rabs (a - b) + lam (e * u)) (exp (a - b)) (F a b).
@@ -72,7 +72,7 @@ Proof.
   exists (x - (a - b)). split; [exact Hx|]. rewrite <- exp_plus. f_equal. ring.
 Qed.
 
-Lemma climbing_top p j : climbing s p -> In j (keys p) -> s j <= shift p.
+Lemma climbing_top p j : climbing tau s p -> In j (keys p) -> s j <= shift p + tau.
 Proof.
   induction p as [m i|m a IHa b IHb]; simpl; intros H I.
   - destruct I as [->|[]]. exact H.
@@ -89,17 +89,18 @@ Proof.
     replace (2 * u * (m - c) + 1 * lam (e * u)) with (2 * u * - (c - m) + lam (e * u)) by ring. exact E.
 Qed.
 
-Lemma weight_near p j : climbing s p -> NoDup (keys p) -> In j (keys p) ->
-  near (2 * u * (shift p - s j) + INR (S (changes p j)) * lam (e * u)) (exp (s j - shift p)) (weight F s p j).
+Lemma weight_near p j : climbing tau s p -> NoDup (keys p) -> In j (keys p) ->
+  near (2 * u * (shift p - s j + 2 * tau) + INR (S (changes p j)) * lam (e * u)) (exp (s j - shift p)) (weight F s p j).
 Proof.
   induction p as [m i|m a IHa b IHb]; intros C D I.
   - simpl in I. destruct I as [->|[]]. simpl. rewrite Nat.eqb_refl.
-    pose proof (exponential_near (s j) m) as E. simpl in C. rewrite Rabs_left1 in E by lra.
-    replace (2 * u * (m - s j) + 1 * lam (e * u)) with (2 * u * - (s j - m) + lam (e * u)) by ring. exact E.
+    pose proof (exponential_near (s j) m) as E. simpl in C. eapply near_weaken; [|exact E].
+    assert (2 * u * Rabs (s j - m) <= 2 * u * (m - s j + 2 * tau)); [|lra].
+    apply Rmult_le_compat_l; [lra|]. unfold Rabs. destruct (Rcase_abs _); lra.
   - simpl in C, D, I. destruct C as (Ca & Cb & La & Lb). destruct (nodup_apart _ _ D) as (Da & Db & Apart).
-    assert (Step : forall c, climbing s c -> shift c <= m -> In j (keys c) ->
-      near (2 * u * (shift c - s j) + INR (S (changes c j)) * lam (e * u)) (exp (s j - shift c)) (weight F s c j) ->
-      near (2 * u * (m - s j) + INR (S (changes c j + (if Req_EM_T (shift c) m then 0 else 1))) * lam (e * u))
+    assert (Step : forall c, climbing tau s c -> shift c <= m -> In j (keys c) ->
+      near (2 * u * (shift c - s j + 2 * tau) + INR (S (changes c j)) * lam (e * u)) (exp (s j - shift c)) (weight F s c j) ->
+      near (2 * u * (m - s j + 2 * tau) + INR (S (changes c j + (if Req_EM_T (shift c) m then 0 else 1))) * lam (e * u))
         (exp (s j - m)) (weight F s c j * F (shift c) m)).
     { intros c Cc Lc Ic IH. pose proof (near_mul _ _ _ _ _ _ IH (step_near (shift c) m Lc)) as N.
       rewrite <- exp_plus in N. replace (s j - shift c + (shift c - m)) with (s j - m) in N by ring.
@@ -119,7 +120,7 @@ Qed.
 
 (* ---- running sums: every key's own roundings ---- *)
 Lemma carried_factors c0 (one : nat -> R -> R -> Prop) (x : vec) p y :
-  (forall j g t, one j g t -> near c0 (g * x j) t) -> 0 <= c0 -> carried u F s one p y -> NoDup (keys p) ->
+  (forall j g t, one j g t -> near c0 (g * x j) t) -> 0 <= c0 -> carried u 0 F s one p y -> NoDup (keys p) ->
   exists tau, (forall j, Rabs (tau j) <= c0 + INR (2 * (length (keys p) - 1)) * lam u) /\
     y = lsum (fun j => weight F s p j * x j * exp (tau j)) (keys p).
 Proof.
@@ -132,7 +133,7 @@ Proof.
   - simpl in C, D. destruct C as (ya & yb & za & zb & Ca & Cb & Ra & Rb & R).
     destruct (nodup_apart _ _ D) as (Da & Db & Apart).
     destruct (IHa ya Ca Da) as (ta & Ta & Ea). destruct (IHb yb Cb Db) as (tb & Tb & Eb).
-    assert (Sc : forall c yc zc, rescaled u F (shift c) m yc zc -> near (lam u) (yc * F (shift c) m) zc).
+    assert (Sc : forall c yc zc, rescaled u 0 F (shift c) m yc zc -> near (lam u) (yc * F (shift c) m) zc).
     { intros c yc zc [[E ->]|E].
       - destruct HF as [H1 _]. rewrite E, H1, Rmult_1_r. apply near_refl, L0.
       - apply rounded_near; assumption. }

@@ -50,24 +50,24 @@ Proof.
   - rewrite E, (lsum_once _ _ _ P). apply rsum_ext. intros j Hj. destruct (Hd j Hj) as [_ ->]. rewrite exp_plus. ring.
 Qed.
 
-Theorem output_divided_first n u e w F s sh a amax top count p v l q y0 y : 0 <= w < 1 ->
-  row n u e F s sh a amax top count p -> carried u F sh own_weight p l ->
-  (forall j, (j < n)%nat -> exists z, divided u (weight F sh p j) l z /\ rounded w z (q j)) ->
-  product u 0 n q v y0 -> rounded_times w 2 y0 y ->
-  let E := exponent u e top amax s a count in 0 < remaining n (prob n s) E ->
+Theorem output_divided_first n u e tau w F s sh a amax top count p v l q y0 y : 0 <= w < 1 ->
+  row n u e 0 tau F s sh a amax top count p -> carried u 0 F sh own_weight p l ->
+  (forall j, (j < n)%nat -> exists z, divided u 0 (weight F sh p j) l z /\ rounded w z (q j)) ->
+  product u 0 n q v y0 -> rounded_times w 0 2 y0 y ->
+  let E := exponent u e tau top amax s a count in 0 < remaining n (prob n s) E ->
   Rabs (y - output n s v) <= output_bound n (prob n s) E v (fun _ => grow u (n + 2) * grow w 1 - 1)
     (grow u (2 * (n - 1)) * grow w 2) (output n s v).
 Proof.
   intros Hw Row Hl Hq Hy0 Hy E Left. pose proof Row as (Hu & He & Hn & HF & Hs & Hop & Hc & _).
-  pose proof (row_sum n u e F s sh a amax top count p Row p l Hop (fun _ _ => eq_refl) Hl) as (th & Hth & El).
-  destruct (row_weights n u e F s sh a amax top count p Row) as (t & Ht & Et).
+  pose proof (row_sum n u e tau F s sh a amax top count p Row p l Hop (fun _ _ => eq_refl) Hl) as (th & Hth & El).
+  destruct (row_weights n u e tau F s sh a amax top count p Row) as (t & Ht & Et).
   destruct (product_factors u n q v y0 Hu Hy0) as (ta & Ta & E0).
   destruct (times_rounded w 2 y0 y Hw Hy) as (d2 & Hd2 & E2).
   destruct (choose n (fun j x => Rabs x <= 2 * lam u + lam w /\ q j = weight F sh p j / l * exp x)) as (x & Hx).
   { intros j Hj. destruct (Hq j Hj) as (z & Dz & Rz).
-    destruct (near_trans _ _ _ _ _ (divided_near n u e F s sh a amax top count p Row _ _ _ Dz) (rounded_near _ _ _ Hw Rz))
+    destruct (near_trans _ _ _ _ _ (divided_near n u e tau F s sh a amax top count p Row _ _ _ Dz) (rounded_near _ _ _ Hw Rz))
       as (x & X1 & X2). exists x. split; assumption. }
-  set (r := radius u e top amax s a count) in *.
+  set (r := radius u e tau top amax s a count) in *.
   assert (HE : forall j, E j = exp (r j) - 1) by (intro j; apply radius_exponent; exact He).
   rewrite (remaining_ext _ _ _ _ HE) in Left.
   pose proof (fair_bound n (prob n s) t r (fun j _ => Rlt_le _ _ (prob_pos n s j Hn)) (prob_sum n s Hn) Ht Left
@@ -87,17 +87,17 @@ Proof.
     pose proof (exp_pos th) as Pth.
     rewrite E2, E0. unfold Rminus. rewrite exp_plus, exp_Ropp, !Rmult_assoc, (Rmult_comm _ (exp d2)), <- !rsum_scal.
     apply rsum_ext. intros j Hj. destruct (Hx j Hj) as [_ ->].
-    rewrite <- (moved_place n u e F s sh a amax top count p Row t j Et Hj). fold S. unfold place.
+    rewrite <- (moved_place n u e tau F s sh a amax top count p Row t j Et Hj). fold S. unfold place.
     rewrite El, exp_plus. field. split; lra.
 Qed.
 Definition checked_output_divided_first : Statement.output_divided_first :=
-  fun n u e w F s sh a amax top count p v l q y0 y => output_divided_first n u e w F s sh a amax top count p v l q y0 y.
+  fun n u e tau w F s sh a amax top count p v l q y0 y => output_divided_first n u e tau w F s sh a amax top count p v l q y0 y.
 
 Theorem output_of_lse n u e w b s sh a v L q y0 y : 0 <= u < 1 -> 0 <= e * u < 1 -> 0 <= w < 1 -> (0 < n)%nat ->
   (forall j, (j < n)%nat -> Rabs (sh j - s j) <= a j) -> Rabs (L - lse n sh) <= b ->
   (forall j, (j < n)%nat -> exists x z, Rabs (x - (sh j - L)) <= 2 * u * Rabs (sh j - L) /\
     rounded (e * u) (exp x) z /\ rounded w z (q j)) ->
-  product u 0 n q v y0 -> rounded_times w 2 y0 y ->
+  product u 0 n q v y0 -> rounded_times w 0 2 y0 y ->
   let E := fun j => exp (a j) - 1 in 0 < remaining n (prob n s) E -> Rabs (y - output n s v) <=
   output_bound n (prob n s) E v (fun j => exp (2 * u * (lse n sh - sh j + b)) * (grow (e * u) 1 * grow u n * grow w 1) - 1)
     (exp b * grow w 2) (output n s v).

@@ -166,5 +166,27 @@ Proof.
   lra.
 Qed.
 
+Theorem score_error u h k f x xh eps y b bh beta z : 0 <= u -> 0 <= h -> 0 <= k ->
+  (forall p q, Rabs (f p - f q) <= Rabs (p - q)) -> Rabs (xh - x) <= eps -> Rabs (bh - b) <= beta ->
+  fl (k * u) h (f xh) y -> rounded u (y + bh) z ->
+  Rabs (z - (f x + b)) <= (1 + u) * (eps + k * u * (Rabs (f x) + eps) + h + beta) + u * Rabs (f x + b).
+Proof.
+  intros Hu Hh Hk Hf Hx Hb Hy Hz. unfold rounded, fl in *. rewrite Rplus_0_r in Hz. specialize (Hf xh x).
+  assert (F : Rabs (f xh) <= Rabs (f x) + eps).
+  { replace (f xh) with (f x + (f xh - f x)) by ring. eapply Rle_trans; [apply Rabs_triang|]. lra. }
+  assert (Y : Rabs (y + bh - (f x + b)) <= eps + k * u * (Rabs (f x) + eps) + h + beta).
+  { replace (y + bh - (f x + b)) with ((y - f xh) + (f xh - f x) + (bh - b)) by ring.
+    eapply Rle_trans; [apply Rabs_triang|]. pose proof (Rabs_triang (y - f xh) (f xh - f x)).
+    assert (k * u * Rabs (f xh) <= k * u * (Rabs (f x) + eps)) by (apply Rmult_le_compat_l; [apply Rmult_le_pos; assumption|exact F]).
+    lra. }
+  set (d := eps + k * u * (Rabs (f x) + eps) + h + beta) in *.
+  assert (S : Rabs (y + bh) <= Rabs (f x + b) + d).
+  { replace (y + bh) with ((f x + b) + (y + bh - (f x + b))) by ring. eapply Rle_trans; [apply Rabs_triang|]. lra. }
+  replace (z - (f x + b)) with ((z - (y + bh)) + (y + bh - (f x + b))) by ring. eapply Rle_trans; [apply Rabs_triang|].
+  pose proof (Rmult_le_compat_l u _ _ Hu S). lra.
+Qed.
+Definition checked_score_error : Statement.score_error :=
+  fun u h k f x xh eps y b bh beta z => score_error u h k f x xh eps y b bh beta z.
+
 Definition checked_sum_error : Statement.sum_error := fun n u h x y => sum_error n u h x y.
 Definition checked_product_error : Statement.product_error := fun n u h x xh eps z y => product_error n u h x xh eps z y.

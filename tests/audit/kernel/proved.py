@@ -134,7 +134,7 @@ class Row:
         path = exponent(u, e, self.top + 2 * self.amax, arb(0), self.s, [arb(0)] * n, changes)
         reach = min(self.above) + 2 * self.amax
         self.b = lse_error(n, u, 4, reach, grown(self.p, logits), path, abs(total) + self.amax)
-        (b_anew,) = self.lines["lse"] = [lse_error(n, u, 4, reach, self.p, self.E, total)]
+        (b_anew,) = self.lines["lse"] = [lse_error(n, u, 4, reach - self.amax, self.p, self.E, total)]
         self.o_error = self.line("o", [self.output(c) for c in range(len(self.do))])
         ways = [[weight_divided(n, u, w, self.p, self.E, j) for j in range(n)]]
         if n > 1:  # the weight of one key is exp(0), whichever way

@@ -13,6 +13,10 @@ UNITS = {"u": arb(2) ** -12, "w": arb(2) ** -9, "h": arb(2) ** -20, "e": 4}
 """Chosen: coarse, so that a further rounding shows."""
 
 
+NOTHING = {**dict.fromkeys(("h", "hx", "hw", "tau"), 0 * UNITS["u"]), "eps": lambda j: 0}
+"""The retelling has no shift that lags, no underflow in a row, and values as they are."""
+
+
 def sentence(theorem):
     return statement_text(SENTENCES, f"Rounding.Statement.{theorem}")
 
@@ -41,9 +45,10 @@ def row(request, precise):
 
 def letters(row, **more):
     """What the theorems on a row call its parts."""
-    vectors = {"s": row.s, "a": row.a, "count": row.changes, "p": row.p}
+    vectors = {"s": row.s, "a": row.a, "count": proved.larger(row.s, row.a), "p": row.p}
     return {
         **UNITS,
+        **NOTHING,
         "n": len(row.s),
         "amax": row.amax,
         "top": row.top,
@@ -85,12 +90,11 @@ def test_the_output_is_the_worst_of_three_theorems(row):
 
 
 def test_weights_and_log_sum_exp(row):
-    reach = min(row.above) + 2 * row.amax
-    agree(row.b_anew, right_side(sentence("lse_error"), letters(row, k=4, D=reach)))
+    agree(row.lines["lse"][0], right_side(sentence("lse_error"), letters(row, k=4)))
     for j, rho in enumerate(row.rho):
         ways = [
             right_side(sentence("weight_divided"), letters(row, j=j)),
-            right_side(sentence("weight_of_lse"), letters(row, j=j, a=row.a[j], b=row.b_anew)),
+            right_side(sentence("weight_of_lse"), letters(row, j=j, a=row.a[j], b=row.lines["lse"][0])),
         ]
         agree(rho * row.p[j], max(ways))
 
@@ -115,3 +119,29 @@ def test_the_gradient_of_the_logits(row):
     for j in range(len(ds)):
         at = {**UNITS, "p": row.p[j], "rho": row.rho[j], "eps": eps[j], "eta": eta, "dp": dp[j], "D": mean}
         agree(found[j], right_side(sentence("logit_gradient_error"), at))
+
+
+def test_what_lagging_shifts_and_underflow_add(row):
+    """Written out from what docs/kernels.md says: S of the way, (1 + R) hx + hw of a weight, h of 3n products."""
+    n, (u, w, e), changes = len(row.s), map(UNITS.get, "uwe"), proved.larger(row.s, row.a)
+    tau, hx, h, hw, eps = arb(1) / 4, arb(2) ** -30, arb(2) ** -33, arb(2) ** -28, [abs(x) / 64 for x in row.s]
+    v, o = [x[0] for x in row.v], row.o[0]
+    more = {"tau": tau, "hx": hx, "h": h, "hw": hw, "eps": vector(eps), "v": vector(v), "k": 4}
+    at = letters(row, output=lambda n: lambda s: lambda v: o, **more)
+    E = [(x + 1) * (4 * u * tau).exp() - 1 for x in row.E]
+    kept = proved.remaining(row.p, E)
+    way = ((1 + 2 * u) * tau).exp() * ((1 + u) ** 2 * (1 + e * u + hx)) ** n
+    of_sum = way * (sum((1 + r) * hx for r in changes) + 3 * n * h)
+    sizes = [abs(x) + y for x, y in zip(v, eps, strict=True)]
+    rows = zip(changes, sizes, strict=True)
+    of_output = way * (1 + w) * (sum(((1 + r) * hx + hw) * x for r, x in rows) + 3 * n * h)
+    inverse = proved.grow(u, 2 * (n - 1)) * (row.top + row.amax - proved.lse(row.s)).exp() / kept
+    left = 1 - of_sum * inverse
+    C, G = proved.grow(u, 2 * n - 1) * proved.grow(w, 1), proved.grow(u, 2 * n) * proved.grow(w, 2) / left
+    bound = proved.output_bound(row.p, E, v, [C - 1] * n, G, o)
+    bound += G * C * sum(x * y for x, y in zip(proved.grown(row.p, E), eps, strict=True))
+    bound += (1 + w) ** 2 * ((1 + u) ** 2 * of_output * inverse / left + h) + (2 + w) * hw
+    agree(bound, right_side(sentence("output_error"), at))
+    total, value = (proved.grow(u, 2 * (n - 1)) / kept / left).log(), abs(proved.lse(row.s))
+    total += 4 * u * (proved.lse(row.s) - row.top + row.amax + tau + total)
+    agree(total + u * (value + total), right_side(sentence("lse_error"), at))
