@@ -71,3 +71,10 @@ def test_the_chain_reaches_the_first_block(models, name, monkeypatch):
 def test_an_encoder_has_random_signs_on_its_output(models):
     gradient = loss_gradient(models["bert"].family, np.ones((3, 8)), np.random.default_rng(0))
     assert set(np.unique(gradient)) == {-1.0, 1.0}
+
+
+def test_a_seed_draws_its_own_signs(models):
+    model = models["bert"]
+    states = model.hidden_states([[7, 8, 9]])
+    drawn = [loss_metrics(model, states, {"O": "loss"}, seed)[1, "O"].H for seed in (0, 0, 1)]
+    assert np.array_equal(drawn[0], drawn[1]) and not np.array_equal(drawn[0], drawn[2])

@@ -222,6 +222,11 @@ def test_given_masks_are_judged_and_their_count_is_kept() -> None:
     posed_ = apv.LayerInstance(layer, X, M_Q=mask, M_K=np.ones((6, 4)))
     assert apv.certified_mask_gap(posed_, steps=10).bound == found.bound
     assert apv.certified_mask_gap(layer, X, keep=16, steps=10).bound == found.bound
+    other = 1 - mask, np.ones((6, 4))
+    assert (
+        apv.certified_mask_gap(posed_, masks=other, steps=0).kl
+        == apv.certified_mask_gap(layer, X, masks=other, steps=0).kl
+    )
 
 
 @pytest.mark.parametrize(

@@ -37,6 +37,12 @@ def test_room_for_programs_that_are_stable_in_norm_only_ends_at_64(size):
     assert (size < 10) == (4 * worst < 64), "on both sides of the limit"
 
 
+@pytest.mark.parametrize(("name", "bits"), [("bfloat16", 7), ("float16", 10)])
+def test_numbers_between_two_of_a_short_format_go_to_the_nearest_and_halves_to_the_even(name, bits):
+    numbers = np.arange(2 ** (bits + 2), 2 ** (bits + 3) + 1) / 2 ** (bits + 2)  # quarters of a unit, from 1 to 2
+    assert np.array_equal(precision_named(name).exact(numbers), np.round(numbers * 2**bits) / 2**bits)
+
+
 @pytest.mark.parametrize("name", ["bfloat16", "float16"])
 def test_the_spread_of_a_short_format_is_that_of_float32_as_much_coarser(name):
     """The trusted code runs in float32, which a rounding of the format exceeds by u / 2^-24."""

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from proofs_check.checker.reject import GaveUp, Reject
-from proofs_check.checker.statements import returned_mask
+from proofs_check.checker.statements import best_mask, returned_mask, stationary_point
 from proofs_check.checker.statements.spurious_minimum import _require_domain
 
 CERTIFICATES = Path(__file__).resolve().parents[2] / "proofs_check" / "certificates"
@@ -59,6 +59,32 @@ def test_a_gap_loses_the_drift_at_both_of_its_ends(
     else:
         with pytest.raises(GaveUp, match="gap"):
             returned_mask.check(document)
+
+
+@pytest.mark.parametrize("name", ["map_sq", "row_sq"])
+def test_squared_norms_of_a_stationary_point_have_positive_ends(name: str) -> None:
+    document = json.loads((CERTIFICATES / "stationary_point-two-tokens-range.json").read_text("utf-8"))
+    document["quantities"][name][0] = "0"
+    with pytest.raises(Reject, match="must be > 0"):
+        stationary_point.check(document)
+
+
+@pytest.mark.parametrize(
+    ("share", "said"), [("1/10", "accepted"), ("99/1000", "must lie"), ("1/1", "accepted"), ("1001/1000", "must lie")]
+)
+def test_a_share_of_the_best_mask_lies_between_a_tenth_and_1(
+    share: str, said: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What is accepted goes on to its leaves, which are not read."""
+    document = json.loads((CERTIFICATES / "best_mask-four-features.json").read_text("utf-8"))
+    document["inputs"]["share"] = share
+
+    def unread(*_: object) -> None:
+        raise GaveUp("accepted")
+
+    monkeypatch.setattr(best_mask, "read_leaves", unread)
+    with pytest.raises((GaveUp, Reject), match=said):
+        best_mask.check(document)
 
 
 ROOTS = """

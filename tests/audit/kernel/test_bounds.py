@@ -13,7 +13,7 @@ from attnprune_verify.audit.kernel.problem.regimes import regimes
 from attnprune_verify.audit.kernel.problem.sample_factory import Maker
 from attnprune_verify.audit.kernel.run import run_kernel_audit
 from attnprune_verify.audit.kernel.truth.bounds import attention_errors
-from attnprune_verify.audit.kernel.truth.judge import ENTRY, NORM, allowed_norms, judge_parts, of_heads
+from attnprune_verify.audit.kernel.truth.judge import ENTRY, NORM, allowed_entries, allowed_norms, judge_parts, of_heads
 from attnprune_verify.audit.kernel.truth.truth import truth
 from benchmarks.other_tolerance import table
 
@@ -90,6 +90,15 @@ def test_what_is_typical_is_far_below_the_worst_for_long_sums(dtype):
     (sample,) = [s for s in regimes(0, dtype)["larger"].samples if s.name == "n129"]
     errors = attention_errors(sample)
     assert NORM * np.linalg.norm(errors.typical["dq"]) < 0.3 * np.linalg.norm(errors.worst["dq"])
+
+
+def test_the_head_that_is_named_exceeds_its_own_bound():
+    """Not the head with the largest error: values of head 0 are 1024 times larger, and its error is allowed."""
+    sample = Maker(0, PRECISIONS["float32"]).make("two heads", 64, 8)
+    sample = sample.changed(v=sample.v * np.array([1024.0, 1.0])[None, :, None, None])
+    off = 0.9 * allowed_entries("o", sample) * np.array([1 / 64, 1])[:, None, None]
+    verdict = judge_parts("attention", sample, (truth(sample)["o"].value + off,))[0]
+    assert verdict.status == "failed" and "norm (batch 0, head 1)" in verdict.reason
 
 
 def test_a_single_position_leaves_no_room_for_an_epsilon():

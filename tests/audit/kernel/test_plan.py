@@ -5,6 +5,7 @@ import pytest
 
 from attnprune_verify.audit.kernel.plan import plan
 from attnprune_verify.audit.kernel.run import run_kernel_audit
+from attnprune_verify.audit.subject.terms import Terms
 from attnprune_verify.cli.main import main
 
 
@@ -32,9 +33,16 @@ def test_the_plan_is_that_of_the_audit():
 
 @pytest.mark.parametrize(("kernel", "applies"), [(attention, False), ({"attention": windowed}, True)])
 def test_a_window_is_judged_where_the_kernel_has_the_parameter(kernel, applies):
-    (found,) = [check for check in plan(kernel).checks if check.check == "attention:values:window"]
+    ruled = []
+
+    class Watched(Terms):
+        def rule(self, subject):
+            ruled.append(subject)
+
+    (found,) = [check for check in plan(kernel, terms=Watched()).checks if check.check == "attention:values:window"]
     assert found.applies == applies
     assert ("has no parameter window" in found.why) != applies
+    assert len(ruled) == 1, "what is imported for a plan is under the terms of the audit"
 
 
 def test_the_command_prints_the_plan_and_judges_nothing(tmp_path, capsys):

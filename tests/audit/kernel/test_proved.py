@@ -450,3 +450,17 @@ def test_the_theorem_on_weights_of_log_sum_exp_and_statements_a_little_stronger(
         (u / 4, e, w / 2, a, b, above),
     ):
         assert most > proved.weight_of_lse(*weaker)
+
+
+def test_a_last_bit_between_equal_keys_moves_no_bound():
+    """Rounding decides which of two logits is the larger: the bound of both holds what it decides."""
+    rng = np.random.default_rng(0)
+    for _ in range(20):
+        tied = programs.drawn(rng, "float32")
+        k = np.repeat(tied.k[:, :, :1], 3, axis=2)
+        tied = tied.changed(k=k, v=tied.precision.exact(rng.standard_normal((1, 1, 3, tied.v.shape[3]))))
+        k = k.copy()
+        k[..., 1, 0] = np.nextafter(k[..., 1, 0].astype(np.float32), np.float32(np.inf))
+        apart = tied.changed(k=k)
+        for name, worst in attention_errors(tied).worst.items():
+            assert attention_errors(apart).worst[name] == pytest.approx(worst, rel=1e-3), name

@@ -315,7 +315,7 @@ def test_what_is_damaged_is_refused_in_one_line(vectors, tmp_path, capsys):
     cut = tmp_path / "cut.safetensors"
     cut.write_bytes(right.read_bytes()[:-5])
     for words in (
-        (), ("--out", other), ("--out", tmp_path, "--dtype", "int8"), ("--out", tmp_path, "--count", 0),
+        (), ("--out", other), ("--out", tmp_path / "new", "--dtype", "int8"), ("--out", tmp_path / "new", "--count", 0),
         ("check", other, right), ("check", broken, right), ("check", vectors, stranger), ("check", vectors, cut),
         ("check", vectors, tmp_path),
         ("check", vectors, tmp_path / "nothing"), ("check", vectors, right, "--without", "speed"),
@@ -325,6 +325,9 @@ def test_what_is_damaged_is_refused_in_one_line(vectors, tmp_path, capsys):
         error = capsys.readouterr().err
         assert len(error.splitlines()) == 1 and "Traceback" not in error
     assert (other / "mine.txt").read_text() == "keep"
+    with pytest.raises(InvalidInstance, match="count must be"):  # the command line has a check of its own
+        write_vectors(tmp_path / "new", count=0)
+    assert not (tmp_path / "new").exists()
 
 
 def test_any_bytes_are_read_or_refused():
