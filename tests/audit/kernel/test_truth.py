@@ -7,6 +7,7 @@ from flint import arb, arb_mat
 from attnprune_verify.audit.kernel.problem.conventions import Conventions
 from attnprune_verify.audit.kernel.problem.precision import PRECISIONS, precision_named
 from attnprune_verify.audit.kernel.problem.regimes import BENIGN, EXTREME, regimes
+from attnprune_verify.audit.kernel.problem.sample_factory import Maker
 from attnprune_verify.audit.kernel.truth.truth import by_balls, by_float64, truth
 from attnprune_verify.errors import InvalidInstance
 from attnprune_verify.oracle.enclosure import working_precision
@@ -141,6 +142,16 @@ def test_the_regimes_reach_what_they_promise():
     assert {1, 300} <= {one.shape[3] for one in every} and {1, 256} <= {one.shape[5] for one in every}
     logits = found["logits of 1e5"].samples[0]
     assert np.abs(logits.factor * (logits.q @ np.swapaxes(logits.k, -1, -2))).max() > 8e4
+
+
+@pytest.mark.parametrize("scale", [None, 0.125, 2.0])
+def test_logits_are_moved_by_what_is_asked(scale):
+    maker, asked = Maker(0, PRECISIONS["float64"]), np.array([-3.0, 0.0, 5.0])
+    sample = maker.make("moved", 2, 4, 3, scale=scale)
+    moved = maker.position_wise(sample, asked, 4.0)
+    assert moved.factor * moved.q[..., :1] * np.swapaxes(moved.k[..., :1], -1, -2) == pytest.approx(
+        np.broadcast_to(asked, (1, 2, 2, 3)), rel=1e-12
+    )
 
 
 def test_the_same_seed_gives_the_same_numbers():
