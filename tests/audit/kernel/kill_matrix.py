@@ -26,7 +26,7 @@ from attnprune_verify.audit.result import AuditResult
 
 HERE = Path(__file__).parent
 PAGE = HERE / "kill_matrix.md.xz"
-BUGS = PAGE.with_name("kernel_bugs.md")
+BUGS = HERE.parents[2] / "docs" / "kernel_bugs.md"
 # Issues of which there is no emulation here, and why.
 ELSEWHERE = {
     "flash-attention#2244": "equal calls that differ in the last bit are within rounding: `--mode bitwise` is for them",
