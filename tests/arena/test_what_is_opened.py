@@ -50,6 +50,7 @@ READERS = {
     "experiments/layer/plan.py": "blocks of a file, to hash them",
     "instance/archive.py": "members whose announced sizes were compared",
     "instance/memory.py": "the system's tables",
+    "pretrained/folder.py": "a header whose size the library checked",
     "pretrained/tensors.py": "a header whose size the library checks, and maps",
     "report/claims_html.py": "the package's own file",
     "torch/opened.py": "maps",

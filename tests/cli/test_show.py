@@ -73,7 +73,7 @@ def test_a_summary_has_about_ten_lines_and_all_has_everything(capsys, shared_cac
     whole = show(capsys, "show", "lem:PL_ineq", "--all")[1]
     one, other, hint = brief.removesuffix("\n").split("\n\n")
     assert one.startswith("lem:PL_ineq (full)   refuted") and other.startswith("lem:PL_ineq (causal)   vacuous")
-    assert max(text.count("\n") + 1 for text in (one, other)) <= 10 and hint.startswith("  --all prints")
+    assert max(text.count("\n") + 1 for text in (one, other)) <= 11 and hint.startswith("  --all prints")
     for word in (
         "  if\n    n >= 2\n",
         "rerun('lem:PL_ineq'",

@@ -16,6 +16,7 @@ from attnprune_verify.files import read_regular
 from attnprune_verify.instance.families import near_singular
 from attnprune_verify.instance.memory import as_bytes
 from attnprune_verify.instance.validate import as_real
+from attnprune_verify.pretrained.folder import ModelFolder
 from attnprune_verify.pretrained.load import load_pretrained
 from attnprune_verify.pretrained.texts import draw_windows
 from attnprune_verify.theory import best_mask, every_text, kappa
@@ -77,8 +78,8 @@ PLAIN = {
     ),
     "least count": (lambda: as_count("k", 1, least=1), lambda: as_count("k", 0, least=1)),
     "a window of all positions": (
-        lambda: Job("", "", Plan(rho=0.5), "", n=8).length(8),
-        lambda: Job("", "", Plan(rho=0.5), "", n=9).length(8),
+        lambda: Job(ModelFolder(MODEL), "out", Plan(rho=0.5), TEXT, n=8).length(8),
+        lambda: Job(ModelFolder(MODEL), "out", Plan(rho=0.5), TEXT, n=9).length(8),
     ),
     "last block": (
         lambda: Plan(rho=0.5, budget="auto", hold=(1,)).refuse_blocks_beyond(2),
@@ -135,7 +136,7 @@ LIMITED = {
         source,
         "_MOST_BESIDE",
         sum((MODEL / f"{name}.json").stat().st_size for name in ("config", "tokenizer")),
-        lambda: source.Source(MODEL),
+        lambda: source.Source(ModelFolder(MODEL)),
     ),
 }
 

@@ -71,7 +71,8 @@ def test_no_size_stands_in_a_comparison():
 
 PLAIN = {
     "instance.memory: number < 1024",  # the next unit of bytes, in a message
-    "instance.memory: number < 1000",  # three digits, in a message
+    "instance.memory: 1000 <= number < 10 ** 6",  # digits of a number in a message
+    "instance.memory: min(size, 2 ** 200)",  # what a double holds, in a message
     "theory.assumptions: -300 < power < 300",  # a power of ten that a double can show
     "theory.assumptions: abs(power) < 1000000000000000.0",  # a power of ten whose digits a double can show
     "theory.balls: abs(exponent) < 2.0 ** 60",  # an exponent that fits into a machine word

@@ -45,9 +45,9 @@ __all__ = ["Bias", "bias_of", "bias_samples", "rounds_to_one_side"]
 _ALPHA = 1e-7  # chosen: a run has at most 8 such means, so that 8e-7 bounds its chance of a false alarm
 _PRODUCTS = 8.0  # of two roundings each; derived above
 _OF_WEIGHTS, _OF_ANSWERS = 2.0, 3.0  # roundings of each; derived above
-_QUERIES, _KEYS, _FEATURES = 384, 64, 16  # chosen: of each answer truncation then shows in bfloat16
-_SINK = 4.2  # by how much the logit of key 0 is above the others; chosen: exp(4.2) is 64, half of a row's weight
-_SPREAD = 0.5  # of the other logits; chosen: no weight of 64 keys is subnormal in float16
+_QUERIES, _KEYS, _FEATURES = 384, 32, 16  # chosen: of each answer truncation then shows in bfloat16
+_SINK = 3.5  # by how much the logit of key 0 is above the others; chosen: exp(3.5) is 33, half of a row's weight
+_SPREAD = 0.5  # of the other logits; chosen: no weight of 32 keys is subnormal in float16
 
 
 @dataclass(frozen=True)
