@@ -131,7 +131,8 @@ def mutants(source: str) -> Iterator[Mutant]:
             continue
         for kind, changed in changes(one.text):
             yield replace(one, kind=kind, text=changed)
-        reals = re.sub(r"\([^()]*\)%(nat|N)|\^\+|\*[m:+]", "", one.text.partition(":=")[2])
+        # What no notation of the reals reads: counts (the rows of k samples, too), powers, products of matrices
+        reals = re.sub(r"\([^()]*\)%(nat|N)|\(k \* n\)|\^\+|\*[m:+]", "", one.text.partition(":=")[2])
         for symbol, notation in SHADOWS[one.name.partition(".")[0]]:
             name = " " not in symbol
             if name and ".Statement." not in one.name:
