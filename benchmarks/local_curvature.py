@@ -17,8 +17,8 @@ import numpy as np
 
 import attnprune_verify as apv
 from attnprune_verify.check import instance_of_model
-from attnprune_verify.theory import sharp
-from attnprune_verify.theory.arithmetic import FLOAT
+from attnprune_verify.theory.formulas import sharp
+from attnprune_verify.theory.numbers.arithmetic import FLOAT
 
 MODEL = Path(__file__).resolve().parents[1] / "tests" / "data" / "small_llama"
 

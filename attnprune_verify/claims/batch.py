@@ -10,7 +10,7 @@ from numpy.random import Generator
 from attnprune_verify.claims.case import Case
 from attnprune_verify.claims.once import computed_once, same_in_copies
 from attnprune_verify.claims.quantities import Quantities
-from attnprune_verify.theory.arithmetic import Arithmetic
+from attnprune_verify.theory.numbers.arithmetic import Arithmetic
 
 __all__ = ["Batch", "more_samples", "problem", "tokens"]
 

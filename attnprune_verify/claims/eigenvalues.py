@@ -9,7 +9,7 @@ import numpy as np
 from flint import arb, ctx
 from numpy.typing import NDArray
 
-from attnprune_verify.theory.arithmetic import BALL, FLOAT, Arithmetic, Undecidable
+from attnprune_verify.theory.numbers.arithmetic import BALL, FLOAT, Arithmetic, Undecidable
 
 __all__ = ["eigenvalues", "extreme_eigenvalues", "positive_definite", "spectral_norm"]
 

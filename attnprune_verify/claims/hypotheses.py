@@ -12,8 +12,8 @@ from attnprune_verify.claims.case import Case, from_instance
 from attnprune_verify.claims.core import Hypothesis, Reading
 from attnprune_verify.claims.quantities import Quantities
 from attnprune_verify.instance.families import benign, block_mask, orthonormal_constant
-from attnprune_verify.theory import conditions
-from attnprune_verify.theory.formula import FORMULAS
+from attnprune_verify.theory.formulas import conditions
+from attnprune_verify.theory.formulas.formula import FORMULAS
 
 __all__ = [
     "ANY_MASK",

@@ -21,7 +21,7 @@ from attnprune_verify.claims.core import Claim, Strength, Verdict
 from attnprune_verify.claims.printed import misprinted
 from attnprune_verify.claims.rounded import rounded
 from attnprune_verify.claims.trial import Trial, certain, matters, try_case
-from attnprune_verify.theory.arithmetic import BALL, EXACT, FLOAT, Arithmetic, working_precision
+from attnprune_verify.theory.numbers.arithmetic import BALL, EXACT, FLOAT, Arithmetic, working_precision
 
 __all__ = ["Judgement", "judge", "judge_safely"]
 

@@ -8,7 +8,7 @@ import numpy as np
 
 from attnprune_verify.claims.eigenvalues import spectral_norm
 from attnprune_verify.claims.quantities import Quantities
-from attnprune_verify.theory.arithmetic import FLOAT
+from attnprune_verify.theory.numbers.arithmetic import FLOAT
 
 __all__ = ["Pair", "PairPoint", "norm_of_pair"]
 

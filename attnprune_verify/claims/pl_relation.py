@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from attnprune_verify.claims.quantities import Quantities
 from attnprune_verify.claims.relation import Relation, at_least
-from attnprune_verify.theory import paper
+from attnprune_verify.theory.formulas import paper
 
 __all__ = ["as_printed", "pl_inequality"]
 

@@ -16,9 +16,10 @@ from typing import Any
 import numpy as np
 
 from attnprune_verify.claims.core import Claim
-from attnprune_verify.theory import conditions, momentum, newton, pair, paper, rates, sharp
-from attnprune_verify.theory.arithmetic import FLOAT
-from attnprune_verify.theory.formula import FORMULAS, Formula
+from attnprune_verify.theory import pair
+from attnprune_verify.theory.formulas import conditions, momentum, newton, paper, rates, sharp
+from attnprune_verify.theory.formulas.formula import FORMULAS, Formula
+from attnprune_verify.theory.numbers.arithmetic import FLOAT
 
 __all__ = ["formulas_of", "misprint", "misprinted", "read"]
 

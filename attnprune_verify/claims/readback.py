@@ -15,7 +15,7 @@ import numpy as np
 from attnprune_verify.claims.letters import COMMON, Letters
 from attnprune_verify.claims.notation import Clause, Node, Unreadable, clauses
 from attnprune_verify.claims.quantities import Quantities
-from attnprune_verify.theory.arithmetic import FLOAT
+from attnprune_verify.theory.numbers.arithmetic import FLOAT
 
 __all__ = ["Link", "Printed", "Scope", "value"]
 

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from attnprune_verify.claims.case import Case
 from attnprune_verify.claims.core import Claim
 from attnprune_verify.claims.trial import Trial, try_case
-from attnprune_verify.theory.arithmetic import BALL, FLOAT, working_precision
+from attnprune_verify.theory.numbers.arithmetic import BALL, FLOAT, working_precision
 
 __all__ = ["rounded"]
 

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from attnprune_verify.claims.batch import Batch, problem
 from attnprune_verify.claims.case import Case
 from attnprune_verify.claims.quantities import Quantities
-from attnprune_verify.theory import sharp
+from attnprune_verify.theory.formulas import sharp
 
 __all__ = [
     "below_start",

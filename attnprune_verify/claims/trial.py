@@ -13,7 +13,7 @@ from attnprune_verify.claims.core import Claim, Margin, Unmet, relations
 from attnprune_verify.claims.quantities import Quantities, in_floats
 from attnprune_verify.claims.relation import Relation, agrees_to, attained, decide, kind_of, slack
 from attnprune_verify.errors import InvalidInstance
-from attnprune_verify.theory.arithmetic import BALL, FLOAT, Arithmetic, Undecidable, working_precision
+from attnprune_verify.theory.numbers.arithmetic import BALL, FLOAT, Arithmetic, Undecidable, working_precision
 
 __all__ = ["Trial", "certain", "matters", "try_case"]
 

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from attnprune_verify.cli.given import refuse_beside
-from attnprune_verify.cli.output import deliver, output_file
+from attnprune_verify.cli.terminal.exclusive_options import refuse_beside
+from attnprune_verify.cli.terminal.output import deliver, output_file
 from attnprune_verify.cli.terms import OPTIONS, ready, terms_options
 
 if TYPE_CHECKING:
@@ -109,7 +109,7 @@ def command(
     if target is None:
         raise click.UsageError("TARGET must be given")
     from attnprune_verify.audit.functions.run import run_audit
-    from attnprune_verify.cli.progress import progress_bar
+    from attnprune_verify.cli.terminal.progress import progress_bar
 
     with ready(lambda result: report_of(result, form, quiet=quiet)):
         with progress_bar("auditing", show=not quiet) as bar:

@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from attnprune_verify.cli.output import deliver, output_file
+from attnprune_verify.cli.terminal.output import deliver, output_file
 from attnprune_verify.cli.terms import ready, terms_options
 
 __all__ = ["command"]
@@ -89,7 +89,7 @@ def command(
     from attnprune_verify.audit.kernel.run import run_kernel_audit
     from attnprune_verify.audit.subject.terms import Terms, drawn
     from attnprune_verify.cli.audit import report_of
-    from attnprune_verify.cli.progress import progress_bar
+    from attnprune_verify.cli.terminal.progress import progress_bar
 
     with ready(lambda result: report_of(result, form, quiet=quiet)):
         if planned:

@@ -10,8 +10,8 @@ from typing import Any
 
 import click
 
-from attnprune_verify.cli.given import refuse_beside
-from attnprune_verify.cli.output import EXIT, deliver
+from attnprune_verify.cli.terminal.exclusive_options import refuse_beside
+from attnprune_verify.cli.terminal.output import EXIT, deliver
 
 __all__ = ["command"]
 

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 import click
 import numpy as np
 
-from attnprune_verify.cli.number import NUMBER
-from attnprune_verify.cli.output import EXIT, deliver
-from attnprune_verify.cli.progress import stages
+from attnprune_verify.cli.terminal.number import NUMBER
+from attnprune_verify.cli.terminal.output import EXIT, deliver
+from attnprune_verify.cli.terminal.progress import stages
 
 if TYPE_CHECKING:
     from attnprune_verify.instance.problem import Instance, LayerInstance

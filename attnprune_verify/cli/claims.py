@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from attnprune_verify.cli.output import EXIT, deliver, output_file
+from attnprune_verify.cli.terminal.output import EXIT, deliver, output_file
 
 __all__ = ["command"]
 
@@ -48,7 +48,7 @@ def command(
     target = output_file(out)
     from attnprune_verify.claims.falsifier import QUICK, THOROUGH
     from attnprune_verify.claims.run import ClaimsResult, run_claims
-    from attnprune_verify.cli.progress import progress_bar
+    from attnprune_verify.cli.terminal.progress import progress_bar
     from attnprune_verify.state.processes import cores
     from attnprune_verify.values import as_count
 

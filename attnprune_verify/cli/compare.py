@@ -31,7 +31,7 @@ def command(one: Path, other: Path, attribute: bool) -> int:
       attnprune-verify compare monday/perplexity.json tuesday/perplexity.json --attribute
       attnprune-verify compare half 2of4                     two folders that prune-model wrote
     """
-    from attnprune_verify.cli.output import deliver
+    from attnprune_verify.cli.terminal.output import deliver
     from attnprune_verify.experiments.perplexity.compare import attribute as attributed
     from attnprune_verify.experiments.perplexity.compare import compare, read_result
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from attnprune_verify.cli.output import EXIT, deliver
+from attnprune_verify.cli.terminal.output import EXIT, deliver
 
 __all__ = ["command"]
 

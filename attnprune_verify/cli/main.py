@@ -14,10 +14,10 @@ from typing import Any
 
 import click
 
-from attnprune_verify.cli.codes import INCOMPLETE, INTERRUPTED, USAGE
-from attnprune_verify.cli.lazy import lazy_group
-from attnprune_verify.cli.messages import rule_first
-from attnprune_verify.cli.output import reader_left
+from attnprune_verify.cli.terminal.codes import INCOMPLETE, INTERRUPTED, USAGE
+from attnprune_verify.cli.terminal.lazy import lazy_group
+from attnprune_verify.cli.terminal.messages import rule_first
+from attnprune_verify.cli.terminal.output import reader_left
 from attnprune_verify.errors import InvalidInput
 from attnprune_verify.files import printable
 

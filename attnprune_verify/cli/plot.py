@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any
 import click
 import numpy as np
 
-from attnprune_verify.cli.given import refuse_beside
-from attnprune_verify.cli.number import NUMBER
-from attnprune_verify.cli.output import output_file
+from attnprune_verify.cli.terminal.exclusive_options import refuse_beside
+from attnprune_verify.cli.terminal.number import NUMBER
+from attnprune_verify.cli.terminal.output import output_file
 from attnprune_verify.extras import need
 
 if TYPE_CHECKING:

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 import click
 
 from attnprune_verify.algorithms.readings import READINGS
-from attnprune_verify.cli.number import NUMBER
-from attnprune_verify.cli.output import deliver, output_file
+from attnprune_verify.cli.terminal.number import NUMBER
+from attnprune_verify.cli.terminal.output import deliver, output_file
 
 if TYPE_CHECKING:
     from attnprune_verify.algorithms.trace import Descent
@@ -74,7 +74,7 @@ def command(
     """
     target = output_file(out)
     from attnprune_verify.algorithms.descent import prune_mask_gd
-    from attnprune_verify.cli.progress import progress_bar
+    from attnprune_verify.cli.terminal.progress import progress_bar
     from attnprune_verify.errors import InvalidInstance
     from attnprune_verify.instance.npz import load_instance
     from attnprune_verify.instance.problem import Instance

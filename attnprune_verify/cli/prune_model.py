@@ -8,9 +8,9 @@ from typing import Any
 
 import click
 
-from attnprune_verify.cli.codes import INTERRUPTED
-from attnprune_verify.cli.lazy import NamingMethods
-from attnprune_verify.cli.number import NUMBER
+from attnprune_verify.cli.terminal.codes import INTERRUPTED
+from attnprune_verify.cli.terminal.lazy import NamingMethods
+from attnprune_verify.cli.terminal.number import NUMBER
 
 __all__ = ["command"]
 
@@ -80,7 +80,7 @@ def command(folder: Path, out: Path, quiet: bool, evaluate: tuple[str, ...], fil
       attnprune-verify prune-model models/llama --out models/llama-pruned --rho 0.5 --calibration text.txt
       attnprune-verify prune-model models/llama --out models/llama-2of4 --pattern 2:4 --calibration text.txt --k 32
     """
-    from attnprune_verify.cli.progress import progress_bar
+    from attnprune_verify.cli.terminal.progress import progress_bar
     from attnprune_verify.pretrained.texts import read_text
     from attnprune_verify.pruning import perplexity_of, prune_model
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import click
 
-from attnprune_verify.cli.output import EXIT, deliver
+from attnprune_verify.cli.terminal.output import EXIT, deliver
 from attnprune_verify.errors import InvalidInput
 
 __all__ = ["command"]
@@ -69,7 +69,7 @@ def _judged(ids: tuple[str, ...], reading: str | None, fresh: bool, quiet: bool)
     """Judge the statements, and keep their pages."""
     from attnprune_verify.claims import registry, shelf
     from attnprune_verify.claims.run import ClaimsResult, run_claims, witness
-    from attnprune_verify.cli.progress import progress_bar
+    from attnprune_verify.cli.terminal.progress import progress_bar
     from attnprune_verify.files import plain
     from attnprune_verify.report.show_text import page_of, summary_of
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, get_args
 
 import click
 
-from attnprune_verify.cli.output import laid_out
+from attnprune_verify.cli.terminal.output import laid_out
 
 if TYPE_CHECKING:
     from rich.console import RenderableType

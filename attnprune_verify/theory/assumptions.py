@@ -10,10 +10,10 @@ import numpy as np
 from flint import arb
 
 from attnprune_verify.instance.problem import Instance
-from attnprune_verify.theory import conditions, sharp
-from attnprune_verify.theory.balls import frobenius, log10, nearest, precision
-from attnprune_verify.theory.gram import is_positive_semidefinite
-from attnprune_verify.theory.measure import Measurements, measure
+from attnprune_verify.theory.formulas import conditions, sharp
+from attnprune_verify.theory.numbers.balls import frobenius, log10, nearest, precision
+from attnprune_verify.theory.quantities.gram import is_positive_semidefinite
+from attnprune_verify.theory.quantities.measure import Measurements, measure
 from attnprune_verify.values import as_number
 
 __all__ = ["Assumption", "assumptions", "show"]

@@ -20,8 +20,8 @@ from attnprune_verify.instance.problem import Instance
 from attnprune_verify.instance.validate import Array
 from attnprune_verify.oracle.ball_forms import attention_term
 from attnprune_verify.oracle.inputs import fused
-from attnprune_verify.theory.balls import lower, precision, upper
-from attnprune_verify.theory.spectral import UNIT_ROUNDOFF
+from attnprune_verify.theory.numbers.balls import lower, precision, upper
+from attnprune_verify.theory.numbers.spectral import UNIT_ROUNDOFF
 
 __all__ = ["BestMask", "certified_best_mask", "loss_below"]
 

@@ -13,9 +13,10 @@ from attnprune_verify.errors import InvalidInstance
 from attnprune_verify.instance.problem import Instance
 from attnprune_verify.instance.validate import Array
 from attnprune_verify.model import Objective
-from attnprune_verify.theory import paper, sharp
-from attnprune_verify.theory.balls import frobenius, nearest, precision
-from attnprune_verify.theory.evaluation import (
+from attnprune_verify.theory.formulas import paper, sharp
+from attnprune_verify.theory.numbers.balls import frobenius, nearest, precision
+from attnprune_verify.theory.pl_bounds import Bound, beyond_floats, pl_bounds
+from attnprune_verify.theory.quantities.evaluation import (
     Route,
     curvature_along,
     gradient_change,
@@ -23,8 +24,7 @@ from attnprune_verify.theory.evaluation import (
     precision_ladder,
     route,
 )
-from attnprune_verify.theory.measure import logit_norm, measure
-from attnprune_verify.theory.pl_bounds import Bound, beyond_floats, pl_bounds
+from attnprune_verify.theory.quantities.measure import logit_norm, measure
 
 __all__ = ["BOUND_IDS", "Bound", "evaluate_bounds"]
 

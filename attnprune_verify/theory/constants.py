@@ -8,12 +8,12 @@ from dataclasses import dataclass, fields
 from flint import arb
 
 from attnprune_verify.instance.problem import Instance
-from attnprune_verify.theory import paper, rates, sharp
-from attnprune_verify.theory.arithmetic import BALL
-from attnprune_verify.theory.attention_floor import AttentionFloor
-from attnprune_verify.theory.balls import log10, lower, nearest, precise, upper
-from attnprune_verify.theory.kappa import kappa_zero_sum, row_eigenvalue_at
-from attnprune_verify.theory.measure import logit_norm, measure, start_loss
+from attnprune_verify.theory.formulas import paper, rates, sharp
+from attnprune_verify.theory.numbers.arithmetic import BALL
+from attnprune_verify.theory.numbers.balls import log10, lower, nearest, precise, upper
+from attnprune_verify.theory.quantities.attention_floor import AttentionFloor
+from attnprune_verify.theory.quantities.kappa import kappa_zero_sum, row_eigenvalue_at
+from attnprune_verify.theory.quantities.measure import logit_norm, measure, start_loss
 from attnprune_verify.values import as_number, as_positive
 
 __all__ = ["NAMES", "Constants", "constant_balls", "constants", "leave", "logarithms"]
@@ -79,7 +79,7 @@ class Constants:
     inner_product_floor : float
         -sum_i W0((m_i - 1)/e) <= <grad L_attn(M), M> for every M.
     C_plus, C_minus, P_star : float
-        The numbers of `theory.sharp`.
+        The numbers of `theory.formulas.sharp`.
     log10 : Mapping
         Decimal logarithms of the positive constants above.
     """

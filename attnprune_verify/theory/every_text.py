@@ -20,8 +20,8 @@ from attnprune_verify.errors import InvalidInstance
 from attnprune_verify.instance.layer import AttentionLayer, as_layer
 from attnprune_verify.instance.rope import RoPE
 from attnprune_verify.instance.validate import Array, as_real
-from attnprune_verify.theory.balls import normalised
-from attnprune_verify.theory.spectral import dot_error, spectral_norm
+from attnprune_verify.theory.numbers.balls import normalised
+from attnprune_verify.theory.numbers.spectral import dot_error, spectral_norm
 from attnprune_verify.values import as_count
 
 __all__ = ["EveryText", "bound_for_every_text", "kl_of_range"]

@@ -10,11 +10,12 @@ import numpy as np
 from flint import arb
 
 from attnprune_verify.instance.problem import Instance, LayerInstance
-from attnprune_verify.theory import pair, paper, rates, sharp
+from attnprune_verify.theory import pair
 from attnprune_verify.theory.assumptions import show
-from attnprune_verify.theory.balls import exponential, log10, lower, normalised, power_of_two, precise, upper
 from attnprune_verify.theory.constants import constant_balls
-from attnprune_verify.theory.measure import measure, once_per_instance
+from attnprune_verify.theory.formulas import paper, rates, sharp
+from attnprune_verify.theory.numbers.balls import exponential, log10, lower, normalised, power_of_two, precise, upper
+from attnprune_verify.theory.quantities.measure import measure, once_per_instance
 
 __all__ = ["Guarantee", "guarantees", "pair_descent", "path_floor"]
 

@@ -13,12 +13,12 @@ from attnprune_verify.instance.problem import Instance, LayerInstance
 from attnprune_verify.instance.validate import Array
 from attnprune_verify.model.maps import Heads
 from attnprune_verify.model.softmax import score_block
-from attnprune_verify.theory.attention_floor import AttentionFloor, lowest_log
-from attnprune_verify.theory.balls import doubles
-from attnprune_verify.theory.measure import logit_norm, once_per_instance
-from attnprune_verify.theory.operator_norm import NormBounds
-from attnprune_verify.theory.rotated import rotated_norm
-from attnprune_verify.theory.spectral import dot_error
+from attnprune_verify.theory.numbers.balls import doubles
+from attnprune_verify.theory.numbers.spectral import dot_error
+from attnprune_verify.theory.quantities.attention_floor import AttentionFloor, lowest_log
+from attnprune_verify.theory.quantities.measure import logit_norm, once_per_instance
+from attnprune_verify.theory.quantities.operator_norm import NormBounds
+from attnprune_verify.theory.quantities.rotated import rotated_norm
 
 __all__ = ["fused_heads", "head_floors", "head_norms", "head_weights", "no_constant", "obstacle", "tokens_of"]
 

@@ -11,11 +11,11 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from attnprune_verify.instance.problem import LayerInstance
-from attnprune_verify.theory.balls import nearest
 from attnprune_verify.theory.bounds import BOUND_IDS, Bound, evaluate_bounds
 from attnprune_verify.theory.guarantees import pair_descent
 from attnprune_verify.theory.heads import fused_heads, obstacle
-from attnprune_verify.theory.measure import logit_norm
+from attnprune_verify.theory.numbers.balls import nearest
+from attnprune_verify.theory.quantities.measure import logit_norm
 from attnprune_verify.theory.theorem import TheoremVerdict, theorem
 
 __all__ = ["layer_bounds", "layer_theorem"]

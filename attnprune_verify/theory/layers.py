@@ -14,14 +14,14 @@ import numpy as np
 from flint import arb
 
 from attnprune_verify.instance.problem import Instance, LayerInstance
-from attnprune_verify.theory import conditions, sharp
-from attnprune_verify.theory.arithmetic import BALL
 from attnprune_verify.theory.assumptions import Assumption, assumptions, show
-from attnprune_verify.theory.attention_floor import AttentionFloor
-from attnprune_verify.theory.balls import frobenius, log10, nearest, precise
 from attnprune_verify.theory.constants import NAMES, constant_balls, leave, logarithms
-from attnprune_verify.theory.gram import gram_floor
+from attnprune_verify.theory.formulas import conditions, sharp
 from attnprune_verify.theory.heads import fused_heads, head_floors, head_norms, no_constant, obstacle, tokens_of
+from attnprune_verify.theory.numbers.arithmetic import BALL
+from attnprune_verify.theory.numbers.balls import frobenius, log10, nearest, precise
+from attnprune_verify.theory.quantities.attention_floor import AttentionFloor
+from attnprune_verify.theory.quantities.gram import gram_floor
 from attnprune_verify.values import as_number, as_positive
 
 __all__ = ["LayerAssumption", "LayerConstants", "layer_assumptions", "layer_constants"]

@@ -16,11 +16,11 @@ from attnprune_verify.errors import InvalidInstance
 from attnprune_verify.instance.layer import AttentionLayer
 from attnprune_verify.instance.problem import LayerInstance
 from attnprune_verify.instance.validate import Array
-from attnprune_verify.theory import sharp
-from attnprune_verify.theory.arithmetic import BALL, Arithmetic, Number
-from attnprune_verify.theory.balls import normalised, power_of_two, precision
-from attnprune_verify.theory.formula import formula
-from attnprune_verify.theory.spectral import spectral_norm
+from attnprune_verify.theory.formulas import sharp
+from attnprune_verify.theory.formulas.formula import formula
+from attnprune_verify.theory.numbers.arithmetic import BALL, Arithmetic, Number
+from attnprune_verify.theory.numbers.balls import normalised, power_of_two, precision
+from attnprune_verify.theory.numbers.spectral import spectral_norm
 
 __all__ = ["bilinear", "lipschitz", "lipschitz_confined", "pair_norm", "pl_root", "smallest_gradient", "start_loss"]
 

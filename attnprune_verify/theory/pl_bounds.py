@@ -12,12 +12,12 @@ from flint import arb
 
 from attnprune_verify.instance.problem import Instance
 from attnprune_verify.instance.validate import Array
-from attnprune_verify.theory import conditions, paper, sharp
 from attnprune_verify.theory.assumptions import show
-from attnprune_verify.theory.balls import frobenius, nearest, precision
-from attnprune_verify.theory.evaluation import AttentionPart, attention_part, precision_ladder, route
-from attnprune_verify.theory.gram import GramFloor, gram_floor, is_positive_semidefinite
-from attnprune_verify.theory.measure import measure
+from attnprune_verify.theory.formulas import conditions, paper, sharp
+from attnprune_verify.theory.numbers.balls import frobenius, nearest, precision
+from attnprune_verify.theory.quantities.evaluation import AttentionPart, attention_part, precision_ladder, route
+from attnprune_verify.theory.quantities.gram import GramFloor, gram_floor, is_positive_semidefinite
+from attnprune_verify.theory.quantities.measure import measure
 
 __all__ = ["Bound", "pl_bounds"]
 

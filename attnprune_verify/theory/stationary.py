@@ -12,9 +12,16 @@ from numpy.typing import ArrayLike
 from attnprune_verify.errors import InvalidInstance
 from attnprune_verify.instance.problem import Instance
 from attnprune_verify.instance.validate import Array
-from attnprune_verify.theory import newton, rates, sharp
-from attnprune_verify.theory.balls import lower, precision, upper
-from attnprune_verify.theory.reduced import ReducedLoss, ReducedPoint, largest_above, least_below, solved, triangular
+from attnprune_verify.theory.formulas import newton, rates, sharp
+from attnprune_verify.theory.numbers.balls import lower, precision, upper
+from attnprune_verify.theory.quantities.reduced import (
+    ReducedLoss,
+    ReducedPoint,
+    largest_above,
+    least_below,
+    solved,
+    triangular,
+)
 
 __all__ = ["StationaryPoint", "certified_stationary_point"]
 

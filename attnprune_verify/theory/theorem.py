@@ -8,11 +8,11 @@ from dataclasses import dataclass, field
 from flint import arb
 
 from attnprune_verify.instance.problem import Instance
-from attnprune_verify.theory import paper, sharp
 from attnprune_verify.theory.assumptions import assumptions, show
-from attnprune_verify.theory.balls import log10, nearest, precise
 from attnprune_verify.theory.constants import constant_balls
+from attnprune_verify.theory.formulas import paper, sharp
 from attnprune_verify.theory.guarantees import Guarantee, guarantees
+from attnprune_verify.theory.numbers.balls import log10, nearest, precise
 
 __all__ = ["HYPOTHESES", "Guarantee", "TheoremVerdict", "theorem"]
 

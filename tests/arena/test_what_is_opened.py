@@ -32,7 +32,7 @@ SUBJECT = "a room: an audited program's own processes and folder, by the system'
 WRITERS = {
     "audit/subject": SUBJECT,
     "cli/main.py": "the null device in the place of a closed stream",
-    "cli/output.py": "the null device in the place of a reader who left",
+    "cli/terminal/output.py": "the null device in the place of a reader who left",
     "cli/prune.py": "into a whole_file",
     "instance/archive.py": "members of an archive are opened to read, by objects",
     "instance/npz.py": "into a whole_file",

@@ -26,7 +26,7 @@ from attnprune_verify.claims.judge import _ARITHMETIC
 from attnprune_verify.claims.quantities import Quantities
 from attnprune_verify.claims.registry import claims
 from attnprune_verify.claims.relation import Relation, kind_of
-from attnprune_verify.theory.arithmetic import Undecidable, working_precision
+from attnprune_verify.theory.numbers.arithmetic import Undecidable, working_precision
 
 PINS = Path(__file__).parent / "pinned_margins.json"
 _CASES = 3

@@ -23,7 +23,7 @@ from attnprune_verify.claims.readback import Link, Printed, Scope
 from attnprune_verify.claims.relation import kind_of
 from attnprune_verify.claims.supply import Fixed
 from attnprune_verify.errors import InvalidInstance
-from attnprune_verify.theory.arithmetic import FLOAT, Undecidable
+from attnprune_verify.theory.numbers.arithmetic import FLOAT, Undecidable
 from tests.claims.outside import around, degenerate, resized
 
 CLOSE = 1e-7  # chosen: sides are computed in float64 along two ways, derivatives among them

@@ -23,7 +23,7 @@ from attnprune_verify.claims.registry import claims, find
 from attnprune_verify.claims.relation import Relation, at_most
 from attnprune_verify.claims.trajectory import descend, sharp_L, standing_still, step_below
 from attnprune_verify.claims.trial import try_case
-from attnprune_verify.theory.arithmetic import FLOAT, working_precision
+from attnprune_verify.theory.numbers.arithmetic import FLOAT, working_precision
 
 COQ = Path(__file__).resolve().parents[2] / "proofs_check" / "coq"
 _FEW = 12

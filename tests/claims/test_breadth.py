@@ -29,11 +29,11 @@ from attnprune_verify.claims.statements import best_mask, descent, promises, pru
 from attnprune_verify.claims.trajectory import lowest_loss, minimiser
 from attnprune_verify.instance.problem import Instance
 from attnprune_verify.model import gradient, loss
-from attnprune_verify.theory.arithmetic import BALL, FLOAT, working_precision
 from attnprune_verify.theory.best_mask import certified_best_mask
 from attnprune_verify.theory.constants import constant_balls, constants
 from attnprune_verify.theory.guarantees import guarantees, path_floor
-from attnprune_verify.theory.operator_norm import DENSE_LIMIT
+from attnprune_verify.theory.numbers.arithmetic import BALL, FLOAT, working_precision
+from attnprune_verify.theory.quantities.operator_norm import DENSE_LIMIT
 
 NONE = Effort(limits=0, examples=0, starts=0, evaluations=0)
 

@@ -22,7 +22,7 @@ from attnprune_verify.claims.core import mutant
 from attnprune_verify.claims.trial import try_case
 from attnprune_verify.errors import InvalidInstance
 from attnprune_verify.state import processes
-from attnprune_verify.theory.arithmetic import BALL, FLOAT, working_precision
+from attnprune_verify.theory.numbers.arithmetic import BALL, FLOAT, working_precision
 
 SCHEMA = json.loads(
     (resources.files("attnprune_verify.report") / "schemas" / "campaign.schema.json").read_text("utf-8")

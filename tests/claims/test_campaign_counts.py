@@ -17,8 +17,8 @@ from attnprune_verify.claims.campaign.run import CampaignResult
 from attnprune_verify.claims.campaign.tally import LeastSlack, Tally
 from attnprune_verify.claims.relation import at_least, at_most, equal, less
 from attnprune_verify.claims.trial import Trial
-from attnprune_verify.theory.lane_arithmetic import stacked
-from attnprune_verify.theory.lanes import Lane
+from attnprune_verify.theory.numbers.lane_arithmetic import stacked
+from attnprune_verify.theory.numbers.lanes import Lane
 
 OURS, PAPER = registry.find("fix:lip_f", "any"), registry.find("lem:PL_ineq", "full")
 STATES = [HOLDS, NOT_MET, VIOLATED, UNDECIDED, HOLDS, VIOLATED]

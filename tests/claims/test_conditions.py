@@ -20,7 +20,7 @@ from attnprune_verify.claims.registry import find
 from attnprune_verify.claims.run import run_claims
 from attnprune_verify.claims.supply import Fixed
 from attnprune_verify.claims.trial import try_case
-from attnprune_verify.theory.arithmetic import FLOAT
+from attnprune_verify.theory.numbers.arithmetic import FLOAT
 from tests.claims.outside import outside
 from tests.claims.read_back import _COSTLY, _holds, _says, cases, printed_of, text_of, unlike_hypotheses
 from tests.claims.test_read_back import READ

@@ -20,8 +20,8 @@ from attnprune_verify.claims.supply import Arrays, Instances
 from attnprune_verify.claims.trial import certain, try_case
 from attnprune_verify.instance.families import orthonormal_constant
 from attnprune_verify.instance.problem import Instance
-from attnprune_verify.theory.arithmetic import FLOAT
 from attnprune_verify.theory.constants import constants
+from attnprune_verify.theory.numbers.arithmetic import FLOAT
 
 
 def gaussian(count: int) -> list[Case]:

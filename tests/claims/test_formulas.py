@@ -18,8 +18,8 @@ from attnprune_verify.claims.judge import judge
 from attnprune_verify.claims.printed import misprint, misprinted, read
 from attnprune_verify.claims.registry import claims, find
 from attnprune_verify.claims.run import assemble
-from attnprune_verify.theory.arithmetic import EXACT, FLOAT, Undecidable
-from attnprune_verify.theory.formula import FORMULAS, Formula
+from attnprune_verify.theory.formulas.formula import FORMULAS, Formula
+from attnprune_verify.theory.numbers.arithmetic import EXACT, FLOAT, Undecidable
 
 SWAPS = {ast.Mult: ast.Div, ast.Div: ast.Mult, ast.Add: ast.Sub, ast.Sub: ast.Add}
 COMPARISONS = {ast.Lt: ast.LtE, ast.LtE: ast.Lt, ast.Gt: ast.GtE, ast.GtE: ast.Gt}
@@ -118,7 +118,7 @@ def test_a_formula_is_what_its_claims_print(path: str) -> None:
 
 
 def test_one_part_in_a_thousand_is_another_formula(monkeypatch: pytest.MonkeyPatch) -> None:
-    from attnprune_verify.theory import sharp
+    from attnprune_verify.theory.formulas import sharp
 
     mu, entry = sharp.mu, FORMULAS["sharp.mu"]
     monkeypatch.setattr(sharp, "mu", lambda w, b, f, **how: mu(w, b, f, **how) * 1.001)
@@ -141,7 +141,7 @@ def test_a_sentence_that_prints_another_number_fails() -> None:
 
 def test_nonsense_in_place_of_a_formula(monkeypatch: pytest.MonkeyPatch) -> None:
     """A constant tripled and one replaced: what the claims judge is what `check` prints."""
-    from attnprune_verify.theory import paper, sharp
+    from attnprune_verify.theory.formulas import paper, sharp
 
     mu = sharp.mu
     monkeypatch.setattr(sharp, "mu", lambda w, b, f, **how: 3 * mu(w, b, f, **how))
@@ -153,7 +153,7 @@ def test_nonsense_in_place_of_a_formula(monkeypatch: pytest.MonkeyPatch) -> None
 
 
 def test_formulas_in_every_arithmetic() -> None:
-    from attnprune_verify.theory import paper, sharp
+    from attnprune_verify.theory.formulas import paper, sharp
 
     assert paper.lipschitz(4, 1, 2, 0.5, arithmetic=EXACT) * 2 == 2 * 30 * 128 * 64 + 1
     assert sharp.lipschitz(2.0, 0.0, arithmetic=FLOAT) == pytest.approx(float(sharp.lipschitz(2.0, 0.0)), rel=1e-15)

@@ -17,7 +17,7 @@ from attnprune_verify.claims.run import assemble
 from attnprune_verify.claims.statements._template import CLAIMS
 from attnprune_verify.claims.supply import Fixed
 from attnprune_verify.claims.trial import certain, try_case
-from attnprune_verify.theory.arithmetic import BALL, EXACT, FLOAT, Undecidable, working_precision
+from attnprune_verify.theory.numbers.arithmetic import BALL, EXACT, FLOAT, Undecidable, working_precision
 
 TEMPLATE = CLAIMS[0]
 ONE = Case({"X": np.eye(2), "W": np.eye(2), "M": np.ones((2, 2)), "lam": 0.1, "mask": None}, "identity")

@@ -34,7 +34,7 @@ from attnprune_verify.claims.run import ClaimRecord, ClaimsResult, assemble
 from attnprune_verify.claims.standing import Standing
 from attnprune_verify.claims.statements._template import CLAIMS
 from attnprune_verify.claims.trial import certain, matters, try_case
-from attnprune_verify.theory.arithmetic import BALL, FLOAT, working_precision
+from attnprune_verify.theory.numbers.arithmetic import BALL, FLOAT, working_precision
 
 ONE = Case({"X": np.eye(2), "W": np.eye(2), "M": np.ones((2, 2)), "lam": 0.1, "mask": None}, "identity")
 TEMPLATE = replace(CLAIMS[0], hypotheses=())

@@ -21,8 +21,8 @@ from attnprune_verify.claims.relation import Relation
 from attnprune_verify.claims.standing import Standing
 from attnprune_verify.claims.trial import Trial
 from attnprune_verify.state import processes
-from attnprune_verify.theory.arithmetic import BALL
-from attnprune_verify.theory.balls import precision
+from attnprune_verify.theory.numbers.arithmetic import BALL
+from attnprune_verify.theory.numbers.balls import precision
 
 
 @pytest.mark.parametrize(("failed", "certain"), [("beta", True), ("beta", False), (None, True), (None, False)])

@@ -21,7 +21,7 @@ from attnprune_verify.claims.relation import Relation, at_most, less
 from attnprune_verify.claims.statements import landscape
 from attnprune_verify.claims.statements._template import CLAIMS
 from attnprune_verify.claims.supply import Fixed
-from attnprune_verify.theory.arithmetic import BALL, working_precision
+from attnprune_verify.theory.numbers.arithmetic import BALL, working_precision
 from tests.claims.pins import PINS, alike, pin, pinned_claims, same_reach, says_nothing
 
 STORED = json.loads(PINS.read_text("utf-8"))

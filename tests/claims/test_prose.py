@@ -20,7 +20,7 @@ from attnprune_verify.claims.statements import prose_experiments, prose_models, 
 from attnprune_verify.errors import InvalidInstance
 from attnprune_verify.experiments.perplexity.sentences import _TABLE_1
 from attnprune_verify.experiments.stored.findings import measured
-from attnprune_verify.theory.arithmetic import BALL, EXACT
+from attnprune_verify.theory.numbers.arithmetic import BALL, EXACT
 
 
 def readings(id_: str) -> dict[str, Verdict]:

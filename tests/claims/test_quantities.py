@@ -18,7 +18,7 @@ from attnprune_verify.claims.trajectory import descend
 from attnprune_verify.errors import InvalidInstance
 from attnprune_verify.model import gradient, hessian_vector_product, loss
 from attnprune_verify.oracle import ball
-from attnprune_verify.theory.arithmetic import BALL, EXACT, FLOAT, Undecidable, working_precision
+from attnprune_verify.theory.numbers.arithmetic import BALL, EXACT, FLOAT, Undecidable, working_precision
 
 RNG = np.random.default_rng(3)
 CASES = [

@@ -16,7 +16,7 @@ from attnprune_verify.claims.quantities import Quantities
 from attnprune_verify.claims.registry import claims, find
 from attnprune_verify.claims.scope import sentence
 from attnprune_verify.claims.supply import Instances
-from attnprune_verify.theory.arithmetic import FLOAT
+from attnprune_verify.theory.numbers.arithmetic import FLOAT
 from tests.claims.outside import around
 from tests.claims.read_back import cases, holds_as_printed
 

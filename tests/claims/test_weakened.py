@@ -18,7 +18,7 @@ from attnprune_verify.claims.judge import judge
 from attnprune_verify.claims.registry import find
 from attnprune_verify.claims.relation import Relation, kind_of, scaled
 from attnprune_verify.claims.run import assemble
-from attnprune_verify.theory.arithmetic import working_precision
+from attnprune_verify.theory.numbers.arithmetic import working_precision
 from tests.claims.pins import _KINDS, PINS, Drawn, as_stored, pinned, pinned_claims, says_nothing
 
 Said = Mapping[int, Sequence[Relation]]

@@ -9,9 +9,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from attnprune_verify.cli import progress
 from attnprune_verify.cli.main import _COMMANDS, main
-from attnprune_verify.cli.progress import progress_bar, stages
+from attnprune_verify.cli.terminal import progress
+from attnprune_verify.cli.terminal.progress import progress_bar, stages
 from attnprune_verify.instance.npz import save_instance
 from attnprune_verify.instance.problem import Instance
 

@@ -19,7 +19,8 @@ from attnprune_verify.instance.validate import as_real
 from attnprune_verify.pretrained.folder import ModelFolder
 from attnprune_verify.pretrained.load import load_pretrained
 from attnprune_verify.pretrained.texts import draw_windows
-from attnprune_verify.theory import best_mask, every_text, kappa
+from attnprune_verify.theory import best_mask, every_text
+from attnprune_verify.theory.quantities import kappa
 from attnprune_verify.values import as_count
 from attnprune_verify.whole_model import source
 from attnprune_verify.whole_model.plan import Plan

@@ -19,9 +19,9 @@ import numpy as np
 import pytest
 
 from attnprune_verify.claims.statements.measured import _LEFT_OPEN
-from attnprune_verify.cli.experiment_layer import command
-from attnprune_verify.cli.experiment_perplexity import command as perplexity_command
-from attnprune_verify.cli.experiment_synthetic import command as synthetic_command
+from attnprune_verify.cli.experiment.layer import command
+from attnprune_verify.cli.experiment.perplexity import command as perplexity_command
+from attnprune_verify.cli.experiment.synthetic import command as synthetic_command
 from attnprune_verify.errors import InvalidInput
 from attnprune_verify.experiments.layer.plan import LayerPlan
 from attnprune_verify.experiments.perplexity.plan import PerplexityPlan

@@ -17,7 +17,7 @@ from random import Random
 import pytest
 
 from attnprune_verify.claims.registry import claims
-from attnprune_verify.theory.formula import FORMULAS
+from attnprune_verify.theory.formulas.formula import FORMULAS
 from tests.mutants.catalogue import MUTANTS
 from tests.mutants.operators import edited
 from tests.mutants.patching import Mutant
@@ -55,13 +55,13 @@ def test_the_catalogue_stands() -> None:
 
 def test_a_text_that_is_not_there_is_an_error() -> None:
     with pytest.raises(ValueError, match="must stand once"):
-        Mutant("gone", "theory/sharp.py", QUICK, "no such text").sources()
+        Mutant("gone", "theory/formulas/sharp.py", QUICK, "no such text").sources()
 
 
 @pytest.mark.parametrize(("function", "operator"), [("no_such", "left"), ("mu", "relation 9")])
 def test_a_place_that_is_not_there_is_an_error(function: str, operator: str) -> None:
     with pytest.raises(ValueError, match=r"no function no_such|must have a place for 'relation 9'"):
-        Mutant("gone", "theory/sharp.py", QUICK, function=function, operator=operator).sources()
+        Mutant("gone", "theory/formulas/sharp.py", QUICK, function=function, operator=operator).sources()
 
 
 @pytest.mark.parametrize(

@@ -75,9 +75,9 @@ PLAIN = {
     "instance.memory: min(size, 2 ** 200)",  # what a double holds, in a message
     "theory.assumptions: -300 < power < 300",  # a power of ten that a double can show
     "theory.assumptions: abs(power) < 1000000000000000.0",  # a power of ten whose digits a double can show
-    "theory.balls: abs(exponent) < 2.0 ** 60",  # an exponent that fits into a machine word
-    "theory.evaluation: squares.rel_accuracy_bits() > 30",  # nine digits are enough for a report
-    "theory.evaluation: min(floor.radius, 700.0)",  # exp of it is still a double
+    "theory.numbers.balls: abs(exponent) < 2.0 ** 60",  # an exponent that fits into a machine word
+    "theory.quantities.evaluation: squares.rel_accuracy_bits() > 30",  # nine digits are enough for a report
+    "theory.quantities.evaluation: min(floor.radius, 700.0)",  # exp of it is still a double
     "instance.archive: min(left, 2 ** 18)",  # bytes read at once
 }
 """Comparisons with a large literal that is no size, each with its reason."""

@@ -13,7 +13,7 @@ from attnprune_verify.errors import InvalidInstance
 from attnprune_verify.instance import families
 from attnprune_verify.instance.problem import Instance
 from attnprune_verify.theory.assumptions import assumptions
-from attnprune_verify.theory.gram import gram_floor, is_positive_semidefinite
+from attnprune_verify.theory.quantities.gram import gram_floor, is_positive_semidefinite
 
 IDS = ("beta", "delta", "delta-allowed", "W-nonzero", "M-in-box", "M-norm", "lam-in-unit-interval", "R")
 HADAMARD = np.array([[1, 1, 1, 1], [1, -1, 1, -1], [1, 1, -1, -1], [1, -1, -1, 1]]) / 2.0

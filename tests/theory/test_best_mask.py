@@ -14,8 +14,8 @@ from attnprune_verify.instance.problem import Instance
 from attnprune_verify.oracle.ball_forms import attention_term
 from attnprune_verify.oracle.inputs import fused
 from attnprune_verify.theory import best_mask
-from attnprune_verify.theory.balls import precision
 from attnprune_verify.theory.best_mask import _posed, certified_best_mask, loss_below
+from attnprune_verify.theory.numbers.balls import precision
 
 
 def drawn(seed: int, n: int, d: int, scale: float = 1.0, mask: str | None = None) -> Instance:

@@ -10,12 +10,14 @@ import pytest
 from attnprune_verify.instance import families
 from attnprune_verify.instance.problem import Instance
 from attnprune_verify.model import Objective, attention, gradient, loss
-from attnprune_verify.theory import bounds, evaluation, sharp
+from attnprune_verify.theory import bounds
 from attnprune_verify.theory.bounds import evaluate_bounds
 from attnprune_verify.theory.constants import constants
-from attnprune_verify.theory.evaluation import Route, attention_part, gradient_change
+from attnprune_verify.theory.formulas import sharp
 from attnprune_verify.theory.guarantees import path_floor
-from attnprune_verify.theory.operator_norm import norm_bounds
+from attnprune_verify.theory.quantities import evaluation
+from attnprune_verify.theory.quantities.evaluation import Route, attention_part, gradient_change
+from attnprune_verify.theory.quantities.operator_norm import norm_bounds
 from attnprune_verify.theory.theorem import theorem
 
 SIGNS = np.array([[1.0, -1.0], [-1.0, 1.0]])

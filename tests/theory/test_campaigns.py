@@ -10,7 +10,7 @@ from attnprune_verify.instance.problem import Instance
 from attnprune_verify.model import Objective, attention
 from attnprune_verify.theory.bounds import evaluate_bounds
 from attnprune_verify.theory.constants import constants
-from attnprune_verify.theory.operator_norm import norm_bounds
+from attnprune_verify.theory.quantities.operator_norm import norm_bounds
 
 pytestmark = pytest.mark.thorough
 

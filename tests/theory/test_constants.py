@@ -14,10 +14,10 @@ from attnprune_verify.errors import InvalidInstance
 from attnprune_verify.instance import families
 from attnprune_verify.instance.problem import Instance
 from attnprune_verify.model import attention, loss
-from attnprune_verify.theory import paper, sharp
-from attnprune_verify.theory.arithmetic import BALL
-from attnprune_verify.theory.balls import exponential, frobenius, log10, lower, precision, upper
 from attnprune_verify.theory.constants import Constants, constants
+from attnprune_verify.theory.formulas import paper, sharp
+from attnprune_verify.theory.numbers.arithmetic import BALL
+from attnprune_verify.theory.numbers.balls import exponential, frobenius, log10, lower, precision, upper
 
 
 def example(**more):

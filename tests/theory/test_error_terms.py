@@ -13,9 +13,9 @@ import numpy as np
 import pytest
 
 from attnprune_verify.instance.problem import Instance
-from attnprune_verify.theory import gram, kappa, operator_norm
-from attnprune_verify.theory.kappa import kappa_plus, kappa_zero_sum, row_eigenvalue
-from attnprune_verify.theory.operator_norm import norm_bounds
+from attnprune_verify.theory.quantities import gram, kappa, operator_norm
+from attnprune_verify.theory.quantities.kappa import kappa_plus, kappa_zero_sum, row_eigenvalue
+from attnprune_verify.theory.quantities.operator_norm import norm_bounds
 
 
 def exact(array) -> list[list[Fraction]]:  # type: ignore[no-untyped-def]  # whatever NumPy makes an array of

@@ -7,9 +7,9 @@ import numpy as np
 import pytest
 from flint import arb
 
-from attnprune_verify.theory.arithmetic import Undecidable, working_precision
-from attnprune_verify.theory.lane_arithmetic import LANES, eigenvalues, stacked
-from attnprune_verify.theory.lanes import Diverges, Lane, Slope, reach
+from attnprune_verify.theory.numbers.arithmetic import Undecidable, working_precision
+from attnprune_verify.theory.numbers.lane_arithmetic import LANES, eigenvalues, stacked
+from attnprune_verify.theory.numbers.lanes import Diverges, Lane, Slope, reach
 
 RNG = np.random.default_rng(3)
 

@@ -11,7 +11,7 @@ from attnprune_verify.theory.assumptions import assumptions
 from attnprune_verify.theory.constants import NAMES, constants
 from attnprune_verify.theory.heads import head_floors, head_norms, head_weights, tokens_of
 from attnprune_verify.theory.layers import layer_assumptions, layer_constants
-from attnprune_verify.theory.rotated import RotatedMap
+from attnprune_verify.theory.quantities.rotated import RotatedMap
 
 RNG = np.random.default_rng(7)
 

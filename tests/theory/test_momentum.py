@@ -7,8 +7,8 @@ import pytest
 
 import attnprune_verify as apv
 from attnprune_verify.instance.problem import Instance
-from attnprune_verify.theory import momentum
 from attnprune_verify.theory.constants import constants
+from attnprune_verify.theory.formulas import momentum
 
 THETA = 0.9
 

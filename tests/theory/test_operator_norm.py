@@ -10,11 +10,11 @@ import pytest
 
 from attnprune_verify.instance import families
 from attnprune_verify.instance.problem import Instance
-from attnprune_verify.theory import cheap_norm as norms
-from attnprune_verify.theory.balls import log10, lower, upper
-from attnprune_verify.theory.logit_map import LogitMap
-from attnprune_verify.theory.operator_norm import norm_bounds
-from attnprune_verify.theory.spectral import completes, largest_eigenvalue, least_eigenvalue, spectral_norm
+from attnprune_verify.theory.numbers.balls import log10, lower, upper
+from attnprune_verify.theory.numbers.spectral import completes, largest_eigenvalue, least_eigenvalue, spectral_norm
+from attnprune_verify.theory.quantities import cheap_norm as norms
+from attnprune_verify.theory.quantities.logit_map import LogitMap
+from attnprune_verify.theory.quantities.operator_norm import norm_bounds
 
 
 def dense_norm(instance):

@@ -17,11 +17,11 @@ from attnprune_verify.model import Objective
 from attnprune_verify.theory.assumptions import assumptions
 from attnprune_verify.theory.bounds import evaluate_bounds
 from attnprune_verify.theory.constants import constants
-from attnprune_verify.theory.curvature import local_curvature
 from attnprune_verify.theory.guarantees import guarantees
 from attnprune_verify.theory.heads import head_floors
 from attnprune_verify.theory.layers import layer_assumptions, layer_constants
 from attnprune_verify.theory.pair import pair_norm
+from attnprune_verify.theory.quantities.curvature import local_curvature
 from attnprune_verify.theory.theorem import theorem
 
 ORDERS = [(0, 1, 2), (1, 0, 2), (2, 0, 1)]

@@ -19,14 +19,14 @@ from scipy.special import lambertw
 
 from attnprune_verify.instance.problem import Instance
 from attnprune_verify.theory import bounds as bounds_module
-from attnprune_verify.theory.attention_floor import AttentionFloor
-from attnprune_verify.theory.balls import precision
 from attnprune_verify.theory.bounds import evaluate_bounds
 from attnprune_verify.theory.constants import NAMES, constants
-from attnprune_verify.theory.curvature import row_constants
 from attnprune_verify.theory.guarantees import guarantees, path_floor
-from attnprune_verify.theory.measure import logit_norm
+from attnprune_verify.theory.numbers.balls import precision
 from attnprune_verify.theory.pl_bounds import pl_bounds
+from attnprune_verify.theory.quantities.attention_floor import AttentionFloor
+from attnprune_verify.theory.quantities.curvature import row_constants
+from attnprune_verify.theory.quantities.measure import logit_norm
 from attnprune_verify.theory.theorem import theorem
 
 C_PLUS, C_MINUS = (39 + 55 * math.sqrt(33)) / 1152, (55 * math.sqrt(33) - 39) / 1152

@@ -8,14 +8,14 @@ import numpy as np
 import pytest
 
 from attnprune_verify.instance.problem import Instance
-from attnprune_verify.theory import evaluation
 from attnprune_verify.theory.assumptions import Assumption, assumptions
 from attnprune_verify.theory.constants import constants
-from attnprune_verify.theory.curvature import row_constants
-from attnprune_verify.theory.evaluation import Route, attention_part, attention_squares
 from attnprune_verify.theory.guarantees import guarantees
-from attnprune_verify.theory.kappa import row_eigenvalue
-from attnprune_verify.theory.measure import start_loss
+from attnprune_verify.theory.quantities import evaluation
+from attnprune_verify.theory.quantities.curvature import row_constants
+from attnprune_verify.theory.quantities.evaluation import Route, attention_part, attention_squares
+from attnprune_verify.theory.quantities.kappa import row_eigenvalue
+from attnprune_verify.theory.quantities.measure import start_loss
 from attnprune_verify.theory.theorem import theorem
 
 TRIANGLE = np.array([[1, 0, 0], [1, 1, 0], [1, 1, 1]], dtype=bool)

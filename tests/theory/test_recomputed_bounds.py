@@ -10,10 +10,10 @@ from flint import arb
 
 from attnprune_verify.instance.problem import Instance
 from attnprune_verify.theory.assumptions import assumptions
-from attnprune_verify.theory.curvature import row_constants
-from attnprune_verify.theory.gram import GramFloor
-from attnprune_verify.theory.kappa import kappa_plus
 from attnprune_verify.theory.pl_bounds import _admissible_beta
+from attnprune_verify.theory.quantities.curvature import row_constants
+from attnprune_verify.theory.quantities.gram import GramFloor
+from attnprune_verify.theory.quantities.kappa import kappa_plus
 
 C_PLUS, C_MINUS = (39 + 55 * math.sqrt(33)) / 1152, (55 * math.sqrt(33) - 39) / 1152
 

@@ -10,9 +10,11 @@ import pytest
 from flint import arb
 
 from attnprune_verify.instance.problem import Instance
-from attnprune_verify.theory import bounds, curvature, operator_norm, spectral
-from attnprune_verify.theory.logit_map import LogitMap
-from attnprune_verify.theory.measure import logit_norm
+from attnprune_verify.theory import bounds
+from attnprune_verify.theory.numbers import spectral
+from attnprune_verify.theory.quantities import curvature, operator_norm
+from attnprune_verify.theory.quantities.logit_map import LogitMap
+from attnprune_verify.theory.quantities.measure import logit_norm
 
 SIZE = 150
 U = 2.0**-53

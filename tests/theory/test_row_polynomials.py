@@ -11,7 +11,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from attnprune_verify.theory import sharp
+from attnprune_verify.theory.formulas import sharp
 
 
 def upper_at_vertex(x, w, y, z):  # i = k: x = sigma_k

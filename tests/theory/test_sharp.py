@@ -11,12 +11,12 @@ from scipy.special import lambertw, softmax
 
 from attnprune_verify.instance.problem import Instance
 from attnprune_verify.model import Objective, attention, gradient, hessian_vector_product, loss
-from attnprune_verify.theory import rates, sharp
 from attnprune_verify.theory.constants import constants
-from attnprune_verify.theory.curvature import local_curvature, row_constants
-from attnprune_verify.theory.kappa import kappa_plus, kappa_zero_sum, row_eigenvalue
-from attnprune_verify.theory.logit_map import LogitMap
-from attnprune_verify.theory.operator_norm import norm_bounds
+from attnprune_verify.theory.formulas import rates, sharp
+from attnprune_verify.theory.quantities.curvature import local_curvature, row_constants
+from attnprune_verify.theory.quantities.kappa import kappa_plus, kappa_zero_sum, row_eigenvalue
+from attnprune_verify.theory.quantities.logit_map import LogitMap
+from attnprune_verify.theory.quantities.operator_norm import norm_bounds
 
 C_PLUS, C_MINUS, P_STAR = (float(ball) for ball in (sharp.C_plus(), sharp.C_minus(), sharp.P_star()))
 

@@ -16,9 +16,9 @@ from attnprune_verify.claims.quantities import Quantities
 from attnprune_verify.claims.statements.landscape import _spurious
 from attnprune_verify.errors import InvalidInstance
 from attnprune_verify.instance.problem import Instance
-from attnprune_verify.theory.balls import precision
 from attnprune_verify.theory.heads import head_weights, tokens_of
-from attnprune_verify.theory.reduced import ReducedLoss, largest_above, least_below, triangular
+from attnprune_verify.theory.numbers.balls import precision
+from attnprune_verify.theory.quantities.reduced import ReducedLoss, largest_above, least_below, triangular
 from attnprune_verify.theory.stationary import certified_stationary_point
 
 LLAMA = Path(__file__).parents[1] / "data" / "small_llama"

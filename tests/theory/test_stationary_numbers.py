@@ -13,9 +13,10 @@ from flint import arb, arb_mat
 from scipy.optimize import brentq
 
 from attnprune_verify.instance.problem import Instance
-from attnprune_verify.theory import newton, stationary
-from attnprune_verify.theory.balls import precision
-from attnprune_verify.theory.reduced import ReducedLoss, ReducedPoint
+from attnprune_verify.theory import stationary
+from attnprune_verify.theory.formulas import newton
+from attnprune_verify.theory.numbers.balls import precision
+from attnprune_verify.theory.quantities.reduced import ReducedLoss, ReducedPoint
 from attnprune_verify.theory.stationary import StationaryPoint, certified_stationary_point
 
 W, LAM = 1.5, 0.05

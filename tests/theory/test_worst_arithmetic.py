@@ -16,9 +16,10 @@ from numpy.typing import NDArray
 
 from attnprune_verify.instance.problem import Instance
 from attnprune_verify.instance.rope import RoPE
-from attnprune_verify.theory import attention_floor, cheap_norm, evaluation, spectral
-from attnprune_verify.theory.logit_map import LogitMap
-from attnprune_verify.theory.rotated import RotatedMap
+from attnprune_verify.theory.numbers import spectral
+from attnprune_verify.theory.quantities import attention_floor, cheap_norm, evaluation
+from attnprune_verify.theory.quantities.logit_map import LogitMap
+from attnprune_verify.theory.quantities.rotated import RotatedMap
 
 U = 2.0**-53
 LONG = 40_000  # terms of a sum: its error is far above the 2^13 u that every certified eigenvalue has to spare

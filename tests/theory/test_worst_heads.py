@@ -17,7 +17,7 @@ from attnprune_verify.theory.heads import head_floors
 from attnprune_verify.theory.layer_verdicts import layer_bounds, layer_theorem
 from attnprune_verify.theory.layers import layer_assumptions, layer_constants
 from attnprune_verify.theory.pair import pair_norm
-from attnprune_verify.theory.rotated import RotatedMap
+from attnprune_verify.theory.quantities.rotated import RotatedMap
 from attnprune_verify.theory.theorem import TheoremVerdict
 
 STATUSES = ("violated", "undecided", "holds", "not_applicable")

@@ -28,7 +28,7 @@ from attnprune_verify.claims.lipschitz_pairs import second_mask
 from attnprune_verify.claims.relation import Relation
 from attnprune_verify.claims.supply import Arrays, Instances
 from attnprune_verify.claims.trial import Trial, certain, try_case
-from attnprune_verify.theory.arithmetic import FLOAT, Undecidable
+from attnprune_verify.theory.numbers.arithmetic import FLOAT, Undecidable
 
 __all__ = ["Group", "attackable", "case_of", "decide"]
 

@@ -13,7 +13,7 @@ from attnprune_verify.claims.hypotheses import ANY_MASK, LITERAL, mask_in_box
 from attnprune_verify.claims.quantities import Quantities
 from attnprune_verify.claims.relation import Relation, at_most, less
 from attnprune_verify.claims.supply import Instances
-from attnprune_verify.theory import sharp
+from attnprune_verify.theory.formulas import sharp
 
 _SECTION = "E Bounds for Basic Functions"
 _ANY = Instances("any")

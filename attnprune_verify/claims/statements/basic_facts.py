@@ -16,7 +16,7 @@ from attnprune_verify.claims.hypotheses import LITERAL
 from attnprune_verify.claims.quantities import Quantities
 from attnprune_verify.claims.relation import Relation, at_most, equal
 from attnprune_verify.claims.supply import Arrays
-from attnprune_verify.theory.arithmetic import along, derivative_part
+from attnprune_verify.theory.numbers.arithmetic import along, derivative_part
 
 _SECTION = "B Preliminary: facts"
 

@@ -18,8 +18,8 @@ from attnprune_verify.claims.quantities import Quantities
 from attnprune_verify.claims.relation import Relation, at_least, at_most
 from attnprune_verify.claims.supply import Arrays, Instances
 from attnprune_verify.claims.trajectory import sharp_L, upper_constant
-from attnprune_verify.theory import paper, sharp
-from attnprune_verify.theory.arithmetic import FLOAT
+from attnprune_verify.theory.formulas import paper, sharp
+from attnprune_verify.theory.numbers.arithmetic import FLOAT
 
 _SECTION = "F Lipschitz of Gradient"
 _TIMES = math.floor(300 / float(sharp.C_plus(arithmetic=FLOAT))) / 10

@@ -21,7 +21,7 @@ from attnprune_verify.claims.quantities import Quantities
 from attnprune_verify.claims.relation import Relation, at_most, equal, less
 from attnprune_verify.claims.supply import Arrays, Fixed, Instances
 from attnprune_verify.claims.trajectory import descend, moving, sharp_L, simple_L, step_below
-from attnprune_verify.theory import rates
+from attnprune_verify.theory.formulas import rates
 
 _SECTION = "4 Main Results"
 _APPENDIX = "G Convergence of Gradient Descent"

@@ -15,7 +15,7 @@ from attnprune_verify.claims.hypotheses import ANY_MASK, some_choice
 from attnprune_verify.claims.quantities import Quantities
 from attnprune_verify.claims.relation import Relation, at_most
 from attnprune_verify.claims.supply import Instances
-from attnprune_verify.theory.arithmetic import FLOAT
+from attnprune_verify.theory.numbers.arithmetic import FLOAT
 
 
 def _norm_weight(rng: Generator, case: Case) -> dict[str, Any]:

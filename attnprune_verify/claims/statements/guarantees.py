@@ -23,7 +23,7 @@ from attnprune_verify.claims.quantities import Quantities
 from attnprune_verify.claims.relation import Relation, at_least, at_most
 from attnprune_verify.claims.supply import Instances
 from attnprune_verify.claims.trajectory import descend, sharp_L, simple_L, step_below
-from attnprune_verify.theory import paper, rates, sharp
+from attnprune_verify.theory.formulas import paper, rates, sharp
 
 _SECTION = "4 Main Results"
 _LEAST = "min_{t<T} [L_attn(M_t)/n^2 + lam^2 ||M_t||^2/(mu n^2)]"

@@ -16,7 +16,7 @@ from attnprune_verify.claims.quantities import Quantities
 from attnprune_verify.claims.relation import Relation, at_least, at_most
 from attnprune_verify.claims.supply import Instances
 from attnprune_verify.claims.trajectory import descend, sharp_L
-from attnprune_verify.theory import momentum, rates
+from attnprune_verify.theory.formulas import momentum, rates
 
 _SECTION = "G Convergence of Gradient Descent"
 _STEPS = 8  # chosen: each of the first eight steps is compared

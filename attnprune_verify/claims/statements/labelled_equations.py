@@ -16,7 +16,7 @@ from attnprune_verify.claims.lipschitz_pairs import PAIRS, diagonal_of, gradient
 from attnprune_verify.claims.quantities import Quantities
 from attnprune_verify.claims.relation import Relation, at_least, at_most, equal
 from attnprune_verify.claims.supply import Arrays, Instances, Supply
-from attnprune_verify.theory import paper
+from attnprune_verify.theory.formulas import paper
 
 _C, _D = "C Gradient Calculation", "D Matrix Form"
 _F, _G = "F Lipschitz of Gradient", "G Convergence of Gradient Descent"

@@ -16,7 +16,7 @@ from attnprune_verify.claims.hypotheses import ANY_MASK
 from attnprune_verify.claims.quantities import Quantities
 from attnprune_verify.claims.relation import Relation, at_least, at_most, less
 from attnprune_verify.claims.supply import Fixed, Instances
-from attnprune_verify.theory import sharp
+from attnprune_verify.theory.formulas import sharp
 
 _SECTION = "G Convergence of Gradient Descent"
 _RADIUS = 1e-9  # chosen: far above the rounding of the point found

@@ -15,10 +15,10 @@ from attnprune_verify.claims.quantities import Quantities
 from attnprune_verify.claims.relation import Relation, at_most
 from attnprune_verify.claims.supply import Instances
 from attnprune_verify.instance.problem import Instance
-from attnprune_verify.theory.balls import lower, upper
 from attnprune_verify.theory.constants import constants
-from attnprune_verify.theory.curvature import local_curvature
-from attnprune_verify.theory.operator_norm import DENSE_LIMIT
+from attnprune_verify.theory.numbers.balls import lower, upper
+from attnprune_verify.theory.quantities.curvature import local_curvature
+from attnprune_verify.theory.quantities.operator_norm import DENSE_LIMIT
 
 _CURVATURE_LIMIT = 4
 """Up to this d the Hessian is formed entry by entry."""

@@ -27,7 +27,7 @@ from attnprune_verify.claims.lipschitz_pairs import (
 from attnprune_verify.claims.quantities import Quantities
 from attnprune_verify.claims.relation import Relation, at_most
 from attnprune_verify.claims.supply import Arrays
-from attnprune_verify.theory import paper
+from attnprune_verify.theory.formulas import paper
 
 _SECTION = "F Lipschitz of Gradient"
 _FACTORS = " ||x - y||, L_i = ||f(x)_i - f(y)_i||_F/||x - y||, R_i = max(1, ||f(x)_i||_F, ||f(y)_i||_F)"

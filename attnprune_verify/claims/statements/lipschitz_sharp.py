@@ -20,7 +20,7 @@ from attnprune_verify.claims.lipschitz_pairs import (
     softest,
 )
 from attnprune_verify.claims.trajectory import sharp_L
-from attnprune_verify.theory import sharp
+from attnprune_verify.theory.formulas import sharp
 
 _SECTION = "F Lipschitz of Gradient"
 _Q = (5 + 13**0.5) / 12  # the q that maximises q (1 - q) (4 q - 1)

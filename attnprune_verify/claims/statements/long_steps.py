@@ -16,7 +16,7 @@ from attnprune_verify.claims.relation import Relation, at_least, at_most
 from attnprune_verify.claims.supply import Instances
 from attnprune_verify.claims.trajectory import moving as moving_by
 from attnprune_verify.claims.trajectory import sharp_L, upper_constant
-from attnprune_verify.theory.arithmetic import Undecidable
+from attnprune_verify.theory.numbers.arithmetic import Undecidable
 
 _SECTION = "G Convergence of Gradient Descent"
 _LARGEST_RANGE = 600.0

@@ -23,8 +23,8 @@ from attnprune_verify.claims.hypotheses import (
 from attnprune_verify.claims.quantities import Quantities
 from attnprune_verify.claims.relation import Relation, at_least, at_most, less
 from attnprune_verify.claims.supply import Fixed, Instances
-from attnprune_verify.theory import paper, rates, sharp
-from attnprune_verify.theory.arithmetic import EXACT
+from attnprune_verify.theory.formulas import paper, rates, sharp
+from attnprune_verify.theory.numbers.arithmetic import EXACT
 
 _SECTION = "4 Main Results"
 _THEOREM = (

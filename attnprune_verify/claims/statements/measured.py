@@ -16,7 +16,7 @@ from attnprune_verify.claims.relation import Relation, equal
 from attnprune_verify.claims.supply import Fixed
 from attnprune_verify.experiments.paired import LEVEL
 from attnprune_verify.experiments.stored.findings import Measured, measured
-from attnprune_verify.theory.arithmetic import Undecidable
+from attnprune_verify.theory.numbers.arithmetic import Undecidable
 
 _EVERY = Reading("every", "every measured reading of the set-up (weights, lam, step, rho, in-sample and held-out)")
 _SOME = Reading("some", "at least one measured reading of the set-up")

@@ -17,7 +17,7 @@ from attnprune_verify.claims.quantities import Quantities
 from attnprune_verify.claims.relation import Relation, at_least, at_most
 from attnprune_verify.claims.supply import Instances
 from attnprune_verify.claims.trajectory import below_start, descend, lowest_loss, minimiser
-from attnprune_verify.theory import rates, sharp
+from attnprune_verify.theory.formulas import rates, sharp
 
 _SECTION = "G Convergence of Gradient Descent"
 _STEPS = 30  # chosen: enough steps for a linear rate to show

@@ -26,7 +26,7 @@ from attnprune_verify.claims.pl_relation import as_printed, pl_inequality
 from attnprune_verify.claims.quantities import Quantities
 from attnprune_verify.claims.relation import Relation, at_least, equal, less
 from attnprune_verify.claims.supply import Arrays, Fixed, Instances
-from attnprune_verify.theory import sharp
+from attnprune_verify.theory.formulas import sharp
 from attnprune_verify.theory.theorem import HYPOTHESES
 
 _USES = (

@@ -22,7 +22,7 @@ from attnprune_verify.claims.hypotheses import (
 from attnprune_verify.claims.quantities import Quantities
 from attnprune_verify.claims.relation import Relation, at_least, at_most
 from attnprune_verify.claims.supply import Instances
-from attnprune_verify.theory import rates, sharp
+from attnprune_verify.theory.formulas import rates, sharp
 
 _SECTION = "G Convergence of Gradient Descent"
 _PL = (beta_positive("any"), delta_allowed_positive(), weights_nonzero("any"))

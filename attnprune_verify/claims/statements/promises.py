@@ -17,9 +17,9 @@ from attnprune_verify.claims.relation import Relation, at_least, at_most, equal
 from attnprune_verify.claims.supply import Instances
 from attnprune_verify.claims.trajectory import below_start, descend, lowest_loss, minimiser, sharp_L, step_below
 from attnprune_verify.instance.problem import Instance
-from attnprune_verify.theory import rates, sharp
-from attnprune_verify.theory.balls import lower
+from attnprune_verify.theory.formulas import rates, sharp
 from attnprune_verify.theory.guarantees import guarantees, path_floor
+from attnprune_verify.theory.numbers.balls import lower
 
 _SECTION = "4 Main Results"
 _ALMOST_ONE = 1 - 1e-9

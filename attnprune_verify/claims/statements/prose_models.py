@@ -17,7 +17,7 @@ from attnprune_verify.claims.relation import Relation, at_least, at_most, equal
 from attnprune_verify.claims.reported import perplexity, real, synthetic
 from attnprune_verify.claims.supply import Fixed
 from attnprune_verify.pretrained.counts import LLAMA_3_2_1B, parameter_counts
-from attnprune_verify.theory import paper
+from attnprune_verify.theory.formulas import paper
 
 _SET, _SHARES = real(), perplexity()
 _ONE_LENGTH = Reading("n = 512", f"no attention mask, and n = {_SET.tokens}, the only length the section tells")

@@ -19,7 +19,7 @@ from attnprune_verify.claims.relation import Relation, at_least, at_most, equal,
 from attnprune_verify.claims.reported import synthetic
 from attnprune_verify.claims.supply import Arrays, Fixed, Instances
 from attnprune_verify.claims.trajectory import descend, step_below
-from attnprune_verify.theory import paper, rates, sharp
+from attnprune_verify.theory.formulas import paper, rates, sharp
 
 _SECTION = "4 Main Results"
 _EPS = 1e-3  # chosen: small, and large beside rounding

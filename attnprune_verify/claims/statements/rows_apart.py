@@ -15,7 +15,7 @@ from attnprune_verify.claims.hypotheses import ANY_MASK, some_choice
 from attnprune_verify.claims.quantities import Quantities
 from attnprune_verify.claims.relation import Relation, at_most
 from attnprune_verify.claims.supply import Instances, read_mask
-from attnprune_verify.theory import sharp
+from attnprune_verify.theory.formulas import sharp
 
 _ROUNDING = 1e-9
 """Of K: a kappa_T that is 0 comes out as a rounding error."""

@@ -16,7 +16,7 @@ from attnprune_verify.claims.lipschitz_pairs import one_feature, second_mask
 from attnprune_verify.claims.quantities import Quantities, variance
 from attnprune_verify.claims.relation import Relation, at_least, at_most
 from attnprune_verify.claims.supply import Arrays, Instances
-from attnprune_verify.theory import newton
+from attnprune_verify.theory.formulas import newton
 
 _SECTION = "F Lipschitz of Gradient"
 _TOKENS = (2, 3, 4, 5, 6)  # chosen: the lengths of rows that were searched

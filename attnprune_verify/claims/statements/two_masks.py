@@ -17,7 +17,8 @@ from attnprune_verify.claims.quantities import Quantities
 from attnprune_verify.claims.relation import Relation, at_least, at_most, equal
 from attnprune_verify.claims.supply import Arrays, read_mask
 from attnprune_verify.claims.trajectory import moving
-from attnprune_verify.theory import pair, sharp
+from attnprune_verify.theory import pair
+from attnprune_verify.theory.formulas import sharp
 
 _HEADS = Reading(
     "heads",

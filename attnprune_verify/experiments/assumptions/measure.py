@@ -21,8 +21,8 @@ from attnprune_verify.model.fusion import fused_weight
 from attnprune_verify.model.maps import Heads
 from attnprune_verify.model.softmax import score_block
 from attnprune_verify.pretrained import load_pretrained
-from attnprune_verify.theory import paper, sharp
-from attnprune_verify.theory.balls import log10
+from attnprune_verify.theory.formulas import paper, sharp
+from attnprune_verify.theory.numbers.balls import log10
 from attnprune_verify.values import as_count
 
 __all__ = ["LAM", "RealAssumptions", "measure_assumptions"]

@@ -10,7 +10,7 @@ import numpy as np
 from attnprune_verify.claims import registry
 from attnprune_verify.claims.trial import try_case
 from attnprune_verify.report.plots.style import SERIES, grid, new_figure
-from attnprune_verify.theory.arithmetic import FLOAT, working_precision
+from attnprune_verify.theory.numbers.arithmetic import FLOAT, working_precision
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

@@ -14,7 +14,7 @@ from functools import wraps
 from inspect import signature
 from typing import Any, ParamSpec, TypeVar
 
-from attnprune_verify.theory.arithmetic import BALL
+from attnprune_verify.theory.numbers.arithmetic import BALL
 
 __all__ = ["FORMULAS", "Formula", "formula"]
 
@@ -74,8 +74,8 @@ def formula(printed: str, *claims: str, **symbols: str) -> Callable[[Callable[_P
 
     Examples
     --------
-    >>> from attnprune_verify.theory import sharp
-    >>> from attnprune_verify.theory.arithmetic import EXACT, FLOAT
+    >>> from attnprune_verify.theory.formulas import sharp
+    >>> from attnprune_verify.theory.numbers.arithmetic import EXACT, FLOAT
     >>> sharp.mu(1, 0.5, 0.5, arithmetic=EXACT), sharp.mu(1, 0.5, 0.5, arithmetic=FLOAT), float(sharp.mu(1, 0.5, 0.5))
     (Fraction(1, 8), 0.125, 0.125)
     >>> FORMULAS["sharp.mu"].printed

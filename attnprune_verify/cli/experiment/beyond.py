@@ -8,8 +8,8 @@ from typing import Any
 
 import click
 
-from attnprune_verify.cli.codes import INTERRUPTED
-from attnprune_verify.cli.number import NUMBER
+from attnprune_verify.cli.terminal.codes import INTERRUPTED
+from attnprune_verify.cli.terminal.number import NUMBER
 
 __all__ = ["command"]
 
@@ -41,7 +41,7 @@ def command(out: Path, jobs: int | None, quiet: bool, **choices: Any) -> int:
       attnprune-verify experiment beyond --k 64 --candidate tuned-pair --scale 1
     """
     from attnprune_verify.cli.jobs import as_processes
-    from attnprune_verify.cli.progress import progress_bar
+    from attnprune_verify.cli.terminal.progress import progress_bar
     from attnprune_verify.experiments.beyond.report import beyond_summary
     from attnprune_verify.experiments.beyond.run import BeyondPlan, run_beyond
 

@@ -6,8 +6,8 @@ import numpy as np
 from flint import arb
 
 from attnprune_verify.instance.validate import Array
-from attnprune_verify.theory.logit_map import LogitMap
-from attnprune_verify.theory.spectral import UNIT_ROUNDOFF, dot_error, largest_eigenvalue, spectral_norm
+from attnprune_verify.theory.numbers.spectral import UNIT_ROUNDOFF, dot_error, largest_eigenvalue, spectral_norm
+from attnprune_verify.theory.quantities.logit_map import LogitMap
 
 __all__ = ["cheap_norm_bound", "rank_one_square", "row_square"]
 

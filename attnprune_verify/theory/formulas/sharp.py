@@ -11,8 +11,8 @@ from collections import Counter
 from collections.abc import Iterable
 from typing import Any
 
-from attnprune_verify.theory.arithmetic import BALL, Arithmetic, Number
-from attnprune_verify.theory.formula import formula
+from attnprune_verify.theory.formulas.formula import formula
+from attnprune_verify.theory.numbers.arithmetic import BALL, Arithmetic, Number
 
 __all__ = [
     "C_minus",

@@ -13,10 +13,10 @@ from attnprune_verify.instance.problem import Instance
 from attnprune_verify.instance.validate import Array
 from attnprune_verify.model.functions import attention_matrices
 from attnprune_verify.model.maps import Fused
-from attnprune_verify.theory.balls import doubles, normalised, power_of_two, precision
-from attnprune_verify.theory.evaluation import weight_error
-from attnprune_verify.theory.measure import measure, once_per_instance
-from attnprune_verify.theory.spectral import UNIT_ROUNDOFF, dot_error, least_eigenvalue
+from attnprune_verify.theory.numbers.balls import doubles, normalised, power_of_two, precision
+from attnprune_verify.theory.numbers.spectral import UNIT_ROUNDOFF, dot_error, least_eigenvalue
+from attnprune_verify.theory.quantities.evaluation import weight_error
+from attnprune_verify.theory.quantities.measure import measure, once_per_instance
 
 __all__ = ["kappa_plus", "kappa_zero_sum", "row_eigenvalue", "row_eigenvalue_at"]
 

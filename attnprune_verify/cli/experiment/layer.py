@@ -7,9 +7,9 @@ from typing import Any
 
 import click
 
-from attnprune_verify.cli.codes import INTERRUPTED
-from attnprune_verify.cli.lazy import NamingMethods
-from attnprune_verify.cli.number import NUMBER
+from attnprune_verify.cli.terminal.codes import INTERRUPTED
+from attnprune_verify.cli.terminal.lazy import NamingMethods
+from attnprune_verify.cli.terminal.number import NUMBER
 
 __all__ = ["command"]
 
@@ -52,8 +52,8 @@ def command(folder: Path, out: Path, jobs: int, plots: bool, form: str, quiet: b
       attnprune-verify experiment layer models/all-MiniLM-L6-v2 --layer 3 --method sparsegpt --method fisher-obs-kl
     """
     from attnprune_verify.cli.jobs import as_processes
-    from attnprune_verify.cli.output import plotted
-    from attnprune_verify.cli.progress import progress_bar
+    from attnprune_verify.cli.terminal.output import plotted
+    from attnprune_verify.cli.terminal.progress import progress_bar
     from attnprune_verify.experiments.layer.plan import LayerPlan
     from attnprune_verify.experiments.layer.plots import write_plots
     from attnprune_verify.experiments.layer.report import as_document, summary, write_tables

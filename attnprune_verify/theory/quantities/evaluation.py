@@ -20,9 +20,9 @@ from attnprune_verify.oracle import ball, running_error
 from attnprune_verify.oracle.ball_forms import attention_rows, attention_term, gradient_balls
 from attnprune_verify.oracle.enclosure import as_balls
 from attnprune_verify.oracle.inputs import posed
-from attnprune_verify.theory.attention_floor import attention_floor
-from attnprune_verify.theory.balls import doubles, frobenius, precision
-from attnprune_verify.theory.spectral import UNIT_ROUNDOFF, dot_error
+from attnprune_verify.theory.numbers.balls import doubles, frobenius, precision
+from attnprune_verify.theory.numbers.spectral import UNIT_ROUNDOFF, dot_error
+from attnprune_verify.theory.quantities.attention_floor import attention_floor
 
 __all__ = [
     "AttentionPart",

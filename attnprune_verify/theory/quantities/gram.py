@@ -9,8 +9,8 @@ import numpy as np
 from flint import arb, arb_mat, fmpz_mat, nmod_mat
 
 from attnprune_verify.instance.validate import Array
-from attnprune_verify.theory.balls import between, matrix, normalised, power_of_two, precision
-from attnprune_verify.theory.spectral import dot_error, largest_eigenvalue, least_eigenvalue
+from attnprune_verify.theory.numbers.balls import between, matrix, normalised, power_of_two, precision
+from attnprune_verify.theory.numbers.spectral import dot_error, largest_eigenvalue, least_eigenvalue
 
 __all__ = ["GramFloor", "exact_rank_is_full", "gram_floor", "is_positive_semidefinite"]
 
@@ -56,7 +56,7 @@ def gram_floor(X: Array) -> GramFloor:
     Examples
     --------
     >>> import numpy as np
-    >>> from attnprune_verify.theory.balls import nearest
+    >>> from attnprune_verify.theory.numbers.balls import nearest
     >>> nearest(gram_floor(np.array([[1.0, 0.0], [1.0, 1e-20]])).value)  # (1e-20)^2 / 2: eigvalsh sees only noise
     5e-41
     >>> gram_floor(np.array([[1.0, 2.0], [0.5, 1.0]])).positive  # exactly singular

@@ -33,7 +33,7 @@ def command(
     Example:
       attnprune-verify experiment assumptions models/all-MiniLM-L6-v2 --n 64 --n 256
     """
-    from attnprune_verify.cli.output import plotted
+    from attnprune_verify.cli.terminal.output import plotted
     from attnprune_verify.experiments.assumptions.measure import measure_assumptions
     from attnprune_verify.experiments.assumptions.report import draw_assumptions, summary, write_tables
     from attnprune_verify.state.outputs import outputs_in

@@ -11,8 +11,8 @@ from numpy.typing import NDArray
 
 from attnprune_verify.instance.problem import Instance
 from attnprune_verify.instance.validate import Array
-from attnprune_verify.theory.balls import exponential, normalised, precision
-from attnprune_verify.theory.spectral import dot_error
+from attnprune_verify.theory.numbers.balls import exponential, normalised, precision
+from attnprune_verify.theory.numbers.spectral import dot_error
 
 __all__ = ["AttentionFloor", "attention_floor", "lowest_log"]
 

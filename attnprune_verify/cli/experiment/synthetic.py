@@ -8,8 +8,8 @@ from typing import Any
 
 import click
 
-from attnprune_verify.cli.codes import INTERRUPTED
-from attnprune_verify.cli.number import NUMBER
+from attnprune_verify.cli.terminal.codes import INTERRUPTED
+from attnprune_verify.cli.terminal.number import NUMBER
 
 __all__ = ["command"]
 
@@ -60,8 +60,8 @@ def command(full: bool, out: Path, jobs: int | None, plots: bool, form: str, qui
       attnprune-verify experiment synthetic --scale 0.03125 --reading literal-direct --out small-logits
     """
     from attnprune_verify.cli.jobs import as_processes
-    from attnprune_verify.cli.output import plotted
-    from attnprune_verify.cli.progress import progress_bar
+    from attnprune_verify.cli.terminal.output import plotted
+    from attnprune_verify.cli.terminal.progress import progress_bar
     from attnprune_verify.experiments.synthetic.plan import FULL, QUICK
     from attnprune_verify.experiments.synthetic.plots import write_plots
     from attnprune_verify.experiments.synthetic.report import as_document, summary, write_tables

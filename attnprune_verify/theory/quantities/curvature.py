@@ -11,11 +11,11 @@ from numpy.typing import NDArray
 from attnprune_verify.instance.problem import Instance
 from attnprune_verify.instance.validate import Array
 from attnprune_verify.model import attention
-from attnprune_verify.theory import sharp
-from attnprune_verify.theory.balls import doubles, precision
-from attnprune_verify.theory.evaluation import weight_error
-from attnprune_verify.theory.measure import logit_norm
-from attnprune_verify.theory.spectral import dot_error
+from attnprune_verify.theory.formulas import sharp
+from attnprune_verify.theory.numbers.balls import doubles, precision
+from attnprune_verify.theory.numbers.spectral import dot_error
+from attnprune_verify.theory.quantities.evaluation import weight_error
+from attnprune_verify.theory.quantities.measure import logit_norm
 
 __all__ = ["LocalCurvature", "local_curvature", "row_constants"]
 

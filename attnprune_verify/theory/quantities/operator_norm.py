@@ -10,10 +10,10 @@ from scipy.sparse.linalg import ArpackError, LinearOperator, eigsh
 
 from attnprune_verify.instance.problem import Instance
 from attnprune_verify.instance.validate import Array
-from attnprune_verify.theory.balls import matrix, power_of_two, precision
-from attnprune_verify.theory.cheap_norm import cheap_norm_bound
-from attnprune_verify.theory.logit_map import LogitMap
-from attnprune_verify.theory.spectral import UNIT_ROUNDOFF, dot_error, largest_eigenvalue
+from attnprune_verify.theory.numbers.balls import matrix, power_of_two, precision
+from attnprune_verify.theory.numbers.spectral import UNIT_ROUNDOFF, dot_error, largest_eigenvalue
+from attnprune_verify.theory.quantities.cheap_norm import cheap_norm_bound
+from attnprune_verify.theory.quantities.logit_map import LogitMap
 
 __all__ = ["DENSE_LIMIT", "NormBounds", "norm_bounds"]
 

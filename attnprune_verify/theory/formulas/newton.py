@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from attnprune_verify.theory.arithmetic import BALL, Arithmetic, Number
-from attnprune_verify.theory.formula import formula
+from attnprune_verify.theory.formulas.formula import formula
+from attnprune_verify.theory.numbers.arithmetic import BALL, Arithmetic, Number
 
 __all__ = [
     "contraction",

@@ -10,8 +10,8 @@ import numpy as np
 
 from attnprune_verify.instance.problem import Instance
 from attnprune_verify.instance.validate import Array
-from attnprune_verify.theory.balls import normalised, power_of_two
-from attnprune_verify.theory.spectral import dot_error
+from attnprune_verify.theory.numbers.balls import normalised, power_of_two
+from attnprune_verify.theory.numbers.spectral import dot_error
 
 __all__ = ["LogitMap"]
 

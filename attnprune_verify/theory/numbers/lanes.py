@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from attnprune_verify.theory.arithmetic import Undecidable
+from attnprune_verify.theory.numbers.arithmetic import Undecidable
 
 __all__ = ["TINY", "U", "WIDER", "Diverges", "Lane", "Slope", "constant", "middle", "reach"]
 

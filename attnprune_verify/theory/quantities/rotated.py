@@ -17,9 +17,9 @@ from numpy.typing import NDArray
 
 from attnprune_verify.instance.rope import RoPE
 from attnprune_verify.instance.validate import Array
-from attnprune_verify.theory.balls import normalised, power_of_two, precision
-from attnprune_verify.theory.operator_norm import NormBounds
-from attnprune_verify.theory.spectral import UNIT_ROUNDOFF, dot_error, largest_eigenvalue, spectral_norm
+from attnprune_verify.theory.numbers.balls import normalised, power_of_two, precision
+from attnprune_verify.theory.numbers.spectral import UNIT_ROUNDOFF, dot_error, largest_eigenvalue, spectral_norm
+from attnprune_verify.theory.quantities.operator_norm import NormBounds
 
 __all__ = ["RotatedMap", "rotated_norm"]
 

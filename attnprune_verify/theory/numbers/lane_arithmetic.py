@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from attnprune_verify.theory.arithmetic import FLOAT, Arithmetic, Undecidable
-from attnprune_verify.theory.lanes import TINY, Lane, Slope, U, constant
+from attnprune_verify.theory.numbers.arithmetic import FLOAT, Arithmetic, Undecidable
+from attnprune_verify.theory.numbers.lanes import TINY, Lane, Slope, U, constant
 
 __all__ = ["LANES", "eigenvalues", "lapack_error", "stacked"]
 

@@ -12,11 +12,11 @@ import numpy as np
 from flint import arb
 
 from attnprune_verify.instance.problem import Instance, LayerInstance
-from attnprune_verify.theory.attention_floor import AttentionFloor, attention_floor
-from attnprune_verify.theory.balls import frobenius, precision
-from attnprune_verify.theory.evaluation import attention_squares
-from attnprune_verify.theory.gram import GramFloor, gram_floor
-from attnprune_verify.theory.operator_norm import NormBounds, norm_bounds
+from attnprune_verify.theory.numbers.balls import frobenius, precision
+from attnprune_verify.theory.quantities.attention_floor import AttentionFloor, attention_floor
+from attnprune_verify.theory.quantities.evaluation import attention_squares
+from attnprune_verify.theory.quantities.gram import GramFloor, gram_floor
+from attnprune_verify.theory.quantities.operator_norm import NormBounds, norm_bounds
 
 __all__ = ["Measurements", "logit_norm", "measure", "once_per_instance", "start_loss"]
 

@@ -16,7 +16,7 @@ from flint import arb, arb_mat
 from attnprune_verify.errors import InvalidInstance
 from attnprune_verify.instance.problem import Instance
 from attnprune_verify.instance.validate import Array
-from attnprune_verify.theory.balls import matrix, upper
+from attnprune_verify.theory.numbers.balls import matrix, upper
 
 __all__ = ["ReducedPoint", "ReducedLoss", "largest_above", "least_below", "solved", "triangular"]
 
@@ -54,7 +54,7 @@ class ReducedLoss:
     Examples
     --------
     >>> import numpy as np
-    >>> from attnprune_verify.theory.balls import precision
+    >>> from attnprune_verify.theory.numbers.balls import precision
     >>> with precision():
     ...     loss = ReducedLoss(Instance(np.eye(2), 0.5 * np.array([[1.0, -1.0], [-1.0, 1.0]]), lam=0.25))
     >>> loss.C.nrows(), loss.C.ncols(), round(float(loss.K), 9)

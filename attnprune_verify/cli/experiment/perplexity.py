@@ -7,9 +7,9 @@ from typing import Any
 
 import click
 
-from attnprune_verify.cli.codes import INTERRUPTED
-from attnprune_verify.cli.lazy import NamingMethods
-from attnprune_verify.cli.number import NUMBER
+from attnprune_verify.cli.terminal.codes import INTERRUPTED
+from attnprune_verify.cli.terminal.lazy import NamingMethods
+from attnprune_verify.cli.terminal.number import NUMBER
 
 __all__ = ["command"]
 
@@ -69,8 +69,8 @@ def command(folder: Path, out: Path, jobs: int, plots: bool, form: str, quiet: b
       attnprune-verify experiment perplexity models/llama --rest dense --rest wanda --rest sparsegpt --seeds 5
     """
     from attnprune_verify.cli.jobs import as_processes
-    from attnprune_verify.cli.output import deliver, plotted
-    from attnprune_verify.cli.progress import progress_bar
+    from attnprune_verify.cli.terminal.output import deliver, plotted
+    from attnprune_verify.cli.terminal.progress import progress_bar
     from attnprune_verify.experiments.perplexity.plan import PerplexityPlan
     from attnprune_verify.experiments.perplexity.report import as_document, summary, write_tables
     from attnprune_verify.experiments.perplexity.run import run_perplexity

@@ -19,7 +19,7 @@ from flint import arb, arb_mat, ctx
 
 from attnprune_verify.instance.validate import Array
 from attnprune_verify.oracle.enclosure import working_precision
-from attnprune_verify.theory.arithmetic import PRECISION
+from attnprune_verify.theory.numbers.arithmetic import PRECISION
 
 __all__ = [
     "between",

@@ -1,0 +1,1 @@
+"""The parts that commands share: lazy loading, numbers, progress, messages and output."""

@@ -1,0 +1,1 @@
+"""The arithmetics of the theory: floats, fractions, lanes, balls, and certified eigenvalues."""

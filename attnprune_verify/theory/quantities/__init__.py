@@ -1,0 +1,1 @@
+"""The quantities of an instance from which the constants are made, certified."""
