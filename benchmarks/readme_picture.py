@@ -11,10 +11,10 @@ from pathlib import Path
 import matplotlib
 import numpy as np
 
-from attnprune_verify.claims.case import Case
-from attnprune_verify.claims.quantities import Quantities
+from attnprune_verify.claims.cases.case import Case
+from attnprune_verify.claims.cases.quantities import Quantities
+from attnprune_verify.claims.cases.relation import numbers
 from attnprune_verify.claims.registry import find
-from attnprune_verify.claims.relation import numbers
 
 WEIGHTS = np.geomspace(1e-3, 10, 60)
 

@@ -12,11 +12,11 @@ from typing import Any
 
 from numpy.random import Generator
 
-from attnprune_verify.claims.case import Case
+from attnprune_verify.claims.cases.case import Case
+from attnprune_verify.claims.cases.quantities import Quantities
+from attnprune_verify.claims.cases.relation import Relation, kind_of, scaled
+from attnprune_verify.claims.cases.supply import Supply
 from attnprune_verify.claims.excerpts import quotation
-from attnprune_verify.claims.quantities import Quantities
-from attnprune_verify.claims.relation import Relation, kind_of, scaled
-from attnprune_verify.claims.supply import Supply
 
 __all__ = [
     "Claim",

@@ -13,7 +13,7 @@ from importlib import resources
 from typing import Any, NamedTuple
 
 from attnprune_verify.claims.core import Claim, Proof, Strength, Verdict
-from attnprune_verify.claims.judge import Judgement
+from attnprune_verify.claims.judging.judge import Judgement
 
 __all__ = ["EXISTENTIAL", "GRADES", "Evidence", "index", "weigh"]
 

@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 from numpy.random import Generator
 
-from attnprune_verify.claims.case import Case, from_instance
+from attnprune_verify.claims.cases.case import Case, from_instance
+from attnprune_verify.claims.cases.quantities import Quantities
 from attnprune_verify.claims.core import Hypothesis, Reading
-from attnprune_verify.claims.quantities import Quantities
 from attnprune_verify.instance.families import benign, block_mask, orthonormal_constant
 from attnprune_verify.theory.formulas import conditions
 from attnprune_verify.theory.formulas.formula import FORMULAS

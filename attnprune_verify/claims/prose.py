@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from attnprune_verify.claims.case import Case
+from attnprune_verify.claims.cases.case import Case
+from attnprune_verify.claims.cases.supply import Fixed, Supply
 from attnprune_verify.claims.core import Claim, Kind, Margin, Strength, Wrong
 from attnprune_verify.claims.hypotheses import LITERAL
-from attnprune_verify.claims.supply import Fixed, Supply
 
 __all__ = ["one_case", "sentence"]
 

@@ -10,20 +10,21 @@ from typing import Any
 
 import numpy as np
 
-from attnprune_verify.claims import kept, registry
-from attnprune_verify.claims.case import Case
+from attnprune_verify.claims import registry
+from attnprune_verify.claims.cases.case import Case
+from attnprune_verify.claims.cases.relation import numbers
 from attnprune_verify.claims.core import Claim, Strength, Verdict
 from attnprune_verify.claims.evidence import Evidence, weigh
 from attnprune_verify.claims.excerpts import quotation
-from attnprune_verify.claims.falsifier import QUICK, Effort
-from attnprune_verify.claims.judge import Judgement, judge_safely
+from attnprune_verify.claims.formulas.scope import hypotheses, limits, quantifier, sentence
+from attnprune_verify.claims.formulas.symbols import symbols_of
+from attnprune_verify.claims.judging import verdict_cache
+from attnprune_verify.claims.judging.falsifier import QUICK, Effort
+from attnprune_verify.claims.judging.in_processes import judgements, worthwhile
+from attnprune_verify.claims.judging.judge import Judgement, judge_safely
+from attnprune_verify.claims.judging.support import Standing
+from attnprune_verify.claims.judging.trial import Trial, certain
 from attnprune_verify.claims.prior import prior_of
-from attnprune_verify.claims.relation import numbers
-from attnprune_verify.claims.scope import hypotheses, limits, quantifier, sentence
-from attnprune_verify.claims.several import judgements, worthwhile
-from attnprune_verify.claims.standing import Standing
-from attnprune_verify.claims.symbols import symbols_of
-from attnprune_verify.claims.trial import Trial, certain
 from attnprune_verify.errors import InvalidInstance
 
 __all__ = ["ClaimRecord", "ClaimsResult", "rerun", "run_claims", "snippet", "witness"]
@@ -201,7 +202,7 @@ def run_claims(
 
     Examples
     --------
-    >>> from attnprune_verify.claims.falsifier import Effort
+    >>> from attnprune_verify.claims.judging.falsifier import Effort
     >>> brief = Effort(limits=0, examples=0, starts=0, evaluations=0)  # stored attacks and families only
     >>> result = run_claims(brief, ids=["lem:PL_ineq", "fix:PL_ineq"])
     >>> verdicts = {record.claim.test_id: record.statement.value for record in result.records}
@@ -224,19 +225,19 @@ def run_claims(
         if claim.test_id in ahead:
             return ahead[claim.test_id]
         begin()
-        earlier = kept.kept(claim, effort) if keep_verdicts else None
+        earlier = verdict_cache.kept(claim, effort) if keep_verdicts else None
         found = earlier or judge_safely(claim, effort)
         if keep_verdicts and earlier is None:
-            kept.keep(found, effort)
+            verdict_cache.keep(found, effort)
         return found
 
     if worthwhile(len(wanted), effort, processes) > 1:
-        missing = [claim for claim in wanted if not (keep_verdicts and kept.kept(claim, effort))]
+        missing = [claim for claim in wanted if not (keep_verdicts and verdict_cache.kept(claim, effort))]
         for one in judgements(missing, effort, processes):
             begin()
             ahead[one.claim.test_id] = one
             if keep_verdicts:
-                kept.keep(one, effort)
+                verdict_cache.keep(one, effort)
     standing = Standing(judged)
     found = [standing.of(claim) for claim in wanted]  # in the paper's order, before what they rest on
     hold = {one.id: standing.ancestors_hold for one in wanted if one.id in asked}

@@ -46,7 +46,7 @@ def command(
     statement fails, 2 for wrong usage, 3 when something could not be run or decided.
     """
     target = output_file(out)
-    from attnprune_verify.claims.falsifier import QUICK, THOROUGH
+    from attnprune_verify.claims.judging.falsifier import QUICK, THOROUGH
     from attnprune_verify.claims.run import ClaimsResult, run_claims
     from attnprune_verify.cli.terminal.progress import progress_bar
     from attnprune_verify.state.processes import cores

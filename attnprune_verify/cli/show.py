@@ -32,9 +32,9 @@ def command(ids: tuple[str, ...], reading: str | None, form: str, everything: bo
     Exit code 0 when everything was computed, 1 when a repaired or new statement fails, 2 for an unknown id or
     reading, 3 when something could not be run or decided.
     """
-    from attnprune_verify.claims import shelf
+    from attnprune_verify.claims.judging import text_cache
 
-    pages = [] if fresh else [shelf.kept_page(one) for one in dict.fromkeys(ids)]
+    pages = [] if fresh else [text_cache.kept_page(one) for one in dict.fromkeys(ids)]
     if not pages or None in pages:
         pages = [*_judged(tuple(dict.fromkeys(ids)), reading, fresh, quiet)]
     shown = sorted((one for page in pages for one in page or ()), key=lambda one: one["order"])
@@ -67,7 +67,8 @@ def _no_reading(reading: str, known: Iterable[str]) -> InvalidInput:
 
 def _judged(ids: tuple[str, ...], reading: str | None, fresh: bool, quiet: bool) -> Iterator[list[dict[str, Any]]]:
     """Judge the statements, and keep their pages."""
-    from attnprune_verify.claims import registry, shelf
+    from attnprune_verify.claims import registry
+    from attnprune_verify.claims.judging import text_cache
     from attnprune_verify.claims.run import ClaimsResult, run_claims, witness
     from attnprune_verify.cli.terminal.progress import progress_bar
     from attnprune_verify.files import plain
@@ -96,5 +97,5 @@ def _judged(ids: tuple[str, ...], reading: str | None, fresh: bool, quiet: bool)
                 }
                 pages.append(place | {"row": row | {"kept": again}} | text)
         if not any(record.judgement.error for record in found.records):
-            shelf.keep_page(id_, later)
+            text_cache.keep_page(id_, later)
         yield page

@@ -8,8 +8,8 @@ from rich.console import Group, RenderableType
 from rich.padding import Padding
 from rich.text import Text
 
+from attnprune_verify.claims.formulas.scope import sentence
 from attnprune_verify.claims.run import ClaimRecord, ClaimsResult
-from attnprune_verify.claims.scope import sentence
 
 __all__ = ["closing_sentence", "render_claims"]
 

@@ -10,11 +10,11 @@ from typing import Any
 
 import attnprune_verify
 from attnprune_verify.claims.excerpts import quotation
-from attnprune_verify.claims.judge import ROUNDING
+from attnprune_verify.claims.formulas.scope import hypotheses, limits, quantifier, sentence
+from attnprune_verify.claims.formulas.symbols import symbols_of
+from attnprune_verify.claims.judging.judge import ROUNDING
 from attnprune_verify.claims.prior import known_or_new
 from attnprune_verify.claims.run import ClaimRecord, snippet, witness
-from attnprune_verify.claims.scope import hypotheses, limits, quantifier, sentence
-from attnprune_verify.claims.symbols import symbols_of
 from attnprune_verify.report.blocks import Block, paragraph
 from attnprune_verify.report.claims_text import STYLE
 

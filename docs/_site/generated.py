@@ -146,10 +146,10 @@ def _overview(result: Any, home: dict[str, str]) -> str:
 
 def _statement(records: list[Any], home: dict[str, str]) -> str:
     from attnprune_verify.claims.excerpts import quotation
-    from attnprune_verify.claims.latex import in_latex
+    from attnprune_verify.claims.formulas.latex import in_latex
+    from attnprune_verify.claims.formulas.scope import hypotheses, quantifier, sentence
+    from attnprune_verify.claims.formulas.unread import UNREAD
     from attnprune_verify.claims.prior import known_or_new
-    from attnprune_verify.claims.scope import hypotheses, quantifier, sentence
-    from attnprune_verify.claims.unread import UNREAD
 
     claim = records[0].claim
 

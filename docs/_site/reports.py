@@ -15,7 +15,7 @@ import numpy as np
 
 import attnprune_verify as apv
 from attnprune_verify.audit.kernel.run import run_kernel_audit
-from attnprune_verify.claims.falsifier import Effort
+from attnprune_verify.claims.judging.falsifier import Effort
 from attnprune_verify.report.audit_html import audit_html
 from attnprune_verify.report.claims_html import render_page
 

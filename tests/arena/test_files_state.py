@@ -8,11 +8,11 @@ from dataclasses import replace
 
 import pytest
 
-from attnprune_verify.claims import shelf
 from attnprune_verify.claims.campaign.examine import refuse_other_slack
 from attnprune_verify.claims.campaign.plan import CampaignPlan
 from attnprune_verify.claims.campaign.run import run_campaign
 from attnprune_verify.claims.campaign.tally import Tally
+from attnprune_verify.claims.judging import text_cache
 from attnprune_verify.errors import InvalidInstance
 from attnprune_verify.experiments.runs import complete
 from attnprune_verify.state.keeper import Keeper
@@ -288,21 +288,26 @@ def test_rows_that_were_not_measured(tmp_path, monkeypatch):
 
 
 @attack(
-    "D", "a kept page says holds where it said refuted", stopped_by="attnprune_verify.claims.shelf:kept", quick=True
+    "D",
+    "a kept page says holds where it said refuted",
+    stopped_by="attnprune_verify.claims.judging.text_cache:kept",
+    quick=True,
 )
 def test_kept_pages_and_verdicts(tmp_path, monkeypatch):
     monkeypatch.setenv("ATTNPRUNE_CACHE", str(tmp_path))
-    shelf.keep_page("lem:PL_ineq", [{"reading": "full", "order": 83, "row": {"statement": "refuted"}, "blocks": []}])
-    page = shelf.kept_page("lem:PL_ineq")
+    text_cache.keep_page(
+        "lem:PL_ineq", [{"reading": "full", "order": 83, "row": {"statement": "refuted"}, "blocks": []}]
+    )
+    page = text_cache.kept_page("lem:PL_ineq")
     (file,) = tmp_path.rglob("*.json")
     content, rng = file.read_bytes(), random.Random(5)
     assert page is not None
     file.write_bytes(content.replace(b"refuted", b"holds"))
-    assert shelf.kept_page("lem:PL_ineq") is None
+    assert text_cache.kept_page("lem:PL_ineq") is None
     for damage in DAMAGES * 20:
         file.write_bytes(damage(content, rng))
-        assert shelf.kept_page("lem:PL_ineq") in (None, page)
-    shelf.keep_page("fix:PL_ineq", [])
+        assert text_cache.kept_page("lem:PL_ineq") in (None, page)
+    text_cache.keep_page("fix:PL_ineq", [])
     (other,) = set(tmp_path.rglob("*.json")) - {file}
     other.write_bytes(content)
-    assert shelf.kept_page("fix:PL_ineq") is None
+    assert text_cache.kept_page("fix:PL_ineq") is None

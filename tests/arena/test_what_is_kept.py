@@ -11,9 +11,9 @@ from attnprune_verify.claims.campaign.judge import Group, attackable, case_of
 from attnprune_verify.claims.campaign.plan import DEFAULT_SIZES
 from attnprune_verify.claims.campaign.run import run_campaign
 from attnprune_verify.claims.core import Verdict
-from attnprune_verify.claims.falsifier import Effort
-from attnprune_verify.claims.judge import Judgement, judge
-from attnprune_verify.claims.kept import keep, kept
+from attnprune_verify.claims.judging.falsifier import Effort
+from attnprune_verify.claims.judging.judge import Judgement, judge
+from attnprune_verify.claims.judging.verdict_cache import keep, kept
 from attnprune_verify.claims.registry import claims, find
 from attnprune_verify.errors import InvalidInstance
 from attnprune_verify.state.digests import differing_fields

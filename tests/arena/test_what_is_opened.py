@@ -46,7 +46,7 @@ READERS = {
     "audit/kernel/problem/real_inputs.py": "the package's own file",
     "claims/evidence.py": "the package's own file",
     "claims/excerpts.py": "the package's own file",
-    "claims/falsifier.py": "the package's own file",
+    "claims/judging/falsifier.py": "the package's own file",
     "experiments/layer/plan.py": "blocks of a file, to hash them",
     "instance/archive.py": "members whose announced sizes were compared",
     "instance/memory.py": "the system's tables",

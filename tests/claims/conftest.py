@@ -2,7 +2,7 @@
 
 import pytest
 
-from attnprune_verify.claims import judge
+from attnprune_verify.claims.judging import judge
 
 
 @pytest.fixture

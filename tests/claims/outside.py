@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from attnprune_verify.claims.case import Case
+from attnprune_verify.claims.cases.case import Case
 
 
 def outside(case: Case, conditions: str) -> Iterator[Case]:

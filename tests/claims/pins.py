@@ -20,12 +20,12 @@ from typing import Any
 
 import numpy as np
 
-from attnprune_verify.claims.case import Case
+from attnprune_verify.claims.cases.case import Case
+from attnprune_verify.claims.cases.quantities import Quantities
+from attnprune_verify.claims.cases.relation import Relation, kind_of
 from attnprune_verify.claims.core import Claim, Hypothesis, Unmet, relations
-from attnprune_verify.claims.judge import _ARITHMETIC
-from attnprune_verify.claims.quantities import Quantities
+from attnprune_verify.claims.judging.judge import _ARITHMETIC
 from attnprune_verify.claims.registry import claims
-from attnprune_verify.claims.relation import Relation, kind_of
 from attnprune_verify.theory.numbers.arithmetic import Undecidable, working_precision
 
 PINS = Path(__file__).parent / "pinned_margins.json"

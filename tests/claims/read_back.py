@@ -14,14 +14,14 @@ from typing import Any
 
 import numpy as np
 
-from attnprune_verify.claims.case import Case
+from attnprune_verify.claims.cases.case import Case
+from attnprune_verify.claims.cases.quantities import Quantities
+from attnprune_verify.claims.cases.relation import kind_of
+from attnprune_verify.claims.cases.supply import Fixed
 from attnprune_verify.claims.core import Claim, Hypothesis, Unmet, relations
-from attnprune_verify.claims.letters import COMMON, Letters, letters_of, names_of
-from attnprune_verify.claims.notation import Node, Unreadable
-from attnprune_verify.claims.quantities import Quantities
-from attnprune_verify.claims.readback import Link, Printed, Scope
-from attnprune_verify.claims.relation import kind_of
-from attnprune_verify.claims.supply import Fixed
+from attnprune_verify.claims.formulas.letters import COMMON, Letters, letters_of, names_of
+from attnprune_verify.claims.formulas.notation import Node, Unreadable
+from attnprune_verify.claims.formulas.read_back import Link, Printed, Scope
 from attnprune_verify.errors import InvalidInstance
 from attnprune_verify.theory.numbers.arithmetic import FLOAT, Undecidable
 from tests.claims.outside import around, degenerate, resized

@@ -15,14 +15,14 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from attnprune_verify.claims.case import Case
+from attnprune_verify.claims.cases.case import Case
+from attnprune_verify.claims.cases.quantities import Quantities
+from attnprune_verify.claims.cases.relation import Relation, at_most
+from attnprune_verify.claims.cases.trajectory import descend, sharp_L, standing_still, step_below
 from attnprune_verify.claims.core import Claim
-from attnprune_verify.claims.judge import ROUNDING
-from attnprune_verify.claims.quantities import Quantities
+from attnprune_verify.claims.judging.judge import ROUNDING
+from attnprune_verify.claims.judging.trial import try_case
 from attnprune_verify.claims.registry import claims, find
-from attnprune_verify.claims.relation import Relation, at_most
-from attnprune_verify.claims.trajectory import descend, sharp_L, standing_still, step_below
-from attnprune_verify.claims.trial import try_case
 from attnprune_verify.theory.numbers.arithmetic import FLOAT, working_precision
 
 COQ = Path(__file__).resolve().parents[2] / "proofs_check" / "coq"

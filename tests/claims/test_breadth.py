@@ -16,17 +16,17 @@ import numpy as np
 import pytest
 
 from attnprune_verify.claims import registry
-from attnprune_verify.claims.batch import Batch, problem
-from attnprune_verify.claims.case import Case
+from attnprune_verify.claims.cases.batch import Batch, problem
+from attnprune_verify.claims.cases.case import Case
+from attnprune_verify.claims.cases.quantities import Quantities
+from attnprune_verify.claims.cases.relation import Relation, at_most, attained, kind_of
+from attnprune_verify.claims.cases.trajectory import lowest_loss, minimiser
 from attnprune_verify.claims.core import Claim, Hypothesis, Strength, Unmet, Verdict, mutant, relations
-from attnprune_verify.claims.falsifier import Effort
-from attnprune_verify.claims.judge import judge
-from attnprune_verify.claims.quantities import Quantities
+from attnprune_verify.claims.formulas.scope import sentence
+from attnprune_verify.claims.judging.falsifier import Effort
+from attnprune_verify.claims.judging.judge import judge
 from attnprune_verify.claims.registry import claims, find
-from attnprune_verify.claims.relation import Relation, at_most, attained, kind_of
-from attnprune_verify.claims.scope import sentence
 from attnprune_verify.claims.statements import best_mask, descent, promises, pruning_problem
-from attnprune_verify.claims.trajectory import lowest_loss, minimiser
 from attnprune_verify.instance.problem import Instance
 from attnprune_verify.model import gradient, loss
 from attnprune_verify.theory.best_mask import certified_best_mask

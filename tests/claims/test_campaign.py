@@ -19,7 +19,7 @@ from attnprune_verify.claims.campaign.plan import as_sizes
 from attnprune_verify.claims.campaign.run import run_campaign
 from attnprune_verify.claims.campaign.tally import LeastSlack, Tally
 from attnprune_verify.claims.core import mutant
-from attnprune_verify.claims.trial import try_case
+from attnprune_verify.claims.judging.trial import try_case
 from attnprune_verify.errors import InvalidInstance
 from attnprune_verify.state import processes
 from attnprune_verify.theory.numbers.arithmetic import BALL, FLOAT, working_precision

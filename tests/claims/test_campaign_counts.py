@@ -15,8 +15,8 @@ from attnprune_verify.claims.campaign.draw import Draw, Sizes, index_of, locate
 from attnprune_verify.claims.campaign.plan import CampaignPlan
 from attnprune_verify.claims.campaign.run import CampaignResult
 from attnprune_verify.claims.campaign.tally import LeastSlack, Tally
-from attnprune_verify.claims.relation import at_least, at_most, equal, less
-from attnprune_verify.claims.trial import Trial
+from attnprune_verify.claims.cases.relation import at_least, at_most, equal, less
+from attnprune_verify.claims.judging.trial import Trial
 from attnprune_verify.theory.numbers.lane_arithmetic import stacked
 from attnprune_verify.theory.numbers.lanes import Lane
 

@@ -5,14 +5,14 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from attnprune_verify.claims.cases.supply import Fixed
 from attnprune_verify.claims.core import Claim, Proof, Verdict, Wrong, mutant
 from attnprune_verify.claims.evidence import weigh
-from attnprune_verify.claims.falsifier import THOROUGH, Effort
 from attnprune_verify.claims.hypotheses import never
-from attnprune_verify.claims.judge import judge
+from attnprune_verify.claims.judging.falsifier import THOROUGH, Effort
+from attnprune_verify.claims.judging.judge import judge
 from attnprune_verify.claims.registry import claims
 from attnprune_verify.claims.statements import _template
-from attnprune_verify.claims.supply import Fixed
 
 CLAIMS = [*claims(), *_template.CLAIMS]
 assert len(CLAIMS) > 150
@@ -102,7 +102,7 @@ def test_wrong_formula_is_refuted(claim: Claim, wrong: Wrong, one_witness: None)
 
 
 def _case(values):  # type: ignore[no-untyped-def]
-    from attnprune_verify.claims.case import Case
+    from attnprune_verify.claims.cases.case import Case
 
     return Case(values, "made for this test")
 

@@ -10,16 +10,16 @@ from itertools import chain
 import numpy as np
 import pytest
 
+from attnprune_verify.claims.cases.quantities import Quantities
+from attnprune_verify.claims.cases.supply import Fixed
 from attnprune_verify.claims.core import Claim, Hypothesis, Unmet
-from attnprune_verify.claims.judge import judge
-from attnprune_verify.claims.letters import letters_of
-from attnprune_verify.claims.notation import Unreadable
-from attnprune_verify.claims.quantities import Quantities
-from attnprune_verify.claims.readback import Link, Printed, Scope
+from attnprune_verify.claims.formulas.letters import letters_of
+from attnprune_verify.claims.formulas.notation import Unreadable
+from attnprune_verify.claims.formulas.read_back import Link, Printed, Scope
+from attnprune_verify.claims.judging.judge import judge
+from attnprune_verify.claims.judging.trial import try_case
 from attnprune_verify.claims.registry import find
 from attnprune_verify.claims.run import run_claims
-from attnprune_verify.claims.supply import Fixed
-from attnprune_verify.claims.trial import try_case
 from attnprune_verify.theory.numbers.arithmetic import FLOAT
 from tests.claims.outside import outside
 from tests.claims.read_back import _COSTLY, _holds, _says, cases, printed_of, text_of, unlike_hypotheses

@@ -12,7 +12,7 @@ from typing import NamedTuple
 import pytest
 
 from attnprune_verify.claims.evidence import index
-from attnprune_verify.claims.printed import read
+from attnprune_verify.claims.formulas.printed import read
 from attnprune_verify.claims.registry import claims
 from tests.claims.coq_expressions import value
 

@@ -10,7 +10,7 @@ import pytest
 from attnprune_verify.claims import evidence
 from attnprune_verify.claims.core import Kind, Verdict
 from attnprune_verify.claims.evidence import index, weigh
-from attnprune_verify.claims.judge import Judgement
+from attnprune_verify.claims.judging.judge import Judgement
 from attnprune_verify.claims.registry import claims, find
 
 ROOT = Path(__file__).parents[2]

@@ -7,17 +7,17 @@ import numpy as np
 import pytest
 from scipy.optimize import minimize
 
-from attnprune_verify.claims import judge as judge_module
-from attnprune_verify.claims.case import Case
+from attnprune_verify.claims.cases.case import Case
+from attnprune_verify.claims.cases.quantities import Quantities
+from attnprune_verify.claims.cases.relation import at_most
+from attnprune_verify.claims.cases.supply import Arrays, Instances
 from attnprune_verify.claims.core import Strength, Verdict
-from attnprune_verify.claims.falsifier import Effort
-from attnprune_verify.claims.judge import judge
-from attnprune_verify.claims.quantities import Quantities
+from attnprune_verify.claims.judging import judge as judge_module
+from attnprune_verify.claims.judging.falsifier import Effort
+from attnprune_verify.claims.judging.judge import judge
+from attnprune_verify.claims.judging.trial import certain, try_case
 from attnprune_verify.claims.registry import find
-from attnprune_verify.claims.relation import at_most
 from attnprune_verify.claims.statements._template import CLAIMS
-from attnprune_verify.claims.supply import Arrays, Instances
-from attnprune_verify.claims.trial import certain, try_case
 from attnprune_verify.instance.families import orthonormal_constant
 from attnprune_verify.instance.problem import Instance
 from attnprune_verify.theory.constants import constants

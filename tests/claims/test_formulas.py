@@ -14,8 +14,8 @@ from dataclasses import replace
 import pytest
 
 from attnprune_verify.claims.core import Verdict, mutant
-from attnprune_verify.claims.judge import judge
-from attnprune_verify.claims.printed import misprint, misprinted, read
+from attnprune_verify.claims.formulas.printed import misprint, misprinted, read
+from attnprune_verify.claims.judging.judge import judge
 from attnprune_verify.claims.registry import claims, find
 from attnprune_verify.claims.run import assemble
 from attnprune_verify.theory.formulas.formula import FORMULAS, Formula

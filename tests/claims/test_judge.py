@@ -6,17 +6,17 @@ import numpy as np
 import pytest
 from flint import arb
 
-from attnprune_verify.claims.case import Case
+from attnprune_verify.claims.cases.case import Case
+from attnprune_verify.claims.cases.quantities import Quantities
+from attnprune_verify.claims.cases.relation import Relation, agrees_to, at_least, at_most, decide, equal, less, slack
+from attnprune_verify.claims.cases.supply import Fixed
 from attnprune_verify.claims.core import Hypothesis, Strength, Verdict
-from attnprune_verify.claims.falsifier import Effort, attacks, stored_attacks
-from attnprune_verify.claims.judge import judge, judge_safely
-from attnprune_verify.claims.quantities import Quantities
+from attnprune_verify.claims.judging.falsifier import Effort, attacks, stored_attacks
+from attnprune_verify.claims.judging.judge import judge, judge_safely
+from attnprune_verify.claims.judging.trial import certain, try_case
 from attnprune_verify.claims.registry import claims, find
-from attnprune_verify.claims.relation import Relation, agrees_to, at_least, at_most, decide, equal, less, slack
 from attnprune_verify.claims.run import assemble
 from attnprune_verify.claims.statements._template import CLAIMS
-from attnprune_verify.claims.supply import Fixed
-from attnprune_verify.claims.trial import certain, try_case
 from attnprune_verify.theory.numbers.arithmetic import BALL, EXACT, FLOAT, Undecidable, working_precision
 
 TEMPLATE = CLAIMS[0]

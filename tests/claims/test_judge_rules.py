@@ -11,14 +11,9 @@ import pytest
 from flint import arb
 
 from attnprune_verify.claims import evidence
-from attnprune_verify.claims.case import Case
-from attnprune_verify.claims.core import Claim, Hypothesis, Strength, Verdict
-from attnprune_verify.claims.evidence import weigh
-from attnprune_verify.claims.hypotheses import CAUSAL, FULL
-from attnprune_verify.claims.judge import Judgement, judge
-from attnprune_verify.claims.quantities import Quantities
-from attnprune_verify.claims.registry import claims, find
-from attnprune_verify.claims.relation import (
+from attnprune_verify.claims.cases.case import Case
+from attnprune_verify.claims.cases.quantities import Quantities
+from attnprune_verify.claims.cases.relation import (
     Relation,
     agrees_to,
     at_least,
@@ -30,10 +25,15 @@ from attnprune_verify.claims.relation import (
     less,
     slack,
 )
+from attnprune_verify.claims.core import Claim, Hypothesis, Strength, Verdict
+from attnprune_verify.claims.evidence import weigh
+from attnprune_verify.claims.hypotheses import CAUSAL, FULL
+from attnprune_verify.claims.judging.judge import Judgement, judge
+from attnprune_verify.claims.judging.support import Standing
+from attnprune_verify.claims.judging.trial import certain, matters, try_case
+from attnprune_verify.claims.registry import claims, find
 from attnprune_verify.claims.run import ClaimRecord, ClaimsResult, assemble
-from attnprune_verify.claims.standing import Standing
 from attnprune_verify.claims.statements._template import CLAIMS
-from attnprune_verify.claims.trial import certain, matters, try_case
 from attnprune_verify.theory.numbers.arithmetic import BALL, FLOAT, working_precision
 
 ONE = Case({"X": np.eye(2), "W": np.eye(2), "M": np.ones((2, 2)), "lam": 0.1, "mask": None}, "identity")
@@ -192,7 +192,9 @@ def test_an_instance_under_a_causal_mask_refutes_no_statement_without_a_mask(
 
 def listed(monkeypatch: pytest.MonkeyPatch, *made: tuple[Claim, Verdict]) -> Standing:
     verdicts = {claim.test_id: verdict for claim, verdict in made}
-    monkeypatch.setattr("attnprune_verify.claims.standing.registry.claims", lambda: tuple(claim for claim, _ in made))
+    monkeypatch.setattr(
+        "attnprune_verify.claims.judging.support.registry.claims", lambda: tuple(claim for claim, _ in made)
+    )
     return Standing(lambda claim: Judgement(claim, verdicts[claim.test_id]))
 
 

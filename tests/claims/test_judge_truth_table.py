@@ -12,12 +12,12 @@ from flint import arb
 
 from attnprune_verify.claims import evidence
 from attnprune_verify.claims.campaign.judge import ROUNDING, _slack
-from attnprune_verify.claims.case import Case
+from attnprune_verify.claims.cases.case import Case
+from attnprune_verify.claims.cases.relation import Relation, agrees_to, at_most, equal
 from attnprune_verify.claims.core import Claim, Hypothesis, Strength, Verdict
 from attnprune_verify.claims.evidence import weigh
 from attnprune_verify.claims.hypotheses import ANY_MASK, CAUSAL, FULL
-from attnprune_verify.claims.judge import Judgement, judge
-from attnprune_verify.claims.relation import Relation, agrees_to, at_most, equal
+from attnprune_verify.claims.judging.judge import Judgement, judge
 from attnprune_verify.claims.statements._template import CLAIMS
 
 SHOWS: dict[str, tuple[Any, Any]] = {

@@ -12,14 +12,15 @@ import numpy as np
 import pytest
 from flint import arb
 
-from attnprune_verify.claims import eigenvalues, kept
 from attnprune_verify.claims.campaign import judge as judging
-from attnprune_verify.claims.case import Case
-from attnprune_verify.claims.judge import Judgement
+from attnprune_verify.claims.cases import eigenvalues
+from attnprune_verify.claims.cases.case import Case
+from attnprune_verify.claims.cases.relation import Relation
+from attnprune_verify.claims.judging import verdict_cache
+from attnprune_verify.claims.judging.judge import Judgement
+from attnprune_verify.claims.judging.support import Standing
+from attnprune_verify.claims.judging.trial import Trial
 from attnprune_verify.claims.registry import claims
-from attnprune_verify.claims.relation import Relation
-from attnprune_verify.claims.standing import Standing
-from attnprune_verify.claims.trial import Trial
 from attnprune_verify.state import processes
 from attnprune_verify.theory.numbers.arithmetic import BALL
 from attnprune_verify.theory.numbers.balls import precision
@@ -29,7 +30,7 @@ from attnprune_verify.theory.numbers.balls import precision
 def test_a_kept_trial_has_every_field_in_its_place(failed: Any, certain: bool) -> None:
     case = Case({"X": np.eye(2), "lam": 0.5, "mask": np.tri(2, dtype=bool)}, "drawn")
     trial = Trial(case, failed, -0.25, Relation("<=", 1.0, 2.0, "a part"), certain, "a problem")
-    again = kept._trial(kept._decoded(kept._encoded(kept._row(trial))))
+    again = verdict_cache._trial(verdict_cache._decoded(verdict_cache._encoded(verdict_cache._row(trial))))
     assert again is not None
     for name in ("failed", "slack", "relation", "certain", "problem"):
         assert getattr(again, name) == getattr(trial, name), name
@@ -81,7 +82,7 @@ def test_what_is_left_beside_a_diagonal_is_summed_over_its_row(size: int, monkey
 
 def test_a_statement_that_nobody_states_holds_nothing_up(monkeypatch: pytest.MonkeyPatch) -> None:
     one = replace(claims()[0], uses=("lem:nowhere",))
-    monkeypatch.setattr("attnprune_verify.claims.standing.registry.claims", lambda: (one,))
+    monkeypatch.setattr("attnprune_verify.claims.judging.support.registry.claims", lambda: (one,))
     assert not Standing(lambda claim: Judgement(claim)).ancestors_hold(one)
 
 

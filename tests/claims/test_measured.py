@@ -2,7 +2,7 @@
 
 from attnprune_verify.claims.core import Verdict
 from attnprune_verify.claims.evidence import weigh
-from attnprune_verify.claims.judge import judge
+from attnprune_verify.claims.judging.judge import judge
 from attnprune_verify.claims.run import run_claims
 from attnprune_verify.claims.statements.measured import CLAIMS
 from attnprune_verify.experiments.paired import LEVEL

@@ -2,11 +2,11 @@
 
 import pytest
 
+from attnprune_verify.claims.cases.relation import at_least, at_most, attained, kind_of, scaled
 from attnprune_verify.claims.core import Claim, Strength, Verdict, neighbour
-from attnprune_verify.claims.falsifier import QUICK, Effort
-from attnprune_verify.claims.judge import ATTAINED, judge
+from attnprune_verify.claims.judging.falsifier import QUICK, Effort
+from attnprune_verify.claims.judging.judge import ATTAINED, judge
 from attnprune_verify.claims.registry import claims, find
-from attnprune_verify.claims.relation import at_least, at_most, attained, kind_of, scaled
 from attnprune_verify.claims.run import assemble
 
 TIGHT = [claim for claim in claims() if claim.strength is Strength.TIGHT]

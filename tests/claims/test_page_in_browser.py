@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from attnprune_verify.claims.falsifier import Effort
+from attnprune_verify.claims.judging.falsifier import Effort
 from attnprune_verify.claims.run import run_claims
 from attnprune_verify.report.claims_html import render_page
 

@@ -9,18 +9,18 @@ import numpy as np
 import pytest
 
 from attnprune_verify.claims import evidence
-from attnprune_verify.claims.case import Case
+from attnprune_verify.claims.cases.case import Case
+from attnprune_verify.claims.cases.eigenvalues import extreme_eigenvalues
+from attnprune_verify.claims.cases.quantities import Quantities
+from attnprune_verify.claims.cases.relation import Relation, at_most, less
+from attnprune_verify.claims.cases.supply import Fixed
 from attnprune_verify.claims.core import Claim, Strength, Verdict, mutant
-from attnprune_verify.claims.eigenvalues import extreme_eigenvalues
 from attnprune_verify.claims.evidence import weigh
-from attnprune_verify.claims.falsifier import Effort
-from attnprune_verify.claims.judge import Judgement, judge
-from attnprune_verify.claims.quantities import Quantities
+from attnprune_verify.claims.judging.falsifier import Effort
+from attnprune_verify.claims.judging.judge import Judgement, judge
 from attnprune_verify.claims.registry import find
-from attnprune_verify.claims.relation import Relation, at_most, less
 from attnprune_verify.claims.statements import landscape
 from attnprune_verify.claims.statements._template import CLAIMS
-from attnprune_verify.claims.supply import Fixed
 from attnprune_verify.theory.numbers.arithmetic import BALL, working_precision
 from tests.claims.pins import PINS, alike, pin, pinned_claims, same_reach, says_nothing
 

@@ -10,12 +10,12 @@ import numpy as np
 import pytest
 
 from attnprune_verify.claims import excerpts, reported
-from attnprune_verify.claims.case import Case
+from attnprune_verify.claims.cases.case import Case
+from attnprune_verify.claims.cases.quantities import Quantities
+from attnprune_verify.claims.cases.relation import decide
 from attnprune_verify.claims.core import Verdict
-from attnprune_verify.claims.judge import judge
-from attnprune_verify.claims.quantities import Quantities
+from attnprune_verify.claims.judging.judge import judge
 from attnprune_verify.claims.registry import claims, find
-from attnprune_verify.claims.relation import decide
 from attnprune_verify.claims.statements import prose_experiments, prose_models, prose_theory
 from attnprune_verify.errors import InvalidInstance
 from attnprune_verify.experiments.perplexity.sentences import _TABLE_1

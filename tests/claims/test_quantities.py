@@ -8,13 +8,13 @@ import numpy as np
 import pytest
 from flint import arb
 
-from attnprune_verify.claims import eigenvalues as enclosing
 from attnprune_verify.claims import excerpts
-from attnprune_verify.claims.batch import problem
-from attnprune_verify.claims.case import Case
-from attnprune_verify.claims.eigenvalues import eigenvalues, extreme_eigenvalues, positive_definite, spectral_norm
-from attnprune_verify.claims.quantities import Quantities, variance
-from attnprune_verify.claims.trajectory import descend
+from attnprune_verify.claims.cases import eigenvalues as enclosing
+from attnprune_verify.claims.cases.batch import problem
+from attnprune_verify.claims.cases.case import Case
+from attnprune_verify.claims.cases.eigenvalues import eigenvalues, extreme_eigenvalues, positive_definite, spectral_norm
+from attnprune_verify.claims.cases.quantities import Quantities, variance
+from attnprune_verify.claims.cases.trajectory import descend
 from attnprune_verify.errors import InvalidInstance
 from attnprune_verify.model import gradient, hessian_vector_product, loss
 from attnprune_verify.oracle import ball

@@ -11,11 +11,11 @@ import pytest
 from attnprune_verify.claims import excerpts, prior
 from attnprune_verify.claims.core import Strength
 from attnprune_verify.claims.excerpts import quotation
-from attnprune_verify.claims.falsifier import Effort
-from attnprune_verify.claims.judge import judge_safely
+from attnprune_verify.claims.formulas.scope import sentence
+from attnprune_verify.claims.judging.falsifier import Effort
+from attnprune_verify.claims.judging.judge import judge_safely
 from attnprune_verify.claims.registry import claims
 from attnprune_verify.claims.run import assemble
-from attnprune_verify.claims.scope import sentence
 from attnprune_verify.report.claims_text import closing_sentence
 from attnprune_verify.report.show_text import page_of
 

@@ -9,10 +9,10 @@ from dataclasses import replace
 import pytest
 
 from attnprune_verify.claims.core import Claim
-from attnprune_verify.claims.latex import in_latex
-from attnprune_verify.claims.notation import Unreadable
+from attnprune_verify.claims.formulas.latex import in_latex
+from attnprune_verify.claims.formulas.notation import Unreadable
+from attnprune_verify.claims.formulas.unread import UNREAD
 from attnprune_verify.claims.registry import claims, find
-from attnprune_verify.claims.unread import UNREAD
 from tests.claims.read_back import differences, unlike_hypotheses
 
 FORMAL = [claim for claim in claims() if "measured" not in claim.tags]
@@ -60,7 +60,7 @@ def test_a_formula_is_what_is_computed(claim: Claim) -> None:
 
 def test_the_list_only_shrinks() -> None:
     assert {claim.test_id for claim in FORMAL} >= UNREAD
-    assert len(UNREAD) <= MOST, "a new claim's formula is read back: give its letters in claims/letters.py"
+    assert len(UNREAD) <= MOST, "a new claim's formula is read back: give its letters in claims/formulas/letters.py"
 
 
 @pytest.mark.parametrize("id_", VACUOUS)

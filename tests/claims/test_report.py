@@ -17,13 +17,14 @@ from click import UsageError
 from click.testing import CliRunner, Result
 from rich.console import Console
 
-from attnprune_verify.claims import falsifier, kept, registry
+from attnprune_verify.claims import registry
+from attnprune_verify.claims.cases.relation import at_most
 from attnprune_verify.claims.core import Verdict
-from attnprune_verify.claims.falsifier import Effort
-from attnprune_verify.claims.judge import Judgement
-from attnprune_verify.claims.relation import at_most
+from attnprune_verify.claims.formulas.scope import sentence
+from attnprune_verify.claims.judging import falsifier, verdict_cache
+from attnprune_verify.claims.judging.falsifier import Effort
+from attnprune_verify.claims.judging.judge import Judgement
 from attnprune_verify.claims.run import ClaimsResult, rerun, run_claims, witness
-from attnprune_verify.claims.scope import sentence
 from attnprune_verify.cli.claims import command
 from attnprune_verify.files import dumps
 from attnprune_verify.report.claims_html import render_page
@@ -230,7 +231,7 @@ def _with(monkeypatch: pytest.MonkeyPatch, **changes: object) -> None:
 def test_nothing_is_left_in_the_folder_one_is_in(tmp_path: Path) -> None:
     """Hypothesis would make a folder of its own there."""
     code = (
-        "from attnprune_verify.claims import registry, run, falsifier\n"
+        "from attnprune_verify.claims import registry, run\nfrom attnprune_verify.claims.judging import falsifier\n"
         "some = registry.claims()[:3]\n"
         "registry.claims = lambda: some\n"
         "print(run.run_claims(falsifier.Effort(0, 10, 0, 0)).outcome)"
@@ -290,8 +291,8 @@ def test_what_is_kept_is_what_was_found(result: ClaimsResult, tmp_path: Path, mo
     }
     assert len(kinds) > 15
     for record in kinds.values():
-        kept.keep(record.judgement, BRIEF)
-        again = kept.kept(record.claim, BRIEF)
+        verdict_cache.keep(record.judgement, BRIEF)
+        again = verdict_cache.kept(record.claim, BRIEF)
         assert again is not None, record.claim.test_id
         for name in ("statement", "slack", "attained", "tried", "met", "failed", "reason", "certified"):
             np.testing.assert_equal(getattr(again, name), getattr(record.judgement, name), err_msg=record.claim.test_id)

@@ -7,15 +7,15 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from attnprune_verify.claims.case import Case
+from attnprune_verify.claims.cases.case import Case
+from attnprune_verify.claims.cases.relation import at_most
+from attnprune_verify.claims.cases.supply import Instances
 from attnprune_verify.claims.hypotheses import Hypothesis
-from attnprune_verify.claims.judge import judge
+from attnprune_verify.claims.judging.judge import judge
+from attnprune_verify.claims.judging.rounded import rounded
+from attnprune_verify.claims.judging.trial import certain
 from attnprune_verify.claims.registry import find
-from attnprune_verify.claims.relation import at_most
-from attnprune_verify.claims.rounded import rounded
 from attnprune_verify.claims.statements._template import CLAIMS
-from attnprune_verify.claims.supply import Instances
-from attnprune_verify.claims.trial import certain
 
 ODD = Case(
     {"X": np.array([[1.2345, 0.4321]]), "W": np.full((2, 2), 0.777), "M": np.full((2, 2), 0.1234), "mask": None}, "odd"

@@ -5,7 +5,7 @@ from functools import cache
 
 from attnprune_verify.claims import registry
 from attnprune_verify.claims.evidence import weigh
-from attnprune_verify.claims.judge import Judgement
+from attnprune_verify.claims.judging.judge import Judgement
 from attnprune_verify.claims.run import ClaimRecord, ClaimsResult
 from attnprune_verify.report.claims_html import render_page
 from attnprune_verify.report.claims_layout import HEIGHT, WIDTH, arrange

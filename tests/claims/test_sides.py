@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from attnprune_verify.claims.case import Case
-from attnprune_verify.claims.quantities import Quantities
-from attnprune_verify.claims.relation import Relation, kind_of
+from attnprune_verify.claims.cases.case import Case
+from attnprune_verify.claims.cases.quantities import Quantities
+from attnprune_verify.claims.cases.relation import Relation, kind_of
 from attnprune_verify.claims.statements import guarantees, promises
 from attnprune_verify.model import loss
 

@@ -9,13 +9,13 @@ from itertools import chain, islice
 import numpy as np
 import pytest
 
-from attnprune_verify.claims.case import Case
+from attnprune_verify.claims.cases.case import Case
+from attnprune_verify.claims.cases.quantities import Quantities
+from attnprune_verify.claims.cases.supply import Instances
 from attnprune_verify.claims.core import Claim, Hypothesis, Strength
+from attnprune_verify.claims.formulas.scope import sentence
 from attnprune_verify.claims.hypotheses import beta_positive, lam_in_unit_interval, mask_in_box, mask_norm
-from attnprune_verify.claims.quantities import Quantities
 from attnprune_verify.claims.registry import claims, find
-from attnprune_verify.claims.scope import sentence
-from attnprune_verify.claims.supply import Instances
 from attnprune_verify.theory.numbers.arithmetic import FLOAT
 from tests.claims.outside import around
 from tests.claims.read_back import cases, holds_as_printed

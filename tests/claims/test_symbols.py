@@ -8,13 +8,13 @@ from dataclasses import replace
 import pytest
 
 from attnprune_verify.claims.core import Claim
-from attnprune_verify.claims.letters import letters_of
-from attnprune_verify.claims.noted_letters import NOTED
+from attnprune_verify.claims.formulas.letters import letters_of
+from attnprune_verify.claims.formulas.noted_letters import NOTED
+from attnprune_verify.claims.formulas.symbols import OWN as ALONE
+from attnprune_verify.claims.formulas.symbols import SYMBOLS, said, symbols_of
+from attnprune_verify.claims.formulas.unread import UNREAD
 from attnprune_verify.claims.registry import claims, find
 from attnprune_verify.claims.run import run_claims
-from attnprune_verify.claims.symbols import OWN as ALONE
-from attnprune_verify.claims.symbols import SYMBOLS, said, symbols_of
-from attnprune_verify.claims.unread import UNREAD
 from attnprune_verify.report.show_text import page_of
 
 OWN = [claim for claim in claims() if claim.own and "measured" not in claim.tags]

@@ -12,11 +12,11 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 import numpy as np
 import pytest
 
-from attnprune_verify.claims.case import Case
+from attnprune_verify.claims.cases.case import Case
+from attnprune_verify.claims.cases.relation import Relation, kind_of, scaled
 from attnprune_verify.claims.core import Claim
-from attnprune_verify.claims.judge import judge
+from attnprune_verify.claims.judging.judge import judge
 from attnprune_verify.claims.registry import find
-from attnprune_verify.claims.relation import Relation, kind_of, scaled
 from attnprune_verify.claims.run import assemble
 from attnprune_verify.theory.numbers.arithmetic import working_precision
 from tests.claims.pins import _KINDS, PINS, Drawn, as_stored, pinned, pinned_claims, says_nothing

@@ -9,14 +9,14 @@ import numpy as np
 import pytest
 from rich.console import Console
 
+from attnprune_verify.claims.cases.quantities import Quantities
+from attnprune_verify.claims.cases.relation import at_least
+from attnprune_verify.claims.cases.supply import Supply
 from attnprune_verify.claims.core import Claim, Verdict, Wrong, mutant
-from attnprune_verify.claims.judge import judge
-from attnprune_verify.claims.quantities import Quantities
+from attnprune_verify.claims.judging.judge import judge
 from attnprune_verify.claims.registry import claims, find
-from attnprune_verify.claims.relation import at_least
 from attnprune_verify.claims.run import run_claims
 from attnprune_verify.claims.statements import descent, fused_mask, labelled_equations, pl_ingredients
-from attnprune_verify.claims.supply import Supply
 from attnprune_verify.report.claims_text import render_claims
 
 

@@ -9,16 +9,17 @@ import time
 
 import pytest
 
-from attnprune_verify.claims import registry, several
-from attnprune_verify.claims.falsifier import QUICK, THOROUGH, Effort
+from attnprune_verify.claims import registry
+from attnprune_verify.claims.judging import in_processes
+from attnprune_verify.claims.judging.falsifier import QUICK, THOROUGH, Effort
 from attnprune_verify.claims.run import run_claims
 from attnprune_verify.files import dumps
 from attnprune_verify.state.processes import DEATHS, WorkersLost, unordered
 
 
 def test_few_statements_are_judged_without_processes():
-    assert several.worthwhile(2, QUICK, 8) == several.worthwhile(273, Effort(0, 0, 0, 0), 8) == 1
-    assert several.worthwhile(273, QUICK, 1) == 1 and several.worthwhile(273, THOROUGH, 8) == 8
+    assert in_processes.worthwhile(2, QUICK, 8) == in_processes.worthwhile(273, Effort(0, 0, 0, 0), 8) == 1
+    assert in_processes.worthwhile(273, QUICK, 1) == 1 and in_processes.worthwhile(273, THOROUGH, 8) == 8
 
 
 def test_what_comes_from_a_process_is_what_one_process_computes(monkeypatch):
@@ -31,8 +32,8 @@ def test_what_comes_from_a_process_is_what_one_process_computes(monkeypatch):
         through = pickle.loads(pickle.dumps((function, tasks)))
         return ((place, pickle.loads(pickle.dumps(through[0](task)))) for place, task in enumerate(through[1]))
 
-    monkeypatch.setattr(several, "_SHARE", 1)
-    monkeypatch.setattr(several, "unordered", elsewhere)
+    monkeypatch.setattr(in_processes, "_SHARE", 1)
+    monkeypatch.setattr(in_processes, "unordered", elsewhere)
     ids, effort = ("lem:PL_ineq", "fix:PL_ineq", "fac:norm_bound"), Effort(0, 1, 0, 0)
     alone, shared = (run_claims(effort, ids=ids, processes=processes) for processes in (1, 2))
     assert dumps(shared.as_dict()) == dumps(alone.as_dict())
@@ -42,7 +43,7 @@ def test_what_comes_from_a_process_is_what_one_process_computes(monkeypatch):
 
 @pytest.mark.thorough
 def test_processes_change_no_byte(monkeypatch):
-    monkeypatch.setattr(several, "_SHARE", 1)
+    monkeypatch.setattr(in_processes, "_SHARE", 1)
     brief, told = Effort(0, 2, 0, 0), []
     alone = run_claims(brief)
     shared = run_claims(brief, lambda done, total: told.append((done, total)), processes=2)
@@ -54,8 +55,9 @@ def test_processes_change_no_byte(monkeypatch):
 def test_a_main_module_without_a_guard_is_not_run_again(tmp_path):
     script = tmp_path / "mine.py"
     script.write_text(
-        "print('begun')\nimport attnprune_verify.claims.several as several\nseveral._SHARE = 1\n"
-        "from attnprune_verify.claims.falsifier import Effort\nfrom attnprune_verify.claims.run import run_claims\n"
+        "print('begun')\nimport attnprune_verify.claims.judging.in_processes as processes\nprocesses._SHARE = 1\n"
+        "from attnprune_verify.claims.judging.falsifier import Effort\n"
+        "from attnprune_verify.claims.run import run_claims\n"
         "print(len(run_claims(Effort(0, 1, 0, 0), processes=2).records))\n"
     )
     done = subprocess.run([sys.executable, str(script)], capture_output=True, text=True, check=True, cwd=tmp_path)

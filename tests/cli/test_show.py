@@ -8,10 +8,11 @@ from importlib import resources
 import jsonschema
 import pytest
 
-from attnprune_verify.claims import kept, registry, run, shelf
-from attnprune_verify.claims.falsifier import Effort
-from attnprune_verify.claims.judge import judge
-from attnprune_verify.claims.relation import at_least, at_most, equal, numbers
+from attnprune_verify.claims import registry, run
+from attnprune_verify.claims.cases.relation import at_least, at_most, equal, numbers
+from attnprune_verify.claims.judging import text_cache, verdict_cache
+from attnprune_verify.claims.judging.falsifier import Effort
+from attnprune_verify.claims.judging.judge import judge
 from attnprune_verify.claims.run import rerun, run_claims
 from attnprune_verify.cli.main import main
 from attnprune_verify.errors import InvalidInstance
@@ -121,20 +122,20 @@ def test_only_what_is_asked_for_and_its_ancestors_are_judged():
 def test_a_verdict_is_kept_for_its_effort_and_its_code_alone(monkeypatch):
     (claim,) = [claim for claim in registry.claims() if claim.test_id == "lem:PL_ineq-full"]
     judged = run_claims(BRIEF, ids=["lem:PL_ineq"], keep_verdicts=True).records[0].judgement
-    assert kept.kept(claim, BRIEF).statement is judged.statement
-    assert kept.kept(claim, BRIEF._replace(examples=1)) is None
-    monkeypatch.setattr(kept, "code_and_libraries", lambda: "other code")
-    assert kept.kept(claim, BRIEF) is None
+    assert verdict_cache.kept(claim, BRIEF).statement is judged.statement
+    assert verdict_cache.kept(claim, BRIEF._replace(examples=1)) is None
+    monkeypatch.setattr(verdict_cache, "code_and_libraries", lambda: "other code")
+    assert verdict_cache.kept(claim, BRIEF) is None
 
 
 @pytest.mark.parametrize("content", [b"", b"{}", b"[1]", b'{"statement": "true"}', b"\xff"])
 def test_a_damaged_cache_is_no_verdict(content):
     claim = next(claim for claim in registry.claims() if claim.id == "fac:mean_value")
     run_claims(BRIEF, ids=["fac:mean_value"], keep_verdicts=True)
-    assert kept.kept(claim, BRIEF) is not None
-    for path in shelf.folder().rglob("*.json"):
+    assert verdict_cache.kept(claim, BRIEF) is not None
+    for path in text_cache.folder().rglob("*.json"):
         path.write_bytes(content)
-    assert kept.kept(claim, BRIEF) is None
+    assert verdict_cache.kept(claim, BRIEF) is None
 
 
 def test_a_cache_that_cannot_be_written_to_is_done_without(monkeypatch, tmp_path):
@@ -197,7 +198,7 @@ def test_a_drawn_case_does_not_depend_on_what_is_loaded():
     This process has loaded Hypothesis and pytest, the other one neither.
     """
     program = (
-        "import sys\nfrom attnprune_verify.claims.falsifier import Effort\n"
+        "import sys\nfrom attnprune_verify.claims.judging.falsifier import Effort\n"
         "from attnprune_verify.claims.run import run_claims\n"
         "(one,) = run_claims(Effort(0, 10, 0, 0), ids=['def:exp_func']).records\n"
         "found = [one.judgement.tried, one.judgement.slack, one.judgement.best]"

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from attnprune_verify.claims.judge import judge
+from attnprune_verify.claims.judging.judge import judge
 from attnprune_verify.claims.registry import claims, find
 from attnprune_verify.claims.run import run_claims
 from attnprune_verify.cli.main import program

@@ -14,10 +14,10 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from attnprune_verify.claims.core import Claim
+from attnprune_verify.claims.formulas.scope import hypotheses, quantifier
+from attnprune_verify.claims.formulas.symbols import SYMBOLS
 from attnprune_verify.claims.prior import PRIOR
 from attnprune_verify.claims.registry import claims
-from attnprune_verify.claims.scope import hypotheses, quantifier
-from attnprune_verify.claims.symbols import SYMBOLS
 from attnprune_verify.experiments.stored.record import FOLDER, NAMES, table_of
 from tests.meta.typed_numbers import every_page, numbers
 

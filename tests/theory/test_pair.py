@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 
 import attnprune_verify as apv
-from attnprune_verify.claims.case import Case
-from attnprune_verify.claims.pair import Pair, norm_of_pair
-from attnprune_verify.claims.quantities import Quantities
+from attnprune_verify.claims.cases.case import Case
+from attnprune_verify.claims.cases.pair import Pair, norm_of_pair
+from attnprune_verify.claims.cases.quantities import Quantities
 from attnprune_verify.errors import InvalidInstance
 from attnprune_verify.instance.layer import AttentionLayer
 from attnprune_verify.instance.problem import LayerInstance

@@ -11,8 +11,8 @@ from flint import arb, arb_mat
 
 import attnprune_verify as apv
 from attnprune_verify.check import instance_of_model
-from attnprune_verify.claims.case import Case
-from attnprune_verify.claims.quantities import Quantities
+from attnprune_verify.claims.cases.case import Case
+from attnprune_verify.claims.cases.quantities import Quantities
 from attnprune_verify.claims.statements.landscape import _spurious
 from attnprune_verify.errors import InvalidInstance
 from attnprune_verify.instance.problem import Instance

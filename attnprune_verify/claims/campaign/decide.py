@@ -9,8 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from attnprune_verify.claims.campaign.quantities import LaneQuantities
+from attnprune_verify.claims.cases.relation import Relation
 from attnprune_verify.claims.core import Claim, Margin, Unmet, relations
-from attnprune_verify.claims.relation import Relation
 from attnprune_verify.theory.numbers.lanes import WIDER, Diverges, Lane, middle, reach
 
 __all__ = ["HOLDS", "NOT_MET", "UNDECIDED", "VIOLATED", "Decision", "TooManyBranches", "decide_lanes"]

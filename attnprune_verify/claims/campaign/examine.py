@@ -10,9 +10,9 @@ from attnprune_verify.claims.campaign.draw import Draw, locate
 from attnprune_verify.claims.campaign.judge import Group, case_of, decide, in_balls
 from attnprune_verify.claims.campaign.plan import CampaignPlan
 from attnprune_verify.claims.campaign.tally import Tally
-from attnprune_verify.claims.case import Case
+from attnprune_verify.claims.cases.case import Case
+from attnprune_verify.claims.cases.supply import Instances
 from attnprune_verify.claims.core import Claim
-from attnprune_verify.claims.supply import Instances
 from attnprune_verify.errors import InvalidInstance
 
 __all__ = ["Examined", "confirmed", "examine", "refuse_other_slack"]

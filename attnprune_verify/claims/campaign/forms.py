@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from types import MappingProxyType
 
+from attnprune_verify.claims.cases.quantities import Quantities
+from attnprune_verify.claims.cases.relation import Relation, equal
 from attnprune_verify.claims.core import Claim, Margin
-from attnprune_verify.claims.quantities import Quantities
-from attnprune_verify.claims.relation import Relation, equal
 
 __all__ = ["FORMS", "margin_of"]
 

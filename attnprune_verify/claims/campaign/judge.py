@@ -22,12 +22,12 @@ from attnprune_verify.claims.campaign.draw import Draw, index_of, own_generator
 from attnprune_verify.claims.campaign.forms import margin_of
 from attnprune_verify.claims.campaign.quantities import LaneCase, LaneQuantities
 from attnprune_verify.claims.campaign.tally import LeastSlack, Tally
-from attnprune_verify.claims.case import Case
+from attnprune_verify.claims.cases.case import Case
+from attnprune_verify.claims.cases.lipschitz_pairs import second_mask
+from attnprune_verify.claims.cases.relation import Relation
+from attnprune_verify.claims.cases.supply import Arrays, Instances
 from attnprune_verify.claims.core import Claim
-from attnprune_verify.claims.lipschitz_pairs import second_mask
-from attnprune_verify.claims.relation import Relation
-from attnprune_verify.claims.supply import Arrays, Instances
-from attnprune_verify.claims.trial import Trial, certain, try_case
+from attnprune_verify.claims.judging.trial import Trial, certain, try_case
 from attnprune_verify.theory.numbers.arithmetic import FLOAT, Undecidable
 
 __all__ = ["Group", "attackable", "case_of", "decide"]

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import scipy
 
-from attnprune_verify.claims.kept import code_and_libraries
+from attnprune_verify.claims.judging.verdict_cache import code_and_libraries
 from attnprune_verify.state.digests import of_arrays
 
 __all__ = ["code", "kernel"]

@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from attnprune_verify.claims.once import computed_once, same_in_copies
-from attnprune_verify.claims.quantities import Quantities
+from attnprune_verify.claims.cases.cached import computed_once, same_in_copies
+from attnprune_verify.claims.cases.quantities import Quantities
 from attnprune_verify.theory.numbers.arithmetic import Arithmetic, Undecidable
 from attnprune_verify.theory.numbers.lane_arithmetic import LANES, eigenvalues, lapack_error, stacked
 from attnprune_verify.theory.numbers.lanes import Lane, Slope, U, middle

@@ -8,11 +8,11 @@ entry of `wrong`.
 
 from __future__ import annotations
 
+from attnprune_verify.claims.cases.quantities import Quantities
+from attnprune_verify.claims.cases.relation import Relation, at_most
+from attnprune_verify.claims.cases.supply import Instances
 from attnprune_verify.claims.core import Claim, Kind, Strength, Wrong
 from attnprune_verify.claims.hypotheses import ANY_MASK
-from attnprune_verify.claims.quantities import Quantities
-from attnprune_verify.claims.relation import Relation, at_most
-from attnprune_verify.claims.supply import Instances
 
 
 def _rows_are_short(q: Quantities, factor: float = 1.0) -> Relation:
@@ -27,7 +27,7 @@ CLAIMS: tuple[Claim, ...] = (
         title="Short title",  # names it; no number, quantifier or condition, which are rendered
         section="E Bounds for Basic Functions",
         reading=ANY_MASK,  # which attention mask, which formula
-        formula="||f(M)||_F <= sqrt(n)",  # read back on cases: other letters go into claims/letters.py
+        formula="||f(M)||_F <= sqrt(n)",  # read back on cases: other letters go into claims/formulas/letters.py
         strength=Strength.UPPER,  # TIGHT demands cases that attain it: attains=...
         margin=_rows_are_short,
         supply=Instances("any"),  # families, limits, a Hypothesis strategy; Arrays(...) or Fixed(...) where no instance

@@ -7,12 +7,12 @@ from typing import Any
 
 import numpy as np
 
-from attnprune_verify.claims.agreement import agree
+from attnprune_verify.claims.cases.agreement import agree
+from attnprune_verify.claims.cases.quantities import Quantities
+from attnprune_verify.claims.cases.relation import Relation, equal
+from attnprune_verify.claims.cases.supply import Arrays, Instances
 from attnprune_verify.claims.core import Claim, Kind, Strength, Wrong
 from attnprune_verify.claims.hypotheses import ANY_MASK, FULL, LITERAL
-from attnprune_verify.claims.quantities import Quantities
-from attnprune_verify.claims.relation import Relation, equal
-from attnprune_verify.claims.supply import Arrays, Instances
 from attnprune_verify.model import attention, causal_mask
 
 _FULL = Instances("full", small=True, rounds=1)

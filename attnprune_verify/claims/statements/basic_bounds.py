@@ -7,12 +7,12 @@ from typing import Any
 
 import numpy as np
 
-from attnprune_verify.claims.case import Case
+from attnprune_verify.claims.cases.case import Case
+from attnprune_verify.claims.cases.quantities import Quantities
+from attnprune_verify.claims.cases.relation import Relation, at_most, less
+from attnprune_verify.claims.cases.supply import Instances
 from attnprune_verify.claims.core import Claim, Kind, Margin, Strength, Wrong
 from attnprune_verify.claims.hypotheses import ANY_MASK, LITERAL, mask_in_box
-from attnprune_verify.claims.quantities import Quantities
-from attnprune_verify.claims.relation import Relation, at_most, less
-from attnprune_verify.claims.supply import Instances
 from attnprune_verify.theory.formulas import sharp
 
 _SECTION = "E Bounds for Basic Functions"

@@ -8,14 +8,14 @@ from typing import Any
 import numpy as np
 from numpy.random import Generator
 
-from attnprune_verify.claims.agreement import conformable
-from attnprune_verify.claims.case import Case
+from attnprune_verify.claims.cases.agreement import conformable
+from attnprune_verify.claims.cases.case import Case
+from attnprune_verify.claims.cases.eigenvalues import spectral_norm
+from attnprune_verify.claims.cases.quantities import Quantities
+from attnprune_verify.claims.cases.relation import Relation, at_most, equal
+from attnprune_verify.claims.cases.supply import Arrays
 from attnprune_verify.claims.core import Claim, Kind, Strength, Wrong
-from attnprune_verify.claims.eigenvalues import spectral_norm
 from attnprune_verify.claims.hypotheses import LITERAL
-from attnprune_verify.claims.quantities import Quantities
-from attnprune_verify.claims.relation import Relation, at_most, equal
-from attnprune_verify.claims.supply import Arrays
 from attnprune_verify.theory.numbers.arithmetic import along, derivative_part
 
 _SECTION = "B Preliminary: facts"

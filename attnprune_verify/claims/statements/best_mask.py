@@ -12,12 +12,12 @@ import numpy as np
 from numpy.random import Generator
 
 from attnprune_verify.algorithms.descent import prune_mask_gd
-from attnprune_verify.claims.case import Case
+from attnprune_verify.claims.cases.case import Case
+from attnprune_verify.claims.cases.quantities import Quantities
+from attnprune_verify.claims.cases.relation import Relation, at_least, equal, less
+from attnprune_verify.claims.cases.supply import Fixed, Instances
 from attnprune_verify.claims.core import Claim, Kind, Strength, Wrong
 from attnprune_verify.claims.hypotheses import ANY_MASK, CAUSAL, few_entries
-from attnprune_verify.claims.quantities import Quantities
-from attnprune_verify.claims.relation import Relation, at_least, equal, less
-from attnprune_verify.claims.supply import Fixed, Instances
 from attnprune_verify.instance.problem import Instance
 from attnprune_verify.theory.best_mask import certified_best_mask
 

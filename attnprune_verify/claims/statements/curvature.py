@@ -9,15 +9,15 @@ from typing import Any
 import numpy as np
 from numpy.random import Generator
 
-from attnprune_verify.claims.case import Case
+from attnprune_verify.claims.cases.case import Case
+from attnprune_verify.claims.cases.eigenvalues import extreme_eigenvalues, spectral_norm
+from attnprune_verify.claims.cases.lipschitz_pairs import steepest_rest
+from attnprune_verify.claims.cases.quantities import Quantities
+from attnprune_verify.claims.cases.relation import Relation, at_least, at_most
+from attnprune_verify.claims.cases.supply import Arrays, Instances
+from attnprune_verify.claims.cases.trajectory import sharp_L, upper_constant
 from attnprune_verify.claims.core import Claim, Kind, Strength, Wrong
-from attnprune_verify.claims.eigenvalues import extreme_eigenvalues, spectral_norm
 from attnprune_verify.claims.hypotheses import ANY_MASK, LITERAL, moving
-from attnprune_verify.claims.lipschitz_pairs import steepest_rest
-from attnprune_verify.claims.quantities import Quantities
-from attnprune_verify.claims.relation import Relation, at_least, at_most
-from attnprune_verify.claims.supply import Arrays, Instances
-from attnprune_verify.claims.trajectory import sharp_L, upper_constant
 from attnprune_verify.theory.formulas import paper, sharp
 from attnprune_verify.theory.numbers.arithmetic import FLOAT
 

@@ -11,16 +11,16 @@ from numpy.random import Generator
 
 from attnprune_verify.algorithms.descent import prune_mask_gd
 from attnprune_verify.algorithms.rounding import binary_mask
-from attnprune_verify.claims.agreement import agree, conformable
-from attnprune_verify.claims.batch import Batch, more_samples, tokens
-from attnprune_verify.claims.case import Case
+from attnprune_verify.claims.cases.agreement import agree, conformable
+from attnprune_verify.claims.cases.batch import Batch, more_samples, tokens
+from attnprune_verify.claims.cases.case import Case
+from attnprune_verify.claims.cases.lipschitz_pairs import smooth, steepest_rest
+from attnprune_verify.claims.cases.quantities import Quantities
+from attnprune_verify.claims.cases.relation import Relation, at_most, equal, less
+from attnprune_verify.claims.cases.supply import Arrays, Fixed, Instances
+from attnprune_verify.claims.cases.trajectory import descend, moving, sharp_L, simple_L, step_below
 from attnprune_verify.claims.core import Claim, Hypothesis, Kind, Reading, Strength, Unmet, Wrong
 from attnprune_verify.claims.hypotheses import ANY_MASK, LITERAL, lam_positive
-from attnprune_verify.claims.lipschitz_pairs import smooth, steepest_rest
-from attnprune_verify.claims.quantities import Quantities
-from attnprune_verify.claims.relation import Relation, at_most, equal, less
-from attnprune_verify.claims.supply import Arrays, Fixed, Instances
-from attnprune_verify.claims.trajectory import descend, moving, sharp_L, simple_L, step_below
 from attnprune_verify.theory.formulas import rates
 
 _SECTION = "4 Main Results"

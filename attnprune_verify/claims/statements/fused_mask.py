@@ -12,11 +12,11 @@ from typing import Any
 import numpy as np
 from flint import fmpz_mat
 
-from attnprune_verify.claims.case import Case
+from attnprune_verify.claims.cases.case import Case
+from attnprune_verify.claims.cases.quantities import Quantities
+from attnprune_verify.claims.cases.relation import Relation, at_least, at_most, equal
+from attnprune_verify.claims.cases.supply import Fixed
 from attnprune_verify.claims.core import Claim, Kind, Reading, Strength, Wrong
-from attnprune_verify.claims.quantities import Quantities
-from attnprune_verify.claims.relation import Relation, at_least, at_most, equal
-from attnprune_verify.claims.supply import Fixed
 
 _PLAIN = Reading("no rotary positions", "one fused weight W_Q W_K^T per head")
 _ROTARY = Reading("rotary positions", "one fused weight per offset; the parts of a frequency have rank 2 each")

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from attnprune_verify.claims.cases.quantities import Quantities
+from attnprune_verify.claims.cases.relation import Relation, equal
+from attnprune_verify.claims.cases.supply import Arrays, Instances
 from attnprune_verify.claims.core import Claim, Kind, Strength, Wrong
 from attnprune_verify.claims.hypotheses import ANY_MASK, FULL, LITERAL
-from attnprune_verify.claims.quantities import Quantities
-from attnprune_verify.claims.relation import Relation, equal
-from attnprune_verify.claims.supply import Arrays, Instances
 
 _SECTION = "C Gradient Calculation"
 _ANY = Instances("any", small=True, rounds=1)

@@ -8,7 +8,12 @@ from typing import Any
 import numpy as np
 from numpy.random import Generator
 
-from attnprune_verify.claims.case import Case
+from attnprune_verify.claims.cases.case import Case
+from attnprune_verify.claims.cases.pl_relation import as_printed
+from attnprune_verify.claims.cases.quantities import Quantities
+from attnprune_verify.claims.cases.relation import Relation, at_least, at_most
+from attnprune_verify.claims.cases.supply import Instances
+from attnprune_verify.claims.cases.trajectory import descend, sharp_L, simple_L, step_below
 from attnprune_verify.claims.core import Claim, Hypothesis, Kind, Strength, Unmet, Wrong
 from attnprune_verify.claims.hypotheses import (
     ANY_MASK,
@@ -18,11 +23,6 @@ from attnprune_verify.claims.hypotheses import (
     lam_positive,
     weights_nonzero,
 )
-from attnprune_verify.claims.pl_relation import as_printed
-from attnprune_verify.claims.quantities import Quantities
-from attnprune_verify.claims.relation import Relation, at_least, at_most
-from attnprune_verify.claims.supply import Instances
-from attnprune_verify.claims.trajectory import descend, sharp_L, simple_L, step_below
 from attnprune_verify.theory.formulas import paper, rates, sharp
 
 _SECTION = "4 Main Results"

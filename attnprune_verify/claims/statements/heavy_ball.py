@@ -8,14 +8,14 @@ from typing import Any
 import numpy as np
 from numpy.random import Generator
 
-from attnprune_verify.claims.case import Case
+from attnprune_verify.claims.cases.case import Case
+from attnprune_verify.claims.cases.lipschitz_pairs import smooth, steepest_rest
+from attnprune_verify.claims.cases.quantities import Quantities
+from attnprune_verify.claims.cases.relation import Relation, at_least, at_most
+from attnprune_verify.claims.cases.supply import Instances
+from attnprune_verify.claims.cases.trajectory import descend, sharp_L
 from attnprune_verify.claims.core import Claim, Hypothesis, Kind, Strength, Unmet, Wrong
 from attnprune_verify.claims.hypotheses import ANY_MASK, lam_positive
-from attnprune_verify.claims.lipschitz_pairs import smooth, steepest_rest
-from attnprune_verify.claims.quantities import Quantities
-from attnprune_verify.claims.relation import Relation, at_least, at_most
-from attnprune_verify.claims.supply import Instances
-from attnprune_verify.claims.trajectory import descend, sharp_L
 from attnprune_verify.theory.formulas import momentum, rates
 
 _SECTION = "G Convergence of Gradient Descent"

@@ -10,11 +10,11 @@ from typing import Any
 import numpy as np
 from numpy.random import Generator
 
-from attnprune_verify.claims.case import Case
+from attnprune_verify.claims.cases.case import Case
+from attnprune_verify.claims.cases.quantities import Quantities
+from attnprune_verify.claims.cases.relation import Relation, at_most, equal
+from attnprune_verify.claims.cases.supply import Arrays
 from attnprune_verify.claims.core import Claim, Hypothesis, Kind, Reading, Strength, Unmet, Wrong
-from attnprune_verify.claims.quantities import Quantities
-from attnprune_verify.claims.relation import Relation, at_most, equal
-from attnprune_verify.claims.supply import Arrays
 
 _SECTION = "E Bounds for Basic Functions"
 _ANY = Reading(

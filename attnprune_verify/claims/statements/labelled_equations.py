@@ -8,14 +8,22 @@ from typing import Any
 import numpy as np
 from numpy.random import Generator
 
-from attnprune_verify.claims.case import Case
+from attnprune_verify.claims.cases.case import Case
+from attnprune_verify.claims.cases.eigenvalues import extreme_eigenvalues
+from attnprune_verify.claims.cases.lipschitz_pairs import (
+    PAIRS,
+    diagonal_of,
+    gradient_of,
+    moved,
+    p1_of,
+    p2_of,
+    paper_constant,
+)
+from attnprune_verify.claims.cases.quantities import Quantities
+from attnprune_verify.claims.cases.relation import Relation, at_least, at_most, equal
+from attnprune_verify.claims.cases.supply import Arrays, Instances, Supply
 from attnprune_verify.claims.core import Claim, Kind, Margin, Reading, Strength, Wrong
-from attnprune_verify.claims.eigenvalues import extreme_eigenvalues
 from attnprune_verify.claims.hypotheses import ANY_MASK, FULL, LITERAL
-from attnprune_verify.claims.lipschitz_pairs import PAIRS, diagonal_of, gradient_of, moved, p1_of, p2_of, paper_constant
-from attnprune_verify.claims.quantities import Quantities
-from attnprune_verify.claims.relation import Relation, at_least, at_most, equal
-from attnprune_verify.claims.supply import Arrays, Instances, Supply
 from attnprune_verify.theory.formulas import paper
 
 _C, _D = "C Gradient Calculation", "D Matrix Form"

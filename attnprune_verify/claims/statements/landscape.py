@@ -9,13 +9,13 @@ import numpy as np
 from numpy.random import Generator
 from numpy.typing import NDArray
 
-from attnprune_verify.claims.case import Case
+from attnprune_verify.claims.cases.case import Case
+from attnprune_verify.claims.cases.eigenvalues import extreme_eigenvalues
+from attnprune_verify.claims.cases.quantities import Quantities
+from attnprune_verify.claims.cases.relation import Relation, at_least, at_most, less
+from attnprune_verify.claims.cases.supply import Fixed, Instances
 from attnprune_verify.claims.core import Claim, Kind, Reading, Strength, Wrong
-from attnprune_verify.claims.eigenvalues import extreme_eigenvalues
 from attnprune_verify.claims.hypotheses import ANY_MASK
-from attnprune_verify.claims.quantities import Quantities
-from attnprune_verify.claims.relation import Relation, at_least, at_most, less
-from attnprune_verify.claims.supply import Fixed, Instances
 from attnprune_verify.theory.formulas import sharp
 
 _SECTION = "G Convergence of Gradient Descent"

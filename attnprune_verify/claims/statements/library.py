@@ -7,13 +7,13 @@ from typing import Any
 
 import numpy as np
 
-from attnprune_verify.claims.case import Case
+from attnprune_verify.claims.cases.case import Case
+from attnprune_verify.claims.cases.eigenvalues import extreme_eigenvalues
+from attnprune_verify.claims.cases.quantities import Quantities
+from attnprune_verify.claims.cases.relation import Relation, at_most
+from attnprune_verify.claims.cases.supply import Instances
 from attnprune_verify.claims.core import Claim, Kind, Strength, Wrong
-from attnprune_verify.claims.eigenvalues import extreme_eigenvalues
 from attnprune_verify.claims.hypotheses import ANY_MASK
-from attnprune_verify.claims.quantities import Quantities
-from attnprune_verify.claims.relation import Relation, at_most
-from attnprune_verify.claims.supply import Instances
 from attnprune_verify.instance.problem import Instance
 from attnprune_verify.theory.constants import constants
 from attnprune_verify.theory.numbers.balls import lower, upper

@@ -7,10 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from attnprune_verify.claims.case import Case
-from attnprune_verify.claims.core import Claim, Kind, Strength, Wrong
-from attnprune_verify.claims.hypotheses import ANY_MASK, LITERAL
-from attnprune_verify.claims.lipschitz_pairs import (
+from attnprune_verify.claims.cases.case import Case
+from attnprune_verify.claims.cases.lipschitz_pairs import (
     PAIRS,
     F_of,
     Function,
@@ -24,9 +22,11 @@ from attnprune_verify.claims.lipschitz_pairs import (
     sharpest_bend,
     softest,
 )
-from attnprune_verify.claims.quantities import Quantities
-from attnprune_verify.claims.relation import Relation, at_most
-from attnprune_verify.claims.supply import Arrays
+from attnprune_verify.claims.cases.quantities import Quantities
+from attnprune_verify.claims.cases.relation import Relation, at_most
+from attnprune_verify.claims.cases.supply import Arrays
+from attnprune_verify.claims.core import Claim, Kind, Strength, Wrong
+from attnprune_verify.claims.hypotheses import ANY_MASK, LITERAL
 from attnprune_verify.theory.formulas import paper
 
 _SECTION = "F Lipschitz of Gradient"

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from attnprune_verify.claims.core import Claim, Kind, Strength, Wrong
-from attnprune_verify.claims.hypotheses import ANY_MASK
-from attnprune_verify.claims.lipschitz_pairs import (
+from attnprune_verify.claims.cases.lipschitz_pairs import (
     PAIRS,
     F_of,
     c_of,
@@ -19,7 +17,9 @@ from attnprune_verify.claims.lipschitz_pairs import (
     smooth,
     softest,
 )
-from attnprune_verify.claims.trajectory import sharp_L
+from attnprune_verify.claims.cases.trajectory import sharp_L
+from attnprune_verify.claims.core import Claim, Kind, Strength, Wrong
+from attnprune_verify.claims.hypotheses import ANY_MASK
 from attnprune_verify.theory.formulas import sharp
 
 _SECTION = "F Lipschitz of Gradient"

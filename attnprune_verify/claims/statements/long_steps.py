@@ -8,14 +8,14 @@ from typing import Any
 import numpy as np
 from numpy.random import Generator
 
-from attnprune_verify.claims.case import Case
+from attnprune_verify.claims.cases.case import Case
+from attnprune_verify.claims.cases.quantities import Quantities, variance
+from attnprune_verify.claims.cases.relation import Relation, at_least, at_most
+from attnprune_verify.claims.cases.supply import Instances
+from attnprune_verify.claims.cases.trajectory import moving as moving_by
+from attnprune_verify.claims.cases.trajectory import sharp_L, upper_constant
 from attnprune_verify.claims.core import Claim, Hypothesis, Kind, Strength, Unmet, Wrong
 from attnprune_verify.claims.hypotheses import ANY_MASK, lam_positive, moving
-from attnprune_verify.claims.quantities import Quantities, variance
-from attnprune_verify.claims.relation import Relation, at_least, at_most
-from attnprune_verify.claims.supply import Instances
-from attnprune_verify.claims.trajectory import moving as moving_by
-from attnprune_verify.claims.trajectory import sharp_L, upper_constant
 from attnprune_verify.theory.numbers.arithmetic import Undecidable
 
 _SECTION = "G Convergence of Gradient Descent"

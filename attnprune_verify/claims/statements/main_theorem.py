@@ -8,7 +8,10 @@ from typing import Any
 
 import numpy as np
 
-from attnprune_verify.claims.case import Case
+from attnprune_verify.claims.cases.case import Case
+from attnprune_verify.claims.cases.quantities import Quantities
+from attnprune_verify.claims.cases.relation import Relation, at_least, at_most, less
+from attnprune_verify.claims.cases.supply import Fixed, Instances
 from attnprune_verify.claims.core import Claim, Kind, Reading, Strength, Wrong
 from attnprune_verify.claims.hypotheses import (
     CAUSAL,
@@ -20,9 +23,6 @@ from attnprune_verify.claims.hypotheses import (
     several_tokens,
     weights_nonzero,
 )
-from attnprune_verify.claims.quantities import Quantities
-from attnprune_verify.claims.relation import Relation, at_least, at_most, less
-from attnprune_verify.claims.supply import Fixed, Instances
 from attnprune_verify.theory.formulas import paper, rates, sharp
 from attnprune_verify.theory.numbers.arithmetic import EXACT
 

@@ -10,13 +10,13 @@ import numpy as np
 from numpy.random import Generator
 
 from attnprune_verify.algorithms.gap.mask_gap import certified_mask_gap
-from attnprune_verify.claims.case import Case
+from attnprune_verify.claims.cases.case import Case
+from attnprune_verify.claims.cases.divergence import divergence_of
+from attnprune_verify.claims.cases.quantities import Quantities
+from attnprune_verify.claims.cases.relation import Relation, at_most
+from attnprune_verify.claims.cases.supply import Instances
 from attnprune_verify.claims.core import Claim, Kind, Strength, Wrong
-from attnprune_verify.claims.divergence import divergence_of
 from attnprune_verify.claims.hypotheses import ANY_MASK, few_entries
-from attnprune_verify.claims.quantities import Quantities
-from attnprune_verify.claims.relation import Relation, at_most
-from attnprune_verify.claims.supply import Instances
 from attnprune_verify.instance.problem import Instance
 
 _MOST_ENTRIES = 9

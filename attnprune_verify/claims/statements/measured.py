@@ -9,11 +9,11 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterator
 
-from attnprune_verify.claims.case import Case
+from attnprune_verify.claims.cases.case import Case
+from attnprune_verify.claims.cases.quantities import Quantities
+from attnprune_verify.claims.cases.relation import Relation, equal
+from attnprune_verify.claims.cases.supply import Fixed
 from attnprune_verify.claims.core import Claim, Kind, Reading, Strength, Wrong
-from attnprune_verify.claims.quantities import Quantities
-from attnprune_verify.claims.relation import Relation, equal
-from attnprune_verify.claims.supply import Fixed
 from attnprune_verify.experiments.paired import LEVEL
 from attnprune_verify.experiments.stored.findings import Measured, measured
 from attnprune_verify.theory.numbers.arithmetic import Undecidable

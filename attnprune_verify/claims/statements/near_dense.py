@@ -8,15 +8,15 @@ from typing import Any
 import numpy as np
 from numpy.random import Generator
 
-from attnprune_verify.claims.batch import more_samples, problem, tokens
-from attnprune_verify.claims.case import Case
+from attnprune_verify.claims.cases.batch import more_samples, problem, tokens
+from attnprune_verify.claims.cases.case import Case
+from attnprune_verify.claims.cases.eigenvalues import extreme_eigenvalues
+from attnprune_verify.claims.cases.quantities import Quantities
+from attnprune_verify.claims.cases.relation import Relation, at_least, at_most
+from attnprune_verify.claims.cases.supply import Instances
+from attnprune_verify.claims.cases.trajectory import below_start, descend, lowest_loss, minimiser
 from attnprune_verify.claims.core import Claim, Hypothesis, Kind, Strength, Wrong
-from attnprune_verify.claims.eigenvalues import extreme_eigenvalues
 from attnprune_verify.claims.hypotheses import ANY_MASK
-from attnprune_verify.claims.quantities import Quantities
-from attnprune_verify.claims.relation import Relation, at_least, at_most
-from attnprune_verify.claims.supply import Instances
-from attnprune_verify.claims.trajectory import below_start, descend, lowest_loss, minimiser
 from attnprune_verify.theory.formulas import rates, sharp
 
 _SECTION = "G Convergence of Gradient Descent"

@@ -6,7 +6,11 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from attnprune_verify.claims.case import Case
+from attnprune_verify.claims.cases.case import Case
+from attnprune_verify.claims.cases.pl_relation import as_printed, pl_inequality
+from attnprune_verify.claims.cases.quantities import Quantities
+from attnprune_verify.claims.cases.relation import Relation, at_least, equal, less
+from attnprune_verify.claims.cases.supply import Arrays, Fixed, Instances
 from attnprune_verify.claims.core import Claim, Kind, Strength, Wrong
 from attnprune_verify.claims.hypotheses import (
     ANY_MASK,
@@ -22,10 +26,6 @@ from attnprune_verify.claims.hypotheses import (
     several_tokens,
     weights_nonzero,
 )
-from attnprune_verify.claims.pl_relation import as_printed, pl_inequality
-from attnprune_verify.claims.quantities import Quantities
-from attnprune_verify.claims.relation import Relation, at_least, equal, less
-from attnprune_verify.claims.supply import Arrays, Fixed, Instances
 from attnprune_verify.theory.formulas import sharp
 from attnprune_verify.theory.theorem import HYPOTHESES
 

@@ -9,12 +9,12 @@ from typing import Any
 import numpy as np
 from numpy.random import Generator
 
-from attnprune_verify.claims.case import Case
+from attnprune_verify.claims.cases.case import Case
+from attnprune_verify.claims.cases.quantities import Quantities
+from attnprune_verify.claims.cases.relation import Relation, at_least, at_most
+from attnprune_verify.claims.cases.supply import Arrays
 from attnprune_verify.claims.core import Claim, Hypothesis, Kind, Reading, Strength, Wrong
 from attnprune_verify.claims.hypotheses import ANY_MASK, LITERAL
-from attnprune_verify.claims.quantities import Quantities
-from attnprune_verify.claims.relation import Relation, at_least, at_most
-from attnprune_verify.claims.supply import Arrays
 
 _SECTION = "G Convergence of Gradient Descent"
 _MORE = Fraction(121, 100)

@@ -8,14 +8,14 @@ from typing import Any
 import numpy as np
 from numpy.random import Generator
 
-from attnprune_verify.claims.batch import Batch, more_samples, problem, tokens
-from attnprune_verify.claims.case import Case
+from attnprune_verify.claims.cases.batch import Batch, more_samples, problem, tokens
+from attnprune_verify.claims.cases.case import Case
+from attnprune_verify.claims.cases.quantities import Quantities
+from attnprune_verify.claims.cases.relation import Relation, at_least, at_most, equal
+from attnprune_verify.claims.cases.supply import Instances
+from attnprune_verify.claims.cases.trajectory import below_start, descend, lowest_loss, minimiser, sharp_L, step_below
 from attnprune_verify.claims.core import Claim, Hypothesis, Kind, Strength, Unmet, Wrong
 from attnprune_verify.claims.hypotheses import ANY_MASK, lam_positive
-from attnprune_verify.claims.quantities import Quantities
-from attnprune_verify.claims.relation import Relation, at_least, at_most, equal
-from attnprune_verify.claims.supply import Instances
-from attnprune_verify.claims.trajectory import below_start, descend, lowest_loss, minimiser, sharp_L, step_below
 from attnprune_verify.instance.problem import Instance
 from attnprune_verify.theory.formulas import rates, sharp
 from attnprune_verify.theory.guarantees import guarantees, path_floor

@@ -13,14 +13,14 @@ import numpy as np
 from flint import fmpz_mat
 from numpy.random import Generator
 
-from attnprune_verify.claims.case import Case, from_instance
+from attnprune_verify.claims.cases.case import Case, from_instance
+from attnprune_verify.claims.cases.quantities import Quantities
+from attnprune_verify.claims.cases.relation import Relation, at_least, at_most, equal, less
+from attnprune_verify.claims.cases.supply import Arrays, Fixed
 from attnprune_verify.claims.core import Claim, Kind, Reading, Strength, Wrong
 from attnprune_verify.claims.hypotheses import CAUSAL
 from attnprune_verify.claims.prose import one_case, sentence
-from attnprune_verify.claims.quantities import Quantities
-from attnprune_verify.claims.relation import Relation, at_least, at_most, equal, less
 from attnprune_verify.claims.reported import synthetic
-from attnprune_verify.claims.supply import Arrays, Fixed
 from attnprune_verify.instance.families import paper_synthetic
 
 _SET = synthetic()

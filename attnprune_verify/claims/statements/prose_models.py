@@ -7,15 +7,15 @@ from collections.abc import Iterator, Mapping
 from fractions import Fraction
 from typing import Any
 
-from attnprune_verify.claims.agreement import conformable
-from attnprune_verify.claims.case import Case
+from attnprune_verify.claims.cases.agreement import conformable
+from attnprune_verify.claims.cases.case import Case
+from attnprune_verify.claims.cases.quantities import Quantities
+from attnprune_verify.claims.cases.relation import Relation, at_least, at_most, equal
+from attnprune_verify.claims.cases.supply import Fixed
 from attnprune_verify.claims.core import Claim, Kind, Reading, Strength, Wrong
 from attnprune_verify.claims.excerpts import excerpt
 from attnprune_verify.claims.prose import one_case, sentence
-from attnprune_verify.claims.quantities import Quantities
-from attnprune_verify.claims.relation import Relation, at_least, at_most, equal
 from attnprune_verify.claims.reported import perplexity, real, synthetic
-from attnprune_verify.claims.supply import Fixed
 from attnprune_verify.pretrained.counts import LLAMA_3_2_1B, parameter_counts
 from attnprune_verify.theory.formulas import paper
 

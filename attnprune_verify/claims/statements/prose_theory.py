@@ -10,15 +10,15 @@ from typing import Any
 import numpy as np
 from numpy.random import Generator
 
-from attnprune_verify.claims.case import Case
+from attnprune_verify.claims.cases.case import Case
+from attnprune_verify.claims.cases.quantities import Quantities
+from attnprune_verify.claims.cases.relation import Relation, at_least, at_most, equal, less
+from attnprune_verify.claims.cases.supply import Arrays, Fixed, Instances
+from attnprune_verify.claims.cases.trajectory import descend, step_below
 from attnprune_verify.claims.core import Claim, Kind, Reading, Strength, Wrong
 from attnprune_verify.claims.hypotheses import ANY_MASK, FULL, mask_in_box
 from attnprune_verify.claims.prose import sentence
-from attnprune_verify.claims.quantities import Quantities
-from attnprune_verify.claims.relation import Relation, at_least, at_most, equal, less
 from attnprune_verify.claims.reported import synthetic
-from attnprune_verify.claims.supply import Arrays, Fixed, Instances
-from attnprune_verify.claims.trajectory import descend, step_below
 from attnprune_verify.theory.formulas import paper, rates, sharp
 
 _SECTION = "4 Main Results"

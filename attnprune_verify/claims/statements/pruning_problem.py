@@ -10,14 +10,14 @@ import numpy as np
 from numpy.random import Generator
 
 from attnprune_verify.algorithms.rounding import binary_mask
-from attnprune_verify.claims.agreement import agree
-from attnprune_verify.claims.case import Case
+from attnprune_verify.claims.cases.agreement import agree
+from attnprune_verify.claims.cases.case import Case
+from attnprune_verify.claims.cases.quantities import Quantities
+from attnprune_verify.claims.cases.relation import Relation, at_most, equal, less
+from attnprune_verify.claims.cases.supply import Arrays, Instances
 from attnprune_verify.claims.core import Claim, Kind, Reading, Strength, Wrong
 from attnprune_verify.claims.hypotheses import ANY_MASK, CAUSAL, FULL, LITERAL
-from attnprune_verify.claims.quantities import Quantities
-from attnprune_verify.claims.relation import Relation, at_most, equal, less
 from attnprune_verify.claims.reported import real
-from attnprune_verify.claims.supply import Arrays, Instances
 from attnprune_verify.model import attention, factored_loss, loss
 
 _FULL = Instances("full", small=True, rounds=1)

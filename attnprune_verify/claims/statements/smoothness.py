@@ -8,13 +8,13 @@ from typing import Any
 import numpy as np
 from numpy.random import Generator
 
-from attnprune_verify.claims.case import Case
+from attnprune_verify.claims.cases.case import Case
+from attnprune_verify.claims.cases.quantities import Quantities
+from attnprune_verify.claims.cases.relation import Relation, at_most
+from attnprune_verify.claims.cases.supply import Arrays, Instances, Supply
+from attnprune_verify.claims.cases.trajectory import upper_constant
 from attnprune_verify.claims.core import Claim, Kind, Margin, Strength, Wrong
 from attnprune_verify.claims.hypotheses import ANY_MASK, LITERAL
-from attnprune_verify.claims.quantities import Quantities
-from attnprune_verify.claims.relation import Relation, at_most
-from attnprune_verify.claims.supply import Arrays, Instances, Supply
-from attnprune_verify.claims.trajectory import upper_constant
 
 _SECTION = "F Lipschitz of Gradient"
 

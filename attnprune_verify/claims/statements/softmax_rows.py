@@ -8,14 +8,14 @@ from typing import Any
 import numpy as np
 from numpy.random import Generator
 
-from attnprune_verify.claims.case import Case
+from attnprune_verify.claims.cases.case import Case
+from attnprune_verify.claims.cases.eigenvalues import extreme_eigenvalues
+from attnprune_verify.claims.cases.lipschitz_pairs import one_feature, second_mask
+from attnprune_verify.claims.cases.quantities import Quantities, variance
+from attnprune_verify.claims.cases.relation import Relation, at_least, at_most
+from attnprune_verify.claims.cases.supply import Arrays, Instances
 from attnprune_verify.claims.core import Claim, Kind, Strength, Wrong
-from attnprune_verify.claims.eigenvalues import extreme_eigenvalues
 from attnprune_verify.claims.hypotheses import ANY_MASK, LITERAL, some_choice
-from attnprune_verify.claims.lipschitz_pairs import one_feature, second_mask
-from attnprune_verify.claims.quantities import Quantities, variance
-from attnprune_verify.claims.relation import Relation, at_least, at_most
-from attnprune_verify.claims.supply import Arrays, Instances
 from attnprune_verify.theory.formulas import newton
 
 _SECTION = "F Lipschitz of Gradient"

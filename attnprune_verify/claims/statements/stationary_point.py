@@ -7,12 +7,12 @@ from typing import Any
 import numpy as np
 from numpy.random import Generator
 
-from attnprune_verify.claims.case import Case
+from attnprune_verify.claims.cases.case import Case
+from attnprune_verify.claims.cases.quantities import Quantities
+from attnprune_verify.claims.cases.relation import Relation, at_least, at_most
+from attnprune_verify.claims.cases.supply import Instances
 from attnprune_verify.claims.core import Claim, Hypothesis, Kind, Strength, Unmet, Wrong
 from attnprune_verify.claims.hypotheses import ANY_MASK
-from attnprune_verify.claims.quantities import Quantities
-from attnprune_verify.claims.relation import Relation, at_least, at_most
-from attnprune_verify.claims.supply import Instances
 from attnprune_verify.errors import InvalidInstance
 from attnprune_verify.instance.problem import Instance
 from attnprune_verify.theory.stationary import StationaryPoint, certified_stationary_point

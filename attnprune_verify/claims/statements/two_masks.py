@@ -8,15 +8,15 @@ from typing import Any
 import numpy as np
 from numpy.random import Generator
 
-from attnprune_verify.claims.case import Case
+from attnprune_verify.claims.cases.case import Case
+from attnprune_verify.claims.cases.eigenvalues import extreme_eigenvalues
+from attnprune_verify.claims.cases.pair import Pair, norm_of_pair
+from attnprune_verify.claims.cases.quantities import Quantities
+from attnprune_verify.claims.cases.relation import Relation, at_least, at_most, equal
+from attnprune_verify.claims.cases.supply import Arrays, read_mask
+from attnprune_verify.claims.cases.trajectory import moving
 from attnprune_verify.claims.core import Claim, Hypothesis, Kind, Reading, Strength, Wrong
-from attnprune_verify.claims.eigenvalues import extreme_eigenvalues
 from attnprune_verify.claims.hypotheses import lam_positive, some_choice
-from attnprune_verify.claims.pair import Pair, norm_of_pair
-from attnprune_verify.claims.quantities import Quantities
-from attnprune_verify.claims.relation import Relation, at_least, at_most, equal
-from attnprune_verify.claims.supply import Arrays, read_mask
-from attnprune_verify.claims.trajectory import moving
 from attnprune_verify.theory import pair
 from attnprune_verify.theory.formulas import sharp
 

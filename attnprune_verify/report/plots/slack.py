@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from attnprune_verify.claims import registry
-from attnprune_verify.claims.trial import try_case
+from attnprune_verify.claims.judging.trial import try_case
 from attnprune_verify.report.plots.style import SERIES, grid, new_figure
 from attnprune_verify.theory.numbers.arithmetic import FLOAT, working_precision
 

@@ -7,9 +7,9 @@ from typing import Any
 import numpy as np
 from numpy.random import Generator
 
-from attnprune_verify.claims.case import Case
-from attnprune_verify.claims.once import computed_once, same_in_copies
-from attnprune_verify.claims.quantities import Quantities
+from attnprune_verify.claims.cases.cached import computed_once, same_in_copies
+from attnprune_verify.claims.cases.case import Case
+from attnprune_verify.claims.cases.quantities import Quantities
 from attnprune_verify.theory.numbers.arithmetic import Arithmetic
 
 __all__ = ["Batch", "more_samples", "problem", "tokens"]

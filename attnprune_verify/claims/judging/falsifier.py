@@ -16,10 +16,10 @@ import numpy as np
 from numpy.random import Generator
 from numpy.typing import NDArray
 
-from attnprune_verify.claims.case import Case
+from attnprune_verify.claims.cases.case import Case
+from attnprune_verify.claims.cases.supply import moved
 from attnprune_verify.claims.core import Claim, Strength
-from attnprune_verify.claims.supply import moved
-from attnprune_verify.claims.trial import Trial
+from attnprune_verify.claims.judging.trial import Trial
 from attnprune_verify.files import read_lines
 
 __all__ = ["QUICK", "THOROUGH", "Effort", "attack", "stored_attacks"]

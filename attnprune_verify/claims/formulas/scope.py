@@ -11,9 +11,9 @@ from itertools import groupby
 
 import numpy as np
 
+from attnprune_verify.claims.cases.supply import Arrays, Fixed, Instances, Supply
 from attnprune_verify.claims.core import Claim, Strength
-from attnprune_verify.claims.letters import letters_of
-from attnprune_verify.claims.supply import Arrays, Fixed, Instances, Supply
+from attnprune_verify.claims.formulas.letters import letters_of
 
 __all__ = ["hypotheses", "limits", "quantifier", "sentence"]
 

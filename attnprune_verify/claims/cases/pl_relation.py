@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from attnprune_verify.claims.quantities import Quantities
-from attnprune_verify.claims.relation import Relation, at_least
+from attnprune_verify.claims.cases.quantities import Quantities
+from attnprune_verify.claims.cases.relation import Relation, at_least
 from attnprune_verify.theory.formulas import paper
 
 __all__ = ["as_printed", "pl_inequality"]

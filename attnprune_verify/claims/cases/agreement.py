@@ -6,8 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from attnprune_verify.claims.quantities import Quantities
-from attnprune_verify.claims.relation import Relation, at_most
+from attnprune_verify.claims.cases.quantities import Quantities
+from attnprune_verify.claims.cases.relation import Relation, at_most
 
 __all__ = ["agree", "conformable"]
 

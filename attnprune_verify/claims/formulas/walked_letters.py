@@ -8,7 +8,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from attnprune_verify.claims.quantities import Quantities
+from attnprune_verify.claims.cases.quantities import Quantities
 
 __all__ = ["WALKED", "along_gradient", "directional_step", "step"]
 

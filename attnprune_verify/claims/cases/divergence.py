@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from attnprune_verify.claims.quantities import Quantities
+from attnprune_verify.claims.cases.quantities import Quantities
 
 __all__ = ["divergence_of"]
 

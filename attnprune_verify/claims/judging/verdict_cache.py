@@ -14,13 +14,13 @@ from typing import Any
 
 import numpy as np
 
-from attnprune_verify.claims import shelf
-from attnprune_verify.claims.case import Case
+from attnprune_verify.claims.cases.case import Case
+from attnprune_verify.claims.cases.relation import Relation, numbers
 from attnprune_verify.claims.core import Claim, Verdict
-from attnprune_verify.claims.falsifier import Effort
-from attnprune_verify.claims.judge import Judgement
-from attnprune_verify.claims.relation import Relation, numbers
-from attnprune_verify.claims.trial import Trial
+from attnprune_verify.claims.judging import text_cache
+from attnprune_verify.claims.judging.falsifier import Effort
+from attnprune_verify.claims.judging.judge import Judgement
+from attnprune_verify.claims.judging.trial import Trial
 
 __all__ = ["code_and_libraries", "in_words_of_json", "judgement_in", "keep", "kept"]
 
@@ -32,7 +32,7 @@ _TRIALS = ("worst", "nearest", "witness", "smallest")
 def kept(claim: Claim, effort: Effort) -> Judgement | None:
     """The verdict of an earlier run on the same claim, code, data and libraries, if there is one."""
     try:
-        found = judgement_in(claim, shelf.kept(code_and_libraries(), _name(claim, effort)))
+        found = judgement_in(claim, text_cache.kept(code_and_libraries(), _name(claim, effort)))
     except (ValueError, KeyError, TypeError):  # not there, or not what was written
         return None
     found.kept = True
@@ -44,7 +44,7 @@ def keep(judgement: Judgement, effort: Effort) -> None:
     if judgement.error:
         return
     with suppress(TypeError):  # a case that JSON cannot hold
-        shelf.keep(code_and_libraries(), _name(judgement.claim, effort), in_words_of_json(judgement))
+        text_cache.keep(code_and_libraries(), _name(judgement.claim, effort), in_words_of_json(judgement))
 
 
 def in_words_of_json(judgement: Judgement) -> dict[str, Any]:
@@ -84,7 +84,7 @@ def _name(claim: Claim, effort: Effort) -> str:
 
 def code_and_libraries() -> str:
     """A digest of the files below the floors that only show, and of the versions of what they compute with."""
-    return shelf.code_key(_ABOVE)
+    return text_cache.code_key(_ABOVE)
 
 
 def _row(trial: Trial | None) -> dict[str, Any] | None:

@@ -17,9 +17,9 @@ from typing import Any
 
 import numpy as np
 
-from attnprune_verify.claims.case import Case
-from attnprune_verify.claims.eigenvalues import eigenvalues, positive_definite, spectral_norm
-from attnprune_verify.claims.once import computed_once, same_in_copies
+from attnprune_verify.claims.cases.cached import computed_once, same_in_copies
+from attnprune_verify.claims.cases.case import Case
+from attnprune_verify.claims.cases.eigenvalues import eigenvalues, positive_definite, spectral_norm
 from attnprune_verify.theory.numbers.arithmetic import BALL, FLOAT, Arithmetic, Undecidable, along, derivative_part
 
 __all__ = ["Quantities", "in_floats", "variance"]

@@ -10,9 +10,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from attnprune_verify.claims.batch import Batch, problem
-from attnprune_verify.claims.case import Case
-from attnprune_verify.claims.quantities import Quantities
+from attnprune_verify.claims.cases.batch import Batch, problem
+from attnprune_verify.claims.cases.case import Case
+from attnprune_verify.claims.cases.quantities import Quantities
 from attnprune_verify.theory.formulas import sharp
 
 __all__ = [

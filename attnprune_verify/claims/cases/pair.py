@@ -6,8 +6,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from attnprune_verify.claims.eigenvalues import spectral_norm
-from attnprune_verify.claims.quantities import Quantities
+from attnprune_verify.claims.cases.eigenvalues import spectral_norm
+from attnprune_verify.claims.cases.quantities import Quantities
 from attnprune_verify.theory.numbers.arithmetic import FLOAT
 
 __all__ = ["Pair", "PairPoint", "norm_of_pair"]

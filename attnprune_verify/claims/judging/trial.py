@@ -8,10 +8,10 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from attnprune_verify.claims.case import Case
+from attnprune_verify.claims.cases.case import Case
+from attnprune_verify.claims.cases.quantities import Quantities, in_floats
+from attnprune_verify.claims.cases.relation import Relation, agrees_to, attained, decide, kind_of, slack
 from attnprune_verify.claims.core import Claim, Margin, Unmet, relations
-from attnprune_verify.claims.quantities import Quantities, in_floats
-from attnprune_verify.claims.relation import Relation, agrees_to, attained, decide, kind_of, slack
 from attnprune_verify.errors import InvalidInstance
 from attnprune_verify.theory.numbers.arithmetic import BALL, FLOAT, Arithmetic, Undecidable, working_precision
 

@@ -7,9 +7,9 @@ from functools import partial
 
 from attnprune_verify.claims import registry
 from attnprune_verify.claims.core import Claim
-from attnprune_verify.claims.falsifier import QUICK, Effort
-from attnprune_verify.claims.judge import Judgement, judge_safely
-from attnprune_verify.claims.kept import in_words_of_json, judgement_in
+from attnprune_verify.claims.judging.falsifier import QUICK, Effort
+from attnprune_verify.claims.judging.judge import Judgement, judge_safely
+from attnprune_verify.claims.judging.verdict_cache import in_words_of_json, judgement_in
 from attnprune_verify.state.processes import unordered
 
 __all__ = ["judgements", "worthwhile"]

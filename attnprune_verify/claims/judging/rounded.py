@@ -9,9 +9,9 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import NDArray
 
-from attnprune_verify.claims.case import Case
+from attnprune_verify.claims.cases.case import Case
 from attnprune_verify.claims.core import Claim
-from attnprune_verify.claims.trial import Trial, try_case
+from attnprune_verify.claims.judging.trial import Trial, try_case
 from attnprune_verify.theory.numbers.arithmetic import BALL, FLOAT, working_precision
 
 __all__ = ["rounded"]
@@ -37,7 +37,7 @@ def rounded(claim: Claim, trial: Trial) -> Trial:
 
     Examples
     --------
-    >>> from attnprune_verify.claims.judge import judge
+    >>> from attnprune_verify.claims.judging.judge import judge
     >>> from attnprune_verify.claims.registry import find
     >>> found = judge(find("lem:PL_ineq", "full")).smallest
     >>> found.case["X"].tolist(), found.certain

@@ -13,10 +13,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from attnprune_verify.claims.derived_letters import DERIVED, EVERY_PLACE
-from attnprune_verify.claims.noted_letters import NOTED
-from attnprune_verify.claims.quantities import Quantities
-from attnprune_verify.claims.walked_letters import WALKED, along_gradient, directional_step, step
+from attnprune_verify.claims.cases.quantities import Quantities
+from attnprune_verify.claims.formulas.derived_letters import DERIVED, EVERY_PLACE
+from attnprune_verify.claims.formulas.noted_letters import NOTED
+from attnprune_verify.claims.formulas.walked_letters import WALKED, along_gradient, directional_step, step
 
 __all__ = ["COMMON", "OF_CLAIM", "Letters", "letters_of", "names_of"]
 

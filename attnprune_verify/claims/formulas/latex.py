@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import re
 
-from attnprune_verify.claims.letters import names_of
-from attnprune_verify.claims.notation import Clause, Node, Unreadable, clauses
+from attnprune_verify.claims.formulas.letters import names_of
+from attnprune_verify.claims.formulas.notation import Clause, Node, Unreadable, clauses
 
 __all__ = ["in_latex"]
 

@@ -8,7 +8,7 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from attnprune_verify.claims.quantities import Quantities
+from attnprune_verify.claims.cases.quantities import Quantities
 from attnprune_verify.model import attention
 
 __all__ = ["DERIVED", "EVERY_PLACE", "slopes"]

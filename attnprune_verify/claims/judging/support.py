@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 from attnprune_verify.claims import registry
 from attnprune_verify.claims.core import Claim, Verdict
-from attnprune_verify.claims.judge import Judgement
+from attnprune_verify.claims.judging.judge import Judgement
 
 __all__ = ["Standing"]
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 from attnprune_verify.claims.core import Claim
-from attnprune_verify.claims.scope import hypotheses
+from attnprune_verify.claims.formulas.scope import hypotheses
 
 __all__ = ["SYMBOLS", "symbols_of"]
 

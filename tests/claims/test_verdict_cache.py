@@ -11,12 +11,12 @@ from pathlib import Path
 import pytest
 
 import attnprune_verify
-from attnprune_verify.claims import kept, shelf
-from attnprune_verify.claims.falsifier import QUICK
+from attnprune_verify.claims.judging import text_cache, verdict_cache
+from attnprune_verify.claims.judging.falsifier import QUICK
 from attnprune_verify.claims.registry import find
 
 PACKAGE = Path(attnprune_verify.__file__).parent
-KEYS = {"verdict": kept._ABOVE, "page": shelf._NO_PAGE}
+KEYS = {"verdict": verdict_cache._ABOVE, "page": text_cache._NO_PAGE}
 STATEMENTS = [f"claims.statements.{path.stem}" for path in (PACKAGE / "claims" / "statements").glob("*.py")]
 ENTRIES = {"verdict": ["claims.run", *STATEMENTS], "page": ["claims.run", "report.show_text", *STATEMENTS]}
 """What computes a verdict, and what writes a page of it."""
@@ -42,7 +42,7 @@ def copied(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def key(kind: str, root: Path, monkeypatch: pytest.MonkeyPatch) -> str:
     monkeypatch.setattr(attnprune_verify, "__file__", str(root / "__init__.py"))
-    return str(shelf.code_key.__wrapped__(KEYS[kind]))
+    return str(text_cache.code_key.__wrapped__(KEYS[kind]))
 
 
 @pytest.mark.parametrize("kind", KEYS)
@@ -98,16 +98,22 @@ def test_what_is_left_out_of_the_key_is_not_imported(kind: str) -> None:
 def test_every_library_that_computes_is_in_the_key(monkeypatch: pytest.MonkeyPatch) -> None:
     _, outside = reached(ENTRIES["page"])
     named = {"flint": "python-flint"}
-    assert {named.get(name, name) for name in outside} - {*NOT_COMPUTING} <= {*shelf._LIBRARIES}
-    before = shelf.code_key.__wrapped__(("report",))
-    versions = shelf.versions
-    for library in shelf._LIBRARIES:
-        monkeypatch.setattr(shelf, "versions", lambda names, one=library: {**dict(versions(names)), one: "another"})
-        assert shelf.code_key.__wrapped__(("report",)) != before
+    assert {named.get(name, name) for name in outside} - {*NOT_COMPUTING} <= {*text_cache._LIBRARIES}
+    before = text_cache.code_key.__wrapped__(("report",))
+    versions = text_cache.versions
+    for library in text_cache._LIBRARIES:
+        monkeypatch.setattr(
+            text_cache, "versions", lambda names, one=library: {**dict(versions(names)), one: "another"}
+        )
+        assert text_cache.code_key.__wrapped__(("report",)) != before
 
 
 def test_every_argument_is_in_the_key() -> None:
     claim = find("new:bound_p", "any")
-    names = {kept._name(one, QUICK) for one in (claim, find("lem:PL_ineq", "full"), find("lem:PL_ineq", "causal"))}
-    names |= {kept._name(claim, QUICK._replace(**{field: getattr(QUICK, field) + 1})) for field in QUICK._fields}
+    names = {
+        verdict_cache._name(one, QUICK) for one in (claim, find("lem:PL_ineq", "full"), find("lem:PL_ineq", "causal"))
+    }
+    names |= {
+        verdict_cache._name(claim, QUICK._replace(**{field: getattr(QUICK, field) + 1})) for field in QUICK._fields
+    }
     assert len(names) == 3 + len(QUICK._fields)

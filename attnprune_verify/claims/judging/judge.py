@@ -15,12 +15,12 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from attnprune_verify.claims import falsifier
-from attnprune_verify.claims.case import Case
+from attnprune_verify.claims.cases.case import Case
 from attnprune_verify.claims.core import Claim, Strength, Verdict
-from attnprune_verify.claims.printed import misprinted
-from attnprune_verify.claims.rounded import rounded
-from attnprune_verify.claims.trial import Trial, certain, matters, try_case
+from attnprune_verify.claims.formulas.printed import misprinted
+from attnprune_verify.claims.judging import falsifier
+from attnprune_verify.claims.judging.rounded import rounded
+from attnprune_verify.claims.judging.trial import Trial, certain, matters, try_case
 from attnprune_verify.theory.numbers.arithmetic import BALL, EXACT, FLOAT, Arithmetic, working_precision
 
 __all__ = ["Judgement", "judge", "judge_safely"]

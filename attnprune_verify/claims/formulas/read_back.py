@@ -12,9 +12,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from attnprune_verify.claims.letters import COMMON, Letters
-from attnprune_verify.claims.notation import Clause, Node, Unreadable, clauses
-from attnprune_verify.claims.quantities import Quantities
+from attnprune_verify.claims.cases.quantities import Quantities
+from attnprune_verify.claims.formulas.letters import COMMON, Letters
+from attnprune_verify.claims.formulas.notation import Clause, Node, Unreadable, clauses
 from attnprune_verify.theory.numbers.arithmetic import FLOAT
 
 __all__ = ["Link", "Printed", "Scope", "value"]

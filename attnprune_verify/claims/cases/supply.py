@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.random import Generator
 
-from attnprune_verify.claims.case import Case, from_instance
+from attnprune_verify.claims.cases.case import Case, from_instance
 from attnprune_verify.instance.families import FAMILIES
 
 __all__ = ["Arrays", "Draft", "Fixed", "Instances", "Supply", "moved", "read_mask"]

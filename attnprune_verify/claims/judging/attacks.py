@@ -1,4 +1,4 @@
-"""``python -m attnprune_verify.claims.attacks``: attack every bound for minutes and store the best attacks.
+"""``python -m attnprune_verify.claims.judging.attacks``: attack every bound for minutes and store the best attacks.
 
 The stored attacks (`attacks.jsonl`) are replayed first in every ordinary run, so that what took long to find once is a
 regression test from then on.
@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import Any
 
 from attnprune_verify.claims.core import Claim, Strength, Verdict
-from attnprune_verify.claims.falsifier import THOROUGH, Effort, attacks
-from attnprune_verify.claims.judge import judge
+from attnprune_verify.claims.judging.falsifier import THOROUGH, Effort, attacks
+from attnprune_verify.claims.judging.judge import judge
 from attnprune_verify.claims.registry import claims
 from attnprune_verify.files import lines, write_whole
 
