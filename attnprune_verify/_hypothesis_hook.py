@@ -1,15 +1,19 @@
-"""Entry point for Hypothesis: registers a strategy for `Instance`, whose imports wait until the strategy is used."""
+"""Entry point for Hypothesis: registers a strategy for `Instance` as soon as both are imported, and imports neither."""
+
+import sys
+from typing import Any
 
 
 def register() -> None:
-    """Register the strategy for `Instance`; called by Hypothesis when it is imported."""
+    """Register the strategy for `Instance`, if its module is imported; that module calls this again."""
+    problem: Any = sys.modules.get("attnprune_verify.instance.problem")
+    if problem is None:
+        return
     from hypothesis import strategies as st
 
-    from attnprune_verify.instance.problem import Instance
-
-    def build(_: type[Instance]) -> st.SearchStrategy[Instance]:
+    def build(_: type) -> st.SearchStrategy[Any]:
         from attnprune_verify.strategies import instances
 
         return instances()
 
-    st.register_type_strategy(Instance, build)
+    st.register_type_strategy(problem.Instance, build)

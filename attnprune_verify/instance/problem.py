@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from copy import copy
 from typing import Any, Literal
 
@@ -295,3 +296,6 @@ class LayerInstance(_OnTokens):
 _QUERY, _KEY = ("d", "heads*m"), ("d", "kv_heads*m")
 _LAYER_FORMS = {"W_Q": _QUERY, "W_K": _KEY, "X": ("n", "d"), "M_Q": _QUERY, "M_K": _KEY}
 _FORMS = {"X": ("n", "d"), "W": ("d", "d"), "W_Q": ("d", "m"), "W_K": ("d", "m"), "M": ("d", "d")}
+
+if hook := sys.modules.get("attnprune_verify._hypothesis_hook"):
+    hook.register()  # Hypothesis was imported first

@@ -54,6 +54,13 @@ def pytest_unconfigure(config: pytest.Config) -> None:
     sys.modules["attnprune_verify.spec.decorator"].close_all()
 
 
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    """Take out Hypothesis' plugin where no test imported Hypothesis: its summary would, for most of a second."""
+    manager = session.config.pluginmanager
+    if "hypothesis" not in sys.modules and not manager.hasplugin("dsession"):  # whose tests run in other processes
+        manager.unregister(name="hypothesispytest")
+
+
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Deselect the spec if no target was given; skip, visibly, the tests of the thorough profile."""
     other = "test_kernel" if config.getoption("--attnprune-kernel") is None else "test_subject"

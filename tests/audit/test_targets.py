@@ -4,6 +4,9 @@ import pytest
 
 from attnprune_verify.audit.functions.auditor import Auditor
 from attnprune_verify.audit.functions.run import run_audit
+from attnprune_verify.audit.kernel.auditor import KernelAuditor
+from attnprune_verify.audit.kernel.run import run_kernel_audit
+from attnprune_verify.audit.naming.importing import import_lines
 from attnprune_verify.audit.subject.target import parse_target
 from attnprune_verify.errors import InvalidInstance
 
@@ -75,7 +78,7 @@ def test_forms(folder, spec):
         ("", "must be package.module"),
         ("subject.py:1x", "must be package.module"),
         ("subject.py:", "must be package.module"),
-        ("json", "has none of them"),
+        ("json", "name what is meant"),
         ("kernel.py", "use audit-kernel"),
         ("notes.md", "must be package.module"),
     ],
@@ -150,3 +153,34 @@ def test_masks_of_bool_only_are_found_out(tmp_path):
     result = run_audit(str(path), only=("attention",))
     (failed,) = (record for record in result.checks if record.status == "failed")
     assert failed.id == "attention:mask-kinds" and failed.diagnosis == ("mask-kind",)
+
+
+NAMED = """
+import numpy as np
+
+def mine(q, k, v, causal=False):
+    s = q @ np.swapaxes(k, -1, -2) * q.shape[-1] ** -0.5
+    p = np.exp(s - s.max(-1, keepdims=True))
+    return (p / p.sum(-1, keepdims=True)) @ v
+
+class Layer:
+    def __call__(self, q, k, v):
+        return mine(q, k, v)
+"""
+
+
+@pytest.mark.parametrize(("name", "called"), [("mine", "mine"), ("Layer", "Layer()")])
+def test_a_callable_is_the_kernel_whatever_its_name(tmp_path, monkeypatch, name, called):
+    (tmp_path / "named.py").write_text(NAMED, encoding="utf-8")
+    monkeypatch.chdir(tmp_path)
+    result = run_kernel_audit(f"named.py:{name}", quick=True, only=("attention:values:plain",), names="never")
+    assert result.outcome == "passed"
+    with KernelAuditor(f"named.py:{name}") as auditor:
+        assert import_lines(auditor.subject, "attention")[-1] == f"attention = {called}"
+
+
+def test_a_module_without_the_names_lists_what_it_has(tmp_path, monkeypatch):
+    (tmp_path / "named.py").write_text(NAMED, encoding="utf-8")
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(InvalidInstance, match=r"has mine, Layer; name what is meant, as in named.py:Layer"):
+        run_kernel_audit("named.py", quick=True)

@@ -85,7 +85,9 @@ class KernelAuditor(Examiner):
         return self
 
     def opened(self) -> Subject:
-        return Subject(self.target, (*FUNCTIONS, bridge.FACTS), bridge=self._through, forked=self._forked)
+        return Subject(
+            self.target, (*FUNCTIONS, bridge.FACTS), bridge=self._through, itself=bridge.FORWARD, forked=self._forked
+        )
 
     @property
     def checks(self) -> tuple[Check, ...]:

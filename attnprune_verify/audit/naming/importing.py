@@ -73,12 +73,13 @@ def _path_to(module: str) -> list[str]:
 
 
 def _out_of(holder: str, subject: Subject, function: str) -> list[str]:
-    """The function out of what holds it: itself, an item of a mapping, an attribute, or one of a new instance."""
+    """The function out of what holds it: itself, an item of a mapping, an attribute; of a class, of a new instance."""
+    made = f"{holder}()" if subject.made else holder
     if subject.way == "itself":
-        return [] if holder == function else [f"{function} = {holder}"]
+        return [] if made == function else [f"{function} = {made}"]
     if subject.way == "item":
         return [f"{function} = {holder}[{function!r}]"]
-    return [f"{function} = {holder}{'()' if subject.made else ''}.{function}"]
+    return [f"{function} = {made}.{function}"]
 
 
 def _live(subject: Subject, function: str) -> list[str]:

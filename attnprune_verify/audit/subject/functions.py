@@ -10,6 +10,7 @@ import operator
 import os
 import sys
 import time
+import types
 from collections.abc import Callable
 from typing import Any
 
@@ -23,12 +24,17 @@ _invoke: Any = operator.call
 _WIDE = np.dtype(np.float64)
 KEPT, KEPT_BYTES = 8, 1 << 20  # how many results are looked at again later, and how large they may be
 LONGEST_MESSAGE = 300
+_LISTED = 8  # names that a message proposes
 
 
 class Functions:
-    """The audited functions of a module, object, class, mapping or function, by their names in the contract."""
+    """The audited functions of a module, object, class, mapping or function, by their names in the contract.
 
-    def __init__(self, holder: Any, names: list[str], alias: str = "") -> None:
+    A callable without any of the names is the function of the name that it was asked for under or that it has itself,
+    else of the name `itself`.
+    """
+
+    def __init__(self, holder: Any, names: list[str], alias: str = "", itself: str = "") -> None:
         given = holder
         if isinstance(holder, type):
             holder = _instance(holder)
@@ -51,7 +57,7 @@ class Functions:
             else:
                 self.broken[name] = f"{name} is not callable but {type(found).__name__}"
         if not self.found and not self.broken and callable(holder):
-            known = next((name for name in (alias, getattr(holder, "__name__", "")) if name in names), "")
+            known = next((name for name in (alias, getattr(holder, "__name__", "")) if name in names), itself)
             if known:
                 self.found[known] = holder
                 self.way = "itself"
@@ -68,6 +74,7 @@ class Functions:
             "broken": self.broken,
             "made": self.made,
             "way": self.way,
+            "others": [] if self.found else _own_callables(self.holder),
         }
 
     def answer(self, request: dict[str, Any], after: tuple[Callable[[], Any], ...]) -> tuple[bytes, dict[str, Any]]:
@@ -102,6 +109,13 @@ class Functions:
         places = [[part.__array_interface__["data"][0], part.strides] for part in parts]
         told = {"parts": parts, "places": places, "seconds": end - start, "again": again, "detached": detached}
         return ticket, {"status": "returned", **told}
+
+
+def _own_callables(holder: Any) -> list[str]:
+    """Return the public functions and classes that were written in a module."""
+    found = vars(holder).items() if isinstance(holder, types.ModuleType) else ()
+    mine = [name for name, one in found if callable(one) and getattr(one, "__module__", "") == holder.__name__]
+    return [name for name in mine if not name.startswith("_")][:_LISTED]
 
 
 def load(kind: str, place: str, adapter: str) -> tuple[Any, Any, str]:

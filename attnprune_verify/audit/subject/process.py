@@ -49,8 +49,12 @@ class Subject:
         A module that wraps the functions in the subject's process, and its settings.
     bridged : tuple[str, ...]
         Only a target that has one of these functions needs it; empty: every one.
+    itself : str
+        The name of the function that a callable is which has none of the names.
     forked : bool
         Whether a live object runs in a copy of this process, where the platform can make one.
+    others : tuple[str, ...]
+        What a module without any of the names has in their place.
     made : bool
         Whether the target is a class of which an instance was made.
     way : str
@@ -70,6 +74,7 @@ class Subject:
     names: tuple[str, ...]
     bridge: tuple[str, ...] = ()
     bridged: tuple[str, ...] = ()
+    itself: str = ""
     forked: bool = True
     seconds_per_call: float = SECONDS_PER_CALL
     seconds_to_start: float = SECONDS_TO_START
@@ -81,6 +86,7 @@ class Subject:
     functions: dict[str, tuple[Parameter, ...] | None] = field(default_factory=dict)
     broken: dict[str, str] = field(default_factory=dict)
     version: str | None = None
+    others: tuple[str, ...] = ()
     made: bool = False
     way: str = "attribute"
     calls: int = 0
@@ -186,7 +192,7 @@ class Subject:
             raise self._end(f"may not run: confinement is required, and {self._why_open()}")
         order = {"kind": self.target.kind, "place": self.target.place, "names": list(self.names), "path": path}
         order["bridge"], order["bridged"] = list(self.bridge), list(self.bridged)
-        order["adapter"] = self.target.adapter
+        order["adapter"], order["itself"] = self.target.adapter, self.itself
         start = Allowance(self.seconds_to_start, self.seconds_to_start)
         try:
             loaded, _, _ = self._exchange(line, order, _LEAST_ANSWER, start)
@@ -206,6 +212,7 @@ class Subject:
             self.broken = {name: _clean(loaded["broken"][name]) for name in self.names if name in loaded["broken"]}
             self.version = None if loaded["version"] is None else _clean(loaded["version"])
             self.made, self.way = bool(loaded["made"]), _clean(loaded["way"])
+            self.others = tuple(_clean(name) for name in loaded["others"])
         except Exception:
             raise self._end("broke the line to the audit: the answer is none") from None
         return line
@@ -364,7 +371,7 @@ class Here:
     def exchange(self, request: dict[str, Any], largest: int) -> tuple[dict[str, Any], list[int], float]:
         """Answer as the worker does, with copies of the arguments; nothing ends a call that hangs."""
         if self._functions is None:
-            self._functions = Functions(self._target.object, request["names"], self._target.place)
+            self._functions = Functions(self._target.object, request["names"], self._target.place, request["itself"])
             try:
                 self._functions.bridge(request["bridge"], request["bridged"])
             except ValueError as error:  # such as a dtype or a device that its framework has not

@@ -82,7 +82,7 @@ def serve(inbox: int, outbox: int, holder: Any = None, alias: str = "") -> None:
             module, holder, alias = load(first["kind"], first["place"], first["adapter"])
         tell()
         description = {"status": "unlisted"}
-        functions = Functions(holder, first["names"], alias)
+        functions = Functions(holder, first["names"], alias, first["itself"])
         try:
             functions.bridge(first["bridge"], first["bridged"])
         except (ImportError, ValueError):  # a framework that is not there, or that nobody knows
