@@ -3,12 +3,19 @@
 import sys
 from typing import Any
 
+from attnprune_verify.instance import awaited
+
 
 def register() -> None:
-    """Register the strategy for `Instance`, if its module is imported; that module calls this again."""
+    """Register the strategy for `Instance` now, or when it is defined."""
     problem: Any = sys.modules.get("attnprune_verify.instance.problem")
     if problem is None:
-        return
+        awaited.append(_for)
+    else:
+        _for(problem.Instance)
+
+
+def _for(cls: type) -> None:
     from hypothesis import strategies as st
 
     def build(_: type) -> st.SearchStrategy[Any]:
@@ -16,4 +23,4 @@ def register() -> None:
 
         return instances()
 
-    st.register_type_strategy(problem.Instance, build)
+    st.register_type_strategy(cls, build)

@@ -68,10 +68,10 @@ class Examiner:
         self.subject.__enter__()
         if not self.subject.functions and not self.subject.broken:
             self.subject.close()
-            others = self.subject.others
+            has = self.subject.has
             seen = "has none of them"
-            if others:
-                seen = f"has {', '.join(others)}; name what is meant, as in {self.target.spec}:{others[-1]}"
+            if has:
+                seen = f"has {', '.join(has)}; name what is meant, as in {self.target.spec}:{has[-1]}"
             raise InvalidInstance(
                 f"TARGET must have at least one of {', '.join(self.functions)}; {self.target.title!r} {seen}"
             )

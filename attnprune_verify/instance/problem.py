@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from copy import copy
 from typing import Any, Literal
 
@@ -10,6 +9,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from attnprune_verify.errors import InvalidInstance
+from attnprune_verify.instance import awaited
 from attnprune_verify.instance.frozen import Frozen
 from attnprune_verify.instance.layer import AttentionLayer, as_layer
 from attnprune_verify.instance.mask import Mask, MaskLike, as_mask
@@ -297,5 +297,5 @@ _QUERY, _KEY = ("d", "heads*m"), ("d", "kv_heads*m")
 _LAYER_FORMS = {"W_Q": _QUERY, "W_K": _KEY, "X": ("n", "d"), "M_Q": _QUERY, "M_K": _KEY}
 _FORMS = {"X": ("n", "d"), "W": ("d", "d"), "W_Q": ("d", "m"), "W_K": ("d", "m"), "M": ("d", "d")}
 
-if hook := sys.modules.get("attnprune_verify._hypothesis_hook"):
-    hook.register()  # Hypothesis was imported first
+for tell in awaited:
+    tell(Instance)

@@ -74,7 +74,7 @@ class Functions:
             "broken": self.broken,
             "made": self.made,
             "way": self.way,
-            "others": [] if self.found else _own_callables(self.holder),
+            "names": [] if self.found else _names_in(self.holder),
         }
 
     def answer(self, request: dict[str, Any], after: tuple[Callable[[], Any], ...]) -> tuple[bytes, dict[str, Any]]:
@@ -111,10 +111,10 @@ class Functions:
         return ticket, {"status": "returned", **told}
 
 
-def _own_callables(holder: Any) -> list[str]:
+def _names_in(holder: Any) -> list[str]:
     """Return the public functions and classes that were written in a module."""
     found = vars(holder).items() if isinstance(holder, types.ModuleType) else ()
-    mine = [name for name, one in found if callable(one) and getattr(one, "__module__", "") == holder.__name__]
+    mine = [name for name, value in found if callable(value) and getattr(value, "__module__", "") == holder.__name__]
     return [name for name in mine if not name.startswith("_")][:_LISTED]
 
 

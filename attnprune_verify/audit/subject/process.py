@@ -53,7 +53,7 @@ class Subject:
         The name of the function that a callable is which has none of the names.
     forked : bool
         Whether a live object runs in a copy of this process, where the platform can make one.
-    others : tuple[str, ...]
+    has : tuple[str, ...]
         What a module without any of the names has in their place.
     made : bool
         Whether the target is a class of which an instance was made.
@@ -86,7 +86,7 @@ class Subject:
     functions: dict[str, tuple[Parameter, ...] | None] = field(default_factory=dict)
     broken: dict[str, str] = field(default_factory=dict)
     version: str | None = None
-    others: tuple[str, ...] = ()
+    has: tuple[str, ...] = ()
     made: bool = False
     way: str = "attribute"
     calls: int = 0
@@ -212,7 +212,7 @@ class Subject:
             self.broken = {name: _clean(loaded["broken"][name]) for name in self.names if name in loaded["broken"]}
             self.version = None if loaded["version"] is None else _clean(loaded["version"])
             self.made, self.way = bool(loaded["made"]), _clean(loaded["way"])
-            self.others = tuple(_clean(name) for name in loaded["others"])
+            self.has = tuple(_clean(name) for name in loaded["names"])
         except Exception:
             raise self._end("broke the line to the audit: the answer is none") from None
         return line
