@@ -16,12 +16,15 @@ import numpy as np
 from attnprune_verify.audit.contract import Signature
 from attnprune_verify.audit.record import Check, Finding, Record
 from attnprune_verify.audit.subject.answers import NoAnswer, NotAccepted
+from attnprune_verify.audit.subject.functions import line_of
 from attnprune_verify.audit.subject.process import Subject
 from attnprune_verify.audit.subject.target import fingerprint, source_file, target_of
 from attnprune_verify.audit.waivers import Waiver, waiver_for
 from attnprune_verify.errors import InvalidInstance
 
 __all__ = ["Examiner"]
+
+_OURS = "attnprune-verify itself failed, not the target,"
 
 
 class Examiner:
@@ -170,11 +173,19 @@ class Examiner:
             if refusal.unreadable:
                 return Finding("failed", str(refusal), ids=("wrong-shape",))
             return Finding("could_not_run", f"{name} {refusal}")
-        except (ArithmeticError, ValueError, IndexError, TypeError) as error:  # of an answer nobody foresaw
-            return Finding("could_not_run", f"the answer could not be judged: {type(error).__name__}: {error}")
+        except Exception as error:  # of a judge, by whatever answer: no finding about the subject
+            return Finding("could_not_judge", f"{_OURS} while it judged the answer: {line_of(error)}")
 
     def _record(self, check: Check, finding: Finding) -> Record:
-        return self._explained(check, finding)
+        """The record; a search for the mistake's name that raises leaves the verdict."""
+        try:
+            return self._explained(check, finding)
+        except Exception as error:
+            words = f"{_OURS} while it looked for the mistake: {line_of(error)}"
+            ids = ("unknown",) if finding.status == "failed" else ()
+            numbers = finding.error, finding.bound, finding.power
+            known = check.id, check.function, check.claim, check.says, check.required, finding.status, finding.reason
+            return Record(*known, ids, words, *numbers, seed=self.seed)
 
     def settled(self, records: list[Record]) -> list[Record]:
         """The records, completed with the findings that need all of them."""

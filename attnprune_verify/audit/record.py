@@ -15,7 +15,7 @@ from attnprune_verify.values import nearest
 
 __all__ = ["Call", "Check", "Diagnosis", "Finding", "Record", "Status", "chosen"]
 
-Status = Literal["passed", "failed", "inconclusive", "not_applicable", "could_not_run", "waived"]
+Status = Literal["passed", "failed", "inconclusive", "not_applicable", "could_not_run", "could_not_judge", "waived"]
 
 
 @dataclass(frozen=True, eq=False)

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 from attnprune_verify.audit.contract import FUNCTIONS, Signature
 from attnprune_verify.audit.examiner import Examiner
-from attnprune_verify.audit.record import Record
+from attnprune_verify.audit.record import Record, Status
 from attnprune_verify.audit.subject.confinement import NOTHING
 from attnprune_verify.audit.subject.functions import printable
 from attnprune_verify.errors import InvalidInstance
@@ -102,8 +102,7 @@ class AuditResult:
 
     def counts(self) -> dict[str, int]:
         """Count the checks of each status."""
-        names = ("passed", "failed", "inconclusive", "not_applicable", "could_not_run", "waived")
-        return {name: sum(record.status == name for record in self.checks) for name in names}
+        return {name: sum(record.status == name for record in self.checks) for name in get_args(Status)}
 
     def as_dict(self) -> dict[str, Any]:
         """Plain data, in the layout of the schema "attnprune-verify/audit/1"; what was found comes first."""
@@ -125,19 +124,19 @@ class AuditResult:
 
 
 def _findings_first(record: Record) -> int:
-    order = ("failed", "could_not_run", "inconclusive", "waived", "passed", "not_applicable")
+    order = ("failed", "could_not_judge", "could_not_run", "inconclusive", "waived", "passed", "not_applicable")
     return order.index(record.status)
 
 
 def outcome_of(checks: tuple[Record, ...], expected: int) -> Outcome:
-    """Failed if a check failed; incomplete if one is missing, could not run, or was required and not decided.
+    """Failed if a check failed; incomplete if one is missing, could not run, broke the audit, or was required and open.
 
     `not_applicable` never matters. A function none of whose required checks was decided makes a run incomplete, as
     does a run in which nothing passed at all.
     """
     if any(record.status == "failed" for record in checks):
         return "failed"
-    if len(checks) < expected or any(record.status == "could_not_run" for record in checks):
+    if len(checks) < expected or any(record.status in ("could_not_run", "could_not_judge") for record in checks):
         return "incomplete"
     if any(record.required and record.status == "inconclusive" for record in checks):
         return "incomplete"

@@ -57,9 +57,9 @@ def findings(result: AuditResult) -> list[Findings]:
 
 
 def unsettled(result: AuditResult) -> list[Findings]:
-    """Return checks that could not run, were undecided or are waived, gathered by function, status and reason."""
+    """Return checks that decided nothing or are waived, gathered by function, status and reason."""
     groups: dict[tuple[str, str, str], list[Record]] = {}
-    for status in ("could_not_run", "inconclusive", "waived"):
+    for status in ("could_not_judge", "could_not_run", "inconclusive", "waived"):
         for record in result.checks:
             if record.status == status:
                 groups.setdefault((status, record.function, record.reason), []).append(record)
@@ -139,17 +139,19 @@ def _unjudged(result: AuditResult) -> str:
 def _verdict(result: AuditResult) -> str:
     counts = result.counts()
     asked = sum(counts.values()) - counts["not_applicable"]
+    ours = counts["could_not_judge"]
+    broke = f"; {ours} broke attnprune-verify itself, its mistake and not the target's" if ours else ""
     if result.outcome == "failed":
         named = [f"{name} ({', '.join(ids)})" for name, ids in result.diagnosis.items()]
         alone = {id for ids in result.diagnosis.values() for id in ids}
         why = _ALONE.get(min(alone), "") if len(alone) == 1 else ""
-        return f"Wrong: {'; '.join(named)}. {why}{counts['failed']} of {asked} checks failed. Outcome: failed."
-    if result.outcome == "incomplete" and not any(counts[name] for name in ("passed", "could_not_run", "inconclusive")):
+        return f"Wrong: {'; '.join(named)}. {why}{counts['failed']} of {asked} checks failed{broke}. Outcome: failed."
+    if result.outcome == "incomplete" and counts["waived"] == asked:
         return f"Nothing passed: {counts['waived']} checks were waived, the others do not apply. Outcome: incomplete."
     if result.outcome == "incomplete":
         return (
             f"Nothing wrong was found, but {counts['could_not_run']} checks could not run and "
-            f"{counts['inconclusive']} were not decided. Outcome: incomplete."
+            f"{counts['inconclusive']} were not decided{broke}. Outcome: incomplete."
         )
     waived = f", {counts['waived']} waived" if counts["waived"] else ""
     right = "Nothing wrong but what is waived" if waived else "Right in every regime checked"

@@ -45,7 +45,8 @@ summary { cursor: pointer; margin: .3rem 0; }
 .facts { color: var(--quiet); font-size: .9rem; }
 .status { font-weight: 600; white-space: nowrap; }
 .passed { color: var(--good); } .failed { color: var(--bad); }
-.inconclusive, .could_not_run, .incomplete { color: var(--unsure); } .waived, .not_applicable { color: var(--quiet); }
+.inconclusive, .could_not_run, .could_not_judge, .incomplete { color: var(--unsure); }
+.waived, .not_applicable { color: var(--quiet); }
 .verdict { font-size: 1.15rem; padding: .8rem 1rem; border-left: .4rem solid; margin: 1rem 0; }
 .verdict ul { margin: .4rem 0 0; padding-left: 1.2rem; font-size: 1rem; }
 @media (max-width: 60rem) {
@@ -55,7 +56,7 @@ summary { cursor: pointer; margin: .3rem 0; }
 }
 :target { background: var(--block); }
 """
-_ORDER = ("failed", "could_not_run", "inconclusive", "waived")
+_ORDER = ("failed", "could_not_judge", "could_not_run", "inconclusive", "waived")
 
 
 def audit_html(result: AuditResult) -> str:

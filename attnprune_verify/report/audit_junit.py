@@ -60,7 +60,7 @@ def _kind(record: Record) -> str | None:
         return None
     if record.status == "failed":
         return "failure"
-    if record.status == "could_not_run" or (record.status == "inconclusive" and record.required):
+    if record.status in ("could_not_run", "could_not_judge") or (record.status == "inconclusive" and record.required):
         return "error"
     return "skipped"
 

@@ -30,11 +30,14 @@ _STYLE = {
     "incomplete": "yellow",
     "inconclusive": "yellow",
     "could_not_run": "yellow",
+    "could_not_judge": "yellow",
     "waived": "cyan",
     "not_applicable": "dim",
 }
-_COLUMNS = ("passed", "failed", "inconclusive", "could_not_run", "waived", "not_applicable")
-_SHORT = {"could_not_run": "not run", "not_applicable": "n/a", "inconclusive": "undecided"}
+_COLUMNS = ("passed", "failed", "inconclusive", "could_not_run", "could_not_judge", "waived", "not_applicable")
+_SHORT = {
+    "could_not_run": "not run", "could_not_judge": "not judged", "not_applicable": "n/a", "inconclusive": "undecided",
+}  # fmt: skip
 
 
 def render_audit(result: AuditResult) -> Group:

@@ -47,6 +47,6 @@ def settle(record: Record, check: Check, auditor: Examiner) -> None:
         pytest.fail(
             f"{record.says}: {', '.join(record.diagnosis)} ({record.words})\n{record.reason}{snippet}", pytrace=False
         )
-    if record.status == "could_not_run" or (record.status == "inconclusive" and record.required):
+    if record.status in ("could_not_run", "could_not_judge") or (record.status == "inconclusive" and record.required):
         pytest.fail(f"{record.status.replace('_', ' ')}: {record.reason}", pytrace=False)
     pytest.skip(f"{record.status.replace('_', ' ')}: {record.reason}")

@@ -1,17 +1,26 @@
 """Outcomes, waivers, and that no check is lost."""
 
-import dataclasses
+from pathlib import Path
 
+import numpy as np
 import pytest
 
+import attnprune_verify as apv
 from attnprune_verify.audit.contract import FUNCTIONS
-from attnprune_verify.audit.functions.auditor import Auditor
 from attnprune_verify.audit.functions.checks import all_checks, descent_mistakes, selection, sparsegpt_mistakes, wanda
 from attnprune_verify.audit.functions.run import run_audit
+from attnprune_verify.audit.functions.truth.reference import Component
+from attnprune_verify.audit.functions.truth.tolerance import compare
+from attnprune_verify.audit.kernel import auditor as kernel_auditor
+from attnprune_verify.audit.kernel.checks import behaviour
+from attnprune_verify.audit.kernel.run import run_kernel_audit
 from attnprune_verify.audit.record import Record
 from attnprune_verify.audit.result import outcome_of
 from attnprune_verify.audit.waivers import load_waivers
 from attnprune_verify.errors import InvalidInstance
+from attnprune_verify.report.audit_findings import closing_sentence
+
+HERE = Path(__file__).parent / "kernel"
 
 WRONG = "import numpy as np\ndef causal_mask(n):\n    return np.tri(n, k=-1)\n"
 RIGHT = "import numpy as np\ndef causal_mask(n):\n    return np.tri(n)\n"
@@ -29,6 +38,7 @@ def record(status, required=False):
         (["passed", "inconclusive"], "passed"),
         (["passed", "could_not_run"], "incomplete"),
         (["passed", "failed", "could_not_run"], "failed"),
+        (["passed", "could_not_judge"], "incomplete"),
         (["not_applicable"], "incomplete"),
         (["waived"], "incomplete"),
         ([], "incomplete"),
@@ -120,17 +130,32 @@ def test_skip_does_not_call(files, tmp_path):
     assert not marker.exists()
 
 
-def test_an_answer_that_breaks_a_check_is_recorded(tmp_path):
-    path = tmp_path / "subject.py"
-    path.write_text(RIGHT, encoding="utf-8")
-    with Auditor(str(path)) as auditor:
-        check = next(check for check in auditor.checks if check.function == "causal_mask")
+@pytest.mark.parametrize("error", [IndexError, KeyError, RuntimeError, AssertionError])
+@pytest.mark.parametrize(
+    ("broken", "audit", "target"),
+    [
+        (f"{selection.__name__}.judge_zeros", run_audit, "magnitude_mask:values"),
+        (f"{behaviour.__name__}._gap", run_kernel_audit, "attention:repeated"),
+        (f"{kernel_auditor.__name__}.KernelAuditor._explained", run_kernel_audit, "attention:shape"),
+    ],
+)
+def test_an_error_of_a_judge_is_ours_and_not_the_targets(monkeypatch, error, broken, audit, target):
+    monkeypatch.setattr(broken, _raises(error))
+    result = audit(f"{HERE / 'wrong' / 'textbook.py'}" if audit is run_kernel_audit else apv, only=target)
+    (record,) = [one for one in result.checks if one.status != "not_applicable"]
+    if "_explained" in broken:
+        assert record.status == "passed" and "attnprune-verify itself failed" in record.words
+        return
+    assert record.status == "could_not_judge" and "attnprune-verify itself failed" in record.reason
+    assert (result.outcome, result.exit_code) == ("incomplete", 3) and "nobody foresaw" in record.reason
+    assert "1 broke attnprune-verify itself" in closing_sentence(result)
 
-        def broken(context):
-            raise IndexError("nobody foresaw this")
 
-        found = auditor.record(dataclasses.replace(check, run=broken))
-    assert found.status == "could_not_run" and "nobody foresaw" in found.reason
+def test_a_right_loss_that_rounds_another_way_where_the_truth_is_zero(tmp_path):
+    """A loss by blocks of rows is not exactly 0 at M = 1, and a sentence about it divided by a resolution of 0."""
+    zero = Component(np.array(0.0), np.array(0.0), np.array(1e-15))
+    assert compare(np.array(1e-16), zero, 0.0, 2.0**-53, 5).verdict == "passed"
+    assert compare(np.array(1e-14), zero, 0.0, 2.0**-53, 5).verdict == "failed"
 
 
 def test_the_same_seed_gives_the_same_report(tmp_path):
@@ -140,8 +165,11 @@ def test_the_same_seed_gives_the_same_report(tmp_path):
     assert one == two
 
 
-def _breaks_off(*_):
-    raise IndexError("nobody foresaw this output")
+def _raises(error):
+    def raising(*_, **__):
+        raise error("nobody foresaw this output")
+
+    return raising
 
 
 @pytest.mark.parametrize(
@@ -160,6 +188,6 @@ def test_a_verdict_stands_where_the_search_for_its_cause_breaks_off(monkeypatch,
     """A wrong program passed as incomplete where one of the searches for a name raised."""
     path = tmp_path / "subject.py"
     path.write_text(f"def {source}\n", encoding="utf-8")
-    monkeypatch.setattr(searched, _breaks_off)
+    monkeypatch.setattr(searched, _raises(IndexError))
     result = run_audit(str(path))
     assert result.outcome == "failed" and not [one for one in result.checks if one.status == "could_not_run"]

@@ -14,8 +14,10 @@ from attnprune_verify.audit.result import AuditResult
 from attnprune_verify.report.audit_text import render_audit
 from tests.report.reading import known, text_of, unknown
 
-STATUSES = ("passed", "failed", "inconclusive", "could_not_run", "waived", "not_applicable")
-SHOWN = {"inconclusive": "undecided", "could_not_run": "not run", "not_applicable": "n/a"}
+STATUSES = ("passed", "failed", "inconclusive", "could_not_run", "could_not_judge", "waived", "not_applicable")
+SHOWN = {
+    "inconclusive": "undecided", "could_not_run": "not run", "could_not_judge": "not judged", "not_applicable": "n/a",
+}  # fmt: skip
 
 
 def made(*statuses: str) -> AuditResult:
@@ -50,6 +52,7 @@ def test_audit(first: str, other: str) -> None:
 
 WORDS = {
     "could_not_run": r"(\d+) checks could not run",
+    "could_not_judge": r"(\d+) broke attnprune-verify itself",
     "failed": r"(\d+) of \d+ checks failed",
     "inconclusive": r"(\d+) were not decided",
     "passed": r"(\d+) of \d+ checks passed",
@@ -66,7 +69,7 @@ def closing(result: AuditResult, text: str) -> None:
             assert int(found) == sum(one.status == status for one in result.checks), (status, line)
     applying = sum(one.status != "not_applicable" for one in result.checks)
     assert all(int(found) == applying for found in re.findall(r"\d+ of (\d+) checks (?:passed|failed)", line))
-    phrases = {"passed": ["passed"], "failed": ["failed"], "incomplete": ["could_not_run", "inconclusive", "waived"]}
+    phrases = {"passed": ["passed"], "failed": ["failed"], "incomplete": ["could_not_run", "could_not_judge", "waived"]}
     assert any(re.search(WORDS[status], line) for status in phrases[result.outcome])
 
 
@@ -95,7 +98,7 @@ def table(result: AuditResult, text: str) -> None:
             assert int(shown.replace("-", "0")) == count, (function, status)
 
 
-@pytest.mark.parametrize("status", ["failed", "inconclusive", "could_not_run"])
+@pytest.mark.parametrize("status", ["failed", "inconclusive", "could_not_run", "could_not_judge"])
 def test_each_finding_is_named(status: str) -> None:
     text = text_of(render_audit(made("passed", status, "passed", "passed", "passed")))
     assert f"{status.replace('_', ' ')} loss:lam" in text and "because of loss:lam" in text

@@ -103,7 +103,7 @@ class AttentionEvaluator:
         except InvalidInstance as error:
             metadata = {"outcome": "incomplete", "seed": self.seed, "diagnosis": {}, "reason": str(error)}
             return {"compiled": False, "correctness": False, "metadata": {**metadata, "counterexample": None}}
-        wrong = [one for one in result.checks if one.status in ("failed", "could_not_run")]
+        wrong = [one for one in result.checks if one.status in ("failed", "could_not_judge", "could_not_run")]
         ran = any(one.status in ("passed", "failed", "inconclusive") for one in result.checks)
         return {
             "compiled": ran,

@@ -106,6 +106,8 @@ def _gap(function: str, sample: KernelSample, one: Reply, two: Reply) -> str | N
     for name, first, second in zip(parts_of(function, sample), one.parts, two.parts, strict=True):
         if first.shape != second.shape:
             return "their shapes"
+        if first.shape != errors[name].shape:  # which another check says
+            continue
         with np.errstate(invalid="ignore"):
             off = np.abs(first - second)
         equal = (first == second) | (np.isnan(first) & np.isnan(second))
