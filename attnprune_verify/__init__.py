@@ -1,4 +1,4 @@
-"""attnprune-verify: a paper on pruning attention weights, made executable.
+"""attnprune-verify: audits of attention kernels, pruning of attention models, verdicts on a paper about pruning.
 
 The front door. Names are loaded from their modules on first use, so that ``import attnprune_verify`` stays cheap; they
 stand once, in the stub `__init__.pyi` beside this file, which type checkers read as well. README.md has a tour.

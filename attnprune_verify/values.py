@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import operator
+import re
 from collections.abc import Callable, Iterable
 from difflib import get_close_matches
 from typing import Any, TypeVar
@@ -62,7 +63,10 @@ def as_lam(lam: object) -> float:
 
 def as_ratio(rho: object, name: str = "rho") -> float:
     """The pruning ratio (or another share) as a float in [0, 1]."""
-    return as_number(name, rho, "in [0, 1]", lambda number: 0 <= number <= 1)
+    number = as_number(name, rho, "in [0, 1]", lambda number: 0 <= number <= 100)
+    if number > 1:
+        raise InvalidInstance(f"{name} must be in [0, 1]; got {number}; did you mean {number / 100:g}?")
+    return number
 
 
 def as_momentum(momentum: object) -> float:
@@ -157,6 +161,11 @@ def nearest(word: str, known: Iterable[str]) -> str:
     '; did you mean gradient?'
     >>> nearest("x", ["gradient", "loss"])
     ''
+    >>> nearest("fp16", ["bfloat16", "float16"])
+    '; did you mean float16?'
     """
-    near = get_close_matches(word, list(dict.fromkeys(known)), 3, 0.6)
+    names = list(dict.fromkeys(known))
+    usual = re.sub("^(b?)f(p|loat)?(?=[0-9])", r"\1float", word)
+    named = [usual] if usual in names else [name for name in names if name.lower() == word.lower()]
+    near = named or get_close_matches(word, names, 3, 0.6)
     return f"; did you mean {' or '.join(near)}?" if near else ""

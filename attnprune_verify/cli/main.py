@@ -24,15 +24,15 @@ from attnprune_verify.files import printable
 __all__ = ["main"]
 
 _COMMANDS = {
-    "check": "Check one instance: gradient, assumptions, constants, theorem.",
+    "audit-kernel": "Audit an attention kernel, forward and backward.",
+    "kernel-vectors": "Write test vectors of attention for any language.",
+    "prune-model": "Prune a whole model, folder to folder.",
     "claims": "Judge every statement of the paper.",
     "show": "Show one statement: verdict, counterexample, repair, evidence.",
-    "campaign": "Attack statements on very many random instances.",
-    "audit": "Audit someone's implementation.",
-    "audit-kernel": "Audit someone's attention kernel, forward and backward.",
-    "kernel-vectors": "Write test vectors of attention for any language.",
+    "check": "Check one instance: gradient, assumptions, constants, theorem.",
+    "audit": "Audit an implementation of the paper's functions, SparseGPT or Wanda.",
     "prune": "Find a pruning mask by the paper's descent.",
-    "prune-model": "Prune a whole model, folder to folder.",
+    "campaign": "Attack statements on very many random instances.",
     "experiment": "Repeat the experiments.",
     "plot": "Draw instances, bounds and measurements.",
     "compare": "List what two results depend on and differ in.",
@@ -47,13 +47,14 @@ _LONGEST = 300  # characters of another library's message, chosen: some lines of
 )
 @click.version_option(package_name="attnprune-verify", message="%(package)s %(version)s")
 def program() -> None:
-    """A paper on pruning attention weights by gradient descent, made executable.
+    """Audits attention kernels, prunes attention models, and judges a paper on pruning attention weights.
 
     \b
     Example:
-      attnprune-verify check                 the paper's synthetic instance
-      attnprune-verify check mine.npz        your own X, W (or W_Q, W_K), M, mask, lam
-      attnprune-verify show lem:PL_ineq      one statement, with its counterexample in numbers
+      attnprune-verify audit-kernel mine.py:my_attention
+      attnprune-verify prune-model FOLDER --out pruned --rho 0.5 --calibration text.txt
+      attnprune-verify claims
+      attnprune-verify show                  the ids of the statements; with an id one of them
 
     \b
     Completion for bash, zsh or fish, in the file that the shell reads when it starts:

@@ -15,7 +15,7 @@ __all__ = ["command"]
 
 
 @click.command(name="show", epilog="Example: attnprune-verify show lem:PL_ineq --reading full --all")
-@click.argument("ids", nargs=-1, required=True, metavar="ID...")
+@click.argument("ids", nargs=-1, metavar="[ID]...")
 @click.option("--reading", help="Show only this reading, such as full or causal.")
 @click.option("--format", "form", type=click.Choice(["text", "json"]), default="text", show_default=True)
 @click.option("--all", "everything", is_flag=True, help="Print hypotheses, proofs, files and code to repeat it, too.")
@@ -23,6 +23,8 @@ __all__ = ["command"]
 @click.option("--quiet", is_flag=True, help="No progress.")
 def command(ids: tuple[str, ...], reading: str | None, form: str, everything: bool, fresh: bool, quiet: bool) -> int:
     """Show one statement (or a few) in about ten lines: in words, with verdict, counterexample and repair.
+
+    Without an ID the ids and titles of all statements.
 
     With --all also the formula, the hypotheses, the evidence, and the counterexample as code to run again.
 
@@ -32,6 +34,12 @@ def command(ids: tuple[str, ...], reading: str | None, form: str, everything: bo
     Exit code 0 when everything was computed, 1 when a repaired or new statement fails, 2 for an unknown id or
     reading, 3 when something could not be run or decided.
     """
+    if not ids:
+        from attnprune_verify.claims.registry import claims
+
+        titles = {claim.id: claim.title for claim in claims()}
+        deliver("".join(f"{id_:34}  {title}\n" for id_, title in titles.items()))
+        return EXIT["passed"]
     from attnprune_verify.claims.judging import text_cache
 
     pages = [] if fresh else [text_cache.kept_page(one) for one in dict.fromkeys(ids)]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import os
+import re
 from collections.abc import Iterator, Mapping
 from functools import cached_property
 from pathlib import Path
@@ -47,7 +48,10 @@ class ModelFolder:
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
         if not Path(path).is_dir():
-            raise InvalidInstance(f"a model must be a folder; got {str(path)!r}")
+            name, hub = str(path), ""
+            if re.fullmatch(r"[\w.-]+/[\w.-]+", name) and not Path(path).parent.exists():
+                hub = f"; for a model of the hub: hf download {name} --local-dir {Path(path).name}, then that folder"
+            raise InvalidInstance(f"a model must be a folder; got {name!r}{hub}")
         self.path = Path(path)
         self.config = _read_json(self.path / "config.json")
         if (self.path / "adapter_config.json").exists():

@@ -31,7 +31,7 @@ def run(capsys, *arguments):
         (["chek"], "did you mean check"),
         (["prune_model"], "did you mean prune-model"),
         (["experiment", "laier"], "did you mean layer"),
-        (["xyzzy"], "there are check, claims"),
+        (["xyzzy"], "there are audit-kernel, kernel-vectors"),
         (["check", "--formt", "json"], "--format"),
     ],
 )

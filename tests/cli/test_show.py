@@ -94,13 +94,18 @@ def test_a_summary_has_about_ten_lines_and_all_has_everything(capsys, shared_cac
         (["show", "lem:PL_ineq", "--reading", "upside-down"], "--reading must be one of full, causal"),
         (["show", "lem:PL_ineq", "--reading", "casual"], "got 'casual'; did you mean causal?"),
         (["claims", "--verdict", "refutd"], "; did you mean refuted?"),
-        (["show"], "ID must be given"),
         (["claims", "lem:PL_ineq", "--verdict", "wrong"], "--verdict must be one of holds, refuted"),
     ],
 )
 def test_what_is_not_there_is_said_in_one_line(capsys, arguments, message):
     code, out, err = show(capsys, *arguments)
     assert code == 2 and out == "" and message in err and err.count("\n") == 1
+
+
+def test_without_an_id_all_are_listed(capsys):
+    code, out, err = show(capsys, "show")
+    assert (code, err) == (0, "")
+    assert [line.split()[0] for line in out.splitlines()] == [*dict.fromkeys(claim.id for claim in registry.claims())]
 
 
 def test_claims_takes_ids_and_verdicts(capsys, shared_cache):

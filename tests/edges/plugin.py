@@ -20,6 +20,7 @@ from typing import Any
 
 ROOT = Path(__file__).parents[2]
 PACKAGES = ("attnprune_verify", "proofs_check")
+_MET: set[str] = set()
 ORDERS = (ast.Lt, ast.LtE, ast.Gt, ast.GtE)
 
 
@@ -48,9 +49,12 @@ def place_of(module: str, function: str, node: ast.Compare) -> str:
 
 def met(place: str, *sides: Any) -> None:
     """Note a comparison two neighbours of which are equal, in any entry."""
+    if place in _MET:
+        return
     for left, right in zip(sides, sides[1:], strict=False):
         equal = left == right
         if bool(equal.any() if hasattr(equal, "any") else equal):
+            _MET.add(place)
             (Path(os.environ["ATTNPRUNE_EDGES"]) / place).touch()
 
 
