@@ -73,6 +73,8 @@ def command(
       attnprune-verify prune mine.npz --rho 0.5 --lam 0.04 --reading literal-norm --momentum 0.9
     """
     target = output_file(out)
+    import numpy as np
+
     from attnprune_verify.algorithms.descent import prune_mask_gd
     from attnprune_verify.cli.terminal.progress import progress_bar
     from attnprune_verify.errors import InvalidInstance
@@ -96,6 +98,11 @@ def command(
             reading=reading,
             project=project,
             progress=progress,
+        )
+    if 0 < np.count_nonzero(result.mask) < result.mask.size and np.ptp(result.M) == 0:
+        raise InvalidInstance(
+            "entries of M must differ, or the order of ties alone decides the mask; "
+            f"after {result.steps} steps with lam = {result.settings.lam:g} all are {result.M[0, 0]:g}; give --lam > 0"
         )
     if target is not None:
         _write(target, result)
@@ -130,8 +137,6 @@ def _report(result: Descent, instance: Instance, effort: float) -> str:
     lines += _gap(result, instance, effort)
     if trace.ascents:
         lines.append(f"the loss rose in {trace.ascents} of {result.steps} steps")
-    if np.unique(result.M).size == 1:
-        lines.append("all entries of M are equal: only the order of ties decides the mask")
     return "\n".join(lines)
 
 

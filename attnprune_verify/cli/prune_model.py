@@ -8,7 +8,6 @@ from typing import Any
 
 import click
 
-from attnprune_verify.cli.terminal.codes import INTERRUPTED
 from attnprune_verify.cli.terminal.lazy import NamingMethods
 from attnprune_verify.cli.terminal.number import NUMBER
 
@@ -80,6 +79,7 @@ def command(folder: Path, out: Path, quiet: bool, evaluate: tuple[str, ...], fil
       attnprune-verify prune-model models/llama --out models/llama-pruned --rho 0.5 --calibration text.txt
       attnprune-verify prune-model models/llama --out models/llama-2of4 --pattern 2:4 --calibration text.txt --k 32
     """
+    from attnprune_verify.cli.terminal.output import interrupted
     from attnprune_verify.cli.terminal.progress import progress_bar
     from attnprune_verify.pretrained.texts import read_text
     from attnprune_verify.pruning import perplexity_of, prune_model
@@ -106,8 +106,7 @@ def command(folder: Path, out: Path, quiet: bool, evaluate: tuple[str, ...], fil
 
             report = prune_model(folder, out, progress=tell, keep_zeros=not fill_zeros, **choices)
     except KeyboardInterrupt:
-        click.echo(f"Interrupted: the same command resumes from {out}.partial.", err=True)
-        return INTERRUPTED
+        return interrupted(Path(f"{out}.partial"))
     if not quiet:
         share = report["zeros"] / max(report["size"], 1)
         methods = report["method"]

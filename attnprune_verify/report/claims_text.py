@@ -39,18 +39,18 @@ def render_claims(result: ClaimsResult) -> Group:
 def closing_sentence(result: ClaimsResult) -> str:
     """Return the report's last sentence: how many statements of each group hold, and the outcome.
 
-    The word is "judged" where no statement of ours was among them: the paper's are judged, they neither pass nor fail.
+    The word is "judged" where none of ours fails: the paper's statements are judged, they neither pass nor fail.
     """
     groups: dict[str, dict[str, bool]] = {"paper": {}, "text": {}, "consequence": {}, "own": {}}
     for record in result.records:
         id_, group = record.claim.id, groups[record.claim.group]
         group[id_] = group.get(id_, True) and record.statement.value == "holds"
     share = {name: f"{sum(group.values())} of {len(group)}" for name, group in groups.items()}
-    outcome = "judged" if result.outcome == "passed" and not groups["own"] else result.outcome
+    outcome = "judged" if result.outcome == "passed" else result.outcome
     return (
         f"{share['paper']} statements of the paper hold under every reading, {share['text']} sentences of its text, and"
         f" {share['consequence']} consequences drawn from it; {share['own']} repaired or new statements hold"
-        f"{'' if outcome == 'judged' else '; only these can fail'}. Outcome: {outcome}."
+        f"{' and none fails' if groups['own'] and outcome == 'judged' else ''}. Outcome: {outcome}."
     )
 
 

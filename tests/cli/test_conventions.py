@@ -11,6 +11,7 @@ import pytest
 
 from attnprune_verify.cli.main import _COMMANDS, main
 from attnprune_verify.cli.terminal import progress
+from attnprune_verify.cli.terminal.output import interrupted
 from attnprune_verify.cli.terminal.progress import progress_bar, stages
 from attnprune_verify.instance.npz import save_instance
 from attnprune_verify.instance.problem import Instance
@@ -176,3 +177,14 @@ def test_no_line_of_a_pipe_ends_in_blanks(capsys, arguments, tmp_path, monkeypat
     save_instance(tmp_path / "small.npz", SMALL)
     _, out, _ = run(capsys, *arguments)
     assert out and not [line for line in out.splitlines() if line != line.rstrip()]
+
+
+@pytest.mark.parametrize("kept", [None, "folder", "folder/file", "file"])
+def test_an_interrupted_command_says_what_is_there(tmp_path, capsys, kept):
+    if kept in ("folder", "folder/file"):
+        (tmp_path / "folder").mkdir()
+    if kept and kept != "folder":
+        (tmp_path / kept).write_text("rows", encoding="utf-8")
+    place = tmp_path / (kept or "none").partition("/")[0]
+    assert interrupted(place) == 130
+    assert (str(place) in capsys.readouterr().err) == (kept in ("folder/file", "file"))

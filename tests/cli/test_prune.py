@@ -54,9 +54,10 @@ def test_divergence_is_a_failure_that_says_so(instance: Path, capsys: pytest.Cap
     assert "diverged in step" in capsys.readouterr().err
 
 
-def test_a_mask_of_ties_is_called_that(instance: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert run(instance, "--rho", "0.5", "--lam", "0") == 0
-    assert "order of ties" in capsys.readouterr().out
+def test_a_mask_of_ties_is_refused(instance: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(instance, "--rho", "0.5", "--lam", "0", "--out", tmp_path / "m.npz") == 2
+    assert "order of ties" in capsys.readouterr().err and not (tmp_path / "m.npz").exists()
+    assert run(instance, "--rho", "0", "--lam", "0") == 0
 
 
 @pytest.mark.parametrize(

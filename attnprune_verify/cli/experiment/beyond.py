@@ -8,7 +8,6 @@ from typing import Any
 
 import click
 
-from attnprune_verify.cli.terminal.codes import INTERRUPTED
 from attnprune_verify.cli.terminal.number import NUMBER
 
 __all__ = ["command"]
@@ -41,6 +40,7 @@ def command(out: Path, jobs: int | None, quiet: bool, **choices: Any) -> int:
       attnprune-verify experiment beyond --k 64 --candidate tuned-pair --scale 1
     """
     from attnprune_verify.cli.jobs import as_processes
+    from attnprune_verify.cli.terminal.output import interrupted
     from attnprune_verify.cli.terminal.progress import progress_bar
     from attnprune_verify.experiments.beyond.report import beyond_summary
     from attnprune_verify.experiments.beyond.run import BeyondPlan, run_beyond
@@ -51,8 +51,7 @@ def command(out: Path, jobs: int | None, quiet: bool, **choices: Any) -> int:
         with progress_bar("runs", show=not quiet) as progress:
             rows = run_beyond(plan, out, processes=processes, progress=progress)
     except KeyboardInterrupt:
-        click.echo(f"Interrupted: finished runs are kept in {out}; the same command resumes from there.", err=True)
-        return INTERRUPTED
+        return interrupted(out)
     if not quiet:
         click.echo(beyond_summary(plan, rows))
     return 0

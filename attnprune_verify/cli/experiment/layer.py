@@ -7,7 +7,6 @@ from typing import Any
 
 import click
 
-from attnprune_verify.cli.terminal.codes import INTERRUPTED
 from attnprune_verify.cli.terminal.lazy import NamingMethods
 from attnprune_verify.cli.terminal.number import NUMBER
 
@@ -52,7 +51,7 @@ def command(folder: Path, out: Path, jobs: int, plots: bool, form: str, quiet: b
       attnprune-verify experiment layer models/all-MiniLM-L6-v2 --layer 3 --method sparsegpt --method fisher-obs-kl
     """
     from attnprune_verify.cli.jobs import as_processes
-    from attnprune_verify.cli.terminal.output import plotted
+    from attnprune_verify.cli.terminal.output import interrupted, plotted
     from attnprune_verify.cli.terminal.progress import progress_bar
     from attnprune_verify.experiments.layer.plan import LayerPlan
     from attnprune_verify.experiments.layer.plots import write_plots
@@ -69,8 +68,7 @@ def command(folder: Path, out: Path, jobs: int, plots: bool, form: str, quiet: b
             with progress_bar("runs", show=not quiet) as bar:
                 results = run_layers(plan, out, processes=processes, progress=bar)
         except KeyboardInterrupt:
-            click.echo(f"Interrupted: finished runs are kept in {out}; the same command resumes from there.", err=True)
-            return INTERRUPTED
+            return interrupted(out)
         paths = write_tables(results, out)
         if plots:
             paths += plotted(lambda: write_plots(results, out))

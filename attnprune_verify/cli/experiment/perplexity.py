@@ -7,7 +7,6 @@ from typing import Any
 
 import click
 
-from attnprune_verify.cli.terminal.codes import INTERRUPTED
 from attnprune_verify.cli.terminal.lazy import NamingMethods
 from attnprune_verify.cli.terminal.number import NUMBER
 
@@ -69,7 +68,7 @@ def command(folder: Path, out: Path, jobs: int, plots: bool, form: str, quiet: b
       attnprune-verify experiment perplexity models/llama --rest dense --rest wanda --rest sparsegpt --seeds 5
     """
     from attnprune_verify.cli.jobs import as_processes
-    from attnprune_verify.cli.terminal.output import deliver, plotted
+    from attnprune_verify.cli.terminal.output import deliver, interrupted, plotted
     from attnprune_verify.cli.terminal.progress import progress_bar
     from attnprune_verify.experiments.perplexity.plan import PerplexityPlan
     from attnprune_verify.experiments.perplexity.report import as_document, summary, write_tables
@@ -85,8 +84,7 @@ def command(folder: Path, out: Path, jobs: int, plots: bool, form: str, quiet: b
             with progress_bar("runs", show=not quiet) as bar:
                 results = run_perplexity(plan, out, processes=processes, progress=bar)
         except KeyboardInterrupt:
-            click.echo(f"Interrupted: finished runs are kept in {out}; the same command resumes from there.", err=True)
-            return INTERRUPTED
+            return interrupted(out)
         paths = write_tables(results, out)
         if plots:
             paths += plotted(lambda: _plots(results, out))

@@ -12,13 +12,14 @@ from typing import TYPE_CHECKING
 
 import click
 
+from attnprune_verify.cli.terminal.codes import INTERRUPTED
 from attnprune_verify.extras import has, lacking
 from attnprune_verify.files import write_whole
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
-__all__ = ["EXIT", "deliver", "laid_out", "output_file", "plotted", "reader_left"]
+__all__ = ["EXIT", "deliver", "interrupted", "laid_out", "output_file", "plotted", "reader_left"]
 
 EXIT = {"passed": 0, "failed": 1, "incomplete": 3}
 _NARROWEST = 80  # a terminal's traditional width
@@ -92,6 +93,18 @@ def plotted(write: Callable[[], list[Path]]) -> list[Path]:
         return write()
     click.echo(f"Note: no plots; {lacking('drawing', 'plot')}", err=True)
     return []
+
+
+def interrupted(kept: Path) -> int:
+    """Print what an interrupted command has left, a folder or file that the same command goes on with; return 130."""
+    there = kept.is_file() or (kept.is_dir() and any(kept.iterdir()))
+    click.echo(
+        f"Interrupted: finished work is kept in {kept}; the same command resumes from there."
+        if there
+        else "Interrupted: nothing was finished yet, and nothing is kept.",
+        err=True,
+    )
+    return INTERRUPTED
 
 
 def reader_left() -> None:
