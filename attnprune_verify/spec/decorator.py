@@ -82,6 +82,7 @@ def parametrize_with_kernel_checks(
     conventions: Mapping[str, object] | None = None,
     only: str | tuple[str, ...] = (),
     modes: str | tuple[str, ...] = (),
+    quick: bool = False,
     seed: int = 0,
     expected_failed_checks: Mapping[str, str] | None = None,
     deviations: str | Path | None = None,
@@ -93,7 +94,7 @@ def parametrize_with_kernel_checks(
         from attnprune_verify.audit.kernel.options import Options
         from attnprune_verify.audit.kernel.process.callables import subject_of
 
-        options = Options.of(quick=False, only=only, names="all", modes=modes, device=device)
+        options = Options.of(quick=quick, only=only, names="all", modes=modes, device=device)
         return KernelAuditor(subject_of(target, backward, framework, conventions), dtype, seed, waivers, options)
 
     return _parametrized(made, expected_failed_checks, deviations)
