@@ -42,7 +42,8 @@ class _Shade:
 
     def __init__(self, hiding: Hiding, table: Mapping[str, Sequence[object]], wanted: Sequence[_KEYS]) -> None:
         names = list(table)
-        self.held = {names.index(name): table[name].index(level) for name, level in hiding.levels.items()}
+        held = {name: level for name, level in hiding.levels.items() if len(table[name]) > 1}  # the rest stands always
+        self.held = {names.index(name): table[name].index(level) for name, level in held.items()}
         factor, level = hiding.unless or (names[0], None)
         self.unless = names.index(factor), table[factor].index(level) if level in table[factor] else -1
         hidden = {names.index(name) for name in hiding.hidden}
@@ -54,7 +55,7 @@ class _Shade:
 
     def lift(self, row: NDArray[np.int64], kept: _KEYS) -> None:
         """Make one of the hiding levels plain, if one is not kept."""
-        free = [factor for factor in self.held if factor not in kept]
+        free = [factor for factor, level in self.held.items() if factor not in kept and level]
         if free and self.falls_on(row):
             row[free[0]] = 0
 

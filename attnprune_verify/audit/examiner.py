@@ -14,7 +14,7 @@ from typing import Any, Self
 import numpy as np
 
 from attnprune_verify.audit.contract import Signature
-from attnprune_verify.audit.record import Check, Finding, Record
+from attnprune_verify.audit.record import NOT_SAID, Check, Coverage, Finding, Record
 from attnprune_verify.audit.subject.answers import NoAnswer, NotAccepted
 from attnprune_verify.audit.subject.functions import line_of
 from attnprune_verify.audit.subject.process import Subject
@@ -113,6 +113,11 @@ class Examiner:
     def matrices(self) -> dict[str, tuple[int, int]]:
         """The largest matrix that each pruning function was judged on, as (rows, columns)."""
         return {}
+
+    @property
+    def coverage(self) -> Coverage:
+        """The coverage of the target, where the audit counts it."""
+        return NOT_SAID
 
     @property
     def counterexample(self) -> Mapping[str, object] | None:

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from attnprune_verify.errors import InvalidInstance
 from attnprune_verify.values import nearest
 
-__all__ = ["Call", "Check", "Diagnosis", "Finding", "Record", "Status", "chosen"]
+__all__ = ["NOT_SAID", "Call", "Check", "Coverage", "Diagnosis", "Finding", "Record", "Status", "chosen"]
 
 Status = Literal["passed", "failed", "inconclusive", "not_applicable", "could_not_run", "could_not_judge", "waived"]
 
@@ -153,6 +153,31 @@ class Record:
             "required": self.required,
             "explanation": self.words or None,
         }
+
+
+@dataclass(frozen=True)
+class Coverage:
+    """The parts of a target that an audit has judged.
+
+    Attributes
+    ----------
+    judged : tuple[str, ...]
+        Cases, features and sizes.
+    not_exercised : tuple[str, ...]
+        Parameters of the target that no check has passed, and that it does not declare as ignored.
+    declare : tuple[str, ...]
+        Lines that the target lacks.
+    quick : bool
+        Whether features were combined in pairs of small sizes only.
+    """
+
+    judged: tuple[str, ...] = ()
+    not_exercised: tuple[str, ...] = ()
+    declare: tuple[str, ...] = ()
+    quick: bool = False
+
+
+NOT_SAID = Coverage()
 
 
 def _number(value: float | None) -> float | str | None:

@@ -8,7 +8,7 @@ from typing import Any, Literal, get_args
 
 from attnprune_verify.audit.contract import FUNCTIONS, Signature
 from attnprune_verify.audit.examiner import Examiner
-from attnprune_verify.audit.record import Record, Status
+from attnprune_verify.audit.record import NOT_SAID, Coverage, Record, Status
 from attnprune_verify.audit.subject.confinement import NOTHING
 from attnprune_verify.audit.subject.functions import printable
 from attnprune_verify.errors import InvalidInstance
@@ -44,6 +44,8 @@ class AuditResult:
     confinement : dict
         What was closed to the target: its kind, Landlock's ABI, and a list.
     counterexample : one small failing instance of a kernel: inputs, returned and right values
+    coverage : Coverage
+        What was judged, and which parameters were not.
     outcome : "passed", "failed", or "incomplete" when something could not be run or decided
     """
 
@@ -60,10 +62,17 @@ class AuditResult:
     matrices: dict[str, tuple[int, int]] = field(default_factory=dict)
     confinement: dict[str, Any] = field(default_factory=lambda: NOTHING)
     counterexample: Mapping[str, object] | None = field(default=None, compare=False)
+    coverage: Coverage = NOT_SAID
 
     @property
     def outcome(self) -> Outcome:
-        return outcome_of(self.checks, self.expected_checks)
+        found = outcome_of(self.checks, self.expected_checks)
+        return "incomplete" if found == "passed" and self.coverage.not_exercised else found
+
+    @property
+    def not_exercised(self) -> tuple[str, ...]:
+        """Parameters that no check has passed."""
+        return self.coverage.not_exercised
 
     @property
     def exit_code(self) -> int:
@@ -94,7 +103,8 @@ class AuditResult:
         """The outcome, and the first failures: at most ten lines."""
         counts = ", ".join(f"{count} {name.replace('_', ' ')}" for name, count in self.counts().items() if count)
         failed = [record for record in self.checks if record.status == "failed"]
-        lines = [f"<audit of {self.target}: {self.outcome} ({counts})"]
+        left = f"; never exercised: {', '.join(self.not_exercised)}" if self.not_exercised else ""
+        lines = [f"<audit of {self.target}: {self.outcome} ({counts}{left})"]
         for record in failed[:8]:
             reason = " ".join(record.reason.split())[:90]
             lines.append(f"  {record.id}: {', '.join(record.diagnosis)}: {reason}")
@@ -116,6 +126,9 @@ class AuditResult:
             "counts": self.counts(),
             "notes": dict(self.notes),
             "dtype": self.dtype,
+            "judged": list(self.coverage.judged),
+            "not_exercised": list(self.not_exercised),
+            "declare": list(self.coverage.declare),
             "largest": {name: {"n": n, "d": d} for name, (n, d) in self.largest.items()},
             "largest_matrix": {name: {"rows": n, "columns": d} for name, (n, d) in self.matrices.items()},
             **({"counterexample": self.counterexample} if self.counterexample is not None else {}),
@@ -190,4 +203,5 @@ def run_checks(auditor: Examiner, progress: Callable[[str, int, int], object] | 
         auditor.matrices,
         auditor.subject.confinement,
         auditor.counterexample,
+        auditor.coverage,
     )

@@ -114,7 +114,8 @@ def accounted(result: AuditResult) -> str:
 
 def closing_sentence(result: AuditResult) -> str:
     """Return the report's sentence: the mistakes by function, the counts of checks, and the outcome."""
-    return f"{_unjudged(result)}{_verdict(result)}"
+    lines = result.coverage.declare if result.outcome == "incomplete" else ()
+    return "\n".join([f"{_unjudged(result)}{_verdict(result)}", *(["Declare in the module:"] if lines else []), *lines])
 
 
 def _unjudged(result: AuditResult) -> str:
@@ -145,17 +146,34 @@ def _verdict(result: AuditResult) -> str:
         named = [f"{name} ({', '.join(ids)})" for name, ids in result.diagnosis.items()]
         alone = {id for ids in result.diagnosis.values() for id in ids}
         why = _ALONE.get(min(alone), "") if len(alone) == 1 else ""
-        return f"Wrong: {'; '.join(named)}. {why}{counts['failed']} of {asked} checks failed{broke}. Outcome: failed."
+        failed = f"{counts['failed']} of {asked} checks failed{broke}"
+        return f"Wrong: {'; '.join(named)}. {why}{failed}{_judged(result)}. {_never(result)}Outcome: failed."
     if result.outcome == "incomplete" and counts["waived"] == asked:
         return f"Nothing passed: {counts['waived']} checks were waived, the others do not apply. Outcome: incomplete."
     if result.outcome == "incomplete":
-        return (
-            f"Nothing wrong was found, but {counts['could_not_run']} checks could not run and "
-            f"{counts['inconclusive']} were not decided{broke}. Outcome: incomplete."
-        )
+        left = f"{counts['could_not_run']} checks could not run and {counts['inconclusive']} were not decided{broke}"
+        if result.not_exercised and not counts["could_not_run"] + ours:
+            left = f"not all of it was asked for: {counts['passed']} of {asked} checks passed"
+        return f"Nothing wrong was found, but {left}{_judged(result)}. {_never(result)}Outcome: incomplete."
     waived = f", {counts['waived']} waived" if counts["waived"] else ""
-    right = "Nothing wrong but what is waived" if waived else "Right in every regime checked"
-    return f"{right}{_where(result)}: {counts['passed']} of {asked} checks passed{waived}. Outcome: passed."
+    quick = "Right in what --quick asks, pairs of features in small sizes"
+    right = quick if result.coverage.quick else "Right in every regime checked"
+    right = "Nothing wrong but what is waived" if waived else right
+    passed = f"{counts['passed']} of {asked} checks passed{waived}{_judged(result)}"
+    return f"{right}{_where(result)}: {passed}. Outcome: passed."
+
+
+def _judged(result: AuditResult) -> str:
+    return f"; judged: {', '.join(result.coverage.judged)}" if result.coverage.judged else ""
+
+
+def _never(result: AuditResult) -> str:
+    """Name the parameters that no check has passed, and what to do about them; an empty text where there are none."""
+    names = result.not_exercised
+    if not names:
+        return ""
+    listed = ", ".join(f'"{name}"' for name in names) + ("," if len(names) == 1 else "")
+    return f"Never exercised: {', '.join(names)}; rename as the contract does, or declare IGNORED = ({listed}). "
 
 
 def _where(result: AuditResult) -> str:

@@ -24,10 +24,11 @@ def audit_junit(result: AuditResult) -> str:
     there = set(present(result))
     cases = [(record, _kind(record)) for record in result.checks if record.function in there]
     missing = result.expected_checks - len(result.checks)
+    never = result.not_exercised if result.outcome == "incomplete" else ()
     totals = {
-        "tests": str(len(cases) + (missing > 0)),
+        "tests": str(len(cases) + (missing > 0) + bool(never)),
         "failures": str(sum(kind == "failure" for _, kind in cases)),
-        "errors": str(sum(kind == "error" for _, kind in cases) + (missing > 0)),
+        "errors": str(sum(kind == "error" for _, kind in cases) + (missing > 0) + bool(never)),
         "time": _seconds(sum(record.seconds for record, _ in cases)),
     }
     skipped = {"skipped": str(sum(kind == "skipped" for _, kind in cases))}
@@ -42,6 +43,9 @@ def audit_junit(result: AuditResult) -> str:
         "seed": str(result.seed),
         "outcome": result.outcome,
         "confinement": confined(result),
+        "judged": ", ".join(result.coverage.judged) or None,
+        "not_exercised": ", ".join(result.not_exercised) or None,
+        "declare": "; ".join(result.coverage.declare) or None,
     }
     for name, value in known.items():
         if value is not None:
@@ -51,6 +55,9 @@ def audit_junit(result: AuditResult) -> str:
     if missing > 0:
         case = ElementTree.SubElement(suite, "testcase", {"classname": "audit", "name": "expected_checks", "time": "0"})
         ElementTree.SubElement(case, "error", {"message": f"{missing} of {result.expected_checks} checks did not run"})
+    if never:
+        case = ElementTree.SubElement(suite, "testcase", {"classname": "audit", "name": "not_exercised", "time": "0"})
+        ElementTree.SubElement(case, "error", {"message": _clean(f"no check has passed {', '.join(never)}")})
     ElementTree.indent(root)
     return '<?xml version="1.0" encoding="UTF-8"?>\n' + ElementTree.tostring(root, encoding="unicode") + "\n"
 

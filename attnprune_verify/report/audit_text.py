@@ -43,6 +43,8 @@ _SHORT = {
 def render_audit(result: AuditResult) -> Group:
     """Return the result of `run_audit` as a rich renderable."""
     parts: list[RenderableType] = [_title(result), Text(closing_sentence(result), style=_STYLE[result.outcome])]
+    if result.coverage.declare and result.outcome != "incomplete":
+        parts.append(Text("\n".join(("What calls have shown, to declare in the module:", *result.coverage.declare))))
     for one in findings(result):
         parts.extend(_failure(one))
     parts += [Text()] if unsettled(result) else []

@@ -6,7 +6,7 @@ Imports pytest alone until a test module uses it: the plugin is loaded by every 
 from __future__ import annotations
 
 import atexit
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -79,6 +79,11 @@ def parametrize_with_kernel_checks(
     dtype: str = "float32",
     framework: str | None = None,
     device: str = "cpu",
+    sizes: Mapping[str, object] | None = None,
+    capabilities: Iterable[str] | None = None,
+    layout: str | None = None,
+    scale: str | None = None,
+    ignored: Iterable[str] | None = None,
     conventions: Mapping[str, object] | None = None,
     only: str | tuple[str, ...] = (),
     modes: str | tuple[str, ...] = (),
@@ -91,11 +96,12 @@ def parametrize_with_kernel_checks(
 
     def made(waivers: tuple[Waiver, ...]) -> Examiner:
         from attnprune_verify.audit.kernel.auditor import KernelAuditor
-        from attnprune_verify.audit.kernel.options import Options
+        from attnprune_verify.audit.kernel.options import Options, declarations
         from attnprune_verify.audit.kernel.process.callables import subject_of
 
         options = Options.of(quick=quick, only=only, names="all", modes=modes, device=device)
-        return KernelAuditor(subject_of(target, backward, framework, conventions), dtype, seed, waivers, options)
+        declared = declarations(sizes, capabilities, layout, scale, ignored, conventions)
+        return KernelAuditor(subject_of(target, backward, framework), dtype, seed, waivers, options, declared)
 
     return _parametrized(made, expected_failed_checks, deviations)
 

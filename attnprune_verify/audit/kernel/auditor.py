@@ -7,14 +7,16 @@ import numpy as np
 from attnprune_verify.audit.contract import Signature
 from attnprune_verify.audit.examiner import Examiner
 from attnprune_verify.audit.kernel.checks import kernel_checks
+from attnprune_verify.audit.kernel.checks.probe_scope import probe_scope
 from attnprune_verify.audit.kernel.checks.skip_reason import skip_reason
 from attnprune_verify.audit.kernel.checks.subnormal_weights import seen_precision
 from attnprune_verify.audit.kernel.counterexample import counterexample
+from attnprune_verify.audit.kernel.coverage import coverage
 from attnprune_verify.audit.kernel.names.conventions_diagnosis import by_convention, by_part
 from attnprune_verify.audit.kernel.names.cross_talk import by_heads
 from attnprune_verify.audit.kernel.names.naming import KernelNamer
 from attnprune_verify.audit.kernel.names.shrink import smallest_failing, without
-from attnprune_verify.audit.kernel.options import NOTHING_CHOSEN, Options
+from attnprune_verify.audit.kernel.options import NOTHING_CHOSEN, Options, as_given
 from attnprune_verify.audit.kernel.problem.precision import precision_named
 from attnprune_verify.audit.kernel.problem.sample import KernelSample
 from attnprune_verify.audit.kernel.process import bridge
@@ -24,7 +26,7 @@ from attnprune_verify.audit.kernel.reference_error import reference_errors
 from attnprune_verify.audit.kernel.snippet import as_code
 from attnprune_verify.audit.kernel.typing import Plain
 from attnprune_verify.audit.mistakes import SENTENCES
-from attnprune_verify.audit.record import Check, Diagnosis, Finding, Record, chosen
+from attnprune_verify.audit.record import Check, Coverage, Diagnosis, Finding, Record, chosen
 from attnprune_verify.audit.subject.answers import NoAnswer
 from attnprune_verify.audit.subject.process import Subject
 from attnprune_verify.audit.waivers import Waiver
@@ -61,6 +63,7 @@ class KernelAuditor(Examiner):
         seed: int = 0,
         waivers: tuple[Waiver, ...] = (),
         options: Options = NOTHING_CHOSEN,
+        declared: Plain | None = None,
     ) -> None:
         super().__init__(target, seed, waivers)
         self.options = options
@@ -68,7 +71,7 @@ class KernelAuditor(Examiner):
         self.precision = precision_named(dtype)
         # A framework's threads do not survive a fork.
         self._forked = self.target.kind != "live" or _framework(self.target.object) == "numpy"
-        self._through = (bridge.__name__, dtype, options.device)
+        self._through = (bridge.__name__, dtype, options.device, as_given(declared or {}))
         self.subject = self.opened()
         self._namer: KernelNamer | None = None
         self._shrunk: dict[str, int] = {}
@@ -80,6 +83,7 @@ class KernelAuditor(Examiner):
         self.context: KernelContext = KernelContext(self.subject, self.seed, self.precision)
         self.context.quick = self.options.quick
         self.context.skip_reason = skip_reason
+        self.context.scope = probe_scope(self.context)
         self.context.precision = seen_precision(self.context)
         self.context.reopened = self.reopened if self._forked else None
         return self
@@ -102,6 +106,11 @@ class KernelAuditor(Examiner):
         return found
 
     @property
+    def coverage(self) -> Coverage:
+        """The features and sizes that were judged, the parameters that no check has passed, the lines to declare."""
+        return coverage(self.context, self.options)
+
+    @property
     def counterexample(self) -> Plain | None:
         """The smallest failing instance, those with the fewest features first."""
         if not self._failing:
@@ -111,6 +120,8 @@ class KernelAuditor(Examiner):
 
     def absent(self, function: str) -> str:
         said = super().absent(function)
+        if "forward_only" in self.context.declared.capabilities:
+            return f"{said}: it declares forward_only"
         if function == bridge.BACKWARD:
             return f"{said}, and NumPy does not differentiate: it is judged forward only"
         return said
@@ -153,7 +164,7 @@ class KernelAuditor(Examiner):
         found: list[Diagnosis] = []
         while left and len(found) < _MOST_MISTAKES:
             small, why = self._smallest(function, left[0]) or (left[0], "")
-            needs = set(small.features)
+            needs = set(self.context.features(small))
             mine = tuple(one for one in left if needs <= set(one.features))
             left = [one for one in left if not needs <= set(one.features)]
             name = self._name(function, mine or finding.samples, small)

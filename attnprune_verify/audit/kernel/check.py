@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 from attnprune_verify.audit.kernel.options import CPU
 from attnprune_verify.audit.kernel.process.callables import subject_of
@@ -21,6 +21,11 @@ def check_attention(
     dtype: str = "float32",
     framework: str | None = None,
     device: str = CPU,
+    sizes: Mapping[str, Foreign] | None = None,
+    capabilities: Iterable[str] | None = None,
+    layout: str | None = None,
+    scale: str | None = None,
+    ignored: Iterable[str] | None = None,
     conventions: Mapping[str, Foreign] | None = None,
     only: str | tuple[str, ...] | None = None,
     names: str = "first",
@@ -38,7 +43,7 @@ def check_attention(
     fn : callable
         ``fn(q, k, v, *, causal=False, scale=None, mask=None)``, whatever of the keywords it has: a function, a module
         of torch, an operator of torch.library, a class of torch.autograd.Function. ``is_causal``, ``attn_mask``,
-        ``sm_scale`` and ``softmax_scale`` are understood. Else a target of `attnprune_verify.run_kernel_audit`.
+        ``sm_scale`` and the like are understood. Else a target of `attnprune_verify.run_kernel_audit`.
     backward : callable, optional
         ``backward(q, k, v, do, *, ...)`` returns dq, dk and dv. Without it torch and jax differentiate `fn`.
     dtype : "float64", "float32", "bfloat16" or "float16"
@@ -47,8 +52,9 @@ def check_attention(
         Whose arrays go in; without it, that which the callable declares, belongs to, or names in its code.
     device : str
         Where the arrays are; answers come back to the CPU, where the truth is.
-    conventions : mapping, optional
-        As CONVENTIONS of a module, for instance ``{"causal_alignment": "bottom-right"}``.
+    sizes, capabilities, layout, scale, ignored, conventions : optional
+        As SIZES, CAPABILITIES, LAYOUT, SCALE, IGNORED and CONVENTIONS of a module, for instance
+        ``{"causal_alignment": "bottom-right"}``.
     only, names, modes, seed, limit, quick, call_limit, confine
         As of `attnprune_verify.run_kernel_audit`; a callable of torch or jax runs in this process, unconfined.
 
@@ -76,8 +82,9 @@ def check_attention(
     >>> verdict.counterexample["inputs"]["q"]["shape"]
     [1, 1, 2, 2]
     """
-    target = subject_of(fn, backward, framework, conventions)
+    target = subject_of(fn, backward, framework)
     return run_kernel_audit(
         target, dtype, seed, limit=limit, call_limit=call_limit, confine=confine, quick=quick, only=only,
-        names=names, modes=modes, device=device,
+        names=names, modes=modes, device=device, sizes=sizes, capabilities=capabilities, layout=layout, scale=scale,
+        ignored=ignored, conventions=conventions,
     )  # fmt: skip

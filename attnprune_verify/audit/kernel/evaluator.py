@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -13,6 +13,7 @@ from attnprune_verify.audit.kernel.options import CPU
 from attnprune_verify.audit.kernel.problem.precision import precision_named
 from attnprune_verify.audit.kernel.problem.regimes import regimes
 from attnprune_verify.audit.kernel.problem.sample import BACKWARD, FORWARD, KernelSample, parts_of
+from attnprune_verify.audit.kernel.problem.scope import KernelScope
 from attnprune_verify.audit.kernel.truth.judge import judge
 from attnprune_verify.audit.kernel.typing import Call, Foreign, Plain
 from attnprune_verify.audit.subject.terms import drawn
@@ -49,7 +50,7 @@ class AttentionEvaluator:
     ----------
     dtype : "float64", "float32", "bfloat16" or "float16"
         The precision of the inputs, and what a kernel has to keep.
-    framework, device, conventions, only, names, modes, quick
+    framework, device, sizes, capabilities, layout, scale, ignored, conventions, only, names, modes, quick
         As of `attnprune_verify.check_attention`.
     seed : int or "random"
         Of the instances. A drawn one keeps a generator from learning the answers; it stands in each verdict.
@@ -74,6 +75,11 @@ class AttentionEvaluator:
         *,
         framework: str | None = None,
         device: str = CPU,
+        sizes: Mapping[str, Foreign] | None = None,
+        capabilities: Iterable[str] | None = None,
+        layout: str | None = None,
+        scale: str | None = None,
+        ignored: Iterable[str] | None = None,
         conventions: Mapping[str, Foreign] | None = None,
         only: str | tuple[str, ...] | None = None,
         names: str = "first",
@@ -82,8 +88,12 @@ class AttentionEvaluator:
         seed: int | str = "random",
     ) -> None:
         self.dtype, self.framework, self.device = precision_named(dtype).name, framework, device
-        self.conventions, self.seed = conventions, drawn(seed)
-        self.chosen: Plain = {"only": only, "names": names, "modes": modes, "quick": quick}
+        self.seed = drawn(seed)
+        self.scope = KernelScope.declared(sizes or {}, capabilities or ())
+        self.chosen: Plain = {
+            "only": only, "names": names, "modes": modes, "quick": quick, "sizes": sizes, "capabilities": capabilities,
+            "layout": layout, "scale": scale, "ignored": ignored, "conventions": conventions,
+        }  # fmt: skip
 
     def evaluate(self, fn: Call, backward: Call | None = None) -> Plain:
         """Judge a kernel whole.
@@ -98,7 +108,7 @@ class AttentionEvaluator:
         try:
             result = check_attention(
                 fn, backward=backward, dtype=self.dtype, framework=self.framework, device=self.device,
-                conventions=self.conventions, seed=self.seed, **self.chosen,
+                seed=self.seed, **self.chosen,
             )  # fmt: skip
         except InvalidInstance as error:
             metadata = {"outcome": "incomplete", "seed": self.seed, "diagnosis": {}, "reason": str(error)}
@@ -168,7 +178,7 @@ class AttentionEvaluator:
     def _samples(self) -> list[KernelSample]:
         return [
             sample
-            for regime in regimes(self.seed, self.dtype).values()
+            for regime in regimes(self.seed, self.dtype, self.scope).values()
             for sample in regime.samples
-            if not sample.extended
+            if not sample.extended and self.scope.excludes(sample) is None
         ]

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import json
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
+from attnprune_verify.audit.kernel.typing import Foreign, Plain
 from attnprune_verify.errors import InvalidInstance
 
-__all__ = ["CPU", "MODES", "NAMES", "NOTHING_CHOSEN", "Options"]
+__all__ = ["CPU", "MODES", "NAMES", "NOTHING_CHOSEN", "Options", "as_given", "declarations"]
 
 NAMES = ("never", "first", "all")
 MODES = ("bitwise", "batch-invariant", "poisoned", "replay", "many")
@@ -62,3 +65,32 @@ NOTHING_CHOSEN = Options()
 
 def _tuple(value: str | tuple[str, ...]) -> tuple[str, ...]:
     return (value,) if isinstance(value, str) else tuple(value)
+
+
+def declarations(
+    sizes: Mapping[str, Foreign] | None = None,
+    capabilities: Iterable[str] | None = None,
+    layout: str | None = None,
+    scale: str | None = None,
+    ignored: Iterable[str] | None = None,
+    conventions: Mapping[str, Foreign] | None = None,
+) -> Plain:
+    """Return the declarations of a call, by the names that a module has for them."""
+    given = {"SIZES": sizes, "CAPABILITIES": capabilities, "LAYOUT": layout, "SCALE": scale}
+    given |= {"IGNORED": ignored, "CONVENTIONS": conventions}
+    return {name: value for name, value in given.items() if value is not None}
+
+
+def as_given(declared: Plain) -> str:
+    """Return declarations as a text for the subject's process.
+
+    Raises
+    ------
+    InvalidInstance
+        If one is not made of texts, numbers, sequences and mappings.
+    """
+    try:
+        return json.dumps(declared, default=lambda value: dict(value) if isinstance(value, Mapping) else list(value))
+    except (TypeError, ValueError):
+        said = "declarations must be made of texts, numbers, sequences and mappings"
+        raise InvalidInstance(f"{said}; got {declared!r:.120}") from None

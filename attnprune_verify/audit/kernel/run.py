@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 
 from attnprune_verify.audit.kernel.auditor import KernelAuditor
-from attnprune_verify.audit.kernel.options import CPU, Options
+from attnprune_verify.audit.kernel.options import CPU, Options, declarations
+from attnprune_verify.audit.kernel.typing import Foreign
 from attnprune_verify.audit.result import AuditResult, run_checks
 from attnprune_verify.audit.subject.process import SECONDS_PER_CALL
 from attnprune_verify.audit.subject.terms import Terms, drawn
@@ -30,6 +31,12 @@ def run_kernel_audit(
     names: str = "all",
     modes: str | tuple[str, ...] = (),
     device: str = CPU,
+    sizes: Mapping[str, Foreign] | None = None,
+    capabilities: Iterable[str] | None = None,
+    layout: str | None = None,
+    scale: str | None = None,
+    ignored: Iterable[str] | None = None,
+    conventions: Mapping[str, Foreign] | None = None,
     progress: Callable[[str, int, int], object] | None = None,
 ) -> AuditResult:
     """Audit someone's softmax-attention kernel, forward and backward.
@@ -59,6 +66,9 @@ def run_kernel_audit(
     device : str
         Where the kernel's arrays are, as torch or jax calls it. The truth stays on the CPU. Beside another device than
         the CPU the target is not confined: what its driver needs is not listed here.
+    sizes, capabilities, layout, scale, ignored, conventions : optional
+        As SIZES, CAPABILITIES, LAYOUT, SCALE, IGNORED and CONVENTIONS of a module, in whose place they stand:
+        ``{"n": {"multiple_of": 128}, "m": (64, 128), "mv": "m"}``, ``("causal_only",)``, ``"bnhm"``, ``"required"``.
     progress : callable, optional
         Called as ``progress(check id, done, total)`` before every check.
 
@@ -87,7 +97,8 @@ def run_kernel_audit(
         raise InvalidInstance(f'confine must be "available" or "off" beside a device; got "required" and {device!r}')
     terms = Terms(limit, call_limit, confine if device == CPU else "off")
     waivers = load_waivers(deviations) if deviations is not None else ()
-    auditor = KernelAuditor(target, dtype, drawn(seed), waivers, options)
+    declared = declarations(sizes, capabilities, layout, scale, ignored, conventions)
+    auditor = KernelAuditor(target, dtype, drawn(seed), waivers, options, declared)
     auditor.rule(terms.rule)
     with auditor:
         return run_checks(auditor, progress)

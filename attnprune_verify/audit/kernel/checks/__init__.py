@@ -14,6 +14,7 @@ from attnprune_verify.audit.kernel.checks.modes import MODE_CHECKS
 from attnprune_verify.audit.kernel.checks.skip_reason import another_declaration
 from attnprune_verify.audit.kernel.problem.regimes import regimes
 from attnprune_verify.audit.kernel.problem.sample import BACKWARD, FORWARD, KernelSample
+from attnprune_verify.audit.kernel.problem.scope import ANYTHING
 from attnprune_verify.audit.kernel.process.context import KernelContext, overflows
 from attnprune_verify.audit.kernel.process.facts import Refused, Reply, TooSlow
 from attnprune_verify.audit.kernel.process.shapes import misshapen
@@ -23,6 +24,7 @@ from attnprune_verify.audit.subject.answers import NoAnswer
 
 __all__ = ["kernel_checks", "slug"]
 
+_DEAR = 64 * 64 * 32  # work of a plain instance, chosen: above, judging one takes tenths of a second
 _FEWEST = 2  # chosen: the first and the last sample of a regime; of many a third
 
 
@@ -68,9 +70,10 @@ def _values(function: str, name: str) -> Callable[[KernelContext], Finding]:
 
 
 def _regime(context: KernelContext, function: str, name: str) -> Finding:
-    """All samples of a regime; if in haste, of a framework that compiles for every shape, some of them."""
+    """All samples of a regime; some of them if in haste, where each is dear: compiled, or at least so large."""
     samples = context.regimes()[name].samples
-    if context.quick and context.declared.framework == "jax":
+    least = context.regimes()["plain"].samples[0].work
+    if context.quick and (context.declared.framework == "jax" or least > _DEAR):
         places = np.linspace(0, len(samples) - 1, max(_FEWEST, len(samples) // 3))
         samples = tuple(samples[place] for place in sorted(set(places.astype(int))))
     return _judged_all(context, function, samples)
@@ -89,6 +92,7 @@ def _judged_all(context: KernelContext, function: str, samples: tuple[KernelSamp
     refused: list[str] = []
     failing: list[KernelSample] = []
     worst: KernelVerdict | None = None
+    broken: NoAnswer | None = None
     writes = ""
     for sample in samples:
         try:
@@ -100,8 +104,14 @@ def _judged_all(context: KernelContext, function: str, samples: tuple[KernelSamp
             refused.append(str(none))
             continue
         except NoAnswer as none:
-            if not overflows(none):
+            if not none.raised:
                 raise
+            if not overflows(none):
+                allowed = (
+                    ", which the declared sizes allow" if context.declared.scope.extents != ANYTHING.extents else ""
+                )
+                broken = broken or NoAnswer(f"{none}, on {sample.describe()}{allowed}", raised=True)
+                continue
             verdict = KernelVerdict("failed", function, np.inf, 0.0, np.inf, f"{none}, on {sample.describe()}")
         verdicts.append(verdict)
         if verdict.status == "failed":
@@ -114,6 +124,8 @@ def _judged_all(context: KernelContext, function: str, samples: tuple[KernelSamp
     if writes:
         context.functions[function].writes = True
         return Finding("failed", writes, ids=("mutates-input",))
+    if broken is not None:
+        raise broken
     return _summary(verdicts, refused)
 
 

@@ -31,6 +31,7 @@ import numpy as np
 from attnprune_verify.audit.kernel.problem.precision import PRECISIONS, KernelPrecision
 from attnprune_verify.audit.kernel.problem.sample import Array, KernelSample, parts_of
 from attnprune_verify.audit.kernel.problem.sample_factory import Maker
+from attnprune_verify.audit.kernel.problem.scope import ANYTHING, KernelScope
 from attnprune_verify.audit.kernel.process.context import KernelContext
 from attnprune_verify.audit.kernel.process.facts import Refused
 from attnprune_verify.audit.kernel.process.shapes import misshapen
@@ -65,18 +66,19 @@ class Bias:
 
 
 @lru_cache(maxsize=4)  # as the regimes: what was computed for a sample serves both functions
-def bias_samples(seed: int, precision: KernelPrecision) -> tuple[KernelSample, ...]:
+def bias_samples(seed: int, precision: KernelPrecision, scope: KernelScope = ANYTHING) -> tuple[KernelSample, ...]:
     """Instances on which truncation shows: q, v and dO of one sign, and a first key with half of each row's weight.
 
     Its own value is 0: where the row sum is made of truncated weights, only the share of the others shrinks.
     """
-    maker = Maker(seed, precision)
+    maker = Maker(seed, precision, scope)
     found = []
     grouped: Plain = {"heads": 4, "kv_heads": 2, "scale": 0.5}
     for name, options in (("rounding", {"heads": 4}), ("rounding, grouped", grouped)):
         sample = maker.make(name, _QUERIES, _FEATURES, _KEYS, _FEATURES, **options)
-        k = _SPREAD * sample.k / (sample.factor * np.sqrt(_FEATURES))
-        k[:, :, 0] = _SINK / (sample.factor * _FEATURES)
+        features = sample.shape[5]
+        k = _SPREAD * sample.k / (sample.factor * np.sqrt(features))
+        k[:, :, 0] = _SINK / (sample.factor * features)
         v = _of_one_sign(sample.v)
         v[:, :, 0] = 0.0
         found.append(maker.exact(sample, q=_of_one_sign(sample.q), k=k, v=v, do=_of_one_sign(sample.do)))
@@ -93,7 +95,7 @@ def rounds_to_one_side(context: KernelContext, function: str) -> Finding:
     if not context.precision.stored:
         return Finding("not_applicable", f"in {context.precision.name} nothing is rounded to a shorter type")
     means = []
-    for sample in bias_samples(context.seed, context.precision):
+    for sample in bias_samples(context.seed, context.precision, context.scope):
         try:
             reply = context.answer(function, sample)
         except Refused:

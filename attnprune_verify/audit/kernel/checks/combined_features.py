@@ -8,8 +8,17 @@ from itertools import combinations
 from typing import Any
 
 from attnprune_verify.audit.kernel.checks.skip_reason import accepts_lse_cotangent, skip_reason
-from attnprune_verify.audit.kernel.problem.interactions import FACTORS, LEVELS, Row, asked_together, interaction, rows
+from attnprune_verify.audit.kernel.problem.interactions import (
+    FACTORS,
+    LEVELS,
+    Row,
+    asked_together,
+    interaction,
+    rows,
+    within,
+)
 from attnprune_verify.audit.kernel.problem.sample import BACKWARD, FORWARD, KernelSample
+from attnprune_verify.audit.kernel.problem.scope import KernelScope
 from attnprune_verify.audit.kernel.process.context import KernelContext
 from attnprune_verify.audit.kernel.process.facts import Refused
 from attnprune_verify.audit.subject.answers import NoAnswer, SubjectLost
@@ -17,7 +26,6 @@ from attnprune_verify.audit.subject.answers import NoAnswer, SubjectLost
 __all__ = ["CombinedFeatures", "combined_features"]
 
 _MOST_SECONDS = 20.0  # chosen: above, a slow kernel is asked pairs of small sizes instead of triples
-_PLAIN: dict[str, Any] = {name: levels[0] for name, levels in FACTORS.items()}
 
 
 @dataclass
@@ -27,11 +35,12 @@ class CombinedFeatures:
     samples: tuple[KernelSample, ...]
     rows: tuple[Row, ...]
     refused: frozenset[str]
+    scope: KernelScope
     pairs: set[frozenset[str]] = field(default_factory=set)
 
     def describe(self) -> str:
         """Describe the number of pairs and triples tried, and the pairs refused."""
-        said = asked_together(self.rows, self.refused)
+        said = asked_together(self.rows, self.refused, self.scope)
         listed = "; ".join(" with ".join(sorted(pair)) for pair in sorted(self.pairs, key=sorted))
         return f"{said}{f'; not together: {listed}' if listed else ''}"
 
@@ -52,9 +61,9 @@ def _made(context: KernelContext, function: str) -> CombinedFeatures:
     strength = 2 if context.quick or context.declared.framework == "jax" else 3
     largest = context.precision.name != "float64"  # whose truth is in balls
     meaningless = {"lse"} if function == BACKWARD and not accepts_lse_cotangent(context) else set()  # not counted
-    found = CombinedFeatures((), (), refused | meaningless)
+    found = CombinedFeatures((), (), refused | meaningless, context.scope)
     for strong in range(strength, 1, -1):
-        every = rows(refused, strong, largest, context.declared.conventions.bottom_right)
+        every = rows(refused, strong, largest, context.declared.conventions.bottom_right, context.scope)
         asked = tuple(_accepted(context, function, every, found.pairs))
         samples = [_accepted_layout(context, function, row, place) for place, row in enumerate(asked)]
         kept = [(one, row) for one, row in zip(samples, asked, strict=True) if not skip_reason(context, function, one)]
@@ -77,6 +86,7 @@ def _sample(context: KernelContext, row: Row, place: int) -> KernelSample:
             context.declared.conventions,
             gradients,
             accepts_lse_cotangent(context),
+            context.scope,
         )
         context.rows[key] = context.meant(made)
     return context.rows[key]
@@ -87,19 +97,26 @@ def _accepted_layout(context: KernelContext, function: str, row: Row, place: int
     sample, tiny = _sample(context, row, place), context.functions[function].tiny
     if sample.layout != "spaced":
         return sample
-    spaced = _sample(context, _PLAIN, 0).changed(layout="spaced")
+    spaced = _sample(context, _plain(context), 0).changed(layout="spaced")
     if not _raises(context, function, tiny.setdefault(spaced.features, spaced)):
         return sample
     again = (*row.values(), place, "heads last")
     return context.rows.setdefault(again, sample.changed(layout="heads last"))
 
 
-def _tiny(features: tuple[str, ...]) -> Row:
+def _plain(context: KernelContext) -> dict[str, Any]:
+    return {factor: levels[0] for factor, levels in within(FACTORS, context.scope).items()}
+
+
+def _tiny(context: KernelContext, features: tuple[str, ...]) -> Row:
     """The plain row with these features, as small as they show."""
-    chosen = dict(_PLAIN)
+    chosen, table = _plain(context), within(FACTORS, context.scope)
     for name in features:
         factor, levels = LEVELS[name]
-        chosen[factor] = levels[0] if factor != "lengths" else "fewer queries"
+        there = [level for level in table[factor] if level in levels] or [levels[0]]
+        chosen[factor] = there[0]
+        if factor == "lengths":
+            chosen[factor] = "fewer queries" if "fewer queries" in there else there[-1]
         if factor in ("rank", "empty") and chosen["mask"] == "none":
             chosen["mask"] = "scattered"
     return chosen
@@ -109,7 +126,7 @@ def _refuses(context: KernelContext, function: str, features: tuple[str, ...]) -
     """Return whether the function raises on a small plain instance with these features."""
     tiny = context.functions[function].tiny
     if features not in tiny:
-        tiny[features] = _sample(context, _tiny(features), 0)
+        tiny[features] = _sample(context, _tiny(context, features), 0)
     return _raises(context, function, tiny[features])
 
 
@@ -140,6 +157,6 @@ def _split(context: KernelContext, function: str, row: Row, pairs: set[frozenset
             pairs.add(frozenset(pair))
             for name in pair:
                 factor = LEVELS[name][0]
-                yield from _split(context, function, {**row, factor: _PLAIN[factor]}, pairs)
+                yield from _split(context, function, {**row, factor: _plain(context)[factor]}, pairs)
             return
     yield row

@@ -18,7 +18,6 @@ import numpy as np
 
 from attnprune_verify.audit.kernel.problem.features import features_of
 from attnprune_verify.audit.kernel.problem.sample import BACKWARD, FORWARD, KernelSample, parts_of
-from attnprune_verify.audit.kernel.problem.sample_factory import Maker
 from attnprune_verify.audit.kernel.process.context import KernelContext
 from attnprune_verify.audit.kernel.process.facts import Refused, Reply
 from attnprune_verify.audit.kernel.process.shapes import misshapen
@@ -82,9 +81,8 @@ def accepts_lse_cotangent(context: KernelContext) -> bool:
         return False
     facts = context.functions[BACKWARD]
     if facts.accepts_lse_cotangent is None:
-        maker = Maker(context.seed, context.precision)
-        pulled = maker.pulled(maker.make("dlse", 5, 8))
-        without = pulled.changed(dlse=np.zeros((1, 2, 5)))
+        pulled = context.maker.pulled(context.maker.make("dlse", 5, 8))
+        without = pulled.changed(dlse=np.zeros(pulled.do.shape[:3]))
         replies = [_answer(context, BACKWARD, one) for one in (pulled, without)]
         parts = [reply.parts for reply in replies if reply is not None]
         bounds = [allowed_entries(name, without) for name in parts_of(BACKWARD, without)]
@@ -101,12 +99,12 @@ def _empty_rows(context: KernelContext, function: str) -> str:
         return context.declared.conventions.empty_rows
     facts = context.functions[FORWARD]
     if facts.zero_empty_rows is None:
-        maker = Maker(context.seed, context.precision)
-        sample = maker.make("empty", 5, 8)
-        mask = np.ones((5, 5), dtype=bool)
-        mask[2] = False
+        sample = context.maker.make("empty", 5, 8)
+        mask = np.ones(sample.shape[3:5], dtype=bool)
+        row = len(mask) // 2
+        mask[row] = False
         reply = _answer(context, FORWARD, sample.changed(mask=mask))
-        facts.zero_empty_rows = reply is not None and not reply.parts[0][:, :, 2].any()
+        facts.zero_empty_rows = reply is not None and not reply.parts[0][:, :, row].any()
         if reply is not None and not facts.zero_empty_rows:
             undeclared = "rows with nothing allowed: not judged, not declared"
             facts.note = f"{facts.note}; {undeclared}" if facts.note else undeclared
@@ -119,13 +117,16 @@ def _reads(context: KernelContext, function: str, kind: str) -> bool:
     if kind in capabilities or (kind == "mask_rank_4" and set(_ONE_AXIS) & set(capabilities)):
         return True
     if kind not in reads:
-        maker = Maker(context.seed, context.precision)
+        maker = context.maker
         sample = maker.make(kind, 5, 8, batch=2, heads=3, masked=True)
         assert sample.mask is not None
-        turned = np.stack([sample.mask, sample.mask[::-1], ~sample.mask | np.eye(5, dtype=bool)])
+        batch, heads, _, n, length, *_ = sample.shape
+        kinds = [sample.mask, sample.mask[::-1], ~sample.mask | np.eye(n, length, dtype=bool)]
+        turned = np.stack([kinds[place % 3] for place in range(heads)])
+        turned[..., 0] |= sample.causal  # no row is empty
         plainest = {
             "mask_rank_3": (sample.mask[None], turned),
-            "mask_rank_4": (sample.mask[None, None], np.stack([turned, turned[::-1]])),
+            "mask_rank_4": (sample.mask[None, None], np.stack([turned, turned[::-1]][:batch])),
             "float_mask": (sample.mask,),
         }[kind]
         right = [
@@ -133,13 +134,13 @@ def _reads(context: KernelContext, function: str, kind: str) -> bool:
         ]
         reads[kind] = all(right)
         if kind == "mask_rank_4" and right[0] and right[1] is False:
-            by_axis = {"mask_per_sample": turned[[0, 2]][:, None], "mask_per_head": turned[None]}  # no row is empty
+            by_axis = {"mask_per_sample": turned[[0, -1][:batch]][:, None], "mask_per_head": turned[None]}
             for axis, mask in by_axis.items():
                 reads[axis] = bool(_right(context, function, sample.changed(mask=mask)))
             reads[kind] = any(reads[axis] for axis in by_axis)
         elif kind != "float_mask" and reads[kind]:
             grouped = maker.make(f"{kind}, grouped", 5, 8, batch=2, heads=6, kv_heads=3)
-            mask = np.concatenate([plainest[-1]] * 2, axis=-3)
+            mask = np.take(plainest[-1], np.arange(grouped.shape[1]) % heads, axis=-3)
             reads[kind] = _right(context, function, grouped.changed(mask=mask)) is not False
     return reads[kind]
 

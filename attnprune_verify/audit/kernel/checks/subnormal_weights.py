@@ -8,6 +8,7 @@ import numpy as np
 
 from attnprune_verify.audit.kernel.problem.precision import KernelPrecision
 from attnprune_verify.audit.kernel.problem.sample import BACKWARD, FORWARD, KernelSample
+from attnprune_verify.audit.kernel.problem.sample_factory import Maker
 from attnprune_verify.audit.kernel.process.context import KernelContext
 from attnprune_verify.audit.kernel.process.shapes import misshapen
 from attnprune_verify.audit.kernel.truth.judge import judge
@@ -30,7 +31,7 @@ def seen_precision(context: KernelContext) -> KernelPrecision:
     if precision.flushes:
         return precision
     losing = replace(precision, flushes=True)
-    sample = _subnormal_weights(losing)
+    sample = _subnormal_weights(Maker(context.seed, losing, context.scope))
     for function in {FORWARD, BACKWARD} & set(context.subject.functions):
         try:
             reply = context.ask(function, sample, probing=True)
@@ -44,9 +45,10 @@ def seen_precision(context: KernelContext) -> KernelPrecision:
     return precision
 
 
-def _subnormal_weights(precision: KernelPrecision) -> KernelSample:
-    q, k = np.zeros((1, 1, _KEYS, _FEATURES)), np.zeros((1, 1, _KEYS, _FEATURES))
-    v, do = np.full_like(q, 2.0**-4), np.ones_like(q)
-    q[..., 0], k[..., 0, 0], v[..., 0, :] = 1.0, _GAP * np.sqrt(_FEATURES), 0.0
-    v[..., 1], do[..., 1] = v[..., 1] / 64, do[..., 1] / 128
-    return KernelSample("subnormal weights", precision, precision.exact(q), precision.exact(k), v, do, generic=False)
+def _subnormal_weights(maker: Maker) -> KernelSample:
+    sample = maker.make("subnormal weights", _KEYS, _FEATURES, heads=1, generic=False)
+    q, k = np.zeros_like(sample.q), np.zeros_like(sample.k)
+    v, do = np.full_like(sample.v, 2.0**-4), np.ones_like(sample.do)
+    q[..., 0], k[..., 0, 0], v[..., 0, :] = 1.0, _GAP * np.sqrt(q.shape[-1]), 0.0
+    v[..., 1:2], do[..., 1:2] = v[..., 1:2] / 64, do[..., 1:2] / 128
+    return maker.exact(sample, q=q, k=k, v=v, do=do)

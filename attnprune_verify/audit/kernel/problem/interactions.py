@@ -18,8 +18,9 @@ from attnprune_verify.audit.kernel.problem.features import FEATURES
 from attnprune_verify.audit.kernel.problem.precision import precision_named
 from attnprune_verify.audit.kernel.problem.sample import KernelSample, Mask
 from attnprune_verify.audit.kernel.problem.sample_factory import Maker
+from attnprune_verify.audit.kernel.problem.scope import ANYTHING, KernelScope
 
-__all__ = ["FACTORS", "LEVELS", "Row", "asked_together", "interaction", "rows"]
+__all__ = ["FACTORS", "LEVELS", "Row", "asked_together", "interaction", "rows", "within"]
 
 Row = Mapping[str, Any]
 Table = dict[str, tuple[Any, ...]]
@@ -47,6 +48,7 @@ FACTORS: Table = {
     "rank": ("2", "per head", "per batch"),
     "empty": (False, True),
 }
+_SMALL = 64  # keys
 _HEAD_SIZES = (80, 64, 128)  # in turn: the sizes that kernels have code of their own for, and one between
 LEVELS = {feature.name: (feature.factor, FACTORS[feature.factor][1:]) for feature in FEATURES if feature.factor}
 """The levels that a refusal of a feature takes out of the table."""
@@ -67,17 +69,26 @@ _NO_KEY = Hiding({"lengths": "one query", "empty": True}, frozenset(FACTORS) - {
 
 
 @lru_cache(maxsize=16)
-def rows(refused: frozenset[str], strength: int, largest: bool = True, bottom_right: bool = False) -> tuple[Row, ...]:
-    """The rows for a kernel that refuses these features; pairs with large sizes come last.
+def rows(
+    refused: frozenset[str],
+    strength: int,
+    largest: bool = True,
+    bottom_right: bool = False,
+    scope: KernelScope = ANYTHING,
+) -> tuple[Row, ...]:
+    """The rows for a kernel of a scope that refuses these features; pairs with large sizes come last.
 
     `bottom_right`: a causal query sees all keys where it is the only one; else it sees the first key.
     """
-    table = _without(FACTORS, refused)
+    table = within(FACTORS, scope, refused)
     hiding = (_ONE_KEY, _BAND, _NO_KEY, *(() if bottom_right else (_FIRST_KEY,)))
     if strength < 3:
-        return (*covering({**table, "size": (7, 17, 55)}, 2, hiding=hiding), *_decoding(table))
+        quick = within({**FACTORS, "size": (7, 17, 55)}, scope, refused)
+        if min(quick["size"]) > _SMALL:  # a sample costs as much as the whole table of small ones
+            quick |= {"batch": quick["batch"][:1]}
+        return (*covering(quick, 2, hiding=hiding), *_decoding(table))
     small = tuple(covering(table, 3, _TILED, weak=_WEAK, hiding=hiding))
-    large = _without(_LARGE, refused)
+    large = within(_LARGE, scope, refused)
     return small if not largest else (*small, *covering(large, 2, (("size", "causal", "mask"),), hiding=hiding))
 
 
@@ -89,44 +100,64 @@ def _decoding(table: Table) -> Iterator[Row]:
         yield from ({**plain, factor: level} for factor, level in alone if level in table[factor])
 
 
-def asked_together(asked: tuple[Row, ...], refused: frozenset[str]) -> str:
+def asked_together(asked: tuple[Row, ...], refused: frozenset[str], scope: KernelScope = ANYTHING) -> str:
     """Describe how many pairs and triples of accepted levels the rows hold."""
-    table = _without(FACTORS, refused)
+    table = within(FACTORS, scope, refused)
     (pairs, of_pairs), (triples, of_triples) = (covered(asked, table, strength) for strength in (2, 3))
     return f"{pairs} of {of_pairs} pairs and {triples} of {of_triples} triples of what is accepted"
 
 
-def _without(table: Table, refused: frozenset[str]) -> Table:
+def within(table: Table, scope: KernelScope, refused: frozenset[str] = frozenset()) -> Table:
+    """Return the table without the levels of refused features, and without those that are the same in a scope."""
     found = dict(table)
     for feature in refused & set(LEVELS):
         factor, levels = LEVELS[feature]
         found[factor] = tuple(level for level in found[factor] if level not in levels)
+    if scope == ANYTHING:
+        return found
+    if scope.causal is not None:
+        found["causal"] = (scope.causal,)
+    found["size"] = tuple(dict.fromkeys(scope.tokens(size, size)[1] for size in found["size"]))
+    plain: Row = {factor: levels[0] for factor, levels in found.items()}
+    for factor in ("lengths", "heads", "batch", "m", "mv"):
+        by_shape: dict[tuple[int, ...], Any] = {}
+        for level in found[factor]:
+            by_shape.setdefault(scope.fitted(*_shape({**plain, factor: level}, 0)), level)
+        found[factor] = tuple(by_shape.values())
     return found
+
+
+def _shape(row: Row, index: int) -> tuple[int, ...]:
+    """Return batch, heads, kv_heads, n, l, m and mv of a row, in a kernel that takes any."""
+    n, length = _lengths(row, index)
+    m = _HEAD_SIZES[index % 3] if row["m"] == "large" else row["m"]
+    mv = {"equal": m, "smaller": max(m // 2 - 1, 1), "larger": m + 5}[row["mv"]]
+    return (row["batch"], *{"equal": (2, 2), "grouped": (4, 2), "one key head": (2, 1)}[row["heads"]], n, length, m, mv)
 
 
 def interaction(
     row: Row, seed: int, dtype: str, index: int, conventions: Conventions | None = None, gradients: bool = False,
-    cotangent: bool = False,
+    cotangent: bool = False, scope: KernelScope = ANYTHING,
 ) -> KernelSample:  # fmt: skip
     """The sample of a row; the same row gives the same numbers.
 
     `gradients`: of bias and sinks, too; `cotangent`: one of log sum exp beside log sum exp.
     """
-    maker = Maker(seed, precision_named(dtype))
-    n, length = _lengths(row, index)
-    m = _HEAD_SIZES[index % 3] if row["m"] == "large" else row["m"]
-    mv = {"equal": m, "smaller": max(m // 2 - 1, 1), "larger": m + 5}[row["mv"]]
-    heads, kv_heads = {"equal": (2, 2), "grouped": (4, 2), "one key head": (2, 1)}[row["heads"]]
+    maker = Maker(seed, precision_named(dtype), scope)
+    batch, heads, kv_heads, n, length, m, mv = _shape(row, index)
     sample = maker.make(
-        f"together {index}", n, m, length, mv, batch=row["batch"], heads=heads, kv_heads=kv_heads, scale=row["scale"]
+        f"together {index}", n, m, length, mv, batch=batch, heads=heads, kv_heads=kv_heads, scale=row["scale"]
     )
+    _, heads, _, n, length, *_ = sample.shape
     level = row["level"] * (-1.0) ** index
     if level:
         sample = maker.common(sample, level)
     window = row["window"] and max(row["window"] + index % 2, n - length + 1)
     slopes = np.exp2(-np.arange(1.0, heads + 1)) if row["alibi"] else None
     layout = "plain" if row["layout"] == "plain" else ("heads last", "spaced")[index % 2]
-    sample = sample.changed(causal=row["causal"], window=window, softcap=row["softcap"], alibi=slopes, layout=layout)
+    sample = sample.changed(
+        causal=row["causal"] or bool(scope.causal), window=window, softcap=row["softcap"], alibi=slopes, layout=layout
+    )
     conventions = conventions or Conventions()
     sample = sample.changed(conventions=conventions)
     sample = _masked(sample, row["mask"], index, row["rank"], row["empty"])

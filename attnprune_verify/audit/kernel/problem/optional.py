@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 import numpy as np
 
 from attnprune_verify.audit.kernel.problem.sample import KernelSample, Regime
 from attnprune_verify.audit.kernel.problem.sample_factory import Maker
+from attnprune_verify.audit.kernel.problem.scope import ANY_SIZE
 from attnprune_verify.audit.kernel.typing import Plain
 
 __all__ = ["optional"]
@@ -51,13 +54,16 @@ def _masks(maker: Maker) -> tuple[Regime, ...]:
 
     base = maker.make("mask ranks", 6, 8, 9, batch=2, heads=4, kv_heads=2)
     causal = maker.make("mask ranks, causal", 18, 4, batch=2, heads=3, causal=True)
-    four = [(2, 4, 6, 9), (2, 1, 6, 9), (1, 4, 6, 9), (1, 1, 6, 9), (2, 1, 1, 9), (2, 4, 1, 9)]
-    three = [(1, 6, 9), (4, 6, 9)]
-    floats = [drawn("mf5", (5, 5), maker.make("mf5", 5, 8)), drawn("mf18", (18, 18), causal)]
+    (batch, heads, _, n, keys, *_), (b, h, _, c, d, *_) = base.shape, causal.shape
+    four = [(batch, heads, n, keys), (batch, 1, n, keys), (1, heads, n, keys), (1, 1, n, keys), (batch, 1, 1, keys),
+            (batch, heads, 1, keys)]  # fmt: skip
+    three = [(1, n, keys), (heads, n, keys)]
+    plain = maker.make("mf5", 5, 8)
+    floats = [drawn("mf5", plain.shape[3:5], plain), drawn("mf18", (c, d), causal)]
     return (
         Regime("mask ranks", "masks of rank 3 and 4, broadcast over samples, heads and queries",
-               (*(drawn(f"mr{shape}", shape, base) for shape in (*four, *three)),
-                drawn("mrc", (2, 1, 18, 18), causal), drawn("mrh", (1, 3, 18, 18), causal))),
+               (*(drawn(f"mr{shape}", shape, base) for shape in dict.fromkeys((*four, *three))),
+                drawn("mrc", (b, 1, c, d), causal), drawn("mrh", (1, h, c, d), causal))),
         Regime("float masks", "0 and -inf, added to the logits",
                tuple(one.changed(name=f"{one.name}, float", additive=True) for one in floats)),
     )  # fmt: skip
@@ -73,14 +79,17 @@ def _log_sum_exp(maker: Maker) -> tuple[Regime, ...]:
     )  # fmt: skip
     levels = [maker.common(make(f"ls at {level:g}", 5, 4), level) for level in (-200.0, -100.0, 100.0, 200.0)]
     rising = maker.rising(make("ls up", 40, 8), -12.0, 12.0)
-    keys = make("split", 6, 8, 24, heads=4, kv_heads=2, masked=True)
+    bounds = [0, *np.cumsum([maker.scope.tokens(6, size)[1] for size in (1, 10, 13)]).tolist()]
+    keys = Maker(maker.seed, maker.precision, maker.scope.with_extents(l=ANY_SIZE)).make(
+        "split", 6, 8, bounds[-1], heads=4, kv_heads=2, masked=True
+    )
     turned = np.random.default_rng(maker.seed).standard_normal
     pulled = [make("dl5", 5, 8, batch=2), make("dlc", 9, 4, causal=True), make("dlg", 6, 8, 9, 5, heads=4, kv_heads=2)]
     return (
         Regime("log-sum-exp", "the natural logarithm of the sum of exponentials of the changed logits",
                tuple(one.changed(lse=True) for one in (*plain, *levels, rising))),
         Regime("split keys", "output and log sum exp of parts of the keys, rows without any among them",
-               tuple(_part(keys, start, stop) for start, stop in ((0, 1), (1, 11), (11, 24)))),
+               () if maker.scope.square else tuple(_part(keys, start, stop) for start, stop in pairwise(bounds))),
         Regime("log-sum-exp gradient", "the gradients with a cotangent of log sum exp",
                tuple(maker.exact(one, dlse=turned(one.do.shape[:3])) for one in pulled)),
     )  # fmt: skip
@@ -115,10 +124,10 @@ def _nothing_allowed(maker: Maker) -> tuple[Regime, ...]:
         without(make("er70", 70, 8, heads=1), slice(0, 64)),
     )
     last = make("pad12", 5, 8, 12, batch=2)
-    mask = np.ones((5, 12), dtype=bool)
-    mask[:, 8:] = False
+    mask = np.ones(last.shape[3:5], dtype=bool)
+    mask[:, 2 * mask.shape[1] // 3 :] = False
     inner = mask.copy()
-    inner[:, [2, 3]], inner[0, 5] = False, False
+    inner[:, 2:4], inner[0, 5:6] = False, False
     last = last.changed(mask=mask)
     return (
         Regime("empty rows", "rows with nothing allowed: o = 0, gradients 0, log sum exp -inf",
@@ -142,7 +151,7 @@ def _added(maker: Maker) -> tuple[Regime, ...]:
     def above(gap: float) -> KernelSample:
         """Raise the first head's sink far above its logits: exponentials overflow unless shifted by it."""
         sample = sunk(make(f"s {gap:g} above", 6, 8))
-        return maker.exact(sample, sinks=np.array([gap, 0.5]))
+        return maker.exact(sample, sinks=np.resize([gap, 0.5], sample.shape[1]))
 
     some = (
         biased(make("b full", 6, 8, 9, **grouped), "full"), biased(make("b heads", 7, 5, **grouped), "heads"),

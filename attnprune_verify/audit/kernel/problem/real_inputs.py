@@ -15,6 +15,8 @@ from __future__ import annotations
 from functools import cache
 from pathlib import Path
 
+import numpy as np
+
 from attnprune_verify.audit.kernel.problem.sample import Array, Regime
 from attnprune_verify.audit.kernel.problem.sample_factory import Maker
 from attnprune_verify.audit.kernel.problem.tensors import unpacked
@@ -42,5 +44,17 @@ def real(maker: Maker) -> tuple[Regime, ...]:
             (f"block {block}, groups", q, {"causal": True}),
         ):
             sample = maker.make(name, n, m, heads=own.shape[1], kv_heads=k.shape[1], generic=False, **options)
-            made.append(maker.exact(sample, q=own, k=k, v=v))
+            logits = np.sqrt(sample.shape[5] / m)  # are as large as in the network, whatever the number of features
+            arrays = {"q": logits * own, "k": k, "v": v}
+            placed = {key: _placed(array, getattr(sample, key).shape) for key, array in arrays.items()}
+            made.append(maker.exact(sample, **placed))
     return (Regime("real inputs", "q, k and v of a trained network: equal values, outlier features", tuple(made)),)
+
+
+def _placed(array: Array, shape: tuple[int, ...]) -> Array:
+    """The numbers in another shape: heads and tokens begin anew where there are more of them, more features are 0."""
+    found = np.zeros(shape)
+    heads, tokens = (np.arange(shape[axis]) % array.shape[axis] for axis in (1, 2))
+    features = min(shape[3], array.shape[3])
+    found[..., :features] = array[:, heads][:, :, tokens, :features]
+    return found

@@ -14,6 +14,7 @@ from attnprune_verify.audit.kernel.problem.precision import precision_named
 from attnprune_verify.audit.kernel.problem.real_inputs import real
 from attnprune_verify.audit.kernel.problem.sample import Regime
 from attnprune_verify.audit.kernel.problem.sample_factory import Maker
+from attnprune_verify.audit.kernel.problem.scope import ANYTHING, KernelScope
 
 __all__ = ["BENIGN", "EXTREME", "Regime", "regimes"]
 
@@ -35,10 +36,14 @@ EXTREME = (
 )  # fmt: skip
 
 
+_NAMED = {"n": 512, "l": 1024, "m": 576, "heads": 32, "batch": 17}
+"""Up to which size those that a declaration names are asked one by one; chosen: milliseconds each."""
+
+
 @lru_cache(maxsize=4)
-def regimes(seed: int, dtype: str) -> dict[str, Regime]:
-    """Every regime; the same seed gives the same numbers."""
-    maker = Maker(seed, precision_named(dtype))
+def regimes(seed: int, dtype: str, scope: KernelScope = ANYTHING) -> dict[str, Regime]:
+    """Every regime, in sizes of a scope; the same seed gives the same numbers."""
+    maker = Maker(seed, precision_named(dtype), scope)
     found = (
         *_plain(maker),
         *_options(maker),
@@ -53,7 +58,7 @@ def regimes(seed: int, dtype: str) -> dict[str, Regime]:
 
 
 def _plain(maker: Maker) -> tuple[Regime, ...]:
-    make = maker.make
+    make, named = maker.make, maker.scope.named
     one = (make("1x1", 1, 4), make("n1-m1", 1, 1, heads=1), make("n3-m1", 3, 1), make("n2", 2, 3, mv=3))
     return (
         Regime(
@@ -65,6 +70,8 @@ def _plain(maker: Maker) -> tuple[Regime, ...]:
                 make("h17", 3, 4, heads=17),
                 make("b17", 3, 4, batch=17, heads=1),
                 make("n16", 16, 4),
+                *(make(f"{size} heads", 4, 8, heads=size) for size in named("heads", _NAMED["heads"])),
+                *(make(f"batch {size}", 4, 8, batch=size) for size in named("batch", _NAMED["batch"])),
                 make("n33", 33, 16),
             ),
             required=True,
@@ -74,7 +81,7 @@ def _plain(maker: Maker) -> tuple[Regime, ...]:
 
 
 def _options(maker: Maker) -> tuple[Regime, ...]:
-    make = maker.make
+    make, named = maker.make, maker.scope.named
     return (
         Regime(
             "causal",
@@ -101,12 +108,16 @@ def _options(maker: Maker) -> tuple[Regime, ...]:
             "grouped heads",
             "head h reads key head h // group, and gradients of keys and values are summed over the group",
             (make("g4-2", 5, 8, heads=4, kv_heads=2), make("g6-2", 7, 5, heads=6, kv_heads=2, batch=2),
-             make("g4-1", 16, 4, heads=4, kv_heads=1), make("g6-3-causal", 5, 8, heads=6, kv_heads=3, causal=True)),
+             make("g4-1", 16, 4, heads=4, kv_heads=1), make("g6-3-causal", 5, 8, heads=6, kv_heads=3, causal=True),
+             *(make(f"group {size}", 5, 8, heads=size, kv_heads=1) for size in named("group", _NAMED["heads"])),
+             *(make(f"{size} key heads", 5, 8, heads=2 * size, kv_heads=size)
+               for size in named("kv_heads", _NAMED["heads"]))),
         ),
         Regime(
             "more keys",
             "l != n: more keys than queries, fewer, one query",
-            (make("l8", 3, 8, 8), make("l3", 8, 8, 3), make("decode", 1, 16, 40), make("l1", 5, 4, 1)),
+            (make("l8", 3, 8, 8), make("l3", 8, 8, 3), make("decode", 1, 16, 40), make("l1", 5, 4, 1),
+             *(make(f"{size} keys", 5, 8, size, heads=1) for size in named("l", _NAMED["l"]))),
         ),
         Regime(
             "more keys, mask",
@@ -116,7 +127,8 @@ def _options(maker: Maker) -> tuple[Regime, ...]:
         Regime(
             "value size",
             "mv != m",
-            (make("mv3", 7, 5, mv=3), make("mv9", 5, 4, mv=9), make("mv1", 4, 8, mv=1)),
+            (make("mv3", 7, 5, mv=3), make("mv9", 5, 4, mv=9), make("mv1", 4, 8, mv=1),
+             *(make(f"mv {size}", 5, 8, mv=size, heads=1) for size in named("mv", _NAMED["m"]))),
         ),
         Regime(
             "all at once",
@@ -127,12 +139,13 @@ def _options(maker: Maker) -> tuple[Regime, ...]:
 
 
 def _sizes(maker: Maker) -> tuple[Regime, ...]:
-    make = maker.make
+    make, named = maker.make, maker.scope.named
     return (
         Regime(
             "ragged tiles",
             "n and l around multiples of 16, 32 and 64",
-            (make("t15", 15, 4), make("t17", 17, 4), make("t31", 31, 8, heads=1), make("t64", 64, 8, heads=1)),
+            (make("t15", 15, 4), make("t17", 17, 4), make("t31", 31, 8, heads=1), make("t64", 64, 8, heads=1),
+             *(make(f"{size} tokens", size, 8, heads=1) for size in named("n", _NAMED["n"]))),
         ),
         Regime(
             "larger",
@@ -176,7 +189,9 @@ def _sizes(maker: Maker) -> tuple[Regime, ...]:
             "head sizes",
             "m from 2 to 256, and n = l = m = mv: sizes that do not determine the layout",
             (make("h2", 6, 2), make("square24", 24, 24), make("h64", 6, 64, heads=1, causal=True),
-             make("h80", 6, 80, heads=1), make("h128", 6, 128, heads=1, causal=True), make("h256", 6, 256, heads=1)),
+             make("h80", 6, 80, heads=1), make("h128", 6, 128, heads=1, causal=True),
+             *(make(f"{size} features", 6, size, heads=1) for size in named("m", _NAMED["m"])),
+             make("h256", 6, 256, heads=1)),
         ),
     )  # fmt: skip
 

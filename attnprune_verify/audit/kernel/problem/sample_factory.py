@@ -8,26 +8,36 @@ import numpy as np
 
 from attnprune_verify.audit.kernel.problem.precision import KernelPrecision
 from attnprune_verify.audit.kernel.problem.sample import Array, KernelSample, Mask
+from attnprune_verify.audit.kernel.problem.scope import ANYTHING, KernelScope
 
 __all__ = ["Maker"]
 
-Shape = tuple[int, ...]
+_MOST_PACKED = 600  # chosen: tokens of packed sequences, where those of the scope are long
 
 
 class Maker:
-    """Makes the samples of one seed and one precision; the same name gives the same numbers."""
+    """Makes the samples of one seed, one precision and one scope; the same name gives the same numbers."""
 
-    def __init__(self, seed: int, precision: KernelPrecision) -> None:
-        self.seed, self.precision = seed, precision
+    def __init__(self, seed: int, precision: KernelPrecision, scope: KernelScope = ANYTHING) -> None:
+        self.seed, self.precision, self.scope = seed, precision, scope
 
     def make(
         self, name: str, n: int, m: int, length: int | None = None, mv: int | None = None, *,
         batch: int = 1, heads: int = 2, kv_heads: int | None = None, spread: float = 1.5, masked: bool = False,
         **options: Any,
     ) -> KernelSample:  # fmt: skip
-        """Normal q, k, v, do; q is scaled so that logits have the standard deviation `spread`."""
+        """Normal q, k, v, do of sizes near these; q is scaled so that logits have the standard deviation `spread`."""
+        sizes = self.scope.fitted(batch, heads, kv_heads or heads, n, length or n, m, mv or m)
+        return self._drawn_at(name, sizes, spread, masked, **options)
+
+    def _drawn_at(
+        self, name: str, sizes: tuple[int, ...], spread: float = 1.5, masked: bool = False, **options: Any
+    ) -> KernelSample:
         rng = np.random.default_rng([self.seed, *name.encode()])
-        length, mv, kv_heads = length or n, mv or m, kv_heads or heads
+        batch, heads, kv_heads, n, length, m, mv = sizes
+        options |= {"causal": True} if self.scope.causal else {}
+        if options.get("alibi") is not None:
+            options["alibi"] = np.resize(options["alibi"], heads)
         scale = options.get("scale") or m**-0.5
         q = rng.standard_normal((batch, heads, n, m)) * spread / (scale * np.sqrt(m))
         k, v = rng.standard_normal((batch, kv_heads, length, m)), rng.standard_normal((batch, kv_heads, length, mv))
@@ -90,7 +100,7 @@ class Maker:
     def padded(sample: KernelSample) -> KernelSample:
         """Mask that no query may read: three keys within a block, and the last third, which begins within a block."""
         mask = np.ones((sample.q.shape[2], sample.k.shape[2]), dtype=bool)
-        mask[:, [5, 18, 19]], mask[:, 2 * mask.shape[1] // 3 :] = False, False
+        mask[:, [key for key in (5, 18, 19) if key < mask.shape[1]]], mask[:, 2 * mask.shape[1] // 3 :] = False, False
         return sample.changed(mask=mask)
 
     @staticmethod
@@ -98,7 +108,8 @@ class Maker:
         """The last few keys alone are seen: blocks without any come first."""
         mask = np.zeros((sample.q.shape[2], sample.k.shape[2]), dtype=bool)
         mask[:, -5:] = True
-        return sample.changed(mask=mask)
+        late = sample.changed(mask=mask)
+        return late.without_new_empty_rows(False) or late
 
     @staticmethod
     def holed(sample: KernelSample) -> KernelSample:
@@ -147,10 +158,20 @@ class Maker:
         mv: int | None = None,
         **options: Any,
     ) -> KernelSample:
-        """Sequences of these lengths, one after the other."""
-        sample = self.make(name, sum(queries), m, sum(keys), mv, **options)
-        ends = tuple(tuple(int(end) for end in np.cumsum(side)) for side in (queries, keys))
-        return sample.changed(ends=ends)
+        """Sequences of lengths near these, one after the other; none where the length is 0."""
+        lengths = []
+        for pair in zip(queries, keys, strict=True):
+            n, length = self.scope.tokens(*(size or 1 for size in pair))
+            none = self.scope.square and 0 in pair
+            lengths.append((0 if none or not pair[0] else n, 0 if none or not pair[1] else length))
+            if max(map(sum, zip(*lengths, strict=True))) > _MOST_PACKED:
+                break
+        sides = tuple(zip(*lengths, strict=True))
+        heads = options.pop("heads", 2)
+        sizes = self.scope.fitted(1, heads, options.pop("kv_heads", heads), 1, 1, m, mv or m)
+        shape = (1, *sizes[1:3], *map(sum, sides), *sizes[5:])
+        ends = tuple(tuple(int(end) for end in np.cumsum(side)) for side in sides)
+        return self._drawn_at(name, shape, **options).changed(ends=ends)
 
     def scaled(self, sample: KernelSample, **factors: float) -> KernelSample:
         return self.exact(sample, **{name: getattr(sample, name) * factor for name, factor in factors.items()})

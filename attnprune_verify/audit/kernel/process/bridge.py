@@ -21,15 +21,22 @@ import numpy as np
 from attnprune_verify.audit.kernel.problem.conventions import CAPABILITIES, Conventions
 from attnprune_verify.audit.kernel.problem.features import FEATURES
 from attnprune_verify.audit.kernel.problem.sample import BACKWARD, FORWARD
+from attnprune_verify.audit.kernel.problem.scope import CASES, KernelScope
 from attnprune_verify.audit.kernel.process.detect_framework import whose_arrays
 from attnprune_verify.audit.kernel.process.frameworks import Framework, framework_named
+from attnprune_verify.audit.kernel.process.parameters import SCALES, plainly_called
 from attnprune_verify.audit.kernel.typing import Deferred, Foreign, Plain
 from attnprune_verify.errors import InvalidInstance
 
-__all__ = ["BACKWARD", "FACTS", "FORWARD", "FRAMEWORKS", "LAYOUTS", "TYPES", "bridged", "framework_of"]
+__all__ = [
+    "BACKWARD", "DECLARATIONS", "FACTS", "FORWARD", "FRAMEWORKS", "LAYOUTS", "TYPES", "bridged", "framework_of",
+]  # fmt: skip
 
 FACTS = "facts of the kernel"
 FRAMEWORKS = ("numpy", "torch", "jax")
+DECLARATIONS = ("CONVENTIONS", "CAPABILITIES", "SIZES", "LAYOUT", "SCALE", "IGNORED")
+ORDERS = ("bhnm", "bnhm", "hnm", "nhm")
+"""What LAYOUT may be: the order of samples, heads, positions and features in q, k, v, o, do and the gradients."""
 TYPES = ("float16", "bfloat16", "float32", "float64", "longdouble", "int32", "int64", "bool", "complex64", "complex128")
 _OPTIONAL = tuple(dict.fromkeys(feature.parameter for feature in FEATURES if feature.parameter))
 """Parameters that CAPABILITIES may name where a function takes **keywords."""
@@ -51,14 +58,18 @@ class UnreadableResult:
 
 
 def bridged(
-    functions: Mapping[str, Callable[..., Foreign]], holder: Foreign, dtype: str, device: str = "cpu"
+    functions: Mapping[str, Callable[..., Foreign]], holder: Foreign, dtype: str, device: str = "cpu", given: str = "{}"
 ) -> dict[str, Callable[..., Foreign]]:
     """The kernel's functions, callable with float64 arrays; its backward pass is autodiff's where it has none.
+
+    `given` are declarations as JSON, which stand in place of the target's own.
 
     Raises
     ------
     ValueError
         If FRAMEWORK is unknown, or its library cannot make this dtype or has no such device.
+    InvalidInstance
+        If a declaration is no such, or a parameter of a function is neither the contract's nor has a default.
     """
     if FORWARD not in functions and BACKWARD not in functions:
         return {}
@@ -66,29 +77,51 @@ def bridged(
     if name not in FRAMEWORKS:
         raise ValueError(f"FRAMEWORK must be one of {', '.join(FRAMEWORKS)}; got {name!r}")
     framework = framework_named(name, dtype, device)
-    found = {key: _BridgedKernel(key, function, framework) for key, function in functions.items()}
-    own = BACKWARD in functions
-    if not own and framework.differentiates:
-        found[BACKWARD] = _BridgedKernel(BACKWARD, functions[FORWARD], framework, differentiate=True)
-    said = {"framework": name, "own": own, **_declared(functions, holder)}
+    said = _declared(functions, holder, json.loads(given))
+    forward_only = "forward_only" in said["capabilities"]
+    found, spelled = {}, {}
+    for key, function in functions.items():
+        if not (forward_only and key == BACKWARD):
+            called, parameters = plainly_called(function, 3 + (key == BACKWARD), said["scale"])
+            found[key] = _BridgedKernel(key, called, framework, said["layout"])
+            spelled[key] = parameters and parameters.as_dict()
+    own = BACKWARD in found
+    if not own and not forward_only and framework.differentiates:
+        found[BACKWARD] = _BridgedKernel(BACKWARD, found[FORWARD].function, framework, said["layout"], True)
+    said |= {"framework": name, "own": own, "parameters": spelled}
     facts = np.frombuffer(json.dumps(said).encode(), dtype=np.uint8)
     return {**found, FACTS: lambda: facts}
 
 
-def _declared(functions: Mapping[str, Callable[..., Foreign]], holder: Foreign) -> Plain:
-    """Read the target's CONVENTIONS and CAPABILITIES."""
-    conventions, capabilities = (_named(functions, holder, name) for name in ("CONVENTIONS", "CAPABILITIES"))
-    if conventions is not None and not isinstance(conventions, Mapping):
+def _declared(functions: Mapping[str, Callable[..., Foreign]], holder: Foreign, given: Plain) -> Plain:
+    """Read the target's declarations; those that are given stand in their place."""
+    told = {name: given.get(name, _named(functions, holder, name)) for name in DECLARATIONS}
+    conventions = told["CONVENTIONS"]
+    if not isinstance(conventions, Mapping | None):
         raise InvalidInstance(f"CONVENTIONS must be a mapping of names to choices; got {conventions!r}")
-    if isinstance(capabilities, str) or not isinstance(capabilities, Iterable | None):
-        raise InvalidInstance(f"CAPABILITIES must be a sequence of names; got {capabilities!r}")
-    named = [str(one) for one in capabilities or ()]
-    unknown = [one for one in named if one not in (*CAPABILITIES, *_OPTIONAL)]
-    if unknown:
-        raise InvalidInstance(f"CAPABILITIES must be of {', '.join((*CAPABILITIES, *_OPTIONAL))}; got {unknown[0]!r}")
-    given = None if conventions is None else dict(conventions)
-    return {"conventions": given and Conventions.declared(given).as_dict(), "capabilities": named,
-            "declares": conventions is not None or capabilities is not None}  # fmt: skip
+    words = {name: _words(name, told[name]) for name in ("CAPABILITIES", "IGNORED")}
+    known = (*CAPABILITIES, *CASES, *_OPTIONAL)
+    for word in words["CAPABILITIES"]:
+        if word not in known:
+            raise InvalidInstance(f"CAPABILITIES must be of {', '.join(known)}; got {word!r}")
+    for name, choices in (("LAYOUT", ORDERS), ("SCALE", SCALES)):
+        told[name] = told[name] or choices[0]
+        if told[name] not in choices:
+            raise InvalidInstance(f"{name} must be one of {', '.join(choices)}; got {told[name]!r}")
+    sizes = told["SIZES"] or {}
+    KernelScope.declared(sizes, words["CAPABILITIES"])
+    return {
+        "conventions": conventions and Conventions.declared(dict(conventions)).as_dict(),
+        "capabilities": words["CAPABILITIES"],
+        "sizes": sizes, "layout": told["LAYOUT"], "scale": told["SCALE"], "ignored": words["IGNORED"],
+        "declares": conventions is not None or bool(set(words["CAPABILITIES"]) - set(CASES)),
+    }  # fmt: skip
+
+
+def _words(name: str, given: Foreign) -> list[str]:
+    if isinstance(given, str) or not isinstance(given, Iterable | None):
+        raise InvalidInstance(f"{name} must be a sequence of names; got {given!r}")
+    return [str(word) for word in given or ()]
 
 
 def framework_of(functions: Mapping[str, Callable[..., Foreign]], holder: Foreign) -> str:
@@ -114,9 +147,10 @@ class _BridgedKernel:
     """One function of the subject, with its arrays made and read."""
 
     def __init__(
-        self, name: str, function: Callable[..., Foreign], framework: Framework, differentiate: bool = False
+        self, name: str, function: Callable[..., Foreign], framework: Framework, order: str, differentiate: bool = False
     ) -> None:
         self.name, self.function, self.framework, self.differentiate = name, function, framework, differentiate
+        self.order = order
         self._slots: dict[str, list[Foreign]] = {}
         self._graphs: dict[str, Deferred] = {}
         try:
@@ -126,7 +160,8 @@ class _BridgedKernel:
 
     def __call__(self, *arrays: Foreign, how: Plain) -> Foreign:
         packed = bool(how.get("packed"))
-        inputs = self._inputs([_packed(array) for array in arrays] if packed else arrays, how)
+        arrays = tuple(_packed(array) if packed else _ordered(array, self.order) for array in arrays)
+        inputs = self._inputs(arrays, how)
         if how.get("poison"):
             self.framework.poison(how["poison"])
         before = tuple(self.framework.bits(array) for array in inputs)
@@ -193,9 +228,23 @@ class _BridgedKernel:
         types = []
         for name, value in zip(names, values, strict=True):
             read, kind = self.framework.read(value)
-            parts[name] = _unpacked(name, read, parts) if packed else read
+            parts[name] = _unpacked(name, read, parts) if packed else _as_contract(name, read, self.order)
             types.append(TYPES.index(kind) if kind in TYPES else -1)
         return {**parts, "types": np.array(types)}
+
+
+def _ordered(array: Foreign, order: str) -> Foreign:
+    """An array (batch, heads, n, m) with its axes in another order; without samples the only one."""
+    turned = array if order.endswith("hnm") else np.ascontiguousarray(array.swapaxes(1, 2))
+    return turned if order[0] == "b" else turned[0]
+
+
+def _as_contract(name: str, array: Foreign, order: str) -> Foreign:
+    """A result in the contract's order of axes: o and gradients of the inputs, or log sum exp without samples."""
+    if order[0] != "b" and array.ndim == (2 if name == "lse" else 3) and name not in ("dbias", "dsinks"):
+        array = array[None]
+    turned = order.endswith("nhm") and array.ndim == 4 and name in ("o", "dq", "dk", "dv")
+    return array.swapaxes(1, 2) if turned else array
 
 
 def _packed(array: Foreign) -> Foreign:

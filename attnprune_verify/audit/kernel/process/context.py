@@ -15,6 +15,8 @@ from attnprune_verify.audit.kernel.problem.features import FEATURES, features_of
 from attnprune_verify.audit.kernel.problem.precision import KernelPrecision
 from attnprune_verify.audit.kernel.problem.regimes import Regime, regimes
 from attnprune_verify.audit.kernel.problem.sample import BACKWARD, FORWARD, KernelSample, parts_of
+from attnprune_verify.audit.kernel.problem.sample_factory import Maker
+from attnprune_verify.audit.kernel.problem.scope import KernelScope
 from attnprune_verify.audit.kernel.process.bridge import TYPES
 from attnprune_verify.audit.kernel.process.facts import CallFacts, Declared, Refused, Reply, TooSlow
 from attnprune_verify.audit.kernel.typing import Foreign
@@ -47,11 +49,15 @@ class KernelContext:
         Starts the kernel again, in a process of its own.
     skip_reason : callable
         Why the kernel is not called on a sample, or None; see checks/skip_reason.py.
+    plain : frozenset of str
+        The features of the plain case: those that no call of this scope is without.
     """
 
     def __init__(self, subject: Subject, seed: int, precision: KernelPrecision) -> None:
         self.subject, self.seed, self.precision = subject, seed, precision
         self.declared = Declared.by(subject)
+        self._scope = self.declared.scope
+        self.plain: frozenset[str] = frozenset()
         self.functions: dict[str, CallFacts] = defaultdict(CallFacts)
         self.rows: dict[tuple[Any, ...], KernelSample] = {}
         self.quick = False
@@ -67,14 +73,33 @@ class KernelContext:
         """The number of calls so far, by function."""
         return {function: facts.calls for function, facts in self.functions.items()}
 
+    @property
+    def scope(self) -> KernelScope:
+        """The sizes and the case of the kernel: those declared, or those that a probe has found."""
+        return self._scope
+
+    @scope.setter
+    def scope(self, scope: KernelScope) -> None:
+        self._scope, self._regimes = scope, {}
+        self.plain = frozenset(self.regimes()["plain"].samples[0].features)
+
+    @property
+    def maker(self) -> Maker:
+        """A maker of samples in this scope."""
+        return Maker(self.seed, self.precision, self.scope)
+
     def regimes(self) -> dict[str, Regime]:
-        """Every regime, under the conventions that the kernel declares."""
+        """Every regime in the kernel's scope, under the conventions that it declares."""
         if not self._regimes:
             self._regimes = {
                 name: replace(regime, samples=tuple(map(self.meant, regime.samples)))
-                for name, regime in regimes(self.seed, self.precision.name).items()
+                for name, regime in regimes(self.seed, self.precision.name, self.scope).items()
             }
         return self._regimes
+
+    def features(self, sample: KernelSample) -> frozenset[str]:
+        """The features that a sample has beyond the plain case."""
+        return frozenset(sample.features) - self.plain
 
     def meant(self, sample: KernelSample) -> KernelSample:
         """The sample under the conventions that the kernel declares, and in the precision that it was seen to have."""
@@ -135,8 +160,8 @@ class KernelContext:
 
         `probing`: whatever the kernel has not declared.
         """
-        facts, features = self.functions[function], frozenset(sample.features)
-        if why := facts.refuses_all or facts.refused.get(features):
+        facts, features = self.functions[function], self.features(sample)
+        if why := facts.refuses_all or facts.refused.get(features) or self.scope.excludes(sample):
             raise Refused(why)
         if lacks := self.lacks(function, sample):
             raise Refused(f"{function} has no parameter {' and '.join(lacks)}")
@@ -144,7 +169,7 @@ class KernelContext:
             raise Refused(why)
         self._check_budget(function, sample)
         arrays = list(poisoned(sample))[: 3 + (function == BACKWARD)]
-        how = {"keywords": sample.keywords(function), "layout": layout or sample.layout, "slot": slot,
+        how = {"keywords": self.keywords(function, sample), "layout": layout or sample.layout, "slot": slot,
                "parts": list(parts_of(function, sample)), "packed": sample.ends is not None, **more}  # fmt: skip
         try:
             reply = self._call(function, arrays, how, sample)
@@ -154,13 +179,25 @@ class KernelContext:
                 # with features it is they that are refused
                 facts.note = facts.refuses_all = f"attention cannot be differentiated: it {none}"
                 raise Refused(facts.refuses_all) from None
+            if not features and sample.ends is None:
+                facts.sizes[sample.shape] = not (none.raised and not overflows(none))
             unsure = features not in facts.accepted or self._undeclared(sample)
             if none.raised and features and unsure and not overflows(none):
-                facts.refused[features] = f"{function} refuses {', '.join(sample.features)}: it {none}"
+                facts.refused[features] = f"{function} refuses {', '.join(sorted(features))}: it {none}"
                 raise Refused(facts.refused[features]) from None
             raise
         facts.accepted.add(features)
+        facts.shapes.add(sample.shape)
+        if not features:
+            facts.sizes[sample.shape] = True
         return reply
+
+    def keywords(self, function: str, sample: KernelSample) -> dict[str, Any]:
+        """The contract's keywords of a call; causal is left out where the kernel is always so and has no parameter."""
+        found = sample.keywords(function)
+        if self.scope.causal and not self.has(function, "causal"):
+            found.pop("causal")
+        return found
 
     def repeat(self, function: str, sample: KernelSample, count: int) -> Reply:
         """Call so often, as far as half the time of a call reaches, and return the answer furthest from the first.
@@ -188,6 +225,7 @@ class KernelContext:
     def _call(self, function: str, arrays: list[Any], how: dict[str, Any], sample: KernelSample) -> Reply:
         facts = self.functions[function]
         facts.calls += 1
+        facts.passed |= set(how["keywords"])
         names = parts_of(function, sample)
         try:
             attributes = (*names, "types", "changed")

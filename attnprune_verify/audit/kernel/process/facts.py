@@ -11,7 +11,9 @@ from numpy.typing import NDArray
 
 from attnprune_verify.audit.kernel.problem.conventions import Conventions
 from attnprune_verify.audit.kernel.problem.sample import KernelSample
+from attnprune_verify.audit.kernel.problem.scope import ANYTHING, Extent, KernelScope
 from attnprune_verify.audit.kernel.process.bridge import FACTS
+from attnprune_verify.audit.kernel.process.parameters import Parameters
 from attnprune_verify.audit.subject.answers import NoAnswer
 from attnprune_verify.audit.subject.process import Subject
 
@@ -63,7 +65,15 @@ class Declared:
     conventions : Conventions
         Those of CONVENTIONS, the defaults where it names none.
     anything : bool
-        Whether CAPABILITIES or CONVENTIONS is there.
+        Whether CAPABILITIES, beyond the case that is plain, or CONVENTIONS is there.
+    scope : KernelScope
+        Of SIZES, LAYOUT and CAPABILITIES.
+    layout, scale : str
+        LAYOUT and SCALE.
+    ignored : tuple of str
+        IGNORED: parameters that no check has to pass.
+    parameters : dict
+        Those of each function that has a signature.
     """
 
     framework: str = "numpy"
@@ -71,6 +81,11 @@ class Declared:
     capabilities: tuple[str, ...] = ()
     conventions: Conventions = field(default_factory=Conventions)
     anything: bool = False
+    scope: KernelScope = ANYTHING
+    layout: str = "bhnm"
+    scale: str = "optional"
+    ignored: tuple[str, ...] = ()
+    parameters: dict[str, Parameters] = field(default_factory=dict)
 
     @classmethod
     def by(cls, subject: Subject) -> Declared:
@@ -79,10 +94,15 @@ class Declared:
             return cls()
         facts = json.loads(bytes(subject.call(FACTS, []).parts[0].astype(np.uint8)))
         conventions = Conventions.declared(facts.get("conventions") or {})
-        capabilities = tuple(facts.get("capabilities", ()))
+        capabilities = tuple(facts["capabilities"])
+        scope = KernelScope.declared(facts["sizes"], capabilities)
+        if facts["layout"][0] != "b":
+            scope = scope.with_extents(batch=Extent((1,)))
         return cls(
-            facts.get("framework", "numpy"), bool(facts.get("own")), capabilities, conventions, facts.get("declares")
-        )
+            facts["framework"], bool(facts["own"]), capabilities, conventions, facts["declares"], scope,
+            facts["layout"], facts["scale"], tuple(facts["ignored"]),
+            {name: Parameters.read(found) for name, found in facts["parameters"].items() if found},
+        )  # fmt: skip
 
 
 @dataclass
@@ -101,6 +121,12 @@ class CallFacts:
         The reason by set of features that it raised on.
     accepted : set
         The sets of features that it took.
+    passed : set of str
+        The contract's keywords that a call had.
+    shapes : set of tuple
+        The sizes of all samples that it answered on.
+    sizes : dict
+        Whether sizes (batch, heads, kv_heads, n, l, m, mv) were taken in the plain case.
     refuses_all : str
         Why no call of it can succeed.
     given_up : str
@@ -129,6 +155,9 @@ class CallFacts:
     replies: dict[int, tuple[KernelSample, Reply | NoAnswer]] = field(default_factory=dict)
     refused: dict[frozenset[str], str] = field(default_factory=dict)
     accepted: set[frozenset[str]] = field(default_factory=set)
+    passed: set[str] = field(default_factory=set)
+    shapes: set[tuple[int, ...]] = field(default_factory=set)
+    sizes: dict[tuple[int, ...], bool] = field(default_factory=dict)
     refuses_all: str = ""
     given_up: str = ""
     deaths: int = 0

@@ -127,7 +127,10 @@ _POISONED = 4  # pieces of memory of each size; chosen: a kernel has few arrays 
 
 def _paired(result: Foreign, do: Foreign, dlse: Foreign) -> list[tuple[Foreign, Foreign]]:
     """Return each result that is pulled back with its cotangent."""
-    return [(result, do)] if dlse is None else list(zip(result, (do, dlse), strict=True))
+    if dlse is None:
+        return [(result, do)]
+    o, lse = result
+    return [(o, do), (lse, dlse.reshape(lse.shape))]
 
 
 class _NumPy:

@@ -268,7 +268,7 @@ def larger_logits(low: Array, high: Array) -> Array:
     """
     rows = math.prod(low.shape[:-1])
     lows, highs = low.reshape(rows, -1), np.sort(high.reshape(rows, -1), axis=-1)
-    above = [own.size - np.searchsorted(row, own, side="right") for own, row in zip(lows, highs, strict=True)]
+    above = [own.size - row.searchsorted(own, side="right") for own, row in zip(lows, highs, strict=True)]
     return np.asarray(np.reshape(above, low.shape) - (high > low), dtype=float)
 
 

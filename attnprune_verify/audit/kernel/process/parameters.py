@@ -1,0 +1,182 @@
+"""The parameters of a kernel: what the contract's keywords are called there, and which no keyword of it fills.
+
+Imported in the subject's process.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+
+from attnprune_verify.audit.kernel.problem.features import FEATURES
+from attnprune_verify.audit.kernel.typing import Call, Foreign, Plain
+from attnprune_verify.errors import InvalidInstance
+
+__all__ = ["KEYWORDS", "SCALES", "Parameters", "plainly_called", "schema_of", "torch_function"]
+
+_ALIASES = {
+    "is_causal": "causal", "causal_mask": "causal", "attn_mask": "mask", "attention_mask": "mask", "sm_scale": "scale",
+    "softmax_scale": "scale", "window_size": "window", "logits_soft_cap": "softcap", "alibi_slopes": "alibi",
+    "sink": "sinks", "s_aux": "sinks", "logit_bias": "bias", "return_logsumexp": "return_lse",
+}  # fmt: skip
+"""What published kernels call the contract's keywords."""
+_TOGETHER = ("causal", "scale", "mask", "dropout_keep", "cu_seqlens_k")  # passed beside a keyword, or always tried
+KEYWORDS = (*dict.fromkeys(feature.parameter for feature in FEATURES if feature.parameter), *_TOGETHER)
+SCALES = ("optional", "required", "none")
+_INPUTS = ("q", "k", "v", "do")
+_Parameter = inspect.Parameter
+_VARIADIC = (_Parameter.VAR_POSITIONAL, _Parameter.VAR_KEYWORD)
+
+
+@dataclass(frozen=True)
+class Parameters:
+    """The parameters of a function beyond its arrays.
+
+    Attributes
+    ----------
+    own : dict[str, str]
+        What the contract's keywords are called.
+    foreign : tuple[str, ...]
+        Parameters that are none of the contract's.
+    always : tuple[str, ...]
+        Keywords of the contract that are passed in every call: no default, or another one than the contract's.
+    pair : bool
+        Whether a window is given as (left, right).
+    open : bool
+        Whether it takes any keyword.
+    """
+
+    own: dict[str, str]
+    foreign: tuple[str, ...] = ()
+    always: tuple[str, ...] = ()
+    pair: bool = False
+    open: bool = False
+
+    @classmethod
+    def of(cls, rest: list[inspect.Parameter], scale: str = "optional", open: bool = False) -> Parameters:
+        """The parameters of a signature, beyond its arrays.
+
+        Raises
+        ------
+        InvalidInstance
+            If a parameter without a default is none of the contract's.
+        """
+        named = {one.name: one for one in rest}
+        meant = {name: name for name in KEYWORDS if name in named}
+        for alias, name in _ALIASES.items():
+            if alias in named and (alias != "causal_mask" or isinstance(named[alias].default, bool)):
+                meant.setdefault(name, alias)
+        unpassed = meant.pop("scale", None) if scale == "none" else None
+        foreign = tuple(name for name in named if name not in (*meant.values(), unpassed))
+        unfilled = [name for name in foreign if named[name].default is _Parameter.empty]
+        if unfilled:
+            raise InvalidInstance(
+                f"every parameter beyond the arrays must have a default or be one of {', '.join(KEYWORDS)}, or an "
+                f"alias such as is_causal; got {', '.join(unfilled)}"
+            )
+        defaults = {name: named[own].default for name, own in meant.items()}
+        always = [name for name, value in defaults.items() if value is _Parameter.empty]
+        always += ["causal"] if defaults.get("causal") is True else []
+        always += ["scale"] if scale == "required" and "scale" in meant and "scale" not in always else []
+        pair = isinstance(defaults.get("window"), (tuple, list))
+        return cls(meant, foreign, tuple(always), pair, open)
+
+    @classmethod
+    def read(cls, given: Plain) -> Parameters:
+        """The parameters of `as_dict`."""
+        found: Plain = {name: tuple(value) if isinstance(value, list) else value for name, value in given.items()}
+        return cls(**found)
+
+    def as_dict(self) -> Plain:
+        return {one.name: getattr(self, one.name) for one in fields(self)}
+
+    @property
+    def plain(self) -> bool:
+        """True where the contract's keywords can be passed as they are."""
+        same = all(name == own for name, own in self.own.items())
+        return same and not self.always and not self.pair
+
+    def given(self, keywords: Mapping[str, Foreign], features: int) -> Plain:
+        """The contract's keywords as the function takes them, for heads of this number of features.
+
+        Raises
+        ------
+        TypeError
+            If it has no parameter for one of them.
+
+        Examples
+        --------
+        >>> Parameters({"causal": "is_causal", "scale": "sm_scale"}, always=("scale",)).given({"causal": True}, 16)
+        {'is_causal': True, 'sm_scale': 0.25}
+        """
+        left, standing = dict(keywords), {"causal": False, "scale": features**-0.5}
+        left |= {name: standing.get(name) for name in self.always if name not in left}
+        if self.pair and left.get("window") is not None:
+            reach = left["window"] - 1
+            left["window"] = (reach, 0 if keywords.get("causal") else reach)
+        unknown = [name for name in left if name not in self.own]
+        if unknown and not self.open:
+            raise TypeError(f"unexpected keyword {', '.join(unknown)}")
+        return {self.own.get(name, name): value for name, value in left.items()}
+
+
+def plainly_called(fn: Foreign, arrays: int, scale: str) -> tuple[Call, Parameters | None]:
+    """Return a callable that takes a number of arrays and the contract's keywords, and the parameters of the given one.
+
+    The callable is the given one, if it takes them so already; the parameters are None where it has no signature.
+    """
+    base, positional = torch_function(fn), False
+    if base is not None:
+        old_style = fn.setup_context is base.setup_context  # forward takes ctx first
+        parameters = list(inspect.signature(fn.forward).parameters.values())[int(old_style) :]
+        fn, positional = fn.apply, True
+    elif (schema := schema_of(fn)) is not None:
+        parameters = [_of_schema(one) for one in schema.arguments]
+    else:
+        try:
+            parameters = list(inspect.signature(fn).parameters.values())
+        except (TypeError, ValueError):
+            return fn, None  # a builtin: what it refuses is found out by calls
+    rest = [one for one in parameters if one.kind not in _VARIADIC][arrays:]
+    is_open = any(one.kind is _Parameter.VAR_KEYWORD for one in parameters)
+    found = Parameters.of(rest, scale, is_open)
+    if found.plain and scale != "none" and base is None:
+        return fn, found
+    return _adapted(fn, found, {one.name: one.default for one in rest} if positional else {}, arrays), found
+
+
+def _adapted(fn: Call, mine: Parameters, defaults: Plain, arrays: int) -> Call:
+    """Translate the contract's keywords into the callable's own parameters, by name, or by place in `defaults`."""
+
+    def called(*inputs: Foreign, **keywords: Foreign) -> Foreign:
+        given = mine.given(keywords, inputs[0].shape[-1])
+        if not defaults:
+            return fn(*inputs, **given)
+        return fn(*inputs, *(given.get(name, default) for name, default in defaults.items()))
+
+    taken = [_Parameter(name, _Parameter.POSITIONAL_ONLY) for name in _INPUTS[:arrays]]
+    taken += [_Parameter(name, _Parameter.KEYWORD_ONLY, default=None) for name in mine.own]
+    taken += [_Parameter("more", _Parameter.VAR_KEYWORD)] if mine.open else []
+    called.__signature__ = inspect.Signature(taken)  # type: ignore[attr-defined]
+    called.__wrapped__ = fn  # type: ignore[attr-defined]
+    return called
+
+
+def schema_of(fn: Foreign) -> Foreign:
+    """The schema of an operator of torch, of its only overload where it stands for several; else None."""
+    return getattr(getattr(fn, "_opoverload", getattr(fn, "default", fn)), "_schema", None)
+
+
+def torch_function(fn: Foreign) -> Foreign:
+    """torch.autograd.Function, where it is a base of a class; else None."""
+    bases = fn.__mro__ if isinstance(fn, type) else ()
+    return next(
+        (one for one in bases if (one.__module__, one.__name__) == ("torch.autograd.function", "Function")), None
+    )
+
+
+def _of_schema(argument: Foreign) -> inspect.Parameter:
+    kind = _Parameter.KEYWORD_ONLY if argument.kwarg_only else _Parameter.POSITIONAL_OR_KEYWORD
+    default = argument.default_value if argument.has_default_value() else _Parameter.empty
+    return _Parameter(argument.name, kind, default=default, annotation=str(argument.type))

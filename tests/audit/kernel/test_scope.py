@@ -1,0 +1,236 @@
+"""Kernels that take some sizes, or one case: found by the probe or declared, with their wrong neighbours."""
+
+import numpy as np
+import pytest
+
+import attnprune_verify as apv
+from attnprune_verify.audit.kernel.problem.interactions import FACTORS, interaction, rows, within
+from attnprune_verify.audit.kernel.problem.regimes import regimes
+from attnprune_verify.audit.kernel.problem.scope import KernelScope, described
+from attnprune_verify.errors import InvalidInstance
+from attnprune_verify.spec import parametrize_with_kernel_checks
+
+TILES = {"n": {"multiple_of": 128}, "l": {"multiple_of": 128}, "m": (16, 32, 64, 128), "mv": "m"}
+OF_A_CASE = ("*:values:plain", "*:values:more-keys", "*:values:together")
+FEW = ("*:values:plain", "*:values:causal", "*:values:grouped-heads", "*:values:head-sizes")
+
+
+def weights(q, k, causal, scale):
+    s = q @ np.swapaxes(k, -1, -2) * q.dtype.type(q.shape[-1] ** -0.5 if scale is None else scale)
+    s = np.where(np.tri(*s.shape[-2:], dtype=bool), s, -np.inf) if causal else s
+    p = np.exp(s - s.max(-1, keepdims=True))
+    return p / p.sum(-1, keepdims=True)
+
+
+def gradients(q, k, v, do, causal, scale, factor=1.0):
+    p = weights(q, k, causal, scale)
+    dp = do @ np.swapaxes(v, -1, -2)
+    ds = p * (dp - (p * dp).sum(-1, keepdims=True)) * q.dtype.type(q.shape[-1] ** -0.5 if scale is None else scale)
+    return ds @ k, np.swapaxes(ds, -1, -2) @ q * q.dtype.type(factor), np.swapaxes(p, -1, -2) @ do
+
+
+def demand(condition, message):
+    if not condition:
+        raise ValueError(message)
+
+
+def tiled(q, k, v, *, causal=False, scale=None):
+    demand(q.shape[2] % 128 == 0 == k.shape[2] % 128, "multiples of 128")
+    demand(q.shape[3] in TILES["m"] and v.shape[3] == q.shape[3], "head size")
+    demand(q.shape[1] == k.shape[1], "heads")
+    return weights(q, k, causal, scale) @ v
+
+
+def tiled_backward(q, k, v, do, *, causal=False, scale=None):
+    tiled(q, k, v, causal=causal)
+    return gradients(q, k, v, do, causal, scale)
+
+
+def tiled_backward_of_causal(q, k, v, do, *, causal=False, scale=None):
+    """As in a published tutorial: the gradient without causal is that of a causal kernel."""
+    tiled(q, k, v)
+    return gradients(q, k, v, do, True, scale)
+
+
+def raising(q, k, v, *, causal=False, scale=None):
+    demand(causal, "causal only")
+    return weights(q, k, True, scale) @ v
+
+
+def raising_backward(q, k, v, do, *, causal=False, scale=None):
+    demand(causal, "causal only")
+    return gradients(q, k, v, do, True, scale)
+
+
+def ignoring(q, k, v):
+    return weights(q, k, True, None) @ v
+
+
+def ignoring_backward(q, k, v, do):
+    return gradients(q, k, v, do, True, None)
+
+
+def decoding(q, k, v, *, scale=None):
+    demand(q.shape[2] == 1, "one query")
+    return weights(q, k, False, scale) @ v
+
+
+def of_wrong_keys(backward):
+    def wrong(*arrays, **keywords):
+        dq, dk, dv = backward(*arrays, **keywords)
+        return dq, dk * dk.dtype.type(1.25), dv
+
+    wrong.__signature__ = __import__("inspect").signature(backward)
+    return wrong
+
+
+def without_the_last(q, k, v, *, scale=None):
+    last = k.shape[2] - (k.shape[2] > 32)
+    return decoding(q, k[:, :, :last], v[:, :, :last], scale=scale)
+
+
+def statuses(result):
+    return {one.id: one.status for one in result.checks}
+
+
+@pytest.mark.parametrize("sizes", [None, TILES], ids=["found", "declared"])
+def test_a_kernel_of_whole_tiles_is_judged_forward_and_backward(sizes):
+    verdict = apv.check_attention(tiled, backward=tiled_backward, only=FEW, sizes=sizes, names="never")
+    assert verdict.outcome == "passed", verdict
+    assert verdict.counts()["passed"] == 6 and not verdict.counts()["could_not_run"]
+    assert {"plain", "causal", "backward", "m = 16 to 128"} <= set(verdict.coverage.judged)
+    assert bool(verdict.coverage.declare) == (sizes is None)
+    wrong = apv.check_attention(tiled, backward=tiled_backward_of_causal, only=FEW, sizes=sizes, names="never")
+    assert statuses(wrong)["attention_backward:values:plain"] == "failed"
+    assert statuses(wrong)["attention_backward:values:causal"] == "passed"
+
+
+CASES = {
+    "raising": (raising, raising_backward, "causal_only"),
+    "ignoring": (ignoring, ignoring_backward, "causal_only"),
+    "decoding": (decoding, None, "decode_only"),
+}
+
+
+@pytest.mark.parametrize("declared", [False, True], ids=["found", "declared"])
+@pytest.mark.parametrize("case", CASES)
+def test_a_kernel_of_one_case_is_judged_in_it(case, declared):
+    forward, backward, word = CASES[case]
+    given = {"capabilities": (word,) if declared else None, "quick": True, "names": "never", "only": OF_A_CASE}
+    verdict = apv.check_attention(forward, backward=backward, **given)
+    assert verdict.outcome == "passed" and not verdict.counts()["could_not_run"], verdict
+    assert verdict.coverage.declare == (() if declared else (f'CAPABILITIES = ("{word}",)',))
+    assert statuses(verdict)["attention:values:together"] == "passed"
+    if backward is None:
+        wrong = apv.check_attention(without_the_last, **given)
+    else:
+        assert statuses(verdict)["attention_backward:values:together"] == "passed"
+        wrong = apv.check_attention(forward, backward=of_wrong_keys(backward), **given)
+        assert statuses(wrong)["attention:values:plain"] == "passed"
+    assert wrong.outcome == "failed"
+
+
+def test_declarations_that_nobody_can_mean_are_refused():
+    for options, words in [
+        ({"sizes": {"width": 3}}, "SIZES must name"),
+        ({"sizes": {"n": 0}}, "n must be a size"),
+        ({"sizes": {"n": {"multiple_of": 128, "most": 100}}}, "must allow a size"),
+        ({"capabilities": ("causal_only", "never_causal")}, "both"),
+        ({"layout": "bhmn"}, "LAYOUT must be one of"),
+        ({"scale": "always"}, "SCALE must be one of"),
+        ({"ignored": "block"}, "IGNORED must be a sequence"),
+    ]:
+        with pytest.raises(InvalidInstance, match=words):
+            apv.check_attention(ignoring, **options)
+
+
+def test_a_declared_size_that_is_refused_is_said():
+    def narrow(q, k, v):
+        demand(q.shape[3] <= 64, "at most 64 features")
+        return weights(q, k, False, None) @ v
+
+    verdict = apv.check_attention(narrow, sizes={"m": (16, 64, 128)}, only=("attention:values:head-sizes",))
+    assert verdict.outcome == "incomplete" and "m=128" in verdict.checks[0].reason
+    assert "which the declared sizes allow" in verdict.checks[0].reason
+    assert verdict.coverage.declare[0].startswith('SIZES = {"m": (16, 64)')
+
+
+def test_without_a_size_that_is_taken_the_line_to_fill_is_printed():
+    def never(q, k, v):
+        raise ValueError("no")
+
+    verdict = apv.check_attention(never, only=("attention:values:plain",))
+    assert verdict.outcome == "incomplete" and verdict.coverage.declare[0].startswith('SIZES = {"n": ...')
+
+
+@pytest.mark.parametrize("layout", ["bnhm", "hnm", "nhm"])
+def test_the_axes_of_a_declared_layout(layout):
+    def turned(x):
+        x = x if layout[0] == "b" else x[None]
+        return x.swapaxes(1, 2) if "nh" in layout else x
+
+    def back(x):
+        x = x.swapaxes(1, 2) if "nh" in layout else x
+        return x if layout[0] == "b" else x[0]
+
+    def forward(q, k, v):
+        demand(q.ndim == len(layout), "axes")
+        return back(weights(turned(q), turned(k), False, None) @ turned(v))
+
+    def backward(q, k, v, do):
+        return tuple(map(back, gradients(*map(turned, (q, k, v, do)), False, None)))
+
+    only = ("*:values:plain", "*:shape", "*:strides", "*:values:value-size")
+    verdict = apv.check_attention(forward, backward=backward, layout=layout, only=only)
+    assert verdict.outcome == "passed" and verdict.counts()["passed"] == 8, verdict
+    assert apv.check_attention(forward, backward=backward, only=only).outcome != "passed"
+
+
+def test_a_scale_that_has_to_be_passed_is_passed():
+    def scaled(q, k, v, sm_scale=1.0):
+        return weights(q, k, False, sm_scale) @ v
+
+    def needing(q, k, v, causal, sm_scale):
+        return weights(q, k, causal, sm_scale) @ v
+
+    only = ("*:values:plain", "*:values:scale")
+    assert apv.check_attention(scaled, scale="required", only=only).outcome == "passed"
+    assert apv.check_attention(needing, only=only).outcome == "passed"
+    assert apv.check_attention(scaled, only=only, names="never").outcome == "failed"
+    unscaled = apv.check_attention(lambda q, k, v, scale=9.0: weights(q, k, False, None) @ v, scale="none", quick=True)
+    assert statuses(unscaled)["attention:values:scale"] == "not_applicable" and unscaled.outcome == "passed"
+
+
+def test_a_flag_that_is_causal_by_default_is_told():
+    def by_default(q, k, v, *, causal=True):
+        return weights(q, k, causal, None) @ v
+
+    assert apv.check_attention(by_default, only=("*:values:plain", "*:values:causal")).outcome == "passed"
+
+
+def test_the_decorator_and_the_evaluator_take_declarations():
+    evaluator = apv.AttentionEvaluator(sizes=TILES, only=("*:values:plain",), seed=0)
+    assert evaluator.evaluate(tiled)["correctness"]
+    assert {one.inputs["q"].shape[2] % 128 for one in evaluator.questions()} == {0}
+    mark = parametrize_with_kernel_checks(tiled, sizes=TILES, only=("attention:values:plain",))
+    mark.args[1][0].values[0]()
+
+
+@pytest.mark.parametrize("words", [(), ("causal_only",), ("decode_only",)])
+@pytest.mark.parametrize("sizes", [TILES, {"n=l": True, "m": 64, "heads": 8, "kv_heads": 2}, {"group": 1, "batch": 2}])
+def test_every_sample_lies_in_the_scope(sizes, words):
+    if "decode_only" in words:
+        sizes = {name: size for name, size in sizes.items() if name not in ("n", "n=l")}
+    scope = KernelScope.declared(sizes, words)
+    samples = [sample for regime in regimes(0, "float32", scope).values() for sample in regime.samples]
+    table = rows(frozenset(), 2, scope=scope)
+    samples += [interaction(row, 0, "float32", place, scope=scope) for place, row in enumerate(table)]
+    assert {why for why in map(scope.excludes, samples) if why} == set()
+    assert len(table) > 10 and all(within(FACTORS, scope).values())
+
+
+def test_sizes_are_described_as_they_were_seen():
+    assert described((128, 256, 384), (4, 64, 129)).source() == {"multiple_of": 128, "least": 128}
+    assert described((1, 7, 8), ()).source() == {}
+    assert described((16, 17, 40), (8, 300)).source() == {"least": 16, "most": 40}
+    assert described((16, 32, 64), (48, 8)).source() == (16, 32, 64)
