@@ -1,0 +1,298 @@
+"""Refusals of the package that are met by a call of their own: on the edge accepted, beside it refused."""
+
+import io
+import os
+import zipfile
+from collections.abc import Callable
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+from click.testing import CliRunner
+
+import attnprune_verify as apv
+from attnprune_verify.algorithms.baselines.sparsegpt import _condition
+from attnprune_verify.audit.adapters.autodiff import _differentiated
+from attnprune_verify.audit.kernel import vectors
+from attnprune_verify.audit.kernel.evaluator import AttentionEvaluator
+from attnprune_verify.audit.kernel.problem import tensors
+from attnprune_verify.audit.kernel.process import context
+from attnprune_verify.audit.subject import wire
+from attnprune_verify.audit.subject.functions import _as_array
+from attnprune_verify.audit.subject.line import _HEADER, Line
+from attnprune_verify.claims.campaign import decide, examine
+from attnprune_verify.claims.campaign.examine import Instances
+from attnprune_verify.claims.cases import eigenvalues
+from attnprune_verify.cli.plot import command as plot
+from attnprune_verify.experiments import documents
+from attnprune_verify.instance import archive
+from attnprune_verify.instance.rope import RoPE
+from attnprune_verify.pretrained import texts
+from attnprune_verify.pretrained.config import Config
+from attnprune_verify.pretrained.folder import ModelFolder
+from attnprune_verify.pretrained.llama import _windows_of
+from attnprune_verify.theory.numbers.arithmetic import BALL
+from attnprune_verify.theory.quantities import reduced
+from attnprune_verify.values import as_ratio
+
+EYE = np.eye(2)
+W = np.array([[0.5, -0.25], [0.125, 1.0]])
+
+
+def evaluator(place: int) -> None:
+    """Judge answers that are missing, which is said of a place that there is."""
+    judged = AttentionEvaluator(only="*:values:plain", seed=0)
+    last = len(judged.questions())
+    try:
+        judged.judge(place if place < 2 else last + place - 100, {})
+    except apv.InvalidInstance as refused:
+        if "answers must hold" not in str(refused):
+            raise
+
+
+def budget(calls: int = 0, seconds: float = 0.0) -> None:
+    facts = SimpleNamespace(given_up="", calls=calls, skipped=set())
+    kernel: Any = SimpleNamespace(functions={"attention": facts}, predicted=lambda *_: seconds)
+    sample: Any = SimpleNamespace(longest=context.SMALL + 1)
+    context.KernelContext._check_budget(kernel, "attention", sample)
+
+
+def reply(size: int) -> None:
+    content = wire.encode({"error": ""}).ljust(0)
+    stream = io.BytesIO(b"ticket" + size.to_bytes(8, "little") + content.ljust(size))
+    line: Any = SimpleNamespace(_read=stream.read)
+    try:
+        Line._reply(line, b"ticket", 100)
+    except ValueError as refused:  # what is read is no answer
+        assert "ticket" not in str(refused)
+
+
+def parts(splits: int) -> None:
+    """A claim whose lanes are split so often, one by one."""
+    lanes = 1 + splits
+
+    class Lanes(np.ndarray):
+        part = np.ndarray.__getitem__
+
+    def uniform(_claim: Any, these: Any, count: int, _margin: Any) -> None:
+        if count > 1:
+            raise decide.Diverges(np.arange(count) == 0)
+
+    claim: Any = SimpleNamespace(test_id="a claim", margin=None)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(decide, "_uniform", uniform)
+        decide.decide_lanes(claim, np.arange(lanes).view(Lanes), lanes)
+
+
+def worst(index: int) -> None:
+    group = SimpleNamespace(draw=SimpleNamespace(n=2, d=2))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(examine, "_alone", lambda *_: group)
+        patch.setattr(examine, "decide", lambda *_: SimpleNamespace(slack=[0.5]))
+        claim: Any = SimpleNamespace(supply=Instances.__new__(Instances), test_id="a claim")
+        tally: Any = SimpleNamespace(worst=SimpleNamespace(index=index, slack=0.5, n=2, d=2))
+        examine.refuse_other_slack(SimpleNamespace(instances=10), claim, tally)  # type: ignore[arg-type]
+
+
+def spread(vectors: np.ndarray) -> None:
+    """The spread of vectors 0 is 1; of an identity it is 0."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(eigenvalues, "_near_eigenvectors", lambda _: BALL.lift(vectors))
+        eigenvalues.eigenvalues(BALL.lift(np.diag([1.0, 2.0])))
+
+
+def special(n: int, draw: Callable[[int, Any], object], place: Any) -> None:
+    """A window between two special tokens."""
+    words: Any = SimpleNamespace(
+        encode=lambda text, **_: SimpleNamespace(ids=list(range(len(text)))), num_special_tokens_to_add=lambda *_: 0
+    )
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(place, "special_tokens", lambda _: ([1], [2]))
+        draw(n, words)
+
+
+def sequences(n: int) -> None:
+    special(n, lambda n, words: documents.draw_sequences(["abc"], words, 1, n, np.random.default_rng(0)), documents)
+
+
+def framed(n: int) -> None:
+    special(n, lambda n, words: texts.calibration_windows(["abc"], words, 1, n, 0, framed=True), texts)
+
+
+def header(available: int) -> None:
+    file = io.BytesIO()
+    np.save(file, EYE)
+    file.seek(0)
+    archive._check_header("W", file, available)
+
+
+def scaled(low: float) -> RoPE:
+    scaling = {"rope_type": "llama3", "factor": 8.0, "low_freq_factor": low, "high_freq_factor": 4.0,
+               "original_max_position_embeddings": 64}  # fmt: skip
+    return RoPE(5e3, "half", scaling)
+
+
+def deep(layers: int) -> None:
+    folder = ModelFolder.__new__(ModelFolder)
+    folder.config, folder.places = {"num_hidden_layers": layers}, dict.fromkeys("abc")  # type: ignore[assignment]
+    folder._judge_config()
+
+
+def number(value: float) -> float:
+    return Config({"rms_norm_eps": value}).number("rms_norm_eps", 1.0)
+
+
+def loss(M: Any, X: Any, W: Any) -> Any:
+    return M
+
+
+def loss_without_w(M: Any, X: Any) -> Any:
+    return M
+
+
+FRAMEWORK: Any = SimpleNamespace(name="none")
+TINY = np.nextafter(0, 1)
+CALLS: dict[str, tuple[Callable[[], object], Callable[[], object]]] = {
+    "singular Hessian": (lambda: _condition(EYE, False), lambda: _condition(0 * EYE, False)),
+    "parameters M, X and W": (
+        lambda: _differentiated(loss, "M", True, FRAMEWORK),
+        lambda: _differentiated(loss_without_w, "M", True, FRAMEWORK),
+    ),
+    "first question": (lambda: evaluator(0), lambda: evaluator(-1)),
+    "last question": (lambda: evaluator(99), lambda: evaluator(100)),
+    "calls": (lambda: budget(context._MOST_CALLS - 1), lambda: budget(context._MOST_CALLS)),
+    "seconds": (
+        lambda: budget(seconds=context._TOO_SLOW),
+        lambda: budget(seconds=np.nextafter(context._TOO_SLOW, 9)),
+    ),
+    "bytes of an array": (lambda: _as_array(EYE, 32), lambda: _as_array(EYE, 31)),
+    "bytes of a reply": (lambda: reply(100 + _HEADER), lambda: reply(101 + _HEADER)),
+    "branches": (lambda: parts(decide._MOST_PARTS), lambda: parts(decide._MOST_PARTS + 1)),
+    "worst instance": (lambda: worst(9), lambda: worst(10)),
+    "eigenvectors": (lambda: spread(EYE), lambda: spread(0 * EYE)),
+    "sequence between special tokens": (lambda: sequences(3), lambda: sequences(2)),
+    "window between special tokens": (lambda: framed(3), lambda: framed(2)),
+    "announced bytes": (lambda: header(32), lambda: header(31)),
+    "frequency factors": (lambda: scaled(np.nextafter(4.0, 0)), lambda: scaled(4.0)),
+    "layers": (lambda: deep(3), lambda: deep(4)),
+    "positive number": (lambda: number(TINY), lambda: number(0.0)),
+    "kinds of layers": (
+        lambda: _windows_of(["full_attention", "sliding_attention"], 4, 2),
+        lambda: _windows_of(["full_attention", "another"], 4, 2),
+    ),
+    "ratio 1": (lambda: as_ratio(1), lambda: as_ratio(np.nextafter(1, 2))),
+}
+
+
+@pytest.mark.parametrize("row", CALLS)
+def test_a_call_on_the_edge_is_accepted_and_its_neighbour_refused(row: str) -> None:
+    accepted, refused = CALLS[row]
+    accepted()
+    with pytest.raises(Exception) as found:
+        refused()
+    assert type(found.value).__module__.startswith("attnprune_verify") or isinstance(found.value, TypeError)
+
+
+def saved(folder: Path, **arrays: Any) -> Path:
+    np.savez(folder / "instance.npz", **arrays)
+    return folder / "instance.npz"
+
+
+HEADER = b'{"a": {"dtype": "F64", "shape": [1], "data_offsets": [0, 8]}}'
+LIMITS: dict[str, tuple[Any, str, float, Callable[[Path], object]]] = {
+    "header of tensors": (
+        tensors,
+        "_LARGEST_HEADER",
+        len(HEADER),
+        lambda _: tensors.unpacked(len(HEADER).to_bytes(8, "little") + HEADER + bytes(8), "it"),
+    ),
+    "file": (
+        archive,
+        "_LARGEST_FILE",
+        2 * 160,
+        lambda folder: archive.read_arrays(saved(folder, X=EYE, W=W), ("X", "W")),
+    ),
+    "centred logits": (reduced, "_MOST", 2, lambda _: reduced.ReducedLoss(apv.Instance(EYE, W, lam=0.25))),
+    "weights": (reduced, "_MOST", 4, lambda _: reduced.ReducedLoss(apv.Instance(np.eye(6, 2), W, lam=0.25))),
+}
+
+
+@pytest.mark.parametrize("row", LIMITS)
+def test_a_limit_itself_is_accepted(row: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    place, name, reached, call = LIMITS[row]
+    monkeypatch.setattr(place, name, reached)
+    call(tmp_path)
+    monkeypatch.setattr(place, name, reached - 1)
+    with pytest.raises(apv.InvalidInstance):
+        call(tmp_path)
+
+
+def test_a_small_file_may_be_compressed_well_and_a_large_one_so_far(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    path = saved(tmp_path, W=np.zeros((40, 40)))
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as file:
+        content = io.BytesIO()
+        np.save(content, np.zeros((40, 40)))
+        file.writestr("W.npy", content.getvalue())
+        size, packed = file.infolist()[0].file_size, file.infolist()[0].compress_size
+    for unsuspicious, ratio, accepted in (
+        (size, 1, True),
+        (size - 1, 1, False),
+        (0, size / packed, True),
+        (0, np.nextafter(size / packed, 0), False),
+    ):
+        monkeypatch.setattr(archive, "_LARGEST_UNSUSPICIOUS", unsuspicious)
+        monkeypatch.setattr(archive, "_LARGEST_RATIO", ratio)
+        if accepted:
+            archive.read_arrays(path, ("W",))
+        else:
+            with pytest.raises(apv.InvalidInstance, match="compressed"):
+                archive.read_arrays(path, ("W",))
+
+
+def test_text_may_hold_the_last_character_of_unicode(tmp_path: Path) -> None:
+    last = np.array("\U0010ffff")
+    archive.read_arrays(saved(tmp_path, mask=last), ("mask",))
+    beyond = np.frombuffer(np.array([0x110000], "<u4").tobytes(), "<U1")
+    with pytest.raises(apv.InvalidInstance, match="Unicode"):
+        archive.read_arrays(saved(tmp_path, mask=beyond), ("mask",))
+
+
+def test_a_mapped_array_may_end_with_its_file(tmp_path: Path) -> None:
+    path = saved(tmp_path, X=EYE)
+    with zipfile.ZipFile(path) as file:
+        (info,) = file.infolist()
+        start = file.start_dir
+    os.truncate(path, start)
+    np.testing.assert_array_equal(archive._mapped(path, info, info.file_size - 32, (2, 2), "C", EYE.dtype), EYE)
+    os.truncate(path, start - 1)
+    with pytest.raises(apv.InvalidInstance, match="cut off"):
+        archive._mapped(path, info, info.file_size - 32, (2, 2), "C", EYE.dtype)
+
+
+def test_vectors_may_have_as_many_bytes_as_the_limit(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    content = b"1234"
+    monkeypatch.setattr(vectors, "packed", lambda _: content)
+    monkeypatch.setattr(vectors, "MOST", len(content))
+    vectors.write_vectors(tmp_path / "kept", "float32", 1, 0)
+    monkeypatch.setattr(vectors, "MOST", len(content) - 1)
+    with pytest.raises(apv.InvalidInstance, match="lower count"):
+        vectors.write_vectors(tmp_path / "refused", "float32", 1, 0)
+
+
+def test_heatmaps_take_one_reading(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """The drawing itself is left out."""
+    import attnprune_verify.cli.plot as module
+
+    def drawn(*_: object) -> None:
+        raise RuntimeError("is drawn")
+
+    monkeypatch.setattr(module, "need", drawn)
+    arguments = ["heatmaps", "--out", str(tmp_path / "map.png")]
+    readings = ["--reading", "pseudocode", "--reading", "theorem"]
+    assert "is drawn" in str(CliRunner().invoke(plot, arguments + readings[:2]).exception)
+    refused = CliRunner().invoke(plot, arguments + readings)
+    assert refused.exit_code == 2 and "one --reading" in refused.output
