@@ -22,7 +22,7 @@ ZEROS, ONES, EXIT = (
     "our_convergence-refutation-from-ones",
     "mask_stays_in_box-refutation",
 )
-GAP, BEST = "mask_gap-four-features", "attn_prun-confirmation-best-mask"
+GAP, BEST, LEAVES = "mask_gap-four-features", "attn_prun-confirmation-best-mask", "best_mask-four-features"
 BETA, DELTA, INFORMAL = (
     "practical-refutation-beta",
     "practical-refutation-all-M",
@@ -78,6 +78,8 @@ ROWS: dict[str, tuple[str, str, dict[str, Any]]] = {
     "lambda of the exit": (EXIT, EXIT_DOMAIN, {"eta": ABOVE_0, "lambda": ("1", ABOVE_1)}),
     "digits of the exit": digits(EXIT, 30, "W"),
     "short matrix": digits(GAP, 20),
+    "two leaves": (LEAVES, "2 to 2000 patterns", {"leaves": (["0" + "*" * 15, "1" + "*" * 15], ["*" * 16])}),
+    "leaves": (LEAVES, "2 to 2000 patterns", {"leaves": (["*" * 16] * 2000, ["*" * 16] * 2001)}),
     "share 1/10": (GAP, "share must lie", {"share": ("1/10", str(Q(1, 10) - TINY))}),
     "share 1": (GAP, "share must lie", {"share": ("1", ABOVE_1)}),
     "digits of v": digits(BETA, 30),
@@ -192,7 +194,7 @@ def pairs_of(name: str) -> int:
     return 4 * inputs["n"] * (inputs["n"] * (inputs["n"] - 1) // 2) * len(inputs["leaves"])
 
 
-SUPPOSING = written(valid("best_mask-four-features") | {"hypotheses": {"x": "0"}})
+SUPPOSING = written(valid(LEAVES) | {"hypotheses": {"x": "0"}})
 
 
 def accepted_or_raise(content: bytes, passed: str) -> None:
@@ -202,7 +204,7 @@ def accepted_or_raise(content: bytes, passed: str) -> None:
 
 
 LIMITS: dict[str, tuple[Any, str, float, float, Callable[[], Any]]] = {
-    "exponentials": (best_mask, "MOST_EXPONENTIALS", pairs_of("best_mask-four-features"), 1,
+    "exponentials": (best_mask, "MOST_EXPONENTIALS", pairs_of(LEAVES), 1,
                      lambda: accepted_or_raise(SUPPOSING, "unknown key 'x'")),
     "masks": (repaired, "MOST_MASKS", 126, 1, lambda: accepted_or_raise(text(BEST).encode(), "accepted")),
     "logits": (pl_inequality, "_LOGIT_WORK", logit_work(read_instance()), 1,

@@ -1,9 +1,12 @@
 """Refusals of the package that are met by a call of their own: on the edge accepted, beside it refused."""
 
 import io
+import json
+import math
 import os
 import zipfile
 from collections.abc import Callable
+from dataclasses import fields
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -14,28 +17,48 @@ from click.testing import CliRunner
 
 import attnprune_verify as apv
 from attnprune_verify.algorithms.baselines.sparsegpt import _condition
+from attnprune_verify.algorithms.gap.problem import _one_head, as_ones
+from attnprune_verify.algorithms.rounding import threshold_mask
 from attnprune_verify.audit.adapters.autodiff import _differentiated
-from attnprune_verify.audit.kernel import vectors
+from attnprune_verify.audit.kernel import answers, vectors
 from attnprune_verify.audit.kernel.evaluator import AttentionEvaluator
 from attnprune_verify.audit.kernel.problem import tensors
 from attnprune_verify.audit.kernel.process import context
 from attnprune_verify.audit.subject import wire
 from attnprune_verify.audit.subject.functions import _as_array
 from attnprune_verify.audit.subject.line import _HEADER, Line
+from attnprune_verify.audit.subject.terms import Terms
 from attnprune_verify.claims.campaign import decide, examine
+from attnprune_verify.claims.campaign.checkpoint import Checkpoint
 from attnprune_verify.claims.campaign.examine import Instances
+from attnprune_verify.claims.campaign.plan import _LARGEST, _SEEDS, CampaignPlan, as_sizes
+from attnprune_verify.claims.campaign.tally import Tally
 from attnprune_verify.claims.cases import eigenvalues
+from attnprune_verify.claims.statements.measured import _agrees
 from attnprune_verify.cli.plot import command as plot
+from attnprune_verify.cli.prune import command as prune
 from attnprune_verify.experiments import documents
-from attnprune_verify.instance import archive
+from attnprune_verify.experiments.layer import run
+from attnprune_verify.experiments.perplexity.plan import PerplexityPlan
+from attnprune_verify.instance import archive, memory
+from attnprune_verify.instance.families import orthonormal_constant
 from attnprune_verify.instance.rope import RoPE
+from attnprune_verify.model.fusion import fused_weight
+from attnprune_verify.model.threads import _as_threads
 from attnprune_verify.pretrained import texts
 from attnprune_verify.pretrained.config import Config
 from attnprune_verify.pretrained.folder import ModelFolder
 from attnprune_verify.pretrained.llama import _windows_of
+from attnprune_verify.pretrained.network import PretrainedModel
+from attnprune_verify.state import processes
+from attnprune_verify.theory.best_mask import certified_best_mask
 from attnprune_verify.theory.numbers.arithmetic import BALL
+from attnprune_verify.theory.numbers.lane_arithmetic import LANES
+from attnprune_verify.theory.numbers.lanes import Lane
 from attnprune_verify.theory.quantities import reduced
 from attnprune_verify.values import as_ratio
+from attnprune_verify.whole_model import budgets
+from attnprune_verify.whole_model.plan import Plan
 
 EYE = np.eye(2)
 W = np.array([[0.5, -0.25], [0.125, 1.0]])
@@ -52,11 +75,10 @@ def evaluator(place: int) -> None:
             raise
 
 
-def budget(calls: int = 0, seconds: float = 0.0) -> None:
+def budget(calls: int = 0, seconds: float = 0.0, longest: int = context.SMALL + 1) -> None:
     facts = SimpleNamespace(given_up="", calls=calls, skipped=set())
     kernel: Any = SimpleNamespace(functions={"attention": facts}, predicted=lambda *_: seconds)
-    sample: Any = SimpleNamespace(longest=context.SMALL + 1)
-    context.KernelContext._check_budget(kernel, "attention", sample)
+    context.KernelContext._check_budget(kernel, "attention", SimpleNamespace(longest=longest))  # type: ignore[arg-type]
 
 
 def reply(size: int) -> None:
@@ -134,14 +156,75 @@ def scaled(low: float) -> RoPE:
     return RoPE(5e3, "half", scaling)
 
 
-def deep(layers: int) -> None:
+def config(name: str, value: float) -> None:
+    """The config file of a folder with three tensors."""
     folder = ModelFolder.__new__(ModelFolder)
-    folder.config, folder.places = {"num_hidden_layers": layers}, dict.fromkeys("abc")  # type: ignore[assignment]
+    folder.config, folder.places = {name: value}, dict.fromkeys("abc")  # type: ignore[assignment]
     folder._judge_config()
 
 
 def number(value: float) -> float:
     return Config({"rms_norm_eps": value}).number("rms_norm_eps", 1.0)
+
+
+def taken_in(lanes: int) -> None:
+    """A checkpoint whose second group is done, of a campaign of so many groups."""
+    kept = {"done": [[1, 1]], "tallies": [], "seconds": 0.0}
+    Checkpoint._take_in(SimpleNamespace(tallies=[]), kept, dict.fromkeys(range(1, 1 + lanes), 4))  # type: ignore[arg-type]
+
+
+def tally(met: int, undecided: int) -> None:
+    Tally.from_dict({"instances": 4, "met": met, "undecided": undecided, "violations": 1, "worst": None})
+
+
+def layers(layer: int) -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(run, "_model", lambda _: SimpleNamespace(layers=[0, 1]))
+        patch.setattr(run, "complete", lambda *_, **__: [])
+        plan: Any = SimpleNamespace(model="", layers=[layer], ns=[], fingerprint=str, runs=list)
+        run.run_layers(plan, Path())
+
+
+def needed(size: int) -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("ATTNPRUNE_MEMORY", "1000")
+        memory.require_memory("it", size)
+
+
+def ids(largest: int) -> None:
+    model: Any = SimpleNamespace(family=SimpleNamespace(vocabulary=30), longest=4)
+    PretrainedModel.checked_ids(model, [[0, largest]])
+
+
+def workers(deaths: int) -> None:
+    """Worker processes that die so often before the first result."""
+    left = [deaths]
+
+    def flowing(*_: object) -> Any:
+        left[0] -= 1
+        if left[0] >= 0:
+            raise processes.BrokenExecutor
+        return [(0, None)]
+
+    with pytest.MonkeyPatch.context() as patch:
+        for name, value in {"_pool": None, "_close": None, "_flowing": flowing}.items():
+            patch.setattr(processes, name, value or (lambda *_, **__: None))
+        list(processes.unordered(str, [1], 1))
+
+
+def curves(windows: int) -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(budgets, "_curves", lambda *_: iter(()))
+        model: Any = SimpleNamespace(family=SimpleNamespace(predicts=True))
+        budgets.measured_curves(model, np.ones((windows, 2), dtype=np.int64), Plan(rho=0.5))
+
+
+def plan_of(**more: object) -> PerplexityPlan:
+    return PerplexityPlan.from_document({one.name: getattr(PERPLEXITY, one.name) for one in fields(PERPLEXITY)} | more)
+
+
+LAYER = apv.AttentionLayer(EYE, EYE, heads=2)
+PERPLEXITY = PerplexityPlan("model")
 
 
 def loss(M: Any, X: Any, W: Any) -> Any:
@@ -153,7 +236,7 @@ def loss_without_w(M: Any, X: Any) -> Any:
 
 
 FRAMEWORK: Any = SimpleNamespace(name="none")
-TINY = np.nextafter(0, 1)
+TINY, ABOVE_1 = np.nextafter(0, 1).item(), np.nextafter(1, 2).item()
 CALLS: dict[str, tuple[Callable[[], object], Callable[[], object]]] = {
     "singular Hessian": (lambda: _condition(EYE, False), lambda: _condition(0 * EYE, False)),
     "parameters M, X and W": (
@@ -176,7 +259,61 @@ CALLS: dict[str, tuple[Callable[[], object], Callable[[], object]]] = {
     "window between special tokens": (lambda: framed(3), lambda: framed(2)),
     "announced bytes": (lambda: header(32), lambda: header(31)),
     "frequency factors": (lambda: scaled(np.nextafter(4.0, 0)), lambda: scaled(4.0)),
-    "layers": (lambda: deep(3), lambda: deep(4)),
+    "layers": (lambda: config("num_hidden_layers", 3), lambda: config("num_hidden_layers", 4)),
+    "base of positions": (lambda: config("rope_theta", ABOVE_1), lambda: config("rope_theta", 1.0)),
+    "small samples are asked": (
+        lambda: budget(seconds=9, longest=context.SMALL),
+        lambda: budget(seconds=9, longest=context.SMALL + 1),
+    ),
+    "head of a map": (lambda: _one_head(LAYER, EYE, (W, W), 0, 1), lambda: _one_head(LAYER, EYE, (W, W), 0, 2)),
+    "ones of a map": (lambda: as_ones(W != 0, False, None, 4), lambda: as_ones(W != 0, False, None, 5)),
+    "first threshold": (lambda: threshold_mask(W, 0.0), lambda: threshold_mask(W, 0.0, "ascending-1")),
+    "last threshold": (lambda: threshold_mask(W, 1.0, "ascending-1"), lambda: threshold_mask(W, 1.0)),
+    "bytes of tensors": (
+        lambda: tensors.unpacked(b"\x02" + bytes(7) + b"{}", "it"),
+        lambda: tensors.unpacked(b"\x03" + bytes(7) + b"{}", "it"),
+    ),
+    "seconds above 0": (lambda: Terms(call_limit=TINY), lambda: Terms(call_limit=0.0)),
+    "finite seconds": (lambda: Terms(limit=np.finfo(float).max.item()), lambda: Terms(limit=math.inf)),
+    "groups of a checkpoint": (lambda: taken_in(1), lambda: taken_in(0)),
+    "seed": (
+        lambda: CampaignPlan.of("lem:lip_f", 1, _SEEDS - 1, None),
+        lambda: CampaignPlan.of("lem:lip_f", 1, _SEEDS, None),
+    ),
+    "one size": (lambda: as_sizes({"n": (3, 3), "d": 2}), lambda: as_sizes({"n": (3, 2), "d": 2})),
+    "largest size": (lambda: as_sizes({"n": 2, "d": _LARGEST}), lambda: as_sizes({"n": 2, "d": _LARGEST + 1})),
+    "all undecided": (lambda: tally(3, 2), lambda: tally(3, 3)),
+    "all met": (lambda: tally(4, 0), lambda: tally(5, 0)),
+    "score": (
+        lambda: _agrees(SimpleNamespace(case={"score": 0}, number=float)),  # type: ignore[arg-type]
+        lambda: _agrees(SimpleNamespace(case={"score": -1}, number=float)),  # type: ignore[arg-type]
+    ),
+    "sequence of a whole document": (lambda: sequences(5), lambda: sequences(6)),
+    "last layer": (lambda: layers(1), lambda: layers(2)),
+    "names of a plan": (plan_of, lambda: plan_of(more=1)),
+    "orthonormal rows": (
+        lambda: orthonormal_constant(np.random.default_rng(0), 3, 3),
+        lambda: orthonormal_constant(np.random.default_rng(0), 4, 3),
+    ),
+    "memory": (lambda: needed(1000), lambda: needed(1001)),
+    "pair of positions": (lambda: RoPE(10.0).frequencies(2), lambda: RoPE(10.0).frequencies(0)),
+    "first head": (lambda: fused_weight(LAYER, 0), lambda: fused_weight(LAYER, -1)),
+    "last head": (lambda: fused_weight(LAYER, 1), lambda: fused_weight(LAYER, 2)),
+    "one thread": (lambda: _as_threads("1"), lambda: _as_threads("0")),
+    "count 1": (lambda: Config({"heads": 1}).count("heads"), lambda: Config({"heads": 0}).count("heads")),
+    "last id": (lambda: ids(29), lambda: ids(30)),
+    "deaths of workers": (lambda: workers(processes.DEATHS), lambda: workers(processes.DEATHS + 1)),
+    "no zeros": (
+        lambda: certified_best_mask(apv.Instance(EYE, W), 0),
+        lambda: certified_best_mask(apv.Instance(EYE, W), -1),
+    ),
+    "all zeros": (
+        lambda: certified_best_mask(apv.Instance(EYE, W), 4),
+        lambda: certified_best_mask(apv.Instance(EYE, W), 5),
+    ),
+    "one lane": (lambda: LANES.lambertw(Lane(np.ones(1))), lambda: LANES.lambertw(Lane(np.ones(2)))),
+    "power 1": (lambda: Lane(np.ones(1)) ** 1, lambda: Lane(np.ones(1)) ** 0),
+    "windows of a curve": (lambda: curves(2), lambda: curves(1)),
     "positive number": (lambda: number(TINY), lambda: number(0.0)),
     "kinds of layers": (
         lambda: _windows_of(["full_attention", "sliding_attention"], 4, 2),
@@ -281,6 +418,29 @@ def test_vectors_may_have_as_many_bytes_as_the_limit(monkeypatch: pytest.MonkeyP
     monkeypatch.setattr(vectors, "MOST", len(content) - 1)
     with pytest.raises(apv.InvalidInstance, match="lower count"):
         vectors.write_vectors(tmp_path / "refused", "float32", 1, 0)
+
+
+def test_ends_of_an_answer_have_one_shape(tmp_path: Path) -> None:
+    vectors.write_vectors(tmp_path, "float32", 3, 0)
+    index, arrays = answers.read_vectors(tmp_path)
+    ends = index["vectors"][0]["answers"]["o"]
+    ends["lowest"] = next(name for name, array in arrays.items() if array.shape != arrays[ends["highest"]].shape)
+    (tmp_path / vectors.INDEX).write_text(json.dumps(index))
+    with pytest.raises(apv.InvalidInstance, match="one shape"):
+        answers.read_vectors(tmp_path)
+
+
+def test_a_file_holds_x_and_w_and_may_hold_no_more(tmp_path: Path) -> None:
+    apv.load_instance(saved(tmp_path, X=EYE, W=W))
+    with pytest.raises(apv.InvalidInstance, match="must hold X and W"):
+        apv.load_instance(saved(tmp_path, X=EYE))
+
+
+@pytest.mark.parametrize(("rho", "code"), [("0", 0), ("1", 0), ("0.5", 2)])
+def test_equal_entries_matter_only_where_some_are_pruned(rho: str, code: int, tmp_path: Path) -> None:
+    apv.save_instance(tmp_path / "mine.npz", apv.Instance(EYE, W))
+    done = CliRunner().invoke(prune, [str(tmp_path / "mine.npz"), "--rho", rho, "--reading", "theorem", "--steps", "2"])
+    assert isinstance(done.exception, apv.InvalidInstance) == (code == 2), done.output
 
 
 def test_heatmaps_take_one_reading(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
