@@ -14,6 +14,10 @@ from attnprune_verify.audit.functions.run import run_audit as run_audit
 from attnprune_verify.audit.kernel.check import check_attention as check_attention
 from attnprune_verify.audit.kernel.evaluator import AttentionEvaluator as AttentionEvaluator
 from attnprune_verify.audit.kernel.run import run_kernel_audit as run_kernel_audit
+from attnprune_verify.audit.kernel.tensors.assertion import assert_attention as assert_attention
+from attnprune_verify.audit.kernel.tensors.interval import attention_interval as attention_interval
+from attnprune_verify.audit.kernel.tensors.reference import reference_attention as reference_attention
+from attnprune_verify.audit.kernel.tensors.reference import reference_attention_backward as reference_attention_backward
 from attnprune_verify.check import run_check as run_check
 from attnprune_verify.claims.campaign.run import run_campaign as run_campaign
 from attnprune_verify.claims.run import run_claims as run_claims

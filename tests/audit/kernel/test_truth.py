@@ -8,7 +8,7 @@ from attnprune_verify.audit.kernel.problem.conventions import Conventions
 from attnprune_verify.audit.kernel.problem.precision import PRECISIONS, precision_named
 from attnprune_verify.audit.kernel.problem.regimes import BENIGN, EXTREME, regimes
 from attnprune_verify.audit.kernel.problem.sample_factory import Maker
-from attnprune_verify.audit.kernel.truth.truth import by_balls, by_float64, truth
+from attnprune_verify.audit.kernel.truth.truth import by_balls, by_floats, truth
 from attnprune_verify.errors import InvalidInstance
 from attnprune_verify.oracle.enclosure import working_precision
 
@@ -30,7 +30,7 @@ EVERY = [("plain", "n7"), ("causal", "c5"), ("mask", "m5"), ("grouped heads", "g
 @pytest.mark.parametrize(("regime", "name"), EVERY)
 def test_balls_and_float64_agree_within_their_radii(regime, name):
     one = sample(regime, name)
-    exact, rounded = by_balls(one), by_float64(one)
+    exact, rounded = by_balls(one), by_floats(one)
     for part in exact:
         nothing = np.isneginf(exact[part].value)
         assert np.array_equal(nothing, np.isneginf(rounded[part].value))

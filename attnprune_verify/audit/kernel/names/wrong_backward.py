@@ -272,7 +272,7 @@ def _without_last(block: int, sample: KernelSample, dq: Array, dk: Array, dv: Ar
     if block == 1:
         kept = max(n - 1, 1)
     steps, scale = evaluate(sample), sample.factor
-    ds = steps.ds[..., :kept, :] * steps.slope[..., :kept, :]
+    ds = (steps.ds * steps.slope)[..., :kept, :]
     dk = _summed(scale * (_turned(ds) @ sample.q[..., :kept, :]), sample.group)
     dv = _summed(_turned(steps.p[..., :kept, :]) @ sample.do[..., :kept, :], sample.group)
     shortened = dq.copy()

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
+from itertools import product
 from typing import Any
 
 import numpy as np
@@ -12,7 +14,18 @@ from attnprune_verify.audit.kernel.problem.conventions import Conventions
 from attnprune_verify.audit.kernel.problem.features import features_of
 from attnprune_verify.audit.kernel.problem.precision import KernelPrecision
 
-__all__ = ["BACKWARD", "FORWARD", "Array", "Mask", "KernelSample", "Regime", "along", "parts_of"]
+__all__ = [
+    "BACKWARD",
+    "FORWARD",
+    "Array",
+    "Mask",
+    "KernelSample",
+    "Regime",
+    "along",
+    "along_axes",
+    "part_of",
+    "parts_of",
+]
 
 Array = NDArray[np.float64]
 Mask = NDArray[np.bool_]
@@ -46,6 +59,8 @@ class KernelSample:
         Its cotangent, (batch, heads, n).
     ends : tuple[tuple[int, ...], tuple[int, ...]] or None
         Where the packed sequences of queries and of keys end; there is one batch entry then.
+    rows : tuple[int, int] or None
+        Of a block of another sample's queries: which of them is the first here, and how many there are.
     poison : float or None
         What k and v hold at keys that no query may see, and q and do at queries that may see none.
     wanted : tuple[str, ...]
@@ -82,6 +97,7 @@ class KernelSample:
     lse: bool = False
     dlse: Array | None = None
     ends: tuple[tuple[int, ...], tuple[int, ...]] | None = None
+    rows: tuple[int, int] | None = None
     poison: float | None = None
     wanted: tuple[str, ...] = ()
     layout: str = "plain"
@@ -101,9 +117,23 @@ class KernelSample:
         return int(self.q.shape[1] // self.k.shape[1])
 
     @property
+    def queries(self) -> int:
+        """Number of queries, of the whole sample where this is a block of it."""
+        return int(self.q.shape[2]) if self.rows is None else self.rows[1]
+
+    @property
     def factor(self) -> float:
         """The scale of the logits."""
-        return float(self.q.shape[3] ** -0.5 if self.scale is None else self.scale)
+        kind: Any = self.q.dtype.type  # longdouble, where the truth is computed in it
+        scale: float = kind(self.q.shape[3]) ** kind(-0.5) if self.scale is None else kind(self.scale)
+        return scale
+
+    @property
+    def unit(self) -> float:
+        """One unit of log sum exp, in natural logarithms."""
+        kind: Any = self.q.dtype.type
+        unit: float = np.log(kind(2)) if self.conventions.lse_base == "2" else kind(1)
+        return unit
 
     @property
     def distance(self) -> NDArray[np.int64]:
@@ -115,11 +145,13 @@ class KernelSample:
     def _places(self) -> tuple[tuple[NDArray[np.int64], NDArray[np.int64]], ...]:
         """For queries and for keys: position within the packed sequence, and index of the sequence."""
         found = []
-        for side, total in enumerate((self.q.shape[2], self.k.shape[2])):
+        first, queries = (0, self.queries) if self.rows is None else self.rows
+        of_queries = np.arange(first, first + self.q.shape[2])
+        for side, (total, own) in enumerate(((queries, of_queries), (self.k.shape[2], np.arange(self.k.shape[2])))):
             ends = np.array((total,) if self.ends is None else self.ends[side])
-            which = np.searchsorted(ends, np.arange(total), side="right")
+            which = np.searchsorted(ends, own, side="right")
             starts = np.concatenate([[0], ends[:-1]])
-            found.append((np.arange(total) - starts[which], which))
+            found.append((own - starts[which], which))
         return tuple(found)
 
     @property
@@ -128,7 +160,7 @@ class KernelSample:
         if not (self.causal and self.conventions.bottom_right):
             return 0
         if self.ends is None:
-            return int(self.k.shape[2] - self.q.shape[2])
+            return int(self.k.shape[2] - self.queries)
         lengths = [np.diff(side, prepend=0) for side in self.ends]
         shifts: NDArray[np.int64] = (lengths[1] - lengths[0])[self._places[0][1]][:, None]
         return shifts
@@ -166,7 +198,7 @@ class KernelSample:
     @property
     def kept(self) -> Array | float:
         """The factor of each weight by dropout."""
-        return 1.0 if self.dropout is None else self.dropout / self.keep
+        return 1.0 if self.dropout is None else self.dropout / self.q.dtype.type(self.keep)
 
     @property
     def work(self) -> float:
@@ -191,7 +223,7 @@ class KernelSample:
     @property
     def pull(self) -> Array | None:
         """The cotangent of the natural logarithm; d lse' / d lse = 1 / log(base) for the returned logarithm."""
-        return None if self.dlse is None else self.dlse / self.conventions.unit
+        return None if self.dlse is None else self.dlse / self.unit
 
     @property
     def extended(self) -> bool:
@@ -237,6 +269,34 @@ class KernelSample:
         """A sample like this one; what was computed for this one is not kept."""
         filled = {"fill_factor": 0.0} if {"q", "k", "v", "do"} & set(changes) else {}
         return replace(self, **{"memo": {}, **filled, **changes})
+
+    def blocks(self, most: int) -> Iterator[tuple[tuple[slice, slice, slice], KernelSample]]:
+        """The sample in blocks of some queries of the heads that read one key head, each with its place in the arrays.
+
+        A block has at most `most` logits, or those of one query and one group of heads. A sample with no more is its
+        own only block.
+        """
+        batch, heads, _, n, length, *_ = self.shape
+        if batch * heads * n * length <= most:
+            yield (slice(0, batch), slice(0, heads), slice(0, n)), self
+            return
+        height = max(most // (self.group * length), 1)
+        for item, first, row in product(range(batch), range(0, heads, self.group), range(0, n, height)):
+            place = slice(item, item + 1), slice(first, first + self.group), slice(row, min(row + height, n))
+            key = place[0], slice(first // self.group, first // self.group + 1)
+            along = {name: part_of(getattr(self, name), place) for name in ("mask", "bias", "dropout")}
+            along |= {
+                name: None if (own := getattr(self, name)) is None else own[place[1]] for name in ("alibi", "sinks")
+            }
+            yield place, self.changed(
+                q=self.q[place], do=self.do[place], k=self.k[key], v=self.v[key], rows=(row, n),
+                dlse=None if self.dlse is None else self.dlse[place], **along,
+            )  # fmt: skip
+
+    def in_type(self, kind: Any) -> KernelSample:
+        """The same numbers in another floating-point type."""
+        arrays = {name: getattr(self, name) for name in ("q", "k", "v", "do", "alibi", "bias", "sinks", "dlse")}
+        return self.changed(**{name: None if array is None else array.astype(kind) for name, array in arrays.items()})
 
     def first_of_groups(self) -> KernelSample:
         """The sample with the first query head of each group alone."""
@@ -350,6 +410,19 @@ class Regime:
     says: str
     samples: tuple[KernelSample, ...]
     required: bool = False
+
+
+def part_of(array: Any, place: tuple[slice, slice, slice]) -> Any:
+    """The part of what is broadcast to (batch, heads, n, l) at a place in batch, heads and n."""
+    if array is None:
+        return None
+    return array[along_axes(array.shape, place)]
+
+
+def along_axes(shape: tuple[int, ...], place: tuple[slice, slice, slice]) -> tuple[slice, ...]:
+    """A place in batch, heads and n, of an array that is broadcast to (batch, heads, n, l)."""
+    own = zip(place[4 - len(shape) :], shape, strict=False)
+    return tuple(part if size > 1 else slice(None) for part, size in own)
 
 
 def parts_of(function: str, sample: KernelSample) -> tuple[str, ...]:

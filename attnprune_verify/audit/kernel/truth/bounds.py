@@ -26,70 +26,177 @@ proofs_check/coq/rounding proves for `Worst`.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from functools import reduce
+from typing import TypeAlias
 
 import numpy as np
 
-from attnprune_verify.audit.kernel.problem.precision import KernelPrecision
+from attnprune_verify.audit.kernel.problem.precision import PRECISIONS, KernelPrecision
 from attnprune_verify.audit.kernel.problem.sample import Array, KernelSample
-from attnprune_verify.audit.kernel.truth.calculus import Typical, Worst
+from attnprune_verify.audit.kernel.truth.assembly import Assembled, Terms
+from attnprune_verify.audit.kernel.truth.calculus import AtOnce, Calculus, Typical, Worst, product
 from attnprune_verify.audit.kernel.truth.forward_errors import ForwardErrors, Mean, compounded
-from attnprune_verify.audit.kernel.truth.steps import spread_over
+from attnprune_verify.audit.kernel.truth.steps import evaluate, spread_over
 
-__all__ = ["Errors", "attention_errors", "worst_errors"]
+__all__ = ["Errors", "attention_errors", "in_balls", "in_floats", "propagated", "results_of", "worst_errors"]
 
 _SAFETY = 1.01  # for the float64 rounding of all that follows, and products of two small errors
+_SMALL = 2**11  # chosen: logits up to which all results cost little more than those of the forward pass
+_BLOCK = 2**17  # chosen: logits of a block, so that an array of them has 1 MiB
+_BALLS, _BALLS_OF_FLOAT64 = (
+    1_000,
+    2**15,
+)  # logits up to which balls cost as little as floats with their bound (5 ms), 1 s
+_HALF = float(np.finfo(np.longdouble).eps) / 2
+# The widest floats of the machine, which are float64 on some; as they judge float64, they need not reach further.
+_WIDE = replace(PRECISIONS["float64"], name="longdouble", unit=_HALF, sums=_HALF)
+
+
+Rule: TypeAlias = tuple[KernelPrecision, Calculus]
 
 
 @dataclass(frozen=True)
 class Errors:
     """Error bounds by output array: the worst case of an honest kernel, and its typical maximum."""
 
-    worst: dict[str, Array]
-    typical: dict[str, Array]
+    worst: Mapping[str, Array]
+    typical: Mapping[str, Array]
+
+
+class _ByName(Mapping[str, Array]):
+    """Errors by name; those of a large sample's gradients are computed when they are asked for."""
+
+    def __init__(self, sample: KernelSample, precision: KernelPrecision, which: int) -> None:
+        self.sample, self.precision, self.which = sample, precision, which
+
+    def __getitem__(self, name: str) -> Array:
+        return _errors(self.sample, self.precision, name not in ("o", "lse"))[self.which][name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(results_of(self.sample))
+
+    def __len__(self) -> int:
+        return len(results_of(self.sample))
+
+
+def results_of(sample: KernelSample, backward: bool = True) -> tuple[str, ...]:
+    """All results of a sample, or those of its forward pass."""
+    more = {"dbias": sample.bias, "dsinks": sample.sinks}
+    gradients = ("dq", "dk", "dv", *(name for name, part in more.items() if part is not None))
+    return ("o", "lse", *gradients) if backward else ("o", "lse")
 
 
 def attention_errors(sample: KernelSample, precision: KernelPrecision | None = None) -> Errors:
     """The errors of o, dq, dk and dv in a precision (default: the sample's), once per sample and precision."""
     precision = precision or sample.precision
-    key = ("errors", precision)
-    if key not in sample.memo:
-        with np.errstate(all="ignore"):
-            sample.memo[key] = Errors(
-                worst_errors(sample, precision), _Propagation(sample, precision, Typical(precision.sums)).outputs()
-            )
-    found: Errors = sample.memo[key]
-    return found
+    return Errors(_ByName(sample, precision, 0), _ByName(sample, precision, 1))
 
 
 def worst_errors(sample: KernelSample, precision: KernelPrecision) -> dict[str, Array]:
     """Return what no honest kernel in a precision exceeds."""
+    return propagated(sample, [(precision, Worst(precision.sums))], True)[1][0]
+
+
+def in_balls(sample: KernelSample) -> bool:
+    """Return True where the truth is enclosed in balls: of float64 longer than of what floats are exact enough for."""
+    batch, heads, _, n, length, *_ = sample.shape
+    return batch * heads * n * length <= (_BALLS_OF_FLOAT64 if sample.precision.name == "float64" else _BALLS)
+
+
+def in_floats(sample: KernelSample, backward: bool) -> tuple[dict[str, Array], dict[str, Array]]:
+    """The results of a sample, and their errors: in float64, or in wider floats where that is its precision."""
+    if in_balls(sample):
+        values, found = propagated(sample, [_own_rule(sample)], backward, valued=True)
+        return values, found[0]
+    _errors(sample, sample.precision, backward)
+    kept: tuple[dict[str, Array], dict[str, Array]] = sample.memo["in floats", backward]
+    return kept
+
+
+def _own_rule(sample: KernelSample) -> Rule:
+    own = _WIDE if sample.precision.name == "float64" else PRECISIONS["float64"]
+    return own, AtOnce(own.sums)
+
+
+def _errors(sample: KernelSample, precision: KernelPrecision, backward: bool) -> list[dict[str, Array]]:
+    """The worst and the typical errors; and with those of the sample's precision its truth in floats, if it is that."""
+    if ("errors", precision, backward) not in sample.memo:
+        batch, heads, _, n, length, *_ = sample.shape
+        every = backward or batch * heads * n * length <= _SMALL
+        valued = precision == sample.precision and not in_balls(sample)
+        rules: list[Rule] = [(precision, Worst(precision.sums)), (precision, Typical(precision.sums))]
+        values, found = propagated(sample, rules + [_own_rule(sample)] * valued, every, valued)
+        for part in {every, False}:
+            sample.memo["errors", precision, part] = found
+            if valued:
+                sample.memo["in floats", part] = values, found[2]
+    errors: list[dict[str, Array]] = sample.memo["errors", precision, backward]
+    return errors
+
+
+def propagated(
+    sample: KernelSample, rules: list[Rule], backward: bool, valued: bool = False
+) -> tuple[dict[str, Array], list[dict[str, Array]]]:
+    """The results of a sample, where they are wanted, and their errors by each rule.
+
+    Block by block, so that memory holds few of its logits at a time.
+    """
+    names = results_of(sample, backward) if valued else ()
+    values, parts = Assembled(sample, sample.group), [Assembled(sample, 1) for _ in rules]
     with np.errstate(all="ignore"):
-        return _Propagation(sample, precision, Worst(precision.sums)).outputs()
+        for place, block in sample.blocks(_BLOCK):
+            wide = valued and sample.precision.name == "float64"
+            steps = evaluate(block.in_type(np.longdouble) if wide else block)
+            values.add(place, {name: ((), (getattr(steps, name),)) for name in names})
+            for rule, own in zip(rules, parts, strict=True):
+                own.add(place, _Propagation(block, *rule).terms(backward), rule[1])
+            if block is not sample:
+                block.memo.clear()  # its steps hold it, so that neither would be freed at once
+        errors = [_Propagation(sample, *rule).outputs(own.terms) for rule, own in zip(rules, parts, strict=True)]
+    return {name: sums[0] for name, (_, sums) in values.terms.items()}, errors
 
 
 class _Propagation(ForwardErrors):
     """One sample, one precision, one calculus."""
 
-    def outputs(self) -> dict[str, Array]:
+    def terms(self, backward: bool) -> Terms:
+        """Errors of the rows of a block, and what its queries add to those of sums over all queries."""
         logit = self.logits()
         exponent = self.exponents(logit)
-        weights = self.probabilities(logit, exponent)
         o = self.output(logit, exponent)
+        found: Terms = {"o": ((o,), ()), "lse": ((self.log_sum_exp(logit, exponent),), ())}
+        if not backward:
+            return found
+        weights = self.probabilities(logit, exponent)
         independent, mean, plain = self.logit_gradient(exponent, weights, logit, o)
         length = self.sample.k.shape[2]  # without the sink
-        found = {
-            "o": o,
-            "lse": self.log_sum_exp(logit, exponent),
-            "dq": self.query_gradient(independent, mean),
-            "dk": self.key_gradient(independent, mean),
-            "dv": self.value_gradient(weights),
-        }
+        found["dq"] = (self.query_gradient(independent, mean),), ()
+        found["dk"] = self.key_gradient(independent, mean)
+        found["dv"] = self.value_gradient(weights)
         own = self.calculus.add(plain, self.steps.p * mean)
         if self.sample.bias is not None:
             found["dbias"] = self.bias_gradient(own[..., :length])
         if self.sample.sinks is not None:
             found["dsinks"] = self.sink_gradient(own[..., length])
+        return found
+
+    def outputs(self, terms: Terms) -> dict[str, Array]:
+        """Errors of the results, from the terms of all queries."""
+        finish: dict[str, Callable[..., Array]] = {
+            "dk": self.over_queries,
+            "dv": self.over_queries,
+            "dbias": self.bias,
+            "dsinks": self.sinks,
+        }
+        found = {
+            name: finish[name](*errors, *sums) if name in finish else errors[0]
+            for name, (errors, sums) in terms.items()
+        }
+        if "dk" in found:
+            found["dk"] = found["dk"] + max(self.sample.factor, 1.0) * self.floor()
+            found["dv"] = found["dv"] + self.floor()
         return {name: np.where(np.isnan(error), np.inf, _SAFETY * error) for name, error in found.items()}
 
     def value_products(self) -> Array:
@@ -97,7 +204,7 @@ class _Propagation(ForwardErrors):
         sample, steps, calculus = self.sample, self.steps, self.calculus
         do, turned = sample.do, np.swapaxes(steps.v, -1, -2)
         size = np.abs(do) @ np.abs(turned)
-        lost = self.lost(do) @ np.abs(turned) + np.abs(do) @ self.lost(turned) + do.shape[3] * self.tiny
+        lost = self.lost_products(do, turned) + do.shape[3] * self.tiny
         if self.w:  # dO / row sum in the 16-bit type, dP itself, and dP - D
             lost = (
                 lost
@@ -133,7 +240,9 @@ class _Propagation(ForwardErrors):
             return calculus.add((1 + shared) * centred, (1 + shared) * terms * (1 + most), shared * np.abs(steps.mean))
 
         product = calculus.chain(do.shape[3] + 8) * np.abs(do * steps.o).sum(axis=-1, keepdims=True)
-        return np.maximum(np.maximum(*map(error, ways)), calculus.add(calculus.along(np.abs(do) * o, -1), product))
+        return np.maximum(
+            reduce(np.maximum, map(error, ways)), calculus.add(calculus.along(np.abs(do) * o, -1), product)
+        )
 
     def logit_gradient(self, exponent: Array, weights: Array, logit: Array, o: Array) -> tuple[Array, Array, Array]:
         """Return the errors of dS times the cap's derivative: independent from key to key, and by a row's mean.
@@ -172,26 +281,38 @@ class _Propagation(ForwardErrors):
         independent, plain = (calculus.add(np.where(steps.allowed, x, 0.0), lost) for x in (error, plain))
         return independent, (1 + rounded) * (1 + weights) * mean, plain
 
-    def bias_gradient(self, own: Array) -> Array:
-        """Return the error of dbias: of dS, summed; each head may be rounded before it is added."""
-        steps, sample, calculus = self.steps, self.sample, self.calculus
-        size = np.abs(steps.ds * steps.by_bias)[..., : sample.k.shape[2]]
-        worst = isinstance(calculus, Worst)
-        errors = spread_over(sample, own) if worst else np.sqrt(spread_over(sample, own**2))
-        joined = self.stored(2) * (spread_over(sample, size) if worst else np.sqrt(spread_over(sample, size**2)))
-        terms = size.size // steps.dbias.size
-        chain = calculus.chain(terms + 8) * spread_over(sample, size)
+    def bias_gradient(self, own: Array) -> tuple[tuple[Array, ...], tuple[Array, ...]]:
+        """Errors of dS summed over what the bias was broadcast along, and of heads rounded before; sizes, values."""
+        steps, sample = self.steps, self.sample
+        ds = (steps.ds * steps.by_bias)[..., : sample.k.shape[2]]
+        errors = tuple(self.spread(error) for error in (own, self.stored(2) * np.abs(ds)))
+        return errors, (spread_over(sample, np.abs(ds)), spread_over(sample, ds))
+
+    def spread(self, errors: Array) -> Array:
+        if isinstance(self.calculus, Worst):
+            return spread_over(self.sample, errors)
+        return np.sqrt(spread_over(self.sample, errors**2))
+
+    def bias(self, errors: Array, joined: Array, size: Array, value: Array) -> Array:
+        """The error of dbias: of dS, summed; each head may be rounded before it is added."""
+        batch, heads, _, n, length, *_ = self.sample.shape
+        terms = batch * heads * n * length // value.size
         rounded = compounded(np.asarray(4 * self.u) + self.stored(3))
-        error = calculus.add((1 + rounded) * errors, joined, chain, rounded * np.abs(steps.dbias))
+        error = self.calculus.add(
+            (1 + rounded) * errors, joined, self.calculus.chain(terms + 8) * size, rounded * np.abs(value)
+        )
         return np.asarray(error + 2 * self.precision.lost + terms * self.tiny)
 
-    def sink_gradient(self, own: Array) -> Array:
-        """Return the error of dsinks: of the sinks' dS, which are added before they are rounded."""
-        size, calculus = np.abs(self.steps.ds[..., -1]), self.calculus
-        errors = own.sum(axis=(0, 2)) if isinstance(calculus, Worst) else np.sqrt((own**2).sum(axis=(0, 2)))
-        chain = calculus.chain(size.shape[0] * size.shape[2] + 8) * size.sum(axis=(0, 2))
-        rounded = compounded(np.asarray(4 * self.u) + self.stored(1)) * np.abs(self.steps.dsinks)
-        return np.asarray(calculus.add(errors, chain, rounded) + self.precision.lost)
+    def sink_gradient(self, own: Array) -> tuple[tuple[Array, ...], tuple[Array, ...]]:
+        ds = self.steps.ds[..., -1]
+        errors = own.sum(axis=(0, 2)) if isinstance(self.calculus, Worst) else np.sqrt((own**2).sum(axis=(0, 2)))
+        return (errors,), (np.abs(ds).sum(axis=(0, 2)), ds.sum(axis=(0, 2)))
+
+    def sinks(self, errors: Array, size: Array, value: Array) -> Array:
+        """The error of dsinks: of the sinks' dS, which are added before they are rounded."""
+        chain = self.calculus.chain(self.sample.shape[0] * self.sample.queries + 8) * size
+        rounded = compounded(np.asarray(4 * self.u) + self.stored(1)) * np.abs(value)
+        return np.asarray(self.calculus.add(errors, chain, rounded) + self.precision.lost)
 
     def query_gradient(self, independent: Array, mean: Array) -> Array:
         """A row's mean moves all its keys alike: dq_i errs by mean_i sum_j p_ij k_j there."""
@@ -206,19 +327,18 @@ class _Propagation(ForwardErrors):
             (1 + rounded) * scale * chain * (through @ np.abs(steps.k)),
             rounded * np.abs(steps.dq),
         )
-        lost = scale * (through @ self.lost(steps.k)) + 2 * max(scale, 1.0) * self.count * self.tiny
+        lost = scale * product(through, self.lost(steps.k)) + 2 * max(scale, 1.0) * self.count * self.tiny
         return np.asarray(error + lost + 2 * max(scale, 1.0) * self.precision.lost)
 
-    def key_gradient(self, independent: Array, mean: Array) -> Array:
+    def key_gradient(self, independent: Array, mean: Array) -> tuple[tuple[Array, ...], tuple[Array, ...]]:
         steps, sample, scale = self.steps, self.sample, self.sample.factor
         length = sample.k.shape[2]  # without the sink
         error = np.swapaxes(self.calculus.add(independent, steps.p * steps.slope * mean), -1, -2)[:, :, :length]
         through = np.swapaxes(steps.ds * steps.slope, -1, -2)[:, :, :length]
-        lost = scale * (np.abs(through) @ self.lost(sample.q))
-        summed = self.over_queries(scale * self.calculus.through(error, sample.q), scale * through, sample.q, steps.dk)
-        return np.asarray(summed + sample.per_key_head(lost) + max(scale, 1.0) * self.floor())
+        lost = scale * product(np.abs(through), self.lost(sample.q))
+        return (scale * self.calculus.through(error, sample.q),), (*_products(scale * through, sample.q), lost)
 
-    def value_gradient(self, weights: Array) -> Array:
+    def value_gradient(self, weights: Array) -> tuple[tuple[Array, ...], tuple[Array, ...]]:
         steps, sample = self.steps, self.sample
         stored = self.stored(self.times) + self.dropping
         errors = (steps.p * (weights + (1 + weights) * stored) + self.lost_weights(weights)) * steps.kept
@@ -226,23 +346,22 @@ class _Propagation(ForwardErrors):
         turned = np.swapaxes(steps.p * steps.kept, -1, -2)[:, :, :length]
         own = self.calculus.through(np.swapaxes(errors, -1, -2)[:, :, :length], sample.do)
         divided = self.stored(1) * self.calculus.through(turned, sample.do)  # dO / row sum in the 16-bit type
-        lost = sample.per_key_head(turned @ self.lost(sample.do))
-        return np.asarray(
-            self.over_queries(self.calculus.add(own, divided), turned, sample.do, steps.dv) + lost + self.floor()
-        )
+        lost = product(turned, self.lost(sample.do))
+        return (self.calculus.add(own, divided),), (*_products(turned, sample.do), lost)
 
-    def over_queries(self, own: Array, left: Array, right: Array, value: Array) -> Array:
+    def over_queries(self, own: Array, size: Array, value: Array, lost: Array) -> Array:
         """Sums over the queries of all heads of a group; each head may be rounded before the heads are added."""
         sample, calculus = self.sample, self.calculus
-        heads = self.per_key_head(own)
-        size = sample.per_key_head(np.abs(left) @ np.abs(right))
-        joined = self.stored(2) * self.per_key_head(np.abs(left @ right))
-        chain = calculus.chain(sample.q.shape[2] * sample.group + 8)
+        heads, size = self.per_key_head(own), sample.per_key_head(size)
+        joined = self.stored(2) * self.per_key_head(np.abs(value))
+        chain = calculus.chain(sample.queries * sample.group + 8)
         rounded = compounded(np.asarray(4 * self.u) + self.stored(3))
         grown = (1 + rounded) * (1 + self.stored(2))
-        return calculus.add(
-            grown * (1 + chain) * heads, grown * chain * size, (1 + rounded) * joined, rounded * np.abs(value)
-        )
+        error = calculus.add(
+            grown * (1 + chain) * heads, grown * chain * size, (1 + rounded) * joined,
+            rounded * np.abs(sample.per_key_head(value)),
+        )  # fmt: skip
+        return np.asarray(error + sample.per_key_head(lost))
 
     def per_key_head(self, errors: Array) -> Array:
         if isinstance(self.calculus, Worst):
@@ -251,7 +370,7 @@ class _Propagation(ForwardErrors):
 
     def floor(self) -> float:
         """Return what outputs may lose to underflow: of each product, and of each head's result."""
-        terms = 2 * self.sample.q.shape[2] * self.sample.group
+        terms = 2 * self.sample.queries * self.sample.group
         return float(terms) * self.tiny + float(self.sample.group + 1) * self.precision.lost
 
     @property
@@ -259,3 +378,8 @@ class _Propagation(ForwardErrors):
         """The size of the cotangent of log sum exp; twice that in base 2, as 1/log(2) and the product are rounded."""
         times = 1.0 if self.sample.conventions.unit == 1 else 2.0
         return 0.0 if self.sample.pull is None else times * np.abs(self.sample.pull)[..., None]
+
+
+def _products(left: Array, right: Array) -> tuple[Array, Array]:
+    """The product of absolute values, and the product."""
+    return np.abs(left) @ np.abs(right), left @ right

@@ -16,7 +16,7 @@ import numpy as np
 
 from attnprune_verify.audit.kernel.problem.sample import Array
 
-__all__ = ["Calculus", "Typical", "Worst"]
+__all__ = ["AtOnce", "Calculus", "Typical", "Worst", "product"]
 
 
 class Calculus(Protocol):
@@ -41,8 +41,15 @@ class Calculus(Protocol):
     def along(self, errors: Array, axis: int) -> Array:
         """The error of a sum along an axis, which is kept."""
 
-    def centred(self, errors: Array, matrix: Array, product: Array, kept: Array | float = 1.0) -> Array:
+    def centred(self, errors: Array, matrix: Array, mean: Array, kept: Array | float = 1.0) -> Array:
         """The error of sum_j w_j (c_j x_j - sum_t w_t c_t x_t) when w has these errors, c is `kept`."""
+
+
+def product(left: Array, right: Array) -> Array:
+    """The matrix product, at no cost where a factor is 0."""
+    if left.any() and right.any():
+        return np.asarray(left @ right)
+    return np.zeros((*np.broadcast_shapes(left.shape[:-2], right.shape[:-2]), left.shape[-2], right.shape[-1]))
 
 
 @dataclass(frozen=True)
@@ -61,18 +68,27 @@ class Worst:
         return np.asarray(reduce(lambda total, error: total + error, errors))
 
     def through(self, errors: Array, matrix: Array) -> Array:
-        return np.asarray(errors @ np.abs(matrix))
+        return product(errors, np.abs(matrix))
 
     def along(self, errors: Array, axis: int) -> Array:
         return np.asarray(errors.sum(axis=axis, keepdims=True))
 
-    def centred(self, errors: Array, matrix: Array, product: Array, kept: Array | float = 1.0) -> Array:
-        found = np.empty_like(product)
-        for i in range(product.shape[-2]):  # one query at a time: (..., l, mv) is the largest array here
+    def centred(self, errors: Array, matrix: Array, mean: Array, kept: Array | float = 1.0) -> Array:
+        found, spread = np.empty_like(mean), np.empty_like(matrix)
+        for i in range(mean.shape[-2]):  # one query at a time: (..., l, mv) is the largest array here
             own = matrix if isinstance(kept, float) else kept[..., i, :, None] * matrix
-            spread = np.abs(own - product[..., i : i + 1, :])
-            found[..., i, :] = np.einsum("...j,...jc->...c", errors[..., i, :], spread)
+            np.abs(np.subtract(own, mean[..., i : i + 1, :], out=spread), out=spread)
+            found[..., i : i + 1, :] = errors[..., i : i + 1, :] @ spread
         return found
+
+
+class AtOnce(Worst):
+    """Absolute values, of a kernel that takes a row at once: the row's largest logit is its only shift."""
+
+    def centred(self, errors: Array, matrix: Array, mean: Array, kept: Array | float = 1.0) -> Array:
+        """Bound |c_j x_j - mean| by the sum of both, which costs a product."""
+        common: Array = errors.sum(axis=-1, keepdims=True) * np.abs(mean)
+        return self.through(errors * kept, matrix) + common
 
 
 @dataclass(frozen=True)
@@ -91,13 +107,13 @@ class Typical:
         return np.asarray(np.sqrt(reduce(lambda total, error: total + error**2, errors, np.zeros(()))))
 
     def through(self, errors: Array, matrix: Array) -> Array:
-        return np.asarray(np.sqrt(errors**2 @ matrix**2))
+        return np.asarray(np.sqrt(product(errors**2, matrix**2)))
 
     def along(self, errors: Array, axis: int) -> Array:
         return np.asarray(np.sqrt((errors**2).sum(axis=axis, keepdims=True)))
 
-    def centred(self, errors: Array, matrix: Array, product: Array, kept: Array | float = 1.0) -> Array:
+    def centred(self, errors: Array, matrix: Array, mean: Array, kept: Array | float = 1.0) -> Array:
         squares = errors**2
-        total = (squares * kept**2) @ matrix**2 - 2 * product * ((squares * kept) @ matrix)
-        total = total + product**2 * squares.sum(-1, keepdims=True)
+        total = (squares * kept**2) @ matrix**2 - 2 * mean * ((squares * kept) @ matrix)
+        total = total + mean**2 * squares.sum(-1, keepdims=True)
         return np.asarray(np.sqrt(np.maximum(total, 0.0)))

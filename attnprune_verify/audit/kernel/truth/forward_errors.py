@@ -10,7 +10,7 @@ import numpy as np
 
 from attnprune_verify.audit.kernel.problem.precision import KernelPrecision
 from attnprune_verify.audit.kernel.problem.sample import Array, KernelSample, Mask
-from attnprune_verify.audit.kernel.truth.calculus import Calculus, Worst
+from attnprune_verify.audit.kernel.truth.calculus import AtOnce, Calculus, Worst, product
 from attnprune_verify.audit.kernel.truth.steps import KernelSteps, evaluate
 
 __all__ = ["CLAMPED", "LAG", "ForwardErrors", "Mean", "compounded", "larger_logits", "maximum_changes"]
@@ -35,13 +35,21 @@ class ForwardErrors:
 
     def __init__(self, sample: KernelSample, precision: KernelPrecision, calculus: Calculus) -> None:
         self.sample, self.precision, self.calculus = sample, precision, calculus
-        self.steps: KernelSteps = evaluate(sample)
         self.u, self.w = precision.sums, precision.stored
         self.tiny, self.exp = precision.tiny_sums, precision.exp
-        self.count = max(int(self.steps.allowed.sum(axis=-1).max()), 1)  # terms of the longest row
         # Dropout multiplies weights and dP once more, and divides by the probability; its result may be stored, too.
         self.times = 1 + (sample.dropout is not None)
         self.dropping = 3 * self.u * (sample.dropout is not None)
+        self._path: Array | None = None  # the largest part of the work, the same for all that follows from the logits
+
+    @cached_property
+    def steps(self) -> KernelSteps:
+        return evaluate(self.sample)
+
+    @cached_property
+    def count(self) -> int:
+        """Terms of the longest row."""
+        return max(int(self.steps.allowed.sum(axis=-1).max()), 1)
 
     def logits(self) -> Array:
         """Return the error of scale q k^T, softcap and ALiBi: in units of the logit."""
@@ -49,7 +57,7 @@ class ForwardErrors:
         m, scale = sample.q.shape[3], sample.factor
         turned = np.swapaxes(steps.k, -1, -2)
         size = scale * (np.abs(sample.q) @ np.abs(turned))
-        lost = scale * (self.lost(sample.q) @ np.abs(turned) + np.abs(sample.q) @ self.lost(turned))
+        lost = scale * self.lost_products(sample.q, turned)
         error = add(self.calculus.chain(m + 8) * size, lost + 2 * m * max(scale, 1.0) * self.tiny)
         if sample.softcap is not None:
             capped = np.abs(steps.s) + self.biased
@@ -64,10 +72,13 @@ class ForwardErrors:
 
     def path(self, logit: Array) -> Array:
         """Return what exponentials and their arguments add, from a key's own to the end: in units of the logit."""
+        if self._path is not None:
+            return self._path
         steps, furthest = self.steps, self.furthest(logit)
         distance = np.where(steps.allowed, steps.top - steps.s + logit + furthest + 2 * self.lag, 0.0)
         changes = self.calculus.repeated(1.0 + self.changes(logit))
-        return self.calculus.add(2 * self.u * distance, self.exponential * changes)
+        self._path = self.calculus.add(2 * self.u * distance, self.exponential * changes)
+        return self._path
 
     def furthest(self, logit: Array) -> Array:
         """The largest error of a row's logits."""
@@ -138,16 +149,19 @@ class ForwardErrors:
         with np.errstate(divide="ignore", invalid="ignore"):
             return np.where(most > 0, np.maximum(most / steps.p, 1.0), 0.0)
 
-    def averaged(self, logit: Array, exponent: Array) -> tuple[Array, tuple[Mean, Mean]]:
+    def averaged(self, logit: Array, exponent: Array) -> tuple[Array, tuple[Mean, ...]]:
         """Return what a weight may grow to; and, divided by the row sum or by exp(s - L), the errors of a mean."""
         steps, add, chain = self.steps, self.calculus.add, self.calculus.chain
-        kept = self.kept(exponent)
-        log = add(*self.logarithm(logit, np.where(steps.allowed, _growth(self.path(logit)), 0.0)))
+        kept, sums = self.kept(exponent), chain(2 * self.count - 2)
         with np.errstate(divide="ignore", invalid="ignore"):
             grown = np.where(kept > 0, steps.p * (1 + exponent) / kept, steps.allowed)
-        sums, turned = chain(2 * self.count - 2), 3 * self.u * np.abs(steps.top) * self.several
+        divided = Mean(np.zeros_like(grown), chain(2 * self.count + 8), np.zeros_like(steps.top) + sums)
+        if isinstance(self.calculus, AtOnce):
+            return grown, (divided,)
+        log = add(*self.logarithm(logit, np.where(steps.allowed, _growth(self.path(logit)), 0.0)))
+        turned = 3 * self.u * np.abs(steps.top) * self.several
         return grown, (
-            Mean(np.zeros_like(grown), chain(2 * self.count + 8), np.zeros_like(log) + sums),
+            divided,
             Mean(self.exponential_of(logit, log), chain(self.count + 8), add(log, turned, sums)),
         )
 
@@ -161,13 +175,15 @@ class ForwardErrors:
             furthest = np.max(steps.kept) * np.abs(steps.v).max(axis=-2, keepdims=True) + np.abs(steps.o)
             centred = np.where(kept > 0, errors / kept, furthest)
         grown = grown * steps.kept
+        size, stored = grown @ np.abs(steps.v), calculus.through(grown * self.stored(self.times), steps.v)
+        lost_weights = calculus.through(self.lost_weights(exponent) * steps.kept, steps.v)
 
         def error(way: Mean) -> Array:
             own = way.own + self.dropping
             terms = calculus.add(
                 calculus.through(grown * own, steps.v),
-                calculus.through(grown * self.stored(self.times), steps.v),
-                way.chain * (grown @ np.abs(steps.v)),
+                stored,
+                way.chain * size,
             )
             shared = compounded(calculus.add(way.common, 2 * self.u, self.stored(2)))
             most = compounded(own.max(axis=-1, keepdims=True) + way.chain + self.stored(self.times))
@@ -175,11 +191,11 @@ class ForwardErrors:
                 (1 + shared) * centred,
                 (1 + shared) * terms * (1 + most),
                 shared * np.abs(steps.o),
-                calculus.through(self.lost_weights(exponent) * steps.kept, steps.v),
+                lost_weights,
             )
 
-        lost = steps.p * steps.kept @ self.lost(steps.v) + 2 * self.precision.lost + 2 * self.count * self.tiny
-        return np.asarray(np.maximum(*map(error, ways)) + lost)
+        lost = product(steps.p * steps.kept, self.lost(steps.v)) + 2 * self.precision.lost + 2 * self.count * self.tiny
+        return np.asarray(reduce(np.maximum, map(error, ways)) + lost)
 
     @property
     def biased(self) -> Array | float:
@@ -193,6 +209,8 @@ class ForwardErrors:
 
     def changes(self, logit: Array) -> Array:
         """R of every key: how many other keys' computed logits may exceed its own; typically, those of neighbours."""
+        if isinstance(self.calculus, AtOnce):
+            return np.zeros_like(logit)
         if isinstance(self.calculus, Worst):
             return larger_logits(*self.between(logit))
         if "changes" not in self.sample.memo:
@@ -207,7 +225,7 @@ class ForwardErrors:
     @property
     def lag(self) -> float:
         """The most that a shift may lag behind; typically no more than exp errs anyway."""
-        return LAG if isinstance(self.calculus, Worst) else 0.0
+        return LAG if type(self.calculus) is Worst else 0.0
 
     @cached_property
     def several(self) -> Mask:
@@ -243,6 +261,10 @@ class ForwardErrors:
         """The loss of numbers that are stored, off by an error: none where they surely are normal."""
         normal, most = (self.precision.tiny, self.precision.lost) if self.w else (self.tiny, self.tiny)
         return np.where(size - error >= normal, 0.0, np.fmin(size + error, most))
+
+    def lost_products(self, left: Array, right: Array) -> Array:
+        """What products of two inputs lose where subnormal factors are lost."""
+        return product(self.lost(left), np.abs(right)) + product(np.abs(left), self.lost(right))
 
     def lost(self, array: Array) -> Array:
         """The subnormal numbers of an input, which may be lost."""
@@ -284,11 +306,16 @@ def maximum_changes(s: Array) -> Array:
 def _records(s: Array) -> Array:
     """Count, for each key, how often the running maximum of the logits changes after it.
 
-    Once more than from the next larger one; never, if there is none.
+    In Python, which visits each logit once: operations on whole arrays would visit it several times.
     """
-    rows = s.reshape(math.prod(s.shape[:-1]), s.shape[-1])
-    found, each = np.zeros(rows.shape), np.arange(len(rows))
-    for start in range(rows.shape[1] - 2, -1, -1):
-        first = start + 1 + (rows[:, start + 1 :] > rows[:, start, None]).argmax(axis=1)
-        found[:, start] = np.where(rows[each, first] > rows[:, start], 1 + found[each, first], 0)
-    return found.reshape(s.shape)
+    found = np.zeros_like(s)
+    for place in np.ndindex(s.shape[:-1]):
+        records: list[float] = []  # to the right of a key, the nearest last
+        counts = []
+        for value in reversed(s[place].tolist()):
+            while records and records[-1] <= value:
+                records.pop()
+            counts.append(len(records))
+            records.append(value)
+        found[place] = counts[::-1]
+    return found

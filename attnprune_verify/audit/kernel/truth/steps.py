@@ -5,7 +5,7 @@ A sink is one more key of every head: its logit is given, its key and its value 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 
@@ -14,14 +14,15 @@ from attnprune_verify.audit.kernel.problem.sample import Array, KernelSample, Ma
 __all__ = ["KernelSteps", "evaluate", "spread_over"]
 
 
-@dataclass(frozen=True, eq=False)
 class KernelSteps:
     """Intermediates by query head, (batch, heads, ...); dk and dv are summed over groups; a sink is the last column.
+
+    Those of the backward pass are computed when they are asked for.
 
     Attributes
     ----------
     raw, s : logits before and after softcap, bias and ALiBi
-    slope, by_bias : ds / d raw and ds / d bias
+    slope, by_bias : ds / d raw and ds / d bias; 1 where no part of the contract changes them
     kept : Array or float
         What dropout multiplies weights by, 1 where there is none.
     p, dp, mean, ds : Array
@@ -32,34 +33,87 @@ class KernelSteps:
         Keys and values as each query head reads them.
     """
 
-    allowed: Mask
-    raw: Array
-    s: Array
-    slope: Array
-    by_bias: Array
-    kept: Array | float
-    top: Array
-    p: Array
-    o: Array
-    lse: Array
-    dp: Array
-    mean: Array
-    inner: Array
-    ds: Array
-    k: Array
-    v: Array
-    dq: Array
-    dk: Array
-    dv: Array
-    dbias: Array
-    dsinks: Array
+    def __init__(self, sample: KernelSample) -> None:
+        self.sample, self.length, self.kept = sample, sample.k.shape[2], sample.kept
+        self.k, self.v = sample.grouped(sample.k), sample.grouped(sample.v)
+        self.raw: Array = sample.factor * (sample.q @ _turned(self.k))
+        self.s, self.slope, self.by_bias, self.allowed = _scores(sample, self.raw)
+        if sample.sinks is not None:
+            self._add_sinks(sample.sinks)
+        found = self.allowed.any(axis=-1, keepdims=True)
+        self.top: Array = np.where(found, np.where(self.allowed, self.s, -np.inf).max(axis=-1, keepdims=True), 0.0)
+        self.p: Array = np.exp(np.where(self.allowed, self.s - self.top, -np.inf))
+        total = self.p.sum(axis=-1, keepdims=True)
+        self.p /= np.where(found, total, 1.0)
+        self.o: Array = (self.p * self.kept) @ self.v
+        self.lse: Array = np.where(found, self.top + np.log(total), -np.inf)[..., 0] / sample.unit
+
+    def _add_sinks(self, sinks: Array) -> None:
+        sink = np.broadcast_to(sinks[:, None, None], (*self.s.shape[:3], 1))
+        self.raw, self.s = (np.concatenate([x, sink], axis=-1) for x in (self.raw, self.s))
+        self.slope, self.by_bias = (
+            x if isinstance(x, float) else np.concatenate([x, np.ones_like(sink)], axis=-1)
+            for x in (self.slope, self.by_bias)
+        )
+        self.k, self.v = (np.concatenate([x, np.zeros_like(x[:, :, :1])], axis=2) for x in (self.k, self.v))
+        self.allowed = np.concatenate([self.allowed, np.ones_like(self.allowed[..., :1])], axis=-1)
+        if not isinstance(self.kept, float):
+            kept = self.kept * np.ones((*self.s.shape[:3], self.length))
+            self.kept = np.concatenate([kept, np.ones_like(sink)], axis=-1)
+
+    @cached_property
+    @np.errstate(all="ignore")
+    def dp(self) -> Array:
+        return np.where(self.allowed, self.kept * (self.sample.do @ _turned(self.v)), 0.0)
+
+    @cached_property
+    @np.errstate(all="ignore")
+    def mean(self) -> Array:
+        return np.asarray((self.p * self.dp).sum(axis=-1, keepdims=True))
+
+    @cached_property
+    @np.errstate(all="ignore")
+    def inner(self) -> Array:
+        inner = self.dp - self.mean
+        return inner if self.sample.pull is None else inner + self.sample.pull[..., None]
+
+    @cached_property
+    @np.errstate(all="ignore")
+    def ds(self) -> Array:
+        return self.p * self.inner
+
+    @cached_property
+    @np.errstate(all="ignore")
+    def dq(self) -> Array:
+        return self.sample.factor * ((self.ds * self.slope) @ self.k)
+
+    @cached_property
+    @np.errstate(all="ignore")
+    def dk(self) -> Array:
+        by_head = self.sample.factor * (_turned(self.ds * self.slope) @ self.sample.q)
+        return self.sample.per_key_head(by_head)[:, :, : self.length]
+
+    @cached_property
+    @np.errstate(all="ignore")
+    def dv(self) -> Array:
+        return self.sample.per_key_head(_turned(self.p * self.kept) @ self.sample.do)[:, :, : self.length]
+
+    @cached_property
+    @np.errstate(all="ignore")
+    def dbias(self) -> Array:
+        return spread_over(self.sample, (self.ds * self.by_bias)[..., : self.length])
+
+    @cached_property
+    @np.errstate(all="ignore")
+    def dsinks(self) -> Array:
+        return np.asarray(self.ds[..., self.length :].sum(axis=(0, 2, 3)))
 
 
 def evaluate(sample: KernelSample) -> KernelSteps:
     """All steps, once per sample."""
     if "steps" not in sample.memo:
         with np.errstate(all="ignore"):
-            sample.memo["steps"] = _evaluate(sample)
+            sample.memo["steps"] = KernelSteps(sample)
     found: KernelSteps = sample.memo["steps"]
     return found
 
@@ -72,62 +126,32 @@ def spread_over(sample: KernelSample, array: Array) -> Array:
     return np.asarray(array.sum(axis=axes, keepdims=True))
 
 
-def _evaluate(sample: KernelSample) -> KernelSteps:
-    scale, length = sample.factor, sample.k.shape[2]
-    k, v = sample.grouped(sample.k), sample.grouped(sample.v)
-    raw = scale * (sample.q @ _turned(k))
-    s, slope, by_bias, allowed = _scores(sample, raw)
-    kept: Array | float = sample.kept
-    if sample.sinks is not None:
-        sink = np.broadcast_to(sample.sinks[:, None, None], (*s.shape[:3], 1))
-        raw, s = np.concatenate([raw, sink], axis=-1), np.concatenate([s, sink], axis=-1)
-        slope, by_bias = (np.concatenate([x, np.ones_like(sink)], axis=-1) for x in (slope, by_bias))
-        k, v = (np.concatenate([x, np.zeros_like(x[:, :, :1])], axis=2) for x in (k, v))
-        allowed = np.concatenate([allowed, np.ones_like(allowed[..., :1])], axis=-1)
-        if sample.dropout is not None:
-            kept = np.concatenate([kept * np.ones((*s.shape[:3], length)), np.ones_like(sink)], axis=-1)
-    found = allowed.any(axis=-1, keepdims=True)
-    top = np.where(found, np.where(allowed, s, -np.inf).max(axis=-1, keepdims=True), 0.0)
-    exponentials = np.where(allowed, np.exp(np.where(allowed, s - top, 0.0)), 0.0)
-    total = exponentials.sum(axis=-1, keepdims=True)
-    p = exponentials / np.where(found, total, 1.0)
-    dp = np.where(allowed, kept * (sample.do @ _turned(v)), 0.0)
-    mean = (p * dp).sum(axis=-1, keepdims=True)
-    inner = dp - mean if sample.pull is None else dp - mean + sample.pull[..., None]
-    ds = p * inner
-    through, used = ds * slope, p * kept
-    dk, dv = scale * (_turned(through) @ sample.q), _turned(used) @ sample.do
-    lse = np.where(found, top + np.log(total), -np.inf)[..., 0] / sample.conventions.unit
-    return KernelSteps(
-        allowed, raw, s, slope, by_bias, kept, top, p, used @ v, lse, dp, mean, inner, ds, k, v,
-        scale * (through @ k), sample.per_key_head(dk)[:, :, :length], sample.per_key_head(dv)[:, :, :length],
-        spread_over(sample, (ds * by_bias)[..., :length]), ds[..., length:].sum(axis=(0, 2, 3)),
-    )  # fmt: skip
-
-
-def _scores(sample: KernelSample, raw: Array) -> tuple[Array, Array, Array, Mask]:
+def _scores(sample: KernelSample, raw: Array) -> tuple[Array, Array | float, Array | float, Mask]:
     """The logits in the declared order, their derivatives by the scaled products and by the bias, and what is allowed.
 
     A mask that comes before the softcap forbids nothing: those logits are -c, and constant.
     """
     scale, allowed = sample.factor, sample.allowed
-    s, slope, by_bias = raw / scale if sample.conventions.order[0] != "scale" else raw, np.ones_like(raw), None
     scaled = sample.conventions.order[0] == "scale"
+    s = raw if scaled else raw / scale
+    slope: Array | float = 1.0
+    by_bias: Array | float = 1.0
+    biased = False
     for step in sample.conventions.order:
         if step == "scale" and not scaled:
             s, scaled = s * scale, True
-            by_bias = None if by_bias is None else by_bias * scale
+            by_bias = by_bias * scale if biased else by_bias
         elif step == "softcap" and sample.softcap is not None:
             tanh = np.tanh(s / sample.softcap)
             s, slope = sample.softcap * tanh, slope * (1 - tanh**2)
-            by_bias = None if by_bias is None else by_bias * (1 - tanh**2)
+            by_bias = by_bias * (1 - tanh**2) if biased else by_bias
         elif step == "bias" and sample.bias is not None:
-            s, by_bias = s + sample.bias, np.ones_like(raw)
+            s, biased = s + sample.bias, True
         elif step == "alibi" and sample.alibi is not None:
             s = s - sample.alibi[:, None, None] * np.abs(sample.distance)
         elif step == "mask" and sample.softcap is not None and sample.conventions.mask_first:
             s, allowed = np.where(allowed, s, -np.inf), np.ones_like(allowed)
-    return s, slope, np.ones_like(raw) if by_bias is None else by_bias, allowed
+    return s, slope, by_bias, allowed
 
 
 def _turned(array: Array) -> Array:

@@ -10,27 +10,26 @@ dS; ALiBi adds -slope |i - j|; a bias is added, and its gradient is dS summed ov
 is one more key with a given logit and the value 0; dropout multiplies P in O and dV, and dP. log sum exp of a row
 adds its cotangent to (dP - mean). A row that may see nothing has O = 0, log sum exp -inf and gradients 0.
 
-Balls (python-flint) are used for float64 and for everything small; where the subject is less precise than float64 and
-the sample large, float64 with its own worst-case bound is as good.
+Balls (python-flint) are used for everything small; of a large sample float64 with its own worst-case bound is as good,
+or wider floats where the subject is as precise as float64.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from flint import arb, arb_mat
 
-from attnprune_verify.audit.kernel.problem.precision import PRECISIONS
 from attnprune_verify.audit.kernel.problem.sample import Array, KernelSample, parts_of
-from attnprune_verify.audit.kernel.truth.bounds import worst_errors
-from attnprune_verify.audit.kernel.truth.steps import evaluate, spread_over
+from attnprune_verify.audit.kernel.truth.bounds import in_balls, in_floats, results_of
+from attnprune_verify.audit.kernel.truth.steps import spread_over
 from attnprune_verify.oracle.enclosure import as_ball, as_balls, working_precision
 
-__all__ = ["Value", "by_balls", "by_float64", "parts_of", "truth"]
+__all__ = ["Value", "by_balls", "by_floats", "parts_of", "truth"]
 
-_SMALL = 1_000  # positions up to which balls cost as little as float64 with its bound: some 5 ms
 _BITS = 128
 _OUTWARD = 1 + 2.0**-50  # for the rounding of the radius itself to float64, and of the sum
 
@@ -43,27 +42,40 @@ class Value:
     radius: Array
 
 
-def _names(sample: KernelSample) -> tuple[str, ...]:
-    """All results of a sample."""
-    more = {"dbias": sample.bias, "dsinks": sample.sinks}
-    return ("o", "lse", "dq", "dk", "dv", *(name for name, part in more.items() if part is not None))
-
-
-def truth(sample: KernelSample) -> dict[str, Value]:
+def truth(sample: KernelSample) -> Mapping[str, Value]:
     """o, lse, dq, dk and dv, dbias and dsinks where there are such; computed once per sample."""
     if "truth" not in sample.memo:
-        batch, heads, _, n, length, _, _ = sample.shape
-        large = batch * heads * n * length > _SMALL
-        exact = by_float64 if large and sample.precision.name != "float64" else by_balls
-        sample.memo["truth"] = exact(sample)
-    found: dict[str, Value] = sample.memo["truth"]
+        sample.memo["truth"] = by_balls(sample) if in_balls(sample) else _InFloats(sample)
+    found: Mapping[str, Value] = sample.memo["truth"]
     return found
 
 
-def by_float64(sample: KernelSample) -> dict[str, Value]:
-    """NumPy in float64, and the worst that rounding there can do."""
-    steps, errors = evaluate(sample), worst_errors(sample, PRECISIONS["float64"])
-    return {name: Value(getattr(steps, name), errors[name]) for name in _names(sample)}
+class _InFloats(Mapping[str, Value]):
+    """The results in floats; those of a backward pass when they are asked for."""
+
+    def __init__(self, sample: KernelSample) -> None:
+        self.sample = sample
+
+    def __getitem__(self, name: str) -> Value:
+        return by_floats(self.sample, name not in ("o", "lse"))[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(results_of(self.sample))
+
+    def __len__(self) -> int:
+        return len(results_of(self.sample))
+
+
+def by_floats(sample: KernelSample, backward: bool = True) -> dict[str, Value]:
+    """NumPy in float64 or, of float64, in wider floats; and the worst that rounding there can do, to float64 too."""
+    values, errors = in_floats(sample, backward)
+    unit = np.finfo(float).eps / 2 if sample.precision.name == "float64" else 0.0
+    return {
+        name: Value(
+            value.astype(float), errors[name] + unit * np.abs(np.where(np.isinf(value), 0.0, value)).astype(float)
+        )
+        for name, value in values.items()
+    }
 
 
 def by_balls(sample: KernelSample) -> dict[str, Value]:
