@@ -235,7 +235,8 @@ SLACK = {
     "the larger of two ways is taken: D from its terms is below dO O^T": ("mean_error: ",),
     "of higher order where the result is small": ("over_queries: rounded",),
     "a larger bound, as it is what is left": ("kept: ",),
-    "typically, or a row of which nothing is certain": ("per_key_head: ", "largest_weight: ", "changes: np.asarray"),
+    "typically, or a row of which nothing is certain": ("per_key_head: ", "largest_weight: ", "changes: np.asarray",
+         "changes: np.zeros_like"),
     "a mask": ("several: ",),
     "an optional part":
         ("bias_gradient: ", "bias: ", "spread: ", "sink_gradient: ", "sinks: ", "biased: ", "cotangent: ",

@@ -9,11 +9,12 @@ import numpy as np
 import pytest
 
 import attnprune_verify as apv
+from attnprune_verify.audit.kernel.problem.blocks import blocks
 from attnprune_verify.audit.kernel.problem.precision import PRECISIONS
 from attnprune_verify.audit.kernel.problem.regimes import regimes
 from attnprune_verify.audit.kernel.process.frameworks import framework_named
 from attnprune_verify.audit.kernel.tensors.interval import AttentionInterval
-from attnprune_verify.audit.kernel.tensors.problem import Problem, problem_of
+from attnprune_verify.audit.kernel.tensors.problem import GivenProblem, problem_of
 from attnprune_verify.audit.kernel.truth.bounds import attention_errors, propagated, results_of
 from attnprune_verify.audit.kernel.truth.judge import allowed_entries
 from attnprune_verify.audit.kernel.truth.truth import by_balls, truth
@@ -79,7 +80,7 @@ def test_blocks_of_rows_change_nothing(monkeypatch, rows, heads, kv_heads, backw
     monkeypatch.setattr("attnprune_verify.audit.kernel.truth.bounds._BLOCK", 100)
     monkeypatch.setattr("attnprune_verify.audit.kernel.truth.bounds._SMALL", 0)
     blocked = whole.changed()
-    assert len(list(blocked.blocks(100))) > 4
+    assert len(list(blocks(blocked, 100))) > 4
     for name in names:
         after = (truth(blocked)[name].value, *(errors[name] for errors in _both(blocked)))
         assert after[0] == pytest.approx(before[name][0], rel=1e-10, abs=1e-14), name
@@ -304,6 +305,6 @@ def test_an_assertion_without_results_is_no_pass():
 
 def test_a_problem_reads_back_what_it_wrote():
     problem = problem_of(*arrays(3, 5), dtype="float32")
-    assert isinstance(problem, Problem)
+    assert isinstance(problem, GivenProblem)
     with pytest.raises(apv.InvalidInstance, match=r"o must have the shape \(1, 1, 3, 8\); got \(3, 7\)"):
         problem.inward("o", np.ones((3, 7)))

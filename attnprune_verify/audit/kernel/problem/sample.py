@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
-from itertools import product
 from typing import Any
 
 import numpy as np
@@ -22,8 +20,6 @@ __all__ = [
     "KernelSample",
     "Regime",
     "along",
-    "along_axes",
-    "part_of",
     "parts_of",
 ]
 
@@ -60,7 +56,7 @@ class KernelSample:
     ends : tuple[tuple[int, ...], tuple[int, ...]] or None
         Where the packed sequences of queries and of keys end; there is one batch entry then.
     rows : tuple[int, int] or None
-        Of a block of another sample's queries: which of them is the first here, and how many there are.
+        A block of another sample holds its queries from the first number on, of the second number.
     poison : float or None
         What k and v hold at keys that no query may see, and q and do at queries that may see none.
     wanted : tuple[str, ...]
@@ -270,34 +266,6 @@ class KernelSample:
         filled = {"fill_factor": 0.0} if {"q", "k", "v", "do"} & set(changes) else {}
         return replace(self, **{"memo": {}, **filled, **changes})
 
-    def blocks(self, most: int) -> Iterator[tuple[tuple[slice, slice, slice], KernelSample]]:
-        """The sample in blocks of some queries of the heads that read one key head, each with its place in the arrays.
-
-        A block has at most `most` logits, or those of one query and one group of heads. A sample with no more is its
-        own only block.
-        """
-        batch, heads, _, n, length, *_ = self.shape
-        if batch * heads * n * length <= most:
-            yield (slice(0, batch), slice(0, heads), slice(0, n)), self
-            return
-        height = max(most // (self.group * length), 1)
-        for item, first, row in product(range(batch), range(0, heads, self.group), range(0, n, height)):
-            place = slice(item, item + 1), slice(first, first + self.group), slice(row, min(row + height, n))
-            key = place[0], slice(first // self.group, first // self.group + 1)
-            along = {name: part_of(getattr(self, name), place) for name in ("mask", "bias", "dropout")}
-            along |= {
-                name: None if (own := getattr(self, name)) is None else own[place[1]] for name in ("alibi", "sinks")
-            }
-            yield place, self.changed(
-                q=self.q[place], do=self.do[place], k=self.k[key], v=self.v[key], rows=(row, n),
-                dlse=None if self.dlse is None else self.dlse[place], **along,
-            )  # fmt: skip
-
-    def in_type(self, kind: Any) -> KernelSample:
-        """The same numbers in another floating-point type."""
-        arrays = {name: getattr(self, name) for name in ("q", "k", "v", "do", "alibi", "bias", "sinks", "dlse")}
-        return self.changed(**{name: None if array is None else array.astype(kind) for name, array in arrays.items()})
-
     def first_of_groups(self) -> KernelSample:
         """The sample with the first query head of each group alone."""
         heads = slice(None, None, self.group)
@@ -410,19 +378,6 @@ class Regime:
     says: str
     samples: tuple[KernelSample, ...]
     required: bool = False
-
-
-def part_of(array: Any, place: tuple[slice, slice, slice]) -> Any:
-    """The part of what is broadcast to (batch, heads, n, l) at a place in batch, heads and n."""
-    if array is None:
-        return None
-    return array[along_axes(array.shape, place)]
-
-
-def along_axes(shape: tuple[int, ...], place: tuple[slice, slice, slice]) -> tuple[slice, ...]:
-    """A place in batch, heads and n, of an array that is broadcast to (batch, heads, n, l)."""
-    own = zip(place[4 - len(shape) :], shape, strict=False)
-    return tuple(part if size > 1 else slice(None) for part, size in own)
 
 
 def parts_of(function: str, sample: KernelSample) -> tuple[str, ...]:

@@ -1,4 +1,4 @@
-"""`assert_attention`: an AssertionError that says which entry is off, by how much, and where else."""
+"""`assert_attention`: an AssertionError with the entry that is off most, its interval, and the places of all."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from attnprune_verify.errors import InvalidInstance
 
 __all__ = ["assert_attention"]
 
-_TILES = (128, 64, 32, 16)
+_TILES = (128, 64, 32, 16)  # chosen: the sizes that kernels have
 _SHOWN = 6  # chosen: so many ranges fit into a line
 
 
@@ -77,13 +77,13 @@ def _lines(name: str, verdict: EntryVerdict, found: AttentionInterval, answer: F
 
 
 def _places(name: str, outside: Foreign) -> Iterator[str]:
-    """Where entries are outside: along each axis that has more than one place, and in tiles of rows."""
+    """List the places of entries outside, along each axis that has more than one, and in tiles of rows."""
     axes = {"lse": ("sample", "head", "query"), "dsinks": ("head",), "dbias": ("sample", "head", "query", "key")}.get(
         name, ("sample", "head", "key" if name in ("dk", "dv") else "query", "feature")
     )
     own = axes[-outside.ndim :] if outside.ndim < len(axes) or name != "lse" else axes
     for axis, word in enumerate(own):
-        along = outside.any(axis=tuple(other for other in range(outside.ndim) if other != axis))
+        along = outside.any(axis=tuple(set(range(outside.ndim)) - {axis}))
         if len(along) == 1:
             continue
         places = np.flatnonzero(along)

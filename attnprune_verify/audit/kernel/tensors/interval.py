@@ -1,4 +1,4 @@
-"""`attention_interval`: for every entry of attention and its gradients the two ends of what rounding explains."""
+"""`attention_interval`: the two ends of what rounding explains, for every entry of attention and its gradients."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import numpy as np
 
 from attnprune_verify.audit.kernel.problem.sample import Array
 from attnprune_verify.audit.kernel.tensors.arrays import read
-from attnprune_verify.audit.kernel.tensors.problem import Problem, problem_of
+from attnprune_verify.audit.kernel.tensors.problem import GivenProblem, problem_of
 from attnprune_verify.audit.kernel.truth.bounds import attention_errors
 from attnprune_verify.audit.kernel.truth.intervals import interval
 from attnprune_verify.audit.kernel.truth.judge import allowed_norms, judge_part, of_heads
@@ -18,12 +18,12 @@ from attnprune_verify.audit.kernel.truth.truth import truth
 from attnprune_verify.audit.kernel.typing import Foreign
 from attnprune_verify.errors import InvalidInstance
 
-__all__ = ["AttentionInterval", "Ends", "EntryVerdict", "attention_interval"]
+__all__ = ["AttentionInterval", "EntryVerdict", "ResultInterval", "attention_interval"]
 
 
 @dataclass(frozen=True, eq=False)
-class Ends:
-    """Of one result the two ends, the truth and what an honest kernel errs by; float64, in the shape of the result.
+class ResultInterval:
+    """The two ends of a result, the truth and the error of an honest kernel; float64, in the shape of the result.
 
     Attributes
     ----------
@@ -67,12 +67,12 @@ class EntryVerdict:
 
 
 class AttentionInterval:
-    """The intervals of all results; `o`, `lse` and, where `do` was given, the gradients, each `Ends` or None.
+    """The intervals of all results; `o`, `lse` and, where `do` was given, the gradients, each `ResultInterval` or None.
 
-    Gradients are computed when one of them is asked for.
+    Gradients are computed on first use.
     """
 
-    def __init__(self, problem: Problem, backward: bool) -> None:
+    def __init__(self, problem: GivenProblem, backward: bool) -> None:
         self._problem, self._backward = problem, backward
 
     def __repr__(self) -> str:
@@ -83,34 +83,34 @@ class AttentionInterval:
         return iter(("o", "lse", *(("dq", "dk", "dv", *self._problem.sample.wanted) if self._backward else ())))
 
     @cached_property
-    def o(self) -> Ends:
+    def o(self) -> ResultInterval:
         return self._ends("o")
 
     @cached_property
-    def lse(self) -> Ends:
+    def lse(self) -> ResultInterval:
         return self._ends("lse")
 
     @cached_property
-    def dq(self) -> Ends | None:
+    def dq(self) -> ResultInterval | None:
         return self._ends("dq") if self._backward else None
 
     @cached_property
-    def dk(self) -> Ends | None:
+    def dk(self) -> ResultInterval | None:
         return self._ends("dk") if self._backward else None
 
     @cached_property
-    def dv(self) -> Ends | None:
+    def dv(self) -> ResultInterval | None:
         return self._ends("dv") if self._backward else None
 
     @cached_property
-    def dbias(self) -> Ends | None:
+    def dbias(self) -> ResultInterval | None:
         return self._ends("dbias") if "dbias" in self else None
 
     @cached_property
-    def dsinks(self) -> Ends | None:
+    def dsinks(self) -> ResultInterval | None:
         return self._ends("dsinks") if "dsinks" in self else None
 
-    def _ends(self, name: str) -> Ends:
+    def _ends(self, name: str) -> ResultInterval:
         sample = self._problem.sample
         if self._backward:  # what a backward pass follows from holds o and lse, too
             _ = attention_errors(sample).worst["dq"]
@@ -118,7 +118,7 @@ class AttentionInterval:
         if (free := self._unpromised(name)) is not None:
             low, high = np.where(free, -np.inf, low), np.where(free, np.inf, high)
         arrays = (low, high, truth(sample)[name].value, attention_errors(sample).typical[name])
-        return Ends(*(self._problem.outward(name, array) for array in arrays))
+        return ResultInterval(*(self._problem.outward(name, array) for array in arrays))
 
     def _unpromised(self, name: str) -> Array | None:
         """Rows with nothing allowed, where the conventions leave them undefined."""
@@ -184,10 +184,10 @@ def attention_interval(
     Parameters
     ----------
     q : array
-        Of shape (batch, heads, n, m); first axes may be left out. Arrays are those of NumPy, torch, jax or anything
+        The shape is (batch, heads, n, m); first axes may be left out. Arrays are those of NumPy, torch, jax or anything
         with ``__dlpack__``, on any device.
     k, v : array
-        Of shape (batch, kv_heads, l, m) and (batch, kv_heads, l, mv); head h reads key head h // (heads / kv_heads).
+        The shapes are (batch, kv_heads, l, m) and (batch, kv_heads, l, mv); head h reads h // (heads / kv_heads).
     do : array, optional
         The cotangent of o, of shape (batch, heads, n, mv); with it there are intervals of the gradients.
     dlse : array, optional

@@ -1,4 +1,4 @@
-"""A sample of the audit from anyone's arrays: shapes, types and values are looked at here, and nowhere after."""
+"""A sample of the audit from anyone's arrays: here, and nowhere after, shapes, types and values are validated."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from attnprune_verify.audit.kernel.typing import Foreign
 from attnprune_verify.errors import InvalidInstance
 from attnprune_verify.values import as_count, as_positive
 
-__all__ = ["Problem", "problem_of"]
+__all__ = ["GivenProblem", "problem_of"]
 
 _MOST_EQUAL = 1 / 16  # chosen: in random arrays no number is as frequent, in bfloat16 neither (0.4 % of normal ones)
 
@@ -24,7 +24,7 @@ _LOOKED_AT = 2**14  # chosen: among so many numbers those that are frequent show
 
 
 @dataclass(frozen=True, eq=False)
-class Problem:
+class GivenProblem:
     """A sample, and how the caller's arrays lie: packed (total, heads, m), or with leading axes left out."""
 
     sample: KernelSample
@@ -77,7 +77,7 @@ def problem_of(
     alibi: Foreign = None, bias: Foreign = None, sinks: Foreign = None, dropout_mask: Foreign = None,
     dropout_keep: float | None = None, cu_seqlens_q: Foreign = None, cu_seqlens_k: Foreign = None,
     dtype: str | None = None, conventions: Mapping[str, Foreign] | None = None,
-) -> Problem:  # fmt: skip
+) -> GivenProblem:  # fmt: skip
     """Return the caller's problem as a sample.
 
     Raises
@@ -124,7 +124,7 @@ def problem_of(
     sample = _without_padding(sample)
     for name in ("q", "k", "v", "do"):
         _require_exact(name, getattr(sample, name), precision)
-    return Problem(sample.changed(generic=all(_random(x) for x in (q, k, v, do)[: 3 + given])), packed, missing)
+    return GivenProblem(sample.changed(generic=all(_random(x) for x in (q, k, v, do)[: 3 + given])), packed, missing)
 
 
 def _lifted(array: Any, packed: bool, missing: int) -> Any:
@@ -222,6 +222,6 @@ def _random(array: Array) -> bool:
     for head in np.ascontiguousarray(array).reshape(-1, *array.shape[-2:]):
         if len({row.tobytes() for row in head}) < len(head):
             return False
-    some = np.abs(array.ravel()[:: -(-array.size // _LOOKED_AT)])
-    _, counts = np.unique(some, return_counts=True)
-    return bool(counts.max() <= max(1.0, _MOST_EQUAL * some.size))
+    sizes = np.abs(array.ravel()[:: -(-array.size // _LOOKED_AT)])
+    _, counts = np.unique(sizes, return_counts=True)
+    return bool(counts.max() <= max(1.0, _MOST_EQUAL * sizes.size))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from attnprune_verify.audit.kernel.problem.sample import Array
-from attnprune_verify.audit.kernel.tensors.problem import Problem, problem_of
+from attnprune_verify.audit.kernel.tensors.problem import GivenProblem, problem_of
 from attnprune_verify.audit.kernel.truth.bounds import propagated
 from attnprune_verify.audit.kernel.typing import Foreign
 
@@ -78,6 +78,6 @@ def reference_attention_backward(
     return _values(problem, ("dq", "dk", "dv", *problem.sample.wanted), True)
 
 
-def _values(problem: Problem, names: tuple[str, ...], backward: bool) -> tuple[Array, ...]:
+def _values(problem: GivenProblem, names: tuple[str, ...], backward: bool) -> tuple[Array, ...]:
     found, _ = propagated(problem.sample, [], backward, valued=True)
     return tuple(problem.outward(name, found[name].astype(float)) for name in names)

@@ -6,14 +6,14 @@ from typing import TypeAlias
 
 import numpy as np
 
-from attnprune_verify.audit.kernel.problem.sample import Array, KernelSample, along_axes
+from attnprune_verify.audit.kernel.problem.blocks import Place, axes_at
+from attnprune_verify.audit.kernel.problem.sample import Array, KernelSample
 from attnprune_verify.audit.kernel.truth.calculus import Calculus, Worst
 
 __all__ = ["Assembled", "Terms"]
 
 Terms: TypeAlias = dict[str, tuple[tuple[Array, ...], tuple[Array, ...]]]
 """By result: errors, which a calculus adds up, and sums."""
-Place: TypeAlias = tuple[slice, slice, slice]
 
 
 class Assembled:
@@ -22,13 +22,13 @@ class Assembled:
     def __init__(self, sample: KernelSample, group: int) -> None:
         self.sample, self.group, self.terms = sample, group, Terms()
 
-    def add(self, place: Place, terms: Terms, calculus: Calculus | None = None) -> None:
+    def add(self, place: Place, added: Terms, calculus: Calculus | None = None) -> None:
         """Add the terms of a block at its place in batch, heads and queries."""
         add = Worst(0.0).add if calculus is None else calculus.add
-        for name, (errors, sums) in terms.items():
+        for name, (errors, sums) in added.items():
             at = self._place(name, place)
             if name not in self.terms:
-                new = tuple(tuple(np.zeros(self._shape(name, x), x.dtype) for x in some) for some in (errors, sums))
+                new = tuple(tuple(np.zeros(self._shape(name, x), x.dtype) for x in terms) for terms in (errors, sums))
                 self.terms[name] = new[0], new[1]
             whole = self.terms[name]
             for total, error in zip(whole[0], errors, strict=True):
@@ -42,7 +42,7 @@ class Assembled:
             return item, slice(heads.start // self.group, heads.stop // self.group)
         if name == "dbias":
             assert self.sample.bias is not None
-            return along_axes(self.sample.bias.shape, place)
+            return axes_at(self.sample.bias.shape, place)
         return (heads,) if name == "dsinks" else place
 
     def _shape(self, name: str, part: Array) -> tuple[int, ...]:

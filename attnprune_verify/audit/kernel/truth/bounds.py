@@ -33,6 +33,7 @@ from typing import TypeAlias
 
 import numpy as np
 
+from attnprune_verify.audit.kernel.problem.blocks import blocks, in_type
 from attnprune_verify.audit.kernel.problem.precision import PRECISIONS, KernelPrecision
 from attnprune_verify.audit.kernel.problem.sample import Array, KernelSample
 from attnprune_verify.audit.kernel.truth.assembly import Assembled, Terms
@@ -66,7 +67,7 @@ class Errors:
 
 
 class _ByName(Mapping[str, Array]):
-    """Errors by name; those of a large sample's gradients are computed when they are asked for."""
+    """Errors by name; those of a large sample's gradients are computed on first use."""
 
     def __init__(self, sample: KernelSample, precision: KernelPrecision, which: int) -> None:
         self.sample, self.precision, self.which = sample, precision, which
@@ -139,16 +140,16 @@ def _errors(sample: KernelSample, precision: KernelPrecision, backward: bool) ->
 def propagated(
     sample: KernelSample, rules: list[Rule], backward: bool, valued: bool = False
 ) -> tuple[dict[str, Array], list[dict[str, Array]]]:
-    """The results of a sample, where they are wanted, and their errors by each rule.
+    """Return the results of a sample, if `valued`, and their errors by each rule.
 
     Block by block, so that memory holds few of its logits at a time.
     """
     names = results_of(sample, backward) if valued else ()
     values, parts = Assembled(sample, sample.group), [Assembled(sample, 1) for _ in rules]
     with np.errstate(all="ignore"):
-        for place, block in sample.blocks(_BLOCK):
+        for place, block in blocks(sample, _BLOCK):
             wide = valued and sample.precision.name == "float64"
-            steps = evaluate(block.in_type(np.longdouble) if wide else block)
+            steps = evaluate(in_type(block, np.longdouble) if wide else block)
             values.add(place, {name: ((), (getattr(steps, name),)) for name in names})
             for rule, own in zip(rules, parts, strict=True):
                 own.add(place, _Propagation(block, *rule).terms(backward), rule[1])

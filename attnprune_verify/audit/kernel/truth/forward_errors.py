@@ -263,7 +263,7 @@ class ForwardErrors:
         return np.where(size - error >= normal, 0.0, np.fmin(size + error, most))
 
     def lost_products(self, left: Array, right: Array) -> Array:
-        """What products of two inputs lose where subnormal factors are lost."""
+        """Bound the loss of products of two inputs whose subnormal numbers are lost."""
         return product(self.lost(left), np.abs(right)) + product(np.abs(left), self.lost(right))
 
     def lost(self, array: Array) -> Array:

@@ -17,12 +17,13 @@ __all__ = ["KernelSteps", "evaluate", "spread_over"]
 class KernelSteps:
     """Intermediates by query head, (batch, heads, ...); dk and dv are summed over groups; a sink is the last column.
 
-    Those of the backward pass are computed when they are asked for.
+    Those of the backward pass are computed on first use.
 
     Attributes
     ----------
     raw, s : logits before and after softcap, bias and ALiBi
-    slope, by_bias : ds / d raw and ds / d bias; 1 where no part of the contract changes them
+    slope, by_bias : ds / d raw and ds / d bias
+        A float, 1, without softcap.
     kept : Array or float
         What dropout multiplies weights by, 1 where there is none.
     p, dp, mean, ds : Array
