@@ -15,7 +15,7 @@ from attnprune_verify.audit.kernel.coverage import coverage
 from attnprune_verify.audit.kernel.names.conventions_diagnosis import by_convention, by_part
 from attnprune_verify.audit.kernel.names.cross_talk import by_heads
 from attnprune_verify.audit.kernel.names.naming import KernelNamer
-from attnprune_verify.audit.kernel.names.shrink import smallest_failing, without
+from attnprune_verify.audit.kernel.names.shrink import failure, smallest_failing, without
 from attnprune_verify.audit.kernel.options import NOTHING_CHOSEN, Options, as_given
 from attnprune_verify.audit.kernel.problem.precision import precision_named
 from attnprune_verify.audit.kernel.problem.sample import KernelSample
@@ -204,7 +204,8 @@ class KernelAuditor(Examiner):
                 if part is not None:
                     return part
             if small is not None and not small.extended and all(one.extended for one in samples):
-                samples = tuple(_bare(one, small) for one in samples[:_MOST_BARED])
+                bare = tuple(_bare(one, small) for one in samples[:_MOST_BARED])
+                samples = tuple(one for one in bare if failure(self.context, function, one)) or (small,)
             found = self._namer.name(function, samples)
         except (ArithmeticError, ValueError, IndexError, TypeError, NoAnswer, np.linalg.LinAlgError) as error:
             return Diagnosis(("unknown",), f"the search for the mistake broke off: {type(error).__name__}")

@@ -46,6 +46,8 @@ class WrongKernel:
     function: str = FORWARD
     dtype: str = "float32"
     issue: tuple[str, str] | None = None  # number and cause, of an emulation
+    check: str = ""  # of values, that finds it
+    mode: str = ""  # in which it shows
 
     @property
     def needs(self) -> str | None:

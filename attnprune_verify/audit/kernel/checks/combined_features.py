@@ -58,11 +58,11 @@ def _made(context: KernelContext, function: str) -> CombinedFeatures:
     if function == BACKWARD and not (context.has(FORWARD, "return_lse") or accepts_lse_cotangent(context)):
         refused |= {"lse"}
     # A framework that compiles for every shape and keyword pays for each row.
-    strength = 2 if context.quick or context.declared.framework == "jax" else 3
+    strength = 1 if context.declared.framework == "jax" else 2 if context.quick else 3
     largest = context.precision.name != "float64"  # whose truth is in balls
     meaningless = {"lse"} if function == BACKWARD and not accepts_lse_cotangent(context) else set()  # not counted
     found = CombinedFeatures((), (), refused | meaningless, context.scope)
-    for strong in range(strength, 1, -1):
+    for strong in range(strength, 0, -1):
         every = rows(refused, strong, largest, context.declared.conventions.bottom_right, context.scope)
         asked = tuple(_accepted(context, function, every, found.pairs))
         samples = [_accepted_layout(context, function, row, place) for place, row in enumerate(asked)]
@@ -93,12 +93,13 @@ def _sample(context: KernelContext, row: Row, place: int) -> KernelSample:
 
 
 def _accepted_layout(context: KernelContext, function: str, row: Row, place: int) -> KernelSample:
-    """The sample of a row; with heads last in memory where features must lie side by side."""
+    """The sample of a row; with heads last in memory where another layout is refused."""
     sample, tiny = _sample(context, row, place), context.functions[function].tiny
-    if sample.layout != "spaced":
+    if sample.layout not in ("spaced", "broadcast"):
         return sample
-    spaced = _sample(context, _plain(context), 0).changed(layout="spaced")
-    if not _raises(context, function, tiny.setdefault(spaced.features, spaced)):
+    plain = {**_plain(context), "layout": "broadcast"} if sample.layout == "broadcast" else _plain(context)
+    laid_out = _sample(context, plain, 0).changed(layout=sample.layout)
+    if not _raises(context, function, tiny.setdefault(laid_out.features, laid_out)):
         return sample
     again = (*row.values(), place, "heads last")
     return context.rows.setdefault(again, sample.changed(layout="heads last"))

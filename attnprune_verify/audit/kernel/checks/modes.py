@@ -19,6 +19,10 @@ __all__ = ["MODE_CHECKS"]
 _EQUAL_CALLS = 50  # chosen: an order of additions that depends on threads differs in far fewer
 _TINY_CALLS = 3_000  # as KERNELS' mode "many" has it: a race was seen once in so many steps
 _ORDINARY = ("plain", "causal", "mask", "grouped heads", "more keys", "value size", "ragged tiles")
+_SPLIT = ("larger", "larger, causal", "larger, more keys", "long")  # where kernels split: 256 keys and more
+_SCRATCH = ("packed", "packed log-sum-exp", "log-sum-exp gradient", "bias gradient", "sinks gradient", "dropout")
+_TILES = (16, 32, 64, 128)  # multiples that kernels round sizes up to
+_LARGEST = 1 << 20  # numbers of an array that is written with nan before a call; chosen
 _INPUTS = ("q", "k", "v", "do")
 
 
@@ -56,10 +60,11 @@ def _fewer(reply: Reply, asked: int) -> Finding:
 
 def _batch_invariant(context: KernelContext, function: str) -> Finding:
     count = 0
-    for sample in _accepted(context, function, _ORDINARY, last=True):
+    samples = (*_accepted(context, function, _ORDINARY, last=True), *_accepted(context, function, _SPLIT))
+    for sample in samples:
         one = _of_batch(sample, [0])
         alone = context.ask(function, one)
-        for place, size in ((0, 2), (1, 2), (2, 5)):
+        for place, size in ((0, 2), (1, 2), (2, 5), *(((31, 32),) if one.shape[3] == 1 else ())):
             batch = _filled_up(one, place, size)
             try:
                 together = context.ask(function, batch)
@@ -92,7 +97,7 @@ def _filled_up(one: KernelSample, place: int, size: int) -> KernelSample:
 
 def _poisoned(context: KernelContext, function: str) -> Finding:
     count = 0
-    for sample in _accepted(context, function, _ORDINARY):
+    for sample in _accepted(context, function, (*_ORDINARY, *_SCRATCH)):
         before = context.answer(function, sample)
         for slot in ("", f"poisoned {sample.name}"):
             reply = context.ask(function, sample, slot=slot, poison=_sizes(sample))
@@ -106,10 +111,14 @@ def _poisoned(context: KernelContext, function: str) -> Finding:
 
 
 def _sizes(sample: KernelSample) -> list[int]:
-    """Sizes of arrays that a kernel may have: inputs, answers, logits, and one number a row."""
-    logits = sample.q.size // sample.q.shape[-1] * sample.k.shape[-2]
-    found = {getattr(sample, name).size for name in _INPUTS} | {logits, sample.q.size // sample.q.shape[-1]}
-    return sorted(found)
+    """Sizes of arrays that a kernel may have: inputs, answers, logits, one number a row; of whole tiles, too."""
+    batch, heads, kv_heads, n, length, m, mv = sample.shape
+    found = set()
+    for tile in (1, *_TILES):
+        rows, keys = -(-n // tile) * tile, -(-length // tile) * tile
+        found |= {batch * heads * rows * size for size in (1, m, mv, length, keys)}
+        found |= {batch * kv_heads * keys * size for size in (m, mv)} | {batch * heads * n * keys}
+    return sorted(size for size in found if size <= _LARGEST)
 
 
 def _replayed(context: KernelContext, function: str) -> Finding:

@@ -36,8 +36,11 @@ def skip_reason(context: KernelContext, function: str, sample: KernelSample) -> 
         return "slopes under a causal mask that ends at the last key are left open"
     if not sample.causal and sample.window is not None and sample.conventions.bottom_right and n != length:
         return "a window that is not causal is left open where the causal mask ends at the last key"
-    if sample.lse and sample.sinks is not None:
-        return "log sum exp with or without the sink is left open"
+    if sample.sinks is not None and (sample.lse or sample.dlse is not None):
+        if sample.empty:
+            return "log sum exp of a row that sees a sink alone is left open"
+        if not _counts_sinks(context):
+            return "log sum exp with or without the sink is left open"
     if sample.poison is not None and sample.conventions.padding != "clean":
         return "NaN where nothing is read is for kernels that declare padding='clean'"
     if sample.empty and _empty_rows(context, function) == "undefined":
@@ -91,6 +94,15 @@ def accepts_lse_cotangent(context: KernelContext) -> bool:
                 (np.abs(one - two) <= 2 * bound).all() for one, two, bound in zip(*parts, bounds, strict=True)
             )
     return facts.accepts_lse_cotangent
+
+
+def _counts_sinks(context: KernelContext) -> bool:
+    """Return whether the log sum exp that the kernel returns has the sink in it; without one it is another thing."""
+    facts = context.functions[FORWARD]
+    if facts.counts_sinks is None:
+        sunk = context.maker.sunk(context.maker.make("lse, sinks", 5, 8, lse=True))
+        facts.counts_sinks = _right(context, FORWARD, sunk) or False
+    return facts.counts_sinks
 
 
 def _empty_rows(context: KernelContext, function: str) -> str:

@@ -16,7 +16,7 @@ from attnprune_verify.audit.covering import Hiding, covered, covering
 from attnprune_verify.audit.kernel.problem.conventions import Conventions
 from attnprune_verify.audit.kernel.problem.features import FEATURES
 from attnprune_verify.audit.kernel.problem.precision import precision_named
-from attnprune_verify.audit.kernel.problem.sample import KernelSample, Mask
+from attnprune_verify.audit.kernel.problem.sample import Array, KernelSample, Mask
 from attnprune_verify.audit.kernel.problem.sample_factory import Maker
 from attnprune_verify.audit.kernel.problem.scope import ANYTHING, KernelScope
 
@@ -34,32 +34,48 @@ FACTORS: Table = {
     "window": (None, 2, 1000),
     "softcap": (None, 2.0),
     "alibi": (False, True),
-    "heads": ("equal", "grouped", "one key head"),
+    "heads": ("equal", "grouped", "one key head", "large groups"),
     "batch": (1, 2),
     "m": (8, 5, "large"),
     "mv": ("equal", "smaller", "larger"),
     "scale": (None, 0.3),
-    "level": (0.0, 100.0),
-    "layout": ("plain", "heads last or spaced"),
+    "level": (0.0, 100.0, -100.0),
+    "layout": ("plain", "heads last or spaced", "broadcast"),
     "bias": ("none", "full", "one row for all"),
     "sinks": (False, True),
     "dropout": (False, True),
     "lse": (False, True),
     "rank": ("2", "per head", "per batch"),
     "empty": (False, True),
+    "padding": (False, True),
 }
 _SMALL = 64  # keys
 _HEAD_SIZES = (80, 64, 128)  # in turn: the sizes that kernels have code of their own for, and one between
+_GROUPS = (32, 16, 128, 8)  # in turn: query heads of a key head in released models; the last where work is more
+_MOST_WORK = 2_000_000  # multiplications of a forward pass, chosen: such a sample is judged in a tenth of a second
 LEVELS = {feature.name: (feature.factor, FACTORS[feature.factor][1:]) for feature in FEATURES if feature.factor}
 """The levels that a refusal of a feature takes out of the table."""
-_WEAK = ("size", "rank", "empty")  # in pairs only: of masks alone
+_WEAK = ("size", "rank", "empty", "padding")  # in pairs only: of masks alone
 # Besides all triples of the other factors: a size with two of those that decide which tiles are visited.
 _TILED = (("size", "causal", "lengths"), ("size", "causal", "window"))
-# Pairs with the sizes of larger tiles, which triples would make too dear.
-_LARGE: Table = {
-    **FACTORS, "size": (96, 127, 128, 129, 192), "mask": ("none", "scattered", "documents", "band"),
-    "batch": (1,), "m": (8,), "level": (0.0,), "scale": (None,),
+_PADDED = (("padding", "causal", "window"), ("padding", "causal", "lengths"), ("padding", "window", "lengths"))
+# Pairs with sizes of real kernels, which triples of all would make too dear: tiles, splits, and heads; in haste with
+# each second size of the first two.
+_TILES: Table = {
+    **FACTORS, "size": (96, 127, 192, 129, 128), "mask": ("none", "scattered", "documents", "band"),
+    "heads": ("equal", "grouped"), "batch": (1,), "m": (8,), "scale": (None,),
 }  # fmt: skip
+_VISITED = tuple(("size", "causal", factor) for factor in ("mask", "alibi", "window", "level", "lengths"))
+_SPLITS: Table = {
+    **FACTORS, "lengths": ("one query",), "size": (256, 512, 4096, 1024), "mask": ("none", "scattered"),
+    "batch": (1,), "m": (8,), "mv": ("equal",), "scale": (None,), "rank": ("2",), "empty": (False,),
+}  # fmt: skip
+_HEADS: Table = {
+    **FACTORS, "size": (17, 33, 65), "m": (64, 80, 96, 112, 128, 160, 192, 256, 512, 576),
+    "mask": ("none", "scattered", "documents"), "alibi": (False,), "level": (0.0,), "dropout": (False,),
+    "rank": ("2",), "empty": (False,),
+}  # fmt: skip
+_TABLES = ((_TILES, _VISITED), (_SPLITS, (("size", "heads", "window"),)), (_HEADS, ()))
 # The weight of the only key that a query sees is 1, whatever its logit; beside a sink it is not.
 _OF_LOGITS = frozenset({"window", "softcap", "alibi", "m", "scale", "level", "bias"})
 _ONE_KEY = Hiding({"mask": "one key a row"}, _OF_LOGITS | {"causal"}, ("sinks", True))
@@ -76,28 +92,40 @@ def rows(
     bottom_right: bool = False,
     scope: KernelScope = ANYTHING,
 ) -> tuple[Row, ...]:
-    """The rows for a kernel of a scope that refuses these features; pairs with large sizes come last.
+    """The rows for a kernel of a scope that refuses these features; pairs with sizes of real kernels come last.
 
+    `strength`: 3 for triples, 2 for pairs, 1 for pairs of small sizes; `largest`: whether large sizes are asked.
     `bottom_right`: a causal query sees all keys where it is the only one; else it sees the first key.
     """
     table = within(FACTORS, scope, refused)
     hiding = (_ONE_KEY, _BAND, _NO_KEY, *(() if bottom_right else (_FIRST_KEY,)))
+    small: tuple[Row, ...]
     if strength < 3:
         quick = within({**FACTORS, "size": (7, 17, 55)}, scope, refused)
         if min(quick["size"]) > _SMALL:  # a sample costs as much as the whole table of small ones
             quick |= {"batch": quick["batch"][:1]}
-        return (*covering(quick, 2, hiding=hiding), *_decoding(table))
-    small = tuple(covering(table, 3, _TILED, weak=_WEAK, hiding=hiding))
-    large = within(_LARGE, scope, refused)
-    return small if not largest else (*small, *covering(large, 2, (("size", "causal", "mask"),), hiding=hiding))
+        small = (*covering(quick, 2, hiding=hiding), *_alone(table))
+    else:
+        small = tuple(covering(table, 3, (*_TILED, *_PADDED), weak=_WEAK, hiding=hiding))
+    if strength < 2 or not largest:
+        return small
+    large = [within(one, scope, refused) for one, _ in _TABLES]
+    if not bottom_right and False in table["causal"]:  # the first key alone would be seen
+        large[1]["causal"] = (False,)
+    asked = [(one, more) for one, (_, more) in zip(large, _TABLES, strict=True) if all(one.values())]
+    if strength < 3:
+        asked = [({**one, "size": one["size"][1::2] or one["size"]}, ()) for one, _ in asked[:2]]
+    return (*small, *(row for one, more in asked for row in covering(one, 2, more, hiding=hiding)))
 
 
-def _decoding(table: Table) -> Iterator[Row]:
-    """Yield one query with each mask and window alone: few keys are left where two of them meet."""
-    plain = {**{factor: levels[0] for factor, levels in table.items()}, "lengths": "one query", "size": 17}
-    alone = (("mask", "scattered"), ("mask", "band"), ("mask", "last or first keys"), ("window", 2))
-    if "one query" in table["lengths"]:
-        yield from ({**plain, factor: level} for factor, level in alone if level in table[factor])
+def _alone(table: Table) -> Iterator[Row]:
+    """Yield each mask and a window without others, for one query and for many: few keys are left where two meet."""
+    plain = {**{factor: levels[0] for factor, levels in table.items()}, "size": 17}
+    for row in ({"lengths": "one query"}, {"mv": "smaller", "window": 1000}):
+        for factor, level in (*(("mask", kind) for kind in table["mask"][1:]), ("window", 2)):
+            own: Row = {**plain, **row, factor: level}
+            if all(level in table[name] for name, level in own.items() if name != "size"):
+                yield own
 
 
 def asked_together(asked: tuple[Row, ...], refused: frozenset[str], scope: KernelScope = ANYTHING) -> str:
@@ -113,7 +141,7 @@ def within(table: Table, scope: KernelScope, refused: frozenset[str] = frozenset
     for feature in refused & set(LEVELS):
         factor, levels = LEVELS[feature]
         found[factor] = tuple(level for level in found[factor] if level not in levels)
-    if scope == ANYTHING:
+    if scope == ANYTHING or not all(found.values()):
         return found
     if scope.causal is not None:
         found["causal"] = (scope.causal,)
@@ -127,12 +155,15 @@ def within(table: Table, scope: KernelScope, refused: frozenset[str] = frozenset
     return found
 
 
-def _shape(row: Row, index: int) -> tuple[int, ...]:
-    """Return batch, heads, kv_heads, n, l, m and mv of a row, in a kernel that takes any."""
+def _shape(row: Row, index: int) -> tuple[int, int, int, int, int, int, int]:
+    """Return batch, heads, kv_heads, n, l, m and mv of a row."""
     n, length = _lengths(row, index)
     m = _HEAD_SIZES[index % 3] if row["m"] == "large" else row["m"]
     mv = {"equal": m, "smaller": max(m // 2 - 1, 1), "larger": m + 5}[row["mv"]]
-    return (row["batch"], *{"equal": (2, 2), "grouped": (4, 2), "one key head": (2, 1)}[row["heads"]], n, length, m, mv)
+    group = _GROUPS[index % 4]
+    group = group if row["batch"] * group * n * length * (m + mv) <= _MOST_WORK else _GROUPS[-1]
+    heads = {"equal": (2, 2), "grouped": (4, 2), "one key head": (2, 1), "large groups": (group, 1)}[row["heads"]]
+    return row["batch"], *heads, n, length, m, mv
 
 
 def interaction(
@@ -149,23 +180,30 @@ def interaction(
         f"together {index}", n, m, length, mv, batch=batch, heads=heads, kv_heads=kv_heads, scale=row["scale"]
     )
     _, heads, _, n, length, *_ = sample.shape
-    level = row["level"] * (-1.0) ** index
-    if level:
-        sample = maker.common(sample, level)
+    if row["level"]:
+        sample = maker.common(sample, row["level"])
     window = row["window"] and max(row["window"] + index % 2, n - length + 1)
-    slopes = np.exp2(-np.arange(1.0, heads + 1)) if row["alibi"] else None
-    layout = "plain" if row["layout"] == "plain" else ("heads last", "spaced")[index % 2]
+    slopes = np.exp2(-1.0 - np.arange(heads) % 8) if row["alibi"] else None
+    layout = ("heads last", "spaced")[index % 2] if row["layout"] == FACTORS["layout"][1] else row["layout"]
+    if layout == "broadcast":
+        sample = sample.changed(k=_shared(sample.k), v=_shared(sample.v))
     sample = sample.changed(
         causal=row["causal"] or bool(scope.causal), window=window, softcap=row["softcap"], alibi=slopes, layout=layout
     )
     conventions = conventions or Conventions()
     sample = sample.changed(conventions=conventions)
     sample = _masked(sample, row["mask"], index, row["rank"], row["empty"])
-    sample = _with_parts(maker, sample, row, level)
+    sample = _with_parts(maker, sample, row, row["level"])
     if cotangent and sample.lse:
         sample = maker.pulled(sample)
     wanted = tuple(name for name, part in (("dbias", sample.bias), ("dsinks", sample.sinks)) if part is not None)
-    return sample.changed(wanted=wanted if gradients else ())
+    padded = row["padding"] and not (row["sinks"] and sample.empty)  # a query that sees a sink alone is read
+    return sample.changed(wanted=wanted if gradients else (), poison=np.nan if padded else None)
+
+
+def _shared(array: Array) -> Array:
+    """Return keys or values of which every head has those of the first."""
+    return np.broadcast_to(array[:, :1], array.shape).copy()
 
 
 def _with_parts(maker: Maker, sample: KernelSample, row: Row, level: float) -> KernelSample:

@@ -58,12 +58,13 @@ def _masks(maker: Maker) -> tuple[Regime, ...]:
     four = [(batch, heads, n, keys), (batch, 1, n, keys), (1, heads, n, keys), (1, 1, n, keys), (batch, 1, 1, keys),
             (batch, heads, 1, keys)]  # fmt: skip
     three = [(1, n, keys), (heads, n, keys)]
-    plain = maker.make("mf5", 5, 8)
+    plain, equal = maker.make("mf5", 5, 8), maker.make("mr equal", 7, 5, batch=3, heads=3)
     floats = [drawn("mf5", plain.shape[3:5], plain), drawn("mf18", (c, d), causal)]
     return (
         Regime("mask ranks", "masks of rank 3 and 4, broadcast over samples, heads and queries",
                (*(drawn(f"mr{shape}", shape, base) for shape in dict.fromkeys((*four, *three))),
-                drawn("mrc", (b, 1, c, d), causal), drawn("mrh", (1, h, c, d), causal))),
+                drawn("mrc", (b, 1, c, d), causal), drawn("mrh", (1, h, c, d), causal),
+                drawn("mr, as many samples as heads", equal.shape[1:2] + equal.shape[3:5], equal))),
         Regime("float masks", "0 and -inf, added to the logits",
                tuple(one.changed(name=f"{one.name}, float", additive=True) for one in floats)),
     )  # fmt: skip
@@ -84,7 +85,19 @@ def _log_sum_exp(maker: Maker) -> tuple[Regime, ...]:
         "split", 6, 8, bounds[-1], heads=4, kv_heads=2, masked=True
     )
     turned = np.random.default_rng(maker.seed).standard_normal
-    pulled = [make("dl5", 5, 8, batch=2), make("dlc", 9, 4, causal=True), make("dlg", 6, 8, 9, 5, heads=4, kv_heads=2)]
+    pack = maker.packed_from
+    grouped: Plain = {"heads": 4, "kv_heads": 2}
+    pulled = [
+        make("dl5", 5, 8, batch=2),
+        make("dlc", 9, 4, causal=True),
+        make("dlg", 6, 8, 9, 5, **grouped),
+        make("dlm", 33, 8, masked=True),
+        make("dl1", 1, 8, 20),
+        make("dlw", 20, 4, causal=True, window=4),
+        pack("dlp", (5, 3, 9), (5, 3, 9), causal=True),
+        pack("dlp keys", (2, 4, 1), (6, 3, 8), **grouped),
+        *(maker.sunk(make(f"dls{n}", n, 8, 9)) for n in (1, 6)),
+    ]
     return (
         Regime("log-sum-exp", "the natural logarithm of the sum of exponentials of the changed logits",
                tuple(one.changed(lse=True) for one in (*plain, *levels, rising))),
@@ -92,6 +105,10 @@ def _log_sum_exp(maker: Maker) -> tuple[Regime, ...]:
                () if maker.scope.square else tuple(_part(keys, start, stop) for start, stop in pairwise(bounds))),
         Regime("log-sum-exp gradient", "the gradients with a cotangent of log sum exp",
                tuple(maker.exact(one, dlse=turned(one.do.shape[:3])) for one in pulled)),
+        Regime("log-sum-exp and sinks", "the sink counts in log sum exp, and gets a gradient through it",
+               tuple(maker.pulled(maker.sunk(make(name, *sizes, heads=4, kv_heads=2), level)).changed(
+                   lse=True, wanted=("dsinks",)) for name, sizes, level in (
+                       ("lss6", (6, 8, 9), 0.0), ("lss1", (1, 8, 20), 3.0), ("lss33", (33, 4), -3.0)))),
     )  # fmt: skip
 
 
@@ -136,6 +153,9 @@ def _nothing_allowed(maker: Maker) -> tuple[Regime, ...]:
                (last.changed(poison=np.nan), last.changed(name="pad inf", poison=np.inf),
                 last.changed(name="pad inner", mask=inner, poison=np.nan),
                 make("pad70", 20, 8, 70, causal=True, poison=np.nan),
+                *(make(f"pad window {n}x{length}", n, 8, length, window=window, causal=causal, poison=np.nan)
+                  for n, length, window, causal in ((12, 40, 3, False), (1, 70, 33, False), (40, 20, 4, False),
+                                                    (20, 70, 5, True))),
                 without(make("padq", 9, 8, 12), slice(6, None)).changed(poison=np.nan))),
     )  # fmt: skip
 

@@ -111,7 +111,9 @@ def _options(maker: Maker) -> tuple[Regime, ...]:
              make("g4-1", 16, 4, heads=4, kv_heads=1), make("g6-3-causal", 5, 8, heads=6, kv_heads=3, causal=True),
              *(make(f"group {size}", 5, 8, heads=size, kv_heads=1) for size in named("group", _NAMED["heads"])),
              *(make(f"{size} key heads", 5, 8, heads=2 * size, kv_heads=size)
-               for size in named("kv_heads", _NAMED["heads"]))),
+               for size in named("kv_heads", _NAMED["heads"])),
+             *(make(f"g{heads}-{keys}", *sizes, heads=heads, kv_heads=keys, masked=True)
+               for heads, keys, sizes in ((8, 1, (9, 8)), (32, 2, (5, 8)), (32, 1, (4, 8, 17)), (128, 1, (2, 8, 9))))),
         ),
         Regime(
             "more keys",
@@ -140,6 +142,10 @@ def _options(maker: Maker) -> tuple[Regime, ...]:
 
 def _sizes(maker: Maker) -> tuple[Regime, ...]:
     make, named = maker.make, maker.scope.named
+    fall = 2.0**-6
+    # Keys rise as the first head's slope falls, so that all of them count.
+    far = make("a1x2500", 1, 8, 2500, alibi=np.array([fall, fall / 2]))
+    far = maker.position_wise(far, fall * np.arange(float(far.shape[4])), 8.0)
     return (
         Regime(
             "ragged tiles",
@@ -182,16 +188,19 @@ def _sizes(maker: Maker) -> tuple[Regime, ...]:
             (make("w130", 130, 8, heads=1, window=20, causal=True), make("w256", 256, 4, heads=1, window=20),
              make("w97", 97, 8, heads=1, window=33),
              make("a70", 70, 8, alibi=np.array([0.5, 0.03125])), make("cap70", 70, 8, heads=1, softcap=2.0),
+             make("a150", 150, 4, alibi=np.array([0.5, 0.03125]), causal=True), far,
              make("g97", 97, 8, heads=2, kv_heads=1, causal=True),
              make("cm97", 97, 8, heads=1, causal=True, masked=True)),
         ),
         Regime(
             "head sizes",
-            "m from 2 to 256, and n = l = m = mv: sizes that do not determine the layout",
+            "m from 2 to 576, those of released models too, and n = l = m = mv: sizes that do not determine the layout",
             (make("h2", 6, 2), make("square24", 24, 24), make("h64", 6, 64, heads=1, causal=True),
              make("h80", 6, 80, heads=1), make("h128", 6, 128, heads=1, causal=True),
              *(make(f"{size} features", 6, size, heads=1) for size in named("m", _NAMED["m"])),
-             make("h256", 6, 256, heads=1)),
+             *(make(f"h{m}", 6, m, heads=1) for m in (96, 112, 160, 192, 256, 512)),
+             make("h256, two samples", 5, 256, batch=2), make("h192-128", 6, 192, mv=128, heads=1, causal=True),
+             make("h576-512", 6, 576, mv=512, heads=1)),
         ),
     )  # fmt: skip
 
@@ -244,7 +253,8 @@ def _huge(maker: Maker) -> tuple[Regime, ...]:
             (maker.common(make("at200", 5, 4), 200.0), maker.common(make("at-200", 5, 4), -200.0),
              maker.common(make("at-2000", 5, 4), -2000.0), maker.common(make("q1 at200", 1, 4, 9), 200.0),
              maker.common(make("q1 at-200", 1, 4, 9), -200.0),
-             maker.late(maker.common(make("late97", 97, 8, heads=1), -100.0))),
+             maker.late(maker.common(make("late97", 97, 8, heads=1), -100.0)),
+             *(maker.common(make(f"at-100, {n}", n, 4, heads=1), -100.0) for n in (64, 70, 129))),
         ),
         Regime(
             "forbidden giants",
@@ -253,8 +263,9 @@ def _huge(maker: Maker) -> tuple[Regime, ...]:
         ),
         Regime(
             "forbidden future",
-            "causal, and later keys have ever larger logits, up to 9e4",
-            (maker.rising(make("future-3e3", 6, 4, causal=True), -3e3, 3e3), future),
+            "causal, and later keys have ever larger logits, up to 9e4, also behind positions of eight bits",
+            (maker.rising(make("future-3e3", 6, 4, causal=True), -3e3, 3e3), future,
+             maker.rising(make("future300", 300, 4, heads=1, causal=True), -3e3, 3e3)),
         ),
     )  # fmt: skip
 

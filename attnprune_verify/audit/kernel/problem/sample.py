@@ -52,7 +52,7 @@ class KernelSample:
     lse : bool
         Whether log sum exp is asked for, too.
     dlse : Array or None
-        Its cotangent, (batch, heads, n).
+        Its cotangent, (batch, heads, n); a packed kernel gets (heads, total).
     ends : tuple[tuple[int, ...], tuple[int, ...]] or None
         Where the packed sequences of queries and of keys end; there is one batch entry then.
     rows : tuple[int, int] or None
@@ -248,7 +248,8 @@ class KernelSample:
         if function == FORWARD:
             given["return_lse"] = self.lse or None
         else:
-            given |= {"dlse": self.dlse, "wanted": self.wanted or None}
+            dlse = self.dlse if self.dlse is None or self.ends is None else self.dlse[0]  # packed: (heads, total)
+            given |= {"dlse": dlse, "wanted": self.wanted or None}
         return {name: value for name, value in given.items() if value is not None}
 
     def grouped(self, array: Array) -> Array:

@@ -167,5 +167,6 @@ class CallFacts:
     reads: dict[str, bool] = field(default_factory=dict)
     accepts_lse_cotangent: bool | None = None
     zero_empty_rows: bool | None = None
+    counts_sinks: bool | None = None
     combined: Any = None
     tiny: dict[tuple[str, ...], KernelSample] = field(default_factory=dict)

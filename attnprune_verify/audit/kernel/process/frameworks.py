@@ -92,6 +92,8 @@ def laid_out(array: Any, layout: str) -> Any:
         return wide[..., ::2]
     if layout == "reversed":
         return np.ascontiguousarray(array[..., ::-1])[..., ::-1]
+    if layout == "broadcast" and (array == array[:, :1]).all():
+        return np.broadcast_to(np.ascontiguousarray(array[:, :1]), array.shape)
     if layout == "expanded" and (array == array.flat[0]).all():
         return np.broadcast_to(array.reshape(-1)[:1].reshape((1,) * array.ndim), array.shape)
     return np.ascontiguousarray(array)
@@ -130,7 +132,8 @@ def _paired(result: Foreign, do: Foreign, dlse: Foreign) -> list[tuple[Foreign, 
     if dlse is None:
         return [(result, do)]
     o, lse = result
-    return [(o, do), (lse, dlse.reshape(lse.shape))]
+    turned = lse.shape != dlse.shape and lse.shape == dlse.shape[::-1]  # packed, (total, heads)
+    return [(o, do), (lse, dlse.T if turned else dlse.reshape(lse.shape))]
 
 
 class _NumPy:
@@ -202,6 +205,8 @@ class _Torch:
             wide = self.torch.full_like(exact, 7.0).repeat_interleave(2, -1)
             wide[..., ::2] = exact
             return wide[..., ::2]
+        if layout == "broadcast" and bool((exact == exact[:, :1]).all()):
+            return exact[:, :1].contiguous().expand(exact.shape)
         if layout == "expanded" and bool((exact == exact.reshape(-1)[0]).all()):
             return exact.reshape(-1)[:1].reshape((1,) * exact.dim()).expand(exact.shape)
         return exact.contiguous()

@@ -185,7 +185,8 @@ def attention_backward(
         for a, b in sequences(q, k, cu_seqlens_q, cu_seqlens_k):
             if a.start == a.stop or b.start == b.stop:
                 continue
-            one = backward(*(batch_of_one(wide(x)) for x in (q[a], k[b], v[b], do[a])), None, *rest)
+            pulled = None if dlse is None else dlse[None, :, a]
+            one = backward(*(batch_of_one(wide(x)) for x in (q[a], k[b], v[b], do[a])), pulled, *rest)
             for total, part, place in zip(found, one, (a, b, b), strict=False):
                 total[place] = np.swapaxes(part[0], 0, 1)
     more = {"dbias": found[3], "dsinks": found[4]}

@@ -1,0 +1,66 @@
+"""Mistakes at the sizes, groups and lengths of real kernels, and where two parts meet, fail by name."""
+
+import importlib.util
+import sys
+from pathlib import Path
+
+import pytest
+
+from attnprune_verify.audit.kernel.auditor import KernelAuditor
+from attnprune_verify.audit.kernel.checks import kernel_checks
+from attnprune_verify.audit.kernel.options import Options
+from attnprune_verify.audit.kernel.problem.interactions import FACTORS, interaction, rows
+
+_spec = importlib.util.spec_from_file_location("sizes_kill_matrix", Path(__file__).with_name("kill_matrix.py"))
+kill_matrix = importlib.util.module_from_spec(_spec)
+sys.modules["sizes_kill_matrix"] = kill_matrix
+_spec.loader.exec_module(kill_matrix)
+WRONG = {wrong.id: wrong for wrong in kill_matrix.catalogue("sizes")}
+QUICK = (
+    "nan at keys outside a window leaks",
+    "cotangent of log sum exp is ignored where packed",
+    "cotangent of log sum exp does not reach the sink",
+    "mask of rank 3 is one of samples where there are as many as heads",
+)
+
+
+def record_of(wrong, tmp_path, name=None):
+    """The record of the check that finds a mistake."""
+    if wrong.needs is not None:
+        pytest.importorskip(wrong.needs)
+    path = tmp_path / "kernel.py"
+    path.write_text(wrong.source(), encoding="utf-8")
+    name = name or (f"mode:{wrong.mode}" if wrong.mode else f"values:{wrong.check}")
+    checks = {check.id: check for check in kernel_checks((wrong.mode,) if wrong.mode else ())}
+    with KernelAuditor(str(path), wrong.dtype, options=Options(modes=(wrong.mode,) if wrong.mode else ())) as auditor:
+        return auditor.record(checks[f"{wrong.function}:{name}"])
+
+
+@pytest.mark.parametrize("id", QUICK)
+def test_what_two_parts_do_to_each_other_fails_by_name(id, tmp_path):
+    record = record_of(WRONG[id], tmp_path)
+    assert record.status == "failed" and set(WRONG[id].names) <= set(record.diagnosis)
+
+
+@pytest.mark.thorough
+@pytest.mark.parametrize("wrong", WRONG.values(), ids=lambda wrong: wrong.id)
+def test_a_mistake_at_sizes_of_real_kernels_fails_by_name(wrong, tmp_path):
+    record = record_of(wrong, tmp_path)
+    assert record.status == "failed", record.reason
+    assert set(wrong.names) & set(record.diagnosis), (record.diagnosis, record.words)
+
+
+def test_sizes_of_real_kernels_are_asked_with_every_feature():
+    asked = rows(frozenset(), 3)
+    for sizes, factors in (
+        ({("size", size) for size in (127, 128, 129, 192)}, ("mask", "window", "alibi", "sinks", "layout", "lse")),
+        ({("size", size) for size in (256, 512, 1024, 4096)}, ("heads", "window", "sinks", "mask", "softcap")),
+        ({("m", m) for m in (96, 112, 160, 192, 256, 512, 576)}, ("causal", "heads", "window", "mask", "padding")),
+    ):
+        for name, size in sizes:
+            own = [row for row in asked if row[name] == size]
+            for factor in factors:
+                seen = {row[factor] for row in own}
+                assert len(seen) > 1, (name, size, factor)
+    groups = {interaction(row, 0, "float32", place).group for place, row in enumerate(asked) if row["size"] < 20}
+    assert {8, 16, 32, 128} <= groups and FACTORS["heads"][-1] == "large groups"
