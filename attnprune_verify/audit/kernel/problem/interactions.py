@@ -109,13 +109,13 @@ def rows(
         small = tuple(covering(table, 3, (*_TILED, *_PADDED), weak=_WEAK, hiding=hiding))
     if strength < 2 or not largest:
         return small
-    large = [within(one, scope, refused) for one, _ in _TABLES]
+    large = [within(sizes, scope, refused) for sizes, _ in _TABLES]
     if not bottom_right and False in table["causal"]:  # the first key alone would be seen
         large[1]["causal"] = (False,)
-    asked = [(one, more) for one, (_, more) in zip(large, _TABLES, strict=True) if all(one.values())]
+    asked = [(sizes, more) for sizes, (_, more) in zip(large, _TABLES, strict=True) if all(sizes.values())]
     if strength < 3:
-        asked = [({**one, "size": one["size"][1::2] or one["size"]}, ()) for one, _ in asked[:2]]
-    return (*small, *(row for one, more in asked for row in covering(one, 2, more, hiding=hiding)))
+        asked = [({**sizes, "size": sizes["size"][1::2] or sizes["size"]}, ()) for sizes, _ in asked[:2]]
+    return (*small, *(row for sizes, more in asked for row in covering(sizes, 2, more, hiding=hiding)))
 
 
 def _alone(table: Table) -> Iterator[Row]:

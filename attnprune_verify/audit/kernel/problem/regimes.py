@@ -129,7 +129,8 @@ def _options(maker: Maker) -> tuple[Regime, ...]:
         Regime(
             "value size",
             "mv != m",
-            (make("mv3", 7, 5, mv=3), make("mv9", 5, 4, mv=9), make("mv1", 4, 8, mv=1),
+            (make("mv3", 7, 5, mv=3), make("mv128", 6, 192, mv=128, heads=1), make("mv512", 6, 576, mv=512, heads=1),
+             make("mv9", 5, 4, mv=9), make("mv1", 4, 8, mv=1),
              *(make(f"mv {size}", 5, 8, mv=size, heads=1) for size in named("mv", _NAMED["m"]))),
         ),
         Regime(
@@ -198,9 +199,7 @@ def _sizes(maker: Maker) -> tuple[Regime, ...]:
             (make("h2", 6, 2), make("square24", 24, 24), make("h64", 6, 64, heads=1, causal=True),
              make("h80", 6, 80, heads=1), make("h128", 6, 128, heads=1, causal=True),
              *(make(f"{size} features", 6, size, heads=1) for size in named("m", _NAMED["m"])),
-             *(make(f"h{m}", 6, m, heads=1) for m in (96, 112, 160, 192, 256, 512)),
-             make("h256, two samples", 5, 256, batch=2), make("h192-128", 6, 192, mv=128, heads=1, causal=True),
-             make("h576-512", 6, 576, mv=512, heads=1)),
+             *(make(f"h{m}", 6, m, heads=1) for m in (96, 112, 160, 192, 512, 576, 256))),
         ),
     )  # fmt: skip
 
