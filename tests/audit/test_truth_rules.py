@@ -1,10 +1,14 @@
 """Limits of the truth: what norms and 16-bit formats excuse, against their definitions."""
 
 from dataclasses import replace
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
+from attnprune_verify.audit.functions.checks.inputs import _variants
+from attnprune_verify.audit.functions.layer import truth as layer_truth
+from attnprune_verify.audit.functions.layer.sample import make_layer_sample
 from attnprune_verify.audit.functions.truth import reference as truth
 from attnprune_verify.audit.functions.truth import tolerance
 from attnprune_verify.audit.functions.truth.precision import precision_named
@@ -83,3 +87,28 @@ def test_a_term_shows_where_every_part_shows_it(sizes, hidden, monkeypatch):
     made = tuple(size * (1 + np.abs(part.value)) for size, part in zip(sizes, parts, strict=True))
     monkeypatch.setattr(tolerance, "_terms", lambda *_: {"made up": made})
     assert hidden_terms("loss_and_gradient", [one]) == hidden
+
+
+@pytest.mark.parametrize("wrong", ["dense", "pruned"])
+def test_the_bound_of_a_relative_error_holds_the_error_of_either_attention(wrong, monkeypatch):
+    """One of both attentions is off by a thousandth everywhere, in the direction that moves the quotient most."""
+    one = make_layer_sample("a layer", 0, n=4, d=3, m=2, heads=2)
+    off, which = 1e-3, getattr(one, wrong)
+    monkeypatch.setattr(
+        layer_truth.running_error, "layer_attention_bound", lambda layer, *_: np.full((2, 4, 4), off * (layer is which))
+    )
+    F, G = (np.array(layer_truth.layer_functions.layer_attention(layer, one.X)) for layer in (one.dense, one.pruned))
+    right = ((G - F) ** 2).sum(axis=(1, 2)) / (F**2).sum(axis=(1, 2))
+    turned = np.where(G > F, off, -off)
+    F, G = (F - turned, G) if wrong == "dense" else (F, G + turned)
+    found = ((G - F) ** 2).sum(axis=(1, 2)) / (F**2).sum(axis=(1, 2))
+    (bound,) = layer_truth.layer_bounds("layer_relative_error", one, U)
+    assert (abs(found - right) <= bound).all() and (bound < 20 * abs(found - right)).all()
+
+
+@pytest.mark.parametrize("lam", [0.0, 0.25])
+def test_a_lam_that_alone_is_changed_is_another(lam):
+    """One that a program which keeps the first result would be wrong by a share of it."""
+    context = SimpleNamespace(binding=lambda _: SimpleNamespace(takes=lambda _: True))
+    variants = {name: made.lam for name, _, made in _variants(context, "gradient", sample().changed(lam=lam))}
+    assert variants.pop("lam") >= max(2 * lam, 0.5) and set(variants.values()) == {lam}

@@ -10,6 +10,7 @@ from dataclasses import fields
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
+from unittest.mock import MagicMock
 
 import numpy as np
 import pytest
@@ -20,11 +21,15 @@ from attnprune_verify.algorithms.baselines.sparsegpt import _condition
 from attnprune_verify.algorithms.gap.problem import _one_head, as_ones
 from attnprune_verify.algorithms.rounding import threshold_mask
 from attnprune_verify.audit.adapters.autodiff import _differentiated
+from attnprune_verify.audit.functions.context import FunctionFacts, _learn
 from attnprune_verify.audit.kernel import answers, vectors
 from attnprune_verify.audit.kernel.evaluator import AttentionEvaluator
 from attnprune_verify.audit.kernel.problem import tensors
 from attnprune_verify.audit.kernel.process import context
-from attnprune_verify.audit.subject import wire
+from attnprune_verify.audit.kernel.process.context import FORWARD
+from attnprune_verify.audit.kernel.process.facts import CallFacts
+from attnprune_verify.audit.subject import keeper, limits, wire
+from attnprune_verify.audit.subject.answers import SubjectLost
 from attnprune_verify.audit.subject.functions import _as_array
 from attnprune_verify.audit.subject.line import _HEADER, Line
 from attnprune_verify.audit.subject.terms import Terms
@@ -441,6 +446,36 @@ def test_equal_entries_matter_only_where_some_are_pruned(rho: str, code: int, tm
     apv.save_instance(tmp_path / "mine.npz", apv.Instance(EYE, W))
     done = CliRunner().invoke(prune, [str(tmp_path / "mine.npz"), "--rho", rho, "--reading", "theorem", "--steps", "2"])
     assert isinstance(done.exception, apv.InvalidInstance) == (code == 2), done.output
+
+
+def lost_in_a_kernel(times: int) -> Any:
+    facts = CallFacts()
+    kernel = MagicMock(functions={FORWARD: facts})
+    kernel.subject.call.side_effect = SubjectLost("died")
+    for _ in range(times):
+        with pytest.raises(SubjectLost):
+            context.KernelContext._call(kernel, FORWARD, [], {"keywords": {}}, MagicMock())
+    return facts
+
+
+def lost_in_a_function(times: int) -> Any:
+    facts = FunctionFacts(MagicMock())
+    for _ in range(times):
+        _learn(facts, SubjectLost("died"))
+    return facts
+
+
+@pytest.mark.parametrize("lost", [lost_in_a_kernel, lost_in_a_function])
+def test_what_died_twice_is_not_called_again(lost: Callable[[int], Any]) -> None:
+    assert not lost(1).given_up
+    assert "died" in lost(2).given_up
+
+
+@pytest.mark.parametrize(("bytes_", "said"), [(2**30, "1.0 GiB"), (3 * 2**30, "3.0 GiB"), (3 * 2**29, "1.5 GiB")])
+def test_memory_is_told_in_gib(bytes_: int, said: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(limits, "MEMORY", bytes_)
+    line: Any = SimpleNamespace(_wait=lambda: keeper.TOO_MUCH_MEMORY, close=lambda: None)
+    assert f"took more than {said} of memory" in Line._end(line)
 
 
 def test_heatmaps_take_one_reading(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

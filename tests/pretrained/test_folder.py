@@ -258,3 +258,16 @@ def test_a_damaged_tokenizer(tmp_path, family):
     (folder / "tokenizer.json").write_text("{}")
     with pytest.raises(InvalidInstance, match="tokenizer.json must be a tokenizer file"):
         load_pretrained(folder)
+
+
+def test_a_config_without_the_epsilon_of_its_norms_has_the_usual_one(tmp_path):
+    """10^-6 as in transformers; tokens so small that another one is seen."""
+    tensors = llama_tensors(np.random.default_rng(1))
+    tensors["model.embed_tokens.weight"] *= np.float32(1e-3)
+
+    def states(name, **epsilon):
+        config = {key: value for key, value in llama_config().items() if key != "rms_norm_eps"} | epsilon
+        return load_pretrained(write_folder(tmp_path / name, config, tensors)).output(IDS)
+
+    np.testing.assert_array_equal(states("none"), states("stated", rms_norm_eps=1e-6))
+    assert abs(states("none") - states("other", rms_norm_eps=1.01e-6)).max() > 1e-6

@@ -14,6 +14,7 @@ from typing import Any, Literal
 
 from attnprune_verify.errors import InvalidInstance
 from attnprune_verify.files import read_regular
+from attnprune_verify.state.digests import of_files
 from attnprune_verify.values import nearest
 
 __all__ = ["Target", "fingerprint", "parse_target", "source_file", "target_of"]
@@ -121,12 +122,10 @@ def source_file(target: Target, path: list[str]) -> str | None:
 
 
 def fingerprint(file: str | None) -> str | None:
-    """SHA-256 of a source file; of a package all its Python files, in the order of their names."""
+    """SHA-256 of a source file; of a package of all its Python files and their names."""
     if file is None or not Path(file).is_file():
         return None
     path = Path(file)
-    sources = sorted(path.parent.rglob("*.py")) if path.name == "__init__.py" else [path]
-    digest = hashlib.sha256()
-    for source in sources:
-        digest.update(read_regular(source))
-    return digest.hexdigest()
+    if path.name == "__init__.py":
+        return of_files(path.parent, path.parent.rglob("*.py"))
+    return hashlib.sha256(read_regular(path)).hexdigest()

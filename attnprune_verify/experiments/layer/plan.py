@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import json
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -11,8 +10,10 @@ from typing import Any
 from attnprune_verify.algorithms.methods import layer_options
 from attnprune_verify.errors import InvalidInstance
 from attnprune_verify.experiments.documents import default_texts
-from attnprune_verify.files import parse, read_regular
+from attnprune_verify.files import parse
+from attnprune_verify.state.digests import of_document, of_file
 from attnprune_verify.values import as_count, as_ratio
+from attnprune_verify.whole_model.fingerprint import versions
 
 __all__ = ["LayerPlan", "LayerRun", "parse_method"]
 
@@ -112,21 +113,23 @@ class LayerPlan:
 
     def fingerprint(self) -> str:
         """Changes with everything that a run depends on besides its own key."""
-        settings = [self.layers, self.k] + ([] if self.held_out_n is None else [self.held_out_n])
-        digest = hashlib.sha256(json.dumps(settings).encode())
         folder = Path(self.model)
-        for path in sorted([folder / "config.json", *folder.glob("*.safetensors"), folder / "tokenizer.json"]):
-            digest.update(path.name.encode())
-            if path.is_file():
-                digest.update(_sample(path))
-        for part in ("calibration", "held_out"):
-            for document in getattr(self, part) or default_texts(part):
-                if Path(document).is_file():
-                    digest.update(read_regular(Path(document)))
-        return digest.hexdigest()[:16]
+        files = [folder / "config.json", *folder.glob("*.safetensors"), folder / "tokenizer.json"]
+        depends = {
+            "layers": self.layers,
+            "k": self.k,
+            "held_out_n": self.held_out_n,
+            "model": {path.name: _sample(path) for path in files if path.is_file()},
+            "texts": {
+                part: [of_file(Path(document)) for document in getattr(self, part) or default_texts(part)]
+                for part in ("calibration", "held_out")
+            },
+            "versions": versions(),
+        }
+        return of_document(depends)[:16]
 
 
-def _sample(path: Path) -> bytes:
+def _sample(path: Path) -> str:
     """Digest of a file's size and of blocks spread over the file: it differs between models of one architecture."""
     size = path.stat().st_size
     digest = hashlib.sha256(str(size).encode())
@@ -134,7 +137,7 @@ def _sample(path: Path) -> bytes:
         for start in range(0, size, max(_BLOCK, size // _BLOCKS)):
             file.seek(start)
             digest.update(file.read(_BLOCK))
-    return digest.digest()
+    return digest.hexdigest()
 
 
 def parse_method(text: str) -> tuple[str, dict[str, Any]]:
