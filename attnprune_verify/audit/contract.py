@@ -109,7 +109,12 @@ RULES = (
     "A function of one sample raises when it is given a batch: an answer of another shape is a wrong answer.",
     "Of a batch the attention term is the average over its k samples, not the sum; the regulariser counts once.",
     "Masks that prune: 0 = pruned, 1 = kept in binary_mask and prune_mask_gd; True = pruned in the baselines.",
-    "Exactly floor(rho size) entries go; of equal ones the lower flat index first.",
+    "Of s entries floor(rho s) go, of equal ones the lower flat index first: s of the matrix (binary_mask, "
+    "magnitude_mask, pruner), of a row (wanda). sparsegpt: the authors' floor(rho s) + 1 of each block, 0 < rho < 1. "
+    "CONVENTIONS = {'count': 'floor' | 'round' | 'ceil' | 'authors' | 'exact', 'threshold': 'matrix' | 'row' | "
+    "'block', 'ties': 'pruned-first' | 'kept-first' | 'kept-all' | 'pruned-all'} of the target declares another rule.",
+    "PATTERNS = ('2:4', ...) of the target lists the N:M patterns that it takes. What it refuses by raising is listed, "
+    "and the rest is judged.",
     "rho = 0 and rho = 1: sparsegpt may do what the original program does (one entry a block; an IndexError).",
     "Inputs are not modified, and what was returned does not change later.",
     "float64 unless --dtype says otherwise; equal calls agree to rounding.",
@@ -210,6 +215,14 @@ FUNCTIONS: dict[str, Signature] = {
             attributes=("weight", "pruned", "error", "damping", "condition", "undecided"),
             parts=6,
             options=_SWEEP,
+        ),
+        Signature(
+            "pruner",
+            _LAYER,
+            "any other method: the declared count, dead inputs first, zeros kept, no worse than magnitude",
+            "the new weight, alone or with (out, in), True = pruned",
+            parts=0,
+            options=_GROUPS,
         ),
         Signature(
             "layer_attention",

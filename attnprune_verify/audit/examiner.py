@@ -96,7 +96,11 @@ class Examiner:
         found = {name: note for name, note in self.context.notes.items() if name in self.subject.functions}
         if not self.subject.apart:
             here = "runs in the audit's own process"
-            found = {name: f"{here}; {found[name]}" if name in found else here for name in self.subject.functions}
+            found = {
+                name: f"{here}; {found[name]}" if name in found else here
+                for name in self.functions
+                if self.present(name)
+            }
         return found
 
     @property

@@ -164,6 +164,14 @@ _TABLE: dict[str, tuple[str, ...]] = {
     "baseline-damping": ("b", "the damping of the Hessian is missing or different", "damping"),
     "baseline-dead-inputs": ("b", "inputs that are always zero are not treated as in the original"),
     "group-convention": ("b", "of every M neighbouring inputs N are kept, or others than N pruned"),
+    "not-updated": ("b", "the weights that stay are those of the input: the update is left out, or thrown away"),
+    "too-few": ("b", "rows, groups or blocks in which too few entries go, and none in which too many do"),
+    "too-many": ("b", "rows, groups or blocks in which too many entries go, and none in which too few do"),
+    "too-few-tokens": ("b", "wrong where there are fewer tokens than inputs, right where there are more"),
+    "squared-norm": ("b", "the norm of an input is squared in the score"),
+    "pattern-dropped": ("b", "N:M was asked for, and groups of M have other counts than N"),
+    "zeros-filled": ("b", "entries that were zero, or had been pruned, are not zero afterwards"),
+    "stateful": ("b", "the result depends on the calls before: a mask accumulates, or a sum is not reset"),
     "prunes-nothing": ("b", "nothing is pruned"),
     "prunes-everything": ("b", "everything is pruned"),
     # the descent
@@ -196,7 +204,7 @@ _TABLE: dict[str, tuple[str, ...]] = {
     "parts-exchanged": ("fl", "the two returned arrays are exchanged"),
     "argument-order": ("flb", "the parameters come in another order than the contract's"),
     "wrong-default": ("f", "left out, lam counts for something else than 0, or the mask for something else than None"),
-    "convention": ("k", "another convention is used than the declared one", "convention"),
+    "convention": ("bk", "another convention is used than the declared one", "convention"),
     "unknown": ("flbk", "no known mistake gives this result"),
 }
 

@@ -7,11 +7,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from attnprune_verify.audit.functions.checks.selection import _selections, explained, judge_zeros, smallest_first
+from attnprune_verify.audit.functions.checks.pruning import explained
+from attnprune_verify.audit.functions.checks.selection import _selections, judge_zeros
 from attnprune_verify.audit.functions.naming.diagnosis import diagnose
 from attnprune_verify.audit.functions.naming.fitting import Observation, fits, same_as_right, tolerances
 from attnprune_verify.audit.functions.naming.mistakes import MISTAKES
 from attnprune_verify.audit.functions.run import run_audit
+from attnprune_verify.audit.functions.truth.conventions import smallest_first
 from attnprune_verify.audit.functions.truth.formulas import RIGHT, attention_part
 from attnprune_verify.audit.functions.truth.precision import FLOAT64, PRECISIONS
 from attnprune_verify.audit.functions.truth.reference import VALUED, reference, trusted

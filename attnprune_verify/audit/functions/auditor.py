@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import inspect
+import json
 from dataclasses import replace
 from typing import Any, Self
 
+import numpy as np
 from numpy.typing import NDArray
 
 from attnprune_verify.audit.contract import FUNCTIONS, is_kernel
 from attnprune_verify.audit.examiner import Examiner
 from attnprune_verify.audit.functions.checks import chosen_checks
 from attnprune_verify.audit.functions.context import MOST_CALLS, Context
-from attnprune_verify.audit.functions.layer.bridge import MODULE
+from attnprune_verify.audit.functions.layer.bridge import FACTS, MODULE
 from attnprune_verify.audit.functions.layer.sample import LAYERED
 from attnprune_verify.audit.functions.namer import Namer
 from attnprune_verify.audit.functions.naming.snippet import as_code, audit_code
@@ -33,6 +35,8 @@ NAMES = ("all", "first", "never")
 _LONG = ("values:larger", "values:sizes", "values:together", "values:batch-together", "rare-errors", "long", "larger")
 """The checks that take longest, by the seconds in a JUnit report: left out where quick."""
 
+_BRIDGED = (*LAYERED, *(name for name, signature in FUNCTIONS.items() if "rho" in signature.arguments))
+"""What takes layers, or may declare a convention."""
 _MOST_SHRUNK = 3  # mistakes of a function that are shown on a smaller instance
 
 
@@ -72,7 +76,7 @@ class Auditor(Examiner):
         self.namer = Namer(self.context, self.reopened if self._forked else None)
 
     def opened(self) -> Subject:
-        return Subject(self.target, tuple(FUNCTIONS), (MODULE, *LAYERED), bridged=LAYERED, forked=self._forked)
+        return Subject(self.target, (*FUNCTIONS, FACTS), (MODULE, *LAYERED), bridged=_BRIDGED, forked=self._forked)
 
     def __enter__(self) -> Self:
         super().__enter__()
@@ -82,6 +86,13 @@ class Auditor(Examiner):
             raise InvalidInstance(
                 f"attention must take (X, W, mask=None); that of {title!r} takes q, k, v: use audit-kernel"
             )
+        if FACTS in self.subject.functions:
+            facts = json.loads(bytes(self.subject.call(FACTS, []).parts[0].astype(np.uint8)))
+            try:
+                self.context.declares(facts["CONVENTIONS"], facts["PATTERNS"])
+            except InvalidInstance:
+                self.subject.close()
+                raise
         return self
 
     @property
@@ -134,6 +145,8 @@ class Auditor(Examiner):
         elif finding.status == "failed":
             found = self.namer.name(check, finding)
             ids, words = found.ids, found.words
+            if ids == ("stateful",) and finding.call is not None:  # a call of the same shape goes before it
+                finding = replace(finding, shrink=None, call=replace(finding.call, earlier=_mirrored(finding.call)))
             smaller = self._smaller(check, finding, ids)
             if ids == ("unknown",) and smaller is not finding and (again := self.namer.on_smaller(check, smaller)):
                 ids, words = again.ids, again.words
@@ -218,6 +231,12 @@ class Auditor(Examiner):
         placed, keywords, names = self.context.placed(*given, literal=call.literal)
         positional = names[: len(placed)]
         return replace(call, arguments=dict(zip(positional, placed, strict=True)), keywords=keywords), positional
+
+
+def _mirrored(call: Call) -> Call:
+    """A call with the matrix turned over, of which no result is compared."""
+    (name, matrix), *rest = call.arguments.items()
+    return replace(call, arguments={name: matrix[::-1, ::-1].copy(), **dict(rest)}, expected=None)
 
 
 def _parts(function: str, returned: int) -> tuple[str, ...]:

@@ -2,24 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from attnprune_verify.audit.contract import FUNCTIONS, Binding, NotTaken, bound
+from attnprune_verify.audit.functions.facts import FunctionFacts
 from attnprune_verify.audit.functions.layer.bridge import described
 from attnprune_verify.audit.functions.layer.sample import LAYERED
+from attnprune_verify.audit.functions.truth.conventions import MaskConventions, patterns_of
 from attnprune_verify.audit.functions.truth.precision import FLOAT64, Precision
 from attnprune_verify.audit.functions.truth.reference import parameters
 from attnprune_verify.audit.functions.truth.samples import Sample
 from attnprune_verify.audit.functions.truth.samples_for import asked_samples
 from attnprune_verify.audit.subject.answers import Answer, NoAnswer, NotAccepted, SubjectLost
 from attnprune_verify.audit.subject.process import Subject
+from attnprune_verify.errors import InvalidInstance
 
-__all__ = ["MOST_CALLS", "Context", "FunctionFacts", "shape_ids"]
+__all__ = ["MOST_CALLS", "Context", "shape_ids"]
 
 _TOO_SLOW = 2.0  # chosen: predicted seconds beyond which an instance is left out
 _SMALL = 6.0e2  # chosen: work of the instances that are never left out
@@ -30,73 +32,6 @@ _DEFAULTS: dict[str, Any] = {"mask": None, "lam": 0.0, "momentum": 0.0}
 _NUMBERS = ("loss", "relative_error", "factored_loss", "layer_loss", "layer_relative_error")
 _ARRAYS = ("gradient", "loss_and_gradient", "hessian_vector_product", "factored_gradient")
 _LAYER_ARRAYS = ("layer_attention", "layer_gradient")
-
-
-@dataclass
-class FunctionFacts:
-    """The facts about one function of the subject.
-
-    Attributes
-    ----------
-    coarser : Precision or None
-        The precision it is right in, where that is not the declared one.
-    smooth : bool or None
-        Whether its error follows the inputs.
-    boolean_masks : str
-        What it does with masks of 0 and 1, where it takes bool alone.
-    order : tuple[str, ...]
-        Its parameters, where they come in another order than the contract's.
-    changed : tuple[str, str] or None
-        An input that a call changed, and the instance.
-    overwritten : str or None
-        The instance whose call changed an earlier result.
-    tensors : bool
-        Whether it returns tensors with a graph, or that may have one.
-    refused : set[str]
-        The features of layers that it refuses.
-    wrong : set[str]
-        The regimes on which it was found wrong.
-    largest, matrix : tuple[int, int]
-        The largest n and d, the largest shape of a matrix, that it was judged on.
-    spared : str
-        Why it is not called on the largest instances any more, though right so far.
-    given_up : str
-        Why it is not called at all any more.
-    rate, timed : float, list[tuple[float, float]]
-        Seconds for a unit of work at best, and (work, seconds) of its calls.
-    batches : str or None
-        Why it takes no batch; "" where it does.
-    """
-
-    binding: Binding
-    coarser: Precision | None = None
-    smooth: bool | None = None
-    boolean_masks: str = ""
-    order: tuple[str, ...] = ()
-    note: str = ""
-    changed: tuple[str, str] | None = None
-    overwritten: str | None = None
-    tensors: bool = False
-    returned: int = 1  # things in its last result
-    refused: set[str] = field(default_factory=set)
-    wrong: set[str] = field(default_factory=set)
-    largest: tuple[int, int] = (0, 0)
-    matrix: tuple[int, int] = (0, 0)
-    spared: str = ""
-    calls: int = 0
-    answered: bool = False
-    given_up: str = ""
-    deaths: int = 0
-    nonsense: int = 0
-    rate: float = np.inf
-    timed: list[tuple[float, float]] = field(default_factory=list)
-    batches: str | None = None
-    answers: dict[int, Answer | NoAnswer] = field(default_factory=dict)
-
-    def say(self, words: str) -> None:
-        """Note something that the report lists once."""
-        if words not in self.note:
-            self.note = f"{self.note}; {words}" if self.note else words
 
 
 class Context:
@@ -111,6 +46,25 @@ class Context:
         self.declared = declared
         self._known: dict[str, FunctionFacts] = {}
         self._kept: list[Sample] = []  # so that no id is used twice
+        self._conventions: Mapping[str, Any] = {}
+        self.patterns: tuple[str, ...] | None = None
+
+    def declares(self, conventions: Any, patterns: Any) -> None:
+        """Judge masks by the target's CONVENTIONS and PATTERNS.
+
+        Raises
+        ------
+        InvalidInstance
+            If they name what is none.
+        """
+        if not isinstance(conventions, Mapping | None):
+            raise InvalidInstance(f"CONVENTIONS must be a mapping of names to choices; got {conventions!r}")
+        self._conventions, self.patterns = conventions or {}, patterns_of(patterns)
+        self.conventions("pruner")
+
+    def conventions(self, function: str) -> MaskConventions:
+        """The conventions that the masks of a function are judged by."""
+        return MaskConventions.declared(function, self._conventions)
 
     def of(self, function: str) -> FunctionFacts:
         """The facts about a function."""
@@ -237,6 +191,16 @@ class Context:
         if answer.overwritten and known.overwritten is None:
             known.overwritten = where
         return answer
+
+    def remembered(
+        self, function: str, values: dict[str, Any], options: dict[str, Any] | None = None, *, where: str = ""
+    ) -> Answer:
+        """Return the result of an equal call before, if there was one: for looking at it in another way."""
+        key = (*_digests(values), *_digests(options or {}))
+        results = self.of(function).results
+        if key not in results:
+            results[key] = self.call(function, values, options, where=where)
+        return results[key]
 
     def placed(
         self,
@@ -392,6 +356,12 @@ def _learn(known: FunctionFacts, refusal: NoAnswer) -> None:
         known.nonsense += 1
         if known.nonsense >= _MOST_NONSENSE:
             known.given_up = f"{_MOST_NONSENSE} calls {refusal}"
+
+
+def _digests(values: dict[str, Any]) -> Iterator[object]:
+    for name, value in values.items():
+        array = np.asarray(value)
+        yield name, array.dtype.str, array.shape, array.tobytes()
 
 
 def _is_default(name: str, value: Any) -> bool:

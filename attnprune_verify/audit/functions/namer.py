@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
+from attnprune_verify.audit.contract import FUNCTIONS
 from attnprune_verify.audit.functions.context import MOST_CALLS, Context
 from attnprune_verify.audit.functions.layer.sample import LAYERED
 from attnprune_verify.audit.functions.naming.describing import summed_up
@@ -18,7 +21,7 @@ from attnprune_verify.audit.functions.truth.reference import ENCLOSED
 from attnprune_verify.audit.functions.truth.samples import Sample
 from attnprune_verify.audit.functions.truth.tolerance import judge
 from attnprune_verify.audit.mistakes import SENTENCES
-from attnprune_verify.audit.record import Check, Diagnosis, Finding, Record
+from attnprune_verify.audit.record import Call, Check, Diagnosis, Finding, Record
 from attnprune_verify.audit.subject.answers import NoAnswer
 from attnprune_verify.audit.subject.process import Subject
 
@@ -53,19 +56,52 @@ class Namer:
         self._seen: dict[str, tuple[str, ...]] = {}
         self._overflowed: set[str] = set()
         self._behaviour: dict[str, str] = {}
+        self._memory: dict[str, str] = {}
         self._by_name: dict[str, tuple[tuple[str, ...], str]] = {}
         self._unnamed: dict[str, tuple[Sample, ...]] = {}
         self._told: dict[str, str] = {}  # the experiment that named a function's mistake
 
     def name(self, check: Check, finding: Finding) -> Diagnosis:
         """The name that the first rule gives, or the one that the function's other failures have."""
-        rules = (self._comes_and_goes, self._behaves, self._by_values, self._as_in_general, self._by_itself)
+        rules = (
+            self._remembers,
+            self._comes_and_goes,
+            self._behaves,
+            self._by_values,
+            self._as_in_general,
+            self._by_itself,
+        )
         found = next(filter(None, (rule(check, finding) for rule in rules)), Diagnosis((), ""))
         found = self._of_precision(check, found)
         ids, words = self._remembered(check, found.ids or _UNKNOWN, found.words, finding.fitting)
         if ids == _UNKNOWN:
             self._unnamed[check.id] = finding.samples
         return Diagnosis(ids, words)
+
+    def _remembers(self, check: Check, finding: Finding) -> Diagnosis | None:
+        """A pruning program that answers otherwise in a process that has seen no other call, or from call to call."""
+        name = check.function
+        if finding.call is None or self.reopened is None or "rho" not in FUNCTIONS[name].arguments:
+            return None
+        if name not in self._memory:
+            self._memory[name] = ""  # where a call raises
+            self._memory[name] = self._memory_of(name, finding.call)
+        return Diagnosis((self._memory[name],), SENTENCES[self._memory[name]]) if self._memory[name] else None
+
+    def _memory_of(self, name: str, call: Call) -> str:
+        """The name of a result that depends on more than the inputs; "" of one that does not."""
+        assert self.reopened is not None
+        try:
+            with self.reopened() as subject:
+                fresh = Context(subject, self.context.seed, self.context.declared)
+                both = (fresh, fresh, self.context, self.context)
+                results = [process.call(name, call.arguments, call.keywords).parts for process in both]
+        except NoAnswer:
+            return ""
+        apart = [not _alike(*results[:2]), not _alike(*results[2:])]
+        if all(apart):
+            return "nondeterministic"
+        return "stateful" if any(apart) or not _alike(results[0], results[2]) else ""
 
     def _comes_and_goes(self, check: Check, finding: Finding) -> Diagnosis | None:
         """A race: the result of a second call is right."""
@@ -325,6 +361,14 @@ class Namer:
 
     def _observed(self, name: str, samples: list[Sample]) -> list[Observation]:
         return [Observation(sample, parts) for sample, parts in self.context.well_formed(name, samples)]
+
+
+def _alike(first: Sequence[NDArray[Any]], second: Sequence[NDArray[Any]]) -> bool:
+    """Return whether two results differ by no more than sums in another order make them differ."""
+    return len(first) == len(second) and all(
+        a.shape == b.shape and np.allclose(a.astype(float), b.astype(float), rtol=1e-4, atol=0, equal_nan=True)
+        for a, b in zip(first, second, strict=True)
+    )
 
 
 def _any_wrong(name: str, observations: list[Observation]) -> bool:

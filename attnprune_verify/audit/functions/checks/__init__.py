@@ -8,6 +8,7 @@ from attnprune_verify.audit.contract import FUNCTIONS
 from attnprune_verify.audit.functions.checks.descent import descent_checks
 from attnprune_verify.audit.functions.checks.identities import identity_checks
 from attnprune_verify.audit.functions.checks.inputs import input_checks, keeping_checks
+from attnprune_verify.audit.functions.checks.pruner import pruner_checks
 from attnprune_verify.audit.functions.checks.scale import scale_checks
 from attnprune_verify.audit.functions.checks.selection import selection_checks
 from attnprune_verify.audit.functions.checks.sparsegpt import sparsegpt_checks
@@ -53,6 +54,8 @@ def _checks_of(name: str) -> Iterator[Check]:
         yield from descent_checks()
     elif name.startswith("wanda"):
         yield from wanda_checks(name)
+    elif name == "pruner":
+        yield from pruner_checks(name)
     elif name.startswith("sparsegpt"):
         yield from sparsegpt_checks(name)
     else:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -13,15 +13,17 @@ from numpy.typing import NDArray
 from attnprune_verify.audit.contract import FUNCTIONS
 from attnprune_verify.audit.functions.checks.factors import selected_by
 from attnprune_verify.audit.functions.checks.inputs import keeping_checks
+from attnprune_verify.audit.functions.checks.pruning import as_convention, explained
 from attnprune_verify.audit.functions.checks.smaller import check, shrunk
 from attnprune_verify.audit.functions.checks.structure import TIMES, precision_check
 from attnprune_verify.audit.functions.context import Context
 from attnprune_verify.audit.functions.naming.guarded_search import search_for_names
+from attnprune_verify.audit.functions.truth.conventions import MaskConventions, smallest_first
 from attnprune_verify.audit.functions.truth.precision import Precision
 from attnprune_verify.audit.naming.shrink import SMALLEST, doubtless, fewer
 from attnprune_verify.audit.record import Call, Check, Finding
 
-__all__ = ["Selection", "coarser_selection", "explained", "judge_zeros", "selection_checks", "smallest_first"]
+__all__ = ["Selection", "coarser_selection", "judge_zeros", "selection_checks"]
 
 Flags = NDArray[np.bool_]
 
@@ -57,13 +59,6 @@ class Selection:
         ranks = (places.reshape(matrix.shape) - int(np.count_nonzero(levels < 0))).astype(matrix.dtype)
         if levels.size and not np.array_equal(ranks, matrix):
             yield Selection(SMALLEST, ranks, rho)
-
-
-def smallest_first(values: NDArray[Any], count: int) -> Flags:
-    """True at the `count` smallest entries; of equal ones the lower flat index goes first."""
-    chosen = np.zeros(values.size, dtype=np.bool_)
-    chosen[sorted(range(values.size), key=lambda index: (values.flat[index], index))[:count]] = True
-    return chosen.reshape(values.shape)
 
 
 def _selections(seed: int, precision: Precision) -> dict[str, tuple[Selection, ...]]:
@@ -190,17 +185,43 @@ def _rounding(context: Context, function: str, name: str) -> Finding:
         return Finding("not_applicable", f"not asked in {context.precision(function).name}")
     found = (_judged(context, function, selection) for selection in selections)
     wrong = [one for one in found if one is not None]
-    return explained(wrong) if wrong else Finding("passed", f"{len(selections)} instances, entry by entry", power=0.0)
+    if not wrong:
+        return Finding("passed", f"{len(selections)} instances, entry by entry", power=0.0)
+    return as_convention(context, function, explained(wrong), partial(_fits, context, function))
+
+
+def _fits(context: Context, function: str, conventions: MaskConventions) -> bool:
+    """Return whether every mask of the plain instances is right under these conventions."""
+    every = _selections(context.seed, context.precision(function))
+    return all(
+        _under(context, function, selection, conventions)
+        for name in ("values", "signs", "counts", "ties", "layouts")
+        for selection in every[name]
+    )
+
+
+def _under(context: Context, function: str, selection: Selection, conventions: MaskConventions) -> bool:
+    arguments = dict(zip(FUNCTIONS[function].arguments, (selection.matrix, selection.rho), strict=True))
+    got = context.remembered(function, arguments, where=selection.name).parts[0]
+    sizes = np.abs(selection.matrix) if function == "magnitude_mask" else selection.matrix
+    gone = got == (1 if function == "magnitude_mask" else 0)
+    return got.shape == sizes.shape and conventions.fits(gone, sizes.astype(float), selection.rho, tied=True)
 
 
 def _judged(context: Context, function: str, selection: Selection) -> Finding | None:
     """A failure on one matrix, with a search for a smaller matrix that fails."""
     arguments = dict(zip(FUNCTIONS[function].arguments, (selection.matrix, selection.rho), strict=True))
     answer = context.call(function, arguments, where=selection.name)
+    conventions = context.conventions(function)
+    unlike = conventions != MaskConventions.declared(function, {})
+    if unlike and _under(context, function, selection, conventions):
+        return None
     sizes = np.abs(selection.matrix) if function == "magnitude_mask" else selection.matrix
     gone = smallest_first(sizes, selection.count)
     expected = gone if function == "magnitude_mask" else np.where(gone, 0.0, 1.0)
     problem = judge_zeros(answer.parts[0], selection, sizes, flags_are_gone=function == "magnitude_mask")
+    if problem is None and unlike:
+        problem = "other entries go than CONVENTIONS declares", ("convention",)
     if problem is None:
         context.judged_matrix(function, selection.matrix.shape)
         return None
@@ -209,15 +230,6 @@ def _judged(context: Context, function: str, selection: Selection) -> Finding | 
     call = Call(function, arguments, expected=(expected,))
     smaller = partial(shrunk, selection, Selection.cuts, partial(_judged, context, function), said)
     return Finding("failed", said, ids=ids, call=call, shrink=smaller)
-
-
-def explained(wrong: list[Finding]) -> Finding:
-    """The first of several failures, under the first name that explains all of them; a wrong shape explains itself."""
-    misshapen = next((one for one in wrong if one.ids == ("wrong-shape",)), None)
-    if misshapen is not None:
-        return replace(misshapen, fitting=misshapen.ids)
-    ids = [id for id in wrong[0].ids if all(id in other.ids for other in wrong)]
-    return replace(wrong[0], ids=tuple(ids[:1]) or ("unknown",), fitting=tuple(ids))
 
 
 def judge_zeros(
@@ -239,6 +251,7 @@ def judge_zeros(
     if gone.sum() != count:
         one_off = smallest and not known and abs(int(gone.sum()) - count) == 1
         known += ["threshold-off-by-one"] * one_off + ["wrong-count"] * smallest
+        known += ["too-few"] * bool((gone <= right).all()) + ["too-many"] * bool((gone >= right).all() and not smallest)
         return reason, tuple(dict.fromkeys(known or ["unknown"]))
     if known:
         return "other entries go than the smallest", tuple(dict.fromkeys(known))

@@ -19,6 +19,8 @@ from attnprune_verify.audit.subject.answers import NoAnswer
 __all__ = ["call_on", "check", "failed_on", "is_right", "shrunk", "smaller_values", "wrong_already"]
 
 Case = TypeVar("Case")
+_OF_SEVERAL = ("unknown", "convention", "too-few-tokens")
+"""Names that no single case shows."""
 
 
 def check(function: str, name: str, says: str, ask: Callable[[Context, str], Finding], **more: Any) -> Check:
@@ -81,7 +83,7 @@ def shrunk(
             found = judged(one)
         except (NoAnswer, ArithmeticError, ValueError, IndexError):
             return None
-        fits = found is not None and (not by_name or set(ids) <= {*found.ids, "unknown"})
+        fits = found is not None and (not by_name or set(ids) <= {*found.ids, *_OF_SEVERAL})
         return found if fits else None
 
     best = smallest(case, cuts, lambda one: alike(one) is not None)

@@ -18,12 +18,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from attnprune_verify.audit.functions.checks.inputs import keeping_checks
-from attnprune_verify.audit.functions.checks.selection import explained, smallest_first
+from attnprune_verify.audit.functions.checks.pruning import as_convention, asked_layers, miscounted, over_layers
 from attnprune_verify.audit.functions.checks.smaller import check, shrunk
 from attnprune_verify.audit.functions.checks.sparsegpt_mistakes import named, right_output
 from attnprune_verify.audit.functions.checks.structure import TIMES, precision_check
 from attnprune_verify.audit.functions.context import Context
-from attnprune_verify.audit.functions.truth.layers import LinearLayer, layers
+from attnprune_verify.audit.functions.truth.conventions import MaskConventions, smallest_first, units
+from attnprune_verify.audit.functions.truth.layers import LinearLayer
 from attnprune_verify.audit.record import Check, Finding
 from attnprune_verify.audit.subject.answers import Answer, NoAnswer
 
@@ -43,6 +44,7 @@ _SAYS = {
     "float32": "right in float32",
     "larger": "blocks of 128 columns, the last one shorter",
     "options": "blocksize and percdamp are used",
+    "together": "right where patterns, sizes, few tokens, dead inputs, ties, zeros and scales stand together",
 }
 
 
@@ -97,11 +99,10 @@ def sparsegpt_checks(function: str) -> Iterator[Check]:
 
 
 def _layers(context: Context, function: str, name: str) -> tuple[tuple[LinearLayer, dict[str, Any]], ...]:
-    kept = {"blocksize": 4, "percdamp": 0.1}
-    source = layers(context.seed, context.precision(function))
     if name == "options":
-        return tuple((layer, kept) for layer in (*source["values"], source["groups"][0]))
-    return tuple((layer, {}) for layer in source[name])
+        some = (*asked_layers(context, function, "values"), *asked_layers(context, function, "groups")[:1])
+        return tuple((layer, {"blocksize": 4, "percdamp": 0.1}) for layer in some)
+    return tuple((layer, {}) for layer in asked_layers(context, function, name))
 
 
 def _ask(context: Context, function: str, layer: LinearLayer, options: dict[str, Any]) -> Answer:
@@ -109,29 +110,47 @@ def _ask(context: Context, function: str, layer: LinearLayer, options: dict[str,
 
 
 def _outputs(context: Context, function: str, name: str) -> Finding:
-    wrong: list[Finding] = []
-    error = bound = 0.0
+    seen: list[_Certificate] = []
     said: dict[str, None] = {}
     asked = _layers(context, function, name)
-    if not asked:
-        return Finding("not_applicable", f"not asked in {context.precision(function).name}")
-    for layer, options in asked:
+    options = asked[0][1] if asked else {}
+
+    def judged(layer: LinearLayer) -> Finding | None:
         try:
             found, failure = _judged(context, function, layer, options)
         except NoAnswer as refusal:
             if layer.rho == 1 and not layer.m and "IndexError" in str(refusal):
                 said["cannot prune everything, as the original cannot (IndexError at rho = 1)"] = None
-                continue
+                return None
             raise
-        error, bound = max(error, found.residual), max(bound, found.allowed)
-        if found.said:
-            said[found.said] = None
-        if failure is not None:
-            wrong.append(failure)
-    if wrong:
-        return explained(wrong)
-    words = "; ".join(["choice and update certified from the output", *said])
-    return Finding("passed", words, error=error, bound=bound, power=bound)
+        seen.append(found)
+        said.update({found.said: None} if found.said else {})
+        return failure
+
+    def right(count: int) -> Finding:
+        error, bound = (max((getattr(found, name) for found in seen), default=0.0) for name in ("residual", "allowed"))
+        words = "; ".join([f"choice and update of {count} layers certified from the output", *said])
+        return Finding("passed", words, error=error, bound=bound, power=bound)
+
+    found = over_layers(context, function, [layer for layer, _ in asked], judged, right)
+    return (
+        found
+        if found.status != "failed"
+        else as_convention(context, function, found, partial(_fits, context, function))
+    )
+
+
+def _fits(context: Context, function: str, conventions: MaskConventions) -> bool:
+    """Return whether every output by a ratio is right under these conventions."""
+    if conventions.threshold == "matrix" or conventions.ties != "pruned-first":
+        return False  # a sweep has blocks, and its scores no ties
+    unit = context.precision(function).unit_roundoff
+    names = ("values", "counts", "together")
+    for layer in (layer for name in names for layer in asked_layers(context, function, name) if not layer.m):
+        answer = context.remembered(function, layer.arguments, dict(layer.keywords), where=layer.name)
+        if _certify(layer, {}, answer.parts[0], _pruned(answer, layer), unit, conventions).problem:
+            return False
+    return True
 
 
 def _judged(
@@ -140,7 +159,9 @@ def _judged(
     """The certificate of one layer's output, and the failure if it shows one."""
     answer = _ask(context, function, layer, options)
     weight, pruned = answer.parts[0], _pruned(answer, layer)
-    found = _certify(layer, options, weight, pruned, context.precision(function).unit_roundoff)
+    found = _certify(
+        layer, options, weight, pruned, context.precision(function).unit_roundoff, context.conventions(function)
+    )
     if not found.problem:
         context.judged_matrix(function, layer.weight.shape)
         return found, None
@@ -148,6 +169,9 @@ def _judged(
     if not ids and weight.shape == layer.weight.shape:
         ids = (*named(layer, options, np.asarray(weight, dtype=float), pruned == 1), *found.part)
         ids = tuple(id for id in ids if id != "unknown")
+        right = right_output(layer, options, np.asarray(pruned == 1))[0]
+        filled = (right == 0) & (weight != 0) & ((layer.weight == 0) | (pruned == 1))
+        ids += ("zeros-filled",) if filled.any() else ()
     call = layer.call(function, right_output(layer, options, np.asarray(pruned == 1)))
     call.keywords.update(options)
     said = f"{found.problem}, on {layer.describe()}"
@@ -161,7 +185,12 @@ def _pruned(answer: Answer, layer: LinearLayer) -> NDArray[Any]:
 
 
 def _certify(
-    layer: LinearLayer, options: dict[str, Any], weight: NDArray[Any], pruned: NDArray[Any], unit_roundoff: float
+    layer: LinearLayer,
+    options: dict[str, Any],
+    weight: NDArray[Any],
+    pruned: NDArray[Any],
+    unit_roundoff: float,
+    conventions: MaskConventions,
 ) -> _Certificate:
     shape = layer.weight.shape
     if weight.shape != shape or pruned.shape != shape or weight.dtype.kind != "f" or not np.isin(pruned, (0, 1)).all():
@@ -188,7 +217,8 @@ def _certify(
     residual = -np.linalg.solve(h.factor.T, delta.T).T
     scale = max(float(np.abs(residual).max()), 1e-300)
     allowed = (32 * unit if single else 1e-14) * h.condition**0.5 * max(shape)
-    chosen, loose = _choice(layer, options, h, start, residual, 1e-4 if single else 1e-9)
+    tolerance = max(1e-4 if single else 1e-9, 16 * unit * h.condition)
+    chosen, loose = _choice(layer, options, h, start, residual, tolerance, conventions)
     loose |= h.dead & (weight == 0)  # whether a zero was pruned cannot be told from the weight
     off = float(np.abs(residual[~gone & ~h.dead]).max(initial=0.0)) / scale
     wrong = (gone != chosen) & ~loose
@@ -196,6 +226,7 @@ def _certify(
         none = ("threshold-off-by-one",) if said else ()
         as_many = int(gone.sum()) == int(chosen.sum())
         part = ("baseline-update",) if not off <= allowed else ("baseline-score",) * as_many
+        part = (*_not_updated(weight, layer, gone), *part, *miscounted(gone, chosen, layer.m or gone.size, loose))
         return _Certificate(
             f"{int(wrong.sum())} of {wrong.size} entries are chosen otherwise than by the scores "
             f"({int(gone.sum())} pruned, {int(chosen.sum())} expected)",
@@ -206,16 +237,29 @@ def _certify(
         return _Certificate(
             f"kept weights are not those of the update: the residual on kept entries is {off:.2g} of the largest, "
             f"allowed {allowed:.2g}",
-            part=("baseline-update",),
+            part=(*_not_updated(weight, layer, gone), "baseline-update"),
         )
     return _Certificate(residual=off, allowed=allowed, said=said)
 
 
+def _not_updated(weight: NDArray[Any], layer: LinearLayer, gone: Flags) -> tuple[str, ...]:
+    """The name of an output that keeps every kept weight as it was."""
+    kept = ~gone & (weight != 0)
+    same = np.abs(weight - layer.weight)[kept] <= 1e-6 * np.abs(layer.weight)[kept]
+    return ("not-updated",) if gone.any() and kept.any() and same.all() else ()
+
+
 def _choice(
-    layer: LinearLayer, options: dict[str, Any], h: Hessian, start: Matrix, residual: Matrix, tolerance: float
+    layer: LinearLayer,
+    options: dict[str, Any],
+    h: Hessian,
+    start: Matrix,
+    residual: Matrix,
+    tolerance: float,
+    conventions: MaskConventions,
 ) -> tuple[Flags, Flags]:
     """Return the entries that had to be pruned given the residuals so far, and those too close to call."""
-    rows, columns = start.shape
+    columns = start.shape[1]
     chosen, loose = np.zeros(start.shape, dtype=np.bool_), np.zeros(start.shape, dtype=np.bool_)
     width = options.get("blocksize", 128)
     diagonal = np.diag(h.factor)
@@ -226,36 +270,35 @@ def _choice(
             work = start[:, left:right] - residual[:, before] @ h.factor[before, left:right]
             scores = (work / diagonal[left:right]) ** 2
             noise = tolerance * max(float(scores.max()), 1e-300) * 1e-3
-            for row in [slice(i, i + 1) for i in range(rows)] if layer.m else [slice(0, rows)]:
-                part = scores[row]
-                if layer.m:
-                    picked = smallest_first(part, layer.n)
-                    cut = np.sort(part, axis=None)[[max(layer.n - 1, 0), min(layer.n, part.size - 1)]]
-                    near = (
-                        (part >= cut[1] * (1 - tolerance) - noise) & (part <= cut[0] * (1 + tolerance) + noise)
-                    ) & bool(cut[1] - cut[0] <= tolerance * cut[1] + noise)
-                elif layer.rho == 1:
-                    picked, near = np.ones(part.shape, dtype=np.bool_), np.zeros(part.shape, dtype=np.bool_)
-                else:
-                    threshold = np.sort(part, axis=None)[int(part.size * layer.rho)]
-                    picked = part <= threshold
-                    near = np.abs(part - threshold) <= tolerance * threshold + noise
-                    near &= bool(near.sum() > 1)
-                chosen[row, left:right], loose[row, left:right] = picked, near
+            for place in units(scores.shape, "row" if layer.m else conventions.threshold):
+                part = scores[place]
+                count = layer.n if layer.m else conventions.counts(part.size, layer.rho)[0]
+                if not layer.m and conventions.count == "authors" and 0 <= layer.rho < 1:
+                    count = int(part.size * layer.rho) + 1
+                cut = np.sort(part, axis=None)[[max(count - 1, 0), min(count, part.size - 1)]]
+                near = (part >= cut[1] * (1 - tolerance) - noise) & (part <= cut[0] * (1 + tolerance) + noise)
+                near &= bool(cut[1] - cut[0] <= tolerance * cut[1] + noise) and count < part.size
+                chosen[:, left:right][place], loose[:, left:right][place] = smallest_first(part, count), near
     return chosen, loose
 
 
 def _deterministic(context: Context, function: str) -> Finding:
     """Accept sums in another order: only differences beyond the certificate's bounds count."""
-    unit = context.precision(function).unit_roundoff
-    for layer, options in _layers(context, function, "values"):
-        answers = [_ask(context, function, layer, options) for _ in range(1 + TIMES)]
+    unit, rules = context.precision(function).unit_roundoff, context.conventions(function)
+
+    def judged(layer: LinearLayer) -> Finding | None:
+        answers = [_ask(context, function, layer, {}) for _ in range(1 + TIMES)]
         if len({tuple(part.tobytes() for part in answer.parts) for answer in answers}) == 1:
-            continue
-        found = [_certify(layer, options, one.parts[0], _pruned(one, layer), unit) for one in answers]
+            return None
+        found = [_certify(layer, {}, each.parts[0], _pruned(each, layer), unit, rules) for each in answers]
         if len({bool(one.problem) for one in found}) > 1 or all(one.problem for one in found):
             return Finding("failed", "equal calls differ", ids=("nondeterministic",), call=layer.call(function))
-    return Finding("passed", "equal calls agree, to rounding")
+        return None
+
+    asked = (*asked_layers(context, function, "values"), *asked_layers(context, function, "groups")[:1])
+    return over_layers(
+        context, function, asked, judged, lambda count: Finding("passed", "equal calls agree, to rounding")
+    )
 
 
 def coarser_sparsegpt(context: Context, function: str) -> bool:
@@ -264,7 +307,11 @@ def coarser_sparsegpt(context: Context, function: str) -> bool:
     for layer, options in _layers(context, function, "values"):
         answer = _ask(context, function, layer, options)
         fine, coarse = (
-            bool(_certify(layer, options, answer.parts[0], _pruned(answer, layer), unit).problem)
+            bool(
+                _certify(
+                    layer, options, answer.parts[0], _pruned(answer, layer), unit, context.conventions(function)
+                ).problem
+            )
             for unit in (2.0**-53, 2.0**-24)
         )
         verdicts.add((fine, coarse))

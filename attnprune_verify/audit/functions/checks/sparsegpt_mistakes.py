@@ -10,8 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from attnprune_verify.algorithms.baselines.sparsegpt import sparsegpt_report
-from attnprune_verify.audit.functions.checks.selection import smallest_first
 from attnprune_verify.audit.functions.naming.guarded_search import search_for_names
+from attnprune_verify.audit.functions.truth.conventions import smallest_first
 from attnprune_verify.audit.functions.truth.layers import LinearLayer
 
 __all__ = ["named", "right_output"]
@@ -152,7 +152,9 @@ def _sweep(
     mean_dead: bool = False,
     updating: str = "right",
     centred: bool = False,
+    first_cut: bool = False,
 ) -> Output:
+    cut = 0.0
     X = layer.X.astype(float) if layer.X.ndim == 3 else layer.X.astype(float)[None]
     flat = X.reshape(-1, X.shape[-1])
     flat = flat - flat.mean(axis=0) if centred else flat
@@ -183,7 +185,8 @@ def _sweep(
         b = min(a + width, W.shape[1])
         if not m:
             scores = W[:, a:b] ** 2 if magnitude else W[:, a:b] ** 2 / scale[a:b] ** power
-            gone[:, a:b] = _threshold(scores, rho, offset, per_row) ^ keep
+            gone[:, a:b] = (scores <= cut if a and first_cut else _threshold(scores, rho, offset, per_row)) ^ keep
+            cut = cut if a else float(scores[gone[:, a:b]].max(initial=0.0))
         for j in range(a, b):
             if m and (j - a) % m == 0:
                 part = slice(j, j + m)
@@ -245,6 +248,7 @@ _SWITCHES: dict[str, list[Switches]] = {
     ],
     "baseline-global-threshold": [
         *({"width": width} for width in (10**6, 1, 32, 64, 128, 256)), {"per_row": True},
+        {"first_cut": True},
         {"per_row": True, "offset": 0},
     ],
     "keeps-instead-of-prunes": [{"keep": True}, {"keep": True, "offset": 0}],

@@ -16,11 +16,12 @@ from numpy.typing import NDArray
 from attnprune_verify.algorithms.baselines.wanda import wanda_report
 from attnprune_verify.audit.functions.checks.factors import by_columns
 from attnprune_verify.audit.functions.checks.inputs import keeping_checks
-from attnprune_verify.audit.functions.checks.selection import explained, smallest_first
+from attnprune_verify.audit.functions.checks.pruning import as_convention, asked_layers, miscounted, over_layers
 from attnprune_verify.audit.functions.checks.smaller import check, shrunk
 from attnprune_verify.audit.functions.checks.structure import TIMES, precision_check
 from attnprune_verify.audit.functions.context import Context
 from attnprune_verify.audit.functions.naming.guarded_search import search_for_names
+from attnprune_verify.audit.functions.truth.conventions import MaskConventions, smallest_first
 from attnprune_verify.audit.functions.truth.layers import LinearLayer, layers
 from attnprune_verify.audit.record import Check, Finding
 
@@ -42,6 +43,7 @@ _SAYS = {
     "close-values": "scores that differ in the fifth digit are told apart",
     "float32": "right in float32 where float32 can decide",
     "larger": "right for 24 x 150",
+    "together": "right where patterns, sizes, few tokens, dead inputs, ties, zeros and scales stand together",
 }
 
 
@@ -67,17 +69,44 @@ def coarser_wanda(context: Context, function: str) -> bool:
 
 
 def _wanda(context: Context, function: str, name: str) -> Finding:
-    wrong: list[Finding] = []
-    undecided, asked = 0, layers(context.seed, context.precision(function))[name]
-    if not asked:
-        return Finding("not_applicable", f"not asked in {context.precision(function).name}")
-    for layer in asked:
-        found, loose = _judged(context, function, layer)
-        undecided += loose
-        wrong += [found] if found is not None else []
-    if wrong:
-        return explained(wrong)
-    return Finding("passed", f"entry by entry; {undecided} entries undecided", power=0.0)
+    loose = [0]
+
+    def judged(layer: LinearLayer) -> Finding | None:
+        found, undecided = _judged(context, function, layer)
+        loose[0] += undecided
+        return found
+
+    def right(count: int) -> Finding:
+        return Finding("passed", f"{count} layers, entry by entry; {loose[0]} entries undecided", power=0.0)
+
+    found = over_layers(context, function, asked_layers(context, function, name), judged, right)
+    return (
+        found
+        if found.status != "failed"
+        else as_convention(context, function, found, partial(_fits, context, function))
+    )
+
+
+def _fits(context: Context, function: str, conventions: MaskConventions) -> bool:
+    """Return whether every mask by a ratio is right under these conventions."""
+    names = ("values", "counts", "ties", "together")
+    asked = (layer for name in names for layer in asked_layers(context, function, name) if not layer.m)
+    return all(_under(context, function, layer, conventions) for layer in asked)
+
+
+def _under(context: Context, function: str, layer: LinearLayer, conventions: MaskConventions) -> bool:
+    answer = context.remembered(function, layer.arguments, dict(layer.keywords), where=layer.name)
+    got = answer.parts[-1]
+    gone = got == 0 if function == "wanda" and len(answer.parts) == 1 else got == 1
+    norms = np.linalg.norm(layer.X.astype(float).reshape(-1, layer.X.shape[-1]), axis=0)
+    scores, tied = np.abs(layer.weight.astype(float)) * norms, layer.name in ("ties", "all equal")
+    if gone.shape != scores.shape:
+        return False
+    if (
+        function == "wanda" and len(answer.parts) == 1 and (layer.weight == 0).any()
+    ):  # nobody can tell whether they went
+        return True
+    return conventions.fits(gone, scores, layer.rho, tied=tied)
 
 
 def _judged(context: Context, function: str, layer: LinearLayer) -> tuple[Finding | None, int]:
@@ -92,7 +121,13 @@ def _judged(context: Context, function: str, layer: LinearLayer) -> tuple[Findin
         if len(answer.parts) == 1 and problem is None:
             zeros = layer.weight == 0  # nobody can tell whether these were pruned
             pruned, loose = np.where(zeros, report.pruned, pruned == 0), loose | zeros
+    declared = context.conventions(function)
+    unlike = not layer.m and declared != MaskConventions.declared(function, {})
+    if problem is None and unlike and _under(context, function, layer, declared):
+        return None, 0
     problem = problem or _problem(pruned, layer, report.pruned, loose)
+    if problem is None and unlike:
+        problem = "other entries go than CONVENTIONS declares", ("convention",)
     count = int(loose.sum())
     if problem is None:
         context.judged_matrix(function, layer.weight.shape)
@@ -137,11 +172,11 @@ def _problem(got: NDArray[Any], layer: LinearLayer, right: Flags, loose: Flags) 
         f"{int(wrong.sum())} decided entries are wrong; per {where} it prunes {counts[0].min()} to {counts[0].max()} "
         f"where {counts[1].max()} is right"
     )
-    return reason, _named(layer, gone, loose, np.abs(counts[0].astype(int) - counts[1]))
+    return reason, _named(layer, gone, right, loose, np.abs(counts[0].astype(int) - counts[1]))
 
 
 @search_for_names
-def _named(layer: LinearLayer, gone: Flags, loose: Flags, off: NDArray[Any]) -> tuple[str, ...]:
+def _named(layer: LinearLayer, gone: Flags, right: Flags, loose: Flags, off: NDArray[Any]) -> tuple[str, ...]:
     """The known mistakes that prune these entries, `off` in each row or group more or fewer than is right."""
     known = ["prunes-everything"] * bool(gone.all()) + ["prunes-nothing"] * (not gone.any())
     known += [id for id, choose in _wrong_choices(layer) if not ((gone != choose()) & ~loose).any()]
@@ -150,7 +185,31 @@ def _named(layer: LinearLayer, gone: Flags, loose: Flags, off: NDArray[Any]) -> 
     if not off.any():
         norms = np.linalg.norm(layer.X.astype(float).reshape(-1, layer.X.shape[-1]), axis=0)
         known += by_columns(np.abs(layer.weight.astype(float)) * norms, gone, layer.m or gone.shape[1])
-    return tuple(dict.fromkeys(known))
+    known += (
+        []
+        if known
+        else [id for ids, choose in _two_mistakes(layer) if not ((gone != choose()) & ~loose).any() for id in ids]
+    )
+    return tuple(dict.fromkeys((*known, *miscounted(gone, right, layer.m or right.shape[1]))))
+
+
+def _two_mistakes(layer: LinearLayer) -> Iterator[tuple[tuple[str, str], Callable[[], Flags]]]:
+    """A wrong score, and another count or threshold than the row's."""
+    rho, columns = layer.rho, layer.weight.shape[1]
+    for id, score in _wrong_scores(layer.weight.astype(float), layer.X.astype(float)):
+        if layer.m:
+            yield (id, "group-convention"), partial(_groups, score, layer.m, layer.m - layer.n)
+            yield (id, "pattern-dropped"), partial(_rows, score, columns * layer.n // layer.m)
+            continue
+        yield (id, "baseline-global-threshold"), partial(smallest_first, score, int(score.size * rho))
+        yield (id, "keeps-instead-of-prunes"), partial(_rows, -score, int(columns * rho))
+        for count in {
+            int(columns * rho) + 1,
+            int(columns * rho) - 1,
+            round(columns * rho),
+            int(np.ceil(columns * rho)),
+        }:
+            yield (id, "threshold-off-by-one"), partial(_rows, score, min(max(count, 0), columns))
 
 
 def _wrong_choices(layer: LinearLayer) -> Iterator[tuple[str, Callable[[], Flags]]]:
@@ -191,7 +250,7 @@ def _wrong_scores(weight: Scores, inputs: Scores) -> list[tuple[str, Scores]]:
     return [
         ("low-precision", (size * norms).astype(np.float16).astype(float)),
         ("baseline-ignores-activations", size),
-        ("baseline-score", size * norms**2),
+        ("squared-norm", size * norms**2),
         ("baseline-score", size * np.sqrt(norms)),
         ("baseline-score", size**2 * norms),
         ("baseline-score", size * each.mean(axis=0)),
@@ -250,10 +309,15 @@ def _rows(scores: NDArray[Any], count: int) -> Flags:
 
 
 def _deterministic(context: Context, function: str) -> Finding:
-    for layer in layers(context.seed, context.precision(function))["values"]:
+    def judged(layer: LinearLayer) -> Finding | None:
         calls = [context.call(function, layer.arguments, dict(layer.keywords)).parts[-1] for _ in range(1 + TIMES)]
-        loose = wanda_report(layer.weight, layer.X, layer.rho).undecided
-        one = calls[0]
-        if any(one.shape != two.shape or (one.shape == loose.shape and ((one != two) & ~loose).any()) for two in calls):
+        loose = wanda_report(layer.weight, layer.X, layer.rho, prune_n=layer.n, prune_m=layer.m).undecided
+        first = calls[0]
+        if any(
+            two.shape != first.shape or (two.shape == loose.shape and ((first != two) & ~loose).any()) for two in calls
+        ):
             return Finding("failed", "two equal calls differ", ids=("nondeterministic",), call=layer.call(function))
-    return Finding("passed", "equal calls agree")
+        return None
+
+    asked = (*asked_layers(context, function, "values"), *asked_layers(context, function, "groups")[:1])
+    return over_layers(context, function, asked, judged, lambda count: Finding("passed", "equal calls agree"))

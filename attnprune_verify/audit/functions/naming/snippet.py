@@ -204,7 +204,7 @@ def _beside(function: str, name: str, several: bool, right: Array, got: Array | 
     lines.append(f"print({label + 'returned:'!r}, {name}{at}, {'expected:'!r}, {expected}, sep='\\n')")
     if right.dtype == bool or name == "mask" or function in ("causal_mask", "binary_mask"):
         differing = f"{name}{at} != {expected}"
-        listed = f"np.argwhere({differing})" if places is None else f"np.transpose(at)[{differing}]"
+        listed = f"np.argwhere({differing})" if places is None else f"np.transpose(farthest)[{differing}]"
         lines.append(f"print('they differ at', {listed}.tolist())")
     else:
         lines.append(f"print('largest difference:', np.abs({name}{at} - {expected}).max())")

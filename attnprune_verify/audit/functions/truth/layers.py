@@ -2,20 +2,37 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from attnprune_verify.audit.covering import covering
 from attnprune_verify.audit.functions.truth.precision import FLOAT32, FLOAT64, Precision
 from attnprune_verify.audit.naming.shrink import SMALLEST, doubtless, fewer, shorter
 from attnprune_verify.audit.record import Call
 
-__all__ = ["LinearLayer", "layers"]
+__all__ = ["TABLE", "LinearLayer", "layers", "together"]
 
 _FEW = 8  # chosen: tokens, of which each is left out in turn
+TABLE: dict[str, Sequence[Any]] = {
+    "kind": ("2:4", "a ratio", "1:4", "4:8"),
+    "inputs": (12, 20, 4, 132),
+    "outputs": (8, 5),
+    "tokens": ("many", "few", "one"),
+    "sequences": (1, 3, 0),
+    "dead": (False, True),
+    "ties": (False, True),
+    "zeros": (False, True),
+    "scale": (0, -40, 40),
+    "rho": (0.5, 0.27, 0.77),
+}
+"""What changes a pruning program's way: every pair of levels stands in a layer. 132 inputs end inside a second block of
+128; with few tokens the Hessian has no inverse without damping; 0 sequences is X of two dimensions; a power of two
+multiplies X."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -28,6 +45,17 @@ class LinearLayer:
     rho: float
     n: int = 0
     m: int = 0
+    levels: Mapping[str, object] = field(default_factory=dict)
+
+    @property
+    def kind(self) -> str:
+        """The pattern, or the words for a ratio."""
+        return f"{self.n}:{self.m}" if self.m else "a ratio"
+
+    @property
+    def few(self) -> bool:
+        """The layer has fewer tokens than inputs."""
+        return bool(self.X.size < self.X.shape[-1] ** 2)
 
     @property
     def keywords(self) -> dict[str, int]:
@@ -145,4 +173,38 @@ def layers(seed: int, precision: Precision = FLOAT64) -> dict[str, tuple[LinearL
         ),
         "larger": (layer(24, 150, (2, 200), "wide", 0.35),),
     }
+    made["groups"] = tuple(
+        sorted(made["groups"], key=lambda layer: layer.kind != "2:4")
+    )  # what people ship comes first
     return made if not precision.declared else {**made, "float32": ()}
+
+
+@lru_cache(maxsize=8)
+def together(seed: int, precision: Precision, patterns: tuple[str, ...] | None = None) -> tuple[LinearLayer, ...]:
+    """Layers in which every two levels of `TABLE` stand together, with the patterns that a program takes."""
+    table = TABLE if patterns is None else {**TABLE, "kind": ("a ratio", *patterns)}
+    rng = np.random.default_rng([seed, 80])
+    return tuple(_of_levels(row, precision, rng) for row in covering(table, seed=seed))
+
+
+def _of_levels(row: Mapping[str, Any], precision: Precision, rng: np.random.Generator) -> LinearLayer:
+    n, m = map(int, row["kind"].split(":")) if ":" in row["kind"] else (0, 0)
+    outputs, inputs = row["outputs"], -(-row["inputs"] // max(m, 1)) * max(m, 1)
+    sequences = max(row["sequences"], 1)
+    tokens = {"many": 2 * inputs, "few": max(inputs // 2 // sequences, 1), "one": 1}[row["tokens"]]
+    if row["ties"]:
+        weight, X = rng.integers(-3, 4, (outputs, inputs)) / 4.0, rng.choice([-1.0, 1.0], (sequences, tokens, inputs))
+    else:
+        mixing = rng.standard_normal((inputs, inputs)) / np.sqrt(inputs) + np.eye(inputs)
+        X = (rng.standard_normal((sequences, tokens, inputs)) @ mixing) * np.exp(rng.standard_normal(inputs))
+        weight = rng.standard_normal((outputs, inputs)) * np.exp(0.5 * rng.standard_normal((outputs, 1)))
+    if row["zeros"]:
+        weight[rng.random(weight.shape) < 0.2] = 0.0
+    if row["dead"]:
+        X[..., rng.permutation(inputs)[: 1 + inputs // 5]] = 0.0
+    X *= 2.0 ** (row["scale"] / (8 if precision.short else 1))
+    said = ", ".join(
+        f"{name} {level}" for name, level in row.items() if name not in ("kind", "inputs", "outputs", "rho")
+    )
+    X = X if row["sequences"] else X[0]
+    return LinearLayer(said, precision.exact(weight), precision.exact(X), row["rho"], n, m, row)

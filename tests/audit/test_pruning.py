@@ -1,0 +1,140 @@
+"""Pruning programs of other people: wrong ones fail by name, right ones pass once their conventions are declared."""
+
+import re
+import tomllib
+from pathlib import Path
+
+import pytest
+
+from attnprune_verify.audit.covering import covered
+from attnprune_verify.audit.functions.run import run_audit
+from attnprune_verify.audit.functions.truth.layers import TABLE, together
+from attnprune_verify.audit.functions.truth.precision import FLOAT64
+from attnprune_verify.errors import InvalidInstance
+
+HERE = Path(__file__).parent / "pruning"
+BASE = (HERE / "base.py").read_text(encoding="utf-8")
+WRONG = tomllib.loads((HERE / "wrong.toml").read_text(encoding="utf-8"))["wrong"]
+
+
+def audited(folder, source, function, **options):
+    path = folder / "subject.py"
+    path.write_text(source, encoding="utf-8")
+    return run_audit(str(path), only=function, **options)
+
+
+def edited(one):
+    """The source with the edits of its function."""
+    head, start, rest = BASE.partition(f"def {one['function']}(")
+    body, end, tail = rest.partition("\n\n\n")
+    source = start + body
+    for old, new in one["edits"]:
+        assert source.count(old) == 1, (one["id"], old)
+        source = source.replace(old, new)
+    return head + source + end + tail
+
+
+@pytest.mark.thorough
+@pytest.mark.parametrize("one", WRONG, ids=lambda one: one["id"])
+def test_wrong_programs_fail_by_name(one, tmp_path):
+    result = audited(tmp_path, edited(one), one["function"])
+    assert result.outcome == "failed"
+    assert set(one["names"]) & {id for ids in result.diagnosis.values() for id in ids}, result.diagnosis
+
+
+COUNT, ROWS, GONE = "count = int(weight.size * rho)", "int(columns * rho)", "    return gone"
+WHOLE = "gone = smallest(scores.reshape(1, -1), int(scores.size * rho)).reshape(scores.shape)"
+OTHERS = {
+    "magnitude rounds": ("magnitude_mask", COUNT, "count = round(weight.size * rho)", "{'count': 'round'}"),
+    "magnitude rounds up": ("magnitude_mask", COUNT, "count = int(np.ceil(weight.size * rho))", "{'count': 'ceil'}"),
+    "magnitude rounds a half up": (
+        "magnitude_mask", COUNT, "count = int(weight.size * rho + 0.5)", "{'count': 'round'}",
+    ),
+    "magnitude by rows": (
+        "magnitude_mask", GONE, "    return smallest(sizes, int(sizes.shape[1] * rho))", "{'threshold': 'row'}",
+    ),
+    "magnitude keeps the first of equal ones": (
+        "magnitude_mask", GONE,
+        "    gone = np.argsort(np.argsort(-sizes.ravel(), kind='stable')).reshape(sizes.shape)\n"
+        "    return gone >= sizes.size - count", "{'ties': 'kept-first'}",
+    ),
+    "magnitude prunes all equal ones": (
+        "magnitude_mask", GONE, "    return sizes <= np.max(sizes[gone], initial=-1)", "{'ties': 'pruned-all'}",
+    ),
+    "magnitude keeps all equal ones": (
+        "magnitude_mask", GONE, "    return gone & (sizes < np.min(sizes[~gone], initial=np.inf))",
+        "{'ties': 'kept-all'}",
+    ),
+    "wanda rounds": ("wanda", ROWS, "round(columns * rho)", "{'count': 'round'}"),
+    "wanda rounds up": ("wanda", ROWS, "int(np.ceil(columns * rho - 1e-9))", "{'count': 'ceil'}"),
+    "wanda has one threshold a layer": (
+        "wanda", f"gone = smallest(scores, {ROWS})",
+        WHOLE, "{'threshold': 'matrix'}",
+    ),
+    "wanda by rounds of the layer": (
+        "wanda", f"gone = smallest(scores, {ROWS})",
+        WHOLE.replace("int", "round"),
+        "{'count': 'round', 'threshold': 'matrix'}",
+    ),
+    "sparsegpt prunes an exact count": (
+        "sparsegpt", "scores <= cut if rho else False",
+        "smallest(scores.reshape(1, -1), int(scores.size * rho)).reshape(scores.shape)", "{'count': 'exact'}",
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    "id", [*list(OTHERS)[:1], *(pytest.param(id, marks=pytest.mark.thorough) for id in list(OTHERS)[1:])]
+)
+def test_right_programs_pass_once_their_convention_is_declared(id, tmp_path):
+    function, old, new, declared = OTHERS[id]
+    source = edited({"id": id, "function": function, "edits": [(old, new)]})
+    result = audited(tmp_path, source, function)
+    assert "convention" in result.diagnosis[function]
+    (said,) = {
+        re.search(r"declare CONVENTIONS = (\{.*?\}) if", one.reason)[1] for one in result.checks if one.diagnosis
+    }
+    assert said == declared
+    result = audited(tmp_path, f"{source}\n\nCONVENTIONS = {said}\n", function)
+    assert result.outcome == "passed", result
+    wrong = audited(tmp_path, f"{BASE}\n\nCONVENTIONS = {said}\n", function, names="never")
+    assert wrong.outcome == "failed"  # a declaration is verified
+
+
+def test_a_declaration_of_what_is_none_is_refused(tmp_path):
+    for declared in (
+        "CONVENTIONS = {'count': 'some'}",
+        "CONVENTIONS = {'size': 1}",
+        "PATTERNS = '2:4'",
+        "PATTERNS = ('4:2',)",
+    ):
+        with pytest.raises(InvalidInstance, match=r"CONVENTIONS|PATTERNS"):
+            audited(tmp_path, f"{BASE}\n{declared}\n", "wanda")
+
+
+PATTERN_ONLY = "    if (prune_n, prune_m) != (2, 4):\n        raise NotImplementedError('2:4 alone')\n    scores"
+
+
+def test_a_program_of_one_pattern_is_judged_on_it(tmp_path):
+    """It ended incomplete, nothing wrong was found: the first refusal ended each check."""
+    one = {"id": "", "function": "wanda", "edits": [("    scores", PATTERN_ONLY)]}
+    result = audited(tmp_path, edited(one), "wanda")
+    assert result.outcome == "passed" and "refuses 1:4" in result.notes["wanda"]
+    assert "refuses a ratio" in next(check.reason for check in result.checks if check.name == "values")
+    one["edits"].append(("smallest(group, prune_n)", "smallest(group[:, ::-1], prune_n)"))
+    assert audited(tmp_path, edited(one), "wanda", names="never").outcome == "failed"
+
+
+def test_what_refuses_everything_is_incomplete(tmp_path):
+    one = {"id": "", "function": "wanda", "edits": [("    scores", "    raise NotImplementedError\n    scores")]}
+    assert audited(tmp_path, edited(one), "wanda", quick=True).outcome == "incomplete"
+
+
+@pytest.mark.parametrize("patterns", [None, ("2:4",), ("2:4", "4:16")])
+def test_every_two_levels_stand_together_in_a_layer(patterns):
+    rows = together(0, FLOAT64, patterns)
+    table = TABLE if patterns is None else {**TABLE, "kind": ("a ratio", *patterns)}
+    seen, every = covered([layer.levels for layer in rows], table, 2)
+    assert seen == every and {layer.kind for layer in rows} == set(table["kind"])
+    assert {layer.weight.shape[1] % (layer.m or 1) for layer in rows} == {0}
+    assert {layer.few for layer in rows} == {True, False}
